@@ -1,0 +1,13 @@
+//! Checked reading of bytes that nobody vouches for.
+//!
+//! ```text
+//! file ──Map──► &[u8] ──Cursor──► integers, strings, sub-slices, or an Eof that says where
+//! ```
+//!
+//! This is the one crate with `unsafe` for reading: mapping a file.
+
+mod cursor;
+mod map;
+
+pub use cursor::{Cursor, Eof};
+pub use map::Map;

@@ -1,0 +1,37 @@
+//! A file mapped into memory for its life.
+
+use std::{fs::File, io, ops::Deref, path::Path};
+
+/// The bytes of a file, mapped read-only.
+#[derive(Debug)]
+pub struct Map(Option<memmap2::Mmap>);
+
+impl Map {
+    /// Maps a whole file. An empty file gives an empty slice.
+    ///
+    /// # Errors
+    /// Whatever the system says when the file can't be opened or mapped.
+    #[allow(unsafe_code)]
+    pub fn open(path: &Path) -> io::Result<Map> {
+        let file = File::open(path)?;
+        if file.metadata()?.is_dir() {
+            return Err(io::Error::new(io::ErrorKind::IsADirectory, "is a directory"));
+        }
+        if file.metadata()?.len() == 0 {
+            return Ok(Map(None));
+        }
+        // SAFETY: the mapping is private to this process and read-only. A file that another process
+        // truncates meanwhile raises SIGBUS, the one hazard that mapped input has; recordings are
+        // written once and then read.
+        let map = unsafe { memmap2::Mmap::map(&file)? };
+        Ok(Map(Some(map)))
+    }
+}
+
+impl Deref for Map {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        self.0.as_deref().unwrap_or(&[])
+    }
+}

@@ -1,0 +1,107 @@
+//! Ticks and nanoseconds, and the exact conversions between them.
+//!
+//! ```text
+//! processor ticks (Tsc) ──PerfClock──► nanoseconds of perf's clock (Nanos)
+//! ```
+//!
+//! Arithmetic only: nothing here reads a clock. Products are computed in 128 bits, so no conversion
+//! loses precision before its final, documented rounding.
+
+use std::fmt;
+
+/// A value of the processor's time-stamp counter, in ticks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Tsc(pub u64);
+
+/// Nanoseconds since the origin of a trace's clock.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Nanos(pub u64);
+
+impl fmt::Display for Nanos {
+    /// Seconds with nine decimals, as `perf script --ns` prints them.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{:09}", self.0 / 1_000_000_000, self.0 % 1_000_000_000)
+    }
+}
+
+/// How perf's clock follows the time-stamp counter: the `time_shift`, `time_mult` and `time_zero`
+/// that the kernel publishes in `perf_event_mmap_page` (perf_event_open(2)).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PerfClock {
+    /// Right shift that follows the multiplication, in bits; below 64.
+    shift: u32,
+    /// Nanoseconds per tick, scaled by `2^shift`; never zero.
+    multiplier: u32,
+    /// Nanoseconds of perf's clock at tick 0; wraps.
+    zero: u64,
+}
+
+impl PerfClock {
+    /// A clock from the words of a recording, or `None` where they describe no clock
+    /// (a multiplier of zero or a shift of 64 bits and more).
+    pub fn new(shift: u64, multiplier: u64, zero: u64) -> Option<PerfClock> {
+        let multiplier = u32::try_from(multiplier).ok().filter(|&m| m != 0)?;
+        let shift = u32::try_from(shift).ok().filter(|&s| s < 64)?;
+        Some(PerfClock { shift, multiplier, zero })
+    }
+
+    /// The shift, multiplier and zero that [`PerfClock::new`] takes.
+    pub fn words(&self) -> (u64, u64, u64) {
+        (u64::from(self.shift), u64::from(self.multiplier), self.zero)
+    }
+
+    /// Time of a tick: `zero + (tsc >> shift)·mult + (((tsc & mask)·mult) >> shift)`, which is the
+    /// product rounded down once; sums wrap as the kernel's do.
+    pub fn nanos(&self, tsc: Tsc) -> Nanos {
+        let product = (u128::from(tsc.0) * u128::from(self.multiplier)) >> self.shift;
+        Nanos(self.zero.wrapping_add(product as u64))
+    }
+
+    /// The first tick whose time is not before `time`; tick 0 for times before it.
+    pub fn ticks(&self, time: Nanos) -> Tsc {
+        let since_zero = time.0.wrapping_sub(self.zero);
+        // `zero` may lie "before" 0 by wrapping, so a difference in the upper half is negative.
+        if since_zero >> 63 == 1 {
+            return Tsc(0);
+        }
+        let scaled = u128::from(since_zero) << self.shift;
+        let ticks = scaled.div_ceil(u128::from(self.multiplier));
+        Tsc(u64::try_from(ticks).unwrap_or(u64::MAX))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn a_gigahertz_clock_counts_nanoseconds() {
+        let clock = PerfClock::new(10, 1024, 5).unwrap();
+        assert_eq!(clock.nanos(Tsc(1_000)), Nanos(1_005));
+        assert_eq!(clock.ticks(Nanos(1_005)), Tsc(1_000));
+        assert_eq!(clock.ticks(Nanos(3)), Tsc(0));
+    }
+
+    #[test]
+    fn words_that_describe_no_clock_are_refused() {
+        assert_eq!(PerfClock::new(10, 0, 0), None);
+        assert_eq!(PerfClock::new(64, 1, 0), None);
+    }
+
+    proptest! {
+        #[test]
+        fn ticks_is_the_first_tick_of_its_time(
+            shift in 0u64..40, multiplier in 1u64..u64::from(u32::MAX), zero: u64, tick in 0u64..1 << 56,
+        ) {
+            let clock = PerfClock::new(shift, multiplier, zero).unwrap();
+            let product = (u128::from(tick) * u128::from(multiplier)) >> shift;
+            prop_assume!(product < 1 << 63);
+            let time = clock.nanos(Tsc(tick));
+            let first = clock.ticks(time);
+            prop_assert!(first <= Tsc(tick));
+            prop_assert_eq!(clock.nanos(first), time);
+            prop_assert!(first.0 == 0 || clock.nanos(Tsc(first.0 - 1)) != time);
+        }
+    }
+}

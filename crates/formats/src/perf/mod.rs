@@ -1,0 +1,1 @@
+//! perf.data: what `perf record` writes, and what the emulated processor's recorder writes too.

@@ -1,0 +1,170 @@
+//! What every recording of control flow comes down to, whatever its container.
+
+use hodo_clock::Nanos;
+use hodo_intel_pt::Config;
+use hodo_trace::Loss;
+use serde::{Deserialize, Serialize};
+
+/// A recording of Intel PT with its sideband.
+#[derive(Clone, Debug, Default)]
+pub struct Recording<'a> {
+    /// The trace's settings.
+    pub config: Config,
+    /// One stream a thread or a CPU.
+    pub streams: Vec<Stream<'a>>,
+    /// What the kernel (or its stand-in) said meanwhile, in order of time; records without a time
+    /// keep the place that they have in the file.
+    pub sideband: Vec<Sideband<'a>>,
+    /// What the emulated processor adds to its recordings.
+    pub emulated: Option<Emulated<'a>>,
+    /// Facts for `hodo info`, in order: name and value.
+    pub facts: Vec<(&'static str, String)>,
+    /// What is missing from the recording.
+    pub loss: Vec<Loss>,
+}
+
+/// The trace bytes of one source.
+#[derive(Clone, Debug, Default)]
+pub struct Stream<'a> {
+    /// The CPU, in a per-CPU recording.
+    pub cpu: Option<u32>,
+    /// Process and thread, in a per-thread recording.
+    pub thread: Option<Thread>,
+    /// The bytes, in order. Packets may continue from one piece to the next, unless that one says
+    /// that bytes are missing before it.
+    pub pieces: Vec<Piece<'a>>,
+}
+
+/// A process and one of its threads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct Thread {
+    /// Process id.
+    pub pid: u32,
+    /// Thread id.
+    pub tid: u32,
+}
+
+/// A run of trace bytes as it lies in the file.
+#[derive(Clone, Copy, Debug)]
+pub struct Piece<'a> {
+    /// Offset of the first byte in the file.
+    pub file_offset: u64,
+    /// The bytes.
+    pub bytes: &'a [u8],
+    /// Bytes are missing before this piece (a snapshot, a truncated buffer): synchronise anew.
+    pub after_gap: bool,
+}
+
+/// One sideband record.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Sideband<'a> {
+    /// When, on the recording's clock; `None` where the record carries no time.
+    pub time: Option<Nanos>,
+    /// The CPU it happened on, where the record says so.
+    pub cpu: Option<u32>,
+    /// Whom it is about.
+    pub thread: Thread,
+    /// What happened.
+    pub kind: SidebandKind<'a>,
+}
+
+/// What a sideband record says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SidebandKind<'a> {
+    /// A file (or something with a name in brackets) was mapped for execution.
+    Map(Mapping<'a>),
+    /// The thread got a name; `exec` where that was because it executed another program, which
+    /// also dropped every mapping of the process.
+    Comm { name: &'a [u8], exec: bool },
+    /// The process or thread was made by this one.
+    Fork { parent: Thread },
+    /// The thread ended.
+    Exit,
+    /// The thread was scheduled in.
+    SwitchIn,
+    /// The thread was scheduled out.
+    SwitchOut { preempted: bool },
+    /// Tracing of the thread began.
+    TraceStart,
+    /// The tracer lost this many records.
+    Lost { records: u64 },
+}
+
+/// A mapping of code.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Mapping<'a> {
+    /// First address.
+    pub address: u64,
+    /// Length in bytes.
+    pub length: u64,
+    /// Offset in the file of the byte at `address`.
+    pub file_offset: u64,
+    /// The file's path as the traced system named it, or a name such as `[vdso]` or `//anon`.
+    pub name: &'a [u8],
+    /// The file's build id, where the recording has it; empty else.
+    pub build_id: &'a [u8],
+    /// Whether it is kernel code.
+    pub kernel: bool,
+}
+
+/// What the emulated processor keeps beside the trace: exact counts to check a decoder against, and
+/// code that no file holds.
+#[derive(Clone, Debug, Default)]
+pub struct Emulated<'a> {
+    /// The part that is written as JSON.
+    pub notes: EmulatedNotes,
+    /// Code that no file holds, in order of time.
+    pub code: Vec<KeptCode<'a>>,
+}
+
+/// The emulated processor's account of itself and of what it ran.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct EmulatedNotes {
+    /// Who emulated, such as `qemu-x86_64 7.2.22`.
+    pub engine: String,
+    /// Instructions (cycles, ticks) in a second of the virtual clock.
+    pub frequency: u64,
+    /// What each thread really ran.
+    pub threads: Vec<Truth>,
+    /// What ran outside the emulator, and why.
+    pub untraced: Vec<Untraced>,
+}
+
+/// What one thread really ran, by the emulator's own count: the ground truth.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Truth {
+    /// Process and thread.
+    pub thread: Thread,
+    /// Instructions retired; a `rep` string instruction is one, however many rounds it makes.
+    pub instructions: u64,
+    /// Near calls retired.
+    pub calls: u64,
+    /// Instructions retired while the trace was on (all of them, unless filtered or lost on request).
+    pub traced_instructions: u64,
+    /// Near calls retired while the trace was on.
+    pub traced_calls: u64,
+}
+
+/// A program that ran where the emulator could not follow.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Untraced {
+    /// Who started it.
+    pub thread: Thread,
+    /// When, in nanoseconds of the virtual clock.
+    pub time_ns: u64,
+    /// Why, for people.
+    pub reason: String,
+}
+
+/// Bytes of code that no file holds, as they were from a time on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KeptCode<'a> {
+    /// The process.
+    pub pid: u32,
+    /// From when on.
+    pub time: Nanos,
+    /// First address.
+    pub address: u64,
+    /// The code.
+    pub bytes: &'a [u8],
+}

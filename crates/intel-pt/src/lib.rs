@@ -1,0 +1,16 @@
+//! Intel Processor Trace: packets to the exact flow of instructions, and back.
+//!
+//! ```text
+//! bytes ──packet──► Packet… ──flow──► blocks, calls, returns, gaps ──► what an analysis folds
+//!                      ▲                      ▲
+//!                 encoder (recorder)     code (what was mapped where and when)
+//! ```
+//!
+//! Names are those of the Intel 64 and IA-32 Architectures Software Developer's Manual, volume 3,
+//! chapter "Intel Processor Trace" (SDM below).
+
+pub mod packet;
+
+mod config;
+
+pub use config::{Config, Cpu};

@@ -1,0 +1,298 @@
+//! Bytes to packets.
+
+use std::fmt;
+
+use super::{IpPayload, Packet, Tnt};
+
+/// The sixteen bytes of a PSB packet.
+pub const PSB: [u8; 16] = [2, 0x82, 2, 0x82, 2, 0x82, 2, 0x82, 2, 0x82, 2, 0x82, 2, 0x82, 2, 0x82];
+
+/// Bytes that are no packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Error {
+    /// Where the packet begins, in bytes from the start of the stream.
+    pub at: u64,
+    /// What is wrong with it.
+    pub kind: ErrorKind,
+}
+
+/// What can be wrong with a packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ErrorKind {
+    /// The stream ends inside a packet of this many bytes (at least).
+    CutShort(u8),
+    /// No packet begins with this byte.
+    UnknownOpcode(u8),
+    /// No packet begins with 02 and this byte.
+    UnknownExtendedOpcode(u8),
+    /// The packet's fixed or reserved bits are wrong; the byte that shows it.
+    Malformed(u8),
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.kind {
+            ErrorKind::CutShort(size) => write!(f, "the trace ends inside a packet of {size} bytes"),
+            ErrorKind::UnknownOpcode(byte) => write!(f, "no packet begins with byte {byte:02x}"),
+            ErrorKind::UnknownExtendedOpcode(byte) => write!(f, "no packet begins with bytes 02 {byte:02x}"),
+            ErrorKind::Malformed(byte) => write!(f, "byte {byte:02x} is not valid in this packet"),
+        }
+    }
+}
+
+impl std::error::Error for Error {}
+
+/// Reads packets one after the other.
+///
+/// Whether `xxxxx100` is a BIP or a TNT depends on the packets before it, so the decoder remembers
+/// whether a BBP block is open.
+#[derive(Clone, Debug)]
+pub struct Decoder<'a> {
+    bytes: &'a [u8],
+    position: usize,
+    /// Payload size of block items, while a BBP block is open.
+    open_block: Option<usize>,
+}
+
+/// A packet or the reason why there is none, and how many bytes it takes.
+type Parsed = Result<(Packet, usize), ErrorKind>;
+
+impl<'a> Decoder<'a> {
+    /// A decoder at `position` of a stream.
+    pub fn new(bytes: &'a [u8], position: usize) -> Decoder<'a> {
+        Decoder { bytes, position: position.min(bytes.len()), open_block: None }
+    }
+
+    /// Where the next packet begins, in bytes from the start of the stream.
+    pub fn position(&self) -> usize {
+        self.position
+    }
+
+    /// The next packet, or `None` at the end of the stream. After an error the position is unchanged.
+    pub fn next_packet(&mut self) -> Result<Option<Packet>, Error> {
+        let rest = &self.bytes[self.position..];
+        let Some(&opcode) = rest.first() else { return Ok(None) };
+        match self.parse(opcode, rest) {
+            Ok((packet, size)) => {
+                self.follow_block(&packet);
+                self.position += size;
+                Ok(Some(packet))
+            }
+            Err(kind) => Err(Error { at: self.position as u64, kind }),
+        }
+    }
+
+    /// Moves to the next PSB at or after the position; `false`, and to the end, where there is none.
+    pub fn synchronize(&mut self) -> bool {
+        self.open_block = None;
+        let found = memchr::memmem::find(&self.bytes[self.position..], &PSB);
+        self.position = found.map_or(self.bytes.len(), |ahead| self.position + ahead);
+        found.is_some()
+    }
+
+    /// A BBP opens a block; any packet but a timing or block packet closes it (SDM, "BIP").
+    fn follow_block(&mut self, packet: &Packet) {
+        match packet {
+            Packet::Bbp { short_items, .. } => self.open_block = Some(if *short_items { 4 } else { 8 }),
+            Packet::Bip { .. }
+            | Packet::Pad
+            | Packet::Cyc(_)
+            | Packet::Mtc(_)
+            | Packet::Tsc(_)
+            | Packet::Tma { .. }
+            | Packet::Cbr(_) => {}
+            _ => self.open_block = None,
+        }
+    }
+
+    #[inline]
+    fn parse(&self, opcode: u8, rest: &[u8]) -> Parsed {
+        if opcode & 1 == 0 {
+            return match opcode {
+                0x00 => Ok((Packet::Pad, 1)),
+                0x02 => extended(rest),
+                _ => match self.open_block {
+                    Some(size) if opcode & 7 == 4 => block_item(opcode, rest, size),
+                    _ => Ok((Packet::Tnt8(tnt(u64::from(opcode >> 1))), 1)),
+                },
+            };
+        }
+        match opcode & 0x1f {
+            0x0d => ip_packet(opcode, rest, Packet::Tip),
+            0x11 => ip_packet(opcode, rest, Packet::TipPge),
+            0x01 => ip_packet(opcode, rest, Packet::TipPgd),
+            0x1d => ip_packet(opcode, rest, Packet::Fup),
+            _ if opcode & 3 == 3 => cyc(opcode, rest),
+            _ => match opcode {
+                0x99 => mode(rest),
+                0x19 => Ok((Packet::Tsc(little_endian(rest, 1, 7)?), 8)),
+                0x59 => Ok((Packet::Mtc(byte(rest, 1, 2)?), 2)),
+                _ => Err(ErrorKind::UnknownOpcode(opcode)),
+            },
+        }
+    }
+}
+
+/// The byte at `index` of a packet of `size` bytes.
+fn byte(rest: &[u8], index: usize, size: u8) -> Result<u8, ErrorKind> {
+    rest.get(index).copied().ok_or(ErrorKind::CutShort(size))
+}
+
+/// `count` bytes from `start`, up to 8, as a little-endian integer.
+fn little_endian(rest: &[u8], start: usize, count: usize) -> Result<u64, ErrorKind> {
+    let field = rest.get(start..start + count).ok_or(ErrorKind::CutShort((start + count) as u8))?;
+    let mut wide = [0; 8];
+    wide[..count].copy_from_slice(field);
+    Ok(u64::from_le_bytes(wide))
+}
+
+/// The branches below the stop bit, which is the highest bit set in `field`; `field` is not zero.
+fn tnt(field: u64) -> Tnt {
+    let count = 63 - field.leading_zeros() as u8;
+    Tnt { bits: field & !(1 << count), count }
+}
+
+fn block_item(opcode: u8, rest: &[u8], size: usize) -> Parsed {
+    Ok((Packet::Bip { id: opcode >> 3, payload: little_endian(rest, 1, size)? }, 1 + size))
+}
+
+fn ip_packet(opcode: u8, rest: &[u8], kind: fn(IpPayload) -> Packet) -> Parsed {
+    let (ip, size) = match opcode >> 5 {
+        0 => (IpPayload::Suppressed, 0),
+        1 => (IpPayload::Update16(little_endian(rest, 1, 2)? as u16), 2),
+        2 => (IpPayload::Update32(little_endian(rest, 1, 4)? as u32), 4),
+        3 => (IpPayload::Sext48(little_endian(rest, 1, 6)?), 6),
+        4 => (IpPayload::Update48(little_endian(rest, 1, 6)?), 6),
+        6 => (IpPayload::Full(little_endian(rest, 1, 8)?), 8),
+        _ => return Err(ErrorKind::Malformed(opcode)),
+    };
+    Ok((kind(ip), 1 + size))
+}
+
+/// CYC: 5 bits in the first byte, 7 in each byte that follows while the one before says so.
+fn cyc(opcode: u8, rest: &[u8]) -> Parsed {
+    let mut cycles = u64::from(opcode >> 3);
+    let mut shift = 5;
+    let mut more = opcode & 4 != 0;
+    let mut size = 1;
+    while more {
+        let next = byte(rest, size, size as u8 + 1)?;
+        let part = u64::from(next >> 1);
+        if shift >= 64 || part << shift >> shift != part {
+            return Err(ErrorKind::Malformed(next));
+        }
+        cycles |= part << shift;
+        shift += 7;
+        size += 1;
+        more = next & 1 != 0;
+    }
+    Ok((Packet::Cyc(cycles), size))
+}
+
+fn mode(rest: &[u8]) -> Parsed {
+    let bits = byte(rest, 1, 2)?;
+    let bit = |index: u8| bits >> index & 1 == 1;
+    match bits >> 5 {
+        0 => Ok((Packet::ModeExec { cs_l: bit(0), cs_d: bit(1), interrupt_flag: bit(2) }, 2)),
+        1 => Ok((Packet::ModeTsx { in_transaction: bit(0), aborted: bit(1) }, 2)),
+        _ => Err(ErrorKind::Malformed(bits)),
+    }
+}
+
+/// Packets whose first byte is 02.
+fn extended(rest: &[u8]) -> Parsed {
+    let opcode = byte(rest, 1, 2)?;
+    let ip = opcode & 0x80 != 0;
+    match opcode {
+        0x82 => psb(rest),
+        0x23 => Ok((Packet::PsbEnd, 2)),
+        0xf3 => Ok((Packet::Overflow, 2)),
+        0x83 => Ok((Packet::TraceStop, 2)),
+        0x62 | 0xe2 => Ok((Packet::ExStop { ip }, 2)),
+        0x33 | 0xb3 => Ok((Packet::Bep { ip }, 2)),
+        0x03 => little_endian(rest, 2, 2).map(|field| (Packet::Cbr(field as u8), 4)),
+        0xa3 => long_tnt(rest),
+        0x43 => pip(rest),
+        0x73 => tma(rest),
+        0xc8 => Ok((Packet::Vmcs(little_endian(rest, 2, 5)? << 12), 7)),
+        0xc3 => mnt(rest),
+        _ if opcode & 0x1f == 0x12 => ptwrite(opcode, rest),
+        _ => optional(opcode, rest),
+    }
+}
+
+/// Packets of the power event, PEBS and event trace features.
+fn optional(opcode: u8, rest: &[u8]) -> Parsed {
+    match opcode {
+        0xc2 => {
+            let field = little_endian(rest, 2, 8)?;
+            Ok((Packet::Mwait { hints: field as u8, extensions: (field >> 32) as u8 & 3 }, 10))
+        }
+        0x22 => {
+            let [low, high] = (little_endian(rest, 2, 2)? as u16).to_le_bytes();
+            Ok((Packet::Pwre { hardware: low & 0x80 != 0, state: high >> 4, sub_state: high & 15 }, 4))
+        }
+        0xa2 => {
+            let [states, reason, ..] = little_endian(rest, 2, 5)?.to_le_bytes();
+            Ok((Packet::Pwrx { last: states >> 4, deepest: states & 15, reason: reason & 15 }, 7))
+        }
+        0x63 => {
+            let field = byte(rest, 2, 3)?;
+            Ok((Packet::Bbp { short_items: field & 0x80 != 0, kind: field & 0x1f }, 3))
+        }
+        0x13 => {
+            let [kind, vector] = (little_endian(rest, 2, 2)? as u16).to_le_bytes();
+            Ok((Packet::Cfe { ip: kind & 0x80 != 0, kind: kind & 0x1f, vector }, 4))
+        }
+        0x53 => {
+            let payload = little_endian(rest, 3, 8)?;
+            Ok((Packet::Evd { kind: byte(rest, 2, 11)? & 0x3f, payload }, 11))
+        }
+        _ => Err(ErrorKind::UnknownExtendedOpcode(opcode)),
+    }
+}
+
+fn psb(rest: &[u8]) -> Parsed {
+    let bytes = rest.get(..PSB.len()).ok_or(ErrorKind::CutShort(PSB.len() as u8))?;
+    match bytes.iter().zip(PSB).find(|&(&is, should)| is != should) {
+        None => Ok((Packet::Psb, PSB.len())),
+        Some((&is, _)) => Err(ErrorKind::Malformed(is)),
+    }
+}
+
+fn long_tnt(rest: &[u8]) -> Parsed {
+    let field = little_endian(rest, 2, 6)?;
+    // A stop bit and no branch, or not even a stop bit.
+    if field <= 1 {
+        return Err(ErrorKind::Malformed(field as u8));
+    }
+    Ok((Packet::Tnt64(tnt(field)), 8))
+}
+
+fn pip(rest: &[u8]) -> Parsed {
+    let field = little_endian(rest, 2, 6)?;
+    Ok((Packet::Pip { cr3: field >> 1 << 5, non_root: field & 1 == 1 }, 8))
+}
+
+fn tma(rest: &[u8]) -> Parsed {
+    let ctc = little_endian(rest, 2, 2)? as u16;
+    let fast_counter = little_endian(rest, 5, 2)? as u16 & 0x1ff;
+    Ok((Packet::Tma { ctc, fast_counter }, 7))
+}
+
+fn mnt(rest: &[u8]) -> Parsed {
+    match byte(rest, 2, 11)? {
+        0x88 => Ok((Packet::Mnt(little_endian(rest, 3, 8)?), 11)),
+        other => Err(ErrorKind::Malformed(other)),
+    }
+}
+
+fn ptwrite(opcode: u8, rest: &[u8]) -> Parsed {
+    let (wide, size) = match opcode >> 5 & 3 {
+        0 => (false, 4),
+        1 => (true, 8),
+        _ => return Err(ErrorKind::Malformed(opcode)),
+    };
+    let payload = little_endian(rest, 2, size)?;
+    Ok((Packet::PtWrite { payload, wide, ip: opcode & 0x80 != 0 }, 2 + size))
+}

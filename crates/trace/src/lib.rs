@@ -1,0 +1,17 @@
+//! The model that everything between a format and a view speaks.
+//!
+//! ```text
+//! chunk ──► Seen… ──fold──► partial state ──merge──► partial state ──finish──► Table ──► view
+//! ```
+//!
+//! A format lists streams and cuts them into chunks; an [`Analysis`] folds what was seen in one chunk
+//! into a partial state that starts from "unknown", merges partial states in order, and ends in a
+//! [`Table`]. [`Loss`] travels the whole way: nothing is skipped in silence.
+
+mod analysis;
+mod loss;
+mod table;
+
+pub use analysis::{Analysis, FunctionId, Seen};
+pub use loss::{Cause, Loss};
+pub use table::{Column, Shape, Table, Unit, Value};
