@@ -75,19 +75,33 @@ pub enum SidebandKind<'a> {
     Map(Mapping<'a>),
     /// The thread got a name; `exec` where that was because it executed another program, which
     /// also dropped every mapping of the process.
-    Comm { name: &'a [u8], exec: bool },
+    Comm {
+        /// The name.
+        name: &'a [u8],
+        /// Whether it executed another program.
+        exec: bool,
+    },
     /// The process or thread was made by this one.
-    Fork { parent: Thread },
+    Fork {
+        /// This one.
+        parent: Thread,
+    },
     /// The thread ended.
     Exit,
     /// The thread was scheduled in.
     SwitchIn,
     /// The thread was scheduled out.
-    SwitchOut { preempted: bool },
+    SwitchOut {
+        /// Whether it could have run on.
+        preempted: bool,
+    },
     /// Tracing of the thread began.
     TraceStart,
     /// The tracer lost this many records.
-    Lost { records: u64 },
+    Lost {
+        /// How many.
+        records: u64,
+    },
 }
 
 /// A mapping of code.
