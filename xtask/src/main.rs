@@ -1,1 +1,53 @@
-fn main() {}
+//! The chores of the repository: `cargo xtask CHORE`.
+//!
+//! ```text
+//! setup ──► what the machine needs          fixtures ──► fixtures/
+//!   │                                       fuzz     ──► random input against the readers
+//!   ├─► demo    two programs recorded and explained
+//!   ├─► test    format, lints, tidy, every test
+//!   ├─► judge   our whole instruction stream against perf's and the emulator's own count
+//!   └─► bench   how fast, in how much memory
+//! ```
+
+mod command;
+mod setup;
+mod test;
+mod tidy;
+
+use std::process::ExitCode;
+
+/// What a chore ends with; the error is a sentence for the person who started it.
+type Outcome<T = ()> = Result<T, Box<dyn std::error::Error>>;
+
+/// A chore: what to type, what it does, and its entry.
+struct Chore {
+    name: &'static str,
+    help: &'static str,
+    run: fn(&[String]) -> Outcome,
+}
+
+const CHORES: &[Chore] = &[
+    Chore { name: "setup", help: "install what the other chores need (Debian, Ubuntu)", run: setup::run },
+    Chore { name: "test", help: "format, lints, tidy, every test; what .ci/run runs", run: test::run },
+    Chore { name: "tidy", help: "check the rules of the house that compilers don't know", run: tidy::run },
+];
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let Some(chore) = arguments.first().and_then(|name| CHORES.iter().find(|chore| chore.name == name))
+    else {
+        eprintln!("usage: cargo xtask CHORE [ARGUMENTS]\n");
+        for chore in CHORES {
+            eprintln!("  {:10} {}", chore.name, chore.help);
+        }
+        let asked = arguments.first().is_some_and(|name| name == "--help" || name == "-h");
+        return if asked { ExitCode::SUCCESS } else { ExitCode::from(2) };
+    };
+    match (chore.run)(&arguments[1..]) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("xtask {}: {error}", chore.name);
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -1,0 +1,111 @@
+//! `cargo xtask setup`: what the machine needs, installed by name.
+
+use std::process::{Command, Stdio};
+
+use crate::{
+    Outcome,
+    command::{self, installed},
+};
+
+/// How much is needed; each includes the ones before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Need {
+    /// To record and explain our own small programs.
+    Demo,
+    /// To run every test.
+    Test,
+    /// To compare with perf over real programs.
+    Judge,
+}
+
+/// A program that is needed, and the packages that have it on Debian and on Ubuntu.
+struct Tool {
+    program: &'static str,
+    debian: &'static str,
+    ubuntu: &'static str,
+    need: Need,
+}
+
+const fn tool(program: &'static str, package: &'static str, need: Need) -> Tool {
+    Tool { program, debian: package, ubuntu: package, need }
+}
+
+const TOOLS: &[Tool] = &[
+    tool("qemu-x86_64", "qemu-user", Need::Demo),
+    tool("gcc", "gcc libc6-dev", Need::Demo),
+    tool("g++", "g++", Need::Test),
+    Tool { program: "perf", debian: "linux-perf", ubuntu: "linux-tools-generic", need: Need::Test },
+    tool("objdump", "binutils", Need::Judge),
+    tool("python3", "python3", Need::Judge),
+    tool("sqlite3", "sqlite3", Need::Judge),
+    tool("perl", "perl-base", Need::Judge),
+    tool("find", "findutils", Need::Judge),
+    tool("gzip", "gzip", Need::Judge),
+];
+
+/// Installs everything.
+pub(crate) fn run(_arguments: &[String]) -> Outcome {
+    ensure(Need::Judge)?;
+    println!("setup: everything is there");
+    Ok(())
+}
+
+/// Makes sure that what is needed is there; quick when it is.
+///
+/// # Errors
+/// The line to run, where we may not install; what helps, where the packages are of no use.
+pub(crate) fn ensure(need: Need) -> Outcome {
+    if std::env::consts::ARCH != "x86_64" || std::env::consts::OS != "linux" {
+        return Err("recording needs Linux on x86-64".into());
+    }
+    let missing: Vec<&Tool> =
+        TOOLS.iter().filter(|tool| tool.need <= need && !installed(tool.program)).collect();
+    if !missing.is_empty() {
+        install(&missing)?;
+    }
+    plugins()
+}
+
+fn install(missing: &[&Tool]) -> Outcome {
+    let ubuntu = std::fs::read_to_string("/etc/os-release").is_ok_and(|text| text.contains("ID=ubuntu"));
+    let names = missing.iter().map(|tool| if ubuntu { tool.ubuntu } else { tool.debian });
+    let packages: Vec<&str> = names.flat_map(str::split_whitespace).collect();
+    let line = format!("apt-get install -y --no-install-recommends {}", packages.join(" "));
+    let programs: Vec<&str> = missing.iter().map(|tool| tool.program).collect();
+    let programs = programs.join(", ");
+    if !installed("apt-get") {
+        return Err(format!(
+            "not found: {programs}; on Debian they are in the packages {}",
+            packages.join(" ")
+        )
+        .into());
+    }
+    if command::capture(Command::new("id").arg("-u"))?.trim() != "0" {
+        return Err(format!("not found: {programs}; run this and start again:\n\n    sudo {line}\n").into());
+    }
+    let apt = |words: &str| {
+        let mut apt = Command::new("apt-get");
+        apt.args(words.split(' ').skip(1)).env("DEBIAN_FRONTEND", "noninteractive").stdout(Stdio::null());
+        command::run(&mut apt)
+    };
+    // The lists of packages may be missing or old; fetching them is slow, so only when it is of use.
+    if apt(&line).is_err() {
+        apt("apt-get update")?;
+        apt(&line)?;
+    }
+    match missing.iter().find(|tool| !installed(tool.program)) {
+        None => Ok(()),
+        Some(tool) => Err(format!("{} is still not found after `{line}`", tool.program).into()),
+    }
+}
+
+/// QEMU's user mode must load plugins.
+fn plugins() -> Outcome {
+    let help = command::capture(Command::new("qemu-x86_64").arg("--help"))?;
+    if help.contains("-plugin") {
+        return Ok(());
+    }
+    Err("this qemu-x86_64 loads no plugins: since Debian 13 the package qemu-user is one static program without \
+         them. Debian 12's qemu-user (7.2) does: put that qemu-x86_64 first in PATH"
+        .into())
+}

@@ -1,0 +1,145 @@
+//! How the house is laid out: who may use whom, the lists, the map, the fixtures.
+
+use std::{collections::BTreeSet, fs, path::Path};
+
+use serde_json::Value;
+
+use super::{Finding, files::File, rust};
+use crate::{Outcome, command};
+
+/// Which of our crates a crate may use; a crate that is not named here may not exist.
+const MAY_USE: &[(&str, &[&str])] = &[
+    ("hodo-clock", &[]),
+    ("hodo-bytes", &[]),
+    ("hodo-trace", &["hodo-clock"]),
+    ("hodo-code", &["hodo-bytes", "hodo-clock"]),
+    ("hodo-intel-pt", &["hodo-clock", "hodo-bytes", "hodo-code"]),
+    ("hodo-symbols", &["hodo-trace", "hodo-code"]),
+    ("hodo-formats", &["hodo-trace", "hodo-clock", "hodo-bytes", "hodo-intel-pt", "hodo-code"]),
+    ("hodo-analyses", &["hodo-trace", "hodo-clock", "hodo-symbols"]),
+    (
+        "hodo-engine",
+        &[
+            "hodo-analyses",
+            "hodo-bytes",
+            "hodo-clock",
+            "hodo-code",
+            "hodo-formats",
+            "hodo-intel-pt",
+            "hodo-symbols",
+            "hodo-trace",
+        ],
+    ),
+    ("hodo-views", &["hodo-trace"]),
+    // The writer of perf.data lies beside its reader; filters name functions.
+    ("hodo-recorder", &["hodo-trace", "hodo-intel-pt", "hodo-formats", "hodo-symbols"]),
+    // Formats and trace lend the types of arguments.
+    ("hodo", &["hodo-engine", "hodo-views", "hodo-recorder", "hodo-trace", "hodo-formats"]),
+    ("hodo-emulator", &["hodo-intel-pt", "hodo-formats"]),
+    ("xtask", &[]),
+];
+
+/// Crates whose folders are extension points, and the one list of each.
+const LISTS: &[(&str, &str)] = &[("formats", "FORMATS"), ("analyses", "ANALYSES"), ("views", "VIEWS")];
+
+/// The map of the house.
+const MAP: &str = "ARCHITECTURE.md";
+
+/// The most that `fixtures/` may weigh, in bytes.
+const FIXTURES: u64 = 30 << 20;
+
+/// Adds what is wrong with the layout.
+pub(crate) fn check(root: &Path, files: &[File], findings: &mut Vec<Finding>) -> Outcome {
+    let members = members(root)?;
+    for member in &members {
+        dependencies(member, findings);
+    }
+    map(root, &members, findings);
+    for &(room, list) in LISTS {
+        listed(root, files, room, list, findings)?;
+    }
+    let weight: u64 =
+        files.iter().filter(|file| file.path.starts_with("fixtures/")).map(|file| file.size).sum();
+    if weight > FIXTURES {
+        findings.push(Finding::at("fixtures", None, format!("{weight} bytes, at most {FIXTURES}")));
+    }
+    Ok(())
+}
+
+/// A crate of the workspace.
+struct Member {
+    name: String,
+    /// Its folder, from the root.
+    folder: String,
+    /// The crates of ours that it uses outside of its tests.
+    uses: Vec<String>,
+}
+
+/// The crates of the workspace, as cargo understands them.
+fn members(root: &Path) -> Outcome<Vec<Member>> {
+    let mut cargo = command::cargo(&["metadata", "--no-deps", "--format-version", "1"]);
+    let metadata: Value = serde_json::from_str(&command::capture(cargo.current_dir(root))?)?;
+    let top = metadata["workspace_root"].as_str().ok_or("cargo metadata names no workspace_root")?;
+    let packages = metadata["packages"].as_array().ok_or("cargo metadata lists no packages")?;
+    let member = |package: &Value| {
+        let manifest = Path::new(package["manifest_path"].as_str()?);
+        let dependencies = package["dependencies"].as_array()?.iter();
+        // Only our own crates come from a path; those that only tests use bend no direction.
+        let ours = dependencies.filter(|used| used["path"].is_string() && used["kind"] != "dev");
+        Some(Member {
+            name: package["name"].as_str()?.to_owned(),
+            folder: manifest.parent()?.strip_prefix(top).ok()?.to_str()?.to_owned(),
+            uses: ours.filter_map(|used| used["name"].as_str()).map(str::to_owned).collect(),
+        })
+    };
+    let members: Option<Vec<Member>> = packages.iter().map(member).collect();
+    Ok(members.ok_or("cargo metadata describes a package without name, path or dependencies")?)
+}
+
+fn dependencies(member: &Member, findings: &mut Vec<Finding>) {
+    let manifest = format!("{}/Cargo.toml", member.folder);
+    let Some((_, allowed)) = MAY_USE.iter().find(|(name, _)| *name == member.name) else {
+        findings.push(Finding::at(
+            &manifest,
+            None,
+            format!("{} is not in the table of who may use whom", member.name),
+        ));
+        return;
+    };
+    for used in member.uses.iter().filter(|used| !allowed.contains(&used.as_str())) {
+        findings.push(Finding::at(&manifest, None, format!("{} may not use {used}", member.name)));
+    }
+}
+
+/// The map shows every crate, and no crate that is not there.
+fn map(root: &Path, members: &[Member], findings: &mut Vec<Finding>) {
+    let text = fs::read_to_string(root.join(MAP)).unwrap_or_default();
+    let named: BTreeSet<&str> =
+        text.split('`').skip(1).step_by(2).map(|name| name.trim_end_matches('/')).collect();
+    for member in members.iter().filter(|member| !named.contains(member.folder.as_str())) {
+        findings.push(Finding::at(MAP, None, format!("`{}` is not on the map", member.folder)));
+    }
+    for name in named.iter().filter(|name| name.starts_with("crates/") && !root.join(name).exists()) {
+        findings.push(Finding::at(MAP, None, format!("`{name}` is on the map but not in the tree")));
+    }
+}
+
+/// Every folder of an extension point is in its list.
+fn listed(root: &Path, files: &[File], room: &str, list: &str, findings: &mut Vec<Finding>) -> Outcome {
+    let source = format!("crates/{room}/src/");
+    let folders: BTreeSet<&str> = files
+        .iter()
+        .filter_map(|file| file.path.strip_prefix(&source)?.split_once('/').map(|(folder, _)| folder))
+        .collect();
+    if folders.is_empty() {
+        return Ok(());
+    }
+    let path = format!("{source}lib.rs");
+    let text = rust::mask(&fs::read_to_string(root.join(&path))?);
+    let declared = text.find(&format!(" {list}:"));
+    let entries = declared.map_or("", |at| text[at..].split_once(';').map_or("", |(entries, _)| entries));
+    for folder in folders.iter().filter(|folder| !entries.contains(&format!("{folder}::"))) {
+        findings.push(Finding::at(&path, None, format!("the folder {folder}/ is not in the list {list}")));
+    }
+    Ok(())
+}

@@ -1,0 +1,90 @@
+//! `cargo xtask tidy`: the rules of the house that compilers and clippy don't know.
+//!
+//! ```text
+//! cargo metadata ──► dependencies ─┐
+//! folders        ──► lists, map   ─┼─► findings: path, line, what is wrong
+//! text of files  ──► rules        ─┘
+//! ```
+
+mod files;
+mod house;
+mod rules;
+mod rust;
+#[cfg(test)]
+mod tests;
+
+use std::{collections::BTreeMap, fmt, fs, path::Path};
+
+use crate::{Outcome, command};
+
+/// Something that breaks a rule.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Finding {
+    /// The file or folder, from the root.
+    path: String,
+    /// The line, where it is one; the first is 1.
+    line: Option<usize>,
+    /// What is wrong, and what would be right.
+    what: String,
+}
+
+impl Finding {
+    fn at(path: &str, line: Option<usize>, what: impl Into<String>) -> Finding {
+        Finding { path: path.to_owned(), line, what: what.into() }
+    }
+}
+
+impl fmt::Display for Finding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.line {
+            Some(line) => write!(f, "{}:{line}: {}", self.path, self.what),
+            None => write!(f, "{}: {}", self.path, self.what),
+        }
+    }
+}
+
+/// Checks the repository; the error counts what was found.
+pub(crate) fn run(_arguments: &[String]) -> Outcome {
+    let findings = check(&command::root())?;
+    for finding in &findings {
+        eprintln!("{finding}");
+    }
+    match findings.len() {
+        0 => {
+            println!("tidy: all rules hold");
+            Ok(())
+        }
+        count => Err(format!("{count} rules broken").into()),
+    }
+}
+
+/// Everything that breaks a rule in the tree under `root`, in order of path.
+fn check(root: &Path) -> Outcome<Vec<Finding>> {
+    let files = files::list(root)?;
+    let mut findings = Vec::new();
+    house::check(root, &files, &mut findings)?;
+    let ratchet = read_ratchet(root)?;
+    rules::check(root, &files, &ratchet, &mut findings)?;
+    findings.sort();
+    Ok(findings)
+}
+
+/// Lengths above the limit that are borne for now, by `PATH` or `PATH:FUNCTION`.
+type Ratchet = BTreeMap<String, usize>;
+
+/// Where [`Ratchet`] is kept: a name and a number of lines, a line each; `#` begins a comment.
+const RATCHET: &str = "xtask/tidy.ratchet";
+
+fn read_ratchet(root: &Path) -> Outcome<Ratchet> {
+    let Ok(text) = fs::read_to_string(root.join(RATCHET)) else {
+        return Ok(Ratchet::new());
+    };
+    let mut ratchet = Ratchet::new();
+    for line in text.lines().filter(|line| !line.starts_with('#') && !line.trim().is_empty()) {
+        let (name, lines) =
+            line.rsplit_once(' ').ok_or_else(|| format!("{RATCHET}: no number in `{line}`"))?;
+        let lines = lines.parse().map_err(|_| format!("{RATCHET}: no number in `{line}`"))?;
+        ratchet.insert(name.to_owned(), lines);
+    }
+    Ok(ratchet)
+}

@@ -1,0 +1,172 @@
+//! What text and names must be like.
+
+use std::{collections::BTreeSet, fs, path::Path};
+
+use super::{Finding, RATCHET, Ratchet, files::File, rust};
+use crate::Outcome;
+
+/// The most lines of a function.
+const FUNCTION_LINES: usize = 70;
+
+/// The most lines of a file of code.
+const FILE_LINES: usize = 600;
+
+/// Where `unsafe` may stand, and why.
+const UNSAFE: &[(&str, &str)] = &[
+    ("crates/bytes/", "mapped input: the one place for reading"),
+    ("emulator/", "the C interface of QEMU's plugins"),
+];
+
+/// What would be true of any folder, and so says nothing.
+const EMPTY_NAMES: &[&str] = &["utils", "util", "common", "helpers", "helper", "misc", "core"];
+
+/// Unfinished business. In two parts, so that this file passes its own check.
+const UNFINISHED: &[&str] = &[concat!("TO", "DO"), concat!("FIX", "ME")];
+
+/// Files of code, by extension.
+const CODE: &[&str] = &["rs", "c", "h", "cpp", "py", "sh", "asm"];
+
+/// Files of prose and settings, by extension.
+const TEXT: &[&str] = &["md", "toml", "ratchet"];
+
+/// Adds what is wrong with the files, one by one.
+pub(crate) fn check(root: &Path, files: &[File], ratchet: &Ratchet, findings: &mut Vec<Finding>) -> Outcome {
+    let mut lengths = Lengths { ratchet, seen: BTreeSet::new(), findings };
+    for file in files {
+        names(file, lengths.findings);
+        let is_code = CODE.contains(&file.extension());
+        // Fixtures are input: whatever they look like is what a reader must bear.
+        if file.path.starts_with("fixtures/") || !(is_code || TEXT.contains(&file.extension())) {
+            continue;
+        }
+        let text = fs::read_to_string(root.join(&file.path))?;
+        spaces(file, &text, lengths.findings);
+        if is_code {
+            unfinished(file, &text, lengths.findings);
+            lengths.check(&file.path, None, text.lines().count(), FILE_LINES);
+        }
+        if file.extension() == "rs" {
+            let masked = rust::mask(&text);
+            unsafety(file, &text, &masked, lengths.findings);
+            for function in rust::functions(&masked) {
+                let name = format!("{}:{}", file.path, function.name);
+                lengths.check(&name, Some(function.line), function.lines, FUNCTION_LINES);
+            }
+        }
+    }
+    lengths.stale();
+    Ok(())
+}
+
+fn names(file: &File, findings: &mut Vec<Finding>) {
+    for part in file.path.split('/') {
+        let stem = part.split_once('.').map_or(part, |(stem, _)| stem);
+        if EMPTY_NAMES.contains(&stem) {
+            findings.push(Finding::at(
+                &file.path,
+                None,
+                format!("`{part}` says nothing: name it by what it holds"),
+            ));
+        }
+    }
+}
+
+fn spaces(file: &File, text: &str, findings: &mut Vec<Finding>) {
+    for (number, line) in (1..).zip(text.lines()) {
+        if line.ends_with([' ', '\t', '\r']) {
+            findings.push(Finding::at(&file.path, Some(number), "space at the end of the line"));
+        }
+    }
+    if !text.is_empty() && !text.ends_with('\n') {
+        findings.push(Finding::at(&file.path, None, "no newline at the end"));
+    }
+}
+
+fn unfinished(file: &File, text: &str, findings: &mut Vec<Finding>) {
+    for (number, line) in (1..).zip(text.lines()) {
+        for word in UNFINISHED.iter().filter(|word| line.contains(*word)) {
+            findings.push(Finding::at(
+                &file.path,
+                Some(number),
+                format!("{word}: do it, or make it an issue"),
+            ));
+        }
+        if line.contains(concat!("dbg", "!(")) {
+            findings.push(Finding::at(&file.path, Some(number), "a debugging print"));
+        }
+    }
+}
+
+/// `unsafe` stands only where it may, and each block, implementation and attribute says why it is sound.
+fn unsafety(file: &File, text: &str, masked: &str, findings: &mut Vec<Finding>) {
+    let allowed = UNSAFE.iter().any(|(place, _)| file.path.starts_with(place));
+    let lines: Vec<&str> = text.lines().collect();
+    for at in rust::words(masked, "unsafe") {
+        let line = rust::line_of(masked, at);
+        if !allowed {
+            findings.push(Finding::at(&file.path, Some(line), "`unsafe` has no place here"));
+        }
+        let after = masked[at + "unsafe".len()..].trim_start();
+        let claims = after.starts_with('{') || after.starts_with("impl") || after.starts_with('(');
+        if claims && !explained(&lines, line - 1) {
+            findings.push(Finding::at(&file.path, Some(line), "`unsafe` without a `// SAFETY:` comment"));
+        }
+    }
+}
+
+/// Whether the line, or the comment above its statement, says why it is sound.
+fn explained(lines: &[&str], index: usize) -> bool {
+    let above = lines[..index].iter().rev().map(|line| line.trim());
+    let mut in_comment = false;
+    for line in above {
+        if line.starts_with("//") {
+            in_comment = true;
+            if line.contains("SAFETY:") {
+                return true;
+            }
+        } else if in_comment || line.is_empty() || line.ends_with([';', '{', '}']) {
+            break;
+        }
+    }
+    lines[index].contains("SAFETY:")
+}
+
+/// Lengths against their limits, and against the ratchet that may only shrink.
+struct Lengths<'a> {
+    ratchet: &'a Ratchet,
+    seen: BTreeSet<String>,
+    findings: &'a mut Vec<Finding>,
+}
+
+impl Lengths<'_> {
+    fn check(&mut self, name: &str, line: Option<usize>, lines: usize, limit: usize) {
+        if lines <= limit {
+            return;
+        }
+        let path = name.split(':').next().unwrap_or(name);
+        self.seen.insert(name.to_owned());
+        match self.ratchet.get(name) {
+            Some(&borne) if lines < borne => {
+                let what = format!("{name} shrank to {lines} lines: lower it from {borne} in {RATCHET}");
+                self.findings.push(Finding::at(path, line, what));
+            }
+            Some(&borne) if lines == borne => {}
+            _ => self.findings.push(Finding::at(
+                path,
+                line,
+                format!("{name} has {lines} lines, at most {limit}"),
+            )),
+        }
+    }
+
+    /// What is borne but no longer too long.
+    fn stale(&mut self) {
+        for name in self.ratchet.keys().filter(|name| !self.seen.contains(*name)) {
+            self.findings.push(Finding::at(
+                RATCHET,
+                None,
+                format!("{name} is within the limit: remove it here"),
+            ));
+        }
+    }
+}

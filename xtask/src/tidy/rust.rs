@@ -1,0 +1,146 @@
+//! As much of Rust's grammar as the rules need: what is code, and where functions begin and end.
+
+/// The same text with the insides of comments, strings and characters blanked, so that what is left
+/// is code. Lines stay where they are.
+pub(crate) fn mask(text: &str) -> String {
+    let mut masked = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(first) = rest.chars().next() {
+        let length = literal(rest, masked.chars().next_back());
+        if length == 0 {
+            masked.push(first);
+            rest = &rest[first.len_utf8()..];
+        } else {
+            masked.extend(rest[..length].chars().map(|c| if c == '\n' { '\n' } else { ' ' }));
+            rest = &rest[length..];
+        }
+    }
+    masked
+}
+
+/// The length in bytes of the comment or literal that `text` begins with; 0 if it is code.
+/// `before` is the character in front of it.
+fn literal(text: &str, before: Option<char>) -> usize {
+    if text.starts_with("//") {
+        return text.find('\n').unwrap_or(text.len());
+    }
+    if text.starts_with("/*") {
+        return block_comment(text);
+    }
+    if text.starts_with('"') {
+        return quoted(text, '"');
+    }
+    let raw = text.trim_start_matches('b');
+    let hashes =
+        raw.trim_start_matches('r').len() - raw.trim_start_matches('r').trim_start_matches('#').len();
+    let opening = format!("r{}\"", "#".repeat(hashes));
+    if raw.starts_with(&opening) && !before.is_some_and(is_word) {
+        let closing = format!("\"{}", "#".repeat(hashes));
+        let start = text.len() - raw.len() + opening.len();
+        return text[start..].find(&closing).map_or(text.len(), |end| start + end + closing.len());
+    }
+    if text.starts_with('\'') { character(text) } else { 0 }
+}
+
+/// Block comments nest.
+fn block_comment(text: &str) -> usize {
+    let (mut depth, mut at) = (0, 0);
+    while at < text.len() {
+        let rest = &text[at..];
+        if rest.starts_with("/*") {
+            depth += 1;
+            at += 2;
+        } else if rest.starts_with("*/") {
+            depth -= 1;
+            at += 2;
+            if depth == 0 {
+                return at;
+            }
+        } else {
+            at += rest.chars().next().map_or(1, char::len_utf8);
+        }
+    }
+    text.len()
+}
+
+/// A literal between two quotes, with escapes.
+fn quoted(text: &str, quote: char) -> usize {
+    let mut characters = text.char_indices().skip(1);
+    while let Some((at, c)) = characters.next() {
+        if c == '\\' {
+            characters.next();
+        } else if c == quote {
+            return at + 1;
+        }
+    }
+    text.len()
+}
+
+/// A character literal; a lifetime is none.
+fn character(text: &str) -> usize {
+    let mut characters = text.chars().skip(1);
+    match (characters.next(), characters.next()) {
+        (Some('\\'), _) | (Some(_), Some('\'')) => quoted(text, '\''),
+        _ => 0,
+    }
+}
+
+/// Whether a character can be part of a name.
+pub(crate) fn is_word(c: char) -> bool {
+    c.is_alphanumeric() || c == '_'
+}
+
+/// Where `word` stands by itself in masked text, in bytes.
+pub(crate) fn words<'a>(masked: &'a str, word: &'a str) -> impl Iterator<Item = usize> + 'a {
+    masked.match_indices(word).map(|(at, _)| at).filter(move |&at| {
+        let before = masked[..at].chars().next_back();
+        let after = masked[at + word.len()..].chars().next();
+        !before.is_some_and(is_word) && !after.is_some_and(is_word)
+    })
+}
+
+/// The line that a byte offset lies in; the first is 1.
+pub(crate) fn line_of(text: &str, at: usize) -> usize {
+    text[..at].matches('\n').count() + 1
+}
+
+/// A function with a body.
+pub(crate) struct Function<'a> {
+    /// Its name.
+    pub(crate) name: &'a str,
+    /// The line of its `fn`.
+    pub(crate) line: usize,
+    /// How many lines it takes, signature and closing brace included.
+    pub(crate) lines: usize,
+}
+
+/// The functions of masked text, nested ones too.
+pub(crate) fn functions(masked: &str) -> Vec<Function<'_>> {
+    words(masked, "fn").filter_map(|at| function(masked, at)).collect()
+}
+
+/// The function whose `fn` stands at `at`; `None` for a type (`fn(u8)`) or a signature without a body.
+fn function(masked: &str, at: usize) -> Option<Function<'_>> {
+    let after = masked[at + 2..].trim_start();
+    let name = &after[..after.find(|c| !is_word(c))?];
+    if name.is_empty() {
+        return None;
+    }
+    // `[u8; N]` in a signature holds a semicolon that ends nothing, so brackets are counted as well.
+    let (mut braces, mut brackets) = (0, 0);
+    for (offset, c) in masked[at..].char_indices() {
+        match c {
+            '{' => braces += 1,
+            '}' if braces == 1 => {
+                let line = line_of(masked, at);
+                return Some(Function { name, line, lines: line_of(masked, at + offset) - line + 1 });
+            }
+            '}' => braces -= 1,
+            '(' | '[' => brackets += 1,
+            ')' | ']' => brackets -= 1,
+            ';' if braces == 0 && brackets == 0 => return None,
+            _ => {}
+        }
+    }
+    None
+}
