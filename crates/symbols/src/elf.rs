@@ -1,0 +1,271 @@
+//! What an ELF file states about its code (System V ABI, "Object Files").
+
+use std::ops::Range;
+
+use gimli::{BaseAddresses, CieOrFde, EhFrame, RunTimeEndian, UnwindSection};
+use object::elf::{self, FileHeader32, FileHeader64};
+use object::read::elf::{FileHeader, NoteIterator, ProgramHeader, SectionHeader, SectionTable, Sym};
+use object::{Endianness, FileKind, Object};
+
+use crate::names::Name;
+use crate::plt::{self, PltEntry};
+use crate::table::Extent;
+
+/// Longer names are cut: no compiler writes such, and a crafted file must not cost hours.
+const LONGEST_NAME: usize = 16 << 10;
+
+/// A loadable part of a file (`PT_LOAD`).
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Segment {
+    pub(crate) file_offset: u64,
+    pub(crate) file_size: u64,
+    pub(crate) address: u64,
+    pub(crate) size: u64,
+    pub(crate) executable: bool,
+}
+
+/// A symbol of a function.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Symbol<'a> {
+    pub(crate) address: u64,
+    pub(crate) size: u64,
+    pub(crate) rank: Rank,
+    /// Without the version that follows an `@`.
+    pub(crate) name: &'a [u8],
+}
+
+/// How well a symbol suits as the name of its address; better ones first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Rank {
+    without_size: bool,
+    not_a_function: bool,
+    binding: Binding,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Binding {
+    Global,
+    Weak,
+    Local,
+}
+
+/// What a file states, in its own order.
+#[derive(Debug, Default)]
+pub(crate) struct Image<'a> {
+    pub(crate) segments: Vec<Segment>,
+    /// Executable sections, by address.
+    pub(crate) sections: Vec<Range<u64>>,
+    pub(crate) symbols: Vec<Symbol<'a>>,
+    pub(crate) plt: Vec<PltEntry<'a>>,
+    /// Ranges of code that `.eh_frame` describes; they have no names.
+    pub(crate) unwind: Vec<Extent>,
+    pub(crate) build_id: &'a [u8],
+    /// What could not be read, for people.
+    pub(crate) problem: Option<String>,
+}
+
+impl<'a> Image<'a> {
+    /// Reads what can be read.
+    pub(crate) fn read(bytes: &'a [u8]) -> Image<'a> {
+        let mut image = Image::default();
+        let result = match FileKind::parse(bytes) {
+            Ok(FileKind::Elf64) => image.read_class::<FileHeader64<Endianness>>(bytes),
+            Ok(FileKind::Elf32) => image.read_class::<FileHeader32<Endianness>>(bytes),
+            _ => {
+                let start = bytes.get(..4).unwrap_or(bytes);
+                Err(format!("not an ELF file: it starts with {start:02x?}, expected [7f, 45, 4c, 46]"))
+            }
+        };
+        image.problem = result.err();
+        image
+    }
+
+    fn read_class<Elf: FileHeader<Endian = Endianness>>(&mut self, bytes: &'a [u8]) -> Result<(), String> {
+        let header = Elf::parse(bytes).map_err(|e| format!("ELF header: {e}"))?;
+        let endian = header.endian().map_err(|e| format!("ELF header: {e}"))?;
+        let programs = header.program_headers(endian, bytes).map_err(|e| format!("program headers: {e}"))?;
+        let loaded = programs.iter().filter(|p| p.p_type(endian) == elf::PT_LOAD);
+        self.segments = loaded.map(|p| Segment::of(p, endian)).collect();
+        self.build_id =
+            programs.iter().find_map(|p| build_id(p.notes(endian, bytes), endian)).unwrap_or_default();
+        let sections = header.sections(endian, bytes).map_err(|e| format!("section headers: {e}"))?;
+        // The program headers of a separate debug file need not lead to its notes.
+        let build_id = sections.iter().find_map(|s| build_id(s.notes(endian, bytes), endian));
+        self.build_id = build_id.unwrap_or(self.build_id);
+        self.sections =
+            sections.iter().filter(|s| is_code(*s, endian)).map(|s| addresses(s, endian)).collect();
+        if header.e_machine(endian) == elf::EM_X86_64 {
+            self.plt = plt::read(&sections, endian, bytes);
+        }
+        let problems = [
+            self.read_symbols(&sections, endian, bytes, elf::SHT_SYMTAB).err(),
+            self.read_symbols(&sections, endian, bytes, elf::SHT_DYNSYM).err(),
+            self.read_unwind(&sections, endian, bytes, header.is_class_64()).err(),
+        ];
+        problems.into_iter().flatten().next().map_or(Ok(()), Err)
+    }
+
+    fn read_symbols<Elf: FileHeader<Endian = Endianness>>(
+        &mut self,
+        sections: &SectionTable<'a, Elf>,
+        endian: Endianness,
+        bytes: &'a [u8],
+        kind: elf::SectionType,
+    ) -> Result<(), String> {
+        let table = sections.symbols(endian, bytes, kind).map_err(|e| format!("symbol table: {e}"))?;
+        if table.is_empty() {
+            return Ok(());
+        }
+        let strings = sections.section(table.string_section()).and_then(|s| s.data(endian, bytes));
+        let strings = strings.map_err(|e| format!("symbol names: {e}"))?;
+        for (index, symbol) in table.enumerate() {
+            let section = table.symbol_section(endian, symbol, index).ok().flatten();
+            let section = section.and_then(|index| sections.section(index).ok());
+            let in_code = section.is_some_and(|s| is_code(s, endian));
+            if !in_code || !names_code(symbol) {
+                continue;
+            }
+            let name = name_at(strings, symbol.st_name(endian));
+            if name.is_empty() {
+                continue;
+            }
+            let size = symbol.st_size(endian).into();
+            let rank = Rank::of(symbol, size);
+            self.symbols.push(Symbol { address: symbol.st_value(endian).into(), size, rank, name });
+        }
+        Ok(())
+    }
+
+    fn read_unwind<Elf: FileHeader<Endian = Endianness>>(
+        &mut self,
+        sections: &SectionTable<'a, Elf>,
+        endian: Endianness,
+        bytes: &'a [u8],
+        is_64_bit: bool,
+    ) -> Result<(), String> {
+        let Some((_, section)) = sections.section_by_name(endian, b".eh_frame") else { return Ok(()) };
+        let data = section.data(endian, bytes).map_err(|e| format!(".eh_frame: {e}"))?;
+        let gimli_endian = match endian {
+            Endianness::Little => RunTimeEndian::Little,
+            Endianness::Big => RunTimeEndian::Big,
+        };
+        let mut frames = EhFrame::new(data, gimli_endian);
+        frames.set_address_size(if is_64_bit { 8 } else { 4 });
+        let bases = BaseAddresses::default().set_eh_frame(section.sh_addr(endian).into());
+        let mut entries = frames.entries(&bases);
+        // Neighbours nearly always share their common part.
+        let mut common = None;
+        loop {
+            match entries.next() {
+                Ok(Some(CieOrFde::Fde(partial))) => {
+                    let fde = partial.parse(|section, bases, offset| match &common {
+                        Some((known, cie)) if *known == offset => Ok(Clone::clone(cie)),
+                        _ => {
+                            let cie = section.cie_from_offset(bases, offset)?;
+                            common = Some((offset, cie.clone()));
+                            Ok(cie)
+                        }
+                    });
+                    self.unwind.extend(fde.iter().map(|fde| Extent {
+                        start: fde.initial_address(),
+                        end: fde.initial_address().saturating_add(fde.len()),
+                        name: Name::default(),
+                    }));
+                }
+                Ok(Some(CieOrFde::Cie(_))) => {}
+                Ok(None) => return Ok(()),
+                Err(error) => return Err(format!(".eh_frame: {error}")),
+            }
+        }
+    }
+}
+
+impl Segment {
+    fn of<Header: ProgramHeader<Endian = Endianness>>(header: &Header, endian: Endianness) -> Segment {
+        Segment {
+            file_offset: header.p_offset(endian).into(),
+            file_size: header.p_filesz(endian).into(),
+            address: header.p_vaddr(endian).into(),
+            size: header.p_memsz(endian).into(),
+            executable: header.p_flags(endian).contains(elf::PF_X),
+        }
+    }
+}
+
+impl Rank {
+    fn of<Symbol: Sym<Endian = Endianness>>(symbol: &Symbol, size: u64) -> Rank {
+        let binding = match symbol.st_bind() {
+            elf::STB_LOCAL => Binding::Local,
+            elf::STB_WEAK => Binding::Weak,
+            _ => Binding::Global,
+        };
+        Rank { without_size: size == 0, not_a_function: symbol.st_type() == elf::STT_NOTYPE, binding }
+    }
+}
+
+/// Where else a file says that its debugging information lies.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct DebugReferences {
+    /// The build id, which names `.build-id/xx/yyyy.debug`; empty where there is none.
+    pub build_id: Vec<u8>,
+    /// Name of the separate debug file and the CRC-32 of its bytes (`.gnu_debuglink`).
+    pub link: Option<(String, u32)>,
+    /// Name and build id of the file that several debug files share (`.gnu_debugaltlink`, made by dwz).
+    pub shared: Option<(String, Vec<u8>)>,
+}
+
+/// Where an ELF file says that its debugging information lies; nothing where `bytes` are none.
+pub fn debug_references(bytes: &[u8]) -> DebugReferences {
+    let Ok(file) = object::File::parse(bytes) else { return DebugReferences::default() };
+    let text = |name: &[u8]| String::from_utf8_lossy(name).into_owned();
+    DebugReferences {
+        build_id: file.build_id().ok().flatten().unwrap_or_default().to_vec(),
+        link: file.gnu_debuglink().ok().flatten().map(|(name, crc)| (text(name), crc)),
+        shared: file.gnu_debugaltlink().ok().flatten().map(|(name, id)| (text(name), id.to_vec())),
+    }
+}
+
+/// The GNU build id among the notes of a section or segment.
+fn build_id<'a, Elf: FileHeader<Endian = Endianness>>(
+    notes: object::Result<Option<NoteIterator<'a, Elf>>>,
+    endian: Endianness,
+) -> Option<&'a [u8]> {
+    let mut notes = notes.ok().flatten()?;
+    while let Ok(Some(note)) = notes.next() {
+        if note.name() == elf::ELF_NOTE_GNU && note.n_type(endian) == elf::NT_GNU_BUILD_ID {
+            return Some(note.desc());
+        }
+    }
+    None
+}
+
+/// Functions, and labels of assembly, which have no type and are visible.
+fn names_code<Symbol: Sym<Endian = Endianness>>(symbol: &Symbol) -> bool {
+    let hidden = [elf::STV_HIDDEN, elf::STV_INTERNAL].contains(&symbol.st_visibility());
+    match symbol.st_type() {
+        elf::STT_FUNC | elf::STT_GNU_IFUNC => true,
+        elf::STT_NOTYPE => !hidden,
+        _ => false,
+    }
+}
+
+fn is_code<Section: SectionHeader<Endian = Endianness>>(section: &Section, endian: Endianness) -> bool {
+    section.sh_flags(endian).contains(elf::SHF_ALLOC | elf::SHF_EXECINSTR)
+}
+
+/// The addresses of a section.
+pub(crate) fn addresses<Section: SectionHeader<Endian = Endianness>>(
+    section: &Section,
+    endian: Endianness,
+) -> Range<u64> {
+    let start = section.sh_addr(endian).into();
+    start..start.saturating_add(section.sh_size(endian).into())
+}
+
+/// The name at an offset of a string table, without the version that follows an `@`.
+pub(crate) fn name_at(strings: &[u8], offset: u32) -> &[u8] {
+    let rest = strings.get(offset as usize..).unwrap_or_default();
+    let rest = &rest[..rest.len().min(LONGEST_NAME)];
+    let end = rest.iter().position(|&byte| byte == 0 || byte == b'@');
+    &rest[..end.unwrap_or(rest.len())]
+}

@@ -1,0 +1,102 @@
+//! Inlined frames and lines, from DWARF.
+
+use std::borrow::Cow;
+
+use addr2line::Context;
+use gimli::{DwarfSections, EndianSlice, RunTimeEndian, SectionId};
+use object::{Object, ObjectSection};
+
+use crate::demangle;
+
+/// The DWARF sections of an ELF file, borrowed from its bytes or decompressed.
+#[derive(Debug)]
+pub struct DebugSections<'a> {
+    sections: DwarfSections<Cow<'a, [u8]>>,
+    endian: RunTimeEndian,
+}
+
+/// A function that was running at an address, perhaps inlined into the next one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Frame {
+    /// The demangled name, where DWARF has one.
+    pub function: Option<String>,
+    /// The source file's path.
+    pub file: Option<String>,
+    /// The line in `file`, from 1.
+    pub line: Option<u32>,
+    /// The column in `line`, from 1.
+    pub column: Option<u32>,
+    /// Whether its code was inlined into the next frame.
+    pub inlined: bool,
+}
+
+/// Looks up frames by address. It keeps what it parsed on the way, so it belongs to one thread.
+pub struct Lines<'a> {
+    context: Context<EndianSlice<'a, RunTimeEndian>>,
+}
+
+impl<'a> DebugSections<'a> {
+    /// The DWARF sections of a program, library, or separate debug file; `None` where there are
+    /// none of use. Errors say what was no ELF file or could not be decompressed.
+    pub fn read(bytes: &'a [u8]) -> Result<Option<DebugSections<'a>>, String> {
+        let file = object::File::parse(bytes).map_err(|e| format!("ELF file: {e}"))?;
+        if file.section_by_name(".debug_info").is_none() {
+            return Ok(None);
+        }
+        let sections = DwarfSections::load(|id| section(&file, id))?;
+        let endian = if file.is_little_endian() { RunTimeEndian::Little } else { RunTimeEndian::Big };
+        Ok(Some(DebugSections { sections, endian }))
+    }
+}
+
+fn section<'a>(file: &object::File<'a>, id: SectionId) -> Result<Cow<'a, [u8]>, String> {
+    /// Deflate makes data at most 1032 times smaller (zlib's technical notes); more is a trap.
+    const LARGEST_RATIO: u64 = 1032;
+    let Some(section) = file.section_by_name(id.name()) else { return Ok(Cow::Borrowed(&[])) };
+    let error = |e| format!("section {}: {e}", id.name());
+    let data = section.compressed_data().map_err(error)?;
+    if data.uncompressed_size / LARGEST_RATIO > data.data.len() as u64 {
+        let (from, to) = (data.data.len(), data.uncompressed_size);
+        return Err(format!("section {}: {from} bytes claim to decompress to {to}", id.name()));
+    }
+    data.decompress().map_err(error)
+}
+
+impl<'a> Lines<'a> {
+    /// Prepares for look-ups: reads the headers and address ranges of all units. `shared` is the
+    /// file that [`DebugReferences::shared`](crate::DebugReferences::shared) names.
+    pub fn new(
+        sections: &'a DebugSections<'_>,
+        shared: Option<&'a DebugSections<'_>>,
+    ) -> Result<Lines<'a>, String> {
+        let borrow = |data: &'a Cow<'_, [u8]>| EndianSlice::new(data, sections.endian);
+        let mut dwarf = sections.sections.borrow(borrow);
+        if let Some(shared) = shared {
+            dwarf.set_sup(shared.sections.borrow(borrow));
+        }
+        let context = Context::from_dwarf(dwarf).map_err(|e| format!("DWARF: {e}"))?;
+        Ok(Lines { context })
+    }
+
+    /// The functions at an address of the file, innermost first; all but the last are inlined.
+    /// Empty where DWARF says nothing, or something unreadable, about the address.
+    pub fn frames_at(&self, address: u64) -> Vec<Frame> {
+        let mut frames = Vec::new();
+        let Ok(mut found) = self.context.find_frames(address).skip_all_loads() else { return frames };
+        while let Ok(Some(frame)) = found.next() {
+            let function = frame.function.as_ref().and_then(|name| name.raw_name().ok());
+            let location = frame.location.as_ref();
+            frames.push(Frame {
+                function: function.map(|name| demangle(&name).into_owned()),
+                file: location.and_then(|l| l.file).map(str::to_owned),
+                line: location.and_then(|l| l.line),
+                column: location.and_then(|l| l.column).filter(|&column| column > 0),
+                inlined: true,
+            });
+        }
+        if let Some(outermost) = frames.last_mut() {
+            outermost.inlined = false;
+        }
+        frames
+    }
+}

@@ -1,0 +1,241 @@
+//! The functions of one file, or of code that no file holds.
+
+use std::borrow::Cow;
+use std::cmp::Reverse;
+use std::ops::Range;
+
+use crate::demangle;
+use crate::elf::{Image, Segment, Symbol};
+use crate::names::Names;
+use crate::plt::{PltEntry, Target};
+use crate::table::{Extent, Table};
+
+/// The functions of one file (or of code that no file holds), covering its whole address space.
+///
+/// Function 0 is the rest of the module: every address that is not executable, as far as the file
+/// tells. The others follow in order of address. Indexes depend only on the bytes.
+#[derive(Debug)]
+pub struct Module {
+    name: String,
+    build_id: Vec<u8>,
+    segments: Vec<Segment>,
+    table: Table,
+    names: Names,
+    problem: Option<String>,
+}
+
+/// One function.
+#[derive(Clone, Copy, Debug)]
+pub struct Function<'a> {
+    module: &'a str,
+    extent: Extent,
+    name: &'a str,
+    is_rest: bool,
+}
+
+impl Module {
+    /// The functions of an ELF file, and of its separate debug file if there is one.
+    ///
+    /// `name` is the path by which the traced system knew the file. Bytes that are no ELF file give
+    /// a module whose function 0 owns everything; a damaged file gives what could be read.
+    ///
+    /// Of several symbols at one address the first by these rules names the function: with a size;
+    /// of a function rather than a label; global, then weak, then local; with fewer underscores in
+    /// front; with the longer name; first in alphabetical order.
+    pub fn parse(name: &str, bytes: &[u8], debug: Option<&[u8]>) -> Module {
+        let mut image = Image::read(bytes);
+        let debug_image = debug.map(Image::read).unwrap_or_default();
+        if debug.is_some() && debug_image.build_id != image.build_id {
+            image.problem.get_or_insert("the separate debug file has another build id".to_owned());
+        } else {
+            image.symbols.extend(debug_image.symbols);
+        }
+        let Image { segments, sections, symbols, plt, mut unwind, build_id, problem } = image;
+        let mut names = Names::new(bytes.len() + debug.map_or(0, <[u8]>::len));
+        let named = named_functions(symbols, plt, &mut names);
+        unwind.sort_unstable_by_key(|e| (e.start, e.end));
+        let is_padding = |range: Range<u64>| is_padding(&segments, bytes, range);
+        let table = Table::new(&executable_areas(&segments, sections), named, &unwind, is_padding);
+        let build_id = build_id.to_vec();
+        Module { name: name.to_owned(), build_id, segments, table, names: names.finish(), problem }
+    }
+
+    /// A module for code that no file holds, such as `[jit]`: one function for each range, which
+    /// must be ascending and disjoint. Its addresses are those of the process.
+    pub fn without_file(name: &str, ranges: &[Range<u64>]) -> Module {
+        Module {
+            name: name.to_owned(),
+            build_id: Vec::new(),
+            segments: Vec::new(),
+            table: Table::new(ranges, Vec::new(), &[], |_| false),
+            names: Names::default(),
+            problem: None,
+        }
+    }
+
+    /// The name it was made with.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The GNU build id of the file; empty where it has none.
+    pub fn build_id(&self) -> &[u8] {
+        &self.build_id
+    }
+
+    /// What could not be read of the file, for people.
+    pub fn problem(&self) -> Option<&str> {
+        self.problem.as_deref()
+    }
+
+    /// The index of the function that owns an address.
+    pub fn function_at(&self, address: u64) -> u32 {
+        self.table.owner(address)
+    }
+
+    /// A function; indexes that [`Module::function_at`] does not give are answered with function 0.
+    pub fn function(&self, index: u32) -> Function<'_> {
+        let functions = self.table.functions();
+        let index = if (index as usize) < functions.len() { index as usize } else { 0 };
+        let extent = functions[index];
+        Function { module: &self.name, extent, name: self.names.get(extent.name), is_rest: index == 0 }
+    }
+
+    /// How many functions there are, function 0 included.
+    pub fn function_count(&self) -> u32 {
+        self.table.functions().len() as u32
+    }
+
+    /// The address that the byte at a file offset has in memory before relocation.
+    ///
+    /// Mappings begin at page boundaries, so offsets of the pages that a segment only touches count
+    /// as its own; executable segments are asked first. `None` where no segment holds the offset.
+    pub fn address(&self, file_offset: u64) -> Option<u64> {
+        const PAGE: u64 = 4096;
+        let holds = |s: &&Segment| {
+            let end = s.file_offset.saturating_add(s.file_size);
+            let pages = s.file_offset & !(PAGE - 1)..end.checked_next_multiple_of(PAGE).unwrap_or(u64::MAX);
+            pages.contains(&file_offset)
+        };
+        let executable = self.segments.iter().filter(|s| s.executable).find(holds);
+        let segment = executable.or_else(|| self.segments.iter().find(holds))?;
+        Some(segment.address.wrapping_add(file_offset).wrapping_sub(segment.file_offset))
+    }
+}
+
+impl<'a> Function<'a> {
+    /// The name for people: demangled; `module+0xADDRESS` where nothing names the function; the
+    /// module's name for its function 0.
+    pub fn name(&self) -> Cow<'a, str> {
+        let file_name = self.module.rsplit_once('/').map_or(self.module, |(_, name)| name);
+        match (self.is_rest, self.name) {
+            (true, _) => Cow::Borrowed(file_name),
+            (false, "") => Cow::Owned(format!("{file_name}+{:#x}", self.extent.start)),
+            (false, name) => demangle(name),
+        }
+    }
+
+    /// The name as the file has it, mangled and without version; `foo@plt` for an entry of the
+    /// procedure linkage table; empty where nothing names the function.
+    pub fn raw_name(&self) -> &'a str {
+        self.name
+    }
+
+    /// The name of the module.
+    pub fn module(&self) -> &'a str {
+        self.module
+    }
+
+    /// The first address.
+    pub fn start(&self) -> u64 {
+        self.extent.start
+    }
+
+    /// The address after the last one. Another function may lie inside, and padding that follows
+    /// belongs to the function too: [`Module::function_at`] decides.
+    pub fn end(&self) -> u64 {
+        self.extent.end
+    }
+
+    /// Whether nothing names it: it is known by its range only.
+    pub fn is_nameless(&self) -> bool {
+        self.name.is_empty()
+    }
+}
+
+/// One function for each address that symbols and PLT entries name, ascending.
+fn named_functions(mut symbols: Vec<Symbol<'_>>, plt: Vec<PltEntry<'_>>, names: &mut Names) -> Vec<Extent> {
+    symbols.sort_unstable_by_key(|s| (s.address, preference(s)));
+    symbols.dedup_by_key(|s| s.address);
+    let name_of = |address| {
+        let index = symbols.binary_search_by_key(&address, |s| s.address).ok()?;
+        symbols.get(index).map(|s| s.name)
+    };
+    let mut extents: Vec<Extent> = Vec::with_capacity(symbols.len() + plt.len());
+    extents.extend(symbols.iter().map(|s| Extent {
+        start: s.address,
+        end: s.address.saturating_add(s.size),
+        name: names.push([s.name, b""]),
+    }));
+    for PltEntry { start, end, target } in plt {
+        let target = match target {
+            Target::Symbol(name) => Some(name),
+            Target::ChosenBy(resolver) => name_of(resolver),
+        };
+        if let Some(name) = target.filter(|name| !name.is_empty()) {
+            extents.push(Extent { start, end, name: names.push([name, b"@plt"]) });
+        }
+    }
+    extents.retain(|e| !e.name.is_empty());
+    // Stable, so that a symbol goes before a PLT entry.
+    extents.sort_by_key(|e| e.start);
+    extents.dedup_by_key(|e| e.start);
+    extents
+}
+
+/// The order among symbols at one address, as [`Module::parse`] describes it.
+fn preference<'a>(symbol: &Symbol<'a>) -> impl Ord + use<'a> {
+    let underscores = symbol.name.iter().take_while(|&&byte| byte == b'_').count();
+    (symbol.rank, underscores, Reverse(symbol.name.len()), symbol.name, Reverse(symbol.size))
+}
+
+/// Executable ranges of addresses, disjoint and ascending, cut where sections begin and end.
+fn executable_areas(segments: &[Segment], sections: Vec<Range<u64>>) -> Vec<Range<u64>> {
+    let segments = segments.iter().filter(|s| s.executable);
+    let segments = segments.map(|s| s.address..s.address.saturating_add(s.size));
+    let mut ranges: Vec<Range<u64>> = segments.chain(sections.iter().cloned()).collect();
+    ranges.retain(|r| !r.is_empty());
+    ranges.sort_unstable_by_key(|r| r.start);
+    let mut cuts: Vec<u64> = sections.iter().flat_map(|s| [s.start, s.end]).collect();
+    cuts.sort_unstable();
+    let mut areas = Vec::new();
+    let mut covered_until = 0;
+    for range in ranges {
+        let mut start = range.start.max(covered_until);
+        let first_cut = cuts.partition_point(|&cut| cut <= start);
+        for cut in cuts.iter().skip(first_cut).copied().take_while(|&cut| cut < range.end).chain([range.end])
+        {
+            if start < cut {
+                areas.push(start..cut);
+                start = cut;
+            }
+        }
+        covered_until = covered_until.max(range.end);
+    }
+    areas
+}
+
+/// Whether the bytes in a range are such as compilers and linkers put between functions: only bytes
+/// of which no-operation instructions, `int3` and zeros consist. Code that is run to any purpose has
+/// others, as it must leave the range by a jump or a return.
+fn is_padding(segments: &[Segment], bytes: &[u8], range: Range<u64>) -> bool {
+    const PADDING: &[u8] = &[0x00, 0x0f, 0x1f, 0x2e, 0x40, 0x44, 0x66, 0x80, 0x84, 0x90, 0xcc];
+    let in_file = |s: &Segment| {
+        let offset = range.start.checked_sub(s.address)?;
+        let length = range.end.checked_sub(range.start)?;
+        (offset.checked_add(length)? <= s.file_size).then_some(())?;
+        let start = usize::try_from(s.file_offset.checked_add(offset)?).ok()?;
+        bytes.get(start..start.checked_add(usize::try_from(length).ok()?)?)
+    };
+    segments.iter().find_map(in_file).is_some_and(|gap| gap.iter().all(|byte| PADDING.contains(byte)))
+}

@@ -1,0 +1,187 @@
+//! One function for every address.
+
+use std::ops::Range;
+
+use crate::names::Name;
+
+/// A function with a name, or the place of one without.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Extent {
+    /// Its first address.
+    pub(crate) start: u64,
+    /// The address after its last; `start` where the file states no size.
+    pub(crate) end: u64,
+    /// Its name; empty where nothing names it.
+    pub(crate) name: Name,
+}
+
+/// The functions of a module and the addresses that each of them owns.
+///
+/// A function may own several ranges (another one may lie inside it). What no function claims
+/// belongs to function 0, which stands for the rest of the address space.
+#[derive(Debug)]
+pub(crate) struct Table {
+    functions: Vec<Extent>,
+    /// Where ranges start, ascending; the first is 0 and each lasts until the next.
+    starts: Vec<u64>,
+    /// The function of each range.
+    owners: Vec<u32>,
+}
+
+impl Table {
+    /// The table of a module of which nothing is known: function 0 owns every address.
+    pub(crate) fn empty() -> Table {
+        let rest = Extent { start: 0, end: u64::MAX, name: Name::default() };
+        Table { functions: vec![rest], starts: vec![0], owners: vec![0] }
+    }
+
+    /// Functions for all addresses of `areas`.
+    ///
+    /// The sources, best first: `named` (the innermost, where one lies inside another), `unwind`
+    /// (likewise), padding, which belongs to the function before it, and at last the gaps, each a
+    /// function without a name. Nothing reaches over the end of an area. A named function without
+    /// a size lasts until the next start of anything; inside another one it is only a label.
+    ///
+    /// All inputs are in ascending order; `areas` are disjoint, and starts of `named` are distinct.
+    pub(crate) fn new(
+        areas: &[Range<u64>],
+        mut named: Vec<Extent>,
+        unwind: &[Extent],
+        is_padding: impl Fn(Range<u64>) -> bool,
+    ) -> Table {
+        let mut table = Table::empty();
+        for area in areas {
+            let named_inside = starting_inside(&named, area);
+            let unwind = &unwind[starting_inside(unwind, area)];
+            let named = &mut named[named_inside];
+            settle_sizes(area, named, unwind);
+            table.cover(area, named, unwind, &is_padding);
+        }
+        table.functions.shrink_to_fit();
+        table.starts.shrink_to_fit();
+        table.owners.shrink_to_fit();
+        table
+    }
+
+    /// The index of the function that owns an address.
+    pub(crate) fn owner(&self, address: u64) -> u32 {
+        let range = self.starts.partition_point(|&start| start <= address) - 1;
+        self.owners[range]
+    }
+
+    /// All functions, in order of address.
+    pub(crate) fn functions(&self) -> &[Extent] {
+        &self.functions
+    }
+
+    /// Walks through one area, from one start or end to the next.
+    fn cover(
+        &mut self,
+        area: &Range<u64>,
+        named: &[Extent],
+        unwind: &[Extent],
+        is_padding: &impl Fn(Range<u64>) -> bool,
+    ) {
+        let points = points(area, named, unwind);
+        let mut named = Layer::new(named);
+        let mut unwind = Layer::new(unwind);
+        let mut before = None;
+        for (&start, &end) in points.iter().zip(points.iter().skip(1)) {
+            let owner = match (named.at(start).or_else(|| unwind.at(start)), before) {
+                (Some(open), _) => match open.owner {
+                    Some(owner) => owner,
+                    None => *open.owner.insert(self.add(Extent { start, ..open.extent })),
+                },
+                (None, Some(before)) if is_padding(start..end) => before,
+                (None, _) => self.add(Extent { start, end, name: Name::default() }),
+            };
+            before = Some(owner);
+            self.own_from(start, owner);
+        }
+        self.own_from(area.end, 0);
+    }
+
+    fn add(&mut self, function: Extent) -> u32 {
+        let index = self.functions.len();
+        self.functions.push(function);
+        u32::try_from(index).expect("a file of less than 2^32 functions")
+    }
+
+    fn own_from(&mut self, start: u64, owner: u32) {
+        match (self.starts.last(), self.owners.last_mut()) {
+            (_, Some(last_owner)) if *last_owner == owner => {}
+            (Some(&last_start), Some(last_owner)) if last_start == start => *last_owner = owner,
+            _ => {
+                self.starts.push(start);
+                self.owners.push(owner);
+            }
+        }
+    }
+}
+
+/// Which of the ascending `extents` start inside an area.
+fn starting_inside(extents: &[Extent], area: &Range<u64>) -> Range<usize> {
+    extents.partition_point(|e| e.start < area.start)..extents.partition_point(|e| e.start < area.end)
+}
+
+/// Gives every named function an end inside the area.
+///
+/// A function without a size (often assembly) takes that of the unwind range that starts with it,
+/// or else lasts until the next start.
+fn settle_sizes(area: &Range<u64>, named: &mut [Extent], unwind: &[Extent]) {
+    let mut unwind = unwind.iter().peekable();
+    let mut sized_until = 0;
+    for index in 0..named.len() {
+        let next_start = named.get(index + 1).map_or(area.end, |next| next.start);
+        let Extent { start, end, .. } = named[index];
+        while unwind.peek().is_some_and(|u| u.start < start) {
+            unwind.next();
+        }
+        if end > start {
+            sized_until = sized_until.max(end);
+        } else if start >= sized_until {
+            named[index].end = match unwind.peek() {
+                Some(u) if u.start == start => u.end.min(next_start),
+                Some(u) => u.start.min(next_start),
+                None => next_start,
+            };
+        }
+        named[index].end = named[index].end.min(area.end);
+    }
+}
+
+/// All starts and ends of the extents within the area, and its own, ascending.
+fn points(area: &Range<u64>, named: &[Extent], unwind: &[Extent]) -> Vec<u64> {
+    let ends = |e: &Extent| [e.start, e.end.min(area.end)];
+    let mut points: Vec<u64> = named.iter().chain(unwind).flat_map(ends).collect();
+    points.extend([area.start, area.end]);
+    points.sort_unstable();
+    points.dedup();
+    points
+}
+
+/// Extents that have begun and not ended; the innermost on top.
+struct Layer<'a> {
+    coming: std::iter::Peekable<std::slice::Iter<'a, Extent>>,
+    open: Vec<Open>,
+}
+
+struct Open {
+    extent: Extent,
+    owner: Option<u32>,
+}
+
+impl<'a> Layer<'a> {
+    fn new(extents: &'a [Extent]) -> Layer<'a> {
+        Layer { coming: extents.iter().peekable(), open: Vec::new() }
+    }
+
+    /// The innermost extent at a position; positions ascend from call to call.
+    fn at(&mut self, position: u64) -> Option<&mut Open> {
+        while let Some(&extent) = self.coming.next_if(|e| e.start <= position) {
+            self.open.push(Open { extent, owner: None });
+        }
+        while self.open.pop_if(|open| open.extent.end <= position).is_some() {}
+        self.open.last_mut()
+    }
+}
