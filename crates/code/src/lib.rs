@@ -1,0 +1,19 @@
+//! Which code was mapped where and when, and the basic blocks of it.
+//!
+//! ```text
+//! mappings and kept code, in order of time ──AddressSpace──► bytes at (address, tick)
+//!                                                                  │
+//!                                             Graph: basic blocks with integer ids, built when first met
+//! ```
+//!
+//! Bytes come from the caller: this crate opens no file.
+
+mod block;
+mod graph;
+mod program;
+mod space;
+
+pub use block::{Block, BlockId, Terminator};
+pub use graph::{Graph, Label, Labels, Unreadable};
+pub use program::Program;
+pub use space::{AddressSpace, Bits, Content, Origin};

@@ -9,8 +9,12 @@
 //! Names are those of the Intel 64 and IA-32 Architectures Software Developer's Manual, volume 3,
 //! chapter "Intel Processor Trace" (SDM below).
 
+pub mod flow;
 pub mod packet;
 
 mod config;
+mod last_ip;
+mod return_stack;
+mod timing;
 
 pub use config::{Config, Cpu};

@@ -90,6 +90,12 @@ impl<'a> Decoder<'a> {
         found.is_some()
     }
 
+    /// Moves to the next PSB after the byte `at`; `false`, and to the end, where there is none.
+    pub fn synchronize_after(&mut self, at: usize) -> bool {
+        self.position = (at + 1).min(self.bytes.len());
+        self.synchronize()
+    }
+
     /// A BBP opens a block; any packet but a timing or block packet closes it (SDM, "BIP").
     fn follow_block(&mut self, packet: &Packet) {
         match packet {

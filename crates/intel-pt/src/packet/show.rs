@@ -7,7 +7,9 @@ use super::{IpPayload, Packet, Tnt};
 impl fmt::Display for Tnt {
     /// Oldest branch first: `T` taken, `N` not taken.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        (0..self.count).rev().try_for_each(|bit| f.write_str(if self.bits >> bit & 1 == 1 { "T" } else { "N" }))
+        (0..self.count)
+            .rev()
+            .try_for_each(|bit| f.write_str(if self.bits >> bit & 1 == 1 { "T" } else { "N" }))
     }
 }
 
@@ -46,7 +48,13 @@ impl fmt::Display for Packet {
             Packet::Fup(ip) => write!(f, "FUP {ip}"),
             Packet::Pip { cr3, non_root } => write!(f, "PIP cr3={cr3:x}{}", flag(non_root, " NR")),
             Packet::ModeExec { cs_l, cs_d, interrupt_flag } => {
-                let bits = if cs_l { 64 } else if cs_d { 32 } else { 16 };
+                let bits = if cs_l {
+                    64
+                } else if cs_d {
+                    32
+                } else {
+                    16
+                };
                 write!(f, "MODE.Exec {bits}{}", flag(interrupt_flag, " IF"))
             }
             Packet::ModeTsx { in_transaction, aborted } => {
@@ -77,7 +85,9 @@ impl fmt::Display for Packet {
             }
             Packet::Bip { id, payload } => write!(f, "BIP id={id:x} {payload:x}"),
             Packet::Bep { ip } => write!(f, "BEP{}", flag(ip, " IP")),
-            Packet::Cfe { ip, kind, vector } => write!(f, "CFE type={kind:x} vector={vector:x}{}", flag(ip, " IP")),
+            Packet::Cfe { ip, kind, vector } => {
+                write!(f, "CFE type={kind:x} vector={vector:x}{}", flag(ip, " IP"))
+            }
             Packet::Evd { kind, payload } => write!(f, "EVD type={kind:x} {payload:x}"),
         }
     }

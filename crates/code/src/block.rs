@@ -1,0 +1,66 @@
+//! Basic blocks.
+
+use std::ops::Range;
+
+use crate::Label;
+
+/// Index of a block in its graph.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct BlockId(pub u32);
+
+/// How a block ends, as Intel PT sees it (SDM, "Change of Flow Instruction Tracing").
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Terminator {
+    /// No branch: the next block follows at its end.
+    None,
+    /// Jcc, JCXZ, LOOP: a TNT bit decides.
+    Conditional,
+    /// Direct jump: no packet.
+    Jump,
+    /// Direct near call: no packet.
+    Call,
+    /// Indirect jump: a TIP.
+    IndirectJump,
+    /// Indirect near call: a TIP.
+    IndirectCall,
+    /// Near return: a TNT bit where compressed, else a TIP.
+    Return,
+    /// Far transfer: SYSCALL, SYSRET, INT n, IRET, far call, jump and return, VM entry and exit: a TIP,
+    /// or TIP.PGD where tracing ends with it.
+    Far,
+}
+
+/// Straight-line code: instructions that run one after the other, the last of which may branch.
+#[derive(Clone, Debug)]
+pub struct Block {
+    /// Address of the first instruction.
+    pub start: u64,
+    /// Address after the last instruction.
+    pub end: u64,
+    /// Number of instructions; at least one.
+    pub instructions: u32,
+    /// What the last instruction is.
+    pub terminator: Terminator,
+    /// Where the last instruction goes, for direct branches; `end` else.
+    pub target: u64,
+    /// What the caller's [`Labels`](crate::Labels) say about the code.
+    pub label: Label,
+    /// The ticks during which the code is what it is here.
+    pub valid: Range<u64>,
+    /// Where its instruction lengths begin in the graph.
+    pub(crate) lengths: u32,
+    /// The block at `end` and at `target`, once they were met.
+    pub(crate) links: [Option<BlockId>; 2],
+}
+
+impl Block {
+    /// Whether the block ends in a near call that goes elsewhere than to the next instruction
+    /// (`call +0` only reads the instruction pointer).
+    pub fn is_call(&self) -> bool {
+        match self.terminator {
+            Terminator::Call => self.target != self.end,
+            Terminator::IndirectCall => true,
+            _ => false,
+        }
+    }
+}

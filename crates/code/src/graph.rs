@@ -1,0 +1,279 @@
+//! Blocks of one address space, built when first met.
+
+use std::ops::Range;
+
+use iced_x86::{Code, Decoder, DecoderOptions, FlowControl, Instruction};
+use rustc_hash::FxHashMap;
+
+use crate::{AddressSpace, Bits, Block, BlockId, Origin, Terminator};
+
+/// Longest x86 instruction, in bytes.
+const LONGEST_INSTRUCTION: usize = 15;
+/// A block that grows longer is cut, so that one look-up stays cheap.
+const LONGEST_BLOCK: u32 = 1 << 10;
+
+/// What is to be known of a block's code beside the code itself; one value a function.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Label {
+    /// Index of the module, in the caller's list.
+    pub module: u32,
+    /// Index of the function in the module.
+    pub function: u32,
+    /// Whether the block begins where the function begins.
+    pub at_entry: bool,
+}
+
+/// Tells which function an address belongs to.
+pub trait Labels {
+    /// The label of the code at `origin`, and how many bytes from there on have the same one
+    /// (at least 1).
+    fn label(&self, origin: Origin) -> (Label, u64);
+}
+
+/// Code that can't be followed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unreadable {
+    /// Nothing is mapped there.
+    Unmapped(u64),
+    /// A module is mapped there, whose bytes are not known.
+    MissingBytes(u64, Origin),
+    /// The bytes are no instruction.
+    Invalid(u64),
+}
+
+impl Unreadable {
+    /// The address of the instruction that could not be read.
+    pub fn address(&self) -> u64 {
+        match *self {
+            Unreadable::Unmapped(address)
+            | Unreadable::MissingBytes(address, _)
+            | Unreadable::Invalid(address) => address,
+        }
+    }
+}
+
+/// The blocks of one address space in one execution mode.
+#[derive(Debug)]
+pub struct Graph<'a, L> {
+    space: &'a AddressSpace<'a>,
+    labels: &'a L,
+    bits: Bits,
+    blocks: Vec<Block>,
+    /// Lengths of the instructions of all blocks.
+    lengths: Vec<u8>,
+    /// The newest block at each address; older ones are found through `older`.
+    index: FxHashMap<u64, BlockId>,
+    /// Blocks at the same address at other ticks.
+    older: FxHashMap<u64, Vec<BlockId>>,
+}
+
+impl<'a, L: Labels> Graph<'a, L> {
+    /// A graph without blocks.
+    pub fn new(space: &'a AddressSpace<'a>, labels: &'a L, bits: Bits) -> Graph<'a, L> {
+        Graph {
+            space,
+            labels,
+            bits,
+            blocks: Vec::new(),
+            lengths: Vec::new(),
+            index: FxHashMap::default(),
+            older: FxHashMap::default(),
+        }
+    }
+
+    /// A block by its id, which must be one of this graph.
+    #[inline]
+    pub fn block(&self, id: BlockId) -> &Block {
+        &self.blocks[id.0 as usize]
+    }
+
+    /// Lengths of a block's instructions, in bytes.
+    pub fn lengths(&self, block: &Block) -> &[u8] {
+        &self.lengths[block.lengths as usize..][..block.instructions as usize]
+    }
+
+    /// Number of blocks.
+    pub fn len(&self) -> usize {
+        self.blocks.len()
+    }
+
+    /// Whether no block was met yet.
+    pub fn is_empty(&self) -> bool {
+        self.blocks.is_empty()
+    }
+
+    /// The block that begins at `address` at tick `at`.
+    ///
+    /// # Errors
+    /// Why there is none.
+    #[inline]
+    pub fn at(&mut self, address: u64, at: u64) -> Result<BlockId, Unreadable> {
+        match self.index.get(&address) {
+            Some(&id) if self.holds(id, at) => Ok(id),
+            _ => self.build(address, at),
+        }
+    }
+
+    /// The block after the end of `id`.
+    #[inline]
+    pub fn next(&mut self, id: BlockId, at: u64) -> Result<BlockId, Unreadable> {
+        self.follow(id, 0, at)
+    }
+
+    /// The block at the direct target of `id`.
+    #[inline]
+    pub fn target(&mut self, id: BlockId, at: u64) -> Result<BlockId, Unreadable> {
+        self.follow(id, 1, at)
+    }
+
+    #[inline]
+    fn follow(&mut self, id: BlockId, link: usize, at: u64) -> Result<BlockId, Unreadable> {
+        let block = self.block(id);
+        match block.links[link] {
+            Some(next) if self.holds(next, at) => Ok(next),
+            _ => {
+                let address = if link == 0 { block.end } else { block.target };
+                let next = self.at(address, at)?;
+                self.blocks[id.0 as usize].links[link] = Some(next);
+                Ok(next)
+            }
+        }
+    }
+
+    #[inline]
+    fn holds(&self, id: BlockId, at: u64) -> bool {
+        !self.space.is_versioned() || self.block(id).valid.contains(&at)
+    }
+
+    #[cold]
+    fn build(&mut self, address: u64, at: u64) -> Result<BlockId, Unreadable> {
+        let others = self.older.get(&address).into_iter().flatten();
+        if let Some(&id) = others.into_iter().find(|&&id| self.block(id).valid.contains(&at)) {
+            return Ok(id);
+        }
+        let block = self.decode_block(address, at)?;
+        let id = BlockId(u32::try_from(self.blocks.len()).expect("fewer than 2^32 blocks"));
+        self.blocks.push(block);
+        if let Some(before) = self.index.insert(address, id) {
+            self.older.entry(address).or_default().push(before);
+        }
+        Ok(id)
+    }
+
+    fn decode_block(&mut self, start: u64, at: u64) -> Result<Block, Unreadable> {
+        let mut block = Block {
+            start,
+            end: start,
+            instructions: 0,
+            terminator: Terminator::None,
+            target: start,
+            label: Label::default(),
+            valid: 0..u64::MAX,
+            lengths: self.lengths.len() as u32,
+            links: [None; 2],
+        };
+        let mut boundary = start;
+        while block.instructions < LONGEST_BLOCK && block.terminator == Terminator::None {
+            match self.instruction(block.end, at) {
+                Ok((instruction, origin, valid)) => {
+                    if block.end >= boundary && !self.enter_function(&mut block, origin, &mut boundary) {
+                        break;
+                    }
+                    block.valid = block.valid.start.max(valid.start)..block.valid.end.min(valid.end);
+                    self.append(&mut block, &instruction);
+                }
+                Err(unreadable) if block.instructions == 0 => return Err(unreadable),
+                Err(_) => break,
+            }
+        }
+        if !matches!(block.terminator, Terminator::Conditional | Terminator::Jump | Terminator::Call) {
+            block.target = block.end;
+        }
+        Ok(block)
+    }
+
+    /// At a function's boundary: labels a block that begins there; `false` where another function
+    /// begins and the block has to end.
+    fn enter_function(&self, block: &mut Block, origin: Origin, boundary: &mut u64) -> bool {
+        let (label, length) = self.labels.label(origin);
+        *boundary = block.end.saturating_add(length.max(1));
+        if block.instructions == 0 {
+            block.label = label;
+            return true;
+        }
+        (label.module, label.function) == (block.label.module, block.label.function)
+    }
+
+    fn append(&mut self, block: &mut Block, instruction: &Instruction) {
+        self.lengths.push(instruction.len() as u8);
+        block.instructions += 1;
+        block.end = instruction.next_ip();
+        block.terminator = terminator(instruction);
+        block.target = instruction.near_branch_target();
+    }
+
+    /// The instruction at `address`, where it comes from, and the ticks during which it is there.
+    pub fn instruction(
+        &self,
+        address: u64,
+        at: u64,
+    ) -> Result<(Instruction, Origin, Range<u64>), Unreadable> {
+        let (content, mut valid) = self.space.at(address, at).ok_or(Unreadable::Unmapped(address))?;
+        let mut joined = [0; LONGEST_INSTRUCTION];
+        let mut bytes = content.bytes;
+        // Near the end of a slot the instruction may go on in the next one.
+        if bytes.len() < LONGEST_INSTRUCTION {
+            let mut length = 0;
+            while let Some((more, when)) = self.space.at(address.wrapping_add(length as u64), at) {
+                let count = more.bytes.len().min(LONGEST_INSTRUCTION - length);
+                if count == 0 {
+                    break;
+                }
+                joined[length..length + count].copy_from_slice(&more.bytes[..count]);
+                length += count;
+                // Only what the instruction needs should bound it, but slots end rarely.
+                valid = valid.start.max(when.start)..valid.end.min(when.end);
+            }
+            bytes = &joined[..length];
+        }
+        let mut decoder = Decoder::with_ip(self.bits as u32, bytes, address, DecoderOptions::NONE);
+        let instruction = decoder.decode();
+        if instruction.is_invalid() {
+            let cut = bytes.len() < LONGEST_INSTRUCTION
+                && decoder.last_error() == iced_x86::DecoderError::NoMoreBytes;
+            return Err(if cut {
+                Unreadable::MissingBytes(address, content.origin)
+            } else {
+                Unreadable::Invalid(address)
+            });
+        }
+        Ok((instruction, content.origin, valid))
+    }
+}
+
+/// What an instruction is to Intel PT.
+fn terminator(instruction: &Instruction) -> Terminator {
+    match instruction.flow_control() {
+        FlowControl::Next | FlowControl::XbeginXabortXend => Terminator::None,
+        FlowControl::ConditionalBranch => Terminator::Conditional,
+        FlowControl::UnconditionalBranch if instruction.is_jmp_far() => Terminator::Far,
+        FlowControl::UnconditionalBranch => Terminator::Jump,
+        FlowControl::IndirectBranch if instruction.is_jmp_far_indirect() => Terminator::Far,
+        FlowControl::IndirectBranch => Terminator::IndirectJump,
+        FlowControl::Call if instruction.is_call_near() => Terminator::Call,
+        FlowControl::IndirectCall if instruction.is_call_near_indirect() => Terminator::IndirectCall,
+        FlowControl::Return if is_near_return(instruction.code()) => Terminator::Return,
+        // SYSCALL and SYSENTER are calls, SYSRET, SYSEXIT and IRET returns to the disassembler.
+        FlowControl::Call | FlowControl::IndirectCall | FlowControl::Return | FlowControl::Interrupt => {
+            Terminator::Far
+        }
+        FlowControl::Exception => Terminator::Far,
+    }
+}
+
+fn is_near_return(code: Code) -> bool {
+    matches!(
+        code,
+        Code::Retnw | Code::Retnd | Code::Retnq | Code::Retnw_imm16 | Code::Retnd_imm16 | Code::Retnq_imm16
+    )
+}
