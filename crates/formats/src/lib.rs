@@ -6,5 +6,6 @@
 //!
 //! Formats take bytes and return values; the engine opens files.
 
+pub mod error;
 pub mod perf;
 pub mod recording;

@@ -1,3 +1,23 @@
 //! perf.data: what `perf record` writes, and what the emulated processor's recorder writes too.
+//!
+//! ```text
+//! bytes ──File──► events, features      AUXTRACE, AUX ──Queues──► streams ─┐
+//!          └────► Records… ──────────┬► MMAP2, COMM, … ──────► sideband ───┼─► Recording
+//!                                    └► what can't be read ──► loss ───────┘
+//! ```
 
+mod events;
+mod features;
+mod file;
+mod info;
 pub mod layout;
+mod overlap;
+mod read;
+mod records;
+mod sideband;
+mod streams;
+
+pub use events::{Attr, Events, SampleId};
+pub use file::{File, Section, recognise};
+pub use read::read;
+pub use records::{Record, Records};

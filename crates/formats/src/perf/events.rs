@@ -1,0 +1,158 @@
+//! The events that were recorded, and what their settings put at the end of each record.
+
+use std::collections::HashMap;
+
+use hodo_bytes::{Cursor, Eof};
+use hodo_clock::Nanos;
+
+use super::{
+    layout::{attr_flag, record, sample},
+    records::Record,
+};
+use crate::{error::Error, recording::Thread};
+
+/// The part of a `perf_event_attr` that matters to a reader.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Attr {
+    /// Which PMU: `type`.
+    pub kind: u32,
+    /// Which event and settings of the PMU.
+    pub config: u64,
+    /// Which fields samples and trailers have.
+    pub sample_type: u64,
+    /// The flag word.
+    pub flags: u64,
+    /// The ids under which the kernel names this event in records, one a CPU or thread.
+    pub ids: Vec<u64>,
+}
+
+impl Attr {
+    /// `PERF_ATTR_SIZE_VER0`.
+    pub(super) const SMALLEST: usize = 64;
+
+    /// Reads an attr and moves the cursor behind it.
+    pub(super) fn read(cursor: &mut Cursor<'_>) -> Result<Attr, Error> {
+        let at = cursor.offset();
+        let cut = |eof| Error::cut_short("perf_event_attr", eof);
+        let kind = cursor.u32().map_err(cut)?;
+        let size = cursor.u32().map_err(cut)? as usize;
+        if size < Attr::SMALLEST {
+            return Err(Error::invalid(at + 4, "the size of a perf_event_attr", size as u64, "at least 64"));
+        }
+        let rest = cursor.take(size - 8).map_err(cut)?;
+        let mut rest = Cursor::new(rest, at + 8);
+        let mut word = || rest.u64().map_err(cut);
+        let (config, _sample_period) = (word()?, word()?);
+        let (sample_type, _read_format, flags) = (word()?, word()?, word()?);
+        Ok(Attr { kind, config, sample_type, flags, ids: Vec::new() })
+    }
+
+    fn has(&self, field: u64) -> bool {
+        self.sample_type & field != 0
+    }
+
+    /// Size of the sample_id trailer in bytes.
+    fn trailer_size(&self) -> usize {
+        if self.flags & attr_flag::SAMPLE_ID_ALL == 0 {
+            return 0;
+        }
+        let fields =
+            sample::TID | sample::TIME | sample::ID | sample::STREAM_ID | sample::CPU | sample::IDENTIFIER;
+        8 * (self.sample_type & fields).count_ones() as usize
+    }
+
+    /// Where the event's id lies in the trailer, in bytes from its end.
+    fn id_from_end(&self) -> Option<usize> {
+        if self.has(sample::IDENTIFIER) {
+            return Some(8);
+        }
+        let behind = (self.sample_type & (sample::CPU | sample::STREAM_ID)).count_ones() as usize;
+        self.has(sample::ID).then_some(8 * (1 + behind))
+    }
+}
+
+/// All events of a recording.
+#[derive(Clone, Debug, Default)]
+pub struct Events {
+    /// The events, in the order of the file.
+    pub attrs: Vec<Attr>,
+    by_id: HashMap<u64, usize>,
+    /// Whether trailers differ from event to event.
+    mixed: bool,
+}
+
+/// What the trailer of a record says: when, where and to whom it happened.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SampleId {
+    /// Who was running.
+    pub thread: Option<Thread>,
+    /// When.
+    pub time: Option<Nanos>,
+    /// On which CPU.
+    pub cpu: Option<u32>,
+}
+
+impl Events {
+    pub(super) fn new(attrs: Vec<Attr>) -> Events {
+        let by_id =
+            attrs.iter().enumerate().flat_map(|(index, attr)| attr.ids.iter().map(move |&id| (id, index)));
+        let layout = |attr: &Attr| (attr.sample_type, attr.trailer_size());
+        let mixed = attrs.windows(2).any(|pair| matches!(pair, [a, b] if layout(a) != layout(b)));
+        Events { by_id: by_id.collect(), mixed, attrs }
+    }
+
+    /// The event that a record of the kernel belongs to. Where trailers differ, all of them have the id
+    /// at the same place (perf sees to it), and id 0 is that of records that perf made up.
+    fn of(&self, body: &[u8]) -> Option<&Attr> {
+        let first = self.attrs.first()?;
+        if !self.mixed {
+            return Some(first);
+        }
+        let id =
+            first.id_from_end().and_then(|from_end| body.len().checked_sub(from_end)).and_then(|start| {
+                let bytes = body.get(start..start + 8)?;
+                Some(u64::from_le_bytes(bytes.try_into().ok()?))
+            });
+        let index = id.and_then(|id| self.by_id.get(&id)).copied().unwrap_or(0);
+        self.attrs.get(index)
+    }
+
+    /// Splits a record into its own part and what its trailer says.
+    ///
+    /// # Errors
+    /// A record that is shorter than its trailer.
+    pub fn split<'a>(&self, record: &Record<'a>) -> Result<(Cursor<'a>, SampleId), Eof> {
+        let start = record.body_offset();
+        let mut body = Cursor::new(record.body, start);
+        let attr = self.of(record.body).filter(|_| record.kind < record::USER_START);
+        let Some(attr) = attr.filter(|attr| attr.trailer_size() > 0) else {
+            return Ok((body, SampleId::default()));
+        };
+        let left = record.body.len();
+        let wanted = attr.trailer_size();
+        let own =
+            left.checked_sub(wanted).ok_or(Eof { at: start, wanted: wanted as u64, left: left as u64 })?;
+        let own = body.take(own)?;
+        Ok((Cursor::new(own, start), trailer(attr, body)?))
+    }
+}
+
+fn trailer(attr: &Attr, mut cursor: Cursor<'_>) -> Result<SampleId, Eof> {
+    let mut found = SampleId::default();
+    if attr.has(sample::TID) {
+        found.thread = Some(Thread { pid: cursor.u32()?, tid: cursor.u32()? });
+    }
+    let time = if attr.has(sample::TIME) { Some(cursor.u64()?) } else { None };
+    found.time = time.filter(|&time| time != 0).map(Nanos);
+    for field in [sample::ID, sample::STREAM_ID] {
+        if attr.has(field) {
+            cursor.u64()?;
+        }
+    }
+    if attr.has(sample::CPU) {
+        let cpu = cursor.u32()?;
+        // A trailer that perf made up is all zeros: it means no CPU either.
+        found.cpu = Some(cpu).filter(|_| time != Some(0));
+    }
+    Ok(found)
+}

@@ -1,0 +1,165 @@
+//! The feature sections behind the records: facts about the machine, build ids, the index of the
+//! trace, and what the emulated processor adds.
+
+use std::collections::HashMap;
+
+use hodo_bytes::{Cursor, Eof};
+use hodo_clock::Nanos;
+use hodo_intel_pt::Cpu;
+
+use super::{
+    file::{File, Section},
+    layout::{HodoscopeSection, RECORD_HEADER_SIZE, feature, misc},
+};
+use crate::{
+    error::{Error, ErrorKind},
+    recording::{Emulated, KeptCode},
+};
+
+/// A text: u32 length of its padded bytes, which end at a NUL.
+fn text<'a>(cursor: &mut Cursor<'a>) -> Result<&'a [u8], Eof> {
+    let length = cursor.u32()? as usize;
+    let at = cursor.offset();
+    Ok(Cursor::new(cursor.take(length)?, at).c_string())
+}
+
+fn shown(text: &[u8]) -> String {
+    String::from_utf8_lossy(text).into_owned()
+}
+
+/// A feature that is one text.
+pub(super) fn one_text(section: Section<'_>) -> Result<String, Eof> {
+    text(&mut section.cursor()).map(shown)
+}
+
+/// The command line of the recorder, with spaces between its words.
+pub(super) fn command_line(section: Section<'_>) -> Result<String, Eof> {
+    let mut cursor = section.cursor();
+    let count = cursor.u32()?;
+    let words: Result<Vec<String>, Eof> = (0..count).map(|_| text(&mut cursor).map(shown)).collect();
+    Ok(words?.join(" "))
+}
+
+/// The machine's CPUs, in words.
+pub(super) fn cpus(section: Section<'_>) -> Result<String, Eof> {
+    let mut cursor = section.cursor();
+    let (available, online) = (cursor.u32()?, cursor.u32()?);
+    Ok(format!("{online} online of {available}"))
+}
+
+/// The names of the events, in the order of the attrs.
+pub(super) fn event_names(section: Section<'_>) -> Result<Vec<String>, Eof> {
+    let mut cursor = section.cursor();
+    let (count, attr_size) = (cursor.u32()?, cursor.u32()? as usize);
+    let name = |_| {
+        cursor.take(attr_size)?;
+        let ids = cursor.u32()? as usize;
+        let name = shown(text(&mut cursor)?);
+        cursor.take(ids.saturating_mul(8))?;
+        Ok(name)
+    };
+    (0..count).map(name).collect()
+}
+
+/// The processor from a text such as `GenuineIntel,6,61,4`; `None` for those of other makers, whose
+/// numbers mean other models.
+pub(super) fn cpu(text: &str) -> Option<Cpu> {
+    let mut numbers = text.strip_prefix("GenuineIntel,")?.split(',');
+    Some(Cpu {
+        family: numbers.next()?.parse().ok()?,
+        model: numbers.next()?.parse().ok()?,
+        stepping: numbers.next()?.parse().ok()?,
+    })
+}
+
+/// Where AUXTRACE records begin, as far as the index can be read. It is a run of tables: u64 count,
+/// then as many pairs of u64 offset and u64 size.
+pub(super) fn auxtrace_index(section: Section<'_>) -> Vec<u64> {
+    let mut cursor = section.cursor();
+    let mut offsets = Vec::new();
+    while let Ok(count) = cursor.u64() {
+        for _ in 0..count {
+            let (Ok(offset), Ok(_size)) = (cursor.u64(), cursor.u64()) else { return offsets };
+            offsets.push(offset);
+        }
+    }
+    offsets
+}
+
+/// Build ids by the path of their file.
+pub(super) type BuildIds<'a> = HashMap<&'a [u8], &'a [u8]>;
+
+/// The build-id table.
+pub(super) fn build_ids(section: Section<'_>) -> Result<BuildIds<'_>, Eof> {
+    /// Size of a build id where the record does not say.
+    const SHA1: u8 = 20;
+    let mut cursor = section.cursor();
+    let mut found = HashMap::new();
+    while !cursor.is_empty() {
+        let (_kind, flags) = (cursor.u32()?, cursor.u16()?);
+        let size = cursor.u16()?.saturating_sub(RECORD_HEADER_SIZE);
+        let at = cursor.offset();
+        let mut body = Cursor::new(cursor.take(usize::from(size))?, at);
+        let _pid = body.u32()?;
+        let (id, said) = (body.take(usize::from(SHA1))?, body.u32()?);
+        let length = if flags & misc::BUILD_ID_SIZE != 0 { said as u8 } else { SHA1 };
+        found.insert(body.c_string(), id.get(..usize::from(length)).unwrap_or(id));
+    }
+    Ok(found)
+}
+
+/// What the emulated processor adds.
+pub(super) fn emulated(section: Section<'_>) -> Result<Emulated<'_>, Error> {
+    let cut = |eof| Error::cut_short("hodoscope section", eof);
+    let mut cursor = section.cursor();
+    let length = cursor.u32().map_err(cut)? as usize;
+    let at = cursor.offset();
+    let json = cursor.take(length).map_err(cut)?;
+    let parsed: HodoscopeSection = serde_json::from_slice(json).map_err(|error| Error {
+        at,
+        kind: ErrorKind::Text { what: "hodoscope section", reason: error.to_string() },
+    })?;
+    let mut code = Vec::with_capacity(parsed.code.len());
+    for entry in parsed.code {
+        let length = usize::try_from(entry.length).unwrap_or(usize::MAX);
+        let bytes = cursor.take(length).map_err(cut)?;
+        code.push(KeptCode { pid: entry.pid, time: Nanos(entry.time_ns), address: entry.address, bytes });
+    }
+    code.sort_by_key(|kept| kept.time);
+    Ok(Emulated { notes: parsed.notes, code })
+}
+
+/// Facts about the machine and the recorder, as far as they can be read.
+pub(super) fn facts(file: &File<'_>) -> Vec<(&'static str, String)> {
+    type Reader = fn(Section<'_>) -> Result<String, Eof>;
+    const FACTS: [(u8, &str, Reader); 7] = [
+        (feature::CMDLINE, "command line", command_line),
+        (feature::VERSION, "perf version", one_text),
+        (feature::OSRELEASE, "kernel", one_text),
+        (feature::ARCH, "architecture", one_text),
+        (feature::CPUDESC, "processor", one_text),
+        (feature::CPUID, "processor id", one_text),
+        (feature::NRCPUS, "CPUs", cpus),
+    ];
+    let fact = |&(bit, name, read): &(u8, &'static str, Reader)| Some((name, read(file.feature(bit)?).ok()?));
+    FACTS.iter().filter_map(fact).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_intel_models_are_read() {
+        assert_eq!(cpu("GenuineIntel,6,151,2"), Some(Cpu { family: 6, model: 151, stepping: 2 }));
+        assert_eq!(cpu("AuthenticAMD,25,1,1"), None);
+        assert_eq!(cpu("GenuineIntel,6"), None);
+    }
+
+    #[test]
+    fn an_index_that_ends_early_gives_what_it_has() {
+        let words = [2u64, 0x100, 48, 0x200];
+        let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+        assert_eq!(auxtrace_index(Section { offset: 0, bytes: &bytes }), [0x100]);
+    }
+}

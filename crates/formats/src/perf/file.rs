@@ -1,0 +1,220 @@
+//! The file header, and where the other parts of the file lie.
+
+use std::ops::Range;
+
+use hodo_bytes::{Cursor, Eof};
+
+use super::{
+    events::{Attr, Events},
+    features,
+    layout::{
+        FEATURES_OFFSET, FILE_HEADER_SIZE, MAGIC, MAGIC_BIG_ENDIAN, PIPE_HEADER_SIZE, SECTION_SIZE, feature,
+    },
+    records::Records,
+};
+use crate::error::{Error, ErrorKind};
+
+/// First bytes of a perf.data before Linux 3.5 or so.
+const MAGIC_OLD: &[u8; 8] = b"PERFFILE";
+
+/// Whether these are the first bytes of a perf.data of any kind.
+pub fn recognise(bytes: &[u8]) -> bool {
+    [MAGIC, MAGIC_BIG_ENDIAN, MAGIC_OLD].iter().any(|magic| bytes.starts_with(*magic))
+}
+
+/// A perf.data whose header has been read.
+#[derive(Clone, Debug)]
+pub struct File<'a> {
+    bytes: &'a [u8],
+    /// The events that were recorded.
+    pub events: Events,
+    /// Where the records lie, as the header says; it may promise more than the file has.
+    pub data: Range<u64>,
+    /// The sections of features, ascending by feature bit, as far as the file has them.
+    sections: Vec<(u8, Section<'a>)>,
+    /// How many feature sections the header promises.
+    promised_sections: usize,
+}
+
+/// A part of the file.
+#[derive(Clone, Copy, Debug)]
+pub struct Section<'a> {
+    /// Where it begins in the file.
+    pub offset: u64,
+    /// What it holds.
+    pub bytes: &'a [u8],
+}
+
+impl<'a> Section<'a> {
+    /// A cursor over the section.
+    pub fn cursor(&self) -> Cursor<'a> {
+        Cursor::new(self.bytes, self.offset)
+    }
+}
+
+impl<'a> File<'a> {
+    /// Reads the header, the events, and where the features lie.
+    ///
+    /// # Errors
+    /// Whatever is no perf.data in one little-endian, uncompressed file, and a header or a list of
+    /// events that is cut short or impossible. Missing records and features are no error.
+    pub fn open(bytes: &'a [u8]) -> Result<File<'a>, Error> {
+        check_magic(bytes)?;
+        let cut = |eof| Error::cut_short("perf.data header", eof);
+        let mut cursor = Cursor::new(bytes, 0);
+        cursor.take(MAGIC.len()).map_err(cut)?;
+        let size = cursor.u64().map_err(cut)?;
+        if size == PIPE_HEADER_SIZE {
+            return Err(unsupported(
+                "a perf.data that was written to a pipe",
+                "let perf write to a file: perf record -o FILE, not -o -",
+            ));
+        }
+        if size < FILE_HEADER_SIZE {
+            return Err(Error::invalid(8, "the size of the perf.data header", size, "at least 104"));
+        }
+        let attr_size = cursor.u64().map_err(cut)?;
+        let attrs = range(&mut cursor)?;
+        let data = range(&mut cursor)?;
+        range(&mut cursor)?;
+        debug_assert_eq!(cursor.offset(), FEATURES_OFFSET as u64);
+        let bits = cursor.take(32).map_err(cut)?;
+        let present =
+            |bit: &u8| bits.get(usize::from(bit / 8)).is_some_and(|byte| byte >> (bit % 8) & 1 == 1);
+        refuse_features(present)?;
+        let events = Events::new(read_attrs(bytes, attr_size, attrs)?);
+        // A recorder that was killed leaves the size of the data at zero: it is written last.
+        let unfinished = data.is_empty();
+        let data = if unfinished { data.start..bytes.len() as u64 } else { data };
+        let wanted: Vec<u8> = (0..=u8::MAX).filter(|bit| present(bit)).collect();
+        let promised_sections = if unfinished { usize::MAX } else { wanted.len() };
+        let sections = if unfinished { Vec::new() } else { sections(bytes, data.end, &wanted) };
+        Ok(File { bytes, events, data, sections, promised_sections })
+    }
+
+    /// A feature's section.
+    pub fn feature(&self, bit: u8) -> Option<Section<'a>> {
+        let found = self.sections.binary_search_by_key(&bit, |(feature, _)| *feature).ok()?;
+        self.sections.get(found).map(|(_, section)| *section)
+    }
+
+    /// The records, in the order of the file.
+    pub fn records(&self) -> Records<'a> {
+        let index = self.feature(feature::AUXTRACE).map(features::auxtrace_index).unwrap_or_default();
+        Records::new(self.bytes, self.data.clone(), index)
+    }
+
+    /// What is missing at the end of the file, in words, where it is shorter than its header promises.
+    pub fn cut_short(&self) -> Option<String> {
+        let length = self.bytes.len() as u64;
+        if self.data.end > length {
+            Some(format!(
+                "the file has {length} bytes, but its header promises records up to offset {}",
+                self.data.end
+            ))
+        } else if self.promised_sections == usize::MAX {
+            Some("the recorder was stopped before it had written the file's end".to_owned())
+        } else if self.sections.len() < self.promised_sections {
+            let missing = self.promised_sections - self.sections.len();
+            Some(format!("the file has {length} bytes, and {missing} of its feature sections are missing"))
+        } else {
+            None
+        }
+    }
+}
+
+fn unsupported(what: &'static str, help: &'static str) -> Error {
+    Error { at: 0, kind: ErrorKind::Unsupported { what, help } }
+}
+
+fn check_magic(bytes: &[u8]) -> Result<(), Error> {
+    if bytes.starts_with(MAGIC) {
+        Ok(())
+    } else if bytes.starts_with(MAGIC_BIG_ENDIAN) {
+        Err(unsupported("a perf.data of a big-endian machine", "hodo reads little-endian ones only"))
+    } else if bytes.starts_with(MAGIC_OLD) {
+        Err(unsupported("a perf.data in the layout of the year 2009", "record it again with a newer perf"))
+    } else {
+        Err(Error { at: 0, kind: ErrorKind::NotRecognised })
+    }
+}
+
+fn refuse_features(present: impl Fn(&u8) -> bool) -> Result<(), Error> {
+    if present(&feature::COMPRESSED) {
+        return Err(unsupported(
+            "a perf.data with compressed records",
+            "record without -z (--compression-level)",
+        ));
+    }
+    if present(&feature::DIR_FORMAT) {
+        return Err(unsupported(
+            "one file of a perf.data directory",
+            "record without --kcore and --threads, which make directories",
+        ));
+    }
+    Ok(())
+}
+
+/// A section's description: where it begins and ends.
+fn range(cursor: &mut Cursor<'_>) -> Result<Range<u64>, Error> {
+    let at = cursor.offset();
+    let cut = |eof| Error::cut_short("perf.data header", eof);
+    let offset = cursor.u64().map_err(cut)?;
+    let size = cursor.u64().map_err(cut)?;
+    let end = offset.checked_add(size);
+    Ok(offset..end.ok_or(Error::invalid(at + 8, "the size of a section", size, "a size within the file"))?)
+}
+
+/// The bytes of a range; an error that names what is missing where the file does not have all of it.
+fn slice(bytes: &[u8], range: Range<u64>) -> Result<Section<'_>, Eof> {
+    let size = range.end - range.start;
+    let start =
+        usize::try_from(range.start).ok().filter(|&start| start <= bytes.len()).unwrap_or(bytes.len());
+    let rest = bytes.get(start..).unwrap_or_default();
+    let taken = usize::try_from(size).ok().and_then(|size| rest.get(..size));
+    let taken = taken.ok_or(Eof { at: range.start, wanted: size, left: rest.len() as u64 })?;
+    Ok(Section { offset: range.start, bytes: taken })
+}
+
+fn read_attrs(bytes: &[u8], size: u64, range: Range<u64>) -> Result<Vec<Attr>, Error> {
+    let cut = |eof| Error::cut_short("perf.data list of events", eof);
+    let attrs = slice(bytes, range).map_err(cut)?;
+    let size = usize::try_from(size).ok().filter(|&size| size >= Attr::SMALLEST + SECTION_SIZE as usize);
+    let Some(size) = size.filter(|size| attrs.bytes.len() % size == 0) else {
+        return Err(Error::invalid(
+            16,
+            "the size of an event",
+            attrs.bytes.len() as u64,
+            "a part of their list",
+        ));
+    };
+    let mut read = Vec::new();
+    let mut ids_left = bytes.len();
+    for (index, one) in attrs.bytes.chunks_exact(size).enumerate() {
+        let mut cursor = Cursor::new(one, attrs.offset + (index * size) as u64);
+        let mut attr = Attr::read(&mut cursor)?;
+        let ids = slice(bytes, self::range(&mut cursor)?).map_err(cut)?;
+        // Lists that overlap would let a small file ask for much memory.
+        ids_left = ids_left.checked_sub(ids.bytes.len()).ok_or(Error::invalid(
+            ids.offset,
+            "the size of an event's list of ids",
+            ids.bytes.len() as u64,
+            "less than the file has left for it",
+        ))?;
+        let mut ids_cursor = ids.cursor();
+        while let Ok(id) = ids_cursor.u64() {
+            attr.ids.push(id);
+        }
+        read.push(attr);
+    }
+    Ok(read)
+}
+
+/// The feature sections that are whole; the table of them begins where the records end.
+fn sections<'a>(bytes: &'a [u8], table: u64, wanted: &[u8]) -> Vec<(u8, Section<'a>)> {
+    let end = table.saturating_add(wanted.len() as u64 * SECTION_SIZE).min(bytes.len() as u64);
+    let Ok(table) = slice(bytes, table.min(end)..end) else { return Vec::new() };
+    let mut cursor = table.cursor();
+    let described = wanted.iter().map_while(|&bit| Some((bit, range(&mut cursor).ok()?)));
+    described.filter_map(|(bit, range)| Some((bit, slice(bytes, range).ok()?))).collect()
+}

@@ -1,0 +1,85 @@
+//! Intel PT's AUXTRACE_INFO record: the settings of the trace.
+
+use hodo_bytes::{Cursor, Eof};
+use hodo_clock::PerfClock;
+use hodo_intel_pt::Config;
+
+use super::{
+    events::Attr,
+    layout::{auxtrace_type, intel_pt_info as word},
+    records::Record,
+};
+use crate::error::{Error, ErrorKind};
+
+/// What an AUXTRACE_INFO record says of Intel PT.
+#[derive(Clone, Debug)]
+pub(super) struct Info {
+    words: [u64; word::WORDS],
+    filter: String,
+}
+
+impl Info {
+    /// Reads the record: u32 type, u32 reserved, u64 words, filter string. Words that an old perf
+    /// did not write yet are zero.
+    ///
+    /// # Errors
+    /// Trace that is not Intel PT, and a record that ends before its first word.
+    pub(super) fn read(record: &Record<'_>) -> Result<Info, Error> {
+        let mut cursor = Cursor::new(record.body, record.body_offset());
+        let cut = |eof: Eof| Error::cut_short("AUXTRACE_INFO record", eof);
+        let kind = cursor.u32().map_err(cut)?;
+        if kind != auxtrace_type::INTEL_PT {
+            let kind = ErrorKind::Unsupported { what: name(kind), help: "hodo reads traces of Intel PT" };
+            return Err(Error { at: record.body_offset(), kind });
+        }
+        let _reserved = cursor.u32().map_err(cut)?;
+        let mut words = [0; word::WORDS];
+        for word in &mut words {
+            *word = cursor.u64().unwrap_or(0);
+        }
+        let filter = if words[word::FILTER_STR_LEN] == 0 { &[] } else { cursor.c_string() };
+        Ok(Info { words, filter: String::from_utf8_lossy(filter).into_owned() })
+    }
+
+    /// Whether the recording consists of snapshots.
+    pub(super) fn snapshots(&self) -> bool {
+        self.words[word::SNAPSHOT_MODE] != 0
+    }
+
+    /// Whether queues belong to CPUs.
+    pub(super) fn per_cpu(&self) -> bool {
+        self.words[word::PER_CPU_MMAPS] != 0
+    }
+
+    /// The settings of the trace, where `attrs` are the recording's events.
+    pub(super) fn config(&self, attrs: &[Attr]) -> Config {
+        let of = |place: usize| self.words[place];
+        let traced = attrs.iter().filter(|attr| u64::from(attr.kind) == of(word::PMU_TYPE));
+        let config = traced.map(|attr| attr.config).fold(0, |all, config| all | config);
+        let has = |place: usize| config & of(place) != 0;
+        let ratio = Some((of(word::TSC_CTC_N) as u32, of(word::TSC_CTC_D) as u32));
+        let mask = of(word::MTC_FREQ_BITS);
+        let frequency = (config & mask).checked_shr(mask.trailing_zeros()).unwrap_or(0);
+        let clock = PerfClock::new(of(word::TIME_SHIFT), of(word::TIME_MULT), of(word::TIME_ZERO));
+        Config {
+            cpu: None,
+            no_return_compression: has(word::NORETCOMP_BIT),
+            tsc: has(word::TSC_BIT),
+            mtc_frequency: u8::try_from(frequency).ok().filter(|_| has(word::MTC_BIT)),
+            tsc_ctc_ratio: ratio.filter(|&(numerator, denominator)| numerator != 0 && denominator != 0),
+            cyc: has(word::CYC_BIT),
+            max_nonturbo_ratio: u8::try_from(of(word::MAX_NONTURBO_RATIO)).ok().filter(|&ratio| ratio != 0),
+            filter: self.filter.clone(),
+            clock: clock.filter(|_| of(word::CAP_USER_TIME_ZERO) != 0),
+        }
+    }
+}
+
+fn name(kind: u32) -> &'static str {
+    match kind {
+        auxtrace_type::INTEL_BTS => "a trace of Intel BTS",
+        auxtrace_type::CS_ETM => "a trace of Arm CoreSight",
+        auxtrace_type::ARM_SPE => "a trace of Arm SPE",
+        _ => "a trace of an unknown kind",
+    }
+}

@@ -1,0 +1,140 @@
+//! One record after the other, as they lie in the file.
+
+use std::ops::Range;
+
+use hodo_bytes::Cursor;
+
+use super::layout::{AUXTRACE_SIZE, RECORD_HEADER_SIZE, record};
+use crate::error::{Error, ErrorKind};
+
+/// A record.
+#[derive(Clone, Copy, Debug)]
+pub struct Record<'a> {
+    /// Where its header begins in the file.
+    pub offset: u64,
+    /// Its type; see [`record`].
+    pub kind: u32,
+    /// Its header's `misc` bits.
+    pub misc: u16,
+    /// What follows the header.
+    pub body: &'a [u8],
+    /// The trace bytes behind an AUXTRACE record; empty for all others.
+    pub trace: &'a [u8],
+}
+
+impl Record<'_> {
+    /// Where the body begins in the file.
+    pub fn body_offset(&self) -> u64 {
+        self.offset + u64::from(RECORD_HEADER_SIZE)
+    }
+
+    /// Where the trace bytes begin in the file.
+    pub fn trace_offset(&self) -> u64 {
+        self.body_offset() + self.body.len() as u64
+    }
+}
+
+/// Iterates over records. After a damaged record it goes on at the next AUXTRACE record that the
+/// file's index knows of, as nothing else tells where a record begins.
+#[derive(Clone, Debug)]
+pub struct Records<'a> {
+    bytes: &'a [u8],
+    position: usize,
+    end: usize,
+    /// Where AUXTRACE records begin, ascending; a record that runs over one is damaged.
+    known: Vec<usize>,
+    /// What was wrong with the record that came last.
+    pending: Option<Error>,
+}
+
+impl<'a> Records<'a> {
+    /// Records in the part `data` of the file's bytes, as far as there are any; `index` says where
+    /// AUXTRACE records may begin.
+    pub(super) fn new(bytes: &'a [u8], data: Range<u64>, index: Vec<u64>) -> Records<'a> {
+        let clamp =
+            |offset: u64| usize::try_from(offset).map_or(bytes.len(), |offset| offset.min(bytes.len()));
+        let (position, end) = (clamp(data.start), clamp(data.end));
+        let header = |at: usize| {
+            let mut cursor = Cursor::new(bytes.get(at..end)?, at as u64);
+            Some((cursor.u32().ok()?, cursor.u16().ok()?, cursor.u16().ok()?))
+        };
+        let is_auxtrace = |&at: &usize| {
+            header(at).is_some_and(|(kind, _, size)| kind == record::AUXTRACE && size == AUXTRACE_SIZE)
+        };
+        let mut known: Vec<usize> = index.into_iter().map(clamp).filter(is_auxtrace).collect();
+        known.sort_unstable();
+        Records { bytes, position, end, known, pending: None }
+    }
+
+    /// Where the next record begins in the file.
+    pub fn offset(&self) -> u64 {
+        self.position as u64
+    }
+
+    /// Whether nothing comes any more.
+    pub fn is_done(&self) -> bool {
+        self.position >= self.end && self.pending.is_none()
+    }
+
+    /// Where the records that begin before the next known one must end.
+    fn limit(&self) -> usize {
+        let next = self.known.partition_point(|&at| at <= self.position);
+        self.known.get(next).copied().unwrap_or(self.end)
+    }
+
+    /// The record at the position, and where it ends.
+    fn read(&mut self) -> Result<(Record<'a>, usize), Error> {
+        let cut = |eof| Error::cut_short("record", eof);
+        let offset = self.position as u64;
+        let limit = self.limit();
+        let mut cursor = Cursor::new(self.bytes.get(self.position..limit).unwrap_or_default(), offset);
+        let (kind, misc) = (cursor.u32().map_err(cut)?, cursor.u16().map_err(cut)?);
+        let size = cursor.u16().map_err(cut)?;
+        let body = size.checked_sub(RECORD_HEADER_SIZE);
+        let body =
+            body.ok_or(Error::invalid(offset + 6, "the size of a record", u64::from(size), "at least 8"))?;
+        let body = cursor.take(usize::from(body)).map_err(cut)?;
+        let trace = if kind == record::AUXTRACE { self.trace(body, &mut cursor)? } else { &[] };
+        let end = self.position + usize::from(size) + trace.len();
+        Ok((Record { offset, kind, misc, body, trace }, end))
+    }
+
+    /// The trace bytes behind an AUXTRACE record. Where some are missing, those that are there are
+    /// given, and the error follows after the record.
+    fn trace(&mut self, body: &[u8], cursor: &mut Cursor<'a>) -> Result<&'a [u8], Error> {
+        let at = cursor.offset();
+        let mut head = Cursor::new(body, at - body.len() as u64);
+        let wanted = head.u64().map_err(|eof| Error::cut_short("AUXTRACE record", eof))?;
+        let rest = cursor.rest();
+        let taken = usize::try_from(wanted).ok().and_then(|wanted| rest.get(..wanted));
+        Ok(taken.unwrap_or_else(|| {
+            let left = rest.len() as u64;
+            let kind = ErrorKind::CutShort { what: "trace bytes of an AUXTRACE record", wanted, left };
+            self.pending = Some(Error { at: at + left, kind });
+            rest
+        }))
+    }
+}
+
+impl<'a> Iterator for Records<'a> {
+    type Item = Result<Record<'a>, Error>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if let Some(error) = self.pending.take() {
+            return Some(Err(error));
+        }
+        if self.position >= self.end {
+            return None;
+        }
+        match self.read() {
+            Ok((record, end)) => {
+                self.position = end;
+                Some(Ok(record))
+            }
+            Err(error) => {
+                self.position = self.limit();
+                Some(Err(error))
+            }
+        }
+    }
+}

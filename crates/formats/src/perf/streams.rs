@@ -1,0 +1,232 @@
+//! The trace's queues: one a CPU or a thread, made of the bytes behind AUXTRACE records.
+
+use std::collections::BTreeMap;
+
+use hodo_bytes::Eof;
+use hodo_intel_pt::packet::PSB;
+use hodo_trace::{Cause, Loss};
+
+use super::{
+    layout::{AUXTRACE_ALIGNMENT, NO_CPU},
+    overlap::overlap,
+    records::Record,
+};
+use crate::recording::{Piece, Stream, Thread};
+
+/// Whose queue it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Owner {
+    /// Everything that ran on a CPU.
+    Cpu(u32),
+    /// A thread, by its id.
+    Thread(u32),
+}
+
+impl Owner {
+    /// The name in losses.
+    pub(super) fn name(self) -> String {
+        match self {
+            Owner::Cpu(cpu) => format!("cpu {cpu}"),
+            Owner::Thread(tid) => format!("tid {tid}"),
+        }
+    }
+}
+
+/// Trace bytes and where they lie in the AUX area, which counts from the start of the recording
+/// (or anew with each snapshot).
+#[derive(Clone, Copy, Debug)]
+struct Buffer<'a> {
+    offset: u64,
+    file_offset: u64,
+    bytes: &'a [u8],
+}
+
+/// The queues of a recording, while its records are read.
+#[derive(Debug, Default)]
+pub(super) struct Queues<'a> {
+    /// Buffers by perf's number of the queue and by owner, in the order of the file.
+    buffers: BTreeMap<(u32, Owner), Vec<Buffer<'a>>>,
+    /// Offsets in the AUX area where trace was lost because there was no room, by owner.
+    lost_at: BTreeMap<Owner, Vec<u64>>,
+}
+
+impl<'a> Queues<'a> {
+    /// Takes the bytes of an AUXTRACE record: u64 size, u64 offset, u64 reference, u32 idx, u32 tid,
+    /// u32 cpu, u32 reserved.
+    pub(super) fn add(&mut self, record: &Record<'a>) -> Result<(), Eof> {
+        let mut cursor = hodo_bytes::Cursor::new(record.body, record.body_offset());
+        let (_size, offset, _reference) = (cursor.u64()?, cursor.u64()?, cursor.u64()?);
+        let (idx, tid, cpu) = (cursor.u32()?, cursor.u32()?, cursor.u32()?);
+        let owner = if cpu == NO_CPU { Owner::Thread(tid) } else { Owner::Cpu(cpu) };
+        let buffer = Buffer { offset, file_offset: record.trace_offset(), bytes: record.trace };
+        self.buffers.entry((idx, owner)).or_default().push(buffer);
+        Ok(())
+    }
+
+    /// Notes that trace was lost after the byte before `offset` of the AUX area.
+    pub(super) fn lost_at(&mut self, owner: Owner, offset: u64) {
+        self.lost_at.entry(owner).or_default().push(offset);
+    }
+
+    /// The streams, in perf's order of queues, and what is missing inside them. `process` gives the
+    /// process of a thread.
+    pub(super) fn finish(
+        self,
+        snapshots: bool,
+        process: impl Fn(u32) -> u32,
+    ) -> (Vec<Stream<'a>>, Vec<Loss>) {
+        let mut streams = Vec::new();
+        let mut losses = Vec::new();
+        for ((_, owner), buffers) in self.buffers {
+            let mut lost_at = self.lost_at.get(&owner).cloned().unwrap_or_default();
+            lost_at.sort_unstable();
+            let pieces = if snapshots {
+                from_snapshots(&buffers)
+            } else {
+                continuous(&buffers, &lost_at, |loss| losses.push(Loss { stream: owner.name(), ..loss }))
+            };
+            let (cpu, thread) = match owner {
+                Owner::Cpu(cpu) => (Some(cpu), None),
+                Owner::Thread(tid) => (None, Some(Thread { pid: process(tid), tid })),
+            };
+            streams.push(Stream { cpu, thread, pieces });
+        }
+        (streams, losses)
+    }
+}
+
+/// Buffers that continue each other in the AUX area.
+fn continuous<'a>(buffers: &[Buffer<'a>], lost_at: &[u64], mut lose: impl FnMut(Loss)) -> Vec<Piece<'a>> {
+    let mut pieces: Vec<Piece<'a>> = Vec::new();
+    let mut expected = None;
+    for (index, buffer) in buffers.iter().enumerate() {
+        let next = buffers.get(index + 1);
+        let bytes = without_padding(buffer, next);
+        let continues = expected.is_none_or(|expected| expected == buffer.offset);
+        if !continues {
+            lose(discontinuity(buffer, expected.unwrap_or_default()));
+        }
+        let lost_before = lost_at.binary_search(&buffer.offset).is_ok();
+        push_cut(&mut pieces, &Buffer { bytes, ..*buffer }, !continues || lost_before, lost_at);
+        expected = buffer.offset.checked_add(bytes.len() as u64);
+    }
+    pieces
+}
+
+fn discontinuity(buffer: &Buffer<'_>, expected: u64) -> Loss {
+    Loss {
+        stream: String::new(),
+        cause: Cause::Corrupt,
+        bytes: buffer.file_offset..buffer.file_offset,
+        time: None,
+        count: 1,
+        detail: format!("the trace goes on at its byte {:#x}; {expected:#x} was expected", buffer.offset),
+    }
+}
+
+/// The buffer's bytes without the zeros that pad it, which show as an overlap with the next.
+fn without_padding<'a>(buffer: &Buffer<'a>, next: Option<&Buffer<'a>>) -> &'a [u8] {
+    let end = buffer.offset.saturating_add(buffer.bytes.len() as u64);
+    let padding = next.and_then(|next| end.checked_sub(next.offset)).unwrap_or(0);
+    if padding >= AUXTRACE_ALIGNMENT {
+        return buffer.bytes;
+    }
+    let real = buffer.bytes.len().saturating_sub(padding as usize);
+    match buffer.bytes.split_at_checked(real) {
+        Some((real, padding)) if padding.iter().all(|&byte| byte == 0) => real,
+        _ => buffer.bytes,
+    }
+}
+
+/// Adds a buffer, cut where trace was lost inside it.
+fn push_cut<'a>(pieces: &mut Vec<Piece<'a>>, buffer: &Buffer<'a>, after_gap: bool, lost_at: &[u64]) {
+    let mut after_gap = after_gap;
+    let mut rest = *buffer;
+    let first = lost_at.partition_point(|&offset| offset <= buffer.offset);
+    for &offset in lost_at.get(first..).unwrap_or_default() {
+        let length = usize::try_from(offset - rest.offset).ok();
+        let Some((head, tail)) = length.and_then(|length| rest.bytes.split_at_checked(length)) else { break };
+        push(pieces, head, rest.file_offset, after_gap);
+        after_gap = true;
+        rest = Buffer { offset, file_offset: rest.file_offset + head.len() as u64, bytes: tail };
+    }
+    push(pieces, rest.bytes, rest.file_offset, after_gap);
+}
+
+fn push<'a>(pieces: &mut Vec<Piece<'a>>, bytes: &'a [u8], file_offset: u64, after_gap: bool) {
+    if !bytes.is_empty() {
+        pieces.push(Piece { file_offset, bytes, after_gap });
+    }
+}
+
+/// Snapshots, each of which may begin with bytes that the one before had already.
+///
+/// Bytes that happen to be alike are no overlap: it must reach over the first PSB of the later
+/// snapshot. Where it is shorter than that, decoding starts at that PSB anyway, behind the overlap.
+fn from_snapshots<'a>(buffers: &[Buffer<'a>]) -> Vec<Piece<'a>> {
+    let mut pieces = Vec::new();
+    let mut earlier: &[u8] = &[];
+    for buffer in buffers {
+        let later = buffer.bytes;
+        let known = overlap(earlier, later);
+        let psb =
+            later.get(..known).and_then(|known| known.windows(PSB.len()).position(|window| window == PSB));
+        let known = if psb.is_some() { known } else { 0 };
+        let new = later.get(known..).unwrap_or_default();
+        push(&mut pieces, new, buffer.file_offset + known as u64, known == 0);
+        earlier = later;
+    }
+    pieces
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn buffer(offset: u64, file_offset: u64, bytes: &[u8]) -> Buffer<'_> {
+        Buffer { offset, file_offset, bytes }
+    }
+
+    fn shown(pieces: &[Piece<'_>]) -> Vec<(u64, usize, bool)> {
+        pieces.iter().map(|piece| (piece.file_offset, piece.bytes.len(), piece.after_gap)).collect()
+    }
+
+    #[test]
+    fn padding_is_dropped_where_the_next_buffer_shows_it() {
+        let buffers = [buffer(0, 100, &[1, 2, 3, 4, 5, 0, 0, 0]), buffer(5, 200, &[6; 8])];
+        let pieces = continuous(&buffers, &[], |loss| panic!("{loss:?}"));
+        assert_eq!(shown(&pieces), [(100, 5, false), (200, 8, false)]);
+    }
+
+    #[test]
+    fn a_jump_in_the_offsets_is_a_gap_and_a_loss() {
+        let buffers = [buffer(0, 100, &[1; 8]), buffer(24, 200, &[2; 8]), buffer(32, 300, &[3; 8])];
+        let mut losses = Vec::new();
+        let pieces = continuous(&buffers, &[], |loss| losses.push(loss.detail));
+        assert_eq!(shown(&pieces), [(100, 8, false), (200, 8, true), (300, 8, false)]);
+        assert_eq!(losses, ["the trace goes on at its byte 0x18; 0x8 was expected"]);
+    }
+
+    #[test]
+    fn a_truncated_buffer_is_cut_where_trace_was_lost() {
+        let buffers = [buffer(0, 100, &[1; 8]), buffer(8, 200, &[2; 8]), buffer(16, 300, &[3; 8])];
+        let pieces = continuous(&buffers, &[3, 5, 16], |loss| panic!("{loss:?}"));
+        let expected = [(100, 3, false), (103, 2, true), (105, 3, true), (200, 8, false), (300, 8, true)];
+        assert_eq!(shown(&pieces), expected);
+    }
+
+    #[test]
+    fn a_snapshot_gives_only_what_the_one_before_did_not() {
+        let mut stream: Vec<u8> = (1..=100).collect();
+        stream[40..56].copy_from_slice(&PSB);
+        let (earlier, later, apart) = (&stream[..80], &stream[30..], &[7; 9][..]);
+        let pieces = from_snapshots(&[buffer(0, 0, earlier), buffer(0, 1000, later), buffer(0, 2000, apart)]);
+        assert_eq!(shown(&pieces), [(0, 80, true), (1050, 20, false), (2000, 9, true)]);
+    }
+
+    #[test]
+    fn an_overlap_without_a_psb_is_not_believed() {
+        let pieces = from_snapshots(&[buffer(0, 0, &[1, 2, 3]), buffer(0, 10, &[2, 3, 4])]);
+        assert_eq!(shown(&pieces), [(0, 3, true), (10, 3, true)]);
+    }
+}
