@@ -1,0 +1,126 @@
+//! Values as people read them.
+
+use hodo_trace::{Unit, Value};
+
+/// A value of a column with this name and unit.
+pub(super) fn show(name: &str, unit: Unit, value: &Value) -> String {
+    match (value, unit) {
+        (Value::Null, _) => String::new(),
+        (Value::Text(text), _) => printable(text),
+        (&Value::Integer(integer), Unit::Nanoseconds) if is_instant(name) => instant(integer),
+        (&Value::Integer(integer), Unit::Nanoseconds) => duration(integer as f64),
+        (Value::Integer(address), Unit::Address) => format!("{address:#x}"),
+        (&Value::Integer(integer), _) => thousands(integer),
+        (Value::Real(share), Unit::Share) => format!("{:.2}%", share * 100.0),
+        (&Value::Real(nanoseconds), Unit::Nanoseconds) => duration(nanoseconds),
+        (Value::Real(real), _) => format!("{real:.3}"),
+    }
+}
+
+/// A figure of a summary, which tells its unit by its name only.
+pub(super) fn show_figure(name: &str, value: &Value) -> String {
+    let unit = if name.ends_with("_ns") { Unit::Nanoseconds } else { Unit::None };
+    show(name, unit, value)
+}
+
+/// The words of a name such as `self_time_ns`, without a unit, which the values show.
+pub(super) fn words(name: &'static str) -> Vec<&'static str> {
+    name.strip_suffix("_ns").unwrap_or(name).split('_').collect()
+}
+
+/// Columns of nanoseconds that are points on the clock, not lengths of time.
+fn is_instant(name: &str) -> bool {
+    ["begin_ns", "end_ns", "at_ns"].contains(&name)
+}
+
+/// A point on the clock, to the nanosecond.
+pub(super) fn instant(nanoseconds: u64) -> String {
+    format!("{}.{:09} s", nanoseconds / 1_000_000_000, nanoseconds % 1_000_000_000)
+}
+
+fn duration(nanoseconds: f64) -> String {
+    match nanoseconds.abs() {
+        below if below < 1e3 => format!("{} ns", (nanoseconds * 1e3).round() / 1e3),
+        below if below < 1e6 => format!("{:.3} µs", nanoseconds / 1e3),
+        below if below < 1e9 => format!("{:.3} ms", nanoseconds / 1e6),
+        _ => format!("{:.3} s", nanoseconds / 1e9),
+    }
+}
+
+/// An integer with commas between its thousands.
+pub(super) fn thousands(integer: u64) -> String {
+    let digits = integer.to_string();
+    let mut text = String::new();
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+/// Text without characters that would steer the terminal: names come from files that nobody vouches for.
+pub(super) fn printable(text: &str) -> String {
+    let mut printable = String::with_capacity(text.len());
+    for character in text.chars() {
+        if character.is_control() {
+            printable.extend(character.escape_default());
+        } else {
+            printable.push(character);
+        }
+    }
+    printable
+}
+
+/// Text cut to a width in characters: a path loses its front, anything else its middle.
+pub(super) fn cut(text: &str, width: usize) -> String {
+    let length = text.chars().count();
+    if length <= width {
+        return text.to_owned();
+    }
+    let kept = width.saturating_sub(1);
+    let front = if text.starts_with('/') { 0 } else { kept.div_ceil(2) };
+    let back = length - (kept - front);
+    text.chars().take(front).chain(['…']).chain(text.chars().skip(back)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_as_people_read_them() {
+        let cases = [
+            (Unit::Count, Value::Integer(0), "0"),
+            (Unit::Count, Value::Integer(999), "999"),
+            (Unit::Instructions, Value::Integer(1_000), "1,000"),
+            (Unit::None, Value::Integer(u64::MAX), "18,446,744,073,709,551,615"),
+            (Unit::Nanoseconds, Value::Integer(999), "999 ns"),
+            (Unit::Nanoseconds, Value::Integer(1_234), "1.234 µs"),
+            (Unit::Nanoseconds, Value::Integer(1_234_567), "1.235 ms"),
+            (Unit::Nanoseconds, Value::Integer(61_500_000_000), "61.500 s"),
+            (Unit::Address, Value::Integer(0x401000), "0x401000"),
+            (Unit::Share, Value::Real(0.12345), "12.35%"),
+            (Unit::Share, Value::Real(1.0), "100.00%"),
+            (Unit::None, Value::Real(0.5), "0.500"),
+            (Unit::None, Value::Null, ""),
+            (Unit::None, Value::from("a\u{1b}[2Jb\n"), "a\\u{1b}[2Jb\\n"),
+        ];
+        for (unit, value, expected) in cases {
+            assert_eq!(show("x", unit, &value), expected);
+        }
+        assert_eq!(show("begin_ns", Unit::Nanoseconds, &Value::Integer(12_000_000_345)), "12.000000345 s");
+        assert_eq!(show_figure("elapsed_ns", &Value::Integer(5)), "5 ns");
+    }
+
+    #[test]
+    fn cut_text_has_the_width_asked_for() {
+        assert_eq!(cut("short", 5), "short");
+        assert_eq!(cut("a_long_function_name", 9), "a_lo…name");
+        assert_eq!(cut("/usr/lib/libc.so.6", 10), "…libc.so.6");
+        for width in 1..20 {
+            assert_eq!(cut("a_long_functiön_näme", width).chars().count(), width);
+        }
+    }
+}
