@@ -1,0 +1,249 @@
+//! Packets to bytes.
+
+use std::ops::Deref;
+
+use super::{IpPayload, PSB, Packet, Tnt};
+
+/// The bytes of one packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Encoded {
+    bytes: [u8; 16],
+    length: usize,
+}
+
+impl Encoded {
+    /// `head`, then the first `count` bytes of `payload` in little-endian order.
+    fn new(head: &[u8], payload: u64, count: usize) -> Encoded {
+        let mut bytes = [0; 16];
+        bytes[..head.len()].copy_from_slice(head);
+        bytes[head.len()..head.len() + count].copy_from_slice(&payload.to_le_bytes()[..count]);
+        Encoded { bytes, length: head.len() + count }
+    }
+}
+
+impl Deref for Encoded {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        &self.bytes[..self.length]
+    }
+}
+
+impl IpPayload {
+    /// The IPBytes field, the payload, and its size in bytes.
+    #[inline]
+    pub fn parts(self) -> (u8, u64, usize) {
+        match self {
+            IpPayload::Suppressed => (0, 0, 0),
+            IpPayload::Update16(low) => (1, u64::from(low), 2),
+            IpPayload::Update32(low) => (2, u64::from(low), 4),
+            IpPayload::Sext48(low) => (3, low, 6),
+            IpPayload::Update48(low) => (4, low, 6),
+            IpPayload::Full(ip) => (6, ip, 8),
+        }
+    }
+}
+
+impl Tnt {
+    /// The branches with the stop bit above them.
+    fn with_stop_bit(self) -> u64 {
+        1 << self.count | self.bits
+    }
+}
+
+impl Packet {
+    /// The packet's bytes; reserved bits are zero.
+    ///
+    /// Bits that a field has no room for are dropped. A [`Packet::Bip`] takes its size from the
+    /// [`Packet::Bbp`] before it, so it has a method of its own: [`Packet::encode_item`].
+    pub fn encode(&self) -> Encoded {
+        match *self {
+            Packet::Pad => Encoded::new(&[0], 0, 0),
+            Packet::Psb => Encoded::new(&PSB, 0, 0),
+            Packet::PsbEnd => Encoded::new(&[2, 0x23], 0, 0),
+            Packet::Tnt8(tnt) => Encoded::new(&[], tnt.with_stop_bit() << 1, 1),
+            Packet::Tnt64(tnt) => Encoded::new(&[2, 0xa3], tnt.with_stop_bit(), 6),
+            Packet::Tip(ip) => with_ip(0x0d, ip),
+            Packet::TipPge(ip) => with_ip(0x11, ip),
+            Packet::TipPgd(ip) => with_ip(0x01, ip),
+            Packet::Fup(ip) => with_ip(0x1d, ip),
+            Packet::Pip { cr3, non_root } => Encoded::new(&[2, 0x43], cr3 >> 5 << 1 | u64::from(non_root), 6),
+            Packet::ModeExec { cs_l, cs_d, interrupt_flag } => {
+                Encoded::new(&[0x99, bit(cs_l, 0) | bit(cs_d, 1) | bit(interrupt_flag, 2)], 0, 0)
+            }
+            Packet::ModeTsx { in_transaction, aborted } => {
+                Encoded::new(&[0x99, 0x20 | bit(in_transaction, 0) | bit(aborted, 1)], 0, 0)
+            }
+            Packet::TraceStop => Encoded::new(&[2, 0x83], 0, 0),
+            Packet::Cbr(ratio) => Encoded::new(&[2, 3, ratio, 0], 0, 0),
+            Packet::Tsc(tsc) => Encoded::new(&[0x19], tsc, 7),
+            Packet::Tma { ctc, fast_counter } => {
+                Encoded::new(&[2, 0x73], u64::from(ctc) | u64::from(fast_counter & 0x1ff) << 24, 5)
+            }
+            Packet::Mtc(ctc) => Encoded::new(&[0x59, ctc], 0, 0),
+            Packet::Cyc(cycles) => cyc(cycles),
+            Packet::Vmcs(base) => Encoded::new(&[2, 0xc8], base >> 12, 5),
+            Packet::Overflow => Encoded::new(&[2, 0xf3], 0, 0),
+            Packet::Mnt(payload) => Encoded::new(&[2, 0xc3, 0x88], payload, 8),
+            Packet::PtWrite { payload, wide, ip } => {
+                Encoded::new(&[2, 0x12 | bit(wide, 5) | bit(ip, 7)], payload, if wide { 8 } else { 4 })
+            }
+            _ => self.encode_optional(),
+        }
+    }
+
+    /// Packets of the power event, PEBS and event trace features.
+    fn encode_optional(&self) -> Encoded {
+        match *self {
+            Packet::ExStop { ip } => Encoded::new(&[2, 0x62 | bit(ip, 7)], 0, 0),
+            Packet::Mwait { hints, extensions } => {
+                Encoded::new(&[2, 0xc2], u64::from(hints) | u64::from(extensions & 3) << 32, 8)
+            }
+            Packet::Pwre { hardware, state, sub_state } => {
+                Encoded::new(&[2, 0x22, bit(hardware, 7), state << 4 | sub_state & 15], 0, 0)
+            }
+            Packet::Pwrx { last, deepest, reason } => {
+                Encoded::new(&[2, 0xa2, last << 4 | deepest & 15, reason & 15], 0, 3)
+            }
+            Packet::Bbp { short_items, kind } => {
+                Encoded::new(&[2, 0x63, bit(short_items, 7) | kind & 0x1f], 0, 0)
+            }
+            Packet::Bip { .. } => self.encode_item(false),
+            Packet::Bep { ip } => Encoded::new(&[2, 0x33 | bit(ip, 7)], 0, 0),
+            Packet::Cfe { ip, kind, vector } => Encoded::new(&[2, 0x13, bit(ip, 7) | kind & 0x1f, vector], 0, 0),
+            Packet::Evd { kind, payload } => Encoded::new(&[2, 0x53, kind & 0x3f], payload, 8),
+            _ => unreachable!("encoded by `encode`"),
+        }
+    }
+
+    /// A block item's bytes in a block whose items are short (4 bytes) or not (8 bytes); other
+    /// packets as [`Packet::encode`] has them.
+    pub fn encode_item(&self, short_items: bool) -> Encoded {
+        match *self {
+            Packet::Bip { id, payload } => Encoded::new(&[id << 3 | 4], payload, if short_items { 4 } else { 8 }),
+            _ => self.encode(),
+        }
+    }
+}
+
+fn bit(set: bool, index: u8) -> u8 {
+    u8::from(set) << index
+}
+
+fn with_ip(opcode: u8, ip: IpPayload) -> Encoded {
+    let (ip_bytes, payload, size) = ip.parts();
+    Encoded::new(&[opcode | ip_bytes << 5], payload, size)
+}
+
+/// CYC: 5 bits in the first byte, 7 in each byte that follows, the lowest bits first.
+fn cyc(cycles: u64) -> Encoded {
+    let mut encoded = Encoded { bytes: [0; 16], length: 1 };
+    let mut rest = cycles >> 5;
+    encoded.bytes[0] = (cycles as u8) << 3 | bit(rest != 0, 2) | 3;
+    while rest != 0 {
+        let part = (rest as u8) << 1;
+        rest >>= 7;
+        encoded.bytes[encoded.length] = part | bit(rest != 0, 0);
+        encoded.length += 1;
+    }
+    encoded
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::packet::Decoder;
+
+    fn ip_payload() -> impl Strategy<Value = IpPayload> {
+        prop_oneof![
+            Just(IpPayload::Suppressed),
+            any::<u16>().prop_map(IpPayload::Update16),
+            any::<u32>().prop_map(IpPayload::Update32),
+            (0u64..1 << 48).prop_map(IpPayload::Sext48),
+            (0u64..1 << 48).prop_map(IpPayload::Update48),
+            any::<u64>().prop_map(IpPayload::Full),
+        ]
+    }
+
+    fn tnt(max: u8) -> impl Strategy<Value = Tnt> {
+        (1..=max, any::<u64>()).prop_map(|(count, bits)| Tnt { bits: bits & ((1 << count) - 1), count })
+    }
+
+    fn flow() -> impl Strategy<Value = Packet> {
+        prop_oneof![
+            Just(Packet::Pad),
+            Just(Packet::Psb),
+            Just(Packet::PsbEnd),
+            Just(Packet::TraceStop),
+            Just(Packet::Overflow),
+            tnt(6).prop_map(Packet::Tnt8),
+            tnt(47).prop_map(Packet::Tnt64),
+            ip_payload().prop_map(Packet::Tip),
+            ip_payload().prop_map(Packet::TipPge),
+            ip_payload().prop_map(Packet::TipPgd),
+            ip_payload().prop_map(Packet::Fup),
+        ]
+    }
+
+    fn state() -> impl Strategy<Value = Packet> {
+        prop_oneof![
+            (0u64..1 << 47, any::<bool>()).prop_map(|(cr3, non_root)| Packet::Pip { cr3: cr3 << 5, non_root }),
+            (any::<bool>(), any::<bool>(), any::<bool>()).prop_map(|(cs_l, cs_d, interrupt_flag)| {
+                Packet::ModeExec { cs_l, cs_d, interrupt_flag }
+            }),
+            (any::<bool>(), any::<bool>())
+                .prop_map(|(in_transaction, aborted)| Packet::ModeTsx { in_transaction, aborted }),
+            any::<u8>().prop_map(Packet::Cbr),
+            (0u64..1 << 56).prop_map(Packet::Tsc),
+            (any::<u16>(), 0u16..512).prop_map(|(ctc, fast_counter)| Packet::Tma { ctc, fast_counter }),
+            any::<u8>().prop_map(Packet::Mtc),
+            any::<u64>().prop_map(|cycles| Packet::Cyc(cycles)),
+            (0u64..32).prop_map(Packet::Cyc),
+            (0u64..1 << 40).prop_map(|base| Packet::Vmcs(base << 12)),
+            any::<u64>().prop_map(Packet::Mnt),
+        ]
+    }
+
+    fn optional() -> impl Strategy<Value = Packet> {
+        prop_oneof![
+            (any::<u32>(), any::<bool>()).prop_map(|(payload, ip)| Packet::PtWrite {
+                payload: payload.into(),
+                wide: false,
+                ip
+            }),
+            (any::<u64>(), any::<bool>()).prop_map(|(payload, ip)| Packet::PtWrite { payload, wide: true, ip }),
+            any::<bool>().prop_map(|ip| Packet::ExStop { ip }),
+            (any::<u8>(), 0u8..4).prop_map(|(hints, extensions)| Packet::Mwait { hints, extensions }),
+            (any::<bool>(), 0u8..16, 0u8..16)
+                .prop_map(|(hardware, state, sub_state)| Packet::Pwre { hardware, state, sub_state }),
+            (0u8..16, 0u8..16, 0u8..16)
+                .prop_map(|(last, deepest, reason)| Packet::Pwrx { last, deepest, reason }),
+            (any::<bool>(), 0u8..32).prop_map(|(short_items, kind)| Packet::Bbp { short_items, kind }),
+            (0u8..32, any::<u32>()).prop_map(|(id, payload)| Packet::Bip { id, payload: payload.into() }),
+            any::<bool>().prop_map(|ip| Packet::Bep { ip }),
+            (any::<bool>(), 0u8..32, any::<u8>())
+                .prop_map(|(ip, kind, vector)| Packet::Cfe { ip, kind, vector }),
+            (0u8..64, any::<u64>()).prop_map(|(kind, payload)| Packet::Evd { kind, payload }),
+        ]
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_encoded_is_decoded(packet in prop_oneof![flow(), state(), optional()], short_items: bool) {
+            let mut bytes = Vec::new();
+            if matches!(packet, Packet::Bip { .. }) {
+                bytes.extend_from_slice(&Packet::Bbp { short_items, kind: 1 }.encode());
+            }
+            let start = bytes.len();
+            bytes.extend_from_slice(&packet.encode_item(short_items));
+            let mut decoder = Decoder::new(&bytes, 0);
+            if start != 0 {
+                decoder.next_packet().unwrap();
+            }
+            prop_assert_eq!(decoder.next_packet(), Ok(Some(packet)));
+            prop_assert_eq!(decoder.next_packet(), Ok(None));
+        }
+    }
+}
