@@ -9,7 +9,12 @@
 //!   └─► bench   how fast, in how much memory
 //! ```
 
+mod bench;
 mod command;
+mod fixtures;
+mod fuzz;
+mod judge;
+mod lab;
 mod setup;
 mod test;
 mod tidy;
@@ -29,7 +34,15 @@ struct Chore {
 const CHORES: &[Chore] = &[
     Chore { name: "setup", help: "install what the other chores need (Debian, Ubuntu)", run: setup::run },
     Chore { name: "test", help: "format, lints, tidy, every test; what .ci/run runs", run: test::run },
+    Chore {
+        name: "judge",
+        help: "pt: our streams and totals against perf and the emulator",
+        run: judge::run,
+    },
+    Chore { name: "bench", help: "pt: how fast we record and read, in how much memory", run: bench::run },
     Chore { name: "tidy", help: "check the rules of the house that compilers don't know", run: tidy::run },
+    Chore { name: "fixtures", help: "record anew what lies in fixtures/", run: fixtures::run },
+    Chore { name: "fuzz", help: "random input against the readers, for a time each", run: fuzz::run },
 ];
 
 fn main() -> ExitCode {

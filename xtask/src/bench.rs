@@ -1,0 +1,157 @@
+//! `cargo xtask bench pt`: how fast a program is recorded, how fast the recording is read, and in how
+//! much memory. Both programs of a comparison run in turn, with the file in the page cache.
+
+use std::{
+    fs,
+    path::Path,
+    process::{Command, Stdio},
+    thread,
+    time::{Duration, Instant},
+};
+
+use crate::{
+    Outcome,
+    command::{self, hodo},
+    judge, lab,
+    setup::{self, Need},
+};
+
+/// Runs of each; an odd number, so that there is a median.
+const ROUNDS: usize = 3;
+
+/// The number whose recursive Fibonacci is recorded: some 100 million instructions.
+const SHORT: &str = "34";
+
+/// The one that takes about a billion.
+const LONG: &str = "39";
+
+/// Runs all measurements.
+pub(crate) fn run(arguments: &[String]) -> Outcome {
+    if arguments != ["pt"] {
+        return Err("usage: cargo xtask bench pt".into());
+    }
+    setup::ensure(Need::Judge)?;
+    command::build_hodo()?;
+    let folder = command::target().join("bench");
+    let program = lab::compile("fib.c", &[], &folder)?;
+    let program = program.to_string_lossy();
+    recording(&program, &folder.join("short.perf.data"))?;
+    decoding(&folder.join("short.perf.data"))?;
+    memory(&program, &folder.join("long.perf.data"))
+}
+
+fn recording(program: &str, recording: &Path) -> Outcome {
+    let [native, recorded] = in_turn([&|| Command::new(program).tap(|command| command.arg(SHORT)), &|| {
+        record(program, SHORT, recording)
+    }])?;
+    let instructions = judge::instructions(recording)?;
+    println!("recording: fib {SHORT}, {instructions} instructions, medians of {ROUNDS}");
+    println!("  native   {:8.0} ms", millis(native));
+    println!(
+        "  recorded {:8.0} ms = {:.1}× native, {:.0} million instructions a second",
+        millis(recorded),
+        recorded.as_secs_f64() / native.as_secs_f64(),
+        instructions as f64 / recorded.as_secs_f64() / 1e6,
+    );
+    Ok(())
+}
+
+fn decoding(recording: &Path) -> Outcome {
+    let bytes = fs::metadata(recording)?.len() as f64 / 1e6;
+    println!("reading that recording, {bytes:.1} MB, medians of {ROUNDS}");
+    let pairs: [(&str, &[&str], &[&str]); 2] = [
+        ("the whole flow", &["report", "functions", "-q"], &["script", "--itrace=e", "-i"]),
+        (
+            "every instruction",
+            &["script", "--insns", "--fields", "ip"],
+            &["script", "--itrace=i0ns", "-F", "ip", "-i"],
+        ),
+    ];
+    for (what, ours, theirs) in pairs {
+        let [our, their] =
+            in_turn([&|| Command::new(hodo()).tap(|command| command.args(ours).arg(recording)), &|| {
+                Command::new("perf").tap(|command| command.args(theirs).arg(recording))
+            }])?;
+        println!(
+            "  {what:18} hodo {:8.0} ms ({:.1} MB/s)   perf {:8.0} ms ({:.1} MB/s)   ratio {:.1}",
+            millis(our),
+            bytes / our.as_secs_f64(),
+            millis(their),
+            bytes / their.as_secs_f64(),
+            their.as_secs_f64() / our.as_secs_f64(),
+        );
+    }
+    Ok(())
+}
+
+fn memory(program: &str, recording: &Path) -> Outcome {
+    command::quietly(&mut record(program, LONG, recording))?;
+    let instructions = judge::instructions(recording)?;
+    let begin = Instant::now();
+    let mut report =
+        Command::new(hodo()).tap(|command| command.args(["report", "functions", "-q"]).arg(recording));
+    let mut child = report.stdout(Stdio::null()).spawn()?;
+    let status = format!("/proc/{}/status", child.id());
+    let mut peak = 0;
+    while child.try_wait()?.is_none() {
+        peak = peak.max(own_memory(&status).unwrap_or(0));
+        thread::sleep(Duration::from_millis(5));
+    }
+    if !child.wait()?.success() {
+        return Err("`hodo report functions` failed".into());
+    }
+    println!(
+        "memory: `hodo report functions` on {instructions} instructions, {:.1} MB",
+        fs::metadata(recording)?.len() as f64 / 1e6
+    );
+    println!("  RssAnon at most {:.1} MB, {:.1} s", peak as f64 / 1e3, begin.elapsed().as_secs_f64());
+    Ok(())
+}
+
+/// A process's memory apart from mapped files, in kB.
+fn own_memory(status: &str) -> Option<u64> {
+    let text = fs::read_to_string(status).ok()?;
+    let line = text.lines().find_map(|line| line.strip_prefix("RssAnon:"))?;
+    line.split_ascii_whitespace().next()?.parse().ok()
+}
+
+fn record(program: &str, argument: &str, recording: &Path) -> Command {
+    Command::new(hodo()).tap(|command| {
+        command
+            .args(["record", "--engine", "emulate", "-q", "-o"])
+            .arg(recording)
+            .args(["--", program, argument])
+    })
+}
+
+/// The median time of each command, started in turn, without their output.
+fn in_turn<const N: usize>(commands: [&dyn Fn() -> Command; N]) -> Outcome<[Duration; N]> {
+    let mut times = [[Duration::ZERO; ROUNDS]; N];
+    for round in 0..ROUNDS {
+        for (times, command) in times.iter_mut().zip(commands) {
+            let begin = Instant::now();
+            command::quietly(command().stdout(Stdio::null()))?;
+            times[round] = begin.elapsed();
+        }
+    }
+    Ok(times.map(|mut times| {
+        times.sort();
+        times[ROUNDS / 2]
+    }))
+}
+
+fn millis(time: Duration) -> f64 {
+    time.as_secs_f64() * 1e3
+}
+
+/// Building a command in one expression.
+trait Tap {
+    fn tap(self, change: impl FnOnce(&mut Command) -> &mut Command) -> Command;
+}
+
+impl Tap for Command {
+    fn tap(mut self, change: impl FnOnce(&mut Command) -> &mut Command) -> Command {
+        change(&mut self);
+        self
+    }
+}

@@ -1,0 +1,43 @@
+//! `cargo xtask fixtures`: records anew what lies in `fixtures/`.
+//!
+//! Recordings name the files that they mapped by their full path, so the program is recorded at a path
+//! that is the same on every machine, and kept under that path inside the fixture: `--symfs` finds it.
+
+use std::{fs, path::Path, process::Command};
+
+use crate::{
+    Outcome, command, lab,
+    setup::{self, Need},
+};
+
+/// Where the recorded program lies while it is recorded, without the first `/`.
+const PLACE: &str = "tmp/hodo-fixtures";
+
+/// The recordings of `tiny`: a name, and the event as perf writes it.
+const RECORDINGS: &[(&str, &str)] = &[
+    ("tiny", "intel_pt//u"),
+    ("tiny-exact-time", "intel_pt/tsc,mtc,mtc_period=0,cyc,cyc_thresh=0,psb_period=0/u"),
+    ("tiny-no-return-compression", "intel_pt/noretcomp,psb_period=0/u"),
+];
+
+/// Records them all.
+pub(crate) fn run(_arguments: &[String]) -> Outcome {
+    setup::ensure(Need::Demo)?;
+    command::build_hodo()?;
+    let place = Path::new("/").join(PLACE);
+    let map = format!("-ffile-prefix-map={}=", lab::source("").display());
+    let flags = ["-static", "-nostdlib", "-fcf-protection=none", "-fno-stack-protector", &map];
+    let program = lab::compile("tiny.c", &flags, &place)?;
+    let fixtures = command::root().join("fixtures/perf");
+    let kept = fixtures.join("symfs").join(PLACE);
+    fs::create_dir_all(&kept)?;
+    fs::copy(&program, kept.join("tiny"))?;
+    for (name, event) in RECORDINGS {
+        let mut hodo = Command::new(command::hodo());
+        hodo.args(["record", "--engine", "emulate", "-q", "-e", event, "-o"]);
+        hodo.arg(fixtures.join(name).with_extension("data")).arg("--").arg(&program);
+        command::run(&mut hodo)?;
+    }
+    fs::remove_dir_all(&place)?;
+    Ok(())
+}

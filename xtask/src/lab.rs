@@ -1,0 +1,42 @@
+//! The programs of `lab/workloads`, compiled.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use crate::{Outcome, command};
+
+/// Where a program's source lies.
+pub(crate) fn source(name: &str) -> PathBuf {
+    command::root().join("lab/workloads").join(name)
+}
+
+/// Compiles a source of the lab, optimised and with debug information, into `folder`; gives the program,
+/// which is named like its source.
+pub(crate) fn compile(name: &str, flags: &[&str], folder: &Path) -> Outcome<PathBuf> {
+    fs::create_dir_all(folder)?;
+    let (stem, extension) = name.rsplit_once('.').ok_or_else(|| format!("{name} has no extension"))?;
+    let (compiler, optimise) = match extension {
+        "c" => ("gcc", "-O2"),
+        "cpp" => ("g++", "-O2"),
+        "rs" => ("rustc", "-O"),
+        other => return Err(format!("no compiler for .{other}").into()),
+    };
+    let program = folder.join(stem);
+    let mut compile = Command::new(compiler);
+    compile.args([optimise, "-g", "-o"]).arg(&program).args(flags).arg(source(name)).current_dir(folder);
+    command::quietly(&mut compile)?;
+    Ok(program)
+}
+
+/// Writes the generated input of this kind and size; gives its path.
+pub(crate) fn generate(kind: &str, size: u32, folder: &Path) -> Outcome<PathBuf> {
+    fs::create_dir_all(folder)?;
+    let path = folder.join(format!("generated.{kind}"));
+    let mut python = Command::new("python3");
+    python.arg(source("generate.py")).arg(kind).arg(&path).arg(size.to_string());
+    command::quietly(&mut python)?;
+    Ok(path)
+}
