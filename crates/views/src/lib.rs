@@ -28,7 +28,7 @@ pub struct View {
     pub help: &'static str,
     /// Whether it shows [`Table::loss`]. Where it does not, [`write_loss`] has to, elsewhere.
     pub shows_loss: bool,
-    /// Draws a table. Errors are those of the writer.
+    /// Draws a table. Many small writes: the writer should have a buffer. Errors are those of the writer.
     pub write: fn(&Table, &Options, &mut dyn Write) -> io::Result<()>,
 }
 

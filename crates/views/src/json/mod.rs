@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 
 use hodo_trace::{Loss, Table, Value};
-use serde_json::{json, to_writer};
+use serde_json::to_writer;
 
 use crate::{Options, View};
 
@@ -21,8 +21,8 @@ fn write(table: &Table, _: &Options, out: &mut dyn Write) -> io::Result<()> {
     write_object(table.summary.iter().map(|(name, value)| (*name, value)), out)?;
     write!(out, ",\n\"columns\":")?;
     write_list(&table.columns, out, |column, out| {
-        let (name, kind, unit) = (column.name, column.kind, column.unit.name());
-        Ok(to_writer(out, &json!({ "name": name, "type": kind, "unit": unit }))?)
+        let [name, kind, unit] = [column.name, column.kind, column.unit.name()].map(Value::from);
+        write_object([("name", &name), ("type", &kind), ("unit", &unit)].into_iter(), out)
     })?;
     write!(out, ",\n\"rows\":")?;
     write_list(&table.rows, out, |row, out| {
@@ -35,7 +35,7 @@ fn write(table: &Table, _: &Options, out: &mut dyn Write) -> io::Result<()> {
         write!(out, "{}", if row.is_empty() { "[]" } else { "]" })
     })?;
     write!(out, ",\n\"loss\":")?;
-    write_list(&table.loss, out, |loss, out| Ok(to_writer(out, &loss_object(loss))?))?;
+    write_list(&table.loss, out, write_loss)?;
     writeln!(out, "}}")
 }
 
@@ -80,15 +80,18 @@ fn write_value(value: &Value, out: &mut dyn Write) -> io::Result<()> {
     }
 }
 
-fn loss_object(loss: &Loss) -> serde_json::Value {
-    let bytes = (!loss.bytes.is_empty()).then_some([loss.bytes.start, loss.bytes.end]);
-    json!({
-        "stream": loss.stream,
-        "cause": loss.cause.name(),
-        "bytes": bytes,
-        "begin_ns": loss.time.map(|(begin, _)| begin.0),
-        "end_ns": loss.time.map(|(_, end)| end.0),
-        "count": loss.count,
-        "detail": loss.detail,
-    })
+fn write_loss(loss: &Loss, out: &mut dyn Write) -> io::Result<()> {
+    let known = |value: Option<u64>| value.map_or(Value::Null, Value::Integer);
+    let bytes = Some(&loss.bytes).filter(|bytes| !bytes.is_empty());
+    let members = [
+        ("stream", Value::from(loss.stream.as_str())),
+        ("cause", Value::from(loss.cause.name())),
+        ("count", Value::from(loss.count)),
+        ("begin_ns", known(loss.time.map(|(begin, _)| begin.0))),
+        ("end_ns", known(loss.time.map(|(_, end)| end.0))),
+        ("begin_byte", known(bytes.map(|bytes| bytes.start))),
+        ("end_byte", known(bytes.map(|bytes| bytes.end))),
+        ("detail", Value::from(loss.detail.as_str())),
+    ];
+    write_object(members.iter().map(|(name, value)| (*name, value)), out)
 }

@@ -21,7 +21,8 @@ fn write(table: &Table, options: &Options, out: &mut dyn Write) -> io::Result<()
     let longest = table.summary.iter().map(|figure| name_of(figure).len()).max().unwrap_or(0);
     for figure in &table.summary {
         let value = cell::show_figure(figure.0, &figure.1);
-        writeln!(out, "  {:longest$}  {value}", name_of(figure))?;
+        let line = format!("  {:longest$}  {value}", name_of(figure));
+        writeln!(out, "{}", line.trim_end())?;
     }
     if !table.rows.is_empty() {
         writeln!(out)?;
