@@ -1,11 +1,40 @@
 //! Formats of recordings: each recognises its input, reads its metadata and lists its streams.
 //!
 //! ```text
-//! bytes of a file ──format──► Recording: settings, streams of bytes, sideband in order of time
+//! bytes of a file ──one of FORMATS──┬──► Recording: settings, streams of bytes, sideband in order of time
+//! raw buffer + options ──raw────────┘
 //! ```
 //!
 //! Formats take bytes and return values; the engine opens files.
 
 pub mod error;
 pub mod perf;
+pub mod raw;
 pub mod recording;
+
+use error::{Error, ErrorKind};
+use recording::Recording;
+
+/// A kind of file that holds a recording.
+#[derive(Clone, Copy, Debug)]
+pub struct Format {
+    /// What users call it.
+    pub name: &'static str,
+    /// Whether a file with these bytes is of this format. At most one format says so of any file.
+    pub recognise: fn(&[u8]) -> bool,
+    /// Reads such a file.
+    pub read: for<'a> fn(&'a [u8]) -> Result<Recording<'a>, Error>,
+}
+
+/// Every format.
+pub const FORMATS: &[Format] = &[perf::FORMAT];
+
+/// Reads a file of any format.
+///
+/// # Errors
+/// [`ErrorKind::NotRecognised`], or whatever the format says.
+pub fn read(bytes: &[u8]) -> Result<Recording<'_>, Error> {
+    let format = FORMATS.iter().find(|format| (format.recognise)(bytes));
+    let format = format.ok_or(Error { at: 0, kind: ErrorKind::NotRecognised })?;
+    (format.read)(bytes)
+}

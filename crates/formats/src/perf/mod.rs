@@ -21,3 +21,8 @@ pub use events::{Attr, Events, SampleId};
 pub use file::{File, Section, recognise};
 pub use read::read;
 pub use records::{Record, Records};
+
+use crate::Format;
+
+/// perf.data.
+pub const FORMAT: Format = Format { name: "perf.data", recognise, read };

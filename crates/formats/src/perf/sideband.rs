@@ -1,7 +1,6 @@
 //! Records of the kernel to sideband.
 
 use hodo_bytes::{Cursor, Eof};
-use hodo_clock::Nanos;
 
 use super::{
     events::SampleId,
@@ -24,19 +23,18 @@ pub(super) fn read<'a>(
     sample: SampleId,
     build_ids: &BuildIds<'a>,
 ) -> Result<Option<Sideband<'a>>, Eof> {
-    let mut time = sample.time;
     let said = match record.kind {
         record::MMAP | record::MMAP2 => map(record, body, build_ids)?,
         record::COMM => Some(comm(record, body)?),
-        record::FORK => Some(fork(body, &mut time)?),
-        record::EXIT => Some((task(body, &mut time)?.0, SidebandKind::Exit)),
+        record::FORK => Some(fork(body)?),
+        record::EXIT => Some((task(body)?.0, SidebandKind::Exit)),
         record::ITRACE_START => Some((thread(body)?, SidebandKind::TraceStart)),
         record::SWITCH | record::SWITCH_CPU_WIDE => sample.thread.map(|thread| (thread, switch(record))),
         record::LOST => Some((sample.thread.unwrap_or(NOBODY), lost(body)?)),
         record::LOST_SAMPLES => Some((sample.thread.unwrap_or(NOBODY), samples_lost(body)?)),
         _ => None,
     };
-    Ok(said.map(|(thread, kind)| Sideband { time, cpu: sample.cpu, thread, kind }))
+    Ok(said.map(|(thread, kind)| Sideband { time: sample.time, cpu: sample.cpu, thread, kind }))
 }
 
 /// Thread of a record that names none.
@@ -88,18 +86,17 @@ fn comm<'a>(record: &Record<'a>, body: &mut Cursor<'a>) -> Result<Said<'a>, Eof>
     Ok((thread, SidebandKind::Comm { name: body.c_string(), exec }))
 }
 
-/// FORK and EXIT: u32 pid, u32 ppid, u32 tid, u32 ptid, u64 time. Gives the thread and its parent; the
-/// time serves where the record has no trailer.
-fn task(body: &mut Cursor<'_>, time: &mut Option<Nanos>) -> Result<(Thread, Thread), Eof> {
+/// FORK and EXIT: u32 pid, u32 ppid, u32 tid, u32 ptid, u64 time. Gives the thread and its parent. Their
+/// own time is left alone: it is not on the recording's clock where one was chosen (`perf record -k`).
+fn task(body: &mut Cursor<'_>) -> Result<(Thread, Thread), Eof> {
     let (pid, parent_pid) = (body.u32()?, body.u32()?);
     let (tid, parent_tid) = (body.u32()?, body.u32()?);
-    let own = body.u64()?;
-    *time = time.or(Some(own).filter(|&own| own != 0).map(Nanos));
+    body.u64()?;
     Ok((Thread { pid, tid }, Thread { pid: parent_pid, tid: parent_tid }))
 }
 
-fn fork<'a>(body: &mut Cursor<'_>, time: &mut Option<Nanos>) -> Result<Said<'a>, Eof> {
-    let (child, parent) = task(body, time)?;
+fn fork<'a>(body: &mut Cursor<'_>) -> Result<Said<'a>, Eof> {
+    let (child, parent) = task(body)?;
     Ok((child, SidebandKind::Fork { parent }))
 }
 

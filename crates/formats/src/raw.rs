@@ -1,0 +1,298 @@
+//! A raw buffer of Intel PT with its code, as `--pt FILE --code … --elf … --cpu …` name them.
+//!
+//! A raw buffer has no mark at its beginning, so no recogniser finds it: the options say what it is.
+
+use std::{fmt, num::IntErrorKind, str::FromStr};
+
+use hodo_intel_pt::{Config, Cpu};
+use hodo_trace::{Cause, Loss};
+use object::{Object, ObjectSegment};
+
+use crate::{
+    error::{Error, ErrorKind},
+    recording::{Mapping, Piece, Recording, Sideband, SidebandKind, Stream, Thread},
+};
+
+/// The process and thread that a raw buffer and its code belong to: a buffer names none.
+pub const THREAD: Thread = Thread { pid: 0, tid: 0 };
+
+/// An option's value that can't be understood.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OptionError {
+    /// The part that is wrong.
+    found: String,
+    /// What was expected in its place.
+    expected: &'static str,
+}
+
+impl fmt::Display for OptionError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "`{}` where {} was expected", self.found, self.expected)
+    }
+}
+
+impl std::error::Error for OptionError {}
+
+fn wrong(found: &str, expected: &'static str) -> OptionError {
+    OptionError { found: found.to_owned(), expected }
+}
+
+/// A number, hexadecimal with `0x` before it, else decimal.
+fn number(text: &str) -> Result<u64, OptionError> {
+    let parsed = match text.strip_prefix("0x").or_else(|| text.strip_prefix("0X")) {
+        Some(digits) => u64::from_str_radix(digits, 16),
+        None => text.parse(),
+    };
+    parsed.map_err(|error| match error.kind() {
+        IntErrorKind::PosOverflow => wrong(text, "a number below 2^64"),
+        _ => wrong(text, "a number (decimal, or hexadecimal with 0x)"),
+    })
+}
+
+fn small<T: TryFrom<u64>>(text: &str) -> Result<T, OptionError> {
+    T::try_from(number(text)?).map_err(|_| wrong(text, "a smaller number"))
+}
+
+/// Code as bytes of a file at an address: `FILE@ADDRESS[:OFFSET[:SIZE]]`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Code {
+    /// Path of the file.
+    pub file: String,
+    /// Address of its first byte that counts.
+    pub address: u64,
+    /// Offset of that byte in the file.
+    pub offset: u64,
+    /// Number of bytes; all that the file has, where none is given.
+    pub size: Option<u64>,
+}
+
+impl FromStr for Code {
+    type Err = OptionError;
+
+    fn from_str(text: &str) -> Result<Code, OptionError> {
+        let (file, place) = text.rsplit_once('@').ok_or(wrong(text, "FILE@ADDRESS[:OFFSET[:SIZE]]"))?;
+        let mut parts = place.split(':').map(number);
+        let address = parts.next().unwrap_or(Err(wrong(place, "an address")))?;
+        let offset = parts.next().transpose()?.unwrap_or(0);
+        let size = parts.next().transpose()?;
+        match parts.next() {
+            None => Ok(Code { file: file.to_owned(), address, offset, size }),
+            Some(_) => Err(wrong(place, "ADDRESS[:OFFSET[:SIZE]]")),
+        }
+    }
+}
+
+/// Code as an ELF file: `FILE[@BASE]`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Elf {
+    /// Path of the file.
+    pub file: String,
+    /// Address of the lowest segment; where the file says, if none is given.
+    pub base: Option<u64>,
+}
+
+impl FromStr for Elf {
+    type Err = OptionError;
+
+    /// What follows the last `@` is a base only where it is a number: names of libraries may hold an `@`.
+    fn from_str(text: &str) -> Result<Elf, OptionError> {
+        let split = text.rsplit_once('@').and_then(|(file, base)| Some((file, number(base).ok()?)));
+        let (file, base) = split.map_or((text, None), |(file, base)| (file, Some(base)));
+        Ok(Elf { file: file.to_owned(), base })
+    }
+}
+
+/// A processor model: `FAMILY/MODEL[/STEPPING]`, display numbers, stepping 0 where none is given.
+pub fn cpu(text: &str) -> Result<Cpu, OptionError> {
+    let expected = "FAMILY/MODEL[/STEPPING], such as 6/85/4";
+    let parts: Vec<&str> = text.split('/').collect();
+    match parts[..] {
+        [family, model] => Ok(Cpu { family: small(family)?, model: small(model)?, stepping: 0 }),
+        [family, model, stepping] => {
+            Ok(Cpu { family: small(family)?, model: small(model)?, stepping: small(stepping)? })
+        }
+        _ => Err(wrong(text, expected)),
+    }
+}
+
+/// CPUID leaf 15H: `EAX:EBX`. Gives the TSC's ticks per crystal tick as numerator (EBX) and denominator
+/// (EAX).
+pub fn tsc_ctc_ratio(text: &str) -> Result<(u32, u32), OptionError> {
+    let expected = "EAX:EBX of CPUID leaf 15H, neither of them 0";
+    let (eax, ebx) = text.split_once(':').ok_or(wrong(text, expected))?;
+    let (denominator, numerator) = (small(eax)?, small(ebx)?);
+    if denominator == 0 || numerator == 0 { Err(wrong(text, expected)) } else { Ok((numerator, denominator)) }
+}
+
+/// `--mtc-freq`: the value of RTIT_CTL.MTCFreq, 0 to 15.
+pub fn mtc_frequency(text: &str) -> Result<u8, OptionError> {
+    small(text).ok().filter(|&frequency| frequency < 16).ok_or(wrong(text, "RTIT_CTL.MTCFreq, 0 to 15"))
+}
+
+/// `--nom-freq`: the maximum non-turbo ratio, bits 15:8 of MSR_PLATFORM_INFO.
+pub fn max_nonturbo_ratio(text: &str) -> Result<u8, OptionError> {
+    small(text).ok().filter(|&ratio| ratio != 0).ok_or(wrong(text, "MSR_PLATFORM_INFO[15:8], 1 to 255"))
+}
+
+/// A recording of one raw buffer. Its code is sideband without a time: all of it was there before the
+/// trace begins.
+///
+/// `settings` says what the options said of the processor; TSC packets are taken as they come. `code`
+/// has the length of each file in bytes, `elf` each file's content. The mappings' names are the paths.
+///
+/// # Errors
+/// An ELF file that is none, or one without segments to load. Code that lies outside its file is a loss.
+pub fn recording<'a>(
+    trace: &'a [u8],
+    settings: Config,
+    code: &'a [(Code, u64)],
+    elf: &[(&'a Elf, &[u8])],
+) -> Result<Recording<'a>, Error> {
+    let mut loss = Vec::new();
+    let mut mappings = Vec::new();
+    for (code, length) in code {
+        let left = length.saturating_sub(code.offset);
+        let size = code.size.unwrap_or(left);
+        if size > left || size == 0 {
+            loss.push(outside(code, size, *length));
+        }
+        let mapping = Mapping {
+            address: code.address,
+            length: size.min(left),
+            file_offset: code.offset,
+            ..named(&code.file)
+        };
+        mappings.push(mapping);
+    }
+    for (elf, content) in elf {
+        mappings.extend(segments(elf, content)?);
+    }
+    let map = |mapping| Sideband { time: None, cpu: None, thread: THREAD, kind: SidebandKind::Map(mapping) };
+    let piece = Piece { file_offset: 0, bytes: trace, after_gap: false };
+    Ok(Recording {
+        config: Config { tsc: true, ..settings },
+        streams: vec![Stream { cpu: None, thread: Some(THREAD), pieces: vec![piece] }],
+        sideband: mappings.into_iter().map(map).collect(),
+        emulated: None,
+        facts: vec![("format", "raw Intel PT".to_owned())],
+        loss,
+    })
+}
+
+fn named(file: &str) -> Mapping<'_> {
+    Mapping { address: 0, length: 0, file_offset: 0, name: file.as_bytes(), build_id: &[], kernel: false }
+}
+
+fn outside(code: &Code, size: u64, length: u64) -> Loss {
+    Loss {
+        stream: String::new(),
+        cause: Cause::MissingCode,
+        bytes: 0..0,
+        time: None,
+        count: 1,
+        detail: format!(
+            "{}: {size} bytes at offset {:#x} expected for address {:#x}, but the file has {length} bytes",
+            code.file, code.offset, code.address
+        ),
+    }
+}
+
+/// The segments that a loader would load, moved so that the lowest lies at the base.
+fn segments<'a>(elf: &'a Elf, content: &[u8]) -> Result<Vec<Mapping<'a>>, Error> {
+    let error = |reason: String| Error { at: 0, kind: ErrorKind::Text { what: "ELF file", reason } };
+    let parsed = object::File::parse(content).map_err(|reason| error(reason.to_string()))?;
+    let lowest = parsed.segments().map(|segment| segment.address()).min();
+    let lowest = lowest.ok_or_else(|| error("no segments to load; is it an object file?".to_owned()))?;
+    let slide = elf.base.unwrap_or(lowest).wrapping_sub(lowest);
+    let mapping = |segment: object::Segment<'_, '_>| {
+        let (file_offset, length) = segment.file_range();
+        Mapping { address: segment.address().wrapping_add(slide), length, file_offset, ..named(&elf.file) }
+    };
+    Ok(parsed.segments().map(mapping).filter(|mapping| mapping.length > 0).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shown<T>(parsed: Result<T, OptionError>) -> Result<T, String> {
+        parsed.map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn code_is_a_file_at_an_address() {
+        let code =
+            |file: &str, address, offset, size| Ok(Code { file: file.to_owned(), address, offset, size });
+        assert_eq!("a.bin@0x1000".parse(), code("a.bin", 0x1000, 0, None));
+        assert_eq!("a@b:c@4096:0x10".parse(), code("a@b:c", 4096, 16, None));
+        assert_eq!("/x@1:2:3".parse(), code("/x", 1, 2, Some(3)));
+    }
+
+    #[test]
+    fn code_without_a_place_is_refused() {
+        let parse = |text: &str| shown(text.parse::<Code>()).unwrap_err();
+        assert_eq!(parse("a.bin"), "`a.bin` where FILE@ADDRESS[:OFFSET[:SIZE]] was expected");
+        assert_eq!(parse("a@x"), "`x` where a number (decimal, or hexadecimal with 0x) was expected");
+        assert_eq!(parse("a@1:2:3:4"), "`1:2:3:4` where ADDRESS[:OFFSET[:SIZE]] was expected");
+        assert_eq!(
+            parse("a@0x10000000000000000"),
+            "`0x10000000000000000` where a number below 2^64 was expected"
+        );
+    }
+
+    #[test]
+    fn an_elf_has_a_base_where_a_number_follows() {
+        let elf = |file: &str, base| Ok(Elf { file: file.to_owned(), base });
+        assert_eq!("a.out".parse(), elf("a.out", None));
+        assert_eq!("lib@2.so".parse(), elf("lib@2.so", None));
+        assert_eq!("lib@2.so@0x7f0000000000".parse(), elf("lib@2.so", Some(0x7f00_0000_0000)));
+    }
+
+    #[test]
+    fn a_processor_is_family_model_and_stepping() {
+        assert_eq!(cpu("6/85/4"), Ok(Cpu { family: 6, model: 85, stepping: 4 }));
+        assert_eq!(cpu("6/0x55"), Ok(Cpu { family: 6, model: 85, stepping: 0 }));
+        assert_eq!(
+            shown(cpu("6")).unwrap_err(),
+            "`6` where FAMILY/MODEL[/STEPPING], such as 6/85/4 was expected"
+        );
+        assert_eq!(shown(cpu("6/300")).unwrap_err(), "`300` where a smaller number was expected");
+    }
+
+    #[test]
+    fn clock_settings_are_checked() {
+        assert_eq!(tsc_ctc_ratio("2:216"), Ok((216, 2)));
+        assert!(tsc_ctc_ratio("0:216").is_err());
+        assert!(tsc_ctc_ratio("216").is_err());
+        assert_eq!(mtc_frequency("3"), Ok(3));
+        assert!(mtc_frequency("16").is_err());
+        assert_eq!(max_nonturbo_ratio("26"), Ok(26));
+        assert!(max_nonturbo_ratio("0").is_err());
+    }
+
+    #[test]
+    fn segments_lie_at_the_base() {
+        let program = std::fs::read(std::env::current_exe().unwrap()).unwrap();
+        let elf = Elf { file: "program".to_owned(), base: Some(0x1000_0000) };
+        let recording = recording(&[0], Config::default(), &[], &[(&elf, &program)]).unwrap();
+        let mapped = |sideband: &Sideband<'_>| match sideband.kind {
+            SidebandKind::Map(mapping) => (mapping.address, mapping.file_offset, mapping.name == b"program"),
+            _ => unreachable!("a raw recording has mappings only"),
+        };
+        let mappings: Vec<_> = recording.sideband.iter().map(mapped).collect();
+        assert_eq!(mappings.iter().min(), Some(&(0x1000_0000, 0, true)));
+        assert!(mappings.len() > 1);
+    }
+
+    #[test]
+    fn code_outside_its_file_is_a_loss_and_no_elf_an_error() {
+        let code = [("a@0x1000:8:16".parse::<Code>().unwrap(), 20)];
+        let read = recording(&[], Config::default(), &code, &[]).unwrap();
+        assert_eq!(
+            read.loss[0].detail,
+            "a: 16 bytes at offset 0x8 expected for address 0x1000, but the file has 20 bytes"
+        );
+        let elf = Elf { file: "x".to_owned(), base: None };
+        assert!(recording(&[], Config::default(), &[], &[(&elf, b"no ELF")]).is_err());
+    }
+}
