@@ -1,0 +1,41 @@
+//! Analyses: from what was seen in a stream to tables.
+//!
+//! ```text
+//! Seen… ──fold──► partial state ──merge──► partial state of a whole thread ──finish──► Table
+//! ```
+//!
+//! Each analysis is a folder; [`ANALYSES`] lists them. Analyses name no format and no view.
+
+pub mod profile;
+
+/// An analysis as `hodo report` offers it.
+#[derive(Clone, Copy, Debug)]
+pub struct Entry {
+    /// The name on the command line.
+    pub name: &'static str,
+    /// One line of help.
+    pub help: &'static str,
+    /// What makes its table.
+    pub kind: Kind,
+}
+
+/// The computation behind an entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// A profile of control flow, drawn in this way.
+    Profile(profile::Report),
+}
+
+/// All analyses.
+pub const ANALYSES: &[Entry] = &[
+    Entry {
+        name: "functions",
+        help: "exact profile: instructions, calls and time of each function",
+        kind: Kind::Profile(profile::Report::Functions),
+    },
+    Entry {
+        name: "tree",
+        help: "exact calling-context tree: who called whom, how often, at what cost",
+        kind: Kind::Profile(profile::Report::Tree),
+    },
+];

@@ -9,12 +9,14 @@
 
 use std::fmt;
 
+use serde::{Deserialize, Serialize};
+
 /// A value of the processor's time-stamp counter, in ticks.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Tsc(pub u64);
 
 /// Nanoseconds since the origin of a trace's clock.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Nanos(pub u64);
 
 impl fmt::Display for Nanos {

@@ -3,7 +3,7 @@
 use hodo_clock::Nanos;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
-use crate::{Cause, Table};
+use crate::Table;
 
 /// A function of some module: which one is known to the symbol tables of the experiment.
 ///
@@ -17,57 +17,69 @@ pub struct FunctionId {
     pub index: u32,
 }
 
+/// Which part of a function an address is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum Place {
+    /// The function's first instruction.
+    Entry,
+    /// Another of its instructions.
+    Middle,
+    /// Some instruction of code whose functions are not known.
+    Unknown,
+}
+
+/// Where execution arrives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Arrival {
+    /// The address of the instruction.
+    pub address: u64,
+    /// Its function.
+    pub function: FunctionId,
+    /// Where in the function that is.
+    pub place: Place,
+}
+
 /// Something that a chunk of a control-flow stream shows, in the order of execution.
 ///
 /// Addresses are virtual addresses of the traced program.
 #[derive(Clone, Copy, Debug)]
 pub enum Seen {
-    /// Instructions of one function ran one after the other, without a branch taken between them.
+    /// Straight-line code of one function ran.
     Run {
-        /// The function they belong to.
-        function: FunctionId,
-        /// How many.
+        /// Its first instruction.
+        at: Arrival,
+        /// How many instructions.
         instructions: u64,
     },
-    /// A call was taken.
+    /// The last instruction was a near call, which will return to this address.
     Call {
-        /// The function that begins.
-        callee: FunctionId,
-        /// Where it will return to.
+        /// The address after the call.
         return_address: u64,
     },
-    /// A return was taken.
-    Return {
-        /// The address of the next instruction.
-        to: u64,
-        /// The function there.
-        function: FunctionId,
-        /// Whether that is the first instruction of `function`, which no caller returns to.
-        at_entry: bool,
-    },
-    /// A jump went from one function to another.
-    Jump {
-        /// The function there.
-        function: FunctionId,
-        /// Whether it arrived at the first instruction of `function`.
-        at_entry: bool,
-        /// Whether the target was in a register or memory, as `longjmp` and unwinders jump.
-        indirect: bool,
-    },
-    /// The clock: everything up to the next one happened not before this time.
-    Time(Nanos),
-    /// The thread left what is traced (a system call, an interrupt) at this point.
+    /// The last instruction was a near return.
+    Return,
+    /// The last instruction was a near jump through a register or memory.
+    IndirectJump,
+    /// The thread left what is traced (a system call, an interrupt, the end of a filter's range).
     Leave,
-    /// The thread came back to traced code.
-    Enter {
-        /// The function there.
-        function: FunctionId,
-    },
+    /// The thread came back to what is traced.
+    Enter,
+    /// A segment begins, with the clock as it stands there, where known; segments know nothing of each
+    /// other's clocks. Each chunk begins with one.
+    Begin(Option<Nanos>),
+    /// The clock: all that was seen since the last time ran until this one.
+    Time(Nanos),
     /// Flow is missing here: nothing is known of the call stack any more.
-    Gap(Cause),
+    Gap,
 }
 
-/// A computation over streams, cut anywhere.
+/// Names of functions, for tables.
+pub trait Names: Sync {
+    /// The function's name for people, and its module's.
+    fn names(&self, function: FunctionId) -> (String, String);
+}
+
+/// A computation over the control flow of threads, cut anywhere.
 ///
 /// The law: for every way to cut a stream into chunks and to group the merges, the result is exactly
 /// that of one chunk. So `merge` is associative, and [`Analysis::unknown`] followed by `fold` of the
@@ -82,9 +94,9 @@ pub trait Analysis: Sync {
     /// Adds one thing seen to the state.
     fn fold(&self, partial: &mut Self::Partial, seen: Seen);
 
-    /// Joins the states of two neighbouring spans of one stream; `earlier` ends where `later` begins.
+    /// Joins the states of two neighbouring spans of one thread; `earlier` ends where `later` begins.
     fn merge(&self, earlier: Self::Partial, later: Self::Partial) -> Self::Partial;
 
-    /// The result of whole streams: one state for each, in the order of the streams.
-    fn finish(&self, streams: Vec<Self::Partial>) -> Table;
+    /// The result of whole threads: one state for each, in the order of the recording.
+    fn finish(&self, threads: Vec<Self::Partial>) -> Table;
 }

@@ -12,6 +12,6 @@ mod analysis;
 mod loss;
 mod table;
 
-pub use analysis::{Analysis, FunctionId, Seen};
+pub use analysis::{Analysis, Arrival, FunctionId, Names, Place, Seen};
 pub use loss::{Cause, Loss};
 pub use table::{Column, Shape, Table, Unit, Value};

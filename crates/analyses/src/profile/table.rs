@@ -1,0 +1,256 @@
+//! Profiles as tables.
+
+use std::collections::BTreeMap;
+
+use hodo_trace::{Column, FunctionId, Names, Shape, Table, Unit, Value};
+
+use super::{
+    partial::Lost,
+    tree::{Cost, Entry, NO_PARENT, NodeId, Tree},
+};
+
+/// The profile of all threads together.
+pub(super) struct Whole {
+    tree: Tree,
+    /// Of each node, what it and the nodes below it cost.
+    totals: Vec<Cost>,
+    lost: Lost,
+    threads: u64,
+}
+
+/// What one function cost.
+#[derive(Default)]
+struct FunctionCost {
+    own: Cost,
+    calls: u64,
+    jumps: u64,
+    instructions: u64,
+    time: u64,
+}
+
+impl Whole {
+    pub(super) fn new(threads: impl Iterator<Item = (Tree, Lost)>) -> Whole {
+        let mut tree = Tree::default();
+        let mut lost = Lost::default();
+        let mut roots: BTreeMap<FunctionId, NodeId> = BTreeMap::new();
+        let mut count = 0;
+        for (thread, of_thread) in threads {
+            let mut places: Vec<NodeId> = Vec::with_capacity(thread.nodes().len());
+            for node in thread.nodes() {
+                let place = match node.parent {
+                    NO_PARENT => *roots.entry(node.function).or_insert_with(|| tree.root(node.function)),
+                    parent => tree.child(places[parent as usize], node.function, node.entry),
+                };
+                tree.cost(place).add(&node.cost);
+                places.push(place);
+            }
+            lost.time += of_thread.time;
+            lost.gaps += of_thread.gaps;
+            count += 1;
+        }
+        let mut totals: Vec<Cost> = tree.nodes().iter().map(|node| node.cost).collect();
+        // A child stands behind its parent, so from the end each total is whole when it is passed up.
+        for id in (0..totals.len()).rev() {
+            let parent = tree.nodes()[id].parent;
+            if parent != NO_PARENT {
+                let total = totals[id];
+                totals[parent as usize].add(&total);
+            }
+        }
+        Whole { tree, totals, lost, threads: count }
+    }
+
+    fn summary(&self) -> Vec<(&'static str, Value)> {
+        let nodes = self.tree.nodes();
+        let sum = |part: fn(&Cost) -> u64| nodes.iter().map(|node| part(&node.cost)).sum::<u64>();
+        let calls = nodes.iter().filter(|node| node.entry == Entry::Call).map(|node| node.cost.entries);
+        vec![
+            ("instructions", Value::from(sum(|cost| cost.instructions))),
+            ("calls", Value::from(calls.sum::<u64>())),
+            ("threads", Value::from(self.threads)),
+            ("time_ns", Value::from(sum(|cost| cost.time))),
+            ("outside_time_ns", Value::from(sum(|cost| cost.outside))),
+            ("lost_time_ns", Value::from(self.lost.time)),
+            ("gaps", Value::from(self.lost.gaps)),
+        ]
+    }
+
+    /// Costs by function. What a function called counts once, however often it stands on the path.
+    fn by_function(&self) -> BTreeMap<FunctionId, FunctionCost> {
+        let nodes = self.tree.nodes();
+        let mut functions: BTreeMap<FunctionId, FunctionCost> = BTreeMap::new();
+        let mut on_path: BTreeMap<FunctionId, u32> = BTreeMap::new();
+        let children = Children::new(&self.tree);
+        let mut walk: Vec<(NodeId, bool)> = children.roots().map(|id| (id, false)).collect();
+        while let Some((id, leaving)) = walk.pop() {
+            let node = &nodes[id as usize];
+            let depth = on_path.entry(node.function).or_default();
+            if leaving {
+                *depth -= 1;
+                continue;
+            }
+            let function = functions.entry(node.function).or_default();
+            if *depth == 0 {
+                function.instructions += self.totals[id as usize].instructions;
+                function.time += self.totals[id as usize].time + self.totals[id as usize].outside;
+            }
+            *depth += 1;
+            function.own.add(&node.cost);
+            match node.entry {
+                Entry::Call => function.calls += node.cost.entries,
+                Entry::Tail => function.jumps += node.cost.entries,
+                Entry::Root | Entry::Interrupt => {}
+            }
+            walk.push((id, true));
+            walk.extend(children.of(id).map(|child| (child, false)));
+        }
+        functions
+    }
+
+    pub(super) fn functions(&self, names: &dyn Names) -> Table {
+        let summary = self.summary();
+        let all: u64 = self.tree.nodes().iter().map(|node| node.cost.instructions).sum();
+        let mut functions: Vec<(FunctionId, FunctionCost)> = self.by_function().into_iter().collect();
+        functions.sort_by_key(|(id, cost)| (std::cmp::Reverse(cost.own.instructions), *id));
+        let row = |(id, cost): &(FunctionId, FunctionCost)| {
+            let (name, module) = names.names(*id);
+            vec![
+                Value::from(share(cost.own.instructions, all)),
+                Value::from(cost.own.instructions),
+                Value::from(cost.instructions),
+                Value::from(cost.calls),
+                Value::from(cost.jumps),
+                Value::from(cost.own.time),
+                Value::from(cost.time),
+                Value::from(name),
+                Value::from(module),
+            ]
+        };
+        Table {
+            name: "functions",
+            shape: Shape::Counters,
+            summary,
+            columns: vec![
+                Column::real("share", Unit::Share),
+                Column::integer("self_instructions", Unit::Instructions),
+                Column::integer("total_instructions", Unit::Instructions),
+                Column::integer("calls", Unit::Count),
+                Column::integer("jumps", Unit::Count),
+                Column::integer("self_time_ns", Unit::Nanoseconds),
+                Column::integer("total_time_ns", Unit::Nanoseconds),
+                Column::text("function"),
+                Column::text("module"),
+            ],
+            rows: functions.iter().map(row).collect(),
+            loss: Vec::new(),
+        }
+    }
+
+    pub(super) fn tree(&self, names: &dyn Names) -> Table {
+        let children = Children::new(&self.tree);
+        let heaviest = |ids: &mut Vec<NodeId>| {
+            ids.sort_by_key(|&id| {
+                let node = self.tree.node(id);
+                (self.totals[id as usize].instructions, std::cmp::Reverse((node.function, node.entry)))
+            });
+        };
+        let all = self.totals.iter().zip(self.tree.nodes());
+        let all: u64 =
+            all.filter(|(_, node)| node.parent == NO_PARENT).map(|(total, _)| total.instructions).sum();
+        let mut rows = Vec::with_capacity(self.tree.nodes().len());
+        let mut roots: Vec<NodeId> = children.roots().collect();
+        heaviest(&mut roots);
+        let mut walk: Vec<(NodeId, u64)> = roots.into_iter().map(|id| (id, 0)).collect();
+        while let Some((id, depth)) = walk.pop() {
+            rows.push(self.tree_row(id, depth, all, names));
+            let mut below: Vec<NodeId> = children.of(id).collect();
+            heaviest(&mut below);
+            walk.extend(below.into_iter().map(|child| (child, depth + 1)));
+        }
+        Table {
+            name: "tree",
+            shape: Shape::Tree,
+            summary: self.summary(),
+            columns: vec![
+                Column::real("share", Unit::Share),
+                Column::integer("total_instructions", Unit::Instructions),
+                Column::integer("self_instructions", Unit::Instructions),
+                Column::integer("entries", Unit::Count),
+                Column::integer("self_time_ns", Unit::Nanoseconds),
+                Column::integer("total_time_ns", Unit::Nanoseconds),
+                Column::integer("depth", Unit::None),
+                Column::text("entered_by"),
+                Column::text("function"),
+                Column::text("module"),
+            ],
+            rows,
+            loss: Vec::new(),
+        }
+    }
+
+    fn tree_row(&self, id: NodeId, depth: u64, all: u64, names: &dyn Names) -> Vec<Value> {
+        let node = self.tree.node(id);
+        let total = &self.totals[id as usize];
+        let (name, module) = names.names(node.function);
+        let entered_by = match node.entry {
+            Entry::Root => "start",
+            Entry::Call => "call",
+            Entry::Tail => "jump",
+            Entry::Interrupt => "interrupt",
+        };
+        vec![
+            Value::from(share(total.instructions, all)),
+            Value::from(total.instructions),
+            Value::from(node.cost.instructions),
+            Value::from(node.cost.entries),
+            Value::from(node.cost.time),
+            Value::from(total.time + total.outside),
+            Value::from(depth),
+            Value::from(entered_by),
+            Value::from(name),
+            Value::from(module),
+        ]
+    }
+}
+
+fn share(part: u64, all: u64) -> f64 {
+    if all == 0 { 0.0 } else { part as f64 / all as f64 }
+}
+
+/// The children of each node, and the roots.
+struct Children {
+    /// Children of node `id` are `sorted[starts[id]..starts[id + 1]]`; roots stand behind the last node.
+    starts: Vec<u32>,
+    sorted: Vec<NodeId>,
+}
+
+impl Children {
+    fn new(tree: &Tree) -> Children {
+        let count = tree.nodes().len();
+        let slot = |parent: NodeId| if parent == NO_PARENT { count } else { parent as usize };
+        let mut starts = vec![0u32; count + 2];
+        for node in tree.nodes() {
+            starts[slot(node.parent) + 1] += 1;
+        }
+        for index in 1..starts.len() {
+            starts[index] += starts[index - 1];
+        }
+        let mut next = starts.clone();
+        let mut sorted = vec![0; count];
+        for (id, node) in tree.nodes().iter().enumerate() {
+            let place = &mut next[slot(node.parent)];
+            sorted[*place as usize] = id as NodeId;
+            *place += 1;
+        }
+        Children { starts, sorted }
+    }
+
+    fn of(&self, id: NodeId) -> impl Iterator<Item = NodeId> {
+        let (from, to) = (self.starts[id as usize], self.starts[id as usize + 1]);
+        self.sorted[from as usize..to as usize].iter().copied()
+    }
+
+    fn roots(&self) -> impl Iterator<Item = NodeId> {
+        self.of((self.starts.len() - 2) as NodeId)
+    }
+}

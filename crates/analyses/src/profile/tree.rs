@@ -1,0 +1,112 @@
+//! Calling-context trees.
+
+use hodo_trace::FunctionId;
+use rustc_hash::FxHashMap;
+use serde::{Deserialize, Serialize};
+
+/// Index of a node in its tree.
+pub(super) type NodeId = u32;
+
+/// The parent of roots.
+pub(super) const NO_PARENT: NodeId = NodeId::MAX;
+
+/// How a frame came to be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub(super) enum Entry {
+    /// It was running when the trace began, or after a gap.
+    Root,
+    /// By a near call.
+    Call,
+    /// By a jump out of the function that was called: a tail call, or a part that the compiler moved.
+    Tail,
+    /// From outside: a signal handler.
+    Interrupt,
+}
+
+/// A function as called along one path, and what it cost there.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Node {
+    pub(super) parent: NodeId,
+    pub(super) function: FunctionId,
+    pub(super) entry: Entry,
+    pub(super) cost: Cost,
+}
+
+/// What was counted at a node, without the nodes below it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Cost {
+    /// Times that the frame was entered.
+    pub(super) entries: u64,
+    pub(super) instructions: u64,
+    /// Nanoseconds of execution.
+    pub(super) time: u64,
+    /// Nanoseconds between leaving and coming back to what is traced.
+    pub(super) outside: u64,
+}
+
+impl Cost {
+    pub(super) fn add(&mut self, other: &Cost) {
+        self.entries += other.entries;
+        self.instructions += other.instructions;
+        self.time += other.time;
+        self.outside += other.outside;
+    }
+}
+
+/// Nodes of one or more trees; a parent stands before its children.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(from = "Vec<Node>", into = "Vec<Node>")]
+pub(super) struct Tree {
+    nodes: Vec<Node>,
+    children: FxHashMap<(NodeId, FunctionId, Entry), NodeId>,
+}
+
+impl From<Vec<Node>> for Tree {
+    fn from(nodes: Vec<Node>) -> Tree {
+        let child = |(id, node): (usize, &Node)| ((node.parent, node.function, node.entry), id as NodeId);
+        let inner = nodes.iter().enumerate().filter(|(_, node)| node.parent != NO_PARENT);
+        let children = inner.map(child).collect();
+        Tree { nodes, children }
+    }
+}
+
+impl From<Tree> for Vec<Node> {
+    fn from(tree: Tree) -> Vec<Node> {
+        tree.nodes
+    }
+}
+
+impl Tree {
+    pub(super) fn node(&self, id: NodeId) -> &Node {
+        &self.nodes[id as usize]
+    }
+
+    pub(super) fn cost(&mut self, id: NodeId) -> &mut Cost {
+        &mut self.nodes[id as usize].cost
+    }
+
+    pub(super) fn nodes(&self) -> &[Node] {
+        &self.nodes
+    }
+
+    /// A new root.
+    pub(super) fn root(&mut self, function: FunctionId) -> NodeId {
+        self.push(Node { parent: NO_PARENT, function, entry: Entry::Root, cost: Cost::default() })
+    }
+
+    /// The child of `parent` for a function entered in some way; made where there is none.
+    pub(super) fn child(&mut self, parent: NodeId, function: FunctionId, entry: Entry) -> NodeId {
+        if let Some(&id) = self.children.get(&(parent, function, entry)) {
+            return id;
+        }
+        let id = self.push(Node { parent, function, entry, cost: Cost::default() });
+        self.children.insert((parent, function, entry), id);
+        id
+    }
+
+    fn push(&mut self, node: Node) -> NodeId {
+        let id = NodeId::try_from(self.nodes.len()).expect("fewer than 2^32 nodes");
+        self.nodes.push(node);
+        id
+    }
+}
