@@ -179,13 +179,14 @@ fn slice(bytes: &[u8], range: Range<u64>) -> Result<Section<'_>, Eof> {
 fn read_attrs(bytes: &[u8], size: u64, range: Range<u64>) -> Result<Vec<Attr>, Error> {
     let cut = |eof| Error::cut_short("perf.data list of events", eof);
     let attrs = slice(bytes, range).map_err(cut)?;
-    let size = usize::try_from(size).ok().filter(|&size| size >= Attr::SMALLEST + SECTION_SIZE as usize);
-    let Some(size) = size.filter(|size| attrs.bytes.len() % size == 0) else {
+    let fits =
+        |&size: &usize| size >= Attr::SMALLEST + SECTION_SIZE as usize && attrs.bytes.len() % size == 0;
+    let Some(size) = usize::try_from(size).ok().filter(fits) else {
         return Err(Error::invalid(
             16,
             "the size of an event",
-            attrs.bytes.len() as u64,
-            "a part of their list",
+            size,
+            "at least 80, and a divisor of their list's size",
         ));
     };
     let mut read = Vec::new();

@@ -1,6 +1,9 @@
 //! A whole perf.data to a [`Recording`].
 
-use std::collections::{BTreeMap, HashMap};
+use std::{
+    collections::{BTreeMap, HashMap},
+    ops::Range,
+};
 
 use hodo_bytes::{Cursor, Eof};
 use hodo_trace::{Cause, Loss};
@@ -36,21 +39,17 @@ pub fn read(bytes: &[u8]) -> Result<Recording<'_>, Error> {
     reader.build_ids = parsed.unwrap_or_default();
     let mut cut_at = bytes.len() as u64;
     let mut records = file.records();
-    while let Some(next) = records.next() {
-        let read = match next {
-            Ok(record) => reader.take(&file, &record),
-            Err(error) if records.is_done() && file.cut_short().is_some() => {
-                cut_at = error.at;
-                Ok(())
+    loop {
+        let start = records.offset();
+        match records.next() {
+            None => break,
+            Some(Ok(record)) => {
+                if let Err(error) = reader.take(&file, &record) {
+                    reader.loss.push(corrupt(start..record.trace_offset(), error.to_string()));
+                }
             }
-            Err(error) => {
-                let end = records.offset();
-                reader.loss.push(corrupt(error.at..end, error.to_string()));
-                Ok(())
-            }
-        };
-        if let Err(error) = read {
-            reader.loss.push(corrupt(error.at..error.at, error.to_string()));
+            Some(Err(_)) if records.is_done() && file.cut_short().is_some() => cut_at = start,
+            Some(Err(error)) => reader.loss.push(corrupt(start..records.offset(), error.to_string())),
         }
     }
     if let Some(detail) = file.cut_short() {
@@ -60,7 +59,7 @@ pub fn read(bytes: &[u8]) -> Result<Recording<'_>, Error> {
     Ok(reader.finish(&file))
 }
 
-fn corrupt(bytes: std::ops::Range<u64>, detail: String) -> Loss {
+fn corrupt(bytes: Range<u64>, detail: String) -> Loss {
     Loss { stream: String::new(), cause: Cause::Corrupt, bytes, time: None, count: 1, detail }
 }
 

@@ -1,0 +1,5 @@
+//! Tests of the reader of perf.data.
+
+mod damage;
+mod file;
+mod parts;
