@@ -11,6 +11,7 @@
 
 mod bench;
 mod command;
+mod demo;
 mod fixtures;
 mod fuzz;
 mod judge;
@@ -33,6 +34,11 @@ struct Chore {
 
 const CHORES: &[Chore] = &[
     Chore { name: "setup", help: "install what the other chores need (Debian, Ubuntu)", run: setup::run },
+    Chore {
+        name: "demo",
+        help: "record two small programs, and see what was hidden in them",
+        run: demo::run,
+    },
     Chore { name: "test", help: "format, lints, tidy, every test; what .ci/run runs", run: test::run },
     Chore {
         name: "judge",
