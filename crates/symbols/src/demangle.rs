@@ -80,13 +80,14 @@ mod tests {
 
     #[test]
     fn a_name_that_would_fill_memory_stays_mangled() {
-        // Each substitution doubles the one before.
-        let mut name = String::from("_Z1fI1aE");
-        name.push_str("1XIS_S_E");
-        for level in 0..30u32 {
-            let at = std::char::from_digit(level, 36).unwrap().to_ascii_uppercase();
-            name.push_str(&format!("1YIS{at}_S{at}_E"));
-        }
-        assert!(demangle(&name).len() <= super::LONGEST);
+        // Every parameter is a template of the one before it, twice.
+        let name = |parameters: &str| {
+            let repeated = parameters.chars().map(|number| format!("S_IS{number}_S{number}_E"));
+            format!("_Z1f1AIiiE{}", repeated.collect::<String>())
+        };
+        let expected = "f(A<int, int>, A<A<int, int>, A<int, int> >)";
+        assert_eq!(demangle(&name("0")), expected);
+        let huge = name("0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ");
+        assert_eq!(demangle(&huge), huge);
     }
 }

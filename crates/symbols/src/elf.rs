@@ -29,24 +29,12 @@ pub(crate) struct Segment {
 pub(crate) struct Symbol<'a> {
     pub(crate) address: u64,
     pub(crate) size: u64,
-    pub(crate) rank: Rank,
+    /// Not merely a label of assembly.
+    pub(crate) is_function: bool,
+    pub(crate) is_local: bool,
+    pub(crate) is_weak: bool,
     /// Without the version that follows an `@`.
     pub(crate) name: &'a [u8],
-}
-
-/// How well a symbol suits as the name of its address; better ones first.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Rank {
-    without_size: bool,
-    not_a_function: bool,
-    binding: Binding,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Binding {
-    Global,
-    Weak,
-    Local,
 }
 
 /// What a file states, in its own order.
@@ -129,9 +117,14 @@ impl<'a> Image<'a> {
             if name.is_empty() {
                 continue;
             }
-            let size = symbol.st_size(endian).into();
-            let rank = Rank::of(symbol, size);
-            self.symbols.push(Symbol { address: symbol.st_value(endian).into(), size, rank, name });
+            self.symbols.push(Symbol {
+                address: symbol.st_value(endian).into(),
+                size: symbol.st_size(endian).into(),
+                is_function: symbol.st_type() != elf::STT_NOTYPE,
+                is_local: symbol.st_bind() == elf::STB_LOCAL,
+                is_weak: symbol.st_bind() == elf::STB_WEAK,
+                name,
+            });
         }
         Ok(())
     }
@@ -189,17 +182,6 @@ impl Segment {
             size: header.p_memsz(endian).into(),
             executable: header.p_flags(endian).contains(elf::PF_X),
         }
-    }
-}
-
-impl Rank {
-    fn of<Symbol: Sym<Endian = Endianness>>(symbol: &Symbol, size: u64) -> Rank {
-        let binding = match symbol.st_bind() {
-            elf::STB_LOCAL => Binding::Local,
-            elf::STB_WEAK => Binding::Weak,
-            _ => Binding::Global,
-        };
-        Rank { without_size: size == 0, not_a_function: symbol.st_type() == elf::STT_NOTYPE, binding }
     }
 }
 

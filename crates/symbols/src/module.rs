@@ -39,9 +39,9 @@ impl Module {
     /// `name` is the path by which the traced system knew the file. Bytes that are no ELF file give
     /// a module whose function 0 owns everything; a damaged file gives what could be read.
     ///
-    /// Of several symbols at one address the first by these rules names the function: with a size;
-    /// of a function rather than a label; global, then weak, then local; with fewer underscores in
-    /// front; with the longer name; first in alphabetical order.
+    /// Of several symbols at one address that one names the function which, by the first rule that
+    /// tells them apart, has a size; is a function rather than a label; is visible outside of its
+    /// file; has fewer underscores in front; is not weak; is shorter; is first in alphabetical order.
     pub fn parse(name: &str, bytes: &[u8], debug: Option<&[u8]>) -> Module {
         let mut image = Image::read(bytes);
         let debug_image = debug.map(Image::read).unwrap_or_default();
@@ -194,9 +194,10 @@ fn named_functions(mut symbols: Vec<Symbol<'_>>, plt: Vec<PltEntry<'_>>, names: 
 }
 
 /// The order among symbols at one address, as [`Module::parse`] describes it.
-fn preference<'a>(symbol: &Symbol<'a>) -> impl Ord + use<'a> {
-    let underscores = symbol.name.iter().take_while(|&&byte| byte == b'_').count();
-    (symbol.rank, underscores, Reverse(symbol.name.len()), symbol.name, Reverse(symbol.size))
+fn preference<'a>(s: &Symbol<'a>) -> impl Ord + use<'a> {
+    let underscores = s.name.iter().take_while(|&&byte| byte == b'_').count();
+    let kind = (s.size == 0, !s.is_function, s.is_local);
+    (kind, underscores, s.is_weak, s.name.len(), s.name, Reverse(s.size))
 }
 
 /// Executable ranges of addresses, disjoint and ascending, cut where sections begin and end.

@@ -1,5 +1,7 @@
 //! Entries of the procedure linkage table, which no symbol names (x86-64 psABI, "Procedure Linkage Table").
 
+use std::ops::Range;
+
 use object::Endianness;
 use object::elf;
 use object::read::elf::{FileHeader, Rela, SectionHeader, SectionTable, Sym};
@@ -39,17 +41,14 @@ pub(crate) fn read<'a, Elf: FileHeader<Endian = Endianness>>(
             continue;
         }
         let code = section.data(endian, bytes).unwrap_or_default();
-        let size = if section.sh_entsize(endian).into() == 8 { 8 } else { 16 };
-        let starts = (addresses(section, endian).start..).step_by(size);
-        for (start, code) in starts.zip(code.chunks_exact(size)) {
-            let relocation = match Jump::of(code, start) {
-                Some(Jump::ThroughWord(word)) => {
+        for (jump, range) in jumps(code, addresses(section, endian).start) {
+            let relocation = match jump {
+                Jump::ThroughWord(word) => {
                     by_word.binary_search_by_key(&word, |r| r.word).ok().and_then(|index| by_word.get(index))
                 }
-                Some(Jump::Lazy(index)) => relocations.get(index as usize).filter(|r| r.lazy),
-                None => None,
+                Jump::Lazy(index) => relocations.get(index as usize).filter(|r| r.lazy),
             };
-            let end = start.saturating_add(size as u64);
+            let (start, end) = (range.start, range.end);
             entries.extend(relocation.map(|r| PltEntry { start, end, target: r.target }));
         }
     }
@@ -57,6 +56,7 @@ pub(crate) fn read<'a, Elf: FileHeader<Endian = Endianness>>(
 }
 
 /// How an entry goes on.
+#[derive(Clone, Copy)]
 enum Jump {
     /// `jmp *displacement(%rip)`
     ThroughWord(u64),
@@ -65,19 +65,39 @@ enum Jump {
     Lazy(u32),
 }
 
+/// The entries of a section at an address. They begin at multiples of 8 bytes and are 8 or 16 bytes
+/// long; which of the two no header tells for sure.
+fn jumps(code: &[u8], address: u64) -> Vec<(Jump, Range<u64>)> {
+    const STEP: usize = 8;
+    let mut entries: Vec<(Jump, Range<u64>)> = Vec::new();
+    let mut offset = 0;
+    while let Some(entry) = code.get(offset..).filter(|rest| !rest.is_empty()) {
+        let start = address.wrapping_add(offset as u64);
+        let jump = Jump::at(entry, start);
+        if let Some((_, before)) = entries.last_mut() {
+            before.end = before.end.min(if jump.is_some() { start } else { u64::MAX });
+        }
+        entries.extend(jump.map(|(jump, _)| (jump, start..start.saturating_add(2 * STEP as u64))));
+        offset += jump.map_or(STEP, |(_, length)| length.next_multiple_of(STEP));
+    }
+    entries
+}
+
 impl Jump {
-    fn of(code: &[u8], address: u64) -> Option<Jump> {
+    /// The jump that code at an address begins with, and the length of its instructions in bytes.
+    fn at(code: &[u8], address: u64) -> Option<(Jump, usize)> {
         const ENDBR64: &[u8] = &[0xf3, 0x0f, 0x1e, 0xfa];
         let unmarked = code.strip_prefix(ENDBR64).unwrap_or(code);
         // `bnd`, of the withdrawn MPX, precedes jumps in older binaries.
         let unmarked = unmarked.strip_prefix(&[0xf2]).unwrap_or(unmarked);
-        let (opcode, operand) = unmarked.split_at_checked(2)?;
-        match (opcode, operand.first_chunk(), unmarked.get(1..)?.first_chunk()) {
-            ([0xff, 0x25], Some(&displacement), _) => {
-                let next = address.wrapping_add((code.len() - operand.len() + 4) as u64);
-                Some(Jump::ThroughWord(next.wrapping_add_signed(i32::from_le_bytes(displacement).into())))
+        let before = code.len() - unmarked.len();
+        match *unmarked {
+            [0xff, 0x25, a, b, c, d, ..] => {
+                let next = address.wrapping_add(before as u64 + 6);
+                let displacement = i32::from_le_bytes([a, b, c, d]);
+                Some((Jump::ThroughWord(next.wrapping_add_signed(displacement.into())), before + 6))
             }
-            ([0x68, _], _, Some(&index)) => Some(Jump::Lazy(u32::from_le_bytes(index))),
+            [0x68, a, b, c, d, ..] => Some((Jump::Lazy(u32::from_le_bytes([a, b, c, d])), before + 5)),
             _ => None,
         }
     }

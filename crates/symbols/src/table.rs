@@ -185,3 +185,83 @@ impl<'a> Layer<'a> {
         self.open.last_mut()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::names::Names;
+
+    const END: u64 = 64;
+
+    fn extents(name: Name) -> impl Strategy<Value = Vec<Extent>> {
+        prop::collection::btree_map(0..END, 0..24_u64, 0..8).prop_map(move |starts| {
+            starts.into_iter().map(|(start, size)| Extent { start, end: start + size, name }).collect()
+        })
+    }
+
+    fn areas() -> impl Strategy<Value = Vec<Range<u64>>> {
+        prop::collection::btree_set(0..END, 0..8).prop_map(|cuts| {
+            let cuts: Vec<u64> = cuts.into_iter().collect();
+            cuts.chunks_exact(2).map(|pair| pair[0]..pair[1]).collect()
+        })
+    }
+
+    /// The start of the innermost extent with a size that holds an address, one by one.
+    fn innermost(extents: &[Extent], area: &Range<u64>, address: u64) -> Option<u64> {
+        let inside =
+            extents.iter().filter(|e| area.contains(&e.start) && (e.start..e.end).contains(&address));
+        inside.map(|e| e.start).max()
+    }
+
+    proptest! {
+        #[test]
+        fn every_address_has_the_owner_that_a_look_at_each_gives(
+            areas in areas(),
+            named in extents(Names::new(9).push([b"name", b""])),
+            unwind in extents(Name::default()),
+        ) {
+            let named: Vec<Extent> = named.into_iter().filter(|e| e.end > e.start).collect();
+            let table = Table::new(&areas, named.clone(), &unwind, |_| false);
+            for address in 0..END + 32 {
+                let function = table.functions()[table.owner(address) as usize];
+                let Some(area) = areas.iter().find(|area| area.contains(&address)) else {
+                    prop_assert_eq!(table.owner(address), 0);
+                    continue;
+                };
+                prop_assert!(table.owner(address) > 0 && area.contains(&function.start));
+                match innermost(&named, area, address) {
+                    Some(start) => prop_assert_eq!((function.start, function.name.is_empty()), (start, false)),
+                    None => prop_assert!(function.name.is_empty()),
+                }
+            }
+            prop_assert!(table.starts.is_sorted_by(|a, b| a < b));
+            prop_assert!(table.functions.is_sorted_by(|a, b| a.start <= b.start));
+            for (index, function) in table.functions.iter().enumerate().skip(1) {
+                prop_assert_eq!(table.owner(function.start) as usize, index);
+            }
+        }
+
+        #[test]
+        fn functions_without_a_size_reach_to_the_next_start(starts in prop::collection::btree_set(0..END, 1..8)) {
+            let name = Names::new(9).push([b"name", b""]);
+            let named = starts.iter().map(|&start| Extent { start, end: start, name }).collect();
+            let table = Table::new(std::slice::from_ref(&(0..END)), named, &[], |_| false);
+            for address in 0..END {
+                let last = starts.range(..=address).next_back();
+                prop_assert_eq!(table.functions()[table.owner(address) as usize].start, *last.unwrap_or(&0));
+            }
+        }
+    }
+
+    #[test]
+    fn padding_belongs_to_the_function_before() {
+        let name = Names::new(9).push([b"name", b""]);
+        let named = vec![Extent { start: 4, end: 10, name }, Extent { start: 16, end: 20, name }];
+        let table = Table::new(&[0..24, 24..28], named, &[], |range| range != (20..24));
+        let owners: Vec<u32> = (0..30).step_by(2).map(|address| table.owner(address)).collect();
+        // Nothing comes before the padding at the start of an area, and the bytes at 20 are none.
+        assert_eq!(owners, [1, 1, 2, 2, 2, 2, 2, 2, 3, 3, 4, 4, 5, 5, 0]);
+    }
+}
