@@ -1,0 +1,50 @@
+//! Any bytes as Intel PT: the decoder always moves on, and what it finds survives encoding.
+
+#![no_main]
+
+use hodo_intel_pt::packet::{Decoder, Packet};
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|bytes: &[u8]| {
+    let mut decoder = Decoder::new(bytes, 0);
+    // Size of block items, as the last BBP says.
+    let mut short = false;
+    loop {
+        let before = decoder.position();
+        match decoder.next_packet() {
+            Ok(None) => break,
+            Ok(Some(packet)) => {
+                assert!(decoder.position() > before && decoder.position() <= bytes.len());
+                if let Packet::Bbp { short_items, .. } = packet {
+                    short = short_items;
+                }
+                survives(packet, short);
+                let _ = packet.to_string();
+            }
+            Err(error) => {
+                assert_eq!((error.at, decoder.position()), (before as u64, before));
+                let _ = error.to_string();
+                decoder = Decoder::new(bytes, before + 1);
+                decoder.synchronize();
+            }
+        }
+    }
+});
+
+/// A packet that is written and read again is the same.
+fn survives(packet: Packet, short: bool) {
+    let written = match packet {
+        Packet::Bip { .. } => {
+            let mut block = Packet::Bbp { short_items: short, kind: 0 }.encode().to_vec();
+            block.extend_from_slice(&packet.encode_item(short));
+            block
+        }
+        _ => packet.encode().to_vec(),
+    };
+    let mut decoder = Decoder::new(&written, 0);
+    let mut last = None;
+    while let Some(read) = decoder.next_packet().expect("what was encoded can be decoded") {
+        last = Some(read);
+    }
+    assert_eq!(last, Some(packet));
+}

@@ -1,0 +1,64 @@
+//! Any bytes as a perf.data, or as the records of one: whatever is read, a file cut in half gives no
+//! more, and memory stays in proportion.
+
+#![no_main]
+
+use std::mem::size_of;
+
+use hodo_formats::{
+    perf,
+    perf::layout::feature,
+    recording::{Recording, Sideband},
+};
+use libfuzzer_sys::fuzz_target;
+
+#[allow(dead_code, reason = "the tests of the reader use all of it")]
+#[path = "../../crates/formats/tests/perf/file.rs"]
+mod file;
+
+fuzz_target!(|bytes: &[u8]| {
+    let Some((&choice, rest)) = bytes.split_first() else { return };
+    let whole = match choice % 3 {
+        0 => [perf::layout::MAGIC, rest].concat(),
+        1 => records(rest),
+        _ => sections(rest),
+    };
+    let Ok(read) = perf::read(&whole) else { return };
+    check(&read, whole.len());
+    // An index of trace may show that records are damaged; `records` makes files without one.
+    if let (1, Ok(half)) = (choice % 3, perf::read(&whole[..whole.len() / 2])) {
+        assert!(half.sideband.len() <= read.sideband.len());
+    }
+});
+
+/// A file with these records.
+fn records(records: &[u8]) -> Vec<u8> {
+    let mut made = file::PerfFile::new(&[file::FIELDS]);
+    made.settings(0, records.len() % 2 == 1, false, "");
+    made.records.extend_from_slice(records);
+    made.finish()
+}
+
+/// A file with these bytes in each of its feature sections.
+fn sections(bytes: &[u8]) -> Vec<u8> {
+    let mut made = file::PerfFile::new(&[file::FIELDS]);
+    made.settings(0, false, false, "");
+    let read = [
+        feature::BUILD_ID,
+        feature::NRCPUS,
+        feature::CPUID,
+        feature::CMDLINE,
+        feature::EVENT_DESC,
+        feature::HODOSCOPE,
+    ];
+    made.features.extend(read.map(|bit| (bit, bytes.to_vec())));
+    made.finish()
+}
+
+fn check(recording: &Recording<'_>, length: usize) {
+    assert!(recording.sideband.len() * size_of::<Sideband<'_>>() <= 16 * length);
+    assert!(recording.loss.len() <= length / 8 + 8);
+    for piece in recording.streams.iter().flat_map(|stream| &stream.pieces) {
+        assert!(!piece.bytes.is_empty() && piece.file_offset + piece.bytes.len() as u64 <= length as u64);
+    }
+}
