@@ -14,6 +14,9 @@ use crate::table::Extent;
 /// Longer names are cut: no compiler writes such, and a crafted file must not cost hours.
 const LONGEST_NAME: usize = 16 << 10;
 
+/// Linkers make about five, and every search among them is one by one.
+const MOST_SEGMENTS: usize = 256;
+
 /// A loadable part of a file (`PT_LOAD`).
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Segment {
@@ -73,12 +76,14 @@ impl<'a> Image<'a> {
         let endian = header.endian().map_err(|e| format!("ELF header: {e}"))?;
         let programs = header.program_headers(endian, bytes).map_err(|e| format!("program headers: {e}"))?;
         let loaded = programs.iter().filter(|p| p.p_type(endian) == elf::PT_LOAD);
-        self.segments = loaded.map(|p| Segment::of(p, endian)).collect();
+        self.segments = loaded.take(MOST_SEGMENTS).map(|p| Segment::of(p, endian)).collect();
         self.build_id =
             programs.iter().find_map(|p| build_id(p.notes(endian, bytes), endian)).unwrap_or_default();
         let sections = header.sections(endian, bytes).map_err(|e| format!("section headers: {e}"))?;
         // The program headers of a separate debug file need not lead to its notes.
-        let build_id = sections.iter().find_map(|s| build_id(s.notes(endian, bytes), endian));
+        let mut notes =
+            within_file(sections.iter().filter(|s| s.sh_type(endian) == elf::SHT_NOTE), endian, bytes);
+        let build_id = notes.find_map(|s| build_id(s.notes(endian, bytes), endian));
         self.build_id = build_id.unwrap_or(self.build_id);
         self.sections =
             sections.iter().filter(|s| is_code(*s, endian)).map(|s| addresses(s, endian)).collect();
@@ -233,6 +238,21 @@ fn names_code<Symbol: Sym<Endian = Endianness>>(symbol: &Symbol) -> bool {
 
 fn is_code<Section: SectionHeader<Endian = Endianness>>(section: &Section, endian: Endianness) -> bool {
     section.sh_flags(endian).contains(elf::SHF_ALLOC | elf::SHF_EXECINSTR)
+}
+
+/// Sections, as long as all of them together fit into the file. A crafted file can describe the same
+/// bytes tens of thousands of times; reading them must take no longer than reading the file.
+pub(crate) fn within_file<'a, Section: SectionHeader<Endian = Endianness>>(
+    sections: impl Iterator<Item = &'a Section>,
+    endian: Endianness,
+    bytes: &[u8],
+) -> impl Iterator<Item = &'a Section> {
+    let mut left = bytes.len() as u64;
+    sections.take_while(move |section| {
+        let rest = left.checked_sub(section.sh_size(endian).into());
+        left = rest.unwrap_or(0);
+        rest.is_some()
+    })
 }
 
 /// The addresses of a section.

@@ -50,13 +50,14 @@ impl<'a> DebugSections<'a> {
 }
 
 fn section<'a>(file: &object::File<'a>, id: SectionId) -> Result<Cow<'a, [u8]>, String> {
-    /// Deflate makes data at most 1032 times smaller (zlib's technical notes); more is a trap.
-    const LARGEST_RATIO: u64 = 1032;
+    /// Debugging information shrinks to a half or a tenth; a hundredth of much is a trap.
+    const MUCH: u64 = 1 << 20;
+    const LARGEST_RATIO: u64 = 100;
     let Some(section) = file.section_by_name(id.name()) else { return Ok(Cow::Borrowed(&[])) };
     let error = |e| format!("section {}: {e}", id.name());
     let data = section.compressed_data().map_err(error)?;
-    if data.uncompressed_size / LARGEST_RATIO > data.data.len() as u64 {
-        let (from, to) = (data.data.len(), data.uncompressed_size);
+    let (from, to) = (data.data.len() as u64, data.uncompressed_size);
+    if to > MUCH && to / LARGEST_RATIO > from {
         return Err(format!("section {}: {from} bytes claim to decompress to {to}", id.name()));
     }
     data.decompress().map_err(error)

@@ -6,7 +6,7 @@ use object::Endianness;
 use object::elf;
 use object::read::elf::{FileHeader, Rela, SectionHeader, SectionTable, Sym};
 
-use crate::elf::{addresses, name_at};
+use crate::elf::{addresses, name_at, within_file};
 
 /// One entry: a few instructions that jump to where a word of memory says.
 #[derive(Clone, Copy, Debug)]
@@ -35,11 +35,8 @@ pub(crate) fn read<'a, Elf: FileHeader<Endian = Endianness>>(
     let mut by_word = relocations.clone();
     by_word.sort_by_key(|r| r.word);
     let mut entries = Vec::new();
-    for section in sections.iter() {
-        let name = sections.section_name(endian, section).unwrap_or_default();
-        if !name.starts_with(b".plt") {
-            continue;
-        }
+    let is_plt = |section| sections.section_name(endian, section).is_ok_and(|name| name.starts_with(b".plt"));
+    for section in within_file(sections.iter().filter(|&s| is_plt(s)), endian, bytes) {
         let code = section.data(endian, bytes).unwrap_or_default();
         for (jump, range) in jumps(code, addresses(section, endian).start) {
             let relocation = match jump {
@@ -122,7 +119,8 @@ fn relocations<'a, Elf: FileHeader<Endian = Endianness>>(
     let strings = sections.section(symbols.string_section()).and_then(|s| s.data(endian, bytes));
     let strings = strings.unwrap_or_default();
     let is_lazy = |section| sections.section_name(endian, section).is_ok_and(|name| name == b".rela.plt");
-    let mut lazy_first: Vec<&Elf::SectionHeader> = sections.iter().collect();
+    let of_relocations = sections.iter().filter(|s| s.sh_type(endian) == elf::SHT_RELA);
+    let mut lazy_first: Vec<&Elf::SectionHeader> = within_file(of_relocations, endian, bytes).collect();
     lazy_first.sort_by_key(|section| !is_lazy(section));
     let mut found = Vec::new();
     for section in lazy_first {

@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::process::Command;
 use std::sync::LazyLock;
+use std::time::{Duration, Instant};
 use std::{env, fs};
 
 use hodo_symbols::{DebugSections, Lines, Module, debug_references};
@@ -63,6 +64,36 @@ fn a_file_without_its_end_keeps_its_segments() {
     assert!(cut.problem().unwrap().starts_with("section headers"), "{:?}", cut.problem());
     assert_eq!(cut.address(0x1000), whole.address(0x1000));
     assert!(cut.address(0x1000).is_some());
+}
+
+#[test]
+fn sections_that_share_their_bytes_take_no_longer_than_the_file() {
+    const SECTIONS: u16 = 40_000;
+    let names_at = 64 + 64 * u64::from(SECTIONS);
+    // A file header without program headers, then section headers, then their names.
+    let mut bytes = PROGRAM[..64].to_vec();
+    bytes[32..40].fill(0); // e_phoff
+    bytes[40..48].copy_from_slice(&64_u64.to_le_bytes()); // e_shoff
+    bytes[56..58].fill(0); // e_phnum
+    bytes[60..62].copy_from_slice(&SECTIONS.to_le_bytes()); // e_shnum
+    bytes[62..64].copy_from_slice(&1_u16.to_le_bytes()); // e_shstrndx
+    for section in 0..u64::from(SECTIONS) {
+        let (kind, offset, size) = match (section, section % 3) {
+            (0, _) => (0, 0, 0),
+            (1, _) => (3, names_at, 6),           // SHT_STRTAB
+            (_, 0) => (4, 0, names_at / 24 * 24), // SHT_RELA
+            (_, 1) => (7, 0, names_at),           // SHT_NOTE
+            _ => (1, 0, names_at),                // SHT_PROGBITS
+        };
+        let name_and_kind = 1 | kind << 32;
+        let words = [name_and_kind, 2 | 4, 0x1000, offset, size, 0, 4, 24];
+        bytes.extend(words.into_iter().flat_map(u64::to_le_bytes));
+    }
+    bytes.extend(b"\0.plt\0");
+    let begin = Instant::now();
+    let module = Module::parse("crafted", &bytes, None);
+    assert!(begin.elapsed() < Duration::from_secs(5), "{:?}", begin.elapsed());
+    assert_eq!(module.problem(), None);
 }
 
 proptest! {
