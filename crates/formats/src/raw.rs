@@ -145,16 +145,16 @@ pub fn max_nonturbo_ratio(text: &str) -> Result<u8, OptionError> {
 pub fn recording<'a>(
     trace: &'a [u8],
     settings: Config,
-    code: &'a [(Code, u64)],
+    code: &[(&'a Code, u64)],
     elf: &[(&'a Elf, &[u8])],
 ) -> Result<Recording<'a>, Error> {
     let mut loss = Vec::new();
     let mut mappings = Vec::new();
-    for (code, length) in code {
+    for &(code, length) in code {
         let left = length.saturating_sub(code.offset);
         let size = code.size.unwrap_or(left);
         if size > left || size == 0 {
-            loss.push(outside(code, size, *length));
+            loss.push(outside(code, size, length));
         }
         let mapping = Mapping {
             address: code.address,
@@ -286,8 +286,8 @@ mod tests {
 
     #[test]
     fn code_outside_its_file_is_a_loss_and_no_elf_an_error() {
-        let code = [("a@0x1000:8:16".parse::<Code>().unwrap(), 20)];
-        let read = recording(&[], Config::default(), &code, &[]).unwrap();
+        let code = "a@0x1000:8:16".parse::<Code>().unwrap();
+        let read = recording(&[], Config::default(), &[(&code, 20)], &[]).unwrap();
         assert_eq!(
             read.loss[0].detail,
             "a: 16 bytes at offset 0x8 expected for address 0x1000, but the file has 20 bytes"

@@ -9,6 +9,7 @@ use super::{
     features,
     layout::{
         FEATURES_OFFSET, FILE_HEADER_SIZE, MAGIC, MAGIC_BIG_ENDIAN, PIPE_HEADER_SIZE, SECTION_SIZE, feature,
+        sample,
     },
     records::Records,
 };
@@ -82,7 +83,9 @@ impl<'a> File<'a> {
         let present =
             |bit: &u8| bits.get(usize::from(bit / 8)).is_some_and(|byte| byte >> (bit % 8) & 1 == 1);
         refuse_features(present)?;
-        let events = Events::new(read_attrs(bytes, attr_size, attrs)?);
+        let attrs = read_attrs(bytes, attr_size, attrs)?;
+        refuse_events(&attrs)?;
+        let events = Events::new(attrs);
         // A recorder that was killed leaves the size of the data at zero: it is written last.
         let unfinished = data.is_empty();
         let data = if unfinished { data.start..bytes.len() as u64 } else { data };
@@ -151,6 +154,13 @@ fn refuse_features(present: impl Fn(&u8) -> bool) -> Result<(), Error> {
             "one file of a perf.data directory",
             "record without --kcore and --threads, which make directories",
         ));
+    }
+    Ok(())
+}
+
+fn refuse_events(attrs: &[Attr]) -> Result<(), Error> {
+    if attrs.iter().any(|attr| attr.sample_type & sample::AUX != 0) {
+        return Err(unsupported("a perf.data with its trace in samples", "record without --aux-sample"));
     }
     Ok(())
 }

@@ -216,6 +216,7 @@ fn inputs_that_are_not_read_say_what_they_are() {
     assert!(error(b"2ELIFREP").contains("big-endian"));
     assert!(error(b"PERFFILE").contains("2009"));
     assert!(error(&pipe).contains("pipe"));
+    assert!(error(&PerfFile::new(&[FIELDS | sample::AUX]).finish()).contains("--aux-sample"));
     assert!(error(&with_feature(feature::COMPRESSED)).contains("compressed"));
     assert!(error(&with_feature(feature::DIR_FORMAT)).contains("directory"));
     assert_eq!(error(&file[..20]), "offset 0x10: perf.data header: 8 bytes expected, but only 4 are left");

@@ -1,0 +1,387 @@
+//! Writing perf.data: per-thread recordings of Intel PT that perf decodes.
+//!
+//! ```text
+//! Setup, threads ──► header, attr, AUXTRACE_INFO, ID_INDEX
+//! Sideband…      ──► COMM, MMAP2, FORK, …, each with its sample_id
+//! trace bytes    ──► AUX and AUXTRACE records, copied through
+//! notes, code    ──► feature sections, the hodoscope section among them
+//! ```
+//!
+//! Sideband comes in order of time and before the trace. What a file can't know before its end (the
+//! sizes of its sections) is filled in by [`Writer::finish`]. Memory grows with the number of threads
+//! and trace pieces, not with their size.
+
+use std::io::{self, Read, Seek, SeekFrom, Write};
+
+use hodo_clock::{Nanos, PerfClock};
+
+use super::layout::{
+    AUXTRACE_ALIGNMENT, AUXTRACE_SIZE, FILE_HEADER_SIZE, HodoscopeSection, MAGIC, NO_CPU, RECORD_HEADER_SIZE, attr_flag,
+    aux_flag, auxtrace_type, feature, intel_pt_config, intel_pt_info, misc, record, sample,
+};
+use crate::recording::{Mapping, Sideband, SidebandKind, Thread};
+
+/// `type` of the event: what the kernel that recorded had called its intel_pt PMU.
+const PMU_TYPE: u32 = 8;
+/// PERF_ATTR_SIZE_VER7, as perf 6.1 writes it.
+const ATTR_SIZE: u32 = 128;
+/// The first thread's event id; the others follow.
+const FIRST_ID: u64 = 1;
+/// The longest piece of trace in one AUXTRACE record, a multiple of [`AUXTRACE_ALIGNMENT`].
+const PIECE: u64 = 32 << 20;
+/// PROT_READ and PROT_EXEC of an MMAP2 record, and MAP_PRIVATE.
+const PROTECTION: [u32; 2] = [5, 2];
+
+/// What describes a recording as a whole.
+#[derive(Clone, Debug)]
+pub struct Setup<'a> {
+    /// `perf_event_attr.config` of the event; [`intel_pt_config`] has its bits.
+    pub config: u64,
+    /// How ticks become nanoseconds.
+    pub clock: PerfClock,
+    /// TSC ticks per tick of the crystal clock: numerator and denominator.
+    pub tsc_ctc_ratio: (u32, u32),
+    /// TSC frequency over bus frequency.
+    pub max_nonturbo_ratio: u8,
+    /// Whether the trace is the last part of a ring.
+    pub snapshot: bool,
+    /// Address filter, in the syntax of perf.
+    pub filter: &'a str,
+    /// The event as it was asked for, such as `intel_pt//u`.
+    pub event: &'a str,
+    /// The command that recorded.
+    pub command: &'a [Vec<u8>],
+    /// Who recorded, and in which version.
+    pub version: &'a str,
+}
+
+/// A perf.data that is being written.
+#[derive(Debug)]
+pub struct Writer<'a, W> {
+    out: W,
+    position: u64,
+    setup: Setup<'a>,
+    threads: Vec<Thread>,
+    /// Bytes of trace of each thread so far.
+    offsets: Vec<u64>,
+    /// File offset and size of each AUXTRACE record.
+    pieces: Vec<(u64, u64)>,
+    data_start: u64,
+    first_and_last: Option<(Nanos, Nanos)>,
+}
+
+impl<'a, W: Write + Seek> Writer<'a, W> {
+    /// Starts a file about `threads`, each of which has one trace.
+    ///
+    /// # Errors
+    /// Those of `out`.
+    pub fn new(out: W, setup: Setup<'a>, threads: Vec<Thread>) -> io::Result<Self> {
+        let offsets = vec![0; threads.len()];
+        let mut writer =
+            Writer { out, position: 0, setup, threads, offsets, pieces: Vec::new(), data_start: 0, first_and_last: None };
+        writer.bytes(&[0; FILE_HEADER_SIZE as usize])?;
+        let ids: Vec<u8> = (0..writer.threads.len()).flat_map(|index| (FIRST_ID + index as u64).to_le_bytes()).collect();
+        writer.bytes(&ids)?;
+        let mut attr = writer.attr();
+        section(&mut attr, FILE_HEADER_SIZE, ids.len() as u64);
+        writer.bytes(&attr)?;
+        writer.data_start = writer.position;
+        let info = writer.auxtrace_info();
+        writer.record(record::AUXTRACE_INFO, 0, &info)?;
+        writer.id_index()?;
+        Ok(writer)
+    }
+
+    /// Writes one sideband record; they come in order of time.
+    ///
+    /// # Errors
+    /// Those of `out`, and text that is longer than a record may be.
+    pub fn sideband(&mut self, event: &Sideband<'_>) -> io::Result<()> {
+        let (kind, flags, mut body) = sideband_body(event);
+        if let Some(time) = event.time {
+            let (first, last) = self.first_and_last.unwrap_or((time, time));
+            self.first_and_last = Some((first.min(time), last.max(time)));
+        }
+        self.sample_id(&mut body, event.thread, event.time.unwrap_or_default(), event.cpu);
+        self.record(kind, flags, &body)
+    }
+
+    /// Ends a run of sideband: perf sorts records by time between two such marks.
+    ///
+    /// # Errors
+    /// Those of `out`.
+    pub fn finished_round(&mut self) -> io::Result<()> {
+        self.record(record::FINISHED_ROUND, 0, &[])
+    }
+
+    /// Appends `length` bytes to the trace of the thread at `index`; `end` is when they were complete.
+    ///
+    /// # Errors
+    /// Those of `out` and `trace`, and a trace that is shorter than `length`.
+    pub fn trace(&mut self, index: usize, end: Nanos, mut length: u64, mut trace: impl Read) -> io::Result<()> {
+        let thread = self.threads[index];
+        let flags = if self.setup.snapshot { aux_flag::OVERWRITE } else { 0 };
+        while length > 0 {
+            let size = length.min(PIECE);
+            let offset = self.offsets[index];
+            let mut body = words(&[offset, size, flags]);
+            self.sample_id(&mut body, thread, end, None);
+            self.record(record::AUX, 0, &body)?;
+            self.piece(index, size, &mut trace)?;
+            self.offsets[index] += size;
+            length -= size;
+        }
+        Ok(())
+    }
+
+    fn piece(&mut self, index: usize, size: u64, trace: &mut impl Read) -> io::Result<()> {
+        let padded = size.next_multiple_of(AUXTRACE_ALIGNMENT);
+        self.pieces.push((self.position, AUXTRACE_SIZE.into()));
+        let mut body = words(&[padded, self.offsets[index], 0]);
+        for word in [index as u32, self.threads[index].tid, NO_CPU, 0] {
+            body.extend_from_slice(&word.to_le_bytes());
+        }
+        self.record(record::AUXTRACE, 0, &body)?;
+        let copied = io::copy(&mut trace.take(size), &mut self.out)?;
+        if copied != size {
+            return Err(io::Error::new(io::ErrorKind::UnexpectedEof, format!("{copied} of {size} trace bytes")));
+        }
+        self.position += copied;
+        self.bytes(&vec![0; (padded - size) as usize])
+    }
+
+    /// Writes the feature sections and the header. `code` gives the bytes of `section.code`, one piece
+    /// behind the other.
+    ///
+    /// # Errors
+    /// Those of `out` and `code`.
+    pub fn finish(mut self, hodoscope: &HodoscopeSection, code: impl Read) -> io::Result<W> {
+        self.finished_round()?;
+        let data_end = self.position;
+        let features = self.features();
+        let mut bits = [0; 32];
+        let mut table = Vec::new();
+        let mut offset = data_end + 16 * (features.len() as u64 + 1);
+        for (bit, bytes) in &features {
+            bits[usize::from(bit / 8)] |= 1 << (bit % 8);
+            section(&mut table, offset, bytes.len() as u64);
+            offset += bytes.len() as u64;
+        }
+        bits[usize::from(feature::HODOSCOPE / 8)] |= 1 << (feature::HODOSCOPE % 8);
+        let json = serde_json::to_vec(hodoscope)?;
+        let code_length: u64 = hodoscope.code.iter().map(|entry| entry.length).sum();
+        section(&mut table, offset, 4 + json.len() as u64 + code_length);
+        self.bytes(&table)?;
+        features.iter().try_for_each(|(_, bytes)| self.bytes(bytes))?;
+        self.bytes(&(json.len() as u32).to_le_bytes())?;
+        self.bytes(&json)?;
+        let copied = io::copy(&mut code.take(code_length), &mut self.out)?;
+        if copied != code_length {
+            return Err(io::Error::new(io::ErrorKind::UnexpectedEof, format!("{copied} of {code_length} code bytes")));
+        }
+        self.out.seek(SeekFrom::Start(0))?;
+        let header = self.header(data_end, &bits);
+        self.out.write_all(&header)?;
+        self.out.flush()?;
+        Ok(self.out)
+    }
+
+    fn header(&self, data_end: u64, features: &[u8; 32]) -> Vec<u8> {
+        let attr_size = u64::from(ATTR_SIZE) + 16;
+        let mut header = MAGIC.to_vec();
+        header.extend(words(&[FILE_HEADER_SIZE, attr_size]));
+        section(&mut header, self.data_start - attr_size, attr_size);
+        section(&mut header, self.data_start, data_end - self.data_start);
+        section(&mut header, 0, 0);
+        header.extend_from_slice(features);
+        header
+    }
+
+    fn attr(&self) -> Vec<u8> {
+        let mut attr = Vec::new();
+        attr.extend_from_slice(&PMU_TYPE.to_le_bytes());
+        attr.extend_from_slice(&ATTR_SIZE.to_le_bytes());
+        let period = 1;
+        let samples = sample::IP | sample::TID | sample::TIME | sample::CPU | sample::IDENTIFIER;
+        let flags = attr_flag::DISABLED
+            | attr_flag::INHERIT
+            | attr_flag::EXCLUDE_KERNEL
+            | attr_flag::EXCLUDE_HV
+            | attr_flag::MMAP
+            | attr_flag::COMM
+            | attr_flag::ENABLE_ON_EXEC
+            | attr_flag::TASK
+            | attr_flag::SAMPLE_ID_ALL
+            | attr_flag::MMAP2
+            | attr_flag::COMM_EXEC
+            | attr_flag::CONTEXT_SWITCH
+            | attr_flag::BUILD_ID;
+        attr.extend(words(&[self.setup.config, period, samples, 0, flags]));
+        attr.resize(ATTR_SIZE as usize, 0);
+        attr
+    }
+
+    fn auxtrace_info(&self) -> Vec<u8> {
+        use intel_pt_info as place;
+        let (shift, multiplier, zero) = self.setup.clock.words();
+        let mut filter = self.setup.filter.as_bytes().to_vec();
+        if !filter.is_empty() {
+            filter.push(0);
+        }
+        let mut private = [0u64; place::WORDS];
+        private[place::PMU_TYPE] = PMU_TYPE.into();
+        private[place::TIME_SHIFT] = shift;
+        private[place::TIME_MULT] = multiplier;
+        private[place::TIME_ZERO] = zero;
+        private[place::CAP_USER_TIME_ZERO] = 1;
+        private[place::TSC_BIT] = intel_pt_config::TSC;
+        private[place::NORETCOMP_BIT] = intel_pt_config::NORETCOMP;
+        private[place::HAVE_SCHED_SWITCH] = 3;
+        private[place::SNAPSHOT_MODE] = self.setup.snapshot.into();
+        private[place::MTC_BIT] = intel_pt_config::MTC;
+        private[place::MTC_FREQ_BITS] = intel_pt_config::MTC_PERIOD;
+        private[place::TSC_CTC_N] = self.setup.tsc_ctc_ratio.0.into();
+        private[place::TSC_CTC_D] = self.setup.tsc_ctc_ratio.1.into();
+        private[place::CYC_BIT] = intel_pt_config::CYC;
+        private[place::MAX_NONTURBO_RATIO] = self.setup.max_nonturbo_ratio.into();
+        private[place::FILTER_STR_LEN] = filter.len() as u64;
+        let mut body = words(&[auxtrace_type::INTEL_PT.into()]);
+        body.extend(words(&private));
+        filter.resize(filter.len().next_multiple_of(8), 0);
+        body.extend(filter);
+        body
+    }
+
+    /// ID_INDEX records: which event id belongs to which thread.
+    fn id_index(&mut self) -> io::Result<()> {
+        let most = (usize::from(u16::MAX) - 64) / 32;
+        let entries: Vec<Vec<u8>> = (self.threads.iter().enumerate())
+            .map(|(index, thread)| {
+                words(&[FIRST_ID + index as u64, index as u64, u32::MAX.into(), thread.tid.into()])
+            })
+            .collect();
+        entries.chunks(most).try_for_each(|chunk| {
+            let mut body = words(&[chunk.len() as u64]);
+            body.extend(chunk.concat());
+            self.record(record::ID_INDEX, 0, &body)
+        })
+    }
+
+    /// The trailer of a record that says whose it is and when: TID, TIME, CPU, IDENTIFIER.
+    fn sample_id(&self, body: &mut Vec<u8>, thread: Thread, time: Nanos, cpu: Option<u32>) {
+        body.resize(body.len().next_multiple_of(8), 0);
+        let index = self.threads.iter().position(|&known| known == thread).unwrap_or(0);
+        body.extend_from_slice(&thread.pid.to_le_bytes());
+        body.extend_from_slice(&thread.tid.to_le_bytes());
+        body.extend(words(&[time.0, cpu.unwrap_or(0).into(), FIRST_ID + index as u64]));
+    }
+
+    /// The feature sections but the last, in order of their bits.
+    fn features(&self) -> Vec<(u8, Vec<u8>)> {
+        let mut command = (self.setup.command.len() as u32).to_le_bytes().to_vec();
+        self.setup.command.iter().for_each(|argument| text(&mut command, argument));
+        let mut index = words(&[self.pieces.len() as u64]);
+        self.pieces.iter().for_each(|&(offset, size)| index.extend(words(&[offset, size])));
+        let (first, last) = self.first_and_last.unwrap_or_default();
+        let one_text = |value: &str| {
+            let mut bytes = Vec::new();
+            text(&mut bytes, value.as_bytes());
+            bytes
+        };
+        vec![
+            (feature::VERSION, one_text(self.setup.version)),
+            (feature::ARCH, one_text("x86_64")),
+            (feature::CMDLINE, command),
+            (feature::EVENT_DESC, self.event_desc()),
+            (feature::AUXTRACE, index),
+            (feature::SAMPLE_TIME, words(&[first.0, last.0])),
+        ]
+    }
+
+    fn event_desc(&self) -> Vec<u8> {
+        let mut bytes = [1, ATTR_SIZE].map(u32::to_le_bytes).concat();
+        bytes.extend(self.attr());
+        bytes.extend((self.threads.len() as u32).to_le_bytes());
+        text(&mut bytes, self.setup.event.as_bytes());
+        bytes.extend((0..self.threads.len()).flat_map(|index| (FIRST_ID + index as u64).to_le_bytes()));
+        bytes
+    }
+
+    fn record(&mut self, kind: u32, flags: u16, body: &[u8]) -> io::Result<()> {
+        let size = u16::try_from(usize::from(RECORD_HEADER_SIZE) + body.len())
+            .map_err(|_| io::Error::new(io::ErrorKind::InvalidInput, "a record is longer than 65535 bytes"))?;
+        self.bytes(&kind.to_le_bytes())?;
+        self.bytes(&flags.to_le_bytes())?;
+        self.bytes(&size.to_le_bytes())?;
+        self.bytes(body)
+    }
+
+    fn bytes(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.position += bytes.len() as u64;
+        self.out.write_all(bytes)
+    }
+}
+
+/// Type, misc and body of a sideband record, without its trailer.
+fn sideband_body(event: &Sideband<'_>) -> (u32, u16, Vec<u8>) {
+    let Thread { pid, tid } = event.thread;
+    let who = || [pid, tid].map(u32::to_le_bytes).concat();
+    match &event.kind {
+        SidebandKind::Map(mapping) => {
+            let mode = if mapping.kernel { misc::KERNEL } else { misc::USER };
+            let with_id = if mapping.build_id.is_empty() { 0 } else { misc::MMAP_BUILD_ID };
+            (record::MMAP2, mode | with_id, map_body(who(), mapping))
+        }
+        SidebandKind::Comm { name, exec } => {
+            let mut body = who();
+            body.extend_from_slice(name);
+            body.push(0);
+            (record::COMM, if *exec { misc::COMM_EXEC } else { 0 }, body)
+        }
+        SidebandKind::Fork { parent } => (record::FORK, 0, task(event, *parent)),
+        SidebandKind::Exit => (record::EXIT, 0, task(event, event.thread)),
+        SidebandKind::SwitchIn => (record::SWITCH, 0, Vec::new()),
+        SidebandKind::SwitchOut { preempted } => {
+            let preempted = if *preempted { misc::SWITCH_OUT_PREEMPT } else { 0 };
+            (record::SWITCH, misc::SWITCH_OUT | preempted, Vec::new())
+        }
+        SidebandKind::TraceStart => (record::ITRACE_START, 0, who()),
+        SidebandKind::Lost { records } => (record::LOST, 0, words(&[FIRST_ID, *records])),
+    }
+}
+
+/// u32 pid, ppid, tid, ptid, u64 time.
+fn task(event: &Sideband<'_>, parent: Thread) -> Vec<u8> {
+    let mut body = [event.thread.pid, parent.pid, event.thread.tid, parent.tid].map(u32::to_le_bytes).concat();
+    body.extend(words(&[event.time.unwrap_or_default().0]));
+    body
+}
+
+fn map_body(mut body: Vec<u8>, mapping: &Mapping<'_>) -> Vec<u8> {
+    body.extend(words(&[mapping.address, mapping.length, mapping.file_offset]));
+    let length = mapping.build_id.len().min(20);
+    let mut identity = [0; 24];
+    identity[0] = length as u8;
+    identity[4..4 + length].copy_from_slice(&mapping.build_id[..length]);
+    body.extend_from_slice(&identity);
+    body.extend(PROTECTION.map(u32::to_le_bytes).concat());
+    body.extend_from_slice(mapping.name);
+    body.push(0);
+    body
+}
+
+fn words(words: &[u64]) -> Vec<u8> {
+    words.iter().flat_map(|word| word.to_le_bytes()).collect()
+}
+
+fn section(bytes: &mut Vec<u8>, offset: u64, size: u64) {
+    bytes.extend(words(&[offset, size]));
+}
+
+/// perf's text: the padded length, then the text with at least one NUL.
+fn text(bytes: &mut Vec<u8>, text: &[u8]) {
+    let padded = (text.len() + 1).next_multiple_of(64);
+    bytes.extend_from_slice(&(padded as u32).to_le_bytes());
+    bytes.extend_from_slice(text);
+    bytes.resize(bytes.len() + padded - text.len(), 0);
+}
