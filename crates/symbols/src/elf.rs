@@ -2,20 +2,24 @@
 
 use std::ops::Range;
 
-use gimli::{BaseAddresses, CieOrFde, EhFrame, RunTimeEndian, UnwindSection};
+use gimli::RunTimeEndian;
 use object::elf::{self, FileHeader32, FileHeader64};
 use object::read::elf::{FileHeader, NoteIterator, ProgramHeader, SectionHeader, SectionTable, Sym};
 use object::{Endianness, FileKind, Object};
 
-use crate::names::Name;
+use crate::names::StringTable;
 use crate::plt::{self, PltEntry};
 use crate::table::Extent;
+use crate::unwind;
 
-/// Longer names are cut: no compiler writes such, and a crafted file must not cost hours.
-const LONGEST_NAME: usize = 16 << 10;
-
-/// Linkers make about five, and every search among them is one by one.
+/// Linkers make about five loadable segments, and every search among them is one by one.
 const MOST_SEGMENTS: usize = 256;
+
+/// Linkers make about forty sections; each look for a name goes through all of them.
+const MOST_SECTIONS: usize = 1024;
+
+/// A segment of notes holds some dozens of bytes.
+const LARGEST_NOTES: u64 = 1 << 16;
 
 /// A loadable part of a file (`PT_LOAD`).
 #[derive(Clone, Copy, Debug)]
@@ -77,9 +81,12 @@ impl<'a> Image<'a> {
         let programs = header.program_headers(endian, bytes).map_err(|e| format!("program headers: {e}"))?;
         let loaded = programs.iter().filter(|p| p.p_type(endian) == elf::PT_LOAD);
         self.segments = loaded.take(MOST_SEGMENTS).map(|p| Segment::of(p, endian)).collect();
-        self.build_id =
-            programs.iter().find_map(|p| build_id(p.notes(endian, bytes), endian)).unwrap_or_default();
+        let notes =
+            programs.iter().take(MOST_SEGMENTS).filter(|p| p.p_filesz(endian).into() <= LARGEST_NOTES);
+        let mut notes = notes.map(|p| p.notes(endian, bytes));
+        self.build_id = notes.find_map(|notes| build_id(notes, endian)).unwrap_or_default();
         let sections = header.sections(endian, bytes).map_err(|e| format!("section headers: {e}"))?;
+        check_count(sections.len())?;
         // The program headers of a separate debug file need not lead to its notes.
         let mut notes =
             within_file(sections.iter().filter(|s| s.sh_type(endian) == elf::SHT_NOTE), endian, bytes);
@@ -93,7 +100,7 @@ impl<'a> Image<'a> {
         let problems = [
             self.read_symbols(&sections, endian, bytes, elf::SHT_SYMTAB).err(),
             self.read_symbols(&sections, endian, bytes, elf::SHT_DYNSYM).err(),
-            self.read_unwind(&sections, endian, bytes, header.is_class_64()).err(),
+            self.read_unwind(&sections, endian, bytes, if header.is_class_64() { 8 } else { 4 }).err(),
         ];
         problems.into_iter().flatten().next().map_or(Ok(()), Err)
     }
@@ -110,7 +117,7 @@ impl<'a> Image<'a> {
             return Ok(());
         }
         let strings = sections.section(table.string_section()).and_then(|s| s.data(endian, bytes));
-        let strings = strings.map_err(|e| format!("symbol names: {e}"))?;
+        let mut strings = StringTable::new(strings.map_err(|e| format!("symbol names: {e}"))?);
         for (index, symbol) in table.enumerate() {
             let section = table.symbol_section(endian, symbol, index).ok().flatten();
             let section = section.and_then(|index| sections.section(index).ok());
@@ -118,7 +125,7 @@ impl<'a> Image<'a> {
             if !in_code || !names_code(symbol) {
                 continue;
             }
-            let name = name_at(strings, symbol.st_name(endian));
+            let name = strings.name(symbol.st_name(endian));
             if name.is_empty() {
                 continue;
             }
@@ -139,7 +146,7 @@ impl<'a> Image<'a> {
         sections: &SectionTable<'a, Elf>,
         endian: Endianness,
         bytes: &'a [u8],
-        is_64_bit: bool,
+        address_size: u8,
     ) -> Result<(), String> {
         let Some((_, section)) = sections.section_by_name(endian, b".eh_frame") else { return Ok(()) };
         let data = section.data(endian, bytes).map_err(|e| format!(".eh_frame: {e}"))?;
@@ -147,34 +154,9 @@ impl<'a> Image<'a> {
             Endianness::Little => RunTimeEndian::Little,
             Endianness::Big => RunTimeEndian::Big,
         };
-        let mut frames = EhFrame::new(data, gimli_endian);
-        frames.set_address_size(if is_64_bit { 8 } else { 4 });
-        let bases = BaseAddresses::default().set_eh_frame(section.sh_addr(endian).into());
-        let mut entries = frames.entries(&bases);
-        // Neighbours nearly always share their common part.
-        let mut common = None;
-        loop {
-            match entries.next() {
-                Ok(Some(CieOrFde::Fde(partial))) => {
-                    let fde = partial.parse(|section, bases, offset| match &common {
-                        Some((known, cie)) if *known == offset => Ok(Clone::clone(cie)),
-                        _ => {
-                            let cie = section.cie_from_offset(bases, offset)?;
-                            common = Some((offset, cie.clone()));
-                            Ok(cie)
-                        }
-                    });
-                    self.unwind.extend(fde.iter().map(|fde| Extent {
-                        start: fde.initial_address(),
-                        end: fde.initial_address().saturating_add(fde.len()),
-                        name: Name::default(),
-                    }));
-                }
-                Ok(Some(CieOrFde::Cie(_))) => {}
-                Ok(None) => return Ok(()),
-                Err(error) => return Err(format!(".eh_frame: {error}")),
-            }
-        }
+        let address = section.sh_addr(endian).into();
+        unwind::read(data, address, (gimli_endian, address_size), &mut self.unwind)
+            .map_err(|e| format!(".eh_frame: {e}"))
     }
 }
 
@@ -204,11 +186,24 @@ pub struct DebugReferences {
 /// Where an ELF file says that its debugging information lies; nothing where `bytes` are none.
 pub fn debug_references(bytes: &[u8]) -> DebugReferences {
     let Ok(file) = object::File::parse(bytes) else { return DebugReferences::default() };
+    if check_count(file.sections().count()).is_err() {
+        return DebugReferences::default();
+    }
     let text = |name: &[u8]| String::from_utf8_lossy(name).into_owned();
     DebugReferences {
         build_id: file.build_id().ok().flatten().unwrap_or_default().to_vec(),
         link: file.gnu_debuglink().ok().flatten().map(|(name, crc)| (text(name), crc)),
         shared: file.gnu_debugaltlink().ok().flatten().map(|(name, id)| (text(name), id.to_vec())),
+    }
+}
+
+/// Refuses files of which reading would take hours.
+pub(crate) fn check_count(sections: usize) -> Result<(), String> {
+    let most = MOST_SECTIONS;
+    if sections <= most {
+        Ok(())
+    } else {
+        Err(format!("section headers: {sections}, expected at most {most}"))
     }
 }
 
@@ -262,12 +257,4 @@ pub(crate) fn addresses<Section: SectionHeader<Endian = Endianness>>(
 ) -> Range<u64> {
     let start = section.sh_addr(endian).into();
     start..start.saturating_add(section.sh_size(endian).into())
-}
-
-/// The name at an offset of a string table, without the version that follows an `@`.
-pub(crate) fn name_at(strings: &[u8], offset: u32) -> &[u8] {
-    let rest = strings.get(offset as usize..).unwrap_or_default();
-    let rest = &rest[..rest.len().min(LONGEST_NAME)];
-    let end = rest.iter().position(|&byte| byte == 0 || byte == b'@');
-    &rest[..end.unwrap_or(rest.len())]
 }

@@ -24,6 +24,7 @@ mod names;
 mod plt;
 mod symbols;
 mod table;
+mod unwind;
 
 pub use demangle::demangle;
 pub use elf::{DebugReferences, debug_references};

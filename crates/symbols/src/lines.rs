@@ -7,6 +7,7 @@ use gimli::{DwarfSections, EndianSlice, RunTimeEndian, SectionId};
 use object::{Object, ObjectSection};
 
 use crate::demangle;
+use crate::elf::check_count;
 
 /// The DWARF sections of an ELF file, borrowed from its bytes or decompressed.
 #[derive(Debug)]
@@ -40,6 +41,7 @@ impl<'a> DebugSections<'a> {
     /// none of use. Errors say what was no ELF file or could not be decompressed.
     pub fn read(bytes: &'a [u8]) -> Result<Option<DebugSections<'a>>, String> {
         let file = object::File::parse(bytes).map_err(|e| format!("ELF file: {e}"))?;
+        check_count(file.sections().count())?;
         if file.section_by_name(".debug_info").is_none() {
             return Ok(None);
         }

@@ -1,4 +1,28 @@
-//! One string for all names of a module.
+//! Names in a file, and as a module keeps them.
+
+/// The names of a symbol table, which may cost no more to read than several readings of the table.
+///
+/// Names may share bytes, so a crafted file could say the same megabytes millions of times; in real
+/// ones only endings are shared.
+pub(crate) struct StringTable<'a> {
+    bytes: &'a [u8],
+    left: usize,
+}
+
+impl<'a> StringTable<'a> {
+    pub(crate) fn new(bytes: &'a [u8]) -> StringTable<'a> {
+        StringTable { bytes, left: bytes.len().saturating_mul(8) }
+    }
+
+    /// The name at an offset, without the version that follows an `@`; empty where there is none.
+    pub(crate) fn name(&mut self, offset: u32) -> &'a [u8] {
+        let rest = self.bytes.get(offset as usize..).unwrap_or_default();
+        let rest = rest.get(..self.left).unwrap_or(rest);
+        let end = rest.iter().position(|&byte| byte == 0 || byte == b'@').unwrap_or(rest.len());
+        self.left -= end;
+        rest.get(..end).unwrap_or_default()
+    }
+}
 
 /// Where a name lies in [`Names`]; empty for a function without a name.
 #[derive(Clone, Copy, Debug, Default)]

@@ -6,7 +6,8 @@ use object::Endianness;
 use object::elf;
 use object::read::elf::{FileHeader, Rela, SectionHeader, SectionTable, Sym};
 
-use crate::elf::{addresses, name_at, within_file};
+use crate::elf::{addresses, within_file};
+use crate::names::StringTable;
 
 /// One entry: a few instructions that jump to where a word of memory says.
 #[derive(Clone, Copy, Debug)]
@@ -117,7 +118,7 @@ fn relocations<'a, Elf: FileHeader<Endian = Endianness>>(
 ) -> Vec<Relocation<'a>> {
     let symbols = sections.symbols(endian, bytes, elf::SHT_DYNSYM).unwrap_or_default();
     let strings = sections.section(symbols.string_section()).and_then(|s| s.data(endian, bytes));
-    let strings = strings.unwrap_or_default();
+    let mut strings = StringTable::new(strings.unwrap_or_default());
     let is_lazy = |section| sections.section_name(endian, section).is_ok_and(|name| name == b".rela.plt");
     let of_relocations = sections.iter().filter(|s| s.sh_type(endian) == elf::SHT_RELA);
     let mut lazy_first: Vec<&Elf::SectionHeader> = within_file(of_relocations, endian, bytes).collect();
@@ -129,7 +130,7 @@ fn relocations<'a, Elf: FileHeader<Endian = Endianness>>(
             let target = match entry.r_type(endian, false) {
                 elf::R_X86_64_JUMP_SLOT | elf::R_X86_64_GLOB_DAT => {
                     let symbol = entry.symbol(endian, false).and_then(|index| symbols.symbol(index).ok());
-                    Target::Symbol(symbol.map_or(&[], |s| name_at(strings, s.st_name(endian))))
+                    Target::Symbol(symbol.map_or(&[], |s| strings.name(s.st_name(endian))))
                 }
                 elf::R_X86_64_IRELATIVE => Target::ChosenBy(entry.r_addend(endian).into() as u64),
                 _ => continue,

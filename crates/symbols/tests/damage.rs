@@ -68,9 +68,11 @@ fn a_file_without_its_end_keeps_its_segments() {
 
 #[test]
 fn sections_that_share_their_bytes_take_no_longer_than_the_file() {
-    const SECTIONS: u16 = 40_000;
-    let names_at = 64 + 64 * u64::from(SECTIONS);
-    // A file header without program headers, then section headers, then their names.
+    const SECTIONS: u16 = 1_000;
+    const CONTENTS: u64 = 30 << 20;
+    let contents_at = 64 + 64 * u64::from(SECTIONS);
+    let names_at = contents_at + CONTENTS;
+    // A file header without program headers, then section headers, their contents, and names.
     let mut bytes = PROGRAM[..64].to_vec();
     bytes[32..40].fill(0); // e_phoff
     bytes[40..48].copy_from_slice(&64_u64.to_le_bytes()); // e_shoff
@@ -80,15 +82,17 @@ fn sections_that_share_their_bytes_take_no_longer_than_the_file() {
     for section in 0..u64::from(SECTIONS) {
         let (kind, offset, size) = match (section, section % 3) {
             (0, _) => (0, 0, 0),
-            (1, _) => (3, names_at, 6),           // SHT_STRTAB
-            (_, 0) => (4, 0, names_at / 24 * 24), // SHT_RELA
-            (_, 1) => (7, 0, names_at),           // SHT_NOTE
-            _ => (1, 0, names_at),                // SHT_PROGBITS
+            (1, _) => (3, names_at, 6),                     // SHT_STRTAB
+            (_, 0) => (4, contents_at, CONTENTS / 24 * 24), // SHT_RELA
+            (_, 1) => (7, contents_at, CONTENTS),           // SHT_NOTE
+            _ => (1, contents_at, CONTENTS),                // SHT_PROGBITS
         };
         let name_and_kind = 1 | kind << 32;
         let words = [name_and_kind, 2 | 4, 0x1000, offset, size, 0, 4, 24];
         bytes.extend(words.into_iter().flat_map(u64::to_le_bytes));
     }
+    // Relocations of an unknown type, empty notes, and a jump.
+    bytes.extend([1, 0, 0, 0].into_iter().cycle().take(CONTENTS as usize));
     bytes.extend(b"\0.plt\0");
     let begin = Instant::now();
     let module = Module::parse("crafted", &bytes, None);
