@@ -16,6 +16,7 @@ mod read;
 mod records;
 mod sideband;
 mod streams;
+pub mod write;
 
 pub use events::{Attr, Events, SampleId};
 pub use file::{File, Section, recognise};

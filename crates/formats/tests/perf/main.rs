@@ -3,3 +3,4 @@
 mod damage;
 mod file;
 mod parts;
+mod round_trip;

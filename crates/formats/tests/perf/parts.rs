@@ -240,7 +240,7 @@ fn at_most_one_format_recognises_each_fixture() {
     assert_eq!(matches(&PerfFile::new(&[FIELDS]).finish()), 1);
     let mut folders = vec![std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures")];
     while let Some(folder) = folders.pop() {
-        for entry in std::fs::read_dir(&folder).unwrap() {
+        for entry in std::fs::read_dir(&folder).into_iter().flatten() {
             let path = entry.unwrap().path();
             if path.is_dir() {
                 folders.push(path);

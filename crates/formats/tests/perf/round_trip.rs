@@ -1,0 +1,128 @@
+//! What the writer writes, the reader reads.
+
+use std::io::Cursor;
+
+use hodo_clock::{Nanos, PerfClock};
+use hodo_formats::{
+    perf,
+    perf::layout::{CodeEntry, HodoscopeSection, intel_pt_config},
+    perf::write::{Setup, Writer},
+    recording::{EmulatedNotes, Mapping, Sideband, SidebandKind, Thread},
+};
+use proptest::{collection::vec, prelude::*};
+
+const THREADS: [Thread; 2] = [Thread { pid: 7, tid: 7 }, Thread { pid: 7, tid: 9 }];
+
+/// A sideband record that owns its bytes: what happened, two texts, numbers.
+#[derive(Clone, Debug)]
+struct Event {
+    kind: u8,
+    after: u64,
+    thread: usize,
+    flag: bool,
+    name: Vec<u8>,
+    build_id: Vec<u8>,
+    numbers: [u64; 3],
+}
+
+fn event() -> impl Strategy<Value = Event> {
+    let texts = (vec(1u8.., 0..40), vec(any::<u8>(), 0..=20));
+    (0u8..8, 0u64..1000, 0usize..2, any::<bool>(), texts, any::<[u64; 3]>()).prop_map(
+        |(kind, after, thread, flag, (name, build_id), numbers)| Event {
+            kind,
+            after,
+            thread,
+            flag,
+            name,
+            build_id,
+            numbers,
+        },
+    )
+}
+
+fn kind(event: &Event) -> SidebandKind<'_> {
+    let [address, length, file_offset] = event.numbers;
+    let (name, build_id, kernel) = (&event.name[..], &event.build_id[..], event.flag);
+    match event.kind {
+        0 => SidebandKind::Map(Mapping { address, length, file_offset, name, build_id, kernel }),
+        1 => SidebandKind::Comm { name, exec: event.flag },
+        2 => SidebandKind::Fork { parent: Thread { pid: address as u32, tid: length as u32 } },
+        3 => SidebandKind::Exit,
+        4 => SidebandKind::SwitchIn,
+        5 => SidebandKind::SwitchOut { preempted: event.flag },
+        6 => SidebandKind::TraceStart,
+        _ => SidebandKind::Lost { records: address },
+    }
+}
+
+fn sideband(events: &[Event]) -> Vec<Sideband<'_>> {
+    let times = events.iter().scan(1, |time, event| {
+        *time += event.after;
+        Some(Nanos(*time))
+    });
+    let threads = events.iter().map(|event| THREADS[event.thread]);
+    let kinds = events.iter().map(kind);
+    let parts = times.zip(threads).zip(kinds);
+    parts.map(|((time, thread), kind)| Sideband { time: Some(time), cpu: Some(0), thread, kind }).collect()
+}
+
+fn setup(filter: &str) -> Setup<'_> {
+    Setup {
+        config: intel_pt_config::TSC | intel_pt_config::CYC | intel_pt_config::MTC | 5 << 14,
+        clock: PerfClock::new(10, 1024, 77).unwrap(),
+        tsc_ctc_ratio: (40, 1),
+        max_nonturbo_ratio: 10,
+        snapshot: false,
+        filter,
+        event: "intel_pt//u",
+        command: &[],
+        version: "1",
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    #[test]
+    fn a_recording_is_read_as_it_was_written(
+        events in vec(event(), 0..20),
+        traces in vec((0usize..2, vec(any::<u8>(), 1..50)), 0..8),
+        code in vec(vec(any::<u8>(), 0..20), 0..4),
+        filter in "(filter [a-z]{1,9} @ /bin/[a-z]{1,9})?",
+    ) {
+        let sideband = sideband(&events);
+        let mut writer = Writer::new(Cursor::new(Vec::new()), setup(&filter), THREADS.to_vec()).unwrap();
+        sideband.iter().for_each(|record| writer.sideband(record).unwrap());
+        for (thread, bytes) in &traces {
+            writer.trace(*thread, Nanos(9), bytes.len() as u64, &bytes[..]).unwrap();
+        }
+        let notes = EmulatedNotes { engine: "q".to_owned(), frequency: 1, ..EmulatedNotes::default() };
+        let entry = |(index, bytes): (usize, &Vec<u8>)| {
+            CodeEntry { pid: 7, time_ns: index as u64, address: 4096, length: bytes.len() as u64 }
+        };
+        let section = HodoscopeSection { notes: notes.clone(), code: code.iter().enumerate().map(entry).collect() };
+        let file = writer.finish(&section, &code.concat()[..]).unwrap().into_inner();
+
+        let read = perf::read(&file).unwrap();
+        prop_assert_eq!(&read.sideband, &sideband);
+        prop_assert_eq!(&read.config.filter, &filter);
+        prop_assert_eq!((read.config.mtc_frequency, read.config.clock), (Some(5), PerfClock::new(10, 1024, 77)));
+        for (index, thread) in THREADS.iter().enumerate() {
+            let wanted: Vec<u8> =
+                traces.iter().filter(|(owner, _)| *owner == index).flat_map(|(_, bytes)| bytes.clone()).collect();
+            let stream = read.streams.iter().find(|stream| stream.thread.is_some_and(|found| found.tid == thread.tid));
+            let pieces = stream.map(|stream| &stream.pieces[..]).unwrap_or_default();
+            prop_assert!(pieces.iter().all(|piece| !piece.after_gap));
+            let mut got: Vec<u8> = pieces.iter().flat_map(|piece| piece.bytes).copied().collect();
+            // Nothing tells the last piece's padding from its bytes.
+            prop_assert!(got.len() < wanted.len() + 8);
+            prop_assert!(got.split_off(wanted.len().min(got.len())).iter().all(|&byte| byte == 0));
+            prop_assert_eq!(got, wanted);
+        }
+        let emulated = read.emulated.unwrap();
+        prop_assert_eq!(emulated.notes, notes);
+        prop_assert_eq!(emulated.code.iter().map(|kept| kept.bytes.to_vec()).collect::<Vec<_>>(), code);
+        let lost = sideband.iter().filter(|record| matches!(record.kind, SidebandKind::Lost { .. })).count();
+        prop_assert_eq!(read.loss.len(), lost);
+    }
+}
