@@ -1,1 +1,31 @@
-fn main() {}
+//! `hodo`: arguments in, exit codes out.
+
+#![allow(unreachable_pub, reason = "a program has no public interface")]
+
+mod arguments;
+mod failure;
+mod info;
+mod input;
+mod output;
+mod progress;
+mod record;
+mod report;
+mod script;
+mod window;
+
+use std::process::ExitCode;
+
+use arguments::{Arguments, Command};
+use clap::Parser;
+
+fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    let result = match &arguments.command {
+        Command::Record(command) => record::run(command),
+        Command::Info(command) => info::run(command),
+        Command::Script(command) => script::run(command),
+        Command::Report(command) => report::run(command),
+        Command::Completions { shell } => arguments::completions(*shell),
+    };
+    result.unwrap_or_else(|failure| failure.report())
+}

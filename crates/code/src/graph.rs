@@ -1,14 +1,10 @@
 //! Blocks of one address space, built when first met.
 
-use std::ops::Range;
-
-use iced_x86::{Code, Decoder, DecoderOptions, FlowControl, Instruction};
+use iced_x86::{Code, FlowControl, Instruction};
 use rustc_hash::FxHashMap;
 
-use crate::{AddressSpace, Bits, Block, BlockId, Origin, Terminator};
+use crate::{AddressSpace, Bits, Block, BlockId, Origin, Snapshot, Terminator};
 
-/// Longest x86 instruction, in bytes.
-const LONGEST_INSTRUCTION: usize = 15;
 /// A block that grows longer is cut, so that one look-up stays cheap.
 const LONGEST_BLOCK: u32 = 1 << 10;
 
@@ -19,8 +15,8 @@ pub struct Label {
     pub module: u32,
     /// Index of the function in the module.
     pub function: u32,
-    /// Whether the block begins where the function begins.
-    pub at_entry: bool,
+    /// Whether the block begins where the function begins; `None` where functions are not known.
+    pub at_entry: Option<bool>,
 }
 
 /// Tells which function an address belongs to.
@@ -90,6 +86,12 @@ impl<'a, L: Labels> Graph<'a, L> {
     /// Lengths of a block's instructions, in bytes.
     pub fn lengths(&self, block: &Block) -> &[u8] {
         &self.lengths[block.lengths as usize..][..block.instructions as usize]
+    }
+
+    /// The code that the blocks are of, as it is at a tick.
+    #[inline]
+    pub fn snapshot(&self, at: u64) -> Snapshot<'a> {
+        Snapshot { space: self.space, bits: self.bits, at }
     }
 
     /// Number of blocks.
@@ -174,7 +176,7 @@ impl<'a, L: Labels> Graph<'a, L> {
         };
         let mut boundary = start;
         while block.instructions < LONGEST_BLOCK && block.terminator == Terminator::None {
-            match self.instruction(block.end, at) {
+            match self.snapshot(at).instruction(block.end) {
                 Ok((instruction, origin, valid)) => {
                     if block.end >= boundary && !self.enter_function(&mut block, origin, &mut boundary) {
                         break;
@@ -210,44 +212,6 @@ impl<'a, L: Labels> Graph<'a, L> {
         block.end = instruction.next_ip();
         block.terminator = terminator(instruction);
         block.target = instruction.near_branch_target();
-    }
-
-    /// The instruction at `address`, where it comes from, and the ticks during which it is there.
-    pub fn instruction(
-        &self,
-        address: u64,
-        at: u64,
-    ) -> Result<(Instruction, Origin, Range<u64>), Unreadable> {
-        let (content, mut valid) = self.space.at(address, at).ok_or(Unreadable::Unmapped(address))?;
-        let mut joined = [0; LONGEST_INSTRUCTION];
-        let mut bytes = content.bytes;
-        // Near the end of a slot the instruction may go on in the next one.
-        if bytes.len() < LONGEST_INSTRUCTION {
-            let mut length = 0;
-            while let Some((more, when)) = self.space.at(address.wrapping_add(length as u64), at) {
-                let count = more.bytes.len().min(LONGEST_INSTRUCTION - length);
-                if count == 0 {
-                    break;
-                }
-                joined[length..length + count].copy_from_slice(&more.bytes[..count]);
-                length += count;
-                // Only what the instruction needs should bound it, but slots end rarely.
-                valid = valid.start.max(when.start)..valid.end.min(when.end);
-            }
-            bytes = &joined[..length];
-        }
-        let mut decoder = Decoder::with_ip(self.bits as u32, bytes, address, DecoderOptions::NONE);
-        let instruction = decoder.decode();
-        if instruction.is_invalid() {
-            let cut = bytes.len() < LONGEST_INSTRUCTION
-                && decoder.last_error() == iced_x86::DecoderError::NoMoreBytes;
-            return Err(if cut {
-                Unreadable::MissingBytes(address, content.origin)
-            } else {
-                Unreadable::Invalid(address)
-            });
-        }
-        Ok((instruction, content.origin, valid))
     }
 }
 

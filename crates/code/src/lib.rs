@@ -11,9 +11,11 @@
 mod block;
 mod graph;
 mod program;
+mod snapshot;
 mod space;
 
 pub use block::{Block, BlockId, Terminator};
 pub use graph::{Graph, Label, Labels, Unreadable};
 pub use program::Program;
+pub use snapshot::Snapshot;
 pub use space::{AddressSpace, Bits, Content, Origin};

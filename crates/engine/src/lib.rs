@@ -1,0 +1,28 @@
+//! From files to results: opens inputs, plans chunks, folds them on all cores, merges in order.
+//!
+//! ```text
+//! paths ──Files──► bytes ──format──► Recording ──Experiment──► tracks, programs, modules
+//!                                                                  │
+//!            Table ◄──finish── merged in order ◄──fold, on all cores── chunks of tracks
+//! ```
+//!
+//! Files are opened and threads are started here, and nowhere below.
+
+mod experiment;
+mod files;
+mod fold;
+mod losses;
+mod modules;
+mod parallel;
+mod programs;
+mod segments;
+mod track;
+
+pub mod script;
+
+pub use experiment::{Experiment, Input, OpenError, Options, RawInput, Window};
+pub use files::Files;
+pub use fold::{Reading, profile};
+pub use losses::Losses;
+pub use modules::{Module, Modules};
+pub use track::{Chunk, Track};

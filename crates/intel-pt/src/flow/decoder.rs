@@ -20,6 +20,8 @@ pub struct Switch {
     pub at: Tsc,
     /// Index of the program in the caller's list.
     pub program: usize,
+    /// What else the caller wants to know it by, such as the thread.
+    pub context: u32,
 }
 
 /// What is known of the flow.
@@ -68,6 +70,7 @@ pub struct Decoder<'t> {
     reported: Option<Tsc>,
     schedule: &'t [Switch],
     program: usize,
+    context: u32,
     gap: Option<Gap>,
 }
 
@@ -105,6 +108,7 @@ impl<'t> Decoder<'t> {
             reported: None,
             schedule,
             program: schedule[0].program,
+            context: schedule[0].context,
             gap: None,
         }
     }
@@ -305,14 +309,14 @@ impl<'t> Decoder<'t> {
         Ok(())
     }
 
-    /// Another program may run when tracing comes on.
+    /// Another thread may run when tracing comes on.
     fn switch_program<L: Labels, S: Sink>(&mut self, context: &mut Context<'_, '_, L, S>) {
         let now = self.timing.now().unwrap_or(Tsc(0));
         let after = self.schedule.partition_point(|switch| switch.at <= now);
-        let program = self.schedule[after.saturating_sub(1)].program;
-        if program != self.program {
-            self.program = program;
-            context.sink.event(Event::Program(program));
+        let switch = self.schedule[after.saturating_sub(1)];
+        if (switch.program, switch.context) != (self.program, self.context) {
+            (self.program, self.context) = (switch.program, switch.context);
+            context.sink.event(Event::Switch(switch.context));
         }
     }
 
@@ -367,7 +371,6 @@ impl<'t> Decoder<'t> {
             self.next_bits = None;
         }
         if first {
-            // Nothing ran yet, so this is where the schedule is entered rather than switched in.
             self.switch_program(context);
         }
         let graph = context.programs[self.program].graph(self.bits);

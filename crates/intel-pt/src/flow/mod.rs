@@ -14,7 +14,7 @@ mod walk;
 use std::fmt;
 
 use hodo_clock::Tsc;
-use hodo_code::{Block, Unreadable};
+use hodo_code::{Block, Snapshot, Unreadable};
 
 use crate::packet;
 
@@ -27,6 +27,8 @@ pub struct Executed<'a> {
     pub block: &'a Block,
     /// Lengths in bytes of the instructions that ran, from the block's start on.
     pub lengths: &'a [u8],
+    /// The code that it is part of.
+    pub code: Snapshot<'a>,
 }
 
 impl Executed<'_> {
@@ -51,8 +53,9 @@ impl Executed<'_> {
 pub enum Event {
     /// All that was reported so far ran not later than this tick.
     Time(Tsc),
-    /// From here on another program's code runs, by its index.
-    Program(usize),
+    /// From here on another thread runs: the context of its [`Switch`]. The first one of the schedule that
+    /// holds at the segment's start is not announced where it is the schedule's first.
+    Switch(u32),
     /// Tracing is on again, from this address on.
     Enabled(u64),
     /// Tracing went off.

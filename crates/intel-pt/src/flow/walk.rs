@@ -84,9 +84,9 @@ impl Walk {
     }
 
     #[inline]
-    fn report<L: Labels>(graph: &Graph<'_, L>, id: BlockId, sink: &mut impl Sink) {
+    fn report<L: Labels>(&self, graph: &Graph<'_, L>, id: BlockId, sink: &mut impl Sink) {
         let block = graph.block(id);
-        sink.executed(Executed { block, lengths: graph.lengths(block) });
+        sink.executed(Executed { block, lengths: graph.lengths(block), code: graph.snapshot(self.at) });
     }
 
     /// Goes to the block at the end of `id`, or at its direct target.
@@ -134,7 +134,7 @@ impl Walk {
 
     #[inline]
     fn pass<L: Labels>(&mut self, graph: &mut Graph<'_, L>, sink: &mut impl Sink, id: BlockId, taken: bool) {
-        Self::report(graph, id, sink);
+        self.report(graph, id, sink);
         self.go_on(graph, id, taken);
     }
 
@@ -165,7 +165,7 @@ impl Walk {
             Terminator::Return if taken && !self.no_return_compression => {
                 let at = block.end;
                 let to = self.returns.pop().ok_or(Trouble::EmptyReturnStack { at })?;
-                Self::report(graph, id, sink);
+                self.report(graph, id, sink);
                 self.go(to);
                 Ok(true)
             }
@@ -188,7 +188,7 @@ impl Walk {
             return Err(Trouble::Contradiction { at: block.start, expected: Expected::Indirect });
         }
         self.remember_call(graph, id);
-        Self::report(graph, id, sink);
+        self.report(graph, id, sink);
         self.go(to);
         Ok(())
     }
@@ -237,7 +237,7 @@ impl Walk {
         if address != ip {
             return Err(Trouble::Contradiction { at: block.start, expected: Expected::Reach(ip) });
         }
-        sink.executed(Executed { block, lengths: &lengths[..count] });
+        sink.executed(Executed { block, lengths: &lengths[..count], code: graph.snapshot(self.at) });
         self.go(ip);
         Ok(())
     }
@@ -284,7 +284,7 @@ impl Walk {
             return Err(Trouble::Contradiction { at: block.start, expected: Expected::Indirect });
         }
         self.remember_call(graph, id);
-        Self::report(graph, id, sink);
+        self.report(graph, id, sink);
         Ok(())
     }
 }

@@ -1,0 +1,239 @@
+//! The command line.
+
+use std::{ffi::OsString, path::PathBuf, process::ExitCode};
+
+use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
+use hodo_engine::script::Field;
+use hodo_formats::raw;
+
+use crate::failure::Failure;
+
+/// Shows the path that a program took: records and reads Intel Processor Trace, and tells exactly which
+/// functions ran, how often and for how long.
+#[derive(Debug, Parser)]
+#[command(name = "hodo", version, max_term_width = 100)]
+#[command(after_help = "Examples:
+  hodo record -- ls -l            trace a program (on the emulated processor where there is no Intel PT)
+  hodo report functions perf.data what ran, function by function, exact counts
+  hodo script --calls perf.data   every call in order
+  hodo info perf.data             what is in a recording, and what is missing from it")]
+pub struct Arguments {
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Run a command and record the path it takes
+    Record(Record),
+    /// What a recording holds: clocks, streams, programs, what was lost
+    Info(Info),
+    /// What happened, in order: packets, instructions or calls
+    Script(Script),
+    /// Tables: exact profiles by function or by call path
+    Report(Report),
+    /// Print shell completions
+    #[command(hide = true)]
+    Completions { shell: clap_complete::Shell },
+}
+
+/// Where the trace comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Engine {
+    /// Intel PT of this processor where it has it, else the emulated processor
+    Auto,
+    /// Intel PT of this processor, through `perf record`
+    Perf,
+    /// The emulated processor: QEMU's user-mode emulation with virtual time
+    Emulate,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  hodo record -- ./prog arg
+  hodo record -e intel_pt/cyc,psb_period=0/u -o prog.data -- ./prog
+  hodo record --filter 'filter main @ ./prog' -- ./prog
+  hodo record --snapshot=1M -- ./prog      keep the last megabyte of each thread")]
+pub struct Record {
+    /// Where the trace comes from
+    #[arg(long, value_enum, default_value = "auto")]
+    pub engine: Engine,
+    /// Event in perf's syntax: intel_pt/tsc,mtc,mtc_period=N,cyc,cyc_thresh=N,psb_period=N,noretcomp/u
+    #[arg(short, long, value_name = "EVENT")]
+    pub event: Option<String>,
+    /// Trace only some addresses, in perf's syntax: 'filter FUNC @ FILE', 'filter ADDRESS/SIZE @ FILE'
+    #[arg(long, value_name = "FILTER")]
+    pub filter: Option<String>,
+    /// Keep only the last bytes of each thread's trace (default size: 4M)
+    #[arg(long, value_name = "SIZE", num_args = 0..=1, require_equals = true, default_missing_value = "4M")]
+    pub snapshot: Option<String>,
+    /// Make the emulated processor lose packets: after each EVERY bytes of trace, an overflow that
+    /// loses LOST bytes
+    #[arg(long, value_name = "EVERY:LOST")]
+    pub overflow: Option<String>,
+    /// File to write
+    #[arg(short, long, value_name = "FILE", default_value = "perf.data")]
+    pub output: PathBuf,
+    /// Say nothing but errors
+    #[arg(short, long)]
+    pub quiet: bool,
+    /// The command and its arguments
+    #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_name = "COMMAND")]
+    pub command: Vec<OsString>,
+}
+
+/// What to read.
+#[derive(Debug, Args)]
+pub struct Input {
+    /// Recording: a perf.data file
+    #[arg(value_name = "INPUT", default_value = "perf.data", conflicts_with = "pt")]
+    pub file: PathBuf,
+    /// Raw Intel PT buffer instead of a recording
+    #[arg(long, value_name = "FILE")]
+    pub pt: Option<PathBuf>,
+    /// Code of a raw buffer: bytes of a file at an address
+    #[arg(long, value_name = "FILE@ADDRESS[:OFFSET[:SIZE]]", requires = "pt")]
+    pub code: Vec<raw::Code>,
+    /// Code of a raw buffer: an ELF file
+    #[arg(long, value_name = "FILE[@BASE]", requires = "pt")]
+    pub elf: Vec<raw::Elf>,
+    /// Processor that a raw buffer comes from
+    #[arg(long, value_name = "FAMILY/MODEL[/STEPPING]", requires = "pt", value_parser = raw::cpu)]
+    pub cpu: Option<hodo_intel_pt::Cpu>,
+    /// MTC period of a raw buffer: RTIT_CTL.MTCFreq
+    #[arg(long, value_name = "N", requires = "pt", value_parser = raw::mtc_frequency)]
+    pub mtc_freq: Option<u8>,
+    /// Nominal frequency of a raw buffer's processor: its maximum non-turbo ratio
+    #[arg(long, value_name = "N", requires = "pt", value_parser = raw::max_nonturbo_ratio)]
+    pub nom_freq: Option<u8>,
+    /// TSC over crystal clock of a raw buffer's processor: CPUID leaf 15H
+    #[arg(long, value_name = "EAX:EBX", requires = "pt", value_parser = raw::tsc_ctc_ratio)]
+    pub cpuid_0x15: Option<(u32, u32)>,
+    /// Folder below which the files of the traced system lie
+    #[arg(long, value_name = "DIR")]
+    pub symfs: Option<PathBuf>,
+    /// Only these threads
+    #[arg(long, value_name = "TID,…", value_delimiter = ',')]
+    pub tid: Vec<u32>,
+    /// Only these processes
+    #[arg(long, value_name = "PID,…", value_delimiter = ',')]
+    pub pid: Vec<u32>,
+    /// Only this span: START,STOP in seconds; 10%-20%; or +0.1,+0.2 from the beginning
+    #[arg(long, value_name = "SPAN")]
+    pub time: Option<String>,
+    /// Threads that decode [default: all cores]
+    #[arg(short = 'j', long, value_name = "THREADS")]
+    pub jobs: Option<usize>,
+    /// Bytes of trace that are decoded at a time
+    #[arg(long, value_name = "BYTES")]
+    pub chunk_size: Option<String>,
+    /// Exit with 1 where anything was lost or can't be decoded
+    #[arg(long)]
+    pub strict: bool,
+    /// No progress bar
+    #[arg(short, long)]
+    pub quiet: bool,
+}
+
+/// Where to write, and how.
+#[derive(Debug, Args)]
+pub struct Output {
+    /// How to write
+    #[arg(long, value_name = "FORMAT", default_value = "text", value_parser = format_names())]
+    pub format: String,
+    /// File to write instead of the terminal
+    #[arg(short, long, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+    /// At most this many rows or lines
+    #[arg(long, value_name = "N")]
+    pub limit: Option<u64>,
+    /// When to use colours
+    #[arg(long, value_name = "WHEN", value_enum, default_value = "auto")]
+    pub color: clap::ColorChoice,
+}
+
+#[derive(Debug, Args)]
+pub struct Info {
+    #[command(flatten)]
+    pub input: Input,
+    #[command(flatten)]
+    pub output: Output,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  hodo script --calls perf.data
+  hodo script --insns --fields tid,ip,sym,insn --limit 100 perf.data
+  hodo script --packets perf.data
+  hodo script --insns --pt trace.bin --elf a.out@0x400000 --cpu 6/85/4")]
+pub struct Script {
+    /// Each packet: offset, bytes, meaning
+    #[arg(long, group = "what")]
+    pub packets: bool,
+    /// Each executed instruction
+    #[arg(long, group = "what")]
+    pub insns: bool,
+    /// Each call, indented by depth (the default)
+    #[arg(long, group = "what")]
+    pub calls: bool,
+    /// What a line of --insns tells: time, cpu, pid, tid, ip, sym, insn, srcline
+    #[arg(long, value_name = "FIELD,…", value_delimiter = ',', default_value = "ip")]
+    pub fields: Vec<Field>,
+    #[command(flatten)]
+    pub input: Input,
+    #[command(flatten)]
+    pub output: Output,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = report_help())]
+pub struct Report {
+    /// List the kinds of report
+    #[arg(long)]
+    pub list: bool,
+    /// Kind of report
+    #[arg(value_name = "KIND", required_unless_present = "list", value_parser = report_names())]
+    pub kind: Option<String>,
+    #[command(flatten)]
+    pub input: Input,
+    #[command(flatten)]
+    pub output: Output,
+}
+
+fn format_names() -> Vec<&'static str> {
+    hodo_views::VIEWS.iter().map(|view| view.name).collect()
+}
+
+fn report_names() -> Vec<&'static str> {
+    hodo_analyses::ANALYSES.iter().map(|analysis| analysis.name).collect()
+}
+
+fn report_help() -> String {
+    let kinds = hodo_analyses::ANALYSES.iter().map(|kind| format!("  {:10} {}\n", kind.name, kind.help));
+    format!(
+        "Kinds:\n{}\nExamples:\n  hodo report functions perf.data\n  hodo report tree --limit 40",
+        kinds.collect::<String>()
+    )
+}
+
+/// Prints shell completions.
+pub fn completions(shell: clap_complete::Shell) -> Result<ExitCode, Failure> {
+    clap_complete::generate(shell, &mut Arguments::command(), "hodo", &mut std::io::stdout());
+    Ok(ExitCode::SUCCESS)
+}
+
+/// A number of bytes with an optional K, M or G.
+pub fn size(text: &str) -> Result<u64, Failure> {
+    let (digits, shift) = match text.strip_suffix(['K', 'k']) {
+        Some(digits) => (digits, 10),
+        None => match (text.strip_suffix(['M', 'm']), text.strip_suffix(['G', 'g'])) {
+            (Some(digits), _) => (digits, 20),
+            (_, Some(digits)) => (digits, 30),
+            _ => (text, 0),
+        },
+    };
+    let number = digits.parse::<u64>().ok().and_then(|number| number.checked_mul(1 << shift));
+    number
+        .filter(|&bytes| bytes > 0)
+        .ok_or_else(|| Failure::usage(format!("`{text}` is no size; write 4096, 64K, 4M or 1G")))
+}

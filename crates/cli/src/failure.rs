@@ -1,0 +1,55 @@
+//! How a command fails: a message and an exit code.
+
+use std::{fmt, io, process::ExitCode};
+
+use hodo_engine::OpenError;
+
+/// Input with errors or loss, under `--strict`.
+pub const LOSS: u8 = 1;
+/// Wrong use.
+const USAGE: u8 = 2;
+/// Input that can't be read.
+const UNREADABLE: u8 = 3;
+
+/// Why a command ends early.
+#[derive(Debug)]
+pub struct Failure {
+    message: String,
+    code: u8,
+}
+
+impl Failure {
+    /// The command was used wrongly.
+    pub fn usage(message: impl fmt::Display) -> Failure {
+        Failure { message: message.to_string(), code: USAGE }
+    }
+
+    /// An input can't be read, or something else that the command needs.
+    pub fn unreadable(message: impl fmt::Display) -> Failure {
+        Failure { message: message.to_string(), code: UNREADABLE }
+    }
+
+    /// Says so and ends.
+    pub fn report(self) -> ExitCode {
+        // A reader that went away, as `hodo script | head` does, wants no message.
+        if !self.message.is_empty() {
+            eprintln!("hodo: {}", self.message);
+        }
+        ExitCode::from(self.code)
+    }
+}
+
+impl From<OpenError> for Failure {
+    fn from(error: OpenError) -> Failure {
+        Failure::unreadable(error)
+    }
+}
+
+/// A failure to write, which is silent success where the reader went away.
+pub fn written(result: io::Result<()>) -> Result<(), Failure> {
+    match result {
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        Err(error) => Err(Failure::unreadable(format!("can't write the output: {error}"))),
+        Ok(()) => Ok(()),
+    }
+}

@@ -1,0 +1,51 @@
+//! A progress bar on terminals, and Ctrl-C.
+
+use std::{
+    io::{self, IsTerminal},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+};
+
+use indicatif::{ProgressBar, ProgressStyle};
+
+/// Tells how far long work is, and whether somebody asked to stop it.
+pub struct Progress {
+    bar: ProgressBar,
+    interrupted: Arc<AtomicBool>,
+}
+
+impl Progress {
+    /// Of `total` bytes of trace; without a bar where `quiet`, or where standard error is no terminal.
+    pub fn new(total: u64, quiet: bool) -> Progress {
+        let bar = match quiet || !io::stderr().is_terminal() {
+            true => ProgressBar::hidden(),
+            false => ProgressBar::new(total),
+        };
+        let template = "{bar:30} {bytes} of {total_bytes}, {bytes_per_sec}, {eta} left";
+        bar.set_style(ProgressStyle::with_template(template).unwrap_or(ProgressStyle::default_bar()));
+        let interrupted = Arc::new(AtomicBool::new(false));
+        // The second Ctrl-C ends the program at once, in case something does not look at the flag.
+        let _ =
+            signal_hook::flag::register_conditional_default(signal_hook::consts::SIGINT, interrupted.clone());
+        let _ = signal_hook::flag::register(signal_hook::consts::SIGINT, interrupted.clone());
+        Progress { bar, interrupted }
+    }
+
+    /// `done` bytes are done; whether to go on.
+    pub fn set(&self, done: u64) -> bool {
+        self.bar.set_position(done);
+        !self.is_interrupted()
+    }
+
+    /// Whether somebody pressed Ctrl-C.
+    pub fn is_interrupted(&self) -> bool {
+        self.interrupted.load(Ordering::Relaxed)
+    }
+
+    /// Takes the bar away.
+    pub fn finish(&self) {
+        self.bar.finish_and_clear();
+    }
+}

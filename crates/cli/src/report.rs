@@ -1,0 +1,34 @@
+//! `hodo report`.
+
+use std::process::ExitCode;
+
+use hodo_analyses::{ANALYSES, Kind, profile::Profile};
+use hodo_engine::Files;
+
+use crate::{arguments::Report, failure::Failure, input, output, progress::Progress};
+
+/// Bytes of trace in a chunk.
+const CHUNK: u64 = 1 << 20;
+
+/// Runs the command.
+pub fn run(command: &Report) -> Result<ExitCode, Failure> {
+    let Some(kind) = command.kind.as_deref().filter(|_| !command.list) else {
+        ANALYSES.iter().for_each(|analysis| println!("{:10} {}", analysis.name, analysis.help));
+        return Ok(ExitCode::SUCCESS);
+    };
+    let analysis =
+        ANALYSES.iter().find(|analysis| analysis.name == kind).expect("the parser knows the names");
+    let Kind::Profile(report) = analysis.kind;
+    let files = Files::default();
+    let source = input::source(&command.input);
+    let experiment = input::open(&files, &source, &command.input)?;
+    let reading = input::reading(&command.input, &experiment, CHUNK)?;
+    let total = experiment.tracks.iter().map(|track| track.bytes()).sum();
+    let progress = Progress::new(total, command.input.quiet);
+    let profile = Profile { report, names: &experiment.modules };
+    let table = hodo_engine::profile(&experiment, &profile, reading, |done| progress.set(done));
+    progress.finish();
+    let code = input::exit_code(&command.input, table.loss.is_empty());
+    output::draw(table, &command.output)?;
+    Ok(if progress.is_interrupted() { ExitCode::from(130) } else { code })
+}

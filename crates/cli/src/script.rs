@@ -1,0 +1,40 @@
+//! `hodo script`.
+
+use std::process::ExitCode;
+
+use hodo_engine::{Files, script};
+
+use crate::{
+    arguments::Script,
+    failure::{Failure, written},
+    input,
+    output::Destination,
+    progress::Progress,
+};
+
+/// Bytes of trace in a chunk; a byte of trace may become hundreds of bytes of text.
+const CHUNK: u64 = 1 << 14;
+
+/// Runs the command.
+pub fn run(command: &Script) -> Result<ExitCode, Failure> {
+    let files = Files::default();
+    let source = input::source(&command.input);
+    let experiment = input::open(&files, &source, &command.input)?;
+    let reading = input::reading(&command.input, &experiment, CHUNK)?;
+    let total = experiment.tracks.iter().map(|track| track.bytes()).sum();
+    let progress = Progress::new(total, command.input.quiet);
+    let mut out = Destination::open(command.output.output.as_deref())?;
+    let limit = command.output.limit;
+    let go_on = |done| progress.set(done);
+    let outcome = if command.packets {
+        script::packets(&experiment, reading, limit, &mut out, go_on)
+    } else {
+        script::instructions(&experiment, &command.fields, reading, limit, &mut out, go_on)
+    };
+    progress.finish();
+    written(outcome.written)?;
+    out.finish()?;
+    let code = input::exit_code(&command.input, outcome.losses.is_empty());
+    input::tell(outcome.losses);
+    Ok(if progress.is_interrupted() { ExitCode::from(130) } else { code })
+}

@@ -1,0 +1,72 @@
+//! `--time`, in perf's syntax.
+
+use hodo_clock::{Nanos, Tsc};
+use hodo_engine::{Experiment, Window};
+
+use crate::failure::Failure;
+
+/// The ticks that `text` means in a recording: `START,STOP` in seconds (either may be empty),
+/// `+START,+STOP` from the beginning, or `FROM%-TO%` of the whole.
+pub fn parse(text: &str, experiment: &Experiment<'_>) -> Result<Window, Failure> {
+    let wrong = || {
+        Failure::usage(format!(
+            "--time {text}: expected START,STOP in seconds, +START,+STOP from the beginning, or 10%-20%"
+        ))
+    };
+    let clock = experiment.recording.config.clock;
+    let (Some((first, last)), Some(clock)) = (experiment.span(), clock) else {
+        return Err(Failure::usage("--time: the recording has no times"));
+    };
+    if let Some((from, to)) = text.split_once('-').filter(|_| text.contains('%')) {
+        let part = |text: &str| {
+            let percent: f64 = text.strip_suffix('%')?.parse().ok()?;
+            let share = (percent / 100.0).clamp(0.0, 1.0);
+            Some(Tsc(first.0 + ((last.0 - first.0) as f64 * share) as u64))
+        };
+        let (from, to) = part(from).zip(part(to)).ok_or_else(wrong)?;
+        // The last tick belongs to the last per cent.
+        let to = if to == last { Tsc(u64::MAX) } else { to };
+        return Ok(Window { from, to });
+    }
+    let (from, to) = text.split_once(',').ok_or_else(wrong)?;
+    let begin = clock.nanos(first);
+    let instant = |text: &str, default: Tsc| match text.strip_prefix('+') {
+        _ if text.is_empty() => Some(default),
+        Some(relative) => Some(clock.ticks(Nanos(begin.0 + nanos(relative)?))),
+        None => Some(clock.ticks(Nanos(nanos(text)?))),
+    };
+    let from = instant(from, Tsc(0)).ok_or_else(wrong)?;
+    let to = instant(to, Tsc(u64::MAX)).ok_or_else(wrong)?;
+    Ok(Window { from, to })
+}
+
+/// Seconds with up to nine decimals, and an optional unit (s, ms, us, ns), as exact nanoseconds.
+fn nanos(text: &str) -> Option<u64> {
+    let units = [("ms", 6), ("us", 3), ("ns", 0), ("s", 9)];
+    let unit = units.iter().find_map(|&(unit, digits)| Some((text.strip_suffix(unit)?, digits)));
+    let (number, digits) = unit.unwrap_or((text, 9));
+    let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
+    if fraction.len() > digits || !fraction.bytes().all(|byte| byte.is_ascii_digit()) {
+        return None;
+    }
+    let padded = format!("{fraction:0<digits$}");
+    let fraction = if padded.is_empty() { 0 } else { padded.parse::<u64>().ok()? };
+    whole.parse::<u64>().ok()?.checked_mul(10u64.pow(digits as u32))?.checked_add(fraction)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn seconds_are_exact() {
+        assert_eq!(nanos("1.5"), Some(1_500_000_000));
+        assert_eq!(nanos("18446744.000000001s"), Some(18_446_744_000_000_001));
+        assert_eq!(nanos("3ms"), Some(3_000_000));
+        assert_eq!(nanos("2.25us"), Some(2_250));
+        assert_eq!(nanos("7ns"), Some(7));
+        assert_eq!(nanos("1.0000000001"), None);
+        assert_eq!(nanos("x"), None);
+        assert_eq!(nanos("1.5ns"), None);
+    }
+}

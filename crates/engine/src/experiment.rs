@@ -1,0 +1,245 @@
+//! One or more inputs, opened and ready to be decoded.
+
+use std::{
+    fmt, io,
+    path::{Path, PathBuf},
+};
+
+use hodo_clock::{Nanos, Tsc};
+use hodo_code::{AddressSpace, Program, Unreadable};
+use hodo_formats::{
+    error::Error,
+    raw,
+    recording::{Recording, SidebandKind, Thread},
+};
+use hodo_intel_pt::{Config, flow::Trouble, packet};
+
+use crate::{Chunk, Files, Losses, Modules, Track, programs::Programs};
+
+/// What to open.
+#[derive(Clone, Debug)]
+pub enum Input {
+    /// A file of one of the formats.
+    File(PathBuf),
+    /// A raw buffer with its code.
+    Raw(RawInput),
+}
+
+/// A raw buffer of Intel PT, and the options that say what it is.
+#[derive(Clone, Debug, Default)]
+pub struct RawInput {
+    /// The buffer.
+    pub trace: PathBuf,
+    /// Code as bytes of files.
+    pub code: Vec<raw::Code>,
+    /// Code as ELF files.
+    pub elf: Vec<raw::Elf>,
+    /// Processor and clock settings.
+    pub config: Config,
+}
+
+/// How to open it.
+#[derive(Clone, Debug, Default)]
+pub struct Options {
+    /// The folder that the traced system's files lie below.
+    pub symfs: Option<PathBuf>,
+    /// Threads to look at; all where empty.
+    pub tids: Vec<u32>,
+    /// Processes to look at; all where empty.
+    pub pids: Vec<u32>,
+}
+
+/// Times to look at: from the first on, before the second.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Window {
+    /// First tick.
+    pub from: Tsc,
+    /// The tick after the last.
+    pub to: Tsc,
+}
+
+/// An input that can't be opened.
+#[derive(Debug)]
+pub struct OpenError {
+    /// The file.
+    pub file: PathBuf,
+    /// Why.
+    pub reason: OpenErrorReason,
+}
+
+/// Why an input can't be opened.
+#[derive(Debug)]
+pub enum OpenErrorReason {
+    /// The system says so.
+    System(io::Error),
+    /// The format says so.
+    Format(Error),
+}
+
+impl fmt::Display for OpenError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.reason {
+            OpenErrorReason::System(error) => write!(f, "{}: {error}", self.file.display()),
+            OpenErrorReason::Format(error) => write!(f, "{}: {error}", self.file.display()),
+        }
+    }
+}
+
+impl std::error::Error for OpenError {}
+
+/// A recording with the code that it ran.
+#[derive(Debug)]
+pub struct Experiment<'f> {
+    /// What the format read.
+    pub recording: Recording<'f>,
+    /// Where the code comes from.
+    pub modules: Modules<'f>,
+    /// The streams of trace, those that were asked for.
+    pub tracks: Vec<Track<'f>>,
+    /// The threads that the tracks show, by their contexts.
+    pub threads: Vec<Thread>,
+    pub(crate) spaces: Vec<AddressSpace<'f>>,
+}
+
+impl<'f> Experiment<'f> {
+    /// Opens an input and the files that its code was mapped from.
+    ///
+    /// # Errors
+    /// An input that can't be opened or read at all; whatever is missing else is a loss.
+    pub fn open(files: &'f Files, input: &'f Input, options: &Options) -> Result<Experiment<'f>, OpenError> {
+        let mut recording = match input {
+            Input::File(path) => {
+                let bytes = open(files, path)?;
+                hodo_formats::read(bytes).map_err(|error| format_error(path, error))?
+            }
+            Input::Raw(raw) => open_raw(files, raw)?,
+        };
+        let wanted = |list: &[u32], id: u32| list.is_empty() || list.contains(&id);
+        recording.streams.retain(|stream| match stream.thread {
+            Some(thread) => wanted(&options.tids, thread.tid) && wanted(&options.pids, thread.pid),
+            None => true,
+        });
+        let modules = Modules::open(files, &recording, options.symfs.as_deref());
+        let mut programs = Programs::new(&recording, &modules);
+        let mut threads = Vec::new();
+        let tracks = recording
+            .streams
+            .iter()
+            .map(|stream| Track::new(stream, programs.schedule(stream, &recording, &mut threads)))
+            .collect();
+        Ok(Experiment { recording, modules, tracks, threads, spaces: programs.spaces })
+    }
+
+    /// Everything cut into chunks of about `size` bytes, in the order of tracks and of time.
+    pub fn chunks(&self, size: u64) -> Vec<Chunk> {
+        self.tracks.iter().enumerate().flat_map(|(index, track)| track.chunks(index, size)).collect()
+    }
+
+    /// The programs that ran, with nothing decoded of them yet.
+    pub(crate) fn programs(&self) -> Vec<Program<'_, Modules<'f>>> {
+        self.spaces.iter().map(|space| Program::new(space, &self.modules)).collect()
+    }
+
+    /// What is missing from the recording itself, and where the recorder could not follow.
+    pub fn recorded_losses(&self) -> Losses {
+        let mut losses = Losses::default();
+        self.recording.loss.iter().for_each(|loss| losses.add(loss.clone()));
+        let untraced = self.recording.emulated.iter().flat_map(|emulated| &emulated.notes.untraced);
+        for program in untraced {
+            let time = Nanos(program.time_ns);
+            losses.add(hodo_trace::Loss {
+                stream: format!("tid {}", program.thread.tid),
+                cause: hodo_trace::Cause::Untraced,
+                bytes: 0..0,
+                time: Some((time, time)),
+                count: 1,
+                detail: program.reason.clone(),
+            });
+        }
+        losses
+    }
+
+    /// The name that a thread had last.
+    pub fn thread_name(&self, thread: Thread) -> Option<String> {
+        let of_thread = self.recording.sideband.iter().rev().filter(|sideband| sideband.thread == thread);
+        of_thread
+            .filter_map(|sideband| match sideband.kind {
+                SidebandKind::Comm { name, .. } => Some(String::from_utf8_lossy(name).into_owned()),
+                _ => None,
+            })
+            .next()
+    }
+
+    /// First and last tick of the tracks, as far as TSC packets after their first and last PSB tell.
+    pub fn span(&self) -> Option<(Tsc, Tsc)> {
+        let runs = self.tracks.iter().flat_map(|track| &track.runs);
+        let mut span: Option<(Tsc, Tsc)> = None;
+        for run in runs {
+            let first =
+                run.find_psb(0).and_then(|at| tsc_after(&run.bytes(at..(at + 256).min(run.length()))));
+            // The last PSB lies within the last 64 KiB unless PSBs are very rare.
+            let near_end = run.length().saturating_sub(1 << 16);
+            let tail = run.bytes(near_end..run.length());
+            let psb = memchr::memmem::rfind(&tail, &packet::PSB);
+            let last = psb.and_then(|at| tsc_after(&tail[at..])).or(first);
+            if let (Some(first), Some(last)) = (first, last) {
+                let (from, to) = span.unwrap_or((first, last));
+                span = Some((from.min(first), to.max(last)));
+            }
+        }
+        let clock = self.recording.config.clock?;
+        let exits = self.recording.sideband.iter().filter_map(|sideband| sideband.time);
+        let ticks = exits.map(|time| clock.ticks(time)).filter(|tick| tick.0 > 0);
+        ticks.fold(span, |span, tick| span.map(|(from, to)| (from.min(tick), to.max(tick))))
+    }
+
+    /// Why flow could not be followed, with the module's name where code is missing.
+    pub(crate) fn describe(&self, trouble: &Trouble) -> String {
+        match trouble {
+            Trouble::Code(Unreadable::MissingBytes(address, origin)) => {
+                let module = &self.modules.list()[origin.module as usize];
+                let reason = module.problem.as_deref().unwrap_or("the file ends before it");
+                format!("code of {} at {address:x} is not available: {reason}", module.name)
+            }
+            Trouble::Missing => "bytes before the first PSB, or that the recorder lost".to_owned(),
+            trouble => trouble.to_string(),
+        }
+    }
+}
+
+/// The tick that the status packets after a PSB name.
+fn tsc_after(bytes: &[u8]) -> Option<Tsc> {
+    let mut packets = packet::Decoder::new(bytes, 0);
+    while let Ok(Some(packet)) = packets.next_packet() {
+        match packet {
+            packet::Packet::Tsc(tsc) => return Some(Tsc(tsc)),
+            packet::Packet::PsbEnd => return None,
+            _ => {}
+        }
+    }
+    None
+}
+
+fn open<'f>(files: &'f Files, path: &Path) -> Result<&'f [u8], OpenError> {
+    files
+        .bytes(path)
+        .map_err(|error| OpenError { file: path.to_owned(), reason: OpenErrorReason::System(error) })
+}
+
+fn format_error(path: &Path, error: Error) -> OpenError {
+    OpenError { file: path.to_owned(), reason: OpenErrorReason::Format(error) }
+}
+
+fn open_raw<'f>(files: &'f Files, input: &'f RawInput) -> Result<Recording<'f>, OpenError> {
+    let trace = open(files, &input.trace)?;
+    let mut elf = Vec::new();
+    for file in &input.elf {
+        elf.push((file, open(files, Path::new(&file.file))?));
+    }
+    let mut mappings = Vec::new();
+    for code in &input.code {
+        mappings.push((code, open(files, Path::new(&code.file))?.len() as u64));
+    }
+    raw::recording(trace, input.config.clone(), &mappings, &elf)
+        .map_err(|error| format_error(&input.trace, error))
+}

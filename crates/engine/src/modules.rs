@@ -1,0 +1,158 @@
+//! The files that code was mapped from, their bytes and their functions.
+
+use std::{collections::HashMap, ops::Range, path::Path};
+
+use hodo_code::{Label, Labels, Origin};
+use hodo_formats::recording::{Mapping, Recording, SidebandKind};
+use hodo_symbols::{DebugSections, Symbols};
+use hodo_trace::{FunctionId, Names};
+
+use crate::Files;
+
+/// A file that code was mapped from, or what stands for code that no file holds.
+#[derive(Debug)]
+pub struct Module<'f> {
+    /// The path as the traced system named it, or a name such as `[vdso]`.
+    pub name: String,
+    /// The file's bytes; empty where they are not available.
+    pub bytes: &'f [u8],
+    /// Why the bytes are not available, or their symbols can't be read.
+    pub problem: Option<String>,
+}
+
+/// All modules of an experiment. Module 0 stands for code of which not even a mapping is known.
+#[derive(Debug)]
+pub struct Modules<'f> {
+    modules: Vec<Module<'f>>,
+    symbols: Symbols,
+    index: HashMap<(String, Vec<u8>), u32>,
+    /// The module of code that the recording itself keeps.
+    kept: u32,
+}
+
+/// Name of the module of code that the recording itself keeps.
+const KEPT: &str = "[generated code]";
+
+impl<'f> Modules<'f> {
+    /// Opens the files that a recording maps code from, below `symfs` where it is given.
+    pub(crate) fn open(files: &'f Files, recording: &Recording<'_>, symfs: Option<&Path>) -> Modules<'f> {
+        let unknown = Module { name: "[unknown]".to_owned(), bytes: &[], problem: None };
+        let mut modules =
+            Modules { modules: vec![unknown], symbols: Symbols::default(), index: HashMap::new(), kept: 0 };
+        for sideband in &recording.sideband {
+            if let SidebandKind::Map(mapping) = &sideband.kind {
+                modules.open_module(files, mapping, symfs);
+            }
+        }
+        let kept = recording.emulated.iter().flat_map(|emulated| &emulated.code);
+        let mut ranges: Vec<Range<u64>> =
+            kept.map(|code| code.address..code.address.saturating_add(code.bytes.len() as u64)).collect();
+        ranges.sort_unstable_by_key(|range| range.start);
+        ranges.dedup_by(|next, before| {
+            let joined = next.start <= before.end;
+            before.end = if joined { before.end.max(next.end) } else { before.end };
+            joined
+        });
+        if !ranges.is_empty() {
+            let bytes: &[u8] = &[];
+            modules.modules.push(Module { name: KEPT.to_owned(), bytes, problem: None });
+            modules.kept = modules.symbols.add(hodo_symbols::Module::without_file(KEPT, &ranges));
+        }
+        modules
+    }
+
+    fn open_module(&mut self, files: &'f Files, mapping: &Mapping<'_>, symfs: Option<&Path>) {
+        let name = String::from_utf8_lossy(mapping.name).into_owned();
+        let key = (name, mapping.build_id.to_vec());
+        if self.index.contains_key(&key) {
+            return;
+        }
+        let name = key.0.clone();
+        let (bytes, problem) = match read(files, &name, symfs) {
+            Ok(bytes) => (bytes, None),
+            Err(problem) => (&[][..], Some(problem)),
+        };
+        let symbols = hodo_symbols::Module::parse(&name, bytes, None);
+        let other_build = !mapping.build_id.is_empty()
+            && !symbols.build_id().is_empty()
+            && !mapping.build_id.starts_with(symbols.build_id())
+            && !symbols.build_id().starts_with(mapping.build_id);
+        let module = if other_build {
+            self.symbols.add(hodo_symbols::Module::without_file(&name, &[]));
+            let problem = "the file is not the one that ran: its build id differs".to_owned();
+            Module { name, bytes: &[], problem: Some(problem) }
+        } else {
+            let unreadable = symbols.problem().filter(|_| problem.is_none()).map(str::to_owned);
+            self.symbols.add(symbols);
+            Module { name, bytes, problem: problem.or(unreadable) }
+        };
+        self.index.insert(key, self.modules.len() as u32);
+        self.modules.push(module);
+    }
+
+    /// All modules, in the order of their indexes.
+    pub fn list(&self) -> &[Module<'f>] {
+        &self.modules
+    }
+
+    /// The module that a mapping is of.
+    pub(crate) fn of(&self, mapping: &Mapping<'_>) -> u32 {
+        let key = (String::from_utf8_lossy(mapping.name).into_owned(), mapping.build_id.to_vec());
+        self.index.get(&key).copied().unwrap_or(0)
+    }
+
+    /// The module of code that the recording itself keeps.
+    pub(crate) fn kept(&self) -> u32 {
+        self.kept
+    }
+
+    /// The address that a symbol table knows the code at `origin` by.
+    pub fn address(&self, origin: Origin) -> u64 {
+        let module = self.symbols.modules().get(origin.module as usize);
+        module.and_then(|module| module.address(origin.offset)).unwrap_or(origin.offset)
+    }
+
+    /// The function of the code at `origin`, and how far behind the function's start that is.
+    pub fn function(&self, origin: Origin) -> (FunctionId, u64) {
+        let address = self.address(origin);
+        let id = self.symbols.function_at(origin.module, address);
+        (id, address.wrapping_sub(self.symbols.function(id).start()))
+    }
+
+    /// What DWARF says of each module, to look lines up.
+    pub fn debug_sections(&self, module: u32) -> Option<DebugSections<'f>> {
+        let module = self.modules.get(module as usize)?;
+        DebugSections::read(module.bytes).ok().flatten()
+    }
+}
+
+fn read<'f>(files: &'f Files, name: &str, symfs: Option<&Path>) -> Result<&'f [u8], String> {
+    if name.starts_with(['[', '/']) && name.starts_with("//") || name.starts_with('[') || name.is_empty() {
+        return Err("no file holds it".to_owned());
+    }
+    let path = match symfs {
+        Some(root) => root.join(name.trim_start_matches('/')),
+        None => Path::new(name).to_owned(),
+    };
+    files.bytes(&path).map_err(|error| format!("{}: {error}", path.display()))
+}
+
+impl Labels for Modules<'_> {
+    fn label(&self, origin: Origin) -> (Label, u64) {
+        let (id, behind) = self.function(origin);
+        let known = self.symbols.modules().get(id.module as usize).is_some_and(|module| {
+            !module.function(id.index).raw_name().is_empty() || module.address(origin.offset).is_some()
+        });
+        let label = Label { module: id.module, function: id.index, at_entry: known.then_some(behind == 0) };
+        (label, 1)
+    }
+}
+
+impl Names for Modules<'_> {
+    fn names(&self, function: FunctionId) -> (String, String) {
+        let found = self.symbols.function(function);
+        let module = self.modules.get(function.module as usize).map_or("[unknown]", |module| &module.name);
+        let file = module.rsplit_once('/').map_or(module, |(_, file)| file);
+        (found.name().into_owned(), file.to_owned())
+    }
+}

@@ -1,0 +1,142 @@
+//! Work on all cores, results in order.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Condvar, Mutex, PoisonError},
+    thread,
+};
+
+/// Chunks that may be folded but not yet merged, for each thread; bounds the memory of partial states.
+const IN_FLIGHT: usize = 4;
+
+struct Shared<R> {
+    /// The next job to start.
+    next: usize,
+    /// Jobs whose results were consumed.
+    consumed: usize,
+    finished: BTreeMap<usize, R>,
+    /// The consumer asked for no more, or a worker panicked.
+    stopped: bool,
+}
+
+/// Stops everybody when a worker unwinds, so that nobody waits for its result.
+struct StopOnPanic<'a, R>(&'a Mutex<Shared<R>>, &'a Condvar);
+
+impl<R> Drop for StopOnPanic<'_, R> {
+    fn drop(&mut self) {
+        if thread::panicking() {
+            self.0.lock().unwrap_or_else(PoisonError::into_inner).stopped = true;
+            self.1.notify_all();
+        }
+    }
+}
+
+/// Does `jobs` on `threads` threads, each with its own `start`ed state, and hands the results to
+/// `consume` in the order of the jobs, beside the work. `consume` returns whether to go on.
+pub(crate) fn in_order<J: Sync, W, R: Send>(
+    jobs: &[J],
+    threads: usize,
+    start: impl Fn() -> W + Sync,
+    work: impl Fn(&mut W, &J) -> R + Sync,
+    mut consume: impl FnMut(R) -> bool,
+) {
+    if threads <= 1 || jobs.len() <= 1 {
+        let mut state = start();
+        let _ = jobs.iter().all(|job| consume(work(&mut state, job)));
+        return;
+    }
+    let window = threads * IN_FLIGHT;
+    let shared = Mutex::new(Shared { next: 0, consumed: 0, finished: BTreeMap::new(), stopped: false });
+    let changed = Condvar::new();
+    let lock = || shared.lock().unwrap_or_else(PoisonError::into_inner);
+    let worker = || {
+        let _guard = StopOnPanic(&shared, &changed);
+        let mut state = start();
+        loop {
+            let mut now = lock();
+            while !now.stopped && now.next < jobs.len() && now.next >= now.consumed + window {
+                now = changed.wait(now).unwrap_or_else(PoisonError::into_inner);
+            }
+            if now.stopped || now.next >= jobs.len() {
+                return;
+            }
+            let index = now.next;
+            now.next += 1;
+            drop(now);
+            let result = work(&mut state, &jobs[index]);
+            lock().finished.insert(index, result);
+            changed.notify_all();
+        }
+    };
+    thread::scope(|scope| {
+        (0..threads.min(jobs.len())).for_each(|_| drop(scope.spawn(worker)));
+        for index in 0..jobs.len() {
+            let mut now = lock();
+            let result = loop {
+                match now.finished.remove(&index) {
+                    Some(result) => break result,
+                    None if now.stopped => return,
+                    None => now = changed.wait(now).unwrap_or_else(PoisonError::into_inner),
+                }
+            };
+            drop(now);
+            let go_on = consume(result);
+            let mut now = lock();
+            now.consumed = index + 1;
+            now.stopped |= !go_on;
+            drop(now);
+            changed.notify_all();
+        }
+    });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn results_come_in_the_order_of_the_jobs() {
+        let jobs: Vec<u64> = (0..500).collect();
+        for threads in [1, 2, 7] {
+            let mut results = Vec::new();
+            let slow = |_: &mut (), &job: &u64| {
+                thread::sleep(std::time::Duration::from_micros(job * 7 % 50));
+                job
+            };
+            in_order(
+                &jobs,
+                threads,
+                || (),
+                slow,
+                |result| {
+                    results.push(result);
+                    true
+                },
+            );
+            assert_eq!(results, jobs);
+        }
+    }
+
+    #[test]
+    fn the_consumer_can_stop() {
+        let jobs: Vec<u64> = (0..10_000).collect();
+        let mut seen = 0;
+        in_order(
+            &jobs,
+            3,
+            || (),
+            |_, &job| job,
+            |result| {
+                seen = result;
+                result < 20
+            },
+        );
+        assert_eq!(seen, 20);
+    }
+
+    #[test]
+    #[should_panic(expected = "a scoped thread panicked")]
+    fn a_panic_of_a_worker_is_not_a_hang() {
+        in_order(&[0, 1, 2, 3], 2, || (), |_, &job| assert_ne!(job, 2), |_| true);
+    }
+}

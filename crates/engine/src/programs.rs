@@ -1,0 +1,146 @@
+//! From sideband to address spaces, and who ran when.
+
+use std::collections::BTreeMap;
+
+use hodo_clock::Tsc;
+use hodo_code::{AddressSpace, Content, Origin};
+use hodo_formats::recording::{Mapping, Recording, Sideband, SidebandKind, Stream, Thread};
+use hodo_intel_pt::flow::Switch;
+
+use crate::Modules;
+
+/// The programs that ran: each process has one from its start, and another from each exec on.
+#[derive(Debug, Default)]
+pub(crate) struct Programs<'f> {
+    pub(crate) spaces: Vec<AddressSpace<'f>>,
+    /// From when on a process runs which program.
+    by_process: BTreeMap<u32, Vec<(Tsc, usize)>>,
+    kernel: Vec<(Mapping<'f>, u64)>,
+}
+
+/// The pid of kernel mappings in perf.data.
+const KERNEL: u32 = u32::MAX;
+
+impl<'f> Programs<'f> {
+    pub(crate) fn new(recording: &Recording<'f>, modules: &Modules<'f>) -> Programs<'f> {
+        let mut programs = Programs::default();
+        let tick = |sideband: &Sideband<'_>| ticks(recording, sideband);
+        let mut kept = recording.emulated.iter().flat_map(|emulated| &emulated.code).peekable();
+        for sideband in &recording.sideband {
+            let at = tick(sideband);
+            while let Some(code) = kept.next_if(|code| sideband.time.is_some_and(|time| code.time < time)) {
+                programs.keep(code, modules, recording);
+            }
+            programs.follow(sideband, at, modules);
+        }
+        kept.for_each(|code| programs.keep(code, modules, recording));
+        programs
+    }
+
+    fn keep(
+        &mut self,
+        code: &hodo_formats::recording::KeptCode<'f>,
+        modules: &Modules<'f>,
+        recording: &Recording<'f>,
+    ) {
+        let at = recording.config.clock.map_or(0, |clock| clock.ticks(code.time).0);
+        let origin = Origin { module: modules.kept(), offset: code.address };
+        let range = code.address..code.address.saturating_add(code.bytes.len() as u64);
+        self.space(code.pid, at).map(range, Content { bytes: code.bytes, origin }, at);
+    }
+
+    fn follow(&mut self, sideband: &Sideband<'f>, at: u64, modules: &Modules<'f>) {
+        let pid = sideband.thread.pid;
+        match &sideband.kind {
+            SidebandKind::Map(mapping) if mapping.kernel || pid == KERNEL => {
+                self.kernel.push((*mapping, at));
+                self.spaces.iter_mut().for_each(|space| map(space, mapping, at, modules));
+            }
+            SidebandKind::Map(mapping) => map(self.space(pid, at), mapping, at, modules),
+            SidebandKind::Fork { parent } if parent.pid != pid => {
+                let child = self.space(parent.pid, at).fork(at);
+                self.start(pid, at, child);
+            }
+            SidebandKind::Comm { exec: true, .. } => {
+                let mut fresh = AddressSpace::new();
+                self.kernel.iter().for_each(|(mapping, at)| map(&mut fresh, mapping, *at, modules));
+                self.start(pid, at, fresh);
+            }
+            _ => {}
+        }
+    }
+
+    fn start(&mut self, pid: u32, at: u64, space: AddressSpace<'f>) {
+        let programs = self.by_process.entry(pid).or_default();
+        // The first program of a process was there before anything is known of it.
+        let since = if programs.is_empty() { 0 } else { at };
+        programs.push((Tsc(since), self.spaces.len()));
+        self.spaces.push(space);
+    }
+
+    /// The address space that a process has now.
+    fn space(&mut self, pid: u32, at: u64) -> &mut AddressSpace<'f> {
+        if !self.by_process.contains_key(&pid) {
+            self.start(pid, at, AddressSpace::new());
+        }
+        let index = self.by_process[&pid].last().expect("it was started").1;
+        &mut self.spaces[index]
+    }
+
+    /// Who runs on a stream from when on. Threads are contexts: indexes into `threads`, which grows.
+    pub(crate) fn schedule(
+        &mut self,
+        stream: &Stream<'_>,
+        recording: &Recording<'_>,
+        threads: &mut Vec<Thread>,
+    ) -> Vec<Switch> {
+        if let Some(thread) = stream.thread {
+            return self.stints(thread, Tsc(0), Tsc(u64::MAX), threads);
+        }
+        let here = |sideband: &&Sideband<'_>| {
+            sideband.cpu == stream.cpu && matches!(sideband.kind, SidebandKind::SwitchIn)
+        };
+        let mut switches: Vec<(Tsc, Thread)> = recording
+            .sideband
+            .iter()
+            .filter(here)
+            .map(|sideband| (Tsc(ticks(recording, sideband)), sideband.thread))
+            .collect();
+        if switches.is_empty() {
+            switches.push((Tsc(0), Thread { pid: 0, tid: 0 }));
+        }
+        let ends = switches[1..].iter().map(|&(at, _)| at).chain([Tsc(u64::MAX)]).collect::<Vec<_>>();
+        let stints = switches.iter().zip(ends);
+        stints.flat_map(|(&(from, thread), to)| self.stints(thread, from, to, threads)).collect()
+    }
+
+    /// The programs of a thread's process between two ticks.
+    fn stints(&mut self, thread: Thread, from: Tsc, to: Tsc, threads: &mut Vec<Thread>) -> Vec<Switch> {
+        self.space(thread.pid, 0);
+        let context = match threads.iter().position(|&known| known == thread) {
+            Some(index) => index as u32,
+            None => {
+                threads.push(thread);
+                threads.len() as u32 - 1
+            }
+        };
+        let programs = &self.by_process[&thread.pid];
+        let first = programs.partition_point(|&(at, _)| at <= from).saturating_sub(1);
+        let during = programs[first..].iter().take_while(|&&(at, _)| at < to);
+        during.map(|&(at, program)| Switch { at: at.max(from), program, context }).collect()
+    }
+}
+
+fn ticks(recording: &Recording<'_>, sideband: &Sideband<'_>) -> u64 {
+    let clock = recording.config.clock.filter(|_| recording.config.tsc);
+    clock.zip(sideband.time).map_or(0, |(clock, time)| clock.ticks(time).0)
+}
+
+fn map<'f>(space: &mut AddressSpace<'f>, mapping: &Mapping<'f>, at: u64, modules: &Modules<'f>) {
+    let module = modules.of(mapping);
+    let file = modules.list()[module as usize].bytes;
+    let offset = usize::try_from(mapping.file_offset).unwrap_or(usize::MAX).min(file.len());
+    let origin = Origin { module, offset: mapping.file_offset };
+    let range = mapping.address..mapping.address.saturating_add(mapping.length);
+    space.map(range, Content { bytes: &file[offset..], origin }, at);
+}

@@ -1,0 +1,254 @@
+//! Each executed instruction, a line each.
+
+use std::{cell::OnceCell, collections::HashMap, io::Write, str::FromStr};
+
+use hodo_clock::Tsc;
+use hodo_code::Origin;
+use hodo_intel_pt::flow::{Event, Executed, Sink};
+use hodo_symbols::{DebugSections, Lines};
+use iced_x86::{Formatter, GasFormatter};
+
+use super::{Limited, Outcome};
+use crate::{
+    Chunk, Experiment, Losses, Reading,
+    parallel::in_order,
+    segments::{self, TrackSink},
+};
+
+/// What a line tells of an instruction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Field {
+    /// The time of the last clock packet before it, in seconds.
+    Time,
+    /// The CPU of its stream.
+    Cpu,
+    /// The process.
+    Pid,
+    /// The thread.
+    Tid,
+    /// The address.
+    Ip,
+    /// The function, and how far behind its start.
+    Sym,
+    /// The instruction itself, in AT&T syntax.
+    Insn,
+    /// File and line.
+    Srcline,
+}
+
+impl FromStr for Field {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Field, String> {
+        Ok(match text {
+            "time" => Field::Time,
+            "cpu" => Field::Cpu,
+            "pid" => Field::Pid,
+            "tid" => Field::Tid,
+            "ip" => Field::Ip,
+            "sym" => Field::Sym,
+            "insn" => Field::Insn,
+            "srcline" => Field::Srcline,
+            _ => return Err("one of time, cpu, pid, tid, ip, sym, insn, srcline was expected".to_owned()),
+        })
+    }
+}
+
+/// Writes the fields of every executed instruction to `out`, at most `limit` lines; a line `# gap …` where
+/// the flow is interrupted.
+pub fn instructions(
+    experiment: &Experiment<'_>,
+    fields: &[Field],
+    reading: Reading,
+    limit: Option<u64>,
+    out: &mut dyn Write,
+    mut progress: impl FnMut(u64) -> bool,
+) -> Outcome {
+    let chunks = experiment.chunks(reading.chunk_size);
+    let mut losses = experiment.recorded_losses();
+    let mut limited = Limited { out, left: limit };
+    let mut written = Ok(());
+    let mut done = 0;
+    in_order(
+        &chunks,
+        reading.threads,
+        || experiment.programs(),
+        |programs, chunk: &Chunk| {
+            let mut losses = Losses::default();
+            let mut sink = TextSink::new(experiment, chunk, fields, reading);
+            segments::decode(experiment, chunk, programs, &mut losses, &mut sink);
+            (sink.text, chunk.bytes(), losses)
+        },
+        |(text, bytes, of_chunk)| {
+            of_chunk.into_list().into_iter().for_each(|loss| losses.add(loss));
+            done += bytes;
+            match limited.lines(&text) {
+                Ok(more) => more && progress(done),
+                Err(error) => {
+                    written = Err(error);
+                    false
+                }
+            }
+        },
+    );
+    Outcome { losses, written }
+}
+
+/// Line tables of one module, once they are asked for.
+#[derive(Default)]
+struct SourceLines<'f> {
+    sections: OnceCell<Option<DebugSections<'f>>>,
+}
+
+struct TextSink<'x, 'f> {
+    experiment: &'x Experiment<'f>,
+    fields: &'x [Field],
+    reading: Reading,
+    text: Vec<u8>,
+    first: u32,
+    context: u32,
+    cpu: Option<u32>,
+    now: Option<Tsc>,
+    open: bool,
+    formatter: GasFormatter,
+    disassembly: String,
+    lines: HashMap<u32, SourceLines<'f>>,
+    known_lines: HashMap<Origin, String>,
+}
+
+impl<'x, 'f> TextSink<'x, 'f> {
+    fn new(experiment: &'x Experiment<'f>, chunk: &Chunk, fields: &'x [Field], reading: Reading) -> Self {
+        let track = &experiment.tracks[chunk.track];
+        let first = track.schedule[0].context;
+        TextSink {
+            experiment,
+            fields,
+            reading,
+            text: Vec::new(),
+            first,
+            context: first,
+            cpu: track.cpu,
+            now: None,
+            open: reading.window.is_none(),
+            formatter: GasFormatter::new(),
+            disassembly: String::new(),
+            lines: HashMap::new(),
+            known_lines: HashMap::new(),
+        }
+    }
+
+    fn line(&mut self, address: u64, executed: &Executed<'_>) {
+        for (index, field) in self.fields.iter().enumerate() {
+            if index > 0 {
+                self.text.push(b' ');
+            }
+            self.field(*field, address, executed);
+        }
+        self.text.push(b'\n');
+    }
+
+    fn field(&mut self, field: Field, address: u64, executed: &Executed<'_>) {
+        let thread = self.experiment.threads.get(self.context as usize);
+        match field {
+            Field::Ip => hexadecimal(&mut self.text, address),
+            Field::Tid => self.number(thread.map(|thread| u64::from(thread.tid))),
+            Field::Pid => self.number(thread.map(|thread| u64::from(thread.pid))),
+            Field::Cpu => self.number(self.cpu.map(u64::from)),
+            Field::Time => {
+                let clock = self.experiment.recording.config.clock;
+                let time = self.now.zip(clock).map(|(now, clock)| clock.nanos(now).to_string());
+                self.text.extend_from_slice(time.as_deref().unwrap_or("-").as_bytes());
+            }
+            Field::Sym => {
+                let origin = origin(address, executed);
+                let (function, behind) = self.experiment.modules.function(origin);
+                let (name, _) = hodo_trace::Names::names(&self.experiment.modules, function);
+                self.text.extend_from_slice(format!("{name}+{behind:#x}").as_bytes());
+            }
+            Field::Insn => {
+                self.disassembly.clear();
+                match executed.code.instruction(address) {
+                    Ok((instruction, ..)) => self.formatter.format(&instruction, &mut self.disassembly),
+                    Err(_) => self.disassembly.push('?'),
+                }
+                self.text.extend_from_slice(self.disassembly.as_bytes());
+            }
+            Field::Srcline => self.source_line(origin(address, executed)),
+        }
+    }
+
+    fn number(&mut self, number: Option<u64>) {
+        let text = number.map_or("-".to_owned(), |number| number.to_string());
+        self.text.extend_from_slice(text.as_bytes());
+    }
+
+    fn source_line(&mut self, origin: Origin) {
+        if let Some(known) = self.known_lines.get(&origin) {
+            self.text.extend_from_slice(known.as_bytes());
+            return;
+        }
+        let modules = &self.experiment.modules;
+        let module = self.lines.entry(origin.module).or_default();
+        let sections = module.sections.get_or_init(|| modules.debug_sections(origin.module));
+        let frames = sections.as_ref().and_then(|sections| Lines::new(sections, None).ok());
+        let frames = frames.map(|lines| lines.frames_at(modules.address(origin))).unwrap_or_default();
+        let line = frames.first().and_then(|frame| {
+            let file = frame.file.as_deref()?;
+            Some(format!("{file}:{}", frame.line.unwrap_or(0)))
+        });
+        let line = line.unwrap_or_else(|| "??:0".to_owned());
+        self.text.extend_from_slice(line.as_bytes());
+        self.known_lines.insert(origin, line);
+    }
+}
+
+fn origin(address: u64, executed: &Executed<'_>) -> Origin {
+    let found = executed.code.space.at(address, executed.code.at);
+    found.map_or(Origin { module: 0, offset: address }, |(content, _)| content.origin)
+}
+
+/// Appends an address in lower-case hexadecimal, without padding.
+#[inline]
+fn hexadecimal(text: &mut Vec<u8>, address: u64) {
+    let digits = (16 - (address | 1).leading_zeros() as usize / 4).max(1);
+    for digit in (0..digits).rev() {
+        text.push(b"0123456789abcdef"[(address >> (4 * digit)) as usize & 15]);
+    }
+}
+
+impl TrackSink for TextSink<'_, '_> {
+    fn begin_segment(&mut self) {
+        self.context = self.first;
+    }
+}
+
+impl Sink for TextSink<'_, '_> {
+    fn executed(&mut self, executed: Executed<'_>) {
+        if !self.open {
+            return;
+        }
+        if self.fields == [Field::Ip] {
+            for address in executed.addresses() {
+                hexadecimal(&mut self.text, address);
+                self.text.push(b'\n');
+            }
+        } else {
+            executed.addresses().for_each(|address| self.line(address, &executed));
+        }
+    }
+
+    fn event(&mut self, event: Event) {
+        match event {
+            Event::Time(now) => {
+                self.now = Some(now);
+                self.open = self.reading.wants(now);
+            }
+            Event::Switch(context) => self.context = context,
+            Event::Gap(gap) if self.open => {
+                let reason = self.experiment.describe(&gap.trouble);
+                self.text.extend_from_slice(format!("# gap {reason}\n").as_bytes());
+            }
+            _ => {}
+        }
+    }
+}

@@ -1,0 +1,84 @@
+//! Each packet, a line each.
+
+use std::io::Write;
+
+use hodo_intel_pt::packet;
+
+use super::{Limited, Outcome};
+use crate::{Chunk, Experiment, Reading, parallel::in_order, track::Run};
+
+/// Writes every packet to `out`, at most `limit` lines: its offset in the file, its bytes, and the packet as
+/// text. Bytes that are no packet show as such, up to the next PSB.
+pub fn packets(
+    experiment: &Experiment<'_>,
+    reading: Reading,
+    limit: Option<u64>,
+    out: &mut dyn Write,
+    mut progress: impl FnMut(u64) -> bool,
+) -> Outcome {
+    let chunks = experiment.chunks(reading.chunk_size);
+    let losses = experiment.recorded_losses();
+    let mut limited = Limited { out, left: limit };
+    let mut written = Ok(());
+    let mut done = 0;
+    in_order(
+        &chunks,
+        reading.threads,
+        || (),
+        |(), chunk: &Chunk| (text(experiment, chunk), chunk.bytes()),
+        |(text, bytes)| {
+            done += bytes;
+            match limited.lines(&text) {
+                Ok(more) => more && progress(done),
+                Err(error) => {
+                    written = Err(error);
+                    false
+                }
+            }
+        },
+    );
+    Outcome { losses, written }
+}
+
+/// The packets between the first PSB of a chunk and the first PSB after it.
+fn text(experiment: &Experiment<'_>, chunk: &Chunk) -> Vec<u8> {
+    let track = &experiment.tracks[chunk.track];
+    let run = &track.runs[chunk.run];
+    let mut text = Vec::new();
+    if chunk.span.start == 0 && experiment.tracks.len() > 1 {
+        text.extend_from_slice(format!("# {}\n", track.name).as_bytes());
+    }
+    let first = run.find_psb(chunk.span.start).unwrap_or(run.length());
+    if chunk.span.start == 0 && first > 0 {
+        let from = run.file_offset(0);
+        text.extend_from_slice(format!("{from:08x}: # {first} bytes before the first PSB\n").as_bytes());
+    }
+    if first >= chunk.span.end {
+        return text;
+    }
+    let end = run.find_psb(chunk.span.end).unwrap_or(run.length());
+    show(run, first, end, &mut text);
+    text
+}
+
+fn show(run: &Run<'_>, first: u64, end: u64, text: &mut Vec<u8>) {
+    let bytes = run.bytes(first..end);
+    let mut packets = packet::Decoder::new(&bytes, 0);
+    loop {
+        let at = packets.position();
+        let offset = run.file_offset(first + at as u64);
+        let line = match packets.next_packet() {
+            Ok(None) => return,
+            Ok(Some(packet)) => {
+                let raw: String =
+                    bytes[at..packets.position()].iter().map(|byte| format!("{byte:02x} ")).collect();
+                format!("{offset:08x}: {raw:48} {packet}\n")
+            }
+            Err(error) => {
+                packets.synchronize_after(at);
+                format!("{offset:08x}: # {error}; {} bytes skipped\n", packets.position() - at)
+            }
+        };
+        text.extend_from_slice(line.as_bytes());
+    }
+}

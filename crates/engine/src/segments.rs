@@ -1,0 +1,111 @@
+//! The decoding of a chunk, segment by segment.
+
+use hodo_code::Program;
+use hodo_intel_pt::{
+    Config,
+    flow::{Decoder, Event, Executed, Gap, Sink, Trouble},
+    packet::PSB,
+};
+use hodo_trace::{Cause, Loss};
+
+use crate::{Chunk, Experiment, Losses, Modules, track::Run};
+
+/// Bytes after a segment that may belong to the PSB+ at its end, padding included.
+const PSB_PLUS: u64 = 4096;
+
+/// A sink of one track's flow that is told where segments begin.
+pub(crate) trait TrackSink: Sink {
+    /// A segment begins; the decoder starts anew, with the first context of the track.
+    fn begin_segment(&mut self);
+}
+
+/// Decodes a chunk. What can't be decoded is added to `losses`, and is told to the sink in its place.
+pub(crate) fn decode<'x, 'f>(
+    experiment: &'x Experiment<'f>,
+    chunk: &Chunk,
+    programs: &mut [Program<'x, Modules<'f>>],
+    losses: &mut Losses,
+    sink: &mut impl TrackSink,
+) {
+    let track = &experiment.tracks[chunk.track];
+    let run = &track.runs[chunk.run];
+    let mut next = run.find_psb(chunk.span.start);
+    if chunk.span.start == 0 {
+        let first = next.unwrap_or(run.length());
+        if first > 0 || chunk.run > 0 {
+            skip_to_psb(experiment, chunk, first, losses, sink);
+        }
+    }
+    while let Some(start) = next.filter(|&start| start < chunk.span.end) {
+        next = run.find_psb(start + PSB.len() as u64);
+        let end = next.unwrap_or(run.length());
+        let bytes = run.bytes(start..(end + PSB_PLUS).min(run.length()));
+        let mut located = Located { experiment, chunk, start, losses, sink };
+        located.sink.begin_segment();
+        let span = 0..(end - start) as usize;
+        let config: &Config = &experiment.recording.config;
+        Decoder::new(&bytes, span, config, &track.schedule).decode(programs, &mut located);
+    }
+}
+
+/// The bytes before the first PSB of a run can't be decoded: where a packet begins is not known.
+fn skip_to_psb(
+    experiment: &Experiment<'_>,
+    chunk: &Chunk,
+    first: u64,
+    losses: &mut Losses,
+    sink: &mut impl TrackSink,
+) {
+    let gap = Gap { from: 0, to: first, since: None, trouble: Trouble::Missing };
+    sink.begin_segment();
+    Located { experiment, chunk, start: 0, losses, sink }.event(Event::Gap(gap));
+}
+
+/// Puts the gaps of a segment into the file and on the clock.
+struct Located<'x, 'f, S> {
+    experiment: &'x Experiment<'f>,
+    chunk: &'x Chunk,
+    /// Position of the segment in its run.
+    start: u64,
+    losses: &'x mut Losses,
+    sink: &'x mut S,
+}
+
+impl<S: Sink> Sink for Located<'_, '_, S> {
+    #[inline]
+    fn executed(&mut self, executed: Executed<'_>) {
+        self.sink.executed(executed);
+    }
+
+    #[inline]
+    fn event(&mut self, event: Event) {
+        if let Event::Gap(gap) = &event {
+            let track = &self.experiment.tracks[self.chunk.track];
+            let run: &Run<'_> = &track.runs[self.chunk.run];
+            let clock = self.experiment.recording.config.clock;
+            let since = gap.since.zip(clock).map(|(tsc, clock)| clock.nanos(tsc));
+            self.losses.add(Loss {
+                stream: track.name.clone(),
+                cause: cause(&gap.trouble),
+                bytes: run.file_offset(self.start + gap.from)..run.file_offset(self.start + gap.to),
+                time: since.map(|since| (since, since)),
+                count: 1,
+                detail: self.experiment.describe(&gap.trouble),
+            });
+        }
+        self.sink.event(event);
+    }
+}
+
+fn cause(trouble: &Trouble) -> Cause {
+    match trouble {
+        Trouble::Overflow => Cause::Overflow,
+        Trouble::Missing => Cause::Truncated,
+        Trouble::Packet(_) => Cause::Corrupt,
+        Trouble::Code(hodo_code::Unreadable::Invalid(_)) => Cause::Mismatch,
+        Trouble::Code(_) => Cause::MissingCode,
+        Trouble::Contradiction { .. } | Trouble::EmptyReturnStack { .. } | Trouble::EndlessLoop { .. } => {
+            Cause::Mismatch
+        }
+    }
+}

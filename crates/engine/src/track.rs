@@ -1,0 +1,192 @@
+//! One stream of trace bytes, cut into chunks that can be decoded each by itself.
+
+use std::{borrow::Cow, ops::Range};
+
+use hodo_formats::recording::{Piece, Stream, Thread};
+use hodo_intel_pt::{flow::Switch, packet::PSB};
+use memchr::memmem;
+
+/// Pieces that follow each other without a gap. Positions count bytes from the first piece's start.
+#[derive(Debug)]
+pub(crate) struct Run<'f> {
+    pieces: Vec<Piece<'f>>,
+    /// Position of each piece, and of the end.
+    starts: Vec<u64>,
+}
+
+/// A stream of the recording.
+#[derive(Debug)]
+pub struct Track<'f> {
+    /// What people call it: `tid 12` or `cpu 3`.
+    pub name: String,
+    /// The thread, of a stream of one thread.
+    pub thread: Option<Thread>,
+    /// The CPU, of a stream of a CPU.
+    pub cpu: Option<u32>,
+    /// Who runs from when on; the context is an index into the experiment's threads.
+    pub(crate) schedule: Vec<Switch>,
+    pub(crate) runs: Vec<Run<'f>>,
+}
+
+/// A part of a track, of about as many bytes as asked for: the segments that begin in it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Chunk {
+    /// Index of the track.
+    pub track: usize,
+    /// Index of the run in the track.
+    pub(crate) run: usize,
+    /// Positions in the run.
+    pub(crate) span: Range<u64>,
+}
+
+impl Chunk {
+    /// Bytes of trace in it.
+    pub fn bytes(&self) -> u64 {
+        self.span.end - self.span.start
+    }
+}
+
+impl<'f> Track<'f> {
+    pub(crate) fn new(stream: &Stream<'f>, schedule: Vec<Switch>) -> Track<'f> {
+        let mut runs: Vec<Run<'f>> = Vec::new();
+        for piece in stream.pieces.iter().filter(|piece| !piece.bytes.is_empty()) {
+            match runs.last_mut() {
+                Some(run) if !piece.after_gap => run.push(*piece),
+                _ => runs.push(Run::new(*piece)),
+            }
+        }
+        let name = match (stream.thread, stream.cpu) {
+            (Some(thread), _) => format!("tid {}", thread.tid),
+            (None, Some(cpu)) => format!("cpu {cpu}"),
+            (None, None) => "trace".to_owned(),
+        };
+        Track { name, thread: stream.thread, cpu: stream.cpu, schedule, runs }
+    }
+
+    /// Bytes of trace.
+    pub fn bytes(&self) -> u64 {
+        self.runs.iter().map(Run::length).sum()
+    }
+
+    /// Cuts the track into chunks of about `size` bytes.
+    pub(crate) fn chunks(&self, track: usize, size: u64) -> Vec<Chunk> {
+        let mut chunks = Vec::new();
+        for (run, of) in self.runs.iter().enumerate() {
+            let mut start = 0;
+            while start < of.length() {
+                let end = start.saturating_add(size.max(1)).min(of.length());
+                chunks.push(Chunk { track, run, span: start..end });
+                start = end;
+            }
+        }
+        chunks
+    }
+}
+
+impl<'f> Run<'f> {
+    fn new(piece: Piece<'f>) -> Run<'f> {
+        let mut run = Run { pieces: Vec::new(), starts: vec![0] };
+        run.push(piece);
+        run
+    }
+
+    fn push(&mut self, piece: Piece<'f>) {
+        self.starts.push(self.length() + piece.bytes.len() as u64);
+        self.pieces.push(piece);
+    }
+
+    pub(crate) fn length(&self) -> u64 {
+        self.starts[self.starts.len() - 1]
+    }
+
+    /// Index of the piece that holds `position`.
+    fn piece_at(&self, position: u64) -> usize {
+        self.starts.partition_point(|&start| start <= position).saturating_sub(1).min(self.pieces.len() - 1)
+    }
+
+    /// Offset in the file of the byte at `position`.
+    pub(crate) fn file_offset(&self, position: u64) -> u64 {
+        let index = self.piece_at(position);
+        self.pieces[index].file_offset + (position - self.starts[index])
+    }
+
+    /// The bytes of a span, borrowed where they lie in one piece.
+    pub(crate) fn bytes(&self, span: Range<u64>) -> Cow<'f, [u8]> {
+        let mut index = self.piece_at(span.start);
+        let within = |index: usize| {
+            let (from, to) = (self.starts[index], self.starts[index + 1]);
+            let start = span.start.max(from) - from;
+            let end = span.end.min(to) - from;
+            &self.pieces[index].bytes[start as usize..end as usize]
+        };
+        if span.end <= self.starts[index + 1] {
+            return Cow::Borrowed(within(index));
+        }
+        let mut joined = Vec::with_capacity((span.end - span.start) as usize);
+        while index < self.pieces.len() && self.starts[index] < span.end {
+            joined.extend_from_slice(within(index));
+            index += 1;
+        }
+        Cow::Owned(joined)
+    }
+
+    /// Position of the first PSB that begins at or after `from`.
+    pub(crate) fn find_psb(&self, from: u64) -> Option<u64> {
+        let size = PSB.len() as u64;
+        let mut from = from;
+        while from < self.length() {
+            let index = self.piece_at(from);
+            let (start, end) = (self.starts[index], self.starts[index + 1]);
+            let rest = &self.pieces[index].bytes[(from - start) as usize..];
+            if let Some(ahead) = memmem::find(rest, &PSB) {
+                return Some(from + ahead as u64);
+            }
+            // A PSB may begin in this piece and end in the next.
+            let border = end.saturating_sub(size - 1).max(from)..(end + size - 1).min(self.length());
+            if let Some(ahead) = memmem::find(&self.bytes(border.clone()), &PSB) {
+                return Some(border.start + ahead as u64);
+            }
+            from = end;
+        }
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn a_run_reads_as_its_pieces_joined(
+            lengths in prop::collection::vec(1usize..40, 1..8),
+            marks in prop::collection::vec(0usize..200, 0..4),
+            from in 0u64..250,
+        ) {
+            let total: usize = lengths.iter().sum();
+            let mut whole = vec![0u8; total];
+            for mark in marks {
+                if let Some(place) = whole.get_mut(mark..mark + PSB.len()) {
+                    place.copy_from_slice(&PSB);
+                }
+            }
+            let mut run: Option<Run<'_>> = None;
+            let mut start = 0;
+            for length in lengths {
+                let piece = Piece { file_offset: 1000 + start as u64, bytes: &whole[start..start + length], after_gap: false };
+                match &mut run {
+                    Some(run) => run.push(piece),
+                    None => run = Some(Run::new(piece)),
+                }
+                start += length;
+            }
+            let run = run.unwrap();
+            let from = from.min(total as u64);
+            let expected = memmem::find(&whole[from as usize..], &PSB).map(|at| at as u64 + from);
+            prop_assert_eq!(run.find_psb(from), expected);
+            prop_assert_eq!(&*run.bytes(from..total as u64), &whole[from as usize..]);
+            prop_assert_eq!(run.file_offset(from.min(total as u64 - 1)), 1000 + from.min(total as u64 - 1));
+        }
+    }
+}
