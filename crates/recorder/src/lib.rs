@@ -1,0 +1,148 @@
+//! Records what a program does: with `perf` on hardware that has Intel PT, on the emulated processor
+//! elsewhere.
+//!
+//! ```text
+//!            ┌─ perf record -e intel_pt//u ──────────────────────────────┐
+//! Request ───┤                                                           ├──► perf.data, Outcome
+//!            └─ qemu-x86_64 -plugin emulator ──► spool ──collect, write──┘
+//! ```
+//!
+//! Both ways give the same kind of file. The program keeps its own output, exit status and signals.
+
+mod collect;
+mod emulate;
+mod event;
+mod hardware;
+mod signals;
+mod supervise;
+
+use std::{ffi::OsString, io, path::PathBuf, process::ExitStatus};
+
+use thiserror::Error;
+
+/// What records.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Engine {
+    /// Hardware where there is some, else the emulated processor.
+    #[default]
+    Auto,
+    /// The processor's own Intel PT, through `perf record`.
+    Perf,
+    /// The emulated processor.
+    Emulate,
+}
+
+impl Engine {
+    /// The name on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            Engine::Auto => "auto",
+            Engine::Perf => "perf",
+            Engine::Emulate => "emulate",
+        }
+    }
+}
+
+/// What is to be recorded, and how.
+#[derive(Clone, Debug, Default)]
+pub struct Request {
+    /// What records.
+    pub engine: Engine,
+    /// The event in perf's syntax, such as `intel_pt/cyc,psb_period=0/u`; perf's default where there is none.
+    pub event: Option<String>,
+    /// Address filter in perf's syntax, such as `filter main @ ./program`.
+    pub filter: Option<String>,
+    /// Keep only the last part of each thread's trace: so many bytes, or 4 MiB.
+    pub snapshot: Option<Option<u64>>,
+    /// Where the recording goes; absent or whole, never a part.
+    pub output: PathBuf,
+    /// The program and its arguments.
+    pub command: Vec<OsString>,
+    /// What the recording says of how it was made: the whole command line of the recorder.
+    pub recorded_by: Vec<OsString>,
+}
+
+/// What became of a recording.
+#[derive(Clone, Debug)]
+pub struct Outcome {
+    /// What recorded.
+    pub engine: Engine,
+    /// How the program ended.
+    pub status: ExitStatus,
+    /// Instructions that ran, by the emulated processor's count; unknown on hardware.
+    pub instructions: Option<u64>,
+    /// Threads that were recorded; unknown on hardware.
+    pub threads: Option<usize>,
+    /// Size of the recording, in bytes.
+    pub bytes: u64,
+    /// What the user should know, a sentence each.
+    pub warnings: Vec<String>,
+}
+
+/// Why there is no recording.
+#[derive(Debug, Error)]
+pub enum Error {
+    /// The command is empty.
+    #[error("no command to record; give one after --")]
+    NoCommand,
+    /// The command is not there or can't be executed.
+    #[error("{command}: {reason}")]
+    Command {
+        /// The command's first word.
+        command: String,
+        /// Why.
+        reason: String,
+    },
+    /// The event is not understood.
+    #[error("event {event}: {reason}")]
+    Event {
+        /// The event.
+        event: String,
+        /// What is wrong.
+        reason: String,
+    },
+    /// The filter is not understood, or names something that is not there.
+    #[error("filter {filter}: {reason}")]
+    Filter {
+        /// The filter.
+        filter: String,
+        /// What is wrong.
+        reason: String,
+    },
+    /// Something that recording needs is missing; says what helps.
+    #[error("{0}")]
+    Missing(String),
+    /// A file can't be written or read.
+    #[error("{path}: {error}")]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// What the system says.
+        error: io::Error,
+    },
+}
+
+impl Error {
+    /// For `map_err` on what is done with a file.
+    fn file(path: &std::path::Path) -> impl FnOnce(io::Error) -> Error {
+        let path = path.to_owned();
+        move |error| Error::File { path, error }
+    }
+}
+
+/// Runs a command and records it.
+///
+/// # Errors
+/// What is missing, wrong in the request, or can't be written. That the command fails is no error
+/// but an [`Outcome::status`].
+pub fn record(request: &Request) -> Result<Outcome, Error> {
+    if request.command.is_empty() {
+        return Err(Error::NoCommand);
+    }
+    match request.engine {
+        Engine::Perf => hardware::record(request),
+        Engine::Emulate => emulate::record(request),
+        Engine::Auto if hardware::present() => hardware::record(request),
+        Engine::Auto => emulate::record(request),
+    }
+}

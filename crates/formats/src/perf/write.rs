@@ -11,13 +11,16 @@
 //! sizes of its sections) is filled in by [`Writer::finish`]. Memory grows with the number of threads
 //! and trace pieces, not with their size.
 
-use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::{
+    collections::HashMap,
+    io::{self, Read, Seek, SeekFrom, Write},
+};
 
 use hodo_clock::{Nanos, PerfClock};
 
 use super::layout::{
-    AUXTRACE_ALIGNMENT, AUXTRACE_SIZE, FILE_HEADER_SIZE, HodoscopeSection, MAGIC, NO_CPU, RECORD_HEADER_SIZE, attr_flag,
-    aux_flag, auxtrace_type, feature, intel_pt_config, intel_pt_info, misc, record, sample,
+    AUXTRACE_ALIGNMENT, AUXTRACE_SIZE, FILE_HEADER_SIZE, HodoscopeSection, MAGIC, NO_CPU, RECORD_HEADER_SIZE,
+    attr_flag, aux_flag, auxtrace_type, feature, intel_pt_config, intel_pt_info, misc, record, sample,
 };
 use crate::recording::{Mapping, Sideband, SidebandKind, Thread};
 
@@ -62,6 +65,7 @@ pub struct Writer<'a, W> {
     position: u64,
     setup: Setup<'a>,
     threads: Vec<Thread>,
+    indices: HashMap<Thread, usize>,
     /// Bytes of trace of each thread so far.
     offsets: Vec<u64>,
     /// File offset and size of each AUXTRACE record.
@@ -77,10 +81,20 @@ impl<'a, W: Write + Seek> Writer<'a, W> {
     /// Those of `out`.
     pub fn new(out: W, setup: Setup<'a>, threads: Vec<Thread>) -> io::Result<Self> {
         let offsets = vec![0; threads.len()];
-        let mut writer =
-            Writer { out, position: 0, setup, threads, offsets, pieces: Vec::new(), data_start: 0, first_and_last: None };
+        let mut writer = Writer {
+            out,
+            position: 0,
+            setup,
+            indices: threads.iter().enumerate().map(|(index, &thread)| (thread, index)).collect(),
+            threads,
+            offsets,
+            pieces: Vec::new(),
+            data_start: 0,
+            first_and_last: None,
+        };
         writer.bytes(&[0; FILE_HEADER_SIZE as usize])?;
-        let ids: Vec<u8> = (0..writer.threads.len()).flat_map(|index| (FIRST_ID + index as u64).to_le_bytes()).collect();
+        let ids: Vec<u8> =
+            (0..writer.threads.len()).flat_map(|index| (FIRST_ID + index as u64).to_le_bytes()).collect();
         writer.bytes(&ids)?;
         let mut attr = writer.attr();
         section(&mut attr, FILE_HEADER_SIZE, ids.len() as u64);
@@ -118,7 +132,13 @@ impl<'a, W: Write + Seek> Writer<'a, W> {
     ///
     /// # Errors
     /// Those of `out` and `trace`, and a trace that is shorter than `length`.
-    pub fn trace(&mut self, index: usize, end: Nanos, mut length: u64, mut trace: impl Read) -> io::Result<()> {
+    pub fn trace(
+        &mut self,
+        index: usize,
+        end: Nanos,
+        mut length: u64,
+        mut trace: impl Read,
+    ) -> io::Result<()> {
         let thread = self.threads[index];
         let flags = if self.setup.snapshot { aux_flag::OVERWRITE } else { 0 };
         while length > 0 {
@@ -127,24 +147,29 @@ impl<'a, W: Write + Seek> Writer<'a, W> {
             let mut body = words(&[offset, size, flags]);
             self.sample_id(&mut body, thread, end, None);
             self.record(record::AUX, 0, &body)?;
-            self.piece(index, size, &mut trace)?;
+            self.piece(index, size, self.setup.clock.ticks(end).0, &mut trace)?;
             self.offsets[index] += size;
             length -= size;
         }
         Ok(())
     }
 
-    fn piece(&mut self, index: usize, size: u64, trace: &mut impl Read) -> io::Result<()> {
+    /// An AUXTRACE record and the bytes behind it. perf takes the upper bits of the first TSC packet from
+    /// `reference`, and takes no TSC packet at all where that is 0.
+    fn piece(&mut self, index: usize, size: u64, reference: u64, trace: &mut impl Read) -> io::Result<()> {
         let padded = size.next_multiple_of(AUXTRACE_ALIGNMENT);
         self.pieces.push((self.position, AUXTRACE_SIZE.into()));
-        let mut body = words(&[padded, self.offsets[index], 0]);
+        let mut body = words(&[padded, self.offsets[index], reference]);
         for word in [index as u32, self.threads[index].tid, NO_CPU, 0] {
             body.extend_from_slice(&word.to_le_bytes());
         }
         self.record(record::AUXTRACE, 0, &body)?;
         let copied = io::copy(&mut trace.take(size), &mut self.out)?;
         if copied != size {
-            return Err(io::Error::new(io::ErrorKind::UnexpectedEof, format!("{copied} of {size} trace bytes")));
+            return Err(io::Error::new(
+                io::ErrorKind::UnexpectedEof,
+                format!("{copied} of {size} trace bytes"),
+            ));
         }
         self.position += copied;
         self.bytes(&vec![0; (padded - size) as usize])
@@ -177,7 +202,10 @@ impl<'a, W: Write + Seek> Writer<'a, W> {
         self.bytes(&json)?;
         let copied = io::copy(&mut code.take(code_length), &mut self.out)?;
         if copied != code_length {
-            return Err(io::Error::new(io::ErrorKind::UnexpectedEof, format!("{copied} of {code_length} code bytes")));
+            return Err(io::Error::new(
+                io::ErrorKind::UnexpectedEof,
+                format!("{copied} of {code_length} code bytes"),
+            ));
         }
         self.out.seek(SeekFrom::Start(0))?;
         let header = self.header(data_end, &bits);
@@ -236,7 +264,6 @@ impl<'a, W: Write + Seek> Writer<'a, W> {
         private[place::CAP_USER_TIME_ZERO] = 1;
         private[place::TSC_BIT] = intel_pt_config::TSC;
         private[place::NORETCOMP_BIT] = intel_pt_config::NORETCOMP;
-        private[place::HAVE_SCHED_SWITCH] = 3;
         private[place::SNAPSHOT_MODE] = self.setup.snapshot.into();
         private[place::MTC_BIT] = intel_pt_config::MTC;
         private[place::MTC_FREQ_BITS] = intel_pt_config::MTC_PERIOD;
@@ -270,7 +297,7 @@ impl<'a, W: Write + Seek> Writer<'a, W> {
     /// The trailer of a record that says whose it is and when: TID, TIME, CPU, IDENTIFIER.
     fn sample_id(&self, body: &mut Vec<u8>, thread: Thread, time: Nanos, cpu: Option<u32>) {
         body.resize(body.len().next_multiple_of(8), 0);
-        let index = self.threads.iter().position(|&known| known == thread).unwrap_or(0);
+        let index = self.indices.get(&thread).copied().unwrap_or(0);
         body.extend_from_slice(&thread.pid.to_le_bytes());
         body.extend_from_slice(&thread.tid.to_le_bytes());
         body.extend(words(&[time.0, cpu.unwrap_or(0).into(), FIRST_ID + index as u64]));
@@ -308,8 +335,9 @@ impl<'a, W: Write + Seek> Writer<'a, W> {
     }
 
     fn record(&mut self, kind: u32, flags: u16, body: &[u8]) -> io::Result<()> {
-        let size = u16::try_from(usize::from(RECORD_HEADER_SIZE) + body.len())
-            .map_err(|_| io::Error::new(io::ErrorKind::InvalidInput, "a record is longer than 65535 bytes"))?;
+        let size = u16::try_from(usize::from(RECORD_HEADER_SIZE) + body.len()).map_err(|_| {
+            io::Error::new(io::ErrorKind::InvalidInput, "a record is longer than 65535 bytes")
+        })?;
         self.bytes(&kind.to_le_bytes())?;
         self.bytes(&flags.to_le_bytes())?;
         self.bytes(&size.to_le_bytes())?;
@@ -352,7 +380,8 @@ fn sideband_body(event: &Sideband<'_>) -> (u32, u16, Vec<u8>) {
 
 /// u32 pid, ppid, tid, ptid, u64 time.
 fn task(event: &Sideband<'_>, parent: Thread) -> Vec<u8> {
-    let mut body = [event.thread.pid, parent.pid, event.thread.tid, parent.tid].map(u32::to_le_bytes).concat();
+    let mut body =
+        [event.thread.pid, parent.pid, event.thread.tid, parent.tid].map(u32::to_le_bytes).concat();
     body.extend(words(&[event.time.unwrap_or_default().0]));
     body
 }

@@ -168,6 +168,14 @@ impl Encoder {
         }
     }
 
+    /// Forgets what waits and what was sent, as right after a PSB at `now`.
+    pub fn forget(&mut self, now: u64) {
+        self.tnt = 1;
+        self.last_ip = 0;
+        self.returns_depth = 0;
+        self.time.forget(now);
+    }
+
     /// PSB+: a place where decoding may start. `next` is the instruction that runs next, where
     /// tracing is on; every branch before it is already known to the encoder.
     pub fn synchronize(&mut self, next: Option<u64>, now: u64, sink: &mut impl Sink) {

@@ -94,6 +94,10 @@ impl State {
         self.alignment(now, sink);
     }
 
+    pub(super) fn forget(&mut self, now: u64) {
+        self.last_cyc = now;
+    }
+
     fn alignment(&mut self, now: u64, sink: &mut impl Sink) {
         if self.tsc != 0 {
             packet(Packet::Tsc(now), sink);

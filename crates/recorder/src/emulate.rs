@@ -1,0 +1,183 @@
+//! The emulated processor: QEMU with a plugin, then its spool made into a perf.data.
+
+use std::{
+    ffi::{OsStr, OsString},
+    fs::File,
+    io::BufWriter,
+    os::unix::ffi::{OsStrExt, OsStringExt},
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use hodo_emulator::{Launch, Program, Settings};
+
+use crate::{Engine, Error, Outcome, Request, collect, event::Event, supervise};
+
+/// Where the virtual clock begins: at one second, because perf takes a time of 0 for none.
+const CLOCK_START: u64 = 1_000_000_000;
+/// The size of a snapshot that is not given.
+const SNAPSHOT: u64 = 4 << 20;
+/// The smallest snapshot: a few PSB periods.
+const SMALLEST_SNAPSHOT: u64 = 64 << 10;
+
+const NO_QEMU: &str =
+    "qemu-x86_64, which emulates the processor, is not installed; on Debian 12: apt-get install qemu-user";
+
+pub(crate) fn record(request: &Request) -> Result<Outcome, Error> {
+    let event = request.event.as_deref().map_or_else(|| Ok(Event::default()), Event::parse)?;
+    let qemu = find_in_path(OsStr::new("qemu-x86_64")).ok_or_else(|| Error::Missing(NO_QEMU.to_owned()))?;
+    let engine = check_qemu(&qemu)?;
+    let plugin = find_plugin()?;
+    let program = find_program(&request.command)?;
+    let directory = match request.output.parent() {
+        Some(parent) if parent != Path::new("") => parent,
+        _ => Path::new("."),
+    };
+    let directory = directory.canonicalize().map_err(Error::file(directory))?;
+    let spool =
+        tempfile::Builder::new().prefix(".hodo-").tempdir_in(&directory).map_err(Error::file(&directory))?;
+    settings(request, &event, &plugin).save(spool.path()).map_err(Error::file(spool.path()))?;
+    let launch = Launch { qemu: &qemu, plugin: &plugin, spool: spool.path(), clock: CLOCK_START };
+    let (arguments, environment) = launch.command(&program, environment());
+    let mut command = Command::new(&qemu);
+    command.args(arguments.into_iter().skip(1)).env_clear().envs(environment.iter().filter_map(|variable| {
+        let equals = variable.iter().position(|&byte| byte == b'=')?;
+        Some((OsStr::from_bytes(&variable[..equals]), OsStr::from_bytes(&variable[equals + 1..])))
+    }));
+    let status = supervise::run(&mut command).map_err(Error::file(&qemu))?;
+    let recording = collect::Collected::read(spool.path(), engine)?;
+    if recording.is_empty() {
+        return Err(Error::Missing(
+            "the emulated processor recorded nothing; its message is above".to_owned(),
+        ));
+    }
+    let bytes = write(request, &event, &recording)?;
+    Ok(Outcome {
+        engine: Engine::Emulate,
+        status,
+        instructions: Some(recording.instructions()),
+        threads: Some(recording.threads()),
+        bytes,
+        warnings: recording.warnings(),
+    })
+}
+
+/// Writes the recording beside its place, and moves it there when it is whole.
+fn write(request: &Request, event: &Event, recording: &collect::Collected) -> Result<u64, Error> {
+    let mut partial = request.output.clone().into_os_string();
+    partial.push(".partial");
+    let partial = PathBuf::from(partial);
+    let command: Vec<Vec<u8>> =
+        request.recorded_by.iter().map(|argument| argument.clone().into_vec()).collect();
+    let written = File::create(&partial)
+        .and_then(|file| {
+            let out = BufWriter::with_capacity(1 << 20, file);
+            recording.write(out, event, request.filter.as_deref().unwrap_or(""), &command)
+        })
+        .and_then(|()| std::fs::rename(&partial, &request.output))
+        .and_then(|()| std::fs::metadata(&request.output));
+    if written.is_err() {
+        _ = std::fs::remove_file(&partial);
+    }
+    Ok(written.map_err(Error::file(&request.output))?.len())
+}
+
+fn settings(request: &Request, event: &Event, plugin: &Path) -> Settings {
+    let snapshot = request.snapshot.map(|size| size.unwrap_or(SNAPSHOT));
+    Settings {
+        plugin: plugin.as_os_str().as_bytes().to_vec(),
+        psb_period: event.psb_bytes(),
+        tsc: event.tsc,
+        mtc_period: event.mtc.then_some(event.mtc_period),
+        cyc_threshold: event.cyc.then(|| event.cyc_cycles()),
+        return_compression: !event.no_return_compression,
+        snapshot: snapshot.map(|size| size.next_multiple_of(4096).max(SMALLEST_SNAPSHOT)),
+        overflow: None,
+    }
+}
+
+fn environment() -> Vec<Vec<u8>> {
+    let variables = std::env::vars_os().map(|(name, value)| {
+        let mut variable = name.into_vec();
+        variable.push(b'=');
+        variable.extend(value.into_vec());
+        variable
+    });
+    variables.collect()
+}
+
+/// The name and version of a QEMU that loads plugins.
+fn check_qemu(qemu: &Path) -> Result<String, Error> {
+    let run = |option: &str| {
+        let output = Command::new(qemu).arg(option).output().map_err(Error::file(qemu))?;
+        Ok::<_, Error>(String::from_utf8_lossy(&output.stdout).into_owned())
+    };
+    if !run("--help")?.contains("-plugin") {
+        return Err(Error::Missing(format!(
+            "{} loads no plugins, as the qemu-user of Debian 13 and later. What helps: Debian 12's qemu-user 7.2 \
+             (unpack its package beside the system's own with dpkg -x, and put its qemu-x86_64 first in PATH), or a \
+             QEMU 7.2 built with --enable-plugins",
+            qemu.display()
+        )));
+    }
+    let version = run("--version")?;
+    let number = version
+        .split_whitespace()
+        .skip_while(|&word| word != "version")
+        .nth(1)
+        .unwrap_or("of unknown version");
+    Ok(format!("qemu-x86_64 {number}"))
+}
+
+/// The plugin: named by the environment, or installed with this program.
+fn find_plugin() -> Result<PathBuf, Error> {
+    const NAME: &str = "libhodo_emulator.so";
+    let named = std::env::var_os("HODO_EMULATOR").map(PathBuf::from);
+    let beside = std::env::current_exe().ok().and_then(|exe| exe.parent().map(Path::to_owned));
+    let candidates = match (named, beside) {
+        (Some(named), _) => vec![named],
+        (None, Some(folder)) => {
+            vec![folder.join(NAME), folder.join("../lib/hodo").join(NAME), folder.join("..").join(NAME)]
+        }
+        (None, None) => Vec::new(),
+    };
+    let found = candidates.iter().find_map(|candidate| candidate.canonicalize().ok());
+    found.ok_or_else(|| {
+        let looked: Vec<_> = candidates.iter().map(|candidate| candidate.display().to_string()).collect();
+        Error::Missing(format!(
+            "the emulated processor {NAME} is not there (looked for {}); build it with cargo build --release -p hodo-emulator, \
+             or name it in HODO_EMULATOR",
+            looked.join(", ")
+        ))
+    })
+}
+
+/// The program that a command means, as a shell would find it.
+fn find_program(command: &[OsString]) -> Result<Program, Error> {
+    let Some(name) = command.first() else { return Err(Error::NoCommand) };
+    let wrong = |reason: &str| Error::Command {
+        command: name.to_string_lossy().into_owned(),
+        reason: reason.to_owned(),
+    };
+    let path = match name.as_bytes().contains(&b'/') {
+        true => PathBuf::from(name),
+        false => find_in_path(name).ok_or_else(|| wrong("command not found"))?,
+    };
+    let arguments = command.iter().map(|argument| argument.clone().into_vec()).collect();
+    match Program::find(&path, arguments) {
+        Ok(Some(program)) => Ok(program),
+        Ok(None) if !path.exists() => Err(wrong("no such file")),
+        Ok(None) => {
+            Err(wrong("can't be executed: no permission, or neither an ELF program nor a script with #!"))
+        }
+        Err(reason) => Err(wrong(&format!("can't be emulated: {reason}"))),
+    }
+}
+
+fn find_in_path(name: &OsStr) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH")?;
+    let found = std::env::split_paths(&path)
+        .map(|folder| folder.join(name))
+        .find(|file| rustix::fs::access(file, rustix::fs::Access::EXEC_OK).is_ok() && file.is_file())?;
+    std::path::absolute(found).ok()
+}

@@ -1,0 +1,83 @@
+//! The processor's own Intel PT, through `perf record`.
+
+use std::{
+    ffi::OsString,
+    path::Path,
+    process::{Command, Stdio},
+};
+
+use crate::{Engine, Error, Outcome, Request, supervise};
+
+/// The kernel's driver for Intel PT.
+const DRIVER: &str = "/sys/bus/event_source/devices/intel_pt";
+
+/// Whether this machine can record with hardware.
+pub(crate) fn present() -> bool {
+    Path::new(DRIVER).exists()
+}
+
+pub(crate) fn record(request: &Request) -> Result<Outcome, Error> {
+    if !present() {
+        return Err(Error::Missing(format!(
+            "this machine has no Intel PT that the kernel can use ({DRIVER} is not there); virtual machines, other makers' processors and old \
+             kernels have none. Use --engine emulate, which records on any x86-64 machine"
+        )));
+    }
+    if Command::new("perf").arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status().is_err() {
+        return Err(Error::Missing(
+            "perf is not installed; on Debian: apt-get install linux-perf. Or use --engine emulate"
+                .to_owned(),
+        ));
+    }
+    let output = &request.output;
+    let status = supervise::run(Command::new("perf").args(arguments(request)))
+        .map_err(Error::file(Path::new("perf")))?;
+    let bytes = std::fs::metadata(output).map_err(Error::file(output))?.len();
+    Ok(Outcome {
+        engine: Engine::Perf,
+        status,
+        instructions: None,
+        threads: None,
+        bytes,
+        warnings: Vec::new(),
+    })
+}
+
+/// The command line of `perf record`; perf itself checks the event and the filter.
+fn arguments(request: &Request) -> Vec<OsString> {
+    let mut arguments: Vec<OsString> = vec!["record".into(), "--quiet".into(), "--output".into()];
+    arguments.push(request.output.clone().into());
+    arguments.extend(["--event".into(), request.event.as_deref().unwrap_or("intel_pt//u").into()]);
+    if let Some(filter) = &request.filter {
+        arguments.extend(["--filter".into(), filter.into()]);
+    }
+    match request.snapshot {
+        Some(Some(size)) => arguments.push(format!("--snapshot=e{size}").into()),
+        Some(None) => arguments.push("--snapshot=e".into()),
+        None => {}
+    }
+    arguments.push("--".into());
+    arguments.extend(request.command.iter().cloned());
+    arguments
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn perf_gets_the_request() {
+        let request = Request {
+            filter: Some("filter main @ ./a".into()),
+            snapshot: Some(None),
+            output: "o".into(),
+            command: vec!["./a".into(), "-x".into()],
+            ..Request::default()
+        };
+        let line = arguments(&request).join(std::ffi::OsStr::new(" "));
+        assert_eq!(
+            line,
+            "record --quiet --output o --event intel_pt//u --filter filter main @ ./a --snapshot=e -- ./a -x"
+        );
+    }
+}

@@ -1,0 +1,46 @@
+//! Runs a program in the foreground, and passes on the signals that are meant for it.
+
+use std::{
+    io,
+    process::{Child, Command, ExitStatus},
+    thread,
+};
+
+use signal_hook::{
+    consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM},
+    iterator::{SignalsInfo, exfiltrator::WithOrigin},
+};
+
+use crate::signals;
+
+/// Signals that would end the recorder, whose work begins when the program has ended.
+const ENDING: [i32; 4] = [SIGHUP, SIGINT, SIGQUIT, SIGTERM];
+
+/// Runs the command to its end.
+///
+/// A key like Ctrl-C reaches the program without us, because it is in our process group; a signal
+/// that a process sends to the recorder is passed on. The recorder survives both.
+pub(crate) fn run(command: &mut Command) -> io::Result<ExitStatus> {
+    let kept: Vec<i32> = ENDING.into_iter().filter(|&signal| !signals::ignored(signal)).collect();
+    let mut incoming = SignalsInfo::<WithOrigin>::new(kept)?;
+    let handle = incoming.handle();
+    let mut child = command.spawn()?;
+    let program = pid(&child);
+    let forwarder = thread::spawn(move || {
+        for origin in incoming.forever() {
+            let sent = origin.process.is_some_and(|process| process.pid != 0);
+            if let (true, Some(signal)) = (sent, rustix::process::Signal::from_named_raw(origin.signal)) {
+                // The program may have ended meanwhile.
+                _ = rustix::process::kill_process(program, signal);
+            }
+        }
+    });
+    let status = child.wait();
+    handle.close();
+    _ = forwarder.join();
+    status
+}
+
+fn pid(child: &Child) -> rustix::process::Pid {
+    rustix::process::Pid::from_child(child)
+}

@@ -1,0 +1,232 @@
+//! Translated blocks: where they begin, and how they may end.
+
+use std::sync::atomic::{AtomicU8, AtomicU64};
+
+use iced_x86::{
+    Code, Decoder, DecoderOptions, FlowControl, Instruction, InstructionInfoFactory, Mnemonic, OpAccess,
+};
+
+/// What a block's last instruction does to the flow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum Kind {
+    /// Goes on at `taken`: a direct jump, or no branch at all.
+    Direct,
+    /// A direct near call of `taken`; pushes `fall`.
+    Call,
+    /// A direct near call of the next instruction, which leaves no return address behind.
+    CallNext,
+    /// A conditional branch: `taken` or `fall`.
+    Conditional,
+    /// A near return.
+    Return,
+    /// An indirect near jump.
+    Jump,
+    /// An indirect near call; pushes `fall`.
+    CallIndirect,
+    /// A system call, a software interrupt, or another far transfer.
+    Far,
+    /// A repeated string instruction: again at its own address `taken` until it goes on at `fall`.
+    Repeat,
+    /// No block: the thread was outside of the program, and may enter it anywhere.
+    Outside,
+}
+
+/// The block begins where a signal handler begins.
+pub(crate) const HANDLER: u8 = 1;
+/// One instruction that writes memory, which QEMU runs alone after it left a block in its middle.
+pub(crate) const ALONE: u8 = 2;
+/// The code replaced other code, and must not seem to run before it did.
+pub(crate) const REPLACED: u8 = 4;
+
+/// A run of instructions that QEMU translated together. Lives as long as the process.
+pub(crate) struct Block {
+    pub(crate) pc: u64,
+    pub(crate) taken: u64,
+    pub(crate) fall: u64,
+    /// Instructions.
+    pub(crate) count: u64,
+    pub(crate) kind: Kind,
+    /// [`HANDLER`], [`ALONE`], [`REPLACED`].
+    pub(crate) flags: AtomicU8,
+    /// With [`REPLACED`]: the virtual time at which the code was there.
+    pub(crate) not_before: AtomicU64,
+    /// Instructions that QEMU listed, one more than `count` where the last does not run.
+    pub(crate) reads: usize,
+    /// Distance of each instruction from `pc`.
+    offsets: Vec<u16>,
+}
+
+/// One instruction as QEMU read it.
+pub(crate) struct Read<'a> {
+    pub(crate) address: u64,
+    pub(crate) bytes: &'a [u8],
+}
+
+/// Where threads are that run no block.
+pub(crate) static OUTSIDE: Block = Block {
+    pc: 0,
+    taken: 0,
+    fall: 0,
+    count: 0,
+    kind: Kind::Outside,
+    flags: AtomicU8::new(0),
+    not_before: AtomicU64::new(0),
+    reads: 0,
+    offsets: Vec::new(),
+};
+
+impl Block {
+    /// The block of some instructions; there is at least one.
+    ///
+    /// QEMU lists, as a block's last, an instruction that crosses the end of a page, stops reading
+    /// its bytes there, and then ends the block before it. No instruction is a prefix of another, so
+    /// a last one that does not decode is one that does not run here.
+    pub(crate) fn new(pc: u64, instructions: &[Read<'_>]) -> Block {
+        let mut offsets: Vec<u16> = instructions.iter().map(|read| (read.address - pc) as u16).collect();
+        let last = instructions.last().and_then(decode);
+        let (kind, taken, fall) = match &last {
+            Some(last) => ending(last),
+            None => {
+                offsets.pop();
+                let end = instructions.last().map_or(pc, |read| read.address);
+                (Kind::Direct, end, end)
+            }
+        };
+        let alone = instructions.len() == 1 && last.as_ref().is_some_and(writes_memory);
+        Block {
+            pc,
+            taken,
+            fall,
+            count: offsets.len() as u64,
+            kind,
+            flags: AtomicU8::new(if alone { ALONE } else { 0 }),
+            not_before: AtomicU64::new(0),
+            reads: instructions.len(),
+            offsets,
+        }
+    }
+
+    /// Which instruction begins at `address`, counted from 0.
+    pub(crate) fn index_of(&self, address: u64) -> Option<u64> {
+        let offset = u16::try_from(address.checked_sub(self.pc)?).ok()?;
+        self.offsets.binary_search(&offset).ok().map(|index| index as u64)
+    }
+
+    /// Whether the flow may go on at `address` once the whole block ran.
+    pub(crate) fn may_continue_at(&self, address: u64) -> bool {
+        match self.kind {
+            Kind::Direct | Kind::Call | Kind::CallNext => address == self.taken,
+            Kind::Conditional | Kind::Repeat => address == self.taken || address == self.fall,
+            Kind::Return | Kind::Jump | Kind::CallIndirect | Kind::Far | Kind::Outside => true,
+        }
+    }
+}
+
+/// The instruction, where its bytes are whole.
+fn decode(read: &Read<'_>) -> Option<Instruction> {
+    let mut decoder = Decoder::with_ip(64, read.bytes, read.address, DecoderOptions::NONE);
+    let instruction = decoder.decode();
+    (!instruction.is_invalid()).then_some(instruction)
+}
+
+/// How the flow goes on after an instruction: the kind, the target of a direct branch, and the
+/// address of the next instruction.
+fn ending(last: &Instruction) -> (Kind, u64, u64) {
+    let next = last.next_ip();
+    let target = last.near_branch_target();
+    match last.flow_control() {
+        _ if matches!(last.mnemonic(), Mnemonic::Syscall | Mnemonic::Sysenter) => (Kind::Far, 0, next),
+        FlowControl::UnconditionalBranch if last.is_jmp_far() => (Kind::Far, 0, next),
+        FlowControl::UnconditionalBranch => (Kind::Direct, target, next),
+        FlowControl::IndirectBranch if last.is_jmp_far_indirect() => (Kind::Far, 0, next),
+        FlowControl::IndirectBranch => (Kind::Jump, 0, next),
+        FlowControl::ConditionalBranch => (Kind::Conditional, target, next),
+        FlowControl::Return if last.mnemonic() == Mnemonic::Ret => (Kind::Return, 0, next),
+        FlowControl::Return => (Kind::Far, 0, next),
+        FlowControl::Call if last.is_call_far() => (Kind::Far, 0, next),
+        FlowControl::Call if target == next => (Kind::CallNext, next, next),
+        FlowControl::Call => (Kind::Call, target, next),
+        FlowControl::IndirectCall if last.is_call_far_indirect() => (Kind::Far, 0, next),
+        FlowControl::IndirectCall => (Kind::CallIndirect, 0, next),
+        FlowControl::Interrupt => (Kind::Far, 0, next),
+        FlowControl::Next if is_repeated(last) => (Kind::Repeat, last.ip(), next),
+        FlowControl::Next | FlowControl::XbeginXabortXend | FlowControl::Exception => {
+            (Kind::Direct, next, next)
+        }
+    }
+}
+
+fn is_repeated(instruction: &Instruction) -> bool {
+    instruction.is_string_instruction() && (instruction.has_rep_prefix() || instruction.has_repne_prefix())
+}
+
+fn writes_memory(instruction: &Instruction) -> bool {
+    if instruction.code() == Code::INVALID {
+        return false;
+    }
+    InstructionInfoFactory::new().info(instruction).used_memory().iter().any(|used| {
+        matches!(
+            used.access(),
+            OpAccess::Write | OpAccess::CondWrite | OpAccess::ReadWrite | OpAccess::ReadCondWrite
+        )
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn block(pc: u64, instructions: &[&[u8]]) -> Block {
+        let mut address = pc;
+        let reads: Vec<_> = instructions
+            .iter()
+            .map(|&bytes| {
+                let read = Read { address, bytes };
+                address += bytes.len() as u64;
+                read
+            })
+            .collect();
+        Block::new(pc, &reads)
+    }
+
+    #[test]
+    fn the_last_instruction_decides_where_it_goes() {
+        let ends = |bytes: &[u8]| {
+            let block = block(0x1000, &[bytes]);
+            (block.kind, block.taken, block.fall)
+        };
+        assert_eq!(ends(&[0x90]), (Kind::Direct, 0x1001, 0x1001));
+        assert_eq!(ends(&[0xeb, 0x10]), (Kind::Direct, 0x1012, 0x1002));
+        assert_eq!(ends(&[0x75, 0xfe]), (Kind::Conditional, 0x1000, 0x1002));
+        assert_eq!(ends(&[0xe2, 0xfe]), (Kind::Conditional, 0x1000, 0x1002));
+        assert_eq!(ends(&[0xe3, 0x00]), (Kind::Conditional, 0x1002, 0x1002));
+        assert_eq!(ends(&[0xe8, 0, 0, 0, 0]), (Kind::CallNext, 0x1005, 0x1005));
+        assert_eq!(ends(&[0xe8, 1, 0, 0, 0]), (Kind::Call, 0x1006, 0x1005));
+        assert_eq!(ends(&[0xff, 0xd0]).0, Kind::CallIndirect);
+        assert_eq!(ends(&[0xff, 0xe0]).0, Kind::Jump);
+        assert_eq!(ends(&[0xf3, 0xc3]).0, Kind::Return);
+        assert_eq!(ends(&[0x0f, 0x05]).0, Kind::Far);
+        assert_eq!(ends(&[0xcc]).0, Kind::Far);
+        assert_eq!(ends(&[0xf3, 0xa4]), (Kind::Repeat, 0x1000, 0x1002));
+        assert_eq!(ends(&[0xa4]).0, Kind::Direct);
+    }
+
+    #[test]
+    fn an_instruction_cut_at_a_page_end_does_not_run() {
+        let block = block(0x1ffd, &[&[0x90], &[0x48, 0x89]]);
+        assert_eq!((block.count, block.taken), (1, 0x1ffe));
+        assert_eq!(block.index_of(0x1ffe), None);
+        assert!(block.may_continue_at(0x1ffe));
+    }
+
+    #[test]
+    fn a_lone_store_is_marked() {
+        let flags = |instructions: &[&[u8]]| block(0, instructions).flags.into_inner();
+        // lock cmpxchg16b [rdi]; mov [rax], rbx; mov rbx, [rax]
+        assert_eq!(flags(&[&[0xf0, 0x48, 0x0f, 0xc7, 0x0f]]), ALONE);
+        assert_eq!(flags(&[&[0x48, 0x89, 0x18]]), ALONE);
+        assert_eq!(flags(&[&[0x48, 0x8b, 0x18]]), 0);
+        assert_eq!(flags(&[&[0x48, 0x89, 0x18], &[0x90]]), 0);
+    }
+}

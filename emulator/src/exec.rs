@@ -1,0 +1,128 @@
+//! A traced program executes another one: it is started under the emulator again.
+
+use std::{
+    ffi::{CString, OsStr, OsString},
+    fs::File,
+    io::Read,
+    os::unix::{
+        ffi::{OsStrExt, OsStringExt},
+        fs::MetadataExt,
+    },
+    path::{Path, PathBuf},
+};
+
+use crate::{
+    launch::{Launch, Program},
+    memory,
+    process::PROCESS,
+    spool::NoteKind,
+    syscall::Call,
+    threads, window,
+};
+
+/// Replaces the process by an emulator that runs the program. Comes back where that can't be: QEMU
+/// then makes the call as it stands, which fails as it should, or runs the program untraced.
+pub(crate) fn execute(call: &Call, at: bool) {
+    let Some((path, arguments, environment)) = request(call, at) else { return };
+    let (spool, settings) = match PROCESS.lock().as_ref() {
+        Some(process) => (process.spool.clone(), process.settings.clone()),
+        None => return,
+    };
+    let program = match Program::find(&path, arguments) {
+        Ok(Some(program)) => program,
+        Ok(None) => return,
+        Err(reason) => return untraced(call, &path, &reason),
+    };
+    let Ok(qemu) = std::fs::read_link("/proc/self/exe") else { return };
+    let plugin = OsString::from_vec(settings.plugin);
+    let launch = Launch { qemu: &qemu, plugin: Path::new(&plugin), spool: &spool, clock: call.now };
+    let (arguments, environment) = launch.command(&program, environment);
+    let others = threads::park_others(call.index);
+    run(&qemu, arguments, environment);
+    drop(others);
+}
+
+fn untraced(call: &Call, path: &Path, reason: &str) {
+    if let Some(process) = PROCESS.lock().as_ref() {
+        let reason = format!("{} ran outside the emulator: {reason}", path.display());
+        process.note(call.now, call.tid, NoteKind::Untraced { reason });
+    }
+}
+
+type Strings = Vec<Vec<u8>>;
+
+/// The path, arguments and environment of an execve or execveat; `None` where they can't be read.
+fn request(call: &Call, at: bool) -> Option<(PathBuf, Strings, Strings)> {
+    let [a1, a2, a3, a4, a5, _] = call.arguments;
+    let (path, arguments, environment) = match at {
+        false => (memory::string(a1)?, a2, a3),
+        true => {
+            let path = memory::string(a2)?;
+            (resolve_at(a1 as i32, &path, a5 as i32)?, a3, a4)
+        }
+    };
+    let path = own_program(PathBuf::from(OsStr::from_bytes(&path)));
+    Some((path, memory::strings(arguments)?, memory::strings(environment)?))
+}
+
+/// The path that execveat(2) means.
+fn resolve_at(directory: i32, path: &[u8], flags: i32) -> Option<Vec<u8>> {
+    if path.starts_with(b"/") || directory == libc::AT_FDCWD {
+        return Some(path.to_vec());
+    }
+    let mut whole = format!("/proc/self/fd/{directory}").into_bytes();
+    if path.is_empty() {
+        let target = std::fs::read_link(OsStr::from_bytes(&whole)).ok()?;
+        return (flags & libc::AT_EMPTY_PATH != 0).then(|| target.into_os_string().into_vec());
+    }
+    whole.push(b'/');
+    whole.extend_from_slice(path);
+    Some(whole)
+}
+
+/// `/proc/self/exe` is the emulated program, not the emulator.
+fn own_program(path: PathBuf) -> PathBuf {
+    let of_process = PathBuf::from(format!("/proc/{}/exe", std::process::id()));
+    match path == Path::new("/proc/self/exe") || path == of_process {
+        true => crate::program().unwrap_or(path),
+        false => path,
+    }
+}
+
+/// execve(2); comes back only when it fails.
+fn run(path: &Path, arguments: Vec<OsString>, environment: Strings) {
+    let c_strings = |strings: Vec<Vec<u8>>| -> Vec<CString> {
+        strings.into_iter().filter_map(|string| CString::new(string).ok()).collect()
+    };
+    let arguments = c_strings(arguments.into_iter().map(OsString::into_vec).collect());
+    let environment = c_strings(environment);
+    let pointers = |strings: &[CString]| -> Vec<*const libc::c_char> {
+        strings.iter().map(|string| string.as_ptr()).chain([std::ptr::null()]).collect()
+    };
+    let Ok(path) = window::c_path(path) else { return };
+    // SAFETY: the path and both vectors are NUL-terminated, and live until the call returns.
+    unsafe { libc::execve(path.as_ptr(), pointers(&arguments).as_ptr(), pointers(&environment).as_ptr()) };
+}
+
+/// The first bytes of a file that may be executed.
+pub(crate) fn head(path: &Path) -> Option<Vec<u8>> {
+    let path_bytes = window::c_path(path).ok()?;
+    // SAFETY: a NUL-terminated path.
+    let executable = unsafe { libc::access(path_bytes.as_ptr(), libc::X_OK) } == 0;
+    if !executable || !path.is_file() {
+        return None;
+    }
+    let mut head = Vec::new();
+    File::open(path).ok()?.take(4096).read_to_end(&mut head).ok()?;
+    Some(head)
+}
+
+/// Whether executing the file gives other rights than this process has.
+pub(crate) fn gives_rights(path: &Path) -> bool {
+    // SAFETY: no arguments, no memory.
+    let (user, group) = unsafe { (libc::geteuid(), libc::getegid()) };
+    std::fs::metadata(path).is_ok_and(|metadata| {
+        metadata.mode() & libc::S_ISUID != 0 && metadata.uid() != user
+            || metadata.mode() & libc::S_ISGID != 0 && metadata.gid() != group
+    })
+}

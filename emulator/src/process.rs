@@ -1,0 +1,192 @@
+//! What the threads of a process share: its code, its mappings, its signal handlers.
+
+use std::{
+    fs::OpenOptions,
+    io::Write,
+    os::unix::ffi::OsStrExt,
+    path::{Path, PathBuf},
+};
+
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use crate::{
+    block::{Block, HANDLER, REPLACED, Read},
+    lock::Lock,
+    mappings::{Mappings, Placed},
+    settings::Settings,
+    spool::{Note, NoteKind},
+};
+
+/// The process that this is.
+pub(crate) static PROCESS: Lock<Option<Process>> = Lock::new(None);
+
+/// A thread that is being made: its stack pointer tells which it is.
+struct Clone {
+    stack: u64,
+    parent_tid: u32,
+    time: u64,
+}
+
+/// State of the emulated process.
+pub(crate) struct Process {
+    pub(crate) pid: u32,
+    pub(crate) spool: PathBuf,
+    pub(crate) settings: Settings,
+    /// Virtual clock when this program began to run.
+    pub(crate) birth: u64,
+    /// Orders the files of one thread or process.
+    pub(crate) sequence: u64,
+    /// The process and thread that forked this one, until its first thread runs.
+    pub(crate) forked_by: Option<(u32, u32)>,
+    /// Whether the program's first thread has run.
+    pub(crate) started: bool,
+    mappings: Mappings,
+    blocks: FxHashMap<u64, Vec<(Box<[u8]>, &'static Block)>>,
+    handlers: FxHashSet<u64>,
+    clones: Vec<Clone>,
+}
+
+impl Process {
+    pub(crate) fn new(spool: PathBuf, settings: Settings, clock: u64) -> Process {
+        let mut process = Process {
+            pid: std::process::id(),
+            spool,
+            settings,
+            birth: clock,
+            sequence: 0,
+            forked_by: None,
+            started: false,
+            mappings: Mappings::default(),
+            blocks: FxHashMap::default(),
+            handlers: FxHashSet::default(),
+            clones: Vec::new(),
+        };
+        process.choose_files();
+        process
+    }
+
+    /// A name that no other process or earlier program of this one has.
+    fn choose_files(&mut self) {
+        self.sequence = 0;
+        while self.file("notes").exists() {
+            self.sequence += 1;
+        }
+        // The first note may come late; the name is taken now.
+        _ = std::fs::File::create(self.file("notes"));
+    }
+
+    fn file(&self, kind: &str) -> PathBuf {
+        self.spool.join(format!("process-{}-{}.{kind}", self.pid, self.sequence))
+    }
+
+    /// This is now a child process, forked at `clock` by a thread of the process that it was.
+    pub(crate) fn become_child(&mut self, parent_tid: u32, clock: u64) {
+        self.forked_by = Some((self.pid, parent_tid));
+        self.pid = std::process::id();
+        self.birth = clock;
+        self.clones.clear();
+        self.choose_files();
+    }
+
+    /// Appends to the process's notes; a spool that is gone has no reader either.
+    pub(crate) fn note(&self, time: u64, tid: u32, kind: NoteKind) {
+        let note = Note { time, pid: self.pid, tid, kind };
+        if let Ok(mut line) = serde_json::to_vec(&note) {
+            line.push(b'\n');
+            append(&self.file("notes"), &line);
+        }
+    }
+
+    /// A thread is about to be made with this stack; stack 0 shares the parent's.
+    pub(crate) fn clone_begins(&mut self, stack: u64, parent_tid: u32, time: u64) {
+        self.clones.retain(|clone| clone.stack != stack);
+        self.clones.push(Clone { stack, parent_tid, time });
+    }
+
+    /// Who made the thread that begins with this stack, and when.
+    pub(crate) fn clone_of(&mut self, stack: u64) -> Option<(u32, u64)> {
+        let index = self.clones.iter().position(|clone| clone.stack == stack)?;
+        let clone = self.clones.swap_remove(index);
+        Some((clone.parent_tid, clone.time))
+    }
+
+    /// A signal handler begins at `address`.
+    pub(crate) fn add_handler(&mut self, address: u64) {
+        if self.handlers.insert(address) {
+            for (_, block) in self.blocks.get(&address).into_iter().flatten() {
+                block.flags.fetch_or(HANDLER, std::sync::atomic::Ordering::Relaxed);
+            }
+        }
+    }
+
+    pub(crate) fn is_handler(&self, address: u64) -> bool {
+        self.handlers.contains(&address)
+    }
+
+    /// Something may be mapped otherwise in this range from now on.
+    pub(crate) fn unmap(&mut self, address: u64, length: u64) {
+        self.mappings.forget(address, length);
+    }
+
+    /// The block that QEMU is translating. `later` gives a time after everything that ran so far.
+    pub(crate) fn translate(&mut self, reads: &[Read<'_>], later: &dyn Fn() -> u64) -> &'static Block {
+        if self.blocks.is_empty() {
+            // Before the program's first mapping, because it drops those of the program before.
+            let name = Process::command_name(&crate::program().unwrap_or_default());
+            self.note(self.birth, self.pid, NoteKind::Comm { name, exec: true });
+        }
+        let pc = reads.first().map_or(0, |read| read.address);
+        let bytes: Vec<u8> = reads.iter().flat_map(|read| read.bytes).copied().collect();
+        let placed = self.mappings.place(pc, &bytes, later);
+        let not_before = placed.not_before;
+        self.tell(pc, &bytes, placed);
+        let known = self.blocks.entry(pc).or_default();
+        let block = match known.iter().find(|(code, block)| **code == bytes[..] && block.reads == reads.len())
+        {
+            Some((_, block)) => *block,
+            None => {
+                // Blocks live as long as QEMU's code may call back with them: for ever.
+                let block: &'static Block = Box::leak(Box::new(Block::new(pc, reads)));
+                known.push((bytes.into(), block));
+                block
+            }
+        };
+        if self.handlers.contains(&pc) {
+            block.flags.fetch_or(HANDLER, std::sync::atomic::Ordering::Relaxed);
+        }
+        if not_before != 0 {
+            block.not_before.fetch_max(not_before, std::sync::atomic::Ordering::Relaxed);
+            block.flags.fetch_or(REPLACED, std::sync::atomic::Ordering::Relaxed);
+        }
+        block
+    }
+
+    /// Writes down what is new about the code's place. What replaced nothing is dated back to the
+    /// birth of the program: threads have clocks of their own, and none may run code that, by its
+    /// clock, is not there yet.
+    fn tell(&self, pc: u64, bytes: &[u8], placed: Placed) {
+        let time = placed.not_before.max(self.birth);
+        if let Some(map) = placed.new_mapping {
+            self.note(time, self.pid, NoteKind::Map(map));
+        }
+        if placed.keep {
+            append(&self.file("code"), bytes);
+            self.note(time, self.pid, NoteKind::Code { address: pc, length: bytes.len() as u64 });
+        }
+    }
+
+    /// The program's name as the kernel gives it: the file's name, cut to 15 bytes.
+    fn command_name(program: &Path) -> Vec<u8> {
+        let mut name = program.file_name().unwrap_or(program.as_os_str()).as_bytes().to_vec();
+        name.truncate(15);
+        name
+    }
+}
+
+/// One append, so that lines stay whole whoever else writes and however the process ends. No file
+/// stays open: the program may close or count all its file descriptors.
+fn append(path: &Path, bytes: &[u8]) {
+    if let Ok(mut file) = OpenOptions::new().append(true).create(true).open(path) {
+        _ = file.write_all(bytes);
+    }
+}

@@ -1,0 +1,54 @@
+//! What the recorder asks of the emulated processor: a small file in the spool.
+
+use std::{io, ops::Range, path::Path};
+
+use hodo_intel_pt::encoder::{self, Timing};
+use serde::{Deserialize, Serialize};
+
+/// The settings of a recording.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Settings {
+    /// Path of this plugin, for programs that the traced one executes.
+    pub plugin: Vec<u8>,
+    /// Bytes of trace between PSB packets.
+    pub psb_period: u64,
+    /// TSC packets.
+    pub tsc: bool,
+    /// MTC packets, one each `2^period` ticks of the crystal clock.
+    pub mtc_period: Option<u8>,
+    /// CYC packets, where at least so many cycles passed since the last one.
+    pub cyc_threshold: Option<u64>,
+    /// Whether returns are compressed.
+    pub return_compression: bool,
+    /// Keep only the last bytes of each thread's trace: a multiple of the page size.
+    pub snapshot: Option<u64>,
+    /// Lose the packets of these instructions of each thread, as if a buffer had overflowed.
+    pub overflow: Option<Range<u64>>,
+}
+
+const FILE: &str = "settings.json";
+
+impl Settings {
+    /// Reads the settings of a spool.
+    ///
+    /// # Errors
+    /// What the system says, or what is wrong with the file.
+    pub fn load(spool: &Path) -> io::Result<Settings> {
+        Ok(serde_json::from_slice(&std::fs::read(spool.join(FILE))?)?)
+    }
+
+    /// Writes the settings of a spool.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn save(&self, spool: &Path) -> io::Result<()> {
+        std::fs::write(spool.join(FILE), serde_json::to_vec(self)?)
+    }
+
+    pub(crate) fn encoder(&self) -> encoder::Settings {
+        encoder::Settings {
+            return_compression: self.return_compression,
+            timing: Timing { tsc: self.tsc, mtc_period: self.mtc_period, cyc_threshold: self.cyc_threshold },
+        }
+    }
+}

@@ -1,0 +1,95 @@
+//! Signals: QEMU builds the frame that the kernel would, and starts the handler.
+
+use crate::{
+    block::{Block, Kind},
+    memory,
+    process::PROCESS,
+    spool::Thread,
+};
+
+/// The emulated processor's general registers: the first field of QEMU's `CPUX86State`.
+#[repr(C)]
+pub(crate) struct Registers([u64; 16]);
+
+impl Registers {
+    pub(crate) fn rsp(&self) -> u64 {
+        self.0[4]
+    }
+
+    fn rax(&self) -> u64 {
+        self.0[0]
+    }
+
+    fn rdx(&self) -> u64 {
+        self.0[2]
+    }
+
+    fn rsi(&self) -> u64 {
+        self.0[6]
+    }
+
+    fn rdi(&self) -> u64 {
+        self.0[7]
+    }
+}
+
+/// A signal that was just delivered.
+pub(crate) struct Signal {
+    /// The instruction that the handler returns to.
+    pub(crate) interrupted: u64,
+    /// Whether that instruction raised it.
+    pub(crate) fault: bool,
+}
+
+// The frame (arch/x86/include/asm/sigframe.h): return address, ucontext, siginfo. In the ucontext:
+// flags, link, stack (24 bytes), then the registers in the order of `struct sigcontext_64`.
+const UCONTEXT: u64 = 8;
+const SIGCONTEXT: u64 = UCONTEXT + 40;
+const SAVED_RDI: u64 = SIGCONTEXT + 8 * 8;
+const SAVED_RDX: u64 = SIGCONTEXT + 12 * 8;
+const SAVED_RSP: u64 = SIGCONTEXT + 15 * 8;
+const SAVED_RIP: u64 = SIGCONTEXT + 16 * 8;
+/// A frame's siginfo lies within so many bytes of its start.
+const FRAME: u64 = 1024;
+/// si_code in siginfo.
+const SI_CODE: u64 = 8;
+
+/// The signal whose handler the thread is about to run; `None` where it comes to the handler's
+/// first instruction on another way, such as a call.
+pub(crate) fn delivered(thread: &mut Thread, previous: &Block, registers: &Registers) -> Option<Signal> {
+    let frame = registers.rsp();
+    let info = registers.rsi();
+    let inside = info > frame && info - frame < FRAME;
+    if registers.rdx() != frame + UCONTEXT || !inside || registers.rax() != 0 || registers.rdi() > 64 {
+        return None;
+    }
+    // A handler may hand its frame on by jumping to another handler.
+    if thread.last_frame == frame && matches!(previous.kind, Kind::Jump | Kind::Direct) {
+        return None;
+    }
+    thread.last_frame = frame;
+    let (innermost, number) = innermost(frame, registers.rdi())?;
+    let interrupted = memory::word(innermost + SAVED_RIP)?;
+    // Positive codes are the kernel's own (sigaction(2)).
+    let code = memory::word(innermost + (info - frame) + SI_CODE)? as i32;
+    let may_fault =
+        matches!(number as i32, libc::SIGSEGV | libc::SIGBUS | libc::SIGFPE | libc::SIGILL | libc::SIGTRAP);
+    Some(Signal { interrupted, fault: may_fault && code > 0 })
+}
+
+/// Signals that arrive together stack their frames before the first handler runs: a frame that
+/// interrupted a handler at its first instruction lies upon that handler's frame. Gives the frame
+/// that interrupted the program itself, and its signal.
+fn innermost(mut frame: u64, mut number: u64) -> Option<(u64, u64)> {
+    loop {
+        let interrupted = memory::word(frame + SAVED_RIP)?;
+        let below = memory::word(frame + SAVED_RSP)?;
+        let stacked = memory::word(frame + SAVED_RDX)? == below + UCONTEXT
+            && PROCESS.lock().as_ref().is_some_and(|process| process.is_handler(interrupted));
+        if !stacked {
+            return Some((frame, number));
+        }
+        number = memory::word(frame + SAVED_RDI)?;
+        frame = below;
+    }
+}

@@ -1,0 +1,108 @@
+//! System calls, as far as they change what is recorded.
+
+use std::{cell::Cell, ffi::c_uint, mem};
+
+use crate::{
+    exec, memory,
+    process::{PROCESS, Process},
+    qemu::Id,
+    spool::{NoteKind, Thread},
+    threads,
+};
+
+thread_local! {
+    /// The thread and its clock, while it forks.
+    static FORKING: Cell<(u32, u64)> = const { Cell::new((0, 0)) };
+}
+
+/// What a system call is made with.
+pub(crate) struct Call {
+    pub(crate) index: u32,
+    pub(crate) tid: u32,
+    pub(crate) now: u64,
+    pub(crate) arguments: [u64; 6],
+}
+
+#[rustfmt::skip]
+pub(crate) extern "C" fn entered(
+    _: Id, index: c_uint, number: i64, a1: u64, a2: u64, a3: u64, a4: u64, a5: u64, a6: u64, _: u64, _: u64,
+) {
+    let Some(thread) = threads::get(index) else { return };
+    // SAFETY: the thread calls back for itself, so nobody else uses its words.
+    let thread: &mut Thread = unsafe { &mut *thread };
+    thread.leave();
+    let call = Call {
+        index,
+        tid: thread.tid as u32,
+        now: thread.counts.now,
+        arguments: [a1, a2, a3, a4, a5, a6],
+    };
+    let Ok(number) = libc::c_long::try_from(number);
+    match number {
+        libc::SYS_rt_sigreturn => thread.last_frame = 0,
+        libc::SYS_exit => threads::end(index),
+        // The process is about to end: nobody parks these threads' successors, nor wakes them.
+        libc::SYS_exit_group => mem::forget(threads::park_others(index)),
+        libc::SYS_execve | libc::SYS_execveat => exec::execute(&call, number == libc::SYS_execveat),
+        _ => with_process(|process| shared(process, number, &call)),
+    }
+}
+
+fn with_process(action: impl FnOnce(&mut Process)) {
+    if let Some(process) = PROCESS.lock().as_mut() {
+        action(process);
+    }
+}
+
+/// Calls that change what the threads of a process share.
+fn shared(process: &mut Process, number: libc::c_long, call: &Call) {
+    let [a1, a2, _, a4, a5, _] = call.arguments;
+    match number {
+        libc::SYS_rt_sigaction => {
+            // SIG_DFL and SIG_IGN are 0 and 1.
+            if let Some(handler) = memory::word(a2).filter(|&handler| a2 != 0 && handler > 1) {
+                process.add_handler(handler);
+            }
+        }
+        libc::SYS_mmap if a4 as i32 & libc::MAP_FIXED != 0 => process.unmap(a1, a2),
+        libc::SYS_munmap => process.unmap(a1, a2),
+        libc::SYS_mremap => {
+            process.unmap(a1, a2);
+            if a4 as i32 & libc::MREMAP_FIXED != 0 {
+                process.unmap(a5, call.arguments[2]);
+            }
+        }
+        libc::SYS_clone if a1 & libc::CLONE_VM as u64 != 0 && a1 & libc::CLONE_VFORK as u64 == 0 => {
+            process.clone_begins(a2, call.tid, call.now);
+        }
+        libc::SYS_clone | libc::SYS_fork | libc::SYS_vfork => FORKING.set((call.tid, call.now)),
+        libc::SYS_prctl if a1 as i32 == libc::PR_SET_NAME => {
+            let mut name = [0; 16];
+            if let Some(text) = memory::string(a2) {
+                let length = text.len().min(15);
+                name[..length].copy_from_slice(&text[..length]);
+                let kind = NoteKind::Comm { name: name[..length].to_vec(), exec: false };
+                process.note(call.now, call.tid, kind);
+            }
+        }
+        _ => {}
+    }
+}
+
+/// Before a fork: nobody may hold the lock on the other side.
+pub(crate) extern "C" fn before_fork() {
+    mem::forget(PROCESS.lock());
+}
+
+/// After a fork, in the parent.
+pub(crate) extern "C" fn after_fork() {
+    PROCESS.unlock_after_fork();
+}
+
+/// After a fork, in the child: it has this thread only, and files of its own.
+pub(crate) extern "C" fn in_child() {
+    PROCESS.unlock_after_fork();
+    let (parent_tid, now) = FORKING.get();
+    threads::forget_all();
+    with_process(|process| process.become_child(parent_tid, now));
+}

@@ -1,0 +1,152 @@
+//! Which thread runs on which virtual processor.
+//!
+//! A block's callback finds its thread with one load from [`THREADS`] and without a lock. Small
+//! numbers instead of a pointer say that there is no thread, or that it must wait.
+
+use std::{
+    ptr,
+    sync::atomic::{AtomicPtr, AtomicUsize, Ordering},
+    time::{Duration, Instant},
+};
+
+use hodo_intel_pt::encoder::Encoder;
+
+use crate::{
+    block::OUTSIDE,
+    process::{PROCESS, Process},
+    signal::Registers,
+    spool::{Identity, NoteKind, Thread},
+    window,
+};
+
+/// Virtual processors that there may be in a process; QEMU numbers threads by them.
+const MOST: usize = 1 << 16;
+
+/// The thread stands still: another one is ending the process.
+const PARKED: *mut Thread = ptr::without_provenance_mut(1);
+/// The thread is not recorded: its file could not be made.
+const UNRECORDED: *mut Thread = ptr::without_provenance_mut(2);
+
+static THREADS: [AtomicPtr<Thread>; MOST] = [const { AtomicPtr::new(ptr::null_mut()) }; MOST];
+/// One more than the highest index that was used.
+static USED: AtomicUsize = AtomicUsize::new(0);
+
+/// How long the other threads may take to stand still.
+const PATIENCE: Duration = Duration::from_millis(50);
+
+/// The thread that runs on a virtual processor, where there is one.
+#[inline(always)]
+pub(crate) fn get(index: u32) -> Option<*mut Thread> {
+    let thread = THREADS.get(index as usize)?.load(Ordering::Relaxed);
+    (thread > UNRECORDED).then_some(thread)
+}
+
+/// The thread of a virtual processor that [`get`] does not know: made if it is new, waited for if it
+/// is parked, `None` if it is not recorded.
+#[cold]
+#[inline(never)]
+pub(crate) fn find(index: u32, registers: &Registers) -> Option<*mut Thread> {
+    let slot = THREADS.get(index as usize)?;
+    loop {
+        match slot.load(Ordering::Acquire) {
+            PARKED => std::thread::sleep(Duration::from_millis(1)),
+            UNRECORDED => return None,
+            thread if thread.is_null() => {
+                let thread = begin(registers).unwrap_or(UNRECORDED);
+                slot.store(thread, Ordering::Release);
+                USED.fetch_max(index as usize + 1, Ordering::AcqRel);
+            }
+            thread => return Some(thread),
+        }
+    }
+}
+
+/// A new thread runs its first block.
+fn begin(registers: &Registers) -> Option<*mut Thread> {
+    // SAFETY: no arguments, no memory.
+    let tid = unsafe { libc::gettid() } as u32;
+    let mut process = PROCESS.lock();
+    let process = process.as_mut()?;
+    let start = if !process.started {
+        process.started = true;
+        crate::program_begins(registers);
+        process.birth
+    } else if let Some((parent_pid, parent_tid)) = process.forked_by.take() {
+        process.note(process.birth, tid, NoteKind::Fork { parent_pid, parent_tid });
+        process.birth
+    } else {
+        let (parent_tid, start) = process.clone_of(registers.rsp()).unwrap_or((process.pid, process.birth));
+        process.note(start, tid, NoteKind::Fork { parent_pid: process.pid, parent_tid });
+        start
+    };
+    record(process, tid, start)
+}
+
+fn record(process: &Process, tid: u32, start: u64) -> Option<*mut Thread> {
+    let settings = &process.settings;
+    let who = Identity { pid: process.pid, tid, sequence: process.sequence };
+    let encoder = Encoder::new(settings.encoder(), start);
+    let thread = Thread::new(&who, settings.snapshot.unwrap_or(0), start, encoder, &OUTSIDE);
+    let thread = window::create(&process.spool, thread).ok()?;
+    // SAFETY: just made, and known to nobody else.
+    unsafe { (*thread).make_room() };
+    Some(thread)
+}
+
+/// The thread of a virtual processor has ended.
+pub(crate) fn end(index: u32) {
+    let thread = THREADS[index as usize].swap(ptr::null_mut(), Ordering::AcqRel);
+    if thread > UNRECORDED {
+        // SAFETY: the thread itself says that it ends, so nobody uses its words any more.
+        unsafe { window::close(thread) };
+    }
+}
+
+/// In a forked child: none of the parent's threads are here, and nobody writes to their files.
+pub(crate) fn forget_all() {
+    (0..USED.load(Ordering::Acquire)).for_each(|index| end(index as u32));
+}
+
+/// A time after everything that the threads ran so far, and after what a block that is running may add.
+pub(crate) fn later() -> u64 {
+    const BLOCK: u64 = 1024;
+    let clocks = (0..USED.load(Ordering::Acquire)).filter_map(|index| {
+        // SAFETY: threads are unmapped by themselves only, when they end; a clock that is being
+        // written is read before or after that.
+        get(index as u32).map(|thread| unsafe { (&raw const (*thread).counts.now).read_volatile() })
+    });
+    clocks.max().unwrap_or(0) + BLOCK
+}
+
+/// Stops all other threads between two blocks, so that their files are whole when the process ends.
+/// They go on when the result is dropped, which is when it did not end after all.
+pub(crate) fn park_others(index: u32) -> Parked {
+    let others = (0..USED.load(Ordering::Acquire)).filter(|&other| other != index as usize);
+    let parked: Vec<_> = others
+        .filter_map(|other| get(other as u32).map(|thread| (other, thread)))
+        .inspect(|&(other, _)| THREADS[other].store(PARKED, Ordering::Release))
+        .collect();
+    let start = Instant::now();
+    if !parked.is_empty() {
+        // A thread may have looked itself up just before.
+        std::thread::sleep(Duration::from_micros(200));
+    }
+    // SAFETY: as in `later`.
+    let busy =
+        |&(_, thread): &(usize, *mut Thread)| unsafe { (&raw const (*thread).busy).read_volatile() != 0 };
+    while parked.iter().any(busy) && start.elapsed() < PATIENCE {
+        std::thread::yield_now();
+    }
+    Parked(parked)
+}
+
+/// Threads that stand still.
+pub(crate) struct Parked(Vec<(usize, *mut Thread)>);
+
+impl Drop for Parked {
+    fn drop(&mut self) {
+        for &(index, thread) in &self.0 {
+            THREADS[index].store(thread, Ordering::Release);
+        }
+    }
+}

@@ -1,0 +1,162 @@
+//! The part of a thread's file that is mapped for writing.
+
+use std::{
+    ffi::CString,
+    fs::{File, OpenOptions},
+    io,
+    os::{fd::AsRawFd, unix::ffi::OsStrExt},
+    path::{Path, PathBuf},
+    ptr,
+    sync::{
+        OnceLock,
+        atomic::{AtomicU64, Ordering},
+    },
+};
+
+use crate::spool::{HEADER, Thread, Window};
+
+/// Bytes that are mapped at a time.
+const WINDOW: u64 = 64 << 20;
+/// Bytes that may be written before the limit is looked at again.
+const SLACK: usize = 4096;
+
+static PSB_PERIOD: AtomicU64 = AtomicU64::new(2048);
+static SPOOL: OnceLock<PathBuf> = OnceLock::new();
+
+/// Sets what all windows share.
+pub(crate) fn configure(spool: &Path, psb_period: u64) {
+    PSB_PERIOD.store(psb_period, Ordering::Relaxed);
+    _ = SPOOL.set(spool.to_owned());
+}
+
+pub(crate) fn psb_period() -> u64 {
+    PSB_PERIOD.load(Ordering::Relaxed)
+}
+
+fn path(spool: &Path, pid: u64, tid: u64, sequence: u64) -> PathBuf {
+    spool.join(format!("thread-{pid}-{tid}-{sequence}"))
+}
+
+/// Makes the file of `thread`, whose sequence number becomes one that is free, and moves the thread
+/// into it.
+pub(crate) fn create(spool: &Path, mut thread: Thread) -> io::Result<*mut Thread> {
+    let file = loop {
+        let path = path(spool, thread.pid, thread.tid, thread.sequence);
+        match OpenOptions::new().read(true).write(true).create_new(true).open(path) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => thread.sequence += 1,
+            other => break other?,
+        }
+    };
+    let size = if thread.ring == 0 { WINDOW } else { thread.ring };
+    file.set_len(HEADER + size)?;
+    let home = map(&file, 0, HEADER, None)?.cast::<Thread>();
+    let ring = thread.ring;
+    thread.window.base = match ring {
+        0 => map(&file, HEADER, WINDOW, None)?,
+        // The ring is mapped twice in a row, so that what goes over its end is at its start.
+        _ => {
+            let base = map_nothing(2 * ring)?;
+            map(&file, HEADER, ring, Some(base))?;
+            map(&file, HEADER, ring, Some(base.wrapping_add(ring as usize)))?;
+            base
+        }
+    };
+    thread.window.cursor = thread.window.base;
+    thread.window.end = thread.window.base.wrapping_add(if ring == 0 { WINDOW } else { 2 * ring } as usize);
+    set_limit(&mut thread.window);
+    // SAFETY: `home` is a mapping of HEADER bytes, more than a `Thread` has, and page-aligned.
+    unsafe { home.write(thread) };
+    Ok(home)
+}
+
+/// Unmaps the thread and its window; the file stays.
+///
+/// # Safety
+/// `thread` came from [`create`] and is used by nobody any more.
+pub(crate) unsafe fn close(thread: *mut Thread) {
+    // SAFETY: as the caller promises; the mappings are those that `create` and `advance` made.
+    unsafe {
+        let window = &(*thread).window;
+        libc::munmap(window.base.cast(), window.end as usize - window.base as usize);
+        libc::munmap(thread.cast(), HEADER as usize);
+    }
+}
+
+/// Makes sure that the cursor has room before the end of the mapping.
+pub(crate) fn advance(thread: &mut Thread) {
+    let (ring, window) = (thread.ring, &mut thread.window);
+    if ring != 0 {
+        let into = window.cursor as u64 - window.base as u64;
+        if into >= ring {
+            window.cursor = window.cursor.wrapping_sub(ring as usize);
+            window.offset += ring;
+        }
+        return;
+    }
+    if (window.end as usize) - (window.cursor as usize) > 2 * SLACK {
+        return;
+    }
+    let position = window.position();
+    let page = position & !0xfff;
+    let next = SPOOL.get().map(|spool| path(spool, thread.pid, thread.tid, thread.sequence));
+    match next.ok_or(io::ErrorKind::NotFound.into()).and_then(|path| extend(&path, page)) {
+        Ok(base) => {
+            // SAFETY: the old window is left for good.
+            unsafe { libc::munmap(window.base.cast(), window.end as usize - window.base as usize) };
+            window.base = base;
+            window.offset = page;
+            window.end = base.wrapping_add(WINDOW as usize);
+            window.cursor = base.wrapping_add((position - page) as usize);
+        }
+        // The disk is full, or the recorder is gone with its spool: what follows is lost, and is
+        // written over the start of the window so that the program itself goes on.
+        Err(_) => window.cursor = window.base,
+    }
+}
+
+/// Maps the file from trace byte `offset` on, after making it long enough.
+fn extend(path: &Path, offset: u64) -> io::Result<*mut u8> {
+    let file = OpenOptions::new().read(true).write(true).open(path)?;
+    file.set_len(HEADER + offset + WINDOW)?;
+    map(&file, HEADER + offset, WINDOW, None)
+}
+
+/// The next stop: a PSB or the end of the window.
+pub(crate) fn set_limit(window: &mut Window) {
+    let end = window.end.wrapping_sub(2 * SLACK);
+    let psb = window.next_psb.saturating_sub(window.offset).min(end as u64 - window.base as u64);
+    window.limit = window.base.wrapping_add(psb as usize).min(end);
+}
+
+fn map(file: &File, offset: u64, length: u64, place: Option<*mut u8>) -> io::Result<*mut u8> {
+    let fixed = if place.is_some() { libc::MAP_FIXED } else { 0 };
+    // SAFETY: without a place the kernel chooses one that is free; a place is inside a mapping that
+    // `map_nothing` made for this.
+    let address = unsafe {
+        libc::mmap(
+            place.unwrap_or(ptr::null_mut()).cast(),
+            length as usize,
+            libc::PROT_READ | libc::PROT_WRITE,
+            libc::MAP_SHARED | fixed,
+            file.as_raw_fd(),
+            offset as libc::off_t,
+        )
+    };
+    check(address)
+}
+
+/// Reserves addresses.
+fn map_nothing(length: u64) -> io::Result<*mut u8> {
+    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
+    // SAFETY: the kernel chooses addresses that are free.
+    check(unsafe { libc::mmap(ptr::null_mut(), length as usize, libc::PROT_NONE, flags, -1, 0) })
+}
+
+fn check(address: *mut libc::c_void) -> io::Result<*mut u8> {
+    if address == libc::MAP_FAILED { Err(io::Error::last_os_error()) } else { Ok(address.cast()) }
+}
+
+/// A path for a system call.
+pub(crate) fn c_path(path: &Path) -> io::Result<CString> {
+    Ok(CString::new(path.as_os_str().as_bytes())?)
+}
