@@ -6,7 +6,12 @@
 //!
 //! Each analysis is a folder; [`ANALYSES`] lists them. Analyses name no format and no view.
 
+pub mod calls;
 pub mod profile;
+
+mod stack;
+
+pub use stack::Entry as FrameEntry;
 
 /// An analysis as `hodo report` offers it.
 #[derive(Clone, Copy, Debug)]

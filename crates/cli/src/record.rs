@@ -1,5 +1,58 @@
-use crate::{arguments::Record, failure::Failure};
-use std::process::ExitCode;
-pub fn run(_c: &Record) -> Result<ExitCode, Failure> {
-    Ok(ExitCode::SUCCESS)
+//! `hodo record`.
+
+use std::{
+    os::unix::process::ExitStatusExt,
+    process::{ExitCode, ExitStatus},
+};
+
+use hodo_recorder::{Engine, Request};
+
+use crate::{
+    arguments::{self, Record, size},
+    failure::Failure,
+};
+
+/// Runs the command; ends as the recorded program ended.
+pub fn run(command: &Record) -> Result<ExitCode, Failure> {
+    let snapshot = command.snapshot.as_deref().map(size).transpose()?.map(Some);
+    let request = Request {
+        engine: match command.engine {
+            arguments::Engine::Auto => Engine::Auto,
+            arguments::Engine::Perf => Engine::Perf,
+            arguments::Engine::Emulate => Engine::Emulate,
+        },
+        event: command.event.clone(),
+        filter: command.filter.clone(),
+        snapshot,
+        output: command.output.clone(),
+        command: command.command.clone(),
+        recorded_by: std::env::args_os().collect(),
+    };
+    let outcome = hodo_recorder::record(&request).map_err(Failure::unreadable)?;
+    outcome.warnings.iter().for_each(|warning| eprintln!("hodo: {warning}"));
+    if !command.quiet {
+        let threads = outcome.threads.map_or(String::new(), |threads| format!(", {threads} threads"));
+        let instructions =
+            outcome.instructions.map_or(String::new(), |count| format!(", {count} instructions"));
+        let engine = match outcome.engine {
+            Engine::Emulate => "the emulated processor (virtual time: one instruction is one nanosecond)",
+            _ => "Intel PT of this processor",
+        };
+        let (bytes, path) = (outcome.bytes, command.output.display());
+        eprintln!("hodo: recorded by {engine}{threads}{instructions}, {bytes} bytes in {path}");
+    }
+    Ok(end_as(outcome.status))
+}
+
+/// The exit code of the recorded program; dies of the signal that it died of.
+fn end_as(status: ExitStatus) -> ExitCode {
+    match (status.code(), status.signal()) {
+        (Some(code), _) => ExitCode::from(code as u8),
+        (None, Some(signal)) => {
+            // Returns where the signal's default is not to end a process.
+            let _ = signal_hook::low_level::emulate_default_handler(signal);
+            ExitCode::from((128 + signal) as u8)
+        }
+        (None, None) => ExitCode::FAILURE,
+    }
 }

@@ -2,7 +2,10 @@
 
 use std::process::ExitCode;
 
-use hodo_engine::{Files, script};
+use hodo_engine::{
+    Files,
+    script::{self, CallFormat},
+};
 
 use crate::{
     arguments::Script,
@@ -17,6 +20,12 @@ const CHUNK: u64 = 1 << 14;
 
 /// Runs the command.
 pub fn run(command: &Script) -> Result<ExitCode, Failure> {
+    let json = command.output.format == "jsonl";
+    if (json && (command.packets || command.insns))
+        || !["text", "jsonl"].contains(&command.output.format.as_str())
+    {
+        return Err(Failure::usage("a script is text; calls can be jsonl too"));
+    }
     let files = Files::default();
     let source = input::source(&command.input);
     let experiment = input::open(&files, &source, &command.input)?;
@@ -28,8 +37,11 @@ pub fn run(command: &Script) -> Result<ExitCode, Failure> {
     let go_on = |done| progress.set(done);
     let outcome = if command.packets {
         script::packets(&experiment, reading, limit, &mut out, go_on)
-    } else {
+    } else if command.insns {
         script::instructions(&experiment, &command.fields, reading, limit, &mut out, go_on)
+    } else {
+        let format = if json { CallFormat::JsonLines } else { CallFormat::Text };
+        script::calls(&experiment, format, reading, limit, &mut out, go_on)
     };
     progress.finish();
     written(outcome.written)?;

@@ -59,9 +59,10 @@ pub fn profile<A: Analysis>(
             let first = experiment.tracks[chunk.track].schedule[0].context;
             let mut losses = Losses::default();
             let clock = experiment.recording.config.clock;
-            let mut sink = FoldSink::new(analysis, reading, clock, first);
+            let folder = Folder { analysis, stints: Vec::new() };
+            let mut sink = SeenSink::new(folder, reading, clock, first);
             segments::decode(experiment, chunk, programs, &mut losses, &mut sink);
-            (chunk.track, chunk.bytes(), sink.stints, losses)
+            (chunk.track, chunk.bytes(), sink.into_inner().stints, losses)
         },
         |(track, bytes, stints, of_chunk)| {
             join(analysis, tracks.entry(track).or_default(), stints);
@@ -111,42 +112,69 @@ fn by_thread<A: Analysis>(
     list.into_iter().map(whole).collect()
 }
 
-/// Tells an analysis what a track shows.
-struct FoldSink<'a, A: Analysis> {
+/// Takes in what threads show.
+pub(crate) trait Take {
+    /// Something was seen of the thread with this context.
+    fn take(&mut self, context: u32, seen: Seen);
+
+    /// The thread with this context runs from here on; at this tick, where it is known.
+    fn switch(&mut self, _context: u32, _since: Option<Tsc>) {}
+}
+
+/// Folds what threads show into stints of an analysis.
+struct Folder<'a, A: Analysis> {
     analysis: &'a A,
+    stints: Vec<Stint<A::Partial>>,
+}
+
+impl<A: Analysis> Take for Folder<'_, A> {
+    #[inline]
+    fn take(&mut self, _: u32, seen: Seen) {
+        if let Some(stint) = self.stints.last_mut() {
+            self.analysis.fold(&mut stint.partial, seen);
+        }
+    }
+
+    fn switch(&mut self, context: u32, since: Option<Tsc>) {
+        match self.stints.last_mut() {
+            Some(stint) if stint.context == context => stint.since = stint.since.or(since),
+            _ => self.stints.push(Stint { context, since, partial: self.analysis.unknown() }),
+        }
+    }
+}
+
+/// From the flow of a track to what its threads show, within the times to look at.
+pub(crate) struct SeenSink<T> {
+    taker: T,
     reading: Reading,
     clock: Option<PerfClock>,
     /// The context that each segment begins with.
     first: u32,
-    stints: Vec<Stint<A::Partial>>,
+    context: u32,
     /// The segment's clock was not told yet.
     fresh: bool,
     /// The time is one to look at.
     open: bool,
 }
 
-impl<'a, A: Analysis> FoldSink<'a, A> {
-    fn new(analysis: &'a A, reading: Reading, clock: Option<PerfClock>, first: u32) -> Self {
+impl<T: Take> SeenSink<T> {
+    pub(crate) fn new(taker: T, reading: Reading, clock: Option<PerfClock>, first: u32) -> Self {
         let open = reading.window.is_none();
-        FoldSink { analysis, reading, clock, first, stints: Vec::new(), fresh: false, open }
+        SeenSink { taker, reading, clock, first, context: first, fresh: false, open }
+    }
+
+    pub(crate) fn into_inner(self) -> T {
+        self.taker
     }
 
     #[inline]
-    fn fold(&mut self, seen: Seen) {
+    fn take(&mut self, seen: Seen) {
         if self.fresh {
             self.fresh = false;
-            self.fold(Seen::Begin(None));
+            self.take(Seen::Begin(None));
         }
-        if self.open
-            && let Some(stint) = self.stints.last_mut()
-        {
-            self.analysis.fold(&mut stint.partial, seen);
-        }
-    }
-
-    fn switch(&mut self, context: u32) {
-        if self.stints.last().is_none_or(|stint| stint.context != context) {
-            self.stints.push(Stint { context, since: None, partial: self.analysis.unknown() });
+        if self.open {
+            self.taker.take(self.context, seen);
         }
     }
 
@@ -154,37 +182,36 @@ impl<'a, A: Analysis> FoldSink<'a, A> {
         let was_open = self.open;
         self.open = self.reading.wants(now);
         let clock = self.clock.map(|clock| clock.nanos(now));
-        if let Some(stint) = self.stints.last_mut() {
-            stint.since.get_or_insert(now);
-        }
+        self.taker.switch(self.context, Some(now));
         if self.fresh || !was_open {
             self.fresh = false;
-            self.fold(Seen::Begin(clock));
+            self.take(Seen::Begin(clock));
         } else if let Some(clock) = clock {
-            self.fold(Seen::Time(clock));
+            self.take(Seen::Time(clock));
         }
     }
 }
 
-impl<A: Analysis> TrackSink for FoldSink<'_, A> {
+impl<T: Take> TrackSink for SeenSink<T> {
     fn begin_segment(&mut self) {
-        self.switch(self.first);
+        self.context = self.first;
+        self.taker.switch(self.context, None);
         self.fresh = true;
     }
 }
 
-impl<A: Analysis> Sink for FoldSink<'_, A> {
+impl<T: Take> Sink for SeenSink<T> {
     #[inline]
     fn executed(&mut self, executed: Executed<'_>) {
         let block = executed.block;
-        self.fold(Seen::Run { at: arrival(block), instructions: executed.lengths.len() as u64 });
+        self.take(Seen::Run { at: arrival(block), instructions: executed.lengths.len() as u64 });
         if executed.is_whole() {
             match block.terminator {
                 Terminator::Call | Terminator::IndirectCall if block.is_call() => {
-                    self.fold(Seen::Call { return_address: block.end });
+                    self.take(Seen::Call { return_address: block.end });
                 }
-                Terminator::Return => self.fold(Seen::Return),
-                Terminator::IndirectJump => self.fold(Seen::IndirectJump),
+                Terminator::Return => self.take(Seen::Return),
+                Terminator::IndirectJump => self.take(Seen::IndirectJump),
                 _ => {}
             }
         }
@@ -193,10 +220,13 @@ impl<A: Analysis> Sink for FoldSink<'_, A> {
     fn event(&mut self, event: Event) {
         match event {
             Event::Time(now) => self.time(now),
-            Event::Switch(context) => self.switch(context),
-            Event::Enabled(_) | Event::Asynchronous { .. } => self.fold(Seen::Enter),
-            Event::Disabled { .. } => self.fold(Seen::Leave),
-            Event::Gap(_) => self.fold(Seen::Gap),
+            Event::Switch(context) => {
+                self.context = context;
+                self.taker.switch(context, None);
+            }
+            Event::Enabled(_) | Event::Asynchronous { .. } => self.take(Seen::Enter),
+            Event::Disabled { .. } => self.take(Seen::Leave),
+            Event::Gap(_) => self.take(Seen::Gap),
         }
     }
 }

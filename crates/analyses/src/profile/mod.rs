@@ -6,7 +6,6 @@
 //! on the function that it interrupted.
 
 mod partial;
-mod stack;
 mod table;
 mod tree;
 

@@ -10,10 +10,8 @@ use hodo_clock::Nanos;
 use hodo_trace::{Arrival, Seen};
 use serde::{Deserialize, Serialize};
 
-use super::{
-    stack::{Below, Edge, Frame, arrive},
-    tree::{NO_PARENT, NodeId, Tree},
-};
+use super::tree::{NO_PARENT, NodeId, Tree};
+use crate::stack::{Below, Edge, Entry, Frame, arrive};
 
 /// The trees that grow on one unknown frame.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
@@ -30,7 +28,7 @@ pub struct Partial {
     /// One for each root of the tree, in order.
     pieces: Vec<Piece>,
     /// The known frames at the end, above the root of the last piece; empty before the first run.
-    stack: Vec<Frame>,
+    stack: Vec<Frame<NodeId>>,
     /// The edge after the last run.
     edge: Edge,
     /// Whether a segment began.
@@ -72,23 +70,18 @@ impl Partial {
     pub(super) fn fold(&mut self, seen: Seen) {
         match seen {
             Seen::Run { at, instructions } => self.run(&at, instructions),
-            Seen::Call { return_address } => self.edge = Edge::Call { return_address },
-            Seen::Return => self.edge = Edge::Return,
-            Seen::IndirectJump => self.edge = Edge::Indirect,
-            Seen::Leave => {}
-            Seen::Enter => self.edge = self.edge.then(Edge::Enter),
             Seen::Begin(clock) => self.begin(clock),
             Seen::Time(clock) => self.time(clock),
             Seen::Gap => self.gap(),
+            seen => self.edge = self.edge.then(Edge::of(&seen)),
         }
     }
 
     #[inline]
     fn run(&mut self, at: &Arrival, instructions: u64) {
         let edge = std::mem::replace(&mut self.edge, Edge::Flow);
-        let stays = |frame: &Frame| edge == Edge::Flow && self.tree.node(frame.node).function == at.function;
         let node = match self.stack.last() {
-            Some(frame) if stays(frame) => frame.node,
+            Some(frame) if edge == Edge::Flow && frame.function == at.function => frame.note,
             _ => self.arrive(edge, at, Below::Unknown),
         };
         self.tree.cost(node).instructions += instructions;
@@ -104,14 +97,15 @@ impl Partial {
     fn arrive(&mut self, edge: Edge, arrival: &Arrival, below: Below) -> NodeId {
         let arrived = match self.stack.is_empty() {
             true => Err(edge),
-            false => arrive(&mut self.tree, &mut self.stack, below, edge, arrival),
+            false => arrive(&mut self.stack, &mut self.tree, below, edge, arrival),
         };
         if let Err(edge) = arrived {
-            let root = self.tree.root(arrival.function);
+            let note = self.tree.root(arrival.function);
             self.pieces.push(Piece { edge, arrival: *arrival });
-            self.stack.push(Frame { node: root, return_address: None });
+            let function = arrival.function;
+            self.stack.push(Frame { function, entry: Entry::Root, return_address: None, note });
         }
-        self.stack[self.stack.len() - 1].node
+        self.stack[self.stack.len() - 1].note
     }
 
     fn begin(&mut self, clock: Option<Nanos>) {
@@ -128,7 +122,7 @@ impl Partial {
         if total == 0 {
             match self.stack.last() {
                 _ if self.edge == Edge::Gap => self.lost.time += elapsed,
-                Some(frame) => self.tree.cost(frame.node).outside += elapsed,
+                Some(frame) => self.tree.cost(frame.note).outside += elapsed,
                 None => self.outside_before += elapsed,
             }
         }
@@ -163,14 +157,14 @@ impl Partial {
 
     fn append(&mut self, later: &Partial, below: Below) {
         match self.stack.last().filter(|_| self.edge != Edge::Gap) {
-            Some(frame) => self.tree.cost(frame.node).outside += later.outside_before,
+            Some(frame) => self.tree.cost(frame.note).outside += later.outside_before,
             None if self.edge == Edge::Gap => self.lost.time += later.outside_before,
             None => self.outside_before += later.outside_before,
         }
         let places = self.graft(later, below);
         if let Some(above_root) = later.stack.get(1..) {
-            self.stack
-                .extend(above_root.iter().map(|frame| Frame { node: places[frame.node as usize], ..*frame }));
+            let placed = |frame: &Frame<NodeId>| Frame { note: places[frame.note as usize], ..*frame };
+            self.stack.extend(above_root.iter().map(placed));
         }
         if later.began {
             self.began = true;

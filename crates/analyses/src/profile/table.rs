@@ -6,8 +6,9 @@ use hodo_trace::{Column, FunctionId, Names, Shape, Table, Unit, Value};
 
 use super::{
     partial::Lost,
-    tree::{Cost, Entry, NO_PARENT, NodeId, Tree},
+    tree::{Cost, NO_PARENT, NodeId, Tree},
 };
+use crate::stack::Entry;
 
 /// The profile of all threads together.
 pub(super) struct Whole {
@@ -192,12 +193,6 @@ impl Whole {
         let node = self.tree.node(id);
         let total = &self.totals[id as usize];
         let (name, module) = names.names(node.function);
-        let entered_by = match node.entry {
-            Entry::Root => "start",
-            Entry::Call => "call",
-            Entry::Tail => "jump",
-            Entry::Interrupt => "interrupt",
-        };
         vec![
             Value::from(share(total.instructions, all)),
             Value::from(total.instructions),
@@ -206,7 +201,7 @@ impl Whole {
             Value::from(node.cost.time),
             Value::from(total.time + total.outside),
             Value::from(depth),
-            Value::from(entered_by),
+            Value::from(node.entry.name()),
             Value::from(name),
             Value::from(module),
         ]

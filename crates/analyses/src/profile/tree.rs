@@ -4,24 +4,13 @@ use hodo_trace::FunctionId;
 use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
 
+use crate::stack::{Entry, Frame, Watch};
+
 /// Index of a node in its tree.
 pub(super) type NodeId = u32;
 
 /// The parent of roots.
 pub(super) const NO_PARENT: NodeId = NodeId::MAX;
-
-/// How a frame came to be.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-pub(super) enum Entry {
-    /// It was running when the trace began, or after a gap.
-    Root,
-    /// By a near call.
-    Call,
-    /// By a jump out of the function that was called: a tail call, or a part that the compiler moved.
-    Tail,
-    /// From outside: a signal handler.
-    Interrupt,
-}
 
 /// A function as called along one path, and what it cost there.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -91,7 +80,7 @@ impl Tree {
 
     /// A new root.
     pub(super) fn root(&mut self, function: FunctionId) -> NodeId {
-        self.push(Node { parent: NO_PARENT, function, entry: Entry::Root, cost: Cost::default() })
+        self.add(Node { parent: NO_PARENT, function, entry: Entry::Root, cost: Cost::default() })
     }
 
     /// The child of `parent` for a function entered in some way; made where there is none.
@@ -99,14 +88,24 @@ impl Tree {
         if let Some(&id) = self.children.get(&(parent, function, entry)) {
             return id;
         }
-        let id = self.push(Node { parent, function, entry, cost: Cost::default() });
+        let id = self.add(Node { parent, function, entry, cost: Cost::default() });
         self.children.insert((parent, function, entry), id);
         id
     }
 
-    fn push(&mut self, node: Node) -> NodeId {
+    fn add(&mut self, node: Node) -> NodeId {
         let id = NodeId::try_from(self.nodes.len()).expect("fewer than 2^32 nodes");
         self.nodes.push(node);
         id
     }
+}
+
+impl Watch<NodeId> for Tree {
+    fn enter(&mut self, from: &Frame<NodeId>, function: FunctionId, entry: Entry) -> NodeId {
+        let node = self.child(from.note, function, entry);
+        self.cost(node).entries += 1;
+        node
+    }
+
+    fn leave(&mut self, _: Frame<NodeId>) {}
 }

@@ -3,9 +3,11 @@
 //! Chunks are turned into text on all cores and written in order, so what is written depends on nothing
 //! but the input.
 
+mod calls;
 mod instructions;
 mod packets;
 
+pub use calls::{CallFormat, calls};
 pub use instructions::{Field, instructions};
 pub use packets::packets;
 

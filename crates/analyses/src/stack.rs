@@ -1,21 +1,55 @@
 //! Call stacks of which only the top may be known.
 
-use hodo_trace::{Arrival, FunctionId, Place};
+use hodo_trace::{Arrival, FunctionId, Place, Seen};
 use serde::{Deserialize, Serialize};
 
-use super::tree::{Entry, NodeId, Tree};
+/// How a frame came to be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub enum Entry {
+    /// It was running when the trace began, or after a gap.
+    Root,
+    /// By a near call.
+    Call,
+    /// By a jump out of the function that was called: a tail call, or a part that the compiler moved.
+    Tail,
+    /// From outside: a signal handler.
+    Interrupt,
+}
 
-/// One frame.
+impl Entry {
+    /// The name in tables: `start`, `call`, `jump` or `interrupt`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Entry::Root => "start",
+            Entry::Call => "call",
+            Entry::Tail => "jump",
+            Entry::Interrupt => "interrupt",
+        }
+    }
+}
+
+/// One frame, with what the caller notes of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Frame {
-    pub(super) node: NodeId,
+pub(crate) struct Frame<T> {
+    pub(crate) function: FunctionId,
+    pub(crate) entry: Entry,
     /// Where the frame returns to, for frames that a call made.
-    pub(super) return_address: Option<u64>,
+    pub(crate) return_address: Option<u64>,
+    pub(crate) note: T,
+}
+
+/// Is told when frames come and go.
+pub(crate) trait Watch<T> {
+    /// A frame is entered from another; gives its note.
+    fn enter(&mut self, from: &Frame<T>, function: FunctionId, entry: Entry) -> T;
+
+    /// A frame is left; the newest first.
+    fn leave(&mut self, frame: Frame<T>);
 }
 
 /// How execution came from one straight run to the next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) enum Edge {
+pub(crate) enum Edge {
     /// Not known: the chunk begins here.
     Unknown,
     /// By running on, or a direct jump.
@@ -42,8 +76,21 @@ pub(super) enum Edge {
 }
 
 impl Edge {
+    /// The edge that something seen makes of what comes next, if any.
+    #[inline]
+    pub(crate) fn of(seen: &Seen) -> Edge {
+        match *seen {
+            Seen::Call { return_address } => Edge::Call { return_address },
+            Seen::Return => Edge::Return,
+            Seen::IndirectJump => Edge::Indirect,
+            Seen::Enter => Edge::Enter,
+            Seen::Gap => Edge::Gap,
+            _ => Edge::Unknown,
+        }
+    }
+
     /// This edge, and then `next`.
-    pub(super) fn then(self, next: Edge) -> Edge {
+    pub(crate) fn then(self, next: Edge) -> Edge {
         match (self, next) {
             (before, Edge::Unknown) => before,
             // Coming back to traced code tells nothing of the frames that a gap took.
@@ -89,7 +136,7 @@ fn step(edge: Edge, arrival: &Arrival, top: FunctionId, top_is_interrupt: bool) 
 
 /// What lies below the frames of a stack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Below {
+pub(crate) enum Below {
     /// Frames that are not known.
     Unknown,
     /// Nothing.
@@ -101,76 +148,81 @@ pub(super) enum Below {
 /// # Errors
 /// Where the outcome depends on the frames below, or nothing of the stack is left: what the edge is to
 /// those frames. The stack is then empty, and the caller starts a new one.
-pub(super) fn arrive(
-    tree: &mut Tree,
-    stack: &mut Vec<Frame>,
+pub(crate) fn arrive<T>(
+    stack: &mut Vec<Frame<T>>,
+    watch: &mut impl Watch<T>,
     below: Below,
     edge: Edge,
     arrival: &Arrival,
 ) -> Result<(), Edge> {
-    let (top, known) = (stack[stack.len() - 1].node, stack.len() > 1);
-    let top_function = tree.node(top).function;
-    let physical = physical_frame(tree, stack);
-    let interrupt = tree.node(stack[physical].node).entry == Entry::Interrupt;
+    let known = stack.len() > 1;
+    let top = stack[stack.len() - 1].function;
+    let interrupt = stack[physical_frame(stack)].entry == Entry::Interrupt;
     let function = arrival.function;
-    let (keep, edge_below) = match step(edge, arrival, top_function, interrupt) {
+    let (keep, edge_below) = match step(edge, arrival, top, interrupt) {
         Step::Stay => return Ok(()),
         Step::Push(entry, return_address) => {
-            enter(tree, stack, function, entry, return_address);
+            enter(stack, watch, function, entry, return_address);
             return Ok(());
         }
-        Step::Jump => return jump(tree, stack, below, function),
+        Step::Jump => return jump(stack, watch, below, function),
         Step::ReturnTo(address) => {
             (stack.iter().rposition(|frame| frame.return_address == Some(address)), Edge::ReturnBelow)
         }
         Step::UnwindTo => {
-            let waits = |frame: &Frame| tree.node(frame.node).function == function;
+            let waits = |frame: &Frame<T>| frame.function == function;
             (stack.iter().rposition(waits).map(|index| index + 1), Edge::UnwindBelow)
         }
         Step::Forget => (None, Edge::Gap),
     };
-    stack.truncate(keep.unwrap_or(0));
+    cut(stack, watch, keep.unwrap_or(0));
     match stack.last() {
         // What the top frame is decides what the edge means, and of a root that is not known.
         None => Err(if known { edge_below } else { edge }),
-        Some(frame) if tree.node(frame.node).function == function => Ok(()),
+        Some(frame) if frame.function == function => Ok(()),
         // The caller jumped to another function, which now waits in its place.
-        Some(_) => jump(tree, stack, below, function),
+        Some(_) => jump(stack, watch, below, function),
     }
 }
 
-fn enter(
-    tree: &mut Tree,
-    stack: &mut Vec<Frame>,
+fn enter<T>(
+    stack: &mut Vec<Frame<T>>,
+    watch: &mut impl Watch<T>,
     function: FunctionId,
     entry: Entry,
     return_address: Option<u64>,
 ) {
-    let top = stack.last().expect("a frame is entered from another").node;
-    let node = tree.child(top, function, entry);
-    tree.cost(node).entries += 1;
-    stack.push(Frame { node, return_address });
+    let note = watch.enter(&stack[stack.len() - 1], function, entry);
+    stack.push(Frame { function, entry, return_address, note });
+}
+
+/// Leaves all frames but the oldest `length`.
+pub(crate) fn cut<T>(stack: &mut Vec<Frame<T>>, watch: &mut impl Watch<T>, length: usize) {
+    stack.drain(length.min(stack.len())..).rev().for_each(|frame| watch.leave(frame));
 }
 
 /// Index of the newest frame that was not jumped to.
-fn physical_frame(tree: &Tree, stack: &[Frame]) -> usize {
-    stack.iter().rposition(|frame| tree.node(frame.node).entry != Entry::Tail).unwrap_or(0)
+fn physical_frame<T>(stack: &[Frame<T>]) -> usize {
+    stack.iter().rposition(|frame| frame.entry != Entry::Tail).unwrap_or(0)
 }
 
 /// A jump replaces what was jumped to before, so a frame of the machine shows as at most two: the
 /// function that was called, and the one that runs in its place.
-fn jump(tree: &mut Tree, stack: &mut Vec<Frame>, below: Below, function: FunctionId) -> Result<(), Edge> {
-    let physical = physical_frame(tree, stack);
-    let base = tree.node(stack[physical].node);
+fn jump<T>(
+    stack: &mut Vec<Frame<T>>,
+    watch: &mut impl Watch<T>,
+    below: Below,
+    function: FunctionId,
+) -> Result<(), Edge> {
+    let physical = physical_frame(stack);
     // A root may itself have been jumped to, and only the frames below it tell.
-    if base.entry == Entry::Root && below == Below::Unknown {
-        stack.clear();
+    if stack[physical].entry == Entry::Root && below == Below::Unknown {
+        cut(stack, watch, 0);
         return Err(Edge::JumpBelow);
     }
-    let again = base.function == function;
-    stack.truncate(physical + 1);
-    if !again {
-        enter(tree, stack, function, Entry::Tail, None);
+    cut(stack, watch, physical + 1);
+    if stack[physical].function != function {
+        enter(stack, watch, function, Entry::Tail, None);
     }
     Ok(())
 }

@@ -1,0 +1,187 @@
+//! The calls of a thread, one after the other, with their times.
+//!
+//! Unlike an analysis, this is a stream: it takes what was seen of one thread from its start on, in order,
+//! and tells of each call when it begins and when it ends.
+
+use std::mem;
+
+use hodo_clock::Nanos;
+use hodo_trace::{FunctionId, Seen};
+
+use crate::stack::{Below, Edge, Entry, Frame, Watch, arrive, cut};
+
+/// A call that begins or ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Moment {
+    /// A function begins.
+    Begin {
+        /// Frames below it.
+        depth: usize,
+        /// The function.
+        function: FunctionId,
+        /// How it came to be.
+        entry: Entry,
+        /// When; `None` where the recording has no times.
+        time: Option<Nanos>,
+    },
+    /// A function ends: it returned, was unwound, or the trace ends.
+    End {
+        /// The call.
+        call: Call,
+    },
+    /// Flow is missing: all calls that were open have ended as far as is known.
+    Gap,
+}
+
+/// A whole call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Call {
+    /// Frames below it.
+    pub depth: usize,
+    /// The function.
+    pub function: FunctionId,
+    /// How it came to be.
+    pub entry: Entry,
+    /// When it began.
+    pub begin: Option<Nanos>,
+    /// When it ended.
+    pub end: Option<Nanos>,
+    /// Instructions executed, those of the functions that it called included.
+    pub instructions: u64,
+}
+
+/// What is noted of an open call.
+#[derive(Clone, Copy, Debug)]
+struct Open {
+    depth: usize,
+    /// Instructions of the thread before it.
+    before: u64,
+    time: Option<Nanos>,
+}
+
+/// Follows the calls of one thread.
+#[derive(Debug, Default)]
+pub struct Calls {
+    stack: Vec<Frame<Open>>,
+    edge: Option<Edge>,
+    log: Log,
+}
+
+/// Moments since the clock was told last: their times depend on when it is told next.
+#[derive(Debug, Default)]
+struct Log {
+    clock: Option<Nanos>,
+    /// Instructions of the thread so far, and at the last time.
+    instructions: u64,
+    at_clock: u64,
+    moments: Vec<(u64, Pending)>,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Pending {
+    Begin { depth: usize, function: FunctionId, entry: Entry },
+    End(Frame<Open>),
+    Gap,
+}
+
+impl Watch<Open> for Log {
+    fn enter(&mut self, from: &Frame<Open>, function: FunctionId, entry: Entry) -> Open {
+        self.open(from.note.depth + 1, function, entry)
+    }
+
+    fn leave(&mut self, frame: Frame<Open>) {
+        self.moments.push((self.instructions, Pending::End(frame)));
+    }
+}
+
+impl Log {
+    fn open(&mut self, depth: usize, function: FunctionId, entry: Entry) -> Open {
+        self.moments.push((self.instructions, Pending::Begin { depth, function, entry }));
+        Open { depth, before: self.instructions, time: None }
+    }
+}
+
+impl Calls {
+    /// Nothing was seen yet.
+    pub fn new() -> Calls {
+        Calls::default()
+    }
+
+    /// Takes in what is seen next; `tell` is told of what is certain by now.
+    pub fn follow(&mut self, seen: Seen, tell: &mut impl FnMut(Moment)) {
+        match seen {
+            Seen::Run { at, instructions } => {
+                let edge = self.edge.replace(Edge::Flow).unwrap_or(Edge::Unknown);
+                let known = match self.stack.is_empty() {
+                    true => Err(edge),
+                    false => arrive(&mut self.stack, &mut self.log, Below::Nothing, edge, &at),
+                };
+                if known.is_err() {
+                    let note = self.log.open(0, at.function, Entry::Root);
+                    let (function, entry) = (at.function, Entry::Root);
+                    self.stack.push(Frame { function, entry, return_address: None, note });
+                }
+                self.log.instructions += instructions;
+            }
+            Seen::Begin(clock) => self.time(clock, tell),
+            Seen::Time(clock) => self.time(Some(clock), tell),
+            Seen::Gap => {
+                cut(&mut self.stack, &mut self.log, 0);
+                self.log.moments.push((self.log.instructions, Pending::Gap));
+                self.edge = Some(Edge::Gap);
+            }
+            seen => self.edge = Some(self.edge.unwrap_or(Edge::Unknown).then(Edge::of(&seen))),
+        }
+        // Without a clock there is nothing to wait for.
+        if self.log.clock.is_none() {
+            self.time(None, tell);
+        }
+    }
+
+    /// The trace of the thread ends: so do its calls.
+    pub fn end(mut self, tell: &mut impl FnMut(Moment)) {
+        cut(&mut self.stack, &mut self.log, 0);
+        self.time(self.log.clock, tell);
+    }
+
+    /// The clock stands at `now`: what happened since it was told last is spread evenly over the
+    /// instructions that ran meanwhile.
+    fn time(&mut self, now: Option<Nanos>, tell: &mut impl FnMut(Moment)) {
+        let Log { clock, instructions, at_clock, .. } = self.log;
+        let ran = u128::from(instructions - at_clock).max(1);
+        let elapsed = clock.zip(now).map(|(since, now)| u128::from(now.0.saturating_sub(since.0)));
+        let when = |at: u64| {
+            let since = clock?;
+            Some(Nanos(since.0 + (elapsed? * u128::from(at - at_clock) / ran) as u64))
+        };
+        let moments = mem::take(&mut self.log.moments);
+        let mut begun: Vec<Option<Nanos>> = Vec::new();
+        for (at, moment) in &moments {
+            let time = when(*at);
+            match *moment {
+                Pending::Begin { depth, function, entry } => {
+                    begun.push(time);
+                    tell(Moment::Begin { depth, function, entry, time });
+                }
+                Pending::End(frame) => {
+                    let Open { depth, before, time: begin } = frame.note;
+                    // A call that began since the clock was told has no time noted yet.
+                    let begin =
+                        if before >= at_clock && !begun.is_empty() { begun.pop().flatten() } else { begin };
+                    let (function, entry) = (frame.function, frame.entry);
+                    let call = Call { depth, function, entry, begin, end: time, instructions: at - before };
+                    tell(Moment::End { call });
+                }
+                Pending::Gap => tell(Moment::Gap),
+            }
+        }
+        let newest = self.stack.len() - begun.len().min(self.stack.len());
+        for (frame, time) in self.stack[newest..].iter_mut().zip(begun) {
+            frame.note.time = time;
+        }
+        self.log.moments = moments;
+        self.log.moments.clear();
+        self.log.clock = now;
+        self.log.at_clock = instructions;
+    }
+}

@@ -1,0 +1,239 @@
+//! Each call, indented by depth, in the manner of ftrace's function graph.
+
+use std::io::{self, Write};
+
+use hodo_analyses::{
+    FrameEntry,
+    calls::{Call, Calls, Moment},
+};
+use hodo_clock::Nanos;
+use hodo_trace::{FunctionId, Names, Seen};
+
+use super::Outcome;
+use crate::{
+    Chunk, Experiment, Losses, Reading,
+    fold::{SeenSink, Take},
+    parallel::in_order,
+    segments,
+};
+
+/// How calls are written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CallFormat {
+    /// A line where a call begins and one where it ends; one for both where nothing happens between.
+    Text,
+    /// A JSON object for each call, when it ends.
+    JsonLines,
+}
+
+/// Writes the calls of all threads to `out`, thread by thread, at most `limit` lines.
+pub fn calls(
+    experiment: &Experiment<'_>,
+    format: CallFormat,
+    reading: Reading,
+    limit: Option<u64>,
+    out: &mut dyn Write,
+    mut progress: impl FnMut(u64) -> bool,
+) -> Outcome {
+    let chunks = experiment.chunks(reading.chunk_size);
+    let mut losses = experiment.recorded_losses();
+    let mut writer = Writer { experiment, format, out, left: limit, open: None, tid: 0, result: Ok(()) };
+    let mut current: Option<(u32, Calls)> = None;
+    let mut done = 0;
+    in_order(
+        &chunks,
+        reading.threads,
+        || experiment.programs(),
+        |programs, chunk: &Chunk| {
+            let first = experiment.tracks[chunk.track].schedule[0].context;
+            let clock = experiment.recording.config.clock;
+            let mut losses = Losses::default();
+            let mut sink = SeenSink::new(Recorded::default(), reading, clock, first);
+            segments::decode(experiment, chunk, programs, &mut losses, &mut sink);
+            (sink.into_inner().seen, chunk.bytes(), losses)
+        },
+        |(seen, bytes, of_chunk)| {
+            of_chunk.into_list().into_iter().for_each(|loss| losses.add(loss));
+            for (context, seen) in seen {
+                writer.switch(&mut current, context);
+                if let Some((_, calls)) = &mut current {
+                    calls.follow(seen, &mut |moment| writer.moment(moment));
+                }
+            }
+            done += bytes;
+            writer.wants_more() && progress(done)
+        },
+    );
+    if let Some((_, calls)) = current {
+        calls.end(&mut |moment| writer.moment(moment));
+    }
+    writer.flush_open();
+    Outcome { losses, written: writer.result }
+}
+
+/// What was seen in a chunk, kept for the thread that writes.
+#[derive(Default)]
+struct Recorded {
+    seen: Vec<(u32, Seen)>,
+}
+
+impl Take for Recorded {
+    #[inline]
+    fn take(&mut self, context: u32, seen: Seen) {
+        // Runs that follow each other in one function are one to a call.
+        if let (
+            Seen::Run { at, instructions },
+            Some((last_context, Seen::Run { at: last, instructions: sum })),
+        ) = (&seen, self.seen.last_mut())
+            && *last_context == context
+            && last.function == at.function
+        {
+            *sum += instructions;
+            return;
+        }
+        self.seen.push((context, seen));
+    }
+}
+
+struct Writer<'x, 'f> {
+    experiment: &'x Experiment<'f>,
+    format: CallFormat,
+    out: &'x mut dyn Write,
+    left: Option<u64>,
+    /// A call that began last, whose line waits for whether it ends at once.
+    open: Option<(usize, FunctionId, FrameEntry, Option<Nanos>)>,
+    tid: u32,
+    result: io::Result<()>,
+}
+
+impl Writer<'_, '_> {
+    fn wants_more(&self) -> bool {
+        self.result.is_ok() && self.left != Some(0)
+    }
+
+    /// Another thread's calls begin.
+    fn switch(&mut self, current: &mut Option<(u32, Calls)>, context: u32) {
+        if current.as_ref().is_some_and(|(before, _)| *before == context) {
+            return;
+        }
+        if let Some((_, calls)) = current.take() {
+            calls.end(&mut |moment| self.moment(moment));
+        }
+        self.flush_open();
+        *current = Some((context, Calls::new()));
+        let thread = self.experiment.threads[context as usize];
+        self.tid = thread.tid;
+        if self.format == CallFormat::Text {
+            let name = self.experiment.thread_name(thread).unwrap_or_default();
+            let heading = format!(
+                "# pid {} tid {} {name}\n#       time (s)     duration  instructions  call\n",
+                thread.pid, thread.tid
+            );
+            self.write(&heading);
+        }
+    }
+
+    fn moment(&mut self, moment: Moment) {
+        match (self.format, moment) {
+            (CallFormat::JsonLines, Moment::End { call }) => self.object(&call),
+            (CallFormat::JsonLines, _) => {}
+            (CallFormat::Text, Moment::Begin { depth, function, entry, time }) => {
+                self.flush_open();
+                self.open = Some((depth, function, entry, time));
+            }
+            (CallFormat::Text, Moment::End { call }) => self.end(&call),
+            (CallFormat::Text, Moment::Gap) => {
+                self.flush_open();
+                self.write("# gap\n");
+            }
+        }
+    }
+
+    fn name(&self, function: FunctionId) -> String {
+        self.experiment.modules.names(function).0
+    }
+
+    /// Writes the line of a call that began and did not end at once.
+    fn flush_open(&mut self) {
+        if let Some((depth, function, entry, time)) = self.open.take() {
+            let name = self.name(function);
+            let indent = 2 * depth;
+            let line = format!(
+                "{:>16} {:>12} {:>13}  {:indent$}{}{name} {{\n",
+                seconds(time),
+                "",
+                "",
+                "",
+                arrow(entry)
+            );
+            self.write(&line);
+        }
+    }
+
+    fn end(&mut self, call: &Call) {
+        let indent = 2 * call.depth;
+        let duration =
+            call.begin.zip(call.end).map_or(String::new(), |(begin, end)| duration(end.0 - begin.0));
+        let name = self.name(call.function);
+        let at_once =
+            self.open.take_if(|(depth, function, ..)| (*depth, *function) == (call.depth, call.function));
+        let (time, text) = match at_once {
+            Some((.., time)) => (time, format!("{}{name};", arrow(call.entry))),
+            None => {
+                self.flush_open();
+                (call.end, format!("}} {name}"))
+            }
+        };
+        let instructions = call.instructions;
+        let line = format!("{:>16} {duration:>12} {instructions:>13}  {:indent$}{text}\n", seconds(time), "");
+        self.write(&line);
+    }
+
+    fn object(&mut self, call: &Call) {
+        let (function, module) = self.experiment.modules.names(call.function);
+        let object = serde_json::json!({
+            "time_ns": call.begin.map(|time| time.0),
+            "end_ns": call.end.map(|time| time.0),
+            "tid": self.tid,
+            "depth": call.depth,
+            "function": function,
+            "module": module,
+            "entered_by": call.entry.name(),
+            "instructions": call.instructions,
+        });
+        self.write(&format!("{object}\n"));
+    }
+
+    fn write(&mut self, text: &str) {
+        if self.result.is_err() || self.left == Some(0) {
+            return;
+        }
+        self.result = self.out.write_all(text.as_bytes());
+        if let Some(left) = &mut self.left {
+            *left -= 1;
+        }
+    }
+}
+
+/// How a function was entered, where not by a call.
+fn arrow(entry: FrameEntry) -> &'static str {
+    match entry {
+        FrameEntry::Root | FrameEntry::Call => "",
+        FrameEntry::Tail => "-> ",
+        FrameEntry::Interrupt => "=> ",
+    }
+}
+
+fn seconds(time: Option<Nanos>) -> String {
+    time.map_or(String::new(), |time| time.to_string())
+}
+
+/// A span of time with a unit that suits it.
+fn duration(nanos: u64) -> String {
+    match nanos {
+        0..1_000 => format!("{nanos} ns"),
+        1_000..1_000_000 => format!("{:.3} us", nanos as f64 / 1e3),
+        1_000_000..1_000_000_000 => format!("{:.3} ms", nanos as f64 / 1e6),
+        _ => format!("{:.3} s", nanos as f64 / 1e9),
+    }
+}
