@@ -31,10 +31,26 @@ const MAY_USE: &[(&str, &[&str])] = &[
         ],
     ),
     ("hodo-views", &["hodo-trace"]),
-    // The writer of perf.data lies beside its reader; filters name functions.
-    ("hodo-recorder", &["hodo-trace", "hodo-intel-pt", "hodo-formats", "hodo-symbols"]),
-    // Formats and trace lend the types of arguments.
-    ("hodo", &["hodo-engine", "hodo-views", "hodo-recorder", "hodo-trace", "hodo-formats"]),
+    // The writer of perf.data lies beside its reader; filters name functions; the emulator's spool is read
+    // by the types that write it.
+    (
+        "hodo-recorder",
+        &["hodo-clock", "hodo-emulator", "hodo-formats", "hodo-intel-pt", "hodo-symbols", "hodo-trace"],
+    ),
+    // The lists of analyses and views make the help; the rest lends the types of arguments.
+    (
+        "hodo",
+        &[
+            "hodo-analyses",
+            "hodo-clock",
+            "hodo-engine",
+            "hodo-formats",
+            "hodo-intel-pt",
+            "hodo-recorder",
+            "hodo-trace",
+            "hodo-views",
+        ],
+    ),
     ("hodo-emulator", &["hodo-intel-pt", "hodo-formats"]),
     ("xtask", &[]),
 ];

@@ -97,7 +97,7 @@ fn unfinished(file: &File, text: &str, findings: &mut Vec<Finding>) {
     }
 }
 
-/// `unsafe` stands only where it may, and each block, implementation and attribute says why it is sound.
+/// `unsafe` stands only where it may, and each block and implementation says why it is sound.
 fn unsafety(file: &File, text: &str, masked: &str, findings: &mut Vec<Finding>) {
     let allowed = UNSAFE.iter().any(|(place, _)| file.path.starts_with(place));
     let lines: Vec<&str> = text.lines().collect();
@@ -107,7 +107,7 @@ fn unsafety(file: &File, text: &str, masked: &str, findings: &mut Vec<Finding>) 
             findings.push(Finding::at(&file.path, Some(line), "`unsafe` has no place here"));
         }
         let after = masked[at + "unsafe".len()..].trim_start();
-        let claims = after.starts_with('{') || after.starts_with("impl") || after.starts_with('(');
+        let claims = after.starts_with('{') || after.starts_with("impl");
         if claims && !explained(&lines, line - 1) {
             findings.push(Finding::at(&file.path, Some(line), "`unsafe` without a `// SAFETY:` comment"));
         }
