@@ -35,7 +35,8 @@ pub(crate) fn execute(call: &Call, at: bool) {
     };
     let Ok(qemu) = std::fs::read_link("/proc/self/exe") else { return };
     let plugin = OsString::from_vec(settings.plugin);
-    let launch = Launch { qemu: &qemu, plugin: Path::new(&plugin), spool: &spool, clock: call.now };
+    let clock = call.now + threads::CHANGE;
+    let launch = Launch { qemu: &qemu, plugin: Path::new(&plugin), spool: &spool, clock };
     let (arguments, environment) = launch.command(&program, environment);
     let others = threads::park_others(call.index);
     run(&qemu, arguments, environment);

@@ -107,15 +107,20 @@ pub(crate) fn forget_all() {
     (0..USED.load(Ordering::Acquire)).for_each(|index| end(index as u32));
 }
 
-/// A time after everything that the threads ran so far, and after what a block that is running may add.
+/// Ticks that pass when code takes the place of other code, and when a program executes another.
+///
+/// A tracer's times are estimates between two timing packets; perf's run ahead by as much as the
+/// instructions between them. What runs before and after a change must not be mistaken.
+pub(crate) const CHANGE: u64 = 100_000;
+
+/// A time after everything that the threads ran so far.
 pub(crate) fn later() -> u64 {
-    const BLOCK: u64 = 1024;
     let clocks = (0..USED.load(Ordering::Acquire)).filter_map(|index| {
         // SAFETY: threads are unmapped by themselves only, when they end; a clock that is being
         // written is read before or after that.
         get(index as u32).map(|thread| unsafe { (&raw const (*thread).counts.now).read_volatile() })
     });
-    clocks.max().unwrap_or(0) + BLOCK
+    clocks.max().unwrap_or(0) + CHANGE
 }
 
 /// Stops all other threads between two blocks, so that their files are whole when the process ends.

@@ -40,6 +40,10 @@ pub struct Settings {
 /// Entries of the stack of return addresses (SDM, "Indirect Transfer Compression for Returns").
 const RETURNS: usize = 64;
 
+/// A last IP that no address is near to, so that the next one is sent whole. That is what processors
+/// do after a PSB, although compressing against zero is allowed too and perf fails on it.
+const NO_IP: u64 = 1 << 63;
+
 /// Branches that a TNT-64 packet holds.
 const LONG_TNT: u32 = 47;
 /// Branches that a TNT-8 packet holds.
@@ -72,7 +76,7 @@ impl Encoder {
         Encoder {
             tnt: 1,
             tnt_full: 1 << capacity,
-            last_ip: 0,
+            last_ip: NO_IP,
             returns: [0; RETURNS],
             returns_top: 0,
             returns_depth: 0,
@@ -160,7 +164,7 @@ impl Encoder {
         self.tnt = 1;
         self.returns_depth = 0;
         // The decoder can't know what was sent last, so the next address is sent whole.
-        self.last_ip = 0;
+        self.last_ip = NO_IP;
         self.time.cyc(now, sink);
         packet(Packet::Overflow, sink);
         if let Some(ip) = next {
@@ -171,7 +175,7 @@ impl Encoder {
     /// Forgets what waits and what was sent, as right after a PSB at `now`.
     pub fn forget(&mut self, now: u64) {
         self.tnt = 1;
-        self.last_ip = 0;
+        self.last_ip = NO_IP;
         self.returns_depth = 0;
         self.time.forget(now);
     }
@@ -185,7 +189,7 @@ impl Encoder {
         for half in [head, tail] {
             sink.put(half.iter().rev().fold(0, |word, &byte| word << 8 | u64::from(byte)), half.len());
         }
-        self.last_ip = 0;
+        self.last_ip = NO_IP;
         self.returns_depth = 0;
         self.mode_known = 0;
         self.time.status(now, sink);
