@@ -146,6 +146,17 @@ impl Walk {
         }
     }
 
+    /// What a branch that was not compressed does to the calls that returns may go back to. A return
+    /// uses up its call even where it does not go there.
+    fn follow_returns<L: Labels>(&mut self, graph: &Graph<'_, L>, id: BlockId) {
+        match graph.block(id).terminator {
+            Terminator::Return => {
+                self.returns.pop();
+            }
+            _ => self.remember_call(graph, id),
+        }
+    }
+
     /// Takes a TNT bit. `Ok(false)` where the next branch is not one that takes it, but an indirect
     /// one: its TIP was deferred and comes first (SDM, "Deferred TIPs").
     #[inline]
@@ -187,7 +198,7 @@ impl Walk {
         if block.terminator == Terminator::Conditional {
             return Err(Trouble::Contradiction { at: block.start, expected: Expected::Indirect });
         }
-        self.remember_call(graph, id);
+        self.follow_returns(graph, id);
         self.report(graph, id, sink);
         self.go(to);
         Ok(())
@@ -283,7 +294,7 @@ impl Walk {
         if block.terminator == Terminator::Conditional && !goes_there {
             return Err(Trouble::Contradiction { at: block.start, expected: Expected::Indirect });
         }
-        self.remember_call(graph, id);
+        self.follow_returns(graph, id);
         self.report(graph, id, sink);
         Ok(())
     }
