@@ -54,9 +54,14 @@ const FRAME: u64 = 1024;
 /// si_code in siginfo.
 const SI_CODE: u64 = 8;
 
-/// The signal whose handler the thread is about to run; `None` where it comes to the handler's
+/// The signal whose handler, at `pc`, the thread is about to run; `None` where it comes to the handler's
 /// first instruction on another way, such as a call.
-pub(crate) fn delivered(thread: &mut Thread, previous: &Block, registers: &Registers) -> Option<Signal> {
+pub(crate) fn delivered(
+    thread: &mut Thread,
+    previous: &Block,
+    pc: u64,
+    registers: &Registers,
+) -> Option<Signal> {
     let frame = registers.rsp();
     let info = registers.rsi();
     let inside = info > frame && info - frame < FRAME;
@@ -64,10 +69,12 @@ pub(crate) fn delivered(thread: &mut Thread, previous: &Block, registers: &Regis
         return None;
     }
     // A handler may hand its frame on by jumping to another handler.
-    if thread.last_frame == frame && matches!(previous.kind, Kind::Jump | Kind::Direct) {
+    let returns_to = memory::word(frame + SAVED_RIP)?;
+    let jumped = matches!(previous.kind, Kind::Jump | Kind::Direct) && previous.may_continue_at(pc);
+    if jumped && thread.last_frame == [frame, returns_to] {
         return None;
     }
-    thread.last_frame = frame;
+    thread.last_frame = [frame, returns_to];
     let (innermost, number) = innermost(frame, registers.rdi())?;
     let interrupted = memory::word(innermost + SAVED_RIP)?;
     // Positive codes are the kernel's own (sigaction(2)).

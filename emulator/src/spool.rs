@@ -24,8 +24,8 @@ use crate::block::Block;
 /// Where trace bytes begin in a thread's file.
 pub const HEADER: u64 = 8192;
 
-/// First word of a thread's file; changes with its layout.
-const MAGIC: u64 = 0x3173_6468_742d_6f68;
+/// First word of a thread's file; changes with the size of its header.
+const MAGIC: u64 = 0x3173_6468_742d_6f68 ^ (size_of::<Thread>() as u64) << 32;
 
 /// What happened, when, and to whom.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -162,8 +162,8 @@ pub(crate) struct Thread {
     pub(crate) tracing: u64,
     /// Whether every block takes the slow path.
     pub(crate) careful: u64,
-    /// Where the frame of the last signal lies.
-    pub(crate) last_frame: u64,
+    /// Where the frame of the last signal lies, and where it returns to.
+    pub(crate) last_frame: [u64; 2],
     /// Block successions that no rule explains.
     pub(crate) surprises: u64,
     pub(crate) counts: Counts,
@@ -212,7 +212,7 @@ impl Thread {
             pc: 0,
             tracing: 0,
             careful: 0,
-            last_frame: 0,
+            last_frame: [0; 2],
             surprises: 0,
             counts,
             window: Window { cursor: none, limit: none, base: none, end: none, offset: 0, next_psb: 0 },

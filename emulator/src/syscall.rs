@@ -39,7 +39,7 @@ pub(crate) extern "C" fn entered(
     };
     let Ok(number) = libc::c_long::try_from(number);
     match number {
-        libc::SYS_rt_sigreturn => thread.last_frame = 0,
+        libc::SYS_rt_sigreturn => thread.last_frame = [0; 2],
         libc::SYS_exit => threads::end(index),
         // The process is about to end: nobody parks these threads' successors, nor wakes them.
         libc::SYS_exit_group => mem::forget(threads::park_others(index)),

@@ -94,7 +94,8 @@ impl Thread {
         flags: u8,
         registers: &Registers,
     ) {
-        let signal = if flags & HANDLER != 0 { signal::delivered(self, previous, registers) } else { None };
+        let signal =
+            if flags & HANDLER != 0 { signal::delivered(self, previous, block.pc, registers) } else { None };
         match signal {
             Some(_) if previous.kind == Kind::Outside => {}
             Some(signal) => self.interrupt(previous, &signal),
