@@ -1,12 +1,12 @@
 //! The command line.
 
-use std::{ffi::OsString, path::PathBuf, process::ExitCode};
+use std::{ffi::OsString, io::Write, path::PathBuf, process::ExitCode};
 
 use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
 use hodo_engine::script::Field;
 use hodo_formats::raw;
 
-use crate::failure::Failure;
+use crate::failure::{Failure, written};
 
 /// Shows the path that a program took: records and reads Intel Processor Trace, and tells exactly which
 /// functions ran, how often and for how long.
@@ -153,6 +153,10 @@ pub struct Output {
 }
 
 #[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  hodo info perf.data
+  hodo info --format json perf.data
+  hodo info --symfs ./target-root perf.data    are the programs of another machine all there?")]
 pub struct Info {
     #[command(flatten)]
     pub input: Input,
@@ -218,7 +222,9 @@ fn report_help() -> String {
 
 /// Prints shell completions.
 pub fn completions(shell: clap_complete::Shell) -> Result<ExitCode, Failure> {
-    clap_complete::generate(shell, &mut Arguments::command(), "hodo", &mut std::io::stdout());
+    let mut script = Vec::new();
+    clap_complete::generate(shell, &mut Arguments::command(), "hodo", &mut script);
+    written(std::io::stdout().write_all(&script))?;
     Ok(ExitCode::SUCCESS)
 }
 

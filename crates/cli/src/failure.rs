@@ -6,6 +6,8 @@ use hodo_engine::OpenError;
 
 /// Input with errors or loss, under `--strict`.
 pub const LOSS: u8 = 1;
+/// Ctrl-C, as shells number it.
+pub const INTERRUPTED: u8 = 130;
 /// Wrong use.
 const USAGE: u8 = 2;
 /// Input that can't be read.

@@ -1,5 +1,224 @@
-use crate::{arguments::Info, failure::Failure};
-use std::process::ExitCode;
-pub fn run(_c: &Info) -> Result<ExitCode, Failure> {
-    Ok(ExitCode::SUCCESS)
+//! `hodo info`.
+
+use std::{
+    io::{self, Write},
+    process::ExitCode,
+};
+
+use hodo_engine::{Files, Info, Source};
+use hodo_trace::{Column, Shape, Table, Unit, Value};
+
+use crate::{
+    arguments,
+    failure::{Failure, written},
+    input,
+    output::{self, Destination},
+};
+
+/// Runs the command.
+pub fn run(command: &arguments::Info) -> Result<ExitCode, Failure> {
+    let format = command.output.format.as_str();
+    if !["text", "json"].contains(&format) {
+        let reason =
+            format!("hodo info has no rows to write as {format}; use --format text or --format json");
+        return Err(Failure::usage(reason));
+    }
+    let files = Files::default();
+    let source = input::source(&command.input);
+    let experiment = input::open(&files, &source, &command.input)?;
+    let info = hodo_engine::info(&experiment);
+    let mut out = Destination::open(command.output.output.as_deref())?;
+    written(match format {
+        "json" => json(&info, &mut out),
+        _ => text(&info, command, &mut out),
+    })?;
+    out.finish()?;
+    Ok(input::exit_code(&command.input, info.loss.is_empty()))
+}
+
+fn json(info: &Info, out: &mut impl Write) -> io::Result<()> {
+    serde_json::to_writer_pretty(&mut *out, info)?;
+    writeln!(out)
+}
+
+fn text(info: &Info, command: &arguments::Info, out: &mut impl Write) -> io::Result<()> {
+    let tables = [recording(info), streams(info), modules(info), truth(info), untraced(info)];
+    let shown = tables.into_iter().filter(|table| !(table.rows.is_empty() && table.summary.is_empty()));
+    for (index, mut table) in shown.enumerate() {
+        if index > 0 {
+            writeln!(out)?;
+        }
+        let options = output::options(&mut table, &command.output);
+        (hodo_views::VIEWS[0].write)(&table, &options, out)?;
+    }
+    let mut losses = Table { loss: info.loss.clone(), ..table("lost", Vec::new(), Vec::new()) };
+    let options = output::options(&mut losses, &command.output);
+    if !losses.loss.is_empty() {
+        writeln!(out)?;
+    }
+    hodo_views::write_loss(&losses, &options, out)
+}
+
+fn table(name: &'static str, columns: Vec<Column>, rows: Vec<Vec<Value>>) -> Table {
+    Table { name, shape: Shape::Counters, summary: Vec::new(), columns, rows, loss: Vec::new() }
+}
+
+fn optional(value: Option<impl Into<Value>>) -> Value {
+    value.map_or(Value::Null, Into::into)
+}
+
+/// The figures of the whole.
+fn recording(info: &Info) -> Table {
+    let mut summary: Vec<(&'static str, Value)> = vec![("format", info.format.as_str().into())];
+    summary.extend(info.facts.iter().map(|(name, value)| (*name, value.as_str().into())));
+    summary.push(("traced_on", traced_on(info).into()));
+    if info.streams.is_empty() {
+        summary
+            .push(("trace", "none: the recording holds no Intel PT, or none of what was asked for".into()));
+    } else {
+        summary.push(("packets", packets(info).into()));
+        summary.push(("clock", clock(info).into()));
+    }
+    if !info.config.filter.is_empty() {
+        summary.push(("filter", info.config.filter.as_str().into()));
+    }
+    if let Some(span) = info.span {
+        summary.push(("begin_ns", span.begin_ns.into()));
+        summary.push(("end_ns", span.end_ns.into()));
+        summary.push(("duration_ns", span.end_ns.saturating_sub(span.begin_ns).into()));
+    }
+    summary.push(("sideband", counts(&info.sideband).into()));
+    let kernel = info.modules.iter().filter(|module| module.kernel).count();
+    if kernel > 0 {
+        summary.push(("kernel_modules", format!("{kernel}, whose code is not read").into()));
+    }
+    if info.kept_code.ranges > 0 {
+        let kept = format!("{} bytes of code that no file holds", info.kept_code.bytes);
+        summary.push(("kept_code", kept.into()));
+    }
+    Table { summary, ..table("recording", Vec::new(), Vec::new()) }
+}
+
+fn traced_on(info: &Info) -> String {
+    let name = info.engine.name.as_deref().unwrap_or("a processor that the recording does not name");
+    match info.engine.frequency.filter(|_| info.engine.emulated) {
+        Some(frequency) => format!(
+            "emulated processor ({name}); virtual time: one instruction is one cycle of {}",
+            hertz(frequency as f64)
+        ),
+        None => name.to_owned(),
+    }
+}
+
+fn packets(info: &Info) -> String {
+    let config = &info.config;
+    let timing = [
+        config.tsc.then(|| "TSC".to_owned()),
+        config.mtc_frequency.map(|frequency| format!("MTC every 2^{frequency} crystal ticks")),
+        config.cyc.then(|| "CYC".to_owned()),
+    ];
+    let timing: Vec<String> = timing.into_iter().flatten().collect();
+    let timing = if timing.is_empty() { "no timing packets".to_owned() } else { timing.join(", ") };
+    let returns = if config.return_compression { "returns compressed" } else { "returns not compressed" };
+    format!("{timing}; {returns}")
+}
+
+fn clock(info: &Info) -> String {
+    let Some(clock) = info.clock else {
+        return "unknown: the recording does not say how ticks become nanoseconds".to_owned();
+    };
+    let frequency = 1e9 * 2f64.powi(clock.shift as i32) / clock.multiplier as f64;
+    let words = format!("zero {}, multiplier {}, shift {}", clock.zero, clock.multiplier, clock.shift);
+    let ratio = info.config.tsc_ctc_ratio;
+    let crystal = ratio.map(|(numerator, denominator)| {
+        format!(", crystal {}", hertz(frequency * f64::from(denominator) / f64::from(numerator)))
+    });
+    format!("TSC {}{} ({words})", hertz(frequency), crystal.unwrap_or_default())
+}
+
+/// A frequency to four digits behind the point, without zeros at its end.
+fn hertz(frequency: f64) -> String {
+    let (scaled, unit) = if frequency >= 1e9 { (frequency / 1e9, "GHz") } else { (frequency / 1e6, "MHz") };
+    let digits = format!("{scaled:.4}");
+    format!("{} {unit}", digits.trim_end_matches('0').trim_end_matches('.'))
+}
+
+fn counts(pairs: &[(&'static str, u64)]) -> String {
+    let some = pairs.iter().filter(|(_, count)| *count > 0);
+    let shown: Vec<String> =
+        some.map(|(name, count)| format!("{} {count}", name.replace('_', " "))).collect();
+    if shown.is_empty() { "none".to_owned() } else { shown.join(", ") }
+}
+
+fn streams(info: &Info) -> Table {
+    let columns = vec![
+        Column::text("stream"),
+        Column::text("command"),
+        Column::integer("bytes", Unit::Bytes),
+        Column::integer("pieces", Unit::Count),
+        Column::integer("gaps", Unit::Count),
+        Column::integer("segments", Unit::Count),
+    ];
+    let rows = info.streams.iter().map(|stream| {
+        vec![
+            stream.name.as_str().into(),
+            optional(stream.command.as_deref()),
+            stream.bytes.into(),
+            stream.pieces.into(),
+            stream.gaps.into(),
+            stream.segments.into(),
+        ]
+    });
+    table("streams", columns, rows.collect())
+}
+
+fn modules(info: &Info) -> Table {
+    let columns = vec![
+        Column::text("module"),
+        Column::text("build_id"),
+        Column::integer("named_functions", Unit::Count),
+        Column::text("code"),
+    ];
+    let rows = info.modules.iter().filter(|module| !module.kernel).map(|module| {
+        let code = match (module.source, &module.problem) {
+            (Source::Recording, _) => "in the recording",
+            (_, Some(problem)) => problem.strip_prefix(&format!("{}: ", module.name)).unwrap_or(problem),
+            (Source::File, None) => "file",
+            (Source::Missing, None) => "missing",
+        };
+        // Twelve digits tell builds apart; JSON has all.
+        let build_id = module.build_id.get(..12).unwrap_or(&module.build_id);
+        vec![module.name.as_str().into(), build_id.into(), module.symbols.into(), code.into()]
+    });
+    table("modules", columns, rows.collect())
+}
+
+fn truth(info: &Info) -> Table {
+    let columns = vec![
+        Column::text("thread"),
+        Column::integer("instructions", Unit::Instructions),
+        Column::integer("calls", Unit::Count),
+        Column::integer("traced_instructions", Unit::Instructions),
+        Column::integer("traced_calls", Unit::Count),
+    ];
+    let rows = info.truth.iter().map(|truth| {
+        vec![
+            format!("tid {}", truth.thread.tid).into(),
+            truth.instructions.into(),
+            truth.calls.into(),
+            truth.traced_instructions.into(),
+            truth.traced_calls.into(),
+        ]
+    });
+    table("what really ran, as the emulated processor counted it", columns, rows.collect())
+}
+
+fn untraced(info: &Info) -> Table {
+    let columns =
+        vec![Column::text("started_by"), Column::integer("at_ns", Unit::Nanoseconds), Column::text("reason")];
+    let rows = info.untraced.iter().map(|program| {
+        let thread = format!("tid {}", program.thread.tid);
+        vec![thread.into(), program.time_ns.into(), program.reason.as_str().into()]
+    });
+    table("programs that ran untraced", columns, rows.collect())
 }

@@ -1,71 +1,83 @@
 //! Where output goes.
 
 use std::{
-    fs::{self, File},
+    fs::{self, File, Permissions},
     io::{self, BufWriter, IsTerminal, Write},
+    os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
 };
 
 use hodo_trace::Table;
 use hodo_views::VIEWS;
+use tempfile::{Builder, NamedTempFile};
 
 use crate::{
     arguments::Output,
     failure::{Failure, written},
 };
 
-/// A file that is whole or absent, or standard output.
+/// Bytes that are written at a time.
+const BUFFER: usize = 1 << 16;
+
+/// Standard output, or a file that is whole or absent.
 pub enum Destination {
-    /// Standard output.
-    Terminal(BufWriter<io::Stdout>),
-    /// A file, under another name until it is whole.
-    File { writer: BufWriter<File>, temporary: PathBuf, path: PathBuf },
+    /// Standard output, or something that is written in place, such as a pipe or a device.
+    Stream(BufWriter<Box<dyn Write>>),
+    /// A file, under another name until it is whole; gone if it never is.
+    File { writer: BufWriter<NamedTempFile>, path: PathBuf },
 }
 
 impl Destination {
     /// Opens the file, or standard output where there is none.
     pub fn open(path: Option<&Path>) -> Result<Destination, Failure> {
         let Some(path) = path else {
-            return Ok(Destination::Terminal(BufWriter::with_capacity(1 << 16, io::stdout())));
+            return Ok(Destination::Stream(BufWriter::with_capacity(BUFFER, Box::new(io::stdout()))));
         };
-        let mut temporary = path.as_os_str().to_owned();
-        temporary.push(".part");
-        let temporary = PathBuf::from(temporary);
-        let file = File::create(&temporary)
-            .map_err(|error| Failure::unreadable(format!("{}: {error}", temporary.display())))?;
-        let writer = BufWriter::with_capacity(1 << 16, file);
-        Ok(Destination::File { writer, temporary, path: path.to_owned() })
+        let failed = |error: io::Error| Failure::unreadable(format!("{}: {error}", path.display()));
+        // A link stays, and what it points to is replaced; a device or a pipe is never replaced.
+        let path = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+        if fs::metadata(&path).is_ok_and(|found| !found.is_file()) {
+            let file = File::options().write(true).open(&path).map_err(failed)?;
+            return Ok(Destination::Stream(BufWriter::with_capacity(BUFFER, Box::new(file))));
+        }
+        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+        let mode = Permissions::from_mode(0o666);
+        let temporary =
+            Builder::new().prefix(".hodo-").permissions(mode).tempfile_in(folder.unwrap_or(Path::new(".")));
+        let writer = BufWriter::with_capacity(BUFFER, temporary.map_err(failed)?);
+        Ok(Destination::File { writer, path })
     }
 
     /// Makes the output whole.
     pub fn finish(self) -> Result<(), Failure> {
-        match self {
-            Destination::Terminal(mut writer) => written(writer.flush()),
-            Destination::File { mut writer, temporary, path } => {
-                written(writer.flush().and_then(|()| fs::rename(&temporary, &path)))
+        written(match self {
+            Destination::Stream(mut writer) => writer.flush(),
+            Destination::File { writer, path } => {
+                let temporary = writer.into_inner().map_err(io::IntoInnerError::into_error);
+                temporary.and_then(|temporary| temporary.persist(path).map(drop).map_err(|error| error.error))
             }
-        }
+        })
     }
 }
 
 impl Write for Destination {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         match self {
-            Destination::Terminal(writer) => writer.write(bytes),
+            Destination::Stream(writer) => writer.write(bytes),
             Destination::File { writer, .. } => writer.write(bytes),
         }
     }
 
     fn flush(&mut self) -> io::Result<()> {
         match self {
-            Destination::Terminal(writer) => writer.flush(),
+            Destination::Stream(writer) => writer.flush(),
             Destination::File { writer, .. } => writer.flush(),
         }
     }
 }
 
-/// Draws a table as the command line asks for it.
-pub fn draw(mut table: Table, output: &Output) -> Result<(), Failure> {
+/// How to draw a table as the command line asks for it; takes the rows away that are too many.
+pub fn options(table: &mut Table, output: &Output) -> hodo_views::Options {
     let limit = output.limit.map_or(usize::MAX, |limit| usize::try_from(limit).unwrap_or(usize::MAX));
     let left_out = table.rows.len().saturating_sub(limit);
     table.rows.truncate(limit);
@@ -75,11 +87,16 @@ pub fn draw(mut table: Table, output: &Output) -> Result<(), Failure> {
         clap::ColorChoice::Never => false,
         clap::ColorChoice::Auto => terminal && std::env::var_os("NO_COLOR").is_none(),
     };
-    let options = hodo_views::Options {
+    hodo_views::Options {
         width: terminal.then(terminal_width).flatten(),
         colour,
         rows_left_out: left_out as u64,
-    };
+    }
+}
+
+/// Draws a table as the command line asks for it.
+pub fn draw(mut table: Table, output: &Output) -> Result<(), Failure> {
+    let options = options(&mut table, output);
     let view = VIEWS.iter().find(|view| view.name == output.format).expect("the parser knows the names");
     let mut destination = Destination::open(output.output.as_deref())?;
     written((view.write)(&table, &options, &mut destination))?;

@@ -1,11 +1,19 @@
 //! `hodo report`.
 
-use std::process::ExitCode;
+use std::{
+    io::{self, Write},
+    process::ExitCode,
+};
 
 use hodo_analyses::{ANALYSES, Kind, profile::Profile};
 use hodo_engine::Files;
 
-use crate::{arguments::Report, failure::Failure, input, output, progress::Progress};
+use crate::{
+    arguments::Report,
+    failure::{Failure, INTERRUPTED, written},
+    input, output,
+    progress::Progress,
+};
 
 /// Bytes of trace in a chunk.
 const CHUNK: u64 = 1 << 20;
@@ -13,7 +21,8 @@ const CHUNK: u64 = 1 << 20;
 /// Runs the command.
 pub fn run(command: &Report) -> Result<ExitCode, Failure> {
     let Some(kind) = command.kind.as_deref().filter(|_| !command.list) else {
-        ANALYSES.iter().for_each(|analysis| println!("{:10} {}", analysis.name, analysis.help));
+        let lines = ANALYSES.iter().map(|analysis| format!("{:10} {}\n", analysis.name, analysis.help));
+        written(io::stdout().write_all(lines.collect::<String>().as_bytes()))?;
         return Ok(ExitCode::SUCCESS);
     };
     let analysis =
@@ -28,7 +37,10 @@ pub fn run(command: &Report) -> Result<ExitCode, Failure> {
     let profile = Profile { report, names: &experiment.modules };
     let table = hodo_engine::profile(&experiment, &profile, reading, |done| progress.set(done));
     progress.finish();
+    if progress.is_interrupted() {
+        return Ok(ExitCode::from(INTERRUPTED));
+    }
     let code = input::exit_code(&command.input, table.loss.is_empty());
     output::draw(table, &command.output)?;
-    Ok(if progress.is_interrupted() { ExitCode::from(130) } else { code })
+    Ok(code)
 }

@@ -9,7 +9,7 @@ use hodo_engine::{
 
 use crate::{
     arguments::Script,
-    failure::{Failure, written},
+    failure::{Failure, INTERRUPTED, written},
     input,
     output::Destination,
     progress::Progress,
@@ -45,8 +45,12 @@ pub fn run(command: &Script) -> Result<ExitCode, Failure> {
     };
     progress.finish();
     written(outcome.written)?;
+    if progress.is_interrupted() {
+        // What was written to a file is not whole, and goes with `out`.
+        return Ok(ExitCode::from(INTERRUPTED));
+    }
     out.finish()?;
     let code = input::exit_code(&command.input, outcome.losses.is_empty());
     input::tell(outcome.losses);
-    Ok(if progress.is_interrupted() { ExitCode::from(130) } else { code })
+    Ok(code)
 }

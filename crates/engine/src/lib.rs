@@ -11,6 +11,7 @@
 mod experiment;
 mod files;
 mod fold;
+mod info;
 mod losses;
 mod modules;
 mod parallel;
@@ -23,6 +24,7 @@ pub mod script;
 pub use experiment::{Experiment, Input, OpenError, Options, RawInput, Window};
 pub use files::Files;
 pub use fold::{Reading, profile};
+pub use info::{Info, Source, info};
 pub use losses::Losses;
 pub use modules::{Module, Modules};
 pub use track::{Chunk, Track};

@@ -14,6 +14,8 @@ use crate::Files;
 pub struct Module<'f> {
     /// The path as the traced system named it, or a name such as `[vdso]`.
     pub name: String,
+    /// The build id that the recording has of it; empty where it has none.
+    pub build_id: Vec<u8>,
     /// The file's bytes; empty where they are not available.
     pub bytes: &'f [u8],
     /// Why the bytes are not available, or their symbols can't be read.
@@ -36,7 +38,8 @@ const KEPT: &str = "[generated code]";
 impl<'f> Modules<'f> {
     /// Opens the files that a recording maps code from, below `symfs` where it is given.
     pub(crate) fn open(files: &'f Files, recording: &Recording<'_>, symfs: Option<&Path>) -> Modules<'f> {
-        let unknown = Module { name: "[unknown]".to_owned(), bytes: &[], problem: None };
+        let unknown =
+            Module { name: "[unknown]".to_owned(), build_id: Vec::new(), bytes: &[], problem: None };
         let mut modules =
             Modules { modules: vec![unknown], symbols: Symbols::default(), index: HashMap::new(), kept: 0 };
         for sideband in &recording.sideband {
@@ -54,8 +57,8 @@ impl<'f> Modules<'f> {
             joined
         });
         if !ranges.is_empty() {
-            let bytes: &[u8] = &[];
-            modules.modules.push(Module { name: KEPT.to_owned(), bytes, problem: None });
+            let kept = Module { name: KEPT.to_owned(), build_id: Vec::new(), bytes: &[], problem: None };
+            modules.modules.push(kept);
             modules.kept = modules.symbols.add(hodo_symbols::Module::without_file(KEPT, &ranges));
         }
         modules
@@ -77,14 +80,15 @@ impl<'f> Modules<'f> {
             && !symbols.build_id().is_empty()
             && !mapping.build_id.starts_with(symbols.build_id())
             && !symbols.build_id().starts_with(mapping.build_id);
+        let build_id = mapping.build_id.to_vec();
         let module = if other_build {
             self.symbols.add(hodo_symbols::Module::without_file(&name, &[]));
             let problem = "the file is not the one that ran: its build id differs".to_owned();
-            Module { name, bytes: &[], problem: Some(problem) }
+            Module { name, build_id, bytes: &[], problem: Some(problem) }
         } else {
             let unreadable = symbols.problem().filter(|_| problem.is_none()).map(str::to_owned);
             self.symbols.add(symbols);
-            Module { name, bytes, problem: problem.or(unreadable) }
+            Module { name, build_id, bytes, problem: problem.or(unreadable) }
         };
         self.index.insert(key, self.modules.len() as u32);
         self.modules.push(module);
@@ -117,6 +121,14 @@ impl<'f> Modules<'f> {
         let address = self.address(origin);
         let id = self.symbols.function_at(origin.module, address);
         (id, address.wrapping_sub(self.symbols.function(id).start()))
+    }
+
+    /// How many functions of a module have a name.
+    pub(crate) fn named_functions(&self, module: u32) -> u64 {
+        self.symbols.modules().get(module as usize).map_or(0, |module| {
+            let functions = (0..module.function_count()).map(|index| module.function(index));
+            functions.filter(|function| !function.raw_name().is_empty()).count() as u64
+        })
     }
 
     /// What DWARF says of each module, to look lines up.

@@ -130,6 +130,11 @@ impl<'f> Run<'f> {
         Cow::Owned(joined)
     }
 
+    /// Positions of all PSBs.
+    pub(crate) fn psbs(&self) -> impl Iterator<Item = u64> {
+        std::iter::successors(self.find_psb(0), |at| self.find_psb(at + PSB.len() as u64))
+    }
+
     /// Position of the first PSB that begins at or after `from`.
     pub(crate) fn find_psb(&self, from: u64) -> Option<u64> {
         let size = PSB.len() as u64;

@@ -134,7 +134,7 @@ pub(super) fn facts(file: &File<'_>) -> Vec<(&'static str, String)> {
     type Reader = fn(Section<'_>) -> Result<String, Eof>;
     const FACTS: [(u8, &str, Reader); 7] = [
         (feature::CMDLINE, "command line", command_line),
-        (feature::VERSION, "perf version", one_text),
+        (feature::VERSION, "recorder version", one_text),
         (feature::OSRELEASE, "kernel", one_text),
         (feature::ARCH, "architecture", one_text),
         (feature::CPUDESC, "processor", one_text),

@@ -85,6 +85,21 @@ pub(super) fn cut(text: &str, width: usize) -> String {
     text.chars().take(front).chain(['…']).chain(text.chars().skip(back)).collect()
 }
 
+/// Text in lines of at most `width` characters, where it has blanks to break it at.
+pub(super) fn wrap(text: &str, width: Option<usize>) -> Vec<String> {
+    let mut lines = vec![String::new()];
+    for word in text.split(' ') {
+        let line = lines.last_mut().expect("there is a line at all times");
+        let fits = width.is_none_or(|width| line.chars().count() + 1 + word.chars().count() <= width);
+        match line.is_empty() {
+            true => line.push_str(word),
+            false if fits => line.extend([" ", word]),
+            false => lines.push(word.to_owned()),
+        }
+    }
+    lines
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -112,6 +127,14 @@ mod tests {
         }
         assert_eq!(show("begin_ns", Unit::Nanoseconds, &Value::Integer(12_000_000_345)), "12.000000345 s");
         assert_eq!(show_figure("elapsed_ns", &Value::Integer(5)), "5 ns");
+    }
+
+    #[test]
+    fn wrapped_text_keeps_its_words() {
+        assert_eq!(wrap("a bc def", None), ["a bc def"]);
+        assert_eq!(wrap("a bc def", Some(4)), ["a bc", "def"]);
+        assert_eq!(wrap("a longword b", Some(3)), ["a", "longword", "b"]);
+        assert_eq!(wrap("", Some(3)), [""]);
     }
 
     #[test]

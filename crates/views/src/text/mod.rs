@@ -21,7 +21,9 @@ fn write(table: &Table, options: &Options, out: &mut dyn Write) -> io::Result<()
     let longest = table.summary.iter().map(|figure| name_of(figure).len()).max().unwrap_or(0);
     for figure in &table.summary {
         let value = cell::show_figure(figure.0, &figure.1);
-        let line = format!("  {:longest$}  {value}", name_of(figure));
+        let indent = longest + 4;
+        let lines = cell::wrap(&value, options.width.map(|width| width.saturating_sub(indent)));
+        let line = format!("  {:longest$}  {}", name_of(figure), lines.join(&format!("\n{:indent$}", "")));
         writeln!(out, "{}", line.trim_end())?;
     }
     if !table.rows.is_empty() {

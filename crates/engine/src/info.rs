@@ -1,0 +1,377 @@
+//! What a recording holds, without decoding it.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    ops::Range,
+};
+
+use hodo_formats::recording::{SidebandKind, Thread, Truth, Untraced};
+use hodo_intel_pt::Config;
+use hodo_trace::Loss;
+use serde::{Serialize, Serializer, ser::SerializeMap};
+
+use crate::{Experiment, Module};
+
+/// What a recording says of itself, and what of it is at hand. Serialises as one stable JSON object.
+#[derive(Clone, Debug, Serialize)]
+pub struct Info {
+    /// Name of the format, such as `perf.data`.
+    pub format: String,
+    /// What the format found, in its order.
+    #[serde(serialize_with = "as_object")]
+    pub facts: Vec<(&'static str, String)>,
+    /// What ran the program.
+    pub engine: Engine,
+    /// The trace's settings.
+    pub config: Settings,
+    /// How ticks become nanoseconds; `None` where the recording does not say.
+    pub clock: Option<Clock>,
+    /// First and last time; `None` where the recording has no times.
+    pub span: Option<Span>,
+    /// The streams of trace.
+    pub streams: Vec<Stream>,
+    /// What code was mapped from, in the order in which it was first mapped.
+    pub modules: Vec<ModuleInfo>,
+    /// How many sideband records of each kind there are.
+    #[serde(serialize_with = "as_object")]
+    pub sideband: Vec<(&'static str, u64)>,
+    /// Code that the recording itself keeps.
+    pub kept_code: KeptCode,
+    /// What each thread really ran, by the emulator's count.
+    #[serde(serialize_with = "truth")]
+    pub truth: Vec<Truth>,
+    /// Programs that ran where no trace is made.
+    #[serde(serialize_with = "untraced")]
+    pub untraced: Vec<Untraced>,
+    /// What is missing from the recording.
+    #[serde(serialize_with = "losses")]
+    pub loss: Vec<Loss>,
+}
+
+/// What ran the program.
+#[derive(Clone, Debug, Serialize)]
+pub struct Engine {
+    /// Whether that was the emulated processor, whose time is virtual.
+    pub emulated: bool,
+    /// The emulator or the processor, where known.
+    pub name: Option<String>,
+    /// Cycles in a second of the virtual clock; each instruction is one.
+    pub frequency: Option<u64>,
+}
+
+/// Which packets are on, and what their reader needs to know.
+#[derive(Clone, Debug, Serialize)]
+pub struct Settings {
+    /// Family, model and stepping.
+    pub cpu: Option<[u16; 3]>,
+    /// TSC packets.
+    pub tsc: bool,
+    /// MTC packets, one each `2^mtc_frequency` ticks of the crystal clock; `None` where they are off.
+    pub mtc_frequency: Option<u8>,
+    /// CYC packets.
+    pub cyc: bool,
+    /// Whether returns are compressed.
+    pub return_compression: bool,
+    /// TSC ticks per crystal-clock tick: numerator and denominator.
+    pub tsc_ctc_ratio: Option<(u32, u32)>,
+    /// TSC frequency over bus frequency.
+    pub max_nonturbo_ratio: Option<u8>,
+    /// Address filter, in perf's syntax; empty where there was none.
+    pub filter: String,
+}
+
+/// Nanoseconds are `zero + (ticks × multiplier) >> shift`.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct Clock {
+    /// Right shift after the multiplication.
+    pub shift: u64,
+    /// Nanoseconds per tick, scaled by `2^shift`.
+    pub multiplier: u64,
+    /// Nanoseconds at tick 0.
+    pub zero: u64,
+}
+
+/// Times on the recording's clock.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct Span {
+    /// The first.
+    pub begin_ns: u64,
+    /// The last.
+    pub end_ns: u64,
+}
+
+/// A stream of trace.
+#[derive(Clone, Debug, Serialize)]
+pub struct Stream {
+    /// What people call it: `tid 12` or `cpu 3`.
+    pub name: String,
+    /// The CPU, of a stream of a CPU.
+    pub cpu: Option<u32>,
+    /// Process, of a stream of a thread.
+    pub pid: Option<u32>,
+    /// The thread.
+    pub tid: Option<u32>,
+    /// The name that the thread had last.
+    pub command: Option<String>,
+    /// Bytes of trace.
+    pub bytes: u64,
+    /// Pieces in the file.
+    pub pieces: u64,
+    /// Places where bytes are known to be missing between pieces.
+    pub gaps: u64,
+    /// Segments that can be decoded each by itself: PSB packets.
+    pub segments: u64,
+}
+
+/// Where the bytes of a module's code come from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Source {
+    /// The file that ran, as its build id tells, or as far as can be told where there is none.
+    File,
+    /// The recording keeps it.
+    Recording,
+    /// Nowhere: the file can't be opened, is another one, or there never was one.
+    Missing,
+}
+
+/// A file (or something with a name in brackets) that code was mapped from.
+#[derive(Clone, Debug, Serialize)]
+pub struct ModuleInfo {
+    /// Its path, as the traced system named it.
+    pub name: String,
+    /// The build id that the recording has of it, in hexadecimal; empty where it has none.
+    pub build_id: String,
+    /// Whether it is kernel code.
+    pub kernel: bool,
+    /// Where its bytes come from.
+    pub source: Source,
+    /// Functions with a name.
+    pub symbols: u64,
+    /// Why bytes or symbols are not available.
+    pub problem: Option<String>,
+}
+
+/// How much code the recording itself keeps.
+#[derive(Clone, Copy, Debug, Default, Serialize)]
+pub struct KeptCode {
+    /// Pieces of it.
+    pub ranges: u64,
+    /// Bytes of it.
+    pub bytes: u64,
+}
+
+/// What a recording holds. Looks for PSBs in all of the trace, but decodes nothing.
+pub fn info(experiment: &Experiment<'_>) -> Info {
+    let recording = &experiment.recording;
+    let mut facts = recording.facts.clone();
+    let format = facts.iter().position(|(name, _)| *name == "format").map(|at| facts.remove(at).1);
+    let notes = recording.emulated.as_ref().map(|emulated| &emulated.notes);
+    let processor = facts.iter().find(|(name, _)| *name == "processor").map(|(_, value)| value.clone());
+    let code = || recording.emulated.iter().flat_map(|emulated| &emulated.code);
+    let clock = recording.config.clock;
+    Info {
+        format: format.unwrap_or_default(),
+        facts,
+        engine: Engine {
+            emulated: notes.is_some(),
+            name: notes.map(|notes| notes.engine.clone()).or(processor),
+            frequency: notes.map(|notes| notes.frequency),
+        },
+        config: settings(&recording.config),
+        clock: clock.map(|clock| {
+            let (shift, multiplier, zero) = clock.words();
+            Clock { shift, multiplier, zero }
+        }),
+        span: clock.zip(experiment.span()).map(|(clock, (first, last))| Span {
+            begin_ns: clock.nanos(first).0,
+            end_ns: clock.nanos(last).0,
+        }),
+        streams: streams(experiment),
+        modules: modules(experiment),
+        sideband: sideband(experiment),
+        kept_code: KeptCode {
+            ranges: code().count() as u64,
+            bytes: code().map(|kept| kept.bytes.len() as u64).sum(),
+        },
+        truth: notes.map(|notes| notes.threads.clone()).unwrap_or_default(),
+        untraced: notes.map(|notes| notes.untraced.clone()).unwrap_or_default(),
+        loss: experiment.recorded_losses().into_list(),
+    }
+}
+
+fn settings(config: &Config) -> Settings {
+    Settings {
+        cpu: config.cpu.map(|cpu| [cpu.family, cpu.model.into(), cpu.stepping.into()]),
+        tsc: config.tsc,
+        mtc_frequency: config.mtc_frequency,
+        cyc: config.cyc,
+        return_compression: !config.no_return_compression,
+        tsc_ctc_ratio: config.tsc_ctc_ratio,
+        max_nonturbo_ratio: config.max_nonturbo_ratio,
+        filter: config.filter.clone(),
+    }
+}
+
+fn streams(experiment: &Experiment<'_>) -> Vec<Stream> {
+    let mut names: HashMap<Thread, &[u8]> = HashMap::new();
+    for sideband in &experiment.recording.sideband {
+        if let SidebandKind::Comm { name, .. } = sideband.kind {
+            names.insert(sideband.thread, name);
+        }
+    }
+    let shown = |name: &&[u8]| String::from_utf8_lossy(name).into_owned();
+    let tracks = experiment.tracks.iter().zip(&experiment.recording.streams);
+    let stream = tracks.map(|(track, stream)| Stream {
+        name: track.name.clone(),
+        cpu: track.cpu,
+        pid: track.thread.map(|thread| thread.pid),
+        tid: track.thread.map(|thread| thread.tid),
+        command: track.thread.and_then(|thread| names.get(&thread).map(shown)),
+        bytes: track.bytes(),
+        pieces: stream.pieces.len() as u64,
+        gaps: track.runs.len().saturating_sub(1) as u64,
+        segments: track.runs.iter().map(|run| run.psbs().count() as u64).sum(),
+    });
+    stream.collect()
+}
+
+fn modules(experiment: &Experiment<'_>) -> Vec<ModuleInfo> {
+    let kept = experiment.recording.emulated.iter().flat_map(|emulated| &emulated.code);
+    let mut kept: Vec<Range<u64>> =
+        kept.map(|code| code.address..code.address.saturating_add(code.bytes.len() as u64)).collect();
+    kept.sort_unstable_by_key(|range| range.start);
+    // Code of a mapping without a file is there if the recording keeps some that begins within it.
+    let mut mapped: BTreeMap<u32, (bool, bool)> = BTreeMap::new();
+    for sideband in &experiment.recording.sideband {
+        if let SidebandKind::Map(mapping) = &sideband.kind {
+            let next = kept.get(kept.partition_point(|range| range.start < mapping.address));
+            let within = next.is_some_and(|range| range.start - mapping.address < mapping.length);
+            let (kernel, is_kept) = mapped.entry(experiment.modules.of(mapping)).or_default();
+            *kernel |= mapping.kernel;
+            *is_kept |= within;
+        }
+    }
+    let modules = mapped.into_iter().filter_map(|(index, (kernel, is_kept))| {
+        let module: &Module<'_> = experiment.modules.list().get(index as usize)?;
+        let source = match (module.bytes.is_empty(), is_kept) {
+            (false, _) => Source::File,
+            (true, true) => Source::Recording,
+            (true, false) => Source::Missing,
+        };
+        Some(ModuleInfo {
+            name: module.name.clone(),
+            build_id: module.build_id.iter().map(|byte| format!("{byte:02x}")).collect(),
+            kernel,
+            source,
+            symbols: experiment.modules.named_functions(index),
+            problem: module.problem.clone().filter(|_| source != Source::Recording),
+        })
+    });
+    modules.collect()
+}
+
+fn sideband(experiment: &Experiment<'_>) -> Vec<(&'static str, u64)> {
+    const KINDS: [&str; 10] = [
+        "mappings",
+        "names",
+        "execs",
+        "threads_started",
+        "threads_ended",
+        "switches_in",
+        "switches_out",
+        "preemptions",
+        "trace_starts",
+        "losses",
+    ];
+    let mut counts = [0; KINDS.len()];
+    for sideband in &experiment.recording.sideband {
+        let kind = match sideband.kind {
+            SidebandKind::Map(_) => 0,
+            SidebandKind::Comm { exec: false, .. } => 1,
+            SidebandKind::Comm { exec: true, .. } => 2,
+            SidebandKind::Fork { .. } => 3,
+            SidebandKind::Exit => 4,
+            SidebandKind::SwitchIn => 5,
+            SidebandKind::SwitchOut { preempted: false } => 6,
+            SidebandKind::SwitchOut { preempted: true } => 7,
+            SidebandKind::TraceStart => 8,
+            SidebandKind::Lost { .. } => 9,
+        };
+        counts[kind] += 1;
+    }
+    KINDS.into_iter().zip(counts).collect()
+}
+
+/// Pairs as one JSON object; blanks in names become underscores.
+fn as_object<S: Serializer, V: Serialize>(pairs: &[(&str, V)], serializer: S) -> Result<S::Ok, S::Error> {
+    let mut object = serializer.serialize_map(Some(pairs.len()))?;
+    for (name, value) in pairs {
+        object.serialize_entry(&name.replace(' ', "_"), value)?;
+    }
+    object.end()
+}
+
+fn truth<S: Serializer>(truth: &[Truth], serializer: S) -> Result<S::Ok, S::Error> {
+    #[derive(Serialize)]
+    struct Row {
+        pid: u32,
+        tid: u32,
+        instructions: u64,
+        calls: u64,
+        traced_instructions: u64,
+        traced_calls: u64,
+    }
+    serializer.collect_seq(truth.iter().map(|truth| Row {
+        pid: truth.thread.pid,
+        tid: truth.thread.tid,
+        instructions: truth.instructions,
+        calls: truth.calls,
+        traced_instructions: truth.traced_instructions,
+        traced_calls: truth.traced_calls,
+    }))
+}
+
+fn untraced<S: Serializer>(untraced: &[Untraced], serializer: S) -> Result<S::Ok, S::Error> {
+    #[derive(Serialize)]
+    struct Row<'a> {
+        pid: u32,
+        tid: u32,
+        time_ns: u64,
+        reason: &'a str,
+    }
+    serializer.collect_seq(untraced.iter().map(|program| Row {
+        pid: program.thread.pid,
+        tid: program.thread.tid,
+        time_ns: program.time_ns,
+        reason: &program.reason,
+    }))
+}
+
+/// The same members as in the JSON of tables.
+fn losses<S: Serializer>(losses: &[Loss], serializer: S) -> Result<S::Ok, S::Error> {
+    #[derive(Serialize)]
+    struct Row<'a> {
+        stream: &'a str,
+        cause: &'a str,
+        count: u64,
+        begin_ns: Option<u64>,
+        end_ns: Option<u64>,
+        begin_byte: Option<u64>,
+        end_byte: Option<u64>,
+        detail: &'a str,
+    }
+    serializer.collect_seq(losses.iter().map(|loss| {
+        let bytes = Some(&loss.bytes).filter(|bytes| !bytes.is_empty());
+        Row {
+            stream: &loss.stream,
+            cause: loss.cause.name(),
+            count: loss.count,
+            begin_ns: loss.time.map(|(begin, _)| begin.0),
+            end_ns: loss.time.map(|(_, end)| end.0),
+            begin_byte: bytes.map(|bytes| bytes.start),
+            end_byte: bytes.map(|bytes| bytes.end),
+            detail: &loss.detail,
+        }
+    }))
+}
