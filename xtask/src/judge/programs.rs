@@ -30,7 +30,7 @@ pub(super) const PROGRAMS: &[Program] = &[
         what: "directories, sorting, printing",
         prepare: |_| typed("ls -lR /usr/lib/x86_64-linux-gnu"),
     },
-    Program { name: "find", what: "system calls", prepare: |_| typed("find /usr/share -name *.txt") },
+    Program { name: "find", what: "system calls", prepare: |_| typed("find /usr/share/doc -name *.gz") },
     Program { name: "gzip", what: "tight loops over 5 MB", prepare: gzip },
     Program { name: "sqlite3", what: "an interpreter of queries, on a generated database", prepare: sqlite },
     Program { name: "python3", what: "an interpreter with computed jumps", prepare: python },
@@ -90,7 +90,7 @@ fn text(path: PathBuf) -> String {
 }
 
 fn gzip(folder: &Path) -> Outcome<Ready> {
-    words(&["gzip", "-c", &text(lab::generate("text", 5_000_000, folder)?)])
+    words(&["gzip", "-1", "-c", &text(lab::generate("text", 5_000_000, folder)?)])
 }
 
 fn sqlite(folder: &Path) -> Outcome<Ready> {

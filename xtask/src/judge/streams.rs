@@ -100,34 +100,48 @@ pub(super) fn perf(recording: &Path, tid: Option<u32>) -> Command {
 }
 
 impl Streams {
-    fn add(&mut self, line: &str) {
+    fn add(&mut self, line: &[u8]) {
         if let Some((tid, address)) = instruction(line) {
             self.threads.entry(tid).or_default().add(address);
-        } else if !line.trim().is_empty() {
+        } else if !line.trim_ascii().is_empty() {
             self.notice_count += 1;
             if self.notices.len() < 3 {
-                self.notices.push(line.trim().to_owned());
+                self.notices.push(String::from_utf8_lossy(line.trim_ascii()).into_owned());
             }
         }
     }
 }
 
 /// A line of thread id and address in hex; `None` for any other.
-fn instruction(line: &str) -> Option<(u32, u64)> {
-    let mut words = line.split_ascii_whitespace();
-    let tid = words.next()?.parse().ok()?;
-    let address = u64::from_str_radix(words.next()?, 16).ok()?;
-    words.next().is_none().then_some((tid, address))
+fn instruction(line: &[u8]) -> Option<(u32, u64)> {
+    let (tid, rest) = number(line, 10)?;
+    let (address, rest) = number(rest, 16)?;
+    rest.trim_ascii().is_empty().then_some((u32::try_from(tid).ok()?, address))
 }
 
-fn each_line(mut command: Command, mut take: impl FnMut(&str)) -> Outcome {
+/// The number that the text begins with, after spaces, and what follows it. There are billions of them
+/// to read, so no detour is made through text.
+fn number(text: &[u8], base: u32) -> Option<(u64, &[u8])> {
+    let text = text.trim_ascii_start();
+    let mut value = 0u64;
+    for (at, &byte) in text.iter().enumerate() {
+        match char::from(byte).to_digit(base) {
+            Some(digit) => value = value.checked_mul(u64::from(base))?.checked_add(u64::from(digit))?,
+            None if at > 0 && byte.is_ascii_whitespace() => return Some((value, &text[at..])),
+            None => return None,
+        }
+    }
+    (!text.is_empty()).then_some((value, &[]))
+}
+
+fn each_line(mut command: Command, mut take: impl FnMut(&[u8])) -> Outcome {
     let name = command::line(&command);
     let mut child =
         command.stdout(Stdio::piped()).spawn().map_err(|error| format!("can't start `{name}`: {error}"))?;
     let mut output = BufReader::with_capacity(1 << 20, child.stdout.take().ok_or("the output is not piped")?);
     let mut line = Vec::new();
     while output.read_until(b'\n', &mut line)? > 0 {
-        take(&String::from_utf8_lossy(&line));
+        take(&line);
         line.clear();
     }
     let status = child.wait()?;
@@ -147,10 +161,10 @@ mod tests {
     #[test]
     fn threads_are_told_apart_however_they_interleave() {
         let (mut a, mut b) = (Streams::default(), Streams::default());
-        ["1 a0", "2 b0", "1 a1", "# gap overflow"].into_iter().for_each(|line| a.add(line));
+        ["1 a0", "2 b0", "1 a1", "# gap overflow"].into_iter().for_each(|line| a.add(line.as_bytes()));
         ["    1   a0\n", " 1 a1\n", " 2 b0\n", " instruction trace error type 1\n"]
             .iter()
-            .for_each(|line| b.add(line));
+            .for_each(|line| b.add(line.as_bytes()));
         assert_eq!(a.threads, b.threads);
         assert_eq!(a.threads[&1].instructions, 2);
         assert_eq!((a.notice_count, b.notice_count), (1, 1));
