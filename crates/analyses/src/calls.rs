@@ -125,6 +125,7 @@ impl Calls {
             }
             Seen::Begin(clock) => self.time(clock, tell),
             Seen::Time(clock) => self.time(Some(clock), tell),
+            Seen::End => self.time(self.log.clock, tell),
             Seen::Gap => {
                 cut(&mut self.stack, &mut self.log, 0);
                 self.log.moments.push((self.log.instructions, Pending::Gap));

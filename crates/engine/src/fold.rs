@@ -180,7 +180,11 @@ impl<T: Take> SeenSink<T> {
 
     fn time(&mut self, now: Tsc) {
         let was_open = self.open;
-        self.open = self.reading.wants(now);
+        let opens = self.reading.wants(now);
+        if was_open && !opens {
+            self.take(Seen::End);
+        }
+        self.open = opens;
         let clock = self.clock.map(|clock| clock.nanos(now));
         self.taker.switch(self.context, Some(now));
         if self.fresh || !was_open {
@@ -197,6 +201,10 @@ impl<T: Take> TrackSink for SeenSink<T> {
         self.context = self.first;
         self.taker.switch(self.context, None);
         self.fresh = true;
+    }
+
+    fn end_segment(&mut self) {
+        self.take(Seen::End);
     }
 }
 

@@ -21,7 +21,7 @@ mod track;
 
 pub mod script;
 
-pub use experiment::{Experiment, Input, OpenError, Options, RawInput, Window};
+pub use experiment::{Experiment, Input, OpenError, OpenErrorReason, Options, RawInput, Window};
 pub use files::Files;
 pub use fold::{Reading, profile};
 pub use info::{Info, Source, info};

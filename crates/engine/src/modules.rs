@@ -1,10 +1,10 @@
 //! The files that code was mapped from, their bytes and their functions.
 
-use std::{collections::HashMap, ops::Range, path::Path};
+use std::{collections::HashMap, ops::Range, path::Path, sync::OnceLock};
 
 use hodo_code::{Label, Labels, Origin};
 use hodo_formats::recording::{Mapping, Recording, SidebandKind};
-use hodo_symbols::{DebugSections, Symbols};
+use hodo_symbols::{DebugSections, Lines, Symbols};
 use hodo_trace::{FunctionId, Names};
 
 use crate::Files;
@@ -20,6 +20,14 @@ pub struct Module<'f> {
     pub bytes: &'f [u8],
     /// Why the bytes are not available, or their symbols can't be read.
     pub problem: Option<String>,
+    /// What DWARF says of it, once somebody asked.
+    debug: OnceLock<Option<DebugSections<'f>>>,
+}
+
+impl<'f> Module<'f> {
+    fn new(name: String, build_id: Vec<u8>, bytes: &'f [u8], problem: Option<String>) -> Module<'f> {
+        Module { name, build_id, bytes, problem, debug: OnceLock::new() }
+    }
 }
 
 /// All modules of an experiment. Module 0 stands for code of which not even a mapping is known.
@@ -38,8 +46,7 @@ const KEPT: &str = "[generated code]";
 impl<'f> Modules<'f> {
     /// Opens the files that a recording maps code from, below `symfs` where it is given.
     pub(crate) fn open(files: &'f Files, recording: &Recording<'_>, symfs: Option<&Path>) -> Modules<'f> {
-        let unknown =
-            Module { name: "[unknown]".to_owned(), build_id: Vec::new(), bytes: &[], problem: None };
+        let unknown = Module::new("[unknown]".to_owned(), Vec::new(), &[], None);
         let mut modules =
             Modules { modules: vec![unknown], symbols: Symbols::default(), index: HashMap::new(), kept: 0 };
         for sideband in &recording.sideband {
@@ -57,7 +64,7 @@ impl<'f> Modules<'f> {
             joined
         });
         if !ranges.is_empty() {
-            let kept = Module { name: KEPT.to_owned(), build_id: Vec::new(), bytes: &[], problem: None };
+            let kept = Module::new(KEPT.to_owned(), Vec::new(), &[], None);
             modules.modules.push(kept);
             modules.kept = modules.symbols.add(hodo_symbols::Module::without_file(KEPT, &ranges));
         }
@@ -84,11 +91,11 @@ impl<'f> Modules<'f> {
         let module = if other_build {
             self.symbols.add(hodo_symbols::Module::without_file(&name, &[]));
             let problem = "the file is not the one that ran: its build id differs".to_owned();
-            Module { name, build_id, bytes: &[], problem: Some(problem) }
+            Module::new(name, build_id, &[], Some(problem))
         } else {
             let unreadable = symbols.problem().filter(|_| problem.is_none()).map(str::to_owned);
             self.symbols.add(symbols);
-            Module { name, build_id, bytes, problem: problem.or(unreadable) }
+            Module::new(name, build_id, bytes, problem.or(unreadable))
         };
         self.index.insert(key, self.modules.len() as u32);
         self.modules.push(module);
@@ -131,10 +138,12 @@ impl<'f> Modules<'f> {
         })
     }
 
-    /// What DWARF says of each module, to look lines up.
-    pub fn debug_sections(&self, module: u32) -> Option<DebugSections<'f>> {
+    /// Inlined frames and source lines of a module, where its file has DWARF for them. Costs some
+    /// milliseconds each time.
+    pub fn lines(&self, module: u32) -> Option<Lines<'_>> {
         let module = self.modules.get(module as usize)?;
-        DebugSections::read(module.bytes).ok().flatten()
+        let sections = module.debug.get_or_init(|| DebugSections::read(module.bytes).ok().flatten());
+        Lines::new(sections.as_ref()?, None).ok()
     }
 }
 

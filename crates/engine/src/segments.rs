@@ -17,6 +17,9 @@ const PSB_PLUS: u64 = 4096;
 pub(crate) trait TrackSink: Sink {
     /// A segment begins; the decoder starts anew, with the first context of the track.
     fn begin_segment(&mut self);
+
+    /// The segment ends.
+    fn end_segment(&mut self) {}
 }
 
 /// Decodes a chunk. What can't be decoded is added to `losses`, and is told to the sink in its place.
@@ -40,11 +43,12 @@ pub(crate) fn decode<'x, 'f>(
         next = run.find_psb(start + PSB.len() as u64);
         let end = next.unwrap_or(run.length());
         let bytes = run.bytes(start..(end + PSB_PLUS).min(run.length()));
-        let mut located = Located { experiment, chunk, start, losses, sink };
-        located.sink.begin_segment();
+        sink.begin_segment();
+        let mut located = Located { experiment, chunk, start, losses, sink: &mut *sink };
         let span = 0..(end - start) as usize;
         let config: &Config = &experiment.recording.config;
         Decoder::new(&bytes, span, config, &track.schedule).decode(programs, &mut located);
+        sink.end_segment();
     }
 }
 
@@ -58,7 +62,8 @@ fn skip_to_psb(
 ) {
     let gap = Gap { from: 0, to: first, since: None, trouble: Trouble::Missing };
     sink.begin_segment();
-    Located { experiment, chunk, start: 0, losses, sink }.event(Event::Gap(gap));
+    Located { experiment, chunk, start: 0, losses, sink: &mut *sink }.event(Event::Gap(gap));
+    sink.end_segment();
 }
 
 /// Puts the gaps of a segment into the file and on the clock.

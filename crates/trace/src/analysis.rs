@@ -69,6 +69,8 @@ pub enum Seen {
     Begin(Option<Nanos>),
     /// The clock: all that was seen since the last time ran until this one.
     Time(Nanos),
+    /// The segment ends; what follows begins with [`Seen::Begin`].
+    End,
     /// Flow is missing here: nothing is known of the call stack any more.
     Gap,
 }

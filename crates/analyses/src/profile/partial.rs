@@ -10,7 +10,7 @@ use hodo_clock::Nanos;
 use hodo_trace::{Arrival, Seen};
 use serde::{Deserialize, Serialize};
 
-use super::tree::{NO_PARENT, NodeId, Tree};
+use super::tree::{Cost, NO_PARENT, NodeId, Tree};
 use crate::stack::{Below, Edge, Entry, Frame, arrive};
 
 /// The trees that grow on one unknown frame.
@@ -31,14 +31,15 @@ pub struct Partial {
     stack: Vec<Frame<NodeId>>,
     /// The edge after the last run.
     edge: Edge,
-    /// Whether a segment began.
-    began: bool,
-    /// The clock at the last time that was seen.
-    clock: Option<Nanos>,
+    /// The thread is outside of what is traced.
+    left: bool,
+    /// The clock in this segment, and at the last time that was shared out.
+    now: Option<Nanos>,
+    shared_until: Option<Nanos>,
     /// Instructions since then, by node in order of execution.
     untimed: Vec<(NodeId, u64)>,
-    /// Nanoseconds outside of what is traced before anything ran.
-    outside_before: u64,
+    /// What belongs to the frame that ran at the start, before anything ran.
+    before: Cost,
     lost: Lost,
 }
 
@@ -58,10 +59,11 @@ impl Partial {
             pieces: Vec::new(),
             stack: Vec::new(),
             edge: Edge::Unknown,
-            began: false,
-            clock: None,
+            left: false,
+            now: None,
+            shared_until: None,
             untimed: Vec::new(),
-            outside_before: 0,
+            before: Cost::default(),
             lost: Lost::default(),
         }
     }
@@ -70,10 +72,14 @@ impl Partial {
     pub(super) fn fold(&mut self, seen: Seen) {
         match seen {
             Seen::Run { at, instructions } => self.run(&at, instructions),
-            Seen::Begin(clock) => self.begin(clock),
+            Seen::Begin(clock) => (self.now, self.shared_until) = (clock, clock),
             Seen::Time(clock) => self.time(clock),
+            Seen::End => self.end(),
             Seen::Gap => self.gap(),
-            seen => self.edge = self.edge.then(Edge::of(&seen)),
+            seen => {
+                self.left = matches!(seen, Seen::Leave);
+                self.edge = self.edge.then(Edge::of(&seen));
+            }
         }
     }
 
@@ -88,7 +94,7 @@ impl Partial {
         match self.untimed.last_mut() {
             Some((last, count)) if *last == node => *count += instructions,
             // Without a clock nobody would ever share time out.
-            _ if self.clock.is_some() => self.untimed.push((node, instructions)),
+            _ if self.now.is_some() => self.untimed.push((node, instructions)),
             _ => {}
         }
     }
@@ -108,24 +114,27 @@ impl Partial {
         self.stack[self.stack.len() - 1].note
     }
 
-    fn begin(&mut self, clock: Option<Nanos>) {
-        self.began = true;
-        self.clock = clock;
-        self.untimed.clear();
+    /// The clock stands at `now`. Where nothing ran since it was shared out last, although tracing is
+    /// on, what ran is still to come: branches wait in the processor until their packet is full.
+    fn time(&mut self, now: Nanos) {
+        self.now = Some(now);
+        if self.left || !self.untimed.is_empty() {
+            self.share();
+        }
     }
 
     /// Shares the time since the last one out over the instructions that ran in it.
-    fn time(&mut self, clock: Nanos) {
-        let elapsed = self.clock.map_or(0, |before| clock.0.saturating_sub(before.0));
-        self.clock = Some(clock);
-        let total: u128 = self.untimed.iter().map(|&(_, count)| u128::from(count)).sum();
-        if total == 0 {
+    fn share(&mut self) {
+        let elapsed = self.shared_until.zip(self.now).map_or(0, |(since, now)| now.0.saturating_sub(since.0));
+        self.shared_until = self.now;
+        if self.untimed.is_empty() {
             match self.stack.last() {
                 _ if self.edge == Edge::Gap => self.lost.time += elapsed,
-                Some(frame) => self.tree.cost(frame.note).outside += elapsed,
-                None => self.outside_before += elapsed,
+                Some(frame) => self.tree.cost(frame.note).wait(elapsed, self.left),
+                None => self.before.wait(elapsed, self.left),
             }
         }
+        let total: u128 = self.untimed.iter().map(|&(_, count)| u128::from(count)).sum();
         let (mut ran, mut given) = (0, 0);
         for (node, count) in self.untimed.drain(..) {
             ran += u128::from(count);
@@ -135,9 +144,17 @@ impl Partial {
         }
     }
 
+    /// No clock of this segment says how long the last instructions ran.
+    fn end(&mut self) {
+        self.untimed.clear();
+        self.share();
+        (self.now, self.shared_until, self.left) = (None, None, false);
+    }
+
     /// What ran since the last time is known, but not for how long.
     fn gap(&mut self) {
         self.untimed.clear();
+        self.left = false;
         self.lost.gaps += 1;
         self.edge = Edge::Gap;
     }
@@ -156,21 +173,15 @@ impl Partial {
     }
 
     fn append(&mut self, later: &Partial, below: Below) {
-        match self.stack.last().filter(|_| self.edge != Edge::Gap) {
-            Some(frame) => self.tree.cost(frame.note).outside += later.outside_before,
-            None if self.edge == Edge::Gap => self.lost.time += later.outside_before,
-            None => self.outside_before += later.outside_before,
+        match self.stack.last() {
+            _ if self.edge == Edge::Gap => self.lost.time += later.before.time + later.before.outside,
+            Some(frame) => self.tree.cost(frame.note).add(&later.before),
+            None => self.before.add(&later.before),
         }
         let places = self.graft(later, below);
         if let Some(above_root) = later.stack.get(1..) {
             let placed = |frame: &Frame<NodeId>| Frame { note: places[frame.note as usize], ..*frame };
             self.stack.extend(above_root.iter().map(placed));
-        }
-        if later.began {
-            self.began = true;
-            self.clock = later.clock;
-            self.untimed =
-                later.untimed.iter().map(|&(node, count)| (places[node as usize], count)).collect();
         }
         self.edge = self.edge.then(later.edge);
         self.lost.time += later.lost.time;

@@ -34,6 +34,11 @@ pub(super) struct Cost {
 }
 
 impl Cost {
+    /// Adds nanoseconds in which no instruction is known to have run.
+    pub(super) fn wait(&mut self, nanoseconds: u64, outside: bool) {
+        *(if outside { &mut self.outside } else { &mut self.time }) += nanoseconds;
+    }
+
     pub(super) fn add(&mut self, other: &Cost) {
         self.entries += other.entries;
         self.instructions += other.instructions;

@@ -1,11 +1,12 @@
 //! Each executed instruction, a line each.
 
-use std::{cell::OnceCell, collections::HashMap, io::Write, str::FromStr};
+use std::{collections::HashMap, io::Write, str::FromStr};
 
 use hodo_clock::Tsc;
 use hodo_code::Origin;
 use hodo_intel_pt::flow::{Event, Executed, Sink};
-use hodo_symbols::{DebugSections, Lines};
+use hodo_symbols::{Frame, Lines};
+use hodo_trace::Names;
 use iced_x86::{Formatter, GasFormatter};
 
 use super::{Limited, Outcome};
@@ -28,7 +29,7 @@ pub enum Field {
     Tid,
     /// The address.
     Ip,
-    /// The function, and how far behind its start.
+    /// The function and how far behind its start, after the functions inlined there, innermost first.
     Sym,
     /// The instruction itself, in AT&T syntax.
     Insn,
@@ -94,12 +95,6 @@ pub fn instructions(
     Outcome { losses, written }
 }
 
-/// Line tables of one module, once they are asked for.
-#[derive(Default)]
-struct SourceLines<'f> {
-    sections: OnceCell<Option<DebugSections<'f>>>,
-}
-
 struct TextSink<'x, 'f> {
     experiment: &'x Experiment<'f>,
     fields: &'x [Field],
@@ -112,8 +107,8 @@ struct TextSink<'x, 'f> {
     open: bool,
     formatter: GasFormatter,
     disassembly: String,
-    lines: HashMap<u32, SourceLines<'f>>,
-    known_lines: HashMap<Origin, String>,
+    lines: HashMap<u32, Option<Lines<'x>>>,
+    frames: HashMap<Origin, Vec<Frame>>,
 }
 
 impl<'x, 'f> TextSink<'x, 'f> {
@@ -130,10 +125,10 @@ impl<'x, 'f> TextSink<'x, 'f> {
             cpu: track.cpu,
             now: None,
             open: reading.window.is_none(),
-            formatter: GasFormatter::new(),
+            formatter: formatter(),
             disassembly: String::new(),
             lines: HashMap::new(),
-            known_lines: HashMap::new(),
+            frames: HashMap::new(),
         }
     }
 
@@ -159,12 +154,7 @@ impl<'x, 'f> TextSink<'x, 'f> {
                 let time = self.now.zip(clock).map(|(now, clock)| clock.nanos(now).to_string());
                 self.text.extend_from_slice(time.as_deref().unwrap_or("-").as_bytes());
             }
-            Field::Sym => {
-                let origin = origin(address, executed);
-                let (function, behind) = self.experiment.modules.function(origin);
-                let (name, _) = hodo_trace::Names::names(&self.experiment.modules, function);
-                self.text.extend_from_slice(format!("{name}+{behind:#x}").as_bytes());
-            }
+            Field::Sym => self.symbol(origin(address, executed)),
             Field::Insn => {
                 self.disassembly.clear();
                 match executed.code.instruction(address) {
@@ -182,24 +172,43 @@ impl<'x, 'f> TextSink<'x, 'f> {
         self.text.extend_from_slice(text.as_bytes());
     }
 
-    fn source_line(&mut self, origin: Origin) {
-        if let Some(known) = self.known_lines.get(&origin) {
-            self.text.extend_from_slice(known.as_bytes());
-            return;
-        }
+    /// The inlined frames at an instruction, innermost first, and the function that holds them all.
+    fn frames(&mut self, origin: Origin) -> &[Frame] {
         let modules = &self.experiment.modules;
-        let module = self.lines.entry(origin.module).or_default();
-        let sections = module.sections.get_or_init(|| modules.debug_sections(origin.module));
-        let frames = sections.as_ref().and_then(|sections| Lines::new(sections, None).ok());
-        let frames = frames.map(|lines| lines.frames_at(modules.address(origin))).unwrap_or_default();
-        let line = frames.first().and_then(|frame| {
+        let lines = self.lines.entry(origin.module).or_insert_with(|| modules.lines(origin.module));
+        let find =
+            || lines.as_ref().map(|lines| lines.frames_at(modules.address(origin))).unwrap_or_default();
+        self.frames.entry(origin).or_insert_with(find)
+    }
+
+    fn source_line(&mut self, origin: Origin) {
+        let line = self.frames(origin).first().and_then(|frame| {
             let file = frame.file.as_deref()?;
             Some(format!("{file}:{}", frame.line.unwrap_or(0)))
         });
-        let line = line.unwrap_or_else(|| "??:0".to_owned());
-        self.text.extend_from_slice(line.as_bytes());
-        self.known_lines.insert(origin, line);
+        self.text.extend_from_slice(line.as_deref().unwrap_or("??:0").as_bytes());
     }
+
+    /// Function and offset, behind the functions that were inlined there.
+    fn symbol(&mut self, origin: Origin) {
+        let (function, behind) = self.experiment.modules.function(origin);
+        let (name, _) = self.experiment.modules.names(function);
+        let inlined: String = self
+            .frames(origin)
+            .iter()
+            .filter(|frame| frame.inlined)
+            .map(|frame| format!("{} < ", frame.function.as_deref().unwrap_or("??")))
+            .collect();
+        self.text.extend_from_slice(format!("{inlined}{name}+{behind:#x}").as_bytes());
+    }
+}
+
+/// Addresses as in the other fields: lower-case, without padding.
+fn formatter() -> GasFormatter {
+    let mut formatter = GasFormatter::new();
+    formatter.options_mut().set_uppercase_hex(false);
+    formatter.options_mut().set_branch_leading_zeros(false);
+    formatter
 }
 
 fn origin(address: u64, executed: &Executed<'_>) -> Origin {

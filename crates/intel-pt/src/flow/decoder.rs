@@ -383,6 +383,7 @@ impl<'t> Decoder<'t> {
             (State::Lost | State::Overflowed, None) => {
                 self.close_gap(context.sink);
                 self.state = State::Off;
+                context.sink.event(Event::Disabled { to: None, asynchronous: false });
             }
             (State::Off, Some(ip)) => {
                 self.walk.go(ip);

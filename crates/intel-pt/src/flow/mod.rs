@@ -58,7 +58,7 @@ pub enum Event {
     Switch(u32),
     /// Tracing is on again, from this address on.
     Enabled(u64),
-    /// Tracing went off.
+    /// Tracing went off, or is found to be off where decoding begins.
     Disabled {
         /// Where execution went, where the trace says so.
         to: Option<u64>,
