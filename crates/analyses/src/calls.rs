@@ -21,7 +21,7 @@ pub enum Moment {
         function: FunctionId,
         /// How it came to be.
         entry: Entry,
-        /// When; `None` where the recording has no times.
+        /// When; `None` where no clock was told after it.
         time: Option<Nanos>,
     },
     /// A function ends: it returned, was unwound, or the trace ends.
@@ -42,9 +42,9 @@ pub struct Call {
     pub function: FunctionId,
     /// How it came to be.
     pub entry: Entry,
-    /// When it began.
+    /// When it began; `None` where no clock was told after that.
     pub begin: Option<Nanos>,
-    /// When it ended.
+    /// When it ended; likewise.
     pub end: Option<Nanos>,
     /// Instructions executed, those of the functions that it called included.
     pub instructions: u64,
@@ -125,7 +125,7 @@ impl Calls {
             }
             Seen::Begin(clock) => self.time(clock, tell),
             Seen::Time(clock) => self.time(Some(clock), tell),
-            Seen::End => self.time(self.log.clock, tell),
+            Seen::End => self.time(None, tell),
             Seen::Gap => {
                 cut(&mut self.stack, &mut self.log, 0);
                 self.log.moments.push((self.log.instructions, Pending::Gap));
@@ -142,11 +142,11 @@ impl Calls {
     /// The trace of the thread ends: so do its calls.
     pub fn end(mut self, tell: &mut impl FnMut(Moment)) {
         cut(&mut self.stack, &mut self.log, 0);
-        self.time(self.log.clock, tell);
+        self.time(None, tell);
     }
 
     /// The clock stands at `now`: what happened since it was told last is spread evenly over the
-    /// instructions that ran meanwhile.
+    /// instructions that ran meanwhile. Without a `now` nobody knows when that was.
     fn time(&mut self, now: Option<Nanos>, tell: &mut impl FnMut(Moment)) {
         let Log { clock, instructions, at_clock, .. } = self.log;
         let ran = u128::from(instructions - at_clock).max(1);
@@ -184,5 +184,71 @@ impl Calls {
         self.log.moments.clear();
         self.log.clock = now;
         self.log.at_clock = instructions;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use hodo_trace::{Arrival, Place};
+
+    use super::*;
+
+    fn run(index: u32, place: Place, instructions: u64) -> Seen {
+        let function = FunctionId { module: 1, index };
+        Seen::Run { at: Arrival { address: u64::from(index) * 100, function, place }, instructions }
+    }
+
+    fn told(seen: &[Seen]) -> Vec<String> {
+        let mut told = Vec::new();
+        let time = |time: Option<Nanos>| time.map_or("?".to_owned(), |time| time.0.to_string());
+        let mut tell = |moment: Moment| {
+            told.push(match moment {
+                Moment::Begin { depth, function, time: begin, .. } => {
+                    format!("{:depth$}f{} at {}", "", function.index, time(begin))
+                }
+                Moment::End { call } => {
+                    let (begin, end, depth) = (time(call.begin), time(call.end), call.depth);
+                    format!(
+                        "{:depth$}f{} {begin} to {end}, {} instructions",
+                        "", call.function.index, call.instructions
+                    )
+                }
+                Moment::Gap => "gap".to_owned(),
+            });
+        };
+        let mut calls = Calls::new();
+        seen.iter().for_each(|&seen| calls.follow(seen, &mut tell));
+        calls.end(&mut tell);
+        told
+    }
+
+    #[test]
+    fn times_between_two_clocks_are_spread_over_the_instructions() {
+        let call = Seen::Call { return_address: 100 };
+        let seen = [
+            Seen::Begin(Some(Nanos(1000))),
+            run(1, Place::Entry, 10),
+            call,
+            run(2, Place::Entry, 20),
+            Seen::Return,
+            run(1, Place::Middle, 10),
+            Seen::Time(Nanos(1080)),
+            run(1, Place::Middle, 5),
+        ];
+        let expected = [
+            "f1 at 1000",
+            " f2 at 1020",
+            " f2 1020 to 1060, 20 instructions",
+            "f1 1000 to ?, 45 instructions",
+        ];
+        assert_eq!(told(&seen), expected);
+    }
+
+    #[test]
+    fn a_gap_ends_what_was_open() {
+        let seen = [Seen::Begin(None), run(1, Place::Entry, 3), Seen::Gap, run(2, Place::Middle, 4)];
+        let expected =
+            ["f1 at ?", "f1 ? to ?, 3 instructions", "gap", "f2 at ?", "f2 ? to ?, 4 instructions"];
+        assert_eq!(told(&seen), expected);
     }
 }
