@@ -1,0 +1,288 @@
+//! The law encode∘decode: what the encoder traces of a random walk over random code, the decoder follows
+//! instruction by instruction.
+
+use std::ops::Range;
+
+use hodo_clock::Tsc;
+use hodo_code::{AddressSpace, Content, Label, Labels, Origin, Program};
+use hodo_intel_pt::{
+    Config,
+    encoder::{Encoder, Settings, Timing},
+    flow::{Decoder, Event, Executed, Gap, Sink, Switch},
+    packet::PSB,
+};
+use proptest::prelude::*;
+
+const BASE: u64 = 0x40_0000;
+/// Code is made of slots of this many bytes.
+const SLOT: u64 = 32;
+const SLOTS: u64 = 24;
+
+/// How a slot ends. Direct jumps and calls go forward only, so that no circle is without a packet.
+#[derive(Clone, Copy, Debug)]
+enum End {
+    RunOn,
+    Conditional(u64),
+    Jump(u64),
+    Call(u64),
+    /// `call +0`, which reads the instruction pointer.
+    CallNext,
+    IndirectJump,
+    IndirectCall,
+    Return,
+    SystemCall,
+}
+
+#[derive(Clone, Debug)]
+struct Code {
+    bytes: Vec<u8>,
+    /// The end of each slot, and the one-byte instructions before it.
+    ends: Vec<(End, u64)>,
+}
+
+fn end(slot: u64) -> impl Strategy<Value = End> {
+    let indirect = prop_oneof![Just(End::IndirectJump), Just(End::IndirectCall), Just(End::Return)];
+    if slot + 1 == SLOTS {
+        return prop_oneof![indirect, Just(End::SystemCall)].boxed();
+    }
+    let forward = slot + 1..SLOTS;
+    prop_oneof![
+        1 => Just(End::RunOn),
+        4 => (0..SLOTS).prop_map(End::Conditional),
+        2 => forward.clone().prop_map(End::Jump),
+        3 => forward.prop_map(End::Call),
+        1 => Just(End::CallNext),
+        4 => indirect,
+        1 => Just(End::SystemCall),
+    ]
+    .boxed()
+}
+
+/// What stands behind a slot's end is one-byte instructions up to the next slot.
+fn code() -> impl Strategy<Value = Code> {
+    let slots: Vec<_> = (0..SLOTS).map(|slot| (end(slot), 0..16u64)).collect();
+    slots.prop_map(|ends| {
+        let mut bytes = vec![0x90; (SLOT * SLOTS) as usize];
+        for (slot, &(end, nops)) in ends.iter().enumerate() {
+            let at = slot as u64 * SLOT + nops;
+            let relative = |target: u64, length: u64| ((target * SLOT) as i64 - (at + length) as i64) as i32;
+            let machine_code = match end {
+                End::RunOn => vec![],
+                End::Conditional(target) => [&[0x0f, 0x84][..], &relative(target, 6).to_le_bytes()].concat(),
+                End::Jump(target) => [&[0xe9][..], &relative(target, 5).to_le_bytes()].concat(),
+                End::Call(target) => [&[0xe8][..], &relative(target, 5).to_le_bytes()].concat(),
+                End::CallNext => vec![0xe8, 0, 0, 0, 0],
+                End::IndirectJump => vec![0xff, 0xe0],
+                End::IndirectCall => vec![0xff, 0xd0],
+                End::Return => vec![0xc3],
+                End::SystemCall => vec![0x0f, 0x05],
+            };
+            bytes[at as usize..at as usize + machine_code.len()].copy_from_slice(&machine_code);
+        }
+        // Code that runs off the end meets a system call.
+        let length = bytes.len();
+        bytes[length - 2..].copy_from_slice(&[0x0f, 0x05]);
+        Code { bytes, ends }
+    })
+}
+
+/// Executes the code with random outcomes, and traces it.
+struct Walker<'a> {
+    code: &'a Code,
+    choices: std::iter::Cycle<std::slice::Iter<'a, u32>>,
+    encoder: Encoder,
+    trace: Vec<u8>,
+    truth: Vec<u64>,
+    ip: u64,
+    now: u64,
+    stack: Vec<u64>,
+}
+
+impl Walker<'_> {
+    fn choose(&mut self, below: u64) -> u64 {
+        u64::from(*self.choices.next().unwrap()) % below
+    }
+
+    fn random_slot(&mut self) -> u64 {
+        BASE + self.choose(SLOTS) * SLOT
+    }
+
+    /// The end of the slot that `ip` is in, where it lies, and how long it is.
+    fn slot_end(&self) -> (End, u64, u64) {
+        let slot = (self.ip - BASE) / SLOT;
+        let (end, nops) = self.code.ends[slot as usize];
+        let length = match end {
+            End::RunOn => 0,
+            End::Conditional(_) => 6,
+            End::Jump(_) | End::Call(_) | End::CallNext => 5,
+            End::IndirectJump | End::IndirectCall | End::SystemCall => 2,
+            End::Return => 1,
+        };
+        (end, BASE + slot * SLOT + nops, length)
+    }
+
+    fn step(&mut self) {
+        if self.encoder.next_mtc() <= self.now {
+            self.encoder.tick(self.now, &mut self.trace);
+        }
+        self.truth.push(self.ip);
+        self.now += 1;
+        let (end, at, length) = self.slot_end();
+        let is_last = self.ip == BASE + SLOT * SLOTS - 2;
+        if is_last || (self.ip == at && matches!(end, End::SystemCall)) {
+            self.encoder.disable(None, self.now, &mut self.trace);
+            let elsewhere = is_last || self.choose(4) == 0;
+            self.ip = if elsewhere { self.random_slot() } else { at + length };
+            self.encoder.enable(self.ip, self.now, &mut self.trace);
+        } else if self.ip == at && length > 0 {
+            self.ip = self.branch(end, at + length);
+        } else {
+            self.ip += 1;
+        }
+    }
+
+    /// Where a branch goes; `next` is the address after it.
+    fn branch(&mut self, end: End, next: u64) -> u64 {
+        let somewhere = self.random_slot();
+        let (now, trace) = (self.now, &mut self.trace);
+        match end {
+            End::Jump(target) => BASE + target * SLOT,
+            End::Conditional(target) => {
+                let taken = self.choices.next().unwrap() % 2 == 0;
+                self.encoder.branch(taken, now, trace);
+                if taken { BASE + target * SLOT } else { next }
+            }
+            End::Call(target) => {
+                self.encoder.call(next);
+                self.stack.push(next);
+                BASE + target * SLOT
+            }
+            End::IndirectCall => {
+                self.encoder.call(next);
+                self.stack.push(next);
+                self.encoder.indirect(somewhere, now, trace);
+                somewhere
+            }
+            End::IndirectJump => {
+                self.encoder.indirect(somewhere, now, trace);
+                somewhere
+            }
+            End::Return => {
+                let astray = self.choices.next().unwrap() % 8 == 0;
+                let target = self.stack.pop().filter(|_| !astray).unwrap_or(somewhere);
+                self.encoder.ret(target, now, trace);
+                target
+            }
+            End::CallNext | End::RunOn | End::SystemCall => next,
+        }
+    }
+
+    /// The trace, and the addresses of what ran.
+    fn walk(mut self, steps: usize) -> (Vec<u8>, Vec<u64>) {
+        self.encoder.synchronize(None, self.now, &mut self.trace);
+        self.encoder.enable(self.ip, self.now, &mut self.trace);
+        for _ in 0..steps {
+            self.step();
+            match self.choose(64) {
+                0 => self.encoder.synchronize(Some(self.ip), self.now, &mut self.trace),
+                1 => {
+                    self.encoder.interrupt(self.ip, self.now, &mut self.trace);
+                    self.ip = self.random_slot();
+                    self.encoder.enable(self.ip, self.now, &mut self.trace);
+                }
+                _ => {}
+            }
+        }
+        self.encoder.interrupt(self.ip, self.now, &mut self.trace);
+        (self.trace, self.truth)
+    }
+}
+
+struct NoLabels;
+
+impl Labels for NoLabels {
+    fn label(&self, _: Origin) -> (Label, u64) {
+        (Label::default(), u64::MAX)
+    }
+}
+
+#[derive(Default)]
+struct Seen {
+    addresses: Vec<u64>,
+    gaps: Vec<Gap>,
+    times: Vec<u64>,
+}
+
+impl Sink for Seen {
+    fn executed(&mut self, executed: Executed<'_>) {
+        self.addresses.extend(executed.addresses());
+    }
+
+    fn event(&mut self, event: Event) {
+        match event {
+            Event::Gap(gap) => self.gaps.push(gap),
+            Event::Time(time) => self.times.push(time.0),
+            _ => {}
+        }
+    }
+}
+
+/// Decodes a trace segment by segment, each with a decoder of its own.
+fn decode(code: &Code, trace: &[u8], config: &Config) -> Seen {
+    let mut space = AddressSpace::new();
+    let content = Content { bytes: &code.bytes, origin: Origin { module: 0, offset: 0 } };
+    space.map(BASE..BASE + code.bytes.len() as u64, content, 0);
+    let mut programs = [Program::new(&space, &NoLabels)];
+    let schedule = [Switch { at: Tsc(0), program: 0, context: 0 }];
+    let starts: Vec<usize> = memchr::memmem::find_iter(trace, &PSB).collect();
+    let ends = starts[1..].iter().copied().chain([trace.len()]);
+    let mut seen = Seen::default();
+    for (start, end) in starts.iter().copied().zip(ends) {
+        let span = Range { start, end };
+        Decoder::new(trace, span, config, &schedule).decode(&mut programs, &mut seen);
+    }
+    seen
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(400))]
+    #[test]
+    fn the_decoder_follows_what_the_encoder_traces(
+        code in code(),
+        choices in prop::collection::vec(any::<u32>(), 101..400),
+        steps in 1usize..3000,
+        return_compression: bool,
+        mtc_period in prop::option::of(0u8..4),
+        cyc_threshold in prop::option::of(0u64..3),
+        tsc: bool,
+    ) {
+        let settings = Settings { return_compression, timing: Timing { tsc, mtc_period, cyc_threshold } };
+        let walker = Walker {
+            code: &code,
+            choices: choices.iter().cycle(),
+            encoder: Encoder::new(settings, 1000),
+            trace: Vec::new(),
+            truth: Vec::new(),
+            ip: BASE,
+            now: 1000,
+            stack: Vec::new(),
+        };
+        let (trace, truth) = walker.walk(steps);
+        let config = Config {
+            no_return_compression: !return_compression,
+            tsc,
+            mtc_frequency: mtc_period,
+            tsc_ctc_ratio: Some((40, 1)),
+            cyc: cyc_threshold.is_some(),
+            max_nonturbo_ratio: Some(10),
+            ..Config::default()
+        };
+        let seen = decode(&code, &trace, &config);
+        prop_assert_eq!(&seen.gaps, &[]);
+        prop_assert!(seen.addresses == truth, "{} addresses, expected {}", seen.addresses.len(), truth.len());
+        // No clock runs ahead of what was traced.
+        let end = 1000 + truth.len() as u64;
+        prop_assert!(seen.times.iter().all(|time| (1000..=end).contains(time)), "{:?} {end}", seen.times);
+        prop_assert_eq!(seen.times.is_empty(), !tsc);
+    }
+}
