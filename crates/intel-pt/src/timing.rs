@@ -34,11 +34,13 @@ struct Crystal {
     mtc: u8,
 }
 
-/// Core cycles since `base`.
+/// Core cycles since `base`, at the last CYC packet.
 #[derive(Clone, Copy, Debug, Default)]
 struct Cycles {
     base: u64,
     count: u64,
+    /// No packet came since the last CYC, so the next one is the one that it times.
+    just_counted: bool,
     /// Core-to-bus ratio of the last CBR packet; zero before.
     core_bus_ratio: u64,
 }
@@ -81,9 +83,20 @@ impl Timing {
         self.now = self.now.map(|now| now.max(tsc));
     }
 
+    /// The time is known to be `tsc`. The processor counts cycles from one CYC packet to the next, so
+    /// counting may start anew only where that packet comes right after a CYC; elsewhere the cycles since
+    /// the last one, fewer than the threshold of CYC packets, would count twice.
     fn rebase(&mut self, tsc: u64) {
-        self.cycles.base = tsc;
-        self.cycles.count = 0;
+        if self.cycles.just_counted || self.cycles.base == 0 {
+            self.cycles.base = tsc;
+            self.cycles.count = 0;
+        }
+    }
+
+    /// A packet went by that tells no time.
+    #[inline]
+    pub(crate) fn pass(&mut self) {
+        self.cycles.just_counted = false;
     }
 
     fn tsc(&mut self, low: u64) {
@@ -123,7 +136,8 @@ impl Timing {
 
     fn cyc(&mut self, cycles: u64) {
         self.cycles.count = self.cycles.count.saturating_add(cycles);
-        let Cycles { base, count, core_bus_ratio } = self.cycles;
+        self.cycles.just_counted = true;
+        let Cycles { base, count, core_bus_ratio, .. } = self.cycles;
         let (Some(nominal), true) = (self.max_nonturbo_ratio, core_bus_ratio != 0) else { return };
         let ticks = u128::from(count) * u128::from(nominal) / u128::from(core_bus_ratio);
         self.advance(base.saturating_add(u64::try_from(ticks).unwrap_or(u64::MAX)));
@@ -131,9 +145,7 @@ impl Timing {
 
     fn cbr(&mut self, ratio: u64) {
         if ratio != self.cycles.core_bus_ratio {
-            if let Some(now) = self.now {
-                self.rebase(now);
-            }
+            (self.cycles.base, self.cycles.count) = (self.now.unwrap_or(0), 0);
             self.cycles.core_bus_ratio = ratio;
         }
     }
@@ -157,7 +169,9 @@ mod tests {
         packets
             .iter()
             .map(|packet| {
-                timing.follow(packet);
+                if !timing.follow(packet) {
+                    timing.pass();
+                }
                 timing.now().map(|tsc| tsc.0)
             })
             .collect()
@@ -176,6 +190,19 @@ mod tests {
         let packets =
             [Packet::Tsc(1000), Packet::Cbr(20), Packet::Cyc(100), Packet::Cyc(100), Packet::Tsc(1090)];
         assert_eq!(times(&packets), [Some(1000), Some(1000), Some(1050), Some(1100), Some(1100)]);
+    }
+
+    #[test]
+    fn cycles_before_an_mtc_count_once() {
+        let tsc = [Packet::Tsc(1000), Packet::Tma { ctc: 25, fast_counter: 0 }, Packet::Cbr(10)];
+        // 270 cycles to a branch, 10 more to the MTC at 1280, which no CYC precedes, 20 more to a branch.
+        let branch = Packet::TipPgd(crate::packet::IpPayload::Suppressed);
+        let packets =
+            [&tsc[..], &[Packet::Cyc(270), branch, Packet::Mtc(4), Packet::Cyc(30), branch]].concat();
+        assert_eq!(times(&packets)[3..], [1270, 1270, 1280, 1300, 1300].map(Some));
+        // The same, with a CYC that times the MTC.
+        let packets = [&tsc[..], &[Packet::Cyc(280), Packet::Mtc(4), Packet::Cyc(20), branch]].concat();
+        assert_eq!(times(&packets)[3..], [1280, 1280, 1300, 1300].map(Some));
     }
 
     #[test]

@@ -194,6 +194,7 @@ impl<'t> Decoder<'t> {
     /// Reports the time, where it went on, and looks at the code of that time from now on.
     #[inline]
     fn tell_time<L: Labels, S: Sink>(&mut self, context: &mut Context<'_, '_, L, S>) {
+        self.timing.pass();
         let now = self.timing.now();
         if now != self.reported {
             self.reported = now;
