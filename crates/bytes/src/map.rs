@@ -1,6 +1,11 @@
 //! A file mapped into memory for its life.
 
-use std::{fs::File, io, ops::Deref, path::Path};
+use std::{
+    fs::{self, File},
+    io,
+    ops::Deref,
+    path::Path,
+};
 
 /// The bytes of a file, mapped read-only.
 #[derive(Debug)]
@@ -13,10 +18,16 @@ impl Map {
     /// Whatever the system says when the file can't be opened or mapped.
     #[allow(unsafe_code)]
     pub fn open(path: &Path) -> io::Result<Map> {
-        let file = File::open(path)?;
-        if file.metadata()?.is_dir() {
+        // Before opening it, which would wait for a pipe's writer.
+        let metadata = fs::metadata(path)?;
+        if metadata.is_dir() {
             return Err(io::Error::new(io::ErrorKind::IsADirectory, "is a directory"));
         }
+        if !metadata.is_file() {
+            let reason = "is a pipe or a device, but can only be read as a file; write it to one first";
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, reason));
+        }
+        let file = File::open(path)?;
         if file.metadata()?.len() == 0 {
             return Ok(Map(None));
         }

@@ -2,7 +2,7 @@
 
 use std::{fmt, io, process::ExitCode};
 
-use hodo_engine::OpenError;
+use hodo_engine::{OpenError, OpenErrorReason};
 
 /// Input with errors or loss, under `--strict`.
 pub const LOSS: u8 = 1;
@@ -43,7 +43,13 @@ impl Failure {
 
 impl From<OpenError> for Failure {
     fn from(error: OpenError) -> Failure {
-        Failure::unreadable(error)
+        let help = match &error.reason {
+            OpenErrorReason::System(reason) if reason.kind() == io::ErrorKind::NotFound => {
+                "; `hodo record -- COMMAND` makes a recording"
+            }
+            _ => "",
+        };
+        Failure::unreadable(format!("{error}{help}"))
     }
 }
 

@@ -31,7 +31,9 @@ pub fn run(command: &Record) -> Result<ExitCode, Failure> {
     let outcome = hodo_recorder::record(&request).map_err(Failure::unreadable)?;
     outcome.warnings.iter().for_each(|warning| eprintln!("hodo: {warning}"));
     if !command.quiet {
-        let threads = outcome.threads.map_or(String::new(), |threads| format!(", {threads} threads"));
+        let threads = outcome.threads.map_or(String::new(), |threads| {
+            format!(", {threads} {}", if threads == 1 { "thread" } else { "threads" })
+        });
         let instructions =
             outcome.instructions.map_or(String::new(), |count| format!(", {count} instructions"));
         let engine = match outcome.engine {

@@ -172,8 +172,10 @@ impl Writer<'_, '_> {
 
     fn end(&mut self, call: &Call) {
         let indent = 2 * call.depth;
-        let duration =
-            call.begin.zip(call.end).map_or(String::new(), |(begin, end)| duration(end.0 - begin.0));
+        let duration = call
+            .begin
+            .zip(call.end)
+            .map_or(String::new(), |(begin, end)| duration(end.0.saturating_sub(begin.0)));
         let name = self.name(call.function);
         let at_once =
             self.open.take_if(|(depth, function, ..)| (*depth, *function) == (call.depth, call.function));

@@ -1,0 +1,9 @@
+//! The program as people start it: arguments in, output and exit codes out.
+
+mod damage;
+mod output;
+mod program;
+mod raw;
+mod recorded;
+mod run;
+mod wrong_use;

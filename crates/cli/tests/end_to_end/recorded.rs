@@ -1,0 +1,213 @@
+//! Programs that are recorded on the emulated processor, and what the recordings tell.
+
+use std::{fs, os::unix::fs::PermissionsExt, process::Command};
+
+use serde_json::Value;
+
+use crate::{
+    program,
+    run::{Folder, Ran, hodo},
+};
+
+/// Whether programs can be recorded here; says so if not.
+pub(crate) fn can_record() -> bool {
+    let found = Command::new("qemu-x86_64").arg("--version").output().is_ok();
+    if !found {
+        eprintln!("skipped: qemu-x86_64 is not installed (cargo xtask setup)");
+    }
+    found
+}
+
+/// A program of ours in this folder.
+pub(crate) fn build(folder: &Folder, rounds: u32, build_id: u8) -> String {
+    let path = folder.write("program", &program::elf(&program::code(rounds), [build_id; 20]));
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).expect("it is ours");
+    path
+}
+
+/// Records a command into `perf.data` of this folder.
+pub(crate) fn record(folder: &Folder, options: &[&str], command: &[&str]) -> (String, Ran) {
+    let out = folder.file("perf.data");
+    let ran = hodo(&[&["record", "--engine", "emulate", "-o", &out], options, &["--"], command].concat());
+    assert!(fs::exists(&out).is_ok_and(|there| there), "{ran:?}");
+    (out, ran)
+}
+
+/// Several processes, libraries, system calls.
+const PROCESSES: [&str; 3] = ["sh", "-c", "ls / | wc -l; true; exit 7"];
+
+fn report(arguments: &[&str], recording: &str) -> Value {
+    let words = ["report", "functions", "--format", "json"];
+    hodo(&[&words, arguments, &[recording]].concat()).fine().json()
+}
+
+fn info(recording: &str) -> Value {
+    hodo(&["info", "--format", "json", recording]).fine().json()
+}
+
+#[test]
+fn every_instruction_of_a_known_program() {
+    if !can_record() {
+        return;
+    }
+    const ROUNDS: u32 = 1000;
+    let folder = Folder::new();
+    let program = build(&folder, ROUNDS, 1);
+    let expected = program::addresses(program::ENTRY, ROUNDS);
+    for event in [
+        "intel_pt//u",
+        "intel_pt/psb_period=0/u",
+        "intel_pt/cyc,noretcomp/u",
+        "intel_pt/mtc=0,psb_period=0/u",
+        "intel_pt/tsc=0,mtc=0/u",
+    ] {
+        let (recording, ran) = record(&folder, &["-e", event], &[&program]);
+        ran.fine();
+        let script = hodo(&["script", "--insns", "--strict", &recording]).fine();
+        assert_eq!(script.stdout, program::lines(&expected), "{event}");
+        let table = report(&["--strict"], &recording);
+        assert_eq!(table["summary"]["instructions"], expected.len(), "{event}");
+        assert_eq!(table["summary"]["calls"], ROUNDS, "{event}");
+        let truth = &info(&recording)["truth"][0];
+        assert_eq!(truth["instructions"], expected.len(), "{event}");
+        assert_eq!(truth["traced_calls"], ROUNDS, "{event}");
+    }
+}
+
+#[test]
+fn totals_are_those_of_the_emulated_processor() {
+    if !can_record() {
+        return;
+    }
+    let folder = Folder::new();
+    let (recording, ran) = record(&folder, &[], &PROCESSES);
+    assert_eq!(ran.code, 7, "the program's own exit code: {ran:?}");
+    assert!(
+        ran.stdout.trim().parse::<u32>().is_ok_and(|names| names > 3),
+        "the program's own output: {ran:?}"
+    );
+    let info = info(&recording);
+    let truth = info["truth"].as_array().unwrap();
+    assert!(truth.len() >= 3, "{info}");
+    for thread in truth {
+        let tid = thread["tid"].to_string();
+        let table = report(&["--strict", "--tid", &tid], &recording);
+        assert_eq!(table["summary"]["instructions"], thread["traced_instructions"], "tid {tid}");
+        assert_eq!(table["summary"]["calls"], thread["traced_calls"], "tid {tid}");
+    }
+    let all = |count: &str| truth.iter().map(|thread| thread[count].as_u64().unwrap()).sum::<u64>();
+    let table = report(&["--strict"], &recording);
+    assert_eq!(table["summary"]["instructions"], all("instructions"));
+    assert_eq!(table["summary"]["calls"], all("calls"));
+}
+
+#[test]
+fn neither_threads_nor_chunks_change_a_byte() {
+    if !can_record() {
+        return;
+    }
+    let folder = Folder::new();
+    let command = ["sh", "-c", "/bin/true | /bin/true"];
+    let (recording, _) = record(&folder, &["-e", "intel_pt/psb_period=0/u"], &command);
+    for what in [
+        &["report", "functions", "--format", "json"][..],
+        &["report", "tree", "--format", "json"],
+        &["script", "--insns", "--fields", "tid,ip,time"],
+        &["script", "--packets"],
+        &["script", "--calls", "--format", "jsonl"],
+        &["script", "--calls", "--time", "20%-60%"],
+    ] {
+        let run = |options: &[&str]| hodo(&[what, options, &[recording.as_str()]].concat()).fine();
+        let one = run(&["-j", "1", "--chunk-size", "1G"]);
+        assert!(one.stdout.len() > 1000, "{what:?}: {one:?}");
+        for options in [&["-j1"][..], &["-j2", "--chunk-size", "1K"], &["-j", "3", "--chunk-size", "5000"]] {
+            let other = run(options);
+            assert!(one.stdout == other.stdout, "{what:?} {options:?} differs");
+            assert_eq!(one.stderr, other.stderr, "{what:?} {options:?}");
+        }
+    }
+}
+
+#[test]
+fn a_program_that_is_gone_is_named() {
+    if !can_record() {
+        return;
+    }
+    let folder = Folder::new();
+    let program = build(&folder, 100, 1);
+    let (recording, _) = record(&folder, &[], &[&program]);
+    let bytes = fs::read(&program).unwrap();
+    fs::remove_file(&program).unwrap();
+    let table = report(&[], &recording);
+    assert_eq!(table["summary"]["instructions"], 0);
+    let loss = &table["loss"][0];
+    assert_eq!(loss["cause"], "missing_code", "{table}");
+    let detail = loss["detail"].as_str().unwrap();
+    assert!(detail.contains(&program) && detail.contains("No such file"), "{detail}");
+    assert_eq!(hodo(&["report", "functions", "--strict", &recording]).code, 1);
+    assert_eq!(info(&recording)["modules"][0]["source"], "missing");
+    let text = hodo(&["info", &recording]).fine().stdout;
+    assert!(text.contains("No such file"), "{text}");
+    assert!(hodo(&["script", "--insns", &recording]).fine().stdout.starts_with("# gap "));
+
+    // It is found again below another root.
+    let below = folder.path().join("root").join(program.trim_start_matches('/'));
+    fs::create_dir_all(below.parent().unwrap()).unwrap();
+    fs::write(below, bytes).unwrap();
+    let root = folder.file("root");
+    let table = report(&["--strict", "--symfs", &root], &recording);
+    assert_eq!(table["summary"]["instructions"], program::addresses(0, 100).len());
+}
+
+#[test]
+fn a_program_that_was_built_anew_is_refused() {
+    if !can_record() {
+        return;
+    }
+    let folder = Folder::new();
+    let program = build(&folder, 100, 1);
+    let (recording, _) = record(&folder, &[], &[&program]);
+    assert_eq!(info(&recording)["modules"][0]["build_id"], "01".repeat(20));
+    build(&folder, 100, 2);
+    let table = report(&[], &recording);
+    assert_eq!(table["summary"]["instructions"], 0, "no flow through code that did not run");
+    let detail = table["loss"][0]["detail"].as_str().unwrap();
+    assert!(detail.contains("build id"), "{detail}");
+    assert_eq!(hodo(&["script", "--insns", "--strict", &recording]).code, 1);
+    assert!(hodo(&["info", &recording]).fine().stdout.contains("build id differs"));
+}
+
+#[test]
+fn spans_of_time_add_up() {
+    if !can_record() {
+        return;
+    }
+    let folder = Folder::new();
+    let program = build(&folder, 30_000, 1);
+    let (recording, _) = record(&folder, &["-e", "intel_pt/psb_period=0/u"], &[&program]);
+    let instructions =
+        |span: &str| report(&["--time", span], &recording)["summary"]["instructions"].as_u64().unwrap();
+    let parts: Vec<u64> = ["0%-25%", "25%-60%", "60%-100%"].map(instructions).to_vec();
+    assert_eq!(parts.iter().sum::<u64>(), program::addresses(0, 30_000).len() as u64, "{parts:?}");
+    assert!(parts.iter().all(|&part| part > 0), "{parts:?}");
+    // One instruction is one nanosecond of virtual time, told every 8 ticks of the crystal clock.
+    let some = instructions("+10us,+60us");
+    assert!(some.abs_diff(50_000) <= 2 * 320, "{some}");
+}
+
+#[test]
+fn what_can_not_be_recorded_says_why() {
+    let folder = Folder::new();
+    let out = folder.file("perf.data");
+    let record =
+        |engine: &str, command: &str| hodo(&["record", "--engine", engine, "-o", &out, "--", command]);
+    if can_record() {
+        let ran = record("emulate", "./no-such-program");
+        assert!(ran.code != 0 && ran.stderr.contains("no-such-program: no such file"), "{ran:?}");
+    }
+    if !fs::exists("/sys/bus/event_source/devices/intel_pt").is_ok_and(|there| there) {
+        let ran = record("perf", "true");
+        assert!(ran.code != 0 && ran.stderr.contains("--engine emulate"), "{ran:?}");
+    }
+    assert_eq!(folder.names(), Vec::<String>::new());
+}

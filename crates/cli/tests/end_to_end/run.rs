@@ -1,0 +1,108 @@
+//! Starts `hodo` and keeps what it says.
+
+use std::{
+    ffi::OsStr,
+    fs,
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+    sync::mpsc,
+    thread,
+    time::Duration,
+};
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+/// Far more than any of these runs takes; a run that takes longer hangs.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// How a run went.
+#[derive(Debug)]
+pub(crate) struct Ran {
+    pub(crate) code: i32,
+    pub(crate) stderr: String,
+    pub(crate) stdout: String,
+}
+
+impl Ran {
+    /// The run, which has to have ended well.
+    #[track_caller]
+    pub(crate) fn fine(self) -> Ran {
+        assert_eq!(self.code, 0, "{self:?}");
+        self
+    }
+
+    /// The JSON that was printed.
+    #[track_caller]
+    pub(crate) fn json(&self) -> Value {
+        serde_json::from_str(&self.stdout).unwrap_or_else(|error| panic!("{error}: {self:?}"))
+    }
+}
+
+/// The program that is tested, with the emulated processor that was built for it.
+pub(crate) fn command<A: AsRef<OsStr>>(arguments: &[A]) -> Command {
+    let hodo = Path::new(env!("CARGO_BIN_EXE_hodo"));
+    let mut command = Command::new(hodo);
+    command.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    if std::env::var_os("HODO_EMULATOR").is_none() {
+        // Cargo builds it beside the libraries that `hodo` is linked with.
+        command.env("HODO_EMULATOR", hodo.with_file_name("deps").join("libhodo_emulator.so"));
+    }
+    command
+}
+
+/// Runs `hodo` to its end.
+#[track_caller]
+pub(crate) fn hodo<A: AsRef<OsStr>>(arguments: &[A]) -> Ran {
+    let shown: Vec<_> = arguments.iter().map(|argument| argument.as_ref().to_owned()).collect();
+    wait(command(arguments).spawn().expect("hodo starts")).unwrap_or_else(|| panic!("{shown:?} hangs"))
+}
+
+/// How a run ends; `None` if it does not.
+pub(crate) fn wait(child: Child) -> Option<Ran> {
+    let process = rustix::process::Pid::from_child(&child);
+    let (sender, receiver) = mpsc::channel();
+    thread::spawn(move || sender.send(child.wait_with_output()));
+    let Ok(output) = receiver.recv_timeout(PATIENCE) else {
+        let _ = rustix::process::kill_process(process, rustix::process::Signal::KILL);
+        return None;
+    };
+    let output = output.expect("output can be read");
+    let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("hodo writes UTF-8");
+    let code = output.status.code().unwrap_or_else(|| panic!("{}", output.status));
+    Some(Ran { code, stdout: text(output.stdout), stderr: text(output.stderr) })
+}
+
+/// A folder that goes away with the test.
+pub(crate) struct Folder(TempDir);
+
+impl Folder {
+    pub(crate) fn new() -> Folder {
+        Folder(TempDir::with_prefix("hodo-test-").expect("a temporary folder"))
+    }
+
+    pub(crate) fn path(&self) -> PathBuf {
+        self.0.path().canonicalize().expect("the folder is there")
+    }
+
+    /// The path of a file in it, as an argument.
+    pub(crate) fn file(&self, name: &str) -> String {
+        self.path().join(name).into_os_string().into_string().expect("a path of UTF-8")
+    }
+
+    /// A file in it with these bytes.
+    pub(crate) fn write(&self, name: &str, bytes: &[u8]) -> String {
+        let path = self.file(name);
+        fs::write(&path, bytes).expect("the file can be written");
+        path
+    }
+
+    /// What files are in it.
+    pub(crate) fn names(&self) -> Vec<String> {
+        let entries = fs::read_dir(self.path()).expect("the folder is there");
+        let name = |entry: std::io::Result<fs::DirEntry>| entry.ok()?.file_name().into_string().ok();
+        let mut names: Vec<String> = entries.filter_map(name).collect();
+        names.sort();
+        names
+    }
+}

@@ -1,0 +1,125 @@
+//! Wrong use ends with 2, input that can't be read with 3, and the message says what helps.
+
+use crate::{
+    raw,
+    run::{Folder, hodo},
+};
+
+#[test]
+fn wrong_use_ends_with_2() {
+    let cases: &[&[&str]] = &[
+        &[],
+        &["frobnicate"],
+        &["report"],
+        &["report", "frobnicate"],
+        &["report", "functions", "--format", "xml"],
+        &["report", "functions", "--frobnicate"],
+        &["script", "--insns", "--packets"],
+        &["script", "--insns", "--fields", "colour"],
+        &["script", "--format", "csv"],
+        &["info", "--format", "csv"],
+        &["info", "--cpu", "6/85", "perf.data"],
+        &["info", "--pt", "trace", "--cpu", "pentium"],
+        &["info", "--pt", "trace", "--code", "nowhere"],
+        &["info", "--pt", "trace", "--cpuid-0x15", "0:0"],
+        &["record"],
+        &["record", "--engine", "frobnicate", "--", "true"],
+        &["record", "--snapshot=huge", "--", "true"],
+    ];
+    for case in cases {
+        let ran = hodo(case);
+        assert_eq!(ran.code, 2, "{case:?}: {ran:?}");
+        assert!(ran.stdout.is_empty() && !ran.stderr.is_empty(), "{case:?}: {ran:?}");
+    }
+}
+
+#[test]
+fn wrong_values_of_options_end_with_2() {
+    let folder = Folder::new();
+    let buffer = folder.write("trace.pt", &raw::trace(0x1000, 3));
+    for (option, value, expected) in [
+        ("--chunk-size", "many", "4096, 64K"),
+        ("--chunk-size", "0", "4096, 64K"),
+        ("--time", "10%", "no times"),
+        ("--jobs", "all", "invalid"),
+    ] {
+        let ran = hodo(&["report", "functions", option, value, "--pt", &buffer]);
+        assert_eq!(ran.code, 2, "{option} {value}: {ran:?}");
+        assert!(ran.stderr.contains(expected), "{option} {value}: {ran:?}");
+    }
+}
+
+#[test]
+fn what_can_not_be_read_ends_with_3() {
+    let folder = Folder::new();
+    let file = |name: &str, bytes: &[u8]| folder.write(name, bytes);
+    let header = [&b"PERFILE2"[..], &104u64.to_le_bytes(), &[0; 20]].concat();
+    let cases = [
+        (folder.file("missing.data"), "hodo record -- COMMAND"),
+        (file("empty.data", b""), "offset 0x0: no recording"),
+        (file("text.data", b"PERFECT, but not a recording"), "a perf.data begins with PERFILE2"),
+        (file("cut.data", &header), "offset 0x20: perf.data header: 8 bytes expected, but only 4 are left"),
+        (file("pipe.data", b"PERFILE2\x10\0\0\0\0\0\0\0"), "perf record -o FILE"),
+        (folder.file("."), "is a directory"),
+        ("/dev/zero".to_owned(), "is a pipe or a device"),
+    ];
+    for (path, expected) in &cases {
+        for command in
+            [&["info"][..], &["report", "functions"], &["script", "--packets"], &["script", "--calls"]]
+        {
+            let ran = hodo(&[command, &[path.as_str()]].concat());
+            assert_eq!(ran.code, 3, "{command:?} {path}: {ran:?}");
+            assert!(ran.stdout.is_empty(), "{command:?} {path}: {ran:?}");
+            assert!(ran.stderr.starts_with(&format!("hodo: {path}: ")), "{command:?} {path}: {ran:?}");
+            assert!(ran.stderr.contains(expected), "{command:?} {path}: {ran:?}");
+        }
+    }
+}
+
+#[test]
+fn code_that_can_not_be_opened_ends_with_3() {
+    let folder = Folder::new();
+    let buffer = folder.write("trace.pt", &raw::trace(0x1000, 3));
+    let missing = folder.file("missing.bin");
+    let ran = hodo(&["script", "--insns", "--pt", &buffer, "--code", &format!("{missing}@0x1000")]);
+    assert_eq!(ran.code, 3, "{ran:?}");
+    assert!(ran.stderr.contains(&missing), "{ran:?}");
+    let text = folder.write("program", b"no ELF file");
+    let ran = hodo(&["script", "--insns", "--pt", &buffer, "--elf", &text]);
+    assert_eq!(ran.code, 3, "{ran:?}");
+    assert!(ran.stderr.contains("ELF"), "{ran:?}");
+}
+
+#[test]
+fn an_output_that_can_not_be_written_ends_with_3() {
+    let folder = Folder::new();
+    let buffer = folder.write("trace.pt", &raw::trace(0x1000, 3));
+    let nowhere = folder.file("no-such-folder/out.txt");
+    let ran = hodo(&["script", "--packets", "--pt", &buffer, "-o", &nowhere]);
+    assert_eq!(ran.code, 3, "{ran:?}");
+    assert!(ran.stderr.contains(&nowhere), "{ran:?}");
+}
+
+#[test]
+fn every_help_has_examples() {
+    for command in [&[][..], &["record"], &["info"], &["script"], &["report"]] {
+        let ran = hodo(&[command, &["--help"]].concat()).fine();
+        let (_, examples) = ran.stdout.split_once("Examples:\n").unwrap_or_else(|| panic!("{ran:?}"));
+        assert!(examples.contains(&["  hodo", command.first().unwrap_or(&"")].join(" ")), "{ran:?}");
+    }
+}
+
+#[test]
+fn the_kinds_of_report_are_listed() {
+    let ran = hodo(&["report", "--list"]).fine();
+    for kind in ["functions", "tree"] {
+        assert!(ran.stdout.lines().any(|line| line.starts_with(kind)), "{ran:?}");
+    }
+}
+
+#[test]
+fn completions_for_shells() {
+    for shell in ["bash", "zsh", "fish"] {
+        assert!(hodo(&["completions", shell]).fine().stdout.contains("hodo"));
+    }
+}
