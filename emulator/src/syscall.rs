@@ -41,8 +41,7 @@ pub(crate) extern "C" fn entered(
     match number {
         libc::SYS_rt_sigreturn => thread.last_frame = [0; 2],
         libc::SYS_exit => threads::end(index),
-        // The process is about to end: nobody parks these threads' successors, nor wakes them.
-        libc::SYS_exit_group => mem::forget(threads::park_others(index)),
+        libc::SYS_exit_group => threads::leave_others(index),
         libc::SYS_execve | libc::SYS_execveat => exec::execute(&call, number == libc::SYS_execveat),
         _ => with_process(|process| shared(process, number, &call)),
     }

@@ -123,26 +123,37 @@ pub(crate) fn later() -> u64 {
     clocks.max().unwrap_or(0) + CHANGE
 }
 
-/// Stops all other threads between two blocks, so that their files are whole when the process ends.
-/// They go on when the result is dropped, which is when it did not end after all.
+/// Stops all other threads between two blocks, so that their files are whole when another program
+/// takes the place of this one. They go on when the result is dropped, which is when none did.
 pub(crate) fn park_others(index: u32) -> Parked {
+    Parked(take_others(index, PARKED))
+}
+
+/// Stops recording all other threads between two blocks, because the process ends: QEMU waits for
+/// them then, so they must not stand still.
+pub(crate) fn leave_others(index: u32) {
+    take_others(index, UNRECORDED);
+}
+
+/// Puts something else in the place of the other threads, and waits until none is in a callback.
+fn take_others(index: u32, instead: *mut Thread) -> Vec<(usize, *mut Thread)> {
     let others = (0..USED.load(Ordering::Acquire)).filter(|&other| other != index as usize);
-    let parked: Vec<_> = others
+    let taken: Vec<_> = others
         .filter_map(|other| get(other as u32).map(|thread| (other, thread)))
-        .inspect(|&(other, _)| THREADS[other].store(PARKED, Ordering::Release))
+        .inspect(|&(other, _)| THREADS[other].store(instead, Ordering::Release))
         .collect();
     let start = Instant::now();
-    if !parked.is_empty() {
+    if !taken.is_empty() {
         // A thread may have looked itself up just before.
         std::thread::sleep(Duration::from_micros(200));
     }
     // SAFETY: as in `later`.
     let busy =
         |&(_, thread): &(usize, *mut Thread)| unsafe { (&raw const (*thread).busy).read_volatile() != 0 };
-    while parked.iter().any(busy) && start.elapsed() < PATIENCE {
+    while taken.iter().any(busy) && start.elapsed() < PATIENCE {
         std::thread::yield_now();
     }
-    Parked(parked)
+    taken
 }
 
 /// Threads that stand still.
