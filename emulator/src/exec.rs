@@ -35,10 +35,10 @@ pub(crate) fn execute(call: &Call, at: bool) {
     };
     let Ok(qemu) = std::fs::read_link("/proc/self/exe") else { return };
     let plugin = OsString::from_vec(settings.plugin);
-    let clock = call.now + threads::CHANGE;
+    let others = threads::park_others(call.index);
+    let clock = others.later(call.now);
     let launch = Launch { qemu: &qemu, plugin: Path::new(&plugin), spool: &spool, clock };
     let (arguments, environment) = launch.command(&program, environment);
-    let others = threads::park_others(call.index);
     run(&qemu, arguments, environment);
     drop(others);
 }

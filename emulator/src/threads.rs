@@ -159,6 +159,16 @@ fn take_others(index: u32, instead: *mut Thread) -> Vec<(usize, *mut Thread)> {
 /// Threads that stand still.
 pub(crate) struct Parked(Vec<(usize, *mut Thread)>);
 
+impl Parked {
+    /// A time after everything that these threads ran, and that ran until `now`.
+    pub(crate) fn later(&self, now: u64) -> u64 {
+        // SAFETY: the threads stand still.
+        let clocks =
+            self.0.iter().map(|&(_, thread)| unsafe { (&raw const (*thread).counts.now).read_volatile() });
+        clocks.fold(now, u64::max) + CHANGE
+    }
+}
+
 impl Drop for Parked {
     fn drop(&mut self) {
         for &(index, thread) in &self.0 {
