@@ -86,6 +86,9 @@ pub(crate) fn in_order<J: Sync, W, R: Send>(
             now.stopped |= !go_on;
             drop(now);
             changed.notify_all();
+            if !go_on {
+                return;
+            }
         }
     });
 }

@@ -138,7 +138,17 @@ impl<'f> Run<'f> {
     /// Position of the first PSB that begins at or after `from`.
     pub(crate) fn find_psb(&self, from: u64) -> Option<u64> {
         let size = PSB.len() as u64;
-        let mut from = from;
+        let mut at = self.find_pattern(from)?;
+        // See `packet::find_psb`; here the run may go on in the next piece.
+        while *self.bytes(at + size..(at + size + 2).min(self.length())) == PSB[..2] {
+            at += 2;
+        }
+        Some(at)
+    }
+
+    /// Position of the first sixteen bytes at or after `from` that look like a PSB.
+    fn find_pattern(&self, mut from: u64) -> Option<u64> {
+        let overlap = PSB.len() as u64 - 1;
         while from < self.length() {
             let index = self.piece_at(from);
             let (start, end) = (self.starts[index], self.starts[index + 1]);
@@ -147,7 +157,7 @@ impl<'f> Run<'f> {
                 return Some(from + ahead as u64);
             }
             // A PSB may begin in this piece and end in the next.
-            let border = end.saturating_sub(size - 1).max(from)..(end + size - 1).min(self.length());
+            let border = end.saturating_sub(overlap).max(from)..(end + overlap).min(self.length());
             if let Some(ahead) = memmem::find(&self.bytes(border.clone()), &PSB) {
                 return Some(border.start + ahead as u64);
             }
@@ -159,8 +169,10 @@ impl<'f> Run<'f> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use hodo_intel_pt::packet::find_psb;
     use proptest::prelude::*;
+
+    use super::*;
 
     proptest! {
         #[test]
@@ -188,7 +200,7 @@ mod tests {
             }
             let run = run.unwrap();
             let from = from.min(total as u64);
-            let expected = memmem::find(&whole[from as usize..], &PSB).map(|at| at as u64 + from);
+            let expected = find_psb(&whole[from as usize..]).map(|at| at as u64 + from);
             prop_assert_eq!(run.find_psb(from), expected);
             prop_assert_eq!(&*run.bytes(from..total as u64), &whole[from as usize..]);
             prop_assert_eq!(run.file_offset(from.min(total as u64 - 1)), 1000 + from.min(total as u64 - 1));

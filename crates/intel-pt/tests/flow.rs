@@ -9,7 +9,7 @@ use hodo_intel_pt::{
     Config,
     encoder::{Encoder, Settings, Timing},
     flow::{Decoder, Event, Executed, Gap, Sink, Switch},
-    packet::PSB,
+    packet::{PSB, find_psb},
 };
 use proptest::prelude::*;
 
@@ -234,7 +234,8 @@ fn decode(code: &Code, trace: &[u8], config: &Config) -> Seen {
     space.map(BASE..BASE + code.bytes.len() as u64, content, 0);
     let mut programs = [Program::new(&space, &NoLabels)];
     let schedule = [Switch { at: Tsc(0), program: 0, context: 0 }];
-    let starts: Vec<usize> = memchr::memmem::find_iter(trace, &PSB).collect();
+    let next = |from: usize| Some(from + find_psb(trace.get(from..)?)?);
+    let starts: Vec<usize> = std::iter::successors(next(0), |&start| next(start + PSB.len())).collect();
     let ends = starts[1..].iter().copied().chain([trace.len()]);
     let mut seen = Seen::default();
     for (start, end) in starts.iter().copied().zip(ends) {

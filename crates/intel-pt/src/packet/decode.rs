@@ -7,6 +7,18 @@ use super::{IpPayload, Packet, Tnt};
 /// The sixteen bytes of a PSB packet.
 pub const PSB: [u8; 16] = [2, 0x82, 2, 0x82, 2, 0x82, 2, 0x82, 2, 0x82, 2, 0x82, 2, 0x82, 2, 0x82];
 
+/// Where the first PSB begins.
+///
+/// The pattern may seem to begin early, where the packets before it end in `02` and `82` (a CYC and a
+/// TNT): the PSB is the last sixteen bytes of such a run.
+pub fn find_psb(bytes: &[u8]) -> Option<usize> {
+    let mut at = memchr::memmem::find(bytes, &PSB)?;
+    while bytes[at + PSB.len()..].starts_with(&PSB[..2]) {
+        at += 2;
+    }
+    Some(at)
+}
+
 /// Bytes that are no packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Error {
@@ -85,7 +97,7 @@ impl<'a> Decoder<'a> {
     /// Moves to the next PSB at or after the position; `false`, and to the end, where there is none.
     pub fn synchronize(&mut self) -> bool {
         self.open_block = None;
-        let found = memchr::memmem::find(&self.bytes[self.position..], &PSB);
+        let found = find_psb(&self.bytes[self.position..]);
         self.position = found.map_or(self.bytes.len(), |ahead| self.position + ahead);
         found.is_some()
     }

@@ -1,9 +1,11 @@
 //! The packets of Intel PT (SDM, "Packet Definitions"), one variant each.
 
 mod decode;
+mod encode;
 mod show;
 
-pub use decode::{Decoder, Error, ErrorKind, PSB};
+pub use decode::{Decoder, Error, ErrorKind, PSB, find_psb};
+pub use encode::Encoded;
 
 /// Branch outcomes of a TNT packet.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
