@@ -113,6 +113,11 @@ impl Block {
         self.offsets.binary_search(&offset).ok().map(|index| index as u64)
     }
 
+    /// The addresses of its instructions.
+    pub(crate) fn addresses(&self) -> impl Iterator<Item = u64> {
+        self.offsets.iter().map(|&offset| self.pc + u64::from(offset))
+    }
+
     /// Whether the flow may go on at `address` once the whole block ran.
     pub(crate) fn may_continue_at(&self, address: u64) -> bool {
         match self.kind {

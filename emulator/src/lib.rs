@@ -19,6 +19,7 @@
 
 mod block;
 mod exec;
+mod filter;
 mod launch;
 mod lock;
 mod mappings;
@@ -34,6 +35,7 @@ mod thread;
 mod threads;
 mod window;
 
+pub use filter::FilterRange;
 pub use launch::{Launch, Program};
 pub use plugin::{qemu_plugin_install, qemu_plugin_version};
 pub use settings::Settings;

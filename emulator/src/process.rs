@@ -11,6 +11,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::{
     block::{Block, HANDLER, REPLACED, Read},
+    filter,
     lock::Lock,
     mappings::{Mappings, Placed},
     settings::Settings,
@@ -167,6 +168,7 @@ impl Process {
     fn tell(&self, pc: u64, bytes: &[u8], placed: Placed) {
         let time = placed.not_before.max(self.birth);
         if let Some(map) = placed.new_mapping {
+            filter::mapped(&map);
             self.note(time, self.pid, NoteKind::Map(map));
         }
         if placed.keep {

@@ -5,6 +5,8 @@ use std::{io, ops::Range, path::Path};
 use hodo_intel_pt::encoder::{self, Timing};
 use serde::{Deserialize, Serialize};
 
+use crate::FilterRange;
+
 /// The settings of a recording.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Settings {
@@ -22,6 +24,8 @@ pub struct Settings {
     pub return_compression: bool,
     /// Keep only the last bytes of each thread's trace: a multiple of the page size.
     pub snapshot: Option<u64>,
+    /// What is traced; everything where there are none.
+    pub filter: Vec<FilterRange>,
     /// Lose the packets of these instructions of each thread, as if a buffer had overflowed.
     pub overflow: Option<Range<u64>>,
 }

@@ -160,8 +160,10 @@ pub(crate) struct Thread {
     pub(crate) pc: u64,
     /// Whether packets are being made (the thread runs code that is traced).
     pub(crate) tracing: u64,
-    /// Whether every block takes the slow path.
+    /// Whether every block takes the slow path, because not everything is traced.
     pub(crate) careful: u64,
+    /// Whether packets are being lost on request.
+    pub(crate) losing: u64,
     /// Where the frame of the last signal lies, and where it returns to.
     pub(crate) last_frame: [u64; 2],
     /// Block successions that no rule explains.
@@ -212,6 +214,7 @@ impl Thread {
             pc: 0,
             tracing: 0,
             careful: 0,
+            losing: 0,
             last_frame: [0; 2],
             surprises: 0,
             counts,

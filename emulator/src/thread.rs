@@ -16,6 +16,56 @@ use crate::{
     window,
 };
 
+/// How much of a block ran.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ran {
+    /// Its first instructions, so many; no branch among them.
+    Part(u64),
+    /// All of it, and the flow went on at this address.
+    Whole(u64),
+    /// All of it, and its last instruction is a branch into the kernel.
+    Trap,
+    /// No rule explains what came next.
+    Unknown,
+}
+
+/// How a block ended.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct End {
+    pub(crate) ran: Ran,
+    /// A signal came then, and its handler will return here.
+    pub(crate) interrupted: Option<u64>,
+}
+
+/// How a block ended without a signal, if the flow goes on at `pc`; `alone` where QEMU may have left
+/// the block to run the instruction at `pc` by itself.
+fn ended(block: &Block, pc: u64, alone: bool) -> Ran {
+    match (block.kind, block.index_of(pc)) {
+        (Kind::Outside, _) => Ran::Part(0),
+        (_, Some(index)) if alone && (index + 1 < block.count || !block.may_continue_at(pc)) => {
+            Ran::Part(index)
+        }
+        // Another round: the instruction is not over.
+        (Kind::Repeat, _) if pc == block.taken => Ran::Part(block.count - 1),
+        _ if block.may_continue_at(pc) => Ran::Whole(pc),
+        (_, Some(index)) => Ran::Part(index),
+        (_, None) => Ran::Unknown,
+    }
+}
+
+/// How a block ended that a signal interrupted, or that had ended when it came.
+fn interrupted(block: &Block, signal: &signal::Signal) -> End {
+    let ip = signal.interrupted;
+    let ran = match block.index_of(ip) {
+        _ if block.kind == Kind::Outside => return End { ran: Ran::Part(0), interrupted: None },
+        Some(index) if signal.fault || !block.may_continue_at(ip) => Ran::Part(index),
+        // INT3 and its like are branches, not interrupts.
+        None if block.kind == Kind::Far => return End { ran: Ran::Trap, interrupted: None },
+        _ => ended(block, ip, false),
+    };
+    End { ran, interrupted: Some(ip) }
+}
+
 impl Thread {
     /// The thread is about to run `block`. `registers` are those of the emulated processor.
     #[inline(always)]
@@ -46,37 +96,42 @@ impl Thread {
             Kind::Return | Kind::Jump | Kind::CallIndirect | Kind::Far => true,
             Kind::Repeat | Kind::Outside => false,
         };
-        if !possible {
-            return false;
+        if possible {
+            self.retire(previous.count);
+            self.branch(previous, pc);
         }
-        self.retire(previous.count);
+        possible
+    }
+
+    /// The last instruction of a block goes to `pc`.
+    #[inline(always)]
+    pub(crate) fn branch(&mut self, block: &'static Block, pc: u64) {
         let now = self.counts.now;
         let (encoder, window) = (&mut self.encoder, &mut self.window);
-        match previous.kind {
-            Kind::Conditional => encoder.branch(taken, now, window),
+        match block.kind {
+            Kind::Conditional => encoder.branch(pc == block.taken, now, window),
             Kind::Call => {
                 self.counts.calls += 1;
-                encoder.call(previous.fall);
+                encoder.call(block.fall);
             }
             Kind::Return => encoder.ret(pc, now, window),
             Kind::Jump | Kind::Far => encoder.indirect(pc, now, window),
             Kind::CallIndirect => {
                 self.counts.calls += 1;
                 // A call to the next instruction leaves no return address behind.
-                if pc != previous.fall {
-                    encoder.call(previous.fall);
+                if pc != block.fall {
+                    encoder.call(block.fall);
                 }
                 encoder.indirect(pc, now, window);
             }
             Kind::CallNext => self.counts.calls += 1,
             Kind::Direct | Kind::Repeat | Kind::Outside => {}
         }
-        true
     }
 
     /// So many more instructions ran: the clock goes on, and timing packets that are due are made.
     #[inline(always)]
-    fn retire(&mut self, count: u64) {
+    pub(crate) fn retire(&mut self, count: u64) {
         self.counts.now += count;
         if self.counts.now >= self.encoder.next_mtc() {
             self.encoder.tick(self.counts.now, &mut self.window);
@@ -84,7 +139,7 @@ impl Thread {
     }
 
     /// What the fast path leaves: signals, repeated instructions, blocks left in their middle, the
-    /// way back from system calls.
+    /// way back from system calls, filters.
     #[cold]
     #[inline(never)]
     fn step_carefully(
@@ -94,61 +149,50 @@ impl Thread {
         flags: u8,
         registers: &Registers,
     ) {
+        let pc = block.pc;
         let signal =
-            if flags & HANDLER != 0 { signal::delivered(self, previous, block.pc, registers) } else { None };
-        match signal {
-            Some(_) if previous.kind == Kind::Outside => {}
-            Some(signal) => self.interrupt(previous, &signal),
-            None => self.finish(previous, block.pc, flags & ALONE != 0),
+            if flags & HANDLER != 0 { signal::delivered(self, previous, pc, registers) } else { None };
+        let end = match &signal {
+            Some(signal) => interrupted(previous, signal),
+            None => End { ran: ended(previous, pc, flags & ALONE != 0), interrupted: None },
+        };
+        self.surprises += u64::from(end.ran == Ran::Unknown);
+        match self.careful {
+            0 => self.end(previous, end),
+            _ => self.end_filtered(previous, end),
         }
         if flags & REPLACED != 0 {
-            self.wait_until(block.not_before.load(Ordering::Relaxed), block.pc);
+            self.wait_until(block.not_before.load(Ordering::Relaxed), pc);
         }
-        if self.tracing == 0 {
-            self.encoder.enable(block.pc, self.counts.now, &mut self.window);
+        if self.careful != 0 {
+            self.resume_filtered(previous, pc);
+        } else if self.tracing == 0 {
+            self.encoder.enable(pc, self.counts.now, &mut self.window);
             self.tracing = 1;
         }
     }
 
-    /// The previous block ended without a signal, and the flow goes on at `pc`; `alone` where QEMU
-    /// may have left the block to run the instruction at `pc` by itself.
-    fn finish(&mut self, previous: &'static Block, pc: u64, alone: bool) {
-        let inside = previous.index_of(pc);
-        match (previous.kind, inside) {
-            (Kind::Outside, _) => {}
-            (_, Some(index)) if alone && (index + 1 < previous.count || !previous.may_continue_at(pc)) => {
-                self.retire(index);
-            }
-            // Another round: the instruction is not over.
-            (Kind::Repeat, _) if pc == previous.taken => self.retire(previous.count - 1),
-            (Kind::Repeat, _) if pc == previous.fall => self.retire(previous.count),
-            _ if self.follow(previous, pc) => {}
-            (_, Some(index)) => self.retire(index),
-            (_, None) => self.surprise(previous),
-        }
-    }
-
-    /// The previous block was interrupted, or had ended when the signal came.
-    fn interrupt(&mut self, previous: &'static Block, signal: &signal::Signal) {
-        let ip = signal.interrupted;
-        self.tracing = 0;
-        match previous.index_of(ip) {
-            Some(index) if signal.fault || !previous.may_continue_at(ip) => self.retire(index),
-            // INT3 and its like: a branch into the kernel, and no interrupt.
-            None if previous.kind == Kind::Far => {
+    /// Traces how the previous block ended.
+    fn end(&mut self, previous: &'static Block, end: End) {
+        match end.ran {
+            Ran::Part(count) => self.retire(count),
+            Ran::Whole(next) => {
                 self.retire(previous.count);
-                return self.encoder.disable(None, self.counts.now, &mut self.window);
+                self.branch(previous, next);
             }
-            _ => self.finish(previous, ip, false),
+            Ran::Trap => {
+                self.retire(previous.count);
+                self.encoder.disable(None, self.counts.now, &mut self.window);
+                self.tracing = 0;
+            }
+            Ran::Unknown => {}
         }
-        self.encoder.interrupt(ip, self.counts.now, &mut self.window);
-    }
-
-    /// No rule explains how the flow came here. The trace says that the block did not run.
-    fn surprise(&mut self, previous: &'static Block) {
-        self.surprises += 1;
-        self.encoder.interrupt(previous.pc, self.counts.now, &mut self.window);
-        self.tracing = 0;
+        // What nobody understands did not run, as far as the trace tells.
+        let unknown = (end.ran == Ran::Unknown).then_some(previous.pc);
+        if let Some(ip) = end.interrupted.or(unknown).filter(|_| self.tracing != 0) {
+            self.encoder.interrupt(ip, self.counts.now, &mut self.window);
+            self.tracing = 0;
+        }
     }
 
     /// Sets the clock to `time`, if it is not there yet: what runs next did not exist before.
@@ -168,14 +212,14 @@ impl Thread {
         self.begin_change();
         // SAFETY: `previous` is set to blocks only, and blocks are never freed.
         let previous: &'static Block = unsafe { &*self.previous };
-        match previous.kind {
-            Kind::Outside => {}
-            Kind::Far => {
-                self.retire(previous.count);
-                self.encoder.disable(None, self.counts.now, &mut self.window);
-            }
+        let end = match previous.kind {
+            Kind::Far => End { ran: Ran::Trap, interrupted: None },
             // A call through the vsyscall page, which no instruction makes.
-            _ => self.encoder.interrupt(previous.pc, self.counts.now, &mut self.window),
+            _ => End { ran: Ran::Part(0), interrupted: Some(previous.pc) },
+        };
+        match self.careful {
+            0 => self.end(previous, end),
+            _ => self.end_filtered(previous, end),
         }
         self.tracing = 0;
         self.previous = &OUTSIDE;

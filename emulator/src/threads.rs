@@ -13,6 +13,7 @@ use hodo_intel_pt::encoder::Encoder;
 
 use crate::{
     block::OUTSIDE,
+    filter,
     process::{PROCESS, Process},
     signal::Registers,
     spool::{Identity, NoteKind, Thread},
@@ -86,7 +87,8 @@ fn record(process: &Process, tid: u32, start: u64) -> Option<*mut Thread> {
     let settings = &process.settings;
     let who = Identity { pid: process.pid, tid, sequence: process.sequence };
     let encoder = Encoder::new(settings.encoder(), start);
-    let thread = Thread::new(&who, settings.snapshot.unwrap_or(0), start, encoder, &OUTSIDE);
+    let mut thread = Thread::new(&who, settings.snapshot.unwrap_or(0), start, encoder, &OUTSIDE);
+    thread.careful = filter::is_set().into();
     let thread = window::create(&process.spool, thread).ok()?;
     // SAFETY: just made, and known to nobody else.
     unsafe { (*thread).make_room() };

@@ -22,6 +22,12 @@ fn main() {
                 arguments.next();
                 request.snapshot = Some(Some(text(arguments.next()).parse().unwrap()));
             }
+            Some("-o") => {
+                arguments.next();
+                let t = text(arguments.next());
+                let (a, b) = t.split_once('-').unwrap();
+                request.overflow = Some(a.parse().unwrap()..b.parse().unwrap());
+            }
             _ => break,
         }
     }

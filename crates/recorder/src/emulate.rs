@@ -11,7 +11,7 @@ use std::{
 
 use hodo_emulator::{Launch, Program, Settings};
 
-use crate::{Engine, Error, Outcome, Request, collect, event::Event, supervise};
+use crate::{Engine, Error, Outcome, Request, collect, event::Event, filter, supervise};
 
 /// Where the virtual clock begins: at one second, because perf takes a time of 0 for none.
 const CLOCK_START: u64 = 1_000_000_000;
@@ -36,7 +36,8 @@ pub(crate) fn record(request: &Request) -> Result<Outcome, Error> {
     let directory = directory.canonicalize().map_err(Error::file(directory))?;
     let spool =
         tempfile::Builder::new().prefix(".hodo-").tempdir_in(&directory).map_err(Error::file(&directory))?;
-    settings(request, &event, &plugin).save(spool.path()).map_err(Error::file(spool.path()))?;
+    let settings = settings(request, &event, &plugin)?;
+    settings.save(spool.path()).map_err(Error::file(spool.path()))?;
     let launch = Launch { qemu: &qemu, plugin: &plugin, spool: spool.path(), clock: CLOCK_START };
     let (arguments, environment) = launch.command(&program, environment());
     let mut command = Command::new(&qemu);
@@ -51,7 +52,7 @@ pub(crate) fn record(request: &Request) -> Result<Outcome, Error> {
             "the emulated processor recorded nothing; its message is above".to_owned(),
         ));
     }
-    let bytes = write(request, &event, &recording)?;
+    let bytes = write(request, &event, &filter::show(&settings.filter), &recording)?;
     Ok(Outcome {
         engine: Engine::Emulate,
         status,
@@ -63,7 +64,12 @@ pub(crate) fn record(request: &Request) -> Result<Outcome, Error> {
 }
 
 /// Writes the recording beside its place, and moves it there when it is whole.
-fn write(request: &Request, event: &Event, recording: &collect::Collected) -> Result<u64, Error> {
+fn write(
+    request: &Request,
+    event: &Event,
+    filter: &str,
+    recording: &collect::Collected,
+) -> Result<u64, Error> {
     let mut partial = request.output.clone().into_os_string();
     partial.push(".partial");
     let partial = PathBuf::from(partial);
@@ -72,7 +78,7 @@ fn write(request: &Request, event: &Event, recording: &collect::Collected) -> Re
     let written = File::create(&partial)
         .and_then(|file| {
             let out = BufWriter::with_capacity(1 << 20, file);
-            recording.write(out, event, request.filter.as_deref().unwrap_or(""), &command)
+            recording.write(out, event, filter, &command)
         })
         .and_then(|()| std::fs::rename(&partial, &request.output))
         .and_then(|()| std::fs::metadata(&request.output));
@@ -82,9 +88,9 @@ fn write(request: &Request, event: &Event, recording: &collect::Collected) -> Re
     Ok(written.map_err(Error::file(&request.output))?.len())
 }
 
-fn settings(request: &Request, event: &Event, plugin: &Path) -> Settings {
+fn settings(request: &Request, event: &Event, plugin: &Path) -> Result<Settings, Error> {
     let snapshot = request.snapshot.map(|size| size.unwrap_or(SNAPSHOT));
-    Settings {
+    Ok(Settings {
         plugin: plugin.as_os_str().as_bytes().to_vec(),
         psb_period: event.psb_bytes(),
         tsc: event.tsc,
@@ -92,8 +98,9 @@ fn settings(request: &Request, event: &Event, plugin: &Path) -> Settings {
         cyc_threshold: event.cyc.then(|| event.cyc_cycles()),
         return_compression: !event.no_return_compression,
         snapshot: snapshot.map(|size| size.next_multiple_of(4096).max(SMALLEST_SNAPSHOT)),
-        overflow: None,
-    }
+        filter: request.filter.as_deref().map_or_else(|| Ok(Vec::new()), filter::parse)?,
+        overflow: request.overflow.clone(),
+    })
 }
 
 fn environment() -> Vec<Vec<u8>> {

@@ -12,11 +12,12 @@
 mod collect;
 mod emulate;
 mod event;
+mod filter;
 mod hardware;
 mod signals;
 mod supervise;
 
-use std::{ffi::OsString, io, path::PathBuf, process::ExitStatus};
+use std::{ffi::OsString, io, ops::Range, path::PathBuf, process::ExitStatus};
 
 use thiserror::Error;
 
@@ -52,6 +53,9 @@ pub struct Request {
     pub event: Option<String>,
     /// Address filter in perf's syntax, such as `filter main @ ./program`.
     pub filter: Option<String>,
+    /// Lose the packets of these instructions of each thread, counted from its start, as if a buffer had
+    /// overflowed; on the emulated processor only.
+    pub overflow: Option<Range<u64>>,
     /// Keep only the last part of each thread's trace: so many bytes, or 4 MiB.
     pub snapshot: Option<Option<u64>>,
     /// Where the recording goes; absent or whole, never a part.

@@ -145,7 +145,11 @@ impl Encoder {
         self.flush(now, sink);
         self.time.cyc(now, sink);
         match target {
-            Some(ip) => self.ip_packet(0x01, ip, sink),
+            Some(ip) => {
+                // Calls that leave and return unseen must not be matched with later returns.
+                self.returns_depth = 0;
+                self.ip_packet(0x01, ip, sink);
+            }
             None => packet(Packet::TipPgd(IpPayload::Suppressed), sink),
         }
     }

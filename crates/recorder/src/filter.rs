@@ -1,0 +1,156 @@
+//! perf's syntax for address filters: `filter main @ ./program`, `filter 0x1000 / 0x80 @ /lib/libc.so.6`,
+//! `filter first / last @ ./program`, `filter * @ ./program`; several, with commas or spaces between.
+
+use std::{collections::VecDeque, ops::Range, os::unix::ffi::OsStrExt, path::Path};
+
+use hodo_emulator::FilterRange;
+use object::{Object, ObjectSegment, ObjectSymbol, ReadCache};
+
+use crate::Error;
+
+/// The ranges of code that a filter traces.
+pub(crate) fn parse(text: &str) -> Result<Vec<FilterRange>, Error> {
+    let wrong = |reason: String| Error::Filter { filter: text.to_owned(), reason };
+    let spaced = text.replace(',', " ").replace('/', " / ").replace('@', " @ ");
+    // A file's slashes are its own: what follows an @ is taken from the text as it was.
+    let mut files: VecDeque<&str> = text
+        .split('@')
+        .skip(1)
+        .filter_map(|rest| rest.split([' ', ',']).find(|word| !word.is_empty()))
+        .collect();
+    let words: Vec<&str> = spaced.split_whitespace().collect();
+    let starts: Vec<usize> = (0..words.len()).filter(|&index| is_action(words[index])).collect();
+    if starts.first() != Some(&0) {
+        return Err(wrong("it begins with none of filter, start, stop, tracestop".into()));
+    }
+    let ends = starts.iter().skip(1).copied().chain([words.len()]);
+    let mut ranges = Vec::new();
+    for (start, end) in starts.iter().zip(ends) {
+        ranges.push(one(&words[*start..end], &mut files).map_err(wrong)?);
+    }
+    Ok(ranges)
+}
+
+/// Ranges as perf writes them into a recording: functions resolved to offsets in their files.
+pub(crate) fn show(ranges: &[FilterRange]) -> String {
+    let shown = ranges.iter().map(|range| {
+        let at = if range.file.is_empty() { "" } else { "@" };
+        format!("filter {:#x}/{:#x}{at}{}", range.start, range.size, String::from_utf8_lossy(&range.file))
+    });
+    shown.collect::<Vec<_>>().join(" ")
+}
+
+fn is_action(word: &str) -> bool {
+    matches!(word, "filter" | "start" | "stop" | "tracestop")
+}
+
+/// One filter: action, place, perhaps `/` and where it ends, perhaps `@` and a file.
+fn one(words: &[&str], files: &mut VecDeque<&str>) -> Result<FilterRange, String> {
+    let (&action, rest) = words.split_first().ok_or("it is empty")?;
+    if action != "filter" {
+        return Err(format!("the emulated processor has `filter` only, not `{action}`"));
+    }
+    let at = rest.iter().position(|&word| word == "@");
+    let (&place, end) =
+        rest[..at.unwrap_or(rest.len())].split_first().ok_or("no function or address follows `filter`")?;
+    let end = match end {
+        [] => None,
+        ["/", end] => Some(*end),
+        _ => return Err(format!("`{}` is not understood", end.join(" "))),
+    };
+    let Some(_) = at else {
+        let (Some(start), Some(size)) = (number(place), end.and_then(number)) else {
+            return Err("a function needs its file: filter FUNCTION @ FILE".into());
+        };
+        return Ok(FilterRange { file: Vec::new(), start, size });
+    };
+    let path = files.pop_front().ok_or("no file follows @")?;
+    let path = Path::new(path).canonicalize().map_err(|error| format!("{path}: {error}"))?;
+    let range = in_file(&path, place, end)?;
+    Ok(FilterRange {
+        file: path.as_os_str().as_bytes().to_vec(),
+        start: range.start,
+        size: range.end - range.start,
+    })
+}
+
+/// A number, decimal or hexadecimal.
+fn number(word: &str) -> Option<u64> {
+    match word.strip_prefix("0x") {
+        Some(digits) => u64::from_str_radix(digits, 16).ok(),
+        None => word.parse().ok(),
+    }
+}
+
+/// The file offsets from `place` to the end of it, or for the size or to the end of the function
+/// that `end` names.
+fn in_file(path: &Path, place: &str, end: Option<&str>) -> Result<Range<u64>, String> {
+    let name = path.display();
+    let file = std::fs::File::open(path).map_err(|error| format!("{name}: {error}"))?;
+    let length = file.metadata().map_err(|error| format!("{name}: {error}"))?.len();
+    let cache = ReadCache::new(file);
+    let object = object::File::parse(&cache).map_err(|error| format!("{name}: {error}"))?;
+    if place == "*" {
+        return Ok(0..length);
+    }
+    let range = match number(place) {
+        Some(offset) => offset..offset,
+        None => function(&object, place).ok_or_else(|| format!("{name} has no function {place}"))?,
+    };
+    let end = match end {
+        None => range.end,
+        Some(end) => match number(end) {
+            Some(size) => range.start.saturating_add(size),
+            None => function(&object, end).ok_or_else(|| format!("{name} has no function {end}"))?.end,
+        },
+    };
+    match end > range.start {
+        true => Ok(range.start..end),
+        false => Err(format!("the size of {place} is not known; give one: filter {place} / SIZE @ {name}")),
+    }
+}
+
+/// Where a function's code lies in the file.
+fn function<'a>(object: &impl Object<'a>, name: &str) -> Option<Range<u64>> {
+    let symbol = (object.symbols().chain(object.dynamic_symbols()))
+        .find(|symbol| symbol.is_definition() && symbol.name() == Ok(name))?;
+    let segment = object.segments().find(|segment| {
+        (segment.address()..segment.address() + segment.size()).contains(&symbol.address())
+    })?;
+    let offset = symbol.address() - segment.address() + segment.file_range().0;
+    Some(offset..offset + symbol.size())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranges_without_a_file_are_addresses() {
+        let range = FilterRange { file: Vec::new(), start: 0x401000, size: 0x20 };
+        assert_eq!(parse("filter 0x401000/0x20").unwrap(), [range.clone()]);
+        assert_eq!(parse("filter 0x401000 / 32, filter 4198400 / 0x20").unwrap(), [range.clone(), range]);
+    }
+
+    #[test]
+    fn a_function_of_a_file_is_found() {
+        let program = std::env::current_exe().unwrap();
+        let ranges = parse(&format!("filter main @ {}", program.display())).unwrap();
+        assert!(ranges.len() == 1 && ranges[0].start != 0 && ranges[0].size != 0);
+        assert_eq!(ranges[0].file, program.canonicalize().unwrap().as_os_str().as_bytes());
+    }
+
+    #[test]
+    fn what_is_wrong_is_named() {
+        for (text, what) in [
+            ("main @ /bin/ls", "begins with none"),
+            ("stop main @ /bin/ls", "`filter` only"),
+            ("filter main", "needs its file"),
+            ("filter no_such_function @ /bin/ls", "no function no_such_function"),
+            ("filter main @ /no/such/file", "/no/such/file"),
+        ] {
+            let error = parse(text).unwrap_err().to_string();
+            assert!(error.contains(what), "{error}");
+        }
+    }
+}
