@@ -16,6 +16,9 @@ use crate::{
     setup::{self, Need},
 };
 
+/// Packets that place each call to the nanosecond; the default places it to the microsecond.
+const EXACT_TIME: &str = "intel_pt/cyc/u";
+
 /// Runs the demo.
 pub(crate) fn run(_arguments: &[String]) -> Outcome {
     setup::ensure(Need::Demo)?;
@@ -31,8 +34,8 @@ pub(crate) fn run(_arguments: &[String]) -> Outcome {
 /// A rare slow path that hides in an average.
 fn slow_path(folder: &Path) -> Outcome<String> {
     println!("\n━━ 1. A service answers requests. Is there one that waits too long?\n");
-    let recording = record(lab::compile("slowpath.c", &[], folder)?)?;
-    show(&["report", "functions", "--limit", "8"], &recording)?;
+    let recording = record(lab::compile("slowpath.c", &[], folder)?, &["-e", EXACT_TIME])?;
+    show(&["report", "functions", "--limit", "6"], &recording)?;
 
     let calls = calls(&recording)?;
     let mut requests: Vec<&Call> = calls.iter().filter(|call| call.function == "handle_request").collect();
@@ -46,19 +49,20 @@ fn slow_path(folder: &Path) -> Outcome<String> {
     let culprit = path.last().copied().unwrap_or(slowest);
 
     println!("\nThe profile is of the average. These are the calls around the slowest of the requests:\n");
-    let window = format!("{},{}", seconds(culprit.begin.saturating_sub(300)), seconds(culprit.begin + 200));
-    show(&["script", "--calls", "--limit", "24", "--time", &window], &recording)?;
+    let window = format!("{},{}", seconds(culprit.begin.saturating_sub(1200)), seconds(culprit.begin + 1000));
+    show(&["script", "--calls", "--limit", "28", "--time", &window], &recording)?;
 
     let chain: Vec<String> =
         path.iter().rev().skip(1).map(|call| format!(", called from {}()", call.function)).collect();
     let profile = json(&["report", "functions"], &recording)?;
     Ok(format!(
-        "slowpath: request {} of {} took {:.0}× the median: {} instructions instead of {median};\n          \
+        "slowpath: request {} of {} took {:.0}× the median: {} instructions instead of {};\n          \
          {:.0} % of them in {}(){}. In the profile of the whole run {}() has {:.0} %.",
         longest + 1,
         requests.len(),
         slowest.instructions as f64 / median as f64,
-        slowest.instructions,
+        grouped(slowest.instructions),
+        grouped(median),
         100.0 * culprit.instructions as f64 / slowest.instructions as f64,
         culprit.function,
         chain.concat(),
@@ -70,7 +74,7 @@ fn slow_path(folder: &Path) -> Outcome<String> {
 /// A program that is as slow as its last thread.
 fn uneven_threads(folder: &Path) -> Outcome<String> {
     println!("\n━━ 2. Four threads share the work. Does each have its share?\n");
-    let recording = record(lab::compile("threads.c", &["-pthread"], folder)?)?;
+    let recording = record(lab::compile("threads.c", &["-pthread"], folder)?, &[])?;
     show(&["report", "functions", "--limit", "5"], &recording)?;
     let info = json(&["info"], &recording)?;
     let threads = info["truth"].as_array().ok_or("`hodo info` lists no threads")?;
@@ -91,7 +95,7 @@ fn uneven_threads(folder: &Path) -> Outcome<String> {
     println!("\nInstructions of each thread:\n");
     for (tid, count) in &workers {
         let bar = "█".repeat((40 * count / most.max(1)) as usize);
-        println!("  {tid:8} {count:12} {:5.1} %  {bar}", 100.0 * *count as f64 / sum as f64);
+        println!("  {tid:8} {:>12} {:5.1} %  {bar}", grouped(*count), 100.0 * *count as f64 / sum as f64);
     }
     Ok(format!(
         "threads:  one of {} threads ({longest}) executes {:.0} % of their instructions, and the others wait for it;\n          \
@@ -102,23 +106,31 @@ fn uneven_threads(folder: &Path) -> Outcome<String> {
     ))
 }
 
-/// Records a program beside itself.
-fn record(program: PathBuf) -> Outcome<PathBuf> {
+/// Records a program beside itself, and shows how.
+fn record(program: PathBuf, options: &[&str]) -> Outcome<PathBuf> {
     let recording = program.with_extension("perf.data");
-    command::run(Command::new(hodo()).args(["record", "-o"]).arg(&recording).arg("--").arg(&program))?;
+    println!("$ hodo record {}-o {} -- {}\n", join(options), short(&recording), short(&program));
+    let mut command = Command::new(hodo());
+    command.arg("record").args(options).arg("-o").arg(&recording).arg("--").arg(&program);
+    command::quietly(&mut command)?;
+    println!();
     Ok(recording)
 }
 
 /// Shows a command and what it prints, as one would see it.
 fn show(arguments: &[&str], recording: &Path) -> Outcome {
-    let mut command = Command::new(hodo());
-    command.args(arguments).arg(recording);
-    println!(
-        "$ hodo {} {}\n",
-        arguments.join(" "),
-        recording.strip_prefix(command::root()).unwrap_or(recording).display()
-    );
-    command::quietly(&mut command)
+    println!("$ hodo {}{}\n", join(arguments), short(recording));
+    command::quietly(Command::new(hodo()).args(arguments).arg(recording))
+}
+
+/// The words, with a space after each.
+fn join(words: &[&str]) -> String {
+    words.iter().map(|word| format!("{word} ")).collect()
+}
+
+/// A path as one would type it in the root of the repository.
+fn short(path: &Path) -> String {
+    path.strip_prefix(command::root()).unwrap_or(path).display().to_string()
 }
 
 /// What `hodo` prints about the recording, as JSON.
@@ -190,4 +202,48 @@ fn heaviest_path<'a>(calls: &'a [Call], top: &'a Call) -> Vec<&'a Call> {
 
 fn seconds(nanoseconds: u64) -> String {
     format!("{}.{:09}", nanoseconds / 1_000_000_000, nanoseconds % 1_000_000_000)
+}
+
+/// A number with its thousands apart.
+fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let first = (digits.len() - 1) % 3 + 1;
+    let mut text = digits[..first].to_owned();
+    for at in (first..digits.len()).step_by(3) {
+        text.push(',');
+        text.push_str(&digits[at..at + 3]);
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_grouped_by_thousands() {
+        assert_eq!([0, 999, 1000, 12345678].map(grouped), ["0", "999", "1,000", "12,345,678"]);
+    }
+
+    #[test]
+    fn the_heaviest_path_ends_where_no_callee_has_most() {
+        let call = |function: &str, begin, end, depth| Call {
+            function: function.to_owned(),
+            begin,
+            end,
+            depth,
+            instructions: end - begin,
+        };
+        let calls = [
+            call("request", 0, 100, 1),
+            call("insert", 10, 95, 2),
+            call("answer", 95, 99, 2),
+            call("rehash", 12, 92, 3),
+            call("place", 20, 40, 4),
+            call("place", 50, 70, 4),
+            call("rehash", 200, 900, 3),
+        ];
+        let path: Vec<&str> = heaviest_path(&calls, &calls[0]).iter().map(|call| &*call.function).collect();
+        assert_eq!(path, ["insert", "rehash"]);
+    }
 }

@@ -99,7 +99,7 @@ fn sqlite(folder: &Path) -> Outcome<Ready> {
     if fs::exists(&database)? {
         fs::remove_file(&database)?;
     }
-    command::quietly(Command::new("sqlite3").arg(&database).stdin(fs::File::open(script)?))?;
+    command::capture(Command::new("sqlite3").arg(&database).stdin(fs::File::open(script)?))?;
     let query = "SELECT name, count(*), sum(size), avg(size) FROM event GROUP BY name ORDER BY 3 DESC; \
                  SELECT count(*) FROM event a JOIN event b ON a.size = b.size WHERE a.id < b.id;";
     words(&["sqlite3", &database, query])
