@@ -133,10 +133,8 @@ impl Mappings {
             return &[];
         }
         let key = (note.device.0, note.device.1, note.inode);
-        *self
-            .files
-            .entry(key)
-            .or_insert_with(|| map_file(Path::new(OsStr::from_bytes(&note.name))).unwrap_or(&[]))
+        let map = || map_file(Path::new(OsStr::from_bytes(&note.name))).unwrap_or(&[]);
+        self.files.entry(key).or_insert_with(map)
     }
 
     /// Remembers bytes that no file holds, and finds out whether they replace others.

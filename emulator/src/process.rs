@@ -28,6 +28,9 @@ struct Clone {
     time: u64,
 }
 
+/// The code that a block was made from, and the block.
+type Version = (Box<[u8]>, &'static Block);
+
 /// State of the emulated process.
 pub(crate) struct Process {
     pub(crate) pid: u32,
@@ -42,7 +45,7 @@ pub(crate) struct Process {
     /// Whether the program's first thread has run.
     pub(crate) started: bool,
     mappings: Mappings,
-    blocks: FxHashMap<u64, Vec<(Box<[u8]>, &'static Block)>>,
+    blocks: FxHashMap<u64, Vec<Version>>,
     handlers: FxHashSet<u64>,
     clones: Vec<Clone>,
 }

@@ -128,7 +128,7 @@ mod tests {
     #[test]
     fn ranges_without_a_file_are_addresses() {
         let range = FilterRange { file: Vec::new(), start: 0x401000, size: 0x20 };
-        assert_eq!(parse("filter 0x401000/0x20").unwrap(), [range.clone()]);
+        assert_eq!(parse("filter 0x401000/0x20").unwrap(), std::slice::from_ref(&range));
         assert_eq!(parse("filter 0x401000 / 32, filter 4198400 / 0x20").unwrap(), [range.clone(), range]);
     }
 

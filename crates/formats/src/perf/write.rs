@@ -414,3 +414,101 @@ fn text(bytes: &mut Vec<u8>, text: &[u8]) {
     bytes.extend_from_slice(text);
     bytes.resize(bytes.len() + padded - text.len(), 0);
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{perf::layout::CodeEntry, perf::read, recording::EmulatedNotes};
+
+    const THREADS: [Thread; 2] = [Thread { pid: 7, tid: 7 }, Thread { pid: 7, tid: 8 }];
+
+    fn sideband() -> Vec<Sideband<'static>> {
+        let map = Mapping {
+            address: 0x1000,
+            length: 0x2000,
+            file_offset: 0x3000,
+            name: b"/bin/a b",
+            build_id: &[9; 20],
+            kernel: false,
+        };
+        let kinds = [
+            SidebandKind::Comm { name: b"ab", exec: true },
+            SidebandKind::Map(map),
+            SidebandKind::Map(Mapping { name: b"//anon", build_id: &[], ..map }),
+            SidebandKind::TraceStart,
+            SidebandKind::SwitchIn,
+            SidebandKind::Fork { parent: THREADS[0] },
+            SidebandKind::SwitchOut { preempted: true },
+            SidebandKind::Exit,
+        ];
+        let event = |(index, kind)| Sideband {
+            time: Some(Nanos(100 + index as u64)),
+            cpu: Some(0),
+            thread: THREADS[usize::from(index == 5)],
+            kind,
+        };
+        kinds.into_iter().enumerate().map(event).collect()
+    }
+
+    fn write(trace: &[&[u8]], section: &HodoscopeSection) -> Vec<u8> {
+        let setup = Setup {
+            config: intel_pt_config::TSC | intel_pt_config::MTC | 4 << 14,
+            clock: PerfClock::new(10, 1024, 0).unwrap(),
+            tsc_ctc_ratio: (40, 1),
+            max_nonturbo_ratio: 10,
+            snapshot: false,
+            filter: "filter 0x10/0x20@/bin/a",
+            event: "intel_pt//u",
+            command: &[b"hodo".to_vec(), b"record".to_vec()],
+            version: "hodo test",
+        };
+        let mut writer = Writer::new(io::Cursor::new(Vec::new()), setup, THREADS.to_vec()).unwrap();
+        sideband().iter().for_each(|event| writer.sideband(event).unwrap());
+        writer.finished_round().unwrap();
+        for (index, bytes) in trace.iter().enumerate() {
+            writer.trace(index, Nanos(200), bytes.len() as u64, *bytes).unwrap();
+        }
+        writer.finish(section, &b"code"[..]).unwrap().into_inner()
+    }
+
+    #[test]
+    fn what_is_written_is_read() {
+        let section = HodoscopeSection {
+            notes: EmulatedNotes { engine: "test".into(), frequency: 1, ..EmulatedNotes::default() },
+            code: vec![CodeEntry { pid: 7, time_ns: 5, address: 0x5000, length: 4 }],
+        };
+        let bytes = write(&[&[2, 0x82, 1], &[5; 16]], &section);
+        let recording = read(&bytes).unwrap();
+        assert_eq!(recording.loss, []);
+        assert_eq!(recording.sideband, sideband());
+        assert_eq!(recording.config.tsc_ctc_ratio, Some((40, 1)));
+        assert_eq!(recording.config.mtc_frequency, Some(4));
+        assert_eq!(recording.config.filter, "filter 0x10/0x20@/bin/a");
+        let streams: Vec<_> =
+            recording.streams.iter().map(|stream| (stream.thread, stream.pieces.len())).collect();
+        assert_eq!(streams, [(Some(THREADS[0]), 1), (Some(THREADS[1]), 1)]);
+        assert!(recording.streams[0].pieces[0].bytes.starts_with(&[2, 0x82, 1]));
+        assert_eq!(recording.streams[1].pieces[0].bytes, [5; 16]);
+        let emulated = recording.emulated.unwrap();
+        assert_eq!(emulated.notes, section.notes);
+        assert_eq!((emulated.code[0].address, emulated.code[0].bytes), (0x5000, &b"code"[..]));
+    }
+
+    #[test]
+    fn a_trace_that_ends_early_is_an_error() {
+        let setup = Setup {
+            config: 0,
+            clock: PerfClock::new(10, 1024, 0).unwrap(),
+            tsc_ctc_ratio: (1, 1),
+            max_nonturbo_ratio: 1,
+            snapshot: true,
+            filter: "",
+            event: "",
+            command: &[],
+            version: "",
+        };
+        let mut writer = Writer::new(io::Cursor::new(Vec::new()), setup, THREADS.to_vec()).unwrap();
+        let error = writer.trace(0, Nanos(1), 10, &[1, 2, 3][..]).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::UnexpectedEof);
+    }
+}

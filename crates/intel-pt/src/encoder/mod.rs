@@ -287,3 +287,106 @@ fn packet(packet: Packet, sink: &mut impl Sink) {
         sink.put(part.iter().rev().fold(0, |word, &byte| word << 8 | u64::from(byte)), part.len());
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::packet::{Decoder, Tnt};
+
+    const QUIET: Settings = Settings {
+        return_compression: true,
+        timing: Timing { tsc: true, mtc_period: None, cyc_threshold: None },
+    };
+
+    fn packets(bytes: &[u8]) -> Vec<Packet> {
+        let mut decoder = Decoder::new(bytes, 0);
+        std::iter::from_fn(|| decoder.next_packet().unwrap()).collect()
+    }
+
+    fn branches(packets: &[Packet]) -> Vec<bool> {
+        let tnts = packets.iter().filter_map(|packet| match packet {
+            Packet::Tnt8(tnt) | Packet::Tnt64(tnt) => Some(*tnt),
+            _ => None,
+        });
+        tnts.flat_map(|Tnt { bits, count }| (0..count).rev().map(move |bit| bits >> bit & 1 == 1)).collect()
+    }
+
+    proptest! {
+        #[test]
+        fn every_branch_is_told_in_order(taken in prop::collection::vec(any::<bool>(), 0..300), dense: bool) {
+            let timing = Timing { cyc_threshold: dense.then_some(0), ..QUIET.timing };
+            let mut encoder = Encoder::new(Settings { timing, ..QUIET }, 0);
+            let mut bytes = Vec::new();
+            (1..).zip(&taken).for_each(|(now, &taken)| encoder.branch(taken, now, &mut bytes));
+            encoder.flush(taken.len() as u64, &mut bytes);
+            let packets = packets(&bytes);
+            prop_assert_eq!(branches(&packets), taken.clone());
+            let cycles: u64 = packets.iter().map(|p| if let Packet::Cyc(cycles) = p { *cycles } else { 0 }).sum();
+            prop_assert_eq!(cycles, if dense { taken.len() as u64 } else { 0 });
+        }
+    }
+
+    #[test]
+    fn addresses_are_as_short_as_they_can_be() {
+        let mut encoder = Encoder::new(QUIET, 0);
+        let mut bytes = Vec::new();
+        let targets = [
+            0x7f00_1234_5678,
+            0x7f00_1234_0001,
+            0x7f00_0000_0001,
+            0x40_0000,
+            0x8000_0000_0000,
+            0x8000_0000_0001,
+        ];
+        targets.iter().for_each(|&target| encoder.indirect(target, 0, &mut bytes));
+        let expected = [
+            IpPayload::Sext48(0x7f00_1234_5678),
+            IpPayload::Update16(1),
+            IpPayload::Update32(1),
+            IpPayload::Sext48(0x40_0000),
+            IpPayload::Update48(0x8000_0000_0000),
+            IpPayload::Update16(1),
+        ];
+        assert_eq!(packets(&bytes), expected.map(Packet::Tip));
+    }
+
+    #[test]
+    fn returns_are_compressed_where_their_calls_are_remembered() {
+        let mut encoder = Encoder::new(QUIET, 0);
+        let mut bytes = Vec::new();
+        (0..70).for_each(|address| encoder.call(address));
+        (0..70).rev().for_each(|address| encoder.ret(address, 0, &mut bytes));
+        encoder.flush(0, &mut bytes);
+        let packets = packets(&bytes);
+        assert_eq!(branches(&packets), [true; RETURNS]);
+        assert_eq!(packets.iter().filter(|packet| matches!(packet, Packet::Tip(_))).count(), 70 - RETURNS);
+    }
+
+    #[test]
+    fn a_psb_starts_anew() {
+        let mut encoder =
+            Encoder::new(Settings { timing: Timing { mtc_period: Some(0), ..QUIET.timing }, ..QUIET }, 85);
+        let mut bytes = Vec::new();
+        encoder.call(1);
+        encoder.branch(false, 85, &mut bytes);
+        encoder.synchronize(Some(0x1000), 85, &mut bytes);
+        encoder.ret(1, 85, &mut bytes);
+        encoder.tick(120, &mut bytes);
+        let mode = Packet::ModeExec { cs_l: true, cs_d: false, interrupt_flag: false };
+        let expected = [
+            Packet::Tnt8(Tnt { bits: 0, count: 1 }),
+            Packet::Psb,
+            Packet::Tsc(85),
+            Packet::Tma { ctc: 2, fast_counter: 5 },
+            Packet::Cbr(10),
+            mode,
+            Packet::Fup(IpPayload::Sext48(0x1000)),
+            Packet::PsbEnd,
+            Packet::Tip(IpPayload::Update16(1)),
+            Packet::Mtc(3),
+        ];
+        assert_eq!(packets(&bytes), expected);
+    }
+}
