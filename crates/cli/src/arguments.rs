@@ -67,10 +67,10 @@ pub struct Record {
     /// Keep only the last bytes of each thread's trace (default size: 4M)
     #[arg(long, value_name = "SIZE", num_args = 0..=1, require_equals = true, default_missing_value = "4M")]
     pub snapshot: Option<String>,
-    /// Make the emulated processor lose packets: after each EVERY bytes of trace, an overflow that
-    /// loses LOST bytes
-    #[arg(long, value_name = "EVERY:LOST")]
-    pub overflow: Option<String>,
+    /// Make the emulated processor lose the packets of these instructions of each thread, as if its
+    /// buffer had overflowed: the numbers of the first and of the one after the last
+    #[arg(long, value_name = "FROM..TO", value_parser = instructions)]
+    pub overflow: Option<std::ops::Range<u64>>,
     /// File to write
     #[arg(short, long, value_name = "FILE", default_value = "perf.data")]
     pub output: PathBuf,
@@ -218,6 +218,12 @@ fn report_help() -> String {
         "Kinds:\n{}\nExamples:\n  hodo report functions perf.data\n  hodo report tree --limit 40",
         kinds.collect::<String>()
     )
+}
+
+/// Two numbers with `..` between them.
+fn instructions(text: &str) -> Result<std::ops::Range<u64>, String> {
+    let range = text.split_once("..").and_then(|(from, to)| Some(from.parse().ok()?..to.parse().ok()?));
+    range.filter(|range| range.start < range.end).ok_or("expected two numbers, such as 1000..2000".to_owned())
 }
 
 /// Prints shell completions.

@@ -1,11 +1,12 @@
 //! `hodo record`.
 
 use std::{
+    fs,
     os::unix::process::ExitStatusExt,
     process::{ExitCode, ExitStatus},
 };
 
-use hodo_recorder::{Engine, Request};
+use hodo_recorder::{Engine, Error, Request};
 
 use crate::{
     arguments::{self, Record, size},
@@ -23,12 +24,21 @@ pub fn run(command: &Record) -> Result<ExitCode, Failure> {
         },
         event: command.event.clone(),
         filter: command.filter.clone(),
+        overflow: command.overflow.clone(),
         snapshot,
         output: command.output.clone(),
         command: command.command.clone(),
         recorded_by: std::env::args_os().collect(),
     };
-    let outcome = hodo_recorder::record(&request).map_err(Failure::unreadable)?;
+    // A recording replaces a file when it is whole; it must never replace a device.
+    if fs::metadata(&command.output).is_ok_and(|found| !found.is_file()) {
+        let reason = format!("{}: no file, but a recording is written to one", command.output.display());
+        return Err(Failure::usage(reason));
+    }
+    let outcome = hodo_recorder::record(&request).map_err(|error| match error {
+        Error::NoCommand | Error::Event { .. } | Error::Filter { .. } => Failure::usage(error),
+        error => Failure::unreadable(error),
+    })?;
     outcome.warnings.iter().for_each(|warning| eprintln!("hodo: {warning}"));
     if !command.quiet {
         let threads = outcome.threads.map_or(String::new(), |threads| {

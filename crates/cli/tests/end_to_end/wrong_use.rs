@@ -25,6 +25,8 @@ fn wrong_use_ends_with_2() {
         &["record"],
         &["record", "--engine", "frobnicate", "--", "true"],
         &["record", "--snapshot=huge", "--", "true"],
+        &["record", "--engine", "emulate", "-e", "cycles", "--", "true"],
+        &["record", "--engine", "emulate", "-o", "/dev/null", "--", "true"],
     ];
     for case in cases {
         let ran = hodo(case);
