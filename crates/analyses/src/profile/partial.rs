@@ -43,13 +43,15 @@ pub struct Partial {
     lost: Lost,
 }
 
-/// What belongs to no function.
+/// What belongs to no function that was seen.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Lost {
     /// Nanoseconds in gaps.
     pub(super) time: u64,
     /// Number of gaps.
     pub(super) gaps: u64,
+    /// Calls of functions that are not traced.
+    pub(super) calls: u64,
 }
 
 impl Partial {
@@ -78,6 +80,7 @@ impl Partial {
             Seen::Gap => self.gap(),
             seen => {
                 self.left = matches!(seen, Seen::Leave);
+                self.lost.calls += u64::from(self.left && matches!(self.edge, Edge::Call { .. }));
                 self.edge = self.edge.then(Edge::of(&seen));
             }
         }
@@ -186,6 +189,7 @@ impl Partial {
         self.edge = self.edge.then(later.edge);
         self.lost.time += later.lost.time;
         self.lost.gaps += later.lost.gaps;
+        self.lost.calls += later.lost.calls;
     }
 
     /// Adds the trees of `later`, each where its edge ends; which node each of its nodes became.

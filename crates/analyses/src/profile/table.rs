@@ -47,6 +47,7 @@ impl Whole {
             }
             lost.time += of_thread.time;
             lost.gaps += of_thread.gaps;
+            lost.calls += of_thread.calls;
             count += 1;
         }
         let mut totals: Vec<Cost> = tree.nodes().iter().map(|node| node.cost).collect();
@@ -67,7 +68,7 @@ impl Whole {
         let calls = nodes.iter().filter(|node| node.entry == Entry::Call).map(|node| node.cost.entries);
         vec![
             ("instructions", Value::from(sum(|cost| cost.instructions))),
-            ("calls", Value::from(calls.sum::<u64>())),
+            ("calls", Value::from(calls.sum::<u64>() + self.lost.calls)),
             ("threads", Value::from(self.threads)),
             ("time_ns", Value::from(sum(|cost| cost.time))),
             ("outside_time_ns", Value::from(sum(|cost| cost.outside))),
