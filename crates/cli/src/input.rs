@@ -74,7 +74,7 @@ pub fn exit_code(input: &Input, losses_are_empty: bool) -> std::process::ExitCod
 /// What is missing, on standard error, for outputs that have no place for it.
 pub fn tell(losses: Losses) {
     for loss in losses.into_list() {
-        let stream = if loss.stream.is_empty() { String::new() } else { format!("{}: ", loss.stream) };
-        eprintln!("hodo: lost: {stream}{} ({}, {} times)", loss.detail, loss.cause.name(), loss.count);
+        let stream = if loss.stream.is_empty() { String::new() } else { format!(", {}", loss.stream) };
+        eprintln!("hodo: lost: {} × {}{stream}: {}", loss.count, loss.cause.name(), loss.detail);
     }
 }

@@ -129,6 +129,50 @@ fn neither_threads_nor_chunks_change_a_byte() {
 }
 
 #[test]
+fn an_overflow_is_a_loss_of_what_it_swallowed() {
+    if !can_record() {
+        return;
+    }
+    const ROUNDS: u32 = 1000;
+    let folder = Folder::new();
+    let program = build(&folder, ROUNDS, 1);
+    let (recording, _) = record(&folder, &["--overflow", "1000..3000"], &[&program]);
+    let table = report(&[], &recording);
+    let truth = &info(&recording)["truth"][0];
+    let executed = program::addresses(program::ENTRY, ROUNDS);
+    assert_eq!(truth["instructions"], executed.len());
+    assert_eq!(truth["traced_instructions"], table["summary"]["instructions"]);
+    assert_eq!(truth["traced_calls"], table["summary"]["calls"]);
+    assert_eq!(table["loss"].as_array().unwrap().len(), 1, "{table}");
+    assert_eq!(table["loss"][0]["cause"], "overflow");
+    let script = hodo(&["script", "--insns", &recording]).fine();
+    assert!(script.stderr.contains("1 × overflow"), "{}", script.stderr);
+    let (head, tail) = script.stdout.split_once("# gap ").unwrap();
+    let tail = tail.split_once('\n').unwrap().1;
+    let lines = program::lines(&executed);
+    assert!(lines.starts_with(head) && lines.ends_with(tail));
+    assert_eq!(executed.len() - head.lines().count() - tail.lines().count(), 2000);
+    assert_eq!(hodo(&["script", "--insns", "--strict", &recording]).code, 1);
+}
+
+#[test]
+fn a_filter_leaves_only_what_it_names() {
+    if !can_record() {
+        return;
+    }
+    const ROUNDS: u32 = 1000;
+    let folder = Folder::new();
+    let program = build(&folder, ROUNDS, 1);
+    // The function: two instructions at offset 29 of the code.
+    let filter = format!("filter {:#x}/2 @ {program}", program::ENTRY - program::LOADED_AT + 29);
+    let (recording, _) = record(&folder, &["--filter", &filter], &[&program]);
+    let script = hodo(&["script", "--insns", "--strict", &recording]).fine();
+    let function = [program::ENTRY + 29, program::ENTRY + 30];
+    assert_eq!(script.stdout, program::lines(&function.repeat(ROUNDS as usize)));
+    assert!(hodo(&["info", &recording]).fine().stdout.contains(&filter));
+}
+
+#[test]
 fn a_program_that_is_gone_is_named() {
     if !can_record() {
         return;
