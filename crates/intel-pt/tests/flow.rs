@@ -143,12 +143,11 @@ impl Walker<'_> {
 
     /// Where a branch goes; `next` is the address after it.
     fn branch(&mut self, end: End, next: u64) -> u64 {
-        let somewhere = self.random_slot();
+        let (somewhere, taken, astray) = (self.random_slot(), self.choose(2) == 0, self.choose(8) == 0);
         let (now, trace) = (self.now, &mut self.trace);
         match end {
             End::Jump(target) => BASE + target * SLOT,
             End::Conditional(target) => {
-                let taken = self.choices.next().unwrap() % 2 == 0;
                 self.encoder.branch(taken, now, trace);
                 if taken { BASE + target * SLOT } else { next }
             }
@@ -168,7 +167,6 @@ impl Walker<'_> {
                 somewhere
             }
             End::Return => {
-                let astray = self.choices.next().unwrap() % 8 == 0;
                 let target = self.stack.pop().filter(|_| !astray).unwrap_or(somewhere);
                 self.encoder.ret(target, now, trace);
                 target

@@ -40,17 +40,17 @@ pub struct Partial {
     untimed: Vec<(NodeId, u64)>,
     /// What belongs to the frame that ran at the start, before anything ran.
     before: Cost,
-    lost: Lost,
+    sums: Sums,
 }
 
-/// What belongs to no function that was seen.
+/// What is told of the thread as a whole.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Lost {
+pub(super) struct Sums {
     /// Nanoseconds in gaps.
-    pub(super) time: u64,
+    pub(super) lost_time: u64,
     /// Number of gaps.
     pub(super) gaps: u64,
-    /// Calls of functions that are not traced.
+    /// Near calls, those of functions that are not traced included.
     pub(super) calls: u64,
 }
 
@@ -66,7 +66,7 @@ impl Partial {
             shared_until: None,
             untimed: Vec::new(),
             before: Cost::default(),
-            lost: Lost::default(),
+            sums: Sums::default(),
         }
     }
 
@@ -80,7 +80,7 @@ impl Partial {
             Seen::Gap => self.gap(),
             seen => {
                 self.left = matches!(seen, Seen::Leave);
-                self.lost.calls += u64::from(self.left && matches!(self.edge, Edge::Call { .. }));
+                self.sums.calls += u64::from(matches!(seen, Seen::Call { .. }));
                 self.edge = self.edge.then(Edge::of(&seen));
             }
         }
@@ -132,7 +132,7 @@ impl Partial {
         self.shared_until = self.now;
         if self.untimed.is_empty() {
             match self.stack.last() {
-                _ if self.edge == Edge::Gap => self.lost.time += elapsed,
+                _ if self.edge == Edge::Gap => self.sums.lost_time += elapsed,
                 Some(frame) => self.tree.cost(frame.note).wait(elapsed, self.left),
                 None => self.before.wait(elapsed, self.left),
             }
@@ -158,7 +158,7 @@ impl Partial {
     fn gap(&mut self) {
         self.untimed.clear();
         self.left = false;
-        self.lost.gaps += 1;
+        self.sums.gaps += 1;
         self.edge = Edge::Gap;
     }
 
@@ -169,15 +169,15 @@ impl Partial {
     }
 
     /// The whole thread as one tree: nothing came before it.
-    pub(super) fn close(self) -> (Tree, Lost) {
+    pub(super) fn close(self) -> (Tree, Sums) {
         let mut whole = Partial::unknown();
         whole.append(&self, Below::Nothing);
-        (whole.tree, whole.lost)
+        (whole.tree, whole.sums)
     }
 
     fn append(&mut self, later: &Partial, below: Below) {
         match self.stack.last() {
-            _ if self.edge == Edge::Gap => self.lost.time += later.before.time + later.before.outside,
+            _ if self.edge == Edge::Gap => self.sums.lost_time += later.before.time + later.before.outside,
             Some(frame) => self.tree.cost(frame.note).add(&later.before),
             None => self.before.add(&later.before),
         }
@@ -187,9 +187,9 @@ impl Partial {
             self.stack.extend(above_root.iter().map(placed));
         }
         self.edge = self.edge.then(later.edge);
-        self.lost.time += later.lost.time;
-        self.lost.gaps += later.lost.gaps;
-        self.lost.calls += later.lost.calls;
+        self.sums.lost_time += later.sums.lost_time;
+        self.sums.gaps += later.sums.gaps;
+        self.sums.calls += later.sums.calls;
     }
 
     /// Adds the trees of `later`, each where its edge ends; which node each of its nodes became.

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use hodo_trace::{Column, FunctionId, Names, Shape, Table, Unit, Value};
 
 use super::{
-    partial::Lost,
+    partial::Sums,
     tree::{Cost, NO_PARENT, NodeId, Tree},
 };
 use crate::stack::Entry;
@@ -15,7 +15,7 @@ pub(super) struct Whole {
     tree: Tree,
     /// Of each node, what it and the nodes below it cost.
     totals: Vec<Cost>,
-    lost: Lost,
+    sums: Sums,
     threads: u64,
 }
 
@@ -30,9 +30,9 @@ struct FunctionCost {
 }
 
 impl Whole {
-    pub(super) fn new(threads: impl Iterator<Item = (Tree, Lost)>) -> Whole {
+    pub(super) fn new(threads: impl Iterator<Item = (Tree, Sums)>) -> Whole {
         let mut tree = Tree::default();
-        let mut lost = Lost::default();
+        let mut sums = Sums::default();
         let mut roots: BTreeMap<FunctionId, NodeId> = BTreeMap::new();
         let mut count = 0;
         for (thread, of_thread) in threads {
@@ -45,9 +45,9 @@ impl Whole {
                 tree.cost(place).add(&node.cost);
                 places.push(place);
             }
-            lost.time += of_thread.time;
-            lost.gaps += of_thread.gaps;
-            lost.calls += of_thread.calls;
+            sums.lost_time += of_thread.lost_time;
+            sums.gaps += of_thread.gaps;
+            sums.calls += of_thread.calls;
             count += 1;
         }
         let mut totals: Vec<Cost> = tree.nodes().iter().map(|node| node.cost).collect();
@@ -59,21 +59,20 @@ impl Whole {
                 totals[parent as usize].add(&total);
             }
         }
-        Whole { tree, totals, lost, threads: count }
+        Whole { tree, totals, sums, threads: count }
     }
 
     fn summary(&self) -> Vec<(&'static str, Value)> {
         let nodes = self.tree.nodes();
         let sum = |part: fn(&Cost) -> u64| nodes.iter().map(|node| part(&node.cost)).sum::<u64>();
-        let calls = nodes.iter().filter(|node| node.entry == Entry::Call).map(|node| node.cost.entries);
         vec![
             ("instructions", Value::from(sum(|cost| cost.instructions))),
-            ("calls", Value::from(calls.sum::<u64>() + self.lost.calls)),
+            ("calls", Value::from(self.sums.calls)),
             ("threads", Value::from(self.threads)),
             ("time_ns", Value::from(sum(|cost| cost.time))),
             ("outside_time_ns", Value::from(sum(|cost| cost.outside))),
-            ("lost_time_ns", Value::from(self.lost.time)),
-            ("gaps", Value::from(self.lost.gaps)),
+            ("lost_time_ns", Value::from(self.sums.lost_time)),
+            ("gaps", Value::from(self.sums.gaps)),
         ]
     }
 
