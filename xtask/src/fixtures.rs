@@ -3,7 +3,7 @@
 //! Recordings name the files that they mapped by their full path, so the program is recorded at a path
 //! that is the same on every machine, and kept under that path inside the fixture: `--symfs` finds it.
 
-use std::{fs, path::Path, process::Command};
+use std::{fs, os::unix::process::CommandExt, path::Path, process::Command};
 
 use crate::{
     Outcome, command, lab,
@@ -33,10 +33,13 @@ pub(crate) fn run(_arguments: &[String]) -> Outcome {
     fs::create_dir_all(&kept)?;
     fs::copy(&program, kept.join("tiny"))?;
     for (name, event) in RECORDINGS {
+        let file = format!("{name}.data");
+        // The recording keeps the command line, so that too has to be the same on every machine.
         let mut hodo = Command::new(command::hodo());
-        hodo.args(["record", "--engine", "emulate", "-q", "-e", event, "-o"]);
-        hodo.arg(fixtures.join(name).with_extension("data")).arg("--").arg(&program);
+        hodo.arg0("hodo").current_dir(&place);
+        hodo.args(["record", "--engine", "emulate", "-q", "-e", event, "-o", &file, "--", "./tiny"]);
         command::run(&mut hodo)?;
+        fs::copy(place.join(&file), fixtures.join(&file))?;
     }
     fs::remove_dir_all(&place)?;
     Ok(())
