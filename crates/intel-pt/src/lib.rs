@@ -9,6 +9,7 @@
 //! Names are those of the Intel 64 and IA-32 Architectures Software Developer's Manual, volume 3,
 //! chapter "Intel Processor Trace" (SDM below).
 
+pub mod encoder;
 pub mod flow;
 pub mod packet;
 

@@ -110,7 +110,9 @@ impl Packet {
             }
             Packet::Bip { .. } => self.encode_item(false),
             Packet::Bep { ip } => Encoded::new(&[2, 0x33 | bit(ip, 7)], 0, 0),
-            Packet::Cfe { ip, kind, vector } => Encoded::new(&[2, 0x13, bit(ip, 7) | kind & 0x1f, vector], 0, 0),
+            Packet::Cfe { ip, kind, vector } => {
+                Encoded::new(&[2, 0x13, bit(ip, 7) | kind & 0x1f, vector], 0, 0)
+            }
             Packet::Evd { kind, payload } => Encoded::new(&[2, 0x53, kind & 0x3f], payload, 8),
             _ => unreachable!("encoded by `encode`"),
         }
@@ -120,7 +122,9 @@ impl Packet {
     /// packets as [`Packet::encode`] has them.
     pub fn encode_item(&self, short_items: bool) -> Encoded {
         match *self {
-            Packet::Bip { id, payload } => Encoded::new(&[id << 3 | 4], payload, if short_items { 4 } else { 8 }),
+            Packet::Bip { id, payload } => {
+                Encoded::new(&[id << 3 | 4], payload, if short_items { 4 } else { 8 })
+            }
             _ => self.encode(),
         }
     }
@@ -189,17 +193,17 @@ mod tests {
 
     fn state() -> impl Strategy<Value = Packet> {
         prop_oneof![
-            (0u64..1 << 47, any::<bool>()).prop_map(|(cr3, non_root)| Packet::Pip { cr3: cr3 << 5, non_root }),
-            (any::<bool>(), any::<bool>(), any::<bool>()).prop_map(|(cs_l, cs_d, interrupt_flag)| {
-                Packet::ModeExec { cs_l, cs_d, interrupt_flag }
-            }),
+            (0u64..1 << 47, any::<bool>())
+                .prop_map(|(cr3, non_root)| Packet::Pip { cr3: cr3 << 5, non_root }),
+            (any::<bool>(), any::<bool>(), any::<bool>())
+                .prop_map(|(cs_l, cs_d, interrupt_flag)| { Packet::ModeExec { cs_l, cs_d, interrupt_flag } }),
             (any::<bool>(), any::<bool>())
                 .prop_map(|(in_transaction, aborted)| Packet::ModeTsx { in_transaction, aborted }),
             any::<u8>().prop_map(Packet::Cbr),
             (0u64..1 << 56).prop_map(Packet::Tsc),
             (any::<u16>(), 0u16..512).prop_map(|(ctc, fast_counter)| Packet::Tma { ctc, fast_counter }),
             any::<u8>().prop_map(Packet::Mtc),
-            any::<u64>().prop_map(|cycles| Packet::Cyc(cycles)),
+            any::<u64>().prop_map(Packet::Cyc),
             (0u64..32).prop_map(Packet::Cyc),
             (0u64..1 << 40).prop_map(|base| Packet::Vmcs(base << 12)),
             any::<u64>().prop_map(Packet::Mnt),
@@ -213,18 +217,31 @@ mod tests {
                 wide: false,
                 ip
             }),
-            (any::<u64>(), any::<bool>()).prop_map(|(payload, ip)| Packet::PtWrite { payload, wide: true, ip }),
+            (any::<u64>(), any::<bool>()).prop_map(|(payload, ip)| Packet::PtWrite {
+                payload,
+                wide: true,
+                ip
+            }),
             any::<bool>().prop_map(|ip| Packet::ExStop { ip }),
             (any::<u8>(), 0u8..4).prop_map(|(hints, extensions)| Packet::Mwait { hints, extensions }),
-            (any::<bool>(), 0u8..16, 0u8..16)
-                .prop_map(|(hardware, state, sub_state)| Packet::Pwre { hardware, state, sub_state }),
-            (0u8..16, 0u8..16, 0u8..16)
-                .prop_map(|(last, deepest, reason)| Packet::Pwrx { last, deepest, reason }),
+            (any::<bool>(), 0u8..16, 0u8..16).prop_map(|(hardware, state, sub_state)| Packet::Pwre {
+                hardware,
+                state,
+                sub_state
+            }),
+            (0u8..16, 0u8..16, 0u8..16).prop_map(|(last, deepest, reason)| Packet::Pwrx {
+                last,
+                deepest,
+                reason
+            }),
             (any::<bool>(), 0u8..32).prop_map(|(short_items, kind)| Packet::Bbp { short_items, kind }),
             (0u8..32, any::<u32>()).prop_map(|(id, payload)| Packet::Bip { id, payload: payload.into() }),
             any::<bool>().prop_map(|ip| Packet::Bep { ip }),
-            (any::<bool>(), 0u8..32, any::<u8>())
-                .prop_map(|(ip, kind, vector)| Packet::Cfe { ip, kind, vector }),
+            (any::<bool>(), 0u8..32, any::<u8>()).prop_map(|(ip, kind, vector)| Packet::Cfe {
+                ip,
+                kind,
+                vector
+            }),
             (0u8..64, any::<u64>()).prop_map(|(kind, payload)| Packet::Evd { kind, payload }),
         ]
     }
