@@ -166,6 +166,8 @@ pub(crate) struct Thread {
     pub(crate) losing: u64,
     /// Where the frame of the last signal lies, and where it returns to.
     pub(crate) last_frame: [u64; 2],
+    /// Whether recording ended before the thread did.
+    pub(crate) stopped: u64,
     /// Block successions that no rule explains.
     pub(crate) surprises: u64,
     pub(crate) counts: Counts,
@@ -216,6 +218,7 @@ impl Thread {
             careful: 0,
             losing: 0,
             last_frame: [0; 2],
+            stopped: 0,
             surprises: 0,
             counts,
             window: Window { cursor: none, limit: none, base: none, end: none, offset: 0, next_psb: 0 },
@@ -254,8 +257,11 @@ pub struct ThreadRecord {
     pub ring: Option<u64>,
     /// Bytes that end the trace.
     pub tail: Vec<u8>,
-    /// The thread died in the middle of a packet, and its trace was cut at the PSB before.
+    /// The thread died in the middle of a packet or is still running, and its trace was cut at the
+    /// last PSB.
     pub cut: bool,
+    /// The trace could not be written to its end, because the disk was full.
+    pub stopped: bool,
     /// Block successions that no rule explains; 0 unless the emulator is wrong.
     pub surprises: u64,
 }
@@ -282,7 +288,8 @@ impl ThreadRecord {
 
 impl Thread {
     fn close(mut self, path: &Path) -> ThreadRecord {
-        let cut = self.busy != 0;
+        let alive = Path::new("/proc").join(format!("{}/task/{}", self.pid, self.tid)).exists();
+        let cut = self.stopped == 0 && (self.busy != 0 || alive && self.tracing != 0);
         let mut end = Checkpoint {
             counts: self.counts,
             position: self.window.position(),
@@ -314,6 +321,7 @@ impl Thread {
             ring: (self.ring != 0).then_some(self.ring),
             tail,
             cut,
+            stopped: self.stopped != 0,
             surprises: self.surprises,
         }
     }

@@ -13,7 +13,7 @@ use crate::{
     block::{ALONE, Block, HANDLER, Kind, OUTSIDE, REPLACED},
     signal::{self, Registers},
     spool::{Checkpoint, Thread},
-    window,
+    threads, window,
 };
 
 /// How much of a block ran.
@@ -233,7 +233,11 @@ impl Thread {
     #[cold]
     #[inline(never)]
     pub(crate) fn make_room(&mut self) {
-        window::advance(self);
+        if window::advance(self).is_err() {
+            // The trace ends here, and so does the account of what ran.
+            self.stopped = 1;
+            return threads::stop(self);
+        }
         if self.window.position() >= self.window.next_psb {
             let next = (self.tracing != 0).then_some(self.pc);
             self.encoder.synchronize(next, self.counts.now, &mut self.window);

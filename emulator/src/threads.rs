@@ -104,6 +104,14 @@ pub(crate) fn end(index: u32) {
     }
 }
 
+/// A thread can't be recorded any more; the words that it left stay.
+pub(crate) fn stop(thread: *mut Thread) {
+    let used = &THREADS[..USED.load(Ordering::Acquire)];
+    if let Some(slot) = used.iter().find(|slot| slot.load(Ordering::Relaxed) == thread) {
+        slot.store(UNRECORDED, Ordering::Release);
+    }
+}
+
 /// In a forked child: none of the parent's threads are here, and nobody writes to their files.
 pub(crate) fn forget_all() {
     (0..USED.load(Ordering::Acquire)).for_each(|index| end(index as u32));

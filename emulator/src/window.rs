@@ -16,7 +16,7 @@ use std::{
 use crate::spool::{HEADER, Thread, Window};
 
 /// Bytes that are mapped at a time.
-const WINDOW: u64 = 64 << 20;
+const WINDOW: u64 = 1 << 20;
 /// Bytes that may be written before the limit is looked at again.
 const SLACK: usize = 4096;
 
@@ -48,7 +48,7 @@ pub(crate) fn create(spool: &Path, mut thread: Thread) -> io::Result<*mut Thread
         }
     };
     let size = if thread.ring == 0 { WINDOW } else { thread.ring };
-    file.set_len(HEADER + size)?;
+    allocate(&file, 0, HEADER + size)?;
     let home = map(&file, 0, HEADER, None)?.cast::<Thread>();
     let ring = thread.ring;
     thread.window.base = match ring {
@@ -83,7 +83,10 @@ pub(crate) unsafe fn close(thread: *mut Thread) {
 }
 
 /// Makes sure that the cursor has room before the end of the mapping.
-pub(crate) fn advance(thread: &mut Thread) {
+///
+/// # Errors
+/// The disk is full, or the recorder is gone with its spool.
+pub(crate) fn advance(thread: &mut Thread) -> io::Result<()> {
     let (ring, window) = (thread.ring, &mut thread.window);
     if ring != 0 {
         let into = window.cursor as u64 - window.base as u64;
@@ -91,34 +94,42 @@ pub(crate) fn advance(thread: &mut Thread) {
             window.cursor = window.cursor.wrapping_sub(ring as usize);
             window.offset += ring;
         }
-        return;
+        return Ok(());
     }
     if (window.end as usize) - (window.cursor as usize) > 2 * SLACK {
-        return;
+        return Ok(());
     }
     let position = window.position();
     let page = position & !0xfff;
-    let next = SPOOL.get().map(|spool| path(spool, thread.pid, thread.tid, thread.sequence));
-    match next.ok_or(io::ErrorKind::NotFound.into()).and_then(|path| extend(&path, page)) {
-        Ok(base) => {
-            // SAFETY: the old window is left for good.
-            unsafe { libc::munmap(window.base.cast(), window.end as usize - window.base as usize) };
-            window.base = base;
-            window.offset = page;
-            window.end = base.wrapping_add(WINDOW as usize);
-            window.cursor = base.wrapping_add((position - page) as usize);
-        }
-        // The disk is full, or the recorder is gone with its spool: what follows is lost, and is
-        // written over the start of the window so that the program itself goes on.
-        Err(_) => window.cursor = window.base,
-    }
+    let spool = SPOOL.get().ok_or(io::ErrorKind::NotFound)?;
+    let base = extend(&path(spool, thread.pid, thread.tid, thread.sequence), page)?;
+    // SAFETY: the old window is left for good.
+    unsafe { libc::munmap(window.base.cast(), window.end as usize - window.base as usize) };
+    window.base = base;
+    window.offset = page;
+    window.end = base.wrapping_add(WINDOW as usize);
+    window.cursor = base.wrapping_add((position - page) as usize);
+    Ok(())
 }
 
 /// Maps the file from trace byte `offset` on, after making it long enough.
 fn extend(path: &Path, offset: u64) -> io::Result<*mut u8> {
     let file = OpenOptions::new().read(true).write(true).open(path)?;
-    file.set_len(HEADER + offset + WINDOW)?;
+    allocate(&file, HEADER + offset, WINDOW)?;
     map(&file, HEADER + offset, WINDOW, None)
+}
+
+/// Makes the file longer, and takes room for it on the disk where the file system can: writing to a
+/// mapping for which there is none would raise SIGBUS in the program.
+fn allocate(file: &File, offset: u64, length: u64) -> io::Result<()> {
+    // SAFETY: plain numbers and a file that is open.
+    let error =
+        unsafe { libc::posix_fallocate(file.as_raw_fd(), offset as libc::off_t, length as libc::off_t) };
+    match error {
+        0 => Ok(()),
+        libc::EOPNOTSUPP | libc::EINVAL => file.set_len(offset + length),
+        error => Err(io::Error::from_raw_os_error(error)),
+    }
 }
 
 /// The next stop: a PSB or the end of the window.

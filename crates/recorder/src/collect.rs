@@ -73,9 +73,12 @@ impl Collected {
         let odd = self.threads.values().flatten().filter_map(|record| {
             let who = format!("thread {}", record.tid);
             match record {
-                ThreadRecord { cut: true, .. } => Some(format!(
-                    "{who} was killed while its trace was being written; the trace ends a little before"
-                )),
+                ThreadRecord { stopped: true, .. } => {
+                    Some(format!("{who}: there is no room left on the disk; its trace ends early"))
+                }
+                ThreadRecord { cut: true, .. } => {
+                    Some(format!("{who} was killed, or is still running; its trace ends a little early"))
+                }
                 ThreadRecord { surprises: 1.., .. } => Some(format!(
                     "{who}: the emulator lost the flow {} times; the trace has gaps there",
                     record.surprises
