@@ -33,6 +33,8 @@ pub struct Partial {
     edge: Edge,
     /// The thread is outside of what is traced.
     left: bool,
+    /// Flow was missing since time was shared out last.
+    after_gap: bool,
     /// The clock in this segment, and at the last time that was shared out.
     now: Option<Nanos>,
     shared_until: Option<Nanos>,
@@ -62,6 +64,7 @@ impl Partial {
             stack: Vec::new(),
             edge: Edge::Unknown,
             left: false,
+            after_gap: false,
             now: None,
             shared_until: None,
             untimed: Vec::new(),
@@ -121,7 +124,7 @@ impl Partial {
     /// on, what ran is still to come: branches wait in the processor until their packet is full.
     fn time(&mut self, now: Nanos) {
         self.now = Some(now);
-        if self.left || !self.untimed.is_empty() {
+        if self.left || self.after_gap || !self.untimed.is_empty() {
             self.share();
         }
     }
@@ -130,6 +133,12 @@ impl Partial {
     fn share(&mut self) {
         let elapsed = self.shared_until.zip(self.now).map_or(0, |(since, now)| now.0.saturating_sub(since.0));
         self.shared_until = self.now;
+        if std::mem::take(&mut self.after_gap) {
+            // How much of it passed in the gap nobody knows.
+            self.untimed.clear();
+            self.sums.lost_time += elapsed;
+            return;
+        }
         if self.untimed.is_empty() {
             match self.stack.last() {
                 _ if self.edge == Edge::Gap => self.sums.lost_time += elapsed,
@@ -156,7 +165,7 @@ impl Partial {
 
     /// What ran since the last time is known, but not for how long.
     fn gap(&mut self) {
-        self.untimed.clear();
+        self.after_gap = true;
         self.left = false;
         self.sums.gaps += 1;
         self.edge = Edge::Gap;
