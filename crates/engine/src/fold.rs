@@ -8,9 +8,8 @@ use hodo_intel_pt::flow::{Event, Executed, Sink};
 use hodo_trace::{Analysis, Arrival, FunctionId, Place, Seen, Table};
 
 use crate::{
-    Chunk, Experiment, Losses, Window,
-    parallel::in_order,
-    segments::{self, TrackSink},
+    Chunk, Experiment, Window,
+    segments::{TrackSink, decode_all},
 };
 
 /// How to read an experiment.
@@ -45,31 +44,19 @@ pub fn profile<A: Analysis>(
     experiment: &Experiment<'_>,
     analysis: &A,
     reading: Reading,
-    mut progress: impl FnMut(u64) -> bool,
+    progress: impl FnMut(u64) -> bool,
 ) -> Table {
-    let chunks = experiment.chunks(reading.chunk_size);
-    let mut losses = experiment.recorded_losses();
     let mut tracks: BTreeMap<usize, Vec<Stint<A::Partial>>> = BTreeMap::new();
-    let mut done = 0;
-    in_order(
-        &chunks,
-        reading.threads,
-        || experiment.programs(),
-        |programs, chunk: &Chunk| {
-            let first = experiment.tracks[chunk.track].schedule[0].context;
-            let mut losses = Losses::default();
-            let clock = experiment.recording.config.clock;
-            let folder = Folder { analysis, stints: Vec::new() };
-            let mut sink = SeenSink::new(folder, reading, clock, first);
-            segments::decode(experiment, chunk, programs, &mut losses, &mut sink);
-            (chunk.track, chunk.bytes(), sink.into_inner().stints, losses)
+    let losses = decode_all(
+        experiment,
+        reading,
+        |chunk| SeenSink::new(Folder { analysis, stints: Vec::new() }, experiment, chunk, reading),
+        |sink| sink.into_inner().stints,
+        |chunk, stints| {
+            join(analysis, tracks.entry(chunk.track).or_default(), stints);
+            true
         },
-        |(track, bytes, stints, of_chunk)| {
-            join(analysis, tracks.entry(track).or_default(), stints);
-            of_chunk.into_list().into_iter().for_each(|loss| losses.add(loss));
-            done += bytes;
-            progress(done)
-        },
+        progress,
     );
     let mut table = analysis.finish(by_thread(experiment, analysis, tracks));
     table.loss = losses.into_list();
@@ -158,7 +145,9 @@ pub(crate) struct SeenSink<T> {
 }
 
 impl<T: Take> SeenSink<T> {
-    pub(crate) fn new(taker: T, reading: Reading, clock: Option<PerfClock>, first: u32) -> Self {
+    pub(crate) fn new(taker: T, experiment: &Experiment<'_>, chunk: &Chunk, reading: Reading) -> Self {
+        let first = experiment.tracks[chunk.track].schedule[0].context;
+        let clock = experiment.recording.config.clock;
         let open = reading.window.is_none();
         SeenSink { taker, reading, clock, first, context: first, fresh: false, open }
     }

@@ -8,7 +8,7 @@ use hodo_intel_pt::{
 };
 use hodo_trace::{Cause, Loss};
 
-use crate::{Chunk, Experiment, Losses, Modules, track::Run};
+use crate::{Chunk, Experiment, Losses, Modules, Reading, parallel::in_order, track::Run};
 
 /// Bytes after a segment that may belong to the PSB+ at its end, padding included.
 const PSB_PLUS: u64 = 4096;
@@ -22,8 +22,44 @@ pub(crate) trait TrackSink: Sink {
     fn end_segment(&mut self) {}
 }
 
+/// Decodes all chunks on all cores, each with a sink of its own. What a sink gathered is handed to
+/// `consume` in the order of the chunks, and `progress` is told the bytes that were decoded so far; both
+/// tell whether to go on.
+pub(crate) fn decode_all<S: TrackSink, R: Send>(
+    experiment: &Experiment<'_>,
+    reading: Reading,
+    start: impl Fn(&Chunk) -> S + Sync,
+    finish: impl Fn(S) -> R + Sync,
+    mut consume: impl FnMut(&Chunk, R) -> bool,
+    mut progress: impl FnMut(u64) -> bool,
+) -> Losses {
+    let chunks = experiment.chunks(reading.chunk_size);
+    let mut order = chunks.iter();
+    let mut losses = experiment.recorded_losses();
+    let mut done = 0;
+    let work = |programs: &mut Vec<_>, chunk: &Chunk| {
+        let mut losses = Losses::default();
+        let mut sink = start(chunk);
+        decode(experiment, chunk, programs, &mut losses, &mut sink);
+        (finish(sink), losses)
+    };
+    in_order(
+        &chunks,
+        reading.threads,
+        || experiment.programs(),
+        work,
+        |(result, of_chunk)| {
+            let chunk = order.next().expect("a result for each chunk");
+            of_chunk.into_list().into_iter().for_each(|loss| losses.add(loss));
+            done += chunk.bytes();
+            consume(chunk, result) && progress(done)
+        },
+    );
+    losses
+}
+
 /// Decodes a chunk. What can't be decoded is added to `losses`, and is told to the sink in its place.
-pub(crate) fn decode<'x, 'f>(
+fn decode<'x, 'f>(
     experiment: &'x Experiment<'f>,
     chunk: &Chunk,
     programs: &mut [Program<'x, Modules<'f>>],

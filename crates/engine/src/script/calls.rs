@@ -1,6 +1,6 @@
 //! Each call, indented by depth, in the manner of ftrace's function graph.
 
-use std::io::{self, Write};
+use std::io::Write;
 
 use hodo_analyses::{
     FrameEntry,
@@ -9,12 +9,11 @@ use hodo_analyses::{
 use hodo_clock::Nanos;
 use hodo_trace::{FunctionId, Names, Seen};
 
-use super::Outcome;
+use super::{Lines, Outcome};
 use crate::{
-    Chunk, Experiment, Losses, Reading,
+    Experiment, Reading,
     fold::{SeenSink, Take},
-    parallel::in_order,
-    segments,
+    segments::decode_all,
 };
 
 /// How calls are written.
@@ -33,42 +32,32 @@ pub fn calls(
     reading: Reading,
     limit: Option<u64>,
     out: &mut dyn Write,
-    mut progress: impl FnMut(u64) -> bool,
+    progress: impl FnMut(u64) -> bool,
 ) -> Outcome {
-    let chunks = experiment.chunks(reading.chunk_size);
-    let mut losses = experiment.recorded_losses();
-    let mut writer = Writer { experiment, format, out, left: limit, open: None, tid: 0, result: Ok(()) };
+    let lines = Lines::new(out, limit);
+    let mut writer = Writer { experiment, format, lines, open: None, tid: 0 };
     let mut current: Option<(u32, Calls)> = None;
-    let mut done = 0;
-    in_order(
-        &chunks,
-        reading.threads,
-        || experiment.programs(),
-        |programs, chunk: &Chunk| {
-            let first = experiment.tracks[chunk.track].schedule[0].context;
-            let clock = experiment.recording.config.clock;
-            let mut losses = Losses::default();
-            let mut sink = SeenSink::new(Recorded::default(), reading, clock, first);
-            segments::decode(experiment, chunk, programs, &mut losses, &mut sink);
-            (sink.into_inner().seen, chunk.bytes(), losses)
-        },
-        |(seen, bytes, of_chunk)| {
-            of_chunk.into_list().into_iter().for_each(|loss| losses.add(loss));
+    let losses = decode_all(
+        experiment,
+        reading,
+        |chunk| SeenSink::new(Recorded::default(), experiment, chunk, reading),
+        |sink| sink.into_inner().seen,
+        |_, seen| {
             for (context, seen) in seen {
                 writer.switch(&mut current, context);
                 if let Some((_, calls)) = &mut current {
                     calls.follow(seen, &mut |moment| writer.moment(moment));
                 }
             }
-            done += bytes;
-            writer.wants_more() && progress(done)
+            writer.lines.want_more()
         },
+        progress,
     );
     if let Some((_, calls)) = current {
         calls.end(&mut |moment| writer.moment(moment));
     }
     writer.flush_open();
-    Outcome { losses, written: writer.result }
+    Outcome { losses, written: writer.lines.result }
 }
 
 /// What was seen in a chunk, kept for the thread that writes.
@@ -98,19 +87,13 @@ impl Take for Recorded {
 struct Writer<'x, 'f> {
     experiment: &'x Experiment<'f>,
     format: CallFormat,
-    out: &'x mut dyn Write,
-    left: Option<u64>,
+    lines: Lines<'x>,
     /// A call that began last, whose line waits for whether it ends at once.
     open: Option<(usize, FunctionId, FrameEntry, Option<Nanos>)>,
     tid: u32,
-    result: io::Result<()>,
 }
 
 impl Writer<'_, '_> {
-    fn wants_more(&self) -> bool {
-        self.result.is_ok() && self.left != Some(0)
-    }
-
     /// Another thread's calls begin.
     fn switch(&mut self, current: &mut Option<(u32, Calls)>, context: u32) {
         if current.as_ref().is_some_and(|(before, _)| *before == context) {
@@ -129,7 +112,7 @@ impl Writer<'_, '_> {
                 "# pid {} tid {} {name}\n#       time (s)     duration  instructions  call\n",
                 thread.pid, thread.tid
             );
-            self.write(&heading);
+            self.lines.write(heading.as_bytes());
         }
     }
 
@@ -144,7 +127,7 @@ impl Writer<'_, '_> {
             (CallFormat::Text, Moment::End { call }) => self.end(&call),
             (CallFormat::Text, Moment::Gap) => {
                 self.flush_open();
-                self.write("# gap\n");
+                self.lines.write(b"# gap\n");
             }
         }
     }
@@ -166,7 +149,7 @@ impl Writer<'_, '_> {
                 "",
                 arrow(entry)
             );
-            self.write(&line);
+            self.lines.write(line.as_bytes());
         }
     }
 
@@ -188,7 +171,7 @@ impl Writer<'_, '_> {
         };
         let instructions = call.instructions;
         let line = format!("{:>16} {duration:>12} {instructions:>13}  {:indent$}{text}\n", seconds(time), "");
-        self.write(&line);
+        self.lines.write(line.as_bytes());
     }
 
     fn object(&mut self, call: &Call) {
@@ -203,17 +186,7 @@ impl Writer<'_, '_> {
             "entered_by": call.entry.name(),
             "instructions": call.instructions,
         });
-        self.write(&format!("{object}\n"));
-    }
-
-    fn write(&mut self, text: &str) {
-        if self.result.is_err() || self.left == Some(0) {
-            return;
-        }
-        self.result = self.out.write_all(text.as_bytes());
-        if let Some(left) = &mut self.left {
-            *left -= 1;
-        }
+        self.lines.write(format!("{object}\n").as_bytes());
     }
 }
 

@@ -5,15 +5,14 @@ use std::{collections::HashMap, io::Write, str::FromStr};
 use hodo_clock::Tsc;
 use hodo_code::Origin;
 use hodo_intel_pt::flow::{Event, Executed, Sink};
-use hodo_symbols::{Frame, Lines};
+use hodo_symbols::{Frame, Lines as SourceLines};
 use hodo_trace::Names;
 use iced_x86::{Formatter, GasFormatter};
 
-use super::{Limited, Outcome};
+use super::{Lines, Outcome};
 use crate::{
-    Chunk, Experiment, Losses, Reading,
-    parallel::in_order,
-    segments::{self, TrackSink},
+    Chunk, Experiment, Reading,
+    segments::{TrackSink, decode_all},
 };
 
 /// What a line tells of an instruction.
@@ -63,36 +62,21 @@ pub fn instructions(
     reading: Reading,
     limit: Option<u64>,
     out: &mut dyn Write,
-    mut progress: impl FnMut(u64) -> bool,
+    progress: impl FnMut(u64) -> bool,
 ) -> Outcome {
-    let chunks = experiment.chunks(reading.chunk_size);
-    let mut losses = experiment.recorded_losses();
-    let mut limited = Limited { out, left: limit };
-    let mut written = Ok(());
-    let mut done = 0;
-    in_order(
-        &chunks,
-        reading.threads,
-        || experiment.programs(),
-        |programs, chunk: &Chunk| {
-            let mut losses = Losses::default();
-            let mut sink = TextSink::new(experiment, chunk, fields, reading);
-            segments::decode(experiment, chunk, programs, &mut losses, &mut sink);
-            (sink.text, chunk.bytes(), losses)
+    let mut lines = Lines::new(out, limit);
+    let losses = decode_all(
+        experiment,
+        reading,
+        |chunk| TextSink::new(experiment, chunk, fields, reading),
+        |sink| sink.text,
+        |_, text| {
+            lines.write(&text);
+            lines.want_more()
         },
-        |(text, bytes, of_chunk)| {
-            of_chunk.into_list().into_iter().for_each(|loss| losses.add(loss));
-            done += bytes;
-            match limited.lines(&text) {
-                Ok(more) => more && progress(done),
-                Err(error) => {
-                    written = Err(error);
-                    false
-                }
-            }
-        },
+        progress,
     );
-    Outcome { losses, written }
+    Outcome { losses, written: lines.result }
 }
 
 struct TextSink<'x, 'f> {
@@ -107,7 +91,7 @@ struct TextSink<'x, 'f> {
     open: bool,
     formatter: GasFormatter,
     disassembly: String,
-    lines: HashMap<u32, Option<Lines<'x>>>,
+    lines: HashMap<u32, Option<SourceLines<'x>>>,
     frames: HashMap<Origin, Vec<Frame>>,
 }
 

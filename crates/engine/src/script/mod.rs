@@ -24,27 +24,44 @@ pub struct Outcome {
     pub written: io::Result<()>,
 }
 
-/// Writes whole lines up to a limit.
-struct Limited<'w> {
+/// Writes whole lines up to a limit, and nothing more after an error.
+struct Lines<'w> {
     out: &'w mut dyn Write,
     /// Lines that may still be written; `None` for all.
     left: Option<u64>,
+    result: io::Result<()>,
 }
 
-impl Limited<'_> {
-    /// Writes as many of the lines as may be; whether more may follow.
-    fn lines(&mut self, text: &[u8]) -> io::Result<bool> {
-        let Some(left) = &mut self.left else {
-            self.out.write_all(text)?;
-            return Ok(true);
-        };
-        for line in text.split_inclusive(|&byte| byte == b'\n') {
-            if *left == 0 {
-                return Ok(false);
-            }
-            self.out.write_all(line)?;
-            *left -= 1;
+impl<'w> Lines<'w> {
+    fn new(out: &'w mut dyn Write, limit: Option<u64>) -> Lines<'w> {
+        Lines { out, left: limit, result: Ok(()) }
+    }
+
+    /// Whether more would be written.
+    fn want_more(&self) -> bool {
+        self.result.is_ok() && self.left != Some(0)
+    }
+
+    /// Writes as many of the lines as may be.
+    fn write(&mut self, text: &[u8]) {
+        if !self.want_more() {
+            return;
         }
-        Ok(*left > 0)
+        let Some(left) = &mut self.left else {
+            self.result = self.out.write_all(text);
+            return;
+        };
+        let mut ends = text.iter().enumerate().filter(|&(_, &byte)| byte == b'\n');
+        let length = match ends.nth(*left as usize - 1) {
+            Some((end, _)) => {
+                *left = 0;
+                end + 1
+            }
+            None => {
+                *left -= text.iter().filter(|&&byte| byte == b'\n').count() as u64;
+                text.len()
+            }
+        };
+        self.result = self.out.write_all(&text[..length]);
     }
 }

@@ -4,7 +4,7 @@ use std::io::Write;
 
 use hodo_intel_pt::packet;
 
-use super::{Limited, Outcome};
+use super::{Lines, Outcome};
 use crate::{Chunk, Experiment, Reading, parallel::in_order, track::Run};
 
 /// Writes every packet to `out`, at most `limit` lines: its offset in the file, its bytes, and the packet as
@@ -17,27 +17,21 @@ pub fn packets(
     mut progress: impl FnMut(u64) -> bool,
 ) -> Outcome {
     let chunks = experiment.chunks(reading.chunk_size);
-    let losses = experiment.recorded_losses();
-    let mut limited = Limited { out, left: limit };
-    let mut written = Ok(());
+    let mut lines = Lines::new(out, limit);
     let mut done = 0;
+    let work = |(): &mut (), chunk: &Chunk| (text(experiment, chunk), chunk.bytes());
     in_order(
         &chunks,
         reading.threads,
         || (),
-        |(), chunk: &Chunk| (text(experiment, chunk), chunk.bytes()),
+        work,
         |(text, bytes)| {
+            lines.write(&text);
             done += bytes;
-            match limited.lines(&text) {
-                Ok(more) => more && progress(done),
-                Err(error) => {
-                    written = Err(error);
-                    false
-                }
-            }
+            lines.want_more() && progress(done)
         },
     );
-    Outcome { losses, written }
+    Outcome { losses: experiment.recorded_losses(), written: lines.result }
 }
 
 /// The packets between the first PSB of a chunk and the first PSB after it.
