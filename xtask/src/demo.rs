@@ -57,7 +57,7 @@ fn slow_path(folder: &Path) -> Outcome<String> {
     let profile = json(&["report", "functions"], &recording)?;
     Ok(format!(
         "slowpath: request {} of {} took {:.0}× the median: {} instructions instead of {};\n          \
-         {:.0} % of them in {}(){}. In the profile of the whole run {}() has {:.0} %.",
+         {:.0} % of them in {}(){}. Of the whole run it is {:.0} %.",
         longest + 1,
         requests.len(),
         slowest.instructions as f64 / median as f64,
@@ -66,7 +66,6 @@ fn slow_path(folder: &Path) -> Outcome<String> {
         100.0 * culprit.instructions as f64 / slowest.instructions as f64,
         culprit.function,
         chain.concat(),
-        culprit.function,
         100.0 * total(&profile, &culprit.function)? as f64 / instructions(&profile)? as f64,
     ))
 }
