@@ -10,7 +10,8 @@
 //!
 //! A block's callback comes before its instructions run, so the next callback of the same thread
 //! tells how it ended. Time is virtual: one instruction is one cycle is one tick of a 1 GHz
-//! time-stamp counter, for each thread by itself from the time at which it was made.
+//! time-stamp counter, for each thread by itself from the time at which it was made. Executing another
+//! program takes 0.1 ms of it, and so does replacing code by other code at the same address.
 //!
 //! What a thread that dies in a block ran of that block is not known; its trace ends where the
 //! block begins, and its counts with it.

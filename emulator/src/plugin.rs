@@ -78,7 +78,8 @@ fn install(id: Id, info: &Info, arguments: &[&CStr]) -> Result<(), String> {
         PathBuf::from(OsString::from_vec(option("spool").ok_or("the option spool=DIRECTORY is missing")?));
     let clock = option("clock").and_then(|clock| String::from_utf8(clock).ok()?.parse().ok()).unwrap_or(0);
     let settings = Settings::load(&spool).map_err(|error| format!("{}: {error}", spool.display()))?;
-    let api = API.get_or_init(|| *Box::new(Api::find().unwrap_or_else(|error| panic!("{error}"))));
+    let api = Api::find()?;
+    _ = API.set(api);
     window::configure(&spool, settings.psb_period);
     filter::configure(&settings.filter, settings.overflow.clone());
     *PROCESS.lock() = Some(Process::new(spool, settings, clock));

@@ -277,7 +277,8 @@ pub mod intel_pt_info {
     pub const CYC_BIT: usize = 14;
     /// Maximum non-turbo ratio.
     pub const MAX_NONTURBO_RATIO: usize = 15;
-    /// Length of the filter string that follows, in bytes with its NUL; padded to whole words.
+    /// Length of the filter string that follows, in bytes without its NUL; with it, it is padded to whole
+    /// words.
     pub const FILTER_STR_LEN: usize = 16;
     /// Words before the filter string.
     pub const WORDS: usize = 17;

@@ -253,9 +253,6 @@ impl<'a, W: Write + Seek> Writer<'a, W> {
         use intel_pt_info as place;
         let (shift, multiplier, zero) = self.setup.clock.words();
         let mut filter = self.setup.filter.as_bytes().to_vec();
-        if !filter.is_empty() {
-            filter.push(0);
-        }
         let mut private = [0u64; place::WORDS];
         private[place::PMU_TYPE] = PMU_TYPE.into();
         private[place::TIME_SHIFT] = shift;
@@ -274,7 +271,9 @@ impl<'a, W: Write + Seek> Writer<'a, W> {
         private[place::FILTER_STR_LEN] = filter.len() as u64;
         let mut body = words(&[auxtrace_type::INTEL_PT.into()]);
         body.extend(words(&private));
-        filter.resize(filter.len().next_multiple_of(8), 0);
+        if !filter.is_empty() {
+            filter.resize((filter.len() + 1).next_multiple_of(8), 0);
+        }
         body.extend(filter);
         body
     }
