@@ -48,9 +48,10 @@ pub(crate) fn record(request: &Request) -> Result<Outcome, Error> {
     let status = supervise::run(&mut command).map_err(Error::file(&qemu))?;
     let recording = collect::Collected::read(spool.path(), engine)?;
     if recording.is_empty() {
-        return Err(Error::Missing(
-            "the emulated processor recorded nothing; its message is above".to_owned(),
-        ));
+        return Err(Error::Missing(format!(
+            "nothing was recorded: the emulated processor did not start, for the reason above, or ended ({status}) before the \
+             program's first instruction"
+        )));
     }
     let bytes = write(request, &event, &filter::show(&settings.filter), &recording)?;
     Ok(Outcome {
