@@ -25,6 +25,7 @@ mod launch;
 mod lock;
 mod mappings;
 mod memory;
+pub mod messages;
 mod plugin;
 mod process;
 mod qemu;

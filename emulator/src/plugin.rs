@@ -10,7 +10,7 @@ use std::{
 
 use crate::{
     block::{Block, Read},
-    filter, memory,
+    filter, memory, messages,
     process::{PROCESS, Process},
     qemu::{self, Api, Id, Info, Tb},
     settings::Settings,
@@ -80,6 +80,7 @@ fn install(id: Id, info: &Info, arguments: &[&CStr]) -> Result<(), String> {
     let settings = Settings::load(&spool).map_err(|error| format!("{}: {error}", spool.display()))?;
     let api = Api::find()?;
     _ = API.set(api);
+    messages::divert(&spool);
     window::configure(&spool, settings.psb_period);
     filter::configure(&settings.filter, settings.overflow.clone());
     *PROCESS.lock() = Some(Process::new(spool, settings, clock));

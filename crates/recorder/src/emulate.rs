@@ -46,11 +46,14 @@ pub(crate) fn record(request: &Request) -> Result<Outcome, Error> {
         Some((OsStr::from_bytes(&variable[..equals]), OsStr::from_bytes(&variable[equals + 1..])))
     }));
     let status = supervise::run(&mut command).map_err(Error::file(&qemu))?;
+    let messages = messages(spool.path());
     let recording = collect::Collected::read(spool.path(), engine)?;
     if recording.is_empty() {
+        let reason =
+            if messages.is_empty() { "for the reason above".to_owned() } else { messages.join("; ") };
         return Err(Error::Missing(format!(
-            "nothing was recorded: the emulated processor did not start, for the reason above, or ended ({status}) before the \
-             program's first instruction"
+            "nothing was recorded: the emulated processor did not start ({reason}), or ended ({status}) before \
+             the program's first instruction"
         )));
     }
     let bytes = write(request, &event, &filter::show(&settings.filter), &recording)?;
@@ -60,8 +63,16 @@ pub(crate) fn record(request: &Request) -> Result<Outcome, Error> {
         instructions: Some(recording.instructions()),
         threads: Some(recording.threads()),
         bytes,
-        warnings: recording.warnings(),
+        warnings: recording.warnings().into_iter().chain(messages).collect(),
     })
+}
+
+/// What QEMU had to say, but for how the program ended: its status tells that.
+fn messages(spool: &Path) -> Vec<String> {
+    let text = std::fs::read(spool.join(hodo_emulator::messages::FILE)).unwrap_or_default();
+    let text = String::from_utf8_lossy(&text);
+    let lines = text.lines().filter(|line| !line.starts_with("qemu: uncaught target signal"));
+    lines.map(|line| format!("QEMU says: {line}")).collect()
 }
 
 /// Writes the recording beside its place, and moves it there when it is whole.
