@@ -95,22 +95,29 @@ pub struct Column {
     pub kind: &'static str,
     /// What its numbers count.
     pub unit: Unit,
+    /// People can do without it where a terminal has no room for all columns.
+    pub secondary: bool,
 }
 
 impl Column {
     /// A column of text.
     pub const fn text(name: &'static str) -> Column {
-        Column { name, kind: "string", unit: Unit::None }
+        Column { name, kind: "string", unit: Unit::None, secondary: false }
     }
 
     /// A column of exact integers.
     pub const fn integer(name: &'static str, unit: Unit) -> Column {
-        Column { name, kind: "integer", unit }
+        Column { name, kind: "integer", unit, secondary: false }
     }
 
     /// A column of fractions.
     pub const fn real(name: &'static str, unit: Unit) -> Column {
-        Column { name, kind: "number", unit }
+        Column { name, kind: "number", unit, secondary: false }
+    }
+
+    /// The same column, as one that people can do without where there is no room for all.
+    pub const fn secondary(self) -> Column {
+        Column { secondary: true, ..self }
     }
 }
 

@@ -14,6 +14,9 @@ const GAP: &str = "  ";
 /// The least that a column of text is cut to.
 const NARROWEST: usize = 12;
 
+/// The width at which most names can be told apart.
+const READABLE: usize = 24;
+
 /// A column as it is drawn.
 struct Drawn {
     column: Column,
@@ -45,6 +48,10 @@ pub(super) fn write(table: &Table, width: Option<usize>, bold: Style, out: &mut 
         let guide = guides.next().unwrap_or_default();
         let cells = columns.iter().map(|column| cut(&column.cell(row, &guide), column.width));
         writeln!(out, "{}", aligned(&columns, cells))?;
+    }
+    let left_out = table.columns.len() - columns.len() - usize::from(depth_column(table).is_some());
+    if left_out > 0 {
+        writeln!(out, "… {left_out} more columns in a wider terminal or another format")?;
     }
     Ok(())
 }
@@ -88,9 +95,22 @@ fn drawn_columns(table: &Table, guides: &Guides, width: Option<usize>) -> Vec<Dr
         }
     }
     if let Some(width) = width {
+        leave_out(&mut columns, width);
         shrink(&mut columns, width);
     }
     columns
+}
+
+/// Leaves secondary columns out, the last first, until the numbers fit beside names that can be read.
+fn leave_out(columns: &mut Vec<Drawn>, width: usize) {
+    let needed =
+        |column: &Drawn| GAP.len() + column.width.min(if column.is_text() { READABLE } else { usize::MAX });
+    while columns.iter().map(needed).sum::<usize>() > width + GAP.len() {
+        match columns.iter().rposition(|column| column.column.secondary) {
+            Some(index) => drop(columns.remove(index)),
+            None => return,
+        }
+    }
 }
 
 /// Takes from the widest column of text until the line fits or nothing is left to take.
