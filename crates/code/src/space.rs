@@ -162,9 +162,14 @@ impl<'a> AddressSpace<'a> {
         let clip = |bytes: &'a [u8]| &bytes[..length.min(bytes.len())];
         match slot.versions.last_mut() {
             Some(last) if last.valid.end == u64::MAX => {
-                let same_bytes =
-                    !clip(content.bytes).is_empty() && clip(last.content.bytes) == clip(content.bytes);
-                if same_bytes || last.content.origin == content.origin {
+                let (before, now) = (clip(last.content.bytes), clip(content.bytes));
+                // Bytes that are not known are the same where they come from the same place.
+                if before == now && (!now.is_empty() || last.content.origin == content.origin) {
+                    return;
+                }
+                // Code that becomes known was there before: clocks agree only roughly.
+                if before.is_empty() && !now.is_empty() {
+                    last.content = content;
                     return;
                 }
                 last.valid.end = at;
@@ -225,6 +230,24 @@ mod tests {
         space.map(12..16, content(b"cdef", 1), 9);
         assert!(!space.is_versioned());
         assert_eq!(byte(&space, 15, 0), Some(b'f'));
+    }
+
+    #[test]
+    fn code_may_be_written_anew_at_its_address() {
+        let mut space = AddressSpace::new();
+        space.map(10..12, content(b"aa", 0), 0);
+        space.map(10..12, content(b"bb", 0), 5);
+        space.map(10..12, content(b"aa", 0), 9);
+        assert_eq!([4, 5, 8, 9].map(|at| byte(&space, 10, at)), [b'a', b'b', b'b', b'a'].map(Some));
+    }
+
+    #[test]
+    fn code_that_becomes_known_was_there_before() {
+        let mut space = AddressSpace::new();
+        space.map(10..20, content(b"", 0), 0);
+        space.map(12..14, content(b"cc", 1), 7);
+        assert_eq!(byte(&space, 13, 0), Some(b'c'));
+        assert!(!space.is_versioned());
     }
 
     #[test]

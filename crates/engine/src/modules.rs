@@ -147,8 +147,14 @@ impl<'f> Modules<'f> {
     }
 }
 
+/// Whether a mapping's name is that of a file; anonymous memory and what the kernel provides have names
+/// such as `//anon` and `[vdso]`.
+pub(crate) fn is_file(name: &str) -> bool {
+    !name.starts_with("//") && !name.starts_with('[') && !name.is_empty()
+}
+
 fn read<'f>(files: &'f Files, name: &str, symfs: Option<&Path>) -> Result<&'f [u8], String> {
-    if name.starts_with(['[', '/']) && name.starts_with("//") || name.starts_with('[') || name.is_empty() {
+    if !is_file(name) {
         return Err("no file holds it".to_owned());
     }
     let path = match symfs {

@@ -7,7 +7,7 @@ use hodo_code::{AddressSpace, Content, Origin};
 use hodo_formats::recording::{Mapping, Recording, Sideband, SidebandKind, Stream, Thread};
 use hodo_intel_pt::flow::Switch;
 
-use crate::Modules;
+use crate::{Modules, modules::is_file};
 
 /// The programs that ran: each process has one from its start, and another from each exec on.
 #[derive(Debug, Default)]
@@ -16,6 +16,8 @@ pub(crate) struct Programs<'f> {
     /// From when on a process runs which program.
     by_process: BTreeMap<u32, Vec<(Tsc, usize)>>,
     kernel: Vec<(Mapping<'f>, u64)>,
+    /// The recording keeps the code that ran and that no file holds.
+    keeps_code: bool,
 }
 
 /// The pid of kernel mappings in perf.data.
@@ -23,7 +25,7 @@ const KERNEL: u32 = u32::MAX;
 
 impl<'f> Programs<'f> {
     pub(crate) fn new(recording: &Recording<'f>, modules: &Modules<'f>) -> Programs<'f> {
-        let mut programs = Programs::default();
+        let mut programs = Programs { keeps_code: recording.emulated.is_some(), ..Programs::default() };
         let tick = |sideband: &Sideband<'_>| ticks(recording, sideband);
         let mut kept = recording.emulated.iter().flat_map(|emulated| &emulated.code).peekable();
         for sideband in &recording.sideband {
@@ -56,6 +58,8 @@ impl<'f> Programs<'f> {
                 self.kernel.push((*mapping, at));
                 self.spaces.iter_mut().for_each(|space| map(space, mapping, at, modules));
             }
+            // What no file holds is kept as it ran by the emulated processor, and stays known.
+            SidebandKind::Map(mapping) if self.keeps_code && !holds_file(mapping, modules) => {}
             SidebandKind::Map(mapping) => map(self.space(pid, at), mapping, at, modules),
             SidebandKind::Fork { parent } if parent.pid != pid => {
                 let child = self.space(parent.pid, at).fork(at);
@@ -134,6 +138,10 @@ impl<'f> Programs<'f> {
 fn ticks(recording: &Recording<'_>, sideband: &Sideband<'_>) -> u64 {
     let clock = recording.config.clock.filter(|_| recording.config.tsc);
     clock.zip(sideband.time).map_or(0, |(clock, time)| clock.ticks(time).0)
+}
+
+fn holds_file(mapping: &Mapping<'_>, modules: &Modules<'_>) -> bool {
+    is_file(&modules.list()[modules.of(mapping) as usize].name)
 }
 
 fn map<'f>(space: &mut AddressSpace<'f>, mapping: &Mapping<'f>, at: u64, modules: &Modules<'f>) {

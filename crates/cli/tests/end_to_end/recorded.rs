@@ -101,6 +101,25 @@ fn totals_are_those_of_the_emulated_processor() {
     assert_eq!(table["summary"]["calls"], all("calls"));
 }
 
+/// Functions written at run time, again at the same address, and code that changes itself.
+#[test]
+fn code_that_no_file_holds_is_followed() {
+    if !can_record() {
+        return;
+    }
+    let folder = Folder::new();
+    let program = folder.file("generated");
+    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/../../lab/workloads/generated.c");
+    let compiled = std::process::Command::new("cc").args(["-O1", "-o", &program, source]).status();
+    assert!(compiled.is_ok_and(|status| status.success()), "cc compiles {source}");
+    let (recording, ran) = record(&folder, &[], &[&program]);
+    ran.fine();
+    let table = report(&["--strict"], &recording);
+    let truth = &info(&recording)["truth"][0];
+    assert_eq!(table["summary"]["instructions"], truth["instructions"]);
+    assert_eq!(table["summary"]["calls"], truth["calls"]);
+}
+
 #[test]
 fn neither_threads_nor_chunks_change_a_byte() {
     if !can_record() {
