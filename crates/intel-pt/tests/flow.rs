@@ -9,7 +9,7 @@ use hodo_intel_pt::{
     Config,
     encoder::{Encoder, Settings, Timing},
     flow::{Decoder, Event, Executed, Gap, Sink, Switch},
-    packet::{PSB, find_psb},
+    packet::{IpPayload, PSB, Packet, Tnt, find_psb},
 };
 use proptest::prelude::*;
 
@@ -241,6 +241,28 @@ fn decode(code: &Code, trace: &[u8], config: &Config) -> Seen {
         Decoder::new(trace, span, config, &schedule).decode(&mut programs, &mut seen);
     }
     seen
+}
+
+/// A mode that changes where no branch was followed: what was known of the code in the old one is void.
+#[test]
+fn the_mode_may_change_anywhere() {
+    let code = Code { bytes: [0x74, 0].repeat(16), ends: Vec::new() };
+    let mode = |cs_l| Packet::ModeExec { cs_l, cs_d: true, interrupt_flag: true };
+    let psb_plus = |cs_l| [Packet::Psb, mode(cs_l), Packet::Fup(IpPayload::Full(BASE)), Packet::PsbEnd];
+    let branch = Packet::Tnt8(Tnt { bits: 1, count: 1 });
+    let off_and_on = [
+        Packet::TipPgd(IpPayload::Full(BASE + 4)),
+        mode(false),
+        Packet::TipPge(IpPayload::Suppressed),
+        Packet::Tsc(5),
+    ];
+    for packets in [&psb_plus(false)[..], &off_and_on[..]] {
+        let packets = [&psb_plus(true)[..], &[branch], packets].concat();
+        let trace: Vec<u8> = packets.iter().flat_map(|packet| packet.encode().to_vec()).collect();
+        let seen = decode(&code, &trace, &Config::default());
+        assert_eq!(seen.addresses[0], BASE);
+        assert_eq!(seen.gaps.len(), 1);
+    }
 }
 
 proptest! {

@@ -286,6 +286,7 @@ impl<'t> Decoder<'t> {
     fn enter_mode(&mut self) {
         if let Some(bits) = self.next_bits.take() {
             self.bits = bits;
+            self.walk.forget_block();
         }
     }
 
@@ -317,6 +318,7 @@ impl<'t> Decoder<'t> {
         let switch = self.schedule[after.saturating_sub(1)];
         if (switch.program, switch.context) != (self.program, self.context) {
             (self.program, self.context) = (switch.program, switch.context);
+            self.walk.forget_block();
             context.sink.event(Event::Switch(switch.context));
         }
     }
@@ -367,9 +369,9 @@ impl<'t> Decoder<'t> {
         self.left_from = None;
         let first = self.reported.is_none();
         let plus = self.psb_plus()?;
-        if let Some(bits) = plus.bits {
-            self.bits = bits;
-            self.next_bits = None;
+        if plus.bits.is_some() {
+            self.next_bits = plus.bits;
+            self.enter_mode();
         }
         if first {
             self.switch_program(context);

@@ -64,6 +64,11 @@ impl Walk {
         self.block = None;
     }
 
+    /// The code is that of another program or execution mode from now on.
+    pub(super) fn forget_block(&mut self) {
+        self.block = None;
+    }
+
     /// Looks at the code as it was at another tick from now on.
     #[inline]
     pub(super) fn look_at<L: Labels>(&mut self, graph: &Graph<'_, L>, at: u64) {
