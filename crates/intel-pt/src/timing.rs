@@ -102,7 +102,7 @@ impl Timing {
     fn tsc(&mut self, low: u64) {
         // The packet leaves out the high bits; they are those of the time before, or one more.
         let high = self.now.unwrap_or(0) >> TSC_BITS << TSC_BITS;
-        let wrapped = self.now.is_some_and(|now| (high | low) + (1 << (TSC_BITS - 1)) < now);
+        let wrapped = self.now.is_some_and(|now| (high | low).saturating_add(1 << (TSC_BITS - 1)) < now);
         let tsc = if wrapped { (high | low).wrapping_add(1 << TSC_BITS) } else { high | low };
         self.now = Some(self.now.map_or(tsc, |now| now.max(tsc)));
         self.crystal = None;
@@ -114,7 +114,7 @@ impl Timing {
         let Some(now) = self.now else { return };
         let ctc = u64::from(ctc);
         self.crystal = Some(Crystal {
-            tsc: now.wrapping_sub(u64::from(fast_counter)),
+            tsc: now.saturating_sub(u64::from(fast_counter)),
             ctc,
             elapsed: 0,
             mtc: (ctc >> self.mtc_shift) as u8,
@@ -129,7 +129,7 @@ impl Timing {
         crystal.elapsed = (at_mtc << self.mtc_shift).saturating_sub(crystal.ctc);
         crystal.mtc = payload;
         let ticks = u128::from(crystal.elapsed) * u128::from(numerator) / u128::from(denominator);
-        let tsc = crystal.tsc.wrapping_add(ticks as u64);
+        let tsc = crystal.tsc.saturating_add(u64::try_from(ticks).unwrap_or(u64::MAX));
         self.advance(tsc);
         self.rebase(tsc);
     }
@@ -208,6 +208,16 @@ mod tests {
     #[test]
     fn nothing_is_known_before_the_first_tsc() {
         assert_eq!(times(&[Packet::Mtc(4), Packet::Cyc(5)]), [None, None]);
+    }
+
+    #[test]
+    fn damaged_clocks_stay_within_their_range() {
+        // More cycles than a clock can hold, and then any time.
+        let packets = [Packet::Tsc(1000), Packet::Cbr(1), Packet::Cyc(u64::MAX), Packet::Tsc(7)];
+        assert_eq!(times(&packets)[2..], [Some(u64::MAX); 2]);
+        // The crystal clock's tick would lie before the counter's beginning.
+        let packets = [Packet::Tsc(5), Packet::Tma { ctc: 8, fast_counter: 500 }, Packet::Mtc(1)];
+        assert_eq!(times(&packets)[2], Some(5));
     }
 
     #[test]
