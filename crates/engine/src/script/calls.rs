@@ -140,7 +140,7 @@ impl Writer<'_, '_> {
     fn flush_open(&mut self) {
         if let Some((depth, function, entry, time)) = self.open.take() {
             let name = self.name(function);
-            let indent = 2 * depth;
+            let indent = indent(depth);
             let line = format!(
                 "{:>16} {:>12} {:>13}  {:indent$}{}{name} {{\n",
                 seconds(time),
@@ -154,7 +154,7 @@ impl Writer<'_, '_> {
     }
 
     fn end(&mut self, call: &Call) {
-        let indent = 2 * call.depth;
+        let indent = indent(call.depth);
         let duration = call
             .begin
             .zip(call.end)
@@ -197,6 +197,12 @@ fn arrow(entry: FrameEntry) -> &'static str {
         FrameEntry::Tail => "-> ",
         FrameEntry::Interrupt => "=> ",
     }
+}
+
+/// Blanks before the name of a call; recursion that goes deeper is not moved further to the right.
+fn indent(depth: usize) -> usize {
+    const DEEPEST: usize = 100;
+    2 * depth.min(DEEPEST)
 }
 
 fn seconds(time: Option<Nanos>) -> String {
