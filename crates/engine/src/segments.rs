@@ -68,9 +68,9 @@ fn decode<'x, 'f>(
 ) {
     let track = &experiment.tracks[chunk.track];
     let run = &track.runs[chunk.run];
-    let mut next = run.find_psb(chunk.span.start);
+    let mut next = run.find_psb_within(chunk.span.clone());
     if chunk.span.start == 0 {
-        let first = next.unwrap_or(run.length());
+        let first = next.or_else(|| run.find_psb(chunk.span.end)).unwrap_or(run.length());
         if first > 0 || chunk.run > 0 {
             skip_to_psb(experiment, chunk, first, losses, sink);
         }

@@ -137,22 +137,29 @@ impl<'f> Run<'f> {
 
     /// Position of the first PSB that begins at or after `from`.
     pub(crate) fn find_psb(&self, from: u64) -> Option<u64> {
+        self.find_psb_within(from..self.length())
+    }
+
+    /// Position of the first PSB that begins in `span`; nothing far behind its end is looked at.
+    pub(crate) fn find_psb_within(&self, span: Range<u64>) -> Option<u64> {
         let size = PSB.len() as u64;
-        let mut at = self.find_pattern(from)?;
+        let mut at = self.find_pattern(span.clone())?;
         // See `packet::find_psb`; here the run may go on in the next piece.
         while *self.bytes(at + size..(at + size + 2).min(self.length())) == PSB[..2] {
             at += 2;
         }
-        Some(at)
+        Some(at).filter(|&at| at < span.end)
     }
 
-    /// Position of the first sixteen bytes at or after `from` that look like a PSB.
-    fn find_pattern(&self, mut from: u64) -> Option<u64> {
+    /// Position of the first sixteen bytes that look like a PSB and begin in a span.
+    fn find_pattern(&self, span: Range<u64>) -> Option<u64> {
         let overlap = PSB.len() as u64 - 1;
-        while from < self.length() {
+        let mut from = span.start;
+        while from < span.end {
             let index = self.piece_at(from);
             let (start, end) = (self.starts[index], self.starts[index + 1]);
             let rest = &self.pieces[index].bytes[(from - start) as usize..];
+            let rest = &rest[..rest.len().min((span.end - from + overlap) as usize)];
             if let Some(ahead) = memmem::find(rest, &PSB) {
                 return Some(from + ahead as u64);
             }
@@ -180,6 +187,7 @@ mod tests {
             lengths in prop::collection::vec(1usize..40, 1..8),
             marks in prop::collection::vec(0usize..200, 0..4),
             from in 0u64..250,
+            length in 0u64..100,
         ) {
             let total: usize = lengths.iter().sum();
             let mut whole = vec![0u8; total];
@@ -190,18 +198,20 @@ mod tests {
             }
             let mut run: Option<Run<'_>> = None;
             let mut start = 0;
-            for length in lengths {
-                let piece = Piece { file_offset: 1000 + start as u64, bytes: &whole[start..start + length], after_gap: false };
+            for size in lengths {
+                let piece = Piece { file_offset: 1000 + start as u64, bytes: &whole[start..start + size], after_gap: false };
                 match &mut run {
                     Some(run) => run.push(piece),
                     None => run = Some(Run::new(piece)),
                 }
-                start += length;
+                start += size;
             }
             let run = run.unwrap();
             let from = from.min(total as u64);
             let expected = find_psb(&whole[from as usize..]).map(|at| at as u64 + from);
             prop_assert_eq!(run.find_psb(from), expected);
+            let until = (from + length).min(total as u64);
+            prop_assert_eq!(run.find_psb_within(from..until), expected.filter(|&at| at < until));
             prop_assert_eq!(&*run.bytes(from..total as u64), &whole[from as usize..]);
             prop_assert_eq!(run.file_offset(from.min(total as u64 - 1)), 1000 + from.min(total as u64 - 1));
         }

@@ -42,14 +42,13 @@ fn text(experiment: &Experiment<'_>, chunk: &Chunk) -> Vec<u8> {
     if chunk.span.start == 0 && experiment.tracks.len() > 1 {
         text.extend_from_slice(format!("# {}\n", track.name).as_bytes());
     }
-    let first = run.find_psb(chunk.span.start).unwrap_or(run.length());
-    if chunk.span.start == 0 && first > 0 {
+    let first = run.find_psb_within(chunk.span.clone());
+    if chunk.span.start == 0 && first != Some(0) {
+        let bytes = first.or_else(|| run.find_psb(chunk.span.end)).unwrap_or(run.length());
         let from = run.file_offset(0);
-        text.extend_from_slice(format!("{from:08x}: # {first} bytes before the first PSB\n").as_bytes());
+        text.extend_from_slice(format!("{from:08x}: # {bytes} bytes before the first PSB\n").as_bytes());
     }
-    if first >= chunk.span.end {
-        return text;
-    }
+    let Some(first) = first else { return text };
     let end = run.find_psb(chunk.span.end).unwrap_or(run.length());
     show(run, first, end, &mut text);
     text
