@@ -125,7 +125,7 @@ impl<'f> Experiment<'f> {
         let tracks = recording
             .streams
             .iter()
-            .map(|stream| Track::new(stream, programs.schedule(stream, &recording, &mut threads)))
+            .map(|stream| Track::new(stream, programs.schedule(stream, &recording, &modules, &mut threads)))
             .collect();
         Ok(Experiment { recording, modules, tracks, threads, spaces: programs.spaces })
     }
@@ -170,7 +170,8 @@ impl<'f> Experiment<'f> {
             .next()
     }
 
-    /// First and last tick of the tracks, as far as TSC packets after their first and last PSB tell.
+    /// First and last tick of the recording, as far as its sideband and the TSC packets after the first and
+    /// last PSB of its tracks tell.
     pub fn span(&self) -> Option<(Tsc, Tsc)> {
         let runs = self.tracks.iter().flat_map(|track| &track.runs);
         let mut span: Option<(Tsc, Tsc)> = None;
@@ -184,12 +185,12 @@ impl<'f> Experiment<'f> {
             let last = psb.and_then(|at| tsc_after(&tail[at..])).or(first);
             if let (Some(first), Some(last)) = (first, last) {
                 let (from, to) = span.unwrap_or((first, last));
-                span = Some((from.min(first), to.max(last)));
+                span = Some((from.min(first).min(last), to.max(first).max(last)));
             }
         }
         let clock = self.recording.config.clock?;
-        let exits = self.recording.sideband.iter().filter_map(|sideband| sideband.time);
-        let ticks = exits.map(|time| clock.ticks(time)).filter(|tick| tick.0 > 0);
+        let times = self.recording.sideband.iter().filter_map(|sideband| sideband.time);
+        let ticks = times.map(|time| clock.ticks(time)).filter(|tick| tick.0 > 0);
         ticks.fold(span, |span, tick| span.map(|(from, to)| (from.min(tick), to.max(tick))))
     }
 

@@ -48,7 +48,7 @@ impl<'f> Programs<'f> {
         let at = recording.config.clock.map_or(0, |clock| clock.ticks(code.time).0);
         let origin = Origin { module: modules.kept(), offset: code.address };
         let range = code.address..code.address.saturating_add(code.bytes.len() as u64);
-        self.space(code.pid, at).map(range, Content { bytes: code.bytes, origin }, at);
+        self.space(code.pid, at, modules).map(range, Content { bytes: code.bytes, origin }, at);
     }
 
     fn follow(&mut self, sideband: &Sideband<'f>, at: u64, modules: &Modules<'f>) {
@@ -60,14 +60,13 @@ impl<'f> Programs<'f> {
             }
             // What no file holds is kept as it ran by the emulated processor, and stays known.
             SidebandKind::Map(mapping) if self.keeps_code && !holds_file(mapping, modules) => {}
-            SidebandKind::Map(mapping) => map(self.space(pid, at), mapping, at, modules),
+            SidebandKind::Map(mapping) => map(self.space(pid, at, modules), mapping, at, modules),
             SidebandKind::Fork { parent } if parent.pid != pid => {
-                let child = self.space(parent.pid, at).fork(at);
+                let child = self.space(parent.pid, at, modules).fork(at);
                 self.start(pid, at, child);
             }
             SidebandKind::Comm { exec: true, .. } => {
-                let mut fresh = AddressSpace::new();
-                self.kernel.iter().for_each(|(mapping, at)| map(&mut fresh, mapping, *at, modules));
+                let fresh = self.with_kernel(modules);
                 self.start(pid, at, fresh);
             }
             _ => {}
@@ -82,10 +81,18 @@ impl<'f> Programs<'f> {
         self.spaces.push(space);
     }
 
+    /// An address space with nothing but the kernel.
+    fn with_kernel(&self, modules: &Modules<'f>) -> AddressSpace<'f> {
+        let mut space = AddressSpace::new();
+        self.kernel.iter().for_each(|(mapping, at)| map(&mut space, mapping, *at, modules));
+        space
+    }
+
     /// The address space that a process has now.
-    fn space(&mut self, pid: u32, at: u64) -> &mut AddressSpace<'f> {
+    fn space(&mut self, pid: u32, at: u64, modules: &Modules<'f>) -> &mut AddressSpace<'f> {
         if !self.by_process.contains_key(&pid) {
-            self.start(pid, at, AddressSpace::new());
+            let fresh = self.with_kernel(modules);
+            self.start(pid, at, fresh);
         }
         let index = self.by_process[&pid].last().expect("it was started").1;
         &mut self.spaces[index]
@@ -96,9 +103,11 @@ impl<'f> Programs<'f> {
         &mut self,
         stream: &Stream<'_>,
         recording: &Recording<'_>,
+        modules: &Modules<'f>,
         threads: &mut Vec<Thread>,
     ) -> Vec<Switch> {
         if let Some(thread) = stream.thread {
+            self.space(thread.pid, 0, modules);
             return self.stints(thread, Tsc(0), Tsc(u64::MAX), threads);
         }
         let here = |sideband: &&Sideband<'_>| {
@@ -113,14 +122,16 @@ impl<'f> Programs<'f> {
         if switches.is_empty() {
             switches.push((Tsc(0), Thread { pid: 0, tid: 0 }));
         }
+        for (_, thread) in &switches {
+            self.space(thread.pid, 0, modules);
+        }
         let ends = switches[1..].iter().map(|&(at, _)| at).chain([Tsc(u64::MAX)]).collect::<Vec<_>>();
         let stints = switches.iter().zip(ends);
         stints.flat_map(|(&(from, thread), to)| self.stints(thread, from, to, threads)).collect()
     }
 
-    /// The programs of a thread's process between two ticks.
-    fn stints(&mut self, thread: Thread, from: Tsc, to: Tsc, threads: &mut Vec<Thread>) -> Vec<Switch> {
-        self.space(thread.pid, 0);
+    /// The programs of a thread's process, which has one, between two ticks.
+    fn stints(&self, thread: Thread, from: Tsc, to: Tsc, threads: &mut Vec<Thread>) -> Vec<Switch> {
         let context = match threads.iter().position(|&known| known == thread) {
             Some(index) => index as u32,
             None => {
@@ -137,7 +148,8 @@ impl<'f> Programs<'f> {
 
 fn ticks(recording: &Recording<'_>, sideband: &Sideband<'_>) -> u64 {
     let clock = recording.config.clock.filter(|_| recording.config.tsc);
-    clock.zip(sideband.time).map_or(0, |(clock, time)| clock.ticks(time).0)
+    // The last tick stands for "never ends".
+    clock.zip(sideband.time).map_or(0, |(clock, time)| clock.ticks(time).0.min(u64::MAX - 1))
 }
 
 fn holds_file(mapping: &Mapping<'_>, modules: &Modules<'_>) -> bool {
