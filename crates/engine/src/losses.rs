@@ -22,7 +22,10 @@ impl Losses {
         }
         let key = (loss.stream.clone(), loss.cause, loss.detail.clone());
         match self.index.get(&key) {
-            Some(&index) => self.list[index].count += loss.count,
+            Some(&index) => {
+                let count = &mut self.list[index].count;
+                *count = count.saturating_add(loss.count);
+            }
             None => {
                 self.index.insert(key, self.list.len());
                 self.list.push(loss);
