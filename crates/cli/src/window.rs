@@ -30,10 +30,16 @@ pub fn parse(text: &str, experiment: &Experiment<'_>) -> Result<Window, Failure>
     }
     let (from, to) = text.split_once(',').ok_or_else(wrong)?;
     let begin = clock.nanos(first);
-    let instant = |text: &str, default: Tsc| match text.strip_prefix('+') {
-        _ if text.is_empty() => Some(default),
-        Some(relative) => Some(clock.ticks(Nanos(begin.0 + nanos(relative)?))),
-        None => Some(clock.ticks(Nanos(nanos(text)?))),
+    let instant = |text: &str, default: Tsc| {
+        let time = match text.strip_prefix('+') {
+            _ if text.is_empty() => return Some(default),
+            Some(relative) => begin.0.saturating_add(nanos(relative)?),
+            None => nanos(text)?,
+        };
+        let tick = clock.ticks(Nanos(time));
+        // To a clock that wraps, a time far behind the end is one before its zero.
+        let wrapped = tick < last && time > clock.nanos(last).0;
+        Some(if wrapped { Tsc(u64::MAX) } else { tick })
     };
     let from = instant(from, Tsc(0)).ok_or_else(wrong)?;
     let to = instant(to, Tsc(u64::MAX)).ok_or_else(wrong)?;
