@@ -98,6 +98,8 @@ pub struct Experiment<'f> {
     pub tracks: Vec<Track<'f>>,
     /// The threads that the tracks show, by their contexts.
     pub threads: Vec<Thread>,
+    /// Whether each of them was asked for; a CPU's stream shows others too.
+    wanted: Vec<bool>,
     pub(crate) spaces: Vec<AddressSpace<'f>>,
 }
 
@@ -114,11 +116,9 @@ impl<'f> Experiment<'f> {
             }
             Input::Raw(raw) => open_raw(files, raw)?,
         };
-        let wanted = |list: &[u32], id: u32| list.is_empty() || list.contains(&id);
-        recording.streams.retain(|stream| match stream.thread {
-            Some(thread) => wanted(&options.tids, thread.tid) && wanted(&options.pids, thread.pid),
-            None => true,
-        });
+        let one_of = |list: &[u32], id: u32| list.is_empty() || list.contains(&id);
+        let wanted = |thread: Thread| one_of(&options.tids, thread.tid) && one_of(&options.pids, thread.pid);
+        recording.streams.retain(|stream| stream.thread.is_none_or(wanted));
         let modules = Modules::open(files, &recording, options.symfs.as_deref());
         let mut programs = Programs::new(&recording, &modules);
         let mut threads = Vec::new();
@@ -127,7 +127,13 @@ impl<'f> Experiment<'f> {
             .iter()
             .map(|stream| Track::new(stream, programs.schedule(stream, &recording, &modules, &mut threads)))
             .collect();
-        Ok(Experiment { recording, modules, tracks, threads, spaces: programs.spaces })
+        let wanted = threads.iter().map(|&thread| wanted(thread)).collect();
+        Ok(Experiment { recording, modules, tracks, threads, wanted, spaces: programs.spaces })
+    }
+
+    /// Whether the thread with this context was asked for.
+    pub(crate) fn wants(&self, context: u32) -> bool {
+        self.wanted.get(context as usize).is_some_and(|&wanted| wanted)
     }
 
     /// Everything cut into chunks of about `size` bytes, in the order of tracks and of time.

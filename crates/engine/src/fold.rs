@@ -86,7 +86,7 @@ fn by_thread<A: Analysis>(
     tracks: BTreeMap<usize, Vec<Stint<A::Partial>>>,
 ) -> Vec<A::Partial> {
     let mut threads: BTreeMap<u32, Vec<Stint<A::Partial>>> = BTreeMap::new();
-    for stint in tracks.into_values().flatten() {
+    for stint in tracks.into_values().flatten().filter(|stint| experiment.wants(stint.context)) {
         threads.entry(stint.context).or_default().push(stint);
     }
     let mut list: Vec<_> = threads.into_iter().collect();
@@ -131,8 +131,9 @@ impl<A: Analysis> Take for Folder<'_, A> {
 }
 
 /// From the flow of a track to what its threads show, within the times to look at.
-pub(crate) struct SeenSink<T> {
+pub(crate) struct SeenSink<'x, 'f, T> {
     taker: T,
+    experiment: &'x Experiment<'f>,
     reading: Reading,
     clock: Option<PerfClock>,
     /// The context that each segment begins with.
@@ -140,16 +141,34 @@ pub(crate) struct SeenSink<T> {
     context: u32,
     /// The segment's clock was not told yet.
     fresh: bool,
+    /// The tick that this segment told last.
+    now: Option<Tsc>,
     /// The time is one to look at.
     open: bool,
+    /// Flow is missing since the last time, which was none to look at.
+    gap_before: bool,
+    /// The thread is one to look at.
+    wanted: bool,
 }
 
-impl<T: Take> SeenSink<T> {
-    pub(crate) fn new(taker: T, experiment: &Experiment<'_>, chunk: &Chunk, reading: Reading) -> Self {
+impl<'x, 'f, T: Take> SeenSink<'x, 'f, T> {
+    pub(crate) fn new(taker: T, experiment: &'x Experiment<'f>, chunk: &Chunk, reading: Reading) -> Self {
         let first = experiment.tracks[chunk.track].schedule[0].context;
         let clock = experiment.recording.config.clock;
         let open = reading.window.is_none();
-        SeenSink { taker, reading, clock, first, context: first, fresh: false, open }
+        SeenSink {
+            taker,
+            experiment,
+            reading,
+            clock,
+            first,
+            context: first,
+            fresh: false,
+            now: None,
+            open,
+            gap_before: false,
+            wanted: experiment.wants(first),
+        }
     }
 
     pub(crate) fn into_inner(self) -> T {
@@ -162,9 +181,16 @@ impl<T: Take> SeenSink<T> {
             self.fresh = false;
             self.take(Seen::Begin(None));
         }
-        if self.open {
+        if self.open && self.wanted {
             self.taker.take(self.context, seen);
         }
+    }
+
+    /// The thread with this context runs.
+    fn run(&mut self, context: u32) {
+        self.context = context;
+        self.wanted = self.experiment.wants(context);
+        self.taker.switch(context, self.now);
     }
 
     fn time(&mut self, now: Tsc) {
@@ -173,9 +199,12 @@ impl<T: Take> SeenSink<T> {
         if was_open && !opens {
             self.take(Seen::End);
         }
-        self.open = opens;
+        (self.open, self.now) = (opens, Some(now));
         let clock = self.clock.map(|clock| clock.nanos(now));
         self.taker.switch(self.context, Some(now));
+        if std::mem::take(&mut self.gap_before) && opens {
+            [Seen::Begin(None), Seen::Gap, Seen::End].into_iter().for_each(|seen| self.take(seen));
+        }
         if self.fresh || !was_open {
             self.fresh = false;
             self.take(Seen::Begin(clock));
@@ -185,10 +214,10 @@ impl<T: Take> SeenSink<T> {
     }
 }
 
-impl<T: Take> TrackSink for SeenSink<T> {
+impl<T: Take> TrackSink for SeenSink<'_, '_, T> {
     fn begin_segment(&mut self) {
-        self.context = self.first;
-        self.taker.switch(self.context, None);
+        self.now = None;
+        self.run(self.first);
         self.fresh = true;
     }
 
@@ -197,7 +226,7 @@ impl<T: Take> TrackSink for SeenSink<T> {
     }
 }
 
-impl<T: Take> Sink for SeenSink<T> {
+impl<T: Take> Sink for SeenSink<'_, '_, T> {
     #[inline]
     fn executed(&mut self, executed: Executed<'_>) {
         let block = executed.block;
@@ -217,13 +246,11 @@ impl<T: Take> Sink for SeenSink<T> {
     fn event(&mut self, event: Event) {
         match event {
             Event::Time(now) => self.time(now),
-            Event::Switch(context) => {
-                self.context = context;
-                self.taker.switch(context, None);
-            }
+            Event::Switch(context) => self.run(context),
             Event::Enabled(_) | Event::Asynchronous { .. } => self.take(Seen::Enter),
             Event::Disabled { .. } => self.take(Seen::Leave),
-            Event::Gap(_) => self.take(Seen::Gap),
+            Event::Gap(_) if self.open => self.take(Seen::Gap),
+            Event::Gap(_) => self.gap_before = true,
         }
     }
 }

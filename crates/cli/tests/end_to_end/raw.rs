@@ -44,6 +44,21 @@ fn instructions_of_a_raw_buffer() {
     assert_eq!(ran.fine().stdout, program::lines(&program::addresses(program::ENTRY, 5)));
 }
 
+/// A raw buffer says nothing of threads: it shows thread 0, as a CPU's stream without switches does.
+#[test]
+fn only_threads_that_were_asked_for() {
+    let folder = Folder::new();
+    let buffer = folder.write("trace.pt", &trace(0x1000, 5));
+    let code = folder.write("code.bin", &program::code(5));
+    let code = format!("{code}@0x1000");
+    let lines =
+        |tid| hodo(&["script", "--insns", "--pt", &buffer, "--code", &code, "--tid", tid]).fine().stdout;
+    assert_eq!(lines("0"), program::lines(&program::addresses(0x1000, 5)));
+    assert_eq!(lines("7"), "");
+    let report = ["report", "functions", "--format", "json", "--pt", &buffer, "--code", &code, "--tid", "7"];
+    assert!(hodo(&report).fine().stdout.replace(' ', "").contains("\"threads\":0"));
+}
+
 #[test]
 fn fields_of_an_instruction() {
     let folder = Folder::new();

@@ -217,7 +217,7 @@ impl TrackSink for TextSink<'_, '_> {
 
 impl Sink for TextSink<'_, '_> {
     fn executed(&mut self, executed: Executed<'_>) {
-        if !self.open {
+        if !self.open || !self.experiment.wants(self.context) {
             return;
         }
         if self.fields == [Field::Ip] {
