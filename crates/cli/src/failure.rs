@@ -33,10 +33,7 @@ impl Failure {
 
     /// Says so and ends.
     pub fn report(self) -> ExitCode {
-        // A reader that went away, as `hodo script | head` does, wants no message.
-        if !self.message.is_empty() {
-            eprintln!("hodo: {}", self.message);
-        }
+        eprintln!("hodo: {}", self.message);
         ExitCode::from(self.code)
     }
 }

@@ -26,6 +26,9 @@ pub fn run(command: &Script) -> Result<ExitCode, Failure> {
     {
         return Err(Failure::usage("a script is text; calls can be jsonl too"));
     }
+    if command.packets && command.input.time.is_some() {
+        return Err(Failure::usage("--time chooses what was executed; packets are shown whole"));
+    }
     let files = Files::default();
     let source = input::source(&command.input);
     let experiment = input::open(&files, &source, &command.input)?;

@@ -15,6 +15,7 @@ fn wrong_use_ends_with_2() {
         &["report", "functions", "--format", "xml"],
         &["report", "functions", "--frobnicate"],
         &["script", "--insns", "--packets"],
+        &["script", "--packets", "--time", "10%-20%"],
         &["script", "--insns", "--fields", "colour"],
         &["script", "--format", "csv"],
         &["info", "--format", "csv"],
