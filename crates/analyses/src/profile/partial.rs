@@ -56,6 +56,12 @@ pub(super) struct Sums {
     pub(super) calls: u64,
 }
 
+impl Sums {
+    fn lose(&mut self, nanoseconds: u64) {
+        self.lost_time = self.lost_time.saturating_add(nanoseconds);
+    }
+}
+
 impl Partial {
     pub(super) fn unknown() -> Partial {
         Partial {
@@ -136,12 +142,12 @@ impl Partial {
         if std::mem::take(&mut self.after_gap) {
             // How much of it passed in the gap nobody knows.
             self.untimed.clear();
-            self.sums.lost_time += elapsed;
+            self.sums.lose(elapsed);
             return;
         }
         if self.untimed.is_empty() {
             match self.stack.last() {
-                _ if self.edge == Edge::Gap => self.sums.lost_time += elapsed,
+                _ if self.edge == Edge::Gap => self.sums.lose(elapsed),
                 Some(frame) => self.tree.cost(frame.note).wait(elapsed, self.left),
                 None => self.before.wait(elapsed, self.left),
             }
@@ -151,7 +157,7 @@ impl Partial {
         for (node, count) in self.untimed.drain(..) {
             ran += u128::from(count);
             let until = (u128::from(elapsed) * ran / total) as u64;
-            self.tree.cost(node).time += until - given;
+            self.tree.cost(node).wait(until - given, false);
             given = until;
         }
     }
@@ -186,7 +192,10 @@ impl Partial {
 
     fn append(&mut self, later: &Partial, below: Below) {
         match self.stack.last() {
-            _ if self.edge == Edge::Gap => self.sums.lost_time += later.before.time + later.before.outside,
+            _ if self.edge == Edge::Gap => {
+                self.sums.lose(later.before.time);
+                self.sums.lose(later.before.outside);
+            }
             Some(frame) => self.tree.cost(frame.note).add(&later.before),
             None => self.before.add(&later.before),
         }
@@ -196,7 +205,7 @@ impl Partial {
             self.stack.extend(above_root.iter().map(placed));
         }
         self.edge = self.edge.then(later.edge);
-        self.sums.lost_time += later.sums.lost_time;
+        self.sums.lose(later.sums.lost_time);
         self.sums.gaps += later.sums.gaps;
         self.sums.calls += later.sums.calls;
     }

@@ -34,16 +34,18 @@ pub(super) struct Cost {
 }
 
 impl Cost {
-    /// Adds nanoseconds in which no instruction is known to have run.
+    /// Adds nanoseconds of execution, or of being outside of what is traced.
     pub(super) fn wait(&mut self, nanoseconds: u64, outside: bool) {
-        *(if outside { &mut self.outside } else { &mut self.time }) += nanoseconds;
+        let sum = if outside { &mut self.outside } else { &mut self.time };
+        *sum = sum.saturating_add(nanoseconds);
     }
 
     pub(super) fn add(&mut self, other: &Cost) {
         self.entries += other.entries;
         self.instructions += other.instructions;
-        self.time += other.time;
-        self.outside += other.outside;
+        // A damaged clock may tell any times.
+        self.time = self.time.saturating_add(other.time);
+        self.outside = self.outside.saturating_add(other.outside);
     }
 }
 
