@@ -19,11 +19,11 @@ use crate::{
 /// Runs of each; an odd number, so that there is a median.
 const ROUNDS: usize = 3;
 
-/// The number whose recursive Fibonacci is recorded: some 190 million instructions.
-const SHORT: &str = "34";
-
-/// The one that takes more than a billion.
+/// The number whose recursive Fibonacci takes more than a billion instructions.
 const LONG: &str = "38";
+
+/// One that perf prints every instruction of in bearable time.
+const SHORT: &str = "32";
 
 /// Runs all measurements.
 pub(crate) fn run(arguments: &[String]) -> Outcome {
@@ -35,17 +35,19 @@ pub(crate) fn run(arguments: &[String]) -> Outcome {
     let folder = command::target().join("bench");
     let program = lab::compile("fib.c", &[], &folder)?;
     let program = program.to_string_lossy();
-    recording(&program, &folder.join("short.perf.data"))?;
-    decoding(&folder.join("short.perf.data"))?;
-    memory(&program, &folder.join("long.perf.data"))
+    let (long, short) = (folder.join("long.perf.data"), folder.join("short.perf.data"));
+    recording(&program, &long)?;
+    memory(&long)?;
+    command::quietly(record(&program, SHORT, &short).stdout(Stdio::null()))?;
+    decoding(&short)
 }
 
 fn recording(program: &str, recording: &Path) -> Outcome {
-    let [native, recorded] = in_turn([&|| Command::new(program).tap(|command| command.arg(SHORT)), &|| {
-        record(program, SHORT, recording)
+    let [native, recorded] = in_turn([&|| Command::new(program).tap(|command| command.arg(LONG)), &|| {
+        record(program, LONG, recording)
     }])?;
     let instructions = judge::instructions(recording)?;
-    println!("recording: fib {SHORT}, {instructions} instructions, medians of {ROUNDS}");
+    println!("recording: fib {LONG}, {instructions} instructions, medians of {ROUNDS}");
     println!("  native   {:8.0} ms", millis(native));
     println!(
         "  recorded {:8.0} ms = {:.1}× native, {:.0} million instructions a second",
@@ -58,7 +60,7 @@ fn recording(program: &str, recording: &Path) -> Outcome {
 
 fn decoding(recording: &Path) -> Outcome {
     let bytes = fs::metadata(recording)?.len() as f64 / 1e6;
-    println!("reading that recording, {bytes:.1} MB, medians of {ROUNDS}");
+    println!("reading {} instructions, {bytes:.1} MB, medians of {ROUNDS}", judge::instructions(recording)?);
     let pairs: [(&str, &[&str], &[&str]); 2] = [
         ("the whole flow", &["report", "functions", "-q"], &["script", "--itrace=e", "-i"]),
         (
@@ -84,8 +86,7 @@ fn decoding(recording: &Path) -> Outcome {
     Ok(())
 }
 
-fn memory(program: &str, recording: &Path) -> Outcome {
-    command::quietly(record(program, LONG, recording).stdout(Stdio::null()))?;
+fn memory(recording: &Path) -> Outcome {
     let instructions = judge::instructions(recording)?;
     let begin = Instant::now();
     let mut report =

@@ -51,6 +51,9 @@ fn slow_path(folder: &Path) -> Outcome<String> {
     println!("\nThe profile is of the average. These are the calls around the slowest of the requests:\n");
     let window = format!("{},{}", seconds(culprit.begin.saturating_sub(1200)), seconds(culprit.begin + 1000));
     show(&["script", "--calls", "--limit", "28", "--time", &window], &recording)?;
+    println!("\nAnd this is where that request's time went:\n");
+    let window = format!("{},{}", seconds(slowest.begin), seconds(slowest.end));
+    show(&["report", "tree", "--limit", "4", "--time", &window], &recording)?;
 
     let chain: Vec<String> =
         path.iter().rev().skip(1).map(|call| format!(", called from {}()", call.function)).collect();
