@@ -45,7 +45,7 @@ impl Whole {
                 tree.cost(place).add(&node.cost);
                 places.push(place);
             }
-            sums.lost_time += of_thread.lost_time;
+            sums.lost_time = sums.lost_time.saturating_add(of_thread.lost_time);
             sums.gaps += of_thread.gaps;
             sums.calls += of_thread.calls;
             count += 1;
@@ -64,7 +64,9 @@ impl Whole {
 
     fn summary(&self) -> Vec<(&'static str, Value)> {
         let nodes = self.tree.nodes();
-        let sum = |part: fn(&Cost) -> u64| nodes.iter().map(|node| part(&node.cost)).sum::<u64>();
+        let sum = |part: fn(&Cost) -> u64| {
+            nodes.iter().fold(0, |sum: u64, node| sum.saturating_add(part(&node.cost)))
+        };
         vec![
             ("instructions", Value::from(sum(|cost| cost.instructions))),
             ("calls", Value::from(self.sums.calls)),
@@ -93,7 +95,8 @@ impl Whole {
             let function = functions.entry(node.function).or_default();
             if *depth == 0 {
                 function.instructions += self.totals[id as usize].instructions;
-                function.time += self.totals[id as usize].time + self.totals[id as usize].outside;
+                let total = &self.totals[id as usize];
+                function.time = function.time.saturating_add(total.elapsed());
             }
             *depth += 1;
             function.own.add(&node.cost);
@@ -199,7 +202,7 @@ impl Whole {
             Value::from(node.cost.instructions),
             Value::from(node.cost.entries),
             Value::from(node.cost.time),
-            Value::from(total.time + total.outside),
+            Value::from(total.elapsed()),
             Value::from(depth),
             Value::from(name),
             Value::from(node.entry.name()),

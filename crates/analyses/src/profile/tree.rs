@@ -40,6 +40,11 @@ impl Cost {
         *sum = sum.saturating_add(nanoseconds);
     }
 
+    /// Nanoseconds, those outside included. Damaged clocks make no sum overflow.
+    pub(super) fn elapsed(&self) -> u64 {
+        self.time.saturating_add(self.outside)
+    }
+
     pub(super) fn add(&mut self, other: &Cost) {
         self.entries += other.entries;
         self.instructions += other.instructions;
