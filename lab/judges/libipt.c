@@ -1,0 +1,217 @@
+/* A second judge of our decoding: the instructions that Intel's libipt finds in a raw Intel PT buffer.
+ *
+ *     gcc -std=c11 -O2 -Wall -Wextra -Werror -o judge-libipt lab/judges/libipt.c -lipt    (Debian: libipt-dev)
+ *     judge-libipt [--cpu FAMILY/MODEL[/STEPPING]] [--limit N] [--raw FILE:OFFSET:SIZE@ADDRESS]...
+ *                  TRACE[:OFFSET:SIZE]
+ *
+ * TRACE is one thread's or one CPU's buffer, or a part of a file. Each --raw gives code: SIZE bytes of
+ * FILE from OFFSET, which lay at ADDRESS; where two overlap the later one counts. Numbers are decimal,
+ * or hexadecimal with 0x. Code is what it is from beginning to end: libipt knows no time of a mapping.
+ *
+ * Standard output has the address of every executed instruction, lower-case hexadecimal, one a line.
+ * What interrupts that stream stands between them and begins with "# ": an error with the offset in the
+ * buffer (decoding goes on at the next PSB), or an overflow. Without --cpu no erratum is assumed.
+ *
+ * libipt does not notice a loop that needs no packet (`jmp .`), which a wrong turn may lead to: it goes
+ * round for ever and fills the disk. Always give --limit: after N instructions it counts as an error.
+ *
+ * Exit status: 0, 1 where there were errors, 2 where the arguments are wrong or a file can't be read.
+ *
+ * libipt (2.0.5) does not take a call off its stack of return addresses at a return that comes as a TIP.
+ * The processor and perf do. After such a return, the target of a compressed one may be wrong here.
+ */
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <intel-pt.h>
+
+/* FILE:OFFSET:SIZE, cut out of an argument. */
+struct part {
+    char *file;
+    uint64_t offset, size;
+};
+
+static void fail(const char *what, const char *why)
+{
+    fprintf(stderr, "judge-libipt: %s: %s\n", what, why);
+    exit(2);
+}
+
+/* The number after the last `separator`, which is cut off; 0 where there is none. */
+static int cut_number(char *text, char separator, uint64_t *number)
+{
+    char *at = strrchr(text, separator), *end;
+    if (!at)
+        return 0;
+    *number = strtoull(at + 1, &end, 0);
+    if (end == at + 1 || *end)
+        return 0;
+    *at = '\0';
+    return 1;
+}
+
+static int cut_part(char *text, struct part *part)
+{
+    part->file = text;
+    return cut_number(text, ':', &part->size) && cut_number(text, ':', &part->offset);
+}
+
+static void add_code(struct pt_image *image, char *argument)
+{
+    struct part part;
+    uint64_t address;
+    if (!cut_number(argument, '@', &address) || !cut_part(argument, &part))
+        fail(argument, "expected FILE:OFFSET:SIZE@ADDRESS");
+    int status = pt_image_add_file(image, part.file, part.offset, part.size, NULL, address);
+    if (status < 0)
+        fail(part.file, pt_errstr(pt_errcode(status)));
+}
+
+static void set_cpu(struct pt_config *config, const char *argument)
+{
+    unsigned family, model, stepping = 0;
+    if (sscanf(argument, "%u/%u/%u", &family, &model, &stepping) < 2)
+        fail(argument, "expected FAMILY/MODEL[/STEPPING]");
+    config->cpu.vendor = pcv_intel;
+    config->cpu.family = (uint16_t)family;
+    config->cpu.model = (uint8_t)model;
+    config->cpu.stepping = (uint8_t)stepping;
+    int status = pt_cpu_errata(&config->errata, &config->cpu);
+    if (status < 0)
+        fail(argument, pt_errstr(pt_errcode(status)));
+}
+
+static void load_trace(struct pt_config *config, char *argument)
+{
+    struct part part;
+    int whole = !cut_part(argument, &part);
+    FILE *file = fopen(part.file, "rb");
+    if (!file || fseek(file, 0, SEEK_END) != 0)
+        fail(part.file, "can't be read");
+    if (whole) {
+        part.offset = 0;
+        part.size = (uint64_t)ftell(file);
+    }
+    config->begin = malloc(part.size + 1);
+    if (!config->begin || fseek(file, (long)part.offset, SEEK_SET) != 0 ||
+        fread(config->begin, 1, part.size, file) != part.size)
+        fail(part.file, "ends before the trace does");
+    config->end = config->begin + part.size;
+    fclose(file);
+}
+
+/* Instructions that may still be printed. */
+static uint64_t left = UINT64_MAX;
+
+static void print_address(uint64_t address)
+{
+    char line[17], *first = line + sizeof line;
+    *--first = '\n';
+    do {
+        *--first = "0123456789abcdef"[address & 15];
+        address >>= 4;
+    } while (address);
+    if (fwrite(first, 1, (size_t)(line + sizeof line - first), stdout) == 0)
+        fail("standard output", "can't be written");
+}
+
+static void print_error(const struct pt_insn_decoder *decoder, int status)
+{
+    uint64_t offset = 0;
+    pt_insn_get_offset(decoder, &offset);
+    printf("# error at %#" PRIx64 ": %s\n", offset, pt_errstr(pt_errcode(status)));
+}
+
+/* Takes the events that wait; the new status. All of them but an overflow leave the stream of addresses whole. */
+static int take_events(struct pt_insn_decoder *decoder, int status)
+{
+    while (status >= 0 && status & pts_event_pending) {
+        struct pt_event event;
+        status = pt_insn_event(decoder, &event, sizeof event);
+        if (status >= 0 && event.type == ptev_overflow)
+            puts("# overflow");
+    }
+    return status;
+}
+
+/* Instructions from a PSB to where decoding fails or, with -pte_eos, the trace ends. */
+static int follow(struct pt_insn_decoder *decoder, int status)
+{
+    for (;;) {
+        status = take_events(decoder, status);
+        if (status < 0)
+            return status;
+        if (status & pts_eos)
+            return -pte_eos;
+        if (left == 0)
+            return -pte_nosync;
+        left--;
+        struct pt_insn instruction = {.iclass = ptic_error};
+        status = pt_insn_next(decoder, &instruction, sizeof instruction);
+        /* It may have been executed even where it is not known what follows it. */
+        if (instruction.iclass != ptic_error)
+            print_address(instruction.ip);
+    }
+}
+
+/* How many errors there were. */
+static uint64_t decode(struct pt_insn_decoder *decoder)
+{
+    uint64_t errors = 0, psb, last_psb = UINT64_MAX;
+    for (;;) {
+        int status = pt_insn_sync_forward(decoder);
+        if (status >= 0)
+            status = follow(decoder, status);
+        if (status == -pte_eos)
+            return errors;
+        errors++;
+        if (left == 0) {
+            puts("# error: the limit is reached");
+            return errors;
+        }
+        print_error(decoder, status);
+        /* Where the search for a PSB does not get on, it never will. */
+        if (pt_insn_get_sync_offset(decoder, &psb) < 0 || psb == last_psb)
+            return errors;
+        last_psb = psb;
+    }
+}
+
+int main(int count, char **arguments)
+{
+    struct pt_config config;
+    struct pt_image *image = pt_image_alloc(NULL);
+    char *trace = NULL;
+    pt_config_init(&config);
+    if (!image)
+        fail("image", "no memory");
+    for (int index = 1; index < count; index++) {
+        char *argument = arguments[index], *value = arguments[index + 1];
+        if (value && strcmp(argument, "--raw") == 0)
+            add_code(image, arguments[++index]);
+        else if (value && strcmp(argument, "--cpu") == 0)
+            set_cpu(&config, arguments[++index]);
+        else if (value && strcmp(argument, "--limit") == 0)
+            left = strtoull(arguments[++index], NULL, 0);
+        else if (*argument != '-' && !trace)
+            trace = argument;
+        else
+            fail(argument, "unexpected; usage: [--cpu FAMILY/MODEL] [--limit N] [--raw FILE:OFFSET:SIZE@ADDRESS]... TRACE");
+    }
+    if (!trace)
+        fail("arguments", "TRACE is missing");
+    load_trace(&config, trace);
+    struct pt_insn_decoder *decoder = pt_insn_alloc_decoder(&config);
+    if (!decoder || pt_insn_set_image(decoder, image) < 0)
+        fail(trace, "libipt gives no decoder");
+    uint64_t errors = decode(decoder);
+    pt_insn_free_decoder(decoder);
+    pt_image_free(image);
+    free(config.begin);
+    if (fflush(stdout) != 0)
+        fail("standard output", "can't be written");
+    return errors != 0;
+}
