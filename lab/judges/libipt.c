@@ -1,6 +1,6 @@
 /* A second judge of our decoding: the instructions that Intel's libipt finds in a raw Intel PT buffer.
  *
- *     gcc -std=c11 -O2 -Wall -Wextra -Werror -o judge-libipt lab/judges/libipt.c -lipt    (Debian: libipt-dev)
+ *     gcc -std=c11 -O2 -Wall -Wextra -Werror -o judge-libipt lab/judges/libipt.c -lipt  # libipt-dev
  *     judge-libipt [--cpu FAMILY/MODEL[/STEPPING]] [--limit N] [--raw FILE:OFFSET:SIZE@ADDRESS]...
  *                  TRACE[:OFFSET:SIZE]
  *
@@ -125,7 +125,7 @@ static void print_error(const struct pt_insn_decoder *decoder, int status)
     printf("# error at %#" PRIx64 ": %s\n", offset, pt_errstr(pt_errcode(status)));
 }
 
-/* Takes the events that wait; the new status. All of them but an overflow leave the stream of addresses whole. */
+/* Takes the events that wait; the new status. All but an overflow leave the stream of addresses whole. */
 static int take_events(struct pt_insn_decoder *decoder, int status)
 {
     while (status >= 0 && status & pts_event_pending) {
@@ -199,7 +199,7 @@ int main(int count, char **arguments)
         else if (*argument != '-' && !trace)
             trace = argument;
         else
-            fail(argument, "unexpected; usage: [--cpu FAMILY/MODEL] [--limit N] [--raw FILE:OFFSET:SIZE@ADDRESS]... TRACE");
+            fail(argument, "unexpected; see the comment at the top of lab/judges/libipt.c");
     }
     if (!trace)
         fail("arguments", "TRACE is missing");
