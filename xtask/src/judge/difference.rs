@@ -8,6 +8,9 @@ use crate::{Outcome, command};
 /// Instructions shown before and after the difference.
 const CONTEXT: usize = 8;
 
+/// Packets shown before and after it.
+const PACKETS: usize = 20;
+
 /// Says where a thread's streams part: the instruction's number, both addresses, the instructions and
 /// our packets around them, and the code.
 pub(super) fn explain(
@@ -42,7 +45,7 @@ pub(super) fn explain(
         let number = block * BLOCK + index as u64;
         writeln!(text, "{mark} {number:12} {:>18} {:>18}", shown(our.get(index)), shown(their.get(index)))?;
     }
-    text += &packets(recording, tid, block * BLOCK + at as u64);
+    text += &packets(recording, tid, block * BLOCK + at as u64)?;
     let maps = maps(recording)?;
     for address in [at.checked_sub(1).and_then(|before| our.get(before)), our.get(at), their.get(at)] {
         text += &address.map_or_else(String::new, |&address| code(&maps, address));
@@ -54,21 +57,56 @@ fn shown(address: Option<&u64>) -> String {
     address.map_or("–".to_owned(), |address| format!("{address:x}"))
 }
 
-/// Our packets around the time of this instruction.
-fn packets(recording: &Path, tid: u32, instruction: u64) -> String {
-    // One instruction is one nanosecond of the thread's virtual clock, so its number is a good guess
-    // of how far into the trace it lies.
-    let window =
-        format!("+{:.9}s,+{:.9}s", seconds(instruction.saturating_sub(50)), seconds(instruction + 50));
+/// Our packets around this instruction.
+fn packets(recording: &Path, tid: u32, instruction: u64) -> Outcome<String> {
+    let time = time(recording, tid, instruction)?;
     let mut hodo = Command::new(command::hodo());
-    hodo.args(["script", "--packets", "--time", &window, "--tid", &tid.to_string()]).arg(recording);
-    let output = command::capture(&mut hodo).unwrap_or_else(|error| format!("{error}\n"));
-    let lines: Vec<&str> = output.lines().take(60).collect();
-    format!("  packets, {}:\n    {}\n", command::line(&hodo), lines.join("\n    "))
+    let output =
+        command::capture(hodo.args(["script", "--packets", "--tid", &tid.to_string()]).arg(recording))?;
+    let lines: Vec<&str> = output.lines().collect();
+    let at = line_at(&lines, time);
+    let around = &lines[at.saturating_sub(PACKETS)..(at + PACKETS).min(lines.len())];
+    Ok(format!("  packets around there:\n    {}\n", around.join("\n    ")))
 }
 
-fn seconds(nanoseconds: u64) -> f64 {
-    nanoseconds as f64 / 1e9
+/// The time of the last clock packet before an instruction, in nanoseconds; of the last instruction where
+/// there are fewer.
+fn time(recording: &Path, tid: u32, instruction: u64) -> Outcome<u64> {
+    let mut hodo = Command::new(command::hodo());
+    hodo.args(["script", "--insns", "--fields", "time", "--tid", &tid.to_string()]).arg(recording);
+    let (mut index, mut time) = (0, 0);
+    streams::each_line(hodo, |line| {
+        if index <= instruction {
+            time = nanoseconds(line).unwrap_or(time);
+        }
+        index += u64::from(!line.starts_with(b"#"));
+    })?;
+    Ok(time)
+}
+
+/// Seconds with nine decimals.
+fn nanoseconds(line: &[u8]) -> Option<u64> {
+    std::str::from_utf8(line).ok()?.trim().replace('.', "").parse().ok()
+}
+
+/// The packet at about this time. Only TSC packets say the time outright (the emulated clock ticks once a
+/// nanosecond); between two of them, MTC packets come at equal distances.
+fn line_at(lines: &[&str], time: u64) -> usize {
+    let stamp = |(at, line): (usize, &&str)| {
+        let (_, tsc) = line.split_once(" TSC ")?;
+        Some((at, u64::from_str_radix(tsc.trim(), 16).ok()?))
+    };
+    let stamps: Vec<(usize, u64)> = lines.iter().enumerate().filter_map(stamp).collect();
+    let next = stamps.partition_point(|&(_, tsc)| tsc <= time);
+    let Some(&(from, begin)) = next.checked_sub(1).and_then(|before| stamps.get(before)) else {
+        return 0;
+    };
+    let Some(&(to, end)) = stamps.get(next) else {
+        return from;
+    };
+    let steps: Vec<usize> = (from..to).filter(|&at| at == from || lines[at].contains(" MTC ")).collect();
+    let share = (time - begin) as f64 / (end - begin) as f64;
+    steps[(steps.len() as f64 * share) as usize]
 }
 
 /// A file mapped for execution, as perf shows it.
@@ -113,7 +151,15 @@ fn code(maps: &[Map], address: u64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::map;
+    use super::{line_at, map, nanoseconds};
+
+    #[test]
+    fn a_packet_is_found_by_time() {
+        let lines =
+            ["PSB", "19 TSC a", "TNT", "59 MTC 1", "TNT", "59 MTC 2", "TNT", "59 MTC 3", "19 TSC 1a", "TNT"];
+        assert_eq!([0, 10, 14, 18, 25, 26].map(|time| line_at(&lines, time)), [0, 1, 3, 5, 7, 8]);
+        assert_eq!(nanoseconds(b"1.000000025\n"), Some(1_000_000_025));
+    }
 
     #[test]
     fn a_mapping_is_read_from_perfs_line() {

@@ -134,7 +134,8 @@ fn number(text: &[u8], base: u32) -> Option<(u64, &[u8])> {
     (!text.is_empty()).then_some((value, &[]))
 }
 
-fn each_line(mut command: Command, mut take: impl FnMut(&[u8])) -> Outcome {
+/// Runs the command and hands over its output, line by line.
+pub(super) fn each_line(mut command: Command, mut take: impl FnMut(&[u8])) -> Outcome {
     let name = command::line(&command);
     let mut child =
         command.stdout(Stdio::piped()).spawn().map_err(|error| format!("can't start `{name}`: {error}"))?;
