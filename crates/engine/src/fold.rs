@@ -251,6 +251,7 @@ impl<T: Take> Sink for SeenSink<'_, '_, T> {
             Event::Disabled { .. } => self.take(Seen::Leave),
             Event::Gap(_) if self.open => self.take(Seen::Gap),
             Event::Gap(_) => self.gap_before = true,
+            _ => {}
         }
     }
 }

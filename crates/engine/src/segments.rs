@@ -1,5 +1,6 @@
 //! The decoding of a chunk, segment by segment.
 
+use hodo_clock::Tsc;
 use hodo_code::Program;
 use hodo_intel_pt::{
     Config,
@@ -96,7 +97,8 @@ fn skip_to_psb(
     losses: &mut Losses,
     sink: &mut impl TrackSink,
 ) {
-    let gap = Gap { from: 0, to: first, since: None, trouble: Trouble::Missing };
+    let gap =
+        Gap { from: 0, to: first, since: None, until: None, doubtful_since: None, trouble: Trouble::Missing };
     sink.begin_segment();
     Located { experiment, chunk, start: 0, losses, sink: &mut *sink }.event(Event::Gap(gap));
     sink.end_segment();
@@ -124,12 +126,13 @@ impl<S: Sink> Sink for Located<'_, '_, S> {
             let track = &self.experiment.tracks[self.chunk.track];
             let run: &Run<'_> = &track.runs[self.chunk.run];
             let clock = self.experiment.recording.config.clock;
-            let since = gap.since.zip(clock).map(|(tsc, clock)| clock.nanos(tsc));
+            let nanos = |tsc: Option<Tsc>| tsc.zip(clock).map(|(tsc, clock)| clock.nanos(tsc));
+            let (since, until) = (nanos(gap.since), nanos(gap.until));
             self.losses.add(Loss {
                 stream: track.name.clone(),
                 cause: cause(&gap.trouble),
                 bytes: run.file_offset(self.start + gap.from)..run.file_offset(self.start + gap.to),
-                time: since.map(|since| (since, since)),
+                time: since.or(until).zip(until.or(since)),
                 count: 1,
                 detail: self.experiment.describe(&gap.trouble),
             });

@@ -145,12 +145,23 @@ impl<'t> Decoder<'t> {
         self.left_from = None;
         self.walk.returns.clear();
         let since = self.timing.now();
-        self.gap.get_or_insert(Gap { from: at as u64, to: at as u64, since, trouble });
+        self.gap.get_or_insert(Gap {
+            from: at as u64,
+            to: at as u64,
+            since,
+            until: None,
+            doubtful_since: None,
+            trouble,
+        });
     }
 
     fn close_gap(&mut self, sink: &mut impl Sink) {
         if let Some(gap) = self.gap.take() {
-            sink.event(Event::Gap(Gap { to: self.packets.position() as u64, ..gap }));
+            sink.event(Event::Gap(Gap {
+                to: self.packets.position() as u64,
+                until: self.timing.now(),
+                ..gap
+            }));
         }
     }
 
@@ -274,7 +285,7 @@ impl<'t> Decoder<'t> {
         match self.left_from.take() {
             Some(from) => {
                 self.walk.reach(graph, context.sink, from)?;
-                context.sink.event(Event::Asynchronous { from, to });
+                context.sink.event(Event::Asynchronous { from, to, cause: None });
                 self.walk.go(to);
             }
             None => self.walk.indirect(graph, context.sink, to)?,
@@ -342,7 +353,7 @@ impl<'t> Decoder<'t> {
             },
         }
         if self.state != State::Off {
-            context.sink.event(Event::Disabled { to, asynchronous: from.is_some() });
+            context.sink.event(Event::Disabled { to, asynchronous: from.is_some(), cause: None });
         }
         self.state = State::Off;
         Ok(())
@@ -386,7 +397,7 @@ impl<'t> Decoder<'t> {
             (State::Lost | State::Overflowed, None) => {
                 self.close_gap(context.sink);
                 self.state = State::Off;
-                context.sink.event(Event::Disabled { to: None, asynchronous: false });
+                context.sink.event(Event::Disabled { to: None, asynchronous: false, cause: None });
             }
             (State::Off, Some(ip)) => {
                 self.walk.go(ip);

@@ -9,6 +9,7 @@
 //! decodes to the same flow whether the span before it was decoded or not.
 
 mod decoder;
+mod event;
 mod walk;
 
 use std::fmt;
@@ -19,6 +20,7 @@ use hodo_code::{Block, Snapshot, Unreadable};
 use crate::packet;
 
 pub use decoder::{Decoder, Switch};
+pub use event::{Cause, ControlFlow, ControlFlowKind, Event, EventData, Transaction, ValueBlock};
 
 /// Instructions that ran one after the other: a block, or its first instructions.
 #[derive(Clone, Copy, Debug)]
@@ -48,34 +50,6 @@ impl Executed<'_> {
     }
 }
 
-/// What happens between the blocks.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Event {
-    /// All that was reported so far ran not later than this tick.
-    Time(Tsc),
-    /// From here on another thread runs: the context of its [`Switch`]. The first one of the schedule that
-    /// holds at the segment's start is not announced where it is the schedule's first.
-    Switch(u32),
-    /// Tracing is on again, from this address on.
-    Enabled(u64),
-    /// Tracing went off, or is found to be off where decoding begins.
-    Disabled {
-        /// Where execution went, where the trace says so.
-        to: Option<u64>,
-        /// By an interrupt or exception rather than by the instruction before.
-        asynchronous: bool,
-    },
-    /// An interrupt, exception or abort.
-    Asynchronous {
-        /// The instruction that did not run because of it.
-        from: u64,
-        /// The first instruction of its handler.
-        to: u64,
-    },
-    /// The flow is not known here.
-    Gap(Gap),
-}
-
 /// A span of the trace that gave no flow.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Gap {
@@ -85,6 +59,11 @@ pub struct Gap {
     pub to: u64,
     /// The tick before it, where known.
     pub since: Option<Tsc>,
+    /// The tick at which decoding goes on, where known.
+    pub until: Option<Tsc>,
+    /// Where the trace contradicts the code: the byte in the stream since which nothing confirmed the
+    /// flow, so that instructions reported from there on are doubtful.
+    pub doubtful_since: Option<u64>,
     /// Why.
     pub trouble: Trouble,
 }

@@ -145,6 +145,7 @@ impl<'a> Decoder<'a> {
                 0x99 => mode(rest),
                 0x19 => Ok((Packet::Tsc(little_endian(rest, 1, 7)?), 8)),
                 0x59 => Ok((Packet::Mtc(byte(rest, 1, 2)?), 2)),
+                0xd9 => trig(rest),
                 _ => Err(ErrorKind::UnknownOpcode(opcode)),
             },
         }
@@ -215,6 +216,14 @@ fn mode(rest: &[u8]) -> Parsed {
         1 => Ok((Packet::ModeTsx { in_transaction: bit(0), aborted: bit(1) }, 2)),
         _ => Err(ErrorKind::Malformed(bits)),
     }
+}
+
+fn trig(rest: &[u8]) -> Parsed {
+    let (flags, triggers) = (byte(rest, 1, 3)?, byte(rest, 2, 3)?);
+    let counted = flags & 0x40 != 0;
+    let instructions = if counted { Some(little_endian(rest, 3, 2)? as u16) } else { None };
+    let packet = Packet::Trig { ip: flags & 0x80 != 0, instructions, multiple: flags & 0x20 != 0, triggers };
+    Ok((packet, if counted { 5 } else { 3 }))
 }
 
 /// Packets whose first byte is 02.

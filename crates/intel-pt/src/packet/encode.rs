@@ -114,6 +114,11 @@ impl Packet {
                 Encoded::new(&[2, 0x13, bit(ip, 7) | kind & 0x1f, vector], 0, 0)
             }
             Packet::Evd { kind, payload } => Encoded::new(&[2, 0x53, kind & 0x3f], payload, 8),
+            Packet::Trig { ip, instructions, multiple, triggers } => {
+                let flags = bit(ip, 7) | bit(instructions.is_some(), 6) | bit(multiple, 5);
+                let size = if instructions.is_some() { 2 } else { 0 };
+                Encoded::new(&[0xd9, flags, triggers], instructions.unwrap_or(0).into(), size)
+            }
             _ => unreachable!("encoded by `encode`"),
         }
     }
@@ -243,6 +248,14 @@ mod tests {
                 vector
             }),
             (0u8..64, any::<u64>()).prop_map(|(kind, payload)| Packet::Evd { kind, payload }),
+            (any::<bool>(), any::<Option<u16>>(), any::<bool>(), any::<u8>()).prop_map(
+                |(ip, instructions, multiple, triggers)| Packet::Trig {
+                    ip,
+                    instructions,
+                    multiple,
+                    triggers
+                }
+            ),
         ]
     }
 

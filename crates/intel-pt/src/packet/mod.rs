@@ -174,4 +174,16 @@ pub enum Packet {
         /// Payload.
         payload: u64,
     },
+    /// Triggered: breakpoints or performance counters asked for a mark.
+    Trig {
+        /// A FUP with the IP of the instruction follows.
+        ip: bool,
+        /// ICNT, where ICNTV is set: instructions from the last IP that the trace tells to the one that
+        /// triggered.
+        instructions: Option<u16>,
+        /// MULT: other triggers happened that are not told.
+        multiple: bool,
+        /// TRBV: which triggers, one bit each.
+        triggers: u8,
+    },
 }

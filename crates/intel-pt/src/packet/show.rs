@@ -89,6 +89,10 @@ impl fmt::Display for Packet {
                 write!(f, "CFE type={kind:x} vector={vector:x}{}", flag(ip, " IP"))
             }
             Packet::Evd { kind, payload } => write!(f, "EVD type={kind:x} {payload:x}"),
+            Packet::Trig { ip, instructions, multiple, triggers } => {
+                write!(f, "TRIG {triggers:x}{}{}", flag(multiple, " MULT"), flag(ip, " IP"))?;
+                instructions.map_or(Ok(()), |count| write!(f, " icnt={count}"))
+            }
         }
     }
 }

@@ -1,0 +1,390 @@
+//! What happens between the blocks, as values and as text.
+
+use std::fmt::{self, Display};
+
+use hodo_clock::Tsc;
+use hodo_code::Bits;
+
+use super::Gap;
+
+/// What happens between the blocks. Every event stands where it happened: all instructions before it
+/// were reported, and none after it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// All that was reported so far ran not later than this tick.
+    Time(Tsc),
+    /// From here on another thread runs: the context of its [`Switch`](super::Switch). The first one of
+    /// the schedule that holds at the segment's start is not announced where it is the schedule's first.
+    Switch(u32),
+    /// Tracing is on again, from this address on.
+    Enabled(u64),
+    /// Tracing went off, or is found to be off where decoding begins.
+    Disabled {
+        /// Where execution went, where the trace says so.
+        to: Option<u64>,
+        /// By an interrupt or exception rather than by the instruction before.
+        asynchronous: bool,
+        /// Which one, where event trace tells.
+        cause: Option<Cause>,
+    },
+    /// An interrupt, exception or abort.
+    Asynchronous {
+        /// The instruction that did not run because of it.
+        from: u64,
+        /// The first instruction of its handler.
+        to: u64,
+        /// Which one, where event trace tells.
+        cause: Option<Cause>,
+    },
+    /// The flow is not known here.
+    Gap(Gap),
+    /// PTWRITE ran.
+    PtWrite {
+        /// Its address, where the trace says so or the code shows it.
+        ip: Option<u64>,
+        /// Its operand.
+        payload: u64,
+    },
+    /// MWAIT ran and the processor stopped.
+    Mwait {
+        /// Its address, where the trace says so.
+        ip: Option<u64>,
+        /// EAX\[7:0\].
+        hints: u8,
+        /// ECX\[1:0\].
+        extensions: u8,
+    },
+    /// Execution stopped, because of a power event.
+    ExStop {
+        /// The instruction after which it did, where the trace says so.
+        ip: Option<u64>,
+    },
+    /// The thread entered a power state (PWRE).
+    PowerEntry {
+        /// Because of a hardware request rather than an instruction.
+        hardware: bool,
+        /// C-state.
+        state: u8,
+        /// Sub C-state.
+        sub_state: u8,
+    },
+    /// The core left a power state (PWRX).
+    PowerExit {
+        /// Last core C-state.
+        last: u8,
+        /// Deepest core C-state.
+        deepest: u8,
+        /// Wake reason: bit 0 an interrupt, bit 2 a store to the monitored address, bit 3 the hardware.
+        reason: u8,
+    },
+    /// The core-to-bus ratio changed (CBR): the core's frequency in units of 100 MHz.
+    CoreBusRatio(u8),
+    /// An interrupt, return, SMI, VM entry or the like, told by event trace (CFE, EVD).
+    ControlFlow(ControlFlow),
+    /// A block of values (BBP, BIP, BEP), such as a PEBS record.
+    Block(ValueBlock),
+    /// A transaction began, was committed or was aborted (MODE.TSX).
+    Transaction {
+        /// What happened to it.
+        state: Transaction,
+        /// The instruction that it begins or ends before, or that was aborted, where the trace says so.
+        ip: Option<u64>,
+    },
+    /// Another address space (PIP).
+    Paging {
+        /// CR3 with its low five bits zero.
+        cr3: u64,
+        /// In VMX non-root operation: a guest runs.
+        non_root: bool,
+    },
+    /// Another virtual machine is current: the address of its VMCS.
+    Vmcs(u64),
+    /// Tracing stopped in a TraceStop region, and goes on only when software says so.
+    TraceStop,
+    /// The width of the code that runs from here on.
+    Mode(Bits),
+    /// Interrupts are enabled, or disabled, from here on (RFLAGS.IF, with event trace).
+    InterruptFlag(bool),
+    /// Breakpoints or performance counters asked for a mark (TRIG).
+    Trigger {
+        /// The instruction, where the trace says so.
+        ip: Option<u64>,
+        /// TRBV: which triggers, one bit each.
+        triggers: u8,
+        /// MULT: others happened that are not told.
+        multiple: bool,
+    },
+}
+
+/// The type of a control-flow event and its vector, where it has one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Cause {
+    /// The type.
+    pub kind: ControlFlowKind,
+    /// The vector; meaningful where [`ControlFlowKind::has_vector`].
+    pub vector: u8,
+}
+
+/// A control-flow event of event trace (SDM, "CFE Packet", "EVD Packet").
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ControlFlow {
+    /// What happened.
+    pub cause: Cause,
+    /// The instruction that it happened at, where the trace says so.
+    pub ip: Option<u64>,
+    /// What else is told of it.
+    pub data: Vec<EventData>,
+}
+
+/// What happened (SDM, "CFE Packet Type and Vector Fields Details").
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ControlFlowKind {
+    /// An interrupt or exception.
+    Interrupt,
+    /// A return from one.
+    Iret,
+    /// A system management interrupt.
+    Smi,
+    /// The return from one.
+    Rsm,
+    /// A startup message from another processor.
+    Sipi,
+    /// A reset message from another processor.
+    Init,
+    /// VM entry.
+    VmEntry,
+    /// VM exit.
+    VmExit,
+    /// VM exit because of an interrupt or exception.
+    VmExitInterrupt,
+    /// Shutdown.
+    Shutdown,
+    /// A user interrupt.
+    UserInterrupt,
+    /// The return from one.
+    UserInterruptReturn,
+    /// A type that is not known yet.
+    Other(u8),
+}
+
+/// What an EVD packet tells of the control-flow event that follows it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EventData {
+    /// CR2 at a page fault.
+    PageFaultAddress(u64),
+    /// Exit qualification of a VM exit.
+    ExitQualification(u64),
+    /// Exit reason of a VM exit.
+    ExitReason(u64),
+    /// Data of a type that is not known yet.
+    Other {
+        /// Its type.
+        kind: u8,
+        /// The data.
+        payload: u64,
+    },
+}
+
+/// Values from between BBP and BEP.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ValueBlock {
+    /// Type of the block: 1 general-purpose registers, 4 PEBS basic information, 5 memory access,
+    /// 8 last branch records, 16 SSE registers (SDM, "BBP Packet Type").
+    pub kind: u8,
+    /// Each value's ID and the value, in order.
+    pub items: Vec<(u8, u64)>,
+    /// The instruction that it belongs to, where the trace says so.
+    pub ip: Option<u64>,
+}
+
+/// What happened to a transaction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Transaction {
+    /// It began, or is in progress where decoding begins.
+    Begin,
+    /// It was committed.
+    Commit,
+    /// It was aborted.
+    Abort,
+}
+
+impl ControlFlowKind {
+    /// The kind that a CFE packet's type means.
+    pub fn new(kind: u8) -> ControlFlowKind {
+        match kind {
+            1 => ControlFlowKind::Interrupt,
+            2 => ControlFlowKind::Iret,
+            3 => ControlFlowKind::Smi,
+            4 => ControlFlowKind::Rsm,
+            5 => ControlFlowKind::Sipi,
+            6 => ControlFlowKind::Init,
+            7 => ControlFlowKind::VmEntry,
+            8 => ControlFlowKind::VmExit,
+            9 => ControlFlowKind::VmExitInterrupt,
+            10 => ControlFlowKind::Shutdown,
+            12 => ControlFlowKind::UserInterrupt,
+            13 => ControlFlowKind::UserInterruptReturn,
+            other => ControlFlowKind::Other(other),
+        }
+    }
+
+    /// Whether it comes with a vector.
+    pub fn has_vector(self) -> bool {
+        matches!(
+            self,
+            ControlFlowKind::Interrupt
+                | ControlFlowKind::Sipi
+                | ControlFlowKind::VmExitInterrupt
+                | ControlFlowKind::UserInterrupt
+        )
+    }
+}
+
+impl EventData {
+    /// What an EVD packet of this type means.
+    pub fn new(kind: u8, payload: u64) -> EventData {
+        match kind {
+            0 => EventData::PageFaultAddress(payload),
+            1 => EventData::ExitQualification(payload),
+            2 => EventData::ExitReason(payload),
+            _ => EventData::Other { kind, payload },
+        }
+    }
+}
+
+impl fmt::Display for ControlFlowKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            ControlFlowKind::Interrupt => "interrupt",
+            ControlFlowKind::Iret => "return from interrupt",
+            ControlFlowKind::Smi => "system management interrupt",
+            ControlFlowKind::Rsm => "return from system management",
+            ControlFlowKind::Sipi => "startup",
+            ControlFlowKind::Init => "init",
+            ControlFlowKind::VmEntry => "VM entry",
+            ControlFlowKind::VmExit => "VM exit",
+            ControlFlowKind::VmExitInterrupt => "VM exit by interrupt",
+            ControlFlowKind::Shutdown => "shutdown",
+            ControlFlowKind::UserInterrupt => "user interrupt",
+            ControlFlowKind::UserInterruptReturn => "return from user interrupt",
+            ControlFlowKind::Other(kind) => return write!(f, "control-flow event {kind}"),
+        })
+    }
+}
+
+impl fmt::Display for Cause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.kind.fmt(f)?;
+        if self.kind.has_vector() { write!(f, " {}", self.vector) } else { Ok(()) }
+    }
+}
+
+impl fmt::Display for EventData {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            EventData::PageFaultAddress(address) => write!(f, "page fault address {address:x}"),
+            EventData::ExitQualification(qualification) => write!(f, "exit qualification {qualification:x}"),
+            EventData::ExitReason(reason) => write!(f, "exit reason {reason:x}"),
+            EventData::Other { kind, payload } => write!(f, "data {kind} {payload:x}"),
+        }
+    }
+}
+
+/// ` at 401000`, where the address is known.
+struct At(Option<u64>);
+
+impl fmt::Display for At {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.map_or(Ok(()), |ip| write!(f, " at {ip:x}"))
+    }
+}
+
+/// ` (interrupt 14)`, where the cause is known.
+struct By(Option<Cause>);
+
+impl fmt::Display for By {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.map_or(Ok(()), |cause| write!(f, " ({cause})"))
+    }
+}
+
+impl fmt::Display for ControlFlow {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}{}", self.cause, At(self.ip))?;
+        self.data.iter().try_for_each(|data| write!(f, ", {data}"))
+    }
+}
+
+impl fmt::Display for ValueBlock {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "block {}{}:", self.kind, At(self.ip))?;
+        self.items.iter().try_for_each(|(id, value)| write!(f, " {id}={value:x}"))
+    }
+}
+
+impl fmt::Display for Event {
+    /// One line; addresses and payloads in hexadecimal.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Event::Time(now) => write!(f, "time {}", now.0),
+            Event::Switch(context) => write!(f, "switch {context}"),
+            Event::Enabled(ip) => write!(f, "tracing on at {ip:x}"),
+            Event::Disabled { to, asynchronous, cause } => {
+                f.write_str(if *asynchronous { "tracing off by interrupt" } else { "tracing off" })?;
+                to.map_or(Ok(()), |to| write!(f, ", to {to:x}"))?;
+                By(*cause).fmt(f)
+            }
+            Event::Asynchronous { from, to, cause } => {
+                write!(f, "interrupt at {from:x}, to {to:x}{}", By(*cause))
+            }
+            Event::Gap(gap) => write!(f, "gap: {}", gap.trouble),
+            Event::TraceStop => f.write_str("tracing stopped"),
+            _ => self.fmt_optional(f),
+        }
+    }
+}
+
+impl Event {
+    /// Events beside the flow itself.
+    fn fmt_optional(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Event::PtWrite { ip, payload } => write!(f, "ptwrite {payload:x}{}", At(*ip)),
+            Event::Mwait { ip, hints, extensions } => {
+                write!(f, "mwait hints {hints:x} extensions {extensions:x}{}", At(*ip))
+            }
+            Event::ExStop { ip } => write!(f, "execution stopped{}", At(*ip)),
+            Event::PowerEntry { hardware, state, sub_state } => {
+                write!(f, "power entry C{state}.{sub_state}{}", if *hardware { " by hardware" } else { "" })
+            }
+            Event::PowerExit { last, deepest, reason } => {
+                write!(f, "power exit last C{last} deepest C{deepest}")?;
+                let reasons = [(1, " by interrupt"), (4, " by store"), (8, " by hardware")];
+                let given = reasons.into_iter().filter(|(bit, _)| reason & bit != 0);
+                given.into_iter().try_for_each(|(_, text)| f.write_str(text))
+            }
+            Event::CoreBusRatio(ratio) => write!(f, "core-to-bus ratio {ratio}"),
+            Event::ControlFlow(event) => event.fmt(f),
+            Event::Block(block) => block.fmt(f),
+            Event::Transaction { state, ip } => {
+                let what = match state {
+                    Transaction::Begin => "begins",
+                    Transaction::Commit => "is committed",
+                    Transaction::Abort => "is aborted",
+                };
+                write!(f, "transaction {what}{}", At(*ip))
+            }
+            Event::Paging { cr3, non_root } => {
+                write!(f, "page tables {cr3:x}{}", if *non_root { " of a guest" } else { "" })
+            }
+            Event::Vmcs(base) => write!(f, "VMCS {base:x}"),
+            Event::Mode(bits) => write!(f, "{}-bit code", *bits as u32),
+            Event::InterruptFlag(enabled) => {
+                write!(f, "interrupts {}", if *enabled { "enabled" } else { "disabled" })
+            }
+            Event::Trigger { ip, triggers, multiple } => {
+                write!(f, "trigger {triggers:x}{}{}", if *multiple { " and others" } else { "" }, At(*ip))
+            }
+            _ => unreachable!("shown by `Display::fmt`"),
+        }
+    }
+}
