@@ -34,6 +34,7 @@ const TOOLS: &[Tool] = &[
     tool("qemu-x86_64", "qemu-user", Need::Demo),
     tool("gcc", "gcc libc6-dev", Need::Demo),
     tool("g++", "g++", Need::Test),
+    tool("nasm", "nasm", Need::Test),
     Tool { program: "perf", debian: "linux-perf", ubuntu: "linux-tools-generic", need: Need::Test },
     tool("objdump", "binutils", Need::Judge),
     tool("python3", "python3", Need::Judge),

@@ -1,0 +1,116 @@
+//! Assembled code: bytes at addresses, and labels.
+
+use std::{collections::BTreeMap, fs, io, ops::Range, process::Command};
+
+use crate::{Code, Error};
+
+/// Code with its labels.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Assembly {
+    /// What lies where, in order of time.
+    pub sections: Vec<Section>,
+    /// The address of each label.
+    pub labels: BTreeMap<String, u64>,
+}
+
+/// Bytes at an address.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Section {
+    /// The address of the first byte.
+    pub address: u64,
+    /// The bytes.
+    pub bytes: Vec<u8>,
+    /// The tick from which on they are there.
+    pub from: u64,
+}
+
+impl Section {
+    /// The addresses.
+    pub fn range(&self) -> Range<u64> {
+        self.address..self.address.saturating_add(self.bytes.len() as u64)
+    }
+}
+
+impl Assembly {
+    /// The address that `label`, `label+2` or `label-2` means.
+    pub fn address(&self, text: &str) -> Option<u64> {
+        let (label, offset) = match text.find(['+', '-']) {
+            Some(at) => (&text[..at], text[at..].parse::<i64>().ok()?),
+            None => (text, 0),
+        };
+        self.labels.get(label)?.checked_add_signed(offset)
+    }
+
+    /// The address as text: the last label before it in its section, else the number.
+    pub fn name(&self, address: u64) -> String {
+        let ranges = self.sections.iter().map(Section::range);
+        let start = ranges
+            .filter(|range| range.start <= address && address <= range.end)
+            .map(|range| range.start)
+            .max();
+        let labels = self.labels.iter().map(|(name, &at)| (at, name));
+        let before = labels.filter(|&(at, _)| start.is_some_and(|start| (start..=address).contains(&at)));
+        // Of several labels at one address the first in order of names.
+        match before.reduce(|best, other| if other.0 > best.0 { other } else { best }) {
+            Some((at, name)) if at == address => name.clone(),
+            Some((at, name)) => format!("{name}+{}", address - at),
+            None => format!("{address:x}"),
+        }
+    }
+
+    /// Adds what one part of the code was assembled to, as nasm's map lists it.
+    fn add(&mut self, from: u64, bytes: &[u8], map: &str) -> Option<()> {
+        let mut first = None;
+        for line in map.lines() {
+            let words: Vec<&str> = line.split_whitespace().collect();
+            let hex = |index: usize| u64::from_str_radix(words.get(index)?, 16).ok();
+            match words[..] {
+                [_, _, _, _, "progbits", _] => {
+                    let start = hex(1)?;
+                    let offset = (start - *first.get_or_insert(start)) as usize;
+                    let bytes = bytes.get(offset..offset + hex(3)? as usize)?.to_vec();
+                    self.sections.push(Section { address: hex(0)?, bytes, from });
+                }
+                [_, _, name] => {
+                    if let (Some(_), Some(address)) = (hex(0), hex(1)) {
+                        self.labels.insert(name.to_owned(), address);
+                    }
+                }
+                _ => {}
+            }
+        }
+        Some(())
+    }
+}
+
+/// Assembles all code of a case by nasm.
+///
+/// # Errors
+/// What nasm says of it, or that it can't be started.
+pub fn assemble(code: &[Code<'_>]) -> Result<Assembly, Error> {
+    let mut assembly = Assembly::default();
+    for part in code {
+        let (bytes, map) =
+            nasm(part.source).map_err(|error| Error::new(part.line, format!("nasm: {error}")))?;
+        assembly
+            .add(part.from, &bytes, &map)
+            .ok_or_else(|| Error::new(part.line, "nasm's map is not as expected"))?;
+    }
+    Ok(assembly)
+}
+
+/// Bytes, and the map of their sections and symbols.
+fn nasm(source: &str) -> io::Result<(Vec<u8>, String)> {
+    let folder = tempfile::tempdir()?;
+    let path = |name: &str| folder.path().join(name);
+    fs::write(path("code"), source)?;
+    fs::write(path("map.mac"), "[map sections symbols map]\n")?;
+    let output = Command::new("nasm")
+        .current_dir(folder.path())
+        .args(["-f", "bin", "-w+error", "-P", "map.mac", "-o", "bytes", "code"])
+        .output()?;
+    if !output.status.success() {
+        return Err(io::Error::other(String::from_utf8_lossy(&output.stderr).into_owned()));
+    }
+    Ok((fs::read(path("bytes"))?, fs::read_to_string(path("map"))?))
+}

@@ -1,0 +1,180 @@
+//! The file of a case, cut into its parts.
+
+use hodo_intel_pt::{Config, Cpu};
+
+use crate::Error;
+
+/// A case as its file has it.
+#[derive(Clone, Debug)]
+pub struct Case<'a> {
+    /// The processor and the settings that packets do not carry.
+    pub config: Config,
+    /// The decoders that are known to see it otherwise.
+    pub differs: Vec<Differs<'a>>,
+    /// The code, in order of time.
+    pub code: Vec<Code<'a>>,
+    /// The packets: the number of each line, and what it says.
+    pub packets: Vec<(usize, &'a str)>,
+    /// The lines that decoding must give.
+    pub expected: &'a str,
+    /// All before `expected`.
+    pub head: &'a str,
+}
+
+/// A decoder that sees a case otherwise.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Differs<'a> {
+    /// Its name.
+    pub decoder: &'a str,
+    /// Why.
+    pub reason: &'a str,
+}
+
+/// Code as text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Code<'a> {
+    /// The number of the line before it.
+    pub line: usize,
+    /// The tick from which on it is there.
+    pub from: u64,
+    /// What the assembler reads.
+    pub source: &'a str,
+}
+
+/// What begins with a name in brackets; the first part has none.
+struct Part<'a> {
+    /// The number of the line before its body.
+    line: usize,
+    name: &'a str,
+    body: &'a str,
+}
+
+impl<'a> Case<'a> {
+    /// Reads the text of a file.
+    ///
+    /// # Errors
+    /// The first line that can't be understood.
+    pub fn parse(text: &'a str) -> Result<Case<'a>, Error> {
+        let mut case = Case {
+            config: Config { tsc: true, ..Config::default() },
+            differs: Vec::new(),
+            code: Vec::new(),
+            packets: Vec::new(),
+            expected: "",
+            head: text,
+        };
+        for part in parts(text) {
+            let mut lines = part.lines();
+            match part.name.split_once(' ').unwrap_or((part.name, "")) {
+                ("", _) => lines.try_for_each(|(number, line)| case.setting(number, line))?,
+                ("code", when) => {
+                    case.code.push(Code { line: part.line, from: from(part.line, when)?, source: part.body });
+                }
+                ("packets", "") => case.packets.extend(lines),
+                ("expect", "") => {
+                    case.head = &text[..text.len() - part.body.len()];
+                    case.expected = part.body;
+                }
+                _ => return Err(Error::new(part.line, "expected [code], [packets] or [expect]")),
+            }
+        }
+        if case.head.len() == text.len() && !text.ends_with("[expect]\n") {
+            return Err(Error::new(text.lines().count(), "the last part must be [expect]"));
+        }
+        Ok(case)
+    }
+
+    /// A line before the first part.
+    fn setting(&mut self, number: usize, line: &'a str) -> Result<(), Error> {
+        let (name, value) = line.split_once(' ').unwrap_or((line, ""));
+        let value = value.trim();
+        let wrong = |expected: &str| Error::new(number, format!("expected {expected}, found `{value}`"));
+        match name {
+            "cpu" => self.config.cpu = Some(cpu(value).ok_or_else(|| wrong("family/model/stepping"))?),
+            "filter" => self.config.filter = value.to_owned(),
+            "differs" => {
+                let (decoder, reason) = value.split_once(": ").ok_or_else(|| wrong("a decoder: why"))?;
+                self.differs.push(Differs { decoder, reason });
+            }
+            "config" => value.split_whitespace().try_for_each(|word| {
+                config(&mut self.config, word).ok_or_else(|| {
+                    Error::new(number, format!("`{word}` is no setting, or none of this value"))
+                })
+            })?,
+            _ => return Err(Error::new(number, "expected cpu, config, filter, differs, or a part")),
+        }
+        Ok(())
+    }
+}
+
+/// The parts of a file; [expect] is the last one, whatever its lines look like.
+fn parts(text: &str) -> Vec<Part<'_>> {
+    let mut parts = vec![Part { line: 0, name: "", body: text }];
+    let mut end = 0;
+    for (index, line) in text.split_inclusive('\n').enumerate() {
+        let start = end;
+        end += line.len();
+        let Some(name) = line.strip_prefix('[').and_then(|line| before_comment(line).strip_suffix(']'))
+        else {
+            continue;
+        };
+        if let Some(before) = parts.last_mut() {
+            before.body = &before.body[..before.body.len() - (text.len() - start)];
+        }
+        parts.push(Part { line: index + 1, name, body: &text[end..] });
+        if name == "expect" {
+            break;
+        }
+    }
+    parts
+}
+
+impl<'a> Part<'a> {
+    /// The lines that say something, without comments.
+    fn lines(&self) -> impl Iterator<Item = (usize, &'a str)> + use<'a> {
+        let (before, body) = (self.line, self.body);
+        let lines =
+            body.lines().enumerate().map(move |(index, line)| (before + index + 1, before_comment(line)));
+        lines.filter(|(_, line)| !line.is_empty())
+    }
+}
+
+fn before_comment(line: &str) -> &str {
+    line.split(';').next().unwrap_or(line).trim()
+}
+
+fn from(line: usize, when: &str) -> Result<u64, Error> {
+    match when.strip_prefix("from=") {
+        Some(tick) => {
+            u64::from_str_radix(tick, 16).map_err(|_| Error::new(line, "expected from= and a tick in hex"))
+        }
+        None if when.is_empty() => Ok(0),
+        None => Err(Error::new(line, "expected [code] or [code from=TICK]")),
+    }
+}
+
+fn cpu(value: &str) -> Option<Cpu> {
+    let mut parts = value.split('/');
+    let cpu = Cpu {
+        family: parts.next()?.parse().ok()?,
+        model: parts.next()?.parse().ok()?,
+        stepping: parts.next()?.parse().ok()?,
+    };
+    parts.next().is_none().then_some(cpu)
+}
+
+/// Settings are named as perf names them.
+fn config(config: &mut Config, word: &str) -> Option<()> {
+    match word.split_once('=').unwrap_or((word, "")) {
+        ("noretcomp", "") => config.no_return_compression = true,
+        ("cyc", "") => config.cyc = true,
+        ("mtc_period", period) => config.mtc_frequency = Some(period.parse().ok()?),
+        ("tsc_ctc_ratio", ratio) => {
+            let (numerator, denominator) = ratio.split_once('/')?;
+            config.tsc_ctc_ratio = Some((numerator.parse().ok()?, denominator.parse().ok()?));
+        }
+        ("max_nonturbo_ratio", ratio) => config.max_nonturbo_ratio = Some(ratio.parse().ok()?),
+        _ => return None,
+    }
+    Some(())
+}

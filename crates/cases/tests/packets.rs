@@ -1,0 +1,27 @@
+//! The text of a packet is read back as it is printed.
+
+use hodo_cases::{Assembly, encode};
+use hodo_intel_pt::packet::{Decoder, Packet};
+use proptest::prelude::*;
+
+/// The packets that some bytes hold, as they are printed.
+fn printed(bytes: &[u8]) -> Vec<String> {
+    let mut decoder = Decoder::new(bytes, 0);
+    let mut lines = Vec::new();
+    while let Ok(Some(packet)) = decoder.next_packet() {
+        lines.push(packet.to_string());
+    }
+    lines
+}
+
+proptest! {
+    #[test]
+    fn what_is_printed_is_read(extended: bool, in_block: bool, bytes in prop::collection::vec(any::<u8>(), 1..12)) {
+        let block = if in_block { Packet::Bbp { short_items: true, kind: 4 }.encode().to_vec() } else { vec![] };
+        let bytes = [&block[..], if extended { &[2] } else { &[] }, &bytes].concat();
+        let lines = printed(&bytes);
+        let numbered: Vec<(usize, &str)> = lines.iter().map(String::as_str).enumerate().collect();
+        let trace = encode(&numbered, &Assembly::default()).expect("a printed packet is one");
+        prop_assert_eq!(printed(&trace.bytes), lines);
+    }
+}
