@@ -167,7 +167,7 @@ impl<'f> Experiment<'f> {
 
     /// The name that a thread had last.
     pub fn thread_name(&self, thread: Thread) -> Option<String> {
-        let of_thread = self.recording.sideband.iter().rev().filter(|sideband| sideband.thread == thread);
+        let of_thread = self.recording.of_host().rev().filter(|sideband| sideband.thread == thread);
         of_thread
             .filter_map(|sideband| match sideband.kind {
                 SidebandKind::Comm { name, .. } => Some(String::from_utf8_lossy(name).into_owned()),

@@ -215,7 +215,7 @@ fn settings(config: &Config) -> Settings {
 
 fn streams(experiment: &Experiment<'_>) -> Vec<Stream> {
     let mut names: HashMap<Thread, &[u8]> = HashMap::new();
-    for sideband in &experiment.recording.sideband {
+    for sideband in experiment.recording.of_host() {
         if let SidebandKind::Comm { name, .. } = sideband.kind {
             names.insert(sideband.thread, name);
         }
@@ -243,7 +243,7 @@ fn modules(experiment: &Experiment<'_>) -> Vec<ModuleInfo> {
     kept.sort_unstable_by_key(|range| range.start);
     // Code of a mapping without a file is there if the recording keeps some that begins within it.
     let mut mapped: BTreeMap<u32, (bool, bool)> = BTreeMap::new();
-    for sideband in &experiment.recording.sideband {
+    for sideband in experiment.recording.of_host() {
         if let SidebandKind::Map(mapping) = &sideband.kind {
             let next = kept.get(kept.partition_point(|range| range.start < mapping.address));
             let within = next.is_some_and(|range| range.start - mapping.address < mapping.length);
@@ -272,7 +272,7 @@ fn modules(experiment: &Experiment<'_>) -> Vec<ModuleInfo> {
 }
 
 fn sideband(experiment: &Experiment<'_>) -> Vec<(&'static str, u64)> {
-    const KINDS: [&str; 10] = [
+    const KINDS: [&str; 15] = [
         "mappings",
         "names",
         "execs",
@@ -283,6 +283,11 @@ fn sideband(experiment: &Experiment<'_>) -> Vec<(&'static str, u64)> {
         "preemptions",
         "trace_starts",
         "losses",
+        "throttles",
+        "kernel_symbols",
+        "bpf_programs",
+        "text_pokes",
+        "hardware_ids",
     ];
     let mut counts = [0; KINDS.len()];
     for sideband in &experiment.recording.sideband {
@@ -293,10 +298,15 @@ fn sideband(experiment: &Experiment<'_>) -> Vec<(&'static str, u64)> {
             SidebandKind::Fork { .. } => 3,
             SidebandKind::Exit => 4,
             SidebandKind::SwitchIn => 5,
-            SidebandKind::SwitchOut { preempted: false } => 6,
-            SidebandKind::SwitchOut { preempted: true } => 7,
+            SidebandKind::SwitchOut { preempted: false, .. } => 6,
+            SidebandKind::SwitchOut { preempted: true, .. } => 7,
             SidebandKind::TraceStart => 8,
             SidebandKind::Lost { .. } => 9,
+            SidebandKind::Throttle { .. } => 10,
+            SidebandKind::KernelSymbol(_) => 11,
+            SidebandKind::BpfProgram { .. } => 12,
+            SidebandKind::TextPoke(_) => 13,
+            SidebandKind::HardwareId { .. } => 14,
         };
         counts[kind] += 1;
     }

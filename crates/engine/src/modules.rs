@@ -49,7 +49,7 @@ impl<'f> Modules<'f> {
         let unknown = Module::new("[unknown]".to_owned(), Vec::new(), &[], None);
         let mut modules =
             Modules { modules: vec![unknown], symbols: Symbols::default(), index: HashMap::new(), kept: 0 };
-        for sideband in &recording.sideband {
+        for sideband in recording.of_host() {
             if let SidebandKind::Map(mapping) = &sideband.kind {
                 modules.open_module(files, mapping, symfs);
             }

@@ -28,7 +28,7 @@ impl<'f> Programs<'f> {
         let mut programs = Programs { keeps_code: recording.emulated.is_some(), ..Programs::default() };
         let tick = |sideband: &Sideband<'_>| ticks(recording, sideband);
         let mut kept = recording.emulated.iter().flat_map(|emulated| &emulated.code).peekable();
-        for sideband in &recording.sideband {
+        for sideband in recording.of_host() {
             let at = tick(sideband);
             while let Some(code) = kept.next_if(|code| sideband.time.is_some_and(|time| code.time < time)) {
                 programs.keep(code, modules, recording);

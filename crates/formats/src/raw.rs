@@ -167,15 +167,21 @@ pub fn recording<'a>(
     for (elf, content) in elf {
         mappings.extend(segments(elf, content)?);
     }
-    let map = |mapping| Sideband { time: None, cpu: None, thread: THREAD, kind: SidebandKind::Map(mapping) };
+    let map = |mapping| Sideband {
+        time: None,
+        cpu: None,
+        thread: THREAD,
+        guest: None,
+        kind: SidebandKind::Map(mapping),
+    };
     let piece = Piece { file_offset: 0, bytes: trace, after_gap: false };
     Ok(Recording {
         config: Config { tsc: true, ..settings },
         streams: vec![Stream { cpu: None, thread: Some(THREAD), pieces: vec![piece] }],
         sideband: mappings.into_iter().map(map).collect(),
-        emulated: None,
         facts: vec![("format", "raw Intel PT".to_owned())],
         loss,
+        ..Recording::default()
     })
 }
 

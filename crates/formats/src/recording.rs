@@ -15,12 +15,23 @@ pub struct Recording<'a> {
     /// What the kernel (or its stand-in) said meanwhile, in order of time; records without a time
     /// keep the place that they have in the file.
     pub sideband: Vec<Sideband<'a>>,
+    /// The events that were recorded, Intel PT's own among them.
+    pub events: Vec<RecordedEvent>,
+    /// The code of BPF programs, which no file holds.
+    pub bpf: Vec<BpfProgram<'a>>,
     /// What the emulated processor adds to its recordings.
     pub emulated: Option<Emulated<'a>>,
     /// Facts for `hodo info`, in order: name and value.
     pub facts: Vec<(&'static str, String)>,
     /// What is missing from the recording.
     pub loss: Vec<Loss>,
+}
+
+impl<'a> Recording<'a> {
+    /// The sideband of the machine that was recorded on, without that of its guests.
+    pub fn of_host(&self) -> impl DoubleEndedIterator<Item = &Sideband<'a>> {
+        self.sideband.iter().filter(|sideband| sideband.guest.is_none())
+    }
 }
 
 /// The trace bytes of one source.
@@ -51,7 +62,7 @@ pub struct Piece<'a> {
     pub file_offset: u64,
     /// The bytes.
     pub bytes: &'a [u8],
-    /// Bytes are missing before this piece (a snapshot, a truncated buffer): synchronise anew.
+    /// Bytes are missing before this piece (a snapshot, a sample, a truncated buffer): synchronise anew.
     pub after_gap: bool,
 }
 
@@ -64,8 +75,20 @@ pub struct Sideband<'a> {
     pub cpu: Option<u32>,
     /// Whom it is about.
     pub thread: Thread,
+    /// The virtual machine that it happened in; `None` for the machine that was recorded on. Threads,
+    /// addresses and paths are then the guest's own.
+    pub guest: Option<Guest>,
     /// What happened.
     pub kind: SidebandKind<'a>,
+}
+
+/// A virtual machine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Guest {
+    /// The host's process that runs it; 0 where the recording does not say.
+    pub pid: u32,
+    /// The virtual CPU, where the record says so.
+    pub vcpu: Option<u32>,
 }
 
 /// What a sideband record says.
@@ -94,6 +117,8 @@ pub enum SidebandKind<'a> {
     SwitchOut {
         /// Whether it could have run on.
         preempted: bool,
+        /// Who runs next on this CPU, where the record says so.
+        next: Option<Thread>,
     },
     /// Tracing of the thread began.
     TraceStart,
@@ -102,6 +127,77 @@ pub enum SidebandKind<'a> {
         /// How many.
         records: u64,
     },
+    /// The kernel took fewer samples for a time, or all of them again.
+    Throttle {
+        /// Fewer.
+        on: bool,
+    },
+    /// The kernel registered code that it made at run time, or dropped it.
+    KernelSymbol(KernelSymbol<'a>),
+    /// A BPF program was loaded or unloaded.
+    BpfProgram {
+        /// The kernel's number of the program.
+        id: u32,
+        /// Loaded; unloaded, where not.
+        loaded: bool,
+        /// Hash of the program's source form.
+        tag: &'a [u8],
+    },
+    /// The kernel changed its own code.
+    TextPoke(TextPoke<'a>),
+    /// The number by which PEBS records in the trace name one of the recording's events.
+    HardwareId {
+        /// The number: the index of a counter.
+        id: u64,
+        /// Index into [`Recording::events`].
+        event: usize,
+    },
+}
+
+/// Code that the kernel made at run time: a BPF program, a trampoline, a copy of a probed instruction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KernelSymbol<'a> {
+    /// First address.
+    pub address: u64,
+    /// Length in bytes.
+    pub length: u64,
+    /// Its name.
+    pub name: &'a [u8],
+    /// It is a BPF program.
+    pub bpf: bool,
+    /// It was dropped.
+    pub dropped: bool,
+}
+
+/// A change of the kernel's code.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TextPoke<'a> {
+    /// First address.
+    pub address: u64,
+    /// The bytes before; none, where the code is new.
+    pub old: &'a [u8],
+    /// The bytes from now on; none, where the code is gone.
+    pub new: &'a [u8],
+}
+
+/// An event that was recorded.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RecordedEvent {
+    /// Its name, such as `intel_pt//u`; empty where the recording has none.
+    pub name: String,
+    /// Its PMU: `perf_event_attr.type`.
+    pub pmu: u32,
+    /// What of the PMU: `perf_event_attr.config`.
+    pub config: u64,
+}
+
+/// A BPF program as it lay in the kernel.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct BpfProgram<'a> {
+    /// The kernel's number of the program.
+    pub id: u32,
+    /// Its functions: first address and code.
+    pub functions: Vec<(u64, &'a [u8])>,
 }
 
 /// A mapping of code.

@@ -149,7 +149,7 @@ impl Collected {
             for (time, rank, kind) in [
                 (start, 4, SidebandKind::TraceStart),
                 (start, 5, SidebandKind::SwitchIn),
-                (end, 6, SidebandKind::SwitchOut { preempted: false }),
+                (end, 6, SidebandKind::SwitchOut { preempted: false, next: None }),
                 (end, 7, SidebandKind::Exit),
             ] {
                 events.push((time, rank, event(time, thread, kind)));
@@ -243,7 +243,7 @@ fn rank(kind: &NoteKind) -> u8 {
 }
 
 fn event(time: u64, thread: Thread, kind: SidebandKind<'_>) -> Sideband<'_> {
-    Sideband { time: Some(Nanos(time)), cpu: None, thread, kind }
+    Sideband { time: Some(Nanos(time)), cpu: None, thread, guest: None, kind }
 }
 
 fn sideband_kind(kind: &NoteKind) -> Option<SidebandKind<'_>> {

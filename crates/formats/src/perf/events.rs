@@ -90,6 +90,8 @@ pub struct SampleId {
     pub time: Option<Nanos>,
     /// On which CPU.
     pub cpu: Option<u32>,
+    /// The kernel's id of the event.
+    pub id: Option<u64>,
 }
 
 impl Events {
@@ -115,6 +117,11 @@ impl Events {
             });
         let index = id.and_then(|id| self.by_id.get(&id)).copied().unwrap_or(0);
         self.attrs.get(index)
+    }
+
+    /// Index of the event with an id of the kernel.
+    pub(super) fn with_id(&self, id: u64) -> Option<usize> {
+        self.by_id.get(&id).copied()
     }
 
     /// Splits a record into its own part and what its trailer says.
@@ -144,15 +151,20 @@ fn trailer(attr: &Attr, mut cursor: Cursor<'_>) -> Result<SampleId, Eof> {
     }
     let time = if attr.has(sample::TIME) { Some(cursor.u64()?) } else { None };
     found.time = time.filter(|&time| time != 0).map(Nanos);
-    for field in [sample::ID, sample::STREAM_ID] {
-        if attr.has(field) {
-            cursor.u64()?;
-        }
+    if attr.has(sample::ID) {
+        found.id = Some(cursor.u64()?);
+    }
+    if attr.has(sample::STREAM_ID) {
+        cursor.u64()?;
     }
     if attr.has(sample::CPU) {
         let cpu = cursor.u32()?;
         // A trailer that perf made up is all zeros: it means no CPU either.
         found.cpu = Some(cpu).filter(|_| time != Some(0));
+        cursor.u32()?;
+    }
+    if attr.has(sample::IDENTIFIER) {
+        found.id = Some(cursor.u64()?);
     }
     Ok(found)
 }

@@ -146,6 +146,10 @@ pub mod misc {
     pub const KERNEL: u16 = 1;
     /// Processor mode: user space.
     pub const USER: u16 = 2;
+    /// Processor mode: kernel of a virtual machine.
+    pub const GUEST_KERNEL: u16 = 4;
+    /// Processor mode: user space of a virtual machine.
+    pub const GUEST_USER: u16 = 5;
     /// MMAP, MMAP2: the mapping is not executable.
     pub const MMAP_DATA: u16 = 1 << 13;
     /// COMM: the name comes from executing a program.
@@ -160,6 +164,21 @@ pub mod misc {
     /// Records of the build-id feature: byte 20 of the build id's 24 is its length.
     pub const BUILD_ID_SIZE: u16 = 1 << 15;
 }
+
+/// Values in a KSYMBOL record.
+pub mod ksymbol {
+    /// `ksym_type`: the code of a BPF program.
+    pub const BPF: u16 = 1;
+    /// `ksym_type`: other code that was made at run time, such as a trampoline.
+    pub const OUT_OF_LINE: u16 = 2;
+    /// `flags`: the code is dropped.
+    pub const UNREGISTER: u16 = 1;
+}
+
+/// `type` of a BPF_EVENT record: the program was loaded.
+pub const BPF_LOAD: u16 = 1;
+/// `type` of a BPF_EVENT record: the program was unloaded.
+pub const BPF_UNLOAD: u16 = 2;
 
 /// Bits of an AUX record's flags.
 pub mod aux_flag {

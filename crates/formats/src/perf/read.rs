@@ -15,12 +15,12 @@ use super::{
     info::Info,
     layout::{aux_flag, feature, record},
     records::Record,
-    sideband,
+    sideband::{self, Known},
     streams::{Owner, Queues},
 };
 use crate::{
     error::Error,
-    recording::{Recording, Sideband, SidebandKind, Thread},
+    recording::{Guest, RecordedEvent, Recording, Sideband, SidebandKind, Thread},
 };
 
 /// Reads a perf.data.
@@ -87,6 +87,8 @@ struct Reader<'a> {
     queues: Queues<'a>,
     sideband: Vec<Sideband<'a>>,
     build_ids: BuildIds<'a>,
+    /// The virtual machines that events belong to, by the kernel's ids of the events.
+    guests: HashMap<u64, Guest>,
     /// How many records of each type there are.
     counts: BTreeMap<u32, u64>,
     loss: Vec<Loss>,
@@ -108,8 +110,10 @@ impl<'a> Reader<'a> {
             record::AUXTRACE => self.queues.add(record),
             record::AUXTRACE_ERROR => self.auxtrace_error(record),
             record::AUX => self.aux(&mut body, sample),
+            record::ID_INDEX => self.id_index(&mut body),
             _ => {
-                let said = sideband::read(record, &mut body, sample, &self.build_ids)?;
+                let known = Known { events: &file.events, build_ids: &self.build_ids, guests: &self.guests };
+                let said = sideband::read(record, &mut body, sample, &known)?;
                 if let Some(Sideband { kind: SidebandKind::Lost { records }, .. }) = said {
                     self.lose(sample, Cause::Truncated, records, "records were lost, the buffer was full");
                 }
@@ -123,6 +127,20 @@ impl<'a> Reader<'a> {
         let info = Info::read(record);
         self.foreign_trace = info.is_err();
         self.info = Some(info?);
+        Ok(())
+    }
+
+    /// u64 count; as many u64 id, u64 idx, u64 cpu, u64 tid; since perf 6.0 as many u64 machine_pid, u64 vcpu.
+    fn id_index(&mut self, body: &mut Cursor<'_>) -> Result<(), Eof> {
+        let count = body.u64()?;
+        let entries = body.take(usize::try_from(count).unwrap_or(usize::MAX).saturating_mul(32))?;
+        for entry in entries.chunks_exact(32) {
+            let id = Cursor::new(entry, 0).u64()?;
+            let (Ok(pid), Ok(vcpu)) = (body.u64(), body.u64()) else { break };
+            if pid != 0 {
+                self.guests.insert(id, Guest { pid: pid as u32, vcpu: u32::try_from(vcpu).ok() });
+            }
+        }
         Ok(())
     }
 
@@ -182,12 +200,22 @@ impl<'a> Reader<'a> {
         sort_by_time(&mut self.sideband);
         let mut facts = vec![("format", "perf.data".to_owned())];
         facts.extend(features::facts(file));
-        facts.push(("events", events(file)));
+        let events = events(file);
+        facts.push(("events", shown(&events)));
         facts.push(("records", self.records()));
         if snapshots {
             facts.push(("trace", "snapshots".to_owned()));
         }
-        Recording { config, streams, sideband: self.sideband, emulated, facts, loss: self.loss }
+        Recording {
+            config,
+            streams,
+            sideband: self.sideband,
+            events,
+            bpf: Vec::new(),
+            emulated,
+            facts,
+            loss: self.loss,
+        }
     }
 
     /// The number of records of each type, in words.
@@ -221,10 +249,19 @@ fn sort_by_time(sideband: &mut Vec<Sideband<'_>>) {
     sideband.extend(placed.into_iter().map(|(_, record)| record));
 }
 
-/// The names of the events, or their numbers where the file has no names.
-fn events(file: &File<'_>) -> String {
+/// The events, with names where the file has them.
+fn events(file: &File<'_>) -> Vec<RecordedEvent> {
     let names = file.feature(feature::EVENT_DESC).and_then(|section| features::event_names(section).ok());
-    let numbers =
-        || file.events.attrs.iter().map(|attr| format!("type {} config {:#x}", attr.kind, attr.config));
-    names.unwrap_or_else(|| numbers().collect()).join(", ")
+    let names = names.unwrap_or_default().into_iter().chain(std::iter::repeat(String::new()));
+    let events = file.events.attrs.iter().zip(names);
+    events.map(|(attr, name)| RecordedEvent { name, pmu: attr.kind, config: attr.config }).collect()
+}
+
+/// The names of the events, or their numbers where they have no names.
+fn shown(events: &[RecordedEvent]) -> String {
+    let one = |event: &RecordedEvent| match event.name.as_str() {
+        "" => format!("type {} config {:#x}", event.pmu, event.config),
+        name => name.to_owned(),
+    };
+    events.iter().map(one).collect::<Vec<_>>().join(", ")
 }

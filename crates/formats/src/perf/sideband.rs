@@ -1,19 +1,27 @@
 //! Records of the kernel to sideband.
 
+use std::collections::HashMap;
+
 use hodo_bytes::{Cursor, Eof};
 
 use super::{
-    events::SampleId,
+    events::{Events, SampleId},
     features::BuildIds,
-    layout::{misc, record},
+    layout::{BPF_LOAD, ksymbol, misc, record},
     records::Record,
 };
-use crate::recording::{Mapping, Sideband, SidebandKind, Thread};
+use crate::recording::{Guest, KernelSymbol, Mapping, Sideband, SidebandKind, TextPoke, Thread};
 
-/// What a record says for the sideband; `None` where it says nothing: data mappings, records about
-/// guests of a virtual machine, and types that are none of the sideband's.
-///
-/// `body` and `sample` are the two parts of the record, `build_ids` the recording's table.
+/// What the records' own bytes do not say.
+pub(super) struct Known<'r, 'a> {
+    pub(super) events: &'r Events,
+    pub(super) build_ids: &'r BuildIds<'a>,
+    /// The virtual machines that events with these ids belong to.
+    pub(super) guests: &'r HashMap<u64, Guest>,
+}
+
+/// What a record says for the sideband; `None` where it says nothing: data mappings, and types that are
+/// none of the sideband's. `body` and `sample` are the two parts of the record.
 ///
 /// # Errors
 /// A record that is shorter than its type demands.
@@ -21,20 +29,47 @@ pub(super) fn read<'a>(
     record: &Record<'a>,
     body: &mut Cursor<'a>,
     sample: SampleId,
-    build_ids: &BuildIds<'a>,
+    known: &Known<'_, 'a>,
 ) -> Result<Option<Sideband<'a>>, Eof> {
+    let nobody = sample.thread.unwrap_or(NOBODY);
     let said = match record.kind {
-        record::MMAP | record::MMAP2 => map(record, body, build_ids)?,
+        record::MMAP | record::MMAP2 => map(record, body, known.build_ids)?,
         record::COMM => Some(comm(record, body)?),
         record::FORK => Some(fork(body)?),
         record::EXIT => Some((task(body)?.0, SidebandKind::Exit)),
         record::ITRACE_START => Some((thread(body)?, SidebandKind::TraceStart)),
-        record::SWITCH | record::SWITCH_CPU_WIDE => sample.thread.map(|thread| (thread, switch(record))),
-        record::LOST => Some((sample.thread.unwrap_or(NOBODY), lost(body)?)),
-        record::LOST_SAMPLES => Some((sample.thread.unwrap_or(NOBODY), samples_lost(body)?)),
+        record::SWITCH | record::SWITCH_CPU_WIDE => {
+            sample.thread.map(|thread| (thread, switch(record, body)))
+        }
+        record::LOST => Some((nobody, lost(body)?)),
+        record::LOST_SAMPLES => Some((nobody, samples_lost(body)?)),
+        record::THROTTLE => Some((nobody, SidebandKind::Throttle { on: true })),
+        record::UNTHROTTLE => Some((nobody, SidebandKind::Throttle { on: false })),
+        record::KSYMBOL => Some((nobody, kernel_symbol(body)?)),
+        record::BPF_EVENT => Some((nobody, bpf_event(body)?)),
+        record::TEXT_POKE => Some((nobody, text_poke(body)?)),
+        record::AUX_OUTPUT_HW_ID => {
+            let (id, event) = (body.u64()?, sample.id.and_then(|id| known.events.with_id(id)));
+            event.map(|event| (nobody, SidebandKind::HardwareId { id, event }))
+        }
         _ => None,
     };
-    Ok(said.map(|(thread, kind)| Sideband { time: sample.time, cpu: sample.cpu, thread, kind }))
+    let guest =
+        |thread: Thread| guest(record, thread, sample.id.and_then(|id| known.guests.get(&id).copied()));
+    Ok(said.map(|(thread, kind)| Sideband {
+        time: sample.time,
+        cpu: sample.cpu,
+        thread,
+        guest: guest(thread),
+        kind,
+    }))
+}
+
+/// The virtual machine that a record is about. `of_event` is the one that the index of ids names for the
+/// record's event; without it the process of a guest's mapping is the host's that runs the guest.
+fn guest(record: &Record<'_>, thread: Thread, of_event: Option<Guest>) -> Option<Guest> {
+    let in_guest = matches!(record.misc & misc::CPUMODE, misc::GUEST_KERNEL | misc::GUEST_USER);
+    of_event.or(in_guest.then_some(Guest { pid: thread.pid, vcpu: None }))
 }
 
 /// Thread of a record that names none.
@@ -70,9 +105,9 @@ fn map<'a>(
         build_id = build_ids.get(name).copied().unwrap_or_default();
     }
     let kernel = match record.misc & misc::CPUMODE {
-        misc::KERNEL => true,
-        misc::USER | 0 => false,
-        _guest_or_hypervisor => return Ok(None),
+        misc::KERNEL | misc::GUEST_KERNEL => true,
+        misc::USER | misc::GUEST_USER | 0 => false,
+        _hypervisor => return Ok(None),
     };
     let mapping = Mapping { address, length, file_offset, name, build_id, kernel };
     let executable = record.misc & misc::MMAP_DATA == 0;
@@ -100,13 +135,13 @@ fn fork<'a>(body: &mut Cursor<'_>) -> Result<Said<'a>, Eof> {
     Ok((child, SidebandKind::Fork { parent }))
 }
 
-/// The trailer says whom it is about; SWITCH_CPU_WIDE's own part names the other thread.
-fn switch<'a>(record: &Record<'_>) -> SidebandKind<'a> {
-    if record.misc & misc::SWITCH_OUT != 0 {
-        SidebandKind::SwitchOut { preempted: record.misc & misc::SWITCH_OUT_PREEMPT != 0 }
-    } else {
-        SidebandKind::SwitchIn
+/// The trailer says whom it is about; SWITCH_CPU_WIDE's own part names the other thread: u32 pid, u32 tid.
+fn switch<'a>(record: &Record<'_>, body: &mut Cursor<'_>) -> SidebandKind<'a> {
+    if record.misc & misc::SWITCH_OUT == 0 {
+        return SidebandKind::SwitchIn;
     }
+    let next = if record.kind == record::SWITCH_CPU_WIDE { thread(body).ok() } else { None };
+    SidebandKind::SwitchOut { preempted: record.misc & misc::SWITCH_OUT_PREEMPT != 0, next }
 }
 
 /// u64 id, u64 lost.
@@ -118,4 +153,26 @@ fn lost<'a>(body: &mut Cursor<'_>) -> Result<SidebandKind<'a>, Eof> {
 /// u64 lost.
 fn samples_lost<'a>(body: &mut Cursor<'_>) -> Result<SidebandKind<'a>, Eof> {
     Ok(SidebandKind::Lost { records: body.u64()? })
+}
+
+/// u64 addr, u32 len, u16 ksym_type, u16 flags, name.
+fn kernel_symbol<'a>(body: &mut Cursor<'a>) -> Result<SidebandKind<'a>, Eof> {
+    let (address, length) = (body.u64()?, body.u32()?.into());
+    let (kind, flags) = (body.u16()?, body.u16()?);
+    let (bpf, dropped) = (kind == ksymbol::BPF, flags & ksymbol::UNREGISTER != 0);
+    Ok(SidebandKind::KernelSymbol(KernelSymbol { address, length, name: body.c_string(), bpf, dropped }))
+}
+
+/// u16 type, u16 flags, u32 id, 8 bytes of tag.
+fn bpf_event<'a>(body: &mut Cursor<'a>) -> Result<SidebandKind<'a>, Eof> {
+    let (kind, _flags, id) = (body.u16()?, body.u16()?, body.u32()?);
+    Ok(SidebandKind::BpfProgram { id, loaded: kind == BPF_LOAD, tag: body.take(8)? })
+}
+
+/// u64 addr, u16 old_len, u16 new_len, bytes of old, bytes of new.
+fn text_poke<'a>(body: &mut Cursor<'a>) -> Result<SidebandKind<'a>, Eof> {
+    let address = body.u64()?;
+    let (old, new) = (body.u16()?, body.u16()?);
+    let (old, new) = (body.take(old.into())?, body.take(new.into())?);
+    Ok(SidebandKind::TextPoke(TextPoke { address, old, new }))
 }

@@ -19,10 +19,11 @@ use std::{
 use hodo_clock::{Nanos, PerfClock};
 
 use super::layout::{
-    AUXTRACE_ALIGNMENT, AUXTRACE_SIZE, FILE_HEADER_SIZE, HodoscopeSection, MAGIC, NO_CPU, RECORD_HEADER_SIZE,
-    attr_flag, aux_flag, auxtrace_type, feature, intel_pt_config, intel_pt_info, misc, record, sample,
+    AUXTRACE_ALIGNMENT, AUXTRACE_SIZE, BPF_LOAD, BPF_UNLOAD, FILE_HEADER_SIZE, HodoscopeSection, MAGIC,
+    NO_CPU, RECORD_HEADER_SIZE, attr_flag, aux_flag, auxtrace_type, feature, intel_pt_config, intel_pt_info,
+    ksymbol, misc, record, sample,
 };
-use crate::recording::{Mapping, Sideband, SidebandKind, Thread};
+use crate::recording::{KernelSymbol, Mapping, Sideband, SidebandKind, TextPoke, Thread};
 
 /// `type` of the event: what the kernel that recorded had called its intel_pt PMU.
 const PMU_TYPE: u32 = 8;
@@ -368,13 +369,59 @@ fn sideband_body(event: &Sideband<'_>) -> (u32, u16, Vec<u8>) {
         SidebandKind::Fork { parent } => (record::FORK, 0, task(event, *parent)),
         SidebandKind::Exit => (record::EXIT, 0, task(event, event.thread)),
         SidebandKind::SwitchIn => (record::SWITCH, 0, Vec::new()),
-        SidebandKind::SwitchOut { preempted } => {
-            let preempted = if *preempted { misc::SWITCH_OUT_PREEMPT } else { 0 };
-            (record::SWITCH, misc::SWITCH_OUT | preempted, Vec::new())
-        }
+        SidebandKind::SwitchOut { preempted, next } => switch_out(*preempted, *next),
         SidebandKind::TraceStart => (record::ITRACE_START, 0, who()),
         SidebandKind::Lost { records } => (record::LOST, 0, words(&[FIRST_ID, *records])),
+        SidebandKind::Throttle { on } => {
+            let time = event.time.unwrap_or_default().0;
+            (if *on { record::THROTTLE } else { record::UNTHROTTLE }, 0, words(&[time, FIRST_ID, FIRST_ID]))
+        }
+        SidebandKind::KernelSymbol(symbol) => (record::KSYMBOL, misc::KERNEL, kernel_symbol(symbol)),
+        SidebandKind::BpfProgram { id, loaded, tag } => {
+            (record::BPF_EVENT, misc::KERNEL, bpf_event(*id, *loaded, tag))
+        }
+        SidebandKind::TextPoke(poke) => (record::TEXT_POKE, misc::KERNEL, text_poke(poke)),
+        SidebandKind::HardwareId { id, .. } => (record::AUX_OUTPUT_HW_ID, 0, words(&[*id])),
     }
+}
+
+fn switch_out(preempted: bool, next: Option<Thread>) -> (u32, u16, Vec<u8>) {
+    let flags = misc::SWITCH_OUT | if preempted { misc::SWITCH_OUT_PREEMPT } else { 0 };
+    match next {
+        Some(Thread { pid, tid }) => {
+            (record::SWITCH_CPU_WIDE, flags, [pid, tid].map(u32::to_le_bytes).concat())
+        }
+        None => (record::SWITCH, flags, Vec::new()),
+    }
+}
+
+/// u64 addr, u32 len, u16 ksym_type, u16 flags, name.
+fn kernel_symbol(symbol: &KernelSymbol<'_>) -> Vec<u8> {
+    let mut body = words(&[symbol.address]);
+    body.extend((symbol.length as u32).to_le_bytes());
+    body.extend(if symbol.bpf { ksymbol::BPF } else { ksymbol::OUT_OF_LINE }.to_le_bytes());
+    body.extend(if symbol.dropped { ksymbol::UNREGISTER } else { 0 }.to_le_bytes());
+    body.extend_from_slice(symbol.name);
+    body.push(0);
+    body
+}
+
+/// u16 type, u16 flags, u32 id, 8 bytes of tag.
+fn bpf_event(id: u32, loaded: bool, tag: &[u8]) -> Vec<u8> {
+    let mut body = [if loaded { BPF_LOAD } else { BPF_UNLOAD }, 0].map(u16::to_le_bytes).concat();
+    body.extend(id.to_le_bytes());
+    body.extend_from_slice(tag);
+    body.resize(16, 0);
+    body
+}
+
+/// u64 addr, u16 old_len, u16 new_len, bytes of old, bytes of new.
+fn text_poke(poke: &TextPoke<'_>) -> Vec<u8> {
+    let mut body = words(&[poke.address]);
+    body.extend([poke.old.len() as u16, poke.new.len() as u16].map(u16::to_le_bytes).concat());
+    body.extend_from_slice(poke.old);
+    body.extend_from_slice(poke.new);
+    body
 }
 
 /// u32 pid, ppid, tid, ptid, u64 time.
@@ -437,13 +484,14 @@ mod tests {
             SidebandKind::TraceStart,
             SidebandKind::SwitchIn,
             SidebandKind::Fork { parent: THREADS[0] },
-            SidebandKind::SwitchOut { preempted: true },
+            SidebandKind::SwitchOut { preempted: true, next: None },
             SidebandKind::Exit,
         ];
         let event = |(index, kind)| Sideband {
             time: Some(Nanos(100 + index as u64)),
             cpu: Some(0),
             thread: THREADS[usize::from(index == 5)],
+            guest: None,
             kind,
         };
         kinds.into_iter().enumerate().map(event).collect()

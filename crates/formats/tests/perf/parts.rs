@@ -71,7 +71,7 @@ fn records_become_sideband_in_order_of_time() {
         (Some(30), SidebandKind::TraceStart),
         (Some(40), SidebandKind::Fork { parent: thread(MAIN) }),
         (Some(50), SidebandKind::Comm { name: b"ls", exec: true }),
-        (Some(60), SidebandKind::SwitchOut { preempted: true }),
+        (Some(60), SidebandKind::SwitchOut { preempted: true, next: None }),
         (Some(70), SidebandKind::SwitchIn),
         (Some(80), SidebandKind::Exit),
     ];

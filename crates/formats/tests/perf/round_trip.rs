@@ -7,7 +7,7 @@ use hodo_formats::{
     perf,
     perf::layout::{CodeEntry, HodoscopeSection, intel_pt_config},
     perf::write::{Setup, Writer},
-    recording::{EmulatedNotes, Mapping, Sideband, SidebandKind, Thread},
+    recording::{EmulatedNotes, KernelSymbol, Mapping, Sideband, SidebandKind, TextPoke, Thread},
 };
 use proptest::{collection::vec, prelude::*};
 
@@ -27,7 +27,7 @@ struct Event {
 
 fn event() -> impl Strategy<Value = Event> {
     let texts = (vec(1u8.., 0..40), vec(any::<u8>(), 0..=20));
-    (0u8..8, 0u64..1000, 0usize..2, any::<bool>(), texts, any::<[u64; 3]>()).prop_map(
+    (0u8..13, 0u64..1000, 0usize..2, any::<bool>(), texts, any::<[u64; 3]>()).prop_map(
         |(kind, after, thread, flag, (name, build_id), numbers)| Event {
             kind,
             after,
@@ -49,9 +49,20 @@ fn kind(event: &Event) -> SidebandKind<'_> {
         2 => SidebandKind::Fork { parent: Thread { pid: address as u32, tid: length as u32 } },
         3 => SidebandKind::Exit,
         4 => SidebandKind::SwitchIn,
-        5 => SidebandKind::SwitchOut { preempted: event.flag },
+        5 => SidebandKind::SwitchOut {
+            preempted: event.flag,
+            next: (address % 2 == 0).then_some(Thread { pid: length as u32, tid: file_offset as u32 }),
+        },
         6 => SidebandKind::TraceStart,
-        _ => SidebandKind::Lost { records: address },
+        7 => SidebandKind::Lost { records: address },
+        8 => SidebandKind::Throttle { on: event.flag },
+        9 => {
+            let (length, bpf, dropped) = (length & 0xffff_ffff, kernel, file_offset % 2 == 0);
+            SidebandKind::KernelSymbol(KernelSymbol { address, length, name, bpf, dropped })
+        }
+        10 => SidebandKind::TextPoke(TextPoke { address, old: build_id, new: name }),
+        11 => SidebandKind::BpfProgram { id: address as u32, loaded: event.flag, tag: b"12345678" },
+        _ => SidebandKind::HardwareId { id: address, event: 0 },
     }
 }
 
@@ -63,7 +74,9 @@ fn sideband(events: &[Event]) -> Vec<Sideband<'_>> {
     let threads = events.iter().map(|event| THREADS[event.thread]);
     let kinds = events.iter().map(kind);
     let parts = times.zip(threads).zip(kinds);
-    parts.map(|((time, thread), kind)| Sideband { time: Some(time), cpu: Some(0), thread, kind }).collect()
+    let sideband =
+        |((time, thread), kind)| Sideband { time: Some(time), cpu: Some(0), thread, guest: None, kind };
+    parts.map(sideband).collect()
 }
 
 fn setup(filter: &str) -> Setup<'_> {
