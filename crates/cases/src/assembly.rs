@@ -41,6 +41,13 @@ impl Assembly {
         self.labels.get(label)?.checked_add_signed(offset)
     }
 
+    /// Whether some code lies at the address, or ends there.
+    pub fn contains(&self, address: u64) -> bool {
+        self.sections
+            .iter()
+            .any(|section| section.range().contains(&address) || section.range().end == address)
+    }
+
     /// The address as text: the last label before it in its section, else the number.
     pub fn name(&self, address: u64) -> String {
         let ranges = self.sections.iter().map(Section::range);

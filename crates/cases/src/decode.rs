@@ -60,7 +60,23 @@ impl Lines<'_> {
     fn gap(&mut self, gap: &Gap) {
         let line = self.trace.lines.iter().rev().find(|&&(at, _)| at as u64 <= gap.from);
         let packet = line.map_or("", |&(_, packet)| packet);
-        self.line(format_args!("gap {}..{} ({packet}): {}", gap.from, gap.to, gap.trouble));
+        let doubtful = gap.doubtful_since.map_or(String::new(), |since| format!(", doubtful since {since}"));
+        let trouble = self.named(&gap.trouble.to_string());
+        self.line(format_args!("gap {}..{} ({packet}){doubtful}: {trouble}", gap.from, gap.to));
+    }
+
+    /// The text with labels for addresses of the code.
+    fn named(&self, text: &str) -> String {
+        let name = |word: &str| {
+            let number = word.trim_end_matches([',', ':']);
+            match u64::from_str_radix(number, 16) {
+                Ok(address) if self.assembly.contains(address) => {
+                    self.assembly.name(address) + &word[number.len()..]
+                }
+                _ => word.to_owned(),
+            }
+        };
+        text.split(' ').map(name).collect::<Vec<_>>().join(" ")
     }
 }
 
@@ -79,20 +95,11 @@ impl Sink for Lines<'_> {
     }
 
     fn event(&mut self, event: Event) {
-        let name = |address: u64| self.assembly.name(address);
         match event {
+            // As packets have it.
             Event::Time(Tsc(tick)) => self.line(format_args!("time {tick:x}")),
-            Event::Switch(context) => self.line(format_args!("switch {context}")),
-            Event::Enabled(ip) => self.line(format_args!("enabled {}", name(ip))),
-            Event::Disabled { to, asynchronous } => {
-                let to = to.map_or(String::new(), |to| format!(" to {}", name(to)));
-                let how = if asynchronous { " by an interrupt" } else { "" };
-                self.line(format_args!("disabled{to}{how}"));
-            }
-            Event::Asynchronous { from, to } => {
-                self.line(format_args!("asynchronous {} to {}", name(from), name(to)));
-            }
             Event::Gap(gap) => self.gap(&gap),
+            other => self.line(format_args!("{}", self.named(&other.to_string()))),
         }
     }
 }

@@ -228,6 +228,17 @@ impl<'a> Words<'a, '_> {
                 let ip = self.flag("IP");
                 Some(Packet::Cfe { ip, kind: self.small_hex("type=")?, vector: self.small_hex("vector=")? })
             }
+            "TRIG" => {
+                let (multiple, ip) = (self.flag("MULT"), self.flag("IP"));
+                let triggers = self.small_hex("")?;
+                let count = (!self.words.is_empty()).then(|| self.after("icnt=")?.parse().ok());
+                Some(Packet::Trig {
+                    ip,
+                    instructions: count.map_or(Some(None), |count| count.map(Some))?,
+                    multiple,
+                    triggers,
+                })
+            }
             "EVD" => Some(Packet::Evd { kind: self.small_hex("type=")?, payload: self.hex("")? }),
             _ => None,
         }

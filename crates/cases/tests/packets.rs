@@ -14,11 +14,16 @@ fn printed(bytes: &[u8]) -> Vec<String> {
     lines
 }
 
+/// Bytes that packets of two-byte opcodes and TRIG begin with; by chance they are rare.
+fn first() -> impl Strategy<Value = Vec<u8>> {
+    prop_oneof![Just(vec![]), Just(vec![2]), Just(vec![0xd9])]
+}
+
 proptest! {
     #[test]
-    fn what_is_printed_is_read(extended: bool, in_block: bool, bytes in prop::collection::vec(any::<u8>(), 1..12)) {
+    fn what_is_printed_is_read(first in first(), in_block: bool, bytes in prop::collection::vec(any::<u8>(), 1..12)) {
         let block = if in_block { Packet::Bbp { short_items: true, kind: 4 }.encode().to_vec() } else { vec![] };
-        let bytes = [&block[..], if extended { &[2] } else { &[] }, &bytes].concat();
+        let bytes = [&block[..], &first, &bytes].concat();
         let lines = printed(&bytes);
         let numbered: Vec<(usize, &str)> = lines.iter().map(String::as_str).enumerate().collect();
         let trace = encode(&numbered, &Assembly::default()).expect("a printed packet is one");
