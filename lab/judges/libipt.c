@@ -1,7 +1,7 @@
 /* A second judge of our decoding: the instructions that Intel's libipt finds in a raw Intel PT buffer.
  *
  *     gcc -std=c11 -O2 -Wall -Wextra -Werror -o judge-libipt lab/judges/libipt.c -lipt  # libipt-dev
- *     judge-libipt [--cpu FAMILY/MODEL[/STEPPING]] [--limit N] [--raw FILE:OFFSET:SIZE@ADDRESS]...
+ *     judge-libipt [--cpu FAMILY/MODEL[/STEPPING]] [--limit N] [--events] [--raw FILE:OFFSET:SIZE@ADDRESS]...
  *                  TRACE[:OFFSET:SIZE]
  *
  * TRACE is one thread's or one CPU's buffer, or a part of a file. Each --raw gives code: SIZE bytes of
@@ -10,7 +10,7 @@
  *
  * Standard output has the address of every executed instruction, lower-case hexadecimal, one a line.
  * What interrupts that stream stands between them and begins with "# ": an error with the offset in the
- * buffer (decoding goes on at the next PSB), or an overflow. Without --cpu no erratum is assumed.
+ * buffer (decoding goes on at the next PSB), or an overflow; with --events, every event. Without --cpu no erratum is assumed.
  *
  * libipt does not notice a loop that needs no packet (`jmp .`), which a wrong turn may lead to: it goes
  * round for ever and fills the disk. Always give --limit: after N instructions it counts as an error.
@@ -27,6 +27,8 @@
 #include <string.h>
 
 #include <intel-pt.h>
+
+#include "libipt_events.h"
 
 /* FILE:OFFSET:SIZE, cut out of an argument. */
 struct part {
@@ -106,6 +108,9 @@ static void load_trace(struct pt_config *config, char *argument)
 /* Instructions that may still be printed. */
 static uint64_t left = UINT64_MAX;
 
+/* Whether to print more events than overflows. */
+static int all_events;
+
 static void print_address(uint64_t address)
 {
     char line[17], *first = line + sizeof line;
@@ -131,8 +136,8 @@ static int take_events(struct pt_insn_decoder *decoder, int status)
     while (status >= 0 && status & pts_event_pending) {
         struct pt_event event;
         status = pt_insn_event(decoder, &event, sizeof event);
-        if (status >= 0 && event.type == ptev_overflow)
-            puts("# overflow");
+        if (status >= 0 && (all_events || event.type == ptev_overflow))
+            print_event(&event);
     }
     return status;
 }
@@ -196,6 +201,8 @@ int main(int count, char **arguments)
             set_cpu(&config, arguments[++index]);
         else if (value && strcmp(argument, "--limit") == 0)
             left = strtoull(arguments[++index], NULL, 0);
+        else if (strcmp(argument, "--events") == 0)
+            all_events = 1;
         else if (*argument != '-' && !trace)
             trace = argument;
         else

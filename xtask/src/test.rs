@@ -21,7 +21,11 @@ pub(crate) fn run(_arguments: &[String]) -> Outcome {
     // The end-to-end tests start the release build, with the plugin that lies beside it.
     step("build", command::build_hodo)?;
     step("tests", || command::run(&mut cargo(&["test", "--workspace"])))?;
-    println!("test: all passed in {} s, {} cases of Intel PT among them", begin.elapsed().as_secs(), cases()?);
+    println!(
+        "test: all passed in {} s, {} cases of Intel PT among them",
+        begin.elapsed().as_secs(),
+        cases()?
+    );
     Ok(())
 }
 

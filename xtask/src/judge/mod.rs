@@ -8,6 +8,7 @@
 //!                                        └─► hodo info: truth ──────┴─► equal, or both numbers
 //! ```
 
+mod cases;
 mod difference;
 mod programs;
 mod streams;
@@ -29,7 +30,8 @@ use crate::{
     setup::{self, Need},
 };
 
-const USAGE: &str = "usage: cargo xtask judge pt [--list] [--only NAME]… [-e EVENT]";
+const USAGE: &str = "usage: cargo xtask judge pt [--list] [--only NAME]… [-e EVENT]
+       cargo xtask judge cases [NAME]…";
 
 /// What the command line asks for.
 #[derive(Default)]
@@ -41,6 +43,9 @@ struct Wish {
 
 /// Judges every program, or those that are named; the error counts the ones that differ.
 pub(crate) fn run(arguments: &[String]) -> Outcome {
+    if let Some((_, names)) = arguments.split_first().filter(|(first, _)| *first == "cases") {
+        return cases::run(names);
+    }
     let wish = parse(arguments)?;
     if wish.list {
         for program in PROGRAMS {
