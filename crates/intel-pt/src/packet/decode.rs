@@ -157,8 +157,18 @@ fn byte(rest: &[u8], index: usize, size: u8) -> Result<u8, ErrorKind> {
     rest.get(index).copied().ok_or(ErrorKind::CutShort(size))
 }
 
-/// `count` bytes from `start`, up to 8, as a little-endian integer.
+/// `count` bytes from `start`, 1 to 8, as a little-endian integer.
+#[inline(always)]
 fn little_endian(rest: &[u8], start: usize, count: usize) -> Result<u64, ErrorKind> {
+    // One wide load, except near the end of the stream.
+    match rest.get(start..).and_then(<[u8]>::first_chunk) {
+        Some(wide) => Ok(u64::from_le_bytes(*wide) & (u64::MAX >> (64 - 8 * count))),
+        None => little_endian_at_end(rest, start, count),
+    }
+}
+
+#[cold]
+fn little_endian_at_end(rest: &[u8], start: usize, count: usize) -> Result<u64, ErrorKind> {
     let field = rest.get(start..start + count).ok_or(ErrorKind::CutShort((start + count) as u8))?;
     let mut wide = [0; 8];
     wide[..count].copy_from_slice(field);
