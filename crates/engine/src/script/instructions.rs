@@ -87,7 +87,8 @@ struct TextSink<'x, 'f> {
     first: u32,
     context: u32,
     cpu: Option<u32>,
-    now: Option<Tsc>,
+    /// The time of the last clock packet, as text.
+    time: String,
     open: bool,
     formatter: GasFormatter,
     disassembly: String,
@@ -107,7 +108,7 @@ impl<'x, 'f> TextSink<'x, 'f> {
             first,
             context: first,
             cpu: track.cpu,
-            now: None,
+            time: "-".to_owned(),
             open: reading.window.is_none(),
             formatter: formatter(),
             disassembly: String::new(),
@@ -133,11 +134,7 @@ impl<'x, 'f> TextSink<'x, 'f> {
             Field::Tid => self.number(thread.map(|thread| u64::from(thread.tid))),
             Field::Pid => self.number(thread.map(|thread| u64::from(thread.pid))),
             Field::Cpu => self.number(self.cpu.map(u64::from)),
-            Field::Time => {
-                let clock = self.experiment.recording.config.clock;
-                let time = self.now.zip(clock).map(|(now, clock)| clock.nanos(now).to_string());
-                self.text.extend_from_slice(time.as_deref().unwrap_or("-").as_bytes());
-            }
+            Field::Time => self.text.extend_from_slice(self.time.as_bytes()),
             Field::Sym => self.symbol(origin(address, executed)),
             Field::Insn => {
                 self.disassembly.clear();
@@ -152,8 +149,19 @@ impl<'x, 'f> TextSink<'x, 'f> {
     }
 
     fn number(&mut self, number: Option<u64>) {
-        let text = number.map_or("-".to_owned(), |number| number.to_string());
-        self.text.extend_from_slice(text.as_bytes());
+        match number {
+            Some(number) => decimal(&mut self.text, number),
+            None => self.text.push(b'-'),
+        }
+    }
+
+    /// Keeps the time as text: many instructions have the same one.
+    fn set_time(&mut self, now: Tsc) {
+        if self.fields.contains(&Field::Time)
+            && let Some(clock) = self.experiment.recording.config.clock
+        {
+            self.time = clock.nanos(now).to_string();
+        }
     }
 
     /// The inlined frames at an instruction, innermost first, and the function that holds them all.
@@ -200,6 +208,15 @@ fn origin(address: u64, executed: &Executed<'_>) -> Origin {
     found.map_or(Origin { module: 0, offset: address }, |(content, _)| content.origin)
 }
 
+/// Appends a number.
+#[inline]
+fn decimal(text: &mut Vec<u8>, number: u64) {
+    let digits = number.checked_ilog10().unwrap_or(0);
+    for digit in (0..=digits).rev() {
+        text.push(b'0' + (number / 10u64.pow(digit) % 10) as u8);
+    }
+}
+
 /// Appends an address in lower-case hexadecimal, without padding.
 #[inline]
 fn hexadecimal(text: &mut Vec<u8>, address: u64) {
@@ -233,7 +250,7 @@ impl Sink for TextSink<'_, '_> {
     fn event(&mut self, event: Event) {
         match event {
             Event::Time(now) => {
-                self.now = Some(now);
+                self.set_time(now);
                 self.open = self.reading.wants(now);
             }
             Event::Switch(context) => self.context = context,
