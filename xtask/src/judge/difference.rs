@@ -2,7 +2,10 @@
 
 use std::{fmt::Write, path::Path, process::Command};
 
-use super::streams::{self, BLOCK, Digest};
+use super::{
+    perf,
+    streams::{self, BLOCK, Digest},
+};
 use crate::{Outcome, command};
 
 /// Instructions shown before and after the difference.
@@ -27,8 +30,9 @@ pub(super) fn explain(
     let Some(block) = ours.first_different(theirs) else {
         return Ok(format!("  thread {tid}: no difference"));
     };
-    let our = streams::block(streams::hodo(recording, Some(tid)), tid, block)?;
-    let their = streams::block(streams::perf(recording, Some(tid)), tid, block)?;
+    let (from, to) = (block * BLOCK, (block + 2) * BLOCK);
+    let our = streams::part(streams::hodo(recording, "tid,ip", Some(tid)), tid, from, to)?;
+    let their = streams::part(perf::text(recording, tid), tid, from, to)?;
     let longest = our.len().max(their.len());
     let at = (0..longest).find(|&at| our.get(at) != their.get(at)).unwrap_or(0);
     let mut text = format!(
@@ -72,21 +76,15 @@ fn packets(recording: &Path, tid: u32, instruction: u64) -> Outcome<String> {
 /// The time of the last clock packet before an instruction, in nanoseconds; of the last instruction where
 /// there are fewer.
 fn time(recording: &Path, tid: u32, instruction: u64) -> Outcome<u64> {
-    let mut hodo = Command::new(command::hodo());
-    hodo.args(["script", "--insns", "--fields", "time", "--tid", &tid.to_string()]).arg(recording);
+    let hodo = streams::hodo(recording, "time", Some(tid));
     let (mut index, mut time) = (0, 0);
     streams::each_line(hodo, |line| {
         if index <= instruction {
-            time = nanoseconds(line).unwrap_or(time);
+            time = streams::nanoseconds(line).unwrap_or(time);
         }
         index += u64::from(!line.starts_with(b"#"));
     })?;
     Ok(time)
-}
-
-/// Seconds with nine decimals.
-fn nanoseconds(line: &[u8]) -> Option<u64> {
-    std::str::from_utf8(line).ok()?.trim().replace('.', "").parse().ok()
 }
 
 /// The packet at about this time. Only TSC packets say the time outright (the emulated clock ticks once a
@@ -151,14 +149,13 @@ fn code(maps: &[Map], address: u64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{line_at, map, nanoseconds};
+    use super::{line_at, map};
 
     #[test]
     fn a_packet_is_found_by_time() {
         let lines =
             ["PSB", "19 TSC a", "TNT", "59 MTC 1", "TNT", "59 MTC 2", "TNT", "59 MTC 3", "19 TSC 1a", "TNT"];
         assert_eq!([0, 10, 14, 18, 25, 26].map(|time| line_at(&lines, time)), [0, 1, 3, 5, 7, 8]);
-        assert_eq!(nanoseconds(b"1.000000025\n"), Some(1_000_000_025));
     }
 
     #[test]

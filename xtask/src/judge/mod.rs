@@ -1,93 +1,78 @@
-//! `cargo xtask judge pt`: what we decode, instruction by instruction, against perf's decoder, and our
-//! totals against the emulated processor's own count.
+//! `cargo xtask judge pt`: what we decode of real programs, instruction by instruction, against perf's
+//! decoder, and our totals against the emulated processor's own count; in several configurations of the
+//! trace.
 //!
 //! ```text
-//! program ──► hodo record ──► recording ─┬─► hodo script --insns ─┐ per thread
-//!                                        ├─► perf script --itrace ─┴─► equal, or the first difference
-//!                                        ├─► hodo report functions ─┐
-//!                                        └─► hodo info: truth ──────┴─► equal, or both numbers
+//! programs × configurations ──record──► recordings
+//!
+//! recording ─┬─► hodo script --insns ─┐ per thread: the same instructions, or the first difference;
+//!            ├─► perf's decoder ──────┴─► how far the times of the same instruction are apart
+//!            ├─► hodo report functions ─┐
+//!            └─► hodo info: truth ──────┴─► equal, or both numbers
 //! ```
 
 mod cases;
+mod configurations;
 mod difference;
+mod perf;
 mod programs;
+mod record;
 mod streams;
+mod times;
 mod totals;
+mod verdict;
 
 use std::{
-    fs,
     path::Path,
-    process::{Command, Stdio},
+    sync::{Mutex, mpsc},
     thread,
-    time::{Duration, Instant},
+    time::Instant,
 };
 
-use programs::{PROGRAMS, Program, Ready};
-use streams::{Streams, read_hodo, read_perf};
+use configurations::CONFIGURATIONS;
+use programs::PROGRAMS;
+use record::{Job, Recorded};
+use verdict::{Judges, Total, Verdict, judge};
 
 use crate::{
     Outcome, command,
     setup::{self, Need},
 };
 
-const USAGE: &str = "usage: cargo xtask judge pt [--list] [--only NAME]… [-e EVENT]
+const USAGE: &str =
+    "usage: cargo xtask judge pt [--list] [--all] [--config NAME]… [--only PROGRAM]… [-e EVENT]
        cargo xtask judge cases [NAME]…";
 
 /// What the command line asks for.
 #[derive(Default)]
 struct Wish {
     only: Vec<String>,
+    configurations: Vec<String>,
     event: Option<String>,
+    all: bool,
     list: bool,
 }
 
-/// Judges every program, or those that are named; the error counts the ones that differ.
+/// Judges what is asked for; the error names what differs.
 pub(crate) fn run(arguments: &[String]) -> Outcome {
     if let Some((_, names)) = arguments.split_first().filter(|(first, _)| *first == "cases") {
         return cases::run(names);
     }
     let wish = parse(arguments)?;
     if wish.list {
-        for program in PROGRAMS {
-            println!("{:14} {}", program.name, program.what);
-        }
+        list();
         return Ok(());
     }
+    let begin = Instant::now();
     setup::ensure(Need::Judge)?;
     command::build_hodo()?;
     let folder = command::target().join("judge");
-    println!("{HEADING}");
-    let (mut judged, mut slow_downs) = (0, Vec::new());
-    let mut failed: Vec<&str> = Vec::new();
-    for program in
-        PROGRAMS.iter().filter(|p| wish.only.is_empty() || wish.only.iter().any(|name| name == p.name))
-    {
-        judged += 1;
-        match judge(program, wish.event.as_deref(), &folder.join(program.name)) {
-            Ok(row) => {
-                println!("{row}");
-                slow_downs.push(row.slow_down());
-                if !row.complaints.is_empty() {
-                    failed.push(program.name);
-                }
-            }
-            Err(error) => {
-                println!("{:14} {error}", program.name);
-                failed.push(program.name);
-            }
-        }
-    }
-    slow_downs.sort_by(f64::total_cmp);
-    let median = slow_downs.get(slow_downs.len() / 2).copied().unwrap_or(0.0);
-    println!(
-        "\n{} of {judged} equal; median slow-down of the recorded program {median:.1}×",
-        judged - failed.len()
-    );
-    if failed.is_empty() && judged > 0 {
-        Ok(())
-    } else {
-        Err(format!("not equal: {}", failed.join(", ")).into())
-    }
+    std::fs::create_dir_all(&folder)?;
+    let judges = Judges { perf: perf::compile(&folder)? };
+    let recordings = record::all(wish.jobs(), &folder)?;
+    let mut total = Total::default();
+    judge_all(recordings, &judges, |verdict| total.show(verdict));
+    total.end(begin.elapsed())
 }
 
 /// The instructions that the emulated processor counted in a recording.
@@ -102,134 +87,119 @@ fn parse(arguments: &[String]) -> Outcome<Wish> {
     }
     let mut wish = Wish::default();
     while let Some(argument) = arguments.next() {
+        let mut value = || arguments.next().map(str::to_owned).ok_or(USAGE);
         match argument {
             "--list" => wish.list = true,
-            "--only" => wish.only.push(arguments.next().ok_or(USAGE)?.to_owned()),
-            "-e" => wish.event = Some(arguments.next().ok_or(USAGE)?.to_owned()),
+            "--all" => wish.all = true,
+            "--only" => wish.only.push(value()?),
+            "--config" => wish.configurations.push(value()?),
+            "-e" => wish.event = Some(value()?),
             _ => return Err(USAGE.into()),
         }
     }
-    match wish.only.iter().find(|name| PROGRAMS.iter().all(|program| program.name != **name)) {
-        Some(name) => Err(format!("no program `{name}`; `--list` names them").into()),
-        None => Ok(wish),
+    known("program", &wish.only, PROGRAMS.iter().map(|program| program.name))?;
+    known("configuration", &wish.configurations, CONFIGURATIONS.iter().map(|one| one.name))?;
+    Ok(wish)
+}
+
+fn known<'n>(kind: &str, asked: &[String], names: impl Iterator<Item = &'n str> + Clone) -> Outcome {
+    match asked.iter().find(|asked| names.clone().all(|name| name != **asked)) {
+        Some(name) => Err(format!("no {kind} `{name}`; `--list` names them").into()),
+        None => Ok(()),
     }
 }
 
-const HEADING: &str =
-    "program           instructions        calls threads  native  recorded slow-down  recording  result";
-
-/// What was found out about one program.
-struct Row {
-    name: &'static str,
-    instructions: u64,
-    calls: u64,
-    threads: usize,
-    native: Duration,
-    recorded: Duration,
-    bytes: u64,
-    /// What is not equal; empty if all is.
-    complaints: Vec<String>,
-}
-
-impl Row {
-    fn slow_down(&self) -> f64 {
-        self.recorded.as_secs_f64() / self.native.as_secs_f64()
+fn list() {
+    println!("configurations:");
+    for one in CONFIGURATIONS {
+        println!("  {:14} {}: {}", one.name, one.event, one.what);
+    }
+    println!("programs:");
+    for program in PROGRAMS {
+        println!("  {:14} {}", program.name, program.what);
     }
 }
 
-impl std::fmt::Display for Row {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(
-            f,
-            "{:14} {:15} {:12} {:7} {:5.0} ms {:6.0} ms {:8.1}× {:7.1} MB  {}",
-            self.name,
-            self.instructions,
-            self.calls,
-            self.threads,
-            self.native.as_secs_f64() * 1e3,
-            self.recorded.as_secs_f64() * 1e3,
-            self.slow_down(),
-            self.bytes as f64 / 1e6,
-            if self.complaints.is_empty() { "equal" } else { "DIFFERENT" },
-        )?;
-        self.complaints.iter().try_for_each(|complaint| write!(f, "\n{complaint}"))
+impl Wish {
+    /// What to record. An event of one's own takes the place of the default's.
+    fn jobs(&self) -> Vec<Job> {
+        let asked = |names: &[String], name: &str| names.iter().any(|asked| asked == name);
+        let configuration = |name: &str| match self.configurations.is_empty() {
+            true => self.event.is_none() || name == CONFIGURATIONS[0].name,
+            false => asked(&self.configurations, name),
+        };
+        let jobs = CONFIGURATIONS.iter().filter(|one| configuration(one.name)).flat_map(|one| {
+            let named = PROGRAMS.iter().filter(|program| asked(&self.only, program.name));
+            let usual = PROGRAMS.iter().filter(|program| self.all || one.takes(program.name));
+            let programs: Vec<_> = if self.only.is_empty() { usual.collect() } else { named.collect() };
+            let event = self.event.clone().unwrap_or(one.event.to_owned());
+            programs.into_iter().map(move |program| Job { program, configuration: one, event: event.clone() })
+        });
+        jobs.collect()
     }
 }
 
-fn judge(program: &Program, event: Option<&str>, folder: &Path) -> Outcome<Row> {
-    fs::create_dir_all(folder)?;
-    let ready = (program.prepare)(folder)?;
-    let native = native(&ready, folder)?;
-    let recording = folder.join("recording.perf.data");
-    let recorded = record(&ready, event, folder, &recording)?;
-    let (ours, theirs) = thread::scope(|scope| {
-        let theirs = scope.spawn(|| read_perf(&recording, None).map_err(|error| error.to_string()));
-        let ours = read_hodo(&recording, None);
-        Ok::<_, Box<dyn std::error::Error>>((
-            ours?,
-            theirs.join().map_err(|_| "reading perf's output failed")??,
-        ))
-    })?;
-    let mut complaints = compare(&recording, &ours, &theirs)?;
-    let truth = totals::truth(&recording)?;
-    complaints.extend(totals::compare(&recording, &truth, &ours)?);
-    Ok(Row {
-        name: program.name,
-        instructions: ours.threads.values().map(|thread| thread.instructions).sum(),
-        calls: truth.values().map(|truth| truth.calls).sum(),
-        threads: ours.threads.len(),
-        native,
-        recorded,
-        bytes: fs::metadata(&recording)?.len(),
-        complaints,
-    })
-}
-
-/// The median of three runs without us.
-fn native(ready: &Ready, folder: &Path) -> Outcome<Duration> {
-    let mut times = Vec::new();
-    for _ in 0..3 {
-        let mut command = Command::new(&ready.command[0]);
-        command.args(&ready.command[1..]);
-        times.push(timed(&mut command, folder)?);
-    }
-    times.sort();
-    Ok(times[1])
-}
-
-fn record(ready: &Ready, event: Option<&str>, folder: &Path, recording: &Path) -> Outcome<Duration> {
-    let mut hodo = Command::new(command::hodo());
-    hodo.args(["record", "--engine", "emulate", "-q", "-o"]).arg(recording);
-    if let Some(event) = event {
-        hodo.args(["-e", event]);
-    }
-    timed(hodo.arg("--").args(&ready.command), folder)
-}
-
-/// Runs it in the folder, without its output, and says how long it took.
-fn timed(command: &mut Command, folder: &Path) -> Outcome<Duration> {
-    let begin = Instant::now();
-    command::quietly(command.current_dir(folder).stdin(Stdio::null()).stdout(Stdio::null()))?;
-    Ok(begin.elapsed())
-}
-
-/// The threads that differ, each with its first difference.
-fn compare(recording: &Path, ours: &Streams, theirs: &Streams) -> Outcome<Vec<String>> {
-    let mut complaints = Vec::new();
-    for (who, streams) in [("hodo", ours), ("perf", theirs)] {
-        if let Some(first) = streams.notices.first() {
-            complaints
-                .push(format!("  {who} reports {} interruptions, first: {first}", streams.notice_count));
+/// Judges recordings on all cores, the longest first, and hands over the verdicts in the order of the
+/// recordings.
+fn judge_all(recordings: Vec<Recorded>, judges: &Judges, mut take: impl FnMut(Verdict)) {
+    let count = recordings.len();
+    let mut order: Vec<(usize, Recorded)> = recordings.into_iter().enumerate().collect();
+    order.sort_by_key(|(_, recorded)| recorded.instructions);
+    let waiting = Mutex::new(order);
+    let (sender, receiver) = mpsc::channel();
+    thread::scope(|scope| {
+        for _ in 0..thread::available_parallelism().map_or(1, usize::from) {
+            let (sender, waiting) = (sender.clone(), &waiting);
+            scope.spawn(move || {
+                let next = || waiting.lock().ok()?.pop();
+                while let Some((index, recorded)) = next() {
+                    eprintln!("judge: {} {}", recorded.job.configuration.name, recorded.job.program.name);
+                    let verdict = judge(recorded, judges);
+                    if sender.send((index, verdict)).is_err() {
+                        return;
+                    }
+                }
+            });
         }
-    }
-    let mut tids: Vec<u32> = ours.threads.keys().chain(theirs.threads.keys()).copied().collect();
-    tids.sort();
-    tids.dedup();
-    for tid in tids {
-        let (our, their) = (ours.threads.get(&tid), theirs.threads.get(&tid));
-        if our != their {
-            complaints.push(difference::explain(recording, tid, our, their)?);
+        drop(sender);
+        let mut verdicts: Vec<Option<Verdict>> = (0..count).map(|_| None).collect();
+        let mut shown = 0;
+        for (index, verdict) in receiver {
+            verdicts[index] = Some(verdict);
+            while let Some(verdict) = verdicts.get_mut(shown).and_then(Option::take) {
+                take(verdict);
+                shown += 1;
+            }
         }
+    });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn jobs(line: &str) -> Vec<Job> {
+        let words: Vec<String> = line.split(' ').map(str::to_owned).collect();
+        parse(&words).expect("a right line").jobs()
     }
-    Ok(complaints)
+
+    #[test]
+    fn each_program_is_judged_in_at_least_three_configurations() {
+        let jobs = jobs("pt");
+        for program in PROGRAMS {
+            let count = jobs.iter().filter(|job| job.program.name == program.name).count();
+            assert!(count >= 3, "{} only in {count}", program.name);
+        }
+        assert_eq!(super::tests::jobs("pt --all").len(), PROGRAMS.len() * CONFIGURATIONS.len());
+    }
+
+    #[test]
+    fn what_is_named_is_judged() {
+        let found = |line| -> Vec<(&str, &str, String)> {
+            jobs(line).into_iter().map(|job| (job.configuration.name, job.program.name, job.event)).collect()
+        };
+        assert_eq!(found("pt --config cyc --only gzip"), [("cyc", "gzip", "intel_pt/cyc=1/u".to_owned())]);
+        assert_eq!(found("pt --only ls -e intel_pt/cyc/u"), [("default", "ls", "intel_pt/cyc/u".to_owned())]);
+        assert!(parse(&["pt".to_owned(), "--only".to_owned(), "lss".to_owned()]).is_err());
+    }
 }

@@ -3,7 +3,8 @@
 
 use std::{
     collections::BTreeMap,
-    io::{BufRead, BufReader},
+    fs::File,
+    io::{BufRead, BufReader, Read},
     path::Path,
     process::{Command, Stdio},
 };
@@ -31,6 +32,8 @@ pub(super) struct Digest {
     pub(super) instructions: u64,
     /// A hash of the addresses of each block; the last one may be shorter.
     pub(super) blocks: Vec<u64>,
+    /// The times, each with the first instruction that has it; in nanoseconds.
+    pub(super) times: Vec<(u64, u64)>,
 }
 
 impl Digest {
@@ -44,6 +47,17 @@ impl Digest {
         }
     }
 
+    fn set_time(&mut self, time: u64) {
+        if self.times.last().is_none_or(|&(_, last)| last != time) {
+            self.times.push((self.instructions, time));
+        }
+    }
+
+    /// Whether the instructions are the same ones.
+    pub(super) fn agrees(&self, other: &Digest) -> bool {
+        self.instructions == other.instructions && self.blocks == other.blocks
+    }
+
     /// The first block that is not the same in both, if any.
     pub(super) fn first_different(&self, other: &Digest) -> Option<u64> {
         let both = self.blocks.len().max(other.blocks.len());
@@ -51,26 +65,20 @@ impl Digest {
     }
 }
 
-/// Our own decoder's streams; of one thread, if it is named.
-pub(super) fn read_hodo(recording: &Path, tid: Option<u32>) -> Outcome<Streams> {
+/// Our own decoder's streams.
+pub(super) fn read_hodo(recording: &Path) -> Outcome<Streams> {
     let mut streams = Streams::default();
-    each_line(hodo(recording, tid), |line| streams.add(line))?;
+    let mut before = Prefix::default();
+    each_line(hodo(recording, "tid,time,ip", None), |line| streams.add(line, &mut before))?;
     Ok(streams)
 }
 
-/// The streams of perf's decoder.
-pub(super) fn read_perf(recording: &Path, tid: Option<u32>) -> Outcome<Streams> {
-    let mut streams = Streams::default();
-    each_line(perf(recording, tid), |line| streams.add(line))?;
-    Ok(streams)
-}
-
-/// The addresses of one thread's block, and up to `BLOCK` more.
-pub(super) fn block(command: Command, tid: u32, block: u64) -> Outcome<Vec<u64>> {
+/// Instructions `from..to` of a thread, from lines of thread id and address.
+pub(super) fn part(command: Command, tid: u32, from: u64, to: u64) -> Outcome<Vec<u64>> {
     let (mut index, mut addresses) = (0, Vec::new());
     each_line(command, |line| {
         if let Some((_, address)) = instruction(line).filter(|(found, _)| *found == tid) {
-            if index >= block * BLOCK && index < (block + 2) * BLOCK {
+            if (from..to).contains(&index) {
                 addresses.push(address);
             }
             index += 1;
@@ -79,36 +87,83 @@ pub(super) fn block(command: Command, tid: u32, block: u64) -> Outcome<Vec<u64>>
     Ok(addresses)
 }
 
-/// The command whose lines are our instructions.
-pub(super) fn hodo(recording: &Path, tid: Option<u32>) -> Command {
+/// The command whose lines are our instructions; of one thread, if it is named.
+pub(super) fn hodo(recording: &Path, fields: &str, tid: Option<u32>) -> Command {
     let mut hodo = Command::new(command::hodo());
-    hodo.args(["script", "--insns", "--fields", "tid,ip"]).arg(recording);
+    hodo.args(["script", "--insns", "-q", "--fields", fields]).arg(recording);
     if let Some(tid) = tid {
         hodo.arg("--tid").arg(tid.to_string());
     }
     hodo
 }
 
-/// The command whose lines are perf's instructions: a sample each.
-pub(super) fn perf(recording: &Path, tid: Option<u32>) -> Command {
-    let mut perf = Command::new("perf");
-    perf.args(["script", "--itrace=i0ns", "-F", "tid,ip", "-i"]).arg(recording);
-    if let Some(tid) = tid {
-        perf.arg("--tid").arg(tid.to_string());
-    }
-    perf
+/// What a line begins with, and what it says: the same for many lines.
+#[derive(Default)]
+struct Prefix {
+    text: Vec<u8>,
+    tid: u32,
 }
 
 impl Streams {
-    fn add(&mut self, line: &[u8]) {
-        if let Some((tid, address)) = instruction(line) {
-            self.threads.entry(tid).or_default().add(address);
-        } else if !line.trim_ascii().is_empty() {
-            self.notice_count += 1;
-            if self.notices.len() < 3 {
-                self.notices.push(String::from_utf8_lossy(line.trim_ascii()).into_owned());
+    /// Takes a line of thread id, time and address. There are billions of them, so what a line has in common
+    /// with the one before is not read again.
+    fn add(&mut self, line: &[u8], before: &mut Prefix) {
+        let Some(at) = line.iter().rposition(|&byte| byte == b' ') else {
+            return self.notice(line);
+        };
+        let (prefix, address) = line.split_at(at);
+        let Some((address, _)) = number(address, 16) else {
+            return self.notice(line);
+        };
+        let same = prefix == before.text;
+        if !same {
+            let Some((tid, time)) =
+                number(prefix, 10).and_then(|(tid, time)| Some((u32::try_from(tid).ok()?, time)))
+            else {
+                return self.notice(line);
+            };
+            (before.tid, before.text) = (tid, prefix.to_vec());
+            if let Some(time) = nanoseconds(time) {
+                self.threads.entry(tid).or_default().set_time(time);
             }
         }
+        self.threads.entry(before.tid).or_default().add(address);
+    }
+
+    /// Takes a line that is no instruction.
+    pub(super) fn notice(&mut self, line: &[u8]) {
+        if line.trim_ascii().is_empty() {
+            return;
+        }
+        self.notice_count += 1;
+        if self.notices.len() < 3 {
+            self.notices.push(String::from_utf8_lossy(line.trim_ascii()).into_owned());
+        }
+    }
+
+    /// Takes a record of a digest as `lab/judges/digest.h` has it.
+    pub(super) fn record(&mut self, record: [u64; 3]) -> Outcome {
+        let [id, at, value] = record;
+        let thread = self.threads.entry(u32::try_from(id >> 2)?).or_default();
+        match id & 3 {
+            0 => thread.times.push((at, value)),
+            1 => thread.blocks.push(value),
+            2 => thread.instructions = at,
+            other => return Err(format!("a digest with a record of kind {other}").into()),
+        }
+        Ok(())
+    }
+
+    /// Reads a file of such records.
+    pub(super) fn read(&mut self, digest: &Path) -> Outcome {
+        let mut file = BufReader::with_capacity(1 << 20, File::open(digest)?);
+        let mut record = [0; 24];
+        while !file.fill_buf()?.is_empty() {
+            file.read_exact(&mut record)?;
+            let word = |at: usize| record[8 * at..].first_chunk().map_or(0, |word| u64::from_le_bytes(*word));
+            self.record([word(0), word(1), word(2)])?;
+        }
+        Ok(())
     }
 }
 
@@ -117,6 +172,11 @@ fn instruction(line: &[u8]) -> Option<(u32, u64)> {
     let (tid, rest) = number(line, 10)?;
     let (address, rest) = number(rest, 16)?;
     rest.trim_ascii().is_empty().then_some((u32::try_from(tid).ok()?, address))
+}
+
+/// Seconds with nine decimals.
+pub(super) fn nanoseconds(text: &[u8]) -> Option<u64> {
+    std::str::from_utf8(text).ok()?.trim().replace('.', "").parse().ok()
 }
 
 /// The number that the text begins with, after spaces, and what follows it. There are billions of them
@@ -159,17 +219,38 @@ mod tests {
         digest
     }
 
+    fn streams(lines: &[&str]) -> Streams {
+        let (mut streams, mut before) = (Streams::default(), Prefix::default());
+        lines.iter().for_each(|line| streams.add(line.as_bytes(), &mut before));
+        streams
+    }
+
     #[test]
     fn threads_are_told_apart_however_they_interleave() {
-        let (mut a, mut b) = (Streams::default(), Streams::default());
-        ["1 a0", "2 b0", "1 a1", "# gap overflow"].into_iter().for_each(|line| a.add(line.as_bytes()));
-        ["    1   a0\n", " 1 a1\n", " 2 b0\n", " instruction trace error type 1\n"]
-            .iter()
-            .for_each(|line| b.add(line.as_bytes()));
+        let a = streams(&["1 - a0\n", "2 - b0\n", "1 - a1\n", "# gap overflow\n"]);
+        let b = streams(&["1 - a0", "# gap", "1 - a1", "2 - b0"]);
         assert_eq!(a.threads, b.threads);
         assert_eq!(a.threads[&1].instructions, 2);
         assert_eq!((a.notice_count, b.notice_count), (1, 1));
         assert_eq!(a.notices, ["# gap overflow"]);
+    }
+
+    #[test]
+    fn a_time_is_kept_where_it_changes() {
+        let streams = streams(&["1 1.000000005 a", "1 1.000000005 b", "2 0.000000007 a", "1 1.000000006 c"]);
+        assert_eq!(streams.threads[&1].times, [(0, 1_000_000_005), (2, 1_000_000_006)]);
+        assert_eq!(streams.threads[&2].times, [(0, 7)]);
+        assert_eq!(streams.threads[&1].blocks, digest([10, 11, 12]).blocks);
+    }
+
+    #[test]
+    fn a_digest_is_read_as_the_judges_write_it() {
+        let mut read = Streams::default();
+        for record in [[7 << 2, 0, 5], [7 << 2 | 1, 0, 99], [7 << 2 | 2, 3, 0]] {
+            read.record(record).expect("a record");
+        }
+        assert_eq!(read.threads[&7], Digest { instructions: 3, blocks: vec![99], times: vec![(0, 5)] });
+        assert!(read.record([3, 0, 0]).is_err());
     }
 
     #[test]

@@ -1,0 +1,78 @@
+/* A judge of our decoding: what perf's decoder of Intel PT says, without a line of text.
+ *
+ *     gcc -std=c11 -O2 -Wall -Wextra -Werror -shared -fPIC -o judge-perf.so lab/judges/perf.c
+ *     perf script --itrace=i0ns --dlfilter judge-perf.so --dlarg DIGEST -i RECORDING
+ *
+ * perf hands each instruction to filter_event_early (perf-dlfilter(1)), which keeps it from being printed;
+ * printing takes twice the time of decoding. DIGEST is written as digest.h says, with perf's times in
+ * nanoseconds. What perf prints nevertheless are errors of its decoder.
+ */
+
+#include <stdlib.h>
+
+#include <perf/perf_dlfilter.h>
+
+#include "digest.h"
+
+struct perf_dlfilter_fns perf_dlfilter_fns;
+
+struct thread {
+    struct thread *next;
+    struct digest digest;
+    uint64_t time;
+};
+
+static FILE *output;
+static struct thread *threads;
+
+int start(void **data, void *ctx)
+{
+    (void)data;
+    int count = 0;
+    char **arguments = perf_dlfilter_fns.args(ctx, &count);
+    output = count == 1 ? fopen(arguments[0], "wb") : NULL;
+    return output ? 0 : -1;
+}
+
+/* The thread, which becomes the first of the list: the next instruction is most likely its own, too. */
+static struct thread *find(uint32_t tid)
+{
+    struct thread **link = &threads, *found;
+    while (*link && (*link)->digest.tid != tid)
+        link = &(*link)->next;
+    found = *link;
+    if (found) {
+        *link = found->next;
+    } else if ((found = calloc(1, sizeof *found))) {
+        found->digest.tid = tid;
+        found->time = UINT64_MAX;
+    } else {
+        return NULL;
+    }
+    found->next = threads;
+    return threads = found;
+}
+
+int filter_event_early(void *data, const struct perf_dlfilter_sample *sample, void *ctx)
+{
+    (void)data, (void)ctx;
+    uint32_t tid = (uint32_t)sample->tid;
+    struct thread *thread = threads && threads->digest.tid == tid ? threads : find(tid);
+    if (!thread)
+        return -1;
+    if (thread->time != sample->time) {
+        thread->time = sample->time;
+        if (put(output, tid, TIME, thread->digest.instructions, sample->time) < 0)
+            return -1;
+    }
+    return add(output, &thread->digest, sample->ip) < 0 ? -1 : 1;
+}
+
+int stop(void *data, void *ctx)
+{
+    (void)data, (void)ctx;
+    for (struct thread *thread = threads; thread; thread = thread->next)
+        if (end(output, &thread->digest) < 0)
+            return -1;
+    return fclose(output) == 0 ? 0 : -1;
+}
