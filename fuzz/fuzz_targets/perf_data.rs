@@ -6,7 +6,7 @@
 use std::mem::size_of;
 
 use hodo_formats::{
-    perf,
+    Input, Unpacked, perf,
     perf::layout::feature,
     recording::{Recording, Sideband},
 };
@@ -23,10 +23,11 @@ fuzz_target!(|bytes: &[u8]| {
         1 => records(rest),
         _ => sections(rest),
     };
-    let Ok(read) = perf::read(&whole) else { return };
+    let unpacked = Unpacked::default();
+    let Ok(read) = perf::read(&Input::file(&whole, &unpacked)) else { return };
     check(&read, whole.len());
     // An index of trace may show that records are damaged; `records` makes files without one.
-    if let (1, Ok(half)) = (choice % 3, perf::read(&whole[..whole.len() / 2])) {
+    if let (1, Ok(half)) = (choice % 3, perf::read(&Input::file(&whole[..whole.len() / 2], &unpacked))) {
         assert!(half.sideband.len() <= read.sideband.len());
     }
 });

@@ -1,7 +1,7 @@
 //! Checked reading of bytes that nobody vouches for.
 //!
 //! ```text
-//! file ──Map──► &[u8] ──Cursor──► integers, strings, sub-slices, or an Eof that says where
+//! file, pipe ──Map──► &[u8] ──Cursor──► integers, strings, sub-slices, or an Eof that says where
 //! ```
 //!
 //! This is the one crate with `unsafe` for reading: mapping a file.

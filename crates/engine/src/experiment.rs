@@ -19,7 +19,7 @@ use crate::{Chunk, Files, Losses, Modules, Track, programs::Programs};
 /// What to open.
 #[derive(Clone, Debug)]
 pub enum Input {
-    /// A file of one of the formats.
+    /// A file or a folder of one of the formats; `-` is standard input.
     File(PathBuf),
     /// A raw buffer with its code.
     Raw(RawInput),
@@ -111,8 +111,8 @@ impl<'f> Experiment<'f> {
     pub fn open(files: &'f Files, input: &'f Input, options: &Options) -> Result<Experiment<'f>, OpenError> {
         let mut recording = match input {
             Input::File(path) => {
-                let bytes = open(files, path)?;
-                hodo_formats::read(bytes).map_err(|error| format_error(path, error))?
+                let input = files.recording(path).map_err(|error| system_error(path, error))?;
+                hodo_formats::read(&input).map_err(|error| format_error(path, error))?
             }
             Input::Raw(raw) => open_raw(files, raw)?,
         };
@@ -228,9 +228,11 @@ fn tsc_after(bytes: &[u8]) -> Option<Tsc> {
 }
 
 fn open<'f>(files: &'f Files, path: &Path) -> Result<&'f [u8], OpenError> {
-    files
-        .bytes(path)
-        .map_err(|error| OpenError { file: path.to_owned(), reason: OpenErrorReason::System(error) })
+    files.bytes(path).map_err(|error| system_error(path, error))
+}
+
+fn system_error(path: &Path, error: io::Error) -> OpenError {
+    OpenError { file: path.to_owned(), reason: OpenErrorReason::System(error) }
 }
 
 fn format_error(path: &Path, error: Error) -> OpenError {

@@ -1,18 +1,25 @@
 //! The files of an experiment, each mapped once for the experiment's life.
 
 use std::{
-    io,
+    fs, io,
     path::{Path, PathBuf},
     sync::OnceLock,
 };
 
 use hodo_bytes::Map;
+use hodo_formats::{Input, Part, Unpacked};
 
 /// Files that were opened. Grows only, so that what was borrowed from it stays.
 #[derive(Debug, Default)]
 pub struct Files {
     first: OnceLock<Box<Opened>>,
+    unpacked: Unpacked,
 }
+
+/// What stands for standard input in the place of a file.
+const STANDARD_INPUT: &str = "-";
+/// The first file of a folder that perf recorded into; the others have a dot and a number behind it.
+const FIRST_OF_FOLDER: &str = "data";
 
 #[derive(Debug)]
 struct Opened {
@@ -22,7 +29,35 @@ struct Opened {
 }
 
 impl Files {
-    /// The bytes of a file; it is opened and mapped the first time.
+    /// The files of a recording: a file, a folder's, or standard input where the path is `-`.
+    ///
+    /// # Errors
+    /// Whatever the system says when one of them can't be opened or mapped.
+    pub fn recording(&self, path: &Path) -> io::Result<Input<'_>> {
+        if !path.is_dir() {
+            return Ok(Input::file(self.bytes(path)?, &self.unpacked));
+        }
+        let first = path.join(FIRST_OF_FOLDER);
+        if !first.exists() {
+            let reason = "is a folder, but none that perf recorded into: it has no file `data`";
+            return Err(io::Error::new(io::ErrorKind::IsADirectory, reason));
+        }
+        let mut numbers = Vec::new();
+        for entry in fs::read_dir(path)? {
+            let name = entry?.file_name();
+            let number = name.to_str().and_then(|name| name.strip_prefix(FIRST_OF_FOLDER)?.strip_prefix('.'));
+            numbers.extend(number.and_then(|number| number.parse::<u32>().ok()));
+        }
+        numbers.sort_unstable();
+        let mut parts = Vec::new();
+        for number in numbers {
+            let name = format!("{FIRST_OF_FOLDER}.{number}");
+            parts.push(Part { bytes: self.bytes(&path.join(&name))?, name });
+        }
+        Ok(Input { parts, ..Input::file(self.bytes(&first)?, &self.unpacked) })
+    }
+
+    /// The bytes of a file, or of standard input where the path is `-`; mapped the first time.
     ///
     /// # Errors
     /// Whatever the system says when the file can't be opened or mapped.
@@ -34,7 +69,7 @@ impl Files {
             }
             slot = &opened.next;
         }
-        let map = Map::open(path)?;
+        let map = if path == Path::new(STANDARD_INPUT) { Map::pipe(io::stdin())? } else { Map::open(path)? };
         let opened =
             slot.get_or_init(|| Box::new(Opened { path: path.to_owned(), map, next: OnceLock::new() }));
         Ok(&opened.map)

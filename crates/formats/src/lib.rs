@@ -1,16 +1,19 @@
 //! Formats of recordings: each recognises its input, reads its metadata and lists its streams.
 //!
 //! ```text
-//! bytes of a file ──one of FORMATS──┬──► Recording: settings, streams of bytes, sideband in order of time
-//! raw buffer + options ──raw────────┘
+//! bytes of files ──one of FORMATS──┬──► Recording: settings, streams of bytes, sideband in order of time
+//! raw buffer + options ──raw───────┘
 //! ```
 //!
 //! Formats take bytes and return values; the engine opens files.
 
 pub mod error;
+mod input;
 pub mod perf;
 pub mod raw;
 pub mod recording;
+
+pub use input::{Input, Part, Unpacked};
 
 use error::{Error, ErrorKind};
 use recording::Recording;
@@ -22,19 +25,19 @@ pub struct Format {
     pub name: &'static str,
     /// Whether a file with these bytes is of this format. At most one format says so of any file.
     pub recognise: fn(&[u8]) -> bool,
-    /// Reads such a file.
-    pub read: for<'a> fn(&'a [u8]) -> Result<Recording<'a>, Error>,
+    /// Reads such an input.
+    pub read: for<'a> fn(&Input<'a>) -> Result<Recording<'a>, Error>,
 }
 
 /// Every format.
 pub const FORMATS: &[Format] = &[perf::FORMAT];
 
-/// Reads a file of any format.
+/// Reads an input of any format.
 ///
 /// # Errors
 /// [`ErrorKind::NotRecognised`], or whatever the format says.
-pub fn read(bytes: &[u8]) -> Result<Recording<'_>, Error> {
-    let format = FORMATS.iter().find(|format| (format.recognise)(bytes));
+pub fn read<'a>(input: &Input<'a>) -> Result<Recording<'a>, Error> {
+    let format = FORMATS.iter().find(|format| (format.recognise)(input.bytes));
     let format = format.ok_or(Error { at: 0, kind: ErrorKind::NotRecognised })?;
-    (format.read)(bytes)
+    (format.read)(input)
 }

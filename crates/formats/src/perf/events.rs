@@ -20,8 +20,16 @@ pub struct Attr {
     pub config: u64,
     /// Which fields samples and trailers have.
     pub sample_type: u64,
+    /// What a sample's part of counter values has.
+    pub read_format: u64,
     /// The flag word.
     pub flags: u64,
+    /// What a sample's branch stack has: `branch_sample_type`.
+    pub branches: u64,
+    /// Which registers of user space samples have.
+    pub user_registers: u64,
+    /// Which registers of the interrupted code samples have.
+    pub interrupt_registers: u64,
     /// The ids under which the kernel names this event in records, one a CPU or thread.
     pub ids: Vec<u64>,
 }
@@ -43,11 +51,24 @@ impl Attr {
         let mut rest = Cursor::new(rest, at + 8);
         let mut word = || rest.u64().map_err(cut);
         let (config, _sample_period) = (word()?, word()?);
-        let (sample_type, _read_format, flags) = (word()?, word()?, word()?);
-        Ok(Attr { kind, config, sample_type, flags, ids: Vec::new() })
+        let (sample_type, read_format, flags) = (word()?, word()?, word()?);
+        // Fields that an older attr lacks are zero. The next two hold wake-ups and config1, then config2.
+        let mut word = || rest.u64().unwrap_or(0);
+        let [_, _, _, branches, user_registers, _, interrupt_registers] = [(); 7].map(|()| word());
+        Ok(Attr {
+            kind,
+            config,
+            sample_type,
+            read_format,
+            flags,
+            branches,
+            user_registers,
+            interrupt_registers,
+            ids: Vec::new(),
+        })
     }
 
-    fn has(&self, field: u64) -> bool {
+    pub(super) fn has(&self, field: u64) -> bool {
         self.sample_type & field != 0
     }
 
@@ -68,6 +89,15 @@ impl Attr {
         }
         let behind = (self.sample_type & (sample::CPU | sample::STREAM_ID)).count_ones() as usize;
         self.has(sample::ID).then_some(8 * (1 + behind))
+    }
+
+    /// Where the event's id lies in a sample, in bytes from its start.
+    fn id_from_start(&self) -> Option<usize> {
+        if self.has(sample::IDENTIFIER) {
+            return Some(0);
+        }
+        let before = sample::IP | sample::TID | sample::TIME | sample::ADDR;
+        self.has(sample::ID).then_some(8 * (self.sample_type & before).count_ones() as usize)
     }
 }
 
@@ -96,11 +126,17 @@ pub struct SampleId {
 
 impl Events {
     pub(super) fn new(attrs: Vec<Attr>) -> Events {
-        let by_id =
-            attrs.iter().enumerate().flat_map(|(index, attr)| attr.ids.iter().map(move |&id| (id, index)));
+        let mut events = Events::default();
+        attrs.into_iter().for_each(|attr| events.add(attr));
+        events
+    }
+
+    /// Adds an event.
+    pub(super) fn add(&mut self, attr: Attr) {
         let layout = |attr: &Attr| (attr.sample_type, attr.trailer_size());
-        let mixed = attrs.windows(2).any(|pair| matches!(pair, [a, b] if layout(a) != layout(b)));
-        Events { by_id: by_id.collect(), mixed, attrs }
+        self.mixed |= self.attrs.first().is_some_and(|first| layout(first) != layout(&attr));
+        self.by_id.extend(attr.ids.iter().map(|&id| (id, self.attrs.len())));
+        self.attrs.push(attr);
     }
 
     /// The event that a record of the kernel belongs to. Where trailers differ, all of them have the id
@@ -110,13 +146,19 @@ impl Events {
         if !self.mixed {
             return Some(first);
         }
-        let id =
-            first.id_from_end().and_then(|from_end| body.len().checked_sub(from_end)).and_then(|start| {
-                let bytes = body.get(start..start + 8)?;
-                Some(u64::from_le_bytes(bytes.try_into().ok()?))
-            });
-        let index = id.and_then(|id| self.by_id.get(&id)).copied().unwrap_or(0);
+        let id = first.id_from_end().and_then(|from_end| word(body, body.len().checked_sub(from_end)?));
+        let index = id.and_then(|id| self.with_id(id)).unwrap_or(0);
         self.attrs.get(index)
+    }
+
+    /// The event that a SAMPLE record belongs to.
+    pub(super) fn of_sample(&self, record: &Record<'_>) -> Option<&Attr> {
+        let first = self.attrs.first()?;
+        let id = first.id_from_start().and_then(|start| word(record.body, start));
+        match id.and_then(|id| self.with_id(id)) {
+            Some(index) => self.attrs.get(index),
+            None => Some(first).filter(|_| self.attrs.len() == 1),
+        }
     }
 
     /// Index of the event with an id of the kernel.
@@ -142,6 +184,12 @@ impl Events {
         let own = body.take(own)?;
         Ok((Cursor::new(own, start), trailer(attr, body)?))
     }
+}
+
+/// The word at an offset.
+fn word(bytes: &[u8], start: usize) -> Option<u64> {
+    let bytes = bytes.get(start..start.checked_add(8)?)?;
+    Some(u64::from_le_bytes(bytes.try_into().ok()?))
 }
 
 fn trailer(attr: &Attr, mut cursor: Cursor<'_>) -> Result<SampleId, Eof> {

@@ -8,8 +8,8 @@ use hodo_clock::Nanos;
 use hodo_intel_pt::Cpu;
 
 use super::{
-    file::{File, Section},
-    layout::{HodoscopeSection, RECORD_HEADER_SIZE, feature, misc},
+    file::{Features, Section},
+    layout::{HodoscopeSection, RECORD_HEADER_SIZE, ZSTD, feature, misc},
 };
 use crate::{
     error::{Error, ErrorKind},
@@ -38,6 +38,46 @@ pub(super) fn command_line(section: Section<'_>) -> Result<String, Eof> {
     let count = cursor.u32()?;
     let words: Result<Vec<String>, Eof> = (0..count).map(|_| text(&mut cursor).map(shown)).collect();
     Ok(words?.join(" "))
+}
+
+/// u32 count; each: text PMU, text of its CPUs.
+pub(super) fn hybrid_topology(section: Section<'_>) -> Result<String, Eof> {
+    let mut cursor = section.cursor();
+    let count = cursor.u32()?;
+    let kind = |_| Ok(format!("{} (CPUs {})", shown(text(&mut cursor)?), shown(text(&mut cursor)?)));
+    let kinds: Result<Vec<String>, Eof> = (0..count).map(kind).collect();
+    Ok(kinds?.join(", "))
+}
+
+/// A moment on two clocks, in words.
+pub(super) fn clocks(section: Section<'_>) -> Result<String, Eof> {
+    let mut cursor = section.cursor();
+    let (_version, clock) = (cursor.u32()?, cursor.u32()?);
+    let (wall, other) = (cursor.u64()?, cursor.u64()?);
+    Ok(format!("{} s of clock {clock} are {} s of the wall clock", Nanos(other), Nanos(wall)))
+}
+
+/// The span of the samples, in words.
+pub(super) fn sample_time(section: Section<'_>) -> Result<String, Eof> {
+    let mut cursor = section.cursor();
+    match (Nanos(cursor.u64()?), Nanos(cursor.u64()?)) {
+        // perf did not look at them.
+        (Nanos(0), Nanos(0)) => Ok("of unknown times".to_owned()),
+        (first, last) => Ok(format!("from {first} to {last} s")),
+    }
+}
+
+/// How records are compressed, in words.
+pub(super) fn compression(section: Section<'_>) -> Result<String, Eof> {
+    let mut cursor = section.cursor();
+    let (_version, kind, level) = (cursor.u32()?, cursor.u32()?, cursor.u32()?);
+    Ok(if kind == ZSTD { format!("zstd, level {level}") } else { format!("of unknown type {kind}") })
+}
+
+/// Whether a folder has the records in several files, in words.
+pub(super) fn folder(section: Section<'_>) -> Result<String, Eof> {
+    Ok(if section.cursor().u64()? == 0 { "one file of records" } else { "several files of records" }
+        .to_owned())
 }
 
 /// The machine's CPUs, in words.
@@ -91,21 +131,26 @@ pub(super) type BuildIds<'a> = HashMap<&'a [u8], &'a [u8]>;
 
 /// The build-id table.
 pub(super) fn build_ids(section: Section<'_>) -> Result<BuildIds<'_>, Eof> {
-    /// Size of a build id where the record does not say.
-    const SHA1: u8 = 20;
     let mut cursor = section.cursor();
     let mut found = HashMap::new();
     while !cursor.is_empty() {
         let (_kind, flags) = (cursor.u32()?, cursor.u16()?);
         let size = cursor.u16()?.saturating_sub(RECORD_HEADER_SIZE);
         let at = cursor.offset();
-        let mut body = Cursor::new(cursor.take(usize::from(size))?, at);
-        let _pid = body.u32()?;
-        let (id, said) = (body.take(usize::from(SHA1))?, body.u32()?);
-        let length = if flags & misc::BUILD_ID_SIZE != 0 { said as u8 } else { SHA1 };
-        found.insert(body.c_string(), id.get(..usize::from(length)).unwrap_or(id));
+        let (name, id) = build_id(flags, Cursor::new(cursor.take(usize::from(size))?, at))?;
+        found.insert(name, id);
     }
     Ok(found)
+}
+
+/// An entry of the build-id table, which is a record with these `misc` bits: a file's path and its build id.
+pub(super) fn build_id<'a>(flags: u16, mut body: Cursor<'a>) -> Result<(&'a [u8], &'a [u8]), Eof> {
+    /// Size of a build id where the record does not say.
+    const SHA1: u8 = 20;
+    let _pid = body.u32()?;
+    let (id, said) = (body.take(usize::from(SHA1))?, body.u32()?);
+    let length = if flags & misc::BUILD_ID_SIZE != 0 { said as u8 } else { SHA1 };
+    Ok((body.c_string(), id.get(..usize::from(length)).unwrap_or(id)))
 }
 
 /// What the emulated processor adds.
@@ -130,18 +175,25 @@ pub(super) fn emulated(section: Section<'_>) -> Result<Emulated<'_>, Error> {
 }
 
 /// Facts about the machine and the recorder, as far as they can be read.
-pub(super) fn facts(file: &File<'_>) -> Vec<(&'static str, String)> {
+pub(super) fn facts(features: &Features<'_>) -> Vec<(&'static str, String)> {
     type Reader = fn(Section<'_>) -> Result<String, Eof>;
-    const FACTS: [(u8, &str, Reader); 7] = [
+    const FACTS: [(u8, &str, Reader); 13] = [
         (feature::CMDLINE, "command line", command_line),
+        (feature::HOSTNAME, "host", one_text),
         (feature::VERSION, "recorder version", one_text),
         (feature::OSRELEASE, "kernel", one_text),
         (feature::ARCH, "architecture", one_text),
         (feature::CPUDESC, "processor", one_text),
         (feature::CPUID, "processor id", one_text),
         (feature::NRCPUS, "CPUs", cpus),
+        (feature::HYBRID_TOPOLOGY, "kinds of cores", hybrid_topology),
+        (feature::CLOCK_DATA, "clocks", clocks),
+        (feature::SAMPLE_TIME, "samples", sample_time),
+        (feature::COMPRESSED, "compression", compression),
+        (feature::DIR_FORMAT, "folder", folder),
     ];
-    let fact = |&(bit, name, read): &(u8, &'static str, Reader)| Some((name, read(file.feature(bit)?).ok()?));
+    let fact =
+        |&(bit, name, read): &(u8, &'static str, Reader)| Some((name, read(*features.get(&bit)?).ok()?));
     FACTS.iter().filter_map(fact).collect()
 }
 

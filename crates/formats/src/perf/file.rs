@@ -1,6 +1,6 @@
 //! The file header, and where the other parts of the file lie.
 
-use std::ops::Range;
+use std::{collections::BTreeMap, ops::Range};
 
 use hodo_bytes::{Cursor, Eof};
 
@@ -9,7 +9,6 @@ use super::{
     features,
     layout::{
         FEATURES_OFFSET, FILE_HEADER_SIZE, MAGIC, MAGIC_BIG_ENDIAN, PIPE_HEADER_SIZE, SECTION_SIZE, feature,
-        sample,
     },
     records::Records,
 };
@@ -31,11 +30,14 @@ pub struct File<'a> {
     pub events: Events,
     /// Where the records lie, as the header says; it may promise more than the file has.
     pub data: Range<u64>,
-    /// The sections of features, ascending by feature bit, as far as the file has them.
-    sections: Vec<(u8, Section<'a>)>,
+    /// The sections of features by their bits, as far as the file has them.
+    pub(super) features: Features<'a>,
     /// How many feature sections the header promises.
     promised_sections: usize,
 }
+
+/// Sections by the bits of their features.
+pub(super) type Features<'a> = BTreeMap<u8, Section<'a>>;
 
 /// A part of the file.
 #[derive(Clone, Copy, Debug)]
@@ -57,8 +59,8 @@ impl<'a> File<'a> {
     /// Reads the header, the events, and where the features lie.
     ///
     /// # Errors
-    /// Whatever is no perf.data in one little-endian, uncompressed file, and a header or a list of
-    /// events that is cut short or impossible. Missing records and features are no error.
+    /// Whatever is no little-endian perf.data, and a header or a list of events that is cut short or
+    /// impossible. Missing records and features are no error.
     pub fn open(bytes: &'a [u8]) -> Result<File<'a>, Error> {
         check_magic(bytes)?;
         let cut = |eof| Error::cut_short("perf.data header", eof);
@@ -66,13 +68,17 @@ impl<'a> File<'a> {
         cursor.take(MAGIC.len()).map_err(cut)?;
         let size = cursor.u64().map_err(cut)?;
         if size == PIPE_HEADER_SIZE {
-            return Err(unsupported(
-                "a perf.data that was written to a pipe",
-                "let perf write to a file: perf record -o FILE, not -o -",
-            ));
+            let data = PIPE_HEADER_SIZE..bytes.len() as u64;
+            return Ok(File {
+                bytes,
+                events: Events::default(),
+                data,
+                features: Features::new(),
+                promised_sections: 0,
+            });
         }
         if size < FILE_HEADER_SIZE {
-            return Err(Error::invalid(8, "the size of the perf.data header", size, "at least 104"));
+            return Err(Error::invalid(8, "the size of the perf.data header", size, "16 or at least 104"));
         }
         let attr_size = cursor.u64().map_err(cut)?;
         let attrs = range(&mut cursor)?;
@@ -82,28 +88,20 @@ impl<'a> File<'a> {
         let bits = cursor.take(32).map_err(cut)?;
         let present =
             |bit: &u8| bits.get(usize::from(bit / 8)).is_some_and(|byte| byte >> (bit % 8) & 1 == 1);
-        refuse_features(present)?;
-        let attrs = read_attrs(bytes, attr_size, attrs)?;
-        refuse_events(&attrs)?;
-        let events = Events::new(attrs);
+        let events = Events::new(read_attrs(bytes, attr_size, attrs)?);
         // A recorder that was killed leaves the size of the data at zero: it is written last.
         let unfinished = data.is_empty();
         let data = if unfinished { data.start..bytes.len() as u64 } else { data };
         let wanted: Vec<u8> = (0..=u8::MAX).filter(|bit| present(bit)).collect();
         let promised_sections = if unfinished { usize::MAX } else { wanted.len() };
-        let sections = if unfinished { Vec::new() } else { sections(bytes, data.end, &wanted) };
-        Ok(File { bytes, events, data, sections, promised_sections })
-    }
-
-    /// A feature's section.
-    pub fn feature(&self, bit: u8) -> Option<Section<'a>> {
-        let found = self.sections.binary_search_by_key(&bit, |(feature, _)| *feature).ok()?;
-        self.sections.get(found).map(|(_, section)| *section)
+        let features = if unfinished { Features::new() } else { sections(bytes, data.end, &wanted) };
+        Ok(File { bytes, events, data, features, promised_sections })
     }
 
     /// The records, in the order of the file.
     pub fn records(&self) -> Records<'a> {
-        let index = self.feature(feature::AUXTRACE).map(features::auxtrace_index).unwrap_or_default();
+        let index = self.features.get(&feature::AUXTRACE).copied();
+        let index = index.map(features::auxtrace_index).unwrap_or_default();
         Records::new(self.bytes, self.data.clone(), index)
     }
 
@@ -117,8 +115,8 @@ impl<'a> File<'a> {
             ))
         } else if self.promised_sections == usize::MAX {
             Some("the recorder was stopped before it had written the file's end".to_owned())
-        } else if self.sections.len() < self.promised_sections {
-            let missing = self.promised_sections - self.sections.len();
+        } else if self.features.len() < self.promised_sections {
+            let missing = self.promised_sections - self.features.len();
             Some(format!("the file has {length} bytes, and {missing} of its feature sections are missing"))
         } else {
             None
@@ -140,29 +138,6 @@ fn check_magic(bytes: &[u8]) -> Result<(), Error> {
     } else {
         Err(Error { at: 0, kind: ErrorKind::NotRecognised })
     }
-}
-
-fn refuse_features(present: impl Fn(&u8) -> bool) -> Result<(), Error> {
-    if present(&feature::COMPRESSED) {
-        return Err(unsupported(
-            "a perf.data with compressed records",
-            "record without -z (--compression-level)",
-        ));
-    }
-    if present(&feature::DIR_FORMAT) {
-        return Err(unsupported(
-            "one file of a perf.data directory",
-            "record without --kcore and --threads, which make directories",
-        ));
-    }
-    Ok(())
-}
-
-fn refuse_events(attrs: &[Attr]) -> Result<(), Error> {
-    if attrs.iter().any(|attr| attr.sample_type & sample::AUX != 0) {
-        return Err(unsupported("a perf.data with its trace in samples", "record without --aux-sample"));
-    }
-    Ok(())
 }
 
 /// A section's description: where it begins and ends.
@@ -222,9 +197,9 @@ fn read_attrs(bytes: &[u8], size: u64, range: Range<u64>) -> Result<Vec<Attr>, E
 }
 
 /// The feature sections that are whole; the table of them begins where the records end.
-fn sections<'a>(bytes: &'a [u8], table: u64, wanted: &[u8]) -> Vec<(u8, Section<'a>)> {
+fn sections<'a>(bytes: &'a [u8], table: u64, wanted: &[u8]) -> Features<'a> {
     let end = table.saturating_add(wanted.len() as u64 * SECTION_SIZE).min(bytes.len() as u64);
-    let Ok(table) = slice(bytes, table.min(end)..end) else { return Vec::new() };
+    let Ok(table) = slice(bytes, table.min(end)..end) else { return Features::new() };
     let mut cursor = table.cursor();
     let described = wanted.iter().map_while(|&bit| Some((bit, range(&mut cursor).ok()?)));
     described.filter_map(|(bit, range)| Some((bit, slice(bytes, range).ok()?))).collect()

@@ -11,6 +11,12 @@
 //!               behind an AUXTRACE record: its trace bytes, which `size` does not count
 //! features      directly behind data: one section for each feature bit that is set, ascending
 //! ```
+//!
+//! What was written to a pipe has a header of magic and size (16) only. Events and features come as records:
+//! HEADER_ATTR (attr, ids), HEADER_FEATURE (u64 bit, the section's bytes), HEADER_BUILD_ID (an entry of the
+//! build-id section), and HEADER_TRACING_DATA (u32 size), behind which its section lies as the trace bytes
+//! lie behind AUXTRACE. A folder (`perf record --threads`) has such a file without most of its records as
+//! `data`, and files `data.0`, `data.1`, … of nothing but records.
 
 use serde::{Deserialize, Serialize};
 
@@ -201,13 +207,55 @@ pub mod sample {
     pub const TID: u64 = 1 << 1;
     pub const TIME: u64 = 1 << 2;
     pub const ADDR: u64 = 1 << 3;
+    pub const READ: u64 = 1 << 4;
+    pub const CALLCHAIN: u64 = 1 << 5;
     pub const ID: u64 = 1 << 6;
     pub const CPU: u64 = 1 << 7;
+    pub const PERIOD: u64 = 1 << 8;
     pub const STREAM_ID: u64 = 1 << 9;
     pub const RAW: u64 = 1 << 10;
+    pub const BRANCH_STACK: u64 = 1 << 11;
+    pub const REGS_USER: u64 = 1 << 12;
+    pub const STACK_USER: u64 = 1 << 13;
+    pub const WEIGHT: u64 = 1 << 14;
+    pub const DATA_SRC: u64 = 1 << 15;
     pub const IDENTIFIER: u64 = 1 << 16;
+    pub const TRANSACTION: u64 = 1 << 17;
+    pub const REGS_INTR: u64 = 1 << 18;
+    pub const PHYS_ADDR: u64 = 1 << 19;
     pub const AUX: u64 = 1 << 20;
+    pub const CGROUP: u64 = 1 << 21;
+    pub const DATA_PAGE_SIZE: u64 = 1 << 22;
+    pub const CODE_PAGE_SIZE: u64 = 1 << 23;
+    pub const WEIGHT_STRUCT: u64 = 1 << 24;
+    /// All that are known.
+    pub const ALL: u64 = (1 << 25) - 1;
 }
+
+/// Bits of `perf_event_attr.read_format`.
+pub mod read_format {
+    #![allow(missing_docs, reason = "the header's own names")]
+    pub const TOTAL_TIME_ENABLED: u64 = 1;
+    pub const TOTAL_TIME_RUNNING: u64 = 1 << 1;
+    pub const ID: u64 = 1 << 2;
+    pub const GROUP: u64 = 1 << 3;
+    pub const LOST: u64 = 1 << 4;
+}
+
+/// Bits of `perf_event_attr.branch_sample_type` that add words to a sample.
+pub mod branch {
+    #![allow(missing_docs, reason = "the header's own names")]
+    pub const HW_INDEX: u64 = 1 << 17;
+    pub const COUNTERS: u64 = 1 << 19;
+}
+
+/// `type` of the compression feature: Zstandard.
+pub const ZSTD: u32 = 1;
+/// `type` of an EVENT_UPDATE record: the event's name follows the id.
+pub const UPDATE_NAME: u64 = 2;
+
+/// `perf_event_attr.type` of tracepoints; `config` is the tracepoint's number.
+pub const TYPE_TRACEPOINT: u32 = 2;
 
 /// Bits of `perf_event_attr`'s flag word.
 pub mod attr_flag {
@@ -332,10 +380,18 @@ pub mod feature {
     pub const AUXTRACE: u8 = 18;
     /// u64 first and u64 last time of a sample.
     pub const SAMPLE_TIME: u8 = 21;
-    /// The data lies in a directory of several files.
+    /// u64 frequency of the clock that times are of, as `perf record -k` chose it.
+    pub const CLOCKID: u8 = 23;
+    /// u64 version. The data lies in a folder: as one file where the version is 0, else as several.
     pub const DIR_FORMAT: u8 = 24;
-    /// Records are compressed with zstd.
+    /// u32 count; each: the program's `bpf_prog_info` and what it points to.
+    pub const BPF_PROG_INFO: u8 = 25;
+    /// Records are compressed: u32 version, u32 type (1: zstd), u32 level, u32 ratio, u32 mmap_len.
     pub const COMPRESSED: u8 = 27;
+    /// u32 version, u32 clock id, u64 nanoseconds of the wall clock and u64 of that clock at one moment.
+    pub const CLOCK_DATA: u8 = 29;
+    /// u32 count; each: text PMU, text of its CPUs.
+    pub const HYBRID_TOPOLOGY: u8 = 30;
     /// What the emulated processor adds: u32 length of JSON, JSON ([`super::HodoscopeSection`]), and
     /// code. perf passes over feature bits above those it knows.
     pub const HODOSCOPE: u8 = 255;

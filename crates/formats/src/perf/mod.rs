@@ -13,9 +13,13 @@ mod info;
 pub mod layout;
 mod overlap;
 mod read;
+mod reader;
 mod records;
+mod sample;
 mod sideband;
 mod streams;
+mod tracepoint;
+mod unpack;
 pub mod write;
 
 pub use events::{Attr, Events, SampleId};

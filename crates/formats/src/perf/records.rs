@@ -18,8 +18,9 @@ pub struct Record<'a> {
     pub misc: u16,
     /// What follows the header.
     pub body: &'a [u8],
-    /// The trace bytes behind an AUXTRACE record; empty for all others.
-    pub trace: &'a [u8],
+    /// What follows the record and its size does not count: the trace bytes behind AUXTRACE, the formats
+    /// behind HEADER_TRACING_DATA.
+    pub behind: &'a [u8],
 }
 
 impl Record<'_> {
@@ -28,8 +29,8 @@ impl Record<'_> {
         self.offset + u64::from(RECORD_HEADER_SIZE)
     }
 
-    /// Where the trace bytes begin in the file.
-    pub fn trace_offset(&self) -> u64 {
+    /// Where that begins in the file which follows the record.
+    pub fn behind_offset(&self) -> u64 {
         self.body_offset() + self.body.len() as u64
     }
 }
@@ -94,22 +95,29 @@ impl<'a> Records<'a> {
         let body =
             body.ok_or(Error::invalid(offset + 6, "the size of a record", u64::from(size), "at least 8"))?;
         let body = cursor.take(usize::from(body)).map_err(cut)?;
-        let trace = if kind == record::AUXTRACE { self.trace(body, &mut cursor)? } else { &[] };
-        let end = self.position + usize::from(size) + trace.len();
-        Ok((Record { offset, kind, misc, body, trace }, end))
+        let behind = self.behind(kind, body, &mut cursor)?;
+        let end = self.position + usize::from(size) + behind.len();
+        Ok((Record { offset, kind, misc, body, behind }, end))
     }
 
-    /// The trace bytes behind an AUXTRACE record. Where some are missing, those that are there are
-    /// given, and the error follows after the record.
-    fn trace(&mut self, body: &[u8], cursor: &mut Cursor<'a>) -> Result<&'a [u8], Error> {
+    /// The bytes behind a record that tells their number first. Where some are missing, those that are there
+    /// are given, and the error follows after the record.
+    fn behind(&mut self, kind: u32, body: &[u8], cursor: &mut Cursor<'a>) -> Result<&'a [u8], Error> {
         let at = cursor.offset();
         let mut head = Cursor::new(body, at - body.len() as u64);
-        let wanted = head.u64().map_err(|eof| Error::cut_short("AUXTRACE record", eof))?;
+        let (wanted, what) = match kind {
+            record::AUXTRACE => (head.u64(), "trace bytes of an AUXTRACE record"),
+            record::HEADER_TRACING_DATA => {
+                (head.u32().map(u64::from), "bytes of a HEADER_TRACING_DATA record")
+            }
+            _ => return Ok(&[]),
+        };
+        let wanted = wanted.map_err(|eof| Error::cut_short("record", eof))?;
         let rest = cursor.rest();
         let taken = usize::try_from(wanted).ok().and_then(|wanted| rest.get(..wanted));
         Ok(taken.unwrap_or_else(|| {
             let left = rest.len() as u64;
-            let kind = ErrorKind::CutShort { what: "trace bytes of an AUXTRACE record", wanted, left };
+            let kind = ErrorKind::CutShort { what, wanted, left };
             self.pending = Some(Error { at: at + left, kind });
             rest
         }))

@@ -6,16 +6,14 @@ use hodo_bytes::{Cursor, Eof};
 
 use super::{
     events::{Events, SampleId},
-    features::BuildIds,
     layout::{BPF_LOAD, ksymbol, misc, record},
     records::Record,
 };
 use crate::recording::{Guest, KernelSymbol, Mapping, Sideband, SidebandKind, TextPoke, Thread};
 
 /// What the records' own bytes do not say.
-pub(super) struct Known<'r, 'a> {
+pub(super) struct Known<'r> {
     pub(super) events: &'r Events,
-    pub(super) build_ids: &'r BuildIds<'a>,
     /// The virtual machines that events with these ids belong to.
     pub(super) guests: &'r HashMap<u64, Guest>,
 }
@@ -29,11 +27,11 @@ pub(super) fn read<'a>(
     record: &Record<'a>,
     body: &mut Cursor<'a>,
     sample: SampleId,
-    known: &Known<'_, 'a>,
+    known: &Known<'_>,
 ) -> Result<Option<Sideband<'a>>, Eof> {
     let nobody = sample.thread.unwrap_or(NOBODY);
     let said = match record.kind {
-        record::MMAP | record::MMAP2 => map(record, body, known.build_ids)?,
+        record::MMAP | record::MMAP2 => map(record, body)?,
         record::COMM => Some(comm(record, body)?),
         record::FORK => Some(fork(body)?),
         record::EXIT => Some((task(body)?.0, SidebandKind::Exit)),
@@ -85,11 +83,7 @@ fn thread(body: &mut Cursor<'_>) -> Result<Thread, Eof> {
 
 /// MMAP: thread, u64 addr, u64 len, u64 pgoff, path. MMAP2 has inode or build id, u32 prot and u32
 /// flags before the path.
-fn map<'a>(
-    record: &Record<'a>,
-    body: &mut Cursor<'a>,
-    build_ids: &BuildIds<'a>,
-) -> Result<Option<Said<'a>>, Eof> {
+fn map<'a>(record: &Record<'a>, body: &mut Cursor<'a>) -> Result<Option<Said<'a>>, Eof> {
     let thread = thread(body)?;
     let (address, length, file_offset) = (body.u64()?, body.u64()?, body.u64()?);
     let mut build_id: &[u8] = &[];
@@ -101,9 +95,6 @@ fn map<'a>(
         }
     }
     let name = body.c_string();
-    if build_id.is_empty() {
-        build_id = build_ids.get(name).copied().unwrap_or_default();
-    }
     let kernel = match record.misc & misc::CPUMODE {
         misc::KERNEL | misc::GUEST_KERNEL => true,
         misc::USER | misc::GUEST_USER | 0 => false,

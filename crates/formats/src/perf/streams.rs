@@ -46,6 +46,8 @@ struct Buffer<'a> {
 pub(super) struct Queues<'a> {
     /// Buffers by perf's number of the queue and by owner, in the order of the file.
     buffers: BTreeMap<(u32, Owner), Vec<Buffer<'a>>>,
+    /// Pieces of trace that came in samples, by owner.
+    samples: BTreeMap<Owner, Vec<Buffer<'a>>>,
     /// Offsets in the AUX area where trace was lost because there was no room, by owner.
     lost_at: BTreeMap<Owner, Vec<u64>>,
 }
@@ -58,9 +60,19 @@ impl<'a> Queues<'a> {
         let (_size, offset, _reference) = (cursor.u64()?, cursor.u64()?, cursor.u64()?);
         let (idx, tid, cpu) = (cursor.u32()?, cursor.u32()?, cursor.u32()?);
         let owner = if cpu == NO_CPU { Owner::Thread(tid) } else { Owner::Cpu(cpu) };
-        let buffer = Buffer { offset, file_offset: record.trace_offset(), bytes: record.trace };
+        let buffer = Buffer { offset, file_offset: record.behind_offset(), bytes: record.behind };
         self.buffers.entry((idx, owner)).or_default().push(buffer);
         Ok(())
+    }
+
+    /// Takes the trace in a sample; `file_offset` is where it lies in the file.
+    pub(super) fn add_sample(&mut self, owner: Owner, file_offset: u64, bytes: &'a [u8]) {
+        self.samples.entry(owner).or_default().push(Buffer { offset: 0, file_offset, bytes });
+    }
+
+    /// Whether trace came in samples.
+    pub(super) fn has_samples(&self) -> bool {
+        !self.samples.is_empty()
     }
 
     /// Notes that trace was lost after the byte before `offset` of the AUX area.
@@ -85,14 +97,20 @@ impl<'a> Queues<'a> {
             } else {
                 continuous(&buffers, &lost_at, |loss| losses.push(Loss { stream: owner.name(), ..loss }))
             };
-            let (cpu, thread) = match owner {
-                Owner::Cpu(cpu) => (Some(cpu), None),
-                Owner::Thread(tid) => (None, Some(Thread { pid: process(tid), tid })),
-            };
-            streams.push(Stream { cpu, thread, pieces });
+            streams.push(stream(owner, pieces, &process));
         }
+        let samples = self.samples.into_iter();
+        streams.extend(samples.map(|(owner, buffers)| stream(owner, from_snapshots(&buffers), &process)));
         (streams, losses)
     }
+}
+
+fn stream<'a>(owner: Owner, pieces: Vec<Piece<'a>>, process: impl Fn(u32) -> u32) -> Stream<'a> {
+    let (cpu, thread) = match owner {
+        Owner::Cpu(cpu) => (Some(cpu), None),
+        Owner::Thread(tid) => (None, Some(Thread { pid: process(tid), tid })),
+    };
+    Stream { cpu, thread, pieces }
 }
 
 /// Buffers that continue each other in the AUX area.
@@ -159,7 +177,7 @@ fn push<'a>(pieces: &mut Vec<Piece<'a>>, bytes: &'a [u8], file_offset: u64, afte
     }
 }
 
-/// Snapshots, each of which may begin with bytes that the one before had already.
+/// Snapshots, or trace of samples, each of which may begin with bytes that the one before had already.
 ///
 /// Bytes that happen to be alike are no overlap: it must reach over the first PSB of the later
 /// snapshot. Where it is shorter than that, decoding starts at that PSB anyway, behind the overlap.

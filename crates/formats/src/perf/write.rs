@@ -464,7 +464,7 @@ fn text(bytes: &mut Vec<u8>, text: &[u8]) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{perf::layout::CodeEntry, perf::read, recording::EmulatedNotes};
+    use crate::{Input, Unpacked, perf::layout::CodeEntry, perf::read, recording::EmulatedNotes};
 
     const THREADS: [Thread; 2] = [Thread { pid: 7, tid: 7 }, Thread { pid: 7, tid: 8 }];
 
@@ -525,7 +525,8 @@ mod tests {
             code: vec![CodeEntry { pid: 7, time_ns: 5, address: 0x5000, length: 4 }],
         };
         let bytes = write(&[&[2, 0x82, 1], &[5; 16]], &section);
-        let recording = read(&bytes).unwrap();
+        let unpacked = Unpacked::default();
+        let recording = read(&Input::file(&bytes, &unpacked)).unwrap();
         assert_eq!(recording.loss, []);
         assert_eq!(recording.sideband, sideband());
         assert_eq!(recording.config.tsc_ctc_ratio, Some((40, 1)));

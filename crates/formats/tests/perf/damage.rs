@@ -10,7 +10,7 @@ use hodo_formats::{
 use hodo_trace::{Cause, Loss};
 use proptest::prelude::*;
 
-use crate::file::{Bytes, FIELDS, PerfFile, trailer};
+use crate::file::{Bytes, FIELDS, PerfFile, read, trailer};
 
 /// A recording of two threads with a bit of everything, times ascending.
 fn small() -> PerfFile {
@@ -88,9 +88,9 @@ fn before(bytes: &[u8], end: u64) -> (usize, u64) {
     for record in records {
         let kernel =
             record.kind < record::USER_START && record.kind != record::AUX && record.kind != record::SAMPLE;
-        said += usize::from(kernel && record.trace_offset() <= end);
-        if record.trace_offset() <= end {
-            traced += (record.trace.len() as u64).min(end - record.trace_offset());
+        said += usize::from(kernel && record.behind_offset() <= end);
+        if record.behind_offset() <= end {
+            traced += (record.behind.len() as u64).min(end - record.behind_offset());
         }
     }
     (said, traced)
@@ -98,13 +98,13 @@ fn before(bytes: &[u8], end: u64) -> (usize, u64) {
 
 fn check_cut(whole: &[u8], end: usize) {
     let data = perf::File::open(whole).unwrap().data;
-    let Ok(cut) = perf::read(&whole[..end]) else {
+    let Ok(cut) = read(&whole[..end]) else {
         assert!((end as u64) < data.start, "a file that is cut at {end} is not read");
         return;
     };
     let (said, traced) = before(whole, end as u64);
     assert_eq!(cut.sideband.len(), said, "records before {end}");
-    assert!(contains(&sideband(&perf::read(whole).unwrap()), &sideband(&cut)), "records before {end}");
+    assert!(contains(&sideband(&read(whole).unwrap()), &sideband(&cut)), "records before {end}");
     let bytes: usize =
         cut.streams.iter().flat_map(|stream| &stream.pieces).map(|piece| piece.bytes.len()).sum();
     let pieces: usize = cut.streams.iter().map(|stream| stream.pieces.len()).sum();
@@ -117,7 +117,7 @@ fn check_cut(whole: &[u8], end: usize) {
 #[test]
 fn a_file_cut_at_any_byte_gives_what_lies_before() {
     let whole = small().finish();
-    assert_eq!(perf::read(&whole).unwrap().loss.len(), 1, "the lost records");
+    assert_eq!(read(&whole).unwrap().loss.len(), 1, "the lost records");
     (0..whole.len()).for_each(|end| check_cut(&whole, end));
 }
 
@@ -134,8 +134,8 @@ fn any_changed_byte_leaves_what_lies_before() {
 fn check_flips(whole: &[u8], flips: &[(usize, u8)]) {
     let mut bytes = whole.to_vec();
     flips.iter().for_each(|&(position, mask)| bytes[position] ^= mask);
-    let read = perf::read(&bytes);
-    if let Ok(recording) = &read {
+    let damaged = read(&bytes);
+    if let Ok(recording) = &damaged {
         assert!(weight(recording) < 64 * bytes.len() + 4096, "{} bytes", weight(recording));
     }
     let file = perf::File::open(whole).unwrap();
@@ -145,9 +145,9 @@ fn check_flips(whole: &[u8], flips: &[(usize, u8)]) {
     }
     let offsets = file.records().map(|record| record.unwrap().offset);
     let intact = offsets.take_while(|&offset| offset <= first).last().unwrap_or(file.data.start);
-    let expected = perf::read(&whole[..intact as usize]).unwrap();
+    let expected = read(&whole[..intact as usize]).unwrap();
     assert!(
-        contains(&sideband(&read.unwrap()), &sideband(&expected)),
+        contains(&sideband(&damaged.unwrap()), &sideband(&expected)),
         "before {intact:#x}, changed at {first:#x}"
     );
 }
@@ -175,7 +175,7 @@ proptest! {
     #[test]
     fn any_bytes_behind_the_mark_are_no_panic(mut bytes in prop::collection::vec(any::<u8>(), 104..400)) {
         bytes[..8].copy_from_slice(perf::layout::MAGIC);
-        let _ = perf::read(&bytes);
+        let _ = read(&bytes);
     }
 }
 
@@ -186,7 +186,7 @@ fn reading_goes_on_at_the_next_trace_that_the_index_knows() {
     let start = (file.data_start() + file.traces[1]) as usize;
     let damaged = start + 48 + 40;
     bytes[damaged + 6..damaged + 8].fill(0);
-    let recording = perf::read(&bytes).unwrap();
+    let recording = read(&bytes).unwrap();
     let loss = &recording.loss[0];
     assert_eq!(
         loss.detail,
@@ -205,7 +205,7 @@ fn trace_that_claims_the_records_behind_it_is_cut_at_the_next_trace() {
     let mut bytes = file.finish();
     let first = (file.data_start() + file.traces[0]) as usize;
     bytes[first + 8..first + 16].copy_from_slice(&u64::MAX.to_le_bytes());
-    let recording = perf::read(&bytes).unwrap();
+    let recording = read(&bytes).unwrap();
     assert!(
         recording.loss[0].detail.contains("trace bytes of an AUXTRACE record"),
         "{}",
@@ -221,9 +221,12 @@ fn numbers_of_the_header_that_lie_are_errors() {
     let error = |at: usize, number: u64| {
         let mut bytes = small().finish();
         bytes[at..at + 8].copy_from_slice(&number.to_le_bytes());
-        perf::read(&bytes).map(|_| ()).unwrap_err().to_string()
+        read(&bytes).map(|_| ()).unwrap_err().to_string()
     };
-    assert_eq!(error(8, 50), "offset 0x8: the size of the perf.data header is 0x32; expected at least 104");
+    assert_eq!(
+        error(8, 50),
+        "offset 0x8: the size of the perf.data header is 0x32; expected 16 or at least 104"
+    );
     assert_eq!(
         error(16, 7),
         "offset 0x10: the size of an event is 0x7; expected at least 80, and a divisor of their list's size"

@@ -2,10 +2,20 @@
 
 use std::collections::BTreeMap;
 
-use hodo_formats::perf::layout::{
-    AUXTRACE_ALIGNMENT, AUXTRACE_SIZE, FILE_HEADER_SIZE, MAGIC, RECORD_HEADER_SIZE, SECTION_SIZE, attr_flag,
-    feature, intel_pt_config, intel_pt_info, record, sample,
+use hodo_formats::{
+    Input,
+    error::Error,
+    perf::layout::{
+        AUXTRACE_ALIGNMENT, AUXTRACE_SIZE, FILE_HEADER_SIZE, MAGIC, RECORD_HEADER_SIZE, SECTION_SIZE,
+        attr_flag, feature, intel_pt_config, intel_pt_info, record, sample,
+    },
+    recording::Recording,
 };
+
+/// Reads a file, and keeps what it unpacks for good.
+pub(crate) fn read(bytes: &[u8]) -> Result<Recording<'_>, Error> {
+    hodo_formats::read(&Input::file(bytes, Box::leak(Box::default())))
+}
 
 /// The `type` of Intel PT's events in these files.
 pub(crate) const PMU: u32 = 8;

@@ -2,9 +2,9 @@
 
 use std::io::Cursor;
 
+use crate::file::read;
 use hodo_clock::{Nanos, PerfClock};
 use hodo_formats::{
-    perf,
     perf::layout::{CodeEntry, HodoscopeSection, intel_pt_config},
     perf::write::{Setup, Writer},
     recording::{EmulatedNotes, KernelSymbol, Mapping, Sideband, SidebandKind, TextPoke, Thread},
@@ -116,7 +116,7 @@ proptest! {
         let section = HodoscopeSection { notes: notes.clone(), code: code.iter().enumerate().map(entry).collect() };
         let file = writer.finish(&section, &code.concat()[..]).unwrap().into_inner();
 
-        let read = perf::read(&file).unwrap();
+        let read = read(&file).unwrap();
         prop_assert_eq!(&read.sideband, &sideband);
         prop_assert_eq!(&read.config.filter, &filter);
         prop_assert_eq!((read.config.mtc_frequency, read.config.clock), (Some(5), PerfClock::new(10, 1024, 77)));

@@ -1,0 +1,387 @@
+//! From records to a [`Recording`].
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    ops::Range,
+};
+
+use hodo_bytes::{Cursor, Eof};
+use hodo_clock::PerfClock;
+use hodo_trace::{Cause, Loss};
+
+use super::{
+    events::{Attr, Events, SampleId},
+    features::{self, BuildIds},
+    file::{Features, File, Section},
+    info::Info,
+    layout::{TYPE_TRACEPOINT, UPDATE_NAME, aux_flag, feature, record},
+    records::Record,
+    sample::Sample,
+    sideband::{self, Known},
+    streams::{Owner, Queues},
+    tracepoint::{SchedSwitch, Switched},
+};
+use crate::{
+    error::Error,
+    recording::{Guest, Mapping, RecordedEvent, Recording, Sideband, SidebandKind, Thread},
+};
+
+/// A loss that damage causes.
+pub(super) fn corrupt(bytes: Range<u64>, detail: String) -> Loss {
+    Loss { stream: String::new(), cause: Cause::Corrupt, bytes, time: None, count: 1, detail }
+}
+
+/// What the records have said so far.
+#[derive(Default)]
+pub(super) struct Reader<'a> {
+    events: Events,
+    features: Features<'a>,
+    info: Option<Info>,
+    /// Whether the trace bytes are of a kind that nothing here reads.
+    foreign_trace: bool,
+    queues: Queues<'a>,
+    sideband: Vec<Sideband<'a>>,
+    build_ids: BuildIds<'a>,
+    /// The virtual machines that events belong to, by the kernel's ids of the events.
+    guests: HashMap<u64, Guest>,
+    /// Names of events that come in records, by the kernel's ids.
+    names: HashMap<u64, String>,
+    /// How to read `sched_switch`, where it was recorded, and its samples.
+    sched_switch: Option<SchedSwitch>,
+    switched: Vec<(SampleId, Switched)>,
+    /// The clock of a TIME_CONV record.
+    clock: Option<PerfClock>,
+    /// How many records of each type there are.
+    counts: BTreeMap<u32, u64>,
+    pub(super) loss: Vec<Loss>,
+}
+
+impl<'a> Reader<'a> {
+    pub(super) fn new(file: &File<'a>) -> Reader<'a> {
+        let mut reader = Reader { events: file.events.clone(), ..Reader::default() };
+        let features = file.features.iter();
+        features.for_each(|(&bit, &section)| reader.feature(bit, section));
+        reader
+    }
+
+    /// Takes in a feature section; what can't be read of it is a loss.
+    fn feature(&mut self, bit: u8, section: Section<'a>) {
+        let read = match bit {
+            feature::BUILD_ID => features::build_ids(section).map(|found| self.build_ids.extend(found)),
+            feature::TRACING_DATA => {
+                SchedSwitch::find(section.cursor()).map(|found| self.sched_switch = found)
+            }
+            _ => Ok(()),
+        };
+        if let Err(eof) = read {
+            let what = if bit == feature::BUILD_ID { "build-id table" } else { "formats of tracepoints" };
+            self.loss.push(corrupt(eof.at..eof.at, Error::cut_short(what, eof).to_string()));
+        }
+        self.features.insert(bit, section);
+    }
+
+    pub(super) fn count(&mut self, kind: u32) {
+        *self.counts.entry(kind).or_default() += 1;
+    }
+
+    pub(super) fn take(&mut self, record: &Record<'a>) -> Result<(), Error> {
+        self.count(record.kind);
+        match record.kind {
+            record::AUXTRACE_INFO => self.info(record),
+            record::HEADER_ATTR => self.attr(record),
+            _ => {
+                let name = record::name(record.kind).unwrap_or("record");
+                self.dispatch(record).map_err(|eof| Error::cut_short(name, eof))
+            }
+        }
+    }
+
+    fn dispatch(&mut self, record: &Record<'a>) -> Result<(), Eof> {
+        let (mut body, sample) = match record.kind {
+            record::SAMPLE => return self.sample(record),
+            _ => self.events.split(record)?,
+        };
+        match record.kind {
+            record::AUXTRACE => self.queues.add(record),
+            record::AUXTRACE_ERROR => self.auxtrace_error(record),
+            record::AUX => self.aux(&mut body, sample),
+            record::ID_INDEX => self.id_index(&mut body),
+            record::EVENT_UPDATE => self.event_update(&mut body),
+            record::TIME_CONV => self.time_conv(&mut body),
+            record::HEADER_FEATURE => self.header_feature(&mut body),
+            record::HEADER_BUILD_ID => {
+                let (name, id) = features::build_id(record.misc, body)?;
+                self.build_ids.insert(name, id);
+                Ok(())
+            }
+            record::HEADER_TRACING_DATA => {
+                let section = Section { offset: record.behind_offset(), bytes: record.behind };
+                self.feature(feature::TRACING_DATA, section);
+                Ok(())
+            }
+            _ => self.sideband(record, &mut body, sample),
+        }
+    }
+
+    fn sideband(&mut self, record: &Record<'a>, body: &mut Cursor<'a>, sample: SampleId) -> Result<(), Eof> {
+        let known = Known { events: &self.events, guests: &self.guests };
+        let said = sideband::read(record, body, sample, &known)?;
+        if let Some(Sideband { kind: SidebandKind::Lost { records }, .. }) = said {
+            self.lose(sample, Cause::Truncated, records, "records were lost, the buffer was full");
+        }
+        self.sideband.extend(said);
+        Ok(())
+    }
+
+    fn info(&mut self, record: &Record<'a>) -> Result<(), Error> {
+        let info = Info::read(record);
+        self.foreign_trace = info.is_err();
+        self.info = Some(info?);
+        Ok(())
+    }
+
+    /// An event of a file that was written to a pipe: its attr and, up to the record's end, its ids.
+    fn attr(&mut self, record: &Record<'a>) -> Result<(), Error> {
+        let mut body = Cursor::new(record.body, record.body_offset());
+        let mut attr = Attr::read(&mut body)?;
+        while let Ok(id) = body.u64() {
+            attr.ids.push(id);
+        }
+        self.events.add(attr);
+        Ok(())
+    }
+
+    /// u64 bit, the section's bytes.
+    fn header_feature(&mut self, body: &mut Cursor<'a>) -> Result<(), Eof> {
+        let bit = body.u64()?;
+        let section = Section { offset: body.offset(), bytes: body.rest() };
+        if let Ok(bit) = u8::try_from(bit) {
+            self.feature(bit, section);
+        }
+        Ok(())
+    }
+
+    /// u64 type, u64 id, what is new.
+    fn event_update(&mut self, body: &mut Cursor<'_>) -> Result<(), Eof> {
+        let (kind, id) = (body.u64()?, body.u64()?);
+        if kind == UPDATE_NAME {
+            self.names.insert(id, String::from_utf8_lossy(body.c_string()).into_owned());
+        }
+        Ok(())
+    }
+
+    /// u64 time_shift, u64 time_mult, u64 time_zero; then what short counters need.
+    fn time_conv(&mut self, body: &mut Cursor<'_>) -> Result<(), Eof> {
+        let (shift, multiplier, zero) = (body.u64()?, body.u64()?, body.u64()?);
+        self.clock = PerfClock::new(shift, multiplier, zero);
+        Ok(())
+    }
+
+    /// A sample: of the trace, or of a context switch. Others say nothing of a program's path.
+    fn sample(&mut self, record: &Record<'a>) -> Result<(), Eof> {
+        let Some(attr) = self.events.of_sample(record) else { return Ok(()) };
+        let switch =
+            self.sched_switch.filter(|format| attr.kind == TYPE_TRACEPOINT && attr.config == format.id);
+        if switch.is_none() && !attr.has(super::layout::sample::AUX) {
+            return Ok(());
+        }
+        let sample = Sample::read(record, attr)?;
+        if let Some(switched) = switch.and_then(|format| format.read(sample.raw)) {
+            self.switched.push((sample.at, switched));
+        }
+        if let Some(owner) = self.owner(sample.at).filter(|_| !sample.aux.is_empty()) {
+            self.queues.add_sample(owner, sample.aux_offset, sample.aux);
+        }
+        Ok(())
+    }
+
+    /// u64 count; as many u64 id, u64 idx, u64 cpu, u64 tid; since perf 6.0 as many u64 machine_pid, u64 vcpu.
+    fn id_index(&mut self, body: &mut Cursor<'_>) -> Result<(), Eof> {
+        let count = body.u64()?;
+        let entries = body.take(usize::try_from(count).unwrap_or(usize::MAX).saturating_mul(32))?;
+        for entry in entries.chunks_exact(32) {
+            let id = Cursor::new(entry, 0).u64()?;
+            let (Ok(pid), Ok(vcpu)) = (body.u64(), body.u64()) else { break };
+            if pid != 0 {
+                self.guests.insert(id, Guest { pid: pid as u32, vcpu: u32::try_from(vcpu).ok() });
+            }
+        }
+        Ok(())
+    }
+
+    /// u64 aux_offset, u64 aux_size, u64 flags.
+    fn aux(&mut self, body: &mut Cursor<'_>, sample: SampleId) -> Result<(), Eof> {
+        let (offset, size, flags) = (body.u64()?, body.u64()?, body.u64()?);
+        if flags & aux_flag::TRUNCATED != 0 {
+            self.lose(sample, Cause::Truncated, 1, "trace was lost, the buffer was full");
+            if let Some(owner) = self.owner(sample) {
+                self.queues.lost_at(owner, offset.saturating_add(size));
+            }
+        }
+        if flags & aux_flag::PARTIAL != 0 {
+            self.lose(sample, Cause::Untraced, 1, "trace has gaps, a virtual machine ran");
+        }
+        if flags & aux_flag::COLLISION != 0 {
+            self.lose(sample, Cause::Truncated, 1, "trace was lost, a sample collided with another");
+        }
+        Ok(())
+    }
+
+    /// u32 type, u32 code, u32 cpu, u32 pid, u32 tid, u32 fmt, u64 ip, u64 time, 64 bytes of text.
+    fn auxtrace_error(&mut self, record: &Record<'a>) -> Result<(), Eof> {
+        let mut body = Cursor::new(record.body, record.body_offset());
+        let at = record.offset;
+        body.take(40)?;
+        let text = String::from_utf8_lossy(body.c_string()).into_owned();
+        self.loss.push(corrupt(at..at, format!("perf noted an error in the trace: {text}")));
+        Ok(())
+    }
+
+    /// Whose queue a record lies in; the trailer may name both the CPU and the thread.
+    fn owner(&self, sample: SampleId) -> Option<Owner> {
+        let cpu = sample.cpu.map(Owner::Cpu);
+        let thread = sample.thread.map(|thread| Owner::Thread(thread.tid));
+        if self.info.as_ref().is_some_and(Info::per_cpu) { cpu.or(thread) } else { thread.or(cpu) }
+    }
+
+    fn lose(&mut self, sample: SampleId, cause: Cause, count: u64, detail: &str) {
+        let stream = self.owner(sample).map(Owner::name).unwrap_or_default();
+        let time = sample.time.map(|time| (time, time));
+        self.loss.push(Loss { stream, cause, bytes: 0..0, time, count, detail: detail.to_owned() });
+    }
+
+    /// The recording; `is_whole` where all files of it were given.
+    pub(super) fn finish(mut self, is_one_file: bool) -> Recording<'a> {
+        let mut config = self.info.as_ref().map(|info| info.config(&self.events.attrs)).unwrap_or_default();
+        let cpuid = self.features.get(&feature::CPUID).and_then(|section| features::one_text(*section).ok());
+        config.cpu = cpuid.as_deref().and_then(features::cpu);
+        config.clock = config.clock.or(self.clock);
+        let processes = processes(&self.sideband);
+        let process = |tid| processes.get(&tid).copied().unwrap_or(tid);
+        self.switches(process);
+        self.name_builds();
+        sort_by_time(&mut self.sideband);
+        let facts = self.facts();
+        let queues = std::mem::take(&mut self.queues);
+        let snapshots = self.info.as_ref().is_some_and(Info::snapshots);
+        let (streams, losses) =
+            if self.foreign_trace { Default::default() } else { queues.finish(snapshots, process) };
+        self.loss.extend(losses);
+        if is_one_file && self.folder_of_files() {
+            let detail =
+                "the other files of the folder that perf recorded into: name the folder instead of its file";
+            self.loss.push(Loss { cause: Cause::CutShort, ..corrupt(0..0, detail.to_owned()) });
+        }
+        let emulated = self.features.get(&feature::HODOSCOPE).map(|section| features::emulated(*section));
+        let emulated = emulated.and_then(|read| match read {
+            Ok(emulated) => Some(emulated),
+            Err(error) => {
+                self.loss.push(corrupt(error.at..error.at, error.to_string()));
+                None
+            }
+        });
+        let (events, sideband, loss) = (self.recorded(), self.sideband, self.loss);
+        Recording { config, streams, sideband, events, bpf: Vec::new(), emulated, facts, loss }
+    }
+
+    /// Whether most records lie in other files.
+    fn folder_of_files(&self) -> bool {
+        let version = self.features.get(&feature::DIR_FORMAT).and_then(|section| section.cursor().u64().ok());
+        version.is_some_and(|version| version > 0)
+    }
+
+    /// Switches as the tracepoint tells them, where the kernel did not write them itself.
+    fn switches(&mut self, process: impl Fn(u32) -> u32) {
+        if [record::SWITCH, record::SWITCH_CPU_WIDE].iter().any(|kind| self.counts.contains_key(kind)) {
+            return;
+        }
+        let thread = |tid| Thread { pid: process(tid), tid };
+        for (at, Switched { previous, preempted, next }) in self.switched.drain(..) {
+            let said =
+                |tid, kind| Sideband { time: at.time, cpu: at.cpu, thread: thread(tid), guest: None, kind };
+            let out = SidebandKind::SwitchOut { preempted, next: Some(thread(next)) };
+            self.sideband.extend([said(previous, out), said(next, SidebandKind::SwitchIn)]);
+        }
+    }
+
+    /// Gives mappings the build ids of the table, which may come last.
+    fn name_builds(&mut self) {
+        for sideband in &mut self.sideband {
+            if let SidebandKind::Map(Mapping { name, build_id, .. }) = &mut sideband.kind
+                && build_id.is_empty()
+            {
+                *build_id = self.build_ids.get(name).copied().unwrap_or_default();
+            }
+        }
+    }
+
+    fn facts(&self) -> Vec<(&'static str, String)> {
+        let mut facts = vec![("format", "perf.data".to_owned())];
+        facts.extend(features::facts(&self.features));
+        facts.push(("events", shown(&self.recorded())));
+        facts.push(("records", self.records()));
+        let unknown = self.events.attrs.iter().fold(0, |all, attr| all | attr.sample_type)
+            & !super::layout::sample::ALL;
+        if unknown != 0 {
+            facts.push(("unknown fields of samples", format!("{unknown:#x}")));
+        }
+        if self.info.as_ref().is_some_and(Info::snapshots) {
+            facts.push(("trace", "snapshots".to_owned()));
+        }
+        if self.queues.has_samples() {
+            facts.push(("trace", "pieces before samples".to_owned()));
+        }
+        facts
+    }
+
+    /// The events, with names where the file has them.
+    fn recorded(&self) -> Vec<RecordedEvent> {
+        let section = self.features.get(&feature::EVENT_DESC);
+        let names = section.and_then(|section| features::event_names(*section).ok()).unwrap_or_default();
+        let name = |(index, attr): (usize, &Attr)| {
+            let by_id = || attr.ids.iter().find_map(|id| self.names.get(id));
+            let name = names.get(index).or_else(by_id).cloned().unwrap_or_default();
+            RecordedEvent { name, pmu: attr.kind, config: attr.config }
+        };
+        self.events.attrs.iter().enumerate().map(name).collect()
+    }
+
+    /// The number of records of each type, in words.
+    fn records(&self) -> String {
+        let shown = |(&kind, count): (&u32, &u64)| match record::name(kind) {
+            Some(name) => format!("{count} {name}"),
+            None => format!("{count} of unknown type {kind}"),
+        };
+        self.counts.iter().map(shown).collect::<Vec<_>>().join(", ")
+    }
+}
+
+/// The process of each thread, as the first record says that names the thread.
+fn processes(sideband: &[Sideband<'_>]) -> HashMap<u32, u32> {
+    let mut processes = HashMap::new();
+    for Sideband { thread: Thread { pid, tid }, .. } in sideband {
+        processes.entry(*tid).or_insert(*pid);
+    }
+    processes
+}
+
+/// Sorts by time; records without a time stay behind all that the file has before them.
+fn sort_by_time(sideband: &mut Vec<Sideband<'_>>) {
+    let mut latest = None;
+    let placed = sideband.drain(..).map(|record| {
+        latest = latest.max(record.time);
+        (record.time.or(latest), record)
+    });
+    let mut placed: Vec<_> = placed.collect();
+    placed.sort_by_key(|(time, _)| *time);
+    sideband.extend(placed.into_iter().map(|(_, record)| record));
+}
+
+/// The names of the events, or their numbers where they have no names.
+fn shown(events: &[RecordedEvent]) -> String {
+    let one = |event: &RecordedEvent| match event.name.as_str() {
+        "" => format!("type {} config {:#x}", event.pmu, event.config),
+        name => name.to_owned(),
+    };
+    events.iter().map(one).collect::<Vec<_>>().join(", ")
+}

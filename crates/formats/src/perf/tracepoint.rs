@@ -1,0 +1,169 @@
+//! The tracepoint `sched:sched_switch`, which tells of context switches where perf can't have SWITCH records.
+//!
+//! The section of formats is what `trace-cmd` calls tracing data (trace.dat(5), version 0.5 and 0.6): a mark, the texts
+//! header_page and header_event, the formats of ftrace's own events, and those of each system. Texts of
+//! formats are what tracefs has in `events/SYSTEM/EVENT/format`.
+
+use std::str;
+
+use hodo_bytes::{Cursor, Eof};
+
+/// First bytes of tracing data.
+const MARK: &[u8] = b"\x17\x08\x44tracing";
+
+/// Where the parts of a `sched_switch` record lie.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct SchedSwitch {
+    /// Number of the tracepoint: `perf_event_attr.config` of its events.
+    pub(super) id: u64,
+    previous: Field,
+    previous_state: Field,
+    next: Field,
+}
+
+/// A number in a record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Field {
+    offset: usize,
+    size: usize,
+}
+
+/// A switch as the tracepoint tells it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Switched {
+    /// The thread that ran.
+    pub(super) previous: u32,
+    /// It could have run on.
+    pub(super) preempted: bool,
+    /// The thread that runs now.
+    pub(super) next: u32,
+}
+
+impl SchedSwitch {
+    /// The format in a section of formats.
+    ///
+    /// # Errors
+    /// A section that is cut short before it.
+    pub(super) fn find(mut tracing_data: Cursor<'_>) -> Result<Option<SchedSwitch>, Eof> {
+        if tracing_data.take(MARK.len())? != MARK {
+            return Ok(None);
+        }
+        tracing_data.c_string();
+        let _endianness_and_word_size = tracing_data.take(2)?;
+        let _page_size = tracing_data.u32()?;
+        for _ in ["header_page", "header_event"] {
+            tracing_data.c_string();
+            sized(&mut tracing_data)?;
+        }
+        for _ in 0..tracing_data.u32()? {
+            sized(&mut tracing_data)?;
+        }
+        for _ in 0..tracing_data.u32()? {
+            let system = tracing_data.c_string();
+            for _ in 0..tracing_data.u32()? {
+                let format = str::from_utf8(sized(&mut tracing_data)?).unwrap_or_default();
+                if system == b"sched" && format.starts_with("name: sched_switch\n") {
+                    return Ok(SchedSwitch::parse(format));
+                }
+            }
+        }
+        Ok(None)
+    }
+
+    fn parse(format: &str) -> Option<SchedSwitch> {
+        let id = format.lines().find_map(|line| line.strip_prefix("ID: "))?;
+        Some(SchedSwitch {
+            id: id.trim().parse().ok()?,
+            previous: field(format, "prev_pid")?,
+            previous_state: field(format, "prev_state")?,
+            next: field(format, "next_pid")?,
+        })
+    }
+
+    /// What a record says; `None` where it is too short.
+    pub(super) fn read(&self, raw: &[u8]) -> Option<Switched> {
+        Some(Switched {
+            previous: self.previous.read(raw)? as u32,
+            // TASK_RUNNING is 0; a state bit above those of sleep says "preempted" (TASK_REPORT_MAX).
+            preempted: self.previous_state.read(raw)? & 0xff == 0,
+            next: self.next.read(raw)? as u32,
+        })
+    }
+}
+
+/// u64 size, bytes.
+fn sized<'a>(cursor: &mut Cursor<'a>) -> Result<&'a [u8], Eof> {
+    let size = cursor.u64()?;
+    cursor.take(usize::try_from(size).unwrap_or(usize::MAX))
+}
+
+/// A line such as `field:pid_t next_pid; offset:56; size:4; signed:1;`.
+fn field(format: &str, name: &str) -> Option<Field> {
+    let mut lines = format.lines().filter_map(|line| line.trim_start().strip_prefix("field:"));
+    lines.find_map(|line| {
+        let mut parts = line.split(';').map(str::trim);
+        parts.next()?.rsplit(' ').next().filter(|found| *found == name)?;
+        let offset = parts.next()?.strip_prefix("offset:")?.parse().ok()?;
+        let size = parts.next()?.strip_prefix("size:")?.parse().ok()?;
+        Some(Field { offset, size })
+    })
+}
+
+impl Field {
+    fn read(self, raw: &[u8]) -> Option<u64> {
+        let bytes = raw.get(self.offset..self.offset.checked_add(self.size)?)?;
+        let mut word = [0; 8];
+        word.get_mut(..self.size)?.copy_from_slice(bytes);
+        Some(u64::from_le_bytes(word))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FORMAT: &str = "name: sched_switch\nID: 314\nformat:\n\
+        \tfield:unsigned short common_type;\toffset:0;\tsize:2;\tsigned:0;\n\n\
+        \tfield:char prev_comm[16];\toffset:8;\tsize:16;\tsigned:0;\n\
+        \tfield:pid_t prev_pid;\toffset:24;\tsize:4;\tsigned:1;\n\
+        \tfield:int prev_prio;\toffset:28;\tsize:4;\tsigned:1;\n\
+        \tfield:long prev_state;\toffset:32;\tsize:8;\tsigned:1;\n\
+        \tfield:char next_comm[16];\toffset:40;\tsize:16;\tsigned:0;\n\
+        \tfield:pid_t next_pid;\toffset:56;\tsize:4;\tsigned:1;\n";
+
+    fn tracing_data() -> Vec<u8> {
+        let text = |text: &str| [&(text.len() as u64).to_le_bytes()[..], text.as_bytes()].concat();
+        let mut data = [MARK, b"0.6\0", &[0, 8], &4096u32.to_le_bytes()].concat();
+        data.extend(
+            [b"header_page\0".to_vec(), text("page"), b"header_event\0".to_vec(), text("event")].concat(),
+        );
+        data.extend([&1u32.to_le_bytes()[..], &text("name: function\nID: 1\n")].concat());
+        data.extend(
+            [&2u32.to_le_bytes()[..], b"irq\0", &1u32.to_le_bytes(), &text("name: softirq\nID: 2\n")]
+                .concat(),
+        );
+        data.extend([&b"sched\0"[..], &1u32.to_le_bytes(), &text(FORMAT)].concat());
+        data
+    }
+
+    #[test]
+    fn the_format_says_where_the_threads_are() {
+        let data = tracing_data();
+        let found = SchedSwitch::find(Cursor::new(&data, 0)).unwrap().unwrap();
+        assert_eq!(found.id, 314);
+        let mut raw = vec![0; 60];
+        raw[24..28].copy_from_slice(&7u32.to_le_bytes());
+        raw[32] = 1;
+        raw[56..60].copy_from_slice(&9u32.to_le_bytes());
+        assert_eq!(found.read(&raw), Some(Switched { previous: 7, preempted: false, next: 9 }));
+        assert_eq!(found.read(&raw[..58]), None);
+    }
+
+    #[test]
+    fn formats_that_are_cut_short_are_an_error() {
+        let data = tracing_data();
+        for end in 0..data.len() {
+            assert!(SchedSwitch::find(Cursor::new(&data[..end], 0)).is_err(), "{end}");
+        }
+    }
+}
