@@ -1,0 +1,163 @@
+//! A stream a CPU, as `perf record COMMAND` writes it: each thread is traced wherever it runs.
+
+use hodo_clock::{Nanos, PerfClock, Tsc};
+use hodo_formats::{
+    Input, Unpacked,
+    perf::layout::{intel_pt_info, misc, record},
+};
+
+use crate::{
+    Kept, Recorded, file,
+    segments::{Segment, segments},
+    words,
+};
+
+/// The id of the event on a CPU is this and the CPU's number.
+const FIRST_ID: u64 = 1;
+/// Words of the trailer: thread, time, CPU, id; counted from the end.
+const THREAD: usize = 4;
+const TIME: usize = 3;
+const CPU: usize = 2;
+const ID: usize = 1;
+
+/// A stretch of a thread on a CPU.
+struct Stint {
+    thread: (u32, u32),
+    cpu: u32,
+    from: Nanos,
+    to: Nanos,
+    segment: Segment,
+}
+
+/// The recording of threads as one of CPUs between which they move at each PSB.
+pub fn per_cpu(recorded: &Recorded) -> Recorded {
+    let stints = schedule(recorded);
+    let cpus = stints.iter().map(|stint| stint.cpu).max().map_or(0, |last| last + 1);
+    let mut attrs = recorded.attrs.clone();
+    attrs[0].1 = (0..u64::from(cpus)).map(|cpu| FIRST_ID + cpu).collect();
+    let mut made = Recorded { attrs, records: Vec::new(), features: recorded.features.clone() };
+    made.features.remove(&hodo_formats::perf::layout::feature::EVENT_DESC);
+    let mut timed: Vec<Kept> = Vec::new();
+    for kept in &recorded.records {
+        match kept.kind {
+            record::AUXTRACE_INFO => made.records.push(info(kept)),
+            record::ID_INDEX => made.records.push(id_index(cpus)),
+            record::SWITCH | record::AUX | record::AUXTRACE | record::FINISHED_ROUND => {}
+            record::ITRACE_START => timed.push(start(kept, &stints)),
+            _ => timed.push(on_cpu(kept, 0)),
+        }
+    }
+    timed.extend(stints.iter().flat_map(switches));
+    timed.sort_by_key(|kept| kept.word_from_end(TIME));
+    made.records.extend(timed);
+    made.records.push(Kept::new(record::FINISHED_ROUND, 0, Vec::new()));
+    (0..cpus).for_each(|cpu| made.records.extend(trace(&stints, cpu)));
+    made
+}
+
+/// Who runs where: each segment goes to a CPU that has been idle, by turns.
+fn schedule(recorded: &Recorded) -> Vec<Stint> {
+    let clock = clock(recorded);
+    let processes = recorded.processes();
+    let mut segments: Vec<((u32, u32), u64, Segment)> = Vec::new();
+    for (tid, trace) in recorded.traces() {
+        let of_thread = self::segments(&trace);
+        let ends: Vec<u64> =
+            of_thread.iter().skip(1).map(|next| next.since).chain([exit(recorded, tid, clock)]).collect();
+        let thread = (processes[&tid], tid);
+        segments.extend(of_thread.into_iter().zip(ends).map(|(segment, end)| (thread, end, segment)));
+    }
+    segments.sort_by_key(|(_, _, segment)| segment.since);
+    let mut free_at: Vec<u64> = vec![0; 2];
+    let mut turn = 0;
+    let stint = |(thread, end, segment): ((u32, u32), u64, Segment)| {
+        turn += 1;
+        let count = free_at.len();
+        let mut by_turns = (0..count).map(|index| (index + turn) % count);
+        let cpu = by_turns.find(|&cpu| free_at[cpu] <= segment.since).unwrap_or_else(|| {
+            free_at.push(0);
+            count
+        });
+        free_at[cpu] = end;
+        let (from, to) = (clock.nanos(Tsc(segment.since)), clock.nanos(Tsc(end)));
+        Stint { thread, cpu: cpu as u32, from, to, segment }
+    };
+    segments.into_iter().map(stint).collect()
+}
+
+fn clock(recorded: &Recorded) -> PerfClock {
+    let unpacked = Unpacked::default();
+    let bytes = file(recorded);
+    let recording = hodo_formats::read(&Input::file(&bytes, &unpacked)).expect("a recording");
+    recording.config.clock.expect("a clock")
+}
+
+/// When a thread ended.
+fn exit(recorded: &Recorded, tid: u32, clock: PerfClock) -> u64 {
+    let mut exits = recorded.records.iter().filter(|kept| kept.kind == record::EXIT);
+    let of_thread = exits.find(|kept| kept.word_from_end(THREAD) >> 32 == u64::from(tid));
+    clock.ticks(Nanos(of_thread.expect("each thread ends").word_from_end(TIME))).0
+}
+
+fn info(kept: &Kept) -> Kept {
+    let mut info = kept.clone();
+    let mut set = |word: usize, value: u64| {
+        info.body[8 + 8 * word..][..8].copy_from_slice(&value.to_le_bytes());
+    };
+    set(intel_pt_info::PER_CPU_MMAPS, 1);
+    set(intel_pt_info::HAVE_SCHED_SWITCH, 2);
+    info
+}
+
+fn id_index(cpus: u32) -> Kept {
+    let entry = |cpu| [FIRST_ID + cpu, cpu, cpu, u32::MAX.into()];
+    let entries: Vec<u64> = (0..u64::from(cpus)).flat_map(entry).collect();
+    Kept::new(record::ID_INDEX, 0, [words(&[cpus.into()]), words(&entries)].concat())
+}
+
+fn on_cpu(kept: &Kept, cpu: u32) -> Kept {
+    let mut moved = kept.clone();
+    if kept.kind < record::USER_START {
+        moved.set_word_from_end(CPU, cpu.into());
+        moved.set_word_from_end(ID, FIRST_ID + u64::from(cpu));
+    }
+    moved
+}
+
+/// ITRACE_START, where and when the thread's first stint begins.
+fn start(kept: &Kept, stints: &[Stint]) -> Kept {
+    let tid = (kept.word_from_end(THREAD) >> 32) as u32;
+    let first = stints.iter().find(|stint| stint.thread.1 == tid).expect("a traced thread");
+    let mut moved = on_cpu(kept, first.cpu);
+    moved.set_word_from_end(TIME, first.from.0);
+    moved
+}
+
+/// SWITCH records in and out.
+fn switches(stint: &Stint) -> [Kept; 2] {
+    let record = |misc, time: Nanos| Kept::new(record::SWITCH, misc, trailer(stint, time));
+    [record(misc::SWITCH_OUT, stint.to), record(0, stint.from)]
+}
+
+fn trailer(stint: &Stint, time: Nanos) -> Vec<u8> {
+    let (pid, tid) = stint.thread;
+    let thread = u64::from(tid) << 32 | u64::from(pid);
+    words(&[thread, time.0, stint.cpu.into(), FIRST_ID + u64::from(stint.cpu)])
+}
+
+/// AUX and AUXTRACE records of a CPU.
+fn trace(stints: &[Stint], cpu: u32) -> Vec<Kept> {
+    let mut records = Vec::new();
+    let mut bytes = Vec::new();
+    for stint in stints.iter().filter(|stint| stint.cpu == cpu) {
+        let own = words(&[bytes.len() as u64, stint.segment.bytes.len() as u64, 0]);
+        records.push(Kept::new(record::AUX, 0, [own, trailer(stint, stint.to)].concat()));
+        bytes.extend(&stint.segment.bytes);
+    }
+    bytes.resize(bytes.len().next_multiple_of(8), 0);
+    let first = stints.iter().find(|stint| stint.cpu == cpu).map_or(0, |stint| stint.segment.since);
+    let who = [cpu, u32::MAX, cpu, 0].map(u32::to_le_bytes).concat();
+    let body = [words(&[bytes.len() as u64, 0, first]), who].concat();
+    records.push(Kept { behind: bytes, ..Kept::new(record::AUXTRACE, 0, body) });
+    records
+}

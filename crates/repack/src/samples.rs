@@ -1,0 +1,85 @@
+//! Trace in samples, as `perf record --aux-sample` writes it: each sample of another event has the last bytes
+//! of its thread's trace.
+
+use hodo_formats::perf::layout::{feature, record, sample};
+
+use crate::{Kept, Recorded, segments::segments, words};
+
+/// Bytes of trace in a sample.
+const IN_SAMPLE: usize = 6000;
+/// Bytes of trace between samples.
+const BETWEEN: usize = 4096;
+/// `perf_event_attr.type` of software events, and its `config` for the CPU's clock.
+const SOFTWARE: u32 = 1;
+const CPU_CLOCK: u64 = 0;
+/// Where `sample_type` and `aux_sample_size` lie in a `perf_event_attr`.
+const SAMPLE_TYPE: usize = 24;
+const AUX_SAMPLE_SIZE: usize = 112;
+
+/// The recording with its trace in samples.
+pub fn in_samples(recorded: &Recorded) -> Recorded {
+    let (traced, ids) = recorded.attrs[0].clone();
+    let first_id = ids.iter().max().map_or(1, |last| last + 1);
+    let traces = recorded.traces();
+    let sampling = (first_id..).take(traces.len()).collect::<Vec<_>>();
+    let attrs = vec![(traced.clone(), ids), (sampling_attr(&traced), sampling.clone())];
+    let mut made = Recorded { attrs, records: Vec::new(), features: recorded.features.clone() };
+    made.features.remove(&feature::EVENT_DESC);
+    made.features.remove(&feature::AUXTRACE);
+    let entries: Vec<(u64, u32)> = sampling.into_iter().zip(traces.keys().copied()).collect();
+    let mut samples: Vec<(u64, Kept)> = Vec::new();
+    let processes = recorded.processes();
+    for &(id, tid) in &entries {
+        samples.extend(of_thread(&traces[&tid], (processes[&tid], tid), id));
+    }
+    samples.sort_by_key(|&(time, _)| time);
+    for kept in &recorded.records {
+        match kept.kind {
+            // perf takes the trace out of samples on meeting AUXTRACE_INFO, and wants the ids before.
+            record::ID_INDEX => made.records.insert(0, id_index(kept, &entries)),
+            record::AUX | record::AUXTRACE => {}
+            _ => made.records.push(kept.clone()),
+        }
+    }
+    made.records.extend(samples.into_iter().map(|(_, kept)| kept));
+    made
+}
+
+fn sampling_attr(traced: &[u8]) -> Vec<u8> {
+    let mut attr = traced.to_vec();
+    let mut set = |at: usize, bytes: &[u8]| attr[at..at + bytes.len()].copy_from_slice(bytes);
+    let fields = sample::IP | sample::TID | sample::TIME | sample::CPU | sample::IDENTIFIER | sample::AUX;
+    set(0, &SOFTWARE.to_le_bytes());
+    set(8, &CPU_CLOCK.to_le_bytes());
+    set(SAMPLE_TYPE, &fields.to_le_bytes());
+    set(AUX_SAMPLE_SIZE, &(IN_SAMPLE as u32).to_le_bytes());
+    attr
+}
+
+/// The index with more entries: id, place in the list, no CPU, thread.
+fn id_index(kept: &Kept, entries: &[(u64, u32)]) -> Kept {
+    let mut body = kept.body.clone();
+    let count = u64::from_le_bytes(body[..8].try_into().expect("eight bytes")) + entries.len() as u64;
+    body[..8].copy_from_slice(&count.to_le_bytes());
+    for (index, &(id, tid)) in entries.iter().enumerate() {
+        body.extend(words(&[id, index as u64, u32::MAX.into(), tid.into()]));
+    }
+    Kept::new(record::ID_INDEX, 0, body)
+}
+
+/// The samples of a thread, each with its time: that of the last PSB before it.
+fn of_thread(trace: &[u8], (pid, tid): (u32, u32), id: u64) -> Vec<(u64, Kept)> {
+    let starts: Vec<u64> = segments(trace).iter().map(|segment| segment.since).collect();
+    let psbs =
+        |bytes: &[u8]| bytes.windows(16).filter(|window| *window == hodo_intel_pt::packet::PSB).count();
+    let ends = (BETWEEN..trace.len()).step_by(BETWEEN).chain([trace.len()]);
+    let sample = |(number, end): (usize, usize)| {
+        let aux = &trace[end.saturating_sub(IN_SAMPLE)..end];
+        let time = starts[psbs(&trace[..end]) - 1] + number as u64;
+        let thread = u64::from(tid) << 32 | u64::from(pid);
+        let mut body = words(&[id, 0, thread, time, 0, aux.len().next_multiple_of(8) as u64]);
+        body.extend(aux);
+        (time, Kept::new(record::SAMPLE, 2, body))
+    };
+    ends.enumerate().map(sample).collect()
+}

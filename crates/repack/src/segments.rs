@@ -1,0 +1,81 @@
+//! A trace cut where decoding can begin anew: as if the thread had been scheduled out at each PSB.
+
+use hodo_intel_pt::packet::{Decoder, Packet, find_psb};
+
+/// The trace of a thread from one PSB to the next.
+#[derive(Clone, Debug)]
+pub(crate) struct Segment {
+    /// The TSC of its PSB+.
+    pub(crate) since: u64,
+    /// The packets: tracing is switched on behind PSB+ and off at the end.
+    pub(crate) bytes: Vec<u8>,
+}
+
+/// TIP.PGD without an IP: tracing is switched off.
+const DISABLED: u8 = 0x01;
+/// First bytes of FUP and TIP.PGE with all of the IP.
+const FUP: u8 = 0xdd;
+const TIP_PGE: u8 = 0xd1;
+
+/// Cuts a trace at its PSBs.
+pub(crate) fn segments(trace: &[u8]) -> Vec<Segment> {
+    let mut starts = Vec::new();
+    let mut from = 0;
+    while let Some(psb) = find_psb(&trace[from..]) {
+        starts.push(from + psb);
+        from += psb + 16;
+    }
+    let ends = starts.iter().skip(1).copied().chain([trace.len()]);
+    let parts: Vec<Status> =
+        starts.iter().zip(ends).map(|(&start, end)| status(&trace[start..end])).collect();
+    let next = parts.iter().skip(1).map(|next| next.ip).chain([None]);
+    parts.iter().zip(next).map(|(part, next)| part.segment(next)).collect()
+}
+
+/// A part of the trace, and what its PSB+ says.
+struct Status<'a> {
+    since: u64,
+    /// The IP, where tracing is on.
+    ip: Option<u64>,
+    /// PSB+ without its FUP.
+    status: Vec<u8>,
+    rest: &'a [u8],
+}
+
+fn status(part: &[u8]) -> Status<'_> {
+    let mut packets = Decoder::new(part, 0);
+    let mut found = Status { since: 0, ip: None, status: Vec::new(), rest: &[] };
+    loop {
+        let start = packets.position();
+        let packet = packets.next_packet().expect("a packet").expect("PSB+ has an end");
+        let bytes = &part[start..packets.position()];
+        match packet {
+            Packet::Fup(_) => {
+                let mut ip = [0; 8];
+                ip[..bytes.len() - 1].copy_from_slice(&bytes[1..]);
+                let beyond = 64 - 8 * (bytes.len() as u32 - 1);
+                // The IP of PSB+ is whole, or six bytes that stand for their sign-extension.
+                assert!(beyond == 0 || beyond == 16, "PSB+ has an IP of {} bytes", bytes.len() - 1);
+                found.ip = Some((i64::from_le_bytes(ip) << beyond >> beyond) as u64);
+                continue;
+            }
+            Packet::Tsc(tsc) => found.since = tsc,
+            _ => {}
+        }
+        found.status.extend(bytes);
+        if matches!(packet, Packet::PsbEnd) {
+            found.rest = &part[packets.position()..];
+            return found;
+        }
+    }
+}
+
+impl Status<'_> {
+    /// The segment, where the next one goes on at an IP, or tracing is off there.
+    fn segment(&self, next: Option<u64>) -> Segment {
+        let at = |kind: u8, ip: u64| [&[kind][..], &ip.to_le_bytes()].concat();
+        let on = self.ip.map(|ip| at(TIP_PGE, ip)).unwrap_or_default();
+        let off = next.map(|ip| [&at(FUP, ip)[..], &[DISABLED]].concat()).unwrap_or_default();
+        Segment { since: self.since, bytes: [&self.status, &on, self.rest, &off].concat() }
+    }
+}
