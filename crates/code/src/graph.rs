@@ -24,6 +24,11 @@ pub trait Labels {
     /// The label of the code at `origin`, and how many bytes from there on have the same one
     /// (at least 1).
     fn label(&self, origin: Origin) -> (Label, u64);
+
+    /// Whether a module is the file of this name.
+    fn is_file(&self, _module: u32, _name: &str) -> bool {
+        false
+    }
 }
 
 /// Code that can't be followed.
@@ -92,6 +97,16 @@ impl<'a, L: Labels> Graph<'a, L> {
     #[inline]
     pub fn snapshot(&self, at: u64) -> Snapshot<'a> {
         Snapshot { space: self.space, bits: self.bits, at }
+    }
+
+    /// Where the byte at `address` comes from at tick `at`.
+    pub fn origin(&self, address: u64, at: u64) -> Option<Origin> {
+        self.space.at(address, at).map(|(content, _)| content.origin)
+    }
+
+    /// What tells the functions and files of the code.
+    pub fn labels(&self) -> &'a L {
+        self.labels
     }
 
     /// Number of blocks.

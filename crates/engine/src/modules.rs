@@ -173,6 +173,10 @@ impl Labels for Modules<'_> {
         let label = Label { module: id.module, function: id.index, at_entry: known.then_some(behind == 0) };
         (label, 1)
     }
+
+    fn is_file(&self, module: u32, name: &str) -> bool {
+        self.modules.get(module as usize).is_some_and(|module| module.name == name)
+    }
 }
 
 impl Names for Modules<'_> {

@@ -147,9 +147,11 @@ fn cause(trouble: &Trouble) -> Cause {
         Trouble::Missing => Cause::Truncated,
         Trouble::Packet(_) => Cause::Corrupt,
         Trouble::Code(hodo_code::Unreadable::Invalid(_)) => Cause::Mismatch,
-        Trouble::Code(_) => Cause::MissingCode,
-        Trouble::Contradiction { .. } | Trouble::EmptyReturnStack { .. } | Trouble::EndlessLoop { .. } => {
-            Cause::Mismatch
-        }
+        Trouble::Code(_) | Trouble::Guest { .. } => Cause::MissingCode,
+        Trouble::NotTraced { .. } => Cause::Untraced,
+        Trouble::Contradiction { .. }
+        | Trouble::EmptyReturnStack { .. }
+        | Trouble::EndlessLoop { .. }
+        | Trouble::NoAddress => Cause::Mismatch,
     }
 }

@@ -2,6 +2,8 @@
 
 use hodo_clock::PerfClock;
 
+use crate::{Errata, Erratum};
+
 /// A processor model, as CPUID leaf 1 gives it (display family and model).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Cpu {
@@ -20,6 +22,10 @@ pub struct Config {
     pub cpu: Option<Cpu>,
     /// RTIT_CTL.DisRETC: returns are never compressed.
     pub no_return_compression: bool,
+    /// RTIT_CTL.DisTNT: conditional branches are not traced, and compressed returns neither.
+    pub no_tnt: bool,
+    /// RTIT_CTL.BranchEn is clear: no flow is traced at all, only events.
+    pub no_branches: bool,
     /// Whether TSC packets are enabled; without them a trace has no times.
     pub tsc: bool,
     /// RTIT_CTL.MTCFreq: an MTC packet each `2^mtc_frequency` crystal-clock ticks.
@@ -34,4 +40,29 @@ pub struct Config {
     pub filter: String,
     /// How ticks become nanoseconds of the recording's clock.
     pub clock: Option<PerfClock>,
+}
+
+impl Config {
+    /// What the processor gets wrong, or is assumed to.
+    pub fn errata(&self) -> Errata {
+        Errata::of(self.cpu)
+    }
+
+    /// Whether `erratum` is to be reckoned with.
+    pub fn has(&self, erratum: Erratum) -> bool {
+        self.errata().has(erratum)
+    }
+
+    /// Which errata the decoder reckons with, and why, in a sentence.
+    pub fn errata_note(&self) -> String {
+        let errata = self.errata();
+        match self.cpu {
+            Some(cpu) if Errata::known(cpu).is_some() => format!("{errata}, as this model has them"),
+            Some(cpu) => {
+                let Cpu { family, model, .. } = cpu;
+                format!("{errata}: assumed, as nothing is known of family {family} model {model:#x}")
+            }
+            None => format!("{errata}: assumed, as the model is not known"),
+        }
+    }
 }

@@ -14,8 +14,12 @@ pub mod flow;
 pub mod packet;
 
 mod config;
+mod errata;
+mod filter;
 mod last_ip;
 mod return_stack;
 mod timing;
 
 pub use config::{Config, Cpu};
+pub use errata::{Errata, Erratum};
+pub use filter::Filter;

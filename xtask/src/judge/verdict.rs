@@ -3,9 +3,7 @@
 use std::{fmt, path::PathBuf, thread, time::Duration};
 
 use super::{
-    difference,
-    libipt::{self, Opinion},
-    perf,
+    difference, perf,
     record::Recorded,
     streams::{Streams, read_hodo},
     times::Times,
@@ -17,8 +15,6 @@ use crate::Outcome;
 pub(super) struct Judges {
     /// What perf loads.
     pub(super) perf: PathBuf,
-    /// The harness around libipt.
-    pub(super) libipt: PathBuf,
 }
 
 /// What was found out about one recording.
@@ -33,7 +29,6 @@ struct Findings {
     calls: u64,
     threads: usize,
     times: Times,
-    libipt: Opinion,
     /// What is not equal; empty if all is.
     complaints: Vec<String>,
 }
@@ -46,12 +41,13 @@ pub(super) fn judge(recorded: Recorded, judges: &Judges) -> Verdict {
 
 fn find(recorded: &Recorded, judges: &Judges) -> Outcome<Findings> {
     let recording = &recorded.path;
-    let (ours, libipt, theirs) = thread::scope(|scope| {
+    let (ours, theirs) = thread::scope(|scope| {
         let perf = scope.spawn(|| perf::read(recording, &judges.perf).map_err(|error| error.to_string()));
-        let mut libipt = libipt::Judge::new(&judges.libipt, recording)?;
-        let ours = read_hodo(recording, |tid, address, time| libipt.take(tid, address, time))?;
-        let perf = perf.join().map_err(|_| "reading perf's output failed")??;
-        Ok::<_, Box<dyn std::error::Error>>((ours, libipt.end()?, perf))
+        let ours = read_hodo(recording);
+        Ok::<_, Box<dyn std::error::Error>>((
+            ours?,
+            perf.join().map_err(|_| "reading perf's output failed")??,
+        ))
     })?;
     let truth = totals::truth(recording)?;
     let mut findings = Findings {
@@ -59,10 +55,8 @@ fn find(recorded: &Recorded, judges: &Judges) -> Outcome<Findings> {
         calls: truth.values().map(|truth| truth.calls).sum(),
         threads: ours.threads.len(),
         complaints: totals::compare(recording, &truth, &ours)?,
-        libipt,
         ..Findings::default()
     };
-    findings.complaints.append(&mut findings.libipt.complaints);
     findings.compare(recorded, &ours, &theirs)?;
     Ok(findings)
 }
@@ -90,7 +84,7 @@ impl Findings {
     }
 }
 
-const HEADING: &str = "program           instructions        calls threads slow-down  recording  ns from perf    only by perf  result";
+const HEADING: &str = "program           instructions        calls threads slow-down  recording  ns apart from perf         result";
 
 impl fmt::Display for Verdict {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -101,7 +95,7 @@ impl fmt::Display for Verdict {
         };
         write!(
             f,
-            "{:14} {:15} {:12} {:7} {:8.1}× {:7.1} MB  {:14} {:10}  {}",
+            "{:14} {:15} {:12} {:7} {:8.1}× {:7.1} MB  {:24} {}",
             recorded.job.program.name,
             findings.instructions,
             findings.calls,
@@ -109,7 +103,6 @@ impl fmt::Display for Verdict {
             recorded.slow_down(),
             recorded.bytes as f64 / 1e6,
             findings.times.to_string(),
-            findings.libipt.left + findings.libipt.changing,
             if findings.complaints.is_empty() { "equal" } else { "DIFFERENT" },
         )?;
         findings.complaints.iter().try_for_each(|complaint| write!(f, "\n{complaint}"))
@@ -124,7 +117,6 @@ pub(super) struct Total {
     instructions: u64,
     slow_downs: Vec<f64>,
     times: Times,
-    libipt: Opinion,
     failed: Vec<String>,
 }
 
@@ -143,7 +135,6 @@ impl Total {
         if let Ok(findings) = &verdict.findings {
             self.instructions += findings.instructions;
             self.times.merge(&findings.times);
-            self.libipt.merge(&findings.libipt);
         }
         if !verdict.findings.is_ok_and(|findings| findings.complaints.is_empty()) {
             self.failed.push(format!("{} {}", job.configuration.name, job.program.name));
@@ -163,15 +154,8 @@ impl Total {
         self.end_configuration();
         self.slow_downs.sort_by(f64::total_cmp);
         let median = self.slow_downs.get(self.slow_downs.len() / 2).copied().unwrap_or(0.0);
-        let libipt = &self.libipt;
         println!(
-            "\nlibipt has {} instructions as well. At {} returns it goes back to a call that the processor took off its \
-             stack at an earlier return, and is lost up to the next PSB: {} instructions. It does not know when code \
-             is mapped: {} instructions of threads whose code changes",
-            libipt.same, libipt.stale, libipt.left, libipt.changing
-        );
-        println!(
-            "{} of {} recordings equal, {} instructions; median slow-down of the recorded program {median:.1}×; \
+            "\n{} of {} recordings equal, {} instructions; median slow-down of the recorded program {median:.1}×; \
              {} s",
             self.judged - self.failed.len(),
             self.judged,

@@ -64,6 +64,9 @@ impl Info {
         Config {
             cpu: None,
             no_return_compression: has(word::NORETCOMP_BIT),
+            no_tnt: config & rtit_ctl::DIS_TNT != 0,
+            // Where the event leaves "pt" out, the kernel sets BranchEn.
+            no_branches: config & (rtit_ctl::TRACE_EN | rtit_ctl::BRANCH_EN) == rtit_ctl::TRACE_EN,
             tsc: has(word::TSC_BIT),
             mtc_frequency: u8::try_from(frequency).ok().filter(|_| has(word::MTC_BIT)),
             tsc_ctc_ratio: ratio.filter(|&(numerator, denominator)| numerator != 0 && denominator != 0),
@@ -73,6 +76,13 @@ impl Info {
             clock: clock.filter(|_| of(word::CAP_USER_TIME_ZERO) != 0),
         }
     }
+}
+
+/// Bits of IA32_RTIT_CTL, as `config` of the event holds them (SDM, "IA32_RTIT_CTL MSR").
+mod rtit_ctl {
+    pub(super) const TRACE_EN: u64 = 1;
+    pub(super) const BRANCH_EN: u64 = 1 << 13;
+    pub(super) const DIS_TNT: u64 = 1 << 55;
 }
 
 fn name(kind: u32) -> &'static str {

@@ -3,13 +3,19 @@
 use std::ops::Range;
 
 use hodo_clock::Tsc;
-use hodo_code::{Bits, Labels, Program};
+use hodo_code::{BlockId, Graph, Labels, Program};
 
-use super::{Event, Expected, Gap, Sink, Trouble, walk::Walk};
+use super::{
+    Event, Expected, Gap, Sink, Trouble,
+    bind::Announced,
+    machine::Machine,
+    recovery::{State, Waiting},
+    walk::{Walk, enters_guest},
+};
 use crate::{
-    Config,
+    Config, Errata, Erratum, Filter,
     last_ip::LastIp,
-    packet::{self, ErrorKind, IpPayload, PSB, Packet, Tnt},
+    packet::{self, ErrorKind, IpPayload, Packet, Tnt},
     timing::Timing,
 };
 
@@ -24,28 +30,13 @@ pub struct Switch {
     pub context: u32,
 }
 
-/// What is known of the flow.
+/// A guest whose code is known: a stream shows it while the processor is in VMX non-root operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
-    /// Nothing; until a packet tells where execution is.
-    Lost,
-    /// The same, after the processor lost packets: a FUP tells.
-    Overflowed,
-    /// Tracing is off.
-    Off,
-    /// Tracing is on, on the word of a PSB+ alone; a TIP.PGE may follow (erratum BDM70).
-    OnSincePsb,
-    /// Tracing is on.
-    On,
-}
-
-/// What the last packet announced for a FUP.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum FupFor {
-    /// The asynchronous TIP or TIP.PGD that follows it.
-    Transfer,
-    /// The packet before it, whose address it is.
-    PacketBefore,
+pub struct Guest {
+    /// Address of its VMCS; any, where `None`.
+    pub vmcs: Option<u64>,
+    /// Index of its program in the caller's list.
+    pub program: usize,
 }
 
 /// Follows the flow of one segment of a stream: from a PSB to the next.
@@ -54,38 +45,40 @@ enum FupFor {
 /// PSB+ read it: the one before learns there how far it ran and until when.
 #[derive(Debug)]
 pub struct Decoder<'t> {
-    packets: packet::Decoder<'t>,
+    pub(super) packets: packet::Decoder<'t>,
     span: Range<usize>,
-    timing: Timing,
-    last_ip: LastIp,
-    walk: Walk,
-    state: State,
-    bits: Bits,
-    /// The mode that the next TIP or TIP.PGE enters.
-    next_bits: Option<Bits>,
-    fup_for: FupFor,
+    /// Where the packet begins that is followed.
+    pub(super) at: usize,
+    pub(super) timing: Timing,
+    pub(super) last_ip: LastIp,
+    pub(super) walk: Walk,
+    pub(super) state: State,
+    pub(super) machine: Machine<'t>,
+    pub(super) announced: Announced,
     /// The address that an asynchronous transfer leaves.
-    left_from: Option<u64>,
+    pub(super) left_from: Option<u64>,
+    /// The last conditional branch or compressed return.
+    pub(super) last_branch: Option<BlockId>,
     /// The time that the sink was told last.
-    reported: Option<Tsc>,
+    pub(super) reported: Option<Tsc>,
+    pub(super) errata: Errata,
+    filter: Filter,
+    no_tnt: bool,
+    pub(super) no_branches: bool,
     schedule: &'t [Switch],
     program: usize,
     context: u32,
-    gap: Option<Gap>,
-}
-
-/// What the packets between PSB and PSBEND say.
-#[derive(Default)]
-struct PsbPlus {
-    ip: Option<u64>,
-    bits: Option<Bits>,
-    overflow: bool,
+    pub(super) gap: Option<Gap>,
+    /// While the flow is lost: the branches that may wait for packets that went by.
+    pub(super) waiting: Waiting,
+    /// Where decoding was certain the last time, in bytes from the start of the stream.
+    pub(super) certain_at: usize,
 }
 
 /// The programs that a stream may show, and who takes in what it shows.
-struct Context<'x, 'a, L, S> {
+pub(super) struct Context<'x, 'a, L, S> {
     programs: &'x mut [Program<'a, L>],
-    sink: &'x mut S,
+    pub(super) sink: &'x mut S,
 }
 
 impl<'t> Decoder<'t> {
@@ -94,75 +87,65 @@ impl<'t> Decoder<'t> {
     /// which program the stream shows; it is not empty.
     pub fn new(stream: &'t [u8], span: Range<usize>, config: &Config, schedule: &'t [Switch]) -> Decoder<'t> {
         assert!(!schedule.is_empty(), "some program runs at any time");
+        let errata = config.errata();
         Decoder {
-            packets: packet::Decoder::new(stream, span.start),
+            packets: packet::Decoder::new(stream, span.start).with_errata(errata),
+            at: span.start,
+            certain_at: span.start,
             span,
             timing: Timing::new(config),
-            last_ip: LastIp::default(),
-            walk: Walk::new(config.no_return_compression),
+            last_ip: LastIp::ZERO,
+            walk: Walk::new(config),
             state: State::Lost,
-            bits: Bits::B64,
-            next_bits: None,
-            fup_for: FupFor::Transfer,
+            machine: Machine::new(&[]),
+            announced: Announced::default(),
             left_from: None,
+            last_branch: None,
             reported: None,
+            errata,
+            filter: Filter::parse(&config.filter),
+            no_tnt: config.no_tnt,
+            no_branches: config.no_branches,
             schedule,
             program: schedule[0].program,
             context: schedule[0].context,
             gap: None,
+            waiting: Waiting::Nothing,
         }
+    }
+
+    /// The same with the code of guests. Without it, a guest's flow is a gap.
+    pub fn with_guests(self, guests: &'t [Guest]) -> Decoder<'t> {
+        Decoder { machine: Machine::new(guests), ..self }
     }
 
     /// Decodes the segment.
     pub fn decode<L: Labels>(mut self, programs: &mut [Program<'_, L>], sink: &mut impl Sink) {
         let mut context = Context { programs, sink };
         loop {
-            let at = self.packets.position();
+            self.at = self.packets.position();
             match self.packets.next_packet() {
                 Ok(None) => break,
                 Ok(Some(packet)) => {
                     if let Err(trouble) = self.follow(packet, &mut context) {
-                        self.lose(at, trouble);
+                        self.lose(trouble);
                     }
                 }
                 Err(error) => {
-                    self.lose(at, Trouble::Packet(error.kind));
-                    if matches!(error.kind, ErrorKind::CutShort(_)) || !self.packets.synchronize_after(at) {
+                    self.lose(Trouble::Packet(error.kind));
+                    if matches!(error.kind, ErrorKind::CutShort(_))
+                        || !self.packets.synchronize_after(self.at)
+                    {
                         break;
                     }
                 }
             }
-            if at >= self.span.end {
+            if self.at >= self.span.end {
                 break;
             }
         }
+        self.announced.flush(None, context.sink);
         self.close_gap(context.sink);
-    }
-
-    /// The flow is lost at byte `at` of the stream, unless it was before.
-    fn lose(&mut self, at: usize, trouble: Trouble) {
-        self.state = if trouble == Trouble::Overflow { State::Overflowed } else { State::Lost };
-        self.left_from = None;
-        self.walk.returns.clear();
-        let since = self.timing.now();
-        self.gap.get_or_insert(Gap {
-            from: at as u64,
-            to: at as u64,
-            since,
-            until: None,
-            doubtful_since: None,
-            trouble,
-        });
-    }
-
-    fn close_gap(&mut self, sink: &mut impl Sink) {
-        if let Some(gap) = self.gap.take() {
-            sink.event(Event::Gap(Gap {
-                to: self.packets.position() as u64,
-                until: self.timing.now(),
-                ..gap
-            }));
-        }
     }
 
     #[inline]
@@ -171,31 +154,30 @@ impl<'t> Decoder<'t> {
         packet: Packet,
         context: &mut Context<'_, '_, L, S>,
     ) -> Result<(), Trouble> {
-        let fup_for = std::mem::replace(&mut self.fup_for, FupFor::Transfer);
         match packet {
             Packet::Tnt8(tnt) | Packet::Tnt64(tnt) => self.tnt(tnt, context)?,
             Packet::Tip(ip) => self.tip(ip, context)?,
-            Packet::TipPge(ip) => self.tip_pge(ip, context)?,
-            Packet::TipPgd(ip) => self.tip_pgd(ip, context)?,
-            Packet::Fup(ip) => self.fup(ip, fup_for, context),
-            Packet::Psb => return self.psb(context),
-            Packet::Overflow => return Err(Trouble::Overflow),
-            Packet::ModeExec { cs_l, cs_d, .. } => self.next_bits = Some(mode(cs_l, cs_d)),
-            Packet::PtWrite { ip: true, .. } | Packet::ExStop { ip: true } | Packet::Bep { ip: true } => {
-                self.fup_for = FupFor::PacketBefore;
-            }
-            // An abort is followed by FUP and TIP as any asynchronous transfer is; a FUP alone only
-            // says where a transaction begins or ends.
-            Packet::ModeTsx { aborted: false, .. } => self.fup_for = FupFor::PacketBefore,
             // CYC tells the time of the packet that follows it, so it is reported after that one.
             Packet::Cyc(_) | Packet::Pad => {
                 self.timing.follow(&packet);
-                self.fup_for = fup_for;
                 return Ok(());
             }
+            _ if self.timing.follow(&packet) => {
+                if let Packet::Cbr(ratio) = packet {
+                    context.sink.event(Event::CoreBusRatio(ratio));
+                }
+            }
+            Packet::Mnt(_) => {}
             _ => {
-                self.timing.follow(&packet);
-                self.fup_for = fup_for;
+                self.waiting = Waiting::Nothing;
+                match packet {
+                    Packet::TipPge(ip) => self.tip_pge(ip, context)?,
+                    Packet::TipPgd(ip) => self.tip_pgd(ip, context)?,
+                    Packet::Fup(ip) => self.fup(ip, context)?,
+                    Packet::Psb => return self.psb(context),
+                    Packet::Overflow => self.overflow(context),
+                    _ => self.optional(packet, context)?,
+                }
             }
         }
         self.tell_time(context);
@@ -204,16 +186,27 @@ impl<'t> Decoder<'t> {
 
     /// Reports the time, where it went on, and looks at the code of that time from now on.
     #[inline]
-    fn tell_time<L: Labels, S: Sink>(&mut self, context: &mut Context<'_, '_, L, S>) {
+    pub(super) fn tell_time<L: Labels, S: Sink>(&mut self, context: &mut Context<'_, '_, L, S>) {
         self.timing.pass();
         let now = self.timing.now();
         if now != self.reported {
             self.reported = now;
             if let Some(now) = now {
-                self.walk.look_at(context.programs[self.program].graph(self.bits), now.0);
-                context.sink.event(Event::Time(now));
+                let (walk, graph, sink) = self.parts(context);
+                walk.look_at(graph, now.0);
+                sink.event(Event::Time(now));
             }
         }
+    }
+
+    /// What it takes to walk on.
+    #[inline]
+    pub(super) fn parts<'c, 'a, L: Labels, S: Sink>(
+        &mut self,
+        context: &'c mut Context<'_, 'a, L, S>,
+    ) -> (&mut Walk, &'c mut Graph<'a, L>, &'c mut S) {
+        let program = self.machine.guest.unwrap_or(self.program);
+        (&mut self.walk, context.programs[program].graph(self.machine.bits), context.sink)
     }
 
     #[inline]
@@ -222,21 +215,24 @@ impl<'t> Decoder<'t> {
         tnt: Tnt,
         context: &mut Context<'_, '_, L, S>,
     ) -> Result<(), Trouble> {
-        match self.state {
-            State::Lost | State::Overflowed => return Ok(()),
-            State::Off => return Err(Trouble::Contradiction { at: self.walk.ip, expected: Expected::On }),
-            State::OnSincePsb | State::On => self.state = State::On,
+        if self.state != State::On && !self.confirm_on(Some(tnt))? {
+            return Ok(());
+        }
+        if self.announced.waits {
+            self.announced.flush(None, context.sink);
         }
         // A FUP before a TNT belonged to no transfer.
         self.left_from = None;
         let mut left = tnt.count;
         while left > 0 {
             let taken = tnt.bits >> (left - 1) & 1 == 1;
-            let graph = context.programs[self.program].graph(self.bits);
-            if self.walk.branch(graph, context.sink, taken)? {
-                left -= 1;
-            } else {
-                self.deferred_tip(context)?;
+            let (walk, graph, sink) = self.parts(context);
+            match walk.branch(graph, sink, taken)? {
+                Some(id) => {
+                    self.last_branch = Some(id);
+                    left -= 1;
+                }
+                None => self.deferred_tip(context)?,
             }
         }
         Ok(())
@@ -252,11 +248,9 @@ impl<'t> Decoder<'t> {
             let before = self.packets.clone();
             match self.packets.next_packet().map_err(|error| Trouble::Packet(error.kind))? {
                 Some(Packet::Tip(payload)) => {
-                    let to = self.last_ip.join(payload);
-                    let expected = Expected::Conditional;
-                    let to = to.ok_or(Trouble::Contradiction { at: self.walk.ip, expected })?;
-                    let graph = context.programs[self.program].graph(self.bits);
-                    return self.walk.indirect(graph, context.sink, to);
+                    let to = self.last_ip.join(payload).ok_or(Trouble::NoAddress)?;
+                    let (walk, graph, sink) = self.parts(context);
+                    return walk.indirect(graph, sink, to);
                 }
                 Some(packet) if packet == Packet::Pad || self.timing.follow(&packet) => {}
                 _ => {
@@ -273,31 +267,59 @@ impl<'t> Decoder<'t> {
         payload: IpPayload,
         context: &mut Context<'_, '_, L, S>,
     ) -> Result<(), Trouble> {
-        let to = self.last_ip.join(payload);
-        match self.state {
-            State::Lost | State::Overflowed => return Ok(()),
-            State::Off => return Err(Trouble::Contradiction { at: self.walk.ip, expected: Expected::On }),
-            State::OnSincePsb | State::On => self.state = State::On,
+        if self.state != State::On && !self.confirm_on(None)? {
+            self.resume_at_tip(payload, context);
+            return Ok(());
         }
-        let expected = Expected::Indirect;
-        let to = to.ok_or(Trouble::Contradiction { at: self.walk.ip, expected })?;
-        let graph = context.programs[self.program].graph(self.bits);
-        match self.left_from.take() {
-            Some(from) => {
-                self.walk.reach(graph, context.sink, from)?;
-                context.sink.event(Event::Asynchronous { from, to, cause: None });
-                self.walk.go(to);
-            }
-            None => self.walk.indirect(graph, context.sink, to)?,
+        if self.announced.waits {
+            self.announced.flush(None, context.sink);
         }
-        self.enter_mode();
-        Ok(())
+        let to = self.last_ip.join(payload).ok_or(Trouble::NoAddress)?;
+        let from = self.left_from;
+        self.last_branch = None;
+        let (walk, graph, sink) = self.parts(context);
+        let walked = match from {
+            Some(from) => walk.reach(graph, sink, from),
+            None => walk.indirect(graph, sink, to),
+        };
+        if let Err(trouble) = walked {
+            let trouble = self.explain(trouble, context);
+            self.lose(trouble);
+            // The branches before it were all followed; none waits, unless they were not what they seemed.
+            let certain = !trouble.is_doubtful() || from.is_some();
+            self.waiting = if certain { Waiting::Nothing } else { Waiting::Unknown };
+            self.left_from = from;
+            self.resume_at_tip(payload, context);
+            return Ok(());
+        }
+        if from.is_some() {
+            self.left_asynchronously(to, context);
+        }
+        self.arrive(context)
     }
 
-    fn enter_mode(&mut self) {
-        if let Some(bits) = self.next_bits.take() {
-            self.bits = bits;
-            self.walk.forget_block();
+    /// An asynchronous transfer went to `to`.
+    pub(super) fn left_asynchronously<L, S: Sink>(&mut self, to: u64, context: &mut Context<'_, '_, L, S>) {
+        if let Some(from) = self.left_from.take() {
+            context.sink.event(Event::Asynchronous { from, to, cause: self.announced.cause.take() });
+        }
+        self.walk.go(to);
+    }
+
+    /// Where conditional branches are not traced, that is what a contradiction means: goes over the branch.
+    pub(super) fn explain<L: Labels, S: Sink>(
+        &mut self,
+        trouble: Trouble,
+        context: &mut Context<'_, '_, L, S>,
+    ) -> Trouble {
+        match trouble {
+            Trouble::Contradiction { at, expected: Expected::Indirect | Expected::Reach(_) }
+                if self.no_tnt =>
+            {
+                let (walk, graph, sink) = self.parts(context);
+                walk.over_decision(graph, sink).err().unwrap_or(Trouble::NotTraced { at })
+            }
+            trouble => trouble,
         }
     }
 
@@ -306,32 +328,49 @@ impl<'t> Decoder<'t> {
         payload: IpPayload,
         context: &mut Context<'_, '_, L, S>,
     ) -> Result<(), Trouble> {
+        self.announced.flush(None, context.sink);
+        let plausible = match self.state {
+            State::On => false,
+            State::OnSincePsb => self.errata.has(Erratum::Bdm70),
+            State::OnSinceOverflow => self.errata.has(Erratum::Apl12),
+            State::Lost | State::Overflowed | State::Off => true,
+        };
+        if !plausible {
+            self.lose(Trouble::Contradiction { at: self.walk.ip, expected: Expected::Off });
+        }
+        (self.left_from, self.last_branch) = (None, None);
         let ip = self.last_ip.join(payload);
-        if self.state == State::On {
-            return Err(Trouble::Contradiction { at: ip.unwrap_or(0), expected: Expected::Off });
+        let switched = self.switch_program();
+        self.arrive(context)?;
+        match ip {
+            None if self.is_lost() => return Ok(()),
+            None => return Err(Trouble::NoAddress),
+            Some(ip) if self.is_damaged() && !self.is_readable(ip, context) => return Ok(()),
+            Some(ip) => self.walk.go(ip),
+        }
+        if let Some(trouble) = self.machine.missing_guest() {
+            return Err(trouble);
         }
         self.close_gap(context.sink);
-        self.enter_mode();
-        self.left_from = None;
-        let expected = Expected::On;
-        let ip = ip.ok_or(Trouble::Contradiction { at: 0, expected })?;
-        self.switch_program(context);
-        self.walk.go(ip);
+        if let Some(switch) = switched {
+            context.sink.event(Event::Switch(switch));
+        }
         self.state = State::On;
-        context.sink.event(Event::Enabled(ip));
+        context.sink.event(Event::Enabled(self.walk.ip));
         Ok(())
     }
 
-    /// Another thread may run when tracing comes on.
-    fn switch_program<L: Labels, S: Sink>(&mut self, context: &mut Context<'_, '_, L, S>) {
+    /// Another thread may run when tracing comes on: then its context.
+    pub(super) fn switch_program(&mut self) -> Option<u32> {
         let now = self.timing.now().unwrap_or(Tsc(0));
         let after = self.schedule.partition_point(|switch| switch.at <= now);
         let switch = self.schedule[after.saturating_sub(1)];
-        if (switch.program, switch.context) != (self.program, self.context) {
+        let switched = (switch.program, switch.context) != (self.program, self.context);
+        if switched {
             (self.program, self.context) = (switch.program, switch.context);
             self.walk.forget_block();
-            context.sink.event(Event::Switch(switch.context));
         }
+        switched.then_some(switch.context)
     }
 
     fn tip_pgd<L: Labels, S: Sink>(
@@ -339,126 +378,85 @@ impl<'t> Decoder<'t> {
         payload: IpPayload,
         context: &mut Context<'_, '_, L, S>,
     ) -> Result<(), Trouble> {
+        self.announced.flush(None, context.sink);
         let to = self.last_ip.join(payload);
-        let graph = context.programs[self.program].graph(self.bits);
-        let from = self.left_from.take();
-        match self.state {
-            State::Lost | State::Overflowed => {
-                self.close_gap(context.sink);
+        let mut from = self.left_from.take();
+        if self.is_on() {
+            if from.is_some_and(|from| self.is_entry_to_guest(from, context)) {
+                from = None;
             }
-            State::Off => {}
-            State::OnSincePsb | State::On => match from {
-                Some(from) => self.walk.reach(graph, context.sink, from)?,
-                None => self.walk.leave(graph, context.sink, to)?,
-            },
+            if let Err(trouble) = self.leave(from, to, context) {
+                let trouble = self.explain(trouble, context);
+                self.lose(trouble);
+            }
         }
+        // What changes on the way is that of code that is not traced.
+        self.arrive(context).ok();
+        self.close_gap(context.sink);
         if self.state != State::Off {
-            context.sink.event(Event::Disabled { to, asynchronous: from.is_some(), cause: None });
+            let cause = self.announced.cause.take().filter(|_| from.is_some());
+            context.sink.event(Event::Disabled { to, asynchronous: from.is_some(), cause });
         }
         self.state = State::Off;
         Ok(())
     }
 
-    fn fup<L, S: Sink>(&mut self, payload: IpPayload, fup_for: FupFor, context: &mut Context<'_, '_, L, S>) {
-        let ip = self.last_ip.join(payload);
-        match (self.state, ip) {
-            (State::Overflowed, Some(ip)) => {
-                self.close_gap(context.sink);
-                self.enter_mode();
-                self.walk.go(ip);
-                self.state = State::On;
-            }
-            (_, Some(ip)) if fup_for == FupFor::Transfer => self.left_from = Some(ip),
-            _ => {}
-        }
+    /// Up to where tracing went off.
+    fn leave<L: Labels, S: Sink>(
+        &mut self,
+        from: Option<u64>,
+        to: Option<u64>,
+        context: &mut Context<'_, '_, L, S>,
+    ) -> Result<(), Trouble> {
+        // SKL014 is told from tracing that ends by leaving the context by the filter, so it takes one.
+        let filtered = !self.filter.is_empty() && self.errata.has(Erratum::Skl014);
+        let filter = std::mem::take(&mut self.filter);
+        let (walk, graph, sink) = self.parts(context);
+        let at = walk.at;
+        let traced = |graph: &Graph<'_, L>, address: u64| {
+            let origin = graph.origin(address, at);
+            let is_file =
+                |file: &str| origin.is_some_and(|origin| graph.labels().is_file(origin.module, file));
+            filter.traces(address, origin, is_file)
+        };
+        let left = match (from, to) {
+            (Some(from), _) => walk.reach(graph, sink, from),
+            (None, Some(to)) => walk.leave(graph, sink, to),
+            (None, None) => walk.leave_unseen(graph, sink, filtered.then_some(traced)),
+        };
+        self.filter = filter;
+        left
     }
 
-    fn psb<L: Labels, S: Sink>(&mut self, context: &mut Context<'_, '_, L, S>) -> Result<(), Trouble> {
-        let psb_at = self.packets.position() - PSB.len();
-        self.last_ip.reset();
-        self.walk.returns.clear();
-        self.left_from = None;
-        let first = self.reported.is_none();
-        let plus = self.psb_plus()?;
-        if plus.bits.is_some() {
-            self.next_bits = plus.bits;
-            self.enter_mode();
-        }
-        if first {
-            self.switch_program(context);
-        }
-        let graph = context.programs[self.program].graph(self.bits);
-        match (self.state, plus.ip) {
-            (State::Lost | State::Overflowed, Some(ip)) => {
-                self.close_gap(context.sink);
-                self.walk.go(ip);
-                self.state = State::OnSincePsb;
-            }
-            (State::Lost | State::Overflowed, None) => {
-                self.close_gap(context.sink);
-                self.state = State::Off;
-                context.sink.event(Event::Disabled { to: None, asynchronous: false, cause: None });
-            }
-            (State::Off, Some(ip)) => {
-                self.walk.go(ip);
-                self.state = State::OnSincePsb;
-            }
-            (State::Off, None) => {}
-            (State::OnSincePsb | State::On, Some(ip)) => {
-                if let Err(trouble) = self.walk.reach(graph, context.sink, ip) {
-                    self.lose(psb_at, trouble);
-                    self.close_gap(context.sink);
-                    self.walk.go(ip);
-                }
-                self.state = State::OnSincePsb;
-            }
-            (State::OnSincePsb | State::On, None) => {
-                self.lose(psb_at, Trouble::Contradiction { at: self.walk.ip, expected: Expected::Off });
-                self.close_gap(context.sink);
-                self.state = State::Off;
-            }
-        }
-        self.tell_time(context);
-        if plus.overflow { Err(Trouble::Overflow) } else { Ok(()) }
+    /// Whether the FUP at `from` stands there because of erratum SKD022: the instruction is a VM entry,
+    /// which ran.
+    fn is_entry_to_guest<L: Labels, S: Sink>(
+        &mut self,
+        from: u64,
+        context: &mut Context<'_, '_, L, S>,
+    ) -> bool {
+        let (walk, graph, _) = self.parts(context);
+        let instruction = graph.snapshot(walk.at).instruction(from);
+        instruction.is_ok_and(|(instruction, ..)| enters_guest(&instruction))
+            && self.errata.has(Erratum::Skd022)
     }
 
-    /// Reads the status packets up to PSBEND. An OVF ends them early.
-    fn psb_plus(&mut self) -> Result<PsbPlus, Trouble> {
-        let mut plus = PsbPlus::default();
-        loop {
-            let before = self.packets.clone();
-            match self.packets.next_packet().map_err(|error| Trouble::Packet(error.kind))? {
-                Some(Packet::Fup(ip)) => plus.ip = self.last_ip.join(ip),
-                Some(Packet::ModeExec { cs_l, cs_d, .. }) => plus.bits = Some(mode(cs_l, cs_d)),
-                Some(Packet::PsbEnd) | None => return Ok(plus),
-                Some(Packet::Overflow) => {
-                    plus.overflow = true;
-                    return Ok(plus);
-                }
-                Some(
-                    Packet::Tnt8(_)
-                    | Packet::Tnt64(_)
-                    | Packet::Tip(_)
-                    | Packet::TipPge(_)
-                    | Packet::TipPgd(_)
-                    | Packet::Psb,
-                ) => {
-                    // PSBEND is missing; what follows is an ordinary packet again.
-                    self.packets = before;
-                    return Ok(plus);
-                }
-                Some(packet) => {
-                    self.timing.follow(&packet);
-                }
-            }
+    /// Changes of the machine that stood before a TIP, TIP.PGE or TIP.PGD hold from there on.
+    #[inline]
+    pub(super) fn arrive<L: Labels, S: Sink>(
+        &mut self,
+        context: &mut Context<'_, '_, L, S>,
+    ) -> Result<(), Trouble> {
+        if self.machine.changes {
+            self.change(context)?;
         }
+        Ok(())
     }
-}
 
-fn mode(cs_l: bool, cs_d: bool) -> Bits {
-    match (cs_l, cs_d) {
-        (true, _) => Bits::B64,
-        (false, true) => Bits::B32,
-        (false, false) => Bits::B16,
+    #[cold]
+    fn change<L: Labels, S: Sink>(&mut self, context: &mut Context<'_, '_, L, S>) -> Result<(), Trouble> {
+        self.machine.change(context.sink);
+        self.walk.forget_block();
+        self.machine.missing_guest().map_or(Ok(()), Err)
     }
 }

@@ -1,9 +1,13 @@
 //! From one packet to the next over the code.
 
 use hodo_code::{BlockId, Graph, Labels, Terminator};
+use iced_x86::{Code, Instruction, Mnemonic, Register};
 
-use super::{Executed, Expected, Sink, Trouble};
-use crate::return_stack::ReturnStack;
+use super::{
+    Executed, Expected, Sink, Trouble,
+    scout::{CircleGuard, Scout, instructions_before},
+};
+use crate::{Config, return_stack::ReturnStack};
 
 /// Where execution stands, and the calls that a compressed return may go back to.
 ///
@@ -20,41 +24,20 @@ pub(super) struct Walk {
     pub(super) at: u64,
     /// Return compression is off: no return takes a TNT bit.
     no_return_compression: bool,
-}
-
-/// Blocks between two packets after which a walk looks whether it runs in a circle.
-const SUSPICIOUS: u32 = 64;
-
-/// Brent's cycle finder: remembers one block and compares, at growing distances.
-struct CircleGuard {
-    steps: u32,
-    limit: u32,
-    remembered: Option<BlockId>,
-}
-
-impl CircleGuard {
-    fn new() -> CircleGuard {
-        CircleGuard { steps: 0, limit: SUSPICIOUS, remembered: None }
-    }
-
-    /// Whether `block` was met before on a walk on which nothing but the position changes.
-    #[inline]
-    fn is_circle(&mut self, block: BlockId) -> bool {
-        if self.remembered == Some(block) {
-            return true;
-        }
-        self.steps += 1;
-        if self.steps == self.limit {
-            self.remembered = Some(block);
-            self.limit = self.limit.saturating_mul(2);
-        }
-        false
-    }
+    /// Returns are compressed into TNT bits that are not traced.
+    returns_are_hidden: bool,
 }
 
 impl Walk {
-    pub(super) fn new(no_return_compression: bool) -> Walk {
-        Walk { ip: 0, block: None, returns: ReturnStack::default(), at: 0, no_return_compression }
+    pub(super) fn new(config: &Config) -> Walk {
+        Walk {
+            ip: 0,
+            block: None,
+            returns: ReturnStack::default(),
+            at: 0,
+            no_return_compression: config.no_return_compression,
+            returns_are_hidden: config.no_tnt && !config.no_return_compression,
+        }
     }
 
     /// Execution goes on at `ip`.
@@ -162,31 +145,31 @@ impl Walk {
         }
     }
 
-    /// Takes a TNT bit. `Ok(false)` where the next branch is not one that takes it, but an indirect
-    /// one: its TIP was deferred and comes first (SDM, "Deferred TIPs").
+    /// Takes a TNT bit. `Ok(None)` where the next branch is not one that takes it, but an indirect one: its
+    /// TIP was deferred and comes first (SDM, "Deferred TIPs"). Else the block that the branch ends.
     #[inline]
     pub(super) fn branch<L: Labels>(
         &mut self,
         graph: &mut Graph<'_, L>,
         sink: &mut impl Sink,
         taken: bool,
-    ) -> Result<bool, Trouble> {
+    ) -> Result<Option<BlockId>, Trouble> {
         let id = self.seek_decision(graph, sink)?;
         let block = graph.block(id);
         match block.terminator {
             Terminator::Conditional => {
                 self.pass(graph, sink, id, taken);
-                Ok(true)
+                Ok(Some(id))
             }
             Terminator::Return if taken && !self.no_return_compression => {
                 let at = block.end;
                 let to = self.returns.pop().ok_or(Trouble::EmptyReturnStack { at })?;
                 self.report(graph, id, sink);
                 self.go(to);
-                Ok(true)
+                Ok(Some(id))
             }
-            Terminator::IndirectJump | Terminator::IndirectCall | Terminator::Far => Ok(false),
-            Terminator::Return if self.no_return_compression => Ok(false),
+            Terminator::IndirectJump | Terminator::IndirectCall | Terminator::Far => Ok(None),
+            Terminator::Return if self.no_return_compression => Ok(None),
             _ => Err(Trouble::Contradiction { at: block.start, expected: Expected::Conditional }),
         }
     }
@@ -200,13 +183,27 @@ impl Walk {
     ) -> Result<(), Trouble> {
         let id = self.seek_decision(graph, sink)?;
         let block = graph.block(id);
-        if block.terminator == Terminator::Conditional {
+        let hidden = self.returns_are_hidden && block.terminator == Terminator::Return;
+        if block.terminator == Terminator::Conditional || hidden {
             return Err(Trouble::Contradiction { at: block.start, expected: Expected::Indirect });
         }
         self.follow_returns(graph, id);
         self.report(graph, id, sink);
         self.go(to);
         Ok(())
+    }
+
+    fn scout(&self) -> Scout {
+        Scout::new(self.ip, self.block, self.at)
+    }
+
+    /// Over as many blocks as a scout passed.
+    fn advance<L: Labels>(&mut self, graph: &mut Graph<'_, L>, sink: &mut impl Sink, steps: u32) {
+        for _ in 0..steps {
+            // The scout read each of them.
+            let Ok(id) = self.here(graph) else { return };
+            self.step(graph, sink, id);
+        }
     }
 
     /// Up to `ip`, without a branch that needs a packet.
@@ -216,91 +213,183 @@ impl Walk {
         sink: &mut impl Sink,
         ip: u64,
     ) -> Result<(), Trouble> {
-        let mut guard = CircleGuard::new();
-        while self.ip != ip {
-            let id = self.here(graph)?;
+        let mut scout = self.scout();
+        let found = self.scout_for(graph, &mut scout, ip);
+        // What comes before code that can't be read has run, as there is no other way.
+        if matches!(found, Ok(()) | Err(Trouble::Code(_))) {
+            self.advance(graph, sink, scout.steps);
+        }
+        found?;
+        self.reach_inside(graph, sink, ip)
+    }
+
+    /// Sends a scout to the block that `ip` is in.
+    fn scout_for<L: Labels>(
+        &mut self,
+        graph: &mut Graph<'_, L>,
+        scout: &mut Scout,
+        ip: u64,
+    ) -> Result<(), Trouble> {
+        while scout.ip != ip {
+            let id = scout.here(graph)?;
             let block = graph.block(id);
+            let contradiction = Trouble::Contradiction { at: block.start, expected: Expected::Reach(ip) };
             if (block.start..block.end).contains(&ip) {
-                return self.reach_inside(graph, sink, id, ip);
+                return instructions_before(graph, block, ip).map(|_| ()).ok_or(contradiction);
             }
-            let at = block.start;
-            if !self.step(graph, sink, id) {
-                return Err(Trouble::Contradiction { at, expected: Expected::Reach(ip) });
-            }
-            if guard.is_circle(id) {
-                return Err(Trouble::EndlessLoop { at: self.ip });
+            if !scout.step(graph, id)? {
+                return Err(contradiction);
             }
         }
         Ok(())
     }
 
+    /// Up to `ip`, which is in this block or at its start.
     fn reach_inside<L: Labels>(
         &mut self,
-        graph: &Graph<'_, L>,
+        graph: &mut Graph<'_, L>,
         sink: &mut impl Sink,
-        id: BlockId,
         ip: u64,
     ) -> Result<(), Trouble> {
-        let block = graph.block(id);
-        let lengths = graph.lengths(block);
-        let mut address = block.start;
-        let before = lengths.iter().take_while(|&&length| {
-            let runs = address < ip;
-            address += if runs { u64::from(length) } else { 0 };
-            runs
-        });
-        let count = before.count();
-        if address != ip {
-            return Err(Trouble::Contradiction { at: block.start, expected: Expected::Reach(ip) });
+        if self.ip == ip {
+            return Ok(());
         }
-        sink.executed(Executed { block, lengths: &lengths[..count], code: graph.snapshot(self.at) });
+        let id = self.here(graph)?;
+        let block = graph.block(id);
+        let expected = Expected::Reach(ip);
+        let count = instructions_before(graph, block, ip)
+            .ok_or(Trouble::Contradiction { at: block.start, expected })?;
+        let lengths = &graph.lengths(block)[..count];
+        sink.executed(Executed { block, lengths, code: graph.snapshot(self.at) });
         self.go(ip);
         Ok(())
     }
 
-    /// Takes a TIP.PGD without a FUP: up to the branch that turned tracing off, and over it. `to` is
-    /// where it went, which is outside the traced addresses, where the packet says so.
-    pub(super) fn leave<L: Labels>(
+    /// The first instruction ahead that is `wanted`, before the next decision or at it: its address and
+    /// length.
+    pub(super) fn find<L: Labels>(
         &mut self,
         graph: &mut Graph<'_, L>,
-        sink: &mut impl Sink,
-        to: Option<u64>,
-    ) -> Result<(), Trouble> {
-        let mut guard = CircleGuard::new();
+        wanted: impl Fn(&Instruction) -> bool,
+    ) -> Option<(u64, u64)> {
+        self.scout().find(graph, wanted)
+    }
+
+    /// The address that lies `count` instructions ahead, where no decision comes before it.
+    pub(super) fn ahead<L: Labels>(&mut self, graph: &mut Graph<'_, L>, count: u16) -> Option<u64> {
+        let mut scout = self.scout();
+        let mut left = usize::from(count);
         loop {
-            if to == Some(self.ip) {
-                return Ok(());
+            if left == 0 {
+                return Some(scout.ip);
             }
-            let id = self.here(graph)?;
-            let block = graph.block(id);
-            // Left by running on, into the middle of what is a block to us.
-            if let Some(to) = to.filter(|to| (block.start..block.end).contains(to)) {
-                return self.reach_inside(graph, sink, id, to);
+            let id = scout.here(graph).ok()?;
+            let lengths = graph.lengths(graph.block(id));
+            if left < lengths.len() {
+                return Some(scout.ip + lengths[..left].iter().map(|&length| u64::from(length)).sum::<u64>());
             }
-            if !self.step(graph, sink, id) {
-                return self.leave_over(graph, sink, id, to);
-            }
-            if guard.is_circle(id) {
-                return Err(Trouble::EndlessLoop { at: self.ip });
+            left -= lengths.len();
+            if !scout.step(graph, id).ok()? {
+                return None;
             }
         }
     }
 
-    /// Over the branch that turned tracing off.
-    fn leave_over<L: Labels>(
+    /// Takes a TIP.PGD without a FUP: up to the branch that turned tracing off, and over it. `to` is where
+    /// it went, which is outside the traced addresses, where the packet says so.
+    pub(super) fn leave<L: Labels>(
         &mut self,
-        graph: &Graph<'_, L>,
+        graph: &mut Graph<'_, L>,
         sink: &mut impl Sink,
-        id: BlockId,
-        to: Option<u64>,
+        to: u64,
     ) -> Result<(), Trouble> {
-        let block = graph.block(id);
-        let goes_there = to.is_some_and(|to| to == block.target || to == block.end);
-        if block.terminator == Terminator::Conditional && !goes_there {
-            return Err(Trouble::Contradiction { at: block.start, expected: Expected::Indirect });
+        let mut scout = self.scout();
+        loop {
+            if scout.ip == to {
+                self.advance(graph, sink, scout.steps);
+                return Ok(());
+            }
+            let id = scout.here(graph)?;
+            let block = graph.block(id);
+            // Left by running on, into the middle of what is a block to us.
+            let inside = (block.start..block.end).contains(&to);
+            if inside && instructions_before(graph, block, to).is_some() {
+                self.advance(graph, sink, scout.steps);
+                return self.reach_inside(graph, sink, to);
+            }
+            let (start, terminator) = (block.start, block.terminator);
+            let goes_there = to == block.target || to == block.end;
+            if !scout.step(graph, id)? {
+                if terminator == Terminator::Conditional && !goes_there {
+                    return Err(Trouble::Contradiction { at: start, expected: Expected::Indirect });
+                }
+                self.advance(graph, sink, scout.steps);
+                return self.over_decision(graph, sink);
+            }
         }
+    }
+
+    /// The same, where the packet does not say where it went: over the first far transfer, or MOV to CR3,
+    /// which ends tracing where that is of one address space. With a filter, also over the first branch
+    /// that goes where `traced` says no (erratum SKL014).
+    pub(super) fn leave_unseen<L: Labels>(
+        &mut self,
+        graph: &mut Graph<'_, L>,
+        sink: &mut impl Sink,
+        traced: Option<impl Fn(&Graph<'_, L>, u64) -> bool>,
+    ) -> Result<(), Trouble> {
+        let mut scout = self.scout();
+        loop {
+            let id = scout.here(graph)?;
+            let block = graph.block(id);
+            let (start, target, terminator) = (block.start, block.target, block.terminator);
+            let direct = matches!(terminator, Terminator::Jump | Terminator::Call);
+            if direct && traced.as_ref().is_some_and(|traced| !traced(graph, target)) {
+                self.advance(graph, sink, scout.steps + 1);
+                return Ok(());
+            }
+            if !scout.step(graph, id)? {
+                if terminator == Terminator::Far || traced.is_some() {
+                    self.advance(graph, sink, scout.steps);
+                    return self.over_decision(graph, sink);
+                }
+                let Some((address, length)) = self.find(graph, writes_cr3) else {
+                    return Err(Trouble::Contradiction { at: start, expected: Expected::Indirect });
+                };
+                return self.reach(graph, sink, address + length);
+            }
+        }
+    }
+
+    /// Up to the next branch that needs a packet, and over it, wherever it goes.
+    pub(super) fn over_decision<L: Labels>(
+        &mut self,
+        graph: &mut Graph<'_, L>,
+        sink: &mut impl Sink,
+    ) -> Result<(), Trouble> {
+        let id = self.seek_decision(graph, sink)?;
         self.follow_returns(graph, id);
         self.report(graph, id, sink);
+        self.go(graph.block(id).end);
         Ok(())
     }
+
+    /// The other way of the conditional branch `id`, which a packet told wrong (erratum BDM64).
+    pub(super) fn take_other_way<L: Labels>(&mut self, graph: &Graph<'_, L>, id: BlockId) {
+        let block = graph.block(id);
+        if block.terminator == Terminator::Conditional {
+            self.go(if self.ip == block.end { block.target } else { block.end });
+        }
+    }
+}
+
+/// Whether an instruction writes CR3.
+pub(super) fn writes_cr3(instruction: &Instruction) -> bool {
+    matches!(instruction.code(), Code::Mov_cr_r32 | Code::Mov_cr_r64)
+        && instruction.op0_register() == Register::CR3
+}
+
+/// Whether an instruction enters a guest.
+pub(super) fn enters_guest(instruction: &Instruction) -> bool {
+    matches!(instruction.mnemonic(), Mnemonic::Vmlaunch | Mnemonic::Vmresume)
 }

@@ -3,6 +3,7 @@
 use std::fmt;
 
 use super::{IpPayload, Packet, Tnt};
+use crate::{Errata, Erratum};
 
 /// The sixteen bytes of a PSB packet.
 pub const PSB: [u8; 16] = [2, 0x82, 2, 0x82, 2, 0x82, 2, 0x82, 2, 0x82, 2, 0x82, 2, 0x82, 2, 0x82];
@@ -64,6 +65,7 @@ pub struct Decoder<'a> {
     position: usize,
     /// Payload size of block items, while a BBP block is open.
     open_block: Option<usize>,
+    errata: Errata,
 }
 
 /// A packet or the reason why there is none, and how many bytes it takes.
@@ -72,7 +74,12 @@ type Parsed = Result<(Packet, usize), ErrorKind>;
 impl<'a> Decoder<'a> {
     /// A decoder at `position` of a stream.
     pub fn new(bytes: &'a [u8], position: usize) -> Decoder<'a> {
-        Decoder { bytes, position: position.min(bytes.len()), open_block: None }
+        Decoder { bytes, position: position.min(bytes.len()), open_block: None, errata: Errata::NONE }
+    }
+
+    /// The same for a processor that gets these packets wrong (SKD007, SKZ84).
+    pub fn with_errata(self, errata: Errata) -> Decoder<'a> {
+        Decoder { errata, ..self }
     }
 
     /// Where the next packet begins, in bytes from the start of the stream.
@@ -128,7 +135,7 @@ impl<'a> Decoder<'a> {
         if opcode & 1 == 0 {
             return match opcode {
                 0x00 => Ok((Packet::Pad, 1)),
-                0x02 => extended(rest),
+                0x02 => self.extended(rest),
                 _ => match self.open_block {
                     Some(size) if opcode & 7 == 4 => block_item(opcode, rest, size),
                     _ => Ok((Packet::Tnt8(tnt(u64::from(opcode >> 1))), 1)),
@@ -140,7 +147,7 @@ impl<'a> Decoder<'a> {
             0x11 => ip_packet(opcode, rest, Packet::TipPge),
             0x01 => ip_packet(opcode, rest, Packet::TipPgd),
             0x1d => ip_packet(opcode, rest, Packet::Fup),
-            _ if opcode & 3 == 3 => cyc(opcode, rest),
+            _ if opcode & 3 == 3 => self.cyc(opcode, rest),
             _ => match opcode {
                 0x99 => mode(rest),
                 0x19 => Ok((Packet::Tsc(little_endian(rest, 1, 7)?), 8)),
@@ -148,6 +155,29 @@ impl<'a> Decoder<'a> {
                 0xd9 => trig(rest),
                 _ => Err(ErrorKind::UnknownOpcode(opcode)),
             },
+        }
+    }
+}
+
+impl Decoder<'_> {
+    #[inline]
+    fn cyc(&self, opcode: u8, rest: &[u8]) -> Parsed {
+        // SKD007: the OVF `02 f3` took the place of a second byte. As CYC packets these would be two in a
+        // row, which there are only where a counter wrapped, with all its bits set.
+        if opcode & 4 != 0 && rest[1..].starts_with(&[2, 0xf3]) && self.errata.has(Erratum::Skd007) {
+            return Ok((Packet::Overflow, 3));
+        }
+        cyc(opcode, rest)
+    }
+
+    fn extended(&self, rest: &[u8]) -> Parsed {
+        match extended(rest)? {
+            // SKZ84 shows where reserved bits are set; the packet says nothing, and a bogus byte follows.
+            (Packet::Tma { .. }, size) if rest[6] & 0xfe != 0 && self.errata.has(Erratum::Skz84) => {
+                byte(rest, size, size as u8 + 1)?;
+                Ok((Packet::Pad, size + 1))
+            }
+            parsed => Ok(parsed),
         }
     }
 }

@@ -187,3 +187,10 @@ pub enum Packet {
         triggers: u8,
     },
 }
+
+impl Packet {
+    /// Whether it tells the time, and nothing else.
+    pub fn is_timing(&self) -> bool {
+        matches!(self, Packet::Tsc(_) | Packet::Tma { .. } | Packet::Mtc(_) | Packet::Cyc(_) | Packet::Cbr(_))
+    }
+}

@@ -1,0 +1,388 @@
+//! Packets beside the flow, and the packets and instructions that they are bound to.
+//!
+//! A packet with its IP bit set is bound to the FUP after it, which is then no asynchronous transfer. Event
+//! trace and transaction aborts without one are told at the FUP of the transfer that they cause. PTWRITE,
+//! MOV to CR3, VM entries and returns without a FUP are bound to the next such instruction.
+
+use hodo_code::Labels;
+use iced_x86::{Instruction, Mnemonic};
+
+use super::{
+    Cause, ControlFlow, ControlFlowKind, Event, EventData, Expected, Sink, Transaction, Trouble, ValueBlock,
+    decoder::{Context, Decoder},
+    recovery::State,
+    walk::{enters_guest, writes_cr3},
+};
+use crate::{
+    Erratum,
+    packet::{IpPayload, Packet},
+};
+
+/// Events that wait for the FUP that says where they happened.
+#[derive(Debug, Default)]
+pub(super) struct Announced {
+    /// There are some.
+    pub(super) waits: bool,
+    events: Vec<Event>,
+    /// The FUP is theirs, and that of no asynchronous transfer.
+    bound: bool,
+    /// A block of values is not ended yet.
+    block_open: bool,
+    /// What EVD packets told of the CFE that follows them.
+    data: Vec<EventData>,
+    /// What the next asynchronous transfer is.
+    pub(super) cause: Option<Cause>,
+}
+
+impl Announced {
+    fn push(&mut self, event: Event) {
+        self.events.push(event);
+        self.waits = true;
+    }
+
+    /// Reports what waits, at `ip` where that is known.
+    pub(super) fn flush(&mut self, ip: Option<u64>, sink: &mut impl Sink) {
+        let bound = std::mem::take(&mut self.bound);
+        for mut event in self.events.drain(..) {
+            if ip.is_some() {
+                place(&mut event, ip, bound);
+            }
+            sink.event(event);
+        }
+        (self.waits, self.block_open) = (false, false);
+    }
+
+    fn aborts(&self) -> bool {
+        self.events.iter().any(|event| matches!(event, Event::Transaction { state: Transaction::Abort, .. }))
+    }
+}
+
+/// Puts the address of a FUP into an event; one that is not `bound` is of something else that happened
+/// there.
+fn place(event: &mut Event, at: Option<u64>, bound: bool) {
+    match event {
+        // These two name no instruction of theirs.
+        Event::ControlFlow(ControlFlow { cause, .. })
+            if matches!(cause.kind, ControlFlowKind::Rsm | ControlFlowKind::Sipi) => {}
+        Event::ControlFlow(ControlFlow { ip, .. }) | Event::Transaction { ip, .. } => *ip = at,
+        Event::PtWrite { ip, .. }
+        | Event::Mwait { ip, .. }
+        | Event::ExStop { ip }
+        | Event::Trigger { ip, .. }
+        | Event::Block(ValueBlock { ip, .. })
+            if bound =>
+        {
+            *ip = at;
+        }
+        _ => {}
+    }
+}
+
+impl Decoder<'_> {
+    /// FUP: the address of what was announced, of an overflow's end, or of an asynchronous transfer.
+    #[cold]
+    pub(super) fn fup<L: Labels, S: Sink>(
+        &mut self,
+        payload: IpPayload,
+        context: &mut Context<'_, '_, L, S>,
+    ) -> Result<(), Trouble> {
+        self.end_block(context.sink);
+        let ip = self.last_ip.join(payload);
+        let bound = self.announced.bound || self.machine.mode_waits();
+        match (self.state, ip) {
+            (State::On | State::OnSincePsb | State::OnSinceOverflow, Some(ip)) => {
+                if bound || self.announced.waits {
+                    self.come_to(ip, payload, context);
+                }
+                self.left_from = Some(ip).filter(|_| !bound && self.is_on());
+            }
+            (State::Overflowed, Some(ip)) if self.machine.missing_guest().is_none() => {
+                self.close_gap(context.sink);
+                self.walk.go(ip);
+                self.state = if bound { State::On } else { State::OnSinceOverflow };
+            }
+            (State::Lost | State::Overflowed, Some(ip)) if bound => self.resume_at(ip, context),
+            (State::Lost | State::Overflowed, ip) => self.left_from = ip,
+            (State::Off, _) => {}
+            (_, None) => {
+                self.announced.flush(None, context.sink);
+                return Err(Trouble::NoAddress);
+            }
+        }
+        self.announced.flush(ip, context.sink);
+        if self.machine.mode_waits() { self.arrive(context) } else { Ok(()) }
+    }
+
+    /// Execution came to `ip`, where something happened.
+    fn come_to<L: Labels, S: Sink>(
+        &mut self,
+        ip: u64,
+        payload: IpPayload,
+        context: &mut Context<'_, '_, L, S>,
+    ) {
+        let branch = self.last_branch.filter(|_| self.announced.aborts() && self.errata.has(Erratum::Bdm64));
+        let (walk, graph, sink) = self.parts(context);
+        let mut reached = walk.reach(graph, sink, ip);
+        if let (Err(_), Some(branch)) = (reached, branch) {
+            walk.take_other_way(graph, branch);
+            reached = walk.reach(graph, sink, ip);
+        }
+        match reached {
+            Ok(()) => self.state = State::On,
+            Err(trouble) => {
+                let trouble = self.explain(trouble, context);
+                self.lose(trouble);
+                if let Some(ip) = self.last_ip.join(payload) {
+                    self.resume_at(ip, context);
+                }
+            }
+        }
+    }
+
+    /// The flow was lost; execution is at `ip`.
+    fn resume_at<L: Labels, S: Sink>(&mut self, ip: u64, context: &mut Context<'_, '_, L, S>) {
+        if self.machine.missing_guest().is_none() && self.is_readable(ip, context) {
+            self.close_gap(context.sink);
+            self.walk.go(ip);
+            self.state = State::On;
+        }
+    }
+
+    /// A block of values that no BEP ended.
+    fn end_block(&mut self, sink: &mut impl Sink) {
+        if self.announced.block_open {
+            self.announced.flush(None, sink);
+        }
+    }
+
+    /// Packets beside the flow.
+    #[cold]
+    pub(super) fn optional<L: Labels, S: Sink>(
+        &mut self,
+        packet: Packet,
+        context: &mut Context<'_, '_, L, S>,
+    ) -> Result<(), Trouble> {
+        if !matches!(packet, Packet::Bbp { .. } | Packet::Bip { .. } | Packet::Bep { .. }) {
+            self.end_block(context.sink);
+        }
+        match packet {
+            Packet::ModeExec { cs_l, cs_d, interrupt_flag } => self.machine.mode(cs_l, cs_d, interrupt_flag),
+            Packet::ModeTsx { in_transaction, aborted } => {
+                self.transaction(in_transaction, aborted, context.sink)
+            }
+            Packet::Pip { cr3, non_root } => {
+                self.machine.paging(cr3, non_root);
+                return self.change_at(writes_cr3, context);
+            }
+            Packet::Vmcs(base) => {
+                self.machine.virtual_machine(base);
+                return self.change_at(|instruction| instruction.mnemonic() == Mnemonic::Vmptrld, context);
+            }
+            Packet::TraceStop => return self.trace_stop(context.sink),
+            Packet::PtWrite { payload, ip, .. } => self.ptwrite(payload, ip, context),
+            Packet::Trig { ip, instructions, multiple, triggers } => {
+                let event = Event::Trigger { ip: None, triggers, multiple };
+                self.trigger(event, ip, instructions, context);
+            }
+            Packet::Cfe { ip, kind, vector } => {
+                let cause = Cause { kind: ControlFlowKind::new(kind), vector };
+                self.control_flow(cause, ip, context);
+            }
+            Packet::Evd { kind, payload } => self.announced.data.push(EventData::new(kind, payload)),
+            _ => self.values(packet, context.sink),
+        }
+        Ok(())
+    }
+
+    /// Power events and blocks of values.
+    fn values(&mut self, packet: Packet, sink: &mut impl Sink) {
+        match packet {
+            Packet::Mwait { hints, extensions } => {
+                self.announced.push(Event::Mwait { ip: None, hints, extensions });
+            }
+            Packet::ExStop { ip } => {
+                self.announced.push(Event::ExStop { ip: None });
+                self.bind(ip, sink);
+            }
+            Packet::Pwre { hardware, state, sub_state } => {
+                sink.event(Event::PowerEntry { hardware, state, sub_state });
+            }
+            Packet::Pwrx { last, deepest, reason } => sink.event(Event::PowerExit { last, deepest, reason }),
+            Packet::Bbp { kind, .. } => {
+                self.announced.push(Event::Block(ValueBlock { kind, items: Vec::new(), ip: None }));
+                self.announced.block_open = true;
+            }
+            Packet::Bip { id, payload } => {
+                if let Some(Event::Block(block)) = self.announced.events.last_mut() {
+                    block.items.push((id, payload));
+                }
+            }
+            Packet::Bep { ip } => {
+                self.announced.block_open = false;
+                self.bind(ip, sink);
+            }
+            _ => {}
+        }
+    }
+
+    /// What was announced last is bound to the FUP that follows, where one does.
+    fn bind(&mut self, ip: bool, sink: &mut impl Sink) {
+        if ip {
+            self.announced.bound = true;
+        } else {
+            self.announced.flush(None, sink);
+        }
+    }
+
+    /// MODE.TSX. While tracing is off, no FUP follows.
+    fn transaction(&mut self, in_transaction: bool, aborted: bool, sink: &mut impl Sink) {
+        let state = match (aborted, in_transaction) {
+            (true, _) => Transaction::Abort,
+            (false, true) => Transaction::Begin,
+            (false, false) => Transaction::Commit,
+        };
+        self.announced.push(Event::Transaction { state, ip: None });
+        match (self.state, aborted) {
+            (State::Off, _) => self.announced.flush(None, sink),
+            (_, true) => {}
+            (_, false) => self.announced.bound = true,
+        }
+    }
+
+    fn trace_stop<S: Sink>(&mut self, sink: &mut S) -> Result<(), Trouble> {
+        self.announced.flush(None, sink);
+        let was = self.state;
+        match was {
+            State::On => self.lose(Trouble::Contradiction { at: self.walk.ip, expected: Expected::Off }),
+            State::OnSincePsb | State::OnSinceOverflow => self.state = State::Off,
+            State::Lost | State::Overflowed | State::Off => {}
+        }
+        if self.is_lost() {
+            self.find_off(sink);
+        }
+        sink.event(Event::TraceStop);
+        Ok(())
+    }
+
+    /// PTWRITE: with a FUP after it, or at the next such instruction, which then ran.
+    fn ptwrite<L: Labels, S: Sink>(&mut self, payload: u64, ip: bool, context: &mut Context<'_, '_, L, S>) {
+        if ip {
+            self.announced.push(Event::PtWrite { ip: None, payload });
+            self.announced.bound = true;
+            return;
+        }
+        let found = self.find(|instruction| instruction.mnemonic() == Mnemonic::Ptwrite, context);
+        if let Some((address, _)) = found {
+            self.walk_to(address, context);
+        }
+        context.sink.event(Event::PtWrite { ip: found.map(|(address, _)| address), payload });
+        if let Some((address, length)) = found {
+            self.walk_to(address + length, context);
+        }
+    }
+
+    /// TRIG: with a FUP after it, or so many instructions from the last address or branch.
+    fn trigger<L: Labels, S: Sink>(
+        &mut self,
+        mut event: Event,
+        ip: bool,
+        instructions: Option<u16>,
+        context: &mut Context<'_, '_, L, S>,
+    ) {
+        if ip {
+            self.announced.push(event);
+            self.announced.bound = true;
+            return;
+        }
+        if let Some(count) = instructions.filter(|_| self.is_on()) {
+            let (walk, graph, _) = self.parts(context);
+            if let Some(address) = walk.ahead(graph, count) {
+                self.walk_to(address, context);
+                place(&mut event, Some(address), true);
+            }
+        }
+        context.sink.event(event);
+    }
+
+    /// CFE, with the EVD packets before it.
+    fn control_flow<L: Labels, S: Sink>(
+        &mut self,
+        cause: Cause,
+        ip: bool,
+        context: &mut Context<'_, '_, L, S>,
+    ) {
+        let data = std::mem::take(&mut self.announced.data);
+        let mut event = ControlFlow { cause, ip: None, data };
+        let instruction: fn(&Instruction) -> bool = match cause.kind {
+            _ if ip => {
+                self.announced.push(Event::ControlFlow(event));
+                self.announced.bound = true;
+                return;
+            }
+            ControlFlowKind::Iret => returns_from_interrupt,
+            ControlFlowKind::UserInterruptReturn => |instruction| instruction.mnemonic() == Mnemonic::Uiret,
+            ControlFlowKind::VmEntry => enters_guest,
+            ControlFlowKind::Shutdown | ControlFlowKind::Other(_) => |_| false,
+            _ if self.state == State::Off => |_| false,
+            // It causes an asynchronous transfer.
+            _ => {
+                self.announced.push(Event::ControlFlow(event));
+                self.announced.cause = Some(cause);
+                return;
+            }
+        };
+        if let Some((address, _)) = self.find(instruction, context) {
+            self.walk_to(address, context);
+            event.ip = Some(address);
+        }
+        context.sink.event(Event::ControlFlow(event));
+    }
+
+    /// PIP and VMCS: bound to the TIP or TIP.PGD of the transfer under way, or to the next such
+    /// instruction.
+    fn change_at<L: Labels, S: Sink>(
+        &mut self,
+        instruction: fn(&Instruction) -> bool,
+        context: &mut Context<'_, '_, L, S>,
+    ) -> Result<(), Trouble> {
+        if self.left_from.is_some() {
+            return Ok(());
+        }
+        if self.is_on() {
+            match self.find(instruction, context) {
+                Some((address, length)) => self.walk_to(address + length, context),
+                // A far transfer, whose TIP follows.
+                None => return Ok(()),
+            }
+        }
+        self.arrive(context)
+    }
+
+    /// The first instruction ahead that is `wanted`, where the flow is known.
+    fn find<L: Labels, S: Sink>(
+        &mut self,
+        wanted: impl Fn(&Instruction) -> bool,
+        context: &mut Context<'_, '_, L, S>,
+    ) -> Option<(u64, u64)> {
+        let on = self.is_on();
+        let (walk, graph, _) = self.parts(context);
+        if on { walk.find(graph, wanted) } else { None }
+    }
+
+    /// Up to an address that was found ahead.
+    fn walk_to<L: Labels, S: Sink>(&mut self, address: u64, context: &mut Context<'_, '_, L, S>) {
+        self.state = State::On;
+        let (walk, graph, sink) = self.parts(context);
+        if let Err(trouble) = walk.reach(graph, sink, address) {
+            self.lose(trouble);
+        }
+    }
+}
+
+/// Whether an instruction returns from an interrupt or exception.
+fn returns_from_interrupt(instruction: &Instruction) -> bool {
+    matches!(
+        instruction.mnemonic(),
+        Mnemonic::Iret | Mnemonic::Iretd | Mnemonic::Iretq | Mnemonic::Erets | Mnemonic::Eretu
+    )
+}

@@ -1,0 +1,114 @@
+//! The state of the processor that decides which code runs, and in which mode.
+
+use hodo_code::Bits;
+
+use super::{Event, Guest, Sink, Trouble};
+
+/// Execution mode, address space and guest.
+#[derive(Debug)]
+pub(super) struct Machine<'t> {
+    pub(super) bits: Bits,
+    interrupt_flag: Option<bool>,
+    non_root: bool,
+    vmcs: Option<u64>,
+    guests: &'t [Guest],
+    /// The program of the guest that runs, where one does whose code is known.
+    pub(super) guest: Option<usize>,
+    /// Packets told changes that hold from the next TIP on, or from the FUP that is bound to them.
+    pub(super) changes: bool,
+    next_mode: Option<(Bits, bool)>,
+    next_paging: Option<(u64, bool)>,
+    next_vmcs: Option<u64>,
+}
+
+impl<'t> Machine<'t> {
+    pub(super) fn new(guests: &'t [Guest]) -> Machine<'t> {
+        Machine {
+            bits: Bits::B64,
+            interrupt_flag: None,
+            non_root: false,
+            vmcs: None,
+            guests,
+            guest: None,
+            changes: false,
+            next_mode: None,
+            next_paging: None,
+            next_vmcs: None,
+        }
+    }
+
+    /// MODE.Exec: CS.L, CS.D and RFLAGS.IF.
+    pub(super) fn mode(&mut self, cs_l: bool, cs_d: bool, interrupt_flag: bool) {
+        let bits = match (cs_l, cs_d) {
+            (true, _) => Bits::B64,
+            (false, true) => Bits::B32,
+            (false, false) => Bits::B16,
+        };
+        self.next_mode = Some((bits, interrupt_flag));
+        self.changes = true;
+    }
+
+    /// PIP.
+    pub(super) fn paging(&mut self, cr3: u64, non_root: bool) {
+        self.next_paging = Some((cr3, non_root));
+        self.changes = true;
+    }
+
+    /// VMCS.
+    pub(super) fn virtual_machine(&mut self, base: u64) {
+        self.next_vmcs = Some(base);
+        self.changes = true;
+    }
+
+    /// Whether a MODE.Exec waits for the TIP or FUP that it is bound to.
+    pub(super) fn mode_waits(&self) -> bool {
+        self.next_mode.is_some()
+    }
+
+    /// What was told takes effect. A MODE.Exec may be redundant, and tells only what is new.
+    pub(super) fn change(&mut self, sink: &mut impl Sink) {
+        if let Some(base) = self.next_vmcs.take() {
+            self.vmcs = Some(base);
+            sink.event(Event::Vmcs(base));
+        }
+        if let Some((cr3, non_root)) = self.next_paging.take() {
+            self.non_root = non_root;
+            sink.event(Event::Paging { cr3, non_root });
+        }
+        if let Some((bits, interrupt_flag)) = self.next_mode.take() {
+            if bits != self.bits {
+                self.bits = bits;
+                sink.event(Event::Mode(bits));
+            }
+            if self.interrupt_flag.is_some_and(|before| before != interrupt_flag) {
+                sink.event(Event::InterruptFlag(interrupt_flag));
+            }
+            self.interrupt_flag = Some(interrupt_flag);
+        }
+        self.settle();
+    }
+
+    /// The same in a PSB+, which repeats what holds.
+    pub(super) fn set(&mut self) {
+        self.vmcs = self.next_vmcs.take().or(self.vmcs);
+        if let Some((_, non_root)) = self.next_paging.take() {
+            self.non_root = non_root;
+        }
+        if let Some((bits, interrupt_flag)) = self.next_mode.take() {
+            (self.bits, self.interrupt_flag) = (bits, Some(interrupt_flag));
+        }
+        self.settle();
+    }
+
+    fn settle(&mut self) {
+        self.changes = false;
+        let runs = |guest: &&Guest| guest.vmcs.is_none() || guest.vmcs == self.vmcs;
+        let guest = self.guests.iter().find(runs);
+        self.guest = guest.filter(|_| self.non_root).map(|guest| guest.program);
+    }
+
+    /// The trouble that it is when a guest runs whose code is not known.
+    pub(super) fn missing_guest(&self) -> Option<Trouble> {
+        (self.non_root && self.guest.is_none()).then_some(Trouble::Guest { vmcs: self.vmcs })
+    }
+}

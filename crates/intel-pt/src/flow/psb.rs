@@ -1,0 +1,116 @@
+//! PSB+: the packets from PSB to PSBEND, which tell the whole state.
+
+use hodo_code::Labels;
+
+use super::{
+    Event, Expected, Sink, Trouble,
+    decoder::{Context, Decoder},
+    recovery::{State, Waiting},
+};
+use crate::{
+    last_ip::LastIp,
+    packet::{PSB, Packet},
+};
+
+/// What the packets between PSB and PSBEND say.
+#[derive(Default)]
+struct PsbPlus {
+    ip: Option<u64>,
+    /// It ended with an OVF rather than with PSBEND.
+    overflow: bool,
+    /// It ended with neither, as packets are missing.
+    torn: bool,
+}
+
+impl Decoder<'_> {
+    /// Learns from a PSB+ how far execution came, and goes on there.
+    pub(super) fn psb<L: Labels, S: Sink>(
+        &mut self,
+        context: &mut Context<'_, '_, L, S>,
+    ) -> Result<(), Trouble> {
+        let psb_at = self.packets.position() - PSB.len();
+        self.announced.flush(None, context.sink);
+        self.last_ip = LastIp::ZERO;
+        self.walk.returns.clear();
+        self.left_from = None;
+        self.last_branch = None;
+        let first = self.reported.is_none();
+        let plus = self.psb_plus()?;
+        if self.is_on() {
+            self.reach_psb(&plus, context);
+        }
+        if self.machine.changes {
+            self.machine.set();
+            self.walk.forget_block();
+        }
+        let switched = if first { self.switch_program() } else { None };
+        if let Some(switch) = switched {
+            context.sink.event(Event::Switch(switch));
+        }
+        self.certain_at = psb_at;
+        let missing_guest = self.machine.missing_guest();
+        match plus.ip {
+            Some(ip) if missing_guest.is_none() => {
+                self.close_gap(context.sink);
+                self.walk.go(ip);
+                self.state = State::OnSincePsb;
+            }
+            None if self.is_lost() && !plus.overflow && !plus.torn => self.find_off(context.sink),
+            _ => {}
+        }
+        self.certain_at = psb_at;
+        self.tell_time(context);
+        match missing_guest {
+            Some(trouble) if plus.ip.is_some() => self.lose(trouble),
+            _ => {}
+        }
+        if plus.overflow {
+            self.overflow(context);
+        }
+        Ok(())
+    }
+
+    /// Up to the address that the PSB+ names, which is where execution stood.
+    fn reach_psb<L: Labels, S: Sink>(&mut self, plus: &PsbPlus, context: &mut Context<'_, '_, L, S>) {
+        let (walk, graph, sink) = self.parts(context);
+        match plus.ip {
+            Some(ip) => {
+                if let Err(trouble) = walk.reach(graph, sink, ip) {
+                    let trouble = self.explain(trouble, context);
+                    self.lose(trouble);
+                }
+            }
+            // The FUP may be what was lost.
+            None if plus.overflow => {}
+            None => {
+                self.lose(Trouble::Contradiction { at: self.walk.ip, expected: Expected::Off });
+            }
+        }
+    }
+
+    /// Reads the status packets up to PSBEND. An OVF ends them early.
+    fn psb_plus(&mut self) -> Result<PsbPlus, Trouble> {
+        let mut plus = PsbPlus::default();
+        self.waiting = Waiting::Nothing;
+        loop {
+            let before = self.packets.clone();
+            match self.packets.next_packet().map_err(|error| Trouble::Packet(error.kind))? {
+                Some(Packet::Fup(ip)) if !self.no_branches => plus.ip = self.last_ip.join(ip),
+                Some(Packet::ModeExec { cs_l, cs_d, interrupt_flag }) => {
+                    self.machine.mode(cs_l, cs_d, interrupt_flag);
+                }
+                Some(Packet::Pip { cr3, non_root }) => self.machine.paging(cr3, non_root),
+                Some(Packet::Vmcs(base)) => self.machine.virtual_machine(base),
+                Some(Packet::PsbEnd) => return Ok(plus),
+                Some(Packet::Overflow) => return Ok(PsbPlus { overflow: true, ..plus }),
+                Some(Packet::Fup(_) | Packet::ModeTsx { .. } | Packet::Pad | Packet::Mnt(_)) => {}
+                Some(packet) if self.timing.follow(&packet) => {}
+                // PSBEND is missing; what follows is an ordinary packet again.
+                _ => {
+                    self.packets = before;
+                    return Ok(PsbPlus { torn: true, ..plus });
+                }
+            }
+        }
+    }
+}

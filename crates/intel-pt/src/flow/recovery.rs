@@ -1,0 +1,206 @@
+//! Losing the flow, and the earliest point at which it is certain again.
+//!
+//! A TIP says where execution was, but not which of the branches around it went by before: a processor may
+//! send TIP packets late, after a TNT packet that holds branches from behind them (SDM, "Deferred TIPs").
+//! It does so only where the TNT packet was full or where another packet forced both out. So a TIP is
+//! certain where no TNT stands before it, or one that was not full and was forced out by the TIP itself.
+//!
+//! Where packets contradict each other or the code, bytes may be damaged, and the last IP may be wrong.
+//! Then only an address that needs no last IP counts, in code that is known.
+
+use hodo_code::Labels;
+
+use super::{
+    Event, Expected, Gap, Sink, Trouble,
+    decoder::{Context, Decoder},
+};
+use crate::{
+    Erratum,
+    packet::{IpPayload, Packet, Tnt},
+};
+
+/// What is known of the flow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum State {
+    /// Nothing; until a packet tells where execution is.
+    Lost,
+    /// The same, after the processor lost packets: a FUP tells.
+    Overflowed,
+    /// Tracing is off.
+    Off,
+    /// Tracing is on, on the word of a PSB+ alone; a TIP.PGE may follow (erratum BDM70).
+    OnSincePsb,
+    /// Tracing is on, on the word of a FUP after an OVF alone (erratum APL12).
+    OnSinceOverflow,
+    /// Tracing is on.
+    On,
+}
+
+/// Branches that may wait for TIP packets, while the flow is lost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Waiting {
+    /// None: whatever packet forced all out.
+    Nothing,
+    /// None, if the next TIP forced out a TNT that was not full.
+    PartialTnt,
+    /// Any.
+    Unknown,
+}
+
+/// Branches that fill a TNT-8 and a TNT-64 packet.
+const FULL: [u8; 2] = [6, 47];
+
+impl Decoder<'_> {
+    /// Whether tracing is on, and the flow known.
+    pub(super) fn is_on(&self) -> bool {
+        matches!(self.state, State::On | State::OnSincePsb | State::OnSinceOverflow)
+    }
+
+    pub(super) fn is_lost(&self) -> bool {
+        matches!(self.state, State::Lost | State::Overflowed)
+    }
+
+    /// Whether bytes may be damaged, or code may have changed unseen, so that a wrong address could seem to
+    /// be one.
+    pub(super) fn is_damaged(&self) -> bool {
+        self.gap.as_ref().is_some_and(|gap| gap.doubtful_since.is_some())
+    }
+
+    /// The flow is lost at the packet, unless it was before.
+    pub(super) fn lose(&mut self, trouble: Trouble) {
+        self.state = if trouble == Trouble::Overflow { State::Overflowed } else { State::Lost };
+        self.left_from = None;
+        self.last_branch = None;
+        self.walk.returns.clear();
+        self.waiting = Waiting::Unknown;
+        let at = self.at as u64;
+        let since = self.timing.now();
+        let gap = self.gap.get_or_insert(Gap {
+            from: at,
+            to: at,
+            since,
+            until: None,
+            doubtful_since: None,
+            trouble,
+        });
+        if trouble.is_doubtful() {
+            gap.doubtful_since.get_or_insert(self.certain_at as u64);
+            self.last_ip.forget();
+        }
+    }
+
+    pub(super) fn close_gap(&mut self, sink: &mut impl Sink) {
+        if let Some(gap) = self.gap.take() {
+            self.certain_at = self.packets.position();
+            sink.event(Event::Gap(Gap { to: self.certain_at as u64, until: self.timing.now(), ..gap }));
+        }
+    }
+
+    /// A packet that is there only while tracing is on: whether the flow is known, so that it can be
+    /// followed.
+    #[cold]
+    pub(super) fn confirm_on(&mut self, tnt: Option<Tnt>) -> Result<bool, Trouble> {
+        match self.state {
+            State::Lost | State::Overflowed => {
+                if let Some(tnt) = tnt {
+                    let full = FULL.contains(&tnt.count);
+                    self.waiting = if full { Waiting::Unknown } else { Waiting::PartialTnt };
+                }
+                Ok(false)
+            }
+            State::Off => Err(Trouble::Contradiction { at: self.walk.ip, expected: Expected::On }),
+            State::OnSincePsb | State::OnSinceOverflow | State::On => {
+                self.state = State::On;
+                Ok(true)
+            }
+        }
+    }
+
+    /// A TIP while the flow is lost: execution is there, if all that went before is done.
+    #[cold]
+    pub(super) fn resume_at_tip<L: Labels, S: Sink>(
+        &mut self,
+        payload: IpPayload,
+        context: &mut Context<'_, '_, L, S>,
+    ) {
+        self.announced.flush(None, context.sink);
+        let to = self.last_ip.join(payload);
+        let known_guest = self.arrive(context).is_ok() && self.machine.missing_guest().is_none();
+        let certain = match self.waiting {
+            Waiting::Nothing => true,
+            Waiting::PartialTnt => self.a_tnt_follows(),
+            Waiting::Unknown => false,
+        };
+        match to {
+            Some(to) if certain && known_guest && self.is_readable(to, context) => {
+                self.close_gap(context.sink);
+                self.left_asynchronously(to, context);
+                self.state = State::On;
+            }
+            _ => self.left_from = None,
+        }
+    }
+
+    /// Whether the code at `ip` can be read.
+    pub(super) fn is_readable<L: Labels, S: Sink>(
+        &mut self,
+        ip: u64,
+        context: &mut Context<'_, '_, L, S>,
+    ) -> bool {
+        let (walk, graph, _) = self.parts(context);
+        graph.at(ip, walk.at).is_ok()
+    }
+
+    fn a_tnt_follows(&self) -> bool {
+        let follows = |packet: &Packet| !matches!(packet, Packet::Pad | Packet::Cyc(_));
+        matches!(self.look_ahead(follows), Some(Packet::Tnt8(_) | Packet::Tnt64(_)))
+    }
+
+    /// The first packet ahead that is `wanted`.
+    fn look_ahead(&self, wanted: impl Fn(&Packet) -> bool) -> Option<Packet> {
+        let mut packets = self.packets.clone();
+        loop {
+            let packet = packets.next_packet().ok()??;
+            if wanted(&packet) {
+                return Some(packet);
+            }
+        }
+    }
+
+    /// OVF: packets were lost. Where tracing is on again, or still, a FUP says where; any packet that does
+    /// not tell the time, but comes first, says that it is off, unless the FUP is missing (erratum SKD010).
+    #[cold]
+    pub(super) fn overflow<L: Labels, S: Sink>(&mut self, context: &mut Context<'_, '_, L, S>) {
+        self.announced.flush(None, context.sink);
+        self.lose(Trouble::Overflow);
+        self.last_ip.forget();
+        self.waiting = Waiting::Nothing;
+        let tells_no_time =
+            |packet: &Packet| !packet.is_timing() && !matches!(packet, Packet::Pad | Packet::Mnt(_));
+        let is_off = match self.look_ahead(tells_no_time) {
+            Some(Packet::TipPge(_) | Packet::TraceStop) => true,
+            Some(
+                Packet::Fup(_)
+                | Packet::Tnt8(_)
+                | Packet::Tnt64(_)
+                | Packet::Tip(_)
+                | Packet::TipPgd(_)
+                | Packet::Psb
+                | Packet::PsbEnd
+                | Packet::Overflow,
+            )
+            | None => false,
+            Some(_) => !self.errata.has(Erratum::Skd010),
+        };
+        if is_off {
+            self.find_off(context.sink);
+        }
+    }
+
+    /// Tracing turns out to be off.
+    pub(super) fn find_off(&mut self, sink: &mut impl Sink) {
+        self.close_gap(sink);
+        self.state = State::Off;
+        sink.event(Event::Disabled { to: None, asynchronous: false, cause: None });
+    }
+}
