@@ -2,23 +2,26 @@
  *
  *     gcc -std=c11 -O2 -Wall -Wextra -Werror -o judge-libipt lab/judges/libipt.c -lipt  # libipt-dev
  *     judge-libipt [--cpu FAMILY/MODEL[/STEPPING]] [--limit N] [--events] [--raw FILE:OFFSET:SIZE@ADDRESS]...
- *                  TRACE[:OFFSET:SIZE]
+ *                  [--expect] TRACE[:OFFSET:SIZE] [[--raw FILE:OFFSET:SIZE@ADDRESS]... TRACE[:OFFSET:SIZE]]...
  *
- * TRACE is one thread's or one CPU's buffer, or a part of a file. Each --raw gives code: SIZE bytes of
- * FILE from OFFSET, which lay at ADDRESS; where two overlap the later one counts. Numbers are decimal,
+ * TRACE is one thread's or one CPU's buffer, or a part of a file. Each --raw gives code of the TRACE that
+ * comes next: SIZE bytes of FILE from OFFSET, which lay at ADDRESS; where two overlap the later one counts. Numbers are decimal,
  * or hexadecimal with 0x. Code is what it is from beginning to end: libipt knows no time of a mapping.
  *
  * Standard output has the address of every executed instruction, lower-case hexadecimal, one a line.
  * What interrupts that stream stands between them and begins with "# ": an error with the offset in the
- * buffer (decoding goes on at the next PSB), or an overflow; with --events, every event. Without --cpu no erratum is assumed.
+ * buffer (decoding goes on at the next PSB), or an overflow; with --events, every event. Without --cpu no
+ * erratum is assumed.
  *
  * libipt does not notice a loop that needs no packet (`jmp .`), which a wrong turn may lead to: it goes
  * round for ever and fills the disk. Always give --limit: after N instructions it counts as an error.
  *
  * Exit status: 0, 1 where there were errors, 2 where the arguments are wrong or a file can't be read.
  *
- * libipt (2.0.5) does not take a call off its stack of return addresses at a return that comes as a TIP.
- * The processor and perf do. After such a return, the target of a compressed one may be wrong here.
+ * With --expect nothing is printed of the instructions: standard input has what they should be, see
+ * libipt_expect.h. A difference is a line that begins with "# difference", and ends the comparison; in the
+ * end come three lines: `same`, how many instructions are the same, `stale`, how many returns went astray as
+ * is said there, and `left`, how many instructions libipt could not judge because of that.
  */
 
 #include <inttypes.h>
@@ -29,6 +32,7 @@
 #include <intel-pt.h>
 
 #include "libipt_events.h"
+#include "libipt_expect.h"
 
 /* FILE:OFFSET:SIZE, cut out of an argument. */
 struct part {
@@ -111,6 +115,12 @@ static uint64_t left = UINT64_MAX;
 /* Whether to print more events than overflows. */
 static int all_events;
 
+/* Whether to compare instructions rather than to print them. */
+static int comparing;
+
+/* Statuses of our own: libipt left what is expected, as it is known to, or for another reason. */
+enum { status_stale = -1000, status_different };
+
 static void print_address(uint64_t address)
 {
     char line[17], *first = line + sizeof line;
@@ -157,21 +167,42 @@ static int follow(struct pt_insn_decoder *decoder, int status)
         struct pt_insn instruction = {.iclass = ptic_error};
         status = pt_insn_next(decoder, &instruction, sizeof instruction);
         /* It may have been executed even where it is not known what follows it. */
-        if (instruction.iclass != ptic_error)
+        if (instruction.iclass == ptic_error)
+            continue;
+        enum step step = comparing ? compare(&instruction) : AS_EXPECTED;
+        if (step != AS_EXPECTED)
+            return step == STALE_RETURN ? status_stale : status_different;
+        if (!comparing)
             print_address(instruction.ip);
     }
+}
+
+/* Leaves out what is expected before the PSB where decoding begins. */
+static void catch_up(struct pt_insn_decoder *decoder)
+{
+    uint64_t tsc = 0;
+    pt_insn_time(decoder, &tsc, NULL, NULL);
+    leave_out_until(tsc);
 }
 
 /* How many errors there were. */
 static uint64_t decode(struct pt_insn_decoder *decoder)
 {
+    static int stale;
     uint64_t errors = 0, psb, last_psb = UINT64_MAX;
     for (;;) {
         int status = pt_insn_sync_forward(decoder);
+        if (status >= 0 && stale)
+            catch_up(decoder);
         if (status >= 0)
             status = follow(decoder, status);
         if (status == -pte_eos)
             return errors;
+        stale = status == status_stale;
+        if (stale)
+            continue;
+        if (status == status_different)
+            return errors + 1;
         errors++;
         if (left == 0) {
             puts("# error: the limit is reached");
@@ -185,14 +216,33 @@ static uint64_t decode(struct pt_insn_decoder *decoder)
     }
 }
 
+/* Decodes a trace with the code that was given for it; how many errors there were. */
+static uint64_t decode_trace(struct pt_config *config, struct pt_image *image, char *trace)
+{
+    load_trace(config, trace);
+    struct pt_insn_decoder *decoder = pt_insn_alloc_decoder(config);
+    if (!decoder || pt_insn_set_image(decoder, image) < 0)
+        fail(trace, "libipt gives no decoder");
+    uint64_t errors = decode(decoder);
+    pt_insn_free_decoder(decoder);
+    free(config->begin);
+    return errors;
+}
+
+static struct pt_image *new_image(void)
+{
+    struct pt_image *image = pt_image_alloc(NULL);
+    if (!image)
+        fail("image", "no memory");
+    return image;
+}
+
 int main(int count, char **arguments)
 {
     struct pt_config config;
-    struct pt_image *image = pt_image_alloc(NULL);
-    char *trace = NULL;
+    struct pt_image *image = new_image();
+    uint64_t traces = 0, errors = 0;
     pt_config_init(&config);
-    if (!image)
-        fail("image", "no memory");
     for (int index = 1; index < count; index++) {
         char *argument = arguments[index], *value = arguments[index + 1];
         if (value && strcmp(argument, "--raw") == 0)
@@ -203,21 +253,21 @@ int main(int count, char **arguments)
             left = strtoull(arguments[++index], NULL, 0);
         else if (strcmp(argument, "--events") == 0)
             all_events = 1;
-        else if (*argument != '-' && !trace)
-            trace = argument;
-        else
+        else if (strcmp(argument, "--expect") == 0)
+            comparing = begin_expected();
+        else if (*argument != '-' && errors == 0) {
+            errors = decode_trace(&config, image, argument);
+            pt_image_free(image);
+            image = new_image();
+            traces++;
+        } else if (*argument == '-')
             fail(argument, "unexpected; see the comment at the top of lab/judges/libipt.c");
     }
-    if (!trace)
-        fail("arguments", "TRACE is missing");
-    load_trace(&config, trace);
-    struct pt_insn_decoder *decoder = pt_insn_alloc_decoder(&config);
-    if (!decoder || pt_insn_set_image(decoder, image) < 0)
-        fail(trace, "libipt gives no decoder");
-    uint64_t errors = decode(decoder);
-    pt_insn_free_decoder(decoder);
     pt_image_free(image);
-    free(config.begin);
+    if (!traces)
+        fail("arguments", "TRACE is missing");
+    if (comparing)
+        end_expected();
     if (fflush(stdout) != 0)
         fail("standard output", "can't be written");
     return errors != 0;

@@ -121,6 +121,8 @@ pub struct Stream {
     pub gaps: u64,
     /// Segments that can be decoded each by itself: PSB packets.
     pub segments: u64,
+    /// Where the pieces lie in the file, in order: offset and length of each, in bytes.
+    pub ranges: Vec<(u64, u64)>,
 }
 
 /// Where the bytes of a module's code come from.
@@ -232,6 +234,7 @@ fn streams(experiment: &Experiment<'_>) -> Vec<Stream> {
         pieces: stream.pieces.len() as u64,
         gaps: track.runs.len().saturating_sub(1) as u64,
         segments: track.runs.iter().map(|run| run.psbs().count() as u64).sum(),
+        ranges: stream.pieces.iter().map(|piece| (piece.file_offset, piece.bytes.len() as u64)).collect(),
     });
     stream.collect()
 }

@@ -3,6 +3,7 @@
 use std::{fmt::Write, path::Path, process::Command};
 
 use super::{
+    maps::Map,
     perf,
     streams::{self, BLOCK, Digest},
 };
@@ -107,29 +108,8 @@ fn line_at(lines: &[&str], time: u64) -> usize {
     steps[(steps.len() as f64 * share) as usize]
 }
 
-/// A file mapped for execution, as perf shows it.
-struct Map {
-    begin: u64,
-    length: u64,
-    offset: u64,
-    path: String,
-}
-
 fn maps(recording: &Path) -> Outcome<Vec<Map>> {
-    let mut perf = Command::new("perf");
-    perf.args(["script", "--no-itrace", "--show-mmap-events", "-i"]).arg(recording);
-    Ok(command::capture(&mut perf)?.lines().filter_map(map).collect())
-}
-
-/// A line such as `… PERF_RECORD_MMAP2 1/1: [0x401000(0x1000) @ 0x1000 08:01 5 0]: r-xp /bin/true`.
-fn map(line: &str) -> Option<Map> {
-    let (_, rest) = line.split_once(": [0x")?;
-    let (begin, rest) = rest.split_once("(0x")?;
-    let (length, rest) = rest.split_once(") @ ")?;
-    let (offset, rest) = rest.split_once([' ', ']'])?;
-    let hex = |text: &str| u64::from_str_radix(text.trim_start_matches("0x"), 16).ok();
-    let path = rest.rsplit_once(' ')?.1.to_owned();
-    Some(Map { begin: hex(begin)?, length: hex(length)?, offset: hex(offset)?, path })
+    Ok(perf::sideband(recording)?.lines().filter_map(Map::parse).collect())
 }
 
 /// The code at an address, disassembled.
@@ -149,21 +129,12 @@ fn code(maps: &[Map], address: u64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{line_at, map};
+    use super::line_at;
 
     #[test]
     fn a_packet_is_found_by_time() {
         let lines =
             ["PSB", "19 TSC a", "TNT", "59 MTC 1", "TNT", "59 MTC 2", "TNT", "59 MTC 3", "19 TSC 1a", "TNT"];
         assert_eq!([0, 10, 14, 18, 25, 26].map(|time| line_at(&lines, time)), [0, 1, 3, 5, 7, 8]);
-    }
-
-    #[test]
-    fn a_mapping_is_read_from_perfs_line() {
-        let line =
-            "true 7 [000] 0.1: PERF_RECORD_MMAP2 7/7: [0x401000(0x2000) @ 0x1000 08:01 5 0]: r-xp /bin/true";
-        let map = map(line).expect("a mapping");
-        assert_eq!((map.begin, map.length, map.offset), (0x40_1000, 0x2000, 0x1000));
-        assert_eq!(map.path, "/bin/true");
     }
 }

@@ -14,6 +14,8 @@
 mod cases;
 mod configurations;
 mod difference;
+mod libipt;
+mod maps;
 mod perf;
 mod programs;
 mod record;
@@ -68,7 +70,7 @@ pub(crate) fn run(arguments: &[String]) -> Outcome {
     command::build_hodo()?;
     let folder = command::target().join("judge");
     std::fs::create_dir_all(&folder)?;
-    let judges = Judges { perf: perf::compile(&folder)? };
+    let judges = Judges { perf: perf::compile(&folder)?, libipt: libipt::compile(&folder)? };
     let recordings = record::all(wish.jobs(), &folder)?;
     let mut total = Total::default();
     judge_all(recordings, &judges, |verdict| total.show(verdict));

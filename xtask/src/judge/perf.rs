@@ -30,6 +30,14 @@ pub(super) fn read(recording: &Path, library: &Path) -> Outcome<Streams> {
     Ok(streams)
 }
 
+/// What perf shows of a recording beside its trace: mappings, programs executed, processes made; in order of
+/// time, with all digits of it.
+pub(super) fn sideband(recording: &Path) -> Outcome<String> {
+    let mut perf = Command::new("perf");
+    perf.args(["script", "--no-itrace", "--ns", "--show-mmap-events", "--show-task-events", "-i"]);
+    command::capture(perf.arg(recording))
+}
+
 /// The command whose lines are the instructions of a thread by perf.
 pub(super) fn text(recording: &Path, tid: u32) -> Command {
     let mut perf = Command::new("perf");

@@ -65,12 +65,22 @@ impl Digest {
     }
 }
 
-/// Our own decoder's streams.
-pub(super) fn read_hodo(recording: &Path) -> Outcome<Streams> {
+/// Our own decoder's streams; each instruction, with its thread and time, goes to `take` as well.
+pub(super) fn read_hodo(
+    recording: &Path,
+    mut take: impl FnMut(u32, u64, u64) -> Outcome,
+) -> Outcome<Streams> {
     let mut streams = Streams::default();
     let mut before = Prefix::default();
-    each_line(hodo(recording, "tid,time,ip", None), |line| streams.add(line, &mut before))?;
-    Ok(streams)
+    let mut taken = Ok(());
+    each_line(hodo(recording, "tid,time,ip", None), |line| {
+        if let Some(address) = streams.add(line, &mut before)
+            && taken.is_ok()
+        {
+            taken = take(before.tid, address, before.time);
+        }
+    })?;
+    taken.map(|()| streams)
 }
 
 /// Instructions `from..to` of a thread, from lines of thread id and address.
@@ -102,32 +112,34 @@ pub(super) fn hodo(recording: &Path, fields: &str, tid: Option<u32>) -> Command 
 struct Prefix {
     text: Vec<u8>,
     tid: u32,
+    /// In nanoseconds; zero where the line has none.
+    time: u64,
 }
 
 impl Streams {
-    /// Takes a line of thread id, time and address. There are billions of them, so what a line has in common
-    /// with the one before is not read again.
-    fn add(&mut self, line: &[u8], before: &mut Prefix) {
-        let Some(at) = line.iter().rposition(|&byte| byte == b' ') else {
-            return self.notice(line);
-        };
-        let (prefix, address) = line.split_at(at);
-        let Some((address, _)) = number(address, 16) else {
-            return self.notice(line);
-        };
-        let same = prefix == before.text;
-        if !same {
-            let Some((tid, time)) =
-                number(prefix, 10).and_then(|(tid, time)| Some((u32::try_from(tid).ok()?, time)))
-            else {
-                return self.notice(line);
-            };
-            (before.tid, before.text) = (tid, prefix.to_vec());
-            if let Some(time) = nanoseconds(time) {
+    /// Takes a line of thread id, time and address; gives the address, unless it is another line. There are
+    /// billions of them, so what a line has in common with the one before is not read again.
+    fn add(&mut self, line: &[u8], before: &mut Prefix) -> Option<u64> {
+        let address = self.instruction(line, before);
+        if address.is_none() {
+            self.notice(line);
+        }
+        address
+    }
+
+    fn instruction(&mut self, line: &[u8], before: &mut Prefix) -> Option<u64> {
+        let (prefix, address) = line.split_at(line.iter().rposition(|&byte| byte == b' ')?);
+        let (address, _) = number(address, 16)?;
+        if prefix != before.text {
+            let (tid, time) = number(prefix, 10)?;
+            let (tid, time) = (u32::try_from(tid).ok()?, nanoseconds(time));
+            *before = Prefix { text: prefix.to_vec(), tid, time: time.unwrap_or(0) };
+            if let Some(time) = time {
                 self.threads.entry(tid).or_default().set_time(time);
             }
         }
         self.threads.entry(before.tid).or_default().add(address);
+        Some(address)
     }
 
     /// Takes a line that is no instruction.
@@ -200,10 +212,29 @@ pub(super) fn each_line(mut command: Command, mut take: impl FnMut(&[u8])) -> Ou
     let mut child =
         command.stdout(Stdio::piped()).spawn().map_err(|error| format!("can't start `{name}`: {error}"))?;
     let mut output = BufReader::with_capacity(1 << 20, child.stdout.take().ok_or("the output is not piped")?);
-    let mut line = Vec::new();
-    while output.read_until(b'\n', &mut line)? > 0 {
-        take(&line);
-        line.clear();
+    let mut cut = Vec::new();
+    loop {
+        let bytes = output.fill_buf()?;
+        let length = bytes.len();
+        let whole = bytes.iter().rposition(|&byte| byte == b'\n').map_or(0, |end| end + 1);
+        // Lines are taken where they lie, but for one that lies on both sides of the buffer's end.
+        let (lines, rest) = bytes.split_at(whole);
+        lines.split_inclusive(|&byte| byte == b'\n').for_each(|line| match cut.is_empty() {
+            true => take(line),
+            false => {
+                cut.extend_from_slice(line);
+                take(&cut);
+                cut.clear();
+            }
+        });
+        cut.extend_from_slice(rest);
+        output.consume(length);
+        if length == 0 {
+            break;
+        }
+    }
+    if !cut.is_empty() {
+        take(&cut);
     }
     let status = child.wait()?;
     if status.success() { Ok(()) } else { Err(format!("`{name}` failed: {status}").into()) }
@@ -221,7 +252,9 @@ mod tests {
 
     fn streams(lines: &[&str]) -> Streams {
         let (mut streams, mut before) = (Streams::default(), Prefix::default());
-        lines.iter().for_each(|line| streams.add(line.as_bytes(), &mut before));
+        for line in lines {
+            streams.add(line.as_bytes(), &mut before);
+        }
         streams
     }
 

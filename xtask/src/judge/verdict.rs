@@ -3,7 +3,9 @@
 use std::{fmt, path::PathBuf, thread, time::Duration};
 
 use super::{
-    difference, perf,
+    difference,
+    libipt::{self, Opinion},
+    perf,
     record::Recorded,
     streams::{Streams, read_hodo},
     times::Times,
@@ -15,6 +17,8 @@ use crate::Outcome;
 pub(super) struct Judges {
     /// What perf loads.
     pub(super) perf: PathBuf,
+    /// The harness around libipt.
+    pub(super) libipt: PathBuf,
 }
 
 /// What was found out about one recording.
@@ -29,6 +33,7 @@ struct Findings {
     calls: u64,
     threads: usize,
     times: Times,
+    libipt: Opinion,
     /// What is not equal; empty if all is.
     complaints: Vec<String>,
 }
@@ -41,13 +46,12 @@ pub(super) fn judge(recorded: Recorded, judges: &Judges) -> Verdict {
 
 fn find(recorded: &Recorded, judges: &Judges) -> Outcome<Findings> {
     let recording = &recorded.path;
-    let (ours, theirs) = thread::scope(|scope| {
+    let (ours, libipt, theirs) = thread::scope(|scope| {
         let perf = scope.spawn(|| perf::read(recording, &judges.perf).map_err(|error| error.to_string()));
-        let ours = read_hodo(recording);
-        Ok::<_, Box<dyn std::error::Error>>((
-            ours?,
-            perf.join().map_err(|_| "reading perf's output failed")??,
-        ))
+        let mut libipt = libipt::Judge::new(&judges.libipt, recording)?;
+        let ours = read_hodo(recording, |tid, address, time| libipt.take(tid, address, time))?;
+        let perf = perf.join().map_err(|_| "reading perf's output failed")??;
+        Ok::<_, Box<dyn std::error::Error>>((ours, libipt.end()?, perf))
     })?;
     let truth = totals::truth(recording)?;
     let mut findings = Findings {
@@ -55,8 +59,10 @@ fn find(recorded: &Recorded, judges: &Judges) -> Outcome<Findings> {
         calls: truth.values().map(|truth| truth.calls).sum(),
         threads: ours.threads.len(),
         complaints: totals::compare(recording, &truth, &ours)?,
+        libipt,
         ..Findings::default()
     };
+    findings.complaints.append(&mut findings.libipt.complaints);
     findings.compare(recorded, &ours, &theirs)?;
     Ok(findings)
 }
@@ -84,7 +90,7 @@ impl Findings {
     }
 }
 
-const HEADING: &str = "program           instructions        calls threads slow-down  recording  ns apart from perf         result";
+const HEADING: &str = "program           instructions        calls threads slow-down  recording  ns from perf    only by perf  result";
 
 impl fmt::Display for Verdict {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -95,7 +101,7 @@ impl fmt::Display for Verdict {
         };
         write!(
             f,
-            "{:14} {:15} {:12} {:7} {:8.1}× {:7.1} MB  {:24} {}",
+            "{:14} {:15} {:12} {:7} {:8.1}× {:7.1} MB  {:14} {:10}  {}",
             recorded.job.program.name,
             findings.instructions,
             findings.calls,
@@ -103,6 +109,7 @@ impl fmt::Display for Verdict {
             recorded.slow_down(),
             recorded.bytes as f64 / 1e6,
             findings.times.to_string(),
+            findings.libipt.left + findings.libipt.changing,
             if findings.complaints.is_empty() { "equal" } else { "DIFFERENT" },
         )?;
         findings.complaints.iter().try_for_each(|complaint| write!(f, "\n{complaint}"))
@@ -117,6 +124,7 @@ pub(super) struct Total {
     instructions: u64,
     slow_downs: Vec<f64>,
     times: Times,
+    libipt: Opinion,
     failed: Vec<String>,
 }
 
@@ -135,6 +143,7 @@ impl Total {
         if let Ok(findings) = &verdict.findings {
             self.instructions += findings.instructions;
             self.times.merge(&findings.times);
+            self.libipt.merge(&findings.libipt);
         }
         if !verdict.findings.is_ok_and(|findings| findings.complaints.is_empty()) {
             self.failed.push(format!("{} {}", job.configuration.name, job.program.name));
@@ -154,8 +163,15 @@ impl Total {
         self.end_configuration();
         self.slow_downs.sort_by(f64::total_cmp);
         let median = self.slow_downs.get(self.slow_downs.len() / 2).copied().unwrap_or(0.0);
+        let libipt = &self.libipt;
         println!(
-            "\n{} of {} recordings equal, {} instructions; median slow-down of the recorded program {median:.1}×; \
+            "\nlibipt has {} instructions as well. At {} returns it goes back to a call that the processor took off its \
+             stack at an earlier return, and is lost up to the next PSB: {} instructions. It does not know when code \
+             is mapped: {} instructions of threads whose code changes",
+            libipt.same, libipt.stale, libipt.left, libipt.changing
+        );
+        println!(
+            "{} of {} recordings equal, {} instructions; median slow-down of the recorded program {median:.1}×; \
              {} s",
             self.judged - self.failed.len(),
             self.judged,

@@ -208,12 +208,18 @@ fn origin(address: u64, executed: &Executed<'_>) -> Origin {
     found.map_or(Origin { module: 0, offset: address }, |(content, _)| content.origin)
 }
 
-/// Appends a number.
+/// Appends a number. There are billions of them.
 #[inline]
-fn decimal(text: &mut Vec<u8>, number: u64) {
-    let digits = number.checked_ilog10().unwrap_or(0);
-    for digit in (0..=digits).rev() {
-        text.push(b'0' + (number / 10u64.pow(digit) % 10) as u8);
+fn decimal(text: &mut Vec<u8>, mut number: u64) {
+    let mut digits = [b'0'; 20];
+    let mut first = digits.len() - 1;
+    loop {
+        digits[first] = b'0' + (number % 10) as u8;
+        number /= 10;
+        if number == 0 {
+            break text.extend_from_slice(&digits[first..]);
+        }
+        first -= 1;
     }
 }
 

@@ -1,0 +1,170 @@
+//! libipt as a judge: `lab/judges/libipt.c` beside our own stream, thread by thread.
+
+use std::{
+    collections::BTreeMap,
+    fs::File,
+    io::{BufWriter, Write},
+    os::unix::fs::FileExt,
+    path::{Path, PathBuf},
+    process::{Child, ChildStdin, Command, Stdio},
+};
+
+use serde_json::Value;
+
+use super::{
+    maps::{Image, Images},
+    perf,
+};
+use crate::{Outcome, command};
+
+/// Compiles the harness; gives its path.
+pub(super) fn compile(folder: &Path) -> Outcome<PathBuf> {
+    let program = folder.join("libipt");
+    let mut gcc = Command::new("gcc");
+    gcc.args(["-std=c11", "-O2", "-Wall", "-Wextra", "-Werror", "-o"]).arg(&program);
+    command::quietly(gcc.arg(command::root().join("lab/judges/libipt.c")).arg("-lipt"))?;
+    Ok(program)
+}
+
+/// What libipt says to a recording.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Opinion {
+    /// Instructions that it found as well.
+    pub(super) same: u64,
+    /// Returns where it is known to go astray.
+    pub(super) stale: u64,
+    /// Instructions after them, up to the next PSB.
+    pub(super) left: u64,
+    /// Instructions of threads that it can't judge, as their code changes.
+    pub(super) changing: u64,
+    /// Where it says something else.
+    pub(super) complaints: Vec<String>,
+}
+
+impl Opinion {
+    /// Adds what it says to another recording.
+    pub(super) fn merge(&mut self, other: &Opinion) {
+        self.same += other.same;
+        self.stale += other.stale;
+        self.left += other.left;
+        self.changing += other.changing;
+    }
+}
+
+/// The streams of a recording, each with its code, for the harness.
+pub(super) struct Judge<'r> {
+    program: &'r Path,
+    /// The harness's arguments by thread; `None` where its code changes.
+    arguments: BTreeMap<u32, Option<Vec<String>>>,
+    /// The thread whose instructions come.
+    tid: Option<u32>,
+    /// The harness at work on it.
+    running: Option<(Child, BufWriter<ChildStdin>)>,
+    opinion: Opinion,
+}
+
+impl<'r> Judge<'r> {
+    /// Looks up the streams and the code of a recording.
+    pub(super) fn new(program: &'r Path, recording: &'r Path) -> Outcome<Judge<'r>> {
+        let mut hodo = Command::new(command::hodo());
+        let info = command::capture(hodo.args(["info", "--format", "json"]).arg(recording))?;
+        let info: Value = serde_json::from_str(&info)?;
+        let images = Images::read(&perf::sideband(recording)?);
+        let kept = info["kept_code"]["ranges"].as_u64().unwrap_or(0) > 0;
+        let file = File::open(recording)?;
+        let mut arguments = BTreeMap::new();
+        for stream in info["streams"].as_array().ok_or("`hodo info` shows no streams")? {
+            let number = |name: &str| u32::try_from(stream[name].as_u64()?).ok();
+            let (pid, tid) = number("pid").zip(number("tid")).ok_or("a stream that is not a thread's")?;
+            let ranges: Vec<(u64, u64)> = serde_json::from_value(stream["ranges"].clone())?;
+            let words =
+                if kept { None } else { words(recording, &file, &ranges, |time| images.at(pid, time))? };
+            arguments.insert(tid, words);
+        }
+        Ok(Judge { program, arguments, tid: None, running: None, opinion: Opinion::default() })
+    }
+
+    /// Takes the next instruction, with its time in nanoseconds. Those of a thread come one after the other.
+    pub(super) fn take(&mut self, tid: u32, address: u64, time: u64) -> Outcome {
+        if self.tid != Some(tid) {
+            self.end_thread()?;
+            self.tid = Some(tid);
+            self.running = self.start(tid)?;
+        }
+        match &mut self.running {
+            None => self.opinion.changing += 1,
+            Some((_, expected)) => {
+                expected.write_all(&address.to_ne_bytes())?;
+                expected.write_all(&time.to_ne_bytes())?;
+            }
+        }
+        Ok(())
+    }
+
+    fn start(&self, tid: u32) -> Outcome<Option<(Child, BufWriter<ChildStdin>)>> {
+        let Some(words) = self.arguments.get(&tid).ok_or("instructions of a thread without trace")? else {
+            return Ok(None);
+        };
+        let mut command = Command::new(self.program);
+        command.arg("--expect").args(words).stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut child = command.spawn()?;
+        let expected = child.stdin.take().ok_or("the harness takes no input")?;
+        Ok(Some((child, BufWriter::with_capacity(1 << 16, expected))))
+    }
+
+    /// Hears what the harness says in the end.
+    fn end_thread(&mut self) -> Outcome {
+        let (Some(tid), Some((child, expected))) = (self.tid, self.running.take()) else { return Ok(()) };
+        drop(expected.into_inner().map_err(|error| error.into_error())?);
+        let output = child.wait_with_output()?;
+        for line in String::from_utf8_lossy(&output.stdout).lines() {
+            match line.split_once(' ') {
+                Some(("same", count)) => self.opinion.same += count.parse::<u64>()?,
+                Some(("stale", count)) => self.opinion.stale += count.parse::<u64>()?,
+                Some(("left", count)) => self.opinion.left += count.parse::<u64>()?,
+                _ => self.opinion.complaints.push(format!("  thread {tid}, libipt: {line}")),
+            }
+        }
+        Ok(())
+    }
+
+    /// All instructions were taken.
+    pub(super) fn end(mut self) -> Outcome<Opinion> {
+        self.end_thread()?;
+        Ok(self.opinion)
+    }
+}
+
+/// The harness's arguments for a stream: its pieces, each with the code that its process had when it began.
+/// A program begins in a piece of its own. `None` where the code of one changes: libipt knows no time.
+fn words<'i>(
+    recording: &Path,
+    file: &File,
+    ranges: &[(u64, u64)],
+    image: impl Fn(u64) -> Option<&'i Image>,
+) -> Outcome<Option<Vec<String>>> {
+    let mut words = Vec::new();
+    for &(offset, length) in ranges {
+        let image = image(begin(file, offset)?).ok_or("trace of a process without code")?;
+        if image.changes() {
+            return Ok(None);
+        }
+        for map in image.maps.iter().filter(|map| map.path.starts_with('/') && !map.path.starts_with("//")) {
+            words.push("--raw".to_owned());
+            words.push(format!("{}:{}:{}@{}", map.path, map.offset, map.length, map.begin));
+        }
+        words.push(format!("{}:{offset}:{length}", recording.display()));
+    }
+    Ok(Some(words))
+}
+
+/// The time at which a piece of trace begins: it does so with PSB and TSC (SDM, "PSB", "TSC"). The emulated
+/// processor's counter ticks once a nanosecond.
+fn begin(file: &File, offset: u64) -> Outcome<u64> {
+    let mut bytes = [0; 24];
+    file.read_exact_at(&mut bytes, offset)?;
+    let [.., 0x19, a, b, c, d, e, f, g] = bytes else {
+        return Err("a piece of trace that does not begin with PSB and TSC".into());
+    };
+    Ok(u64::from_le_bytes([a, b, c, d, e, f, g, 0]))
+}
