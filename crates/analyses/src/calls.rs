@@ -108,9 +108,9 @@ impl Calls {
     }
 
     /// Takes in what is seen next; `tell` is told of what is certain by now.
-    pub fn follow(&mut self, seen: Seen, tell: &mut impl FnMut(Moment)) {
+    pub fn follow(&mut self, seen: Seen<'_>, tell: &mut impl FnMut(Moment)) {
         match seen {
-            Seen::Run { at, instructions } => {
+            Seen::Run { at, instructions, .. } => {
                 let edge = self.edge.replace(Edge::Flow).unwrap_or(Edge::Unknown);
                 let known = match self.stack.is_empty() {
                     true => Err(edge),
@@ -129,6 +129,12 @@ impl Calls {
             Seen::Gap => {
                 cut(&mut self.stack, &mut self.log, 0);
                 self.log.moments.push((self.log.instructions, Pending::Gap));
+                self.edge = Some(Edge::Gap);
+            }
+            Seen::Number(_) => {}
+            Seen::Skip { instructions } => {
+                cut(&mut self.stack, &mut self.log, 0);
+                self.log.instructions += instructions;
                 self.edge = Some(Edge::Gap);
             }
             seen => self.edge = Some(self.edge.unwrap_or(Edge::Unknown).then(Edge::of(&seen))),
@@ -189,13 +195,14 @@ impl Calls {
 
 #[cfg(test)]
 mod tests {
-    use hodo_trace::{Arrival, Place};
+    use hodo_trace::{Arrival, Code, End, Place};
 
     use super::*;
 
-    fn run(index: u32, place: Place, instructions: u64) -> Seen {
-        let function = FunctionId { module: 1, index };
-        Seen::Run { at: Arrival { address: u64::from(index) * 100, function, place }, instructions }
+    fn run(index: u32, place: Place, instructions: u64) -> Seen<'static> {
+        let at = Arrival { address: u64::from(index) * 100, function: FunctionId { module: 1, index }, place };
+        let code = Code { offset: at.address, since: 0, lengths: &[], end: End::Next, target: 0 };
+        Seen::Run { at, instructions, code }
     }
 
     fn told(seen: &[Seen]) -> Vec<String> {

@@ -6,9 +6,11 @@
 //!
 //! Each analysis is a folder; [`ANALYSES`] lists them. Analyses name no format and no view.
 
+pub mod blocks;
 pub mod calls;
 pub mod profile;
 
+mod clock;
 mod stack;
 
 pub use stack::Entry as FrameEntry;
@@ -29,6 +31,8 @@ pub struct Entry {
 pub enum Kind {
     /// A profile of control flow, drawn in this way.
     Profile(profile::Report),
+    /// Counts of blocks, drawn in this way.
+    Blocks(blocks::Report),
 }
 
 /// All analyses.
@@ -42,5 +46,15 @@ pub const ANALYSES: &[Entry] = &[
         name: "tree",
         help: "exact calling-context tree: who called whom, how often, at what cost",
         kind: Kind::Profile(profile::Report::Tree),
+    },
+    Entry {
+        name: "lines",
+        help: "exact counts of each line of source: executions, instructions, time",
+        kind: Kind::Blocks(blocks::Report::Lines),
+    },
+    Entry {
+        name: "blocks",
+        help: "exact counts of each basic block: executions, branches taken and not taken",
+        kind: Kind::Blocks(blocks::Report::Blocks),
     },
 ];

@@ -78,7 +78,7 @@ pub(crate) enum Edge {
 impl Edge {
     /// The edge that something seen makes of what comes next, if any.
     #[inline]
-    pub(crate) fn of(seen: &Seen) -> Edge {
+    pub(crate) fn of(seen: &Seen<'_>) -> Edge {
         match *seen {
             Seen::Call { return_address } => Edge::Call { return_address },
             Seen::Return => Edge::Return,

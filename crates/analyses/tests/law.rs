@@ -1,8 +1,11 @@
 //! The law: any cutting into chunks, any grouping of merges, gives the result of one chunk.
 
-use hodo_analyses::profile::{Profile, Report};
+use hodo_analyses::{
+    blocks::{self, Blocks},
+    profile::{Every, Profile, Report},
+};
 use hodo_clock::Nanos;
-use hodo_trace::{Analysis, Arrival, FunctionId, Names, Place, Seen, Table};
+use hodo_trace::{Analysis, Arrival, Code, End, FunctionId, Names, Place, Seen, SourceLine, Sources, Table, Value};
 use proptest::prelude::*;
 
 struct Numbers;
@@ -13,9 +16,23 @@ impl Names for Numbers {
     }
 }
 
-fn profile() -> Profile<'static> {
-    Profile { report: Report::Tree, names: &Numbers }
+impl Sources for Numbers {
+    fn address(&self, _: u32, offset: u64) -> u64 {
+        offset
+    }
+
+    fn line(&self, _: u32, address: u64) -> Option<SourceLine<'_>> {
+        let line = (address / 3) as u32;
+        (line > 0).then_some(SourceLine { file: "f", line, begins: address.is_multiple_of(3) })
+    }
+
+    fn inlined(&self, _: u32, addresses: &[u64]) -> Vec<Option<String>> {
+        vec![None; addresses.len()]
+    }
 }
+
+/// Instructions of a byte each.
+const LENGTHS: [u8; 9] = [1; 9];
 
 fn arrival() -> impl Strategy<Value = Arrival> {
     let place = prop_oneof![2 => Just(Place::Entry), 4 => Just(Place::Middle), 1 => Just(Place::Unknown)];
@@ -27,26 +44,31 @@ fn arrival() -> impl Strategy<Value = Arrival> {
 }
 
 /// What one block shows, or what happens between blocks.
-fn step() -> impl Strategy<Value = Vec<Seen>> {
+fn step() -> impl Strategy<Value = Vec<Seen<'static>>> {
     let end = prop_oneof![
-        4 => Just(None),
-        4 => (0u64..4, 0u64..3).prop_map(|(f, a)| Some(Seen::Call { return_address: f * 10 + a })),
-        4 => Just(Some(Seen::Return)),
-        2 => Just(Some(Seen::IndirectJump)),
+        4 => Just((End::Next, None)),
+        4 => Just((End::Conditional, None)),
+        1 => Just((End::Jump, None)),
+        4 => (0u64..4, 0u64..3).prop_map(|(f, a)| (End::Call, Some(Seen::Call { return_address: f * 10 + a }))),
+        4 => Just((End::Return, Some(Seen::Return))),
+        2 => Just((End::Indirect, Some(Seen::IndirectJump))),
     ];
-    let block = (arrival(), 1u64..9, end).prop_map(|(at, instructions, end)| {
-        [Seen::Run { at, instructions }].into_iter().chain(end).collect()
+    let block = (arrival(), 1usize..9, end, 0u64..40).prop_map(|(at, instructions, (end, then), target)| {
+        let code = Code { offset: at.address, since: 0, lengths: &LENGTHS[..instructions], end, target };
+        let instructions = instructions as u64;
+        [Seen::Run { at, instructions, code }].into_iter().chain(then).collect()
     });
     prop_oneof![
         12 => block,
-        1 => Just(vec![Seen::Leave]),
+        1 => prop::option::of(0u64..40).prop_map(|to| vec![Seen::Leave { to }]),
         1 => Just(vec![Seen::Enter]),
         1 => Just(vec![Seen::Gap]),
+        1 => (1u64..9).prop_map(|instructions| vec![Seen::Skip { instructions }]),
     ]
 }
 
 /// Segments begin with the clock and end with it, as a PSB+ tells it to both of its neighbours.
-fn thread() -> impl Strategy<Value = Vec<Vec<Seen>>> {
+fn thread() -> impl Strategy<Value = Vec<Vec<Seen<'static>>>> {
     let segment = (prop::collection::vec((step(), 0u64..5, any::<bool>()), 0..30), 0u64..5);
     prop::collection::vec(segment, 1..8).prop_map(|segments| {
         let mut now = 0;
@@ -69,47 +91,90 @@ fn thread() -> impl Strategy<Value = Vec<Vec<Seen>>> {
     })
 }
 
-type Partial = <Profile<'static> as Analysis>::Partial;
-
-fn fold(segments: &[Vec<Seen>]) -> Partial {
-    let mut partial = profile().unknown();
-    segments.iter().flatten().for_each(|&seen| profile().fold(&mut partial, seen));
+fn fold<A: Analysis>(analysis: &A, number: u64, segments: &[Vec<Seen<'_>>]) -> A::Partial {
+    let mut partial = analysis.unknown();
+    if analysis.needs_numbers() {
+        analysis.fold(&mut partial, Seen::Number(number));
+    }
+    segments.iter().flatten().for_each(|&seen| analysis.fold(&mut partial, seen));
     // What travels to another process must be all that there is.
     serde_json::from_str(&serde_json::to_string(&partial).unwrap()).unwrap()
 }
 
-fn finish(partial: Partial) -> Table {
-    profile().finish(vec![partial])
-}
-
 /// Merges neighbours in an order that `choices` picks.
-fn merge_all(mut parts: Vec<Partial>, choices: &[usize]) -> Partial {
+fn merge_all<A: Analysis>(analysis: &A, mut parts: Vec<A::Partial>, choices: &[usize]) -> A::Partial {
     let mut choices = choices.iter().cycle();
     while parts.len() > 1 {
         let at = choices.next().unwrap() % (parts.len() - 1);
         let later = parts.remove(at + 1);
-        let earlier = std::mem::replace(&mut parts[at], profile().unknown());
-        parts[at] = profile().merge(earlier, later);
+        let earlier = std::mem::replace(&mut parts[at], analysis.unknown());
+        parts[at] = analysis.merge(earlier, later);
     }
     parts.pop().unwrap()
 }
 
+/// Instructions that ran in some segments.
+fn instructions(segments: &[Vec<Seen<'_>>]) -> u64 {
+    let count = |seen: &Seen<'_>| match *seen {
+        Seen::Run { instructions, .. } | Seen::Skip { instructions } => instructions,
+        _ => 0,
+    };
+    segments.iter().flatten().map(count).sum()
+}
+
+/// The tables of the whole and of its parts.
+fn tables<A: Analysis>(
+    analysis: &A,
+    thread: &[Vec<Seen<'_>>],
+    cuts: &[bool],
+    choices: &[usize],
+) -> (Table, Table) {
+    let mut parts = Vec::new();
+    let mut begin = 0;
+    for end in 1..=thread.len() {
+        if end == thread.len() || cuts[end] {
+            parts.push(fold(analysis, instructions(&thread[..begin]), &thread[begin..end]));
+            begin = end;
+        }
+    }
+    let merged = merge_all(analysis, parts, choices);
+    (analysis.finish(vec![fold(analysis, 0, thread)]), analysis.finish(vec![merged]))
+}
+
+/// The figure of a table's summary.
+fn figure(table: &Table, name: &str) -> Option<Value> {
+    table.summary.iter().find(|(found, _)| *found == name).map(|(_, value)| value.clone())
+}
+
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(1000))]
+    #![proptest_config(ProptestConfig::with_cases(250))]
     #[test]
     fn any_chunks_in_any_grouping_give_the_result_of_one(
         thread in thread(),
         cuts in prop::collection::vec(any::<bool>(), 8),
         choices in prop::collection::vec(0usize..8, 1..8),
+        period in 1u64..12,
     ) {
-        let mut parts = Vec::new();
-        let mut begin = 0;
-        for end in 1..=thread.len() {
-            if end == thread.len() || cuts[end] {
-                parts.push(fold(&thread[begin..end]));
-                begin = end;
+        for every in [None, Some(Every::Nanoseconds(period)), Some(Every::Instructions(period))] {
+            for report in [Report::Tree, Report::Functions] {
+                let profile = Profile { report, every, names: &Numbers };
+                let (whole, merged) = tables(&profile, &thread, &cuts, &choices);
+                prop_assert_eq!(whole, merged);
             }
         }
-        prop_assert_eq!(finish(merge_all(parts, &choices)), finish(fold(&thread)));
+        for report in [blocks::Report::Blocks, blocks::Report::Lines] {
+            let (whole, merged) = tables(&Blocks { report, sources: &Numbers }, &thread, &cuts, &choices);
+            prop_assert_eq!(whole, merged);
+        }
+    }
+
+    #[test]
+    fn blocks_and_functions_agree(thread in thread()) {
+        let profile = Profile { report: Report::Functions, every: None, names: &Numbers };
+        let by_function = profile.finish(vec![fold(&profile, 0, &thread)]);
+        let blocks = Blocks { report: blocks::Report::Lines, sources: &Numbers };
+        let by_line = blocks.finish(vec![fold(&blocks, 0, &thread)]);
+        prop_assert_eq!(figure(&by_function, "instructions"), figure(&by_line, "instructions"));
+        prop_assert_eq!(figure(&by_function, "time_ns"), figure(&by_line, "time_ns"));
     }
 }

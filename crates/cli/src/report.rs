@@ -5,7 +5,7 @@ use std::{
     process::ExitCode,
 };
 
-use hodo_analyses::{ANALYSES, Kind, profile::Profile};
+use hodo_analyses::{ANALYSES, Kind, blocks::Blocks, profile::Profile};
 use hodo_engine::Files;
 
 use crate::{
@@ -27,15 +27,23 @@ pub fn run(command: &Report) -> Result<ExitCode, Failure> {
     };
     let analysis =
         ANALYSES.iter().find(|analysis| analysis.name == kind).expect("the parser knows the names");
-    let Kind::Profile(report) = analysis.kind;
     let files = Files::default();
     let source = input::source(&command.input);
     let experiment = input::open(&files, &source, &command.input)?;
     let reading = input::reading(&command.input, &experiment, CHUNK)?;
     let total = experiment.tracks.iter().map(|track| track.bytes()).sum();
     let progress = Progress::new(total, command.input.quiet);
-    let profile = Profile { report, names: &experiment.modules };
-    let table = hodo_engine::profile(&experiment, &profile, reading, |done| progress.set(done));
+    let go_on = |done| progress.set(done);
+    let table = match analysis.kind {
+        Kind::Profile(report) => {
+            let profile = Profile { report, every: None, names: &experiment.modules };
+            hodo_engine::profile(&experiment, &profile, reading, go_on)
+        }
+        Kind::Blocks(report) => {
+            let blocks = Blocks { report, sources: &experiment.modules };
+            hodo_engine::profile(&experiment, &blocks, reading, go_on)
+        }
+    };
     progress.finish();
     if progress.is_interrupted() {
         return Ok(ExitCode::from(INTERRUPTED));

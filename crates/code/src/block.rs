@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use crate::Label;
+use crate::{Label, Origin};
 
 /// Index of a block in its graph.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -45,6 +45,8 @@ pub struct Block {
     pub target: u64,
     /// What the caller's [`Labels`](crate::Labels) say about the code.
     pub label: Label,
+    /// Where its first byte comes from.
+    pub origin: Origin,
     /// The ticks during which the code is what it is here.
     pub valid: Range<u64>,
     /// Where its instruction lengths begin in the graph.

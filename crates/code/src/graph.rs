@@ -185,6 +185,7 @@ impl<'a, L: Labels> Graph<'a, L> {
             terminator: Terminator::None,
             target: start,
             label: Label::default(),
+            origin: Origin { module: 0, offset: start },
             valid: 0..u64::MAX,
             lengths: self.lengths.len() as u32,
             links: [None; 2],
@@ -215,7 +216,7 @@ impl<'a, L: Labels> Graph<'a, L> {
         let (label, length) = self.labels.label(origin);
         *boundary = block.end.saturating_add(length.max(1));
         if block.instructions == 0 {
-            block.label = label;
+            (block.label, block.origin) = (label, origin);
             return true;
         }
         (label.module, label.function) == (block.label.module, block.label.function)

@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 
 use hodo_clock::{PerfClock, Tsc};
-use hodo_code::{Block, Terminator};
+use hodo_code::Terminator;
 use hodo_intel_pt::flow::{Event, Executed, Sink};
-use hodo_trace::{Analysis, Arrival, FunctionId, Place, Seen, Table};
+use hodo_trace::{Analysis, Arrival, Code, End, FunctionId, Place, Seen, Table};
 
 use crate::{
     Chunk, Experiment, Window,
@@ -102,7 +102,7 @@ fn by_thread<A: Analysis>(
 /// Takes in what threads show.
 pub(crate) trait Take {
     /// Something was seen of the thread with this context.
-    fn take(&mut self, context: u32, seen: Seen);
+    fn take(&mut self, context: u32, seen: Seen<'_>);
 
     /// The thread with this context runs from here on; at this tick, where it is known.
     fn switch(&mut self, _context: u32, _since: Option<Tsc>) {}
@@ -116,7 +116,7 @@ struct Folder<'a, A: Analysis> {
 
 impl<A: Analysis> Take for Folder<'_, A> {
     #[inline]
-    fn take(&mut self, _: u32, seen: Seen) {
+    fn take(&mut self, _: u32, seen: Seen<'_>) {
         if let Some(stint) = self.stints.last_mut() {
             self.analysis.fold(&mut stint.partial, seen);
         }
@@ -176,7 +176,7 @@ impl<'x, 'f, T: Take> SeenSink<'x, 'f, T> {
     }
 
     #[inline]
-    fn take(&mut self, seen: Seen) {
+    fn take(&mut self, seen: Seen<'_>) {
         if self.fresh {
             self.fresh = false;
             self.take(Seen::Begin(None));
@@ -230,7 +230,8 @@ impl<T: Take> Sink for SeenSink<'_, '_, T> {
     #[inline]
     fn executed(&mut self, executed: Executed<'_>) {
         let block = executed.block;
-        self.take(Seen::Run { at: arrival(block), instructions: executed.lengths.len() as u64 });
+        let (at, instructions) = (arrival(&executed), executed.lengths.len() as u64);
+        self.take(Seen::Run { at, instructions, code: code(&executed) });
         if executed.is_whole() {
             match block.terminator {
                 Terminator::Call | Terminator::IndirectCall if block.is_call() => {
@@ -248,7 +249,7 @@ impl<T: Take> Sink for SeenSink<'_, '_, T> {
             Event::Time(now) => self.time(now),
             Event::Switch(context) => self.run(context),
             Event::Enabled(_) | Event::Asynchronous { .. } => self.take(Seen::Enter),
-            Event::Disabled { .. } => self.take(Seen::Leave),
+            Event::Disabled { to, .. } => self.take(Seen::Leave { to }),
             Event::Gap(_) if self.open => self.take(Seen::Gap),
             Event::Gap(_) => self.gap_before = true,
             _ => {}
@@ -258,7 +259,8 @@ impl<T: Take> Sink for SeenSink<'_, '_, T> {
 
 /// Where a block begins, in the words of analyses.
 #[inline]
-fn arrival(block: &Block) -> Arrival {
+fn arrival(executed: &Executed<'_>) -> Arrival {
+    let block = executed.block;
     let function = FunctionId { module: block.label.module, index: block.label.function };
     let place = match block.label.at_entry {
         Some(true) => Place::Entry,
@@ -266,4 +268,27 @@ fn arrival(block: &Block) -> Arrival {
         None => Place::Unknown,
     };
     Arrival { address: block.start, function, place }
+}
+
+/// What ran of a block, in the words of analyses.
+#[inline]
+fn code<'a>(executed: &Executed<'a>) -> Code<'a> {
+    let block = executed.block;
+    let lengths = executed.lengths;
+    let (offset, since) = (block.origin.offset, block.valid.start);
+    if !executed.is_whole() {
+        let target = lengths.iter().fold(block.start, |at, &length| at.wrapping_add(u64::from(length)));
+        return Code { offset, since, lengths, end: End::Next, target };
+    }
+    let end = match block.terminator {
+        Terminator::None => End::Next,
+        Terminator::Conditional => End::Conditional,
+        Terminator::Jump => End::Jump,
+        Terminator::Call | Terminator::IndirectCall if block.is_call() => End::Call,
+        Terminator::Call | Terminator::IndirectCall => End::Jump,
+        Terminator::Return => End::Return,
+        Terminator::IndirectJump => End::Indirect,
+        Terminator::Far => End::Far,
+    };
+    Code { offset, since, lengths, end, target: block.target }
 }

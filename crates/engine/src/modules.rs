@@ -4,8 +4,8 @@ use std::{collections::HashMap, ops::Range, path::Path, sync::OnceLock};
 
 use hodo_code::{Label, Labels, Origin};
 use hodo_formats::recording::{Mapping, Recording, SidebandKind};
-use hodo_symbols::{DebugSections, Lines, Symbols};
-use hodo_trace::{FunctionId, Names};
+use hodo_symbols::{DebugSections, Lines, Rows, Symbols};
+use hodo_trace::{FunctionId, Names, SourceLine, Sources};
 
 use crate::Files;
 
@@ -22,11 +22,13 @@ pub struct Module<'f> {
     pub problem: Option<String>,
     /// What DWARF says of it, once somebody asked.
     debug: OnceLock<Option<DebugSections<'f>>>,
+    /// Its line tables, likewise.
+    rows: OnceLock<Rows>,
 }
 
 impl<'f> Module<'f> {
     fn new(name: String, build_id: Vec<u8>, bytes: &'f [u8], problem: Option<String>) -> Module<'f> {
-        Module { name, build_id, bytes, problem, debug: OnceLock::new() }
+        Module { name, build_id, bytes, problem, debug: OnceLock::new(), rows: OnceLock::new() }
     }
 }
 
@@ -141,9 +143,12 @@ impl<'f> Modules<'f> {
     /// Inlined frames and source lines of a module, where its file has DWARF for them. Costs some
     /// milliseconds each time.
     pub fn lines(&self, module: u32) -> Option<Lines<'_>> {
+        Lines::new(self.debug(module)?, None).ok()
+    }
+
+    fn debug(&self, module: u32) -> Option<&DebugSections<'f>> {
         let module = self.modules.get(module as usize)?;
-        let sections = module.debug.get_or_init(|| DebugSections::read(module.bytes).ok().flatten());
-        Lines::new(sections.as_ref()?, None).ok()
+        module.debug.get_or_init(|| DebugSections::read(module.bytes).ok().flatten()).as_ref()
     }
 }
 
@@ -185,5 +190,24 @@ impl Names for Modules<'_> {
         let module = self.modules.get(function.module as usize).map_or("[unknown]", |module| &module.name);
         let file = module.rsplit_once('/').map_or(module, |(_, file)| file);
         (found.name().into_owned(), file.to_owned())
+    }
+}
+
+impl Sources for Modules<'_> {
+    fn address(&self, module: u32, offset: u64) -> u64 {
+        Modules::address(self, Origin { module, offset })
+    }
+
+    fn line(&self, module: u32, address: u64) -> Option<SourceLine<'_>> {
+        let found = self.modules.get(module as usize)?;
+        let rows = found.rows.get_or_init(|| self.debug(module).map(Rows::read).unwrap_or_default());
+        let (file, line, begins) = rows.at(address)?;
+        (line > 0).then_some(SourceLine { file, line, begins })
+    }
+
+    fn inlined(&self, module: u32, addresses: &[u64]) -> Vec<Option<String>> {
+        let Some(lines) = self.lines(module) else { return vec![None; addresses.len()] };
+        let innermost = |&address: &u64| lines.frames_at(address).into_iter().next()?.function;
+        addresses.iter().map(innermost).collect()
     }
 }

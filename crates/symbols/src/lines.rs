@@ -51,6 +51,13 @@ impl<'a> DebugSections<'a> {
     }
 }
 
+impl DebugSections<'_> {
+    /// The sections as gimli reads them.
+    pub(crate) fn dwarf(&self) -> gimli::Dwarf<EndianSlice<'_, RunTimeEndian>> {
+        self.sections.borrow(|data| EndianSlice::new(data, self.endian))
+    }
+}
+
 fn section<'a>(file: &object::File<'a>, id: SectionId) -> Result<Cow<'a, [u8]>, String> {
     /// Debugging information shrinks to a half or a tenth; a hundredth of much is a trap.
     const MUCH: u64 = 1 << 20;

@@ -39,17 +39,54 @@ pub struct Arrival {
     pub place: Place,
 }
 
+/// How straight-line code ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub enum End {
+    /// It runs on to the next instruction; also where it did not run to its end.
+    Next,
+    /// A conditional branch.
+    Conditional,
+    /// A direct jump.
+    Jump,
+    /// A near call.
+    Call,
+    /// A near return.
+    Return,
+    /// A jump through a register or memory.
+    Indirect,
+    /// A transfer to other code, such as a system call.
+    Far,
+}
+
+/// Which instructions ran, wherever they are mapped.
+#[derive(Clone, Copy, Debug)]
+pub struct Code<'a> {
+    /// Where the module of the function holds the first one: an offset in its file; an address where
+    /// no file holds it.
+    pub offset: u64,
+    /// The tick from which on the code is what it is; 0 unless it was written anew.
+    pub since: u64,
+    /// Their lengths in bytes.
+    pub lengths: &'a [u8],
+    /// What the last one is.
+    pub end: End,
+    /// The address that the last one goes to, of a direct branch; else the address after it.
+    pub target: u64,
+}
+
 /// Something that a chunk of a control-flow stream shows, in the order of execution.
 ///
 /// Addresses are virtual addresses of the traced program.
 #[derive(Clone, Copy, Debug)]
-pub enum Seen {
+pub enum Seen<'a> {
     /// Straight-line code of one function ran.
     Run {
         /// Its first instruction.
         at: Arrival,
         /// How many instructions.
         instructions: u64,
+        /// Which instructions those are.
+        code: Code<'a>,
     },
     /// The last instruction was a near call, which will return to this address.
     Call {
@@ -61,7 +98,10 @@ pub enum Seen {
     /// The last instruction was a near jump through a register or memory.
     IndirectJump,
     /// The thread left what is traced (a system call, an interrupt, the end of a filter's range).
-    Leave,
+    Leave {
+        /// Where to, where the trace says so.
+        to: Option<u64>,
+    },
     /// The thread came back to what is traced.
     Enter,
     /// A segment begins, with the clock as it stands there, where known; segments know nothing of each
@@ -73,12 +113,66 @@ pub enum Seen {
     End,
     /// Flow is missing here: nothing is known of the call stack any more.
     Gap,
+    /// The next instruction is the one of the thread with this number, counted from 0 as far as flow is
+    /// known. Told where the thread is taken up, if the analysis [asked for it](Analysis::needs_numbers).
+    Number(u64),
+    /// This many instructions ran that nobody asked for; nothing is known of the call stack after them.
+    Skip {
+        /// How many.
+        instructions: u64,
+    },
+}
+
+impl Seen<'_> {
+    /// The same for those who don't look into the code, and want to keep it.
+    pub fn without_lengths(self) -> Seen<'static> {
+        match self {
+            Seen::Run { at, instructions, code } => {
+                Seen::Run { at, instructions, code: Code { lengths: &[], ..code } }
+            }
+            Seen::Call { return_address } => Seen::Call { return_address },
+            Seen::Return => Seen::Return,
+            Seen::IndirectJump => Seen::IndirectJump,
+            Seen::Leave { to } => Seen::Leave { to },
+            Seen::Enter => Seen::Enter,
+            Seen::Begin(clock) => Seen::Begin(clock),
+            Seen::Time(clock) => Seen::Time(clock),
+            Seen::End => Seen::End,
+            Seen::Gap => Seen::Gap,
+            Seen::Number(number) => Seen::Number(number),
+            Seen::Skip { instructions } => Seen::Skip { instructions },
+        }
+    }
 }
 
 /// Names of functions, for tables.
 pub trait Names: Sync {
     /// The function's name for people, and its module's.
     fn names(&self, function: FunctionId) -> (String, String);
+}
+
+/// A line of source that code was made from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct SourceLine<'a> {
+    /// The file's path, as the debugging information has it.
+    pub file: &'a str,
+    /// The line, from 1.
+    pub line: u32,
+    /// Whether a statement of the line begins at the address.
+    pub begins: bool,
+}
+
+/// Names of functions, and the lines of source that their code was made from.
+pub trait Sources: Names {
+    /// The address that a module's symbols know the code at an offset by, as [`Code::offset`].
+    fn address(&self, module: u32, offset: u64) -> u64;
+
+    /// The line of the instruction at an address of a module; `None` where nothing tells.
+    fn line(&self, module: u32, address: u64) -> Option<SourceLine<'_>>;
+
+    /// The functions whose source the instructions at some addresses of a module are, the inlined one where
+    /// it was inlined; `None` where nothing tells.
+    fn inlined(&self, module: u32, addresses: &[u64]) -> Vec<Option<String>>;
 }
 
 /// A computation over the control flow of threads, cut anywhere.
@@ -90,11 +184,17 @@ pub trait Analysis: Sync {
     /// What is known after some chunks; travels between threads, processes and machines.
     type Partial: Send + Serialize + DeserializeOwned;
 
+    /// Whether the analysis wants to be told [the numbers of instructions](Seen::Number). They cost another
+    /// round of decoding.
+    fn needs_numbers(&self) -> bool {
+        false
+    }
+
     /// The state at the start of a chunk, where nothing is known of what came before.
     fn unknown(&self) -> Self::Partial;
 
     /// Adds one thing seen to the state.
-    fn fold(&self, partial: &mut Self::Partial, seen: Seen);
+    fn fold(&self, partial: &mut Self::Partial, seen: Seen<'_>);
 
     /// Joins the states of two neighbouring spans of one thread; `earlier` ends where `later` begins.
     fn merge(&self, earlier: Self::Partial, later: Self::Partial) -> Self::Partial;

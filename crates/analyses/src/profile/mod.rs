@@ -12,6 +12,7 @@ mod tree;
 use hodo_trace::{Analysis, Names, Seen, Table};
 
 pub use partial::Partial;
+pub(crate) use table::share;
 
 /// How a profile is drawn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,8 +23,22 @@ pub enum Report {
     Tree,
 }
 
+/// How far samples lie apart.
+///
+/// Both count from a fixed origin, not from where a chunk begins, so that any cutting gives the same
+/// samples: the clock's zero, and the thread's first instruction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Every {
+    /// A sample at each multiple of so many nanoseconds of the clock; not 0.
+    Nanoseconds(u64),
+    /// A sample at each multiple of so many instructions of a thread; not 0.
+    Instructions(u64),
+}
+
 /// The profile as an analysis.
 pub struct Profile<'a> {
+    /// How far the samples lie apart that are counted too, if any are.
+    pub every: Option<Every>,
     /// How it is drawn.
     pub report: Report,
     /// Names of functions.
@@ -33,13 +48,17 @@ pub struct Profile<'a> {
 impl Analysis for Profile<'_> {
     type Partial = Partial;
 
+    fn needs_numbers(&self) -> bool {
+        matches!(self.every, Some(Every::Instructions(_)))
+    }
+
     fn unknown(&self) -> Partial {
         Partial::unknown()
     }
 
     #[inline]
-    fn fold(&self, partial: &mut Partial, seen: Seen) {
-        partial.fold(seen);
+    fn fold(&self, partial: &mut Partial, seen: Seen<'_>) {
+        partial.fold(self.every, seen);
     }
 
     fn merge(&self, earlier: Partial, later: Partial) -> Partial {
@@ -49,8 +68,8 @@ impl Analysis for Profile<'_> {
     fn finish(&self, threads: Vec<Partial>) -> Table {
         let whole = table::Whole::new(threads.into_iter().map(Partial::close));
         match self.report {
-            Report::Functions => whole.functions(self.names),
-            Report::Tree => whole.tree(self.names),
+            Report::Functions => whole.functions(self.names, self.every),
+            Report::Tree => whole.tree(self.names, self.every),
         }
     }
 }

@@ -6,12 +6,17 @@
 //! that led to it. Merging replays these edges on the stack of the chunk before and grafts each piece
 //! onto the frame where its edge ends.
 
-use hodo_clock::Nanos;
 use hodo_trace::{Arrival, Seen};
 use serde::{Deserialize, Serialize};
 
-use super::tree::{Cost, NO_PARENT, NodeId, Tree};
-use crate::stack::{Below, Edge, Entry, Frame, arrive};
+use super::{
+    Every,
+    tree::{Cost, NO_PARENT, NodeId, Tree},
+};
+use crate::{
+    clock::{Clock, Share},
+    stack::{Below, Edge, Entry, Frame, arrive},
+};
 
 /// The trees that grow on one unknown frame.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
@@ -31,15 +36,9 @@ pub struct Partial {
     stack: Vec<Frame<NodeId>>,
     /// The edge after the last run.
     edge: Edge,
-    /// The thread is outside of what is traced.
-    left: bool,
-    /// Flow was missing since time was shared out last.
-    after_gap: bool,
-    /// The clock in this segment, and at the last time that was shared out.
-    now: Option<Nanos>,
-    shared_until: Option<Nanos>,
-    /// Instructions since then, by node in order of execution.
-    untimed: Vec<(NodeId, u64)>,
+    clock: Clock<NodeId>,
+    /// The number of the next instruction, where samples need it.
+    number: u64,
     /// What belongs to the frame that ran at the start, before anything ran.
     before: Cost,
     sums: Sums,
@@ -69,26 +68,41 @@ impl Partial {
             pieces: Vec::new(),
             stack: Vec::new(),
             edge: Edge::Unknown,
-            left: false,
-            after_gap: false,
-            now: None,
-            shared_until: None,
-            untimed: Vec::new(),
+            clock: Clock::default(),
+            number: 0,
             before: Cost::default(),
             sums: Sums::default(),
         }
     }
 
     #[inline]
-    pub(super) fn fold(&mut self, seen: Seen) {
+    pub(super) fn fold(&mut self, every: Option<Every>, seen: Seen<'_>) {
         match seen {
-            Seen::Run { at, instructions } => self.run(&at, instructions),
-            Seen::Begin(clock) => (self.now, self.shared_until) = (clock, clock),
-            Seen::Time(clock) => self.time(clock),
-            Seen::End => self.end(),
-            Seen::Gap => self.gap(),
+            Seen::Run { at, instructions, .. } => self.run(every, &at, instructions),
+            Seen::Begin(clock) => self.clock.begin(clock),
+            Seen::Time(clock) => {
+                if self.clock.tell(clock) {
+                    self.share(every);
+                }
+            }
+            Seen::End => {
+                self.clock.last_of_segment();
+                self.share(every);
+                self.clock.end();
+            }
+            Seen::Gap => {
+                self.clock.gap();
+                self.sums.gaps += 1;
+                self.edge = Edge::Gap;
+            }
+            Seen::Number(number) => self.number = number,
+            Seen::Skip { instructions } => {
+                self.clock.ran(NO_PARENT, instructions);
+                self.number += instructions;
+                self.edge = Edge::Gap;
+            }
             seen => {
-                self.left = matches!(seen, Seen::Leave);
+                self.clock.left = matches!(seen, Seen::Leave { .. });
                 self.sums.calls += u64::from(matches!(seen, Seen::Call { .. }));
                 self.edge = self.edge.then(Edge::of(&seen));
             }
@@ -96,19 +110,20 @@ impl Partial {
     }
 
     #[inline]
-    fn run(&mut self, at: &Arrival, instructions: u64) {
+    fn run(&mut self, every: Option<Every>, at: &Arrival, instructions: u64) {
         let edge = std::mem::replace(&mut self.edge, Edge::Flow);
         let node = match self.stack.last() {
             Some(frame) if edge == Edge::Flow && frame.function == at.function => frame.note,
             _ => self.arrive(edge, at, Below::Unknown),
         };
-        self.tree.cost(node).instructions += instructions;
-        match self.untimed.last_mut() {
-            Some((last, count)) if *last == node => *count += instructions,
-            // Without a clock nobody would ever share time out.
-            _ if self.now.is_some() => self.untimed.push((node, instructions)),
-            _ => {}
+        let cost = self.tree.cost(node);
+        cost.instructions += instructions;
+        if let Some(Every::Instructions(period)) = every {
+            let next = self.number + instructions;
+            cost.samples += next / period - self.number / period;
+            self.number = next;
         }
+        self.clock.ran(node, instructions);
     }
 
     /// The node that runs after an edge.
@@ -126,55 +141,25 @@ impl Partial {
         self.stack[self.stack.len() - 1].note
     }
 
-    /// The clock stands at `now`. Where nothing ran since it was shared out last, although tracing is
-    /// on, what ran is still to come: branches wait in the processor until their packet is full.
-    fn time(&mut self, now: Nanos) {
-        self.now = Some(now);
-        if self.left || self.after_gap || !self.untimed.is_empty() {
-            self.share();
-        }
-    }
-
     /// Shares the time since the last one out over the instructions that ran in it.
-    fn share(&mut self) {
-        let elapsed = self.shared_until.zip(self.now).map_or(0, |(since, now)| now.0.saturating_sub(since.0));
-        self.shared_until = self.now;
-        if std::mem::take(&mut self.after_gap) {
-            // How much of it passed in the gap nobody knows.
-            self.untimed.clear();
-            self.sums.lose(elapsed);
-            return;
-        }
-        if self.untimed.is_empty() {
-            match self.stack.last() {
-                _ if self.edge == Edge::Gap => self.sums.lose(elapsed),
-                Some(frame) => self.tree.cost(frame.note).wait(elapsed, self.left),
-                None => self.before.wait(elapsed, self.left),
+    #[inline]
+    fn share(&mut self, every: Option<Every>) {
+        let Partial { clock, tree, sums, stack, edge, before, .. } = self;
+        clock.share(|share| match (share, stack.last()) {
+            (Share::Ran(NO_PARENT, _), _) => {}
+            (Share::Ran(node, time), _) => tree.cost(node).run_for(time, every),
+            (Share::Lost(time), _) => sums.lose(time.nanoseconds()),
+            (Share::Waited(time) | Share::Outside(time), _) if *edge == Edge::Gap => {
+                sums.lose(time.nanoseconds());
             }
-        }
-        let total: u128 = self.untimed.iter().map(|&(_, count)| u128::from(count)).sum();
-        let (mut ran, mut given) = (0, 0);
-        for (node, count) in self.untimed.drain(..) {
-            ran += u128::from(count);
-            let until = (u128::from(elapsed) * ran / total) as u64;
-            self.tree.cost(node).wait(until - given, false);
-            given = until;
-        }
-    }
-
-    /// No clock of this segment says how long the last instructions ran.
-    fn end(&mut self) {
-        self.untimed.clear();
-        self.share();
-        (self.now, self.shared_until, self.left) = (None, None, false);
-    }
-
-    /// What ran since the last time is known, but not for how long.
-    fn gap(&mut self) {
-        self.after_gap = true;
-        self.left = false;
-        self.sums.gaps += 1;
-        self.edge = Edge::Gap;
+            (share, frame) => {
+                let cost = frame.map_or(&mut *before, |frame| tree.cost(frame.note));
+                match share {
+                    Share::Outside(time) => cost.wait_for(time),
+                    Share::Waited(time) | Share::Ran(_, time) | Share::Lost(time) => cost.run_for(time, every),
+                }
+            }
+        });
     }
 
     /// Joins two neighbouring parts.

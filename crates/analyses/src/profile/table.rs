@@ -1,10 +1,11 @@
 //! Profiles as tables.
 
-use std::collections::BTreeMap;
+use std::{cmp::Reverse, collections::BTreeMap};
 
 use hodo_trace::{Column, FunctionId, Names, Shape, Table, Unit, Value};
 
 use super::{
+    Every,
     partial::Sums,
     tree::{Cost, NO_PARENT, NodeId, Tree},
 };
@@ -27,6 +28,7 @@ struct FunctionCost {
     jumps: u64,
     instructions: u64,
     time: u64,
+    samples: u64,
 }
 
 impl Whole {
@@ -62,12 +64,21 @@ impl Whole {
         Whole { tree, totals, sums, threads: count }
     }
 
-    fn summary(&self) -> Vec<(&'static str, Value)> {
+    fn summary(&self, every: Option<Every>) -> Vec<(&'static str, Value)> {
         let nodes = self.tree.nodes();
         let sum = |part: fn(&Cost) -> u64| {
             nodes.iter().fold(0, |sum: u64, node| sum.saturating_add(part(&node.cost)))
         };
-        vec![
+        let mut summary = Vec::new();
+        if let Some(every) = every {
+            let (name, period) = match every {
+                Every::Nanoseconds(period) => ("sample_period_ns", period),
+                Every::Instructions(period) => ("sample_period_instructions", period),
+            };
+            summary.push(("samples", Value::from(sum(|cost| cost.samples))));
+            summary.push((name, Value::from(period)));
+        }
+        summary.extend([
             ("instructions", Value::from(sum(|cost| cost.instructions))),
             ("calls", Value::from(self.sums.calls)),
             ("threads", Value::from(self.threads)),
@@ -75,7 +86,8 @@ impl Whole {
             ("outside_time_ns", Value::from(sum(|cost| cost.outside))),
             ("lost_time_ns", Value::from(self.sums.lost_time)),
             ("gaps", Value::from(self.sums.gaps)),
-        ]
+        ]);
+        summary
     }
 
     /// Costs by function. What a function called counts once, however often it stands on the path.
@@ -97,6 +109,7 @@ impl Whole {
                 function.instructions += self.totals[id as usize].instructions;
                 let total = &self.totals[id as usize];
                 function.time = function.time.saturating_add(total.elapsed());
+                function.samples = function.samples.saturating_add(total.samples);
             }
             *depth += 1;
             function.own.add(&node.cost);
@@ -111,107 +124,127 @@ impl Whole {
         functions
     }
 
-    pub(super) fn functions(&self, names: &dyn Names) -> Table {
-        let summary = self.summary();
-        let all: u64 = self.tree.nodes().iter().map(|node| node.cost.instructions).sum();
+    pub(super) fn functions(&self, names: &dyn Names, every: Option<Every>) -> Table {
+        let sampled = every.is_some();
+        let weight = |own: &Cost| if sampled { own.samples } else { own.instructions };
+        let all = self.tree.nodes().iter().fold(0, |sum: u64, node| sum.saturating_add(weight(&node.cost)));
         let mut functions: Vec<(FunctionId, FunctionCost)> = self.by_function().into_iter().collect();
-        functions.sort_by_key(|(id, cost)| (std::cmp::Reverse(cost.own.instructions), *id));
+        functions.retain(|(_, cost)| !sampled || cost.samples > 0);
+        functions.sort_by_key(|(id, cost)| {
+            (Reverse(weight(&cost.own)), Reverse(if sampled { cost.samples } else { 0 }), *id)
+        });
         let row = |(id, cost): &(FunctionId, FunctionCost)| {
             let (name, module) = names.names(*id);
-            vec![
-                Value::from(share(cost.own.instructions, all)),
-                Value::from(cost.own.instructions),
-                Value::from(cost.instructions),
-                Value::from(cost.calls),
-                Value::from(cost.jumps),
-                Value::from(cost.own.time),
-                Value::from(cost.time),
-                Value::from(name),
-                Value::from(module),
-            ]
+            let samples = [cost.own.samples, cost.samples].map(Value::from);
+            let row = [Value::from(share(weight(&cost.own), all))].into_iter();
+            row.chain(samples.into_iter().filter(|_| sampled))
+                .chain([
+                    Value::from(cost.own.instructions),
+                    Value::from(cost.instructions),
+                    Value::from(cost.calls),
+                    Value::from(cost.jumps),
+                    Value::from(cost.own.time),
+                    Value::from(cost.time),
+                    Value::from(name),
+                    Value::from(module),
+                ])
+                .collect()
         };
+        let samples =
+            [Column::integer("self_samples", Unit::Count), Column::integer("total_samples", Unit::Count)];
+        let columns = [Column::real("share", Unit::Share)].into_iter();
+        let columns = columns.chain(samples.into_iter().filter(|_| sampled)).chain([
+            Column::integer("self_instructions", Unit::Instructions),
+            Column::integer("total_instructions", Unit::Instructions),
+            Column::integer("calls", Unit::Count),
+            Column::integer("jumps", Unit::Count).secondary(),
+            Column::integer("self_time_ns", Unit::Nanoseconds).secondary(),
+            Column::integer("total_time_ns", Unit::Nanoseconds),
+            Column::text("function"),
+            Column::text("module").secondary(),
+        ]);
         Table {
             name: "functions",
             shape: Shape::Counters,
-            summary,
-            columns: vec![
-                Column::real("share", Unit::Share),
-                Column::integer("self_instructions", Unit::Instructions),
-                Column::integer("total_instructions", Unit::Instructions),
-                Column::integer("calls", Unit::Count),
-                Column::integer("jumps", Unit::Count).secondary(),
-                Column::integer("self_time_ns", Unit::Nanoseconds).secondary(),
-                Column::integer("total_time_ns", Unit::Nanoseconds),
-                Column::text("function"),
-                Column::text("module").secondary(),
-            ],
+            summary: self.summary(every),
+            columns: columns.collect(),
             rows: functions.iter().map(row).collect(),
             loss: Vec::new(),
         }
     }
 
-    pub(super) fn tree(&self, names: &dyn Names) -> Table {
+    pub(super) fn tree(&self, names: &dyn Names, every: Option<Every>) -> Table {
         let children = Children::new(&self.tree);
+        let sampled = every.is_some();
+        let weight = |cost: &Cost| if sampled { cost.samples } else { cost.instructions };
         let heaviest = |ids: &mut Vec<NodeId>| {
             ids.sort_by_key(|&id| {
                 let node = self.tree.node(id);
-                (self.totals[id as usize].instructions, std::cmp::Reverse((node.function, node.entry)))
+                (weight(&self.totals[id as usize]), Reverse((node.function, node.entry)))
             });
         };
         let all = self.totals.iter().zip(self.tree.nodes());
         let all: u64 =
-            all.filter(|(_, node)| node.parent == NO_PARENT).map(|(total, _)| total.instructions).sum();
+            all.filter(|(_, node)| node.parent == NO_PARENT).fold(0, |sum: u64, (total, _)| sum.saturating_add(weight(total)));
         let mut rows = Vec::with_capacity(self.tree.nodes().len());
-        let mut roots: Vec<NodeId> = children.roots().collect();
+        let shown = |id: &NodeId| !sampled || self.totals[*id as usize].samples > 0;
+        let mut roots: Vec<NodeId> = children.roots().filter(shown).collect();
         heaviest(&mut roots);
         let mut walk: Vec<(NodeId, u64)> = roots.into_iter().map(|id| (id, 0)).collect();
         while let Some((id, depth)) = walk.pop() {
-            rows.push(self.tree_row(id, depth, all, names));
-            let mut below: Vec<NodeId> = children.of(id).collect();
+            rows.push(self.tree_row(id, depth, all, names, sampled));
+            let mut below: Vec<NodeId> = children.of(id).filter(shown).collect();
             heaviest(&mut below);
             walk.extend(below.into_iter().map(|child| (child, depth + 1)));
         }
+        let samples =
+            [Column::integer("total_samples", Unit::Count), Column::integer("self_samples", Unit::Count)];
+        let columns = [Column::real("share", Unit::Share)].into_iter();
+        let columns = columns.chain(samples.into_iter().filter(|_| sampled)).chain([
+            Column::integer("total_instructions", Unit::Instructions),
+            Column::integer("self_instructions", Unit::Instructions),
+            Column::integer("entries", Unit::Count),
+            Column::integer("self_time_ns", Unit::Nanoseconds).secondary(),
+            Column::integer("total_time_ns", Unit::Nanoseconds).secondary(),
+            Column::integer("depth", Unit::None),
+            Column::text("function"),
+            Column::text("entered_by"),
+            Column::text("module").secondary(),
+        ]);
         Table {
             name: "tree",
             shape: Shape::Tree,
-            summary: self.summary(),
-            columns: vec![
-                Column::real("share", Unit::Share),
-                Column::integer("total_instructions", Unit::Instructions),
-                Column::integer("self_instructions", Unit::Instructions),
-                Column::integer("entries", Unit::Count),
-                Column::integer("self_time_ns", Unit::Nanoseconds).secondary(),
-                Column::integer("total_time_ns", Unit::Nanoseconds).secondary(),
-                Column::integer("depth", Unit::None),
-                Column::text("function"),
-                Column::text("entered_by"),
-                Column::text("module").secondary(),
-            ],
+            summary: self.summary(every),
+            columns: columns.collect(),
             rows,
             loss: Vec::new(),
         }
     }
 
-    fn tree_row(&self, id: NodeId, depth: u64, all: u64, names: &dyn Names) -> Vec<Value> {
+    fn tree_row(&self, id: NodeId, depth: u64, all: u64, names: &dyn Names, sampled: bool) -> Vec<Value> {
         let node = self.tree.node(id);
         let total = &self.totals[id as usize];
         let (name, module) = names.names(node.function);
-        vec![
-            Value::from(share(total.instructions, all)),
-            Value::from(total.instructions),
-            Value::from(node.cost.instructions),
-            Value::from(node.cost.entries),
-            Value::from(node.cost.time),
-            Value::from(total.elapsed()),
-            Value::from(depth),
-            Value::from(name),
-            Value::from(node.entry.name()),
-            Value::from(module),
-        ]
+        let weight = if sampled { total.samples } else { total.instructions };
+        let samples = [total.samples, node.cost.samples].map(Value::from);
+        let row = [Value::from(share(weight, all))].into_iter();
+        row.chain(samples.into_iter().filter(|_| sampled))
+            .chain([
+                Value::from(total.instructions),
+                Value::from(node.cost.instructions),
+                Value::from(node.cost.entries),
+                Value::from(node.cost.time),
+                Value::from(total.elapsed()),
+                Value::from(depth),
+                Value::from(name),
+                Value::from(node.entry.name()),
+                Value::from(module),
+            ])
+            .collect()
     }
 }
 
-fn share(part: u64, all: u64) -> f64 {
+pub(crate) fn share(part: u64, all: u64) -> f64 {
     if all == 0 { 0.0 } else { part as f64 / all as f64 }
 }
 

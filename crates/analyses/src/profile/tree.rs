@@ -4,7 +4,11 @@ use hodo_trace::FunctionId;
 use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
 
-use crate::stack::{Entry, Frame, Watch};
+use super::Every;
+use crate::{
+    clock::Span,
+    stack::{Entry, Frame, Watch},
+};
 
 /// Index of a node in its tree.
 pub(super) type NodeId = u32;
@@ -31,13 +35,23 @@ pub(super) struct Cost {
     pub(super) time: u64,
     /// Nanoseconds between leaving and coming back to what is traced.
     pub(super) outside: u64,
+    /// Samples, where they were asked for.
+    pub(super) samples: u64,
 }
 
 impl Cost {
-    /// Adds nanoseconds of execution, or of being outside of what is traced.
-    pub(super) fn wait(&mut self, nanoseconds: u64, outside: bool) {
-        let sum = if outside { &mut self.outside } else { &mut self.time };
-        *sum = sum.saturating_add(nanoseconds);
+    /// Adds a time of execution, and the samples that fall into it.
+    #[inline]
+    pub(super) fn run_for(&mut self, time: Span, every: Option<Every>) {
+        self.time = self.time.saturating_add(time.nanoseconds());
+        if let Some(Every::Nanoseconds(period)) = every {
+            self.samples = self.samples.saturating_add((time.to / period).saturating_sub(time.from / period));
+        }
+    }
+
+    /// Adds a time outside of what is traced.
+    pub(super) fn wait_for(&mut self, time: Span) {
+        self.outside = self.outside.saturating_add(time.nanoseconds());
     }
 
     /// Nanoseconds, those outside included. Damaged clocks make no sum overflow.
@@ -48,6 +62,8 @@ impl Cost {
     pub(super) fn add(&mut self, other: &Cost) {
         self.entries += other.entries;
         self.instructions += other.instructions;
+        // A damaged clock may be sampled any number of times.
+        self.samples = self.samples.saturating_add(other.samples);
         // A damaged clock may tell any times.
         self.time = self.time.saturating_add(other.time);
         self.outside = self.outside.saturating_add(other.outside);

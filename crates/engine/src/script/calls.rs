@@ -63,16 +63,16 @@ pub fn calls(
 /// What was seen in a chunk, kept for the thread that writes.
 #[derive(Default)]
 struct Recorded {
-    seen: Vec<(u32, Seen)>,
+    seen: Vec<(u32, Seen<'static>)>,
 }
 
 impl Take for Recorded {
     #[inline]
-    fn take(&mut self, context: u32, seen: Seen) {
+    fn take(&mut self, context: u32, seen: Seen<'_>) {
         // Runs that follow each other in one function are one to a call.
         if let (
-            Seen::Run { at, instructions },
-            Some((last_context, Seen::Run { at: last, instructions: sum })),
+            Seen::Run { at, instructions, .. },
+            Some((last_context, Seen::Run { at: last, instructions: sum, .. })),
         ) = (&seen, self.seen.last_mut())
             && *last_context == context
             && last.function == at.function
@@ -80,7 +80,7 @@ impl Take for Recorded {
             *sum += instructions;
             return;
         }
-        self.seen.push((context, seen));
+        self.seen.push((context, seen.without_lengths()));
     }
 }
 

@@ -1,0 +1,128 @@
+//! From counts of blocks to counts of instructions, and of the steps between them.
+
+use std::collections::BTreeMap;
+
+use hodo_trace::{End, FunctionId, Sources};
+
+use super::Block;
+
+/// How often one instruction ran.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct InstructionCount {
+    /// Its address, as its module's symbols know it.
+    pub address: u64,
+    /// Its function.
+    pub function: FunctionId,
+    /// Where the module holds it, as [`Block::offset`].
+    pub offset: u64,
+    /// Its length in bytes.
+    pub length: u8,
+    /// What it is, where it was the last of a block.
+    pub end: End,
+    /// Times that it ran.
+    pub executions: u64,
+    /// Nanoseconds: its share of its blocks' time.
+    pub time: u64,
+    /// Times that it was taken, of a conditional branch, and not taken.
+    pub taken: u64,
+    /// See there.
+    pub not_taken: u64,
+}
+
+/// The instructions of one module that ran, in order of address, and the steps from one to the next.
+///
+/// Blocks may overlap, where one begins in the middle of another; instructions do not.
+#[derive(Debug)]
+pub struct Flow {
+    /// The module.
+    pub module: u32,
+    /// The instructions.
+    pub instructions: Vec<InstructionCount>,
+    /// Steps within a function, as indexes of instructions and how often: running on, and direct jumps.
+    pub(super) steps: Vec<(usize, usize, u64)>,
+}
+
+impl Flow {
+    /// The flow of each module that has blocks, in order.
+    pub fn of(blocks: &[Block], sources: &dyn Sources) -> Vec<Flow> {
+        let mut modules: BTreeMap<u32, Vec<&Block>> = BTreeMap::new();
+        for block in blocks {
+            modules.entry(block.function.module).or_default().push(block);
+        }
+        modules.into_iter().map(|(module, blocks)| Flow::of_module(module, &blocks, sources)).collect()
+    }
+
+    fn of_module(module: u32, blocks: &[&Block], sources: &dyn Sources) -> Flow {
+        let mut instructions: BTreeMap<u64, InstructionCount> = BTreeMap::new();
+        let mut steps: BTreeMap<(u64, u64), u64> = BTreeMap::new();
+        let mut step = |from: u64, to: u64, count: u64| {
+            if count > 0 {
+                *steps.entry((from, to)).or_default() += count;
+            }
+        };
+        for block in blocks {
+            let start = sources.address(module, block.offset);
+            let count = block.lengths.len() as u128;
+            let (mut address, mut last) = (start, start);
+            for (index, &length) in (0u128..).zip(&block.lengths) {
+                let until = |index: u128| (u128::from(block.counts.time) * index / count) as u64;
+                let found = instructions.entry(address).or_insert(InstructionCount {
+                    address,
+                    function: block.function,
+                    offset: block.offset.wrapping_add(address.wrapping_sub(start)),
+                    length,
+                    end: End::Next,
+                    executions: 0,
+                    time: 0,
+                    taken: 0,
+                    not_taken: 0,
+                });
+                found.executions += block.counts.executions;
+                found.time = found.time.saturating_add(until(index + 1) - until(index));
+                if index + 1 == count && block.end != End::Next {
+                    found.end = block.end;
+                    found.taken += block.counts.taken;
+                    found.not_taken += block.counts.not_taken;
+                }
+                if index > 0 {
+                    step(last, address, block.counts.executions);
+                }
+                last = address;
+                address = address.wrapping_add(u64::from(length));
+            }
+            let target = start.wrapping_add_signed(block.target);
+            match block.end {
+                End::Next => step(last, address, block.counts.executions),
+                End::Jump => step(last, target, block.counts.executions),
+                End::Conditional => {
+                    step(last, target, block.counts.taken);
+                    step(last, address, block.counts.not_taken);
+                }
+                End::Call | End::Return | End::Indirect | End::Far => {}
+            }
+        }
+        Flow::with_returns(module, instructions.into_values().collect(), &steps)
+    }
+
+    /// Where an instruction after a call ran more often than the known steps to it tell, the call returned.
+    fn with_returns(
+        module: u32,
+        instructions: Vec<InstructionCount>,
+        steps: &BTreeMap<(u64, u64), u64>,
+    ) -> Flow {
+        let index = |address| instructions.binary_search_by_key(&address, |found| found.address).ok();
+        let known = |(&(from, to), &count): (&(u64, u64), &u64)| Some((index(from)?, index(to)?, count));
+        let mut steps: Vec<(usize, usize, u64)> = steps.iter().filter_map(known).collect();
+        let mut arrivals = vec![0u64; instructions.len()];
+        steps.iter().for_each(|&(_, to, count)| arrivals[to] = arrivals[to].saturating_add(count));
+        for to in 1..instructions.len() {
+            let (before, here) = (&instructions[to - 1], &instructions[to]);
+            let follows = before.address.wrapping_add(u64::from(before.length)) == here.address;
+            let returned = here.executions.saturating_sub(arrivals[to]).min(before.executions);
+            if follows && returned > 0 && matches!(before.end, End::Call | End::Far) {
+                steps.push((to - 1, to, returned));
+            }
+        }
+        Flow { module, instructions, steps }
+    }
+}

@@ -1,0 +1,187 @@
+//! How often each line of source ran.
+//!
+//! A line runs each time execution comes to one of its statements from elsewhere in the function, and each
+//! time a loop within the line goes round. This is how gcov counts, over the blocks of the compiler; here it
+//! is counted over those of the program. A call that returns to its line does not run it once more.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use hodo_trace::{End, Sources};
+
+use super::{Block, Flow, InstructionCount};
+
+/// What a line of source cost.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LineCount {
+    /// The module's name.
+    pub module: String,
+    /// The function whose source it is, of the line's first instruction.
+    pub function: String,
+    /// The file, as the debugging information has it; empty where nothing tells.
+    pub file: String,
+    /// The line; 0 where nothing tells.
+    pub line: u32,
+    /// Times that it ran.
+    pub executions: u64,
+    /// Instructions executed.
+    pub instructions: u64,
+    /// Nanoseconds of execution.
+    pub time: u64,
+}
+
+/// The lines that ran, by module, file and line; code of which no line is known is together by function.
+pub fn by_line(blocks: &[Block], sources: &dyn Sources) -> Vec<LineCount> {
+    let flows = Flow::of(blocks, sources);
+    flows.iter().flat_map(|flow| of_flow(flow, sources)).collect()
+}
+
+/// A file and a line, or the index of a function where no line is known.
+type Key<'a> = (Option<(&'a str, u32)>, u32);
+
+pub(super) fn of_flow(flow: &Flow, sources: &dyn Sources) -> Vec<LineCount> {
+    let line = |at: &InstructionCount| sources.line(flow.module, at.address);
+    let mut lines: BTreeMap<Key<'_>, (LineCount, u64)> = BTreeMap::new();
+    for at in &flow.instructions {
+        let found = line(at);
+        let place = found.map(|line| (line.file, line.line));
+        let key = (place, if place.is_some() { 0 } else { at.function.index });
+        let (count, _) = lines.entry(key).or_insert_with(|| {
+            let (function, module) = sources.names(at.function);
+            let (file, line) = place.unwrap_or_default();
+            let count = LineCount {
+                module,
+                function,
+                file: file.to_owned(),
+                line,
+                executions: 0,
+                instructions: 0,
+                time: 0,
+            };
+            (count, at.address)
+        });
+        count.instructions = count.instructions.saturating_add(at.executions);
+        count.time = count.time.saturating_add(at.time);
+    }
+    for ((file, line), executions) in executions(flow, sources) {
+        if let Some((count, _)) = lines.get_mut(&(Some((file, line)), 0)) {
+            count.executions = executions;
+        }
+    }
+    let addresses: Vec<u64> = lines.values().map(|&(_, address)| address).collect();
+    let functions = sources.inlined(flow.module, &addresses);
+    let named = lines.into_values().zip(functions.into_iter().chain(std::iter::repeat(None)));
+    let count = named.map(|((count, _), function)| match function {
+        Some(function) if count.line > 0 => LineCount { function, ..count },
+        _ => count,
+    });
+    count.collect()
+}
+
+/// Instructions that run one after the other, and the lines whose statements begin among them.
+struct Piece<'a> {
+    executions: u64,
+    lines: Vec<(&'a str, u32)>,
+}
+
+/// The pieces of a flow, and the steps between them.
+struct Pieces<'a> {
+    pieces: Vec<Piece<'a>>,
+    steps: Vec<(usize, usize, u64)>,
+}
+
+/// How often each line ran.
+fn executions<'a>(flow: &Flow, sources: &'a dyn Sources) -> BTreeMap<(&'a str, u32), u64> {
+    let Pieces { pieces, steps } = Pieces::of(flow, sources);
+    let owner = owners(&pieces, &steps);
+    let mut executions: BTreeMap<(&str, u32), u64> = BTreeMap::new();
+    let mut ending: BTreeMap<(&str, u32), BTreeSet<usize>> = BTreeMap::new();
+    for (index, piece) in pieces.iter().enumerate() {
+        for &line in &piece.lines {
+            *executions.entry(line).or_default() += piece.executions;
+        }
+        if let Some(&line) = piece.lines.last() {
+            ending.entry(line).or_default().insert(index);
+        }
+    }
+    // What comes into a piece, by way of pieces without a line.
+    let mut into: BTreeMap<usize, Vec<(usize, usize, usize, u64)>> = BTreeMap::new();
+    for &(from, to, count) in steps.iter().filter(|(from, to, _)| owner[*from] != owner[*to] || from == to) {
+        into.entry(owner[to]).or_default().push((owner[from], from, to, count));
+    }
+    for (line, pieces_of_line) in ending {
+        let count = |&piece: &usize| {
+            let inside = into.get(&piece).into_iter().flatten();
+            let inside = inside.filter(|(from, ..)| pieces_of_line.contains(from));
+            let (mut stays, mut again) = (0u64, 0u64);
+            for &(_, from, to, count) in inside {
+                stays = stays.saturating_add(count);
+                again = again.saturating_add(if to <= from { count } else { 0 });
+            }
+            pieces[piece].executions.saturating_sub(stays).saturating_add(again)
+        };
+        executions.insert(line, pieces_of_line.iter().map(count).sum());
+    }
+    executions
+}
+
+/// To which piece each belongs: a piece in which no statement begins goes on with the one before it, or,
+/// where there are several, is the beginning of the one after it.
+fn owners(pieces: &[Piece<'_>], steps: &[(usize, usize, u64)]) -> Vec<usize> {
+    let mut before: Vec<Vec<usize>> = vec![Vec::new(); pieces.len()];
+    let mut after = before.clone();
+    for &(from, to, _) in steps.iter().filter(|(from, to, _)| from != to) {
+        before[to].push(from);
+        after[from].push(to);
+    }
+    let step = |piece: usize| match (&pieces[piece].lines[..], &before[piece][..], &after[piece][..]) {
+        ([], &[one], _) | ([], _, &[one]) => one,
+        _ => piece,
+    };
+    let owner = |piece: usize| {
+        let mut owner = piece;
+        // Pieces without lines may form a circle.
+        for _ in 0..pieces.len().min(64) {
+            match step(owner) {
+                next if next == owner => break,
+                next => owner = next,
+            }
+        }
+        owner
+    };
+    (0..pieces.len()).map(owner).collect()
+}
+
+impl<'a> Pieces<'a> {
+    fn of(flow: &Flow, sources: &'a dyn Sources) -> Pieces<'a> {
+        let begins = beginnings(flow);
+        let mut piece_of = Vec::with_capacity(flow.instructions.len());
+        let mut pieces: Vec<Piece<'a>> = Vec::new();
+        for (at, begins) in flow.instructions.iter().zip(begins) {
+            if begins {
+                pieces.push(Piece { executions: at.executions, lines: Vec::new() });
+            }
+            piece_of.push(pieces.len() - 1);
+            let lines = &mut pieces.last_mut().expect("the first instruction begins a piece").lines;
+            let line = sources.line(flow.module, at.address).filter(|line| line.begins);
+            let line = line.map(|line| (line.file, line.line));
+            lines.extend(line.filter(|line| lines.last() != Some(line)));
+        }
+        let steps = flow.steps.iter().map(|&(from, to, count)| (from, to, piece_of[from], piece_of[to], count));
+        let between = steps.filter(|(from, to, a, b, _)| a != b || to <= from);
+        Pieces { pieces, steps: between.map(|(.., from, to, count)| (from, to, count)).collect() }
+    }
+}
+
+/// Which instructions begin a piece: those that are not reached by running on, and by nothing else.
+fn beginnings(flow: &Flow) -> Vec<bool> {
+    let mut begins = vec![true; flow.instructions.len()];
+    for index in 1..flow.instructions.len() {
+        let (before, here) = (&flow.instructions[index - 1], &flow.instructions[index]);
+        let follows = before.address.wrapping_add(u64::from(before.length)) == here.address;
+        begins[index] = !follows || before.end != End::Next || before.executions != here.executions;
+    }
+    for &(from, to, _) in &flow.steps {
+        begins[to] |= from + 1 != to;
+    }
+    begins
+}

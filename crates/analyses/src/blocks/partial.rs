@@ -1,0 +1,331 @@
+//! What a chunk tells of the blocks of a thread.
+
+use hodo_trace::{Arrival, Code, End, FunctionId, Seen};
+use rustc_hash::FxHashMap;
+use serde::{Deserialize, Serialize};
+
+use crate::clock::{Clock, Share};
+
+/// Instructions that ran one after the other, and how often they did.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Block {
+    /// The function; its module holds the code.
+    pub function: FunctionId,
+    /// Where the module holds the first instruction, as [`Code::offset`].
+    pub offset: u64,
+    /// The tick from which on the code is what it is, as [`Code::since`].
+    pub since: u64,
+    /// Lengths of the instructions in bytes.
+    pub lengths: Vec<u8>,
+    /// What the last instruction is.
+    pub end: End,
+    /// Where the last one goes, of a direct branch, from the first on; else its end.
+    pub target: i64,
+    /// How often it ran.
+    pub counts: Counts,
+}
+
+/// How often a block ran.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Counts {
+    /// Times that it ran.
+    pub executions: u64,
+    /// Times that the conditional branch at its end was taken.
+    pub taken: u64,
+    /// Times that it was not. Where the trace breaks off at a branch, neither is known.
+    pub not_taken: u64,
+    /// Nanoseconds of execution.
+    pub time: u64,
+}
+
+impl Counts {
+    fn add(&mut self, other: &Counts) {
+        self.executions += other.executions;
+        self.taken += other.taken;
+        self.not_taken += other.not_taken;
+        // A damaged clock may tell any times.
+        self.time = self.time.saturating_add(other.time);
+    }
+}
+
+impl Block {
+    /// Bytes from its first instruction to its end.
+    pub fn size(&self) -> u64 {
+        self.lengths.iter().map(|&length| u64::from(length)).sum()
+    }
+
+    /// Instructions executed in it.
+    pub fn instructions(&self) -> u64 {
+        self.counts.executions.saturating_mul(self.lengths.len() as u64)
+    }
+}
+
+/// Which block it is: module, offset, tick, number of instructions.
+type Key = (u32, u64, u64, u32);
+
+fn key(block: &Block) -> Key {
+    (block.function.module, block.offset, block.since, block.lengths.len() as u32)
+}
+
+/// Blocks, each once, in the order in which they were met.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(from = "Vec<Block>", into = "Vec<Block>")]
+struct List {
+    blocks: Vec<Block>,
+    index: FxHashMap<Key, u32>,
+}
+
+impl From<Vec<Block>> for List {
+    fn from(blocks: Vec<Block>) -> List {
+        let index = blocks.iter().zip(0..).map(|(block, index)| (key(block), index)).collect();
+        List { blocks, index }
+    }
+}
+
+impl From<List> for Vec<Block> {
+    fn from(list: List) -> Vec<Block> {
+        list.blocks
+    }
+}
+
+impl List {
+    /// The block of this code.
+    #[inline]
+    fn of(&mut self, at: &Arrival, code: &Code<'_>) -> u32 {
+        let key = (at.function.module, code.offset, code.since, code.lengths.len() as u32);
+        match self.index.get(&key) {
+            Some(&index) => index,
+            None => self.push(Block {
+                function: at.function,
+                offset: code.offset,
+                since: code.since,
+                lengths: code.lengths.to_vec(),
+                end: code.end,
+                target: code.target.wrapping_sub(at.address).cast_signed(),
+                counts: Counts::default(),
+            }),
+        }
+    }
+
+    #[cold]
+    fn push(&mut self, block: Block) -> u32 {
+        let index = u32::try_from(self.blocks.len()).expect("fewer than 2^32 blocks");
+        self.index.insert(key(&block), index);
+        self.blocks.push(block);
+        index
+    }
+
+    #[inline]
+    fn counts(&mut self, index: u32) -> &mut Counts {
+        &mut self.blocks[index as usize].counts
+    }
+
+    /// Adds the blocks of another list; which of ours each became.
+    fn add(&mut self, other: &List) -> Vec<u32> {
+        let place = |block: &Block| {
+            let place = match self.index.get(&key(block)) {
+                Some(&index) => index,
+                None => self.push(Block { counts: Counts::default(), ..block.clone() }),
+            };
+            self.counts(place).add(&block.counts);
+            place
+        };
+        other.blocks.iter().map(place).collect()
+    }
+}
+
+/// A conditional branch of which the next arrival tells whether it was taken.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+struct Branch {
+    block: u32,
+    /// Where it goes, and the address after it.
+    target: u64,
+    next: u64,
+}
+
+/// What ran last.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+enum Last {
+    /// Not known: the chunk begins here.
+    Unknown,
+    /// Nothing, as far as the trace tells.
+    Nothing,
+    /// This block.
+    Block(u32),
+}
+
+/// Who runs where nobody asked for it.
+const NOBODY: u32 = u32::MAX;
+
+/// Where execution goes first in a chunk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+enum First {
+    /// Nowhere yet.
+    Unknown,
+    /// To this address.
+    Address(u64),
+    /// Flow is missing before it.
+    Lost,
+}
+
+/// The blocks of a part of a thread's execution.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Partial {
+    list: List,
+    first: First,
+    last: Last,
+    branch: Option<Branch>,
+    clock: Clock<u32>,
+    /// Nanoseconds of what ran last before the chunk.
+    before: u64,
+}
+
+impl Partial {
+    pub(super) fn unknown() -> Partial {
+        Partial {
+            list: List::default(),
+            first: First::Unknown,
+            last: Last::Unknown,
+            branch: None,
+            clock: Clock::default(),
+            before: 0,
+        }
+    }
+
+    #[inline]
+    pub(super) fn fold(&mut self, seen: Seen<'_>) {
+        match seen {
+            Seen::Run { at, code, .. } => self.run(&at, &code),
+            Seen::Leave { to } => {
+                if let Some(to) = to {
+                    self.arrive(to);
+                }
+                self.clock.left = true;
+            }
+            Seen::Gap => {
+                self.lose();
+                self.clock.gap();
+            }
+            Seen::Skip { instructions } => {
+                self.clock.ran(NOBODY, instructions);
+                self.lose();
+            }
+            Seen::Number(_) => {}
+            Seen::Begin(clock) => self.clock.begin(clock),
+            Seen::Time(clock) => {
+                if self.clock.tell(clock) {
+                    self.share();
+                }
+            }
+            Seen::End => {
+                self.clock.last_of_segment();
+                self.share();
+                self.clock.end();
+            }
+            _ => self.clock.left = false,
+        }
+    }
+
+    /// What comes next does not follow from what was.
+    fn lose(&mut self) {
+        self.branch = None;
+        self.last = Last::Nothing;
+        if self.first == First::Unknown {
+            self.first = First::Lost;
+        }
+    }
+
+    #[inline]
+    fn run(&mut self, at: &Arrival, code: &Code<'_>) {
+        self.arrive(at.address);
+        let block = self.list.of(at, code);
+        self.list.counts(block).executions += 1;
+        self.last = Last::Block(block);
+        if code.end == End::Conditional {
+            let size: u64 = code.lengths.iter().map(|&length| u64::from(length)).sum();
+            self.branch = Some(Branch { block, target: code.target, next: at.address.wrapping_add(size) });
+        }
+        self.clock.ran(block, code.lengths.len() as u64);
+    }
+
+    /// Execution goes on at an address, which tells where the branch before it went.
+    #[inline]
+    fn arrive(&mut self, address: u64) {
+        if self.first == First::Unknown {
+            self.first = First::Address(address);
+        }
+        if let Some(branch) = self.branch.take() {
+            self.decide(branch, address);
+        }
+    }
+
+    #[inline]
+    fn decide(&mut self, branch: Branch, address: u64) {
+        let counts = self.list.counts(branch.block);
+        // An interrupt may have come between, and execution have gone on elsewhere.
+        counts.taken += u64::from(address == branch.target);
+        counts.not_taken += u64::from(address == branch.next && branch.next != branch.target);
+    }
+
+    fn share(&mut self) {
+        let Partial { list, clock, last, before, .. } = self;
+        clock.share(|share| match (share, *last) {
+            (Share::Ran(NOBODY, _), _) => {}
+            (Share::Ran(block, time), _) | (Share::Waited(time), Last::Block(block)) => {
+                let counts = list.counts(block);
+                counts.time = counts.time.saturating_add(time.nanoseconds());
+            }
+            (Share::Waited(time), Last::Unknown) => *before = before.saturating_add(time.nanoseconds()),
+            _ => {}
+        });
+    }
+
+    /// Joins two neighbouring parts.
+    pub(super) fn merge(mut self, later: Partial) -> Partial {
+        match (later.first, self.branch.take()) {
+            (First::Address(address), Some(branch)) => self.decide(branch, address),
+            (First::Unknown, branch) => self.branch = branch,
+            _ => {}
+        }
+        if self.first == First::Unknown {
+            self.first = later.first;
+        }
+        match self.last {
+            Last::Unknown => self.before = self.before.saturating_add(later.before),
+            Last::Block(block) => {
+                let counts = self.list.counts(block);
+                counts.time = counts.time.saturating_add(later.before);
+            }
+            Last::Nothing => {}
+        }
+        let places = self.list.add(&later.list);
+        let place = |block: u32| places[block as usize];
+        match later.last {
+            Last::Unknown => {}
+            Last::Nothing => self.last = Last::Nothing,
+            Last::Block(block) => self.last = Last::Block(place(block)),
+        }
+        if let Some(branch) = later.branch {
+            self.branch = Some(Branch { block: place(branch.block), ..branch });
+        }
+        self
+    }
+
+    /// The blocks of all threads, in order of address.
+    pub(super) fn together(threads: Vec<Partial>) -> Vec<Block> {
+        let mut all: Vec<Block> = threads.into_iter().flat_map(|thread| thread.list.blocks).collect();
+        // The same code may have been mapped at different times.
+        all.iter_mut().for_each(|block| block.since = 0);
+        all.sort_unstable();
+        all.dedup_by(|next, before| {
+            let next_counts = std::mem::replace(&mut next.counts, before.counts);
+            let same = *next == *before;
+            next.counts = next_counts;
+            if same {
+                before.counts.add(&next_counts);
+            }
+            same
+        });
+        all
+    }
+}

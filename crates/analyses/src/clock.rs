@@ -1,0 +1,130 @@
+//! Sharing the time between two clock packets out over what ran meanwhile.
+
+use std::mem;
+
+use hodo_clock::Nanos;
+use serde::{Deserialize, Serialize};
+
+/// A piece of time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Span {
+    /// Where it begins.
+    pub(crate) from: u64,
+    /// Where it ends.
+    pub(crate) to: u64,
+}
+
+impl Span {
+    /// Its length.
+    #[inline]
+    pub(crate) fn nanoseconds(self) -> u64 {
+        self.to.saturating_sub(self.from)
+    }
+}
+
+/// Whom a piece of time belongs to.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Share<N> {
+    /// Who ran, in order.
+    Ran(N, Span),
+    /// Who ran last: nobody is known to have run meanwhile.
+    Waited(Span),
+    /// Nobody: the thread was outside of what is traced.
+    Outside(Span),
+    /// Nobody knows whom: flow was missing.
+    Lost(Span),
+}
+
+/// The clock of a segment, and who ran since it was told last.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Clock<N> {
+    /// The clock, and where time was shared out last.
+    now: Option<Nanos>,
+    shared_until: Option<Nanos>,
+    /// Instructions since then, in order of execution.
+    untimed: Vec<(N, u64)>,
+    /// The thread is outside of what is traced.
+    pub(crate) left: bool,
+    /// Flow was missing since time was shared out last.
+    after_gap: bool,
+}
+
+impl<N> Default for Clock<N> {
+    fn default() -> Clock<N> {
+        Clock { now: None, shared_until: None, untimed: Vec::new(), left: false, after_gap: false }
+    }
+}
+
+impl<N: Copy + PartialEq> Clock<N> {
+    /// A segment begins.
+    pub(crate) fn begin(&mut self, clock: Option<Nanos>) {
+        (self.now, self.shared_until) = (clock, clock);
+    }
+
+    /// Someone ran.
+    #[inline]
+    pub(crate) fn ran(&mut self, who: N, instructions: u64) {
+        match self.untimed.last_mut() {
+            Some((last, count)) if *last == who => *count += instructions,
+            // Without a clock nobody would ever share time out.
+            _ if self.now.is_some() => self.untimed.push((who, instructions)),
+            _ => {}
+        }
+    }
+
+    /// Flow is missing. What ran since the last time is known, but not for how long.
+    pub(crate) fn gap(&mut self) {
+        self.after_gap = true;
+        self.left = false;
+    }
+
+    /// The clock stands at `now`; whether time is to be shared out. Where nothing ran since it was, although
+    /// tracing is on, what ran is still to come: branches wait in the processor until their packet is full.
+    #[inline]
+    pub(crate) fn tell(&mut self, now: Nanos) -> bool {
+        self.now = Some(now);
+        self.left || self.after_gap || !self.untimed.is_empty()
+    }
+
+    /// No clock of this segment says how long the last instructions ran.
+    pub(crate) fn last_of_segment(&mut self) {
+        self.untimed.clear();
+    }
+
+    /// The segment is over; the next one has a clock of its own.
+    pub(crate) fn end(&mut self) {
+        (self.now, self.shared_until, self.left) = (None, None, false);
+    }
+
+    /// Shares the time since the last one out over the instructions that ran in it.
+    #[inline]
+    pub(crate) fn share(&mut self, mut give: impl FnMut(Share<N>)) {
+        let since = mem::replace(&mut self.shared_until, self.now);
+        let (from, to) = since.zip(self.now).map_or((0, 0), |(since, now)| (since.0, now.0.max(since.0)));
+        let all = Span { from, to };
+        if mem::take(&mut self.after_gap) {
+            // How much of it passed in the gap nobody knows.
+            self.untimed.clear();
+            give(Share::Lost(all));
+        } else if self.untimed.is_empty() {
+            give(if self.left { Share::Outside(all) } else { Share::Waited(all) });
+        }
+        let total: u64 = self.untimed.iter().map(|&(_, count)| count).sum();
+        let (mut ran, mut begin) = (0, from);
+        for (who, count) in self.untimed.drain(..) {
+            ran += count;
+            let end = from + part(to - from, ran, total);
+            give(Share::Ran(who, Span { from: begin, to: end }));
+            begin = end;
+        }
+    }
+}
+
+/// `elapsed` times `ran` by `total`, which is not less than `ran`.
+#[inline]
+fn part(elapsed: u64, ran: u64, total: u64) -> u64 {
+    match elapsed.checked_mul(ran) {
+        Some(product) => product / total,
+        None => (u128::from(elapsed) * u128::from(ran) / u128::from(total)) as u64,
+    }
+}

@@ -1,0 +1,120 @@
+//! The line table: where statements begin, from DWARF.
+
+use std::collections::HashMap;
+
+use gimli::{Dwarf, EndianSlice, RunTimeEndian, Unit};
+
+use crate::lines::DebugSections;
+
+type Slice<'a> = EndianSlice<'a, RunTimeEndian>;
+
+/// More rows than this are those of a damaged file, or of one too big to hold.
+const MOST_ROWS: usize = 1 << 26;
+
+/// From an address on, code is of this line, until the next row.
+#[derive(Clone, Copy, Debug)]
+struct Row {
+    address: u64,
+    /// Index of the file; of no line where there is none.
+    file: u32,
+    line: u32,
+    /// A statement begins there (`is_stmt`).
+    statement: bool,
+}
+
+/// The line tables of a file, in order of address.
+#[derive(Debug, Default)]
+pub struct Rows {
+    files: Vec<String>,
+    rows: Vec<Row>,
+}
+
+/// The end of code without a line after it.
+const NO_FILE: u32 = u32::MAX;
+
+impl Rows {
+    /// Reads the line tables of all units. Those that are damaged are left out.
+    pub fn read(sections: &DebugSections<'_>) -> Rows {
+        let dwarf = sections.dwarf();
+        let mut rows = Rows::default();
+        let mut names = HashMap::new();
+        let mut units = dwarf.units();
+        while let Ok(Some(header)) = units.next() {
+            if let Ok(unit) = dwarf.unit(header) {
+                // What a damaged table had until there stands.
+                let _ = rows.add_unit(&dwarf, &unit, &mut names);
+            }
+        }
+        // Where code ends and other code begins, the beginning counts: stable, with ends first.
+        rows.rows.sort_by_key(|row| (row.address, row.file != NO_FILE));
+        rows
+    }
+
+    fn add_unit<'a>(
+        &mut self,
+        dwarf: &Dwarf<Slice<'a>>,
+        unit: &Unit<Slice<'a>>,
+        names: &mut HashMap<String, u32>,
+    ) -> gimli::Result<()> {
+        let Some(program) = unit.line_program.clone() else { return Ok(()) };
+        let mut files: HashMap<u64, u32> = HashMap::new();
+        let mut table = program.rows();
+        while let Some((header, row)) = table.next_row()? {
+            if self.rows.len() >= MOST_ROWS {
+                break;
+            }
+            let address = row.address();
+            let Some(line) = row.line().filter(|_| !row.end_sequence()) else {
+                let file = if row.end_sequence() { NO_FILE } else { continue };
+                self.rows.push(Row { address, file, line: 0, statement: false });
+                continue;
+            };
+            let file = match files.get(&row.file_index()) {
+                Some(&file) => file,
+                None => {
+                    let entry = row.file(header);
+                    let name = entry.and_then(|entry| path(dwarf, unit, header, entry)).unwrap_or_default();
+                    let next = self.files.len() as u32;
+                    let file = *names.entry(name.clone()).or_insert(next);
+                    if file == next {
+                        self.files.push(name);
+                    }
+                    files.insert(row.file_index(), file);
+                    file
+                }
+            };
+            let line = u32::try_from(line.get()).unwrap_or(u32::MAX);
+            self.rows.push(Row { address, file, line, statement: row.is_stmt() });
+        }
+        Ok(())
+    }
+
+    /// The file and line of the code at an address, and whether a statement of it begins there.
+    pub fn at(&self, address: u64) -> Option<(&str, u32, bool)> {
+        let end = self.rows.partition_point(|row| row.address <= address);
+        let row = self.rows.get(end.checked_sub(1)?)?;
+        let file = self.files.get(row.file as usize)?;
+        let here = self.rows[..end].iter().rev().take_while(|row| row.address == address);
+        let begins = here.into_iter().any(|other| other.statement && other.line == row.line);
+        Some((file, row.line, begins))
+    }
+}
+
+/// The path of a file: its own where it is absolute, else below its folder, and that below the unit's.
+fn path<'a>(
+    dwarf: &Dwarf<Slice<'a>>,
+    unit: &Unit<Slice<'a>>,
+    header: &gimli::LineProgramHeader<Slice<'a>>,
+    entry: &gimli::FileEntry<Slice<'a>>,
+) -> Option<String> {
+    let text = |value| dwarf.attr_string(unit, value).ok().map(|text| text.to_string_lossy().into_owned());
+    let mut path = text(entry.path_name())?;
+    let folder = entry.directory(header).and_then(text);
+    let unit_folder = unit.comp_dir.map(|folder| folder.to_string_lossy().into_owned());
+    for folder in [folder, unit_folder].into_iter().flatten() {
+        if !path.starts_with('/') {
+            path = format!("{folder}/{path}");
+        }
+    }
+    Some(path)
+}
