@@ -23,6 +23,8 @@ pub enum Moment {
         entry: Entry,
         /// When; `None` where no clock was told after it.
         time: Option<Nanos>,
+        /// Instructions of the thread before it.
+        before: u64,
     },
     /// A function ends: it returned, was unwound, or the trace ends.
     End {
@@ -46,6 +48,8 @@ pub struct Call {
     pub begin: Option<Nanos>,
     /// When it ended; likewise.
     pub end: Option<Nanos>,
+    /// Instructions of the thread before it.
+    pub before: u64,
     /// Instructions executed, those of the functions that it called included.
     pub instructions: u64,
 }
@@ -168,7 +172,7 @@ impl Calls {
             match *moment {
                 Pending::Begin { depth, function, entry } => {
                     begun.push(time);
-                    tell(Moment::Begin { depth, function, entry, time });
+                    tell(Moment::Begin { depth, function, entry, time, before: *at });
                 }
                 Pending::End(frame) => {
                     let Open { depth, before, time: begin } = frame.note;
@@ -176,7 +180,8 @@ impl Calls {
                     let begin =
                         if before >= at_clock && !begun.is_empty() { begun.pop().flatten() } else { begin };
                     let (function, entry) = (frame.function, frame.entry);
-                    let call = Call { depth, function, entry, begin, end: time, instructions: at - before };
+                    let instructions = at - before;
+                    let call = Call { depth, function, entry, begin, end: time, before, instructions };
                     tell(Moment::End { call });
                 }
                 Pending::Gap => tell(Moment::Gap),
@@ -200,7 +205,8 @@ mod tests {
     use super::*;
 
     fn run(index: u32, place: Place, instructions: u64) -> Seen<'static> {
-        let at = Arrival { address: u64::from(index) * 100, function: FunctionId { module: 1, index }, place };
+        let at =
+            Arrival { address: u64::from(index) * 100, function: FunctionId { module: 1, index }, place };
         let code = Code { offset: at.address, since: 0, lengths: &[], end: End::Next, target: 0 };
         Seen::Run { at, instructions, code }
     }

@@ -5,7 +5,9 @@ use hodo_analyses::{
     profile::{Every, Profile, Report},
 };
 use hodo_clock::Nanos;
-use hodo_trace::{Analysis, Arrival, Code, End, FunctionId, Names, Place, Seen, SourceLine, Sources, Table, Value};
+use hodo_trace::{
+    Analysis, Arrival, Code, End, FunctionId, Names, Place, Seen, SourceLine, Sources, Table, Value,
+};
 use proptest::prelude::*;
 
 struct Numbers;

@@ -3,6 +3,7 @@
 use std::{ffi::OsString, io::Write, path::PathBuf, process::ExitCode};
 
 use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
+use hodo_analyses::profile::Every;
 use hodo_engine::script::Field;
 use hodo_formats::raw;
 
@@ -121,6 +122,9 @@ pub struct Input {
     /// Only this span: START,STOP in seconds; 10%-20%; or +0.1,+0.2 from the beginning
     #[arg(long, value_name = "SPAN")]
     pub time: Option<String>,
+    /// Only while these calls of a function run: all, the N-th of each thread, or the N-th to the M-th
+    #[arg(long, value_name = "FUNC[#N[..M]]")]
+    pub call: Option<String>,
     /// Threads that decode [default: all cores]
     #[arg(short = 'j', long, value_name = "THREADS")]
     pub jobs: Option<usize>,
@@ -198,6 +202,10 @@ pub struct Report {
     /// Kind of report
     #[arg(value_name = "KIND", required_unless_present = "list", value_parser = report_names())]
     pub kind: Option<String>,
+    /// Samples at this distance instead of weights by instructions, as perf would take them: 100ns, 1us,
+    /// 10ms or 1000i (instructions)
+    #[arg(long, value_name = "PERIOD", value_parser = every)]
+    pub every: Option<Every>,
     #[command(flatten)]
     pub input: Input,
     #[command(flatten)]
@@ -215,9 +223,27 @@ fn report_names() -> Vec<&'static str> {
 fn report_help() -> String {
     let kinds = hodo_analyses::ANALYSES.iter().map(|kind| format!("  {:10} {}\n", kind.name, kind.help));
     format!(
-        "Kinds:\n{}\nExamples:\n  hodo report functions perf.data\n  hodo report tree --limit 40",
+        "Kinds:\n{}\nExamples:
+  hodo report functions perf.data
+  hodo report tree --limit 40
+  hodo report functions --every 1us perf.data            as a sampling profiler would see it
+  hodo report tree --call 'handle_request#3' perf.data   what the third request did
+  hodo report lines --time +1ms,+2ms perf.data",
         kinds.collect::<String>()
     )
+}
+
+/// How far samples lie apart: a number and a unit.
+fn every(text: &str) -> Result<Every, String> {
+    let units = [("ns", 1), ("us", 1_000), ("ms", 1_000_000), ("s", 1_000_000_000)];
+    let period = |digits: &str| digits.parse::<u64>().ok().filter(|&period| period > 0);
+    let instructions = text.strip_suffix('i').and_then(period).map(Every::Instructions);
+    let time = || {
+        let (digits, scale) =
+            units.iter().find_map(|&(unit, scale)| Some((text.strip_suffix(unit)?, scale)))?;
+        Some(Every::Nanoseconds(period(digits)?.checked_mul(scale)?))
+    };
+    instructions.or_else(time).ok_or("expected a period such as 100ns, 1us, 10ms or 1000i".to_owned())
 }
 
 /// Two numbers with `..` between them.

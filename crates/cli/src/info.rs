@@ -5,7 +5,7 @@ use std::{
     process::ExitCode,
 };
 
-use hodo_engine::{Files, Info, Source};
+use hodo_engine::{Info, Source};
 use hodo_trace::{Column, Shape, Table, Unit, Value};
 
 use crate::{
@@ -23,17 +23,26 @@ pub fn run(command: &arguments::Info) -> Result<ExitCode, Failure> {
             format!("hodo info has no rows to write as {format}; use --format text or --format json");
         return Err(Failure::usage(reason));
     }
-    let files = Files::default();
-    let source = input::source(&command.input);
-    let experiment = input::open(&files, &source, &command.input)?;
-    let info = hodo_engine::info(&experiment);
-    let mut out = Destination::open(command.output.output.as_deref())?;
-    written(match format {
-        "json" => json(&info, &mut out),
-        _ => text(&info, command, &mut out),
-    })?;
-    out.finish()?;
-    Ok(input::exit_code(&command.input, info.loss.is_empty()))
+    if unused(&command.input) {
+        return Err(Failure::usage(
+            "hodo info decodes nothing: --time, --call, -j and --chunk-size have no meaning",
+        ));
+    }
+    input::open(&command.input, |experiment| {
+        let info = hodo_engine::info(experiment);
+        let mut out = Destination::open(command.output.output.as_deref())?;
+        written(match format {
+            "json" => json(&info, &mut out),
+            _ => text(&info, command, &mut out),
+        })?;
+        out.finish()?;
+        Ok(input::exit_code(&command.input, info.loss.is_empty()))
+    })
+}
+
+/// Whether options were given that only matter where flow is decoded.
+fn unused(input: &arguments::Input) -> bool {
+    input.time.is_some() || input.call.is_some() || input.jobs.is_some() || input.chunk_size.is_some()
 }
 
 fn json(info: &Info, out: &mut impl Write) -> io::Result<()> {

@@ -1,13 +1,15 @@
-//! Opens what the command line names.
+//! Opens what the command line names, and reads it.
 
-use std::thread;
+use std::{process::ExitCode, thread};
 
-use hodo_engine::{Experiment, Files, Losses, Options, RawInput, Reading};
+use hodo_engine::{Experiment, Files, Losses, NthCalls, Options, RawInput, Reading};
 use hodo_intel_pt::Config;
 
 use crate::{
     arguments::{Input, size},
-    failure::Failure,
+    failure::{Failure, INTERRUPTED, LOSS},
+    function,
+    progress::Progress,
     window,
 };
 
@@ -16,8 +18,32 @@ const SMALLEST_CHUNK: u64 = 1 << 10;
 /// More threads than this the system may refuse to start.
 const MOST_THREADS: usize = 512;
 
+/// Opens the input and hands it to `work`.
+pub fn open(
+    input: &Input,
+    work: impl FnOnce(&Experiment<'_>) -> Result<ExitCode, Failure>,
+) -> Result<ExitCode, Failure> {
+    let of_raw = !input.code.is_empty()
+        || !input.elf.is_empty()
+        || input.cpu.is_some()
+        || input.mtc_freq.is_some()
+        || input.nom_freq.is_some()
+        || input.cpuid_0x15.is_some();
+    if of_raw && input.pt.is_none() {
+        let help = "--code, --elf, --cpu, --mtc-freq, --nom-freq and --cpuid-0x15 describe a raw buffer; name it with --pt FILE instead of a recording";
+        return Err(Failure::usage(help));
+    }
+    let options = Options { symfs: input.symfs.clone(), tids: input.tid.clone(), pids: input.pid.clone() };
+    let (files, source) = (Files::default(), source(input));
+    let experiment = Experiment::open(&files, &source, &options)?;
+    if !(input.tid.is_empty() && input.pid.is_empty() || experiment.has_any()) {
+        return Err(nobody(&experiment));
+    }
+    work(&experiment)
+}
+
 /// What to open.
-pub fn source(input: &Input) -> hodo_engine::Input {
+fn source(input: &Input) -> hodo_engine::Input {
     match &input.pt {
         None => hodo_engine::Input::File(input.file.clone()),
         Some(trace) => hodo_engine::Input::Raw(RawInput {
@@ -35,39 +61,85 @@ pub fn source(input: &Input) -> hodo_engine::Input {
     }
 }
 
-/// Opens it.
-pub fn open<'f>(
-    files: &'f Files,
-    source: &'f hodo_engine::Input,
-    input: &Input,
-) -> Result<Experiment<'f>, Failure> {
-    let of_raw = !input.code.is_empty()
-        || !input.elf.is_empty()
-        || input.cpu.is_some()
-        || input.mtc_freq.is_some()
-        || input.nom_freq.is_some()
-        || input.cpuid_0x15.is_some();
-    if of_raw && input.pt.is_none() {
-        let help = "--code, --elf, --cpu, --mtc-freq, --nom-freq and --cpuid-0x15 describe a raw buffer; name it with --pt FILE instead of a recording";
-        return Err(Failure::usage(help));
-    }
-    let options = Options { symfs: input.symfs.clone(), tids: input.tid.clone(), pids: input.pid.clone() };
-    Ok(Experiment::open(files, source, &options)?)
+/// No thread is left of what the command line asks for.
+fn nobody(experiment: &Experiment<'_>) -> Failure {
+    const SHOWN: usize = 20;
+    let present = &experiment.present;
+    let threads = present.iter().take(SHOWN).map(|thread| format!(" {}/{}", thread.pid, thread.tid));
+    let more = if present.len() > SHOWN { " …" } else { "" };
+    Failure::usage(format!(
+        "--tid, --pid: no such thread has trace; the recording has (pid/tid){}{more}",
+        threads.collect::<String>()
+    ))
 }
 
-/// How to read it; chunks of `chunk_size` bytes unless the command line says otherwise.
-pub fn reading(input: &Input, experiment: &Experiment<'_>, chunk_size: u64) -> Result<Reading, Failure> {
+/// Reads an experiment in chunks of `chunk_size` bytes, unless the command line says otherwise. `work` is
+/// handed how, and what tells it whether to go on; `None` if somebody interrupted it. `numbered` where it
+/// needs the numbers of instructions.
+pub fn read<R>(
+    input: &Input,
+    experiment: &Experiment<'_>,
+    chunk_size: u64,
+    numbered: bool,
+    work: impl FnOnce(Reading<'_>, &mut dyn FnMut(u64) -> bool) -> R,
+) -> Result<Option<R>, Failure> {
     let cores = thread::available_parallelism().map_or(1, std::num::NonZero::get);
     let chunk_size = input.chunk_size.as_deref().map_or(Ok(chunk_size), size)?.max(SMALLEST_CHUNK);
     let window = input.time.as_deref().map(|text| window::parse(text, experiment)).transpose()?;
-    Ok(Reading { threads: input.jobs.unwrap_or(cores).clamp(1, MOST_THREADS), chunk_size, window })
+    let calls = input.call.as_deref().map(|text| function::calls(text, experiment)).transpose()?;
+    let threads = input.jobs.unwrap_or(cores).clamp(1, MOST_THREADS);
+    let mut reading = Reading { threads, chunk_size, window, numbers: None, spans: None };
+    let bytes: u64 = experiment.tracks.iter().map(|track| track.bytes()).sum();
+    let rounds = 1 + u64::from(calls.is_some()) + u64::from(numbered || calls.is_some());
+    let progress = Progress::new(bytes * rounds, input.quiet);
+    let mut before = 0;
+    let spans = calls.map(|calls| {
+        let spans = hodo_engine::find_calls(experiment, &calls, reading, |done| progress.set(done));
+        before += bytes;
+        (calls, spans)
+    });
+    if let Some((calls, spans)) = &spans {
+        if spans.is_empty() && !progress.is_interrupted() {
+            progress.finish();
+            return Err(never_called(calls, experiment));
+        }
+        reading.spans = Some(spans);
+    }
+    let numbers = (numbered || spans.is_some()).then(|| {
+        let numbers = hodo_engine::numbers(experiment, reading, |done| progress.set(before + done));
+        before += bytes;
+        numbers
+    });
+    reading.numbers = numbers.as_ref();
+    let result = match progress.is_interrupted() {
+        true => None,
+        false => Some(work(reading, &mut |done| progress.set(before + done))),
+    };
+    progress.finish();
+    Ok(result.filter(|_| !progress.is_interrupted()))
+}
+
+fn never_called(calls: &NthCalls, experiment: &Experiment<'_>) -> Failure {
+    let name = hodo_trace::Names::names(&experiment.modules, calls.function).0;
+    let (from, to) = (calls.numbers.start(), calls.numbers.end());
+    Failure::usage(match (*from, *to) {
+        (1, u64::MAX) => format!("--call: {name} is never called in what was recorded"),
+        _ => {
+            format!("--call: no thread calls {name} {from} times; leave out # to see how often it is called")
+        }
+    })
+}
+
+/// The exit code of a reading that somebody interrupted.
+pub fn interrupted() -> ExitCode {
+    INTERRUPTED.into()
 }
 
 /// The exit code of a reading that lost something.
-pub fn exit_code(input: &Input, losses_are_empty: bool) -> std::process::ExitCode {
+pub fn exit_code(input: &Input, losses_are_empty: bool) -> ExitCode {
     match input.strict && !losses_are_empty {
-        true => crate::failure::LOSS.into(),
-        false => std::process::ExitCode::SUCCESS,
+        true => LOSS.into(),
+        false => ExitCode::SUCCESS,
     }
 }
 

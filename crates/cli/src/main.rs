@@ -4,6 +4,7 @@
 
 mod arguments;
 mod failure;
+mod function;
 mod info;
 mod input;
 mod output;

@@ -5,14 +5,18 @@ use std::{
     process::ExitCode,
 };
 
-use hodo_analyses::{ANALYSES, Kind, blocks::Blocks, profile::Profile};
-use hodo_engine::Files;
+use hodo_analyses::{
+    ANALYSES, Kind,
+    blocks::Blocks,
+    profile::{Every, Profile},
+};
+use hodo_engine::{Experiment, Reading};
+use hodo_trace::Table;
 
 use crate::{
     arguments::Report,
-    failure::{Failure, INTERRUPTED, written},
+    failure::{Failure, written},
     input, output,
-    progress::Progress,
 };
 
 /// Bytes of trace in a chunk.
@@ -27,28 +31,38 @@ pub fn run(command: &Report) -> Result<ExitCode, Failure> {
     };
     let analysis =
         ANALYSES.iter().find(|analysis| analysis.name == kind).expect("the parser knows the names");
-    let files = Files::default();
-    let source = input::source(&command.input);
-    let experiment = input::open(&files, &source, &command.input)?;
-    let reading = input::reading(&command.input, &experiment, CHUNK)?;
-    let total = experiment.tracks.iter().map(|track| track.bytes()).sum();
-    let progress = Progress::new(total, command.input.quiet);
-    let go_on = |done| progress.set(done);
-    let table = match analysis.kind {
+    if command.every.is_some() && !matches!(analysis.kind, Kind::Profile(_)) {
+        return Err(Failure::usage(
+            "--every takes samples of functions and trees; lines and blocks are counted",
+        ));
+    }
+    input::open(&command.input, |experiment| {
+        let numbered = matches!(command.every, Some(Every::Instructions(_)));
+        let table = input::read(&command.input, experiment, CHUNK, numbered, |reading, go_on| {
+            make(command, analysis.kind, experiment, reading, go_on)
+        })?;
+        let Some(table) = table else { return Ok(input::interrupted()) };
+        let code = input::exit_code(&command.input, table.loss.is_empty());
+        output::draw(table, &command.output)?;
+        Ok(code)
+    })
+}
+
+fn make(
+    command: &Report,
+    kind: Kind,
+    experiment: &Experiment<'_>,
+    reading: Reading<'_>,
+    go_on: &mut dyn FnMut(u64) -> bool,
+) -> Table {
+    match kind {
         Kind::Profile(report) => {
-            let profile = Profile { report, every: None, names: &experiment.modules };
-            hodo_engine::profile(&experiment, &profile, reading, go_on)
+            let profile = Profile { report, every: command.every, names: &experiment.modules };
+            hodo_engine::profile(experiment, &profile, reading, go_on)
         }
         Kind::Blocks(report) => {
             let blocks = Blocks { report, sources: &experiment.modules };
-            hodo_engine::profile(&experiment, &blocks, reading, go_on)
+            hodo_engine::profile(experiment, &blocks, reading, go_on)
         }
-    };
-    progress.finish();
-    if progress.is_interrupted() {
-        return Ok(ExitCode::from(INTERRUPTED));
     }
-    let code = input::exit_code(&command.input, table.loss.is_empty());
-    output::draw(table, &command.output)?;
-    Ok(code)
 }

@@ -26,7 +26,7 @@ pub fn parse(text: &str, experiment: &Experiment<'_>) -> Result<Window, Failure>
         let (from, to) = part(from).zip(part(to)).ok_or_else(wrong)?;
         // The last tick belongs to the last per cent.
         let to = if to == last { Tsc(u64::MAX) } else { to };
-        return Ok(Window { from, to });
+        return check(text, Window { from, to }, experiment);
     }
     let (from, to) = text.split_once(',').ok_or_else(wrong)?;
     let begin = clock.nanos(first);
@@ -43,7 +43,24 @@ pub fn parse(text: &str, experiment: &Experiment<'_>) -> Result<Window, Failure>
     };
     let from = instant(from, Tsc(0)).ok_or_else(wrong)?;
     let to = instant(to, Tsc(u64::MAX)).ok_or_else(wrong)?;
-    Ok(Window { from, to })
+    check(text, Window { from, to }, experiment)
+}
+
+/// The window, if it can hold anything.
+fn check(text: &str, window: Window, experiment: &Experiment<'_>) -> Result<Window, Failure> {
+    let (Some((first, last)), Some(clock)) = (experiment.span(), experiment.recording.config.clock) else {
+        return Ok(window);
+    };
+    if window.from >= window.to {
+        return Err(Failure::usage(format!("--time {text}: it ends before it begins")));
+    }
+    if window.to <= first || window.from > last {
+        let (first, last) = (clock.nanos(first), clock.nanos(last));
+        return Err(Failure::usage(format!(
+            "--time {text}: outside of the recording, which lasts from {first} s to {last} s"
+        )));
+    }
+    Ok(window)
 }
 
 /// Seconds with up to nine decimals, and an optional unit (s, ms, us, ns), as exact nanoseconds.

@@ -98,7 +98,9 @@ pub struct Experiment<'f> {
     pub tracks: Vec<Track<'f>>,
     /// The threads that the tracks show, by their contexts.
     pub threads: Vec<Thread>,
-    /// Whether each of them was asked for; a CPU's stream shows others too.
+    /// The threads of the recording, asked for or not, in order.
+    pub present: Vec<Thread>,
+    /// Whether each of `threads` was asked for; a CPU's stream shows others too.
     wanted: Vec<bool>,
     pub(crate) spaces: Vec<AddressSpace<'f>>,
 }
@@ -118,6 +120,9 @@ impl<'f> Experiment<'f> {
         };
         let one_of = |list: &[u32], id: u32| list.is_empty() || list.contains(&id);
         let wanted = |thread: Thread| one_of(&options.tids, thread.tid) && one_of(&options.pids, thread.pid);
+        let streams = recording.streams.iter().filter_map(|stream| stream.thread);
+        let mut present: Vec<Thread> =
+            streams.chain(recording.sideband.iter().map(|sideband| sideband.thread)).collect();
         recording.streams.retain(|stream| stream.thread.is_none_or(wanted));
         let modules = Modules::open(files, &recording, options.symfs.as_deref());
         let mut programs = Programs::new(&recording, &modules);
@@ -128,7 +133,15 @@ impl<'f> Experiment<'f> {
             .map(|stream| Track::new(stream, programs.schedule(stream, &recording, &modules, &mut threads)))
             .collect();
         let wanted = threads.iter().map(|&thread| wanted(thread)).collect();
-        Ok(Experiment { recording, modules, tracks, threads, wanted, spaces: programs.spaces })
+        present.extend(&threads);
+        present.sort_unstable();
+        present.dedup();
+        Ok(Experiment { recording, modules, tracks, threads, present, wanted, spaces: programs.spaces })
+    }
+
+    /// Whether any thread that was asked for has trace.
+    pub fn has_any(&self) -> bool {
+        self.wanted.contains(&true)
     }
 
     /// Whether the thread with this context was asked for.
@@ -138,7 +151,9 @@ impl<'f> Experiment<'f> {
 
     /// Everything cut into chunks of about `size` bytes, in the order of tracks and of time.
     pub fn chunks(&self, size: u64) -> Vec<Chunk> {
-        self.tracks.iter().enumerate().flat_map(|(index, track)| track.chunks(index, size)).collect()
+        let tracks = self.tracks.iter().enumerate();
+        let chunks = tracks.flat_map(|(index, track)| track.chunks(index, size));
+        chunks.enumerate().map(|(index, chunk)| Chunk { index, ..chunk }).collect()
     }
 
     /// The programs that ran, with nothing decoded of them yet.
@@ -161,6 +176,23 @@ impl<'f> Experiment<'f> {
                 count: 1,
                 detail: program.reason.clone(),
             });
+        }
+        losses
+    }
+
+    /// The same, as far as they lie in some times, or nobody knows when they happened.
+    pub(crate) fn losses_in(&self, window: Option<Window>) -> Losses {
+        let (Some(window), Some(clock)) = (window, self.recording.config.clock) else {
+            return self.recorded_losses();
+        };
+        let mut losses = Losses::default();
+        for loss in self.recorded_losses().into_list() {
+            let inside = |(begin, end): (Nanos, Nanos)| {
+                clock.ticks(begin) < window.to && clock.ticks(end) >= window.from
+            };
+            if loss.time.is_none_or(inside) {
+                losses.add(loss);
+            }
         }
         losses
     }
@@ -215,7 +247,7 @@ impl<'f> Experiment<'f> {
 }
 
 /// The tick that the status packets after a PSB name.
-fn tsc_after(bytes: &[u8]) -> Option<Tsc> {
+pub(crate) fn tsc_after(bytes: &[u8]) -> Option<Tsc> {
     let mut packets = packet::Decoder::new(bytes, 0);
     while let Ok(Some(packet)) = packets.next_packet() {
         match packet {

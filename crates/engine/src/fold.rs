@@ -2,28 +2,33 @@
 
 use std::collections::BTreeMap;
 
-use hodo_clock::{PerfClock, Tsc};
+use hodo_clock::{Nanos, PerfClock, Tsc};
 use hodo_code::Terminator;
 use hodo_intel_pt::flow::{Event, Executed, Sink};
 use hodo_trace::{Analysis, Arrival, Code, End, FunctionId, Place, Seen, Table};
 
 use crate::{
-    Chunk, Experiment, Window,
+    Experiment, Numbers, Spans, Window,
+    gate::Gate,
     segments::{TrackSink, decode_all},
 };
 
 /// How to read an experiment.
 #[derive(Clone, Copy, Debug)]
-pub struct Reading {
+pub struct Reading<'a> {
     /// Threads that decode.
     pub threads: usize,
     /// Bytes of trace in a chunk.
     pub chunk_size: u64,
     /// Times to look at; all where `None`.
     pub window: Option<Window>,
+    /// The numbers of the chunks' first instructions, for those who need them.
+    pub numbers: Option<&'a Numbers>,
+    /// Parts of the threads to look at, which need numbers; all where `None`.
+    pub spans: Option<&'a Spans>,
 }
 
-impl Reading {
+impl Reading<'_> {
     /// Whether what happened up to `now` is to be looked at.
     pub(crate) fn wants(&self, now: Tsc) -> bool {
         self.window.is_none_or(|window| window.from <= now && now < window.to)
@@ -43,14 +48,14 @@ struct Stint<P> {
 pub fn profile<A: Analysis>(
     experiment: &Experiment<'_>,
     analysis: &A,
-    reading: Reading,
+    reading: Reading<'_>,
     progress: impl FnMut(u64) -> bool,
 ) -> Table {
     let mut tracks: BTreeMap<usize, Vec<Stint<A::Partial>>> = BTreeMap::new();
     let losses = decode_all(
         experiment,
         reading,
-        |chunk| SeenSink::new(Folder { analysis, stints: Vec::new() }, experiment, chunk, reading),
+        |chunk| SeenSink::new(Folder { analysis, stints: Vec::new() }, Gate::new(experiment, chunk, reading)),
         |sink| sink.into_inner().stints,
         |chunk, stints| {
             join(analysis, tracks.entry(chunk.track).or_default(), stints);
@@ -130,45 +135,25 @@ impl<A: Analysis> Take for Folder<'_, A> {
     }
 }
 
-/// From the flow of a track to what its threads show, within the times to look at.
+/// From the flow of a track to what its threads show, as far as it is asked for.
 pub(crate) struct SeenSink<'x, 'f, T> {
     taker: T,
-    experiment: &'x Experiment<'f>,
-    reading: Reading,
+    gate: Gate<'x, 'f>,
     clock: Option<PerfClock>,
-    /// The context that each segment begins with.
-    first: u32,
-    context: u32,
     /// The segment's clock was not told yet.
     fresh: bool,
-    /// The tick that this segment told last.
-    now: Option<Tsc>,
-    /// The time is one to look at.
+    /// Whether what went on since the last time that is to be looked at was told; else it is told of the
+    /// thread where it is taken up again.
     open: bool,
-    /// Flow is missing since the last time, which was none to look at.
-    gap_before: bool,
-    /// The thread is one to look at.
-    wanted: bool,
+    /// What happened before the segment's first time, which decides whether to look at it.
+    early: Vec<Seen<'static>>,
 }
 
 impl<'x, 'f, T: Take> SeenSink<'x, 'f, T> {
-    pub(crate) fn new(taker: T, experiment: &'x Experiment<'f>, chunk: &Chunk, reading: Reading) -> Self {
-        let first = experiment.tracks[chunk.track].schedule[0].context;
-        let clock = experiment.recording.config.clock;
-        let open = reading.window.is_none();
-        SeenSink {
-            taker,
-            experiment,
-            reading,
-            clock,
-            first,
-            context: first,
-            fresh: false,
-            now: None,
-            open,
-            gap_before: false,
-            wanted: experiment.wants(first),
-        }
+    pub(crate) fn new(taker: T, gate: Gate<'x, 'f>) -> Self {
+        let clock = gate.experiment.recording.config.clock;
+        let open = gate.open;
+        SeenSink { taker, gate, clock, fresh: false, open, early: Vec::new() }
     }
 
     pub(crate) fn into_inner(self) -> T {
@@ -178,50 +163,82 @@ impl<'x, 'f, T: Take> SeenSink<'x, 'f, T> {
     #[inline]
     fn take(&mut self, seen: Seen<'_>) {
         if self.fresh {
+            if !self.open {
+                self.early.push(seen.without_lengths());
+                return;
+            }
             self.fresh = false;
-            self.take(Seen::Begin(None));
+            self.tell(Seen::Begin(None));
         }
-        if self.open && self.wanted {
-            self.taker.take(self.context, seen);
+        self.tell(seen);
+    }
+
+    #[inline]
+    fn tell(&mut self, seen: Seen<'_>) {
+        if self.open && self.gate.wanted {
+            self.taker.take(self.gate.context, seen);
         }
     }
 
-    /// The thread with this context runs.
-    fn run(&mut self, context: u32) {
-        self.context = context;
-        self.wanted = self.experiment.wants(context);
-        self.taker.switch(context, self.now);
+    /// The thread runs whose turn it is at the gate.
+    fn run(&mut self) {
+        self.taker.switch(self.gate.context, self.gate.now);
+        if let Some(number) = self.gate.number() {
+            self.tell(Seen::Number(number));
+        }
+    }
+
+    fn clock(&self) -> Option<Nanos> {
+        Some(self.clock?.nanos(self.gate.now?))
     }
 
     fn time(&mut self, now: Tsc) {
-        let was_open = self.open;
-        let opens = self.reading.wants(now);
+        self.gate.time(now);
+        let was_open = std::mem::replace(&mut self.open, self.gate.open);
+        let opens = self.open;
         if was_open && !opens {
-            self.take(Seen::End);
+            self.open = true;
+            self.tell(Seen::End);
+            self.open = false;
         }
-        (self.open, self.now) = (opens, Some(now));
-        let clock = self.clock.map(|clock| clock.nanos(now));
-        self.taker.switch(self.context, Some(now));
-        if std::mem::take(&mut self.gap_before) && opens {
-            [Seen::Begin(None), Seen::Gap, Seen::End].into_iter().for_each(|seen| self.take(seen));
-        }
-        if self.fresh || !was_open {
+        self.run();
+        if self.fresh || (opens && !was_open) {
             self.fresh = false;
-            self.take(Seen::Begin(clock));
-        } else if let Some(clock) = clock {
-            self.take(Seen::Time(clock));
+            let early = std::mem::take(&mut self.early);
+            if early.iter().any(|seen| matches!(seen, Seen::Gap)) {
+                [Seen::Begin(None), Seen::Gap, Seen::End].into_iter().for_each(|seen| self.tell(seen));
+            }
+            self.tell(Seen::Begin(self.clock()));
+            early.into_iter().filter(|seen| !matches!(seen, Seen::Gap)).for_each(|seen| self.tell(seen));
+        } else if let Some(clock) = self.clock() {
+            self.tell(Seen::Time(clock));
+        }
+    }
+
+    /// Another thread runs: what ran until now ran until the clock as it stands.
+    fn switch(&mut self, context: u32) {
+        let runs = !self.fresh;
+        if runs {
+            self.tell(Seen::End);
+        }
+        self.gate.switch(context);
+        self.run();
+        if runs {
+            self.tell(Seen::Begin(self.clock()));
         }
     }
 }
 
 impl<T: Take> TrackSink for SeenSink<'_, '_, T> {
     fn begin_segment(&mut self) {
-        self.now = None;
-        self.run(self.first);
+        self.gate.begin_segment();
+        self.open = self.gate.open;
         self.fresh = true;
+        self.run();
     }
 
     fn end_segment(&mut self) {
+        self.early.clear();
         self.take(Seen::End);
     }
 }
@@ -231,6 +248,9 @@ impl<T: Take> Sink for SeenSink<'_, '_, T> {
     fn executed(&mut self, executed: Executed<'_>) {
         let block = executed.block;
         let (at, instructions) = (arrival(&executed), executed.lengths.len() as u64);
+        if !self.gate.ran(instructions) {
+            return self.take(Seen::Skip { instructions });
+        }
         self.take(Seen::Run { at, instructions, code: code(&executed) });
         if executed.is_whole() {
             match block.terminator {
@@ -247,11 +267,10 @@ impl<T: Take> Sink for SeenSink<'_, '_, T> {
     fn event(&mut self, event: Event) {
         match event {
             Event::Time(now) => self.time(now),
-            Event::Switch(context) => self.run(context),
+            Event::Switch(context) => self.switch(context),
             Event::Enabled(_) | Event::Asynchronous { .. } => self.take(Seen::Enter),
             Event::Disabled { to, .. } => self.take(Seen::Leave { to }),
-            Event::Gap(_) if self.open => self.take(Seen::Gap),
-            Event::Gap(_) => self.gap_before = true,
+            Event::Gap(_) => self.take(Seen::Gap),
             _ => {}
         }
     }

@@ -11,12 +11,14 @@
 mod experiment;
 mod files;
 mod fold;
+mod gate;
 mod info;
 mod losses;
 mod modules;
 mod parallel;
 mod programs;
 mod segments;
+mod threads;
 mod track;
 
 pub mod script;
@@ -24,7 +26,9 @@ pub mod script;
 pub use experiment::{Experiment, Input, OpenError, OpenErrorReason, Options, RawInput, Window};
 pub use files::Files;
 pub use fold::{Reading, profile};
+pub use gate::{Numbers, Spans, numbers};
 pub use info::{Info, Source, info};
 pub use losses::Losses;
 pub use modules::{Module, Modules};
+pub use threads::{NthCalls, find_calls};
 pub use track::{Chunk, Track};

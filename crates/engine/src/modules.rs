@@ -132,6 +132,33 @@ impl<'f> Modules<'f> {
         (id, address.wrapping_sub(self.symbols.function(id).start()))
     }
 
+    /// The address of a function, as its module's symbols know it.
+    pub fn start(&self, function: FunctionId) -> u64 {
+        self.symbols.function(function).start()
+    }
+
+    /// The functions with a name, which may be demangled or as the file has it, or an address such as
+    /// `0x1234`; and may end in `@` and the name of the module's file.
+    pub fn functions_named(&self, name: &str) -> Vec<FunctionId> {
+        let found = self.named(name, None);
+        match name.rsplit_once('@') {
+            Some((name, module)) if found.is_empty() => self.named(name, Some(module)),
+            _ => found,
+        }
+    }
+
+    fn named(&self, name: &str, file: Option<&str>) -> Vec<FunctionId> {
+        let in_file = |module: &str| file.is_none_or(|file| base_name(module) == file);
+        let modules = self.symbols.modules().iter().zip(0..);
+        let modules = modules.filter(|(module, _)| in_file(module.name()));
+        let functions = modules.flat_map(|(module, index)| {
+            let functions = (1..module.function_count()).map(|at| (at, module.function(at)));
+            let named = functions.filter(|(_, function)| is_named(function, name));
+            named.map(move |(at, _)| FunctionId { module: index, index: at }).collect::<Vec<_>>()
+        });
+        functions.collect()
+    }
+
     /// How many functions of a module have a name.
     pub(crate) fn named_functions(&self, module: u32) -> u64 {
         self.symbols.modules().get(module as usize).map_or(0, |module| {
@@ -156,6 +183,21 @@ impl<'f> Modules<'f> {
 /// such as `//anon` and `[vdso]`.
 pub(crate) fn is_file(name: &str) -> bool {
     !name.starts_with("//") && !name.starts_with('[') && !name.is_empty()
+}
+
+fn base_name(path: &str) -> &str {
+    path.rsplit_once('/').map_or(path, |(_, file)| file)
+}
+
+/// Whether people may call a function so: by its name in the file, or its demangled name with or without
+/// parameters.
+fn is_named(function: &hodo_symbols::Function<'_>, name: &str) -> bool {
+    let address = name.strip_prefix("0x").and_then(|digits| u64::from_str_radix(digits, 16).ok());
+    if function.raw_name() == name || address == Some(function.start()) {
+        return true;
+    }
+    let demangled = function.name();
+    demangled == name || demangled.strip_prefix(name).is_some_and(|rest| rest.starts_with('('))
 }
 
 fn read<'f>(files: &'f Files, name: &str, symfs: Option<&Path>) -> Result<&'f [u8], String> {
@@ -188,8 +230,7 @@ impl Names for Modules<'_> {
     fn names(&self, function: FunctionId) -> (String, String) {
         let found = self.symbols.function(function);
         let module = self.modules.get(function.module as usize).map_or("[unknown]", |module| &module.name);
-        let file = module.rsplit_once('/').map_or(module, |(_, file)| file);
-        (found.name().into_owned(), file.to_owned())
+        (found.name().into_owned(), base_name(module).to_owned())
     }
 }
 

@@ -9,7 +9,9 @@ use hodo_intel_pt::{
 };
 use hodo_trace::{Cause, Loss};
 
-use crate::{Chunk, Experiment, Losses, Modules, Reading, parallel::in_order, track::Run};
+use crate::{
+    Chunk, Experiment, Losses, Modules, Reading, experiment::tsc_after, parallel::in_order, track::Run,
+};
 
 /// Bytes after a segment that may belong to the PSB+ at its end, padding included.
 const PSB_PLUS: u64 = 4096;
@@ -28,24 +30,37 @@ pub(crate) trait TrackSink: Sink {
 /// tell whether to go on.
 pub(crate) fn decode_all<S: TrackSink, R: Send>(
     experiment: &Experiment<'_>,
-    reading: Reading,
+    reading: Reading<'_>,
+    start: impl Fn(&Chunk) -> S + Sync,
+    finish: impl Fn(S) -> R + Sync,
+    consume: impl FnMut(&Chunk, R) -> bool,
+    progress: impl FnMut(u64) -> bool,
+) -> Losses {
+    let chunks = experiment.chunks(reading.chunk_size);
+    decode_chunks(experiment, &chunks, reading, start, finish, consume, progress)
+}
+
+/// Decodes chunks in the order given; see [`decode_all`].
+pub(crate) fn decode_chunks<S: TrackSink, R: Send>(
+    experiment: &Experiment<'_>,
+    chunks: &[Chunk],
+    reading: Reading<'_>,
     start: impl Fn(&Chunk) -> S + Sync,
     finish: impl Fn(S) -> R + Sync,
     mut consume: impl FnMut(&Chunk, R) -> bool,
     mut progress: impl FnMut(u64) -> bool,
 ) -> Losses {
-    let chunks = experiment.chunks(reading.chunk_size);
     let mut order = chunks.iter();
-    let mut losses = experiment.recorded_losses();
+    let mut losses = experiment.losses_in(reading.window);
     let mut done = 0;
     let work = |programs: &mut Vec<_>, chunk: &Chunk| {
         let mut losses = Losses::default();
         let mut sink = start(chunk);
-        decode(experiment, chunk, programs, &mut losses, &mut sink);
+        decode(experiment, chunk, reading, programs, &mut losses, &mut sink);
         (finish(sink), losses)
     };
     in_order(
-        &chunks,
+        chunks,
         reading.threads,
         || experiment.programs(),
         work,
@@ -63,6 +78,7 @@ pub(crate) fn decode_all<S: TrackSink, R: Send>(
 fn decode<'x, 'f>(
     experiment: &'x Experiment<'f>,
     chunk: &Chunk,
+    reading: Reading<'x>,
     programs: &mut [Program<'x, Modules<'f>>],
     losses: &mut Losses,
     sink: &mut impl TrackSink,
@@ -70,38 +86,47 @@ fn decode<'x, 'f>(
     let track = &experiment.tracks[chunk.track];
     let run = &track.runs[chunk.run];
     let mut next = run.find_psb_within(chunk.span.clone());
-    if chunk.span.start == 0 {
-        let first = next.or_else(|| run.find_psb(chunk.span.end)).unwrap_or(run.length());
-        if first > 0 || chunk.run > 0 {
-            skip_to_psb(experiment, chunk, first, losses, sink);
-        }
-    }
+    let first = run.first_psb();
+    // What lies before the first PSB is told where that is, or else at the beginning.
+    let mut skipped = match (next, first) {
+        (Some(next), Some(first)) if next == first => Some(first),
+        (_, None) if chunk.span.start == 0 => Some(run.length()),
+        _ => None,
+    };
+    skipped = skipped.filter(|&bytes| bytes > 0 || chunk.run > 0);
     while let Some(start) = next.filter(|&start| start < chunk.span.end) {
         next = run.find_psb(start + PSB.len() as u64);
         let end = next.unwrap_or(run.length());
         let bytes = run.bytes(start..(end + PSB_PLUS).min(run.length()));
-        sink.begin_segment();
-        let mut located = Located { experiment, chunk, start, losses, sink: &mut *sink };
         let span = 0..(end - start) as usize;
+        let gap = skipped.take();
+        if gap.is_none() && is_outside(&bytes, span.end, reading) {
+            continue;
+        }
+        sink.begin_segment();
+        let mut located = Located { experiment, chunk, start, losses, sink: &mut *sink, reading };
+        if let Some(bytes) = gap {
+            located.skip_to_psb(bytes, tsc_after(&run.bytes(start..end)));
+        }
         let config: &Config = &experiment.recording.config;
         Decoder::new(&bytes, span, config, &track.schedule).decode(programs, &mut located);
         sink.end_segment();
     }
+    if let Some(bytes) = skipped {
+        sink.begin_segment();
+        Located { experiment, chunk, start: 0, losses, sink: &mut *sink, reading }.skip_to_psb(bytes, None);
+        sink.end_segment();
+    }
 }
 
-/// The bytes before the first PSB of a run can't be decoded: where a packet begins is not known.
-fn skip_to_psb(
-    experiment: &Experiment<'_>,
-    chunk: &Chunk,
-    first: u64,
-    losses: &mut Losses,
-    sink: &mut impl TrackSink,
-) {
-    let gap =
-        Gap { from: 0, to: first, since: None, until: None, doubtful_since: None, trouble: Trouble::Missing };
-    sink.begin_segment();
-    Located { experiment, chunk, start: 0, losses, sink: &mut *sink }.event(Event::Gap(gap));
-    sink.end_segment();
+/// Whether nothing of a segment, which `bytes` begin with, can lie in the times to look at: it begins after
+/// them, or even the double of its duration ends before them (estimates between two PSBs may run ahead).
+fn is_outside(bytes: &[u8], length: usize, reading: Reading<'_>) -> bool {
+    let (Some(window), None) = (reading.window, reading.numbers) else { return false };
+    let Some(begin) = tsc_after(bytes) else { return false };
+    let end = bytes.get(length..).and_then(tsc_after);
+    begin >= window.to
+        || end.is_some_and(|end| end.0.saturating_add(end.0.saturating_sub(begin.0)) < window.from.0)
 }
 
 /// Puts the gaps of a segment into the file and on the clock.
@@ -112,6 +137,17 @@ struct Located<'x, 'f, S> {
     start: u64,
     losses: &'x mut Losses,
     sink: &'x mut S,
+    reading: Reading<'x>,
+}
+
+impl<S: Sink> Located<'_, '_, S> {
+    /// The bytes before the first PSB of a run can't be decoded: where a packet begins is not known.
+    fn skip_to_psb(&mut self, bytes: u64, until: Option<Tsc>) {
+        let start = std::mem::replace(&mut self.start, 0);
+        let trouble = Trouble::Missing;
+        self.event(Event::Gap(Gap { from: 0, to: bytes, since: None, until, doubtful_since: None, trouble }));
+        self.start = start;
+    }
 }
 
 impl<S: Sink> Sink for Located<'_, '_, S> {
@@ -122,7 +158,12 @@ impl<S: Sink> Sink for Located<'_, '_, S> {
 
     #[inline]
     fn event(&mut self, event: Event) {
-        if let Event::Gap(gap) = &event {
+        if let Event::Gap(gap) = &event
+            && self.reading.window.is_none_or(|window| {
+                gap.since.is_none_or(|since| since < window.to)
+                    && gap.until.or(gap.since).is_none_or(|until| until >= window.from)
+            })
+        {
             let track = &self.experiment.tracks[self.chunk.track];
             let run: &Run<'_> = &track.runs[self.chunk.run];
             let clock = self.experiment.recording.config.clock;

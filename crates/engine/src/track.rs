@@ -1,6 +1,6 @@
 //! One stream of trace bytes, cut into chunks that can be decoded each by itself.
 
-use std::{borrow::Cow, ops::Range};
+use std::{borrow::Cow, ops::Range, sync::OnceLock};
 
 use hodo_formats::recording::{Piece, Stream, Thread};
 use hodo_intel_pt::{flow::Switch, packet::PSB};
@@ -12,6 +12,8 @@ pub(crate) struct Run<'f> {
     pieces: Vec<Piece<'f>>,
     /// Position of each piece, and of the end.
     starts: Vec<u64>,
+    /// Position of the first PSB, once somebody asked.
+    first_psb: OnceLock<Option<u64>>,
 }
 
 /// A stream of the recording.
@@ -31,6 +33,8 @@ pub struct Track<'f> {
 /// A part of a track, of about as many bytes as asked for: the segments that begin in it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Chunk {
+    /// Its place among all chunks.
+    pub(crate) index: usize,
     /// Index of the track.
     pub track: usize,
     /// Index of the run in the track.
@@ -75,7 +79,7 @@ impl<'f> Track<'f> {
             let mut start = 0;
             while start < of.length() {
                 let end = start.saturating_add(size.max(1)).min(of.length());
-                chunks.push(Chunk { track, run, span: start..end });
+                chunks.push(Chunk { index: 0, track, run, span: start..end });
                 start = end;
             }
         }
@@ -85,7 +89,7 @@ impl<'f> Track<'f> {
 
 impl<'f> Run<'f> {
     fn new(piece: Piece<'f>) -> Run<'f> {
-        let mut run = Run { pieces: Vec::new(), starts: vec![0] };
+        let mut run = Run { pieces: Vec::new(), starts: vec![0], first_psb: OnceLock::new() };
         run.push(piece);
         run
     }
@@ -128,6 +132,11 @@ impl<'f> Run<'f> {
             index += 1;
         }
         Cow::Owned(joined)
+    }
+
+    /// Position of the first PSB.
+    pub(crate) fn first_psb(&self) -> Option<u64> {
+        *self.first_psb.get_or_init(|| self.find_psb(0))
     }
 
     /// Positions of all PSBs.

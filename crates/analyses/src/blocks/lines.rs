@@ -166,7 +166,8 @@ impl<'a> Pieces<'a> {
             let line = line.map(|line| (line.file, line.line));
             lines.extend(line.filter(|line| lines.last() != Some(line)));
         }
-        let steps = flow.steps.iter().map(|&(from, to, count)| (from, to, piece_of[from], piece_of[to], count));
+        let steps =
+            flow.steps.iter().map(|&(from, to, count)| (from, to, piece_of[from], piece_of[to], count));
         let between = steps.filter(|(from, to, a, b, _)| a != b || to <= from);
         Pieces { pieces, steps: between.map(|(.., from, to, count)| (from, to, count)).collect() }
     }
@@ -175,10 +176,10 @@ impl<'a> Pieces<'a> {
 /// Which instructions begin a piece: those that are not reached by running on, and by nothing else.
 fn beginnings(flow: &Flow) -> Vec<bool> {
     let mut begins = vec![true; flow.instructions.len()];
-    for index in 1..flow.instructions.len() {
-        let (before, here) = (&flow.instructions[index - 1], &flow.instructions[index]);
+    for (pair, begins) in flow.instructions.windows(2).zip(begins.iter_mut().skip(1)) {
+        let [before, here] = pair else { continue };
         let follows = before.address.wrapping_add(u64::from(before.length)) == here.address;
-        begins[index] = !follows || before.end != End::Next || before.executions != here.executions;
+        *begins = !follows || before.end != End::Next || before.executions != here.executions;
     }
     for &(from, to, _) in &flow.steps {
         begins[to] |= from + 1 != to;

@@ -156,7 +156,9 @@ impl Partial {
                 let cost = frame.map_or(&mut *before, |frame| tree.cost(frame.note));
                 match share {
                     Share::Outside(time) => cost.wait_for(time),
-                    Share::Waited(time) | Share::Ran(_, time) | Share::Lost(time) => cost.run_for(time, every),
+                    Share::Waited(time) | Share::Ran(_, time) | Share::Lost(time) => {
+                        cost.run_for(time, every)
+                    }
                 }
             }
         });

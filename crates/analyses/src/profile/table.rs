@@ -184,8 +184,9 @@ impl Whole {
             });
         };
         let all = self.totals.iter().zip(self.tree.nodes());
-        let all: u64 =
-            all.filter(|(_, node)| node.parent == NO_PARENT).fold(0, |sum: u64, (total, _)| sum.saturating_add(weight(total)));
+        let all: u64 = all
+            .filter(|(_, node)| node.parent == NO_PARENT)
+            .fold(0, |sum: u64, (total, _)| sum.saturating_add(weight(total)));
         let mut rows = Vec::with_capacity(self.tree.nodes().len());
         let shown = |id: &NodeId| !sampled || self.totals[*id as usize].samples > 0;
         let mut roots: Vec<NodeId> = children.roots().filter(shown).collect();

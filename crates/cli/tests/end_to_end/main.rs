@@ -3,6 +3,7 @@
 mod containers;
 mod damage;
 mod output;
+mod profiles;
 mod program;
 mod raw;
 mod recorded;

@@ -36,7 +36,7 @@ pub(crate) fn record(folder: &Folder, options: &[&str], command: &[&str]) -> (St
 /// Several processes, libraries, system calls.
 const PROCESSES: [&str; 3] = ["sh", "-c", "ls / | wc -l; true; exit 7"];
 
-fn report(arguments: &[&str], recording: &str) -> Value {
+pub(crate) fn report(arguments: &[&str], recording: &str) -> Value {
     let words = ["report", "functions", "--format", "json"];
     hodo(&[&words, arguments, &[recording]].concat()).fine().json()
 }
@@ -131,6 +131,11 @@ fn neither_threads_nor_chunks_change_a_byte() {
     for what in [
         &["report", "functions", "--format", "json"][..],
         &["report", "tree", "--format", "json"],
+        &["report", "functions", "--format", "json", "--every", "700i"],
+        &["report", "tree", "--format", "json", "--every", "100ns"],
+        &["report", "functions", "--format", "json", "--every", "50i", "--time", "20%-60%"],
+        &["report", "blocks", "--format", "json"],
+        &["report", "lines", "--format", "json", "--time", "20%-60%"],
         &["script", "--insns", "--fields", "tid,ip,time"],
         &["script", "--packets"],
         &["script", "--calls", "--format", "jsonl"],

@@ -16,6 +16,12 @@ fn wrong_use_ends_with_2() {
         &["report", "functions", "--frobnicate"],
         &["script", "--insns", "--packets"],
         &["script", "--packets", "--time", "10%-20%"],
+        &["script", "--packets", "--call", "main"],
+        &["report", "functions", "--every", "10"],
+        &["report", "functions", "--every", "0ns"],
+        &["report", "lines", "--every", "10ns"],
+        &["info", "--time", "10%-20%"],
+        &["info", "-j", "2"],
         &["script", "--insns", "--fields", "colour"],
         &["script", "--format", "csv"],
         &["info", "--format", "csv"],
@@ -114,7 +120,7 @@ fn every_help_has_examples() {
 #[test]
 fn the_kinds_of_report_are_listed() {
     let ran = hodo(&["report", "--list"]).fine();
-    for kind in ["functions", "tree"] {
+    for kind in ["functions", "tree", "lines", "blocks"] {
         assert!(ran.stdout.lines().any(|line| line.starts_with(kind)), "{ran:?}");
     }
 }

@@ -1,19 +1,18 @@
 //! Each call, indented by depth, in the manner of ftrace's function graph.
 
-use std::io::Write;
+use std::{collections::BTreeMap, io::Write};
 
 use hodo_analyses::{
     FrameEntry,
     calls::{Call, Calls, Moment},
 };
 use hodo_clock::Nanos;
-use hodo_trace::{FunctionId, Names, Seen};
+use hodo_trace::{FunctionId, Names};
 
 use super::{Lines, Outcome};
 use crate::{
     Experiment, Reading,
-    fold::{SeenSink, Take},
-    segments::decode_all,
+    threads::{in_time, shared_streams},
 };
 
 /// How calls are written.
@@ -25,63 +24,43 @@ pub enum CallFormat {
     JsonLines,
 }
 
-/// Writes the calls of all threads to `out`, thread by thread, at most `limit` lines.
+/// Writes the calls of all threads to `out`, at most `limit` lines: thread by thread where each has a stream
+/// of its own, else in order of time.
 pub fn calls(
     experiment: &Experiment<'_>,
     format: CallFormat,
-    reading: Reading,
+    reading: Reading<'_>,
     limit: Option<u64>,
     out: &mut dyn Write,
     progress: impl FnMut(u64) -> bool,
 ) -> Outcome {
     let lines = Lines::new(out, limit);
-    let mut writer = Writer { experiment, format, lines, open: None, tid: 0 };
-    let mut current: Option<(u32, Calls)> = None;
-    let losses = decode_all(
+    let mut writer = Writer { experiment, format, lines, open: None, context: None, tid: 0 };
+    let mut threads: BTreeMap<u32, Calls> = BTreeMap::new();
+    let losses = in_time(
         experiment,
         reading,
-        |chunk| SeenSink::new(Recorded::default(), experiment, chunk, reading),
-        |sink| sink.into_inner().seen,
-        |_, seen| {
-            for (context, seen) in seen {
-                writer.switch(&mut current, context);
-                if let Some((_, calls)) = &mut current {
-                    calls.follow(seen, &mut |moment| writer.moment(moment));
-                }
+        |context, seen| {
+            // A thread of a stream of its own ends with it.
+            if !shared_streams(experiment) && writer.context.is_some_and(|before| before != context) {
+                let before = std::mem::take(&mut threads);
+                before.into_values().for_each(|calls| calls.end(&mut |moment| writer.moment(moment)));
             }
+            writer.switch(context);
+            let calls = threads.entry(context).or_default();
+            seen.into_iter().for_each(|seen| calls.follow(seen, &mut |moment| writer.moment(moment)));
             writer.lines.want_more()
         },
         progress,
     );
-    if let Some((_, calls)) = current {
-        calls.end(&mut |moment| writer.moment(moment));
+    for (context, calls) in threads {
+        if writer.lines.want_more() {
+            writer.switch(context);
+            calls.end(&mut |moment| writer.moment(moment));
+        }
     }
     writer.flush_open();
     Outcome { losses, written: writer.lines.result }
-}
-
-/// What was seen in a chunk, kept for the thread that writes.
-#[derive(Default)]
-struct Recorded {
-    seen: Vec<(u32, Seen<'static>)>,
-}
-
-impl Take for Recorded {
-    #[inline]
-    fn take(&mut self, context: u32, seen: Seen<'_>) {
-        // Runs that follow each other in one function are one to a call.
-        if let (
-            Seen::Run { at, instructions, .. },
-            Some((last_context, Seen::Run { at: last, instructions: sum, .. })),
-        ) = (&seen, self.seen.last_mut())
-            && *last_context == context
-            && last.function == at.function
-        {
-            *sum += instructions;
-            return;
-        }
-        self.seen.push((context, seen.without_lengths()));
-    }
 }
 
 struct Writer<'x, 'f> {
@@ -90,20 +69,18 @@ struct Writer<'x, 'f> {
     lines: Lines<'x>,
     /// A call that began last, whose line waits for whether it ends at once.
     open: Option<(usize, FunctionId, FrameEntry, Option<Nanos>)>,
+    /// The thread.
+    context: Option<u32>,
     tid: u32,
 }
 
 impl Writer<'_, '_> {
-    /// Another thread's calls begin.
-    fn switch(&mut self, current: &mut Option<(u32, Calls)>, context: u32) {
-        if current.as_ref().is_some_and(|(before, _)| *before == context) {
+    /// Calls of the thread with this context follow.
+    fn switch(&mut self, context: u32) {
+        if self.context.replace(context) == Some(context) {
             return;
         }
-        if let Some((_, calls)) = current.take() {
-            calls.end(&mut |moment| self.moment(moment));
-        }
         self.flush_open();
-        *current = Some((context, Calls::new()));
         let thread = self.experiment.threads[context as usize];
         self.tid = thread.tid;
         if self.format == CallFormat::Text {
@@ -120,7 +97,7 @@ impl Writer<'_, '_> {
         match (self.format, moment) {
             (CallFormat::JsonLines, Moment::End { call }) => self.object(&call),
             (CallFormat::JsonLines, _) => {}
-            (CallFormat::Text, Moment::Begin { depth, function, entry, time }) => {
+            (CallFormat::Text, Moment::Begin { depth, function, entry, time, .. }) => {
                 self.flush_open();
                 self.open = Some((depth, function, entry, time));
             }

@@ -1,17 +1,18 @@
 //! Each executed instruction, a line each.
 
-use std::{collections::HashMap, io::Write, str::FromStr};
+use std::{collections::HashMap, fmt::Write as _, io::Write, str::FromStr};
 
 use hodo_clock::Tsc;
 use hodo_code::Origin;
 use hodo_intel_pt::flow::{Event, Executed, Sink};
 use hodo_symbols::{Frame, Lines as SourceLines};
-use hodo_trace::Names;
+use hodo_trace::{Names, Sources};
 use iced_x86::{Formatter, GasFormatter};
 
 use super::{Lines, Outcome};
 use crate::{
     Chunk, Experiment, Reading,
+    gate::Gate,
     segments::{TrackSink, decode_all},
 };
 
@@ -59,7 +60,7 @@ impl FromStr for Field {
 pub fn instructions(
     experiment: &Experiment<'_>,
     fields: &[Field],
-    reading: Reading,
+    reading: Reading<'_>,
     limit: Option<u64>,
     out: &mut dyn Write,
     progress: impl FnMut(u64) -> bool,
@@ -68,7 +69,7 @@ pub fn instructions(
     let losses = decode_all(
         experiment,
         reading,
-        |chunk| TextSink::new(experiment, chunk, fields, reading),
+        |chunk| TextSink::new(Gate::new(experiment, chunk, reading), chunk, fields),
         |sink| sink.text,
         |_, text| {
             lines.write(&text);
@@ -80,40 +81,36 @@ pub fn instructions(
 }
 
 struct TextSink<'x, 'f> {
-    experiment: &'x Experiment<'f>,
+    gate: Gate<'x, 'f>,
     fields: &'x [Field],
-    reading: Reading,
     text: Vec<u8>,
-    first: u32,
-    context: u32,
     cpu: Option<u32>,
     /// The time of the last clock packet, as text.
     time: String,
-    open: bool,
+    /// The gap before the segment's first time, which decides whether it is to be shown.
+    early_gap: Option<String>,
     formatter: GasFormatter,
     disassembly: String,
     lines: HashMap<u32, Option<SourceLines<'x>>>,
-    frames: HashMap<Origin, Vec<Frame>>,
+    /// What these fields are at places that were met.
+    symbols: HashMap<Origin, Box<[u8]>>,
+    source_lines: HashMap<Origin, Box<[u8]>>,
 }
 
 impl<'x, 'f> TextSink<'x, 'f> {
-    fn new(experiment: &'x Experiment<'f>, chunk: &Chunk, fields: &'x [Field], reading: Reading) -> Self {
-        let track = &experiment.tracks[chunk.track];
-        let first = track.schedule[0].context;
+    fn new(gate: Gate<'x, 'f>, chunk: &Chunk, fields: &'x [Field]) -> Self {
         TextSink {
-            experiment,
+            cpu: gate.experiment.tracks[chunk.track].cpu,
+            gate,
             fields,
-            reading,
             text: Vec::new(),
-            first,
-            context: first,
-            cpu: track.cpu,
             time: "-".to_owned(),
-            open: reading.window.is_none(),
+            early_gap: None,
             formatter: formatter(),
             disassembly: String::new(),
             lines: HashMap::new(),
-            frames: HashMap::new(),
+            symbols: HashMap::new(),
+            source_lines: HashMap::new(),
         }
     }
 
@@ -128,7 +125,7 @@ impl<'x, 'f> TextSink<'x, 'f> {
     }
 
     fn field(&mut self, field: Field, address: u64, executed: &Executed<'_>) {
-        let thread = self.experiment.threads.get(self.context as usize);
+        let thread = self.gate.experiment.threads.get(self.gate.context as usize);
         match field {
             Field::Ip => hexadecimal(&mut self.text, address),
             Field::Tid => self.number(thread.map(|thread| u64::from(thread.tid))),
@@ -155,43 +152,49 @@ impl<'x, 'f> TextSink<'x, 'f> {
         }
     }
 
-    /// Keeps the time as text: many instructions have the same one.
-    fn set_time(&mut self, now: Tsc) {
-        if self.fields.contains(&Field::Time)
-            && let Some(clock) = self.experiment.recording.config.clock
-        {
-            self.time = clock.nanos(now).to_string();
-        }
-    }
-
     /// The inlined frames at an instruction, innermost first, and the function that holds them all.
-    fn frames(&mut self, origin: Origin) -> &[Frame] {
-        let modules = &self.experiment.modules;
+    fn frames(&mut self, origin: Origin) -> Vec<Frame> {
+        let modules = &self.gate.experiment.modules;
         let lines = self.lines.entry(origin.module).or_insert_with(|| modules.lines(origin.module));
-        let find =
-            || lines.as_ref().map(|lines| lines.frames_at(modules.address(origin))).unwrap_or_default();
-        self.frames.entry(origin).or_insert_with(find)
+        lines.as_ref().map(|lines| lines.frames_at(modules.address(origin))).unwrap_or_default()
     }
 
     fn source_line(&mut self, origin: Origin) {
-        let line = self.frames(origin).first().and_then(|frame| {
-            let file = frame.file.as_deref()?;
-            Some(format!("{file}:{}", frame.line.unwrap_or(0)))
-        });
-        self.text.extend_from_slice(line.as_deref().unwrap_or("??:0").as_bytes());
+        if !self.source_lines.contains_key(&origin) {
+            let modules = &self.gate.experiment.modules;
+            let line = modules.line(origin.module, modules.address(origin));
+            let line = line.map_or("??:0".to_owned(), |line| format!("{}:{}", line.file, line.line));
+            self.source_lines.insert(origin, line.into_bytes().into());
+        }
+        self.text.extend_from_slice(&self.source_lines[&origin]);
     }
 
     /// Function and offset, behind the functions that were inlined there.
     fn symbol(&mut self, origin: Origin) {
-        let (function, behind) = self.experiment.modules.function(origin);
-        let (name, _) = self.experiment.modules.names(function);
-        let inlined: String = self
-            .frames(origin)
-            .iter()
-            .filter(|frame| frame.inlined)
-            .map(|frame| format!("{} < ", frame.function.as_deref().unwrap_or("??")))
-            .collect();
-        self.text.extend_from_slice(format!("{inlined}{name}+{behind:#x}").as_bytes());
+        if !self.symbols.contains_key(&origin) {
+            let frames = self.frames(origin);
+            let inlined = frames.iter().filter(|frame| frame.inlined);
+            let mut symbol: String =
+                inlined.map(|frame| format!("{} < ", frame.function.as_deref().unwrap_or("??"))).collect();
+            let modules = &self.gate.experiment.modules;
+            let (function, behind) = modules.function(origin);
+            symbol += &format!("{}+{behind:#x}", modules.names(function).0);
+            self.symbols.insert(origin, symbol.into_bytes().into());
+        }
+        self.text.extend_from_slice(&self.symbols[&origin]);
+    }
+
+    fn set_time(&mut self, now: Tsc) {
+        self.gate.time(now);
+        let clock = self.gate.experiment.recording.config.clock;
+        if let Some(clock) = clock.filter(|_| self.fields.contains(&Field::Time)) {
+            self.time.clear();
+            let _ = write!(self.time, "{}", clock.nanos(now));
+        }
+    }
+
+    fn gap(&mut self, reason: &str) {
+        self.text.extend_from_slice(format!("# gap {reason}\n").as_bytes());
     }
 }
 
@@ -234,13 +237,16 @@ fn hexadecimal(text: &mut Vec<u8>, address: u64) {
 
 impl TrackSink for TextSink<'_, '_> {
     fn begin_segment(&mut self) {
-        self.context = self.first;
+        self.gate.begin_segment();
+        self.time.replace_range(.., "-");
+        self.early_gap = None;
     }
 }
 
 impl Sink for TextSink<'_, '_> {
     fn executed(&mut self, executed: Executed<'_>) {
-        if !self.open || !self.experiment.wants(self.context) {
+        let inside = self.gate.ran(executed.lengths.len() as u64);
+        if !inside || !self.gate.open || !self.gate.wanted {
             return;
         }
         if self.fields == [Field::Ip] {
@@ -257,12 +263,18 @@ impl Sink for TextSink<'_, '_> {
         match event {
             Event::Time(now) => {
                 self.set_time(now);
-                self.open = self.reading.wants(now);
+                if let Some(reason) = self.early_gap.take().filter(|_| self.gate.open) {
+                    self.gap(&reason);
+                }
             }
-            Event::Switch(context) => self.context = context,
-            Event::Gap(gap) if self.open => {
-                let reason = self.experiment.describe(&gap.trouble);
-                self.text.extend_from_slice(format!("# gap {reason}\n").as_bytes());
+            Event::Switch(context) => self.gate.switch(context),
+            Event::Gap(gap) => {
+                let reason = self.gate.experiment.describe(&gap.trouble);
+                match self.gate.now {
+                    _ if self.gate.open => self.gap(&reason),
+                    None => self.early_gap = Some(reason),
+                    Some(_) => {}
+                }
             }
             _ => {}
         }

@@ -11,7 +11,7 @@ use crate::{Chunk, Experiment, Reading, parallel::in_order, track::Run};
 /// text. Bytes that are no packet show as such, up to the next PSB.
 pub fn packets(
     experiment: &Experiment<'_>,
-    reading: Reading,
+    reading: Reading<'_>,
     limit: Option<u64>,
     out: &mut dyn Write,
     mut progress: impl FnMut(u64) -> bool,

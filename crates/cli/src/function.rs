@@ -1,0 +1,53 @@
+//! Functions, as the command line names them.
+
+use hodo_engine::{Experiment, NthCalls};
+use hodo_trace::{FunctionId, Names};
+
+use crate::failure::Failure;
+
+/// The one function that people call `name`: as it is in tables, or as the file has it, and with
+/// `@FILE` where several files have one.
+pub fn find(name: &str, experiment: &Experiment<'_>) -> Result<FunctionId, Failure> {
+    const SHOWN: usize = 20;
+    match experiment.modules.functions_named(name)[..] {
+        [function] => Ok(function),
+        [] => Err(Failure::usage(format!(
+            "no function `{name}` in the programs of the recording; `hodo report functions` lists them"
+        ))),
+        ref several => {
+            let lines = several.iter().take(SHOWN).map(|&function| {
+                let (name, module) = experiment.modules.names(function);
+                let address = experiment.modules.start(function);
+                format!("\n  {name}@{module} at {address:#x}")
+            });
+            let more = if several.len() > SHOWN { "\n  …" } else { "" };
+            let list = lines.collect::<String>() + more;
+            Err(Failure::usage(format!(
+                "{} functions are called `{name}`; write NAME@FILE, or 0xADDRESS@FILE:{list}",
+                several.len()
+            )))
+        }
+    }
+}
+
+/// The calls that `FUNC`, `FUNC#N` or `FUNC#N..M` names: all, the N-th, or the N-th to the M-th.
+pub fn calls(text: &str, experiment: &Experiment<'_>) -> Result<NthCalls, Failure> {
+    let wrong = || {
+        Failure::usage(format!(
+            "--call {text}: expected FUNC, FUNC#N or FUNC#N..M, where calls are counted from 1"
+        ))
+    };
+    let (name, numbers) = match text.rsplit_once('#') {
+        None => (text, 1..=u64::MAX),
+        Some((name, numbers)) => {
+            let (from, to) = numbers.split_once("..").unwrap_or((numbers, numbers));
+            let number = |text: &str| text.parse::<u64>().ok().filter(|&number| number > 0);
+            let (from, to) = number(from).zip(number(to)).ok_or_else(wrong)?;
+            (name, from..=to)
+        }
+    };
+    if numbers.is_empty() {
+        return Err(wrong());
+    }
+    Ok(NthCalls { function: find(name, experiment)?, numbers })
+}

@@ -1,0 +1,168 @@
+//! Counts by block and line, samples, and parts of a recording, of programs of which everything is known.
+
+use serde_json::Value;
+
+use crate::{
+    program,
+    recorded::{build, can_record, record, report},
+    run::{Folder, hodo},
+};
+
+/// A table of a recording, with its rows as objects.
+fn table(kind: &str, options: &[&str], recording: &str) -> (Value, Vec<Value>) {
+    let json = hodo(&[&["report", kind, "--format", "json"], options, &[recording]].concat()).fine().json();
+    let columns = json["columns"].as_array().unwrap();
+    let row = |row: &Value| {
+        let values = row.as_array().unwrap();
+        let cells = columns.iter().zip(values);
+        Value::Object(
+            cells
+                .map(|(column, value)| (column["name"].as_str().unwrap().to_owned(), value.clone()))
+                .collect(),
+        )
+    };
+    let rows = json["rows"].as_array().unwrap().iter().map(row).collect();
+    (json["summary"].clone(), rows)
+}
+
+/// Compiles a program of the lab without optimisation, and records it.
+fn record_source(folder: &Folder, source: &str) -> String {
+    let program = folder.file("program");
+    let source = format!("{}/../../lab/workloads/{source}", env!("CARGO_MANIFEST_DIR"));
+    let compiled = std::process::Command::new("cc").args(["-O0", "-g", "-o", &program, &source]).status();
+    assert!(compiled.is_ok_and(|status| status.success()), "cc compiles {source}");
+    let (recording, ran) = record(folder, &[], &[&program, "10"]);
+    ran.fine();
+    recording
+}
+
+#[test]
+fn blocks_of_a_known_program() {
+    if !can_record() {
+        return;
+    }
+    const ROUNDS: u32 = 1001;
+    let folder = Folder::new();
+    let program = build(&folder, ROUNDS, 1);
+    let (recording, _) = record(&folder, &["-e", "intel_pt/psb_period=0/u"], &[&program]);
+    let (summary, rows) = table("blocks", &["--strict"], &recording);
+    let executed = program::addresses(program::ENTRY, ROUNDS);
+    assert_eq!(summary["instructions"], executed.len());
+    // Whatever pieces the trace cuts the program into, each instruction runs as often as it did.
+    for (offset, taken, not_taken) in [(13, ROUNDS / 2, ROUNDS.div_ceil(2)), (18, ROUNDS - 1, 1)] {
+        let ends_there = |row: &&Value| {
+            let address = row["address"].as_u64().unwrap();
+            !row["taken"].is_null() && (program::ENTRY..program::ENTRY + offset + 1).contains(&address)
+        };
+        let (mut sum_taken, mut sum_not_taken) = (0, 0);
+        for row in rows.iter().filter(ends_there) {
+            let start = row["address"].as_u64().unwrap() - program::ENTRY;
+            if (offset == 18) == (start > 13) {
+                sum_taken += row["taken"].as_u64().unwrap();
+                sum_not_taken += row["not_taken"].as_u64().unwrap();
+            }
+        }
+        assert_eq!((sum_taken, sum_not_taken), (taken.into(), not_taken.into()), "{offset}: {rows:?}");
+    }
+}
+
+#[test]
+fn samples_are_as_many_as_fit() {
+    if !can_record() {
+        return;
+    }
+    let folder = Folder::new();
+    let program = build(&folder, 5000, 1);
+    let (recording, _) = record(&folder, &["-e", "intel_pt/psb_period=0/u"], &[&program]);
+    let instructions = program::addresses(0, 5000).len() as u64;
+    for period in [1, 7, 1000, 1_000_000] {
+        let (summary, rows) = table("functions", &["--every", &format!("{period}i")], &recording);
+        assert_eq!(summary["samples"], instructions / period, "{period}");
+        assert_eq!(summary["sample_period_instructions"], period);
+        let sum: u64 = rows.iter().map(|row| row["self_samples"].as_u64().unwrap()).sum();
+        assert_eq!(sum, instructions / period, "{period}");
+    }
+    // What a part of the recording shows are samples of the whole.
+    let samples = |span: &str| {
+        let (summary, _) = table("functions", &["--every", "7i", "--time", span], &recording);
+        summary["samples"].as_u64().unwrap()
+    };
+    assert_eq!(["0%-25%", "25%-60%", "60%-100%"].map(samples).iter().sum::<u64>(), instructions / 7);
+    let (summary, _) = table("functions", &["--every", "1us"], &recording);
+    let time = summary["time_ns"].as_u64().unwrap();
+    assert!(summary["samples"].as_u64().unwrap().abs_diff(time / 1000) <= 1, "{summary}");
+}
+
+#[test]
+fn lines_of_a_known_program() {
+    if !can_record() {
+        return;
+    }
+    let folder = Folder::new();
+    let recording = record_source(&folder, "fib.c");
+    let (summary, rows) = table("lines", &["--strict"], &recording);
+    let (by_function, functions) = table("functions", &["--strict"], &recording);
+    assert_eq!(summary["instructions"], by_function["instructions"]);
+    assert_eq!(summary["time_ns"], by_function["time_ns"]);
+    let calls = functions.iter().find(|row| row["function"] == "fib").unwrap()["calls"].as_u64().unwrap();
+    let is_statement = |row: &&Value| row["line"].as_str().is_some_and(|line| line.ends_with("/fib.c:7"));
+    let statement = rows.iter().find(is_statement).unwrap();
+    assert_eq!(statement["executions"], calls, "the one statement of fib");
+    assert_eq!(statement["function"], "fib");
+}
+
+#[test]
+fn one_call_of_a_function() {
+    if !can_record() {
+        return;
+    }
+    let folder = Folder::new();
+    let recording = record_source(&folder, "fib.c");
+    let instructions =
+        |call: &str| report(&["--call", call], &recording)["summary"]["instructions"].as_u64().unwrap();
+    let (_, functions) = table("functions", &[], &recording);
+    let main = functions.iter().find(|row| row["function"] == "main").unwrap();
+    assert_eq!(main["total_instructions"], instructions("main#1"));
+    let (first, second) = (instructions("fib#1"), instructions("fib#2"));
+    assert!(second < first, "the second is a part of the first");
+    assert_eq!(instructions("fib#1..2"), first);
+    let script = hodo(&["script", "--insns", "--fields", "sym", "--call", "fib#2", &recording]).fine();
+    assert_eq!(script.stdout.lines().count() as u64, second);
+    assert!(script.stdout.starts_with("fib+0x0\n"), "{}", &script.stdout[..100]);
+    let calls = hodo(&["script", "--calls", "--format", "jsonl", "--call", "fib#2", &recording]).fine();
+    let outermost: Value = serde_json::from_str(calls.stdout.lines().last().unwrap()).unwrap();
+    assert_eq!((&outermost["function"], &outermost["instructions"]), (&"fib".into(), &second.into()));
+    for options in [&["-j1"][..], &["-j2", "--chunk-size", "1K"]] {
+        let again =
+            [&["script", "--insns", "--fields", "sym", "--call", "fib#2", &recording], options].concat();
+        assert!(hodo(&again).fine().stdout == script.stdout, "{options:?}");
+    }
+    for (call, expected) in [
+        ("nothing", "no function"),
+        ("fib#0", "from 1"),
+        ("fib#9..3", "from 1"),
+        ("main#2", "no thread calls main"),
+    ] {
+        let ran = hodo(&["report", "functions", "--call", call, &recording]);
+        assert!(ran.code == 2 && ran.stderr.contains(expected), "{call}: {ran:?}");
+    }
+}
+
+#[test]
+fn what_is_not_there_is_said() {
+    if !can_record() {
+        return;
+    }
+    let folder = Folder::new();
+    let program = build(&folder, 100, 1);
+    let (recording, _) = record(&folder, &[], &[&program]);
+    for (option, value, expected) in [
+        ("--tid", "1", "no such thread"),
+        ("--pid", "1", "no such thread"),
+        ("--time", "2,1", "ends before it begins"),
+        ("--time", "500,600", "outside of the recording"),
+    ] {
+        let ran = hodo(&["report", "functions", option, value, &recording]);
+        assert!(ran.code == 2 && ran.stderr.contains(expected), "{option} {value}: {ran:?}");
+    }
+}
