@@ -184,6 +184,9 @@ pub struct Script {
     /// Each call, indented by depth (the default)
     #[arg(long, group = "what")]
     pub calls: bool,
+    /// What the kernel said meanwhile: mappings, names, forks, switches
+    #[arg(long, group = "what")]
+    pub sideband: bool,
     /// What a line of --insns tells: time, cpu, pid, tid, ip, sym, insn, srcline
     #[arg(long, value_name = "FIELD,…", value_delimiter = ',', default_value = "ip")]
     pub fields: Vec<Field>,

@@ -17,7 +17,7 @@ const CHUNK: u64 = 1 << 14;
 /// Runs the command.
 pub fn run(command: &Script) -> Result<ExitCode, Failure> {
     let json = command.output.format == "jsonl";
-    if (json && (command.packets || command.insns))
+    if (json && (command.packets || command.insns || command.sideband))
         || !["text", "jsonl"].contains(&command.output.format.as_str())
     {
         return Err(Failure::usage("a script is text; calls can be jsonl too"));
@@ -31,6 +31,8 @@ pub fn run(command: &Script) -> Result<ExitCode, Failure> {
             let limit = command.output.limit;
             if command.packets {
                 script::packets(experiment, reading, limit, &mut out, go_on)
+            } else if command.sideband {
+                script::sideband(experiment, reading, limit, &mut out)
             } else if command.insns {
                 script::instructions(experiment, &command.fields, reading, limit, &mut out, go_on)
             } else {

@@ -6,10 +6,12 @@
 mod calls;
 mod instructions;
 mod packets;
+mod sideband;
 
 pub use calls::{CallFormat, calls};
 pub use instructions::{Field, instructions};
 pub use packets::packets;
+pub use sideband::sideband;
 
 use std::io::{self, Write};
 
