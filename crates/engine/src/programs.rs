@@ -1,6 +1,6 @@
 //! From sideband to address spaces, and who ran when.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 use hodo_clock::Tsc;
 use hodo_code::{AddressSpace, Content, Origin};
@@ -16,6 +16,8 @@ pub(crate) struct Programs<'f> {
     /// From when on a process runs which program.
     by_process: BTreeMap<u32, Vec<(Tsc, usize)>>,
     kernel: Vec<(Mapping<'f>, u64)>,
+    /// The index of each thread that some stream shows.
+    contexts: HashMap<Thread, u32>,
     /// The recording keeps the code that ran and that no file holds.
     keeps_code: bool,
 }
@@ -110,18 +112,8 @@ impl<'f> Programs<'f> {
             self.space(thread.pid, 0, modules);
             return self.stints(thread, Tsc(0), Tsc(u64::MAX), threads);
         }
-        let here = |sideband: &&Sideband<'_>| {
-            sideband.cpu == stream.cpu && matches!(sideband.kind, SidebandKind::SwitchIn)
-        };
-        let mut switches: Vec<(Tsc, Thread)> = recording
-            .sideband
-            .iter()
-            .filter(here)
-            .map(|sideband| (Tsc(ticks(recording, sideband)), sideband.thread))
-            .collect();
-        if switches.is_empty() {
-            switches.push((Tsc(0), Thread { pid: 0, tid: 0 }));
-        }
+        let of_cpu = recording.of_host().filter(|sideband| sideband.cpu == stream.cpu);
+        let switches = switches(of_cpu.map(|sideband| (ticks(recording, sideband), sideband)));
         for (_, thread) in &switches {
             self.space(thread.pid, 0, modules);
         }
@@ -131,19 +123,59 @@ impl<'f> Programs<'f> {
     }
 
     /// The programs of a thread's process, which has one, between two ticks.
-    fn stints(&self, thread: Thread, from: Tsc, to: Tsc, threads: &mut Vec<Thread>) -> Vec<Switch> {
-        let context = match threads.iter().position(|&known| known == thread) {
-            Some(index) => index as u32,
-            None => {
-                threads.push(thread);
-                threads.len() as u32 - 1
-            }
-        };
+    fn stints(&mut self, thread: Thread, from: Tsc, to: Tsc, threads: &mut Vec<Thread>) -> Vec<Switch> {
+        let context = *self.contexts.entry(thread).or_insert_with(|| {
+            threads.push(thread);
+            threads.len() as u32 - 1
+        });
         let programs = &self.by_process[&thread.pid];
         let first = programs.partition_point(|&(at, _)| at <= from).saturating_sub(1);
         let during = programs[first..].iter().take_while(|&&(at, _)| at < to);
         during.map(|&(at, program)| Switch { at: at.max(from), program, context }).collect()
     }
+}
+
+/// Nobody that is known.
+const UNKNOWN: Thread = Thread { pid: 0, tid: 0 };
+
+/// Who runs on a CPU from when on, by the CPU's own sideband; begins at tick 0 and is never empty.
+///
+/// A thread's stint begins when the one before it went: nothing of either is traced in between, or the
+/// kernel's code only, and the trace's clock may lag behind the record that says "in". A thread whose
+/// tracing begins while it runs has no such record.
+fn switches<'s>(sideband: impl Iterator<Item = (u64, &'s Sideband<'s>)>) -> Vec<(Tsc, Thread)> {
+    let mut switches: Vec<(Tsc, Thread)> = Vec::new();
+    let mut left = None;
+    for (at, Sideband { thread, kind, .. }) in sideband {
+        let (since, runs) = match kind {
+            SidebandKind::SwitchOut { next, .. } => {
+                if switches.is_empty() {
+                    switches.push((Tsc(0), *thread));
+                }
+                left = Some(at);
+                let Some(next) = next else { continue };
+                (at, *next)
+            }
+            SidebandKind::SwitchIn => (left.take().unwrap_or(at), *thread),
+            SidebandKind::TraceStart => {
+                left = None;
+                (at, *thread)
+            }
+            _ => continue,
+        };
+        if switches.is_empty() && since > 0 {
+            switches.push((Tsc(0), UNKNOWN));
+        }
+        if switches.last().is_none_or(|&(_, last)| last != runs) {
+            // A record without a time has tick 0.
+            let earliest = switches.last().map_or(0, |&(before, _)| before.0);
+            switches.push((Tsc(since.max(earliest)), runs));
+        }
+    }
+    if switches.is_empty() {
+        switches.push((Tsc(0), UNKNOWN));
+    }
+    switches
 }
 
 fn ticks(recording: &Recording<'_>, sideband: &Sideband<'_>) -> u64 {
@@ -163,4 +195,48 @@ fn map<'f>(space: &mut AddressSpace<'f>, mapping: &Mapping<'f>, at: u64, modules
     let origin = Origin { module, offset: mapping.file_offset };
     let range = mapping.address..mapping.address.saturating_add(mapping.length);
     space.map(range, Content { bytes: &file[offset..], origin }, at);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn said(tid: u32, kind: SidebandKind<'static>) -> Sideband<'static> {
+        Sideband { time: None, cpu: Some(0), thread: Thread { pid: 1, tid }, guest: None, kind }
+    }
+
+    fn out(tid: u32, next: Option<u32>) -> Sideband<'static> {
+        let next = next.map(|tid| Thread { pid: 1, tid });
+        said(tid, SidebandKind::SwitchOut { preempted: false, next })
+    }
+
+    /// Ticks and threads of the stints.
+    fn shown(sideband: &[(u64, Sideband<'static>)]) -> Vec<(u64, u32)> {
+        let switches = switches(sideband.iter().map(|(at, sideband)| (*at, sideband)));
+        switches.into_iter().map(|(at, thread)| (at.0, thread.tid)).collect()
+    }
+
+    #[test]
+    fn a_stint_begins_when_the_thread_before_it_went() {
+        let r#in = |tid| said(tid, SidebandKind::SwitchIn);
+        assert_eq!(shown(&[]), [(0, 0)]);
+        assert_eq!(shown(&[(5, r#in(7)), (9, out(7, None)), (20, r#in(8))]), [(0, 0), (5, 7), (9, 8)]);
+        // Who goes first was there from the start; the same thread again is no switch.
+        assert_eq!(
+            shown(&[(5, out(7, None)), (9, r#in(7)), (12, out(7, None)), (15, r#in(8))]),
+            [(0, 7), (12, 8)]
+        );
+        // The record that says "in" is lost, or says the same again.
+        assert_eq!(
+            shown(&[(5, out(7, Some(8))), (9, out(8, Some(9))), (10, r#in(9))]),
+            [(0, 7), (5, 8), (9, 9)]
+        );
+        // Tracing began while the thread ran.
+        let start = |tid| said(tid, SidebandKind::TraceStart);
+        assert_eq!(
+            shown(&[(3, start(7)), (9, out(7, None)), (10, start(8)), (12, r#in(9))]),
+            [(0, 0), (3, 7), (10, 8), (12, 9)]
+        );
+        assert_eq!(shown(&[(9, r#in(7)), (0, r#in(8))]), [(0, 0), (9, 7), (9, 8)]);
+    }
 }

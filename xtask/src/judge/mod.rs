@@ -13,6 +13,7 @@
 
 mod cases;
 mod configurations;
+mod containers;
 mod difference;
 mod libipt;
 mod maps;
@@ -43,7 +44,8 @@ use crate::{
 
 const USAGE: &str =
     "usage: cargo xtask judge pt [--list] [--all] [--config NAME]… [--only PROGRAM]… [-e EVENT]
-       cargo xtask judge cases [NAME]…";
+       cargo xtask judge cases [NAME]…
+       cargo xtask judge containers [FILE]…";
 
 /// What the command line asks for.
 #[derive(Default)]
@@ -59,6 +61,9 @@ struct Wish {
 pub(crate) fn run(arguments: &[String]) -> Outcome {
     if let Some((_, names)) = arguments.split_first().filter(|(first, _)| *first == "cases") {
         return cases::run(names);
+    }
+    if let Some((_, files)) = arguments.split_first().filter(|(first, _)| *first == "containers") {
+        return containers::run(files);
     }
     let wish = parse(arguments)?;
     if wish.list {
