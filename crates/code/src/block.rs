@@ -43,6 +43,8 @@ pub struct Block {
     pub terminator: Terminator,
     /// Where the last instruction goes, for direct branches; `end` else.
     pub target: u64,
+    /// Whether an instruction writes CR3, which may end tracing or change the address space.
+    pub writes_cr3: bool,
     /// What the caller's [`Labels`](crate::Labels) say about the code.
     pub label: Label,
     /// Where its first byte comes from.

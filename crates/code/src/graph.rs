@@ -1,6 +1,6 @@
 //! Blocks of one address space, built when first met.
 
-use iced_x86::{Code, FlowControl, Instruction};
+use iced_x86::{Code, FlowControl, Instruction, Register};
 use rustc_hash::FxHashMap;
 
 use crate::{AddressSpace, Bits, Block, BlockId, Origin, Snapshot, Terminator};
@@ -184,6 +184,7 @@ impl<'a, L: Labels> Graph<'a, L> {
             instructions: 0,
             terminator: Terminator::None,
             target: start,
+            writes_cr3: false,
             label: Label::default(),
             origin: Origin { module: 0, offset: start },
             valid: 0..u64::MAX,
@@ -228,6 +229,7 @@ impl<'a, L: Labels> Graph<'a, L> {
         block.end = instruction.next_ip();
         block.terminator = terminator(instruction);
         block.target = instruction.near_branch_target();
+        block.writes_cr3 |= writes_cr3(instruction);
     }
 }
 
@@ -249,6 +251,12 @@ fn terminator(instruction: &Instruction) -> Terminator {
         }
         FlowControl::Exception => Terminator::Far,
     }
+}
+
+/// Whether an instruction is MOV to CR3.
+pub fn writes_cr3(instruction: &Instruction) -> bool {
+    matches!(instruction.code(), Code::Mov_cr_r32 | Code::Mov_cr_r64)
+        && instruction.op0_register() == Register::CR3
 }
 
 fn is_near_return(code: Code) -> bool {

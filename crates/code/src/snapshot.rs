@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use iced_x86::{Decoder, DecoderError, DecoderOptions, Instruction};
+use iced_x86::{Code, Decoder, DecoderError, DecoderOptions, Instruction, OpKind};
 
 use crate::{AddressSpace, Bits, Origin, Unreadable};
 
@@ -40,6 +40,9 @@ impl Snapshot<'_> {
         if !instruction.is_invalid() {
             return Ok((instruction, content.origin, valid));
         }
+        if let Some(jump) = absolute_jump(self.bits, bytes, address) {
+            return Ok((jump, content.origin, valid));
+        }
         match decoder.last_error() {
             DecoderError::NoMoreBytes => Err(Unreadable::MissingBytes(address, content.origin)),
             _ => Err(Unreadable::Invalid(address)),
@@ -61,4 +64,25 @@ impl Snapshot<'_> {
         }
         (length, valid)
     }
+}
+
+/// JMPABS (Intel APX: `d5 00 a1` and the target), which the disassembler does not know. A dynamic linker may
+/// change the target at run time, so that Intel PT tells it with a TIP: it is shown as an indirect jump.
+fn absolute_jump(bits: Bits, bytes: &[u8], address: u64) -> Option<Instruction> {
+    const LENGTH: usize = 11;
+    /// REX2.M0 and REX2.W, which are clear.
+    const M0_AND_W: u8 = 0x88;
+    let [0xd5, payload, 0xa1, target @ ..] = bytes.get(..LENGTH)? else { return None };
+    if bits != Bits::B64 || payload & M0_AND_W != 0 {
+        return None;
+    }
+    let target = u64::from_le_bytes(target.try_into().ok()?);
+    let mut jump = Instruction::default();
+    jump.set_code(Code::Jmp_rm64);
+    jump.set_op0_kind(OpKind::Memory);
+    jump.set_memory_displacement64(target);
+    jump.set_memory_displ_size(8);
+    jump.set_len(LENGTH);
+    jump.set_ip(address);
+    Some(jump)
 }

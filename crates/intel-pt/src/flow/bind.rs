@@ -4,14 +4,14 @@
 //! trace and transaction aborts without one are told at the FUP of the transfer that they cause. PTWRITE,
 //! MOV to CR3, VM entries and returns without a FUP are bound to the next such instruction.
 
-use hodo_code::Labels;
+use hodo_code::{Labels, writes_cr3};
 use iced_x86::{Instruction, Mnemonic};
 
 use super::{
     Cause, ControlFlow, ControlFlowKind, Event, EventData, Expected, Sink, Transaction, Trouble, ValueBlock,
     decoder::{Context, Decoder},
     recovery::State,
-    walk::{enters_guest, writes_cr3},
+    walk::enters_guest,
 };
 use crate::{
     Erratum,
@@ -50,6 +50,10 @@ impl Announced {
             sink.event(event);
         }
         (self.waits, self.block_open) = (false, false);
+    }
+
+    fn writes(&self) -> bool {
+        self.events.iter().any(|event| matches!(event, Event::PtWrite { .. }))
     }
 
     fn aborts(&self) -> bool {
@@ -103,11 +107,19 @@ impl Decoder<'_> {
             }
             (State::Lost | State::Overflowed, Some(ip)) if bound => self.resume_at(ip, context),
             (State::Lost | State::Overflowed, ip) => self.left_from = ip,
+            (State::Off, Some(ip)) if self.off_since_psb && !self.announced.waits => {
+                self.walk.go(ip);
+                self.state = State::OnSinceOverflow;
+                context.sink.event(Event::Enabled(ip));
+            }
             (State::Off, _) => {}
             (_, None) => {
                 self.announced.flush(None, context.sink);
                 return Err(Trouble::NoAddress);
             }
+        }
+        if self.announced.writes() && self.is_on() {
+            self.pass(|instruction| instruction.mnemonic() == Mnemonic::Ptwrite, context);
         }
         self.announced.flush(ip, context.sink);
         if self.machine.mode_waits() { self.arrive(context) } else { Ok(()) }
@@ -120,15 +132,15 @@ impl Decoder<'_> {
         payload: IpPayload,
         context: &mut Context<'_, '_, L, S>,
     ) {
-        let branch = self.last_branch.filter(|_| self.announced.aborts() && self.errata.has(Erratum::Bdm64));
+        let wrong_branch = self.announced.aborts() && self.errata.has(Erratum::Bdm64);
         let (walk, graph, sink) = self.parts(context);
-        let mut reached = walk.reach(graph, sink, ip);
-        if let (Err(_), Some(branch)) = (reached, branch) {
-            walk.take_other_way(graph, branch);
-            reached = walk.reach(graph, sink, ip);
-        }
-        match reached {
+        match walk.reach(graph, sink, ip) {
             Ok(()) => self.state = State::On,
+            // The abort came right behind a branch that was told wrong: its target is here.
+            Err(Trouble::Contradiction { .. }) if wrong_branch => {
+                walk.go(ip);
+                self.state = State::On;
+            }
             Err(trouble) => {
                 let trouble = self.explain(trouble, context);
                 self.lose(trouble);
@@ -179,7 +191,7 @@ impl Decoder<'_> {
                 return self.change_at(|instruction| instruction.mnemonic() == Mnemonic::Vmptrld, context);
             }
             Packet::TraceStop => return self.trace_stop(context.sink),
-            Packet::PtWrite { payload, ip, .. } => self.ptwrite(payload, ip, context),
+            Packet::PtWrite { payload, ip, .. } => return self.ptwrite(payload, ip, context),
             Packet::Trig { ip, instructions, multiple, triggers } => {
                 let event = Event::Trigger { ip: None, triggers, multiple };
                 self.trigger(event, ip, instructions, context);
@@ -264,20 +276,39 @@ impl Decoder<'_> {
         Ok(())
     }
 
-    /// PTWRITE: with a FUP after it, or at the next such instruction, which then ran.
-    fn ptwrite<L: Labels, S: Sink>(&mut self, payload: u64, ip: bool, context: &mut Context<'_, '_, L, S>) {
+    /// PTWRITE: with a FUP after it, or at the next such instruction. The instruction has run.
+    fn ptwrite<L: Labels, S: Sink>(
+        &mut self,
+        payload: u64,
+        ip: bool,
+        context: &mut Context<'_, '_, L, S>,
+    ) -> Result<(), Trouble> {
         if ip {
             self.announced.push(Event::PtWrite { ip: None, payload });
             self.announced.bound = true;
-            return;
+            return Ok(());
         }
         let found = self.find(|instruction| instruction.mnemonic() == Mnemonic::Ptwrite, context);
-        if let Some((address, _)) = found {
-            self.walk_to(address, context);
-        }
-        context.sink.event(Event::PtWrite { ip: found.map(|(address, _)| address), payload });
         if let Some((address, length)) = found {
             self.walk_to(address + length, context);
+        }
+        context.sink.event(Event::PtWrite { ip: found.map(|(address, _)| address), payload });
+        if found.is_none() && self.is_on() {
+            return Err(Trouble::Contradiction { at: self.walk.ip, expected: Expected::PtWrite });
+        }
+        Ok(())
+    }
+
+    /// Over the instruction that execution stands before, where it is one that ran.
+    fn pass<L: Labels, S: Sink>(
+        &mut self,
+        ran: impl Fn(&Instruction) -> bool,
+        context: &mut Context<'_, '_, L, S>,
+    ) {
+        let (walk, graph, _) = self.parts(context);
+        let instruction = graph.snapshot(walk.at).instruction(walk.ip);
+        if let Some((instruction, ..)) = instruction.ok().filter(|(instruction, ..)| ran(instruction)) {
+            self.walk_to(instruction.next_ip(), context);
         }
     }
 

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use hodo_clock::Tsc;
-use hodo_code::{BlockId, Graph, Labels, Program};
+use hodo_code::{Graph, Labels, Program};
 
 use super::{
     Event, Expected, Gap, Sink, Trouble,
@@ -15,7 +15,7 @@ use super::{
 use crate::{
     Config, Errata, Erratum, Filter,
     last_ip::LastIp,
-    packet::{self, ErrorKind, IpPayload, Packet, Tnt},
+    packet::{self, IpPayload, Packet, Tnt},
     timing::Timing,
 };
 
@@ -57,8 +57,6 @@ pub struct Decoder<'t> {
     pub(super) announced: Announced,
     /// The address that an asynchronous transfer leaves.
     pub(super) left_from: Option<u64>,
-    /// The last conditional branch or compressed return.
-    pub(super) last_branch: Option<BlockId>,
     /// The time that the sink was told last.
     pub(super) reported: Option<Tsc>,
     pub(super) errata: Errata,
@@ -69,6 +67,8 @@ pub struct Decoder<'t> {
     program: usize,
     context: u32,
     pub(super) gap: Option<Gap>,
+    /// Tracing is off on the word of the first PSB+ alone, which may stand between an OVF and its FUP.
+    pub(super) off_since_psb: bool,
     /// While the flow is lost: the branches that may wait for packets that went by.
     pub(super) waiting: Waiting,
     /// Where decoding was certain the last time, in bytes from the start of the stream.
@@ -100,7 +100,6 @@ impl<'t> Decoder<'t> {
             machine: Machine::new(&[]),
             announced: Announced::default(),
             left_from: None,
-            last_branch: None,
             reported: None,
             errata,
             filter: Filter::parse(&config.filter),
@@ -110,6 +109,7 @@ impl<'t> Decoder<'t> {
             program: schedule[0].program,
             context: schedule[0].context,
             gap: None,
+            off_since_psb: false,
             waiting: Waiting::Nothing,
         }
     }
@@ -133,9 +133,7 @@ impl<'t> Decoder<'t> {
                 }
                 Err(error) => {
                     self.lose(Trouble::Packet(error.kind));
-                    if matches!(error.kind, ErrorKind::CutShort(_))
-                        || !self.packets.synchronize_after(self.at)
-                    {
+                    if !self.packets.synchronize_after(self.at) {
                         break;
                     }
                 }
@@ -221,21 +219,20 @@ impl<'t> Decoder<'t> {
         if self.announced.waits {
             self.announced.flush(None, context.sink);
         }
-        // A FUP before a TNT belonged to no transfer.
-        self.left_from = None;
-        let mut left = tnt.count;
-        while left > 0 {
-            let taken = tnt.bits >> (left - 1) & 1 == 1;
-            let (walk, graph, sink) = self.parts(context);
-            match walk.branch(graph, sink, taken)? {
-                Some(id) => {
-                    self.last_branch = Some(id);
-                    left -= 1;
-                }
-                None => self.deferred_tip(context)?,
-            }
+        if let Some(at) = self.left_from {
+            return Err(Trouble::Contradiction { at, expected: Expected::Transfer });
         }
-        Ok(())
+        let mut left = tnt.count;
+        loop {
+            let (walk, graph, sink) = self.parts(context);
+            while left > 0 && walk.branch(graph, sink, tnt.bits >> (left - 1) & 1 == 1)? {
+                left -= 1;
+            }
+            if left == 0 {
+                return Ok(());
+            }
+            self.deferred_tip(context)?;
+        }
     }
 
     /// The TIP of a branch between those of one TNT comes after that TNT.
@@ -276,7 +273,6 @@ impl<'t> Decoder<'t> {
         }
         let to = self.last_ip.join(payload).ok_or(Trouble::NoAddress)?;
         let from = self.left_from;
-        self.last_branch = None;
         let (walk, graph, sink) = self.parts(context);
         let walked = match from {
             Some(from) => walk.reach(graph, sink, from),
@@ -338,7 +334,7 @@ impl<'t> Decoder<'t> {
         if !plausible {
             self.lose(Trouble::Contradiction { at: self.walk.ip, expected: Expected::Off });
         }
-        (self.left_from, self.last_branch) = (None, None);
+        self.left_from = None;
         let ip = self.last_ip.join(payload);
         let switched = self.switch_program();
         self.arrive(context)?;
@@ -408,9 +404,8 @@ impl<'t> Decoder<'t> {
         to: Option<u64>,
         context: &mut Context<'_, '_, L, S>,
     ) -> Result<(), Trouble> {
-        // SKL014 is told from tracing that ends by leaving the context by the filter, so it takes one.
-        let filtered = !self.filter.is_empty() && self.errata.has(Erratum::Skl014);
         let filter = std::mem::take(&mut self.filter);
+        let direct_unseen = self.errata.has(Erratum::Skl014);
         let (walk, graph, sink) = self.parts(context);
         let at = walk.at;
         let traced = |graph: &Graph<'_, L>, address: u64| {
@@ -422,7 +417,9 @@ impl<'t> Decoder<'t> {
         let left = match (from, to) {
             (Some(from), _) => walk.reach(graph, sink, from),
             (None, Some(to)) => walk.leave(graph, sink, to),
-            (None, None) => walk.leave_unseen(graph, sink, filtered.then_some(traced)),
+            (None, None) => {
+                walk.leave_unseen(graph, sink, direct_unseen, (!filter.is_empty()).then_some(traced))
+            }
         };
         self.filter = filter;
         left

@@ -38,7 +38,7 @@ pub enum Event {
     },
     /// The flow is not known here.
     Gap(Gap),
-    /// PTWRITE ran.
+    /// PTWRITE ran: it is the instruction that was reported last.
     PtWrite {
         /// Its address, where the trace says so or the code shows it.
         ip: Option<u64>,

@@ -33,7 +33,6 @@ impl Decoder<'_> {
         self.last_ip = LastIp::ZERO;
         self.walk.returns.clear();
         self.left_from = None;
-        self.last_branch = None;
         let first = self.reported.is_none();
         let plus = self.psb_plus()?;
         if self.is_on() {
@@ -55,7 +54,12 @@ impl Decoder<'_> {
                 self.walk.go(ip);
                 self.state = State::OnSincePsb;
             }
-            None if self.is_lost() && !plus.overflow && !plus.torn => self.find_off(context.sink),
+            // The FUP of an overflow may come after the PSB+ (SDM, "Compound Packet Event Summary").
+            None if self.state == State::Overflowed => {}
+            None if self.is_lost() && !plus.overflow && !plus.torn => {
+                self.find_off(context.sink);
+                self.off_since_psb = first;
+            }
             _ => {}
         }
         self.certain_at = psb_at;

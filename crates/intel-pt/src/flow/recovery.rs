@@ -70,7 +70,6 @@ impl Decoder<'_> {
     pub(super) fn lose(&mut self, trouble: Trouble) {
         self.state = if trouble == Trouble::Overflow { State::Overflowed } else { State::Lost };
         self.left_from = None;
-        self.last_branch = None;
         self.walk.returns.clear();
         self.waiting = Waiting::Unknown;
         let at = self.at as u64;

@@ -91,6 +91,10 @@ pub enum Expected {
     Indirect,
     /// No branch before this address.
     Reach(u64),
+    /// The transfer that a FUP announces.
+    Transfer,
+    /// PTWRITE.
+    PtWrite,
     /// Tracing to be off.
     Off,
     /// Tracing to be on.
@@ -120,6 +124,8 @@ impl fmt::Display for Trouble {
                 Expected::Reach(to) => {
                     write!(f, "the code at {at:x} does not lead to {to:x}, as the trace says")
                 }
+                Expected::Transfer => write!(f, "no transfer follows that would leave {at:x}"),
+                Expected::PtWrite => write!(f, "no PTWRITE behind {at:x}, where the trace has one"),
                 Expected::Off => write!(f, "tracing begins at {at:x}, but it was on already"),
                 Expected::On => f.write_str("the trace goes on, but tracing was off"),
             },

@@ -1,7 +1,7 @@
 //! From one packet to the next over the code.
 
-use hodo_code::{BlockId, Graph, Labels, Terminator};
-use iced_x86::{Code, Instruction, Mnemonic, Register};
+use hodo_code::{BlockId, Graph, Labels, Terminator, writes_cr3};
+use iced_x86::{Instruction, Mnemonic};
 
 use super::{
     Executed, Expected, Sink, Trouble,
@@ -145,31 +145,31 @@ impl Walk {
         }
     }
 
-    /// Takes a TNT bit. `Ok(None)` where the next branch is not one that takes it, but an indirect one: its
-    /// TIP was deferred and comes first (SDM, "Deferred TIPs"). Else the block that the branch ends.
+    /// Takes a TNT bit. `Ok(false)` where the next branch is not one that takes it, but an indirect one: its
+    /// TIP was deferred and comes first (SDM, "Deferred TIPs").
     #[inline]
     pub(super) fn branch<L: Labels>(
         &mut self,
         graph: &mut Graph<'_, L>,
         sink: &mut impl Sink,
         taken: bool,
-    ) -> Result<Option<BlockId>, Trouble> {
+    ) -> Result<bool, Trouble> {
         let id = self.seek_decision(graph, sink)?;
         let block = graph.block(id);
         match block.terminator {
             Terminator::Conditional => {
                 self.pass(graph, sink, id, taken);
-                Ok(Some(id))
+                Ok(true)
             }
             Terminator::Return if taken && !self.no_return_compression => {
                 let at = block.end;
                 let to = self.returns.pop().ok_or(Trouble::EmptyReturnStack { at })?;
                 self.report(graph, id, sink);
                 self.go(to);
-                Ok(Some(id))
+                Ok(true)
             }
-            Terminator::IndirectJump | Terminator::IndirectCall | Terminator::Far => Ok(None),
-            Terminator::Return if self.no_return_compression => Ok(None),
+            Terminator::IndirectJump | Terminator::IndirectCall | Terminator::Far => Ok(false),
+            Terminator::Return if self.no_return_compression => Ok(false),
             _ => Err(Trouble::Contradiction { at: block.start, expected: Expected::Conditional }),
         }
     }
@@ -330,12 +330,13 @@ impl Walk {
     }
 
     /// The same, where the packet does not say where it went: over the first far transfer, or MOV to CR3,
-    /// which ends tracing where that is of one address space. With a filter, also over the first branch
-    /// that goes where `traced` says no (erratum SKL014).
+    /// which ends tracing where that is of one address space. Where there is a filter, also over the first
+    /// branch that may go where `traced` says no; direct ones only with erratum SKL014.
     pub(super) fn leave_unseen<L: Labels>(
         &mut self,
         graph: &mut Graph<'_, L>,
         sink: &mut impl Sink,
+        direct_unseen: bool,
         traced: Option<impl Fn(&Graph<'_, L>, u64) -> bool>,
     ) -> Result<(), Trouble> {
         let mut scout = self.scout();
@@ -343,20 +344,21 @@ impl Walk {
             let id = scout.here(graph)?;
             let block = graph.block(id);
             let (start, target, terminator) = (block.start, block.target, block.terminator);
-            let direct = matches!(terminator, Terminator::Jump | Terminator::Call);
+            if block.writes_cr3 {
+                let found = self.find(graph, writes_cr3);
+                return found.map_or(Ok(()), |(address, length)| self.reach(graph, sink, address + length));
+            }
+            let direct = direct_unseen && matches!(terminator, Terminator::Jump | Terminator::Call);
             if direct && traced.as_ref().is_some_and(|traced| !traced(graph, target)) {
                 self.advance(graph, sink, scout.steps + 1);
                 return Ok(());
             }
             if !scout.step(graph, id)? {
-                if terminator == Terminator::Far || traced.is_some() {
-                    self.advance(graph, sink, scout.steps);
-                    return self.over_decision(graph, sink);
-                }
-                let Some((address, length)) = self.find(graph, writes_cr3) else {
+                if terminator != Terminator::Far && traced.is_none() {
                     return Err(Trouble::Contradiction { at: start, expected: Expected::Indirect });
-                };
-                return self.reach(graph, sink, address + length);
+                }
+                self.advance(graph, sink, scout.steps);
+                return self.over_decision(graph, sink);
             }
         }
     }
@@ -373,20 +375,6 @@ impl Walk {
         self.go(graph.block(id).end);
         Ok(())
     }
-
-    /// The other way of the conditional branch `id`, which a packet told wrong (erratum BDM64).
-    pub(super) fn take_other_way<L: Labels>(&mut self, graph: &Graph<'_, L>, id: BlockId) {
-        let block = graph.block(id);
-        if block.terminator == Terminator::Conditional {
-            self.go(if self.ip == block.end { block.target } else { block.end });
-        }
-    }
-}
-
-/// Whether an instruction writes CR3.
-pub(super) fn writes_cr3(instruction: &Instruction) -> bool {
-    matches!(instruction.code(), Code::Mov_cr_r32 | Code::Mov_cr_r64)
-        && instruction.op0_register() == Register::CR3
 }
 
 /// Whether an instruction enters a guest.
