@@ -33,6 +33,8 @@ pub(crate) struct Timing {
     /// An MTC packet comes each `2^mtc_shift` crystal-clock ticks.
     mtc_shift: u32,
     max_nonturbo_ratio: Option<u64>,
+    /// Cycles that are too few for a CYC packet.
+    uncounted: u64,
     now: Option<u64>,
     crystal: Option<Crystal>,
     cycles: Cycles,
@@ -60,6 +62,9 @@ struct Cycles {
     count: u64,
     /// All of the segment.
     total: u64,
+    /// Whether a CYC packet told the cycles up to `base`. Else the next one may count some from before it, too
+    /// few for a packet of their own.
+    exact: bool,
     /// No packet came since the last CYC, so the next one is the one that it times.
     just_counted: bool,
     /// Core-to-bus ratio of the last CBR packet; zero before.
@@ -91,6 +96,7 @@ impl Timing {
             ratio: ratio.map(|(n, d)| (u64::from(n), u64::from(d))),
             mtc_shift: u32::from(config.mtc_frequency.unwrap_or(0)).min(15),
             max_nonturbo_ratio: config.max_nonturbo_ratio.filter(|&ratio| ratio != 0).map(u64::from),
+            uncounted: config.cyc_threshold.saturating_sub(1),
             now: None,
             crystal: None,
             cycles: Cycles::default(),
@@ -135,19 +141,25 @@ impl Timing {
             self.measure(tsc, by);
         }
         if self.cycles.just_counted || self.cycles.base == 0 {
-            self.cycles.base = tsc;
-            self.cycles.count = 0;
+            self.restart(tsc);
         }
+    }
+
+    /// Counts cycles from `tsc` on.
+    fn restart(&mut self, tsc: u64) {
+        self.cycles.base = tsc;
+        self.cycles.count = 0;
+        self.cycles.exact = self.cycles.just_counted;
     }
 
     /// Measures how long cycles take, from `base` to `tsc`. The core's frequency may change within, the core
     /// may have slept, and the processor may have lost count (erratum SKL168: it wraps at 4,096), so a rate
     /// that is not about what the last CBR packet says is not taken.
     fn measure(&mut self, tsc: u64, by: Reference) {
-        let Cycles { base, count, rate, .. } = self.cycles;
+        let Cycles { base, count, exact, rate, .. } = self.cycles;
         let ticks = tsc.saturating_sub(base);
         let better = rate.is_none_or(|rate| by >= rate.by);
-        if !better || base == 0 || ticks == 0 || count == 0 {
+        if !better || !exact || ticks == 0 || count == 0 {
             return;
         }
         let plausible = self.nominal_rate().is_none_or(|nominal| {
@@ -216,7 +228,10 @@ impl Timing {
 
     fn cyc(&mut self, cycles: u64) {
         self.cycles.total = self.cycles.total.saturating_add(cycles);
-        self.cycles.count = self.cycles.count.saturating_add(cycles);
+        // No time may be said to be later than it was.
+        let first = self.cycles.count == 0;
+        let overlap = if first && !self.cycles.exact { self.uncounted } else { 0 };
+        self.cycles.count = self.cycles.count.saturating_add(cycles.saturating_sub(overlap));
         self.cycles.just_counted = true;
         let Some(rate) = self.cycles.rate.or_else(|| self.nominal_rate()) else { return };
         let ticks = u128::from(self.cycles.count) * u128::from(rate.ticks) / u128::from(rate.cycles);
@@ -227,7 +242,7 @@ impl Timing {
     /// PSB+ repeats it.
     fn cbr(&mut self, ratio: u64) {
         if ratio != self.cycles.core_bus_ratio {
-            (self.cycles.base, self.cycles.count) = (self.now.unwrap_or(0), 0);
+            self.restart(self.now.unwrap_or(0));
             self.cycles.core_bus_ratio = ratio;
             self.cycles.rate = None;
         }
@@ -312,26 +327,29 @@ mod tests {
     #[test]
     fn cycles_are_measured_by_mtc_where_they_come_together() {
         // By its CBR the core runs as fast as the counter; it really runs at 5/4 of that.
-        let start = [Packet::Tsc(1280), Packet::Tma { ctc: 32, fast_counter: 0 }, Packet::Cbr(10)];
+        let start =
+            [Packet::Cbr(10), Packet::Cyc(9), Packet::Tsc(1280), Packet::Tma { ctc: 32, fast_counter: 0 }];
         let packets = [Packet::Cyc(400), Packet::Mtc(5), Packet::Cyc(100), Packet::Cyc(300), Packet::Mtc(6)];
         let found = times(&[&start[..], &packets].concat());
         // 400 cycles seem later than the MTC by the nominal rate, and are not by the measured one.
-        assert_eq!(found[3..], [1680, 1680, 1680, 1920, 1920].map(Some));
+        assert_eq!(found[4..], [1680, 1680, 1680, 1920, 1920].map(Some));
     }
 
     #[test]
     fn another_frequency_voids_what_was_measured() {
-        let start = [Packet::Tsc(1280), Packet::Tma { ctc: 32, fast_counter: 0 }, Packet::Cbr(10)];
+        let start =
+            [Packet::Cbr(10), Packet::Cyc(9), Packet::Tsc(1280), Packet::Tma { ctc: 32, fast_counter: 0 }];
         let measured = [Packet::Cyc(250), Packet::Mtc(5), Packet::Cbr(20), Packet::Cyc(100)];
-        assert_eq!(times(&[&start[..], &measured].concat())[5..], [1600, 1650].map(Some));
+        assert_eq!(times(&[&start[..], &measured].concat())[6..], [1600, 1650].map(Some));
     }
 
     #[test]
     fn a_count_of_cycles_that_wrapped_measures_nothing() {
         // Of some 17,000 cycles all but 320 were lost where the counter wrapped (SKL168).
-        let start = [Packet::Tsc(1280), Packet::Tma { ctc: 32, fast_counter: 0 }, Packet::Cbr(10)];
+        let start =
+            [Packet::Cbr(10), Packet::Cyc(9), Packet::Tsc(1280), Packet::Tma { ctc: 32, fast_counter: 0 }];
         let packets = [Packet::Cyc(320), Packet::Mtc(58), Packet::Cyc(100)];
-        assert_eq!(times(&[&start[..], &packets].concat())[4..], [18_560, 18_660].map(Some));
+        assert_eq!(times(&[&start[..], &packets].concat())[5..], [18_560, 18_660].map(Some));
     }
 
     #[test]
