@@ -6,6 +6,7 @@
 //!                                    └► what can't be read ──► loss ───────┘
 //! ```
 
+mod bpf;
 mod events;
 mod features;
 mod file;

@@ -10,6 +10,7 @@ use hodo_clock::PerfClock;
 use hodo_trace::{Cause, Loss};
 
 use super::{
+    bpf,
     events::{Attr, Events, SampleId},
     features::{self, BuildIds},
     file::{Features, File, Section},
@@ -23,7 +24,7 @@ use super::{
 };
 use crate::{
     error::Error,
-    recording::{Guest, Mapping, RecordedEvent, Recording, Sideband, SidebandKind, Thread},
+    recording::{BpfProgram, Guest, Mapping, RecordedEvent, Recording, Sideband, SidebandKind, Thread},
 };
 
 /// A loss that damage causes.
@@ -49,6 +50,7 @@ pub(super) struct Reader<'a> {
     /// How to read `sched_switch`, where it was recorded, and its samples.
     sched_switch: Option<SchedSwitch>,
     switched: Vec<(SampleId, Switched)>,
+    bpf: Vec<BpfProgram<'a>>,
     /// The clock of a TIME_CONV record.
     clock: Option<PerfClock>,
     /// How many records of each type there are.
@@ -66,15 +68,19 @@ impl<'a> Reader<'a> {
 
     /// Takes in a feature section; what can't be read of it is a loss.
     fn feature(&mut self, bit: u8, section: Section<'a>) {
-        let read = match bit {
-            feature::BUILD_ID => features::build_ids(section).map(|found| self.build_ids.extend(found)),
-            feature::TRACING_DATA => {
-                SchedSwitch::find(section.cursor()).map(|found| self.sched_switch = found)
+        let (what, read) = match bit {
+            feature::BUILD_ID => {
+                let found = features::build_ids(section);
+                ("build-id table", found.map(|found| self.build_ids.extend(found)))
             }
-            _ => Ok(()),
+            feature::BPF_PROG_INFO => ("BPF programs", bpf::programs(section).map(|found| self.bpf = found)),
+            feature::TRACING_DATA => {
+                let found = SchedSwitch::find(section.cursor());
+                ("formats of tracepoints", found.map(|found| self.sched_switch = found))
+            }
+            _ => ("", Ok(())),
         };
         if let Err(eof) = read {
-            let what = if bit == feature::BUILD_ID { "build-id table" } else { "formats of tracepoints" };
             self.loss.push(corrupt(eof.at..eof.at, Error::cut_short(what, eof).to_string()));
         }
         self.features.insert(bit, section);
@@ -281,7 +287,7 @@ impl<'a> Reader<'a> {
             }
         });
         let (events, sideband, loss) = (self.recorded(), self.sideband, self.loss);
-        Recording { config, streams, sideband, events, bpf: Vec::new(), emulated, facts, loss }
+        Recording { config, streams, sideband, events, bpf: self.bpf, emulated, facts, loss }
     }
 
     /// Whether most records lie in other files.

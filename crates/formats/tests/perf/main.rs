@@ -2,5 +2,6 @@
 
 mod damage;
 mod file;
+mod forms;
 mod parts;
 mod round_trip;
