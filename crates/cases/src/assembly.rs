@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, fs, io, ops::Range, process::Command};
 
-use crate::{Code, Error};
+use crate::{Code, Error, Owner};
 
 /// Code with its labels.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -22,6 +22,8 @@ pub struct Section {
     pub bytes: Vec<u8>,
     /// The tick from which on they are there.
     pub from: u64,
+    /// Whose they are.
+    pub owner: Owner,
 }
 
 impl Section {
@@ -66,7 +68,7 @@ impl Assembly {
     }
 
     /// Adds what one part of the code was assembled to, as nasm's map lists it.
-    fn add(&mut self, from: u64, bytes: &[u8], map: &str) -> Option<()> {
+    fn add(&mut self, part: &Code<'_>, bytes: &[u8], map: &str) -> Option<()> {
         let mut first = None;
         for line in map.lines() {
             let words: Vec<&str> = line.split_whitespace().collect();
@@ -76,7 +78,8 @@ impl Assembly {
                     let start = hex(1)?;
                     let offset = (start - *first.get_or_insert(start)) as usize;
                     let bytes = bytes.get(offset..offset + hex(3)? as usize)?.to_vec();
-                    self.sections.push(Section { address: hex(0)?, bytes, from });
+                    let Code { from, owner, .. } = *part;
+                    self.sections.push(Section { address: hex(0)?, bytes, from, owner });
                 }
                 [_, _, name] => {
                     if let (Some(_), Some(address)) = (hex(0), hex(1)) {
@@ -100,7 +103,7 @@ pub fn assemble(code: &[Code<'_>]) -> Result<Assembly, Error> {
         let (bytes, map) =
             nasm(part.source).map_err(|error| Error::new(part.line, format!("nasm: {error}")))?;
         assembly
-            .add(part.from, &bytes, &map)
+            .add(part, &bytes, &map)
             .ok_or_else(|| Error::new(part.line, "nasm's map is not as expected"))?;
     }
     Ok(assembly)

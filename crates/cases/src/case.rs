@@ -37,8 +37,20 @@ pub struct Code<'a> {
     pub line: usize,
     /// The tick from which on it is there.
     pub from: u64,
+    /// Whose code it is.
+    pub owner: Owner,
     /// What the assembler reads.
     pub source: &'a str,
+}
+
+/// Whose address space some code is in.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Owner {
+    /// The host's, or that of a machine without guests.
+    #[default]
+    Host,
+    /// That of the guest with this VMCS, or of any guest.
+    Guest(Option<u64>),
 }
 
 /// What begins with a name in brackets; the first part has none.
@@ -67,8 +79,10 @@ impl<'a> Case<'a> {
             let mut lines = part.lines();
             match part.name.split_once(' ').unwrap_or((part.name, "")) {
                 ("", _) => lines.try_for_each(|(number, line)| case.setting(number, line))?,
-                ("code", when) => {
-                    case.code.push(Code { line: part.line, from: from(part.line, when)?, source: part.body });
+                ("code", options) => {
+                    let expected =
+                        "expected [code], with from=TICK, guest or guest=VMCS in it, in hexadecimal";
+                    case.code.push(part.code(options).ok_or_else(|| Error::new(part.line, expected))?);
                 }
                 ("packets", "") => case.packets.extend(lines),
                 ("expect", "") => {
@@ -130,6 +144,20 @@ fn parts(text: &str) -> Vec<Part<'_>> {
 }
 
 impl<'a> Part<'a> {
+    fn code(&self, options: &str) -> Option<Code<'a>> {
+        let hex = |number: &str| u64::from_str_radix(number, 16).ok();
+        let mut code = Code { line: self.line, from: 0, owner: Owner::Host, source: self.body };
+        for option in options.split_whitespace() {
+            match option.split_once('=').unwrap_or((option, "")) {
+                ("from", tick) => code.from = hex(tick)?,
+                ("guest", "") => code.owner = Owner::Guest(None),
+                ("guest", vmcs) => code.owner = Owner::Guest(Some(hex(vmcs)?)),
+                _ => return None,
+            }
+        }
+        Some(code)
+    }
+
     /// The lines that say something, without comments.
     fn lines(&self) -> impl Iterator<Item = (usize, &'a str)> + use<'a> {
         let (before, body) = (self.line, self.body);
@@ -141,16 +169,6 @@ impl<'a> Part<'a> {
 
 fn before_comment(line: &str) -> &str {
     line.split(';').next().unwrap_or(line).trim()
-}
-
-fn from(line: usize, when: &str) -> Result<u64, Error> {
-    match when.strip_prefix("from=") {
-        Some(tick) => {
-            u64::from_str_radix(tick, 16).map_err(|_| Error::new(line, "expected from= and a tick in hex"))
-        }
-        None if when.is_empty() => Ok(0),
-        None => Err(Error::new(line, "expected [code] or [code from=TICK]")),
-    }
 }
 
 fn cpu(value: &str) -> Option<Cpu> {
@@ -167,6 +185,8 @@ fn cpu(value: &str) -> Option<Cpu> {
 fn config(config: &mut Config, word: &str) -> Option<()> {
     match word.split_once('=').unwrap_or((word, "")) {
         ("noretcomp", "") => config.no_return_compression = true,
+        ("notnt", "") => config.no_tnt = true,
+        ("nobranch", "") => config.no_branches = true,
         ("cyc", "") => config.cyc = true,
         ("mtc_period", period) => config.mtc_frequency = Some(period.parse().ok()?),
         ("tsc_ctc_ratio", ratio) => {

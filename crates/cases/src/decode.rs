@@ -1,28 +1,30 @@
 //! What a case's packets decode to, as lines of text.
 
-use std::fmt::Write;
-
 use hodo_clock::Tsc;
 use hodo_code::{AddressSpace, Content, Label, Labels, Origin, Program};
 use hodo_intel_pt::{
     Config,
-    flow::{Decoder, Event, Executed, Gap, Sink, Switch},
+    flow::{Decoder, Event, Executed, Gap, Guest, Sink, Switch},
     packet::{PSB, find_psb},
 };
 
-use crate::{Assembly, Trace};
+use crate::{Assembly, Owner, Trace};
 
-/// Decodes a trace: instructions are indented, events are not.
-pub fn decode(config: &Config, assembly: &Assembly, trace: &Trace<'_>) -> String {
-    let mut space = AddressSpace::new();
-    for section in &assembly.sections {
-        let content =
-            Content { bytes: &section.bytes, origin: Origin { module: 0, offset: section.address } };
-        space.map(section.range(), content, section.from);
-    }
-    let mut programs = [Program::new(&space, &NoLabels)];
+/// Decodes a trace to lines: instructions are indented, events are not.
+pub fn decode(config: &Config, assembly: &Assembly, trace: &Trace<'_>) -> Vec<String> {
+    let mut owners = vec![Owner::Host];
+    owners
+        .extend(assembly.sections.iter().map(|section| section.owner).filter(|&owner| owner != Owner::Host));
+    owners.dedup();
+    let spaces: Vec<_> = owners.iter().map(|&owner| space(assembly, owner)).collect();
+    let mut programs: Vec<_> = spaces.iter().map(|space| Program::new(space, &NoLabels)).collect();
+    let guests = owners.iter().enumerate().filter_map(|(program, owner)| match *owner {
+        Owner::Host => None,
+        Owner::Guest(vmcs) => Some(Guest { vmcs, program }),
+    });
+    let guests: Vec<_> = guests.collect();
     let schedule = [Switch { at: Tsc(0), program: 0, context: 0 }];
-    let mut sink = Lines { assembly, trace, text: String::new() };
+    let mut sink = Lines { assembly, trace, lines: Vec::new() };
     let next = |from: usize| Some(from + find_psb(trace.bytes.get(from..)?)?);
     let first = next(0).unwrap_or(trace.bytes.len());
     if first > 0 {
@@ -32,9 +34,44 @@ pub fn decode(config: &Config, assembly: &Assembly, trace: &Trace<'_>) -> String
     while let Some(begin) = start.filter(|&start| start < trace.bytes.len()) {
         start = next(begin + PSB.len());
         let span = begin..start.unwrap_or(trace.bytes.len());
-        Decoder::new(&trace.bytes, span, config, &schedule).decode(&mut programs, &mut sink);
+        let decoder = Decoder::new(&trace.bytes, span, config, &schedule).with_guests(&guests);
+        decoder.decode(&mut programs, &mut sink);
     }
-    sink.text
+    sink.lines
+}
+
+/// The code of one owner.
+fn space(assembly: &Assembly, owner: Owner) -> AddressSpace<'_> {
+    let mut space = AddressSpace::new();
+    for section in assembly.sections.iter().filter(|section| section.owner == owner) {
+        let content =
+            Content { bytes: &section.bytes, origin: Origin { module: 0, offset: section.address } };
+        space.map(section.range(), content, section.from);
+    }
+    space
+}
+
+/// The most lines that one round of a loop may take.
+const LONGEST_ROUND: usize = 8;
+
+/// The lines as text, in which the rounds of a loop are counted after the first one.
+pub fn fold(lines: &[String]) -> String {
+    let mut text = String::new();
+    let mut rest = lines;
+    while !rest.is_empty() {
+        let rounds = |length: usize| {
+            let same = rest.chunks_exact(length).take_while(|round| *round == &rest[..length]);
+            (same.count(), length)
+        };
+        let found = (1..=LONGEST_ROUND).map(rounds).find(|&(count, _)| count > 3);
+        let (count, length) = found.unwrap_or((1, 1));
+        rest[..length].iter().for_each(|line| text.extend([line, "\n"]));
+        if count > 1 {
+            text += &format!("    ... the last {length}, {} times more\n", count - 1);
+        }
+        rest = &rest[count * length..];
+    }
+    text
 }
 
 struct NoLabels;
@@ -49,12 +86,12 @@ impl Labels for NoLabels {
 struct Lines<'x> {
     assembly: &'x Assembly,
     trace: &'x Trace<'x>,
-    text: String,
+    lines: Vec<String>,
 }
 
 impl Lines<'_> {
     fn line(&mut self, line: std::fmt::Arguments<'_>) {
-        writeln!(self.text, "{line}").expect("a string takes all");
+        self.lines.push(line.to_string());
     }
 
     fn gap(&mut self, gap: &Gap) {

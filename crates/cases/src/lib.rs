@@ -14,7 +14,7 @@
 //! config noretcomp mtc_period=3    ; optional: settings that packets do not carry
 //! differs libipt: why              ; optional: a decoder that sees it otherwise
 //!
-//! [code]                           ; for nasm; `[code from=3e8]` is there from that tick on
+//! [code]                           ; for nasm; `[code from=3e8]`: from that tick on; `[code guest]`: a guest's
 //! bits 64
 //! org 0x401000
 //! start:  nop
@@ -34,7 +34,7 @@ mod error;
 mod packets;
 
 pub use assembly::{Assembly, Section, assemble};
-pub use case::{Case, Code, Differs};
-pub use decode::decode;
+pub use case::{Case, Code, Differs, Owner};
+pub use decode::{decode, fold};
 pub use error::Error;
 pub use packets::{Trace, encode};

@@ -2,13 +2,13 @@
 
 use std::{fs, path::Path};
 
-use hodo_cases::{Case, Error, assemble, decode, encode};
+use hodo_cases::{Case, Error, assemble, decode, encode, fold};
 
 /// What a case decodes to.
 fn outcome(case: &Case<'_>) -> Result<String, Error> {
     let assembly = assemble(&case.code)?;
     let trace = encode(&case.packets, &assembly)?;
-    Ok(decode(&case.config, &assembly, &trace))
+    Ok(fold(&decode(&case.config, &assembly, &trace)))
 }
 
 /// Checks a case; what is wrong with it.

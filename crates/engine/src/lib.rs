@@ -30,6 +30,5 @@ pub use gate::{Numbers, Spans, numbers};
 pub use info::{Info, Source, info};
 pub use losses::Losses;
 pub use modules::{Module, Modules};
-pub use segments::{TrackSink, decode_all};
 pub use threads::{NthCalls, find_calls};
 pub use track::{Chunk, Track};

@@ -14,7 +14,6 @@
 mod cases;
 mod configurations;
 mod containers;
-mod damage;
 mod difference;
 mod libipt;
 mod maps;
@@ -46,8 +45,7 @@ use crate::{
 const USAGE: &str =
     "usage: cargo xtask judge pt [--list] [--all] [--config NAME]… [--only PROGRAM]… [-e EVENT]
        cargo xtask judge cases [NAME]…
-       cargo xtask judge containers [FILE]…
-       cargo xtask judge damage [--count N] [--seed N] [--only NUMBER] [--without-perf]";
+       cargo xtask judge containers [FILE]…";
 
 /// What the command line asks for.
 #[derive(Default)]
@@ -61,11 +59,11 @@ struct Wish {
 
 /// Judges what is asked for; the error names what differs.
 pub(crate) fn run(arguments: &[String]) -> Outcome {
-    match arguments.split_first() {
-        Some((first, names)) if first == "cases" => return cases::run(names),
-        Some((first, files)) if first == "containers" => return containers::run(files),
-        Some((first, rest)) if first == "damage" => return damage::run(rest),
-        _ => {}
+    if let Some((_, names)) = arguments.split_first().filter(|(first, _)| *first == "cases") {
+        return cases::run(names);
+    }
+    if let Some((_, files)) = arguments.split_first().filter(|(first, _)| *first == "containers") {
+        return containers::run(files);
     }
     let wish = parse(arguments)?;
     if wish.list {

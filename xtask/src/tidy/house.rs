@@ -14,7 +14,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("hodo-trace", &["hodo-clock"]),
     ("hodo-code", &["hodo-bytes", "hodo-clock"]),
     ("hodo-intel-pt", &["hodo-clock", "hodo-bytes", "hodo-code"]),
-    ("hodo-cases", &["hodo-clock", "hodo-code", "hodo-intel-pt"]),
+    ("hodo-cases", &["hodo-clock", "hodo-code", "hodo-formats", "hodo-intel-pt"]),
     ("hodo-symbols", &["hodo-trace", "hodo-code"]),
     ("hodo-formats", &["hodo-trace", "hodo-clock", "hodo-bytes", "hodo-intel-pt", "hodo-code"]),
     ("hodo-analyses", &["hodo-trace", "hodo-clock", "hodo-symbols"]),
@@ -54,7 +54,6 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ),
     ("hodo-emulator", &["hodo-intel-pt", "hodo-formats"]),
     ("hodo-repack", &["hodo-clock", "hodo-formats", "hodo-intel-pt"]),
-    ("hodo-damage", &["hodo-engine", "hodo-formats", "hodo-intel-pt"]),
     ("xtask", &[]),
 ];
 
