@@ -1,14 +1,18 @@
 //! Ticks and nanoseconds, and the exact conversions between them.
 //!
 //! ```text
-//! processor ticks (Tsc) ──PerfClock──► nanoseconds of perf's clock (Nanos)
+//! processor ticks (Tsc) ──PerfClock───► nanoseconds of perf's clock (Nanos)
+//! cycles of a tracer    ──CycleClock──► nanoseconds from its clock's origin (OriginNanos)
 //! ```
 //!
 //! Arithmetic only: nothing here reads a clock. Products are computed in 128 bits, so no conversion
 //! loses precision before its final, documented rounding.
 
+mod cycles;
+
 use std::fmt;
 
+pub use cycles::{CycleClock, OriginNanos};
 use serde::{Deserialize, Serialize};
 
 /// A value of the processor's time-stamp counter, in ticks.

@@ -7,6 +7,7 @@
 //!
 //! Formats take bytes and return values; the engine opens files.
 
+pub mod ctf;
 pub mod error;
 mod input;
 pub mod perf;

@@ -12,6 +12,8 @@ mod analysis;
 mod loss;
 mod table;
 
+pub mod event;
+
 pub use analysis::{Analysis, Arrival, Code, End, FunctionId, Names, Place, Seen, SourceLine, Sources};
 pub use loss::{Cause, Loss};
 pub use table::{Column, Shape, Table, Unit, Value};

@@ -1,0 +1,136 @@
+//! A stream from one place to another: its events, and in between what was lost.
+
+use std::ops::Range;
+
+use hodo_clock::{CycleClock, OriginNanos};
+use hodo_trace::{Cause, Loss};
+
+use super::{
+    event::{Event, EventTrouble, Parts, Reader},
+    trace::{Stream, StreamPacket, Trace},
+};
+
+/// Something in a stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Item {
+    /// An event.
+    Event(Parts),
+    /// The tracer had no room for events.
+    Lost(Lost),
+}
+
+/// What a tracer lost, and when.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Lost {
+    /// How many.
+    pub count: u64,
+    /// Packets rather than events.
+    pub packets: bool,
+    /// After this time.
+    pub after: Option<OriginNanos>,
+    /// Before this time.
+    pub before: Option<OriginNanos>,
+}
+
+/// Goes through packets of a stream.
+#[derive(Debug)]
+pub struct Cursor<'t, 'a> {
+    trace: &'t Trace<'a>,
+    stream: &'t Stream<'a>,
+    clock: Option<CycleClock>,
+    reader: Reader<'t, 'a>,
+    /// Packets that were not opened yet.
+    left: Range<usize>,
+    /// The packet in hand.
+    packet: Option<usize>,
+    /// What was lost before the packet in hand, still to be told.
+    lost: [Option<Lost>; 2],
+    /// What could not be read.
+    pub loss: Vec<Loss>,
+}
+
+impl<'t, 'a> Cursor<'t, 'a> {
+    /// At the beginning of these packets of a stream.
+    pub fn new(trace: &'t Trace<'a>, stream: &'t Stream<'a>, packets: Range<usize>) -> Cursor<'t, 'a> {
+        let reader = trace.reader(stream);
+        let clock = trace.clock(stream);
+        Cursor {
+            trace,
+            stream,
+            clock,
+            reader,
+            left: packets,
+            packet: None,
+            lost: [None; 2],
+            loss: Vec::new(),
+        }
+    }
+
+    /// The next item, and when it was. What can't be read is skipped, and told in [`Cursor::loss`].
+    #[inline]
+    pub fn next_item(&mut self) -> Option<(Option<OriginNanos>, Item)> {
+        loop {
+            if let Some(lost) = self.lost.iter_mut().find_map(Option::take) {
+                return Some((lost.after.or(lost.before), Item::Lost(lost)));
+            }
+            if self.packet.is_some() {
+                match self.reader.next_event() {
+                    Ok(Some(parts)) => return Some((self.time(parts), Item::Event(parts))),
+                    Ok(None) => {}
+                    Err(trouble) => self.trouble(trouble),
+                }
+            }
+            self.open()?;
+        }
+    }
+
+    #[inline]
+    fn time(&self, parts: Parts) -> Option<OriginNanos> {
+        Some(self.clock?.nanos(parts.cycles?))
+    }
+
+    /// Opens the next packet; `None` where there is none.
+    fn open(&mut self) -> Option<()> {
+        let index = self.left.next()?;
+        let packet = &self.stream.packets[index];
+        let before = index.checked_sub(1).and_then(|index| self.stream.packets.get(index));
+        let after = before.and_then(|before| before.end);
+        let lost = |count, packets, before| (count > 0).then_some(Lost { count, packets, after, before });
+        self.lost =
+            [lost(packet.packets_lost, true, packet.begin), lost(packet.events_lost, false, packet.end)];
+        self.reader.open(packet.bytes, &packet.packet, packet.clock);
+        self.packet = Some(index);
+        Some(())
+    }
+
+    #[cold]
+    fn trouble(&mut self, trouble: EventTrouble) {
+        let Some(packet) = self.packet.map(|index| &self.stream.packets[index]) else { return };
+        let (start, end) = (packet.packet.bytes.start as u64, packet.packet.bytes.end as u64);
+        let time = self.clock.map(|clock| clock.nanos(self.reader.clock()));
+        let time = time.and_then(|time| u64::try_from(time.0).ok()).map(hodo_clock::Nanos);
+        self.loss.push(Loss {
+            stream: self.trace.files[packet.file].name.clone(),
+            cause: Cause::Corrupt,
+            bytes: start + trouble.at / 8..end,
+            time: time.map(|time| (time, time)),
+            count: 1,
+            detail: trouble.reason,
+        });
+    }
+
+    /// A look at the event with these parts, which is the last that came.
+    pub fn event(&self, parts: Parts) -> Event<'_, 't, 'a> {
+        self.reader.event_of(parts)
+    }
+
+    /// The packet in hand.
+    pub fn packet(&self) -> Option<&'t StreamPacket<'a>> {
+        self.packet.map(|index| &self.stream.packets[index])
+    }
+
+    /// Index of the packet in hand.
+    pub fn packet_index(&self) -> Option<usize> {
+        self.packet
+    }
+}

@@ -1,0 +1,307 @@
+//! The events of a packet, one after another, without a copy.
+
+use hodo_trace::event::{Compound, FieldSink, Meaning, Name};
+
+use super::{
+    packet::{Packet, describe},
+    plan::{FieldPath, StreamPlan},
+    read::{Ignore, Walk},
+    schema::{EventClass, Scope, StreamClass, Structure, TraceClass},
+    steps::{Content, Slots, Trouble},
+};
+
+/// Moves a clock to a value of which only the lowest bits may be given: CTF 1.8 section 8. The clock is
+/// taken to have wrapped once where the value is smaller than those bits of it.
+#[inline]
+pub(super) fn advance(clock: u64, value: u64, size: u32) -> u64 {
+    if size >= 64 {
+        return value;
+    }
+    let mask = (1u64 << size) - 1;
+    let clock = if value & mask < clock & mask { clock.wrapping_add(1 << size) } else { clock };
+    (clock & !mask) | (value & mask)
+}
+
+/// Where the parts of an event lie, in bits from the beginning of its packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Parts {
+    /// Index of its class among those of its stream.
+    pub class: u32,
+    /// The clock; `None` where the stream has none.
+    pub cycles: Option<u64>,
+    /// Where its header begins.
+    pub start: u64,
+    /// Where what comes after the header begins, before alignment.
+    pub common: u64,
+    /// Where its own context begins, before alignment.
+    pub specific: u64,
+    /// Where its payload begins, before alignment.
+    pub payload: u64,
+    /// Where it ends.
+    pub end: u64,
+}
+
+/// Why the rest of a packet can't be read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EventTrouble {
+    /// Where the event begins, in bits from the beginning of its packet.
+    pub at: u64,
+    /// Why.
+    pub reason: String,
+}
+
+/// Reads the events of packets of one class of streams.
+#[derive(Debug)]
+pub struct Reader<'t, 'a> {
+    trace: &'t TraceClass,
+    stream: &'t StreamClass,
+    plan: &'t StreamPlan,
+    slots: Slots,
+    content: Content<'a>,
+    /// Where the packet's context begins.
+    context: u64,
+    at: u64,
+    /// The clock as it stands.
+    clock: u64,
+}
+
+impl<'t, 'a> Reader<'t, 'a> {
+    pub(super) fn new(
+        trace: &'t TraceClass,
+        stream: &'t StreamClass,
+        plan: &'t StreamPlan,
+    ) -> Reader<'t, 'a> {
+        let content = Content { bytes: &[], end: 0 };
+        Reader { trace, stream, plan, slots: Slots::new(trace.slots), content, context: 0, at: 0, clock: 0 }
+    }
+
+    /// Goes to the first event of a packet, before which the clock stood at `clock`.
+    pub(super) fn open(&mut self, bytes: &'a [u8], packet: &Packet, clock: u64) {
+        self.content = Content { bytes, end: packet.content };
+        (self.at, self.context, self.clock) = (packet.events, packet.context, clock);
+        if let Some((value, size)) = packet.begin {
+            self.clock = advance(clock, value, size);
+        }
+        // What events depend on in the packet's header and context; both were read before.
+        let mut ignore = Ignore;
+        let mut walk = Walk::new(self.content, 0, &self.slots, &mut ignore);
+        let start = self.trace.packet_header.as_ref().map_or(Ok(0), |header| walk.root(header, 0));
+        if let (Ok(start), Some(context)) = (start, &self.stream.packet_context) {
+            let _ = walk.root(context, start);
+        }
+    }
+
+    /// The clock as it stands.
+    pub fn clock(&self) -> u64 {
+        self.clock
+    }
+
+    /// The parts of the next event; `None` at the content's end.
+    ///
+    /// # Errors
+    /// The rest of the packet can't be read.
+    #[inline]
+    pub fn next_event(&mut self) -> Result<Option<Parts>, EventTrouble> {
+        let start = self.plan.header.start(self.at);
+        if start >= self.content.end {
+            return Ok(None);
+        }
+        match self.event(start) {
+            Ok(parts) => {
+                self.at = parts.end;
+                Ok(Some(parts))
+            }
+            Err(reason) => {
+                let reason = self.explain(reason, start);
+                self.at = self.content.end;
+                Err(EventTrouble { at: start, reason })
+            }
+        }
+    }
+
+    #[inline]
+    fn event(&mut self, start: u64) -> Result<Parts, Reason> {
+        let head = self.plan.header.read(self.content, start, &self.slots)?;
+        if let Some((value, size)) = head.time {
+            self.clock = advance(self.clock, value, size);
+        }
+        let class = self.plan.index(head.id).ok_or(Reason::UnknownClass(head.id))?;
+        let plan = &self.plan.events[class as usize];
+        let common = head.end;
+        let specific = self.plan.common.run(self.content, common, &self.slots)?;
+        let payload = plan.specific.run(self.content, specific, &self.slots)?;
+        let end = plan.payload.run(self.content, payload, &self.slots)?;
+        if end > self.content.end {
+            return Err(Reason::Trouble(Trouble::CutShort));
+        }
+        if end == start {
+            return Err(Reason::Empty);
+        }
+        let cycles = self.stream.clock.map(|_| self.clock);
+        Ok(Parts { class, cycles, start, common, specific, payload, end })
+    }
+
+    #[cold]
+    fn explain(&self, reason: Reason, start: u64) -> String {
+        let what = match reason {
+            Reason::UnknownClass(id) => format!("the metadata has no event class {id}"),
+            Reason::Empty => "an event without a single bit, after which there would be no next".to_owned(),
+            Reason::Trouble(trouble) => describe(trouble),
+        };
+        format!("event at bit {start} of its packet: {what}")
+    }
+
+    /// A look at the event with these parts, which is the last that was read.
+    pub fn event_of(&self, parts: Parts) -> Event<'_, 't, 'a> {
+        Event { reader: self, parts }
+    }
+}
+
+enum Reason {
+    UnknownClass(u64),
+    Empty,
+    Trouble(Trouble),
+}
+
+impl From<Trouble> for Reason {
+    #[inline]
+    fn from(trouble: Trouble) -> Reason {
+        Reason::Trouble(trouble)
+    }
+}
+
+/// An event, whose fields are read when asked for.
+#[derive(Clone, Copy, Debug)]
+pub struct Event<'r, 't, 'a> {
+    reader: &'r Reader<'t, 'a>,
+    /// Where its parts lie.
+    pub parts: Parts,
+}
+
+impl<'t> Event<'_, 't, '_> {
+    /// Its class.
+    pub fn class(&self) -> &'t EventClass {
+        &self.reader.stream.events[self.parts.class as usize]
+    }
+
+    fn root(&self, scope: Scope) -> Option<(&'t Structure, u64)> {
+        let stream = self.reader.stream;
+        let (root, at) = match scope {
+            Scope::PacketHeader => (&self.reader.trace.packet_header, 0),
+            Scope::PacketContext => (&stream.packet_context, self.reader.context),
+            Scope::EventHeader => (&stream.event_header, self.parts.start),
+            Scope::CommonContext => (&stream.common_context, self.parts.common),
+            Scope::SpecificContext => (&self.class().specific_context, self.parts.specific),
+            Scope::Payload => (&self.class().payload, self.parts.payload),
+        };
+        Some((root.as_ref()?, at))
+    }
+
+    /// Whether it has anything in a scope.
+    pub fn has(&self, scope: Scope) -> bool {
+        self.root(scope).is_some()
+    }
+
+    /// Tells a sink the fields of a scope, in order.
+    ///
+    /// # Errors
+    /// A field that can't be read; those before it were told.
+    pub fn tell(&self, scope: Scope, sink: &mut impl FieldSink) -> Result<(), Trouble> {
+        let Some((root, at)) = self.root(scope) else { return Ok(()) };
+        Walk::new(self.reader.content, at, &self.reader.slots, sink).root(root, at).map(drop)
+    }
+
+    /// Tells a sink one field; nothing where the event does not have it.
+    pub fn tell_field(&self, path: &FieldPath, sink: &mut impl FieldSink) -> Result<(), Trouble> {
+        let Some((_, at)) = self.root(path.scope) else { return Ok(()) };
+        let (content, slots) = (self.reader.content, &self.reader.slots);
+        let at = path.steps.run(content, at, slots)?;
+        match path.inner.as_slice() {
+            [] => Walk::new(content, at, slots, sink).class(&path.class, NAMELESS, at).map(drop),
+            inner => {
+                let mut within = Within { wanted: inner, depth: 0, sink };
+                Walk::new(content, at, slots, &mut within).class(&path.class, NAMELESS, at).map(drop)
+            }
+        }
+    }
+}
+
+/// The name of a field that was asked for by its name.
+const NAMELESS: Name<'static> = Name::Member("");
+
+/// Lets only a field within a field through.
+struct Within<'s, S> {
+    /// The names on the way to it.
+    wanted: &'s [String],
+    /// How many structures on the way are open; beyond the way, all are counted.
+    depth: usize,
+    sink: &'s mut S,
+}
+
+impl<S> Within<'_, S> {
+    fn is(&self, name: Name<'_>) -> bool {
+        // The field that was begun first is the one outside.
+        self.depth == self.wanted.len() && self.matches(name)
+    }
+
+    fn matches(&self, name: Name<'_>) -> bool {
+        match (name, self.depth.checked_sub(1).and_then(|index| self.wanted.get(index))) {
+            (Name::Member(name), Some(wanted)) => name == wanted,
+            (Name::Element(index), Some(wanted)) => wanted.parse() == Ok(index),
+            _ => false,
+        }
+    }
+}
+
+impl<S: FieldSink> FieldSink for Within<'_, S> {
+    fn unsigned(&mut self, name: Name<'_>, value: u64, meaning: &Meaning) {
+        if self.is(name) {
+            self.sink.unsigned(NAMELESS, value, meaning);
+        }
+    }
+
+    fn signed(&mut self, name: Name<'_>, value: i64, meaning: &Meaning) {
+        if self.is(name) {
+            self.sink.signed(NAMELESS, value, meaning);
+        }
+    }
+
+    fn real(&mut self, name: Name<'_>, value: f64) {
+        if self.is(name) {
+            self.sink.real(NAMELESS, value);
+        }
+    }
+
+    fn boolean(&mut self, name: Name<'_>, value: bool) {
+        if self.is(name) {
+            self.sink.boolean(NAMELESS, value);
+        }
+    }
+
+    fn text(&mut self, name: Name<'_>, text: &[u8]) {
+        if self.is(name) {
+            self.sink.text(NAMELESS, text);
+        }
+    }
+
+    fn blob(&mut self, name: Name<'_>, bytes: &[u8]) {
+        if self.is(name) {
+            self.sink.blob(NAMELESS, bytes);
+        }
+    }
+
+    fn absent(&mut self, _: Name<'_>) {}
+
+    fn begin(&mut self, name: Name<'_>, _: Compound) {
+        // Once off the way, or beyond its end, nothing matches until all of that is closed again.
+        let on_the_way = self.depth == 0 || (self.depth < self.wanted.len() && self.matches(name));
+        self.depth += if on_the_way { 1 } else { OFF };
+    }
+
+    fn end(&mut self, _: Compound) {
+        self.depth -= if self.depth >= OFF { OFF } else { 1 };
+    }
+}
+
+/// Added to the depth for each field that is off the way.
+const OFF: usize = 1 << 16;

@@ -1,0 +1,82 @@
+//! What tracers of known versions got wrong, put right: the times of packets.
+
+use hodo_clock::OriginNanos;
+
+use super::{
+    schema::TraceClass,
+    trace::{Stream, Trace},
+};
+
+/// What is wrong with the packets of a trace.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Fixups {
+    /// The last events of a packet can be later than its end (LTTng, before its fix of 2019).
+    event_after_packet: bool,
+    /// The first event of a packet can be earlier than its beginning (barectf before 2.3.1).
+    event_before_packet: bool,
+    /// A packet without an end was open when the machine crashed (LTTng).
+    open_packet: bool,
+}
+
+impl Fixups {
+    /// What a trace needs, by its tracer's name and version.
+    pub(super) fn of(trace: &TraceClass) -> Fixups {
+        let number =
+            |names: &[&str]| names.iter().find_map(|name| trace.environment_integer(name)).unwrap_or(0);
+        let version = (
+            number(&["tracer_major"]),
+            number(&["tracer_minor"]),
+            number(&["tracer_patchlevel", "tracer_patch"]),
+        );
+        match trace.environment_text("tracer_name") {
+            Some("lttng-ust") => {
+                Fixups { event_after_packet: version < (2, 11, 0), open_packet: true, ..Fixups::default() }
+            }
+            Some("lttng-modules") => {
+                // Fixed in three lines of versions.
+                let fixed = match version {
+                    (2, 9, patch) => patch >= 13,
+                    (2, 10, patch) => patch >= 10,
+                    version => version >= (2, 11, 0),
+                };
+                Fixups { event_after_packet: !fixed, open_packet: true, ..Fixups::default() }
+            }
+            Some("barectf") => Fixups { event_before_packet: version < (2, 3, 1), ..Fixups::default() },
+            _ => Fixups::default(),
+        }
+    }
+
+    /// Puts the times of a stream's packets right.
+    pub(super) fn apply<'a>(self, trace: &Trace<'a>, stream: &mut Stream<'a>) {
+        for index in 0..stream.packets.len() {
+            let next = stream.packets.get(index + 1).and_then(|next| next.begin);
+            let packet = &stream.packets[index];
+            let ends_at_zero = packet.packet.end.is_some_and(|(end, _)| end == 0)
+                && packet.packet.begin.is_some_and(|(begin, _)| begin != 0);
+            if self.event_after_packet || (self.open_packet && ends_at_zero) {
+                stream.packets[index].end = next.or_else(|| event_time(trace, stream, index, true));
+            }
+            if self.event_before_packet
+                && let Some(first) = event_time(trace, stream, index, false)
+            {
+                let begin = &mut stream.packets[index].begin;
+                *begin = Some(begin.map_or(first, |begin| begin.min(first)));
+            }
+        }
+    }
+}
+
+/// The time of a packet's first or last event.
+fn event_time<'a>(trace: &Trace<'a>, stream: &Stream<'a>, index: usize, last: bool) -> Option<OriginNanos> {
+    let packet = &stream.packets[index];
+    let mut reader = trace.reader(stream);
+    reader.open(packet.bytes, &packet.packet, packet.clock);
+    let mut time = None;
+    while let Ok(Some(parts)) = reader.next_event() {
+        time = parts.cycles;
+        if !last {
+            break;
+        }
+    }
+    Some(trace.clock(stream)?.nanos(time?))
+}

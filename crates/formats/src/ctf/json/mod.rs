@@ -1,0 +1,208 @@
+//! CTF 2 metadata: JSON fragments (CTF2-SPEC-2.0 section 5).
+//!
+//! ```text
+//! fragments ──serde_json──► values ──Node──► classes ──resolve──► TraceClass
+//! ```
+
+mod fields;
+mod node;
+
+use std::collections::HashMap;
+
+use hodo_clock::CycleClock;
+use serde_json::Value;
+
+use super::{
+    resolve,
+    schema::{ClockClass, Environment, EventClass, FieldClass, StreamClass, Structure, TraceClass},
+};
+use crate::error::{Error, ErrorKind};
+use fields::Aliases;
+use node::{Node, Wrong};
+
+/// What a fragment begins with: RFC 7464.
+const RECORD_SEPARATOR: char = '\u{1e}';
+
+/// Reads CTF 2 metadata.
+///
+/// # Errors
+/// The fragment, the JSON path in it, and what was expected there.
+pub(super) fn read(bytes: &[u8]) -> Result<TraceClass, Error> {
+    let text = std::str::from_utf8(bytes).map_err(|error| {
+        let reason = "CTF 2 metadata is UTF-8, and this is not".to_owned();
+        wrong(error.valid_up_to(), reason)
+    })?;
+    let mut reader = Reader::default();
+    let mut at = 0;
+    for (number, fragment) in text.split(RECORD_SEPARATOR).filter(|part| !part.trim().is_empty()).enumerate()
+    {
+        at = fragment.as_ptr() as usize - text.as_ptr() as usize;
+        let place = format!("fragment {}", number + 1);
+        let value: Value =
+            serde_json::from_str(fragment).map_err(|error| wrong(at, format!("{place}: {error}")))?;
+        let node = Node::root(&value);
+        reader
+            .fragment(number, &node)
+            .map_err(|Wrong { path, reason }| wrong(at, format!("{place}, {path}: {reason}")))?;
+    }
+    reader.trace.version = 2;
+    let mut trace = reader.trace;
+    resolve::resolve(&mut trace).map_err(|reason| wrong(at, reason))?;
+    Ok(trace)
+}
+
+fn wrong(at: usize, reason: String) -> Error {
+    Error { at: at as u64, kind: ErrorKind::Text { what: "CTF 2 metadata", reason } }
+}
+
+/// What was read so far.
+#[derive(Default)]
+struct Reader {
+    trace: TraceClass,
+    aliases: Aliases,
+    /// Indices of clocks by their ids.
+    clocks: HashMap<String, usize>,
+}
+
+impl Reader {
+    fn fragment(&mut self, number: usize, node: &Node<'_>) -> Result<(), Wrong> {
+        node.no_extensions()?;
+        match node.text("type")?.unwrap_or_default() {
+            "preamble" if number == 0 => self.preamble(node),
+            _ if number == 0 => {
+                Err(node.wrong("the first fragment is the preamble: `\"type\": \"preamble\"` expected"))
+            }
+            "field-class-alias" => self.alias(node),
+            "trace-class" => self.trace_class(node),
+            "clock-class" => self.clock_class(node),
+            "data-stream-class" => self.stream_class(node),
+            "event-record-class" => self.event_class(node),
+            kind => Err(node.wrong(format!("no fragment of CTF 2 has the type `{kind}`"))),
+        }
+    }
+
+    fn preamble(&mut self, node: &Node<'_>) -> Result<(), Wrong> {
+        match node.required("version")?.unsigned()? {
+            2 => {}
+            version => return Err(node.wrong(format!("version {version} of CTF is not known; 2 expected"))),
+        }
+        if let Some(uuid) = node.get("uuid") {
+            let bytes: Vec<u8> = uuid
+                .list()?
+                .iter()
+                .map(|byte| byte.unsigned().map(|byte| byte as u8))
+                .collect::<Result<_, _>>()?;
+            self.trace.uuid = Some(bytes.try_into().map_err(|_| uuid.wrong("sixteen numbers expected"))?);
+        }
+        Ok(())
+    }
+
+    fn alias(&mut self, node: &Node<'_>) -> Result<(), Wrong> {
+        let class = self.aliases.class(&node.required("field-class")?)?;
+        let name = node.required("name")?;
+        match self.aliases.name(name.string()?, class) {
+            true => Ok(()),
+            false => Err(name.wrong("this name is taken")),
+        }
+    }
+
+    fn structure(&mut self, node: &Node<'_>, name: &str) -> Result<Option<Structure>, Wrong> {
+        let Some(class) = node.get(name) else { return Ok(None) };
+        match self.aliases.class(&class)? {
+            FieldClass::Structure(structure) => Ok(Some(structure)),
+            _ => Err(class.wrong("a structure expected")),
+        }
+    }
+
+    fn trace_class(&mut self, node: &Node<'_>) -> Result<(), Wrong> {
+        self.trace.name = node.text("name")?.map(str::to_owned);
+        self.trace.packet_header = self.structure(node, "packet-header-field-class")?;
+        if self.trace.uuid.is_none() {
+            // LTTng's preamble has the UUID too; the unique id of others may be one.
+            self.trace.uuid = node.text("uid")?.and_then(super::uuid::parse);
+        }
+        for (name, value) in node.members("environment")? {
+            let value = match value.value() {
+                Value::String(text) => Environment::Text(text.clone()),
+                _ => Environment::Integer(value.integer()?),
+            };
+            self.trace.environment.push((name.to_owned(), value));
+        }
+        Ok(())
+    }
+
+    fn clock_class(&mut self, node: &Node<'_>) -> Result<(), Wrong> {
+        let id = node.required("id")?.string()?;
+        let frequency = node.required("frequency")?.unsigned()?;
+        let (mut seconds, mut cycles) = (0, 0);
+        if let Some(offset) = node.get("offset-from-origin") {
+            if let Some(value) = offset.get("seconds") {
+                seconds = i64::try_from(value.integer()?).map_err(|_| value.wrong("too many seconds"))?;
+            }
+            if let Some(value) = offset.get("cycles") {
+                cycles = i128::from(value.unsigned()?);
+            }
+        }
+        let cycles = CycleClock::new(frequency, seconds, cycles);
+        let clock = ClockClass {
+            name: node.text("name")?.unwrap_or(id).to_owned(),
+            description: node.text("description")?.unwrap_or_default().to_owned(),
+            cycles: cycles.ok_or_else(|| node.wrong("a frequency above zero expected"))?,
+            unix: node.get("origin").is_some_and(|origin| origin.value() == "unix-epoch"),
+        };
+        self.clocks.insert(id.to_owned(), self.trace.clocks.len());
+        self.trace.clocks.push(clock);
+        Ok(())
+    }
+
+    fn stream_class(&mut self, node: &Node<'_>) -> Result<(), Wrong> {
+        let id = node.get("id").map_or(Ok(0), |id| id.unsigned())?;
+        let clock = match node.get("default-clock-class-id") {
+            Some(name) => {
+                let index = self.clocks.get(name.string()?).copied();
+                Some(index.ok_or_else(|| name.wrong("no clock before it has this id"))?)
+            }
+            None => None,
+        };
+        let stream = StreamClass {
+            id,
+            clock,
+            packet_context: self.structure(node, "packet-context-field-class")?,
+            event_header: self.structure(node, "event-record-header-field-class")?,
+            common_context: self.structure(node, "event-record-common-context-field-class")?,
+            events: Default::default(),
+        };
+        if self.trace.streams.insert(id, stream).is_some() {
+            return Err(node.wrong(format!("two data stream classes have the id {id}")));
+        }
+        Ok(())
+    }
+
+    fn event_class(&mut self, node: &Node<'_>) -> Result<(), Wrong> {
+        let id = node.get("id").map_or(Ok(0), |id| id.unsigned())?;
+        let place = node.get("data-stream-class-id").map_or(Ok(0), |id| id.unsigned())?;
+        let event = EventClass {
+            id,
+            name: node.text("name")?.map_or_else(|| id.to_string(), str::to_owned),
+            log_level: node.get("attributes").and_then(|attributes| log_level(&attributes)),
+            specific_context: self.structure(node, "specific-context-field-class")?,
+            payload: self.structure(node, "payload-field-class")?,
+        };
+        let stream = self.trace.streams.get_mut(&place);
+        let stream =
+            stream.ok_or_else(|| node.wrong(format!("no data stream class before it has the id {place}")))?;
+        stream.events.push(event);
+        Ok(())
+    }
+}
+
+/// LTTng's level of importance, which is one of its attributes.
+fn log_level(attributes: &Node<'_>) -> Option<i64> {
+    let levels = ["lttng.org,2009", "babeltrace.org,2020"].iter();
+    levels
+        .filter_map(|space| attributes.get(space)?.get("log-level"))
+        .find_map(|level| level.value().as_i64())
+}
+
+#[cfg(test)]
+mod tests;

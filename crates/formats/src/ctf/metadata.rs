@@ -1,0 +1,130 @@
+//! The metadata file: which version of CTF it is, and its text.
+
+use std::borrow::Cow;
+
+use hodo_bytes::Cursor;
+
+use super::schema::{ByteOrder, TraceClass};
+use crate::error::{Error, ErrorKind};
+
+/// What a packet of metadata begins with: CTF 1.8 section 7.1.
+const PACKET_MAGIC: u32 = 0x75D1_1D57;
+/// Size of the header of a packet of metadata, in bytes.
+const PACKET_HEADER: usize = 37;
+/// What a fragment of CTF 2 metadata begins with: RFC 7464.
+const RECORD_SEPARATOR: u8 = 0x1e;
+/// Words that plain TSDL can begin with.
+const TSDL_WORDS: &[&str] = &[
+    "trace",
+    "env",
+    "clock",
+    "stream",
+    "event",
+    "callsite",
+    "typealias",
+    "typedef",
+    "struct",
+    "enum",
+    "variant",
+];
+
+/// Whether these can be the first bytes of a metadata file.
+pub fn recognise(bytes: &[u8]) -> bool {
+    if packet_order(bytes).is_some() || bytes.first() == Some(&RECORD_SEPARATOR) {
+        return true;
+    }
+    let start = &bytes[..bytes.len().min(1 << 12)];
+    let text = start.trim_ascii_start();
+    if text.starts_with(b"{") {
+        return memchr::memmem::find(start, b"\"preamble\"").is_some();
+    }
+    // LTTng 2.14 writes no signature, and any number of comments can come first.
+    let code = after_comments(text);
+    let word = code.split(|byte| !byte.is_ascii_alphanumeric()).next().unwrap_or_default();
+    TSDL_WORDS.iter().any(|known| known.as_bytes() == word) && !code[word.len()..].starts_with(b"=")
+}
+
+/// What comes after blanks and comments.
+fn after_comments(mut text: &[u8]) -> &[u8] {
+    loop {
+        text = text.trim_ascii_start();
+        let end = match text {
+            [b'/', b'*', ..] => memchr::memmem::find(text, b"*/").map(|at| at + 2),
+            [b'/', b'/', ..] => memchr::memchr(b'\n', text),
+            _ => return text,
+        };
+        text = &text[end.unwrap_or(text.len())..];
+    }
+}
+
+/// Reads metadata of any version.
+///
+/// # Errors
+/// The place and the reason, where it is not of CTF 1.8 or 2, cut short, or contradicts itself.
+pub fn read(bytes: &[u8]) -> Result<TraceClass, Error> {
+    let first = bytes.trim_ascii_start().first();
+    if first == Some(&RECORD_SEPARATOR) || first == Some(&b'{') {
+        return super::json::read(bytes);
+    }
+    let (text, native) = text(bytes)?;
+    super::tsdl::read(&text, native)
+}
+
+/// The byte order of a metadata file in packets.
+fn packet_order(bytes: &[u8]) -> Option<ByteOrder> {
+    let magic = *bytes.first_chunk::<4>()?;
+    match magic {
+        _ if u32::from_le_bytes(magic) == PACKET_MAGIC => Some(ByteOrder::Little),
+        _ if u32::from_be_bytes(magic) == PACKET_MAGIC => Some(ByteOrder::Big),
+        _ => None,
+    }
+}
+
+/// The text of TSDL metadata, without packets, and the byte order of its packets.
+fn text(bytes: &[u8]) -> Result<(Cow<'_, str>, Option<ByteOrder>), Error> {
+    let Some(order) = packet_order(bytes) else { return Ok((String::from_utf8_lossy(bytes), None)) };
+    let mut text = Vec::new();
+    let mut rest = Cursor::new(bytes, 0);
+    while !rest.is_empty() {
+        let packet = packet(&mut rest, order)?;
+        text.extend_from_slice(packet);
+    }
+    Ok((String::from_utf8_lossy(&text).into_owned().into(), Some(order)))
+}
+
+/// The text in the next packet.
+fn packet<'a>(rest: &mut Cursor<'a>, order: ByteOrder) -> Result<&'a [u8], Error> {
+    let cut = |eof| Error::cut_short("CTF metadata packet", eof);
+    let at = rest.offset();
+    let header = rest.clone().take(PACKET_HEADER).map_err(cut)?;
+    let number = |from: usize| {
+        let word =
+            header.get(from..from + 4).and_then(|word| word.first_chunk::<4>()).copied().unwrap_or_default();
+        if order == ByteOrder::Little { u32::from_le_bytes(word) } else { u32::from_be_bytes(word) }
+    };
+    if number(0) != PACKET_MAGIC {
+        return Err(Error::invalid(at, "the mark of a metadata packet", number(0).into(), "75d11d57"));
+    }
+    let (content, whole) = (number(24), number(28));
+    let sizes = content % 8 == 0 && whole % 8 == 0 && content >= PACKET_HEADER as u32 * 8 && content <= whole;
+    if !sizes {
+        let expected = "whole bytes, and no more than the packet has";
+        return Err(Error::invalid(
+            at + 24,
+            "the size of a metadata packet's content in bits",
+            content.into(),
+            expected,
+        ));
+    }
+    if header[32..35].iter().any(|&scheme| scheme != 0) {
+        let (what, help) =
+            ("compressed, encrypted or checked CTF metadata", "no tracer is known to write it");
+        return Err(Error { at: at + 32, kind: ErrorKind::Unsupported { what, help } });
+    }
+    if (header[35], header[36]) != (1, 8) {
+        let version = u64::from(header[35]) << 8 | u64::from(header[36]);
+        return Err(Error::invalid(at + 35, "the version of CTF metadata", version, "1.8 (0x108)"));
+    }
+    let packet = rest.take(whole as usize / 8).map_err(cut)?;
+    Ok(&packet[PACKET_HEADER..content as usize / 8])
+}

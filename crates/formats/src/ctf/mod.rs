@@ -1,0 +1,36 @@
+//! CTF, the Common Trace Format, versions 1.8 and 2: what LTTng, barectf and many others write.
+//!
+//! ```text
+//! metadata ──tsdl or json──► TraceClass ──plan──► StreamPlan: steps over events, compiled once
+//!                               │                     │
+//! files ────────Packets─────────┴──► streams of packets ──Cursor──► events, and what was lost between them
+//!                                                                      │
+//!                                    a FieldSink ◄──Walk, when asked───┘
+//! ```
+//!
+//! Specifications: CTF 1.8.3 and CTF2-SPEC-2.0, both of the DiaMon workgroup.
+
+mod bits;
+mod cursor;
+mod event;
+mod fixups;
+mod header;
+mod json;
+mod metadata;
+mod packet;
+mod plan;
+mod read;
+mod resolve;
+pub mod schema;
+mod steps;
+mod trace;
+mod tsdl;
+pub mod uuid;
+
+pub use cursor::{Cursor, Item, Lost};
+pub use event::{Event, EventTrouble, Parts, Reader};
+pub use metadata::{read as read_metadata, recognise};
+pub use packet::Packet;
+pub use plan::{FieldPath, StreamPlan};
+pub use steps::Trouble;
+pub use trace::{DataFile, Stream, StreamPacket, Trace};

@@ -1,0 +1,162 @@
+//! Packets: CTF 1.8 section 5, CTF 2 "Packet decoding procedure".
+
+use std::ops::Range;
+
+use super::{
+    read::{Ignore, Walk},
+    schema::{Role, TraceClass},
+    steps::{Content, Slots, Trouble},
+};
+
+/// What each packet may begin with.
+const MAGIC: u64 = 0xC1FC_1FC1;
+
+/// A packet as it lies in its file. Sizes and positions are in bits from its beginning.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Packet {
+    /// Bytes of the file that it takes.
+    pub bytes: Range<usize>,
+    /// Where its content ends.
+    pub content: u64,
+    /// Where its context begins.
+    pub context: u64,
+    /// Where its first event may begin.
+    pub events: u64,
+    /// Class of its stream.
+    pub stream_class: u64,
+    /// Which of the streams of the class.
+    pub stream: Option<u64>,
+    /// What the clock moves to at its beginning, and the size of that in bits.
+    pub begin: Option<(u64, u32)>,
+    /// The clock at its end, and the size of that in bits.
+    pub end: Option<(u64, u32)>,
+    /// Events discarded so far, at its end, and the size of the counter in bits.
+    pub discarded: Option<(u64, u32)>,
+    /// Its number in the stream, and the size of that in bits.
+    pub sequence: Option<(u64, u32)>,
+}
+
+/// Why a packet, and what follows it in its file, can't be read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct PacketTrouble {
+    /// Where it begins in the file.
+    pub at: usize,
+    /// Why.
+    pub reason: String,
+    /// The file ends within it, as that of a tracer that was stopped.
+    pub cut_short: bool,
+}
+
+/// Reads the packets of a file, one after another.
+pub(super) struct Packets<'t, 'a> {
+    trace: &'t TraceClass,
+    file: &'a [u8],
+    at: usize,
+    slots: Slots,
+}
+
+impl<'t, 'a> Packets<'t, 'a> {
+    pub(super) fn new(trace: &'t TraceClass, file: &'a [u8]) -> Packets<'t, 'a> {
+        Packets { trace, file, at: 0, slots: Slots::new(trace.slots) }
+    }
+
+    /// The next packet; `None` at the file's end. What comes after trouble is not looked at.
+    pub(super) fn next_packet(&mut self) -> Option<Result<(Packet, Option<PacketTrouble>), PacketTrouble>> {
+        if self.at >= self.file.len() {
+            return None;
+        }
+        let at = self.at;
+        let read = self.packet(at);
+        self.at = match &read {
+            Ok((packet, None)) => packet.bytes.end,
+            _ => self.file.len(),
+        };
+        Some(read.map_err(|reason| PacketTrouble { at, cut_short: false, reason }))
+    }
+
+    fn packet(&self, at: usize) -> Result<(Packet, Option<PacketTrouble>), String> {
+        let bytes = &self.file[at..];
+        let content = Content { bytes, end: bytes.len() as u64 * 8 };
+        let mut ignore = Ignore;
+        let mut walk = Walk::new(content, 0, &self.slots, &mut ignore);
+        let start = match &self.trace.packet_header {
+            Some(header) => {
+                walk.root(header, 0).map_err(|trouble| format!("packet header: {}", describe(trouble)))?
+            }
+            None => 0,
+        };
+        self.check(&walk.roles)?;
+        let stream_class = walk.roles.get(Role::StreamClassId).map(|(id, _)| id);
+        let stream = walk.roles.get(Role::StreamId).map(|(id, _)| id);
+        let only = self.trace.streams.keys().next().copied().filter(|_| self.trace.streams.len() == 1);
+        let stream_class = stream_class.or(only).unwrap_or(0);
+        let class = self.trace.streams.get(&stream_class);
+        let class = class.ok_or_else(|| format!("the metadata has no stream class {stream_class}"))?;
+        let events = match &class.packet_context {
+            Some(context) => walk
+                .root(context, start)
+                .map_err(|trouble| format!("packet context: {}", describe(trouble)))?,
+            None => start,
+        };
+        let roles = walk.roles;
+        let time = |role| roles.get(role).filter(|_| class.clock.is_some());
+        let whole = roles.get(Role::PacketTotalLength).map(|(bits, _)| bits);
+        let size = whole.unwrap_or(content.end);
+        let content_size = roles.get(Role::PacketContentLength).map_or(size, |(bits, _)| bits);
+        if size == 0 || size % 8 != 0 {
+            return Err(format!("a packet of {size} bits; whole bytes, and more than none, expected"));
+        }
+        if content_size > size || content_size < events {
+            return Err(format!(
+                "a packet of {size} bits with a content of {content_size}; at least the {events} of its header and \
+                 context, and no more than the packet has, expected"
+            ));
+        }
+        let there = size.min(content.end);
+        let packet = Packet {
+            bytes: at..at + (there / 8) as usize,
+            content: content_size.min(there),
+            context: start,
+            events,
+            stream_class,
+            stream,
+            begin: time(Role::Timestamp),
+            end: time(Role::PacketEndTimestamp),
+            discarded: roles.get(Role::DiscardedEvents),
+            sequence: roles.get(Role::PacketSequenceNumber),
+        };
+        let cut = (content_size > content.end).then(|| PacketTrouble {
+            at,
+            cut_short: true,
+            reason: format!("the packet has {} bytes, and the file only {} for it", size / 8, bytes.len()),
+        });
+        Ok((packet, cut))
+    }
+
+    fn check(&self, roles: &super::read::Roles) -> Result<(), String> {
+        match roles.get(Role::PacketMagic) {
+            Some((magic, _)) if magic != MAGIC => {
+                return Err(format!("a packet begins with c1fc1fc1, and this with {magic:08x}"));
+            }
+            _ => {}
+        }
+        match (roles.uuid, self.trace.uuid) {
+            (Some(packet), Some(trace)) if packet != trace => Err(format!(
+                "the packet is of the trace {}, and the metadata of {}",
+                super::uuid::show(&packet),
+                super::uuid::show(&trace)
+            )),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Trouble in words.
+pub(super) fn describe(trouble: Trouble) -> String {
+    match trouble {
+        Trouble::CutShort => "it goes on behind the packet's end".to_owned(),
+        Trouble::TooLong(length) => format!("a length of {length}, which the packet has no room for"),
+        Trouble::NoOption(value) => format!("no option of a variant is selected by {value}"),
+        Trouble::TooWide => "a variable-length integer of more than 64 bits".to_owned(),
+    }
+}

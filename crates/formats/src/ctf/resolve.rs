@@ -1,0 +1,381 @@
+//! Which integer a length or a selector is, and where its value is kept.
+//!
+//! Every integer that something depends on gets a slot. The reader stores its value there when it comes by,
+//! and what depends on it finds it there: no name is looked up while events are read.
+
+use std::collections::HashMap;
+
+use hodo_trace::event::Label;
+
+use super::schema::{
+    Choice, EventClass, FieldClass, Length, Reference, Scope, Slot, StreamClass, Structure, TraceClass,
+};
+
+/// Steps from the root of a scope to a field: indices of members and options; 0 into elements.
+type Path = Vec<usize>;
+
+/// The integer that a reference means.
+#[derive(Clone, Debug)]
+struct Target {
+    slot: Slot,
+    signed: bool,
+    labels: Vec<Label>,
+}
+
+/// Settles every reference of a trace.
+pub(super) fn resolve(trace: &mut TraceClass) -> Result<(), String> {
+    let mut slots = Slots::default();
+    let header = trace.packet_header.take();
+    let header = settle(header, &[], Scope::PacketHeader, &mut slots)?;
+    let mut header = header;
+    for stream in trace.streams.values_mut() {
+        slots.marks.retain(|(scope, _), _| *scope == Scope::PacketHeader);
+        resolve_stream(stream, header.as_ref(), &mut slots)
+            .map_err(|reason| format!("stream {}: {reason}", stream.id))?;
+    }
+    mark(header.as_mut(), Scope::PacketHeader, &slots);
+    trace.packet_header = header;
+    trace.slots = slots.next;
+    Ok(())
+}
+
+fn resolve_stream(
+    stream: &mut StreamClass,
+    packet_header: Option<&Structure>,
+    slots: &mut Slots,
+) -> Result<(), String> {
+    let header = [(Scope::PacketHeader, packet_header)];
+    let mut context = settle(stream.packet_context.take(), &header, Scope::PacketContext, slots)?;
+    let packet = [header[0], (Scope::PacketContext, context.as_ref())];
+    let mut event_header = settle(stream.event_header.take(), &packet, Scope::EventHeader, slots)?;
+    let event = [packet[0], packet[1], (Scope::EventHeader, event_header.as_ref())];
+    let mut common = settle(stream.common_context.take(), &event, Scope::CommonContext, slots)?;
+    let outer = [event[0], event[1], event[2], (Scope::CommonContext, common.as_ref())];
+    stream.events.sort_by_key(|event| event.id);
+    if let Some(pair) = stream.events.windows(2).find(|pair| pair[0].id == pair[1].id) {
+        return Err(format!(
+            "the events `{}` and `{}` have the same id, {}",
+            pair[0].name, pair[1].name, pair[0].id
+        ));
+    }
+    for event in &mut stream.events {
+        resolve_event(event, &outer, slots).map_err(|reason| format!("event `{}`: {reason}", event.name))?;
+    }
+    mark(context.as_mut(), Scope::PacketContext, slots);
+    mark(event_header.as_mut(), Scope::EventHeader, slots);
+    mark(common.as_mut(), Scope::CommonContext, slots);
+    stream.packet_context = context;
+    stream.event_header = event_header;
+    stream.common_context = common;
+    Ok(())
+}
+
+fn resolve_event(
+    event: &mut EventClass,
+    outer: &[(Scope, Option<&Structure>); 4],
+    slots: &mut Slots,
+) -> Result<(), String> {
+    slots.marks.retain(|(scope, _), _| *scope < Scope::SpecificContext);
+    let specific = settle(event.specific_context.take(), outer, Scope::SpecificContext, slots)?;
+    let scopes = [outer[0], outer[1], outer[2], outer[3], (Scope::SpecificContext, specific.as_ref())];
+    event.payload = settle(event.payload.take(), &scopes, Scope::Payload, slots)?;
+    let mut specific = specific;
+    mark(specific.as_mut(), Scope::SpecificContext, slots);
+    event.specific_context = specific;
+    Ok(())
+}
+
+/// Slots that were given out, by the fields that they belong to.
+#[derive(Default)]
+struct Slots {
+    marks: HashMap<(Scope, Path), Slot>,
+    next: Slot,
+}
+
+/// Resolves the references within one scope, and gives the integers in it their slots.
+fn settle(
+    root: Option<Structure>,
+    outer: &[(Scope, Option<&Structure>)],
+    scope: Scope,
+    slots: &mut Slots,
+) -> Result<Option<Structure>, String> {
+    let Some(mut root) = root else { return Ok(None) };
+    let mut finder = Finder { outer, scope, frames: Vec::new(), found: Vec::new(), slots };
+    finder.structure(&root, Vec::new())?;
+    let mut found = std::mem::take(&mut finder.found).into_iter();
+    apply(&mut root.members.iter_mut().map(|member| &mut member.class).collect::<Vec<_>>(), &mut found);
+    root.minimum_alignment = root.alignment();
+    let mut root = Some(root);
+    mark(root.as_mut(), scope, slots);
+    Ok(root)
+}
+
+/// Writes what was found into the references, in the order in which they were met; and what structures and
+/// arrays are aligned to, so that readers need not look into them for it.
+fn apply(classes: &mut [&mut FieldClass], found: &mut std::vec::IntoIter<Target>) {
+    for class in classes {
+        match class {
+            FieldClass::Text(_, length) | FieldClass::Blob(length, _) => apply_length(length, found),
+            FieldClass::Array(array) => {
+                apply_length(&mut array.length, found);
+                apply(&mut [&mut array.element], found);
+                array.minimum_alignment = array.alignment();
+            }
+            FieldClass::Structure(structure) => {
+                let mut members: Vec<_> =
+                    structure.members.iter_mut().map(|member| &mut member.class).collect();
+                apply(&mut members, found);
+                structure.minimum_alignment = structure.alignment();
+            }
+            FieldClass::Variant(choice) | FieldClass::Optional(choice) => {
+                if let Some(target) = found.next() {
+                    select(choice, &target);
+                    set(&mut choice.selector, &target);
+                }
+                let mut options: Vec<_> = choice.options.iter_mut().map(|option| &mut option.class).collect();
+                apply(&mut options, found);
+            }
+            _ => {}
+        }
+    }
+}
+
+fn apply_length(length: &mut Length, found: &mut std::vec::IntoIter<Target>) {
+    if let Length::Dynamic(reference) = length
+        && let Some(target) = found.next()
+    {
+        set(reference, &target);
+    }
+}
+
+fn set(reference: &mut Reference, target: &Target) {
+    reference.slot = target.slot;
+    reference.signed = target.signed;
+}
+
+/// CTF 1.8: the labels of the selector tell which values select an option.
+fn select(choice: &mut Choice, target: &Target) {
+    for option in choice.options.iter_mut().filter(|option| option.ranges.is_empty()) {
+        let labels = target.labels.iter().filter(|label| same_name(&label.name, &option.raw_name));
+        let ranges = labels.flat_map(|label| label.ranges.iter().map(|range| (*range.start(), *range.end())));
+        option.ranges = ranges.collect();
+    }
+}
+
+/// Whether a label and an option are the same but for the one underscore that tracers put before names.
+fn same_name(label: &str, option: &str) -> bool {
+    label == option || option.strip_prefix('_') == Some(label) || label.strip_prefix('_') == Some(option)
+}
+
+/// Gives the integers of a scope the slots that were marked for them.
+fn mark(root: Option<&mut Structure>, scope: Scope, slots: &Slots) {
+    let Some(root) = root else { return };
+    for ((_, path), &slot) in slots.marks.iter().filter(|((marked, _), _)| *marked == scope) {
+        let mut steps = path.iter();
+        let class =
+            steps.next().and_then(|&index| root.members.get_mut(index)).map(|member| &mut member.class);
+        match steps.try_fold(class, |class, &index| class.map(|class| step_mut(class, index))) {
+            Some(Some(FieldClass::Integer(integer))) => integer.slot = Some(slot),
+            Some(Some(FieldClass::VariableInteger(integer))) => integer.slot = Some(slot),
+            _ => {}
+        }
+    }
+}
+
+fn step_mut(class: &mut FieldClass, index: usize) -> Option<&mut FieldClass> {
+    match class {
+        FieldClass::Structure(structure) => structure.members.get_mut(index).map(|member| &mut member.class),
+        FieldClass::Variant(choice) | FieldClass::Optional(choice) => {
+            choice.options.get_mut(index).map(|option| &mut option.class)
+        }
+        FieldClass::Array(array) => Some(&mut array.element),
+        _ => None,
+    }
+}
+
+/// A structure that is being walked through.
+struct Frame<'s> {
+    structure: &'s Structure,
+    /// Members before this one were met.
+    members: usize,
+    path: Path,
+}
+
+/// Walks through a scope and finds what its references mean.
+struct Finder<'s, 'o> {
+    /// The scopes before this one, in order.
+    outer: &'o [(Scope, Option<&'o Structure>)],
+    scope: Scope,
+    frames: Vec<Frame<'s>>,
+    found: Vec<Target>,
+    slots: &'o mut Slots,
+}
+
+impl<'s> Finder<'s, '_> {
+    fn structure(&mut self, structure: &'s Structure, path: Path) -> Result<(), String> {
+        self.frames.push(Frame { structure, members: 0, path });
+        for (index, member) in structure.members.iter().enumerate() {
+            let path = self.frame(index);
+            self.class(&member.class, path).map_err(|reason| format!("{}: {reason}", member.name))?;
+        }
+        self.frames.pop();
+        Ok(())
+    }
+
+    /// The path of a member of the innermost structure, before which all members were met.
+    fn frame(&mut self, index: usize) -> Path {
+        let Some(frame) = self.frames.last_mut() else { return Path::new() };
+        frame.members = index;
+        extended(&frame.path, index)
+    }
+
+    fn class(&mut self, class: &'s FieldClass, path: Path) -> Result<(), String> {
+        match class {
+            FieldClass::Text(_, length) | FieldClass::Blob(length, _) => self.length(length),
+            FieldClass::Array(array) => {
+                self.length(&array.length)?;
+                self.class(&array.element, extended(&path, 0))
+            }
+            FieldClass::Structure(structure) => self.structure(structure, path),
+            FieldClass::Variant(choice) | FieldClass::Optional(choice) => {
+                self.reference(&choice.selector)?;
+                choice
+                    .options
+                    .iter()
+                    .enumerate()
+                    .try_for_each(|(index, option)| self.class(&option.class, extended(&path, index)))
+            }
+            FieldClass::Integer(_)
+            | FieldClass::VariableInteger(_)
+            | FieldClass::Real(_)
+            | FieldClass::String(_) => Ok(()),
+        }
+    }
+
+    fn length(&mut self, length: &Length) -> Result<(), String> {
+        let Length::Dynamic(reference) = length else { return Ok(()) };
+        self.reference(reference)?;
+        match self.found.last() {
+            Some(target) if target.signed => Err("a length may not be signed".to_owned()),
+            _ => Ok(()),
+        }
+    }
+
+    fn reference(&mut self, reference: &Reference) -> Result<(), String> {
+        let name = || {
+            let names: Vec<&str> =
+                reference.path.iter().map(|name| name.as_deref().unwrap_or("(parent)")).collect();
+            names.join(".")
+        };
+        if reference.path.is_empty() {
+            return Err("a variant without a selector".to_owned());
+        }
+        let integers = self.find(reference).into_iter().filter_map(|(scope, path, class)| match class {
+            FieldClass::Integer(integer) => {
+                Some((scope, path, integer.signed, integer.meaning.labels.clone()))
+            }
+            FieldClass::VariableInteger(integer) => {
+                Some((scope, path, integer.signed, integer.meaning.labels.clone()))
+            }
+            _ => None,
+        });
+        let integers: Vec<_> = integers.collect();
+        // In several options of a variant they share a slot, as only one of them is there at a time.
+        let known =
+            integers.iter().find_map(|(scope, path, ..)| self.slots.marks.get(&(*scope, path.clone())));
+        let slot = known.copied().unwrap_or(self.slots.next);
+        self.slots.next = self.slots.next.max(slot + 1);
+        let mut target = None;
+        for (scope, path, signed, labels) in integers {
+            if self.slots.marks.insert((scope, path), slot).is_some_and(|before| before != slot) {
+                return Err(format!(
+                    "depends on `{}`, which is several integers, one of them another's too",
+                    name()
+                ));
+            }
+            target.get_or_insert(Target { slot, signed, labels });
+        }
+        self.found.push(
+            target.ok_or_else(|| {
+                format!("depends on `{}`, and no integer of that name lies before it", name())
+            })?,
+        );
+        Ok(())
+    }
+
+    /// The fields that a reference may mean: one, or one in each of several options of a variant.
+    fn find(&self, reference: &Reference) -> Vec<(Scope, Path, &FieldClass)> {
+        let parents = reference.path.iter().take_while(|name| name.is_none()).count();
+        let names: Vec<&str> = reference.path[parents..].iter().filter_map(Option::as_deref).collect();
+        if let Some(origin) = reference.origin {
+            return match self.outer.iter().find(|(scope, _)| *scope == origin) {
+                Some((scope, root)) => {
+                    root.map_or_else(Vec::new, |root| descend(*scope, root, usize::MAX, &[], &names))
+                }
+                None if origin == self.scope => {
+                    self.frames.first().map_or_else(Vec::new, |frame| self.within(frame, &names))
+                }
+                None => Vec::new(),
+            };
+        }
+        let own = self.frames.iter().rev().skip(parents).map(|frame| self.within(frame, &names));
+        let outer = self
+            .outer
+            .iter()
+            .rev()
+            .filter(|_| parents == 0)
+            .filter_map(|&(scope, root)| root.map(|root| descend(scope, root, usize::MAX, &[], &names)));
+        own.chain(outer).find(|found| !found.is_empty()).unwrap_or_default()
+    }
+
+    fn within<'f>(&self, frame: &Frame<'f>, names: &[&str]) -> Vec<(Scope, Path, &'f FieldClass)> {
+        // A frame further out may be looked into up to and with the member that is being walked through.
+        descend(self.scope, frame.structure, frame.members.saturating_add(1), &frame.path, names)
+    }
+}
+
+fn extended(path: &[usize], index: usize) -> Path {
+    let mut path = path.to_vec();
+    path.push(index);
+    path
+}
+
+/// The fields of this path of names, in a structure whose first members only may be looked at.
+fn descend<'s>(
+    scope: Scope,
+    structure: &'s Structure,
+    members: usize,
+    path: &[usize],
+    names: &[&str],
+) -> Vec<(Scope, Path, &'s FieldClass)> {
+    let Some((name, rest)) = names.split_first() else { return Vec::new() };
+    let members = structure.members.iter().enumerate().take(members);
+    let found = members.filter(|(_, member)| member.raw_name == *name).last();
+    found.map_or_else(Vec::new, |(index, member)| into(scope, &member.class, extended(path, index), rest))
+}
+
+fn into<'s>(
+    scope: Scope,
+    class: &'s FieldClass,
+    path: Path,
+    names: &[&str],
+) -> Vec<(Scope, Path, &'s FieldClass)> {
+    match class {
+        FieldClass::Structure(structure) => descend(scope, structure, usize::MAX, &path, names),
+        FieldClass::Array(array) => into(scope, &array.element, extended(&path, 0), names),
+        FieldClass::Variant(choice) | FieldClass::Optional(choice) => {
+            let options = choice.options.iter().enumerate();
+            let into_option = |(index, option): (usize, &'s super::schema::ChoiceOption)| {
+                // CTF 1.8 names the option, CTF 2 passes through whichever was selected.
+                let names = match names.split_first() {
+                    Some((name, rest)) if option.raw_name == *name && !rest.is_empty() => rest,
+                    _ => names,
+                };
+                into(scope, &option.class, extended(&path, index), names)
+            };
+            options.flat_map(into_option).collect()
+        }
+        class if names.is_empty() => vec![(scope, path, class)],
+        _ => Vec::new(),
+    }
+}

@@ -1,0 +1,359 @@
+//! What metadata says, whether it was TSDL (CTF 1.8) or JSON (CTF 2): the classes of everything in a trace.
+//!
+//! Names follow CTF 2, which has one for everything; CTF 1.8 calls a class a type and an event record an event.
+
+use std::collections::BTreeMap;
+
+use hodo_clock::CycleClock;
+use hodo_trace::event::Meaning;
+
+/// A trace's metadata.
+#[derive(Clone, Debug, Default)]
+pub struct TraceClass {
+    /// Version of CTF: 1 or 2.
+    pub version: u8,
+    /// What all packets carry, in CTF 1.8 and 2; and what says that two traces are one.
+    pub uuid: Option<[u8; 16]>,
+    /// The trace's name, of CTF 2.
+    pub name: Option<String>,
+    /// What the tracer says of the traced system, in order.
+    pub environment: Vec<(String, Environment)>,
+    /// The clocks, in order.
+    pub clocks: Vec<ClockClass>,
+    /// What each packet begins with.
+    pub packet_header: Option<Structure>,
+    /// The classes of streams, by their ids.
+    pub streams: BTreeMap<u64, StreamClass>,
+    /// How many slots integers take that others depend on.
+    pub slots: u32,
+}
+
+impl TraceClass {
+    /// The text of an entry of the environment.
+    pub fn environment_text(&self, name: &str) -> Option<&str> {
+        self.environment.iter().find_map(|(entry, value)| match value {
+            Environment::Text(text) if entry == name => Some(text.as_str()),
+            _ => None,
+        })
+    }
+
+    /// The number of an entry of the environment.
+    pub fn environment_integer(&self, name: &str) -> Option<i128> {
+        self.environment.iter().find_map(|(entry, value)| match value {
+            Environment::Integer(integer) if entry == name => Some(*integer),
+            _ => None,
+        })
+    }
+}
+
+/// A value of the environment.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Environment {
+    /// A number.
+    Integer(i128),
+    /// A text.
+    Text(String),
+}
+
+/// A clock.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ClockClass {
+    /// What the metadata calls it.
+    pub name: String,
+    /// What it is, for people.
+    pub description: String,
+    /// How its cycles become nanoseconds.
+    pub cycles: CycleClock,
+    /// Whether its origin is 1970.
+    pub unix: bool,
+}
+
+/// A class of data streams.
+#[derive(Clone, Debug, Default)]
+pub struct StreamClass {
+    /// Its id.
+    pub id: u64,
+    /// Index of its clock; `None` where its events have no times.
+    pub clock: Option<usize>,
+    /// What each packet has after its header.
+    pub packet_context: Option<Structure>,
+    /// What each event begins with.
+    pub event_header: Option<Structure>,
+    /// What each event has after its header.
+    pub common_context: Option<Structure>,
+    /// The classes of events, in order of their ids.
+    pub events: Vec<EventClass>,
+}
+
+/// A class of events.
+#[derive(Clone, Debug, Default)]
+pub struct EventClass {
+    /// Its id.
+    pub id: u64,
+    /// Its name, such as `sched_switch`; its id where it has none.
+    pub name: String,
+    /// The tracer's level of importance, where it says so.
+    pub log_level: Option<i64>,
+    /// What events of this class have after the context of their stream.
+    pub specific_context: Option<Structure>,
+    /// What the tracepoint itself wrote.
+    pub payload: Option<Structure>,
+}
+
+/// Where in a packet a field can lie; the order is that of the bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Scope {
+    /// At the packet's beginning.
+    PacketHeader,
+    /// After its header.
+    PacketContext,
+    /// At an event's beginning.
+    EventHeader,
+    /// After its header: `stream.event.context`.
+    CommonContext,
+    /// After that: `event.context`.
+    SpecificContext,
+    /// The event's own fields.
+    Payload,
+}
+
+/// What an integer is for the reader itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Role {
+    /// C1FC1FC1.
+    PacketMagic,
+    /// Which class of streams the packet is of.
+    StreamClassId,
+    /// Which of the streams of this class.
+    StreamId,
+    /// Size of the packet, in bits.
+    PacketTotalLength,
+    /// Size of its content, in bits.
+    PacketContentLength,
+    /// The clock moves to this.
+    Timestamp,
+    /// The clock at the packet's end; it does not move there.
+    PacketEndTimestamp,
+    /// Events that the tracer had discarded by the packet's end.
+    DiscardedEvents,
+    /// The packet's number in its stream.
+    PacketSequenceNumber,
+    /// Which class of events the event is of.
+    EventClassId,
+    /// An array of sixteen bytes: the trace's UUID.
+    MetadataUuid,
+}
+
+/// Which byte, and with it which bit, comes first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ByteOrder {
+    /// Least significant first.
+    Little,
+    /// Most significant first.
+    Big,
+}
+
+/// Where the value of an integer is kept for the fields that depend on it.
+pub type Slot = u32;
+
+/// A class of fields.
+#[derive(Clone, Debug, PartialEq)]
+pub enum FieldClass {
+    /// An integer of a fixed number of bits.
+    Integer(Integer),
+    /// A LEB128 integer.
+    VariableInteger(VariableInteger),
+    /// A binary floating-point number of 32 or 64 bits.
+    Real(Real),
+    /// Text up to its NUL.
+    String(Encoding),
+    /// Text of a known number of bytes, or less if it has a NUL.
+    Text(Encoding, Length),
+    /// Bytes.
+    Blob(Length, Option<Role>),
+    /// Members, one after another.
+    Structure(Structure),
+    /// Elements of one class.
+    Array(Box<Array>),
+    /// A field that may be missing.
+    Optional(Box<Choice>),
+    /// One of several fields.
+    Variant(Box<Choice>),
+}
+
+/// An integer of a fixed number of bits, up to 64.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Integer {
+    /// Where it begins, in bits: at a multiple of this.
+    pub alignment: u32,
+    /// Whether it is in two's complement.
+    pub signed: bool,
+    /// The order of its bytes and bits.
+    pub byte_order: ByteOrder,
+    /// Whether its bits are numbered from the other end than its byte order says (CTF 2's `bit-order`).
+    pub reversed: bool,
+    /// Whether it is true or false rather than a number.
+    pub boolean: bool,
+    /// Its size, base and labels.
+    pub meaning: Meaning,
+    /// What it is for the reader; several are possible.
+    pub roles: Vec<Role>,
+    /// The clock that it is a value of, until roles are settled.
+    pub clock: Option<String>,
+    /// CTF 1.8: an array of these is text.
+    pub text: Option<Encoding>,
+    /// Where its value is kept, if some field depends on it.
+    pub slot: Option<Slot>,
+}
+
+/// A LEB128 integer: CTF 2, "Variable-length integer field class".
+#[derive(Clone, Debug, PartialEq)]
+pub struct VariableInteger {
+    /// Whether it is in two's complement.
+    pub signed: bool,
+    /// Its base and labels.
+    pub meaning: Meaning,
+    /// What it is for the reader.
+    pub roles: Vec<Role>,
+    /// Where its value is kept, if some field depends on it.
+    pub slot: Option<Slot>,
+}
+
+/// A binary floating-point number: IEEE 754.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Real {
+    /// 16, 32 or 64 bits.
+    pub size: u32,
+    /// Where it begins, in bits.
+    pub alignment: u32,
+    /// The order of its bytes and bits.
+    pub byte_order: ByteOrder,
+    /// Whether its bits are numbered from the other end than its byte order says.
+    pub reversed: bool,
+}
+
+/// How text becomes bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Encoding {
+    /// UTF-8, and ASCII.
+    #[default]
+    Utf8,
+    /// UTF-16.
+    Utf16(ByteOrder),
+    /// UTF-32.
+    Utf32(ByteOrder),
+}
+
+/// How many elements or bytes.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Length {
+    /// Always as many.
+    Static(u64),
+    /// As many as an integer says that lies before it.
+    Dynamic(Reference),
+}
+
+/// The integer or text that a field depends on.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Reference {
+    /// Where to look for it; `None` from the innermost structure outwards.
+    pub origin: Option<Scope>,
+    /// Names of members, as the metadata writes them; `None` is the structure around (CTF 2).
+    pub path: Vec<Option<String>>,
+    /// Where its value is kept; set when references are resolved.
+    pub slot: Slot,
+    /// Whether its value is signed; set when references are resolved.
+    pub signed: bool,
+}
+
+impl Reference {
+    /// A reference that is yet to be resolved.
+    pub fn new(origin: Option<Scope>, path: Vec<Option<String>>) -> Reference {
+        Reference { origin, path, slot: Slot::MAX, signed: false }
+    }
+}
+
+/// Members, one after another.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Structure {
+    /// The members, in order.
+    pub members: Vec<Member>,
+    /// Where it begins at least, in bits; as its members need it, once references are resolved.
+    pub minimum_alignment: u32,
+}
+
+/// A member of a structure.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Member {
+    /// Its name for people.
+    pub name: String,
+    /// Its name in the metadata, where that is another.
+    pub raw_name: String,
+    /// What it is.
+    pub class: FieldClass,
+}
+
+/// Elements of one class.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Array {
+    /// How many.
+    pub length: Length,
+    /// Of what class.
+    pub element: FieldClass,
+    /// Where it begins at least, in bits.
+    pub minimum_alignment: u32,
+}
+
+/// A field whose class depends on an integer.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Choice {
+    /// The integer.
+    pub selector: Reference,
+    /// What it selects from.
+    pub options: Vec<ChoiceOption>,
+}
+
+/// One of the classes that a field can have.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ChoiceOption {
+    /// Its name for people.
+    pub name: String,
+    /// Its name in the metadata: in CTF 1.8 the label of the values that select it.
+    pub raw_name: String,
+    /// The values that select it; of CTF 1.8, set when references are resolved.
+    pub ranges: Vec<(i128, i128)>,
+    /// What it is.
+    pub class: FieldClass,
+}
+
+impl FieldClass {
+    /// Where the field begins, in bits: at a multiple of this. That of a variant depends on the option.
+    pub fn alignment(&self) -> u32 {
+        match self {
+            FieldClass::Integer(integer) => integer.alignment,
+            FieldClass::Real(real) => real.alignment,
+            FieldClass::VariableInteger(_)
+            | FieldClass::String(_)
+            | FieldClass::Text(..)
+            | FieldClass::Blob(..) => 8,
+            FieldClass::Structure(structure) => structure.alignment(),
+            FieldClass::Array(array) => array.alignment(),
+            FieldClass::Optional(_) | FieldClass::Variant(_) => 1,
+        }
+    }
+}
+
+impl Structure {
+    /// That of the member that needs the most.
+    pub fn alignment(&self) -> u32 {
+        let members = self.members.iter().map(|member| member.class.alignment());
+        members.max().unwrap_or(1).max(self.minimum_alignment)
+    }
+}
+
+impl Array {
+    /// That of its elements, even where there are none.
+    pub fn alignment(&self) -> u32 {
+        self.element.alignment().max(self.minimum_alignment)
+    }
+}

@@ -1,0 +1,418 @@
+//! How long are these fields? The part of reading that every event needs.
+//!
+//! A structure is compiled once into steps. Whatever has a fixed size becomes one addition, alignment too where
+//! the position is known modulo enough bits; what is left are strings, lengths and selectors.
+
+use std::cell::Cell;
+
+use super::{
+    bits,
+    schema::{ByteOrder, Choice, Encoding, FieldClass, Integer, Length, Slot, Structure},
+};
+
+/// Why fields can't be read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Trouble {
+    /// They go on behind the end of the packet's content.
+    CutShort,
+    /// A length that the packet has no room for.
+    TooLong(u64),
+    /// No option of a variant is selected by this value.
+    NoOption(i128),
+    /// A variable-length integer of more than 64 bits.
+    TooWide,
+}
+
+/// The values of the integers that others depend on.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Slots(Vec<Cell<u64>>);
+
+impl Slots {
+    pub(super) fn new(count: Slot) -> Slots {
+        Slots(vec![Cell::new(0); count as usize])
+    }
+
+    #[inline]
+    pub(super) fn set(&self, slot: Slot, value: u64) {
+        self.0[slot as usize].set(value);
+    }
+
+    #[inline]
+    pub(super) fn get(&self, slot: Slot) -> u64 {
+        self.0[slot as usize].get()
+    }
+
+    /// A value as a selector of this sign.
+    #[inline]
+    pub(super) fn selector(&self, slot: Slot, signed: bool) -> i128 {
+        let value = self.get(slot);
+        if signed { i128::from(value as i64) } else { i128::from(value) }
+    }
+}
+
+/// The bytes of a packet and the end of its content, in bits.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Content<'a> {
+    pub(super) bytes: &'a [u8],
+    pub(super) end: u64,
+}
+
+impl<'a> Content<'a> {
+    /// Whether bits from `at` on are there.
+    #[inline]
+    pub(super) fn has(&self, at: u64, size: u64) -> Result<(), Trouble> {
+        if at.checked_add(size).is_some_and(|end| end <= self.end) { Ok(()) } else { Err(Trouble::CutShort) }
+    }
+
+    /// The bytes of the content from a bit on, which is the first of a byte.
+    pub(super) fn bytes_from(&self, at: u64) -> &'a [u8] {
+        let end = ((self.end / 8) as usize).min(self.bytes.len());
+        self.bytes.get(((at / 8) as usize).min(end)..end).unwrap_or_default()
+    }
+
+    /// How many elements arrays may have from `at` on, those of nested arrays and those without a size too.
+    pub(super) fn room(&self, at: u64) -> u64 {
+        self.end.saturating_sub(at).saturating_mul(8).max(64)
+    }
+
+    /// The length in bytes of text up to its NUL, and with it.
+    pub(super) fn terminated(&self, at: u64, encoding: Encoding) -> Result<(usize, usize), Trouble> {
+        let bytes = self.bytes_from(at);
+        let unit = unit(encoding);
+        let nul = match unit {
+            1 => memchr::memchr(0, bytes),
+            _ => {
+                bytes.chunks_exact(unit).position(|code| code.iter().all(|&byte| byte == 0)).map(|n| n * unit)
+            }
+        };
+        nul.map(|length| (length, length + unit)).ok_or(Trouble::CutShort)
+    }
+}
+
+/// Bytes in the smallest unit of an encoding.
+pub(super) fn unit(encoding: Encoding) -> usize {
+    match encoding {
+        Encoding::Utf8 => 1,
+        Encoding::Utf16(_) => 2,
+        Encoding::Utf32(_) => 4,
+    }
+}
+
+/// One step over fields.
+#[derive(Clone, Debug)]
+enum Step {
+    /// Over this many bits.
+    Skip(u64),
+    /// To a multiple of this many bits.
+    Align(u32),
+    /// Over an integer whose value is kept.
+    Keep { slot: Slot, size: u32, signed: bool, order: ByteOrder, reversed: bool },
+    /// Over a LEB128 integer, whose value may be kept.
+    Variable { slot: Option<Slot>, signed: bool },
+    /// Over text and its NUL.
+    Terminated(Encoding),
+    /// Over as many elements as a slot says: each but the last takes `stride` bits, the last takes `last`.
+    Repeat { slot: Slot, stride: u64, last: u64 },
+    /// Over elements that must be stepped over one by one.
+    Loop { count: Count, body: Steps },
+    /// Over the option that is selected, if any is; where it is optional, nothing need be.
+    Select { slot: Slot, signed: bool, optional: bool, arms: Vec<(Vec<(i128, i128)>, Steps)> },
+}
+
+#[derive(Clone, Debug)]
+enum Count {
+    Static(u64),
+    Slot(Slot),
+}
+
+/// Steps over fields.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Steps {
+    /// The number of bits, where it is always the same.
+    fixed: Option<u64>,
+    steps: Box<[Step]>,
+}
+
+impl Steps {
+    /// Over a structure that begins at a position of which `known` is known; and what is known of its end.
+    pub(super) fn of(structure: Option<&Structure>, known: Known) -> (Steps, Known) {
+        let mut compiler = Compiler { known, steps: Vec::new() };
+        if let Some(structure) = structure {
+            compiler.structure(structure);
+        }
+        let known = compiler.known;
+        (compiler.finish(), known)
+    }
+
+    /// Up to a member of a structure, which begins right there.
+    pub(super) fn up_to(structure: &Structure, member: usize, known: Known) -> Steps {
+        let mut compiler = Compiler { known, steps: Vec::new() };
+        compiler.align(structure.alignment());
+        structure.members.iter().take(member).for_each(|member| compiler.class(&member.class));
+        if let Some(member) = structure.members.get(member) {
+            compiler.align(member.class.alignment());
+        }
+        compiler.finish()
+    }
+
+    /// The number of bits, where it is always the same.
+    pub(super) fn fixed(&self) -> Option<u64> {
+        self.fixed
+    }
+
+    /// Where the fields end that begin at `at`. That may lie behind the content's end.
+    #[inline]
+    pub(super) fn run(&self, content: Content<'_>, at: u64, slots: &Slots) -> Result<u64, Trouble> {
+        match self.fixed {
+            Some(bits) => Ok(at.saturating_add(bits)),
+            None => self.walk(content, at, slots, &mut content.room(at)),
+        }
+    }
+
+    fn walk(&self, content: Content<'_>, mut at: u64, slots: &Slots, fuel: &mut u64) -> Result<u64, Trouble> {
+        for step in &self.steps {
+            at = step.over(content, at, slots, fuel)?;
+        }
+        Ok(at)
+    }
+}
+
+impl Step {
+    #[inline]
+    fn over(&self, content: Content<'_>, at: u64, slots: &Slots, fuel: &mut u64) -> Result<u64, Trouble> {
+        match self {
+            Step::Skip(bits) => Ok(at.saturating_add(*bits)),
+            Step::Align(alignment) => Ok(bits::align(at, *alignment)),
+            Step::Keep { slot, size, signed, order, reversed } => {
+                content.has(at, u64::from(*size))?;
+                let value = bits::ordered(bits::unsigned(content.bytes, at, *size, *order), *size, *reversed);
+                slots.set(*slot, if *signed { bits::signed(value, *size) as u64 } else { value });
+                Ok(at + u64::from(*size))
+            }
+            Step::Variable { slot, signed } => {
+                let (value, length) = variable(content, at, *signed)?;
+                slot.iter().for_each(|&slot| slots.set(slot, value));
+                Ok(at + 8 * length as u64)
+            }
+            Step::Terminated(encoding) => {
+                let (_, length) = content.terminated(at, *encoding)?;
+                Ok(at + 8 * length as u64)
+            }
+            Step::Repeat { slot, stride, last } => {
+                let count = slots.get(*slot);
+                let Some(before) = count.checked_sub(1) else { return Ok(at) };
+                let bits = before.checked_mul(*stride).and_then(|bits| bits.checked_add(*last));
+                let end = bits.and_then(|bits| at.checked_add(bits)).filter(|&end| end <= content.end);
+                end.ok_or(Trouble::TooLong(count))
+            }
+            Step::Loop { count, body } => each(content, at, slots, fuel, count, body),
+            Step::Select { slot, signed, optional, arms } => {
+                let value = slots.selector(*slot, *signed);
+                match arms.iter().find(|(ranges, _)| within(ranges, value)) {
+                    Some((_, steps)) => steps.walk(content, at, slots, fuel),
+                    None if *optional => Ok(at),
+                    None => Err(Trouble::NoOption(value)),
+                }
+            }
+        }
+    }
+}
+
+/// Whether a value is in one of the ranges.
+pub(super) fn within(ranges: &[(i128, i128)], value: i128) -> bool {
+    ranges.iter().any(|&(from, to)| from <= value && value <= to)
+}
+
+/// A LEB128 integer, and its length in bytes.
+pub(super) fn variable(content: Content<'_>, at: u64, signed: bool) -> Result<(u64, usize), Trouble> {
+    let bytes = content.bytes_from(at);
+    bits::leb128(bytes, signed).ok_or(if bytes.len() < 10 { Trouble::CutShort } else { Trouble::TooWide })
+}
+
+fn each(
+    content: Content<'_>,
+    mut at: u64,
+    slots: &Slots,
+    fuel: &mut u64,
+    count: &Count,
+    body: &Steps,
+) -> Result<u64, Trouble> {
+    let count = match count {
+        Count::Static(count) => *count,
+        Count::Slot(slot) => slots.get(*slot),
+    };
+    *fuel = fuel.checked_sub(count).ok_or(Trouble::TooLong(count))?;
+    for _ in 0..count {
+        at = body.walk(content, at, slots, fuel)?;
+        if at > content.end {
+            return Err(Trouble::CutShort);
+        }
+    }
+    Ok(at)
+}
+
+/// What is known of a position: its remainder modulo a power of two.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Known {
+    modulus: u64,
+    remainder: u64,
+}
+
+impl Known {
+    /// Nothing.
+    pub(super) const NOTHING: Known = Known { modulus: 1, remainder: 0 };
+
+    /// A multiple of this.
+    pub(super) fn aligned(alignment: u32) -> Known {
+        Known { modulus: u64::from(alignment), remainder: 0 }
+    }
+
+    /// After so many bits.
+    pub(super) fn after(self, bits: u64) -> Known {
+        Known { remainder: self.remainder.wrapping_add(bits) & (self.modulus - 1), ..self }
+    }
+
+    /// What is known of one of two positions.
+    pub(super) fn or(self, other: Known) -> Known {
+        let mut modulus = self.modulus.min(other.modulus);
+        while modulus > 1 && (self.remainder ^ other.remainder) & (modulus - 1) != 0 {
+            modulus /= 2;
+        }
+        Known { modulus, remainder: self.remainder & (modulus - 1) }
+    }
+
+    /// What is left to know after any number of parts of this size.
+    fn after_many(self, bits: u64) -> Known {
+        let modulus = if bits == 0 { self.modulus } else { self.modulus.min(1 << bits.trailing_zeros()) };
+        Known { modulus, remainder: self.remainder & (modulus - 1) }
+    }
+}
+
+struct Compiler {
+    known: Known,
+    steps: Vec<Step>,
+}
+
+impl Compiler {
+    fn finish(self) -> Steps {
+        let fixed = match self.steps.as_slice() {
+            [] => Some(0),
+            [Step::Skip(bits)] => Some(*bits),
+            _ => None,
+        };
+        Steps { fixed, steps: self.steps.into() }
+    }
+
+    fn skip(&mut self, bits: u64) {
+        self.known = self.known.after(bits);
+        match self.steps.last_mut() {
+            _ if bits == 0 => {}
+            Some(Step::Skip(before)) => *before = before.saturating_add(bits),
+            _ => self.steps.push(Step::Skip(bits)),
+        }
+    }
+
+    fn align(&mut self, alignment: u32) {
+        let wide = u64::from(alignment);
+        if self.known.modulus >= wide {
+            self.skip(self.known.remainder.wrapping_neg() & (wide - 1));
+        } else {
+            self.steps.push(Step::Align(alignment));
+            self.known = Known::aligned(alignment);
+        }
+    }
+
+    fn structure(&mut self, structure: &Structure) {
+        self.align(structure.alignment());
+        structure.members.iter().for_each(|member| self.class(&member.class));
+    }
+
+    fn class(&mut self, class: &FieldClass) {
+        match class {
+            FieldClass::Integer(integer) => self.integer(integer),
+            FieldClass::VariableInteger(integer) => {
+                self.align(8);
+                self.steps.push(Step::Variable { slot: integer.slot, signed: integer.signed });
+                self.known = self.known.after_many(8);
+            }
+            FieldClass::Real(real) => {
+                self.align(real.alignment);
+                self.skip(u64::from(real.size));
+            }
+            FieldClass::String(encoding) => {
+                self.align(8);
+                self.steps.push(Step::Terminated(*encoding));
+                self.known = self.known.after_many(8);
+            }
+            FieldClass::Text(_, length) | FieldClass::Blob(length, _) => {
+                self.align(8);
+                match length {
+                    Length::Static(bytes) => self.skip(bytes.saturating_mul(8)),
+                    Length::Dynamic(reference) => {
+                        self.steps.push(Step::Repeat { slot: reference.slot, stride: 8, last: 8 });
+                        self.known = self.known.after_many(8);
+                    }
+                }
+            }
+            FieldClass::Structure(structure) => self.structure(structure),
+            FieldClass::Array(array) => {
+                self.align(array.alignment());
+                self.elements(&array.length, &array.element);
+            }
+            FieldClass::Variant(choice) => self.choice(choice, false),
+            FieldClass::Optional(choice) => self.choice(choice, true),
+        }
+    }
+
+    fn integer(&mut self, integer: &Integer) {
+        self.align(integer.alignment);
+        let size = integer.meaning.size;
+        let Some(slot) = integer.slot else { return self.skip(u64::from(size)) };
+        let (signed, order, reversed) = (integer.signed, integer.byte_order, integer.reversed);
+        self.steps.push(Step::Keep { slot, size, signed, order, reversed });
+        self.known = self.known.after(u64::from(size));
+    }
+
+    fn elements(&mut self, length: &Length, element: &FieldClass) {
+        let alignment = element.alignment();
+        let mut one = Compiler { known: Known::aligned(alignment), steps: Vec::new() };
+        one.class(element);
+        if let Some(last) = one.finish().fixed {
+            let stride = bits::align(last, alignment);
+            match length {
+                Length::Static(0) => {}
+                Length::Static(count) => {
+                    self.skip((count - 1).saturating_mul(stride).saturating_add(last));
+                }
+                Length::Dynamic(reference) => {
+                    self.steps.push(Step::Repeat { slot: reference.slot, stride, last });
+                    self.known = self.known.after_many(stride).after_many(last);
+                }
+            }
+            return;
+        }
+        let mut body = Compiler { known: Known::NOTHING, steps: Vec::new() };
+        body.align(alignment);
+        body.class(element);
+        let count = match length {
+            Length::Static(count) => Count::Static(*count),
+            Length::Dynamic(reference) => Count::Slot(reference.slot),
+        };
+        self.steps.push(Step::Loop { count, body: body.finish() });
+        self.known = Known::NOTHING;
+    }
+
+    fn choice(&mut self, choice: &Choice, optional: bool) {
+        let mut end = optional.then_some(self.known);
+        let mut arms = Vec::new();
+        for option in &choice.options {
+            let mut arm = Compiler { known: self.known, steps: Vec::new() };
+            arm.class(&option.class);
+            end = Some(end.map_or(arm.known, |end| end.or(arm.known)));
+            arms.push((option.ranges.clone(), arm.finish()));
+        }
+        let (slot, signed) = (choice.selector.slot, choice.selector.signed);
+        self.steps.push(Step::Select { slot, signed, optional, arms });
+        self.known = end.unwrap_or(Known::NOTHING);
+    }
+}

@@ -1,0 +1,273 @@
+//! A trace: its streams, put together from files, and the packets of each in order.
+
+use std::collections::BTreeMap;
+
+use hodo_clock::{CycleClock, OriginNanos};
+use hodo_trace::{Cause, Loss};
+
+use super::{
+    event::{Reader, advance},
+    fixups::Fixups,
+    packet::{Packet, PacketTrouble, Packets},
+    plan::{FieldPath, StreamPlan, find},
+    schema::{EventClass, StreamClass, TraceClass},
+};
+
+/// A file of a trace's folder.
+#[derive(Clone, Debug)]
+pub struct DataFile<'a> {
+    /// Its path, for people.
+    pub name: String,
+    /// Its bytes.
+    pub bytes: &'a [u8],
+}
+
+/// A trace whose packets are known, and whose events can be read.
+#[derive(Debug)]
+pub struct Trace<'a> {
+    /// Its name for people: the folder that it came from.
+    pub name: String,
+    /// Its metadata.
+    pub class: TraceClass,
+    /// The plans of its classes of streams, by their ids.
+    plans: BTreeMap<u64, StreamPlan>,
+    /// Its streams, in order of class and id.
+    pub streams: Vec<Stream<'a>>,
+    /// The files that it was read from.
+    pub files: Vec<DataFile<'a>>,
+    /// What of its files can't be read.
+    pub loss: Vec<Loss>,
+}
+
+/// A stream of events from one source.
+#[derive(Clone, Debug)]
+pub struct Stream<'a> {
+    /// The id of its class.
+    pub class: u64,
+    /// Its own id, where it has one.
+    pub id: Option<u64>,
+    /// Its name for people: that of its first file.
+    pub name: String,
+    /// Its packets, in order.
+    pub packets: Vec<StreamPacket<'a>>,
+    /// Whether packets only know their beginning from the events before them, so that each had to be read.
+    pub had_pre_pass: bool,
+}
+
+/// A packet in its stream.
+#[derive(Clone, Debug)]
+pub struct StreamPacket<'a> {
+    /// Index of its file.
+    pub file: usize,
+    /// Its bytes.
+    pub bytes: &'a [u8],
+    /// What it says of itself.
+    pub packet: Packet,
+    /// The clock before it.
+    pub clock: u64,
+    /// When it begins.
+    pub begin: Option<OriginNanos>,
+    /// When it ends.
+    pub end: Option<OriginNanos>,
+    /// Events that were discarded between the end of the packet before it, and its own.
+    pub events_lost: u64,
+    /// Packets that are missing before it.
+    pub packets_lost: u64,
+}
+
+impl<'a> Trace<'a> {
+    /// Puts a trace together from its metadata and all of its other files.
+    pub fn new(name: String, class: TraceClass, files: Vec<DataFile<'a>>) -> Trace<'a> {
+        let plans = class.streams.iter().map(|(&id, class)| (id, StreamPlan::new(class))).collect();
+        let mut trace = Trace { name, class, plans, streams: Vec::new(), files, loss: Vec::new() };
+        let mut streams: BTreeMap<StreamKey, Vec<StreamPacket<'a>>> = BTreeMap::new();
+        for (index, file) in trace.files.iter().enumerate() {
+            let mut packets = Packets::new(&trace.class, file.bytes);
+            while let Some(read) = packets.next_packet() {
+                let trouble = match read {
+                    Ok((packet, trouble)) => {
+                        let key = StreamKey::new(&packet, index);
+                        streams.entry(key).or_default().push(StreamPacket::new(index, file.bytes, packet));
+                        trouble
+                    }
+                    Err(trouble) => Some(trouble),
+                };
+                trace.loss.extend(trouble.map(|trouble| packet_loss(file, trouble)));
+            }
+        }
+        let fixups = Fixups::of(&trace.class);
+        for (key, packets) in streams {
+            let stream = trace.stream(&key, packets, fixups);
+            trace.streams.push(stream);
+        }
+        trace
+    }
+
+    fn stream(&self, key: &StreamKey, packets: Vec<StreamPacket<'a>>, fixups: Fixups) -> Stream<'a> {
+        let name = self.files[packets[0].file].name.clone();
+        let packets = in_order(packets);
+        let mut stream = Stream { class: key.class, id: key.id, name, packets, had_pre_pass: false };
+        self.clocks(&mut stream);
+        self.times(&mut stream);
+        fixups.apply(self, &mut stream);
+        count_lost(&mut stream.packets);
+        stream
+    }
+
+    /// Sets the clock before each packet. Where packets do not say all of it, their events are stepped over.
+    fn clocks(&self, stream: &mut Stream<'a>) {
+        let class = self.stream_class(stream);
+        let full = |packet: &StreamPacket<'_>| packet.packet.begin.is_some_and(|(_, size)| size >= 64);
+        if class.clock.is_none() || stream.packets.iter().all(full) {
+            return;
+        }
+        stream.had_pre_pass = true;
+        let mut reader = self.reader(stream);
+        let mut clock = 0;
+        for packet in &mut stream.packets {
+            packet.clock = clock;
+            reader.open(packet.bytes, &packet.packet, clock);
+            while let Ok(Some(_)) = reader.next_event() {}
+            clock = reader.clock();
+        }
+    }
+
+    fn times(&self, stream: &mut Stream<'a>) {
+        let Some(clock) = self.clock(stream) else { return };
+        for packet in &mut stream.packets {
+            let begin = packet.packet.begin.map(|(value, size)| advance(packet.clock, value, size));
+            packet.begin = begin.map(|cycles| clock.nanos(cycles));
+            let end =
+                packet.packet.end.map(|(value, size)| advance(begin.unwrap_or(packet.clock), value, size));
+            packet.end = end.map(|cycles| clock.nanos(cycles));
+        }
+    }
+
+    /// The class of a stream.
+    pub fn stream_class(&self, stream: &Stream<'a>) -> &StreamClass {
+        self.class.streams.get(&stream.class).expect("packets of other classes are no packets of this trace")
+    }
+
+    /// The plan that its events are read by.
+    pub fn plan(&self, stream: &Stream<'a>) -> &StreamPlan {
+        self.plans.get(&stream.class).expect("each class of streams has a plan")
+    }
+
+    /// The clock of a stream.
+    pub fn clock(&self, stream: &Stream<'a>) -> Option<CycleClock> {
+        Some(self.class.clocks.get(self.stream_class(stream).clock?)?.cycles)
+    }
+
+    /// Something that reads packets of a stream.
+    pub fn reader(&self, stream: &Stream<'a>) -> Reader<'_, 'a> {
+        Reader::new(&self.class, self.stream_class(stream), self.plan(stream))
+    }
+
+    /// Looks for a field of events of a class by its name, or by its names from the outside in.
+    pub fn find(&self, stream: &Stream<'a>, event: &EventClass, names: &[&str]) -> Option<FieldPath> {
+        find(&self.class, self.stream_class(stream), event, names)
+    }
+
+    /// First and last time of packets, as far as they tell.
+    pub fn span(&self) -> Option<(OriginNanos, OriginNanos)> {
+        let packets = self.streams.iter().flat_map(|stream| &stream.packets);
+        let times = packets.flat_map(|packet| [packet.begin, packet.end]).flatten();
+        times.fold(None, |span, time| match span {
+            None => Some((time, time)),
+            Some((first, last)) => Some((time.min(first), time.max(last))),
+        })
+    }
+}
+
+/// What makes packets parts of one stream. Without an id, the file does.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct StreamKey {
+    class: u64,
+    id: Option<u64>,
+    file: Option<usize>,
+}
+
+impl StreamKey {
+    fn new(packet: &Packet, file: usize) -> StreamKey {
+        StreamKey {
+            class: packet.stream_class,
+            id: packet.stream,
+            file: packet.stream.is_none().then_some(file),
+        }
+    }
+}
+
+impl<'a> StreamPacket<'a> {
+    fn new(file: usize, bytes: &'a [u8], packet: Packet) -> StreamPacket<'a> {
+        let bytes = &bytes[packet.bytes.clone()];
+        StreamPacket {
+            file,
+            bytes,
+            packet,
+            clock: 0,
+            begin: None,
+            end: None,
+            events_lost: 0,
+            packets_lost: 0,
+        }
+    }
+}
+
+/// Puts packets of several files in order, and drops those that are there twice, as in overlapping snapshots.
+/// Those of one file are in the order in which the tracer wrote them.
+fn in_order(mut packets: Vec<StreamPacket<'_>>) -> Vec<StreamPacket<'_>> {
+    let first = packets[0].file;
+    if packets.iter().all(|packet| packet.file == first) {
+        return packets;
+    }
+    let value = |of: Option<(u64, u32)>| of.map(|(value, _)| value);
+    if packets.iter().all(|packet| packet.packet.begin.is_some()) {
+        packets.sort_by_key(|packet| (value(packet.packet.begin), value(packet.packet.sequence)));
+    }
+    packets.dedup_by(|later, earlier| {
+        let same = |of: fn(&Packet) -> Option<(u64, u32)>| of(&later.packet) == of(&earlier.packet);
+        later.file != earlier.file
+            && later.packet.begin.is_some()
+            && same(|packet| packet.begin)
+            && same(|packet| packet.end)
+            && same(|packet| packet.sequence)
+            && later.packet.content == earlier.packet.content
+    });
+    packets
+}
+
+/// Counts what was lost between packets. A tracer's counter that goes backwards, as LTTng's sometimes does,
+/// tells of no loss, and neither does its way back to where it was.
+fn count_lost(packets: &mut [StreamPacket<'_>]) {
+    let (mut most, mut last) = (None, None);
+    for packet in packets {
+        if let Some((count, size)) = packet.packet.discarded {
+            packet.events_lost = ahead(most.unwrap_or(0), count, size);
+            if most.is_none() || packet.events_lost > 0 {
+                most = Some(count);
+            }
+        }
+        if let Some((number, size)) = packet.packet.sequence {
+            packet.packets_lost = last.map_or(0, |last| ahead(last, number, size).saturating_sub(1));
+            last = Some(number);
+        }
+    }
+}
+
+/// How far a counter of so many bits went from one value to the next; 0 where it went back.
+fn ahead(from: u64, to: u64, size: u32) -> u64 {
+    let mask = u64::MAX >> (64 - size);
+    let step = to.wrapping_sub(from) & mask;
+    if step > mask / 2 { 0 } else { step }
+}
+
+fn packet_loss(file: &DataFile<'_>, trouble: PacketTrouble) -> Loss {
+    Loss {
+        stream: file.name.clone(),
+        cause: if trouble.cut_short { Cause::CutShort } else { Cause::Corrupt },
+        bytes: trouble.at as u64..file.bytes.len() as u64,
+        time: None,
+        count: 1,
+        detail: trouble.reason,
+    }
+}

@@ -1,0 +1,299 @@
+//! Blocks: what stands at the outermost level (CTF 1.8 section 7.2).
+
+use hodo_clock::CycleClock;
+
+use super::{
+    parser::Parser,
+    token::Kind,
+    types::{Value, shown},
+};
+use crate::{
+    ctf::schema::{ClockClass, Environment, EventClass, FieldClass, StreamClass, Structure, TraceClass},
+    error::Error,
+};
+
+/// What stands on the right of `=` or `:=`.
+enum Entry {
+    Value(Value),
+    Class(FieldClass),
+}
+
+impl<'t> Parser<'t> {
+    /// All of the metadata.
+    pub(super) fn metadata(&mut self) -> Result<TraceClass, Error> {
+        let mut trace = TraceClass::default();
+        let mut events = Vec::new();
+        loop {
+            let word = match *self.peek() {
+                Kind::End => break,
+                Kind::Sign(";") => {
+                    self.take()?;
+                    continue;
+                }
+                Kind::Word(word) => word,
+                _ => return Err(self.here("a block or a type declaration expected".to_owned())),
+            };
+            match word {
+                "trace" => self.trace(&mut trace)?,
+                "env" => self.environment(&mut trace)?,
+                "clock" => trace.clocks.push(self.clock_class()?),
+                "stream" => self.stream(&mut trace)?,
+                "event" => events.push(self.event()?),
+                "callsite" => self.block(|_, _, _| Ok(()))?,
+                _ if self.declaration()? => {}
+                _ => {
+                    let expected = "`trace`, `env`, `clock`, `stream`, `event`, `callsite` or a type declaration expected";
+                    return Err(self.here(expected.to_owned()));
+                }
+            }
+        }
+        if trace.streams.is_empty() {
+            trace.streams.insert(0, StreamClass::default());
+        }
+        let only = trace.streams.keys().copied().next().filter(|_| trace.streams.len() == 1);
+        for (stream, event) in events {
+            let place = stream.or(only).unwrap_or(0);
+            let stream = trace.streams.get_mut(&place);
+            let stream = stream
+                .ok_or_else(|| self.whole(format!("event `{}`: no stream has the id {place}", event.name)))?;
+            stream.events.push(event);
+        }
+        Ok(trace)
+    }
+
+    /// A type that gets a name, if one stands here.
+    pub(super) fn declaration(&mut self) -> Result<bool, Error> {
+        let Kind::Word(word) = *self.peek() else { return Ok(false) };
+        match word {
+            "typealias" => {
+                self.take()?;
+                let class = self.class(false)?;
+                self.expect(":=")?;
+                let mut name = self.word()?.to_owned();
+                while matches!(self.peek(), Kind::Word(_)) {
+                    name += " ";
+                    name += self.word()?;
+                }
+                while self.take_if("*")? {
+                    name += " *";
+                }
+                self.name_class(name, class)?;
+            }
+            "typedef" => {
+                self.take()?;
+                let class = self.class(true)?;
+                loop {
+                    let name = self.word()?.to_owned();
+                    let class = self.declarator(class.clone())?;
+                    self.name_class(name, class)?;
+                    if !self.take_if(",")? {
+                        break;
+                    }
+                }
+            }
+            "struct" | "variant" | "enum" if self.scopes.len() == 1 || self.stands_alone()? => {
+                self.class(false)?;
+            }
+            _ => return Ok(false),
+        }
+        self.expect(";")?;
+        Ok(true)
+    }
+
+    /// Within blocks, whether a type with a name is declared here: outside of structures only.
+    fn stands_alone(&mut self) -> Result<bool, Error> {
+        Ok(self.depth == 0 && matches!(self.peek_second()?, Kind::Word(_)))
+    }
+
+    fn name_class(&mut self, name: String, class: FieldClass) -> Result<(), Error> {
+        self.pay(&class)?;
+        if let Some(names) = self.scopes.last_mut() {
+            names.aliases.insert(name, class);
+        }
+        Ok(())
+    }
+
+    /// A block, entry by entry.
+    fn block(
+        &mut self,
+        mut set: impl FnMut(&mut Self, &str, Entry) -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        self.take()?;
+        self.expect("{")?;
+        self.scopes.push(Default::default());
+        while !self.take_if("}")? {
+            if self.declaration()? {
+                continue;
+            }
+            let name = match self.peek() {
+                Kind::Text(text) => {
+                    let text = text.clone();
+                    self.take()?;
+                    text
+                }
+                _ => self.path()?.join("."),
+            };
+            let entry = if self.take_if(":=")? {
+                Entry::Class(self.class(false)?)
+            } else {
+                self.expect("=")?;
+                Entry::Value(self.value()?)
+            };
+            set(self, &name, entry)?;
+            self.expect(";")?;
+        }
+        self.scopes.pop();
+        self.take_if(";")?;
+        Ok(())
+    }
+
+    fn trace(&mut self, trace: &mut TraceClass) -> Result<(), Error> {
+        self.block(|parser, name, entry| {
+            match name {
+                "uuid" => trace.uuid = Some(parser.uuid(&entry)?),
+                "packet.header" => trace.packet_header = Some(parser.structure_of(entry)?),
+                "major" if parser.integer_of(&entry)? != 1 => {
+                    return Err(parser.there("only CTF 1.8 is written in this language".to_owned()));
+                }
+                // The byte order is looked for before everything else.
+                _ => {}
+            }
+            Ok(())
+        })
+    }
+
+    fn environment(&mut self, trace: &mut TraceClass) -> Result<(), Error> {
+        self.block(|parser, name, entry| {
+            let value = match entry {
+                Entry::Value(Value::Integer(integer)) => Environment::Integer(integer),
+                Entry::Value(Value::Text(text)) => Environment::Text(text),
+                Entry::Value(Value::Path(path)) => Environment::Text(path.join(".")),
+                Entry::Class(_) => return Err(parser.there("a number or a text expected".to_owned())),
+            };
+            trace.environment.push((name.to_owned(), value));
+            Ok(())
+        })
+    }
+
+    fn clock_class(&mut self) -> Result<ClockClass, Error> {
+        let mut name = String::new();
+        let mut description = String::new();
+        // CTF 1.8 section 8: the frequency is 1 GHz where it is not given.
+        let (mut frequency, mut seconds, mut cycles, mut absolute) = (1_000_000_000, 0, 0, None);
+        let mut has_uuid = false;
+        self.block(|parser, key, entry| {
+            match key {
+                "name" => name = parser.text_of(entry)?,
+                "description" => description = parser.text_of(entry)?,
+                "freq" => {
+                    let number = parser.integer_of(&entry)?;
+                    frequency = u64::try_from(number)
+                        .map_err(|_| parser.there("a frequency in Hz expected".to_owned()))?;
+                }
+                "offset_s" => {
+                    let number = parser.integer_of(&entry)?;
+                    seconds =
+                        i64::try_from(number).map_err(|_| parser.there("too many seconds".to_owned()))?;
+                }
+                "offset" => cycles = parser.integer_of(&entry)?,
+                "absolute" => absolute = Some(parser.truth_of(&entry)?),
+                "uuid" => has_uuid = true,
+                _ => {}
+            }
+            Ok(())
+        })?;
+        let cycles = CycleClock::new(frequency, seconds, cycles).ok_or_else(|| {
+            self.there(format!("the clock `{name}` has a frequency of zero, or an offset beyond 64 bits"))
+        })?;
+        // Of LTTng's clock, which has a UUID of the boot, babeltrace2 knows that it counts from 1970.
+        let unix = absolute.unwrap_or(has_uuid && name == "monotonic");
+        Ok(ClockClass { name, description, cycles, unix })
+    }
+
+    fn stream(&mut self, trace: &mut TraceClass) -> Result<(), Error> {
+        let mut stream = StreamClass::default();
+        self.block(|parser, name, entry| {
+            match name {
+                "id" => stream.id = parser.id(&entry)?,
+                "packet.context" => stream.packet_context = Some(parser.structure_of(entry)?),
+                "event.header" => stream.event_header = Some(parser.structure_of(entry)?),
+                "event.context" => stream.common_context = Some(parser.structure_of(entry)?),
+                _ => {}
+            }
+            Ok(())
+        })?;
+        match trace.streams.contains_key(&stream.id) {
+            true => Err(self.there(format!("two streams have the id {}", stream.id))),
+            false => {
+                trace.streams.insert(stream.id, stream);
+                Ok(())
+            }
+        }
+    }
+
+    fn event(&mut self) -> Result<(Option<u64>, EventClass), Error> {
+        let mut event = EventClass::default();
+        let mut stream = None;
+        self.block(|parser, name, entry| {
+            match name {
+                "id" => event.id = parser.id(&entry)?,
+                "stream_id" => stream = Some(parser.id(&entry)?),
+                "name" => event.name = parser.text_of(entry)?,
+                "loglevel" => event.log_level = i64::try_from(parser.integer_of(&entry)?).ok(),
+                "context" => event.specific_context = Some(parser.structure_of(entry)?),
+                "fields" => event.payload = Some(parser.structure_of(entry)?),
+                _ => {}
+            }
+            Ok(())
+        })?;
+        if event.name.is_empty() {
+            event.name = event.id.to_string();
+        }
+        Ok((stream, event))
+    }
+}
+
+/// Entries of blocks.
+impl Parser<'_> {
+    fn structure_of(&self, entry: Entry) -> Result<Structure, Error> {
+        match entry {
+            Entry::Class(FieldClass::Structure(structure)) => Ok(structure),
+            _ => Err(self.there("`:= struct` expected".to_owned())),
+        }
+    }
+
+    fn integer_of(&self, entry: &Entry) -> Result<i128, Error> {
+        match entry {
+            Entry::Value(Value::Integer(integer)) => Ok(*integer),
+            _ => Err(self.there("a number expected".to_owned())),
+        }
+    }
+
+    fn id(&self, entry: &Entry) -> Result<u64, Error> {
+        let number = self.integer_of(entry)?;
+        u64::try_from(number).map_err(|_| self.there("an id that is not negative expected".to_owned()))
+    }
+
+    fn text_of(&self, entry: Entry) -> Result<String, Error> {
+        match entry {
+            Entry::Value(Value::Text(text)) => Ok(text),
+            Entry::Value(Value::Path(path)) => Ok(path.join(".")),
+            _ => Err(self.there("a text expected".to_owned())),
+        }
+    }
+
+    fn truth_of(&self, entry: &Entry) -> Result<bool, Error> {
+        match entry {
+            Entry::Value(Value::Integer(integer)) => Ok(*integer != 0),
+            Entry::Value(Value::Path(path)) => Ok(matches!(shown(&path.join(".")), "true" | "TRUE")),
+            _ => Err(self.there("`true` or `false` expected".to_owned())),
+        }
+    }
+
+    fn uuid(&self, entry: &Entry) -> Result<[u8; 16], Error> {
+        let wrong =
+            || self.there("a UUID expected, such as \"bf4863da-c8f8-7d41-af1b-10ffd20a7d42\"".to_owned());
+        let Entry::Value(Value::Text(text)) = entry else { return Err(wrong()) };
+        crate::ctf::uuid::parse(text).ok_or_else(wrong)
+    }
+}

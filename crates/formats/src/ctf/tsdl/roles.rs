@@ -1,0 +1,108 @@
+//! What the reserved names of CTF 1.8 mean (sections 5 and 6), as roles like those of CTF 2.
+
+use crate::ctf::schema::{ClockClass, FieldClass, Integer, Length, Role, StreamClass, Structure, TraceClass};
+
+/// Gives fields with reserved names, and fields that are values of a clock, their roles.
+pub(super) fn settle(trace: &mut TraceClass) -> Result<(), String> {
+    if let Some(header) = &mut trace.packet_header {
+        packet_header(header);
+    }
+    let clocks = &trace.clocks;
+    trace.streams.values_mut().try_for_each(|stream| settle_stream(stream, clocks))
+}
+
+fn packet_header(header: &mut Structure) {
+    for member in &mut header.members {
+        match (&mut member.class, member.raw_name.as_str()) {
+            (FieldClass::Integer(integer), "magic") => integer.roles.push(Role::PacketMagic),
+            (FieldClass::Integer(integer), "stream_id") => integer.roles.push(Role::StreamClassId),
+            (FieldClass::Integer(integer), "stream_instance_id") => integer.roles.push(Role::StreamId),
+            (class @ FieldClass::Array(_), "uuid") if is_uuid(class) => {
+                *class = FieldClass::Blob(Length::Static(16), Some(Role::MetadataUuid));
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Whether it is sixteen bytes.
+fn is_uuid(class: &FieldClass) -> bool {
+    let FieldClass::Array(array) = class else { return false };
+    let byte = |integer: &Integer| integer.meaning.size == 8 && integer.alignment == 8;
+    array.length == Length::Static(16)
+        && matches!(&array.element, FieldClass::Integer(integer) if byte(integer))
+}
+
+fn settle_stream(stream: &mut StreamClass, clocks: &[ClockClass]) -> Result<(), String> {
+    let mut clock = StreamClock { clocks, found: None };
+    if let Some(context) = &mut stream.packet_context {
+        for member in &mut context.members {
+            let FieldClass::Integer(integer) = &mut member.class else { continue };
+            match member.raw_name.as_str() {
+                "packet_size" => integer.roles.push(Role::PacketTotalLength),
+                "content_size" => integer.roles.push(Role::PacketContentLength),
+                "events_discarded" => integer.roles.push(Role::DiscardedEvents),
+                "packet_seq_num" => integer.roles.push(Role::PacketSequenceNumber),
+                // It says when the packet ended, and must not move the clock at its beginning.
+                "timestamp_end" => clock.give(integer, true, Role::PacketEndTimestamp)?,
+                name => clock.give(integer, name == "timestamp_begin", Role::Timestamp)?,
+            }
+        }
+    }
+    if let Some(header) = &mut stream.event_header {
+        event_header(header, &mut clock)?;
+    }
+    stream.clock = clock.found;
+    Ok(())
+}
+
+fn event_header(structure: &mut Structure, clock: &mut StreamClock<'_>) -> Result<(), String> {
+    for member in &mut structure.members {
+        match &mut member.class {
+            FieldClass::Integer(integer) => {
+                if member.raw_name == "id" {
+                    integer.roles.push(Role::EventClassId);
+                }
+                clock.give(integer, member.raw_name == "timestamp", Role::Timestamp)?;
+            }
+            FieldClass::Structure(inner) => event_header(inner, clock)?,
+            FieldClass::Variant(choice) => {
+                for option in &mut choice.options {
+                    if let FieldClass::Structure(inner) = &mut option.class {
+                        event_header(inner, clock)?;
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+/// The one clock of a stream.
+struct StreamClock<'c> {
+    clocks: &'c [ClockClass],
+    found: Option<usize>,
+}
+
+impl StreamClock<'_> {
+    /// Gives an integer its role, if it is a value of a clock. One that is only called so is a value of the
+    /// trace's clock if there is just one.
+    fn give(&mut self, integer: &mut Integer, is_called_so: bool, role: Role) -> Result<(), String> {
+        let index = match &integer.clock {
+            Some(name) => {
+                let index = self.clocks.iter().position(|clock| clock.name == *name);
+                index
+                    .ok_or_else(|| format!("a field is a value of the clock `{name}`, which there is not"))?
+            }
+            None if is_called_so && self.clocks.len() == 1 => 0,
+            None => return Ok(()),
+        };
+        if self.found.is_some_and(|found| found != index) {
+            return Err("a stream has values of two clocks".to_owned());
+        }
+        self.found = Some(index);
+        integer.roles.push(role);
+        Ok(())
+    }
+}

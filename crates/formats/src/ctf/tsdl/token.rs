@@ -1,0 +1,201 @@
+//! The words of TSDL: CTF 1.8 section C.1, "Lexical grammar".
+
+use std::ops::Range;
+
+use winnow::{
+    ModalResult, Parser,
+    ascii::{digit1, hex_digit1, multispace1, oct_digit0},
+    combinator::{alt, delimited, empty, fail, opt, preceded, repeat},
+    stream::{AsChar, LocatingSlice},
+    token::{any, literal, one_of, take, take_until, take_while},
+};
+
+/// A word, and where it stands.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Token<'t> {
+    /// What it is.
+    pub(super) kind: Kind<'t>,
+    /// Its bytes in the text.
+    pub(super) span: Range<usize>,
+}
+
+/// What a word is.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Kind<'t> {
+    /// A name or a keyword.
+    Word(&'t str),
+    /// A number.
+    Integer(u64),
+    /// A text in quotes, its escapes resolved.
+    Text(String),
+    /// A sign, such as `:=`.
+    Sign(&'static str),
+    /// The end of the metadata.
+    End,
+}
+
+/// Signs; the longer ones first.
+const SIGNS: &[&str] =
+    &["...", ":=", "->", "{", "}", "(", ")", "[", "]", "<", ">", ";", ",", ":", "=", ".", "-", "+", "*"];
+
+type Input<'t> = LocatingSlice<&'t str>;
+
+/// Takes one word after another from a text.
+pub(super) struct Lexer<'t> {
+    text: &'t str,
+    input: Input<'t>,
+}
+
+impl<'t> Lexer<'t> {
+    pub(super) fn new(text: &'t str) -> Lexer<'t> {
+        Lexer { text, input: LocatingSlice::new(text) }
+    }
+
+    /// The next word; the end again and again at the end.
+    ///
+    /// # Errors
+    /// The offset of what is no word.
+    pub(super) fn next_token(&mut self) -> Result<Token<'t>, usize> {
+        let left = |input: &Input<'_>| self.text.len() - input.len();
+        blanks(&mut self.input).map_err(|_| left(&self.input))?;
+        let at = left(&self.input);
+        if self.input.is_empty() {
+            return Ok(Token { kind: Kind::End, span: at..at });
+        }
+        let (kind, span) = kind.with_span().parse_next(&mut self.input).map_err(|_| at)?;
+        Ok(Token { kind, span })
+    }
+}
+
+/// Blanks and comments.
+fn blanks(input: &mut Input<'_>) -> ModalResult<()> {
+    let block = (literal("/*"), take_until(0.., "*/"), literal("*/")).void();
+    let line = (literal("//"), take_while(0.., |c| c != '\n')).void();
+    repeat(0.., alt((multispace1.void(), block, line))).parse_next(input)
+}
+
+fn kind<'t>(input: &mut Input<'t>) -> ModalResult<Kind<'t>> {
+    alt((
+        text.map(Kind::Text),
+        character.map(Kind::Integer),
+        word.map(Kind::Word),
+        integer.map(Kind::Integer),
+        sign,
+    ))
+    .parse_next(input)
+}
+
+fn word<'t>(input: &mut Input<'t>) -> ModalResult<&'t str> {
+    (one_of(|c: char| c.is_alpha() || c == '_'), take_while(0.., |c: char| c.is_alphanum() || c == '_'))
+        .take()
+        .parse_next(input)
+}
+
+fn sign<'t>(input: &mut Input<'t>) -> ModalResult<Kind<'t>> {
+    for sign in SIGNS {
+        if literal::<_, _, winnow::error::ErrMode<winnow::error::ContextError>>(*sign)
+            .parse_next(input)
+            .is_ok()
+        {
+            return Ok(Kind::Sign(sign));
+        }
+    }
+    fail.parse_next(input)
+}
+
+/// Decimal, hexadecimal, octal or binary, with C's suffixes.
+fn integer(input: &mut Input<'_>) -> ModalResult<u64> {
+    let radix = |radix| move |digits: &str| u64::from_str_radix(digits, radix);
+    let hexadecimal = preceded(alt(("0x", "0X")), hex_digit1.try_map(radix(16)));
+    let binary = preceded(alt(("0b", "0B")), take_while(1.., ('0', '1')).try_map(radix(2)));
+    let octal = preceded("0", oct_digit0).try_map(|digits: &str| match digits {
+        "" => Ok(0),
+        digits => u64::from_str_radix(digits, 8),
+    });
+    let decimal = digit1.try_map(radix(10));
+    let suffix = take_while(0..=3, ('u', 'U', 'l', 'L'));
+    (alt((hexadecimal, binary, octal, decimal)), suffix).map(|(value, _)| value).parse_next(input)
+}
+
+/// A text in double quotes.
+fn text(input: &mut Input<'_>) -> ModalResult<String> {
+    let part = alt((escape, any.verify(|&c| c != '"')));
+    let parts = repeat(0.., part).fold(String::new, |mut text, part: char| {
+        text.push(part);
+        text
+    });
+    preceded(opt('L'), delimited('"', parts, '"')).parse_next(input)
+}
+
+/// A character in single quotes is a number.
+fn character(input: &mut Input<'_>) -> ModalResult<u64> {
+    let one = alt((escape, any.verify(|&c| c != '\'')));
+    preceded(opt('L'), delimited('\'', one, '\'')).map(u64::from).parse_next(input)
+}
+
+/// An escape sequence of C.
+fn escape(input: &mut Input<'_>) -> ModalResult<char> {
+    let code = |radix| move |digits: &str| u32::from_str_radix(digits, radix).ok().and_then(char::from_u32);
+    let hexadecimal = preceded('x', take_while(1..=2, AsChar::is_hex_digit)).verify_map(code(16));
+    let octal = take_while(1..=3, AsChar::is_oct_digit).verify_map(code(8));
+    let short = alt((preceded('u', take(4usize)), preceded('U', take(8usize)))).verify_map(code(16));
+    let simple = any.verify_map(|c| match c {
+        'a' => Some('\x07'),
+        'b' => Some('\x08'),
+        'f' => Some('\x0c'),
+        'n' => Some('\n'),
+        'r' => Some('\r'),
+        't' => Some('\t'),
+        'v' => Some('\x0b'),
+        '\\' | '"' | '\'' | '?' => Some(c),
+        _ => None,
+    });
+    preceded(('\\', empty), alt((hexadecimal, octal, short, simple))).parse_next(input)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tokens(text: &str) -> Result<Vec<Kind<'_>>, usize> {
+        let mut lexer = Lexer::new(text);
+        let mut kinds = Vec::new();
+        loop {
+            match lexer.next_token()?.kind {
+                Kind::End => return Ok(kinds),
+                kind => kinds.push(kind),
+            }
+        }
+    }
+
+    fn kinds(text: &str) -> Vec<Kind<'_>> {
+        tokens(text).unwrap()
+    }
+
+    #[test]
+    fn words_numbers_texts_signs_and_comments() {
+        use Kind::{Integer, Sign, Text, Word};
+        assert_eq!(
+            kinds("a := 0x1F; // end\r\n\"t\\x41\\n\\\"\" /* * / */ 0 ... 017ul"),
+            [
+                Word("a"),
+                Sign(":="),
+                Integer(31),
+                Sign(";"),
+                Text("tA\n\"".into()),
+                Integer(0),
+                Sign("..."),
+                Integer(15)
+            ]
+        );
+        assert_eq!(kinds("0b101 'A' -3"), [Integer(5), Integer(65), Sign("-"), Integer(3)]);
+    }
+
+    #[test]
+    fn what_is_no_word_has_a_place() {
+        assert_eq!(tokens("ab @"), Err(3));
+        assert_eq!(tokens("x /* open"), Err(2));
+        assert_eq!(tokens("x \"open"), Err(2));
+        assert_eq!(tokens("99999999999999999999999"), Err(0));
+    }
+}

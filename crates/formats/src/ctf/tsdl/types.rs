@@ -1,0 +1,487 @@
+//! Types: CTF 1.8 sections 4 and 7.3.
+
+use hodo_trace::event::{Base, Label, Meaning};
+
+use super::{
+    parser::{DEEPEST, Parser},
+    token::Kind,
+};
+use crate::{
+    ctf::schema::{
+        Array, ByteOrder, Choice, ChoiceOption, Encoding, FieldClass, Integer, Length, Member, Real,
+        Reference, Scope, Structure,
+    },
+    error::Error,
+};
+
+/// A value that is assigned.
+pub(super) enum Value {
+    Integer(i128),
+    Text(String),
+    Path(Vec<String>),
+}
+
+/// Scopes by the names that references give them: CTF 1.8 section 7.3.2.
+const SCOPES: &[(&[&str], Scope)] = &[
+    (&["trace", "packet", "header"], Scope::PacketHeader),
+    (&["stream", "packet", "context"], Scope::PacketContext),
+    (&["stream", "event", "header"], Scope::EventHeader),
+    (&["stream", "event", "context"], Scope::CommonContext),
+    (&["event", "context"], Scope::SpecificContext),
+    (&["event", "fields"], Scope::Payload),
+];
+
+/// The byte order of this name.
+pub(super) fn byte_order(name: &str) -> Option<ByteOrder> {
+    match name {
+        "le" => Some(ByteOrder::Little),
+        "be" | "network" => Some(ByteOrder::Big),
+        _ => None,
+    }
+}
+
+/// One leading underscore is no part of a name: CTF 1.8 section 7.3.1.
+pub(super) fn shown(name: &str) -> &str {
+    name.strip_prefix('_').unwrap_or(name)
+}
+
+impl<'t> Parser<'t> {
+    /// The value after a `=`.
+    pub(super) fn value(&mut self) -> Result<Value, Error> {
+        let negative = self.take_if("-")?;
+        if !negative {
+            self.take_if("+")?;
+        }
+        match self.peek() {
+            Kind::Integer(integer) => {
+                let integer = i128::from(*integer);
+                self.take()?;
+                Ok(Value::Integer(if negative { -integer } else { integer }))
+            }
+            Kind::Text(text) if !negative => {
+                let text = text.clone();
+                self.take()?;
+                Ok(Value::Text(text))
+            }
+            Kind::Word(_) if !negative => {
+                Ok(Value::Path(self.path()?.into_iter().map(str::to_owned).collect()))
+            }
+            _ => Err(self.here("a value expected: a number, a text in quotes or a name".to_owned())),
+        }
+    }
+
+    /// The attributes of a type between braces.
+    fn attributes(
+        &mut self,
+        mut set: impl FnMut(&mut Self, &str, Value) -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        self.expect("{")?;
+        while !self.take_if("}")? {
+            let name = self.word()?;
+            self.expect("=")?;
+            let value = self.value()?;
+            set(self, name, value)?;
+            self.expect(";")?;
+        }
+        Ok(())
+    }
+
+    /// A type. Where a declarator follows, the last of several words is its name.
+    pub(super) fn class(&mut self, declarator: bool) -> Result<FieldClass, Error> {
+        self.depth += 1;
+        if self.depth > DEEPEST {
+            return Err(self.here(format!("types are nested more than {DEEPEST} deep")));
+        }
+        while self.is_word("const") {
+            self.take()?;
+        }
+        let Kind::Word(word) = *self.peek() else { return Err(self.here("a type expected".to_owned())) };
+        let class = match word {
+            "integer" => FieldClass::Integer(self.integer()?),
+            "floating_point" => FieldClass::Real(self.floating_point()?),
+            "string" => FieldClass::String(self.string()?),
+            "enum" => FieldClass::Integer(self.enumeration()?),
+            "struct" => FieldClass::Structure(self.structure()?),
+            "variant" => FieldClass::Variant(Box::new(self.variant()?)),
+            _ => self.alias(declarator)?,
+        };
+        self.depth -= 1;
+        Ok(class)
+    }
+
+    /// The type of one or several words, such as `unsigned long`.
+    fn alias(&mut self, declarator: bool) -> Result<FieldClass, Error> {
+        let mut name = self.word()?.to_owned();
+        while matches!(self.peek(), Kind::Word(_)) {
+            if declarator && !matches!(self.peek_second()?, Kind::Word(_)) {
+                break;
+            }
+            name += " ";
+            name += self.word()?;
+        }
+        while self.take_if("*")? {
+            name += " *";
+        }
+        let class = self.scopes.iter().rev().find_map(|names| names.aliases.get(&name)).cloned();
+        let class = class.ok_or_else(|| self.there(format!("no type is called `{name}`")))?;
+        self.pay(&class)?;
+        Ok(class)
+    }
+
+    fn integer(&mut self) -> Result<Integer, Error> {
+        self.take()?;
+        let (mut size, mut alignment, mut order) = (None, None, None);
+        let mut integer = Integer {
+            alignment: 1,
+            signed: false,
+            byte_order: ByteOrder::Little,
+            reversed: false,
+            boolean: false,
+            meaning: Meaning::default(),
+            roles: Vec::new(),
+            clock: None,
+            text: None,
+            slot: None,
+        };
+        self.attributes(|parser, name, value| {
+            match name {
+                "size" => size = Some(parser.size(&value)?),
+                "align" => alignment = Some(parser.alignment(&value)?),
+                "signed" => integer.signed = parser.boolean(&value)?,
+                "byte_order" => order = parser.order(&value)?,
+                "base" => integer.meaning.base = parser.base(&value)?,
+                "encoding" => integer.text = parser.encoding(&value)?,
+                "map" => integer.clock = Some(parser.clock(&value)?),
+                _ => return Err(parser.there(format!("an integer has no `{name}`"))),
+            }
+            Ok(())
+        })?;
+        let size = size.ok_or_else(|| self.there("the integer has no `size`".to_owned()))?;
+        integer.meaning.size = size;
+        integer.alignment = alignment.unwrap_or(if size % 8 == 0 { 8 } else { 1 });
+        integer.byte_order = match order {
+            Some(order) => order,
+            None => self.native()?,
+        };
+        Ok(integer)
+    }
+
+    fn floating_point(&mut self) -> Result<Real, Error> {
+        self.take()?;
+        let (mut exponent, mut mantissa, mut alignment, mut order) = (None, None, 1, None);
+        self.attributes(|parser, name, value| {
+            match name {
+                "exp_dig" => exponent = Some(parser.size(&value)?),
+                "mant_dig" => mantissa = Some(parser.size(&value)?),
+                "align" => alignment = parser.alignment(&value)?,
+                "byte_order" => order = parser.order(&value)?,
+                _ => return Err(parser.there(format!("a floating_point has no `{name}`"))),
+            }
+            Ok(())
+        })?;
+        let size = match (exponent, mantissa) {
+            (Some(8), Some(24)) => 32,
+            (Some(11), Some(53)) => 64,
+            _ => {
+                return Err(self.there(
+                    "floating_point: `exp_dig` and `mant_dig` are 8 and 24, or 11 and 53".to_owned(),
+                ));
+            }
+        };
+        let byte_order = match order {
+            Some(order) => order,
+            None => self.native()?,
+        };
+        Ok(Real { size, alignment, byte_order, reversed: false })
+    }
+
+    fn string(&mut self) -> Result<Encoding, Error> {
+        self.take()?;
+        if *self.peek() == Kind::Sign("{") {
+            self.attributes(|parser, name, value| match name {
+                "encoding" => parser.encoding(&value).map(drop),
+                _ => Err(parser.there(format!("a string has no `{name}`"))),
+            })?;
+        }
+        // ASCII is UTF-8 too.
+        Ok(Encoding::Utf8)
+    }
+
+    /// An optional name in front of a body.
+    fn name(&mut self) -> Result<Option<String>, Error> {
+        match self.peek() {
+            Kind::Word(word) => {
+                let word = (*word).to_owned();
+                self.take()?;
+                Ok(Some(word))
+            }
+            _ => Ok(None),
+        }
+    }
+
+    fn enumeration(&mut self) -> Result<Integer, Error> {
+        self.take()?;
+        let name = self.name()?;
+        let container = if self.take_if(":")? { Some(self.class(false)?) } else { None };
+        if *self.peek() != Kind::Sign("{") {
+            let name = name.ok_or_else(|| self.here("`{` expected".to_owned()))?;
+            let known = self.scopes.iter().rev().find_map(|names| names.enumerations.get(&name)).cloned();
+            let known = known.ok_or_else(|| self.there(format!("no enum is called `{name}`")))?;
+            self.pay(&FieldClass::Integer(known.clone()))?;
+            return Ok(known);
+        }
+        let container = match container {
+            Some(container) => Some(container),
+            None => self.scopes.iter().rev().find_map(|names| names.aliases.get("int")).cloned(),
+        };
+        let Some(FieldClass::Integer(mut integer)) = container else {
+            return Err(self
+                .here("an enum needs an integer type: `enum : TYPE {`, or a type called `int`".to_owned()));
+        };
+        integer.meaning.labels = self.labels()?;
+        if let (Some(name), Some(names)) = (name, self.scopes.last_mut()) {
+            names.enumerations.insert(name, integer.clone());
+        }
+        Ok(integer)
+    }
+
+    fn labels(&mut self) -> Result<Vec<Label>, Error> {
+        self.expect("{")?;
+        let mut labels: Vec<Label> = Vec::new();
+        let mut next = 0;
+        while !self.take_if("}")? {
+            let name = match self.take()? {
+                Kind::Word(word) => word.to_owned(),
+                Kind::Text(text) => text,
+                _ => return Err(self.there("a label expected".to_owned())),
+            };
+            let mut range = (next, next);
+            if self.take_if("=")? {
+                range.0 = self.number()?;
+                range.1 = if self.take_if("...")? { self.number()? } else { range.0 };
+            }
+            if range.1 < range.0 {
+                return Err(self.there("the range ends before it begins".to_owned()));
+            }
+            next = range.1 + 1;
+            let range = range.0..=range.1;
+            match labels.iter_mut().find(|label| label.name == name) {
+                Some(label) => label.ranges.push(range),
+                None => labels.push(Label { name, ranges: vec![range] }),
+            }
+            if !self.take_if(",")? && *self.peek() != Kind::Sign("}") {
+                return Err(self.here("`,` or `}` expected".to_owned()));
+            }
+        }
+        Ok(labels)
+    }
+
+    fn number(&mut self) -> Result<i128, Error> {
+        match self.value()? {
+            Value::Integer(integer) => Ok(integer),
+            _ => Err(self.there("a number expected".to_owned())),
+        }
+    }
+
+    pub(super) fn structure(&mut self) -> Result<Structure, Error> {
+        self.take()?;
+        let name = self.name()?;
+        let mut structure = if *self.peek() == Kind::Sign("{") {
+            Structure { members: self.members()?, minimum_alignment: 1 }
+        } else {
+            let name = name.as_ref().ok_or_else(|| self.here("`{` expected".to_owned()))?;
+            let known = self.scopes.iter().rev().find_map(|names| names.structures.get(name)).cloned();
+            let known = known.ok_or_else(|| self.there(format!("no struct is called `{name}`")))?;
+            self.pay(&FieldClass::Structure(known.clone()))?;
+            return Ok(known);
+        };
+        if self.is_word("align") {
+            self.take()?;
+            self.expect("(")?;
+            let value = self.value()?;
+            structure.minimum_alignment = self.alignment(&value)?;
+            self.expect(")")?;
+        }
+        if let (Some(name), Some(names)) = (name, self.scopes.last_mut()) {
+            names.structures.insert(name, structure.clone());
+        }
+        Ok(structure)
+    }
+
+    fn variant(&mut self) -> Result<Choice, Error> {
+        self.take()?;
+        let name = self.name()?;
+        let selector = if self.take_if("<")? {
+            let reference = self.reference()?;
+            self.expect(">")?;
+            Some(reference)
+        } else {
+            None
+        };
+        let unset = Reference::new(None, Vec::new());
+        let mut choice = if *self.peek() == Kind::Sign("{") {
+            let options = self.members()?.into_iter().map(|member| ChoiceOption {
+                name: member.name,
+                raw_name: member.raw_name,
+                ranges: Vec::new(),
+                class: member.class,
+            });
+            Choice { selector: unset, options: options.collect() }
+        } else {
+            let name = name.as_ref().ok_or_else(|| self.here("`{` expected".to_owned()))?;
+            let known = self.scopes.iter().rev().find_map(|names| names.variants.get(name)).cloned();
+            let known = known.ok_or_else(|| self.there(format!("no variant is called `{name}`")))?;
+            self.pay(&FieldClass::Variant(Box::new(known.clone())))?;
+            known
+        };
+        if let (Some(name), Some(names)) = (name, self.scopes.last_mut()) {
+            names.variants.entry(name).or_insert_with(|| choice.clone());
+        }
+        if let Some(selector) = selector {
+            choice.selector = selector;
+        }
+        Ok(choice)
+    }
+
+    /// Members or options between braces.
+    fn members(&mut self) -> Result<Vec<Member>, Error> {
+        self.expect("{")?;
+        self.scopes.push(Default::default());
+        let mut members = Vec::new();
+        while !self.take_if("}")? {
+            if self.declaration()? {
+                continue;
+            }
+            let class = self.class(true)?;
+            loop {
+                let raw_name = self.word()?.to_owned();
+                let class = self.declarator(class.clone())?;
+                self.pay(&class)?;
+                members.push(Member { name: shown(&raw_name).to_owned(), raw_name, class });
+                if !self.take_if(",")? {
+                    break;
+                }
+            }
+            self.expect(";")?;
+        }
+        self.scopes.pop();
+        Ok(members)
+    }
+
+    /// The dimensions behind a name; the first is the outermost.
+    pub(super) fn declarator(&mut self, class: FieldClass) -> Result<FieldClass, Error> {
+        let mut lengths = Vec::new();
+        while self.take_if("[")? {
+            lengths.push(match self.peek() {
+                Kind::Integer(length) => {
+                    let length = *length;
+                    self.take()?;
+                    Length::Static(length)
+                }
+                _ => Length::Dynamic(self.reference()?),
+            });
+            self.expect("]")?;
+            if lengths.len() > DEEPEST as usize {
+                return Err(self.there("too many dimensions".to_owned()));
+            }
+        }
+        Ok(lengths.into_iter().rev().fold(class, |element, length| match element {
+            FieldClass::Integer(Integer { text: Some(encoding), alignment: 8, ref meaning, .. })
+                if meaning.size == 8 && meaning.labels.is_empty() =>
+            {
+                FieldClass::Text(encoding, length)
+            }
+            element => FieldClass::Array(Box::new(Array { length, element, minimum_alignment: 1 })),
+        }))
+    }
+
+    /// The field that a length or a selector is.
+    fn reference(&mut self) -> Result<Reference, Error> {
+        let path = self.path()?;
+        let scope = SCOPES.iter().find(|(names, _)| path.len() > names.len() && path.starts_with(names));
+        let (names, origin) = scope.map_or((0, None), |(names, scope)| (names.len(), Some(*scope)));
+        Ok(Reference::new(origin, path[names..].iter().map(|name| Some((*name).to_owned())).collect()))
+    }
+}
+
+/// Attributes.
+impl Parser<'_> {
+    fn size(&self, value: &Value) -> Result<u32, Error> {
+        match value {
+            Value::Integer(size @ 1..=64) => Ok(*size as u32),
+            _ => Err(self.there("a size is 1 to 64 bits".to_owned())),
+        }
+    }
+
+    fn alignment(&self, value: &Value) -> Result<u32, Error> {
+        match value {
+            Value::Integer(bits @ 1..=0x1000_0000) if bits.count_ones() == 1 => Ok(*bits as u32),
+            _ => Err(self.there("an alignment is a power of two, in bits".to_owned())),
+        }
+    }
+
+    fn boolean(&self, value: &Value) -> Result<bool, Error> {
+        let name = match value {
+            Value::Integer(number) => return Ok(*number != 0),
+            Value::Text(text) => text.as_str(),
+            Value::Path(path) => path.last().map_or("", String::as_str),
+        };
+        match name {
+            "true" | "TRUE" => Ok(true),
+            "false" | "FALSE" => Ok(false),
+            _ => Err(self.there("`true` or `false` expected".to_owned())),
+        }
+    }
+
+    fn order(&self, value: &Value) -> Result<Option<ByteOrder>, Error> {
+        let name = match value {
+            Value::Path(path) => path.last().map_or("", String::as_str),
+            Value::Text(text) => text,
+            Value::Integer(_) => "",
+        };
+        match (byte_order(name), name) {
+            (Some(order), _) => Ok(Some(order)),
+            (None, "native") => Ok(None),
+            _ => Err(self.there("`le`, `be`, `network` or `native` expected".to_owned())),
+        }
+    }
+
+    fn base(&self, value: &Value) -> Result<Base, Error> {
+        let name = match value {
+            Value::Integer(2) => "b",
+            Value::Integer(8) => "o",
+            Value::Integer(10) => "d",
+            Value::Integer(16) => "x",
+            Value::Integer(_) => "",
+            Value::Text(text) => text,
+            Value::Path(path) => path.last().map_or("", String::as_str),
+        };
+        match name {
+            "d" | "i" | "u" | "decimal" | "dec" => Ok(Base::Decimal),
+            "x" | "X" | "p" | "hexadecimal" | "hex" => Ok(Base::Hexadecimal),
+            "o" | "octal" | "oct" => Ok(Base::Octal),
+            "b" | "binary" | "bin" => Ok(Base::Binary),
+            _ => Err(self.there("a base is 2, 8, 10 or 16".to_owned())),
+        }
+    }
+
+    fn encoding(&self, value: &Value) -> Result<Option<Encoding>, Error> {
+        let name = match value {
+            Value::Text(text) => text,
+            Value::Path(path) => path.last().map_or("", String::as_str),
+            Value::Integer(_) => "",
+        };
+        match name {
+            "UTF8" | "utf8" | "UTF-8" | "utf-8" | "ASCII" | "ascii" => Ok(Some(Encoding::Utf8)),
+            "none" | "NONE" => Ok(None),
+            _ => Err(self.there("an encoding is `UTF8`, `ASCII` or `none`".to_owned())),
+        }
+    }
+
+    fn clock(&self, value: &Value) -> Result<String, Error> {
+        match value {
+            Value::Path(path) if path.len() >= 2 && path[0] == "clock" => Ok(path[1].clone()),
+            _ => Err(self.there("`clock.NAME.value` expected".to_owned())),
+        }
+    }
+}
