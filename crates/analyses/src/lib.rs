@@ -33,6 +33,8 @@ pub enum Kind {
     Profile(profile::Report),
     /// Counts of blocks, drawn in this way.
     Blocks(blocks::Report),
+    /// A count of software events by name.
+    EventCount,
 }
 
 /// All analyses.
@@ -56,5 +58,10 @@ pub const ANALYSES: &[Entry] = &[
         name: "blocks",
         help: "exact counts of each basic block: executions, branches taken and not taken",
         kind: Kind::Blocks(blocks::Report::Blocks),
+    },
+    Entry {
+        name: "count",
+        help: "software events: how many of each name, and how many were lost",
+        kind: Kind::EventCount,
     },
 ];

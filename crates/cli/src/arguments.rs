@@ -86,7 +86,7 @@ pub struct Record {
 /// What to read.
 #[derive(Debug, Args)]
 pub struct Input {
-    /// Recording: a perf.data file
+    /// Recording: a perf.data file, or the folder of a CTF trace (LTTng, barectf)
     #[arg(value_name = "INPUT", default_value = "perf.data", conflicts_with = "pt")]
     pub file: PathBuf,
     /// Raw Intel PT buffer instead of a recording
@@ -173,6 +173,7 @@ pub struct Info {
   hodo script --calls perf.data
   hodo script --insns --fields tid,ip,sym,insn --limit 100 perf.data
   hodo script --packets perf.data
+  hodo script --events --event 'sched_*' --where 'prev_tid == 42' ./my-trace
   hodo script --insns --pt trace.bin --elf a.out@0x400000 --cpu 6/85/4")]
 pub struct Script {
     /// Each packet: offset, bytes, meaning
@@ -187,11 +188,16 @@ pub struct Script {
     /// What the kernel said meanwhile: mappings, names, forks, switches
     #[arg(long, group = "what")]
     pub sideband: bool,
+    /// Each software event (the default where there are such)
+    #[arg(long, group = "what")]
+    pub events: bool,
     /// What a line of --insns tells: time, cpu, pid, tid, ip, sym, insn, srcline
     #[arg(long, value_name = "FIELD,…", value_delimiter = ',', default_value = "ip")]
     pub fields: Vec<Field>,
     #[command(flatten)]
     pub input: Input,
+    #[command(flatten)]
+    pub filter: crate::events::Filter,
     #[command(flatten)]
     pub output: Output,
 }
@@ -211,6 +217,8 @@ pub struct Report {
     pub every: Option<Every>,
     #[command(flatten)]
     pub input: Input,
+    #[command(flatten)]
+    pub filter: crate::events::Filter,
     #[command(flatten)]
     pub output: Output,
 }

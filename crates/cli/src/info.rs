@@ -9,7 +9,7 @@ use hodo_engine::{Info, Source};
 use hodo_trace::{Column, Shape, Table, Unit, Value};
 
 use crate::{
-    arguments,
+    arguments, events,
     failure::{Failure, written},
     input,
     output::{self, Destination},
@@ -17,6 +17,9 @@ use crate::{
 
 /// Runs the command.
 pub fn run(command: &arguments::Info) -> Result<ExitCode, Failure> {
+    if events::are_in(&command.input) {
+        return events::info(command);
+    }
     let format = command.output.format.as_str();
     if !["text", "json"].contains(&format) {
         let reason =

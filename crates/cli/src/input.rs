@@ -14,9 +14,9 @@ use crate::{
 };
 
 /// More chunks than this makes cost more memory than they are worth.
-const SMALLEST_CHUNK: u64 = 1 << 10;
+pub const SMALLEST_CHUNK: u64 = 1 << 10;
 /// More threads than this the system may refuse to start.
-const MOST_THREADS: usize = 512;
+pub const MOST_THREADS: usize = 512;
 
 /// Opens the input and hands it to `work`.
 pub fn open(

@@ -3,6 +3,7 @@
 #![allow(unreachable_pub, reason = "a program has no public interface")]
 
 mod arguments;
+mod events;
 mod failure;
 mod function;
 mod info;

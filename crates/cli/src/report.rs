@@ -15,6 +15,7 @@ use hodo_trace::Table;
 
 use crate::{
     arguments::Report,
+    events,
     failure::{Failure, written},
     input, output,
 };
@@ -31,6 +32,10 @@ pub fn run(command: &Report) -> Result<ExitCode, Failure> {
     };
     let analysis =
         ANALYSES.iter().find(|analysis| analysis.name == kind).expect("the parser knows the names");
+    if analysis.kind == Kind::EventCount || events::are_in(&command.input) {
+        return events::report(command);
+    }
+    command.filter.refuse()?;
     if command.every.is_some() && !matches!(analysis.kind, Kind::Profile(_)) {
         return Err(Failure::usage(
             "--every takes samples of functions and trees; lines and blocks are counted",
@@ -64,5 +69,6 @@ fn make(
             let blocks = Blocks { report, sources: &experiment.modules };
             hodo_engine::profile(experiment, &blocks, reading, go_on)
         }
+        Kind::EventCount => unreachable!("software events are counted where they are read"),
     }
 }

@@ -6,6 +6,7 @@ use hodo_engine::script::{self, CallFormat};
 
 use crate::{
     arguments::Script,
+    events,
     failure::{Failure, written},
     input,
     output::Destination,
@@ -16,6 +17,13 @@ const CHUNK: u64 = 1 << 14;
 
 /// Runs the command.
 pub fn run(command: &Script) -> Result<ExitCode, Failure> {
+    if events::are_in(&command.input) {
+        return events::script(command);
+    }
+    command.filter.refuse()?;
+    if command.events {
+        return Err(Failure::usage("this input has no software events"));
+    }
     let json = command.output.format == "jsonl";
     if (json && (command.packets || command.insns || command.sideband))
         || !["text", "jsonl"].contains(&command.output.format.as_str())

@@ -1,6 +1,6 @@
 //! `--time`, in perf's syntax.
 
-use hodo_clock::{Nanos, Tsc};
+use hodo_clock::{Nanos, OriginNanos, Tsc};
 use hodo_engine::{Experiment, Window};
 
 use crate::failure::Failure;
@@ -61,6 +61,38 @@ fn check(text: &str, window: Window, experiment: &Experiment<'_>) -> Result<Wind
         )));
     }
     Ok(window)
+}
+
+/// Times from the first on, before the second; none is no limit.
+pub type EventWindow = (Option<OriginNanos>, Option<OriginNanos>);
+
+/// The times that `text` means in a trace of software events, whose packets begin and end so.
+pub fn of_events(text: &str, span: Option<(OriginNanos, OriginNanos)>) -> Result<EventWindow, Failure> {
+    let wrong = || {
+        Failure::usage(format!(
+            "--time {text}: expected START,STOP in seconds, +START,+STOP from the beginning, or 10%-20%"
+        ))
+    };
+    let Some((first, last)) = span else {
+        return Err(Failure::usage("--time: the trace does not say when its packets begin"));
+    };
+    if let Some((from, to)) = text.split_once('-').filter(|_| text.contains('%')) {
+        let part = |text: &str| {
+            let percent: f64 = text.strip_suffix('%')?.parse().ok()?;
+            let share = (percent / 100.0).clamp(0.0, 1.0);
+            Some(OriginNanos(first.0 + ((last.0 - first.0) as f64 * share) as i128))
+        };
+        let (from, to) = part(from).zip(part(to)).ok_or_else(wrong)?;
+        return Ok((Some(from), Some(to).filter(|&to| to < last)));
+    }
+    let (from, to) = text.split_once(',').ok_or_else(wrong)?;
+    let instant = |text: &str| match text.strip_prefix('+') {
+        _ if text.is_empty() => Some(None),
+        Some(relative) => Some(Some(OriginNanos(first.0 + i128::from(nanos(relative)?)))),
+        None => Some(Some(OriginNanos(nanos(text)?.into()))),
+    };
+    let (from, to) = instant(from).zip(instant(to)).ok_or_else(wrong)?;
+    Ok((from, to))
 }
 
 /// Seconds with up to nine decimals, and an optional unit (s, ms, us, ns), as exact nanoseconds.

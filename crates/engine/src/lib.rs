@@ -4,10 +4,13 @@
 //! paths ──Files──► bytes ──format──► Recording ──Experiment──► tracks, programs, modules
 //!                                                                  │
 //!            Table ◄──finish── merged in order ◄──fold, on all cores── chunks of tracks
+//!
+//! folders ──Files──► metadata, streams ──ctf──► EventTraces ──slices of time──► text, JSON; counts
 //! ```
 //!
 //! Files are opened and threads are started here, and nowhere below.
 
+pub mod events;
 mod experiment;
 mod files;
 mod fold;

@@ -3,6 +3,7 @@
 //! ```text
 //! bytes of files ──one of FORMATS──┬──► Recording: settings, streams of bytes, sideband in order of time
 //! raw buffer + options ──raw───────┘
+//! folder of a trace ──ctf──► Trace: streams of software events
 //! ```
 //!
 //! Formats take bytes and return values; the engine opens files.
@@ -26,19 +27,35 @@ pub struct Format {
     pub name: &'static str,
     /// Whether a file with these bytes is of this format. At most one format says so of any file.
     pub recognise: fn(&[u8]) -> bool,
-    /// Reads such an input.
-    pub read: for<'a> fn(&Input<'a>) -> Result<Recording<'a>, Error>,
+    /// What is in it.
+    pub holds: Holds,
+}
+
+/// What a format holds, and how to read it.
+#[derive(Clone, Copy, Debug)]
+pub enum Holds {
+    /// Control flow.
+    ControlFlow(for<'a> fn(&Input<'a>) -> Result<Recording<'a>, Error>),
+    /// Software events: this reads the file that describes the others of its folder.
+    Events(fn(&[u8]) -> Result<ctf::schema::TraceClass, Error>),
 }
 
 /// Every format.
-pub const FORMATS: &[Format] = &[perf::FORMAT];
+pub const FORMATS: &[Format] = &[perf::FORMAT, ctf::FORMAT];
 
-/// Reads an input of any format.
+/// Reads an input of any format that holds control flow.
 ///
 /// # Errors
 /// [`ErrorKind::NotRecognised`], or whatever the format says.
 pub fn read<'a>(input: &Input<'a>) -> Result<Recording<'a>, Error> {
     let format = FORMATS.iter().find(|format| (format.recognise)(input.bytes));
     let format = format.ok_or(Error { at: 0, kind: ErrorKind::NotRecognised })?;
-    (format.read)(input)
+    match format.holds {
+        Holds::ControlFlow(read) => read(input),
+        Holds::Events(_) => {
+            let (what, help) =
+                ("a trace of software events", "no control flow to be shown; see `hodo script --events`");
+            Err(Error { at: 0, kind: ErrorKind::Unsupported { what, help } })
+        }
+    }
 }

@@ -27,25 +27,25 @@ pub struct Outcome {
 }
 
 /// Writes whole lines up to a limit, and nothing more after an error.
-struct Lines<'w> {
+pub(crate) struct Lines<'w> {
     out: &'w mut dyn Write,
     /// Lines that may still be written; `None` for all.
     left: Option<u64>,
-    result: io::Result<()>,
+    pub(crate) result: io::Result<()>,
 }
 
 impl<'w> Lines<'w> {
-    fn new(out: &'w mut dyn Write, limit: Option<u64>) -> Lines<'w> {
+    pub(crate) fn new(out: &'w mut dyn Write, limit: Option<u64>) -> Lines<'w> {
         Lines { out, left: limit, result: Ok(()) }
     }
 
     /// Whether more would be written.
-    fn want_more(&self) -> bool {
+    pub(crate) fn want_more(&self) -> bool {
         self.result.is_ok() && self.left != Some(0)
     }
 
     /// Writes as many of the lines as may be.
-    fn write(&mut self, text: &[u8]) {
+    pub(crate) fn write(&mut self, text: &[u8]) {
         if !self.want_more() {
             return;
         }

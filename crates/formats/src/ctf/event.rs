@@ -3,7 +3,7 @@
 use hodo_trace::event::{Compound, FieldSink, Meaning, Name};
 
 use super::{
-    packet::{Packet, describe},
+    packet::Packet,
     plan::{FieldPath, StreamPlan},
     read::{Ignore, Walk},
     schema::{EventClass, Scope, StreamClass, Structure, TraceClass},
@@ -146,7 +146,7 @@ impl<'t, 'a> Reader<'t, 'a> {
         let what = match reason {
             Reason::UnknownClass(id) => format!("the metadata has no event class {id}"),
             Reason::Empty => "an event without a single bit, after which there would be no next".to_owned(),
-            Reason::Trouble(trouble) => describe(trouble),
+            Reason::Trouble(trouble) => trouble.to_string(),
         };
         format!("event at bit {start} of its packet: {what}")
     }

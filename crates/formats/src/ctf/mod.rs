@@ -34,3 +34,8 @@ pub use packet::Packet;
 pub use plan::{FieldPath, StreamPlan};
 pub use steps::Trouble;
 pub use trace::{DataFile, Stream, StreamPacket, Trace};
+
+use crate::{Format, Holds};
+
+/// CTF.
+pub const FORMAT: Format = Format { name: "CTF", recognise, holds: Holds::Events(read_metadata) };

@@ -5,7 +5,7 @@ use std::ops::Range;
 use super::{
     read::{Ignore, Walk},
     schema::{Role, TraceClass},
-    steps::{Content, Slots, Trouble},
+    steps::{Content, Slots},
 };
 
 /// What each packet may begin with.
@@ -80,9 +80,7 @@ impl<'t, 'a> Packets<'t, 'a> {
         let mut ignore = Ignore;
         let mut walk = Walk::new(content, 0, &self.slots, &mut ignore);
         let start = match &self.trace.packet_header {
-            Some(header) => {
-                walk.root(header, 0).map_err(|trouble| format!("packet header: {}", describe(trouble)))?
-            }
+            Some(header) => walk.root(header, 0).map_err(|trouble| format!("packet header: {trouble}"))?,
             None => 0,
         };
         self.check(&walk.roles)?;
@@ -93,9 +91,9 @@ impl<'t, 'a> Packets<'t, 'a> {
         let class = self.trace.streams.get(&stream_class);
         let class = class.ok_or_else(|| format!("the metadata has no stream class {stream_class}"))?;
         let events = match &class.packet_context {
-            Some(context) => walk
-                .root(context, start)
-                .map_err(|trouble| format!("packet context: {}", describe(trouble)))?,
+            Some(context) => {
+                walk.root(context, start).map_err(|trouble| format!("packet context: {trouble}"))?
+            }
             None => start,
         };
         let roles = walk.roles;
@@ -148,15 +146,5 @@ impl<'t, 'a> Packets<'t, 'a> {
             )),
             _ => Ok(()),
         }
-    }
-}
-
-/// Trouble in words.
-pub(super) fn describe(trouble: Trouble) -> String {
-    match trouble {
-        Trouble::CutShort => "it goes on behind the packet's end".to_owned(),
-        Trouble::TooLong(length) => format!("a length of {length}, which the packet has no room for"),
-        Trouble::NoOption(value) => format!("no option of a variant is selected by {value}"),
-        Trouble::TooWide => "a variable-length integer of more than 64 bits".to_owned(),
     }
 }

@@ -3,7 +3,7 @@
 //! A structure is compiled once into steps. Whatever has a fixed size becomes one addition, alignment too where
 //! the position is known modulo enough bits; what is left are strings, lengths and selectors.
 
-use std::cell::Cell;
+use std::{cell::Cell, fmt};
 
 use super::{
     bits,
@@ -21,6 +21,17 @@ pub enum Trouble {
     NoOption(i128),
     /// A variable-length integer of more than 64 bits.
     TooWide,
+}
+
+impl fmt::Display for Trouble {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Trouble::CutShort => f.write_str("it goes on behind the packet's end"),
+            Trouble::TooLong(length) => write!(f, "a length of {length}, which the packet has no room for"),
+            Trouble::NoOption(value) => write!(f, "no option of a variant is selected by {value}"),
+            Trouble::TooWide => f.write_str("a variable-length integer of more than 64 bits"),
+        }
+    }
 }
 
 /// The values of the integers that others depend on.

@@ -28,7 +28,7 @@ pub use file::{File, Section, recognise};
 pub use read::read;
 pub use records::{Record, Records};
 
-use crate::Format;
+use crate::{Format, Holds};
 
 /// perf.data.
-pub const FORMAT: Format = Format { name: "perf.data", recognise, read };
+pub const FORMAT: Format = Format { name: "perf.data", recognise, holds: Holds::ControlFlow(read) };

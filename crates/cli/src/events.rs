@@ -1,0 +1,284 @@
+//! Commands on traces of software events.
+
+use std::{
+    io::{self, Write},
+    process::ExitCode,
+    thread,
+};
+
+use clap::Args;
+use hodo_engine::{
+    Files,
+    events::{self, Condition, EventFormat, EventReading, EventTraces, StreamInfo, TraceInfo, Wanted},
+};
+use hodo_trace::{Column, Loss, Shape, Table, Unit, Value};
+
+use crate::{
+    arguments::{self, Input, size},
+    failure::{Failure, INTERRUPTED, written},
+    input,
+    output::{self, Destination},
+    progress::Progress,
+    window,
+};
+
+/// Bytes of trace in a slice; a byte of trace becomes some ten bytes of text.
+const SCRIPT_CHUNK: u64 = 1 << 20;
+/// Bytes of trace in a chunk that is counted.
+const COUNT_CHUNK: u64 = 4 << 20;
+
+/// Which events.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Software events")]
+pub struct Filter {
+    /// Only events with such a name, such as `sched_*`; several are possible
+    #[arg(long = "event", value_name = "PATTERN")]
+    pub events: Vec<String>,
+    /// Only events whose fields meet this, such as `ret < 0 and not fd == 3`
+    #[arg(long = "where", value_name = "CONDITION", value_parser = Condition::parse)]
+    pub condition: Option<Condition>,
+    /// Only events of these CPUs
+    #[arg(long, value_name = "CPU,…", value_delimiter = ',', value_parser = cpus)]
+    pub cpu_list: Vec<Vec<u32>>,
+}
+
+/// A CPU, or a range of them.
+fn cpus(text: &str) -> Result<Vec<u32>, String> {
+    let (from, to) = text.split_once('-').unwrap_or((text, text));
+    let range = from.parse().ok().zip(to.parse().ok()).map(|(from, to): (u32, u32)| from..=to);
+    let range = range.filter(|range| !range.is_empty() && range.end() - range.start() < 1 << 16);
+    range.map(Iterator::collect).ok_or("expected a number or a range, such as 0 or 2-5".to_owned())
+}
+
+impl Filter {
+    fn is_empty(&self) -> bool {
+        self.events.is_empty() && self.condition.is_none() && self.cpu_list.is_empty()
+    }
+
+    /// For inputs that hold no software events.
+    pub fn refuse(&self) -> Result<(), Failure> {
+        match self.is_empty() {
+            true => Ok(()),
+            false => Err(Failure::usage(
+                "--event, --where and --cpu-list choose among software events, and this input has none",
+            )),
+        }
+    }
+
+    fn wanted(&self, input: &Input) -> Wanted {
+        Wanted {
+            events: self.events.clone(),
+            condition: self.condition.clone(),
+            tids: input.tid.clone(),
+            pids: input.pid.clone(),
+            cpus: self.cpu_list.concat(),
+        }
+    }
+}
+
+/// Whether the input is a trace of software events.
+pub fn are_in(input: &Input) -> bool {
+    input.pt.is_none() && events::is_event_trace(&input.file)
+}
+
+fn wanted(filter: &Filter, input: &Input, traces: &EventTraces<'_>) -> Result<Wanted, Failure> {
+    let wanted = filter.wanted(input);
+    match wanted.missing_contexts(traces) {
+        None => Ok(wanted),
+        Some(name) => Err(Failure::usage(format!(
+            "no event has the context `{name}`; record with it (lttng add-context -t {name}), or choose by fields with --where"
+        ))),
+    }
+}
+
+fn reading(input: &Input, traces: &EventTraces<'_>, chunk_size: u64) -> Result<EventReading, Failure> {
+    let cores = thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    let chunk_size = input.chunk_size.as_deref().map_or(Ok(chunk_size), size)?.max(input::SMALLEST_CHUNK);
+    let threads = input.jobs.unwrap_or(cores).clamp(1, input::MOST_THREADS);
+    let (from, to) =
+        input.time.as_deref().map_or(Ok((None, None)), |text| window::of_events(text, traces.span()))?;
+    Ok(EventReading { threads, chunk_size, from, to })
+}
+
+/// `hodo script --events`.
+pub fn script(command: &arguments::Script) -> Result<ExitCode, Failure> {
+    if command.packets || command.insns || command.calls {
+        return Err(Failure::usage(
+            "this input has software events, and no control flow; see `hodo script --events`",
+        ));
+    }
+    let format = match command.output.format.as_str() {
+        "text" => EventFormat::Text,
+        "jsonl" => EventFormat::JsonLines,
+        _ => return Err(Failure::usage("events are written as text or as jsonl")),
+    };
+    let files = Files::default();
+    let traces = EventTraces::open(&files, &command.input.file)?;
+    let reading = reading(&command.input, &traces, SCRIPT_CHUNK)?;
+    let wanted = wanted(&command.filter, &command.input, &traces)?;
+    let progress = Progress::new(traces.bytes(), command.input.quiet);
+    let mut out = Destination::open(command.output.output.as_deref())?;
+    let limit = command.output.limit;
+    let outcome =
+        events::script(&traces, &wanted, format, &reading, limit, &mut out, |done| progress.set(done));
+    progress.finish();
+    written(outcome.written)?;
+    if progress.is_interrupted() {
+        return Ok(ExitCode::from(INTERRUPTED));
+    }
+    out.finish()?;
+    let lossless = outcome.losses.is_empty() && lost(&traces) == (0, 0);
+    input::tell(outcome.losses);
+    Ok(input::exit_code(&command.input, lossless))
+}
+
+/// `hodo report count`.
+pub fn report(command: &arguments::Report) -> Result<ExitCode, Failure> {
+    if command.kind.as_deref() != Some("count") {
+        return Err(Failure::usage("of software events there is `hodo report count` so far"));
+    }
+    if !are_in(&command.input) {
+        return Err(Failure::usage("report count counts software events, and this input has none"));
+    }
+    let files = Files::default();
+    let traces = EventTraces::open(&files, &command.input.file)?;
+    let reading = reading(&command.input, &traces, COUNT_CHUNK)?;
+    let wanted = wanted(&command.filter, &command.input, &traces)?;
+    let progress = Progress::new(traces.bytes(), command.input.quiet);
+    let table = events::count(&traces, &wanted, &reading, |done| progress.set(done));
+    progress.finish();
+    if progress.is_interrupted() {
+        return Ok(ExitCode::from(INTERRUPTED));
+    }
+    let code = input::exit_code(&command.input, table.loss.is_empty() && lost(&traces) == (0, 0));
+    output::draw(table, &command.output)?;
+    Ok(code)
+}
+
+/// Events and packets that the tracer lost.
+fn lost(traces: &EventTraces<'_>) -> (u64, u64) {
+    let streams = traces.traces.iter().flat_map(|trace| &trace.streams);
+    let packets = streams.flat_map(|stream| &stream.packets);
+    packets.fold((0, 0), |(events, lost), packet| {
+        (packet.events_lost.saturating_add(events), packet.packets_lost.saturating_add(lost))
+    })
+}
+
+/// `hodo info`.
+pub fn info(command: &arguments::Info) -> Result<ExitCode, Failure> {
+    let files = Files::default();
+    let traces = EventTraces::open(&files, &command.input.file)?;
+    let infos = events::info(&traces);
+    let loss = traces.loss();
+    let mut out = Destination::open(command.output.output.as_deref())?;
+    written(match command.output.format.as_str() {
+        "json" => json(&infos, &loss, &mut out),
+        "text" => text(&infos, loss.clone(), command, &mut out),
+        _ => return Err(Failure::usage("hodo info is written as text or as json")),
+    })?;
+    out.finish()?;
+    Ok(input::exit_code(&command.input, loss.is_empty() && lost(&traces) == (0, 0)))
+}
+
+fn json(traces: &[TraceInfo], loss: &[Loss], out: &mut impl Write) -> io::Result<()> {
+    let loss: Vec<serde_json::Value> = loss
+        .iter()
+        .map(|loss| {
+            serde_json::json!({
+                "stream": loss.stream, "cause": loss.cause.name(), "count": loss.count,
+                "begin_byte": loss.bytes.start, "end_byte": loss.bytes.end, "detail": loss.detail,
+            })
+        })
+        .collect();
+    serde_json::to_writer_pretty(&mut *out, &serde_json::json!({ "traces": traces, "loss": loss }))?;
+    writeln!(out)
+}
+
+fn text(
+    traces: &[TraceInfo],
+    loss: Vec<Loss>,
+    command: &arguments::Info,
+    out: &mut impl Write,
+) -> io::Result<()> {
+    for (index, trace) in traces.iter().enumerate() {
+        if index > 0 {
+            writeln!(out)?;
+        }
+        let mut table = streams(trace);
+        let options = output::options(&mut table, &command.output);
+        (hodo_views::VIEWS[0].write)(&table, &options, out)?;
+    }
+    let columns = Vec::new();
+    let mut losses =
+        Table { name: "lost", shape: Shape::Counters, summary: Vec::new(), columns, rows: Vec::new(), loss };
+    let options = output::options(&mut losses, &command.output);
+    if !losses.loss.is_empty() {
+        writeln!(out)?;
+    }
+    hodo_views::write_loss(&losses, &options, out)
+}
+
+fn streams(trace: &TraceInfo) -> Table {
+    let number = |value: Option<i64>| {
+        value.and_then(|value| u64::try_from(value).ok()).map_or(Value::Null, Value::from)
+    };
+    let mut summary: Vec<(&'static str, Value)> =
+        vec![("name", trace.name.as_str().into()), ("format", trace.format.into())];
+    summary.extend(trace.uuid.as_deref().map(|uuid| ("uuid", uuid.into())));
+    let environment: Vec<String> =
+        trace.environment.iter().map(|(name, value)| format!("{name} {value}")).collect();
+    if !environment.is_empty() {
+        summary.push(("environment", environment.join(", ").into()));
+    }
+    for clock in &trace.clocks {
+        let origin = if clock.unix { "from 1970" } else { "from an origin of its own" };
+        let text = format!(
+            "{}: {} Hz, {} s and {} cycles {origin}",
+            clock.name, clock.frequency, clock.offset_seconds, clock.offset_cycles
+        );
+        summary.push(("clock", text.into()));
+    }
+    if let (Some(begin), Some(end)) = (trace.begin_ns, trace.end_ns) {
+        summary.push(("begin_ns", number(Some(begin))));
+        summary.push(("end_ns", number(Some(end))));
+        summary.push(("duration_ns", end.abs_diff(begin).into()));
+    }
+    summary.push(("event_classes", (trace.events.len() as u64).into()));
+    let sum =
+        |of: fn(&StreamInfo) -> u64| Value::from(trace.streams.iter().map(of).fold(0, u64::saturating_add));
+    summary.push(("events_lost", sum(|stream| stream.events_lost)));
+    summary.push(("packets_lost", sum(|stream| stream.packets_lost)));
+    let row = |stream: &StreamInfo| {
+        vec![
+            stream.name.as_str().into(),
+            stream.class.into(),
+            stream.id.map_or(Value::Null, Value::from),
+            stream.packets.into(),
+            stream.bytes.into(),
+            stream.events_lost.into(),
+            stream.packets_lost.into(),
+            number(stream.begin_ns),
+            number(stream.end_ns),
+            stream.plan.as_str().into(),
+        ]
+    };
+    Table {
+        name: "trace",
+        shape: Shape::Counters,
+        summary,
+        columns: vec![
+            Column::text("stream"),
+            Column::integer("class", Unit::None),
+            Column::integer("id", Unit::None),
+            Column::integer("packets", Unit::Count),
+            Column::integer("bytes", Unit::Bytes),
+            Column::integer("events_lost", Unit::Count),
+            Column::integer("packets_lost", Unit::Count),
+            Column { secondary: true, ..Column::integer("begin_ns", Unit::Nanoseconds) },
+            Column { secondary: true, ..Column::integer("end_ns", Unit::Nanoseconds) },
+            Column { secondary: true, ..Column::text("plan") },
+        ],
+        rows: trace.streams.iter().map(row).collect(),
+        loss: Vec::new(),
+    }
+}

@@ -1,0 +1,418 @@
+//! `--where`: conditions on fields.
+//!
+//! ```text
+//! condition := all ("or" all)*      all := one ("and" one)*
+//! one := "not" one | "(" condition ")" | field operator literal
+//! ```
+
+use std::cmp::Ordering;
+
+use hodo_formats::ctf::{Event, FieldPath};
+use hodo_trace::event::{Compound, FieldSink, Meaning, Name};
+use winnow::{
+    ModalResult, Parser,
+    ascii::{digit1, hex_digit1, multispace0},
+    combinator::{alt, cut_err, delimited, fail, opt, preceded, repeat},
+    token::{literal, none_of, one_of, take_while},
+};
+
+/// How deep parentheses may be nested.
+const DEEPEST: u32 = 64;
+
+/// A condition that an event meets or not.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Condition {
+    /// Each of these.
+    All(Vec<Condition>),
+    /// At least one of these.
+    Any(Vec<Condition>),
+    /// Not this.
+    Not(Box<Condition>),
+    /// A field, compared. Not met where the event has no such field.
+    Compare {
+        /// Its names, from the outside in.
+        field: Vec<String>,
+        /// How.
+        operator: Operator,
+        /// With what.
+        literal: Literal,
+        /// Whether to look for it in contexts only.
+        in_context: bool,
+    },
+}
+
+/// How to compare.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Operator {
+    /// `==`
+    Equal,
+    /// `!=`
+    Unequal,
+    /// `<`
+    Less,
+    /// `<=`
+    AtMost,
+    /// `>`
+    Greater,
+    /// `>=`
+    AtLeast,
+    /// `=~`: text that matches a pattern with `*` and `?`.
+    Like,
+}
+
+/// What to compare with.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Literal {
+    /// A number.
+    Integer(i128),
+    /// A fraction.
+    Real(f64),
+    /// Text; of enumerations, a label.
+    Text(String),
+}
+
+impl Condition {
+    /// Reads a condition.
+    ///
+    /// # Errors
+    /// What is wrong, with a mark below the place.
+    pub fn parse(text: &str) -> Result<Condition, String> {
+        let mut input = text;
+        let result =
+            delimited(multispace0, |input: &mut _| any(input, 0), multispace0).parse_next(&mut input);
+        match result {
+            Ok(condition) if input.is_empty() => Ok(condition),
+            _ => {
+                let at = text[..text.len() - input.len()].chars().count();
+                let mark = " ".repeat(at);
+                Err(format!(
+                    "a condition such as `ret < 0 and (name == \"x\" or not fd == 3)` expected\n    {text}\n    {mark}^"
+                ))
+            }
+        }
+    }
+
+    /// Whether the number in a context's field is one of these.
+    pub(super) fn one_of(field: &str, numbers: &[u32]) -> Condition {
+        let equal = |&number: &u32| Condition::Compare {
+            field: vec![field.to_owned()],
+            operator: Operator::Equal,
+            literal: Literal::Integer(number.into()),
+            in_context: true,
+        };
+        Condition::Any(numbers.iter().map(equal).collect())
+    }
+}
+
+type Input<'t> = &'t str;
+
+/// What blanks may come before.
+fn token<'t, O>(
+    parser: impl Parser<Input<'t>, O, winnow::error::ErrMode<winnow::error::ContextError>>,
+) -> impl Parser<Input<'t>, O, winnow::error::ErrMode<winnow::error::ContextError>> {
+    preceded(multispace0, parser)
+}
+
+/// A word that no letter follows.
+fn word<'t>(
+    word: &'static str,
+) -> impl Parser<Input<'t>, (), winnow::error::ErrMode<winnow::error::ContextError>> {
+    move |input: &mut Input<'t>| {
+        token(take_while(1.., is_name)).verify(|found: &str| found == word).void().parse_next(input)
+    }
+}
+
+fn is_name(c: char) -> bool {
+    c.is_alphanumeric() || matches!(c, '_' | '.' | ':' | '$' | '@')
+}
+
+fn any(input: &mut Input<'_>, depth: u32) -> ModalResult<Condition> {
+    if depth > DEEPEST {
+        return cut_err(fail).parse_next(input);
+    }
+    let first = all(input, depth)?;
+    let or = alt((word("or"), token("||").void()));
+    let others: Vec<_> =
+        repeat(0.., preceded(or, cut_err(|input: &mut _| all(input, depth)))).parse_next(input)?;
+    Ok(joined(first, others, Condition::Any))
+}
+
+fn all(input: &mut Input<'_>, depth: u32) -> ModalResult<Condition> {
+    let first = one(input, depth)?;
+    let and = alt((word("and"), token("&&").void()));
+    let others: Vec<_> =
+        repeat(0.., preceded(and, cut_err(|input: &mut _| one(input, depth)))).parse_next(input)?;
+    Ok(joined(first, others, Condition::All))
+}
+
+fn joined(first: Condition, others: Vec<Condition>, join: fn(Vec<Condition>) -> Condition) -> Condition {
+    if others.is_empty() { first } else { join(std::iter::once(first).chain(others).collect()) }
+}
+
+fn one(input: &mut Input<'_>, depth: u32) -> ModalResult<Condition> {
+    if depth > DEEPEST {
+        return cut_err(fail).parse_next(input);
+    }
+    let not = alt((word("not"), token(('!', winnow::combinator::not('='))).void()));
+    let negated = preceded(not, cut_err(|input: &mut _| one(input, depth + 1)));
+    let nested = delimited(token("("), cut_err(|input: &mut _| any(input, depth + 1)), cut_err(token(")")));
+    alt((negated.map(|condition| Condition::Not(Box::new(condition))), nested, compare)).parse_next(input)
+}
+
+fn compare(input: &mut Input<'_>) -> ModalResult<Condition> {
+    let field = token(take_while(1.., is_name)).verify(|name: &str| !["and", "or", "not"].contains(&name));
+    let (field, operator, literal) =
+        (field, cut_err(token(operator)), cut_err(token(value))).parse_next(input)?;
+    let field = field.split('.').map(str::to_owned).collect();
+    Ok(Condition::Compare { field, operator, literal, in_context: false })
+}
+
+fn operator(input: &mut Input<'_>) -> ModalResult<Operator> {
+    alt((
+        "==".value(Operator::Equal),
+        "=~".value(Operator::Like),
+        "!=".value(Operator::Unequal),
+        "<=".value(Operator::AtMost),
+        ">=".value(Operator::AtLeast),
+        "<".value(Operator::Less),
+        ">".value(Operator::Greater),
+        "=".value(Operator::Equal),
+    ))
+    .parse_next(input)
+}
+
+fn value(input: &mut Input<'_>) -> ModalResult<Literal> {
+    let escaped = |quote: char| {
+        let part = alt((preceded('\\', one_of(['\\', '"', '\''])), none_of([quote, '\\'])));
+        delimited(
+            quote,
+            repeat(0.., part).fold(String::new, |mut text, c| {
+                text.push(c);
+                text
+            }),
+            quote,
+        )
+    };
+    let sign = opt(one_of(['-', '+'])).map(|sign| sign == Some('-'));
+    let hexadecimal =
+        preceded(literal("0x"), hex_digit1).try_map(|digits: &str| i128::from_str_radix(digits, 16));
+    let decimal = digit1.try_map(|digits: &str| digits.parse::<i128>());
+    let fraction = (digit1, '.', digit1).take().try_map(|digits: &str| digits.parse::<f64>());
+    let number =
+        alt((fraction.map(Literal::Real), hexadecimal.map(Literal::Integer), decimal.map(Literal::Integer)));
+    let number = (sign, number).map(|(negative, number)| match number {
+        Literal::Integer(integer) if negative => Literal::Integer(-integer),
+        Literal::Real(real) if negative => Literal::Real(-real),
+        number => number,
+    });
+    let bare = take_while(1.., is_name).map(|text: &str| match text {
+        "true" => Literal::Integer(1),
+        "false" => Literal::Integer(0),
+        text => Literal::Text(text.to_owned()),
+    });
+    alt((escaped('"').map(Literal::Text), escaped('\'').map(Literal::Text), number, bare)).parse_next(input)
+}
+
+/// A condition whose fields were looked for in a class of events.
+#[derive(Clone, Debug)]
+pub(super) enum Test {
+    All(Vec<Test>),
+    Any(Vec<Test>),
+    Not(Box<Test>),
+    Compare(Box<FieldPath>, Operator, Literal),
+    /// The class has no such field.
+    Never,
+}
+
+impl Test {
+    /// Binds a condition to a class of events; `find` looks for a field.
+    pub(super) fn bind(condition: &Condition, find: &impl Fn(&[&str], bool) -> Option<FieldPath>) -> Test {
+        let each = |conditions: &[Condition]| {
+            conditions.iter().map(|condition| Test::bind(condition, find)).collect()
+        };
+        match condition {
+            Condition::All(conditions) => Test::All(each(conditions)),
+            Condition::Any(conditions) => Test::Any(each(conditions)),
+            Condition::Not(condition) => Test::Not(Box::new(Test::bind(condition, find))),
+            Condition::Compare { field, operator, literal, in_context } => {
+                let names: Vec<&str> = field.iter().map(String::as_str).collect();
+                find(&names, *in_context)
+                    .map_or(Test::Never, |path| Test::Compare(Box::new(path), *operator, literal.clone()))
+            }
+        }
+    }
+
+    /// Whether no event of the class can meet it.
+    pub(super) fn is_never(&self) -> bool {
+        match self {
+            Test::Never => true,
+            Test::All(tests) => tests.iter().any(Test::is_never),
+            Test::Any(tests) => tests.iter().all(Test::is_never),
+            Test::Not(_) | Test::Compare(..) => false,
+        }
+    }
+
+    /// Whether an event meets it.
+    pub(super) fn holds(&self, event: &Event<'_, '_, '_>) -> bool {
+        match self {
+            Test::Never => false,
+            Test::All(tests) => tests.iter().all(|test| test.holds(event)),
+            Test::Any(tests) => tests.iter().any(|test| test.holds(event)),
+            Test::Not(test) => !test.holds(event),
+            Test::Compare(path, operator, literal) => {
+                let mut comparison = Comparison { operator: *operator, literal, holds: false };
+                // A field that can't be read meets nothing.
+                event.tell_field(path, &mut comparison).is_ok() && comparison.holds
+            }
+        }
+    }
+}
+
+/// Compares the field that it is told.
+struct Comparison<'l> {
+    operator: Operator,
+    literal: &'l Literal,
+    holds: bool,
+}
+
+impl Comparison<'_> {
+    fn ordered(&mut self, ordering: Option<Ordering>) {
+        let Some(ordering) = ordering else { return };
+        self.holds |= match self.operator {
+            Operator::Equal => ordering.is_eq(),
+            Operator::Unequal => ordering.is_ne(),
+            Operator::Less => ordering.is_lt(),
+            Operator::AtMost => ordering.is_le(),
+            Operator::Greater => ordering.is_gt(),
+            Operator::AtLeast => ordering.is_ge(),
+            Operator::Like => false,
+        };
+    }
+
+    fn integer(&mut self, value: i128, meaning: &Meaning) {
+        match self.literal {
+            Literal::Integer(literal) => self.ordered(Some(value.cmp(literal))),
+            Literal::Real(literal) => self.ordered((value as f64).partial_cmp(literal)),
+            Literal::Text(text) => {
+                let named = match self.operator {
+                    Operator::Like => {
+                        meaning.labels_of(value).any(|label| is_like(label.as_bytes(), text.as_bytes()))
+                    }
+                    _ => meaning.labels_of(value).any(|label| label == text),
+                };
+                self.holds |= named != (self.operator == Operator::Unequal);
+            }
+        }
+    }
+}
+
+impl FieldSink for Comparison<'_> {
+    fn unsigned(&mut self, _: Name<'_>, value: u64, meaning: &Meaning) {
+        self.integer(value.into(), meaning);
+    }
+
+    fn signed(&mut self, _: Name<'_>, value: i64, meaning: &Meaning) {
+        self.integer(value.into(), meaning);
+    }
+
+    fn real(&mut self, _: Name<'_>, value: f64) {
+        match self.literal {
+            Literal::Integer(literal) => self.ordered(value.partial_cmp(&(*literal as f64))),
+            Literal::Real(literal) => self.ordered(value.partial_cmp(literal)),
+            Literal::Text(_) => {}
+        }
+    }
+
+    fn boolean(&mut self, _: Name<'_>, value: bool) {
+        if let Literal::Integer(literal) = self.literal {
+            self.ordered(Some(i128::from(value).cmp(literal)));
+        }
+    }
+
+    fn text(&mut self, _: Name<'_>, text: &[u8]) {
+        let Literal::Text(literal) = self.literal else { return };
+        match self.operator {
+            Operator::Like => self.holds |= is_like(text, literal.as_bytes()),
+            _ => self.ordered(Some(text.cmp(literal.as_bytes()))),
+        }
+    }
+
+    fn blob(&mut self, _: Name<'_>, _: &[u8]) {}
+    fn absent(&mut self, _: Name<'_>) {}
+    fn begin(&mut self, _: Name<'_>, _: Compound) {}
+    fn end(&mut self, _: Compound) {}
+}
+
+/// Whether text matches a pattern in which `*` is anything and `?` any one byte.
+pub(super) fn is_like(text: &[u8], pattern: &[u8]) -> bool {
+    let (mut at, mut of) = (0, 0);
+    // Where the last `*` is, and how far it reaches so far.
+    let mut star: Option<(usize, usize)> = None;
+    while at < text.len() {
+        match pattern.get(of) {
+            Some(b'*') => {
+                star = Some((of, at));
+                of += 1;
+            }
+            Some(&byte) if byte == b'?' || byte == text[at] => (at, of) = (at + 1, of + 1),
+            _ => match &mut star {
+                Some((place, reach)) => {
+                    *reach += 1;
+                    (at, of) = (*reach, *place + 1);
+                }
+                None => return false,
+            },
+        }
+    }
+    pattern[of..].iter().all(|&byte| byte == b'*')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn compare(field: &str, operator: Operator, literal: Literal) -> Condition {
+        let field = field.split('.').map(str::to_owned).collect();
+        Condition::Compare { field, operator, literal, in_context: false }
+    }
+
+    #[test]
+    fn conditions_bind_as_everywhere() {
+        let (a, b) = (
+            compare("a", Operator::Equal, Literal::Integer(-1)),
+            compare("b.c", Operator::Like, Literal::Text("x*".into())),
+        );
+        let c = compare("not_c", Operator::AtMost, Literal::Real(1.5));
+        let expected = Condition::Any(vec![a.clone(), Condition::All(vec![Condition::Not(Box::new(b)), c])]);
+        assert_eq!(Condition::parse("a==-1 or not b.c =~ 'x*' && not_c <= 1.5"), Ok(expected));
+        assert_eq!(Condition::parse(" ((a == -0x1)) "), Ok(a));
+        assert_eq!(
+            Condition::parse("ph = NEG"),
+            Ok(compare("ph", Operator::Equal, Literal::Text("NEG".into())))
+        );
+    }
+
+    #[test]
+    fn what_is_no_condition_is_refused() {
+        for text in ["", "a", "a ==", "a == 1 b", "(a == 1", "a == 1 or", "not", "a == \"x", "and == 1"] {
+            assert!(Condition::parse(text).is_err(), "{text}");
+        }
+        assert!(Condition::parse(&"(".repeat(100_000)).is_err());
+        assert!(Condition::parse(&"not ".repeat(100_000)).is_err());
+    }
+
+    #[test]
+    fn patterns() {
+        for (text, pattern, is) in [
+            ("sched_switch", "sched_*", true),
+            ("sched_switch", "*s?itch", true),
+            ("sched_switch", "sched", false),
+            ("", "*", true),
+            ("ab", "a*b*", true),
+            ("aab", "a*ab", true),
+            ("x", "", false),
+        ] {
+            assert_eq!(is_like(text.as_bytes(), pattern.as_bytes()), is, "{text} {pattern}");
+        }
+    }
+}

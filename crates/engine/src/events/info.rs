@@ -1,0 +1,161 @@
+//! What traces of software events hold, without a look at each event.
+
+use hodo_formats::ctf::{
+    Trace,
+    schema::{Environment, EventClass},
+    uuid,
+};
+use serde::{Serialize, Serializer, ser::SerializeMap};
+
+use super::EventTraces;
+
+/// What a trace says of itself. Serialises as one stable JSON object.
+#[derive(Clone, Debug, Serialize)]
+pub struct TraceInfo {
+    /// Its name: that of its folder.
+    pub name: String,
+    /// `CTF 1.8` or `CTF 2`.
+    pub format: &'static str,
+    /// What makes two folders one trace.
+    pub uuid: Option<String>,
+    /// What the tracer says of the traced system.
+    #[serde(serialize_with = "as_object")]
+    pub environment: Vec<(String, String)>,
+    /// Its clocks.
+    pub clocks: Vec<ClockInfo>,
+    /// First and last time of packets, in nanoseconds from its clocks' origin.
+    pub begin_ns: Option<i64>,
+    /// See `begin_ns`.
+    pub end_ns: Option<i64>,
+    /// Its streams.
+    pub streams: Vec<StreamInfo>,
+    /// Its classes of events.
+    pub events: Vec<EventInfo>,
+}
+
+/// A clock.
+#[derive(Clone, Debug, Serialize)]
+pub struct ClockInfo {
+    /// Its name.
+    pub name: String,
+    /// What it is.
+    pub description: String,
+    /// Cycles in a second.
+    pub frequency: u64,
+    /// Seconds of its cycle 0 from its origin.
+    pub offset_seconds: i64,
+    /// Cycles beside that.
+    pub offset_cycles: i128,
+    /// Whether its origin is 1970.
+    pub unix: bool,
+}
+
+/// A stream.
+#[derive(Clone, Debug, Serialize)]
+pub struct StreamInfo {
+    /// The name of its first file.
+    pub name: String,
+    /// Id of its class.
+    pub class: u64,
+    /// Its own id.
+    pub id: Option<u64>,
+    /// Bytes of its packets.
+    pub bytes: u64,
+    /// How many packets.
+    pub packets: u64,
+    /// Events that the tracer discarded.
+    pub events_lost: u64,
+    /// Packets that are missing.
+    pub packets_lost: u64,
+    /// First and last time of its packets.
+    pub begin_ns: Option<i64>,
+    /// See `begin_ns`.
+    pub end_ns: Option<i64>,
+    /// How it is read.
+    pub plan: String,
+}
+
+/// A class of events.
+#[derive(Clone, Debug, Serialize)]
+pub struct EventInfo {
+    /// Its name.
+    pub name: String,
+    /// Id of the class of its streams.
+    pub stream_class: u64,
+    /// Its id.
+    pub id: u64,
+    /// The names of its own fields.
+    pub fields: Vec<String>,
+}
+
+/// What each trace holds.
+pub fn info(traces: &EventTraces<'_>) -> Vec<TraceInfo> {
+    traces.traces.iter().map(trace).collect()
+}
+
+fn trace(trace: &Trace<'_>) -> TraceInfo {
+    let class = &trace.class;
+    let span = trace.span();
+    let clocks = class.clocks.iter().map(|clock| ClockInfo {
+        name: clock.name.clone(),
+        description: clock.description.clone(),
+        frequency: clock.cycles.frequency(),
+        offset_seconds: clock.cycles.offset().0,
+        offset_cycles: clock.cycles.offset().1,
+        unix: clock.unix,
+    });
+    let environment = class.environment.iter().map(|(name, value)| match value {
+        Environment::Integer(integer) => (name.clone(), integer.to_string()),
+        Environment::Text(text) => (name.clone(), text.clone()),
+    });
+    let events = class
+        .streams
+        .values()
+        .flat_map(|stream| stream.events.iter().map(|event| self::event(stream.id, event)));
+    TraceInfo {
+        name: trace.name.clone(),
+        format: if class.version == 2 { "CTF 2" } else { "CTF 1.8" },
+        uuid: class.uuid.as_ref().map(uuid::show),
+        environment: environment.collect(),
+        clocks: clocks.collect(),
+        begin_ns: span.and_then(|span| i64::try_from(span.0.0).ok()),
+        end_ns: span.and_then(|span| i64::try_from(span.1.0).ok()),
+        streams: streams(trace),
+        events: events.collect(),
+    }
+}
+
+fn streams(trace: &Trace<'_>) -> Vec<StreamInfo> {
+    let stream = trace.streams.iter().map(|stream| {
+        let packets = &stream.packets;
+        let times = || packets.iter().flat_map(|packet| [packet.begin, packet.end]).flatten();
+        let plan = trace.plan(stream).describe();
+        StreamInfo {
+            name: stream.name.clone(),
+            class: stream.class,
+            id: stream.id,
+            bytes: packets.iter().map(|packet| packet.bytes.len() as u64).sum(),
+            packets: packets.len() as u64,
+            events_lost: packets.iter().fold(0, |sum, packet| packet.events_lost.saturating_add(sum)),
+            packets_lost: packets.iter().fold(0, |sum, packet| packet.packets_lost.saturating_add(sum)),
+            begin_ns: times().min().and_then(|time| i64::try_from(time.0).ok()),
+            end_ns: times().max().and_then(|time| i64::try_from(time.0).ok()),
+            plan: if stream.had_pre_pass { plan + ", with a pass ahead for the clock" } else { plan },
+        }
+    });
+    stream.collect()
+}
+
+fn event(stream_class: u64, event: &EventClass) -> EventInfo {
+    let members = event.payload.iter().flat_map(|payload| &payload.members);
+    let fields = members.map(|member| member.name.clone()).collect();
+    EventInfo { name: event.name.clone(), stream_class, id: event.id, fields }
+}
+
+fn as_object<S: Serializer>(pairs: &[(String, String)], serializer: S) -> Result<S::Ok, S::Error> {
+    let mut object = serializer.serialize_map(Some(pairs.len()))?;
+    for (name, value) in pairs {
+        object.serialize_entry(name, value)?;
+    }
+    object.end()
+}

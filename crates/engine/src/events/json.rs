@@ -1,0 +1,185 @@
+//! Events as JSON objects, a line each; every integer exact.
+
+use std::io::Write;
+
+use hodo_clock::OriginNanos;
+use hodo_formats::ctf::{Event, Lost, Trouble, schema::Scope};
+use hodo_trace::event::{Compound, FieldSink, Meaning, Name};
+
+use super::names::StreamNames;
+
+/// Writes fields as members of an object that is open already.
+struct JsonFields<'o> {
+    out: &'o mut Vec<u8>,
+    first: bool,
+    /// Whether the next field is what a variant holds, which stands for the variant itself.
+    held: bool,
+}
+
+impl<'o> JsonFields<'o> {
+    fn new(out: &'o mut Vec<u8>, first: bool) -> JsonFields<'o> {
+        JsonFields { out, first, held: false }
+    }
+}
+
+/// A whole line.
+pub(super) fn event(
+    names: &StreamNames,
+    time: Option<OriginNanos>,
+    event: &Event<'_, '_, '_>,
+    out: &mut Vec<u8>,
+) -> Result<(), Trouble> {
+    begin(names, time, out);
+    out.extend_from_slice(b",\"name\":");
+    string(event.class().name.as_bytes(), out);
+    out.extend_from_slice(b",\"fields\":{");
+    event.tell(Scope::Payload, &mut JsonFields::new(out, true))?;
+    out.extend_from_slice(b"},\"context\":{");
+    let nested = names.nested.get(event.parts.class as usize).copied().unwrap_or_default();
+    let scopes = [
+        (Scope::PacketContext, nested[0].then_some("packet_context")),
+        (Scope::CommonContext, nested[1].then_some("common_context")),
+        (Scope::SpecificContext, None),
+    ];
+    let mut first = true;
+    for (scope, nest) in scopes {
+        let mut fields = JsonFields::new(out, first);
+        if let Some(name) = nest {
+            fields.begin(Name::Member(name), Compound::Structure);
+            event.tell(scope, &mut fields)?;
+            fields.end(Compound::Structure);
+        } else {
+            event.tell(scope, &mut fields)?;
+        }
+        first = fields.first;
+    }
+    out.extend_from_slice(b"}}\n");
+    Ok(())
+}
+
+fn begin(names: &StreamNames, time: Option<OriginNanos>, out: &mut Vec<u8>) {
+    out.extend_from_slice(b"{\"ts\":");
+    nanos(time, out);
+    out.push(b',');
+    out.extend_from_slice(names.json.as_bytes());
+}
+
+fn nanos(time: Option<OriginNanos>, out: &mut Vec<u8>) {
+    match time {
+        Some(time) => match i64::try_from(time.0) {
+            Ok(nanos) => out.extend_from_slice(itoa::Buffer::new().format(nanos).as_bytes()),
+            Err(_) => drop(write!(out, "{}", time.0)),
+        },
+        None => out.extend_from_slice(b"null"),
+    }
+}
+
+/// A line where something was lost.
+pub(super) fn lost(names: &StreamNames, lost: &Lost, out: &mut Vec<u8>) {
+    begin(names, lost.after.or(lost.before), out);
+    let what = if lost.packets { "packets" } else { "events" };
+    let _ = write!(out, ",\"lost_{what}\":{},\"after_ns\":", lost.count);
+    nanos(lost.after, out);
+    out.extend_from_slice(b",\"before_ns\":");
+    nanos(lost.before, out);
+    out.extend_from_slice(b"}\n");
+}
+
+/// Text as a JSON string; what is no UTF-8 becomes U+FFFD.
+fn string(text: &[u8], out: &mut Vec<u8>) {
+    out.push(b'"');
+    if text.iter().all(|&byte| matches!(byte, b' '..=b'~') && byte != b'"' && byte != b'\\') {
+        out.extend_from_slice(text);
+    } else {
+        for c in String::from_utf8_lossy(text).chars() {
+            match c {
+                '"' | '\\' => out.extend([b'\\', c as u8]),
+                c if u32::from(c) < 0x20 => drop(write!(out, "\\u{:04x}", u32::from(c))),
+                c => out.extend_from_slice(c.encode_utf8(&mut [0; 4]).as_bytes()),
+            }
+        }
+    }
+    out.push(b'"');
+}
+
+impl JsonFields<'_> {
+    fn name(&mut self, name: Name<'_>) {
+        if std::mem::take(&mut self.held) {
+            return;
+        }
+        if !self.first {
+            self.out.push(b',');
+        }
+        self.first = false;
+        if let Name::Member(name) = name {
+            string(name.as_bytes(), self.out);
+            self.out.push(b':');
+        }
+    }
+}
+
+impl FieldSink for JsonFields<'_> {
+    #[inline]
+    fn unsigned(&mut self, name: Name<'_>, value: u64, _: &Meaning) {
+        self.name(name);
+        self.out.extend_from_slice(itoa::Buffer::new().format(value).as_bytes());
+    }
+
+    #[inline]
+    fn signed(&mut self, name: Name<'_>, value: i64, _: &Meaning) {
+        self.name(name);
+        self.out.extend_from_slice(itoa::Buffer::new().format(value).as_bytes());
+    }
+
+    /// JSON has no infinities and no "not a number": these are texts.
+    fn real(&mut self, name: Name<'_>, value: f64) {
+        self.name(name);
+        let _ =
+            if value.is_finite() { write!(self.out, "{value:?}") } else { write!(self.out, "\"{value}\"") };
+    }
+
+    fn boolean(&mut self, name: Name<'_>, value: bool) {
+        self.name(name);
+        self.out.extend_from_slice(if value { b"true" } else { b"false" });
+    }
+
+    fn text(&mut self, name: Name<'_>, text: &[u8]) {
+        self.name(name);
+        string(text, self.out);
+    }
+
+    /// Bytes in hexadecimal.
+    fn blob(&mut self, name: Name<'_>, bytes: &[u8]) {
+        self.name(name);
+        self.out.push(b'"');
+        bytes.iter().for_each(|byte| drop(write!(self.out, "{byte:02x}")));
+        self.out.push(b'"');
+    }
+
+    fn absent(&mut self, name: Name<'_>) {
+        self.name(name);
+        self.out.extend_from_slice(b"null");
+    }
+
+    fn begin(&mut self, name: Name<'_>, compound: Compound) {
+        self.name(name);
+        match compound {
+            Compound::Structure => self.out.push(b'{'),
+            Compound::Array => self.out.push(b'['),
+            Compound::Variant => {
+                self.held = true;
+                return;
+            }
+        }
+        self.first = true;
+    }
+
+    fn end(&mut self, compound: Compound) {
+        match compound {
+            Compound::Structure => self.out.push(b'}'),
+            Compound::Array => self.out.push(b']'),
+            Compound::Variant => {}
+        }
+        self.first = false;
+    }
+}

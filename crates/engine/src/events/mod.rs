@@ -1,0 +1,204 @@
+//! Traces of software events: opened, merged by time, shown and counted.
+//!
+//! ```text
+//! folders ──Files──► metadata, streams ──ctf──► Traces ──slices of time, on all cores──► Merge ──► text, JSON
+//!                                                  └────runs of packets, on all cores──► counts
+//! ```
+//!
+//! These are no experiments of control flow: nothing executes here, and each event is there in full. Both kinds
+//! have streams, times and losses, and one input is of one kind.
+
+mod condition;
+mod count;
+mod filter;
+mod info;
+mod json;
+mod merge;
+mod names;
+mod slices;
+mod text;
+mod write;
+
+use std::{
+    fs, io,
+    path::{Path, PathBuf},
+};
+
+use hodo_clock::OriginNanos;
+use hodo_formats::ctf::{DataFile, Trace, read_metadata, recognise, schema::TraceClass};
+use hodo_trace::Loss;
+
+use crate::{Files, OpenError, OpenErrorReason};
+
+pub use condition::Condition;
+pub use count::count;
+pub use filter::Wanted;
+pub use info::{ClockInfo, EventInfo, StreamInfo, TraceInfo, info};
+pub use write::{EventFormat, script};
+
+/// The file of a trace's folder that describes the others.
+const METADATA: &str = "metadata";
+/// How deep below an input traces are looked for.
+const DEEPEST: u32 = 12;
+
+/// Traces of one input.
+#[derive(Debug)]
+pub struct EventTraces<'f> {
+    /// In order of their folders.
+    pub traces: Vec<Trace<'f>>,
+}
+
+/// How to read events.
+#[derive(Clone, Debug)]
+pub struct EventReading {
+    /// Threads that decode.
+    pub threads: usize,
+    /// Bytes of trace that are decoded at a time.
+    pub chunk_size: u64,
+    /// From this time on.
+    pub from: Option<OriginNanos>,
+    /// Before this time.
+    pub to: Option<OriginNanos>,
+}
+
+impl EventReading {
+    fn wants(&self, time: Option<OriginNanos>) -> bool {
+        match time {
+            Some(time) => self.from.is_none_or(|from| from <= time) && self.to.is_none_or(|to| time < to),
+            None => self.from.is_none() && self.to.is_none(),
+        }
+    }
+}
+
+/// Whether a path is a folder with traces of software events in it, or the metadata of one.
+pub fn is_event_trace(path: &Path) -> bool {
+    if path.is_dir() {
+        return folders(path).is_ok_and(|folders| !folders.is_empty());
+    }
+    path.file_name().is_some_and(|name| name == METADATA) && starts_as_metadata(path)
+}
+
+fn starts_as_metadata(path: &Path) -> bool {
+    let mut start = Vec::new();
+    let read = fs::File::open(path).map(|file| io::Read::take(file, 1 << 12));
+    read.and_then(|mut file| io::Read::read_to_end(&mut file, &mut start)).is_ok() && recognise(&start)
+}
+
+/// The folders at or below a path that have metadata, in order.
+fn folders(path: &Path) -> io::Result<Vec<PathBuf>> {
+    let mut found = Vec::new();
+    let mut left = vec![(path.to_owned(), 0)];
+    while let Some((folder, depth)) = left.pop() {
+        if folder.join(METADATA).is_file() {
+            found.push(folder);
+            continue;
+        }
+        if depth == DEEPEST {
+            continue;
+        }
+        for entry in fs::read_dir(&folder)? {
+            let entry = entry?;
+            // Links could lead round in circles.
+            if entry.file_type()?.is_dir() {
+                left.push((entry.path(), depth + 1));
+            }
+        }
+    }
+    found.sort();
+    Ok(found)
+}
+
+/// A trace's folder, before its streams are put together.
+struct Folder<'f> {
+    name: String,
+    class: TraceClass,
+    files: Vec<DataFile<'f>>,
+}
+
+impl<'f> EventTraces<'f> {
+    /// Opens the traces in a folder, or of a metadata file. Folders with the same UUID, such as those of a
+    /// rotated session or of several snapshots, become one trace.
+    ///
+    /// # Errors
+    /// Metadata that can't be read. What of the streams can't be read is a loss.
+    pub fn open(files: &'f Files, path: &Path) -> Result<EventTraces<'f>, OpenError> {
+        let system =
+            |file: &Path, error| OpenError { file: file.to_owned(), reason: OpenErrorReason::System(error) };
+        let path = if path.is_dir() { path } else { path.parent().unwrap_or(path) };
+        let mut opened: Vec<Folder<'f>> = Vec::new();
+        for folder in folders(path).map_err(|error| system(path, error))? {
+            let file = folder.join(METADATA);
+            let bytes = files.bytes(&file).map_err(|error| system(&file, error))?;
+            let read = read_metadata(bytes);
+            let class = read.map_err(|error| OpenError { file, reason: OpenErrorReason::Format(error) })?;
+            let data = data_files(files, path, &folder).map_err(|error| system(&folder, error))?;
+            let same = |other: &&mut Folder<'_>| class.uuid.is_some() && other.class.uuid == class.uuid;
+            match opened.iter_mut().find(same) {
+                Some(trace) => {
+                    // Metadata only grows while a trace is recorded.
+                    if classes(&class) > classes(&trace.class) {
+                        trace.class = class;
+                    }
+                    trace.files.extend(data);
+                }
+                None => opened.push(Folder { name: name(path, &folder), class, files: data }),
+            }
+        }
+        let traces = opened.into_iter().map(|folder| Trace::new(folder.name, folder.class, folder.files));
+        Ok(EventTraces { traces: traces.collect() })
+    }
+
+    /// First and last time of packets.
+    pub fn span(&self) -> Option<(OriginNanos, OriginNanos)> {
+        let spans = self.traces.iter().filter_map(Trace::span);
+        spans.reduce(|one, other| (one.0.min(other.0), one.1.max(other.1)))
+    }
+
+    /// Bytes of packets.
+    pub fn bytes(&self) -> u64 {
+        let streams = self.traces.iter().flat_map(|trace| &trace.streams);
+        streams.flat_map(|stream| &stream.packets).map(|packet| packet.bytes.len() as u64).sum()
+    }
+
+    /// What of the files can't be read.
+    pub fn loss(&self) -> Vec<Loss> {
+        self.traces.iter().flat_map(|trace| trace.loss.clone()).collect()
+    }
+}
+
+/// How many classes of streams and events there are.
+fn classes(trace: &TraceClass) -> usize {
+    trace.streams.len() + trace.streams.values().map(|stream| stream.events.len()).sum::<usize>()
+}
+
+/// What people call the trace in a folder below the input.
+fn name(input: &Path, folder: &Path) -> String {
+    let below = folder.strip_prefix(input).ok().filter(|below| !below.as_os_str().is_empty());
+    let own = || folder.canonicalize().ok().and_then(|path| path.file_name().map(PathBuf::from));
+    let name = below.map(Path::to_owned).or_else(own).unwrap_or_else(|| folder.to_owned());
+    name.display().to_string()
+}
+
+/// The streams of a folder: its files, but for metadata, empty ones and hidden ones. Indices of LTTng lie in a
+/// folder of their own.
+fn data_files<'f>(files: &'f Files, input: &Path, folder: &Path) -> io::Result<Vec<DataFile<'f>>> {
+    let mut paths = Vec::new();
+    for entry in fs::read_dir(folder)? {
+        let entry = entry?;
+        let name = entry.file_name();
+        let hidden = name.as_encoded_bytes().starts_with(b".");
+        if !hidden && name != METADATA && fs::metadata(entry.path())?.is_file() {
+            paths.push(entry.path());
+        }
+    }
+    paths.sort();
+    let mut data = Vec::new();
+    for path in paths {
+        let bytes = files.bytes(&path)?;
+        let name = path.strip_prefix(input).unwrap_or(&path).display().to_string();
+        if !bytes.is_empty() {
+            data.push(DataFile { name, bytes });
+        }
+    }
+    Ok(data)
+}

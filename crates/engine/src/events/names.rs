@@ -1,0 +1,67 @@
+//! What never changes in the lines of a stream, made into text once.
+
+use std::collections::HashSet;
+
+use hodo_formats::ctf::{
+    Trace,
+    schema::{Structure, TraceClass},
+};
+
+use super::EventTraces;
+
+/// Text of a stream.
+#[derive(Clone, Debug, Default)]
+pub(super) struct StreamNames {
+    /// `hostname:process:(pid)`, as far as they are known, and a space.
+    pub(super) host: String,
+    /// `"trace":…,"stream":…`.
+    pub(super) json: String,
+    /// For people.
+    pub(super) name: String,
+    /// By event class: whether the packet's context, or that of the stream, has a name in it that an inner
+    /// context has too, and so can't lie beside it.
+    pub(super) nested: Vec<[bool; 2]>,
+}
+
+/// The text of every stream, by trace and stream.
+pub(super) fn names(traces: &EventTraces<'_>) -> Vec<Vec<StreamNames>> {
+    traces.traces.iter().map(of_trace).collect()
+}
+
+fn of_trace(trace: &Trace<'_>) -> Vec<StreamNames> {
+    let host = host(&trace.class);
+    let quoted = |text: &str| serde_json::Value::from(text).to_string();
+    let stream = trace.streams.iter().map(|stream| {
+        let name = stream.name.rsplit('/').next().unwrap_or(&stream.name).to_owned();
+        let class = trace.stream_class(stream);
+        let packet = members(class.packet_context.as_ref());
+        let common = members(class.common_context.as_ref());
+        let nested = class.events.iter().map(|event| {
+            let specific = members(event.specific_context.as_ref());
+            [!packet.is_disjoint(&common) || !packet.is_disjoint(&specific), !common.is_disjoint(&specific)]
+        });
+        StreamNames {
+            host: host.clone(),
+            json: format!("\"trace\":{},\"stream\":{}", quoted(&trace.name), quoted(&name)),
+            nested: nested.collect(),
+            name,
+        }
+    });
+    stream.collect()
+}
+
+fn members(structure: Option<&Structure>) -> HashSet<&str> {
+    structure.iter().flat_map(|structure| &structure.members).map(|member| member.name.as_str()).collect()
+}
+
+/// As babeltrace2 shows it.
+fn host(class: &TraceClass) -> String {
+    let mut host = class.environment_text("hostname").unwrap_or_default().to_owned();
+    if let Some(process) = class.environment_text("procname") {
+        host += &format!("{}{process}", if host.is_empty() { "" } else { ":" });
+    }
+    if let Some(pid) = class.environment_integer("vpid") {
+        host += &format!("{}({pid})", if host.is_empty() { "" } else { ":" });
+    }
+    if host.is_empty() { host } else { host + " " }
+}
