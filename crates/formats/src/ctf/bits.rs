@@ -148,6 +148,6 @@ mod tests {
         assert_eq!(signed(0b101, 3), -3);
         assert_eq!(signed(u64::MAX, 64), -1);
         assert_eq!(ordered(0b110, 3, true), 0b011);
-        assert_eq!((align(9, 8), align(16, 8), align(u64::MAX, 64)), (16, 16, u64::MAX & !63));
+        assert_eq!((align(9, 8), align(16, 8), align(u64::MAX, 64)), (16, 16, !63));
     }
 }

@@ -101,7 +101,7 @@ impl<'t, 'a> Packets<'t, 'a> {
         let whole = roles.get(Role::PacketTotalLength).map(|(bits, _)| bits);
         let size = whole.unwrap_or(content.end);
         let content_size = roles.get(Role::PacketContentLength).map_or(size, |(bits, _)| bits);
-        if size == 0 || size % 8 != 0 {
+        if size == 0 || !size.is_multiple_of(8) {
             return Err(format!("a packet of {size} bits; whole bytes, and more than none, expected"));
         }
         if content_size > size || content_size < events {

@@ -349,8 +349,8 @@ fn descend<'s>(
     names: &[&str],
 ) -> Vec<(Scope, Path, &'s FieldClass)> {
     let Some((name, rest)) = names.split_first() else { return Vec::new() };
-    let members = structure.members.iter().enumerate().take(members);
-    let found = members.filter(|(_, member)| member.raw_name == *name).last();
+    let members = structure.members.iter().take(members).enumerate();
+    let found = members.rev().find(|(_, member)| member.raw_name == *name);
     found.map_or_else(Vec::new, |(index, member)| into(scope, &member.class, extended(path, index), rest))
 }
 

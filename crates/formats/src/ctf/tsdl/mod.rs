@@ -50,10 +50,10 @@ fn byte_order(text: &str) -> Option<ByteOrder> {
                 depth = depth.saturating_sub(1);
                 in_trace &= depth > 0;
             }
-            Kind::Word(order) if in_trace && depth == 1 => {
-                if before == [Kind::Word("byte_order"), Kind::Sign("=")] {
-                    return types::byte_order(order);
-                }
+            Kind::Word(order)
+                if in_trace && depth == 1 && before == [Kind::Word("byte_order"), Kind::Sign("=")] =>
+            {
+                return types::byte_order(order);
             }
             _ => {}
         }
