@@ -16,6 +16,7 @@ mod fixtures;
 mod fuzz;
 mod judge;
 mod lab;
+mod resolution;
 mod setup;
 mod test;
 mod tidy;
@@ -46,6 +47,11 @@ const CHORES: &[Chore] = &[
         run: judge::run,
     },
     Chore { name: "bench", help: "pt: how fast we record and read, in how much memory", run: bench::run },
+    Chore {
+        name: "resolution",
+        help: "how exactly times are known, by the packets that are on",
+        run: resolution::run,
+    },
     Chore { name: "tidy", help: "check the rules of the house that compilers don't know", run: tidy::run },
     Chore { name: "fixtures", help: "record anew what lies in fixtures/", run: fixtures::run },
     Chore { name: "fuzz", help: "random input against the readers, for a time each", run: fuzz::run },

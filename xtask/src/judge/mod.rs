@@ -35,6 +35,7 @@ use std::{
 use configurations::CONFIGURATIONS;
 use programs::PROGRAMS;
 use record::{Job, Recorded};
+pub(crate) use streams::each_line;
 use verdict::{Judges, Total, Verdict, judge};
 
 use crate::{
