@@ -33,6 +33,8 @@ pub enum Command {
     Script(Script),
     /// Tables: exact profiles by function or by call path
     Report(Report),
+    /// One function: source and disassembly, with how often each line, instruction and branch ran
+    Annotate(Annotate),
     /// Print shell completions
     #[command(hide = true)]
     Completions { shell: clap_complete::Shell },
@@ -221,6 +223,34 @@ pub struct Report {
     pub filter: crate::events::Filter,
     #[command(flatten)]
     pub output: Output,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  hodo annotate main perf.data
+  hodo annotate --format json 'std::vec::push_back' perf.data
+  hodo annotate --call 'handle_request#3' insert         in the third request only
+  hodo annotate --source-dir ~/src/project parse_header perf.data")]
+pub struct Annotate {
+    /// The function: its name, demangled or not, or 0xADDRESS; @FILE where several files have one
+    #[arg(value_name = "FUNC")]
+    pub function: String,
+    /// Folder in which to look for source files, by as much of their path as is there
+    #[arg(long, value_name = "DIR")]
+    pub source_dir: Vec<PathBuf>,
+    /// What the paths of source files begin with, and what they begin with here
+    #[arg(long, value_name = "OLD=NEW", value_parser = prefix)]
+    pub prefix: Vec<(String, String)>,
+    #[command(flatten)]
+    pub input: Input,
+    #[command(flatten)]
+    pub output: Output,
+}
+
+/// Two beginnings of paths.
+fn prefix(text: &str) -> Result<(String, String), String> {
+    let (old, new) = text.split_once('=').ok_or("expected OLD=NEW, such as /build=/home/me/src")?;
+    Ok((old.to_owned(), new.to_owned()))
 }
 
 fn format_names() -> Vec<&'static str> {

@@ -2,6 +2,7 @@
 
 #![allow(unreachable_pub, reason = "a program has no public interface")]
 
+mod annotate;
 mod arguments;
 mod events;
 mod failure;
@@ -27,6 +28,7 @@ fn main() -> ExitCode {
         Command::Info(command) => info::run(command),
         Command::Script(command) => script::run(command),
         Command::Report(command) => report::run(command),
+        Command::Annotate(command) => annotate::run(command),
         Command::Completions { shell } => arguments::completions(*shell),
     };
     result.unwrap_or_else(|failure| failure.report())

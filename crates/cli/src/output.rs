@@ -82,15 +82,21 @@ pub fn options(table: &mut Table, output: &Output) -> hodo_views::Options {
     let left_out = table.rows.len().saturating_sub(limit);
     table.rows.truncate(limit);
     let terminal = output.output.is_none() && io::stdout().is_terminal();
-    let colour = match output.color {
-        clap::ColorChoice::Always => true,
-        clap::ColorChoice::Never => false,
-        clap::ColorChoice::Auto => terminal && std::env::var_os("NO_COLOR").is_none(),
-    };
     hodo_views::Options {
         width: terminal.then(terminal_width).flatten(),
-        colour,
+        colour: colours(output, terminal),
         rows_left_out: left_out as u64,
+    }
+}
+
+/// Whether to use colours; `terminal` if that is where the output goes.
+pub fn colours(output: &Output, terminal: bool) -> bool {
+    match output.color {
+        clap::ColorChoice::Always => true,
+        clap::ColorChoice::Never => false,
+        clap::ColorChoice::Auto => {
+            terminal && output.output.is_none() && std::env::var_os("NO_COLOR").is_none()
+        }
     }
 }
 

@@ -8,7 +8,7 @@ use hodo_intel_pt::flow::{Event, Executed, Sink};
 use hodo_trace::{Analysis, Arrival, Code, End, FunctionId, Place, Seen, Table};
 
 use crate::{
-    Experiment, Numbers, Spans, Window,
+    Experiment, Losses, Numbers, Spans, Window,
     gate::Gate,
     segments::{TrackSink, decode_all},
 };
@@ -51,11 +51,24 @@ pub fn profile<A: Analysis>(
     reading: Reading<'_>,
     progress: impl FnMut(u64) -> bool,
 ) -> Table {
+    let (threads, losses) = fold(experiment, analysis, reading, progress);
+    Table { loss: losses.into_list(), ..analysis.finish(threads) }
+}
+
+/// What [`profile`] makes a table of: the state of each thread, and what is missing.
+pub(crate) fn fold<A: Analysis>(
+    experiment: &Experiment<'_>,
+    analysis: &A,
+    reading: Reading<'_>,
+    progress: impl FnMut(u64) -> bool,
+) -> (Vec<A::Partial>, Losses) {
     let mut tracks: BTreeMap<usize, Vec<Stint<A::Partial>>> = BTreeMap::new();
     let losses = decode_all(
         experiment,
         reading,
-        |chunk| SeenSink::new(Folder { analysis, stints: Vec::new() }, Gate::new(experiment, chunk, reading)),
+        |chunk| {
+            SeenSink::new(Folder { analysis, stints: Vec::new() }, Gate::new(experiment, chunk, reading))
+        },
         |sink| sink.into_inner().stints,
         |chunk, stints| {
             join(analysis, tracks.entry(chunk.track).or_default(), stints);
@@ -63,9 +76,7 @@ pub fn profile<A: Analysis>(
         },
         progress,
     );
-    let mut table = analysis.finish(by_thread(experiment, analysis, tracks));
-    table.loss = losses.into_list();
-    table
+    (by_thread(experiment, analysis, tracks), losses)
 }
 
 /// Adds the stints of a chunk to those of its track.

@@ -11,6 +11,8 @@
 //! Files are opened and threads are started here, and nowhere below.
 
 pub mod events;
+
+mod annotate;
 mod experiment;
 mod files;
 mod fold;
@@ -26,6 +28,7 @@ mod track;
 
 pub mod script;
 
+pub use annotate::{Annotation, Instruction, Line, annotate};
 pub use experiment::{Experiment, Input, OpenError, OpenErrorReason, Options, RawInput, Window};
 pub use files::Files;
 pub use fold::{Reading, profile};

@@ -137,6 +137,11 @@ impl<'f> Modules<'f> {
         self.symbols.function(function).start()
     }
 
+    /// The address after a function, likewise.
+    pub(crate) fn end(&self, function: FunctionId) -> u64 {
+        self.symbols.function(function).end()
+    }
+
     /// The functions with a name, which may be demangled or as the file has it, or an address such as
     /// `0x1234`; and may end in `@` and the name of the module's file.
     pub fn functions_named(&self, name: &str) -> Vec<FunctionId> {

@@ -38,7 +38,8 @@ pub fn by_line(blocks: &[Block], sources: &dyn Sources) -> Vec<LineCount> {
 /// A file and a line, or the index of a function where no line is known.
 type Key<'a> = (Option<(&'a str, u32)>, u32);
 
-pub(super) fn of_flow(flow: &Flow, sources: &dyn Sources) -> Vec<LineCount> {
+/// The same of one module.
+pub fn of_flow(flow: &Flow, sources: &dyn Sources) -> Vec<LineCount> {
     let line = |at: &InstructionCount| sources.line(flow.module, at.address);
     let mut lines: BTreeMap<Key<'_>, (LineCount, u64)> = BTreeMap::new();
     for at in &flow.instructions {

@@ -12,7 +12,7 @@ mod table;
 use hodo_trace::{Analysis, Seen, Sources, Table};
 
 pub use flow::{Flow, InstructionCount};
-pub use lines::{LineCount, by_line};
+pub use lines::{LineCount, by_line, of_flow};
 pub use partial::{Block, Counts, Partial};
 
 /// How the counts are drawn.

@@ -312,7 +312,7 @@ impl Partial {
     }
 
     /// The blocks of all threads, in order of address.
-    pub(super) fn together(threads: Vec<Partial>) -> Vec<Block> {
+    pub fn together(threads: Vec<Partial>) -> Vec<Block> {
         let mut all: Vec<Block> = threads.into_iter().flat_map(|thread| thread.list.blocks).collect();
         // The same code may have been mapped at different times.
         all.iter_mut().for_each(|block| block.since = 0);

@@ -1,0 +1,166 @@
+//! `hodo annotate`.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs,
+    io::{self, IsTerminal, Write},
+    path::{Path, PathBuf},
+    process::ExitCode,
+};
+
+use anstyle::{AnsiColor, Style};
+use hodo_engine::{Annotation, Instruction, Line};
+
+use crate::{
+    arguments::Annotate,
+    failure::{Failure, written},
+    function, input,
+    output::{Destination, colours},
+};
+
+/// Bytes of trace in a chunk.
+const CHUNK: u64 = 1 << 20;
+/// A source file that is larger is none.
+const LARGEST_SOURCE: u64 = 1 << 26;
+
+/// Runs the command.
+pub fn run(command: &Annotate) -> Result<ExitCode, Failure> {
+    let format = command.output.format.as_str();
+    if !["text", "json"].contains(&format) {
+        return Err(Failure::usage(format!("an annotated function is text or json, not {format}")));
+    }
+    input::open(&command.input, |experiment| {
+        let function = function::find(&command.function, experiment)?;
+        let result = input::read(&command.input, experiment, CHUNK, false, |reading, go_on| {
+            hodo_engine::annotate(experiment, function, reading, go_on)
+        })?;
+        let Some((annotation, losses)) = result else { return Ok(input::interrupted()) };
+        let sources = Sources::find(&annotation, command);
+        let mut out = Destination::open(command.output.output.as_deref())?;
+        written(match format {
+            "json" => json(&annotation, &sources, &mut out),
+            _ => text(&annotation, &sources, command, &mut out),
+        })?;
+        out.finish()?;
+        for file in &sources.missing {
+            let help = "--source-dir DIR or --prefix OLD=NEW tells where it is";
+            eprintln!("hodo: source {file} is not there; {help}");
+        }
+        if annotation.code.is_empty() {
+            eprintln!("hodo: {} never ran in what was looked at", annotation.function);
+        }
+        let code = input::exit_code(&command.input, losses.is_empty());
+        input::tell(losses);
+        Ok(code)
+    })
+}
+
+/// The lines of the source files that were found, and the names of those that were not.
+struct Sources {
+    files: BTreeMap<String, Vec<String>>,
+    missing: BTreeSet<String>,
+}
+
+impl Sources {
+    fn find(annotation: &Annotation, command: &Annotate) -> Sources {
+        let mut sources = Sources { files: BTreeMap::new(), missing: BTreeSet::new() };
+        let names: BTreeSet<&str> = annotation.lines.iter().map(|line| line.file.as_str()).collect();
+        for name in names {
+            let found = candidates(name, command).into_iter().find_map(|path| read(&path));
+            match found {
+                Some(text) => {
+                    let lines = text.lines().map(|line| printable(line.trim_end())).collect();
+                    sources.files.insert(name.to_owned(), lines);
+                }
+                None => drop(sources.missing.insert(name.to_owned())),
+            }
+        }
+        sources
+    }
+
+    fn line(&self, line: &Line) -> Option<&str> {
+        let index = usize::try_from(line.line).ok()?.checked_sub(1)?;
+        self.files.get(&line.file)?.get(index).map(String::as_str)
+    }
+}
+
+/// Where a source file may be: where its name says, with its beginning replaced; below the folder that was
+/// named, by as much of its path as there is.
+fn candidates(name: &str, command: &Annotate) -> Vec<PathBuf> {
+    let mut candidates = Vec::new();
+    for (old, new) in &command.prefix {
+        candidates.extend(name.strip_prefix(old.as_str()).map(|rest| PathBuf::from(format!("{new}{rest}"))));
+    }
+    for folder in &command.source_dir {
+        let mut rest = name.trim_start_matches('/');
+        loop {
+            candidates.push(folder.join(rest));
+            match rest.split_once('/') {
+                Some((_, shorter)) => rest = shorter,
+                None => break,
+            }
+        }
+    }
+    candidates.push(PathBuf::from(name));
+    candidates
+}
+
+fn read(path: &Path) -> Option<String> {
+    let there = fs::metadata(path).ok()?;
+    let readable = there.is_file() && there.len() <= LARGEST_SOURCE;
+    let bytes = readable.then(|| fs::read(path).ok()).flatten()?;
+    Some(String::from_utf8_lossy(&bytes).into_owned())
+}
+
+/// Text without characters that would steer the terminal.
+fn printable(text: &str) -> String {
+    text.chars().map(|character| if character.is_control() && character != '\t' { '\u{fffd}' } else { character }).collect()
+}
+
+fn json(annotation: &Annotation, sources: &Sources, out: &mut impl Write) -> io::Result<()> {
+    let mut value = serde_json::to_value(annotation)?;
+    let lines = value["lines"].as_array_mut().into_iter().flatten();
+    for (shown, line) in lines.zip(&annotation.lines) {
+        shown["source"] = sources.line(line).into();
+    }
+    value["missing_sources"] = sources.missing.iter().map(String::as_str).collect();
+    serde_json::to_writer_pretty(&mut *out, &value)?;
+    writeln!(out)
+}
+
+fn text(annotation: &Annotation, sources: &Sources, command: &Annotate, out: &mut impl Write) -> io::Result<()> {
+    let on = colours(&command.output, io::stdout().is_terminal());
+    let style = |style: Style| if on { style } else { Style::new() };
+    let (bold, dim) = (style(Style::new().bold()), style(Style::new().dimmed()));
+    let hot = style(AnsiColor::Red.on_default());
+    let Annotation { function, module, instructions, time_ns, .. } = annotation;
+    writeln!(out, "{bold}{function}{bold:#} in {module}: {instructions} instructions, {time_ns} ns")?;
+    writeln!(out, "{bold}  executions         taken     not taken      time ns{bold:#}")?;
+    let most = annotation.code.iter().map(|instruction| instruction.executions).max().unwrap_or(0);
+    let mut line = None;
+    for instruction in &annotation.code {
+        if instruction.line != line {
+            line = instruction.line;
+            if let Some(line) = line.map(|index| &annotation.lines[index]) {
+                let source = sources.line(line).unwrap_or("");
+                let file = line.file.rsplit_once('/').map_or(line.file.as_str(), |(_, file)| file);
+                let place = format!("{file}:{}", line.line);
+                writeln!(out, "{bold}{:>12} {:>41} {source}{bold:#}", line.executions, place)?;
+            }
+        }
+        let colour = match instruction.executions {
+            0 => dim,
+            count if count.saturating_mul(2) > most => hot,
+            _ => Style::new(),
+        };
+        writeln!(out, "{colour}{}{colour:#}", row(instruction))?;
+    }
+    Ok(())
+}
+
+fn row(instruction: &Instruction) -> String {
+    let optional = |count: Option<u64>| count.map_or(String::new(), |count| count.to_string());
+    let Instruction { address, executions, time_ns, .. } = instruction;
+    let (taken, not_taken) = (optional(instruction.taken), optional(instruction.not_taken));
+    format!("{executions:>12} {taken:>13} {not_taken:>13} {time_ns:>12}   {address:>8x}: {}", instruction.instruction)
+}
