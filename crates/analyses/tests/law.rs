@@ -62,7 +62,7 @@ fn step() -> impl Strategy<Value = Vec<Seen<'static>>> {
     });
     prop_oneof![
         12 => block,
-        1 => prop::option::of(0u64..40).prop_map(|to| vec![Seen::Leave { to }]),
+        1 => prop::option::of(0u64..40).prop_map(|next| vec![Seen::Leave { next }]),
         1 => Just(vec![Seen::Enter]),
         1 => Just(vec![Seen::Gap]),
         1 => (1u64..9).prop_map(|instructions| vec![Seen::Skip { instructions }]),

@@ -114,7 +114,9 @@ fn read(path: &Path) -> Option<String> {
 
 /// Text without characters that would steer the terminal.
 fn printable(text: &str) -> String {
-    text.chars().map(|character| if character.is_control() && character != '\t' { '\u{fffd}' } else { character }).collect()
+    text.chars()
+        .map(|character| if character.is_control() && character != '\t' { '\u{fffd}' } else { character })
+        .collect()
 }
 
 fn json(annotation: &Annotation, sources: &Sources, out: &mut impl Write) -> io::Result<()> {
@@ -128,7 +130,12 @@ fn json(annotation: &Annotation, sources: &Sources, out: &mut impl Write) -> io:
     writeln!(out)
 }
 
-fn text(annotation: &Annotation, sources: &Sources, command: &Annotate, out: &mut impl Write) -> io::Result<()> {
+fn text(
+    annotation: &Annotation,
+    sources: &Sources,
+    command: &Annotate,
+    out: &mut impl Write,
+) -> io::Result<()> {
     let on = colours(&command.output, io::stdout().is_terminal());
     let style = |style: Style| if on { style } else { Style::new() };
     let (bold, dim) = (style(Style::new().bold()), style(Style::new().dimmed()));
@@ -162,5 +169,8 @@ fn row(instruction: &Instruction) -> String {
     let optional = |count: Option<u64>| count.map_or(String::new(), |count| count.to_string());
     let Instruction { address, executions, time_ns, .. } = instruction;
     let (taken, not_taken) = (optional(instruction.taken), optional(instruction.not_taken));
-    format!("{executions:>12} {taken:>13} {not_taken:>13} {time_ns:>12}   {address:>8x}: {}", instruction.instruction)
+    format!(
+        "{executions:>12} {taken:>13} {not_taken:>13} {time_ns:>12}   {address:>8x}: {}",
+        instruction.instruction
+    )
 }

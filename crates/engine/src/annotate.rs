@@ -122,6 +122,7 @@ fn list(
     let end = modules.end(function).min(start.saturating_add(LONGEST_FUNCTION));
     let offset = |address: u64| first.offset.wrapping_add(address.wrapping_sub(first.address));
     let mut formatter = GasFormatter::new();
+    formatter.options_mut().set_uppercase_hex(false);
     formatter.options_mut().set_branch_leading_zeros(false);
     let mut places = Vec::new();
     let mut address = start;

@@ -66,9 +66,7 @@ pub(crate) fn fold<A: Analysis>(
     let losses = decode_all(
         experiment,
         reading,
-        |chunk| {
-            SeenSink::new(Folder { analysis, stints: Vec::new() }, Gate::new(experiment, chunk, reading))
-        },
+        |chunk| SeenSink::new(Folder { analysis, stints: Vec::new() }, Gate::new(experiment, chunk, reading)),
         |sink| sink.into_inner().stints,
         |chunk, stints| {
             join(analysis, tracks.entry(chunk.track).or_default(), stints);
@@ -279,8 +277,12 @@ impl<T: Take> Sink for SeenSink<'_, '_, T> {
         match event {
             Event::Time(now) => self.time(now),
             Event::Switch(context) => self.switch(context),
-            Event::Enabled(_) | Event::Asynchronous { .. } => self.take(Seen::Enter),
-            Event::Disabled { to, .. } => self.take(Seen::Leave { to }),
+            Event::Enabled(_) => self.take(Seen::Enter),
+            Event::Asynchronous { from, .. } => {
+                self.take(Seen::Leave { next: Some(from) });
+                self.take(Seen::Enter);
+            }
+            Event::Disabled { from, to, .. } => self.take(Seen::Leave { next: from.or(to) }),
             Event::Gap(_) => self.take(Seen::Gap),
             _ => {}
         }

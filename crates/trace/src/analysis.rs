@@ -99,8 +99,8 @@ pub enum Seen<'a> {
     IndirectJump,
     /// The thread left what is traced (a system call, an interrupt, the end of a filter's range).
     Leave {
-        /// Where to, where the trace says so.
-        to: Option<u64>,
+        /// The instruction that was to run next, or that runs next elsewhere, where the trace says so.
+        next: Option<u64>,
     },
     /// The thread came back to what is traced.
     Enter,
@@ -133,7 +133,7 @@ impl Seen<'_> {
             Seen::Call { return_address } => Seen::Call { return_address },
             Seen::Return => Seen::Return,
             Seen::IndirectJump => Seen::IndirectJump,
-            Seen::Leave { to } => Seen::Leave { to },
+            Seen::Leave { next } => Seen::Leave { next },
             Seen::Enter => Seen::Enter,
             Seen::Begin(clock) => Seen::Begin(clock),
             Seen::Time(clock) => Seen::Time(clock),

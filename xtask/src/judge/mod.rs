@@ -16,6 +16,7 @@ mod configurations;
 mod containers;
 mod difference;
 mod libipt;
+mod lines;
 mod maps;
 mod perf;
 mod programs;
@@ -46,7 +47,8 @@ use crate::{
 const USAGE: &str =
     "usage: cargo xtask judge pt [--list] [--all] [--config NAME]… [--only PROGRAM]… [-e EVENT]
        cargo xtask judge cases [NAME]…
-       cargo xtask judge containers [FILE]…";
+       cargo xtask judge containers [FILE]…
+       cargo xtask judge lines [PROGRAM]…";
 
 /// What the command line asks for.
 #[derive(Default)]
@@ -60,11 +62,11 @@ struct Wish {
 
 /// Judges what is asked for; the error names what differs.
 pub(crate) fn run(arguments: &[String]) -> Outcome {
-    if let Some((_, names)) = arguments.split_first().filter(|(first, _)| *first == "cases") {
-        return cases::run(names);
-    }
-    if let Some((_, files)) = arguments.split_first().filter(|(first, _)| *first == "containers") {
-        return containers::run(files);
+    match arguments.split_first() {
+        Some((first, names)) if first == "cases" => return cases::run(names),
+        Some((first, files)) if first == "containers" => return containers::run(files),
+        Some((first, names)) if first == "lines" => return lines::run(names),
+        _ => {}
     }
     let wish = parse(arguments)?;
     if wish.list {

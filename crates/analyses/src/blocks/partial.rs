@@ -196,9 +196,9 @@ impl Partial {
     pub(super) fn fold(&mut self, seen: Seen<'_>) {
         match seen {
             Seen::Run { at, code, .. } => self.run(&at, &code),
-            Seen::Leave { to } => {
-                if let Some(to) = to {
-                    self.arrive(to);
+            Seen::Leave { next } => {
+                if let Some(next) = next {
+                    self.arrive(next);
                 }
                 self.clock.left = true;
             }

@@ -166,3 +166,36 @@ fn what_is_not_there_is_said() {
         assert!(ran.code == 2 && ran.stderr.contains(expected), "{option} {value}: {ran:?}");
     }
 }
+
+#[test]
+fn an_annotated_function() {
+    if !can_record() {
+        return;
+    }
+    let folder = Folder::new();
+    let recording = record_source(&folder, "fib.c");
+    let annotation = hodo(&["annotate", "fib", "--format", "json", &recording]).fine().json();
+    let (_, functions) = table("functions", &[], &recording);
+    let fib = functions.iter().find(|row| row["function"] == "fib").unwrap();
+    assert_eq!(annotation["instructions"], fib["self_instructions"]);
+    assert_eq!(annotation["time_ns"], fib["self_time_ns"]);
+    let code = annotation["code"].as_array().unwrap();
+    let count = |instruction: &Value, what: &str| instruction[what].as_u64().unwrap();
+    assert_eq!(code.iter().map(|at| count(at, "executions")).sum::<u64>(), annotation["instructions"]);
+    assert_eq!(code[0]["executions"], fib["calls"]);
+    for branch in code.iter().filter(|at| !at["taken"].is_null()) {
+        assert_eq!(
+            count(branch, "taken") + count(branch, "not_taken"),
+            count(branch, "executions"),
+            "{branch}"
+        );
+    }
+    let statement = annotation["lines"].as_array().unwrap().iter().find(|line| line["line"] == 7).unwrap();
+    assert_eq!(statement["executions"], fib["calls"]);
+    assert!(statement["source"].as_str().unwrap().contains("fib(n - 1)"), "{statement}");
+    let text = hodo(&["annotate", "fib", "--color", "always", &recording]).fine().stdout;
+    assert!(text.contains("fib.c:7") && text.contains("\u{1b}["), "{text}");
+    let moved = ["annotate", "fib", "--prefix", "/=/nowhere/", "--source-dir", "/nowhere", &recording];
+    assert!(hodo(&moved).fine().stderr.is_empty(), "the path itself is tried last");
+    assert_eq!(hodo(&["annotate", "no_such_function", &recording]).code, 2);
+}

@@ -110,7 +110,7 @@ fn an_output_that_can_not_be_written_ends_with_3() {
 
 #[test]
 fn every_help_has_examples() {
-    for command in [&[][..], &["record"], &["info"], &["script"], &["report"]] {
+    for command in [&[][..], &["record"], &["info"], &["script"], &["report"], &["annotate"]] {
         let ran = hodo(&[command, &["--help"]].concat()).fine();
         let (_, examples) = ran.stdout.split_once("Examples:\n").unwrap_or_else(|| panic!("{ran:?}"));
         assert!(examples.contains(&["  hodo", command.first().unwrap_or(&"")].join(" ")), "{ran:?}");

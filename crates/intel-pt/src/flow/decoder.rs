@@ -391,7 +391,7 @@ impl<'t> Decoder<'t> {
         self.close_gap(context.sink);
         if self.state != State::Off {
             let cause = self.announced.cause.take().filter(|_| from.is_some());
-            context.sink.event(Event::Disabled { to, asynchronous: from.is_some(), cause });
+            context.sink.event(Event::Disabled { from, to, asynchronous: from.is_some(), cause });
         }
         self.state = State::Off;
         Ok(())

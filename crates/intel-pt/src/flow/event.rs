@@ -20,6 +20,8 @@ pub enum Event {
     Enabled(u64),
     /// Tracing went off, or is found to be off where decoding begins.
     Disabled {
+        /// The instruction that did not run because of an interrupt or exception.
+        from: Option<u64>,
         /// Where execution went, where the trace says so.
         to: Option<u64>,
         /// By an interrupt or exception rather than by the instruction before.
@@ -329,7 +331,7 @@ impl fmt::Display for Event {
             Event::Time(now) => write!(f, "time {}", now.0),
             Event::Switch(context) => write!(f, "switch {context}"),
             Event::Enabled(ip) => write!(f, "tracing on at {ip:x}"),
-            Event::Disabled { to, asynchronous, cause } => {
+            Event::Disabled { to, asynchronous, cause, .. } => {
                 f.write_str(if *asynchronous { "tracing off by interrupt" } else { "tracing off" })?;
                 to.map_or(Ok(()), |to| write!(f, ", to {to:x}"))?;
                 By(*cause).fmt(f)

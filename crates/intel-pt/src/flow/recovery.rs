@@ -200,6 +200,6 @@ impl Decoder<'_> {
     pub(super) fn find_off(&mut self, sink: &mut impl Sink) {
         self.close_gap(sink);
         self.state = State::Off;
-        sink.event(Event::Disabled { to: None, asynchronous: false, cause: None });
+        sink.event(Event::Disabled { from: None, to: None, asynchronous: false, cause: None });
     }
 }
