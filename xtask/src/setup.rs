@@ -18,7 +18,7 @@ pub(crate) enum Need {
     Judge,
 }
 
-/// A program that is needed, and the packages that have it on Debian and on Ubuntu.
+/// A program (or a header, by its path) that is needed, and the packages that have it on Debian and on Ubuntu.
 struct Tool {
     program: &'static str,
     debian: &'static str,
@@ -37,6 +37,7 @@ const TOOLS: &[Tool] = &[
     tool("nasm", "nasm", Need::Test),
     Tool { program: "perf", debian: "linux-perf", ubuntu: "linux-tools-generic", need: Need::Test },
     tool("objdump", "binutils", Need::Judge),
+    tool("/usr/include/intel-pt.h", "libipt-dev", Need::Judge),
     tool("python3", "python3", Need::Judge),
     tool("sqlite3", "sqlite3", Need::Judge),
     tool("perl", "perl-base", Need::Judge),
