@@ -19,7 +19,7 @@ struct Shared<R> {
     stopped: bool,
 }
 
-/// Stops everybody when a worker unwinds, so that nobody waits for its result.
+/// Stops everybody when a thread unwinds, so that nobody waits for it.
 struct StopOnPanic<'a, R>(&'a Mutex<Shared<R>>, &'a Condvar);
 
 impl<R> Drop for StopOnPanic<'_, R> {
@@ -70,6 +70,8 @@ pub(crate) fn in_order<J: Sync, W, R: Send>(
     };
     thread::scope(|scope| {
         (0..threads.min(jobs.len())).for_each(|_| drop(scope.spawn(worker)));
+        // Where `consume` panics, nobody may wait for it for ever.
+        let _guard = StopOnPanic(&shared, &changed);
         for index in 0..jobs.len() {
             let mut now = lock();
             let result = loop {
@@ -135,6 +137,13 @@ mod tests {
             },
         );
         assert_eq!(seen, 20);
+    }
+
+    #[test]
+    #[should_panic(expected = "enough")]
+    fn a_panic_of_the_consumer_is_not_a_hang() {
+        let jobs: Vec<u64> = (0..1000).collect();
+        in_order(&jobs, 2, || (), |(), &job| job, |job| if job == 3 { panic!("enough") } else { true });
     }
 
     #[test]
