@@ -39,7 +39,6 @@ const TOOLS: &[Tool] = &[
     // No program, but found by its path.
     tool("/usr/include/intel-pt.h", "libipt-dev", Need::Judge),
     tool("objdump", "binutils", Need::Judge),
-    tool("/usr/include/intel-pt.h", "libipt-dev", Need::Judge),
     tool("python3", "python3", Need::Judge),
     tool("sqlite3", "sqlite3", Need::Judge),
     tool("perl", "perl-base", Need::Judge),
