@@ -193,6 +193,7 @@ fn cause(trouble: &Trouble) -> Cause {
         Trouble::Contradiction { .. }
         | Trouble::EmptyReturnStack { .. }
         | Trouble::EndlessLoop { .. }
-        | Trouble::NoAddress => Cause::Mismatch,
+        | Trouble::NoAddress
+        | Trouble::LostAddress => Cause::Mismatch,
     }
 }

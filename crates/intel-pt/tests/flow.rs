@@ -8,8 +8,8 @@ use hodo_code::{AddressSpace, Content, Label, Labels, Origin, Program};
 use hodo_intel_pt::{
     Config,
     encoder::{Encoder, Settings, Timing},
-    flow::{Decoder, Event, Executed, Gap, Sink, Switch},
-    packet::{IpPayload, PSB, Packet, Tnt, find_psb},
+    flow::{Cause, ControlFlowKind, Decoder, Event, Executed, Gap, Sink, Switch},
+    packet::{self, IpPayload, PSB, Packet, Tnt, find_psb},
 };
 use proptest::prelude::*;
 
@@ -96,6 +96,10 @@ struct Walker<'a> {
     ip: u64,
     now: u64,
     stack: Vec<u64>,
+    /// One step in so many loses packets; none does where it is zero.
+    loss: u64,
+    /// Interrupts that event trace tells of.
+    interrupts: usize,
 }
 
 impl Walker<'_> {
@@ -175,24 +179,45 @@ impl Walker<'_> {
         }
     }
 
-    /// The trace, and the addresses of what ran.
-    fn walk(mut self, steps: usize) -> (Vec<u8>, Vec<u64>) {
+    /// The processor's buffer overflows: what some steps would write is lost.
+    fn overflow(&mut self) {
+        let kept = self.trace.len();
+        for _ in 0..self.choose(30) {
+            self.step();
+        }
+        self.trace.truncate(kept);
+        self.encoder.overflow(Some(self.ip), self.now, &mut self.trace);
+    }
+
+    /// An interrupt that event trace tells of.
+    fn interrupt(&mut self) {
+        self.encoder.flush(self.now, &mut self.trace);
+        self.trace.extend_from_slice(&Packet::Cfe { ip: false, kind: 1, vector: 14 }.encode());
+        self.interrupts += 1;
+        self.encoder.interrupt(self.ip, self.now, &mut self.trace);
+    }
+
+    /// The trace, the addresses of what ran, and how many interrupts came.
+    fn walk(mut self, steps: usize) -> (Vec<u8>, Vec<u64>, usize) {
         self.encoder.synchronize(None, self.now, &mut self.trace);
         self.encoder.enable(self.ip, self.now, &mut self.trace);
         for _ in 0..steps {
             self.step();
+            if self.loss > 0 && self.choose(self.loss) == 0 {
+                self.overflow();
+            }
             match self.choose(64) {
                 0 => self.encoder.synchronize(Some(self.ip), self.now, &mut self.trace),
                 1 => {
-                    self.encoder.interrupt(self.ip, self.now, &mut self.trace);
+                    self.interrupt();
                     self.ip = self.random_slot();
                     self.encoder.enable(self.ip, self.now, &mut self.trace);
                 }
                 _ => {}
             }
         }
-        self.encoder.interrupt(self.ip, self.now, &mut self.trace);
-        (self.trace, self.truth)
+        self.interrupt();
+        (self.trace, self.truth, self.interrupts)
     }
 }
 
@@ -208,7 +233,10 @@ impl Labels for NoLabels {
 struct Seen {
     addresses: Vec<u64>,
     gaps: Vec<Gap>,
+    /// How many addresses came before each gap.
+    gap_after: Vec<usize>,
     times: Vec<u64>,
+    interrupts: usize,
 }
 
 impl Sink for Seen {
@@ -218,18 +246,36 @@ impl Sink for Seen {
 
     fn event(&mut self, event: Event) {
         match event {
-            Event::Gap(gap) => self.gaps.push(gap),
             Event::Time(time) => self.times.push(time.0),
+            Event::Gap(gap) => {
+                self.gaps.push(gap);
+                self.gap_after.push(self.addresses.len());
+            }
+            Event::Disabled {
+                cause: Some(Cause { kind: ControlFlowKind::Interrupt, vector: 14 }), ..
+            } => {
+                self.interrupts += 1;
+            }
             _ => {}
         }
     }
 }
 
-/// Decodes a trace segment by segment, each with a decoder of its own.
 fn decode(code: &Code, trace: &[u8], config: &Config) -> Seen {
+    decode_with_holes(code, &[], trace, config)
+}
+
+/// Decodes a trace segment by segment, each with a decoder of its own; the code of the slots `holes` is not
+/// known.
+fn decode_with_holes(code: &Code, holes: &[u64], trace: &[u8], config: &Config) -> Seen {
     let mut space = AddressSpace::new();
     let content = Content { bytes: &code.bytes, origin: Origin { module: 0, offset: 0 } };
     space.map(BASE..BASE + code.bytes.len() as u64, content, 0);
+    for hole in holes {
+        let start = BASE + hole * SLOT;
+        let content = Content { bytes: &[], origin: Origin { module: 1, offset: 0 } };
+        space.map(start..start + SLOT, content, 0);
+    }
     let mut programs = [Program::new(&space, &NoLabels)];
     let schedule = [Switch { at: Tsc(0), program: 0, context: 0 }];
     let next = |from: usize| Some(from + find_psb(trace.get(from..)?)?);
@@ -265,6 +311,61 @@ fn the_mode_may_change_anywhere() {
     }
 }
 
+/// Whether what was seen between two gaps is, each time, what ran one after the other, in order and from the
+/// beginning to the end.
+fn is_part_of(seen: &Seen, truth: &[u64]) -> bool {
+    let ends = seen.gap_after.iter().copied().chain([seen.addresses.len()]);
+    let mut start = 0;
+    let mut rest = truth;
+    for end in ends {
+        let chunk = &seen.addresses[start..end];
+        start = end;
+        let Some(at) =
+            (0..=rest.len() - chunk.len().min(rest.len())).find(|&at| rest[at..].starts_with(chunk))
+        else {
+            return false;
+        };
+        rest = &rest[at + chunk.len()..];
+    }
+    true
+}
+
+/// Sends TIP packets late, as a processor may (SDM, "Deferred TIPs"): `TNT TIP TNT` becomes `TNT TIP` with the
+/// branches of both, where that fills a TNT or where another packet forces both out.
+fn defer_tips(trace: &[u8]) -> Vec<u8> {
+    let mut decoder = packet::Decoder::new(trace, 0);
+    let mut packets: Vec<Packet> = std::iter::from_fn(|| decoder.next_packet().unwrap()).collect();
+    let mut at = 0;
+    while at + 3 < packets.len() {
+        if let [Packet::Tnt8(before), tip @ Packet::Tip(_), Packet::Tnt8(after), next] = packets[at..at + 4] {
+            let joined =
+                Tnt { bits: before.bits << after.count | after.bits, count: before.count + after.count };
+            let forced = !matches!(next, Packet::Tnt8(_) | Packet::Tnt64(_) | Packet::Tip(_));
+            if joined.count == 6 || joined.count < 6 && forced {
+                packets.splice(at..at + 3, [Packet::Tnt8(joined), tip]);
+            }
+        }
+        at += 1;
+    }
+    packets.iter().flat_map(|packet| packet.encode().to_vec()).collect()
+}
+
+/// A walker at the start of the code.
+fn walker<'a>(code: &'a Code, choices: &'a [u32], settings: Settings, loss: u64) -> Walker<'a> {
+    Walker {
+        code,
+        choices: choices.iter().cycle(),
+        encoder: Encoder::new(settings, 1000),
+        trace: Vec::new(),
+        truth: Vec::new(),
+        ip: BASE,
+        now: 1000,
+        stack: Vec::new(),
+        loss,
+        interrupts: 0,
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(400))]
     #[test]
@@ -278,17 +379,7 @@ proptest! {
         tsc: bool,
     ) {
         let settings = Settings { return_compression, timing: Timing { tsc, mtc_period, cyc_threshold } };
-        let walker = Walker {
-            code: &code,
-            choices: choices.iter().cycle(),
-            encoder: Encoder::new(settings, 1000),
-            trace: Vec::new(),
-            truth: Vec::new(),
-            ip: BASE,
-            now: 1000,
-            stack: Vec::new(),
-        };
-        let (trace, truth) = walker.walk(steps);
+        let (trace, truth, interrupts) = walker(&code, &choices, settings, 0).walk(steps);
         let config = Config {
             no_return_compression: !return_compression,
             tsc,
@@ -300,11 +391,38 @@ proptest! {
         };
         let seen = decode(&code, &trace, &config);
         prop_assert_eq!(&seen.gaps, &[]);
+        prop_assert_eq!(seen.interrupts, interrupts);
         prop_assert!(seen.addresses == truth, "{} addresses, expected {}", seen.addresses.len(), truth.len());
         // No clock runs ahead of what was traced, but for cycles before a TSC that were too few for a CYC
         // packet: the next one has them too.
         let end = 1000 + truth.len() as u64 + cyc_threshold.unwrap_or(0);
         prop_assert!(seen.times.iter().all(|time| (1000..=end).contains(time)), "{:?} {end}", seen.times);
         prop_assert_eq!(seen.times.is_empty(), !tsc);
+    }
+
+    /// Whatever is lost: what is decoded is what ran, in order, and complete but for the gaps.
+    #[test]
+    fn what_is_decoded_is_what_ran(
+        code in code(),
+        choices in prop::collection::vec(any::<u32>(), 101..400),
+        steps in 1usize..3000,
+        return_compression: bool,
+        cyc_threshold in prop::option::of(0u64..3),
+        loss in prop_oneof![Just(0u64), 20u64..200],
+        holes in prop::collection::vec(0..SLOTS, 0..6),
+        deferred: bool,
+    ) {
+        let timing = Timing { tsc: true, mtc_period: Some(1), cyc_threshold };
+        let (trace, truth, _) =
+            walker(&code, &choices, Settings { return_compression, timing }, loss).walk(steps);
+        // A late TIP of a return could not be told from a compressed one.
+        let trace = if deferred && !return_compression { defer_tips(&trace) } else { trace };
+        let config = Config { no_return_compression: !return_compression, ..Config::default() };
+        let seen = decode_with_holes(&code, &holes, &trace, &config);
+        prop_assert!(is_part_of(&seen, &truth), "{:x?}\n{:x?}", seen.addresses, truth);
+        prop_assert!(seen.gaps.iter().all(|gap| gap.doubtful_since.is_none()), "{:?}", seen.gaps);
+        if loss == 0 && holes.is_empty() {
+            prop_assert_eq!(seen.addresses.len(), truth.len());
+        }
     }
 }

@@ -98,7 +98,8 @@ impl Decoder<'_> {
                 if bound || self.announced.waits {
                     self.come_to(ip, payload, context);
                 }
-                self.left_from = Some(ip).filter(|_| !bound && self.is_on());
+                let transfer = !bound || self.announced.cause.is_some();
+                self.left_from = Some(ip).filter(|_| transfer && self.is_on());
             }
             (State::Overflowed, Some(ip)) if self.machine.missing_guest().is_none() => {
                 self.close_gap(context.sink);
@@ -348,6 +349,8 @@ impl Decoder<'_> {
             _ if ip => {
                 self.announced.push(Event::ControlFlow(event));
                 self.announced.bound = true;
+                // Whether or not a FUP of its own follows, execution does not go on there.
+                self.announced.cause = Some(cause).filter(|cause| cause.kind.is_asynchronous());
                 return;
             }
             ControlFlowKind::Iret => returns_from_interrupt,

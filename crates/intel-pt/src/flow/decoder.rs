@@ -67,6 +67,8 @@ pub struct Decoder<'t> {
     program: usize,
     context: u32,
     pub(super) gap: Option<Gap>,
+    /// Calls since the last PSB were missed, so that a return may have none to return from.
+    pub(super) calls_missing: bool,
     /// Tracing is off on the word of the first PSB+ alone, which may stand between an OVF and its FUP.
     pub(super) off_since_psb: bool,
     /// While the flow is lost: the branches that may wait for packets that went by.
@@ -109,6 +111,7 @@ impl<'t> Decoder<'t> {
             program: schedule[0].program,
             context: schedule[0].context,
             gap: None,
+            calls_missing: false,
             off_since_psb: false,
             waiting: Waiting::Nothing,
         }
@@ -340,7 +343,8 @@ impl<'t> Decoder<'t> {
         self.arrive(context)?;
         match ip {
             None if self.is_lost() => return Ok(()),
-            None => return Err(Trouble::NoAddress),
+            None if payload == IpPayload::Suppressed => return Err(Trouble::NoAddress),
+            None => return Err(Trouble::LostAddress),
             Some(ip) if self.is_damaged() && !self.is_readable(ip, context) => return Ok(()),
             Some(ip) => self.walk.go(ip),
         }

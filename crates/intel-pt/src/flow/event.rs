@@ -230,6 +230,21 @@ impl ControlFlowKind {
         }
     }
 
+    /// Whether execution leaves the instruction where it happens before that runs.
+    pub fn is_asynchronous(self) -> bool {
+        matches!(
+            self,
+            ControlFlowKind::Interrupt
+                | ControlFlowKind::Smi
+                | ControlFlowKind::Sipi
+                | ControlFlowKind::Init
+                | ControlFlowKind::VmExit
+                | ControlFlowKind::VmExitInterrupt
+                | ControlFlowKind::Shutdown
+                | ControlFlowKind::UserInterrupt
+        )
+    }
+
     /// Whether it comes with a vector.
     pub fn has_vector(self) -> bool {
         matches!(

@@ -32,6 +32,7 @@ impl Decoder<'_> {
         self.announced.flush(None, context.sink);
         self.last_ip = LastIp::ZERO;
         self.walk.returns.clear();
+        self.calls_missing = false;
         self.left_from = None;
         let first = self.reported.is_none();
         let plus = self.psb_plus()?;

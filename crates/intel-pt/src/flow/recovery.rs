@@ -70,6 +70,7 @@ impl Decoder<'_> {
     pub(super) fn lose(&mut self, trouble: Trouble) {
         self.state = if trouble == Trouble::Overflow { State::Overflowed } else { State::Lost };
         self.left_from = None;
+        self.announced.cause = None;
         self.walk.returns.clear();
         self.waiting = Waiting::Unknown;
         let at = self.at as u64;
@@ -82,7 +83,9 @@ impl Decoder<'_> {
             doubtful_since: None,
             trouble,
         });
-        if trouble.is_doubtful() {
+        let expected = self.calls_missing && matches!(trouble, Trouble::EmptyReturnStack { .. });
+        self.calls_missing = true;
+        if trouble.is_doubtful() && !expected {
             gap.doubtful_since.get_or_insert(self.certain_at as u64);
             self.last_ip.forget();
         }

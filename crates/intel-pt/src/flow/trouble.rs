@@ -61,6 +61,8 @@ pub enum Trouble {
     },
     /// A packet leaves out the address that it is there for.
     NoAddress,
+    /// A packet updates an address that was lost.
+    LostAddress,
     /// Conditional branches were not traced, and the code alone does not say where it went.
     NotTraced {
         /// Address of the block that the branch ends.
@@ -74,6 +76,7 @@ impl Trouble {
     pub(super) fn is_doubtful(self) -> bool {
         match self {
             Trouble::Overflow | Trouble::Missing | Trouble::Guest { .. } | Trouble::NotTraced { .. } => false,
+            Trouble::LostAddress => false,
             Trouble::Code(Unreadable::MissingBytes(..)) => false,
             // The stream may end anywhere.
             Trouble::Packet(packet::ErrorKind::CutShort(_)) => false,
@@ -132,6 +135,7 @@ impl fmt::Display for Trouble {
             Trouble::EmptyReturnStack { at } => write!(f, "the return at {at:x} has no call to return from"),
             Trouble::EndlessLoop { at } => write!(f, "the code at {at:x} loops without a branch to trace"),
             Trouble::NoAddress => f.write_str("a packet leaves out the address that it is there for"),
+            Trouble::LostAddress => f.write_str("the address is told as a change of one that was lost"),
             Trouble::NotTraced { at } => write!(f, "the branch behind {at:x} was not traced"),
         }
     }
