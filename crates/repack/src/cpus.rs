@@ -1,13 +1,10 @@
 //! A stream a CPU, as `perf record COMMAND` writes it: each thread is traced wherever it runs.
 
 use hodo_clock::{Nanos, PerfClock, Tsc};
-use hodo_formats::{
-    Input, Unpacked,
-    perf::layout::{intel_pt_info, misc, record},
-};
+use hodo_formats::perf::layout::{feature, intel_pt_info, misc, record};
 
 use crate::{
-    Kept, Recorded, file,
+    Kept, Recorded,
     segments::{Segment, segments},
     words,
 };
@@ -36,7 +33,7 @@ pub fn per_cpu(recorded: &Recorded) -> Recorded {
     let mut attrs = recorded.attrs.clone();
     attrs[0].1 = (0..u64::from(cpus)).map(|cpu| FIRST_ID + cpu).collect();
     let mut made = Recorded { attrs, records: Vec::new(), features: recorded.features.clone() };
-    made.features.remove(&hodo_formats::perf::layout::feature::EVENT_DESC);
+    made.features.remove(&feature::EVENT_DESC);
     let mut timed: Vec<Kept> = Vec::new();
     for kept in &recorded.records {
         match kept.kind {
@@ -57,7 +54,7 @@ pub fn per_cpu(recorded: &Recorded) -> Recorded {
 
 /// Who runs where: each segment goes to a CPU that has been idle, by turns.
 fn schedule(recorded: &Recorded) -> Vec<Stint> {
-    let clock = clock(recorded);
+    let clock = recorded.clock();
     let processes = recorded.processes();
     let mut segments: Vec<((u32, u32), u64, Segment)> = Vec::new();
     for (tid, trace) in recorded.traces() {
@@ -83,13 +80,6 @@ fn schedule(recorded: &Recorded) -> Vec<Stint> {
         Stint { thread, cpu: cpu as u32, from, to, segment }
     };
     segments.into_iter().map(stint).collect()
-}
-
-fn clock(recorded: &Recorded) -> PerfClock {
-    let unpacked = Unpacked::default();
-    let bytes = file(recorded);
-    let recording = hodo_formats::read(&Input::file(&bytes, &unpacked)).expect("a recording");
-    recording.config.clock.expect("a clock")
 }
 
 /// When a thread ended.

@@ -2,10 +2,16 @@
 
 use std::collections::BTreeMap;
 
-use hodo_formats::perf::{
-    self,
-    layout::{FEATURES_OFFSET, SECTION_SIZE, feature, record},
+use hodo_clock::PerfClock;
+use hodo_formats::{
+    Input, Unpacked,
+    perf::{
+        self,
+        layout::{FEATURES_OFFSET, SECTION_SIZE, feature, record},
+    },
 };
+
+use crate::file;
 
 /// The parts of a perf.data.
 #[derive(Clone, Debug)]
@@ -94,6 +100,14 @@ impl Recorded {
             traces.entry(tid).or_default().extend(&kept.behind);
         }
         traces
+    }
+
+    /// How ticks become nanoseconds.
+    pub(crate) fn clock(&self) -> PerfClock {
+        let unpacked = Unpacked::default();
+        let bytes = file(self);
+        let recording = hodo_formats::read(&Input::file(&bytes, &unpacked)).expect("a recording");
+        recording.config.clock.expect("a clock")
     }
 
     /// The process of each thread, by thread id, as ITRACE_START records tell.

@@ -1,6 +1,7 @@
 //! Trace in samples, as `perf record --aux-sample` writes it: each sample of another event has the last bytes
 //! of its thread's trace.
 
+use hodo_clock::{Nanos, PerfClock, Tsc};
 use hodo_formats::perf::layout::{feature, record, sample};
 
 use crate::{Kept, Recorded, segments::segments, words};
@@ -30,7 +31,7 @@ pub fn in_samples(recorded: &Recorded) -> Recorded {
     let mut samples: Vec<(u64, Kept)> = Vec::new();
     let processes = recorded.processes();
     for &(id, tid) in &entries {
-        samples.extend(of_thread(&traces[&tid], (processes[&tid], tid), id));
+        samples.extend(of_thread(&traces[&tid], (processes[&tid], tid), id, recorded.clock()));
     }
     samples.sort_by_key(|&(time, _)| time);
     for kept in &recorded.records {
@@ -68,14 +69,14 @@ fn id_index(kept: &Kept, entries: &[(u64, u32)]) -> Kept {
 }
 
 /// The samples of a thread, each with its time: that of the last PSB before it.
-fn of_thread(trace: &[u8], (pid, tid): (u32, u32), id: u64) -> Vec<(u64, Kept)> {
-    let starts: Vec<u64> = segments(trace).iter().map(|segment| segment.since).collect();
+fn of_thread(trace: &[u8], (pid, tid): (u32, u32), id: u64, clock: PerfClock) -> Vec<(u64, Kept)> {
+    let starts: Vec<Nanos> = segments(trace).iter().map(|segment| clock.nanos(Tsc(segment.since))).collect();
     let psbs =
         |bytes: &[u8]| bytes.windows(16).filter(|window| *window == hodo_intel_pt::packet::PSB).count();
     let ends = (BETWEEN..trace.len()).step_by(BETWEEN).chain([trace.len()]);
     let sample = |(number, end): (usize, usize)| {
         let aux = &trace[end.saturating_sub(IN_SAMPLE)..end];
-        let time = starts[psbs(&trace[..end]) - 1] + number as u64;
+        let time = starts[psbs(&trace[..end]) - 1].0 + number as u64;
         let thread = u64::from(tid) << 32 | u64::from(pid);
         let mut body = words(&[id, 0, thread, time, 0, aux.len().next_multiple_of(8) as u64]);
         body.extend(aux);

@@ -60,7 +60,7 @@ pub(super) fn run(files: &[String]) -> Outcome {
 fn record(path: &Path, options: &str) -> Outcome {
     remove(path)?;
     let mut perf = Command::new("perf");
-    perf.args(["record", "-q", "-e", "cpu-clock"]);
+    perf.args(["record", "-q", "-e", "cpu-clock", "--sample-cpu"]);
     let out = path.display().to_string();
     perf.args(options.split(' ').map(|option| if option == "OUT" { &out } else { option }));
     perf.args(["--", "sh", "-c", "ls -lR /usr/share/doc | sort | tail -1; true | true"]);
