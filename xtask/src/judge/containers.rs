@@ -211,7 +211,12 @@ fn repacked(folder: &Path) -> Outcome<usize> {
         remove(&path)?;
         let mut repack = command::cargo(&["run", "-q", "-p", "hodo-repack", "--", form]);
         command::quietly(repack.arg(&original).arg(&path))?;
-        let same = ours(&path)? == expected;
+        let (mut got, mut wanted) = (ours(&path)?, expected.clone());
+        if form == "cpus" {
+            // Two CPUs may show a thread at the same time, the one's end and the other's beginning.
+            got.values_mut().chain(wanted.values_mut()).for_each(|thread| thread.sort());
+        }
+        let same = got == wanted;
         let count: usize = expected.values().map(Vec::len).sum();
         let theirs = theirs(&path)?;
         println!("{form}: {count} instructions {}; perf gives {theirs}", verdict(same));
