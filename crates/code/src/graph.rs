@@ -62,10 +62,10 @@ pub struct Graph<'a, L> {
     blocks: Vec<Block>,
     /// Lengths of the instructions of all blocks.
     lengths: Vec<u8>,
-    /// The newest block at each address; older ones are found through `older`.
+    /// The block at each address that was asked for last; others are found through `versions`.
     index: FxHashMap<u64, BlockId>,
-    /// Blocks at the same address at other ticks.
-    older: FxHashMap<u64, Vec<BlockId>>,
+    /// Where there are several blocks at one address: all of them, by the ticks at which they begin.
+    versions: FxHashMap<u64, Vec<BlockId>>,
 }
 
 impl<'a, L: Labels> Graph<'a, L> {
@@ -78,7 +78,7 @@ impl<'a, L: Labels> Graph<'a, L> {
             blocks: Vec::new(),
             lengths: Vec::new(),
             index: FxHashMap::default(),
-            older: FxHashMap::default(),
+            versions: FxHashMap::default(),
         }
     }
 
@@ -164,17 +164,28 @@ impl<'a, L: Labels> Graph<'a, L> {
 
     #[cold]
     fn build(&mut self, address: u64, at: u64) -> Result<BlockId, Unreadable> {
-        let others = self.older.get(&address).into_iter().flatten();
-        if let Some(&id) = others.into_iter().find(|&&id| self.block(id).valid.contains(&at)) {
+        if let Some(id) = self.version(address, at) {
+            self.index.insert(address, id);
             return Ok(id);
         }
         let block = self.decode_block(address, at)?;
         let id = BlockId(u32::try_from(self.blocks.len()).expect("fewer than 2^32 blocks"));
+        let start = block.valid.start;
         self.blocks.push(block);
         if let Some(before) = self.index.insert(address, id) {
-            self.older.entry(address).or_default().push(before);
+            let versions = self.versions.entry(address).or_insert_with(|| vec![before]);
+            let place = versions.partition_point(|id| self.blocks[id.0 as usize].valid.start <= start);
+            versions.insert(place, id);
         }
         Ok(id)
+    }
+
+    /// A block that was met at `address` and is the one at a tick. What is valid of blocks at one
+    /// address does not overlap.
+    fn version(&self, address: u64, at: u64) -> Option<BlockId> {
+        let versions = self.versions.get(&address)?;
+        let after = versions.partition_point(|&id| self.block(id).valid.start <= at);
+        versions[..after].last().copied().filter(|&id| self.block(id).valid.contains(&at))
     }
 
     fn decode_block(&mut self, start: u64, at: u64) -> Result<Block, Unreadable> {
@@ -191,12 +202,20 @@ impl<'a, L: Labels> Graph<'a, L> {
             lengths: self.lengths.len() as u32,
             links: [None; 2],
         };
+        // Up to where the label holds, and the place of the code where it was asked for.
         let mut boundary = start;
+        let mut labelled = (start, Origin { module: u32::MAX, offset: 0 });
         while block.instructions < LONGEST_BLOCK && block.terminator == Terminator::None {
             match self.snapshot(at).instruction(block.end) {
                 Ok((instruction, origin, valid)) => {
-                    if block.end >= boundary && !self.enter_function(&mut block, origin, &mut boundary) {
-                        break;
+                    let (at, place) = labelled;
+                    let goes_on =
+                        origin == Origin { offset: place.offset.wrapping_add(block.end - at), ..place };
+                    if !goes_on || block.end >= boundary {
+                        labelled = (block.end, origin);
+                        if !self.enter_function(&mut block, origin, &mut boundary) {
+                            break;
+                        }
                     }
                     block.valid = block.valid.start.max(valid.start)..block.valid.end.min(valid.end);
                     self.append(&mut block, &instruction);

@@ -1,6 +1,6 @@
 //! The code of one process over time.
 
-use std::{collections::BTreeMap, ops::Range};
+use std::{collections::BTreeMap, ops::Range, sync::Arc};
 
 /// Where mapped bytes come from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -54,18 +54,34 @@ struct Version<'a> {
 #[derive(Clone, Debug)]
 struct Slot<'a> {
     end: u64,
+    /// By the ticks at which they begin; the last never ends.
     versions: Vec<Version<'a>>,
+}
+
+impl<'a> Slot<'a> {
+    /// What is there at a tick.
+    fn version(&self, at: u64) -> Option<&Version<'a>> {
+        let after = self.versions.partition_point(|version| version.valid.start <= at);
+        self.versions[..after].last().filter(|version| version.valid.contains(&at))
+    }
 }
 
 /// What one process had mapped, at each tick of the trace's clock.
 ///
 /// Sideband and trace clocks agree only roughly, so a mapping is there *from the beginning* unless
 /// something else was at its addresses before it.
+///
+/// Code of the kernel is the same for all processes, and is there but once.
 #[derive(Clone, Debug, Default)]
 pub struct AddressSpace<'a> {
-    slots: BTreeMap<u64, Slot<'a>>,
+    /// Shared with the children of the process, until one of them maps something.
+    slots: Arc<BTreeMap<u64, Slot<'a>>>,
     versioned: bool,
+    kernel: Option<Arc<AddressSpace<'a>>>,
 }
+
+/// The first address of the kernel's half (SDM vol. 1, "Canonical Addressing"): bit 63 is set.
+const KERNEL: u64 = 1 << 63;
 
 impl<'a> AddressSpace<'a> {
     /// An address space with nothing mapped.
@@ -73,17 +89,29 @@ impl<'a> AddressSpace<'a> {
         AddressSpace::default()
     }
 
+    /// Whether nothing is ever mapped.
+    pub fn is_empty(&self) -> bool {
+        self.slots.is_empty()
+    }
+
     /// Whether some address holds different code at different ticks.
     pub fn is_versioned(&self) -> bool {
         self.versioned
     }
 
+    /// Sets what there is at addresses of the kernel, in place of what this maps there.
+    pub fn set_kernel(&mut self, kernel: Arc<AddressSpace<'a>>) {
+        self.versioned |= kernel.versioned;
+        self.kernel = Some(kernel);
+    }
+
     /// Maps `content` at `range` from tick `at` on, in place of what was there. To be called in order
-    /// of `at`.
-    pub fn map(&mut self, range: Range<u64>, content: Content<'a>, at: u64) {
+    /// of `at`. Gives the number of pieces that what lies at the range is in.
+    pub fn map(&mut self, range: Range<u64>, content: Content<'a>, at: u64) -> usize {
         if range.is_empty() {
-            return;
+            return 0;
         }
+        let mut pieces = 0;
         self.split(range.start);
         self.split(range.end);
         let mut position = range.start;
@@ -98,53 +126,84 @@ impl<'a> AddressSpace<'a> {
                 other => {
                     let end = other.map_or(range.end, |(start, _)| start);
                     let versions = vec![Version { content: here, valid: 0..u64::MAX }];
-                    self.slots.insert(position, Slot { end, versions });
+                    Arc::make_mut(&mut self.slots).insert(position, Slot { end, versions });
                     end
                 }
             };
             position = end;
+            pieces += 1;
         }
+        pieces
     }
 
-    /// Ends every mapping at tick `at`: the process executed another program.
-    pub fn unmap_all(&mut self, at: u64) {
-        for version in self.slots.values_mut().filter_map(|slot| slot.versions.last_mut()) {
-            version.valid.end = version.valid.end.min(at);
+    /// The bytes at `range` come from another place from tick `at` on: `origin` is that of its first.
+    pub fn relabel(&mut self, range: Range<u64>, origin: Origin, at: u64) {
+        self.split(range.start);
+        self.split(range.end);
+        let slots = self.slots.range(range.clone());
+        let now =
+            slots.filter_map(|(&start, slot)| Some((start, slot.end, slot.versions.last()?.content.bytes)));
+        let now: Vec<_> = now.filter(|(.., bytes)| !bytes.is_empty()).collect();
+        for (start, end, bytes) in now {
+            let offset = origin.offset.wrapping_add(start - range.start);
+            self.map(start..end, Content { bytes, origin: Origin { offset, ..origin } }, at);
         }
     }
 
     /// What a process has that was forked off at tick `at`.
     pub fn fork(&self, at: u64) -> AddressSpace<'a> {
-        let mut child = AddressSpace::new();
-        for (&start, slot) in &self.slots {
-            if let Some(version) = slot.versions.iter().find(|version| version.valid.contains(&at)) {
-                let versions = vec![Version { content: version.content, valid: 0..u64::MAX }];
-                child.slots.insert(start, Slot { end: slot.end, versions });
-            }
+        if !self.versioned {
+            return self.clone();
         }
-        child
+        let slots = self.slots.iter().filter_map(|(&start, slot)| {
+            let content = slot.version(at)?.content;
+            Some((start, Slot { end: slot.end, versions: vec![Version { content, valid: 0..u64::MAX }] }))
+        });
+        AddressSpace { slots: Arc::new(slots.collect()), versioned: false, kernel: self.kernel.clone() }
     }
 
     /// The bytes from `address` to the end of its slot at tick `at`, where they come from, and the
     /// ticks during which they are there; `None` where nothing is mapped.
     pub fn at(&self, address: u64, at: u64) -> Option<(Content<'a>, Range<u64>)> {
+        if let Some(kernel) = self.kernel.as_ref().filter(|_| address >= KERNEL) {
+            return kernel.at(address, at);
+        }
         let (&start, slot) = self.slots.range(..=address).next_back()?;
         if address >= slot.end {
             return None;
         }
-        let version = slot.versions.iter().rev().find(|version| version.valid.contains(&at))?;
+        let version = slot.version(at)?;
         let mut content = version.content;
         let length = usize::try_from(slot.end - start).unwrap_or(usize::MAX).min(content.bytes.len());
         content.bytes = &content.bytes[..length];
         Some((content.after(address - start), version.valid.clone()))
     }
 
+    /// The addresses around `address` at which nothing is ever mapped; empty where something is.
+    pub fn hole(&self, address: u64) -> Range<u64> {
+        if let Some(kernel) = self.kernel.as_ref().filter(|_| address >= KERNEL) {
+            return kernel.hole(address);
+        }
+        let start = self.slots.range(..=address).next_back().map_or(0, |(_, slot)| slot.end);
+        let end = self.slots.range(start..).next().map_or(u64::MAX, |(&start, _)| start);
+        if (start..end).contains(&address) { start..end } else { address..address }
+    }
+
+    /// The next address after `address` at which something else begins, or nothing.
+    pub fn boundary(&self, address: u64) -> u64 {
+        let slot = self.slots.range(..=address).next_back().map(|(_, slot)| slot.end);
+        let next = || self.slots.range(address..).next().map_or(u64::MAX, |(&start, _)| start);
+        slot.filter(|&end| end > address).unwrap_or_else(next)
+    }
+
     /// Makes `address` a boundary between slots.
     fn split(&mut self, address: u64) {
-        let Some((&start, slot)) = self.slots.range_mut(..address).next_back() else { return };
-        if slot.end <= address {
+        let before = self.slots.range(..address).next_back();
+        if before.is_none_or(|(_, slot)| slot.end <= address) {
             return;
         }
+        let slots = Arc::make_mut(&mut self.slots);
+        let Some((&start, slot)) = slots.range_mut(..address).next_back() else { return };
         let skip = address - start;
         let tail = slot
             .versions
@@ -152,19 +211,18 @@ impl<'a> AddressSpace<'a> {
             .map(|version| Version { content: version.content.after(skip), valid: version.valid.clone() })
             .collect();
         let end = std::mem::replace(&mut slot.end, address);
-        self.slots.insert(address, Slot { end, versions: tail });
+        slots.insert(address, Slot { end, versions: tail });
     }
 
-    /// Puts a new version into the slot at `start`, unless it holds the same bytes already.
+    /// Puts a new version into the slot at `start`, unless it holds the same already.
     fn replace(&mut self, start: u64, content: Content<'a>, at: u64) {
-        let Some(slot) = self.slots.get_mut(&start) else { return };
+        let Some(slot) = Arc::make_mut(&mut self.slots).get_mut(&start) else { return };
         let length = usize::try_from(slot.end - start).unwrap_or(usize::MAX);
         let clip = |bytes: &'a [u8]| &bytes[..length.min(bytes.len())];
         match slot.versions.last_mut() {
             Some(last) if last.valid.end == u64::MAX => {
                 let (before, now) = (clip(last.content.bytes), clip(content.bytes));
-                // Bytes that are not known are the same where they come from the same place.
-                if before == now && (!now.is_empty() || last.content.origin == content.origin) {
+                if before == now && last.content.origin == content.origin {
                     return;
                 }
                 // Code that becomes known was there before: clocks agree only roughly.
@@ -172,14 +230,11 @@ impl<'a> AddressSpace<'a> {
                     last.content = content;
                     return;
                 }
-                last.valid.end = at;
-                slot.versions.push(Version { content, valid: at..u64::MAX });
-            }
-            Some(last) => {
-                let from = last.valid.end;
+                let from = at.max(last.valid.start);
+                last.valid.end = from;
                 slot.versions.push(Version { content, valid: from..u64::MAX });
             }
-            None => slot.versions.push(Version { content, valid: 0..u64::MAX }),
+            _ => slot.versions.push(Version { content, valid: 0..u64::MAX }),
         }
         self.versioned = true;
     }
@@ -212,24 +267,63 @@ mod tests {
     }
 
     #[test]
-    fn execution_of_another_program_ends_what_was_mapped() {
-        let mut space = AddressSpace::new();
-        space.map(10..12, content(b"aa", 0), 0);
-        let child = space.fork(5);
-        space.unmap_all(10);
-        space.map(10..12, content(b"bb", 1), 11);
-        assert_eq!(byte(&space, 10, 9), Some(b'a'));
-        assert_eq!(byte(&space, 10, 10), Some(b'b'));
-        assert_eq!(byte(&child, 11, 99), Some(b'a'));
+    fn what_a_process_maps_after_a_fork_the_other_does_not_have() {
+        let mut parent = AddressSpace::new();
+        parent.map(10..12, content(b"aa", 0), 0);
+        let mut child = parent.fork(5);
+        parent.map(10..12, content(b"bb", 1), 8);
+        child.map(20..22, content(b"cc", 2), 9);
+        assert_eq!([10, 20].map(|address| byte(&parent, address, 9)), [Some(b'b'), None]);
+        assert_eq!([10, 20].map(|address| byte(&child, address, 9)), [Some(b'a'), Some(b'c')]);
+        let late = parent.fork(9);
+        assert_eq!((byte(&late, 10, 0), late.is_versioned()), (Some(b'b'), false));
     }
 
     #[test]
-    fn the_same_bytes_again_are_no_new_version() {
+    fn the_kernel_is_the_same_for_all() {
+        let mut kernel = AddressSpace::new();
+        kernel.map(KERNEL..KERNEL + 2, content(b"kk", 9), 0);
+        kernel.map(KERNEL..KERNEL + 2, content(b"ll", 9), 7);
+        let mut space = AddressSpace::new();
+        space.map(10..12, content(b"aa", 0), 0);
+        space.set_kernel(Arc::new(kernel));
+        assert!(space.is_versioned());
+        assert_eq!([6, 7].map(|at| byte(&space, KERNEL + 1, at)), [Some(b'k'), Some(b'l')]);
+        assert_eq!((byte(&space, KERNEL + 2, 7), space.hole(KERNEL + 2)), (None, KERNEL + 2..u64::MAX));
+        assert_eq!((space.hole(9), space.hole(10), space.hole(12)), (0..10, 10..10, 12..u64::MAX));
+    }
+
+    #[test]
+    fn the_same_bytes_may_come_from_elsewhere_later() {
         let mut space = AddressSpace::new();
         space.map(10..14, content(b"abcd", 0), 0);
-        space.map(12..16, content(b"cdef", 1), 9);
+        space.relabel(12..20, Origin { module: 3, offset: 100 }, 5);
+        let origin = |at| space.at(13, at).map(|(content, _)| (content.bytes, content.origin));
+        assert_eq!(origin(4), Some((&b"d"[..], Origin { module: 0, offset: 3 })));
+        assert_eq!(origin(5), Some((&b"d"[..], Origin { module: 3, offset: 101 })));
+        assert_eq!((space.boundary(10), space.boundary(12), space.boundary(14)), (12, 14, u64::MAX));
+    }
+
+    #[test]
+    fn each_of_many_versions_is_found() {
+        let bytes: Vec<u8> = (0..200).collect();
+        let mut space = AddressSpace::new();
+        for (at, byte) in bytes.chunks(1).enumerate() {
+            space.map(10..11, content(byte, 0), 10 * at as u64);
+        }
+        assert!((0..2000).all(|at| byte(&space, 10, at) == Some((at / 10) as u8)));
+    }
+
+    #[test]
+    fn the_same_again_is_no_new_version() {
+        let mut space = AddressSpace::new();
+        space.map(10..14, content(b"abcd", 0), 0);
+        let again = Origin { module: 0, offset: 2 };
+        space.map(12..16, Content { bytes: b"cdef", origin: again }, 9);
         assert!(!space.is_versioned());
         assert_eq!(byte(&space, 15, 0), Some(b'f'));
+        space.map(12..16, content(b"cdef", 1), 9);
+        assert_eq!(space.at(12, 9).map(|(content, _)| content.origin.module), Some(1));
     }
 
     #[test]
