@@ -5,7 +5,7 @@ use std::ops::Range;
 use gimli::RunTimeEndian;
 use object::elf::{self, FileHeader32, FileHeader64};
 use object::read::elf::{FileHeader, NoteIterator, ProgramHeader, SectionHeader, SectionTable, Sym};
-use object::{Endianness, FileKind, Object};
+use object::{Endianness, FileKind, Object, ObjectSegment, ObjectSymbol};
 
 use crate::names::StringTable;
 use crate::plt::{self, PltEntry};
@@ -195,6 +195,24 @@ pub fn debug_references(bytes: &[u8]) -> DebugReferences {
         link: file.gnu_debuglink().ok().flatten().map(|(name, crc)| (text(name), crc)),
         shared: file.gnu_debugaltlink().ok().flatten().map(|(name, id)| (text(name), id.to_vec())),
     }
+}
+
+/// The loadable segments of an ELF file, a program or a core: their addresses and what the file holds of
+/// them.
+///
+/// # Errors
+/// What is wrong with the file, for people.
+pub fn loaded_segments(bytes: &[u8]) -> Result<Vec<(u64, &[u8])>, String> {
+    let file = object::File::parse(bytes).map_err(|error| format!("ELF file: {error}"))?;
+    let segments = file.segments().take(MOST_SEGMENTS);
+    let held = segments.filter_map(|segment| Some((segment.address(), segment.data().ok()?)));
+    Ok(held.filter(|(_, data)| !data.is_empty()).collect())
+}
+
+/// The address that a symbol of an ELF file stands for.
+pub fn symbol_address(bytes: &[u8], name: &str) -> Option<u64> {
+    let file = object::File::parse(bytes).ok()?;
+    file.symbols().find(|symbol| symbol.name() == Ok(name)).map(|symbol| symbol.address())
 }
 
 /// Refuses files of which reading would take hours.

@@ -11,6 +11,9 @@
 //! ELF bytes ──► DebugSections (decompressed where needed) ──► Lines: address ─► frames, innermost first
 //! ```
 //!
+//! Run-time compilers and the kernel leave lists of functions of their own: [`JitDump`], [`perf_map`],
+//! [`kallsyms`].
+//!
 //! Addresses are the virtual addresses that the file itself states (`sh_addr`, `st_value`, `p_vaddr`);
 //! [`Module::address`] leads there from the file offset that a mapping tells. Nothing here opens a
 //! file: the caller hands in bytes. Damaged input never panics: a [`Module`] keeps what could be read
@@ -18,7 +21,9 @@
 
 mod demangle;
 mod elf;
+mod jitdump;
 mod lines;
+mod lists;
 mod module;
 mod names;
 mod plt;
@@ -28,8 +33,10 @@ mod table;
 mod unwind;
 
 pub use demangle::demangle;
-pub use elf::{DebugReferences, debug_references};
+pub use elf::{DebugReferences, debug_references, loaded_segments, symbol_address};
+pub use jitdump::{JitDump, JitRecord, JitRecordKind};
 pub use lines::{DebugSections, Frame, Lines};
+pub use lists::{KernelEntry, MapEntry, kallsyms, perf_map};
 pub use module::{Function, Module};
 pub use rows::Rows;
 pub use symbols::Symbols;

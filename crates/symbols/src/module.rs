@@ -73,6 +73,22 @@ impl Module {
         }
     }
 
+    /// A module of functions that no file holds, or that a list names: `areas` of code, which must be
+    /// ascending and disjoint, and in them functions with their names, by their addresses. One that
+    /// is as long as nothing lasts until the next; of several at one address the first is taken.
+    pub fn of_functions(name: &str, areas: &[Range<u64>], functions: &[(Range<u64>, &[u8])]) -> Module {
+        let mut names = Names::new(functions.iter().map(|(_, name)| 3 * name.len()).sum());
+        let mut named: Vec<Extent> = functions
+            .iter()
+            .map(|(range, name)| Extent { start: range.start, end: range.end, name: names.push([name, b""]) })
+            .collect();
+        named.retain(|function| !function.name.is_empty());
+        named.sort_by_key(|function| function.start);
+        named.dedup_by_key(|function| function.start);
+        let table = Table::new(areas, named, &[], |_| false);
+        Module { table, names: names.finish(), ..Module::without_file(name, &[]) }
+    }
+
     /// The name it was made with.
     pub fn name(&self) -> &str {
         &self.name
@@ -91,6 +107,11 @@ impl Module {
     /// The index of the function that owns an address.
     pub fn function_at(&self, address: u64) -> u32 {
         self.table.owner(address)
+    }
+
+    /// The addresses around `address` that are the same function's as it, up to another function's.
+    pub fn stretch(&self, address: u64) -> Range<u64> {
+        self.table.stretch(address)
     }
 
     /// A function; indexes that [`Module::function_at`] does not give are answered with function 0.

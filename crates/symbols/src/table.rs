@@ -69,6 +69,12 @@ impl Table {
         self.owners[range]
     }
 
+    /// The range around an address that has one owner.
+    pub(crate) fn stretch(&self, address: u64) -> Range<u64> {
+        let next = self.starts.partition_point(|&start| start <= address);
+        self.starts[next - 1]..self.starts.get(next).copied().unwrap_or(u64::MAX)
+    }
+
     /// All functions, in order of address.
     pub(crate) fn functions(&self) -> &[Extent] {
         &self.functions
@@ -234,6 +240,13 @@ mod tests {
                 match innermost(&named, area, address) {
                     Some(start) => prop_assert_eq!((function.start, function.name.is_empty()), (start, false)),
                     None => prop_assert!(function.name.is_empty()),
+                }
+            }
+            for address in 0..END + 32 {
+                let stretch = table.stretch(address);
+                prop_assert!(stretch.contains(&address));
+                for other in [stretch.start, stretch.end.min(END + 32) - 1] {
+                    prop_assert_eq!(table.owner(other), table.owner(address));
                 }
             }
             prop_assert!(table.starts.is_sorted_by(|a, b| a < b));

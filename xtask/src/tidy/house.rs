@@ -15,7 +15,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("hodo-code", &["hodo-bytes", "hodo-clock"]),
     ("hodo-intel-pt", &["hodo-clock", "hodo-bytes", "hodo-code"]),
     ("hodo-cases", &["hodo-clock", "hodo-code", "hodo-formats", "hodo-intel-pt"]),
-    ("hodo-symbols", &["hodo-trace", "hodo-code"]),
+    ("hodo-symbols", &["hodo-bytes", "hodo-trace", "hodo-code"]),
     ("hodo-formats", &["hodo-trace", "hodo-clock", "hodo-bytes", "hodo-intel-pt", "hodo-code"]),
     ("hodo-analyses", &["hodo-trace", "hodo-clock", "hodo-symbols"]),
     (

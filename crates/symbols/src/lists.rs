@@ -1,0 +1,90 @@
+//! Lists of functions as text: perf maps of run-time compilers, and the kernel's own list.
+
+use std::str;
+
+/// A function in a perf map.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MapEntry<'a> {
+    /// Its first address.
+    pub address: u64,
+    /// Its size in bytes.
+    pub size: u64,
+    /// Its name.
+    pub name: &'a [u8],
+}
+
+/// The functions of a `perf-PID.map`, in the order in which they were made (Linux,
+/// `tools/perf/Documentation/jit-interface.txt`): a line each, address and size in hexadecimal, and
+/// the name. Lines that are none of this, such as one that was cut short, are left out.
+pub fn perf_map(bytes: &[u8]) -> impl Iterator<Item = MapEntry<'_>> {
+    bytes.split(|&byte| byte == b'\n').filter_map(|line| {
+        let (address, rest) = word(line)?;
+        let (size, name) = word(rest)?;
+        let name = name.trim_ascii();
+        let entry = MapEntry { address: hexadecimal(address)?, size: hexadecimal(size)?, name };
+        (entry.size > 0 && !name.is_empty()).then_some(entry)
+    })
+}
+
+/// A symbol of the kernel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KernelEntry<'a> {
+    /// Its address.
+    pub address: u64,
+    /// What `nm` calls its type: `t` and `T` are code of files, `w` and `W` weak symbols; capitals are
+    /// visible in other files.
+    pub kind: u8,
+    /// Its name.
+    pub name: &'a [u8],
+    /// The module that it is of; empty for the kernel itself.
+    pub module: &'a [u8],
+}
+
+/// The functions of a copy of `/proc/kallsyms` (proc(5)), in its order: a line each, address, type, name
+/// and, in brackets, the module.
+pub fn kallsyms(bytes: &[u8]) -> impl Iterator<Item = KernelEntry<'_>> {
+    bytes.split(|&byte| byte == b'\n').filter_map(|line| {
+        let (address, rest) = word(line)?;
+        let (kind, rest) = word(rest)?;
+        let (name, module) = word(rest)?;
+        let module = module.trim_ascii();
+        let module =
+            module.strip_prefix(b"[").and_then(|module| module.strip_suffix(b"]")).unwrap_or_default();
+        let address = hexadecimal(address)?;
+        let kind = *kind.first().filter(|kind| b"tTwW".contains(kind))?;
+        Some(KernelEntry { address, kind, name, module })
+    })
+}
+
+/// The first word of a line, and what follows.
+fn word(line: &[u8]) -> Option<(&[u8], &[u8])> {
+    let line = line.trim_ascii_start();
+    let end = line.iter().position(u8::is_ascii_whitespace).unwrap_or(line.len());
+    (end > 0).then(|| line.split_at(end))
+}
+
+fn hexadecimal(word: &[u8]) -> Option<u64> {
+    let digits = word.strip_prefix(b"0x").unwrap_or(word);
+    u64::from_str_radix(str::from_utf8(digits).ok()?, 16).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_perf_map_is_read_and_what_is_none_is_left_out() {
+        let map = b"3ef414c0 398 RegExp:[{(]\n0x3ef418a0 0x10 LazyCompile:a b \nnonsense\n10 0 empty\n7f00";
+        let entries: Vec<_> = perf_map(map).map(|entry| (entry.address, entry.size, entry.name)).collect();
+        let first: (u64, u64, &[u8]) = (0x3ef4_14c0, 0x398, b"RegExp:[{(]");
+        assert_eq!(entries, [first, (0x3ef4_18a0, 0x10, b"LazyCompile:a b")]);
+    }
+
+    #[test]
+    fn functions_of_the_kernel_and_of_modules_are_read() {
+        let list = b"ffffffff81000000 T _text\nffffffff82000000 D data\nffffffffc0001000 t probe\t[ext4]\nx";
+        let entries: Vec<_> = kallsyms(list).map(|entry| (entry.address, entry.name, entry.module)).collect();
+        let kernel: (u64, &[u8], &[u8]) = (0xffff_ffff_8100_0000, b"_text", b"");
+        assert_eq!(entries, [kernel, (0xffff_ffff_c000_1000, b"probe", b"ext4")]);
+    }
+}
