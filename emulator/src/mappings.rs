@@ -11,7 +11,7 @@ use std::{
 use object::Object;
 use rustc_hash::FxHashMap;
 
-use crate::spool::MapNote;
+use crate::{memory, spool::MapNote};
 
 const PAGE: u64 = 4096;
 
@@ -24,6 +24,8 @@ pub(crate) struct Mappings {
     gone: Vec<(u64, u64)>,
     /// Bytes of code that no file holds, as last seen.
     kept: FxHashMap<u64, Page>,
+    /// Files that were mapped only to tell of them, and whose addresses are not known yet.
+    marks: Vec<Vec<u8>>,
     /// Contents of files, by device and inode.
     files: FxHashMap<(u32, u32, u64), &'static [u8]>,
 }
@@ -50,11 +52,13 @@ pub(crate) struct Placed {
     pub(crate) not_before: u64,
 }
 
-impl Region {
+impl MapNote {
     fn contains(&self, address: u64) -> bool {
-        (self.note.address..self.note.address + self.note.length).contains(&address)
+        (self.address..self.address + self.length).contains(&address)
     }
+}
 
+impl Region {
     /// The file's bytes from `address` on, up to the end of the mapping.
     fn contents_at(&self, address: u64) -> &[u8] {
         let into = address - self.note.address;
@@ -79,11 +83,31 @@ impl Mappings {
         });
     }
 
+    /// A file of this name is about to be mapped, perhaps to tell a tracer that it is there: so do
+    /// run-time compilers with the jitdump that they write (Linux, `jitdump-specification.txt`).
+    pub(crate) fn mark(&mut self, name: Vec<u8>) {
+        let file = name.rsplit(|&byte| byte == b'/').next().unwrap_or(&name);
+        if file.starts_with(b"jit-") && file.ends_with(b".dump") {
+            self.marks.push(name);
+        }
+    }
+
+    /// The mappings that [`Mappings::mark`] announced.
+    pub(crate) fn marked(&mut self) -> Vec<MapNote> {
+        if self.marks.is_empty() {
+            return Vec::new();
+        }
+        let marks = std::mem::take(&mut self.marks);
+        let maps = std::fs::read("/proc/self/maps").unwrap_or_default();
+        let lines = maps.split(|&byte| byte == b'\n').filter_map(parse);
+        lines.filter(|map| marks.contains(&map.name)).collect()
+    }
+
     /// What is to be told about `bytes` that are about to run at `pc`. `later` gives a time after
     /// everything that ran so far.
     pub(crate) fn place(&mut self, pc: u64, bytes: &[u8], later: &dyn Fn() -> u64) -> Placed {
         let mut placed = Placed::default();
-        let index = match self.regions.iter().position(|region| region.contains(pc)) {
+        let index = match self.regions.iter().position(|region| region.note.contains(pc)) {
             Some(index) => index,
             None => match self.discover(pc, later) {
                 Some(region) => {
@@ -110,14 +134,14 @@ impl Mappings {
 
     fn elsewhere(&self, pc: u64, bytes: &[u8], from: usize) -> bool {
         let address = pc + from as u64;
-        let region = self.regions.iter().find(|region| region.contains(address));
+        let region = self.regions.iter().find(|region| region.note.contains(address));
         region.is_some_and(|region| region.contents_at(address).starts_with(&bytes[from..]))
     }
 
     /// Looks up the mapping around `pc` in what the system says.
     fn discover(&mut self, pc: u64, later: &dyn Fn() -> u64) -> Option<Region> {
         let maps = std::fs::read("/proc/self/maps").ok()?;
-        let mut note = maps.split(|&byte| byte == b'\n').find_map(|line| parse(line, pc))?;
+        let mut note = maps.split(|&byte| byte == b'\n').filter_map(parse).find(|map| map.contains(pc))?;
         let contents = self.file_contents(&note);
         note.build_id = build_id(contents);
         let (start, end) = (note.address, note.address + note.length);
@@ -141,6 +165,12 @@ impl Mappings {
     fn keep(&mut self, pc: u64, bytes: &[u8], later: &dyn Fn() -> u64, placed: &mut Placed) {
         let places = || bytes.iter().enumerate().map(|(index, &byte)| (pc + index as u64, byte));
         let (mut known, mut differs) = (true, false);
+        for number in pc / PAGE..=(pc + bytes.len() as u64 - 1) / PAGE {
+            if self.kept.get(&number).is_some_and(|page| page.has_changed(number)) {
+                self.kept.insert(number, Page::new());
+                differs = true;
+            }
+        }
         for (address, byte) in places() {
             let page = self.kept.get(&(address / PAGE));
             placed.not_before = placed.not_before.max(page.map_or(0, |page| page.not_before));
@@ -165,10 +195,18 @@ impl Page {
     fn new() -> Page {
         Page { bytes: Box::new([None; PAGE as usize]), not_before: 0 }
     }
+
+    /// Whether some of the code that ran from the page is not there any more. Then all of the page is
+    /// taken for new: another function may begin with the very bytes of one that was there before.
+    fn has_changed(&self, number: u64) -> bool {
+        let mut now = [0; PAGE as usize];
+        memory::read(number * PAGE, &mut now)
+            && self.bytes.iter().zip(&now).any(|(known, now)| known.is_some_and(|known| known != *now))
+    }
 }
 
-/// A line of /proc/self/maps, where it is about the mapping around `pc` (proc(5)).
-fn parse(line: &[u8], pc: u64) -> Option<MapNote> {
+/// A line of /proc/self/maps (proc(5)).
+fn parse(line: &[u8]) -> Option<MapNote> {
     let mut rest = line;
     let mut field = || {
         let end = rest.iter().position(|&byte| byte == b' ').unwrap_or(rest.len());
@@ -178,9 +216,6 @@ fn parse(line: &[u8], pc: u64) -> Option<MapNote> {
     };
     let (start, end) = field()?.split_once('-')?;
     let (address, end) = (hexadecimal(start)?, hexadecimal(end)?);
-    if !(address..end).contains(&pc) {
-        return None;
-    }
     let _permissions = field()?;
     let file_offset = hexadecimal(field()?)?;
     let (major, minor) = field()?.split_once(':')?;
@@ -188,7 +223,8 @@ fn parse(line: &[u8], pc: u64) -> Option<MapNote> {
     let inode = field()?.parse().ok()?;
     let name = rest.trim_ascii_start();
     let name = if name.is_empty() { b"//anon".to_vec() } else { name.to_vec() };
-    Some(MapNote { address, length: end - address, file_offset, device, inode, name, build_id: Vec::new() })
+    let length = end.checked_sub(address)?;
+    Some(MapNote { address, length, file_offset, device, inode, name, build_id: Vec::new() })
 }
 
 fn hexadecimal(text: &str) -> Option<u64> {
@@ -225,11 +261,11 @@ mod tests {
     #[test]
     fn a_line_of_maps_is_understood() {
         let line = b"7f0000001000-7f0000003000 r--p 00002000 fe:01 1234                       /lib/a b.so";
-        let map = parse(line, 0x7f00_0000_1fff).unwrap();
+        let map = parse(line).unwrap();
         assert_eq!((map.address, map.length, map.file_offset), (0x7f00_0000_1000, 0x2000, 0x2000));
         assert_eq!((map.device, map.inode, &map.name[..]), ((0xfe, 1), 1234, &b"/lib/a b.so"[..]));
-        assert_eq!(parse(line, 0x7f00_0000_3000), None);
-        assert_eq!(parse(b"1000-2000 rw-p 00000000 00:00 0 ", 0x1000).unwrap().name, b"//anon");
+        assert!(map.contains(0x7f00_0000_1fff) && !map.contains(0x7f00_0000_3000));
+        assert_eq!(parse(b"1000-2000 rw-p 00000000 00:00 0 ").unwrap().name, b"//anon");
     }
 
     #[test]
@@ -237,13 +273,20 @@ mod tests {
         let mut mappings = Mappings::default();
         let code = vec![0x90u8; 64].leak();
         let pc = code.as_ptr() as u64;
-        let first = mappings.place(pc, &code[..4], &|| 7);
+        let mut place = |code: &[u8], range: std::ops::Range<usize>, later: u64| {
+            mappings.place(pc + range.start as u64, &code[range], &|| later)
+        };
+        let first = place(code, 0..4, 7);
         assert!(first.keep && first.new_mapping.is_some() && first.not_before == 0);
-        let again = mappings.place(pc, &code[..4], &|| 8);
+        let again = place(code, 0..4, 8);
         assert!(!again.keep && again.not_before == 0);
-        let other = mappings.place(pc, &[1, 2, 3, 4], &|| 9);
+        code[2] = 1;
+        let other = place(code, 0..4, 9);
         assert!(other.keep && other.not_before == 9);
-        let more = mappings.place(pc + 4, &[5], &|| 10);
+        let more = place(code, 4..5, 10);
         assert!(more.keep && more.not_before == 9);
+        code[3] = 1;
+        let same_beginning = place(code, 0..2, 11);
+        assert!(same_beginning.keep && same_beginning.not_before == 11);
     }
 }

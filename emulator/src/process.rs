@@ -132,6 +132,13 @@ impl Process {
         self.mappings.forget(address, length);
     }
 
+    /// A file is about to be mapped for execution.
+    pub(crate) fn maps(&mut self, file: i32) {
+        if let Ok(name) = std::fs::read_link(format!("/proc/self/fd/{file}")) {
+            self.mappings.mark(name.into_os_string().into_encoded_bytes());
+        }
+    }
+
     /// The block that QEMU is translating. `later` gives a time after everything that ran so far.
     pub(crate) fn translate(&mut self, reads: &[Read<'_>], later: &dyn Fn() -> u64) -> &'static Block {
         if self.blocks.is_empty() {
@@ -141,6 +148,9 @@ impl Process {
         }
         let pc = reads.first().map_or(0, |read| read.address);
         let bytes: Vec<u8> = reads.iter().flat_map(|read| read.bytes).copied().collect();
+        for map in self.mappings.marked() {
+            self.note(self.birth, self.pid, NoteKind::Map(map));
+        }
         let placed = self.mappings.place(pc, &bytes, later);
         let not_before = placed.not_before;
         self.tell(pc, &bytes, placed);
@@ -176,7 +186,11 @@ impl Process {
         }
         if placed.keep {
             append(&self.file("code"), bytes);
-            self.note(time, self.pid, NoteKind::Code { address: pc, length: bytes.len() as u64 });
+            self.note(
+                time,
+                self.pid,
+                NoteKind::Code { address: pc, length: bytes.len() as u64, found: monotonic() },
+            );
         }
     }
 
@@ -186,6 +200,14 @@ impl Process {
         name.truncate(15);
         name
     }
+}
+
+/// Nanoseconds of `CLOCK_MONOTONIC`.
+fn monotonic() -> u64 {
+    let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: `now` is a timespec to write to.
+    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &mut now) };
+    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }
 
 /// One append, so that lines stay whole whoever else writes and however the process ends. No file

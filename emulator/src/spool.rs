@@ -65,6 +65,9 @@ pub enum NoteKind {
         address: u64,
         /// Bytes.
         length: u64,
+        /// When it was found there, in nanoseconds of `CLOCK_MONOTONIC`: the clock by which a run-time
+        /// compiler's own account (jitdump) says what it made.
+        found: u64,
     },
     /// A program ran where the emulator could not follow.
     Untraced {

@@ -55,7 +55,10 @@ fn with_process(action: impl FnOnce(&mut Process)) {
 
 /// Calls that change what the threads of a process share.
 fn shared(process: &mut Process, number: libc::c_long, call: &Call) {
-    let [a1, a2, _, a4, a5, _] = call.arguments;
+    let [a1, a2, a3, a4, a5, _] = call.arguments;
+    if number == libc::SYS_mmap && a3 as i32 & libc::PROT_EXEC != 0 && a4 as i32 & libc::MAP_ANONYMOUS == 0 {
+        process.maps(a5 as i32);
+    }
     match number {
         libc::SYS_rt_sigaction => {
             // SIG_DFL and SIG_IGN are 0 and 1.
@@ -68,7 +71,7 @@ fn shared(process: &mut Process, number: libc::c_long, call: &Call) {
         libc::SYS_mremap => {
             process.unmap(a1, a2);
             if a4 as i32 & libc::MREMAP_FIXED != 0 {
-                process.unmap(a5, call.arguments[2]);
+                process.unmap(a5, a3);
             }
         }
         libc::SYS_clone if a1 & libc::CLONE_VM as u64 != 0 && a1 & libc::CLONE_VFORK as u64 == 0 => {

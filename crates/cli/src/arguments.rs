@@ -115,6 +115,18 @@ pub struct Input {
     /// Folder below which the files of the traced system lie
     #[arg(long, value_name = "DIR")]
     pub symfs: Option<PathBuf>,
+    /// Folder with files by their build ids [default: $PERF_BUILDID_DIR, or ~/.debug]
+    #[arg(long, value_name = "DIR")]
+    pub buildid_dir: Option<PathBuf>,
+    /// Functions of the kernel: a copy of /proc/kallsyms
+    #[arg(long, value_name = "FILE")]
+    pub kallsyms: Option<PathBuf>,
+    /// Code of the kernel: a copy of /proc/kcore, as `perf record --kcore` makes it
+    #[arg(long, value_name = "FILE")]
+    pub kcore: Option<PathBuf>,
+    /// The kernel as it was linked, for its functions, and for its code where there is no copy
+    #[arg(long, value_name = "FILE")]
+    pub vmlinux: Option<PathBuf>,
     /// Only these threads
     #[arg(long, value_name = "TID,…", value_delimiter = ',')]
     pub tid: Vec<u32>,

@@ -5,7 +5,7 @@ use std::{
     process::ExitCode,
 };
 
-use hodo_engine::{Info, Source};
+use hodo_engine::{Info, ModuleInfo, Source};
 use hodo_trace::{Column, Shape, Table, Unit, Value};
 
 use crate::{
@@ -100,9 +100,11 @@ fn recording(info: &Info) -> Table {
         summary.push(("duration_ns", span.end_ns.saturating_sub(span.begin_ns).into()));
     }
     summary.push(("sideband", counts(&info.sideband).into()));
-    let kernel = info.modules.iter().filter(|module| module.kernel).count();
-    if kernel > 0 {
-        summary.push(("kernel_modules", format!("{kernel}, whose code is not read").into()));
+    let kernel = || info.modules.iter().filter(|module| module.kernel);
+    let missing = kernel().filter(|module| module.source == Source::Missing).count();
+    if missing > 0 {
+        let all = kernel().count();
+        summary.push(("kernel_modules", format!("{all}, the code of {missing} is missing").into()));
     }
     if info.kept_code.ranges > 0 {
         let kept = format!("{} bytes of code that no file holds", info.kept_code.bytes);
@@ -191,9 +193,14 @@ fn modules(info: &Info) -> Table {
         Column::integer("named_functions", Unit::Count),
         Column::text("code"),
     ];
-    let rows = info.modules.iter().filter(|module| !module.kernel).map(|module| {
+    // A kernel has hundreds of modules.
+    let shown = |module: &&ModuleInfo| {
+        !module.kernel || module.source != Source::Missing || module.name.starts_with('[')
+    };
+    let rows = info.modules.iter().filter(shown).map(|module| {
         let code = match (module.source, &module.problem) {
             (Source::Recording, _) => "in the recording",
+            (Source::Names, None) => "names",
             (_, Some(problem)) => problem.strip_prefix(&format!("{}: ", module.name)).unwrap_or(problem),
             (Source::File, None) => "file",
             (Source::Missing, None) => "missing",

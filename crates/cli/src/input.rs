@@ -1,8 +1,8 @@
 //! Opens what the command line names, and reads it.
 
-use std::{process::ExitCode, thread};
+use std::{env, path::PathBuf, process::ExitCode, thread};
 
-use hodo_engine::{Experiment, Files, Losses, NthCalls, Options, RawInput, Reading};
+use hodo_engine::{Experiment, Files, KernelFiles, Losses, NthCalls, Options, Places, RawInput, Reading};
 use hodo_intel_pt::Config;
 
 use crate::{
@@ -33,7 +33,13 @@ pub fn open(
         let help = "--code, --elf, --cpu, --mtc-freq, --nom-freq and --cpuid-0x15 describe a raw buffer; name it with --pt FILE instead of a recording";
         return Err(Failure::usage(help));
     }
-    let options = Options { symfs: input.symfs.clone(), tids: input.tid.clone(), pids: input.pid.clone() };
+    let places = Places { symfs: input.symfs.clone(), build_ids: build_ids(input), beside: None };
+    let kernel = KernelFiles {
+        kallsyms: input.kallsyms.clone(),
+        kcore: input.kcore.clone(),
+        vmlinux: input.vmlinux.clone(),
+    };
+    let options = Options { places, kernel, tids: input.tid.clone(), pids: input.pid.clone() };
     let (files, source) = (Files::default(), source(input));
     let experiment = Experiment::open(&files, &source, &options)?;
     if !(input.tid.is_empty() && input.pid.is_empty() || experiment.has_any()) {
@@ -59,6 +65,12 @@ fn source(input: &Input) -> hodo_engine::Input {
             },
         }),
     }
+}
+
+/// perf's cache of files, as perf finds it.
+fn build_ids(input: &Input) -> Option<PathBuf> {
+    let named = input.buildid_dir.clone().or_else(|| env::var_os("PERF_BUILDID_DIR").map(PathBuf::from));
+    named.or_else(|| Some(PathBuf::from(env::var_os("HOME")?).join(".debug")))
 }
 
 /// No thread is left of what the command line asks for.

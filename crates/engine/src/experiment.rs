@@ -14,7 +14,7 @@ use hodo_formats::{
 };
 use hodo_intel_pt::{Config, flow::Trouble, packet};
 
-use crate::{Chunk, Files, Losses, Modules, Track, programs::Programs};
+use crate::{Chunk, Files, KernelFiles, Losses, Modules, Places, Track, programs::Programs};
 
 /// What to open.
 #[derive(Clone, Debug)]
@@ -41,12 +41,26 @@ pub struct RawInput {
 /// How to open it.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
-    /// The folder that the traced system's files lie below.
-    pub symfs: Option<PathBuf>,
+    /// Where the traced system's files are looked for.
+    pub places: Places,
+    /// Files of its kernel.
+    pub kernel: KernelFiles,
     /// Threads to look at; all where empty.
     pub tids: Vec<u32>,
     /// Processes to look at; all where empty.
     pub pids: Vec<u32>,
+}
+
+impl Options {
+    /// The same, and what lies in the folder of the recording too.
+    fn beside(&self, input: &Input) -> Options {
+        let mut options = self.clone();
+        if let Input::File(path) = input {
+            let folder = if path.is_dir() { Some(path.as_path()) } else { path.parent() };
+            options.places.beside = folder.map(Path::to_owned);
+        }
+        options
+    }
 }
 
 /// Times to look at: from the first on, before the second.
@@ -124,14 +138,15 @@ impl<'f> Experiment<'f> {
         let mut present: Vec<Thread> =
             streams.chain(recording.sideband.iter().map(|sideband| sideband.thread)).collect();
         recording.streams.retain(|stream| stream.thread.is_none_or(wanted));
-        let modules = Modules::open(files, &recording, options.symfs.as_deref());
+        let modules = Modules::open(files, &recording, &options.beside(input));
         let mut programs = Programs::new(&recording, &modules);
         let mut threads = Vec::new();
         let tracks = recording
             .streams
             .iter()
-            .map(|stream| Track::new(stream, programs.schedule(stream, &recording, &modules, &mut threads)))
+            .map(|stream| Track::new(stream, programs.schedule(stream, &recording, &mut threads)))
             .collect();
+        programs.share_kernel();
         let wanted = threads.iter().map(|&thread| wanted(thread)).collect();
         present.extend(&threads);
         present.sort_unstable();
@@ -238,7 +253,12 @@ impl<'f> Experiment<'f> {
             Trouble::Code(Unreadable::MissingBytes(address, origin)) => {
                 let module = &self.modules.list()[origin.module as usize];
                 let reason = module.problem.as_deref().unwrap_or("the file ends before it");
-                format!("code of {} at {address:x} is not available: {reason}", module.name)
+                let range = self.modules.range_around(origin.module, *address);
+                let range = range.unwrap_or(*address..*address);
+                format!(
+                    "code of {} at {:x}-{:x} is not available: {reason}",
+                    module.name, range.start, range.end
+                )
             }
             Trouble::Missing => "bytes before the first PSB, or that the recorder lost".to_owned(),
             trouble => trouble.to_string(),

@@ -1,7 +1,7 @@
 //! What a recording holds, without decoding it.
 
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::{BTreeSet, HashMap},
     ops::Range,
 };
 
@@ -133,6 +133,8 @@ pub enum Source {
     File,
     /// The recording keeps it.
     Recording,
+    /// A list of names, for code that the recording keeps.
+    Names,
     /// Nowhere: the file can't be opened, is another one, or there never was one.
     Missing,
 }
@@ -148,6 +150,8 @@ pub struct ModuleInfo {
     pub kernel: bool,
     /// Where its bytes come from.
     pub source: Source,
+    /// The addresses that it was mapped at, first and the one after the last, in any process.
+    pub addresses: Vec<(u64, u64)>,
     /// Functions with a name.
     pub symbols: u64,
     /// Why bytes or symbols are not available.
@@ -245,33 +249,36 @@ fn modules(experiment: &Experiment<'_>) -> Vec<ModuleInfo> {
         kept.map(|code| code.address..code.address.saturating_add(code.bytes.len() as u64)).collect();
     kept.sort_unstable_by_key(|range| range.start);
     // Code of a mapping without a file is there if the recording keeps some that begins within it.
-    let mut mapped: BTreeMap<u32, (bool, bool)> = BTreeMap::new();
+    let is_kept = |range: &Range<u64>| {
+        let next = kept.get(kept.partition_point(|kept| kept.start < range.start));
+        next.is_some_and(|next| next.start < range.end)
+    };
+    let mut kernel = BTreeSet::new();
     for sideband in experiment.recording.of_host() {
         if let SidebandKind::Map(mapping) = &sideband.kind {
-            let next = kept.get(kept.partition_point(|range| range.start < mapping.address));
-            let within = next.is_some_and(|range| range.start - mapping.address < mapping.length);
-            let (kernel, is_kept) = mapped.entry(experiment.modules.of(mapping)).or_default();
-            *kernel |= mapping.kernel;
-            *is_kept |= within;
+            kernel.extend(mapping.kernel.then(|| experiment.modules.of(mapping)));
         }
     }
-    let modules = mapped.into_iter().filter_map(|(index, (kernel, is_kept))| {
-        let module: &Module<'_> = experiment.modules.list().get(index as usize)?;
-        let source = match (module.bytes.is_empty(), is_kept) {
-            (false, _) => Source::File,
-            (true, true) => Source::Recording,
-            (true, false) => Source::Missing,
+    let named = |(index, module): (usize, &Module<'_>)| {
+        let index = index as u32;
+        let source = match module.source {
+            Source::Missing if module.ranges.iter().any(is_kept) => Source::Recording,
+            source => source,
         };
-        Some(ModuleInfo {
+        // What there is of DWARF is of use only if it can be read.
+        let unreadable = || experiment.modules.debug(index).err().filter(|_| source == Source::File);
+        ModuleInfo {
             name: module.name.clone(),
             build_id: module.build_id.iter().map(|byte| format!("{byte:02x}")).collect(),
-            kernel,
+            kernel: kernel.contains(&index),
             source,
+            addresses: module.ranges.iter().map(|range| (range.start, range.end)).collect(),
             symbols: experiment.modules.named_functions(index),
-            problem: module.problem.clone().filter(|_| source != Source::Recording),
-        })
-    });
-    modules.collect()
+            problem: module.problem.clone().filter(|_| source != Source::Recording).or_else(unreadable),
+        }
+    };
+    let modules = experiment.modules.list().iter().enumerate().skip(1);
+    modules.filter(|(_, module)| module.source != Source::Recording).map(named).collect()
 }
 
 fn sideband(experiment: &Experiment<'_>) -> Vec<(&'static str, u64)> {

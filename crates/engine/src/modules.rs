@@ -1,13 +1,22 @@
 //! The files that code was mapped from, their bytes and their functions.
 
-use std::{collections::HashMap, ops::Range, path::Path, sync::OnceLock};
+use std::{
+    collections::{BTreeSet, HashMap},
+    ops::Range,
+    sync::OnceLock,
+};
 
-use hodo_code::{Label, Labels, Origin};
-use hodo_formats::recording::{Mapping, Recording, SidebandKind};
+use hodo_code::{Content, Label, Labels, Origin};
+use hodo_formats::recording::{KeptCode, KernelSymbol, Mapping, Recording, SidebandKind};
 use hodo_symbols::{DebugSections, Lines, Rows, Symbols};
 use hodo_trace::{FunctionId, Names, SourceLine, Sources};
 
-use crate::Files;
+use crate::{
+    Files, Options,
+    generated::{Generated, Load, is_jitdump},
+    info::Source,
+    kernel::{Kernel, is_image},
+};
 
 /// A file that code was mapped from, or what stands for code that no file holds.
 #[derive(Debug)]
@@ -18,17 +27,36 @@ pub struct Module<'f> {
     pub build_id: Vec<u8>,
     /// The file's bytes; empty where they are not available.
     pub bytes: &'f [u8],
+    /// Where its code comes from.
+    pub source: Source,
     /// Why the bytes are not available, or their symbols can't be read.
     pub problem: Option<String>,
+    /// The addresses that it was mapped at, in any process.
+    pub(crate) ranges: Vec<Range<u64>>,
+    /// The file with its DWARF where that is another one, and the file that several such share.
+    debug_files: [&'f [u8]; 2],
     /// What DWARF says of it, once somebody asked.
-    debug: OnceLock<Option<DebugSections<'f>>>,
+    debug: OnceLock<Debug<'f>>,
     /// Its line tables, likewise.
     rows: OnceLock<Rows>,
 }
 
+/// The sections of the file and of the shared one; why there are none, else.
+type Debug<'f> = Result<Option<(DebugSections<'f>, Option<DebugSections<'f>>)>, String>;
+
 impl<'f> Module<'f> {
-    fn new(name: String, build_id: Vec<u8>, bytes: &'f [u8], problem: Option<String>) -> Module<'f> {
-        Module { name, build_id, bytes, problem, debug: OnceLock::new(), rows: OnceLock::new() }
+    fn new(name: &str, source: Source, problem: Option<String>) -> Module<'f> {
+        Module {
+            name: name.to_owned(),
+            build_id: Vec::new(),
+            bytes: &[],
+            source,
+            problem,
+            ranges: Vec::new(),
+            debug_files: [&[]; 2],
+            debug: OnceLock::new(),
+            rows: OnceLock::new(),
+        }
     }
 }
 
@@ -40,67 +68,130 @@ pub struct Modules<'f> {
     index: HashMap<(String, Vec<u8>), u32>,
     /// The module of code that the recording itself keeps.
     kept: u32,
+    /// The module of code that the kernel made at run time.
+    made: u32,
+    generated: Generated<'f>,
+    kernel: Kernel<'f>,
 }
 
 /// Name of the module of code that the recording itself keeps.
 const KEPT: &str = "[generated code]";
+/// Name of the module of code that the kernel made at run time.
+const MADE: &str = "[kernel, generated code]";
 
 impl<'f> Modules<'f> {
-    /// Opens the files that a recording maps code from, below `symfs` where it is given.
-    pub(crate) fn open(files: &'f Files, recording: &Recording<'_>, symfs: Option<&Path>) -> Modules<'f> {
-        let unknown = Module::new("[unknown]".to_owned(), Vec::new(), &[], None);
-        let mut modules =
-            Modules { modules: vec![unknown], symbols: Symbols::default(), index: HashMap::new(), kept: 0 };
-        for sideband in recording.of_host() {
-            if let SidebandKind::Map(mapping) = &sideband.kind {
-                modules.open_module(files, mapping, symfs);
-            }
+    /// Opens the files that a recording maps code from.
+    pub(crate) fn open(files: &'f Files, recording: &Recording<'f>, options: &Options) -> Modules<'f> {
+        let mut modules = Modules {
+            modules: vec![Module::new("[unknown]", Source::Missing, None)],
+            symbols: Symbols::default(),
+            index: HashMap::new(),
+            kept: 0,
+            made: 0,
+            generated: Generated::default(),
+            kernel: Kernel::open(files, &options.kernel, &options.places, recording),
+        };
+        let mut mapped: HashMap<_, Vec<Range<u64>>> = HashMap::new();
+        for mapping in mappings(recording).map(|(_, mapping)| mapping) {
+            let range = mapping.address..mapping.address.saturating_add(mapping.length);
+            mapped.entry((mapping.name, mapping.build_id)).or_default().push(range);
         }
-        let kept = recording.emulated.iter().flat_map(|emulated| &emulated.code);
-        let mut ranges: Vec<Range<u64>> =
-            kept.map(|code| code.address..code.address.saturating_add(code.bytes.len() as u64)).collect();
-        ranges.sort_unstable_by_key(|range| range.start);
-        ranges.dedup_by(|next, before| {
-            let joined = next.start <= before.end;
-            before.end = if joined { before.end.max(next.end) } else { before.end };
-            joined
-        });
-        if !ranges.is_empty() {
-            let kept = Module::new(KEPT.to_owned(), Vec::new(), &[], None);
-            modules.modules.push(kept);
-            modules.kept = modules.symbols.add(hodo_symbols::Module::without_file(KEPT, &ranges));
+        let mut mapped: HashMap<_, _> =
+            mapped.into_iter().map(|(key, ranges)| (key, joined(ranges))).collect();
+        let image = mappings(recording).map(|(_, mapping)| mapping).find(|mapping| is_image(mapping));
+        for (pid, mapping) in mappings(recording) {
+            let Some(ranges) = mapped.remove(&(mapping.name, mapping.build_id)) else { continue };
+            let (module, symbols) = match image.filter(|_| mapping.kernel) {
+                Some(image) => modules.kernel_module(mapping, &ranges, image),
+                None if is_jitdump(mapping.name) => modules.jitdump(files, options, mapping, pid),
+                None => file_module(files, options, mapping),
+            };
+            let key = (String::from_utf8_lossy(mapping.name).into_owned(), mapping.build_id.to_vec());
+            let build_id = mapping.build_id.to_vec();
+            let index = modules.push(Module { ranges, build_id, ..module }, symbols);
+            modules.index.insert(key, index);
         }
+        modules.add_generated(files, options, recording);
         modules
     }
 
-    fn open_module(&mut self, files: &'f Files, mapping: &Mapping<'_>, symfs: Option<&Path>) {
-        let name = String::from_utf8_lossy(mapping.name).into_owned();
-        let key = (name, mapping.build_id.to_vec());
-        if self.index.contains_key(&key) {
-            return;
-        }
-        let name = key.0.clone();
-        let (bytes, problem) = match read(files, &name, symfs) {
-            Ok(bytes) => (bytes, None),
-            Err(problem) => (&[][..], Some(problem)),
-        };
-        let symbols = hodo_symbols::Module::parse(&name, bytes, None);
-        let other_build = !mapping.build_id.is_empty()
-            && !symbols.build_id().is_empty()
-            && !mapping.build_id.starts_with(symbols.build_id())
-            && !symbols.build_id().starts_with(mapping.build_id);
-        let build_id = mapping.build_id.to_vec();
-        let module = if other_build {
-            self.symbols.add(hodo_symbols::Module::without_file(&name, &[]));
-            let problem = "the file is not the one that ran: its build id differs".to_owned();
-            Module::new(name, build_id, &[], Some(problem))
-        } else {
-            let unreadable = symbols.problem().filter(|_| problem.is_none()).map(str::to_owned);
-            self.symbols.add(symbols);
-            Module::new(name, build_id, bytes, problem.or(unreadable))
-        };
-        self.index.insert(key, self.modules.len() as u32);
+    fn push(&mut self, module: Module<'f>, symbols: hodo_symbols::Module) -> u32 {
         self.modules.push(module);
+        self.symbols.add(symbols)
+    }
+
+    /// The kernel, or a module of it.
+    fn kernel_module(
+        &self,
+        mapping: &Mapping<'_>,
+        ranges: &[Range<u64>],
+        image: &Mapping<'_>,
+    ) -> (Module<'f>, hodo_symbols::Module) {
+        let name = String::from_utf8_lossy(mapping.name);
+        // perf puts the name of the symbol behind it that tells where the kernel lies.
+        let name = if is_image(mapping) { "[kernel.kallsyms]" } else { &*name };
+        let known = ranges.iter().any(|range| self.kernel.has_code(range.clone()));
+        let source = if known { Source::File } else { Source::Missing };
+        let problem = match (known, self.kernel.problem().filter(|_| is_image(mapping))) {
+            (_, Some(problem)) => Some(problem),
+            (true, None) => None,
+            (false, None) if is_image(mapping) => {
+                Some("record with perf record --kcore, or name a copy with --kcore or --vmlinux".to_owned())
+            }
+            (false, None) => Some(
+                "a module's file does not tell where its code was put; a copy of kcore has it".to_owned(),
+            ),
+        };
+        (Module::new(name, source, problem), self.kernel.symbols(name, ranges, image))
+    }
+
+    fn jitdump(
+        &mut self,
+        files: &'f Files,
+        options: &Options,
+        mapping: &Mapping<'_>,
+        pid: u32,
+    ) -> (Module<'f>, hodo_symbols::Module) {
+        let name = String::from_utf8_lossy(mapping.name);
+        match options.places.written(files, &name) {
+            Ok((_, bytes)) => {
+                let index = self.modules.len() as u32;
+                let (symbols, problem) = self.generated.read_dump(&name, bytes, pid, index);
+                (Module::new(&name, Source::File, problem), symbols)
+            }
+            Err(problem) => {
+                let symbols = hodo_symbols::Module::without_file(&name, &[]);
+                (Module::new(&name, Source::Missing, Some(problem)), symbols)
+            }
+        }
+    }
+
+    /// Modules that no mapping names: code that the recording keeps, lists of names for it, and what the
+    /// kernel made.
+    fn add_generated(&mut self, files: &'f Files, options: &Options, recording: &Recording<'f>) {
+        let kept = || recording.emulated.iter().flat_map(|emulated| &emulated.code);
+        let processes: BTreeSet<u32> = kept().map(|code| code.pid).collect();
+        for pid in processes {
+            // A jitdump says the same, and when.
+            if self.generated.has(pid) {
+                continue;
+            }
+            let name = format!("/tmp/perf-{pid}.map");
+            let Ok((_, bytes)) = options.places.written(files, &name) else { continue };
+            let index = self.modules.len() as u32;
+            let (symbols, problem) = self.generated.read_map(&name, bytes, pid, index);
+            self.push(Module::new(&name, Source::Names, problem), symbols);
+        }
+        let end = |code: &KeptCode<'_>| code.address.saturating_add(code.bytes.len() as u64);
+        let ranges = joined(kept().map(|code| code.address..end(code)).collect());
+        if !ranges.is_empty() {
+            let symbols = hodo_symbols::Module::without_file(KEPT, &ranges);
+            self.kept = self.push(Module::new(KEPT, Source::Recording, None), symbols);
+        }
+        if self.kernel.made_code() {
+            let symbols = self.kernel.symbols_made(MADE, recording);
+            self.made = self.push(Module::new(MADE, Source::Recording, None), symbols);
+        }
     }
 
     /// All modules, in the order of their indexes.
@@ -114,9 +205,45 @@ impl<'f> Modules<'f> {
         self.index.get(&key).copied().unwrap_or(0)
     }
 
-    /// The module of code that the recording itself keeps.
+    /// Where code that the recording keeps at an address comes from, if it was found there at a time of
+    /// the clock that run-time compilers' files use; and how many bytes from there on come from there.
+    pub(crate) fn of_kept(&self, pid: u32, address: u64, found: u64) -> (Origin, u64) {
+        let (origin, end) = self.generated.at(pid, address, found);
+        let kept = Origin { module: self.kept, offset: address };
+        (origin.unwrap_or(kept), end.saturating_sub(address).max(1))
+    }
+
+    /// The module of code that the recording keeps and that nothing names.
     pub(crate) fn kept(&self) -> u32 {
         self.kept
+    }
+
+    /// Whether a run-time compiler tells of a process.
+    pub(crate) fn tells_of(&self, pid: u32) -> bool {
+        self.generated.has(pid)
+    }
+
+    /// The code that run-time compilers say they made, in the order of their files.
+    pub(crate) fn loads(&self) -> &[Load<'f>] {
+        self.generated.loads()
+    }
+
+    /// The code of a mapping of the kernel: addresses, and what is there.
+    pub(crate) fn kernel_code(&self, range: Range<u64>, module: u32) -> Vec<(u64, Content<'f>)> {
+        let content =
+            |(address, bytes)| (address, Content { bytes, origin: Origin { module, offset: address } });
+        self.kernel.code(range).map(content).collect()
+    }
+
+    /// Where code that the kernel made comes from, and the code itself where it is known.
+    pub(crate) fn made_by_kernel(&self, symbol: &KernelSymbol<'f>) -> (Origin, Option<&'f [u8]>) {
+        self.kernel.made_origin(symbol, self.made)
+    }
+
+    /// The addresses at which the module of a mapping lies around an address.
+    pub(crate) fn range_around(&self, module: u32, address: u64) -> Option<Range<u64>> {
+        let module = self.modules.get(module as usize)?;
+        module.ranges.iter().find(|range| range.contains(&address)).cloned()
     }
 
     /// The address that a symbol table knows the code at `origin` by.
@@ -164,6 +291,20 @@ impl<'f> Modules<'f> {
         functions.collect()
     }
 
+    /// How many bytes from `origin` on are the same function's.
+    fn stretch(&self, origin: Origin) -> u64 {
+        let module = self.symbols.modules().get(origin.module as usize);
+        let address = self.address(origin);
+        module.map_or(u64::MAX, |module| module.stretch(address).end - address)
+    }
+
+    /// The place and length of a function in its module.
+    pub(crate) fn extent(&self, origin: Origin) -> Range<u64> {
+        let module = self.symbols.modules().get(origin.module as usize);
+        let function = module.map(|module| module.function(module.function_at(origin.offset)));
+        function.map_or(0..0, |function| function.start()..function.end())
+    }
+
     /// How many functions of a module have a name.
     pub(crate) fn named_functions(&self, module: u32) -> u64 {
         self.symbols.modules().get(module as usize).map_or(0, |module| {
@@ -175,19 +316,33 @@ impl<'f> Modules<'f> {
     /// Inlined frames and source lines of a module, where its file has DWARF for them. Costs some
     /// milliseconds each time.
     pub fn lines(&self, module: u32) -> Option<Lines<'_>> {
-        Lines::new(self.debug(module)?, None).ok()
+        self.debug(module).ok().flatten()
     }
 
-    fn debug(&self, module: u32) -> Option<&DebugSections<'f>> {
-        let module = self.modules.get(module as usize)?;
-        module.debug.get_or_init(|| DebugSections::read(module.bytes).ok().flatten()).as_ref()
+    /// The same, or why what there is can't be read.
+    pub(crate) fn debug(&self, module: u32) -> Result<Option<Lines<'_>>, String> {
+        match self.sections(module) {
+            Ok(Some((sections, shared))) => Lines::new(sections, shared.as_ref()).map(Some),
+            Ok(None) => Ok(None),
+            Err(problem) => Err(problem.clone()),
+        }
+    }
+
+    fn sections(&self, module: u32) -> &Debug<'f> {
+        match self.modules.get(module as usize) {
+            Some(module) => module.debug.get_or_init(|| read_debug(module)),
+            None => &Ok(None),
+        }
     }
 }
 
-/// Whether a mapping's name is that of a file; anonymous memory and what the kernel provides have names
-/// such as `//anon` and `[vdso]`.
-pub(crate) fn is_file(name: &str) -> bool {
-    !name.starts_with("//") && !name.starts_with('[') && !name.is_empty()
+fn read_debug<'f>(module: &Module<'f>) -> Debug<'f> {
+    let own = if module.bytes.is_empty() { None } else { DebugSections::read(module.bytes)? };
+    let [separate, shared] = module.debug_files;
+    let separate = || if separate.is_empty() { Ok(None) } else { DebugSections::read(separate) };
+    let Some(sections) = own.map_or_else(separate, |own| Ok(Some(own)))? else { return Ok(None) };
+    let shared = if shared.is_empty() { None } else { DebugSections::read(shared)? };
+    Ok(Some((sections, shared)))
 }
 
 fn base_name(path: &str) -> &str {
@@ -205,15 +360,44 @@ fn is_named(function: &hodo_symbols::Function<'_>, name: &str) -> bool {
     demangled == name || demangled.strip_prefix(name).is_some_and(|rest| rest.starts_with('('))
 }
 
-fn read<'f>(files: &'f Files, name: &str, symfs: Option<&Path>) -> Result<&'f [u8], String> {
-    if !is_file(name) {
-        return Err("no file holds it".to_owned());
-    }
-    let path = match symfs {
-        Some(root) => root.join(name.trim_start_matches('/')),
-        None => Path::new(name).to_owned(),
+/// A file that code was mapped from.
+fn file_module<'f>(
+    files: &'f Files,
+    options: &Options,
+    mapping: &Mapping<'_>,
+) -> (Module<'f>, hodo_symbols::Module) {
+    let name = String::from_utf8_lossy(mapping.name);
+    let found = options.places.find(files, mapping);
+    let debug = Some(found.debug).filter(|bytes| !bytes.is_empty());
+    let symbols = hodo_symbols::Module::parse(&name, found.bytes, debug);
+    let source = if found.bytes.is_empty() { Source::Missing } else { Source::File };
+    let unreadable = || symbols.problem().filter(|_| source == Source::File).map(str::to_owned);
+    let problem = found.problem.or_else(unreadable);
+    let module = Module {
+        bytes: found.bytes,
+        debug_files: [found.debug, found.shared],
+        ..Module::new(&name, source, problem)
     };
-    files.bytes(&path).map_err(|error| format!("{}: {error}", path.display()))
+    (module, symbols)
+}
+
+/// All mappings of the machine that was recorded on, and the processes that they are of.
+fn mappings<'r, 'f>(recording: &'r Recording<'f>) -> impl Iterator<Item = (u32, &'r Mapping<'f>)> {
+    recording.of_host().filter_map(|sideband| match &sideband.kind {
+        SidebandKind::Map(mapping) => Some((sideband.thread.pid, mapping)),
+        _ => None,
+    })
+}
+
+/// The same addresses as ranges that are ascending and apart.
+fn joined(mut ranges: Vec<Range<u64>>) -> Vec<Range<u64>> {
+    ranges.sort_unstable_by_key(|range| range.start);
+    ranges.dedup_by(|next, before| {
+        let joined = next.start <= before.end;
+        before.end = if joined { before.end.max(next.end) } else { before.end };
+        joined
+    });
+    ranges
 }
 
 impl Labels for Modules<'_> {
@@ -223,7 +407,7 @@ impl Labels for Modules<'_> {
             !module.function(id.index).raw_name().is_empty() || module.address(origin.offset).is_some()
         });
         let label = Label { module: id.module, function: id.index, at_entry: known.then_some(behind == 0) };
-        (label, 1)
+        (label, self.stretch(origin))
     }
 
     fn is_file(&self, module: u32, name: &str) -> bool {
@@ -246,7 +430,10 @@ impl Sources for Modules<'_> {
 
     fn line(&self, module: u32, address: u64) -> Option<SourceLine<'_>> {
         let found = self.modules.get(module as usize)?;
-        let rows = found.rows.get_or_init(|| self.debug(module).map(Rows::read).unwrap_or_default());
+        let rows = found.rows.get_or_init(|| {
+            let sections = self.sections(module).as_ref().ok().and_then(Option::as_ref);
+            sections.map(|(sections, _)| Rows::read(sections)).unwrap_or_default()
+        });
         let (file, line, begins) = rows.at(address)?;
         (line > 0).then_some(SourceLine { file, line, begins })
     }

@@ -1,13 +1,22 @@
 //! From sideband to address spaces, and who ran when.
 
-use std::collections::{BTreeMap, HashMap};
+use std::{
+    collections::{BTreeMap, HashMap, HashSet},
+    sync::Arc,
+};
 
-use hodo_clock::Tsc;
+use hodo_clock::{Nanos, Tsc};
 use hodo_code::{AddressSpace, Content, Origin};
-use hodo_formats::recording::{Mapping, Recording, Sideband, SidebandKind, Stream, Thread};
+use hodo_formats::recording::{
+    KeptCode, KernelSymbol, Mapping, Recording, Sideband, SidebandKind, Stream, TextPoke, Thread,
+};
 use hodo_intel_pt::flow::Switch;
 
-use crate::{Modules, modules::is_file};
+use crate::{
+    Modules,
+    find::is_file,
+    generated::{Load, is_jitdump},
+};
 
 /// The programs that ran: each process has one from its start, and another from each exec on.
 #[derive(Debug, Default)]
@@ -15,11 +24,22 @@ pub(crate) struct Programs<'f> {
     pub(crate) spaces: Vec<AddressSpace<'f>>,
     /// From when on a process runs which program.
     by_process: BTreeMap<u32, Vec<(Tsc, usize)>>,
-    kernel: Vec<(Mapping<'f>, u64)>,
+    /// Who made a process: its run-time compiler's code is the child's too.
+    parents: BTreeMap<u32, u32>,
+    /// What is the same in all of them.
+    kernel: AddressSpace<'f>,
     /// The index of each thread that some stream shows.
     contexts: HashMap<Thread, u32>,
     /// The recording keeps the code that ran and that no file holds.
     keeps_code: bool,
+    /// Functions of run-time compilers that were met, by program and place.
+    met: HashSet<(usize, Origin)>,
+}
+
+/// Code that becomes known at a time, in order of time.
+enum Arrival<'f> {
+    Kept(KeptCode<'f>),
+    Loaded(Load<'f>),
 }
 
 /// The pid of kernel mappings in perf.data.
@@ -28,50 +48,136 @@ const KERNEL: u32 = u32::MAX;
 impl<'f> Programs<'f> {
     pub(crate) fn new(recording: &Recording<'f>, modules: &Modules<'f>) -> Programs<'f> {
         let mut programs = Programs { keeps_code: recording.emulated.is_some(), ..Programs::default() };
-        let tick = |sideband: &Sideband<'_>| ticks(recording, sideband);
-        let mut kept = recording.emulated.iter().flat_map(|emulated| &emulated.code).peekable();
+        let mut arrivals = arrivals(recording, modules).into_iter().peekable();
         for sideband in recording.of_host() {
-            let at = tick(sideband);
-            while let Some(code) = kept.next_if(|code| sideband.time.is_some_and(|time| code.time < time)) {
-                programs.keep(code, modules, recording);
+            let at = ticks(recording, sideband);
+            let before = |(time, ..): &(Nanos, _, _)| sideband.time.is_some_and(|at| *time < at);
+            while let Some((_, at, arrival)) = arrivals.next_if(before) {
+                programs.arrive(arrival, at, modules);
             }
             programs.follow(sideband, at, modules);
         }
-        kept.for_each(|code| programs.keep(code, modules, recording));
+        arrivals.for_each(|(_, at, arrival)| programs.arrive(arrival, at, modules));
         programs
     }
 
-    fn keep(
-        &mut self,
-        code: &hodo_formats::recording::KeptCode<'f>,
-        modules: &Modules<'f>,
-        recording: &Recording<'f>,
-    ) {
-        let at = recording.config.clock.map_or(0, |clock| clock.ticks(code.time).0);
-        let origin = Origin { module: modules.kept(), offset: code.address };
-        let range = code.address..code.address.saturating_add(code.bytes.len() as u64);
-        self.space(code.pid, at, modules).map(range, Content { bytes: code.bytes, origin }, at);
+    /// The kernel is the same in all programs; to be called when nothing more is to come.
+    pub(crate) fn share_kernel(&mut self) {
+        let kernel = Arc::new(std::mem::take(&mut self.kernel));
+        if !kernel.is_empty() {
+            self.spaces.iter_mut().for_each(|space| space.set_kernel(kernel.clone()));
+        }
+    }
+
+    fn arrive(&mut self, arrival: Arrival<'f>, at: u64, modules: &Modules<'f>) {
+        match arrival {
+            Arrival::Kept(code) => self.keep(&code, at, modules),
+            Arrival::Loaded(load) => {
+                self.space(load.pid, at).map(load.range, load.content, at);
+            }
+        }
+    }
+
+    /// Code that the recording keeps, function by function.
+    fn keep(&mut self, code: &KeptCode<'f>, at: u64, modules: &Modules<'f>) {
+        let found = code.found.map_or(u64::MAX - 1, |found| found.0);
+        let compiler = self.compiler(code.pid, modules);
+        let (mut address, mut bytes) = (code.address, code.bytes);
+        while !bytes.is_empty() {
+            let (origin, length) = modules.of_kept(compiler, address, found);
+            let (here, rest) = bytes.split_at(usize::try_from(length).unwrap_or(usize::MAX).min(bytes.len()));
+            if origin.module != modules.kept() {
+                self.meet(code.pid, address, origin, at, modules);
+            }
+            let range = address..address.saturating_add(here.len() as u64);
+            self.space(code.pid, at).map(range.clone(), Content { bytes: here, origin }, at);
+            (address, bytes) = (range.end, rest);
+        }
+    }
+
+    /// A function that is met for the first time takes over what it has in common with the one that was
+    /// at its addresses before: the recording keeps bytes only where they are other than before.
+    fn meet(&mut self, pid: u32, address: u64, origin: Origin, at: u64, modules: &Modules<'f>) {
+        let place = modules.extent(origin);
+        let start = address.saturating_sub(origin.offset - place.start);
+        let origin = Origin { offset: place.start, ..origin };
+        self.space(pid, at);
+        let program = self.by_process[&pid].last().expect("it was started").1;
+        if self.met.insert((program, origin)) {
+            let range = start..start.saturating_add(place.end - place.start);
+            self.spaces[program].relabel(range, origin, at);
+        }
+    }
+
+    /// The process whose run-time compiler made the code of a process: itself, or what it was forked from.
+    fn compiler(&self, pid: u32, modules: &Modules<'f>) -> u32 {
+        /// Generations that are looked back.
+        const DEPTH: usize = 64;
+        let ancestors = std::iter::successors(Some(pid), |pid| self.parents.get(pid).copied());
+        ancestors.take(DEPTH).find(|&pid| modules.tells_of(pid)).unwrap_or(pid)
     }
 
     fn follow(&mut self, sideband: &Sideband<'f>, at: u64, modules: &Modules<'f>) {
         let pid = sideband.thread.pid;
         match &sideband.kind {
             SidebandKind::Map(mapping) if mapping.kernel || pid == KERNEL => {
-                self.kernel.push((*mapping, at));
-                self.spaces.iter_mut().for_each(|space| map(space, mapping, at, modules));
+                self.map_kernel(mapping, at, modules);
             }
+            SidebandKind::Map(mapping) if is_jitdump(mapping.name) => {}
             // What no file holds is kept as it ran by the emulated processor, and stays known.
             SidebandKind::Map(mapping) if self.keeps_code && !holds_file(mapping, modules) => {}
-            SidebandKind::Map(mapping) => map(self.space(pid, at, modules), mapping, at, modules),
+            SidebandKind::Map(mapping) => map(self.space(pid, at), mapping, at, modules),
             SidebandKind::Fork { parent } if parent.pid != pid => {
-                let child = self.space(parent.pid, at, modules).fork(at);
+                let child = self.space(parent.pid, at).fork(at);
                 self.start(pid, at, child);
+                self.parents.insert(pid, parent.pid);
             }
             SidebandKind::Comm { exec: true, .. } => {
-                let fresh = self.with_kernel(modules);
-                self.start(pid, at, fresh);
+                self.start(pid, at, AddressSpace::new());
+                self.parents.remove(&pid);
             }
+            SidebandKind::KernelSymbol(symbol) if !symbol.dropped => self.add_made(symbol, at, modules),
+            SidebandKind::TextPoke(poke) => self.poke(poke, at),
             _ => {}
+        }
+    }
+
+    fn map_kernel(&mut self, mapping: &Mapping<'f>, at: u64, modules: &Modules<'f>) {
+        let module = modules.of(mapping);
+        let range = mapping.address..mapping.address.saturating_add(mapping.length);
+        let origin = Origin { module, offset: mapping.address };
+        self.kernel.map(range.clone(), Content { bytes: &[], origin }, at);
+        for (address, content) in modules.kernel_code(range, module) {
+            let range = address..address + content.bytes.len() as u64;
+            self.kernel.map(range, content, at);
+        }
+    }
+
+    /// The kernel made code: a BPF program, or something whose code is known from elsewhere.
+    fn add_made(&mut self, symbol: &KernelSymbol<'f>, at: u64, modules: &Modules<'f>) {
+        let (origin, code) = modules.made_by_kernel(symbol);
+        let range = symbol.address..symbol.address.saturating_add(symbol.length);
+        if let Some(bytes) = code {
+            self.kernel.map(range, Content { bytes, origin }, at);
+            return;
+        }
+        if !self.kernel.hole(symbol.address).is_empty() {
+            self.kernel.map(range.clone(), Content { bytes: &[], origin }, at);
+        }
+        for (address, content) in modules.kernel_code(range.clone(), origin.module) {
+            let range = address..address + content.bytes.len() as u64;
+            self.kernel.map(range, content, at);
+        }
+        self.kernel.relabel(range, origin, at);
+    }
+
+    /// The kernel changed its code. What it was before is known by that, too.
+    fn poke(&mut self, poke: &TextPoke<'f>, at: u64) {
+        let there = self.kernel.at(poke.address, at).map(|(content, _)| content.origin);
+        let origin = there.unwrap_or(Origin { module: 0, offset: poke.address });
+        for bytes in [poke.old, poke.new] {
+            let range = poke.address..poke.address.saturating_add(bytes.len() as u64);
+            self.kernel.map(range, Content { bytes, origin }, at);
         }
     }
 
@@ -83,18 +189,10 @@ impl<'f> Programs<'f> {
         self.spaces.push(space);
     }
 
-    /// An address space with nothing but the kernel.
-    fn with_kernel(&self, modules: &Modules<'f>) -> AddressSpace<'f> {
-        let mut space = AddressSpace::new();
-        self.kernel.iter().for_each(|(mapping, at)| map(&mut space, mapping, *at, modules));
-        space
-    }
-
     /// The address space that a process has now.
-    fn space(&mut self, pid: u32, at: u64, modules: &Modules<'f>) -> &mut AddressSpace<'f> {
+    fn space(&mut self, pid: u32, at: u64) -> &mut AddressSpace<'f> {
         if !self.by_process.contains_key(&pid) {
-            let fresh = self.with_kernel(modules);
-            self.start(pid, at, fresh);
+            self.start(pid, at, AddressSpace::new());
         }
         let index = self.by_process[&pid].last().expect("it was started").1;
         &mut self.spaces[index]
@@ -105,17 +203,16 @@ impl<'f> Programs<'f> {
         &mut self,
         stream: &Stream<'_>,
         recording: &Recording<'_>,
-        modules: &Modules<'f>,
         threads: &mut Vec<Thread>,
     ) -> Vec<Switch> {
         if let Some(thread) = stream.thread {
-            self.space(thread.pid, 0, modules);
+            self.space(thread.pid, 0);
             return self.stints(thread, Tsc(0), Tsc(u64::MAX), threads);
         }
         let of_cpu = recording.of_host().filter(|sideband| sideband.cpu == stream.cpu);
         let switches = switches(of_cpu.map(|sideband| (ticks(recording, sideband), sideband)));
         for (_, thread) in &switches {
-            self.space(thread.pid, 0, modules);
+            self.space(thread.pid, 0);
         }
         let ends = switches[1..].iter().map(|&(at, _)| at).chain([Tsc(u64::MAX)]).collect::<Vec<_>>();
         let stints = switches.iter().zip(ends);
@@ -176,6 +273,28 @@ fn switches<'s>(sideband: impl Iterator<Item = (u64, &'s Sideband<'s>)>) -> Vec<
         switches.push((Tsc(0), UNKNOWN));
     }
     switches
+}
+
+/// Code that becomes known beside the mappings, in order of time: nanoseconds, and ticks where the trace
+/// has any.
+fn arrivals<'f>(recording: &Recording<'f>, modules: &Modules<'f>) -> Vec<(Nanos, u64, Arrival<'f>)> {
+    let clock = recording.config.clock;
+    let tick = |time: Nanos| {
+        let clock = clock.filter(|_| recording.config.tsc);
+        clock.map_or(0, |clock| clock.ticks(time).0.min(u64::MAX - 1))
+    };
+    let kept = recording.emulated.iter().flat_map(|emulated| &emulated.code);
+    let kept = kept.map(|code| (code.time, tick(code.time), Arrival::Kept(*code)));
+    // What ran on the emulated processor is kept as it ran, and its time is another than the files'.
+    let loads = modules.loads().iter().filter(|_| recording.emulated.is_none());
+    let loads = loads.map(|load| {
+        let in_ticks = clock.filter(|_| load.in_ticks).map(|clock| clock.nanos(Tsc(load.time)));
+        let time = in_ticks.unwrap_or(Nanos(load.time));
+        (time, tick(time), Arrival::Loaded(load.clone()))
+    });
+    let mut arrivals: Vec<_> = kept.chain(loads).collect();
+    arrivals.sort_by_key(|&(time, ..)| time);
+    arrivals
 }
 
 fn ticks(recording: &Recording<'_>, sideband: &Sideband<'_>) -> u64 {

@@ -273,6 +273,8 @@ pub struct KeptCode<'a> {
     pub pid: u32,
     /// From when on.
     pub time: Nanos,
+    /// When it was found there, on the clock that the program's own files use (`CLOCK_MONOTONIC`).
+    pub found: Option<Nanos>,
     /// First address.
     pub address: u64,
     /// The code.

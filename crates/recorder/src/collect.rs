@@ -171,8 +171,9 @@ impl Collected {
             }
         });
         let code = self.notes.iter().filter_map(|note| match note.kind {
-            NoteKind::Code { address, length } => {
-                Some(CodeEntry { pid: note.pid, time_ns: note.time, address, length })
+            NoteKind::Code { address, length, found } => {
+                let (time_ns, found_ns) = (note.time, Some(found));
+                Some(CodeEntry { pid: note.pid, time_ns, found_ns, address, length })
             }
             _ => None,
         });

@@ -2,6 +2,7 @@
 
 mod containers;
 mod damage;
+mod jitted;
 mod output;
 mod profiles;
 mod program;

@@ -168,7 +168,13 @@ pub(super) fn emulated(section: Section<'_>) -> Result<Emulated<'_>, Error> {
     for entry in parsed.code {
         let length = usize::try_from(entry.length).unwrap_or(usize::MAX);
         let bytes = cursor.take(length).map_err(cut)?;
-        code.push(KeptCode { pid: entry.pid, time: Nanos(entry.time_ns), address: entry.address, bytes });
+        code.push(KeptCode {
+            pid: entry.pid,
+            time: Nanos(entry.time_ns),
+            found: entry.found_ns.map(Nanos),
+            address: entry.address,
+            bytes,
+        });
     }
     code.sort_by_key(|kept| kept.time);
     Ok(Emulated { notes: parsed.notes, code })

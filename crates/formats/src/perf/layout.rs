@@ -414,6 +414,9 @@ pub struct CodeEntry {
     pub pid: u32,
     /// From when on, in nanoseconds of the recording's clock.
     pub time_ns: u64,
+    /// When it was found there, in nanoseconds of `CLOCK_MONOTONIC`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub found_ns: Option<u64>,
     /// First address.
     pub address: u64,
     /// Length in bytes.

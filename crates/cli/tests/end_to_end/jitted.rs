@@ -1,0 +1,65 @@
+//! Code that a run-time compiler makes, with the names that it leaves behind.
+
+use std::{collections::BTreeMap, process::Command};
+
+use serde_json::Value;
+
+use crate::{
+    recorded::{can_record, record},
+    run::{Folder, hodo},
+};
+
+/// Records the small compiler of the lab with the file that it writes, and gives how many instructions
+/// ran of the functions that are of that file, by name.
+fn run(kind: &str, module: &str) -> Option<BTreeMap<String, u64>> {
+    if !can_record() {
+        return None;
+    }
+    let folder = Folder::new();
+    let program = folder.file("jitted");
+    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/../../lab/workloads/jitted.c");
+    let compiled = Command::new("cc").args(["-O1", "-o", &program, source]).status();
+    assert!(compiled.is_ok_and(|status| status.success()), "cc compiles {source}");
+    let files = folder.path().into_os_string().into_string().expect("a path of UTF-8");
+    let (recording, ran) = record(&folder, &[], &[&program, kind, &files]);
+    assert_eq!(ran.fine().stdout, "sum 57\n");
+    let table = hodo(&["report", "functions", "--strict", "--format", "json", &recording]).fine().json();
+    let info = hodo(&["info", "--format", "json", &recording]).fine().json();
+    let truth = &info["truth"][0];
+    assert_eq!(table["summary"]["instructions"], truth["instructions"]);
+    assert_eq!(table["summary"]["calls"], truth["calls"]);
+    let modules = info["modules"].as_array().expect("a list of modules");
+    let listed =
+        modules.iter().find(|found| found["name"].as_str().is_some_and(|name| name.contains(module)));
+    assert_eq!(
+        listed.map(|module| (&module["symbols"], &module["problem"])),
+        Some((&3.into(), &Value::Null))
+    );
+    let columns = table["columns"].as_array().expect("columns");
+    let at = |name: &str| columns.iter().position(|column| column["name"] == name).expect("a column");
+    let (function, of, instructions) = (at("function"), at("module"), at("self_instructions"));
+    let rows = table["rows"].as_array().expect("rows").iter();
+    let rows = rows.filter(|row| row[of].as_str().is_some_and(|name| name.contains(module)));
+    let counts = rows.map(|row| {
+        let count = row[instructions].as_u64().expect("a count");
+        (row[function].as_str().expect("a name").to_owned(), count)
+    });
+    Some(counts.collect())
+}
+
+fn expected(counts: &[(&str, u64)]) -> BTreeMap<String, u64> {
+    counts.iter().map(|&(name, counts)| (name.to_owned(), counts)).collect()
+}
+
+#[test]
+fn a_jitdump_names_each_function_at_its_time() {
+    let Some(counts) = run("dump", "jit-") else { return };
+    assert_eq!(counts, expected(&[("double", 6), ("sum", 15), ("quick", 14)]));
+}
+
+/// A perf map has no times: the last function at an address stands for all that ran there.
+#[test]
+fn a_perf_map_names_by_address_alone() {
+    let Some(counts) = run("map", "perf-") else { return };
+    assert_eq!(counts, expected(&[("sum", 21), ("quick", 14)]));
+}

@@ -1,0 +1,151 @@
+//! Where the files of the traced system are: at their paths, below another root, or by their build ids.
+//!
+//! ```text
+//! code:   SYMFS/path ─► BUILD-ID-DIR/.build-id/xx/yyyy/elf
+//! debug:  the file itself ─► SYMFS/usr/lib/debug/.build-id/xx/yyyy.debug ─► BUILD-ID-DIR/…/debug ─► .gnu_debuglink
+//! ```
+
+use std::path::{Path, PathBuf};
+
+use hodo_formats::recording::Mapping;
+use hodo_symbols::debug_references;
+
+use crate::Files;
+
+/// Where files are looked for.
+#[derive(Clone, Debug, Default)]
+pub struct Places {
+    /// The folder that the traced system's files lie below.
+    pub symfs: Option<PathBuf>,
+    /// perf's cache of files by their build ids (perf-buildid-cache(1)).
+    pub build_ids: Option<PathBuf>,
+    /// The folder that the recording lies in: what was copied along with it is there.
+    pub beside: Option<PathBuf>,
+}
+
+/// The bytes of a file that code was mapped from.
+#[derive(Debug, Default)]
+pub(crate) struct Found<'f> {
+    /// Its bytes; empty where they are not available.
+    pub(crate) bytes: &'f [u8],
+    /// Why they are not.
+    pub(crate) problem: Option<String>,
+    /// The separate file with its symbols and DWARF; empty where there is none, or no need.
+    pub(crate) debug: &'f [u8],
+    /// The file that several debug files share; likewise.
+    pub(crate) shared: &'f [u8],
+}
+
+/// Whether a mapping's name is that of a file; anonymous memory and what the kernel provides have names
+/// such as `//anon` and `[vdso]`.
+pub(crate) fn is_file(name: &str) -> bool {
+    !name.starts_with("//") && !name.starts_with('[') && !name.is_empty()
+}
+
+impl Places {
+    /// A path of the traced system, here.
+    pub(crate) fn path(&self, of_system: &str) -> PathBuf {
+        match &self.symfs {
+            Some(root) => root.join(of_system.trim_start_matches('/')),
+            None => PathBuf::from(of_system),
+        }
+    }
+
+    /// A file in perf's cache: `elf`, `vdso`, `kallsyms` or `debug`.
+    pub(crate) fn cached(&self, build_id: &[u8], kind: &str) -> Option<PathBuf> {
+        let cache = self.build_ids.as_ref().filter(|_| !build_id.is_empty())?;
+        Some(cache.join(".build-id").join(by_build_id(build_id)).join(kind))
+    }
+
+    /// A file that the traced program wrote at a path: there, or copied beside the recording.
+    pub(crate) fn written<'f>(&self, files: &'f Files, path: &str) -> Result<(PathBuf, &'f [u8]), String> {
+        let there = self.path(path);
+        let name = Path::new(path).file_name();
+        let copied = self.beside.as_ref().zip(name).map(|(folder, name)| folder.join(name));
+        match (files.bytes(&there), copied) {
+            (Ok(bytes), _) => Ok((there, bytes)),
+            (Err(error), copied) => copied
+                .and_then(|path| files.bytes(&path).ok().map(|bytes| (path, bytes)))
+                .ok_or_else(|| format!("{}: {error}", there.display())),
+        }
+    }
+
+    /// The file that a mapping is of, and its debugging information.
+    pub(crate) fn find<'f>(&self, files: &'f Files, mapping: &Mapping<'_>) -> Found<'f> {
+        let name = String::from_utf8_lossy(mapping.name);
+        let mut problem = "no file holds it".to_owned();
+        let by_path = is_file(&name).then(|| self.path(&name));
+        let kind = if name == "[vdso]" { "vdso" } else { "elf" };
+        let cached = self.cached(mapping.build_id, kind);
+        for (index, path) in by_path.iter().chain(&cached).enumerate() {
+            match files.bytes(path) {
+                Ok(bytes) if is_build(bytes, mapping.build_id) => {
+                    let (debug, shared) = self.debug(files, path, bytes);
+                    return Found { bytes, problem: None, debug, shared };
+                }
+                Ok(_) => problem = "the file is not the one that ran: its build id differs".to_owned(),
+                // That the cache does not have it either goes without saying.
+                Err(error) if index == 0 && by_path.is_some() => {
+                    problem = format!("{}: {error}", path.display());
+                }
+                Err(_) => {}
+            }
+        }
+        Found { problem: Some(problem), ..Found::default() }
+    }
+
+    /// The separate debug file of a file, and the one that this shares with others.
+    pub(crate) fn debug<'f>(&self, files: &'f Files, path: &Path, bytes: &[u8]) -> (&'f [u8], &'f [u8]) {
+        let references = debug_references(bytes);
+        let own = references.build_id.as_slice();
+        let matches = |bytes: &&[u8]| debug_references(bytes).build_id == own;
+        let by_id = self.debug_of(own).into_iter().chain(self.cached(own, "debug"));
+        let by_id = by_id.filter_map(|path| Some((files.bytes(&path).ok()?, path)));
+        let mut found = by_id.filter(|(bytes, _)| matches(bytes)).map(|(bytes, path)| (path, bytes)).next();
+        if let (None, Some((name, checksum))) = (&found, &references.link) {
+            let linked = self.linked(path, name).into_iter();
+            let linked = linked.filter_map(|path| Some((files.bytes(&path).ok()?, path)));
+            let sound = |bytes: &[u8]| crc32fast::hash(bytes) == *checksum;
+            found = linked.filter(|(bytes, _)| sound(bytes)).map(|(bytes, path)| (path, bytes)).next();
+        }
+        // A file with its own DWARF may share some of it too.
+        let (path, debug) = found.unwrap_or((path.to_owned(), &[]));
+        let references = if debug.is_empty() { references } else { debug_references(debug) };
+        let shared = references.shared.and_then(|(name, id)| {
+            let relative = path.parent().map(|folder| folder.join(&name));
+            let candidates = relative.into_iter().chain([self.path(&name)]).chain(self.debug_of(&id));
+            let mut bytes = candidates.filter_map(|path| files.bytes(&path).ok());
+            bytes.find(|bytes| debug_references(bytes).build_id == id)
+        });
+        (debug, shared.unwrap_or_default())
+    }
+
+    /// Where distributions put the debug file of a build (gdb, "Separate Debug Files").
+    fn debug_of(&self, build_id: &[u8]) -> Option<PathBuf> {
+        let name = format!("{}.debug", by_build_id(build_id).display());
+        (!build_id.is_empty()).then(|| self.path("/usr/lib/debug/.build-id").join(name))
+    }
+
+    /// Where the debug file may be that a file names: beside it, in `.debug`, below `/usr/lib/debug`.
+    fn linked(&self, path: &Path, name: &str) -> Vec<PathBuf> {
+        let Some(folder) = path.parent() else { return Vec::new() };
+        let of_system = self.symfs.as_ref().and_then(|root| folder.strip_prefix(root).ok()).unwrap_or(folder);
+        let global = self.path("/usr/lib/debug").join(of_system.strip_prefix("/").unwrap_or(of_system));
+        // A name that is a path would lead elsewhere.
+        let name = Path::new(name).file_name().unwrap_or_default();
+        vec![folder.join(name), folder.join(".debug").join(name), global.join(name)]
+    }
+}
+
+/// Whether a file is of a build; build ids of old perf.data are cut or filled with zeros.
+fn is_build(bytes: &[u8], build_id: &[u8]) -> bool {
+    let own = debug_references(bytes).build_id;
+    build_id.is_empty() || own.is_empty() || own.starts_with(build_id) || build_id.starts_with(&own)
+}
+
+/// `xx/yyyy`, the first byte of a build id and the others.
+fn by_build_id(build_id: &[u8]) -> PathBuf {
+    let hexadecimal = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
+    let (first, rest) = build_id.split_at(build_id.len().min(1));
+    Path::new(&hexadecimal(first)).join(hexadecimal(rest))
+}

@@ -1,0 +1,213 @@
+//! Code that run-time compilers make, as far as they tell themselves: jitdump files and perf maps.
+//!
+//! Addresses are used again and again, so each function that was ever made gets a place of its own in
+//! its module, one behind the other: that place, not the address, is the offset of its code's origin.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    ops::Range,
+};
+
+use hodo_code::{AddressSpace, Content, Origin};
+use hodo_symbols::{JitDump, JitRecordKind, Module, perf_map};
+
+/// Pieces of functions that lie over each other, for each function in a file: real ones need few, and
+/// what is beyond makes the file not worth its time.
+const PIECES: usize = 64;
+
+/// All functions that run-time compilers made.
+#[derive(Debug, Default)]
+pub(crate) struct Generated<'f> {
+    /// Which function is where and when in each process, on the files' own clock.
+    functions: BTreeMap<u32, AddressSpace<'f>>,
+    /// The code that jitdump files hold, in their order.
+    loads: Vec<Load<'f>>,
+}
+
+/// A function's code becomes what is at its addresses.
+#[derive(Clone, Debug)]
+pub(crate) struct Load<'f> {
+    /// The process.
+    pub(crate) pid: u32,
+    /// When, as the file says.
+    pub(crate) time: u64,
+    /// The file's times are ticks of the time-stamp counter.
+    pub(crate) in_ticks: bool,
+    /// The addresses.
+    pub(crate) range: Range<u64>,
+    /// The code and its place.
+    pub(crate) content: Content<'f>,
+}
+
+/// Functions of a module, one behind the other.
+#[derive(Default)]
+struct Row<'f> {
+    functions: Vec<(Range<u64>, &'f [u8])>,
+    end: u64,
+}
+
+impl<'f> Row<'f> {
+    fn push(&mut self, size: u64, name: &'f [u8]) -> u64 {
+        let start = self.end;
+        self.end = start.saturating_add(size);
+        self.functions.push((start..self.end, name));
+        start
+    }
+
+    fn module(&self, name: &str) -> Module {
+        Module::of_functions(name, std::slice::from_ref(&(0..self.end)), &self.functions)
+    }
+}
+
+impl<'f> Generated<'f> {
+    /// Reads a jitdump of a process, which becomes the module with this number. Gives its functions, and
+    /// what is wrong with the file.
+    pub(crate) fn read_dump(
+        &mut self,
+        name: &str,
+        bytes: &'f [u8],
+        pid: u32,
+        module: u32,
+    ) -> (Module, Option<String>) {
+        let mut row = Row::default();
+        let dump = match JitDump::parse(bytes) {
+            Ok(dump) => dump,
+            Err(problem) => return (row.module(name), Some(problem)),
+        };
+        let mut problem = None;
+        let mut budget = PIECES;
+        let mut loaded: HashMap<u64, Content<'f>> = HashMap::new();
+        for record in dump.records() {
+            let (time, place) = match record {
+                Err(error) => {
+                    problem = Some(error);
+                    break;
+                }
+                Ok(record) => match record.kind {
+                    JitRecordKind::Load { address, code, size, index, name } => {
+                        let origin = Origin { module, offset: row.push(size, name) };
+                        let content = Content { bytes: code, origin };
+                        loaded.insert(index, content);
+                        (record.time, Some((address, size, content)))
+                    }
+                    JitRecordKind::Move { to, size, index, .. } => {
+                        (record.time, loaded.get(&index).map(|&content| (to, size, content)))
+                    }
+                    JitRecordKind::Close => break,
+                    _ => continue,
+                },
+            };
+            let Some((address, size, content)) = place else { continue };
+            let range = address..address.saturating_add(size);
+            budget = match self.place(pid, range.clone(), content.origin, time, budget) {
+                Some(budget) => budget,
+                None => {
+                    problem = Some("its functions overlap too much to be told apart".to_owned());
+                    break;
+                }
+            };
+            self.loads.push(Load { pid, time, in_ticks: dump.in_ticks, range, content });
+        }
+        (row.module(name), problem)
+    }
+
+    /// Reads a perf map of a process, which becomes the module with this number. It has no times: of
+    /// functions at one address the last is taken to have been there always.
+    pub(crate) fn read_map(
+        &mut self,
+        name: &str,
+        bytes: &'f [u8],
+        pid: u32,
+        module: u32,
+    ) -> (Module, Option<String>) {
+        let mut row = Row::default();
+        let mut budget = PIECES;
+        for entry in perf_map(bytes) {
+            let origin = Origin { module, offset: row.push(entry.size, entry.name) };
+            let range = entry.address..entry.address.saturating_add(entry.size);
+            budget = match self.place(pid, range, origin, 0, budget) {
+                Some(budget) => budget,
+                None => {
+                    let problem = "its functions overlap too much to be told apart".to_owned();
+                    return (row.module(name), Some(problem));
+                }
+            };
+        }
+        (row.module(name), None)
+    }
+
+    /// Puts a function where it is from a time on; `None` where too much lies there already. A file
+    /// gains a budget with each function.
+    fn place(
+        &mut self,
+        pid: u32,
+        range: Range<u64>,
+        origin: Origin,
+        time: u64,
+        budget: usize,
+    ) -> Option<usize> {
+        let pieces = self.functions.entry(pid).or_default().map(range, Content { bytes: &[], origin }, time);
+        budget.saturating_add(PIECES).checked_sub(pieces)
+    }
+
+    /// The function that is at an address at a time of the files' clock, and the address up to which
+    /// there is that one, or none.
+    pub(crate) fn at(&self, pid: u32, address: u64, time: u64) -> (Option<Origin>, u64) {
+        let Some(functions) = self.functions.get(&pid) else { return (None, u64::MAX) };
+        let found = functions.at(address, time).map(|(content, _)| content.origin);
+        (found, functions.boundary(address))
+    }
+
+    /// Whether some file tells of a process.
+    pub(crate) fn has(&self, pid: u32) -> bool {
+        self.functions.contains_key(&pid)
+    }
+
+    /// The code that jitdump files hold, in their order.
+    pub(crate) fn loads(&self) -> &[Load<'f>] {
+        &self.loads
+    }
+}
+
+/// Whether a mapping of this name is how a process tells that it writes a jitdump: `jit-PID.dump`.
+pub(crate) fn is_jitdump(name: &[u8]) -> bool {
+    let file = name.rsplit(|&byte| byte == b'/').next().unwrap_or(name);
+    let pid = file.strip_prefix(b"jit-").and_then(|rest| rest.strip_suffix(b".dump"));
+    pid.is_some_and(|pid| !pid.is_empty() && pid.iter().all(u8::is_ascii_digit))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_functions_at_one_address_a_perf_map_means_the_last() {
+        let mut generated = Generated::default();
+        let map = b"1000 20 first\n1100 10 other\n1000 10 second\n";
+        let (module, problem) = generated.read_map("/tmp/perf-7.map", map, 7, 3);
+        assert_eq!(problem, None);
+        let name = |address| {
+            let origin = generated.at(7, address, 0).0?;
+            Some(module.function(module.function_at(origin.offset)).raw_name())
+        };
+        assert_eq!([0x1000, 0x1010, 0x1020].map(name), [Some("second"), Some("first"), None]);
+        assert_eq!(generated.at(7, 0x1020, 0), (None, 0x1100));
+        assert_eq!(generated.at(8, 0x1000, 0), (None, u64::MAX));
+    }
+
+    #[test]
+    fn a_map_that_lies_over_itself_again_and_again_is_given_up() {
+        let small: String = (0..2000).map(|index| format!("{:x} 8 small\n", index * 16)).collect();
+        let large = "0 ffffff large\n".repeat(2000);
+        let map = small + &large;
+        let mut generated = Generated::default();
+        let (_, problem) = generated.read_map("perf-7.map", map.as_bytes(), 7, 3);
+        assert!(problem.is_some_and(|problem| problem.contains("overlap")));
+    }
+
+    #[test]
+    fn a_jitdump_is_known_by_its_name() {
+        assert!(is_jitdump(b"/tmp/jit-12.dump") && is_jitdump(b"jit-1.dump"));
+        assert!(!is_jitdump(b"/tmp/jit-.dump") && !is_jitdump(b"/tmp/jit-1x.dump") && !is_jitdump(b"//anon"));
+    }
+}

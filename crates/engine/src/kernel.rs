@@ -1,0 +1,240 @@
+//! The kernel's code and symbols: from copies of `/proc/kcore` and `/proc/kallsyms`, or from a `vmlinux`.
+
+use std::{
+    collections::HashMap,
+    fs,
+    ops::Range,
+    path::{Path, PathBuf},
+};
+
+use hodo_code::Origin;
+use hodo_formats::recording::{KernelSymbol, Mapping, Recording, SidebandKind};
+use hodo_symbols::{KernelEntry, Module, kallsyms, loaded_segments, symbol_address};
+
+use crate::{Files, Places};
+
+/// Files of the kernel that the user names.
+#[derive(Clone, Debug, Default)]
+pub struct KernelFiles {
+    /// A copy of `/proc/kallsyms`.
+    pub kallsyms: Option<PathBuf>,
+    /// A copy of `/proc/kcore`, as `perf record --kcore` makes it.
+    pub kcore: Option<PathBuf>,
+    /// The kernel as it was linked.
+    pub vmlinux: Option<PathBuf>,
+}
+
+/// What is known of the kernel that was traced.
+#[derive(Debug, Default)]
+pub(crate) struct Kernel<'f> {
+    /// Bytes by the address at which they ran.
+    code: Vec<(u64, &'f [u8])>,
+    /// Functions by address.
+    functions: Vec<(Range<u64>, &'f [u8])>,
+    /// The kernel as it was linked, whose addresses have to be moved.
+    vmlinux: Option<&'f [u8]>,
+    /// What of the files can't be used.
+    problems: Vec<String>,
+    /// What the kernel made at run time: the place of each in the row of all, by address and name.
+    made: HashMap<(u64, &'f [u8]), u64>,
+    /// The code of BPF programs; none, where an address had several.
+    bpf: HashMap<u64, Option<&'f [u8]>>,
+}
+
+/// The symbols whose address is the offset of the kernel's own mapping (perf, `machine.c`).
+const REFERENCES: [&str; 2] = ["_stext", "_text"];
+
+impl<'f> Kernel<'f> {
+    /// Opens what the user names, what lies beside the recording, or what perf's cache has.
+    pub(crate) fn open(
+        files: &'f Files,
+        named: &KernelFiles,
+        places: &Places,
+        recording: &Recording<'f>,
+    ) -> Kernel<'f> {
+        let mut kernel = Kernel::default();
+        let Some(image) = mappings(recording).find(|mapping| is_image(mapping)) else { return kernel };
+        let copies = copies(places, image.build_id);
+        let copy = |name: &str| copies.iter().map(|folder| folder.join(name)).find(|path| path.exists());
+        let kcore = named.kcore.clone().or_else(|| copy("kcore"));
+        if let Some(bytes) = kcore.and_then(|path| kernel.read(files, &path)) {
+            kernel.add_code(bytes, 0);
+        }
+        let cached = || places.cached(image.build_id, "kallsyms").filter(|path| path.exists());
+        let list = named.kallsyms.clone().or_else(|| copy("kallsyms")).or_else(cached);
+        if let Some(bytes) = list.and_then(|path| kernel.read(files, &path)) {
+            kernel.add_symbols(kallsyms(bytes).collect());
+        }
+        let cached = || places.cached(image.build_id, "elf").filter(|path| path.exists());
+        if let Some(path) = named.vmlinux.clone().or_else(cached) {
+            kernel.vmlinux = kernel.read(files, &path);
+            kernel.place_vmlinux(image);
+        }
+        kernel.made_at_run_time(recording);
+        kernel
+    }
+
+    fn read(&mut self, files: &'f Files, path: &Path) -> Option<&'f [u8]> {
+        let read = files.bytes(path);
+        self.problems.extend(read.as_ref().err().map(|error| format!("{}: {error}", path.display())));
+        read.ok()
+    }
+
+    fn add_code(&mut self, file: &'f [u8], shift: u64) {
+        match loaded_segments(file) {
+            Ok(segments) => self
+                .code
+                .extend(segments.into_iter().map(|(address, bytes)| (address.wrapping_add(shift), bytes))),
+            Err(problem) => self.problems.push(problem),
+        }
+    }
+
+    fn add_symbols(&mut self, mut entries: Vec<KernelEntry<'f>>) {
+        if entries.iter().all(|entry| entry.address == 0) {
+            self.problems.push("kallsyms hides its addresses: copy it as root".to_owned());
+            return;
+        }
+        let underscores = |name: &[u8]| name.iter().take_while(|&&byte| byte == b'_').count();
+        entries.sort_by_key(|entry| {
+            (
+                entry.address,
+                entry.kind.is_ascii_lowercase(),
+                underscores(entry.name),
+                entry.name.len(),
+                entry.name,
+            )
+        });
+        self.functions = entries.iter().map(|entry| (entry.address..entry.address, entry.name)).collect();
+    }
+
+    /// The kernel may run elsewhere than it was linked for: a symbol tells how far.
+    fn place_vmlinux(&mut self, image: &Mapping<'_>) {
+        let Some(vmlinux) = self.vmlinux else { return };
+        let name = String::from_utf8_lossy(image.name);
+        let reference = REFERENCES.into_iter().find(|reference| name.ends_with(reference));
+        let Some(linked) = reference.and_then(|reference| symbol_address(vmlinux, reference)) else {
+            self.problems.push("vmlinux has no symbol by which to place it".to_owned());
+            self.vmlinux = None;
+            return;
+        };
+        let shift = image.file_offset.wrapping_sub(linked);
+        if self.code.is_empty() {
+            self.add_code(vmlinux, shift);
+            let doubt = "the kernel changes its code when it boots, so that it is not quite that of vmlinux";
+            self.problems.push(doubt.to_owned());
+        }
+    }
+
+    fn made_at_run_time(&mut self, recording: &Recording<'f>) {
+        let mut end = 0u64;
+        for symbol in made(recording) {
+            self.made.entry((symbol.address, symbol.name)).or_insert(end);
+            end = end.saturating_add(symbol.length);
+        }
+        for &(address, code) in recording.bpf.iter().flat_map(|program| &program.functions) {
+            let known = self.bpf.entry(address).or_insert(Some(code));
+            *known = known.filter(|known| *known == code);
+        }
+    }
+
+    /// What is wrong with the files, for people.
+    pub(crate) fn problem(&self) -> Option<String> {
+        (!self.problems.is_empty()).then(|| self.problems.join("; "))
+    }
+
+    /// Whether some of a range's code is known.
+    pub(crate) fn has_code(&self, range: Range<u64>) -> bool {
+        self.code(range).next().is_some()
+    }
+
+    /// The known bytes of a range, and their addresses.
+    pub(crate) fn code(&self, range: Range<u64>) -> impl Iterator<Item = (u64, &'f [u8])> {
+        self.code.iter().filter_map(move |&(address, bytes)| {
+            let end = address.saturating_add(bytes.len() as u64).min(range.end);
+            let start = address.max(range.start);
+            let within = (start < end).then(|| (start - address) as usize..(end - address) as usize)?;
+            Some((start, &bytes[within]))
+        })
+    }
+
+    /// The functions of the image or of a module that lies at these ranges, by their run-time addresses.
+    pub(crate) fn symbols(&self, name: &str, ranges: &[Range<u64>], image: &Mapping<'_>) -> Module {
+        let within = |address: u64| ranges.iter().any(|range| range.contains(&address));
+        if let (Some(vmlinux), true) = (self.vmlinux.filter(|_| is_image(image)), self.functions.is_empty()) {
+            let linked = Module::parse(name, vmlinux, None);
+            let reference =
+                REFERENCES.into_iter().find(|reference| image.name.ends_with(reference.as_bytes()));
+            let origin = reference.and_then(|reference| symbol_address(vmlinux, reference)).unwrap_or(0);
+            let moved = |address: u64| address.wrapping_sub(origin).wrapping_add(image.file_offset);
+            let functions = (0..linked.function_count()).map(|index| linked.function(index));
+            let functions = functions.filter(|function| !function.is_nameless());
+            let functions = functions.map(|function| {
+                (moved(function.start())..moved(function.end()), function.raw_name().as_bytes())
+            });
+            let functions: Vec<_> = functions.filter(|(range, _)| within(range.start)).collect();
+            return Module::of_functions(name, ranges, &functions);
+        }
+        let functions: Vec<_> =
+            self.functions.iter().filter(|(range, _)| within(range.start)).cloned().collect();
+        Module::of_functions(name, ranges, &functions)
+    }
+
+    /// The functions of what the kernel made at run time.
+    pub(crate) fn symbols_made(&self, name: &str, recording: &Recording<'f>) -> Module {
+        let mut functions = Vec::new();
+        let mut end = 0u64;
+        for symbol in made(recording) {
+            let start = end;
+            end = end.saturating_add(symbol.length);
+            functions.push((start..end, symbol.name));
+        }
+        Module::of_functions(name, std::slice::from_ref(&(0..end)), &functions)
+    }
+
+    /// Whether the kernel made code at run time.
+    pub(crate) fn made_code(&self) -> bool {
+        !self.made.is_empty()
+    }
+
+    /// The place of something that the kernel made at run time, in its module; and its code, if known.
+    pub(crate) fn made_origin(&self, symbol: &KernelSymbol<'f>, module: u32) -> (Origin, Option<&'f [u8]>) {
+        let offset = self.made.get(&(symbol.address, symbol.name)).copied().unwrap_or(0);
+        let code = self.bpf.get(&symbol.address).copied().flatten().filter(|_| symbol.bpf);
+        (Origin { module, offset }, code)
+    }
+}
+
+/// What the kernel made at run time, in order of time.
+fn made<'r, 'f>(recording: &'r Recording<'f>) -> impl Iterator<Item = &'r KernelSymbol<'f>> {
+    recording.of_host().filter_map(|sideband| match &sideband.kind {
+        SidebandKind::KernelSymbol(symbol) if !symbol.dropped => Some(symbol),
+        _ => None,
+    })
+}
+
+/// The mappings of the kernel.
+fn mappings<'r, 'f>(recording: &'r Recording<'f>) -> impl Iterator<Item = &'r Mapping<'f>> {
+    recording.of_host().filter_map(|sideband| match &sideband.kind {
+        SidebandKind::Map(mapping) if mapping.kernel => Some(mapping),
+        _ => None,
+    })
+}
+
+/// Whether a mapping is the kernel itself, and not one of its modules.
+pub(crate) fn is_image(mapping: &Mapping<'_>) -> bool {
+    mapping.kernel && mapping.name.starts_with(b"[kernel.kallsyms]")
+}
+
+/// Folders with copies of the kernel's files: in the recording's, and in perf's cache.
+fn copies(places: &Places, build_id: &[u8]) -> Vec<PathBuf> {
+    let mut folders: Vec<PathBuf> = places.beside.iter().map(|folder| folder.join("kcore_dir")).collect();
+    if let Some(cache) = places.build_ids.as_ref().filter(|_| !build_id.is_empty()) {
+        let name: String = build_id.iter().map(|byte| format!("{byte:02x}")).collect();
+        let of_build = fs::read_dir(cache.join("[kernel.kcore]").join(name)).into_iter().flatten();
+        let mut of_build: Vec<PathBuf> = of_build.filter_map(|entry| Some(entry.ok()?.path())).collect();
+        // Named by their times.
+        of_build.sort();
+        folders.extend(of_build.pop());
+    }
+    folders
+}
