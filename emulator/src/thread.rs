@@ -238,7 +238,8 @@ impl Thread {
             self.stopped = 1;
             return threads::stop(self);
         }
-        if self.window.position() >= self.window.next_psb {
+        // A processor that loses packets writes no PSB either.
+        if self.losing == 0 && self.window.position() >= self.window.next_psb {
             let next = (self.tracing != 0).then_some(self.pc);
             self.encoder.synchronize(next, self.counts.now, &mut self.window);
             let position = self.window.position();

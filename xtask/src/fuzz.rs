@@ -1,47 +1,155 @@
-//! `cargo xtask fuzz [SECONDS] [TARGET]…`: random input against the readers, for a time each.
+//! `cargo xtask fuzz`: random input against the readers, for a time each.
+//!
+//! ```text
+//! fuzz/corpus/TARGET ──copy──► target/fuzz/TARGET/corpus ──libFuzzer──► log, new inputs
+//!          ▲                                                                │
+//!          └───────────────────── --keep: minimised ◄───────────────────────┘
+//! ```
 
-use std::fs;
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+    sync::{
+        Mutex, PoisonError,
+        atomic::{AtomicUsize, Ordering},
+    },
+    thread,
+};
 
-use crate::{Outcome, command};
+use crate::{
+    Outcome, command,
+    setup::{self, Need},
+};
 
-const USAGE: &str = "usage: cargo xtask fuzz [SECONDS] [TARGET]…";
+const USAGE: &str = "usage: cargo xtask fuzz [--jobs N] [--keep] [SECONDS] [TARGET]…";
+
+/// The longest input, so that a corpus stays small.
+const LONGEST: &str = "-max_len=4096";
+/// The longest that one input may take, in seconds.
+const PATIENCE: &str = "-timeout=20";
+
+/// What the command line asks for.
+struct Wish {
+    seconds: u32,
+    /// Targets that run at once.
+    jobs: usize,
+    /// Whether the repository keeps what was found, minimised.
+    keep: bool,
+    targets: Vec<String>,
+}
 
 /// Runs the targets that are named, or all of them.
 pub(crate) fn run(arguments: &[String]) -> Outcome {
-    let (seconds, names) = match arguments.split_first() {
-        Some((first, rest)) if first.starts_with(|c: char| c.is_ascii_digit()) => {
-            (first.parse::<u32>()?, rest)
+    let wish = parse(arguments)?;
+    setup::ensure(Need::Fuzz)?;
+    command::run(&mut cargo_fuzz(&["build"]))?;
+    println!("{:12} {:>12} {:>9} {:>8} {:>9}", "target", "runs", "coverage", "corpus", "seconds");
+    let (next, found) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
+    let worker = || {
+        while let Some(target) = wish.targets.get(next.fetch_add(1, Ordering::Relaxed)) {
+            match fuzz(target, &wish) {
+                Ok(row) => println!("{row}"),
+                Err(error) => {
+                    println!("{target:12} {error}");
+                    found.lock().unwrap_or_else(PoisonError::into_inner).push(target.clone());
+                }
+            }
         }
-        _ => (60, arguments),
     };
-    let targets = targets()?;
-    if let Some(name) = names.iter().find(|name| !targets.contains(name)) {
-        return Err(format!("no target `{name}`; there are {}\n{USAGE}", targets.join(", ")).into());
+    thread::scope(|scope| (0..wish.jobs).for_each(|_| drop(scope.spawn(worker))));
+    let found = found.into_inner().unwrap_or_else(PoisonError::into_inner);
+    if found.is_empty() {
+        println!("\n{} targets, {} s each, nothing found", wish.targets.len(), wish.seconds);
+        return Ok(());
     }
-    if !command::installed("cargo-fuzz") {
-        return Err("cargo-fuzz is missing; run these and start again:\n\n    \
-                    rustup toolchain install nightly --profile minimal\n    cargo install --locked cargo-fuzz\n"
-            .into());
+    Err(format!("something was found: {}", found.join(", ")).into())
+}
+
+fn parse(arguments: &[String]) -> Outcome<Wish> {
+    let all = targets()?;
+    let mut wish = Wish { seconds: 60, jobs: 1, keep: false, targets: Vec::new() };
+    let mut arguments = arguments.iter();
+    while let Some(argument) = arguments.next() {
+        match argument.as_str() {
+            "--jobs" => wish.jobs = arguments.next().ok_or(USAGE)?.parse::<usize>()?.max(1),
+            "--keep" => wish.keep = true,
+            number if number.starts_with(|c: char| c.is_ascii_digit()) => wish.seconds = number.parse()?,
+            name if all.iter().any(|target| target == name) => wish.targets.push(name.to_owned()),
+            name => return Err(format!("no target `{name}`; there are {}\n{USAGE}", all.join(", ")).into()),
+        }
     }
-    for target in targets.iter().filter(|target| names.is_empty() || names.contains(target)) {
-        let limit = format!("-max_total_time={seconds}");
-        // The toolchain is pinned for everything else; sanitizers need nightly.
-        let mut fuzz = std::process::Command::new("rustup");
-        fuzz.args(["run", "nightly", "cargo", "fuzz", "run", target, "--", &limit])
-            .current_dir(command::root());
-        command::run(&mut fuzz)?;
+    if wish.targets.is_empty() {
+        wish.targets = all;
     }
-    println!(
-        "fuzz: {} targets, {seconds} s each, nothing found",
-        if names.is_empty() { targets.len() } else { names.len() }
-    );
+    Ok(wish)
+}
+
+/// Runs a target; gives its row of the table.
+fn fuzz(target: &str, wish: &Wish) -> Outcome<String> {
+    let folder = command::target().join("fuzz").join(target);
+    let (corpus, log) = (folder.join("corpus"), folder.join("log"));
+    fs::create_dir_all(&corpus)?;
+    let kept = command::root().join("fuzz/corpus").join(target);
+    copy(&kept, &corpus)?;
+    let limit = format!("-max_total_time={}", wish.seconds);
+    let mut fuzz = cargo_fuzz(&["run", target]);
+    fuzz.arg(&corpus).args(["--", &limit, LONGEST, PATIENCE, "-print_final_stats=1"]);
+    fuzz.stdout(Stdio::null()).stderr(fs::File::create(&log)?);
+    command::quietly(&mut fuzz).map_err(|error| format!("{error}; see {}", log.display()))?;
+    let text = String::from_utf8_lossy(&fs::read(&log)?).into_owned();
+    if wish.keep {
+        keep(target, &corpus, &kept)?;
+    }
+    let figure = |name: &str| {
+        let value = text.rsplit_once(name).and_then(|(_, rest)| rest.split_whitespace().next());
+        value.unwrap_or("?").to_owned()
+    };
+    Ok(format!(
+        "{target:12} {:>12} {:>9} {:>8} {:>9}",
+        figure("stat::number_of_executed_units:"),
+        figure(" cov:"),
+        fs::read_dir(&corpus)?.count(),
+        wish.seconds
+    ))
+}
+
+/// The repository keeps the fewest inputs that reach as much.
+fn keep(target: &str, corpus: &Path, kept: &Path) -> Outcome {
+    let mut minimise = cargo_fuzz(&["cmin", target]);
+    minimise.arg(corpus).stdout(Stdio::null()).stderr(Stdio::null());
+    command::quietly(&mut minimise)?;
+    if kept.exists() {
+        fs::remove_dir_all(kept)?;
+    }
+    copy(corpus, kept)
+}
+
+/// Copies the files of a folder, where there is one.
+fn copy(from: &Path, to: &Path) -> Outcome {
+    if !from.exists() {
+        return Ok(());
+    }
+    fs::create_dir_all(to)?;
+    for entry in fs::read_dir(from)? {
+        let entry = entry?;
+        fs::copy(entry.path(), to.join(entry.file_name()))?;
+    }
     Ok(())
+}
+
+/// The toolchain is pinned for everything else; sanitizers need nightly.
+fn cargo_fuzz(arguments: &[&str]) -> Command {
+    let mut cargo = Command::new("rustup");
+    cargo.args(["run", "nightly", "cargo", "fuzz"]).args(arguments).current_dir(command::root());
+    cargo
 }
 
 /// The targets of `fuzz/`, in order of name.
 fn targets() -> Outcome<Vec<String>> {
+    let folder: PathBuf = command::root().join("fuzz/fuzz_targets");
     let mut targets = Vec::new();
-    for entry in fs::read_dir(command::root().join("fuzz/fuzz_targets"))? {
+    for entry in fs::read_dir(folder)? {
         let name = entry?.file_name().to_string_lossy().into_owned();
         targets.extend(name.strip_suffix(".rs").map(str::to_owned));
     }

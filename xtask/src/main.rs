@@ -43,7 +43,8 @@ const CHORES: &[Chore] = &[
     Chore { name: "test", help: "format, lints, tidy, every test; what .ci/run runs", run: test::run },
     Chore {
         name: "judge",
-        help: "pt: our streams and totals against perf and the emulator; cases: fixtures/pt against libipt and perf",
+        help: "pt: our streams and totals against perf and the emulator; cases: fixtures/pt against libipt and perf; \
+               damage: what is left of damaged recordings, against the truth and perf",
         run: judge::run,
     },
     Chore { name: "bench", help: "pt: how fast we record and read, in how much memory", run: bench::run },

@@ -16,6 +16,8 @@ pub(crate) enum Need {
     Test,
     /// To compare with perf over real programs.
     Judge,
+    /// To run the targets of `fuzz/`.
+    Fuzz,
 }
 
 /// A program (or a header, by its path) that is needed, and the packages that have it on Debian and on Ubuntu.
@@ -48,7 +50,7 @@ const TOOLS: &[Tool] = &[
 
 /// Installs everything.
 pub(crate) fn run(_arguments: &[String]) -> Outcome {
-    ensure(Need::Judge)?;
+    ensure(Need::Fuzz)?;
     println!("setup: everything is there");
     Ok(())
 }
@@ -66,7 +68,25 @@ pub(crate) fn ensure(need: Need) -> Outcome {
     if !missing.is_empty() {
         install(&missing)?;
     }
-    plugins()
+    plugins()?;
+    if need >= Need::Fuzz { fuzzer() } else { Ok(()) }
+}
+
+/// The fuzzer is a subcommand of cargo; the sanitizers that it uses are in nightly only.
+fn fuzzer() -> Outcome {
+    if !installed("rustup") {
+        return Err("rustup is missing; fuzzing needs a nightly toolchain".into());
+    }
+    let mut nightly = Command::new("rustup");
+    nightly.args(["run", "nightly", "rustc", "--version"]).stdout(Stdio::null()).stderr(Stdio::null());
+    if command::quietly(&mut nightly).is_err() {
+        let mut rustup = Command::new("rustup");
+        command::run(rustup.args(["toolchain", "install", "nightly", "--profile", "minimal"]))?;
+    }
+    if installed("cargo-fuzz") {
+        return Ok(());
+    }
+    command::run(&mut command::cargo(&["install", "--locked", "cargo-fuzz"]))
 }
 
 fn install(missing: &[&Tool]) -> Outcome {

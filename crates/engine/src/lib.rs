@@ -41,5 +41,6 @@ pub use info::{Info, ModuleInfo, Source, info};
 pub use kernel::KernelFiles;
 pub use losses::Losses;
 pub use modules::{Module, Modules};
+pub use segments::{TrackSink, decode_all};
 pub use threads::{NthCalls, find_calls};
 pub use track::{Chunk, Track};

@@ -17,7 +17,10 @@ use crate::{
 const PSB_PLUS: u64 = 4096;
 
 /// A sink of one track's flow that is told where segments begin.
-pub(crate) trait TrackSink: Sink {
+pub trait TrackSink: Sink {
+    /// The segment that begins next has its PSB at this offset of the file.
+    fn segment_at(&mut self, _file_offset: u64) {}
+
     /// A segment begins; the decoder starts anew, with the first context of the track.
     fn begin_segment(&mut self);
 
@@ -28,7 +31,7 @@ pub(crate) trait TrackSink: Sink {
 /// Decodes all chunks on all cores, each with a sink of its own. What a sink gathered is handed to
 /// `consume` in the order of the chunks, and `progress` is told the bytes that were decoded so far; both
 /// tell whether to go on.
-pub(crate) fn decode_all<S: TrackSink, R: Send>(
+pub fn decode_all<S: TrackSink, R: Send>(
     experiment: &Experiment<'_>,
     reading: Reading<'_>,
     start: impl Fn(&Chunk) -> S + Sync,
@@ -103,6 +106,7 @@ fn decode<'x, 'f>(
         if gap.is_none() && is_outside(&bytes, span.end, reading) {
             continue;
         }
+        sink.segment_at(run.file_offset(start));
         sink.begin_segment();
         let mut located = Located { experiment, chunk, start, losses, sink: &mut *sink, reading };
         if let Some(bytes) = gap {

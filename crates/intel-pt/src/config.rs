@@ -34,6 +34,8 @@ pub struct Config {
     pub tsc_ctc_ratio: Option<(u32, u32)>,
     /// Whether CYC packets are enabled.
     pub cyc: bool,
+    /// RTIT_CTL.CycThresh: the fewest cycles that a CYC packet tells; 0 where it tells any.
+    pub cyc_threshold: u64,
     /// Maximum non-turbo ratio (MSR_PLATFORM_INFO bits 15:8): TSC frequency over bus frequency.
     pub max_nonturbo_ratio: Option<u8>,
     /// Address filter of the recording, in the syntax of perf; empty where there was none.

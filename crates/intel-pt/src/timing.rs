@@ -1,5 +1,15 @@
 //! TSC, TMA, MTC, CYC and CBR packets to one estimate of the time-stamp counter
 //! (SDM, "Timing Packets").
+//!
+//! ```text
+//! TSC ──────────────────────► the counter
+//! TSC + TMA + MTC ──────────► the counter at a tick of the crystal clock
+//! any of these + CYC + CBR ─► the counter some core cycles later
+//! ```
+//!
+//! The estimate is the time of the last packet that tells one: what runs next runs not before it, and not
+//! after the time of the next one. Each segment starts anew, so that packets that get lost before a PSB
+//! (erratum SKL168) spoil no time behind it.
 
 use hodo_clock::Tsc;
 
@@ -8,7 +18,14 @@ use crate::{Config, packet::Packet};
 /// TSC packets carry 56 bits.
 const TSC_BITS: u32 = 56;
 
-/// The estimate of the time-stamp counter as the packets go by. It never runs backwards.
+/// TMA packets carry 16 bits of the crystal clock's count.
+const TMA_BITS: u32 = 16;
+
+/// MTC packets carry 8 bits of the same, from bit `mtc_shift` on.
+const MTC_BITS: u32 = 8;
+
+/// The estimate of the time-stamp counter as the packets go by. It never runs backwards: where a TSC
+/// packet seems to step back, as it may around an MTC, time stands still.
 #[derive(Clone, Debug)]
 pub(crate) struct Timing {
     /// TSC ticks per crystal-clock tick.
@@ -16,6 +33,8 @@ pub(crate) struct Timing {
     /// An MTC packet comes each `2^mtc_shift` crystal-clock ticks.
     mtc_shift: u32,
     max_nonturbo_ratio: Option<u64>,
+    /// Cycles that are too few for a CYC packet.
+    uncounted: u64,
     now: Option<u64>,
     crystal: Option<Crystal>,
     cycles: Cycles,
@@ -30,8 +49,10 @@ struct Crystal {
     ctc: u64,
     /// Crystal-clock ticks from there to the last MTC, once one was seen.
     elapsed: u64,
-    /// The MTC payload that belongs to `ctc + elapsed`.
+    /// The MTC payload that belongs to `ctc + elapsed`, as far as its bits are known.
     mtc: u8,
+    /// Which of them are: TMA packets lack the upper ones where MTC packets are rare.
+    mtc_mask: u8,
 }
 
 /// Core cycles since `base`, at the last CYC packet.
@@ -39,10 +60,32 @@ struct Crystal {
 struct Cycles {
     base: u64,
     count: u64,
+    /// All of the segment.
+    total: u64,
+    /// Whether a CYC packet told the cycles up to `base`. Else the next one may count some from before it, too
+    /// few for a packet of their own.
+    exact: bool,
     /// No packet came since the last CYC, so the next one is the one that it times.
     just_counted: bool,
     /// Core-to-bus ratio of the last CBR packet; zero before.
     core_bus_ratio: u64,
+    /// How long cycles take, as it was measured last.
+    rate: Option<Rate>,
+}
+
+/// Ticks of the time-stamp counter in which so many cycles passed.
+#[derive(Clone, Copy, Debug)]
+struct Rate {
+    ticks: u64,
+    cycles: u64,
+    by: Reference,
+}
+
+/// What a rate was measured by; the later is the better.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Reference {
+    Tsc,
+    Mtc,
 }
 
 impl Timing {
@@ -53,6 +96,7 @@ impl Timing {
             ratio: ratio.map(|(n, d)| (u64::from(n), u64::from(d))),
             mtc_shift: u32::from(config.mtc_frequency.unwrap_or(0)).min(15),
             max_nonturbo_ratio: config.max_nonturbo_ratio.filter(|&ratio| ratio != 0).map(u64::from),
+            uncounted: config.cyc_threshold.saturating_sub(1),
             now: None,
             crystal: None,
             cycles: Cycles::default(),
@@ -63,6 +107,12 @@ impl Timing {
     #[inline]
     pub(crate) fn now(&self) -> Option<Tsc> {
         self.now.map(Tsc)
+    }
+
+    /// Core cycles of the segment up to the last CYC packet.
+    #[inline]
+    pub(crate) fn cycles(&self) -> u64 {
+        self.cycles.total
     }
 
     /// Takes a packet in; whether it was one that tells the time.
@@ -86,11 +136,48 @@ impl Timing {
     /// The time is known to be `tsc`. The processor counts cycles from one CYC packet to the next, so
     /// counting may start anew only where that packet comes right after a CYC; elsewhere the cycles since
     /// the last one, fewer than the threshold of CYC packets, would count twice.
-    fn rebase(&mut self, tsc: u64) {
-        if self.cycles.just_counted || self.cycles.base == 0 {
-            self.cycles.base = tsc;
-            self.cycles.count = 0;
+    fn rebase(&mut self, tsc: u64, by: Reference) {
+        if self.cycles.just_counted {
+            self.measure(tsc, by);
         }
+        if self.cycles.just_counted || self.cycles.base == 0 {
+            self.restart(tsc);
+        }
+    }
+
+    /// Counts cycles from `tsc` on.
+    fn restart(&mut self, tsc: u64) {
+        self.cycles.base = tsc;
+        self.cycles.count = 0;
+        self.cycles.exact = self.cycles.just_counted;
+    }
+
+    /// Measures how long cycles take, from `base` to `tsc`. The core's frequency may change within, the core
+    /// may have slept, and the processor may have lost count (erratum SKL168: it wraps at 4,096), so a rate
+    /// that is not about what the last CBR packet says is not taken.
+    fn measure(&mut self, tsc: u64, by: Reference) {
+        let Cycles { base, count, exact, rate, .. } = self.cycles;
+        let ticks = tsc.saturating_sub(base);
+        let better = rate.is_none_or(|rate| by >= rate.by);
+        if !better || !exact || ticks == 0 || count == 0 {
+            return;
+        }
+        let plausible = self.nominal_rate().is_none_or(|nominal| {
+            let (measured, said) = (
+                u128::from(ticks) * u128::from(nominal.cycles),
+                u128::from(nominal.ticks) * u128::from(count),
+            );
+            measured <= said.saturating_mul(2) && said <= measured.saturating_mul(2)
+        });
+        if plausible {
+            self.cycles.rate = Some(Rate { ticks, cycles: count, by });
+        }
+    }
+
+    /// How long cycles take by the last CBR packet.
+    fn nominal_rate(&self) -> Option<Rate> {
+        let (ticks, cycles) = (self.max_nonturbo_ratio?, self.cycles.core_bus_ratio);
+        (cycles != 0).then_some(Rate { ticks, cycles, by: Reference::Tsc })
     }
 
     /// A packet went by that tells no time.
@@ -105,48 +192,59 @@ impl Timing {
         let wrapped = self.now.is_some_and(|now| (high | low).saturating_add(1 << (TSC_BITS - 1)) < now);
         let tsc = if wrapped { (high | low).wrapping_add(1 << TSC_BITS) } else { high | low };
         self.now = Some(self.now.map_or(tsc, |now| now.max(tsc)));
+        // What an MTC counts from is told by the TMA that follows.
         self.crystal = None;
-        self.rebase(tsc);
+        self.rebase(tsc, Reference::Tsc);
     }
 
     /// TMA binds to the TSC packet before it: `fast_counter` ticks ago the crystal clock became `ctc`.
     fn tma(&mut self, ctc: u16, fast_counter: u16) {
         let Some(now) = self.now else { return };
         let ctc = u64::from(ctc);
+        let known = TMA_BITS.saturating_sub(self.mtc_shift).min(MTC_BITS);
         self.crystal = Some(Crystal {
             tsc: now.saturating_sub(u64::from(fast_counter)),
             ctc,
             elapsed: 0,
             mtc: (ctc >> self.mtc_shift) as u8,
+            mtc_mask: ((1u16 << known) - 1) as u8,
         });
     }
 
     fn mtc(&mut self, payload: u8) {
         // Without a TMA since the last TSC, nothing says where the crystal clock stands.
         let (Some(crystal), Some((numerator, denominator))) = (&mut self.crystal, self.ratio) else { return };
-        let periods = u64::from(payload.wrapping_sub(crystal.mtc));
+        // The count may have wrapped, but not more than once.
+        let periods = u64::from(payload.wrapping_sub(crystal.mtc) & crystal.mtc_mask);
         let at_mtc = ((crystal.ctc + crystal.elapsed) >> self.mtc_shift) + periods;
         crystal.elapsed = (at_mtc << self.mtc_shift).saturating_sub(crystal.ctc);
         crystal.mtc = payload;
+        crystal.mtc_mask = u8::MAX;
         let ticks = u128::from(crystal.elapsed) * u128::from(numerator) / u128::from(denominator);
         let tsc = crystal.tsc.saturating_add(u64::try_from(ticks).unwrap_or(u64::MAX));
         self.advance(tsc);
-        self.rebase(tsc);
+        self.rebase(tsc, Reference::Mtc);
     }
 
     fn cyc(&mut self, cycles: u64) {
-        self.cycles.count = self.cycles.count.saturating_add(cycles);
+        self.cycles.total = self.cycles.total.saturating_add(cycles);
+        // No time may be said to be later than it was.
+        let first = self.cycles.count == 0;
+        let overlap = if first && !self.cycles.exact { self.uncounted } else { 0 };
+        self.cycles.count = self.cycles.count.saturating_add(cycles.saturating_sub(overlap));
         self.cycles.just_counted = true;
-        let Cycles { base, count, core_bus_ratio, .. } = self.cycles;
-        let (Some(nominal), true) = (self.max_nonturbo_ratio, core_bus_ratio != 0) else { return };
-        let ticks = u128::from(count) * u128::from(nominal) / u128::from(core_bus_ratio);
-        self.advance(base.saturating_add(u64::try_from(ticks).unwrap_or(u64::MAX)));
+        let Some(rate) = self.cycles.rate.or_else(|| self.nominal_rate()) else { return };
+        let ticks = u128::from(self.cycles.count) * u128::from(rate.ticks) / u128::from(rate.cycles);
+        self.advance(self.cycles.base.saturating_add(u64::try_from(ticks).unwrap_or(u64::MAX)));
     }
 
+    /// The core's frequency; another one than before makes what was measured void. The CBR packet of a
+    /// PSB+ repeats it.
     fn cbr(&mut self, ratio: u64) {
         if ratio != self.cycles.core_bus_ratio {
-            (self.cycles.base, self.cycles.count) = (self.now.unwrap_or(0), 0);
+            self.restart(self.now.unwrap_or(0));
             self.cycles.core_bus_ratio = ratio;
+            self.cycles.rate = None;
         }
     }
 }
@@ -224,5 +322,77 @@ mod tests {
     fn a_tsc_of_56_bits_wraps() {
         let last = (1 << 56) - 5;
         assert_eq!(times(&[Packet::Tsc(last), Packet::Tsc(3)]), [Some(last), Some((1 << 56) + 3)]);
+    }
+
+    #[test]
+    fn cycles_are_measured_by_mtc_where_they_come_together() {
+        // By its CBR the core runs as fast as the counter; it really runs at 5/4 of that.
+        let start =
+            [Packet::Cbr(10), Packet::Cyc(9), Packet::Tsc(1280), Packet::Tma { ctc: 32, fast_counter: 0 }];
+        let packets = [Packet::Cyc(400), Packet::Mtc(5), Packet::Cyc(100), Packet::Cyc(300), Packet::Mtc(6)];
+        let found = times(&[&start[..], &packets].concat());
+        // 400 cycles seem later than the MTC by the nominal rate, and are not by the measured one.
+        assert_eq!(found[4..], [1680, 1680, 1680, 1920, 1920].map(Some));
+    }
+
+    #[test]
+    fn another_frequency_voids_what_was_measured() {
+        let start =
+            [Packet::Cbr(10), Packet::Cyc(9), Packet::Tsc(1280), Packet::Tma { ctc: 32, fast_counter: 0 }];
+        let measured = [Packet::Cyc(250), Packet::Mtc(5), Packet::Cbr(20), Packet::Cyc(100)];
+        assert_eq!(times(&[&start[..], &measured].concat())[6..], [1600, 1650].map(Some));
+    }
+
+    #[test]
+    fn a_count_of_cycles_that_wrapped_measures_nothing() {
+        // Of some 17,000 cycles all but 320 were lost where the counter wrapped (SKL168).
+        let start =
+            [Packet::Cbr(10), Packet::Cyc(9), Packet::Tsc(1280), Packet::Tma { ctc: 32, fast_counter: 0 }];
+        let packets = [Packet::Cyc(320), Packet::Mtc(58), Packet::Cyc(100)];
+        assert_eq!(times(&[&start[..], &packets].concat())[5..], [18_560, 18_660].map(Some));
+    }
+
+    #[test]
+    fn without_mtc_cycles_are_measured_by_tsc() {
+        let timing = || Timing::new(&Config { cyc: true, ..Config::default() });
+        let mut timing = timing();
+        for packet in
+            [Packet::Cyc(7), Packet::Tsc(1000), Packet::Cyc(100), Packet::Tsc(1400), Packet::Cyc(50)]
+        {
+            timing.follow(&packet);
+        }
+        assert_eq!((timing.now(), timing.cycles()), (Some(Tsc(1600)), 157));
+    }
+
+    #[test]
+    fn the_first_mtc_brings_the_bits_that_tma_lacks() {
+        // MTC has bits 12 to 19 of the crystal clock, TMA bits 0 to 15: four of the eight.
+        let config = Config { mtc_frequency: Some(12), tsc_ctc_ratio: Some((1, 1)), ..Config::default() };
+        let mut timing = Timing::new(&config);
+        let start = 0x73_f000;
+        for (packet, expected) in [
+            (Packet::Tsc(start), start),
+            (Packet::Tma { ctc: start as u16, fast_counter: 0 }, start),
+            (Packet::Mtc(0x40), 0x74_0000),
+            (Packet::Mtc(0x41), 0x74_1000),
+            (Packet::Mtc(0x00), 0x80_0000),
+        ] {
+            timing.follow(&packet);
+            assert_eq!(timing.now(), Some(Tsc(expected)));
+        }
+    }
+
+    #[test]
+    fn mtc_between_tsc_and_tma_tells_nothing() {
+        let packets =
+            [Packet::Tsc(1000), Packet::Mtc(4), Packet::Tma { ctc: 25, fast_counter: 0 }, Packet::Mtc(5)];
+        assert_eq!(times(&packets), [1000, 1000, 1000, 1600].map(Some));
+    }
+
+    #[test]
+    fn a_tsc_that_steps_back_holds_time() {
+        let packets =
+            [Packet::Tsc(1000), Packet::Tma { ctc: 25, fast_counter: 0 }, Packet::Mtc(4), Packet::Tsc(1270)];
+        assert_eq!(times(&packets)[2..], [1280, 1280].map(Some));
     }
 }

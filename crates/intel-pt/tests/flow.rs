@@ -235,8 +235,10 @@ struct Seen {
     gaps: Vec<Gap>,
     /// How many addresses came before each gap.
     gap_after: Vec<usize>,
-    times: Vec<u64>,
     interrupts: usize,
+    /// Each with the number of instructions that were reported before.
+    times: Vec<(u64, usize)>,
+    cycles: u64,
 }
 
 impl Sink for Seen {
@@ -246,7 +248,8 @@ impl Sink for Seen {
 
     fn event(&mut self, event: Event) {
         match event {
-            Event::Time(time) => self.times.push(time.0),
+            Event::Time(time) => self.times.push((time.0, self.addresses.len())),
+            Event::Cycles(cycles) => self.cycles = cycles,
             Event::Gap(gap) => {
                 self.gaps.push(gap);
                 self.gap_after.push(self.addresses.len());
@@ -386,6 +389,7 @@ proptest! {
             mtc_frequency: mtc_period,
             tsc_ctc_ratio: Some((40, 1)),
             cyc: cyc_threshold.is_some(),
+            cyc_threshold: cyc_threshold.unwrap_or(0),
             max_nonturbo_ratio: Some(10),
             ..Config::default()
         };
@@ -393,10 +397,18 @@ proptest! {
         prop_assert_eq!(&seen.gaps, &[]);
         prop_assert_eq!(seen.interrupts, interrupts);
         prop_assert!(seen.addresses == truth, "{} addresses, expected {}", seen.addresses.len(), truth.len());
-        // No clock runs ahead of what was traced, but for cycles before a TSC that were too few for a CYC
-        // packet: the next one has them too.
-        let end = 1000 + truth.len() as u64 + cyc_threshold.unwrap_or(0);
-        prop_assert!(seen.times.iter().all(|time| (1000..=end).contains(time)), "{:?} {end}", seen.times);
+        // No clock runs ahead of what was traced.
+        let end = 1000 + truth.len() as u64;
+        prop_assert!(seen.times.iter().all(|(time, _)| (1000..=end).contains(time)), "{:?} {end}", seen.times);
+        // An instruction takes a tick: what was reported began not later than the time that was told then,
+        // but for cycles that are too few for a CYC packet.
+        let slack = 1 + cyc_threshold.unwrap_or(0);
+        let late = seen.times.iter().find(|(time, before)| 1000 + *before as u64 > time + slack);
+        prop_assert_eq!(late, None);
+        let back = seen.times.windows(2).find(|pair| pair[1].0 < pair[0].0);
+        prop_assert_eq!(back, None, "{:?}", seen.times);
+        prop_assert!(seen.cycles <= truth.len() as u64);
+        prop_assert!(seen.cycles > 0 || cyc_threshold.is_none() || truth.len() < 300);
         prop_assert_eq!(seen.times.is_empty(), !tsc);
     }
 

@@ -14,6 +14,7 @@
 mod cases;
 mod configurations;
 mod containers;
+mod damage;
 mod difference;
 mod libipt;
 mod lines;
@@ -48,7 +49,8 @@ const USAGE: &str =
     "usage: cargo xtask judge pt [--list] [--all] [--config NAME]… [--only PROGRAM]… [-e EVENT]
        cargo xtask judge cases [NAME]…
        cargo xtask judge containers [FILE]…
-       cargo xtask judge lines [PROGRAM]…";
+       cargo xtask judge lines [PROGRAM]…
+       cargo xtask judge damage [--count N] [--seed N] [--only NUMBER] [--without-perf]";
 
 /// What the command line asks for.
 #[derive(Default)]
@@ -66,6 +68,7 @@ pub(crate) fn run(arguments: &[String]) -> Outcome {
         Some((first, names)) if first == "cases" => return cases::run(names),
         Some((first, files)) if first == "containers" => return containers::run(files),
         Some((first, names)) if first == "lines" => return lines::run(names),
+        Some((first, rest)) if first == "damage" => return damage::run(rest),
         _ => {}
     }
     let wish = parse(arguments)?;

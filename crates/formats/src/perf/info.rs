@@ -6,7 +6,7 @@ use hodo_intel_pt::Config;
 
 use super::{
     events::Attr,
-    layout::{auxtrace_type, intel_pt_info as word},
+    layout::{auxtrace_type, intel_pt_config, intel_pt_info as word},
     records::Record,
 };
 use crate::error::{Error, ErrorKind};
@@ -71,6 +71,9 @@ impl Info {
             mtc_frequency: u8::try_from(frequency).ok().filter(|_| has(word::MTC_BIT)),
             tsc_ctc_ratio: ratio.filter(|&(numerator, denominator)| numerator != 0 && denominator != 0),
             cyc: has(word::CYC_BIT),
+            cyc_threshold: (1
+                << ((config & intel_pt_config::CYC_THRESH) >> intel_pt_config::CYC_THRESH.trailing_zeros()))
+                >> 1,
             max_nonturbo_ratio: u8::try_from(of(word::MAX_NONTURBO_RATIO)).ok().filter(|&ratio| ratio != 0),
             filter: self.filter.clone(),
             clock: clock.filter(|_| of(word::CAP_USER_TIME_ZERO) != 0),

@@ -59,6 +59,8 @@ pub struct Decoder<'t> {
     pub(super) left_from: Option<u64>,
     /// The time that the sink was told last.
     pub(super) reported: Option<Tsc>,
+    /// The cycles that the sink was told last.
+    reported_cycles: u64,
     pub(super) errata: Errata,
     filter: Filter,
     no_tnt: bool,
@@ -103,6 +105,7 @@ impl<'t> Decoder<'t> {
             announced: Announced::default(),
             left_from: None,
             reported: None,
+            reported_cycles: 0,
             errata,
             filter: Filter::parse(&config.filter),
             no_tnt: config.no_tnt,
@@ -197,6 +200,10 @@ impl<'t> Decoder<'t> {
                 walk.look_at(graph, now.0);
                 sink.event(Event::Time(now));
             }
+        }
+        if self.timing.cycles() != self.reported_cycles {
+            self.reported_cycles = self.timing.cycles();
+            context.sink.event(Event::Cycles(self.reported_cycles));
         }
     }
 

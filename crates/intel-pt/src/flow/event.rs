@@ -12,7 +12,12 @@ use super::Gap;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
     /// All that was reported so far ran not later than this tick.
+    ///
+    /// What is reported between two times ran between them: that is how exactly its time is known.
     Time(Tsc),
+    /// The core cycles of the segment in which all that was reported so far ran, where CYC packets count
+    /// them. Between two of these lie the cycles of what was reported between.
+    Cycles(u64),
     /// From here on another thread runs: the context of its [`Switch`](super::Switch). The first one of
     /// the schedule that holds at the segment's start is not announced where it is the schedule's first.
     Switch(u32),
@@ -344,6 +349,7 @@ impl fmt::Display for Event {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Event::Time(now) => write!(f, "time {}", now.0),
+            Event::Cycles(count) => write!(f, "cycles {count}"),
             Event::Switch(context) => write!(f, "switch {context}"),
             Event::Enabled(ip) => write!(f, "tracing on at {ip:x}"),
             Event::Disabled { to, asynchronous, cause, .. } => {

@@ -1,0 +1,91 @@
+//! What our own reader makes of a file: the instructions of each segment, and the gaps among them.
+
+use std::path::Path;
+
+use hodo_engine::{Experiment, Files, Input, Options, Places, Reading, TrackSink, decode_all};
+use hodo_intel_pt::flow::{Event, Executed, Gap, Sink, Trouble};
+
+/// What a segment shows: what is between one PSB and the next.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Segment {
+    /// Where its PSB lies in the file; `None` for what is before the first.
+    pub(crate) at: Option<u64>,
+    pub(crate) instructions: Vec<u64>,
+    /// The gaps, and how many instructions were shown before each.
+    pub(crate) gaps: Vec<(usize, Gap)>,
+    /// How many instructions were shown each time that tracing came on.
+    pub(crate) enabled: Vec<usize>,
+}
+
+/// Reads a recording of one thread in chunks of this size, as every command of `hodo` does.
+pub(crate) fn read(file: &Path, symfs: Option<&Path>, chunk_size: u64) -> Result<Vec<Segment>, String> {
+    let files = Files::default();
+    let input = Input::File(file.to_owned());
+    let places = Places { symfs: symfs.map(Path::to_owned), ..Places::default() };
+    let options = Options { places, ..Options::default() };
+    let experiment = Experiment::open(&files, &input, &options).map_err(|error| error.to_string())?;
+    let reading = Reading { threads: 1, chunk_size, window: None, numbers: None, spans: None };
+    let mut segments = Vec::new();
+    decode_all(
+        &experiment,
+        reading,
+        |_| Collector::default(),
+        |collector| collector.segments,
+        |_, chunk| {
+            segments.extend(chunk);
+            true
+        },
+        |_| true,
+    );
+    Ok(segments)
+}
+
+/// The instructions that the emulated processor counted while it traced.
+pub(crate) fn counted(file: &Path) -> Result<u64, String> {
+    let files = Files::default();
+    let input = Input::File(file.to_owned());
+    let experiment =
+        Experiment::open(&files, &input, &Options::default()).map_err(|error| error.to_string())?;
+    let emulated = experiment.recording.emulated.as_ref().ok_or("no count of the emulated processor")?;
+    Ok(emulated.notes.threads.iter().map(|thread| thread.traced_instructions).sum())
+}
+
+#[derive(Default)]
+struct Collector {
+    next: Option<u64>,
+    segments: Vec<Segment>,
+}
+
+impl Collector {
+    fn segment(&mut self) -> &mut Segment {
+        self.segments.last_mut().expect("a segment began")
+    }
+}
+
+impl TrackSink for Collector {
+    fn segment_at(&mut self, file_offset: u64) {
+        self.next = Some(file_offset);
+    }
+
+    fn begin_segment(&mut self) {
+        self.segments.push(Segment { at: self.next.take(), ..Segment::default() });
+    }
+}
+
+impl Sink for Collector {
+    fn executed(&mut self, executed: Executed<'_>) {
+        self.segment().instructions.extend(executed.addresses());
+    }
+
+    fn event(&mut self, event: Event) {
+        let segment = self.segment();
+        let shown = segment.instructions.len();
+        match event {
+            // What lies before the first PSB is no part of this segment.
+            Event::Gap(gap) if shown == 0 && gap.trouble == Trouble::Missing => {}
+            Event::Gap(gap) => segment.gaps.push((shown, gap)),
+            Event::Enabled(_) => segment.enabled.push(shown),
+            _ => {}
+        }
+    }
+}

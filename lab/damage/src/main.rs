@@ -1,0 +1,161 @@
+//! Real recordings, damaged on purpose, held against what really ran; and how much of them perf recovers.
+//!
+//! ```text
+//! recording ──► truth: every segment's instructions
+//!     │                                     │
+//!     └─► damaged bytes ─┬─► our reader ────┴─► laws: nothing wrong, all that is whole is there
+//!                        └─► perf ──────────► how much each of them shows
+//! ```
+
+mod container;
+mod flow;
+mod law;
+mod mutation;
+mod recovered;
+mod table;
+#[cfg(test)]
+mod tests;
+mod trial;
+mod truth;
+
+use std::{
+    path::{Path, PathBuf},
+    process::{Command, ExitCode},
+    sync::{
+        Mutex,
+        atomic::{AtomicU64, Ordering},
+    },
+    thread,
+};
+
+use trial::{Bench, Trial};
+use truth::{Recipe, Subject};
+
+const USAGE: &str = "usage: hodo-damage --hodo PROGRAM --folder FOLDER [--count N] [--seed N] [--only NUMBER] \
+                     [--without-perf] --recording NAME EVENT 'COMMAND'…";
+
+/// Violations that are shown in full.
+const SHOWN: usize = 20;
+
+/// What the command line asks for.
+struct Wish {
+    hodo: PathBuf,
+    folder: PathBuf,
+    count: u64,
+    seed: u64,
+    only: Option<u64>,
+    perf: bool,
+    recordings: Vec<(String, Recipe)>,
+}
+
+fn main() -> ExitCode {
+    match parse().and_then(|wish| run(&wish)) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("hodo-damage: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn parse() -> Result<Wish, String> {
+    let mut wish = Wish {
+        hodo: PathBuf::new(),
+        folder: PathBuf::new(),
+        count: 10_000,
+        seed: 1,
+        only: None,
+        perf: true,
+        recordings: Vec::new(),
+    };
+    let mut arguments = std::env::args().skip(1);
+    while let Some(argument) = arguments.next() {
+        let mut value = || arguments.next().ok_or(USAGE);
+        let number = |text: String| text.parse::<u64>().map_err(|error| format!("{text}: {error}"));
+        match argument.as_str() {
+            "--hodo" => wish.hodo = value()?.into(),
+            "--folder" => wish.folder = value()?.into(),
+            "--count" => wish.count = number(value()?)?,
+            "--seed" => wish.seed = number(value()?)?,
+            "--only" => wish.only = Some(number(value()?)?),
+            "--without-perf" => wish.perf = false,
+            "--recording" => {
+                let (name, event, command) = (value()?, value()?, value()?);
+                let command = command.split_whitespace().map(str::to_owned).collect();
+                wish.recordings.push((name, Recipe { event, command }));
+            }
+            _ => return Err(USAGE.into()),
+        }
+    }
+    if wish.recordings.is_empty() { Err(USAGE.into()) } else { Ok(wish) }
+}
+
+fn run(wish: &Wish) -> Result<(), String> {
+    let subjects: Result<Vec<Subject>, String> =
+        wish.recordings.iter().map(|(name, recipe)| record(wish, name, recipe)).collect();
+    let subjects = subjects?;
+    let numbers = match wish.only {
+        Some(number) => number..number + 1,
+        None => 0..wish.count,
+    };
+    let next = AtomicU64::new(numbers.start);
+    let done: Mutex<Vec<(u64, Trial)>> = Mutex::new(Vec::new());
+    let threads = thread::available_parallelism().map_or(1, usize::from);
+    let worker = |index: usize| -> Result<(), String> {
+        let folder = wish.folder.join(format!("worker-{index}"));
+        std::fs::create_dir_all(&folder).map_err(|error| error.to_string())?;
+        let bench = Bench { folder, hodo: Some(wish.hodo.clone()), perf: wish.perf, seed: wish.seed };
+        loop {
+            let number = next.fetch_add(1, Ordering::Relaxed);
+            if number >= numbers.end {
+                return Ok(());
+            }
+            let trial = bench.trial(&subjects, number)?;
+            done.lock().map_err(|error| error.to_string())?.push((number, trial));
+        }
+    };
+    thread::scope(|scope| {
+        let workers: Vec<_> = (0..threads).map(|index| scope.spawn(move || worker(index))).collect();
+        workers.into_iter().try_for_each(|worker| worker.join().map_err(|_| "a worker panicked")?)
+    })?;
+    let mut trials = done.into_inner().map_err(|error| error.to_string())?;
+    trials.sort_by_key(|&(number, _)| number);
+    report(wish, &trials)
+}
+
+/// Records a subject, and makes sure that perf shows of it what we do.
+fn record(wish: &Wish, name: &str, recipe: &Recipe) -> Result<Subject, String> {
+    std::fs::create_dir_all(&wish.folder).map_err(|error| error.to_string())?;
+    let file = wish.folder.join(format!("{name}.perf.data"));
+    let mut record = Command::new(&wish.hodo);
+    record.args(["record", "--engine", "emulate", "-q", "-e", &recipe.event, "-o"]).arg(&file);
+    record.arg("--").args(&recipe.command).current_dir(&wish.folder);
+    record.output().map_err(|error| format!("can't start {}: {error}", wish.hodo.display()))?;
+    let subject = Subject::new(name, Path::new(&file), None, Some(recipe.clone()))?;
+    println!(
+        "{name:14} {:28} {:8} instructions, {:6} bytes, {:3} segments",
+        recipe.event,
+        subject.ran.instructions.len(),
+        subject.container.trace().len(),
+        subject.segments.len()
+    );
+    if wish.perf && recovered::perf(&file, None)? != subject.ran.instructions {
+        return Err(format!("perf shows other instructions of {name} than we do"));
+    }
+    Ok(subject)
+}
+
+fn report(wish: &Wish, trials: &[(u64, Trial)]) -> Result<(), String> {
+    let all: Vec<&Trial> = trials.iter().map(|(_, trial)| trial).collect();
+    let worse = table::print(&all, wish.perf);
+    let violations: Vec<(u64, &str)> =
+        trials.iter().filter_map(|(number, trial)| Some((*number, trial.violation.as_deref()?))).collect();
+    for (number, violation) in violations.iter().take(SHOWN) {
+        println!("--seed {} --only {number}: {violation}", wish.seed);
+    }
+    match (violations.len(), worse) {
+        (0, None) => Ok(()),
+        (0, Some(kind)) => Err(format!("perf recovers more of {kind}")),
+        (count, _) => Err(format!("{count} violations")),
+    }
+}

@@ -1,0 +1,231 @@
+//! Ways to damage a trace.
+
+use std::ops::Range;
+
+use fastrand::Rng;
+
+use crate::container::Buffer;
+
+/// A way to damage a trace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Kind {
+    /// The trace begins later, at any byte.
+    CutFront,
+    /// The trace ends early, at any byte.
+    CutEnd,
+    /// A span is missing, and the AUX record says so.
+    CutMiddle,
+    /// Two snapshots of a ring, which may overlap.
+    Wrap,
+    /// The processor lost the packets of a span and wrote OVF; recorded anew, so that it is as a processor
+    /// leaves it.
+    Overflow,
+    /// One to eight bits are turned over.
+    FlippedBits,
+    /// A few bytes in a row have other values.
+    FlippedBytes,
+    /// A few bytes are missing, and nothing says so.
+    Missing,
+    /// A few bytes are there twice.
+    Duplicated,
+    /// A few bytes of anything are inserted.
+    Inserted,
+    /// A page reads as zeros.
+    Zeroed,
+}
+
+/// All of them.
+pub(crate) const KINDS: [Kind; 11] = [
+    Kind::CutFront,
+    Kind::CutEnd,
+    Kind::CutMiddle,
+    Kind::Wrap,
+    Kind::Overflow,
+    Kind::FlippedBits,
+    Kind::FlippedBytes,
+    Kind::Missing,
+    Kind::Duplicated,
+    Kind::Inserted,
+    Kind::Zeroed,
+];
+
+impl Kind {
+    /// The name in the table.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Kind::CutFront => "cut at the front",
+            Kind::CutEnd => "cut at the end",
+            Kind::CutMiddle => "cut in the middle, marked",
+            Kind::Wrap => "snapshots of a ring",
+            Kind::Overflow => "overflow, marked",
+            Kind::FlippedBits => "flipped bits",
+            Kind::FlippedBytes => "flipped bytes",
+            Kind::Missing => "missing bytes",
+            Kind::Duplicated => "duplicated bytes",
+            Kind::Inserted => "inserted bytes",
+            Kind::Zeroed => "zeroed page",
+        }
+    }
+
+    /// Whether the recording says where it is damaged.
+    pub(crate) fn is_marked(self) -> bool {
+        self <= Kind::Overflow
+    }
+}
+
+/// A part of a damaged trace.
+#[derive(Clone, Debug)]
+enum Part {
+    /// These bytes of the trace.
+    Kept(Range<usize>),
+    /// Other bytes.
+    Foreign(Vec<u8>),
+}
+
+/// A damaged trace, by the parts of each of its buffers.
+#[derive(Clone, Debug)]
+pub(crate) struct Damaged {
+    buffers: Vec<Vec<Part>>,
+    /// The byte before which the recorder says that it lost trace.
+    lost_at: Option<usize>,
+    pub(crate) snapshots: bool,
+}
+
+/// The longest run of bytes that is damaged at once, but for pages.
+const RUN: usize = 16;
+/// What a file system or a network loses at once; smaller than a page, as the traces here are small.
+const PAGE: usize = 512;
+
+impl Damaged {
+    /// A trace of this length with nothing wrong.
+    pub(crate) fn nothing(length: usize) -> Damaged {
+        Damaged::of(vec![Part::Kept(0..length)])
+    }
+
+    /// Only this part of a trace.
+    pub(crate) fn only(part: Range<usize>) -> Damaged {
+        Damaged::of(vec![Part::Kept(part)])
+    }
+
+    fn of(parts: Vec<Part>) -> Damaged {
+        Damaged { buffers: vec![parts], lost_at: None, snapshots: false }
+    }
+
+    /// A trace damaged in this way at random places; it has 64 bytes or more.
+    pub(crate) fn random(kind: Kind, trace: &[u8], random: &mut Rng) -> Damaged {
+        let length = trace.len();
+        let run = random.usize(1..=RUN);
+        let at = random.usize(0..length - RUN);
+        let around = |inside: Part, until: usize| {
+            Damaged::of(vec![Part::Kept(0..at), inside, Part::Kept(until..length)])
+        };
+        match kind {
+            Kind::CutFront => Damaged::of(vec![Part::Kept(random.usize(1..length)..length)]),
+            // Writers pad a trace to eight bytes with zeros, which are no packets at the end of one only.
+            Kind::CutEnd => Damaged::of(vec![Part::Kept(0..random.usize(8..length) / 8 * 8)]),
+            Kind::CutMiddle => {
+                let from = random.usize(1..length - 1);
+                let to = random.usize(from + 1..length);
+                let parts = vec![Part::Kept(0..from), Part::Kept(to..length)];
+                Damaged { lost_at: Some(from), ..Damaged::of(parts) }
+            }
+            Kind::Wrap => Damaged::ring(length, random),
+            Kind::Overflow => Damaged::nothing(length),
+            Kind::FlippedBits => Damaged::flipped(trace, random),
+            Kind::FlippedBytes => around(Part::Foreign(bytes(run, random)), at + run),
+            Kind::Missing => around(Part::Foreign(Vec::new()), at + run),
+            Kind::Duplicated => around(Part::Kept(at..at + run), at),
+            Kind::Inserted => around(Part::Foreign(bytes(run, random)), at),
+            Kind::Zeroed => {
+                let until = (at + PAGE).min(length);
+                around(Part::Foreign(vec![0; until - at]), until)
+            }
+        }
+    }
+
+    fn ring(length: usize, random: &mut Rng) -> Damaged {
+        let size = random.usize(length / 8..length / 2) / 8 * 8;
+        let first = random.usize(size..length - 8) / 8 * 8;
+        let second = random.usize(first + 1..=length);
+        let buffers = [first, second].map(|end| vec![Part::Kept(end.saturating_sub(size)..end)]);
+        Damaged { buffers: buffers.into(), lost_at: None, snapshots: true }
+    }
+
+    fn flipped(trace: &[u8], random: &mut Rng) -> Damaged {
+        let mut places: Vec<usize> = (0..random.usize(1..=8)).map(|_| random.usize(0..trace.len())).collect();
+        // Most damage is one bit.
+        places.truncate(if random.bool() { 1 } else { places.len() });
+        places.sort_unstable();
+        places.dedup();
+        let (mut parts, mut from) = (Vec::new(), 0);
+        for at in places {
+            parts.push(Part::Kept(from..at));
+            parts.push(Part::Foreign(vec![trace[at] ^ 1 << random.u8(0..8)]));
+            from = at + 1;
+        }
+        parts.push(Part::Kept(from..trace.len()));
+        Damaged::of(parts)
+    }
+
+    /// The buffers to write.
+    pub(crate) fn buffers(&self, trace: &[u8]) -> Vec<Buffer> {
+        let buffer = |parts: &Vec<Part>| {
+            let bytes = parts.iter().map(|part| match part {
+                Part::Kept(range) => &trace[range.clone()],
+                Part::Foreign(bytes) => bytes,
+            });
+            Buffer {
+                // Snapshots all begin at the start of the AUX area.
+                offset: 0,
+                bytes: bytes.collect::<Vec<_>>().concat(),
+                lost_at: self.lost_at.map(|at| at as u64),
+            }
+        };
+        self.buffers.iter().map(buffer).collect()
+    }
+
+    /// Which byte of the trace lies at an offset of the file, where the buffers begin at `places`.
+    pub(crate) fn original(&self, offset: u64, places: &[u64]) -> Option<usize> {
+        let index = places.partition_point(|&place| place <= offset).checked_sub(1)?;
+        let mut behind = (offset - places[index]) as usize;
+        for part in &self.buffers[index] {
+            match part {
+                Part::Kept(range) if behind < range.len() => return Some(range.start + behind),
+                Part::Kept(range) => behind -= range.len(),
+                Part::Foreign(bytes) => behind = behind.checked_sub(bytes.len())?,
+            }
+        }
+        None
+    }
+
+    /// The spans of the trace that a reader sees whole. What two snapshots have both is joined where
+    /// `overlaps` says that it can be known.
+    pub(crate) fn intact(&self, overlaps: impl Fn(Range<usize>) -> bool) -> Vec<Range<usize>> {
+        let mut spans: Vec<Range<usize>> = Vec::new();
+        for buffer in &self.buffers {
+            for (index, part) in buffer.iter().enumerate() {
+                let Part::Kept(range) = part else { continue };
+                match spans.last_mut() {
+                    Some(last)
+                        if index > 0
+                            && range.start == last.end
+                            && matches!(buffer[index - 1], Part::Kept(_)) =>
+                    {
+                        last.end = range.end;
+                    }
+                    Some(last)
+                        if index == 0 && range.start <= last.end && overlaps(range.start..last.end) =>
+                    {
+                        last.end = range.end;
+                    }
+                    _ => spans.push(range.clone()),
+                }
+            }
+        }
+        spans
+    }
+}
+
+fn bytes(length: usize, random: &mut Rng) -> Vec<u8> {
+    (0..length).map(|_| random.u8(..)).collect()
+}

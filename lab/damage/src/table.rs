@@ -1,0 +1,69 @@
+//! What came of all trials, a line for each way to damage.
+
+use crate::{
+    mutation::{KINDS, Kind},
+    recovered::Recovered,
+    trial::Trial,
+};
+
+/// Prints the table; names the first line in which perf recovers more.
+pub(crate) fn print(trials: &[&Trial], perf: bool) -> Option<&'static str> {
+    println!(
+        "\n{:26} {:>6} {:>10} {:>7}   {:>9} {:>9} {:>9} {:>9}   {:>11} {:>11}",
+        "damage", "trials", "violations", "gaps", "median", "perf's", "mean", "perf's", "wrong", "perf's"
+    );
+    let mut worse = None;
+    let rows = KINDS.iter().map(|kind| (kind.name(), Some(*kind))).chain([("all", None)]);
+    for (name, kind) in rows {
+        let of_kind: Vec<&Trial> = trials.iter().copied().filter(|trial| wants(kind, trial)).collect();
+        if of_kind.is_empty() {
+            continue;
+        }
+        let ours = Shares::new(&of_kind, |trial| trial.ours);
+        let theirs = Shares::new(&of_kind, |trial| trial.perf);
+        println!(
+            "{name:26} {:6} {:10} {:7}   {:8.3}% {:8.3}% {:8.3}% {:8.3}%   {:11} {:11}",
+            of_kind.len(),
+            of_kind.iter().filter(|trial| trial.violation.is_some()).count(),
+            of_kind.iter().map(|trial| trial.gaps).sum::<u64>(),
+            ours.median,
+            theirs.median,
+            ours.mean,
+            theirs.mean,
+            ours.wrong,
+            theirs.wrong,
+        );
+        if perf && ours.median < theirs.median {
+            worse = worse.or(Some(name));
+        }
+    }
+    worse
+}
+
+fn wants(kind: Option<Kind>, trial: &Trial) -> bool {
+    kind.is_none_or(|kind| kind == trial.kind)
+}
+
+/// How much of what ran is shown, in percent, over many trials.
+struct Shares {
+    median: f64,
+    mean: f64,
+    /// Instructions that are shown and did not run.
+    wrong: u64,
+}
+
+impl Shares {
+    fn new(trials: &[&Trial], of: impl Fn(&Trial) -> Recovered) -> Shares {
+        let mut shares: Vec<f64> =
+            trials.iter().map(|trial| 100.0 * of(trial).right as f64 / trial.ran as f64).collect();
+        shares.sort_by(f64::total_cmp);
+        let middle = shares.len() / 2;
+        let median =
+            if shares.len() % 2 == 1 { shares[middle] } else { (shares[middle - 1] + shares[middle]) / 2.0 };
+        Shares {
+            median,
+            mean: shares.iter().sum::<f64>() / shares.len() as f64,
+            wrong: trials.iter().map(|trial| of(trial).wrong).sum(),
+        }
+    }
+}

@@ -1,0 +1,128 @@
+//! An undamaged recording: what is really there.
+
+use std::{
+    ops::Range,
+    path::{Path, PathBuf},
+};
+
+use hodo_intel_pt::packet::{Decoder, Packet};
+
+use crate::{
+    container::Container,
+    flow::{self, Segment},
+    mutation::Damaged,
+    recovered::Ran,
+};
+
+/// How a recording was made, so that it can be made again.
+#[derive(Clone, Debug)]
+pub(crate) struct Recipe {
+    pub(crate) event: String,
+    pub(crate) command: Vec<String>,
+}
+
+/// A recording and the instructions that really ran.
+pub(crate) struct Subject {
+    pub(crate) name: String,
+    pub(crate) recipe: Option<Recipe>,
+    pub(crate) symfs: Option<PathBuf>,
+    pub(crate) container: Container,
+    /// All instructions, in order.
+    pub(crate) ran: Ran,
+    /// Its segments, in order.
+    pub(crate) segments: Vec<True>,
+}
+
+/// A segment of the undamaged trace.
+#[derive(Clone, Debug)]
+pub(crate) struct True {
+    /// From its PSB to the next.
+    pub(crate) bytes: Range<usize>,
+    /// The byte behind the PSB+ that ends it, or the end of the trace.
+    pub(crate) until: usize,
+    /// The byte behind its own PSB+.
+    pub(crate) plus_end: usize,
+    /// Its instructions, among all.
+    pub(crate) instructions: Range<usize>,
+}
+
+impl Subject {
+    /// Reads an undamaged recording, whose instructions must be as many as the emulated processor counted.
+    pub(crate) fn new(
+        name: &str,
+        file: &Path,
+        symfs: Option<&Path>,
+        recipe: Option<Recipe>,
+    ) -> Result<Subject, String> {
+        let container = Container::new(std::fs::read(file).map_err(|error| error.to_string())?)?;
+        let read = flow::read(file, symfs, 1 << 20)?;
+        if let Some(segment) = read.iter().find(|segment| !segment.gaps.is_empty()) {
+            return Err(format!("{name} has a gap: {:?}", segment.gaps));
+        }
+        let instructions: Vec<u64> =
+            read.iter().flat_map(|segment| segment.instructions.iter().copied()).collect();
+        let counted = flow::counted(file)?;
+        if counted != instructions.len() as u64 {
+            return Err(format!("{name}: {counted} instructions ran, {} are shown", instructions.len()));
+        }
+        let segments = segments(&container, &read);
+        let symfs = symfs.map(Path::to_owned);
+        Ok(Subject { name: name.to_owned(), recipe, symfs, container, ran: Ran::new(instructions), segments })
+    }
+
+    /// The segment whose PSB is this byte of the trace.
+    pub(crate) fn segment_at(&self, at: usize) -> Option<usize> {
+        self.segments.binary_search_by_key(&at, |segment| segment.bytes.start).ok()
+    }
+
+    /// How many instructions of a segment its packets prove up to a byte of the trace.
+    pub(crate) fn proven(&self, segment: usize, before: usize, scratch: &Path) -> Result<usize, String> {
+        let start = self.segments[segment].bytes.start;
+        let mut packets = Decoder::new(self.container.trace(), start);
+        let mut end = start;
+        while packets.position() <= before {
+            end = packets.position();
+            if !matches!(packets.next_packet(), Ok(Some(_))) {
+                break;
+            }
+        }
+        let part = Damaged::only(start..end);
+        let (file, _) = self.container.with(&part.buffers(self.container.trace()), false);
+        std::fs::write(scratch, file).map_err(|error| error.to_string())?;
+        let read = flow::read(scratch, self.symfs.as_deref(), 1 << 20)?;
+        Ok(read.iter().map(|segment| segment.instructions.len()).sum())
+    }
+}
+
+fn segments(container: &Container, read: &[Segment]) -> Vec<True> {
+    let trace = container.trace();
+    let starts: Vec<usize> = read
+        .iter()
+        .filter_map(|segment| segment.at.map(|at| (at - container.trace_offset()) as usize))
+        .collect();
+    let mut shown = 0;
+    let mut segments = Vec::new();
+    for (index, segment) in read.iter().filter(|segment| segment.at.is_some()).enumerate() {
+        let end = starts.get(index + 1).copied();
+        let instructions = shown..shown + segment.instructions.len();
+        shown = instructions.end;
+        segments.push(True {
+            bytes: starts[index]..end.unwrap_or(trace.len()),
+            until: end.map_or(trace.len(), |end| plus_end(trace, end)),
+            plus_end: plus_end(trace, starts[index]),
+            instructions,
+        });
+    }
+    segments
+}
+
+/// The byte behind the PSBEND of the PSB+ at `at`.
+fn plus_end(trace: &[u8], at: usize) -> usize {
+    let mut packets = Decoder::new(trace, at);
+    while let Ok(Some(packet)) = packets.next_packet() {
+        if packet == Packet::PsbEnd {
+            break;
+        }
+    }
+    packets.position()
+}

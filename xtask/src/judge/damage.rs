@@ -1,0 +1,42 @@
+//! `cargo xtask judge damage`: real recordings, damaged on purpose, held against what really ran; and how
+//! much of them perf recovers. The work is done by `lab/damage`.
+
+use std::process::Command;
+
+use super::USAGE;
+use crate::{
+    Outcome, command, lab,
+    setup::{self, Need},
+};
+
+/// What is recorded: small enough that perf can read each of ten thousand damaged copies, and with a PSB
+/// as often as there can be. A name, the event, and the command, where `tiny` and `signals` are the lab's.
+const RECORDINGS: &[(&str, &str, &str)] = &[
+    ("tiny-cyc", "intel_pt/cyc,psb_period=0/u", "{}/tiny"),
+    ("tiny-noretcomp", "intel_pt/cyc,noretcomp,psb_period=0/u", "{}/tiny"),
+    ("true", "intel_pt/psb_period=0/u", "/bin/true"),
+    ("true-cyc", "intel_pt/cyc,mtc_period=0,psb_period=0/u", "/bin/true"),
+    ("sh-no-mtc", "intel_pt/mtc=0,noretcomp,psb_period=0/u", "sh -c :"),
+];
+
+/// Judges what `arguments` ask for; the error says how many laws were broken.
+pub(super) fn run(arguments: &[String]) -> Outcome {
+    let mut given = arguments.iter();
+    while let Some(argument) = given.next() {
+        let number = ["--count", "--seed", "--only"].contains(&argument.as_str());
+        if number && given.next().is_none() || !number && argument != "--without-perf" {
+            return Err(USAGE.into());
+        }
+    }
+    setup::ensure(Need::Judge)?;
+    command::build_hodo()?;
+    command::run(&mut command::cargo(&["build", "--release", "-p", "hodo-damage"]))?;
+    let folder = command::target().join("judge/damage");
+    lab::compile("tiny.c", &["-static", "-nostdlib"], &folder)?;
+    let mut judge = Command::new(command::target().join("release/hodo-damage"));
+    judge.arg("--hodo").arg(command::hodo()).arg("--folder").arg(&folder).args(arguments);
+    for (name, event, started) in RECORDINGS {
+        judge.args(["--recording", name, event, &started.replace("{}", &folder.to_string_lossy())]);
+    }
+    command::quietly(&mut judge)
+}
