@@ -7,6 +7,7 @@ use std::collections::HashMap;
 
 use hodo_trace::event::Label;
 
+use super::bits;
 use super::schema::{
     Choice, EventClass, FieldClass, Length, Reference, Scope, Slot, StreamClass, Structure, TraceClass,
 };
@@ -100,6 +101,7 @@ fn settle(
     slots: &mut Slots,
 ) -> Result<Option<Structure>, String> {
     let Some(mut root) = root else { return Ok(None) };
+    byte_orders(&root)?;
     let mut finder = Finder { outer, scope, frames: Vec::new(), found: Vec::new(), slots };
     finder.structure(&root, Vec::new())?;
     let mut found = std::mem::take(&mut finder.found).into_iter();
@@ -108,6 +110,34 @@ fn settle(
     let mut root = Some(root);
     mark(root.as_mut(), scope, slots);
     Ok(root)
+}
+
+/// Refuses neighbours of different byte orders that share a byte, of which nobody can say where they lie.
+fn byte_orders(structure: &Structure) -> Result<(), String> {
+    // The position within a byte, where it is known, and the byte order of what ends there.
+    let (mut at, mut before) = (0, None);
+    for member in &structure.members {
+        let (alignment, size, order) = match &member.class {
+            FieldClass::Integer(integer) => (integer.alignment, integer.meaning.size, integer.byte_order),
+            FieldClass::Real(real) => (real.alignment, real.size, real.byte_order),
+            class => {
+                if let FieldClass::Structure(inner) = class {
+                    byte_orders(inner)?;
+                }
+                (at, before) = (0, None);
+                continue;
+            }
+        };
+        at = bits::align(at, alignment);
+        if at % 8 != 0 && before.is_some_and(|before| before != order) {
+            return Err(format!(
+                "{}: its byte order is another than that of the field in the same byte",
+                member.name
+            ));
+        }
+        (at, before) = (at + u64::from(size), Some(order));
+    }
+    Ok(())
 }
 
 /// Writes what was found into the references, in the order in which they were met; and what structures and

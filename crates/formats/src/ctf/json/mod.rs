@@ -203,6 +203,3 @@ fn log_level(attributes: &Node<'_>) -> Option<i64> {
         .filter_map(|space| attributes.get(space)?.get("log-level"))
         .find_map(|level| level.value().as_i64())
 }
-
-#[cfg(test)]
-mod tests;

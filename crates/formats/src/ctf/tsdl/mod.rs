@@ -61,6 +61,3 @@ fn byte_order(text: &str) -> Option<ByteOrder> {
         before[1] = kind;
     }
 }
-
-#[cfg(test)]
-mod tests;

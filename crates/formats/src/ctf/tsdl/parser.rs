@@ -11,7 +11,7 @@ use crate::{
 /// How deep types may be nested.
 pub(super) const DEEPEST: u32 = 48;
 /// Types that metadata may make by using the same one again, beyond as many as it has bytes.
-const TYPES: usize = 1 << 20;
+const TYPES: usize = 1 << 18;
 /// The most of a line that an error shows, in characters.
 const SHOWN: usize = 100;
 

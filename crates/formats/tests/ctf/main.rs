@@ -1,0 +1,8 @@
+//! CTF: what a correct reader must handle, on traces of a few bytes.
+
+mod fields;
+mod json;
+mod metadata;
+mod packets;
+mod show;
+mod time;

@@ -1,0 +1,100 @@
+//! Metadata files and TSDL: facts 30 and 31.
+
+use hodo_formats::{
+    FORMATS,
+    ctf::{read_metadata, recognise},
+};
+
+use crate::show::{lines, refused, tsdl};
+
+const EVENT: &str =
+    "trace { byte_order = le; }; event { name = e; fields := struct { integer { size = 8; } x; }; };";
+
+/// Text as packets of metadata, of so many bytes of text each.
+fn packets(text: &str, size: usize, big: bool) -> Vec<u8> {
+    let word = |word: u32| if big { word.to_be_bytes() } else { word.to_le_bytes() };
+    let mut bytes = Vec::new();
+    for part in text.as_bytes().chunks(size) {
+        bytes.extend(word(0x75D1_1D57));
+        bytes.extend([0; 16]);
+        let content = (37 + part.len() as u32) * 8;
+        [0, content, content + 24].map(word).iter().for_each(|word| bytes.extend(word));
+        bytes.extend([0, 0, 0, 1, 8]);
+        bytes.extend(part);
+        bytes.extend([0; 3]);
+    }
+    bytes
+}
+
+#[test]
+fn fact_30_metadata_comes_in_packets_or_plain() {
+    for big in [false, true] {
+        let bytes = packets(EVENT, 10, big);
+        assert!(recognise(&bytes));
+        assert_eq!(read_metadata(&bytes).unwrap().streams[&0].events[0].name, "e");
+        let cut = read_metadata(&bytes[..bytes.len() - 1]).unwrap_err().to_string();
+        assert!(cut.contains("bytes expected"), "{cut}");
+    }
+    for plain in [EVENT.to_owned(), format!("/* CTF 1.8 */ {EVENT}"), format!("\n// no signature\n{EVENT}")] {
+        assert!(recognise(plain.as_bytes()));
+        assert_eq!(lines(&plain, &[7]), ["- e x=7"]);
+    }
+    assert!(recognise(b"\x1e{") && recognise(b"{ \"type\": \"preamble\" }"));
+    for other in [&b"PERFILE2"[..], b"", b"{}", b"hello", b"event=1", b"/* unfinished"] {
+        assert!(!recognise(other), "{other:?}");
+    }
+    assert_eq!(FORMATS.iter().filter(|format| (format.recognise)(EVENT.as_bytes())).count(), 1);
+}
+
+#[test]
+fn fact_31_types_are_declared_as_in_c() {
+    let metadata = tsdl(
+        "typealias integer { base = hex; signed = 0; align = 0x8; size = 010; } := unsigned long long int;\r\n\
+         typedef unsigned long long int byte, pair[2];\r\n\
+         enum state : byte { IDLE, BUSY, LAST = 7, \"AFTER \\\"IT\\\"\" };\r\n\
+         struct point { byte x; enum state s; } align(16);\r\n\
+         variant either { byte IDLE; pair BUSY; };\r\n\
+         callsite { name = \"f\"; func = \"g\"; line = 3; };\r\n\
+         event { name = \"e\"; fields := struct {\r\n\
+            typealias integer { size = 16; } := local;\r\n\
+            struct point p; /* three */ pair two; local l, m;\r\n\
+            variant either <p.s> v;\r\n\
+         }; };",
+    );
+    let bytes = [3, 1, 4, 5, 6, 0, 7, 0, 8, 9];
+    assert_eq!(lines(&metadata, &bytes), ["- e p={ x=3 s=1:BUSY } two=[ 4 5 ] l=6 m=7 v={ BUSY=[ 8 9 ] }"]);
+}
+
+#[test]
+fn errors_show_the_line_and_a_mark() {
+    let wrong = "trace { byte_order = le; };\nevent {\n\tname = e;\n\tfields := struct { uint9 x; };\n};";
+    let expected = "line 4, column 21: no type is called `uint9`\n     fields := struct { uint9 x; };\n                        ^";
+    assert!(refused(wrong).contains(expected), "{}", refused(wrong));
+    for (text, reason) in [
+        ("trace { byte_order = le; }; event { name = ; };", "a value expected"),
+        ("trace { byte_order = le; }; integer", "`trace`, `env`"),
+        ("event { fields := struct { integer { size = 8; } x; }; };", "no `byte_order`"),
+        ("event { fields := struct { integer { } x; }; };", "has no `size`"),
+        ("event { fields := struct { integer { size = 65; } x; }; };", "1 to 64 bits"),
+        ("event { fields := struct { integer { size = 8; align = 3; } x; }; };", "a power of two"),
+        ("clock { name = c; freq = 0; };", "frequency of zero"),
+        ("trace { } @", "no word"),
+        ("event { name = a; }; event { name = b; };", "have the same id, 0"),
+    ] {
+        assert!(refused(text).contains(reason), "{text}: {}", refused(text));
+    }
+}
+
+#[test]
+fn metadata_that_means_harm_is_refused() {
+    assert!(refused(&"(".repeat(1 << 20)).contains("column 1"));
+    let deep = format!("trace {{ byte_order = le; }}; {}", "struct a { struct { ".repeat(100_000));
+    assert!(refused(&deep).contains("nested more than"));
+    // Each type has two of the one before.
+    let mut text = tsdl("struct s0 { u8 x; };");
+    for level in 1..60 {
+        text += &format!("struct s{level} {{ struct s{0} a; struct s{0} b; }};\n", level - 1);
+    }
+    assert!(refused(&text).contains("too many") || refused(&text).contains("nested"));
+    assert!(refused(&tsdl("struct s { struct s x; };")).contains("no struct is called `s`"));
+}

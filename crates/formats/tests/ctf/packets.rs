@@ -1,0 +1,158 @@
+//! Packets and streams: facts 21 to 29 and 32.
+
+use hodo_formats::ctf::Trace;
+
+use crate::show::{lines, read, trace, tsdl};
+
+/// Packets with everything that LTTng's have.
+fn metadata() -> String {
+    tsdl(
+        "clock { name = c; };
+        typealias integer { size = 64; map = clock.c.value; } := time;
+        trace { packet.header := struct { u32 magic; u32 stream_id; u32 stream_instance_id; }; };
+        stream { id = 3;
+            packet.context := struct {
+                time timestamp_begin; time timestamp_end; u16 content_size; u16 packet_size;
+                u16 packet_seq_num; u16 events_discarded; u16 _cpu_id;
+            };
+            event.header := struct { integer { size = 8; map = clock.c.value; } t; };
+        };
+        event { stream_id = 3; name = e; };",
+    )
+}
+
+/// A packet of a stream with its number, its times, and what was discarded so far; padded by a byte.
+fn packet(stream: u32, number: u16, times: (u64, u64), discarded: u16, events: &[u8]) -> Vec<u8> {
+    let mut bytes: Vec<u8> =
+        [0xC1FC_1FC1, 3, stream].iter().flat_map(|word: &u32| word.to_le_bytes()).collect();
+    bytes.extend([times.0, times.1].iter().flat_map(|time| time.to_le_bytes()));
+    let content = (12 + 16 + 10 + events.len() as u16) * 8;
+    bytes.extend([content, content + 8, number, discarded, 0].iter().flat_map(|word| word.to_le_bytes()));
+    bytes.extend(events);
+    bytes.push(0xee);
+    bytes
+}
+
+fn of(files: &[(&str, Vec<u8>)]) -> Vec<String> {
+    read(&trace(&metadata(), files))
+}
+
+fn streams(trace: &Trace<'_>) -> Vec<(Option<u64>, usize)> {
+    trace.streams.iter().map(|stream| (stream.id, stream.packets.len())).collect()
+}
+
+#[test]
+fn facts_21_and_22_padding_is_no_content_and_packets_may_be_empty() {
+    let whole =
+        [packet(0, 0, (1, 2), 0, &[2]), packet(0, 1, (3, 3), 0, &[]), packet(0, 2, (4, 5), 0, &[5])].concat();
+    assert_eq!(of(&[("s", whole.clone())]), ["2 e", "5 e"]);
+    // The last packet may be shorter than it says, as long as its content is there.
+    assert_eq!(of(&[("s", whole[..whole.len() - 1].to_vec())]), ["2 e", "5 e"]);
+    let cut = of(&[("s", whole[..whole.len() - 2].to_vec())]);
+    assert_eq!(cut[0], "2 e");
+    assert!(cut[1].contains("the file only"), "{cut:?}");
+    // Without sizes, the file is one packet.
+    assert_eq!(
+        lines(&tsdl("event { name = e; fields := struct { u8 x; }; };"), &[1, 2]),
+        ["- e x=1", "- e x=2"]
+    );
+}
+
+#[test]
+fn a_packet_may_not_be_nothing_nor_more_than_everything() {
+    let sizes = tsdl(
+        "stream { packet.context := struct { u64 packet_size; u64 content_size; }; }; event { name = e; fields := struct { u8 x; }; };",
+    );
+    let packet = |size: u64, content: u64| {
+        [size.to_le_bytes().to_vec(), content.to_le_bytes().to_vec(), vec![7]].concat()
+    };
+    assert!(lines(&sizes, &packet(0, 0))[0].contains("a packet of 0 bits"));
+    assert!(lines(&sizes, &packet(136, 8))[0].contains("at least the 128"));
+    assert!(lines(&sizes, &packet(130, 130))[0].contains("whole bytes"));
+    let huge = lines(&sizes, &packet(8 << 40, 8 << 40));
+    assert_eq!(huge[0], "- e x=7");
+    assert!(huge[1].contains("the packet has 1099511627776 bytes"), "{huge:?}");
+}
+
+#[test]
+fn fact_23_discarded_events_belong_to_the_gap_before() {
+    let at = |number, begin, discarded| packet(0, number, (begin, begin + 5), discarded, &[begin as u8]);
+    let counted = [at(0, 10, 0), at(1, 20, 7), at(2, 30, 7), at(3, 40, 9)].concat();
+    assert_eq!(of(&[("s", counted)]), ["10 e", "15 lost 7", "20 e", "30 e", "35 lost 2", "40 e"]);
+    // The counter wraps.
+    let wrapped = [at(0, 10, 0), at(1, 20, 30_000), at(2, 30, 60_000), at(3, 40, 4)].concat();
+    assert_eq!(of(&[("s", wrapped)])[5..], ["35 lost 5540", "40 e"]);
+    // It goes back and forth again, without anything lost.
+    let back = [at(0, 10, 0), at(1, 20, 1280), at(2, 30, 0), at(3, 40, 1280), at(4, 50, 1281)].concat();
+    assert_eq!(of(&[("s", back)]), ["10 e", "15 lost 1280", "20 e", "30 e", "40 e", "45 lost 1", "50 e"]);
+}
+
+#[test]
+fn fact_24_numbers_that_are_missing_are_lost_packets() {
+    let bytes = [packet(0, 5, (1, 2), 0, &[1]), packet(0, 9, (3, 4), 0, &[3])].concat();
+    assert_eq!(of(&[("s", bytes)]), ["1 e", "2 lost 3 packets", "3 e"]);
+}
+
+#[test]
+fn fact_25_a_stream_may_lie_in_several_files_whatever_they_are_called() {
+    let files = [
+        ("ch_0_0", packet(7, 2, (30, 31), 0, &[30])),
+        ("ch_0_1", [packet(7, 0, (10, 11), 0, &[10]), packet(8, 0, (1, 2), 0, &[1])].concat()),
+        ("ch_0_2", packet(7, 1, (20, 21), 0, &[20])),
+    ];
+    let metadata = metadata();
+    let trace = trace(&metadata, &files);
+    assert_eq!(streams(&trace), [(Some(7), 3), (Some(8), 1)]);
+    assert_eq!(read(&trace), ["10 e", "20 e", "30 e", "1 e"]);
+    // Without an id, a file is a stream.
+    let nameless = tsdl("event { name = e; fields := struct { u8 x; }; };");
+    assert_eq!(
+        streams(&crate::show::trace(&nameless, &[("a", vec![1]), ("b", vec![2])])),
+        [(None, 1), (None, 1)]
+    );
+}
+
+#[test]
+fn fact_26_packets_that_are_in_two_snapshots_are_read_once() {
+    let (one, two, three) =
+        (packet(0, 0, (1, 2), 0, &[1]), packet(0, 1, (3, 4), 0, &[3]), packet(0, 2, (5, 6), 0, &[5]));
+    let files = [("s1/s", [one, two.clone()].concat()), ("s2/s", [two, three].concat())];
+    assert_eq!(of(&files), ["1 e", "3 e", "5 e"]);
+}
+
+#[test]
+fn fact_27_a_stream_that_the_metadata_does_not_know_leaves_the_others() {
+    let mut unknown = packet(0, 0, (1, 2), 0, &[1]);
+    unknown[4] = 9;
+    let read = of(&[("bad", unknown), ("good", packet(1, 0, (1, 2), 0, &[1]))]);
+    assert_eq!(read, ["1 e", "! the metadata has no stream class 9"]);
+}
+
+#[test]
+fn fact_32_packets_carry_a_mark_and_the_uuid_of_their_trace() {
+    let mut wrong = packet(0, 0, (1, 2), 0, &[1]);
+    wrong[0] = 0;
+    assert_eq!(of(&[("s", wrong)]), ["! a packet begins with c1fc1fc1, and this with c1fc1f00"]);
+    let metadata = tsdl(
+        "trace { uuid = \"00010203-0405-0607-0809-0a0b0c0d0e0f\"; packet.header := struct { u8 uuid[16]; }; };
+        event { name = e; fields := struct { u8 x; }; };",
+    );
+    let mut bytes: Vec<u8> = (0..16).collect();
+    bytes.push(5);
+    assert_eq!(lines(&metadata, &bytes), ["- e x=5"]);
+    bytes[0] = 9;
+    assert!(lines(&metadata, &bytes)[0].contains("the packet is of the trace 09010203"));
+}
+
+#[test]
+fn an_event_that_the_metadata_does_not_know_ends_its_packet_only() {
+    let metadata = tsdl(
+        "stream { packet.context := struct { u8 packet_size; }; event.header := struct { u8 id; }; };
+        event { id = 1; name = e; };",
+    );
+    let read = lines(&metadata, &[24, 1, 9, 24, 1, 1]);
+    assert_eq!(
+        read,
+        ["- e", "- e", "- e", "! event at bit 16 of its packet: the metadata has no event class 9"]
+    );
+}
