@@ -42,6 +42,8 @@ const TOOLS: &[Tool] = &[
     tool("/usr/include/intel-pt.h", "libipt-dev", Need::Judge),
     tool("objdump", "binutils", Need::Judge),
     tool("python3", "python3", Need::Judge),
+    tool("babeltrace2", "babeltrace2 python3-bt2", Need::Judge),
+    tool("zstd", "zstd", Need::Judge),
     tool("sqlite3", "sqlite3", Need::Judge),
     tool("perl", "perl-base", Need::Judge),
     tool("find", "findutils", Need::Judge),

@@ -100,9 +100,20 @@ fn reading(input: &Input, traces: &EventTraces<'_>, chunk_size: u64) -> Result<E
     Ok(EventReading { threads, chunk_size, from, to })
 }
 
+/// Refuses what chooses among control flow.
+fn refuse_flow(input: &Input) -> Result<(), Failure> {
+    match input.call.is_some() || input.symfs.is_some() {
+        true => Err(Failure::usage(
+            "--call and --symfs are about control flow, and this input has software events",
+        )),
+        false => Ok(()),
+    }
+}
+
 /// `hodo script --events`.
 pub fn script(command: &arguments::Script) -> Result<ExitCode, Failure> {
-    if command.packets || command.insns || command.calls {
+    refuse_flow(&command.input)?;
+    if command.packets || command.insns || command.calls || command.sideband {
         return Err(Failure::usage(
             "this input has software events, and no control flow; see `hodo script --events`",
         ));
@@ -140,6 +151,7 @@ pub fn report(command: &arguments::Report) -> Result<ExitCode, Failure> {
     if !are_in(&command.input) {
         return Err(Failure::usage("report count counts software events, and this input has none"));
     }
+    refuse_flow(&command.input)?;
     let files = Files::default();
     let traces = EventTraces::open(&files, &command.input.file)?;
     let reading = reading(&command.input, &traces, COUNT_CHUNK)?;

@@ -14,6 +14,7 @@
 mod cases;
 mod configurations;
 mod containers;
+mod ctf;
 mod damage;
 mod difference;
 mod libipt;
@@ -50,7 +51,8 @@ const USAGE: &str =
        cargo xtask judge cases [NAME]…
        cargo xtask judge containers [FILE]…
        cargo xtask judge lines [PROGRAM]…
-       cargo xtask judge damage [--count N] [--seed N] [--only NUMBER] [--without-perf]";
+       cargo xtask judge damage [--count N] [--seed N] [--only NUMBER] [--without-perf]
+       cargo xtask judge ctf [FOLDER | ARCHIVE]…";
 
 /// What the command line asks for.
 #[derive(Default)]
@@ -69,6 +71,7 @@ pub(crate) fn run(arguments: &[String]) -> Outcome {
         Some((first, files)) if first == "containers" => return containers::run(files),
         Some((first, names)) if first == "lines" => return lines::run(names),
         Some((first, rest)) if first == "damage" => return damage::run(rest),
+        Some((first, traces)) if first == "ctf" => return ctf::run(traces),
         _ => {}
     }
     let wish = parse(arguments)?;

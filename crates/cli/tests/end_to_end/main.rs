@@ -2,6 +2,7 @@
 
 mod containers;
 mod damage;
+mod events;
 mod jitted;
 mod output;
 mod profiles;

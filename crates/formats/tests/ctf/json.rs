@@ -109,9 +109,7 @@ fn every_class_of_fields() {
                 r#"{{"type": "structure", "member-classes": [{}]}}"#,
                 member(
                     "up",
-                    &format!(
-                        r#"{{"type": "static-length-array", "length": 1, "element-field-class": {{"type": "dynamic-length-string", "length-field-location": {{"path": [null, "n"]}}}}}}"#
-                    )
+                    r#"{"type": "static-length-array", "length": 1, "element-field-class": {"type": "dynamic-length-string", "length-field-location": {"path": [null, "n"]}}}"#
                 )
             ),
         ),
