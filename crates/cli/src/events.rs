@@ -32,8 +32,8 @@ const COUNT_CHUNK: u64 = 4 << 20;
 #[command(next_help_heading = "Software events")]
 pub struct Filter {
     /// Only events with such a name, such as `sched_*`; several are possible
-    #[arg(long = "event", value_name = "PATTERN")]
-    pub events: Vec<String>,
+    #[arg(long, value_name = "PATTERN")]
+    pub event: Vec<String>,
     /// Only events whose fields meet this, such as `ret < 0 and not fd == 3`
     #[arg(long = "where", value_name = "CONDITION", value_parser = Condition::parse)]
     pub condition: Option<Condition>,
@@ -52,7 +52,7 @@ fn cpus(text: &str) -> Result<Vec<u32>, String> {
 
 impl Filter {
     fn is_empty(&self) -> bool {
-        self.events.is_empty() && self.condition.is_none() && self.cpu_list.is_empty()
+        self.event.is_empty() && self.condition.is_none() && self.cpu_list.is_empty()
     }
 
     /// For inputs that hold no software events.
@@ -67,7 +67,7 @@ impl Filter {
 
     fn wanted(&self, input: &Input) -> Wanted {
         Wanted {
-            events: self.events.clone(),
+            events: self.event.clone(),
             condition: self.condition.clone(),
             tids: input.tid.clone(),
             pids: input.pid.clone(),
