@@ -38,6 +38,10 @@ struct Input {
 struct Settings {
     model: u8,
     no_return_compression: bool,
+    /// Neither, one, or both of the branches' packets are left out.
+    leaves_out: u8,
+    /// Where a filter's range begins and how long it is.
+    filter: Option<(u16, u16)>,
     mtc_frequency: Option<u8>,
     tsc_ctc_ratio: Option<(u32, u32)>,
     max_nonturbo_ratio: Option<u8>,
@@ -59,6 +63,7 @@ enum Step {
     Block(bool, u8, Vec<(u8, u64)>, bool),
     Event(bool, u8, u8, u64),
     Power(u8, u8, u8),
+    Trigger(bool, Option<u16>, bool, u8),
     Timing(Timing),
     Raw(Vec<u8>),
 }
@@ -187,6 +192,9 @@ impl Step {
                 put(Packet::Pwre { hardware: c & 1 != 0, state: a & 15, sub_state: b & 15 });
                 put(Packet::Pwrx { last: a & 15, deepest: b & 15, reason: c & 15 });
             }
+            &Step::Trigger(ip, instructions, multiple, triggers) => {
+                put(Packet::Trig { ip, instructions, multiple, triggers });
+            }
             Step::Timing(timing) => put(timing.packet()),
             Step::Raw(bytes) => stream.extend_from_slice(bytes),
         }
@@ -201,6 +209,11 @@ impl Settings {
         Config {
             cpu: model.map(|&model| Cpu { family: 6, model, stepping: 1 }),
             no_return_compression: self.no_return_compression,
+            no_tnt: self.leaves_out % 8 == 1,
+            no_branches: self.leaves_out % 8 == 2,
+            filter: self.filter.map_or(String::new(), |(offset, length)| {
+                format!("filter {:#x}/{length:#x}", BASE + u64::from(offset) % CODE as u64)
+            }),
             tsc: true,
             mtc_frequency: self.mtc_frequency,
             tsc_ctc_ratio: self.tsc_ctc_ratio,
@@ -247,6 +260,7 @@ impl Sink for Shown {
             Event::Gap(mut gap) => {
                 assert!(gap.from <= gap.to && self.start <= gap.from, "{gap:?}");
                 (gap.from, gap.to) = (gap.from - self.start, gap.to - self.start);
+                gap.doubtful_since = gap.doubtful_since.map(|at| at - self.start);
                 self.text.push(format!("{gap:?}"));
             }
             event => self.text.push(format!("{event:?}")),

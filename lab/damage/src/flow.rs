@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use hodo_code::Terminator;
 use hodo_engine::{Experiment, Files, Input, Options, Places, Reading, TrackSink, decode_all};
 use hodo_intel_pt::flow::{Event, Executed, Gap, Sink, Trouble};
 
@@ -15,6 +16,8 @@ pub(crate) struct Segment {
     pub(crate) gaps: Vec<(usize, Gap)>,
     /// How many instructions were shown each time that tracing came on.
     pub(crate) enabled: Vec<usize>,
+    /// The first block's address to which the code before it does not lead, though nothing was between them.
+    pub(crate) jump: Option<u64>,
 }
 
 /// Reads a recording of one thread in chunks of this size, as every command of `hodo` does.
@@ -53,6 +56,8 @@ pub(crate) fn counted(file: &Path) -> Result<u64, String> {
 #[derive(Default)]
 struct Collector {
     next: Option<u64>,
+    /// Where the code that was shown last leads; anywhere where that is not known.
+    leads: Option<[u64; 2]>,
     segments: Vec<Segment>,
 }
 
@@ -68,18 +73,37 @@ impl TrackSink for Collector {
     }
 
     fn begin_segment(&mut self) {
+        self.leads = None;
         self.segments.push(Segment { at: self.next.take(), ..Segment::default() });
     }
 }
 
 impl Sink for Collector {
     fn executed(&mut self, executed: Executed<'_>) {
+        let block = executed.block;
+        if self.leads.is_some_and(|leads| !leads.contains(&block.start)) {
+            self.segment().jump.get_or_insert(block.start);
+        }
         self.segment().instructions.extend(executed.addresses());
+        let behind = block.start + executed.lengths.iter().map(|&length| u64::from(length)).sum::<u64>();
+        self.leads = match block.terminator {
+            _ if !executed.is_whole() => Some([behind; 2]),
+            Terminator::None => Some([block.end; 2]),
+            Terminator::Conditional => Some([block.end, block.target]),
+            Terminator::Jump | Terminator::Call => Some([block.target; 2]),
+            _ => None,
+        };
     }
 
     fn event(&mut self, event: Event) {
+        let shown = self.segment().instructions.len();
+        if matches!(
+            event,
+            Event::Gap(_) | Event::Enabled(_) | Event::Disabled { .. } | Event::Asynchronous { .. }
+        ) {
+            self.leads = None;
+        }
         let segment = self.segment();
-        let shown = segment.instructions.len();
         match event {
             // What lies before the first PSB is no part of this segment.
             Event::Gap(gap) if shown == 0 && gap.trouble == Trouble::Missing => {}

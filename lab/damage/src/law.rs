@@ -70,6 +70,15 @@ pub(crate) fn check(
     }
 }
 
+/// What is shown between two gaps is a path of the code, wherever it comes from: what contradicts the code
+/// is never shown without a gap.
+pub(crate) fn check_paths(read: &[Segment]) -> Result<(), String> {
+    match read.iter().find_map(|segment| segment.jump) {
+        Some(address) => Err(format!("nothing leads to {address:x}, and no gap says so")),
+        None => Ok(()),
+    }
+}
+
 /// A segment without damage shows exactly what ran.
 fn same(subject: &Subject, index: usize, segment: &Segment) -> Result<(), String> {
     let truth = &subject.ran.instructions[subject.segments[index].instructions.clone()];

@@ -103,7 +103,7 @@ impl Bench {
         match read {
             Ok(Ok(read)) => {
                 let slow = (begin.elapsed() > LIMIT).then(|| format!("it took {:?}", begin.elapsed()));
-                let violation = slow.or_else(|| check(&read).err());
+                let violation = slow.or_else(|| law::check_paths(&read).err()).or_else(|| check(&read).err());
                 (read, violation)
             }
             Ok(Err(error)) => (Vec::new(), Some(error)),

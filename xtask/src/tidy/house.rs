@@ -54,7 +54,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ),
     ("hodo-emulator", &["hodo-intel-pt", "hodo-formats"]),
     ("hodo-repack", &["hodo-clock", "hodo-formats", "hodo-intel-pt"]),
-    ("hodo-damage", &["hodo-engine", "hodo-formats", "hodo-intel-pt"]),
+    ("hodo-damage", &["hodo-code", "hodo-engine", "hodo-formats", "hodo-intel-pt"]),
     ("xtask", &[]),
 ];
 
