@@ -19,7 +19,12 @@ fn assemble(code: &[Code<'_>]) -> Assembly {
     let mut assembly = Assembly::default();
     let mut address = 0x1000;
     for part in code {
-        assembly.sections.push(Section { address, bytes: part.source.into(), from: part.from, owner: part.owner });
+        assembly.sections.push(Section {
+            address,
+            bytes: part.source.into(),
+            from: part.from,
+            owner: part.owner,
+        });
         for line in part.source.split_inclusive('\n') {
             if let Some((label, _)) = line.split_once(':') {
                 assembly.labels.insert(label.to_owned(), address);

@@ -28,7 +28,8 @@ fuzz_target!(|bytes: &[u8]| {
             return;
         }
     };
-    let trace = Trace::new("fuzz".to_owned(), class, vec![DataFile { name: "stream".to_owned(), bytes: data }]);
+    let trace =
+        Trace::new("fuzz".to_owned(), class, vec![DataFile { name: "stream".to_owned(), bytes: data }]);
     for stream in &trace.streams {
         let mut cursor = Cursor::new(&trace, stream, 0..stream.packets.len());
         // Each event takes a bit, and each packet loses something at most twice.

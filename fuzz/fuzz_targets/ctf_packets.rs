@@ -38,15 +38,18 @@ const JSON: &str = r#"{"type": "preamble", "version": 2}
 
 fuzz_target!(|bytes: &[u8]| {
     let Some((&choice, data)) = bytes.split_first() else { return };
-    let metadata = if choice % 2 == 0 { TSDL.to_owned() } else { format!("\x1e{}", JSON.replace("}\n{", "}\x1e{")) };
+    let metadata =
+        if choice % 2 == 0 { TSDL.to_owned() } else { format!("\x1e{}", JSON.replace("}\n{", "}\x1e{")) };
     let class = read_metadata(metadata.as_bytes()).expect("it is right");
-    let trace = Trace::new("fuzz".to_owned(), class, vec![DataFile { name: "stream".to_owned(), bytes: data }]);
+    let trace =
+        Trace::new("fuzz".to_owned(), class, vec![DataFile { name: "stream".to_owned(), bytes: data }]);
     for stream in &trace.streams {
         let mut cursor = Cursor::new(&trace, stream, 0..stream.packets.len());
         while let Some((_, item)) = cursor.next_item() {
             let Item::Event(parts) = item else { continue };
             let event = cursor.event(parts);
-            for scope in [Scope::PacketContext, Scope::CommonContext, Scope::SpecificContext, Scope::Payload] {
+            for scope in [Scope::PacketContext, Scope::CommonContext, Scope::SpecificContext, Scope::Payload]
+            {
                 let mut open = Open(0);
                 // What is stepped over can be read too, but for elements without a size.
                 if event.tell(scope, &mut open).is_ok() {

@@ -10,7 +10,9 @@ fuzz_target!(|bytes: &[u8]| {
     let records = dump(bytes);
     assert!(dump(&bytes[..bytes.len() / 2]) <= records);
     let lines = bytes.iter().filter(|&&byte| byte == b'\n').count() + 1;
-    assert!(perf_map(bytes).inspect(|entry| assert!(entry.size > 0 && !entry.name.is_empty())).count() <= lines);
+    assert!(
+        perf_map(bytes).inspect(|entry| assert!(entry.size > 0 && !entry.name.is_empty())).count() <= lines
+    );
     assert!(kallsyms(bytes).inspect(|entry| assert!(!entry.name.is_empty())).count() <= lines);
 });
 
