@@ -202,9 +202,16 @@ pub struct Script {
     /// What the kernel said meanwhile: mappings, names, forks, switches
     #[arg(long, group = "what")]
     pub sideband: bool,
-    /// Each software event (the default where there are such)
+    /// Each software event (the default where there are such); in a recording of Intel PT what it tells
+    /// beside the flow: interrupts, transactions, modes, where tracing goes on and off, gaps
     #[arg(long, group = "what")]
     pub events: bool,
+    /// Each value that PTWRITE wrote
+    #[arg(long, group = "what")]
+    pub ptwrite: bool,
+    /// Power states and changes of the frequency
+    #[arg(long, group = "what")]
+    pub power: bool,
     /// What a line of --insns tells: time, cpu, pid, tid, ip, sym, insn, srcline
     #[arg(long, value_name = "FIELD,…", value_delimiter = ',', default_value = "ip")]
     pub fields: Vec<Field>,

@@ -113,7 +113,8 @@ fn refuse_flow(input: &Input) -> Result<(), Failure> {
 /// `hodo script --events`.
 pub fn script(command: &arguments::Script) -> Result<ExitCode, Failure> {
     refuse_flow(&command.input)?;
-    if command.packets || command.insns || command.calls || command.sideband {
+    let flow = command.packets || command.insns || command.calls || command.sideband;
+    if flow || command.ptwrite || command.power {
         return Err(Failure::usage(
             "this input has software events, and no control flow; see `hodo script --events`",
         ));

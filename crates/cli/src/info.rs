@@ -91,6 +91,10 @@ fn recording(info: &Info) -> Table {
         summary.push(("packets", packets(info).into()));
         summary.push(("clock", clock(info).into()));
     }
+    // The emulated processor has none.
+    if !info.streams.is_empty() && !info.engine.emulated {
+        summary.push(("errata", info.config.errata.as_str().into()));
+    }
     if !info.config.filter.is_empty() {
         summary.push(("filter", info.config.filter.as_str().into()));
     }

@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use hodo_engine::script::{self, CallFormat};
+use hodo_engine::script::{self, CallFormat, MarkFormat, Marks};
 
 use crate::{
     arguments::Script,
@@ -21,14 +21,11 @@ pub fn run(command: &Script) -> Result<ExitCode, Failure> {
         return events::script(command);
     }
     command.filter.refuse()?;
-    if command.events {
-        return Err(Failure::usage("this input has no software events"));
-    }
     let json = command.output.format == "jsonl";
     if (json && (command.packets || command.insns || command.sideband))
         || !["text", "jsonl"].contains(&command.output.format.as_str())
     {
-        return Err(Failure::usage("a script is text; calls can be jsonl too"));
+        return Err(Failure::usage("a script is text; calls and events can be jsonl too"));
     }
     if command.packets && (command.input.time.is_some() || command.input.call.is_some()) {
         return Err(Failure::usage("--time and --call choose what was executed; packets are shown whole"));
@@ -41,6 +38,9 @@ pub fn run(command: &Script) -> Result<ExitCode, Failure> {
                 script::packets(experiment, reading, limit, &mut out, go_on)
             } else if command.sideband {
                 script::sideband(experiment, reading, limit, &mut out)
+            } else if let Some(marks) = marks(command) {
+                let format = if json { MarkFormat::JsonLines } else { MarkFormat::Text };
+                script::marks(experiment, marks, format, reading, limit, &mut out, go_on)
             } else if command.insns {
                 script::instructions(experiment, &command.fields, reading, limit, &mut out, go_on)
             } else {
@@ -56,4 +56,11 @@ pub fn run(command: &Script) -> Result<ExitCode, Failure> {
         input::tell(outcome.losses);
         Ok(code)
     })
+}
+
+/// What is asked for of what a trace tells beside the flow.
+fn marks(command: &Script) -> Option<Marks> {
+    [(command.ptwrite, Marks::PtWrite), (command.power, Marks::Power), (command.events, Marks::Rest)]
+        .into_iter()
+        .find_map(|(asked, marks)| asked.then_some(marks))
 }

@@ -64,6 +64,8 @@ pub struct Engine {
 pub struct Settings {
     /// Family, model and stepping.
     pub cpu: Option<[u16; 3]>,
+    /// Which errata the decoder reckons with, and why, in a sentence.
+    pub errata: String,
     /// TSC packets.
     pub tsc: bool,
     /// MTC packets, one each `2^mtc_frequency` ticks of the crystal clock; `None` where they are off.
@@ -209,6 +211,7 @@ pub fn info(experiment: &Experiment<'_>) -> Info {
 fn settings(config: &Config) -> Settings {
     Settings {
         cpu: config.cpu.map(|cpu| [cpu.family, cpu.model.into(), cpu.stepping.into()]),
+        errata: config.errata_note(),
         tsc: config.tsc,
         mtc_frequency: config.mtc_frequency,
         cyc: config.cyc,

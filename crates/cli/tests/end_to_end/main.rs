@@ -4,6 +4,7 @@ mod containers;
 mod damage;
 mod events;
 mod jitted;
+mod marks;
 mod output;
 mod profiles;
 mod program;

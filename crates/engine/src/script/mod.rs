@@ -5,11 +5,13 @@
 
 mod calls;
 mod instructions;
+mod marks;
 mod packets;
 mod sideband;
 
 pub use calls::{CallFormat, calls};
 pub use instructions::{Field, instructions};
+pub use marks::{MarkFormat, Marks, marks};
 pub use packets::packets;
 pub use sideband::sideband;
 

@@ -4,12 +4,16 @@ use std::fmt::{self, Display};
 
 use hodo_clock::Tsc;
 use hodo_code::Bits;
+use serde::{Serialize, Serializer, ser::SerializeStruct};
 
 use super::Gap;
 
 /// What happens between the blocks. Every event stands where it happened: all instructions before it
 /// were reported, and none after it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+///
+/// Serialised as an object of its `name` and its `fields`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(tag = "name", content = "fields", rename_all = "snake_case")]
 pub enum Event {
     /// All that was reported so far ran not later than this tick.
     ///
@@ -46,6 +50,7 @@ pub enum Event {
     /// The flow is not known here.
     Gap(Gap),
     /// PTWRITE ran: it is the instruction that was reported last.
+    #[serde(rename = "ptwrite")]
     PtWrite {
         /// Its address, where the trace says so or the code shows it.
         ip: Option<u64>,
@@ -109,7 +114,7 @@ pub enum Event {
     /// Tracing stopped in a TraceStop region, and goes on only when software says so.
     TraceStop,
     /// The width of the code that runs from here on.
-    Mode(Bits),
+    Mode(#[serde(serialize_with = "width")] Bits),
     /// Interrupts are enabled, or disabled, from here on (RFLAGS.IF, with event trace).
     InterruptFlag(bool),
     /// Breakpoints or performance counters asked for a mark (TRIG).
@@ -133,7 +138,7 @@ pub struct Cause {
 }
 
 /// A control-flow event of event trace (SDM, "CFE Packet", "EVD Packet").
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct ControlFlow {
     /// What happened.
     pub cause: Cause,
@@ -175,7 +180,8 @@ pub enum ControlFlowKind {
 }
 
 /// What an EVD packet tells of the control-flow event that follows it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
 pub enum EventData {
     /// CR2 at a page fault.
     PageFaultAddress(u64),
@@ -193,7 +199,7 @@ pub enum EventData {
 }
 
 /// Values from between BBP and BEP.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct ValueBlock {
     /// Type of the block: 1 general-purpose registers, 4 PEBS basic information, 5 memory access,
     /// 8 last branch records, 16 SSE registers (SDM, "BBP Packet Type").
@@ -205,7 +211,8 @@ pub struct ValueBlock {
 }
 
 /// What happened to a transaction.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Transaction {
     /// It began, or is in progress where decoding begins.
     Begin,
@@ -213,6 +220,47 @@ pub enum Transaction {
     Commit,
     /// It was aborted.
     Abort,
+}
+
+impl Event {
+    /// The address of the instruction that it belongs to, where the trace says so.
+    pub fn ip(&self) -> Option<u64> {
+        match self {
+            Event::PtWrite { ip, .. }
+            | Event::Mwait { ip, .. }
+            | Event::ExStop { ip }
+            | Event::Transaction { ip, .. }
+            | Event::Trigger { ip, .. } => *ip,
+            Event::ControlFlow(event) => event.ip,
+            Event::Block(block) => block.ip,
+            Event::Asynchronous { from, .. } => Some(*from),
+            _ => None,
+        }
+    }
+}
+
+fn width<S: Serializer>(bits: &Bits, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_u8(*bits as u8)
+}
+
+impl Serialize for Cause {
+    /// As text: a vector means something for some kinds only.
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl Serialize for Gap {
+    /// Bytes in the stream's segment, ticks, and the reason as text.
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut gap = serializer.serialize_struct("Gap", 5)?;
+        gap.serialize_field("from", &self.from)?;
+        gap.serialize_field("to", &self.to)?;
+        gap.serialize_field("since", &self.since)?;
+        gap.serialize_field("until", &self.until)?;
+        gap.serialize_field("reason", &self.trouble.to_string())?;
+        gap.end()
+    }
 }
 
 impl ControlFlowKind {

@@ -1,0 +1,180 @@
+//! What a trace tells beside the flow, a line each: values of PTWRITE, power states, interrupts and the like.
+
+use std::io::Write;
+
+use hodo_code::Origin;
+use hodo_intel_pt::flow::{Event, Executed, Sink};
+use hodo_trace::Names;
+use serde_json::{Value, json};
+
+use super::{Lines, Outcome};
+use crate::{
+    Chunk, Experiment, Reading,
+    gate::Gate,
+    segments::{TrackSink, decode_all},
+};
+
+/// Which of them to write.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Marks {
+    /// The operands of PTWRITE.
+    PtWrite,
+    /// MWAIT, power entry and exit, stops of execution, changes of the core-to-bus ratio.
+    Power,
+    /// All others: interrupts, transactions, modes, address spaces, values of PEBS, triggers, switches of
+    /// threads, where tracing goes on and off, gaps.
+    Rest,
+}
+
+impl Marks {
+    fn want(self, event: &Event) -> bool {
+        let kind = match event {
+            Event::Time(_) | Event::Cycles(_) => return false,
+            Event::PtWrite { .. } => Marks::PtWrite,
+            Event::Mwait { .. }
+            | Event::ExStop { .. }
+            | Event::PowerEntry { .. }
+            | Event::PowerExit { .. }
+            | Event::CoreBusRatio(_) => Marks::Power,
+            _ => Marks::Rest,
+        };
+        self == kind
+    }
+}
+
+/// How to write them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MarkFormat {
+    /// Time, CPU, process and thread, what happened, and the function where the address is known.
+    Text,
+    /// An object a line: `ts` in nanoseconds, `stream`, `pid`, `tid`, `name`, `fields`, `symbol`.
+    JsonLines,
+}
+
+/// Writes what each track tells beside the flow to `out`, at most `limit` lines: track by track, and in the
+/// order of execution in each.
+pub fn marks(
+    experiment: &Experiment<'_>,
+    marks: Marks,
+    format: MarkFormat,
+    reading: Reading<'_>,
+    limit: Option<u64>,
+    out: &mut dyn Write,
+    progress: impl FnMut(u64) -> bool,
+) -> Outcome {
+    let mut lines = Lines::new(out, limit);
+    let losses = decode_all(
+        experiment,
+        reading,
+        |chunk| MarkSink {
+            gate: Gate::new(experiment, chunk, reading),
+            track: chunk.track,
+            marks,
+            format,
+            inside: reading.spans.is_none(),
+            last: None,
+            text: Vec::new(),
+        },
+        |sink| sink.text,
+        |_: &Chunk, text| {
+            lines.write(&text);
+            lines.want_more()
+        },
+        progress,
+    );
+    Outcome { losses, written: lines.result }
+}
+
+struct MarkSink<'x, 'f> {
+    gate: Gate<'x, 'f>,
+    track: usize,
+    marks: Marks,
+    format: MarkFormat,
+    /// The last instructions lay in a span to look at.
+    inside: bool,
+    /// Where the last block begins and ends, and where its code comes from.
+    last: Option<(u64, u64, Origin)>,
+    text: Vec<u8>,
+}
+
+impl MarkSink<'_, '_> {
+    fn write(&mut self, event: &Event) {
+        let experiment = self.gate.experiment;
+        let track = &experiment.tracks[self.track];
+        let time = self.gate.now.zip(experiment.recording.config.clock).map(|(now, clock)| clock.nanos(now));
+        let thread = experiment.threads.get(self.gate.context as usize);
+        if self.format == MarkFormat::JsonLines {
+            let mut object = json!({ "ts": time.map(|time| time.0), "stream": track.name });
+            if let Some(thread) = thread {
+                (object["pid"], object["tid"]) = (thread.pid.into(), thread.tid.into());
+            }
+            let what = serde_json::to_value(event).unwrap_or_default();
+            object["name"] = what["name"].clone();
+            object["fields"] = match &what["fields"] {
+                Value::Null => json!({}),
+                fields @ Value::Object(_) => fields.clone(),
+                value => json!({ "value": value }),
+            };
+            match event {
+                // The thread stands beside it; the decoder's own number for it means nothing to others.
+                Event::Switch(_) => object["fields"] = json!({}),
+                Event::Gap(gap) => object["fields"]["reason"] = experiment.describe(&gap.trouble).into(),
+                _ => {}
+            }
+            if let Some(symbol) = self.symbol(event.ip()) {
+                object["symbol"] = symbol.into();
+            }
+            self.text.extend_from_slice(format!("{object}\n").as_bytes());
+            return;
+        }
+        let time = time.map_or("-".to_owned(), |time| time.to_string());
+        let cpu = track.cpu.map_or("-".to_owned(), |cpu| cpu.to_string());
+        let thread = thread.map_or("-".to_owned(), |thread| format!("{}/{}", thread.pid, thread.tid));
+        let what = match event {
+            Event::Gap(gap) => format!("gap: {}", experiment.describe(&gap.trouble)),
+            Event::Switch(_) => "runs from here on".to_owned(),
+            event => {
+                let symbol = self.symbol(event.ip()).map(|symbol| format!(" ({symbol})"));
+                format!("{event}{}", symbol.unwrap_or_default())
+            }
+        };
+        self.text.extend_from_slice(format!("{time} {cpu} {thread} {what}\n").as_bytes());
+    }
+
+    /// `function+0x12`, where the address lies in the block that ran last.
+    fn symbol(&self, ip: Option<u64>) -> Option<String> {
+        let (start, end, origin) = self.last?;
+        let ip = ip.filter(|ip| (start..end).contains(ip))?;
+        let modules = &self.gate.experiment.modules;
+        let (function, behind) =
+            modules.function(Origin { offset: origin.offset.wrapping_add(ip - start), ..origin });
+        Some(format!("{}+{behind:#x}", modules.names(function).0))
+    }
+}
+
+impl TrackSink for MarkSink<'_, '_> {
+    fn begin_segment(&mut self) {
+        self.gate.begin_segment();
+        self.last = None;
+    }
+}
+
+impl Sink for MarkSink<'_, '_> {
+    #[inline]
+    fn executed(&mut self, executed: Executed<'_>) {
+        self.inside = self.gate.ran(executed.lengths.len() as u64);
+        let block = executed.block;
+        self.last = Some((block.start, block.end, block.origin));
+    }
+
+    fn event(&mut self, event: Event) {
+        match event {
+            Event::Time(now) => self.gate.time(now),
+            Event::Switch(context) => self.gate.switch(context),
+            _ => {}
+        }
+        if self.marks.want(&event) && self.inside && self.gate.open && self.gate.wanted {
+            self.write(&event);
+        }
+    }
+}
