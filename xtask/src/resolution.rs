@@ -1,7 +1,7 @@
-//! `cargo xtask resolution`: how exactly times are known, by the packets that are on.
+//! `cargo xtask resolution`: how far apart the steps of the clock are, by the packets that are on.
 //!
-//! An instruction ran between two times of the stream's clock; the distance between the two is how exactly
-//! its time is known. One program is recorded on the emulated processor, which runs an instruction a
+//! An instruction ran not later than the step after it. How much earlier is not told here: branches wait in
+//! the processor for their packet, which stands behind the clock packets of that time. One program is recorded on the emulated processor, which runs an instruction a
 //! nanosecond, with one setting after the other.
 
 use std::{fs, path::Path, process::Command, process::Stdio};

@@ -19,7 +19,8 @@ use crate::{
 /// What a line tells of an instruction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Field {
-    /// The time of the last clock packet before it, in seconds.
+    /// The time of the last clock packet before the packet that tells of it, in seconds. It ran not later than
+    /// the next one; it may have run earlier, as branches wait in the processor for their packet.
     Time,
     /// The CPU of its stream.
     Cpu,

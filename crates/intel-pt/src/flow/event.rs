@@ -17,7 +17,8 @@ use super::Gap;
 pub enum Event {
     /// All that was reported so far ran not later than this tick.
     ///
-    /// What is reported between two times ran between them: that is how exactly its time is known.
+    /// It may have run before the time told last, too: a TNT packet stands behind the clock packets that came
+    /// while its branches waited in the processor.
     Time(Tsc),
     /// The core cycles of the segment in which all that was reported so far ran, where CYC packets count
     /// them. Between two of these lie the cycles of what was reported between.

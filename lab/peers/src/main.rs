@@ -1,0 +1,212 @@
+//! How fast decoders of others read raw Intel PT.
+//!
+//! ```text
+//! peers iptr-packets|iptr-edges|ptcov [--code FILE:OFFSET:SIZE@ADDRESS]… TRACE[:OFFSET:SIZE]…
+//! ```
+//!
+//! Reads all traces twice in one process and prints one line of JSON: `bytes`, `cold_ns` (first pass),
+//! `hot_ns` (second pass, with the caches of the first), `items` (packets, blocks or edges, where the
+//! decoder tells) and `errors` (traces that it gave up).
+
+use std::{convert::Infallible, fs, num::NonZero, process::exit, time::Duration};
+
+use iptr_decoder::{DecodeOptions, DecoderContext, HandlePacket, IpReconstructionPattern, decode};
+use iptr_edge_analyzer::{
+    EdgeAnalyzer, control_flow_handler::fuzz_bitmap::FuzzBitmapControlFlowHandler, memory_reader::ReadMemory,
+};
+use ptcov::{PtCoverageDecoderBuilder, PtImage};
+
+/// Size of a coverage map, as fuzzers have it.
+const MAP: usize = 1 << 16;
+
+fn main() {
+    let mut arguments = std::env::args().skip(1);
+    let decoder = arguments.next().unwrap_or_default();
+    let (mut code, mut traces) = (Vec::new(), Vec::new());
+    while let Some(argument) = arguments.next() {
+        if argument == "--code" {
+            let argument = arguments.next().unwrap_or_else(|| fail("--code", "needs a value"));
+            let (part, address) =
+                argument.rsplit_once('@').unwrap_or_else(|| fail(&argument, "has no address"));
+            code.push(Code { address: number(address), bytes: load(part) });
+        } else {
+            traces.push(load(&argument));
+        }
+    }
+    code.sort_by_key(|code| code.address);
+    match decoder.as_str() {
+        "iptr-packets" => iptr_packets(&traces),
+        "iptr-edges" => iptr_edges(&traces, code),
+        "ptcov" => ptcov(&traces, &code),
+        other => fail(other, "expected iptr-packets, iptr-edges or ptcov"),
+    }
+}
+
+fn fail(what: &str, why: &str) -> ! {
+    eprintln!("peers: {what}: {why}");
+    exit(2)
+}
+
+fn number(text: &str) -> u64 {
+    let parsed = match text.strip_prefix("0x") {
+        Some(digits) => u64::from_str_radix(digits, 16),
+        None => text.parse(),
+    };
+    parsed.unwrap_or_else(|_| fail(text, "is no number"))
+}
+
+/// The bytes of `FILE` or `FILE:OFFSET:SIZE`.
+fn load(part: &str) -> Vec<u8> {
+    let mut fields = part.rsplitn(3, ':');
+    let (size, offset, file) = match (fields.next(), fields.next(), fields.next()) {
+        (Some(size), Some(offset), Some(file)) => (Some(number(size)), number(offset), file),
+        _ => (None, 0, part),
+    };
+    let bytes = fs::read(file).unwrap_or_else(|error| fail(file, &error.to_string()));
+    let end = size.map_or(bytes.len(), |size| (offset + size) as usize);
+    bytes.get(offset as usize..end).unwrap_or_else(|| fail(file, "is shorter than that")).to_vec()
+}
+
+struct Code {
+    address: u64,
+    bytes: Vec<u8>,
+}
+
+/// What one pass found.
+#[derive(Default)]
+struct Found {
+    items: u64,
+    errors: u64,
+}
+
+/// Runs two passes and prints what they took in processor time.
+fn measure(traces: &[Vec<u8>], mut pass: impl FnMut(&[u8]) -> Found) {
+    let bytes: usize = traces.iter().map(Vec::len).sum();
+    let mut times = Vec::new();
+    let mut found = Found::default();
+    for _ in 0..2 {
+        let begin = processor_time();
+        found = traces.iter().fold(Found::default(), |sum, trace| {
+            let one = pass(trace);
+            Found { items: sum.items + one.items, errors: sum.errors + one.errors }
+        });
+        times.push((processor_time() - begin).as_nanos());
+    }
+    let Found { items, errors } = found;
+    println!(
+        "{{\"bytes\":{bytes},\"cold_ns\":{},\"hot_ns\":{},\"items\":{items},\"errors\":{errors}}}",
+        times[0], times[1]
+    );
+}
+
+/// User and system time of this process so far, from /proc, in ticks of the scheduler's nanosecond count.
+fn processor_time() -> Duration {
+    let text = fs::read_to_string("/proc/self/schedstat").unwrap_or_default();
+    let nanoseconds = text.split_ascii_whitespace().next().and_then(|word| word.parse().ok());
+    Duration::from_nanos(nanoseconds.unwrap_or_else(|| fail("/proc/self/schedstat", "can't be read")))
+}
+
+/// Counts packets and looks at every payload, so that none is optimised away.
+#[derive(Default)]
+struct Packets {
+    count: u64,
+    sum: u64,
+}
+
+macro_rules! count {
+    ($($name:ident($($argument:ident: $kind:ty),*) => $value:expr;)*) => {$(
+        fn $name(&mut self, _: &DecoderContext, $($argument: $kind),*) -> Result<(), Infallible> {
+            self.count += 1;
+            self.sum = self.sum.wrapping_add($value);
+            Ok(())
+        }
+    )*};
+}
+
+fn payload(ip: IpReconstructionPattern) -> u64 {
+    let mut last = 0;
+    u64::from(iptr_decoder::utils::reconstruct_ip_and_update_last(&mut last, ip)) ^ last
+}
+
+impl HandlePacket for Packets {
+    type Error = Infallible;
+
+    fn at_decode_begin(&mut self) -> Result<(), Infallible> {
+        Ok(())
+    }
+
+    count! {
+        on_short_tnt_packet(byte: NonZero<u8>, highest: u32) => u64::from(byte.get()) + u64::from(highest);
+        on_long_tnt_packet(bytes: NonZero<u64>, highest: u32) => bytes.get() + u64::from(highest);
+        on_tip_packet(ip: IpReconstructionPattern) => payload(ip);
+        on_tip_pgd_packet(ip: IpReconstructionPattern) => payload(ip);
+        on_tip_pge_packet(ip: IpReconstructionPattern) => payload(ip);
+        on_fup_packet(ip: IpReconstructionPattern) => payload(ip);
+        on_pad_packet() => 1;
+        on_cyc_packet(bytes: &[u8]) => u64::from(bytes[0]);
+        on_mode_packet(leaf: u8, mode: u8) => u64::from(leaf) + u64::from(mode);
+        on_mtc_packet(payload: u8) => u64::from(payload);
+    }
+}
+
+fn iptr_packets(traces: &[Vec<u8>]) {
+    measure(traces, |trace| {
+        let mut packets = Packets::default();
+        let failed = decode(trace, DecodeOptions::default(), &mut packets).is_err();
+        std::hint::black_box(packets.sum);
+        Found { items: packets.count, errors: u64::from(failed) }
+    });
+}
+
+/// Code for iptr.
+struct Memory(Vec<Code>);
+
+#[derive(Debug)]
+struct Unmapped;
+
+impl std::fmt::Display for Unmapped {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("no code there")
+    }
+}
+
+impl std::error::Error for Unmapped {}
+
+impl ReadMemory for Memory {
+    type Error = Unmapped;
+
+    fn at_decode_begin(&mut self) -> Result<(), Unmapped> {
+        Ok(())
+    }
+
+    fn read_memory<T>(
+        &mut self,
+        address: u64,
+        size: usize,
+        callback: impl FnOnce(&[u8]) -> T,
+    ) -> Result<T, Unmapped> {
+        let after = self.0.partition_point(|code| code.address <= address);
+        let code = after.checked_sub(1).map(|index| &self.0[index]).ok_or(Unmapped)?;
+        let rest = code.bytes.get((address - code.address) as usize..).ok_or(Unmapped)?;
+        Ok(callback(&rest[..size.min(rest.len())]))
+    }
+}
+
+fn iptr_edges(traces: &[Vec<u8>], code: Vec<Code>) {
+    let handler = FuzzBitmapControlFlowHandler::new(vec![0u8; MAP], None);
+    let mut analyzer = EdgeAnalyzer::new(handler, Memory(code));
+    measure(traces, |trace| {
+        let failed = decode(trace, DecodeOptions::default(), &mut analyzer).is_err();
+        Found { items: 0, errors: u64::from(failed) }
+    });
+}
+
+fn ptcov(traces: &[Vec<u8>], code: &[Code]) {
+    let images: Vec<PtImage> = code.iter().map(|code| PtImage::new(&code.bytes, code.address)).collect();
+    let mut decoder = PtCoverageDecoderBuilder::new().images(&images).build();
+    let mut map = vec![0u8; MAP];
+    measure(traces, |trace| {
+        let failed = decoder.coverage(trace, &mut map).is_err();
+        Found { items: 0, errors: u64::from(failed) }
+    });
+}
