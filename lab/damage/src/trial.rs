@@ -18,7 +18,7 @@ use crate::{
 };
 
 /// The longest that one of these small recordings may take us.
-const LIMIT: Duration = Duration::from_secs(10);
+const LIMIT: Duration = Duration::from_secs(60);
 
 /// Where and how trials are made.
 #[derive(Clone, Debug)]
