@@ -131,7 +131,7 @@ fn ours(case: &Case<'_>, assembly: Assembly, trace: &Trace<'_>) -> Vec<String> {
     let said = lines
         .iter()
         .map(String::as_str)
-        .filter(|line| !line.starts_with("time ") && !line.starts_with("skipped "));
+        .filter(|line| !["time ", "cycles ", "skipped "].iter().any(|start| line.starts_with(start)));
     let lines = said.map(|line| match line.strip_prefix("    ") {
         Some(instruction) => instruction.split(' ').next().unwrap_or_default(),
         None if line.starts_with("gap ") => "gap",
