@@ -9,12 +9,8 @@ use hodo_symbols::{Frame, Lines as SourceLines};
 use hodo_trace::{Names, Sources};
 use iced_x86::{Formatter, GasFormatter};
 
-use super::{Lines, Outcome};
-use crate::{
-    Chunk, Experiment, Reading,
-    gate::Gate,
-    segments::{TrackSink, decode_all},
-};
+use super::{Outcome, write_chunks};
+use crate::{Chunk, Experiment, Reading, gate::Gate, segments::TrackSink};
 
 /// What a line tells of an instruction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,19 +62,8 @@ pub fn instructions(
     out: &mut dyn Write,
     progress: impl FnMut(u64) -> bool,
 ) -> Outcome {
-    let mut lines = Lines::new(out, limit);
-    let losses = decode_all(
-        experiment,
-        reading,
-        |chunk| TextSink::new(Gate::new(experiment, chunk, reading), chunk, fields),
-        |sink| sink.text,
-        |_, text| {
-            lines.write(&text);
-            lines.want_more()
-        },
-        progress,
-    );
-    Outcome { losses, written: lines.result }
+    let start = |chunk: &Chunk| TextSink::new(Gate::new(experiment, chunk, reading), chunk, fields);
+    write_chunks(experiment, reading, limit, out, start, |sink| sink.text, progress)
 }
 
 struct TextSink<'x, 'f> {

@@ -7,12 +7,8 @@ use hodo_intel_pt::flow::{Event, Executed, Sink};
 use hodo_trace::Names;
 use serde_json::{Value, json};
 
-use super::{Lines, Outcome};
-use crate::{
-    Chunk, Experiment, Reading,
-    gate::Gate,
-    segments::{TrackSink, decode_all},
-};
+use super::{Outcome, write_chunks};
+use crate::{Chunk, Experiment, Reading, gate::Gate, segments::TrackSink};
 
 /// Which of them to write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,27 +58,16 @@ pub fn marks(
     out: &mut dyn Write,
     progress: impl FnMut(u64) -> bool,
 ) -> Outcome {
-    let mut lines = Lines::new(out, limit);
-    let losses = decode_all(
-        experiment,
-        reading,
-        |chunk| MarkSink {
-            gate: Gate::new(experiment, chunk, reading),
-            track: chunk.track,
-            marks,
-            format,
-            inside: reading.spans.is_none(),
-            last: None,
-            text: Vec::new(),
-        },
-        |sink| sink.text,
-        |_: &Chunk, text| {
-            lines.write(&text);
-            lines.want_more()
-        },
-        progress,
-    );
-    Outcome { losses, written: lines.result }
+    let start = |chunk: &Chunk| MarkSink {
+        gate: Gate::new(experiment, chunk, reading),
+        track: chunk.track,
+        marks,
+        format,
+        inside: reading.spans.is_none(),
+        last: None,
+        text: Vec::new(),
+    };
+    write_chunks(experiment, reading, limit, out, start, |sink| sink.text, progress)
 }
 
 struct MarkSink<'x, 'f> {

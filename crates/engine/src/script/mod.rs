@@ -17,7 +17,10 @@ pub use sideband::sideband;
 
 use std::io::{self, Write};
 
-use crate::Losses;
+use crate::{
+    Chunk, Experiment, Losses, Reading,
+    segments::{TrackSink, decode_all},
+};
 
 /// The outcome of a script.
 #[derive(Debug)]
@@ -26,6 +29,25 @@ pub struct Outcome {
     pub losses: Losses,
     /// Whether writing failed, or everything was written.
     pub written: io::Result<()>,
+}
+
+/// Turns each chunk into text and writes that in the order of the chunks, at most `limit` lines.
+fn write_chunks<S: TrackSink>(
+    experiment: &Experiment<'_>,
+    reading: Reading<'_>,
+    limit: Option<u64>,
+    out: &mut dyn Write,
+    start: impl Fn(&Chunk) -> S + Sync,
+    text: impl Fn(S) -> Vec<u8> + Sync,
+    progress: impl FnMut(u64) -> bool,
+) -> Outcome {
+    let mut lines = Lines::new(out, limit);
+    let write = |_: &Chunk, text: Vec<u8>| {
+        lines.write(&text);
+        lines.want_more()
+    };
+    let losses = decode_all(experiment, reading, start, text, write, progress);
+    Outcome { losses, written: lines.result }
 }
 
 /// Writes whole lines up to a limit, and nothing more after an error.
