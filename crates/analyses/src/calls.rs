@@ -135,7 +135,7 @@ impl Calls {
                 self.log.moments.push((self.log.instructions, Pending::Gap));
                 self.edge = Some(Edge::Gap);
             }
-            Seen::Number(_) => {}
+            Seen::Number(_) | Seen::Cycles(_) => {}
             Seen::Skip { instructions } => {
                 cut(&mut self.stack, &mut self.log, 0);
                 self.log.instructions += instructions;

@@ -1,11 +1,10 @@
-//! Sharing the time between two clock packets out over what ran meanwhile.
+//! Sharing what passed between two readings of a clock out over what ran meanwhile: nanoseconds, or core cycles.
 
 use std::mem;
 
-use hodo_clock::Nanos;
 use serde::{Deserialize, Serialize};
 
-/// A piece of time.
+/// A piece of time: nanoseconds, or core cycles.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Span {
     /// Where it begins.
@@ -17,7 +16,7 @@ pub(crate) struct Span {
 impl Span {
     /// Its length.
     #[inline]
-    pub(crate) fn nanoseconds(self) -> u64 {
+    pub(crate) fn length(self) -> u64 {
         self.to.saturating_sub(self.from)
     }
 }
@@ -25,8 +24,8 @@ impl Span {
 /// Whom a piece of time belongs to.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Share<N> {
-    /// Who ran, in order.
-    Ran(N, Span),
+    /// Who ran, in order, and how many instructions.
+    Ran { who: N, instructions: u64, time: Span },
     /// Who ran last: nobody is known to have run meanwhile.
     Waited(Span),
     /// Nobody: the thread was outside of what is traced.
@@ -39,8 +38,8 @@ pub(crate) enum Share<N> {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Clock<N> {
     /// The clock, and where time was shared out last.
-    now: Option<Nanos>,
-    shared_until: Option<Nanos>,
+    now: Option<u64>,
+    shared_until: Option<u64>,
     /// Instructions since then, in order of execution.
     untimed: Vec<(N, u64)>,
     /// The thread is outside of what is traced.
@@ -56,8 +55,13 @@ impl<N> Default for Clock<N> {
 }
 
 impl<N: Copy + PartialEq> Clock<N> {
+    /// Whether the clock was told in this segment.
+    pub(crate) fn runs(&self) -> bool {
+        self.now.is_some()
+    }
+
     /// A segment begins.
-    pub(crate) fn begin(&mut self, clock: Option<Nanos>) {
+    pub(crate) fn begin(&mut self, clock: Option<u64>) {
         (self.now, self.shared_until) = (clock, clock);
     }
 
@@ -81,7 +85,7 @@ impl<N: Copy + PartialEq> Clock<N> {
     /// The clock stands at `now`; whether time is to be shared out. Where nothing ran since it was, although
     /// tracing is on, what ran is still to come: branches wait in the processor until their packet is full.
     #[inline]
-    pub(crate) fn tell(&mut self, now: Nanos) -> bool {
+    pub(crate) fn tell(&mut self, now: u64) -> bool {
         self.now = Some(now);
         self.left || self.after_gap || !self.untimed.is_empty()
     }
@@ -100,7 +104,7 @@ impl<N: Copy + PartialEq> Clock<N> {
     #[inline]
     pub(crate) fn share(&mut self, mut give: impl FnMut(Share<N>)) {
         let since = mem::replace(&mut self.shared_until, self.now);
-        let (from, to) = since.zip(self.now).map_or((0, 0), |(since, now)| (since.0, now.0.max(since.0)));
+        let (from, to) = since.zip(self.now).map_or((0, 0), |(since, now)| (since, now.max(since)));
         let all = Span { from, to };
         if mem::take(&mut self.after_gap) {
             // How much of it passed in the gap nobody knows.
@@ -114,7 +118,7 @@ impl<N: Copy + PartialEq> Clock<N> {
         for (who, count) in self.untimed.drain(..) {
             ran += count;
             let end = from + part(to - from, ran, total);
-            give(Share::Ran(who, Span { from: begin, to: end }));
+            give(Share::Ran { who, instructions: count, time: Span { from: begin, to: end } });
             begin = end;
         }
     }

@@ -76,6 +76,7 @@ fn thread() -> impl Strategy<Value = Vec<Vec<Seen<'static>>>> {
         let mut now = 0;
         let mut result = Vec::new();
         for (steps, tail) in segments {
+            let mut cycles = tail;
             let mut segment = vec![Seen::Begin(Some(Nanos(now)))];
             for (step, later, tell) in steps {
                 segment.extend(step);
@@ -83,9 +84,14 @@ fn thread() -> impl Strategy<Value = Vec<Vec<Seen<'static>>>> {
                     now += later;
                     segment.push(Seen::Time(Nanos(now)));
                 }
+                cycles += 3 * later;
+                if later == 1 {
+                    segment.push(Seen::Cycles(cycles));
+                }
             }
             now += tail;
             segment.push(Seen::Time(Nanos(now)));
+            segment.push(Seen::Cycles(cycles));
             segment.push(Seen::End);
             result.push(segment);
         }

@@ -141,8 +141,15 @@ fn text(
     let (bold, dim) = (style(Style::new().bold()), style(Style::new().dimmed()));
     let hot = style(AnsiColor::Red.on_default());
     let Annotation { function, module, instructions, time_ns, .. } = annotation;
-    writeln!(out, "{bold}{function}{bold:#} in {module}: {instructions} instructions, {time_ns} ns")?;
-    writeln!(out, "{bold}  executions         taken     not taken      time ns{bold:#}")?;
+    write!(out, "{bold}{function}{bold:#} in {module}: {instructions} instructions, {time_ns} ns")?;
+    let counted = annotation.cycles.zip(annotation.ipc);
+    writeln!(
+        out,
+        "{}",
+        counted.map_or(String::new(), |(cycles, ipc)| format!(", {cycles} cycles, IPC {ipc:.2}"))
+    )?;
+    let cycles = counted.map_or("", |_| "       cycles");
+    writeln!(out, "{bold}  executions         taken     not taken      time ns{cycles}{bold:#}")?;
     let most = annotation.code.iter().map(|instruction| instruction.executions).max().unwrap_or(0);
     let mut line = None;
     for instruction in &annotation.code {
@@ -152,7 +159,14 @@ fn text(
                 let source = sources.line(line).unwrap_or("");
                 let file = line.file.rsplit_once('/').map_or(line.file.as_str(), |(_, file)| file);
                 let place = format!("{file}:{}", line.line);
-                writeln!(out, "{bold}{:>12} {:>41} {source}{bold:#}", line.executions, place)?;
+                let width = if counted.is_some() { 54 } else { 41 };
+                let ipc = line.ipc.map_or(String::new(), |ipc| format!("IPC {ipc:.2}"));
+                writeln!(
+                    out,
+                    "{bold}{:>12} {ipc:>13} {place:>width$} {source}{bold:#}",
+                    line.executions,
+                    width = width - 14
+                )?;
             }
         }
         let colour = match instruction.executions {
@@ -168,9 +182,10 @@ fn text(
 fn row(instruction: &Instruction) -> String {
     let optional = |count: Option<u64>| count.map_or(String::new(), |count| count.to_string());
     let Instruction { address, executions, time_ns, .. } = instruction;
+    let cycles = instruction.cycles.map_or(String::new(), |cycles| format!(" {cycles:>12}"));
     let (taken, not_taken) = (optional(instruction.taken), optional(instruction.not_taken));
     format!(
-        "{executions:>12} {taken:>13} {not_taken:>13} {time_ns:>12}   {address:>8x}: {}",
+        "{executions:>12} {taken:>13} {not_taken:>13} {time_ns:>12}{cycles}   {address:>8x}: {}",
         instruction.instruction
     )
 }

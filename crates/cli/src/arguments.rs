@@ -212,7 +212,7 @@ pub struct Script {
     /// Power states and changes of the frequency
     #[arg(long, group = "what")]
     pub power: bool,
-    /// What a line of --insns tells: time, cpu, pid, tid, ip, sym, insn, srcline
+    /// What a line of --insns tells: time, span, cpu, pid, tid, ip, sym, insn, srcline
     #[arg(long, value_name = "FIELD,…", value_delimiter = ',', default_value = "ip")]
     pub fields: Vec<Field>,
     #[command(flatten)]

@@ -26,6 +26,10 @@ pub struct Annotation {
     pub instructions: u64,
     /// Nanoseconds spent in it, likewise.
     pub time_ns: u64,
+    /// Core cycles spent in it, likewise, where the trace counts them.
+    pub cycles: Option<u64>,
+    /// Instructions per cycle, of those whose cycles are known.
+    pub ipc: Option<f64>,
     /// The lines of source that its code was made from, in order of file and line.
     pub lines: Vec<Line>,
     /// Its instructions in order of address, also those that never ran.
@@ -33,7 +37,7 @@ pub struct Annotation {
 }
 
 /// A line of source.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Line {
     /// The file, as the debugging information has it.
     pub file: String,
@@ -45,10 +49,14 @@ pub struct Line {
     pub instructions: u64,
     /// Nanoseconds.
     pub time_ns: u64,
+    /// Core cycles, where the trace counts them.
+    pub cycles: Option<u64>,
+    /// Instructions per cycle, of those whose cycles are known.
+    pub ipc: Option<f64>,
 }
 
 /// An instruction.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Instruction {
     /// Its address, as its module's symbols know it.
     pub address: u64,
@@ -60,6 +68,8 @@ pub struct Instruction {
     pub not_taken: Option<u64>,
     /// Nanoseconds.
     pub time_ns: u64,
+    /// Core cycles, where the trace counts them.
+    pub cycles: Option<u64>,
     /// Itself, in AT&T syntax.
     pub instruction: String,
     /// The index in [`Annotation::lines`] of its line, where one is known.
@@ -85,14 +95,26 @@ pub fn annotate(
         .flat_map(|flow| &flow.instructions)
         .map(|instruction| (instruction.address, *instruction))
         .collect();
+    let counted = Cycles::of(counts.values());
     let lines: BTreeMap<(String, u32), Line> = flow
         .iter()
         .flat_map(|flow| of_flow(flow, modules))
         .filter(|line| line.line > 0)
         .map(|line| {
             let key = (line.file.clone(), line.line);
-            let (executions, instructions) = (line.executions, line.instructions);
-            (key, Line { file: line.file, line: line.line, executions, instructions, time_ns: line.time })
+            let own = counted.of_part(line.cycles, line.counted);
+            (
+                key,
+                Line {
+                    file: line.file,
+                    line: line.line,
+                    executions: line.executions,
+                    instructions: line.instructions,
+                    time_ns: line.time,
+                    cycles: own.cycles,
+                    ipc: own.ipc(),
+                },
+            )
         })
         .collect();
     let (name, module) = modules.names(function);
@@ -101,11 +123,38 @@ pub fn annotate(
         module,
         instructions: counts.values().map(|count| count.executions).sum(),
         time_ns: counts.values().fold(0, |sum, count| sum.saturating_add(count.time)),
+        cycles: counted.cycles,
+        ipc: counted.ipc(),
         lines: Vec::new(),
         code: Vec::new(),
     };
-    list(experiment, function, &counts, lines, &mut annotation);
+    list(experiment, function, &counts, counted, lines, &mut annotation);
     (annotation, losses)
+}
+
+/// Core cycles, where the trace counts them, and the instructions that ran in those.
+#[derive(Clone, Copy)]
+struct Cycles {
+    cycles: Option<u64>,
+    instructions: u64,
+}
+
+impl Cycles {
+    fn of<'c>(counts: impl Iterator<Item = &'c InstructionCount>) -> Cycles {
+        let (cycles, instructions) = counts.fold((0u64, 0u64), |(cycles, instructions), count| {
+            (cycles.saturating_add(count.cycles), instructions.saturating_add(count.counted))
+        });
+        Cycles { cycles: (cycles > 0).then_some(cycles), instructions }
+    }
+
+    /// Those of a part: none where the whole has none.
+    fn of_part(self, cycles: u64, instructions: u64) -> Cycles {
+        Cycles { cycles: self.cycles.map(|_| cycles), instructions }
+    }
+
+    fn ipc(self) -> Option<f64> {
+        self.cycles.filter(|&cycles| cycles > 0).map(|cycles| self.instructions as f64 / cycles as f64)
+    }
 }
 
 /// Adds all instructions of the function, and the lines that they are of.
@@ -113,6 +162,7 @@ fn list(
     experiment: &Experiment<'_>,
     function: FunctionId,
     counts: &BTreeMap<u64, InstructionCount>,
+    counted: Cycles,
     mut lines: BTreeMap<(String, u32), Line>,
     annotation: &mut Annotation,
 ) {
@@ -146,6 +196,8 @@ fn list(
                 executions: 0,
                 instructions: 0,
                 time_ns: 0,
+                cycles: counted.of_part(0, 0).cycles,
+                ipc: None,
             });
         }
         places.push(place);
@@ -155,6 +207,7 @@ fn list(
             taken: branch.map(|count| count.taken),
             not_taken: branch.map(|count| count.not_taken),
             time_ns: count.map_or(0, |count| count.time),
+            cycles: counted.of_part(count.map_or(0, |count| count.cycles), 0).cycles,
             instruction: text,
             line: None,
         });

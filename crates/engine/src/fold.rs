@@ -276,6 +276,8 @@ impl<T: Take> Sink for SeenSink<'_, '_, T> {
     fn event(&mut self, event: Event) {
         match event {
             Event::Time(now) => self.time(now),
+            // A segment is seen to begin with its first time.
+            Event::Cycles(count) if !self.fresh => self.tell(Seen::Cycles(count)),
             Event::Switch(context) => self.switch(context),
             Event::Enabled(_) => self.take(Seen::Enter),
             Event::Asynchronous { from, .. } => {

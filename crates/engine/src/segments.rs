@@ -4,7 +4,7 @@ use hodo_clock::Tsc;
 use hodo_code::Program;
 use hodo_intel_pt::{
     Config,
-    flow::{Decoder, Event, Executed, Gap, Sink, Trouble},
+    flow::{Decoder, Event, Executed, Gap, PacketKind, Sink, Trouble},
     packet::PSB,
 };
 use hodo_trace::{Cause, Loss};
@@ -158,6 +158,11 @@ impl<S: Sink> Sink for Located<'_, '_, S> {
     #[inline]
     fn executed(&mut self, executed: Executed<'_>) {
         self.sink.executed(executed);
+    }
+
+    #[inline]
+    fn packet(&mut self, kind: PacketKind) {
+        self.sink.packet(kind);
     }
 
     #[inline]

@@ -109,6 +109,9 @@ pub enum Seen<'a> {
     Begin(Option<Nanos>),
     /// The clock: all that was seen since the last time ran until this one.
     Time(Nanos),
+    /// The core cycles of the segment so far, where the trace counts them: all that was seen since they were
+    /// told last ran in those that came since.
+    Cycles(u64),
     /// The segment ends; what follows begins with [`Seen::Begin`].
     End,
     /// Flow is missing here: nothing is known of the call stack any more.
@@ -137,6 +140,7 @@ impl Seen<'_> {
             Seen::Enter => Seen::Enter,
             Seen::Begin(clock) => Seen::Begin(clock),
             Seen::Time(clock) => Seen::Time(clock),
+            Seen::Cycles(count) => Seen::Cycles(count),
             Seen::End => Seen::End,
             Seen::Gap => Seen::Gap,
             Seen::Number(number) => Seen::Number(number),

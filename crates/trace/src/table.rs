@@ -26,6 +26,10 @@ pub enum Unit {
     Instructions,
     /// Nanoseconds.
     Nanoseconds,
+    /// Core cycles.
+    Cycles,
+    /// Instructions per core cycle.
+    InstructionsPerCycle,
     /// Bytes.
     Bytes,
     /// A share of a whole, 0 to 1.
@@ -42,6 +46,8 @@ impl Unit {
             Unit::Count => "count",
             Unit::Instructions => "instructions",
             Unit::Nanoseconds => "ns",
+            Unit::Cycles => "cycles",
+            Unit::InstructionsPerCycle => "instructions/cycle",
             Unit::Bytes => "bytes",
             Unit::Share => "share",
             Unit::Address => "address",

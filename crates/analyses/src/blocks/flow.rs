@@ -23,6 +23,10 @@ pub struct InstructionCount {
     pub executions: u64,
     /// Nanoseconds: its share of its blocks' time.
     pub time: u64,
+    /// Core cycles: its share of its blocks' cycles, where the trace counts them.
+    pub cycles: u64,
+    /// Times that it ran in those.
+    pub counted: u64,
     /// Times that it was taken, of a conditional branch, and not taken.
     pub taken: u64,
     /// See there.
@@ -65,7 +69,10 @@ impl Flow {
             let count = block.lengths.len() as u128;
             let (mut address, mut last) = (start, start);
             for (index, &length) in (0u128..).zip(&block.lengths) {
-                let until = |index: u128| (u128::from(block.counts.time) * index / count) as u64;
+                let part = |whole: u64| {
+                    let until = |index: u128| (u128::from(whole) * index / count) as u64;
+                    until(index + 1) - until(index)
+                };
                 let found = instructions.entry(address).or_insert(InstructionCount {
                     address,
                     function: block.function,
@@ -74,11 +81,15 @@ impl Flow {
                     end: End::Next,
                     executions: 0,
                     time: 0,
+                    cycles: 0,
+                    counted: 0,
                     taken: 0,
                     not_taken: 0,
                 });
                 found.executions += block.counts.executions;
-                found.time = found.time.saturating_add(until(index + 1) - until(index));
+                found.time = found.time.saturating_add(part(block.counts.time));
+                found.cycles = found.cycles.saturating_add(part(block.counts.cycles));
+                found.counted = found.counted.saturating_add(part(block.counts.counted));
                 if index + 1 == count && block.end != End::Next {
                     found.end = block.end;
                     found.taken += block.counts.taken;

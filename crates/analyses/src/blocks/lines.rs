@@ -27,6 +27,10 @@ pub struct LineCount {
     pub instructions: u64,
     /// Nanoseconds of execution.
     pub time: u64,
+    /// Core cycles of execution, where the trace counts them.
+    pub cycles: u64,
+    /// Instructions that ran in those.
+    pub counted: u64,
 }
 
 /// The lines that ran, by module, file and line; code of which no line is known is together by function.
@@ -57,11 +61,15 @@ pub fn of_flow(flow: &Flow, sources: &dyn Sources) -> Vec<LineCount> {
                 executions: 0,
                 instructions: 0,
                 time: 0,
+                cycles: 0,
+                counted: 0,
             };
             (count, at.address)
         });
         count.instructions = count.instructions.saturating_add(at.executions);
         count.time = count.time.saturating_add(at.time);
+        count.cycles = count.cycles.saturating_add(at.cycles);
+        count.counted = count.counted.saturating_add(at.counted);
     }
     for ((file, line), executions) in executions(flow, sources) {
         if let Some((count, _)) = lines.get_mut(&(Some((file, line)), 0)) {

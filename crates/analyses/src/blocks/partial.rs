@@ -36,6 +36,10 @@ pub struct Counts {
     pub not_taken: u64,
     /// Nanoseconds of execution.
     pub time: u64,
+    /// Core cycles of execution, where the trace counts them.
+    pub cycles: u64,
+    /// Instructions that ran in those.
+    pub counted: u64,
 }
 
 impl Counts {
@@ -45,6 +49,8 @@ impl Counts {
         self.not_taken += other.not_taken;
         // A damaged clock may tell any times.
         self.time = self.time.saturating_add(other.time);
+        self.cycles = self.cycles.saturating_add(other.cycles);
+        self.counted += other.counted;
     }
 }
 
@@ -176,6 +182,8 @@ pub struct Partial {
     last: Last,
     branch: Option<Branch>,
     clock: Clock<u32>,
+    /// The same with core cycles.
+    cycles: Clock<u32>,
     /// Nanoseconds of what ran last before the chunk.
     before: u64,
 }
@@ -188,6 +196,7 @@ impl Partial {
             last: Last::Unknown,
             branch: None,
             clock: Clock::default(),
+            cycles: Clock::default(),
             before: 0,
         }
     }
@@ -200,20 +209,22 @@ impl Partial {
                 if let Some(next) = next {
                     self.arrive(next);
                 }
-                self.clock.left = true;
+                self.leave(true);
             }
             Seen::Gap => {
                 self.lose();
                 self.clock.gap();
+                self.cycles.gap();
             }
             Seen::Skip { instructions } => {
                 self.clock.ran(NOBODY, instructions);
+                self.cycles.ran(NOBODY, instructions);
                 self.lose();
             }
             Seen::Number(_) => {}
-            Seen::Begin(clock) => self.clock.begin(clock),
+            Seen::Begin(clock) => self.clock.begin(clock.map(|clock| clock.0)),
             Seen::Time(clock) => {
-                if self.clock.tell(clock) {
+                if self.clock.tell(clock.0) {
                     self.share();
                 }
             }
@@ -221,9 +232,17 @@ impl Partial {
                 self.clock.last_of_segment();
                 self.share();
                 self.clock.end();
+                // No count of this segment tells in how many cycles the last instructions ran.
+                self.cycles = Clock::default();
             }
-            _ => self.clock.left = false,
+            Seen::Cycles(count) => self.count_cycles(count),
+            _ => self.leave(false),
         }
+    }
+
+    fn leave(&mut self, left: bool) {
+        self.clock.left = left;
+        self.cycles.left = left;
     }
 
     /// What comes next does not follow from what was.
@@ -246,6 +265,7 @@ impl Partial {
             self.branch = Some(Branch { block, target: code.target, next: at.address.wrapping_add(size) });
         }
         self.clock.ran(block, code.lengths.len() as u64);
+        self.cycles.ran(block, code.lengths.len() as u64);
     }
 
     /// Execution goes on at an address, which tells where the branch before it went.
@@ -270,14 +290,33 @@ impl Partial {
     fn share(&mut self) {
         let Partial { list, clock, last, before, .. } = self;
         clock.share(|share| match (share, *last) {
-            (Share::Ran(NOBODY, _), _) => {}
-            (Share::Ran(block, time), _) | (Share::Waited(time), Last::Block(block)) => {
+            (Share::Ran { who: NOBODY, .. }, _) => {}
+            (Share::Ran { who: block, time, .. }, _) | (Share::Waited(time), Last::Block(block)) => {
                 let counts = list.counts(block);
-                counts.time = counts.time.saturating_add(time.nanoseconds());
+                counts.time = counts.time.saturating_add(time.length());
             }
-            (Share::Waited(time), Last::Unknown) => *before = before.saturating_add(time.nanoseconds()),
+            (Share::Waited(time), Last::Unknown) => *before = before.saturating_add(time.length()),
             _ => {}
         });
+    }
+
+    fn count_cycles(&mut self, count: u64) {
+        let Partial { list, cycles, .. } = self;
+        if !cycles.runs() {
+            // What ran before ran in cycles of which nobody knows the first.
+            return cycles.begin(Some(count));
+        }
+        if cycles.tell(count) {
+            cycles.share(|share| {
+                if let Share::Ran { who, instructions, time } = share
+                    && who != NOBODY
+                {
+                    let counts = list.counts(who);
+                    counts.cycles = counts.cycles.saturating_add(time.length());
+                    counts.counted += instructions;
+                }
+            });
+        }
     }
 
     /// Joins two neighbouring parts.

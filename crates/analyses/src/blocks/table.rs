@@ -19,6 +19,30 @@ fn summary(blocks: &[Block], threads: u64) -> Vec<(&'static str, Value)> {
     ]
 }
 
+/// Instructions per cycle, where cycles were counted.
+pub(super) fn instructions_per_cycle(instructions: u64, cycles: u64) -> Value {
+    if cycles == 0 { Value::Null } else { Value::Real(instructions as f64 / cycles as f64) }
+}
+
+/// The columns that only a trace that counts cycles has; each row gets its own cells.
+fn add_cycles(table: &mut Table, cells: impl Iterator<Item = (u64, u64)>) {
+    let cells: Vec<(u64, u64)> = cells.collect();
+    let sum =
+        |part: fn(&(u64, u64)) -> u64| cells.iter().fold(0, |sum: u64, row| sum.saturating_add(part(row)));
+    let (cycles, counted) = (sum(|row| row.0), sum(|row| row.1));
+    if cycles == 0 {
+        return;
+    }
+    let at = 1 + table.columns.iter().position(|column| column.name == "time_ns").unwrap_or(0);
+    let columns = [Column::integer("cycles", Unit::Cycles), Column::real("ipc", Unit::InstructionsPerCycle)];
+    table.columns.splice(at..at, columns);
+    for (row, (cycles, counted)) in table.rows.iter_mut().zip(cells) {
+        row.splice(at..at, [Value::from(cycles), instructions_per_cycle(counted, cycles)]);
+    }
+    table.summary.push(("cycles", cycles.into()));
+    table.summary.push(("ipc", instructions_per_cycle(counted, cycles)));
+}
+
 pub(super) fn blocks(blocks: &[Block], threads: u64, sources: &dyn Sources) -> Table {
     let all = blocks.iter().fold(0, |sum: u64, block| sum.saturating_add(block.instructions()));
     let mut order: Vec<&Block> = blocks.iter().collect();
@@ -39,7 +63,7 @@ pub(super) fn blocks(blocks: &[Block], threads: u64, sources: &dyn Sources) -> T
             Value::from(module),
         ]
     };
-    Table {
+    let mut table = Table {
         name: "blocks",
         shape: Shape::Counters,
         summary: summary(blocks, threads),
@@ -57,7 +81,9 @@ pub(super) fn blocks(blocks: &[Block], threads: u64, sources: &dyn Sources) -> T
         ],
         rows: order.iter().map(row).collect(),
         loss: Vec::new(),
-    }
+    };
+    add_cycles(&mut table, order.iter().map(|block| (block.counts.cycles, block.counts.counted)));
+    table
 }
 
 pub(super) fn lines(blocks: &[Block], threads: u64, sources: &dyn Sources) -> Table {
@@ -80,7 +106,7 @@ pub(super) fn lines(blocks: &[Block], threads: u64, sources: &dyn Sources) -> Ta
             Value::from(line.module.as_str()),
         ]
     };
-    Table {
+    let mut table = Table {
         name: "lines",
         shape: Shape::Counters,
         summary: summary(blocks, threads),
@@ -95,5 +121,7 @@ pub(super) fn lines(blocks: &[Block], threads: u64, sources: &dyn Sources) -> Ta
         ],
         rows: lines.iter().map(row).collect(),
         loss: Vec::new(),
-    }
+    };
+    add_cycles(&mut table, lines.iter().map(|line| (line.cycles, line.counted)));
+    table
 }

@@ -79,9 +79,9 @@ impl Partial {
     pub(super) fn fold(&mut self, every: Option<Every>, seen: Seen<'_>) {
         match seen {
             Seen::Run { at, instructions, .. } => self.run(every, &at, instructions),
-            Seen::Begin(clock) => self.clock.begin(clock),
+            Seen::Begin(clock) => self.clock.begin(clock.map(|clock| clock.0)),
             Seen::Time(clock) => {
-                if self.clock.tell(clock) {
+                if self.clock.tell(clock.0) {
                     self.share(every);
                 }
             }
@@ -96,6 +96,7 @@ impl Partial {
                 self.edge = Edge::Gap;
             }
             Seen::Number(number) => self.number = number,
+            Seen::Cycles(_) => {}
             Seen::Skip { instructions } => {
                 self.clock.ran(NO_PARENT, instructions);
                 self.number += instructions;
@@ -146,17 +147,17 @@ impl Partial {
     fn share(&mut self, every: Option<Every>) {
         let Partial { clock, tree, sums, stack, edge, before, .. } = self;
         clock.share(|share| match (share, stack.last()) {
-            (Share::Ran(NO_PARENT, _), _) => {}
-            (Share::Ran(node, time), _) => tree.cost(node).run_for(time, every),
-            (Share::Lost(time), _) => sums.lose(time.nanoseconds()),
+            (Share::Ran { who: NO_PARENT, .. }, _) => {}
+            (Share::Ran { who: node, time, .. }, _) => tree.cost(node).run_for(time, every),
+            (Share::Lost(time), _) => sums.lose(time.length()),
             (Share::Waited(time) | Share::Outside(time), _) if *edge == Edge::Gap => {
-                sums.lose(time.nanoseconds());
+                sums.lose(time.length());
             }
             (share, frame) => {
                 let cost = frame.map_or(&mut *before, |frame| tree.cost(frame.note));
                 match share {
                     Share::Outside(time) => cost.wait_for(time),
-                    Share::Waited(time) | Share::Ran(_, time) | Share::Lost(time) => {
+                    Share::Waited(time) | Share::Ran { time, .. } | Share::Lost(time) => {
                         cost.run_for(time, every)
                     }
                 }

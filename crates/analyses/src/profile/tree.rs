@@ -43,7 +43,7 @@ impl Cost {
     /// Adds a time of execution, and the samples that fall into it.
     #[inline]
     pub(super) fn run_for(&mut self, time: Span, every: Option<Every>) {
-        self.time = self.time.saturating_add(time.nanoseconds());
+        self.time = self.time.saturating_add(time.length());
         if let Some(Every::Nanoseconds(period)) = every {
             self.samples = self.samples.saturating_add((time.to / period).saturating_sub(time.from / period));
         }
@@ -51,7 +51,7 @@ impl Cost {
 
     /// Adds a time outside of what is traced.
     pub(super) fn wait_for(&mut self, time: Span) {
-        self.outside = self.outside.saturating_add(time.nanoseconds());
+        self.outside = self.outside.saturating_add(time.length());
     }
 
     /// Nanoseconds, those outside included. Damaged clocks make no sum overflow.

@@ -3,6 +3,7 @@
 mod containers;
 mod damage;
 mod events;
+mod files;
 mod jitted;
 mod marks;
 mod output;

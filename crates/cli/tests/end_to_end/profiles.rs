@@ -26,12 +26,12 @@ fn table(kind: &str, options: &[&str], recording: &str) -> (Value, Vec<Value>) {
 }
 
 /// Compiles a program of the lab without optimisation, and records it.
-fn record_source(folder: &Folder, source: &str) -> String {
+fn record_source(folder: &Folder, source: &str, options: &[&str]) -> String {
     let program = folder.file("program");
     let source = format!("{}/../../lab/workloads/{source}", env!("CARGO_MANIFEST_DIR"));
     let compiled = std::process::Command::new("cc").args(["-O0", "-g", "-o", &program, &source]).status();
     assert!(compiled.is_ok_and(|status| status.success()), "cc compiles {source}");
-    let (recording, ran) = record(folder, &[], &[&program, "10"]);
+    let (recording, ran) = record(folder, options, &[&program, "10"]);
     ran.fine();
     recording
 }
@@ -99,7 +99,7 @@ fn lines_of_a_known_program() {
         return;
     }
     let folder = Folder::new();
-    let recording = record_source(&folder, "fib.c");
+    let recording = record_source(&folder, "fib.c", &[]);
     let (summary, rows) = table("lines", &["--strict"], &recording);
     let (by_function, functions) = table("functions", &["--strict"], &recording);
     assert_eq!(summary["instructions"], by_function["instructions"]);
@@ -117,7 +117,7 @@ fn one_call_of_a_function() {
         return;
     }
     let folder = Folder::new();
-    let recording = record_source(&folder, "fib.c");
+    let recording = record_source(&folder, "fib.c", &[]);
     let instructions =
         |call: &str| report(&["--call", call], &recording)["summary"]["instructions"].as_u64().unwrap();
     let (_, functions) = table("functions", &[], &recording);
@@ -173,7 +173,7 @@ fn an_annotated_function() {
         return;
     }
     let folder = Folder::new();
-    let recording = record_source(&folder, "fib.c");
+    let recording = record_source(&folder, "fib.c", &[]);
     let annotation = hodo(&["annotate", "fib", "--format", "json", &recording]).fine().json();
     let (_, functions) = table("functions", &[], &recording);
     let fib = functions.iter().find(|row| row["function"] == "fib").unwrap();
@@ -195,7 +195,31 @@ fn an_annotated_function() {
     assert!(statement["source"].as_str().unwrap().contains("fib(n - 1)"), "{statement}");
     let text = hodo(&["annotate", "fib", "--color", "always", &recording]).fine().stdout;
     assert!(text.contains("fib.c:7") && text.contains("\u{1b}["), "{text}");
+    assert!(annotation["cycles"].is_null(), "nothing counted cycles: {}", annotation["cycles"]);
     let moved = ["annotate", "fib", "--prefix", "/=/nowhere/", "--source-dir", "/nowhere", &recording];
     assert!(hodo(&moved).fine().stderr.is_empty(), "the path itself is tried last");
     assert_eq!(hodo(&["annotate", "no_such_function", &recording]).code, 2);
+}
+
+/// An instruction of the emulated processor takes one cycle.
+#[test]
+fn instructions_per_cycle() {
+    if !can_record() {
+        return;
+    }
+    let folder = Folder::new();
+    let program = build(&folder, 1000, 1);
+    let (recording, _) = record(&folder, &["-e", "intel_pt/cyc/u"], &[&program]);
+    for kind in ["blocks", "lines"] {
+        let (summary, rows) = table(kind, &[], &recording);
+        let (instructions, cycles) =
+            (summary["instructions"].as_u64().unwrap(), summary["cycles"].as_u64().unwrap());
+        // What ran before the first count of cycles has none.
+        assert!(cycles <= instructions && cycles > instructions - 50, "{kind}: {summary}");
+        assert!((summary["ipc"].as_f64().unwrap() - 1.0).abs() < 0.01, "{kind}: {summary}");
+        assert!(rows.iter().all(|row| row["cycles"].as_u64().is_some()), "{kind}: {rows:?}");
+    }
+    let recording = record_source(&folder, "fib.c", &["-e", "intel_pt/cyc/u"]);
+    let annotation = hodo(&["annotate", "fib", &recording]).fine().stdout;
+    assert!(annotation.lines().next().unwrap().contains("cycles, IPC 1.0"), "{annotation}");
 }

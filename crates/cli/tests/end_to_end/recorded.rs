@@ -74,6 +74,39 @@ fn every_instruction_of_a_known_program() {
     }
 }
 
+/// An instruction of the emulated processor takes a nanosecond.
+#[test]
+fn the_span_of_each_instruction_holds_its_time() {
+    if !can_record() {
+        return;
+    }
+    let folder = Folder::new();
+    let program = build(&folder, 3000, 1);
+    for (event, widest) in
+        [("intel_pt/mtc_period=0/u", 400), ("intel_pt/cyc,noretcomp/u", 80), ("intel_pt/cyc,mtc=0/u", 80)]
+    {
+        let (recording, _) = record(&folder, &["-e", event], &[&program]);
+        let script = hodo(&["script", "--insns", "--fields", "span,ip", &recording]).fine();
+        let nanoseconds = |text: &str| Some(text.replace('.', "").parse::<i64>().ok()?);
+        let (mut earliest, mut latest, mut widths) = (i64::MIN, i64::MAX, Vec::new());
+        for (number, line) in (0i64..).zip(script.stdout.lines()) {
+            let (from, to) = line.split(' ').next().unwrap().split_once("..").unwrap();
+            // When the first instruction ran, by what is said of this one.
+            let (from, to) = (nanoseconds(from), nanoseconds(to));
+            earliest = earliest.max(from.map_or(i64::MIN, |from| from - number));
+            latest = latest.min(to.map_or(i64::MAX, |to| to - number));
+            widths.extend(from.zip(to).map(|(from, to)| to - from));
+        }
+        assert!(earliest <= latest + 1, "{event}: {earliest} {latest}");
+        widths.sort_unstable();
+        assert!(
+            widths.len() > 10_000 && widths[widths.len() / 2] <= widest,
+            "{event}: {:?}",
+            widths[widths.len() / 2]
+        );
+    }
+}
+
 #[test]
 fn totals_are_those_of_the_emulated_processor() {
     if !can_record() {

@@ -4,12 +4,12 @@ use std::{collections::HashMap, fmt::Write as _, io::Write, str::FromStr};
 
 use hodo_clock::Tsc;
 use hodo_code::Origin;
-use hodo_intel_pt::flow::{Event, Executed, Sink};
+use hodo_intel_pt::flow::{Event, Executed, PacketKind, Sink};
 use hodo_symbols::{Frame, Lines as SourceLines};
 use hodo_trace::{Names, Sources};
 use iced_x86::{Formatter, GasFormatter};
 
-use super::{Outcome, write_chunks};
+use super::{Outcome, span::Span, write_chunks};
 use crate::{Chunk, Experiment, Reading, gate::Gate, segments::TrackSink};
 
 /// What a line tells of an instruction.
@@ -18,6 +18,8 @@ pub enum Field {
     /// The time of the last clock packet before the packet that tells of it, in seconds. It ran not later than
     /// the next one; it may have run earlier, as branches wait in the processor for their packet.
     Time,
+    /// The times between which it ran, `from..to` in seconds: branches wait in the processor for their packet.
+    Span,
     /// The CPU of its stream.
     Cpu,
     /// The process.
@@ -40,6 +42,7 @@ impl FromStr for Field {
     fn from_str(text: &str) -> Result<Field, String> {
         Ok(match text {
             "time" => Field::Time,
+            "span" => Field::Span,
             "cpu" => Field::Cpu,
             "pid" => Field::Pid,
             "tid" => Field::Tid,
@@ -47,7 +50,11 @@ impl FromStr for Field {
             "sym" => Field::Sym,
             "insn" => Field::Insn,
             "srcline" => Field::Srcline,
-            _ => return Err("one of time, cpu, pid, tid, ip, sym, insn, srcline was expected".to_owned()),
+            _ => {
+                return Err(
+                    "one of time, span, cpu, pid, tid, ip, sym, insn, srcline was expected".to_owned()
+                );
+            }
         })
     }
 }
@@ -73,6 +80,7 @@ struct TextSink<'x, 'f> {
     cpu: Option<u32>,
     /// The time of the last clock packet, as text.
     time: String,
+    span: Span,
     /// The gap before the segment's first time, which decides whether it is to be shown.
     early_gap: Option<String>,
     formatter: GasFormatter,
@@ -91,6 +99,7 @@ impl<'x, 'f> TextSink<'x, 'f> {
             fields,
             text: Vec::new(),
             time: "-".to_owned(),
+            span: Span::default(),
             early_gap: None,
             formatter: formatter(),
             disassembly: String::new(),
@@ -118,6 +127,7 @@ impl<'x, 'f> TextSink<'x, 'f> {
             Field::Pid => self.number(thread.map(|thread| u64::from(thread.pid))),
             Field::Cpu => self.number(self.cpu.map(u64::from)),
             Field::Time => self.text.extend_from_slice(self.time.as_bytes()),
+            Field::Span => self.span.begin(&mut self.text),
             Field::Sym => self.symbol(origin(address, executed)),
             Field::Insn => {
                 self.disassembly.clear();
@@ -172,10 +182,13 @@ impl<'x, 'f> TextSink<'x, 'f> {
 
     fn set_time(&mut self, now: Tsc) {
         self.gate.time(now);
-        let clock = self.gate.experiment.recording.config.clock;
-        if let Some(clock) = clock.filter(|_| self.fields.contains(&Field::Time)) {
+        let Some(clock) = self.gate.experiment.recording.config.clock else { return };
+        if self.fields.contains(&Field::Time) {
             self.time.clear();
             let _ = write!(self.time, "{}", clock.nanos(now));
+        }
+        if self.fields.contains(&Field::Span) {
+            self.span.time(clock.nanos(now), &mut self.text);
         }
     }
 
@@ -225,7 +238,12 @@ impl TrackSink for TextSink<'_, '_> {
     fn begin_segment(&mut self) {
         self.gate.begin_segment();
         self.time.replace_range(.., "-");
+        self.span = Span::default();
         self.early_gap = None;
+    }
+
+    fn end_segment(&mut self) {
+        self.span.end(&mut self.text);
     }
 }
 
@@ -245,6 +263,11 @@ impl Sink for TextSink<'_, '_> {
         }
     }
 
+    #[inline]
+    fn packet(&mut self, kind: PacketKind) {
+        self.span.packet(kind);
+    }
+
     fn event(&mut self, event: Event) {
         match event {
             Event::Time(now) => {
@@ -255,6 +278,7 @@ impl Sink for TextSink<'_, '_> {
             }
             Event::Switch(context) => self.gate.switch(context),
             Event::Gap(gap) => {
+                self.span.gap();
                 let reason = self.gate.experiment.describe(&gap.trouble);
                 match self.gate.now {
                     _ if self.gate.open => self.gap(&reason),

@@ -8,6 +8,7 @@ mod instructions;
 mod marks;
 mod packets;
 mod sideband;
+mod span;
 
 pub use calls::{CallFormat, calls};
 pub use instructions::{Field, instructions};

@@ -6,7 +6,7 @@ use hodo_clock::Tsc;
 use hodo_code::{Graph, Labels, Program};
 
 use super::{
-    Event, Expected, Gap, Sink, Trouble,
+    Event, Expected, Gap, PacketKind, Sink, Trouble,
     bind::Announced,
     machine::Machine,
     recovery::{State, Waiting},
@@ -159,14 +159,24 @@ impl<'t> Decoder<'t> {
         context: &mut Context<'_, '_, L, S>,
     ) -> Result<(), Trouble> {
         match packet {
-            Packet::Tnt8(tnt) | Packet::Tnt64(tnt) => self.tnt(tnt, context)?,
-            Packet::Tip(ip) => self.tip(ip, context)?,
+            Packet::Tnt8(tnt) | Packet::Tnt64(tnt) => {
+                context.sink.packet(PacketKind::Tnt);
+                self.tnt(tnt, context)?;
+            }
+            Packet::Tip(ip) => {
+                context.sink.packet(PacketKind::Other);
+                self.tip(ip, context)?;
+            }
             // CYC tells the time of the packet that follows it, so it is reported after that one.
             Packet::Cyc(_) | Packet::Pad => {
+                if packet != Packet::Pad {
+                    context.sink.packet(PacketKind::Clock);
+                }
                 self.timing.follow(&packet);
                 return Ok(());
             }
             _ if self.timing.follow(&packet) => {
+                context.sink.packet(PacketKind::Clock);
                 if let Packet::Cbr(ratio) = packet {
                     context.sink.event(Event::CoreBusRatio(ratio));
                 }
@@ -174,6 +184,7 @@ impl<'t> Decoder<'t> {
             Packet::Mnt(_) => {}
             _ => {
                 self.waiting = Waiting::Nothing;
+                context.sink.packet(PacketKind::Other);
                 match packet {
                     Packet::TipPge(ip) => self.tip_pge(ip, context)?,
                     Packet::TipPgd(ip) => self.tip_pgd(ip, context)?,

@@ -52,6 +52,18 @@ impl Executed<'_> {
     }
 }
 
+/// What a packet tells of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PacketKind {
+    /// A TNT packet. Its branches waited in the processor until it was full, or until another packet forced
+    /// it out, which then comes next.
+    Tnt,
+    /// The time alone.
+    Clock,
+    /// Anything else, which the processor sends when it happens.
+    Other,
+}
+
 /// Takes in what a stream shows, in order.
 pub trait Sink {
     /// Instructions ran.
@@ -59,4 +71,8 @@ pub trait Sink {
 
     /// Something else happened.
     fn event(&mut self, event: Event);
+
+    /// What is told next is what one packet says.
+    #[inline]
+    fn packet(&mut self, _kind: PacketKind) {}
 }
