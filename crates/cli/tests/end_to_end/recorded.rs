@@ -87,7 +87,7 @@ fn the_span_of_each_instruction_holds_its_time() {
     {
         let (recording, _) = record(&folder, &["-e", event], &[&program]);
         let script = hodo(&["script", "--insns", "--fields", "span,ip", &recording]).fine();
-        let nanoseconds = |text: &str| Some(text.replace('.', "").parse::<i64>().ok()?);
+        let nanoseconds = |text: &str| text.replace('.', "").parse::<i64>().ok();
         let (mut earliest, mut latest, mut widths) = (i64::MIN, i64::MAX, Vec::new());
         for (number, line) in (0i64..).zip(script.stdout.lines()) {
             let (from, to) = line.split(' ').next().unwrap().split_once("..").unwrap();
