@@ -29,7 +29,7 @@ fuzz_target!(|bytes: &[u8]| {
         }
     };
     let trace =
-        Trace::new("fuzz".to_owned(), class, vec![DataFile { name: "stream".to_owned(), bytes: data }]);
+        Trace::new("fuzz".to_owned(), class, vec![DataFile { name: "stream".to_owned(), bytes: data, index: None }]);
     for stream in &trace.streams {
         let mut cursor = Cursor::new(&trace, stream, 0..stream.packets.len());
         // Each event takes a bit, and each packet loses something at most twice.

@@ -42,7 +42,7 @@ fuzz_target!(|bytes: &[u8]| {
         if choice % 2 == 0 { TSDL.to_owned() } else { format!("\x1e{}", JSON.replace("}\n{", "}\x1e{")) };
     let class = read_metadata(metadata.as_bytes()).expect("it is right");
     let trace =
-        Trace::new("fuzz".to_owned(), class, vec![DataFile { name: "stream".to_owned(), bytes: data }]);
+        Trace::new("fuzz".to_owned(), class, vec![DataFile { name: "stream".to_owned(), bytes: data, index: None }]);
     for stream in &trace.streams {
         let mut cursor = Cursor::new(&trace, stream, 0..stream.packets.len());
         while let Some((_, item)) = cursor.next_item() {

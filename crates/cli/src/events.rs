@@ -126,6 +126,7 @@ pub fn script(command: &arguments::Script) -> Result<ExitCode, Failure> {
     };
     let files = Files::default();
     let traces = EventTraces::open(&files, &command.input.file)?;
+    tell_notes(&traces, &command.input);
     let reading = reading(&command.input, &traces, SCRIPT_CHUNK)?;
     let wanted = wanted(&command.filter, &command.input, &traces)?;
     let progress = Progress::new(traces.bytes(), command.input.quiet);
@@ -155,6 +156,7 @@ pub fn report(command: &arguments::Report) -> Result<ExitCode, Failure> {
     refuse_flow(&command.input)?;
     let files = Files::default();
     let traces = EventTraces::open(&files, &command.input.file)?;
+    tell_notes(&traces, &command.input);
     let reading = reading(&command.input, &traces, COUNT_CHUNK)?;
     let wanted = wanted(&command.filter, &command.input, &traces)?;
     let progress = Progress::new(traces.bytes(), command.input.quiet);
@@ -166,6 +168,13 @@ pub fn report(command: &arguments::Report) -> Result<ExitCode, Failure> {
     let code = input::exit_code(&command.input, table.loss.is_empty() && lost(&traces) == (0, 0));
     output::draw(table, &command.output)?;
     Ok(code)
+}
+
+/// What was made of some files, on standard error.
+fn tell_notes(traces: &EventTraces<'_>, input: &Input) {
+    for (file, note) in traces.notes().filter(|_| !input.quiet) {
+        eprintln!("hodo: {file}: {note}");
+    }
 }
 
 /// Events and packets that the tracer lost.
@@ -220,6 +229,9 @@ fn text(
         let mut table = streams(trace);
         let options = output::options(&mut table, &command.output);
         (hodo_views::VIEWS[0].write)(&table, &options, out)?;
+    }
+    for note in traces.iter().flat_map(|trace| &trace.notes) {
+        writeln!(out, "\n{}: {}", note.file, note.note)?;
     }
     let columns = Vec::new();
     let mut losses =

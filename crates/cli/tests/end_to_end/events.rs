@@ -124,7 +124,11 @@ fn counts_and_what_is_in_a_trace() {
         (&"CTF 1.8".into(), &5.into(), &70.into())
     );
     assert_eq!(trace["streams"][0]["events_lost"], 3);
-    assert!(hodo(&["info", input]).fine().stdout.contains("event classes"));
+    let info = hodo(&["info", input]).fine().stdout;
+    assert!(info.contains("event classes"));
+    // Facts 28 and 29: what was made of files that are of no use is told.
+    assert!(info.contains("cpu_0: the index of this file was not used"), "{info}");
+    assert!(hodo(&["report", "count", input]).fine().stderr.contains("hodo: cpu_0: the index"));
 }
 
 #[test]

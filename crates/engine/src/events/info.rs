@@ -31,6 +31,17 @@ pub struct TraceInfo {
     pub streams: Vec<StreamInfo>,
     /// Its classes of events.
     pub events: Vec<EventInfo>,
+    /// What was made of some of its files.
+    pub notes: Vec<NoteInfo>,
+}
+
+/// What was made of a file.
+#[derive(Clone, Debug, Serialize)]
+pub struct NoteInfo {
+    /// Its name.
+    pub file: String,
+    /// A sentence.
+    pub note: String,
 }
 
 /// A clock.
@@ -122,6 +133,7 @@ fn trace(trace: &Trace<'_>) -> TraceInfo {
         end_ns: span.and_then(|span| i64::try_from(span.1.0).ok()),
         streams: streams(trace),
         events: events.collect(),
+        notes: trace.notes.iter().cloned().map(|(file, note)| NoteInfo { file, note }).collect(),
     }
 }
 

@@ -160,6 +160,11 @@ impl<'f> EventTraces<'f> {
         streams.flat_map(|stream| &stream.packets).map(|packet| packet.bytes.len() as u64).sum()
     }
 
+    /// What was made of some of the files: their names, and a sentence.
+    pub fn notes(&self) -> impl Iterator<Item = &(String, String)> {
+        self.traces.iter().flat_map(|trace| &trace.notes)
+    }
+
     /// What of the files can't be read.
     pub fn loss(&self) -> Vec<Loss> {
         self.traces.iter().flat_map(|trace| trace.loss.clone()).collect()
@@ -179,6 +184,13 @@ fn name(input: &Path, folder: &Path) -> String {
     name.display().to_string()
 }
 
+/// Where LTTng writes the index of a stream file.
+fn index_of(path: &Path) -> Option<PathBuf> {
+    let mut name = path.file_name()?.to_owned();
+    name.push(".idx");
+    Some(path.parent()?.join("index").join(name))
+}
+
 /// The streams of a folder: its files, but for metadata, empty ones and hidden ones. Indices of LTTng lie in a
 /// folder of their own.
 fn data_files<'f>(files: &'f Files, input: &Path, folder: &Path) -> io::Result<Vec<DataFile<'f>>> {
@@ -196,8 +208,10 @@ fn data_files<'f>(files: &'f Files, input: &Path, folder: &Path) -> io::Result<V
     for path in paths {
         let bytes = files.bytes(&path)?;
         let name = path.strip_prefix(input).unwrap_or(&path).display().to_string();
+        let index = index_of(&path).filter(|index| index.is_file());
+        let index = index.map(|index| files.bytes(&index)).transpose()?;
         if !bytes.is_empty() {
-            data.push(DataFile { name, bytes });
+            data.push(DataFile { name, bytes, index });
         }
     }
     Ok(data)

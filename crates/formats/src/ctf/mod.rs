@@ -15,6 +15,7 @@ mod cursor;
 mod event;
 mod fixups;
 mod header;
+mod index;
 mod json;
 mod metadata;
 mod packet;

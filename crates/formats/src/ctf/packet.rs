@@ -3,9 +3,11 @@
 use std::ops::Range;
 
 use super::{
+    index::{self, Entry},
     read::{Ignore, Walk},
-    schema::{Role, TraceClass},
+    schema::{FieldClass, Member, Role, TraceClass},
     steps::{Content, Slots},
+    trace::DataFile,
 };
 
 /// What each packet may begin with.
@@ -39,16 +41,95 @@ pub struct Packet {
 /// Why a packet, and what follows it in its file, can't be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct PacketTrouble {
-    /// Where it begins in the file.
-    pub at: usize,
+    /// The bytes of the file that are not looked at.
+    pub(super) bytes: Range<usize>,
     /// Why.
     pub reason: String,
     /// The file ends within it, as that of a tracer that was stopped.
     pub cut_short: bool,
 }
 
+/// What was found in a file.
+#[derive(Debug, Default)]
+pub(super) struct FilePackets {
+    pub(super) packets: Vec<Packet>,
+    pub(super) troubles: Vec<PacketTrouble>,
+    /// For people: what was made of the file.
+    pub(super) note: Option<String>,
+}
+
+impl FilePackets {
+    /// Reads the packets of a file, by its index if that is of use.
+    pub(super) fn read(trace: &TraceClass, file: &DataFile<'_>) -> FilePackets {
+        let index = file.index.map(|index| index::read(index, file.bytes.len() as u64));
+        let by_index = match index {
+            None => return FilePackets::walk(trace, file.bytes),
+            Some(Ok(entries)) => FilePackets::by(&entries, trace, file.bytes),
+            Some(Err(reason)) => Err(reason),
+        };
+        by_index.unwrap_or_else(|reason| {
+            let note = Some(format!("the index of this file was not used: {reason}"));
+            FilePackets { note, ..FilePackets::walk(trace, file.bytes) }
+        })
+    }
+
+    fn by(entries: &[Entry], trace: &TraceClass, file: &[u8]) -> Result<FilePackets, String> {
+        let mut found = FilePackets::default();
+        let packets = Packets::new(trace, file);
+        for (number, entry) in entries.iter().enumerate() {
+            let bytes = entry.offset as usize..entry.file_end() as usize;
+            match packets.packet(bytes.start) {
+                Ok((packet, _)) if !entry.agrees(&packet) => {
+                    return Err(format!(
+                        "its entry {number} contradicts the packet at byte {}",
+                        entry.offset
+                    ));
+                }
+                Ok((packet, trouble)) => {
+                    found.packets.push(packet);
+                    found.troubles.extend(trouble);
+                }
+                Err(reason) => found.troubles.push(PacketTrouble { bytes, cut_short: false, reason }),
+            }
+        }
+        match found.packets.is_empty() && !entries.is_empty() {
+            true => Err("there is no packet where it tells of one".to_owned()),
+            false => Ok(found),
+        }
+    }
+
+    fn walk(trace: &TraceClass, file: &[u8]) -> FilePackets {
+        let mut found = FilePackets::default();
+        let mut packets = Packets::new(trace, file);
+        while let Some(read) = packets.next_packet() {
+            match read {
+                Ok((packet, trouble)) => {
+                    found.packets.push(packet);
+                    found.troubles.extend(trouble);
+                }
+                Err(trouble) => found.troubles.push(trouble),
+            }
+        }
+        if found.packets.is_empty() && is_stray(trace, file) {
+            let note = "this file is no stream: nothing in it is marked as a packet (c1fc1fc1)".to_owned();
+            return FilePackets { note: Some(note), ..FilePackets::default() };
+        }
+        found
+    }
+}
+
+/// Whether packets carry a mark and nothing in the file does.
+fn is_stray(trace: &TraceClass, file: &[u8]) -> bool {
+    let members = trace.packet_header.iter().flat_map(|header| &header.members);
+    let magic = |member: &Member| matches!(&member.class, FieldClass::Integer(integer) if integer.roles.contains(&Role::PacketMagic));
+    let mark = MAGIC as u32;
+    let has = |bytes: &[u8]| memchr::memmem::find(file, bytes).is_some();
+    let uuid = trace.uuid.is_some_and(|uuid| has(&uuid));
+    members.into_iter().any(magic) && !uuid && !has(&mark.to_le_bytes()) && !has(&mark.to_be_bytes())
+}
+
 /// Reads the packets of a file, one after another.
-pub(super) struct Packets<'t, 'a> {
+struct Packets<'t, 'a> {
     trace: &'t TraceClass,
     file: &'a [u8],
     at: usize,
@@ -56,12 +137,12 @@ pub(super) struct Packets<'t, 'a> {
 }
 
 impl<'t, 'a> Packets<'t, 'a> {
-    pub(super) fn new(trace: &'t TraceClass, file: &'a [u8]) -> Packets<'t, 'a> {
+    fn new(trace: &'t TraceClass, file: &'a [u8]) -> Packets<'t, 'a> {
         Packets { trace, file, at: 0, slots: Slots::new(trace.slots) }
     }
 
     /// The next packet; `None` at the file's end. What comes after trouble is not looked at.
-    pub(super) fn next_packet(&mut self) -> Option<Result<(Packet, Option<PacketTrouble>), PacketTrouble>> {
+    fn next_packet(&mut self) -> Option<Result<(Packet, Option<PacketTrouble>), PacketTrouble>> {
         if self.at >= self.file.len() {
             return None;
         }
@@ -71,7 +152,8 @@ impl<'t, 'a> Packets<'t, 'a> {
             Ok((packet, None)) => packet.bytes.end,
             _ => self.file.len(),
         };
-        Some(read.map_err(|reason| PacketTrouble { at, cut_short: false, reason }))
+        let bytes = at..self.file.len();
+        Some(read.map_err(|reason| PacketTrouble { bytes, cut_short: false, reason }))
     }
 
     fn packet(&self, at: usize) -> Result<(Packet, Option<PacketTrouble>), String> {
@@ -124,7 +206,7 @@ impl<'t, 'a> Packets<'t, 'a> {
             sequence: roles.get(Role::PacketSequenceNumber),
         };
         let cut = (content_size > content.end).then(|| PacketTrouble {
-            at,
+            bytes: at..self.file.len(),
             cut_short: true,
             reason: format!("the packet has {} bytes, and the file only {} for it", size / 8, bytes.len()),
         });

@@ -8,7 +8,7 @@ use hodo_trace::{Cause, Loss};
 use super::{
     event::{Reader, advance},
     fixups::Fixups,
-    packet::{Packet, PacketTrouble, Packets},
+    packet::{FilePackets, Packet, PacketTrouble},
     plan::{FieldPath, StreamPlan, find},
     schema::{EventClass, StreamClass, TraceClass},
 };
@@ -20,6 +20,8 @@ pub struct DataFile<'a> {
     pub name: String,
     /// Its bytes.
     pub bytes: &'a [u8],
+    /// LTTng's index of it, where there is one.
+    pub index: Option<&'a [u8]>,
 }
 
 /// A trace whose packets are known, and whose events can be read.
@@ -37,6 +39,8 @@ pub struct Trace<'a> {
     pub files: Vec<DataFile<'a>>,
     /// What of its files can't be read.
     pub loss: Vec<Loss>,
+    /// What was made of some of its files: their names, and a sentence.
+    pub notes: Vec<(String, String)>,
 }
 
 /// A stream of events from one source.
@@ -79,21 +83,17 @@ impl<'a> Trace<'a> {
     /// Puts a trace together from its metadata and all of its other files.
     pub fn new(name: String, class: TraceClass, files: Vec<DataFile<'a>>) -> Trace<'a> {
         let plans = class.streams.iter().map(|(&id, class)| (id, StreamPlan::new(class))).collect();
-        let mut trace = Trace { name, class, plans, streams: Vec::new(), files, loss: Vec::new() };
+        let mut trace =
+            Trace { name, class, plans, streams: Vec::new(), files, loss: Vec::new(), notes: Vec::new() };
         let mut streams: BTreeMap<StreamKey, Vec<StreamPacket<'a>>> = BTreeMap::new();
         for (index, file) in trace.files.iter().enumerate() {
-            let mut packets = Packets::new(&trace.class, file.bytes);
-            while let Some(read) = packets.next_packet() {
-                let trouble = match read {
-                    Ok((packet, trouble)) => {
-                        let key = StreamKey::new(&packet, index);
-                        streams.entry(key).or_default().push(StreamPacket::new(index, file.bytes, packet));
-                        trouble
-                    }
-                    Err(trouble) => Some(trouble),
-                };
-                trace.loss.extend(trouble.map(|trouble| packet_loss(file, trouble)));
+            let found = FilePackets::read(&trace.class, file);
+            for packet in found.packets {
+                let key = StreamKey::new(&packet, index);
+                streams.entry(key).or_default().push(StreamPacket::new(index, file.bytes, packet));
             }
+            trace.loss.extend(found.troubles.into_iter().map(|trouble| packet_loss(file, trouble)));
+            trace.notes.extend(found.note.map(|note| (file.name.clone(), note)));
         }
         let fixups = Fixups::of(&trace.class);
         for (key, packets) in streams {
@@ -265,7 +265,7 @@ fn packet_loss(file: &DataFile<'_>, trouble: PacketTrouble) -> Loss {
     Loss {
         stream: file.name.clone(),
         cause: if trouble.cut_short { Cause::CutShort } else { Cause::Corrupt },
-        bytes: trouble.at as u64..file.bytes.len() as u64,
+        bytes: trouble.bytes.start as u64..trouble.bytes.end as u64,
         time: None,
         count: 1,
         detail: trouble.reason,

@@ -1,6 +1,7 @@
 //! CTF: what a correct reader must handle, on traces of a few bytes.
 
 mod fields;
+mod files;
 mod json;
 mod metadata;
 mod packets;

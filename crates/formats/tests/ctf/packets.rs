@@ -1,11 +1,11 @@
-//! Packets and streams: facts 21 to 29 and 32.
+//! Packets and streams: facts 21 to 27 and 32.
 
 use hodo_formats::ctf::Trace;
 
 use crate::show::{lines, read, trace, tsdl};
 
 /// Packets with everything that LTTng's have.
-fn metadata() -> String {
+pub(crate) fn metadata() -> String {
     tsdl(
         "clock { name = c; };
         typealias integer { size = 64; map = clock.c.value; } := time;
@@ -22,7 +22,7 @@ fn metadata() -> String {
 }
 
 /// A packet of a stream with its number, its times, and what was discarded so far; padded by a byte.
-fn packet(stream: u32, number: u16, times: (u64, u64), discarded: u16, events: &[u8]) -> Vec<u8> {
+pub(crate) fn packet(stream: u32, number: u16, times: (u64, u64), discarded: u16, events: &[u8]) -> Vec<u8> {
     let mut bytes: Vec<u8> =
         [0xC1FC_1FC1, 3, stream].iter().flat_map(|word: &u32| word.to_le_bytes()).collect();
     bytes.extend([times.0, times.1].iter().flat_map(|time| time.to_le_bytes()));
@@ -130,7 +130,7 @@ fn fact_27_a_stream_that_the_metadata_does_not_know_leaves_the_others() {
 
 #[test]
 fn fact_32_packets_carry_a_mark_and_the_uuid_of_their_trace() {
-    let mut wrong = packet(0, 0, (1, 2), 0, &[1]);
+    let mut wrong = [packet(0, 0, (1, 2), 0, &[1]), packet(0, 1, (3, 4), 0, &[3])].concat();
     wrong[0] = 0;
     assert_eq!(of(&[("s", wrong)]), ["! a packet begins with c1fc1fc1, and this with c1fc1f00"]);
     let metadata = tsdl(

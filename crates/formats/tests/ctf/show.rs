@@ -19,7 +19,7 @@ pub(crate) fn tsdl(rest: &str) -> String {
 /// A trace of these files, read by this metadata.
 pub(crate) fn trace<'a>(metadata: &str, files: &'a [(&str, Vec<u8>)]) -> Trace<'a> {
     let class = read_metadata(metadata.as_bytes()).unwrap_or_else(|error| panic!("{error}"));
-    let files = files.iter().map(|(name, bytes)| DataFile { name: (*name).to_owned(), bytes });
+    let files = files.iter().map(|(name, bytes)| DataFile { name: (*name).to_owned(), bytes, index: None });
     Trace::new("trace".to_owned(), class, files.collect())
 }
 

@@ -1,0 +1,83 @@
+//! LTTng's index of a stream file: where its packets lie, and what each says of itself.
+//!
+//! An index is a copy of what the packets say themselves. It is believed where packets lie, so that a damaged one
+//! does not hide those behind it; each packet is then read, and an index that contradicts it is of no use.
+//! Layout: LTTng's `ctf-index.h`; all numbers are big-endian.
+
+use super::packet::Packet;
+
+/// What an index begins with.
+const MAGIC: u32 = 0xC1F1_DCC1;
+/// Bytes of its header: magic, major and minor version, bytes of an entry.
+const HEADER: usize = 16;
+/// Words of 64 bits in an entry of version 1.0.
+const WORDS: usize = 7;
+
+/// A packet, as an index tells of it. Sizes are in bits.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Entry {
+    /// Where the packet begins in its file, in bytes.
+    pub(super) offset: u64,
+    size: u64,
+    content: u64,
+    begin: u64,
+    end: u64,
+    discarded: u64,
+}
+
+impl Entry {
+    /// Where the packet ends in its file, in bytes.
+    pub(super) fn file_end(&self) -> u64 {
+        self.offset + self.size / 8
+    }
+
+    /// Whether the packet says the same of itself.
+    pub(super) fn agrees(&self, packet: &Packet) -> bool {
+        let same = |of: Option<(u64, u32)>, value: u64| {
+            of.is_none_or(|(own, size)| own == value & (u64::MAX >> (64 - size.clamp(1, 64))))
+        };
+        packet.bytes.end as u64 == self.file_end()
+            && packet.content == self.content
+            && same(packet.begin, self.begin)
+            && same(packet.end, self.end)
+            && same(packet.discarded, self.discarded)
+    }
+}
+
+/// The entries of an index of a file of so many bytes.
+///
+/// # Errors
+/// Why it is of no use: LTTng itself leaves entries of zeros behind when a machine crashes.
+pub(super) fn read(bytes: &[u8], file: u64) -> Result<Vec<Entry>, String> {
+    let (header, entries) = bytes.split_at_checked(HEADER).ok_or("it is cut short in its header")?;
+    let header: Vec<u32> = header.as_chunks().0.iter().map(|&word| u32::from_be_bytes(word)).collect();
+    if header[0] != MAGIC || header[1] != 1 {
+        return Err(format!(
+            "it begins with {:08x}, version {}; c1f1dcc1, version 1, expected",
+            header[0], header[1]
+        ));
+    }
+    let size = header[3] as usize;
+    if size < WORDS * 8 || !entries.len().is_multiple_of(size) {
+        return Err(format!("its {} bytes are no entries of {size} bytes", entries.len()));
+    }
+    let mut packets = Vec::with_capacity(entries.len() / size);
+    let mut at = 0;
+    for (number, entry) in entries.chunks_exact(size).enumerate() {
+        let words: Vec<u64> = entry.as_chunks().0.iter().map(|&word| u64::from_be_bytes(word)).collect();
+        let &[offset, size, content, begin, end, discarded, ..] = words.as_slice() else {
+            unreachable!("it has seven")
+        };
+        let entry = Entry { offset, size, content, begin, end, discarded };
+        let is_sound = offset == at && size > 0 && size.is_multiple_of(8) && content <= size && begin <= end;
+        if !is_sound || entry.size / 8 > file - at {
+            return Err(format!("its entry {number} is not that of a packet at byte {at}"));
+        }
+        at = entry.file_end();
+        packets.push(entry);
+    }
+    match at == file {
+        true => Ok(packets),
+        false => Err(format!("it tells of {at} bytes, and the file has {file}")),
+    }
+}
