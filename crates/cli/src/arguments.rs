@@ -33,6 +33,8 @@ pub enum Command {
     Script(Script),
     /// Tables: exact profiles by function or by call path
     Report(Report),
+    /// Software events in another format, or only some of them: a small trace out of a big one
+    Export(Export),
     /// One function: source and disassembly, with how often each line, instruction and branch ran
     Annotate(Annotate),
     /// Print shell completions
@@ -242,6 +244,33 @@ pub struct Report {
     pub filter: crate::events::Filter,
     #[command(flatten)]
     pub output: Output,
+}
+
+/// What to write.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum ExportFormat {
+    /// CTF 1.8: a folder that babeltrace2, Trace Compass and others read
+    Ctf,
+    /// CTF 2: a folder
+    Ctf2,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  hodo export --to ctf -o small --event 'sched_*' --time +1,+1.5 ./my-trace
+  hodo export --to ctf2 -o new ./my-trace
+  hodo export --to ctf -o one-thread --tid 4711 ./my-trace")]
+pub struct Export {
+    /// Format
+    #[arg(long, value_name = "FORMAT", value_enum)]
+    pub to: ExportFormat,
+    /// Folder to write, which is not there yet
+    #[arg(short, long, value_name = "DIR")]
+    pub output: PathBuf,
+    #[command(flatten)]
+    pub input: Input,
+    #[command(flatten)]
+    pub filter: crate::events::Filter,
 }
 
 #[derive(Debug, Args)]

@@ -25,7 +25,7 @@ use crate::{
 /// Bytes of trace in a slice; a byte of trace becomes some ten bytes of text.
 const SCRIPT_CHUNK: u64 = 1 << 20;
 /// Bytes of trace in a chunk that is counted.
-const COUNT_CHUNK: u64 = 4 << 20;
+pub const COUNT_CHUNK: u64 = 4 << 20;
 
 /// Which events.
 #[derive(Debug, Args)]
@@ -81,7 +81,7 @@ pub fn are_in(input: &Input) -> bool {
     input.pt.is_none() && events::is_event_trace(&input.file)
 }
 
-fn wanted(filter: &Filter, input: &Input, traces: &EventTraces<'_>) -> Result<Wanted, Failure> {
+pub fn wanted(filter: &Filter, input: &Input, traces: &EventTraces<'_>) -> Result<Wanted, Failure> {
     let wanted = filter.wanted(input);
     match wanted.missing_contexts(traces) {
         None => Ok(wanted),
@@ -91,7 +91,7 @@ fn wanted(filter: &Filter, input: &Input, traces: &EventTraces<'_>) -> Result<Wa
     }
 }
 
-fn reading(input: &Input, traces: &EventTraces<'_>, chunk_size: u64) -> Result<EventReading, Failure> {
+pub fn reading(input: &Input, traces: &EventTraces<'_>, chunk_size: u64) -> Result<EventReading, Failure> {
     let cores = thread::available_parallelism().map_or(1, std::num::NonZero::get);
     let chunk_size = input.chunk_size.as_deref().map_or(Ok(chunk_size), size)?.max(input::SMALLEST_CHUNK);
     let threads = input.jobs.unwrap_or(cores).clamp(1, input::MOST_THREADS);
@@ -101,7 +101,7 @@ fn reading(input: &Input, traces: &EventTraces<'_>, chunk_size: u64) -> Result<E
 }
 
 /// Refuses what chooses among control flow.
-fn refuse_flow(input: &Input) -> Result<(), Failure> {
+pub fn refuse_flow(input: &Input) -> Result<(), Failure> {
     match input.call.is_some() || input.symfs.is_some() {
         true => Err(Failure::usage(
             "--call and --symfs are about control flow, and this input has software events",
@@ -171,14 +171,14 @@ pub fn report(command: &arguments::Report) -> Result<ExitCode, Failure> {
 }
 
 /// What was made of some files, on standard error.
-fn tell_notes(traces: &EventTraces<'_>, input: &Input) {
+pub fn tell_notes(traces: &EventTraces<'_>, input: &Input) {
     for (file, note) in traces.notes().filter(|_| !input.quiet) {
         eprintln!("hodo: {file}: {note}");
     }
 }
 
 /// Events and packets that the tracer lost.
-fn lost(traces: &EventTraces<'_>) -> (u64, u64) {
+pub fn lost(traces: &EventTraces<'_>) -> (u64, u64) {
     let streams = traces.traces.iter().flat_map(|trace| &trace.streams);
     let packets = streams.flat_map(|stream| &stream.packets);
     packets.fold((0, 0), |(events, lost), packet| {

@@ -5,6 +5,7 @@
 mod annotate;
 mod arguments;
 mod events;
+mod export;
 mod failure;
 mod function;
 mod info;
@@ -28,6 +29,7 @@ fn main() -> ExitCode {
         Command::Info(command) => info::run(command),
         Command::Script(command) => script::run(command),
         Command::Report(command) => report::run(command),
+        Command::Export(command) => export::run(command),
         Command::Annotate(command) => annotate::run(command),
         Command::Completions { shell } => arguments::completions(*shell),
     };

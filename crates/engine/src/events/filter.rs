@@ -57,6 +57,12 @@ impl Wanted {
         }
     }
 
+    /// Whether events of this name are wanted.
+    pub(super) fn wants_name(&self, name: &str) -> bool {
+        let named = |pattern: &String| is_like(name.as_bytes(), pattern.as_bytes());
+        self.events.is_empty() || self.events.iter().any(named)
+    }
+
     /// All of it as one condition.
     fn condition(&self) -> Option<Condition> {
         let either = |names: [&str; 2], numbers: &[u32]| {
@@ -85,8 +91,7 @@ impl Filter {
     pub(super) fn new(traces: &EventTraces<'_>, wanted: &Wanted) -> Filter {
         let condition = wanted.condition();
         let of_class = |trace: &Trace<'_>, stream: &Stream<'_>, event: &EventClass| {
-            let named = |pattern: &String| is_like(event.name.as_bytes(), pattern.as_bytes());
-            if !wanted.events.is_empty() && !wanted.events.iter().any(named) {
+            if !wanted.wants_name(&event.name) {
                 return None;
             }
             let find = |names: &[&str], in_context| match in_context {
@@ -103,6 +108,11 @@ impl Filter {
         let of_trace =
             |trace: &Trace<'_>| trace.streams.iter().map(|stream| of_stream(trace, stream)).collect();
         Filter { tests: traces.traces.iter().map(of_trace).collect(), is_all: wanted.is_all() }
+    }
+
+    /// Whether events of a class of a stream can be wanted.
+    pub(super) fn wants_class(&self, trace: usize, stream: usize, class: usize) -> bool {
+        self.tests[trace][stream][class].is_some()
     }
 
     /// Whether an event is wanted.

@@ -10,6 +10,7 @@
 
 mod condition;
 mod count;
+mod export;
 mod filter;
 mod info;
 mod json;
@@ -32,6 +33,7 @@ use crate::{Files, OpenError, OpenErrorReason};
 
 pub use condition::Condition;
 pub use count::count;
+pub use export::{ExportError, Exported, export};
 pub use filter::Wanted;
 pub use info::{ClockInfo, EventInfo, StreamInfo, TraceInfo, info};
 pub use write::{EventFormat, script};

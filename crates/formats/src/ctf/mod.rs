@@ -27,6 +27,7 @@ mod steps;
 mod trace;
 mod tsdl;
 pub mod uuid;
+pub mod write;
 
 pub use cursor::{Cursor, Item, Lost};
 pub use event::{Event, EventTrouble, Parts, Reader};

@@ -11,7 +11,7 @@ use super::{
 };
 
 /// What each packet may begin with.
-const MAGIC: u64 = 0xC1FC_1FC1;
+pub(super) const MAGIC: u64 = 0xC1FC_1FC1;
 
 /// A packet as it lies in its file. Sizes and positions are in bits from its beginning.
 #[derive(Clone, Debug, PartialEq, Eq)]

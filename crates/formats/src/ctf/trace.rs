@@ -3,14 +3,16 @@
 use std::collections::BTreeMap;
 
 use hodo_clock::{CycleClock, OriginNanos};
-use hodo_trace::{Cause, Loss};
+use hodo_trace::{Cause, Loss, event::FieldSink};
 
 use super::{
     event::{Reader, advance},
     fixups::Fixups,
     packet::{FilePackets, Packet, PacketTrouble},
     plan::{FieldPath, StreamPlan, find},
-    schema::{EventClass, StreamClass, TraceClass},
+    read::{Ignore, Walk},
+    schema::{EventClass, Scope, StreamClass, TraceClass},
+    steps::{Content, Slots},
 };
 
 /// A file of a trace's folder.
@@ -156,6 +158,33 @@ impl<'a> Trace<'a> {
     /// The clock of a stream.
     pub fn clock(&self, stream: &Stream<'a>) -> Option<CycleClock> {
         Some(self.class.clocks.get(self.stream_class(stream).clock?)?.cycles)
+    }
+
+    /// Tells a sink the fields of a packet's header or context; those before one that can't be read.
+    pub(super) fn tell_packet(
+        &self,
+        stream: &Stream<'a>,
+        packet: &StreamPacket<'a>,
+        scope: Scope,
+        sink: &mut impl FieldSink,
+    ) {
+        let slots = Slots::new(self.class.slots);
+        let content = Content { bytes: packet.bytes, end: packet.packet.content };
+        let (mut at, mut ignore) = (0, Ignore);
+        let roots = [
+            (Scope::PacketHeader, &self.class.packet_header),
+            (Scope::PacketContext, &self.stream_class(stream).packet_context),
+        ];
+        for (root, structure) in roots {
+            let Some(structure) = structure else { continue };
+            let end = match root == scope {
+                true => Walk::new(content, at, &slots, sink).root(structure, at),
+                // What the context depends on may lie in the header.
+                false => Walk::new(content, at, &slots, &mut ignore).root(structure, at),
+            };
+            let Ok(end) = end else { return };
+            at = end;
+        }
     }
 
     /// Something that reads packets of a stream.

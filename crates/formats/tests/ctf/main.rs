@@ -7,3 +7,4 @@ mod metadata;
 mod packets;
 mod show;
 mod time;
+mod write;

@@ -1,0 +1,68 @@
+//! `hodo export`.
+
+use std::{fs, io, path::Path, process::ExitCode};
+
+use hodo_engine::{
+    Files,
+    events::{self as engine, EventTraces, ExportError},
+};
+use hodo_formats::ctf::write::Version;
+use tempfile::Builder;
+
+use crate::{
+    arguments::{Export, ExportFormat},
+    events,
+    failure::{Failure, INTERRUPTED},
+    input,
+    progress::Progress,
+};
+
+/// Runs the command.
+pub fn run(command: &Export) -> Result<ExitCode, Failure> {
+    if !events::are_in(&command.input) {
+        return Err(Failure::usage("CTF holds software events, and this input has none"));
+    }
+    events::refuse_flow(&command.input)?;
+    let version = match command.to {
+        ExportFormat::Ctf => Version::Ctf18,
+        ExportFormat::Ctf2 => Version::Ctf2,
+    };
+    let target = &command.output;
+    if fs::read_dir(target).is_ok_and(|mut entries| entries.next().is_some()) || target.is_file() {
+        return Err(Failure::usage(format!("{} is there already; name a new folder", target.display())));
+    }
+    let files = Files::default();
+    let traces = EventTraces::open(&files, &command.input.file)?;
+    events::tell_notes(&traces, &command.input);
+    let reading = events::reading(&command.input, &traces, events::COUNT_CHUNK)?;
+    let wanted = events::wanted(&command.filter, &command.input, &traces)?;
+    let parent = target.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let failed = |error: io::Error| Failure::unreadable(format!("{}: {error}", target.display()));
+    // It is whole or absent.
+    let folder = Builder::new().prefix(".hodo-").tempdir_in(parent).map_err(failed)?;
+    let progress = Progress::new(traces.bytes(), command.input.quiet);
+    let exported =
+        engine::export(&traces, &wanted, version, &reading, folder.path(), |done| progress.set(done));
+    progress.finish();
+    let exported = exported.map_err(|error| match error {
+        ExportError::Unwritable(_) => Failure::usage(error),
+        ExportError::System(..) => Failure::unreadable(error),
+    })?;
+    if !exported.is_whole {
+        return Ok(ExitCode::from(INTERRUPTED));
+    }
+    readable(folder.path()).and_then(|()| fs::rename(folder.path(), target)).map_err(failed)?;
+    let _ = folder.keep();
+    for (conversion, count) in exported.conversions.iter().filter(|_| !command.input.quiet) {
+        eprintln!("hodo: {count} × {conversion}");
+    }
+    let lossless = exported.losses.is_empty() && events::lost(&traces) == (0, 0);
+    input::tell(exported.losses);
+    Ok(input::exit_code(&command.input, lossless))
+}
+
+/// Lets others read a folder that was a temporary one, as they could one that was not.
+fn readable(folder: &Path) -> io::Result<()> {
+    use std::os::unix::fs::PermissionsExt;
+    fs::set_permissions(folder, fs::Permissions::from_mode(0o755))
+}

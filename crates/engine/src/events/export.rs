@@ -1,0 +1,276 @@
+//! Traces written anew: all of them, or the events that are wanted.
+//!
+//! Streams do not depend on each other, so each is read and written by itself; no more than a few packets of it
+//! are in memory.
+
+use std::{
+    collections::{BTreeMap, HashSet},
+    fmt, fs,
+    io::{self, BufWriter, Write},
+    path::{Path, PathBuf},
+    sync::atomic::{AtomicU64, Ordering},
+};
+
+use hodo_clock::OriginNanos;
+use hodo_formats::ctf::{
+    Cursor, Item, Stream, Trace,
+    schema::{EventClass, StreamClass},
+    write::{NotWritten, StreamWriter, Target, Unwritable, Version},
+};
+use hodo_trace::{Cause, Loss};
+
+use super::{
+    EventReading, EventTraces, METADATA,
+    filter::{Filter, Wanted},
+};
+use crate::{Losses, parallel::in_order};
+
+/// What was written.
+#[derive(Debug, Default)]
+pub struct Exported {
+    /// Events.
+    pub events: u64,
+    /// What the version has nothing for and became something else, and how many fields.
+    pub conversions: BTreeMap<String, u64>,
+    /// What could not be read.
+    pub losses: Losses,
+    /// Whether all of it was written.
+    pub is_whole: bool,
+}
+
+/// Why traces were not written.
+#[derive(Debug)]
+pub enum ExportError {
+    /// The version has nothing for it.
+    Unwritable(Unwritable),
+    /// The system says so.
+    System(PathBuf, io::Error),
+}
+
+impl fmt::Display for ExportError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ExportError::Unwritable(error) => write!(f, "can't be written: {error}"),
+            ExportError::System(path, error) => write!(f, "{}: {error}", path.display()),
+        }
+    }
+}
+
+impl std::error::Error for ExportError {}
+
+/// A stream that is to be written.
+struct Job {
+    trace: usize,
+    stream: usize,
+    file: PathBuf,
+}
+
+/// What came of a stream.
+type Written = Result<(u64, Vec<Loss>), ExportError>;
+
+/// Writes the wanted events to a folder, as one trace or as a folder for each. `progress` is told the bytes that
+/// were read, and returns whether to go on.
+///
+/// # Errors
+/// What the version can't express, or what the system says.
+pub fn export(
+    traces: &EventTraces<'_>,
+    wanted: &Wanted,
+    version: Version,
+    reading: &EventReading,
+    folder: &Path,
+    progress: impl Fn(u64) -> bool + Sync,
+) -> Result<Exported, ExportError> {
+    let filter = Filter::new(traces, wanted);
+    let mut exported = Exported { is_whole: true, ..Exported::default() };
+    traces.loss().into_iter().for_each(|loss| exported.losses.add(loss));
+    let (mut targets, mut jobs) = (Vec::new(), Vec::new());
+    for (index, trace) in traces.traces.iter().enumerate() {
+        let target = target(index, trace, &filter, wanted, version).map_err(ExportError::Unwritable)?;
+        let folder = if traces.traces.len() == 1 { folder.to_owned() } else { folder.join(&trace.name) };
+        let metadata = folder.join(METADATA);
+        let written = fs::create_dir_all(&folder).and_then(|()| fs::write(&metadata, &target.metadata));
+        written.map_err(|error| ExportError::System(metadata, error))?;
+        for (conversion, count) in &target.conversions {
+            *exported.conversions.entry(conversion.clone()).or_default() += count;
+        }
+        targets.push(target);
+        jobs.extend(files(trace, &folder).into_iter().enumerate().map(|(stream, file)| Job {
+            trace: index,
+            stream,
+            file,
+        }));
+    }
+    let done = AtomicU64::new(0);
+    let is_all = wanted.is_all();
+    let work = |(): &mut (), job: &Job| {
+        let trace = &traces.traces[job.trace];
+        let stream =
+            Export { filter: &filter, reading, is_all, job, trace, stream: &trace.streams[job.stream] };
+        stream.write(&targets[job.trace], &|bytes| progress(done.fetch_add(bytes, Ordering::Relaxed) + bytes))
+    };
+    let mut result = Ok(());
+    in_order(
+        &jobs,
+        reading.threads,
+        || (),
+        work,
+        |written| match written {
+            Ok(Some((events, losses))) => {
+                exported.events += events;
+                losses.into_iter().for_each(|loss| exported.losses.add(loss));
+                true
+            }
+            Ok(None) => {
+                exported.is_whole = false;
+                false
+            }
+            Err(error) => {
+                result = Err(error);
+                false
+            }
+        },
+    );
+    result.map(|()| exported)
+}
+
+/// The metadata of what is wanted.
+fn target(
+    index: usize,
+    trace: &Trace<'_>,
+    filter: &Filter,
+    wanted: &Wanted,
+    version: Version,
+) -> Result<Target, Unwritable> {
+    let keep = |class: &StreamClass, event: &EventClass| {
+        let streams = trace.streams.iter().enumerate().filter(|(_, stream)| stream.class == class.id);
+        let position = class.events.iter().position(|known| known.id == event.id).unwrap_or(0);
+        let mut streams = streams.map(|(stream, _)| filter.wants_class(index, stream, position)).peekable();
+        match streams.peek() {
+            Some(_) => streams.any(|wants| wants),
+            None => wanted.wants_name(&event.name),
+        }
+    };
+    Target::new(&trace.class, version, &keep)
+}
+
+/// The files of a trace's streams: called as they were.
+fn files(trace: &Trace<'_>, folder: &Path) -> Vec<PathBuf> {
+    let mut taken = HashSet::from([METADATA.to_owned()]);
+    let file = |stream: &Stream<'_>| {
+        let own = Path::new(&stream.name).file_name().map_or("stream".into(), |name| name.to_string_lossy());
+        let numbered = (2..).map(|number| format!("{own}_{number}"));
+        let mut names = std::iter::once(own.to_string()).chain(numbered);
+        let name = names.find(|name| !taken.contains(name)).expect("numbers do not end");
+        taken.insert(name.clone());
+        folder.join(name)
+    };
+    trace.streams.iter().map(file).collect()
+}
+
+/// A stream that is being written.
+struct Export<'t, 'a> {
+    filter: &'t Filter,
+    reading: &'t EventReading,
+    is_all: bool,
+    job: &'t Job,
+    trace: &'t Trace<'a>,
+    stream: &'t Stream<'a>,
+}
+
+impl<'a> Export<'_, 'a> {
+    /// The events that were written and what could not be read; `None` where somebody asked to stop.
+    fn write(
+        &self,
+        target: &Target,
+        progress: &dyn Fn(u64) -> bool,
+    ) -> Result<Option<(u64, Vec<Loss>)>, ExportError> {
+        let failed = |error| ExportError::System(self.job.file.clone(), error);
+        let mut writer = StreamWriter::new(target, self.trace, self.stream);
+        let mut out = None;
+        let (mut events, mut losses) = (0, Vec::new());
+        for index in 0..self.stream.packets.len() {
+            let (count, lost) = self.packet(index, &mut writer)?;
+            events += count;
+            losses.extend(lost);
+            let bytes = writer.take();
+            if !bytes.is_empty() {
+                if out.is_none() {
+                    out = Some(BufWriter::new(fs::File::create(&self.job.file).map_err(failed)?));
+                }
+                out.iter_mut().try_for_each(|out| out.write_all(&bytes)).map_err(failed)?;
+            }
+            if !progress(self.stream.packets[index].bytes.len() as u64) {
+                return Ok(None);
+            }
+        }
+        out.iter_mut().try_for_each(BufWriter::flush).map_err(failed)?;
+        Ok(Some((events, losses)))
+    }
+
+    /// Whether nothing of a packet can be in the time that is asked for, nor what was lost before it.
+    fn is_outside(&self, index: usize) -> bool {
+        let packet = &self.stream.packets[index];
+        let before = index.checked_sub(1).map(|before| &self.stream.packets[before]);
+        let is_early = self.reading.from.is_some_and(|from| packet.end.is_some_and(|end| end < from));
+        let is_late = self.reading.to.is_some_and(|to| {
+            let later = |time: Option<OriginNanos>| time.is_some_and(|time| time >= to);
+            later(packet.begin) && before.is_none_or(|before| later(before.end))
+        });
+        is_early || is_late
+    }
+
+    /// Writes what is wanted of a packet.
+    fn packet<'s>(&'s self, index: usize, writer: &mut StreamWriter<'_, 's, 'a>) -> Written {
+        let packet = &self.stream.packets[index];
+        let (from, to) = (self.reading.from, self.reading.to);
+        if self.is_outside(index) {
+            return Ok((0, Vec::new()));
+        }
+        let begins = from.is_none_or(|from| packet.begin.is_some_and(|begin| begin >= from));
+        let ends = to.is_none_or(|to| packet.end.is_some_and(|end| end < to));
+        let mut cursor = Cursor::new(self.trace, self.stream, index..index + 1);
+        let (mut events, mut losses) = (0, Vec::new());
+        writer.begin(packet);
+        while let Some((time, item)) = cursor.next_item() {
+            if !self.reading.wants(time) {
+                continue;
+            }
+            let parts = match item {
+                Item::Lost(lost) => {
+                    writer.lost(&lost);
+                    continue;
+                }
+                Item::Event(parts) => parts,
+            };
+            let event = cursor.event(parts);
+            if !self.filter.wants(self.job.trace, self.job.stream, &event) {
+                continue;
+            }
+            match writer.event(&event, begins) {
+                Ok(()) => events += 1,
+                Err(NotWritten::Unwritable(error)) => return Err(ExportError::Unwritable(error)),
+                Err(NotWritten::Unreadable(trouble)) => {
+                    let file = &self.trace.files[packet.file].name;
+                    losses.push(unreadable(file, packet.packet.bytes.start, &event, &trouble.to_string()));
+                }
+            }
+        }
+        writer.end(self.is_all && begins && ends, (begins, ends)).map_err(ExportError::Unwritable)?;
+        losses.extend(cursor.loss);
+        Ok((events, losses))
+    }
+}
+
+/// An event that can't be read.
+fn unreadable(file: &str, packet: usize, event: &hodo_formats::ctf::Event<'_, '_, '_>, reason: &str) -> Loss {
+    let (start, end) = (event.parts.start / 8, event.parts.end.div_ceil(8));
+    Loss {
+        stream: file.to_owned(),
+        cause: Cause::Corrupt,
+        bytes: packet as u64 + start..packet as u64 + end,
+        time: None,
+        count: 1,
+        detail: format!("event `{}`: {reason}", event.class().name),
+    }
+}

@@ -1,0 +1,87 @@
+//! Integers written at any bit of a packet: what [`super::super::bits`] reads.
+
+use crate::ctf::{bits, schema::ByteOrder};
+
+/// A packet that is being written.
+#[derive(Debug, Default)]
+pub(super) struct BitWriter {
+    bytes: Vec<u8>,
+    /// Where the next field may begin, in bits.
+    at: u64,
+}
+
+impl BitWriter {
+    pub(super) fn at(&self) -> u64 {
+        self.at
+    }
+
+    pub(super) fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    /// Goes back, and forgets what was written behind.
+    pub(super) fn cut(&mut self, at: u64) {
+        self.at = at;
+        self.bytes.truncate(at.div_ceil(8) as usize);
+    }
+
+    pub(super) fn align(&mut self, alignment: u32) {
+        self.at = bits::align(self.at, alignment);
+        self.reach();
+    }
+
+    fn reach(&mut self) {
+        self.bytes.resize(self.at.div_ceil(8) as usize, 0);
+    }
+
+    /// The lowest `size` bits of a value.
+    pub(super) fn put(&mut self, value: u64, size: u32, order: ByteOrder) {
+        let start = self.at;
+        self.at += u64::from(size);
+        self.reach();
+        self.put_at(start, value, size, order);
+    }
+
+    /// Writes bits that lie within the packet, over what is there.
+    pub(super) fn put_at(&mut self, mut at: u64, value: u64, size: u32, order: ByteOrder) {
+        let mut left = size;
+        while left > 0 {
+            let (byte, offset) = ((at / 8) as usize, (at % 8) as u32);
+            let count = left.min(8 - offset);
+            let mask = ((1u16 << count) - 1) as u8;
+            let (part, shift) = match order {
+                ByteOrder::Little => (value >> (size - left), offset),
+                ByteOrder::Big => (value >> (left - count), 8 - offset - count),
+            };
+            self.bytes[byte] = (self.bytes[byte] & !(mask << shift)) | ((part as u8 & mask) << shift);
+            at += u64::from(count);
+            left -= count;
+        }
+    }
+
+    /// Bytes, at the next byte.
+    pub(super) fn put_bytes(&mut self, bytes: &[u8]) {
+        self.align(8);
+        self.bytes.extend_from_slice(bytes);
+        self.at += 8 * bytes.len() as u64;
+    }
+
+    /// A LEB128 integer, at the next byte.
+    pub(super) fn put_variable(&mut self, value: u64, signed: bool) {
+        self.align(8);
+        let mut bytes = Vec::with_capacity(10);
+        let mut rest = value as i64;
+        loop {
+            let part = (rest & 0x7f) as u8;
+            rest = if signed { rest >> 7 } else { ((rest as u64) >> 7) as i64 };
+            let is_last = match signed {
+                true => (rest == 0 && part & 0x40 == 0) || (rest == -1 && part & 0x40 != 0),
+                false => rest == 0,
+            };
+            bytes.push(if is_last { part } else { part | 0x80 });
+            if is_last {
+                return self.put_bytes(&bytes);
+            }
+        }
+    }
+}

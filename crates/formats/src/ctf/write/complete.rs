@@ -1,0 +1,87 @@
+//! What packets need so that some of a stream's events can be written: their sizes, and when they begin and end.
+
+use hodo_trace::event::{Base, Meaning};
+
+use super::Unwritable;
+use crate::ctf::schema::{
+    ByteOrder, ClockClass, FieldClass, Integer, Member, Role, StreamClass, Structure, TraceClass,
+};
+
+/// The names of CTF 1.8 for roles of a packet's context.
+const NAMES: &[(Role, &str)] = &[
+    (Role::Timestamp, "timestamp_begin"),
+    (Role::PacketEndTimestamp, "timestamp_end"),
+    (Role::PacketContentLength, "content_size"),
+    (Role::PacketTotalLength, "packet_size"),
+];
+
+/// Adds to each stream's packets what they lack.
+pub(super) fn complete(trace: &mut TraceClass) -> Result<(), Unwritable> {
+    let clocks = &trace.clocks;
+    trace.streams.values_mut().try_for_each(|stream| complete_stream(stream, clocks))
+}
+
+fn complete_stream(stream: &mut StreamClass, clocks: &[ClockClass]) -> Result<(), Unwritable> {
+    let clock = stream.clock.and_then(|index| clocks.get(index)).map(|clock| clock.name.clone());
+    let context =
+        stream.packet_context.get_or_insert_with(|| Structure { members: Vec::new(), minimum_alignment: 1 });
+    for &(role, name) in NAMES {
+        let is_time = matches!(role, Role::Timestamp | Role::PacketEndTimestamp);
+        if is_time && clock.is_none() {
+            continue;
+        }
+        let clock = clock.clone().filter(|_| is_time);
+        let is_taken = context.members.iter().any(|member| member.name == name);
+        match context.members.iter_mut().find(|member| has_role(&member.class, role)) {
+            // A time of fewer bits could not be told without the events that are left out.
+            Some(member) if role == Role::Timestamp => match &mut member.class {
+                FieldClass::Integer(integer) if integer.meaning.size == 64 => {}
+                FieldClass::Integer(integer) => {
+                    (integer.meaning.size, integer.alignment) = (64, integer.alignment.max(8));
+                }
+                class => *class = FieldClass::Integer(integer(role, clock)),
+            },
+            // What is only known at the end has to have its place from the beginning.
+            Some(member) if matches!(member.class, FieldClass::VariableInteger(_)) => {
+                member.class = FieldClass::Integer(integer(role, clock));
+            }
+            Some(_) => {}
+            None if is_taken => {
+                return Err(Unwritable::new(
+                    format!("packet context of stream {}", stream.id),
+                    format!("it has a field `{name}` that means something else"),
+                ));
+            }
+            None => context.members.push(Member {
+                name: name.to_owned(),
+                raw_name: name.to_owned(),
+                class: FieldClass::Integer(integer(role, clock)),
+            }),
+        }
+    }
+    Ok(())
+}
+
+fn has_role(class: &FieldClass, role: Role) -> bool {
+    match class {
+        FieldClass::Integer(integer) => integer.roles.contains(&role),
+        FieldClass::VariableInteger(integer) => integer.roles.contains(&role),
+        _ => false,
+    }
+}
+
+/// An integer of 64 bits.
+fn integer(role: Role, clock: Option<String>) -> Integer {
+    Integer {
+        alignment: 8,
+        signed: false,
+        byte_order: ByteOrder::Little,
+        reversed: false,
+        boolean: false,
+        meaning: Meaning { base: Base::Decimal, size: 64, labels: Vec::new() },
+        roles: vec![role],
+        clock,
+        text: None,
+        slot: None,
+    }
+}

@@ -1,0 +1,366 @@
+//! Fields as they are told, written as their classes say.
+
+use hodo_trace::event::{Compound, FieldSink, Meaning, Name};
+
+use super::bits::BitWriter;
+use crate::ctf::{
+    bits,
+    schema::{
+        Array, ByteOrder, Choice, Encoding, FieldClass, Integer, Length, Member, Real, Role, Structure,
+    },
+    steps::within,
+};
+
+/// The values of fields with roles, by role; what has none is written as it is told.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct RoleValues {
+    values: [Option<u64>; Role::MetadataUuid as usize + 1],
+    uuid: [u8; 16],
+}
+
+impl RoleValues {
+    pub(super) fn new(uuid: [u8; 16]) -> RoleValues {
+        RoleValues { uuid, ..RoleValues::default() }
+    }
+
+    pub(super) fn set(&mut self, role: Role, value: Option<u64>) {
+        self.values[role as usize] = value;
+    }
+
+    pub(super) fn of(&self, roles: &[Role]) -> Option<u64> {
+        roles.iter().find_map(|&role| self.values[role as usize])
+    }
+}
+
+/// Where an integer with a role was written.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Place {
+    pub(super) role: Role,
+    pub(super) at: u64,
+    pub(super) size: u32,
+    order: ByteOrder,
+    reversed: bool,
+}
+
+impl Place {
+    pub(super) fn put(&self, value: u64, packet: &mut BitWriter) {
+        packet.put_at(
+            self.at,
+            bits::ordered(value & mask(self.size), self.size, self.reversed),
+            self.size,
+            self.order,
+        );
+    }
+}
+
+fn mask(size: u32) -> u64 {
+    u64::MAX >> (64 - size)
+}
+
+/// What is open, from the outside in.
+enum Frame<'t> {
+    /// Members of a scope, those with roles are not told.
+    Root(std::slice::Iter<'t, Member>),
+    Members(std::slice::Iter<'t, Member>),
+    Elements(&'t FieldClass, u64),
+    Option(Option<&'t FieldClass>),
+}
+
+/// Writes a scope.
+pub(super) struct Encoder<'t, 'e> {
+    out: &'e mut BitWriter,
+    /// What lengths and selectors depend on, by slot.
+    slots: &'e mut [u64],
+    roles: &'e RoleValues,
+    frames: Vec<Frame<'t>>,
+    /// Where fields with roles were written.
+    pub(super) places: Vec<Place>,
+    /// What did not fit, and its name.
+    trouble: Option<(String, &'static str)>,
+}
+
+const UNEXPECTED: &str = "what the trace has is no value of its class";
+const OTHER_LENGTH: &str = "its length is not what the field says that it depends on";
+
+impl<'t, 'e> Encoder<'t, 'e> {
+    /// At the beginning of a scope.
+    pub(super) fn new(
+        structure: &'t Structure,
+        out: &'e mut BitWriter,
+        slots: &'e mut [u64],
+        roles: &'e RoleValues,
+    ) -> Encoder<'t, 'e> {
+        out.align(structure.minimum_alignment);
+        let frames = vec![Frame::Root(structure.members.iter())];
+        let mut encoder = Encoder { out, slots, roles, frames, places: Vec::new(), trouble: None };
+        encoder.untold();
+        encoder
+    }
+
+    /// After the last field; the name of what could not be written, and why.
+    pub(super) fn finish(mut self) -> Result<Vec<Place>, (String, &'static str)> {
+        let is_whole = matches!(self.frames.as_slice(), [Frame::Root(left)] if left.len() == 0);
+        if !is_whole && self.trouble.is_none() {
+            self.trouble = Some((String::new(), "there are fewer fields than its class has"));
+        }
+        self.trouble.map_or(Ok(self.places), Err)
+    }
+
+    #[cold]
+    fn fail(&mut self, name: Name<'_>, reason: &'static str) {
+        let name = match name {
+            Name::Member(name) => name.to_owned(),
+            Name::Element(index) => format!("[{index}]"),
+        };
+        self.trouble.get_or_insert((name, reason));
+    }
+
+    /// Writes those members of a scope that only the reader needs, up to the next one that is told.
+    fn untold(&mut self) {
+        while let [Frame::Root(members)] = self.frames.as_mut_slice() {
+            let Some(member) = members.as_slice().first() else { return };
+            match &member.class {
+                FieldClass::Integer(integer) if !integer.roles.is_empty() => {
+                    members.next();
+                    self.integer(integer, self.roles.of(&integer.roles).unwrap_or(0));
+                }
+                FieldClass::VariableInteger(integer) if !integer.roles.is_empty() => {
+                    members.next();
+                    let value = self.roles.of(&integer.roles).unwrap_or(0);
+                    self.out.put_variable(value, integer.signed);
+                    integer.slot.iter().for_each(|&slot| self.slots[slot as usize] = value);
+                }
+                FieldClass::Blob(_, Some(Role::MetadataUuid)) => {
+                    members.next();
+                    self.out.put_bytes(&self.roles.uuid);
+                }
+                _ => return,
+            }
+        }
+    }
+
+    /// The class of the field that is told, if one is expected.
+    fn expected(&mut self) -> Option<&'t FieldClass> {
+        match self.frames.last_mut()? {
+            Frame::Root(members) | Frame::Members(members) => members.next().map(|member| &member.class),
+            Frame::Elements(element, left) => {
+                *left = left.checked_sub(1)?;
+                Some(element)
+            }
+            Frame::Option(class) => class.take(),
+        }
+    }
+
+    /// The class of a field that is there: optional ones are told like others.
+    fn present(&mut self) -> Option<&'t FieldClass> {
+        match self.expected()? {
+            FieldClass::Optional(choice) => choice.options.first().map(|option| &option.class),
+            class => Some(class),
+        }
+    }
+
+    /// The class of a value. Where CTF 1.8 has a variant for an optional field, that is not told either.
+    fn value(&mut self) -> Option<&'t FieldClass> {
+        match self.present()? {
+            FieldClass::Variant(choice) => choice.options.first().map(|option| &option.class),
+            class => Some(class),
+        }
+    }
+
+    fn integer(&mut self, integer: &Integer, value: u64) {
+        let size = integer.meaning.size;
+        self.out.align(integer.alignment);
+        let (order, reversed) = (integer.byte_order, integer.reversed);
+        let value = value & mask(size);
+        let place = |&role: &Role| Place { role, at: self.out.at(), size, order, reversed };
+        self.places.extend(integer.roles.iter().map(place));
+        self.out.put(bits::ordered(value, size, reversed), size, order);
+        if let Some(slot) = integer.slot {
+            self.slots[slot as usize] = if integer.signed { bits::signed(value, size) as u64 } else { value };
+        }
+    }
+
+    fn number(&mut self, name: Name<'_>, value: u64, signed: bool) {
+        match self.value() {
+            Some(FieldClass::Integer(integer)) => {
+                let value = self.roles.of(&integer.roles).unwrap_or(value);
+                let kept = value & mask(integer.meaning.size);
+                let same = if signed { bits::signed(kept, integer.meaning.size) as u64 } else { kept };
+                if same != value && integer.roles.is_empty() {
+                    self.fail(name, "the value does not fit");
+                }
+                self.integer(integer, value);
+            }
+            Some(FieldClass::VariableInteger(integer)) => {
+                let value = self.roles.of(&integer.roles).unwrap_or(value);
+                self.out.put_variable(value, integer.signed);
+                integer.slot.iter().for_each(|&slot| self.slots[slot as usize] = value);
+            }
+            _ => self.fail(name, UNEXPECTED),
+        }
+        self.untold();
+    }
+
+    fn floating(&mut self, real: &Real, value: f64) {
+        let bits = match real.size {
+            16 => u64::from(half(value)),
+            32 => u64::from((value as f32).to_bits()),
+            _ => value.to_bits(),
+        };
+        self.out.align(real.alignment);
+        self.out.put(bits::ordered(bits, real.size, real.reversed), real.size, real.byte_order);
+    }
+
+    fn count(&self, length: &Length) -> u64 {
+        match length {
+            Length::Static(count) => *count,
+            Length::Dynamic(reference) => self.slots[reference.slot as usize],
+        }
+    }
+
+    fn array(&mut self, array: &'t Array) {
+        self.out.align(array.alignment());
+        self.frames.push(Frame::Elements(&array.element, self.count(&array.length)));
+    }
+
+    fn variant(&mut self, name: Name<'_>, choice: &'t Choice) {
+        let value = self.slots[choice.selector.slot as usize];
+        let value = if choice.selector.signed { i128::from(value as i64) } else { i128::from(value) };
+        let option = choice.options.iter().find(|option| within(&option.ranges, value));
+        if option.is_none() {
+            self.fail(name, "no option is selected by what it depends on");
+        }
+        self.frames.push(Frame::Option(option.map(|option| &option.class)));
+    }
+
+    fn bytes(&mut self, name: Name<'_>, length: &Length, bytes: &[u8], padded: bool) {
+        let count = self.count(length);
+        match usize::try_from(count).ok().and_then(|count| count.checked_sub(bytes.len())) {
+            Some(padding) if padding == 0 || padded => {
+                self.out.put_bytes(bytes);
+                // No more than the trace itself had there.
+                self.out.put_bytes(&vec![0; padding]);
+            }
+            _ => self.fail(name, OTHER_LENGTH),
+        }
+    }
+}
+
+impl<'t> FieldSink for Encoder<'t, '_> {
+    fn unsigned(&mut self, name: Name<'_>, value: u64, _: &Meaning) {
+        self.number(name, value, false);
+    }
+
+    fn signed(&mut self, name: Name<'_>, value: i64, _: &Meaning) {
+        self.number(name, value as u64, true);
+    }
+
+    fn real(&mut self, name: Name<'_>, value: f64) {
+        match self.value() {
+            Some(FieldClass::Real(real)) => self.floating(real, value),
+            _ => self.fail(name, UNEXPECTED),
+        }
+        self.untold();
+    }
+
+    fn boolean(&mut self, name: Name<'_>, value: bool) {
+        self.number(name, u64::from(value), false);
+    }
+
+    fn text(&mut self, name: Name<'_>, text: &[u8]) {
+        match self.value() {
+            Some(FieldClass::String(encoding)) => {
+                let mut bytes = encoded(text, *encoding);
+                bytes.extend(encoded(b"\0", *encoding));
+                self.out.put_bytes(&bytes);
+            }
+            Some(FieldClass::Text(encoding, length)) => {
+                self.bytes(name, length, &encoded(text, *encoding), true)
+            }
+            _ => self.fail(name, UNEXPECTED),
+        }
+        self.untold();
+    }
+
+    fn blob(&mut self, name: Name<'_>, bytes: &[u8]) {
+        match self.value() {
+            Some(FieldClass::Blob(length, _)) => self.bytes(name, length, bytes, false),
+            // What CTF 1.8 has for it.
+            Some(FieldClass::Array(array)) => self.bytes(name, &array.length, bytes, false),
+            _ => self.fail(name, UNEXPECTED),
+        }
+        self.untold();
+    }
+
+    fn absent(&mut self, name: Name<'_>) {
+        if !matches!(self.expected(), Some(FieldClass::Optional(_) | FieldClass::Variant(_))) {
+            self.fail(name, UNEXPECTED);
+        }
+        self.untold();
+    }
+
+    fn begin(&mut self, name: Name<'_>, compound: Compound) {
+        let class = if compound == Compound::Variant { self.present() } else { self.value() };
+        match (class, compound) {
+            (Some(FieldClass::Structure(structure)), Compound::Structure) => {
+                self.out.align(structure.minimum_alignment);
+                self.frames.push(Frame::Members(structure.members.iter()));
+            }
+            (Some(FieldClass::Array(array)), Compound::Array) => self.array(array),
+            (Some(FieldClass::Variant(choice)), Compound::Variant) => self.variant(name, choice),
+            _ => {
+                self.fail(name, UNEXPECTED);
+                self.frames.push(Frame::Option(None));
+            }
+        }
+    }
+
+    fn end(&mut self, _: Compound) {
+        let left = match self.frames.pop() {
+            Some(Frame::Members(members)) => members.len() as u64,
+            Some(Frame::Elements(_, left)) => left,
+            _ => 0,
+        };
+        if left > 0 {
+            self.fail(Name::Member(""), OTHER_LENGTH);
+        }
+        self.untold();
+    }
+}
+
+/// Text in an encoding.
+fn encoded(text: &[u8], encoding: Encoding) -> Vec<u8> {
+    let wide =
+        |order: ByteOrder, big: Vec<u8>, little: Vec<u8>| if order == ByteOrder::Big { big } else { little };
+    let characters = String::from_utf8_lossy(text);
+    match encoding {
+        Encoding::Utf8 => text.to_vec(),
+        Encoding::Utf16(order) => wide(
+            order,
+            characters.encode_utf16().flat_map(u16::to_be_bytes).collect(),
+            characters.encode_utf16().flat_map(u16::to_le_bytes).collect(),
+        ),
+        Encoding::Utf32(order) => wide(
+            order,
+            characters.chars().flat_map(|c| u32::from(c).to_be_bytes()).collect(),
+            characters.chars().flat_map(|c| u32::from(c).to_le_bytes()).collect(),
+        ),
+    }
+}
+
+/// An IEEE 754 binary16 number from one that was read as such, which is exact.
+fn half(value: f64) -> u16 {
+    let sign = if value.is_sign_negative() { 1 << 15 } else { 0 };
+    let magnitude = value.abs();
+    let bits = match magnitude {
+        _ if magnitude.is_nan() => 0x7e00,
+        _ if magnitude.is_infinite() => 0x7c00,
+        _ if magnitude < 2f64.powi(-14) => (magnitude * 2f64.powi(24)) as u16,
+        _ => {
+            let bits = magnitude.to_bits();
+            let exponent = (bits >> 52) as i32 - 1023 + 15;
+            (exponent as u16) << 10 | (bits >> 42 & 0x3ff) as u16
+        }
+    };
+    sign | bits
+}

@@ -1,0 +1,201 @@
+//! Where the integers lie that lengths and selectors depend on, said as each version says it.
+
+use std::collections::HashMap;
+
+use super::{Unwritable, Version};
+use crate::ctf::schema::{
+    EventClass, FieldClass, Length, Reference, Scope, Slot, StreamClass, Structure, TraceClass,
+};
+
+/// A step from a structure, a variant or an array to what is in it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Step {
+    Member(String),
+    Option(String),
+    Element,
+}
+
+/// The places of integers, by their slots.
+type Places = HashMap<Slot, (Scope, Vec<Step>)>;
+
+/// Rewrites every reference of a trace for a version, once all names are those of that version.
+pub(super) fn locate(trace: &mut TraceClass, version: Version) -> Result<(), Unwritable> {
+    let mut outer = Places::new();
+    collect_root(trace.packet_header.as_ref(), Scope::PacketHeader, &mut outer);
+    let mut locator = Locator { places: outer, scope: Scope::PacketHeader, here: Vec::new(), version };
+    locator.root(trace.packet_header.as_mut(), Scope::PacketHeader)?;
+    for stream in trace.streams.values_mut() {
+        collect(stream, &mut locator.places);
+        locator.root(stream.packet_context.as_mut(), Scope::PacketContext)?;
+        locator.root(stream.event_header.as_mut(), Scope::EventHeader)?;
+        locator.root(stream.common_context.as_mut(), Scope::CommonContext)?;
+        for event in &mut stream.events {
+            let result = locator.event(event);
+            result.map_err(|error| {
+                Unwritable::new(format!("event `{}`, {}", event.name, error.place), error.reason)
+            })?;
+        }
+    }
+    Ok(())
+}
+
+/// Slots of different events differ, so that one list is enough for a stream.
+fn collect(stream: &StreamClass, places: &mut Places) {
+    collect_root(stream.packet_context.as_ref(), Scope::PacketContext, places);
+    collect_root(stream.event_header.as_ref(), Scope::EventHeader, places);
+    collect_root(stream.common_context.as_ref(), Scope::CommonContext, places);
+    for event in &stream.events {
+        collect_root(event.specific_context.as_ref(), Scope::SpecificContext, places);
+        collect_root(event.payload.as_ref(), Scope::Payload, places);
+    }
+}
+
+fn collect_root(root: Option<&Structure>, scope: Scope, places: &mut Places) {
+    if let Some(root) = root {
+        collect_structure(root, scope, &mut Vec::new(), places);
+    }
+}
+
+fn collect_structure(structure: &Structure, scope: Scope, path: &mut Vec<Step>, places: &mut Places) {
+    for member in &structure.members {
+        path.push(Step::Member(member.raw_name.clone()));
+        collect_class(&member.class, scope, path, places);
+        path.pop();
+    }
+}
+
+fn collect_class(class: &FieldClass, scope: Scope, path: &mut Vec<Step>, places: &mut Places) {
+    let slot = match class {
+        FieldClass::Integer(integer) => integer.slot,
+        FieldClass::VariableInteger(integer) => integer.slot,
+        FieldClass::Structure(structure) => {
+            collect_structure(structure, scope, path, places);
+            None
+        }
+        FieldClass::Array(array) => {
+            path.push(Step::Element);
+            collect_class(&array.element, scope, path, places);
+            path.pop();
+            None
+        }
+        FieldClass::Variant(choice) | FieldClass::Optional(choice) => {
+            for option in &choice.options {
+                path.push(Step::Option(option.raw_name.clone()));
+                collect_class(&option.class, scope, path, places);
+                path.pop();
+            }
+            None
+        }
+        _ => None,
+    };
+    if let Some(slot) = slot {
+        // In several options of a variant, their names are the same.
+        places.entry(slot).or_insert_with(|| (scope, path.clone()));
+    }
+}
+
+struct Locator {
+    places: Places,
+    scope: Scope,
+    here: Vec<Step>,
+    version: Version,
+}
+
+impl Locator {
+    fn root(&mut self, root: Option<&mut Structure>, scope: Scope) -> Result<(), Unwritable> {
+        self.scope = scope;
+        self.here.clear();
+        root.map_or(Ok(()), |root| self.structure(root))
+    }
+
+    fn event(&mut self, event: &mut EventClass) -> Result<(), Unwritable> {
+        self.root(event.specific_context.as_mut(), Scope::SpecificContext)?;
+        self.root(event.payload.as_mut(), Scope::Payload)
+    }
+
+    fn structure(&mut self, structure: &mut Structure) -> Result<(), Unwritable> {
+        for member in &mut structure.members {
+            self.within(Step::Member(member.raw_name.clone()), &mut member.class)?;
+        }
+        Ok(())
+    }
+
+    fn within(&mut self, step: Step, class: &mut FieldClass) -> Result<(), Unwritable> {
+        self.here.push(step);
+        let result = self.class(class);
+        self.here.pop();
+        result
+    }
+
+    fn class(&mut self, class: &mut FieldClass) -> Result<(), Unwritable> {
+        match class {
+            FieldClass::Text(_, length) | FieldClass::Blob(length, _) => self.length(length),
+            FieldClass::Array(array) => {
+                self.length(&mut array.length)?;
+                self.within(Step::Element, &mut array.element)
+            }
+            FieldClass::Structure(structure) => self.structure(structure),
+            FieldClass::Variant(choice) | FieldClass::Optional(choice) => {
+                self.reference(&mut choice.selector)?;
+                for option in &mut choice.options {
+                    self.within(Step::Option(option.raw_name.clone()), &mut option.class)?;
+                }
+                Ok(())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn length(&self, length: &mut Length) -> Result<(), Unwritable> {
+        match length {
+            Length::Dynamic(reference) => self.reference(reference),
+            Length::Static(_) => Ok(()),
+        }
+    }
+
+    fn reference(&self, reference: &mut Reference) -> Result<(), Unwritable> {
+        let place = || {
+            let names: Vec<&str> = self.here.iter().filter_map(Step::name).collect();
+            names.join(".")
+        };
+        let Some((scope, target)) = self.places.get(&reference.slot) else {
+            return Err(Unwritable::new(place(), "what it depends on is not written"));
+        };
+        let common = self.here.iter().zip(target).take_while(|(here, there)| here == there).count();
+        let in_array = target.contains(&Step::Element);
+        let names = |from: usize| target[from..].iter().filter_map(|step| step.name_in(self.version));
+        let (origin, path) = match self.version {
+            _ if *scope != self.scope && in_array => {
+                return Err(Unwritable::new(place(), "what it depends on lies in an array elsewhere"));
+            }
+            // Not from the scope, where that is not needed: babeltrace2 takes a single name as a selector only.
+            Version::Ctf18 if *scope == self.scope => (None, names(common).map(Some).collect()),
+            Version::Ctf18 => (Some(*scope), names(0).map(Some).collect()),
+            Version::Ctf2 if *scope != self.scope => (Some(*scope), names(0).map(Some).collect()),
+            Version::Ctf2 => {
+                let inner = self.here.get(common + 1..).unwrap_or_default();
+                let parents = inner.iter().filter(|step| matches!(step, Step::Member(_))).count();
+                (None, std::iter::repeat_n(None, parents).chain(names(common).map(Some)).collect())
+            }
+        };
+        (reference.origin, reference.path) = (origin, path);
+        Ok(())
+    }
+}
+
+impl Step {
+    fn name(&self) -> Option<&str> {
+        match self {
+            Step::Member(name) | Step::Option(name) => Some(name),
+            Step::Element => None,
+        }
+    }
+
+    /// Its name in a path; CTF 2 goes through whatever option was selected.
+    fn name_in(&self, version: Version) -> Option<String> {
+        match self {
+            Step::Option(_) if version == Version::Ctf2 => None,
+            step => step.name().map(str::to_owned),
+        }
+    }
+}

@@ -1,0 +1,195 @@
+//! Writing CTF: the metadata of a trace or of a part of it, and packets with some of its events.
+//!
+//! ```text
+//! TraceClass ──complete──► with all that packets need ──convert──► what the version can express
+//!                                                                   │ tsdl, json
+//! Target: the classes that are read from ◄──read──── metadata ◄─────┘
+//!     │
+//! events of a stream ──tell──► Encoder ──StreamWriter──► packets, made anew
+//! ```
+//!
+//! What is written is laid out by the classes that a reader gets from the metadata, and never by others.
+
+mod bits;
+mod complete;
+mod convert;
+mod encoder;
+mod header;
+mod json;
+mod locate;
+mod stream;
+mod tsdl;
+
+use std::{collections::BTreeMap, fmt};
+
+pub use stream::{NotWritten, StreamWriter};
+
+use super::{
+    metadata,
+    schema::{EventClass, FieldClass, StreamClass, Structure, TraceClass},
+};
+
+/// A version of CTF.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Version {
+    /// CTF 1.8: metadata in TSDL.
+    Ctf18,
+    /// CTF 2: metadata in JSON.
+    Ctf2,
+}
+
+/// Something that can't be written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unwritable {
+    /// Which field, stream or event.
+    pub place: String,
+    /// Why not.
+    pub reason: String,
+}
+
+impl Unwritable {
+    fn new(place: impl Into<String>, reason: impl Into<String>) -> Unwritable {
+        Unwritable { place: place.into(), reason: reason.into() }
+    }
+}
+
+impl fmt::Display for Unwritable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.place, self.reason)
+    }
+}
+
+impl std::error::Error for Unwritable {}
+
+/// What is to be written: metadata, and the classes that it says.
+#[derive(Debug)]
+pub struct Target {
+    /// The metadata.
+    pub metadata: String,
+    /// What can't be said in this version and becomes something else: what, and how many fields.
+    pub conversions: BTreeMap<String, u64>,
+    class: TraceClass,
+}
+
+impl Target {
+    /// The metadata of the events of a trace that `keep` keeps.
+    ///
+    /// # Errors
+    /// A field that the version has nothing for.
+    pub fn new(
+        source: &TraceClass,
+        version: Version,
+        keep: &dyn Fn(&StreamClass, &EventClass) -> bool,
+    ) -> Result<Target, Unwritable> {
+        let mut class = source.clone();
+        for stream in class.streams.values_mut() {
+            let kept: Vec<bool> =
+                stream.events.iter().map(|event| keep(&source.streams[&stream.id], event)).collect();
+            let mut kept = kept.into_iter();
+            stream.events.retain(|_| kept.next() == Some(true));
+        }
+        complete::complete(&mut class)?;
+        let conversions = convert::convert(&mut class, version)?;
+        let metadata = match version {
+            Version::Ctf18 => tsdl::metadata(&class),
+            Version::Ctf2 => json::metadata(&class),
+        };
+        let read = metadata::read(metadata.as_bytes()).map_err(|error| {
+            Unwritable::new("metadata", format!("what was written can't be read: {error}"))
+        })?;
+        same(&class, &read)
+            .map_err(|place| Unwritable::new(place, "can't be written so that what is read is the same"))?;
+        Ok(Target { metadata, conversions, class: read })
+    }
+}
+
+/// Whether what was read is what was written; the place where it is not.
+fn same(written: &TraceClass, read: &TraceClass) -> Result<(), String> {
+    let root = |place: &str, one: &Option<Structure>, other: &Option<Structure>| {
+        let (one, other) = (one.as_ref().filter(has_members), other.as_ref().filter(has_members));
+        match (one, other) {
+            (Some(one), Some(other)) => {
+                same_structure(one, other).map_err(|inner| format!("{place}.{inner}"))
+            }
+            (None, None) => Ok(()),
+            _ => Err(place.to_owned()),
+        }
+    };
+    root("packet header", &written.packet_header, &read.packet_header)?;
+    for stream in written.streams.values() {
+        let place = format!("stream {}", stream.id);
+        let other = read.streams.get(&stream.id).ok_or_else(|| place.clone())?;
+        root("packet context", &stream.packet_context, &other.packet_context)?;
+        root("event header", &stream.event_header, &other.event_header)?;
+        root("event context", &stream.common_context, &other.common_context)?;
+        if stream.clock.is_some() != other.clock.is_some() || stream.events.len() != other.events.len() {
+            return Err(place);
+        }
+        for (event, other) in stream.events.iter().zip(&other.events) {
+            let place = |scope: &str| format!("event `{}`, {scope}", event.name);
+            if (event.id, &event.name) != (other.id, &other.name) {
+                return Err(place("name"));
+            }
+            root(&place("context"), &event.specific_context, &other.specific_context)?;
+            root(&place("fields"), &event.payload, &other.payload)?;
+        }
+    }
+    Ok(())
+}
+
+fn has_members(structure: &&Structure) -> bool {
+    !structure.members.is_empty()
+}
+
+fn same_structure(one: &Structure, other: &Structure) -> Result<(), String> {
+    if one.members.len() != other.members.len() {
+        return Err("members".to_owned());
+    }
+    for (one, other) in one.members.iter().zip(&other.members) {
+        if one.name != other.name {
+            return Err(one.name.clone());
+        }
+        same_class(&one.class, &other.class).map_err(|inner| format!("{}{inner}", one.name))?;
+    }
+    Ok(())
+}
+
+fn same_class(one: &FieldClass, other: &FieldClass) -> Result<(), String> {
+    let is = |same: bool| if same { Ok(()) } else { Err(String::new()) };
+    match (one, other) {
+        (FieldClass::Integer(one), FieldClass::Integer(other)) => is(one.meaning.size == other.meaning.size
+            && one.signed == other.signed
+            && one.roles == other.roles),
+        (FieldClass::VariableInteger(one), FieldClass::VariableInteger(other)) => {
+            is(one.signed == other.signed && one.roles == other.roles)
+        }
+        (FieldClass::Real(one), FieldClass::Real(other)) => is(one.size == other.size),
+        (FieldClass::String(one), FieldClass::String(other)) => is(one == other),
+        (FieldClass::Text(one, _), FieldClass::Text(other, _)) => is(one == other),
+        (FieldClass::Blob(_, one), FieldClass::Blob(_, other)) => is(one == other),
+        (FieldClass::Structure(one), FieldClass::Structure(other)) => {
+            same_structure(one, other).map_err(|inner| format!(".{inner}"))
+        }
+        (FieldClass::Array(one), FieldClass::Array(other)) => {
+            same_class(&one.element, &other.element).map_err(|inner| format!("[]{inner}"))
+        }
+        (FieldClass::Variant(one), FieldClass::Variant(other))
+        | (FieldClass::Optional(one), FieldClass::Optional(other)) => {
+            is(one.options.len() == other.options.len())?;
+            let mut options = one.options.iter().zip(&other.options);
+            options.try_for_each(|(one, other)| {
+                is(one.name == other.name && ranges(&one.ranges) == ranges(&other.ranges))?;
+                same_class(&one.class, &other.class)
+            })
+        }
+        _ => is(false),
+    }
+}
+
+/// Ranges in order, as the order in which they are written means nothing.
+fn ranges(ranges: &[(i128, i128)]) -> Vec<(i128, i128)> {
+    let mut ranges = ranges.to_vec();
+    ranges.sort_unstable();
+    ranges.dedup();
+    ranges
+}

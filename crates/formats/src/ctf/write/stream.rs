@@ -1,0 +1,299 @@
+//! Packets of a stream, made anew: one for each that is read, and more where it takes them.
+
+use super::{
+    Target, Unwritable,
+    bits::BitWriter,
+    encoder::{Encoder, Place, RoleValues},
+    header::{HeaderTrouble, HeaderWriter, Others, has_others},
+};
+use crate::ctf::{
+    Event, Lost, Stream, StreamPacket, Trace, Trouble,
+    event::advance,
+    packet::MAGIC,
+    schema::{EventClass, Role, Scope, StreamClass, Structure},
+};
+
+/// Packets do not become larger than this, in bits.
+const LARGEST: u64 = 1 << 33;
+
+/// Why an event was not written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum NotWritten {
+    /// It can't be read.
+    Unreadable(Trouble),
+    /// It can't be written.
+    Unwritable(Unwritable),
+}
+
+/// Writes the packets of a stream.
+#[derive(Debug)]
+pub struct StreamWriter<'t, 's, 'a> {
+    target: &'t Target,
+    class: &'t StreamClass,
+    trace: &'s Trace<'a>,
+    stream: &'s Stream<'a>,
+    /// The classes of events that are written, by the index of the class that is read.
+    events: Vec<Option<&'t EventClass>>,
+    /// Whether headers have to be read for integers of their own.
+    reads_headers: bool,
+    slots: Vec<u64>,
+    /// The packet that is read, and how many of its events were written.
+    source: Option<&'s StreamPacket<'a>>,
+    /// The packet that is written.
+    packet: BitWriter,
+    open: Option<Open>,
+    discarded: u64,
+    sequence: Option<u64>,
+    /// Whether something was lost that no packet told yet.
+    has_lost: bool,
+    done: Vec<u8>,
+}
+
+/// A packet that is being written.
+#[derive(Debug)]
+struct Open {
+    places: Vec<Place>,
+    /// Where its first event may begin.
+    first: u64,
+    /// The clock at the last event.
+    clock: u64,
+}
+
+impl<'t, 's, 'a> StreamWriter<'t, 's, 'a> {
+    /// At the beginning of a stream.
+    ///
+    /// # Panics
+    /// Where the target is of another trace.
+    pub fn new(target: &'t Target, trace: &'s Trace<'a>, stream: &'s Stream<'a>) -> StreamWriter<'t, 's, 'a> {
+        let class = target.class.streams.get(&stream.class).expect("the target has all streams of the trace");
+        let find = |event: &EventClass| class.events.iter().find(|known| known.id == event.id);
+        StreamWriter {
+            target,
+            class,
+            trace,
+            stream,
+            events: trace.stream_class(stream).events.iter().map(find).collect(),
+            reads_headers: class.event_header.as_ref().is_some_and(has_others),
+            slots: vec![0; target.class.slots as usize],
+            source: None,
+            packet: BitWriter::default(),
+            open: None,
+            discarded: 0,
+            sequence: None,
+            has_lost: false,
+            done: Vec::new(),
+        }
+    }
+
+    /// The packets that are complete.
+    pub fn take(&mut self) -> Vec<u8> {
+        std::mem::take(&mut self.done)
+    }
+
+    /// What follows was read from this packet.
+    pub fn begin(&mut self, packet: &'s StreamPacket<'a>) {
+        self.source = Some(packet);
+        self.sequence = self.sequence.or(packet.packet.sequence.map(|(number, _)| number));
+    }
+
+    /// Something was lost before what follows.
+    pub fn lost(&mut self, lost: &Lost) {
+        self.has_lost = true;
+        match (lost.packets, &mut self.sequence) {
+            (true, Some(sequence)) => *sequence = sequence.wrapping_add(lost.count),
+            (true, None) => {}
+            (false, _) => self.discarded = self.discarded.wrapping_add(lost.count),
+        }
+    }
+
+    /// Writes an event of the packet; nothing where its class is not among those of the target. The packet begins
+    /// when that does that is read if it `keeps_begin`, else with its first event.
+    ///
+    /// # Errors
+    /// Why it was not written; the others are not concerned.
+    pub fn event(&mut self, event: &Event<'_, '_, '_>, keeps_begin: bool) -> Result<(), NotWritten> {
+        let Some(class) = self.events[event.parts.class as usize] else { return Ok(()) };
+        let cycles = event.parts.cycles;
+        // With the time's bits that there are, with all, in a packet that begins then.
+        for (full, anew) in [(false, false), (true, false), (false, true)] {
+            if anew {
+                self.begin_anew(cycles).map_err(NotWritten::Unwritable)?;
+            } else if self.open.is_none() {
+                let begin = self.times().0.filter(|_| keeps_begin).or(cycles);
+                self.open(begin).map_err(NotWritten::Unwritable)?;
+            }
+            let start = self.packet.at();
+            let written = self.put(event, class, full);
+            let limit = self.limit();
+            match written {
+                Ok(()) if self.packet.at() <= limit => {
+                    if let (Some(open), Some(cycles)) = (&mut self.open, cycles) {
+                        open.clock = cycles;
+                    }
+                    return Ok(());
+                }
+                Ok(()) | Err(Put::Header(HeaderTrouble::Time)) => self.packet.cut(start),
+                Err(Put::Header(HeaderTrouble::Never(reason))) => {
+                    self.packet.cut(start);
+                    return Err(unwritable(class, "header", reason));
+                }
+                Err(Put::Field(place, reason)) => {
+                    self.packet.cut(start);
+                    return Err(unwritable(class, &place, reason.to_owned()));
+                }
+                Err(Put::Unreadable(trouble)) => {
+                    self.packet.cut(start);
+                    return Err(NotWritten::Unreadable(trouble));
+                }
+            }
+        }
+        Err(unwritable(class, "size", "it has no room in the largest packet of its stream".to_owned()))
+    }
+
+    /// The packet that was begun is complete. One without events is written if it tells of a loss, or `empty`.
+    /// It begins and ends when that does that is read, as far as it `keeps_times`.
+    ///
+    /// # Errors
+    /// Its context can't be written.
+    pub fn end(&mut self, empty: bool, keeps_times: (bool, bool)) -> Result<(), Unwritable> {
+        let (begin, end) = self.times();
+        if self.open.is_none() && (empty || self.has_lost) {
+            self.open(begin.filter(|_| keeps_times.0).or(end))?;
+        }
+        self.close(end.filter(|_| keeps_times.1));
+        self.source = None;
+        Ok(())
+    }
+
+    /// When the packet that is read begins and ends.
+    fn times(&self) -> (Option<u64>, Option<u64>) {
+        let Some(source) = self.source else { return (None, None) };
+        let begin = source.packet.begin.map(|(value, size)| advance(source.clock, value, size));
+        let end = source.packet.end.map(|(value, size)| advance(begin.unwrap_or(source.clock), value, size));
+        (begin, end)
+    }
+
+    /// Begins a packet at the time of an event.
+    fn begin_anew(&mut self, cycles: Option<u64>) -> Result<(), Unwritable> {
+        match &self.open {
+            Some(open) if self.packet.at() == open.first => self.open = None,
+            _ => self.close(None),
+        }
+        self.open(cycles)
+    }
+
+    fn open(&mut self, begin: Option<u64>) -> Result<(), Unwritable> {
+        self.packet = BitWriter::default();
+        let mut roles = RoleValues::new(self.target.class.uuid.unwrap_or_default());
+        for (role, value) in [
+            (Role::PacketMagic, Some(MAGIC)),
+            (Role::StreamClassId, Some(self.stream.class)),
+            (Role::StreamId, self.stream.id),
+            (Role::Timestamp, begin),
+            (Role::DiscardedEvents, Some(self.discarded)),
+            (Role::PacketSequenceNumber, self.sequence),
+        ] {
+            roles.set(role, value);
+        }
+        let mut places = Vec::new();
+        let scopes = [
+            (Scope::PacketHeader, &self.target.class.packet_header),
+            (Scope::PacketContext, &self.class.packet_context),
+        ];
+        for (scope, structure) in scopes {
+            let Some(structure) = structure else { continue };
+            let mut encoder = Encoder::new(structure, &mut self.packet, &mut self.slots, &roles);
+            if let Some(source) = self.source {
+                self.trace.tell_packet(self.stream, source, scope, &mut encoder);
+            }
+            let written = encoder.finish().map_err(|(field, reason)| {
+                Unwritable::new(format!("packet of stream {}, `{field}`", self.class.id), reason)
+            });
+            places.extend(written?);
+        }
+        self.has_lost = false;
+        self.open = Some(Open { places, first: self.packet.at(), clock: begin.unwrap_or(0) });
+        Ok(())
+    }
+
+    /// Completes the packet that is written; it ends at its last event at the earliest.
+    fn close(&mut self, end: Option<u64>) {
+        let Some(open) = self.open.take() else { return };
+        let content = self.packet.at();
+        self.packet.align(8);
+        let size = self.packet.at();
+        let end = end.map_or(open.clock, |end| end.max(open.clock));
+        for place in &open.places {
+            match place.role {
+                Role::PacketContentLength => place.put(content, &mut self.packet),
+                Role::PacketTotalLength => place.put(size, &mut self.packet),
+                Role::PacketEndTimestamp => place.put(end, &mut self.packet),
+                _ => {}
+            }
+        }
+        self.done.extend_from_slice(self.packet.bytes());
+        self.sequence = self.sequence.map(|sequence| sequence.wrapping_add(1));
+    }
+
+    /// Bits that a packet may have.
+    fn limit(&self) -> u64 {
+        let sizes = self
+            .open
+            .iter()
+            .flat_map(|open| &open.places)
+            .filter(|place| matches!(place.role, Role::PacketContentLength | Role::PacketTotalLength));
+        // The size in whole bytes has to fit, too.
+        sizes.fold(LARGEST, |least, place| least.min((u64::MAX >> (64 - place.size)).saturating_sub(7)))
+    }
+
+    fn put(&mut self, event: &Event<'_, '_, '_>, class: &EventClass, full: bool) -> Result<(), Put> {
+        let mut others = Others::default();
+        if self.reads_headers {
+            event.tell(Scope::EventHeader, &mut others).map_err(Put::Unreadable)?;
+        }
+        if let (Some(header), Some(open)) = (&self.class.event_header, &self.open) {
+            let writer = HeaderWriter {
+                out: &mut self.packet,
+                slots: &mut self.slots,
+                id: class.id,
+                cycles: event.parts.cycles,
+                clock: open.clock,
+                full,
+                others: &others.0,
+            };
+            writer.write(header).map_err(Put::Header)?;
+        }
+        let roles = RoleValues::default();
+        for (scope, structure) in [
+            (Scope::CommonContext, &self.class.common_context),
+            (Scope::SpecificContext, &class.specific_context),
+            (Scope::Payload, &class.payload),
+        ] {
+            let Some(structure) = structure else { continue };
+            self.scope(structure, &roles, |encoder| event.tell(scope, encoder))?;
+        }
+        Ok(())
+    }
+
+    fn scope(
+        &mut self,
+        structure: &Structure,
+        roles: &RoleValues,
+        tell: impl FnOnce(&mut Encoder<'_, '_>) -> Result<(), Trouble>,
+    ) -> Result<(), Put> {
+        let mut encoder = Encoder::new(structure, &mut self.packet, &mut self.slots, roles);
+        tell(&mut encoder).map_err(Put::Unreadable)?;
+        encoder.finish().map(drop).map_err(|(field, reason)| Put::Field(field, reason))
+    }
+}
+
+/// Why an event was not put into a packet.
+enum Put {
+    Header(HeaderTrouble),
+    Field(String, &'static str),
+    Unreadable(Trouble),
+}
+
+fn unwritable(class: &EventClass, field: &str, reason: String) -> NotWritten {
+    NotWritten::Unwritable(Unwritable::new(format!("event `{}`, `{field}`", class.name), reason))
+}

@@ -1,0 +1,264 @@
+//! What is written is read as what it was.
+
+use hodo_formats::ctf::{
+    Cursor, Item, Trace,
+    write::{NotWritten, StreamWriter, Target, Version},
+};
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+use crate::show::{lines, read, trace, tsdl};
+
+/// A trace written anew, of which `keep` says which events stay, by their number; its metadata and its files.
+fn written(trace: &Trace<'_>, version: Version, keep: fn(usize) -> bool) -> (Target, Vec<(String, Vec<u8>)>) {
+    let target = Target::new(&trace.class, version, &|_, _| true).unwrap_or_else(|error| panic!("{error}"));
+    let mut files = Vec::new();
+    for stream in &trace.streams {
+        let mut writer = StreamWriter::new(&target, trace, stream);
+        let mut number = 0;
+        for index in 0..stream.packets.len() {
+            writer.begin(&stream.packets[index]);
+            let mut cursor = Cursor::new(trace, stream, index..index + 1);
+            while let Some((_, item)) = cursor.next_item() {
+                match item {
+                    Item::Lost(lost) => writer.lost(&lost),
+                    Item::Event(parts) if keep(number) => match writer.event(&cursor.event(parts), true) {
+                        Ok(()) | Err(NotWritten::Unreadable(_)) => {}
+                        Err(error) => panic!("{error:?}"),
+                    },
+                    Item::Event(_) => {}
+                }
+                number += usize::from(matches!(item, Item::Event(_)));
+            }
+            writer.end(true, (true, true)).unwrap();
+        }
+        files.push((format!("stream{}", files.len()), writer.take()));
+    }
+    (target, files)
+}
+
+/// What is read of what was written.
+fn read_back(target: &Target, files: &[(String, Vec<u8>)]) -> Vec<String> {
+    let files: Vec<(&str, Vec<u8>)> =
+        files.iter().map(|(name, bytes)| (name.as_str(), bytes.clone())).collect();
+    read(&trace(&target.metadata, &files))
+}
+
+/// What is read of a trace, and of it when it was written in each version.
+fn in_versions(metadata: &str, bytes: &[u8]) -> [Vec<String>; 3] {
+    let files = [("s", bytes.to_vec())];
+    let trace = trace(metadata, &files);
+    let of = |version| {
+        let (target, files) = written(&trace, version, |_| true);
+        read_back(&target, &files)
+    };
+    [lines(metadata, bytes), of(Version::Ctf18), of(Version::Ctf2)]
+}
+
+#[test]
+fn tsdl_of_all_kinds_is_written_in_both_versions() {
+    let metadata = tsdl(
+        "env { text = \"a \\\"b\\\"\\n\"; number = -3; };
+        clock { name = c; freq = 3; offset_s = -1; offset = 7; };
+        stream { packet.context := struct { u8 _cpu_id; };
+            event.header := struct { enum : u8 { one = 1, two = 2 } id; integer { size = 5; map = clock.c.value; } t; };
+            event.context := struct { u8 _n; }; };
+        event { id = 2; name = \"a:b\"; loglevel = 6; context := struct { u8 _m; }; fields := struct {
+            enum : integer { size = 4; signed = true; } { low = -2 ... 1, \"x y\" = 1 } _sel;
+            variant <_sel> { string _low; u8 _other; } _v;
+            integer { size = 3; byte_order = be; align = 8; } _bits; u8 _a[stream.event.context._n]; u8 _b[event.context._m];
+            struct { u8 n; u8 x[n]; } _pairs[2]; integer { size = 8; encoding = UTF8; } _text[4];
+            u16 _grid[2][_sel_length];
+        }; };",
+    );
+    // A length with a selector's name would not be one.
+    let metadata = metadata.replace("u16 _grid[2][_sel_length];", "u16 _grid[2][1];");
+    let event = [2, 3, 1, 2, 0x0f, b'h', b'i', 0, 0xa0, 7, 8, 9, 1, 5, 0, b'o', b'k', 0, 9, 1, 0, 2, 0];
+    let bytes = [&[4u8][..], &event].concat();
+    let [read, old, new] = in_versions(&metadata, &bytes);
+    assert_eq!(read.len(), 1);
+    assert!(read[0].contains("v={ low=\"hi\" }") && read[0].contains("grid=[ [ 1 ] [ 2 ] ]"), "{read:?}");
+    assert_eq!(old, read);
+    assert_eq!(new, read);
+}
+
+/// A class of fields, out of any bytes. `integers` are the members before it that lengths may be.
+fn class(bytes: &mut impl Iterator<Item = u8>, depth: u32, integers: &[String], old: bool) -> Value {
+    let mut next = || bytes.next().unwrap_or(0);
+    let (kind, size, order) = (next(), next() % 64 + 1, next());
+    let alignment = 1 << (order / 2 % 5);
+    let order = if order % 2 == 0 { "little-endian" } else { "big-endian" };
+    let integer = |kind: &str| {
+        // Those of different byte orders may not share a byte.
+        json!({"type": kind, "length": size, "alignment": alignment.max(8), "byte-order": order})
+    };
+    let location = || json!({"path": [integers[usize::from(size) % integers.len()]]});
+    match kind % 14 {
+        0 if !old => json!({"type": "variable-length-signed-integer"}),
+        1 if !old => json!({"type": "null-terminated-string", "encoding": "utf-16le"}),
+        2 if !old => json!({"type": "static-length-blob", "length": size % 5}),
+        3 if !old && !integers.is_empty() => {
+            json!({"type": "optional", "selector-field-location": location(),
+            "selector-field-ranges": [[0, 100]], "field-class": integer("fixed-length-boolean")})
+        }
+        4 => json!({"type": "null-terminated-string"}),
+        5 => json!({"type": "static-length-string", "length": size % 5}),
+        6 => {
+            json!({"type": "fixed-length-floating-point-number", "length": if size % 2 == 0 { 32 } else { 64 },
+            "alignment": alignment.max(8), "byte-order": order})
+        }
+        7 if !integers.is_empty() => {
+            json!({"type": "dynamic-length-string", "length-field-location": location()})
+        }
+        8 if !integers.is_empty() && depth > 0 => json!({"type": "dynamic-length-array",
+            "length-field-location": location(), "element-field-class": class(bytes, 0, &[], old)}),
+        9 if !integers.is_empty() && depth > 0 => {
+            let options = [[0, 90], [91, 255]].map(|ranges| {
+                json!({"selector-field-ranges": [ranges], "name": format!("o{}", ranges[0]),
+                    "field-class": class(bytes, depth - 1, &[], old)})
+            });
+            json!({"type": "variant", "selector-field-location": location(), "options": options})
+        }
+        10 if depth > 0 => structure(bytes, depth - 1, old),
+        11 if depth > 0 => json!({"type": "static-length-array", "length": size % 4,
+            "element-field-class": class(bytes, depth - 1, &[], old)}),
+        12 => integer("fixed-length-signed-integer"),
+        _ => integer("fixed-length-unsigned-integer"),
+    }
+}
+
+fn structure(bytes: &mut impl Iterator<Item = u8>, depth: u32, old: bool) -> Value {
+    let mut integers = Vec::new();
+    let mut members = Vec::new();
+    for index in 0..bytes.next().unwrap_or(0) % 5 {
+        let name = format!("m{depth}_{index}");
+        if bytes.next().unwrap_or(0) % 3 == 0 {
+            let byte = json!({"type": "fixed-length-unsigned-integer", "length": 8, "alignment": 8,
+                "byte-order": "big-endian"});
+            members.push(json!({"name": name, "field-class": byte}));
+            integers.push(name);
+        } else {
+            members.push(json!({"name": name, "field-class": class(bytes, depth, &integers, old)}));
+        }
+    }
+    json!({"type": "structure", "member-classes": members})
+}
+
+/// Metadata of two classes of events with any fields, and times of so many bits.
+fn metadata(entropy: &[u8], time: u8, old: bool) -> String {
+    let mut bytes = entropy.iter().copied();
+    let member = |name: &str, length: u8, role: &str| {
+        json!({"name": name, "field-class": {"type": "fixed-length-unsigned-integer", "length": length,
+            "byte-order": "little-endian", "roles": [role]}})
+    };
+    let header = json!({"type": "structure", "minimum-alignment": 8, "member-classes":
+        [member("id", 1, "event-record-class-id"), member("time", time, "default-clock-timestamp")]});
+    let mut fragments = vec![
+        json!({"type": "preamble", "version": 2}),
+        json!({"type": "trace-class"}),
+        json!({"type": "clock-class", "id": "c", "frequency": 1_000_000_000}),
+        json!({"type": "data-stream-class", "default-clock-class-id": "c", "event-record-header-field-class": header,
+            "event-record-common-context-field-class": structure(&mut bytes, 1, old)}),
+    ];
+    for id in 0..2 {
+        fragments.push(json!({"type": "event-record-class", "id": id, "name": format!("e{id}"),
+            "payload-field-class": structure(&mut bytes, 2, old)}));
+    }
+    fragments.iter().map(|fragment| format!("\u{1e}{fragment}")).collect()
+}
+
+fn is_event(line: &&String) -> bool {
+    !line.starts_with('!') && !line.contains("m1_0=!")
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(150) })]
+
+    #[test]
+    fn any_classes_are_written_as_they_are_read(
+        entropy in prop::collection::vec(any::<u8>(), 0..80),
+        data in prop::collection::vec(any::<u8>(), 0..200),
+        time in 3u8..=63,
+        old in any::<bool>(),
+    ) {
+        let metadata = metadata(&entropy, time, old);
+        let files = [("s", data)];
+        let trace = trace(&metadata, &files);
+        let all = read(&trace);
+        let version = if old { Version::Ctf18 } else { Version::Ctf2 };
+        for keep in [(|_| true) as fn(usize) -> bool, |number| number % 3 == 1] {
+            let (target, files) = written(&trace, version, keep);
+            let kept: Vec<String> = all
+                .iter()
+                .take_while(|line| !line.starts_with("! event at"))
+                .enumerate()
+                .filter(|(number, line)| keep(*number) && is_event(line))
+                .map(|(_, line)| line.clone())
+                .collect();
+            // In CTF 1.8, the options of variants are labels of what selects them.
+            let plain = |line: &String| line.replace(":o0", "").replace(":o91", "");
+            let again: Vec<String> = read_back(&target, &files).iter().map(plain).collect();
+            prop_assert_eq!(again, kept, "{}", target.metadata);
+        }
+    }
+}
+
+#[test]
+fn what_ctf_1_8_has_nothing_for_becomes_the_nearest() {
+    let unsigned = |rest: &str| {
+        format!(
+            r#"{{"type": "fixed-length-unsigned-integer", "length": 8, "byte-order": "little-endian"{rest}}}"#
+        )
+    };
+    let member = |name: &str, class: &str| format!(r#"{{"name": "{name}", "field-class": {class}}}"#);
+    let members = [
+        member("string", &unsigned("")),
+        member("_a b", &unsigned("")),
+        member("u", r#"{"type": "variable-length-unsigned-integer"}"#),
+        member("yes", r#"{"type": "fixed-length-boolean", "length": 8, "byte-order": "little-endian"}"#),
+        member(
+            "half",
+            r#"{"type": "fixed-length-floating-point-number", "length": 16, "byte-order": "little-endian"}"#,
+        ),
+        member("wide", r#"{"type": "null-terminated-string", "encoding": "utf-16be"}"#),
+        member("blob", r#"{"type": "dynamic-length-blob", "length-field-location": {"path": ["string"]}}"#),
+        member(
+            "there",
+            &format!(
+                r#"{{"type": "optional", "selector-field-location": {{"path": ["yes"]}}, "field-class": {}}}"#,
+                unsigned("")
+            ),
+        ),
+        member(
+            "not",
+            &format!(
+                r#"{{"type": "optional", "selector-field-location": {{"path": ["string"]}}, "selector-field-ranges": [[5, 9]],
+                "field-class": {}}}"#,
+                unsigned("")
+            ),
+        ),
+    ];
+    let metadata = format!(
+        "\u{1e}{}\u{1e}{}\u{1e}{}\u{1e}{}",
+        r#"{"type": "preamble", "version": 2}"#,
+        r#"{"type": "trace-class"}"#,
+        r#"{"type": "data-stream-class"}"#,
+        format_args!(
+            r#"{{"type": "event-record-class", "name": "e", "payload-field-class": {{"type": "structure", "member-classes": [{}]}}}}"#,
+            members.join(",")
+        )
+    );
+    let bytes = [&[2, 9, 0xe5, 0x8e, 0x26, 1, 0x00, 0x3e, 0x20, 0xac, 0, 0][..], b"ok", &[4]].concat();
+    let [read, old, new] = in_versions(&metadata, &bytes);
+    assert_eq!(new, read);
+    assert_eq!(
+        read,
+        ["- e string=2 _a b=9 u=624485 yes=true half=1.5 wide=\"€\" blob=[111, 107] there=4 not=none"]
+    );
+    assert_eq!(
+        old,
+        [
+            "- e string=2:none _a_b=9 u=624485 yes=1:some half=1.5 wide=\"€\" blob=[ 111 107 ] there={ some=4 } not={ none={ } }"
+        ]
+    );
+}
