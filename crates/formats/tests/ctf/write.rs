@@ -87,7 +87,7 @@ fn class(bytes: &mut impl Iterator<Item = u8>, depth: u32, integers: &[String], 
     let mut next = || bytes.next().unwrap_or(0);
     let (kind, size, order) = (next(), next() % 64 + 1, next());
     let alignment = 1 << (order / 2 % 5);
-    let order = if order % 2 == 0 { "little-endian" } else { "big-endian" };
+    let order = if order.is_multiple_of(2) { "little-endian" } else { "big-endian" };
     let integer = |kind: &str| {
         // Those of different byte orders may not share a byte.
         json!({"type": kind, "length": size, "alignment": alignment.max(8), "byte-order": order})
@@ -104,7 +104,7 @@ fn class(bytes: &mut impl Iterator<Item = u8>, depth: u32, integers: &[String], 
         4 => json!({"type": "null-terminated-string"}),
         5 => json!({"type": "static-length-string", "length": size % 5}),
         6 => {
-            json!({"type": "fixed-length-floating-point-number", "length": if size % 2 == 0 { 32 } else { 64 },
+            json!({"type": "fixed-length-floating-point-number", "length": if size.is_multiple_of(2) { 32 } else { 64 },
             "alignment": alignment.max(8), "byte-order": order})
         }
         7 if !integers.is_empty() => {
@@ -132,7 +132,7 @@ fn structure(bytes: &mut impl Iterator<Item = u8>, depth: u32, old: bool) -> Val
     let mut members = Vec::new();
     for index in 0..bytes.next().unwrap_or(0) % 5 {
         let name = format!("m{depth}_{index}");
-        if bytes.next().unwrap_or(0) % 3 == 0 {
+        if bytes.next().unwrap_or(0).is_multiple_of(3) {
             let byte = json!({"type": "fixed-length-unsigned-integer", "length": 8, "alignment": 8,
                 "byte-order": "big-endian"});
             members.push(json!({"name": name, "field-class": byte}));

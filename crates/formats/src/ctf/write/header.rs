@@ -135,10 +135,10 @@ impl HeaderWriter<'_> {
     fn id(&self, slot: Option<Slot>, size: u32, around: &Structure) -> Option<u64> {
         let fits = size >= 64 || self.id >> size == 0;
         let choices = around.members.iter().filter_map(|member| match &member.class {
-            FieldClass::Variant(choice) => Some(choice),
+            FieldClass::Variant(choice) => Some(choice.as_ref()),
             _ => None,
         });
-        let selected = |choice: &&Box<Choice>| slot == Some(choice.selector.slot);
+        let selected = |choice: &&Choice| slot == Some(choice.selector.slot);
         let Some(choice) = choices.into_iter().find(selected) else { return fits.then_some(self.id) };
         choice.options.iter().find_map(|option| {
             let is_selected = fits && within(&option.ranges, self.id.into());
