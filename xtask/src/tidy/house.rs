@@ -55,6 +55,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("hodo-emulator", &["hodo-intel-pt", "hodo-formats"]),
     ("hodo-repack", &["hodo-clock", "hodo-formats", "hodo-intel-pt"]),
     ("hodo-damage", &["hodo-code", "hodo-engine", "hodo-formats", "hodo-intel-pt"]),
+    ("hodo-fields", &["hodo-engine", "hodo-formats", "hodo-trace"]),
     ("xtask", &[]),
 ];
 

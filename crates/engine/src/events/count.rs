@@ -3,24 +3,17 @@
 use std::collections::BTreeMap;
 
 use hodo_clock::OriginNanos;
-use hodo_formats::ctf::{Cursor, Item};
+use hodo_formats::ctf::Item;
 use hodo_trace::{Column, Loss, Shape, Table, Unit, Value};
 
 use super::{
     EventReading, EventTraces,
     filter::{Filter, Wanted},
+    runs::{Run, each_run},
 };
-use crate::{Losses, parallel::in_order};
+use crate::Losses;
 
-/// A run of packets of one stream.
-struct Chunk {
-    trace: usize,
-    stream: usize,
-    packets: std::ops::Range<usize>,
-    bytes: u64,
-}
-
-/// What was counted in a chunk.
+/// What was counted in a run.
 #[derive(Default)]
 struct Counted {
     /// By index of the class.
@@ -38,32 +31,19 @@ pub fn count(
     reading: &EventReading,
     mut progress: impl FnMut(u64) -> bool,
 ) -> Table {
-    let chunks = chunks(traces, reading.chunk_size);
     let filter = Filter::new(traces, wanted);
     let all = wanted.is_all() && reading.from.is_none() && reading.to.is_none();
     let mut total = Counted::default();
     let mut names: BTreeMap<String, u64> = BTreeMap::new();
     let mut done = 0;
-    let work = |(): &mut (), chunk: &Chunk| match all {
-        true => (count_all(traces, chunk), chunk.trace, chunk.stream, chunk.bytes),
-        false => (count_wanted(traces, chunk, &filter, reading), chunk.trace, chunk.stream, chunk.bytes),
-    };
-    in_order(
-        &chunks,
-        reading.threads,
-        || (),
-        work,
-        |(counted, trace, stream, bytes)| {
-            let trace = &traces.traces[trace];
-            let classes = &trace.stream_class(&trace.streams[stream]).events;
-            for (class, &events) in classes.iter().zip(&counted.events).filter(|(_, events)| **events > 0) {
-                *names.entry(class.name.clone()).or_default() += events;
-            }
-            total.add(counted);
-            done += bytes;
-            progress(done)
-        },
-    );
+    let work = |run: &Run<'_, '_>| if all { count_all(run) } else { count_wanted(run, &filter, reading) };
+    each_run(traces, reading, work, |run, counted: Counted| {
+        let classes = run.classes().iter().zip(&counted.events).filter(|(_, events)| **events > 0);
+        classes.for_each(|(class, &events)| *names.entry(class.name.clone()).or_default() += events);
+        total.add(counted);
+        done += run.bytes;
+        progress(done)
+    });
     let streams = traces.traces.iter().map(|trace| trace.streams.len() as u64).sum();
     let mut losses = Losses::default();
     traces.loss().into_iter().chain(total.losses).for_each(|loss| losses.add(loss));
@@ -103,31 +83,9 @@ fn table(
     }
 }
 
-fn chunks(traces: &EventTraces<'_>, size: u64) -> Vec<Chunk> {
-    let mut chunks = Vec::new();
-    for (trace, of) in traces.traces.iter().enumerate() {
-        for (stream, of) in of.streams.iter().enumerate() {
-            let mut chunk = Chunk { trace, stream, packets: 0..0, bytes: 0 };
-            for (index, packet) in of.packets.iter().enumerate() {
-                chunk.packets.end = index + 1;
-                chunk.bytes += packet.bytes.len() as u64;
-                if chunk.bytes >= size {
-                    let next = Chunk { trace, stream, packets: index + 1..index + 1, bytes: 0 };
-                    chunks.push(std::mem::replace(&mut chunk, next));
-                }
-            }
-            chunks.extend((chunk.bytes > 0).then_some(chunk));
-        }
-    }
-    chunks
-}
-
-fn count_all(traces: &EventTraces<'_>, chunk: &Chunk) -> Counted {
-    let trace = &traces.traces[chunk.trace];
-    let stream = &trace.streams[chunk.stream];
-    let mut counted =
-        Counted { events: vec![0; trace.stream_class(stream).events.len()], ..Counted::default() };
-    let mut cursor = Cursor::new(trace, stream, chunk.packets.clone());
+fn count_all(run: &Run<'_, '_>) -> Counted {
+    let mut counted = Counted::new(run);
+    let mut cursor = run.cursor();
     while let Some((time, item)) = cursor.next_item() {
         match item {
             Item::Event(parts) => {
@@ -141,18 +99,15 @@ fn count_all(traces: &EventTraces<'_>, chunk: &Chunk) -> Counted {
     counted
 }
 
-fn count_wanted(traces: &EventTraces<'_>, chunk: &Chunk, filter: &Filter, reading: &EventReading) -> Counted {
-    let trace = &traces.traces[chunk.trace];
-    let stream = &trace.streams[chunk.stream];
-    let mut counted =
-        Counted { events: vec![0; trace.stream_class(stream).events.len()], ..Counted::default() };
-    let mut cursor = Cursor::new(trace, stream, chunk.packets.clone());
+fn count_wanted(run: &Run<'_, '_>, filter: &Filter, reading: &EventReading) -> Counted {
+    let mut counted = Counted::new(run);
+    let mut cursor = run.cursor();
     while let Some((time, item)) = cursor.next_item() {
         if !reading.wants(time) {
             continue;
         }
         match item {
-            Item::Event(parts) if filter.wants(chunk.trace, chunk.stream, &cursor.event(parts)) => {
+            Item::Event(parts) if filter.wants(run.trace, run.stream, &cursor.event(parts)) => {
                 counted.events[parts.class as usize] += 1;
                 counted.see(time);
             }
@@ -165,6 +120,10 @@ fn count_wanted(traces: &EventTraces<'_>, chunk: &Chunk, filter: &Filter, readin
 }
 
 impl Counted {
+    fn new(run: &Run<'_, '_>) -> Counted {
+        Counted { events: vec![0; run.classes().len()], ..Counted::default() }
+    }
+
     #[inline]
     fn see(&mut self, time: Option<OriginNanos>) {
         let Some(time) = time else { return };

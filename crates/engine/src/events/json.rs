@@ -6,7 +6,7 @@ use hodo_clock::OriginNanos;
 use hodo_formats::ctf::{Event, Lost, Trouble, schema::Scope};
 use hodo_trace::event::{Compound, FieldSink, Meaning, Name};
 
-use super::names::StreamNames;
+use super::{names::StreamNames, text::is_plain};
 
 /// Writes fields as members of an object that is open already.
 struct JsonFields<'o> {
@@ -22,46 +22,45 @@ impl<'o> JsonFields<'o> {
     }
 }
 
+/// The context of a packet as members of an object.
+pub(super) fn packet(event: &Event<'_, '_, '_>, out: &mut Vec<u8>) -> Result<(), Trouble> {
+    event.tell(Scope::PacketContext, &mut JsonFields::new(out, true))
+}
+
 /// A whole line.
 pub(super) fn event(
     names: &StreamNames,
     time: Option<OriginNanos>,
+    packet: &[u8],
     event: &Event<'_, '_, '_>,
     out: &mut Vec<u8>,
 ) -> Result<(), Trouble> {
-    begin(names, time, out);
-    out.extend_from_slice(b",\"name\":");
-    string(event.class().name.as_bytes(), out);
-    out.extend_from_slice(b",\"fields\":{");
-    event.tell(Scope::Payload, &mut JsonFields::new(out, true))?;
-    out.extend_from_slice(b"},\"context\":{");
-    let nested = names.nested.get(event.parts.class as usize).copied().unwrap_or_default();
-    let scopes = [
-        (Scope::PacketContext, nested[0].then_some("packet_context")),
-        (Scope::CommonContext, nested[1].then_some("common_context")),
-        (Scope::SpecificContext, None),
-    ];
-    let mut first = true;
-    for (scope, nest) in scopes {
-        let mut fields = JsonFields::new(out, first);
-        if let Some(name) = nest {
-            fields.begin(Name::Member(name), Compound::Structure);
-            event.tell(scope, &mut fields)?;
-            fields.end(Compound::Structure);
-        } else {
-            event.tell(scope, &mut fields)?;
-        }
-        first = fields.first;
-    }
-    out.extend_from_slice(b"}}\n");
-    Ok(())
-}
-
-fn begin(names: &StreamNames, time: Option<OriginNanos>, out: &mut Vec<u8>) {
     out.extend_from_slice(b"{\"ts\":");
     nanos(time, out);
-    out.push(b',');
-    out.extend_from_slice(names.json.as_bytes());
+    let class = event.parts.class as usize;
+    out.extend_from_slice(names.json_events[class].as_bytes());
+    event.tell(Scope::Payload, &mut JsonFields::new(out, true))?;
+    out.extend_from_slice(b"},\"context\":{");
+    let [packet_is_nested, common_is_nested] = names.nested[class];
+    let mut fields = JsonFields::new(out, true);
+    if packet_is_nested {
+        fields.begin(Name::Member("packet_context"), Compound::Structure);
+        fields.out.extend_from_slice(packet);
+        fields.end(Compound::Structure);
+    } else {
+        fields.out.extend_from_slice(packet);
+        fields.first = packet.is_empty();
+    }
+    if common_is_nested {
+        fields.begin(Name::Member("common_context"), Compound::Structure);
+        event.tell(Scope::CommonContext, &mut fields)?;
+        fields.end(Compound::Structure);
+    } else {
+        event.tell(Scope::CommonContext, &mut fields)?;
+    }
+    event.tell(Scope::SpecificContext, &mut fields)?;
+    out.extend_from_slice(b"}}\n");
+    Ok(())
 }
 
 fn nanos(time: Option<OriginNanos>, out: &mut Vec<u8>) {
@@ -76,7 +75,10 @@ fn nanos(time: Option<OriginNanos>, out: &mut Vec<u8>) {
 
 /// A line where something was lost.
 pub(super) fn lost(names: &StreamNames, lost: &Lost, out: &mut Vec<u8>) {
-    begin(names, lost.after.or(lost.before), out);
+    out.extend_from_slice(b"{\"ts\":");
+    nanos(lost.after.or(lost.before), out);
+    out.push(b',');
+    out.extend_from_slice(names.json.as_bytes());
     let what = if lost.packets { "packets" } else { "events" };
     let _ = write!(out, ",\"lost_{what}\":{},\"after_ns\":", lost.count);
     nanos(lost.after, out);
@@ -88,7 +90,7 @@ pub(super) fn lost(names: &StreamNames, lost: &Lost, out: &mut Vec<u8>) {
 /// Text as a JSON string; what is no UTF-8 becomes U+FFFD.
 fn string(text: &[u8], out: &mut Vec<u8>) {
     out.push(b'"');
-    if text.iter().all(|&byte| matches!(byte, b' '..=b'~') && byte != b'"' && byte != b'\\') {
+    if is_plain(text) {
         out.extend_from_slice(text);
     } else {
         for c in String::from_utf8_lossy(text).chars() {

@@ -7,8 +7,8 @@ use hodo_formats::ctf::{Cursor, Item, Stream, Trace};
 
 use super::{EventTraces, slices::Part};
 
-/// When, and in which of the streams; what has no time comes first.
-type Key = (Option<OriginNanos>, usize);
+/// When, and in which of the streams.
+type Key = (OriginNanos, usize);
 
 /// A stream of a slice.
 pub(super) struct Source<'t, 'a> {
@@ -17,8 +17,8 @@ pub(super) struct Source<'t, 'a> {
     pub(super) of: &'t Trace<'a>,
     pub(super) cursor: Cursor<'t, 'a>,
     part: Part,
-    /// The item that comes next.
-    next: Option<(Option<OriginNanos>, Item)>,
+    /// The item that comes next, and when.
+    pub(super) next: Option<(Option<OriginNanos>, Item)>,
 }
 
 impl<'t, 'a> Source<'t, 'a> {
@@ -38,9 +38,15 @@ impl<'t, 'a> Source<'t, 'a> {
         source
     }
 
+    /// When the next item comes, if there is one; what has no time comes first.
+    #[inline]
+    fn time(&self) -> Option<OriginNanos> {
+        self.next.as_ref().map(|(time, _)| time.unwrap_or(OriginNanos(i128::MIN)))
+    }
+
     /// Whether the next item is of this packet, and its time is such.
     fn is_within(&self, packet: usize, is: impl Fn(OriginNanos) -> bool) -> bool {
-        matches!(self.next, Some((Some(time), _)) if is(time)) && self.cursor.packet_index() == Some(packet)
+        self.cursor.packet_index() == Some(packet) && matches!(self.next, Some((Some(time), _)) if is(time))
     }
 
     /// Goes to the next item, as far as the slice goes.
@@ -67,27 +73,27 @@ impl<'t, 'a> Merge<'t, 'a> {
     pub(super) fn new(traces: &'t EventTraces<'a>, parts: &[Part]) -> Merge<'t, 'a> {
         let sources: Vec<_> = parts.iter().map(|part| Source::new(traces, part)).collect();
         let keys =
-            sources.iter().enumerate().filter_map(|(index, source)| Some(Reverse((source.next?.0, index))));
+            sources.iter().enumerate().filter_map(|(index, source)| Some(Reverse((source.time()?, index))));
         let heap = keys.collect();
         Merge { sources, heap, current: None }
     }
 
-    /// The next item: index of its source, and when it was.
-    pub(super) fn next_item(&mut self) -> Option<(usize, Option<OriginNanos>, Item)> {
+    /// The index of the source that has the next item.
+    #[inline]
+    pub(super) fn next_source(&mut self) -> Option<usize> {
         if let Some(index) = self.current.take() {
             self.sources[index].advance();
-            if let Some((time, item)) = self.sources[index].next {
+            if let Some(time) = self.sources[index].time() {
                 // Mostly the same stream goes on for a while.
                 if self.heap.peek().is_none_or(|Reverse(other)| (time, index) < *other) {
                     self.current = Some(index);
-                    return Some((index, time, item));
+                    return self.current;
                 }
                 self.heap.push(Reverse((time, index)));
             }
         }
-        let Reverse((time, index)) = self.heap.pop()?;
-        let (_, item) = self.sources[index].next?;
+        let Reverse((_, index)) = self.heap.pop()?;
         self.current = Some(index);
-        Some((index, time, item))
+        self.current
     }
 }

@@ -16,6 +16,7 @@ mod info;
 mod json;
 mod merge;
 mod names;
+mod runs;
 mod slices;
 mod text;
 mod write;
@@ -36,6 +37,7 @@ pub use count::count;
 pub use export::{ExportError, Exported, export};
 pub use filter::Wanted;
 pub use info::{ClockInfo, EventInfo, StreamInfo, TraceInfo, info};
+pub use runs::{Run, each_run};
 pub use write::{EventFormat, script};
 
 /// The file of a trace's folder that describes the others.

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use hodo_formats::ctf::{
     Trace,
-    schema::{Structure, TraceClass},
+    schema::{EventClass, Structure, TraceClass},
 };
 
 use super::EventTraces;
@@ -12,10 +12,12 @@ use super::EventTraces;
 /// Text of a stream.
 #[derive(Clone, Debug, Default)]
 pub(super) struct StreamNames {
-    /// `hostname:process:(pid)`, as far as they are known, and a space.
-    pub(super) host: String,
+    /// By event class: `hostname:process:(pid) name:`, as far as they are known.
+    pub(super) text: Vec<String>,
     /// `"trace":…,"stream":…`.
     pub(super) json: String,
+    /// By event class: that, with a comma before it and `,"name":…,"fields":{` after it.
+    pub(super) json_events: Vec<String>,
     /// For people.
     pub(super) name: String,
     /// By event class: whether the packet's context, or that of the stream, has a name in it that an inner
@@ -40,9 +42,13 @@ fn of_trace(trace: &Trace<'_>) -> Vec<StreamNames> {
             let specific = members(event.specific_context.as_ref());
             [!packet.is_disjoint(&common) || !packet.is_disjoint(&specific), !common.is_disjoint(&specific)]
         });
+        let json = format!("\"trace\":{},\"stream\":{}", quoted(&trace.name), quoted(&name));
+        let json_event =
+            |event: &EventClass| format!(",{json},\"name\":{},\"fields\":{{", quoted(&event.name));
         StreamNames {
-            host: host.clone(),
-            json: format!("\"trace\":{},\"stream\":{}", quoted(&trace.name), quoted(&name)),
+            text: class.events.iter().map(|event| format!("{host}{}:", event.name)).collect(),
+            json_events: class.events.iter().map(json_event).collect(),
+            json,
             nested: nested.collect(),
             name,
         }

@@ -6,6 +6,8 @@ use hodo_clock::OriginNanos;
 use hodo_formats::ctf::{Event, Lost, Trouble, schema::Scope};
 use hodo_trace::event::{Base, Compound, FieldSink, Meaning, Name};
 
+use super::names::StreamNames;
+
 /// Nanoseconds in a second and in a day.
 const SECOND: i128 = 1_000_000_000;
 const DAY: i128 = 86_400 * SECOND;
@@ -17,79 +19,110 @@ pub(super) struct TextFields<'o> {
     first: bool,
 }
 
-/// The time of day (UTC), or what stands for one.
-pub(super) fn time_of_day(time: Option<OriginNanos>, out: &mut Vec<u8>) {
-    let Some(time) = time else { return out.extend_from_slice(b"??:??:??.?????????") };
-    let nanos = time.0.rem_euclid(DAY);
-    let (seconds, nanos) = ((nanos / SECOND) as u32, (nanos % SECOND) as u32);
-    let two = |number: u32, after: u8, out: &mut Vec<u8>| {
-        out.extend([digit(number / 10), digit(number % 10), after])
-    };
-    two(seconds / 3600, b':', out);
-    two(seconds / 60 % 60, b':', out);
-    two(seconds % 60, b'.', out);
-    nine(nanos, out);
+/// Writes times of day (UTC); the seconds only when they change.
+#[derive(Clone, Debug)]
+pub(super) struct TimeOfDay {
+    /// The second that `text` is of.
+    second: OriginNanos,
+    text: [u8; 9],
 }
 
-fn digit(number: u32) -> u8 {
-    b'0' + (number % 10) as u8
+impl TimeOfDay {
+    pub(super) fn new() -> TimeOfDay {
+        TimeOfDay { second: OriginNanos(0), text: *b"00:00:00." }
+    }
+
+    /// The time of day, or what stands for one.
+    pub(super) fn write(&mut self, time: Option<OriginNanos>, out: &mut Vec<u8>) {
+        let Some(time) = time else { return out.extend_from_slice(b"??:??:??.?????????") };
+        let mut nanos = time.0 - self.second.0;
+        if !(0..SECOND).contains(&nanos) {
+            nanos = time.0.rem_euclid(SECOND);
+            self.second = OriginNanos(time.0 - nanos);
+            self.text = clock_time((time.0.rem_euclid(DAY) / SECOND) as u32);
+        }
+        out.extend_from_slice(&self.text);
+        out.extend_from_slice(&nine(nanos as u32));
+    }
+}
+
+/// Hours, minutes and seconds.
+fn clock_time(seconds: u32) -> [u8; 9] {
+    let [hours, minutes, seconds] = [seconds / 3600, seconds / 60 % 60, seconds % 60];
+    let mut text = *b"00:00:00.";
+    for (number, at) in [(hours, 0), (minutes, 3), (seconds, 6)] {
+        (text[at], text[at + 1]) = (b'0' + (number / 10) as u8, b'0' + (number % 10) as u8);
+    }
+    text
 }
 
 /// Nine digits.
-fn nine(mut nanos: u32, out: &mut Vec<u8>) {
-    let mut digits = [b'0'; 9];
-    for place in digits.iter_mut().rev() {
-        *place = digit(nanos);
-        nanos /= 10;
-    }
-    out.extend_from_slice(&digits);
+fn nine(nanos: u32) -> [u8; 9] {
+    // The lower eight all at once: two parts of four digits, each into two parts of two digits, each into two
+    // digits, by multiplications with rounded-up reciprocals that are exact for numbers as small.
+    let (first, eight) = (nanos / 100_000_000, u64::from(nanos % 100_000_000));
+    let fours = (eight / 10_000) | (eight % 10_000) << 32;
+    let hundreds = (fours * 10_486 >> 20) & 0x7f_0000_007f;
+    let twos = hundreds | (fours - 100 * hundreds) << 16;
+    let tens = (twos * 103 >> 10) & 0xf_000f_000f_000f;
+    let ones = tens | (twos - 10 * tens) << 8;
+    let mut digits = [b'0' + first as u8; 9];
+    digits[1..].copy_from_slice(&(ones | 0x3030_3030_3030_3030).to_le_bytes());
+    digits
 }
 
 /// `(+seconds.nanoseconds)` since the line before.
 pub(super) fn since(before: Option<OriginNanos>, time: Option<OriginNanos>, out: &mut Vec<u8>) {
-    match before.zip(time) {
-        Some((before, time)) => {
-            let nanos = time.0 - before.0;
-            out.extend_from_slice(if nanos < 0 { b"(-" } else { b"(+" });
-            let nanos = nanos.unsigned_abs();
-            decimal((nanos / SECOND.unsigned_abs()) as u64, out);
-            out.push(b'.');
-            nine((nanos % SECOND.unsigned_abs()) as u32, out);
-            out.push(b')');
-        }
-        None => out.extend_from_slice(b"(+?.?????????)"),
-    }
+    let Some((before, time)) = before.zip(time) else { return out.extend_from_slice(b"(+?.?????????)") };
+    let nanos = time.0 - before.0;
+    out.extend_from_slice(if nanos < 0 { b"(-" } else { b"(+" });
+    // Divisions of 128 bits are slow, and needed for times that lie centuries apart.
+    let (seconds, nanos) = match u64::try_from(nanos.unsigned_abs()) {
+        Ok(nanos) => (nanos / 1_000_000_000, nanos % 1_000_000_000),
+        Err(_) => ((nanos / SECOND).unsigned_abs() as u64, (nanos % SECOND).unsigned_abs() as u64),
+    };
+    decimal(seconds, out);
+    out.push(b'.');
+    out.extend_from_slice(&nine(nanos as u32));
+    out.push(b')');
 }
 
+#[inline]
 fn decimal(number: u64, out: &mut Vec<u8>) {
     out.extend_from_slice(itoa::Buffer::new().format(number).as_bytes());
 }
 
-/// Whether there is anything in the scope that people are to see, and all of it.
-const SCOPES: [Scope; 4] =
-    [Scope::PacketContext, Scope::CommonContext, Scope::SpecificContext, Scope::Payload];
+/// What an event has of its own, in the order in which it is shown.
+const SCOPES: [Scope; 3] = [Scope::CommonContext, Scope::SpecificContext, Scope::Payload];
 
-/// What comes after the time: host, name, contexts and fields.
-pub(super) fn event(host: &str, event: &Event<'_, '_, '_>, out: &mut Vec<u8>) -> Result<(), Trouble> {
-    out.extend_from_slice(host.as_bytes());
-    out.extend_from_slice(event.class().name.as_bytes());
-    out.push(b':');
-    let mut separator: &[u8] = b" {";
-    for scope in SCOPES {
-        if !event.has(scope) {
-            continue;
-        }
-        let start = out.len();
-        out.extend_from_slice(separator);
-        let mut fields = TextFields { out, first: true };
-        event.tell(scope, &mut fields)?;
-        if fields.first && scope == Scope::PacketContext {
-            // All of it was for the reader.
-            out.truncate(start);
-            continue;
-        }
+/// The context of a packet as its events show it; nothing where all of it is for the reader.
+pub(super) fn packet(event: &Event<'_, '_, '_>, out: &mut Vec<u8>) -> Result<(), Trouble> {
+    let mut fields = TextFields { out, first: true };
+    event.tell(Scope::PacketContext, &mut fields)?;
+    if !fields.first {
+        out.splice(0..0, *b" {");
         out.extend_from_slice(b" }");
-        separator = b", {";
+    }
+    Ok(())
+}
+
+/// What comes after the time: host and name, contexts and fields.
+pub(super) fn event(
+    names: &StreamNames,
+    packet: &[u8],
+    event: &Event<'_, '_, '_>,
+    out: &mut Vec<u8>,
+) -> Result<(), Trouble> {
+    out.extend_from_slice(names.text[event.parts.class as usize].as_bytes());
+    out.extend_from_slice(packet);
+    let mut separator: &[u8] = if packet.is_empty() { b" {" } else { b", {" };
+    for scope in SCOPES {
+        if event.has(scope) {
+            out.extend_from_slice(separator);
+            event.tell(scope, &mut TextFields { out, first: true })?;
+            out.extend_from_slice(b" }");
+            separator = b", {";
+        }
     }
     out.push(b'\n');
     Ok(())
@@ -103,7 +136,7 @@ pub(super) fn lost(stream: &str, lost: &Lost, out: &mut Vec<u8>) {
     let mut time = |word: &str, time: Option<OriginNanos>| {
         if time.is_some() {
             out.extend_from_slice(word.as_bytes());
-            time_of_day(time, out);
+            TimeOfDay::new().write(time, out);
         }
     };
     time(" after ", lost.after);
@@ -112,6 +145,7 @@ pub(super) fn lost(stream: &str, lost: &Lost, out: &mut Vec<u8>) {
 }
 
 impl TextFields<'_> {
+    #[inline]
     fn name(&mut self, name: Name<'_>) {
         self.out.extend_from_slice(if self.first { b" " } else { b", " });
         self.first = false;
@@ -165,14 +199,25 @@ impl TextFields<'_> {
 fn hexadecimal(value: u64, out: &mut Vec<u8>) {
     const DIGITS: &[u8; 16] = b"0123456789ABCDEF";
     out.extend_from_slice(b"0x");
-    let count = (64 - value.leading_zeros()).div_ceil(4).max(1);
-    out.extend((0..count).rev().map(|place| DIGITS[(value >> (4 * place) & 0xf) as usize]));
+    let mut digits = [0; 16];
+    for (place, digit) in digits.iter_mut().rev().enumerate() {
+        *digit = DIGITS[(value >> (4 * place) & 0xf) as usize];
+    }
+    let zeros = (value | 1).leading_zeros() as usize / 4;
+    out.extend_from_slice(&digits[zeros..]);
+}
+
+/// Whether text needs no escapes between quotes.
+pub(super) fn is_plain(text: &[u8]) -> bool {
+    let is_plain = |byte: u8| matches!(byte, b' '..=b'~') & (byte != b'"') & (byte != b'\\');
+    // All bytes, for that takes several at a time.
+    text.iter().fold(true, |plain, &byte| plain & is_plain(byte))
 }
 
 /// Text between quotes, with escapes for what is no text.
 fn quoted(text: &[u8], out: &mut Vec<u8>) {
     out.push(b'"');
-    if text.iter().all(|&byte| matches!(byte, b' '..=b'~') && byte != b'"' && byte != b'\\') {
+    if is_plain(text) {
         out.extend_from_slice(text);
     } else {
         for chunk in text.utf8_chunks() {
@@ -243,5 +288,53 @@ impl FieldSink for TextFields<'_> {
     fn end(&mut self, compound: Compound) {
         self.out.extend_from_slice(if compound == Compound::Array { b" ]" } else { b" }" });
         self.first = false;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn nine_digits_are_those_of_the_number(nanos in 0u32..1_000_000_000) {
+            prop_assert_eq!(nine(nanos).to_vec(), format!("{nanos:09}").into_bytes());
+        }
+
+        #[test]
+        fn the_time_of_day_does_not_depend_on_the_one_before(times: Vec<(i64, u32)>) {
+            let mut clock = TimeOfDay::new();
+            for time in times.iter().flat_map(|&(time, step)| [i128::from(time), i128::from(time) + i128::from(step)]) {
+                let (mut one, mut other) = (Vec::new(), Vec::new());
+                clock.write(Some(OriginNanos(time)), &mut one);
+                TimeOfDay::new().write(Some(OriginNanos(time)), &mut other);
+                prop_assert_eq!(&one, &other);
+                let day = time.rem_euclid(DAY);
+                let (seconds, nanos) = (day / SECOND, day % SECOND);
+                let expected =
+                    format!("{:02}:{:02}:{:02}.{nanos:09}", seconds / 3600, seconds / 60 % 60, seconds % 60);
+                prop_assert_eq!(String::from_utf8(one).unwrap(), expected);
+            }
+        }
+
+        #[test]
+        fn hexadecimal_is_that_of_the_library(value: u64, shift in 0u32..64) {
+            let mut out = Vec::new();
+            hexadecimal(value >> shift, &mut out);
+            prop_assert_eq!(String::from_utf8(out).unwrap(), format!("0x{:X}", value >> shift));
+        }
+    }
+
+    #[test]
+    fn times_since_are_signed_and_may_be_long() {
+        let shown = |before, time| {
+            let mut out = Vec::new();
+            since(Some(OriginNanos(before)), Some(OriginNanos(time)), &mut out);
+            String::from_utf8(out).unwrap()
+        };
+        assert_eq!(shown(5, 1_000_000_006), "(+1.000000001)");
+        assert_eq!(shown(1, 0), "(-0.000000001)");
+        assert_eq!(shown(0, 1 << 70), "(+1180591620717.411303424)");
     }
 }

@@ -3,7 +3,7 @@
 use std::io::Write;
 
 use hodo_clock::OriginNanos;
-use hodo_formats::ctf::{Event, Item};
+use hodo_formats::ctf::{Event, Item, Trouble};
 use hodo_trace::{Cause, Loss};
 
 use super::{
@@ -15,7 +15,7 @@ use super::{
     merge::Source,
     names::{StreamNames, names},
     slices::{Slice, plan},
-    text,
+    text::{self, TimeOfDay},
 };
 use crate::{
     Losses,
@@ -102,27 +102,37 @@ impl Writer<'_, '_> {
         let mut page =
             Page { text: Vec::new(), first: None, last: None, losses: Vec::new(), bytes: slice.bytes };
         let mut merge = Merge::new(self.traces, &slice.parts);
-        while let Some((index, time, item)) = merge.next_item() {
-            if !self.reading.wants(time) {
+        let mut packets = vec![PacketText::default(); merge.sources.len()];
+        let mut clock = TimeOfDay::new();
+        while let Some(index) = merge.next_source() {
+            let source = &merge.sources[index];
+            let Some((time, item)) = &source.next else { break };
+            if !self.reading.wants(*time) {
                 continue;
             }
-            let source = &merge.sources[index];
             let names = &self.names[source.trace][source.stream];
             match item {
                 Item::Event(parts) => {
-                    let event = source.cursor.event(parts);
+                    let event = source.cursor.event(*parts);
                     if self.filter.wants(source.trace, source.stream, &event) {
-                        self.event(names, time, &event, source, &mut page);
+                        let start = page.text.len();
+                        let packet = packets[index].of(&event, source.cursor.packet_index(), self.format);
+                        let written = packet.and_then(|packet| {
+                            self.event(names, *time, packet, &event, &mut clock, &mut page)
+                        });
+                        if let Err(trouble) = written {
+                            page.take_back(start, unreadable(source, &event, trouble));
+                        }
                     }
                 }
                 Item::Lost(lost) => match self.format {
                     EventFormat::Text => {
                         page.text.push(b'[');
-                        text::time_of_day(time, &mut page.text);
+                        clock.write(*time, &mut page.text);
                         page.text.extend_from_slice(b"] ");
-                        text::lost(&names.name, &lost, &mut page.text);
+                        text::lost(&names.name, lost, &mut page.text);
                     }
-                    EventFormat::JsonLines => json::lost(names, &lost, &mut page.text),
+                    EventFormat::JsonLines => json::lost(names, lost, &mut page.text),
                 },
             }
         }
@@ -134,39 +144,72 @@ impl Writer<'_, '_> {
         &self,
         names: &StreamNames,
         time: Option<OriginNanos>,
+        packet: &[u8],
         event: &Event<'_, '_, '_>,
-        source: &Source<'_, '_>,
+        clock: &mut TimeOfDay,
         page: &mut Page,
-    ) {
-        let start = page.text.len();
-        let written = match self.format {
-            EventFormat::JsonLines => json::event(names, time, event, &mut page.text),
+    ) -> Result<(), Trouble> {
+        match self.format {
+            EventFormat::JsonLines => json::event(names, time, packet, event, &mut page.text),
             EventFormat::Text => {
                 page.text.push(b'[');
-                text::time_of_day(time, &mut page.text);
+                clock.write(time, &mut page.text);
                 page.text.extend_from_slice(b"] ");
                 match page.first {
                     None => page.first = Some((page.text.len(), time)),
                     Some(_) => text::since(page.last, time, &mut page.text),
                 }
                 page.text.push(b' ');
-                let written = text::event(&names.host, event, &mut page.text);
+                let written = text::event(names, packet, event, &mut page.text);
                 page.last = time;
                 written
             }
-        };
-        if let Err(trouble) = written {
-            page.text.truncate(start);
-            if page.first.is_some_and(|(at, _)| at > start) {
-                page.first = None;
-            }
-            page.losses.push(unreadable(source, event, format!("event `{}`: {trouble}", event.class().name)));
         }
     }
 }
 
+/// The context of a packet, made into text for the first of its events.
+#[derive(Clone, Default)]
+struct PacketText {
+    packet: Option<usize>,
+    text: Vec<u8>,
+}
+
+impl PacketText {
+    #[inline]
+    fn of(
+        &mut self,
+        event: &Event<'_, '_, '_>,
+        packet: Option<usize>,
+        format: EventFormat,
+    ) -> Result<&[u8], Trouble> {
+        if self.packet != packet {
+            self.text.clear();
+            match format {
+                EventFormat::Text => text::packet(event, &mut self.text)?,
+                EventFormat::JsonLines => json::packet(event, &mut self.text)?,
+            }
+            self.packet = packet;
+        }
+        Ok(&self.text)
+    }
+}
+
+impl Page {
+    /// Takes the line back that begins at `start` and can't be completed.
+    #[cold]
+    fn take_back(&mut self, start: usize, loss: Loss) {
+        self.text.truncate(start);
+        if self.first.is_some_and(|(at, _)| at > start) {
+            self.first = None;
+        }
+        self.losses.push(loss);
+    }
+}
+
 /// An event whose length is known, but not what is in it.
-fn unreadable(source: &Source<'_, '_>, event: &Event<'_, '_, '_>, detail: String) -> Loss {
+fn unreadable(source: &Source<'_, '_>, event: &Event<'_, '_, '_>, trouble: Trouble) -> Loss {
+    let detail = format!("event `{}`: {trouble}", event.class().name);
     let packet = source.cursor.packet();
     let start = packet.map_or(0, |packet| packet.packet.bytes.start) as u64;
     let file = packet.map_or("", |packet| source.of.files[packet.file].name.as_str());

@@ -11,10 +11,34 @@ fn word(bytes: &[u8], at: usize) -> [u8; 8] {
     if let Some(word) = bytes.get(at..).and_then(|rest| rest.first_chunk::<8>()) {
         return *word;
     }
+    last_word(bytes.get(at..).unwrap_or_default())
+}
+
+#[cold]
+fn last_word(rest: &[u8]) -> [u8; 8] {
     let mut word = [0; 8];
-    let rest = bytes.get(at..).unwrap_or_default();
     word[..rest.len()].copy_from_slice(rest);
     word
+}
+
+/// How an integer lies in its bits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Layout {
+    pub(super) size: u32,
+    pub(super) signed: bool,
+    pub(super) order: ByteOrder,
+    /// Its bits are numbered from the other end than its byte order says.
+    pub(super) reversed: bool,
+}
+
+impl Layout {
+    /// The integer at bit `at`, as the bits of an `i64` if it is signed. What lies behind the end is zero.
+    #[inline]
+    pub(super) fn read(self, bytes: &[u8], at: u64) -> u64 {
+        let value = unsigned(bytes, at, self.size, self.order);
+        let value = if self.reversed { value.reverse_bits() >> (64 - self.size) } else { value };
+        if self.signed { signed(value, self.size) as u64 } else { value }
+    }
 }
 
 /// The `size` bits (1 to 64) at bit `at`, unsigned. The caller knows that they lie within the bytes; bits
@@ -49,15 +73,9 @@ fn mask(size: u32) -> u128 {
     (1 << size) - 1
 }
 
-/// `value` of `size` bits with the bit order of its byte order, or with the other one.
-#[inline]
-pub(super) fn ordered(value: u64, size: u32, reversed: bool) -> u64 {
-    if reversed { value.reverse_bits() >> (64 - size) } else { value }
-}
-
 /// The two's complement value of the lowest `size` bits.
 #[inline]
-pub(super) fn signed(value: u64, size: u32) -> i64 {
+fn signed(value: u64, size: u32) -> i64 {
     ((value << (64 - size)) as i64) >> (64 - size)
 }
 
@@ -66,6 +84,23 @@ pub(super) fn signed(value: u64, size: u32) -> i64 {
 pub(super) fn align(at: u64, alignment: u32) -> u64 {
     let mask = u64::from(alignment) - 1;
     at.saturating_add(mask) & !mask
+}
+
+/// Where the first byte of zero is.
+#[inline]
+pub(super) fn nul(bytes: &[u8]) -> Option<usize> {
+    // Most texts are short, and a call of memchr takes as long as to look through a few words.
+    const WORDS: usize = 4;
+    for (index, word) in bytes.as_chunks::<8>().0.iter().take(WORDS).enumerate() {
+        let word = u64::from_le_bytes(*word);
+        // The lowest of these bits is in the first byte of zero: Hacker's Delight, section 6-1.
+        let zeros = word.wrapping_sub(0x0101_0101_0101_0101) & !word & 0x8080_8080_8080_8080;
+        if zeros != 0 {
+            return Some(8 * index + zeros.trailing_zeros() as usize / 8);
+        }
+    }
+    let seen = (bytes.len() / 8).min(WORDS) * 8;
+    memchr::memchr(0, &bytes[seen..]).map(|at| seen + at)
 }
 
 /// A LEB128 integer at a byte: its value, as the bits of an `i64` if signed, and how many bytes it takes.
@@ -118,6 +153,13 @@ mod tests {
         }
 
         #[test]
+        fn the_first_zero_is_found(bytes in proptest::collection::vec(prop_oneof![0u8..3, Just(0x80)], 0..70)) {
+            prop_assert_eq!(nul(&bytes), bytes.iter().position(|&byte| byte == 0));
+            let text: Vec<u8> = bytes.iter().map(|byte| byte | 1).chain([0, 5, 0]).collect();
+            prop_assert_eq!(nul(&text), Some(bytes.len()));
+        }
+
+        #[test]
         fn variable_length_integers_are_exact(value: i64) {
             let mut encoded = Vec::new();
             let mut rest = value;
@@ -147,7 +189,9 @@ mod tests {
     fn signs_and_bit_orders() {
         assert_eq!(signed(0b101, 3), -3);
         assert_eq!(signed(u64::MAX, 64), -1);
-        assert_eq!(ordered(0b110, 3, true), 0b011);
+        let reversed = Layout { size: 3, signed: false, order: ByteOrder::Little, reversed: true };
+        assert_eq!(reversed.read(&[0b110], 0), 0b011);
+        assert_eq!(Layout { signed: true, ..reversed }.read(&[0b001], 0), -4i64 as u64);
         assert_eq!((align(9, 8), align(16, 8), align(u64::MAX, 64)), (16, 16, !63));
     }
 }

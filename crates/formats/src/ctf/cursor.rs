@@ -45,6 +45,8 @@ pub struct Cursor<'t, 'a> {
     packet: Option<usize>,
     /// What was lost before the packet in hand, still to be told.
     lost: [Option<Lost>; 2],
+    /// Whether nothing was read of the packet in hand, so that there may be any of that.
+    at_beginning: bool,
     /// What could not be read.
     pub loss: Vec<Loss>,
 }
@@ -62,6 +64,7 @@ impl<'t, 'a> Cursor<'t, 'a> {
             left: packets,
             packet: None,
             lost: [None; 2],
+            at_beginning: false,
             loss: Vec::new(),
         }
     }
@@ -69,11 +72,30 @@ impl<'t, 'a> Cursor<'t, 'a> {
     /// The next item, and when it was. What can't be read is skipped, and told in [`Cursor::loss`].
     #[inline]
     pub fn next_item(&mut self) -> Option<(Option<OriginNanos>, Item)> {
+        if !self.at_beginning {
+            match self.reader.next_event() {
+                Ok(Some(parts)) => return Some((self.time(parts), Item::Event(parts))),
+                Ok(None) => {}
+                Err(trouble) => self.trouble(trouble),
+            }
+        }
+        self.between_packets()
+    }
+
+    #[inline]
+    fn time(&self, parts: Parts) -> Option<OriginNanos> {
+        Some(self.clock?.nanos(parts.cycles?))
+    }
+
+    /// What was lost before the next packet, or its first event.
+    #[inline(never)]
+    fn between_packets(&mut self) -> Option<(Option<OriginNanos>, Item)> {
         loop {
             if let Some(lost) = self.lost.iter_mut().find_map(Option::take) {
                 return Some((lost.after.or(lost.before), Item::Lost(lost)));
             }
-            if self.packet.is_some() {
+            if self.at_beginning {
+                self.at_beginning = false;
                 match self.reader.next_event() {
                     Ok(Some(parts)) => return Some((self.time(parts), Item::Event(parts))),
                     Ok(None) => {}
@@ -82,11 +104,6 @@ impl<'t, 'a> Cursor<'t, 'a> {
             }
             self.open()?;
         }
-    }
-
-    #[inline]
-    fn time(&self, parts: Parts) -> Option<OriginNanos> {
-        Some(self.clock?.nanos(parts.cycles?))
     }
 
     /// Opens the next packet; `None` where there is none.
@@ -98,6 +115,7 @@ impl<'t, 'a> Cursor<'t, 'a> {
         let lost = |count, packets, before| (count > 0).then_some(Lost { count, packets, after, before });
         self.lost =
             [lost(packet.packets_lost, true, packet.begin), lost(packet.events_lost, false, packet.end)];
+        self.at_beginning = true;
         self.reader.open(packet.bytes, &packet.packet, packet.clock);
         self.packet = Some(index);
         Some(())

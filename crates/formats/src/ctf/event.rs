@@ -11,7 +11,7 @@ use super::{
 };
 
 /// Moves a clock to a value of which only the lowest bits may be given: CTF 1.8 section 8. The clock is
-/// taken to have wrapped once where the value is smaller than those bits of it.
+/// taken to have wrapped once where the value is smaller than those bits of it. Without any bits it stands still.
 #[inline]
 pub(super) fn advance(clock: u64, value: u64, size: u32) -> u64 {
     if size >= 64 {
@@ -122,9 +122,7 @@ impl<'t, 'a> Reader<'t, 'a> {
     #[inline]
     fn event(&mut self, start: u64) -> Result<Parts, Reason> {
         let head = self.plan.header.read(self.content, start, &self.slots)?;
-        if let Some((value, size)) = head.time {
-            self.clock = advance(self.clock, value, size);
-        }
+        self.clock = advance(self.clock, head.time, head.time_size);
         let class = self.plan.index(head.id).ok_or(Reason::UnknownClass(head.id))?;
         let plan = &self.plan.events[class as usize];
         let common = head.end;

@@ -2,9 +2,10 @@
 //!
 //! Tracers use a few shapes, and these are compiled: fields at fixed places, or an id at a fixed place that
 //! selects between two or more of such (LTTng's "compact" and "large" headers). Anything else is walked through.
+//! Where all of a header lies in its first 64 bits, as nearly all do, it is one load and a few shifts.
 
 use super::{
-    bits,
+    bits::{self, Layout},
     read::{Ignore, Walk},
     schema::{ByteOrder, Choice, FieldClass, Integer, Length, Role, Slot, Structure},
     steps::{Content, Known, Slots, Steps, Trouble, within},
@@ -15,16 +16,41 @@ use super::{
 pub(super) struct Head {
     /// The class; 0 where the header does not say.
     pub(super) id: u64,
-    /// The value that the clock moves to, and its size in bits.
-    pub(super) time: Option<(u64, u32)>,
+    /// The value that the clock moves to.
+    pub(super) time: u64,
+    /// The size of that in bits; 0 where the header does not say.
+    pub(super) time_size: u32,
     /// Where the header ends, in bits.
     pub(super) end: u64,
+}
+
+/// Where bits lie in a word.
+#[derive(Clone, Copy, Debug, Default)]
+struct Part {
+    shift: u32,
+    mask: u64,
+}
+
+/// A header within 64 bits from a byte on. If its id is of certain values, that is all of it.
+#[derive(Clone, Copy, Debug)]
+struct Word {
+    order: ByteOrder,
+    bits: u64,
+    id: Part,
+    /// The ids with which this is the header.
+    ids: (u64, u64),
+    /// Where the id is kept.
+    slot: Option<Slot>,
+    time: Part,
+    time_size: u32,
 }
 
 /// How to read headers.
 #[derive(Clone, Debug)]
 pub(super) struct Header {
     alignment: u32,
+    /// What most headers of this shape are.
+    word: Option<Word>,
     shape: Shape,
     /// What is known of where it ends.
     pub(super) end: Known,
@@ -51,13 +77,10 @@ struct Fields {
 }
 
 /// An integer at a fixed place.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 struct Field {
     offset: u64,
-    size: u32,
-    signed: bool,
-    order: ByteOrder,
-    reversed: bool,
+    layout: Layout,
 }
 
 #[derive(Clone, Debug)]
@@ -69,9 +92,7 @@ struct Arm {
 impl Field {
     #[inline]
     fn read(&self, bytes: &[u8], at: u64) -> u64 {
-        let value = bits::unsigned(bytes, at + self.offset, self.size, self.order);
-        let value = bits::ordered(value, self.size, self.reversed);
-        if self.signed { bits::signed(value, self.size) as u64 } else { value }
+        self.layout.read(bytes, at + self.offset)
     }
 }
 
@@ -79,19 +100,13 @@ impl Header {
     /// Compiles the header of a class of streams.
     pub(super) fn new(structure: Option<&Structure>) -> Header {
         let Some(structure) = structure else {
-            return Header { alignment: 1, shape: Shape::Fixed(Fields::default()), end: Known::NOTHING };
+            let shape = Shape::Fixed(Fields::default());
+            return Header { alignment: 1, word: None, shape, end: Known::NOTHING };
         };
         let alignment = structure.alignment();
-        let start = Known::aligned(alignment);
-        let (shape, end) = match shape(structure, alignment) {
-            Some(Shape::Fixed(fields)) => {
-                let end = start.after(fields.bits);
-                (Shape::Fixed(fields), end)
-            }
-            Some(shape) => (shape, Steps::of(Some(structure), start).1),
-            None => (Shape::Walked(structure.clone()), Steps::of(Some(structure), start).1),
-        };
-        Header { alignment, shape, end }
+        let end = Steps::of(Some(structure), Known::aligned(alignment)).1;
+        let shape = shape(structure, alignment).unwrap_or_else(|| Shape::Walked(structure.clone()));
+        Header { alignment, word: Word::of(&shape).filter(|_| alignment >= 8), shape, end }
     }
 
     /// Where the header begins that comes after `at`.
@@ -108,21 +123,26 @@ impl Header {
     /// Reads the header that begins at `at`.
     #[inline]
     pub(super) fn read(&self, content: Content<'_>, at: u64, slots: &Slots) -> Result<Head, Trouble> {
-        match &self.shape {
-            Shape::Fixed(fields) => {
-                let mut head = Head::default();
-                fields.read(content, at, slots, &mut head)?;
-                Ok(head)
-            }
+        if let Some(word) = &self.word
+            && let Some(head) = word.read(content, at, slots)
+        {
+            return Ok(head);
+        }
+        self.shape.read(content, at, slots)
+    }
+}
+
+impl Shape {
+    fn read(&self, content: Content<'_>, at: u64, slots: &Slots) -> Result<Head, Trouble> {
+        match self {
+            Shape::Fixed(fields) => fields.read(content, at, slots, Head::default()),
             Shape::Selected { first, selector, arms } => {
-                let mut head = Head::default();
-                first.read(content, at, slots, &mut head)?;
+                let head = first.read(content, at, slots, Head::default())?;
                 let value = selector.read(content.bytes, at);
-                let value = if selector.signed { i128::from(value as i64) } else { i128::from(value) };
+                let value = if selector.layout.signed { i128::from(value as i64) } else { i128::from(value) };
                 let arm =
                     arms.iter().find(|arm| within(&arm.ranges, value)).ok_or(Trouble::NoOption(value))?;
-                arm.fields.read(content, at, slots, &mut head)?;
-                Ok(head)
+                arm.fields.read(content, at, slots, head)
             }
             Shape::Walked(structure) => walked(structure, content, at, slots),
         }
@@ -135,24 +155,25 @@ fn walked(structure: &Structure, content: Content<'_>, at: u64, slots: &Slots) -
     let mut walk = Walk::new(content, at, slots, &mut ignore);
     let end = walk.deep(structure, at)?;
     let id = walk.roles.get(Role::EventClassId).map_or(0, |(id, _)| id);
-    Ok(Head { id, time: walk.roles.get(Role::Timestamp), end })
+    let (time, time_size) = walk.roles.get(Role::Timestamp).unwrap_or_default();
+    Ok(Head { id, time, time_size, end })
 }
 
 impl Fields {
-    #[inline]
-    fn read(&self, content: Content<'_>, at: u64, slots: &Slots, head: &mut Head) -> Result<(), Trouble> {
+    /// Reads them, and adds what they say to what those before them said.
+    fn read(&self, content: Content<'_>, at: u64, slots: &Slots, mut head: Head) -> Result<Head, Trouble> {
         content.has(at, self.bits)?;
         head.end = at + self.bits;
         if let Some(id) = &self.id {
             head.id = id.read(content.bytes, at);
         }
         if let Some(time) = &self.time {
-            head.time = Some((time.read(content.bytes, at), time.size));
+            (head.time, head.time_size) = (time.read(content.bytes, at), time.layout.size);
         }
         for (slot, field) in &self.kept {
             slots.set(*slot, field.read(content.bytes, at));
         }
-        Ok(())
+        Ok(head)
     }
 
     /// Adds a field behind the ones before; whether its place is fixed.
@@ -183,7 +204,7 @@ impl Fields {
     }
 
     fn add_integer(&mut self, integer: &Integer) {
-        let field = Field::new(integer, self.bits);
+        let field = Field { offset: self.bits, layout: integer.layout() };
         for role in &integer.roles {
             match role {
                 Role::EventClassId => self.id = Some(field),
@@ -192,14 +213,64 @@ impl Fields {
             }
         }
         self.kept.extend(integer.slot.map(|slot| (slot, field)));
-        self.bits += u64::from(field.size);
+        self.bits += u64::from(field.layout.size);
     }
 }
 
-impl Field {
-    fn new(integer: &Integer, offset: u64) -> Field {
-        let (size, order) = (integer.meaning.size, integer.byte_order);
-        Field { offset, size, signed: integer.signed, order, reversed: integer.reversed }
+impl Part {
+    #[inline]
+    fn of(self, word: u64) -> u64 {
+        (word >> self.shift) & self.mask
+    }
+}
+
+impl Word {
+    /// The word that headers of a shape mostly are.
+    fn of(shape: &Shape) -> Option<Word> {
+        let (first, rest, ids) = match shape {
+            Shape::Fixed(fields) => (fields, fields, (0, u64::MAX)),
+            Shape::Selected { first, arms, .. } => {
+                let arm = arms.first()?;
+                let &[(from, to)] = arm.ranges.as_slice() else { return None };
+                (first, &arm.fields, (u64::try_from(from).ok()?, u64::try_from(to).ok()?))
+            }
+            Shape::Walked(_) => return None,
+        };
+        let id = rest.id.or(first.id);
+        // Of those that are kept it knows how to keep the id only, which is what LTTng's variants depend on.
+        let kept = || first.kept.iter().chain(&rest.kept);
+        let time = rest.time.or(first.time);
+        let order = id.or(time)?.layout.order;
+        let is_simple = |field: &Field| {
+            let Layout { size, signed, order: own, reversed } = field.layout;
+            own == order && !signed && !reversed && field.offset + u64::from(size) <= 64
+        };
+        let simple = id.iter().chain(&time).all(is_simple)
+            && (ids == (0, u64::MAX) || first.id.is_some() && rest.id.is_none())
+            && kept().all(|(_, field)| Some(field) == id.as_ref());
+        let part = |field: Option<Field>| {
+            let Some(Field { offset, layout: Layout { size, .. } }) = field else { return Part::default() };
+            let offset = offset as u32;
+            let shift = if order == ByteOrder::Little { offset } else { 64 - offset - size };
+            Part { shift, mask: u64::MAX >> (64 - size) }
+        };
+        let slot = kept().next().map(|(slot, _)| *slot);
+        let time_size = time.map_or(0, |time| time.layout.size);
+        simple.then(|| Word { order, bits: rest.bits, id: part(id), ids, slot, time: part(time), time_size })
+    }
+
+    #[inline]
+    fn read(&self, content: Content<'_>, at: u64, slots: &Slots) -> Option<Head> {
+        let word = content.word(at, self.order)?;
+        let id = self.id.of(word);
+        let (from, to) = self.ids;
+        if id < from || id > to {
+            return None;
+        }
+        if let Some(slot) = self.slot {
+            slots.set(slot, id);
+        }
+        Some(Head { id, time: self.time.of(word), time_size: self.time_size, end: at + self.bits })
     }
 }
 

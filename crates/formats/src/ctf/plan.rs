@@ -61,9 +61,14 @@ impl StreamPlan {
     /// The index of a class by its id.
     #[inline]
     pub(super) fn index(&self, id: u64) -> Option<u32> {
-        if id < self.listed.len() as u64 {
-            return Some(self.listed[id as usize]).filter(|&index| index != NONE);
+        match self.listed.get(id as usize) {
+            Some(&index) => (index != NONE).then_some(index),
+            None => self.other(id),
         }
+    }
+
+    #[cold]
+    fn other(&self, id: u64) -> Option<u32> {
         self.others.get(&id).copied()
     }
 

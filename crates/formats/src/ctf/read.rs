@@ -7,16 +7,17 @@ use hodo_trace::event::{Compound, FieldSink, Meaning, Name};
 use super::{
     bits,
     schema::{
-        Choice, ChoiceOption, Encoding, FieldClass, Integer, Length, Real, Role, Structure, VariableInteger,
+        Choice, ChoiceOption, Encoding, FieldClass, Integer, Length, Member, Real, Role, Structure,
+        VariableInteger,
     },
-    steps::{Content, Slots, Trouble, unit, variable, within},
+    steps::{Content, Slots, Trouble, nul, variable, within},
 };
 
-/// The values of fields with roles.
-#[derive(Clone, Copy, Debug, Default)]
+/// The values of fields with roles. Most fields have none, and this takes no time then.
+#[derive(Clone, Debug, Default)]
 pub(super) struct Roles {
-    /// Value and size in bits, by role.
-    values: [Option<(u64, u32)>; Role::MetadataUuid as usize + 1],
+    /// Value and size in bits, in the order of the fields.
+    values: Vec<(Role, u64, u32)>,
     /// The UUID.
     pub(super) uuid: Option<[u8; 16]>,
 }
@@ -24,11 +25,13 @@ pub(super) struct Roles {
 impl Roles {
     /// The value of the last field with this role, and its size in bits.
     pub(super) fn get(&self, role: Role) -> Option<(u64, u32)> {
-        self.values[role as usize]
+        let last = self.values.iter().rev().find(|(of, ..)| *of == role);
+        last.map(|&(_, value, size)| (value, size))
     }
 
+    #[cold]
     fn set(&mut self, roles: &[Role], value: u64, size: u32) {
-        roles.iter().for_each(|&role| self.values[role as usize] = Some((value, size)));
+        self.values.extend(roles.iter().map(|&role| (role, value, size)));
     }
 }
 
@@ -66,9 +69,16 @@ impl<'a, 'w, S: FieldSink> Walk<'a, 'w, S> {
 
     /// All the fields of a header, wherever in it those with roles are.
     pub(super) fn deep(&mut self, structure: &Structure, at: u64) -> Result<u64, Trouble> {
-        let mut at = bits::align(at, structure.minimum_alignment);
-        for member in &structure.members {
-            at = self.class(&member.class, Name::Member(&member.name), at)?;
+        self.members(&structure.members, bits::align(at, structure.minimum_alignment))
+    }
+
+    #[inline]
+    fn members(&mut self, members: &[Member], mut at: u64) -> Result<u64, Trouble> {
+        for Member { name, class, .. } in members {
+            at = match class {
+                FieldClass::Integer(integer) => self.integer(integer, Name::Member(name), at)?,
+                class => self.class(class, Name::Member(name), at)?,
+            };
         }
         Ok(at)
     }
@@ -90,7 +100,8 @@ impl<'a, 'w, S: FieldSink> Walk<'a, 'w, S> {
             }
             FieldClass::Text(encoding, length) => {
                 let (bytes, end) = self.bytes(length, at)?;
-                self.text(name, until_nul(bytes, *encoding), *encoding);
+                let length = nul(bytes, *encoding).unwrap_or(bytes.len());
+                self.text(name, &bytes[..length], *encoding);
                 Ok(end)
             }
             FieldClass::Blob(length, _) => {
@@ -100,12 +111,9 @@ impl<'a, 'w, S: FieldSink> Walk<'a, 'w, S> {
             }
             FieldClass::Structure(structure) => {
                 self.sink.begin(name, Compound::Structure);
-                let mut at = bits::align(at, structure.minimum_alignment);
-                for member in &structure.members {
-                    at = self.class(&member.class, Name::Member(&member.name), at)?;
-                }
+                let end = self.members(&structure.members, bits::align(at, structure.minimum_alignment))?;
                 self.sink.end(Compound::Structure);
-                Ok(at)
+                Ok(end)
             }
             FieldClass::Array(array) => {
                 self.sink.begin(name, Compound::Array);
@@ -167,9 +175,7 @@ impl<'a, 'w, S: FieldSink> Walk<'a, 'w, S> {
         let at = bits::align(at, integer.alignment);
         let size = integer.meaning.size;
         self.content.has(at, u64::from(size))?;
-        let value = bits::unsigned(self.content.bytes, at, size, integer.byte_order);
-        let value = bits::ordered(value, size, integer.reversed);
-        let value = if integer.signed { bits::signed(value, size) as u64 } else { value };
+        let value = integer.layout().read(self.content.bytes, at);
         if let Some(slot) = integer.slot {
             self.slots.set(slot, value);
         }
@@ -208,8 +214,7 @@ impl<'a, 'w, S: FieldSink> Walk<'a, 'w, S> {
     fn real(&mut self, real: &Real, name: Name<'_>, at: u64) -> Result<u64, Trouble> {
         let at = bits::align(at, real.alignment);
         self.content.has(at, u64::from(real.size))?;
-        let bits = bits::unsigned(self.content.bytes, at, real.size, real.byte_order);
-        let bits = bits::ordered(bits, real.size, real.reversed);
+        let bits = real.layout().read(self.content.bytes, at);
         self.sink.real(
             name,
             match real.size {
@@ -224,16 +229,6 @@ impl<'a, 'w, S: FieldSink> Walk<'a, 'w, S> {
     fn text(&mut self, name: Name<'_>, bytes: &[u8], encoding: Encoding) {
         self.sink.text(name, &utf8(bytes, encoding));
     }
-}
-
-/// Text up to its NUL, if it has one.
-fn until_nul(bytes: &[u8], encoding: Encoding) -> &[u8] {
-    let unit = unit(encoding);
-    let nul = match unit {
-        1 => memchr::memchr(0, bytes),
-        _ => bytes.chunks_exact(unit).position(|code| code.iter().all(|&byte| byte == 0)).map(|n| n * unit),
-    };
-    &bytes[..nul.unwrap_or(bytes.len())]
 }
 
 /// Text as UTF-8; only that of other encodings has to be made.

@@ -7,6 +7,8 @@ use std::collections::BTreeMap;
 use hodo_clock::CycleClock;
 use hodo_trace::event::Meaning;
 
+use super::bits::Layout;
+
 /// A trace's metadata.
 #[derive(Clone, Debug, Default)]
 pub struct TraceClass {
@@ -324,6 +326,23 @@ pub struct ChoiceOption {
     pub ranges: Vec<(i128, i128)>,
     /// What it is.
     pub class: FieldClass,
+}
+
+impl Integer {
+    /// How it lies in its bits.
+    #[inline]
+    pub(super) fn layout(&self) -> Layout {
+        let (size, order) = (self.meaning.size, self.byte_order);
+        Layout { size, signed: self.signed, order, reversed: self.reversed }
+    }
+}
+
+impl Real {
+    /// How its bits lie.
+    #[inline]
+    pub(super) fn layout(&self) -> Layout {
+        Layout { size: self.size, signed: false, order: self.byte_order, reversed: self.reversed }
+    }
 }
 
 impl FieldClass {

@@ -6,7 +6,7 @@
 use std::{cell::Cell, fmt};
 
 use super::{
-    bits,
+    bits::{self, Layout},
     schema::{ByteOrder, Choice, Encoding, FieldClass, Integer, Length, Slot, Structure},
 };
 
@@ -72,7 +72,17 @@ impl<'a> Content<'a> {
     /// Whether bits from `at` on are there.
     #[inline]
     pub(super) fn has(&self, at: u64, size: u64) -> Result<(), Trouble> {
-        if at.checked_add(size).is_some_and(|end| end <= self.end) { Ok(()) } else { Err(Trouble::CutShort) }
+        if at.saturating_add(size) <= self.end { Ok(()) } else { Err(Trouble::CutShort) }
+    }
+
+    /// Sixty-four bits from a bit on, which is the first of a byte; `None` near the end.
+    #[inline]
+    pub(super) fn word(&self, at: u64, order: ByteOrder) -> Option<u64> {
+        let word = *self.bytes.get((at / 8) as usize..)?.first_chunk()?;
+        if at + 64 > self.end {
+            return None;
+        }
+        Some(if order == ByteOrder::Little { u64::from_le_bytes(word) } else { u64::from_be_bytes(word) })
     }
 
     /// The bytes of the content from a bit on, which is the first of a byte.
@@ -88,20 +98,24 @@ impl<'a> Content<'a> {
 
     /// The length in bytes of text up to its NUL, and with it.
     pub(super) fn terminated(&self, at: u64, encoding: Encoding) -> Result<(usize, usize), Trouble> {
-        let bytes = self.bytes_from(at);
-        let unit = unit(encoding);
-        let nul = match unit {
-            1 => memchr::memchr(0, bytes),
-            _ => {
-                bytes.chunks_exact(unit).position(|code| code.iter().all(|&byte| byte == 0)).map(|n| n * unit)
-            }
-        };
-        nul.map(|length| (length, length + unit)).ok_or(Trouble::CutShort)
+        let length = nul(self.bytes_from(at), encoding);
+        length.map(|length| (length, length + unit(encoding))).ok_or(Trouble::CutShort)
+    }
+}
+
+/// Where text ends at its NUL, if it has one.
+#[inline]
+pub(super) fn nul(bytes: &[u8], encoding: Encoding) -> Option<usize> {
+    match unit(encoding) {
+        1 => bits::nul(bytes),
+        unit => {
+            bytes.chunks_exact(unit).position(|code| code.iter().all(|&byte| byte == 0)).map(|n| n * unit)
+        }
     }
 }
 
 /// Bytes in the smallest unit of an encoding.
-pub(super) fn unit(encoding: Encoding) -> usize {
+fn unit(encoding: Encoding) -> usize {
     match encoding {
         Encoding::Utf8 => 1,
         Encoding::Utf16(_) => 2,
@@ -109,24 +123,29 @@ pub(super) fn unit(encoding: Encoding) -> usize {
     }
 }
 
-/// One step over fields.
+/// One step over fields, and what comes behind it that has a fixed size.
 #[derive(Clone, Debug)]
-enum Step {
-    /// Over this many bits.
-    Skip(u64),
+struct Step {
+    over: Over,
+    bits: u64,
+}
+
+/// What has no fixed size, or is needed by what comes behind.
+#[derive(Clone, Debug)]
+enum Over {
     /// To a multiple of this many bits.
     Align(u32),
-    /// Over an integer whose value is kept.
-    Keep { slot: Slot, size: u32, signed: bool, order: ByteOrder, reversed: bool },
-    /// Over a LEB128 integer, whose value may be kept.
+    /// An integer whose value is kept.
+    Keep { slot: Slot, layout: Layout },
+    /// A LEB128 integer, whose value may be kept.
     Variable { slot: Option<Slot>, signed: bool },
-    /// Over text and its NUL.
+    /// Text and its NUL.
     Terminated(Encoding),
-    /// Over as many elements as a slot says: each but the last takes `stride` bits, the last takes `last`.
+    /// As many elements as a slot says: each but the last takes `stride` bits, the last takes `last`.
     Repeat { slot: Slot, stride: u64, last: u64 },
-    /// Over elements that must be stepped over one by one.
+    /// Elements that must be stepped over one by one.
     Loop { count: Count, body: Steps },
-    /// Over the option that is selected, if any is; where it is optional, nothing need be.
+    /// The option that is selected, if any is; where it is optional, nothing need be.
     Select { slot: Slot, signed: bool, optional: bool, arms: Vec<(Vec<(i128, i128)>, Steps)> },
 }
 
@@ -139,15 +158,15 @@ enum Count {
 /// Steps over fields.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Steps {
-    /// The number of bits, where it is always the same.
-    fixed: Option<u64>,
+    /// The size of what comes first, in bits. Mostly that is all.
+    bits: u64,
     steps: Box<[Step]>,
 }
 
 impl Steps {
     /// Over a structure that begins at a position of which `known` is known; and what is known of its end.
     pub(super) fn of(structure: Option<&Structure>, known: Known) -> (Steps, Known) {
-        let mut compiler = Compiler { known, steps: Vec::new() };
+        let mut compiler = Compiler::new(known);
         if let Some(structure) = structure {
             compiler.structure(structure);
         }
@@ -157,7 +176,7 @@ impl Steps {
 
     /// Up to a member of a structure, which begins right there.
     pub(super) fn up_to(structure: &Structure, member: usize, known: Known) -> Steps {
-        let mut compiler = Compiler { known, steps: Vec::new() };
+        let mut compiler = Compiler::new(known);
         compiler.align(structure.alignment());
         structure.members.iter().take(member).for_each(|member| compiler.class(&member.class));
         if let Some(member) = structure.members.get(member) {
@@ -168,56 +187,60 @@ impl Steps {
 
     /// The number of bits, where it is always the same.
     pub(super) fn fixed(&self) -> Option<u64> {
-        self.fixed
+        self.steps.is_empty().then_some(self.bits)
     }
 
     /// Where the fields end that begin at `at`. That may lie behind the content's end.
     #[inline]
     pub(super) fn run(&self, content: Content<'_>, at: u64, slots: &Slots) -> Result<u64, Trouble> {
-        match self.fixed {
-            Some(bits) => Ok(at.saturating_add(bits)),
-            None => self.walk(content, at, slots, &mut content.room(at)),
+        let at = at.saturating_add(self.bits);
+        match self.steps.is_empty() {
+            true => Ok(at),
+            false => self.rest(content, at, slots, &mut content.room(at)),
         }
     }
 
-    fn walk(&self, content: Content<'_>, mut at: u64, slots: &Slots, fuel: &mut u64) -> Result<u64, Trouble> {
+    fn walk(&self, content: Content<'_>, at: u64, slots: &Slots, fuel: &mut u64) -> Result<u64, Trouble> {
+        self.rest(content, at.saturating_add(self.bits), slots, fuel)
+    }
+
+    fn rest(&self, content: Content<'_>, mut at: u64, slots: &Slots, fuel: &mut u64) -> Result<u64, Trouble> {
         for step in &self.steps {
-            at = step.over(content, at, slots, fuel)?;
+            at = step.over.run(content, at, slots, fuel)?.saturating_add(step.bits);
         }
         Ok(at)
     }
 }
 
-impl Step {
+impl Over {
     #[inline]
-    fn over(&self, content: Content<'_>, at: u64, slots: &Slots, fuel: &mut u64) -> Result<u64, Trouble> {
+    fn run(&self, content: Content<'_>, at: u64, slots: &Slots, fuel: &mut u64) -> Result<u64, Trouble> {
         match self {
-            Step::Skip(bits) => Ok(at.saturating_add(*bits)),
-            Step::Align(alignment) => Ok(bits::align(at, *alignment)),
-            Step::Keep { slot, size, signed, order, reversed } => {
-                content.has(at, u64::from(*size))?;
-                let value = bits::ordered(bits::unsigned(content.bytes, at, *size, *order), *size, *reversed);
-                slots.set(*slot, if *signed { bits::signed(value, *size) as u64 } else { value });
-                Ok(at + u64::from(*size))
+            Over::Align(alignment) => Ok(bits::align(at, *alignment)),
+            Over::Keep { slot, layout } => {
+                let size = u64::from(layout.size);
+                content.has(at, size)?;
+                slots.set(*slot, layout.read(content.bytes, at));
+                Ok(at + size)
             }
-            Step::Variable { slot, signed } => {
+            Over::Variable { slot, signed } => {
                 let (value, length) = variable(content, at, *signed)?;
                 slot.iter().for_each(|&slot| slots.set(slot, value));
                 Ok(at + 8 * length as u64)
             }
-            Step::Terminated(encoding) => {
+            Over::Terminated(encoding) => {
                 let (_, length) = content.terminated(at, *encoding)?;
                 Ok(at + 8 * length as u64)
             }
-            Step::Repeat { slot, stride, last } => {
+            Over::Repeat { slot, stride, last } => {
                 let count = slots.get(*slot);
                 let Some(before) = count.checked_sub(1) else { return Ok(at) };
                 let bits = before.checked_mul(*stride).and_then(|bits| bits.checked_add(*last));
                 let end = bits.and_then(|bits| at.checked_add(bits)).filter(|&end| end <= content.end);
                 end.ok_or(Trouble::TooLong(count))
             }
-            Step::Loop { count, body } => each(content, at, slots, fuel, count, body),
-            Step::Select { slot, signed, optional, arms } => {
+            Over::Loop { count, body } => each(content, at, slots, fuel, count, body),
+            Over::Select { slot, signed, optional, arms } => {
                 let value = slots.selector(*slot, *signed);
                 match arms.iter().find(|(ranges, _)| within(ranges, value)) {
                     Some((_, steps)) => steps.walk(content, at, slots, fuel),
@@ -230,6 +253,7 @@ impl Step {
 }
 
 /// Whether a value is in one of the ranges.
+#[inline]
 pub(super) fn within(ranges: &[(i128, i128)], value: i128) -> bool {
     ranges.iter().any(|&(from, to)| from <= value && value <= to)
 }
@@ -301,26 +325,28 @@ impl Known {
 
 struct Compiler {
     known: Known,
+    /// What comes before the first step.
+    bits: u64,
     steps: Vec<Step>,
 }
 
 impl Compiler {
+    fn new(known: Known) -> Compiler {
+        Compiler { known, bits: 0, steps: Vec::new() }
+    }
+
     fn finish(self) -> Steps {
-        let fixed = match self.steps.as_slice() {
-            [] => Some(0),
-            [Step::Skip(bits)] => Some(*bits),
-            _ => None,
-        };
-        Steps { fixed, steps: self.steps.into() }
+        Steps { bits: self.bits, steps: self.steps.into() }
+    }
+
+    fn over(&mut self, over: Over) {
+        self.steps.push(Step { over, bits: 0 });
     }
 
     fn skip(&mut self, bits: u64) {
         self.known = self.known.after(bits);
-        match self.steps.last_mut() {
-            _ if bits == 0 => {}
-            Some(Step::Skip(before)) => *before = before.saturating_add(bits),
-            _ => self.steps.push(Step::Skip(bits)),
-        }
+        let before = self.steps.last_mut().map_or(&mut self.bits, |step| &mut step.bits);
+        *before = before.saturating_add(bits);
     }
 
     fn align(&mut self, alignment: u32) {
@@ -328,7 +354,7 @@ impl Compiler {
         if self.known.modulus >= wide {
             self.skip(self.known.remainder.wrapping_neg() & (wide - 1));
         } else {
-            self.steps.push(Step::Align(alignment));
+            self.over(Over::Align(alignment));
             self.known = Known::aligned(alignment);
         }
     }
@@ -343,7 +369,7 @@ impl Compiler {
             FieldClass::Integer(integer) => self.integer(integer),
             FieldClass::VariableInteger(integer) => {
                 self.align(8);
-                self.steps.push(Step::Variable { slot: integer.slot, signed: integer.signed });
+                self.over(Over::Variable { slot: integer.slot, signed: integer.signed });
                 self.known = self.known.after_many(8);
             }
             FieldClass::Real(real) => {
@@ -352,7 +378,7 @@ impl Compiler {
             }
             FieldClass::String(encoding) => {
                 self.align(8);
-                self.steps.push(Step::Terminated(*encoding));
+                self.over(Over::Terminated(*encoding));
                 self.known = self.known.after_many(8);
             }
             FieldClass::Text(_, length) | FieldClass::Blob(length, _) => {
@@ -360,7 +386,7 @@ impl Compiler {
                 match length {
                     Length::Static(bytes) => self.skip(bytes.saturating_mul(8)),
                     Length::Dynamic(reference) => {
-                        self.steps.push(Step::Repeat { slot: reference.slot, stride: 8, last: 8 });
+                        self.over(Over::Repeat { slot: reference.slot, stride: 8, last: 8 });
                         self.known = self.known.after_many(8);
                     }
                 }
@@ -379,16 +405,15 @@ impl Compiler {
         self.align(integer.alignment);
         let size = integer.meaning.size;
         let Some(slot) = integer.slot else { return self.skip(u64::from(size)) };
-        let (signed, order, reversed) = (integer.signed, integer.byte_order, integer.reversed);
-        self.steps.push(Step::Keep { slot, size, signed, order, reversed });
+        self.over(Over::Keep { slot, layout: integer.layout() });
         self.known = self.known.after(u64::from(size));
     }
 
     fn elements(&mut self, length: &Length, element: &FieldClass) {
         let alignment = element.alignment();
-        let mut one = Compiler { known: Known::aligned(alignment), steps: Vec::new() };
+        let mut one = Compiler::new(Known::aligned(alignment));
         one.class(element);
-        if let Some(last) = one.finish().fixed {
+        if let Some(last) = one.finish().fixed() {
             let stride = bits::align(last, alignment);
             match length {
                 Length::Static(0) => {}
@@ -396,20 +421,20 @@ impl Compiler {
                     self.skip((count - 1).saturating_mul(stride).saturating_add(last));
                 }
                 Length::Dynamic(reference) => {
-                    self.steps.push(Step::Repeat { slot: reference.slot, stride, last });
+                    self.over(Over::Repeat { slot: reference.slot, stride, last });
                     self.known = self.known.after_many(stride).after_many(last);
                 }
             }
             return;
         }
-        let mut body = Compiler { known: Known::NOTHING, steps: Vec::new() };
+        let mut body = Compiler::new(Known::NOTHING);
         body.align(alignment);
         body.class(element);
         let count = match length {
             Length::Static(count) => Count::Static(*count),
             Length::Dynamic(reference) => Count::Slot(reference.slot),
         };
-        self.steps.push(Step::Loop { count, body: body.finish() });
+        self.over(Over::Loop { count, body: body.finish() });
         self.known = Known::NOTHING;
     }
 
@@ -417,13 +442,13 @@ impl Compiler {
         let mut end = optional.then_some(self.known);
         let mut arms = Vec::new();
         for option in &choice.options {
-            let mut arm = Compiler { known: self.known, steps: Vec::new() };
+            let mut arm = Compiler::new(self.known);
             arm.class(&option.class);
             end = Some(end.map_or(arm.known, |end| end.or(arm.known)));
             arms.push((option.ranges.clone(), arm.finish()));
         }
         let (slot, signed) = (choice.selector.slot, choice.selector.signed);
-        self.steps.push(Step::Select { slot, signed, optional, arms });
+        self.over(Over::Select { slot, signed, optional, arms });
         self.known = end.unwrap_or(Known::NOTHING);
     }
 }

@@ -1,0 +1,72 @@
+//! Runs of packets, each decoded by itself: for whatever does not need the streams merged.
+
+use std::ops::Range;
+
+use hodo_formats::ctf::{Cursor, Stream, Trace, schema::EventClass};
+
+use super::{EventReading, EventTraces};
+use crate::parallel::in_order;
+
+/// Packets of a stream that lie one behind the other.
+#[derive(Clone, Debug)]
+pub struct Run<'t, 'a> {
+    /// Index of the trace.
+    pub trace: usize,
+    /// Index of the stream in the trace.
+    pub stream: usize,
+    /// Size of its packets.
+    pub bytes: u64,
+    packets: Range<usize>,
+    of: (&'t Trace<'a>, &'t Stream<'a>),
+}
+
+impl<'t, 'a> Run<'t, 'a> {
+    /// Reads it from its beginning.
+    pub fn cursor(&self) -> Cursor<'t, 'a> {
+        Cursor::new(self.of.0, self.of.1, self.packets.clone())
+    }
+
+    /// The classes of its events.
+    pub fn classes(&self) -> &'t [EventClass] {
+        &self.of.0.stream_class(self.of.1).events
+    }
+}
+
+/// Does some `work` for each run of packets on all cores, and hands what comes of it to `consume`, in order of
+/// traces, streams and packets. `consume` returns whether to go on.
+pub fn each_run<'t, 'a, R: Send>(
+    traces: &'t EventTraces<'a>,
+    reading: &EventReading,
+    work: impl Fn(&Run<'t, 'a>) -> R + Sync,
+    mut consume: impl FnMut(&Run<'t, 'a>, R) -> bool,
+) {
+    let runs = runs(traces, reading.chunk_size);
+    let mut consumed = runs.iter();
+    in_order(
+        &runs,
+        reading.threads,
+        || (),
+        |(), run| work(run),
+        |result| consumed.next().is_some_and(|run| consume(run, result)),
+    );
+}
+
+/// Runs of about this many bytes.
+fn runs<'t, 'a>(traces: &'t EventTraces<'a>, size: u64) -> Vec<Run<'t, 'a>> {
+    let mut runs = Vec::new();
+    for (trace, of) in traces.traces.iter().enumerate() {
+        for (stream, of) in of.streams.iter().enumerate().map(|(index, stream)| (index, (of, stream))) {
+            let mut run = Run { trace, stream, bytes: 0, packets: 0..0, of };
+            for (index, packet) in of.1.packets.iter().enumerate() {
+                run.packets.end = index + 1;
+                run.bytes += packet.bytes.len() as u64;
+                if run.bytes >= size {
+                    let next = Run { bytes: 0, packets: index + 1..index + 1, ..run.clone() };
+                    runs.push(std::mem::replace(&mut run, next));
+                }
+            }
+            runs.extend((run.bytes > 0).then_some(run));
+        }
+    }
+    runs
+}

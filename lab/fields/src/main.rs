@@ -1,0 +1,141 @@
+//! Reads every field of every event of a trace and prints how many there are, and a checksum of their values:
+//! what an analysis can't be faster than that uses all of them. `cargo xtask bench ctf` measures it.
+//!
+//! usage: hodo-fields TRACE [THREADS]
+
+use std::{env, error::Error, path::Path};
+
+use hodo_engine::{
+    Files,
+    events::{EventReading, EventTraces, Run, each_run},
+};
+use hodo_formats::ctf::{Item, schema::Scope};
+use hodo_trace::event::{Compound, FieldSink, Meaning, Name};
+
+/// Bytes of trace that are decoded at a time.
+const CHUNK: u64 = 16 << 20;
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let arguments: Vec<String> = env::args().skip(1).collect();
+    let (trace, threads) = match arguments.as_slice() {
+        [trace] => (trace, 1),
+        [trace, threads] => (trace, threads.parse()?),
+        _ => return Err("usage: hodo-fields TRACE [THREADS]".into()),
+    };
+    let files = Files::default();
+    let traces = EventTraces::open(&files, Path::new(trace))?;
+    let reading = EventReading { threads, chunk_size: CHUNK, from: None, to: None };
+    let mut total = Sums::default();
+    each_run(&traces, &reading, read, |_, sums| {
+        total.add(&sums);
+        true
+    });
+    println!("events {}  values {}  checksum {:016x}", total.events, total.values, total.checksum);
+    match traces.loss().len() as u64 + total.unreadable {
+        0 => Ok(()),
+        troubles => Err(format!("{troubles} places that can't be read").into()),
+    }
+}
+
+/// What is told of a run of packets. Sums do not depend on where runs begin and end.
+#[derive(Default)]
+struct Sums {
+    events: u64,
+    values: u64,
+    checksum: u64,
+    unreadable: u64,
+}
+
+impl Sums {
+    fn add(&mut self, other: &Sums) {
+        self.events += other.events;
+        self.values += other.values;
+        self.checksum = self.checksum.wrapping_add(other.checksum);
+        self.unreadable += other.unreadable;
+    }
+}
+
+/// The fields of packets' contexts once a packet, and all others of each event.
+fn read(run: &Run<'_, '_>) -> Sums {
+    let mut sums = Sums::default();
+    let mut cursor = run.cursor();
+    let mut packet = None;
+    while let Some((time, item)) = cursor.next_item() {
+        let Item::Event(parts) = item else { continue };
+        let event = cursor.event(parts);
+        let mut fields = Checksum { hash: u64::from(parts.class), values: 0 };
+        fields.value(time.map_or(0, |time| time.0 as u64));
+        let mut tell = |scope| sums.unreadable += u64::from(event.tell(scope, &mut fields).is_err());
+        if cursor.packet_index() != packet {
+            packet = cursor.packet_index();
+            tell(Scope::PacketContext);
+        }
+        [Scope::CommonContext, Scope::SpecificContext, Scope::Payload].into_iter().for_each(tell);
+        sums.events += 1;
+        sums.values += fields.values;
+        sums.checksum = sums.checksum.wrapping_add(fields.hash);
+    }
+    sums.unreadable += cursor.loss.len() as u64;
+    sums
+}
+
+/// A checksum of the values of an event, in their order.
+struct Checksum {
+    hash: u64,
+    values: u64,
+}
+
+impl Checksum {
+    #[inline]
+    fn mix(&mut self, value: u64) {
+        // The multiplier of Knuth's multiplicative hashing: 2^64 divided by the golden ratio.
+        self.hash = (self.hash.rotate_left(5) ^ value).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    }
+
+    #[inline]
+    fn value(&mut self, value: u64) {
+        self.values += 1;
+        self.mix(value);
+    }
+
+    #[inline]
+    fn bytes(&mut self, bytes: &[u8]) {
+        self.value(bytes.len() as u64);
+        let (words, rest) = bytes.as_chunks();
+        words.iter().for_each(|&word| self.mix(u64::from_le_bytes(word)));
+        rest.iter().for_each(|&byte| self.mix(byte.into()));
+    }
+}
+
+impl FieldSink for Checksum {
+    #[inline]
+    fn unsigned(&mut self, _: Name<'_>, value: u64, _: &Meaning) {
+        self.value(value);
+    }
+
+    #[inline]
+    fn signed(&mut self, _: Name<'_>, value: i64, _: &Meaning) {
+        self.value(value as u64);
+    }
+
+    fn real(&mut self, _: Name<'_>, value: f64) {
+        self.value(value.to_bits());
+    }
+
+    fn boolean(&mut self, _: Name<'_>, value: bool) {
+        self.value(value.into());
+    }
+
+    #[inline]
+    fn text(&mut self, _: Name<'_>, text: &[u8]) {
+        self.bytes(text);
+    }
+
+    fn blob(&mut self, _: Name<'_>, bytes: &[u8]) {
+        self.bytes(bytes);
+    }
+
+    fn absent(&mut self, _: Name<'_>) {}
+    fn begin(&mut self, _: Name<'_>, _: Compound) {}
+    fn end(&mut self, _: Compound) {}
+}
