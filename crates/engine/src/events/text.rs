@@ -62,9 +62,9 @@ fn nine(nanos: u32) -> [u8; 9] {
     // digits, by multiplications with rounded-up reciprocals that are exact for numbers as small.
     let (first, eight) = (nanos / 100_000_000, u64::from(nanos % 100_000_000));
     let fours = (eight / 10_000) | (eight % 10_000) << 32;
-    let hundreds = (fours * 10_486 >> 20) & 0x7f_0000_007f;
+    let hundreds = ((fours * 10_486) >> 20) & 0x7f_0000_007f;
     let twos = hundreds | (fours - 100 * hundreds) << 16;
-    let tens = (twos * 103 >> 10) & 0xf_000f_000f_000f;
+    let tens = ((twos * 103) >> 10) & 0xf_000f_000f_000f;
     let ones = tens | (twos - 10 * tens) << 8;
     let mut digits = [b'0' + first as u8; 9];
     digits[1..].copy_from_slice(&(ones | 0x3030_3030_3030_3030).to_le_bytes());

@@ -36,7 +36,7 @@ impl Layout {
     #[inline]
     pub(super) fn read(self, bytes: &[u8], at: u64) -> u64 {
         let value = unsigned(bytes, at, self.size, self.order);
-        let value = if self.reversed { value.reverse_bits() >> (64 - self.size) } else { value };
+        let value = ordered(value, self.size, self.reversed);
         if self.signed { signed(value, self.size) as u64 } else { value }
     }
 }
@@ -73,9 +73,15 @@ fn mask(size: u32) -> u128 {
     (1 << size) - 1
 }
 
+/// `value` of `size` bits with the bit order of its byte order, or with the other one.
+#[inline]
+pub(super) fn ordered(value: u64, size: u32, reversed: bool) -> u64 {
+    if reversed { value.reverse_bits() >> (64 - size) } else { value }
+}
+
 /// The two's complement value of the lowest `size` bits.
 #[inline]
-fn signed(value: u64, size: u32) -> i64 {
+pub(super) fn signed(value: u64, size: u32) -> i64 {
     ((value << (64 - size)) as i64) >> (64 - size)
 }
 
