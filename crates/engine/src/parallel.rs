@@ -1,7 +1,8 @@
 //! Work on all cores, results in order.
 
 use std::{
-    collections::BTreeMap,
+    cell::RefCell,
+    collections::{BTreeMap, VecDeque},
     sync::{Condvar, Mutex, PoisonError},
     thread,
 };
@@ -9,12 +10,28 @@ use std::{
 /// Chunks that may be folded but not yet merged, for each thread; bounds the memory of partial states.
 const IN_FLIGHT: usize = 4;
 
+/// Parts of a result that may wait for their turn, for each job.
+const PARTS: usize = 2;
+
+/// What a job has handed over.
+struct Delivery<R> {
+    parts: VecDeque<R>,
+    /// There is no more to come.
+    complete: bool,
+}
+
+impl<R> Default for Delivery<R> {
+    fn default() -> Delivery<R> {
+        Delivery { parts: VecDeque::new(), complete: false }
+    }
+}
+
 struct Shared<R> {
     /// The next job to start.
     next: usize,
     /// Jobs whose results were consumed.
     consumed: usize,
-    finished: BTreeMap<usize, R>,
+    delivered: BTreeMap<usize, Delivery<R>>,
     /// The consumer asked for no more, or a worker panicked.
     stopped: bool,
 }
@@ -38,15 +55,32 @@ pub(crate) fn in_order<J: Sync, W, R: Send>(
     threads: usize,
     start: impl Fn() -> W + Sync,
     work: impl Fn(&mut W, &J) -> R + Sync,
+    consume: impl FnMut(R) -> bool,
+) {
+    parts_in_order(jobs, threads, start, |state, job, _| work(state, job), consume);
+}
+
+/// The same for jobs of which one alone may give more than memory can hold: `work` may hand over parts of the
+/// result before it returns the last one, waits there for its turn, and learns whether to go on.
+pub(crate) fn parts_in_order<J: Sync, W, R: Send>(
+    jobs: &[J],
+    threads: usize,
+    start: impl Fn() -> W + Sync,
+    work: impl Fn(&mut W, &J, &dyn Fn(R) -> bool) -> R + Sync,
     mut consume: impl FnMut(R) -> bool,
 ) {
     if threads <= 1 || jobs.len() <= 1 {
         let mut state = start();
-        let _ = jobs.iter().all(|job| consume(work(&mut state, job)));
+        let consume = RefCell::new(consume);
+        let hand_over = |part| (consume.borrow_mut())(part);
+        let _ = jobs.iter().all(|job| {
+            let last = work(&mut state, job, &hand_over);
+            hand_over(last)
+        });
         return;
     }
     let window = threads * IN_FLIGHT;
-    let shared = Mutex::new(Shared { next: 0, consumed: 0, finished: BTreeMap::new(), stopped: false });
+    let shared = Mutex::new(Shared { next: 0, consumed: 0, delivered: BTreeMap::new(), stopped: false });
     let changed = Condvar::new();
     let lock = || shared.lock().unwrap_or_else(PoisonError::into_inner);
     let worker = || {
@@ -63,8 +97,20 @@ pub(crate) fn in_order<J: Sync, W, R: Send>(
             let index = now.next;
             now.next += 1;
             drop(now);
-            let result = work(&mut state, &jobs[index]);
-            lock().finished.insert(index, result);
+            let hand_over = |part| {
+                let mut now = lock();
+                while !now.stopped && now.delivered.entry(index).or_default().parts.len() >= PARTS {
+                    now = changed.wait(now).unwrap_or_else(PoisonError::into_inner);
+                }
+                now.delivered.entry(index).or_default().parts.push_back(part);
+                changed.notify_all();
+                !now.stopped
+            };
+            let last = work(&mut state, &jobs[index], &hand_over);
+            let mut now = lock();
+            let delivery = now.delivered.entry(index).or_default();
+            delivery.parts.push_back(last);
+            delivery.complete = true;
             changed.notify_all();
         }
     };
@@ -72,19 +118,25 @@ pub(crate) fn in_order<J: Sync, W, R: Send>(
         (0..threads.min(jobs.len())).for_each(|_| drop(scope.spawn(worker)));
         // Where `consume` panics, nobody may wait for it for ever.
         let _guard = StopOnPanic(&shared, &changed);
-        for index in 0..jobs.len() {
+        let mut index = 0;
+        while index < jobs.len() {
             let mut now = lock();
-            let result = loop {
-                match now.finished.remove(&index) {
-                    Some(result) => break result,
+            let part = loop {
+                match now.delivered.entry(index).or_default().parts.pop_front() {
+                    Some(part) => break part,
                     None if now.stopped => return,
                     None => now = changed.wait(now).unwrap_or_else(PoisonError::into_inner),
                 }
             };
             drop(now);
-            let go_on = consume(result);
+            let go_on = consume(part);
             let mut now = lock();
-            now.consumed = index + 1;
+            let delivery = now.delivered.entry(index).or_default();
+            if delivery.complete && delivery.parts.is_empty() {
+                now.delivered.remove(&index);
+                index += 1;
+                now.consumed = index;
+            }
             now.stopped |= !go_on;
             drop(now);
             changed.notify_all();
@@ -119,6 +171,52 @@ mod tests {
                 },
             );
             assert_eq!(results, jobs);
+        }
+    }
+
+    #[test]
+    fn parts_come_in_the_order_of_the_jobs() {
+        let jobs: Vec<u64> = (0..60).collect();
+        for threads in [1, 2, 7] {
+            let mut results = Vec::new();
+            let work = |_: &mut (), &job: &u64, hand_over: &dyn Fn(u64) -> bool| {
+                (0..job % 7).for_each(|part| assert!(hand_over(job * 10 + part)));
+                job * 10 + 7
+            };
+            parts_in_order(
+                &jobs,
+                threads,
+                || (),
+                work,
+                |result| {
+                    results.push(result);
+                    true
+                },
+            );
+            let expected =
+                jobs.iter().flat_map(|job| (0..job % 7).chain([7]).map(move |part| job * 10 + part));
+            assert_eq!(results, expected.collect::<Vec<_>>());
+        }
+    }
+
+    #[test]
+    fn a_job_of_many_parts_can_be_stopped() {
+        for threads in [1, 3] {
+            let mut seen = 0;
+            let work = |_: &mut (), _: &u64, hand_over: &dyn Fn(u64) -> bool| {
+                (0..u64::MAX).find(|&part| !hand_over(part)).unwrap_or_default()
+            };
+            parts_in_order(
+                &[0, 1, 2, 3],
+                threads,
+                || (),
+                work,
+                |part| {
+                    seen = part;
+                    part < 20
+                },
+            );
+            assert_eq!(seen, 20);
         }
     }
 

@@ -10,7 +10,7 @@ use hodo_intel_pt::{
 use hodo_trace::{Cause, Loss};
 
 use crate::{
-    Chunk, Experiment, Losses, Modules, Reading, experiment::tsc_after, parallel::in_order, track::Run,
+    Chunk, Experiment, Losses, Modules, Reading, experiment::tsc_after, parallel::parts_in_order, track::Run,
 };
 
 /// Bytes after a segment that may belong to the PSB+ at its end, padding included.
@@ -40,35 +40,45 @@ pub fn decode_all<S: TrackSink, R: Send>(
     progress: impl FnMut(u64) -> bool,
 ) -> Losses {
     let chunks = experiment.chunks(reading.chunk_size);
-    decode_chunks(experiment, &chunks, reading, start, finish, consume, progress)
+    decode_chunks(experiment, &chunks, reading, start, |_| None, finish, consume, progress)
 }
 
-/// Decodes chunks in the order given; see [`decode_all`].
+/// Decodes chunks in the order given; see [`decode_all`]. A sink that has gathered more than it wants to keep may
+/// give a `part` of it away before the chunk is done: `consume` gets the parts of a chunk one after the other.
+#[allow(clippy::too_many_arguments, reason = "each is a step of the same pipeline")]
 pub(crate) fn decode_chunks<S: TrackSink, R: Send>(
     experiment: &Experiment<'_>,
     chunks: &[Chunk],
     reading: Reading<'_>,
     start: impl Fn(&Chunk) -> S + Sync,
+    part: impl Fn(&mut S) -> Option<R> + Sync,
     finish: impl Fn(S) -> R + Sync,
     mut consume: impl FnMut(&Chunk, R) -> bool,
     mut progress: impl FnMut(u64) -> bool,
 ) -> Losses {
-    let mut order = chunks.iter();
+    let mut order = chunks.iter().peekable();
     let mut losses = experiment.losses_in(reading.window);
     let mut done = 0;
-    let work = |programs: &mut Vec<_>, chunk: &Chunk| {
+    let work = |programs: &mut Vec<_>, chunk: &Chunk, hand_over: &dyn Fn((R, Option<Losses>)) -> bool| {
         let mut losses = Losses::default();
         let mut sink = start(chunk);
-        decode(experiment, chunk, reading, programs, &mut losses, &mut sink);
-        (finish(sink), losses)
+        let mut give = |sink: &mut S| {
+            if let Some(part) = part(sink) {
+                hand_over((part, None));
+            }
+        };
+        decode(experiment, chunk, reading, programs, &mut losses, &mut sink, &mut give);
+        (finish(sink), Some(losses))
     };
-    in_order(
+    parts_in_order(
         chunks,
         reading.threads,
         || experiment.programs(),
         work,
         |(result, of_chunk)| {
-            let chunk = order.next().expect("a result for each chunk");
+            let chunk = *order.peek().expect("a result for each chunk");
+            let Some(of_chunk) = of_chunk else { return consume(chunk, result) };
+            order.next();
             of_chunk.into_list().into_iter().for_each(|loss| losses.add(loss));
             done += chunk.bytes();
             consume(chunk, result) && progress(done)
@@ -78,13 +88,14 @@ pub(crate) fn decode_chunks<S: TrackSink, R: Send>(
 }
 
 /// Decodes a chunk. What can't be decoded is added to `losses`, and is told to the sink in its place.
-fn decode<'x, 'f>(
+fn decode<'x, 'f, S: TrackSink>(
     experiment: &'x Experiment<'f>,
     chunk: &Chunk,
     reading: Reading<'x>,
     programs: &mut [Program<'x, Modules<'f>>],
     losses: &mut Losses,
-    sink: &mut impl TrackSink,
+    sink: &mut S,
+    give: &mut impl FnMut(&mut S),
 ) {
     let track = &experiment.tracks[chunk.track];
     let run = &track.runs[chunk.run];
@@ -108,7 +119,8 @@ fn decode<'x, 'f>(
         }
         sink.segment_at(run.file_offset(start));
         sink.begin_segment();
-        let mut located = Located { experiment, chunk, start, losses, sink: &mut *sink, reading };
+        let mut located =
+            Located { experiment, chunk, start, losses, sink: &mut *sink, give: &mut *give, reading };
         if let Some(bytes) = gap {
             located.skip_to_psb(bytes, tsc_after(&run.bytes(start..end)));
         }
@@ -118,7 +130,8 @@ fn decode<'x, 'f>(
     }
     if let Some(bytes) = skipped {
         sink.begin_segment();
-        Located { experiment, chunk, start: 0, losses, sink: &mut *sink, reading }.skip_to_psb(bytes, None);
+        Located { experiment, chunk, start: 0, losses, sink: &mut *sink, give, reading }
+            .skip_to_psb(bytes, None);
         sink.end_segment();
     }
 }
@@ -134,17 +147,19 @@ fn is_outside(bytes: &[u8], length: usize, reading: Reading<'_>) -> bool {
 }
 
 /// Puts the gaps of a segment into the file and on the clock.
-struct Located<'x, 'f, S> {
+struct Located<'x, 'f, S, G> {
     experiment: &'x Experiment<'f>,
     chunk: &'x Chunk,
     /// Position of the segment in its run.
     start: u64,
     losses: &'x mut Losses,
     sink: &'x mut S,
+    /// Gives away what the sink has gathered, if that is much.
+    give: &'x mut G,
     reading: Reading<'x>,
 }
 
-impl<S: Sink> Located<'_, '_, S> {
+impl<S: Sink, G: FnMut(&mut S)> Located<'_, '_, S, G> {
     /// The bytes before the first PSB of a run can't be decoded: where a packet begins is not known.
     fn skip_to_psb(&mut self, bytes: u64, until: Option<Tsc>) {
         let start = std::mem::replace(&mut self.start, 0);
@@ -154,7 +169,7 @@ impl<S: Sink> Located<'_, '_, S> {
     }
 }
 
-impl<S: Sink> Sink for Located<'_, '_, S> {
+impl<S: Sink, G: FnMut(&mut S)> Sink for Located<'_, '_, S, G> {
     #[inline]
     fn executed(&mut self, executed: Executed<'_>) {
         self.sink.executed(executed);
@@ -162,6 +177,7 @@ impl<S: Sink> Sink for Located<'_, '_, S> {
 
     #[inline]
     fn packet(&mut self, kind: PacketKind) {
+        (self.give)(self.sink);
         self.sink.packet(kind);
     }
 

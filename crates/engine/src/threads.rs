@@ -88,6 +88,7 @@ pub(crate) fn in_time(
         &chunks,
         reading,
         |chunk| SeenSink::new(Recorded::default(), Gate::new(experiment, chunk, reading)),
+        |_| None,
         |sink| sink.into_inner().stints,
         |_, stints| {
             let in_stints = stints.into_iter().filter(|stint| !stint.seen.is_empty());

@@ -9,7 +9,7 @@ use hodo_symbols::{Frame, Lines as SourceLines};
 use hodo_trace::{Names, Sources};
 use iced_x86::{Formatter, GasFormatter};
 
-use super::{Outcome, span::Span, write_chunks};
+use super::{Outcome, TextSink, span::Span, write_chunks};
 use crate::{Chunk, Experiment, Reading, gate::Gate, segments::TrackSink};
 
 /// What a line tells of an instruction.
@@ -69,11 +69,11 @@ pub fn instructions(
     out: &mut dyn Write,
     progress: impl FnMut(u64) -> bool,
 ) -> Outcome {
-    let start = |chunk: &Chunk| TextSink::new(Gate::new(experiment, chunk, reading), chunk, fields);
-    write_chunks(experiment, reading, limit, out, start, |sink| sink.text, progress)
+    let start = |chunk: &Chunk| InstructionSink::new(Gate::new(experiment, chunk, reading), chunk, fields);
+    write_chunks(experiment, reading, limit, out, start, progress)
 }
 
-struct TextSink<'x, 'f> {
+struct InstructionSink<'x, 'f> {
     gate: Gate<'x, 'f>,
     fields: &'x [Field],
     text: Vec<u8>,
@@ -91,9 +91,9 @@ struct TextSink<'x, 'f> {
     source_lines: HashMap<Origin, Box<[u8]>>,
 }
 
-impl<'x, 'f> TextSink<'x, 'f> {
+impl<'x, 'f> InstructionSink<'x, 'f> {
     fn new(gate: Gate<'x, 'f>, chunk: &Chunk, fields: &'x [Field]) -> Self {
-        TextSink {
+        InstructionSink {
             cpu: gate.experiment.tracks[chunk.track].cpu,
             gate,
             fields,
@@ -127,6 +127,10 @@ impl<'x, 'f> TextSink<'x, 'f> {
             Field::Pid => self.number(thread.map(|thread| u64::from(thread.pid))),
             Field::Cpu => self.number(self.cpu.map(u64::from)),
             Field::Time => self.text.extend_from_slice(self.time.as_bytes()),
+            // Without a clock no span would ever be known.
+            Field::Span if self.gate.experiment.recording.config.clock.is_none() => {
+                self.text.extend_from_slice(b"-..-");
+            }
             Field::Span => self.span.begin(&mut self.text),
             Field::Sym => self.symbol(origin(address, executed)),
             Field::Insn => {
@@ -234,7 +238,17 @@ fn hexadecimal(text: &mut Vec<u8>, address: u64) {
     }
 }
 
-impl TrackSink for TextSink<'_, '_> {
+impl TextSink for InstructionSink<'_, '_> {
+    fn text(&mut self) -> &mut Vec<u8> {
+        &mut self.text
+    }
+
+    fn is_complete(&self) -> bool {
+        self.span.is_complete()
+    }
+}
+
+impl TrackSink for InstructionSink<'_, '_> {
     fn begin_segment(&mut self) {
         self.gate.begin_segment();
         self.time.replace_range(.., "-");
@@ -247,7 +261,7 @@ impl TrackSink for TextSink<'_, '_> {
     }
 }
 
-impl Sink for TextSink<'_, '_> {
+impl Sink for InstructionSink<'_, '_> {
     fn executed(&mut self, executed: Executed<'_>) {
         let inside = self.gate.ran(executed.lengths.len() as u64);
         if !inside || !self.gate.open || !self.gate.wanted {

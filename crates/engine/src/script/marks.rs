@@ -7,7 +7,7 @@ use hodo_intel_pt::flow::{Event, Executed, Sink};
 use hodo_trace::Names;
 use serde_json::{Value, json};
 
-use super::{Outcome, write_chunks};
+use super::{Outcome, TextSink, write_chunks};
 use crate::{Chunk, Experiment, Reading, gate::Gate, segments::TrackSink};
 
 /// Which of them to write.
@@ -67,7 +67,7 @@ pub fn marks(
         last: None,
         text: Vec::new(),
     };
-    write_chunks(experiment, reading, limit, out, start, |sink| sink.text, progress)
+    write_chunks(experiment, reading, limit, out, start, progress)
 }
 
 struct MarkSink<'x, 'f> {
@@ -134,6 +134,12 @@ impl MarkSink<'_, '_> {
         let (function, behind) =
             modules.function(Origin { offset: origin.offset.wrapping_add(ip - start), ..origin });
         Some(format!("{}+{behind:#x}", modules.names(function).0))
+    }
+}
+
+impl TextSink for MarkSink<'_, '_> {
+    fn text(&mut self) -> &mut Vec<u8> {
+        &mut self.text
     }
 }
 

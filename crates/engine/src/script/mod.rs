@@ -16,11 +16,14 @@ pub use marks::{MarkFormat, Marks, marks};
 pub use packets::packets;
 pub use sideband::sideband;
 
-use std::io::{self, Write};
+use std::{
+    io::{self, Write},
+    mem,
+};
 
 use crate::{
     Chunk, Experiment, Losses, Reading,
-    segments::{TrackSink, decode_all},
+    segments::{TrackSink, decode_chunks},
 };
 
 /// The outcome of a script.
@@ -32,14 +35,28 @@ pub struct Outcome {
     pub written: io::Result<()>,
 }
 
+/// Text of a chunk that is written before the chunk is done, once there is so much of it. A segment may be as long
+/// as the recording, and its text a hundred times as long.
+const PART: usize = 1 << 20;
+
+/// Turns what a chunk shows into lines.
+trait TextSink: TrackSink {
+    /// The lines so far.
+    fn text(&mut self) -> &mut Vec<u8>;
+
+    /// Whether nothing is left to be filled in.
+    fn is_complete(&self) -> bool {
+        true
+    }
+}
+
 /// Turns each chunk into text and writes that in the order of the chunks, at most `limit` lines.
-fn write_chunks<S: TrackSink>(
+fn write_chunks<S: TextSink>(
     experiment: &Experiment<'_>,
     reading: Reading<'_>,
     limit: Option<u64>,
     out: &mut dyn Write,
     start: impl Fn(&Chunk) -> S + Sync,
-    text: impl Fn(S) -> Vec<u8> + Sync,
     progress: impl FnMut(u64) -> bool,
 ) -> Outcome {
     let mut lines = Lines::new(out, limit);
@@ -47,7 +64,13 @@ fn write_chunks<S: TrackSink>(
         lines.write(&text);
         lines.want_more()
     };
-    let losses = decode_all(experiment, reading, start, text, write, progress);
+    let part = |sink: &mut S| {
+        let enough = sink.text().len() >= PART && sink.is_complete();
+        enough.then(|| mem::take(sink.text()))
+    };
+    let rest = |mut sink: S| mem::take(sink.text());
+    let chunks = experiment.chunks(reading.chunk_size);
+    let losses = decode_chunks(experiment, &chunks, reading, start, part, rest, write, progress);
     Outcome { losses, written: lines.result }
 }
 

@@ -1,11 +1,11 @@
 //! Each packet, a line each.
 
-use std::io::Write;
+use std::{io::Write, mem};
 
 use hodo_intel_pt::packet;
 
-use super::{Lines, Outcome};
-use crate::{Chunk, Experiment, Reading, parallel::in_order, track::Run};
+use super::{Lines, Outcome, PART};
+use crate::{Chunk, Experiment, Reading, parallel::parts_in_order, track::Run};
 
 /// Writes every packet to `out`, at most `limit` lines: its offset in the file, its bytes, and the packet as
 /// text. Bytes that are no packet show as such, up to the next PSB.
@@ -19,8 +19,10 @@ pub fn packets(
     let chunks = experiment.chunks(reading.chunk_size);
     let mut lines = Lines::new(out, limit);
     let mut done = 0;
-    let work = |(): &mut (), chunk: &Chunk| (text(experiment, chunk), chunk.bytes());
-    in_order(
+    let work = |(): &mut (), chunk: &Chunk, hand_over: &dyn Fn((Vec<u8>, u64)) -> bool| {
+        (text(experiment, chunk, &|part| hand_over((part, 0))), chunk.bytes())
+    };
+    parts_in_order(
         &chunks,
         reading.threads,
         || (),
@@ -35,7 +37,7 @@ pub fn packets(
 }
 
 /// The packets between the first PSB of a chunk and the first PSB after it.
-fn text(experiment: &Experiment<'_>, chunk: &Chunk) -> Vec<u8> {
+fn text(experiment: &Experiment<'_>, chunk: &Chunk, hand_over: &dyn Fn(Vec<u8>) -> bool) -> Vec<u8> {
     let track = &experiment.tracks[chunk.track];
     let run = &track.runs[chunk.run];
     let mut text = Vec::new();
@@ -50,18 +52,24 @@ fn text(experiment: &Experiment<'_>, chunk: &Chunk) -> Vec<u8> {
     }
     let Some(first) = first else { return text };
     let end = run.find_psb(chunk.span.end).unwrap_or(run.length());
-    show(run, first, end, &mut text);
-    text
+    show(run, first, end, text, hand_over)
 }
 
-fn show(run: &Run<'_>, first: u64, end: u64, text: &mut Vec<u8>) {
+/// Gives the last lines back, those before in parts as large as [`PART`].
+fn show(
+    run: &Run<'_>,
+    first: u64,
+    end: u64,
+    mut text: Vec<u8>,
+    hand_over: &dyn Fn(Vec<u8>) -> bool,
+) -> Vec<u8> {
     let bytes = run.bytes(first..end);
     let mut packets = packet::Decoder::new(&bytes, 0);
     loop {
         let at = packets.position();
         let offset = run.file_offset(first + at as u64);
         let line = match packets.next_packet() {
-            Ok(None) => return,
+            Ok(None) => return text,
             Ok(Some(packet)) => {
                 let raw: String =
                     bytes[at..packets.position()].iter().map(|byte| format!("{byte:02x} ")).collect();
@@ -73,5 +81,8 @@ fn show(run: &Run<'_>, first: u64, end: u64, text: &mut Vec<u8>) {
             }
         };
         text.extend_from_slice(line.as_bytes());
+        if text.len() >= PART && !hand_over(mem::take(&mut text)) {
+            return text;
+        }
     }
 }

@@ -52,6 +52,11 @@ impl Span {
         (self.since, self.next_since, self.tnt) = (self.now, self.now, false);
     }
 
+    /// Whether the end of each span was written.
+    pub(super) fn is_complete(&self) -> bool {
+        self.open.is_empty()
+    }
+
     /// Appends the beginning of a span.
     pub(super) fn begin(&mut self, text: &mut Vec<u8>) {
         write(self.since, text);
