@@ -38,7 +38,10 @@ const TOOLS: &[Tool] = &[
     tool("g++", "g++", Need::Test),
     tool("nasm", "nasm", Need::Test),
     Tool { program: "perf", debian: "linux-perf", ubuntu: "linux-tools-generic", need: Need::Test },
+    tool("lttng-relayd", "lttng-tools", Need::Test),
+    tool("setpriv", "util-linux", Need::Test),
     // No program, but found by its path.
+    tool("/usr/include/lttng/tracef.h", "liblttng-ust-dev", Need::Test),
     tool("/usr/include/intel-pt.h", "libipt-dev", Need::Judge),
     tool("objdump", "binutils", Need::Judge),
     tool("python3", "python3", Need::Judge),

@@ -90,7 +90,8 @@ pub struct Record {
 /// What to read.
 #[derive(Debug, Args)]
 pub struct Input {
-    /// Recording: a perf.data file, or the folder of a CTF trace (LTTng, barectf)
+    /// Recording: a perf.data file, the folder of a CTF trace (LTTng, barectf), or a session that LTTng is
+    /// recording (net://HOST[:PORT]/host/NAME/SESSION)
     #[arg(value_name = "INPUT", default_value = "perf.data", conflicts_with = "pt")]
     pub file: PathBuf,
     /// Raw Intel PT buffer instead of a recording
@@ -234,6 +235,9 @@ pub struct Report {
     /// Kind of report
     #[arg(value_name = "KIND", required_unless_present = "list", value_parser = report_names())]
     pub kind: Option<String>,
+    /// Redraw the table at this distance while a session is being recorded: 1s, 500ms
+    #[arg(long, value_name = "TIME", value_parser = interval)]
+    pub refresh: Option<std::time::Duration>,
     /// Samples at this distance instead of weights by instructions, as perf would take them: 100ns, 1us,
     /// 10ms or 1000i (instructions)
     #[arg(long, value_name = "PERIOD", value_parser = every)]
@@ -333,6 +337,15 @@ fn every(text: &str) -> Result<Every, String> {
         Some(Every::Nanoseconds(period(digits)?.checked_mul(scale)?))
     };
     instructions.or_else(time).ok_or("expected a period such as 100ns, 1us, 10ms or 1000i".to_owned())
+}
+
+/// A time: a number and a unit.
+fn interval(text: &str) -> Result<std::time::Duration, String> {
+    let units = [("ms", 1), ("s", 1000), ("min", 60_000)];
+    let found =
+        units.iter().find_map(|&(unit, scale)| Some((text.strip_suffix(unit)?.parse::<u32>().ok()?, scale)));
+    let found = found.filter(|&(number, _)| number > 0).ok_or("expected a time such as 1s or 500ms")?;
+    Ok(std::time::Duration::from_millis(u64::from(found.0) * found.1))
 }
 
 /// Two numbers with `..` between them.

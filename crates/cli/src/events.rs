@@ -65,7 +65,7 @@ impl Filter {
         }
     }
 
-    fn wanted(&self, input: &Input) -> Wanted {
+    pub fn wanted(&self, input: &Input) -> Wanted {
         Wanted {
             events: self.event.clone(),
             condition: self.condition.clone(),
@@ -110,20 +110,31 @@ pub fn refuse_flow(input: &Input) -> Result<(), Failure> {
     }
 }
 
+/// Refuses what a script tells of control flow.
+pub fn refuse_marks(command: &arguments::Script) -> Result<(), Failure> {
+    let flow = command.packets || command.insns || command.calls || command.sideband;
+    match flow || command.ptwrite || command.power {
+        true => Err(Failure::usage(
+            "this input has software events, and no control flow; see `hodo script --events`",
+        )),
+        false => Ok(()),
+    }
+}
+
+/// How events are to be written.
+pub fn format(output: &arguments::Output) -> Result<EventFormat, Failure> {
+    match output.format.as_str() {
+        "text" => Ok(EventFormat::Text),
+        "jsonl" => Ok(EventFormat::JsonLines),
+        _ => Err(Failure::usage("events are written as text or as jsonl")),
+    }
+}
+
 /// `hodo script --events`.
 pub fn script(command: &arguments::Script) -> Result<ExitCode, Failure> {
     refuse_flow(&command.input)?;
-    let flow = command.packets || command.insns || command.calls || command.sideband;
-    if flow || command.ptwrite || command.power {
-        return Err(Failure::usage(
-            "this input has software events, and no control flow; see `hodo script --events`",
-        ));
-    }
-    let format = match command.output.format.as_str() {
-        "text" => EventFormat::Text,
-        "jsonl" => EventFormat::JsonLines,
-        _ => return Err(Failure::usage("events are written as text or as jsonl")),
-    };
+    refuse_marks(command)?;
+    let format = format(&command.output)?;
     let files = Files::default();
     let traces = EventTraces::open(&files, &command.input.file)?;
     tell_notes(&traces, &command.input);

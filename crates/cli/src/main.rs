@@ -10,6 +10,7 @@ mod failure;
 mod function;
 mod info;
 mod input;
+mod live;
 mod output;
 mod progress;
 mod record;

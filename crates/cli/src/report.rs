@@ -17,7 +17,7 @@ use crate::{
     arguments::Report,
     events,
     failure::{Failure, written},
-    input, output,
+    input, live, output,
 };
 
 /// Bytes of trace in a chunk.
@@ -32,6 +32,14 @@ pub fn run(command: &Report) -> Result<ExitCode, Failure> {
     };
     let analysis =
         ANALYSES.iter().find(|analysis| analysis.name == kind).expect("the parser knows the names");
+    if let Some(address) = live::address(&command.input)? {
+        return live::report(command, &address);
+    }
+    if command.refresh.is_some() {
+        return Err(Failure::usage(
+            "--refresh is for sessions that are being recorded: net://HOST/host/NAME/SESSION",
+        ));
+    }
     if analysis.kind == Kind::EventCount || events::are_in(&command.input) {
         return events::report(command);
     }

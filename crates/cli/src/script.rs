@@ -8,7 +8,7 @@ use crate::{
     arguments::Script,
     events,
     failure::{Failure, written},
-    input,
+    input, live,
     output::Destination,
 };
 
@@ -17,6 +17,9 @@ const CHUNK: u64 = 1 << 14;
 
 /// Runs the command.
 pub fn run(command: &Script) -> Result<ExitCode, Failure> {
+    if let Some(address) = live::address(&command.input)? {
+        return live::script(command, &address);
+    }
     if events::are_in(&command.input) {
         return events::script(command);
     }

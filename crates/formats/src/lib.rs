@@ -4,6 +4,7 @@
 //! bytes of files ──one of FORMATS──┬──► Recording: settings, streams of bytes, sideband in order of time
 //! raw buffer + options ──raw───────┘
 //! folder of a trace ──ctf──► Trace: streams of software events
+//! relay daemon ──lttng_live──► packets of such streams, while they are recorded
 //! ```
 //!
 //! Formats take bytes and return values; the engine opens files.
@@ -11,6 +12,7 @@
 pub mod ctf;
 pub mod error;
 mod input;
+pub mod lttng_live;
 pub mod perf;
 pub mod raw;
 pub mod recording;

@@ -5,6 +5,7 @@ mod damage;
 mod events;
 mod files;
 mod jitted;
+mod live;
 mod marks;
 mod output;
 mod profiles;

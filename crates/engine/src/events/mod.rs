@@ -14,6 +14,7 @@ mod export;
 mod filter;
 mod info;
 mod json;
+mod live;
 mod merge;
 mod names;
 mod runs;
@@ -37,6 +38,7 @@ pub use count::count;
 pub use export::{ExportError, Exported, export};
 pub use filter::Wanted;
 pub use info::{ClockInfo, EventInfo, StreamInfo, TraceInfo, info};
+pub use live::{LiveAddress, LiveError, live_count, live_script, live_sessions};
 pub use runs::{Run, each_run};
 pub use write::{EventFormat, script};
 

@@ -55,38 +55,82 @@ pub fn script(
     out: &mut dyn Write,
     mut progress: impl FnMut(u64) -> bool,
 ) -> Outcome {
-    let slices = plan(traces, reading);
-    let writer =
-        Writer { traces, filter: Filter::new(traces, wanted), names: names(traces), format, reading };
-    let mut lines = Lines::new(out, limit);
-    let mut losses = Losses::default();
-    traces.loss().into_iter().for_each(|loss| losses.add(loss));
-    let mut done = 0;
-    let mut before: Option<OriginNanos> = None;
-    in_order(
-        &slices,
-        reading.threads,
-        || (),
-        |(), slice| writer.page(slice),
-        |page| {
-            let mut delta = Vec::new();
-            let at = page.first.map_or(0, |(at, _)| at);
-            if let (Some((_, time)), EventFormat::Text) = (page.first, format) {
-                text::since(before, time, &mut delta);
-            }
-            // The time since the last line belongs into the middle of one, which counts as a line only at its end.
-            lines.write(&page.text[..at]);
-            if lines.want_more() {
-                lines.write(&delta);
-            }
-            lines.write(&page.text[at..]);
-            before = page.last.or(before);
-            page.losses.into_iter().for_each(|loss| losses.add(loss));
-            done += page.bytes;
-            lines.want_more() && progress(done)
-        },
-    );
-    Outcome { losses, written: lines.result }
+    let mut script = Script::new(format, limit, out);
+    traces.loss().into_iter().for_each(|loss| script.losses.add(loss));
+    script.slices(traces, wanted, reading, &plan(traces, reading), &mut progress);
+    script.outcome()
+}
+
+/// Lines that are being written.
+pub(super) struct Script<'o> {
+    format: EventFormat,
+    lines: Lines<'o>,
+    pub(super) losses: Losses,
+    /// The time of the line before.
+    before: Option<OriginNanos>,
+    done: u64,
+}
+
+impl<'o> Script<'o> {
+    pub(super) fn new(format: EventFormat, limit: Option<u64>, out: &'o mut dyn Write) -> Script<'o> {
+        Script { format, lines: Lines::new(out, limit), losses: Losses::default(), before: None, done: 0 }
+    }
+
+    pub(super) fn outcome(self) -> Outcome {
+        Outcome { losses: self.losses, written: self.lines.result }
+    }
+
+    /// Whether more would be written.
+    pub(super) fn want_more(&self) -> bool {
+        self.lines.want_more()
+    }
+
+    /// Lets the reader of the lines see what was written so far.
+    pub(super) fn flush(&mut self) {
+        self.lines.flush();
+    }
+
+    /// Writes the wanted events of slices, one slice after another.
+    pub(super) fn slices(
+        &mut self,
+        traces: &EventTraces<'_>,
+        wanted: &Wanted,
+        reading: &EventReading,
+        slices: &[Slice],
+        mut progress: impl FnMut(u64) -> bool,
+    ) {
+        let format = self.format;
+        let writer =
+            Writer { traces, filter: Filter::new(traces, wanted), names: names(traces), format, reading };
+        let work = |(): &mut (), slice: &Slice| writer.page(slice);
+        in_order(
+            slices,
+            reading.threads,
+            || (),
+            work,
+            |page| {
+                self.page(page);
+                self.lines.want_more() && progress(self.done)
+            },
+        );
+    }
+
+    fn page(&mut self, page: Page) {
+        let mut delta = Vec::new();
+        let at = page.first.map_or(0, |(at, _)| at);
+        if let (Some((_, time)), EventFormat::Text) = (page.first, self.format) {
+            text::since(self.before, time, &mut delta);
+        }
+        // The time since the last line belongs into the middle of one, which counts as a line only at its end.
+        self.lines.write(&page.text[..at]);
+        if self.lines.want_more() {
+            self.lines.write(&delta);
+        }
+        self.lines.write(&page.text[at..]);
+        self.before = page.last.or(self.before);
+        page.losses.into_iter().for_each(|loss| self.losses.add(loss));
+        self.done += page.bytes;
+    }
 }
 
 struct Writer<'t, 'a> {

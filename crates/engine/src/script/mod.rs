@@ -92,6 +92,13 @@ impl<'w> Lines<'w> {
         self.result.is_ok() && self.left != Some(0)
     }
 
+    /// Lets the reader of the lines see what was written so far.
+    pub(crate) fn flush(&mut self) {
+        if self.result.is_ok() {
+            self.result = self.out.flush();
+        }
+    }
+
     /// Writes as many of the lines as may be.
     pub(crate) fn write(&mut self, text: &[u8]) {
         if !self.want_more() {

@@ -10,6 +10,7 @@
 //!
 //! Specifications: CTF 1.8.3 and CTF2-SPEC-2.0, both of the DiaMon workgroup.
 
+mod arrivals;
 mod bits;
 mod cursor;
 mod event;
@@ -29,6 +30,7 @@ mod tsdl;
 pub mod uuid;
 pub mod write;
 
+pub use arrivals::Arrivals;
 pub use cursor::{Cursor, Item, Lost};
 pub use event::{Event, EventTrouble, Parts, Reader};
 pub use metadata::{read as read_metadata, recognise};

@@ -118,6 +118,14 @@ impl FilePackets {
     }
 }
 
+/// The packet that these bytes are.
+pub(super) fn single(trace: &TraceClass, bytes: &[u8]) -> Result<Packet, String> {
+    match Packets::new(trace, bytes).packet(0)? {
+        (packet, None) => Ok(packet),
+        (_, Some(trouble)) => Err(trouble.reason),
+    }
+}
+
 /// Whether packets carry a mark and nothing in the file does.
 fn is_stray(trace: &TraceClass, file: &[u8]) -> bool {
     let members = trace.packet_header.iter().flat_map(|header| &header.members);

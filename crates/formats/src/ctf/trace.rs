@@ -82,6 +82,12 @@ pub struct StreamPacket<'a> {
 }
 
 impl<'a> Trace<'a> {
+    /// A trace whose streams somebody else puts together.
+    pub fn without_streams(name: String, class: TraceClass, files: Vec<DataFile<'a>>) -> Trace<'a> {
+        let plans = class.streams.iter().map(|(&id, class)| (id, StreamPlan::new(class))).collect();
+        Trace { name, class, plans, streams: Vec::new(), files, loss: Vec::new(), notes: Vec::new() }
+    }
+
     /// Puts a trace together from its metadata and all of its other files.
     pub fn new(name: String, class: TraceClass, files: Vec<DataFile<'a>>) -> Trace<'a> {
         let plans = class.streams.iter().map(|(&id, class)| (id, StreamPlan::new(class))).collect();
@@ -112,7 +118,8 @@ impl<'a> Trace<'a> {
         self.clocks(&mut stream);
         self.times(&mut stream);
         fixups.apply(self, &mut stream);
-        count_lost(&mut stream.packets);
+        let mut counters = Counters::default();
+        stream.packets.iter_mut().for_each(|packet| counters.count(packet));
         stream
     }
 
@@ -136,13 +143,7 @@ impl<'a> Trace<'a> {
 
     fn times(&self, stream: &mut Stream<'a>) {
         let Some(clock) = self.clock(stream) else { return };
-        for packet in &mut stream.packets {
-            let begin = packet.packet.begin.map(|(value, size)| advance(packet.clock, value, size));
-            packet.begin = begin.map(|cycles| clock.nanos(cycles));
-            let end =
-                packet.packet.end.map(|(value, size)| advance(begin.unwrap_or(packet.clock), value, size));
-            packet.end = end.map(|cycles| clock.nanos(cycles));
-        }
+        stream.packets.iter_mut().for_each(|packet| packet.set_times(clock));
     }
 
     /// The class of a stream.
@@ -227,7 +228,15 @@ impl StreamKey {
 }
 
 impl<'a> StreamPacket<'a> {
-    fn new(file: usize, bytes: &'a [u8], packet: Packet) -> StreamPacket<'a> {
+    /// When it begins and ends, once the clock before it is known.
+    pub(super) fn set_times(&mut self, clock: CycleClock) {
+        let begin = self.packet.begin.map(|(value, size)| advance(self.clock, value, size));
+        let end = self.packet.end.map(|(value, size)| advance(begin.unwrap_or(self.clock), value, size));
+        (self.begin, self.end) =
+            (begin.map(|cycles| clock.nanos(cycles)), end.map(|cycles| clock.nanos(cycles)));
+    }
+
+    pub(super) fn new(file: usize, bytes: &'a [u8], packet: Packet) -> StreamPacket<'a> {
         let bytes = &bytes[packet.bytes.clone()];
         StreamPacket {
             file,
@@ -265,20 +274,26 @@ fn in_order(mut packets: Vec<StreamPacket<'_>>) -> Vec<StreamPacket<'_>> {
     packets
 }
 
-/// Counts what was lost between packets. A tracer's counter that goes backwards, as LTTng's sometimes does,
-/// tells of no loss, and neither does its way back to where it was.
-fn count_lost(packets: &mut [StreamPacket<'_>]) {
-    let (mut most, mut last) = (None, None);
-    for packet in packets {
+/// Counters of what a tracer lost, as they stood at the packet before. One that goes backwards, as LTTng's
+/// sometimes does, tells of no loss, and neither does its way back to where it was.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Counters {
+    most: Option<u64>,
+    last: Option<u64>,
+}
+
+impl Counters {
+    /// Counts what was lost up to the end of the next packet.
+    pub(super) fn count(&mut self, packet: &mut StreamPacket<'_>) {
         if let Some((count, size)) = packet.packet.discarded {
-            packet.events_lost = ahead(most.unwrap_or(0), count, size);
-            if most.is_none() || packet.events_lost > 0 {
-                most = Some(count);
+            packet.events_lost = ahead(self.most.unwrap_or(0), count, size);
+            if self.most.is_none() || packet.events_lost > 0 {
+                self.most = Some(count);
             }
         }
         if let Some((number, size)) = packet.packet.sequence {
-            packet.packets_lost = last.map_or(0, |last| ahead(last, number, size).saturating_sub(1));
-            last = Some(number);
+            packet.packets_lost = self.last.map_or(0, |last| ahead(last, number, size).saturating_sub(1));
+            self.last = Some(number);
         }
     }
 }

@@ -1,0 +1,139 @@
+//! Commands on sessions that LTTng is recording.
+
+use std::{
+    io::{self, IsTerminal, Write},
+    process::ExitCode,
+    thread,
+    time::Instant,
+};
+
+use hodo_clock::OriginNanos;
+use hodo_engine::events::{EventReading, LiveAddress, LiveError, live_count, live_script, live_sessions};
+use hodo_trace::{Table, Value};
+
+use crate::{
+    arguments::{Input, Report, Script},
+    events,
+    failure::{Failure, written},
+    input,
+    output::{self, Destination},
+    progress::Progress,
+    window,
+};
+
+/// Bytes of packets that are counted at a time.
+const CHUNK: u64 = 1 << 20;
+
+/// The session that the input names, if it is one.
+pub fn address(input: &Input) -> Result<Option<LiveAddress>, Failure> {
+    let text = input.file.to_string_lossy();
+    match input.pt.is_none() && LiveAddress::is_meant(&text) {
+        true => LiveAddress::parse(&text).map(Some).map_err(Failure::usage),
+        false => Ok(None),
+    }
+}
+
+impl From<LiveError> for Failure {
+    fn from(error: LiveError) -> Failure {
+        match error {
+            LiveError::MissingContext(_) => Failure::usage(error),
+            error => Failure::unreadable(error),
+        }
+    }
+}
+
+fn reading(input: &Input) -> Result<EventReading, Failure> {
+    let cores = thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    let threads = input.jobs.unwrap_or(cores).clamp(1, input::MOST_THREADS);
+    let time = input.time.as_deref();
+    if time.is_some_and(|text| text.contains(['+', '%'])) {
+        return Err(Failure::usage(
+            "--time: nobody knows yet when a session begins and ends; name seconds of its clock",
+        ));
+    }
+    let start = (OriginNanos(0), OriginNanos(0));
+    let (from, to) = time.map_or(Ok((None, None)), |text| window::of_events(text, Some(start)))?;
+    Ok(EventReading { threads, chunk_size: CHUNK, from, to })
+}
+
+/// `hodo script`: the events of a session as they come, or the sessions that there are.
+pub fn script(command: &Script, address: &LiveAddress) -> Result<ExitCode, Failure> {
+    events::refuse_flow(&command.input)?;
+    events::refuse_marks(command)?;
+    let format = events::format(&command.output)?;
+    let mut out = Destination::open(command.output.output.as_deref())?;
+    if address.session.is_none() {
+        return list(address, out);
+    }
+    let progress = Progress::new(0, true);
+    let wanted = command.filter.wanted(&command.input);
+    let (reading, limit) = (reading(&command.input)?, command.output.limit);
+    let go_on = || !progress.is_interrupted();
+    let outcome = live_script(address, &wanted, format, &reading, limit, &mut out, &go_on)?;
+    written(outcome.written)?;
+    out.finish()?;
+    let lossless = outcome.losses.is_empty();
+    input::tell(outcome.losses);
+    Ok(input::exit_code(&command.input, lossless))
+}
+
+/// The sessions of a relay daemon, as addresses that can be read.
+fn list(address: &LiveAddress, mut out: Destination) -> Result<ExitCode, Failure> {
+    for session in live_sessions(address)? {
+        let own = LiveAddress { session: Some((session.host, session.name)), ..address.clone() };
+        let (timer, streams, clients) = (session.live_timer, session.streams, session.clients);
+        written(writeln!(out, "{own} (timer {timer} us, {streams} streams, {clients} viewers)"))?;
+    }
+    out.finish()?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// `hodo report count`: at the session's end or at Ctrl-C, and now and then where that is asked for.
+pub fn report(command: &Report, address: &LiveAddress) -> Result<ExitCode, Failure> {
+    if command.kind.as_deref() != Some("count") {
+        return Err(Failure::usage("of software events there is `hodo report count` so far"));
+    }
+    events::refuse_flow(&command.input)?;
+    if address.session.is_none() {
+        return Err(Failure::usage(format!("which session? `hodo script {address}` lists them")));
+    }
+    let progress = Progress::new(0, true);
+    let wanted = command.filter.wanted(&command.input);
+    let mut last = Instant::now();
+    let mut failed = None;
+    let mut each = |table: &Table| {
+        if command.refresh.is_some_and(|refresh| last.elapsed() >= refresh) {
+            last = Instant::now();
+            failed = redraw(table, command).err();
+        }
+    };
+    let go_on = || !progress.is_interrupted();
+    let table = live_count(address, &wanted, &reading(&command.input)?, &go_on, &mut each)?;
+    if let Some(failure) = failed {
+        return Err(failure);
+    }
+    let lost = |name: &str| {
+        table
+            .summary
+            .iter()
+            .any(|(known, value)| *known == name && !matches!(value, Value::Integer(0) | Value::Null))
+    };
+    let lossless = table.loss.is_empty() && !lost("events_lost") && !lost("packets_lost");
+    clear(command)?;
+    output::draw(table, &command.output)?;
+    Ok(input::exit_code(&command.input, lossless))
+}
+
+/// Draws a table over the one before.
+fn redraw(table: &Table, command: &Report) -> Result<(), Failure> {
+    clear(command)?;
+    output::draw(table.clone(), &command.output)
+}
+
+/// Clears a terminal on which tables are drawn again and again.
+fn clear(command: &Report) -> Result<(), Failure> {
+    match command.refresh.is_some() && command.output.output.is_none() && io::stdout().is_terminal() {
+        true => written(io::stdout().write_all(b"\x1b[H\x1b[2J")),
+        false => Ok(()),
+    }
+}

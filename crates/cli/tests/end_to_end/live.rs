@@ -1,0 +1,180 @@
+//! Sessions that LTTng is recording, read from its relay daemon.
+
+use std::{
+    collections::HashSet,
+    ffi::OsStr,
+    fs::{self, File, Permissions},
+    net::TcpListener,
+    os::unix::fs::PermissionsExt,
+    path::Path,
+    process::{Child, Command, Stdio},
+    thread,
+    time::{Duration, Instant},
+};
+
+use tempfile::TempDir;
+
+use crate::run::{command, hodo, wait};
+
+const THREADS: u64 = 4;
+const EVENTS: u64 = 100_000;
+/// Far more than anything here takes on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(90);
+
+/// LTTng's daemons of our own, which end with the test.
+struct Lttng {
+    folder: TempDir,
+    ports: [u16; 3],
+    daemons: Vec<Child>,
+}
+
+impl Drop for Lttng {
+    fn drop(&mut self) {
+        for daemon in &mut self.daemons {
+            let _ = Command::new("kill").arg(daemon.id().to_string()).status();
+            let _ = daemon.wait();
+        }
+    }
+}
+
+/// A command that does not run as root: the daemons of root are the machine's own.
+fn unprivileged(program: &OsStr, home: &Path) -> Command {
+    let is_root = fs::metadata("/proc/self").is_ok_and(|own| std::os::unix::fs::MetadataExt::uid(&own) == 0);
+    let mut command = match is_root {
+        true => {
+            let mut command = Command::new("setpriv");
+            command.args(["--reuid=65534", "--regid=65534", "--clear-groups"]).arg(program);
+            command
+        }
+        false => Command::new(program),
+    };
+    command.env("HOME", home).env("LTTNG_HOME", home).env("LTTNG_UST_ALLOW_BLOCKING", "1");
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    command
+}
+
+fn until(what: &str, mut is: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !is() {
+        assert!(start.elapsed() < PATIENCE, "{what} never happens");
+        thread::sleep(Duration::from_millis(50));
+    }
+}
+
+impl Lttng {
+    fn start() -> Lttng {
+        let folder = tempfile::tempdir().unwrap();
+        fs::set_permissions(folder.path(), Permissions::from_mode(0o777)).unwrap();
+        let free = [(); 3].map(|()| TcpListener::bind("127.0.0.1:0").unwrap());
+        let ports = free.each_ref().map(|listener| listener.local_addr().unwrap().port());
+        drop(free);
+        let mut lttng = Lttng { folder, ports, daemons: Vec::new() };
+        let url = |port: u16| format!("tcp://127.0.0.1:{port}");
+        let mut relay = lttng.command("lttng-relayd");
+        relay.arg(format!("--output={}", lttng.folder.path().join("relay").display()));
+        relay.args([
+            "--control-port",
+            &url(ports[0]),
+            "--data-port",
+            &url(ports[1]),
+            "--live-port",
+            &url(ports[2]),
+        ]);
+        lttng.daemons.push(relay.spawn().expect("lttng-relayd starts"));
+        let sessions = lttng.command("lttng-sessiond").arg("--no-kernel").spawn();
+        lttng.daemons.push(sessions.expect("lttng-sessiond starts"));
+        until("the session daemon's answer", || lttng.try_lttng("list"));
+        until("the relay daemon's answer", || hodo(&["script", &lttng.address()]).code == 0);
+        lttng
+    }
+
+    fn command(&self, program: impl AsRef<OsStr>) -> Command {
+        unprivileged(program.as_ref(), self.folder.path())
+    }
+
+    fn try_lttng(&self, arguments: &str) -> bool {
+        self.command("lttng")
+            .arg("-n")
+            .args(arguments.split(' '))
+            .status()
+            .is_ok_and(|status| status.success())
+    }
+
+    fn lttng(&self, arguments: &str) {
+        assert!(self.try_lttng(arguments), "lttng {arguments}");
+    }
+
+    fn address(&self) -> String {
+        format!("net://127.0.0.1:{}", self.ports[2])
+    }
+
+    /// A session, by its address.
+    fn session(&self, name: &str) -> String {
+        let list = hodo(&["script", &self.address()]).fine().stdout;
+        let line = list.lines().find(|line| line.contains(&format!("/{name} ")));
+        line.unwrap_or_else(|| panic!("{name} is not in {list}")).split(' ').next().unwrap().to_owned()
+    }
+
+    fn record(&self, name: &str) {
+        let [control, data, _] = self.ports;
+        let urls = format!("--ctrl-url=tcp://127.0.0.1:{control} --data-url=tcp://127.0.0.1:{data}");
+        self.lttng(&format!("create {name} --live=200000 {urls}"));
+        let channel = "--blocking-timeout=inf --subbuf-size=256K --num-subbuf=8 ch";
+        self.lttng(&format!("enable-channel -u -s {name} {channel}"));
+        self.lttng(&format!("enable-event -u -s {name} -c ch lttng_ust_tracef:*"));
+        self.lttng(&format!("start {name}"));
+    }
+}
+
+/// Reads a session into a file until it ends.
+fn read(address: &str, file: &Path) -> Child {
+    let out = File::create(file).unwrap();
+    command(&["script", "--format", "jsonl", "-q", address]).stdout(out).spawn().expect("hodo starts")
+}
+
+/// Each event of each thread, once.
+#[track_caller]
+fn check(file: &Path) {
+    let text = fs::read_to_string(file).unwrap();
+    let mut seen = HashSet::new();
+    for line in text.lines() {
+        assert!(!line.contains("\"lost_"), "{line}");
+        let message = line.split("\"msg\":\"").nth(1).and_then(|rest| rest.split('"').next()).unwrap();
+        assert!(seen.insert(message), "{line} comes twice");
+    }
+    assert_eq!(seen.len() as u64, THREADS * EVENTS);
+}
+
+#[test]
+fn sessions_are_read_while_they_are_recorded_and_nothing_is_missing_or_twice() {
+    let lttng = Lttng::start();
+    let program = lttng.folder.path().join("tracepoints");
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../lab/workloads/tracepoints.c");
+    let mut compiler = Command::new("gcc");
+    compiler.arg("-O2").arg("-o").arg(&program).arg(source).args(["-llttng-ust", "-lpthread"]);
+    assert!(compiler.status().unwrap().success());
+    ["one", "two"].into_iter().for_each(|name| lttng.record(name));
+    let (one, two) = (lttng.session("one"), lttng.session("two"));
+    let file = |name: &str| lttng.folder.path().join(name);
+    let whole = read(&one, &file("one"));
+    let mut killed = read(&two, &file("killed"));
+    let mut traced = lttng.command(&program);
+    let mut traced = traced.args([THREADS.to_string(), EVENTS.to_string()]).spawn().unwrap();
+    until("an event", || fs::metadata(file("killed")).is_ok_and(|file| file.len() > 0));
+    killed.kill().unwrap();
+    killed.wait().unwrap();
+    let restarted = read(&two, &file("two"));
+    assert!(traced.wait().unwrap().success());
+    lttng.lttng("stop one");
+    lttng.lttng("stop two");
+    // A third viewer is refused while another reads; what is there is told of a session that is not.
+    assert!(hodo(&["script", &format!("{two}x")]).stderr.contains("no such session; there are"));
+    lttng.lttng("destroy --no-wait one");
+    lttng.lttng("destroy --no-wait two");
+    for reader in [whole, restarted] {
+        let ran = wait(reader).expect("the reader ends with its session");
+        assert_eq!(ran.code, 0, "{ran:?}");
+    }
+    check(&file("one"));
+    check(&file("two"));
+}

@@ -1,0 +1,343 @@
+//! A viewer of a session: asks for what is new, and keeps it until it can be shown in order.
+
+use std::{collections::BTreeMap, thread, time::Duration};
+
+use hodo_clock::OriginNanos;
+use hodo_formats::{
+    ctf::{DataFile, Trace, read_metadata},
+    lttng_live::{Index, IndexStatus, StreamInfo},
+};
+use hodo_trace::{Cause, Loss};
+
+use super::{LiveAddress, LiveError, client::Client, stream::LiveStream};
+use crate::{
+    Losses,
+    events::{EventTraces, slices::Part},
+};
+
+/// Bytes of packets that are held before some are shown.
+const MOST_HELD: u64 = 32 << 20;
+/// How often a lost connection is made anew, and how long that waits in between.
+const ATTEMPTS: u32 = 5;
+const PAUSE: Duration = Duration::from_millis(200);
+
+/// A viewer of a session.
+pub(super) struct Viewer {
+    address: LiveAddress,
+    client: Client,
+    /// Ids of the sessions of that name.
+    sessions: Vec<u64>,
+    /// By the daemon's ids.
+    traces: BTreeMap<u64, LiveTrace>,
+    needs_streams: bool,
+    has_ended: bool,
+    pub(super) losses: Losses,
+}
+
+/// A trace of the session.
+struct LiveTrace {
+    name: String,
+    metadata_stream: Option<u64>,
+    metadata: Vec<u8>,
+    needs_metadata: bool,
+    /// What metadata says, once it is complete enough to be read.
+    trace: Option<Trace<'static>>,
+    streams: Vec<LiveStream>,
+}
+
+impl LiveTrace {
+    /// Gets what metadata there is, and reads it.
+    fn update(&mut self, client: &mut Client) -> Result<(), LiveError> {
+        let Some(stream) = self.metadata_stream else { return Ok(()) };
+        let before = self.metadata.len();
+        loop {
+            let more = client.metadata(stream)?;
+            if more.is_empty() {
+                break;
+            }
+            self.metadata.extend(more);
+        }
+        if self.metadata.len() == before && self.trace.is_some() {
+            self.needs_metadata = false;
+            return Ok(());
+        }
+        // What was cut in the middle becomes whole with the next piece.
+        if let Ok(class) = read_metadata(&self.metadata) {
+            self.trace = Some(Trace::without_streams(self.name.clone(), class, Vec::new()));
+            self.needs_metadata = false;
+        }
+        Ok(())
+    }
+}
+
+impl Viewer {
+    /// Attaches to the session that an address names.
+    pub(super) fn attach(address: &LiveAddress) -> Result<Viewer, LiveError> {
+        let client = Client::connect(address)?;
+        let mut viewer = Viewer {
+            address: address.clone(),
+            client,
+            sessions: Vec::new(),
+            traces: BTreeMap::new(),
+            needs_streams: true,
+            has_ended: false,
+            losses: Losses::default(),
+        };
+        viewer.attach_all()?;
+        Ok(viewer)
+    }
+
+    fn attach_all(&mut self) -> Result<(), LiveError> {
+        let sessions = self.client.sessions()?;
+        let named = |session: &&hodo_formats::lttng_live::Session| {
+            self.address
+                .session
+                .as_ref()
+                .is_some_and(|(host, name)| session.host == *host && session.name == *name)
+        };
+        self.sessions = sessions.iter().filter(named).map(|session| session.id).collect();
+        if self.sessions.is_empty() {
+            let others = sessions.iter().map(|session| format!("/host/{}/{}", session.host, session.name));
+            return Err(LiveError::NoSession(self.address.clone(), others.collect()));
+        }
+        self.client.create_session()?;
+        for session in self.sessions.clone() {
+            let streams = self.client.attach(session)?;
+            self.add(streams);
+        }
+        Ok(())
+    }
+
+    fn add(&mut self, streams: Vec<StreamInfo>) {
+        for info in streams {
+            let trace = self.traces.entry(info.trace).or_insert_with(|| LiveTrace {
+                name: info.path.clone(),
+                metadata_stream: None,
+                metadata: Vec::new(),
+                needs_metadata: true,
+                trace: None,
+                streams: Vec::new(),
+            });
+            if info.is_metadata {
+                trace.metadata_stream = Some(info.id);
+                trace.needs_metadata = true;
+            } else if !trace.streams.iter().any(|stream| stream.id == info.id) {
+                trace.streams.push(LiveStream::new(info.id, info.channel));
+            }
+        }
+    }
+
+    /// Whether nothing more can come.
+    pub(super) fn has_ended(&self) -> bool {
+        self.has_ended
+    }
+
+    /// Gets what is new; whether anything was. A connection that is lost is made anew.
+    pub(super) fn gather(&mut self, go_on: &dyn Fn() -> bool) -> Result<bool, LiveError> {
+        let error = match self.gather_once(go_on) {
+            Err(LiveError::Connection(_, error)) => error,
+            result => return result,
+        };
+        for _ in 0..ATTEMPTS {
+            thread::sleep(PAUSE);
+            if !go_on() {
+                return Ok(false);
+            }
+            match self.reconnect() {
+                Ok(()) => return Ok(true),
+                Err(LiveError::Connection(..)) => {}
+                Err(_) => break,
+            }
+        }
+        self.has_ended = true;
+        self.losses.add(Loss {
+            stream: self.address.to_string(),
+            cause: Cause::CutShort,
+            bytes: 0..0,
+            time: None,
+            count: 1,
+            detail: format!("the connection was lost, and the session is not to be had any more: {error}"),
+        });
+        Ok(false)
+    }
+
+    /// Attaches anew. The daemon then sends everything again, of which what came already is left out.
+    fn reconnect(&mut self) -> Result<(), LiveError> {
+        self.client = Client::connect(&self.address)?;
+        for trace in self.traces.values_mut() {
+            trace.metadata.clear();
+            trace.needs_metadata = true;
+            for stream in trace.streams.iter_mut().filter(|stream| !stream.has_ended) {
+                stream.resume = stream.last;
+            }
+        }
+        self.needs_streams = true;
+        self.attach_all()
+    }
+
+    fn gather_once(&mut self, go_on: &dyn Fn() -> bool) -> Result<bool, LiveError> {
+        if self.needs_streams || self.streams().all(|stream| stream.has_ended) {
+            self.new_streams()?;
+        }
+        let mut any = false;
+        loop {
+            let mut progressed = false;
+            let horizon = self.horizon();
+            for trace in self.traces.values_mut() {
+                if trace.needs_metadata {
+                    trace.update(&mut self.client)?;
+                }
+                for index in 0..trace.streams.len() {
+                    let stream = &trace.streams[index];
+                    // Those that hold the others back come first.
+                    if !stream.has_ended && trace.trace.is_some() && stream.known_to <= horizon {
+                        let next = fetch(trace, index, &mut self.client, &mut self.losses)?;
+                        progressed |= next.progressed;
+                        self.needs_streams |= next.new_streams;
+                    }
+                }
+            }
+            any |= progressed;
+            let held: u64 = self.streams().map(LiveStream::bytes).sum();
+            if !progressed || held > MOST_HELD || self.needs_streams || !go_on() {
+                return Ok(any);
+            }
+        }
+    }
+
+    fn streams(&self) -> impl Iterator<Item = &LiveStream> {
+        self.traces.values().flat_map(|trace| &trace.streams)
+    }
+
+    /// How many streams the session has had.
+    pub(super) fn stream_count(&self) -> u64 {
+        self.streams().count() as u64
+    }
+
+    fn new_streams(&mut self) -> Result<(), LiveError> {
+        let mut ended = !self.sessions.is_empty();
+        for session in self.sessions.clone() {
+            if let Some(streams) = self.client.new_streams(session)? {
+                self.add(streams);
+                ended = false;
+            }
+        }
+        self.needs_streams = false;
+        self.has_ended = ended && self.streams().all(|stream| stream.has_ended);
+        Ok(())
+    }
+
+    /// Up to which time everything is there; `None` where some stream has told of none yet.
+    pub(super) fn horizon(&self) -> Option<OriginNanos> {
+        let known = self.streams().filter(|stream| !stream.has_ended).map(|stream| stream.known_to);
+        // Of ended streams everything is there.
+        let ended =
+            self.streams().filter(|stream| stream.has_ended).filter_map(|stream| stream.known_to).max();
+        known.min().unwrap_or(ended)
+    }
+
+    /// The traces of what is held, and what of their streams is to be shown up to a time, or to the end.
+    pub(super) fn traces(&self, to: Option<OriginNanos>) -> (EventTraces<'_>, Vec<Part>) {
+        let (mut traces, mut parts) = (Vec::new(), Vec::new());
+        for live in self.traces.values() {
+            let Some(known) = &live.trace else { continue };
+            let file = |stream: &LiveStream| DataFile { name: stream.name.clone(), bytes: &[], index: None };
+            let files = live.streams.iter().map(file).collect();
+            let mut trace = Trace::without_streams(live.name.clone(), known.class.clone(), files);
+            for stream in &live.streams {
+                if let Some(held) = stream.stream() {
+                    parts.push(stream.part(traces.len(), trace.streams.len(), to));
+                    trace.streams.push(held);
+                }
+            }
+            traces.push(trace);
+        }
+        (EventTraces { traces }, parts)
+    }
+
+    /// It was shown up to a time, or to the end.
+    pub(super) fn shown(&mut self, to: Option<OriginNanos>) {
+        for trace in self.traces.values_mut() {
+            trace.streams.iter_mut().for_each(|stream| stream.shown(to));
+        }
+    }
+
+    /// Says that no more is wanted.
+    pub(super) fn detach(&mut self) {
+        for session in self.sessions.clone() {
+            self.client.detach(session);
+        }
+    }
+}
+
+/// What came of asking a stream.
+#[derive(Default)]
+struct Next {
+    progressed: bool,
+    new_streams: bool,
+}
+
+/// Asks a stream for its next packet.
+fn fetch(
+    trace: &mut LiveTrace,
+    index: usize,
+    client: &mut Client,
+    losses: &mut Losses,
+) -> Result<Next, LiveError> {
+    let id = trace.streams[index].id;
+    let next = client.next_index(id)?;
+    let mut found = Next { progressed: false, new_streams: next.new_streams };
+    trace.needs_metadata |= next.new_metadata;
+    if trace.needs_metadata {
+        trace.update(client)?;
+    }
+    match next.status {
+        IndexStatus::Retry => {}
+        IndexStatus::Ended => {
+            trace.streams[index].has_ended = true;
+            found.progressed = true;
+        }
+        IndexStatus::Inactive => {
+            let time = beacon(trace, &next);
+            let stream = &mut trace.streams[index];
+            found.progressed = time > stream.known_to;
+            stream.known_to = stream.known_to.max(time);
+        }
+        IndexStatus::Packet => {
+            found.progressed = true;
+            let key = Some((next.end, next.begin));
+            if trace.streams[index].resume.is_some() && key <= trace.streams[index].resume {
+                return Ok(found);
+            }
+            let bytes = loop {
+                let (head, bytes) = client.packet(id, &next)?;
+                found.new_streams |= head.new_streams;
+                match bytes {
+                    Some(bytes) => break bytes,
+                    None => trace.update(client)?,
+                }
+            };
+            let Some(known) = &trace.trace else { return Ok(found) };
+            let stream = &mut trace.streams[index];
+            (stream.last, stream.resume) = (key, None);
+            if let Err(reason) = stream.take(known, index, bytes) {
+                losses.add(Loss {
+                    stream: stream.name.clone(),
+                    cause: Cause::Corrupt,
+                    bytes: next.offset..next.offset + u64::from(next.length),
+                    time: None,
+                    count: 1,
+                    detail: reason,
+                });
+            }
+        }
+    }
+    Ok(found)
+}
+
+/// The time before which a stream has nothing more.
+fn beacon(trace: &LiveTrace, index: &Index) -> Option<OriginNanos> {
+    let class = &trace.trace.as_ref()?.class;
+    let clock = class.streams.get(&index.stream_class)?.clock?;
+    Some(class.clocks.get(clock)?.cycles.nanos(index.end))
+}
