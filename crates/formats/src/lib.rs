@@ -12,7 +12,6 @@
 pub mod ctf;
 pub mod error;
 mod input;
-pub mod lttng_live;
 pub mod perf;
 pub mod raw;
 pub mod recording;

@@ -18,6 +18,7 @@ mod fixups;
 mod header;
 mod index;
 mod json;
+pub mod lttng_live;
 mod metadata;
 mod packet;
 mod plan;

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use hodo_formats::lttng_live::PORT;
+use hodo_formats::ctf::lttng_live::PORT;
 
 /// What such an address begins with, as for babeltrace2.
 const SCHEMES: [&str; 3] = ["net://", "net4://", "net6://"];

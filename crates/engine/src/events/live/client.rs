@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use hodo_formats::lttng_live::{
+use hodo_formats::ctf::lttng_live::{
     Attached, Connected, Index, MetadataHead, MetadataStatus, NewStreams, PacketHead, PacketStatus,
     ProtocolError, Reply, Request, Session, SessionCount, SessionCreated, StreamInfo,
 };

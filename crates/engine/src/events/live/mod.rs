@@ -17,7 +17,7 @@ mod viewer;
 
 use std::{collections::BTreeMap, io::Write, thread, time::Duration};
 
-use hodo_formats::lttng_live::Session;
+use hodo_formats::ctf::lttng_live::Session;
 use hodo_trace::{Table, Value};
 
 pub use address::LiveAddress;

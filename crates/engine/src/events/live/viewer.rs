@@ -3,9 +3,10 @@
 use std::{collections::BTreeMap, thread, time::Duration};
 
 use hodo_clock::OriginNanos;
-use hodo_formats::{
-    ctf::{DataFile, Trace, read_metadata},
-    lttng_live::{Index, IndexStatus, StreamInfo},
+use hodo_formats::ctf::{
+    DataFile, Trace,
+    lttng_live::{Index, IndexStatus, Session, StreamInfo},
+    read_metadata,
 };
 use hodo_trace::{Cause, Loss};
 
@@ -89,7 +90,7 @@ impl Viewer {
 
     fn attach_all(&mut self) -> Result<(), LiveError> {
         let sessions = self.client.sessions()?;
-        let named = |session: &&hodo_formats::lttng_live::Session| {
+        let named = |session: &&Session| {
             self.address
                 .session
                 .as_ref()
