@@ -2,34 +2,50 @@
 
 use crate::packet::IpPayload;
 
-/// The last IP that a packet carried, which shorter payloads update; `None` where packets were lost since.
+/// The last IP that a packet carried, which shorter payloads update.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct LastIp(Option<u64>);
+pub(crate) struct LastIp {
+    ip: u64,
+    /// No packet was lost since that may have carried another.
+    known: bool,
+}
 
 impl LastIp {
     /// As it is after a PSB.
-    pub(crate) const ZERO: LastIp = LastIp(Some(0));
+    pub(crate) const ZERO: LastIp = LastIp { ip: 0, known: true };
 
     /// Packets were lost or damaged: payloads that update the last IP mean nothing until one comes that
     /// does not.
     pub(crate) fn forget(&mut self) {
-        self.0 = None;
+        self.known = false;
     }
 
     /// The IP that a payload means; `None` where it is suppressed, which leaves the last IP as it was, or
     /// where it updates an IP that is not known.
     #[inline]
     pub(crate) fn join(&mut self, payload: IpPayload) -> Option<u64> {
-        let keep = |bits: u32, low: u64| self.0.map(|last| last & (u64::MAX << bits) | low);
-        self.0 = match payload {
+        let keep = |bits: u32, low: u64| self.ip & (u64::MAX << bits) | low;
+        let (ip, whole) = match payload {
             IpPayload::Suppressed => return None,
-            IpPayload::Update16(low) => keep(16, u64::from(low)),
-            IpPayload::Update32(low) => keep(32, u64::from(low)),
-            IpPayload::Sext48(low) => Some(((low << 16) as i64 >> 16) as u64),
-            IpPayload::Update48(low) => keep(48, low),
-            IpPayload::Full(ip) => Some(ip),
+            IpPayload::Update16(low) => (keep(16, u64::from(low)), false),
+            IpPayload::Update32(low) => (keep(32, u64::from(low)), false),
+            IpPayload::Sext48(low) => (((low << 16) as i64 >> 16) as u64, true),
+            IpPayload::Update48(low) => (keep(48, low), false),
+            IpPayload::Full(ip) => (ip, true),
         };
-        self.0
+        self.ip = ip;
+        self.known |= whole;
+        self.known.then_some(ip)
+    }
+
+    /// A guess proved to be right.
+    pub(crate) fn trust(&mut self) {
+        self.known = true;
+    }
+
+    /// What the IP is that was joined last, if no packet was lost that carried one.
+    pub(crate) fn guess(&self, payload: IpPayload) -> Option<u64> {
+        (payload != IpPayload::Suppressed).then_some(self.ip)
     }
 }
 

@@ -35,6 +35,11 @@ impl ReturnStack {
         Some(address)
     }
 
+    /// Whether no call is remembered.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
     /// Forgets all calls.
     #[inline]
     pub(crate) fn clear(&mut self) {

@@ -19,7 +19,7 @@ use crate::{
 };
 
 /// Events that wait for the FUP that says where they happened.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Announced {
     /// There are some.
     pub(super) waits: bool,

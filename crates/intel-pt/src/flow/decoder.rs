@@ -16,6 +16,7 @@ use crate::{
     Config, Errata, Erratum, Filter,
     last_ip::LastIp,
     packet::{self, IpPayload, Packet, Tnt},
+    return_stack::ReturnStack,
     timing::Timing,
 };
 
@@ -43,10 +44,10 @@ pub struct Guest {
 ///
 /// A PSB+ is a full restart (SDM, "PSB"), so segments are decoded each by itself. Both neighbours of a
 /// PSB+ read it: the one before learns there how far it ran and until when.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Decoder<'t> {
     pub(super) packets: packet::Decoder<'t>,
-    span: Range<usize>,
+    pub(super) span: Range<usize>,
     /// Where the packet begins that is followed.
     pub(super) at: usize,
     pub(super) timing: Timing,
@@ -77,11 +78,18 @@ pub struct Decoder<'t> {
     pub(super) waiting: Waiting,
     /// Where decoding was certain the last time, in bytes from the start of the stream.
     pub(super) certain_at: usize,
+    /// Since the last PSB the trace contradicted itself or the code: bytes may be damaged, or code may have
+    /// changed unseen, so that a wrong address could seem to be one.
+    pub(super) damaged: bool,
+    /// The calls that were remembered when it did.
+    pub(super) calls_before: ReturnStack,
+    /// Nobody sees what is decoded: it is to show whether the flow goes on there.
+    pub(super) on_trial: bool,
 }
 
 /// The programs that a stream may show, and who takes in what it shows.
 pub(super) struct Context<'x, 'a, L, S> {
-    programs: &'x mut [Program<'a, L>],
+    pub(super) programs: &'x mut [Program<'a, L>],
     pub(super) sink: &'x mut S,
 }
 
@@ -117,6 +125,9 @@ impl<'t> Decoder<'t> {
             calls_missing: false,
             off_since_psb: false,
             waiting: Waiting::Nothing,
+            damaged: false,
+            calls_before: ReturnStack::default(),
+            on_trial: false,
         }
     }
 
@@ -139,7 +150,7 @@ impl<'t> Decoder<'t> {
                 }
                 Err(error) => {
                     self.lose(Trouble::Packet(error.kind));
-                    if !self.packets.synchronize_after(self.at) {
+                    if !self.find_packet() {
                         break;
                     }
                 }
@@ -153,7 +164,7 @@ impl<'t> Decoder<'t> {
     }
 
     #[inline]
-    fn follow<L: Labels, S: Sink>(
+    pub(super) fn follow<L: Labels, S: Sink>(
         &mut self,
         packet: Packet,
         context: &mut Context<'_, '_, L, S>,
@@ -357,13 +368,15 @@ impl<'t> Decoder<'t> {
         }
         self.left_from = None;
         let ip = self.last_ip.join(payload);
+        let certain = ip.is_some();
+        let ip = if self.damaged { self.last_ip.guess(payload) } else { ip };
         let switched = self.switch_program();
         self.arrive(context)?;
         match ip {
             None if self.is_lost() => return Ok(()),
             None if payload == IpPayload::Suppressed => return Err(Trouble::NoAddress),
             None => return Err(Trouble::LostAddress),
-            Some(ip) if self.is_damaged() && !self.is_readable(ip, context) => return Ok(()),
+            Some(ip) if self.damaged && !self.is_believed(ip, certain, context) => return Ok(()),
             Some(ip) => self.walk.go(ip),
         }
         if let Some(trouble) = self.machine.missing_guest() {

@@ -5,7 +5,7 @@ use hodo_code::Bits;
 use super::{Event, Guest, Sink, Trouble};
 
 /// Execution mode, address space and guest.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Machine<'t> {
     pub(super) bits: Bits,
     interrupt_flag: Option<bool>,

@@ -15,6 +15,7 @@ mod machine;
 mod psb;
 mod recovery;
 mod scout;
+mod trial;
 mod trouble;
 mod walk;
 

@@ -33,6 +33,8 @@ impl Decoder<'_> {
         self.last_ip = LastIp::ZERO;
         self.walk.returns.clear();
         self.calls_missing = false;
+        self.damaged = false;
+        self.calls_before.clear();
         self.left_from = None;
         let first = self.reported.is_none();
         let plus = self.psb_plus()?;

@@ -6,7 +6,7 @@
 //! certain where no TNT stands before it, or one that was not full and was forced out by the TIP itself.
 //!
 //! Where packets contradict each other or the code, bytes may be damaged, and the last IP may be wrong.
-//! Then only an address that needs no last IP counts, in code that is known.
+//! Then an address is believed after a trial only (see [`trial`](super::trial)).
 
 use hodo_code::Labels;
 
@@ -60,18 +60,12 @@ impl Decoder<'_> {
         matches!(self.state, State::Lost | State::Overflowed)
     }
 
-    /// Whether bytes may be damaged, or code may have changed unseen, so that a wrong address could seem to
-    /// be one.
-    pub(super) fn is_damaged(&self) -> bool {
-        self.gap.as_ref().is_some_and(|gap| gap.doubtful_since.is_some())
-    }
-
     /// The flow is lost at the packet, unless it was before.
     pub(super) fn lose(&mut self, trouble: Trouble) {
         self.state = if trouble == Trouble::Overflow { State::Overflowed } else { State::Lost };
         self.left_from = None;
         self.announced.cause = None;
-        self.walk.returns.clear();
+        let calls = std::mem::take(&mut self.walk.returns);
         self.waiting = Waiting::Unknown;
         let at = self.at as u64;
         let since = self.timing.now();
@@ -88,6 +82,12 @@ impl Decoder<'_> {
         if trouble.is_doubtful() && !expected {
             gap.doubtful_since.get_or_insert(self.certain_at as u64);
             self.last_ip.forget();
+            self.damaged = true;
+        }
+        if !trouble.is_doubtful() {
+            self.calls_before.clear();
+        } else if !calls.is_empty() {
+            self.calls_before = calls;
         }
     }
 
@@ -133,8 +133,10 @@ impl Decoder<'_> {
             Waiting::PartialTnt => self.a_tnt_follows(),
             Waiting::Unknown => false,
         };
+        let certain = certain && to.is_some();
+        let to = if self.damaged { self.last_ip.guess(payload) } else { to };
         match to {
-            Some(to) if certain && known_guest && self.is_readable(to, context) => {
+            Some(to) if known_guest && self.is_believed(to, certain, context) => {
                 self.close_gap(context.sink);
                 self.left_asynchronously(to, context);
                 self.state = State::On;

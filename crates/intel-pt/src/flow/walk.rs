@@ -13,7 +13,7 @@ use crate::{Config, return_stack::ReturnStack};
 ///
 /// Every step reports the blocks that it proves and moves on; what it can't follow it reports as
 /// [`Trouble`], with the position unchanged since the last decision.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Walk {
     /// Address of the next instruction.
     pub(super) ip: u64,

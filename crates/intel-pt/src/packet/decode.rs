@@ -133,6 +133,12 @@ impl<'a> Decoder<'a> {
         }
     }
 
+    /// Moves to another byte, where a packet may begin.
+    pub(crate) fn skip_to(&mut self, position: usize) {
+        self.open_block = None;
+        self.position = position.min(self.bytes.len());
+    }
+
     /// Moves to the next PSB at or after the position; `false`, and to the end, where there is none.
     pub fn synchronize(&mut self) -> bool {
         self.open_block = None;

@@ -1,0 +1,139 @@
+//! Trials: whether execution goes on at an address that damaged bytes leave in doubt.
+//!
+//! Behind damage the bytes of a TIP may be those of another packet, its address may be told as a change of
+//! one that was lost, and branches of the TNT before it may have run behind it. So decoding goes on there
+//! unseen first, and for good only where the code bears it out: an indirect branch where each of the next
+//! TIP packets stands, conditional ones and returns where TNT bits are, up to the IP of the next PSB+ or for
+//! as many TIP packets as are [`ENOUGH`].
+
+use hodo_code::Labels;
+
+use super::{
+    Event, Executed, Sink,
+    decoder::{Context, Decoder},
+    recovery::State,
+};
+use crate::{
+    packet::{self, Packet},
+    return_stack::ReturnStack,
+};
+
+/// TIP packets that the code bears out, after which a trial is believed. A wrong path seldom stands at an
+/// indirect branch when the next TIP comes.
+const ENOUGH: u32 = 8;
+
+/// How many of the newest calls before the damage may have returned in it. No trial looks farther than
+/// [`ENOUGH`] TIP packets, so decoding takes no more than so many times [`ENOUGH`] as long.
+const RETURNED: usize = 4;
+
+/// What a trial shows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Verdict {
+    /// The code bears out what the packets say.
+    Confirmed,
+    /// Nothing contradicts, but the trace ends too early to tell.
+    Open,
+    /// The code contradicts the packets.
+    Contradicted,
+}
+
+/// Takes in nothing.
+struct Nobody;
+
+impl Sink for Nobody {
+    fn executed(&mut self, _: Executed<'_>) {}
+
+    fn event(&mut self, _: Event) {}
+}
+
+impl Decoder<'_> {
+    /// Whether execution goes on at `ip`, as the packet before says while the flow is lost. `certain` says
+    /// whether it must where no bytes are damaged.
+    pub(super) fn is_believed<L: Labels, S: Sink>(
+        &mut self,
+        ip: u64,
+        certain: bool,
+        context: &mut Context<'_, '_, L, S>,
+    ) -> bool {
+        if !self.is_readable(ip, context) {
+            return false;
+        }
+        if !self.damaged {
+            return certain || self.on_trial;
+        }
+        // Returns may still go back to the calls before the damage.
+        let before = std::iter::successors(Some(self.calls_before.clone()), |calls| {
+            let mut older = calls.clone();
+            older.pop().map(|_| older)
+        });
+        let before = before.take(RETURNED).filter(|calls| !calls.is_empty());
+        for calls in before.chain([ReturnStack::default()]) {
+            let verdict = self.try_out(ip, &calls, context);
+            if verdict == Verdict::Confirmed || verdict == Verdict::Open && certain {
+                self.last_ip.trust();
+                self.walk.returns = calls;
+                return true;
+            }
+        }
+        false
+    }
+
+    /// Decodes on from `ip`, with these calls to return from.
+    fn try_out<L: Labels, S: Sink>(
+        &self,
+        ip: u64,
+        calls: &ReturnStack,
+        context: &mut Context<'_, '_, L, S>,
+    ) -> Verdict {
+        let mut trial = self.clone();
+        (trial.on_trial, trial.damaged, trial.gap) = (true, false, None);
+        let context = &mut Context { programs: &mut *context.programs, sink: &mut Nobody };
+        (trial.state, trial.left_from) = (State::On, None);
+        trial.last_ip.trust();
+        trial.walk.returns = calls.clone();
+        trial.walk.go(ip);
+        let mut borne_out = 0;
+        while borne_out < ENOUGH {
+            trial.at = trial.packets.position();
+            let Ok(Some(packet)) = trial.packets.next_packet() else { return Verdict::Open };
+            if let Err(trouble) = trial.follow(packet, context) {
+                trial.lose(trouble);
+            }
+            if trial.damaged {
+                return Verdict::Contradicted;
+            }
+            if trial.at >= trial.span.end {
+                break;
+            }
+            borne_out += u32::from(matches!(packet, Packet::Tip(_) | Packet::TipPgd(_)));
+        }
+        Verdict::Confirmed
+    }
+
+    /// Behind bytes that are no packet: goes to the next packet that may tell where execution is, or to the
+    /// end of the segment; `false` at the end of the stream. Packets before it may be none, and say nothing.
+    pub(super) fn find_packet(&mut self) -> bool {
+        loop {
+            let before = self.packets.clone();
+            let at = before.position();
+            match self.packets.next_packet() {
+                Ok(None) => return false,
+                Err(_) if at >= self.span.end => return false,
+                // No packet reaches into the PSB.
+                Ok(Some(_)) if at < self.span.end && self.packets.position() > self.span.end => {
+                    self.packets.skip_to(at + 1);
+                }
+                Ok(Some(Packet::Tip(_) | Packet::TipPge(_) | Packet::Psb)) => {
+                    self.packets = before;
+                    return true;
+                }
+                Ok(Some(Packet::Fup(ip) | Packet::TipPgd(ip))) => _ = self.last_ip.join(ip),
+                Ok(Some(_)) => {}
+                Err(packet::Error { kind: packet::ErrorKind::CutShort(_), .. }) => {
+                    return self.packets.synchronize_after(at);
+                }
+                Err(_) => self.packets.skip_to(at + 1),
+            }
+        }
+    }
+}
