@@ -58,7 +58,8 @@ impl Decoder<'_> {
         if !self.is_readable(ip, context) {
             return false;
         }
-        if !self.damaged {
+        // No trial within a trial, which ends where it is contradicted.
+        if self.on_trial || !self.damaged {
             return certain || self.on_trial;
         }
         // Returns may still go back to the calls before the damage.
