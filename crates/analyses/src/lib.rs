@@ -2,21 +2,34 @@
 //!
 //! ```text
 //! Seen… ──fold──► partial state ──merge──► partial state of a whole thread ──finish──► Table
+//! KernelEvent… ──fold──► partial state ──merge──► partial state of the whole ──finish──► Table
 //! ```
 //!
 //! Each analysis is a folder; [`ANALYSES`] lists them. Analyses name no format and no view.
 
 pub mod blocks;
 pub mod calls;
+pub mod cpu;
+pub mod io;
+pub mod irq;
 pub mod profile;
+pub mod sched;
+pub mod syscalls;
 
 mod clock;
+mod durations;
+mod figures;
+mod pairs;
+mod registers;
 mod stack;
+mod system_calls;
+mod threads;
 
+use hodo_trace::AnyEventAnalysis;
 pub use stack::Entry as FrameEntry;
 
 /// An analysis as `hodo report` offers it.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy)]
 pub struct Entry {
     /// The name on the command line.
     pub name: &'static str,
@@ -27,7 +40,7 @@ pub struct Entry {
 }
 
 /// The computation behind an entry.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy)]
 pub enum Kind {
     /// A profile of control flow, drawn in this way.
     Profile(profile::Report),
@@ -35,6 +48,13 @@ pub enum Kind {
     Blocks(blocks::Report),
     /// A count of software events by name.
     EventCount,
+    /// An analysis of kernel events.
+    Kernel {
+        /// The analysis.
+        analysis: &'static dyn AnyEventAnalysis,
+        /// Whether what it tells is of threads, among which one can choose.
+        of_threads: bool,
+    },
 }
 
 /// All analyses.
@@ -63,5 +83,30 @@ pub const ANALYSES: &[Entry] = &[
         name: "count",
         help: "software events: how many of each name, and how many were lost",
         kind: Kind::EventCount,
+    },
+    Entry {
+        name: "cpu",
+        help: "kernel events: how long each thread ran, how busy each CPU was",
+        kind: Kind::Kernel { analysis: &cpu::CpuUse, of_threads: true },
+    },
+    Entry {
+        name: "syscalls",
+        help: "kernel events: how often each system call was made, how long it took, its errors",
+        kind: Kind::Kernel { analysis: &syscalls::Syscalls, of_threads: true },
+    },
+    Entry {
+        name: "irq",
+        help: "kernel events: how long handlers of hard and soft interrupts ran, and how late they began",
+        kind: Kind::Kernel { analysis: &irq::Interrupts, of_threads: false },
+    },
+    Entry {
+        name: "sched",
+        help: "kernel events: how long woken threads waited for a CPU; preemptions and migrations",
+        kind: Kind::Kernel { analysis: &sched::Scheduling, of_threads: true },
+    },
+    Entry {
+        name: "io",
+        help: "kernel events: bytes read and written by threads, and how long calls and devices took",
+        kind: Kind::Kernel { analysis: &io::InputOutput, of_threads: true },
     },
 ];

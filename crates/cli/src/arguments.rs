@@ -166,7 +166,7 @@ pub struct Output {
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
     /// At most this many rows or lines
-    #[arg(long, value_name = "N")]
+    #[arg(long, visible_alias = "top", value_name = "N")]
     pub limit: Option<u64>,
     /// When to use colours
     #[arg(long, value_name = "WHEN", value_enum, default_value = "auto")]
@@ -242,6 +242,13 @@ pub struct Report {
     /// 10ms or 1000i (instructions)
     #[arg(long, value_name = "PERIOD", value_parser = every)]
     pub every: Option<Every>,
+    /// What the rows of an analysis of kernel events are: cpu: thread, process, cpu; syscalls: call, thread,
+    /// slowest; irq: handler, cpu, slowest; sched: thread, cpu, slowest; io: thread, process, operation, device
+    #[arg(long, value_name = "WHAT")]
+    pub by: Option<String>,
+    /// Only threads with these names, in an analysis of kernel events
+    #[arg(long, value_name = "NAME,…", value_delimiter = ',')]
+    pub comm: Vec<String>,
     #[command(flatten)]
     pub input: Input,
     #[command(flatten)]
@@ -321,7 +328,9 @@ fn report_help() -> String {
   hodo report tree --limit 40
   hodo report functions --every 1us perf.data            as a sampling profiler would see it
   hodo report tree --call 'handle_request#3' perf.data   what the third request did
-  hodo report lines --time +1ms,+2ms perf.data",
+  hodo report lines --time +1ms,+2ms perf.data
+  hodo report cpu ./my-trace
+  hodo report syscalls --by slowest --top 10 ./my-trace",
         kinds.collect::<String>()
     )
 }

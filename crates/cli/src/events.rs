@@ -7,11 +7,12 @@ use std::{
 };
 
 use clap::Args;
+use hodo_analyses::Kind;
 use hodo_engine::{
     Files,
     events::{self, Condition, EventFormat, EventReading, EventTraces, StreamInfo, TraceInfo, Wanted},
 };
-use hodo_trace::{Column, Loss, Shape, Table, Unit, Value};
+use hodo_trace::{AnyEventAnalysis, Choice, Column, Loss, Shape, Table, Unit, Value};
 
 use crate::{
     arguments::{self, Input, size},
@@ -156,22 +157,41 @@ pub fn script(command: &arguments::Script) -> Result<ExitCode, Failure> {
     Ok(input::exit_code(&command.input, lossless))
 }
 
-/// `hodo report count`.
-pub fn report(command: &arguments::Report) -> Result<ExitCode, Failure> {
-    if command.kind.as_deref() != Some("count") {
-        return Err(Failure::usage("of software events there is `hodo report count` so far"));
-    }
+/// `hodo report` of a kind that is about software events.
+pub fn report(command: &arguments::Report, kind: Kind) -> Result<ExitCode, Failure> {
     if !are_in(&command.input) {
-        return Err(Failure::usage("report count counts software events, and this input has none"));
+        return Err(Failure::usage("this report is about software events, and the input has none"));
     }
     refuse_flow(&command.input)?;
+    if command.every.is_some() {
+        return Err(Failure::usage(
+            "--every takes samples of control flow, and this input has software events",
+        ));
+    }
     let files = Files::default();
     let traces = EventTraces::open(&files, &command.input.file)?;
     tell_notes(&traces, &command.input);
     let reading = reading(&command.input, &traces, COUNT_CHUNK)?;
-    let wanted = wanted(&command.filter, &command.input, &traces)?;
     let progress = Progress::new(traces.bytes(), command.input.quiet);
-    let table = events::count(&traces, &wanted, &reading, |done| progress.set(done));
+    let table = match kind {
+        Kind::EventCount => {
+            if command.by.is_some() || !command.comm.is_empty() {
+                return Err(Failure::usage("report count takes neither --by nor --comm"));
+            }
+            let wanted = wanted(&command.filter, &command.input, &traces)?;
+            events::count(&traces, &wanted, &reading, |done| progress.set(done))
+        }
+        Kind::Kernel { analysis, of_threads } => {
+            let choice = choice(command, analysis, of_threads)?;
+            let tables = events::analyse(&traces, &[analysis], &choice, &reading, |done| progress.set(done));
+            tables.into_iter().next().expect("an analysis makes a table")
+        }
+        _ => {
+            return Err(Failure::usage(
+                "this report is about control flow, and the input has software events",
+            ));
+        }
+    };
     progress.finish();
     if progress.is_interrupted() {
         return Ok(ExitCode::from(INTERRUPTED));
@@ -186,6 +206,37 @@ pub fn tell_notes(traces: &EventTraces<'_>, input: &Input) {
     for (file, note) in traces.notes().filter(|_| !input.quiet) {
         eprintln!("hodo: {file}: {note}");
     }
+}
+
+/// What of a kernel's events to tell.
+fn choice(
+    command: &arguments::Report,
+    analysis: &dyn AnyEventAnalysis,
+    of_threads: bool,
+) -> Result<Choice, Failure> {
+    let (filter, input) = (&command.filter, &command.input);
+    if !filter.event.is_empty() || filter.condition.is_some() {
+        return Err(Failure::usage(
+            "--event and --where choose single events, without which analyses go wrong",
+        ));
+    }
+    if !of_threads && !(input.tid.is_empty() && input.pid.is_empty() && command.comm.is_empty()) {
+        return Err(Failure::usage(
+            "--tid, --pid and --comm choose threads, and this report is of no thread",
+        ));
+    }
+    let views = analysis.views();
+    let view = command.by.as_deref().unwrap_or(views[0]);
+    if !views.contains(&view) {
+        return Err(Failure::usage(format!("--by {view}: expected {}", views.join(", "))));
+    }
+    Ok(Choice {
+        view: view.to_owned(),
+        tids: input.tid.clone(),
+        pids: input.pid.clone(),
+        comms: command.comm.clone(),
+        cpus: filter.cpu_list.concat(),
+    })
 }
 
 /// Events and packets that the tracer lost.

@@ -40,10 +40,13 @@ pub fn run(command: &Report) -> Result<ExitCode, Failure> {
             "--refresh is for sessions that are being recorded: net://HOST/host/NAME/SESSION",
         ));
     }
-    if analysis.kind == Kind::EventCount || events::are_in(&command.input) {
-        return events::report(command);
+    if matches!(analysis.kind, Kind::EventCount | Kind::Kernel { .. }) || events::are_in(&command.input) {
+        return events::report(command, analysis.kind);
     }
     command.filter.refuse()?;
+    if command.by.is_some() || !command.comm.is_empty() {
+        return Err(Failure::usage("--by and --comm are for analyses of kernel events"));
+    }
     if command.every.is_some() && !matches!(analysis.kind, Kind::Profile(_)) {
         return Err(Failure::usage(
             "--every takes samples of functions and trees; lines and blocks are counted",
@@ -77,6 +80,6 @@ fn make(
             let blocks = Blocks { report, sources: &experiment.modules };
             hodo_engine::profile(experiment, &blocks, reading, go_on)
         }
-        Kind::EventCount => unreachable!("software events are counted where they are read"),
+        Kind::EventCount | Kind::Kernel { .. } => unreachable!("software events are read elsewhere"),
     }
 }

@@ -9,11 +9,14 @@
 //! [`Table`]. [`Loss`] travels the whole way: nothing is skipped in silence.
 
 mod analysis;
+mod event_analysis;
 mod loss;
 mod table;
 
 pub mod event;
+pub mod kernel;
 
 pub use analysis::{Analysis, Arrival, Code, End, FunctionId, Names, Place, Seen, SourceLine, Sources};
+pub use event_analysis::{AnyEventAnalysis, AnyPartial, Choice, EventAnalysis, Whole};
 pub use loss::{Cause, Loss};
 pub use table::{Column, Shape, Table, Unit, Value};

@@ -77,7 +77,7 @@ impl Wanted {
 }
 
 /// A field of a context; where the payload has one of the same name, it stays hidden behind that.
-fn context(
+pub(super) fn context(
     trace: &Trace<'_>,
     stream: &Stream<'_>,
     event: &EventClass,

@@ -1,0 +1,221 @@
+//! `cpu`: how long did each thread run, and how busy was each CPU?
+//!
+//! A thread runs on a CPU from the `sched_switch` that names it as next to the next switch there. Before the
+//! first switch on a CPU the thread runs that this one names as previous; after the last, its next, to the end
+//! of the trace. Thread 0 is idleness. Interrupts count to the thread that they interrupt.
+
+use hodo_clock::Nanos;
+use hodo_trace::{
+    Column, EventAnalysis, Shape, Table, Unit, Value, Whole,
+    kernel::{KernelEvent, Kind, field},
+};
+use rustc_hash::FxHashMap;
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    durations::{Add, add_all},
+    figures::{most_time_first, share},
+    threads::{self, Thread, Threads},
+};
+
+/// The analysis.
+#[derive(Clone, Copy, Debug)]
+pub struct CpuUse;
+
+/// How long a thread ran on a CPU.
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+struct Use {
+    time: u64,
+    /// How often it was switched to.
+    switches: u64,
+    /// Its priority when that happened last, and when that was.
+    priority: Option<(Nanos, i64)>,
+}
+
+impl Add for Use {
+    fn add(&mut self, later: Use) {
+        self.time += later.time;
+        self.switches += later.switches;
+        let is_later = later.priority.map(|(time, _)| time) >= self.priority.map(|(time, _)| time);
+        self.priority = if is_later { later.priority } else { self.priority };
+    }
+}
+
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+struct OnCpu(FxHashMap<Thread, Use>);
+
+impl Add for OnCpu {
+    fn add(&mut self, later: OnCpu) {
+        add_all(&mut self.0, later.0);
+    }
+}
+
+/// What is known after some events.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Partial {
+    threads: Threads,
+    cpus: FxHashMap<u32, OnCpu>,
+    /// The first switch on each CPU and the last.
+    switches: FxHashMap<u32, (Nanos, Nanos)>,
+}
+
+impl Partial {
+    fn used(&mut self, cpu: u32, thread: Thread) -> &mut Use {
+        self.cpus.entry(cpu).or_default().0.entry(thread).or_default()
+    }
+
+    fn ran(&mut self, cpu: u32, from: Nanos, to: Nanos, thread: Thread) {
+        self.used(cpu, thread).time += to.0.saturating_sub(from.0);
+    }
+}
+
+impl EventAnalysis for CpuUse {
+    type Partial = Partial;
+
+    fn interest(&self) -> &'static [(Kind, &'static [usize])] {
+        const {
+            &[
+                threads::INTEREST[0],
+                threads::INTEREST[1],
+                threads::INTEREST[2],
+                (Kind::SchedSwitch, &[field::switch::NEXT_PRIO]),
+            ]
+        }
+    }
+
+    fn views(&self) -> &'static [&'static str] {
+        &["thread", "process", "cpu"]
+    }
+
+    fn unknown(&self) -> Partial {
+        Partial::default()
+    }
+
+    fn fold(&self, partial: &mut Partial, event: KernelEvent<'_>) {
+        let (time, cpu) = (event.time, event.cpu);
+        let running = partial.threads.running(cpu);
+        let Some((_, next)) = partial.threads.see(&event) else { return };
+        let (_, last) = partial.switches.entry(cpu).or_insert((time, time));
+        let since = std::mem::replace(last, time);
+        partial.ran(cpu, since, time, running);
+        let used = partial.used(cpu, next);
+        used.switches += 1;
+        used.priority =
+            event.integer(field::switch::NEXT_PRIO).map(|priority| (time, priority)).or(used.priority);
+    }
+
+    fn merge(&self, mut earlier: Partial, later: Partial) -> Partial {
+        for (cpu, on) in later.cpus {
+            let known = on.0.into_iter().map(|(thread, used)| (earlier.threads.known(thread), used));
+            let known: Vec<_> = known.collect();
+            add_all(&mut earlier.cpus.entry(cpu).or_default().0, known);
+        }
+        for (cpu, (first, last)) in later.switches {
+            let known = earlier.switches.entry(cpu).or_insert((first, first));
+            let since = std::mem::replace(&mut known.1, last);
+            let running = earlier.threads.running(cpu);
+            earlier.ran(cpu, since, first, running);
+        }
+        earlier.threads.add(later.threads);
+        earlier
+    }
+
+    fn finish(&self, mut whole: Partial, of: &Whole<'_>) -> Table {
+        let (begin, end) = of.span;
+        for (cpu, (first, last)) in whole.switches.clone() {
+            whole.ran(cpu, begin, first, Thread::before(cpu));
+            let running = whole.threads.running(cpu);
+            whole.ran(cpu, last, end, running);
+        }
+        let Partial { threads, cpus, .. } = whole;
+        let length = end.0.saturating_sub(begin.0);
+        let cpus: Vec<(u32, OnCpu)> = cpus
+            .into_iter()
+            .filter(|(cpu, _)| of.choice.wants_cpu(*cpu))
+            .map(|(cpu, on)| {
+                let mut settled = FxHashMap::default();
+                add_all(&mut settled, on.0.into_iter().map(|(thread, used)| (threads.settled(thread), used)));
+                settled.retain(|&thread, _| thread.is_idle() || threads.wanted(thread, of.choice));
+                (cpu, OnCpu(settled))
+            })
+            .collect();
+        table(&threads, cpus, length, &of.choice.view)
+    }
+}
+
+fn table(threads: &Threads, mut cpus: Vec<(u32, OnCpu)>, length: u64, view: &str) -> Table {
+    cpus.sort_unstable_by_key(|(cpu, _)| *cpu);
+    let busy = |on: &OnCpu| {
+        on.0.iter().filter(|(thread, _)| !thread.is_idle()).map(|(_, used)| used.time).sum::<u64>()
+    };
+    let total: u64 = cpus.iter().map(|(_, on)| busy(on)).sum();
+    let whole = length.saturating_mul(cpus.len() as u64);
+    let switches: u64 = cpus.iter().flat_map(|(_, on)| on.0.values()).map(|used| used.switches).sum();
+    let summary = vec![
+        ("cpus", (cpus.len() as u64).into()),
+        ("duration_ns", length.into()),
+        ("busy_ns", total.into()),
+        ("busy_share", share(total, whole)),
+        ("switches", switches.into()),
+    ];
+    let (columns, rows) = match view {
+        "cpu" => {
+            let row = |(cpu, on): &(u32, OnCpu)| {
+                let (busy, switches) = (busy(on), on.0.values().map(|used| used.switches).sum::<u64>());
+                let idle = length.saturating_sub(busy);
+                vec![u64::from(*cpu).into(), busy.into(), share(busy, length), idle.into(), switches.into()]
+            };
+            let columns = vec![
+                Column::integer("cpu", Unit::None),
+                Column::integer("busy_ns", Unit::Nanoseconds),
+                Column::real("busy_share", Unit::Share),
+                Column::integer("idle_ns", Unit::Nanoseconds),
+                Column::integer("switches", Unit::Count),
+            ];
+            (columns, cpus.iter().map(row).collect())
+        }
+        view => by_thread(threads, cpus, length, view == "process"),
+    };
+    Table { name: "cpu", shape: Shape::Counters, summary, columns, rows, loss: Vec::new() }
+}
+
+fn by_thread(
+    threads: &Threads,
+    cpus: Vec<(u32, OnCpu)>,
+    length: u64,
+    processes: bool,
+) -> (Vec<Column>, Vec<Vec<Value>>) {
+    let mut sums: FxHashMap<Thread, (Use, u64)> = FxHashMap::default();
+    for (thread, used) in cpus.into_iter().flat_map(|(_, on)| on.0).filter(|(thread, _)| !thread.is_idle()) {
+        // Of a process that is not known, the thread stands for itself.
+        let pid = threads.pid(thread).filter(|_| processes);
+        let sum = sums.entry(pid.map_or(thread, |pid| Thread::new(pid.into(), 0))).or_default();
+        sum.0.add(used);
+        sum.1 += 1;
+    }
+    let mut columns = vec![
+        Column::text("comm"),
+        Column::integer("tid", Unit::None),
+        Column::integer("pid", Unit::None),
+        Column::integer("time_ns", Unit::Nanoseconds),
+        Column::real("share", Unit::Share),
+        Column::integer("switches", Unit::Count),
+        Column::text("priority").secondary(),
+        Column::integer("cpus", Unit::Count).secondary(),
+    ];
+    let row = |(thread, (used, cpus)): (Thread, (Use, u64))| {
+        let mut row = threads.cells(thread).to_vec();
+        let priority = used.priority.map_or(Value::Null, |(_, priority)| priority.to_string().into());
+        row.extend([used.time.into(), share(used.time, length), used.switches.into(), priority, cpus.into()]);
+        (used.time, thread, row)
+    };
+    let mut rows = most_time_first(sums.into_iter().map(row));
+    if processes {
+        // A process is not one thread, and has no priority or number of CPUs of its own.
+        for column in [7, 6, 1] {
+            columns.remove(column);
+            rows.iter_mut().for_each(|row| drop(row.remove(column)));
+        }
+    }
+    (columns, rows)
+}

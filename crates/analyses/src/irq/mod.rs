@@ -1,0 +1,238 @@
+//! `irq`: how long did the handlers of interrupts run, and how late did soft interrupts begin?
+//!
+//! * `hard`: from `irq_handler_entry` to the next `irq_handler_exit` with the same number on the CPU;
+//! * `soft`: from `irq_softirq_entry` to the next `irq_softirq_exit` with the same vector on the CPU;
+//! * `raise`: from the first `irq_softirq_raise` of a vector on a CPU since its handler began there last, to when
+//!   that begins.
+
+use hodo_clock::Nanos;
+use hodo_trace::{
+    Column, EventAnalysis, Shape, Table, Unit, Value, Whole,
+    kernel::{KernelEvent, Kind, field},
+};
+use rustc_hash::FxHashMap;
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    durations::{Add, Durations, Longest, add_all},
+    figures::{duration_cells, duration_columns, most_time_first},
+    pairs::{Pairs, Requests},
+};
+
+/// The analysis.
+#[derive(Clone, Copy, Debug)]
+pub struct Interrupts;
+
+/// What is measured, in the order of tables.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+enum Phase {
+    Hard,
+    Soft,
+    Raise,
+}
+
+/// A phase of the interrupt with a number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Handler(Phase, u32);
+
+/// Names of soft interrupts by vector: the kernel's `softirq_to_name`.
+const SOFT: [&str; 10] =
+    ["HI", "TIMER", "NET_TX", "NET_RX", "BLOCK", "IRQ_POLL", "TASKLET", "SCHED", "HRTIMER", "RCU"];
+
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+struct ByCpu(FxHashMap<u32, Durations>);
+
+impl Add for ByCpu {
+    fn add(&mut self, later: ByCpu) {
+        add_all(&mut self.0, later.0);
+    }
+}
+
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+struct Sums {
+    /// By number, of each phase.
+    handlers: [FxHashMap<u32, ByCpu>; 3],
+    longest: Longest<(Phase, u32, u32)>,
+}
+
+impl Sums {
+    #[inline]
+    fn see(&mut self, phase: Phase, number: u32, cpu: u32, begin: Nanos, end: Nanos) {
+        let length = end.0.saturating_sub(begin.0);
+        self.handlers[phase as usize].entry(number).or_default().0.entry(cpu).or_default().see(length);
+        self.longest.see(length, begin, (phase, number, cpu));
+    }
+}
+
+/// A time on a CPU, of the interrupt with a number.
+type End = (Nanos, u32, u32);
+
+/// What is known after some events.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Partial {
+    names: FxHashMap<u32, String>,
+    hard: Pairs<Nanos, End>,
+    soft: Pairs<Nanos, End>,
+    raised: Requests<Nanos, End>,
+    sums: Sums,
+}
+
+fn key(cpu: u32, number: u32) -> u64 {
+    u64::from(cpu) << 32 | u64::from(number)
+}
+
+impl EventAnalysis for Interrupts {
+    type Partial = Partial;
+
+    fn interest(&self) -> &'static [(Kind, &'static [usize])] {
+        &[
+            (Kind::IrqEntry, &[field::irq::IRQ, field::irq::NAME]),
+            (Kind::IrqExit, &[field::irq::IRQ]),
+            (Kind::SoftirqRaise, &[field::softirq::VEC]),
+            (Kind::SoftirqEntry, &[field::softirq::VEC]),
+            (Kind::SoftirqExit, &[field::softirq::VEC]),
+        ]
+    }
+
+    fn views(&self) -> &'static [&'static str] {
+        &["handler", "cpu", "slowest"]
+    }
+
+    fn unknown(&self) -> Partial {
+        Partial::default()
+    }
+
+    fn fold(&self, partial: &mut Partial, event: KernelEvent<'_>) {
+        let Partial { names, hard, soft, raised, sums } = partial;
+        let Some(number) = event.integer(0).map(|number| number as u32) else { return };
+        let (time, cpu) = (event.time, event.cpu);
+        let (key, end) = (key(cpu, number), (time, number, cpu));
+        match event.kind {
+            Kind::IrqEntry => {
+                hard.begin(key, time);
+                let name = event.text(field::irq::NAME).unwrap_or_default();
+                if names.get(&number).is_none_or(|known| known.as_bytes() != name) {
+                    names.insert(number, String::from_utf8_lossy(name).into_owned());
+                }
+            }
+            Kind::IrqExit => {
+                if let Some((begin, _)) = hard.end(key, end) {
+                    sums.see(Phase::Hard, number, cpu, begin, time);
+                }
+            }
+            Kind::SoftirqRaise => raised.ask(key, time),
+            Kind::SoftirqEntry => {
+                soft.begin(key, time);
+                if let Some((begin, _)) = raised.begin(key, end) {
+                    sums.see(Phase::Raise, number, cpu, begin, time);
+                }
+            }
+            Kind::SoftirqExit => {
+                if let Some((begin, _)) = soft.end(key, end) {
+                    sums.see(Phase::Soft, number, cpu, begin, time);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn merge(&self, mut earlier: Partial, later: Partial) -> Partial {
+        let Partial { names, hard, soft, raised, sums } = &mut earlier;
+        names.extend(later.names);
+        for (own, more) in sums.handlers.iter_mut().zip(later.sums.handlers) {
+            add_all(own, more);
+        }
+        sums.longest.add(later.sums.longest);
+        hard.add(later.hard, |begin, (end, number, cpu)| sums.see(Phase::Hard, number, cpu, begin, end));
+        soft.add(later.soft, |begin, (end, number, cpu)| sums.see(Phase::Soft, number, cpu, begin, end));
+        raised.add(later.raised, |begin, (end, number, cpu)| sums.see(Phase::Raise, number, cpu, begin, end));
+        earlier
+    }
+
+    fn finish(&self, whole: Partial, of: &Whole<'_>) -> Table {
+        let Partial { names, hard, soft, raised, mut sums } = whole;
+        let (unmatched, unfinished) = (hard.left().0 + soft.left().0, hard.left().1 + soft.left().1);
+        raised.finish(|begin, (end, number, cpu)| sums.see(Phase::Raise, number, cpu, begin, end));
+        let mut handlers: Vec<(Handler, u32, Durations)> = Vec::new();
+        for (phase, numbers) in [Phase::Hard, Phase::Soft, Phase::Raise].into_iter().zip(sums.handlers) {
+            for (number, cpus) in numbers {
+                let cpus = cpus.0.into_iter().filter(|(cpu, _)| of.choice.wants_cpu(*cpu));
+                handlers.extend(cpus.map(|(cpu, durations)| (Handler(phase, number), cpu, durations)));
+            }
+        }
+        let total = |phase| {
+            let of_phase = handlers.iter().filter(|(handler, ..)| handler.0 == phase);
+            Value::from(of_phase.map(|(.., durations)| durations.total).sum::<u64>())
+        };
+        let summary = vec![
+            ("hard_ns", total(Phase::Hard)),
+            ("soft_ns", total(Phase::Soft)),
+            ("unmatched", unmatched.into()),
+            ("unfinished", unfinished.into()),
+        ];
+        let (columns, rows) = match of.choice.view.as_str() {
+            "slowest" => slowest(&names, &sums.longest, of),
+            "cpu" => rows(&names, handlers, true),
+            _ => rows(&names, handlers, false),
+        };
+        Table { name: "irq", shape: Shape::Counters, summary, columns, rows, loss: Vec::new() }
+    }
+}
+
+/// Phase, number and name.
+fn cells(names: &FxHashMap<u32, String>, Handler(phase, number): Handler) -> [Value; 3] {
+    let soft = || SOFT.get(number as usize).map(|name| (*name).to_owned());
+    let (kind, name) = match phase {
+        Phase::Hard => ("hard", names.get(&number).cloned()),
+        Phase::Soft => ("soft", soft()),
+        Phase::Raise => ("raise", soft()),
+    };
+    [kind.into(), u64::from(number).into(), name.map_or(Value::Null, Value::from)]
+}
+
+fn rows(
+    names: &FxHashMap<u32, String>,
+    handlers: Vec<(Handler, u32, Durations)>,
+    by_cpu: bool,
+) -> (Vec<Column>, Vec<Vec<Value>>) {
+    let mut sums: std::collections::BTreeMap<(Handler, u32), Durations> = std::collections::BTreeMap::new();
+    for (handler, cpu, durations) in handlers {
+        sums.entry((handler, if by_cpu { cpu } else { 0 })).or_default().add(durations);
+    }
+    let mut columns = vec![Column::text("kind"), Column::integer("number", Unit::None), Column::text("name")];
+    columns.extend(by_cpu.then_some(Column::integer("cpu", Unit::None)));
+    columns.push(Column::integer("count", Unit::Count));
+    columns.extend(duration_columns());
+    let row = |((handler, cpu), durations): ((Handler, u32), Durations)| {
+        let mut row = cells(names, handler).to_vec();
+        row.extend(by_cpu.then(|| u64::from(cpu).into()));
+        row.push(durations.count.into());
+        row.extend(duration_cells(&durations));
+        (durations.total, (handler, cpu), row)
+    };
+    let mut phases: [Vec<_>; 3] = Default::default();
+    sums.into_iter().map(row).for_each(|row| phases[row.1.0.0 as usize].push(row));
+    (columns, phases.into_iter().flat_map(|rows| most_time_first(rows.into_iter())).collect())
+}
+
+fn slowest(
+    names: &FxHashMap<u32, String>,
+    longest: &Longest<(Phase, u32, u32)>,
+    of: &Whole<'_>,
+) -> (Vec<Column>, Vec<Vec<Value>>) {
+    let columns = vec![
+        Column::text("kind"),
+        Column::integer("number", Unit::None),
+        Column::text("name"),
+        Column::integer("duration_ns", Unit::Nanoseconds),
+        Column::integer("begin_ns", Unit::Nanoseconds),
+        Column::integer("cpu", Unit::None),
+    ];
+    let wanted = longest.iter().filter(|(.., (.., cpu))| of.choice.wants_cpu(*cpu));
+    let row = |&(length, Nanos(begin), (phase, number, cpu)): &(u64, Nanos, (Phase, u32, u32))| {
+        let mut row = cells(names, Handler(phase, number)).to_vec();
+        row.extend([length.into(), begin.into(), u64::from(cpu).into()]);
+        row
+    };
+    (columns, wanted.map(row).collect())
+}

@@ -1,0 +1,167 @@
+//! Begins and ends that belong together, found across any cut.
+
+use rustc_hash::FxHashMap;
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
+
+/// What is known of a place where something begins and ends in turn: the last begin before an end is its own.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+struct Pair<B, E> {
+    /// Whether anything is known of the time before what comes next.
+    touched: bool,
+    /// The end that came first, where nothing was known of the time before.
+    first: Option<E>,
+    /// What goes on.
+    open: Option<B>,
+}
+
+impl<B, E> Default for Pair<B, E> {
+    fn default() -> Pair<B, E> {
+        Pair { touched: false, first: None, open: None }
+    }
+}
+
+/// Many of them, by key.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(bound(deserialize = "B: DeserializeOwned, E: DeserializeOwned"))]
+pub(crate) struct Pairs<B, E> {
+    pairs: FxHashMap<u64, Pair<B, E>>,
+    /// Ends without a begin.
+    pub(crate) unmatched: u64,
+    /// Begins without an end.
+    pub(crate) unfinished: u64,
+}
+
+impl<B, E> Default for Pairs<B, E> {
+    fn default() -> Pairs<B, E> {
+        Pairs { pairs: FxHashMap::default(), unmatched: 0, unfinished: 0 }
+    }
+}
+
+impl<B, E> Pairs<B, E> {
+    /// Something begins.
+    #[inline]
+    pub(crate) fn begin(&mut self, key: u64, begin: B) {
+        let pair = self.pairs.entry(key).or_default();
+        pair.touched = true;
+        self.unfinished += u64::from(pair.open.replace(begin).is_some());
+    }
+
+    /// It ends; both ends of it where its begin is known.
+    #[inline]
+    pub(crate) fn end(&mut self, key: u64, end: E) -> Option<(B, E)> {
+        let pair = self.pairs.entry(key).or_default();
+        let was_touched = std::mem::replace(&mut pair.touched, true);
+        match pair.open.take() {
+            Some(begin) => return Some((begin, end)),
+            None if was_touched => self.unmatched += 1,
+            None => pair.first = Some(end),
+        }
+        None
+    }
+
+    /// Whatever goes on does so no more.
+    #[inline]
+    pub(crate) fn forget(&mut self, key: u64) {
+        let pair = self.pairs.entry(key).or_default();
+        pair.touched = true;
+        self.unfinished += u64::from(pair.open.take().is_some());
+    }
+
+    /// Adds what the later of two neighbours knows, and tells what is complete by that.
+    pub(crate) fn add(&mut self, later: Pairs<B, E>, mut complete: impl FnMut(B, E)) {
+        self.unmatched += later.unmatched;
+        self.unfinished += later.unfinished;
+        for (key, pair) in later.pairs {
+            match pair.first {
+                Some(end) => {
+                    if let Some((begin, end)) = self.end(key, end) {
+                        complete(begin, end);
+                    }
+                }
+                None if pair.touched => self.forget(key),
+                None => {}
+            }
+            self.pairs.entry(key).or_default().open = pair.open;
+        }
+    }
+
+    /// Ends without a begin, and begins without an end, of the whole.
+    pub(crate) fn left(&self) -> (u64, u64) {
+        let count = |is: fn(&Pair<B, E>) -> bool| self.pairs.values().filter(|pair| is(pair)).count() as u64;
+        (
+            self.unmatched + count(|pair| pair.first.is_some()),
+            self.unfinished + count(|pair| pair.open.is_some()),
+        )
+    }
+}
+
+/// Places where something is asked for, often more than once, until it begins: the first time counts.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(bound(deserialize = "B: DeserializeOwned, E: DeserializeOwned"))]
+pub(crate) struct Requests<B, E> {
+    places: FxHashMap<u64, Place<B, E>>,
+    /// Beginnings that were not asked for.
+    unmatched: u64,
+}
+
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+struct Place<B, E> {
+    /// The beginning that came first, and the first request before it in this chunk.
+    first: Option<(Option<B>, E)>,
+    /// The first request since.
+    open: Option<B>,
+}
+
+impl<B, E> Default for Requests<B, E> {
+    fn default() -> Requests<B, E> {
+        Requests { places: FxHashMap::default(), unmatched: 0 }
+    }
+}
+
+impl<B, E> Requests<B, E> {
+    /// Something is asked for.
+    #[inline]
+    pub(crate) fn ask(&mut self, key: u64, request: B) {
+        let place = self.places.entry(key).or_insert(Place { first: None, open: None });
+        place.open.get_or_insert(request);
+    }
+
+    /// It begins; the first request, where it is known.
+    #[inline]
+    pub(crate) fn begin(&mut self, key: u64, begin: E) -> Option<(B, E)> {
+        let place = self.places.entry(key).or_insert(Place { first: None, open: None });
+        let request = place.open.take();
+        if place.first.is_none() {
+            place.first = Some((request, begin));
+            return None;
+        }
+        self.unmatched += u64::from(request.is_none());
+        Some((request?, begin))
+    }
+
+    /// Adds what the later of two neighbours knows, and tells what is complete by that.
+    pub(crate) fn add(&mut self, later: Requests<B, E>, mut complete: impl FnMut(B, E)) {
+        self.unmatched += later.unmatched;
+        for (key, place) in later.places {
+            if let Some((request, begin)) = place.first {
+                request.into_iter().for_each(|request| self.ask(key, request));
+                if let Some((request, begin)) = self.begin(key, begin) {
+                    complete(request, begin);
+                }
+            }
+            place.open.into_iter().for_each(|request| self.ask(key, request));
+        }
+    }
+
+    /// Tells what is complete of the whole, and returns how much was not asked for.
+    pub(crate) fn finish(self, mut complete: impl FnMut(B, E)) -> u64 {
+        let mut unmatched = self.unmatched;
+        for (request, begin) in self.places.into_values().filter_map(|place| place.first) {
+            match request {
+                Some(request) => complete(request, begin),
+                None => unmatched += 1,
+            }
+        }
+        unmatched
+    }
+}

@@ -1,0 +1,123 @@
+//! What threads are in the middle of, and CPUs with them.
+//!
+//! A system call begins on one CPU and may end on another, and its events do not tell the thread. So each CPU
+//! and each thread has a register: what goes on is in the CPU's, and a switch moves that into the register of
+//! the thread that leaves, and the register of the thread that comes into the CPU's. In a chunk the registers'
+//! first contents are not known; each content tells from which register it came. Two neighbours are then
+//! joined as two rearrangements are: exactly, whatever events are missing.
+
+use rustc_hash::FxHashMap;
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
+
+use crate::threads::Thread;
+
+/// Where a content was when the chunk began.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub(crate) enum Register {
+    /// On a CPU.
+    Cpu(u32),
+    /// With a thread that did not run.
+    Thread(Thread),
+}
+
+/// What is in a register.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Content<S> {
+    /// Where it was when the chunk began; `None` where nothing was there.
+    pub(crate) from: Option<Register>,
+    /// What happened to it since.
+    pub(crate) since: S,
+}
+
+/// The registers that were used, and contents that came to no register.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(bound(deserialize = "S: DeserializeOwned"))]
+pub(crate) struct Registers<S> {
+    cpus: FxHashMap<u32, Content<S>>,
+    threads: FxHashMap<Thread, Content<S>>,
+    /// Contents that were overwritten, which only happens where events are missing.
+    overwritten: Vec<Content<S>>,
+}
+
+impl<S> Default for Registers<S> {
+    fn default() -> Registers<S> {
+        Registers { cpus: FxHashMap::default(), threads: FxHashMap::default(), overwritten: Vec::new() }
+    }
+}
+
+impl<S: Default> Registers<S> {
+    /// What goes on on a CPU.
+    #[inline]
+    pub(crate) fn running(&mut self, cpu: u32) -> &mut Content<S> {
+        let unknown = || Content { from: Some(Register::Cpu(cpu)), since: S::default() };
+        self.cpus.entry(cpu).or_insert_with(unknown)
+    }
+
+    /// One thread leaves a CPU, and another comes. `is_empty` tells a state to which nothing happened.
+    pub(crate) fn switch(&mut self, cpu: u32, prev: Thread, next: Thread, is_empty: impl Fn(&S) -> bool) {
+        let unknown = |thread| Content { from: Some(Register::Thread(thread)), since: S::default() };
+        let nothing = || Content { from: None, since: S::default() };
+        let left = std::mem::replace(self.running(cpu), nothing());
+        let waiting = self.threads.insert(prev, left).unwrap_or_else(|| unknown(prev));
+        if waiting.from.is_some() || !is_empty(&waiting.since) {
+            self.overwritten.push(waiting);
+        }
+        let comes = self.threads.insert(next, nothing()).unwrap_or_else(|| unknown(next));
+        self.cpus.insert(cpu, comes);
+    }
+
+    /// Adds those of the later of two neighbours. `join` adds to a content what happened to it later; `end` takes
+    /// what was overwritten and began as nothing.
+    pub(crate) fn add(
+        &mut self,
+        later: Registers<S>,
+        mut join: impl FnMut(&mut Content<S>, S),
+        mut end: impl FnMut(S),
+    ) {
+        let Registers { cpus, threads, overwritten } = later;
+        let mut before = std::mem::take(self);
+        let mut place = |content: Content<S>| {
+            let mut joined = match content.from {
+                None => Content { from: None, since: S::default() },
+                Some(register) => before.take(register),
+            };
+            match content.from {
+                None => joined.since = content.since,
+                Some(_) => join(&mut joined, content.since),
+            }
+            joined
+        };
+        self.cpus = cpus.into_iter().map(|(cpu, content)| (cpu, place(content))).collect();
+        self.threads = threads.into_iter().map(|(thread, content)| (thread, place(content))).collect();
+        let overwritten: Vec<Content<S>> = overwritten.into_iter().map(&mut place).collect();
+        // What the later one did not touch stays.
+        for (cpu, content) in before.cpus {
+            self.cpus.entry(cpu).or_insert(content);
+        }
+        for (thread, content) in before.threads {
+            self.threads.entry(thread).or_insert(content);
+        }
+        self.overwritten = before.overwritten;
+        for content in overwritten {
+            match content.from {
+                Some(_) => self.overwritten.push(content),
+                None => end(content.since),
+            }
+        }
+    }
+
+    /// Takes the content of a register, which goes to another.
+    fn take(&mut self, register: Register) -> Content<S> {
+        let taken = match register {
+            Register::Cpu(cpu) => self.cpus.remove(&cpu),
+            Register::Thread(thread) => self.threads.remove(&thread),
+        };
+        taken.unwrap_or(Content { from: Some(register), since: S::default() })
+    }
+
+    /// All contents, at the end.
+    pub(crate) fn into_contents(self) -> impl Iterator<Item = S> {
+        let held = self.cpus.into_values().chain(self.threads.into_values()).chain(self.overwritten);
+        held.map(|content| content.since)
+    }
+}

@@ -1,0 +1,248 @@
+//! `sched`: how long did threads wait for a CPU after they were woken, and how often were they moved and preempted?
+//!
+//! A wake-up lasts from the last `sched_wakeup` or `sched_wakeup_new` of a thread since it ran last, to the
+//! `sched_switch` to it. It counts to the CPU on which the thread then runs. A switch is a preemption if the
+//! thread that leaves could go on: its state is 0 or has the kernel's mark of preemption (256).
+
+use hodo_clock::Nanos;
+use hodo_trace::{
+    Column, EventAnalysis, Shape, Table, Unit, Value, Whole,
+    kernel::{KernelEvent, Kind, field},
+};
+use rustc_hash::FxHashMap;
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    durations::{Add, Durations, Longest, add_all},
+    figures::{duration_cells, duration_columns, most_time_first},
+    pairs::Pairs,
+    threads::{self, Thread, Threads},
+};
+
+/// The analysis.
+#[derive(Clone, Copy, Debug)]
+pub struct Scheduling;
+
+/// `TASK_REPORT_MAX`: what `prev_state` has of a thread that was preempted.
+const PREEMPTED: i64 = 256;
+
+/// What happened to a thread on a CPU.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+struct Figures {
+    latencies: Durations,
+    switches: u64,
+    preemptions: u64,
+    migrations: u64,
+}
+
+impl Add for Figures {
+    fn add(&mut self, later: Figures) {
+        self.latencies.add(later.latencies);
+        self.switches += later.switches;
+        self.preemptions += later.preemptions;
+        self.migrations += later.migrations;
+    }
+}
+
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+struct ByCpu(FxHashMap<u32, Figures>);
+
+impl Add for ByCpu {
+    fn add(&mut self, later: ByCpu) {
+        add_all(&mut self.0, later.0);
+    }
+}
+
+/// A switch to a thread.
+type In = (Nanos, Thread, u32);
+
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+struct Sums {
+    threads: FxHashMap<Thread, ByCpu>,
+    longest: Longest<(Thread, u32)>,
+}
+
+impl Sums {
+    fn of(&mut self, thread: Thread, cpu: u32) -> &mut Figures {
+        self.threads.entry(thread).or_default().0.entry(cpu).or_default()
+    }
+
+    fn woken(&mut self, begin: Nanos, (end, thread, cpu): In) {
+        let length = end.0.saturating_sub(begin.0);
+        self.of(thread, cpu).latencies.see(length);
+        self.longest.see(length, begin, (thread, cpu));
+    }
+}
+
+/// What is known after some events.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Partial {
+    threads: Threads,
+    /// By tid.
+    woken: Pairs<Nanos, In>,
+    sums: Sums,
+}
+
+impl Partial {
+    fn switch(&mut self, event: &KernelEvent<'_>, prev: Thread, next: Thread) {
+        let cpu = event.cpu;
+        let state = event.integer(field::switch::PREV_STATE);
+        if state.is_some_and(|state| state == 0 || state & PREEMPTED != 0) && !prev.is_idle() {
+            self.sums.of(prev, cpu).preemptions += 1;
+        }
+        if let Some(tid) = prev.tid().filter(|&tid| tid != 0) {
+            self.woken.forget(tid.into());
+        }
+        if let Some(tid) = next.tid().filter(|&tid| tid != 0) {
+            self.sums.of(next, cpu).switches += 1;
+            if let Some((begin, end)) = self.woken.end(tid.into(), (event.time, next, cpu)) {
+                self.sums.woken(begin, end);
+            }
+        }
+    }
+}
+
+impl EventAnalysis for Scheduling {
+    type Partial = Partial;
+
+    fn interest(&self) -> &'static [(Kind, &'static [usize])] {
+        const {
+            &[
+                threads::INTEREST[0],
+                threads::INTEREST[1],
+                threads::INTEREST[2],
+                (Kind::SchedSwitch, &[field::switch::PREV_STATE]),
+                (Kind::SchedWakeup, &[field::wakeup::TID]),
+                (Kind::SchedMigrate, &[field::migrate::TID]),
+            ]
+        }
+    }
+
+    fn views(&self) -> &'static [&'static str] {
+        &["thread", "cpu", "slowest"]
+    }
+
+    fn unknown(&self) -> Partial {
+        Partial::default()
+    }
+
+    fn fold(&self, partial: &mut Partial, event: KernelEvent<'_>) {
+        let tid = |field| event.integer(field).filter(|&tid| tid != 0);
+        match event.kind {
+            Kind::SchedWakeup => {
+                let tid = tid(field::wakeup::TID);
+                tid.into_iter().for_each(|tid| partial.woken.begin(u64::from(tid as u32), event.time));
+            }
+            Kind::SchedMigrate => {
+                if let Some(tid) = tid(field::migrate::TID) {
+                    partial.sums.of(Thread::new(tid, event.cpu), event.cpu).migrations += 1;
+                }
+            }
+            _ => {
+                if let Some((prev, next)) = partial.threads.see(&event) {
+                    partial.switch(&event, prev, next);
+                }
+            }
+        }
+    }
+
+    fn merge(&self, mut earlier: Partial, later: Partial) -> Partial {
+        let Partial { threads, woken, sums } = &mut earlier;
+        add_all(&mut sums.threads, later.sums.threads);
+        sums.longest.add(later.sums.longest);
+        woken.add(later.woken, |begin, end| sums.woken(begin, end));
+        threads.add(later.threads);
+        earlier
+    }
+
+    fn finish(&self, whole: Partial, of: &Whole<'_>) -> Table {
+        let Partial { threads, mut sums, .. } = whole;
+        sums.threads.retain(|&thread, _| threads.wanted(thread, of.choice));
+        for cpus in sums.threads.values_mut() {
+            cpus.0.retain(|&cpu, _| of.choice.wants_cpu(cpu));
+        }
+        let mut all = Figures::default();
+        sums.threads.values().flat_map(|cpus| cpus.0.values()).for_each(|figures| all.add(figures.clone()));
+        let summary = vec![
+            ("wakeups", all.latencies.count.into()),
+            ("switches", all.switches.into()),
+            ("preemptions", all.preemptions.into()),
+            ("migrations", all.migrations.into()),
+        ];
+        let (columns, rows) = match of.choice.view.as_str() {
+            "slowest" => slowest(&threads, &sums.longest, of),
+            "cpu" => by_cpu(sums),
+            _ => by_thread(&threads, sums),
+        };
+        Table { name: "sched", shape: Shape::Counters, summary, columns, rows, loss: Vec::new() }
+    }
+}
+
+fn columns(of: &[Column]) -> Vec<Column> {
+    let mut columns = of.to_vec();
+    let counts = ["wakeups", "switches", "preemptions", "migrations"];
+    columns.push(Column::integer(counts[0], Unit::Count));
+    let [total, more @ ..] = duration_columns();
+    columns.extend([total.secondary()]);
+    columns.extend(more);
+    columns.push(Column::integer(counts[1], Unit::Count));
+    columns.extend(counts[2..].iter().map(|name| Column::integer(name, Unit::Count).secondary()));
+    columns
+}
+
+fn cells(figures: &Figures) -> Vec<Value> {
+    let mut cells = vec![figures.latencies.count.into()];
+    cells.extend(duration_cells(&figures.latencies));
+    cells.extend([figures.switches.into(), figures.preemptions.into(), figures.migrations.into()]);
+    cells
+}
+
+fn by_thread(threads: &Threads, sums: Sums) -> (Vec<Column>, Vec<Vec<Value>>) {
+    let row = |(thread, cpus): (Thread, ByCpu)| {
+        let mut sum = Figures::default();
+        let is_empty = cpus.0.is_empty();
+        cpus.0.into_values().for_each(|figures| sum.add(figures));
+        let row = threads.cells(thread).into_iter().chain(cells(&sum)).collect();
+        (!is_empty).then_some((sum.latencies.total, thread, row))
+    };
+    let who = [
+        Column::text("comm"),
+        Column::integer("tid", Unit::None),
+        Column::integer("pid", Unit::None).secondary(),
+    ];
+    (columns(&who), most_time_first(sums.threads.into_iter().filter_map(row)))
+}
+
+fn by_cpu(sums: Sums) -> (Vec<Column>, Vec<Vec<Value>>) {
+    let mut cpus: std::collections::BTreeMap<u32, Figures> = std::collections::BTreeMap::new();
+    for (cpu, figures) in sums.threads.into_values().flat_map(|cpus| cpus.0) {
+        cpus.entry(cpu).or_default().add(figures);
+    }
+    let row =
+        |(cpu, figures): (u32, Figures)| [u64::from(cpu).into()].into_iter().chain(cells(&figures)).collect();
+    (columns(&[Column::integer("cpu", Unit::None)]), cpus.into_iter().map(row).collect())
+}
+
+fn slowest(
+    threads: &Threads,
+    longest: &Longest<(Thread, u32)>,
+    of: &Whole<'_>,
+) -> (Vec<Column>, Vec<Vec<Value>>) {
+    let columns = vec![
+        Column::text("comm"),
+        Column::integer("tid", Unit::None),
+        Column::integer("pid", Unit::None),
+        Column::integer("latency_ns", Unit::Nanoseconds),
+        Column::integer("begin_ns", Unit::Nanoseconds),
+        Column::integer("cpu", Unit::None),
+    ];
+    let wanted = longest
+        .iter()
+        .filter(|(.., (thread, cpu))| threads.wanted(*thread, of.choice) && of.choice.wants_cpu(*cpu));
+    let row = |&(length, Nanos(begin), (thread, cpu)): &(u64, Nanos, (Thread, u32))| {
+        let mut row = threads.cells(thread).to_vec();
+        row.extend([length.into(), begin.into(), u64::from(cpu).into()]);
+        row
+    };
+    (columns, wanted.map(row).collect())
+}

@@ -1,0 +1,251 @@
+//! System calls: what is known of each thread's, for the analyses that look at them.
+//!
+//! A call is a `syscall_entry_NAME` and the next `syscall_exit_NAME` of the same thread. An exit whose entry is not
+//! in the trace, or that comes after the entry of another call, is unmatched; so is the second return of `fork`
+//! and its kin, in the child. An entry that no exit follows is unfinished.
+
+use hodo_clock::Nanos;
+use hodo_trace::{
+    Choice,
+    kernel::{KernelEvent, Kind, field},
+};
+use rustc_hash::FxHashMap;
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    durations::{Add, Durations, Longest, add_all},
+    registers::{Content, Registers},
+    threads::{self, Thread, Threads},
+};
+
+/// The events that [`Calls`] needs.
+pub(crate) const INTEREST: [(Kind, &[usize]); 5] = {
+    let [switch, fork, process] = threads::INTEREST;
+    [switch, fork, process, (Kind::SyscallEntry, &[]), (Kind::SyscallExit, &[field::exit::RET])]
+};
+
+/// The highest number that is an error: the kernel's `MAX_ERRNO`.
+const MOST_ERRORS: i64 = 4095;
+
+/// A call that goes on.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+struct Entry {
+    name: u32,
+    time: Nanos,
+}
+
+/// The end of a call.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+struct Exit {
+    name: u32,
+    time: Nanos,
+    result: i64,
+    thread: Thread,
+    cpu: u32,
+}
+
+/// What happened to a thread, or to whoever was on a CPU.
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+struct Course {
+    /// Whether any call began or ended.
+    touched: bool,
+    /// The exit that came first, where nothing is known of the time before.
+    first: Option<Exit>,
+    /// The call that goes on.
+    open: Option<Entry>,
+}
+
+/// A call among the longest: where it ended, whose it was, its name, what it returned.
+pub(crate) type LongCall = (u32, Thread, u32, i64);
+
+/// What is known of the calls of one name, of one thread.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub(crate) struct OfName {
+    /// How long they took.
+    pub(crate) durations: Durations,
+    /// Those that returned an error.
+    pub(crate) errors: u64,
+    /// The sum of what the others returned, if they returned no address: for those that return bytes.
+    pub(crate) returned: u64,
+}
+
+impl Add for OfName {
+    fn add(&mut self, later: OfName) {
+        self.durations.add(later.durations);
+        self.errors += later.errors;
+        self.returned = self.returned.wrapping_add(later.returned);
+    }
+}
+
+/// By name, and by the CPU on which they ended.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+struct OfThread(FxHashMap<u64, OfName>);
+
+impl OfThread {
+    /// By name, of those that ended on some CPUs.
+    fn by_name(self, wanted: impl Fn(u32) -> bool) -> FxHashMap<u32, OfName> {
+        let mut names = FxHashMap::default();
+        let calls = self.0.into_iter().filter(|(key, _)| wanted((key >> 32) as u32));
+        add_all(&mut names, calls.map(|(key, calls)| (key as u32, calls)));
+        names
+    }
+}
+
+impl Add for OfThread {
+    fn add(&mut self, later: OfThread) {
+        add_all(&mut self.0, later.0);
+    }
+}
+
+/// Calls that are complete, and how many are not.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+struct Totals {
+    threads: FxHashMap<Thread, OfThread>,
+    longest: Longest<LongCall>,
+    unmatched: u64,
+    unfinished: u64,
+}
+
+impl Totals {
+    #[inline]
+    fn complete(&mut self, entry: Entry, exit: Exit) {
+        let length = exit.time.0.saturating_sub(entry.time.0);
+        let key = u64::from(exit.cpu) << 32 | u64::from(exit.name);
+        let of = self.threads.entry(exit.thread).or_default().0.entry(key).or_default();
+        of.durations.see(length);
+        if (-MOST_ERRORS..0).contains(&exit.result) {
+            of.errors += 1;
+        } else {
+            of.returned = of.returned.wrapping_add(exit.result as u64);
+        }
+        self.longest.see(length, entry.time, (exit.cpu, exit.thread, exit.name, exit.result));
+    }
+
+    /// A call begins.
+    #[inline]
+    fn enter(&mut self, course: &mut Course, entry: Entry) {
+        self.unfinished += u64::from(course.open.replace(entry).is_some());
+        course.touched = true;
+    }
+
+    /// A call ends.
+    #[inline]
+    fn exit(&mut self, content: &mut Content<Course>, exit: Exit) {
+        let course = &mut content.since;
+        match course.open.take() {
+            Some(entry) if entry.name == exit.name => self.complete(entry, exit),
+            Some(_) => {
+                self.unfinished += 1;
+                self.unmatched += 1;
+            }
+            None if content.from.is_some() && !course.touched => course.first = Some(exit),
+            None => self.unmatched += 1,
+        }
+        course.touched = true;
+    }
+
+    /// What happened later, to a content.
+    fn join(&mut self, content: &mut Content<Course>, later: Course) {
+        match later.first {
+            Some(exit) => self.exit(content, exit),
+            None if later.touched => self.unfinished += u64::from(content.since.open.take().is_some()),
+            None => return,
+        }
+        content.since.touched = true;
+        content.since.open = later.open;
+    }
+
+    /// Nothing more happens.
+    fn end(&mut self, course: Course) {
+        self.unmatched += u64::from(course.first.is_some());
+        self.unfinished += u64::from(course.open.is_some());
+    }
+
+    /// The same under the names that threads have for the chunk before.
+    fn renamed(self, known: impl Fn(Thread) -> Thread) -> Totals {
+        let mut threads = FxHashMap::default();
+        add_all(&mut threads, self.threads.into_iter().map(|(thread, of)| (known(thread), of)));
+        let longest = self.longest.map(|(cpu, thread, name, result)| (cpu, known(thread), name, result));
+        Totals { threads, longest, ..self }
+    }
+}
+
+impl Add for Totals {
+    fn add(&mut self, later: Totals) {
+        add_all(&mut self.threads, later.threads);
+        self.longest.add(later.longest);
+        self.unmatched += later.unmatched;
+        self.unfinished += later.unfinished;
+    }
+}
+
+/// What is known of calls after some events.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub(crate) struct Calls {
+    pub(crate) threads: Threads,
+    registers: Registers<Course>,
+    totals: Totals,
+}
+
+impl Calls {
+    /// Takes in an event of those that it needs.
+    #[inline]
+    pub(crate) fn see(&mut self, event: &KernelEvent<'_>) {
+        match event.kind {
+            Kind::SyscallEntry => {
+                let entry = Entry { name: event.name, time: event.time };
+                self.totals.enter(&mut self.registers.running(event.cpu).since, entry);
+            }
+            Kind::SyscallExit => {
+                let exit = Exit {
+                    name: event.name,
+                    time: event.time,
+                    result: event.integer(field::exit::RET).unwrap_or(0),
+                    thread: self.threads.running(event.cpu),
+                    cpu: event.cpu,
+                };
+                self.totals.exit(self.registers.running(event.cpu), exit);
+            }
+            _ => {
+                if let Some((prev, next)) = self.threads.see(event) {
+                    self.registers.switch(event.cpu, prev, next, |course| !course.touched);
+                }
+            }
+        }
+    }
+
+    /// Adds what the later of two neighbours knows.
+    pub(crate) fn add(&mut self, later: Calls) {
+        let Calls { threads, registers, totals } = later;
+        let known = |thread| self.threads.known(thread);
+        self.totals.add(totals.renamed(known));
+        let sums = std::cell::RefCell::new(&mut self.totals);
+        let join = |content: &mut Content<Course>, later: Course| {
+            let first = later.first.map(|exit| Exit { thread: known(exit.thread), ..exit });
+            sums.borrow_mut().join(content, Course { first, ..later });
+        };
+        self.registers.add(registers, join, |course| sums.borrow_mut().end(course));
+        self.threads.add(threads);
+    }
+
+    /// The calls of the whole.
+    pub(crate) fn finish(mut self, choice: &Choice) -> Whole {
+        self.registers.into_contents().for_each(|course| self.totals.end(course));
+        let threads = self.threads;
+        let totals = self.totals.renamed(|thread| threads.settled(thread));
+        let wanted = totals.threads.into_iter().filter(|(thread, _)| threads.wanted(*thread, choice));
+        let calls = wanted.map(|(thread, calls)| (thread, calls.by_name(|cpu| choice.wants_cpu(cpu))));
+        let calls = calls.filter(|(_, calls)| !calls.is_empty()).collect();
+        Whole { threads, calls, longest: totals.longest, left: (totals.unmatched, totals.unfinished) }
+    }
+}
+
+/// What there is to tell of calls.
+pub(crate) struct Whole {
+    pub(crate) threads: Threads,
+    /// Those that are asked for, by thread and name.
+    pub(crate) calls: Vec<(Thread, FxHashMap<u32, OfName>)>,
+    pub(crate) longest: Longest<LongCall>,
+    /// Unmatched and unfinished, of all threads.
+    pub(crate) left: (u64, u64),
+}

@@ -1,0 +1,192 @@
+//! Who runs on which CPU, and what threads are called.
+//!
+//! Within a chunk the thread that runs on a CPU at its beginning is not known. It is called by that CPU until
+//! states are merged: then it is whoever ran there last. Who ran when the trace began is told by the first
+//! switch on the CPU, at the end.
+
+use hodo_trace::{
+    Choice, Value,
+    kernel::{KernelEvent, Kind, field},
+};
+use rustc_hash::FxHashMap;
+use serde::{Deserialize, Serialize};
+
+/// A thread; the idle thread of a CPU; or whoever ran on a CPU when the chunk began.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub(crate) struct Thread(i64);
+
+impl Thread {
+    /// The thread with an id, on a CPU. All idle threads have id 0.
+    #[inline]
+    pub(crate) fn new(tid: i64, cpu: u32) -> Thread {
+        if tid == 0 { Thread(-1 - i64::from(cpu)) } else { Thread(i64::from(tid as u32)) }
+    }
+
+    /// Whoever ran on a CPU when the chunk began.
+    pub(crate) fn before(cpu: u32) -> Thread {
+        Thread(i64::MIN + i64::from(cpu))
+    }
+
+    /// The CPU on which it ran when the chunk began, if that is all that is known of it.
+    pub(crate) fn is_before(self) -> Option<u32> {
+        u32::try_from(self.0.wrapping_sub(i64::MIN)).ok()
+    }
+
+    /// Whether it is an idle thread.
+    pub(crate) fn is_idle(self) -> bool {
+        self.0 < 0 && self.is_before().is_none()
+    }
+
+    /// Its id: 0 of idle threads, `None` where it is not known.
+    pub(crate) fn tid(self) -> Option<u32> {
+        match self.is_before() {
+            Some(_) => None,
+            None => Some(u32::try_from(self.0).unwrap_or(0)),
+        }
+    }
+}
+
+/// What is known of a thread.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+struct Facts {
+    comm: Option<String>,
+    pid: Option<u32>,
+}
+
+/// A CPU.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+struct Cpu {
+    /// Who ran before the first switch.
+    first: Thread,
+    /// Who runs now.
+    now: Thread,
+}
+
+/// Who runs, and what is known of threads.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub(crate) struct Threads {
+    cpus: FxHashMap<u32, Cpu>,
+    facts: FxHashMap<Thread, Facts>,
+}
+
+/// The events that [`Threads`] needs.
+pub(crate) const INTEREST: [(Kind, &[usize]); 3] = [
+    (
+        Kind::SchedSwitch,
+        &[
+            field::switch::PREV_COMM,
+            field::switch::PREV_TID,
+            field::switch::NEXT_COMM,
+            field::switch::NEXT_TID,
+        ],
+    ),
+    (Kind::SchedFork, &[field::fork::CHILD_COMM, field::fork::CHILD_TID, field::fork::CHILD_PID]),
+    (Kind::StateProcess, &[field::process::TID, field::process::PID, field::process::NAME]),
+];
+
+impl Threads {
+    /// Takes in an event of those that it needs; of a switch, who ran and who runs now.
+    #[inline]
+    pub(crate) fn see(&mut self, event: &KernelEvent<'_>) -> Option<(Thread, Thread)> {
+        match event.kind {
+            Kind::SchedSwitch => return self.switch(event),
+            Kind::SchedFork => self.fact(
+                event.integer(field::fork::CHILD_TID),
+                event.integer(field::fork::CHILD_PID),
+                event.text(field::fork::CHILD_COMM),
+            ),
+            Kind::StateProcess => self.fact(
+                event.integer(field::process::TID),
+                event.integer(field::process::PID),
+                event.text(field::process::NAME),
+            ),
+            _ => {}
+        }
+        None
+    }
+
+    fn switch(&mut self, event: &KernelEvent<'_>) -> Option<(Thread, Thread)> {
+        let thread = |field| Some(Thread::new(event.integer(field)?, event.cpu));
+        let (prev, next) = thread(field::switch::PREV_TID).zip(thread(field::switch::NEXT_TID))?;
+        self.called(prev, event.text(field::switch::PREV_COMM));
+        self.called(next, event.text(field::switch::NEXT_COMM));
+        let cpu = self.cpus.entry(event.cpu).or_insert(Cpu { first: prev, now: next });
+        cpu.now = next;
+        Some((prev, next))
+    }
+
+    fn fact(&mut self, tid: Option<i64>, pid: Option<i64>, comm: Option<&[u8]>) {
+        // The idle thread is no process.
+        let Some(tid) = tid.filter(|&tid| tid != 0) else { return };
+        let thread = Thread::new(tid, 0);
+        self.called(thread, comm);
+        let facts = self.facts.entry(thread).or_default();
+        facts.pid = pid.map(|pid| pid as u32).or(facts.pid);
+    }
+
+    #[inline]
+    fn called(&mut self, thread: Thread, comm: Option<&[u8]>) {
+        let Some(comm) = comm else { return };
+        let facts = self.facts.entry(thread).or_default();
+        if facts.comm.as_ref().is_none_or(|known| known.as_bytes() != comm) {
+            facts.comm = Some(String::from_utf8_lossy(comm).into_owned());
+        }
+    }
+
+    /// Who runs on a CPU.
+    #[inline]
+    pub(crate) fn running(&self, cpu: u32) -> Thread {
+        self.cpus.get(&cpu).map_or_else(|| Thread::before(cpu), |cpu| cpu.now)
+    }
+
+    /// What the later of two neighbours calls a thread, as the earlier calls it.
+    pub(crate) fn known(&self, thread: Thread) -> Thread {
+        thread.is_before().map_or(thread, |cpu| self.running(cpu))
+    }
+
+    /// Adds what the later of two neighbours knows.
+    pub(crate) fn add(&mut self, later: Threads) {
+        for (number, cpu) in later.cpus {
+            let now = self.known(cpu.now);
+            self.cpus.entry(number).or_insert(cpu).now = now;
+        }
+        for (thread, facts) in later.facts {
+            let own = self.facts.entry(thread).or_default();
+            own.comm = facts.comm.or(own.comm.take());
+            own.pid = facts.pid.or(own.pid);
+        }
+    }
+
+    /// Who a thread of the whole is: the one that runs before the first switch is told by that.
+    pub(crate) fn settled(&self, thread: Thread) -> Thread {
+        let first = thread.is_before().and_then(|cpu| self.cpus.get(&cpu));
+        first.map_or(thread, |cpu| cpu.first)
+    }
+
+    /// What a thread is called; `swapper/N` of idle ones.
+    pub(crate) fn comm(&self, thread: Thread) -> Option<&str> {
+        self.facts.get(&thread)?.comm.as_deref()
+    }
+
+    /// Its process.
+    pub(crate) fn pid(&self, thread: Thread) -> Option<u32> {
+        self.facts.get(&thread)?.pid
+    }
+
+    /// Whether what a thread did is asked for.
+    pub(crate) fn wanted(&self, thread: Thread, choice: &Choice) -> bool {
+        let listed =
+            |list: &[u32], id: Option<u32>| list.is_empty() || id.is_some_and(|id| list.contains(&id));
+        let called =
+            || self.comm(thread).is_some_and(|comm| choice.comms.iter().any(|wanted| wanted == comm));
+        listed(&choice.tids, thread.tid())
+            && listed(&choice.pids, self.pid(thread))
+            && (choice.comms.is_empty() || called())
+    }
+
+    /// Cells that tell who a thread is: its name, its id and its process.
+    pub(crate) fn cells(&self, thread: Thread) -> [Value; 3] {
+        let number = |number: Option<u32>| number.map_or(Value::Null, |number| u64::from(number).into());
+        [self.comm(thread).map_or(Value::Null, Value::from), number(thread.tid()), number(self.pid(thread))]
+    }
+}

@@ -1,0 +1,188 @@
+//! The law for kernel events: any cutting in time, any grouping of merges, gives the result of one chunk.
+//!
+//! Traces are made up: of a scheduler that keeps its own rules, and of one of which any event may be missing.
+
+use hodo_analyses::{cpu::CpuUse, io::InputOutput, irq::Interrupts, sched::Scheduling, syscalls::Syscalls};
+use hodo_clock::Nanos;
+use hodo_trace::{
+    Choice, EventAnalysis, Table, Whole,
+    kernel::{KernelEvent, Kind, Records, VOCABULARY},
+};
+use proptest::{prelude::*, test_runner::TestRunner};
+
+const CPUS: u32 = 3;
+const THREADS: i64 = 6;
+
+/// A number that decides an event: when after the one before, where, what, and three more for its fields.
+type Seed = (u8, u32, usize, i64, i64, i64);
+
+/// Numbers of events, and whether the scheduler keeps its rules.
+type Plan = (Vec<Seed>, bool);
+
+fn plan() -> impl Strategy<Value = Plan> {
+    let seed = (0u8..4, 0..CPUS, 0..VOCABULARY.len() + 6, 0..THREADS, 0..THREADS, 0i64..4);
+    (prop::collection::vec(seed, 0..80), any::<bool>())
+}
+
+/// The events of a plan, each as its own records.
+fn events((seeds, rules): &Plan) -> Vec<Records> {
+    let mut now = 10;
+    let mut running = [0i64; CPUS as usize];
+    let event = |&(later, cpu, what, a, b, c): &Seed| {
+        now += u64::from(later);
+        // Switches are what all else hangs on.
+        let words = VOCABULARY.get(what).unwrap_or(&VOCABULARY[0]);
+        let mut records = Records::default();
+        records.push(Nanos(now), cpu, words.kind, (c % 3) as u32);
+        if words.kind == Kind::SchedSwitch {
+            let on = &mut running[cpu as usize];
+            let prev = if *rules { *on } else { a };
+            let next = if *rules && running.contains(&b) { 0 } else { b };
+            running[cpu as usize] = next;
+            records.text(format!("t{prev}").as_bytes());
+            records.integer(prev);
+            records.integer([0, 1, 256, 2][c as usize]);
+            records.text(format!("t{next}").as_bytes());
+            records.integer(next);
+            records.integer(20 + c);
+            return records;
+        }
+        for (place, names) in words.fields.iter().enumerate() {
+            match names[0] {
+                "comm" | "name" | "child_comm" | "diskname" => records.text(format!("n{a}").as_bytes()),
+                "ret" => records.integer(a * 100 - 50),
+                _ => records.integer([a, b, c, a % 2, b % 2][place]),
+            }
+        }
+        records
+    };
+    seeds.iter().map(event).collect()
+}
+
+fn fold<A: EventAnalysis>(analysis: &A, events: &[Records]) -> A::Partial {
+    let mut partial = analysis.unknown();
+    events.iter().flat_map(Records::iter).for_each(|event| analysis.fold(&mut partial, event));
+    travelled::<A>(&partial)
+}
+
+/// What travels to another process must be all that there is.
+fn travelled<A: EventAnalysis>(partial: &A::Partial) -> A::Partial {
+    serde_json::from_str(&serde_json::to_string(partial).unwrap()).unwrap()
+}
+
+/// Merges neighbours in an order that `choices` picks.
+fn merge_all<A: EventAnalysis>(analysis: &A, mut parts: Vec<A::Partial>, choices: &[usize]) -> A::Partial {
+    let mut choices = choices.iter().cycle();
+    while parts.len() > 1 {
+        let at = choices.next().unwrap() % (parts.len() - 1);
+        let later = parts.remove(at + 1);
+        let earlier = std::mem::replace(&mut parts[at], analysis.unknown());
+        parts[at] = analysis.merge(earlier, later);
+    }
+    parts.pop().unwrap_or_else(|| analysis.unknown())
+}
+
+/// Every table of a state.
+fn tables<A: EventAnalysis>(analysis: &A, partial: &A::Partial, events: &[Records]) -> Vec<Table> {
+    let names: Vec<String> = ["read", "write", "openat"].map(str::to_owned).to_vec();
+    let time =
+        |records: &Records| records.iter().next().map_or(Nanos(0), |event: KernelEvent<'_>| event.time);
+    let span = (events.first().map_or(Nanos(0), time), events.last().map_or(Nanos(0), time));
+    let table = |view: &&str| {
+        let choice = Choice { view: (*view).to_owned(), ..Choice::default() };
+        analysis.finish(travelled::<A>(partial), &Whole { names: &names, span, choice: &choice })
+    };
+    analysis.views().iter().map(table).collect()
+}
+
+/// A plan, where to cut it, and in which order to merge.
+type Case = (Plan, Vec<bool>, Vec<usize>);
+
+fn case() -> impl Strategy<Value = Case> {
+    (plan(), prop::collection::vec(prop::bool::weighted(0.3), 80), prop::collection::vec(0usize..80, 1..8))
+}
+
+fn holds<A: EventAnalysis>(analysis: &A, (plan, cuts, choices): &Case) -> Result<(), TestCaseError> {
+    let events = events(plan);
+    let mut parts = Vec::new();
+    let mut begin = 0;
+    for end in 1..=events.len() {
+        if end == events.len() || cuts[end] {
+            parts.push(fold(analysis, &events[begin..end]));
+            begin = end;
+        }
+    }
+    let whole = tables(analysis, &fold(analysis, &events), &events);
+    prop_assert_eq!(whole, tables(analysis, &merge_all(analysis, parts, choices), &events));
+    Ok(())
+}
+
+fn law<A: EventAnalysis>(analysis: &A) -> Result<(), String> {
+    let mut runner = TestRunner::new(ProptestConfig::with_cases(400));
+    runner.run(&case(), |case| holds(analysis, &case)).map_err(|error| error.to_string())
+}
+
+#[test]
+fn cpu() {
+    law(&CpuUse).unwrap();
+}
+
+#[test]
+fn syscalls() {
+    law(&Syscalls).unwrap();
+}
+
+#[test]
+fn irq() {
+    law(&Interrupts).unwrap();
+}
+
+#[test]
+fn sched() {
+    law(&Scheduling).unwrap();
+}
+
+#[test]
+fn io() {
+    law(&InputOutput).unwrap();
+}
+
+/// An analysis whose merge forgets which of its states came first.
+struct Swapped<A>(A);
+
+impl<A: EventAnalysis> EventAnalysis for Swapped<A> {
+    type Partial = A::Partial;
+
+    fn interest(&self) -> &'static [(Kind, &'static [usize])] {
+        EventAnalysis::interest(&self.0)
+    }
+
+    fn views(&self) -> &'static [&'static str] {
+        EventAnalysis::views(&self.0)
+    }
+
+    fn unknown(&self) -> A::Partial {
+        EventAnalysis::unknown(&self.0)
+    }
+
+    fn fold(&self, partial: &mut A::Partial, event: KernelEvent<'_>) {
+        EventAnalysis::fold(&self.0, partial, event);
+    }
+
+    fn merge(&self, earlier: A::Partial, later: A::Partial) -> A::Partial {
+        EventAnalysis::merge(&self.0, later, earlier)
+    }
+
+    fn finish(&self, whole: A::Partial, of: &Whole<'_>) -> Table {
+        EventAnalysis::finish(&self.0, whole, of)
+    }
+}
+
+#[test]
+fn a_broken_merge_is_caught() {
+    assert!(law(&Swapped(CpuUse)).is_err());
+    assert!(law(&Swapped(Syscalls)).is_err());
+    assert!(law(&Swapped(Interrupts)).is_err());
+    assert!(law(&Swapped(Scheduling)).is_err());
+    assert!(law(&Swapped(InputOutput)).is_err());
+}

@@ -1,0 +1,331 @@
+//! Analyses of kernel events, over slices of time on all cores.
+//!
+//! ```text
+//! slice ──Merge──► events of interest ──Binding──► Records, a batch at a time ──fold──► one state an analysis
+//! ```
+//!
+//! Events that nobody asked for are stepped over: they only tell how long the trace is.
+
+use std::collections::HashMap;
+
+use hodo_clock::{Nanos, OriginNanos};
+use hodo_formats::ctf::{Event, FieldPath, Item, Stream, Trace, schema::EventClass};
+use hodo_trace::{
+    AnyEventAnalysis, AnyPartial, Cause, Choice, Loss, Table, Value, Whole,
+    event::{Compound, FieldSink, Meaning, Name},
+    kernel::{Kind, Records, VOCABULARY, Words},
+};
+
+use super::{
+    EventReading, EventTraces,
+    filter::context,
+    merge::{Merge, Source},
+    slices::{Slice, plan},
+};
+use crate::{Losses, parallel::in_order};
+
+/// What a slice or more of them came to.
+struct Folded {
+    partials: Vec<AnyPartial>,
+    span: Option<(Nanos, Nanos)>,
+    /// Events and packets.
+    lost: (u64, u64),
+    /// Events whose times are no nanoseconds since the origin.
+    untimed: u64,
+    losses: Vec<Loss>,
+    bytes: u64,
+}
+
+/// Folds some analyses in one pass, and makes a table of each. `progress` is told the bytes that were read, and
+/// returns whether to go on.
+pub fn analyse(
+    traces: &EventTraces<'_>,
+    analyses: &[&dyn AnyEventAnalysis],
+    choice: &Choice,
+    reading: &EventReading,
+    mut progress: impl FnMut(u64) -> bool,
+) -> Vec<Table> {
+    let binding = Binding::new(traces, analyses);
+    let mut whole: Option<Folded> = None;
+    let mut losses = Losses::default();
+    traces.loss().into_iter().for_each(|loss| losses.add(loss));
+    let mut done = 0;
+    in_order(
+        &plan(traces, reading),
+        reading.threads,
+        Records::default,
+        |records, slice| fold(traces, analyses, &binding, reading, slice, records),
+        |mut folded| {
+            folded.losses.drain(..).for_each(|loss| losses.add(loss));
+            done += folded.bytes;
+            whole = Some(match whole.take() {
+                Some(earlier) => earlier.merge(folded, analyses),
+                None => folded,
+            });
+            progress(done)
+        },
+    );
+    let whole = whole.unwrap_or_else(|| Folded::new(analyses, 0));
+    if whole.untimed > 0 {
+        losses.add(untimed(whole.untimed));
+    }
+    let of = Whole { names: &binding.names, span: whole.span.unwrap_or_default(), choice };
+    let loss = losses.into_list();
+    let tables = analyses.iter().zip(whole.partials).map(|(analysis, partial)| {
+        let mut table = analysis.finish(partial, &of);
+        table.summary.extend([
+            ("begin_ns", Value::from(of.span.0.0)),
+            ("end_ns", of.span.1.0.into()),
+            ("events_lost", whole.lost.0.into()),
+            ("packets_lost", whole.lost.1.into()),
+        ]);
+        Table { loss: loss.clone(), ..table }
+    });
+    tables.collect()
+}
+
+fn untimed(count: u64) -> Loss {
+    let detail = "events without a time that can be told in nanoseconds since the clock's origin".to_owned();
+    Loss { stream: String::new(), cause: Cause::Corrupt, bytes: 0..0, time: None, count, detail }
+}
+
+impl Folded {
+    fn new(analyses: &[&dyn AnyEventAnalysis], bytes: u64) -> Folded {
+        let partials = analyses.iter().map(|analysis| analysis.unknown()).collect();
+        Folded { partials, span: None, lost: (0, 0), untimed: 0, losses: Vec::new(), bytes }
+    }
+
+    fn merge(self, later: Folded, analyses: &[&dyn AnyEventAnalysis]) -> Folded {
+        let pairs = self.partials.into_iter().zip(later.partials).zip(analyses);
+        let partials = pairs.map(|((earlier, later), analysis)| analysis.merge(earlier, later)).collect();
+        let span = match (self.span, later.span) {
+            (Some(one), Some(other)) => Some((one.0.min(other.0), one.1.max(other.1))),
+            (one, other) => one.or(other),
+        };
+        let lost = (self.lost.0.saturating_add(later.lost.0), self.lost.1.saturating_add(later.lost.1));
+        Folded { partials, span, lost, untimed: self.untimed + later.untimed, ..later }
+    }
+
+    fn lose(&mut self, lost: &hodo_formats::ctf::Lost) {
+        let sum = if lost.packets { &mut self.lost.1 } else { &mut self.lost.0 };
+        *sum = sum.saturating_add(lost.count);
+    }
+
+    fn take(&mut self, analyses: &[&dyn AnyEventAnalysis], records: &mut Records) {
+        for (analysis, partial) in analyses.iter().zip(&mut self.partials) {
+            analysis.fold(partial, records);
+        }
+        records.clear();
+    }
+}
+
+fn fold(
+    traces: &EventTraces<'_>,
+    analyses: &[&dyn AnyEventAnalysis],
+    binding: &Binding,
+    reading: &EventReading,
+    slice: &Slice,
+    records: &mut Records,
+) -> Folded {
+    let mut folded = Folded::new(analyses, slice.bytes);
+    let mut merge = Merge::new(traces, &slice.parts);
+    let mut cpus: Vec<(Option<usize>, u32)> = vec![(None, 0); merge.sources.len()];
+    while let Some((index, time, item)) = merge.next_item() {
+        if !reading.wants(time) {
+            continue;
+        }
+        let parts = match item {
+            Item::Event(parts) => parts,
+            Item::Lost(lost) => {
+                folded.lose(&lost);
+                continue;
+            }
+        };
+        let Some(time) = time.and_then(nanos) else {
+            folded.untimed += 1;
+            continue;
+        };
+        folded.span = Some(folded.span.map_or((time, time), |(first, last)| (first, last.max(time))));
+        let source = &merge.sources[index];
+        let stream = &binding.streams[source.trace][source.stream];
+        let Some(class) = &stream.classes[parts.class as usize] else { continue };
+        let event = source.cursor.event(parts);
+        let (packet, cpu) = &mut cpus[index];
+        if *packet != source.cursor.packet_index() {
+            (*packet, *cpu) = (source.cursor.packet_index(), stream.cpu(&event));
+        }
+        records.push(time, *cpu, class.kind, class.name);
+        if !class.read(&event, records) {
+            folded.losses.push(unreadable(source, &event));
+        }
+        if records.is_full() {
+            folded.take(analyses, records);
+        }
+    }
+    folded.take(analyses, records);
+    folded.losses.extend(merge.sources.into_iter().flat_map(|source| source.cursor.loss));
+    folded
+}
+
+fn nanos(time: OriginNanos) -> Option<Nanos> {
+    u64::try_from(time.0).ok().map(Nanos)
+}
+
+/// An event of which a field can't be read.
+#[cold]
+fn unreadable(source: &Source<'_, '_>, event: &Event<'_, '_, '_>) -> Loss {
+    let packet = source.cursor.packet();
+    let file = packet.map_or("", |packet| source.of.files[packet.file].name.as_str());
+    let detail = format!("event `{}`: a field can't be read", event.class().name);
+    Loss { stream: file.to_owned(), cause: Cause::Corrupt, bytes: 0..0, time: None, count: 1, detail }
+}
+
+/// The vocabulary, looked up in the classes of the traces' events.
+struct Binding {
+    /// What follows the prefixes of names, sorted.
+    names: Vec<String>,
+    /// By trace and stream.
+    streams: Vec<Vec<StreamBinding>>,
+}
+
+struct StreamBinding {
+    /// Where the packets' context tells the CPU.
+    cpu: Option<FieldPath>,
+    /// The CPU where it does not: the stream's number.
+    number: u32,
+    /// By index of the class; `None` where nobody asks for it.
+    classes: Vec<Option<ClassBinding>>,
+}
+
+struct ClassBinding {
+    kind: Kind,
+    name: u32,
+    /// By place in records, up to the last that somebody asks for.
+    fields: Vec<Option<FieldPath>>,
+}
+
+impl Binding {
+    fn new(traces: &EventTraces<'_>, analyses: &[&dyn AnyEventAnalysis]) -> Binding {
+        let mut asked: HashMap<Kind, Vec<usize>> = HashMap::new();
+        for (kind, fields) in analyses.iter().flat_map(|analysis| analysis.interest()) {
+            asked.entry(*kind).or_default().extend_from_slice(fields);
+        }
+        let words: Vec<(&Words, &[usize])> =
+            VOCABULARY.iter().filter_map(|words| Some((words, asked.get(&words.kind)?.as_slice()))).collect();
+        let mut names: Vec<String> = Vec::new();
+        for trace in &traces.traces {
+            let classes = trace.streams.iter().flat_map(|stream| &trace.stream_class(stream).events);
+            let matched = |class: &EventClass| {
+                words.iter().find_map(|(words, _)| words.matches(&class.name).map(str::to_owned))
+            };
+            names.extend(classes.filter_map(matched));
+        }
+        names.sort_unstable();
+        names.dedup();
+        let of_trace = |trace: &Trace<'_>| {
+            let streams = (0..).zip(&trace.streams);
+            streams
+                .map(|(number, stream)| StreamBinding::new(trace, stream, number, &words, &names))
+                .collect()
+        };
+        let streams = traces.traces.iter().map(of_trace).collect();
+        Binding { names, streams }
+    }
+}
+
+impl StreamBinding {
+    fn new(
+        trace: &Trace<'_>,
+        stream: &Stream<'_>,
+        number: u32,
+        words: &[(&Words, &[usize])],
+        names: &[String],
+    ) -> StreamBinding {
+        let events = &trace.stream_class(stream).events;
+        let cpu = events.first().and_then(|event| context(trace, stream, event, &["cpu_id"]));
+        let class = |class: &EventClass| {
+            let (words, fields, name) = words
+                .iter()
+                .find_map(|(words, fields)| Some((words, fields, words.matches(&class.name)?)))?;
+            let name = names.binary_search_by(|other| other.as_str().cmp(name)).ok()?;
+            let count = fields.iter().max().map_or(0, |last| last + 1);
+            let path = |place: usize| {
+                let of = words.fields[place].iter();
+                fields
+                    .contains(&place)
+                    .then(|| of.clone().find_map(|field| trace.find(stream, class, &[field])))?
+            };
+            Some(ClassBinding { kind: words.kind, name: name as u32, fields: (0..count).map(path).collect() })
+        };
+        StreamBinding { cpu, number, classes: events.iter().map(class).collect() }
+    }
+
+    #[cold]
+    fn cpu(&self, event: &Event<'_, '_, '_>) -> u32 {
+        let mut records = Records::default();
+        records.push(Nanos(0), 0, Kind::SchedSwitch, 0);
+        let told = self.cpu.as_ref().is_some_and(|path| {
+            event.tell_field(path, &mut Filler { records: &mut records, depth: 0 }).is_ok()
+        });
+        let cpu = records.iter().next().and_then(|event| event.integer(0)).filter(|_| told);
+        cpu.and_then(|cpu| u32::try_from(cpu).ok()).unwrap_or(self.number)
+    }
+}
+
+impl ClassBinding {
+    /// Reads the fields that are asked for; whether they could be read.
+    #[inline]
+    fn read(&self, event: &Event<'_, '_, '_>, records: &mut Records) -> bool {
+        let mut readable = true;
+        for field in &self.fields {
+            let before = records.fields();
+            if let Some(path) = field {
+                readable &= event.tell_field(path, &mut Filler { records, depth: 0 }).is_ok();
+            }
+            if records.fields() == before {
+                records.absent();
+            }
+        }
+        readable
+    }
+}
+
+/// Takes the value of one field into a record; nothing of a field that has parts.
+struct Filler<'r> {
+    records: &'r mut Records,
+    depth: u32,
+}
+
+impl FieldSink for Filler<'_> {
+    #[inline]
+    fn unsigned(&mut self, name: Name<'_>, value: u64, meaning: &Meaning) {
+        self.signed(name, value as i64, meaning);
+    }
+
+    #[inline]
+    fn signed(&mut self, _: Name<'_>, value: i64, _: &Meaning) {
+        if self.depth == 0 {
+            self.records.integer(value);
+        }
+    }
+
+    #[inline]
+    fn text(&mut self, _: Name<'_>, text: &[u8]) {
+        if self.depth == 0 {
+            self.records.text(text);
+        }
+    }
+
+    fn real(&mut self, _: Name<'_>, _: f64) {}
+    fn boolean(&mut self, _: Name<'_>, _: bool) {}
+    fn blob(&mut self, _: Name<'_>, _: &[u8]) {}
+    fn absent(&mut self, _: Name<'_>) {}
+
+    fn begin(&mut self, _: Name<'_>, _: Compound) {
+        self.depth += 1;
+    }
+
+    fn end(&mut self, _: Compound) {
+        self.depth -= 1;
+    }
+}

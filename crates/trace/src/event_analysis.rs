@@ -1,0 +1,118 @@
+//! The contract between kernel events and what is computed from them.
+
+use std::any::Any;
+
+use hodo_clock::Nanos;
+use serde::{Serialize, de::DeserializeOwned};
+
+use crate::{
+    Table,
+    kernel::{KernelEvent, Kind, Records},
+};
+
+/// What of the whole its table is made of.
+#[derive(Clone, Debug, Default)]
+pub struct Choice {
+    /// One of [`EventAnalysis::views`]; the first where it is empty.
+    pub view: String,
+    /// Only these threads; all where there are none.
+    pub tids: Vec<u32>,
+    /// Only these processes.
+    pub pids: Vec<u32>,
+    /// Only threads with these names.
+    pub comms: Vec<String>,
+    /// Only what happened on these CPUs.
+    pub cpus: Vec<u32>,
+}
+
+impl Choice {
+    /// Whether a list asks for one of a kind.
+    pub fn wants_cpu(&self, cpu: u32) -> bool {
+        self.cpus.is_empty() || self.cpus.contains(&cpu)
+    }
+}
+
+/// The whole that was folded.
+#[derive(Clone, Debug)]
+pub struct Whole<'a> {
+    /// What follows the prefixes of events' names, by the index that events have.
+    pub names: &'a [String],
+    /// The time of the first event of any kind, and of the last.
+    pub span: (Nanos, Nanos),
+    /// What is asked for.
+    pub choice: &'a Choice,
+}
+
+/// A computation over the events of a kernel, cut anywhere in time.
+///
+/// The law is that of [`Analysis`](crate::Analysis): for every way to cut the events into chunks and to group
+/// the merges, the result is exactly that of one chunk.
+pub trait EventAnalysis: Sync {
+    /// What is known after some events; travels between threads, processes and machines.
+    type Partial: Send + Serialize + DeserializeOwned + 'static;
+
+    /// The events that it needs, and the places of the fields that it needs of them.
+    fn interest(&self) -> &'static [(Kind, &'static [usize])];
+
+    /// The names of the tables that it can make, the usual one first.
+    fn views(&self) -> &'static [&'static str];
+
+    /// The state at the start of a chunk, where nothing is known of what came before.
+    fn unknown(&self) -> Self::Partial;
+
+    /// Adds an event. Events come in order of time.
+    fn fold(&self, partial: &mut Self::Partial, event: KernelEvent<'_>);
+
+    /// Joins the states of two neighbouring spans of time; `earlier` ends where `later` begins.
+    fn merge(&self, earlier: Self::Partial, later: Self::Partial) -> Self::Partial;
+
+    /// The result.
+    fn finish(&self, whole: Self::Partial, of: &Whole<'_>) -> Table;
+}
+
+/// A state whose analysis is not known where it is handed on.
+pub type AnyPartial = Box<dyn Any + Send>;
+
+/// An [`EventAnalysis`] beside others, whose states differ in type.
+pub trait AnyEventAnalysis: Sync {
+    /// See [`EventAnalysis::interest`].
+    fn interest(&self) -> &'static [(Kind, &'static [usize])];
+    /// See [`EventAnalysis::views`].
+    fn views(&self) -> &'static [&'static str];
+    /// See [`EventAnalysis::unknown`].
+    fn unknown(&self) -> AnyPartial;
+    /// See [`EventAnalysis::fold`].
+    fn fold(&self, partial: &mut AnyPartial, records: &Records);
+    /// See [`EventAnalysis::merge`].
+    fn merge(&self, earlier: AnyPartial, later: AnyPartial) -> AnyPartial;
+    /// See [`EventAnalysis::finish`].
+    fn finish(&self, whole: AnyPartial, of: &Whole<'_>) -> Table;
+}
+
+impl<A: EventAnalysis> AnyEventAnalysis for A {
+    fn interest(&self) -> &'static [(Kind, &'static [usize])] {
+        EventAnalysis::interest(self)
+    }
+
+    fn views(&self) -> &'static [&'static str] {
+        EventAnalysis::views(self)
+    }
+
+    fn unknown(&self) -> AnyPartial {
+        Box::new(EventAnalysis::unknown(self))
+    }
+
+    fn fold(&self, partial: &mut AnyPartial, records: &Records) {
+        let partial = partial.downcast_mut::<A::Partial>().expect("a state of this analysis");
+        records.iter().for_each(|event| EventAnalysis::fold(self, partial, event));
+    }
+
+    fn merge(&self, earlier: AnyPartial, later: AnyPartial) -> AnyPartial {
+        let own = |partial: AnyPartial| *partial.downcast().expect("a state of this analysis");
+        Box::new(EventAnalysis::merge(self, own(earlier), own(later)))
+    }
+
+    fn finish(&self, whole: AnyPartial, of: &Whole<'_>) -> Table {
+        EventAnalysis::finish(self, *whole.downcast().expect("a state of this analysis"), of)
+    }
+}

@@ -1,0 +1,301 @@
+//! Events of an operating system's kernel, in one vocabulary whichever tracer wrote them.
+//!
+//! ```text
+//! event classes of a trace ──bound once, by name──► Kind and fields ──► Records: compact, in order of time
+//! ```
+//!
+//! The words are those of LTTng's kernel tracer, whose names say most; other tracers' names stand beside them.
+//! An event that nobody asked for never becomes a record.
+
+use hodo_clock::Nanos;
+
+/// What happened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Kind {
+    /// Another thread runs on the CPU.
+    SchedSwitch,
+    /// A thread became runnable.
+    SchedWakeup,
+    /// A thread goes to another CPU's queue.
+    SchedMigrate,
+    /// A thread was made.
+    SchedFork,
+    /// A system call begins; its name follows the prefix.
+    SyscallEntry,
+    /// A system call ends.
+    SyscallExit,
+    /// A handler of a hardware interrupt begins.
+    IrqEntry,
+    /// It ends.
+    IrqExit,
+    /// A soft interrupt is asked for.
+    SoftirqRaise,
+    /// Its handler begins.
+    SoftirqEntry,
+    /// Its handler ends.
+    SoftirqExit,
+    /// A request goes to the device.
+    BlockIssue,
+    /// The device has done it.
+    BlockComplete,
+    /// A thread that was there when tracing began.
+    StateProcess,
+    /// A block device that was there when tracing began.
+    StateBlockDevice,
+}
+
+/// How a kind of event and its fields are called.
+#[derive(Clone, Copy, Debug)]
+pub struct Words {
+    /// The kind.
+    pub kind: Kind,
+    /// Names of events; one that ends in `*` is a prefix.
+    pub names: &'static [&'static str],
+    /// Names of each field, by its place in records.
+    pub fields: &'static [&'static [&'static str]],
+}
+
+/// Places of fields in records.
+#[allow(missing_docs)]
+pub mod field {
+    pub mod switch {
+        pub const PREV_COMM: usize = 0;
+        pub const PREV_TID: usize = 1;
+        pub const PREV_STATE: usize = 2;
+        pub const NEXT_COMM: usize = 3;
+        pub const NEXT_TID: usize = 4;
+        pub const NEXT_PRIO: usize = 5;
+    }
+    pub mod wakeup {
+        pub const TID: usize = 0;
+        pub const TARGET_CPU: usize = 1;
+    }
+    pub mod migrate {
+        pub const TID: usize = 0;
+    }
+    pub mod fork {
+        pub const CHILD_COMM: usize = 0;
+        pub const CHILD_TID: usize = 1;
+        pub const CHILD_PID: usize = 2;
+    }
+    pub mod exit {
+        pub const RET: usize = 0;
+    }
+    pub mod irq {
+        pub const IRQ: usize = 0;
+        pub const NAME: usize = 1;
+    }
+    pub mod softirq {
+        pub const VEC: usize = 0;
+    }
+    pub mod block {
+        pub const DEV: usize = 0;
+        pub const SECTOR: usize = 1;
+        pub const NR_SECTOR: usize = 2;
+        pub const RWBS: usize = 3;
+        pub const ERROR: usize = 4;
+    }
+    pub mod process {
+        pub const TID: usize = 0;
+        pub const PID: usize = 1;
+        pub const NAME: usize = 2;
+    }
+    pub mod device {
+        pub const DEV: usize = 0;
+        pub const NAME: usize = 1;
+    }
+}
+
+const BLOCK: &[&[&str]] = &[&["dev"], &["sector"], &["nr_sector"], &["rwbs"], &["error"]];
+
+/// All kinds.
+pub const VOCABULARY: &[Words] = &[
+    Words {
+        kind: Kind::SchedSwitch,
+        names: &["sched_switch"],
+        fields: &[
+            &["prev_comm"],
+            &["prev_tid", "prev_pid"],
+            &["prev_state"],
+            &["next_comm"],
+            &["next_tid", "next_pid"],
+            &["next_prio"],
+        ],
+    },
+    Words {
+        kind: Kind::SchedWakeup,
+        names: &["sched_wakeup", "sched_wakeup_new"],
+        fields: &[&["tid", "pid"], &["target_cpu"]],
+    },
+    Words { kind: Kind::SchedMigrate, names: &["sched_migrate_task"], fields: &[&["tid", "pid"]] },
+    Words {
+        kind: Kind::SchedFork,
+        names: &["sched_process_fork"],
+        fields: &[&["child_comm"], &["child_tid", "child_pid"], &["child_pid"]],
+    },
+    Words { kind: Kind::SyscallEntry, names: &["syscall_entry_*", "compat_syscall_entry_*"], fields: &[] },
+    Words {
+        kind: Kind::SyscallExit,
+        names: &["syscall_exit_*", "compat_syscall_exit_*"],
+        fields: &[&["ret"]],
+    },
+    Words { kind: Kind::IrqEntry, names: &["irq_handler_entry"], fields: &[&["irq"], &["name"]] },
+    Words { kind: Kind::IrqExit, names: &["irq_handler_exit"], fields: &[&["irq"]] },
+    Words { kind: Kind::SoftirqRaise, names: &["irq_softirq_raise", "softirq_raise"], fields: &[&["vec"]] },
+    Words { kind: Kind::SoftirqEntry, names: &["irq_softirq_entry", "softirq_entry"], fields: &[&["vec"]] },
+    Words { kind: Kind::SoftirqExit, names: &["irq_softirq_exit", "softirq_exit"], fields: &[&["vec"]] },
+    Words { kind: Kind::BlockIssue, names: &["block_rq_issue"], fields: BLOCK },
+    Words { kind: Kind::BlockComplete, names: &["block_rq_complete"], fields: BLOCK },
+    Words {
+        kind: Kind::StateProcess,
+        names: &["lttng_statedump_process_state"],
+        fields: &[&["tid"], &["pid"], &["name"]],
+    },
+    Words {
+        kind: Kind::StateBlockDevice,
+        names: &["lttng_statedump_block_device"],
+        fields: &[&["dev"], &["diskname"]],
+    },
+];
+
+impl Words {
+    /// What follows the prefix in an event's name, or nothing where the names are no prefixes; `None` where
+    /// the event is of another kind.
+    pub fn matches<'n>(&self, event: &'n str) -> Option<&'n str> {
+        self.names.iter().find_map(|name| match name.strip_suffix('*') {
+            Some(prefix) => event.strip_prefix(prefix),
+            None => (*name == event).then_some(""),
+        })
+    }
+}
+
+/// A field's value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Field {
+    /// The event has no such field, or nobody asked for it.
+    Absent,
+    /// An integer; those of 64 bits without a sign keep their bits.
+    Integer(i64),
+    /// Text: where it lies.
+    Text(u32, u32),
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Record {
+    time: Nanos,
+    cpu: u32,
+    name: u32,
+    fields: u32,
+    kind: Kind,
+}
+
+/// Events and bytes of text that are handed on at a time.
+const BATCH: (usize, usize) = (4096, 1 << 20);
+
+/// Events in order of time.
+#[derive(Debug, Default)]
+pub struct Records {
+    records: Vec<Record>,
+    fields: Vec<Field>,
+    text: Vec<u8>,
+}
+
+impl Records {
+    /// Whether it is time to hand them on.
+    #[inline]
+    pub fn is_full(&self) -> bool {
+        self.records.len() >= BATCH.0 || self.text.len() >= BATCH.1
+    }
+
+    /// Forgets all of them, and keeps the room.
+    pub fn clear(&mut self) {
+        self.records.clear();
+        self.fields.clear();
+        self.text.clear();
+    }
+
+    /// Adds an event, whose fields follow with [`Records::integer`], [`Records::text`] and [`Records::absent`]
+    /// in the order of the vocabulary. `name` is the index of what follows the prefix of its name.
+    #[inline]
+    pub fn push(&mut self, time: Nanos, cpu: u32, kind: Kind, name: u32) {
+        self.records.push(Record { time, cpu, name, fields: self.fields.len() as u32, kind });
+    }
+
+    /// The next field is an integer.
+    #[inline]
+    pub fn integer(&mut self, value: i64) {
+        self.fields.push(Field::Integer(value));
+    }
+
+    /// The next field is text.
+    #[inline]
+    pub fn text(&mut self, text: &[u8]) {
+        let (Ok(start), Ok(length)) = (u32::try_from(self.text.len()), u32::try_from(text.len())) else {
+            return self.absent();
+        };
+        self.fields.push(Field::Text(start, length));
+        self.text.extend_from_slice(text);
+    }
+
+    /// The next field is not there.
+    #[inline]
+    pub fn absent(&mut self) {
+        self.fields.push(Field::Absent);
+    }
+
+    /// How many fields were told so far.
+    #[inline]
+    pub fn fields(&self) -> usize {
+        self.fields.len()
+    }
+
+    /// The events, in order.
+    pub fn iter(&self) -> impl Iterator<Item = KernelEvent<'_>> {
+        let ends = self.records.iter().skip(1).map(|next| next.fields as usize).chain([self.fields.len()]);
+        self.records.iter().zip(ends).map(|(record, end)| KernelEvent {
+            time: record.time,
+            cpu: record.cpu,
+            name: record.name,
+            kind: record.kind,
+            fields: &self.fields[record.fields as usize..end],
+            text: &self.text,
+        })
+    }
+}
+
+/// An event.
+#[derive(Clone, Copy, Debug)]
+pub struct KernelEvent<'a> {
+    /// When.
+    pub time: Nanos,
+    /// On which CPU.
+    pub cpu: u32,
+    /// Index of what follows the prefix of its name.
+    pub name: u32,
+    /// What.
+    pub kind: Kind,
+    fields: &'a [Field],
+    text: &'a [u8],
+}
+
+impl<'a> KernelEvent<'a> {
+    /// An integer field.
+    #[inline]
+    pub fn integer(&self, field: usize) -> Option<i64> {
+        match self.fields.get(field) {
+            Some(&Field::Integer(value)) => Some(value),
+            _ => None,
+        }
+    }
+
+    /// A text field.
+    #[inline]
+    pub fn text(&self, field: usize) -> Option<&'a [u8]> {
+        match self.fields.get(field) {
+            Some(&Field::Text(start, length)) => {
+                Some(&self.text[start as usize..start as usize + length as usize])
+            }
+            _ => None,
+        }
+    }
+}

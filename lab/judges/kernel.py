@@ -1,0 +1,390 @@
+#!/usr/bin/python3
+"""What `hodo report cpu|syscalls|irq|sched|io` tell of a kernel trace, worked out from the definitions in
+docs/analyses.md over babeltrace2's Python module: one event after another, lists instead of histograms.
+
+usage: kernel.py FOLDER BEGIN_NS END_NS
+
+Writes one JSON object: tables by report and view, each a list of rows (objects).
+"""
+
+import json
+import sys
+from collections import defaultdict
+
+import bt2
+
+READ = {"read", "pread64", "readv", "preadv", "preadv2", "recv", "recvfrom", "recvmsg"}
+WRITE = {"write", "pwrite64", "writev", "pwritev", "pwritev2", "send", "sendto", "sendmsg"}
+COPY = {"splice", "tee", "vmsplice", "sendfile", "sendfile64", "copy_file_range"}
+OPERATIONS = {
+    **{name: "read" for name in READ | {"recvmmsg"}},
+    **{name: "write" for name in WRITE | {"sendmmsg"}},
+    **{name: "copy" for name in COPY},
+    **{name: "open" for name in ("open", "openat", "openat2", "creat")},
+    "close": "close",
+    **{name: "sync" for name in ("sync", "fsync", "fdatasync", "syncfs", "sync_file_range", "msync")},
+}
+SOFT = "HI TIMER NET_TX NET_RX BLOCK IRQ_POLL TASKLET SCHED HRTIMER RCU".split()
+
+
+def figures(lengths):
+    """Of a list of lengths of time; percentiles by nearest rank."""
+    if not lengths:
+        return {name: None for name in ("average_ns", "max_ns", "p50_ns", "p95_ns", "p99_ns", "min_ns")} | {"total_ns": 0}
+    ordered = sorted(lengths)
+
+    def percentile(part):
+        return ordered[max(1, -(-len(ordered) * part // 100)) - 1]
+
+    return {
+        "total_ns": sum(ordered),
+        "average_ns": sum(ordered) // len(ordered),
+        "max_ns": ordered[-1],
+        "p50_ns": percentile(50),
+        "p95_ns": percentile(95),
+        "p99_ns": percentile(99),
+        "min_ns": ordered[0],
+    }
+
+
+class Trace:
+    """Everything that is kept while the events go by."""
+
+    def __init__(self):
+        self.begin = self.end = None
+        self.counts = defaultdict(int)
+        self.comm = {}
+        self.pid = {}
+        # The intervals in which each CPU ran each thread; who ran before the first switch is entered later.
+        self.intervals = []
+        self.switch_time = {}
+        self.now = {}
+        self.priority = {}
+        self.switched = defaultdict(int)
+        # A thread that is not known yet is the list that holds its name once it is.
+        self.unknown = {}
+        # What each thread, by its tid or the cell of an unknown one, is in the middle of.
+        self.inside = {}
+        self.calls = []
+        self.unmatched = self.unfinished = 0
+        self.hard, self.soft, self.raised = {}, {}, {}
+        self.handled = []
+        self.irq_names = {}
+        self.irq_unmatched = self.irq_unfinished = 0
+        self.woken = {}
+        self.woken_for = []
+        self.preempted, self.migrated = defaultdict(int), defaultdict(int)
+        self.issued = {}
+        self.requests = []
+        self.requests_unmatched = self.requests_unfinished = 0
+        self.disks = {}
+
+    def running(self, cpu):
+        if cpu not in self.now:
+            self.now[cpu] = self.unknown.setdefault(cpu, [None])
+        return self.now[cpu]
+
+
+def who(thread):
+    """The thread, of one that was unknown what was found out later."""
+    return thread[0] if isinstance(thread, list) else thread
+
+
+def key(thread):
+    return id(thread) if isinstance(thread, list) else thread
+
+
+def idle(tid, cpu):
+    """Idle threads are told apart by their CPU."""
+    return ("idle", cpu) if tid == 0 else tid
+
+
+def see(trace, time, cpu, name, field):
+    """Takes in an event; `field` reads one of its fields."""
+    trace.begin = time if trace.begin is None else trace.begin
+    trace.end = time
+    trace.counts[name] += 1
+    if name == "sched_switch":
+        switch(trace, time, cpu, field)
+    elif name in ("sched_wakeup", "sched_wakeup_new"):
+        trace.woken[int(field("tid"))] = time
+    elif name == "sched_migrate_task":
+        trace.migrated[int(field("tid")), cpu] += 1
+    elif name == "sched_process_fork":
+        tid = int(field("child_tid"))
+        trace.comm[tid], trace.pid[tid] = str(field("child_comm")), int(field("child_pid"))
+    elif name == "lttng_statedump_process_state":
+        tid = int(field("tid"))
+        if tid:
+            trace.comm[tid], trace.pid[tid] = str(field("name")), int(field("pid"))
+    elif name == "lttng_statedump_block_device":
+        trace.disks[int(field("dev"))] = str(field("diskname"))
+    elif name.startswith("syscall_entry_"):
+        inside = trace.inside
+        thread = key(trace.running(cpu))
+        if thread in inside:
+            trace.unfinished += 1
+        inside[thread] = (name[len("syscall_entry_"):], time)
+    elif name.startswith("syscall_exit_"):
+        leave(trace, time, cpu, name[len("syscall_exit_"):], int(field("ret")))
+    elif name.startswith("irq_"):
+        interrupt(trace, time, cpu, name, field)
+    elif name == "block_rq_issue":
+        request = int(field("dev")), int(field("sector"))
+        trace.requests_unfinished += request in trace.issued
+        trace.issued[request] = time
+    elif name == "block_rq_complete":
+        request = int(field("dev")), int(field("sector"))
+        if request in trace.issued:
+            operation = "write" if int(field("rwbs")) & 1 else "read"
+            length = time - trace.issued.pop(request)
+            trace.requests.append((request[0], operation, length, int(field("nr_sector")) * 512, int(field("error")) != 0))
+        else:
+            trace.requests_unmatched += 1
+
+
+def switch(trace, time, cpu, field):
+    prev, next_ = idle(int(field("prev_tid")), cpu), idle(int(field("next_tid")), cpu)
+    trace.comm[prev] = str(field("prev_comm"))
+    trace.comm[next_] = str(field("next_comm"))
+    ran = trace.running(cpu)
+    if isinstance(ran, list):
+        ran[0] = prev
+        # What it was in the middle of is the thread's from here on.
+        if key(ran) in trace.inside:
+            trace.inside[prev] = trace.inside.pop(key(ran))
+    trace.intervals.append((cpu, ran, trace.switch_time.get(cpu, trace.begin), time))
+    trace.switch_time[cpu] = time
+    trace.now[cpu] = next_
+    trace.switched[next_, cpu] += 1
+    trace.priority[next_] = int(field("next_prio"))
+    state = int(field("prev_state"))
+    if prev != ("idle", cpu):
+        trace.preempted[prev, cpu] += state == 0 or bool(state & 256)
+        trace.woken.pop(prev, None)
+    if next_ in trace.woken:
+        begin = trace.woken.pop(next_)
+        trace.woken_for.append((next_, cpu, time - begin, begin))
+
+
+def leave(trace, time, cpu, call, result):
+    thread = trace.running(cpu)
+    entry = trace.inside.pop(key(thread), None)
+    if entry is None:
+        trace.unmatched += 1
+    elif entry[0] != call:
+        trace.unmatched += 1
+        trace.unfinished += 1
+    else:
+        trace.calls.append((thread, call, entry[1], time - entry[1], result))
+
+
+def interrupt(trace, time, cpu, name, field):
+    if name == "irq_handler_entry":
+        number = int(field("irq"))
+        trace.irq_names[number] = str(field("name"))
+        trace.irq_unfinished += (cpu, number) in trace.hard
+        trace.hard[cpu, number] = time
+    elif name == "irq_handler_exit":
+        end(trace, "hard", trace.hard, cpu, int(field("irq")), time)
+    elif name == "irq_softirq_raise":
+        trace.raised.setdefault((cpu, int(field("vec"))), time)
+    elif name == "irq_softirq_entry":
+        vector = int(field("vec"))
+        trace.irq_unfinished += (cpu, vector) in trace.soft
+        trace.soft[cpu, vector] = time
+        if (cpu, vector) in trace.raised:
+            begin = trace.raised.pop((cpu, vector))
+            trace.handled.append(("raise", vector, cpu, time - begin, begin))
+    elif name == "irq_softirq_exit":
+        end(trace, "soft", trace.soft, cpu, int(field("vec")), time)
+
+
+def end(trace, kind, begun, cpu, number, time):
+    if (cpu, number) in begun:
+        begin = begun.pop((cpu, number))
+        trace.handled.append((kind, number, cpu, time - begin, begin))
+    else:
+        trace.irq_unmatched += 1
+
+
+def person(trace, thread):
+    tid = 0 if isinstance(thread, tuple) else thread
+    return {"comm": trace.comm.get(thread), "tid": tid, "pid": trace.pid.get(thread)}
+
+
+def grouped(items, by):
+    groups = defaultdict(list)
+    for item in items:
+        groups[by(item)].append(item)
+    return groups
+
+
+def cpu_tables(trace):
+    used = defaultdict(int)
+    for cpu, thread, begin, finish in trace.intervals:
+        used[who(thread), cpu] += finish - begin
+    for cpu, begin in trace.switch_time.items():
+        used[trace.now[cpu], cpu] += trace.end - begin
+    threads = {thread for thread, _ in used if not isinstance(thread, tuple)}
+    processes = defaultdict(int)
+    sums, cpus = defaultdict(int), defaultdict(set)
+    for (thread, cpu), length in used.items():
+        sums[thread] += length
+        cpus[thread].add(cpu)
+    switches = defaultdict(int)
+    for (thread, _), count in trace.switched.items():
+        switches[thread] += count
+    by_thread = []
+    for thread in threads:
+        by_thread.append(person(trace, thread) | {
+            "time_ns": sums[thread],
+            "switches": switches[thread],
+            "priority": str(trace.priority[thread]) if thread in trace.priority else None,
+            "cpus": len(cpus[thread]),
+        })
+        processes[trace.pid.get(thread, thread)] += sums[thread]
+    by_cpu = []
+    for cpu in sorted(trace.switch_time):
+        busy = sum(length for (thread, on), length in used.items() if on == cpu and not isinstance(thread, tuple))
+        count = sum(count for (_, on), count in trace.switched.items() if on == cpu)
+        by_cpu.append({"cpu": cpu, "busy_ns": busy, "idle_ns": trace.end - trace.begin - busy, "switches": count})
+    by_process = [{"comm": trace.comm.get(pid), "pid": trace.pid.get(pid), "time_ns": time} for pid, time in processes.items()]
+    return {"thread": by_thread, "process": by_process, "cpu": by_cpu}
+
+
+def is_error(result):
+    return -4095 <= result < 0
+
+
+def syscall_tables(trace):
+    def row(calls):
+        return {"count": len(calls), "errors": sum(is_error(call[4]) for call in calls)} | figures([call[3] for call in calls])
+
+    by_call = [{"call": name} | row(calls) for name, calls in grouped(trace.calls, lambda call: call[1]).items()]
+    threads = grouped(trace.calls, lambda call: who(call[0]))
+    by_thread = [person(trace, thread) | row(calls) for thread, calls in threads.items()]
+    slowest = sorted(trace.calls, key=lambda call: (-call[3], call[2]))[:100]
+    slowest = [{"call": call[1], "duration_ns": call[3], "begin_ns": call[2], "result": str(call[4])} | person(trace, who(call[0])) for call in slowest]
+    return {"call": by_call, "thread": by_thread, "slowest": slowest}
+
+
+def irq_tables(trace):
+    def named(kind, number):
+        name = trace.irq_names.get(number) if kind == "hard" else SOFT[number]
+        return {"kind": kind, "number": number, "name": name}
+
+    def row(handled):
+        return {"count": len(handled)} | figures([one[3] for one in handled])
+
+    by_handler = [named(*of) | row(list_) for of, list_ in grouped(trace.handled, lambda one: one[:2]).items()]
+    by_cpu = [named(*of[:2]) | {"cpu": of[2]} | row(list_) for of, list_ in grouped(trace.handled, lambda one: one[:3]).items()]
+    order = {"hard": 0, "soft": 1, "raise": 2}
+    slowest = sorted(trace.handled, key=lambda one: (-one[3], one[4], order[one[0]], one[1], one[2]))[:100]
+    slowest = [named(*one[:2]) | {"duration_ns": one[3], "begin_ns": one[4], "cpu": one[2]} for one in slowest]
+    return {"handler": by_handler, "cpu": by_cpu, "slowest": slowest}
+
+
+def sched_tables(trace):
+    def rows(place, tell):
+        lengths, switches, preempted, migrated = defaultdict(list), defaultdict(int), defaultdict(int), defaultdict(int)
+        for thread, cpu, length, _ in trace.woken_for:
+            lengths[place(thread, cpu)].append(length)
+        for counts, into in ((trace.switched, switches), (trace.preempted, preempted), (trace.migrated, migrated)):
+            for (thread, cpu), count in counts.items():
+                if not isinstance(thread, tuple) and count:
+                    into[place(thread, cpu)] += count
+        every = set(lengths) | set(switches) | set(preempted) | set(migrated)
+        return [
+            tell(of) | {"wakeups": len(lengths[of])} | figures(lengths[of])
+            | {"switches": switches[of], "preemptions": preempted[of], "migrations": migrated[of]}
+            for of in every
+        ]
+
+    slowest = sorted(trace.woken_for, key=lambda one: (-one[2], one[3], one[0], one[1]))[:100]
+    slowest = [person(trace, one[0]) | {"latency_ns": one[2], "begin_ns": one[3], "cpu": one[1]} for one in slowest]
+    return {
+        "thread": rows(lambda thread, _: thread, lambda thread: person(trace, thread)),
+        "cpu": rows(lambda _, cpu: cpu, lambda cpu: {"cpu": cpu}),
+        "slowest": slowest,
+    }
+
+
+def io_tables(trace):
+    def moved(call, kinds):
+        return 0 if is_error(call[4]) or call[1] not in kinds else call[4]
+
+    done = [call for call in trace.calls if call[1] in OPERATIONS]
+
+    def row(calls):
+        return {
+            "read_bytes": sum(moved(call, READ | COPY) for call in calls),
+            "written_bytes": sum(moved(call, WRITE | COPY) for call in calls),
+            "operations": len(calls),
+            "errors": sum(is_error(call[4]) for call in calls),
+            "total_ns": sum(call[3] for call in calls),
+        }
+
+    by_thread = [person(trace, of) | row(calls) for of, calls in grouped(done, lambda call: who(call[0])).items()]
+    processes = grouped(done, lambda call: trace.pid.get(who(call[0]), who(call[0])))
+    by_process = [{"comm": trace.comm.get(pid), "pid": trace.pid.get(pid)} | row(calls) for pid, calls in processes.items()]
+    by_operation = [
+        {
+            "operation": operation,
+            "count": len(calls),
+            "errors": sum(is_error(call[4]) for call in calls),
+            "bytes": sum(moved(call, READ | WRITE | COPY) for call in calls),
+        } | figures([call[3] for call in calls])
+        for operation, calls in grouped(done, lambda call: OPERATIONS[call[1]]).items()
+    ]
+    by_device = [
+        {
+            "device": trace.disks.get(device, f"{device >> 20}:{device & 0xfffff}"),
+            "operation": operation,
+            "count": len(requests),
+            "errors": sum(request[4] for request in requests),
+            "bytes": sum(request[3] for request in requests),
+        } | figures([request[2] for request in requests])
+        for (device, operation), requests in grouped(trace.requests, lambda request: request[:2]).items()
+    ]
+    return {"thread": by_thread, "process": by_process, "operation": by_operation, "device": by_device}
+
+
+def main():
+    folder, begin, finish = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
+    trace = Trace()
+    source = bt2.ComponentSpec.from_named_plugin_and_component_class("ctf", "fs", {"inputs": [folder]})
+    for message in bt2.TraceCollectionMessageIterator(source):
+        if type(message) is not bt2._EventMessageConst:
+            continue
+        time = message.default_clock_snapshot.ns_from_origin
+        if time >= finish:
+            break
+        if time >= begin:
+            event = message.event
+            payload = event.payload_field
+            see(trace, time, int(event.packet.context_field["cpu_id"]), event.name, payload.__getitem__)
+    tables = {
+        "count": {"": [{"event": name, "count": count} for name, count in trace.counts.items()]},
+        "cpu": cpu_tables(trace),
+        "syscalls": syscall_tables(trace),
+        "irq": irq_tables(trace),
+        "sched": sched_tables(trace),
+        "io": io_tables(trace),
+    }
+    left = {
+        "syscalls": {"unmatched": trace.unmatched, "unfinished": trace.unfinished + len(trace.inside)},
+        "irq": {
+            "unmatched": trace.irq_unmatched,
+            "unfinished": trace.irq_unfinished + len(trace.hard) + len(trace.soft),
+        },
+        "io": {
+            "requests_unmatched": trace.requests_unmatched,
+            "requests_unfinished": trace.requests_unfinished + len(trace.issued),
+        },
+    }
+    json.dump({"tables": tables, "summaries": left, "events": sum(trace.counts.values())}, sys.stdout)
+
+
+if __name__ == "__main__":
+    main()
