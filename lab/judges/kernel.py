@@ -353,8 +353,7 @@ def io_tables(trace):
 def main():
     folder, begin, finish = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
     trace = Trace()
-    source = bt2.ComponentSpec.from_named_plugin_and_component_class("ctf", "fs", {"inputs": [folder]})
-    for message in bt2.TraceCollectionMessageIterator(source):
+    for message in bt2.TraceCollectionMessageIterator(folder):
         if type(message) is not bt2._EventMessageConst:
             continue
         time = message.default_clock_snapshot.ns_from_origin

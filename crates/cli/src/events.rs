@@ -220,7 +220,8 @@ fn choice(
             "--event and --where choose single events, without which analyses go wrong",
         ));
     }
-    if !of_threads && !(input.tid.is_empty() && input.pid.is_empty() && command.comm.is_empty()) {
+    let any_thread = input.tid.is_empty() && input.pid.is_empty() && command.comm.is_empty();
+    if !(of_threads || any_thread) {
         return Err(Failure::usage(
             "--tid, --pid and --comm choose threads, and this report is of no thread",
         ));

@@ -130,14 +130,16 @@ fn fold(
     let mut folded = Folded::new(analyses, slice.bytes);
     let mut merge = Merge::new(traces, &slice.parts);
     let mut cpus: Vec<(Option<usize>, u32)> = vec![(None, 0); merge.sources.len()];
-    while let Some((index, time, item)) = merge.next_item() {
-        if !reading.wants(time) {
+    while let Some(index) = merge.next_source() {
+        let source = &merge.sources[index];
+        let Some((time, item)) = &source.next else { break };
+        if !reading.wants(*time) {
             continue;
         }
         let parts = match item {
-            Item::Event(parts) => parts,
+            Item::Event(parts) => *parts,
             Item::Lost(lost) => {
-                folded.lose(&lost);
+                folded.lose(lost);
                 continue;
             }
         };
@@ -146,7 +148,6 @@ fn fold(
             continue;
         };
         folded.span = Some(folded.span.map_or((time, time), |(first, last)| (first, last.max(time))));
-        let source = &merge.sources[index];
         let stream = &binding.streams[source.trace][source.stream];
         let Some(class) = &stream.classes[parts.class as usize] else { continue };
         let event = source.cursor.event(parts);
