@@ -3,7 +3,7 @@
 use std::{
     cell::RefCell,
     collections::{BTreeMap, VecDeque},
-    sync::{Condvar, Mutex, PoisonError},
+    sync::{Condvar, Mutex, MutexGuard, PoisonError},
     thread,
 };
 
@@ -32,18 +32,90 @@ struct Shared<R> {
     /// Jobs whose results were consumed.
     consumed: usize,
     delivered: BTreeMap<usize, Delivery<R>>,
-    /// The consumer asked for no more, or a worker panicked.
+    /// The consumer asked for no more, or somebody panicked.
     stopped: bool,
 }
 
+/// Where workers and the consumer meet.
+struct Exchange<R> {
+    shared: Mutex<Shared<R>>,
+    changed: Condvar,
+}
+
+impl<R> Exchange<R> {
+    fn lock(&self) -> MutexGuard<'_, Shared<R>> {
+        self.shared.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn wait<'a>(&self, now: MutexGuard<'a, Shared<R>>) -> MutexGuard<'a, Shared<R>> {
+        self.changed.wait(now).unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The next of so many jobs to start, once no more than `window` are not consumed.
+    fn next_job(&self, jobs: usize, window: usize) -> Option<usize> {
+        let mut now = self.lock();
+        while !now.stopped && now.next < jobs && now.next >= now.consumed + window {
+            now = self.wait(now);
+        }
+        let job = Some(now.next).filter(|&next| !now.stopped && next < jobs);
+        now.next += 1;
+        job
+    }
+
+    /// Delivers a part of a job's result, in its turn; whether to go on.
+    fn hand_over(&self, job: usize, part: R) -> bool {
+        let mut now = self.lock();
+        while !now.stopped && now.delivered.entry(job).or_default().parts.len() >= PARTS {
+            now = self.wait(now);
+        }
+        now.delivered.entry(job).or_default().parts.push_back(part);
+        self.changed.notify_all();
+        !now.stopped
+    }
+
+    /// Delivers the last part.
+    fn complete(&self, job: usize, part: R) {
+        let mut now = self.lock();
+        let delivery = now.delivered.entry(job).or_default();
+        delivery.parts.push_back(part);
+        delivery.complete = true;
+        self.changed.notify_all();
+    }
+
+    /// The next part of a job's result; `None` where there will be no more because somebody stopped.
+    fn next_part(&self, job: usize) -> Option<R> {
+        let mut now = self.lock();
+        loop {
+            match now.delivered.entry(job).or_default().parts.pop_front() {
+                Some(part) => return Some(part),
+                None if now.stopped => return None,
+                None => now = self.wait(now),
+            }
+        }
+    }
+
+    /// A part of a job's result was consumed: whether that was its last.
+    fn consumed(&self, job: usize, go_on: bool) -> bool {
+        let mut now = self.lock();
+        let done = now.delivered.get(&job).is_some_and(|all| all.complete && all.parts.is_empty());
+        if done {
+            now.delivered.remove(&job);
+            now.consumed = job + 1;
+        }
+        now.stopped |= !go_on;
+        self.changed.notify_all();
+        done
+    }
+}
+
 /// Stops everybody when a thread unwinds, so that nobody waits for it.
-struct StopOnPanic<'a, R>(&'a Mutex<Shared<R>>, &'a Condvar);
+struct StopOnPanic<'a, R>(&'a Exchange<R>);
 
 impl<R> Drop for StopOnPanic<'_, R> {
     fn drop(&mut self) {
         if thread::panicking() {
-            self.0.lock().unwrap_or_else(PoisonError::into_inner).stopped = true;
-            self.1.notify_all();
+            self.0.lock().stopped = true;
+            self.0.changed.notify_all();
         }
     }
 }
@@ -80,69 +152,25 @@ pub(crate) fn parts_in_order<J: Sync, W, R: Send>(
         return;
     }
     let window = threads * IN_FLIGHT;
-    let shared = Mutex::new(Shared { next: 0, consumed: 0, delivered: BTreeMap::new(), stopped: false });
-    let changed = Condvar::new();
-    let lock = || shared.lock().unwrap_or_else(PoisonError::into_inner);
+    let shared = Shared { next: 0, consumed: 0, delivered: BTreeMap::new(), stopped: false };
+    let exchange = Exchange { shared: Mutex::new(shared), changed: Condvar::new() };
     let worker = || {
-        let _guard = StopOnPanic(&shared, &changed);
+        let _guard = StopOnPanic(&exchange);
         let mut state = start();
-        loop {
-            let mut now = lock();
-            while !now.stopped && now.next < jobs.len() && now.next >= now.consumed + window {
-                now = changed.wait(now).unwrap_or_else(PoisonError::into_inner);
-            }
-            if now.stopped || now.next >= jobs.len() {
-                return;
-            }
-            let index = now.next;
-            now.next += 1;
-            drop(now);
-            let hand_over = |part| {
-                let mut now = lock();
-                while !now.stopped && now.delivered.entry(index).or_default().parts.len() >= PARTS {
-                    now = changed.wait(now).unwrap_or_else(PoisonError::into_inner);
-                }
-                now.delivered.entry(index).or_default().parts.push_back(part);
-                changed.notify_all();
-                !now.stopped
-            };
-            let last = work(&mut state, &jobs[index], &hand_over);
-            let mut now = lock();
-            let delivery = now.delivered.entry(index).or_default();
-            delivery.parts.push_back(last);
-            delivery.complete = true;
-            changed.notify_all();
+        while let Some(job) = exchange.next_job(jobs.len(), window) {
+            let last = work(&mut state, &jobs[job], &|part| exchange.hand_over(job, part));
+            exchange.complete(job, last);
         }
     };
     thread::scope(|scope| {
         (0..threads.min(jobs.len())).for_each(|_| drop(scope.spawn(worker)));
         // Where `consume` panics, nobody may wait for it for ever.
-        let _guard = StopOnPanic(&shared, &changed);
-        let mut index = 0;
-        while index < jobs.len() {
-            let mut now = lock();
-            let part = loop {
-                match now.delivered.entry(index).or_default().parts.pop_front() {
-                    Some(part) => break part,
-                    None if now.stopped => return,
-                    None => now = changed.wait(now).unwrap_or_else(PoisonError::into_inner),
-                }
-            };
-            drop(now);
-            let go_on = consume(part);
-            let mut now = lock();
-            let delivery = now.delivered.entry(index).or_default();
-            if delivery.complete && delivery.parts.is_empty() {
-                now.delivered.remove(&index);
-                index += 1;
-                now.consumed = index;
-            }
-            now.stopped |= !go_on;
-            drop(now);
-            changed.notify_all();
-            if !go_on {
-                return;
-            }
+        let _guard = StopOnPanic(&exchange);
+        let (mut job, mut go_on) = (0, true);
+        while go_on && job < jobs.len() {
+            let Some(part) = exchange.next_part(job) else { return };
+            go_on = consume(part);
+            job += usize::from(exchange.consumed(job, go_on));
         }
     });
 }
