@@ -41,7 +41,7 @@ const TOOLS: &[Tool] = &[
     tool("lttng-relayd", "lttng-tools", Need::Test),
     tool("setpriv", "util-linux", Need::Test),
     // No program, but found by its path.
-    tool("/usr/include/lttng/tracef.h", "liblttng-ust-dev", Need::Test),
+    tool("/usr/include/x86_64-linux-gnu/lttng/tracef.h", "liblttng-ust-dev", Need::Test),
     tool("/usr/include/intel-pt.h", "libipt-dev", Need::Judge),
     tool("objdump", "binutils", Need::Judge),
     tool("python3", "python3", Need::Judge),
