@@ -4,7 +4,8 @@ use std::{
     collections::HashSet,
     ffi::OsStr,
     fs::{self, File, Permissions},
-    net::TcpListener,
+    io,
+    net::{Shutdown, TcpListener, TcpStream},
     os::unix::fs::PermissionsExt,
     path::Path,
     process::{Child, Command, Stdio},
@@ -126,6 +127,26 @@ impl Lttng {
     }
 }
 
+/// A port whose first connection ends after so many bytes, and whose others lead to another port.
+fn unreliable(port: u16, bytes: u64) -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let own = listener.local_addr().unwrap().port();
+    let forward = move |viewer: TcpStream, most: u64| {
+        let daemon = TcpStream::connect(("127.0.0.1", port)).unwrap();
+        let (mut asks, mut asked) = (viewer.try_clone().unwrap(), daemon.try_clone().unwrap());
+        thread::spawn(move || io::copy(&mut asks, &mut asked));
+        let _ = io::copy(&mut io::Read::take(&daemon, most), &mut &viewer);
+        let _ = (viewer.shutdown(Shutdown::Both), daemon.shutdown(Shutdown::Both));
+    };
+    thread::spawn(move || {
+        for (number, viewer) in listener.incoming().enumerate() {
+            let most = if number == 0 { bytes } else { u64::MAX };
+            thread::spawn(move || forward(viewer.unwrap(), most));
+        }
+    });
+    own
+}
+
 /// Reads a session into a file until it ends.
 fn read(address: &str, file: &Path) -> Child {
     let out = File::create(file).unwrap();
@@ -156,7 +177,9 @@ fn sessions_are_read_while_they_are_recorded_and_nothing_is_missing_or_twice() {
     ["one", "two"].into_iter().for_each(|name| lttng.record(name));
     let (one, two) = (lttng.session("one"), lttng.session("two"));
     let file = |name: &str| lttng.folder.path().join(name);
-    let whole = read(&one, &file("one"));
+    // This connection is lost amid a packet, and made anew.
+    let port = unreliable(lttng.ports[2], 300_000);
+    let whole = read(&one.replace(&lttng.ports[2].to_string(), &port.to_string()), &file("one"));
     let mut killed = read(&two, &file("killed"));
     let mut traced = lttng.command(&program);
     let mut traced = traced.args([THREADS.to_string(), EVENTS.to_string()]).spawn().unwrap();
@@ -165,6 +188,8 @@ fn sessions_are_read_while_they_are_recorded_and_nothing_is_missing_or_twice() {
     killed.wait().unwrap();
     let restarted = read(&two, &file("two"));
     assert!(traced.wait().unwrap().success());
+    // A session that ends before the connection is made anew is gone.
+    until("a third of the events", || fs::metadata(file("one")).is_ok_and(|file| file.len() > 20_000_000));
     lttng.lttng("stop one");
     lttng.lttng("stop two");
     // A third viewer is refused while another reads; what is there is told of a session that is not.

@@ -3,6 +3,7 @@
 mod containers;
 mod damage;
 mod events;
+mod export;
 mod files;
 mod jitted;
 mod live;

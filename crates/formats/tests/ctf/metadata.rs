@@ -97,4 +97,11 @@ fn metadata_that_means_harm_is_refused() {
     }
     assert!(refused(&text).contains("too many") || refused(&text).contains("nested"));
     assert!(refused(&tsdl("struct s { struct s x; };")).contains("no struct is called `s`"));
+    // Types that contain themselves.
+    for recursive in
+        ["struct a { struct a x; };", "typealias struct { b x; } := b;", "variant c { variant c x; };"]
+    {
+        let reason = refused(&format!("trace {{ byte_order = le; }}; {recursive}"));
+        assert!(reason.contains("is called"), "{recursive}: {reason}");
+    }
 }

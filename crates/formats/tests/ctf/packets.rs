@@ -156,3 +156,16 @@ fn an_event_that_the_metadata_does_not_know_ends_its_packet_only() {
         ["- e", "- e", "- e", "! event at bit 16 of its packet: the metadata has no event class 9"]
     );
 }
+
+#[test]
+fn a_sequence_of_2_to_the_63_is_refused_whatever_its_elements() {
+    for element in ["u8 x[n]", "struct { } x[n]", "string x[n]", "struct { u8 m; u8 y[m]; } x[n]"] {
+        let metadata = tsdl(&format!("event {{ name = e; fields := struct {{ u64 n; {element}; }}; }};"));
+        let bytes = [&(1u64 << 63).to_le_bytes()[..], &[0; 64]].concat();
+        let read = lines(&metadata, &bytes);
+        assert!(
+            read.len() == 1 && read[0].contains("a length of 9223372036854775808"),
+            "{element}: {read:?}"
+        );
+    }
+}

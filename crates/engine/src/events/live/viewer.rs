@@ -19,7 +19,7 @@ use crate::{
 /// Bytes of packets that are held before some are shown.
 const MOST_HELD: u64 = 32 << 20;
 /// How often a lost connection is made anew, and how long that waits in between.
-const ATTEMPTS: u32 = 5;
+const ATTEMPTS: u32 = 25;
 const PAUSE: Duration = Duration::from_millis(200);
 
 /// A viewer of a session.
@@ -144,10 +144,9 @@ impl Viewer {
             if !go_on() {
                 return Ok(false);
             }
-            match self.reconnect() {
-                Ok(()) => return Ok(true),
-                Err(LiveError::Connection(..)) => {}
-                Err(_) => break,
+            // For a while the daemon may take the viewer that was lost for another one.
+            if self.reconnect().is_ok() {
+                return Ok(true);
             }
         }
         self.has_ended = true;
@@ -295,8 +294,21 @@ fn fetch(
     match next.status {
         IndexStatus::Retry => {}
         IndexStatus::Ended => {
-            trace.streams[index].has_ended = true;
+            let stream = &mut trace.streams[index];
+            stream.has_ended = true;
             found.progressed = true;
+            // The daemon was to send again what came before, and then the rest.
+            if stream.resume.take().is_some() {
+                losses.add(Loss {
+                    stream: stream.name.clone(),
+                    cause: Cause::CutShort,
+                    bytes: 0..0,
+                    time: None,
+                    count: 1,
+                    detail: "the connection was lost, and made anew too late for what came meanwhile"
+                        .to_owned(),
+                });
+            }
         }
         IndexStatus::Inactive => {
             let time = beacon(trace, &next);
