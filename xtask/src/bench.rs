@@ -1,5 +1,8 @@
 //! `cargo xtask bench pt`: how fast a program is recorded, how fast the recording is read, and in how
 //! much memory. Both programs of a comparison run in turn, with the file in the page cache.
+//! `cargo xtask bench ctf`: the same of software events.
+
+mod ctf;
 
 use std::{
     fs,
@@ -27,9 +30,14 @@ const SHORT: &str = "32";
 
 /// Runs all measurements.
 pub(crate) fn run(arguments: &[String]) -> Outcome {
-    if arguments != ["pt"] {
-        return Err("usage: cargo xtask bench pt".into());
+    match arguments.split_first() {
+        Some((kind, [])) if kind == "pt" => pt(),
+        Some((kind, traces)) if kind == "ctf" => ctf::run(traces),
+        _ => Err("usage: cargo xtask bench pt | ctf [TRACE]".into()),
     }
+}
+
+fn pt() -> Outcome {
     setup::ensure(Need::Judge)?;
     command::build_hodo()?;
     let folder = command::target().join("bench");
@@ -43,9 +51,10 @@ pub(crate) fn run(arguments: &[String]) -> Outcome {
 }
 
 fn recording(program: &str, recording: &Path) -> Outcome {
-    let [native, recorded] = in_turn([&|| Command::new(program).tap(|command| command.arg(LONG)), &|| {
-        record(program, LONG, recording)
-    }])?;
+    let [native, recorded] = in_turn(
+        ROUNDS,
+        [&|| Command::new(program).tap(|command| command.arg(LONG)), &|| record(program, LONG, recording)],
+    )?;
     let instructions = judge::instructions(recording)?;
     println!("recording: fib {LONG}, {instructions} instructions, medians of {ROUNDS}");
     println!("  native   {:8.0} ms", millis(native));
@@ -70,10 +79,12 @@ fn decoding(recording: &Path) -> Outcome {
         ),
     ];
     for (what, ours, theirs) in pairs {
-        let [our, their] =
-            in_turn([&|| Command::new(hodo()).tap(|command| command.args(ours).arg(recording)), &|| {
+        let [our, their] = in_turn(
+            ROUNDS,
+            [&|| Command::new(hodo()).tap(|command| command.args(ours).arg(recording)), &|| {
                 Command::new("perf").tap(|command| command.args(theirs).arg(recording))
-            }])?;
+            }],
+        )?;
         println!(
             "  {what:18} hodo {:8.0} ms ({:.1} MB/s)   perf {:8.0} ms ({:.1} MB/s)   ratio {:.1}",
             millis(our),
@@ -88,25 +99,31 @@ fn decoding(recording: &Path) -> Outcome {
 
 fn memory(recording: &Path) -> Outcome {
     let instructions = judge::instructions(recording)?;
-    let begin = Instant::now();
     let mut report =
         Command::new(hodo()).tap(|command| command.args(["report", "functions", "-q"]).arg(recording));
-    let mut child = report.stdout(Stdio::null()).spawn()?;
+    let (peak, time) = peak_memory(&mut report)?;
+    println!(
+        "memory: `hodo report functions` on {instructions} instructions, {:.1} MB",
+        fs::metadata(recording)?.len() as f64 / 1e6
+    );
+    println!("  RssAnon at most {:.1} MB, {:.1} s", peak as f64 / 1e3, time.as_secs_f64());
+    Ok(())
+}
+
+/// The most memory of its own that a program takes, in kB, and how long it runs; without its output.
+fn peak_memory(command: &mut Command) -> Outcome<(u64, Duration)> {
+    let begin = Instant::now();
+    let mut child = command.stdout(Stdio::null()).spawn()?;
     let status = format!("/proc/{}/status", child.id());
     let mut peak = 0;
     while child.try_wait()?.is_none() {
         peak = peak.max(own_memory(&status).unwrap_or(0));
         thread::sleep(Duration::from_millis(5));
     }
-    if !child.wait()?.success() {
-        return Err("`hodo report functions` failed".into());
+    match child.wait()?.success() {
+        true => Ok((peak, begin.elapsed())),
+        false => Err(format!("`{}` failed", command::line(command)).into()),
     }
-    println!(
-        "memory: `hodo report functions` on {instructions} instructions, {:.1} MB",
-        fs::metadata(recording)?.len() as f64 / 1e6
-    );
-    println!("  RssAnon at most {:.1} MB, {:.1} s", peak as f64 / 1e3, begin.elapsed().as_secs_f64());
-    Ok(())
 }
 
 /// A process's memory apart from mapped files, in kB.
@@ -126,18 +143,18 @@ fn record(program: &str, argument: &str, recording: &Path) -> Command {
 }
 
 /// The median time of each command, started in turn, without their output.
-fn in_turn<const N: usize>(commands: [&dyn Fn() -> Command; N]) -> Outcome<[Duration; N]> {
-    let mut times = [[Duration::ZERO; ROUNDS]; N];
-    for round in 0..ROUNDS {
+fn in_turn<const N: usize>(rounds: usize, commands: [&dyn Fn() -> Command; N]) -> Outcome<[Duration; N]> {
+    let mut times = [const { Vec::new() }; N];
+    for _ in 0..rounds {
         for (times, command) in times.iter_mut().zip(commands) {
             let begin = Instant::now();
             command::quietly(command().stdout(Stdio::null()))?;
-            times[round] = begin.elapsed();
+            times.push(begin.elapsed());
         }
     }
     Ok(times.map(|mut times| {
         times.sort();
-        times[ROUNDS / 2]
+        times[rounds / 2]
     }))
 }
 

@@ -47,7 +47,11 @@ const CHORES: &[Chore] = &[
                damage: what is left of damaged recordings, against the truth and perf",
         run: judge::run,
     },
-    Chore { name: "bench", help: "pt: how fast we record and read, in how much memory", run: bench::run },
+    Chore {
+        name: "bench",
+        help: "pt, ctf: how fast we record and read, in how much memory",
+        run: bench::run,
+    },
     Chore {
         name: "resolution",
         help: "how exactly times are known, by the packets that are on",

@@ -5,12 +5,16 @@
 //!         └─► babeltrace2's Python module ─────────┴─► contexts; and what was lost, stream by stream
 //! ```
 //!
-//! What is known to differ is counted under its own name: events of the same time in another order, texts
+//! What is known to differ is told under its own name: events of the same time in another order, texts
 //! that are empty (babeltrace2 before 2.0.5 shows what was there before), counters of lost events that went
-//! back (it takes those for nearly 2^64 lost events).
+//! back (it takes those for nearly 2^64 lost events), streams whose time goes back (it gives up there).
+//! Large traces are judged in two parts of their time, beside each other.
+//!
+//! Debian's babeltrace2 reads no CTF 2: there the counts are those that a newer one found, which lie beside the
+//! archives, and a program that was recorded as CTF 1.8 and as CTF 2 left the same events, thread by thread.
 
 use std::{
-    collections::{BTreeMap, VecDeque},
+    collections::{BTreeMap, BTreeSet, VecDeque},
     fmt, fs,
     io::{BufRead, BufReader, Lines},
     path::{Path, PathBuf},
@@ -30,31 +34,37 @@ const ARCHIVES: &str = "../shared/data/ctf";
 const ARCHIVE: &str = ".tar.zst";
 /// Differences that are shown of a trace.
 const SHOWN: usize = 3;
+/// Traces of more events than this are judged in parts, as babeltrace2's module reads few at a time.
+const LARGE: u64 = 4_000_000;
+/// A program with threads of its own numbers, recorded as CTF 1.8 and as CTF 2.
+const TWINS: [&str; 2] = ["ust-2.16-ctf1.8", "ust-2.16-ctf2"];
 
 /// Judges the traces that are named; all archives beside the repository where none is.
 pub(super) fn run(names: &[String]) -> Outcome {
     setup::ensure(Need::Judge)?;
     command::build_hodo()?;
     let mut failed = Vec::new();
+    let mut twins = BTreeMap::new();
     for path in paths(names)? {
         let folder = unpacked(&path)?;
-        if is_ctf_2(&folder)? {
-            match counted(&path, &folder)? {
-                None => println!("{}: CTF 2, the counts are equal", path.display()),
-                Some(difference) => {
-                    println!("{}: CTF 2, DIFFERENT\n  {difference}", path.display());
-                    failed.push(path.display().to_string());
-                }
-            }
-            continue;
-        }
         let name = folder
             .file_name()
             .map_or_else(|| folder.display().to_string(), |name| name.to_string_lossy().into_owned());
-        let verdict = judge(&folder)?;
+        let verdict = match is_ctf_2(&folder)? {
+            true => counted(&path, &folder)?,
+            false => judge(&folder)?,
+        };
         println!("{name}: {verdict}");
         if verdict.differs() {
-            failed.push(name);
+            failed.push(name.clone());
+        }
+        twins.insert(name, folder);
+    }
+    if let [Some(one), Some(other)] = TWINS.map(|name| twins.get(name)) {
+        let verdict = compare_threads(&Events::by_thread(one)?, &Events::by_thread(other)?);
+        println!("{}: {verdict}", TWINS.join(" and "));
+        if verdict.differs() {
+            failed.push(TWINS.join(" and "));
         }
     }
     if failed.is_empty() { Ok(()) } else { Err(format!("not equal: {}", failed.join(", ")).into()) }
@@ -76,7 +86,7 @@ fn paths(names: &[String]) -> Outcome<Vec<PathBuf>> {
 }
 
 /// The folder of a trace, unpacked if it is an archive.
-fn unpacked(path: &Path) -> Outcome<PathBuf> {
+pub(crate) fn unpacked(path: &Path) -> Outcome<PathBuf> {
     let Some(name) = path.file_name().and_then(|name| name.to_str()?.strip_suffix(ARCHIVE)) else {
         return Ok(path.to_owned());
     };
@@ -96,42 +106,71 @@ fn is_ctf_2(folder: &Path) -> Outcome<bool> {
     Ok(info["traces"].as_array().is_some_and(|traces| traces.iter().any(|trace| trace["format"] == "CTF 2")))
 }
 
-/// How our count of events differs from what a newer babeltrace2 counted, which lies beside the archive: in
-/// all, and by name where there is such a list.
-fn counted(path: &Path, folder: &Path) -> Outcome<Option<String>> {
+/// Counts our events.
+fn count(folder: &Path) -> Outcome<Value> {
     let mut hodo = Command::new(command::hodo());
     let table = command::capture(hodo.args(["report", "count", "--format", "json", "-q"]).arg(folder))?;
-    let table: Value = serde_json::from_str(&table)?;
+    Ok(serde_json::from_str(&table)?)
+}
+
+/// Whether our counts of events are those of a newer babeltrace2, which lie beside the archive: in all, and by
+/// name where there is such a list.
+fn counted(path: &Path, folder: &Path) -> Outcome<Verdict> {
+    let table = count(folder)?;
     let (beside, file) =
         (path.parent().unwrap_or(path), path.file_name().unwrap_or_default().to_string_lossy());
     let counts = fs::read_to_string(beside.join("COUNTS.tsv"))?;
     let rows = counts.lines().map(|line| line.split('\t').collect::<Vec<_>>()).filter(|row| row[0] == file);
     let theirs: u64 = rows.filter_map(|row| row.get(4)?.parse::<u64>().ok()).sum();
     let ours = table["summary"]["events"].as_u64().unwrap_or(0);
+    let mut verdict = Verdict { events: ours, only: Some("CTF 2, counts"), ..Verdict::default() };
     if ours != theirs {
-        return Ok(Some(format!("{ours} events, and by babeltrace2 {theirs}")));
+        verdict.differ(format!("{ours} events, and by babeltrace2 {theirs}"));
     }
     let Ok(list) = fs::read_to_string(beside.join(format!("EVENTS-{}.tsv", file.trim_end_matches(ARCHIVE))))
     else {
-        return Ok(None);
+        return Ok(verdict);
     };
     let row = |row: &Value| Some(format!("{}\t{}", row[0].as_str()?, row[1]));
-    let mut ours: Vec<String> = table["rows"].as_array().ok_or("no rows")?.iter().filter_map(row).collect();
-    let mut theirs: Vec<String> = list.lines().map(str::to_owned).collect();
-    ours.sort();
-    theirs.sort();
-    let differing = ours.iter().zip(&theirs).find(|(ours, theirs)| ours != theirs);
-    Ok(differing.map(|(ours, theirs)| format!("{ours}, and by babeltrace2 {theirs}")))
+    let ours: BTreeSet<String> = table["rows"].as_array().ok_or("no rows")?.iter().filter_map(row).collect();
+    let theirs: BTreeSet<String> = list.lines().map(str::to_owned).collect();
+    ours.difference(&theirs).for_each(|row| verdict.differ(format!("only ours: {row}")));
+    theirs.difference(&ours).for_each(|row| verdict.differ(format!("only babeltrace2's: {row}")));
+    Ok(verdict)
+}
+
+/// Names and fields of events, by thread in the order of their numbers.
+type Threads = Vec<Vec<String>>;
+
+/// Whether threads of two runs of a program left the same events with the same fields. Times, processors and
+/// numbers of threads are those of the run.
+fn compare_threads(ours: &Threads, theirs: &Threads) -> Verdict {
+    let events = |threads: &Threads| threads.iter().map(Vec::len).sum::<usize>() as u64;
+    let mut verdict = Verdict { events: events(ours), only: Some("names and fields"), ..Verdict::default() };
+    if ours.len() != theirs.len() || events(ours) != events(theirs) {
+        verdict.differ(format!("{} threads, and {}", ours.len(), theirs.len()));
+        verdict.differ(format!("{} events, and {}", events(ours), events(theirs)));
+    }
+    let events = ours.iter().flatten().zip(theirs.iter().flatten());
+    let differing = events.filter(|(our, their)| our != their).take(SHOWN);
+    differing.for_each(|(our, their)| verdict.differ(format!("one   {our}\n  other {their}")));
+    verdict
 }
 
 /// What was found out about a trace.
 #[derive(Default)]
 struct Verdict {
     events: u64,
+    /// What was compared, if that was not everything.
+    only: Option<&'static str>,
     other_order: u64,
-    empty_texts: u64,
+    /// Names of events.
+    empty_texts: BTreeSet<String>,
     lost: u64,
-    counters_that_went_back: u64,
+    /// Streams.
+    counters_that_went_back: BTreeSet<String>,
+    /// Our event at which babeltrace2 gave up.
+    time_went_back: Option<String>,
     differences: Vec<String>,
 }
 
@@ -145,42 +184,105 @@ impl Verdict {
             self.differences.push(difference);
         }
     }
+
+    fn add(&mut self, other: Verdict) {
+        self.events += other.events;
+        self.other_order += other.other_order;
+        self.empty_texts.extend(other.empty_texts);
+        self.lost += other.lost;
+        self.counters_that_went_back.extend(other.counters_that_went_back);
+        self.time_went_back = self.time_went_back.take().or(other.time_went_back);
+        other.differences.into_iter().for_each(|difference| self.differ(difference));
+    }
 }
 
 impl fmt::Display for Verdict {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let word = if self.differs() { "DIFFERENT" } else { "equal" };
-        write!(f, "{} events, {} lost, {word}", self.events, self.lost)?;
-        for (count, what) in [
-            (self.other_order, "times with another order (fact 7)"),
-            (self.empty_texts, "events with empty texts that babeltrace2 fills with old ones (fact 20)"),
-            (self.counters_that_went_back, "streams with a counter of lost events that went back (fact 23)"),
-        ] {
-            if count > 0 {
-                write!(f, "; {count} {what}")?;
-            }
+        write!(
+            f,
+            "{} events, {} lost, {}{word}",
+            self.events,
+            self.lost,
+            self.only.map_or(String::new(), |only| format!("{only} "))
+        )?;
+        let list = |names: &BTreeSet<String>| names.iter().map(String::as_str).collect::<Vec<_>>().join(", ");
+        if self.other_order > 0 {
+            write!(f, "\n  fact 7: the events of {} times are in another order", self.other_order)?;
+        }
+        if let Some(event) = &self.time_went_back {
+            write!(f, "\n  fact 8: babeltrace2 gave up where time goes back: {event}")?;
+        }
+        if !self.empty_texts.is_empty() {
+            write!(
+                f,
+                "\n  fact 20: empty texts that babeltrace2 fills with old ones: {}",
+                list(&self.empty_texts)
+            )?;
+        }
+        if !self.counters_that_went_back.is_empty() {
+            let streams = list(&self.counters_that_went_back);
+            write!(
+                f,
+                "\n  fact 23: counters of lost events that went back, in babeltrace2 lost 2^64: {streams}"
+            )?;
         }
         self.differences.iter().try_for_each(|difference| write!(f, "\n  {difference}"))
     }
 }
 
+/// From a time on, and before a time, in nanoseconds.
+type Span = (Option<u64>, Option<u64>);
+
 fn judge(folder: &Path) -> Outcome<Verdict> {
+    let summary = &count(folder)?["summary"];
+    let number = |name: &str| summary[name].as_u64();
+    let middle = number("begin_ns").zip(number("end_ns")).map(|(begin, end)| begin.midpoint(end));
+    let parts: Vec<Span> = match middle {
+        Some(middle) if number("events") > Some(LARGE) => vec![(None, Some(middle)), (Some(middle), None)],
+        _ => vec![(None, None)],
+    };
+    let mut verdict = Verdict::default();
+    let judged = std::thread::scope(|scope| {
+        // What a thread returns must be able to leave it, which errors need not.
+        let judge = |&span| scope.spawn(move || judge_part(folder, span).map_err(|error| error.to_string()));
+        let threads: Vec<_> = parts.iter().map(judge).collect();
+        threads.into_iter().map(|thread| thread.join()).collect::<Vec<_>>()
+    });
+    for part in judged {
+        verdict.add(part.map_err(|_| "a judge panicked")??);
+    }
+    Ok(verdict)
+}
+
+fn judge_part(folder: &Path, (from, to): Span) -> Outcome<Verdict> {
     let mut hodo = Command::new(command::hodo());
     hodo.args(["script", "--events", "--format", "jsonl", "-q"]).arg(folder);
     // Debian's own Python has babeltrace2's module.
     let mut babeltrace = Command::new("/usr/bin/python3");
     babeltrace.arg(root().join("lab/judges/events.py")).arg(folder);
+    if from.or(to).is_some() {
+        let time = |time: Option<u64>, unit: &str| time.map_or(String::new(), |time| format!("{time}{unit}"));
+        hodo.arg(format!("--time={},{}", time(from, "ns"), time(to, "ns")));
+        babeltrace.args([from, to].map(|time| time.map_or("-".to_owned(), |time| time.to_string())));
+    }
     let (mut ours, mut theirs) = (Events::of(hodo)?, Events::of(babeltrace)?);
     let mut verdict = Verdict::default();
+    let mut before = i64::MIN;
     loop {
         let (our, their) = (ours.same_time()?, theirs.same_time()?);
         if our.is_empty() && their.is_empty() {
             break;
         }
+        let time = our.first().and_then(|event| event["ts"].as_i64()).unwrap_or(before);
+        if their.is_empty() && time < before {
+            verdict.time_went_back = our.first().map(Value::to_string);
+            return Ok(verdict);
+        }
+        before = time;
         verdict.events += our.len() as u64;
         compare(our, their, &mut verdict);
         if verdict.differences.len() == SHOWN {
-            verdict.differ(String::new());
             return Ok(verdict);
         }
     }
@@ -201,7 +303,13 @@ fn compare(mut ours: Vec<Value>, mut theirs: Vec<Value>, verdict: &mut Verdict) 
     } else if ours.len() == theirs.len()
         && ours.iter().zip(&theirs).all(|(our, their)| equal_but_empty(our, their))
     {
-        verdict.empty_texts += 1;
+        let differing = ours.iter().zip(&theirs).filter(|(our, their)| our != their);
+        let names = differing.filter_map(|(our, _)| our["name"].as_str());
+        names.for_each(|name| {
+            if !verdict.empty_texts.contains(name) {
+                verdict.empty_texts.insert(name.to_owned());
+            }
+        });
     } else {
         let show =
             |events: &[Value]| events.iter().map(Value::to_string).collect::<Vec<_>>().join("\n       ");
@@ -231,7 +339,7 @@ type Lost = BTreeMap<String, Vec<u64>>;
 
 fn compare_lost(ours: &Lost, theirs: &Lost, verdict: &mut Verdict) {
     verdict.lost = ours.values().flatten().sum();
-    let streams: std::collections::BTreeSet<&String> = ours.keys().chain(theirs.keys()).collect();
+    let streams: BTreeSet<&String> = ours.keys().chain(theirs.keys()).collect();
     for stream in streams {
         let none = Vec::new();
         let (our, their) = (ours.get(stream).unwrap_or(&none), theirs.get(stream).unwrap_or(&none));
@@ -239,7 +347,7 @@ fn compare_lost(ours: &Lost, theirs: &Lost, verdict: &mut Verdict) {
             continue;
         }
         match their.iter().any(|&count| count > 1 << 32) {
-            true => verdict.counters_that_went_back += 1,
+            true => drop(verdict.counters_that_went_back.insert(stream.clone())),
             false => verdict.differ(format!("{stream}: lost {our:?}, and by babeltrace2 {their:?}")),
         }
     }
@@ -262,6 +370,20 @@ impl Events {
             .map_err(|error| format!("can't start `{shown}`: {error}"))?;
         let out = child.stdout.take().ok_or("no output")?;
         Ok(Events { child, lines: BufReader::new(out).lines(), ahead: VecDeque::new(), lost: Lost::new() })
+    }
+
+    /// What we read of a trace, by thread.
+    fn by_thread(folder: &Path) -> Outcome<Threads> {
+        let mut hodo = Command::new(command::hodo());
+        hodo.args(["script", "--events", "--format", "jsonl", "-q"]).arg(folder);
+        let mut events = Events::of(hodo)?;
+        let mut threads: BTreeMap<u64, Vec<String>> = BTreeMap::new();
+        while let Some(event) = events.next_event()? {
+            let thread = event["context"]["vtid"].as_u64().ok_or("an event without a thread")?;
+            threads.entry(thread).or_default().push(format!("{}{}", event["name"], event["fields"]));
+        }
+        events.end()?;
+        Ok(threads.into_values().collect())
     }
 
     fn next_event(&mut self) -> Outcome<Option<Value>> {

@@ -36,6 +36,7 @@ use std::{
 };
 
 use configurations::CONFIGURATIONS;
+pub(crate) use ctf::unpacked;
 use programs::PROGRAMS;
 use record::{Job, Recorded};
 pub(crate) use streams::each_line;

@@ -85,7 +85,9 @@ impl<'t, 'a> Merge<'t, 'a> {
             self.sources[index].advance();
             if let Some(time) = self.sources[index].time() {
                 // Mostly the same stream goes on for a while.
-                if self.heap.peek().is_none_or(|Reverse(other)| (time, index) < *other) {
+                let is_before =
+                    |&Reverse((other, of)): &Reverse<Key>| time < other || (time == other && index < of);
+                if self.heap.peek().is_none_or(is_before) {
                     self.current = Some(index);
                     return self.current;
                 }

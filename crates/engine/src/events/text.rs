@@ -24,25 +24,31 @@ pub(super) struct TextFields<'o> {
 pub(super) struct TimeOfDay {
     /// The second that `text` is of.
     second: OriginNanos,
-    text: [u8; 9],
+    text: [u8; 21],
 }
 
 impl TimeOfDay {
     pub(super) fn new() -> TimeOfDay {
-        TimeOfDay { second: OriginNanos(0), text: *b"00:00:00." }
+        TimeOfDay { second: OriginNanos(0), text: *b"[00:00:00.000000000] " }
     }
 
-    /// The time of day, or what stands for one.
+    /// The time of day, or what stands for one, between brackets.
+    #[inline]
     pub(super) fn write(&mut self, time: Option<OriginNanos>, out: &mut Vec<u8>) {
-        let Some(time) = time else { return out.extend_from_slice(b"??:??:??.?????????") };
+        out.extend_from_slice(self.of(time));
+    }
+
+    #[inline]
+    fn of(&mut self, time: Option<OriginNanos>) -> &[u8; 21] {
+        let Some(time) = time else { return b"[??:??:??.?????????] " };
         let mut nanos = time.0 - self.second.0;
         if !(0..SECOND).contains(&nanos) {
             nanos = time.0.rem_euclid(SECOND);
             self.second = OriginNanos(time.0 - nanos);
-            self.text = clock_time((time.0.rem_euclid(DAY) / SECOND) as u32);
+            self.text[1..10].copy_from_slice(&clock_time((time.0.rem_euclid(DAY) / SECOND) as u32));
         }
-        out.extend_from_slice(&self.text);
-        out.extend_from_slice(&nine(nanos as u32));
+        self.text[10..19].copy_from_slice(&nine(nanos as u32));
+        &self.text
     }
 }
 
@@ -57,6 +63,7 @@ fn clock_time(seconds: u32) -> [u8; 9] {
 }
 
 /// Nine digits.
+#[inline]
 fn nine(nanos: u32) -> [u8; 9] {
     // The lower eight all at once: two parts of four digits, each into two parts of two digits, each into two
     // digits, by multiplications with rounded-up reciprocals that are exact for numbers as small.
@@ -73,18 +80,19 @@ fn nine(nanos: u32) -> [u8; 9] {
 
 /// `(+seconds.nanoseconds)` since the line before.
 pub(super) fn since(before: Option<OriginNanos>, time: Option<OriginNanos>, out: &mut Vec<u8>) {
-    let Some((before, time)) = before.zip(time) else { return out.extend_from_slice(b"(+?.?????????)") };
-    let nanos = time.0 - before.0;
-    out.extend_from_slice(if nanos < 0 { b"(-" } else { b"(+" });
-    // Divisions of 128 bits are slow, and needed for times that lie centuries apart.
-    let (seconds, nanos) = match u64::try_from(nanos.unsigned_abs()) {
-        Ok(nanos) => (nanos / 1_000_000_000, nanos % 1_000_000_000),
-        Err(_) => ((nanos / SECOND).unsigned_abs() as u64, (nanos % SECOND).unsigned_abs() as u64),
+    let (Some(before), Some(time)) = (before, time) else {
+        return out.extend_from_slice(b"(+?.?????????)");
     };
-    decimal(seconds, out);
-    out.push(b'.');
-    out.extend_from_slice(&nine(nanos as u32));
-    out.push(b')');
+    let mut text = *b"(+0.000000000)";
+    let nanos = time.0 - before.0;
+    if (0..SECOND).contains(&nanos) {
+        text[4..13].copy_from_slice(&nine(nanos as u32));
+        return out.extend_from_slice(&text);
+    }
+    out.extend_from_slice(if nanos < 0 { b"(-" } else { b"(+" });
+    decimal((nanos / SECOND).unsigned_abs() as u64, out);
+    text[4..13].copy_from_slice(&nine((nanos % SECOND).unsigned_abs() as u32));
+    out.extend_from_slice(&text[3..]);
 }
 
 #[inline]
@@ -136,7 +144,7 @@ pub(super) fn lost(stream: &str, lost: &Lost, out: &mut Vec<u8>) {
     let mut time = |word: &str, time: Option<OriginNanos>| {
         if time.is_some() {
             out.extend_from_slice(word.as_bytes());
-            TimeOfDay::new().write(time, out);
+            out.extend_from_slice(&TimeOfDay::new().of(time)[1..19]);
         }
     };
     time(" after ", lost.after);
@@ -313,7 +321,7 @@ mod tests {
                 let day = time.rem_euclid(DAY);
                 let (seconds, nanos) = (day / SECOND, day % SECOND);
                 let expected =
-                    format!("{:02}:{:02}:{:02}.{nanos:09}", seconds / 3600, seconds / 60 % 60, seconds % 60);
+                    format!("[{:02}:{:02}:{:02}.{nanos:09}] ", seconds / 3600, seconds / 60 % 60, seconds % 60);
                 prop_assert_eq!(String::from_utf8(one).unwrap(), expected);
             }
         }

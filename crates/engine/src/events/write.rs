@@ -171,9 +171,7 @@ impl Writer<'_, '_> {
                 }
                 Item::Lost(lost) => match self.format {
                     EventFormat::Text => {
-                        page.text.push(b'[');
                         clock.write(*time, &mut page.text);
-                        page.text.extend_from_slice(b"] ");
                         text::lost(&names.name, lost, &mut page.text);
                     }
                     EventFormat::JsonLines => json::lost(names, lost, &mut page.text),
@@ -196,9 +194,7 @@ impl Writer<'_, '_> {
         match self.format {
             EventFormat::JsonLines => json::event(names, time, packet, event, &mut page.text),
             EventFormat::Text => {
-                page.text.push(b'[');
                 clock.write(time, &mut page.text);
-                page.text.extend_from_slice(b"] ");
                 match page.first {
                     None => page.first = Some((page.text.len(), time)),
                     Some(_) => text::since(page.last, time, &mut page.text),

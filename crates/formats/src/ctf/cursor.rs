@@ -70,7 +70,8 @@ impl<'t, 'a> Cursor<'t, 'a> {
     }
 
     /// The next item, and when it was. What can't be read is skipped, and told in [`Cursor::loss`].
-    #[inline]
+    // What it returns is large, and mostly taken apart at once.
+    #[inline(always)]
     pub fn next_item(&mut self) -> Option<(Option<OriginNanos>, Item)> {
         if !self.at_beginning {
             match self.reader.next_event() {
@@ -138,6 +139,7 @@ impl<'t, 'a> Cursor<'t, 'a> {
     }
 
     /// A look at the event with these parts, which is the last that came.
+    #[inline]
     pub fn event(&self, parts: Parts) -> Event<'_, 't, 'a> {
         self.reader.event_of(parts)
     }
@@ -148,6 +150,7 @@ impl<'t, 'a> Cursor<'t, 'a> {
     }
 
     /// Index of the packet in hand.
+    #[inline]
     pub fn packet_index(&self) -> Option<usize> {
         self.packet
     }

@@ -150,6 +150,7 @@ impl<'t, 'a> Reader<'t, 'a> {
     }
 
     /// A look at the event with these parts, which is the last that was read.
+    #[inline]
     pub fn event_of(&self, parts: Parts) -> Event<'_, 't, 'a> {
         Event { reader: self, parts }
     }
@@ -178,10 +179,12 @@ pub struct Event<'r, 't, 'a> {
 
 impl<'t> Event<'_, 't, '_> {
     /// Its class.
+    #[inline]
     pub fn class(&self) -> &'t EventClass {
         &self.reader.stream.events[self.parts.class as usize]
     }
 
+    #[inline]
     fn root(&self, scope: Scope) -> Option<(&'t Structure, u64)> {
         let stream = self.reader.stream;
         let (root, at) = match scope {
@@ -196,6 +199,7 @@ impl<'t> Event<'_, 't, '_> {
     }
 
     /// Whether it has anything in a scope.
+    #[inline]
     pub fn has(&self, scope: Scope) -> bool {
         self.root(scope).is_some()
     }
@@ -204,6 +208,7 @@ impl<'t> Event<'_, 't, '_> {
     ///
     /// # Errors
     /// A field that can't be read; those before it were told.
+    #[inline]
     pub fn tell(&self, scope: Scope, sink: &mut impl FieldSink) -> Result<(), Trouble> {
         let Some((root, at)) = self.root(scope) else { return Ok(()) };
         Walk::new(self.reader.content, at, &self.reader.slots, sink).root(root, at).map(drop)

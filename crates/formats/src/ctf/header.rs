@@ -298,3 +298,17 @@ fn selected(first: Fields, choice: &Choice, alignment: u32) -> Option<Shape> {
     }
     Some(Shape::Selected { first, selector, arms })
 }
+
+#[cfg(test)]
+impl Header {
+    /// What the word says, if the header is one; what the shape says; and what a walk says.
+    pub(super) fn all_ways(
+        &self,
+        structure: &Structure,
+        content: Content<'_>,
+        slots: &Slots,
+    ) -> (Option<Head>, Option<Head>, Option<Head>) {
+        let word = self.word.and_then(|word| word.read(content, 0, slots));
+        (word, self.shape.read(content, 0, slots).ok(), walked(structure, content, 0, slots).ok())
+    }
+}

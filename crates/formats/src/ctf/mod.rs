@@ -18,6 +18,8 @@ mod fixups;
 mod header;
 mod index;
 mod json;
+#[cfg(test)]
+mod laws;
 pub mod lttng_live;
 mod metadata;
 mod packet;

@@ -1,14 +1,12 @@
 //! What do these fields say? The part of reading that only those pay for who ask.
 
-use std::borrow::Cow;
-
 use hodo_trace::event::{Compound, FieldSink, Meaning, Name};
 
 use super::{
     bits,
     schema::{
-        Choice, ChoiceOption, Encoding, FieldClass, Integer, Length, Member, Real, Role, Structure,
-        VariableInteger,
+        ByteOrder, Choice, ChoiceOption, Encoding, FieldClass, Integer, Length, Member, Real, Role,
+        Structure, VariableInteger,
     },
     steps::{Content, Slots, Trouble, nul, variable, within},
 };
@@ -46,6 +44,7 @@ pub(super) struct Walk<'a, 'w, S> {
 }
 
 impl<'a, 'w, S: FieldSink> Walk<'a, 'w, S> {
+    #[inline]
     pub(super) fn new(content: Content<'a>, at: u64, slots: &'w Slots, sink: &'w mut S) -> Walk<'a, 'w, S> {
         Walk { content, slots, sink, roles: Roles::default(), fuel: content.room(at) }
     }
@@ -56,7 +55,10 @@ impl<'a, 'w, S: FieldSink> Walk<'a, 'w, S> {
         let mut at = bits::align(at, structure.minimum_alignment);
         for member in &structure.members {
             at = match &member.class {
-                FieldClass::Integer(integer) if !integer.roles.is_empty() => self.number(integer, at)?.1,
+                FieldClass::Integer(integer) if integer.roles.is_empty() => {
+                    self.integer(integer, Name::Member(&member.name), at)?
+                }
+                FieldClass::Integer(integer) => self.number(integer, at)?.1,
                 FieldClass::VariableInteger(integer) if !integer.roles.is_empty() => {
                     self.variable(integer, at)?.1
                 }
@@ -149,6 +151,7 @@ impl<'a, 'w, S: FieldSink> Walk<'a, 'w, S> {
         option.ok_or(Trouble::NoOption(value))
     }
 
+    #[inline]
     fn count(&self, length: &Length) -> u64 {
         match length {
             Length::Static(count) => *count,
@@ -156,6 +159,7 @@ impl<'a, 'w, S: FieldSink> Walk<'a, 'w, S> {
         }
     }
 
+    #[inline]
     fn bytes(&self, length: &Length, at: u64) -> Result<(&'a [u8], u64), Trouble> {
         let at = bits::align(at, 8);
         let count = self.count(length);
@@ -170,7 +174,7 @@ impl<'a, 'w, S: FieldSink> Walk<'a, 'w, S> {
     }
 
     /// An integer's value, which is kept where something depends on it.
-    #[inline]
+    #[inline(always)]
     fn number(&mut self, integer: &Integer, at: u64) -> Result<(u64, u64), Trouble> {
         let at = bits::align(at, integer.alignment);
         let size = integer.meaning.size;
@@ -185,7 +189,7 @@ impl<'a, 'w, S: FieldSink> Walk<'a, 'w, S> {
         Ok((value, at + u64::from(size)))
     }
 
-    #[inline]
+    #[inline(always)]
     fn integer(&mut self, integer: &Integer, name: Name<'_>, at: u64) -> Result<u64, Trouble> {
         let (value, end) = self.number(integer, at)?;
         match integer.boolean {
@@ -226,28 +230,24 @@ impl<'a, 'w, S: FieldSink> Walk<'a, 'w, S> {
         Ok(at + u64::from(real.size))
     }
 
+    #[inline]
     fn text(&mut self, name: Name<'_>, bytes: &[u8], encoding: Encoding) {
-        self.sink.text(name, &utf8(bytes, encoding));
+        match encoding {
+            Encoding::Utf8 => self.sink.text(name, bytes),
+            Encoding::Utf16(order) => self.sink.text(name, from_utf16(bytes, order).as_bytes()),
+            Encoding::Utf32(order) => self.sink.text(name, from_utf32(bytes, order).as_bytes()),
+        }
     }
 }
 
-/// Text as UTF-8; only that of other encodings has to be made.
-fn utf8(bytes: &[u8], encoding: Encoding) -> Cow<'_, [u8]> {
-    match encoding {
-        Encoding::Utf8 => Cow::Borrowed(bytes),
-        Encoding::Utf16(order) => {
-            let units = bytes.chunks_exact(2).map(|unit| bits::unsigned(unit, 0, 16, order) as u16);
-            let text: String =
-                char::decode_utf16(units).map(|c| c.unwrap_or(char::REPLACEMENT_CHARACTER)).collect();
-            Cow::Owned(text.into_bytes())
-        }
-        Encoding::Utf32(order) => {
-            let codes = bytes.chunks_exact(4).map(|code| bits::unsigned(code, 0, 32, order) as u32);
-            let text: String =
-                codes.map(|code| char::from_u32(code).unwrap_or(char::REPLACEMENT_CHARACTER)).collect();
-            Cow::Owned(text.into_bytes())
-        }
-    }
+fn from_utf16(bytes: &[u8], order: ByteOrder) -> String {
+    let units = bytes.chunks_exact(2).map(|unit| bits::unsigned(unit, 0, 16, order) as u16);
+    char::decode_utf16(units).map(|c| c.unwrap_or(char::REPLACEMENT_CHARACTER)).collect()
+}
+
+fn from_utf32(bytes: &[u8], order: ByteOrder) -> String {
+    let codes = bytes.chunks_exact(4).map(|code| bits::unsigned(code, 0, 32, order) as u32);
+    codes.map(|code| char::from_u32(code).unwrap_or(char::REPLACEMENT_CHARACTER)).collect()
 }
 
 /// An IEEE 754 binary16 number.

@@ -86,17 +86,20 @@ impl<'a> Content<'a> {
     }
 
     /// The bytes of the content from a bit on, which is the first of a byte.
+    #[inline]
     pub(super) fn bytes_from(&self, at: u64) -> &'a [u8] {
         let end = ((self.end / 8) as usize).min(self.bytes.len());
         self.bytes.get(((at / 8) as usize).min(end)..end).unwrap_or_default()
     }
 
     /// How many elements arrays may have from `at` on, those of nested arrays and those without a size too.
+    #[inline]
     pub(super) fn room(&self, at: u64) -> u64 {
         self.end.saturating_sub(at).saturating_mul(8).max(64)
     }
 
     /// The length in bytes of text up to its NUL, and with it.
+    #[inline]
     pub(super) fn terminated(&self, at: u64, encoding: Encoding) -> Result<(usize, usize), Trouble> {
         let length = nul(self.bytes_from(at), encoding);
         length.map(|length| (length, length + unit(encoding))).ok_or(Trouble::CutShort)

@@ -1,0 +1,174 @@
+//! Whichever way fields are read, it comes to the same: steps over them, a walk through them, a header's shape.
+
+use hodo_trace::event::Meaning;
+use proptest::{collection::vec, prelude::*};
+
+use super::{
+    header::Header,
+    read::{Ignore, Walk},
+    schema::{
+        Array, ByteOrder, Choice, ChoiceOption, Encoding, FieldClass, Integer, Length, Member, Real,
+        Reference, Role, Structure, VariableInteger,
+    },
+    steps::{Content, Known, Slots, Steps},
+};
+
+/// Slots that integers keep their values in, and others depend on.
+const SLOTS: u32 = 3;
+
+fn order() -> impl Strategy<Value = ByteOrder> {
+    prop_oneof![Just(ByteOrder::Little), Just(ByteOrder::Big)]
+}
+
+fn alignment() -> impl Strategy<Value = u32> {
+    (0u32..7).prop_map(|bits| 1 << bits)
+}
+
+fn integer() -> impl Strategy<Value = Integer> {
+    let slot = prop_oneof![4 => Just(None), 1 => (0..SLOTS).prop_map(Some)];
+    (1u32..=64, alignment(), order(), any::<[bool; 2]>(), slot).prop_map(
+        |(size, alignment, byte_order, [signed, reversed], slot)| Integer {
+            alignment,
+            signed,
+            byte_order,
+            reversed,
+            boolean: false,
+            meaning: Meaning { size, ..Meaning::default() },
+            roles: Vec::new(),
+            clock: None,
+            text: None,
+            slot,
+        },
+    )
+}
+
+fn reference() -> impl Strategy<Value = Reference> {
+    (0..SLOTS, any::<bool>()).prop_map(|(slot, signed)| Reference {
+        slot,
+        signed,
+        ..Reference::new(None, vec![])
+    })
+}
+
+fn length() -> impl Strategy<Value = Length> {
+    prop_oneof![(0u64..4).prop_map(Length::Static), reference().prop_map(Length::Dynamic)]
+}
+
+fn member(class: FieldClass) -> Member {
+    Member { name: "x".to_owned(), raw_name: "x".to_owned(), class }
+}
+
+fn structure(members: Vec<FieldClass>, minimum_alignment: u32) -> Structure {
+    Structure { members: members.into_iter().map(member).collect(), minimum_alignment }
+}
+
+/// As references are resolved: structures and arrays begin where what is in them needs it.
+fn aligned(mut structure: Structure) -> Structure {
+    structure.minimum_alignment = structure.alignment();
+    structure
+}
+
+fn choice(selector: Reference, classes: Vec<FieldClass>) -> Box<Choice> {
+    let option = |(index, class)| ChoiceOption {
+        name: "x".to_owned(),
+        raw_name: "x".to_owned(),
+        ranges: vec![(index - 1, index)],
+        class,
+    };
+    Box::new(Choice { selector, options: (0..).zip(classes).map(option).collect() })
+}
+
+fn class() -> impl Strategy<Value = FieldClass> {
+    let variable = (any::<bool>(), prop_oneof![Just(None), (0..SLOTS).prop_map(Some)]);
+    let variable = variable.prop_map(|(signed, slot)| {
+        let meaning = Meaning { size: 64, ..Meaning::default() };
+        FieldClass::VariableInteger(VariableInteger { signed, meaning, roles: Vec::new(), slot })
+    });
+    let real = (alignment(), order(), any::<bool>(), prop_oneof![Just(16u32), Just(32), Just(64)]);
+    let encoding = prop_oneof![
+        Just(Encoding::Utf8),
+        order().prop_map(Encoding::Utf16),
+        order().prop_map(Encoding::Utf32)
+    ];
+    let leaf = prop_oneof![
+        6 => integer().prop_map(FieldClass::Integer),
+        1 => variable,
+        1 => real.prop_map(|(alignment, byte_order, reversed, size)| {
+            FieldClass::Real(Real { size, alignment, byte_order, reversed })
+        }),
+        2 => encoding.clone().prop_map(FieldClass::String),
+        1 => (encoding, length()).prop_map(|(encoding, length)| FieldClass::Text(encoding, length)),
+        1 => length().prop_map(|length| FieldClass::Blob(length, None)),
+    ];
+    leaf.prop_recursive(3, 12, 4, |inner| {
+        prop_oneof![
+            (vec(inner.clone(), 0..4), alignment()).prop_map(|(members, alignment)| FieldClass::Structure(
+                aligned(structure(members, alignment))
+            )),
+            (length(), inner.clone(), alignment()).prop_map(|(length, element, alignment)| {
+                let mut array = Array { length, element, minimum_alignment: alignment };
+                array.minimum_alignment = array.alignment();
+                FieldClass::Array(Box::new(array))
+            }),
+            (reference(), vec(inner.clone(), 1..4))
+                .prop_map(|(selector, of)| FieldClass::Variant(choice(selector, of))),
+            (reference(), vec(inner, 1..3))
+                .prop_map(|(selector, of)| FieldClass::Optional(choice(selector, of))),
+        ]
+    })
+}
+
+/// A header with an id, and a time that depends on it or not.
+fn header() -> impl Strategy<Value = Structure> {
+    let with =
+        |role: Role| integer().prop_map(move |integer| Integer { roles: vec![role], slot: None, ..integer });
+    let (id, time) = (with(Role::EventClassId), with(Role::Timestamp));
+    (id, vec(time, 1..3), any::<bool>(), alignment()).prop_map(|(mut id, times, chooses, alignment)| {
+        let times = times.into_iter().map(FieldClass::Integer).collect();
+        id.slot = chooses.then_some(0);
+        let selector = Reference { slot: 0, signed: id.signed, ..Reference::new(None, vec![]) };
+        let id = FieldClass::Integer(id);
+        aligned(match chooses {
+            true => structure(vec![id, FieldClass::Variant(choice(selector, times))], alignment),
+            false => structure([vec![id], times].concat(), alignment),
+        })
+    })
+}
+
+/// Mostly small numbers, which are lengths that there is room for.
+fn bytes() -> impl Strategy<Value = Vec<u8>> {
+    vec(prop_oneof![3 => Just(0u8), 3 => 1u8..4, 1 => any::<u8>()], 0..80)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(2000))]
+
+    #[test]
+    fn steps_end_where_a_walk_ends(members in vec(class(), 0..6), minimum in alignment(), bytes in bytes(), start in 0u64..100, aligned_start: bool) {
+        let structure = aligned(structure(members, minimum));
+        let content = Content { bytes: &bytes, end: bytes.len() as u64 * 8 };
+        let (start, known) = match aligned_start {
+            true => (start * 64, Known::aligned(64)),
+            false => (start, Known::NOTHING),
+        };
+        let (stepped, walked) = (Slots::new(SLOTS), Slots::new(SLOTS));
+        let steps = Steps::of(Some(&structure), known).0;
+        let steps = steps.run(content, start, &stepped).ok().filter(|&end| end <= content.end);
+        let mut ignore = Ignore;
+        let walk = Walk::new(content, start, &walked, &mut ignore).root(&structure, start).ok().filter(|&end| end <= content.end);
+        prop_assert_eq!(steps, walk);
+        if walk.is_some() {
+            prop_assert!((0..SLOTS).all(|slot| stepped.get(slot) == walked.get(slot)));
+        }
+    }
+
+    #[test]
+    fn headers_say_the_same_whichever_way_they_are_read(structure in header(), bytes in vec(prop_oneof![0u8..3, any::<u8>()], 0..40)) {
+        let content = Content { bytes: &bytes, end: bytes.len() as u64 * 8 };
+        let header = Header::new(Some(&structure));
+        let (word, shape, walk) = header.all_ways(&structure, content, &Slots::new(SLOTS));
+        prop_assert_eq!(shape, walk);
+        prop_assert!(word.is_none() || word == walk);
+        prop_assert_eq!(header.read(content, 0, &Slots::new(SLOTS)).ok(), walk);
+    }
+}

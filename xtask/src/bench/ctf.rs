@@ -1,0 +1,111 @@
+//! `cargo xtask bench ctf [TRACE]`: how fast software events are read, beside babeltrace2, on one thread and on
+//! two, and in how much memory.
+
+use std::{
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use super::{Tap, in_turn, millis, peak_memory};
+use crate::{
+    Outcome,
+    command::{self, hodo},
+    judge,
+    setup::{self, Need},
+};
+
+/// Runs of each.
+const ROUNDS: usize = 5;
+/// The trace that the goals are of.
+const ARCHIVE: &str = "../shared/data/ctf/lttng2.13-kernel6.1-4cpu-18M.tar.zst";
+/// How much faster two threads are to be.
+const TWO_THREADS: f64 = 1.85;
+/// The most own memory, apart from chunks, in kB.
+const MEMORY: u64 = 150_000;
+
+/// A way to read all of a trace.
+struct Reading {
+    what: &'static str,
+    ours: fn(&Path, usize) -> Command,
+    theirs: fn(&Path) -> Command,
+    /// How many times faster than theirs it is to be.
+    goal: f64,
+    /// Whether two threads have a goal too.
+    scales: bool,
+}
+
+const READINGS: [Reading; 4] = [
+    Reading { what: "count", ours: count, theirs: dummy, goal: 30.0, scales: true },
+    Reading { what: "every field", ours: fields, theirs: dummy, goal: 12.0, scales: true },
+    Reading { what: "text", ours: text, theirs: babeltrace, goal: 8.0, scales: false },
+    Reading { what: "jsonl", ours: jsonl, theirs: babeltrace, goal: 5.0, scales: false },
+];
+
+fn count(trace: &Path, threads: usize) -> Command {
+    ours(&["report", "count"], trace, threads)
+}
+
+fn text(trace: &Path, threads: usize) -> Command {
+    ours(&["script", "--events"], trace, threads)
+}
+
+fn jsonl(trace: &Path, threads: usize) -> Command {
+    ours(&["script", "--events", "--format", "jsonl"], trace, threads)
+}
+
+fn ours(arguments: &[&str], trace: &Path, threads: usize) -> Command {
+    let threads = threads.to_string();
+    Command::new(hodo()).tap(|command| command.args(arguments).args(["-q", "-j", &threads]).arg(trace))
+}
+
+/// The program in `lab/fields`.
+fn fields(trace: &Path, threads: usize) -> Command {
+    let program = command::target().join("release/hodo-fields");
+    Command::new(program).tap(|command| command.arg(trace).arg(threads.to_string()))
+}
+
+fn babeltrace(trace: &Path) -> Command {
+    Command::new("babeltrace2").tap(|command| command.arg(trace))
+}
+
+/// Reads all fields, and writes nothing.
+fn dummy(trace: &Path) -> Command {
+    babeltrace(trace).tap(|command| command.args(["-o", "dummy"]))
+}
+
+pub(super) fn run(traces: &[String]) -> Outcome {
+    let trace = match traces {
+        [] => command::root().join(ARCHIVE),
+        [trace] => PathBuf::from(trace),
+        _ => return Err("usage: cargo xtask bench ctf [TRACE]".into()),
+    };
+    setup::ensure(Need::Judge)?;
+    command::run(&mut command::cargo(&["build", "--release", "-p", "hodo", "-p", "hodo-fields"]))?;
+    let trace = judge::unpacked(&trace)?;
+    println!("{}, in memory, medians of {ROUNDS}", trace.display());
+    READINGS.iter().try_for_each(|reading| measure(reading, &trace))?;
+    println!("RssAnon is to be at most {} MB and two chunks a thread", MEMORY / 1000);
+    Ok(())
+}
+
+fn measure(reading: &Reading, trace: &Path) -> Outcome {
+    let [one, theirs, two] = in_turn(
+        ROUNDS,
+        [&|| (reading.ours)(trace, 1), &|| (reading.theirs)(trace), &|| (reading.ours)(trace, 2)],
+    )?;
+    let goal = if reading.scales { format!(" ({TWO_THREADS})") } else { String::new() };
+    println!(
+        "  {:11} hodo {:7.0} ms   babeltrace2 {:7.0} ms   ratio {:5.1} ({})   two threads {:.2} times as fast{goal}",
+        reading.what,
+        millis(one),
+        millis(theirs),
+        theirs.as_secs_f64() / one.as_secs_f64(),
+        reading.goal,
+        one.as_secs_f64() / two.as_secs_f64(),
+    );
+    for threads in [1, 2] {
+        let (peak, _) = peak_memory(&mut (reading.ours)(trace, threads))?;
+        println!("    RssAnon at most {:.1} MB on {threads} threads", peak as f64 / 1e3);
+    }
+    Ok(())
+}
