@@ -32,6 +32,8 @@ use crate::{
 /// Where archives of traces lie beside the repository, and the end of their names.
 const ARCHIVES: &str = "../shared/data/ctf";
 const ARCHIVE: &str = ".tar.zst";
+/// Where small traces lie in it.
+const FIXTURES: &str = "fixtures/ctf";
 /// Differences that are shown of a trace.
 const SHOWN: usize = 3;
 /// Traces of more events than this are judged in parts, as babeltrace2's module reads few at a time.
@@ -39,7 +41,7 @@ const LARGE: u64 = 4_000_000;
 /// A program with threads of its own numbers, recorded as CTF 1.8 and as CTF 2.
 const TWINS: [&str; 2] = ["ust-2.16-ctf1.8", "ust-2.16-ctf2"];
 
-/// Judges the traces that are named; all archives beside the repository where none is.
+/// Judges the traces that are named; all archives beside the repository and all fixtures where none is.
 pub(super) fn run(names: &[String]) -> Outcome {
     setup::ensure(Need::Judge)?;
     command::build_hodo()?;
@@ -81,6 +83,9 @@ fn paths(names: &[String]) -> Outcome<Vec<PathBuf>> {
     {
         paths.extend(Some(entry?.path()).filter(|path| path.to_string_lossy().ends_with(ARCHIVE)));
     }
+    for entry in fs::read_dir(root().join(FIXTURES))? {
+        paths.extend(Some(entry?.path()).filter(|path| path.is_dir()));
+    }
     paths.sort();
     Ok(paths)
 }
@@ -117,13 +122,16 @@ fn count(folder: &Path) -> Outcome<Value> {
 /// name where there is such a list.
 fn counted(path: &Path, folder: &Path) -> Outcome<Verdict> {
     let table = count(folder)?;
-    let (beside, file) =
-        (path.parent().unwrap_or(path), path.file_name().unwrap_or_default().to_string_lossy());
-    let counts = fs::read_to_string(beside.join("COUNTS.tsv"))?;
-    let rows = counts.lines().map(|line| line.split('\t').collect::<Vec<_>>()).filter(|row| row[0] == file);
-    let theirs: u64 = rows.filter_map(|row| row.get(4)?.parse::<u64>().ok()).sum();
     let ours = table["summary"]["events"].as_u64().unwrap_or(0);
     let mut verdict = Verdict { events: ours, only: Some("CTF 2, counts"), ..Verdict::default() };
+    let (beside, file) =
+        (path.parent().unwrap_or(path), path.file_name().unwrap_or_default().to_string_lossy());
+    let Ok(counts) = fs::read_to_string(beside.join("COUNTS.tsv")) else {
+        verdict.only = Some("CTF 2, nothing to compare with, ");
+        return Ok(verdict);
+    };
+    let rows = counts.lines().map(|line| line.split('\t').collect::<Vec<_>>()).filter(|row| row[0] == file);
+    let theirs: u64 = rows.filter_map(|row| row.get(4)?.parse::<u64>().ok()).sum();
     if ours != theirs {
         verdict.differ(format!("{ours} events, and by babeltrace2 {theirs}"));
     }
