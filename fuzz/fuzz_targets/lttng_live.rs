@@ -14,10 +14,7 @@ fn answer<R: Reply>(bytes: &mut &[u8]) -> Option<R> {
     let (answer, rest) = bytes.split_at(taken);
     *bytes = rest;
     match R::decode(answer) {
-        Ok(reply) => {
-            assert_eq!(taken, R::SIZE, "an answer that is cut short can't be read");
-            Some(reply)
-        }
+        Ok(reply) => Some(reply),
         Err(error) => {
             assert!(!error.to_string().is_empty());
             None
