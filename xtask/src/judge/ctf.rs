@@ -10,8 +10,9 @@
 //! back (it takes those for nearly 2^64 lost events), streams whose time goes back (it gives up there).
 //! Large traces are judged in two parts of their time, beside each other.
 //!
-//! Debian's babeltrace2 reads no CTF 2: there the counts are those that a newer one found, which lie beside the
-//! archives, and a program that was recorded as CTF 1.8 and as CTF 2 left the same events, thread by thread.
+//! Debian's babeltrace2 reads no CTF 2: there it reads what we write of it as CTF 1.8, the counts are those that a
+//! newer one found, which lie beside the archives, and a program that was recorded as CTF 1.8 and as CTF 2 left the
+//! same events, thread by thread.
 
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
@@ -53,8 +54,15 @@ pub(super) fn run(names: &[String]) -> Outcome {
             .file_name()
             .map_or_else(|| folder.display().to_string(), |name| name.to_string_lossy().into_owned());
         let verdict = match is_ctf_2(&folder)? {
-            true => counted(&path, &folder)?,
-            false => judge(&folder)?,
+            true => {
+                let counts = counted(&path, &folder)?;
+                println!("{name}: {counts}");
+                failed.extend(counts.differs().then(|| name.clone()));
+                let mut verdict = judge(&folder, &as_ctf_18(&folder, &name)?)?;
+                verdict.only = Some("CTF 2, and babeltrace2 reads it as CTF 1.8 from us:");
+                verdict
+            }
+            false => judge(&folder, &folder)?,
         };
         println!("{name}: {verdict}");
         if verdict.differs() {
@@ -111,6 +119,18 @@ fn is_ctf_2(folder: &Path) -> Outcome<bool> {
     Ok(info["traces"].as_array().is_some_and(|traces| traces.iter().any(|trace| trace["format"] == "CTF 2")))
 }
 
+/// A trace that we wrote as CTF 1.8.
+fn as_ctf_18(folder: &Path, name: &str) -> Outcome<PathBuf> {
+    let written = command::target().join("judge/ctf18").join(name);
+    if written.exists() {
+        fs::remove_dir_all(&written)?;
+    }
+    fs::create_dir_all(written.parent().unwrap_or(&written))?;
+    let mut hodo = Command::new(command::hodo());
+    command::quietly(hodo.args(["export", "--to", "ctf", "-q", "-o"]).arg(&written).arg(folder))?;
+    Ok(written)
+}
+
 /// Counts our events.
 fn count(folder: &Path) -> Outcome<Value> {
     let mut hodo = Command::new(command::hodo());
@@ -127,7 +147,7 @@ fn counted(path: &Path, folder: &Path) -> Outcome<Verdict> {
     let (beside, file) =
         (path.parent().unwrap_or(path), path.file_name().unwrap_or_default().to_string_lossy());
     let Ok(counts) = fs::read_to_string(beside.join("COUNTS.tsv")) else {
-        verdict.only = Some("CTF 2, nothing to compare with, ");
+        verdict.only = Some("CTF 2, no counts to be");
         return Ok(verdict);
     };
     let rows = counts.lines().map(|line| line.split('\t').collect::<Vec<_>>()).filter(|row| row[0] == file);
@@ -242,7 +262,8 @@ impl fmt::Display for Verdict {
 /// From a time on, and before a time, in nanoseconds.
 type Span = (Option<u64>, Option<u64>);
 
-fn judge(folder: &Path) -> Outcome<Verdict> {
+/// What we read of a trace, against what babeltrace2 reads of the same, or of one that we wrote from it.
+fn judge(folder: &Path, theirs: &Path) -> Outcome<Verdict> {
     let summary = &count(folder)?["summary"];
     let number = |name: &str| summary[name].as_u64();
     let middle = number("begin_ns").zip(number("end_ns")).map(|(begin, end)| begin.midpoint(end));
@@ -253,7 +274,8 @@ fn judge(folder: &Path) -> Outcome<Verdict> {
     let mut verdict = Verdict::default();
     let judged = std::thread::scope(|scope| {
         // What a thread returns must be able to leave it, which errors need not.
-        let judge = |&span| scope.spawn(move || judge_part(folder, span).map_err(|error| error.to_string()));
+        let judge =
+            |&span| scope.spawn(move || judge_part(folder, theirs, span).map_err(|error| error.to_string()));
         let threads: Vec<_> = parts.iter().map(judge).collect();
         threads.into_iter().map(|thread| thread.join()).collect::<Vec<_>>()
     });
@@ -263,12 +285,12 @@ fn judge(folder: &Path) -> Outcome<Verdict> {
     Ok(verdict)
 }
 
-fn judge_part(folder: &Path, (from, to): Span) -> Outcome<Verdict> {
+fn judge_part(folder: &Path, theirs: &Path, (from, to): Span) -> Outcome<Verdict> {
     let mut hodo = Command::new(command::hodo());
     hodo.args(["script", "--events", "--format", "jsonl", "-q"]).arg(folder);
     // Debian's own Python has babeltrace2's module.
     let mut babeltrace = Command::new("/usr/bin/python3");
-    babeltrace.arg(root().join("lab/judges/events.py")).arg(folder);
+    babeltrace.arg(root().join("lab/judges/events.py")).arg(theirs);
     if from.or(to).is_some() {
         let time = |time: Option<u64>, unit: &str| time.map_or(String::new(), |time| format!("{time}{unit}"));
         hodo.arg(format!("--time={},{}", time(from, "ns"), time(to, "ns")));
