@@ -46,6 +46,7 @@ const TOOLS: &[Tool] = &[
     tool("objdump", "binutils", Need::Judge),
     tool("python3", "python3", Need::Judge),
     tool("babeltrace2", "babeltrace2 python3-bt2", Need::Judge),
+    tool("trace-cmd", "trace-cmd", Need::Judge),
     tool("zstd", "zstd", Need::Judge),
     tool("sqlite3", "sqlite3", Need::Judge),
     tool("perl", "perl-base", Need::Judge),

@@ -51,6 +51,8 @@ pub enum Engine {
     Perf,
     /// The emulated processor: QEMU's user-mode emulation with virtual time
     Emulate,
+    /// The kernel's own tracer: events of the whole system while the command runs (needs root)
+    Ftrace,
 }
 
 #[derive(Debug, Args)]
@@ -58,14 +60,22 @@ pub enum Engine {
   hodo record -- ./prog arg
   hodo record -e intel_pt/cyc,psb_period=0/u -o prog.data -- ./prog
   hodo record --filter 'filter main @ ./prog' -- ./prog
-  hodo record --snapshot=1M -- ./prog      keep the last megabyte of each thread")]
+  hodo record --snapshot=1M -- ./prog      keep the last megabyte of each thread
+  hodo record --engine ftrace -e sched -e irq -e syscalls -o trace.dat -- ./prog")]
 pub struct Record {
     /// Where the trace comes from
     #[arg(long, value_enum, default_value = "auto")]
     pub engine: Engine,
-    /// Event in perf's syntax: intel_pt/tsc,mtc,mtc_period=N,cyc,cyc_thresh=N,psb_period=N,noretcomp/u
+    /// Event in perf's syntax: intel_pt/tsc,mtc,mtc_period=N,cyc,cyc_thresh=N,psb_period=N,noretcomp/u;
+    /// of ftrace a system or an event, such as sched or sched:sched_switch; several are possible there
     #[arg(short, long, value_name = "EVENT")]
-    pub event: Option<String>,
+    pub event: Vec<String>,
+    /// ftrace: trace calls of these functions of the kernel, such as 'vfs_*'
+    #[arg(long, value_name = "FILTER")]
+    pub function: Option<String>,
+    /// ftrace: size of the buffer of each CPU [default: 8M]
+    #[arg(long, value_name = "SIZE")]
+    pub buffer_size: Option<String>,
     /// Trace only some addresses, in perf's syntax: 'filter FUNC @ FILE', 'filter ADDRESS/SIZE @ FILE'
     #[arg(long, value_name = "FILTER")]
     pub filter: Option<String>,
@@ -77,7 +87,13 @@ pub struct Record {
     #[arg(long, value_name = "FROM..TO", value_parser = instructions)]
     pub overflow: Option<std::ops::Range<u64>>,
     /// File to write
-    #[arg(short, long, value_name = "FILE", default_value = "perf.data")]
+    #[arg(
+        short,
+        long,
+        value_name = "FILE",
+        default_value = "perf.data",
+        default_value_if("engine", "ftrace", "trace.dat")
+    )]
     pub output: PathBuf,
     /// Say nothing but errors
     #[arg(short, long)]
@@ -90,8 +106,8 @@ pub struct Record {
 /// What to read.
 #[derive(Debug, Args)]
 pub struct Input {
-    /// Recording: a perf.data file, the folder of a CTF trace (LTTng, barectf), or a session that LTTng is
-    /// recording (net://HOST[:PORT]/host/NAME/SESSION)
+    /// Recording: a perf.data or trace.dat file, the folder of a CTF trace (LTTng, barectf), or a session that
+    /// LTTng is recording (net://HOST[:PORT]/host/NAME/SESSION)
     #[arg(value_name = "INPUT", default_value = "perf.data", conflicts_with = "pt")]
     pub file: PathBuf,
     /// Raw Intel PT buffer instead of a recording

@@ -10,7 +10,9 @@ use clap::Args;
 use hodo_analyses::Kind;
 use hodo_engine::{
     Files,
-    events::{self, Condition, EventFormat, EventReading, EventTraces, StreamInfo, TraceInfo, Wanted},
+    events::{
+        self, Condition, Contents, EventFormat, EventReading, EventTraces, StreamInfo, TraceInfo, Wanted,
+    },
 };
 use hodo_trace::{AnyEventAnalysis, Choice, Column, Loss, Shape, Table, Unit, Value};
 
@@ -43,6 +45,10 @@ pub struct Filter {
     pub cpu_list: Vec<Vec<u32>>,
 }
 
+/// What to say of a recording that holds software events beside control flow.
+pub const BOTH: &str = "this recording also has software events: see them with `hodo script --events --event '*'`, \
+                        count them with `hodo report count`";
+
 /// A CPU, or a range of them.
 fn cpus(text: &str) -> Result<Vec<u32>, String> {
     let (from, to) = text.split_once('-').unwrap_or((text, text));
@@ -54,6 +60,11 @@ fn cpus(text: &str) -> Result<Vec<u32>, String> {
 impl Filter {
     fn is_empty(&self) -> bool {
         self.event.is_empty() && self.condition.is_none() && self.cpu_list.is_empty()
+    }
+
+    /// Whether software events are meant, where control flow could be: they are chosen from.
+    pub fn chooses(&self, events_are_asked_for: bool) -> bool {
+        events_are_asked_for && !self.is_empty()
     }
 
     /// For inputs that hold no software events.
@@ -77,9 +88,17 @@ impl Filter {
     }
 }
 
-/// Whether the input is a trace of software events.
+/// What the input holds: software events, control flow, or both.
+pub fn contents(input: &Input) -> Contents {
+    match input.pt {
+        Some(_) => Contents { events: false, flow: true },
+        None => events::holds(&Files::default(), &input.file),
+    }
+}
+
+/// Whether the input is nothing but a trace of software events.
 pub fn are_in(input: &Input) -> bool {
-    input.pt.is_none() && events::is_event_trace(&input.file)
+    contents(input) == Contents { events: true, flow: false }
 }
 
 pub fn wanted(filter: &Filter, input: &Input, traces: &EventTraces<'_>) -> Result<Wanted, Failure> {
@@ -87,7 +106,7 @@ pub fn wanted(filter: &Filter, input: &Input, traces: &EventTraces<'_>) -> Resul
     match wanted.missing_contexts(traces) {
         None => Ok(wanted),
         Some(name) => Err(Failure::usage(format!(
-            "no event has the context `{name}`; record with it (lttng add-context -t {name}), or choose by fields with --where"
+            "no event has the context `{name}`; record with it (such as lttng add-context -t {name}), or choose by fields with --where"
         ))),
     }
 }
@@ -159,7 +178,7 @@ pub fn script(command: &arguments::Script) -> Result<ExitCode, Failure> {
 
 /// `hodo report` of a kind that is about software events.
 pub fn report(command: &arguments::Report, kind: Kind) -> Result<ExitCode, Failure> {
-    if !are_in(&command.input) {
+    if !contents(&command.input).events {
         return Err(Failure::usage("this report is about software events, and the input has none"));
     }
     refuse_flow(&command.input)?;

@@ -38,6 +38,9 @@ pub fn run(command: &arguments::Info) -> Result<ExitCode, Failure> {
             "json" => json(&info, &mut out),
             _ => text(&info, command, &mut out),
         })?;
+        if format == "text" && events::contents(&command.input).events {
+            written(writeln!(out, "\n{}", events::BOTH))?;
+        }
         out.finish()?;
         Ok(input::exit_code(&command.input, info.loss.is_empty()))
     })

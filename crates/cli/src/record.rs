@@ -21,8 +21,11 @@ pub fn run(command: &Record) -> Result<ExitCode, Failure> {
             arguments::Engine::Auto => Engine::Auto,
             arguments::Engine::Perf => Engine::Perf,
             arguments::Engine::Emulate => Engine::Emulate,
+            arguments::Engine::Ftrace => Engine::Ftrace,
         },
-        event: command.event.clone(),
+        events: command.event.clone(),
+        function: command.function.clone(),
+        buffer_size: command.buffer_size.as_deref().map(size).transpose()?,
         filter: command.filter.clone(),
         overflow: command.overflow.clone(),
         snapshot,
@@ -48,6 +51,7 @@ pub fn run(command: &Record) -> Result<ExitCode, Failure> {
             outcome.instructions.map_or(String::new(), |count| format!(", {count} instructions"));
         let engine = match outcome.engine {
             Engine::Emulate => "the emulated processor (virtual time: one instruction is one nanosecond)",
+            Engine::Ftrace => "ftrace",
             _ => "Intel PT of this processor",
         };
         let (bytes, path) = (outcome.bytes, command.output.display());

@@ -20,8 +20,12 @@ pub fn run(command: &Script) -> Result<ExitCode, Failure> {
     if let Some(address) = live::address(&command.input)? {
         return live::script(command, &address);
     }
-    if events::are_in(&command.input) {
+    let contents = events::contents(&command.input);
+    if contents.events && (!contents.flow || command.filter.chooses(command.events)) {
         return events::script(command);
+    }
+    if contents.events && command.events && !command.input.quiet {
+        eprintln!("hodo: {}", events::BOTH);
     }
     command.filter.refuse()?;
     let json = command.output.format == "jsonl";

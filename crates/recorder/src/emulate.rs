@@ -24,7 +24,7 @@ const NO_QEMU: &str =
     "qemu-x86_64, which emulates the processor, is not installed; on Debian 12: apt-get install qemu-user";
 
 pub(crate) fn record(request: &Request) -> Result<Outcome, Error> {
-    let event = request.event.as_deref().map_or_else(|| Ok(Event::default()), Event::parse)?;
+    let event = request.event().map_or_else(|| Ok(Event::default()), Event::parse)?;
     let qemu = find_in_path(OsStr::new("qemu-x86_64")).ok_or_else(|| Error::Missing(NO_QEMU.to_owned()))?;
     let engine = check_qemu(&qemu)?;
     let plugin = find_plugin()?;

@@ -47,7 +47,7 @@ pub(crate) fn record(request: &Request) -> Result<Outcome, Error> {
 fn arguments(request: &Request) -> Vec<OsString> {
     let mut arguments: Vec<OsString> = vec!["record".into(), "--quiet".into(), "--output".into()];
     arguments.push(request.output.clone().into());
-    arguments.extend(["--event".into(), request.event.as_deref().unwrap_or("intel_pt//u").into()]);
+    arguments.extend(["--event".into(), request.event().unwrap_or("intel_pt//u").into()]);
     if let Some(filter) = &request.filter {
         arguments.extend(["--filter".into(), filter.into()]);
     }

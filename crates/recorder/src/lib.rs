@@ -5,14 +5,17 @@
 //!            ┌─ perf record -e intel_pt//u ──────────────────────────────┐
 //! Request ───┤                                                           ├──► perf.data, Outcome
 //!            └─ qemu-x86_64 -plugin emulator ──► spool ──collect, write──┘
+//!
+//! Request of ftrace ──► tracefs, an instance ──► trace.dat, Outcome
 //! ```
 //!
-//! Both ways give the same kind of file. The program keeps its own output, exit status and signals.
+//! Both ways to Intel PT give the same kind of file. The program keeps its own output, exit status and signals.
 
 mod collect;
 mod emulate;
 mod event;
 mod filter;
+mod ftrace;
 mod hardware;
 mod signals;
 mod supervise;
@@ -31,6 +34,8 @@ pub enum Engine {
     Perf,
     /// The emulated processor.
     Emulate,
+    /// The kernel's own tracer: events of the system while the command runs.
+    Ftrace,
 }
 
 impl Engine {
@@ -40,6 +45,7 @@ impl Engine {
             Engine::Auto => "auto",
             Engine::Perf => "perf",
             Engine::Emulate => "emulate",
+            Engine::Ftrace => "ftrace",
         }
     }
 }
@@ -49,8 +55,13 @@ impl Engine {
 pub struct Request {
     /// What records.
     pub engine: Engine,
-    /// The event in perf's syntax, such as `intel_pt/cyc,psb_period=0/u`; perf's default where there is none.
-    pub event: Option<String>,
+    /// Of Intel PT one event in perf's syntax, such as `intel_pt/cyc,psb_period=0/u`, or perf's default where
+    /// there is none. Of ftrace systems or events, such as `sched` or `sched:sched_switch`.
+    pub events: Vec<String>,
+    /// ftrace: the functions to trace, such as `vfs_*`.
+    pub function: Option<String>,
+    /// ftrace: bytes of the buffer of each CPU.
+    pub buffer_size: Option<u64>,
     /// Address filter in perf's syntax, such as `filter main @ ./program`.
     pub filter: Option<String>,
     /// Lose the packets of these instructions of each thread, counted from its start, as if a buffer had
@@ -64,6 +75,27 @@ pub struct Request {
     pub command: Vec<OsString>,
     /// What the recording says of how it was made: the whole command line of the recorder.
     pub recorded_by: Vec<OsString>,
+}
+
+impl Request {
+    /// The event of Intel PT.
+    fn event(&self) -> Option<&str> {
+        self.events.first().map(String::as_str)
+    }
+
+    /// Refuses what only ftrace does.
+    fn only_flow(&self) -> Result<(), Error> {
+        if self.function.is_some() || self.buffer_size.is_some() {
+            return Err(Error::Missing("--function and --buffer-size need --engine ftrace".to_owned()));
+        }
+        match self.events.as_slice() {
+            [] | [_] => Ok(()),
+            [_, second, ..] => {
+                let reason = "Intel PT has one event; several are for --engine ftrace".to_owned();
+                Err(Error::Event { event: second.clone(), reason })
+            }
+        }
+    }
 }
 
 /// What became of a recording.
@@ -143,7 +175,11 @@ pub fn record(request: &Request) -> Result<Outcome, Error> {
     if request.command.is_empty() {
         return Err(Error::NoCommand);
     }
+    if request.engine != Engine::Ftrace {
+        request.only_flow()?;
+    }
     match request.engine {
+        Engine::Ftrace => ftrace::record(request),
         Engine::Perf => hardware::record(request),
         Engine::Emulate => emulate::record(request),
         Engine::Auto if hardware::present() => hardware::record(request),

@@ -15,6 +15,7 @@ mod table;
 
 pub mod event;
 pub mod kernel;
+pub mod vocabulary;
 
 pub use analysis::{Analysis, Arrival, Code, End, FunctionId, Names, Place, Seen, SourceLine, Sources};
 pub use event_analysis::{AnyEventAnalysis, AnyPartial, Choice, EventAnalysis, Whole};

@@ -17,6 +17,7 @@ mod containers;
 mod ctf;
 mod damage;
 mod difference;
+mod events;
 mod libipt;
 mod lines;
 mod maps;
@@ -53,7 +54,8 @@ const USAGE: &str =
        cargo xtask judge containers [FILE]…
        cargo xtask judge lines [PROGRAM]…
        cargo xtask judge damage [--count N] [--seed N] [--only NUMBER] [--without-perf]
-       cargo xtask judge ctf [FOLDER | ARCHIVE]…";
+       cargo xtask judge ctf [FOLDER | ARCHIVE]…
+       cargo xtask judge events [--count N | FILE…]";
 
 /// What the command line asks for.
 #[derive(Default)]
@@ -72,6 +74,7 @@ pub(crate) fn run(arguments: &[String]) -> Outcome {
         Some((first, files)) if first == "containers" => return containers::run(files),
         Some((first, names)) if first == "lines" => return lines::run(names),
         Some((first, rest)) if first == "damage" => return damage::run(rest),
+        Some((first, rest)) if first == "events" => return events::run(rest),
         Some((first, traces)) if first == "ctf" => return ctf::run(traces),
         _ => {}
     }

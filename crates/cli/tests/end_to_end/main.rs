@@ -14,4 +14,5 @@ mod program;
 mod raw;
 mod recorded;
 mod run;
+mod tracers;
 mod wrong_use;

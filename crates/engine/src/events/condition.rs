@@ -92,13 +92,13 @@ impl Condition {
         }
     }
 
-    /// Whether the number in a context's field is one of these.
-    pub(super) fn one_of(field: &str, numbers: &[u32]) -> Condition {
+    /// Whether the number in a field is one of these.
+    pub(super) fn one_of(field: &str, numbers: &[u32], in_context: bool) -> Condition {
         let equal = |&number: &u32| Condition::Compare {
             field: vec![field.to_owned()],
             operator: Operator::Equal,
             literal: Literal::Integer(number.into()),
-            in_context: true,
+            in_context,
         };
         Condition::Any(numbers.iter().map(equal).collect())
     }

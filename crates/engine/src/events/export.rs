@@ -200,7 +200,7 @@ impl<'a> Export<'_, 'a> {
                 }
                 out.iter_mut().try_for_each(|out| out.write_all(&bytes)).map_err(failed)?;
             }
-            if !progress(self.stream.packets[index].bytes.len() as u64) {
+            if !progress(self.stream.packets[index].size()) {
                 return Ok(None);
             }
         }

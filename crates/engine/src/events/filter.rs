@@ -1,6 +1,10 @@
 //! Which events are to be seen.
 
-use hodo_formats::ctf::{Event, Stream, Trace, schema::EventClass};
+use hodo_formats::ctf::{
+    Event, FieldPath, Stream, Trace,
+    schema::{Environment, EventClass},
+};
+use hodo_trace::vocabulary;
 
 use super::{
     EventTraces,
@@ -10,7 +14,7 @@ use super::{
 /// What the command line asks for; everything where it asks for nothing.
 #[derive(Clone, Debug, Default)]
 pub struct Wanted {
-    /// Patterns of names of events.
+    /// Patterns of names of events: the tracer's own, or the vocabulary's.
     pub events: Vec<String>,
     /// A condition on fields.
     pub condition: Option<Condition>,
@@ -49,31 +53,55 @@ impl Wanted {
                 })
             })
         };
-        match self {
-            _ if !self.tids.is_empty() && !has(&["tid", "vtid"]) => Some("tid"),
-            _ if !self.pids.is_empty() && !has(&["pid", "vpid"]) => Some("pid"),
-            _ if !self.cpus.is_empty() && !has(&["cpu_id"]) => Some("cpu_id"),
-            _ => None,
-        }
+        let asked = [("tid", &self.tids), ("pid", &self.pids), ("cpu_id", &self.cpus)];
+        asked.into_iter().find_map(|(name, numbers)| {
+            (!numbers.is_empty() && !has(vocabulary::context(name))).then_some(name)
+        })
     }
 
     /// Whether events of this name are wanted.
     pub(super) fn wants_name(&self, name: &str) -> bool {
-        let named = |pattern: &String| is_like(name.as_bytes(), pattern.as_bytes());
-        self.events.is_empty() || self.events.iter().any(named)
+        self.events.is_empty() || vocabulary::names(name).iter().any(|name| self.asks_for(name))
     }
 
-    /// All of it as one condition.
+    fn asks_for(&self, name: &str) -> bool {
+        self.events.iter().any(|pattern| is_like(name.as_bytes(), pattern.as_bytes()))
+    }
+
+    /// All of it but names as one condition.
     fn condition(&self) -> Option<Condition> {
-        let either = |names: [&str; 2], numbers: &[u32]| {
-            let conditions = names.map(|name| Condition::one_of(name, numbers));
-            (!numbers.is_empty()).then(|| Condition::Any(conditions.to_vec()))
+        let either = |name: &str, numbers: &[u32]| {
+            let names = vocabulary::context(name).iter();
+            let conditions = names.map(|name| Condition::one_of(name, numbers, true)).collect();
+            (!numbers.is_empty()).then_some(Condition::Any(conditions))
         };
-        let cpus = (!self.cpus.is_empty()).then(|| Condition::one_of("cpu_id", &self.cpus));
-        let lists = [either(["tid", "vtid"], &self.tids), either(["pid", "vpid"], &self.pids), cpus];
+        let lists = [either("tid", &self.tids), either("pid", &self.pids), either("cpu_id", &self.cpus)];
         let all: Vec<Condition> = lists.into_iter().flatten().chain(self.condition.clone()).collect();
         (!all.is_empty()).then_some(Condition::All(all))
     }
+
+    /// Whether events of a class are asked for by name, and if only some of them are, on which condition.
+    fn named(&self, trace: &Trace<'_>, event: &EventClass) -> (bool, Option<Condition>) {
+        if self.wants_name(&event.name) {
+            return (true, None);
+        }
+        let Some(starts) = vocabulary::every_call(&event.name).filter(|_| is_x86_64(trace)) else {
+            return (false, None);
+        };
+        let calls = vocabulary::system_calls::all();
+        let asked =
+            calls.filter(|(_, call)| starts.iter().any(|start| self.asks_for(&format!("{start}{call}"))));
+        let numbers: Vec<u32> = asked.map(|(number, _)| number).collect();
+        (!numbers.is_empty(), Some(Condition::one_of("id", &numbers, false)))
+    }
+}
+
+/// Whether the numbers of system calls are those of x86-64.
+fn is_x86_64(trace: &Trace<'_>) -> bool {
+    trace.class.environment.iter().any(|(_, value)| match value {
+        Environment::Text(text) => text.split_whitespace().any(|word| word == "x86_64"),
+        Environment::Integer(_) => false,
+    })
 }
 
 /// A field of a context; where the payload has one of the same name, it stays hidden behind that.
@@ -82,24 +110,47 @@ pub(super) fn context(
     stream: &Stream<'_>,
     event: &EventClass,
     names: &[&str],
-) -> Option<hodo_formats::ctf::FieldPath> {
+) -> Option<FieldPath> {
     let outside = EventClass { payload: None, ..event.clone() };
     trace.find(stream, &outside, names)
+}
+
+/// A field by the tracer's own name or by the vocabulary's: first the event's own, then those of contexts.
+fn find(trace: &Trace<'_>, stream: &Stream<'_>, event: &EventClass, names: &[&str]) -> Option<FieldPath> {
+    let (first, inner) = names.split_first()?;
+    let with = |first: &str| -> Vec<String> {
+        std::iter::once(first).chain(inner.iter().copied()).map(str::to_owned).collect()
+    };
+    let own = |name: &str| {
+        let members = event.payload.iter().flat_map(|payload| &payload.members);
+        members.into_iter().any(|member| member.name == name).then(|| with(name))
+    };
+    let found = own(first).or_else(|| own(vocabulary::field(&event.name, first)?));
+    let look = |names: &[String],
+                find: fn(&Trace<'_>, &Stream<'_>, &EventClass, &[&str]) -> Option<FieldPath>| {
+        find(trace, stream, event, &names.iter().map(String::as_str).collect::<Vec<_>>())
+    };
+    match found {
+        Some(names) => look(&names, |trace, stream, event, names| trace.find(stream, event, names)),
+        None => look(&with(first), context)
+            .or_else(|| vocabulary::context(first).iter().find_map(|name| look(&with(name), context))),
+    }
 }
 
 impl Filter {
     pub(super) fn new(traces: &EventTraces<'_>, wanted: &Wanted) -> Filter {
         let condition = wanted.condition();
         let of_class = |trace: &Trace<'_>, stream: &Stream<'_>, event: &EventClass| {
-            if !wanted.wants_name(&event.name) {
+            let (named, only) = wanted.named(trace, event);
+            if !named {
                 return None;
             }
             let find = |names: &[&str], in_context| match in_context {
                 true => context(trace, stream, event, names),
-                false => trace.find(stream, event, names),
+                false => find(trace, stream, event, names),
             };
-            let test =
-                condition.as_ref().map_or(Test::All(Vec::new()), |condition| Test::bind(condition, &find));
+            let conditions = condition.iter().chain(&only);
+            let test = Test::All(conditions.map(|condition| Test::bind(condition, &find)).collect());
             (!test.is_never()).then_some(test)
         };
         let of_stream = |trace: &Trace<'_>, stream: &Stream<'_>| {

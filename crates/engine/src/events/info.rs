@@ -14,7 +14,7 @@ use super::EventTraces;
 pub struct TraceInfo {
     /// Its name: that of its folder.
     pub name: String,
-    /// `CTF 1.8` or `CTF 2`.
+    /// `CTF 1.8`, `CTF 2`, `trace.dat` or `perf.data`.
     pub format: &'static str,
     /// What makes two folders one trace.
     pub uuid: Option<String>,
@@ -125,7 +125,7 @@ fn trace(trace: &Trace<'_>) -> TraceInfo {
         .flat_map(|stream| stream.events.iter().map(|event| self::event(stream.id, event)));
     TraceInfo {
         name: trace.name.clone(),
-        format: if class.version == 2 { "CTF 2" } else { "CTF 1.8" },
+        format: trace.format(),
         uuid: class.uuid.as_ref().map(uuid::show),
         environment: environment.collect(),
         clocks: clocks.collect(),
@@ -146,7 +146,7 @@ fn streams(trace: &Trace<'_>) -> Vec<StreamInfo> {
             name: stream.name.clone(),
             class: stream.class,
             id: stream.id,
-            bytes: packets.iter().map(|packet| packet.bytes.len() as u64).sum(),
+            bytes: packets.iter().map(|packet| packet.size()).sum(),
             packets: packets.len() as u64,
             events_lost: packets.iter().fold(0, |sum, packet| packet.events_lost.saturating_add(sum)),
             packets_lost: packets.iter().fold(0, |sum, packet| packet.packets_lost.saturating_add(sum)),

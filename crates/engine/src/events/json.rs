@@ -80,7 +80,9 @@ pub(super) fn lost(names: &StreamNames, lost: &Lost, out: &mut Vec<u8>) {
     out.push(b',');
     out.extend_from_slice(names.json.as_bytes());
     let what = if lost.packets { "packets" } else { "events" };
-    let _ = write!(out, ",\"lost_{what}\":{},\"after_ns\":", lost.count);
+    let _ = write!(out, ",\"lost_{what}\":");
+    nanos((lost.count > 0).then_some(OriginNanos(lost.count.into())), out);
+    out.extend_from_slice(b",\"after_ns\":");
     nanos(lost.after, out);
     out.extend_from_slice(b",\"before_ns\":");
     nanos(lost.before, out);

@@ -29,7 +29,11 @@ use std::{
 };
 
 use hodo_clock::OriginNanos;
-use hodo_formats::ctf::{DataFile, Trace, read_metadata, recognise, schema::TraceClass};
+use hodo_formats::{
+    FORMATS, Holds, ReadTraces,
+    ctf::{DataFile, Trace, read_metadata, recognise, schema::TraceClass},
+    perf::samples::contents,
+};
 use hodo_trace::Loss;
 
 use crate::{Files, OpenError, OpenErrorReason};
@@ -39,6 +43,7 @@ pub use count::count;
 pub use export::{ExportError, Exported, export};
 pub use filter::Wanted;
 pub use fold::analyse;
+pub use hodo_formats::perf::samples::Contents;
 pub use info::{ClockInfo, EventInfo, StreamInfo, TraceInfo, info};
 pub use live::{LiveAddress, LiveError, live_count, live_script, live_sessions};
 pub use runs::{Run, each_run};
@@ -78,12 +83,29 @@ impl EventReading {
     }
 }
 
-/// Whether a path is a folder with traces of software events in it, or the metadata of one.
-pub fn is_event_trace(path: &Path) -> bool {
-    if path.is_dir() {
-        return folders(path).is_ok_and(|folders| !folders.is_empty());
+/// What an input holds, as far as that shows without reading all of it.
+pub fn holds(files: &Files, path: &Path) -> Contents {
+    let events = Contents { events: true, flow: false };
+    if path.is_dir() && folders(path).is_ok_and(|folders| !folders.is_empty()) {
+        return events;
     }
-    path.file_name().is_some_and(|name| name == METADATA) && starts_as_metadata(path)
+    if path.file_name().is_some_and(|name| name == METADATA) && starts_as_metadata(path) {
+        return events;
+    }
+    let Ok(input) = files.recording(path) else { return Contents { events: false, flow: true } };
+    match FORMATS.iter().find(|format| (format.recognise)(input.bytes)).map(|format| format.holds) {
+        Some(Holds::Traces(_)) => events,
+        Some(Holds::Both(..)) => contents(input.bytes),
+        _ => Contents { events: false, flow: true },
+    }
+}
+
+/// What reads the traces in a file, if it is of a format that has them in one.
+fn reader(bytes: &[u8]) -> Option<ReadTraces> {
+    match FORMATS.iter().find(|format| (format.recognise)(bytes))?.holds {
+        Holds::Traces(read) | Holds::Both(_, read) => Some(read),
+        _ => None,
+    }
 }
 
 fn starts_as_metadata(path: &Path) -> bool {
@@ -124,7 +146,7 @@ struct Folder<'f> {
 }
 
 impl<'f> EventTraces<'f> {
-    /// Opens the traces in a folder, or of a metadata file. Folders with the same UUID, such as those of a
+    /// Opens the traces in a folder, in a file, or of a metadata file. Folders with the same UUID, such as those of a
     /// rotated session or of several snapshots, become one trace.
     ///
     /// # Errors
@@ -132,6 +154,15 @@ impl<'f> EventTraces<'f> {
     pub fn open(files: &'f Files, path: &Path) -> Result<EventTraces<'f>, OpenError> {
         let system =
             |file: &Path, error| OpenError { file: file.to_owned(), reason: OpenErrorReason::System(error) };
+        let is_folder = path.is_dir() && folders(path).is_ok_and(|folders| !folders.is_empty());
+        if !is_folder && path.file_name().is_none_or(|name| name != METADATA) {
+            let input = files.recording(path).map_err(|error| system(path, error))?;
+            if let Some(read) = reader(input.bytes) {
+                let format =
+                    |error| OpenError { file: path.to_owned(), reason: OpenErrorReason::Format(error) };
+                return Ok(EventTraces { traces: read(&input).map_err(format)? });
+            }
+        }
         let path = if path.is_dir() { path } else { path.parent().unwrap_or(path) };
         let mut opened: Vec<Folder<'f>> = Vec::new();
         for folder in folders(path).map_err(|error| system(path, error))? {
@@ -165,7 +196,7 @@ impl<'f> EventTraces<'f> {
     /// Bytes of packets.
     pub fn bytes(&self) -> u64 {
         let streams = self.traces.iter().flat_map(|trace| &trace.streams);
-        streams.flat_map(|stream| &stream.packets).map(|packet| packet.bytes.len() as u64).sum()
+        streams.flat_map(|stream| &stream.packets).map(|packet| packet.size()).sum()
     }
 
     /// What was made of some of the files: their names, and a sentence.

@@ -59,7 +59,7 @@ fn runs<'t, 'a>(traces: &'t EventTraces<'a>, size: u64) -> Vec<Run<'t, 'a>> {
             let mut run = Run { trace, stream, bytes: 0, packets: 0..0, of };
             for (index, packet) in of.1.packets.iter().enumerate() {
                 run.packets.end = index + 1;
-                run.bytes += packet.bytes.len() as u64;
+                run.bytes += packet.size();
                 if run.bytes >= size {
                     let next = Run { bytes: 0, packets: index + 1..index + 1, ..run.clone() };
                     runs.push(std::mem::replace(&mut run, next));

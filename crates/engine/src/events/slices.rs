@@ -60,7 +60,7 @@ fn borders(traces: &EventTraces<'_>, reading: &EventReading) -> Vec<(Option<Orig
         return borders;
     }
     let packets = streams().flat_map(|stream| &stream.packets);
-    let mut packets: Vec<_> = packets.map(|packet| (packet.begin, packet.bytes.len() as u64)).collect();
+    let mut packets: Vec<_> = packets.map(|packet| (packet.begin, packet.size())).collect();
     packets.sort_unstable();
     for (begin, bytes) in packets {
         let (from, size) = borders[borders.len() - 1];

@@ -140,7 +140,10 @@ pub(super) fn event(
 pub(super) fn lost(stream: &str, lost: &Lost, out: &mut Vec<u8>) {
     let what = if lost.packets { "packet" } else { "event" };
     let plural = if lost.count == 1 { "" } else { "s" };
-    let _ = write!(out, "# {} {what}{plural} lost in {stream}", lost.count);
+    let _ = match lost.count {
+        0 => write!(out, "# an unknown number of {what}s lost in {stream}"),
+        count => write!(out, "# {count} {what}{plural} lost in {stream}"),
+    };
     let mut time = |word: &str, time: Option<OriginNanos>| {
         if time.is_some() {
             out.extend_from_slice(word.as_bytes());

@@ -27,7 +27,8 @@ impl Arrivals {
         let (class, id) = (packet.stream_class, packet.stream);
         let mut packet = StreamPacket::new(file, bytes, packet);
         packet.clock = self.clock;
-        let stream = Stream { class, id, name: String::new(), packets: Vec::new(), had_pre_pass: false };
+        let stream =
+            Stream { class, id, name: String::new(), packets: Vec::new(), had_pre_pass: false, number: None };
         if let Some(clock) = trace.clock(&stream) {
             packet.set_times(clock);
             if packet.packet.begin.is_none_or(|(_, size)| size < 64) {

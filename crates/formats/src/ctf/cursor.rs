@@ -7,6 +7,7 @@ use hodo_trace::{Cause, Loss};
 
 use super::{
     event::{Event, EventTrouble, Parts, Reader},
+    framing::{Finder, Found, Framing},
     trace::{Stream, StreamPacket, Trace},
 };
 
@@ -22,7 +23,7 @@ pub enum Item {
 /// What a tracer lost, and when.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Lost {
-    /// How many.
+    /// How many; 0 where the tracer only says that there were some.
     pub count: u64,
     /// Packets rather than events.
     pub packets: bool,
@@ -39,13 +40,16 @@ pub struct Cursor<'t, 'a> {
     stream: &'t Stream<'a>,
     clock: Option<CycleClock>,
     reader: Reader<'t, 'a>,
+    /// What finds events that have no headers of CTF.
+    finder: Option<Finder<'t, 'a>>,
     /// Packets that were not opened yet.
     left: Range<usize>,
     /// The packet in hand.
     packet: Option<usize>,
     /// What was lost before the packet in hand, still to be told.
     lost: [Option<Lost>; 2],
-    /// Whether nothing was read of the packet in hand, so that there may be any of that.
+    /// Whether nothing was read of the packet in hand, so that there may be any of that; always so where a
+    /// finder finds the events.
     at_beginning: bool,
     /// What could not be read.
     pub loss: Vec<Loss>,
@@ -61,10 +65,11 @@ impl<'t, 'a> Cursor<'t, 'a> {
             stream,
             clock,
             reader,
+            finder: Finder::new(&trace.framing),
             left: packets,
             packet: None,
             lost: [None; 2],
-            at_beginning: false,
+            at_beginning: !matches!(trace.framing, Framing::Ctf),
             loss: Vec::new(),
         }
     }
@@ -95,7 +100,19 @@ impl<'t, 'a> Cursor<'t, 'a> {
             if let Some(lost) = self.lost.iter_mut().find_map(Option::take) {
                 return Some((lost.after.or(lost.before), Item::Lost(lost)));
             }
-            if self.at_beginning {
+            if let (Some(finder), true) = (&mut self.finder, self.packet.is_some()) {
+                match finder.find() {
+                    Ok(Some(Found::Event(parts))) => return Some((self.time(parts), Item::Event(parts))),
+                    Ok(Some(Found::Lost(lost))) => {
+                        return Some((lost.after.or(lost.before), Item::Lost(lost)));
+                    }
+                    Ok(None) => {}
+                    Err(trouble) => {
+                        self.trouble(trouble);
+                        continue;
+                    }
+                }
+            } else if self.at_beginning && self.finder.is_none() {
                 self.at_beginning = false;
                 match self.reader.next_event() {
                     Ok(Some(parts)) => return Some((self.time(parts), Item::Event(parts))),
@@ -111,6 +128,12 @@ impl<'t, 'a> Cursor<'t, 'a> {
     fn open(&mut self) -> Option<()> {
         let index = self.left.next()?;
         let packet = &self.stream.packets[index];
+        self.packet = Some(index);
+        if let Some(finder) = &mut self.finder {
+            self.reader.show(packet.bytes, self.stream.number);
+            finder.open(packet);
+            return Some(());
+        }
         let before = index.checked_sub(1).and_then(|index| self.stream.packets.get(index));
         let after = before.and_then(|before| before.end);
         let lost = |count, packets, before| (count > 0).then_some(Lost { count, packets, after, before });
@@ -118,7 +141,6 @@ impl<'t, 'a> Cursor<'t, 'a> {
             [lost(packet.packets_lost, true, packet.begin), lost(packet.events_lost, false, packet.end)];
         self.at_beginning = true;
         self.reader.open(packet.bytes, &packet.packet, packet.clock);
-        self.packet = Some(index);
         Some(())
     }
 

@@ -6,7 +6,7 @@ use super::{
     packet::Packet,
     plan::{FieldPath, StreamPlan},
     read::{Ignore, Walk},
-    schema::{EventClass, Scope, StreamClass, Structure, TraceClass},
+    schema::{EventClass, Scope, Slot, StreamClass, Structure, TraceClass},
     steps::{Content, Slots, Trouble},
 };
 
@@ -89,6 +89,12 @@ impl<'t, 'a> Reader<'t, 'a> {
         if let (Ok(start), Some(context)) = (start, &self.stream.packet_context) {
             let _ = walk.root(context, start);
         }
+    }
+
+    /// Shows the bytes that events lie in whose parts something else finds; `slot` gets a number of the stream.
+    pub(super) fn show(&mut self, bytes: &'a [u8], slot: Option<(Slot, u64)>) {
+        self.content = Content { bytes, end: bytes.len() as u64 * 8 };
+        slot.iter().for_each(|&(slot, number)| self.slots.set(slot, number));
     }
 
     /// The clock as it stands.
@@ -177,11 +183,17 @@ pub struct Event<'r, 't, 'a> {
     pub parts: Parts,
 }
 
-impl<'t> Event<'_, 't, '_> {
+impl<'t, 'a> Event<'_, 't, 'a> {
     /// Its class.
     #[inline]
     pub fn class(&self) -> &'t EventClass {
         &self.reader.stream.events[self.parts.class as usize]
+    }
+
+    /// What it may read: nothing behind itself.
+    #[inline]
+    fn content(&self) -> Content<'a> {
+        Content { end: self.parts.end, ..self.reader.content }
     }
 
     #[inline]
@@ -211,13 +223,13 @@ impl<'t> Event<'_, 't, '_> {
     #[inline]
     pub fn tell(&self, scope: Scope, sink: &mut impl FieldSink) -> Result<(), Trouble> {
         let Some((root, at)) = self.root(scope) else { return Ok(()) };
-        Walk::new(self.reader.content, at, &self.reader.slots, sink).root(root, at).map(drop)
+        Walk::new(self.content(), at, &self.reader.slots, sink).root(root, at).map(drop)
     }
 
     /// Tells a sink one field; nothing where the event does not have it.
     pub fn tell_field(&self, path: &FieldPath, sink: &mut impl FieldSink) -> Result<(), Trouble> {
         let Some((_, at)) = self.root(path.scope) else { return Ok(()) };
-        let (content, slots) = (self.reader.content, &self.reader.slots);
+        let (content, slots) = (self.content(), &self.reader.slots);
         let at = path.steps.run(content, at, slots)?;
         match path.inner.as_slice() {
             [] => Walk::new(content, at, slots, sink).class(&path.class, NAMELESS, at).map(drop),

@@ -10,11 +10,13 @@
 //!
 //! Specifications: CTF 1.8.3 and CTF2-SPEC-2.0, both of the DiaMon workgroup.
 
+pub(crate) mod apart;
 mod arrivals;
 mod bits;
 mod cursor;
 mod event;
 mod fixups;
+pub(crate) mod framing;
 mod header;
 mod index;
 mod json;

@@ -38,6 +38,24 @@ pub struct Packet {
     pub sequence: Option<(u64, u32)>,
 }
 
+impl Packet {
+    /// A packet of another format, which is content from its first bit to its last.
+    pub(crate) fn framed(bytes: Range<usize>, stream: Option<u64>) -> Packet {
+        Packet {
+            content: bytes.len() as u64 * 8,
+            bytes,
+            context: 0,
+            events: 0,
+            stream_class: 0,
+            stream,
+            begin: None,
+            end: None,
+            discarded: None,
+            sequence: None,
+        }
+    }
+}
+
 /// Why a packet, and what follows it in its file, can't be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct PacketTrouble {

@@ -128,6 +128,7 @@ impl<'a, 'w, S: FieldSink> Walk<'a, 'w, S> {
                 self.sink.end(Compound::Array);
                 Ok(at)
             }
+            FieldClass::Apart(apart) => self.apart(apart, name, bits::align(at, 8)),
             FieldClass::Optional(choice) => match self.selected(choice) {
                 Ok(option) => self.class(&option.class, name, at),
                 Err(_) => {
@@ -190,7 +191,7 @@ impl<'a, 'w, S: FieldSink> Walk<'a, 'w, S> {
     }
 
     #[inline(always)]
-    fn integer(&mut self, integer: &Integer, name: Name<'_>, at: u64) -> Result<u64, Trouble> {
+    pub(super) fn integer(&mut self, integer: &Integer, name: Name<'_>, at: u64) -> Result<u64, Trouble> {
         let (value, end) = self.number(integer, at)?;
         match integer.boolean {
             true => self.sink.boolean(name, value != 0),
@@ -231,7 +232,7 @@ impl<'a, 'w, S: FieldSink> Walk<'a, 'w, S> {
     }
 
     #[inline]
-    fn text(&mut self, name: Name<'_>, bytes: &[u8], encoding: Encoding) {
+    pub(super) fn text(&mut self, name: Name<'_>, bytes: &[u8], encoding: Encoding) {
         match encoding {
             Encoding::Utf8 => self.sink.text(name, bytes),
             Encoding::Utf16(order) => self.sink.text(name, from_utf16(bytes, order).as_bytes()),

@@ -278,7 +278,8 @@ impl<'s> Finder<'s, '_> {
             FieldClass::Integer(_)
             | FieldClass::VariableInteger(_)
             | FieldClass::Real(_)
-            | FieldClass::String(_) => Ok(()),
+            | FieldClass::String(_)
+            | FieldClass::Apart(_) => Ok(()),
         }
     }
 

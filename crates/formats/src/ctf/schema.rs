@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use hodo_clock::CycleClock;
 use hodo_trace::event::Meaning;
 
-use super::bits::Layout;
+use super::{apart::Apart, bits::Layout};
 
 /// A trace's metadata.
 #[derive(Clone, Debug, Default)]
@@ -181,6 +181,8 @@ pub enum FieldClass {
     Optional(Box<Choice>),
     /// One of several fields.
     Variant(Box<Choice>),
+    /// What formats have that give fields their places.
+    Apart(Box<Apart>),
 }
 
 /// An integer of a fixed number of bits, up to 64.
@@ -354,7 +356,8 @@ impl FieldClass {
             FieldClass::VariableInteger(_)
             | FieldClass::String(_)
             | FieldClass::Text(..)
-            | FieldClass::Blob(..) => 8,
+            | FieldClass::Blob(..)
+            | FieldClass::Apart(_) => 8,
             FieldClass::Structure(structure) => structure.alignment(),
             FieldClass::Array(array) => array.alignment(),
             FieldClass::Optional(_) | FieldClass::Variant(_) => 1,

@@ -399,6 +399,10 @@ impl Compiler {
                 self.align(array.alignment());
                 self.elements(&array.length, &array.element);
             }
+            FieldClass::Apart(apart) => {
+                self.align(8);
+                self.skip(8 * apart.size());
+            }
             FieldClass::Variant(choice) => self.choice(choice, false),
             FieldClass::Optional(choice) => self.choice(choice, true),
         }

@@ -1,6 +1,6 @@
 //! A trace: its streams, put together from files, and the packets of each in order.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, ops::Range};
 
 use hodo_clock::{CycleClock, OriginNanos};
 use hodo_trace::{Cause, Loss, event::FieldSink};
@@ -8,10 +8,11 @@ use hodo_trace::{Cause, Loss, event::FieldSink};
 use super::{
     event::{Reader, advance},
     fixups::Fixups,
+    framing::Framing,
     packet::{FilePackets, Packet, PacketTrouble},
     plan::{FieldPath, StreamPlan, find},
     read::{Ignore, Walk},
-    schema::{EventClass, Scope, StreamClass, TraceClass},
+    schema::{EventClass, Scope, Slot, StreamClass, TraceClass},
     steps::{Content, Slots},
 };
 
@@ -43,6 +44,8 @@ pub struct Trace<'a> {
     pub loss: Vec<Loss>,
     /// What was made of some of its files: their names, and a sentence.
     pub notes: Vec<(String, String)>,
+    /// How its events are found.
+    pub(super) framing: Framing,
 }
 
 /// A stream of events from one source.
@@ -58,6 +61,8 @@ pub struct Stream<'a> {
     pub packets: Vec<StreamPacket<'a>>,
     /// Whether packets only know their beginning from the events before them, so that each had to be read.
     pub had_pre_pass: bool,
+    /// A number that its events have in common, and where it is kept.
+    pub number: Option<(Slot, u64)>,
 }
 
 /// A packet in its stream.
@@ -79,20 +84,19 @@ pub struct StreamPacket<'a> {
     pub events_lost: u64,
     /// Packets that are missing before it.
     pub packets_lost: u64,
+    /// Of perf: where in `bytes` records of these times are; empty where they fill them.
+    pub pieces: Vec<Range<usize>>,
 }
 
 impl<'a> Trace<'a> {
     /// A trace whose streams somebody else puts together.
     pub fn without_streams(name: String, class: TraceClass, files: Vec<DataFile<'a>>) -> Trace<'a> {
-        let plans = class.streams.iter().map(|(&id, class)| (id, StreamPlan::new(class))).collect();
-        Trace { name, class, plans, streams: Vec::new(), files, loss: Vec::new(), notes: Vec::new() }
+        Trace::framed(name, class, Vec::new(), files, Framing::Ctf)
     }
 
     /// Puts a trace together from its metadata and all of its other files.
     pub fn new(name: String, class: TraceClass, files: Vec<DataFile<'a>>) -> Trace<'a> {
-        let plans = class.streams.iter().map(|(&id, class)| (id, StreamPlan::new(class))).collect();
-        let mut trace =
-            Trace { name, class, plans, streams: Vec::new(), files, loss: Vec::new(), notes: Vec::new() };
+        let mut trace = Trace::framed(name, class, Vec::new(), files, Framing::Ctf);
         let mut streams: BTreeMap<StreamKey, Vec<StreamPacket<'a>>> = BTreeMap::new();
         for (index, file) in trace.files.iter().enumerate() {
             let found = FilePackets::read(&trace.class, file);
@@ -111,10 +115,23 @@ impl<'a> Trace<'a> {
         trace
     }
 
+    /// A trace of another format whose classes, streams and packets are known.
+    pub(crate) fn framed(
+        name: String,
+        class: TraceClass,
+        streams: Vec<Stream<'a>>,
+        files: Vec<DataFile<'a>>,
+        framing: Framing,
+    ) -> Trace<'a> {
+        let plans = class.streams.iter().map(|(&id, class)| (id, StreamPlan::new(class))).collect();
+        Trace { name, class, plans, streams, files, loss: Vec::new(), notes: Vec::new(), framing }
+    }
+
     fn stream(&self, key: &StreamKey, packets: Vec<StreamPacket<'a>>, fixups: Fixups) -> Stream<'a> {
         let name = self.files[packets[0].file].name.clone();
         let packets = in_order(packets);
-        let mut stream = Stream { class: key.class, id: key.id, name, packets, had_pre_pass: false };
+        let mut stream =
+            Stream { class: key.class, id: key.id, name, packets, had_pre_pass: false, number: None };
         self.clocks(&mut stream);
         self.times(&mut stream);
         fixups.apply(self, &mut stream);
@@ -144,6 +161,16 @@ impl<'a> Trace<'a> {
     fn times(&self, stream: &mut Stream<'a>) {
         let Some(clock) = self.clock(stream) else { return };
         stream.packets.iter_mut().for_each(|packet| packet.set_times(clock));
+    }
+
+    /// What it was read from.
+    pub fn format(&self) -> &'static str {
+        match self.framing {
+            Framing::Ctf if self.class.version == 2 => "CTF 2",
+            Framing::Ctf => "CTF 1.8",
+            Framing::Pages(_) => "trace.dat",
+            Framing::Samples(_) => "perf.data",
+        }
     }
 
     /// The class of a stream.
@@ -228,6 +255,14 @@ impl StreamKey {
 }
 
 impl<'a> StreamPacket<'a> {
+    /// Bytes that are read for its events.
+    pub fn size(&self) -> u64 {
+        match self.pieces.as_slice() {
+            [] => self.bytes.len() as u64,
+            pieces => pieces.iter().map(|piece| piece.len() as u64).sum(),
+        }
+    }
+
     /// When it begins and ends, once the clock before it is known.
     pub(super) fn set_times(&mut self, clock: CycleClock) {
         let begin = self.packet.begin.map(|(value, size)| advance(self.clock, value, size));
@@ -247,6 +282,7 @@ impl<'a> StreamPacket<'a> {
             end: None,
             events_lost: 0,
             packets_lost: 0,
+            pieces: Vec::new(),
         }
     }
 }

@@ -91,6 +91,13 @@ impl Attr {
         self.has(sample::ID).then_some(8 * (1 + behind))
     }
 
+    /// The time in a sample of this event.
+    pub(super) fn time_of_sample(&self, record: &Record<'_>) -> Option<u64> {
+        let before = sample::IDENTIFIER | sample::IP | sample::TID;
+        let start = 8 * (self.sample_type & before).count_ones() as usize;
+        word(record.body, start).filter(|_| self.has(sample::TIME))
+    }
+
     /// Where the event's id lies in a sample, in bytes from its start.
     fn id_from_start(&self) -> Option<usize> {
         if self.has(sample::IDENTIFIER) {
@@ -153,11 +160,16 @@ impl Events {
 
     /// The event that a SAMPLE record belongs to.
     pub(super) fn of_sample(&self, record: &Record<'_>) -> Option<&Attr> {
+        self.attrs.get(self.index_of_sample(record)?)
+    }
+
+    /// The index of the event that a SAMPLE record belongs to.
+    pub(super) fn index_of_sample(&self, record: &Record<'_>) -> Option<usize> {
         let first = self.attrs.first()?;
         let id = first.id_from_start().and_then(|start| word(record.body, start));
         match id.and_then(|id| self.with_id(id)) {
-            Some(index) => self.attrs.get(index),
-            None => Some(first).filter(|_| self.attrs.len() == 1),
+            Some(index) => Some(index),
+            None => (self.attrs.len() == 1).then_some(0),
         }
     }
 

@@ -17,6 +17,7 @@ mod read;
 mod reader;
 mod records;
 mod sample;
+pub mod samples;
 mod sideband;
 mod streams;
 mod tracepoint;
@@ -31,4 +32,4 @@ pub use records::{Record, Records};
 use crate::{Format, Holds};
 
 /// perf.data.
-pub const FORMAT: Format = Format { name: "perf.data", recognise, holds: Holds::ControlFlow(read) };
+pub const FORMAT: Format = Format { name: "perf.data", recognise, holds: Holds::Both(read, samples::read) };

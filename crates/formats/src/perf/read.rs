@@ -27,7 +27,13 @@ use crate::{
 pub fn read<'a>(input: &Input<'a>) -> Result<Recording<'a>, Error> {
     let file = File::open(input.bytes)?;
     let mut reader = Reader::new(&file);
-    let cut_at = read_all(&mut reader, input, file.records(), &Place::default(), file.cut_short().is_some());
+    read_records(&mut reader, &file, input);
+    Ok(reader.finish(input.parts.is_empty()))
+}
+
+/// Reads the records of all files.
+pub(super) fn read_records<'a>(reader: &mut Reader<'a>, file: &File<'a>, input: &Input<'a>) {
+    let cut_at = read_all(reader, input, file.records(), &Place::default(), file.cut_short().is_some());
     if let Some(detail) = file.cut_short() {
         let end = input.bytes.len() as u64;
         reader.loss.push(Loss { cause: Cause::CutShort, ..corrupt(cut_at.unwrap_or(end)..end, detail) });
@@ -35,9 +41,8 @@ pub fn read<'a>(input: &Input<'a>) -> Result<Recording<'a>, Error> {
     for part in &input.parts {
         let records = Records::new(part.bytes, 0..part.bytes.len() as u64, Vec::new());
         let place = Place { prefix: format!("{}: ", part.name), packed: None };
-        read_all(&mut reader, input, records, &place, false);
+        read_all(reader, input, records, &place, false);
     }
-    Ok(reader.finish(input.parts.is_empty()))
 }
 
 /// Where records lie.
@@ -79,7 +84,10 @@ fn read_all<'a>(
                 packed.take().into_iter().for_each(|packed| read_packed(reader, input, packed, place));
                 continue;
             }
-            Some(Ok(record)) => reader.take(&record),
+            Some(Ok(record)) => {
+                reader.index(records.bytes(), &record);
+                reader.take(&record)
+            }
             Some(Err(_)) if records.is_done() && is_cut => {
                 cut_at = Some(start);
                 continue;

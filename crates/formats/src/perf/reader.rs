@@ -18,6 +18,7 @@ use super::{
     layout::{TYPE_TRACEPOINT, UPDATE_NAME, aux_flag, feature, record},
     records::Record,
     sample::Sample,
+    samples::Index,
     sideband::{self, Known},
     streams::{Owner, Queues},
     tracepoint::{SchedSwitch, Switched},
@@ -35,8 +36,8 @@ pub(super) fn corrupt(bytes: Range<u64>, detail: String) -> Loss {
 /// What the records have said so far.
 #[derive(Default)]
 pub(super) struct Reader<'a> {
-    events: Events,
-    features: Features<'a>,
+    pub(super) events: Events,
+    pub(super) features: Features<'a>,
     info: Option<Info>,
     /// Whether the trace bytes are of a kind that nothing here reads.
     foreign_trace: bool,
@@ -56,6 +57,8 @@ pub(super) struct Reader<'a> {
     /// How many records of each type there are.
     counts: BTreeMap<u32, u64>,
     pub(super) loss: Vec<Loss>,
+    /// Where samples are, if they are asked for rather than control flow.
+    pub(super) index: Option<Index<'a>>,
 }
 
 impl<'a> Reader<'a> {
@@ -129,7 +132,17 @@ impl<'a> Reader<'a> {
         }
     }
 
+    /// Notes where a record lies; those that software events need nothing of are passed over.
+    pub(super) fn index(&mut self, region: &'a [u8], record: &Record<'a>) {
+        if let Some(index) = &mut self.index {
+            index.see(region, record, &self.events);
+        }
+    }
+
     fn sideband(&mut self, record: &Record<'a>, body: &mut Cursor<'a>, sample: SampleId) -> Result<(), Eof> {
+        if self.index.is_some() {
+            return Ok(());
+        }
         let known = Known { events: &self.events, guests: &self.guests };
         let said = sideband::read(record, body, sample, &known)?;
         if let Some(Sideband { kind: SidebandKind::Lost { records }, .. }) = said {
@@ -185,7 +198,9 @@ impl<'a> Reader<'a> {
 
     /// A sample: of the trace, or of a context switch. Others say nothing of a program's path.
     fn sample(&mut self, record: &Record<'a>) -> Result<(), Eof> {
-        let Some(attr) = self.events.of_sample(record) else { return Ok(()) };
+        let Some(attr) = self.events.of_sample(record).filter(|_| self.index.is_none()) else {
+            return Ok(());
+        };
         let switch =
             self.sched_switch.filter(|format| attr.kind == TYPE_TRACEPOINT && attr.config == format.id);
         if switch.is_none() && !attr.has(super::layout::sample::AUX) {
@@ -321,7 +336,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    fn facts(&self) -> Vec<(&'static str, String)> {
+    pub(super) fn facts(&self) -> Vec<(&'static str, String)> {
         let mut facts = vec![("format", "perf.data".to_owned())];
         facts.extend(features::facts(&self.features));
         facts.push(("events", shown(&self.recorded())));
@@ -341,7 +356,7 @@ impl<'a> Reader<'a> {
     }
 
     /// The events, with names where the file has them.
-    fn recorded(&self) -> Vec<RecordedEvent> {
+    pub(super) fn recorded(&self) -> Vec<RecordedEvent> {
         let section = self.features.get(&feature::EVENT_DESC);
         let names = section.and_then(|section| features::event_names(*section).ok()).unwrap_or_default();
         let name = |(index, attr): (usize, &Attr)| {

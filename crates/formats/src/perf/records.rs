@@ -67,6 +67,11 @@ impl<'a> Records<'a> {
         Records { bytes, position, end, known, pending: None }
     }
 
+    /// The bytes that the records lie in.
+    pub(super) fn bytes(&self) -> &'a [u8] {
+        self.bytes
+    }
+
     /// Where the next record begins in the file.
     pub fn offset(&self) -> u64 {
         self.position as u64

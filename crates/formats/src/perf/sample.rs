@@ -17,6 +17,8 @@ pub(super) struct Sample<'a> {
     pub(super) at: SampleId,
     /// What a tracepoint says; empty where the event has no such part.
     pub(super) raw: &'a [u8],
+    /// Where `raw` begins in the file, or would.
+    pub(super) raw_offset: u64,
     /// A piece of trace from before the sample; empty where the event has no such part.
     pub(super) aux: &'a [u8],
     /// Where `aux` begins in the file.
@@ -38,6 +40,7 @@ impl<'a> Sample<'a> {
         }
         if attr.has(sample::RAW) {
             let size = cursor.u32()?;
+            found.raw_offset = cursor.offset();
             found.raw = cursor.take(size as usize)?;
         }
         for &(field, skip) in BEHIND_RAW {

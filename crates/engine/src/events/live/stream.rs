@@ -55,9 +55,10 @@ impl LiveStream {
     /// # Errors
     /// Why it can't be read.
     pub(super) fn take(&mut self, trace: &Trace<'static>, file: usize, bytes: Vec<u8>) -> Result<(), String> {
-        let StreamPacket { file, bytes: _, packet, clock, begin, end, events_lost, packets_lost } =
+        let StreamPacket { file, bytes: _, packet, clock, begin, end, events_lost, packets_lost, pieces } =
             self.arrivals.next(trace, file, &bytes)?;
-        let packet = StreamPacket { file, bytes: &[], packet, clock, begin, end, events_lost, packets_lost };
+        let packet =
+            StreamPacket { file, bytes: &[], packet, clock, begin, end, events_lost, packets_lost, pieces };
         // A time that goes back does not make known what was not.
         self.known_to = self.known_to.max(end);
         self.held.push_back(Held { bytes, packet });
@@ -79,6 +80,7 @@ impl LiveStream {
             name: self.name.clone(),
             packets: packets.collect(),
             had_pre_pass: false,
+            number: None,
         })
     }
 

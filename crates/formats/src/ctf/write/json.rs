@@ -138,6 +138,7 @@ fn class(class: &FieldClass) -> Value {
         }
         FieldClass::Optional(choice) => optional(choice),
         FieldClass::Variant(choice) => variant(choice),
+        FieldClass::Apart(_) => unreachable!("only classes of CTF are written"),
     }
 }
 

@@ -81,6 +81,10 @@ impl Target {
         version: Version,
         keep: &dyn Fn(&StreamClass, &EventClass) -> bool,
     ) -> Result<Target, Unwritable> {
+        if source.version == 0 {
+            let reason = "only traces that are CTF are written as CTF; for perf.data there is `perf data convert --to-ctf`";
+            return Err(Unwritable::new("events of ftrace and perf", reason));
+        }
         let mut class = source.clone();
         for stream in class.streams.values_mut() {
             let kept: Vec<bool> =

@@ -159,6 +159,7 @@ impl Text {
             FieldClass::Blob(..) => self.0 += "integer { size = 8; align = 8; signed = false; }",
             FieldClass::Structure(structure) => self.structure(structure, depth),
             FieldClass::Variant(choice) | FieldClass::Optional(choice) => self.variant(choice, depth),
+            FieldClass::Apart(_) => unreachable!("only classes of CTF are written"),
             FieldClass::Array(_) | FieldClass::VariableInteger(_) => {
                 unreachable!("an array is a field, and variable-length integers were converted")
             }

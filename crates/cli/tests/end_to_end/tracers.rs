@@ -1,0 +1,114 @@
+//! Events of ftrace and of perf, as files and as questions in one vocabulary.
+
+use std::{fs, path::PathBuf};
+
+use serde_json::Value;
+
+use crate::run::hodo;
+
+fn fixture(name: &str) -> String {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../fixtures").join(name).display().to_string()
+}
+
+/// Lines of JSON.
+fn events(name: &str, arguments: &[&str]) -> Vec<Value> {
+    let file = fixture(name);
+    let script = ["script", "--events", "-q", "--format", "jsonl", &file];
+    let ran = hodo(&[&script[..], arguments].concat()).fine();
+    ran.stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+/// How many events there are.
+fn count(name: &str, arguments: &[&str]) -> u64 {
+    let file = fixture(name);
+    let report = ["report", "count", "-q", "--format", "json", &file];
+    let table = hodo(&[&report[..], arguments].concat()).fine().json();
+    table["summary"]["events"].as_u64().unwrap()
+}
+
+#[test]
+fn both_versions_of_trace_dat_hold_the_same() {
+    let (six, seven) = (events("ftrace/small-6.dat", &[]), events("ftrace/small-7.dat", &[]));
+    assert_eq!(six.len(), 1310);
+    assert_eq!(six, seven);
+    assert!(six.is_sorted_by_key(|event| event["ts"].as_u64()));
+    let switch = six.iter().find(|event| event["name"] == "sched_switch").unwrap();
+    let fields: Vec<&String> = switch["fields"].as_object().unwrap().keys().collect();
+    let expected = ["next_comm", "next_pid", "next_prio", "prev_comm", "prev_pid", "prev_prio", "prev_state"];
+    assert_eq!(fields, expected);
+    let context = switch["context"].as_object().unwrap();
+    assert!(context.contains_key("cpu_id") && context.contains_key("common_pid"), "{context:?}");
+}
+
+#[test]
+fn samples_of_perf_are_events() {
+    let all = events("perf/events.data", &[]);
+    assert_eq!(all.len(), 829);
+    assert!(all.is_sorted_by_key(|event| event["ts"].as_u64()));
+    let fault = all.iter().find(|event| event["name"] == "page-faults").unwrap();
+    assert_eq!(fault["fields"].as_object().unwrap().len(), 0);
+    assert!(fault["context"]["ip"].as_u64() > Some(0) && fault["context"]["period"].as_u64() > Some(0));
+    let info = hodo(&["info", "--format", "json", &fixture("perf/events.data")]).fine().json();
+    assert_eq!(info["traces"][0]["format"], "perf.data");
+}
+
+#[test]
+fn one_question_is_for_every_tracer() {
+    for (file, switches, opened) in [("ftrace/small-7.dat", 21, 68), ("perf/events.data", 6, 63)] {
+        assert_eq!(count(file, &["--event", "sched_switch"]), switches, "{file}");
+        assert_eq!(count(file, &["--event", "sched_switch", "--where", "prev_tid == next_tid"]), 0, "{file}");
+        assert_eq!(count(file, &["--event", "sched_switch", "--where", "prev_tid >= 0"]), switches, "{file}");
+        assert_eq!(count(file, &["--event", "syscall_entry_openat"]), opened, "{file}");
+        assert_eq!(count(file, &["--event", "sys_enter_openat"]), opened, "{file}");
+        let cpus = ["0", "1"].map(|cpu| count(file, &["--cpu-list", cpu]));
+        // perf does not note the CPU with all events.
+        assert!(cpus[0] > 0 && cpus[1] > 0 && cpus[0] + cpus[1] <= count(file, &[]), "{file}: {cpus:?}");
+        let first = events(file, &["--limit", "1"]);
+        let tid = first[0]["context"]["tid"].as_i64().or(first[0]["context"]["common_pid"].as_i64()).unwrap();
+        assert!((1..1310).contains(&count(file, &["--tid", &tid.to_string()])), "{file}");
+    }
+    assert_eq!(count("perf/events.data", &["--event", "sched:sched_switch"]), 6);
+}
+
+#[test]
+fn any_chunks_give_the_same() {
+    for file in ["ftrace/small-6.dat", "perf/events.data"] {
+        let whole = events(file, &["-j", "1"]);
+        assert_eq!(events(file, &["-j", "3", "--chunk-size", "1K"]), whole, "{file}");
+        let first = count(file, &["--time", "0%-50%"]);
+        assert_eq!(first + count(file, &["--time", "50%-100%"]), whole.len() as u64, "{file}");
+    }
+}
+
+#[test]
+fn what_is_missing_from_a_file_is_told() {
+    let bytes = fs::read(fixture("ftrace/small-6.dat")).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("cut.dat");
+    fs::write(&file, &bytes[..bytes.len() - 5000]).unwrap();
+    let ran = hodo(&["report", "count", "--strict", "-q", file.to_str().unwrap()]);
+    assert_eq!(ran.code, 1, "{ran:?}");
+    assert!(ran.stdout.contains("cut_short") || ran.stdout.contains("cut short"), "{ran:?}");
+    fs::write(&file, &bytes[..5000]).unwrap();
+    let ran = hodo(&["report", "count", file.to_str().unwrap()]);
+    assert_eq!(ran.code, 3, "{ran:?}");
+}
+
+#[test]
+fn recording_with_ftrace_says_what_it_lacks() {
+    let folder = tempfile::tempdir().unwrap();
+    let output = folder.path().join("trace.dat");
+    let record = ["record", "--engine", "ftrace", "-o", output.to_str().unwrap()];
+    let ran = hodo(&[&record[..], &["-e", "sched", "--", "true"]].concat());
+    if ran.code != 0 {
+        // Neither root nor tracefs: what to do is said.
+        assert!(ran.stderr.contains("root"), "{ran:?}");
+        return;
+    }
+    let ran =
+        hodo(&["report", "count", "-q", "--event", "sched_*", "--format", "json", output.to_str().unwrap()]);
+    assert!(ran.fine().json()["summary"]["events"].as_u64() > Some(0));
+    let ran = hodo(&[&record[..], &["-e", "no-such-event", "--", "true"]].concat());
+    assert_eq!(ran.code, 2, "{ran:?}");
+    assert!(ran.stderr.contains("available_events"), "{ran:?}");
+}

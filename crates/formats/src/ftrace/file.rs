@@ -1,0 +1,369 @@
+//! trace.dat: its sections, of version 6 (one after the other) and version 7 (found through options).
+//!
+//! ```text
+//! 6:  initial, description, u64 size and names of threads, u32 CPUs, ["options  ", options], "flyrecord",
+//!     a place for each CPU; pages
+//! 7:  initial, compression, place of the options; sections, each with a header and maybe compressed
+//! ```
+//!
+//! Sources: trace-cmd.dat.v6(5), trace-cmd.dat.v7(5).
+
+use std::ops::Range;
+
+use hodo_bytes::{Cursor, Eof};
+
+use super::{
+    description::{Description, Initial, long_sized},
+    unpack::{self, Packing},
+};
+use crate::{
+    Input,
+    error::{Error, ErrorKind},
+};
+
+/// A trace.dat.
+#[derive(Clone, Debug)]
+pub(super) struct File<'a> {
+    pub(super) initial: Initial<'a>,
+    pub(super) description: Description<'a>,
+    /// Names of threads, a line each: `23809 bash`.
+    pub(super) threads: &'a [u8],
+    pub(super) options: Options<'a>,
+    /// The buffers of the top instance and of others, with trace or without.
+    pub(super) buffers: Vec<Buffer<'a>>,
+}
+
+/// What the options say.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Options<'a> {
+    /// Microseconds from the clock's zero to 1970, as text: `0x…`.
+    pub(super) date: Option<&'a [u8]>,
+    /// Nanoseconds to be added to all times, as text.
+    pub(super) offset: Option<&'a [u8]>,
+    /// Multiplier, shift and offset that make nanoseconds of ticks of the TSC.
+    pub(super) tsc: Option<(u32, u32, u64)>,
+    /// The traced system: `uname`.
+    pub(super) system: Option<&'a [u8]>,
+    /// The version of trace-cmd.
+    pub(super) recorder: Option<&'a [u8]>,
+    /// Whether times should be shifted to those of a host.
+    pub(super) is_guest: bool,
+}
+
+/// The buffer of an instance.
+#[derive(Clone, Debug)]
+pub(super) struct Buffer<'a> {
+    /// The instance's name; empty for the top one.
+    pub(super) name: &'a [u8],
+    /// The clock: `mono`, or `[local] global …` with the chosen one in brackets.
+    pub(super) clock: &'a [u8],
+    /// Bytes of a page.
+    pub(super) page_size: u32,
+    /// The CPUs.
+    pub(super) cpus: Vec<Cpu<'a>>,
+}
+
+/// The pages of a CPU.
+#[derive(Clone, Debug)]
+pub(super) struct Cpu<'a> {
+    pub(super) number: u32,
+    /// Runs of pages; each begins with a page.
+    pub(super) runs: Vec<Run<'a>>,
+    /// Why the rest is missing, if it is.
+    pub(super) missing: Option<(Range<u64>, String)>,
+}
+
+/// Pages that lie behind each other.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Run<'a> {
+    /// Where they, or what they were unpacked from, begin in the file.
+    pub(super) offset: u64,
+    pub(super) bytes: &'a [u8],
+}
+
+/// Numbers of options, of both versions.
+mod option {
+    pub(super) const DONE: u16 = 0;
+    pub(super) const DATE: u16 = 1;
+    pub(super) const BUFFER: u16 = 3;
+    pub(super) const TRACE_CLOCK: u16 = 4;
+    pub(super) const UNAME: u16 = 5;
+    pub(super) const OFFSET: u16 = 7;
+    pub(super) const VERSION: u16 = 9;
+    pub(super) const TIME_SHIFT: u16 = 12;
+    pub(super) const TSC2NSEC: u16 = 14;
+    pub(super) const HEADER_INFO: u16 = 16;
+    pub(super) const FTRACE_EVENTS: u16 = 17;
+    pub(super) const EVENT_FORMATS: u16 = 18;
+    pub(super) const KALLSYMS: u16 = 19;
+    pub(super) const PRINTK: u16 = 20;
+    pub(super) const CMDLINES: u16 = 21;
+    pub(super) const BUFFER_TEXT: u16 = 22;
+}
+
+/// What comes before the places of CPUs.
+const RECORDS: &[u8; 10] = b"flyrecord\0";
+const LATENCY: &[u8; 10] = b"latency  \0";
+const OPTIONS: &[u8; 10] = b"options  \0";
+/// Sections of options that a file may have; more could only lead round in circles.
+const MOST_SECTIONS: usize = 1 << 10;
+/// Flag of a section: it is compressed.
+const COMPRESSED: u16 = 1;
+
+fn cut(eof: Eof) -> Error {
+    Error::cut_short("trace.dat", eof)
+}
+
+fn unsupported(at: u64, what: &'static str, help: &'static str) -> Error {
+    Error { at, kind: ErrorKind::Unsupported { what, help } }
+}
+
+impl<'a> File<'a> {
+    /// Reads all that describes the trace. Missing pages are no error.
+    ///
+    /// # Errors
+    /// A file of another kind, and a description that is cut short or impossible.
+    pub(super) fn open(input: &Input<'a>) -> Result<File<'a>, Error> {
+        let mut cursor = Cursor::new(input.bytes, 0);
+        let initial = Initial::read(&mut cursor)?;
+        let file = File {
+            initial,
+            description: Description::default(),
+            threads: &[],
+            options: Options::default(),
+            buffers: Vec::new(),
+        };
+        match initial.version {
+            b"6" => file.read_6(input, cursor),
+            b"7" => file.read_7(input, cursor),
+            _ => Err(unsupported(
+                10,
+                "a trace.dat of another version than 6 and 7",
+                "convert it with `trace-cmd convert --file-version 7`",
+            )),
+        }
+    }
+
+    fn read_6(mut self, input: &Input<'a>, mut cursor: Cursor<'a>) -> Result<File<'a>, Error> {
+        self.description.read(&mut cursor).map_err(cut)?;
+        self.threads = long_sized(&mut cursor).map_err(cut)?;
+        let cpus = cursor.u32().map_err(cut)?;
+        let mut instances = Vec::new();
+        let mut mark = cursor.take(10).map_err(cut)?;
+        let mut clock: &[u8] = b"";
+        if mark == OPTIONS {
+            loop {
+                let number = cursor.u16().map_err(cut)?;
+                if number == option::DONE {
+                    break;
+                }
+                let size = cursor.u32().map_err(cut)?;
+                let at = cursor.offset();
+                let mut value = Cursor::new(cursor.take(size as usize).map_err(cut)?, at);
+                match number {
+                    option::BUFFER => {
+                        instances.push((value.u64().map_err(cut)?, value.c_string(), value.u32().ok()));
+                    }
+                    option::TRACE_CLOCK => clock = value.c_string(),
+                    _ => self.options.take(number, &mut value).map_err(cut)?,
+                }
+            }
+            mark = cursor.take(10).map_err(cut)?;
+        }
+        if mark == LATENCY {
+            return Err(latency(cursor.offset()));
+        }
+        let top = self.buffer_6(input, b"", clock, mark, cpus, cursor)?;
+        self.buffers.push(top);
+        for (offset, name, own_cpus) in instances {
+            let mut cursor = at(input.bytes, offset).map_err(cut)?;
+            let mark = cursor.take(10).map_err(cut)?;
+            let buffer = self.buffer_6(input, name, clock, mark, own_cpus.unwrap_or(cpus), cursor)?;
+            self.buffers.push(buffer);
+        }
+        Ok(self)
+    }
+
+    /// For each CPU u64 offset and u64 size; then u64 size and text of the clock.
+    fn buffer_6(
+        &self,
+        input: &Input<'a>,
+        name: &'a [u8],
+        clock: &'a [u8],
+        mark: &[u8],
+        cpus: u32,
+        mut cursor: Cursor<'a>,
+    ) -> Result<Buffer<'a>, Error> {
+        if mark != RECORDS {
+            let reason = format!("{:?} is no kind of trace", String::from_utf8_lossy(mark));
+            let kind = ErrorKind::Text { what: "the mark before the places of CPUs", reason };
+            return Err(Error { at: cursor.offset(), kind });
+        }
+        let mut found = Vec::new();
+        for number in 0..cpus {
+            let (offset, size) = (cursor.u64().map_err(cut)?, cursor.u64().map_err(cut)?);
+            found.push(Cpu::at(input.bytes, number, offset, size));
+        }
+        let own = long_sized(&mut cursor).unwrap_or(clock);
+        Ok(Buffer { name, clock: own, page_size: self.initial.page_size, cpus: found })
+    }
+
+    fn read_7(mut self, input: &Input<'a>, mut cursor: Cursor<'a>) -> Result<File<'a>, Error> {
+        let (name, _version) = (cursor.c_string(), cursor.c_string());
+        let packing = Packing::named(name).ok_or(unsupported(
+            cursor.offset(),
+            "a trace.dat that is not compressed by zstd",
+            UNPACK,
+        ))?;
+        let mut next = cursor.u64().map_err(cut)?;
+        let mut places: Vec<(u16, u64)> = Vec::new();
+        let mut buffers = Vec::new();
+        for _ in 0..MOST_SECTIONS {
+            if next == 0 {
+                break;
+            }
+            let mut section = section(input, next, packing)?;
+            next = 0;
+            while !section.is_empty() {
+                let (number, size) = (section.u16().map_err(cut)?, section.u32().map_err(cut)?);
+                let at = section.offset();
+                let mut value = Cursor::new(section.take(size as usize).map_err(cut)?, at);
+                match number {
+                    option::DONE => {
+                        next = value.u64().map_err(cut)?;
+                        break;
+                    }
+                    option::BUFFER => buffers.push(value),
+                    option::BUFFER_TEXT => return Err(latency(at)),
+                    option::HEADER_INFO..=option::CMDLINES => {
+                        places.push((number, value.u64().map_err(cut)?));
+                    }
+                    _ => self.options.take(number, &mut value).map_err(cut)?,
+                }
+            }
+        }
+        for (number, place) in places {
+            let mut section = section(input, place, packing)?;
+            match number {
+                option::HEADER_INFO => self.description.read_headers(&mut section),
+                option::FTRACE_EVENTS => self.description.read_own_formats(&mut section),
+                option::EVENT_FORMATS => self.description.read_formats(&mut section),
+                option::KALLSYMS => self.description.read_symbols(&mut section),
+                option::PRINTK => self.description.read_texts(&mut section),
+                _ => long_sized(&mut section).map(|threads| self.threads = threads),
+            }
+            .map_err(cut)?;
+        }
+        for value in buffers {
+            let buffer = buffer_7(input, value, packing)?;
+            self.buffers.push(buffer);
+        }
+        Ok(self)
+    }
+}
+
+/// What helps where a file is packed in a way that nothing here unpacks.
+const UNPACK: &str = "convert it with `trace-cmd convert --compression zstd`";
+
+fn latency(at: u64) -> Error {
+    unsupported(
+        at,
+        "a trace.dat of a latency tracer, which holds text instead of events",
+        "open it with a pager",
+    )
+}
+
+/// u64 offset of the section, name, clock, u32 page size, u32 count; each: u32 CPU, u64 offset, u64 size.
+fn buffer_7<'a>(input: &Input<'a>, mut value: Cursor<'a>, packing: Packing) -> Result<Buffer<'a>, Error> {
+    let section = value.u64().map_err(cut)?;
+    let (name, clock) = (value.c_string(), value.c_string());
+    let (page_size, count) = (value.u32().map_err(cut)?, value.u32().map_err(cut)?);
+    let mut cpus = Vec::new();
+    for _ in 0..count {
+        let number = value.u32().map_err(cut)?;
+        let (offset, size) = (value.u64().map_err(cut)?, value.u64().map_err(cut)?);
+        let mut header = at(input.bytes, section).map_err(cut)?;
+        let flags = header.u16().and_then(|_id| header.u16()).map_err(cut)?;
+        let packed = Cpu::at(input.bytes, number, offset, size);
+        let is_packed = flags & COMPRESSED != 0 && packing != Packing::None;
+        cpus.push(if is_packed { packed.unpack(input) } else { packed });
+    }
+    Ok(Buffer { name, clock, page_size, cpus })
+}
+
+/// A cursor at an offset of the file.
+fn at(bytes: &[u8], offset: u64) -> Result<Cursor<'_>, Eof> {
+    let rest = usize::try_from(offset).ok().and_then(|start| bytes.get(start..));
+    Ok(Cursor::new(rest.ok_or(Eof { at: offset, wanted: 1, left: 0 })?, offset))
+}
+
+/// The content of a section of version 7: u16 id, u16 flags, u32 description, u64 size.
+fn section<'a>(input: &Input<'a>, offset: u64, packing: Packing) -> Result<Cursor<'a>, Error> {
+    let mut cursor = at(input.bytes, offset).map_err(cut)?;
+    let (_id, flags) = (cursor.u16().map_err(cut)?, cursor.u16().map_err(cut)?);
+    let (_description, size) = (cursor.u32().map_err(cut)?, cursor.u64().map_err(cut)?);
+    let start = cursor.offset();
+    let bytes = cursor.take(usize::try_from(size).unwrap_or(usize::MAX)).map_err(cut)?;
+    let mut content = Cursor::new(bytes, start);
+    if flags & COMPRESSED == 0 || packing == Packing::None {
+        return Ok(content);
+    }
+    let unpacked = unpack::chunk(&mut content).map_err(|reason| Error {
+        at: start,
+        kind: ErrorKind::Text { what: "a compressed section", reason },
+    })?;
+    Ok(Cursor::new(input.unpacked.keep(unpacked), start))
+}
+
+impl<'a> Options<'a> {
+    fn take(&mut self, number: u16, value: &mut Cursor<'a>) -> Result<(), Eof> {
+        match number {
+            option::DATE => self.date = Some(value.c_string()),
+            option::OFFSET => self.offset = Some(value.c_string()),
+            option::UNAME => self.system = Some(value.c_string()),
+            option::VERSION => self.recorder = Some(value.c_string()),
+            option::TIME_SHIFT => self.is_guest = true,
+            option::TSC2NSEC => self.tsc = Some((value.u32()?, value.u32()?, value.u64()?)),
+            _ => {}
+        }
+        Ok(())
+    }
+}
+
+impl<'a> Cpu<'a> {
+    /// A part of the file, as far as it is there.
+    fn at(file: &'a [u8], number: u32, offset: u64, size: u64) -> Cpu<'a> {
+        let rest = usize::try_from(offset).ok().and_then(|start| file.get(start..)).unwrap_or_default();
+        let there = usize::try_from(size).unwrap_or(usize::MAX).min(rest.len());
+        let missing = (there as u64) < size;
+        let missing = missing.then(|| {
+            let reason = format!("{size} bytes of pages expected, but the file has only {there} of them");
+            (offset.saturating_add(there as u64)..offset.saturating_add(size), reason)
+        });
+        let runs = if there > 0 { vec![Run { offset, bytes: &rest[..there] }] } else { Vec::new() };
+        Cpu { number, runs, missing }
+    }
+
+    /// u32 count of chunks; each: u32 packed size, u32 size, bytes.
+    fn unpack(self, input: &Input<'a>) -> Cpu<'a> {
+        let mut cpu = Cpu { number: self.number, runs: Vec::new(), missing: self.missing };
+        for run in self.runs {
+            // trace-cmd does not count the count itself in the size that it writes.
+            let rest = input.bytes.get(run.offset as usize..).unwrap_or_default();
+            let mut cursor = Cursor::new(rest, run.offset);
+            let chunks = cursor.u32().unwrap_or(0);
+            for _ in 0..chunks {
+                let offset = cursor.offset();
+                match unpack::chunk(&mut cursor) {
+                    Ok(bytes) => cpu.runs.push(Run { offset, bytes: input.unpacked.keep(bytes) }),
+                    Err(reason) => {
+                        let end = run.offset + run.bytes.len() as u64;
+                        cpu.missing.get_or_insert((offset..end, reason));
+                        break;
+                    }
+                }
+            }
+        }
+        cpu
+    }
+}

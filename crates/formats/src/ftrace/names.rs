@@ -1,0 +1,128 @@
+//! Names of numbers: functions by their addresses, texts of the kernel by theirs, threads by their ids.
+
+use std::{
+    ops::Range,
+    sync::{Arc, OnceLock},
+};
+
+/// A list of names as text, which is looked through when the first name is asked for.
+#[derive(Clone, Debug)]
+pub struct Names(Arc<List>);
+
+#[derive(Debug)]
+struct List {
+    text: Vec<u8>,
+    kind: Kind,
+    /// Numbers and where their names lie in the text, in order.
+    sorted: OnceLock<Vec<(u64, Range<usize>)>>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    /// `ffffffff810000f0 T secondary_startup`: /proc/kallsyms.
+    Symbols,
+    /// `0xffffffff828195af : "thaw_processes"`: printk_formats.
+    Texts,
+    /// `23809 bash`: saved_cmdlines.
+    Threads,
+}
+
+impl PartialEq for Names {
+    fn eq(&self, other: &Names) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}
+
+impl Names {
+    fn new(text: &[u8], kind: Kind) -> Names {
+        Names(Arc::new(List { text: text.to_owned(), kind, sorted: OnceLock::new() }))
+    }
+
+    /// Of functions.
+    pub(crate) fn symbols(text: &[u8]) -> Names {
+        Names::new(text, Kind::Symbols)
+    }
+
+    /// Of the kernel's texts.
+    pub(crate) fn texts(text: &[u8]) -> Names {
+        Names::new(text, Kind::Texts)
+    }
+
+    /// Of threads.
+    pub(crate) fn threads(text: &[u8]) -> Names {
+        Names::new(text, Kind::Threads)
+    }
+
+    /// The name of a number; for an address that of the function it is in.
+    pub fn of(&self, number: u64) -> Option<&[u8]> {
+        let sorted = self.0.sorted.get_or_init(|| self.0.sort());
+        let index = sorted.partition_point(|(other, _)| *other <= number).checked_sub(1)?;
+        let (found, name) = &sorted[index];
+        // Symbols that share an address: the first of the list.
+        let first = sorted.partition_point(|(other, _)| other < found);
+        let name = if self.0.kind == Kind::Symbols { &sorted[first].1 } else { name };
+        (*found == number || self.0.kind == Kind::Symbols).then(|| &self.0.text[name.clone()])
+    }
+}
+
+impl List {
+    fn sort(&self) -> Vec<(u64, Range<usize>)> {
+        let mut sorted = Vec::new();
+        let mut start = 0;
+        for line in self.text.split_inclusive(|&byte| byte == b'\n') {
+            let end = start + line.len();
+            let entry = self.line(line.trim_ascii_end());
+            sorted.extend(entry.map(|(number, name)| (number, start + name.start..start + name.end)));
+            start = end;
+        }
+        // Where several lines name a number, the first stays first.
+        sorted.sort_by_key(|(number, _)| *number);
+        sorted
+    }
+
+    /// The number of a line, and where its name lies in it.
+    fn line(&self, line: &[u8]) -> Option<(u64, Range<usize>)> {
+        let text = std::str::from_utf8(line).ok()?;
+        let (number, rest) = text.split_once(' ')?;
+        let at = |part: &str| {
+            let start = part.as_ptr() as usize - text.as_ptr() as usize;
+            start..start + part.len()
+        };
+        match self.kind {
+            Kind::Symbols => {
+                let (_kind, name) = rest.split_once(' ')?;
+                let name = name.split('\t').next().unwrap_or(name);
+                let address = u64::from_str_radix(number, 16).ok().filter(|&address| address != 0)?;
+                Some((address, at(name)))
+            }
+            Kind::Texts => {
+                let text = rest.strip_prefix(": \"")?.strip_suffix('"')?;
+                Some((u64::from_str_radix(number.strip_prefix("0x")?, 16).ok()?, at(text)))
+            }
+            Kind::Threads => Some((number.parse().ok()?, at(rest))),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn functions_are_found_by_any_of_their_addresses() {
+        let names =
+            Names::symbols(b"1000 T first\n1000 t alias\n0 A none\n2000 t module_start\t[module]\nrubbish\n");
+        assert_eq!(names.of(0xfff), None);
+        assert_eq!(names.of(0x1000), Some(&b"first"[..]));
+        assert_eq!(names.of(0x1fff), Some(&b"first"[..]));
+        assert_eq!(names.of(0x2001), Some(&b"module_start"[..]));
+    }
+
+    #[test]
+    fn texts_and_threads_are_found_by_their_own_numbers_only() {
+        let texts = Names::texts(b"0x10 : \"a \"b\"\"\n");
+        assert_eq!((texts.of(16), texts.of(17)), (Some(&b"a \"b\""[..]), None));
+        let threads = Names::threads(b"15 rcu_preempt\n23805 opt cgu.0\n");
+        assert_eq!((threads.of(23805), threads.of(16)), (Some(&b"opt cgu.0"[..]), None));
+    }
+}

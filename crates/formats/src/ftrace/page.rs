@@ -1,0 +1,265 @@
+//! Pages of the ring buffer, and the records in them.
+//!
+//! ```text
+//! page    u64 time, long commit (bytes of records; bits 31 and 30: events were lost, and how many), records
+//! record  u32: type_len in the low 5 bits, time since the record before in the others; content
+//!           1–28  content of as many words             0   u32 size (its own 4 bytes included), content
+//!           29    padding: u32 size                    30  27 more bits of time since the record before
+//!           31    27 more bits, and all of it the time itself
+//! ```
+//!
+//! Source: the kernel's include/linux/ring_buffer.h, and `events/header_page` and `events/header_event` of
+//! tracefs.
+
+use hodo_bytes::{Cursor, Eof};
+
+use super::format::Field;
+
+/// Flag of a page's size: events were lost before it.
+const MISSED: u64 = 1 << 31;
+/// Flag of a page's size: behind the records is how many.
+const MISSED_STORED: u64 = 1 << 30;
+/// The size itself.
+const SIZE: u64 = (1 << 27) - 1;
+/// Bits of a time in a record.
+const TIME_BITS: u32 = 27;
+/// Bits of a time that a record of type 31 has; the rest is that of the time before.
+const ABSOLUTE_BITS: u32 = 59;
+
+/// Where the parts of a page are: `events/header_page`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Layout {
+    /// Bytes of a page.
+    pub(crate) page_size: usize,
+    /// Bytes of the kernel's `long`, 4 or 8.
+    pub(crate) long_size: usize,
+    commit: usize,
+    data: usize,
+}
+
+impl Layout {
+    /// From the text of header_page; the kernel's own layout of 64 bits where there is none.
+    pub(crate) fn new(header_page: &[u8], page_size: usize) -> Layout {
+        let text = String::from_utf8_lossy(header_page);
+        let fields = text.lines().filter_map(|line| Field::parse(line.trim_start().strip_prefix("field:")?));
+        let mut layout = Layout { page_size, long_size: 8, commit: 8, data: 16 };
+        for field in fields {
+            match field.name {
+                "commit" => {
+                    layout.commit = field.offset as usize;
+                    layout.long_size = if field.size == 4 { 4 } else { 8 };
+                }
+                "data" => layout.data = field.offset as usize,
+                _ => {}
+            }
+        }
+        layout
+    }
+}
+
+/// A page's header.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Page {
+    /// The time from which those of its records count.
+    pub(crate) time: u64,
+    /// Where its first record begins.
+    pub(crate) data: usize,
+    /// Where its last record ends.
+    pub(crate) end: usize,
+    /// Events that were lost before it: none, some, or so many.
+    pub(crate) lost: Option<Missed>,
+}
+
+/// How many events were lost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Missed {
+    /// The page had no room to say.
+    Some,
+    /// So many.
+    Count(u64),
+}
+
+impl Page {
+    /// Reads the header of a page.
+    ///
+    /// # Errors
+    /// A page that is shorter than its header, or than it says its records are.
+    pub(crate) fn read(bytes: &[u8], layout: &Layout) -> Result<Page, Eof> {
+        let long = |at: usize| {
+            let mut cursor = Cursor::new(bytes, 0);
+            cursor.take(at)?;
+            if layout.long_size == 4 { cursor.u32().map(u64::from) } else { cursor.u64() }
+        };
+        let time = Cursor::new(bytes, 0).u64()?;
+        let commit = long(layout.commit)?;
+        let size = (commit & SIZE) as usize;
+        let end = layout.data + size;
+        if bytes.len() < end {
+            return Err(Eof { at: 0, wanted: end as u64, left: bytes.len() as u64 });
+        }
+        let lost = match (commit & MISSED != 0, commit & MISSED_STORED != 0) {
+            (false, _) => None,
+            (true, true) => Some(long(end).map_or(Missed::Some, Missed::Count)),
+            (true, false) => Some(Missed::Some),
+        };
+        Ok(Page { time, data: layout.data, end, lost })
+    }
+}
+
+/// A record: where its content lies in the page, and when it was.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Record {
+    pub(crate) time: u64,
+    /// Where it begins, header included.
+    pub(crate) start: usize,
+    /// Where its content begins.
+    pub(crate) content: usize,
+    /// Where it ends.
+    pub(crate) end: usize,
+}
+
+/// The records of a page.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Records {
+    at: usize,
+    end: usize,
+    time: u64,
+}
+
+impl Records {
+    pub(crate) fn new(page: &Page) -> Records {
+        Records { at: page.data, end: page.end, time: page.time }
+    }
+
+    /// The next record of the page with these bytes; `None` behind the last.
+    ///
+    /// # Errors
+    /// Where a record begins that goes on behind the page's end.
+    #[inline]
+    pub(crate) fn next(&mut self, page: &[u8]) -> Result<Option<Record>, usize> {
+        while self.at < self.end {
+            let start = self.at;
+            let word = word(page, start).ok_or(start)?;
+            let (kind, delta) = (word & 31, u64::from(word >> 5));
+            let extension = || self::word(page, start + 4).map(u64::from).ok_or(start);
+            let (content, length) = match kind {
+                // The rest of the page is empty.
+                29 if delta == 0 => break,
+                29 => (start + 4, extension()? as usize),
+                30 | 31 => (start + 8, 0),
+                0 => (start + 8, (extension()? as usize).checked_sub(4).ok_or(start)?),
+                words => (start + 4, words as usize * 4),
+            };
+            self.at = content
+                .checked_add(length.next_multiple_of(4))
+                .filter(|&end| end <= self.end)
+                .ok_or(start)?;
+            match kind {
+                30 => self.time = self.time.wrapping_add(extension()? << TIME_BITS | delta),
+                31 => self.time = absolute(self.time, extension()? << TIME_BITS | delta),
+                29 => self.time = self.time.wrapping_add(delta),
+                _ => {
+                    self.time = self.time.wrapping_add(delta);
+                    return Ok(Some(Record { time: self.time, start, content, end: self.at }));
+                }
+            }
+        }
+        self.at = self.end;
+        Ok(None)
+    }
+}
+
+fn word(page: &[u8], at: usize) -> Option<u32> {
+    Some(u32::from_le_bytes(page.get(at..)?.first_chunk().copied()?))
+}
+
+/// A time of 59 bits that is not before another: the kernel's `rb_fix_abs_ts`.
+fn absolute(before: u64, time: u64) -> u64 {
+    let high = before >> ABSOLUTE_BITS << ABSOLUTE_BITS;
+    let time = high | (time & ((1 << ABSOLUTE_BITS) - 1));
+    if high != 0 && time < before { time.wrapping_add(1 << ABSOLUTE_BITS) } else { time }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LAYOUT: Layout = Layout { page_size: 64, long_size: 8, commit: 8, data: 16 };
+
+    fn page(time: u64, flags: u64, words: &[u32]) -> Vec<u8> {
+        let mut bytes = time.to_le_bytes().to_vec();
+        bytes.extend(((words.len() as u64 * 4) | flags).to_le_bytes());
+        words.iter().for_each(|word| bytes.extend(word.to_le_bytes()));
+        bytes
+    }
+
+    fn records(bytes: &[u8]) -> Result<Vec<(u64, usize, usize)>, usize> {
+        let mut records = Records::new(&Page::read(bytes, &LAYOUT).unwrap());
+        let mut found = Vec::new();
+        while let Some(record) = records.next(bytes)? {
+            found.push((record.time, record.content, record.end));
+        }
+        Ok(found)
+    }
+
+    #[test]
+    fn each_kind_of_record_is_read() {
+        let words = [
+            10 << 5 | 1,
+            0xaaaa, // one word, 10 ns later
+            5 << 5 | 30,
+            2, // a pause of 2 * 2^27 + 5
+            0,
+            8,
+            0xbbbb, // size before the content
+            1 << 5 | 29,
+            4,
+            0, // padding: one word
+            7 << 5 | 31,
+            1, // it is 2^27 + 7
+            2,
+            1,
+            2, // two words at that time
+            29,
+            0xdead, // nothing more
+        ];
+        let later = 110 + (2 << 27) + 5;
+        let expected = [(110, 20, 24), (later, 40, 44), ((1 << 27) + 7, 68, 76)];
+        assert_eq!(records(&page(100, 0, &words)).unwrap(), expected);
+    }
+
+    #[test]
+    fn records_beyond_their_page_are_an_error() {
+        assert_eq!(records(&page(0, 0, &[2, 0])), Err(16));
+        assert_eq!(records(&page(0, 0, &[0, 3])), Err(16));
+        assert_eq!(records(&page(0, 0, &[0, u32::MAX])), Err(16));
+        assert_eq!(records(&page(0, 0, &[0])), Err(16));
+        assert_eq!(records(&page(0, 0, &[32 | 29, u32::MAX])), Err(16));
+        assert!(Page::read(&page(0, 0, &[1, 2])[..20], &LAYOUT).is_err());
+    }
+
+    #[test]
+    fn a_page_says_what_was_lost_before_it() {
+        let read =
+            |flags, more: &[u8]| Page::read(&[&page(0, flags, &[1, 2])[..], more].concat(), &LAYOUT).unwrap();
+        assert_eq!(read(0, &[]).lost, None);
+        assert_eq!(read(MISSED, &[]).lost, Some(Missed::Some));
+        assert_eq!(read(MISSED | MISSED_STORED, &7u64.to_le_bytes()).lost, Some(Missed::Count(7)));
+    }
+
+    #[test]
+    fn absolute_times_keep_the_bits_that_they_lack() {
+        assert_eq!(absolute(5, 9), 9);
+        assert_eq!(absolute((1 << 59) + 5, 9), (1 << 59) + 9);
+        assert_eq!(absolute((1 << 59) + 5, 3), (2 << 59) + 3);
+    }
+
+    #[test]
+    fn the_layout_is_that_of_the_text() {
+        let text = b"\tfield: u64 timestamp;\toffset:0;\tsize:8;\tsigned:0;\n\
+                     \tfield: local_t commit;\toffset:8;\tsize:4;\tsigned:1;\n\
+                     \tfield: int overwrite;\toffset:8;\tsize:1;\tsigned:1;\n\
+                     \tfield: char data;\toffset:12;\tsize:4084;\tsigned:0;\n";
+        assert_eq!(Layout::new(text, 4096), Layout { page_size: 4096, long_size: 4, commit: 8, data: 12 });
+    }
+}

@@ -1,0 +1,154 @@
+//! Format files to classes of events, by which the same code reads them that reads CTF.
+
+use hodo_trace::event::{Base, Meaning};
+
+use super::{
+    format::{EventFormat, Field, Shape},
+    names::Names,
+};
+use crate::ctf::{
+    apart::{Apart, Elements},
+    schema::{
+        Array, ByteOrder, Encoding, EventClass, FieldClass, Integer, Length, Member, Reference, Role, Slot,
+        Structure,
+    },
+};
+
+/// The slot for the number of entries of a kernel_stack record.
+pub(crate) const STACK_SLOT: Slot = 0;
+/// The slot for the CPU of a stream.
+pub(crate) const CPU_SLOT: Slot = 1;
+/// How many slots events need.
+pub(crate) const SLOTS: Slot = 2;
+
+/// What numbers of ftrace's own events are called.
+#[derive(Clone, Debug)]
+pub(crate) struct Called {
+    pub(crate) symbols: Names,
+    pub(crate) texts: Names,
+}
+
+/// Which fields make a structure.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Part {
+    /// Those that all events have: `common_…`.
+    Common,
+    /// The others.
+    Own,
+    /// All.
+    Whole,
+}
+
+/// The fields of a record, which the structure begins with; `long` is the size of a `long`.
+pub(crate) fn structure(format: &EventFormat<'_>, part: Part, long: u32) -> Structure {
+    let mut structure = Structure { members: Vec::new(), minimum_alignment: 8 };
+    let mut at = 0;
+    for field in &format.fields {
+        let is_common = field.name.starts_with("common_");
+        // No kernel has fields that overlap.
+        if (part == Part::Own && is_common) || (part == Part::Common && !is_common) || field.offset < at {
+            continue;
+        }
+        if field.offset > at {
+            let gap = Apart::Padding(u64::from(field.offset - at));
+            structure.members.push(member("", FieldClass::Apart(Box::new(gap))));
+        }
+        structure.members.push(member(field.name, class(format, field, long)));
+        at = field.end();
+    }
+    structure
+}
+
+/// A class of events whose payload are a record's own fields.
+pub(crate) fn event_class(system: &[u8], format: &EventFormat<'_>, called: &Called, long: u32) -> EventClass {
+    let names = if system == b"ftrace" { names(format, called) } else { None };
+    EventClass {
+        id: format.id,
+        name: format.name.to_owned(),
+        log_level: None,
+        specific_context: names,
+        payload: Some(structure(format, Part::Own, long)),
+    }
+}
+
+/// What addresses in ftrace's own events are called: `ip_name` for `ip`.
+fn names(format: &EventFormat<'_>, called: &Called) -> Option<Structure> {
+    let named = format.fields.iter().filter_map(|field| {
+        let names = match field.name {
+            "ip" | "parent_ip" | "func" => &called.symbols,
+            "fmt" | "str" => &called.texts,
+            _ => return None,
+        };
+        let size = integer_size(field)?;
+        let name = Apart::Named { offset: u64::from(field.offset), size, names: names.clone() };
+        Some(member(&format!("{}_name", field.name), FieldClass::Apart(Box::new(name))))
+    });
+    let members: Vec<Member> = named.collect();
+    (!members.is_empty()).then_some(Structure { members, minimum_alignment: 8 })
+}
+
+pub(crate) fn member(name: &str, class: FieldClass) -> Member {
+    Member { name: name.to_owned(), raw_name: name.to_owned(), class }
+}
+
+fn class(format: &EventFormat<'_>, field: &Field<'_>, long: u32) -> FieldClass {
+    let apart = |apart| FieldClass::Apart(Box::new(apart));
+    let elements = || match field.element_size(long) {
+        _ if field.is_text() => Elements::Text,
+        Some(size) if size > 1 => Elements::Integers(integer(field, size)),
+        _ => Elements::Blob,
+    };
+    match field.shape {
+        // From this field back to the record's beginning, or on to its own end.
+        Shape::Located => apart(Apart::Located { origin: -i64::from(field.offset), elements: elements() }),
+        Shape::RelativelyLocated => apart(Apart::Located { origin: 4, elements: elements() }),
+        Shape::Array if field.size == 0 => apart(Apart::Rest(elements())),
+        // As many entries as the field `size` before it says; the format only has the usual number.
+        Shape::Array if format.name == "kernel_stack" && field.name == "caller" => {
+            let length = Reference { slot: STACK_SLOT, ..Reference::new(None, Vec::new()) };
+            array(Length::Dynamic(length), integer(field, long))
+        }
+        Shape::Array => match elements() {
+            Elements::Text => FieldClass::Text(Encoding::Utf8, Length::Static(field.size.into())),
+            Elements::Integers(element) if field.size.is_multiple_of(element.meaning.size / 8) => {
+                array(Length::Static((field.size / (element.meaning.size / 8)).into()), element)
+            }
+            _ => FieldClass::Blob(Length::Static(field.size.into()), None),
+        },
+        Shape::One => match integer_size(field) {
+            Some(size) => FieldClass::Integer(Integer {
+                roles: if field.name == "common_type" { vec![Role::EventClassId] } else { Vec::new() },
+                slot: (format.name == "kernel_stack" && field.name == "size").then_some(STACK_SLOT),
+                ..integer(field, size)
+            }),
+            None => FieldClass::Blob(Length::Static(field.size.into()), None),
+        },
+    }
+}
+
+fn array(length: Length, element: Integer) -> FieldClass {
+    FieldClass::Array(Box::new(Array { length, element: FieldClass::Integer(element), minimum_alignment: 8 }))
+}
+
+/// The field's size, if integers can have it.
+fn integer_size(field: &Field<'_>) -> Option<u32> {
+    [1, 2, 4, 8].contains(&field.size).then_some(field.size)
+}
+
+/// An integer of so many bytes.
+fn integer(field: &Field<'_>, size: u32) -> Integer {
+    let is_address = field.is_pointer() || ["ip", "parent_ip", "func", "caller"].contains(&field.name);
+    let base = if is_address { Base::Hexadecimal } else { Base::Decimal };
+    Integer {
+        alignment: 8,
+        signed: field.signed && !is_address,
+        byte_order: ByteOrder::Little,
+        reversed: false,
+        boolean: false,
+        meaning: Meaning { base, size: size * 8, labels: Vec::new() },
+        roles: Vec::new(),
+        clock: None,
+        text: None,
+        slot: None,
+    }
+}

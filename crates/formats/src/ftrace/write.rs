@@ -1,0 +1,103 @@
+//! Writes a trace.dat of version 6: everything before the pages.
+//!
+//! Source: trace-cmd.dat.v6(5).
+
+use super::description::MARK;
+
+/// What a trace.dat says before its pages.
+#[derive(Clone, Debug, Default)]
+pub struct Head {
+    /// Bytes of a page.
+    pub page_size: u32,
+    /// `events/header_page` of tracefs.
+    pub header_page: Vec<u8>,
+    /// `events/header_event` of tracefs.
+    pub header_event: Vec<u8>,
+    /// Format files of ftrace's own events.
+    pub own_formats: Vec<Vec<u8>>,
+    /// Systems by their names, and the format files of each.
+    pub systems: Vec<(String, Vec<Vec<u8>>)>,
+    /// `/proc/kallsyms`, or nothing.
+    pub symbols: Vec<u8>,
+    /// `printk_formats` of tracefs.
+    pub texts: Vec<u8>,
+    /// `saved_cmdlines` of tracefs.
+    pub threads: Vec<u8>,
+    /// `trace_clock` of tracefs, with the chosen clock in brackets.
+    pub clock: Vec<u8>,
+    /// The traced system, as `uname -a` shows it.
+    pub system: String,
+    /// What recorded.
+    pub recorder: String,
+}
+
+/// Numbers of options.
+const TRACE_CLOCK: u16 = 4;
+const UNAME: u16 = 5;
+const CPU_COUNT: u16 = 8;
+const VERSION: u16 = 9;
+
+impl Head {
+    /// All bytes up to the pages of the first CPU. Those of the others follow, CPU after CPU, as many bytes
+    /// as `sizes` says, which are whole pages.
+    pub fn bytes(&self, sizes: &[u64]) -> Vec<u8> {
+        let mut out = [MARK, b"6\0", &[0, 8], &self.page_size.to_le_bytes()].concat();
+        for (name, text) in [("header_page", &self.header_page), ("header_event", &self.header_event)] {
+            named(name, &mut out);
+            long_sized(text, &mut out);
+        }
+        formats(&self.own_formats, &mut out);
+        out.extend((self.systems.len() as u32).to_le_bytes());
+        for (system, texts) in &self.systems {
+            named(system, &mut out);
+            formats(texts, &mut out);
+        }
+        for text in [&self.symbols, &self.texts] {
+            out.extend((text.len() as u32).to_le_bytes());
+            out.extend_from_slice(text);
+        }
+        long_sized(&self.threads, &mut out);
+        let cpus = sizes.len() as u32;
+        out.extend(cpus.to_le_bytes());
+        named("options  ", &mut out);
+        let text = |text: &[u8]| [text, b"\0"].concat();
+        for (number, value) in [
+            (TRACE_CLOCK, text(&self.clock)),
+            (UNAME, text(self.system.as_bytes())),
+            (VERSION, text(self.recorder.as_bytes())),
+            (CPU_COUNT, cpus.to_le_bytes().to_vec()),
+        ] {
+            out.extend(number.to_le_bytes());
+            out.extend((value.len() as u32).to_le_bytes());
+            out.extend(value);
+        }
+        out.extend(0u16.to_le_bytes());
+        named("flyrecord", &mut out);
+        let clock = text(&self.clock);
+        let end = out.len() + 16 * sizes.len() + 8 + clock.len();
+        let first = end.next_multiple_of(self.page_size as usize);
+        let mut offset = first as u64;
+        for size in sizes {
+            out.extend([offset.to_le_bytes(), size.to_le_bytes()].concat());
+            offset += size;
+        }
+        long_sized(&clock, &mut out);
+        out.resize(first, 0);
+        out
+    }
+}
+
+fn named(name: &str, out: &mut Vec<u8>) {
+    out.extend_from_slice(name.as_bytes());
+    out.push(0);
+}
+
+fn long_sized(text: &[u8], out: &mut Vec<u8>) {
+    out.extend((text.len() as u64).to_le_bytes());
+    out.extend_from_slice(text);
+}
+
+fn formats(texts: &[Vec<u8>], out: &mut Vec<u8>) {
+    out.extend((texts.len() as u32).to_le_bytes());
+    texts.iter().for_each(|text| long_sized(text, out));
+}

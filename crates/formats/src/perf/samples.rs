@@ -1,0 +1,449 @@
+//! Samples as software events: tracepoints with their fields, others with what the sample itself says.
+//!
+//! ```text
+//! records ──one pass──► blocks, each with the first and last time in it ──► packets: spans of time, and the
+//!                       blocks that reach into each ──SampleReader──► samples of the span, sorted
+//! ```
+//!
+//! perf writes the buffer of one CPU after that of another, so records lie in order of time only roughly. A
+//! span's samples are found in the few blocks that reach into it, whatever the rounds in which perf wrote.
+
+use std::{collections::BTreeMap, ops::Range, str};
+
+use hodo_bytes::Cursor;
+use hodo_clock::CycleClock;
+use hodo_trace::event::{Base, Meaning};
+
+use super::{
+    events::{Attr, Events},
+    file::File,
+    layout::{TYPE_TRACEPOINT, feature, record, sample},
+    read::read_records,
+    reader::Reader,
+    records::{Record, Records},
+    sample::Sample,
+};
+use crate::{
+    Input,
+    ctf::{
+        DataFile, EventTrouble, Lost, Packet, Parts, Stream, StreamPacket, Trace,
+        apart::{Apart, Elements},
+        framing::{Found, Framing},
+        schema::{
+            ByteOrder, ClockClass, Environment, EventClass, FieldClass, Integer, Member, StreamClass,
+            Structure, TraceClass,
+        },
+    },
+    error::Error,
+    ftrace::{
+        description::{Description, Initial},
+        format::EventFormat,
+        schema::{Part, SLOTS, member, structure},
+    },
+};
+
+/// Bytes of records in a block.
+const BLOCK: usize = 1 << 16;
+/// Bytes of blocks that begin in a packet.
+const PACKET: usize = 1 << 18;
+/// How often the blocks of a file may be read, all in all, before its records are taken for unordered.
+const MOST_READS: usize = 8;
+/// `perf_event_attr.type` of software events, and the one of them that never happens.
+const TYPE_SOFTWARE: u32 = 1;
+const SOFTWARE_DUMMY: u64 = 9;
+/// The first `perf_event_attr.type` of PMUs that the kernel numbers as they come, such as Intel PT's.
+const FIRST_DYNAMIC_TYPE: u32 = 6;
+/// Records in which the events of a file without a list of them are looked for.
+const FIRST_RECORDS: usize = 1 << 12;
+
+/// What a perf.data holds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Contents {
+    /// Samples of events.
+    pub events: bool,
+    /// The trace of a processor.
+    pub flow: bool,
+}
+
+/// What a file holds, by its first records. Nothing where it is no perf.data.
+pub fn contents(bytes: &[u8]) -> Contents {
+    let Ok(file) = File::open(bytes) else { return Contents::default() };
+    let mut attrs = file.events.attrs.clone();
+    let mut flow = file.features.contains_key(&feature::AUXTRACE);
+    for record in file.records().filter_map(Result::ok).take(FIRST_RECORDS) {
+        match record.kind {
+            record::AUXTRACE_INFO => flow = true,
+            record::HEADER_ATTR => {
+                attrs.extend(Attr::read(&mut Cursor::new(record.body, record.body_offset())).ok());
+            }
+            _ => {}
+        }
+    }
+    let is_event = |attr: &Attr| {
+        (attr.kind, attr.config) != (TYPE_SOFTWARE, SOFTWARE_DUMMY)
+            && !(flow && attr.kind >= FIRST_DYNAMIC_TYPE)
+    };
+    Contents { events: attrs.iter().any(is_event), flow }
+}
+
+/// A run of records, and the times in it.
+#[derive(Clone, Debug)]
+struct Block {
+    bytes: Range<usize>,
+    times: (u64, u64),
+    lost: u64,
+}
+
+/// Where the samples of a recording are, and when.
+#[derive(Debug, Default)]
+pub(super) struct Index<'a> {
+    /// The blocks of each run of bytes that has records, such as a file.
+    regions: Vec<(&'a [u8], Vec<Block>)>,
+    latest: u64,
+}
+
+impl<'a> Index<'a> {
+    /// Takes a record into account that lies in `region`.
+    pub(super) fn see(&mut self, region: &'a [u8], record: &Record<'a>, events: &Events) {
+        let lost = match record.kind {
+            record::SAMPLE => 0,
+            record::LOST | record::LOST_SAMPLES => lost(record, events).map_or(0, |(_, count)| count),
+            _ => return,
+        };
+        let time = match record.kind {
+            record::SAMPLE => events.of_sample(record).and_then(|attr| attr.time_of_sample(record)),
+            _ => self::lost(record, events).and_then(|(time, _)| time),
+        };
+        let time = time.unwrap_or(self.latest);
+        self.latest = self.latest.max(time);
+        let known = self.regions.iter().rposition(|(bytes, _)| std::ptr::eq(*bytes, region));
+        let known = known.unwrap_or_else(|| {
+            self.regions.push((region, Vec::new()));
+            self.regions.len() - 1
+        });
+        let blocks = &mut self.regions[known].1;
+        let bytes = record.offset as usize..record.behind_offset() as usize;
+        match blocks.last_mut().filter(|last| last.bytes.end == bytes.start && last.bytes.len() < BLOCK) {
+            Some(last) => {
+                last.bytes.end = bytes.end;
+                last.times = (last.times.0.min(time), last.times.1.max(time));
+                last.lost = last.lost.saturating_add(lost);
+            }
+            None => blocks.push(Block { bytes, times: (time, time), lost }),
+        }
+    }
+}
+
+/// When records were lost, and how many, as LOST (u64 id, u64 lost) and LOST_SAMPLES (u64 lost) say.
+fn lost(record: &Record<'_>, events: &Events) -> Option<(Option<u64>, u64)> {
+    let (mut body, at) = events.split(record).ok()?;
+    if record.kind == record::LOST {
+        body.u64().ok()?;
+    }
+    Some((at.time.map(|time| time.0), body.u64().ok()?))
+}
+
+/// Reads the samples of a perf.data as a trace of events.
+///
+/// # Errors
+/// Those of [`File::open`].
+pub fn read<'a>(input: &Input<'a>) -> Result<Vec<Trace<'a>>, Error> {
+    let file = File::open(input.bytes)?;
+    let mut reader = Reader::new(&file);
+    reader.index = Some(Index::default());
+    read_records(&mut reader, &file, input);
+    let index = reader.index.take().unwrap_or_default();
+    let class = trace_class(&reader);
+    let clock = class.clocks.first().filter(|_| class.streams[&0].clock.is_some()).map(|clock| clock.cycles);
+    let mut streams = Vec::new();
+    let mut files = Vec::new();
+    for (number, (bytes, blocks)) in index.regions.into_iter().enumerate() {
+        let name = if number == 0 { "perf.data".to_owned() } else { format!("perf.data part {number}") };
+        let packets = packets(number, bytes, &blocks, clock);
+        files.push(DataFile { name: name.clone(), bytes, index: None });
+        streams.push(Stream { class: 0, id: None, name, packets, had_pre_pass: true, number: None });
+    }
+    let samples = Samples { events: reader.events, clock };
+    let mut trace = Trace::framed("perf".to_owned(), class, streams, files, Framing::Samples(samples));
+    trace.loss = reader.loss;
+    Ok(vec![trace])
+}
+
+/// Spans of time with the blocks that reach into them.
+fn packets<'a>(
+    file: usize,
+    bytes: &'a [u8],
+    blocks: &[Block],
+    clock: Option<CycleClock>,
+) -> Vec<StreamPacket<'a>> {
+    let mut order: Vec<&Block> = blocks.iter().collect();
+    order.sort_by_key(|block| block.times.0);
+    let mut borders = vec![0];
+    let mut size = 0;
+    for block in &order {
+        if size >= PACKET && Some(&block.times.0) > borders.last() {
+            borders.push(block.times.0);
+            size = 0;
+        }
+        size += block.bytes.len();
+    }
+    let spans = |borders: &[u64]| -> Vec<Vec<&Block>> {
+        let mut spans = vec![Vec::new(); borders.len()];
+        for block in blocks {
+            let first = borders.partition_point(|&border| border <= block.times.0) - 1;
+            let last = borders.partition_point(|&border| border <= block.times.1) - 1;
+            spans[first..=last].iter_mut().for_each(|span| span.push(block));
+        }
+        spans
+    };
+    let reads = |&&Block { times, .. }: &&Block| {
+        let index = |time| borders.partition_point(|&border| border <= time);
+        index(times.1) - index(times.0) + 1
+    };
+    if order.iter().map(reads).sum::<usize>() > MOST_READS * order.len() {
+        borders.truncate(1);
+    }
+    let ends = borders.iter().skip(1).copied().map(Some).chain([None]);
+    let spans = borders.iter().zip(ends).zip(spans(&borders));
+    let packet = |((&from, to), span): ((&u64, Option<u64>), Vec<&Block>)| {
+        let own = span.iter().filter(|block| block.times.0 >= from);
+        let last = span.iter().map(|block| block.times.1).max().unwrap_or(from);
+        let first = span.iter().map(|block| block.times.0.max(from)).min().unwrap_or(from);
+        StreamPacket {
+            file,
+            bytes,
+            packet: Packet {
+                begin: Some((from, 64)),
+                end: to.map(|to| (to, 64)),
+                ..Packet::framed(0..bytes.len(), None)
+            },
+            clock: from,
+            begin: clock.map(|clock| clock.nanos(first)),
+            end: clock.map(|clock| clock.nanos(to.unwrap_or(last).min(last))),
+            events_lost: own.fold(0, |sum, block| block.lost.saturating_add(sum)),
+            packets_lost: 0,
+            pieces: span.iter().map(|block| block.bytes.clone()).collect(),
+        }
+    };
+    spans.map(packet).collect()
+}
+
+/// The classes of events: one for each `perf_event_attr`, by its place in their list.
+fn trace_class(reader: &Reader<'_>) -> TraceClass {
+    let mut description = Description::default();
+    if let Some(section) = reader.features.get(&feature::TRACING_DATA) {
+        let mut cursor = section.cursor();
+        // What is cut short was told as a loss before; what comes before that is used.
+        let _ = Initial::read(&mut cursor).map(|_| description.read(&mut cursor));
+    }
+    let formats: BTreeMap<u64, (&[u8], EventFormat<'_>)> = description
+        .formats
+        .iter()
+        .filter_map(|(system, text)| EventFormat::parse(text).map(|format| (format.id, (*system, format))))
+        .collect();
+    let names = reader.recorded().into_iter().map(|event| event.name);
+    let attrs = reader.events.attrs.iter().zip(names).enumerate();
+    let events = attrs.map(|(index, (attr, name))| {
+        let format = formats.get(&attr.config).filter(|_| attr.kind == TYPE_TRACEPOINT);
+        event_class(index as u64, attr, name, format)
+    });
+    let has_time = reader.events.attrs.iter().any(|attr| attr.has(sample::TIME));
+    let stream =
+        StreamClass { clock: has_time.then_some(0), events: events.collect(), ..StreamClass::default() };
+    let clock = ClockClass {
+        name: "perf".to_owned(),
+        description: "the clock of `perf record`".to_owned(),
+        cycles: CycleClock::new(1_000_000_000, 0, 0).expect("a frequency that is not zero"),
+        unix: false,
+    };
+    let facts =
+        reader.facts().into_iter().filter(|(name, _)| !["format", "events", "records"].contains(name));
+    TraceClass {
+        environment: facts.map(|(name, value)| (name.to_owned(), Environment::Text(value))).collect(),
+        clocks: vec![clock],
+        streams: BTreeMap::from([(0, stream)]),
+        slots: SLOTS,
+        ..TraceClass::default()
+    }
+}
+
+fn event_class(id: u64, attr: &Attr, name: String, format: Option<&(&[u8], EventFormat<'_>)>) -> EventClass {
+    let of_format =
+        || format.map(|(system, format)| format!("{}:{}", String::from_utf8_lossy(system), format.name));
+    let of_numbers = || format!("type {} config {:#x}", attr.kind, attr.config);
+    let name = Some(name).filter(|name| !name.is_empty()).or_else(of_format).unwrap_or_else(of_numbers);
+    let raw = || {
+        let raw = FieldClass::Apart(Box::new(Apart::Rest(Elements::Blob)));
+        Structure { members: vec![member("raw", raw)], minimum_alignment: 8 }
+    };
+    let payload = match format {
+        Some((_, format)) => Some(structure(format, Part::Whole, 8)),
+        None => attr.has(sample::RAW).then(raw),
+    };
+    EventClass { id, name, log_level: None, specific_context: Some(context(attr)), payload }
+}
+
+/// What a sample says before its raw part; fields are those of the kernel's `perf_output_sample`.
+fn context(attr: &Attr) -> Structure {
+    let apart = |apart| FieldClass::Apart(Box::new(apart));
+    let hidden = || vec![member("", apart(Apart::Padding(8)))];
+    let one = |name: &str, class| vec![member(name, class)];
+    let fields: [(u64, Vec<Member>); 9] = [
+        (sample::IDENTIFIER, hidden()),
+        (sample::IP, one("ip", integer(8, Base::Hexadecimal, false))),
+        (
+            sample::TID,
+            [("pid", 4), ("tid", 4)]
+                .map(|(name, size)| member(name, integer(size, Base::Decimal, true)))
+                .into(),
+        ),
+        (sample::TIME, hidden()),
+        (sample::ADDR, one("addr", integer(8, Base::Hexadecimal, false))),
+        (sample::ID, hidden()),
+        (sample::STREAM_ID, hidden()),
+        (
+            sample::CPU,
+            vec![member("cpu", integer(4, Base::Decimal, false)), member("", apart(Apart::Padding(4)))],
+        ),
+        (sample::PERIOD, one("period", integer(8, Base::Decimal, false))),
+    ];
+    let mut members = Vec::new();
+    for (field, own) in fields {
+        if attr.has(field) {
+            members.extend(own);
+        }
+    }
+    // Counter values, of whatever number, would lie before it.
+    if attr.has(sample::CALLCHAIN) && !attr.has(sample::READ) {
+        members.push(member("callchain", apart(Apart::Counted(address()))));
+    }
+    Structure { members, minimum_alignment: 8 }
+}
+
+fn integer(bytes: u32, base: Base, signed: bool) -> FieldClass {
+    let meaning = Meaning { base, size: bytes * 8, labels: Vec::new() };
+    FieldClass::Integer(Integer { signed, meaning, ..address() })
+}
+
+fn address() -> Integer {
+    Integer {
+        alignment: 8,
+        signed: false,
+        byte_order: ByteOrder::Little,
+        reversed: false,
+        boolean: false,
+        meaning: Meaning { base: Base::Hexadecimal, size: 64, labels: Vec::new() },
+        roles: Vec::new(),
+        clock: None,
+        text: None,
+        slot: None,
+    }
+}
+
+/// How to read samples.
+#[derive(Debug)]
+pub(crate) struct Samples {
+    events: Events,
+    clock: Option<CycleClock>,
+}
+
+/// A record of a span of time.
+#[derive(Clone, Copy, Debug)]
+struct Entry {
+    time: u64,
+    /// Where it lies in its file.
+    at: usize,
+    what: What,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum What {
+    /// A sample of the event with this index.
+    Sample(u32),
+    Lost(u64),
+}
+
+/// Reads the samples of one span of time after the other.
+#[derive(Debug)]
+pub(crate) struct SampleReader<'t, 'a> {
+    samples: &'t Samples,
+    bytes: &'a [u8],
+    /// Those of the span in hand, the last first.
+    left: Vec<Entry>,
+}
+
+impl<'t, 'a> SampleReader<'t, 'a> {
+    pub(crate) fn new(samples: &'t Samples) -> SampleReader<'t, 'a> {
+        SampleReader { samples, bytes: &[], left: Vec::new() }
+    }
+
+    pub(crate) fn open(&mut self, packet: &'t StreamPacket<'a>) {
+        self.bytes = packet.bytes;
+        self.left.clear();
+        let time = |of: Option<(u64, u32)>| of.map(|(time, _)| time);
+        let (from, to) = (time(packet.packet.begin).unwrap_or(0), time(packet.packet.end));
+        let mut latest = from;
+        for piece in &packet.pieces {
+            let bytes = piece.start as u64..piece.end as u64;
+            for record in Records::new(packet.bytes, bytes, Vec::new()).map_while(Result::ok) {
+                let Some((time, what)) = self.samples.what(&record) else { continue };
+                let time = time.unwrap_or(latest);
+                latest = latest.max(time);
+                if from <= time && to.is_none_or(|to| time < to) {
+                    self.left.push(Entry { time, at: record.offset as usize, what });
+                }
+            }
+        }
+        self.left.sort_unstable_by_key(|entry| std::cmp::Reverse((entry.time, entry.at)));
+    }
+
+    pub(crate) fn find(&mut self) -> Result<Option<Found>, EventTrouble> {
+        let Some(Entry { time, at, what }) = self.left.pop() else { return Ok(None) };
+        let class = match what {
+            What::Sample(class) => class,
+            What::Lost(count) => {
+                let before = self.samples.clock.map(|clock| clock.nanos(time));
+                return Ok(Some(Found::Lost(Lost { count, packets: false, after: None, before })));
+            }
+        };
+        let trouble = |reason| EventTrouble { at: 8 * at as u64, reason };
+        let end = self.bytes.len() as u64;
+        let record = Records::new(self.bytes, at as u64..end, Vec::new()).next();
+        let record = record
+            .ok_or_else(|| trouble("no record".to_owned()))?
+            .map_err(|error| trouble(error.to_string()))?;
+        let attr = &self.samples.events.attrs[class as usize];
+        let sample =
+            Sample::read(&record, attr).map_err(|eof| trouble(format!("a sample is cut short: {eof}")))?;
+        let end = if attr.has(sample::RAW) {
+            sample.raw_offset + sample.raw.len() as u64
+        } else {
+            record.behind_offset()
+        };
+        let (body, payload) = (8 * record.body_offset(), 8 * sample.raw_offset);
+        Ok(Some(Found::Event(Parts {
+            class,
+            cycles: self.samples.clock.map(|_| time),
+            start: 8 * at as u64,
+            common: body,
+            specific: body,
+            payload,
+            end: 8 * end,
+        })))
+    }
+}
+
+impl Samples {
+    /// When a record was, if it says so; and what it is. `None` for those that are neither sample nor loss.
+    fn what(&self, record: &Record<'_>) -> Option<(Option<u64>, What)> {
+        if record.kind == record::SAMPLE {
+            let index = self.events.index_of_sample(record)?;
+            return Some((self.events.attrs[index].time_of_sample(record), What::Sample(index as u32)));
+        }
+        if ![record::LOST, record::LOST_SAMPLES].contains(&record.kind) {
+            return None;
+        }
+        let (time, count) = lost(record, &self.events)?;
+        Some((time, What::Lost(count)))
+    }
+}

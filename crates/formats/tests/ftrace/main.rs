@@ -1,0 +1,179 @@
+//! ftrace: every kind of field and record, and files that are damaged, on traces of a few pages.
+
+mod file;
+#[allow(dead_code, reason = "the tests of CTF use all of it")]
+#[path = "../ctf/show.rs"]
+mod show;
+
+use file::{PAGE, file, page, record};
+use hodo_formats::{Input, Unpacked, ctf::Trace, ftrace};
+use proptest::prelude::*;
+
+/// Flags of a page: events were lost, and how many lies behind the records.
+const MISSED: u64 = 1 << 31;
+const STORED: u64 = 1 << 30;
+
+fn lines(bytes: &[u8]) -> Vec<String> {
+    let unpacked = Unpacked::default();
+    let traces = ftrace::read(&Input::file(bytes, &unpacked)).unwrap_or_else(|error| panic!("{error}"));
+    traces.iter().flat_map(show::read).collect()
+}
+
+fn refused(bytes: &[u8]) -> String {
+    let unpacked = Unpacked::default();
+    let read = ftrace::read(&Input::file(bytes, &unpacked)).map(|_: Vec<Trace<'_>>| ());
+    read.expect_err("it can't be read").to_string()
+}
+
+fn words(words: &[u64]) -> Vec<u8> {
+    words.iter().flat_map(|word| word.to_le_bytes()).collect()
+}
+
+#[test]
+fn each_kind_of_field_is_read() {
+    let (call, caller) = (0xffff_ffff_8100_0104u64, 0xffff_ffff_8100_0010u64);
+    let name = [&9i32.to_le_bytes()[..], &16u16.to_le_bytes(), &5u16.to_le_bytes(), b"eth0\0"].concat();
+    let mixed = [
+        &[1, 2, 3, 4, 5, 6][..],
+        &(-2i16).to_le_bytes(),
+        &[1, 0, 0, 1],
+        // Twelve bytes behind its own end, eight bytes long.
+        &[8, 0, 8, 0],
+        &[9, 9, 9, 0xee],
+        b"abcd",
+        &5u32.to_le_bytes(),
+        &6u32.to_le_bytes(),
+    ]
+    .concat();
+    let records = [
+        record(1, 1, &words(&[call, caller])),
+        record(1, 20, &name),
+        record(1, 21, &mixed),
+        record(1, 5, &[&words(&[call])[..], b"hello\0"].concat()),
+    ];
+    let more = [
+        record(1, 6, &[words(&[call, 0xffff_ffff_8200_0000]), vec![3, 0, 0, 0]].concat()),
+        record(1, 4, &[&[2u8, 0, 0, 0, 0, 0, 0, 0][..], &words(&[call, caller])].concat()),
+        record(1, 10, &[words(&[call]), vec![3, 0, 0, 0, 0, 0, 0, 0], words(&[100, 120])].concat()),
+    ];
+    let bytes = file(&[vec![page(1000, &records, 0, &[]), page(2000, &more, 0, &[])]]);
+    let common = "comm=\"a thread\" common_flags=0 common_preempt_count=0 common_pid=7";
+    assert_eq!(
+        lines(&bytes),
+        [
+            format!(
+                "1001 function {common} ip_name=\"vfs_read\" parent_ip_name=\"main_kernel\" ip={call} parent_ip={caller}"
+            ),
+            format!("1002 irq_handler_entry {common} irq=9 name=\"eth0\""),
+            format!(
+                "1003 mixed {common} mac=[1, 2, 3, 4, 5, 6] short=-2 pair=[ 1 256 ] numbers=[ 5 6 ] \
+                 thing=[9, 9, 9] name=\"abcd\""
+            ),
+            format!("1004 print {common} ip_name=\"vfs_read\" ip={call} buf=\"hello\""),
+            format!(
+                "2001 bprint {common} ip_name=\"vfs_read\" fmt_name=\"count %d\\\\n\" ip={call} \
+                 fmt=18446744071595622400 buf=[ 3 ]"
+            ),
+            format!("2002 kernel_stack {common} size=2 caller=[ {call} {caller} ]"),
+            format!(
+                "2003 funcgraph_exit {common} func_name=\"vfs_read\" func={call} depth=3 overrun=0 calltime=100 rettime=120"
+            ),
+        ]
+    );
+}
+
+#[test]
+fn lost_events_are_told_where_they_were() {
+    let one = || record(5, 20, &[9, 0, 0, 0, 16, 0, 0, 0]);
+    let pages = vec![
+        page(10, &[one()], 0, &[]),
+        page(100, &[one()], MISSED | STORED, &7u64.to_le_bytes()),
+        page(200, &[one()], MISSED, &[]),
+    ];
+    let bytes = file(&[pages]);
+    let read = lines(&bytes);
+    let starts: Vec<&str> = read.iter().map(|line| line.split(" comm").next().unwrap()).collect();
+    assert_eq!(
+        starts,
+        [
+            "15 irq_handler_entry",
+            "100 lost 7",
+            "105 irq_handler_entry",
+            "200 lost 0",
+            "205 irq_handler_entry",
+            "! events were lost before a page; the kernel does not say how many",
+        ]
+    );
+}
+
+#[test]
+fn damage_is_told_and_the_rest_is_read() {
+    let one = || record(5, 20, &[9, 0, 0, 0, 16, 0, 0, 0]);
+    let outside = record(5, 20, &[9, 0, 0, 0, 200, 0, 200, 0]);
+    let pages = vec![
+        page(10, &[record(5, 99, &[]), one()], 0, &[]),
+        page(20, &[vec![5, 0, 0, 0]], 0, &[]),
+        page(30, &[one(), outside], 0, &[]),
+        page(40, &[], 1000, &[]),
+        page(50, &[one()], 0, &[]),
+    ];
+    let read = lines(&file(&[pages]));
+    let starts: Vec<&str> = read.iter().map(|line| line.split(" comm").next().unwrap()).collect();
+    assert_eq!(
+        starts,
+        [
+            "20 irq_handler_entry",
+            "35 irq_handler_entry",
+            "40 ! a length of 200, which the packet has no room for",
+            "55 irq_handler_entry",
+            "! the description has no event 99",
+            "! a record goes on behind the end of its page",
+            "! a page is cut short: 1016 bytes expected at offset 0x0, but only 256 are left",
+        ]
+    );
+}
+
+#[test]
+fn files_of_other_kinds_are_refused_with_a_reason() {
+    let whole = file(&[vec![page(10, &[], 0, &[])]]);
+    let mut big = whole.clone();
+    big[12] = 1;
+    assert!(refused(&big).contains("big-endian"), "{}", refused(&big));
+    let mut old = whole.clone();
+    old[10] = b'5';
+    assert!(refused(&old).contains("trace-cmd convert"), "{}", refused(&old));
+    assert!(refused(b"\x17\x08\x44tracing").contains("trace.dat"));
+    let seven =
+        [&b"\x17\x08\x44tracing7\0\0\x08"[..], &4096u32.to_le_bytes(), b"zlib\x001\0", &[0; 8]].concat();
+    assert!(refused(&seven).contains("zstd"), "{}", refused(&seven));
+}
+
+#[test]
+fn a_file_that_is_cut_gives_what_it_has() {
+    let one = || record(5, 20, &[9, 0, 0, 0, 16, 0, 0, 0]);
+    let whole = file(&[vec![page(10, &[one()], 0, &[]), page(20, &[one()], 0, &[])]]);
+    let pages = whole.len() - 2 * PAGE;
+    let unpacked = Unpacked::default();
+    for end in 0..pages {
+        let _ = ftrace::read(&Input::file(&whole[..end], &unpacked));
+    }
+    let read = lines(&whole[..pages + PAGE]);
+    assert_eq!(read.len(), 2, "{read:?}");
+    assert!(read[1].contains("512 bytes of pages expected, but the file has only 256"), "{read:?}");
+}
+
+proptest! {
+    #[test]
+    fn any_damage_is_survived(changes in proptest::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..20)) {
+        let one = |delta| record(delta, 21, &[7; 40]);
+        let mut bytes = file(&[vec![page(10, &[one(1), one(2)], 0, &[])], vec![page(10, &[one(3)], MISSED, &[])]]);
+        for (index, byte) in changes {
+            let at = index.index(bytes.len());
+            bytes[at] = byte;
+        }
+        let unpacked = Unpacked::default();
+        if let Ok(traces) = ftrace::read(&Input::file(&bytes, &unpacked)) {
+            traces.iter().for_each(|trace| drop(show::read(trace)));
+        }
+    }
+}

@@ -1,0 +1,365 @@
+//! The kernel's own tracer, through tracefs.
+//!
+//! ```text
+//! instances/hodo-PID: events, function filter ──► per_cpu/cpuN/trace_pipe_raw, read while the command runs
+//!                                                    └──► a spool a CPU ──► trace.dat
+//! ```
+//!
+//! An instance has buffers and settings of its own, so nothing that others trace is disturbed, and no setting
+//! of the system needs to be changed. It is removed at the end, however that comes.
+//!
+//! Source: the kernel's Documentation/trace/ftrace.rst, "Instances" and "per_cpu/cpu0/trace_pipe_raw".
+
+use std::{
+    fs::{self, File, OpenOptions},
+    io::{self, Read, Seek, Write},
+    os::unix::fs::OpenOptionsExt,
+    path::{Path, PathBuf},
+    process::Command,
+    sync::atomic::{AtomicBool, Ordering},
+    thread,
+};
+
+use hodo_formats::ftrace::write::Head;
+use rustix::event::{PollFd, PollFlags, poll};
+
+use crate::{Engine, Error, Outcome, Request, supervise};
+
+/// Where tracefs is, on systems of the last ten years.
+const TRACEFS: &str = "/sys/kernel/tracing";
+/// What our instances are called, before the number of the process.
+const PREFIX: &str = "hodo-";
+/// Bytes of the buffer of each CPU where nothing else is asked for.
+const BUFFER: u64 = 8 << 20;
+/// How full a buffer gets before it is read, in per cent.
+const WATERMARK: &str = "25";
+/// How long a reader sleeps where nothing comes, before it looks whether the program has ended.
+const NAP: rustix::event::Timespec = rustix::event::Timespec { tv_sec: 0, tv_nsec: 50_000_000 };
+
+pub(crate) fn record(request: &Request) -> Result<Outcome, Error> {
+    if request.filter.is_some() || request.snapshot.is_some() || request.overflow.is_some() {
+        return Err(Error::Missing(
+            "--filter, --snapshot and --overflow are about Intel PT; ftrace takes -e and --function"
+                .to_owned(),
+        ));
+    }
+    let tracefs = tracefs()?;
+    remove_abandoned(&tracefs);
+    let instance = Instance::new(&tracefs)?;
+    instance.set_up(request)?;
+    let folder = request.output.parent().filter(|folder| !folder.as_os_str().is_empty());
+    let folder = folder.unwrap_or(Path::new("."));
+    let mut readers = Vec::new();
+    for cpu in instance.cpus()? {
+        readers.push(CpuReader::open(&instance, cpu, folder)?);
+    }
+    let (program, rest) = request.command.split_first().ok_or(Error::NoCommand)?;
+    let ended = AtomicBool::new(false);
+    let status = thread::scope(|scope| {
+        let threads: Vec<_> = readers.iter_mut().map(|reader| scope.spawn(|| reader.run(&ended))).collect();
+        let status = instance.write("tracing_on", "1").and_then(|()| {
+            supervise::run(Command::new(program).args(rest)).map_err(|error| Error::Command {
+                command: program.to_string_lossy().into_owned(),
+                reason: error.to_string(),
+            })
+        });
+        let stopped = instance.write("tracing_on", "0");
+        ended.store(true, Ordering::Relaxed);
+        let read: io::Result<()> =
+            threads.into_iter().try_for_each(|thread| thread.join().expect("a reader does not panic"));
+        let status = status?;
+        stopped?;
+        read.map_err(Error::file(&instance.path)).map(|()| status)
+    })?;
+    let head = instance.head(request)?;
+    let lost: u64 = readers.iter().map(|reader| instance.lost(reader.cpu)).sum();
+    let mut spools: Vec<File> = readers.into_iter().map(|reader| reader.spool).collect();
+    drop(instance);
+    let bytes =
+        assemble(&head, &mut spools, &request.output, folder).map_err(Error::file(&request.output))?;
+    let warnings = (lost > 0).then(|| {
+        format!(
+            "{lost} events were lost because a buffer was full; record less, or with a larger --buffer-size"
+        )
+    });
+    Ok(Outcome {
+        engine: Engine::Ftrace,
+        status,
+        instructions: None,
+        threads: None,
+        bytes,
+        warnings: warnings.into_iter().collect(),
+    })
+}
+
+/// The folder of tracefs.
+fn tracefs() -> Result<PathBuf, Error> {
+    let path = Path::new(TRACEFS);
+    match fs::read_dir(path.join("instances")) {
+        Ok(_) => Ok(path.to_owned()),
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Err(Error::Missing(format!(
+            "{TRACEFS} may not be read: ftrace is for root; run `sudo hodo record --engine ftrace …`"
+        ))),
+        Err(_) => Err(Error::Missing(format!(
+            "{TRACEFS} has no tracefs in it; as root, `mount -t tracefs tracefs {TRACEFS}`, on a kernel with \
+             CONFIG_FTRACE; containers need it from their host"
+        ))),
+    }
+}
+
+/// Removes instances of recorders that are no more.
+fn remove_abandoned(tracefs: &Path) {
+    for entry in fs::read_dir(tracefs.join("instances")).into_iter().flatten().flatten() {
+        let name = entry.file_name();
+        let pid = name.to_str().and_then(|name| name.strip_prefix(PREFIX)?.parse::<u32>().ok());
+        if pid.is_some_and(|pid| !Path::new("/proc").join(pid.to_string()).exists()) {
+            drop(Instance { tracefs: tracefs.to_owned(), path: entry.path() });
+        }
+    }
+}
+
+/// Buffers and settings of our own.
+struct Instance {
+    tracefs: PathBuf,
+    path: PathBuf,
+}
+
+impl Drop for Instance {
+    fn drop(&mut self) {
+        // What can't be undone goes with the folder.
+        _ = self.write("tracing_on", "0");
+        _ = self.write("current_tracer", "nop");
+        _ = self.write("set_event", "");
+        _ = fs::remove_dir(&self.path);
+    }
+}
+
+impl Instance {
+    fn new(tracefs: &Path) -> Result<Instance, Error> {
+        let path = tracefs.join("instances").join(format!("{PREFIX}{}", std::process::id()));
+        fs::create_dir(&path).map_err(|error| match error.kind() {
+            io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => Error::Missing(format!(
+                "{} can't be made ({error}): ftrace is for root; run `sudo hodo record --engine ftrace …`",
+                path.display()
+            )),
+            _ => Error::File { path: path.clone(), error },
+        })?;
+        Ok(Instance { tracefs: tracefs.to_owned(), path })
+    }
+
+    fn write(&self, file: &str, value: &str) -> Result<(), Error> {
+        let path = self.path.join(file);
+        // The kernel empties settings that are opened for truncation.
+        let mut options = OpenOptions::new();
+        let open = if value.is_empty() { options.write(true).truncate(true) } else { options.append(true) };
+        let written = open.open(&path).and_then(|mut file| file.write_all(value.as_bytes()));
+        written.map_err(Error::file(&path))
+    }
+
+    fn read(&self, file: &str) -> Result<Vec<u8>, Error> {
+        let path = self.path.join(file);
+        read_whole(&path).map_err(Error::file(&path))
+    }
+
+    fn set_up(&self, request: &Request) -> Result<(), Error> {
+        self.write("tracing_on", "0")?;
+        self.write("trace_clock", "mono")?;
+        self.write("buffer_size_kb", &(request.buffer_size.unwrap_or(BUFFER) >> 10).max(1).to_string())?;
+        // Kernels before 5.0 have no watermark, and wake readers at once.
+        _ = self.write("buffer_percent", WATERMARK);
+        if let Some(filter) = &request.function {
+            let wrong = |error: Error| Error::Filter {
+                filter: filter.clone(),
+                reason: format!("{error}; `available_filter_functions` of tracefs lists what can be traced"),
+            };
+            self.write("set_ftrace_filter", filter).map_err(wrong)?;
+            self.write("current_tracer", "function").map_err(wrong)?;
+        }
+        if request.events.is_empty() && request.function.is_none() {
+            let reason = "nothing to record; name events, such as -e sched -e irq, or --function 'vfs_*'";
+            return Err(Error::Missing(reason.to_owned()));
+        }
+        for event in &request.events {
+            self.write("set_event", event).map_err(|error| {
+                let reason = format!(
+                    "{error}; `available_events` of tracefs lists what there is, such as sched:sched_switch"
+                );
+                Error::Event { event: event.clone(), reason }
+            })?;
+        }
+        Ok(())
+    }
+
+    /// The CPUs that have buffers.
+    fn cpus(&self) -> Result<Vec<u32>, Error> {
+        let path = self.path.join("per_cpu");
+        let entries = fs::read_dir(&path).map_err(Error::file(&path))?;
+        let names = entries.flatten().filter_map(|entry| entry.file_name().into_string().ok());
+        let mut cpus: Vec<u32> = names.filter_map(|name| name.strip_prefix("cpu")?.parse().ok()).collect();
+        cpus.sort_unstable();
+        Ok(cpus)
+    }
+
+    /// Events that a CPU's buffer had no room for.
+    fn lost(&self, cpu: u32) -> u64 {
+        let stats = self.read(&format!("per_cpu/cpu{cpu}/stats")).unwrap_or_default();
+        let stats = String::from_utf8_lossy(&stats).into_owned();
+        let count = |name| stats.lines().find_map(|line| line.strip_prefix(name)?.trim().parse::<u64>().ok());
+        ["overrun:", "commit overrun:", "dropped events:"].into_iter().filter_map(count).sum()
+    }
+
+    /// What describes the events, of those systems that have events enabled.
+    fn head(&self, request: &Request) -> Result<Head, Error> {
+        let enabled = String::from_utf8_lossy(&self.read("set_event")?).into_owned();
+        let mut systems: Vec<&str> =
+            enabled.lines().filter_map(|line| line.split_once(':')).map(|(system, _)| system).collect();
+        systems.dedup();
+        systems.sort_unstable();
+        systems.dedup();
+        let mut named = Vec::new();
+        for system in systems {
+            named.push((system.to_owned(), self.formats(system)?));
+        }
+        let top = |file: &str| read_whole(&self.tracefs.join(file)).unwrap_or_default();
+        let symbols = match request.function {
+            Some(_) => fs::read("/proc/kallsyms").map_err(Error::file(Path::new("/proc/kallsyms")))?,
+            None => Vec::new(),
+        };
+        let uname = rustix::system::uname();
+        let words = [uname.sysname(), uname.nodename(), uname.release(), uname.machine()];
+        Ok(Head {
+            page_size: page_size(&top("events/header_page")),
+            header_page: top("events/header_page"),
+            header_event: top("events/header_event"),
+            own_formats: self.own_formats()?,
+            systems: named,
+            symbols,
+            texts: top("printk_formats"),
+            threads: top("saved_cmdlines"),
+            clock: self.read("trace_clock")?.trim_ascii().to_owned(),
+            system: words.map(|word| word.to_string_lossy().into_owned()).join(" "),
+            recorder: concat!("hodo ", env!("CARGO_PKG_VERSION")).to_owned(),
+        })
+    }
+
+    fn own_formats(&self) -> Result<Vec<Vec<u8>>, Error> {
+        format_files(&self.tracefs.join("events/ftrace"))
+    }
+
+    fn formats(&self, system: &str) -> Result<Vec<Vec<u8>>, Error> {
+        format_files(&self.path.join("events").join(system))
+    }
+}
+
+/// The format files below a system's folder, in the order of the events' names.
+fn format_files(folder: &Path) -> Result<Vec<Vec<u8>>, Error> {
+    let entries = fs::read_dir(folder).map_err(Error::file(folder))?;
+    let mut paths: Vec<PathBuf> = entries.flatten().map(|entry| entry.path().join("format")).collect();
+    paths.sort();
+    Ok(paths.into_iter().filter_map(|path| fs::read(path).ok()).collect())
+}
+
+/// The size of a page of the buffer: where its data begin, and how much there is room for.
+fn page_size(header_page: &[u8]) -> u32 {
+    let text = String::from_utf8_lossy(header_page).into_owned();
+    let data = text.lines().find(|line| line.contains(" data;"));
+    let number = |name: &str| data?.split_once(name)?.1.split(';').next()?.parse::<u32>().ok();
+    number("offset:").zip(number("size:")).map_or(4096, |(offset, size)| offset + size)
+}
+
+/// Reads a file of tracefs. Some of them give all that they have to the first read, and nothing to others.
+fn read_whole(path: &Path) -> io::Result<Vec<u8>> {
+    let mut file = File::open(path)?;
+    let (mut bytes, mut buffer) = (Vec::new(), vec![0; 1 << 16]);
+    loop {
+        match file.read(&mut buffer)? {
+            0 => return Ok(bytes),
+            length => bytes.extend_from_slice(&buffer[..length]),
+        }
+    }
+}
+
+/// Reads the pages of a CPU.
+struct CpuReader {
+    cpu: u32,
+    pipe: File,
+    spool: File,
+}
+
+impl CpuReader {
+    fn open(instance: &Instance, cpu: u32, folder: &Path) -> Result<CpuReader, Error> {
+        let path = instance.path.join(format!("per_cpu/cpu{cpu}/trace_pipe_raw"));
+        let nonblocking = rustix::fs::OFlags::NONBLOCK.bits() as i32;
+        let pipe = OpenOptions::new().read(true).custom_flags(nonblocking).open(&path);
+        let spool = tempfile::tempfile_in(folder).map_err(Error::file(folder))?;
+        Ok(CpuReader { cpu, pipe: pipe.map_err(Error::file(&path))?, spool })
+    }
+
+    /// Reads until the program has ended, and what is left then.
+    fn run(&mut self, ended: &AtomicBool) -> io::Result<()> {
+        // Larger than any page of the buffer; a read gives one page.
+        let mut page = vec![0; 1 << 16];
+        while !ended.load(Ordering::Relaxed) {
+            let mut wait = [PollFd::new(&self.pipe, PollFlags::IN)];
+            match poll(&mut wait, Some(&NAP)) {
+                Ok(0) | Err(rustix::io::Errno::INTR) => {}
+                Ok(_) => self.drain(&mut page, false)?,
+                Err(error) => return Err(error.into()),
+            }
+        }
+        self.drain(&mut page, true)
+    }
+
+    /// Reads what is there: up to the page that is being written, or with that.
+    fn drain(&mut self, page: &mut [u8], to_the_end: bool) -> io::Result<()> {
+        loop {
+            match self.pipe.read(page) {
+                Ok(0) => return Ok(()),
+                Ok(length) => {
+                    let page = &page[..length];
+                    self.spool.write_all(page)?;
+                    // Going after each event as it comes would give a page for each.
+                    if !to_the_end && is_being_written(page) {
+                        return Ok(());
+                    }
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+}
+
+/// Whether a page has room for many more records: the size of those in it follows the page's time.
+fn is_being_written(page: &[u8]) -> bool {
+    let size = page.get(8..).and_then(|rest| rest.first_chunk()).map_or(0, |size| u16::from_le_bytes(*size));
+    usize::from(size) < page.len() / 2
+}
+
+/// Writes the recording; it is whole or absent. Gives its size.
+fn assemble(head: &Head, spools: &mut [File], output: &Path, folder: &Path) -> io::Result<u64> {
+    let mut sizes = Vec::new();
+    for spool in spools.iter_mut() {
+        sizes.push(spool.stream_position()?);
+        spool.rewind()?;
+    }
+    let mut file = tempfile::NamedTempFile::new_in(folder)?;
+    let head = head.bytes(&sizes);
+    file.write_all(&head)?;
+    for spool in spools {
+        io::copy(spool, &mut file)?;
+    }
+    file.persist(output)?;
+    Ok(head.len() as u64 + sizes.iter().sum::<u64>())
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn the_size_of_a_page_is_that_of_its_header_and_data() {
+        let text = b"\tfield: int overwrite;\toffset:8;\tsize:1;\n\tfield: char data;\toffset:16;\tsize:4080;\tsigned:0;\n";
+        assert_eq!(super::page_size(text), 4096);
+        assert_eq!(super::page_size(b""), 4096);
+    }
+}
