@@ -4,7 +4,7 @@
 //! page    u64 time, long commit (bytes of records; bits 31 and 30: events were lost, and how many), records
 //! record  u32: type_len in the low 5 bits, time since the record before in the others; content
 //!           1–28  content of as many words             0   u32 size (its own 4 bytes included), content
-//!           29    padding: u32 size                    30  27 more bits of time since the record before
+//!           29    padding: u32 size, too               30  27 more bits of time since the record before
 //!           31    27 more bits, and all of it the time itself
 //! ```
 //!
@@ -213,7 +213,7 @@ mod tests {
             8,
             0xbbbb, // size before the content
             1 << 5 | 29,
-            4,
+            8,
             0, // padding: one word
             7 << 5 | 31,
             1, // it is 2^27 + 7
