@@ -1,7 +1,5 @@
 //! How long things took: exact sums, and percentiles of a stated precision, that add up in any order.
 
-use std::collections::BTreeMap;
-
 use hodo_clock::Nanos;
 use serde::{Deserialize, Serialize};
 
@@ -32,8 +30,8 @@ pub(crate) struct Durations {
     pub(crate) min: u64,
     /// The longest.
     pub(crate) max: u64,
-    /// How many there are of each bucket.
-    buckets: BTreeMap<u16, u64>,
+    /// Buckets in order, and how many there are of each.
+    buckets: Vec<(u16, u64)>,
 }
 
 /// Bits of a length that its bucket keeps, beside the leading one: a bucket is at most 1/64 of its lengths wide.
@@ -60,7 +58,11 @@ impl Durations {
         self.max = self.max.max(length);
         self.count += 1;
         self.total = self.total.saturating_add(length);
-        *self.buckets.entry(bucket(length)).or_default() += 1;
+        let bucket = bucket(length);
+        match self.buckets.binary_search_by_key(&bucket, |&(bucket, _)| bucket) {
+            Ok(at) => self.buckets[at].1 += 1,
+            Err(at) => self.buckets.insert(at, (bucket, 1)),
+        }
     }
 
     /// The mean, rounded down.
@@ -74,10 +76,10 @@ impl Durations {
         let rank = (self.count * per_cent).div_ceil(100).max(1);
         let mut seen = 0;
         let found = self.buckets.iter().find(|(_, count)| {
-            seen += **count;
+            seen += count;
             seen >= rank
         });
-        found.map(|(&bucket, _)| middle(bucket).clamp(self.min, self.max))
+        found.map(|&(bucket, _)| middle(bucket).clamp(self.min, self.max))
     }
 }
 
@@ -86,12 +88,21 @@ impl Add for Durations {
         if later.count == 0 {
             return;
         }
-        self.min = if self.count == 0 { later.min } else { self.min.min(later.min) };
+        if self.count == 0 {
+            *self = later;
+            return;
+        }
+        self.min = self.min.min(later.min);
         self.max = self.max.max(later.max);
         self.count += later.count;
         self.total = self.total.saturating_add(later.total);
+        let mut at = 0;
         for (bucket, count) in later.buckets {
-            *self.buckets.entry(bucket).or_default() += count;
+            at += self.buckets[at..].partition_point(|&(other, _)| other < bucket);
+            match self.buckets.get_mut(at) {
+                Some(own) if own.0 == bucket => own.1 += count,
+                _ => self.buckets.insert(at, (bucket, count)),
+            }
         }
     }
 }

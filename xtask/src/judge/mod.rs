@@ -11,6 +11,7 @@
 //!            └─► hodo info: truth ──────┴─► equal, or both numbers
 //! ```
 
+mod analyses;
 mod cases;
 mod configurations;
 mod containers;
@@ -55,7 +56,8 @@ const USAGE: &str =
        cargo xtask judge lines [PROGRAM]…
        cargo xtask judge damage [--count N] [--seed N] [--only NUMBER] [--without-perf]
        cargo xtask judge ctf [FOLDER | ARCHIVE]…
-       cargo xtask judge events [--count N | FILE…]";
+       cargo xtask judge events [--count N | FILE…]
+       cargo xtask judge analyses [FOLDER | ARCHIVE]";
 
 /// What the command line asks for.
 #[derive(Default)]
@@ -76,6 +78,7 @@ pub(crate) fn run(arguments: &[String]) -> Outcome {
         Some((first, rest)) if first == "damage" => return damage::run(rest),
         Some((first, rest)) if first == "events" => return events::run(rest),
         Some((first, traces)) if first == "ctf" => return ctf::run(traces),
+        Some((first, trace)) if first == "analyses" => return analyses::run(trace),
         _ => {}
     }
     let wish = parse(arguments)?;

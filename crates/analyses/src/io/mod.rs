@@ -330,7 +330,7 @@ fn by_device(devices: FxHashMap<u32, Device>) -> (Vec<Column>, Vec<Vec<Value>>) 
         Column::text("device"),
         Column::text("operation"),
         Column::integer("count", Unit::Count),
-        Column::integer("errors", Unit::Count),
+        Column::integer("errors", Unit::Count).secondary(),
         Column::integer("bytes", Unit::Bytes),
     ];
     columns.extend(duration_columns());

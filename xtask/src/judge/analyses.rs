@@ -1,0 +1,156 @@
+//! `cargo xtask judge analyses [FOLDER | ARCHIVE]`: what we tell of a kernel's events, against a second reading
+//! of the definitions: slow and simple, in Python, over babeltrace2.
+//!
+//! ```text
+//! a cut of the trace ─┬─► hodo report KIND --by VIEW, in chunks small and large ─┐ row by row: every
+//!                     └─► lab/judges/kernel.py ──────────────────────────────────┴─► column of theirs
+//! ```
+//!
+//! Percentiles may differ by what docs/analyses.md says of them; all else is equal.
+
+use std::{path::Path, process::Command};
+
+use serde_json::{Map, Value};
+
+use super::ctf::unpacked;
+use crate::{
+    Outcome,
+    command::{self, root},
+    setup::{self, Need},
+};
+
+/// The trace that is judged where none is named.
+const ARCHIVE: &str = "../shared/data/ctf/lttng2.13-kernel6.1-4cpu-18M.tar.zst";
+/// From where in the trace to where, in nanoseconds: both ends lie in the midst of things.
+const CUT: (u64, u64) = (2_000_000_000, 42_000_000_000);
+/// Bytes of a chunk: many cuts, and hardly any.
+const CHUNKS: [&str; 2] = ["64K", "256M"];
+/// Percentiles are told to this part of themselves.
+const PRECISION: u64 = 128;
+/// Differences that are shown.
+const SHOWN: usize = 5;
+
+type Row = Map<String, Value>;
+
+/// Judges the trace that is named, or the usual one.
+pub(super) fn run(names: &[String]) -> Outcome {
+    setup::ensure(Need::Judge)?;
+    command::build_hodo()?;
+    let usual = root().join(ARCHIVE);
+    let folder = unpacked(names.first().map_or(&usual, |name| Path::new(name)))?;
+    let whole = report(&folder, "count", None, &[])?;
+    let begin = whole["summary"]["begin_ns"].as_u64().ok_or("the trace has no events")?;
+    let (from, to) = (begin + CUT.0, begin + CUT.1);
+    let mut python = Command::new("/usr/bin/python3");
+    python
+        .arg(root().join("lab/judges/kernel.py"))
+        .arg(&folder)
+        .args([from, to].map(|time| time.to_string()));
+    let theirs: Value = serde_json::from_str(&command::capture(&mut python)?)?;
+    println!("{} events from {from} to {to} ns", theirs["events"]);
+    let mut differing = Vec::new();
+    for (kind, views) in theirs["tables"].as_object().ok_or("no tables")? {
+        for (view, rows) in views.as_object().ok_or("no views")? {
+            let name = format!("{kind} {view}");
+            let found = differences(&folder, (kind, view), (from, to), rows, &theirs["summaries"][kind])?;
+            let count = rows.as_array().map_or(0, Vec::len);
+            match found.is_empty() {
+                true => println!("{name:20} {count:6} rows, equal"),
+                false => {
+                    println!("{name:20} {count:6} rows, DIFFERENT");
+                    found.iter().for_each(|difference| println!("  {difference}"));
+                    differing.push(name);
+                }
+            }
+        }
+    }
+    if differing.is_empty() { Ok(()) } else { Err(format!("not equal: {}", differing.join(", ")).into()) }
+}
+
+fn report(folder: &Path, kind: &str, view: Option<&str>, more: &[&str]) -> Outcome<Value> {
+    let mut hodo = Command::new(command::hodo());
+    hodo.args(["report", kind, "--format", "json", "-q"]).args(more);
+    hodo.args(view.into_iter().flat_map(|view| ["--by", view])).arg(folder);
+    Ok(serde_json::from_str(&command::capture(&mut hodo)?)?)
+}
+
+/// How our table differs from theirs.
+fn differences(
+    folder: &Path,
+    (kind, view): (&str, &str),
+    (from, to): (u64, u64),
+    theirs: &Value,
+    summary: &Value,
+) -> Outcome<Vec<String>> {
+    let seconds = |nanos: u64| format!("{}.{:09}", nanos / 1_000_000_000, nanos % 1_000_000_000);
+    let time = format!("{},{}", seconds(from), seconds(to));
+    let view = (!view.is_empty()).then_some(view);
+    let table = |chunk| report(folder, kind, view, &["--time", &time, "--chunk-size", chunk]);
+    let (ours, again) = (table(CHUNKS[0])?, table(CHUNKS[1])?);
+    let mut found = Vec::new();
+    if ours != again {
+        found.push(format!("chunks of {} and of {} differ", CHUNKS[0], CHUNKS[1]));
+    }
+    for (name, figure) in summary.as_object().into_iter().flatten() {
+        if ours["summary"][name] != *figure {
+            found.push(format!("{name}: {}, and theirs {figure}", ours["summary"][name]));
+        }
+    }
+    let theirs: Vec<Row> =
+        theirs.as_array().into_iter().flatten().filter_map(Value::as_object).cloned().collect();
+    let ours = rows(&ours, theirs.first())?;
+    found.extend(
+        (ours.len() != theirs.len()).then(|| format!("{} rows, and theirs {}", ours.len(), theirs.len())),
+    );
+    let sorted = |mut rows: Vec<Row>| {
+        rows.sort_by_cached_key(exact);
+        rows
+    };
+    let pairs = sorted(ours).into_iter().zip(sorted(theirs));
+    let unequal = pairs.filter(|(our, their)| exact(our) != exact(their) || !close(our, their));
+    found.extend(
+        unequal.take(SHOWN).map(|(our, their)| format!("{}\n   {}", Value::from(our), Value::from(their))),
+    );
+    Ok(found)
+}
+
+/// Rows as objects, of the columns that theirs have.
+fn rows(table: &Value, like: Option<&Row>) -> Outcome<Vec<Row>> {
+    let columns: Vec<&str> = table["columns"]
+        .as_array()
+        .ok_or("no columns")?
+        .iter()
+        .filter_map(|column| column["name"].as_str())
+        .collect();
+    let row = |row: &Value| {
+        let cells = columns.iter().zip(row.as_array()?);
+        let cells = cells.filter(|(name, _)| like.is_none_or(|like| like.contains_key(**name)));
+        Some(cells.map(|(name, cell)| ((*name).to_owned(), cell.clone())).collect())
+    };
+    Ok(table["rows"].as_array().ok_or("no rows")?.iter().filter_map(row).collect())
+}
+
+fn is_percentile(name: &str) -> bool {
+    name.strip_prefix('p').is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()))
+}
+
+/// What of a row must be equal, as text with its members in order.
+fn exact(row: &Row) -> String {
+    let mut cells: Vec<String> = row
+        .iter()
+        .filter(|(name, _)| !is_percentile(name))
+        .map(|(name, cell)| format!("{name}: {cell}"))
+        .collect();
+    cells.sort();
+    cells.join(", ")
+}
+
+/// Whether percentiles are as near as they should be.
+fn close(ours: &Row, theirs: &Row) -> bool {
+    theirs.iter().filter(|(name, _)| is_percentile(name)).all(|(name, their)| {
+        match (ours.get(name).and_then(Value::as_u64), their.as_u64()) {
+            (Some(our), Some(their)) => our.abs_diff(their) <= their / PRECISION,
+            (our, their) => our == their,
+        }
+    })
+}
