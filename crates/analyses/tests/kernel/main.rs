@@ -5,10 +5,12 @@
 use hodo_analyses::{cpu::CpuUse, io::InputOutput, irq::Interrupts, sched::Scheduling, syscalls::Syscalls};
 use hodo_clock::Nanos;
 use hodo_trace::{
-    Choice, EventAnalysis, Table, Whole,
+    EventAnalysis, Table, Whole,
     kernel::{KernelEvent, Kind, Records, VOCABULARY},
 };
 use proptest::{prelude::*, test_runner::TestRunner};
+
+mod law;
 
 const CPUS: u32 = 3;
 const THREADS: i64 = 6;
@@ -59,42 +61,6 @@ fn events((seeds, rules): &Plan) -> Vec<Records> {
     seeds.iter().map(event).collect()
 }
 
-fn fold<A: EventAnalysis>(analysis: &A, events: &[Records]) -> A::Partial {
-    let mut partial = analysis.unknown();
-    events.iter().flat_map(Records::iter).for_each(|event| analysis.fold(&mut partial, event));
-    travelled::<A>(&partial)
-}
-
-/// What travels to another process must be all that there is.
-fn travelled<A: EventAnalysis>(partial: &A::Partial) -> A::Partial {
-    serde_json::from_str(&serde_json::to_string(partial).unwrap()).unwrap()
-}
-
-/// Merges neighbours in an order that `choices` picks.
-fn merge_all<A: EventAnalysis>(analysis: &A, mut parts: Vec<A::Partial>, choices: &[usize]) -> A::Partial {
-    let mut choices = choices.iter().cycle();
-    while parts.len() > 1 {
-        let at = choices.next().unwrap() % (parts.len() - 1);
-        let later = parts.remove(at + 1);
-        let earlier = std::mem::replace(&mut parts[at], analysis.unknown());
-        parts[at] = analysis.merge(earlier, later);
-    }
-    parts.pop().unwrap_or_else(|| analysis.unknown())
-}
-
-/// Every table of a state.
-fn tables<A: EventAnalysis>(analysis: &A, partial: &A::Partial, events: &[Records]) -> Vec<Table> {
-    let names: Vec<String> = ["read", "write", "openat"].map(str::to_owned).to_vec();
-    let time =
-        |records: &Records| records.iter().next().map_or(Nanos(0), |event: KernelEvent<'_>| event.time);
-    let span = (events.first().map_or(Nanos(0), time), events.last().map_or(Nanos(0), time));
-    let table = |view: &&str| {
-        let choice = Choice { view: (*view).to_owned(), ..Choice::default() };
-        analysis.finish(travelled::<A>(partial), &Whole { names: &names, span, choice: &choice })
-    };
-    analysis.views().iter().map(table).collect()
-}
-
 /// A plan, where to cut it, and in which order to merge.
 type Case = (Plan, Vec<bool>, Vec<usize>);
 
@@ -104,47 +70,40 @@ fn case() -> impl Strategy<Value = Case> {
 
 fn holds<A: EventAnalysis>(analysis: &A, (plan, cuts, choices): &Case) -> Result<(), TestCaseError> {
     let events = events(plan);
-    let mut parts = Vec::new();
-    let mut begin = 0;
-    for end in 1..=events.len() {
-        if end == events.len() || cuts[end] {
-            parts.push(fold(analysis, &events[begin..end]));
-            begin = end;
-        }
-    }
-    let whole = tables(analysis, &fold(analysis, &events), &events);
-    prop_assert_eq!(whole, tables(analysis, &merge_all(analysis, parts, choices), &events));
+    let names: Vec<String> = ["read", "write", "openat"].map(str::to_owned).to_vec();
+    let (whole, merged) = law::both(analysis, &events, &names, |end| cuts[end], choices);
+    prop_assert_eq!(whole, merged);
     Ok(())
 }
 
-fn law<A: EventAnalysis>(analysis: &A) -> Result<(), String> {
+fn holds_always<A: EventAnalysis>(analysis: &A) -> Result<(), String> {
     let mut runner = TestRunner::new(ProptestConfig::with_cases(400));
     runner.run(&case(), |case| holds(analysis, &case)).map_err(|error| error.to_string())
 }
 
 #[test]
 fn cpu() {
-    law(&CpuUse).unwrap();
+    holds_always(&CpuUse).unwrap();
 }
 
 #[test]
 fn syscalls() {
-    law(&Syscalls).unwrap();
+    holds_always(&Syscalls).unwrap();
 }
 
 #[test]
 fn irq() {
-    law(&Interrupts).unwrap();
+    holds_always(&Interrupts).unwrap();
 }
 
 #[test]
 fn sched() {
-    law(&Scheduling).unwrap();
+    holds_always(&Scheduling).unwrap();
 }
 
 #[test]
 fn io() {
-    law(&InputOutput).unwrap();
+    holds_always(&InputOutput).unwrap();
 }
 
 /// An analysis whose merge forgets which of its states came first.
@@ -180,9 +139,9 @@ impl<A: EventAnalysis> EventAnalysis for Swapped<A> {
 
 #[test]
 fn a_broken_merge_is_caught() {
-    assert!(law(&Swapped(CpuUse)).is_err());
-    assert!(law(&Swapped(Syscalls)).is_err());
-    assert!(law(&Swapped(Interrupts)).is_err());
-    assert!(law(&Swapped(Scheduling)).is_err());
-    assert!(law(&Swapped(InputOutput)).is_err());
+    assert!(holds_always(&Swapped(CpuUse)).is_err());
+    assert!(holds_always(&Swapped(Syscalls)).is_err());
+    assert!(holds_always(&Swapped(Interrupts)).is_err());
+    assert!(holds_always(&Swapped(Scheduling)).is_err());
+    assert!(holds_always(&Swapped(InputOutput)).is_err());
 }

@@ -1,0 +1,118 @@
+//! The law for kernel events on the traces among the fixtures: cut anywhere, merged in any grouping.
+
+use std::{path::Path, sync::Mutex};
+
+use hodo_analyses::{cpu::CpuUse, io::InputOutput, irq::Interrupts, sched::Scheduling, syscalls::Syscalls};
+use hodo_engine::{
+    Files,
+    events::{EventReading, EventTraces, analyse},
+};
+use hodo_trace::{
+    Choice, EventAnalysis, Shape, Table, Whole,
+    kernel::{KernelEvent, Kind, Records, VOCABULARY},
+};
+use proptest::{prelude::*, test_runner::TestRunner};
+
+#[path = "../../analyses/tests/kernel/law.rs"]
+mod law;
+
+/// Keeps all events, and the names that they refer to.
+#[derive(Default)]
+struct Keeper {
+    events: Mutex<Vec<Records>>,
+    names: Mutex<Vec<String>>,
+}
+
+/// More fields than any kind has.
+const FIELDS: usize = 8;
+
+impl EventAnalysis for Keeper {
+    type Partial = ();
+
+    fn interest(&self) -> &'static [(Kind, &'static [usize])] {
+        let places: &'static [usize] = &[0, 1, 2, 3, 4, 5, 6, 7];
+        Vec::leak(VOCABULARY.iter().map(|words| (words.kind, &places[..words.fields.len()])).collect())
+    }
+
+    fn views(&self) -> &'static [&'static str] {
+        &[]
+    }
+
+    fn unknown(&self) {}
+
+    fn fold(&self, (): &mut (), event: KernelEvent<'_>) {
+        let mut records = Records::default();
+        records.push(event.time, event.cpu, event.kind, event.name);
+        for field in 0..FIELDS {
+            match (event.integer(field), event.text(field)) {
+                (Some(integer), _) => records.integer(integer),
+                (_, Some(text)) => records.text(text),
+                _ => records.absent(),
+            }
+        }
+        self.events.lock().unwrap().push(records);
+    }
+
+    fn merge(&self, (): (), (): ()) {}
+
+    fn finish(&self, (): (), of: &Whole<'_>) -> Table {
+        *self.names.lock().unwrap() = of.names.to_vec();
+        let (summary, columns, rows, loss) = Default::default();
+        Table { name: "", shape: Shape::Counters, summary, columns, rows, loss }
+    }
+}
+
+fn kept(fixture: &str) -> (Vec<Records>, Vec<String>) {
+    let files = Files::default();
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/ctf").join(fixture);
+    let traces = EventTraces::open(&files, &folder).unwrap();
+    let reading = EventReading { threads: 1, chunk_size: u64::MAX, from: None, to: None };
+    let keeper = Keeper::default();
+    analyse(&traces, &[&keeper], &Choice::default(), &reading, |_| true);
+    (keeper.events.into_inner().unwrap(), keeper.names.into_inner().unwrap())
+}
+
+fn holds<A: EventAnalysis>(analysis: &A, (events, names): &(Vec<Records>, Vec<String>)) {
+    // A part of the trace, so that many plans take no longer than few of all of it.
+    let plan = (
+        any::<prop::sample::Index>(),
+        1usize..400,
+        0.001f64..0.3,
+        any::<u64>(),
+        prop::collection::vec(0usize..400, 1..8),
+    );
+    let mut runner = TestRunner::new(ProptestConfig::with_cases(200));
+    let run = runner.run(&plan, |(start, length, share, seed, choices)| {
+        let start = start.index(events.len());
+        let events = &events[start..(start + length).min(events.len())];
+        // Fibonacci hashing: a number for each place that looks random.
+        let cut = |place: usize| {
+            let hash = (seed ^ place as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+            (hash >> 11) as f64 / (1u64 << 53) as f64 <= share
+        };
+        let (whole, merged) = law::both(analysis, events, names, cut, &choices);
+        prop_assert_eq!(whole, merged);
+        Ok(())
+    });
+    run.unwrap_or_else(|error| panic!("{error}"));
+}
+
+fn holds_for_all(fixture: &str) {
+    let kept = kept(fixture);
+    assert!(kept.0.len() > 500, "{}", kept.0.len());
+    holds(&CpuUse, &kept);
+    holds(&Syscalls, &kept);
+    holds(&Interrupts, &kept);
+    holds(&Scheduling, &kept);
+    holds(&InputOutput, &kept);
+}
+
+#[test]
+fn of_lttng_2_13() {
+    holds_for_all("lttng2.13-kernel");
+}
+
+#[test]
+fn of_lttng_2_16() {
+    holds_for_all("lttng2.16-kernel-ctf2");
+}
