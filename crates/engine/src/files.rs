@@ -62,6 +62,9 @@ impl Files {
     /// # Errors
     /// Whatever the system says when the file can't be opened or mapped.
     pub fn bytes(&self, path: &Path) -> io::Result<&[u8]> {
+        if path == Path::new(STANDARD_INPUT) {
+            return standard_input();
+        }
         let mut slot = &self.first;
         while let Some(opened) = slot.get() {
             if opened.path == path {
@@ -69,9 +72,21 @@ impl Files {
             }
             slot = &opened.next;
         }
-        let map = if path == Path::new(STANDARD_INPUT) { Map::pipe(io::stdin())? } else { Map::open(path)? };
+        let map = Map::open(path)?;
         let opened =
             slot.get_or_init(|| Box::new(Opened { path: path.to_owned(), map, next: OnceLock::new() }));
         Ok(&opened.map)
+    }
+}
+
+/// All of standard input. It can be read only once, whoever asks first.
+fn standard_input() -> io::Result<&'static [u8]> {
+    static INPUT: OnceLock<Map> = OnceLock::new();
+    match INPUT.get() {
+        Some(map) => Ok(map),
+        None => {
+            let map = Map::pipe(io::stdin())?;
+            Ok(INPUT.get_or_init(|| map))
+        }
     }
 }

@@ -79,11 +79,11 @@ pub fn contents(bytes: &[u8]) -> Contents {
             _ => {}
         }
     }
-    let is_event = |attr: &Attr| {
-        (attr.kind, attr.config) != (TYPE_SOFTWARE, SOFTWARE_DUMMY)
-            && !(flow && attr.kind >= FIRST_DYNAMIC_TYPE)
-    };
-    Contents { events: attrs.iter().any(is_event), flow }
+    // A processor's trace is such a device's too, and where its end is lost only that tells of it.
+    let is_device = |attr: &Attr| attr.kind >= FIRST_DYNAMIC_TYPE;
+    let is_event =
+        |attr: &Attr| (attr.kind, attr.config) != (TYPE_SOFTWARE, SOFTWARE_DUMMY) && !is_device(attr);
+    Contents { events: attrs.iter().any(is_event), flow: flow || attrs.iter().any(is_device) }
 }
 
 /// A run of records, and the times in it.
