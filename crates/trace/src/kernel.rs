@@ -4,10 +4,12 @@
 //! event classes of a trace ──bound once, by name──► Kind and fields ──► Records: compact, in order of time
 //! ```
 //!
-//! The words are those of LTTng's kernel tracer, whose names say most; other tracers' names stand beside them.
+//! The words are those of the [vocabulary](crate::vocabulary).
 //! An event that nobody asked for never becomes a record.
 
 use hodo_clock::Nanos;
+
+use crate::vocabulary;
 
 /// What happened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -51,8 +53,8 @@ pub struct Words {
     pub kind: Kind,
     /// Names of events; one that ends in `*` is a prefix.
     pub names: &'static [&'static str],
-    /// Names of each field, by its place in records.
-    pub fields: &'static [&'static [&'static str]],
+    /// Words for the fields, by their places in records.
+    pub fields: &'static [&'static str],
 }
 
 /// Places of fields in records.
@@ -106,66 +108,57 @@ pub mod field {
     }
 }
 
-const BLOCK: &[&[&str]] = &[&["dev"], &["sector"], &["nr_sector"], &["rwbs"], &["error"]];
+const BLOCK: &[&str] = &["dev", "sector", "nr_sector", "rwbs", "error"];
 
 /// All kinds.
 pub const VOCABULARY: &[Words] = &[
     Words {
         kind: Kind::SchedSwitch,
         names: &["sched_switch"],
-        fields: &[
-            &["prev_comm"],
-            &["prev_tid", "prev_pid"],
-            &["prev_state"],
-            &["next_comm"],
-            &["next_tid", "next_pid"],
-            &["next_prio"],
-        ],
+        fields: &["prev_comm", "prev_tid", "prev_state", "next_comm", "next_tid", "next_prio"],
     },
     Words {
         kind: Kind::SchedWakeup,
         names: &["sched_wakeup", "sched_wakeup_new"],
-        fields: &[&["tid", "pid"], &["target_cpu"]],
+        fields: &["tid", "target_cpu"],
     },
-    Words { kind: Kind::SchedMigrate, names: &["sched_migrate_task"], fields: &[&["tid", "pid"]] },
+    Words { kind: Kind::SchedMigrate, names: &["sched_migrate_task"], fields: &["tid"] },
     Words {
         kind: Kind::SchedFork,
         names: &["sched_process_fork"],
-        fields: &[&["child_comm"], &["child_tid", "child_pid"], &["child_pid"]],
+        fields: &["child_comm", "child_tid", "child_pid"],
     },
     Words { kind: Kind::SyscallEntry, names: &["syscall_entry_*", "compat_syscall_entry_*"], fields: &[] },
-    Words {
-        kind: Kind::SyscallExit,
-        names: &["syscall_exit_*", "compat_syscall_exit_*"],
-        fields: &[&["ret"]],
-    },
-    Words { kind: Kind::IrqEntry, names: &["irq_handler_entry"], fields: &[&["irq"], &["name"]] },
-    Words { kind: Kind::IrqExit, names: &["irq_handler_exit"], fields: &[&["irq"]] },
-    Words { kind: Kind::SoftirqRaise, names: &["irq_softirq_raise", "softirq_raise"], fields: &[&["vec"]] },
-    Words { kind: Kind::SoftirqEntry, names: &["irq_softirq_entry", "softirq_entry"], fields: &[&["vec"]] },
-    Words { kind: Kind::SoftirqExit, names: &["irq_softirq_exit", "softirq_exit"], fields: &[&["vec"]] },
+    Words { kind: Kind::SyscallExit, names: &["syscall_exit_*", "compat_syscall_exit_*"], fields: &["ret"] },
+    Words { kind: Kind::IrqEntry, names: &["irq_handler_entry"], fields: &["irq", "name"] },
+    Words { kind: Kind::IrqExit, names: &["irq_handler_exit"], fields: &["irq"] },
+    Words { kind: Kind::SoftirqRaise, names: &["irq_softirq_raise"], fields: &["vec"] },
+    Words { kind: Kind::SoftirqEntry, names: &["irq_softirq_entry"], fields: &["vec"] },
+    Words { kind: Kind::SoftirqExit, names: &["irq_softirq_exit"], fields: &["vec"] },
     Words { kind: Kind::BlockIssue, names: &["block_rq_issue"], fields: BLOCK },
     Words { kind: Kind::BlockComplete, names: &["block_rq_complete"], fields: BLOCK },
     Words {
         kind: Kind::StateProcess,
         names: &["lttng_statedump_process_state"],
-        fields: &[&["tid"], &["pid"], &["name"]],
+        fields: &["tid", "pid", "name"],
     },
     Words {
         kind: Kind::StateBlockDevice,
         names: &["lttng_statedump_block_device"],
-        fields: &[&["dev"], &["diskname"]],
+        fields: &["dev", "diskname"],
     },
 ];
 
 impl Words {
-    /// What follows the prefix in an event's name, or nothing where the names are no prefixes; `None` where
+    /// What follows the prefix in the word for an event, or nothing where the names are no prefixes; `None` where
     /// the event is of another kind.
-    pub fn matches<'n>(&self, event: &'n str) -> Option<&'n str> {
-        self.names.iter().find_map(|name| match name.strip_suffix('*') {
-            Some(prefix) => event.strip_prefix(prefix),
-            None => (*name == event).then_some(""),
-        })
+    pub fn matches(&self, event: &str) -> Option<String> {
+        let word = vocabulary::word(event);
+        let rest = self.names.iter().find_map(|name| match name.strip_suffix('*') {
+            Some(prefix) => word.strip_prefix(prefix),
+            None => (*name == word).then_some(""),
+        });
+        rest.map(str::to_owned)
     }
 }
 

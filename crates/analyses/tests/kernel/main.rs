@@ -49,8 +49,8 @@ fn events((seeds, rules): &Plan) -> Vec<Records> {
             records.integer(20 + c);
             return records;
         }
-        for (place, names) in words.fields.iter().enumerate() {
-            match names[0] {
+        for (place, name) in words.fields.iter().enumerate() {
+            match *name {
                 "comm" | "name" | "child_comm" | "diskname" => records.text(format!("n{a}").as_bytes()),
                 "ret" => records.integer(a * 100 - 50),
                 _ => records.integer([a, b, c, a % 2, b % 2][place]),

@@ -14,6 +14,7 @@ use hodo_trace::{
     AnyEventAnalysis, AnyPartial, Cause, Choice, Loss, Table, Value, Whole,
     event::{Compound, FieldSink, Meaning, Name},
     kernel::{Kind, Records, VOCABULARY, Words},
+    vocabulary,
 };
 
 use super::{
@@ -216,9 +217,7 @@ impl Binding {
         let mut names: Vec<String> = Vec::new();
         for trace in &traces.traces {
             let classes = trace.streams.iter().flat_map(|stream| &trace.stream_class(stream).events);
-            let matched = |class: &EventClass| {
-                words.iter().find_map(|(words, _)| words.matches(&class.name).map(str::to_owned))
-            };
+            let matched = |class: &EventClass| words.iter().find_map(|(words, _)| words.matches(&class.name));
             names.extend(classes.filter_map(matched));
         }
         names.sort_unstable();
@@ -232,6 +231,16 @@ impl Binding {
         let streams = traces.traces.iter().map(of_trace).collect();
         Binding { names, streams }
     }
+}
+
+/// What the payload of an event calls a field that we have a word for. A name that stands for another word there,
+/// such as ftrace's `child_pid` for a thread, does not tell of this one.
+fn name_of<'w>(event: &EventClass, word: &'w str) -> Option<&'w str> {
+    let has = |name: &str| {
+        event.payload.iter().flat_map(|payload| &payload.members).any(|member| member.name == name)
+    };
+    let own = has(word) && vocabulary::field_word(&event.name, word).is_none_or(has);
+    if own { Some(word) } else { vocabulary::field(&event.name, word).filter(|name| has(name)) }
 }
 
 impl StreamBinding {
@@ -248,13 +257,11 @@ impl StreamBinding {
             let (words, fields, name) = words
                 .iter()
                 .find_map(|(words, fields)| Some((words, fields, words.matches(&class.name)?)))?;
-            let name = names.binary_search_by(|other| other.as_str().cmp(name)).ok()?;
+            let name = names.binary_search(&name).ok()?;
             let count = fields.iter().max().map_or(0, |last| last + 1);
             let path = |place: usize| {
-                let of = words.fields[place].iter();
-                fields
-                    .contains(&place)
-                    .then(|| of.clone().find_map(|field| trace.find(stream, class, &[field])))?
+                let asked = fields.contains(&place).then(|| words.fields[place])?;
+                trace.find(stream, class, &[name_of(class, asked)?])
             };
             Some(ClassBinding { kind: words.kind, name: name as u32, fields: (0..count).map(path).collect() })
         };

@@ -88,11 +88,10 @@ fn without_system(name: &str) -> &str {
 
 /// Our word for an event, whatever tracer named it; its own name where we have none.
 pub fn word(name: &str) -> Cow<'_, str> {
-    let bare = without_system(name);
-    let known = EVENTS.iter().find(|event| event.word == bare || event.others.contains(&bare));
-    if let Some(event) = known {
+    if let Some(event) = known(name) {
         return Cow::Borrowed(event.word);
     }
+    let bare = without_system(name);
     let call = CALLS.iter().find_map(|(word, other)| Some(format!("{word}{}", bare.strip_prefix(other)?)));
     call.map_or(Cow::Borrowed(name), Cow::Owned)
 }
@@ -102,11 +101,20 @@ pub fn names(name: &str) -> [Cow<'_, str>; 3] {
     [Cow::Borrowed(name), Cow::Borrowed(without_system(name)), word(name)]
 }
 
+/// Our word for what a tracer calls a field of an event, where that is another.
+pub fn field_word(event: &str, name: &str) -> Option<&'static str> {
+    let known = known(event)?;
+    known.fields.iter().find_map(|&(word, other)| (other == name).then_some(word))
+}
+
+fn known(event: &str) -> Option<&'static Event> {
+    let bare = without_system(event);
+    EVENTS.iter().find(|event| event.word == bare || event.others.contains(&bare))
+}
+
 /// What a tracer calls a field of an event, where that is not our word for it.
 pub fn field(event: &str, field: &str) -> Option<&'static str> {
-    let bare = without_system(event);
-    let known = EVENTS.iter().find(|event| event.word == bare || event.others.contains(&bare))?;
-    known.fields.iter().find_map(|&(word, other)| (word == field).then_some(other))
+    known(event)?.fields.iter().find_map(|&(word, other)| (word == field).then_some(other))
 }
 
 /// What tracers call a field of a context, our own word first; nothing for other fields.
