@@ -10,7 +10,7 @@ use super::{
         Array, ByteOrder, Choice, ChoiceOption, Encoding, FieldClass, Integer, Length, Member, Real,
         Reference, Role, Structure, VariableInteger,
     },
-    steps::{Content, Known, Slots, Steps},
+    steps::{Content, Known, Slots, Steps, Trouble},
 };
 
 /// Slots that integers keep their values in, and others depend on.
@@ -155,7 +155,12 @@ proptest! {
         let steps = Steps::of(Some(&structure), known).0;
         let steps = steps.run(content, start, &stepped).ok().filter(|&end| end <= content.end);
         let mut ignore = Ignore;
-        let walk = Walk::new(content, start, &walked, &mut ignore).root(&structure, start).ok().filter(|&end| end <= content.end);
+        let walk = Walk::new(content, start, &walked, &mut ignore).root(&structure, start);
+        // Of elements without a size there is room for more than anybody could be told.
+        if steps.is_some() && matches!(walk, Err(Trouble::TooLong(_))) {
+            return Ok(());
+        }
+        let walk = walk.ok().filter(|&end| end <= content.end);
         prop_assert_eq!(steps, walk);
         if walk.is_some() {
             prop_assert!((0..SLOTS).all(|slot| stepped.get(slot) == walked.get(slot)));
