@@ -168,7 +168,8 @@ fn metadata(entropy: &[u8], time: u8, old: bool) -> String {
 }
 
 fn is_event(line: &&String) -> bool {
-    !line.starts_with('!') && !line.contains("m1_0=!")
+    // A loss, or an event of which not all can be told.
+    !line.starts_with('!') && !line.contains(" ! ") && !line.contains("m1_0=!")
 }
 
 proptest! {
