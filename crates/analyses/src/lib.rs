@@ -55,6 +55,17 @@ pub enum Kind {
         /// Whether what it tells is of threads, among which one can choose.
         of_threads: bool,
     },
+    /// All analyses of kernel events, in one pass.
+    All,
+}
+
+/// The analyses of kernel events that `hodo report NAME` makes tables of: one, or all of them.
+pub fn kernel_analyses(name: &str) -> impl Iterator<Item = (&'static Entry, &'static dyn AnyEventAnalysis)> {
+    let is_meant = move |entry: &&Entry| name == "all" || entry.name == name;
+    ANALYSES.iter().filter(is_meant).filter_map(|entry| match entry.kind {
+        Kind::Kernel { analysis, .. } => Some((entry, analysis)),
+        _ => None,
+    })
 }
 
 /// All analyses.
@@ -84,6 +95,7 @@ pub const ANALYSES: &[Entry] = &[
         help: "software events: how many of each name, and how many were lost",
         kind: Kind::EventCount,
     },
+    Entry { name: "all", help: "kernel events: all of the following, in one pass", kind: Kind::All },
     Entry {
         name: "cpu",
         help: "kernel events: how long each thread ran, how busy each CPU was",

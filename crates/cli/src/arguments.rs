@@ -4,7 +4,7 @@ use std::{ffi::OsString, io::Write, path::PathBuf, process::ExitCode};
 
 use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
 use hodo_analyses::profile::Every;
-use hodo_engine::script::Field;
+use hodo_engine::{events::Portion, script::Field};
 use hodo_formats::raw;
 
 use crate::failure::{Failure, written};
@@ -33,6 +33,10 @@ pub enum Command {
     Script(Script),
     /// Tables: exact profiles by function or by call path
     Report(Report),
+    /// Part of a report: folds a part of a trace, for `hodo merge`; parts may be folded on other machines
+    Fold(Fold),
+    /// Tables of what `hodo fold` made of all parts of a trace
+    Merge(Merge),
     /// Software events in another format, or only some of them: a small trace out of a big one
     Export(Export),
     /// One function: source and disassembly, with how often each line, instruction and branch ran
@@ -273,6 +277,55 @@ pub struct Report {
     pub output: Output,
 }
 
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  hodo fold --analysis cpu,io --part 1/2 -o 1.part ./my-trace
+  hodo fold --analysis cpu,io --part 2/2 -o 2.part ./my-trace
+  hodo merge *.part")]
+pub struct Fold {
+    /// Kinds of report about kernel events, or all of them
+    #[arg(long, value_name = "KIND,…", required = true, value_delimiter = ',', value_parser = kernel_names())]
+    pub analysis: Vec<String>,
+    /// Which part of how many: 1/4 is the first of four
+    #[arg(long, value_name = "I/N", value_parser = portion)]
+    pub part: Portion,
+    /// File to write
+    #[arg(short, long, value_name = "FILE")]
+    pub output: PathBuf,
+    #[command(flatten)]
+    pub input: Input,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  hodo merge *.part
+  hodo merge --by process --top 10 1.part 2.part")]
+pub struct Merge {
+    /// What `hodo fold` wrote: all parts of one whole, in any order
+    #[arg(value_name = "PART", required = true)]
+    pub parts: Vec<PathBuf>,
+    /// What the rows are, as of `hodo report`
+    #[arg(long, value_name = "WHAT")]
+    pub by: Option<String>,
+    /// Only threads with these names
+    #[arg(long, value_name = "NAME,…", value_delimiter = ',')]
+    pub comm: Vec<String>,
+    /// Only these threads
+    #[arg(long, value_name = "TID,…", value_delimiter = ',')]
+    pub tid: Vec<u32>,
+    /// Only these processes
+    #[arg(long, value_name = "PID,…", value_delimiter = ',')]
+    pub pid: Vec<u32>,
+    /// Only what happened on these CPUs
+    #[arg(long, value_name = "CPU,…", value_delimiter = ',', value_parser = crate::events::cpus)]
+    pub cpu_list: Vec<Vec<u32>>,
+    /// Exit with 1 where anything was lost or can't be decoded
+    #[arg(long)]
+    pub strict: bool,
+    #[command(flatten)]
+    pub output: Output,
+}
+
 /// What to write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum ExportFormat {
@@ -336,6 +389,16 @@ fn report_names() -> Vec<&'static str> {
     hodo_analyses::ANALYSES.iter().map(|analysis| analysis.name).collect()
 }
 
+fn kernel_names() -> Vec<&'static str> {
+    let names = hodo_analyses::kernel_analyses("all").map(|(entry, _)| entry.name);
+    names.chain(["all"]).collect()
+}
+
+/// A part of so many.
+fn portion(text: &str) -> Result<Portion, String> {
+    Portion::parse(text).ok_or("expected I/N, such as 1/4 for the first of four parts".to_owned())
+}
+
 fn report_help() -> String {
     let kinds = hodo_analyses::ANALYSES.iter().map(|kind| format!("  {:10} {}\n", kind.name, kind.help));
     format!(
@@ -346,7 +409,8 @@ fn report_help() -> String {
   hodo report tree --call 'handle_request#3' perf.data   what the third request did
   hodo report lines --time +1ms,+2ms perf.data
   hodo report cpu ./my-trace
-  hodo report syscalls --by slowest --top 10 ./my-trace",
+  hodo report syscalls --by slowest --top 10 ./my-trace
+  hodo report all ./my-trace",
         kinds.collect::<String>()
     )
 }

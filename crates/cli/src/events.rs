@@ -7,14 +7,14 @@ use std::{
 };
 
 use clap::Args;
-use hodo_analyses::Kind;
+use hodo_analyses::{Entry, Kind, kernel_analyses};
 use hodo_engine::{
     Files,
     events::{
         self, Condition, Contents, EventFormat, EventReading, EventTraces, StreamInfo, TraceInfo, Wanted,
     },
 };
-use hodo_trace::{AnyEventAnalysis, Choice, Column, Loss, Shape, Table, Unit, Value};
+use hodo_trace::{Choice, Column, Loss, Shape, Table, Unit, Value};
 
 use crate::{
     arguments::{self, Input, size},
@@ -50,7 +50,7 @@ pub const BOTH: &str = "this recording also has software events: see them with `
                         count them with `hodo report count`";
 
 /// A CPU, or a range of them.
-fn cpus(text: &str) -> Result<Vec<u32>, String> {
+pub fn cpus(text: &str) -> Result<Vec<u32>, String> {
     let (from, to) = text.split_once('-').unwrap_or((text, text));
     let range = from.parse().ok().zip(to.parse().ok()).map(|(from, to): (u32, u32)| from..=to);
     let range = range.filter(|range| !range.is_empty() && range.end() - range.start() < 1 << 16);
@@ -177,7 +177,7 @@ pub fn script(command: &arguments::Script) -> Result<ExitCode, Failure> {
 }
 
 /// `hodo report` of a kind that is about software events.
-pub fn report(command: &arguments::Report, kind: Kind) -> Result<ExitCode, Failure> {
+pub fn report(command: &arguments::Report, entry: &Entry) -> Result<ExitCode, Failure> {
     if !contents(&command.input).events {
         return Err(Failure::usage("this report is about software events, and the input has none"));
     }
@@ -192,18 +192,18 @@ pub fn report(command: &arguments::Report, kind: Kind) -> Result<ExitCode, Failu
     tell_notes(&traces, &command.input);
     let reading = reading(&command.input, &traces, COUNT_CHUNK)?;
     let progress = Progress::new(traces.bytes(), command.input.quiet);
-    let table = match kind {
+    let tables = match entry.kind {
         Kind::EventCount => {
             if command.by.is_some() || !command.comm.is_empty() {
                 return Err(Failure::usage("report count takes neither --by nor --comm"));
             }
             let wanted = wanted(&command.filter, &command.input, &traces)?;
-            events::count(&traces, &wanted, &reading, |done| progress.set(done))
+            vec![events::count(&traces, &wanted, &reading, |done| progress.set(done))]
         }
-        Kind::Kernel { analysis, of_threads } => {
-            let choice = choice(command, analysis, of_threads)?;
-            let tables = events::analyse(&traces, &[analysis], &choice, &reading, |done| progress.set(done));
-            tables.into_iter().next().expect("an analysis makes a table")
+        Kind::Kernel { .. } | Kind::All => {
+            let (entries, analyses): (Vec<_>, Vec<_>) = kernel_analyses(entry.name).unzip();
+            let choice = choice(&entries, command.by.as_deref(), chosen(command)?)?;
+            events::analyse(&traces, &analyses, &choice, &reading, |done| progress.set(done))
         }
         _ => {
             return Err(Failure::usage(
@@ -215,8 +215,9 @@ pub fn report(command: &arguments::Report, kind: Kind) -> Result<ExitCode, Failu
     if progress.is_interrupted() {
         return Ok(ExitCode::from(INTERRUPTED));
     }
-    let code = input::exit_code(&command.input, table.loss.is_empty() && lost(&traces) == (0, 0));
-    output::draw(table, &command.output)?;
+    let lossless = tables.iter().all(|table| table.loss.is_empty()) && lost(&traces) == (0, 0);
+    let code = input::exit_code(&command.input, lossless);
+    output::draw_all(tables, &command.output)?;
     Ok(code)
 }
 
@@ -227,36 +228,42 @@ pub fn tell_notes(traces: &EventTraces<'_>, input: &Input) {
     }
 }
 
-/// What of a kernel's events to tell.
-fn choice(
-    command: &arguments::Report,
-    analysis: &dyn AnyEventAnalysis,
-    of_threads: bool,
-) -> Result<Choice, Failure> {
+/// What the command line chooses of a kernel's events.
+fn chosen(command: &arguments::Report) -> Result<Choice, Failure> {
     let (filter, input) = (&command.filter, &command.input);
     if !filter.event.is_empty() || filter.condition.is_some() {
         return Err(Failure::usage(
             "--event and --where choose single events, without which analyses go wrong",
         ));
     }
-    let any_thread = input.tid.is_empty() && input.pid.is_empty() && command.comm.is_empty();
-    if !(of_threads || any_thread) {
-        return Err(Failure::usage(
-            "--tid, --pid and --comm choose threads, and this report is of no thread",
-        ));
-    }
-    let views = analysis.views();
-    let view = command.by.as_deref().unwrap_or(views[0]);
-    if !views.contains(&view) {
-        return Err(Failure::usage(format!("--by {view}: expected {}", views.join(", "))));
-    }
     Ok(Choice {
-        view: view.to_owned(),
+        view: String::new(),
         tids: input.tid.clone(),
         pids: input.pid.clone(),
         comms: command.comm.clone(),
         cpus: filter.cpu_list.concat(),
     })
+}
+
+/// What of a kernel's events these analyses are to tell, if they can.
+pub fn choice(entries: &[&Entry], by: Option<&str>, chosen: Choice) -> Result<Choice, Failure> {
+    let any_thread = chosen.tids.is_empty() && chosen.pids.is_empty() && chosen.comms.is_empty();
+    let of_threads = |entry: &&Entry| matches!(entry.kind, Kind::Kernel { of_threads: true, .. });
+    if let Some(entry) = entries.iter().find(|entry| !any_thread && !of_threads(entry)) {
+        return Err(Failure::usage(format!(
+            "--tid, --pid and --comm choose threads, and `{}` is of no thread",
+            entry.name
+        )));
+    }
+    let Some(view) = by else { return Ok(chosen) };
+    let &[&Entry { kind: Kind::Kernel { analysis, .. }, .. }] = entries else {
+        return Err(Failure::usage("--by is for one analysis, and these are several"));
+    };
+    let views = analysis.views();
+    if !views.contains(&view) {
+        return Err(Failure::usage(format!("--by {view}: expected {}", views.join(", "))));
+    }
+    Ok(Choice { view: view.to_owned(), ..chosen })
 }
 
 /// Events and packets that the tracer lost.

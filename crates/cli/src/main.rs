@@ -12,6 +12,7 @@ mod info;
 mod input;
 mod live;
 mod output;
+mod parts;
 mod progress;
 mod record;
 mod report;
@@ -30,6 +31,8 @@ fn main() -> ExitCode {
         Command::Info(command) => info::run(command),
         Command::Script(command) => script::run(command),
         Command::Report(command) => report::run(command),
+        Command::Fold(command) => parts::fold(command),
+        Command::Merge(command) => parts::merge(command),
         Command::Export(command) => export::run(command),
         Command::Annotate(command) => annotate::run(command),
         Command::Completions { shell } => arguments::completions(*shell),

@@ -18,6 +18,8 @@ use crate::{
 
 /// Bytes that are written at a time.
 const BUFFER: usize = 1 << 16;
+/// Rows of each of several tables, where nobody asks for more.
+const ROWS_OF_SEVERAL: u64 = 10;
 
 /// Standard output, or a file that is whole or absent.
 pub enum Destination {
@@ -78,7 +80,12 @@ impl Write for Destination {
 
 /// How to draw a table as the command line asks for it; takes the rows away that are too many.
 pub fn options(table: &mut Table, output: &Output) -> hodo_views::Options {
-    let limit = output.limit.map_or(usize::MAX, |limit| usize::try_from(limit).unwrap_or(usize::MAX));
+    limited(table, output.limit, output)
+}
+
+/// The same with another number of rows.
+fn limited(table: &mut Table, limit: Option<u64>, output: &Output) -> hodo_views::Options {
+    let limit = limit.map_or(usize::MAX, |limit| usize::try_from(limit).unwrap_or(usize::MAX));
     let left_out = table.rows.len().saturating_sub(limit);
     table.rows.truncate(limit);
     let terminal = output.output.is_none() && io::stdout().is_terminal();
@@ -101,14 +108,39 @@ pub fn colours(output: &Output, terminal: bool) -> bool {
 }
 
 /// Draws a table as the command line asks for it.
-pub fn draw(mut table: Table, output: &Output) -> Result<(), Failure> {
-    let options = options(&mut table, output);
+pub fn draw(table: Table, output: &Output) -> Result<(), Failure> {
+    draw_all(vec![table], output)
+}
+
+/// Draws tables of one reading as the command line asks for it: as text below each other, the first rows of each,
+/// as JSON in a list.
+pub fn draw_all(mut tables: Vec<Table>, output: &Output) -> Result<(), Failure> {
     let view = VIEWS.iter().find(|view| view.name == output.format).expect("the parser knows the names");
+    let several = tables.len() > 1;
+    let [before, between, after] = match view.name {
+        _ if !several => ["", "", ""],
+        "text" => ["", "\n", ""],
+        "json" => ["[", ",\n", "]\n"],
+        _ => return Err(Failure::usage("several tables are written as text or as json")),
+    };
+    let is_text = several && view.name == "text";
+    if is_text {
+        // All tables of one reading miss the same, which is told once.
+        tables.iter_mut().rev().skip(1).for_each(|table| table.loss.clear());
+    }
+    let limit = output.limit.or(is_text.then_some(ROWS_OF_SEVERAL));
     let mut destination = Destination::open(output.output.as_deref())?;
-    written((view.write)(&table, &options, &mut destination))?;
+    let mut separator = before;
+    for table in &mut tables {
+        let options = limited(table, limit, output);
+        written(destination.write_all(separator.as_bytes()))?;
+        written((view.write)(table, &options, &mut destination))?;
+        separator = between;
+    }
+    written(destination.write_all(after.as_bytes()))?;
     destination.finish()?;
-    if !view.shows_loss {
-        written(hodo_views::write_loss(&table, &hodo_views::Options::default(), &mut io::stderr()))?;
+    for table in tables.iter().filter(|_| !view.shows_loss) {
+        written(hodo_views::write_loss(table, &hodo_views::Options::default(), &mut io::stderr()))?;
     }
     Ok(())
 }

@@ -40,8 +40,10 @@ pub fn run(command: &Report) -> Result<ExitCode, Failure> {
             "--refresh is for sessions that are being recorded: net://HOST/host/NAME/SESSION",
         ));
     }
-    if matches!(analysis.kind, Kind::EventCount | Kind::Kernel { .. }) || events::are_in(&command.input) {
-        return events::report(command, analysis.kind);
+    if matches!(analysis.kind, Kind::EventCount | Kind::Kernel { .. } | Kind::All)
+        || events::are_in(&command.input)
+    {
+        return events::report(command, analysis);
     }
     command.filter.refuse()?;
     if command.by.is_some() || !command.comm.is_empty() {
@@ -80,6 +82,8 @@ fn make(
             let blocks = Blocks { report, sources: &experiment.modules };
             hodo_engine::profile(experiment, &blocks, reading, go_on)
         }
-        Kind::EventCount | Kind::Kernel { .. } => unreachable!("software events are read elsewhere"),
+        Kind::EventCount | Kind::Kernel { .. } | Kind::All => {
+            unreachable!("software events are read elsewhere")
+        }
     }
 }

@@ -2,11 +2,13 @@
 
 use std::{fmt, num::NonZeroU64};
 
+use serde::{Deserialize, Serialize};
+
 /// Nanoseconds in a second.
 const SECOND: i128 = 1_000_000_000;
 
 /// Nanoseconds from the origin of a trace's clock, 1970 for most; may be before it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct OriginNanos(pub i128);
 
 impl fmt::Display for OriginNanos {

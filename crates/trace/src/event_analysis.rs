@@ -87,6 +87,10 @@ pub trait AnyEventAnalysis: Sync {
     fn merge(&self, earlier: AnyPartial, later: AnyPartial) -> AnyPartial;
     /// See [`EventAnalysis::finish`].
     fn finish(&self, whole: AnyPartial, of: &Whole<'_>) -> Table;
+    /// A state as bytes, to travel to another process.
+    fn pack(&self, partial: &AnyPartial) -> Vec<u8>;
+    /// The state that bytes stand for, `None` where they are none of this analysis.
+    fn unpack(&self, bytes: &[u8]) -> Option<AnyPartial>;
 }
 
 impl<A: EventAnalysis> AnyEventAnalysis for A {
@@ -114,5 +118,14 @@ impl<A: EventAnalysis> AnyEventAnalysis for A {
 
     fn finish(&self, whole: AnyPartial, of: &Whole<'_>) -> Table {
         EventAnalysis::finish(self, *whole.downcast().expect("a state of this analysis"), of)
+    }
+
+    fn pack(&self, partial: &AnyPartial) -> Vec<u8> {
+        let partial: &A::Partial = partial.downcast_ref().expect("a state of this analysis");
+        postcard::to_allocvec(partial).expect("memory does not refuse what is written to it")
+    }
+
+    fn unpack(&self, bytes: &[u8]) -> Option<AnyPartial> {
+        Some(Box::new(postcard::from_bytes::<A::Partial>(bytes).ok()?))
     }
 }

@@ -41,7 +41,7 @@ impl Cause {
 }
 
 /// One place where something is missing.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Loss {
     /// Which stream, such as `tid 4242`; empty for the whole input.
     pub stream: String,

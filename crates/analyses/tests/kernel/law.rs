@@ -2,19 +2,20 @@
 
 use hodo_clock::Nanos;
 use hodo_trace::{
-    Choice, EventAnalysis, Table, Whole,
+    AnyEventAnalysis, Choice, EventAnalysis, Table, Whole,
     kernel::{KernelEvent, Records},
 };
 
 fn fold<A: EventAnalysis>(analysis: &A, events: &[Records]) -> A::Partial {
     let mut partial = analysis.unknown();
     events.iter().flat_map(Records::iter).for_each(|event| analysis.fold(&mut partial, event));
-    travelled::<A>(&partial)
+    travelled(analysis, partial)
 }
 
 /// What travels to another process must be all that there is.
-fn travelled<A: EventAnalysis>(partial: &A::Partial) -> A::Partial {
-    serde_json::from_str(&serde_json::to_string(partial).unwrap()).unwrap()
+fn travelled<A: EventAnalysis>(analysis: &A, partial: A::Partial) -> A::Partial {
+    let bytes = AnyEventAnalysis::pack(analysis, &(Box::new(partial) as _));
+    *AnyEventAnalysis::unpack(analysis, &bytes).unwrap().downcast().unwrap()
 }
 
 /// Merges neighbours in an order that `choices` picks.
@@ -32,18 +33,20 @@ fn merge_all<A: EventAnalysis>(analysis: &A, mut parts: Vec<A::Partial>, choices
 /// Every table of a state.
 fn tables<A: EventAnalysis>(
     analysis: &A,
-    partial: &A::Partial,
+    partial: A::Partial,
     events: &[Records],
     names: &[String],
 ) -> Vec<Table> {
     let time =
         |records: &Records| records.iter().next().map_or(Nanos(0), |event: KernelEvent<'_>| event.time);
     let span = (events.first().map_or(Nanos(0), time), events.last().map_or(Nanos(0), time));
+    let bytes = AnyEventAnalysis::pack(analysis, &(Box::new(partial) as _));
     let table = |view: &&str| {
         let choice = Choice { view: (*view).to_owned(), ..Choice::default() };
-        analysis.finish(travelled::<A>(partial), &Whole { names, span, choice: &choice })
+        let partial = AnyEventAnalysis::unpack(analysis, &bytes).unwrap();
+        AnyEventAnalysis::finish(analysis, partial, &Whole { names, span, choice: &choice })
     };
-    analysis.views().iter().map(table).collect()
+    EventAnalysis::views(analysis).iter().map(table).collect()
 }
 
 /// The tables of a trace as one chunk, and of the same cut behind the events where `cuts` says so, with the parts
@@ -63,6 +66,6 @@ pub(crate) fn both<A: EventAnalysis>(
             begin = end;
         }
     }
-    let whole = tables(analysis, &fold(analysis, events), events, names);
-    (whole, tables(analysis, &merge_all(analysis, parts, choices), events, names))
+    let whole = tables(analysis, fold(analysis, events), events, names);
+    (whole, tables(analysis, merge_all(analysis, parts, choices), events, names))
 }

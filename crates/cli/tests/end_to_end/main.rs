@@ -9,6 +9,7 @@ mod jitted;
 mod live;
 mod marks;
 mod output;
+mod parts;
 mod profiles;
 mod program;
 mod raw;

@@ -16,6 +16,7 @@ use hodo_trace::{
     kernel::{Kind, Records, VOCABULARY, Words},
     vocabulary,
 };
+use serde::{Deserialize, Serialize};
 
 use super::{
     EventReading, EventTraces,
@@ -26,15 +27,21 @@ use super::{
 use crate::{Losses, parallel::in_order};
 
 /// What a slice or more of them came to.
-struct Folded {
-    partials: Vec<AnyPartial>,
+pub(super) struct Folded {
+    pub(super) partials: Vec<AnyPartial>,
+    pub(super) totals: Totals,
+    losses: Vec<Loss>,
+    bytes: u64,
+}
+
+/// What is known of some slices beside the states of analyses.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub(super) struct Totals {
     span: Option<(Nanos, Nanos)>,
     /// Events and packets.
     lost: (u64, u64),
     /// Events whose times are no nanoseconds since the origin.
     untimed: u64,
-    losses: Vec<Loss>,
-    bytes: u64,
 }
 
 /// Folds some analyses in one pass, and makes a table of each. `progress` is told the bytes that were read, and
@@ -44,15 +51,28 @@ pub fn analyse(
     analyses: &[&dyn AnyEventAnalysis],
     choice: &Choice,
     reading: &EventReading,
-    mut progress: impl FnMut(u64) -> bool,
+    progress: impl FnMut(u64) -> bool,
 ) -> Vec<Table> {
-    let binding = Binding::new(traces, analyses);
-    let mut whole: Option<Folded> = None;
     let mut losses = Losses::default();
     traces.loss().into_iter().for_each(|loss| losses.add(loss));
+    let folded = fold_all(traces, analyses, &plan(traces, reading), reading, &mut losses, progress);
+    tables(analyses, folded, &names(traces, analyses), choice, losses)
+}
+
+/// Folds slices that follow each other.
+pub(super) fn fold_all(
+    traces: &EventTraces<'_>,
+    analyses: &[&dyn AnyEventAnalysis],
+    slices: &[Slice],
+    reading: &EventReading,
+    losses: &mut Losses,
+    mut progress: impl FnMut(u64) -> bool,
+) -> Folded {
+    let binding = Binding::new(traces, analyses);
+    let mut whole: Option<Folded> = None;
     let mut done = 0;
     in_order(
-        &plan(traces, reading),
+        slices,
         reading.threads,
         Records::default,
         |records, slice| fold(traces, analyses, &binding, reading, slice, records),
@@ -66,19 +86,35 @@ pub fn analyse(
             progress(done)
         },
     );
-    let whole = whole.unwrap_or_else(|| Folded::new(analyses, 0));
-    if whole.untimed > 0 {
-        losses.add(untimed(whole.untimed));
+    whole.unwrap_or_else(|| Folded::new(analyses, 0))
+}
+
+/// What follows the prefixes of events' names, by the index that events have.
+pub(super) fn names(traces: &EventTraces<'_>, analyses: &[&dyn AnyEventAnalysis]) -> Vec<String> {
+    Binding::new(traces, analyses).names
+}
+
+/// The tables of the whole.
+pub(super) fn tables(
+    analyses: &[&dyn AnyEventAnalysis],
+    whole: Folded,
+    names: &[String],
+    choice: &Choice,
+    mut losses: Losses,
+) -> Vec<Table> {
+    let Totals { span, lost, untimed: count } = whole.totals;
+    if count > 0 {
+        losses.add(untimed(count));
     }
-    let of = Whole { names: &binding.names, span: whole.span.unwrap_or_default(), choice };
+    let of = Whole { names, span: span.unwrap_or_default(), choice };
     let loss = losses.into_list();
     let tables = analyses.iter().zip(whole.partials).map(|(analysis, partial)| {
         let mut table = analysis.finish(partial, &of);
         table.summary.extend([
             ("begin_ns", Value::from(of.span.0.0)),
             ("end_ns", of.span.1.0.into()),
-            ("events_lost", whole.lost.0.into()),
-            ("packets_lost", whole.lost.1.into()),
+            ("events_lost", lost.0.into()),
+            ("packets_lost", lost.1.into()),
         ]);
         Table { loss: loss.clone(), ..table }
     });
@@ -90,26 +126,37 @@ fn untimed(count: u64) -> Loss {
     Loss { stream: String::new(), cause: Cause::Corrupt, bytes: 0..0, time: None, count, detail }
 }
 
-impl Folded {
-    fn new(analyses: &[&dyn AnyEventAnalysis], bytes: u64) -> Folded {
-        let partials = analyses.iter().map(|analysis| analysis.unknown()).collect();
-        Folded { partials, span: None, lost: (0, 0), untimed: 0, losses: Vec::new(), bytes }
-    }
-
-    fn merge(self, later: Folded, analyses: &[&dyn AnyEventAnalysis]) -> Folded {
-        let pairs = self.partials.into_iter().zip(later.partials).zip(analyses);
-        let partials = pairs.map(|((earlier, later), analysis)| analysis.merge(earlier, later)).collect();
-        let span = match (self.span, later.span) {
+impl Totals {
+    fn add(&mut self, later: Totals) {
+        self.span = match (self.span, later.span) {
             (Some(one), Some(other)) => Some((one.0.min(other.0), one.1.max(other.1))),
             (one, other) => one.or(other),
         };
-        let lost = (self.lost.0.saturating_add(later.lost.0), self.lost.1.saturating_add(later.lost.1));
-        Folded { partials, span, lost, untimed: self.untimed + later.untimed, ..later }
+        self.lost = (self.lost.0.saturating_add(later.lost.0), self.lost.1.saturating_add(later.lost.1));
+        self.untimed += later.untimed;
     }
 
     fn lose(&mut self, lost: &hodo_formats::ctf::Lost) {
         let sum = if lost.packets { &mut self.lost.1 } else { &mut self.lost.0 };
         *sum = sum.saturating_add(lost.count);
+    }
+}
+
+impl Folded {
+    fn new(analyses: &[&dyn AnyEventAnalysis], bytes: u64) -> Folded {
+        let partials = analyses.iter().map(|analysis| analysis.unknown()).collect();
+        Folded::of(partials, Totals::default(), bytes)
+    }
+
+    pub(super) fn of(partials: Vec<AnyPartial>, totals: Totals, bytes: u64) -> Folded {
+        Folded { partials, totals, losses: Vec::new(), bytes }
+    }
+
+    pub(super) fn merge(mut self, later: Folded, analyses: &[&dyn AnyEventAnalysis]) -> Folded {
+        let pairs = self.partials.into_iter().zip(later.partials).zip(analyses);
+        let partials = pairs.map(|((earlier, later), analysis)| analysis.merge(earlier, later)).collect();
+        self.totals.add(later.totals);
+        Folded { partials, ..self }
     }
 
     fn take(&mut self, analyses: &[&dyn AnyEventAnalysis], records: &mut Records) {
@@ -140,15 +187,16 @@ fn fold(
         let parts = match item {
             Item::Event(parts) => *parts,
             Item::Lost(lost) => {
-                folded.lose(lost);
+                folded.totals.lose(lost);
                 continue;
             }
         };
         let Some(time) = time.and_then(nanos) else {
-            folded.untimed += 1;
+            folded.totals.untimed += 1;
             continue;
         };
-        folded.span = Some(folded.span.map_or((time, time), |(first, last)| (first, last.max(time))));
+        let span = &mut folded.totals.span;
+        *span = Some(span.map_or((time, time), |(first, last)| (first, last.max(time))));
         let stream = &binding.streams[source.trace][source.stream];
         let Some(class) = &stream.classes[parts.class as usize] else { continue };
         let event = source.cursor.event(parts);

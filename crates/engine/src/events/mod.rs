@@ -18,6 +18,7 @@ mod json;
 mod live;
 mod merge;
 mod names;
+mod parts;
 mod runs;
 mod slices;
 mod text;
@@ -46,6 +47,7 @@ pub use fold::analyse;
 pub use hodo_formats::perf::samples::Contents;
 pub use info::{ClockInfo, EventInfo, StreamInfo, TraceInfo, info};
 pub use live::{LiveAddress, LiveError, live_count, live_script, live_sessions};
+pub use parts::{Part, PartError, Portion, fold_part, merge_parts};
 pub use runs::{Run, each_run};
 pub use write::{EventFormat, script};
 

@@ -1,0 +1,87 @@
+//! `hodo fold` and `hodo merge`: parts of a trace, each folded by a process of its own.
+
+use std::{fs, io::Write, path::PathBuf, process::ExitCode};
+
+use hodo_analyses::kernel_analyses;
+use hodo_engine::{
+    Files,
+    events::{EventTraces, Part, PartError, fold_part, merge_parts},
+};
+use hodo_trace::{Choice, Table, Value};
+
+use crate::{
+    arguments::{Fold, Merge},
+    events,
+    failure::{Failure, INTERRUPTED, LOSS, written},
+    output::{self, Destination},
+    progress::Progress,
+};
+
+/// `hodo fold`.
+pub fn fold(command: &Fold) -> Result<ExitCode, Failure> {
+    if !events::contents(&command.input).events {
+        return Err(Failure::usage("fold is about software events, and the input has none"));
+    }
+    let input = &command.input;
+    if !(input.tid.is_empty() && input.pid.is_empty()) {
+        return Err(Failure::usage("--tid and --pid choose from the whole: give them to `hodo merge`"));
+    }
+    events::refuse_flow(input)?;
+    let files = Files::default();
+    let traces = EventTraces::open(&files, &input.file)?;
+    events::tell_notes(&traces, input);
+    let reading = events::reading(input, &traces, events::COUNT_CHUNK)?;
+    let analyses: Vec<_> = kernel_analyses("all")
+        .filter(|(entry, _)| command.analysis.iter().any(|name| name == entry.name || name == "all"))
+        .map(|(entry, analysis)| (entry.name, analysis))
+        .collect();
+    let progress = Progress::new(traces.bytes(), input.quiet);
+    let part = fold_part(&traces, &analyses, command.part, &reading, |done| progress.set(done));
+    progress.finish();
+    if progress.is_interrupted() {
+        return Ok(ExitCode::from(INTERRUPTED));
+    }
+    let mut out = Destination::open(Some(&command.output))?;
+    written(out.write_all(&part.to_bytes()))?;
+    out.finish()?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// `hodo merge`.
+pub fn merge(command: &Merge) -> Result<ExitCode, Failure> {
+    let read = |path: &PathBuf| {
+        let failed = |error: &dyn std::fmt::Display| format!("{}: {error}", path.display());
+        let bytes = fs::read(path).map_err(|error| Failure::unreadable(failed(&error)))?;
+        Part::from_bytes(&bytes).map_err(|error| Failure::unreadable(failed(&error)))
+    };
+    let parts = command.parts.iter().map(read).collect::<Result<Vec<Part>, Failure>>()?;
+    let names = parts.first().map_or(&[][..], Part::analyses);
+    let known = names.iter().filter_map(|name| kernel_analyses(name).next());
+    let (entries, analyses): (Vec<_>, Vec<_>) = known.unzip();
+    let choice = Choice {
+        view: String::new(),
+        tids: command.tid.clone(),
+        pids: command.pid.clone(),
+        comms: command.comm.clone(),
+        cpus: command.cpu_list.concat(),
+    };
+    let choice = events::choice(&entries, command.by.as_deref(), choice)?;
+    let tables = merge_parts(parts, &analyses, &choice).map_err(|error| match error {
+        PartError::Differs(place, what) => Failure::usage(format!(
+            "{} and {} are no parts of one whole: {what} differs",
+            command.parts[0].display(),
+            command.parts[place].display()
+        )),
+        error => Failure::usage(error),
+    })?;
+    let lossless = tables.iter().all(is_lossless);
+    output::draw_all(tables, &command.output)?;
+    Ok(if command.strict && !lossless { LOSS.into() } else { ExitCode::SUCCESS })
+}
+
+fn is_lossless(table: &Table) -> bool {
+    let lost = |name: &str| {
+        table.summary.iter().any(|(known, value)| *known == name && !matches!(value, Value::Integer(0)))
+    };
+    table.loss.is_empty() && !lost("events_lost") && !lost("packets_lost")
+}

@@ -1,0 +1,257 @@
+//! Parts of a trace that processes fold by themselves, and what they come to together.
+//!
+//! ```text
+//! trace ──plan──► slices ──1/N──► fold ──► Part ──bytes──┐
+//!                        ──2/N──► fold ──► Part ──bytes──┴──► merge, in the order of parts ──► tables
+//! ```
+//!
+//! A part says what it is a part of: parts of another trace, of other analyses, or made by another version, are
+//! refused. What to show of the whole is chosen when parts are merged.
+
+use std::fmt;
+
+use hodo_clock::OriginNanos;
+use hodo_formats::ctf::Trace;
+use hodo_trace::{AnyEventAnalysis, Choice, Loss, Table};
+use serde::{Deserialize, Serialize};
+
+use super::{
+    EventReading, EventTraces,
+    fold::{Folded, Totals, fold_all, names, tables},
+    slices::{Slice, plan},
+};
+use crate::Losses;
+
+/// What a file with a part begins with; its sum and its content follow.
+const MAGIC: &[u8] = b"hodo part\n";
+const VERSION: &str = env!("CARGO_PKG_VERSION");
+/// More parts than anybody has processes.
+const MOST_PARTS: u32 = 1 << 20;
+
+/// Which part of how many; the first is 1.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Portion {
+    number: u32,
+    of: u32,
+}
+
+impl Portion {
+    /// The part that `I/N` names, if there is such a part.
+    pub fn parse(text: &str) -> Option<Portion> {
+        let (number, of) = text.split_once('/')?;
+        let (number, of) = (number.parse().ok()?, of.parse().ok()?);
+        ((1..=of).contains(&number) && of <= MOST_PARTS).then_some(Portion { number, of })
+    }
+
+    /// Its slices: of each part about the same number of bytes.
+    fn of_slices(self, slices: Vec<Slice>) -> Vec<Slice> {
+        let total: u64 = slices.iter().map(|slice| slice.bytes).sum();
+        let mut before = 0;
+        let mut own = slices;
+        own.retain(|slice| {
+            // The part in which its middle lies.
+            let middle = u128::from(before) + u128::from(slice.bytes / 2);
+            before += slice.bytes;
+            let number = middle * u128::from(self.of) / u128::from(total.max(1)) + 1;
+            number.min(self.of.into()) == u128::from(self.number)
+        });
+        own
+    }
+}
+
+/// What all parts have in common.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct Origin {
+    traces: Vec<TraceOrigin>,
+    analyses: Vec<String>,
+    window: (Option<OriginNanos>, Option<OriginNanos>),
+    chunk_size: u64,
+    names: Vec<String>,
+    /// What can't be read of the files.
+    losses: Vec<Loss>,
+}
+
+/// By what a trace is known again, wherever its folder lies.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct TraceOrigin {
+    uuid: Option<[u8; 16]>,
+    streams: usize,
+    packets: usize,
+    bytes: u64,
+    span: Option<(OriginNanos, OriginNanos)>,
+}
+
+impl TraceOrigin {
+    fn of(trace: &Trace<'_>) -> TraceOrigin {
+        let packets = || trace.streams.iter().flat_map(|stream| &stream.packets);
+        TraceOrigin {
+            uuid: trace.class.uuid,
+            streams: trace.streams.len(),
+            packets: packets().count(),
+            bytes: packets().map(|packet| packet.size()).sum(),
+            span: trace.span(),
+        }
+    }
+}
+
+/// A part of a trace, folded.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Part {
+    portion: Portion,
+    origin: Origin,
+    totals: Totals,
+    losses: Vec<Loss>,
+    /// By analysis.
+    states: Vec<Vec<u8>>,
+}
+
+/// Why parts can't be merged.
+#[derive(Debug, PartialEq, Eq)]
+pub enum PartError {
+    /// It is not what [`Part::to_bytes`] wrote.
+    Damaged,
+    /// It was written by another version: this one.
+    Version(String),
+    /// The one at this place differs from the first in what this says.
+    Differs(usize, &'static str),
+    /// The same part comes twice.
+    Twice(u32),
+    /// These parts are not there.
+    Missing(Vec<u32>),
+    /// An analysis does not know its state.
+    State(String),
+}
+
+/// Folds a part of the traces. `analyses` have their names. `progress` is told the bytes that were read, and
+/// returns whether to go on.
+pub fn fold_part(
+    traces: &EventTraces<'_>,
+    analyses: &[(&str, &dyn AnyEventAnalysis)],
+    portion: Portion,
+    reading: &EventReading,
+    progress: impl FnMut(u64) -> bool,
+) -> Part {
+    let bare: Vec<&dyn AnyEventAnalysis> = analyses.iter().map(|(_, analysis)| *analysis).collect();
+    let slices = portion.of_slices(plan(traces, reading));
+    let mut losses = Losses::default();
+    let folded = fold_all(traces, &bare, &slices, reading, &mut losses, progress);
+    let origin = Origin {
+        traces: traces.traces.iter().map(TraceOrigin::of).collect(),
+        losses: traces.loss(),
+        analyses: analyses.iter().map(|(name, _)| (*name).to_owned()).collect(),
+        window: (reading.from, reading.to),
+        chunk_size: reading.chunk_size,
+        names: names(traces, &bare),
+    };
+    let states = bare.iter().zip(&folded.partials).map(|(analysis, partial)| analysis.pack(partial));
+    Part { portion, origin, states: states.collect(), totals: folded.totals, losses: losses.into_list() }
+}
+
+impl Part {
+    /// The part as the content of a file.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        let content = postcard::to_allocvec(&(VERSION, self)).expect("memory takes what is written to it");
+        [MAGIC, &crc32fast::hash(&content).to_le_bytes(), &content].concat()
+    }
+
+    /// The part in a file.
+    ///
+    /// # Errors
+    /// Bytes that are none, or of another version.
+    pub fn from_bytes(bytes: &[u8]) -> Result<Part, PartError> {
+        let sum = bytes.strip_prefix(MAGIC).and_then(<[u8]>::split_first_chunk::<4>);
+        let (sum, content) = sum.ok_or(PartError::Damaged)?;
+        if crc32fast::hash(content) != u32::from_le_bytes(*sum) {
+            return Err(PartError::Damaged);
+        }
+        let (version, content) =
+            postcard::take_from_bytes::<&str>(content).map_err(|_| PartError::Damaged)?;
+        if version != VERSION {
+            return Err(PartError::Version(version.to_owned()));
+        }
+        postcard::from_bytes(content).map_err(|_| PartError::Damaged)
+    }
+
+    /// The names of its analyses.
+    pub fn analyses(&self) -> &[String] {
+        &self.origin.analyses
+    }
+
+    /// In what it differs from a part of the same whole.
+    fn differs(&self, first: &Part) -> Option<&'static str> {
+        let (one, other) = (&self.origin, &first.origin);
+        let differences = [
+            (one.traces != other.traces, "the trace"),
+            (one.analyses != other.analyses, "--analysis"),
+            (one.window != other.window, "--time"),
+            (one.chunk_size != other.chunk_size, "--chunk-size"),
+            (self.portion.of != first.portion.of, "the number of parts"),
+            (one != other, "the names of events"),
+        ];
+        differences.into_iter().find_map(|(differs, what)| differs.then_some(what))
+    }
+}
+
+/// Merges all parts of a whole, which come in any order, and makes the tables of their analyses, which `analyses`
+/// are in the order of [`Part::analyses`].
+///
+/// # Errors
+/// Parts that do not belong together, or not all of them.
+pub fn merge_parts(
+    mut parts: Vec<Part>,
+    analyses: &[&dyn AnyEventAnalysis],
+    choice: &Choice,
+) -> Result<Vec<Table>, PartError> {
+    let Some(first) = parts.first() else { return Ok(Vec::new()) };
+    for (index, part) in parts.iter().enumerate() {
+        if let Some(what) = part.differs(first) {
+            return Err(PartError::Differs(index, what));
+        }
+    }
+    parts.sort_by_key(|part| part.portion);
+    if let Some(pair) = parts.windows(2).find(|pair| pair[0].portion == pair[1].portion) {
+        return Err(PartError::Twice(pair[0].portion.number));
+    }
+    let is_there = |number: &u32| parts.binary_search_by_key(number, |part| part.portion.number).is_ok();
+    let missing: Vec<u32> = (1..=parts[0].portion.of).filter(|number| !is_there(number)).collect();
+    if !missing.is_empty() {
+        return Err(PartError::Missing(missing));
+    }
+    let Origin { names, losses: of_files, .. } = parts[0].origin.clone();
+    let mut losses = Losses::default();
+    of_files.into_iter().for_each(|loss| losses.add(loss));
+    let mut whole: Option<Folded> = None;
+    for part in parts {
+        part.losses.into_iter().for_each(|loss| losses.add(loss));
+        let unpacked = analyses.iter().zip(&part.origin.analyses).zip(&part.states);
+        let unpacked = unpacked.map(|((analysis, name), state)| {
+            analysis.unpack(state).ok_or_else(|| PartError::State(name.clone()))
+        });
+        let folded = Folded::of(unpacked.collect::<Result<_, _>>()?, part.totals, 0);
+        whole = Some(match whole {
+            Some(earlier) => earlier.merge(folded, analyses),
+            None => folded,
+        });
+    }
+    Ok(whole.map_or_else(Vec::new, |whole| tables(analyses, whole, &names, choice, losses)))
+}
+
+impl fmt::Display for PartError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            PartError::Damaged => write!(f, "this is no part that `hodo fold` wrote, or it is damaged"),
+            PartError::Version(version) => {
+                write!(f, "this part is of version {version} of hodo, and this is {VERSION}: fold it again")
+            }
+            PartError::Differs(place, what) => {
+                write!(f, "part number {} on the list is of another whole: {what} differs", place + 1)
+            }
+            PartError::Twice(number) => write!(f, "part {number} is there twice"),
+            PartError::Missing(numbers) => {
+                let numbers: Vec<String> = numbers.iter().map(u32::to_string).collect();
+                write!(f, "not all parts are there: {} missing", numbers.join(", "))
+            }
+            PartError::State(analysis) => write!(f, "a part's state of `{analysis}` can't be read"),
+        }
+    }
+}
