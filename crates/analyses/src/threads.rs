@@ -78,6 +78,7 @@ pub(crate) const INTEREST: [(Kind, &[usize]); 3] = [
             field::switch::PREV_TID,
             field::switch::NEXT_COMM,
             field::switch::NEXT_TID,
+            field::switch::PREV_PID,
         ],
     ),
     (Kind::SchedFork, &[field::fork::CHILD_COMM, field::fork::CHILD_TID, field::fork::CHILD_PID]),
@@ -110,6 +111,11 @@ impl Threads {
         let (prev, next) = thread(field::switch::PREV_TID).zip(thread(field::switch::NEXT_TID))?;
         self.called(prev, event.text(field::switch::PREV_COMM));
         self.called(next, event.text(field::switch::NEXT_COMM));
+        // perf tells -1 of a thread that has ended.
+        let pid = event.integer(field::switch::PREV_PID).filter(|&pid| pid > 0 && !prev.is_idle());
+        if let Some(pid) = pid {
+            self.facts.entry(prev).or_default().pid = Some(pid as u32);
+        }
         let cpu = self.cpus.entry(event.cpu).or_insert(Cpu { first: prev, now: next });
         cpu.now = next;
         Some((prev, next))

@@ -203,6 +203,9 @@ pub fn report(command: &arguments::Report, entry: &Entry) -> Result<ExitCode, Fa
         Kind::Kernel { .. } | Kind::All => {
             let (entries, analyses): (Vec<_>, Vec<_>) = kernel_analyses(entry.name).unzip();
             let choice = choice(&entries, command.by.as_deref(), chosen(command)?)?;
+            let own: Vec<_> = analyses.iter().map(|analysis| analysis.of_choice(&choice)).collect();
+            let analyses: Vec<_> =
+                analyses.iter().zip(&own).map(|(usual, own)| own.as_deref().unwrap_or(*usual)).collect();
             events::analyse(&traces, &analyses, &choice, &reading, |done| progress.set(done))
         }
         _ => {

@@ -9,7 +9,7 @@ use hodo_engine::{
 };
 use hodo_trace::{
     Choice, EventAnalysis, Shape, Table, Whole,
-    kernel::{KernelEvent, Kind, Records, VOCABULARY},
+    kernel::{self, KernelEvent, Kind, Records, VOCABULARY},
 };
 use proptest::{prelude::*, test_runner::TestRunner};
 
@@ -24,13 +24,14 @@ struct Keeper {
 }
 
 /// More fields than any kind has.
-const FIELDS: usize = 8;
+const FIELDS: usize = 13;
 
 impl EventAnalysis for Keeper {
     type Partial = ();
 
     fn interest(&self) -> &'static [(Kind, &'static [usize])] {
-        let places: &'static [usize] = &[0, 1, 2, 3, 4, 5, 6, 7];
+        const { assert!(FIELDS > kernel::field::entry::ALL) };
+        let places: &'static [usize] = Vec::leak((0..FIELDS).collect());
         Vec::leak(VOCABULARY.iter().map(|words| (words.kind, &places[..words.fields.len()])).collect())
     }
 

@@ -43,6 +43,15 @@ pub struct Whole<'a> {
     pub choice: &'a Choice,
 }
 
+/// What is known before the first event of a chunk.
+#[derive(Clone, Copy, Debug)]
+pub struct Start<'a> {
+    /// What follows the prefixes of events' names, by the index that events have.
+    pub names: &'a [String],
+    /// Whether the trace begins here.
+    pub is_first: bool,
+}
+
 /// A computation over the events of a kernel, cut anywhere in time.
 ///
 /// The law is that of [`Analysis`](crate::Analysis): for every way to cut the events into chunks and to group
@@ -59,6 +68,18 @@ pub trait EventAnalysis: Sync {
 
     /// The state at the start of a chunk, where nothing is known of what came before.
     fn unknown(&self) -> Self::Partial;
+
+    /// The same where more is known.
+    fn begin(&self, start: &Start<'_>) -> Self::Partial {
+        let _ = start;
+        self.unknown()
+    }
+
+    /// Who makes the table of a choice, where that needs other events or fields than the usual tables do.
+    fn of_choice(&self, choice: &Choice) -> Option<Box<dyn AnyEventAnalysis>> {
+        let _ = choice;
+        None
+    }
 
     /// Adds an event. Events come in order of time.
     fn fold(&self, partial: &mut Self::Partial, event: KernelEvent<'_>);
@@ -81,6 +102,10 @@ pub trait AnyEventAnalysis: Sync {
     fn views(&self) -> &'static [&'static str];
     /// See [`EventAnalysis::unknown`].
     fn unknown(&self) -> AnyPartial;
+    /// See [`EventAnalysis::begin`].
+    fn begin(&self, start: &Start<'_>) -> AnyPartial;
+    /// See [`EventAnalysis::of_choice`].
+    fn of_choice(&self, choice: &Choice) -> Option<Box<dyn AnyEventAnalysis>>;
     /// See [`EventAnalysis::fold`].
     fn fold(&self, partial: &mut AnyPartial, records: &Records);
     /// See [`EventAnalysis::merge`].
@@ -104,6 +129,14 @@ impl<A: EventAnalysis> AnyEventAnalysis for A {
 
     fn unknown(&self) -> AnyPartial {
         Box::new(EventAnalysis::unknown(self))
+    }
+
+    fn begin(&self, start: &Start<'_>) -> AnyPartial {
+        Box::new(EventAnalysis::begin(self, start))
+    }
+
+    fn of_choice(&self, choice: &Choice) -> Option<Box<dyn AnyEventAnalysis>> {
+        EventAnalysis::of_choice(self, choice)
     }
 
     fn fold(&self, partial: &mut AnyPartial, records: &Records) {

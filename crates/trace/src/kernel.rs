@@ -22,6 +22,10 @@ pub enum Kind {
     SchedMigrate,
     /// A thread was made.
     SchedFork,
+    /// A thread runs another program.
+    SchedExec,
+    /// A thread ends.
+    SchedExit,
     /// A system call begins; its name follows the prefix.
     SyscallEntry,
     /// A system call ends.
@@ -40,8 +44,26 @@ pub enum Kind {
     BlockIssue,
     /// The device has done it.
     BlockComplete,
+    /// A page comes into the page cache.
+    CacheAdd,
+    /// A page leaves it.
+    CacheDelete,
+    /// Pages of memory are allocated.
+    PageAlloc,
+    /// They are given back.
+    PageFree,
+    /// A packet is given to a network device.
+    NetQueue,
+    /// A packet came from one.
+    NetReceive,
+    /// A CPU takes no interrupts any more.
+    IrqDisable,
+    /// It takes them again.
+    IrqEnable,
     /// A thread that was there when tracing began.
     StateProcess,
+    /// A file that was open when tracing began.
+    StateDescriptor,
     /// A block device that was there when tracing began.
     StateBlockDevice,
 }
@@ -53,9 +75,15 @@ pub struct Words {
     pub kind: Kind,
     /// Names of events; one that ends in `*` is a prefix.
     pub names: &'static [&'static str],
-    /// Words for the fields, by their places in records.
+    /// Words for the fields, by their places in records: `fd|fildes` is whichever there is, `args.0` an element,
+    /// `(context) pid` lies in a context, and [`ALL`] is the text of all fields.
     pub fields: &'static [&'static str],
 }
+
+/// What stands before the word for a field of a context.
+pub const CONTEXT: &str = "(context) ";
+/// The word for all fields of an event, as text.
+pub const ALL: &str = "*";
 
 /// Places of fields in records.
 #[allow(missing_docs)]
@@ -67,6 +95,7 @@ pub mod field {
         pub const NEXT_COMM: usize = 3;
         pub const NEXT_TID: usize = 4;
         pub const NEXT_PRIO: usize = 5;
+        pub const PREV_PID: usize = 6;
     }
     pub mod wakeup {
         pub const TID: usize = 0;
@@ -74,14 +103,39 @@ pub mod field {
     }
     pub mod migrate {
         pub const TID: usize = 0;
+        pub const ORIG_CPU: usize = 1;
+        pub const DEST_CPU: usize = 2;
     }
     pub mod fork {
         pub const CHILD_COMM: usize = 0;
         pub const CHILD_TID: usize = 1;
         pub const CHILD_PID: usize = 2;
+        pub const PARENT_TID: usize = 3;
+        pub const PARENT_PID: usize = 4;
+    }
+    pub mod exec {
+        pub const TID: usize = 0;
+        pub const FILENAME: usize = 1;
+    }
+    pub mod thread_exit {
+        pub const TID: usize = 0;
+    }
+    pub mod entry {
+        pub const FD: usize = 0;
+        pub const OTHER_FD: usize = 1;
+        pub const FILENAME: usize = 2;
+        pub const FLAGS: usize = 3;
+        pub const COMMAND: usize = 4;
+        pub const VALUE: usize = 5;
+        /// The first of six, of tracers that do not name them.
+        pub const ARGUMENTS: usize = 6;
+        /// All of them as text.
+        pub const ALL: usize = 12;
     }
     pub mod exit {
         pub const RET: usize = 0;
+        pub const FD: usize = 1;
+        pub const OTHER_FD: usize = 2;
     }
     pub mod irq {
         pub const IRQ: usize = 0;
@@ -97,10 +151,30 @@ pub mod field {
         pub const RWBS: usize = 3;
         pub const ERROR: usize = 4;
     }
+    pub mod cache {
+        pub const DEV: usize = 0;
+        pub const INODE: usize = 1;
+        pub const ORDER: usize = 2;
+    }
+    pub mod page {
+        pub const ORDER: usize = 0;
+    }
+    pub mod net {
+        pub const NAME: usize = 0;
+        pub const LEN: usize = 1;
+    }
     pub mod process {
         pub const TID: usize = 0;
         pub const PID: usize = 1;
         pub const NAME: usize = 2;
+        pub const FILES: usize = 3;
+    }
+    pub mod descriptor {
+        pub const FILES: usize = 0;
+        pub const FD: usize = 1;
+        pub const FILENAME: usize = 2;
+        pub const FLAGS: usize = 3;
+        pub const PID: usize = 4;
     }
     pub mod device {
         pub const DEV: usize = 0;
@@ -109,27 +183,68 @@ pub mod field {
 }
 
 const BLOCK: &[&str] = &["dev", "sector", "nr_sector", "rwbs", "error"];
+const CACHE: &[&str] = &["s_dev", "i_ino", "order"];
+const NET: &[&str] = &["name", "len"];
+
+/// The arguments of system calls that have to do with files, by their names in the kernel.
+const ENTRY: &[&str] = &[
+    "fd|fildes|oldfd|fd_in|fdin|in_fd",
+    "newfd|fd_out|fdout|out_fd",
+    "filename|pathname|uname",
+    "flags|type",
+    "cmd",
+    "arg",
+    "args.0",
+    "args.1",
+    "args.2",
+    "args.3",
+    "args.4",
+    "args.5",
+    ALL,
+];
 
 /// All kinds.
 pub const VOCABULARY: &[Words] = &[
     Words {
         kind: Kind::SchedSwitch,
         names: &["sched_switch"],
-        fields: &["prev_comm", "prev_tid", "prev_state", "next_comm", "next_tid", "next_prio"],
+        fields: &[
+            "prev_comm",
+            "prev_tid",
+            "prev_state",
+            "next_comm",
+            "next_tid",
+            "next_prio",
+            "(context) pid",
+        ],
     },
     Words {
         kind: Kind::SchedWakeup,
         names: &["sched_wakeup", "sched_wakeup_new"],
         fields: &["tid", "target_cpu"],
     },
-    Words { kind: Kind::SchedMigrate, names: &["sched_migrate_task"], fields: &["tid"] },
+    Words {
+        kind: Kind::SchedMigrate,
+        names: &["sched_migrate_task"],
+        fields: &["tid", "orig_cpu", "dest_cpu"],
+    },
     Words {
         kind: Kind::SchedFork,
         names: &["sched_process_fork"],
-        fields: &["child_comm", "child_tid", "child_pid"],
+        fields: &["child_comm", "child_tid", "child_pid", "parent_tid", "parent_pid"],
     },
-    Words { kind: Kind::SyscallEntry, names: &["syscall_entry_*", "compat_syscall_entry_*"], fields: &[] },
-    Words { kind: Kind::SyscallExit, names: &["syscall_exit_*", "compat_syscall_exit_*"], fields: &["ret"] },
+    Words { kind: Kind::SchedExec, names: &["sched_process_exec"], fields: &["tid", "filename"] },
+    Words { kind: Kind::SchedExit, names: &["sched_process_exit"], fields: &["tid"] },
+    Words {
+        kind: Kind::SyscallEntry,
+        names: &["syscall_entry_*", "compat_syscall_entry_*", "syscall_entry"],
+        fields: ENTRY,
+    },
+    Words {
+        kind: Kind::SyscallExit,
+        names: &["syscall_exit_*", "compat_syscall_exit_*", "syscall_exit"],
+        fields: &["ret", "fildes.0", "fildes.1"],
+    },
     Words { kind: Kind::IrqEntry, names: &["irq_handler_entry"], fields: &["irq", "name"] },
     Words { kind: Kind::IrqExit, names: &["irq_handler_exit"], fields: &["irq"] },
     Words { kind: Kind::SoftirqRaise, names: &["irq_softirq_raise"], fields: &["vec"] },
@@ -137,10 +252,23 @@ pub const VOCABULARY: &[Words] = &[
     Words { kind: Kind::SoftirqExit, names: &["irq_softirq_exit"], fields: &["vec"] },
     Words { kind: Kind::BlockIssue, names: &["block_rq_issue"], fields: BLOCK },
     Words { kind: Kind::BlockComplete, names: &["block_rq_complete"], fields: BLOCK },
+    Words { kind: Kind::CacheAdd, names: &["mm_filemap_add_to_page_cache"], fields: CACHE },
+    Words { kind: Kind::CacheDelete, names: &["mm_filemap_delete_from_page_cache"], fields: CACHE },
+    Words { kind: Kind::PageAlloc, names: &["kmem_mm_page_alloc"], fields: &["order"] },
+    Words { kind: Kind::PageFree, names: &["kmem_mm_page_free"], fields: &["order"] },
+    Words { kind: Kind::NetQueue, names: &["net_dev_queue"], fields: NET },
+    Words { kind: Kind::NetReceive, names: &["net_if_receive_skb"], fields: NET },
+    Words { kind: Kind::IrqDisable, names: &["preemptirq_irq_disable"], fields: &[] },
+    Words { kind: Kind::IrqEnable, names: &["preemptirq_irq_enable"], fields: &[] },
     Words {
         kind: Kind::StateProcess,
         names: &["lttng_statedump_process_state"],
-        fields: &["tid", "pid", "name"],
+        fields: &["tid", "pid", "name", "file_table_address"],
+    },
+    Words {
+        kind: Kind::StateDescriptor,
+        names: &["lttng_statedump_file_descriptor"],
+        fields: &["file_table_address", "fd", "filename", "flags", "pid"],
     },
     Words {
         kind: Kind::StateBlockDevice,

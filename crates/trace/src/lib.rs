@@ -18,6 +18,6 @@ pub mod kernel;
 pub mod vocabulary;
 
 pub use analysis::{Analysis, Arrival, Code, End, FunctionId, Names, Place, Seen, SourceLine, Sources};
-pub use event_analysis::{AnyEventAnalysis, AnyPartial, Choice, EventAnalysis, Whole};
+pub use event_analysis::{AnyEventAnalysis, AnyPartial, Choice, EventAnalysis, Start, Whole};
 pub use loss::{Cause, Loss};
 pub use table::{Column, Shape, Table, Unit, Value};

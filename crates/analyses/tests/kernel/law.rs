@@ -2,12 +2,12 @@
 
 use hodo_clock::Nanos;
 use hodo_trace::{
-    AnyEventAnalysis, Choice, EventAnalysis, Table, Whole,
+    AnyEventAnalysis, Choice, EventAnalysis, Start, Table, Whole,
     kernel::{KernelEvent, Records},
 };
 
-fn fold<A: EventAnalysis>(analysis: &A, events: &[Records]) -> A::Partial {
-    let mut partial = analysis.unknown();
+fn fold<A: EventAnalysis>(analysis: &A, events: &[Records], names: &[String], is_first: bool) -> A::Partial {
+    let mut partial = analysis.begin(&Start { names, is_first });
     events.iter().flat_map(Records::iter).for_each(|event| analysis.fold(&mut partial, event));
     travelled(analysis, partial)
 }
@@ -62,10 +62,10 @@ pub(crate) fn both<A: EventAnalysis>(
     let mut begin = 0;
     for end in 1..=events.len() {
         if end == events.len() || cuts(end) {
-            parts.push(fold(analysis, &events[begin..end]));
+            parts.push(fold(analysis, &events[begin..end], names, begin == 0));
             begin = end;
         }
     }
-    let whole = tables(analysis, fold(analysis, events), events, names);
+    let whole = tables(analysis, fold(analysis, events, names, true), events, names);
     (whole, tables(analysis, merge_all(analysis, parts, choices), events, names))
 }

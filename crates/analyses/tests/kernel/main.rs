@@ -6,7 +6,7 @@ use hodo_analyses::{cpu::CpuUse, io::InputOutput, irq::Interrupts, sched::Schedu
 use hodo_clock::Nanos;
 use hodo_trace::{
     EventAnalysis, Table, Whole,
-    kernel::{KernelEvent, Kind, Records, VOCABULARY},
+    kernel::{ALL, KernelEvent, Kind, Records, VOCABULARY},
 };
 use proptest::{prelude::*, test_runner::TestRunner};
 
@@ -47,13 +47,17 @@ fn events((seeds, rules): &Plan) -> Vec<Records> {
             records.text(format!("t{next}").as_bytes());
             records.integer(next);
             records.integer(20 + c);
+            records.integer(prev % 3);
             return records;
         }
         for (place, name) in words.fields.iter().enumerate() {
             match *name {
-                "comm" | "name" | "child_comm" | "diskname" => records.text(format!("n{a}").as_bytes()),
+                "comm" | "name" | "child_comm" | "diskname" | "filename" => {
+                    records.text(format!("n{a}").as_bytes())
+                }
                 "ret" => records.integer(a * 100 - 50),
-                _ => records.integer([a, b, c, a % 2, b % 2][place]),
+                ALL => records.text(format!("fd = {a}").as_bytes()),
+                _ => records.integer([a, b, c, a % 2, b % 2][place % 5]),
             }
         }
         records

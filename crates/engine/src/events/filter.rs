@@ -4,7 +4,7 @@ use hodo_formats::ctf::{
     Event, FieldPath, Stream, Trace,
     schema::{Environment, EventClass},
 };
-use hodo_trace::vocabulary;
+use hodo_trace::vocabulary::{self, system_calls::Machine};
 
 use super::{
     EventTraces,
@@ -85,22 +85,22 @@ impl Wanted {
         if self.wants_name(&event.name) {
             return (true, None);
         }
-        let Some(starts) = vocabulary::every_call(&event.name).filter(|_| is_x86_64(trace)) else {
+        let Some((starts, machine)) = vocabulary::every_call(&event.name).zip(machine(trace)) else {
             return (false, None);
         };
-        let calls = vocabulary::system_calls::all();
-        let asked =
-            calls.filter(|(_, call)| starts.iter().any(|start| self.asks_for(&format!("{start}{call}"))));
+        let asked = machine
+            .all()
+            .filter(|(_, call)| starts.iter().any(|start| self.asks_for(&format!("{start}{call}"))));
         let numbers: Vec<u32> = asked.map(|(number, _)| number).collect();
         (!numbers.is_empty(), Some(Condition::one_of("id", &numbers, false)))
     }
 }
 
-/// Whether the numbers of system calls are those of x86-64.
-fn is_x86_64(trace: &Trace<'_>) -> bool {
-    trace.class.environment.iter().any(|(_, value)| match value {
-        Environment::Text(text) => text.split_whitespace().any(|word| word == "x86_64"),
-        Environment::Integer(_) => false,
+/// Whose numbers system calls have.
+pub(super) fn machine(trace: &Trace<'_>) -> Option<Machine> {
+    trace.class.environment.iter().find_map(|(_, value)| match value {
+        Environment::Text(text) => text.split_whitespace().find_map(Machine::of),
+        Environment::Integer(_) => None,
     })
 }
 

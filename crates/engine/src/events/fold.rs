@@ -11,18 +11,19 @@ use std::collections::HashMap;
 use hodo_clock::{Nanos, OriginNanos};
 use hodo_formats::ctf::{Event, FieldPath, Item, Stream, Trace, schema::EventClass};
 use hodo_trace::{
-    AnyEventAnalysis, AnyPartial, Cause, Choice, Loss, Table, Value, Whole,
+    AnyEventAnalysis, AnyPartial, Cause, Choice, Loss, Start, Table, Value, Whole,
     event::{Compound, FieldSink, Meaning, Name},
-    kernel::{Kind, Records, VOCABULARY, Words},
-    vocabulary,
+    kernel::{ALL, CONTEXT, Kind, Records, VOCABULARY, Words},
+    vocabulary::{self, system_calls::Machine},
 };
 use serde::{Deserialize, Serialize};
 
 use super::{
     EventReading, EventTraces,
-    filter::context,
+    filter::{context, machine},
     merge::{Merge, Source},
     slices::{Slice, plan},
+    text,
 };
 use crate::{Losses, parallel::in_order};
 
@@ -175,7 +176,9 @@ fn fold(
     slice: &Slice,
     records: &mut Records,
 ) -> Folded {
-    let mut folded = Folded::new(analyses, slice.bytes);
+    let start = Start { names: &binding.names, is_first: slice.is_first };
+    let partials = analyses.iter().map(|analysis| analysis.begin(&start)).collect();
+    let mut folded = Folded { partials, ..Folded::new(&[], slice.bytes) };
     let mut merge = Merge::new(traces, &slice.parts);
     let mut cpus: Vec<(Option<usize>, u32)> = vec![(None, 0); merge.sources.len()];
     while let Some(index) = merge.next_source() {
@@ -200,11 +203,12 @@ fn fold(
         let stream = &binding.streams[source.trace][source.stream];
         let Some(class) = &stream.classes[parts.class as usize] else { continue };
         let event = source.cursor.event(parts);
-        let (packet, cpu) = &mut cpus[index];
+        let (packet, of_packet) = &mut cpus[index];
         if *packet != source.cursor.packet_index() {
-            (*packet, *cpu) = (source.cursor.packet_index(), stream.cpu(&event));
+            (*packet, *of_packet) = (source.cursor.packet_index(), stream.cpu(&event));
         }
-        records.push(time, *cpu, class.kind, class.name);
+        let cpu = class.cpu.as_ref().map_or(*of_packet, |path| cpu(path, &event).unwrap_or(*of_packet));
+        records.push(time, cpu, class.kind, class.name(&event));
         if !class.read(&event, records) {
             folded.losses.push(unreadable(source, &event));
         }
@@ -250,9 +254,27 @@ struct StreamBinding {
 struct ClassBinding {
     kind: Kind,
     name: u32,
+    /// Of events that stand for every system call: where its number is.
+    number: Option<FieldPath>,
+    /// The names of numbers; the last is for those that have none.
+    calls: Vec<u32>,
+    /// The CPU, where each event tells its own.
+    cpu: Option<FieldPath>,
     /// By place in records, up to the last that somebody asks for.
-    fields: Vec<Option<FieldPath>>,
+    fields: Vec<Place>,
 }
+
+/// What comes to a place in records.
+enum Place {
+    /// Nothing: nobody asks for it, or it is not there.
+    Absent,
+    Field(FieldPath),
+    /// All fields, as text.
+    All,
+}
+
+/// The name of system calls whose number has none; LTTng's word.
+const UNKNOWN_CALL: &str = "unknown";
 
 impl Binding {
     fn new(traces: &EventTraces<'_>, analyses: &[&dyn AnyEventAnalysis]) -> Binding {
@@ -266,7 +288,12 @@ impl Binding {
         for trace in &traces.traces {
             let classes = trace.streams.iter().flat_map(|stream| &trace.stream_class(stream).events);
             let matched = |class: &EventClass| words.iter().find_map(|(words, _)| words.matches(&class.name));
-            names.extend(classes.filter_map(matched));
+            for (class, name) in classes.filter_map(|class| Some((class, matched(class)?))) {
+                match vocabulary::every_call(&class.name) {
+                    Some(_) => names.extend(calls(trace).into_iter().map(str::to_owned)),
+                    None => names.push(name),
+                }
+            }
         }
         names.sort_unstable();
         names.dedup();
@@ -279,6 +306,41 @@ impl Binding {
         let streams = traces.traces.iter().map(of_trace).collect();
         Binding { names, streams }
     }
+}
+
+/// The names of system calls by number, then that of those without one.
+fn calls(trace: &Trace<'_>) -> Vec<&'static str> {
+    let known = machine(trace).into_iter().flat_map(Machine::all);
+    let mut names = Vec::new();
+    for (number, name) in known {
+        names.resize(number as usize, UNKNOWN_CALL);
+        names.push(name);
+    }
+    names.push(UNKNOWN_CALL);
+    names
+}
+
+/// Looks for a field by its word: see [`Words::fields`].
+fn field(trace: &Trace<'_>, stream: &Stream<'_>, class: &EventClass, word: &str) -> Option<FieldPath> {
+    word.split('|').find_map(|name| match name.strip_prefix(CONTEXT) {
+        Some(name) => context(trace, stream, class, &[name]),
+        None => {
+            let mut names: Vec<&str> = name.split('.').collect();
+            names[0] = name_of(class, names[0])?;
+            trace.find(stream, class, &names)
+        }
+    })
+}
+
+/// The CPU of an event that tells its own.
+fn cpu(path: &FieldPath, event: &Event<'_, '_, '_>) -> Option<u32> {
+    integer(path, event).and_then(|cpu| u32::try_from(cpu).ok())
+}
+
+fn integer(path: &FieldPath, event: &Event<'_, '_, '_>) -> Option<i64> {
+    let mut number = Number(None);
+    event.tell_field(path, &mut number).ok()?;
+    number.0
 }
 
 /// What the payload of an event calls a field that we have a word for. A name that stands for another word there,
@@ -300,43 +362,69 @@ impl StreamBinding {
         names: &[String],
     ) -> StreamBinding {
         let events = &trace.stream_class(stream).events;
-        let cpu = events.first().and_then(|event| context(trace, stream, event, &["cpu_id"]));
+        let cpu = |event: &EventClass| {
+            vocabulary::context("cpu_id").iter().find_map(|name| context(trace, stream, event, &[name]))
+        };
         let class = |class: &EventClass| {
             let (words, fields, name) = words
                 .iter()
                 .find_map(|(words, fields)| Some((words, fields, words.matches(&class.name)?)))?;
-            let name = names.binary_search(&name).ok()?;
-            let count = fields.iter().max().map_or(0, |last| last + 1);
-            let path = |place: usize| {
-                let asked = fields.contains(&place).then(|| words.fields[place])?;
-                trace.find(stream, class, &[name_of(class, asked)?])
+            let index = |name: &str| names.binary_search_by(|known| known.as_str().cmp(name)).ok();
+            let is_every = vocabulary::every_call(&class.name).is_some();
+            let calls = if is_every { calls(trace) } else { Vec::new() };
+            let calls: Vec<u32> = calls.into_iter().filter_map(|call| Some(index(call)? as u32)).collect();
+            let name = if is_every { *calls.last()? } else { index(&name)? as u32 };
+            let place = |place: usize| match words.fields[place] {
+                _ if !fields.contains(&place) => Place::Absent,
+                ALL => Place::All,
+                word => field(trace, stream, class, word).map_or(Place::Absent, Place::Field),
             };
-            Some(ClassBinding { kind: words.kind, name: name as u32, fields: (0..count).map(path).collect() })
+            Some(ClassBinding {
+                kind: words.kind,
+                name,
+                number: if is_every { trace.find(stream, class, &["id"]) } else { None },
+                calls,
+                cpu: cpu(class).filter(|path| !path.is_of_packet()),
+                fields: (0..fields.iter().max().map_or(0, |last| last + 1)).map(place).collect(),
+            })
         };
-        StreamBinding { cpu, number, classes: events.iter().map(class).collect() }
+        StreamBinding {
+            cpu: events.first().and_then(cpu).filter(FieldPath::is_of_packet),
+            number,
+            classes: events.iter().map(class).collect(),
+        }
     }
 
     #[cold]
     fn cpu(&self, event: &Event<'_, '_, '_>) -> u32 {
-        let mut records = Records::default();
-        records.push(Nanos(0), 0, Kind::SchedSwitch, 0);
-        let told = self.cpu.as_ref().is_some_and(|path| {
-            event.tell_field(path, &mut Filler { records: &mut records, depth: 0 }).is_ok()
-        });
-        let cpu = records.iter().next().and_then(|event| event.integer(0)).filter(|_| told);
-        cpu.and_then(|cpu| u32::try_from(cpu).ok()).unwrap_or(self.number)
+        self.cpu.as_ref().and_then(|path| cpu(path, event)).unwrap_or(self.number)
     }
 }
 
 impl ClassBinding {
+    /// The index of what the event is called.
+    #[inline]
+    fn name(&self, event: &Event<'_, '_, '_>) -> u32 {
+        let Some(path) = &self.number else { return self.name };
+        let number = integer(path, event).and_then(|number| usize::try_from(number).ok());
+        number.and_then(|number| self.calls.get(number)).copied().unwrap_or(self.name)
+    }
+
     /// Reads the fields that are asked for; whether they could be read.
     #[inline]
     fn read(&self, event: &Event<'_, '_, '_>, records: &mut Records) -> bool {
         let mut readable = true;
-        for field in &self.fields {
+        for place in &self.fields {
             let before = records.fields();
-            if let Some(path) = field {
-                readable &= event.tell_field(path, &mut Filler { records, depth: 0 }).is_ok();
+            match place {
+                Place::Absent => {}
+                Place::Field(path) => {
+                    readable &= event.tell_field(path, &mut Filler { records, depth: 0 }).is_ok();
+                }
+                Place::All => match text::arguments(event) {
+                    Ok(all) => records.text(&all),
+                    Err(_) => readable = false,
+                },
             }
             if records.fields() == before {
                 records.absent();
@@ -344,6 +432,29 @@ impl ClassBinding {
         }
         readable
     }
+}
+
+/// Takes an integer.
+struct Number(Option<i64>);
+
+impl FieldSink for Number {
+    #[inline]
+    fn unsigned(&mut self, _: Name<'_>, value: u64, _: &Meaning) {
+        self.0 = i64::try_from(value).ok();
+    }
+
+    #[inline]
+    fn signed(&mut self, _: Name<'_>, value: i64, _: &Meaning) {
+        self.0 = Some(value);
+    }
+
+    fn real(&mut self, _: Name<'_>, _: f64) {}
+    fn boolean(&mut self, _: Name<'_>, _: bool) {}
+    fn text(&mut self, _: Name<'_>, _: &[u8]) {}
+    fn blob(&mut self, _: Name<'_>, _: &[u8]) {}
+    fn absent(&mut self, _: Name<'_>) {}
+    fn begin(&mut self, _: Name<'_>, _: Compound) {}
+    fn end(&mut self, _: Compound) {}
 }
 
 /// Takes the value of one field into a record; nothing of a field that has parts.

@@ -30,6 +30,8 @@ pub(super) struct Part {
 #[derive(Clone, Debug)]
 pub(super) struct Slice {
     pub(super) parts: Vec<Part>,
+    /// Whether none is before it.
+    pub(super) is_first: bool,
     /// Bytes of packets that begin in it.
     pub(super) bytes: u64,
 }
@@ -40,7 +42,7 @@ pub(super) fn plan(traces: &EventTraces<'_>, reading: &EventReading) -> Vec<Slic
     let mut slices = Vec::new();
     for (index, &(from, bytes)) in borders.iter().enumerate() {
         let to = borders.get(index + 1).and_then(|&(to, _)| to).or(reading.to);
-        let mut slice = Slice { parts: Vec::new(), bytes };
+        let mut slice = Slice { parts: Vec::new(), is_first: index == 0, bytes };
         for (trace, of) in traces.traces.iter().enumerate() {
             for (stream, of) in of.streams.iter().enumerate() {
                 slice.parts.extend(part(of, from, to, index == 0).map(|part| Part { trace, stream, ..part }));

@@ -92,6 +92,13 @@ pub struct FieldPath {
     pub(super) inner: Vec<String>,
 }
 
+impl FieldPath {
+    /// Whether all events of a packet share the field.
+    pub fn is_of_packet(&self) -> bool {
+        matches!(self.scope, Scope::PacketContext | Scope::PacketHeader)
+    }
+}
+
 /// Finds a field by the names of the structures that hold it: in the payload, then in the contexts.
 pub(super) fn find(
     trace: &TraceClass,

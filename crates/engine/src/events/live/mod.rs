@@ -62,7 +62,7 @@ pub fn live_script(
         if to.is_some() || is_last {
             let (traces, parts) = viewer.traces(to);
             check(wanted, &traces)?;
-            script.slices(&traces, wanted, reading, &[Slice { parts, bytes: 0 }], |_| true);
+            script.slices(&traces, wanted, reading, &[Slice { parts, is_first: false, bytes: 0 }], |_| true);
             drop(traces);
             viewer.shown(to);
             script.flush();
