@@ -66,6 +66,9 @@ pub fn merge(command: &Merge) -> Result<ExitCode, Failure> {
         cpus: command.cpu_list.concat(),
     };
     let choice = events::choice(&entries, command.by.as_deref(), choice)?;
+    if analyses.iter().any(|analysis| analysis.of_choice(&choice).is_some()) {
+        return Err(Failure::usage("parts do not hold what this view needs: see it with `hodo report`"));
+    }
     let tables = merge_parts(parts, &analyses, &choice).map_err(|error| match error {
         PartError::Differs(place, what) => Failure::usage(format!(
             "{} and {} are no parts of one whole: {what} differs",
