@@ -29,6 +29,8 @@ use crate::{
 const SCRIPT_CHUNK: u64 = 1 << 20;
 /// Bytes of trace in a chunk that is counted.
 pub const COUNT_CHUNK: u64 = 4 << 20;
+/// Bytes of trace in a slice that is analysed. Packets over its borders are gone over twice.
+pub const SLICE: u64 = 16 << 20;
 
 /// Which events.
 #[derive(Debug, Args)]
@@ -190,7 +192,8 @@ pub fn report(command: &arguments::Report, entry: &Entry) -> Result<ExitCode, Fa
     let files = Files::default();
     let traces = EventTraces::open(&files, &command.input.file)?;
     tell_notes(&traces, &command.input);
-    let reading = reading(&command.input, &traces, COUNT_CHUNK)?;
+    let size = if matches!(entry.kind, Kind::EventCount) { COUNT_CHUNK } else { SLICE };
+    let reading = reading(&command.input, &traces, size)?;
     let progress = Progress::new(traces.bytes(), command.input.quiet);
     let tables = match entry.kind {
         Kind::EventCount => {

@@ -30,7 +30,7 @@ pub fn fold(command: &Fold) -> Result<ExitCode, Failure> {
     let files = Files::default();
     let traces = EventTraces::open(&files, &input.file)?;
     events::tell_notes(&traces, input);
-    let reading = events::reading(input, &traces, events::COUNT_CHUNK)?;
+    let reading = events::reading(input, &traces, events::SLICE)?;
     let analyses: Vec<_> = kernel_analyses("all")
         .filter(|(entry, _)| command.analysis.iter().any(|name| name == entry.name || name == "all"))
         .map(|(entry, analysis)| (entry.name, analysis))

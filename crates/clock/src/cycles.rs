@@ -65,6 +65,45 @@ impl CycleClock {
         let nanos = scaled.div_euclid(i128::from(self.frequency.get()));
         OriginNanos(i128::from(self.offset_seconds) * SECOND + nanos)
     }
+
+    /// The cycles from one time on, and before another.
+    pub fn cycles(&self, from: Option<OriginNanos>, to: Option<OriginNanos>) -> Cycles {
+        let Some(first) = from.map_or(Some(0), |from| self.first_at(from)) else { return Cycles::NONE };
+        let Some(to) = to.and_then(|to| self.first_at(to)) else { return Cycles { first, last: u64::MAX } };
+        to.checked_sub(1).map_or(Cycles::NONE, |last| Cycles { first, last })
+    }
+
+    /// The first cycle that is not before a time; `None` where the clock does not get there.
+    fn first_at(&self, time: OriginNanos) -> Option<u64> {
+        let since = time.0.saturating_sub(i128::from(self.offset_seconds) * SECOND);
+        let (seconds, rest) = (since.div_euclid(SECOND), since.rem_euclid(SECOND));
+        let frequency = i128::from(self.frequency.get());
+        // Of less than 2^30 nanoseconds and 2^64 cycles in a second; rounded up.
+        let part = (rest * frequency + (SECOND - 1)) / SECOND;
+        let cycles = seconds.saturating_mul(frequency).saturating_add(part);
+        let cycle = cycles.saturating_sub(self.offset_cycles);
+        if cycle <= 0 { Some(0) } else { u64::try_from(cycle).ok() }
+    }
+}
+
+/// Cycles from the first to the last, and with it; none where the last is before the first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Cycles {
+    /// The first.
+    pub first: u64,
+    /// The last.
+    pub last: u64,
+}
+
+impl Cycles {
+    /// No cycles.
+    pub const NONE: Cycles = Cycles { first: 1, last: 0 };
+
+    /// Whether a cycle is among them.
+    #[inline]
+    pub fn contains(&self, cycle: u64) -> bool {
+        self.first <= cycle && cycle <= self.last
+    }
 }
 
 #[cfg(test)]
@@ -98,6 +137,24 @@ mod tests {
             let (now, next) = (clock.nanos(cycle), clock.nanos(cycle + 1));
             prop_assert!(now <= next);
             prop_assert!((next.0 - now.0) * i128::from(frequency) < SECOND + i128::from(frequency));
+        }
+
+        #[test]
+        fn cycles_between_times_are_those_whose_times_are(
+            frequency in prop_oneof![1u64.., 1u64..10_000_000_000, Just(1_000_000_000)],
+            seconds in prop_oneof![any::<i64>(), -10..10i64],
+            offset: i64, cycle: u64, near in -3i128..3, length in 0i128..5,
+        ) {
+            let clock = CycleClock::new(frequency, seconds, offset.into()).unwrap();
+            let from = OriginNanos(clock.nanos(cycle).0 + near);
+            let to = OriginNanos(from.0 + length);
+            for cycle in [cycle.saturating_sub(1), cycle, cycle.saturating_add(1), 0, u64::MAX] {
+                let time = clock.nanos(cycle);
+                prop_assert_eq!(clock.cycles(Some(from), Some(to)).contains(cycle), from <= time && time < to);
+                prop_assert_eq!(clock.cycles(None, Some(to)).contains(cycle), time < to);
+                prop_assert_eq!(clock.cycles(Some(from), None).contains(cycle), from <= time);
+            }
+            prop_assert!(clock.cycles(None, None).contains(cycle));
         }
     }
 }

@@ -12,7 +12,7 @@ mod cycles;
 
 use std::fmt;
 
-pub use cycles::{CycleClock, OriginNanos};
+pub use cycles::{CycleClock, Cycles, OriginNanos};
 use serde::{Deserialize, Serialize};
 
 /// A value of the processor's time-stamp counter, in ticks.

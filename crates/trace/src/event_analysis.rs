@@ -7,7 +7,7 @@ use serde::{Serialize, de::DeserializeOwned};
 
 use crate::{
     Table,
-    kernel::{KernelEvent, Kind, Records},
+    kernel::{KernelEvent, Kind, Merged},
 };
 
 /// What of the whole its table is made of.
@@ -107,7 +107,7 @@ pub trait AnyEventAnalysis: Sync {
     /// See [`EventAnalysis::of_choice`].
     fn of_choice(&self, choice: &Choice) -> Option<Box<dyn AnyEventAnalysis>>;
     /// See [`EventAnalysis::fold`].
-    fn fold(&self, partial: &mut AnyPartial, records: &Records);
+    fn fold(&self, partial: &mut AnyPartial, events: Merged<'_>);
     /// See [`EventAnalysis::merge`].
     fn merge(&self, earlier: AnyPartial, later: AnyPartial) -> AnyPartial;
     /// See [`EventAnalysis::finish`].
@@ -139,9 +139,9 @@ impl<A: EventAnalysis> AnyEventAnalysis for A {
         EventAnalysis::of_choice(self, choice)
     }
 
-    fn fold(&self, partial: &mut AnyPartial, records: &Records) {
+    fn fold(&self, partial: &mut AnyPartial, events: Merged<'_>) {
         let partial = partial.downcast_mut::<A::Partial>().expect("a state of this analysis");
-        records.iter().for_each(|event| EventAnalysis::fold(self, partial, event));
+        events.iter().for_each(|event| EventAnalysis::fold(self, partial, event));
     }
 
     fn merge(&self, earlier: AnyPartial, later: AnyPartial) -> AnyPartial {

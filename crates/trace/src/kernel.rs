@@ -7,6 +7,8 @@
 //! The words are those of the [vocabulary](crate::vocabulary).
 //! An event that nobody asked for never becomes a record.
 
+use std::ops::Range;
+
 use hodo_clock::Nanos;
 
 use crate::vocabulary;
@@ -310,8 +312,8 @@ struct Record {
     kind: Kind,
 }
 
-/// Events and bytes of text that are handed on at a time.
-const BATCH: (usize, usize) = (4096, 1 << 20);
+/// Events and bytes of text that are read at a time: small enough to stay in a core's cache.
+const BATCH: (usize, usize) = (512, 1 << 16);
 
 /// Events in order of time.
 #[derive(Debug, Default)]
@@ -322,7 +324,7 @@ pub struct Records {
 }
 
 impl Records {
-    /// Whether it is time to hand them on.
+    /// Whether they are as many as should be read at a time.
     #[inline]
     pub fn is_full(&self) -> bool {
         self.records.len() >= BATCH.0 || self.text.len() >= BATCH.1
@@ -370,10 +372,33 @@ impl Records {
         self.fields.len()
     }
 
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.records.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.records.is_empty()
+    }
+
+    /// When the events are, from one of them on.
+    #[inline]
+    pub fn times(&self, from: usize) -> impl Iterator<Item = Nanos> {
+        self.records.iter().skip(from).map(|record| record.time)
+    }
+
     /// The events, in order.
     pub fn iter(&self) -> impl Iterator<Item = KernelEvent<'_>> {
-        let ends = self.records.iter().skip(1).map(|next| next.fields as usize).chain([self.fields.len()]);
-        self.records.iter().zip(ends).map(|(record, end)| KernelEvent {
+        self.part(0..self.records.len())
+    }
+
+    #[inline]
+    fn part(&self, part: Range<usize>) -> impl Iterator<Item = KernelEvent<'_>> {
+        let next = self.records.get(part.end).map_or(self.fields.len(), |next| next.fields as usize);
+        let records = self.records.get(part).unwrap_or_default();
+        let ends = records.iter().skip(1).map(|next| next.fields as usize).chain([next]);
+        records.iter().zip(ends).map(|(record, end)| KernelEvent {
             time: record.time,
             cpu: record.cpu,
             name: record.name,
@@ -381,6 +406,23 @@ impl Records {
             fields: &self.fields[record.fields as usize..end],
             text: &self.text,
         })
+    }
+}
+
+/// Events of several streams in one order.
+#[derive(Clone, Copy, Debug)]
+pub struct Merged<'r> {
+    /// Those of each stream.
+    pub streams: &'r [Records],
+    /// Which come one after the other: of a stream, some that follow each other.
+    pub runs: &'r [(usize, Range<usize>)],
+}
+
+impl<'r> Merged<'r> {
+    /// The events, in order.
+    #[inline]
+    pub fn iter(self) -> impl Iterator<Item = KernelEvent<'r>> {
+        self.runs.iter().flat_map(move |(stream, part)| self.streams[*stream].part(part.clone()))
     }
 }
 

@@ -32,11 +32,12 @@ pub fn count(
     mut progress: impl FnMut(u64) -> bool,
 ) -> Table {
     let filter = Filter::new(traces, wanted);
-    let all = wanted.is_all() && reading.from.is_none() && reading.to.is_none();
+    let all = wanted.is_all();
     let mut total = Counted::default();
     let mut names: BTreeMap<String, u64> = BTreeMap::new();
     let mut done = 0;
-    let work = |run: &Run<'_, '_>| if all { count_all(run) } else { count_wanted(run, &filter, reading) };
+    let work =
+        |run: &Run<'_, '_>| if all { count_all(run, reading) } else { count_wanted(run, &filter, reading) };
     each_run(traces, reading, work, |run, counted: Counted| {
         let classes = run.classes().iter().zip(&counted.events).filter(|(_, events)| **events > 0);
         classes.for_each(|(class, &events)| *names.entry(class.name.clone()).or_default() += events);
@@ -83,17 +84,35 @@ fn table(
     }
 }
 
-fn count_all(run: &Run<'_, '_>) -> Counted {
+fn count_all(run: &Run<'_, '_>, reading: &EventReading) -> Counted {
     let mut counted = Counted::new(run);
     let mut cursor = run.cursor();
-    while let Some((time, item)) = cursor.next_item() {
-        match item {
-            Item::Event(parts) => {
-                counted.events[parts.class as usize] += 1;
-                counted.see(time);
-            }
-            Item::Lost(lost) => counted.lose(&lost),
+    let clock = cursor.clock();
+    // Times are looked at as the clock counts them.
+    let within = clock.map(|clock| clock.cycles(reading.from, reading.to));
+    let (mut first, mut last) = (u64::MAX, 0);
+    let mut count = |_, class: u32, cycles: Option<u64>| {
+        let is_within = match (within, cycles) {
+            (Some(within), Some(cycles)) => within.contains(cycles),
+            _ => reading.wants(None),
+        };
+        if is_within {
+            counted.events[class as usize] += 1;
+            (first, last) = cycles.map_or((first, last), |cycles| (first.min(cycles), last.max(cycles)));
         }
+        false
+    };
+    let mut lost = Vec::new();
+    while let Some((time, item)) = cursor.next_where(&mut count) {
+        if let Item::Lost(of) = item
+            && reading.wants(time)
+        {
+            lost.push(of);
+        }
+    }
+    lost.iter().for_each(|lost| counted.lose(lost));
+    if let Some(clock) = clock.filter(|_| first <= last) {
+        counted.span = Some((clock.nanos(first), clock.nanos(last)));
     }
     counted.losses = cursor.loss;
     counted

@@ -1,19 +1,19 @@
 //! Analyses of kernel events, over slices of time on all cores.
 //!
 //! ```text
-//! slice ──Merge──► events of interest ──Binding──► Records, a batch at a time ──fold──► one state an analysis
+//! slice ──Binding──► Records of each stream, a batch at a time ──Sources──► merged ──fold──► one state an analysis
 //! ```
 //!
 //! Events that nobody asked for are stepped over: they only tell how long the trace is.
 
 use std::collections::HashMap;
 
-use hodo_clock::{Nanos, OriginNanos};
-use hodo_formats::ctf::{Event, FieldPath, Item, Stream, Trace, schema::EventClass};
+use hodo_clock::Nanos;
+use hodo_formats::ctf::{Event, FieldPath, Stream, Trace, schema::EventClass};
 use hodo_trace::{
     AnyEventAnalysis, AnyPartial, Cause, Choice, Loss, Start, Table, Value, Whole,
     event::{Compound, FieldSink, Meaning, Name},
-    kernel::{ALL, CONTEXT, Kind, Records, VOCABULARY, Words},
+    kernel::{ALL, CONTEXT, Kind, Merged, Records, VOCABULARY, Words},
     vocabulary::{self, system_calls::Machine},
 };
 use serde::{Deserialize, Serialize};
@@ -21,8 +21,8 @@ use serde::{Deserialize, Serialize};
 use super::{
     EventReading, EventTraces,
     filter::{context, machine},
-    merge::{Merge, Source},
     slices::{Slice, plan},
+    sources::Sources,
     text,
 };
 use crate::{Losses, parallel::in_order};
@@ -38,11 +38,12 @@ pub(super) struct Folded {
 /// What is known of some slices beside the states of analyses.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(super) struct Totals {
-    span: Option<(Nanos, Nanos)>,
+    /// The first time, and the last.
+    pub(super) span: Option<(Nanos, Nanos)>,
     /// Events and packets.
     lost: (u64, u64),
     /// Events whose times are no nanoseconds since the origin.
-    untimed: u64,
+    pub(super) untimed: u64,
 }
 
 /// Folds some analyses in one pass, and makes a table of each. `progress` is told the bytes that were read, and
@@ -75,7 +76,7 @@ pub(super) fn fold_all(
     in_order(
         slices,
         reading.threads,
-        Records::default,
+        Vec::new,
         |records, slice| fold(traces, analyses, &binding, reading, slice, records),
         |mut folded| {
             folded.losses.drain(..).for_each(|loss| losses.add(loss));
@@ -128,7 +129,7 @@ fn untimed(count: u64) -> Loss {
 }
 
 impl Totals {
-    fn add(&mut self, later: Totals) {
+    pub(super) fn add(&mut self, later: Totals) {
         self.span = match (self.span, later.span) {
             (Some(one), Some(other)) => Some((one.0.min(other.0), one.1.max(other.1))),
             (one, other) => one.or(other),
@@ -137,7 +138,7 @@ impl Totals {
         self.untimed += later.untimed;
     }
 
-    fn lose(&mut self, lost: &hodo_formats::ctf::Lost) {
+    pub(super) fn lose(&mut self, lost: &hodo_formats::ctf::Lost) {
         let sum = if lost.packets { &mut self.lost.1 } else { &mut self.lost.0 };
         *sum = sum.saturating_add(lost.count);
     }
@@ -160,11 +161,10 @@ impl Folded {
         Folded { partials, ..self }
     }
 
-    fn take(&mut self, analyses: &[&dyn AnyEventAnalysis], records: &mut Records) {
+    fn take(&mut self, analyses: &[&dyn AnyEventAnalysis], events: Merged<'_>) {
         for (analysis, partial) in analyses.iter().zip(&mut self.partials) {
-            analysis.fold(partial, records);
+            analysis.fold(partial, events);
         }
-        records.clear();
     }
 }
 
@@ -174,84 +174,39 @@ fn fold(
     binding: &Binding,
     reading: &EventReading,
     slice: &Slice,
-    records: &mut Records,
+    records: &mut Vec<Records>,
 ) -> Folded {
     let start = Start { names: &binding.names, is_first: slice.is_first };
     let partials = analyses.iter().map(|analysis| analysis.begin(&start)).collect();
     let mut folded = Folded { partials, ..Folded::new(&[], slice.bytes) };
-    let mut merge = Merge::new(traces, &slice.parts);
-    let mut cpus: Vec<(Option<usize>, u32)> = vec![(None, 0); merge.sources.len()];
-    while let Some(index) = merge.next_source() {
-        let source = &merge.sources[index];
-        let Some((time, item)) = &source.next else { break };
-        if !reading.wants(*time) {
-            continue;
-        }
-        let parts = match item {
-            Item::Event(parts) => *parts,
-            Item::Lost(lost) => {
-                folded.totals.lose(lost);
-                continue;
-            }
-        };
-        let Some(time) = time.and_then(nanos) else {
-            folded.totals.untimed += 1;
-            continue;
-        };
-        let span = &mut folded.totals.span;
-        *span = Some(span.map_or((time, time), |(first, last)| (first, last.max(time))));
-        let stream = &binding.streams[source.trace][source.stream];
-        let Some(class) = &stream.classes[parts.class as usize] else { continue };
-        let event = source.cursor.event(parts);
-        let (packet, of_packet) = &mut cpus[index];
-        if *packet != source.cursor.packet_index() {
-            (*packet, *of_packet) = (source.cursor.packet_index(), stream.cpu(&event));
-        }
-        let cpu = class.cpu.as_ref().map_or(*of_packet, |path| cpu(path, &event).unwrap_or(*of_packet));
-        records.push(time, cpu, class.kind, class.name(&event));
-        if !class.read(&event, records) {
-            folded.losses.push(unreadable(source, &event));
-        }
-        if records.is_full() {
-            folded.take(analyses, records);
-        }
+    let mut sources = Sources::new(traces, binding, reading, slice, std::mem::take(records));
+    while let Some(events) = sources.next_batch() {
+        folded.take(analyses, events);
     }
-    folded.take(analyses, records);
-    folded.losses.extend(merge.sources.into_iter().flat_map(|source| source.cursor.loss));
+    (folded.totals, folded.losses, *records) = sources.finish();
     folded
 }
 
-fn nanos(time: OriginNanos) -> Option<Nanos> {
-    u64::try_from(time.0).ok().map(Nanos)
-}
-
-/// An event of which a field can't be read.
-#[cold]
-fn unreadable(source: &Source<'_, '_>, event: &Event<'_, '_, '_>) -> Loss {
-    let packet = source.cursor.packet();
-    let file = packet.map_or("", |packet| source.of.files[packet.file].name.as_str());
-    let detail = format!("event `{}`: a field can't be read", event.class().name);
-    Loss { stream: file.to_owned(), cause: Cause::Corrupt, bytes: 0..0, time: None, count: 1, detail }
-}
-
 /// The vocabulary, looked up in the classes of the traces' events.
-struct Binding {
+pub(super) struct Binding {
     /// What follows the prefixes of names, sorted.
     names: Vec<String>,
     /// By trace and stream.
-    streams: Vec<Vec<StreamBinding>>,
+    pub(super) streams: Vec<Vec<StreamBinding>>,
 }
 
-struct StreamBinding {
+pub(super) struct StreamBinding {
     /// Where the packets' context tells the CPU.
     cpu: Option<FieldPath>,
     /// The CPU where it does not: the stream's number.
     number: u32,
     /// By index of the class; `None` where nobody asks for it.
-    classes: Vec<Option<ClassBinding>>,
+    pub(super) classes: Vec<Option<ClassBinding>>,
+    /// By index of the class, whether somebody does.
+    pub(super) wanted: Vec<bool>,
 }
 
-struct ClassBinding {
+pub(super) struct ClassBinding {
     kind: Kind,
     name: u32,
     /// Of events that stand for every system call: where its number is.
@@ -388,15 +343,15 @@ impl StreamBinding {
                 fields: (0..fields.iter().max().map_or(0, |last| last + 1)).map(place).collect(),
             })
         };
-        StreamBinding {
-            cpu: events.first().and_then(cpu).filter(FieldPath::is_of_packet),
-            number,
-            classes: events.iter().map(class).collect(),
-        }
+        let classes: Vec<_> = events.iter().map(class).collect();
+        let wanted = classes.iter().map(Option::is_some).collect();
+        let cpu = events.first().and_then(cpu).filter(FieldPath::is_of_packet);
+        StreamBinding { cpu, number, classes, wanted }
     }
 
+    /// The CPU of a packet.
     #[cold]
-    fn cpu(&self, event: &Event<'_, '_, '_>) -> u32 {
+    pub(super) fn cpu(&self, event: &Event<'_, '_, '_>) -> u32 {
         self.cpu.as_ref().and_then(|path| cpu(path, event)).unwrap_or(self.number)
     }
 }
@@ -408,6 +363,21 @@ impl ClassBinding {
         let Some(path) = &self.number else { return self.name };
         let number = integer(path, event).and_then(|number| usize::try_from(number).ok());
         number.and_then(|number| self.calls.get(number)).copied().unwrap_or(self.name)
+    }
+
+    /// Adds an event on a CPU, if it does not tell its own, with the fields that are asked for; whether they could
+    /// be read.
+    #[inline]
+    pub(super) fn push(
+        &self,
+        time: Nanos,
+        of_packet: u32,
+        event: &Event<'_, '_, '_>,
+        records: &mut Records,
+    ) -> bool {
+        let cpu = self.cpu.as_ref().map_or(of_packet, |path| cpu(path, event).unwrap_or(of_packet));
+        records.push(time, cpu, self.kind, self.name(event));
+        self.read(event, records)
     }
 
     /// Reads the fields that are asked for; whether they could be read.

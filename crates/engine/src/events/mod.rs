@@ -21,6 +21,7 @@ mod names;
 mod parts;
 mod runs;
 mod slices;
+mod sources;
 mod text;
 mod write;
 

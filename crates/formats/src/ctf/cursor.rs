@@ -88,6 +88,29 @@ impl<'t, 'a> Cursor<'t, 'a> {
         self.between_packets()
     }
 
+    /// The next of its events that is wanted, by the index of its packet, that of its class and the clock, or
+    /// what was lost before it. Each event is asked about once.
+    #[inline]
+    pub fn next_where(
+        &mut self,
+        mut wanted: impl FnMut(usize, u32, Option<u64>) -> bool,
+    ) -> Option<(Option<OriginNanos>, Item)> {
+        loop {
+            if let (false, Some(packet)) = (self.at_beginning, self.packet) {
+                match self.reader.next_where(|class, cycles| wanted(packet, class, cycles)) {
+                    Ok(Some(parts)) => return Some((self.time(parts), Item::Event(parts))),
+                    Ok(None) => {}
+                    Err(trouble) => self.trouble(trouble),
+                }
+            }
+            let (time, item) = self.between_packets()?;
+            match item {
+                Item::Event(parts) if !wanted(self.packet?, parts.class, parts.cycles) => {}
+                item => return Some((time, item)),
+            }
+        }
+    }
+
     #[inline]
     fn time(&self, parts: Parts) -> Option<OriginNanos> {
         Some(self.clock?.nanos(parts.cycles?))
@@ -169,6 +192,11 @@ impl<'t, 'a> Cursor<'t, 'a> {
     /// The packet in hand.
     pub fn packet(&self) -> Option<&'t StreamPacket<'a>> {
         self.packet.map(|index| &self.stream.packets[index])
+    }
+
+    /// The clock of the stream.
+    pub fn clock(&self) -> Option<CycleClock> {
+        self.clock
     }
 
     /// Index of the packet in hand.

@@ -6,7 +6,7 @@ use super::{
     packet::Packet,
     plan::{FieldPath, StreamPlan},
     read::{Ignore, Walk},
-    schema::{EventClass, Scope, Slot, StreamClass, Structure, TraceClass},
+    schema::{EventClass, FieldClass, Scope, Slot, StreamClass, Structure, TraceClass},
     steps::{Content, Slots, Trouble},
 };
 
@@ -125,6 +125,55 @@ impl<'t, 'a> Reader<'t, 'a> {
         }
     }
 
+    /// The parts of the next event that is wanted, by the index of its class and the clock; `None` at the content's
+    /// end. Each event is asked about once.
+    ///
+    /// # Errors
+    /// The rest of the packet can't be read.
+    #[inline]
+    pub fn next_where(
+        &mut self,
+        mut wanted: impl FnMut(u32, Option<u64>) -> bool,
+    ) -> Result<Option<Parts>, EventTrouble> {
+        loop {
+            if let Some(parts) = self.skim(&mut wanted) {
+                return Ok(Some(parts));
+            }
+            match self.next_event()? {
+                Some(parts) if !wanted(parts.class, parts.cycles) => {}
+                next => return Ok(next),
+            }
+        }
+    }
+
+    /// Goes over events whose headers lie in a word and whose sizes are fixed, up to one that is wanted, if there
+    /// is one before others. That is all that most events need.
+    #[inline(always)]
+    fn skim(&mut self, wanted: &mut impl FnMut(u32, Option<u64>) -> bool) -> Option<Parts> {
+        let (plan, content, has_clock) = (self.plan, self.content, self.stream.clock.is_some());
+        let word = plan.header.word()?;
+        let (mut at, mut clock) = (self.at, self.clock);
+        let found = loop {
+            let start = plan.header.start(at);
+            let Some(head) = word.peek(content, start) else { break None };
+            let Some((class, bits)) = plan.sized(head.id) else { break None };
+            let end = head.end + bits;
+            if end > content.end {
+                break None;
+            }
+            (at, clock) = (end, advance(clock, head.time, head.time_size));
+            let cycles = has_clock.then_some(clock);
+            if wanted(class, cycles) {
+                word.keep(head, &self.slots);
+                let specific = head.end + plan.common.fixed().unwrap_or(0);
+                let payload = specific + plan.events[class as usize].specific.fixed().unwrap_or(0);
+                break Some(Parts { class, cycles, start, common: head.end, specific, payload, end });
+            }
+        };
+        (self.at, self.clock) = (at, clock);
+        found
+    }
+
     #[inline]
     fn event(&mut self, start: u64) -> Result<Parts, Reason> {
         let head = self.plan.header.read(self.content, start, &self.slots)?;
@@ -227,15 +276,22 @@ impl<'t, 'a> Event<'_, 't, 'a> {
     }
 
     /// Tells a sink one field; nothing where the event does not have it.
+    ///
+    /// # Errors
+    /// It can't be read.
+    #[inline]
     pub fn tell_field(&self, path: &FieldPath, sink: &mut impl FieldSink) -> Result<(), Trouble> {
         let Some((_, at)) = self.root(path.scope) else { return Ok(()) };
         let (content, slots) = (self.content(), &self.reader.slots);
         let at = path.steps.run(content, at, slots)?;
-        match path.inner.as_slice() {
-            [] => Walk::new(content, at, slots, sink).class(&path.class, NAMELESS, at).map(drop),
-            inner => {
+        match (path.inner.as_slice(), &path.class) {
+            ([], FieldClass::Integer(integer)) => {
+                Walk::new(content, at, slots, sink).integer(integer, NAMELESS, at).map(drop)
+            }
+            ([], class) => Walk::new(content, at, slots, sink).class(class, NAMELESS, at).map(drop),
+            (inner, class) => {
                 let mut within = Within { wanted: inner, depth: 0, sink };
-                Walk::new(content, at, slots, &mut within).class(&path.class, NAMELESS, at).map(drop)
+                Walk::new(content, at, slots, &mut within).class(class, NAMELESS, at).map(drop)
             }
         }
     }

@@ -33,7 +33,7 @@ struct Part {
 
 /// A header within 64 bits from a byte on. If its id is of certain values, that is all of it.
 #[derive(Clone, Copy, Debug)]
-struct Word {
+pub(super) struct Word {
     order: ByteOrder,
     bits: u64,
     id: Part,
@@ -113,6 +113,12 @@ impl Header {
     #[inline]
     pub(super) fn start(&self, at: u64) -> u64 {
         bits::align(at, self.alignment)
+    }
+
+    /// What headers mostly are, where that is a word.
+    #[inline]
+    pub(super) fn word(&self) -> Option<Word> {
+        self.word
     }
 
     /// Whether its fields lie at known places.
@@ -261,14 +267,27 @@ impl Word {
 
     #[inline]
     fn read(&self, content: Content<'_>, at: u64, slots: &Slots) -> Option<Head> {
+        let head = self.peek(content, at)?;
+        self.keep(head, slots);
+        Some(head)
+    }
+
+    /// Keeps of a header what others depend on.
+    #[inline(always)]
+    pub(super) fn keep(&self, head: Head, slots: &Slots) {
+        if let Some(slot) = self.slot {
+            slots.set(slot, head.id);
+        }
+    }
+
+    /// The header at `at`, of which nothing is kept for what may depend on it.
+    #[inline(always)]
+    pub(super) fn peek(&self, content: Content<'_>, at: u64) -> Option<Head> {
         let word = content.word(at, self.order)?;
         let id = self.id.of(word);
         let (from, to) = self.ids;
         if id < from || id > to {
             return None;
-        }
-        if let Some(slot) = self.slot {
-            slots.set(slot, id);
         }
         Some(Head { id, time: self.time.of(word), time_size: self.time_size, end: at + self.bits })
     }

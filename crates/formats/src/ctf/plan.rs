@@ -18,7 +18,7 @@ pub struct StreamPlan {
     pub(super) common: Steps,
     /// The events' plans, in order of their ids.
     pub(super) events: Vec<EventPlan>,
-    listed: Vec<u32>,
+    listed: Vec<Listed>,
     others: HashMap<u64, u32>,
 }
 
@@ -28,9 +28,18 @@ pub(super) struct EventPlan {
     pub(super) id: u64,
     pub(super) specific: Steps,
     pub(super) payload: Steps,
+    /// What is known of where the payload begins.
+    known: Known,
 }
 
-/// No class.
+/// A class in the list: its index, and the bits behind its header where they are always as many.
+#[derive(Clone, Copy, Debug)]
+struct Listed {
+    class: u32,
+    bits: u32,
+}
+
+/// No class, or no fixed number of bits.
 const NONE: u32 = u32::MAX;
 
 impl StreamPlan {
@@ -41,15 +50,15 @@ impl StreamPlan {
         let plan = |event: &EventClass| {
             let (specific, known) = Steps::of(event.specific_context.as_ref(), known);
             let (payload, _) = Steps::of(event.payload.as_ref(), known);
-            EventPlan { id: event.id, specific, payload }
+            EventPlan { id: event.id, specific, payload, known }
         };
         let events: Vec<EventPlan> = class.events.iter().map(plan).collect();
         let highest = events.iter().map(|event| event.id).filter(|&id| id < LISTED).max();
-        let mut listed = vec![NONE; highest.map_or(0, |id| id as usize + 1)];
+        let mut listed = vec![Listed { class: NONE, bits: NONE }; highest.map_or(0, |id| id as usize + 1)];
         let mut others = HashMap::new();
         for (index, event) in (0..).zip(&events) {
             match listed.get_mut(event.id as usize).filter(|_| event.id < LISTED) {
-                Some(slot) => *slot = index,
+                Some(slot) => *slot = Listed { class: index, bits: event.bits(&common) },
                 None => {
                     others.insert(event.id, index);
                 }
@@ -62,9 +71,16 @@ impl StreamPlan {
     #[inline]
     pub(super) fn index(&self, id: u64) -> Option<u32> {
         match self.listed.get(id as usize) {
-            Some(&index) => (index != NONE).then_some(index),
+            Some(&Listed { class, .. }) => (class != NONE).then_some(class),
             None => self.other(id),
         }
+    }
+
+    /// The index of a class by its id, and the bits behind its header; `None` where there is more to know.
+    #[inline(always)]
+    pub(super) fn sized(&self, id: u64) -> Option<(u32, u64)> {
+        let &Listed { class, bits } = self.listed.get(id as usize)?;
+        (bits != NONE).then_some((class, u64::from(bits)))
     }
 
     #[cold]
@@ -78,6 +94,15 @@ impl StreamPlan {
             self.events.iter().filter(|event| event.specific.fixed().and(event.payload.fixed()).is_some());
         let header = if self.header.is_compiled() { "compiled" } else { "walked" };
         format!("header {header}, {} of {} event classes of fixed size", fixed.count(), self.events.len())
+    }
+}
+
+impl EventPlan {
+    /// The bits behind the header, where they are always as many.
+    fn bits(&self, common: &Steps) -> u32 {
+        let parts = [common.fixed(), self.specific.fixed(), self.payload.fixed()];
+        let bits = parts.into_iter().try_fold(0u64, |sum, bits| sum.checked_add(bits?));
+        bits.and_then(|bits| u32::try_from(bits).ok()).unwrap_or(NONE)
     }
 }
 
@@ -99,28 +124,32 @@ impl FieldPath {
     }
 }
 
-/// Finds a field by the names of the structures that hold it: in the payload, then in the contexts.
+/// Finds a field by the names of the structures that hold it: in the payload, then in the contexts. Its place is
+/// compiled by the `plan` where events are read by one.
 pub(super) fn find(
     trace: &TraceClass,
     stream: &StreamClass,
+    plan: Option<&StreamPlan>,
     event: &EventClass,
     names: &[&str],
 ) -> Option<FieldPath> {
+    let payload = plan.and_then(|plan| Some(plan.events.get(plan.index(event.id)? as usize)?.known));
     let scopes = [
-        (Scope::Payload, &event.payload),
-        (Scope::SpecificContext, &event.specific_context),
-        (Scope::CommonContext, &stream.common_context),
-        (Scope::PacketContext, &stream.packet_context),
-        (Scope::PacketHeader, &trace.packet_header),
+        (Scope::Payload, &event.payload, payload),
+        (Scope::SpecificContext, &event.specific_context, None),
+        (Scope::CommonContext, &stream.common_context, None),
+        (Scope::PacketContext, &stream.packet_context, None),
+        (Scope::PacketHeader, &trace.packet_header, None),
     ];
-    scopes.into_iter().find_map(|(scope, structure)| within(scope, structure.as_ref()?, names))
+    scopes.into_iter().find_map(|(scope, structure, known)| {
+        within(scope, structure.as_ref()?, known.unwrap_or(Known::NOTHING), names)
+    })
 }
 
-fn within(scope: Scope, structure: &Structure, names: &[&str]) -> Option<FieldPath> {
+fn within(scope: Scope, structure: &Structure, known: Known, names: &[&str]) -> Option<FieldPath> {
     let (first, inner) = names.split_first()?;
     let index = structure.members.iter().position(|member| member.name == *first)?;
-    // Where a scope begins is not known here but for the payload's bytes themselves.
-    let steps = Steps::up_to(structure, index, Known::NOTHING);
+    let steps = Steps::up_to(structure, index, known);
     let class = structure.members.get(index)?.class.clone();
     Some(FieldPath { scope, steps, class, inner: inner.iter().map(|&name| name.to_owned()).collect() })
 }

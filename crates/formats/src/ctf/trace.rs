@@ -222,7 +222,9 @@ impl<'a> Trace<'a> {
 
     /// Looks for a field of events of a class by its name, or by its names from the outside in.
     pub fn find(&self, stream: &Stream<'a>, event: &EventClass, names: &[&str]) -> Option<FieldPath> {
-        find(&self.class, self.stream_class(stream), event, names)
+        // What else finds events may place them otherwise than the plan.
+        let plan = matches!(self.framing, Framing::Ctf).then(|| self.plan(stream));
+        find(&self.class, self.stream_class(stream), plan, event, names)
     }
 
     /// First and last time of packets, as far as they tell.

@@ -1,0 +1,297 @@
+//! The events of interest of several streams in order: by time, then by stream, then by position.
+//!
+//! Each stream is read ahead into records of its own, and these are merged in runs: mostly a stream goes on for a
+//! while. A stream is read on when all that was merged of it was folded.
+
+use std::{cmp::Reverse, collections::BinaryHeap, ops::Range};
+
+use hodo_clock::{CycleClock, Cycles, Nanos, OriginNanos};
+use hodo_formats::ctf::{Cursor, Item, Lost, Parts, Trace};
+use hodo_trace::{
+    Cause, Loss,
+    kernel::{Merged, Records},
+};
+
+use super::{
+    EventReading, EventTraces,
+    fold::{Binding, StreamBinding, Totals},
+    slices::{Part, Slice},
+};
+
+/// The streams of a slice.
+pub(super) struct Sources<'t, 'a> {
+    sources: Vec<Source<'t, 'a>>,
+    /// What was read of each stream.
+    records: Vec<Records>,
+    /// Streams that have more records, by the time of the next.
+    heap: BinaryHeap<Reverse<(Nanos, usize)>>,
+    /// Streams of which no records are left.
+    dry: Vec<usize>,
+    runs: Vec<(usize, Range<usize>)>,
+}
+
+impl<'t, 'a> Sources<'t, 'a> {
+    /// The streams of a slice, at its beginning; `records` are used again.
+    pub(super) fn new(
+        traces: &'t EventTraces<'a>,
+        binding: &'t Binding,
+        reading: &'t EventReading,
+        slice: &Slice,
+        mut records: Vec<Records>,
+    ) -> Sources<'t, 'a> {
+        let new = |part: &Part| {
+            let of = &traces.traces[part.trace];
+            Source::new(of, &binding.streams[part.trace][part.stream], reading, part)
+        };
+        let sources: Vec<_> = slice.parts.iter().map(new).collect();
+        records.resize_with(sources.len(), Records::default);
+        let dry = (0..sources.len()).collect();
+        Sources { sources, records, heap: BinaryHeap::new(), dry, runs: Vec::new() }
+    }
+
+    /// The next events.
+    pub(super) fn next_batch(&mut self) -> Option<Merged<'_>> {
+        for index in self.dry.drain(..) {
+            let source = &mut self.sources[index];
+            source.read(&mut self.records[index]);
+            source.next = 0;
+            self.heap.extend(self.records[index].times(0).next().map(|time| Reverse((time, index))));
+        }
+        self.runs.clear();
+        while let Some(&Reverse((_, index))) = self.heap.peek() {
+            // The second in order is one of the two that are next in the heap.
+            let limit = self.heap.as_slice().iter().take(3).skip(1).map(|Reverse(key)| *key).min();
+            let source = &mut self.sources[index];
+            let first = source.next;
+            let ends = |time| limit.is_some_and(|limit| (time, index) >= limit);
+            let mut times = self.records[index].times(first).enumerate();
+            let next = times.find(|&(_, time)| ends(time));
+            source.next = next.map_or(self.records[index].len(), |(count, _)| first + count);
+            self.runs.push((index, first..source.next));
+            if let (Some((_, time)), Some(mut top)) = (next, self.heap.peek_mut()) {
+                *top = Reverse((time, index));
+                continue;
+            }
+            self.heap.pop();
+            if !source.is_done {
+                self.dry.push(index);
+                break;
+            }
+        }
+        (!self.runs.is_empty()).then_some(Merged { streams: &self.records, runs: &self.runs })
+    }
+
+    /// What was seen of all of them, what could not be read, and the records for the next slice.
+    pub(super) fn finish(self) -> (Totals, Vec<Loss>, Vec<Records>) {
+        let (mut totals, mut losses) = (Totals::default(), Vec::new());
+        for source in self.sources {
+            losses.extend(source.losses.into_iter().chain(source.cursor.loss));
+            totals.add(source.bounds.totals(source.clock, source.totals));
+        }
+        (totals, losses, self.records)
+    }
+}
+
+/// A stream of a slice.
+struct Source<'t, 'a> {
+    of: &'t Trace<'a>,
+    binding: &'t StreamBinding,
+    reading: &'t EventReading,
+    part: Part,
+    cursor: Cursor<'t, 'a>,
+    clock: Option<CycleClock>,
+    bounds: Bounds,
+    /// The CPU of a packet.
+    cpu: (Option<usize>, u32),
+    /// The next of its records.
+    next: usize,
+    /// Whether there are no more events.
+    is_done: bool,
+    totals: Totals,
+    losses: Vec<Loss>,
+}
+
+impl<'t, 'a> Source<'t, 'a> {
+    fn new(
+        of: &'t Trace<'a>,
+        binding: &'t StreamBinding,
+        reading: &'t EventReading,
+        part: &Part,
+    ) -> Source<'t, 'a> {
+        let cursor = Cursor::new(of, &of.streams[part.stream], part.packets.clone());
+        let clock = cursor.clock();
+        Source {
+            of,
+            binding,
+            reading,
+            part: part.clone(),
+            cursor,
+            clock,
+            bounds: Bounds::new(clock, reading, part),
+            cpu: (None, 0),
+            next: 0,
+            is_done: false,
+            totals: Totals::default(),
+            losses: Vec::new(),
+        }
+    }
+
+    /// Reads on.
+    fn read(&mut self, records: &mut Records) {
+        records.clear();
+        while !records.is_full() && !self.is_done {
+            let (bounds, wanted) = (&mut self.bounds, self.binding.wanted.as_slice());
+            let next = self.cursor.next_where(|packet, class, cycles| match bounds.place(packet, cycles) {
+                Place::Before => false,
+                Place::Within => wanted[class as usize],
+                Place::Behind => true,
+            });
+            match next {
+                Some((Some(time), Item::Event(parts))) if !self.bounds.is_over => {
+                    self.push(time, parts, records);
+                }
+                Some((time, Item::Lost(lost))) => self.lose(time, &lost),
+                _ => self.is_done = true,
+            }
+        }
+    }
+
+    fn push(&mut self, time: OriginNanos, parts: Parts, records: &mut Records) {
+        let (Ok(time), Some(class)) = (u64::try_from(time.0), &self.binding.classes[parts.class as usize])
+        else {
+            return;
+        };
+        let event = self.cursor.event(parts);
+        let packet = self.cursor.packet_index();
+        if self.cpu.0 != packet {
+            self.cpu = (packet, self.binding.cpu(&event));
+        }
+        if !class.push(Nanos(time), self.cpu.1, &event, records) {
+            self.losses.push(self.unreadable(&event.class().name));
+        }
+    }
+
+    fn lose(&mut self, time: Option<OriginNanos>, lost: &Lost) {
+        let packet = self.cursor.packet_index();
+        let skipped = self.bounds.skipped.map(|(packet, _)| packet).zip(self.part.skip_before);
+        if skipped.is_some_and(|(first, from)| packet == Some(first) && time.is_some_and(|time| time < from))
+        {
+            return;
+        }
+        self.bounds.skipped = None;
+        let stops = |(last, to)| packet == Some(last) && time.is_some_and(|time| time >= to);
+        self.is_done = self.part.stop_at.is_some_and(stops);
+        if !self.is_done && self.reading.wants(time) {
+            self.totals.lose(lost);
+        }
+    }
+
+    /// An event of which a field can't be read.
+    #[cold]
+    fn unreadable(&self, event: &str) -> Loss {
+        let packet = self.cursor.packet();
+        let file = packet.map_or("", |packet| self.of.files[packet.file].name.as_str());
+        let detail = format!("event `{event}`: a field can't be read");
+        Loss { stream: file.to_owned(), cause: Cause::Corrupt, bytes: 0..0, time: None, count: 1, detail }
+    }
+}
+
+/// Where an event lies.
+enum Place {
+    /// Before the slice, or not among what is asked for.
+    Before,
+    /// In the slice.
+    Within,
+    /// In the next slice, as all that follows.
+    Behind,
+}
+
+/// What of a stream belongs to a slice, as its clock counts; and what was there.
+struct Bounds {
+    /// In this packet, what belongs to the slice before, until something of this slice was there.
+    skipped: Option<(usize, Cycles)>,
+    /// In this packet, what belongs to the next slice.
+    behind: Option<(usize, Cycles)>,
+    /// What is asked for; of a stream without a clock, whether it is.
+    asked: Result<Cycles, bool>,
+    /// What of that can be told in nanoseconds since the origin.
+    within: Cycles,
+    /// What needs no further look in the packet in hand.
+    plain: (usize, Cycles),
+    is_over: bool,
+    /// The lowest cycle within, and the highest.
+    first: u64,
+    last: u64,
+    /// Events that are asked for, but not within.
+    untimed: u64,
+}
+
+impl Bounds {
+    fn new(clock: Option<CycleClock>, reading: &EventReading, part: &Part) -> Bounds {
+        let (lowest, highest) = (OriginNanos(0), OriginNanos(1 << 64));
+        let from = reading.from.unwrap_or(lowest).max(lowest);
+        let to = reading.to.unwrap_or(highest).min(highest);
+        let cycles = |from, to| clock.map(|clock| clock.cycles(from, to));
+        let skipped = part.skip_before.and_then(|from| Some((part.packets.start, cycles(None, Some(from))?)));
+        let behind = part.stop_at.and_then(|(packet, to)| Some((packet, cycles(Some(to), None)?)));
+        Bounds {
+            skipped,
+            behind,
+            asked: cycles(reading.from, reading.to).ok_or(reading.wants(None)),
+            within: cycles(Some(from), Some(to)).unwrap_or(Cycles::NONE),
+            plain: (part.packets.start, Cycles::NONE),
+            is_over: false,
+            first: u64::MAX,
+            last: 0,
+            untimed: 0,
+        }
+    }
+
+    #[inline(always)]
+    fn place(&mut self, packet: usize, cycles: Option<u64>) -> Place {
+        match cycles {
+            Some(cycles) if packet == self.plain.0 && self.plain.1.contains(cycles) => self.see(cycles),
+            _ => self.look(packet, cycles),
+        }
+    }
+
+    #[inline(always)]
+    fn see(&mut self, cycles: u64) -> Place {
+        (self.first, self.last) = (self.first.min(cycles), self.last.max(cycles));
+        Place::Within
+    }
+
+    #[inline(never)]
+    fn look(&mut self, packet: usize, cycles: Option<u64>) -> Place {
+        if let Some((first, skipped)) = self.skipped {
+            if packet == first && cycles.is_some_and(|cycles| skipped.contains(cycles)) {
+                return Place::Before;
+            }
+            self.skipped = None;
+        }
+        let behind = self.behind.filter(|&(last, _)| packet == last).map(|(_, behind)| behind);
+        if behind.zip(cycles).is_some_and(|(behind, cycles)| behind.contains(cycles)) {
+            self.is_over = true;
+            return Place::Behind;
+        }
+        self.plain = (packet, if behind.is_none() { self.within } else { Cycles::NONE });
+        match cycles.filter(|&cycles| self.within.contains(cycles)) {
+            Some(cycles) => self.see(cycles),
+            None => {
+                let asked = self.asked.map(|asked| cycles.is_some_and(|cycles| asked.contains(cycles)));
+                self.untimed += u64::from(asked.unwrap_or_else(|all| all));
+                Place::Before
+            }
+        }
+    }
+
+    /// What was there, and this.
+    fn totals(&self, clock: Option<CycleClock>, mut totals: Totals) -> Totals {
+        if let Some(clock) = clock.filter(|_| self.first <= self.last) {
+            let nanos = |cycles| u64::try_from(clock.nanos(cycles).0).ok().map(Nanos);
+            totals.span = nanos(self.first).zip(nanos(self.last));
+        }
+        totals.untimed = self.untimed;
+        totals
+    }
+}
