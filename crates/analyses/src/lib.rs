@@ -12,8 +12,11 @@ pub mod calls;
 pub mod cpu;
 pub mod io;
 pub mod irq;
+pub mod lost;
+pub mod processes;
 pub mod profile;
 pub mod sched;
+pub mod signals;
 pub mod syscalls;
 
 mod clock;
@@ -120,5 +123,20 @@ pub const ANALYSES: &[Entry] = &[
         name: "io",
         help: "kernel events: bytes read and written by threads, and how long calls and devices took",
         kind: Kind::Kernel { analysis: &io::InputOutput, of_threads: true },
+    },
+    Entry {
+        name: "processes",
+        help: "kernel events: who started whom, when, and how long each lived",
+        kind: Kind::Kernel { analysis: &processes::Processes, of_threads: true },
+    },
+    Entry {
+        name: "signals",
+        help: "kernel events: signals that were sent, and how long threads took to take them",
+        kind: Kind::Kernel { analysis: &signals::Signals, of_threads: true },
+    },
+    Entry {
+        name: "lost",
+        help: "software events: what the tracer lost, of which streams, and when",
+        kind: Kind::Kernel { analysis: &lost::Lost, of_threads: false },
     },
 ];

@@ -153,6 +153,11 @@ impl<B, E> Requests<B, E> {
         }
     }
 
+    /// How much was asked for and did not begin.
+    pub(crate) fn waiting(&self) -> u64 {
+        self.places.values().filter(|place| place.open.is_some()).count() as u64
+    }
+
     /// Tells what is complete of the whole, and returns how much was not asked for.
     pub(crate) fn finish(self, mut complete: impl FnMut(B, E)) -> u64 {
         let mut unmatched = self.unmatched;

@@ -261,6 +261,10 @@ pub fn choice(entries: &[&Entry], by: Option<&str>, chosen: Choice) -> Result<Ch
             entry.name
         )));
     }
+    let of_cpus = |entry: &&Entry| matches!(entry.kind, Kind::Kernel { analysis, .. } if analysis.of_cpus());
+    if let Some(entry) = entries.iter().find(|entry| !chosen.cpus.is_empty() && !of_cpus(entry)) {
+        return Err(Failure::usage(format!("--cpu-list chooses CPUs, and `{}` is of none", entry.name)));
+    }
     let Some(view) = by else { return Ok(chosen) };
     let &[&Entry { kind: Kind::Kernel { analysis, .. }, .. }] = entries else {
         return Err(Failure::usage("--by is for one analysis, and these are several"));

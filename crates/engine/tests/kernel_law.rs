@@ -2,7 +2,10 @@
 
 use std::{path::Path, sync::Mutex};
 
-use hodo_analyses::{cpu::CpuUse, io::InputOutput, irq::Interrupts, sched::Scheduling, syscalls::Syscalls};
+use hodo_analyses::{
+    cpu::CpuUse, io::InputOutput, irq::Interrupts, lost::Lost, processes::Processes, sched::Scheduling,
+    signals::Signals, syscalls::Syscalls,
+};
 use hodo_engine::{
     Files,
     events::{EventReading, EventTraces, analyse},
@@ -106,6 +109,9 @@ fn holds_for_all(fixture: &str) {
     holds(&Interrupts, &kept);
     holds(&Scheduling, &kept);
     holds(&InputOutput, &kept);
+    holds(&Processes, &kept);
+    holds(&Signals, &kept);
+    holds(&Lost, &kept);
 }
 
 #[test]

@@ -66,6 +66,11 @@ pub trait EventAnalysis: Sync {
     /// The names of the tables that it can make, the usual one first.
     fn views(&self) -> &'static [&'static str];
 
+    /// Whether what it tells is of CPUs, among which one can choose.
+    fn of_cpus(&self) -> bool {
+        true
+    }
+
     /// The state at the start of a chunk, where nothing is known of what came before.
     fn unknown(&self) -> Self::Partial;
 
@@ -100,6 +105,8 @@ pub trait AnyEventAnalysis: Sync {
     fn interest(&self) -> &'static [(Kind, &'static [usize])];
     /// See [`EventAnalysis::views`].
     fn views(&self) -> &'static [&'static str];
+    /// See [`EventAnalysis::of_cpus`].
+    fn of_cpus(&self) -> bool;
     /// See [`EventAnalysis::unknown`].
     fn unknown(&self) -> AnyPartial;
     /// See [`EventAnalysis::begin`].
@@ -125,6 +132,10 @@ impl<A: EventAnalysis> AnyEventAnalysis for A {
 
     fn views(&self) -> &'static [&'static str] {
         EventAnalysis::views(self)
+    }
+
+    fn of_cpus(&self) -> bool {
+        EventAnalysis::of_cpus(self)
     }
 
     fn unknown(&self) -> AnyPartial {

@@ -28,6 +28,10 @@ pub enum Kind {
     SchedExec,
     /// A thread ends.
     SchedExit,
+    /// A signal is sent to a thread.
+    SignalGenerate,
+    /// The thread that runs takes a signal.
+    SignalDeliver,
     /// A system call begins; its name follows the prefix.
     SyscallEntry,
     /// A system call ends.
@@ -68,6 +72,8 @@ pub enum Kind {
     StateDescriptor,
     /// A block device that was there when tracing began.
     StateBlockDevice,
+    /// The tracer lost events or packets of a stream: no event, but told as one.
+    Lost,
 }
 
 /// How a kind of event and its fields are called.
@@ -134,6 +140,11 @@ pub mod field {
         /// All of them as text.
         pub const ALL: usize = 12;
     }
+    pub mod signal {
+        pub const SIG: usize = 0;
+        pub const TID: usize = 1;
+        pub const RESULT: usize = 2;
+    }
     pub mod exit {
         pub const RET: usize = 0;
         pub const FD: usize = 1;
@@ -170,6 +181,7 @@ pub mod field {
         pub const PID: usize = 1;
         pub const NAME: usize = 2;
         pub const FILES: usize = 3;
+        pub const PPID: usize = 4;
     }
     pub mod descriptor {
         pub const FILES: usize = 0;
@@ -181,6 +193,13 @@ pub mod field {
     pub mod device {
         pub const DEV: usize = 0;
         pub const NAME: usize = 1;
+    }
+    pub mod lost {
+        pub const COUNT: usize = 0;
+        pub const PACKETS: usize = 1;
+        pub const BEGIN: usize = 2;
+        pub const END: usize = 3;
+        pub const STREAM: usize = 4;
     }
 }
 
@@ -237,6 +256,8 @@ pub const VOCABULARY: &[Words] = &[
     },
     Words { kind: Kind::SchedExec, names: &["sched_process_exec"], fields: &["tid", "filename"] },
     Words { kind: Kind::SchedExit, names: &["sched_process_exit"], fields: &["tid"] },
+    Words { kind: Kind::SignalGenerate, names: &["signal_generate"], fields: &["sig", "pid", "result"] },
+    Words { kind: Kind::SignalDeliver, names: &["signal_deliver"], fields: &["sig"] },
     Words {
         kind: Kind::SyscallEntry,
         names: &["syscall_entry_*", "compat_syscall_entry_*", "syscall_entry"],
@@ -265,7 +286,7 @@ pub const VOCABULARY: &[Words] = &[
     Words {
         kind: Kind::StateProcess,
         names: &["lttng_statedump_process_state"],
-        fields: &["tid", "pid", "name", "file_table_address"],
+        fields: &["tid", "pid", "name", "file_table_address", "ppid"],
     },
     Words {
         kind: Kind::StateDescriptor,
@@ -277,6 +298,7 @@ pub const VOCABULARY: &[Words] = &[
         names: &["lttng_statedump_block_device"],
         fields: &["dev", "diskname"],
     },
+    Words { kind: Kind::Lost, names: &[], fields: &["count", "packets", "begin", "end", "stream"] },
 ];
 
 impl Words {

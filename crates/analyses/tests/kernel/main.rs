@@ -2,7 +2,10 @@
 //!
 //! Traces are made up: of a scheduler that keeps its own rules, and of one of which any event may be missing.
 
-use hodo_analyses::{cpu::CpuUse, io::InputOutput, irq::Interrupts, sched::Scheduling, syscalls::Syscalls};
+use hodo_analyses::{
+    cpu::CpuUse, io::InputOutput, irq::Interrupts, lost::Lost, processes::Processes, sched::Scheduling,
+    signals::Signals, syscalls::Syscalls,
+};
 use hodo_clock::Nanos;
 use hodo_trace::{
     EventAnalysis, Table, Whole,
@@ -52,10 +55,11 @@ fn events((seeds, rules): &Plan) -> Vec<Records> {
         }
         for (place, name) in words.fields.iter().enumerate() {
             match *name {
-                "comm" | "name" | "child_comm" | "diskname" | "filename" => {
+                "comm" | "name" | "child_comm" | "diskname" | "filename" | "stream" => {
                     records.text(format!("n{a}").as_bytes())
                 }
                 "ret" => records.integer(a * 100 - 50),
+                "result" => records.integer(c % 2),
                 ALL => records.text(format!("fd = {a}").as_bytes()),
                 _ => records.integer([a, b, c, a % 2, b % 2][place % 5]),
             }
@@ -110,6 +114,21 @@ fn io() {
     holds_always(&InputOutput).unwrap();
 }
 
+#[test]
+fn processes() {
+    holds_always(&Processes).unwrap();
+}
+
+#[test]
+fn signals() {
+    holds_always(&Signals).unwrap();
+}
+
+#[test]
+fn lost() {
+    holds_always(&Lost).unwrap();
+}
+
 /// An analysis whose merge forgets which of its states came first.
 struct Swapped<A>(A);
 
@@ -148,4 +167,6 @@ fn a_broken_merge_is_caught() {
     assert!(holds_always(&Swapped(Interrupts)).is_err());
     assert!(holds_always(&Swapped(Scheduling)).is_err());
     assert!(holds_always(&Swapped(InputOutput)).is_err());
+    assert!(holds_always(&Swapped(Processes)).is_err());
+    assert!(holds_always(&Swapped(Signals)).is_err());
 }

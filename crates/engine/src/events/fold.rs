@@ -193,6 +193,8 @@ pub(super) struct Binding {
     names: Vec<String>,
     /// By trace and stream.
     pub(super) streams: Vec<Vec<StreamBinding>>,
+    /// Whether anybody asks for what the tracer lost.
+    pub(super) wants_lost: bool,
 }
 
 pub(super) struct StreamBinding {
@@ -259,7 +261,7 @@ impl Binding {
                 .collect()
         };
         let streams = traces.traces.iter().map(of_trace).collect();
-        Binding { names, streams }
+        Binding { names, streams, wants_lost: asked.contains_key(&Kind::Lost) }
     }
 }
 

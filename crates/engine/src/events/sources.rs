@@ -9,7 +9,7 @@ use hodo_clock::{CycleClock, Cycles, Nanos, OriginNanos};
 use hodo_formats::ctf::{Cursor, Item, Lost, Parts, Trace};
 use hodo_trace::{
     Cause, Loss,
-    kernel::{Merged, Records},
+    kernel::{Kind, Merged, Records},
 };
 
 use super::{
@@ -41,7 +41,8 @@ impl<'t, 'a> Sources<'t, 'a> {
     ) -> Sources<'t, 'a> {
         let new = |part: &Part| {
             let of = &traces.traces[part.trace];
-            Source::new(of, &binding.streams[part.trace][part.stream], reading, part)
+            let wants_lost = binding.wants_lost;
+            Source { wants_lost, ..Source::new(of, &binding.streams[part.trace][part.stream], reading, part) }
         };
         let sources: Vec<_> = slice.parts.iter().map(new).collect();
         records.resize_with(sources.len(), Records::default);
@@ -109,6 +110,8 @@ struct Source<'t, 'a> {
     is_done: bool,
     totals: Totals,
     losses: Vec<Loss>,
+    /// Whether what was lost is told as an event too.
+    wants_lost: bool,
 }
 
 impl<'t, 'a> Source<'t, 'a> {
@@ -133,6 +136,7 @@ impl<'t, 'a> Source<'t, 'a> {
             is_done: false,
             totals: Totals::default(),
             losses: Vec::new(),
+            wants_lost: false,
         }
     }
 
@@ -150,7 +154,7 @@ impl<'t, 'a> Source<'t, 'a> {
                 Some((Some(time), Item::Event(parts))) if !self.bounds.is_over => {
                     self.push(time, parts, records);
                 }
-                Some((time, Item::Lost(lost))) => self.lose(time, &lost),
+                Some((time, Item::Lost(lost))) => self.lose(time, &lost, records),
                 _ => self.is_done = true,
             }
         }
@@ -171,7 +175,7 @@ impl<'t, 'a> Source<'t, 'a> {
         }
     }
 
-    fn lose(&mut self, time: Option<OriginNanos>, lost: &Lost) {
+    fn lose(&mut self, time: Option<OriginNanos>, lost: &Lost, records: &mut Records) {
         let packet = self.cursor.packet_index();
         let skipped = self.bounds.skipped.map(|(packet, _)| packet).zip(self.part.skip_before);
         if skipped.is_some_and(|(first, from)| packet == Some(first) && time.is_some_and(|time| time < from))
@@ -183,7 +187,22 @@ impl<'t, 'a> Source<'t, 'a> {
         self.is_done = self.part.stop_at.is_some_and(stops);
         if !self.is_done && self.reading.wants(time) {
             self.totals.lose(lost);
+            self.record_loss(lost, records);
         }
+    }
+
+    /// Records what was lost, in the vocabulary's order of fields, if anybody asks for it.
+    fn record_loss(&self, lost: &Lost, records: &mut Records) {
+        let time = |time: Option<OriginNanos>| time.and_then(|time| u64::try_from(time.0).ok());
+        let (begin, end) = (time(lost.after.or(lost.before)), time(lost.before.or(lost.after)));
+        let Some((begin, end)) = begin.zip(end).filter(|_| self.wants_lost) else { return };
+        records.push(Nanos(begin), 0, Kind::Lost, 0);
+        records.integer(lost.count as i64);
+        records.integer(lost.packets.into());
+        records.integer(begin as i64);
+        records.integer(end as i64);
+        let packet = self.cursor.packet();
+        records.text(packet.map_or("", |packet| self.of.files[packet.file].name.as_str()).as_bytes());
     }
 
     /// An event of which a field can't be read.

@@ -1,0 +1,166 @@
+//! `lost`: what did the tracer lose, of which streams, and when?
+//!
+//! A gap is a span of time in which a stream lost events, or packets: events between the end of a packet and that of
+//! the next, packets between the end of one and the beginning of the next. It is not known where in a gap they were.
+
+use std::collections::BTreeMap;
+
+use hodo_clock::Nanos;
+use hodo_trace::{
+    Column, EventAnalysis, Shape, Table, Unit, Value, Whole,
+    kernel::{KernelEvent, Kind, field},
+};
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    durations::{Add, Durations, Longest},
+    figures::{most_time_first, share},
+};
+
+/// The analysis.
+#[derive(Clone, Copy, Debug)]
+pub struct Lost;
+
+/// What a stream lost.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+struct Figures {
+    events: u64,
+    packets: u64,
+    gaps: Durations,
+}
+
+impl Add for Figures {
+    fn add(&mut self, later: Figures) {
+        self.events = self.events.saturating_add(later.events);
+        self.packets = self.packets.saturating_add(later.packets);
+        self.gaps.add(later.gaps);
+    }
+}
+
+/// A gap: its stream, and events and packets that were lost.
+type Gap = (String, u64, u64);
+
+/// What is known after some events.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Partial {
+    streams: BTreeMap<String, Figures>,
+    longest: Longest<Gap>,
+}
+
+impl EventAnalysis for Lost {
+    type Partial = Partial;
+
+    fn interest(&self) -> &'static [(Kind, &'static [usize])] {
+        const {
+            use field::lost::{BEGIN, COUNT, END, PACKETS, STREAM};
+            &[(Kind::Lost, &[COUNT, PACKETS, BEGIN, END, STREAM])]
+        }
+    }
+
+    fn views(&self) -> &'static [&'static str] {
+        &["stream", "longest"]
+    }
+
+    fn of_cpus(&self) -> bool {
+        false
+    }
+
+    fn unknown(&self) -> Partial {
+        Partial::default()
+    }
+
+    fn fold(&self, partial: &mut Partial, event: KernelEvent<'_>) {
+        let number = |field| event.integer(field).unwrap_or(0) as u64;
+        if event.kind != Kind::Lost {
+            return;
+        }
+        let stream = String::from_utf8_lossy(event.text(field::lost::STREAM).unwrap_or_default());
+        let count = number(field::lost::COUNT);
+        let (events, packets) = if number(field::lost::PACKETS) == 0 { (count, 0) } else { (0, count) };
+        let (begin, end) = (number(field::lost::BEGIN), number(field::lost::END));
+        let length = end.saturating_sub(begin);
+        let mut gaps = Durations::default();
+        gaps.see(length);
+        let own = partial.streams.entry(stream.clone().into_owned()).or_default();
+        own.add(Figures { events, packets, gaps });
+        partial.longest.see(length, Nanos(begin), (stream.into_owned(), events, packets));
+    }
+
+    fn merge(&self, mut earlier: Partial, later: Partial) -> Partial {
+        for (stream, figures) in later.streams {
+            earlier.streams.entry(stream).or_default().add(figures);
+        }
+        earlier.longest.add(later.longest);
+        earlier
+    }
+
+    fn finish(&self, whole: Partial, of: &Whole<'_>) -> Table {
+        let sum = |which: fn(&Figures) -> u64| Value::from(whole.streams.values().map(which).sum::<u64>());
+        let summary = vec![
+            ("streams_with_loss", (whole.streams.len() as u64).into()),
+            ("gaps", sum(|figures| figures.gaps.count)),
+            ("duration_ns", of.span.1.0.saturating_sub(of.span.0.0).into()),
+        ];
+        let (shape, columns, rows) = match of.choice.view.as_str() {
+            "longest" => (Shape::Intervals, longest_columns(), longest(&whole)),
+            _ => (Shape::Counters, stream_columns(), by_stream(whole, of)),
+        };
+        Table { name: "lost", shape, summary, columns, rows, loss: Vec::new() }
+    }
+}
+
+fn stream_columns() -> Vec<Column> {
+    vec![
+        Column::text("stream"),
+        Column::integer("events", Unit::Count),
+        Column::integer("packets", Unit::Count),
+        Column::integer("gaps", Unit::Count),
+        Column::integer("total_ns", Unit::Nanoseconds),
+        Column::real("share", Unit::Share),
+        Column::integer("max_ns", Unit::Nanoseconds),
+    ]
+}
+
+fn by_stream(whole: Partial, of: &Whole<'_>) -> Vec<Vec<Value>> {
+    let length = of.span.1.0.saturating_sub(of.span.0.0);
+    let row = |(stream, figures): (String, Figures)| {
+        let Figures { events, packets, gaps } = figures;
+        let row = vec![
+            stream.as_str().into(),
+            events.into(),
+            packets.into(),
+            gaps.count.into(),
+            gaps.total.into(),
+            share(gaps.total, length),
+            gaps.max.into(),
+        ];
+        (gaps.total, stream, row)
+    };
+    most_time_first(whole.streams.into_iter().map(row))
+}
+
+fn longest_columns() -> Vec<Column> {
+    vec![
+        Column::text("stream"),
+        Column::integer("events", Unit::Count),
+        Column::integer("packets", Unit::Count),
+        Column::integer("duration_ns", Unit::Nanoseconds),
+        Column::integer("begin_ns", Unit::Nanoseconds),
+        Column::integer("end_ns", Unit::Nanoseconds),
+    ]
+}
+
+fn longest(whole: &Partial) -> Vec<Vec<Value>> {
+    let row = |(length, begin, (stream, events, packets)): &(u64, Nanos, Gap)| {
+        let end = begin.0.saturating_add(*length);
+        vec![
+            stream.as_str().into(),
+            (*events).into(),
+            (*packets).into(),
+            (*length).into(),
+            begin.0.into(),
+            end.into(),
+        ]
+    };
+    whole.longest.iter().map(row).collect()
+}

@@ -1,0 +1,334 @@
+//! `processes`: who started whom, when, and how long did each live?
+//!
+//! A thread lives from its `sched_process_fork` to its `sched_process_exit`; ids that are used again are other
+//! threads. One whose beginning is not in the trace was there before, or its fork is missing. A process is the thread
+//! whose id is that of the process.
+
+use std::collections::BTreeMap;
+
+use hodo_clock::Nanos;
+use hodo_trace::{
+    Choice, Column, EventAnalysis, Shape, Table, Unit, Value, Whole,
+    kernel::{KernelEvent, Kind, field},
+};
+use rustc_hash::FxHashMap;
+use serde::{Deserialize, Serialize};
+
+/// The analysis.
+#[derive(Clone, Copy, Debug)]
+pub struct Processes;
+
+/// The life of a thread, as far as it is known.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+struct Life {
+    born: Option<Nanos>,
+    died: Option<Nanos>,
+    pid: Option<u32>,
+    /// The process that made it, or the thread where that is not known.
+    parent: Option<u32>,
+    comm: Option<String>,
+    /// The program that it began last.
+    program: Option<String>,
+    /// How often it began one.
+    programs: u64,
+}
+
+impl Life {
+    /// Adds what is known of a later part of it.
+    fn add(&mut self, later: Life) {
+        self.died = later.died.or(self.died);
+        self.pid = later.pid.or(self.pid);
+        self.parent = self.parent.or(later.parent);
+        self.comm = later.comm.or(self.comm.take());
+        self.program = later.program.or(self.program.take());
+        self.programs += later.programs;
+    }
+
+    fn called(&mut self, comm: Option<&[u8]>) {
+        let Some(comm) = comm else { return };
+        if self.comm.as_ref().is_none_or(|known| known.as_bytes() != comm) {
+            self.comm = Some(String::from_utf8_lossy(comm).into_owned());
+        }
+    }
+}
+
+/// What is known after some events: by id of thread, one life after another. Only of the first may the beginning
+/// lie before.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Partial(FxHashMap<u32, Vec<Life>>);
+
+impl Partial {
+    /// The life that a thread is in; of the idle threads none.
+    fn of(&mut self, tid: Option<i64>) -> Option<&mut Life> {
+        let lives = self.0.entry(tid.filter(|&tid| tid != 0)? as u32).or_default();
+        if lives.is_empty() {
+            lives.push(Life::default());
+        }
+        lives.last_mut()
+    }
+
+    fn see(&mut self, event: &KernelEvent<'_>) -> Option<()> {
+        let number = |field| event.integer(field).map(|number| number as u32);
+        match event.kind {
+            Kind::SchedSwitch => {
+                use field::switch::{NEXT_COMM, NEXT_TID, PREV_COMM, PREV_TID};
+                for (tid, comm) in [(PREV_TID, PREV_COMM), (NEXT_TID, NEXT_COMM)] {
+                    let life = self.of(event.integer(tid));
+                    life.into_iter().for_each(|life| life.called(event.text(comm)));
+                }
+            }
+            Kind::SchedFork => {
+                let tid = number(field::fork::CHILD_TID)?;
+                let mut life = Life {
+                    born: Some(event.time),
+                    pid: number(field::fork::CHILD_PID),
+                    parent: number(field::fork::PARENT_PID).or(number(field::fork::PARENT_TID)),
+                    ..Life::default()
+                };
+                life.called(event.text(field::fork::CHILD_COMM));
+                self.0.entry(tid).or_default().push(life);
+            }
+            Kind::SchedExec => {
+                let life = self.of(event.integer(field::exec::TID))?;
+                life.programs += 1;
+                let program = event.text(field::exec::FILENAME)?;
+                life.program = Some(String::from_utf8_lossy(program).into_owned());
+            }
+            Kind::SchedExit => self.of(event.integer(field::thread_exit::TID))?.died = Some(event.time),
+            Kind::StateProcess => {
+                let life = self.of(event.integer(field::process::TID))?;
+                life.pid = number(field::process::PID).or(life.pid);
+                life.parent = life.parent.or(number(field::process::PPID).filter(|&pid| pid != 0));
+                life.called(event.text(field::process::NAME));
+            }
+            _ => {}
+        }
+        Some(())
+    }
+}
+
+impl EventAnalysis for Processes {
+    type Partial = Partial;
+
+    fn interest(&self) -> &'static [(Kind, &'static [usize])] {
+        const {
+            use field::{exec, fork, process, switch, thread_exit};
+            &[
+                (
+                    Kind::SchedSwitch,
+                    &[switch::PREV_COMM, switch::PREV_TID, switch::NEXT_COMM, switch::NEXT_TID],
+                ),
+                (
+                    Kind::SchedFork,
+                    &[fork::CHILD_COMM, fork::CHILD_TID, fork::CHILD_PID, fork::PARENT_TID, fork::PARENT_PID],
+                ),
+                (Kind::SchedExec, &[exec::TID, exec::FILENAME]),
+                (Kind::SchedExit, &[thread_exit::TID]),
+                (Kind::StateProcess, &[process::TID, process::PID, process::NAME, process::PPID]),
+            ]
+        }
+    }
+
+    fn views(&self) -> &'static [&'static str] {
+        &["process", "thread"]
+    }
+
+    fn of_cpus(&self) -> bool {
+        false
+    }
+
+    fn unknown(&self) -> Partial {
+        Partial::default()
+    }
+
+    fn fold(&self, partial: &mut Partial, event: KernelEvent<'_>) {
+        partial.see(&event);
+    }
+
+    fn merge(&self, mut earlier: Partial, later: Partial) -> Partial {
+        for (tid, lives) in later.0 {
+            let own = earlier.0.entry(tid).or_default();
+            for life in lives {
+                match own.last_mut().filter(|_| life.born.is_none()) {
+                    Some(last) => last.add(life),
+                    None => own.push(life),
+                }
+            }
+        }
+        earlier
+    }
+
+    fn finish(&self, whole: Partial, of: &Whole<'_>) -> Table {
+        let family = Family::new(whole, of.choice.view == "thread");
+        let rows = family.rows(of);
+        let count = |is: fn(&Member) -> bool| {
+            Value::from(family.members.iter().filter(|member| is(member)).count() as u64)
+        };
+        let summary = vec![
+            ("processes", count(|member| member.is_process)),
+            ("begun", count(|member| member.is_process && member.life.born.is_some())),
+            ("ended", count(|member| member.is_process && member.life.died.is_some())),
+        ];
+        let columns = vec![
+            Column::text("comm"),
+            Column::integer("depth", Unit::Count),
+            Column::integer("tid", Unit::None),
+            Column::integer("pid", Unit::None).secondary(),
+            Column::integer("begin_ns", Unit::Nanoseconds),
+            Column::integer("duration_ns", Unit::Nanoseconds),
+            Column::integer("threads", Unit::Count),
+            Column::text("program"),
+            Column::integer("end_ns", Unit::Nanoseconds).secondary(),
+            Column::integer("programs", Unit::Count).secondary(),
+        ];
+        Table { name: "processes", shape: Shape::Tree, summary, columns, rows, loss: Vec::new() }
+    }
+}
+
+/// A life in the tree.
+struct Member {
+    tid: u32,
+    life: Life,
+    is_process: bool,
+    is_shown: bool,
+    /// Threads of a process, itself among them.
+    threads: u64,
+    children: Vec<usize>,
+    parent: Option<usize>,
+}
+
+/// Who came from whom.
+struct Family {
+    /// By tid, then by time.
+    members: Vec<Member>,
+}
+
+impl Family {
+    fn new(whole: Partial, with_threads: bool) -> Family {
+        let mut lives: BTreeMap<u32, Vec<Life>> = whole.0.into_iter().collect();
+        // Of some, nothing is known but that they have threads or children.
+        let told = lives.values().flatten().flat_map(|life| [life.pid, life.parent]);
+        for id in told.flatten().filter(|&id| id != 0).collect::<Vec<_>>() {
+            lives.entry(id).or_insert_with(|| vec![Life::default()]);
+        }
+        let lives = lives.into_iter().flat_map(|(tid, lives)| lives.into_iter().map(move |life| (tid, life)));
+        let member = |(tid, life): (u32, Life)| {
+            let is_process = life.pid.is_none_or(|pid| pid == tid);
+            Member { tid, life, is_process, is_shown: true, threads: 1, children: Vec::new(), parent: None }
+        };
+        let mut family = Family { members: lives.map(member).collect() };
+        for index in 0..family.members.len() {
+            let (process, parent) = family.above(index);
+            process.into_iter().for_each(|process| family.members[process].threads += 1);
+            let member = &mut family.members[index];
+            member.is_shown = member.is_process || with_threads;
+            member.parent = parent.filter(|_| member.is_shown);
+        }
+        for index in 0..family.members.len() {
+            if let Some(parent) = family.members[index].parent {
+                family.members[parent].children.push(index);
+            }
+        }
+        family
+    }
+
+    /// The process of a thread that is not a process itself, and what it hangs from in the tree: its process, or
+    /// what made it.
+    fn above(&self, index: usize) -> (Option<usize>, Option<usize>) {
+        let at = self.members[index].life.born.unwrap_or_default();
+        let process = |index: usize| {
+            let Member { ref life, is_process, .. } = self.members[index];
+            life.pid.filter(|_| !is_process).and_then(|pid| self.lives_at(pid, at))
+        };
+        let own = process(index);
+        let maker = self.members[index].life.parent.and_then(|parent| self.lives_at(parent, at));
+        // It may have been told as a thread.
+        let maker = maker.map(|maker| process(maker).unwrap_or(maker));
+        let is_other = |&above: &usize| self.members[above].tid != self.members[index].tid;
+        (own, own.or(maker).filter(is_other))
+    }
+
+    /// The life of a thread at a time: the last that began by then, else its first.
+    fn lives_at(&self, tid: u32, at: Nanos) -> Option<usize> {
+        let first = self.members.partition_point(|member| member.tid < tid);
+        let end = self.members.partition_point(|member| member.tid <= tid);
+        let begun = |&index: &usize| self.members[index].life.born.unwrap_or_default() <= at;
+        (first..end).rev().find(begun).or((first < end).then_some(first))
+    }
+
+    /// The rows, depth first; children in the order in which they began.
+    fn rows(&self, of: &Whole<'_>) -> Vec<Vec<Value>> {
+        let wanted = self.wanted(of.choice);
+        let order = |&index: &usize| (self.members[index].life.born, self.members[index].tid, index);
+        let sorted = |mut some: Vec<usize>| {
+            some.sort_unstable_by_key(order);
+            some
+        };
+        let all = 0..self.members.len();
+        let (roots, others): (Vec<usize>, Vec<usize>) =
+            all.partition(|&index| self.members[index].parent.is_none());
+        let mut rows = Vec::new();
+        let mut seen = vec![false; self.members.len()];
+        // Behind the roots, whoever is not reached from one: that is, parents of each other.
+        for root in sorted(roots).into_iter().chain(others) {
+            let mut left = vec![(root, 0)];
+            while let Some((index, depth)) = left.pop() {
+                if std::mem::replace(&mut seen[index], true) {
+                    continue;
+                }
+                let member = &self.members[index];
+                rows.extend((member.is_shown && wanted[index]).then(|| member.cells(depth, of)));
+                let children = sorted(member.children.clone()).into_iter().rev();
+                left.extend(children.map(|child| (child, depth + 1)));
+            }
+        }
+        rows
+    }
+
+    /// Who is asked for, and from whom they come.
+    fn wanted(&self, choice: &Choice) -> Vec<bool> {
+        let mut wanted = vec![false; self.members.len()];
+        for (index, _) in self.members.iter().enumerate().filter(|(_, member)| member.is_chosen(choice)) {
+            let mut at = Some(index);
+            while let Some(index) = at.filter(|&index| !wanted[index]) {
+                wanted[index] = true;
+                at = self.members[index].parent;
+            }
+        }
+        wanted
+    }
+}
+
+impl Member {
+    fn pid(&self) -> u32 {
+        self.life.pid.unwrap_or(self.tid)
+    }
+
+    fn is_chosen(&self, choice: &Choice) -> bool {
+        let listed = |list: &[u32], id| list.is_empty() || list.contains(&id);
+        let called = self.life.comm.as_ref().is_some_and(|comm| choice.comms.contains(comm));
+        listed(&choice.tids, self.tid)
+            && listed(&choice.pids, self.pid())
+            && (choice.comms.is_empty() || called)
+    }
+
+    fn cells(&self, depth: u64, of: &Whole<'_>) -> Vec<Value> {
+        let text = |text: &Option<String>| text.as_deref().map_or(Value::Null, Value::from);
+        let time = |time: Option<Nanos>| time.map_or(Value::Null, |time| time.0.into());
+        let Life { born, died, ref comm, ref program, programs, .. } = self.life;
+        // As long as the trace tells of it.
+        let lasted = died.unwrap_or(of.span.1).0.saturating_sub(born.unwrap_or(of.span.0).0);
+        vec![
+            text(comm),
+            depth.into(),
+            u64::from(self.tid).into(),
+            u64::from(self.pid()).into(),
+            time(born),
+            lasted.into(),
+            self.threads.into(),
+            text(program),
+            time(died),
+            programs.into(),
+        ]
+    }
+}

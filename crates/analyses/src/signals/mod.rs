@@ -1,0 +1,243 @@
+//! `signals`: which signals were sent to whom, and how long did it take until they were taken?
+//!
+//! A signal that is sent (`signal_generate`, with the result 0) to a thread waits until that thread takes it
+//! (`signal_deliver`); where several of a number wait, from the first. The event does not tell who takes it: it is the
+//! thread from which the next `sched_switch` on the CPU switches away, or the one that runs there at the end.
+
+use std::collections::BTreeMap;
+
+use hodo_clock::Nanos;
+use hodo_trace::{
+    Column, EventAnalysis, Shape, Table, Unit, Value, Whole,
+    kernel::{KernelEvent, Kind, field},
+};
+use rustc_hash::FxHashMap;
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    durations::{Add, Durations, Longest, add_all},
+    figures::{duration_cells, duration_columns, most_time_first},
+    threads::{self, Thread, Threads},
+};
+
+mod taken;
+
+use taken::{Blocks, Taken};
+
+/// The analysis.
+#[derive(Clone, Copy, Debug)]
+pub struct Signals;
+
+/// Signals of a number, of a thread.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+struct Figures {
+    sent: u64,
+    /// Of these, those that did not come to wait: ignored, or one waits already, or there was no room.
+    dropped: u64,
+    taken: u64,
+    latencies: Durations,
+}
+
+impl Add for Figures {
+    fn add(&mut self, later: Figures) {
+        self.sent += later.sent;
+        self.dropped += later.dropped;
+        self.taken += later.taken;
+        self.latencies.add(later.latencies);
+    }
+}
+
+/// A thread and a signal's number, in one.
+fn key(tid: u32, number: u32) -> u64 {
+    u64::from(tid) << 32 | u64::from(number)
+}
+
+/// Figures by thread and number.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+struct Sums {
+    figures: FxHashMap<u64, Figures>,
+    longest: Longest<u64>,
+}
+
+impl Sums {
+    fn taken(&mut self, key: u64) {
+        self.figures.entry(key).or_default().taken += 1;
+    }
+
+    fn waited(&mut self, key: u64, begin: Nanos, end: Nanos) {
+        let length = end.0.saturating_sub(begin.0);
+        self.figures.entry(key).or_default().latencies.see(length);
+        self.longest.see(length, begin, key);
+    }
+}
+
+/// What is known after some events.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Partial {
+    threads: Threads,
+    blocks: Blocks,
+    sums: Sums,
+}
+
+impl EventAnalysis for Signals {
+    type Partial = Partial;
+
+    fn interest(&self) -> &'static [(Kind, &'static [usize])] {
+        const {
+            &[
+                threads::INTEREST[0],
+                threads::INTEREST[1],
+                threads::INTEREST[2],
+                (Kind::SignalGenerate, &[field::signal::SIG, field::signal::TID, field::signal::RESULT]),
+                (Kind::SignalDeliver, &[field::signal::SIG]),
+            ]
+        }
+    }
+
+    fn views(&self) -> &'static [&'static str] {
+        &["signal", "thread", "slowest"]
+    }
+
+    fn of_cpus(&self) -> bool {
+        false
+    }
+
+    fn unknown(&self) -> Partial {
+        Partial::default()
+    }
+
+    fn fold(&self, partial: &mut Partial, event: KernelEvent<'_>) {
+        let Partial { threads, blocks, sums } = partial;
+        let number = |field| event.integer(field).map(|number| number as u32);
+        match event.kind {
+            Kind::SignalGenerate => {
+                let told = number(field::signal::SIG).zip(number(field::signal::TID));
+                let Some((signal, tid)) = told else { return };
+                let key = key(tid, signal);
+                let is_dropped = number(field::signal::RESULT).is_some_and(|result| result != 0);
+                let figures = sums.figures.entry(key).or_default();
+                figures.sent += 1;
+                figures.dropped += u64::from(is_dropped);
+                if !is_dropped {
+                    blocks.sent(key, event.time);
+                }
+            }
+            Kind::SignalDeliver => {
+                let Some(signal) = number(field::signal::SIG) else { return };
+                blocks.taken(Taken { cpu: event.cpu, signal, time: event.time });
+            }
+            _ => {
+                if let Some((prev, _)) = threads.see(&event) {
+                    blocks.switch(event.cpu, prev.tid().unwrap_or(0), sums);
+                }
+            }
+        }
+    }
+
+    fn merge(&self, mut earlier: Partial, later: Partial) -> Partial {
+        add_all(&mut earlier.sums.figures, later.sums.figures);
+        earlier.sums.longest.add(later.sums.longest);
+        earlier.blocks.add(later.blocks, &mut earlier.sums);
+        earlier.threads.add(later.threads);
+        earlier
+    }
+
+    fn finish(&self, whole: Partial, of: &Whole<'_>) -> Table {
+        let Partial { threads, blocks, mut sums } = whole;
+        let (unmatched, unfinished) = blocks.finish(|cpu| threads.running(cpu).tid(), &mut sums);
+        let thread = |key: u64| Thread::new((key >> 32) as i64, 0);
+        sums.figures.retain(|&key, _| threads.wanted(thread(key), of.choice));
+        let sum = |which: fn(&Figures) -> u64| Value::from(sums.figures.values().map(which).sum::<u64>());
+        let summary = vec![
+            ("sent", sum(|figures| figures.sent)),
+            ("taken", sum(|figures| figures.taken)),
+            ("unmatched", unmatched.into()),
+            ("unfinished", unfinished.into()),
+        ];
+        let (columns, rows) = match of.choice.view.as_str() {
+            "slowest" => slowest(&threads, &sums.longest, of),
+            "thread" => by_thread(&threads, sums),
+            _ => by_signal(sums),
+        };
+        Table { name: "signals", shape: Shape::Counters, summary, columns, rows, loss: Vec::new() }
+    }
+}
+
+/// Names of signals of Linux on x86 and most others by number: signal(7).
+const NAMES: [&str; 32] = [
+    "0", "HUP", "INT", "QUIT", "ILL", "TRAP", "ABRT", "BUS", "FPE", "KILL", "USR1", "SEGV", "USR2", "PIPE",
+    "ALRM", "TERM", "STKFLT", "CHLD", "CONT", "STOP", "TSTP", "TTIN", "TTOU", "URG", "XCPU", "XFSZ",
+    "VTALRM", "PROF", "WINCH", "IO", "PWR", "SYS",
+];
+
+/// A signal by name and number; of those for real-time purposes, only the number is one for all.
+fn signal(key: u64) -> [Value; 2] {
+    let number = key as u32;
+    let name = NAMES.get(number as usize).map_or_else(|| format!("RT {number}"), |name| (*name).to_owned());
+    [name.into(), u64::from(number).into()]
+}
+
+type Rows = (Vec<Column>, Vec<Vec<Value>>);
+
+fn columns(of: &[Column]) -> Vec<Column> {
+    let mut columns = of.to_vec();
+    columns.extend(["sent", "dropped", "taken"].map(|name| Column::integer(name, Unit::Count)));
+    let [total, more @ ..] = duration_columns();
+    columns.push(total.secondary());
+    columns.extend(more);
+    columns
+}
+
+fn cells(figures: &Figures) -> Vec<Value> {
+    let mut cells = vec![figures.sent.into(), figures.dropped.into(), figures.taken.into()];
+    cells.extend(duration_cells(&figures.latencies));
+    cells
+}
+
+fn by_signal(sums: Sums) -> Rows {
+    let mut signals: BTreeMap<u32, Figures> = BTreeMap::new();
+    for (key, figures) in sums.figures {
+        signals.entry(key as u32).or_default().add(figures);
+    }
+    let row = |(number, figures): (u32, Figures)| {
+        let row = signal(number.into()).into_iter().chain(cells(&figures)).collect();
+        (figures.sent.max(figures.taken), number, row)
+    };
+    let columns = columns(&[Column::text("signal"), Column::integer("number", Unit::None)]);
+    (columns, most_time_first(signals.into_iter().map(row)))
+}
+
+fn by_thread(threads: &Threads, sums: Sums) -> Rows {
+    let row = |(key, figures): (u64, Figures)| {
+        let who = threads.cells(Thread::new((key >> 32) as i64, 0));
+        let row = who.into_iter().chain(signal(key)).chain(cells(&figures)).collect();
+        (figures.sent.max(figures.taken), key, row)
+    };
+    let columns = columns(&[
+        Column::text("comm"),
+        Column::integer("tid", Unit::None),
+        Column::integer("pid", Unit::None).secondary(),
+        Column::text("signal"),
+        Column::integer("number", Unit::None).secondary(),
+    ]);
+    (columns, most_time_first(sums.figures.into_iter().map(row)))
+}
+
+fn slowest(threads: &Threads, longest: &Longest<u64>, of: &Whole<'_>) -> Rows {
+    let columns = vec![
+        Column::text("signal"),
+        Column::integer("number", Unit::None),
+        Column::text("comm"),
+        Column::integer("tid", Unit::None),
+        Column::integer("pid", Unit::None),
+        Column::integer("latency_ns", Unit::Nanoseconds),
+        Column::integer("begin_ns", Unit::Nanoseconds),
+    ];
+    let thread = |key: u64| Thread::new((key >> 32) as i64, 0);
+    let wanted = longest.iter().filter(|(.., key)| threads.wanted(thread(*key), of.choice));
+    let row = |&(length, begin, key): &(u64, Nanos, u64)| {
+        let who = threads.cells(thread(key));
+        signal(key).into_iter().chain(who).chain([length.into(), begin.0.into()]).collect()
+    };
+    (columns, wanted.map(row).collect())
+}

@@ -1,0 +1,164 @@
+//! Who took a signal, which only a later switch tells.
+//!
+//! Until then what follows has to wait: the same thread may be sent another. So what happened to signals is a list of
+//! blocks, each of which ends in events that wait; where nothing waits, two are one. Between a signal that is taken
+//! and the next switch on its CPU little happens, so that there is mostly one block.
+
+use hodo_clock::Nanos;
+use rustc_hash::FxHashMap;
+use serde::{Deserialize, Serialize};
+
+use super::{Sums, key};
+use crate::pairs::Requests;
+
+/// A signal that is taken on a CPU.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub(super) struct Taken {
+    pub(super) cpu: u32,
+    pub(super) signal: u32,
+    pub(super) time: Nanos,
+}
+
+/// What waits, in order of time.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+enum Waiting {
+    Sent(u64, Nanos),
+    /// Nobody knows by whom.
+    Taken(Taken),
+    /// By thread and number.
+    TakenBy(u64, Nanos),
+}
+
+/// What happened up to where something waits.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+struct Block {
+    /// By CPU, who left it at the first switch.
+    left: FxHashMap<u32, u32>,
+    /// Signals that were sent and taken.
+    requests: Requests<Nanos, (u64, Nanos)>,
+    waiting: Vec<Waiting>,
+}
+
+/// One or more.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub(super) struct Blocks(Vec<Block>);
+
+impl Block {
+    fn sent(&mut self, key: u64, time: Nanos) {
+        match self.waiting.is_empty() {
+            true => self.requests.ask(key, time),
+            false => self.waiting.push(Waiting::Sent(key, time)),
+        }
+    }
+
+    /// Somebody left a CPU: it was that one who took what was taken there.
+    fn switch(&mut self, cpu: u32, tid: u32, sums: &mut Sums) {
+        let mut is_any = false;
+        for waiting in &mut self.waiting {
+            if let &mut Waiting::Taken(taken) = waiting
+                && taken.cpu == cpu
+            {
+                *waiting = Waiting::TakenBy(key(tid, taken.signal), taken.time);
+                is_any = true;
+            }
+        }
+        if is_any {
+            self.go_on(sums);
+        }
+    }
+
+    /// Takes in what need not wait any more.
+    fn go_on(&mut self, sums: &mut Sums) {
+        let known = self.waiting.iter().take_while(|waiting| !matches!(waiting, Waiting::Taken(_))).count();
+        for waiting in self.waiting.drain(..known) {
+            match waiting {
+                Waiting::Sent(key, time) => self.requests.ask(key, time),
+                Waiting::TakenBy(key, time) => {
+                    sums.taken(key);
+                    if let Some((begin, _)) = self.requests.begin(key, (key, time)) {
+                        sums.waited(key, begin, time);
+                    }
+                }
+                Waiting::Taken(_) => unreachable!("it waits"),
+            }
+        }
+    }
+}
+
+impl Blocks {
+    fn last(&mut self) -> &mut Block {
+        if self.0.is_empty() {
+            self.0.push(Block::default());
+        }
+        self.0.last_mut().expect("there is one")
+    }
+
+    /// A signal was sent, and waits.
+    pub(super) fn sent(&mut self, key: u64, time: Nanos) {
+        self.last().sent(key, time);
+    }
+
+    /// A signal was taken by whoever runs on a CPU.
+    pub(super) fn taken(&mut self, taken: Taken) {
+        self.last().waiting.push(Waiting::Taken(taken));
+    }
+
+    /// Somebody left a CPU.
+    pub(super) fn switch(&mut self, cpu: u32, tid: u32, sums: &mut Sums) {
+        let last = self.last();
+        last.left.entry(cpu).or_insert(tid);
+        last.switch(cpu, tid, sums);
+    }
+
+    /// Adds what happened later.
+    pub(super) fn add(&mut self, later: Blocks, sums: &mut Sums) {
+        for block in later.0 {
+            let mut left: Vec<_> = block.left.iter().map(|(&cpu, &tid)| (cpu, tid)).collect();
+            left.sort_unstable();
+            for before in &mut self.0 {
+                left.iter().for_each(|&(cpu, tid)| before.switch(cpu, tid, sums));
+            }
+            self.0.push(block);
+        }
+        self.join(sums);
+    }
+
+    /// Makes one block of two where nothing waits in between.
+    fn join(&mut self, sums: &mut Sums) {
+        let blocks = std::mem::take(&mut self.0);
+        for block in blocks {
+            match self.0.last_mut().filter(|last| last.waiting.is_empty()) {
+                None => self.0.push(block),
+                Some(last) => {
+                    let left = block.left.into_iter().filter(|(cpu, _)| !last.left.contains_key(cpu));
+                    let left: Vec<_> = left.collect();
+                    last.left.extend(left);
+                    let complete = |begin, (key, end)| sums.waited(key, begin, end);
+                    last.requests.add(block.requests, complete);
+                    last.waiting = block.waiting;
+                }
+            }
+        }
+    }
+
+    /// Nothing more happens. Returns how many were taken that nobody sent, and how many were sent and not taken.
+    pub(super) fn finish(mut self, running: impl Fn(u32) -> Option<u32>, sums: &mut Sums) -> (u64, u64) {
+        let waits = |waiting: &Waiting| match waiting {
+            Waiting::Taken(taken) => Some(taken.cpu),
+            _ => None,
+        };
+        let mut cpus: Vec<u32> =
+            self.0.iter().flat_map(|block| block.waiting.iter().filter_map(waits)).collect();
+        cpus.sort_unstable();
+        cpus.dedup();
+        for cpu in cpus {
+            // Nobody is called 0 but the idle threads, which take no signals.
+            let tid = running(cpu).unwrap_or(0);
+            self.0.iter_mut().for_each(|block| block.switch(cpu, tid, sums));
+        }
+        self.join(sums);
+        let requests = self.0.pop().unwrap_or_default().requests;
+        let unfinished = requests.waiting();
+        (requests.finish(|begin, (key, end)| sums.waited(key, begin, end)), unfinished)
+    }
+}
