@@ -4,7 +4,10 @@ use std::{ffi::OsString, io::Write, path::PathBuf, process::ExitCode};
 
 use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
 use hodo_analyses::profile::Every;
-use hodo_engine::{events::Portion, script::Field};
+use hodo_engine::{
+    events::{COUNT, COUNT_VIEWS, Portion},
+    script::Field,
+};
 use hodo_formats::raw;
 
 use crate::failure::{Failure, written};
@@ -259,11 +262,11 @@ pub struct Report {
     #[arg(long, value_name = "TIME", value_parser = interval)]
     pub refresh: Option<std::time::Duration>,
     /// Samples at this distance instead of weights by instructions, as perf would take them: 100ns, 1us,
-    /// 10ms or 1000i (instructions)
+    /// 10ms or 1000i (instructions); of `count --by time`, how wide the spans are
     #[arg(long, value_name = "PERIOD", value_parser = every)]
     pub every: Option<Every>,
-    /// What the rows of an analysis of kernel events are: cpu: thread, process, cpu; syscalls: call, thread,
-    /// slowest; irq: handler, cpu, slowest; sched: thread, cpu, slowest; io: thread, process, operation, device
+    /// What the rows are, of the count of software events and of analyses of kernel events; what there is of each is
+    /// listed below
     #[arg(long, value_name = "WHAT")]
     pub by: Option<String>,
     /// Only threads with these names, in an analysis of kernel events
@@ -283,7 +286,7 @@ pub struct Report {
   hodo fold --analysis cpu,io --part 2/2 -o 2.part ./my-trace
   hodo merge *.part")]
 pub struct Fold {
-    /// Kinds of report about kernel events, or all of them
+    /// Kinds of report about kernel events, or all of these, or count
     #[arg(long, value_name = "KIND,…", required = true, value_delimiter = ',', value_parser = kernel_names())]
     pub analysis: Vec<String>,
     /// Which part of how many: 1/4 is the first of four
@@ -391,7 +394,7 @@ fn report_names() -> Vec<&'static str> {
 
 fn kernel_names() -> Vec<&'static str> {
     let names = hodo_analyses::kernel_analyses("all").map(|(entry, _)| entry.name);
-    names.chain(["all"]).collect()
+    names.chain(["count", "all"]).collect()
 }
 
 /// A part of so many.
@@ -401,8 +404,13 @@ fn portion(text: &str) -> Result<Portion, String> {
 
 fn report_help() -> String {
     let kinds = hodo_analyses::ANALYSES.iter().map(|kind| format!("  {:10} {}\n", kind.name, kind.help));
+    let views = hodo_analyses::kernel_analyses("all")
+        .map(|(entry, analysis)| (entry.name, analysis.views()))
+        .filter(|(_, views)| views.len() > 1);
+    let views = std::iter::once((COUNT, &COUNT_VIEWS[..])).chain(views);
+    let views = views.map(|(name, views)| format!("  {name:10} {}\n", views.join(", ")));
     format!(
-        "Kinds:\n{}\nExamples:
+        "Kinds:\n{}\nRows (--by), the usual ones first:\n{}\nExamples:
   hodo report functions perf.data
   hodo report tree --limit 40
   hodo report functions --every 1us perf.data            as a sampling profiler would see it
@@ -410,8 +418,10 @@ fn report_help() -> String {
   hodo report lines --time +1ms,+2ms perf.data
   hodo report cpu ./my-trace
   hodo report syscalls --by slowest --top 10 ./my-trace
+  hodo report count --by time --every 10ms ./my-trace
   hodo report all ./my-trace",
-        kinds.collect::<String>()
+        kinds.collect::<String>(),
+        views.collect::<String>()
     )
 }
 

@@ -7,11 +7,12 @@ use std::{
 };
 
 use clap::Args;
-use hodo_analyses::{Entry, Kind, kernel_analyses};
+use hodo_analyses::{Entry, Kind, kernel_analyses, profile::Every};
 use hodo_engine::{
     Files,
     events::{
-        self, Condition, Contents, EventFormat, EventReading, EventTraces, StreamInfo, TraceInfo, Wanted,
+        self, COUNT_VIEWS, Condition, Contents, EventFormat, EventReading, EventTraces, MOST_BINS,
+        StreamInfo, TraceInfo, Wanted,
     },
 };
 use hodo_trace::{Choice, Column, Loss, Shape, Table, Unit, Value};
@@ -184,9 +185,10 @@ pub fn report(command: &arguments::Report, entry: &Entry) -> Result<ExitCode, Fa
         return Err(Failure::usage("this report is about software events, and the input has none"));
     }
     refuse_flow(&command.input)?;
-    if command.every.is_some() {
+    let over_time = matches!(entry.kind, Kind::EventCount) && command.by.as_deref() == Some("time");
+    if command.every.is_some() && !over_time {
         return Err(Failure::usage(
-            "--every takes samples of control flow, and this input has software events",
+            "--every takes samples of control flow, and this input has software events; or `count --by time`",
         ));
     }
     let files = Files::default();
@@ -197,11 +199,11 @@ pub fn report(command: &arguments::Report, entry: &Entry) -> Result<ExitCode, Fa
     let progress = Progress::new(traces.bytes(), command.input.quiet);
     let tables = match entry.kind {
         Kind::EventCount => {
-            if command.by.is_some() || !command.comm.is_empty() {
-                return Err(Failure::usage("report count takes neither --by nor --comm"));
+            if !command.comm.is_empty() {
+                return Err(Failure::usage("report count takes no --comm"));
             }
             let wanted = wanted(&command.filter, &command.input, &traces)?;
-            vec![events::count(&traces, &wanted, &reading, |done| progress.set(done))]
+            vec![count(command, &traces, &wanted, &reading, &progress)?]
         }
         Kind::Kernel { .. } | Kind::All => {
             let (entries, analyses): (Vec<_>, Vec<_>) = kernel_analyses(entry.name).unzip();
@@ -225,6 +227,40 @@ pub fn report(command: &arguments::Report, entry: &Entry) -> Result<ExitCode, Fa
     let code = input::exit_code(&command.input, lossless);
     output::draw_all(tables, &command.output)?;
     Ok(code)
+}
+
+/// Counts by name, by stream or over time.
+fn count(
+    command: &arguments::Report,
+    traces: &EventTraces<'_>,
+    wanted: &Wanted,
+    reading: &EventReading,
+    progress: &Progress,
+) -> Result<Table, Failure> {
+    let view = command.by.as_deref().unwrap_or(COUNT_VIEWS[0]);
+    check_view(view, &COUNT_VIEWS)?;
+    if view != "time" {
+        return Ok(events::count(traces, wanted, view, reading, |done| progress.set(done)));
+    }
+    let width = match command.every {
+        None => None,
+        Some(Every::Nanoseconds(width)) => Some(width),
+        Some(Every::Instructions(_)) => {
+            return Err(Failure::usage("--every: spans of software events are as wide as a time"));
+        }
+    };
+    let table = events::count_over_time(traces, wanted, width, reading, |done| progress.set(done));
+    table.ok_or_else(|| {
+        Failure::usage(format!("--every: the trace has more than {MOST_BINS} such spans; choose by --time"))
+    })
+}
+
+/// Refuses what is none of the views.
+fn check_view(view: &str, views: &[&str]) -> Result<(), Failure> {
+    match views.contains(&view) {
+        true => Ok(()),
+        false => Err(Failure::usage(format!("--by {view}: expected {}", views.join(", ")))),
+    }
 }
 
 /// What was made of some files, on standard error.
@@ -266,12 +302,11 @@ pub fn choice(entries: &[&Entry], by: Option<&str>, chosen: Choice) -> Result<Ch
         return Err(Failure::usage(format!("--cpu-list chooses CPUs, and `{}` is of none", entry.name)));
     }
     let Some(view) = by else { return Ok(chosen) };
-    let &[&Entry { kind: Kind::Kernel { analysis, .. }, .. }] = entries else {
-        return Err(Failure::usage("--by is for one analysis, and these are several"));
-    };
-    let views = analysis.views();
-    if !views.contains(&view) {
-        return Err(Failure::usage(format!("--by {view}: expected {}", views.join(", "))));
+    match entries {
+        [Entry { kind: Kind::Kernel { analysis, .. }, .. }] => check_view(view, analysis.views())?,
+        // Spans of time are not in parts.
+        [Entry { kind: Kind::EventCount, .. }] => check_view(view, &COUNT_VIEWS[..2])?,
+        _ => return Err(Failure::usage("--by is for one analysis, and these are several")),
     }
     Ok(Choice { view: view.to_owned(), ..chosen })
 }

@@ -94,6 +94,9 @@ pub fn report(command: &Report, address: &LiveAddress) -> Result<ExitCode, Failu
         return Err(Failure::usage("of software events there is `hodo report count` so far"));
     }
     events::refuse_flow(&command.input)?;
+    if command.by.is_some() {
+        return Err(Failure::usage("--by: the events of a session are counted by name"));
+    }
     if address.session.is_none() {
         return Err(Failure::usage(format!("which session? `hodo script {address}` lists them")));
     }

@@ -2,10 +2,10 @@
 
 use std::{fs, io::Write, path::PathBuf, process::ExitCode};
 
-use hodo_analyses::kernel_analyses;
+use hodo_analyses::{ANALYSES, Entry, kernel_analyses};
 use hodo_engine::{
     Files,
-    events::{EventTraces, Part, PartError, fold_part, merge_parts},
+    events::{COUNT, EventTraces, Part, PartError, fold_part, merge_parts},
 };
 use hodo_trace::{Choice, Table, Value};
 
@@ -31,11 +31,13 @@ pub fn fold(command: &Fold) -> Result<ExitCode, Failure> {
     let traces = EventTraces::open(&files, &input.file)?;
     events::tell_notes(&traces, input);
     let reading = events::reading(input, &traces, events::SLICE)?;
-    let analyses: Vec<_> = kernel_analyses("all")
-        .filter(|(entry, _)| command.analysis.iter().any(|name| name == entry.name || name == "all"))
-        .map(|(entry, analysis)| (entry.name, analysis))
-        .collect();
-    let progress = Progress::new(traces.bytes(), input.quiet);
+    let asks_for = |wanted: &str| command.analysis.iter().any(|name| name == wanted);
+    let count = asks_for(COUNT).then_some((COUNT, None));
+    let kernel = kernel_analyses("all").filter(|(entry, _)| asks_for(entry.name) || asks_for("all"));
+    let analyses: Vec<_> =
+        count.into_iter().chain(kernel.map(|(entry, analysis)| (entry.name, Some(analysis)))).collect();
+    let passes = u64::from(asks_for(COUNT)) + u64::from(analyses.len() > usize::from(asks_for(COUNT)));
+    let progress = Progress::new(command.part.share(traces.bytes()) * passes, input.quiet);
     let part = fold_part(&traces, &analyses, command.part, &reading, |done| progress.set(done));
     progress.finish();
     if progress.is_interrupted() {
@@ -56,8 +58,10 @@ pub fn merge(command: &Merge) -> Result<ExitCode, Failure> {
     };
     let parts = command.parts.iter().map(read).collect::<Result<Vec<Part>, Failure>>()?;
     let names = parts.first().map_or(&[][..], Part::analyses);
-    let known = names.iter().filter_map(|name| kernel_analyses(name).next());
-    let (entries, analyses): (Vec<_>, Vec<_>) = known.unzip();
+    let known = names.iter().filter_map(|name| ANALYSES.iter().find(|entry| entry.name == name));
+    let entries: Vec<&Entry> = known.collect();
+    let analyses: Vec<_> =
+        names.iter().flat_map(|name| kernel_analyses(name)).map(|(_, analysis)| analysis).collect();
     let choice = Choice {
         view: String::new(),
         tids: command.tid.clone(),

@@ -11,11 +11,11 @@ fn trace() -> String {
     folder.to_str().unwrap().to_owned()
 }
 
-/// The names of analyses of kernel events, as the list of reports tells them.
+/// The names of analyses of kernel events, as the list of reports tells them behind `all`.
 fn analyses() -> Vec<String> {
     let list = hodo(&["report", "--list"]).fine().stdout;
-    let names = list.lines().filter_map(|line| line.split_once(" kernel events: "));
-    names.map(|(name, _)| name.trim().to_owned()).filter(|name| name != "all").collect()
+    let names = list.lines().filter_map(|line| line.split_whitespace().next().map(str::to_owned));
+    names.skip_while(|name| name != "all").skip(1).collect()
 }
 
 /// Folds a part; its file.
@@ -28,8 +28,9 @@ fn fold(folder: &Folder, analysis: &str, part: &str, more: &[&str]) -> String {
 
 #[test]
 fn merged_parts_are_the_whole() {
-    let names = analyses();
+    let mut names = analyses();
     assert!(names.len() >= 5, "{names:?}");
+    names.push("count".to_owned());
     let folder = Folder::new();
     for name in &names {
         let parts: Vec<String> =
@@ -63,6 +64,37 @@ fn what_to_show_is_chosen_when_parts_are_merged() {
     let merged = hodo(&[&["merge", &part], &chosen[..]].concat()).fine().stdout;
     let whole = hodo(&[&["report", "cpu", "-q", &trace()], &chosen[..]].concat()).fine().stdout;
     assert_eq!(merged, whole);
+    let part = fold(&folder, "count,cpu", "1/1", &[]);
+    let both = hodo(&["merge", &part, "--format", "json"]).fine().json();
+    let kinds = both.as_array().unwrap().iter().map(|table| table["table"].as_str().unwrap());
+    assert_eq!(kinds.collect::<Vec<_>>(), ["count", "cpu"]);
+}
+
+/// Numbers in a column of a table.
+fn sum(table: &serde_json::Value, column: &str) -> u64 {
+    let columns = table["columns"].as_array().unwrap();
+    let place = columns.iter().position(|found| found["name"] == column).unwrap();
+    table["rows"].as_array().unwrap().iter().map(|row| row[place].as_u64().unwrap()).sum()
+}
+
+#[test]
+fn counts_by_name_by_stream_and_over_time_agree() {
+    let count = |more: &[&str]| {
+        hodo(&[&["report", "count", "-q", "--format", "json", &trace()], more].concat()).fine().json()
+    };
+    let events = count(&[])["summary"]["events"].as_u64().unwrap();
+    for more in [&["--by", "event"][..], &["--by", "stream"], &["--by", "time"]] {
+        assert_eq!(sum(&count(more), "count"), events, "{more:?}");
+    }
+    let fine = count(&["--by", "time", "--every", "100us"]);
+    assert_eq!((sum(&fine, "count"), &fine["summary"]["width_ns"]), (events, &100_000.into()));
+    let begins = fine["rows"].as_array().unwrap().iter().map(|row| row[0].as_u64().unwrap());
+    let begins: Vec<u64> = begins.collect();
+    assert!(begins.windows(2).all(|pair| pair[0] + 100_000 == pair[1]), "{begins:?}");
+    let one = count(&["--by", "stream", "--chunk-size", "4K", "-j", "3"]);
+    assert_eq!(one, count(&["--by", "stream"]));
+    let refused = hodo(&["report", "count", "--by", "time", "--every", "1ns", &trace()]);
+    assert!(refused.code == 2 && refused.stderr.contains("1048576"), "{refused:?}");
 }
 
 #[test]

@@ -1,87 +1,63 @@
-//! How many events of each class there are.
-
-use std::collections::BTreeMap;
+//! How many events there are, of each name and stream.
 
 use hodo_clock::OriginNanos;
 use hodo_formats::ctf::Item;
-use hodo_trace::{Column, Loss, Shape, Table, Unit, Value};
+use hodo_trace::{Loss, Table};
 
 use super::{
     EventReading, EventTraces,
+    counts::{Counts, Figures},
     filter::{Filter, Wanted},
-    runs::{Run, each_run},
+    runs::{Run, each_of, runs},
 };
 use crate::Losses;
 
 /// What was counted in a run.
 #[derive(Default)]
-struct Counted {
+pub(super) struct Counted {
     /// By index of the class.
-    events: Vec<u64>,
-    events_lost: u64,
-    packets_lost: u64,
-    span: Option<(OriginNanos, OriginNanos)>,
-    losses: Vec<Loss>,
+    pub(super) events: Vec<u64>,
+    pub(super) figures: Figures,
+    pub(super) losses: Vec<Loss>,
 }
 
-/// Counts the wanted events by name. `progress` is told the bytes that were read, and returns whether to go on.
+/// Counts the wanted events; rows are what `view` says, events or streams. `progress` is told the bytes that were
+/// read, and returns whether to go on.
 pub fn count(
     traces: &EventTraces<'_>,
     wanted: &Wanted,
+    view: &str,
     reading: &EventReading,
-    mut progress: impl FnMut(u64) -> bool,
+    progress: impl FnMut(u64) -> bool,
 ) -> Table {
+    let mut losses = Losses::default();
+    traces.loss().into_iter().for_each(|loss| losses.add(loss));
+    let runs = runs(traces, reading.chunk_size);
+    let counts = count_runs(traces, wanted, runs, reading, &mut losses, progress);
+    counts.table(view, losses)
+}
+
+/// Counts the wanted events of some runs.
+pub(super) fn count_runs(
+    traces: &EventTraces<'_>,
+    wanted: &Wanted,
+    runs: Vec<Run<'_, '_>>,
+    reading: &EventReading,
+    losses: &mut Losses,
+    mut progress: impl FnMut(u64) -> bool,
+) -> Counts {
     let filter = Filter::new(traces, wanted);
     let all = wanted.is_all();
-    let mut total = Counted::default();
-    let mut names: BTreeMap<String, u64> = BTreeMap::new();
+    let mut counts = Counts::new(traces);
     let mut done = 0;
     let work =
         |run: &Run<'_, '_>| if all { count_all(run, reading) } else { count_wanted(run, &filter, reading) };
-    each_run(traces, reading, work, |run, counted: Counted| {
-        let classes = run.classes().iter().zip(&counted.events).filter(|(_, events)| **events > 0);
-        classes.for_each(|(class, &events)| *names.entry(class.name.clone()).or_default() += events);
-        total.add(counted);
+    each_of(&runs, reading, work, |run, counted: Counted| {
+        counts.count(run, counted, losses);
         done += run.bytes;
         progress(done)
     });
-    let streams = traces.traces.iter().map(|trace| trace.streams.len() as u64).sum();
-    let mut losses = Losses::default();
-    traces.loss().into_iter().chain(total.losses).for_each(|loss| losses.add(loss));
-    table(&names, (total.events_lost, total.packets_lost), total.span, streams, losses)
-}
-
-fn table(
-    names: &BTreeMap<String, u64>,
-    lost: (u64, u64),
-    span: Option<(OriginNanos, OriginNanos)>,
-    streams: u64,
-    losses: Losses,
-) -> Table {
-    let time = |time: Option<OriginNanos>| match time.map(|time| u64::try_from(time.0)) {
-        Some(Ok(nanos)) => Value::Integer(nanos),
-        // Before its clock's origin, or too far behind it for a column of integers.
-        Some(Err(_)) => Value::from(time.map_or(String::new(), |time| time.0.to_string())),
-        None => Value::Null,
-    };
-    let mut rows: Vec<(&String, u64)> = names.iter().map(|(name, &count)| (name, count)).collect();
-    // Most frequent first, then by name.
-    rows.sort_by_key(|&(_, count)| std::cmp::Reverse(count));
-    Table {
-        name: "count",
-        shape: Shape::Counters,
-        summary: vec![
-            ("events", names.values().sum::<u64>().into()),
-            ("events_lost", lost.0.into()),
-            ("packets_lost", lost.1.into()),
-            ("streams", streams.into()),
-            ("begin_ns", time(span.map(|span| span.0))),
-            ("end_ns", time(span.map(|span| span.1))),
-        ],
-        columns: vec![Column::text("event"), Column::integer("count", Unit::Count)],
-        rows: rows.into_iter().map(|(name, count)| vec![name.as_str().into(), count.into()]).collect(),
-        loss: losses.into_list(),
-    }
+    counts
 }
 
 fn count_all(run: &Run<'_, '_>, reading: &EventReading) -> Counted {
@@ -112,7 +88,7 @@ fn count_all(run: &Run<'_, '_>, reading: &EventReading) -> Counted {
     }
     lost.iter().for_each(|lost| counted.lose(lost));
     if let Some(clock) = clock.filter(|_| first <= last) {
-        counted.span = Some((clock.nanos(first), clock.nanos(last)));
+        counted.figures.span = Some((clock.nanos(first), clock.nanos(last)));
     }
     counted.losses = cursor.loss;
     counted
@@ -146,21 +122,13 @@ impl Counted {
     #[inline]
     fn see(&mut self, time: Option<OriginNanos>) {
         let Some(time) = time else { return };
-        self.span = Some(self.span.map_or((time, time), |(first, last)| (first.min(time), last.max(time))));
+        let span = &mut self.figures.span;
+        *span = Some(span.map_or((time, time), |(first, last)| (first.min(time), last.max(time))));
     }
 
     fn lose(&mut self, lost: &hodo_formats::ctf::Lost) {
-        let sum = if lost.packets { &mut self.packets_lost } else { &mut self.events_lost };
+        let Figures { events_lost, packets_lost, .. } = &mut self.figures;
+        let sum = if lost.packets { packets_lost } else { events_lost };
         *sum = sum.saturating_add(lost.count);
-    }
-
-    fn add(&mut self, other: Counted) {
-        self.events_lost = self.events_lost.saturating_add(other.events_lost);
-        self.packets_lost = self.packets_lost.saturating_add(other.packets_lost);
-        if let Some((first, last)) = other.span {
-            self.see(Some(first));
-            self.see(Some(last));
-        }
-        self.losses.extend(other.losses);
     }
 }

@@ -10,6 +10,7 @@
 
 mod condition;
 mod count;
+mod counts;
 mod export;
 mod filter;
 mod fold;
@@ -19,6 +20,7 @@ mod live;
 mod merge;
 mod names;
 mod parts;
+mod rates;
 mod runs;
 mod slices;
 mod sources;
@@ -42,13 +44,15 @@ use crate::{Files, OpenError, OpenErrorReason};
 
 pub use condition::Condition;
 pub use count::count;
+pub use counts::COUNT_VIEWS;
 pub use export::{ExportError, Exported, export};
 pub use filter::Wanted;
 pub use fold::analyse;
 pub use hodo_formats::perf::samples::Contents;
 pub use info::{ClockInfo, EventInfo, StreamInfo, TraceInfo, info};
 pub use live::{LiveAddress, LiveError, live_count, live_script, live_sessions};
-pub use parts::{Part, PartError, Portion, fold_part, merge_parts};
+pub use parts::{COUNT, Part, PartError, Portion, fold_part, merge_parts};
+pub use rates::{MOST_BINS, count_over_time};
 pub use runs::{Run, each_run};
 pub use write::{EventFormat, script};
 

@@ -16,15 +16,20 @@ use hodo_trace::{AnyEventAnalysis, Choice, Loss, Table};
 use serde::{Deserialize, Serialize};
 
 use super::{
-    EventReading, EventTraces,
+    EventReading, EventTraces, Wanted,
+    count::count_runs,
+    counts::Counts,
     fold::{Folded, Totals, fold_all, names, tables},
-    slices::{Slice, plan},
+    runs::runs,
+    slices::plan,
 };
 use crate::Losses;
 
 /// What a file with a part begins with; its sum and its content follow.
 const MAGIC: &[u8] = b"hodo part\n";
 const VERSION: &str = env!("CARGO_PKG_VERSION");
+/// What the count of events is called among analyses.
+pub const COUNT: &str = "count";
 /// More parts than anybody has processes.
 const MOST_PARTS: u32 = 1 << 20;
 
@@ -43,19 +48,23 @@ impl Portion {
         ((1..=of).contains(&number) && of <= MOST_PARTS).then_some(Portion { number, of })
     }
 
-    /// Its slices: of each part about the same number of bytes.
-    fn of_slices(self, slices: Vec<Slice>) -> Vec<Slice> {
-        let total: u64 = slices.iter().map(|slice| slice.bytes).sum();
+    /// Its share of some bytes.
+    pub fn share(self, bytes: u64) -> u64 {
+        bytes / u64::from(self.of)
+    }
+
+    /// Those of slices, or runs, that are in it: in each part about the same number of bytes.
+    fn choose<S>(self, mut all: Vec<S>, bytes: impl Fn(&S) -> u64) -> Vec<S> {
+        let total: u64 = all.iter().map(&bytes).sum();
         let mut before = 0;
-        let mut own = slices;
-        own.retain(|slice| {
+        all.retain(|one| {
             // The part in which its middle lies.
-            let middle = u128::from(before) + u128::from(slice.bytes / 2);
-            before += slice.bytes;
+            let middle = u128::from(before) + u128::from(bytes(one) / 2);
+            before += bytes(one);
             let number = middle * u128::from(self.of) / u128::from(total.max(1)) + 1;
             number.min(self.of.into()) == u128::from(self.number)
         });
-        own
+        all
     }
 }
 
@@ -103,6 +112,8 @@ pub struct Part {
     losses: Vec<Loss>,
     /// By analysis.
     states: Vec<Vec<u8>>,
+    /// Where events are counted, which is a pass of its own.
+    counts: Option<(Counts, Vec<Loss>)>,
 }
 
 /// Why parts can't be merged.
@@ -122,19 +133,29 @@ pub enum PartError {
     State(String),
 }
 
-/// Folds a part of the traces. `analyses` have their names. `progress` is told the bytes that were read, and
-/// returns whether to go on.
+/// Folds a part of the traces. `analyses` have their names, and `None` stands for the count of events. `progress`
+/// is told the bytes that were read, and returns whether to go on.
 pub fn fold_part(
     traces: &EventTraces<'_>,
-    analyses: &[(&str, &dyn AnyEventAnalysis)],
+    analyses: &[(&str, Option<&dyn AnyEventAnalysis>)],
     portion: Portion,
     reading: &EventReading,
-    progress: impl FnMut(u64) -> bool,
+    mut progress: impl FnMut(u64) -> bool,
 ) -> Part {
-    let bare: Vec<&dyn AnyEventAnalysis> = analyses.iter().map(|(_, analysis)| *analysis).collect();
-    let slices = portion.of_slices(plan(traces, reading));
+    let bare: Vec<&dyn AnyEventAnalysis> = analyses.iter().filter_map(|(_, analysis)| *analysis).collect();
+    let slices = if bare.is_empty() { Vec::new() } else { plan(traces, reading) };
+    let slices = portion.choose(slices, |slice| slice.bytes);
     let mut losses = Losses::default();
-    let folded = fold_all(traces, &bare, &slices, reading, &mut losses, progress);
+    let folded = fold_all(traces, &bare, &slices, reading, &mut losses, &mut progress);
+    let done: u64 = slices.iter().map(|slice| slice.bytes).sum();
+    let count = || {
+        let runs = portion.choose(runs(traces, reading.chunk_size), |run| run.bytes);
+        let mut losses = Losses::default();
+        let all = Wanted::default();
+        let counts = count_runs(traces, &all, runs, reading, &mut losses, |more| progress(done + more));
+        (counts, losses.into_list())
+    };
+    let counts = analyses.iter().any(|(_, analysis)| analysis.is_none()).then(count);
     let origin = Origin {
         traces: traces.traces.iter().map(TraceOrigin::of).collect(),
         losses: traces.loss(),
@@ -144,7 +165,8 @@ pub fn fold_part(
         names: names(traces, &bare),
     };
     let states = bare.iter().zip(&folded.partials).map(|(analysis, partial)| analysis.pack(partial));
-    Part { portion, origin, states: states.collect(), totals: folded.totals, losses: losses.into_list() }
+    let (totals, losses) = (folded.totals, losses.into_list());
+    Part { portion, origin, totals, losses, states: states.collect(), counts }
 }
 
 impl Part {
@@ -193,7 +215,7 @@ impl Part {
 }
 
 /// Merges all parts of a whole, which come in any order, and makes the tables of their analyses, which `analyses`
-/// are in the order of [`Part::analyses`].
+/// are in the order of [`Part::analyses`]; the count of events comes first.
 ///
 /// # Errors
 /// Parts that do not belong together, or not all of them.
@@ -220,10 +242,17 @@ pub fn merge_parts(
     let Origin { names, losses: of_files, .. } = parts[0].origin.clone();
     let mut losses = Losses::default();
     of_files.into_iter().for_each(|loss| losses.add(loss));
+    let mut counted: Option<(Counts, Losses)> = None;
     let mut whole: Option<Folded> = None;
     for part in parts {
+        if let Some((counts, more)) = part.counts {
+            let (sum, of_counts) = counted.get_or_insert_with(|| (counts.without(), losses.clone()));
+            sum.add(counts);
+            more.into_iter().for_each(|loss| of_counts.add(loss));
+        }
         part.losses.into_iter().for_each(|loss| losses.add(loss));
-        let unpacked = analyses.iter().zip(&part.origin.analyses).zip(&part.states);
+        let names = part.origin.analyses.iter().filter(|name| *name != COUNT);
+        let unpacked = analyses.iter().zip(names).zip(&part.states);
         let unpacked = unpacked.map(|((analysis, name), state)| {
             analysis.unpack(state).ok_or_else(|| PartError::State(name.clone()))
         });
@@ -233,7 +262,9 @@ pub fn merge_parts(
             None => folded,
         });
     }
-    Ok(whole.map_or_else(Vec::new, |whole| tables(analyses, whole, &names, choice, losses)))
+    let count = counted.map(|(counts, losses)| counts.table(&choice.view, losses));
+    let others = whole.map_or_else(Vec::new, |whole| tables(analyses, whole, &names, choice, losses));
+    Ok(count.into_iter().chain(others).collect())
 }
 
 impl fmt::Display for PartError {

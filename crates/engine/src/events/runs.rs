@@ -38,12 +38,21 @@ pub fn each_run<'t, 'a, R: Send>(
     traces: &'t EventTraces<'a>,
     reading: &EventReading,
     work: impl Fn(&Run<'t, 'a>) -> R + Sync,
+    consume: impl FnMut(&Run<'t, 'a>, R) -> bool,
+) {
+    each_of(&runs(traces, reading.chunk_size), reading, work, consume);
+}
+
+/// The same for these runs.
+pub(super) fn each_of<'t, 'a, R: Send>(
+    runs: &[Run<'t, 'a>],
+    reading: &EventReading,
+    work: impl Fn(&Run<'t, 'a>) -> R + Sync,
     mut consume: impl FnMut(&Run<'t, 'a>, R) -> bool,
 ) {
-    let runs = runs(traces, reading.chunk_size);
     let mut consumed = runs.iter();
     in_order(
-        &runs,
+        runs,
         reading.threads,
         || (),
         |(), run| work(run),
@@ -52,7 +61,7 @@ pub fn each_run<'t, 'a, R: Send>(
 }
 
 /// Runs of about this many bytes.
-fn runs<'t, 'a>(traces: &'t EventTraces<'a>, size: u64) -> Vec<Run<'t, 'a>> {
+pub(super) fn runs<'t, 'a>(traces: &'t EventTraces<'a>, size: u64) -> Vec<Run<'t, 'a>> {
     let mut runs = Vec::new();
     for (trace, of) in traces.traces.iter().enumerate() {
         for (stream, of) in of.streams.iter().enumerate().map(|(index, stream)| (index, (of, stream))) {

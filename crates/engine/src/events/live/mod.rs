@@ -99,7 +99,7 @@ pub fn live_count(
         let is_last = viewer.has_ended() || !go_on();
         let (traces, _) = viewer.traces(None);
         check(wanted, &traces)?;
-        let mut table = count(&traces, wanted, reading, |_| true);
+        let mut table = count(&traces, wanted, "event", reading, |_| true);
         table.loss.drain(..).for_each(|loss| losses.add(loss));
         streams = streams.max(viewer.stream_count());
         drop(traces);

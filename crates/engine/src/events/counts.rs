@@ -1,0 +1,168 @@
+//! Counts of events, by name and by stream, as they are put together of runs of packets or of parts.
+
+use std::collections::BTreeMap;
+
+use hodo_clock::OriginNanos;
+use hodo_trace::{Column, Shape, Table, Unit, Value};
+use serde::{Deserialize, Serialize};
+
+use super::{EventTraces, count::Counted, runs::Run};
+use crate::Losses;
+
+/// What a stream has.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+struct OfStream {
+    name: String,
+    events: BTreeMap<String, u64>,
+    figures: Figures,
+}
+
+/// What was lost, and from when to when there are events.
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+pub(super) struct Figures {
+    pub(super) events_lost: u64,
+    pub(super) packets_lost: u64,
+    pub(super) span: Option<(OriginNanos, OriginNanos)>,
+}
+
+impl Figures {
+    fn add(&mut self, other: Figures) {
+        self.events_lost = self.events_lost.saturating_add(other.events_lost);
+        self.packets_lost = self.packets_lost.saturating_add(other.packets_lost);
+        self.span = match (self.span, other.span) {
+            (Some(one), Some(other)) => Some((one.0.min(other.0), one.1.max(other.1))),
+            (one, other) => one.or(other),
+        };
+    }
+
+    /// What every table of counts tells of the whole.
+    pub(super) fn summary(&self, events: u64, streams: u64) -> Vec<(&'static str, Value)> {
+        vec![
+            ("events", events.into()),
+            ("events_lost", self.events_lost.into()),
+            ("packets_lost", self.packets_lost.into()),
+            ("streams", streams.into()),
+            ("begin_ns", time(self.span.map(|span| span.0))),
+            ("end_ns", time(self.span.map(|span| span.1))),
+        ]
+    }
+}
+
+/// A time as a cell.
+pub(super) fn time(time: Option<OriginNanos>) -> Value {
+    match time.map(|time| u64::try_from(time.0)) {
+        Some(Ok(nanos)) => Value::Integer(nanos),
+        // Before its clock's origin, or too far behind it for a column of integers.
+        Some(Err(_)) => Value::from(time.map_or(String::new(), |time| time.0.to_string())),
+        None => Value::Null,
+    }
+}
+
+/// Counts of all streams, by trace and stream.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub(super) struct Counts(Vec<Vec<OfStream>>);
+
+/// What the rows are.
+pub const COUNT_VIEWS: [&str; 3] = ["event", "stream", "time"];
+
+impl Counts {
+    pub(super) fn new(traces: &EventTraces<'_>) -> Counts {
+        let several = traces.traces.len() > 1;
+        let streams = traces.traces.iter().map(|trace| {
+            let name = |name: &str| if several { format!("{}/{name}", trace.name) } else { name.to_owned() };
+            let stream = |name: &str| OfStream { name: name.to_owned(), ..OfStream::default() };
+            trace.streams.iter().map(|of| stream(&name(&of.name))).collect()
+        });
+        Counts(streams.collect())
+    }
+
+    /// Adds what was counted in a run.
+    pub(super) fn count(&mut self, run: &Run<'_, '_>, counted: Counted, losses: &mut Losses) {
+        let stream = &mut self.0[run.trace][run.stream];
+        let classes = run.classes().iter().zip(&counted.events).filter(|(_, events)| **events > 0);
+        classes.for_each(|(class, &events)| match stream.events.get_mut(&class.name) {
+            Some(count) => *count += events,
+            None => drop(stream.events.insert(class.name.clone(), events)),
+        });
+        stream.figures.add(counted.figures);
+        counted.losses.into_iter().for_each(|loss| losses.add(loss));
+    }
+
+    /// The same streams, of which nothing was counted.
+    pub(super) fn without(&self) -> Counts {
+        let stream = |stream: &OfStream| OfStream { name: stream.name.clone(), ..OfStream::default() };
+        Counts(self.0.iter().map(|streams| streams.iter().map(stream).collect()).collect())
+    }
+
+    /// Adds counts of other packets of the same streams.
+    pub(super) fn add(&mut self, other: Counts) {
+        for (own, other) in self.0.iter_mut().flatten().zip(other.0.into_iter().flatten()) {
+            other.events.into_iter().for_each(|(name, count)| *own.events.entry(name).or_default() += count);
+            own.figures.add(other.figures);
+        }
+    }
+
+    /// The table of a view: rows are events, or streams.
+    pub(super) fn table(&self, view: &str, losses: Losses) -> Table {
+        let streams = || self.0.iter().flatten();
+        let mut all = Figures::default();
+        streams().for_each(|stream| all.add(stream.figures));
+        let events = streams().flat_map(|stream| stream.events.values()).sum();
+        let (columns, rows) = if view == "stream" { self.by_stream() } else { self.by_event() };
+        Table {
+            name: "count",
+            shape: Shape::Counters,
+            summary: all.summary(events, streams().count() as u64),
+            columns,
+            rows,
+            loss: losses.into_list(),
+        }
+    }
+
+    fn by_event(&self) -> (Vec<Column>, Vec<Vec<Value>>) {
+        let mut names: BTreeMap<&str, u64> = BTreeMap::new();
+        for (name, count) in self.0.iter().flatten().flat_map(|stream| &stream.events) {
+            *names.entry(name).or_default() += count;
+        }
+        let mut rows: Vec<(&str, u64)> = names.into_iter().collect();
+        // Most frequent first, then by name.
+        rows.sort_by_key(|&(_, count)| std::cmp::Reverse(count));
+        let columns = vec![Column::text("event"), Column::integer("count", Unit::Count)];
+        (columns, rows.into_iter().map(|(name, count)| vec![name.into(), count.into()]).collect())
+    }
+
+    fn by_stream(&self) -> (Vec<Column>, Vec<Vec<Value>>) {
+        let columns = vec![
+            Column::text("stream"),
+            Column::integer("count", Unit::Count),
+            Column::integer("per_second", Unit::Count),
+            Column::integer("names", Unit::Count),
+            Column::integer("events_lost", Unit::Count),
+            Column::integer("packets_lost", Unit::Count),
+            Column::integer("begin_ns", Unit::Nanoseconds).secondary(),
+            Column::integer("end_ns", Unit::Nanoseconds).secondary(),
+        ];
+        let row = |stream: &OfStream| {
+            let Figures { events_lost, packets_lost, span } = stream.figures;
+            let count: u64 = stream.events.values().sum();
+            vec![
+                stream.name.as_str().into(),
+                count.into(),
+                span.map_or(Value::Null, |(begin, end)| per_second(count, end.0 - begin.0)),
+                (stream.events.len() as u64).into(),
+                events_lost.into(),
+                packets_lost.into(),
+                time(span.map(|span| span.0)),
+                time(span.map(|span| span.1)),
+            ]
+        };
+        (columns, self.0.iter().flatten().map(row).collect())
+    }
+}
+
+/// A rate, rounded to the nearest integer.
+pub(super) fn per_second(count: u64, nanos: i128) -> Value {
+    let nanos = u128::try_from(nanos).unwrap_or(0);
+    let rate = (u128::from(count) * 1_000_000_000 + nanos / 2).checked_div(nanos);
+    rate.map_or(Value::Null, |rate| u64::try_from(rate).unwrap_or(u64::MAX).into())
+}
