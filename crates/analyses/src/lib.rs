@@ -13,6 +13,7 @@ pub mod cpu;
 pub mod io;
 pub mod irq;
 pub mod lost;
+pub mod periods;
 pub mod processes;
 pub mod profile;
 pub mod sched;
@@ -60,6 +61,8 @@ pub enum Kind {
     },
     /// All analyses of kernel events, in one pass.
     All,
+    /// Periods between events that the command line names.
+    Periods,
 }
 
 /// The analyses of kernel events that `hodo report NAME` makes tables of: one, or all of them.
@@ -97,6 +100,11 @@ pub const ANALYSES: &[Entry] = &[
         name: "count",
         help: "software events: how many of each name, and how many were lost",
         kind: Kind::EventCount,
+    },
+    Entry {
+        name: "periods",
+        help: "software events: how long from one event to another, of any two sorts",
+        kind: Kind::Periods,
     },
     Entry { name: "all", help: "kernel events: all of the following, in one pass", kind: Kind::All },
     Entry {

@@ -1,5 +1,7 @@
 //! Begins and ends that belong together, found across any cut.
 
+use std::hash::Hash;
+
 use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
@@ -22,25 +24,28 @@ impl<B, E> Default for Pair<B, E> {
 
 /// Many of them, by key.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-#[serde(bound(deserialize = "B: DeserializeOwned, E: DeserializeOwned"))]
-pub(crate) struct Pairs<B, E> {
-    pairs: FxHashMap<u64, Pair<B, E>>,
+#[serde(bound(
+    serialize = "B: Serialize, E: Serialize, K: Serialize + Hash + Eq",
+    deserialize = "B: DeserializeOwned, E: DeserializeOwned, K: DeserializeOwned + Hash + Eq"
+))]
+pub(crate) struct Pairs<B, E, K = u64> {
+    pairs: FxHashMap<K, Pair<B, E>>,
     /// Ends without a begin.
     pub(crate) unmatched: u64,
     /// Begins without an end.
     pub(crate) unfinished: u64,
 }
 
-impl<B, E> Default for Pairs<B, E> {
-    fn default() -> Pairs<B, E> {
+impl<B, E, K> Default for Pairs<B, E, K> {
+    fn default() -> Pairs<B, E, K> {
         Pairs { pairs: FxHashMap::default(), unmatched: 0, unfinished: 0 }
     }
 }
 
-impl<B, E> Pairs<B, E> {
+impl<B, E, K: Hash + Eq + Clone> Pairs<B, E, K> {
     /// Something begins.
     #[inline]
-    pub(crate) fn begin(&mut self, key: u64, begin: B) {
+    pub(crate) fn begin(&mut self, key: K, begin: B) {
         let pair = self.pairs.entry(key).or_default();
         pair.touched = true;
         self.unfinished += u64::from(pair.open.replace(begin).is_some());
@@ -48,7 +53,7 @@ impl<B, E> Pairs<B, E> {
 
     /// It ends; both ends of it where its begin is known.
     #[inline]
-    pub(crate) fn end(&mut self, key: u64, end: E) -> Option<(B, E)> {
+    pub(crate) fn end(&mut self, key: K, end: E) -> Option<(B, E)> {
         let pair = self.pairs.entry(key).or_default();
         let was_touched = std::mem::replace(&mut pair.touched, true);
         match pair.open.take() {
@@ -61,24 +66,29 @@ impl<B, E> Pairs<B, E> {
 
     /// Whatever goes on does so no more.
     #[inline]
-    pub(crate) fn forget(&mut self, key: u64) {
+    pub(crate) fn forget(&mut self, key: K) {
         let pair = self.pairs.entry(key).or_default();
         pair.touched = true;
         self.unfinished += u64::from(pair.open.take().is_some());
     }
 
     /// Adds what the later of two neighbours knows, and tells what is complete by that.
-    pub(crate) fn add(&mut self, later: Pairs<B, E>, mut complete: impl FnMut(B, E)) {
+    pub(crate) fn add(&mut self, later: Pairs<B, E, K>, mut complete: impl FnMut(B, E)) {
+        self.add_keyed(later, |_, begin, end| complete(begin, end));
+    }
+
+    /// The same; what is complete is told with its key.
+    pub(crate) fn add_keyed(&mut self, later: Pairs<B, E, K>, mut complete: impl FnMut(&K, B, E)) {
         self.unmatched += later.unmatched;
         self.unfinished += later.unfinished;
         for (key, pair) in later.pairs {
             match pair.first {
                 Some(end) => {
-                    if let Some((begin, end)) = self.end(key, end) {
-                        complete(begin, end);
+                    if let Some((begin, end)) = self.end(key.clone(), end) {
+                        complete(&key, begin, end);
                     }
                 }
-                None if pair.touched => self.forget(key),
+                None if pair.touched => self.forget(key.clone()),
                 None => {}
             }
             self.pairs.entry(key).or_default().open = pair.open;

@@ -5,10 +5,11 @@ use std::{ffi::OsString, io::Write, path::PathBuf, process::ExitCode};
 use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
 use hodo_analyses::profile::Every;
 use hodo_engine::{
-    events::{COUNT, COUNT_VIEWS, Portion},
+    events::{COUNT, COUNT_VIEWS, Condition, Portion},
     script::Field,
 };
 use hodo_formats::raw;
+use hodo_trace::{Edge, Period};
 
 use crate::failure::{Failure, written};
 
@@ -273,11 +274,64 @@ pub struct Report {
     #[arg(long, value_name = "NAME,…", value_delimiter = ',')]
     pub comm: Vec<String>,
     #[command(flatten)]
+    pub period: PeriodArguments,
+    #[command(flatten)]
     pub input: Input,
     #[command(flatten)]
     pub filter: crate::events::Filter,
     #[command(flatten)]
     pub output: Output,
+}
+
+/// What `hodo report periods` measures.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Periods")]
+pub struct PeriodArguments {
+    /// Periods begin at these events: a name or a pattern, and what their fields meet, such as
+    /// 'sched_wakeup where tid == 42'
+    #[arg(long, value_name = "EVENT", value_parser = edge)]
+    pub begin: Option<Edge>,
+    /// They end at the next of these
+    #[arg(long, value_name = "EVENT", value_parser = edge)]
+    pub end: Option<Edge>,
+    /// Only if these fields of both have the same values; FIELD=OTHER where their names differ; `cpu` is the CPU
+    #[arg(long = "match", value_name = "FIELD,…", value_delimiter = ',', value_parser = matched)]
+    pub matched: Vec<(String, String)>,
+    /// Rows are for values of these fields of the first event; `event` is its name
+    #[arg(long, value_name = "FIELD,…", value_delimiter = ',')]
+    pub group: Vec<String>,
+}
+
+impl PeriodArguments {
+    /// What periods are, if that is told.
+    pub fn period(&self) -> Result<Option<Period>, Failure> {
+        match (self.begin.clone(), self.end.clone()) {
+            (Some(begin), Some(end)) => {
+                let (matched, group) = (self.matched.clone(), self.group.clone());
+                Ok(Some(Period { begin, end, matched, group }))
+            }
+            (None, None) if self.matched.is_empty() && self.group.is_empty() => Ok(None),
+            _ => Err(Failure::usage("periods need both --begin EVENT and --end EVENT")),
+        }
+    }
+}
+
+/// A pattern of names with an optional condition.
+fn edge(text: &str) -> Result<Edge, String> {
+    let edge = Edge::parse(text);
+    match edge.condition.is_empty() {
+        true => Ok(edge),
+        false => Condition::parse(&edge.condition).map(|_| edge),
+    }
+}
+
+/// A field, or two with `=` between them.
+fn matched(text: &str) -> Result<(String, String), String> {
+    let (begin, end) = text.split_once('=').unwrap_or((text, text));
+    match begin.is_empty() || end.is_empty() {
+        true => Err("expected FIELD or FIELD=OTHER, such as next_tid=prev_tid".to_owned()),
+        false => Ok((begin.to_owned(), end.to_owned())),
+    }
 }
 
 #[derive(Debug, Args)]
@@ -286,7 +340,7 @@ pub struct Report {
   hodo fold --analysis cpu,io --part 2/2 -o 2.part ./my-trace
   hodo merge *.part")]
 pub struct Fold {
-    /// Kinds of report about kernel events, or all of these, or count
+    /// Kinds of report about kernel events, or all of these, or count, or periods
     #[arg(long, value_name = "KIND,…", required = true, value_delimiter = ',', value_parser = kernel_names())]
     pub analysis: Vec<String>,
     /// Which part of how many: 1/4 is the first of four
@@ -295,6 +349,8 @@ pub struct Fold {
     /// File to write
     #[arg(short, long, value_name = "FILE")]
     pub output: PathBuf,
+    #[command(flatten)]
+    pub period: PeriodArguments,
     #[command(flatten)]
     pub input: Input,
 }
@@ -394,7 +450,7 @@ fn report_names() -> Vec<&'static str> {
 
 fn kernel_names() -> Vec<&'static str> {
     let names = hodo_analyses::kernel_analyses("all").map(|(entry, _)| entry.name);
-    names.chain(["count", "all"]).collect()
+    names.chain(["count", "periods", "all"]).collect()
 }
 
 /// A part of so many.
@@ -407,7 +463,8 @@ fn report_help() -> String {
     let views = hodo_analyses::kernel_analyses("all")
         .map(|(entry, analysis)| (entry.name, analysis.views()))
         .filter(|(_, views)| views.len() > 1);
-    let views = std::iter::once((COUNT, &COUNT_VIEWS[..])).chain(views);
+    let others = [(COUNT, &COUNT_VIEWS[..]), ("periods", &hodo_analyses::periods::VIEWS)];
+    let views = others.into_iter().chain(views);
     let views = views.map(|(name, views)| format!("  {name:10} {}\n", views.join(", ")));
     format!(
         "Kinds:\n{}\nRows (--by), the usual ones first:\n{}\nExamples:
@@ -419,6 +476,7 @@ fn report_help() -> String {
   hodo report cpu ./my-trace
   hodo report syscalls --by slowest --top 10 ./my-trace
   hodo report count --by time --every 10ms ./my-trace
+  hodo report periods --begin irq_handler_entry --end irq_handler_exit --match irq,cpu --group name ./my-trace
   hodo report all ./my-trace",
         kinds.collect::<String>(),
         views.collect::<String>()

@@ -7,7 +7,11 @@ use std::{
 };
 
 use clap::Args;
-use hodo_analyses::{Entry, Kind, kernel_analyses, profile::Every};
+use hodo_analyses::{
+    Entry, Kind, kernel_analyses,
+    periods::{Periods, VIEWS},
+    profile::Every,
+};
 use hodo_engine::{
     Files,
     events::{
@@ -15,7 +19,7 @@ use hodo_engine::{
         StreamInfo, TraceInfo, Wanted,
     },
 };
-use hodo_trace::{Choice, Column, Loss, Shape, Table, Unit, Value};
+use hodo_trace::{Choice, Column, Loss, Period, Shape, Table, Unit, Value};
 
 use crate::{
     arguments::{self, Input, size},
@@ -191,6 +195,10 @@ pub fn report(command: &arguments::Report, entry: &Entry) -> Result<ExitCode, Fa
             "--every takes samples of control flow, and this input has software events; or `count --by time`",
         ));
     }
+    let period = command.period.period()?;
+    if period.is_some() && !matches!(entry.kind, Kind::Periods) {
+        return Err(Failure::usage("--begin, --end, --match and --group are for `hodo report periods`"));
+    }
     let files = Files::default();
     let traces = EventTraces::open(&files, &command.input.file)?;
     tell_notes(&traces, &command.input);
@@ -212,6 +220,17 @@ pub fn report(command: &arguments::Report, entry: &Entry) -> Result<ExitCode, Fa
             let analyses: Vec<_> =
                 analyses.iter().zip(&own).map(|(usual, own)| own.as_deref().unwrap_or(*usual)).collect();
             events::analyse(&traces, &analyses, &choice, &reading, |done| progress.set(done))
+        }
+        Kind::Periods => {
+            let period = period.ok_or_else(|| {
+                Failure::usage(
+                    "which periods? --begin EVENT and --end EVENT say so: see `hodo report --help`",
+                )
+            })?;
+            check_period(&traces, &period)?;
+            let choice = choice(&[entry], command.by.as_deref(), chosen(command)?)?;
+            let analysis = Periods { period: Some(period) };
+            events::analyse(&traces, &[&analysis], &choice, &reading, |done| progress.set(done))
         }
         _ => {
             return Err(Failure::usage(
@@ -253,6 +272,11 @@ fn count(
     table.ok_or_else(|| {
         Failure::usage(format!("--every: the trace has more than {MOST_BINS} such spans; choose by --time"))
     })
+}
+
+/// Refuses periods of which there can be none.
+pub fn check_period(traces: &EventTraces<'_>, period: &Period) -> Result<(), Failure> {
+    events::no_such_period(traces, period).map_or(Ok(()), |why| Err(Failure::usage(why)))
 }
 
 /// Refuses what is none of the views.
@@ -297,13 +321,17 @@ pub fn choice(entries: &[&Entry], by: Option<&str>, chosen: Choice) -> Result<Ch
             entry.name
         )));
     }
-    let of_cpus = |entry: &&Entry| matches!(entry.kind, Kind::Kernel { analysis, .. } if analysis.of_cpus());
+    let of_cpus = |entry: &&Entry| match entry.kind {
+        Kind::Kernel { analysis, .. } => analysis.of_cpus(),
+        kind => matches!(kind, Kind::Periods),
+    };
     if let Some(entry) = entries.iter().find(|entry| !chosen.cpus.is_empty() && !of_cpus(entry)) {
         return Err(Failure::usage(format!("--cpu-list chooses CPUs, and `{}` is of none", entry.name)));
     }
     let Some(view) = by else { return Ok(chosen) };
     match entries {
         [Entry { kind: Kind::Kernel { analysis, .. }, .. }] => check_view(view, analysis.views())?,
+        [Entry { kind: Kind::Periods, .. }] => check_view(view, &VIEWS)?,
         // Spans of time are not in parts.
         [Entry { kind: Kind::EventCount, .. }] => check_view(view, &COUNT_VIEWS[..2])?,
         _ => return Err(Failure::usage("--by is for one analysis, and these are several")),

@@ -2,12 +2,12 @@
 
 use std::{fs, io::Write, path::PathBuf, process::ExitCode};
 
-use hodo_analyses::{ANALYSES, Entry, kernel_analyses};
+use hodo_analyses::{ANALYSES, Entry, kernel_analyses, periods::Periods};
 use hodo_engine::{
     Files,
     events::{COUNT, EventTraces, Part, PartError, fold_part, merge_parts},
 };
-use hodo_trace::{Choice, Table, Value};
+use hodo_trace::{AnyEventAnalysis, Choice, Table, Value};
 
 use crate::{
     arguments::{Fold, Merge},
@@ -16,6 +16,9 @@ use crate::{
     output::{self, Destination},
     progress::Progress,
 };
+
+/// What the analysis of periods is called.
+const PERIODS: &str = "periods";
 
 /// `hodo fold`.
 pub fn fold(command: &Fold) -> Result<ExitCode, Failure> {
@@ -34,8 +37,15 @@ pub fn fold(command: &Fold) -> Result<ExitCode, Failure> {
     let asks_for = |wanted: &str| command.analysis.iter().any(|name| name == wanted);
     let count = asks_for(COUNT).then_some((COUNT, None));
     let kernel = kernel_analyses("all").filter(|(entry, _)| asks_for(entry.name) || asks_for("all"));
-    let analyses: Vec<_> =
-        count.into_iter().chain(kernel.map(|(entry, analysis)| (entry.name, Some(analysis)))).collect();
+    let periods = Periods { period: command.period.period()? };
+    if asks_for(PERIODS) != periods.period.is_some() {
+        return Err(Failure::usage("--analysis periods, --begin EVENT and --end EVENT need each other"));
+    }
+    periods.period.as_ref().map_or(Ok(()), |period| events::check_period(&traces, period))?;
+    let periods: Option<(&str, Option<&dyn AnyEventAnalysis>)> =
+        asks_for(PERIODS).then_some((PERIODS, Some(&periods)));
+    let kernel = kernel.map(|(entry, analysis)| (entry.name, Some(analysis)));
+    let analyses: Vec<_> = count.into_iter().chain(kernel).chain(periods).collect();
     let passes = u64::from(asks_for(COUNT)) + u64::from(analyses.len() > usize::from(asks_for(COUNT)));
     let progress = Progress::new(command.part.share(traces.bytes()) * passes, input.quiet);
     let part = fold_part(&traces, &analyses, command.part, &reading, |done| progress.set(done));
@@ -60,8 +70,10 @@ pub fn merge(command: &Merge) -> Result<ExitCode, Failure> {
     let names = parts.first().map_or(&[][..], Part::analyses);
     let known = names.iter().filter_map(|name| ANALYSES.iter().find(|entry| entry.name == name));
     let entries: Vec<&Entry> = known.collect();
-    let analyses: Vec<_> =
+    let mut analyses: Vec<_> =
         names.iter().flat_map(|name| kernel_analyses(name)).map(|(_, analysis)| analysis).collect();
+    let periods = Periods::default();
+    analyses.extend(names.iter().any(|name| name == PERIODS).then_some(&periods as &dyn AnyEventAnalysis));
     let choice = Choice {
         view: String::new(),
         tids: command.tid.clone(),

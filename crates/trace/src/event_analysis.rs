@@ -6,7 +6,7 @@ use hodo_clock::Nanos;
 use serde::{Serialize, de::DeserializeOwned};
 
 use crate::{
-    Table,
+    Period, Table,
     kernel::{KernelEvent, Kind, Merged},
 };
 
@@ -63,6 +63,11 @@ pub trait EventAnalysis: Sync {
     /// The events that it needs, and the places of the fields that it needs of them.
     fn interest(&self) -> &'static [(Kind, &'static [usize])];
 
+    /// The periods whose begins and ends it needs, as [`Kind::PeriodBegin`] and [`Kind::PeriodEnd`].
+    fn period(&self) -> Option<&Period> {
+        None
+    }
+
     /// The names of the tables that it can make, the usual one first.
     fn views(&self) -> &'static [&'static str];
 
@@ -103,6 +108,8 @@ pub type AnyPartial = Box<dyn Any + Send>;
 pub trait AnyEventAnalysis: Sync {
     /// See [`EventAnalysis::interest`].
     fn interest(&self) -> &'static [(Kind, &'static [usize])];
+    /// See [`EventAnalysis::period`].
+    fn period(&self) -> Option<&Period>;
     /// See [`EventAnalysis::views`].
     fn views(&self) -> &'static [&'static str];
     /// See [`EventAnalysis::of_cpus`].
@@ -128,6 +135,10 @@ pub trait AnyEventAnalysis: Sync {
 impl<A: EventAnalysis> AnyEventAnalysis for A {
     fn interest(&self) -> &'static [(Kind, &'static [usize])] {
         EventAnalysis::interest(self)
+    }
+
+    fn period(&self) -> Option<&Period> {
+        EventAnalysis::period(self)
     }
 
     fn views(&self) -> &'static [&'static str] {

@@ -74,6 +74,10 @@ pub enum Kind {
     StateBlockDevice,
     /// The tracer lost events or packets of a stream: no event, but told as one.
     Lost,
+    /// A [`Period`](crate::Period) begins: whatever event that is.
+    PeriodBegin,
+    /// It ends.
+    PeriodEnd,
 }
 
 /// How a kind of event and its fields are called.
@@ -194,6 +198,10 @@ pub mod field {
         pub const DEV: usize = 0;
         pub const NAME: usize = 1;
     }
+    pub mod period {
+        pub const KEY: usize = 0;
+        pub const GROUP: usize = 1;
+    }
     pub mod lost {
         pub const COUNT: usize = 0;
         pub const PACKETS: usize = 1;
@@ -299,6 +307,8 @@ pub const VOCABULARY: &[Words] = &[
         fields: &["dev", "diskname"],
     },
     Words { kind: Kind::Lost, names: &[], fields: &["count", "packets", "begin", "end", "stream"] },
+    Words { kind: Kind::PeriodBegin, names: &[], fields: &["key", "group"] },
+    Words { kind: Kind::PeriodEnd, names: &[], fields: &["key", "group"] },
 ];
 
 impl Words {

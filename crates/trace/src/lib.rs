@@ -11,6 +11,7 @@
 mod analysis;
 mod event_analysis;
 mod loss;
+mod period;
 mod table;
 
 pub mod event;
@@ -20,4 +21,5 @@ pub mod vocabulary;
 pub use analysis::{Analysis, Arrival, Code, End, FunctionId, Names, Place, Seen, SourceLine, Sources};
 pub use event_analysis::{AnyEventAnalysis, AnyPartial, Choice, EventAnalysis, Start, Whole};
 pub use loss::{Cause, Loss};
+pub use period::{Edge, Period};
 pub use table::{Column, Shape, Table, Unit, Value};

@@ -3,8 +3,8 @@
 //! Traces are made up: of a scheduler that keeps its own rules, and of one of which any event may be missing.
 
 use hodo_analyses::{
-    cpu::CpuUse, io::InputOutput, irq::Interrupts, lost::Lost, processes::Processes, sched::Scheduling,
-    signals::Signals, syscalls::Syscalls,
+    cpu::CpuUse, io::InputOutput, irq::Interrupts, lost::Lost, periods::Periods, processes::Processes,
+    sched::Scheduling, signals::Signals, syscalls::Syscalls,
 };
 use hodo_clock::Nanos;
 use hodo_trace::{
@@ -55,7 +55,7 @@ fn events((seeds, rules): &Plan) -> Vec<Records> {
         }
         for (place, name) in words.fields.iter().enumerate() {
             match *name {
-                "comm" | "name" | "child_comm" | "diskname" | "filename" | "stream" => {
+                "comm" | "name" | "child_comm" | "diskname" | "filename" | "stream" | "key" | "group" => {
                     records.text(format!("n{a}").as_bytes())
                 }
                 "ret" => records.integer(a * 100 - 50),
@@ -125,6 +125,11 @@ fn signals() {
 }
 
 #[test]
+fn periods() {
+    holds_always(&Periods::default()).unwrap();
+}
+
+#[test]
 fn lost() {
     holds_always(&Lost).unwrap();
 }
@@ -169,4 +174,5 @@ fn a_broken_merge_is_caught() {
     assert!(holds_always(&Swapped(InputOutput)).is_err());
     assert!(holds_always(&Swapped(Processes)).is_err());
     assert!(holds_always(&Swapped(Signals)).is_err());
+    assert!(holds_always(&Swapped(Periods::default())).is_err());
 }

@@ -10,6 +10,7 @@ mod live;
 mod marks;
 mod output;
 mod parts;
+mod periods;
 mod profiles;
 mod program;
 mod raw;

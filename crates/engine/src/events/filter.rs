@@ -116,7 +116,12 @@ pub(super) fn context(
 }
 
 /// A field by the tracer's own name or by the vocabulary's: first the event's own, then those of contexts.
-fn find(trace: &Trace<'_>, stream: &Stream<'_>, event: &EventClass, names: &[&str]) -> Option<FieldPath> {
+pub(super) fn find(
+    trace: &Trace<'_>,
+    stream: &Stream<'_>,
+    event: &EventClass,
+    names: &[&str],
+) -> Option<FieldPath> {
     let (first, inner) = names.split_first()?;
     let with = |first: &str| -> Vec<String> {
         std::iter::once(first).chain(inner.iter().copied()).map(str::to_owned).collect()

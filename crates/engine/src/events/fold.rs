@@ -21,6 +21,7 @@ use serde::{Deserialize, Serialize};
 use super::{
     EventReading, EventTraces,
     filter::{context, machine},
+    periods::Edges,
     slices::{Slice, plan},
     sources::Sources,
     text,
@@ -195,6 +196,8 @@ pub(super) struct Binding {
     pub(super) streams: Vec<Vec<StreamBinding>>,
     /// Whether anybody asks for what the tracer lost.
     pub(super) wants_lost: bool,
+    /// Where periods begin and end, if anybody asks for some.
+    pub(super) edges: Option<Edges>,
 }
 
 pub(super) struct StreamBinding {
@@ -235,6 +238,8 @@ const UNKNOWN_CALL: &str = "unknown";
 
 impl Binding {
     fn new(traces: &EventTraces<'_>, analyses: &[&dyn AnyEventAnalysis]) -> Binding {
+        let period = analyses.iter().find_map(|analysis| analysis.period());
+        let edges = period.map(|period| Edges::new(traces, period));
         let mut asked: HashMap<Kind, Vec<usize>> = HashMap::new();
         for (kind, fields) in analyses.iter().flat_map(|analysis| analysis.interest()) {
             asked.entry(*kind).or_default().extend_from_slice(fields);
@@ -260,8 +265,16 @@ impl Binding {
                 .map(|(number, stream)| StreamBinding::new(trace, stream, number, &words, &names))
                 .collect()
         };
-        let streams = traces.traces.iter().map(of_trace).collect();
-        Binding { names, streams, wants_lost: asked.contains_key(&Kind::Lost) }
+        let mut streams: Vec<Vec<StreamBinding>> = traces.traces.iter().map(of_trace).collect();
+        if let Some(edges) = &edges {
+            for (trace, streams) in streams.iter_mut().enumerate() {
+                for (index, stream) in streams.iter_mut().enumerate() {
+                    let classes = stream.wanted.iter_mut().enumerate();
+                    classes.for_each(|(class, wanted)| *wanted |= edges.may_tell((trace, index), class));
+                }
+            }
+        }
+        Binding { names, streams, wants_lost: asked.contains_key(&Kind::Lost), edges }
     }
 }
 
@@ -289,8 +302,13 @@ fn field(trace: &Trace<'_>, stream: &Stream<'_>, class: &EventClass, word: &str)
     })
 }
 
+/// Where the context of an event or of its packet tells the CPU.
+pub(super) fn path_of_cpu(trace: &Trace<'_>, stream: &Stream<'_>, event: &EventClass) -> Option<FieldPath> {
+    vocabulary::context("cpu_id").iter().find_map(|name| context(trace, stream, event, &[name]))
+}
+
 /// The CPU of an event that tells its own.
-fn cpu(path: &FieldPath, event: &Event<'_, '_, '_>) -> Option<u32> {
+pub(super) fn cpu(path: &FieldPath, event: &Event<'_, '_, '_>) -> Option<u32> {
     integer(path, event).and_then(|cpu| u32::try_from(cpu).ok())
 }
 
@@ -319,9 +337,7 @@ impl StreamBinding {
         names: &[String],
     ) -> StreamBinding {
         let events = &trace.stream_class(stream).events;
-        let cpu = |event: &EventClass| {
-            vocabulary::context("cpu_id").iter().find_map(|name| context(trace, stream, event, &[name]))
-        };
+        let cpu = |event: &EventClass| path_of_cpu(trace, stream, event);
         let class = |class: &EventClass| {
             let (words, fields, name) = words
                 .iter()

@@ -12,7 +12,7 @@ use std::fmt;
 
 use hodo_clock::OriginNanos;
 use hodo_formats::ctf::Trace;
-use hodo_trace::{AnyEventAnalysis, Choice, Loss, Table};
+use hodo_trace::{AnyEventAnalysis, Choice, Loss, Period, Table};
 use serde::{Deserialize, Serialize};
 
 use super::{
@@ -73,6 +73,7 @@ impl Portion {
 struct Origin {
     traces: Vec<TraceOrigin>,
     analyses: Vec<String>,
+    period: Option<Period>,
     window: (Option<OriginNanos>, Option<OriginNanos>),
     chunk_size: u64,
     names: Vec<String>,
@@ -160,6 +161,7 @@ pub fn fold_part(
         traces: traces.traces.iter().map(TraceOrigin::of).collect(),
         losses: traces.loss(),
         analyses: analyses.iter().map(|(name, _)| (*name).to_owned()).collect(),
+        period: bare.iter().find_map(|analysis| analysis.period().cloned()),
         window: (reading.from, reading.to),
         chunk_size: reading.chunk_size,
         names: names(traces, &bare),
@@ -205,6 +207,7 @@ impl Part {
         let differences = [
             (one.traces != other.traces, "the trace"),
             (one.analyses != other.analyses, "--analysis"),
+            (one.period != other.period, "what periods are"),
             (one.window != other.window, "--time"),
             (one.chunk_size != other.chunk_size, "--chunk-size"),
             (self.portion.of != first.portion.of, "the number of parts"),

@@ -41,8 +41,7 @@ impl<'t, 'a> Sources<'t, 'a> {
     ) -> Sources<'t, 'a> {
         let new = |part: &Part| {
             let of = &traces.traces[part.trace];
-            let wants_lost = binding.wants_lost;
-            Source { wants_lost, ..Source::new(of, &binding.streams[part.trace][part.stream], reading, part) }
+            Source::new(of, binding, reading, part)
         };
         let sources: Vec<_> = slice.parts.iter().map(new).collect();
         records.resize_with(sources.len(), Records::default);
@@ -96,6 +95,7 @@ impl<'t, 'a> Sources<'t, 'a> {
 /// A stream of a slice.
 struct Source<'t, 'a> {
     of: &'t Trace<'a>,
+    whole: &'t Binding,
     binding: &'t StreamBinding,
     reading: &'t EventReading,
     part: Part,
@@ -110,22 +110,16 @@ struct Source<'t, 'a> {
     is_done: bool,
     totals: Totals,
     losses: Vec<Loss>,
-    /// Whether what was lost is told as an event too.
-    wants_lost: bool,
 }
 
 impl<'t, 'a> Source<'t, 'a> {
-    fn new(
-        of: &'t Trace<'a>,
-        binding: &'t StreamBinding,
-        reading: &'t EventReading,
-        part: &Part,
-    ) -> Source<'t, 'a> {
+    fn new(of: &'t Trace<'a>, whole: &'t Binding, reading: &'t EventReading, part: &Part) -> Source<'t, 'a> {
         let cursor = Cursor::new(of, &of.streams[part.stream], part.packets.clone());
         let clock = cursor.clock();
         Source {
             of,
-            binding,
+            whole,
+            binding: &whole.streams[part.trace][part.stream],
             reading,
             part: part.clone(),
             cursor,
@@ -136,7 +130,6 @@ impl<'t, 'a> Source<'t, 'a> {
             is_done: false,
             totals: Totals::default(),
             losses: Vec::new(),
-            wants_lost: false,
         }
     }
 
@@ -161,16 +154,17 @@ impl<'t, 'a> Source<'t, 'a> {
     }
 
     fn push(&mut self, time: OriginNanos, parts: Parts, records: &mut Records) {
-        let (Ok(time), Some(class)) = (u64::try_from(time.0), &self.binding.classes[parts.class as usize])
-        else {
-            return;
-        };
+        let Ok(time) = u64::try_from(time.0).map(Nanos) else { return };
         let event = self.cursor.event(parts);
         let packet = self.cursor.packet_index();
         if self.cpu.0 != packet {
             self.cpu = (packet, self.binding.cpu(&event));
         }
-        if !class.push(Nanos(time), self.cpu.1, &event, records) {
+        if let Some(edges) = &self.whole.edges {
+            edges.tell((self.part.trace, self.part.stream), &event, (time, self.cpu.1), records);
+        }
+        let class = self.binding.classes[parts.class as usize].as_ref();
+        if class.is_some_and(|class| !class.push(time, self.cpu.1, &event, records)) {
             self.losses.push(self.unreadable(&event.class().name));
         }
     }
@@ -195,7 +189,7 @@ impl<'t, 'a> Source<'t, 'a> {
     fn record_loss(&self, lost: &Lost, records: &mut Records) {
         let time = |time: Option<OriginNanos>| time.and_then(|time| u64::try_from(time.0).ok());
         let (begin, end) = (time(lost.after.or(lost.before)), time(lost.before.or(lost.after)));
-        let Some((begin, end)) = begin.zip(end).filter(|_| self.wants_lost) else { return };
+        let Some((begin, end)) = begin.zip(end).filter(|_| self.whole.wants_lost) else { return };
         records.push(Nanos(begin), 0, Kind::Lost, 0);
         records.integer(lost.count as i64);
         records.integer(lost.packets.into());

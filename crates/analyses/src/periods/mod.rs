@@ -1,0 +1,167 @@
+//! `periods`: how long did it take from one event to another, whatever events somebody names?
+//!
+//! A period begins at each event of one sort and ends at the next of another sort that has the same values in the
+//! fields that must match. Where another begins before it ended, it is unfinished.
+
+use std::collections::BTreeMap;
+
+use hodo_clock::Nanos;
+use hodo_trace::{
+    Column, EventAnalysis, Period, Shape, Table, Unit, Value, Whole,
+    kernel::{KernelEvent, Kind, field},
+};
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    durations::{Add, Durations, Longest},
+    figures::{duration_cells, duration_columns, most_time_first, share},
+    pairs::Pairs,
+};
+
+/// The analysis.
+#[derive(Clone, Debug, Default)]
+pub struct Periods {
+    /// What a period is. States can be merged without it.
+    pub period: Option<Period>,
+}
+
+/// The views of its tables.
+pub const VIEWS: [&str; 2] = ["group", "slowest"];
+
+/// A period that goes on: since when, what group it is of, on which CPU it began.
+type Begun = (Nanos, String, u32);
+
+/// One among the longest: group, what matched, CPU on which it began.
+type Long = (String, String, u32);
+
+/// What is known after some events.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Partial {
+    pairs: Pairs<Begun, Nanos, String>,
+    sums: Sums,
+}
+
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+struct Sums {
+    /// By group, then by CPU.
+    groups: BTreeMap<String, BTreeMap<u32, Durations>>,
+    longest: Longest<Long>,
+}
+
+impl Sums {
+    fn see(&mut self, key: &str, (begin, group, cpu): Begun, end: Nanos) {
+        let length = end.0.saturating_sub(begin.0);
+        self.groups.entry(group.clone()).or_default().entry(cpu).or_default().see(length);
+        self.longest.see(length, begin, (group, key.to_owned(), cpu));
+    }
+}
+
+impl EventAnalysis for Periods {
+    type Partial = Partial;
+
+    fn interest(&self) -> &'static [(Kind, &'static [usize])] {
+        const {
+            use field::period::{GROUP, KEY};
+            &[(Kind::PeriodBegin, &[KEY, GROUP]), (Kind::PeriodEnd, &[KEY])]
+        }
+    }
+
+    fn period(&self) -> Option<&Period> {
+        self.period.as_ref()
+    }
+
+    fn views(&self) -> &'static [&'static str] {
+        &VIEWS
+    }
+
+    fn unknown(&self) -> Partial {
+        Partial::default()
+    }
+
+    fn fold(&self, partial: &mut Partial, event: KernelEvent<'_>) {
+        let text = |field| String::from_utf8_lossy(event.text(field).unwrap_or_default()).into_owned();
+        let Partial { pairs, sums } = partial;
+        let key = text(field::period::KEY);
+        match event.kind {
+            Kind::PeriodBegin => pairs.begin(key, (event.time, text(field::period::GROUP), event.cpu)),
+            Kind::PeriodEnd => {
+                if let Some((begun, end)) = pairs.end(key.clone(), event.time) {
+                    sums.see(&key, begun, end);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn merge(&self, mut earlier: Partial, later: Partial) -> Partial {
+        let Partial { pairs, sums } = &mut earlier;
+        for (group, cpus) in later.sums.groups {
+            let own = sums.groups.entry(group).or_default();
+            cpus.into_iter().for_each(|(cpu, durations)| own.entry(cpu).or_default().add(durations));
+        }
+        sums.longest.add(later.sums.longest);
+        pairs.add_keyed(later.pairs, |key, begun, end| sums.see(key, begun, end));
+        earlier
+    }
+
+    fn finish(&self, whole: Partial, of: &Whole<'_>) -> Table {
+        let (unmatched, unfinished) = whole.pairs.left();
+        let mut groups: BTreeMap<String, Durations> = BTreeMap::new();
+        for (group, cpus) in whole.sums.groups {
+            let wanted = cpus.into_iter().filter(|(cpu, _)| of.choice.wants_cpu(*cpu));
+            wanted.for_each(|(_, durations)| groups.entry(group.clone()).or_default().add(durations));
+        }
+        let sum = |which: fn(&Durations) -> u64| Value::from(groups.values().map(which).sum::<u64>());
+        let summary = vec![
+            ("periods", sum(|durations| durations.count)),
+            ("total_ns", sum(|durations| durations.total)),
+            ("unmatched", unmatched.into()),
+            ("unfinished", unfinished.into()),
+        ];
+        let (columns, rows) = match of.choice.view.as_str() {
+            "slowest" => slowest(&whole.sums.longest, of),
+            _ => by_group(groups),
+        };
+        Table { name: "periods", shape: Shape::Counters, summary, columns, rows, loss: Vec::new() }
+    }
+}
+
+fn by_group(groups: BTreeMap<String, Durations>) -> (Vec<Column>, Vec<Vec<Value>>) {
+    let all = groups.values().map(|durations| durations.total).sum();
+    let mut columns = vec![
+        Column::text("group"),
+        Column::integer("count", Unit::Count),
+        Column::real("share", Unit::Share).secondary(),
+    ];
+    columns.extend(duration_columns());
+    let row = |(group, durations): (String, Durations)| {
+        let mut row = vec![group.as_str().into(), durations.count.into(), share(durations.total, all)];
+        row.extend(duration_cells(&durations));
+        (durations.total, group, row)
+    };
+    (columns, most_time_first(groups.into_iter().map(row)))
+}
+
+fn slowest(longest: &Longest<Long>, of: &Whole<'_>) -> (Vec<Column>, Vec<Vec<Value>>) {
+    let columns = vec![
+        Column::text("group"),
+        Column::text("match"),
+        Column::integer("duration_ns", Unit::Nanoseconds),
+        Column::integer("begin_ns", Unit::Nanoseconds),
+        Column::integer("end_ns", Unit::Nanoseconds).secondary(),
+        Column::integer("cpu", Unit::None),
+    ];
+    let wanted = longest.iter().filter(|(.., (.., cpu))| of.choice.wants_cpu(*cpu));
+    let row = |(length, begin, (group, key, cpu)): &(u64, Nanos, Long)| {
+        let end = begin.0.saturating_add(*length);
+        vec![
+            group.as_str().into(),
+            key.as_str().into(),
+            (*length).into(),
+            begin.0.into(),
+            end.into(),
+            u64::from(*cpu).into(),
+        ]
+    };
+    (columns, wanted.map(row).collect())
+}

@@ -1,0 +1,219 @@
+//! Where periods that somebody makes up begin and end, told to the analysis of them as events of their own.
+
+use hodo_clock::Nanos;
+use hodo_formats::ctf::{Event, FieldPath, Stream, Trace, schema::EventClass};
+use hodo_trace::{
+    Edge, Period,
+    event::{Compound, FieldSink, Meaning, Name},
+    kernel::{Kind, Records},
+};
+
+use super::{
+    EventTraces,
+    condition::Condition,
+    filter::{Filter, Wanted, find},
+    fold::{cpu, path_of_cpu},
+};
+
+/// What lies between values that are one text.
+const BETWEEN: &[u8] = b", ";
+
+/// The edges of periods, looked up in every class of events.
+pub(super) struct Edges {
+    begin: Side,
+    end: Side,
+}
+
+/// One of the two edges.
+struct Side {
+    kind: Kind,
+    filter: Filter,
+    /// By trace, stream and class: what to tell, of classes that have all fields that must match.
+    told: Vec<Vec<Vec<Option<Told>>>>,
+}
+
+/// What is told of an event.
+struct Told {
+    /// The CPU, where each event tells its own.
+    cpu: Option<FieldPath>,
+    key: Vec<Place>,
+    group: Vec<Option<Place>>,
+}
+
+/// Where a value is.
+enum Place {
+    Cpu,
+    /// The event's name.
+    Event(String),
+    Field(FieldPath),
+}
+
+/// Looks for a field by its name; `cpu` and `event` stand for the CPU and the event's name where there is no such
+/// field.
+fn place(trace: &Trace<'_>, stream: &Stream<'_>, class: &EventClass, name: &str) -> Option<Place> {
+    let names: Vec<&str> = name.split('.').collect();
+    match (find(trace, stream, class, &names), name) {
+        (Some(path), _) => Some(Place::Field(path)),
+        (None, "cpu") => Some(Place::Cpu),
+        (None, "event") => Some(Place::Event(class.name.clone())),
+        _ => None,
+    }
+}
+
+fn wanted(edge: &Edge) -> Wanted {
+    let condition = Condition::parse(&edge.condition).ok();
+    Wanted { events: vec![edge.pattern.clone()], condition, ..Wanted::default() }
+}
+
+impl Side {
+    fn new(traces: &EventTraces<'_>, kind: Kind, edge: &Edge, key: &[&String], group: &[String]) -> Side {
+        let filter = Filter::new(traces, &wanted(edge));
+        let mut told: Vec<Vec<Vec<Option<Told>>>> = Vec::new();
+        for (trace_index, trace) in traces.traces.iter().enumerate() {
+            let of_stream = |(index, stream): (usize, &Stream<'_>)| {
+                let classes = trace.stream_class(stream).events.iter().enumerate();
+                let of_class = |(class_index, class): (usize, &EventClass)| {
+                    let place = |name: &String| place(trace, stream, class, name);
+                    let key = key.iter().map(|name| place(name)).collect::<Option<_>>()?;
+                    let group = group.iter().map(place).collect();
+                    let cpu = path_of_cpu(trace, stream, class).filter(|path| !path.is_of_packet());
+                    filter.wants_class(trace_index, index, class_index).then_some(Told { cpu, key, group })
+                };
+                classes.map(of_class).collect()
+            };
+            told.push(trace.streams.iter().enumerate().map(of_stream).collect());
+        }
+        Side { kind, filter, told }
+    }
+
+    /// Tells an event if periods begin, or end, at it. `at` is when, and the CPU of its packet.
+    #[inline]
+    fn tell(&self, of: (usize, usize), event: &Event<'_, '_, '_>, at: (Nanos, u32), records: &mut Records) {
+        let (trace, stream) = of;
+        let Some(told) = &self.told[trace][stream][event.parts.class as usize] else { return };
+        if !self.filter.wants(trace, stream, event) {
+            return;
+        }
+        let (time, of_packet) = at;
+        let cpu = told.cpu.as_ref().and_then(|path| cpu(path, event)).unwrap_or(of_packet);
+        let (mut key, mut group) = (Vec::new(), Vec::new());
+        told.key.iter().for_each(|place| put(Some(place), event, cpu, &mut key));
+        told.group.iter().for_each(|place| put(place.as_ref(), event, cpu, &mut group));
+        records.push(time, cpu, self.kind, 0);
+        records.text(&key);
+        records.text(&group);
+    }
+
+    fn is_anywhere(&self) -> bool {
+        self.told.iter().flatten().flatten().any(Option::is_some)
+    }
+}
+
+/// Adds a value to a text.
+fn put(place: Option<&Place>, event: &Event<'_, '_, '_>, cpu: u32, text: &mut Vec<u8>) {
+    if !text.is_empty() {
+        text.extend_from_slice(BETWEEN);
+    }
+    match place {
+        Some(Place::Cpu) => text.extend_from_slice(cpu.to_string().as_bytes()),
+        Some(Place::Event(name)) => text.extend_from_slice(name.as_bytes()),
+        // What can't be read is as good as not there.
+        Some(Place::Field(path)) => drop(event.tell_field(path, &mut Written { text, depth: 0 })),
+        None => {}
+    }
+}
+
+impl Edges {
+    pub(super) fn new(traces: &EventTraces<'_>, period: &Period) -> Edges {
+        let (begin, end): (Vec<_>, Vec<_>) = period.matched.iter().map(|(begin, end)| (begin, end)).unzip();
+        Edges {
+            begin: Side::new(traces, Kind::PeriodBegin, &period.begin, &begin, &period.group),
+            end: Side::new(traces, Kind::PeriodEnd, &period.end, &end, &[]),
+        }
+    }
+
+    /// Tells an event: of one that is both, first that a period ends.
+    #[inline]
+    pub(super) fn tell(
+        &self,
+        of: (usize, usize),
+        event: &Event<'_, '_, '_>,
+        at: (Nanos, u32),
+        records: &mut Records,
+    ) {
+        self.end.tell(of, event, at, records);
+        self.begin.tell(of, event, at, records);
+    }
+
+    /// Whether an event of a class may be told.
+    #[inline]
+    pub(super) fn may_tell(&self, (trace, stream): (usize, usize), class: usize) -> bool {
+        let told = |side: &Side| side.told[trace][stream][class].is_some();
+        told(&self.begin) || told(&self.end)
+    }
+}
+
+/// Why there can be no such periods in the traces, if that is so.
+pub fn no_such_period(traces: &EventTraces<'_>, period: &Period) -> Option<String> {
+    let edges = Edges::new(traces, period);
+    for (side, edge, what) in [(&edges.begin, &period.begin, "--begin"), (&edges.end, &period.end, "--end")] {
+        let bare = Edge { condition: String::new(), ..edge.clone() };
+        let of = [(&bare, &[][..], "has such a name"), (edge, &[][..], "has the fields of its condition")];
+        for (edge, key, lacks) in of {
+            if !Side::new(traces, side.kind, edge, key, &[]).is_anywhere() {
+                return Some(format!("{what} {}: no event {lacks}", edge.pattern));
+            }
+        }
+        if !side.is_anywhere() {
+            return Some(format!("{what} {}: no such event has all fields of --match", edge.pattern));
+        }
+    }
+    None
+}
+
+/// Writes a value as text; nothing of a field that has parts.
+struct Written<'t> {
+    text: &'t mut Vec<u8>,
+    depth: u32,
+}
+
+impl Written<'_> {
+    fn put(&mut self, text: &[u8]) {
+        if self.depth == 0 {
+            self.text.extend_from_slice(text);
+        }
+    }
+}
+
+impl FieldSink for Written<'_> {
+    fn unsigned(&mut self, _: Name<'_>, value: u64, _: &Meaning) {
+        self.put(itoa::Buffer::new().format(value).as_bytes());
+    }
+
+    fn signed(&mut self, _: Name<'_>, value: i64, _: &Meaning) {
+        self.put(itoa::Buffer::new().format(value).as_bytes());
+    }
+
+    fn real(&mut self, _: Name<'_>, value: f64) {
+        self.put(value.to_string().as_bytes());
+    }
+
+    fn boolean(&mut self, _: Name<'_>, value: bool) {
+        self.put(value.to_string().as_bytes());
+    }
+
+    fn text(&mut self, _: Name<'_>, text: &[u8]) {
+        self.put(text);
+    }
+
+    fn blob(&mut self, _: Name<'_>, _: &[u8]) {}
+    fn absent(&mut self, _: Name<'_>) {}
+
+    fn begin(&mut self, _: Name<'_>, _: Compound) {
+        self.depth += 1;
+    }
+
+    fn end(&mut self, _: Compound) {
+        self.depth -= 1;
+    }
+}
