@@ -62,7 +62,10 @@ pub enum Kind {
     /// All analyses of kernel events, in one pass.
     All,
     /// Periods between events that the command line names.
-    Periods,
+    Periods {
+        /// The names of the tables that there are.
+        views: &'static [&'static str],
+    },
 }
 
 /// The analyses of kernel events that `hodo report NAME` makes tables of: one, or all of them.
@@ -104,7 +107,7 @@ pub const ANALYSES: &[Entry] = &[
     Entry {
         name: "periods",
         help: "software events: how long from one event to another, of any two sorts",
-        kind: Kind::Periods,
+        kind: Kind::Periods { views: &periods::VIEWS },
     },
     Entry { name: "all", help: "kernel events: all of the following, in one pass", kind: Kind::All },
     Entry {

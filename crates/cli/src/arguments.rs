@@ -36,7 +36,7 @@ pub enum Command {
     /// What happened, in order: packets, instructions or calls
     Script(Script),
     /// Tables: exact profiles by function or by call path
-    Report(Report),
+    Report(Box<Report>),
     /// Part of a report: folds a part of a trace, for `hodo merge`; parts may be folded on other machines
     Fold(Fold),
     /// Tables of what `hodo fold` made of all parts of a trace

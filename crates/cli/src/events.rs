@@ -7,11 +7,7 @@ use std::{
 };
 
 use clap::Args;
-use hodo_analyses::{
-    Entry, Kind, kernel_analyses,
-    periods::{Periods, VIEWS},
-    profile::Every,
-};
+use hodo_analyses::{Entry, Kind, kernel_analyses, periods::Periods, profile::Every};
 use hodo_engine::{
     Files,
     events::{
@@ -196,7 +192,7 @@ pub fn report(command: &arguments::Report, entry: &Entry) -> Result<ExitCode, Fa
         ));
     }
     let period = command.period.period()?;
-    if period.is_some() && !matches!(entry.kind, Kind::Periods) {
+    if period.is_some() && !matches!(entry.kind, Kind::Periods { .. }) {
         return Err(Failure::usage("--begin, --end, --match and --group are for `hodo report periods`"));
     }
     let files = Files::default();
@@ -221,7 +217,7 @@ pub fn report(command: &arguments::Report, entry: &Entry) -> Result<ExitCode, Fa
                 analyses.iter().zip(&own).map(|(usual, own)| own.as_deref().unwrap_or(*usual)).collect();
             events::analyse(&traces, &analyses, &choice, &reading, |done| progress.set(done))
         }
-        Kind::Periods => {
+        Kind::Periods { .. } => {
             let period = period.ok_or_else(|| {
                 Failure::usage(
                     "which periods? --begin EVENT and --end EVENT say so: see `hodo report --help`",
@@ -323,7 +319,7 @@ pub fn choice(entries: &[&Entry], by: Option<&str>, chosen: Choice) -> Result<Ch
     }
     let of_cpus = |entry: &&Entry| match entry.kind {
         Kind::Kernel { analysis, .. } => analysis.of_cpus(),
-        kind => matches!(kind, Kind::Periods),
+        kind => matches!(kind, Kind::Periods { .. }),
     };
     if let Some(entry) = entries.iter().find(|entry| !chosen.cpus.is_empty() && !of_cpus(entry)) {
         return Err(Failure::usage(format!("--cpu-list chooses CPUs, and `{}` is of none", entry.name)));
@@ -331,7 +327,7 @@ pub fn choice(entries: &[&Entry], by: Option<&str>, chosen: Choice) -> Result<Ch
     let Some(view) = by else { return Ok(chosen) };
     match entries {
         [Entry { kind: Kind::Kernel { analysis, .. }, .. }] => check_view(view, analysis.views())?,
-        [Entry { kind: Kind::Periods, .. }] => check_view(view, &VIEWS)?,
+        [Entry { kind: Kind::Periods { views }, .. }] => check_view(view, views)?,
         // Spans of time are not in parts.
         [Entry { kind: Kind::EventCount, .. }] => check_view(view, &COUNT_VIEWS[..2])?,
         _ => return Err(Failure::usage("--by is for one analysis, and these are several")),

@@ -40,7 +40,7 @@ pub fn run(command: &Report) -> Result<ExitCode, Failure> {
             "--refresh is for sessions that are being recorded: net://HOST/host/NAME/SESSION",
         ));
     }
-    if matches!(analysis.kind, Kind::EventCount | Kind::Kernel { .. } | Kind::All | Kind::Periods)
+    if matches!(analysis.kind, Kind::EventCount | Kind::Kernel { .. } | Kind::All | Kind::Periods { .. })
         || events::are_in(&command.input)
     {
         return events::report(command, analysis);
@@ -82,7 +82,7 @@ fn make(
             let blocks = Blocks { report, sources: &experiment.modules };
             hodo_engine::profile(experiment, &blocks, reading, go_on)
         }
-        Kind::EventCount | Kind::Kernel { .. } | Kind::All | Kind::Periods => {
+        Kind::EventCount | Kind::Kernel { .. } | Kind::All | Kind::Periods { .. } => {
             unreachable!("software events are read elsewhere")
         }
     }
