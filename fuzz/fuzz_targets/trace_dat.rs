@@ -7,7 +7,7 @@ use hodo_formats::{
     ctf::{Cursor, Item, schema::Scope},
     ftrace,
 };
-use hodo_trace::event::{Compound, FieldSink, Meaning, Name};
+use hodo_trace::event::Ignore;
 use libfuzzer_sys::fuzz_target;
 
 #[allow(dead_code, reason = "the tests of the reader use all of it")]
@@ -39,17 +39,3 @@ fuzz_target!(|bytes: &[u8]| {
         }
     }
 });
-
-struct Ignore;
-
-impl FieldSink for Ignore {
-    fn unsigned(&mut self, _: Name<'_>, _: u64, _: &Meaning) {}
-    fn signed(&mut self, _: Name<'_>, _: i64, _: &Meaning) {}
-    fn real(&mut self, _: Name<'_>, _: f64) {}
-    fn boolean(&mut self, _: Name<'_>, _: bool) {}
-    fn text(&mut self, _: Name<'_>, _: &[u8]) {}
-    fn blob(&mut self, _: Name<'_>, _: &[u8]) {}
-    fn absent(&mut self, _: Name<'_>) {}
-    fn begin(&mut self, _: Name<'_>, _: Compound) {}
-    fn end(&mut self, _: Compound) {}
-}

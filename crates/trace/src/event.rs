@@ -91,3 +91,19 @@ pub trait FieldSink {
     /// The innermost field that has parts is complete.
     fn end(&mut self, compound: Compound);
 }
+
+/// Takes no notice.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Ignore;
+
+impl FieldSink for Ignore {
+    fn unsigned(&mut self, _: Name<'_>, _: u64, _: &Meaning) {}
+    fn signed(&mut self, _: Name<'_>, _: i64, _: &Meaning) {}
+    fn real(&mut self, _: Name<'_>, _: f64) {}
+    fn boolean(&mut self, _: Name<'_>, _: bool) {}
+    fn text(&mut self, _: Name<'_>, _: &[u8]) {}
+    fn blob(&mut self, _: Name<'_>, _: &[u8]) {}
+    fn absent(&mut self, _: Name<'_>) {}
+    fn begin(&mut self, _: Name<'_>, _: Compound) {}
+    fn end(&mut self, _: Compound) {}
+}

@@ -9,7 +9,7 @@ use hodo_engine::{
     Files,
     events::{EventReading, EventTraces, Run, each_run},
 };
-use hodo_formats::ctf::{Item, schema::Scope};
+use hodo_formats::ctf::{Item, Trouble, schema::Scope};
 use hodo_trace::event::{Compound, FieldSink, Meaning, Name};
 
 /// Bytes of trace that are decoded at a time.
@@ -65,12 +65,14 @@ fn read(run: &Run<'_, '_>) -> Sums {
         let event = cursor.event(parts);
         let mut fields = Checksum { hash: u64::from(parts.class), values: 0 };
         fields.value(time.map_or(0, |time| time.0 as u64));
-        let mut tell = |scope| sums.unreadable += u64::from(event.tell(scope, &mut fields).is_err());
+        let failed = |told: Result<(), Trouble>| u64::from(told.is_err());
         if cursor.packet_index() != packet {
             packet = cursor.packet_index();
-            tell(Scope::PacketContext);
+            sums.unreadable += failed(event.tell(Scope::PacketContext, &mut fields));
         }
-        [Scope::CommonContext, Scope::SpecificContext, Scope::Payload].into_iter().for_each(tell);
+        sums.unreadable += failed(event.tell(Scope::CommonContext, &mut fields));
+        sums.unreadable += failed(event.tell(Scope::SpecificContext, &mut fields));
+        sums.unreadable += failed(event.tell(Scope::Payload, &mut fields));
         sums.events += 1;
         sums.values += fields.values;
         sums.checksum = sums.checksum.wrapping_add(fields.hash);

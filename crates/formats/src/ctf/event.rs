@@ -1,11 +1,11 @@
 //! The events of a packet, one after another, without a copy.
 
-use hodo_trace::event::{Compound, FieldSink, Meaning, Name};
+use hodo_trace::event::{Compound, FieldSink, Ignore, Meaning, Name};
 
 use super::{
     packet::Packet,
     plan::{FieldPath, StreamPlan},
-    read::{Ignore, Walk},
+    read::Walk,
     schema::{EventClass, FieldClass, Scope, Slot, StreamClass, Structure, TraceClass},
     steps::{Content, Slots, Trouble},
 };
@@ -269,10 +269,24 @@ impl<'t, 'a> Event<'_, 't, 'a> {
     ///
     /// # Errors
     /// A field that can't be read; those before it were told.
-    #[inline]
+    // The scope is known where it is called, and what it has mostly nothing of costs nothing then.
+    #[inline(always)]
     pub fn tell(&self, scope: Scope, sink: &mut impl FieldSink) -> Result<(), Trouble> {
         let Some((root, at)) = self.root(scope) else { return Ok(()) };
-        Walk::new(self.content(), at, &self.reader.slots, sink).root(root, at).map(drop)
+        let plan = self.reader.plan;
+        let of_class = || &plan.places[self.parts.class as usize];
+        let places = match scope {
+            Scope::CommonContext => &plan.common_places,
+            Scope::SpecificContext => &of_class().specific,
+            Scope::Payload => &of_class().payload,
+            _ => return self.walk(at, sink).root(root, at).map(drop),
+        };
+        self.walk(at, sink).placed(root, places, at).map(drop)
+    }
+
+    #[inline]
+    fn walk<'w, S: FieldSink>(&'w self, at: u64, sink: &'w mut S) -> Walk<'a, 'w, S> {
+        Walk::new(self.content(), at, &self.reader.slots, sink)
     }
 
     /// Tells a sink one field; nothing where the event does not have it.

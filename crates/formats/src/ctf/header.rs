@@ -4,9 +4,11 @@
 //! selects between two or more of such (LTTng's "compact" and "large" headers). Anything else is walked through.
 //! Where all of a header lies in its first 64 bits, as nearly all do, it is one load and a few shifts.
 
+use hodo_trace::event::Ignore;
+
 use super::{
     bits::{self, Layout},
-    read::{Ignore, Walk},
+    read::{Roles, Walk},
     schema::{ByteOrder, Choice, FieldClass, Integer, Length, Role, Slot, Structure},
     steps::{Content, Known, Slots, Steps, Trouble, within},
 };
@@ -157,11 +159,10 @@ impl Shape {
 
 #[cold]
 fn walked(structure: &Structure, content: Content<'_>, at: u64, slots: &Slots) -> Result<Head, Trouble> {
-    let mut ignore = Ignore;
-    let mut walk = Walk::new(content, at, slots, &mut ignore);
-    let end = walk.deep(structure, at)?;
-    let id = walk.roles.get(Role::EventClassId).map_or(0, |(id, _)| id);
-    let (time, time_size) = walk.roles.get(Role::Timestamp).unwrap_or_default();
+    let mut roles = Roles::default();
+    let end = Walk::new(content, at, slots, &mut Ignore).noting(&mut roles).deep(structure, at)?;
+    let id = roles.get(Role::EventClassId).map_or(0, |(id, _)| id);
+    let (time, time_size) = roles.get(Role::Timestamp).unwrap_or_default();
     Ok(Head { id, time, time_size, end })
 }
 

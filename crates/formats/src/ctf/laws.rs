@@ -1,11 +1,12 @@
 //! Whichever way fields are read, it comes to the same: steps over them, a walk through them, a header's shape.
 
-use hodo_trace::event::Meaning;
+use hodo_trace::event::{Compound, FieldSink, Meaning, Name};
 use proptest::{collection::vec, prelude::*};
 
 use super::{
     header::Header,
-    read::{Ignore, Walk},
+    places::Places,
+    read::Walk,
     schema::{
         Array, ByteOrder, Choice, ChoiceOption, Encoding, FieldClass, Integer, Length, Member, Real,
         Reference, Role, Structure, VariableInteger,
@@ -140,6 +141,40 @@ fn bytes() -> impl Strategy<Value = Vec<u8>> {
     vec(prop_oneof![3 => Just(0u8), 3 => 1u8..4, 1 => any::<u8>()], 0..80)
 }
 
+/// What a walk tells, in words.
+#[derive(Debug, Default, PartialEq)]
+struct Told(Vec<String>);
+
+impl FieldSink for Told {
+    fn unsigned(&mut self, name: Name<'_>, value: u64, _: &Meaning) {
+        self.0.push(format!("{name:?} {value}"));
+    }
+    fn signed(&mut self, name: Name<'_>, value: i64, _: &Meaning) {
+        self.0.push(format!("{name:?} {value}"));
+    }
+    fn real(&mut self, name: Name<'_>, value: f64) {
+        self.0.push(format!("{name:?} {value}"));
+    }
+    fn boolean(&mut self, name: Name<'_>, value: bool) {
+        self.0.push(format!("{name:?} {value}"));
+    }
+    fn text(&mut self, name: Name<'_>, text: &[u8]) {
+        self.0.push(format!("{name:?} text {text:?}"));
+    }
+    fn blob(&mut self, name: Name<'_>, bytes: &[u8]) {
+        self.0.push(format!("{name:?} bytes {bytes:?}"));
+    }
+    fn absent(&mut self, name: Name<'_>) {
+        self.0.push(format!("{name:?} absent"));
+    }
+    fn begin(&mut self, name: Name<'_>, compound: Compound) {
+        self.0.push(format!("{name:?} {compound:?}"));
+    }
+    fn end(&mut self, compound: Compound) {
+        self.0.push(format!("end {compound:?}"));
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(2000))]
 
@@ -154,8 +189,10 @@ proptest! {
         let (stepped, walked) = (Slots::new(SLOTS), Slots::new(SLOTS));
         let steps = Steps::of(Some(&structure), known).0;
         let steps = steps.run(content, start, &stepped).ok().filter(|&end| end <= content.end);
-        let mut ignore = Ignore;
-        let walk = Walk::new(content, start, &walked, &mut ignore).root(&structure, start);
+        let (mut told, mut placed) = (Told::default(), Told::default());
+        let walk = Walk::new(content, start, &walked, &mut told).root(&structure, start);
+        let place = Walk::new(content, start, &Slots::new(SLOTS), &mut placed).placed(&structure, &Places::of(&structure), start);
+        prop_assert_eq!((walk, told.0), (place, placed.0));
         // Of elements without a size there is room for more than anybody could be told.
         if steps.is_some() && matches!(walk, Err(Trouble::TooLong(_))) {
             return Ok(());

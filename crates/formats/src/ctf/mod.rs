@@ -25,6 +25,7 @@ mod laws;
 pub mod lttng_live;
 mod metadata;
 mod packet;
+mod places;
 mod plan;
 mod read;
 mod resolve;

@@ -2,11 +2,13 @@
 
 use std::ops::Range;
 
+use hodo_trace::event::Ignore;
+
 use super::{
     index::{self, Entry},
-    read::{Ignore, Walk},
-    schema::{FieldClass, Member, Role, TraceClass},
-    steps::{Content, Slots},
+    read::{Roles, Walk},
+    schema::{FieldClass, Member, Role, Structure, TraceClass},
+    steps::{Content, Slots, Trouble},
     trace::DataFile,
 };
 
@@ -185,26 +187,18 @@ impl<'t, 'a> Packets<'t, 'a> {
     fn packet(&self, at: usize) -> Result<(Packet, Option<PacketTrouble>), String> {
         let bytes = &self.file[at..];
         let content = Content { bytes, end: bytes.len() as u64 * 8 };
-        let mut ignore = Ignore;
-        let mut walk = Walk::new(content, 0, &self.slots, &mut ignore);
-        let start = match &self.trace.packet_header {
-            Some(header) => walk.root(header, 0).map_err(|trouble| format!("packet header: {trouble}"))?,
-            None => 0,
-        };
-        self.check(&walk.roles)?;
-        let stream_class = walk.roles.get(Role::StreamClassId).map(|(id, _)| id);
-        let stream = walk.roles.get(Role::StreamId).map(|(id, _)| id);
+        let mut roles = Roles::default();
+        let start = self.root(self.trace.packet_header.as_ref(), content, 0, &mut roles);
+        let start = start.map_err(|trouble| format!("packet header: {trouble}"))?;
+        self.check(&roles)?;
+        let stream_class = roles.get(Role::StreamClassId).map(|(id, _)| id);
+        let stream = roles.get(Role::StreamId).map(|(id, _)| id);
         let only = self.trace.streams.keys().next().copied().filter(|_| self.trace.streams.len() == 1);
         let stream_class = stream_class.or(only).unwrap_or(0);
         let class = self.trace.streams.get(&stream_class);
         let class = class.ok_or_else(|| format!("the metadata has no stream class {stream_class}"))?;
-        let events = match &class.packet_context {
-            Some(context) => {
-                walk.root(context, start).map_err(|trouble| format!("packet context: {trouble}"))?
-            }
-            None => start,
-        };
-        let roles = walk.roles;
+        let events = self.root(class.packet_context.as_ref(), content, start, &mut roles);
+        let events = events.map_err(|trouble| format!("packet context: {trouble}"))?;
         let time = |role| roles.get(role).filter(|_| class.clock.is_some());
         let whole = roles.get(Role::PacketTotalLength).map(|(bits, _)| bits);
         let size = whole.unwrap_or(content.end);
@@ -239,7 +233,19 @@ impl<'t, 'a> Packets<'t, 'a> {
         Ok((packet, cut))
     }
 
-    fn check(&self, roles: &super::read::Roles) -> Result<(), String> {
+    /// Where a structure ends that begins at `at`, and what the roles of its fields say.
+    fn root(
+        &self,
+        structure: Option<&Structure>,
+        content: Content<'_>,
+        at: u64,
+        roles: &mut Roles,
+    ) -> Result<u64, Trouble> {
+        let Some(structure) = structure else { return Ok(at) };
+        Walk::new(content, at, &self.slots, &mut Ignore).noting(roles).root(structure, at)
+    }
+
+    fn check(&self, roles: &Roles) -> Result<(), String> {
         match roles.get(Role::PacketMagic) {
             Some((magic, _)) if magic != MAGIC => {
                 return Err(format!("a packet begins with c1fc1fc1, and this with {magic:08x}"));

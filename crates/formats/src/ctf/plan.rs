@@ -4,6 +4,7 @@ use std::collections::HashMap;
 
 use super::{
     header::Header,
+    places::Places,
     schema::{EventClass, FieldClass, Scope, StreamClass, Structure, TraceClass},
     steps::{Known, Steps},
 };
@@ -18,6 +19,9 @@ pub struct StreamPlan {
     pub(super) common: Steps,
     /// The events' plans, in order of their ids.
     pub(super) events: Vec<EventPlan>,
+    /// Where the fields of events lie, apart from what is needed to step over them.
+    pub(super) common_places: Places,
+    pub(super) places: Vec<EventPlaces>,
     listed: Vec<Listed>,
     others: HashMap<u64, u32>,
 }
@@ -30,6 +34,13 @@ pub(super) struct EventPlan {
     pub(super) payload: Steps,
     /// What is known of where the payload begins.
     known: Known,
+}
+
+/// Where the fields of events of a class lie.
+#[derive(Clone, Debug)]
+pub(super) struct EventPlaces {
+    pub(super) specific: Places,
+    pub(super) payload: Places,
 }
 
 /// A class in the list: its index, and the bits behind its header where they are always as many.
@@ -53,6 +64,13 @@ impl StreamPlan {
             EventPlan { id: event.id, specific, payload, known }
         };
         let events: Vec<EventPlan> = class.events.iter().map(plan).collect();
+        let places_of =
+            |structure: &Option<Structure>| structure.as_ref().map(Places::of).unwrap_or_default();
+        let places = class.events.iter().map(|event| EventPlaces {
+            specific: places_of(&event.specific_context),
+            payload: places_of(&event.payload),
+        });
+        let (common_places, places) = (places_of(&class.common_context), places.collect());
         let highest = events.iter().map(|event| event.id).filter(|&id| id < LISTED).max();
         let mut listed = vec![Listed { class: NONE, bits: NONE }; highest.map_or(0, |id| id as usize + 1)];
         let mut others = HashMap::new();
@@ -64,7 +82,7 @@ impl StreamPlan {
                 }
             }
         }
-        StreamPlan { header, common, events, listed, others }
+        StreamPlan { header, common, events, common_places, places, listed, others }
     }
 
     /// The index of a class by its id.

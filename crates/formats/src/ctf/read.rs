@@ -26,11 +26,6 @@ impl Roles {
         let last = self.values.iter().rev().find(|(of, ..)| *of == role);
         last.map(|&(_, value, size)| (value, size))
     }
-
-    #[cold]
-    fn set(&mut self, roles: &[Role], value: u64, size: u32) {
-        self.values.extend(roles.iter().map(|&role| (role, value, size)));
-    }
 }
 
 /// Walks through fields, and tells a sink what they say.
@@ -38,7 +33,8 @@ pub(super) struct Walk<'a, 'w, S> {
     pub(super) content: Content<'a>,
     pub(super) slots: &'w Slots,
     pub(super) sink: &'w mut S,
-    pub(super) roles: Roles,
+    /// Takes the values of fields with roles, where they are asked for.
+    roles: Option<&'w mut Roles>,
     /// Elements that may yet be read; each array of elements without a size would be endless else.
     fuel: u64,
 }
@@ -46,7 +42,12 @@ pub(super) struct Walk<'a, 'w, S> {
 impl<'a, 'w, S: FieldSink> Walk<'a, 'w, S> {
     #[inline]
     pub(super) fn new(content: Content<'a>, at: u64, slots: &'w Slots, sink: &'w mut S) -> Walk<'a, 'w, S> {
-        Walk { content, slots, sink, roles: Roles::default(), fuel: content.room(at) }
+        Walk { content, slots, sink, roles: None, fuel: content.room(at) }
+    }
+
+    /// One that also takes note of fields with roles.
+    pub(super) fn noting(self, roles: &'w mut Roles) -> Walk<'a, 'w, S> {
+        Walk { roles: Some(roles), ..self }
     }
 
     /// The members of a root structure from `at` on, and where it ends. Those that only the reader needs are
@@ -54,19 +55,21 @@ impl<'a, 'w, S: FieldSink> Walk<'a, 'w, S> {
     pub(super) fn root(&mut self, structure: &Structure, at: u64) -> Result<u64, Trouble> {
         let mut at = bits::align(at, structure.minimum_alignment);
         for member in &structure.members {
-            at = match &member.class {
-                FieldClass::Integer(integer) if integer.roles.is_empty() => {
-                    self.integer(integer, Name::Member(&member.name), at)?
-                }
-                FieldClass::Integer(integer) => self.number(integer, at)?.1,
-                FieldClass::VariableInteger(integer) if !integer.roles.is_empty() => {
-                    self.variable(integer, at)?.1
-                }
-                FieldClass::Blob(length, Some(Role::MetadataUuid)) => self.uuid(length, at)?,
-                class => self.class(class, Name::Member(&member.name), at)?,
-            };
+            at = self.member(member, at)?;
         }
         Ok(at)
+    }
+
+    /// A member of a root structure.
+    pub(super) fn member(&mut self, member: &Member, at: u64) -> Result<u64, Trouble> {
+        match &member.class {
+            FieldClass::Integer(integer) if !integer.roles.is_empty() => Ok(self.number(integer, at)?.1),
+            FieldClass::VariableInteger(integer) if !integer.roles.is_empty() => {
+                Ok(self.variable(integer, at)?.1)
+            }
+            FieldClass::Blob(length, Some(Role::MetadataUuid)) => self.uuid(length, at),
+            class => self.class(class, Name::Member(&member.name), at),
+        }
     }
 
     /// All the fields of a header, wherever in it those with roles are.
@@ -94,18 +97,8 @@ impl<'a, 'w, S: FieldSink> Walk<'a, 'w, S> {
                 Ok(end)
             }
             FieldClass::Real(real) => self.real(real, name, at),
-            FieldClass::String(encoding) => {
-                let at = bits::align(at, 8);
-                let (length, whole) = self.content.terminated(at, *encoding)?;
-                self.text(name, &self.content.bytes_from(at)[..length], *encoding);
-                Ok(at + 8 * whole as u64)
-            }
-            FieldClass::Text(encoding, length) => {
-                let (bytes, end) = self.bytes(length, at)?;
-                let length = nul(bytes, *encoding).unwrap_or(bytes.len());
-                self.text(name, &bytes[..length], *encoding);
-                Ok(end)
-            }
+            FieldClass::String(encoding) => self.string(*encoding, name, at),
+            FieldClass::Text(encoding, length) => self.sized_text(*encoding, length, name, at),
             FieldClass::Blob(length, _) => {
                 let (bytes, end) = self.bytes(length, at)?;
                 self.sink.blob(name, bytes);
@@ -168,9 +161,33 @@ impl<'a, 'w, S: FieldSink> Walk<'a, 'w, S> {
         Ok((bytes.ok_or(Trouble::TooLong(count))?, at + 8 * count))
     }
 
+    /// Text up to its NUL.
+    #[inline]
+    pub(super) fn string(&mut self, encoding: Encoding, name: Name<'_>, at: u64) -> Result<u64, Trouble> {
+        let at = bits::align(at, 8);
+        let (length, whole) = self.content.terminated(at, encoding)?;
+        self.text(name, &self.content.bytes_from(at)[..length], encoding);
+        Ok(at + 8 * whole as u64)
+    }
+
+    /// Text in so many bytes, of which a NUL ends it.
+    #[inline]
+    pub(super) fn sized_text(
+        &mut self,
+        encoding: Encoding,
+        length: &Length,
+        name: Name<'_>,
+        at: u64,
+    ) -> Result<u64, Trouble> {
+        let (bytes, end) = self.bytes(length, at)?;
+        let length = nul(bytes, encoding).unwrap_or(bytes.len());
+        self.text(name, &bytes[..length], encoding);
+        Ok(end)
+    }
+
     fn uuid(&mut self, length: &Length, at: u64) -> Result<u64, Trouble> {
         let (bytes, end) = self.bytes(length, at)?;
-        self.roles.uuid = bytes.try_into().ok();
+        self.roles.iter_mut().for_each(|roles| roles.uuid = bytes.try_into().ok());
         Ok(end)
     }
 
@@ -185,9 +202,15 @@ impl<'a, 'w, S: FieldSink> Walk<'a, 'w, S> {
             self.slots.set(slot, value);
         }
         if !integer.roles.is_empty() {
-            self.roles.set(&integer.roles, value, size);
+            self.note(&integer.roles, value, size);
         }
         Ok((value, at + u64::from(size)))
+    }
+
+    #[cold]
+    fn note(&mut self, roles: &[Role], value: u64, size: u32) {
+        let noted = roles.iter().map(|&role| (role, value, size));
+        self.roles.iter_mut().for_each(|all| all.values.extend(noted.clone()));
     }
 
     #[inline(always)]
@@ -201,7 +224,7 @@ impl<'a, 'w, S: FieldSink> Walk<'a, 'w, S> {
     }
 
     #[inline]
-    fn tell(&mut self, name: Name<'_>, value: u64, signed: bool, meaning: &Meaning) {
+    pub(super) fn tell(&mut self, name: Name<'_>, value: u64, signed: bool, meaning: &Meaning) {
         match signed {
             true => self.sink.signed(name, value as i64, meaning),
             false => self.sink.unsigned(name, value, meaning),
@@ -212,7 +235,7 @@ impl<'a, 'w, S: FieldSink> Walk<'a, 'w, S> {
         let at = bits::align(at, 8);
         let (value, length) = variable(self.content, at, integer.signed)?;
         integer.slot.iter().for_each(|&slot| self.slots.set(slot, value));
-        self.roles.set(&integer.roles, value, (7 * length as u32).min(64));
+        self.note(&integer.roles, value, (7 * length as u32).min(64));
         Ok((value, at + 8 * length as u64))
     }
 
@@ -261,19 +284,4 @@ fn half(bits: u16) -> f64 {
         _ => (1024.0 + fraction) * 2f64.powi(exponent - 25),
     };
     if bits >> 15 == 1 { -magnitude } else { magnitude }
-}
-
-/// Takes no notice.
-pub(super) struct Ignore;
-
-impl FieldSink for Ignore {
-    fn unsigned(&mut self, _: Name<'_>, _: u64, _: &Meaning) {}
-    fn signed(&mut self, _: Name<'_>, _: i64, _: &Meaning) {}
-    fn real(&mut self, _: Name<'_>, _: f64) {}
-    fn boolean(&mut self, _: Name<'_>, _: bool) {}
-    fn text(&mut self, _: Name<'_>, _: &[u8]) {}
-    fn blob(&mut self, _: Name<'_>, _: &[u8]) {}
-    fn absent(&mut self, _: Name<'_>) {}
-    fn begin(&mut self, _: Name<'_>, _: Compound) {}
-    fn end(&mut self, _: Compound) {}
 }

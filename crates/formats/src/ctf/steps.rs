@@ -310,6 +310,17 @@ impl Known {
         Known { remainder: self.remainder.wrapping_add(bits) & (self.modulus - 1), ..self }
     }
 
+    /// Its remainder modulo a smaller power of two, if so much is known.
+    pub(super) fn modulo(self, modulus: u32) -> Option<u64> {
+        let modulus = u64::from(modulus);
+        (modulus <= self.modulus).then_some(self.remainder & (modulus - 1))
+    }
+
+    /// The bits from there to the next multiple of this, if so much is known.
+    pub(super) fn padding(self, alignment: u32) -> Option<u64> {
+        Some(self.modulo(alignment)?.wrapping_neg() & (u64::from(alignment) - 1))
+    }
+
     /// What is known of one of two positions.
     pub(super) fn or(self, other: Known) -> Known {
         let mut modulus = self.modulus.min(other.modulus);
@@ -353,12 +364,12 @@ impl Compiler {
     }
 
     fn align(&mut self, alignment: u32) {
-        let wide = u64::from(alignment);
-        if self.known.modulus >= wide {
-            self.skip(self.known.remainder.wrapping_neg() & (wide - 1));
-        } else {
-            self.over(Over::Align(alignment));
-            self.known = Known::aligned(alignment);
+        match self.known.padding(alignment) {
+            Some(padding) => self.skip(padding),
+            None => {
+                self.over(Over::Align(alignment));
+                self.known = Known::aligned(alignment);
+            }
         }
     }
 

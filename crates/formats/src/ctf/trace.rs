@@ -3,7 +3,10 @@
 use std::{collections::BTreeMap, ops::Range};
 
 use hodo_clock::{CycleClock, OriginNanos};
-use hodo_trace::{Cause, Loss, event::FieldSink};
+use hodo_trace::{
+    Cause, Loss,
+    event::{FieldSink, Ignore},
+};
 
 use super::{
     event::{Reader, advance},
@@ -11,7 +14,7 @@ use super::{
     framing::Framing,
     packet::{FilePackets, Packet, PacketTrouble},
     plan::{FieldPath, StreamPlan, find},
-    read::{Ignore, Walk},
+    read::Walk,
     schema::{EventClass, Scope, Slot, StreamClass, TraceClass},
     steps::{Content, Slots},
 };
