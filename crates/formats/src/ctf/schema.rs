@@ -331,6 +331,22 @@ pub struct ChoiceOption {
 }
 
 impl Integer {
+    /// An unsigned little-endian integer that begins at a byte and on which nothing depends.
+    pub(crate) fn plain(meaning: Meaning) -> Integer {
+        Integer {
+            alignment: 8,
+            signed: false,
+            byte_order: ByteOrder::Little,
+            reversed: false,
+            boolean: false,
+            meaning,
+            roles: Vec::new(),
+            clock: None,
+            text: None,
+            slot: None,
+        }
+    }
+
     /// How it lies in its bits.
     #[inline]
     pub(super) fn layout(&self) -> Layout {

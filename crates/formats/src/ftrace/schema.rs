@@ -9,8 +9,7 @@ use super::{
 use crate::ctf::{
     apart::{Apart, Elements},
     schema::{
-        Array, ByteOrder, Encoding, EventClass, FieldClass, Integer, Length, Member, Reference, Role, Slot,
-        Structure,
+        Array, Encoding, EventClass, FieldClass, Integer, Length, Member, Reference, Role, Slot, Structure,
     },
 };
 
@@ -139,16 +138,6 @@ fn integer_size(field: &Field<'_>) -> Option<u32> {
 fn integer(field: &Field<'_>, size: u32) -> Integer {
     let is_address = field.is_pointer() || ["ip", "parent_ip", "func", "caller"].contains(&field.name);
     let base = if is_address { Base::Hexadecimal } else { Base::Decimal };
-    Integer {
-        alignment: 8,
-        signed: field.signed && !is_address,
-        byte_order: ByteOrder::Little,
-        reversed: false,
-        boolean: false,
-        meaning: Meaning { base, size: size * 8, labels: Vec::new() },
-        roles: Vec::new(),
-        clock: None,
-        text: None,
-        slot: None,
-    }
+    let meaning = Meaning { base, size: size * 8, labels: Vec::new() };
+    Integer { signed: field.signed && !is_address, ..Integer::plain(meaning) }
 }

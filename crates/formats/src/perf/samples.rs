@@ -30,8 +30,8 @@ use crate::{
         apart::{Apart, Elements},
         framing::{Found, Framing},
         schema::{
-            ByteOrder, ClockClass, Environment, EventClass, FieldClass, Integer, Member, StreamClass,
-            Structure, TraceClass,
+            ClockClass, Environment, EventClass, FieldClass, Integer, Member, StreamClass, Structure,
+            TraceClass,
         },
     },
     error::Error,
@@ -322,22 +322,11 @@ fn context(attr: &Attr) -> Structure {
 
 fn integer(bytes: u32, base: Base, signed: bool) -> FieldClass {
     let meaning = Meaning { base, size: bytes * 8, labels: Vec::new() };
-    FieldClass::Integer(Integer { signed, meaning, ..address() })
+    FieldClass::Integer(Integer { signed, ..Integer::plain(meaning) })
 }
 
 fn address() -> Integer {
-    Integer {
-        alignment: 8,
-        signed: false,
-        byte_order: ByteOrder::Little,
-        reversed: false,
-        boolean: false,
-        meaning: Meaning { base: Base::Hexadecimal, size: 64, labels: Vec::new() },
-        roles: Vec::new(),
-        clock: None,
-        text: None,
-        slot: None,
-    }
+    Integer::plain(Meaning { base: Base::Hexadecimal, size: 64, labels: Vec::new() })
 }
 
 /// How to read samples.

@@ -1,15 +1,13 @@
 //! The tracepoint `sched:sched_switch`, which tells of context switches where perf can't have SWITCH records.
 //!
-//! The section of formats is what `trace-cmd` calls tracing data (trace.dat(5), version 0.5 and 0.6): a mark, the texts
-//! header_page and header_event, the formats of ftrace's own events, and those of each system. Texts of
-//! formats are what tracefs has in `events/SYSTEM/EVENT/format`.
-
-use std::str;
+//! The section of formats is what a trace.dat begins with, without the symbols and texts that follow there.
 
 use hodo_bytes::{Cursor, Eof};
 
-/// First bytes of tracing data.
-const MARK: &[u8] = b"\x17\x08\x44tracing";
+use crate::ftrace::{
+    description::{Description, MARK},
+    format::EventFormat,
+};
 
 /// Where the parts of a `sched_switch` record lie.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,32 +49,28 @@ impl SchedSwitch {
         tracing_data.c_string();
         let _endianness_and_word_size = tracing_data.take(2)?;
         let _page_size = tracing_data.u32()?;
-        for _ in ["header_page", "header_event"] {
-            tracing_data.c_string();
-            sized(&mut tracing_data)?;
-        }
-        for _ in 0..tracing_data.u32()? {
-            sized(&mut tracing_data)?;
-        }
-        for _ in 0..tracing_data.u32()? {
-            let system = tracing_data.c_string();
-            for _ in 0..tracing_data.u32()? {
-                let format = str::from_utf8(sized(&mut tracing_data)?).unwrap_or_default();
-                if system == b"sched" && format.starts_with("name: sched_switch\n") {
-                    return Ok(SchedSwitch::parse(format));
-                }
-            }
-        }
-        Ok(None)
+        let mut description = Description::default();
+        let read = description.read_headers(&mut tracing_data);
+        let read = read.and_then(|()| description.read_own_formats(&mut tracing_data));
+        let read = read.and_then(|()| description.read_formats(&mut tracing_data));
+        let is_wanted =
+            |text: &[u8], system: &[u8]| system == b"sched" && text.starts_with(b"name: sched_switch\n");
+        let wanted = description.formats.iter().find(|(system, text)| is_wanted(text, system));
+        // What is cut short behind it does not matter.
+        wanted.map_or(read.map(|()| None), |(_, text)| Ok(SchedSwitch::parse(text)))
     }
 
-    fn parse(format: &str) -> Option<SchedSwitch> {
-        let id = format.lines().find_map(|line| line.strip_prefix("ID: "))?;
+    fn parse(text: &[u8]) -> Option<SchedSwitch> {
+        let format = EventFormat::parse(text)?;
+        let field = |name| {
+            let field = format.fields.iter().find(|field| field.name == name)?;
+            Some(Field { offset: field.offset as usize, size: field.size as usize })
+        };
         Some(SchedSwitch {
-            id: id.trim().parse().ok()?,
-            previous: field(format, "prev_pid")?,
-            previous_state: field(format, "prev_state")?,
-            next: field(format, "next_pid")?,
+            id: format.id,
+            previous: field("prev_pid")?,
+            previous_state: field("prev_state")?,
+            next: field("next_pid")?,
         })
     }
 
@@ -89,24 +83,6 @@ impl SchedSwitch {
             next: self.next.read(raw)? as u32,
         })
     }
-}
-
-/// u64 size, bytes.
-fn sized<'a>(cursor: &mut Cursor<'a>) -> Result<&'a [u8], Eof> {
-    let size = cursor.u64()?;
-    cursor.take(usize::try_from(size).unwrap_or(usize::MAX))
-}
-
-/// A line such as `field:pid_t next_pid; offset:56; size:4; signed:1;`.
-fn field(format: &str, name: &str) -> Option<Field> {
-    let mut lines = format.lines().filter_map(|line| line.trim_start().strip_prefix("field:"));
-    lines.find_map(|line| {
-        let mut parts = line.split(';').map(str::trim);
-        parts.next()?.rsplit(' ').next().filter(|found| *found == name)?;
-        let offset = parts.next()?.strip_prefix("offset:")?.parse().ok()?;
-        let size = parts.next()?.strip_prefix("size:")?.parse().ok()?;
-        Some(Field { offset, size })
-    })
 }
 
 impl Field {

@@ -1,11 +1,9 @@
 //! What packets need so that some of a stream's events can be written: their sizes, and when they begin and end.
 
-use hodo_trace::event::{Base, Meaning};
+use hodo_trace::event::Meaning;
 
 use super::Unwritable;
-use crate::ctf::schema::{
-    ByteOrder, ClockClass, FieldClass, Integer, Member, Role, StreamClass, Structure, TraceClass,
-};
+use crate::ctf::schema::{ClockClass, FieldClass, Integer, Member, Role, StreamClass, Structure, TraceClass};
 
 /// The names of CTF 1.8 for roles of a packet's context.
 const NAMES: &[(Role, &str)] = &[
@@ -72,16 +70,6 @@ fn has_role(class: &FieldClass, role: Role) -> bool {
 
 /// An integer of 64 bits.
 fn integer(role: Role, clock: Option<String>) -> Integer {
-    Integer {
-        alignment: 8,
-        signed: false,
-        byte_order: ByteOrder::Little,
-        reversed: false,
-        boolean: false,
-        meaning: Meaning { base: Base::Decimal, size: 64, labels: Vec::new() },
-        roles: vec![role],
-        clock,
-        text: None,
-        slot: None,
-    }
+    let meaning = Meaning { size: 64, ..Meaning::default() };
+    Integer { roles: vec![role], clock, ..Integer::plain(meaning) }
 }

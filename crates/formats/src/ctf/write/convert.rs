@@ -6,8 +6,8 @@ use hodo_trace::event::{Base, Label, Meaning};
 
 use super::{Unwritable, Version, locate};
 use crate::ctf::schema::{
-    Array, ByteOrder, Choice, ChoiceOption, Encoding, FieldClass, Integer, Length, Role, Slot, StreamClass,
-    Structure, TraceClass,
+    Array, Choice, ChoiceOption, Encoding, FieldClass, Integer, Length, Role, Slot, StreamClass, Structure,
+    TraceClass,
 };
 
 /// Words of TSDL that no field can be called.
@@ -267,18 +267,7 @@ fn is_choice(class: &FieldClass) -> bool {
 }
 
 fn integer(meaning: Meaning, signed: bool) -> Integer {
-    Integer {
-        alignment: 8,
-        signed,
-        byte_order: ByteOrder::Little,
-        reversed: false,
-        boolean: false,
-        meaning,
-        roles: Vec::new(),
-        clock: None,
-        text: None,
-        slot: None,
-    }
+    Integer { signed, ..Integer::plain(meaning) }
 }
 
 /// What CTF 1.8 has for an optional field: the field, or a structure without members.
