@@ -30,8 +30,9 @@ pub(crate) struct Durations {
     pub(crate) min: u64,
     /// The longest.
     pub(crate) max: u64,
-    /// Buckets in order, and how many there are of each.
-    buckets: Vec<(u16, u64)>,
+    /// Buckets in order; apart from how many there are of each, so that they are found in few lines of the cache.
+    buckets: Vec<u16>,
+    counts: Vec<u64>,
 }
 
 /// Bits of a length that its bucket keeps, beside the leading one: a bucket is at most 1/64 of its lengths wide.
@@ -59,10 +60,16 @@ impl Durations {
         self.count += 1;
         self.total = self.total.saturating_add(length);
         let bucket = bucket(length);
-        match self.buckets.binary_search_by_key(&bucket, |&(bucket, _)| bucket) {
-            Ok(at) => self.buckets[at].1 += 1,
-            Err(at) => self.buckets.insert(at, (bucket, 1)),
+        match self.buckets.binary_search(&bucket) {
+            Ok(at) => self.counts[at] += 1,
+            Err(at) => self.insert(at, bucket, 1),
         }
+    }
+
+    #[cold]
+    fn insert(&mut self, at: usize, bucket: u16, count: u64) {
+        self.buckets.insert(at, bucket);
+        self.counts.insert(at, count);
     }
 
     /// The mean, rounded down.
@@ -75,11 +82,11 @@ impl Durations {
     pub(crate) fn percentile(&self, per_cent: u64) -> Option<u64> {
         let rank = (self.count * per_cent).div_ceil(100).max(1);
         let mut seen = 0;
-        let found = self.buckets.iter().find(|(_, count)| {
-            seen += count;
+        let found = self.buckets.iter().zip(&self.counts).find(|(_, count)| {
+            seen += *count;
             seen >= rank
         });
-        found.map(|&(bucket, _)| middle(bucket).clamp(self.min, self.max))
+        found.map(|(&bucket, _)| middle(bucket).clamp(self.min, self.max))
     }
 }
 
@@ -97,11 +104,11 @@ impl Add for Durations {
         self.count += later.count;
         self.total = self.total.saturating_add(later.total);
         let mut at = 0;
-        for (bucket, count) in later.buckets {
-            at += self.buckets[at..].partition_point(|&(other, _)| other < bucket);
-            match self.buckets.get_mut(at) {
-                Some(own) if own.0 == bucket => own.1 += count,
-                _ => self.buckets.insert(at, (bucket, count)),
+        for (bucket, count) in later.buckets.into_iter().zip(later.counts) {
+            at += self.buckets[at..].partition_point(|&other| other < bucket);
+            match self.buckets.get(at) {
+                Some(&own) if own == bucket => self.counts[at] += count,
+                _ => self.insert(at, bucket, count),
             }
         }
     }

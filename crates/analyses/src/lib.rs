@@ -21,6 +21,7 @@ pub mod signals;
 pub mod syscalls;
 
 mod clock;
+mod cpus;
 mod durations;
 mod figures;
 mod pairs;

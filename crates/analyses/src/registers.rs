@@ -9,7 +9,7 @@
 use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
-use crate::threads::Thread;
+use crate::{cpus::Cpus, threads::Thread};
 
 /// Where a content was when the chunk began.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -33,7 +33,7 @@ pub(crate) struct Content<S> {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(bound(deserialize = "S: DeserializeOwned"))]
 pub(crate) struct Registers<S> {
-    cpus: FxHashMap<u32, Content<S>>,
+    cpus: Cpus<Content<S>>,
     threads: FxHashMap<Thread, Content<S>>,
     /// Contents that were overwritten, which only happens where events are missing.
     overwritten: Vec<Content<S>>,
@@ -41,7 +41,7 @@ pub(crate) struct Registers<S> {
 
 impl<S> Default for Registers<S> {
     fn default() -> Registers<S> {
-        Registers { cpus: FxHashMap::default(), threads: FxHashMap::default(), overwritten: Vec::new() }
+        Registers { cpus: Cpus::default(), threads: FxHashMap::default(), overwritten: Vec::new() }
     }
 }
 
@@ -50,7 +50,7 @@ impl<S: Default> Registers<S> {
     #[inline]
     pub(crate) fn running(&mut self, cpu: u32) -> &mut Content<S> {
         let unknown = || Content { from: Some(Register::Cpu(cpu)), since: S::default() };
-        self.cpus.entry(cpu).or_insert_with(unknown)
+        self.cpus.get_or(cpu, unknown)
     }
 
     /// One thread leaves a CPU, and another comes. `is_empty` tells a state to which nothing happened.
@@ -63,7 +63,7 @@ impl<S: Default> Registers<S> {
             self.overwritten.push(waiting);
         }
         let comes = self.threads.insert(next, nothing()).unwrap_or_else(|| unknown(next));
-        self.cpus.insert(cpu, comes);
+        *self.running(cpu) = comes;
     }
 
     /// Adds those of the later of two neighbours. `join` adds to a content what happened to it later; `end` takes
@@ -87,12 +87,15 @@ impl<S: Default> Registers<S> {
             }
             joined
         };
-        self.cpus = cpus.into_iter().map(|(cpu, content)| (cpu, place(content))).collect();
+        for (cpu, content) in cpus.into_all() {
+            let placed = place(content);
+            self.cpus.get_or(cpu, || placed);
+        }
         self.threads = threads.into_iter().map(|(thread, content)| (thread, place(content))).collect();
         let overwritten: Vec<Content<S>> = overwritten.into_iter().map(&mut place).collect();
         // What the later one did not touch stays.
-        for (cpu, content) in before.cpus {
-            self.cpus.entry(cpu).or_insert(content);
+        for (cpu, content) in before.cpus.into_all() {
+            self.cpus.get_or(cpu, || content);
         }
         for (thread, content) in before.threads {
             self.threads.entry(thread).or_insert(content);
@@ -109,7 +112,7 @@ impl<S: Default> Registers<S> {
     /// Takes the content of a register, which goes to another.
     fn take(&mut self, register: Register) -> Content<S> {
         let taken = match register {
-            Register::Cpu(cpu) => self.cpus.remove(&cpu),
+            Register::Cpu(cpu) => self.cpus.remove(cpu),
             Register::Thread(thread) => self.threads.remove(&thread),
         };
         taken.unwrap_or(Content { from: Some(register), since: S::default() })
@@ -117,7 +120,12 @@ impl<S: Default> Registers<S> {
 
     /// All contents, at the end.
     pub(crate) fn into_contents(self) -> impl Iterator<Item = S> {
-        let held = self.cpus.into_values().chain(self.threads.into_values()).chain(self.overwritten);
+        let held = self
+            .cpus
+            .into_all()
+            .map(|(_, content)| content)
+            .chain(self.threads.into_values())
+            .chain(self.overwritten);
         held.map(|content| content.since)
     }
 }

@@ -11,6 +11,8 @@ use hodo_trace::{
 use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
 
+use crate::cpus::Cpus;
+
 /// A thread; the idle thread of a CPU; or whoever ran on a CPU when the chunk began.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub(crate) struct Thread(i64);
@@ -65,7 +67,7 @@ struct Cpu {
 /// Who runs, and what is known of threads.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Threads {
-    cpus: FxHashMap<u32, Cpu>,
+    cpus: Cpus<Cpu>,
     facts: FxHashMap<Thread, Facts>,
 }
 
@@ -116,7 +118,7 @@ impl Threads {
         if let Some(pid) = pid {
             self.facts.entry(prev).or_default().pid = Some(pid as u32);
         }
-        let cpu = self.cpus.entry(event.cpu).or_insert(Cpu { first: prev, now: next });
+        let cpu = self.cpus.get_or(event.cpu, || Cpu { first: prev, now: next });
         cpu.now = next;
         Some((prev, next))
     }
@@ -142,7 +144,7 @@ impl Threads {
     /// Who runs on a CPU.
     #[inline]
     pub(crate) fn running(&self, cpu: u32) -> Thread {
-        self.cpus.get(&cpu).map_or_else(|| Thread::before(cpu), |cpu| cpu.now)
+        self.cpus.get(cpu).map_or_else(|| Thread::before(cpu), |cpu| cpu.now)
     }
 
     /// What the later of two neighbours calls a thread, as the earlier calls it.
@@ -152,9 +154,9 @@ impl Threads {
 
     /// Adds what the later of two neighbours knows.
     pub(crate) fn add(&mut self, later: Threads) {
-        for (number, cpu) in later.cpus {
+        for (number, cpu) in later.cpus.into_all() {
             let now = self.known(cpu.now);
-            self.cpus.entry(number).or_insert(cpu).now = now;
+            self.cpus.get_or(number, || cpu).now = now;
         }
         for (thread, facts) in later.facts {
             let own = self.facts.entry(thread).or_default();
@@ -165,7 +167,7 @@ impl Threads {
 
     /// Who a thread of the whole is: the one that runs before the first switch is told by that.
     pub(crate) fn settled(&self, thread: Thread) -> Thread {
-        let first = thread.is_before().and_then(|cpu| self.cpus.get(&cpu));
+        let first = thread.is_before().and_then(|cpu| self.cpus.get(cpu));
         first.map_or(thread, |cpu| cpu.first)
     }
 

@@ -198,8 +198,12 @@ pub fn report(command: &arguments::Report, entry: &Entry) -> Result<ExitCode, Fa
     let files = Files::default();
     let traces = EventTraces::open(&files, &command.input.file)?;
     tell_notes(&traces, &command.input);
-    let size = if matches!(entry.kind, Kind::EventCount) { COUNT_CHUNK } else { SLICE };
-    let reading = reading(&command.input, &traces, size)?;
+    let mut reading = reading(&command.input, &traces, COUNT_CHUNK)?;
+    if command.input.chunk_size.is_none() && !matches!(entry.kind, Kind::EventCount) {
+        // Eight for each thread, so that all have about as much to do; the fewer slices, the less there is to merge.
+        let share = traces.bytes() / (8 * reading.threads as u64);
+        reading.chunk_size = share.clamp(SLICE, 4 * SLICE);
+    }
     let progress = Progress::new(traces.bytes(), command.input.quiet);
     let tables = match entry.kind {
         Kind::EventCount => {

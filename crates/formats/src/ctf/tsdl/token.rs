@@ -4,8 +4,8 @@ use std::ops::Range;
 
 use winnow::{
     ModalResult, Parser,
-    ascii::{digit1, hex_digit1, multispace1, oct_digit0},
-    combinator::{alt, delimited, empty, fail, opt, preceded, repeat},
+    ascii::{digit1, hex_digit1, multispace0, oct_digit0},
+    combinator::{alt, delimited, dispatch, empty, fail, opt, peek, preceded, repeat},
     stream::{AsChar, LocatingSlice},
     token::{any, literal, one_of, take, take_until, take_while},
 };
@@ -71,17 +71,24 @@ impl<'t> Lexer<'t> {
 fn blanks(input: &mut Input<'_>) -> ModalResult<()> {
     let block = (literal("/*"), take_until(0.., "*/"), literal("*/")).void();
     let line = (literal("//"), take_while(0.., |c| c != '\n')).void();
-    repeat(0.., alt((multispace1.void(), block, line))).parse_next(input)
+    let mut comment = opt(alt((block, line)));
+    multispace0.parse_next(input)?;
+    while input.starts_with('/') && comment.parse_next(input)?.is_some() {
+        multispace0.parse_next(input)?;
+    }
+    Ok(())
 }
 
 fn kind<'t>(input: &mut Input<'t>) -> ModalResult<Kind<'t>> {
-    alt((
-        text.map(Kind::Text),
-        character.map(Kind::Integer),
-        word.map(Kind::Word),
-        integer.map(Kind::Integer),
-        sign,
-    ))
+    // The first character tells: metadata have a hundred thousand words, and are read before anything else.
+    dispatch! { peek(any);
+        'L' => alt((text.map(Kind::Text), character.map(Kind::Integer), word.map(Kind::Word))),
+        'a'..='z' | 'A'..='Z' | '_' => word.map(Kind::Word),
+        '0'..='9' => integer.map(Kind::Integer),
+        '"' => text.map(Kind::Text),
+        '\'' => character.map(Kind::Integer),
+        _ => sign,
+    }
     .parse_next(input)
 }
 
@@ -92,15 +99,10 @@ fn word<'t>(input: &mut Input<'t>) -> ModalResult<&'t str> {
 }
 
 fn sign<'t>(input: &mut Input<'t>) -> ModalResult<Kind<'t>> {
-    for sign in SIGNS {
-        if literal::<_, _, winnow::error::ErrMode<winnow::error::ContextError>>(*sign)
-            .parse_next(input)
-            .is_ok()
-        {
-            return Ok(Kind::Sign(sign));
-        }
+    match SIGNS.iter().find(|sign| input.starts_with(**sign)) {
+        Some(sign) => literal(*sign).map(|_| Kind::Sign(sign)).parse_next(input),
+        None => fail.parse_next(input),
     }
-    fail.parse_next(input)
 }
 
 /// Decimal, hexadecimal, octal or binary, with C's suffixes.

@@ -1,0 +1,58 @@
+//! Something of each CPU.
+
+use rustc_hash::FxHashMap;
+use serde::{Deserialize, Serialize};
+
+/// CPUs below this one have a place in a list; machines number them from 0. Others may be anything.
+const LISTED: u32 = 1 << 10;
+
+/// Something of each CPU, found without hashing.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Cpus<T> {
+    listed: Vec<Option<T>>,
+    others: FxHashMap<u32, T>,
+}
+
+impl<T> Default for Cpus<T> {
+    fn default() -> Cpus<T> {
+        Cpus { listed: Vec::new(), others: FxHashMap::default() }
+    }
+}
+
+impl<T> Cpus<T> {
+    /// That of a CPU.
+    #[inline]
+    pub(crate) fn get(&self, cpu: u32) -> Option<&T> {
+        match self.listed.get(cpu as usize) {
+            Some(own) => own.as_ref(),
+            None if cpu < LISTED => None,
+            None => self.others.get(&cpu),
+        }
+    }
+
+    /// That of a CPU, made where there is none.
+    #[inline]
+    pub(crate) fn get_or(&mut self, cpu: u32, make: impl FnOnce() -> T) -> &mut T {
+        if cpu >= LISTED {
+            return self.others.entry(cpu).or_insert_with(make);
+        }
+        if self.listed.len() <= cpu as usize {
+            self.listed.resize_with(cpu as usize + 1, || None);
+        }
+        self.listed[cpu as usize].get_or_insert_with(make)
+    }
+
+    /// Takes that of a CPU away.
+    pub(crate) fn remove(&mut self, cpu: u32) -> Option<T> {
+        match self.listed.get_mut(cpu as usize) {
+            Some(own) => own.take(),
+            None => self.others.remove(&cpu),
+        }
+    }
+
+    /// All of them, with their CPUs.
+    pub(crate) fn into_all(self) -> impl Iterator<Item = (u32, T)> {
+        let listed = (0..).zip(self.listed).filter_map(|(cpu, own)| Some((cpu, own?)));
+        listed.chain(self.others)
+    }
+}
