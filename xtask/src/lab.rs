@@ -1,4 +1,8 @@
-//! The programs of `lab/workloads`, compiled.
+//! What is tried out: the programs of `lab/workloads`, compiled; and studies, `cargo xtask lab STUDY`.
+
+mod pages;
+mod parallel;
+mod plot;
 
 use std::{
     fs,
@@ -7,6 +11,14 @@ use std::{
 };
 
 use crate::{Outcome, command};
+
+/// Runs a study.
+pub(crate) fn run(arguments: &[String]) -> Outcome {
+    match arguments.split_first() {
+        Some((study, rest)) if study == "parallel" => parallel::run(rest),
+        _ => Err("usage: cargo xtask lab parallel [TRACE]".into()),
+    }
+}
 
 /// Where a program's source lies.
 pub(crate) fn source(name: &str) -> PathBuf {

@@ -49,8 +49,13 @@ const CHORES: &[Chore] = &[
     },
     Chore {
         name: "bench",
-        help: "pt, ctf: how fast we record and read, in how much memory",
+        help: "pt, ctf, analyses: how fast we record and read, in how much memory",
         run: bench::run,
+    },
+    Chore {
+        name: "lab",
+        help: "parallel: how analyses get faster with threads, and when storage is what they wait for",
+        run: lab::run,
     },
     Chore {
         name: "resolution",

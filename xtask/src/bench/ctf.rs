@@ -1,5 +1,5 @@
 //! `cargo xtask bench ctf [TRACE]`: how fast software events are read, beside babeltrace2, on one thread and on
-//! two, and in how much memory.
+//! two, and in how much memory. `cargo xtask bench analyses [TRACE]`: the same of what is computed from them.
 
 use std::{
     path::{Path, PathBuf},
@@ -24,7 +24,7 @@ const TWO_THREADS: f64 = 1.85;
 const MEMORY: u64 = 150_000;
 
 /// A way to read all of a trace.
-struct Reading {
+pub(super) struct Reading {
     what: &'static str,
     ours: fn(&Path, usize) -> Command,
     theirs: fn(&Path) -> Command,
@@ -34,15 +34,41 @@ struct Reading {
     scales: bool,
 }
 
-const READINGS: [Reading; 4] = [
+/// What is measured as `ctf`.
+pub(super) const READINGS: &[Reading] = &[
     Reading { what: "count", ours: count, theirs: dummy, goal: 30.0, scales: true },
     Reading { what: "every field", ours: fields, theirs: dummy, goal: 12.0, scales: true },
     Reading { what: "text", ours: text, theirs: babeltrace, goal: 8.0, scales: false },
     Reading { what: "jsonl", ours: jsonl, theirs: babeltrace, goal: 5.0, scales: false },
 ];
 
+/// What is measured as `analyses`.
+pub(super) const ANALYSES: &[Reading] = &[
+    Reading { what: "count", ours: count, theirs: dummy, goal: 30.0, scales: true },
+    Reading { what: "cpu", ours: cpu, theirs: dummy, goal: 20.0, scales: true },
+    Reading { what: "io", ours: io, theirs: dummy, goal: 12.0, scales: true },
+    Reading { what: "syscalls", ours: syscalls, theirs: dummy, goal: 12.0, scales: true },
+    Reading { what: "all", ours: all, theirs: dummy, goal: 6.0, scales: true },
+];
+
 fn count(trace: &Path, threads: usize) -> Command {
     ours(&["report", "count"], trace, threads)
+}
+
+fn cpu(trace: &Path, threads: usize) -> Command {
+    ours(&["report", "cpu"], trace, threads)
+}
+
+fn io(trace: &Path, threads: usize) -> Command {
+    ours(&["report", "io"], trace, threads)
+}
+
+fn syscalls(trace: &Path, threads: usize) -> Command {
+    ours(&["report", "syscalls"], trace, threads)
+}
+
+fn all(trace: &Path, threads: usize) -> Command {
+    ours(&["report", "all"], trace, threads)
 }
 
 fn text(trace: &Path, threads: usize) -> Command {
@@ -73,17 +99,17 @@ fn dummy(trace: &Path) -> Command {
     babeltrace(trace).tap(|command| command.args(["-o", "dummy"]))
 }
 
-pub(super) fn run(traces: &[String]) -> Outcome {
+pub(super) fn run(readings: &[Reading], traces: &[String]) -> Outcome {
     let trace = match traces {
         [] => command::root().join(ARCHIVE),
         [trace] => PathBuf::from(trace),
-        _ => return Err("usage: cargo xtask bench ctf [TRACE]".into()),
+        _ => return Err("usage: cargo xtask bench ctf | analyses [TRACE]".into()),
     };
     setup::ensure(Need::Judge)?;
     command::run(&mut command::cargo(&["build", "--release", "-p", "hodo", "-p", "hodo-fields"]))?;
     let trace = judge::unpacked(&trace)?;
     println!("{}, in memory, medians of {ROUNDS}", trace.display());
-    READINGS.iter().try_for_each(|reading| measure(reading, &trace))?;
+    readings.iter().try_for_each(|reading| measure(reading, &trace))?;
     println!("RssAnon is to be at most {} MB and two chunks a thread", MEMORY / 1000);
     Ok(())
 }

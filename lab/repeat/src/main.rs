@@ -1,0 +1,143 @@
+//! Writes a long trace out of a short one: the same packets again and again, each time with clocks that go on
+//! where those before ended. For how analyses behave on traces that are larger than memory.
+//!
+//! Only what says when and how many is changed, in place: times in full, the discarded events so far and packets'
+//! numbers. Times of which an event has the lowest bits only stay as they are, as clocks go on by a multiple of
+//! 2^32. So it takes traces as LTTng writes them.
+//!
+//! usage: hodo-repeat TRACE TIMES FOLDER
+
+use std::{
+    collections::HashSet,
+    env,
+    error::Error,
+    fs::{self, File},
+    io::{BufWriter, Write},
+    path::Path,
+};
+
+use hodo_engine::{Files, events::EventTraces};
+use hodo_formats::ctf::{
+    Cursor, Item, Stream, Trace,
+    schema::{ByteOrder, FieldClass, Role},
+};
+
+type Outcome<T = ()> = Result<T, Box<dyn Error>>;
+
+/// Where the lowest bits of clocks begin again.
+const WRAP: u64 = 1 << 32;
+
+fn main() -> Outcome {
+    let arguments: Vec<String> = env::args().skip(1).collect();
+    let [trace, times, folder] = arguments.as_slice() else {
+        return Err("usage: hodo-repeat TRACE TIMES FOLDER".into());
+    };
+    let (times, folder) = (times.parse()?, Path::new(folder));
+    let files = Files::default();
+    let traces = EventTraces::open(&files, Path::new(trace))?;
+    let [trace] = traces.traces.as_slice() else { return Err("one trace expected".into()) };
+    fs::create_dir_all(folder)?;
+    let metadata = trace.files[0].name.rsplit_once('/').map_or("", |(folder, _)| folder);
+    fs::copy(Path::new(&arguments[0]).join(metadata).join("metadata"), folder.join("metadata"))?;
+    let (first, last) = clocks(trace)?;
+    let shift = (last - first + 1).next_multiple_of(WRAP);
+    trace.streams.iter().try_for_each(|stream| repeat(trace, stream, shift, times, folder))
+}
+
+/// The clock at the first packet's beginning and at the last one's end.
+fn clocks(trace: &Trace<'_>) -> Outcome<(u64, u64)> {
+    let packets = || trace.streams.iter().flat_map(|stream| &stream.packets).map(|packet| &packet.packet);
+    let first = packets().filter_map(|packet| packet.begin).map(|(clock, _)| clock).min();
+    let last = packets().filter_map(|packet| packet.end).map(|(clock, _)| clock).max();
+    Ok(first.zip(last).ok_or("packets that say when they begin and end expected")?)
+}
+
+/// What a number says that is another in each repetition.
+#[derive(Clone, Copy)]
+enum Says {
+    Time,
+    Discarded,
+    Number,
+}
+
+/// A number of 64 bits in a packet.
+struct Place {
+    byte: usize,
+    order: ByteOrder,
+    says: Says,
+}
+
+fn repeat(trace: &Trace<'_>, stream: &Stream<'_>, shift: u64, times: u64, folder: &Path) -> Outcome {
+    let name = Path::new(&stream.name).file_name().ok_or("a stream without a file")?;
+    let mut out = BufWriter::with_capacity(1 << 20, File::create_new(folder.join(name))?);
+    let places: Vec<Vec<Place>> =
+        (0..stream.packets.len()).map(|index| places(trace, stream, index)).collect::<Outcome<_>>()?;
+    let discarded = stream.packets.iter().filter_map(|packet| packet.packet.discarded).map(|(count, _)| count);
+    let discarded = discarded.max().unwrap_or(0);
+    for time in 0..times {
+        for (packet, places) in stream.packets.iter().zip(&places) {
+            let mut bytes = packet.bytes.to_vec();
+            for place in places {
+                let more = match place.says {
+                    Says::Time => shift * time,
+                    Says::Discarded => discarded * time,
+                    Says::Number => stream.packets.len() as u64 * time,
+                };
+                add(&mut bytes[place.byte..], place.order, more);
+            }
+            out.write_all(&bytes)?;
+        }
+    }
+    Ok(out.flush()?)
+}
+
+fn add(bytes: &mut [u8], order: ByteOrder, more: u64) {
+    let Some(number) = bytes.first_chunk_mut() else { return };
+    *number = match order {
+        ByteOrder::Little => u64::from_le_bytes(*number).wrapping_add(more).to_le_bytes(),
+        ByteOrder::Big => u64::from_be_bytes(*number).wrapping_add(more).to_be_bytes(),
+    };
+}
+
+/// The numbers of a packet that are to be changed.
+fn places(trace: &Trace<'_>, stream: &Stream<'_>, index: usize) -> Outcome<Vec<Place>> {
+    let class = trace.stream_class(stream);
+    let mut places = Vec::new();
+    let mut at = stream.packets[index].packet.context;
+    let mut orders = HashSet::new();
+    for member in class.packet_context.iter().flat_map(|context| &context.members) {
+        let FieldClass::Integer(integer) = &member.class else {
+            return Err(format!("an integer expected: {}", member.name).into());
+        };
+        at = at.next_multiple_of(integer.alignment.into());
+        let says = integer.roles.iter().find_map(|role| match role {
+            Role::Timestamp | Role::PacketEndTimestamp => Some(Says::Time),
+            Role::DiscardedEvents => Some(Says::Discarded),
+            Role::PacketSequenceNumber => Some(Says::Number),
+            _ => None,
+        });
+        if let Some(says) = says {
+            if integer.meaning.size != 64 || at % 8 != 0 {
+                return Err(format!("64 bits at a byte expected: {}", member.name).into());
+            }
+            orders.insert(integer.byte_order);
+            places.push(Place { byte: (at / 8) as usize, order: integer.byte_order, says });
+        }
+        at += u64::from(integer.meaning.size);
+    }
+    let order = *orders.iter().next().ok_or("packets with times expected")?;
+    let mut cursor = Cursor::new(trace, stream, index..index + 1);
+    while let Some((_, item)) = cursor.next_item() {
+        let Item::Event(parts) = item else { continue };
+        places.extend(full_time(stream.packets[index].bytes, parts.start, parts.common, parts.cycles, order));
+    }
+    Ok(places)
+}
+
+/// Where the header of an event ends in all bits of its time.
+fn full_time(bytes: &[u8], start: u64, end: u64, cycles: Option<u64>, order: ByteOrder) -> Option<Place> {
+    let byte = (end / 8).checked_sub(8).filter(|byte| byte * 8 > start)? as usize;
+    let number = *bytes.get(byte..)?.first_chunk()?;
+    let number = if order == ByteOrder::Little { u64::from_le_bytes(number) } else { u64::from_be_bytes(number) };
+    (Some(number) == cycles).then_some(Place { byte, order, says: Says::Time })
+}

@@ -1,0 +1,45 @@
+//! Plots of what was measured, as SVG.
+
+use std::path::Path;
+
+use plotters::prelude::*;
+
+use crate::Outcome;
+
+/// Pixels.
+const SIZE: (u32, u32) = (720, 420);
+
+/// Points that belong together.
+pub(crate) struct Line {
+    pub(crate) name: String,
+    pub(crate) points: Vec<(f64, f64)>,
+}
+
+/// Draws lines over axes that begin at zero; `axes` are the names of the horizontal one and of the vertical one.
+pub(crate) fn lines(path: &Path, axes: (&str, &str), lines: &[Line]) -> Outcome {
+    let root = SVGBackend::new(path, SIZE).into_drawing_area();
+    root.fill(&WHITE)?;
+    let largest = |of: fn(&(f64, f64)) -> f64| {
+        lines.iter().flat_map(|line| &line.points).map(of).fold(1.0, f64::max) * 1.05
+    };
+    let (right, top) = (largest(|point| point.0), largest(|point| point.1));
+    let mut chart = ChartBuilder::on(&root)
+        .margin(12)
+        .x_label_area_size(40)
+        .y_label_area_size(60)
+        .build_cartesian_2d(0.0..right, 0.0..top)?;
+    chart.configure_mesh().x_desc(axes.0).y_desc(axes.1).light_line_style(TRANSPARENT).draw()?;
+    for (index, line) in lines.iter().enumerate() {
+        let colour = Palette99::pick(index).to_rgba();
+        chart
+            .draw_series(LineSeries::new(line.points.iter().copied(), colour.stroke_width(2)).point_size(3))?
+            .label(&line.name)
+            .legend(move |(x, y)| PathElement::new([(x, y), (x + 16, y)], colour.stroke_width(2)));
+    }
+    chart
+        .configure_series_labels()
+        .position(SeriesLabelPosition::UpperLeft)
+        .background_style(WHITE.mix(0.8))
+        .draw()?;
+    Ok(root.present()?)
+}
