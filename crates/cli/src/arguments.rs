@@ -169,8 +169,9 @@ pub struct Input {
     /// Threads that decode [default: all cores]
     #[arg(short = 'j', long, value_name = "THREADS")]
     pub jobs: Option<usize>,
-    /// Bytes of trace that are decoded at a time
-    #[arg(long, value_name = "BYTES")]
+    /// What is decoded at a time: bytes of trace, such as 4M; of software events also seconds, such as 0.5s, or
+    /// each `stream` as a whole
+    #[arg(long, value_name = "SIZE")]
     pub chunk_size: Option<String>,
     /// Exit with 1 where anything was lost or can't be decoded
     #[arg(long)]

@@ -8,10 +8,11 @@ use std::{
 
 use clap::Args;
 use hodo_analyses::{Entry, Kind, kernel_analyses, periods::Periods, profile::Every};
+use hodo_clock::Nanos;
 use hodo_engine::{
     Files,
     events::{
-        self, COUNT_VIEWS, Condition, Contents, EventFormat, EventReading, EventTraces, MOST_BINS,
+        self, COUNT_VIEWS, Chunks, Condition, Contents, EventFormat, EventReading, EventTraces, MOST_BINS,
         StreamInfo, TraceInfo, Wanted,
     },
 };
@@ -116,11 +117,33 @@ pub fn wanted(filter: &Filter, input: &Input, traces: &EventTraces<'_>) -> Resul
 
 pub fn reading(input: &Input, traces: &EventTraces<'_>, chunk_size: u64) -> Result<EventReading, Failure> {
     let cores = thread::available_parallelism().map_or(1, std::num::NonZero::get);
-    let chunk_size = input.chunk_size.as_deref().map_or(Ok(chunk_size), size)?.max(input::SMALLEST_CHUNK);
+    let chunks = input.chunk_size.as_deref().map_or(Ok(Chunks::Bytes(chunk_size)), chunks)?;
     let threads = input.jobs.unwrap_or(cores).clamp(1, input::MOST_THREADS);
     let (from, to) =
         input.time.as_deref().map_or(Ok((None, None)), |text| window::of_events(text, traces.span()))?;
-    Ok(EventReading { threads, chunk_size, from, to })
+    Ok(EventReading { threads, chunks, from, to })
+}
+
+/// `--chunk-size` of software events.
+fn chunks(text: &str) -> Result<Chunks, Failure> {
+    let time = || window::nanos(text).filter(|&nanos| nanos > 0 && text.ends_with('s'));
+    match text {
+        "stream" => Ok(Chunks::Streams),
+        text => match time() {
+            Some(nanos) => Ok(Chunks::Time(Nanos(nanos))),
+            None => Ok(Chunks::Bytes(size(text)?.max(input::SMALLEST_CHUNK))),
+        },
+    }
+}
+
+/// Streams that are to be merged are not decoded one by one.
+pub fn refuse_streams(reading: &EventReading) -> Result<(), Failure> {
+    match reading.chunks {
+        Chunks::Streams => Err(Failure::usage(
+            "--chunk-size stream is for `report count` and `export`: everything else merges the streams; give bytes or seconds",
+        )),
+        _ => Ok(()),
+    }
 }
 
 /// Refuses what chooses among control flow.
@@ -162,6 +185,7 @@ pub fn script(command: &arguments::Script) -> Result<ExitCode, Failure> {
     let traces = EventTraces::open(&files, &command.input.file)?;
     tell_notes(&traces, &command.input);
     let reading = reading(&command.input, &traces, SCRIPT_CHUNK)?;
+    refuse_streams(&reading)?;
     let wanted = wanted(&command.filter, &command.input, &traces)?;
     let progress = Progress::new(traces.bytes(), command.input.quiet);
     let mut out = Destination::open(command.output.output.as_deref())?;
@@ -214,6 +238,7 @@ pub fn report(command: &arguments::Report, entry: &Entry) -> Result<ExitCode, Fa
             vec![count(command, &traces, &wanted, &reading, &progress)?]
         }
         Kind::Kernel { .. } | Kind::All => {
+            refuse_streams(&reading)?;
             let (entries, analyses): (Vec<_>, Vec<_>) = kernel_analyses(entry.name).unzip();
             let choice = choice(&entries, command.by.as_deref(), chosen(command)?)?;
             let own: Vec<_> = analyses.iter().map(|analysis| analysis.of_choice(&choice)).collect();

@@ -8,7 +8,7 @@ use std::{
 };
 
 use hodo_clock::OriginNanos;
-use hodo_engine::events::{EventReading, LiveAddress, LiveError, live_count, live_script, live_sessions};
+use hodo_engine::events::{Chunks, EventReading, LiveAddress, LiveError, live_count, live_script, live_sessions};
 use hodo_trace::{Table, Value};
 
 use crate::{
@@ -53,7 +53,7 @@ fn reading(input: &Input) -> Result<EventReading, Failure> {
     }
     let start = (OriginNanos(0), OriginNanos(0));
     let (from, to) = time.map_or(Ok((None, None)), |text| window::of_events(text, Some(start)))?;
-    Ok(EventReading { threads, chunk_size: CHUNK, from, to })
+    Ok(EventReading { threads, chunks: Chunks::Bytes(CHUNK), from, to })
 }
 
 /// `hodo script`: the events of a session as they come, or the sessions that there are.

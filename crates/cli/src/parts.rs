@@ -34,6 +34,7 @@ pub fn fold(command: &Fold) -> Result<ExitCode, Failure> {
     let traces = EventTraces::open(&files, &input.file)?;
     events::tell_notes(&traces, input);
     let reading = events::reading(input, &traces, events::SLICE)?;
+    events::refuse_streams(&reading)?;
     let asks_for = |wanted: &str| command.analysis.iter().any(|name| name == wanted);
     let count = asks_for(COUNT).then_some((COUNT, None));
     let kernel = kernel_analyses("all").filter(|(entry, _)| asks_for(entry.name) || asks_for("all"));

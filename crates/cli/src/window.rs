@@ -96,7 +96,7 @@ pub fn of_events(text: &str, span: Option<(OriginNanos, OriginNanos)>) -> Result
 }
 
 /// Seconds with up to nine decimals, and an optional unit (s, ms, us, ns), as exact nanoseconds.
-fn nanos(text: &str) -> Option<u64> {
+pub fn nanos(text: &str) -> Option<u64> {
     let units = [("ms", 6), ("us", 3), ("ns", 0), ("s", 9)];
     let unit = units.iter().find_map(|&(unit, digits)| Some((text.strip_suffix(unit)?, digits)));
     let (number, digits) = unit.unwrap_or((text, 9));

@@ -8,7 +8,7 @@ use hodo_analyses::{
 };
 use hodo_engine::{
     Files,
-    events::{EventReading, EventTraces, analyse},
+    events::{Chunks, EventReading, EventTraces, analyse},
 };
 use hodo_trace::{
     Choice, EventAnalysis, Shape, Table, Whole,
@@ -70,7 +70,7 @@ fn kept(fixture: &str) -> (Vec<Records>, Vec<String>) {
     let files = Files::default();
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/ctf").join(fixture);
     let traces = EventTraces::open(&files, &folder).unwrap();
-    let reading = EventReading { threads: 1, chunk_size: u64::MAX, from: None, to: None };
+    let reading = EventReading { threads: 1, chunks: Chunks::Bytes(u64::MAX), from: None, to: None };
     let keeper = Keeper::default();
     analyse(&traces, &[&keeper], &Choice::default(), &reading, |_| true);
     (keeper.events.into_inner().unwrap(), keeper.names.into_inner().unwrap())

@@ -7,7 +7,7 @@ use std::{env, error::Error, path::Path};
 
 use hodo_engine::{
     Files,
-    events::{EventReading, EventTraces, Run, each_run},
+    events::{Chunks, EventReading, EventTraces, Run, each_run},
 };
 use hodo_formats::ctf::{Item, Trouble, schema::Scope};
 use hodo_trace::event::{Compound, FieldSink, Meaning, Name};
@@ -24,7 +24,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     };
     let files = Files::default();
     let traces = EventTraces::open(&files, Path::new(trace))?;
-    let reading = EventReading { threads, chunk_size: CHUNK, from: None, to: None };
+    let reading = EventReading { threads, chunks: Chunks::Bytes(CHUNK), from: None, to: None };
     let mut total = Sums::default();
     each_run(&traces, &reading, read, |_, sums| {
         total.add(&sums);

@@ -13,6 +13,8 @@ use std::{
     time::Instant,
 };
 
+use serde_json::Value;
+
 use super::{
     pages::{self, Storage},
     plot::{self, Line},
@@ -30,8 +32,6 @@ const ROUNDS: usize = 3;
 const ARCHIVE: &str = "../shared/data/ctf/lttng2.13-kernel6.1-4cpu-18M.tar.zst";
 /// The analyses of the paper.
 const ANALYSES: [&str; 3] = ["count", "cpu", "io"];
-/// Ways to cut a trace.
-const PARTITIONS: [&str; 3] = ["hybrid", "stream", "time"];
 /// Sizes of chunks.
 const CHUNKS: [&str; 5] = ["1M", "4M", "16M", "64M", "256M"];
 /// How many times faster than babeltrace2 decoding is simulated to be.
@@ -119,15 +119,30 @@ fn projection(analysis: &str, (threads, speed_up): (f64, f64)) -> String {
     )
 }
 
+/// Balanced pieces of all streams, equal times, and whole streams, which only `count` can be cut into: the others
+/// need events of all streams in order.
 fn by_partition(trace: &Path, threads: usize) -> Outcome {
     println!("\n## By partition, {threads} threads\n\n| analysis | partition | s |\n|---|---|---|");
+    let pieces = pages::bytes(&pages::files(trace)?).div_ceil(16 << 20);
+    let equal = format!("{}ns", (span(trace)? / pieces).max(1));
     for analysis in ANALYSES {
-        for partition in PARTITIONS {
-            let time = seconds(trace, analysis, threads, &["--partition", partition])?;
-            println!("| {analysis} | {partition} | {time:.3} |");
+        for (partition, chunk) in [("balanced", "16M"), ("time", &equal), ("stream", "stream")] {
+            if partition != "stream" || analysis == "count" {
+                let time = seconds(trace, analysis, threads, &["--chunk-size", chunk])?;
+                println!("| {analysis} | {partition} | {time:.3} |");
+            }
         }
     }
     Ok(())
+}
+
+/// Nanoseconds from the first event to the last.
+fn span(trace: &Path) -> Outcome<u64> {
+    let mut count = Command::new(hodo());
+    let table = command::capture(count.args(["report", "count", "-q", "--format", "json"]).arg(trace))?;
+    let table: Value = serde_json::from_str(&table)?;
+    let time = |name: &str| table["summary"][name].as_u64().ok_or("a trace with times expected");
+    Ok(time("end_ns")? - time("begin_ns")?)
 }
 
 fn by_chunk(trace: &Path, threads: usize) -> Outcome {

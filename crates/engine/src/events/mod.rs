@@ -33,13 +33,14 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use hodo_clock::OriginNanos;
+use hodo_clock::{Nanos, OriginNanos};
 use hodo_formats::{
     FORMATS, Holds, ReadTraces,
     ctf::{DataFile, Trace, read_metadata, recognise, schema::TraceClass},
     perf::samples::contents,
 };
 use hodo_trace::Loss;
+use serde::{Deserialize, Serialize};
 
 use crate::{Files, OpenError, OpenErrorReason};
 
@@ -70,13 +71,38 @@ pub struct EventTraces<'f> {
     pub traces: Vec<Trace<'f>>,
 }
 
+/// How traces are cut into what is decoded at a time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Chunks {
+    /// About so many bytes, wherever they lie: all chunks are about as much work.
+    Bytes(u64),
+    /// So much time. Where more happens, more is to be done.
+    Time(Nanos),
+    /// Streams as they are; only for what does not need them merged.
+    Streams,
+}
+
+impl Chunks {
+    /// Whether a chunk of so many bytes, which begins at `begin`, is to end before a packet that begins at `next`.
+    fn end(self, bytes: u64, begin: Option<OriginNanos>, next: Option<OriginNanos>) -> bool {
+        match self {
+            Chunks::Bytes(most) => bytes >= most,
+            Chunks::Time(Nanos(span)) => {
+                let part = |time: OriginNanos| time.0.div_euclid(span.max(1).into());
+                next.map(part) > begin.map(part)
+            }
+            Chunks::Streams => false,
+        }
+    }
+}
+
 /// How to read events.
 #[derive(Clone, Debug)]
 pub struct EventReading {
     /// Threads that decode.
     pub threads: usize,
-    /// Bytes of trace that are decoded at a time.
-    pub chunk_size: u64,
+    /// What they decode at a time.
+    pub chunks: Chunks,
     /// From this time on.
     pub from: Option<OriginNanos>,
     /// Before this time.

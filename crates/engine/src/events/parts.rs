@@ -16,7 +16,7 @@ use hodo_trace::{AnyEventAnalysis, Choice, Loss, Period, Table};
 use serde::{Deserialize, Serialize};
 
 use super::{
-    EventReading, EventTraces, Wanted,
+    Chunks, EventReading, EventTraces, Wanted,
     count::count_runs,
     counts::Counts,
     fold::{Folded, Totals, fold_all, names, tables},
@@ -75,7 +75,7 @@ struct Origin {
     analyses: Vec<String>,
     period: Option<Period>,
     window: (Option<OriginNanos>, Option<OriginNanos>),
-    chunk_size: u64,
+    chunks: Chunks,
     names: Vec<String>,
     /// What can't be read of the files.
     losses: Vec<Loss>,
@@ -150,7 +150,7 @@ pub fn fold_part(
     let folded = fold_all(traces, &bare, &slices, reading, &mut losses, &mut progress);
     let done: u64 = slices.iter().map(|slice| slice.bytes).sum();
     let count = || {
-        let runs = portion.choose(runs(traces, reading.chunk_size), |run| run.bytes);
+        let runs = portion.choose(runs(traces, reading.chunks), |run| run.bytes);
         let mut losses = Losses::default();
         let all = Wanted::default();
         let counts = count_runs(traces, &all, runs, reading, &mut losses, |more| progress(done + more));
@@ -163,7 +163,7 @@ pub fn fold_part(
         analyses: analyses.iter().map(|(name, _)| (*name).to_owned()).collect(),
         period: bare.iter().find_map(|analysis| analysis.period().cloned()),
         window: (reading.from, reading.to),
-        chunk_size: reading.chunk_size,
+        chunks: reading.chunks,
         names: names(traces, &bare),
     };
     let states = bare.iter().zip(&folded.partials).map(|(analysis, partial)| analysis.pack(partial));
@@ -209,7 +209,7 @@ impl Part {
             (one.analyses != other.analyses, "--analysis"),
             (one.period != other.period, "what periods are"),
             (one.window != other.window, "--time"),
-            (one.chunk_size != other.chunk_size, "--chunk-size"),
+            (one.chunks != other.chunks, "--chunk-size"),
             (self.portion.of != first.portion.of, "the number of parts"),
             (one != other, "the names of events"),
         ];

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use hodo_formats::ctf::{Cursor, Stream, Trace, schema::EventClass};
 
-use super::{EventReading, EventTraces};
+use super::{Chunks, EventReading, EventTraces};
 use crate::parallel::in_order;
 
 /// Packets of a stream that lie one behind the other.
@@ -40,7 +40,7 @@ pub fn each_run<'t, 'a, R: Send>(
     work: impl Fn(&Run<'t, 'a>) -> R + Sync,
     consume: impl FnMut(&Run<'t, 'a>, R) -> bool,
 ) {
-    each_of(&runs(traces, reading.chunk_size), reading, work, consume);
+    each_of(&runs(traces, reading.chunks), reading, work, consume);
 }
 
 /// The same for these runs.
@@ -60,19 +60,20 @@ pub(super) fn each_of<'t, 'a, R: Send>(
     );
 }
 
-/// Runs of about this many bytes.
-pub(super) fn runs<'t, 'a>(traces: &'t EventTraces<'a>, size: u64) -> Vec<Run<'t, 'a>> {
+/// The runs that streams are cut into.
+pub(super) fn runs<'t, 'a>(traces: &'t EventTraces<'a>, chunks: Chunks) -> Vec<Run<'t, 'a>> {
     let mut runs = Vec::new();
     for (trace, of) in traces.traces.iter().enumerate() {
         for (stream, of) in of.streams.iter().enumerate().map(|(index, stream)| (index, (of, stream))) {
             let mut run = Run { trace, stream, bytes: 0, packets: 0..0, of };
             for (index, packet) in of.1.packets.iter().enumerate() {
-                run.packets.end = index + 1;
-                run.bytes += packet.size();
-                if run.bytes >= size {
-                    let next = Run { bytes: 0, packets: index + 1..index + 1, ..run.clone() };
+                let begin = of.1.packets[run.packets.start].begin;
+                if run.bytes > 0 && chunks.end(run.bytes, begin, packet.begin) {
+                    let next = Run { bytes: 0, packets: index..index, ..run.clone() };
                     runs.push(std::mem::replace(&mut run, next));
                 }
+                run.packets.end = index + 1;
+                run.bytes += packet.size();
             }
             runs.extend((run.bytes > 0).then_some(run));
         }

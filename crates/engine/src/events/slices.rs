@@ -36,7 +36,7 @@ pub(super) struct Slice {
     pub(super) bytes: u64,
 }
 
-/// Cuts traces into slices of about as many bytes as asked for.
+/// Cuts traces into slices of about as many bytes as asked for, or of as much time.
 pub(super) fn plan(traces: &EventTraces<'_>, reading: &EventReading) -> Vec<Slice> {
     let borders = borders(traces, reading);
     let mut slices = Vec::new();
@@ -68,7 +68,7 @@ fn borders(traces: &EventTraces<'_>, reading: &EventReading) -> Vec<(Option<Orig
         let (from, size) = borders[borders.len() - 1];
         let inside = reading.from.is_none_or(|from| begin > Some(from))
             && reading.to.is_none_or(|to| begin < Some(to));
-        if size >= reading.chunk_size && begin > from && inside {
+        if reading.chunks.end(size, from, begin) && begin > from && inside {
             borders.push((begin, 0));
         }
         let last = borders.len() - 1;
