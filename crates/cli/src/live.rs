@@ -8,7 +8,9 @@ use std::{
 };
 
 use hodo_clock::OriginNanos;
-use hodo_engine::events::{Chunks, EventReading, LiveAddress, LiveError, live_count, live_script, live_sessions};
+use hodo_engine::events::{
+    Chunks, EventReading, LiveAddress, LiveError, live_count, live_script, live_sessions,
+};
 use hodo_trace::{Table, Value};
 
 use crate::{

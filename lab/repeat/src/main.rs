@@ -72,7 +72,8 @@ fn repeat(trace: &Trace<'_>, stream: &Stream<'_>, shift: u64, times: u64, folder
     let mut out = BufWriter::with_capacity(1 << 20, File::create_new(folder.join(name))?);
     let places: Vec<Vec<Place>> =
         (0..stream.packets.len()).map(|index| places(trace, stream, index)).collect::<Outcome<_>>()?;
-    let discarded = stream.packets.iter().filter_map(|packet| packet.packet.discarded).map(|(count, _)| count);
+    let discarded =
+        stream.packets.iter().filter_map(|packet| packet.packet.discarded).map(|(count, _)| count);
     let discarded = discarded.max().unwrap_or(0);
     for time in 0..times {
         for (packet, places) in stream.packets.iter().zip(&places) {
@@ -138,6 +139,7 @@ fn places(trace: &Trace<'_>, stream: &Stream<'_>, index: usize) -> Outcome<Vec<P
 fn full_time(bytes: &[u8], start: u64, end: u64, cycles: Option<u64>, order: ByteOrder) -> Option<Place> {
     let byte = (end / 8).checked_sub(8).filter(|byte| byte * 8 > start)? as usize;
     let number = *bytes.get(byte..)?.first_chunk()?;
-    let number = if order == ByteOrder::Little { u64::from_le_bytes(number) } else { u64::from_be_bytes(number) };
+    let number =
+        if order == ByteOrder::Little { u64::from_le_bytes(number) } else { u64::from_be_bytes(number) };
     (Some(number) == cycles).then_some(Place { byte, order, says: Says::Time })
 }

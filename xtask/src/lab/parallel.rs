@@ -98,7 +98,8 @@ fn by_threads(trace: &Path, threads: &[usize]) -> Outcome<Vec<Line>> {
             println!("| {analysis} | {count} | {time:.3} | {speed_up:.2} | {:.0} % |", 100.0 * efficiency);
             points.push((count as f64, speed_up));
         }
-        projections.extend(points.last().filter(|(count, _)| *count > 1.0).map(|&last| projection(analysis, last)));
+        projections
+            .extend(points.last().filter(|(count, _)| *count > 1.0).map(|&last| projection(analysis, last)));
         lines.push(Line { name: analysis.to_owned(), points });
     }
     println!("\nThe paper: {PAPER}.\n");

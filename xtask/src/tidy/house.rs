@@ -56,6 +56,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("hodo-repack", &["hodo-clock", "hodo-formats", "hodo-intel-pt"]),
     ("hodo-damage", &["hodo-code", "hodo-engine", "hodo-formats", "hodo-intel-pt"]),
     ("hodo-fields", &["hodo-engine", "hodo-formats", "hodo-trace"]),
+    ("hodo-repeat", &["hodo-engine", "hodo-formats"]),
     ("xtask", &[]),
 ];
 
