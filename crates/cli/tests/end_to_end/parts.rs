@@ -123,3 +123,19 @@ fn parts_that_do_not_belong_together_are_refused() {
     let wrong = hodo(&["fold", "--analysis", "cpu", "--part", "0/2", "-o", &file, &trace()]);
     assert!(wrong.code == 2 && wrong.stderr.contains("1/4"), "{wrong:?}");
 }
+
+#[test]
+fn tables_are_the_same_however_traces_are_cut() {
+    let report = |kind: &str, more: &[&str]| {
+        hodo(&[&["report", kind, "-q", "--format", "json", &trace()], more].concat()).fine().stdout
+    };
+    for kind in ["count", "cpu", "io"] {
+        let whole = report(kind, &["-j1", "--chunk-size", "1G"]);
+        for cut in ["16K", "0.001s", "300us"] {
+            assert_eq!(report(kind, &["-j3", "--chunk-size", cut]), whole, "{kind}, {cut}");
+        }
+    }
+    assert_eq!(report("count", &["--chunk-size", "stream"]), report("count", &[]));
+    let merged = hodo(&["report", "cpu", "--chunk-size", "stream", &trace()]);
+    assert!(merged.stderr.contains("merges the streams"), "{}", merged.stderr);
+}
