@@ -3,15 +3,15 @@
 use std::{path::Path, sync::Mutex};
 
 use hodo_analyses::{
-    cpu::CpuUse, io::InputOutput, irq::Interrupts, lost::Lost, processes::Processes, sched::Scheduling,
-    signals::Signals, syscalls::Syscalls,
+    cpu::CpuUse, io::InputOutput, irq::Interrupts, lost::Lost, periods::Periods, processes::Processes,
+    sched::Scheduling, signals::Signals, syscalls::Syscalls,
 };
 use hodo_engine::{
     Files,
     events::{Chunks, EventReading, EventTraces, analyse},
 };
 use hodo_trace::{
-    Choice, EventAnalysis, Shape, Table, Whole,
+    Choice, Edge, EventAnalysis, Period, Shape, Table, Whole,
     kernel::{self, KernelEvent, Kind, Records, VOCABULARY},
 };
 use proptest::{prelude::*, test_runner::TestRunner};
@@ -20,8 +20,8 @@ use proptest::{prelude::*, test_runner::TestRunner};
 mod law;
 
 /// Keeps all events, and the names that they refer to.
-#[derive(Default)]
 struct Keeper {
+    period: Period,
     events: Mutex<Vec<Records>>,
     names: Mutex<Vec<String>>,
 }
@@ -36,6 +36,10 @@ impl EventAnalysis for Keeper {
         const { assert!(FIELDS > kernel::field::entry::ALL) };
         let places: &'static [usize] = Vec::leak((0..FIELDS).collect());
         Vec::leak(VOCABULARY.iter().map(|words| (words.kind, &places[..words.fields.len()])).collect())
+    }
+
+    fn period(&self) -> Option<&Period> {
+        Some(&self.period)
     }
 
     fn views(&self) -> &'static [&'static str] {
@@ -68,10 +72,17 @@ impl EventAnalysis for Keeper {
 
 fn kept(fixture: &str) -> (Vec<Records>, Vec<String>) {
     let files = Files::default();
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/ctf").join(fixture);
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures").join(fixture);
     let traces = EventTraces::open(&files, &folder).unwrap();
     let reading = EventReading { threads: 1, chunks: Chunks::Bytes(u64::MAX), from: None, to: None };
-    let keeper = Keeper::default();
+    let edge = |text| Edge::parse(text);
+    let period = Period {
+        begin: edge("sched_switch where next_tid != 0"),
+        end: edge("sched_switch where prev_tid != 0"),
+        matched: vec![("next_tid".to_owned(), "prev_tid".to_owned())],
+        group: vec!["next_comm".to_owned()],
+    };
+    let keeper = Keeper { period, events: Mutex::default(), names: Mutex::default() };
     analyse(&traces, &[&keeper], &Choice::default(), &reading, |_| true);
     (keeper.events.into_inner().unwrap(), keeper.names.into_inner().unwrap())
 }
@@ -112,14 +123,20 @@ fn holds_for_all(fixture: &str) {
     holds(&Processes, &kept);
     holds(&Signals, &kept);
     holds(&Lost, &kept);
+    holds(&Periods::default(), &kept);
 }
 
 #[test]
 fn of_lttng_2_13() {
-    holds_for_all("lttng2.13-kernel");
+    holds_for_all("ctf/lttng2.13-kernel");
 }
 
 #[test]
 fn of_lttng_2_16() {
-    holds_for_all("lttng2.16-kernel-ctf2");
+    holds_for_all("ctf/lttng2.16-kernel-ctf2");
+}
+
+#[test]
+fn of_ftrace() {
+    holds_for_all("ftrace/small-6.dat");
 }

@@ -27,6 +27,9 @@ const CUT: (u64, u64) = (2_000_000_000, 42_000_000_000);
 const CHUNKS: [&str; 2] = ["64K", "256M"];
 /// Percentiles are told to this part of themselves.
 const PRECISION: u64 = 128;
+/// The periods that are judged.
+const PERIODS: [&str; 8] =
+    ["--begin", "block_rq_issue", "--end", "block_rq_complete", "--match", "dev,sector", "--group", "dev"];
 /// Differences that are shown.
 const SHOWN: usize = 5;
 
@@ -70,6 +73,7 @@ pub(super) fn run(names: &[String]) -> Outcome {
 fn report(folder: &Path, kind: &str, view: Option<&str>, more: &[&str]) -> Outcome<Value> {
     let mut hodo = Command::new(command::hodo());
     hodo.args(["report", kind, "--format", "json", "-q"]).args(more);
+    hodo.args(if kind == "periods" { &PERIODS[..] } else { &[] });
     hodo.args(view.into_iter().flat_map(|view| ["--by", view])).arg(folder);
     Ok(serde_json::from_str(&command::capture(&mut hodo)?)?)
 }

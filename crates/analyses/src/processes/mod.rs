@@ -177,7 +177,7 @@ impl EventAnalysis for Processes {
             Column::integer("begin_ns", Unit::Nanoseconds),
             Column::integer("duration_ns", Unit::Nanoseconds),
             Column::integer("threads", Unit::Count),
-            Column::text("program"),
+            Column::text("program").secondary(),
             Column::integer("end_ns", Unit::Nanoseconds).secondary(),
             Column::integer("programs", Unit::Count).secondary(),
         ];
