@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""What `hodo report count|cpu|syscalls|irq|sched|io|processes|signals|periods` tell of a kernel trace, worked out from the definitions in
+"""What `hodo report` tells of a kernel trace, of most kinds, worked out from the definitions in
 docs/analyses.md over babeltrace2's Python module: one event after another, lists instead of histograms.
 
 usage: kernel.py FOLDER BEGIN_NS END_NS

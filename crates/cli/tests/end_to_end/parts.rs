@@ -105,7 +105,7 @@ fn parts_that_do_not_belong_together_are_refused() {
         let ran = hodo(&[&["merge"], parts].concat());
         assert!(ran.code == code && ran.stderr.contains(expected), "{parts:?} {ran:?}");
     };
-    refuse(&[&first], 2, "2 missing");
+    refuse(&[&first], 2, "parts are missing: number 2");
     refuse(&[&first, &first], 2, "part 1 is there twice");
     let other = fold(&folder, "irq", "2/2", &[]);
     refuse(&[&first, &other], 2, "--analysis differs");

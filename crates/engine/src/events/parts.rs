@@ -33,6 +33,9 @@ pub const COUNT: &str = "count";
 /// More parts than anybody has processes.
 const MOST_PARTS: u32 = 1 << 20;
 
+/// Numbers of missing parts that an error tells.
+const SHOWN: usize = 10;
+
 /// Which part of how many; the first is 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Portion {
@@ -282,8 +285,9 @@ impl fmt::Display for PartError {
             }
             PartError::Twice(number) => write!(f, "part {number} is there twice"),
             PartError::Missing(numbers) => {
-                let numbers: Vec<String> = numbers.iter().map(u32::to_string).collect();
-                write!(f, "not all parts are there: {} missing", numbers.join(", "))
+                let shown: Vec<String> = numbers.iter().take(SHOWN).map(u32::to_string).collect();
+                let more = if numbers.len() > SHOWN { ", …" } else { "" };
+                write!(f, "parts are missing: number {}{more}", shown.join(", "))
             }
             PartError::State(analysis) => write!(f, "a part's state of `{analysis}` can't be read"),
         }
