@@ -30,6 +30,8 @@ const PRECISION: u64 = 128;
 /// The periods that are judged.
 const PERIODS: [&str; 8] =
     ["--begin", "block_rq_issue", "--end", "block_rq_complete", "--match", "dev,sector", "--group", "dev"];
+/// How wide the spans are in which events are counted.
+const WIDTH: [&str; 2] = ["--every", "2s"];
 /// Differences that are shown.
 const SHOWN: usize = 5;
 
@@ -73,7 +75,11 @@ pub(super) fn run(names: &[String]) -> Outcome {
 fn report(folder: &Path, kind: &str, view: Option<&str>, more: &[&str]) -> Outcome<Value> {
     let mut hodo = Command::new(command::hodo());
     hodo.args(["report", kind, "--format", "json", "-q"]).args(more);
-    hodo.args(if kind == "periods" { &PERIODS[..] } else { &[] });
+    hodo.args(match (kind, view) {
+        ("periods", _) => &PERIODS[..],
+        ("count", Some("time")) => &WIDTH[..],
+        _ => &[],
+    });
     hodo.args(view.into_iter().flat_map(|view| ["--by", view])).arg(folder);
     Ok(serde_json::from_str(&command::capture(&mut hodo)?)?)
 }
