@@ -11,7 +11,8 @@ import json
 import sys
 from collections import defaultdict
 
-import bt2
+import descriptors
+import states
 
 READ = {"read", "pread64", "readv", "preadv", "preadv2", "recv", "recvfrom", "recvmsg"}
 WRITE = {"write", "pwrite64", "writev", "pwritev", "pwritev2", "send", "sendto", "sendmsg"}
@@ -87,6 +88,18 @@ class Trace:
         self.period_begun = {}
         self.periods = []
         self.periods_unmatched = self.periods_unfinished = 0
+        # Tables of descriptors by process: name, and whether it is closed when a program is executed.
+        self.files = {}
+        self.process = {}
+        self.address = defaultdict(set)
+        self.used = []
+        # The state of each thread and since when; None where it began before the trace.
+        self.state = {}
+        self.in_call = {}
+        self.spent = []
+        self.lasted = []
+        self.length = defaultdict(int)
+        self.since = {}
 
     def running(self, cpu):
         if cpu not in self.now:
@@ -122,15 +135,28 @@ def see(trace, time, cpu, name, field):
         switch(trace, time, cpu, field)
     elif name in ("sched_wakeup", "sched_wakeup_new"):
         trace.woken[int(field("tid"))] = time
+        if trace.state.get(int(field("tid")), ("",))[0] not in ("running", "runnable"):
+            states.become(trace, int(field("tid")), ("runnable", int(field("target_cpu"))), time)
     elif name == "sched_migrate_task":
         trace.migrated[int(field("tid")), cpu] += 1
+        state, to = trace.state.get(int(field("tid"))), ("runnable", int(field("dest_cpu")))
+        if state and state[0] == "runnable" and state[:2] != to:
+            states.become(trace, int(field("tid")), to, time)
     elif name == "sched_process_fork":
         tid = int(field("child_tid"))
-        trace.comm[tid], trace.pid[tid] = str(field("child_comm")), int(field("child_pid"))
+        trace.comm[tid] = str(field("child_comm"))
+        fork(trace, tid, field)
     elif name == "lttng_statedump_process_state":
         tid = int(field("tid"))
         if tid:
             trace.comm[tid], trace.pid[tid] = str(field("name")), int(field("pid"))
+            trace.process[tid] = int(field("pid"))
+            if int(field("file_table_address")):
+                trace.address[int(field("file_table_address"))].add(int(field("pid")))
+    elif name == "lttng_statedump_file_descriptor":
+        for pid in trace.address[int(field("file_table_address"))]:
+            closes = bool(int(field("flags")) & descriptors.CLOSE_ON_EXEC)
+            trace.files.setdefault(pid, {})[int(field("fd"))] = (str(field("filename")), closes)
     elif name == "lttng_statedump_block_device":
         trace.disks[int(field("dev"))] = str(field("diskname"))
     elif name.startswith("syscall_entry_"):
@@ -138,9 +164,12 @@ def see(trace, time, cpu, name, field):
         thread = key(trace.running(cpu))
         if thread in inside:
             trace.unfinished += 1
-        inside[thread] = (name[len("syscall_entry_"):], time)
+        call = name[len("syscall_entry_"):]
+        inside[thread] = (call, time, descriptors.arguments(call, field))
+        trace.in_call[cpu] = call
     elif name.startswith("syscall_exit_"):
-        leave(trace, time, cpu, name[len("syscall_exit_"):], int(field("ret")))
+        leave(trace, time, cpu, name[len("syscall_exit_"):], int(field("ret")), field)
+        trace.in_call[cpu] = None
     elif name.startswith("irq_"):
         interrupt(trace, time, cpu, name, field)
     elif name == "block_rq_issue":
@@ -221,11 +250,13 @@ def switch(trace, time, cpu, field):
     prev, next_ = idle(int(field("prev_tid")), cpu), idle(int(field("next_tid")), cpu)
     trace.comm[prev] = str(field("prev_comm"))
     trace.comm[next_] = str(field("next_comm"))
+    states.change_states(trace, time, cpu, int(field("prev_tid")), int(field("next_tid")), int(field("prev_state")))
     ran = trace.running(cpu)
     if isinstance(ran, list):
         ran[0] = prev
         # What it was in the middle of is the thread's from here on.
         if key(ran) in trace.inside:
+            trace.unfinished += prev in trace.inside
             trace.inside[prev] = trace.inside.pop(key(ran))
     trace.intervals.append((cpu, ran, trace.switch_time.get(cpu, trace.begin), time))
     trace.switch_time[cpu] = time
@@ -241,7 +272,20 @@ def switch(trace, time, cpu, field):
         trace.woken_for.append((next_, cpu, time - begin, begin))
 
 
-def leave(trace, time, cpu, call, result):
+def fork(trace, tid, field):
+    child, parent = field("child_pid"), field("parent_pid")
+    if child is None:
+        # The tracer tells no processes.
+        trace.process.pop(tid, None)
+        return
+    child, parent = int(child), int(parent)
+    trace.pid[tid] = trace.process[tid] = child
+    trace.process[int(field("parent_tid"))] = parent
+    if child != parent:
+        trace.files[child] = dict(trace.files.get(parent, {}))
+
+
+def leave(trace, time, cpu, call, result, field):
     thread = trace.running(cpu)
     entry = trace.inside.pop(key(thread), None)
     if entry is None:
@@ -251,6 +295,7 @@ def leave(trace, time, cpu, call, result):
         trace.unfinished += 1
     else:
         trace.calls.append((thread, call, entry[1], time - entry[1], result))
+        descriptors.use_file(trace, thread, call, entry[1], time - entry[1], result, entry[2], field)
 
 
 def interrupt(trace, time, cpu, name, field):
@@ -421,7 +466,54 @@ def io_tables(trace):
         } | figures([request[2] for request in requests])
         for (device, operation), requests in grouped(trace.requests, lambda request: request[:2]).items()
     ]
-    return {"thread": by_thread, "process": by_process, "operation": by_operation, "device": by_device}
+    return {"thread": by_thread, "process": by_process, "operation": by_operation, "device": by_device} | descriptors.file_tables(trace)
+
+
+def told(trace):
+    """Everything that is compared, as JSON."""
+    signals, signals_left = signal_tables(trace)
+    tables = {
+        "count": count_tables(trace),
+        "cpu": cpu_tables(trace),
+        "syscalls": syscall_tables(trace),
+        "irq": irq_tables(trace),
+        "sched": sched_tables(trace),
+        "io": io_tables(trace),
+        "states": states.state_tables(trace),
+        "queue": states.queue_tables(trace),
+        "processes": process_tables(trace),
+        "signals": signals,
+        "periods": period_tables(trace),
+    }
+    left = {
+        "syscalls": {"unmatched": trace.unmatched, "unfinished": trace.unfinished + len(trace.inside)},
+        "signals": signals_left,
+        "periods": {
+            "unmatched": trace.periods_unmatched,
+            "unfinished": trace.periods_unfinished + len(trace.period_begun),
+        },
+        "irq": {
+            "unmatched": trace.irq_unmatched,
+            "unfinished": trace.irq_unfinished + len(trace.hard) + len(trace.soft),
+        },
+    }
+    requests = {
+        "requests_unmatched": trace.requests_unmatched,
+        "requests_unfinished": trace.requests_unfinished + len(trace.issued),
+    }
+    left |= {f"io {view}": requests for view in ("thread", "process", "operation", "device")}
+    return {
+        "tables": tables, "summaries": left, "events": sum(trace.counts.values()),
+        "begin": trace.begin, "end": trace.end,
+    }
+
+
+def value(field):
+    """A field; of an empty text, which the module takes for the one before, an empty text."""
+    from bt2 import native_bt
+
+    is_text = type(field).__name__ == "_StringFieldConst"
+    return "" if is_text and native_bt.field_string_get_length(field._ptr) == 0 else field
 
 
 def count_tables(trace):
@@ -548,6 +640,8 @@ def period_tables(trace):
 
 
 def main():
+    import bt2
+
     folder, begin, finish = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
     trace = Trace()
     for message in bt2.TraceCollectionMessageIterator(folder):
@@ -559,36 +653,8 @@ def main():
         if time >= begin:
             event = message.event
             payload = event.payload_field
-            see(trace, time, int(event.packet.context_field["cpu_id"]), event.name, payload.__getitem__)
-    signals, signals_left = signal_tables(trace)
-    tables = {
-        "count": count_tables(trace),
-        "cpu": cpu_tables(trace),
-        "syscalls": syscall_tables(trace),
-        "irq": irq_tables(trace),
-        "sched": sched_tables(trace),
-        "io": io_tables(trace),
-        "processes": process_tables(trace),
-        "signals": signals,
-        "periods": period_tables(trace),
-    }
-    left = {
-        "syscalls": {"unmatched": trace.unmatched, "unfinished": trace.unfinished + len(trace.inside)},
-        "signals": signals_left,
-        "periods": {
-            "unmatched": trace.periods_unmatched,
-            "unfinished": trace.periods_unfinished + len(trace.period_begun),
-        },
-        "irq": {
-            "unmatched": trace.irq_unmatched,
-            "unfinished": trace.irq_unfinished + len(trace.hard) + len(trace.soft),
-        },
-        "io": {
-            "requests_unmatched": trace.requests_unmatched,
-            "requests_unfinished": trace.requests_unfinished + len(trace.issued),
-        },
-    }
-    json.dump({"tables": tables, "summaries": left, "events": sum(trace.counts.values())}, sys.stdout)
+            see(trace, time, int(event.packet.context_field["cpu_id"]), event.name, lambda name: value(payload.get(name)))
+    json.dump(told(trace), sys.stdout)
 
 
 if __name__ == "__main__":

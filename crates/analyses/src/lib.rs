@@ -13,21 +13,29 @@ pub mod cpu;
 pub mod io;
 pub mod irq;
 pub mod lost;
+pub mod memory;
+pub mod net;
 pub mod periods;
 pub mod processes;
 pub mod profile;
+pub mod queue;
 pub mod sched;
 pub mod signals;
+pub mod states;
 pub mod syscalls;
 
+mod bins;
 mod clock;
 mod cpus;
 mod durations;
 mod figures;
 mod pairs;
 mod registers;
+mod replay;
 mod stack;
 mod system_calls;
+mod tally;
+mod tasks;
 mod threads;
 
 use hodo_trace::AnyEventAnalysis;
@@ -150,5 +158,30 @@ pub const ANALYSES: &[Entry] = &[
         name: "lost",
         help: "software events: what the tracer lost, of which streams, and when",
         kind: Kind::Kernel { analysis: &lost::Lost, of_threads: false },
+    },
+    Entry {
+        name: "states",
+        help: "kernel events: how long threads ran, waited for a CPU, and waited in which system call",
+        kind: Kind::Kernel { analysis: &states::States, of_threads: true },
+    },
+    Entry {
+        name: "queue",
+        help: "kernel events: how many threads waited for each CPU",
+        kind: Kind::Kernel { analysis: &queue::Queue, of_threads: false },
+    },
+    Entry {
+        name: "irqoff",
+        help: "kernel events: how long CPUs took no interrupts",
+        kind: Kind::Kernel { analysis: &irq::InterruptsOff, of_threads: false },
+    },
+    Entry {
+        name: "memory",
+        help: "kernel events: pages of memory that processes had allocated, and gave back",
+        kind: Kind::Kernel { analysis: &memory::Memory, of_threads: true },
+    },
+    Entry {
+        name: "net",
+        help: "kernel events: packets and bytes through network devices",
+        kind: Kind::Kernel { analysis: &net::Network, of_threads: true },
     },
 ];

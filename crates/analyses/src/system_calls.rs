@@ -10,7 +10,7 @@ use hodo_trace::{
     kernel::{KernelEvent, Kind, field},
 };
 use rustc_hash::FxHashMap;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use crate::{
     durations::{Add, Durations, Longest, add_all},
@@ -27,11 +27,36 @@ pub(crate) const INTEREST: [(Kind, &[usize]); 5] = {
 /// The highest number that is an error: the kernel's `MAX_ERRNO`.
 const MOST_ERRORS: i64 = 4095;
 
+/// Whether what a call returned is an error.
+pub(crate) fn is_error(result: i64) -> bool {
+    (-MOST_ERRORS..0).contains(&result)
+}
+
+/// What is kept of a call's arguments: nothing, or all of them as text.
+pub(crate) trait Arguments:
+    Clone + std::fmt::Debug + Default + Ord + Serialize + DeserializeOwned + Send
+{
+    /// Those of a call that begins.
+    fn of(event: &KernelEvent<'_>) -> Self;
+}
+
+impl Arguments for () {
+    #[inline]
+    fn of(_: &KernelEvent<'_>) {}
+}
+
+impl Arguments for Box<str> {
+    fn of(event: &KernelEvent<'_>) -> Box<str> {
+        String::from_utf8_lossy(event.text(field::entry::ALL).unwrap_or_default()).into()
+    }
+}
+
 /// A call that goes on.
-#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
-struct Entry {
+#[derive(Clone, Debug, Serialize, Deserialize)]
+struct Entry<A> {
     name: u32,
     time: Nanos,
+    arguments: A,
 }
 
 /// The end of a call.
@@ -45,18 +70,18 @@ struct Exit {
 }
 
 /// What happened to a thread, or to whoever was on a CPU.
-#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
-struct Course {
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+struct Course<A> {
     /// Whether any call began or ended.
     touched: bool,
     /// The exit that came first, where nothing is known of the time before.
     first: Option<Exit>,
     /// The call that goes on.
-    open: Option<Entry>,
+    open: Option<Entry<A>>,
 }
 
-/// A call among the longest: where it ended, whose it was, its name, what it returned.
-pub(crate) type LongCall = (u32, Thread, u32, i64);
+/// A call among the longest: where it ended, whose it was, its name, what it returned, its arguments.
+pub(crate) type LongCall<A> = (u32, Thread, u32, i64, A);
 
 /// What is known of the calls of one name, of one thread.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
@@ -98,39 +123,50 @@ impl Add for OfThread {
 }
 
 /// Calls that are complete, and how many are not.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
-struct Totals {
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(bound(deserialize = "A: DeserializeOwned"))]
+struct Totals<A> {
     threads: FxHashMap<Thread, OfThread>,
-    longest: Longest<LongCall>,
+    longest: Longest<LongCall<A>>,
     unmatched: u64,
     unfinished: u64,
 }
 
-impl Totals {
+impl<A> Default for Totals<A> {
+    fn default() -> Totals<A> {
+        Totals { threads: FxHashMap::default(), longest: Longest::default(), unmatched: 0, unfinished: 0 }
+    }
+}
+
+impl<A: Arguments> Totals<A> {
     #[inline]
-    fn complete(&mut self, entry: Entry, exit: Exit) {
+    fn complete(&mut self, entry: Entry<A>, exit: Exit) {
         let length = exit.time.0.saturating_sub(entry.time.0);
         let key = u64::from(exit.cpu) << 32 | u64::from(exit.name);
         let of = self.threads.entry(exit.thread).or_default().0.entry(key).or_default();
         of.durations.see(length);
-        if (-MOST_ERRORS..0).contains(&exit.result) {
+        if is_error(exit.result) {
             of.errors += 1;
         } else {
             of.returned = of.returned.wrapping_add(exit.result as u64);
         }
-        self.longest.see(length, entry.time, (exit.cpu, exit.thread, exit.name, exit.result));
+        self.longest.see(
+            length,
+            entry.time,
+            (exit.cpu, exit.thread, exit.name, exit.result, entry.arguments),
+        );
     }
 
     /// A call begins.
     #[inline]
-    fn enter(&mut self, course: &mut Course, entry: Entry) {
+    fn enter(&mut self, course: &mut Course<A>, entry: Entry<A>) {
         self.unfinished += u64::from(course.open.replace(entry).is_some());
         course.touched = true;
     }
 
     /// A call ends.
     #[inline]
-    fn exit(&mut self, content: &mut Content<Course>, exit: Exit) {
+    fn exit(&mut self, content: &mut Content<Course<A>>, exit: Exit) {
         let course = &mut content.since;
         match course.open.take() {
             Some(entry) if entry.name == exit.name => self.complete(entry, exit),
@@ -145,7 +181,7 @@ impl Totals {
     }
 
     /// What happened later, to a content.
-    fn join(&mut self, content: &mut Content<Course>, later: Course) {
+    fn join(&mut self, content: &mut Content<Course<A>>, later: Course<A>) {
         match later.first {
             Some(exit) => self.exit(content, exit),
             None if later.touched => self.unfinished += u64::from(content.since.open.take().is_some()),
@@ -156,22 +192,24 @@ impl Totals {
     }
 
     /// Nothing more happens.
-    fn end(&mut self, course: Course) {
+    fn end(&mut self, course: Course<A>) {
         self.unmatched += u64::from(course.first.is_some());
         self.unfinished += u64::from(course.open.is_some());
     }
 
     /// The same under the names that threads have for the chunk before.
-    fn renamed(self, known: impl Fn(Thread) -> Thread) -> Totals {
+    fn renamed(self, known: impl Fn(Thread) -> Thread) -> Totals<A> {
         let mut threads = FxHashMap::default();
         add_all(&mut threads, self.threads.into_iter().map(|(thread, of)| (known(thread), of)));
-        let longest = self.longest.map(|(cpu, thread, name, result)| (cpu, known(thread), name, result));
+        let longest = self
+            .longest
+            .map(|(cpu, thread, name, result, arguments)| (cpu, known(thread), name, result, arguments));
         Totals { threads, longest, ..self }
     }
 }
 
-impl Add for Totals {
-    fn add(&mut self, later: Totals) {
+impl<A: Arguments> Add for Totals<A> {
+    fn add(&mut self, later: Totals<A>) {
         add_all(&mut self.threads, later.threads);
         self.longest.add(later.longest);
         self.unmatched += later.unmatched;
@@ -180,20 +218,27 @@ impl Add for Totals {
 }
 
 /// What is known of calls after some events.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub(crate) struct Calls {
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(bound(deserialize = "A: DeserializeOwned"))]
+pub(crate) struct Calls<A = ()> {
     pub(crate) threads: Threads,
-    registers: Registers<Course>,
-    totals: Totals,
+    registers: Registers<Course<A>>,
+    totals: Totals<A>,
 }
 
-impl Calls {
+impl<A> Default for Calls<A> {
+    fn default() -> Calls<A> {
+        Calls { threads: Threads::default(), registers: Registers::default(), totals: Totals::default() }
+    }
+}
+
+impl<A: Arguments> Calls<A> {
     /// Takes in an event of those that it needs.
     #[inline]
     pub(crate) fn see(&mut self, event: &KernelEvent<'_>) {
         match event.kind {
             Kind::SyscallEntry => {
-                let entry = Entry { name: event.name, time: event.time };
+                let entry = Entry { name: event.name, time: event.time, arguments: A::of(event) };
                 self.totals.enter(&mut self.registers.running(event.cpu).since, entry);
             }
             Kind::SyscallExit => {
@@ -215,12 +260,12 @@ impl Calls {
     }
 
     /// Adds what the later of two neighbours knows.
-    pub(crate) fn add(&mut self, later: Calls) {
+    pub(crate) fn add(&mut self, later: Calls<A>) {
         let Calls { threads, registers, totals } = later;
         let known = |thread| self.threads.known(thread);
         self.totals.add(totals.renamed(known));
         let sums = std::cell::RefCell::new(&mut self.totals);
-        let join = |content: &mut Content<Course>, later: Course| {
+        let join = |content: &mut Content<Course<A>>, later: Course<A>| {
             let first = later.first.map(|exit| Exit { thread: known(exit.thread), ..exit });
             sums.borrow_mut().join(content, Course { first, ..later });
         };
@@ -229,7 +274,7 @@ impl Calls {
     }
 
     /// The calls of the whole.
-    pub(crate) fn finish(mut self, choice: &Choice) -> Whole {
+    pub(crate) fn finish(mut self, choice: &Choice) -> Whole<A> {
         self.registers.into_contents().for_each(|course| self.totals.end(course));
         let threads = self.threads;
         let totals = self.totals.renamed(|thread| threads.settled(thread));
@@ -241,11 +286,11 @@ impl Calls {
 }
 
 /// What there is to tell of calls.
-pub(crate) struct Whole {
+pub(crate) struct Whole<A = ()> {
     pub(crate) threads: Threads,
     /// Those that are asked for, by thread and name.
     pub(crate) calls: Vec<(Thread, FxHashMap<u32, OfName>)>,
-    pub(crate) longest: Longest<LongCall>,
+    pub(crate) longest: Longest<LongCall<A>>,
     /// Unmatched and unfinished, of all threads.
     pub(crate) left: (u64, u64),
 }

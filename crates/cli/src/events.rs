@@ -16,7 +16,9 @@ use hodo_engine::{
         StreamInfo, TraceInfo, Wanted,
     },
 };
-use hodo_trace::{Choice, Column, Loss, Period, Shape, Table, Unit, Value};
+use hodo_trace::{
+    AnyEventAnalysis, Choice, Column, Loss, Period, Shape, Table, Unit, Value, kernel::VOCABULARY, vocabulary,
+};
 
 use crate::{
     arguments::{self, Input, size},
@@ -239,12 +241,10 @@ pub fn report(command: &arguments::Report, entry: &Entry) -> Result<ExitCode, Fa
         }
         Kind::Kernel { .. } | Kind::All => {
             refuse_streams(&reading)?;
-            let (entries, analyses): (Vec<_>, Vec<_>) = kernel_analyses(entry.name).unzip();
-            let choice = choice(&entries, command.by.as_deref(), chosen(command)?)?;
-            let own: Vec<_> = analyses.iter().map(|analysis| analysis.of_choice(&choice)).collect();
-            let analyses: Vec<_> =
-                analyses.iter().zip(&own).map(|(usual, own)| own.as_deref().unwrap_or(*usual)).collect();
-            events::analyse(&traces, &analyses, &choice, &reading, |done| progress.set(done))
+            let choose = |entries: &[&Entry]| choice(entries, command.by.as_deref(), chosen(command)?);
+            kernel_tables(command, entry, choose, |analyses, choice| {
+                events::analyse(&traces, analyses, choice, &reading, |done| progress.set(done))
+            })?
         }
         Kind::Periods { .. } => {
             let period = period.ok_or_else(|| {
@@ -271,6 +271,25 @@ pub fn report(command: &arguments::Report, entry: &Entry) -> Result<ExitCode, Fa
     let code = input::exit_code(&command.input, lossless);
     output::draw_all(tables, &command.output)?;
     Ok(code)
+}
+
+/// The tables of one analysis of kernel events, or of all of them.
+fn kernel_tables(
+    command: &arguments::Report,
+    entry: &Entry,
+    choose: impl Fn(&[&Entry]) -> Result<Choice, Failure>,
+    analyse: impl FnOnce(&[&dyn AnyEventAnalysis], &Choice) -> Vec<Table>,
+) -> Result<Vec<Table>, Failure> {
+    let (entries, usual): (Vec<_>, Vec<_>) = kernel_analyses(entry.name).unzip();
+    let choice = choose(&entries)?;
+    let own: Vec<_> = usual.iter().map(|analysis| analysis.of_choice(&choice)).collect();
+    let analyses: Vec<_> =
+        usual.iter().zip(&own).map(|(usual, own)| own.as_deref().unwrap_or(*usual)).collect();
+    let tables = analyse(&analyses, &choice);
+    if let ([analysis], [table]) = (analyses.as_slice(), tables.as_slice()) {
+        tell_needs(*analysis, table, &command.input);
+    }
+    Ok(tables)
 }
 
 /// Counts by name, by stream or over time.
@@ -317,6 +336,27 @@ pub fn tell_notes(traces: &EventTraces<'_>, input: &Input) {
     for (file, note) in traces.notes().filter(|_| !input.quiet) {
         eprintln!("hodo: {file}: {note}");
     }
+}
+
+/// Which events an analysis needs, on standard error, where it found nothing to tell.
+fn tell_needs(analysis: &dyn AnyEventAnalysis, table: &Table, input: &Input) {
+    if table.rows.is_empty() && !input.quiet {
+        let mut kinds: Vec<_> = analysis.interest().iter().map(|(kind, _)| *kind).collect();
+        kinds.sort_unstable();
+        kinds.dedup();
+        let words: Vec<String> = kinds.into_iter().flat_map(needed).collect();
+        eprintln!("hodo: {}: nothing found; it is made of {}", table.name, words.join(", "));
+    }
+}
+
+/// What the events of a kind are called; nothing of those that only tell how things were when tracing began.
+fn needed(kind: hodo_trace::kernel::Kind) -> Option<String> {
+    let words = VOCABULARY.iter().find(|words| words.kind == kind)?;
+    let name = words.names.first().filter(|name| !name.starts_with("lttng_statedump"))?;
+    Some(match vocabulary::others(name) {
+        [] => (*name).to_owned(),
+        others => format!("{name} (of ftrace and perf: {})", others.join(", ")),
+    })
 }
 
 /// What the command line chooses of a kernel's events.

@@ -3,8 +3,17 @@
 use std::{path::Path, sync::Mutex};
 
 use hodo_analyses::{
-    cpu::CpuUse, io::InputOutput, irq::Interrupts, lost::Lost, periods::Periods, processes::Processes,
-    sched::Scheduling, signals::Signals, syscalls::Syscalls,
+    cpu::{CpuUse, OverTime},
+    io::{self, InputOutput},
+    irq::Interrupts,
+    lost::Lost,
+    periods::Periods,
+    processes::Processes,
+    queue::Queue,
+    sched::Scheduling,
+    signals::Signals,
+    states::{Intervals, States},
+    syscalls::{Slowest, Syscalls},
 };
 use hodo_engine::{
     Files,
@@ -72,8 +81,8 @@ impl EventAnalysis for Keeper {
 
 fn kept(fixture: &str) -> (Vec<Records>, Vec<String>) {
     let files = Files::default();
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures").join(fixture);
-    let traces = EventTraces::open(&files, &folder).unwrap();
+    let input = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures").join(fixture);
+    let traces = EventTraces::open(&files, &input).unwrap();
     let reading = EventReading { threads: 1, chunks: Chunks::Bytes(u64::MAX), from: None, to: None };
     let edge = |text| Edge::parse(text);
     let period = Period {
@@ -124,6 +133,12 @@ fn holds_for_all(fixture: &str) {
     holds(&Signals, &kept);
     holds(&Lost, &kept);
     holds(&Periods::default(), &kept);
+    holds(&OverTime, &kept);
+    holds(&Slowest, &kept);
+    holds(&io::Files, &kept);
+    holds(&States, &kept);
+    holds(&Intervals, &kept);
+    holds(&Queue, &kept);
 }
 
 #[test]
@@ -138,5 +153,10 @@ fn of_lttng_2_16() {
 
 #[test]
 fn of_ftrace() {
-    holds_for_all("ftrace/small-6.dat");
+    holds_for_all("ftrace/small-7.dat");
+}
+
+#[test]
+fn of_perf() {
+    holds_for_all("perf/events.data");
 }

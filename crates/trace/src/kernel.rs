@@ -218,7 +218,7 @@ const NET: &[&str] = &["name", "len"];
 /// The arguments of system calls that have to do with files, by their names in the kernel.
 const ENTRY: &[&str] = &[
     "fd|fildes|oldfd|fd_in|fdin|in_fd",
-    "newfd|fd_out|fdout|out_fd",
+    "newfd|fd_out|fdout|out_fd|max_fd",
     "filename|pathname|uname",
     "flags|type",
     "cmd",
@@ -315,10 +315,10 @@ impl Words {
     /// What follows the prefix in the word for an event, or nothing where the names are no prefixes; `None` where
     /// the event is of another kind.
     pub fn matches(&self, event: &str) -> Option<String> {
-        let word = vocabulary::word(event);
+        let called = vocabulary::names(event);
         let rest = self.names.iter().find_map(|name| match name.strip_suffix('*') {
-            Some(prefix) => word.strip_prefix(prefix),
-            None => (*name == word).then_some(""),
+            Some(prefix) => called.iter().find_map(|called| called.strip_prefix(prefix)),
+            None => called.iter().any(|called| called == name).then_some(""),
         });
         rest.map(str::to_owned)
     }

@@ -1,4 +1,4 @@
-//! `cargo xtask judge analyses [FOLDER | ARCHIVE]`: what we tell of a kernel's events, against a second reading
+//! `cargo xtask judge analyses [FOLDER | ARCHIVE | trace.dat | perf.data]`: what we tell of a kernel's events, against a second reading
 //! of the definitions: slow and simple, in Python, over babeltrace2.
 //!
 //! ```text
@@ -6,9 +6,14 @@
 //!                     └─► lab/judges/kernel.py ──────────────────────────────────┴─► column of theirs
 //! ```
 //!
+//! Recordings of ftrace and perf are made on the spot, and are judged by what trace-cmd and perf print of them.
+//!
 //! Percentiles may differ by what docs/analyses.md says of them; all else is equal.
 
-use std::{path::Path, process::Command};
+use std::{
+    path::{Path, PathBuf},
+    process::Command,
+};
 
 use serde_json::{Map, Value};
 
@@ -37,27 +42,63 @@ const SHOWN: usize = 5;
 
 type Row = Map<String, Value>;
 
-/// Judges the trace that is named, or the usual one.
+/// Judges the trace that is named; or the usual one, and recordings made on the spot.
 pub(super) fn run(names: &[String]) -> Outcome {
     setup::ensure(Need::Judge)?;
     command::build_hodo()?;
-    let usual = root().join(ARCHIVE);
-    let folder = unpacked(names.first().map_or(&usual, |name| Path::new(name)))?;
-    let whole = report(&folder, "count", None, &[])?;
-    let begin = whole["summary"]["begin_ns"].as_u64().ok_or("the trace has no events")?;
-    let (from, to) = (begin + CUT.0, begin + CUT.1);
-    let mut python = Command::new("/usr/bin/python3");
-    python
-        .arg(root().join("lab/judges/kernel.py"))
-        .arg(&folder)
-        .args([from, to].map(|time| time.to_string()));
-    let theirs: Value = serde_json::from_str(&command::capture(&mut python)?)?;
-    println!("{} events from {from} to {to} ns", theirs["events"]);
     let mut differing = Vec::new();
+    if let Some(name) = names.first() {
+        judge(Path::new(name), &mut differing)?;
+    } else {
+        judge(&root().join(ARCHIVE), &mut differing)?;
+        for recording in record()? {
+            judge(&recording, &mut differing)?;
+        }
+    }
+    if differing.is_empty() { Ok(()) } else { Err(format!("not equal: {}", differing.join(", ")).into()) }
+}
+
+/// Recordings of what this machine does meanwhile, by ftrace and by perf.
+fn record() -> Outcome<[PathBuf; 2]> {
+    const WORKLOAD: [&str; 4] =
+        ["--", "sh", "-c", "ls -lR /usr/share/doc /usr/lib | gzip > /tmp/hodo-judge; sync /tmp/hodo-judge"];
+    let folder = root().join("target/judge");
+    std::fs::create_dir_all(&folder)?;
+    let (ftrace, perf) = (folder.join("analyses.dat"), folder.join("analyses.data"));
+    let mut hodo = Command::new(command::hodo());
+    hodo.args(["record", "-q", "--engine", "ftrace", "--buffer-size", "64M"]);
+    hodo.args(["sched", "irq", "syscalls", "block"].iter().flat_map(|system| ["-e", system]));
+    command::run(hodo.arg("-o").arg(&ftrace).args(WORKLOAD))?;
+    let mut record = Command::new("perf");
+    record.args(["record", "-q", "-a", "-m", "32M", "-e", "sched:*,raw_syscalls:*,irq:*,block:*", "-o"]);
+    command::run(record.arg(&perf).args(WORKLOAD))?;
+    Ok([ftrace, perf])
+}
+
+/// Compares all tables of a trace, and names those that differ.
+fn judge(name: &Path, differing: &mut Vec<String>) -> Outcome {
+    let is_recording = name.extension().is_some_and(|end| end == "dat" || end == "data");
+    let input = if is_recording { name.to_owned() } else { unpacked(name)? };
+    let mut python = Command::new("/usr/bin/python3");
+    let judges = root().join("lab/judges");
+    if is_recording {
+        python.arg(judges.join("tracers.py")).arg(&input);
+    } else {
+        let whole = report(&input, "count", None, &[])?;
+        let begin = whole["summary"]["begin_ns"].as_u64().ok_or("the trace has no events")?;
+        let cut = [begin + CUT.0, begin + CUT.1].map(|time| time.to_string());
+        python.arg(judges.join("kernel.py")).arg(&input).args(cut);
+    }
+    let theirs: Value = serde_json::from_str(&command::capture(&mut python)?)?;
+    let time = |name: &str| theirs[name].as_u64().ok_or("the trace has no events");
+    let (from, to) = (time("begin")?, time("end")? + 1);
+    println!("{}: {} events from {from} to {to} ns", name.display(), theirs["events"]);
     for (kind, views) in theirs["tables"].as_object().ok_or("no tables")? {
         for (view, rows) in views.as_object().ok_or("no views")? {
             let name = format!("{kind} {view}");
-            let found = differences(&folder, (kind, view), (from, to), rows, &theirs["summaries"][kind])?;
+            let summaries = &theirs["summaries"];
+            let summary = summaries.get(kind).unwrap_or(&summaries[&name]);
+            let found = differences(&input, (kind, view), (from, to), rows, summary)?;
             let count = rows.as_array().map_or(0, Vec::len);
             match found.is_empty() {
                 true => println!("{name:20} {count:6} rows, equal"),
@@ -69,7 +110,7 @@ pub(super) fn run(names: &[String]) -> Outcome {
             }
         }
     }
-    if differing.is_empty() { Ok(()) } else { Err(format!("not equal: {}", differing.join(", ")).into()) }
+    Ok(())
 }
 
 fn report(folder: &Path, kind: &str, view: Option<&str>, more: &[&str]) -> Outcome<Value> {

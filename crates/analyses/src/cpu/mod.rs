@@ -4,9 +4,11 @@
 //! first switch on a CPU the thread runs that this one names as previous; after the last, its next, to the end
 //! of the trace. Thread 0 is idleness. Interrupts count to the thread that they interrupt.
 
+mod over_time;
+
 use hodo_clock::Nanos;
 use hodo_trace::{
-    Column, EventAnalysis, Shape, Table, Unit, Value, Whole,
+    AnyEventAnalysis, Choice, Column, EventAnalysis, Shape, Table, Unit, Value, Whole,
     kernel::{KernelEvent, Kind, field},
 };
 use rustc_hash::FxHashMap;
@@ -17,6 +19,8 @@ use crate::{
     figures::{most_time_first, share},
     threads::{self, Thread, Threads},
 };
+
+pub use over_time::OverTime;
 
 /// The analysis.
 #[derive(Clone, Copy, Debug)]
@@ -84,7 +88,11 @@ impl EventAnalysis for CpuUse {
     }
 
     fn views(&self) -> &'static [&'static str] {
-        &["thread", "process", "cpu"]
+        &["thread", "process", "cpu", "time"]
+    }
+
+    fn of_choice(&self, choice: &Choice) -> Option<Box<dyn AnyEventAnalysis>> {
+        (choice.view == "time").then_some(Box::new(OverTime))
     }
 
     fn unknown(&self) -> Partial {

@@ -7,9 +7,14 @@
 //!   sector. It is a write where its flags say so, else a read; its bytes are its sectors, of 512 bytes each, when
 //!   it completes.
 
+mod action;
+mod cache;
+mod descriptors;
+mod files;
+
 use hodo_clock::Nanos;
 use hodo_trace::{
-    Column, EventAnalysis, Shape, Table, Unit, Value, Whole,
+    AnyEventAnalysis, Choice, Column, EventAnalysis, Shape, Table, Unit, Value, Whole,
     kernel::{KernelEvent, Kind, field},
 };
 use rustc_hash::FxHashMap;
@@ -23,12 +28,15 @@ use crate::{
     threads::{Thread, Threads},
 };
 
+pub use cache::Cache;
+pub use files::Files;
+
 /// The analysis.
 #[derive(Clone, Copy, Debug)]
 pub struct InputOutput;
 
 /// What a system call does with files.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 enum Operation {
     Read,
     Write,
@@ -156,7 +164,15 @@ impl EventAnalysis for InputOutput {
     }
 
     fn views(&self) -> &'static [&'static str] {
-        &["thread", "process", "operation", "device"]
+        &["thread", "process", "operation", "device", "file", "descriptor", "cache"]
+    }
+
+    fn of_choice(&self, choice: &Choice) -> Option<Box<dyn AnyEventAnalysis>> {
+        match choice.view.as_str() {
+            "file" | "descriptor" => Some(Box::new(Files)),
+            "cache" => Some(Box::new(Cache)),
+            _ => None,
+        }
     }
 
     fn unknown(&self) -> Partial {
@@ -325,6 +341,11 @@ fn by_operation(all: User) -> (Vec<Column>, Vec<Vec<Value>>) {
     (columns, operations.into_iter().map(row).collect())
 }
 
+/// The two numbers of a device, of which the kernel makes one: 12 bits and 20.
+fn numbers(device: u32) -> String {
+    format!("{}:{}", device >> 20, device & 0xf_ffff)
+}
+
 fn by_device(devices: FxHashMap<u32, Device>) -> (Vec<Column>, Vec<Vec<Value>>) {
     let mut columns = vec![
         Column::text("device"),
@@ -338,8 +359,7 @@ fn by_device(devices: FxHashMap<u32, Device>) -> (Vec<Column>, Vec<Vec<Value>>) 
     devices.sort_unstable_by_key(|(number, _)| *number);
     let mut rows = Vec::new();
     for (number, device) in devices {
-        // As the kernel makes a number of two: 12 bits and 20.
-        let name = device.name.unwrap_or_else(|| format!("{}:{}", number >> 20, number & 0xf_ffff));
+        let name = device.name.unwrap_or_else(|| numbers(number));
         for (operation, requests) in [("read", device.read), ("write", device.written)] {
             if requests.durations.count == 0 {
                 continue;

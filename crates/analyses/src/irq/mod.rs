@@ -5,6 +5,8 @@
 //! * `raise`: from the first `irq_softirq_raise` of a vector on a CPU since its handler began there last, to when
 //!   that begins.
 
+mod off;
+
 use hodo_clock::Nanos;
 use hodo_trace::{
     Column, EventAnalysis, Shape, Table, Unit, Value, Whole,
@@ -18,6 +20,8 @@ use crate::{
     figures::{duration_cells, duration_columns, most_time_first},
     pairs::{Pairs, Requests},
 };
+
+pub use off::InterruptsOff;
 
 /// The analysis.
 #[derive(Clone, Copy, Debug)]

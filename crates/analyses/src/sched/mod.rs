@@ -16,15 +16,13 @@ use crate::{
     durations::{Add, Durations, Longest, add_all},
     figures::{duration_cells, duration_columns, most_time_first},
     pairs::Pairs,
+    tasks::could_go_on,
     threads::{self, Thread, Threads},
 };
 
 /// The analysis.
 #[derive(Clone, Copy, Debug)]
 pub struct Scheduling;
-
-/// `TASK_REPORT_MAX`: what `prev_state` has of a thread that was preempted.
-const PREEMPTED: i64 = 256;
 
 /// What happened to a thread on a CPU.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
@@ -87,7 +85,7 @@ impl Partial {
     fn switch(&mut self, event: &KernelEvent<'_>, prev: Thread, next: Thread) {
         let cpu = event.cpu;
         let state = event.integer(field::switch::PREV_STATE);
-        if state.is_some_and(|state| state == 0 || state & PREEMPTED != 0) && !prev.is_idle() {
+        if state.is_some_and(could_go_on) && !prev.is_idle() {
             self.sums.of(prev, cpu).preemptions += 1;
         }
         if let Some(tid) = prev.tid().filter(|&tid| tid != 0) {

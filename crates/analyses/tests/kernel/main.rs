@@ -3,13 +3,24 @@
 //! Traces are made up: of a scheduler that keeps its own rules, and of one of which any event may be missing.
 
 use hodo_analyses::{
-    cpu::CpuUse, io::InputOutput, irq::Interrupts, lost::Lost, periods::Periods, processes::Processes,
-    sched::Scheduling, signals::Signals, syscalls::Syscalls,
+    cpu::{CpuUse, OverTime},
+    io::{Cache, Files, InputOutput},
+    irq::{Interrupts, InterruptsOff},
+    lost::Lost,
+    memory::Memory,
+    net::Network,
+    periods::Periods,
+    processes::Processes,
+    queue::Queue,
+    sched::Scheduling,
+    signals::Signals,
+    states::{Intervals, States},
+    syscalls::{Slowest, Syscalls},
 };
 use hodo_clock::Nanos;
 use hodo_trace::{
-    EventAnalysis, Table, Whole,
-    kernel::{ALL, KernelEvent, Kind, Records, VOCABULARY},
+    EventAnalysis, Start, Table, Whole,
+    kernel::{ALL, KernelEvent, Kind, Records, VOCABULARY, Words},
 };
 use proptest::{prelude::*, test_runner::TestRunner};
 
@@ -25,20 +36,38 @@ type Seed = (u8, u32, usize, i64, i64, i64);
 type Plan = (Vec<Seed>, bool);
 
 fn plan() -> impl Strategy<Value = Plan> {
-    let seed = (0u8..4, 0..CPUS, 0..VOCABULARY.len() + 6, 0..THREADS, 0..THREADS, 0i64..4);
+    let seed = (0u8..4, 0..CPUS, 0..VOCABULARY.len() + 24, 0..THREADS, 0..THREADS, 0i64..4);
     (prop::collection::vec(seed, 0..80), any::<bool>())
+}
+
+/// Names of system calls.
+const NAMES: [&str; 9] =
+    ["read", "write", "openat", "close", "dup2", "execve", "fcntl", "pipe2", "sendfile64"];
+
+/// `O_CLOEXEC`.
+const CLOSE_ON_EXEC: i64 = 0o2_000_000;
+
+/// What happens, by a number: switches and system calls are what all else hangs on.
+fn words(what: usize) -> &'static Words {
+    let often = [Kind::SchedSwitch, Kind::SyscallEntry, Kind::SyscallExit];
+    let of = |kind: Kind| VOCABULARY.iter().find(|words| words.kind == kind).unwrap();
+    VOCABULARY.get(what).unwrap_or_else(|| of(often[what % often.len()]))
 }
 
 /// The events of a plan, each as its own records.
 fn events((seeds, rules): &Plan) -> Vec<Records> {
     let mut now = 10;
     let mut running = [0i64; CPUS as usize];
+    let mut inside = [0u32; CPUS as usize];
     let event = |&(later, cpu, what, a, b, c): &Seed| {
         now += u64::from(later);
-        // Switches are what all else hangs on.
-        let words = VOCABULARY.get(what).unwrap_or(&VOCABULARY[0]);
+        let words = words(what);
         let mut records = Records::default();
-        records.push(Nanos(now), cpu, words.kind, (c % 3) as u32);
+        let call = &mut inside[cpu as usize];
+        if !*rules || words.kind == Kind::SyscallEntry {
+            *call = (a + 2 * b + 5 * c) as u32 % NAMES.len() as u32;
+        }
+        records.push(Nanos(now), cpu, words.kind, *call);
         if words.kind == Kind::SchedSwitch {
             let on = &mut running[cpu as usize];
             let prev = if *rules { *on } else { a };
@@ -55,11 +84,14 @@ fn events((seeds, rules): &Plan) -> Vec<Records> {
         }
         for (place, name) in words.fields.iter().enumerate() {
             match *name {
-                "comm" | "name" | "child_comm" | "diskname" | "filename" | "stream" | "key" | "group" => {
+                "comm" | "name" | "child_comm" | "diskname" | "stream" | "key" | "group" => {
                     records.text(format!("n{a}").as_bytes())
                 }
-                "ret" => records.integer(a * 100 - 50),
                 "result" => records.integer(c % 2),
+                "filename" | "filename|pathname|uname" => records.text(format!("/n{b}").as_bytes()),
+                "flags" | "flags|type" => records.integer(c % 2 * CLOSE_ON_EXEC),
+                "cmd" => records.integer([0, 2, 1030, 1][c as usize]),
+                "ret" => records.integer(b - 1),
                 ALL => records.text(format!("fd = {a}").as_bytes()),
                 _ => records.integer([a, b, c, a % 2, b % 2][place % 5]),
             }
@@ -78,7 +110,7 @@ fn case() -> impl Strategy<Value = Case> {
 
 fn holds<A: EventAnalysis>(analysis: &A, (plan, cuts, choices): &Case) -> Result<(), TestCaseError> {
     let events = events(plan);
-    let names: Vec<String> = ["read", "write", "openat"].map(str::to_owned).to_vec();
+    let names = NAMES.map(str::to_owned).to_vec();
     let (whole, merged) = law::both(analysis, &events, &names, |end| cuts[end], choices);
     prop_assert_eq!(whole, merged);
     Ok(())
@@ -134,6 +166,56 @@ fn lost() {
     holds_always(&Lost).unwrap();
 }
 
+#[test]
+fn cpu_over_time() {
+    holds_always(&OverTime).unwrap();
+}
+
+#[test]
+fn slowest_system_calls() {
+    holds_always(&Slowest).unwrap();
+}
+
+#[test]
+fn io_by_file() {
+    holds_always(&Files).unwrap();
+}
+
+#[test]
+fn page_cache() {
+    holds_always(&Cache).unwrap();
+}
+
+#[test]
+fn states() {
+    holds_always(&States).unwrap();
+}
+
+#[test]
+fn intervals_of_states() {
+    holds_always(&Intervals).unwrap();
+}
+
+#[test]
+fn queue() {
+    holds_always(&Queue).unwrap();
+}
+
+#[test]
+fn irqoff() {
+    holds_always(&InterruptsOff).unwrap();
+}
+
+#[test]
+fn memory() {
+    holds_always(&Memory).unwrap();
+}
+
+#[test]
+fn net() {
+    holds_always(&Network).unwrap();
+}
+
 /// An analysis whose merge forgets which of its states came first.
 struct Swapped<A>(A);
 
@@ -150,6 +232,10 @@ impl<A: EventAnalysis> EventAnalysis for Swapped<A> {
 
     fn unknown(&self) -> A::Partial {
         EventAnalysis::unknown(&self.0)
+    }
+
+    fn begin(&self, start: &Start<'_>) -> A::Partial {
+        EventAnalysis::begin(&self.0, start)
     }
 
     fn fold(&self, partial: &mut A::Partial, event: KernelEvent<'_>) {
@@ -175,4 +261,13 @@ fn a_broken_merge_is_caught() {
     assert!(holds_always(&Swapped(Processes)).is_err());
     assert!(holds_always(&Swapped(Signals)).is_err());
     assert!(holds_always(&Swapped(Periods::default())).is_err());
+    assert!(holds_always(&Swapped(OverTime)).is_err());
+    assert!(holds_always(&Swapped(Slowest)).is_err());
+    assert!(holds_always(&Swapped(Files)).is_err());
+    assert!(holds_always(&Swapped(States)).is_err());
+    assert!(holds_always(&Swapped(Intervals)).is_err());
+    assert!(holds_always(&Swapped(Queue)).is_err());
+    assert!(holds_always(&Swapped(InterruptsOff)).is_err());
+    assert!(holds_always(&Swapped(Memory)).is_err());
+    assert!(holds_always(&Swapped(Network)).is_err());
 }

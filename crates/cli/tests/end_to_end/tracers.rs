@@ -112,3 +112,69 @@ fn recording_with_ftrace_says_what_it_lacks() {
     assert_eq!(ran.code, 2, "{ran:?}");
     assert!(ran.stderr.contains("available_events"), "{ran:?}");
 }
+
+/// The rows of a report, as objects.
+fn report(file: &str, arguments: &[&str]) -> Vec<Value> {
+    let common = ["-q", "--format", "jsonl", file];
+    let ran = hodo(&[&["report"], arguments, &common].concat()).fine();
+    ran.stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+#[test]
+fn system_calls_have_names_whatever_the_tracer() {
+    for file in ["ftrace/small-6.dat", "ftrace/small-7.dat", "perf/events.data"] {
+        let calls = report(&fixture(file), &["syscalls"]);
+        let openat = calls.iter().find(|row| row["call"] == "openat").unwrap();
+        let ended = count(file, &["--event", "syscall_exit_openat"]);
+        let failed = count(file, &["--event", "syscall_exit_openat", "--where", "ret < 0"]);
+        assert_eq!(
+            (openat["count"].as_u64(), openat["errors"].as_u64()),
+            (Some(ended), Some(failed)),
+            "{file}"
+        );
+        let opens = report(&fixture(file), &["io", "--by", "operation"]);
+        let opens = opens.iter().find(|row| row["operation"] == "open").unwrap();
+        assert_eq!(opens["count"].as_u64(), Some(ended), "{file}");
+        let descriptors = report(&fixture(file), &["io", "--by", "descriptor"]);
+        let opened: u64 = descriptors.iter().map(|row| row["opens"].as_u64().unwrap()).sum();
+        assert_eq!(opened, ended - failed, "{file}");
+        let slowest = report(&fixture(file), &["syscalls", "--by", "slowest"]);
+        assert!(slowest[0]["arguments"].as_str().unwrap().starts_with("args = ["), "{file}");
+        assert_eq!(report(&fixture(file), &["cpu", "--by", "cpu"]).len(), 2, "{file}");
+    }
+}
+
+#[test]
+fn a_report_without_events_says_what_it_needs() {
+    let ran = hodo(&["report", "irqoff", &fixture("ftrace/small-7.dat")]).fine();
+    assert!(ran.stderr.contains("preemptirq_irq_disable (of ftrace and perf: irq_disable)"), "{ran:?}");
+}
+
+#[test]
+fn what_ftrace_and_perf_record_is_analysed() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = |name: &str| folder.path().join(name).display().to_string();
+    let (ftrace, perf) = (file("trace.dat"), file("perf.data"));
+    let events = ["sched", "irq", "syscalls", "block"].map(|system| ["-e", system]).concat();
+    let record = ["record", "-q", "--engine", "ftrace", "-o", &ftrace];
+    let ran = hodo(&[&record[..], &events, &["--", "cat", &fixture("README.md")]].concat());
+    let mut recorded = Vec::from_iter((ran.code == 0).then_some(ftrace));
+    let mut by_perf = std::process::Command::new("perf");
+    by_perf.args(["record", "-q", "-a", "-e", "sched:*,raw_syscalls:*,irq:*,block:*", "-o", &perf]);
+    let ran = by_perf.args(["--", "cat", &fixture("README.md")]).output();
+    recorded.extend(ran.is_ok_and(|ran| ran.status.success()).then_some(perf));
+    // Where neither is allowed to record, there is nothing to see.
+    for file in recorded {
+        let of_cat = ["--comm", "cat"];
+        let bytes = fs::metadata(fixture("README.md")).unwrap().len();
+        let read = report(&file, &[&["io"], &of_cat[..]].concat());
+        assert!(read.iter().any(|row| row["written_bytes"].as_u64() == Some(bytes)), "{read:?}");
+        let ran = report(&file, &[&["cpu"], &of_cat[..]].concat());
+        let states = report(&file, &[&["states"], &of_cat[..]].concat());
+        let time =
+            |rows: &[Value], name: &str| rows.iter().map(|row| row[name].as_u64().unwrap()).sum::<u64>();
+        assert!(time(&ran, "time_ns") > 0, "{ran:?}");
+        assert_eq!(time(&ran, "time_ns"), time(&states, "running_ns"), "{ran:?} {states:?}");
+        assert!(!report(&file, &["queue"]).is_empty());
+    }
+}

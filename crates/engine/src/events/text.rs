@@ -138,14 +138,18 @@ pub(super) fn event(
 
 /// What ftrace and perf write among a system call's arguments, which is none.
 const NO_ARGUMENTS: [&[u8]; 2] = [b"__syscall_nr", b"id"];
+/// How the names of fields begin that all events have.
+const COMMON: &[u8] = b"common_";
 
 /// The fields of an event as arguments of a call: `fd = 3, count = 100`.
 pub(super) fn arguments(event: &Event<'_, '_, '_>) -> Result<Vec<u8>, Trouble> {
     let mut out = Vec::new();
     event.tell(Scope::Payload, &mut TextFields { out: &mut out, first: true })?;
     let mut rest = out.as_slice().trim_ascii();
-    let end = rest.iter().position(|&byte| byte == b' ').unwrap_or(rest.len());
-    if NO_ARGUMENTS.contains(&&rest[..end]) {
+    while let Some(end) = rest.iter().position(|&byte| byte == b' ') {
+        if !rest.starts_with(COMMON) && !NO_ARGUMENTS.contains(&&rest[..end]) {
+            break;
+        }
         let behind = rest.iter().position(|&byte| byte == b',').map_or(rest.len(), |comma| comma + 1);
         rest = rest[behind..].trim_ascii_start();
     }

@@ -112,6 +112,11 @@ pub fn field_word(event: &str, name: &str) -> Option<&'static str> {
     known.fields.iter().find_map(|&(word, other)| (other == name).then_some(word))
 }
 
+/// What ftrace and perf call an event, where that is not our word for it.
+pub fn others(word: &str) -> &'static [&'static str] {
+    known(word).map_or(&[], |event| event.others)
+}
+
 fn known(event: &str) -> Option<&'static Event> {
     let bare = without_system(event);
     EVENTS.iter().find(|event| event.word == bare || event.others.contains(&bare))

@@ -1,0 +1,144 @@
+//! Something over time, in bins whose width depends on nothing but the time that they cover.
+
+use std::hash::Hash;
+
+use hodo_clock::Nanos;
+use rustc_hash::FxHashMap;
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
+
+use crate::durations::{Add, add_all};
+
+/// More bins than that are made wider.
+const MOST: u64 = 100;
+/// The width of the narrowest, in nanoseconds: 1 µs, then 5 µs, 10 µs, 50 µs …
+const NARROWEST: u64 = 1000;
+
+/// The width of bins of a level; each level's is a multiple of the one before.
+fn width(level: u32) -> u64 {
+    let tens = NARROWEST.saturating_mul(10u64.saturating_pow(level / 2));
+    if level.is_multiple_of(2) { tens } else { tens.saturating_mul(5) }
+}
+
+/// What lasted for some time within a bin.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Bin {
+    /// How much of it, times how long.
+    pub(crate) area: u64,
+    /// The most of it at a time.
+    pub(crate) most: u64,
+}
+
+impl Add for Bin {
+    fn add(&mut self, later: Bin) {
+        self.area = self.area.saturating_add(later.area);
+        self.most = self.most.max(later.most);
+    }
+}
+
+/// Bins of several things.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(bound(serialize = "K: Serialize", deserialize = "K: DeserializeOwned + Hash + Eq"))]
+pub(crate) struct Bins<K> {
+    level: u32,
+    /// The first time of all, and the last.
+    span: Option<(u64, u64)>,
+    bins: FxHashMap<(u64, K), Bin>,
+}
+
+impl<K> Default for Bins<K> {
+    fn default() -> Bins<K> {
+        Bins { level: 0, span: None, bins: FxHashMap::default() }
+    }
+}
+
+impl<K: Hash + Eq + Copy> Bins<K> {
+    /// So much of something lasted from one time to another.
+    pub(crate) fn see(&mut self, key: K, (from, to): (Nanos, Nanos), much: u64) {
+        let (from, to) = (from.0, to.0);
+        if from >= to {
+            return;
+        }
+        self.cover(from, to);
+        let width = width(self.level);
+        for index in from / width..=(to - 1) / width {
+            let begin = index * width;
+            let length = to.min(begin.saturating_add(width)) - from.max(begin);
+            let bin = self.bins.entry((index, key)).or_default();
+            bin.add(Bin { area: much.saturating_mul(length), most: much });
+        }
+    }
+
+    /// Makes bins so wide that there are not too many of them.
+    fn cover(&mut self, from: u64, to: u64) {
+        let (first, last) = self.span.map_or((from, to), |(first, last)| (first.min(from), last.max(to)));
+        self.span = Some((first, last));
+        let mut level = self.level;
+        while last / width(level) - first / width(level) >= MOST {
+            level += 1;
+        }
+        self.widen(level);
+    }
+
+    fn widen(&mut self, level: u32) {
+        if level == self.level {
+            return;
+        }
+        let times = width(level) / width(self.level);
+        let mut wider = FxHashMap::default();
+        let bins = std::mem::take(&mut self.bins).into_iter();
+        add_all(&mut wider, bins.map(|((index, key), bin)| ((index / times, key), bin)));
+        (self.bins, self.level) = (wider, level);
+    }
+
+    /// Adds what the later of two neighbours has; `known` is what this one calls a key of its.
+    pub(crate) fn add(&mut self, mut later: Bins<K>, known: impl Fn(K) -> K) {
+        let Some((first, last)) = later.span else { return };
+        self.cover(first, last);
+        self.widen(self.level.max(later.level));
+        later.widen(self.level);
+        add_all(&mut self.bins, later.bins.into_iter().map(|((index, key), bin)| ((index, known(key)), bin)));
+    }
+
+    /// The width of bins, in nanoseconds.
+    pub(crate) fn width(&self) -> u64 {
+        width(self.level)
+    }
+
+    /// Each that is not empty: where it begins, of what it is, and what is in it.
+    pub(crate) fn into_bins(self) -> impl Iterator<Item = (Nanos, K, Bin)> {
+        let width = self.width();
+        self.bins.into_iter().map(move |((index, key), bin)| (Nanos(index * width), key, bin))
+    }
+}
+
+/// How much of a bin lies within a span.
+pub(crate) fn within(begin: Nanos, width: u64, (first, last): (Nanos, Nanos)) -> u64 {
+    last.0.min(begin.0.saturating_add(width)).saturating_sub(first.0.max(begin.0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn bins_depend_on_what_they_hold_alone(
+            spans in prop::collection::vec((0u64..1 << 40, 0u64..1 << 30, 0u64..5), 1..40),
+            cut: prop::sample::Index,
+        ) {
+            let of = |spans: &[(u64, u64, u64)]| {
+                let mut bins = Bins::default();
+                spans.iter().for_each(|&(from, length, much)| bins.see((), (Nanos(from), Nanos(from + length)), much));
+                bins
+            };
+            let (whole, cut) = (of(&spans), cut.index(spans.len()));
+            let mut parts = of(&spans[..cut]);
+            parts.add(of(&spans[cut..]), |()| ());
+            prop_assert_eq!((whole.level, whole.span), (parts.level, parts.span));
+            prop_assert!(whole.bins == parts.bins);
+            let area: u64 = spans.iter().map(|(_, length, much)| length * much).sum();
+            prop_assert_eq!(whole.bins.values().map(|bin| bin.area).sum::<u64>(), area);
+        }
+    }
+}

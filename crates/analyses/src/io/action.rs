@@ -1,0 +1,164 @@
+//! What system calls do to the table of file descriptors.
+
+use hodo_clock::Nanos;
+use hodo_trace::kernel::{
+    KernelEvent,
+    field::{entry, exit},
+};
+use serde::{Deserialize, Serialize};
+
+use super::Operation;
+
+/// What a call does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) enum Action {
+    /// Reads, writes or syncs; whether it returns bytes.
+    Transfer(Operation, bool),
+    /// From the first descriptor to the second.
+    Copy,
+    /// Gives a descriptor for a file with a name.
+    Open,
+    /// Gives one for something else: a place in [`LABELS`].
+    Make(u8),
+    /// Gives two of such.
+    MakeTwo(u8),
+    Close,
+    CloseRange,
+    Duplicate,
+    /// To a number that is asked for.
+    DuplicateTo,
+    Control,
+    Execute,
+}
+
+/// What stands for files without a name.
+pub(super) const LABELS: [&str; 11] = [
+    "socket",
+    "pipe",
+    "eventfd",
+    "epoll",
+    "timerfd",
+    "signalfd",
+    "inotify",
+    "memfd",
+    "pidfd",
+    "perf_event",
+    "io_uring",
+];
+
+/// `O_CLOEXEC`, which `SOCK_CLOEXEC` and its kin equal.
+pub(super) const CLOSE_ON_EXEC: i64 = 0o2_000_000;
+
+/// A system call by its name, and where its arguments lie where the tracer only numbers them.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Call {
+    pub(super) action: Action,
+    /// The first descriptor and the second.
+    descriptors: (usize, usize),
+    flags: Option<usize>,
+    /// Flags that close the new descriptor when a program is executed.
+    closes: i64,
+}
+
+impl Call {
+    /// What the call with a name does, if it has to do with descriptors.
+    pub(super) fn of(name: &str) -> Option<Call> {
+        let call = |action, flags, closes| Call { action, descriptors: (0, 1), flags, closes };
+        let plain = |action| call(action, None, 0);
+        let make = |label, flags| call(Action::Make(label), Some(flags), CLOSE_ON_EXEC);
+        Some(match name {
+            "sync" | "msync" => return None,
+            "open" => call(Action::Open, Some(1), CLOSE_ON_EXEC),
+            "openat" => call(Action::Open, Some(2), CLOSE_ON_EXEC),
+            "sendfile" | "sendfile64" => Call { descriptors: (1, 0), ..plain(Action::Copy) },
+            "splice" | "copy_file_range" => Call { descriptors: (0, 2), ..plain(Action::Copy) },
+            "dup" => plain(Action::Duplicate),
+            "dup2" => plain(Action::DuplicateTo),
+            "dup3" => call(Action::DuplicateTo, Some(2), CLOSE_ON_EXEC),
+            "fcntl" | "fcntl64" => plain(Action::Control),
+            // CLOSE_RANGE_CLOEXEC, which closes nothing now.
+            "close_range" => call(Action::CloseRange, Some(2), 4),
+            "execve" | "execveat" => plain(Action::Execute),
+            "socket" => make(0, 1),
+            "accept" => plain(Action::Make(0)),
+            "accept4" => make(0, 3),
+            "socketpair" => call(Action::MakeTwo(0), Some(1), CLOSE_ON_EXEC),
+            "pipe" => plain(Action::MakeTwo(1)),
+            "pipe2" => call(Action::MakeTwo(1), Some(1), CLOSE_ON_EXEC),
+            "eventfd" | "eventfd2" => make(2, 1),
+            "epoll_create" => plain(Action::Make(3)),
+            "epoll_create1" => make(3, 0),
+            "timerfd_create" => make(4, 1),
+            "signalfd" | "signalfd4" => make(5, 3),
+            "inotify_init" | "inotify_init1" => make(6, 0),
+            // MFD_CLOEXEC and PERF_FLAG_FD_CLOEXEC; the last two always close theirs.
+            "memfd_create" => call(Action::Make(7), Some(1), 1),
+            "perf_event_open" => call(Action::Make(9), Some(4), 8),
+            "pidfd_open" => call(Action::Make(8), None, -1),
+            "io_uring_setup" => call(Action::Make(10), None, -1),
+            _ => match Operation::of(name)? {
+                (Operation::Open, _) => plain(Action::Open),
+                (Operation::Close, _) => plain(Action::Close),
+                (Operation::Copy, _) => plain(Action::Copy),
+                (operation, has_bytes) => plain(Action::Transfer(operation, has_bytes)),
+            },
+        })
+    }
+
+    /// The beginning of a call.
+    pub(super) fn entry(self, event: &KernelEvent<'_>) -> Entry {
+        let numbered = |place: usize| event.integer(entry::ARGUMENTS + place);
+        let either = |named, place| event.integer(named).or_else(|| numbered(place));
+        // A descriptor is an int, whatever stands above its 32 bits.
+        let descriptor = |named, place| either(named, place).map(|fd| fd as i32);
+        let flags = self.flags.and_then(|place| either(entry::FLAGS, place)).unwrap_or(0);
+        Entry {
+            time: event.time,
+            call: event.name,
+            action: self.action,
+            fd: descriptor(entry::FD, self.descriptors.0),
+            other: descriptor(entry::OTHER_FD, self.descriptors.1),
+            closes: self.closes < 0 || flags & self.closes != 0,
+            command: either(entry::COMMAND, 1).unwrap_or(-1),
+            value: either(entry::VALUE, 2).unwrap_or(0),
+            // LTTng writes an empty one where it can not read it.
+            file: event
+                .text(entry::FILENAME)
+                .filter(|name| !name.is_empty())
+                .map(|name| String::from_utf8_lossy(name).into()),
+        }
+    }
+}
+
+/// A call that goes on.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct Entry {
+    pub(super) time: Nanos,
+    /// Index of its name.
+    pub(super) call: u32,
+    pub(super) action: Action,
+    pub(super) fd: Option<i32>,
+    pub(super) other: Option<i32>,
+    /// Whether the new descriptor is closed when a program is executed.
+    pub(super) closes: bool,
+    pub(super) command: i64,
+    pub(super) value: i64,
+    pub(super) file: Option<Box<str>>,
+}
+
+/// The end of a call.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct Exit {
+    pub(super) time: Nanos,
+    pub(super) call: u32,
+    pub(super) result: i64,
+    /// Descriptors that it returned through memory.
+    pub(super) made: [Option<i32>; 2],
+}
+
+impl Exit {
+    pub(super) fn new(event: &KernelEvent<'_>) -> Exit {
+        let made = [exit::FD, exit::OTHER_FD].map(|place| event.integer(place).map(|fd| fd as i32));
+        Exit { time: event.time, call: event.name, result: event.integer(exit::RET).unwrap_or(0), made }
+    }
+}

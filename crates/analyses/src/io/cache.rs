@@ -1,0 +1,106 @@
+//! `io --by cache`: which files' pages came into the page cache, and left it?
+
+use hodo_trace::{
+    Column, EventAnalysis, Shape, Table, Unit, Value, Whole,
+    kernel::{KernelEvent, Kind, field},
+};
+use rustc_hash::FxHashMap;
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    durations::{Add, add_all},
+    figures::most_time_first,
+    tally::Tally,
+    threads,
+};
+
+/// The analysis.
+#[derive(Clone, Copy, Debug)]
+pub struct Cache;
+
+/// The highest order of pages that the kernel hands out at a time is below this.
+const MOST_ORDER: i64 = 32;
+
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+struct Pages {
+    added: u64,
+    deleted: u64,
+}
+
+impl Add for Pages {
+    fn add(&mut self, later: Pages) {
+        self.added += later.added;
+        self.deleted += later.deleted;
+    }
+}
+
+/// What is known after some events: by device and inode.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Partial(Tally<(u32, u64), Pages>);
+
+impl EventAnalysis for Cache {
+    type Partial = Partial;
+
+    fn interest(&self) -> &'static [(Kind, &'static [usize])] {
+        use field::cache::{DEV, INODE, ORDER};
+        const {
+            &[
+                threads::INTEREST[0],
+                threads::INTEREST[1],
+                threads::INTEREST[2],
+                (Kind::CacheAdd, &[DEV, INODE, ORDER]),
+                (Kind::CacheDelete, &[DEV, INODE, ORDER]),
+            ]
+        }
+    }
+
+    fn views(&self) -> &'static [&'static str] {
+        &["cache"]
+    }
+
+    fn unknown(&self) -> Partial {
+        Partial::default()
+    }
+
+    fn fold(&self, partial: &mut Partial, event: KernelEvent<'_>) {
+        if !matches!(event.kind, Kind::CacheAdd | Kind::CacheDelete) {
+            partial.0.threads.see(&event);
+            return;
+        }
+        let order = event.integer(field::cache::ORDER).filter(|order| (0..MOST_ORDER).contains(order));
+        let pages = 1 << order.unwrap_or(0);
+        let number = |place| event.integer(place).unwrap_or(0) as u64;
+        let file = (number(field::cache::DEV) as u32, number(field::cache::INODE));
+        partial.0.of(event.cpu, file).add(match event.kind {
+            Kind::CacheAdd => Pages { added: pages, deleted: 0 },
+            _ => Pages { added: 0, deleted: pages },
+        });
+    }
+
+    fn merge(&self, mut earlier: Partial, later: Partial) -> Partial {
+        earlier.0.add(later.0);
+        earlier
+    }
+
+    fn finish(&self, whole: Partial, of: &Whole<'_>) -> Table {
+        let (_, sums) = whole.0.finish(of.choice);
+        let mut files: FxHashMap<(u32, u64), Pages> = FxHashMap::default();
+        add_all(&mut files, sums.into_iter().map(|((_, file), pages)| (file, pages)));
+        let mut all = Pages::default();
+        files.values().for_each(|pages| all.add(*pages));
+        let summary = vec![("pages_added", all.added.into()), ("pages_deleted", all.deleted.into())];
+        let columns = vec![
+            Column::text("device"),
+            Column::integer("inode", Unit::None),
+            Column::integer("pages_added", Unit::Count),
+            Column::integer("pages_deleted", Unit::Count),
+        ];
+        let row = |((device, inode), pages): ((u32, u64), Pages)| {
+            let row: Vec<Value> =
+                vec![super::numbers(device).into(), inode.into(), pages.added.into(), pages.deleted.into()];
+            (pages.added + pages.deleted, (device, inode), row)
+        };
+        let rows = most_time_first(files.into_iter().map(row));
+        Table { name: "io", shape: Shape::Counters, summary, columns, rows, loss: Vec::new() }
+    }
+}

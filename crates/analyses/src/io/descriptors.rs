@@ -1,0 +1,301 @@
+//! What file descriptors stand for, from the beginning of the trace on.
+//!
+//! A descriptor belongs to the table of a process. It gets its name from the call that made it, from the dump of
+//! states or, by `dup` and its kin and by `fork`, from another; it loses it when it is closed, and when a program is
+//! executed that is to close it. What nothing tells has no name. Descriptors of a thread whose process is not known
+//! have none either: another thread of the process could have closed them.
+
+use rustc_hash::FxHashMap;
+use serde::{Deserialize, Serialize};
+
+use super::{
+    Operation,
+    action::{Action, CLOSE_ON_EXEC, Entry, Exit, LABELS},
+};
+use crate::{durations::Add, replay::Machine, system_calls::is_error, threads::Thread};
+
+/// What happens to tables and with files.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) enum Step {
+    Enter {
+        cpu: u32,
+        entry: Entry,
+    },
+    Exit {
+        cpu: u32,
+        exit: Exit,
+    },
+    /// Both, with no switch between them.
+    Call {
+        cpu: u32,
+        entry: Entry,
+        exit: Exit,
+    },
+    Switch {
+        cpu: u32,
+        prev: i64,
+        next: i64,
+    },
+    /// A thread belongs to a process, which has the table at an address.
+    Belongs {
+        tid: i64,
+        pid: u32,
+        table: Option<u64>,
+    },
+    /// A process begins as the copy of another.
+    Fork {
+        parent: u32,
+        child: u32,
+    },
+    /// A thread whose process is not known begins.
+    Begins {
+        tid: i64,
+    },
+    /// A file was open when tracing began, in the table at an address or of a process.
+    Dumped {
+        table: Option<u64>,
+        pid: Option<u32>,
+        fd: i32,
+        file: Box<str>,
+        flags: i64,
+    },
+}
+
+/// A file's name by its place in the list; the first is that of files without one.
+pub(super) type File = u32;
+/// The file whose name is not known.
+pub(super) const UNKNOWN: File = 0;
+
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+struct Slot {
+    file: File,
+    /// Whether it is closed when a program is executed.
+    closes: bool,
+}
+
+/// Who used what: a thread, on a CPU, a descriptor, a file.
+pub(super) type User = (Thread, u32, Option<i32>, File);
+
+/// How a file was used.
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+pub(super) struct Use {
+    pub(super) read: u64,
+    pub(super) written: u64,
+    pub(super) operations: u64,
+    pub(super) opens: u64,
+    pub(super) errors: u64,
+    pub(super) time: u64,
+}
+
+impl Add for Use {
+    fn add(&mut self, later: Use) {
+        self.read = self.read.saturating_add(later.read);
+        self.written = self.written.saturating_add(later.written);
+        self.operations += later.operations;
+        self.opens += later.opens;
+        self.errors += later.errors;
+        self.time = self.time.saturating_add(later.time);
+    }
+}
+
+/// Tables of descriptors, and how files were used.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub(super) struct Descriptors {
+    running: FxHashMap<u32, Thread>,
+    /// The calls that go on: on CPUs, and of threads that do not run.
+    on_cpus: FxHashMap<u32, Entry>,
+    of_threads: FxHashMap<Thread, Entry>,
+    processes: FxHashMap<Thread, u32>,
+    tables: FxHashMap<u32, FxHashMap<i32, Slot>>,
+    /// Processes by the address of their table, when tracing began.
+    addresses: FxHashMap<u64, Vec<u32>>,
+    files: FxHashMap<Box<str>, File>,
+    pub(super) uses: FxHashMap<User, Use>,
+}
+
+impl Machine<Step> for Descriptors {
+    fn apply(&mut self, step: Step) {
+        match step {
+            Step::Enter { cpu, entry } => drop(self.on_cpus.insert(cpu, entry)),
+            Step::Exit { cpu, exit } => {
+                if let Some(entry) = self.on_cpus.remove(&cpu) {
+                    self.complete(cpu, entry, &exit);
+                }
+            }
+            Step::Call { cpu, entry, exit } => {
+                self.on_cpus.remove(&cpu);
+                self.complete(cpu, entry, &exit);
+            }
+            Step::Switch { cpu, prev, next } => self.switch(cpu, prev, next),
+            Step::Belongs { tid, pid, table } => {
+                self.processes.insert(Thread::new(tid, 0), pid);
+                // Threads of the kernel have no table.
+                if let Some(address) = table.filter(|&address| address != 0) {
+                    let processes = self.addresses.entry(address).or_default();
+                    if !processes.contains(&pid) {
+                        processes.push(pid);
+                    }
+                }
+            }
+            Step::Fork { parent, child } => {
+                let table = self.tables.get(&parent).cloned().unwrap_or_default();
+                self.tables.insert(child, table);
+                self.processes.insert(Thread::new(child.into(), 0), child);
+            }
+            Step::Begins { tid } => drop(self.processes.remove(&Thread::new(tid, 0))),
+            Step::Dumped { table, pid, fd, file, flags } => {
+                let slot = Slot { file: self.file(&file), closes: flags & CLOSE_ON_EXEC != 0 };
+                let at = table.and_then(|table| self.addresses.get(&table)).cloned().unwrap_or_default();
+                for pid in at.into_iter().chain(pid) {
+                    self.tables.entry(pid).or_default().insert(fd, slot);
+                }
+            }
+        }
+    }
+}
+
+/// Commands of `fcntl`.
+const F_DUPFD: i64 = 0;
+const F_SETFD: i64 = 2;
+const F_DUPFD_CLOEXEC: i64 = 1030;
+/// The flag of `F_SETFD`.
+const FD_CLOEXEC: i64 = 1;
+/// What `close` returns of a descriptor that was not open; whatever else it returns, it closed it.
+const EBADF: i64 = 9;
+
+impl Descriptors {
+    fn file(&mut self, name: &str) -> File {
+        if let Some(&known) = self.files.get(name) {
+            return known;
+        }
+        let new = self.files.len() as File + 1;
+        self.files.insert(name.into(), new);
+        new
+    }
+
+    /// The names of files, each at its place.
+    pub(super) fn names(&self) -> Vec<Option<&str>> {
+        let mut names = vec![None; self.files.len() + 1];
+        self.files.iter().for_each(|(name, &file)| names[file as usize] = Some(&**name));
+        names
+    }
+
+    fn switch(&mut self, cpu: u32, prev: i64, next: i64) {
+        let (prev, next) = (Thread::new(prev, cpu), Thread::new(next, cpu));
+        match self.on_cpus.remove(&cpu) {
+            Some(entry) => drop(self.of_threads.insert(prev, entry)),
+            None => drop(self.of_threads.remove(&prev)),
+        }
+        if let Some(entry) = self.of_threads.remove(&next) {
+            self.on_cpus.insert(cpu, entry);
+        }
+        self.running.insert(cpu, next);
+    }
+
+    /// A call that has ended does what it does.
+    fn complete(&mut self, cpu: u32, entry: Entry, exit: &Exit) {
+        if entry.call != exit.call {
+            return;
+        }
+        let thread = self.running.get(&cpu).copied().unwrap_or(Thread::before(cpu));
+        let process = self.processes.get(&thread).copied();
+        let failed = is_error(exit.result);
+        let mut used = Use { operations: 1, errors: failed.into(), ..Use::default() };
+        used.time = exit.time.0.saturating_sub(entry.time.0);
+        let bytes = if failed { 0 } else { exit.result as u64 };
+        let name = |descriptors: &Descriptors, fd: Option<i32>| {
+            let slot = process.and_then(|pid| descriptors.tables.get(&pid)?.get(&fd?));
+            slot.map_or(UNKNOWN, |slot| slot.file)
+        };
+        match entry.action {
+            Action::Transfer(operation, has_bytes) => {
+                let bytes = if has_bytes { bytes } else { 0 };
+                match operation {
+                    Operation::Read => used.read = bytes,
+                    Operation::Write => used.written = bytes,
+                    _ => {}
+                }
+                self.used((thread, cpu, entry.fd, name(self, entry.fd)), used);
+            }
+            Action::Copy => {
+                let (from, to) = (Use { read: bytes, ..used }, Use { written: bytes, ..used });
+                self.used((thread, cpu, entry.fd, name(self, entry.fd)), from);
+                if entry.other.is_some() {
+                    self.used((thread, cpu, entry.other, name(self, entry.other)), to);
+                }
+            }
+            Action::Open => {
+                let file = entry.file.as_deref().map_or(UNKNOWN, |name| self.file(name));
+                let fd = (!failed).then_some(exit.result as i32);
+                self.used((thread, cpu, fd, file), Use { opens: (!failed).into(), ..used });
+                self.set(process, fd, Some(Slot { file, closes: entry.closes }));
+            }
+            Action::Close => {
+                self.used((thread, cpu, entry.fd, name(self, entry.fd)), used);
+                if exit.result != -EBADF {
+                    self.set(process, entry.fd, None);
+                }
+            }
+            _ if failed => {}
+            _ => self.change(process, &entry, exit),
+        }
+    }
+
+    fn used(&mut self, user: User, used: Use) {
+        self.uses.entry(user).or_default().add(used);
+    }
+
+    fn set(&mut self, process: Option<u32>, fd: Option<i32>, slot: Option<Slot>) {
+        let Some((pid, fd)) = process.zip(fd) else { return };
+        let table = self.tables.entry(pid).or_default();
+        match slot.filter(|slot| slot.file != UNKNOWN) {
+            Some(slot) => drop(table.insert(fd, slot)),
+            None => drop(table.remove(&fd)),
+        }
+    }
+
+    /// Calls that only change the table.
+    fn change(&mut self, process: Option<u32>, entry: &Entry, exit: &Exit) {
+        let Some(pid) = process else { return };
+        let made = Some(exit.result as i32);
+        let of = |descriptors: &Descriptors| descriptors.tables.get(&pid)?.get(&entry.fd?).copied();
+        let copy = |slot: Option<Slot>, closes| slot.map(|slot| Slot { closes, ..slot });
+        match entry.action {
+            Action::Make(label) => {
+                let file = self.file(LABELS[usize::from(label)]);
+                self.set(process, made, Some(Slot { file, closes: entry.closes }));
+            }
+            Action::MakeTwo(label) => {
+                let file = self.file(LABELS[usize::from(label)]);
+                for fd in exit.made {
+                    self.set(process, fd, Some(Slot { file, closes: entry.closes }));
+                }
+            }
+            Action::Duplicate => self.set(process, made, copy(of(self), false)),
+            // dup2 of a descriptor to itself does nothing.
+            Action::DuplicateTo if made != entry.fd => {
+                self.set(process, made, copy(of(self), entry.closes));
+            }
+            Action::Control => match entry.command {
+                F_DUPFD | F_DUPFD_CLOEXEC => {
+                    self.set(process, made, copy(of(self), entry.command == F_DUPFD_CLOEXEC));
+                }
+                F_SETFD => self.set(process, entry.fd, copy(of(self), entry.value & FD_CLOEXEC != 0)),
+                _ => {}
+            },
+            Action::CloseRange => {
+                let (Some(first), Some(last)) = (entry.fd, entry.other) else { return };
+                // The last is unsigned, and often the highest number that there is.
+                let is_in = |fd: i32| (first as u32..=last as u32).contains(&(fd as u32));
+                let table = self.tables.entry(pid).or_default();
+                if entry.closes {
+                    table.iter_mut().filter(|(fd, _)| is_in(**fd)).for_each(|(_, slot)| slot.closes = true);
+                } else {
+                    table.retain(|&fd, _| !is_in(fd));
+                }
+            }
+            Action::Execute => self.tables.entry(pid).or_default().retain(|_, slot| !slot.closes),
+            _ => {}
+        }
+    }
+}

@@ -1,0 +1,301 @@
+//! `io --by file` and `--by descriptor`: what was read and written of each file.
+
+use hodo_trace::{
+    Column, EventAnalysis, Shape, Start, Table, Unit, Value, Whole,
+    kernel::{KernelEvent, Kind, field},
+};
+use rustc_hash::FxHashMap;
+use serde::{Deserialize, Serialize};
+
+use super::{
+    action::{Call, Entry, Exit},
+    descriptors::{Descriptors, File, Step, UNKNOWN, Use},
+};
+use crate::{
+    durations::{Add, add_all},
+    figures::most_time_first,
+    replay::Replay,
+    threads::{self, Thread, Threads},
+};
+
+/// The analysis.
+#[derive(Clone, Copy, Debug)]
+pub struct Files;
+
+/// What is known after some events.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Partial {
+    threads: Threads,
+    /// By index of the call's name; only where events are still to come.
+    #[serde(skip)]
+    calls: Vec<Option<Call>>,
+    /// Calls that began on CPUs and have neither ended nor been interrupted by a switch.
+    begun: FxHashMap<u32, Entry>,
+    steps: Replay<Descriptors, Step>,
+}
+
+impl Partial {
+    fn new(names: &[String], is_first: bool) -> Partial {
+        Partial {
+            threads: Threads::default(),
+            calls: names.iter().map(|name| Call::of(name)).collect(),
+            begun: FxHashMap::default(),
+            steps: Replay::new(is_first),
+        }
+    }
+
+    fn call(&mut self, event: &KernelEvent<'_>) {
+        let Some(&Some(call)) = self.calls.get(event.name as usize) else { return };
+        let cpu = event.cpu;
+        if event.kind == Kind::SyscallEntry {
+            self.begun.insert(cpu, call.entry(event));
+            return;
+        }
+        let exit = Exit::new(event);
+        self.steps.see(match self.begun.remove(&cpu) {
+            Some(entry) => Step::Call { cpu, entry, exit },
+            None => Step::Exit { cpu, exit },
+        });
+    }
+
+    fn switch(&mut self, event: &KernelEvent<'_>) {
+        use field::switch;
+        let tids = event.integer(switch::PREV_TID).zip(event.integer(switch::NEXT_TID));
+        let Some((prev, next)) = tids else { return };
+        let cpu = event.cpu;
+        if let Some(entry) = self.begun.remove(&cpu) {
+            self.steps.see(Step::Enter { cpu, entry });
+        }
+        self.steps.see(Step::Switch { cpu, prev, next });
+        if let Some(pid) = event.integer(switch::PREV_PID).filter(|&pid| pid > 0 && prev > 0) {
+            self.steps.see(Step::Belongs { tid: prev, pid: pid as u32, table: None });
+        }
+    }
+
+    fn fork(&mut self, event: &KernelEvent<'_>) {
+        use field::fork;
+        let pid = |place| event.integer(place).map(|pid| pid as u32);
+        let Some(tid) = event.integer(fork::CHILD_TID) else { return };
+        let (parent, child) = (pid(fork::PARENT_PID), pid(fork::CHILD_PID));
+        if let Some((tid, pid)) = event.integer(fork::PARENT_TID).zip(parent) {
+            self.steps.see(Step::Belongs { tid, pid, table: None });
+        }
+        self.steps.see(match (parent, child) {
+            (Some(parent), Some(child)) if parent == child => Step::Belongs { tid, pid: child, table: None },
+            (Some(parent), Some(child)) => Step::Fork { parent, child },
+            _ => Step::Begins { tid },
+        });
+    }
+
+    fn state(&mut self, event: &KernelEvent<'_>) {
+        use field::{descriptor, process};
+        if event.kind == Kind::StateProcess {
+            let told = event.integer(process::TID).zip(event.integer(process::PID));
+            if let Some((tid, pid)) = told.filter(|&(tid, _)| tid != 0) {
+                let table = event.integer(process::FILES).map(|address| address as u64);
+                self.steps.see(Step::Belongs { tid, pid: pid as u32, table });
+            }
+            return;
+        }
+        if let Some((fd, name)) = event.integer(descriptor::FD).zip(event.text(descriptor::FILENAME)) {
+            self.steps.see(Step::Dumped {
+                table: event.integer(descriptor::FILES).map(|address| address as u64),
+                pid: event.integer(descriptor::PID).map(|pid| pid as u32),
+                fd: fd as i32,
+                file: String::from_utf8_lossy(name).into(),
+                flags: event.integer(descriptor::FLAGS).unwrap_or(0),
+            });
+        }
+    }
+}
+
+impl EventAnalysis for Files {
+    type Partial = Partial;
+
+    fn interest(&self) -> &'static [(Kind, &'static [usize])] {
+        use field::{descriptor, entry, exit, fork, process};
+        const {
+            &[
+                threads::INTEREST[0],
+                threads::INTEREST[1],
+                threads::INTEREST[2],
+                (Kind::SchedFork, &[fork::PARENT_TID, fork::PARENT_PID]),
+                (Kind::StateProcess, &[process::FILES]),
+                (
+                    Kind::StateDescriptor,
+                    &[
+                        descriptor::FILES,
+                        descriptor::FD,
+                        descriptor::FILENAME,
+                        descriptor::FLAGS,
+                        descriptor::PID,
+                    ],
+                ),
+                (
+                    Kind::SyscallEntry,
+                    &[
+                        entry::FD,
+                        entry::OTHER_FD,
+                        entry::FILENAME,
+                        entry::FLAGS,
+                        entry::COMMAND,
+                        entry::VALUE,
+                        entry::ARGUMENTS,
+                        entry::ARGUMENTS + 1,
+                        entry::ARGUMENTS + 2,
+                        entry::ARGUMENTS + 3,
+                        entry::ARGUMENTS + 4,
+                    ],
+                ),
+                (Kind::SyscallExit, &[exit::RET, exit::FD, exit::OTHER_FD]),
+            ]
+        }
+    }
+
+    fn views(&self) -> &'static [&'static str] {
+        &["file", "descriptor"]
+    }
+
+    fn unknown(&self) -> Partial {
+        Partial::new(&[], false)
+    }
+
+    fn begin(&self, start: &Start<'_>) -> Partial {
+        Partial::new(start.names, start.is_first)
+    }
+
+    fn fold(&self, partial: &mut Partial, event: KernelEvent<'_>) {
+        match event.kind {
+            Kind::SyscallEntry | Kind::SyscallExit => return partial.call(&event),
+            Kind::SchedSwitch => partial.switch(&event),
+            Kind::SchedFork => partial.fork(&event),
+            Kind::StateProcess | Kind::StateDescriptor => partial.state(&event),
+            _ => {}
+        }
+        partial.threads.see(&event);
+    }
+
+    fn merge(&self, mut earlier: Partial, later: Partial) -> Partial {
+        // No switch came since, so the order among CPUs does not matter.
+        for (cpu, entry) in std::mem::take(&mut earlier.begun) {
+            earlier.steps.see(Step::Enter { cpu, entry });
+        }
+        earlier.steps.add(later.steps);
+        earlier.begun = later.begun;
+        earlier.threads.add(later.threads);
+        earlier
+    }
+
+    fn finish(&self, whole: Partial, of: &Whole<'_>) -> Table {
+        let Partial { threads, steps, .. } = whole;
+        let descriptors = steps.finish();
+        let names = descriptors.names();
+        let mut users: FxHashMap<(Thread, Option<i32>, File), Use> = FxHashMap::default();
+        let settled = descriptors
+            .uses
+            .iter()
+            .map(|(&(thread, cpu, fd, file), used)| (threads.settled(thread), cpu, fd, file, *used));
+        let wanted = settled
+            .filter(|&(thread, cpu, ..)| threads.wanted(thread, of.choice) && of.choice.wants_cpu(cpu));
+        add_all(&mut users, wanted.map(|(thread, _, fd, file, used)| ((thread, fd, file), used)));
+        let mut all = Use::default();
+        users.values().for_each(|used| all.add(*used));
+        let nameless = users.iter().filter(|((.., file), _)| *file == UNKNOWN);
+        let nameless = nameless.map(|(_, used)| used.read.saturating_add(used.written));
+        let mut files: Vec<File> =
+            users.keys().map(|(.., file)| *file).filter(|file| *file != UNKNOWN).collect();
+        files.sort_unstable();
+        files.dedup();
+        let summary = vec![
+            ("read_bytes", all.read.into()),
+            ("written_bytes", all.written.into()),
+            ("operations", all.operations.into()),
+            ("files", (files.len() as u64).into()),
+            ("nameless_bytes", nameless.fold(0, u64::saturating_add).into()),
+        ];
+        let (columns, rows) = match of.choice.view.as_str() {
+            "descriptor" => by_descriptor(&threads, users, &names),
+            _ => by_file(&threads, users, &names),
+        };
+        Table { name: "io", shape: Shape::Counters, summary, columns, rows, loss: Vec::new() }
+    }
+}
+
+type Users = FxHashMap<(Thread, Option<i32>, File), Use>;
+type Rows = (Vec<Column>, Vec<Vec<Value>>);
+
+fn columns() -> [Column; 6] {
+    [
+        Column::integer("read_bytes", Unit::Bytes),
+        Column::integer("written_bytes", Unit::Bytes),
+        Column::integer("operations", Unit::Count),
+        Column::integer("total_ns", Unit::Nanoseconds),
+        Column::integer("opens", Unit::Count).secondary(),
+        Column::integer("errors", Unit::Count).secondary(),
+    ]
+}
+
+fn cells(used: &Use) -> [Value; 6] {
+    [
+        used.read.into(),
+        used.written.into(),
+        used.operations.into(),
+        used.time.into(),
+        used.opens.into(),
+        used.errors.into(),
+    ]
+}
+
+/// The process of a thread, which stands for itself where that is not known.
+fn process(threads: &Threads, thread: Thread) -> Thread {
+    threads.pid(thread).map_or(thread, |pid| Thread::new(pid.into(), 0))
+}
+
+fn by_file(threads: &Threads, users: Users, names: &[Option<&str>]) -> Rows {
+    let mut files: FxHashMap<File, (Use, Vec<Thread>)> = FxHashMap::default();
+    for ((thread, _, file), used) in users {
+        let sum = files.entry(file).or_default();
+        sum.0.add(used);
+        sum.1.push(process(threads, thread));
+    }
+    let rows = files.into_iter().map(|(file, (used, mut processes))| {
+        processes.sort_unstable();
+        processes.dedup();
+        let name = names[file as usize];
+        let mut row = vec![name.map_or(Value::Null, Value::from)];
+        row.extend(cells(&used));
+        row.push((processes.len() as u64).into());
+        (used.read.saturating_add(used.written), (std::cmp::Reverse(used.time), name), row)
+    });
+    let rows = most_time_first(rows);
+    let mut all = vec![Column::text("file")];
+    all.extend(columns());
+    all.push(Column::integer("processes", Unit::Count).secondary());
+    (all, rows)
+}
+
+fn by_descriptor(threads: &Threads, users: Users, names: &[Option<&str>]) -> Rows {
+    let mut sums: Users = FxHashMap::default();
+    let of_processes =
+        users.into_iter().map(|((thread, fd, file), used)| ((process(threads, thread), fd, file), used));
+    add_all(&mut sums, of_processes);
+    let rows = sums.into_iter().map(|((process, fd, file), used)| {
+        let [comm, tid, pid] = threads.cells(process);
+        let name = names[file as usize];
+        let pid = if pid == Value::Null { tid } else { pid };
+        // Where a call failed to make one there is no descriptor; those below zero stand for special ones.
+        let number = fd.map_or(Value::Null, |fd| fd.to_string().into());
+        let mut row = vec![comm, pid, number, name.map_or(Value::Null, Value::from)];
+        row.extend(cells(&used));
+        (used.read.saturating_add(used.written), (std::cmp::Reverse(used.time), process, fd, name), row)
+    });
+    let rows = most_time_first(rows);
+    let mut all = vec![
+        Column::text("comm"),
+        Column::integer("pid", Unit::None),
+        Column::text("fd"),
+        Column::text("file"),
+    ];
+    all.extend(columns());
+    (all, rows)
+}

@@ -1,0 +1,126 @@
+//! `irqoff`: how long did the processors take no interrupts?
+//!
+//! From `irq_disable` to the next `irq_enable` on the CPU.
+
+use hodo_clock::Nanos;
+use hodo_trace::{
+    Column, EventAnalysis, Shape, Table, Unit, Value, Whole,
+    kernel::{KernelEvent, Kind},
+};
+use rustc_hash::FxHashMap;
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    durations::{Add, Durations, Longest, add_all},
+    figures::{duration_cells, duration_columns},
+    pairs::Pairs,
+};
+
+/// The analysis.
+#[derive(Clone, Copy, Debug)]
+pub struct InterruptsOff;
+
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+struct Sums {
+    cpus: FxHashMap<u32, Durations>,
+    longest: Longest<u32>,
+}
+
+impl Sums {
+    fn see(&mut self, begin: Nanos, (end, cpu): (Nanos, u32)) {
+        let length = end.0.saturating_sub(begin.0);
+        self.cpus.entry(cpu).or_default().see(length);
+        self.longest.see(length, begin, cpu);
+    }
+}
+
+/// What is known after some events.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Partial {
+    off: Pairs<Nanos, (Nanos, u32)>,
+    sums: Sums,
+}
+
+impl EventAnalysis for InterruptsOff {
+    type Partial = Partial;
+
+    fn interest(&self) -> &'static [(Kind, &'static [usize])] {
+        &[(Kind::IrqDisable, &[]), (Kind::IrqEnable, &[])]
+    }
+
+    fn views(&self) -> &'static [&'static str] {
+        &["cpu", "slowest"]
+    }
+
+    fn unknown(&self) -> Partial {
+        Partial::default()
+    }
+
+    fn fold(&self, partial: &mut Partial, event: KernelEvent<'_>) {
+        let (key, end) = (u64::from(event.cpu), (event.time, event.cpu));
+        match event.kind {
+            Kind::IrqDisable => partial.off.begin(key, event.time),
+            Kind::IrqEnable => {
+                if let Some((begin, end)) = partial.off.end(key, end) {
+                    partial.sums.see(begin, end);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn merge(&self, mut earlier: Partial, later: Partial) -> Partial {
+        let Partial { off, sums } = &mut earlier;
+        add_all(&mut sums.cpus, later.sums.cpus);
+        sums.longest.add(later.sums.longest);
+        off.add(later.off, |begin, end| sums.see(begin, end));
+        earlier
+    }
+
+    fn finish(&self, whole: Partial, of: &Whole<'_>) -> Table {
+        let Partial { off, mut sums } = whole;
+        sums.cpus.retain(|cpu, _| of.choice.wants_cpu(*cpu));
+        let mut all = Durations::default();
+        sums.cpus.values().for_each(|durations| all.add(durations.clone()));
+        let (unmatched, unfinished) = off.left();
+        let summary = vec![
+            ("count", all.count.into()),
+            ("total_ns", all.total.into()),
+            ("unmatched", unmatched.into()),
+            ("unfinished", unfinished.into()),
+        ];
+        let (columns, rows) = match of.choice.view.as_str() {
+            "slowest" => slowest(&sums.longest, of),
+            _ => by_cpu(sums.cpus),
+        };
+        Table { name: "irqoff", shape: Shape::Counters, summary, columns, rows, loss: Vec::new() }
+    }
+}
+
+type Rows = (Vec<Column>, Vec<Vec<Value>>);
+
+fn by_cpu(cpus: FxHashMap<u32, Durations>) -> Rows {
+    let mut columns = vec![Column::integer("cpu", Unit::None), Column::integer("count", Unit::Count)];
+    columns.extend(duration_columns());
+    let mut cpus: Vec<(u32, Durations)> = cpus.into_iter().collect();
+    cpus.sort_unstable_by_key(|(cpu, _)| *cpu);
+    let row = |(cpu, durations): (u32, Durations)| {
+        let mut row = vec![u64::from(cpu).into(), durations.count.into()];
+        row.extend(duration_cells(&durations));
+        row
+    };
+    (columns, cpus.into_iter().map(row).collect())
+}
+
+fn slowest(longest: &Longest<u32>, of: &Whole<'_>) -> Rows {
+    let columns = vec![
+        Column::integer("duration_ns", Unit::Nanoseconds),
+        Column::integer("begin_ns", Unit::Nanoseconds),
+        Column::integer("cpu", Unit::None),
+    ];
+    let wanted = longest.iter().filter(|(.., cpu)| of.choice.wants_cpu(*cpu));
+    let row = |&(length, begin, cpu): &(u64, Nanos, u32)| {
+        vec![length.into(), begin.0.into(), u64::from(cpu).into()]
+    };
+    (columns, wanted.map(row).collect())
+}

@@ -1,0 +1,114 @@
+//! `memory`: who had the kernel allocate pages of memory, and who gave them back?
+//!
+//! Pages are those of `mm_page_alloc` and `mm_page_free`: two to the power of `order` each time. They count to the
+//! thread that runs on the CPU, also where an interrupt allocates them.
+
+use hodo_trace::{
+    Column, EventAnalysis, Shape, Table, Unit, Whole,
+    kernel::{KernelEvent, Kind, field},
+};
+use rustc_hash::FxHashMap;
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    durations::{Add, add_all},
+    figures::most_time_first,
+    tally::{Of, Tally},
+    threads::{self, Thread},
+};
+
+/// The analysis.
+#[derive(Clone, Copy, Debug)]
+pub struct Memory;
+
+/// The highest order of pages that the kernel hands out at a time is below this.
+const MOST_ORDER: i64 = 32;
+
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+struct Pages {
+    allocations: u64,
+    allocated: u64,
+    frees: u64,
+    freed: u64,
+}
+
+impl Add for Pages {
+    fn add(&mut self, later: Pages) {
+        self.allocations += later.allocations;
+        self.allocated += later.allocated;
+        self.frees += later.frees;
+        self.freed += later.freed;
+    }
+}
+
+/// What is known after some events.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Partial(Tally<(), Pages>);
+
+impl EventAnalysis for Memory {
+    type Partial = Partial;
+
+    fn interest(&self) -> &'static [(Kind, &'static [usize])] {
+        const {
+            &[
+                threads::INTEREST[0],
+                threads::INTEREST[1],
+                threads::INTEREST[2],
+                (Kind::PageAlloc, &[field::page::ORDER]),
+                (Kind::PageFree, &[field::page::ORDER]),
+            ]
+        }
+    }
+
+    fn views(&self) -> &'static [&'static str] {
+        &["process", "thread"]
+    }
+
+    fn unknown(&self) -> Partial {
+        Partial::default()
+    }
+
+    fn fold(&self, partial: &mut Partial, event: KernelEvent<'_>) {
+        let order = event.integer(field::page::ORDER).filter(|order| (0..MOST_ORDER).contains(order));
+        let pages = 1 << order.unwrap_or(0);
+        match event.kind {
+            Kind::PageAlloc => {
+                partial.0.of(event.cpu, ()).add(Pages {
+                    allocations: 1,
+                    allocated: pages,
+                    ..Pages::default()
+                });
+            }
+            Kind::PageFree => {
+                partial.0.of(event.cpu, ()).add(Pages { frees: 1, freed: pages, ..Pages::default() });
+            }
+            _ => drop(partial.0.threads.see(&event)),
+        }
+    }
+
+    fn merge(&self, mut earlier: Partial, later: Partial) -> Partial {
+        earlier.0.add(later.0);
+        earlier
+    }
+
+    fn finish(&self, whole: Partial, of: &Whole<'_>) -> Table {
+        let (threads, sums) = whole.0.finish(of.choice);
+        let who = if of.choice.view == "thread" { Of::Threads } else { Of::Processes };
+        let mut rows: FxHashMap<Thread, Pages> = FxHashMap::default();
+        add_all(&mut rows, sums.into_iter().map(|((thread, ()), pages)| (who.of(&threads, thread), pages)));
+        let mut all = Pages::default();
+        rows.values().for_each(|pages| all.add(*pages));
+        let cells = |pages: &Pages| [pages.allocated, pages.freed, pages.allocations, pages.frees];
+        let names = ["pages_allocated", "pages_freed", "allocations", "frees"];
+        let summary = names.into_iter().zip(cells(&all).map(Into::into)).collect();
+        let mut columns = who.columns();
+        columns.extend(names.map(|name| Column::integer(name, Unit::Count)));
+        let row = |(thread, pages): (Thread, Pages)| {
+            let mut row = who.cells(&threads, thread);
+            row.extend(cells(&pages).map(Into::into));
+            (pages.allocated + pages.freed, thread, row)
+        };
+        let rows = most_time_first(rows.into_iter().map(row));
+        Table { name: "memory", shape: Shape::Counters, summary, columns, rows, loss: Vec::new() }
+    }
+}

@@ -1,0 +1,120 @@
+//! `net`: how many packets and bytes went through which network device, and whose were they?
+//!
+//! A packet is sent when it is given to a device (`net_dev_queue`), and received when it comes from one
+//! (`netif_receive_skb`); its bytes are its length then. It counts to the thread that runs on the CPU: of packets
+//! that are received, mostly whoever was interrupted.
+
+use hodo_trace::{
+    Column, EventAnalysis, Shape, Table, Unit, Value, Whole,
+    kernel::{KernelEvent, Kind, field},
+};
+use rustc_hash::FxHashMap;
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    durations::{Add, add_all},
+    figures::most_time_first,
+    tally::{Of, Tally},
+    threads::{self, Thread},
+};
+
+/// The analysis.
+#[derive(Clone, Copy, Debug)]
+pub struct Network;
+
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+struct Packets {
+    sent: u64,
+    sent_bytes: u64,
+    received: u64,
+    received_bytes: u64,
+}
+
+impl Add for Packets {
+    fn add(&mut self, later: Packets) {
+        self.sent += later.sent;
+        self.sent_bytes = self.sent_bytes.saturating_add(later.sent_bytes);
+        self.received += later.received;
+        self.received_bytes = self.received_bytes.saturating_add(later.received_bytes);
+    }
+}
+
+/// What is known after some events: by the device's name.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Partial(Tally<String, Packets>);
+
+impl EventAnalysis for Network {
+    type Partial = Partial;
+
+    fn interest(&self) -> &'static [(Kind, &'static [usize])] {
+        const {
+            &[
+                threads::INTEREST[0],
+                threads::INTEREST[1],
+                threads::INTEREST[2],
+                (Kind::NetQueue, &[field::net::NAME, field::net::LEN]),
+                (Kind::NetReceive, &[field::net::NAME, field::net::LEN]),
+            ]
+        }
+    }
+
+    fn views(&self) -> &'static [&'static str] {
+        &["device", "process", "thread"]
+    }
+
+    fn unknown(&self) -> Partial {
+        Partial::default()
+    }
+
+    fn fold(&self, partial: &mut Partial, event: KernelEvent<'_>) {
+        if !matches!(event.kind, Kind::NetQueue | Kind::NetReceive) {
+            partial.0.threads.see(&event);
+            return;
+        }
+        let device = String::from_utf8_lossy(event.text(field::net::NAME).unwrap_or_default()).into_owned();
+        let bytes = event.integer(field::net::LEN).and_then(|length| u64::try_from(length).ok()).unwrap_or(0);
+        partial.0.of(event.cpu, device).add(match event.kind {
+            Kind::NetQueue => Packets { sent: 1, sent_bytes: bytes, ..Packets::default() },
+            _ => Packets { received: 1, received_bytes: bytes, ..Packets::default() },
+        });
+    }
+
+    fn merge(&self, mut earlier: Partial, later: Partial) -> Partial {
+        earlier.0.add(later.0);
+        earlier
+    }
+
+    fn finish(&self, whole: Partial, of: &Whole<'_>) -> Table {
+        let (threads, sums) = whole.0.finish(of.choice);
+        let who = match of.choice.view.as_str() {
+            "process" => Some(Of::Processes),
+            "thread" => Some(Of::Threads),
+            _ => None,
+        };
+        let mut all = Packets::default();
+        let mut rows: FxHashMap<(Option<Thread>, String), Packets> = FxHashMap::default();
+        for ((thread, device), packets) in sums {
+            all.add(packets);
+            let person = who.map(|who| who.of(&threads, thread));
+            add_all(&mut rows, [((person, device), packets)]);
+        }
+        let cells = |packets: &Packets| {
+            [packets.sent_bytes, packets.received_bytes, packets.sent, packets.received].map(Value::from)
+        };
+        let names = ["sent_bytes", "received_bytes", "packets_sent", "packets_received"];
+        let summary = names.into_iter().zip(cells(&all)).collect();
+        let mut columns: Vec<Column> = who.map_or(Vec::new(), Of::columns);
+        columns.push(Column::text("device"));
+        columns.extend(names[..2].iter().map(|name| Column::integer(name, Unit::Bytes)));
+        columns.extend(names[2..].iter().map(|name| Column::integer(name, Unit::Count)));
+        let row = |((person, device), packets): ((Option<Thread>, String), Packets)| {
+            let of = who.zip(person);
+            let mut row = of.map_or(Vec::new(), |(who, person)| who.cells(&threads, person));
+            row.push(device.as_str().into());
+            row.extend(cells(&packets));
+            (packets.sent_bytes.saturating_add(packets.received_bytes), (person, device), row)
+        };
+        let rows = most_time_first(rows.into_iter().map(row));
+        Table { name: "net", shape: Shape::Counters, summary, columns, rows, loss: Vec::new() }
+    }
+}

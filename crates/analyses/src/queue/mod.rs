@@ -1,0 +1,166 @@
+//! `queue`: how many threads waited for each processor?
+//!
+//! The run queue of a CPU are the threads that are runnable there (see `states`), without the one that runs. Its
+//! length is averaged over the trace; the longest is the most that lasted for any time at all. A thread that waits
+//! since before the trace began counts from the first event that tells of it.
+
+use std::collections::BTreeMap;
+
+use hodo_clock::Nanos;
+use hodo_trace::{
+    Column, EventAnalysis, Shape, Start, Table, Unit, Value, Whole,
+    kernel::{KernelEvent, Kind},
+};
+use rustc_hash::FxHashMap;
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    bins::{Bin, Bins, within},
+    durations::Add,
+    figures::share,
+    tasks::{self, Course, Observer, State},
+};
+
+/// The analysis.
+#[derive(Clone, Copy, Debug)]
+pub struct Queue;
+
+/// A run queue.
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+struct OfCpu {
+    length: u64,
+    since: Nanos,
+    sum: Bin,
+    /// When it was longest first.
+    longest: Nanos,
+}
+
+/// The queues of all CPUs.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+struct Queues {
+    cpus: FxHashMap<u32, OfCpu>,
+    bins: Bins<u32>,
+}
+
+impl Queues {
+    /// A queue is no longer as it was, from this time on.
+    fn until(&mut self, cpu: u32, time: Nanos) -> &mut u64 {
+        let queue = self.cpus.entry(cpu).or_insert(OfCpu { since: time, ..OfCpu::default() });
+        let lasted = time.0.saturating_sub(queue.since.0);
+        if lasted > 0 && queue.length > 0 {
+            if queue.length > queue.sum.most {
+                queue.longest = queue.since;
+            }
+            queue.sum.add(Bin { area: queue.length.saturating_mul(lasted), most: queue.length });
+            self.bins.see(cpu, (queue.since, time), queue.length);
+        }
+        queue.since = time;
+        &mut queue.length
+    }
+}
+
+impl Observer for Queues {
+    fn change(&mut self, _: u32, before: Option<(Option<Nanos>, State)>, now: Option<State>, time: Nanos) {
+        if let Some((_, State::Runnable(cpu))) = before {
+            *self.until(cpu, time) -= 1;
+        }
+        match now {
+            Some(State::Runnable(cpu)) => *self.until(cpu, time) += 1,
+            Some(State::Running(cpu)) => drop(self.until(cpu, time)),
+            _ => {}
+        }
+    }
+}
+
+/// What is known after some events.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Partial(Course<Queues>);
+
+impl EventAnalysis for Queue {
+    type Partial = Partial;
+
+    fn interest(&self) -> &'static [(Kind, &'static [usize])] {
+        &tasks::INTEREST
+    }
+
+    fn views(&self) -> &'static [&'static str] {
+        &["cpu", "time"]
+    }
+
+    fn unknown(&self) -> Partial {
+        Partial(Course::new(false))
+    }
+
+    fn begin(&self, start: &Start<'_>) -> Partial {
+        Partial(Course::new(start.is_first))
+    }
+
+    fn fold(&self, partial: &mut Partial, event: KernelEvent<'_>) {
+        partial.0.see(&event);
+    }
+
+    fn merge(&self, mut earlier: Partial, later: Partial) -> Partial {
+        earlier.0.add(later.0);
+        earlier
+    }
+
+    fn finish(&self, whole: Partial, of: &Whole<'_>) -> Table {
+        let Queues { cpus, bins } = whole.0.finish(of.span.1);
+        let mut cpus: Vec<(u32, OfCpu)> =
+            cpus.into_iter().filter(|(cpu, _)| of.choice.wants_cpu(*cpu)).collect();
+        cpus.sort_unstable_by_key(|(cpu, _)| *cpu);
+        let span = of.span.1.0.saturating_sub(of.span.0.0);
+        let waited = cpus.iter().map(|(_, queue)| queue.sum.area).sum::<u64>();
+        let mut summary = vec![
+            ("cpus", (cpus.len() as u64).into()),
+            ("waited_ns", waited.into()),
+            ("mean", share(waited, span)),
+            ("max", cpus.iter().map(|(_, queue)| queue.sum.most).max().unwrap_or(0).into()),
+        ];
+        let is_over_time = of.choice.view == "time";
+        if is_over_time {
+            summary.push(("width_ns", bins.width().into()));
+        }
+        let (columns, rows) = if is_over_time { over_time(bins, of) } else { by_cpu(cpus, span) };
+        Table { name: "queue", shape: Shape::Counters, summary, columns, rows, loss: Vec::new() }
+    }
+}
+
+type Rows = (Vec<Column>, Vec<Vec<Value>>);
+
+fn by_cpu(cpus: Vec<(u32, OfCpu)>, span: u64) -> Rows {
+    let columns = vec![
+        Column::integer("cpu", Unit::None),
+        Column::real("mean", Unit::None),
+        Column::integer("max", Unit::Count),
+        Column::integer("at_ns", Unit::Nanoseconds),
+        Column::integer("waited_ns", Unit::Nanoseconds),
+    ];
+    let row = |(cpu, OfCpu { sum, longest, .. }): (u32, OfCpu)| {
+        let longest = if sum.most == 0 { Value::Null } else { longest.0.into() };
+        vec![u64::from(cpu).into(), share(sum.area, span), sum.most.into(), longest, sum.area.into()]
+    };
+    (columns, cpus.into_iter().map(row).collect())
+}
+
+fn over_time(bins: Bins<u32>, of: &Whole<'_>) -> Rows {
+    let width = bins.width();
+    let mut rows: BTreeMap<Nanos, Bin> = BTreeMap::new();
+    for (begin, cpu, bin) in bins.into_bins() {
+        let row = rows.entry(begin).or_default();
+        if of.choice.wants_cpu(cpu) {
+            row.add(bin);
+        }
+    }
+    let columns = vec![
+        Column::integer("begin_ns", Unit::Nanoseconds),
+        Column::real("mean", Unit::None),
+        Column::integer("max", Unit::Count),
+        Column::integer("waited_ns", Unit::Nanoseconds),
+    ];
+    let row = |(begin, bin): (Nanos, Bin)| {
+        let mean = share(bin.area, within(begin, width, of.span));
+        vec![begin.0.into(), mean, bin.most.into(), bin.area.into()]
+    };
+    (columns, rows.into_iter().map(row).collect())
+}

@@ -1,0 +1,295 @@
+//! `states`: how long did each thread run, wait for a CPU, and wait for what else?
+//!
+//! A thread is runnable from its wake-up, or from a switch from it while it could go on, to the switch to it. It is
+//! blocked from a switch from it that is none of these, to its wake-up, in the system call in which it then is.
+//! States go on to the end of the trace; a thread is in none before the first event that tells of it, but for the
+//! one that runs before the first switch on a CPU.
+
+use hodo_clock::Nanos;
+use hodo_trace::{
+    AnyEventAnalysis, Choice, Column, EventAnalysis, Shape, Start, Table, Unit, Value, Whole,
+    kernel::{KernelEvent, Kind},
+};
+use rustc_hash::FxHashMap;
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
+
+use crate::{
+    durations::{Durations, add_all},
+    figures::{duration_cells, duration_columns, most_time_first},
+    tasks::{self, Course, Observer, State, Wait},
+    threads::{self, Thread, Threads},
+};
+
+/// The analysis.
+#[derive(Clone, Copy, Debug)]
+pub struct States;
+
+/// The states one after the other.
+#[derive(Clone, Copy, Debug)]
+pub struct Intervals;
+
+/// The most intervals that are kept.
+const MOST_INTERVALS: usize = 1 << 20;
+
+/// Time in states, by thread.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Times {
+    states: FxHashMap<(u32, State), Durations>,
+    /// The first state of threads that were in it before the trace began, and until when.
+    first: Vec<(u32, State, Nanos)>,
+}
+
+impl Observer for Times {
+    fn change(&mut self, tid: u32, before: Option<(Option<Nanos>, State)>, _: Option<State>, time: Nanos) {
+        match before {
+            Some((Some(since), state)) => self.see(tid, state, since, time),
+            Some((None, state)) => self.first.push((tid, state, time)),
+            None => {}
+        }
+    }
+}
+
+impl Times {
+    fn see(&mut self, tid: u32, state: State, from: Nanos, to: Nanos) {
+        self.states.entry((tid, state)).or_default().see(to.0.saturating_sub(from.0));
+    }
+}
+
+/// States with a begin and an end; the begin of those that began before the trace is not known.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct List {
+    intervals: Vec<(u32, State, Option<Nanos>, Nanos)>,
+    left_out: u64,
+}
+
+impl Observer for List {
+    fn change(&mut self, tid: u32, before: Option<(Option<Nanos>, State)>, _: Option<State>, time: Nanos) {
+        let Some((since, state)) = before else { return };
+        if self.intervals.len() < MOST_INTERVALS {
+            self.intervals.push((tid, state, since, time));
+        } else {
+            self.left_out += 1;
+        }
+    }
+}
+
+/// What is known after some events.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(bound(serialize = "O: Serialize", deserialize = "O: DeserializeOwned"))]
+pub struct Partial<O> {
+    threads: Threads,
+    course: Course<O>,
+}
+
+fn unknown<O: Observer>(is_first: bool) -> Partial<O> {
+    Partial { threads: Threads::default(), course: Course::new(is_first) }
+}
+
+fn see<O: Observer>(partial: &mut Partial<O>, event: &KernelEvent<'_>) {
+    partial.threads.see(event);
+    partial.course.see(event);
+}
+
+fn merged<O: Observer>(mut earlier: Partial<O>, later: Partial<O>) -> Partial<O> {
+    earlier.threads.add(later.threads);
+    earlier.course.add(later.course);
+    earlier
+}
+
+const INTEREST: [(Kind, &[usize]); 8] = {
+    let [switch, fork, process] = threads::INTEREST;
+    let [states, wakeup, migrate] = tasks::INTEREST;
+    [switch, fork, process, states, wakeup, migrate, (Kind::SyscallEntry, &[]), (Kind::SyscallExit, &[])]
+};
+
+impl EventAnalysis for States {
+    type Partial = Partial<Times>;
+
+    fn interest(&self) -> &'static [(Kind, &'static [usize])] {
+        &INTEREST
+    }
+
+    fn views(&self) -> &'static [&'static str] {
+        &["thread", "wait", "interval"]
+    }
+
+    fn of_choice(&self, choice: &Choice) -> Option<Box<dyn AnyEventAnalysis>> {
+        (choice.view == "interval").then_some(Box::new(Intervals))
+    }
+
+    fn unknown(&self) -> Self::Partial {
+        unknown(false)
+    }
+
+    fn begin(&self, start: &Start<'_>) -> Self::Partial {
+        unknown(start.is_first)
+    }
+
+    fn fold(&self, partial: &mut Self::Partial, event: KernelEvent<'_>) {
+        see(partial, &event);
+    }
+
+    fn merge(&self, earlier: Self::Partial, later: Self::Partial) -> Self::Partial {
+        merged(earlier, later)
+    }
+
+    fn finish(&self, whole: Self::Partial, of: &Whole<'_>) -> Table {
+        let Partial { threads, course } = whole;
+        let (begin, end) = of.span;
+        let mut times = course.finish(end);
+        for (tid, state, until) in std::mem::take(&mut times.first) {
+            times.see(tid, state, begin, until);
+        }
+        let wanted = |tid: u32, state: State| {
+            let on = match state {
+                State::Running(cpu) | State::Runnable(cpu) => of.choice.wants_cpu(cpu),
+                State::Blocked(..) => true,
+            };
+            on && threads.wanted(Thread::new(tid.into(), 0), of.choice)
+        };
+        times.states.retain(|&(tid, state), _| wanted(tid, state));
+        let mut sums: FxHashMap<u32, [u64; 5]> = FxHashMap::default();
+        for (&(tid, state), durations) in &times.states {
+            sums.entry(tid).or_default()[place(state)] += durations.total;
+        }
+        let total = |place: usize| Value::from(sums.values().map(|sums| sums[place]).sum::<u64>());
+        let mut summary = vec![("threads", (sums.len() as u64).into())];
+        summary.extend(PLACES.into_iter().enumerate().map(|(place, name)| (name, total(place))));
+        let (columns, rows) = match of.choice.view.as_str() {
+            "wait" => by_wait(&threads, times, of.names),
+            _ => by_thread(&threads, sums),
+        };
+        Table { name: "states", shape: Shape::Counters, summary, columns, rows, loss: Vec::new() }
+    }
+}
+
+type Rows = (Vec<Column>, Vec<Vec<Value>>);
+
+/// Columns of time in states.
+const PLACES: [&str; 5] =
+    ["running_ns", "runnable_ns", "interruptible_ns", "uninterruptible_ns", "stopped_ns"];
+
+/// The column to which a state counts.
+fn place(state: State) -> usize {
+    match state {
+        State::Running(_) => 0,
+        State::Runnable(_) => 1,
+        State::Blocked(Wait::Interruptible | Wait::Idle, _) => 2,
+        State::Blocked(Wait::Uninterruptible, _) => 3,
+        State::Blocked(Wait::Stopped, _) => 4,
+    }
+}
+
+fn who() -> Vec<Column> {
+    let pid = Column::integer("pid", Unit::None).secondary();
+    vec![Column::text("comm"), Column::integer("tid", Unit::None), pid]
+}
+
+fn cells(threads: &Threads, tid: u32) -> Vec<Value> {
+    threads.cells(Thread::new(tid.into(), 0)).to_vec()
+}
+
+fn by_thread(threads: &Threads, sums: FxHashMap<u32, [u64; 5]>) -> Rows {
+    let mut columns = who();
+    columns.extend(PLACES.map(|name| Column::integer(name, Unit::Nanoseconds)));
+    let rows = sums.into_iter().map(|(tid, sums)| {
+        let mut row = cells(threads, tid);
+        row.extend(sums.map(Value::from));
+        (sums[0] + sums[1], tid, row)
+    });
+    (columns, most_time_first(rows))
+}
+
+fn name(names: &[String], call: Option<u32>) -> Value {
+    call.map_or(Value::Null, |call| names[call as usize].as_str().into())
+}
+
+/// How a thread waits and in which call; `None` where it waits for a CPU.
+type Waiting = Option<(Wait, Option<u32>)>;
+
+fn by_wait(threads: &Threads, times: Times, names: &[String]) -> Rows {
+    let mut columns = who();
+    columns.extend([Column::text("wait"), Column::text("call"), Column::integer("count", Unit::Count)]);
+    columns.extend(duration_columns());
+    let mut waits: FxHashMap<(u32, Waiting), Durations> = FxHashMap::default();
+    let of = |((tid, state), durations): ((u32, State), Durations)| match state {
+        State::Running(_) => None,
+        State::Runnable(_) => Some(((tid, None), durations)),
+        State::Blocked(wait, call) => Some(((tid, Some((wait, call))), durations)),
+    };
+    add_all(&mut waits, times.states.into_iter().filter_map(of));
+    let rows = waits.into_iter().map(|((tid, wait), durations)| {
+        let mut row = cells(threads, tid);
+        row.push(wait.map_or("runnable", |(wait, _)| wait.name()).into());
+        row.extend([name(names, wait.and_then(|(_, call)| call)), durations.count.into()]);
+        row.extend(duration_cells(&durations));
+        (durations.total, (tid, wait), row)
+    });
+    (columns, most_time_first(rows))
+}
+
+impl EventAnalysis for Intervals {
+    type Partial = Partial<List>;
+
+    fn interest(&self) -> &'static [(Kind, &'static [usize])] {
+        &INTEREST
+    }
+
+    fn views(&self) -> &'static [&'static str] {
+        &["interval"]
+    }
+
+    fn unknown(&self) -> Self::Partial {
+        unknown(false)
+    }
+
+    fn begin(&self, start: &Start<'_>) -> Self::Partial {
+        unknown(start.is_first)
+    }
+
+    fn fold(&self, partial: &mut Self::Partial, event: KernelEvent<'_>) {
+        see(partial, &event);
+    }
+
+    fn merge(&self, earlier: Self::Partial, later: Self::Partial) -> Self::Partial {
+        merged(earlier, later)
+    }
+
+    fn finish(&self, whole: Self::Partial, of: &Whole<'_>) -> Table {
+        let Partial { threads, course } = whole;
+        let List { intervals, left_out } = course.finish(of.span.1);
+        let mut rows: Vec<(Nanos, u32, Nanos, State)> = intervals
+            .into_iter()
+            .map(|(tid, state, from, to)| (from.unwrap_or(of.span.0), tid, to, state))
+            .filter(|&(_, tid, _, state)| {
+                let on = match state {
+                    State::Running(cpu) | State::Runnable(cpu) => of.choice.wants_cpu(cpu),
+                    State::Blocked(..) => true,
+                };
+                on && threads.wanted(Thread::new(tid.into(), 0), of.choice)
+            })
+            .collect();
+        rows.sort_unstable();
+        let summary = vec![("intervals", (rows.len() as u64).into()), ("left_out", left_out.into())];
+        let mut columns = vec![
+            Column::integer("begin_ns", Unit::Nanoseconds),
+            Column::integer("duration_ns", Unit::Nanoseconds),
+        ];
+        columns.extend(who());
+        columns.extend([Column::text("state"), Column::integer("cpu", Unit::None), Column::text("call")]);
+        let row = |(from, tid, to, state): (Nanos, u32, Nanos, State)| {
+            let mut row = vec![from.0.into(), to.0.saturating_sub(from.0).into()];
+            row.extend(cells(&threads, tid));
+            let (state, cpu, call) = match state {
+                State::Running(cpu) => ("running", Some(cpu), None),
+                State::Runnable(cpu) => ("runnable", Some(cpu), None),
+                State::Blocked(wait, call) => (wait.name(), None, call),
+            };
+            let cpu = cpu.map_or(Value::Null, |cpu| u64::from(cpu).into());
+            row.extend([state.into(), cpu, name(of.names, call)]);
+            row
+        };
+        let rows = rows.into_iter().map(row).collect();
+        Table { name: "states", shape: Shape::Intervals, summary, columns, rows, loss: Vec::new() }
+    }
+}

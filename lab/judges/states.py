@@ -1,0 +1,98 @@
+"""The part of `kernel.py` that tells in which states threads are, and how long queues."""
+
+import kernel
+
+
+def change_states(trace, time, cpu, prev, next_, state):
+    is_first = cpu not in trace.switch_time
+    call = trace.in_call.pop(cpu, ...)
+    if prev:
+        if call is not ...:
+            trace.in_call["thread", prev] = call
+        if is_first and prev not in trace.state:
+            trace.state[prev] = ("running", cpu, None)
+        if state == 0 or state & 256:
+            now = ("runnable", cpu)
+        elif state & 0x30:
+            now = None
+        else:
+            waits = ((0x4c, "stopped"), (0x80, "idle"), (2, "uninterruptible"), (0, "interruptible"))
+            how = next(name for bits, name in waits if state & bits or not bits)
+            now = (how, trace.in_call.get(("thread", prev)))
+        become(trace, prev, now, time)
+    if next_:
+        become(trace, next_, ("running", cpu), time)
+
+
+def become(trace, tid, now, time):
+    """A thread comes into another state, or into none."""
+    before = trace.state.pop(tid, None)
+    if before:
+        kind, of, since = before
+        trace.spent.append((tid, kind, of, since, time))
+        if kind == "runnable":
+            lasts(trace, of, time)
+            trace.length[of] -= 1
+    if now:
+        if now[0] in ("runnable", "running"):
+            lasts(trace, now[1], time)
+        trace.length[now[1]] += now[0] == "runnable"
+        trace.state[tid] = (*now, time)
+
+
+def lasts(trace, cpu, time):
+    """The queue of a CPU was as long as it is until now."""
+    since = trace.since.get(cpu, time)
+    trace.since[cpu] = time
+    if since < time and trace.length[cpu]:
+        trace.lasted.append((cpu, trace.length[cpu], since, time))
+
+
+def state_tables(trace):
+    spent = trace.spent + [(tid, *state, trace.end) for tid, state in trace.state.items()]
+    spent = [(tid, kind, of, trace.begin if since is None else since, until) for tid, kind, of, since, until in spent]
+
+    def total(rows, *kinds):
+        return sum(row[4] - row[3] for row in rows if row[1] in kinds)
+
+    by_thread = [
+        kernel.person(trace, tid) | {
+            "running_ns": total(rows, "running"),
+            "runnable_ns": total(rows, "runnable"),
+            "interruptible_ns": total(rows, "interruptible", "idle"),
+            "uninterruptible_ns": total(rows, "uninterruptible"),
+            "stopped_ns": total(rows, "stopped"),
+        } for tid, rows in kernel.grouped(spent, lambda row: row[0]).items()
+    ]
+    waits = [row for row in spent if row[1] != "running"]
+    by_wait = [
+        kernel.person(trace, tid) | {"wait": kind, "call": call, "count": len(rows)} | kernel.figures([row[4] - row[3] for row in rows])
+        for (tid, kind, call), rows in
+        kernel.grouped(waits, lambda row: (row[0], row[1], None if row[1] == "runnable" else row[2])).items()
+    ]
+    by_interval = [
+        kernel.person(trace, tid) | {
+            "begin_ns": since,
+            "duration_ns": until - since,
+            "state": kind,
+            "cpu": of if kind in ("running", "runnable") else None,
+            "call": None if kind in ("running", "runnable") else of,
+        } for tid, kind, of, since, until in spent
+    ]
+    return {"thread": by_thread, "wait": by_wait, "interval": by_interval}
+
+
+def queue_tables(trace):
+    for cpu in list(trace.since):
+        lasts(trace, cpu, trace.end)
+    rows = []
+    for cpu in sorted(trace.since):
+        lasted = [row for row in trace.lasted if row[0] == cpu]
+        most = max((row[1] for row in lasted), default=0)
+        rows.append({
+            "cpu": cpu,
+            "max": most,
+            "at_ns": next((row[2] for row in lasted if row[1] == most), None),
+            "waited_ns": sum(row[1] * (row[3] - row[2]) for row in lasted),
+        })
+    return {"cpu": rows}
