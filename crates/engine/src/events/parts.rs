@@ -241,7 +241,9 @@ pub fn merge_parts(
         return Err(PartError::Twice(pair[0].portion.number));
     }
     let is_there = |number: &u32| parts.binary_search_by_key(number, |part| part.portion.number).is_ok();
-    let missing: Vec<u32> = (1..=parts[0].portion.of).filter(|number| !is_there(number)).collect();
+    // One more than is shown says that there are more.
+    let missing = (1..=parts[0].portion.of).filter(|number| !is_there(number)).take(SHOWN + 1);
+    let missing: Vec<u32> = missing.collect();
     if !missing.is_empty() {
         return Err(PartError::Missing(missing));
     }
