@@ -118,7 +118,7 @@ fn places(trace: &Trace<'_>, stream: &Stream<'_>, index: usize) -> Outcome<Vec<P
             _ => None,
         });
         if let Some(says) = says {
-            if integer.meaning.size != 64 || at % 8 != 0 {
+            if integer.meaning.size != 64 || !at.is_multiple_of(8) {
                 return Err(format!("64 bits at a byte expected: {}", member.name).into());
             }
             orders.insert(integer.byte_order);
