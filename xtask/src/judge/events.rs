@@ -7,13 +7,14 @@
 //! ```
 //!
 //! Compared are the time in nanoseconds, the CPU, the thread, the name and each field of each event; events of
-//! one time in any order.
+//! one time in any order. perf shows some events after later ones, and says so; they are put in order first.
 
 mod fields;
 mod peers;
 mod recordings;
 
 use std::{
+    collections::BTreeMap,
     fs,
     io::{BufRead, BufReader},
     path::Path,
@@ -153,7 +154,11 @@ fn same(our: &Event, their: &Event) -> bool {
 /// Events one after another, in groups of the same time.
 pub(super) struct Events<I> {
     events: I,
-    ahead: Option<Event>,
+    /// Those that were read ahead, by time and number.
+    ahead: BTreeMap<(i64, u64), Event>,
+    /// How many are read ahead, as perf shows some later than those behind them.
+    window: usize,
+    read: u64,
     /// Events that the tracer lost.
     lost: u64,
 }
@@ -166,35 +171,37 @@ pub(super) enum Line {
 }
 
 impl<I: Iterator<Item = Outcome<Line>>> Events<I> {
-    pub(super) fn new(events: I) -> Events<I> {
-        Events { events, ahead: None, lost: 0 }
+    pub(super) fn new(events: I, window: usize) -> Events<I> {
+        Events { events, ahead: BTreeMap::new(), window, read: 0, lost: 0 }
     }
 
-    fn next_event(&mut self) -> Outcome<Option<Event>> {
-        if let Some(event) = self.ahead.take() {
-            return Ok(Some(event));
-        }
-        for line in self.events.by_ref() {
+    fn read_ahead(&mut self) -> Outcome {
+        while self.ahead.len() <= self.window
+            && let Some(line) = self.events.next()
+        {
             match line? {
-                Line::Event(event) => return Ok(Some(event)),
+                Line::Event(event) => {
+                    self.read += 1;
+                    self.ahead.insert((event.time, self.read), event);
+                }
                 Line::Lost(count) => self.lost += count,
                 Line::Nothing => {}
             }
         }
-        Ok(None)
+        Ok(())
     }
 
     fn same_time(&mut self) -> Outcome<Vec<Event>> {
-        let Some(first) = self.next_event()? else { return Ok(Vec::new()) };
-        let mut events = vec![first];
-        while let Some(event) = self.next_event()? {
-            if event.time != events[0].time {
-                self.ahead = Some(event);
-                break;
+        let mut events: Vec<Event> = Vec::new();
+        loop {
+            self.read_ahead()?;
+            match self.ahead.first_entry() {
+                Some(next) if events.first().is_none_or(|first| first.time == next.key().0) => {
+                    events.push(next.remove());
+                }
+                _ => return Ok(events),
             }
-            events.push(event);
         }
-        Ok(events)
     }
 }
 
@@ -224,7 +231,7 @@ struct Ours(Events<Box<dyn Iterator<Item = Outcome<Line>>>>);
 impl Ours {
     fn open(path: &Path) -> Outcome<Ours> {
         let lines = lines_of(hodo(path).args(["--format", "jsonl"]))?;
-        Ok(Ours(Events::new(Box::new(lines.map(|line| our_line(&line?))))))
+        Ok(Ours(Events::new(Box::new(lines.map(|line| our_line(&line?))), 0)))
     }
 
     fn same_time(&mut self) -> Outcome<Vec<Event>> {

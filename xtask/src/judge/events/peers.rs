@@ -10,6 +10,9 @@ use super::{
 };
 use crate::{Outcome, command::root};
 
+/// How many events perf may show before one that was earlier.
+const LATE: usize = 100_000;
+
 pub(super) fn name(recording: &Recording) -> &'static str {
     match recording.peer {
         Peer::TraceCmd => "trace-cmd report -R",
@@ -51,7 +54,7 @@ pub(super) fn lines(recording: &Recording) -> Outcome<Events<Box<dyn Iterator<It
             Box::new(lines_of(&mut script)?.map(|line| perf(&line?)))
         }
     };
-    Ok(Events::new(lines))
+    Ok(Events::new(lines, if recording.peer == Peer::Perf { LATE } else { 0 }))
 }
 
 /// `[INSTANCE:] COMM-TID [CPU] SECONDS.NANOSECONDS: NAME: FIELDS`, or `CPU:0 [7 EVENTS DROPPED]`.
