@@ -109,7 +109,7 @@ fn by_threads(trace: &Path, threads: &[usize]) -> Outcome<Vec<Line>> {
 
 /// What Amdahl's law makes of a speed-up that was measured.
 fn projection(analysis: &str, (threads, speed_up): (f64, f64)) -> String {
-    let serial = ((threads / speed_up - 1.0) / (threads - 1.0)).max(0.0);
+    let serial = ((threads / speed_up - 1.0) / (threads - 1.0)).clamp(0.0, 1.0);
     let on = |threads: f64| 1.0 / (serial + (1.0 - serial) / threads);
     format!(
         "Projection, not measured: {analysis} has a serial part of {:.1} % by what {threads} threads gave, which would \
