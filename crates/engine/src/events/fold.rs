@@ -58,11 +58,12 @@ pub fn analyse(
 ) -> Vec<Table> {
     let mut losses = Losses::default();
     traces.loss().into_iter().for_each(|loss| losses.add(loss));
-    let folded = fold_all(traces, analyses, &plan(traces, reading), reading, &mut losses, progress);
-    tables(analyses, folded, &names(traces, analyses), choice, losses)
+    let (folded, names) = fold_all(traces, analyses, &plan(traces, reading), reading, &mut losses, progress);
+    tables(analyses, folded, &names, choice, losses)
 }
 
-/// Folds slices that follow each other.
+/// Folds slices that follow each other; and what follows the prefixes of events' names, by the index that events
+/// have.
 pub(super) fn fold_all(
     traces: &EventTraces<'_>,
     analyses: &[&dyn AnyEventAnalysis],
@@ -70,7 +71,7 @@ pub(super) fn fold_all(
     reading: &EventReading,
     losses: &mut Losses,
     mut progress: impl FnMut(u64) -> bool,
-) -> Folded {
+) -> (Folded, Vec<String>) {
     let binding = Binding::new(traces, analyses);
     let mut whole: Option<Folded> = None;
     let mut done = 0;
@@ -89,12 +90,7 @@ pub(super) fn fold_all(
             progress(done)
         },
     );
-    whole.unwrap_or_else(|| Folded::new(analyses, 0))
-}
-
-/// What follows the prefixes of events' names, by the index that events have.
-pub(super) fn names(traces: &EventTraces<'_>, analyses: &[&dyn AnyEventAnalysis]) -> Vec<String> {
-    Binding::new(traces, analyses).names
+    (whole.unwrap_or_else(|| Folded::new(analyses, 0)), binding.names)
 }
 
 /// The tables of the whole.

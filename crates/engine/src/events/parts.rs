@@ -19,7 +19,7 @@ use super::{
     Chunks, EventReading, EventTraces, Wanted,
     count::count_runs,
     counts::Counts,
-    fold::{Folded, Totals, fold_all, names, tables},
+    fold::{Folded, Totals, fold_all, tables},
     runs::runs,
     slices::plan,
 };
@@ -150,7 +150,7 @@ pub fn fold_part(
     let slices = if bare.is_empty() { Vec::new() } else { plan(traces, reading) };
     let slices = portion.choose(slices, |slice| slice.bytes);
     let mut losses = Losses::default();
-    let folded = fold_all(traces, &bare, &slices, reading, &mut losses, &mut progress);
+    let (folded, names) = fold_all(traces, &bare, &slices, reading, &mut losses, &mut progress);
     let done: u64 = slices.iter().map(|slice| slice.bytes).sum();
     let count = || {
         let runs = portion.choose(runs(traces, reading.chunks), |run| run.bytes);
@@ -167,7 +167,7 @@ pub fn fold_part(
         period: bare.iter().find_map(|analysis| analysis.period().cloned()),
         window: (reading.from, reading.to),
         chunks: reading.chunks,
-        names: names(traces, &bare),
+        names,
     };
     let states = bare.iter().zip(&folded.partials).map(|(analysis, partial)| analysis.pack(partial));
     let (totals, losses) = (folded.totals, losses.into_list());
