@@ -100,7 +100,7 @@ pub fn read<R>(
     let window = input.time.as_deref().map(|text| window::parse(text, experiment)).transpose()?;
     let calls = input.call.as_deref().map(|text| function::calls(text, experiment)).transpose()?;
     let threads = input.jobs.unwrap_or(cores).clamp(1, MOST_THREADS);
-    let mut reading = Reading { threads, chunk_size, window, numbers: None, spans: None };
+    let mut reading = Reading { threads, chunk_size, window, numbers: None, spans: None, memo: true };
     let bytes: u64 = experiment.tracks.iter().map(|track| track.bytes()).sum();
     let rounds = 1 + u64::from(calls.is_some()) + u64::from(numbered || calls.is_some());
     let progress = Progress::new(bytes * rounds, input.quiet);

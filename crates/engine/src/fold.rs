@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use hodo_clock::{Nanos, PerfClock, Tsc};
-use hodo_code::Terminator;
-use hodo_intel_pt::flow::{Event, Executed, Sink};
+use hodo_code::{Label, Terminator};
+use hodo_intel_pt::flow::{Event, Executed, Sink, Step, Transfer};
 use hodo_trace::{Analysis, Arrival, Code, End, FunctionId, Place, Seen, Table};
 
 use crate::{
@@ -26,6 +26,8 @@ pub struct Reading<'a> {
     pub numbers: Option<&'a Numbers>,
     /// Parts of the threads to look at, which need numbers; all where `None`.
     pub spans: Option<&'a Spans>,
+    /// Whether what packets did is remembered, which is faster and changes no result.
+    pub memo: bool,
 }
 
 impl Reading<'_> {
@@ -118,6 +120,9 @@ pub(crate) trait Take {
     /// Something was seen of the thread with this context.
     fn take(&mut self, context: u32, seen: Seen<'_>);
 
+    /// Whether it asks only for functions, calls and numbers of instructions, and not for blocks.
+    fn takes_paths(&self) -> bool;
+
     /// The thread with this context runs from here on; at this tick, where it is known.
     fn switch(&mut self, _context: u32, _since: Option<Tsc>) {}
 }
@@ -129,6 +134,10 @@ struct Folder<'a, A: Analysis> {
 }
 
 impl<A: Analysis> Take for Folder<'_, A> {
+    fn takes_paths(&self) -> bool {
+        !A::NEEDS_CODE
+    }
+
     #[inline]
     fn take(&mut self, _: u32, seen: Seen<'_>) {
         if let Some(stint) = self.stints.last_mut() {
@@ -239,6 +248,10 @@ impl<'x, 'f, T: Take> SeenSink<'x, 'f, T> {
 }
 
 impl<T: Take> TrackSink for SeenSink<'_, '_, T> {
+    fn takes_paths(&self) -> bool {
+        self.taker.takes_paths() && !self.gate.has_spans()
+    }
+
     fn begin_segment(&mut self) {
         self.gate.begin_segment();
         self.open = self.gate.open;
@@ -252,11 +265,27 @@ impl<T: Take> TrackSink for SeenSink<'_, '_, T> {
     }
 }
 
+impl<T: Take> SeenSink<'_, '_, T> {
+    #[inline]
+    fn step(&mut self, step: &Step) {
+        let (at, instructions) = (arrival(step.start, step.label), u64::from(step.instructions));
+        self.gate.ran(instructions);
+        let code = Code { offset: 0, since: 0, lengths: &[], end: End::Next, target: 0 };
+        self.take(Seen::Run { at, instructions, code });
+        match step.transfer {
+            Transfer::Call(return_address) => self.take(Seen::Call { return_address }),
+            Transfer::Return => self.take(Seen::Return),
+            Transfer::IndirectJump => self.take(Seen::IndirectJump),
+            Transfer::None => {}
+        }
+    }
+}
+
 impl<T: Take> Sink for SeenSink<'_, '_, T> {
     #[inline]
     fn executed(&mut self, executed: Executed<'_>) {
         let block = executed.block;
-        let (at, instructions) = (arrival(&executed), executed.lengths.len() as u64);
+        let (at, instructions) = (arrival(block.start, block.label), executed.lengths.len() as u64);
         if !self.gate.ran(instructions) {
             return self.take(Seen::Skip { instructions });
         }
@@ -270,6 +299,13 @@ impl<T: Take> Sink for SeenSink<'_, '_, T> {
                 Terminator::IndirectJump => self.take(Seen::IndirectJump),
                 _ => {}
             }
+        }
+    }
+
+    #[inline]
+    fn path(&mut self, steps: &[Step]) {
+        for step in steps {
+            self.step(step);
         }
     }
 
@@ -291,17 +327,16 @@ impl<T: Take> Sink for SeenSink<'_, '_, T> {
     }
 }
 
-/// Where a block begins, in the words of analyses.
+/// Where code begins, in the words of analyses.
 #[inline]
-fn arrival(executed: &Executed<'_>) -> Arrival {
-    let block = executed.block;
-    let function = FunctionId { module: block.label.module, index: block.label.function };
-    let place = match block.label.at_entry {
+fn arrival(address: u64, label: Label) -> Arrival {
+    let function = FunctionId { module: label.module, index: label.function };
+    let place = match label.at_entry {
         Some(true) => Place::Entry,
         Some(false) => Place::Middle,
         None => Place::Unknown,
     };
-    Arrival { address: block.start, function, place }
+    Arrival { address, function, place }
 }
 
 /// What ran of a block, in the words of analyses.

@@ -181,6 +181,11 @@ impl<'x, 'f> Gate<'x, 'f> {
         stint.since = stint.since.or(Some(now));
     }
 
+    /// Whether only spans of the threads are asked for.
+    pub(crate) fn has_spans(&self) -> bool {
+        self.reading.spans.is_some()
+    }
+
     #[inline]
     fn stint(&mut self) -> &mut Stint {
         self.stints.last_mut().expect("a gate is made with a stint")

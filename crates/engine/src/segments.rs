@@ -4,7 +4,7 @@ use hodo_clock::Tsc;
 use hodo_code::Program;
 use hodo_intel_pt::{
     Config,
-    flow::{Decoder, Event, Executed, Gap, PacketKind, Sink, Trouble},
+    flow::{Decoder, Event, Executed, Gap, Memos, PacketKind, Sink, Step, Trouble},
     packet::PSB,
 };
 use hodo_trace::{Cause, Loss};
@@ -18,6 +18,11 @@ const PSB_PLUS: u64 = 4096;
 
 /// A sink of one track's flow that is told where segments begin.
 pub trait TrackSink: Sink {
+    /// Whether it takes paths in place of blocks.
+    fn takes_paths(&self) -> bool {
+        false
+    }
+
     /// The segment that begins next has its PSB at this offset of the file.
     fn segment_at(&mut self, _file_offset: u64) {}
 
@@ -59,7 +64,7 @@ pub(crate) fn decode_chunks<S: TrackSink, R: Send>(
     let mut order = chunks.iter().peekable();
     let mut losses = experiment.losses_in(reading.window);
     let mut done = 0;
-    let work = |programs: &mut Vec<_>, chunk: &Chunk, hand_over: &dyn Fn((R, Option<Losses>)) -> bool| {
+    let work = |(programs, memos): &mut (Vec<_>, Memos), chunk: &Chunk, hand_over: &dyn Fn((R, Option<Losses>)) -> bool| {
         let mut losses = Losses::default();
         let mut sink = start(chunk);
         let mut give = |sink: &mut S| {
@@ -67,13 +72,13 @@ pub(crate) fn decode_chunks<S: TrackSink, R: Send>(
                 hand_over((part, None));
             }
         };
-        decode(experiment, chunk, reading, programs, &mut losses, &mut sink, &mut give);
+        decode(experiment, chunk, reading, (programs, memos), &mut losses, &mut sink, &mut give);
         (finish(sink), Some(losses))
     };
     parts_in_order(
         chunks,
         reading.threads,
-        || experiment.programs(),
+        || (experiment.programs(), Memos::default()),
         work,
         |(result, of_chunk)| {
             let chunk = *order.peek().expect("a result for each chunk");
@@ -92,7 +97,7 @@ fn decode<'x, 'f, S: TrackSink>(
     experiment: &'x Experiment<'f>,
     chunk: &Chunk,
     reading: Reading<'x>,
-    programs: &mut [Program<'x, Modules<'f>>],
+    (programs, memos): (&mut [Program<'x, Modules<'f>>], &mut Memos),
     losses: &mut Losses,
     sink: &mut S,
     give: &mut impl FnMut(&mut S),
@@ -125,7 +130,11 @@ fn decode<'x, 'f, S: TrackSink>(
             located.skip_to_psb(bytes, tsc_after(&run.bytes(start..end)));
         }
         let config: &Config = &experiment.recording.config;
-        Decoder::new(&bytes, span, config, &track.schedule).decode(programs, &mut located);
+        let decoder = Decoder::new(&bytes, span, config, &track.schedule);
+        match reading.memo && located.sink.takes_paths() {
+            true => decoder.decode_with_memo(programs, memos, &mut located),
+            false => decoder.decode(programs, &mut located),
+        }
         sink.end_segment();
     }
     if let Some(bytes) = skipped {
@@ -173,6 +182,11 @@ impl<S: Sink, G: FnMut(&mut S)> Sink for Located<'_, '_, S, G> {
     #[inline]
     fn executed(&mut self, executed: Executed<'_>) {
         self.sink.executed(executed);
+    }
+
+    #[inline]
+    fn path(&mut self, steps: &[Step]) {
+        self.sink.path(steps);
     }
 
     #[inline]

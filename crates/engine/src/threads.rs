@@ -34,6 +34,10 @@ struct Recorded {
 }
 
 impl Take for Recorded {
+    fn takes_paths(&self) -> bool {
+        true
+    }
+
     #[inline]
     fn take(&mut self, context: u32, seen: Seen<'_>) {
         if self.stints.last().is_none_or(|stint| stint.context != context) {

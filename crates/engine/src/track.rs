@@ -7,7 +7,7 @@ use hodo_intel_pt::{flow::Switch, packet::PSB};
 use memchr::memmem;
 
 /// Pieces that follow each other without a gap. Positions count bytes from the first piece's start.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Run<'f> {
     pieces: Vec<Piece<'f>>,
     /// Position of each piece, and of the end.
@@ -17,7 +17,7 @@ pub(crate) struct Run<'f> {
 }
 
 /// A stream of the recording.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Track<'f> {
     /// What people call it: `tid 12` or `cpu 3`.
     pub name: String,
@@ -70,6 +70,11 @@ impl<'f> Track<'f> {
     /// Bytes of trace.
     pub fn bytes(&self) -> u64 {
         self.runs.iter().map(Run::length).sum()
+    }
+
+    /// Its bytes, in parts between which some are missing.
+    pub fn contiguous(&self) -> impl Iterator<Item = Cow<'f, [u8]>> {
+        self.runs.iter().map(|run| run.bytes(0..run.length()))
     }
 
     /// Cuts the track into chunks of about `size` bytes.

@@ -38,6 +38,18 @@ impl LastIp {
         self.known.then_some(ip)
     }
 
+    /// The last IP, if no packet was lost that may have carried another.
+    #[inline]
+    pub(crate) fn get(&self) -> Option<u64> {
+        self.known.then_some(self.ip)
+    }
+
+    /// Packets were read that carried this IP last.
+    #[inline]
+    pub(crate) fn set(&mut self, ip: u64) {
+        self.ip = ip;
+    }
+
     /// A guess proved to be right.
     pub(crate) fn trust(&mut self) {
         self.known = true;

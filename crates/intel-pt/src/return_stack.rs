@@ -7,13 +7,15 @@ const DEPTH: usize = 64;
 #[derive(Clone, Debug)]
 pub(crate) struct ReturnStack {
     entries: [u64; DEPTH],
+    /// Where a memo may find the code at an entry; any value else.
+    hints: [u32; DEPTH],
     top: usize,
     count: usize,
 }
 
 impl Default for ReturnStack {
     fn default() -> Self {
-        ReturnStack { entries: [0; DEPTH], top: 0, count: 0 }
+        ReturnStack { entries: [0; DEPTH], hints: [0; DEPTH], top: 0, count: 0 }
     }
 }
 
@@ -24,6 +26,19 @@ impl ReturnStack {
         self.top = (self.top + 1) % DEPTH;
         self.entries[self.top] = address;
         self.count = (self.count + 1).min(DEPTH);
+    }
+
+    /// The same with a hint for [`ReturnStack::hint`].
+    #[inline]
+    pub(crate) fn push_with(&mut self, address: u64, hint: u32) {
+        self.push(address);
+        self.hints[self.top] = hint;
+    }
+
+    /// What may have been told with the newest call; any value, where it was not.
+    #[inline]
+    pub(crate) fn hint(&self) -> u32 {
+        self.hints[self.top]
     }
 
     /// Where the newest call returns to, which is then forgotten; `None` where none is remembered.

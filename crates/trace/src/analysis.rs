@@ -188,6 +188,9 @@ pub trait Analysis: Sync {
     /// What is known after some chunks; travels between threads, processes and machines.
     type Partial: Send + Serialize + DeserializeOwned;
 
+    /// Whether the analysis looks into the [code](Code) that ran; else runs may be joined, and have none.
+    const NEEDS_CODE: bool = true;
+
     /// Whether the analysis wants to be told [the numbers of instructions](Seen::Number). They cost another
     /// round of decoding.
     fn needs_numbers(&self) -> bool {

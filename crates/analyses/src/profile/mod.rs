@@ -48,6 +48,8 @@ pub struct Profile<'a> {
 impl Analysis for Profile<'_> {
     type Partial = Partial;
 
+    const NEEDS_CODE: bool = false;
+
     fn needs_numbers(&self) -> bool {
         matches!(self.every, Some(Every::Instructions(_)))
     }

@@ -9,6 +9,7 @@ use super::{
     Event, Expected, Gap, PacketKind, Sink, Trouble,
     bind::Announced,
     machine::Machine,
+    memo::Memos,
     recovery::{State, Waiting},
     walk::{Walk, enters_guest},
 };
@@ -67,7 +68,7 @@ pub struct Decoder<'t> {
     no_tnt: bool,
     pub(super) no_branches: bool,
     schedule: &'t [Switch],
-    program: usize,
+    pub(super) program: usize,
     context: u32,
     pub(super) gap: Option<Gap>,
     /// Calls since the last PSB were missed, so that a return may have none to return from.
@@ -139,26 +140,50 @@ impl<'t> Decoder<'t> {
     /// Decodes the segment.
     pub fn decode<L: Labels>(mut self, programs: &mut [Program<'_, L>], sink: &mut impl Sink) {
         let mut context = Context { programs, sink };
+        while self.step(&mut context) {}
+        self.finish(&mut context);
+    }
+
+    /// The same with a memo, for a sink that takes paths. What it is told is the same but for the blocks that
+    /// paths are made of.
+    pub fn decode_with_memo<L: Labels>(
+        mut self,
+        programs: &mut [Program<'_, L>],
+        memos: &mut Memos,
+        sink: &mut impl Sink,
+    ) {
+        let mut context = Context { programs, sink };
         loop {
-            self.at = self.packets.position();
-            match self.packets.next_packet() {
-                Ok(None) => break,
-                Ok(Some(packet)) => {
-                    if let Err(trouble) = self.follow(packet, &mut context) {
-                        self.lose(trouble);
-                    }
-                }
-                Err(error) => {
-                    self.lose(Trouble::Packet(error.kind));
-                    if !self.find_packet() {
-                        break;
-                    }
-                }
-            }
-            if self.at >= self.span.end {
+            self.follow_memo(memos, &mut context);
+            if !self.step(&mut context) {
                 break;
             }
         }
+        self.finish(&mut context);
+    }
+
+    /// Reads and follows a packet; whether to go on.
+    #[inline]
+    fn step<L: Labels, S: Sink>(&mut self, context: &mut Context<'_, '_, L, S>) -> bool {
+        self.at = self.packets.position();
+        match self.packets.next_packet() {
+            Ok(None) => return false,
+            Ok(Some(packet)) => {
+                if let Err(trouble) = self.follow(packet, context) {
+                    self.lose(trouble);
+                }
+            }
+            Err(error) => {
+                self.lose(Trouble::Packet(error.kind));
+                if !self.find_packet() {
+                    return false;
+                }
+            }
+        }
+        self.at < self.span.end
+    }
+
+    fn finish<L: Labels, S: Sink>(&mut self, context: &mut Context<'_, '_, L, S>) {
         self.announced.flush(None, context.sink);
         self.close_gap(context.sink);
     }
@@ -240,7 +265,7 @@ impl<'t> Decoder<'t> {
     }
 
     #[inline]
-    fn tnt<L: Labels, S: Sink>(
+    pub(super) fn tnt<L: Labels, S: Sink>(
         &mut self,
         tnt: Tnt,
         context: &mut Context<'_, '_, L, S>,

@@ -12,6 +12,7 @@ mod bind;
 mod decoder;
 mod event;
 mod machine;
+mod memo;
 mod psb;
 mod recovery;
 mod scout;
@@ -22,6 +23,7 @@ mod walk;
 use hodo_code::{Block, Snapshot};
 
 pub use decoder::{Decoder, Guest, Switch};
+pub use memo::{Memos, Step, Transfer};
 pub use event::{Cause, ControlFlow, ControlFlowKind, Event, EventData, Transaction, ValueBlock};
 pub use trouble::{Expected, Gap, Trouble};
 
@@ -72,6 +74,12 @@ pub trait Sink {
 
     /// Something else happened.
     fn event(&mut self, event: Event);
+
+    /// Many instructions ran: [`Step`]s that follow each other.
+    ///
+    /// Told only by [`Decoder::decode_with_memo`], in place of what [`Sink::executed`] would tell.
+    #[inline]
+    fn path(&mut self, _steps: &[Step]) {}
 
     /// What is told next is what one packet says.
     #[inline]

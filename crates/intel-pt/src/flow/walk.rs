@@ -59,8 +59,20 @@ impl Walk {
         self.block = self.block.filter(|&id| graph.block(id).valid.contains(&at));
     }
 
+    /// The block at `ip`, if it was looked up.
     #[inline]
-    fn here<L: Labels>(&mut self, graph: &mut Graph<'_, L>) -> Result<BlockId, Trouble> {
+    pub(super) fn block(&self) -> Option<BlockId> {
+        self.block
+    }
+
+    /// Execution goes on at the block `id`, which begins at `ip`.
+    #[inline]
+    pub(super) fn go_to_block(&mut self, ip: u64, id: BlockId) {
+        (self.ip, self.block) = (ip, Some(id));
+    }
+
+    #[inline]
+    pub(super) fn here<L: Labels>(&mut self, graph: &mut Graph<'_, L>) -> Result<BlockId, Trouble> {
         match self.block {
             Some(id) => Ok(id),
             None => {
@@ -72,7 +84,7 @@ impl Walk {
     }
 
     #[inline]
-    fn report<L: Labels>(&self, graph: &Graph<'_, L>, id: BlockId, sink: &mut impl Sink) {
+    pub(super) fn report<L: Labels>(&self, graph: &Graph<'_, L>, id: BlockId, sink: &mut impl Sink) {
         let block = graph.block(id);
         sink.executed(Executed { block, lengths: graph.lengths(block), code: graph.snapshot(self.at) });
     }

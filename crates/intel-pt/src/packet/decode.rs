@@ -87,6 +87,12 @@ impl<'a> Decoder<'a> {
         self.position
     }
 
+    /// All bytes, where packets mean what they mean by themselves: no block of values is open.
+    #[inline]
+    pub(crate) fn outside_block(&self) -> Option<&'a [u8]> {
+        self.open_block.is_none().then_some(self.bytes)
+    }
+
     /// The next packet, or `None` at the end of the stream. After an error the position is unchanged.
     #[inline]
     pub fn next_packet(&mut self) -> Result<Option<Packet>, Error> {
@@ -244,7 +250,7 @@ fn little_endian_at_end(rest: &[u8], start: usize, count: usize) -> Result<u64, 
 }
 
 /// The branches below the stop bit, which is the highest bit set in `field`; `field` is not zero.
-fn tnt(field: u64) -> Tnt {
+pub(crate) fn tnt(field: u64) -> Tnt {
     let count = 63 - field.leading_zeros() as u8;
     Tnt { bits: field & !(1 << count), count }
 }

@@ -4,6 +4,7 @@ mod decode;
 mod encode;
 mod show;
 
+pub(crate) use decode::tnt;
 pub use decode::{Decoder, Error, ErrorKind, PSB, find_psb};
 pub use encode::Encoded;
 

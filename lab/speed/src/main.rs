@@ -1,0 +1,142 @@
+//! How fast this decoder reads a recording: packets, the profile of functions, calls, or instructions.
+//!
+//! ```text
+//! hodo-speed packets|functions|calls|instructions RECORDING [--without-memo]
+//! ```
+//!
+//! Reads all trace twice on one thread of one process and prints one line of JSON as the harnesses around other
+//! decoders do (`lab/peers`): `bytes`, `cold_ns` (first pass, with nothing known), `hot_ns` (second pass),
+//! `items` of both, in processor time.
+
+use std::{env, error::Error, fs, path::PathBuf};
+
+use hodo_analyses::profile::{Profile, Report};
+use hodo_engine::{Experiment, Files, Input, Options, Reading, TrackSink, decode_all, profile, script};
+use hodo_intel_pt::{
+    flow::{Event, Executed, Sink},
+    packet::Decoder,
+};
+
+/// Bytes of a chunk: as the program has it.
+const CHUNK: u64 = 1 << 20;
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let arguments: Vec<String> = env::args().skip(1).collect();
+    let (what, recording, memo) = match arguments.as_slice() {
+        [what, recording] => (what.as_str(), recording, true),
+        [what, recording, option] if option == "--without-memo" => (what.as_str(), recording, false),
+        _ => return Err("usage: hodo-speed packets|functions|calls|instructions RECORDING".into()),
+    };
+    let files = Files::default();
+    let input = Input::File(PathBuf::from(recording));
+    let mut experiment = Experiment::open(&files, &input, &Options::default())?;
+    let bytes: u64 = experiment.tracks.iter().map(|track| track.bytes()).sum();
+    let twice = experiment.tracks.clone();
+    experiment.tracks.extend(twice);
+    let reading = Reading { threads: 1, chunk_size: CHUNK, window: None, numbers: None, spans: None, memo };
+    let begin = processor_time();
+    let mut half = begin;
+    let progress = |done| {
+        if done <= bytes {
+            half = processor_time();
+        }
+        true
+    };
+    let items = match what {
+        "packets" => packets(&experiment, progress),
+        "functions" => functions(&experiment, reading, progress),
+        "calls" => {
+            let mut count = Count(0);
+            let format = script::CallFormat::JsonLines;
+            script::calls(&experiment, format, reading, None, &mut count, progress);
+            count.0
+        }
+        "instructions" => instructions(&experiment, reading, progress),
+        _ => return Err("expected packets, functions, calls or instructions".into()),
+    };
+    let (cold, hot) = (half - begin, processor_time() - half);
+    println!("{{\"bytes\":{bytes},\"cold_ns\":{cold},\"hot_ns\":{hot},\"items\":{items},\"errors\":0}}");
+    Ok(())
+}
+
+/// Processor time of this process so far, in nanoseconds.
+fn processor_time() -> u64 {
+    let text = fs::read_to_string("/proc/self/schedstat").unwrap_or_default();
+    text.split_ascii_whitespace().next().and_then(|word| word.parse().ok()).unwrap_or_default()
+}
+
+fn packets(experiment: &Experiment<'_>, mut progress: impl FnMut(u64) -> bool) -> u64 {
+    let (mut done, mut count) = (0, 0);
+    for track in &experiment.tracks {
+        for bytes in track.contiguous() {
+            let mut decoder = Decoder::new(&bytes, 0);
+            decoder.synchronize();
+            loop {
+                match decoder.next_packet() {
+                    Ok(Some(packet)) => count += u64::from(std::hint::black_box(packet) == packet),
+                    Ok(None) => break,
+                    Err(_) => _ = decoder.synchronize_after(decoder.position()),
+                }
+            }
+            done += bytes.len() as u64;
+        }
+        progress(done);
+    }
+    count
+}
+
+fn functions(experiment: &Experiment<'_>, reading: Reading<'_>, progress: impl FnMut(u64) -> bool) -> u64 {
+    let analysis = Profile { report: Report::Functions, every: None, names: &experiment.modules };
+    profile(experiment, &analysis, reading, progress).rows.len() as u64
+}
+
+/// Bytes that are written and forgotten.
+struct Count(u64);
+
+impl std::io::Write for Count {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0 += bytes.len() as u64;
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Looks at the address of each instruction.
+#[derive(Default)]
+struct Addresses {
+    count: u64,
+    sum: u64,
+}
+
+impl Sink for Addresses {
+    fn executed(&mut self, executed: Executed<'_>) {
+        for address in executed.addresses() {
+            self.count += 1;
+            self.sum = self.sum.wrapping_mul(31).wrapping_add(address);
+        }
+    }
+
+    fn event(&mut self, _: Event) {}
+}
+
+impl TrackSink for Addresses {
+    fn begin_segment(&mut self) {}
+}
+
+fn instructions(
+    experiment: &Experiment<'_>,
+    reading: Reading<'_>,
+    progress: impl FnMut(u64) -> bool,
+) -> u64 {
+    let mut count = 0;
+    let consume = |_: &_, addresses: Addresses| {
+        std::hint::black_box(addresses.sum);
+        count += addresses.count;
+        true
+    };
+    decode_all(experiment, reading, |_| Addresses::default(), |sink| sink, consume, progress);
+    count
+}
