@@ -113,22 +113,63 @@ impl<N: Copy + PartialEq> Clock<N> {
         } else if self.untimed.is_empty() {
             give(if self.left { Share::Outside(all) } else { Share::Waited(all) });
         }
-        let total: u64 = self.untimed.iter().map(|&(_, count)| count).sum();
+        let shares = Shares::new(to - from, self.untimed.iter().map(|&(_, count)| count).sum());
         let (mut ran, mut begin) = (0, from);
-        for (who, count) in self.untimed.drain(..) {
+        for &(who, count) in &self.untimed {
             ran += count;
-            let end = from + part(to - from, ran, total);
+            let end = from + shares.of(ran);
             give(Share::Ran { who, instructions: count, time: Span { from: begin, to: end } });
             begin = end;
+        }
+        self.untimed.clear();
+    }
+}
+
+/// Some time in equal parts.
+#[derive(Clone, Copy, Debug)]
+struct Shares {
+    elapsed: u64,
+    total: u64,
+    /// `2^64` by `total`, rounded down, or one less.
+    reciprocal: u64,
+}
+
+impl Shares {
+    fn new(elapsed: u64, total: u64) -> Shares {
+        Shares { elapsed, total, reciprocal: u64::MAX.checked_div(total).unwrap_or(0) }
+    }
+
+    /// `elapsed` times `ran` by `total`, rounded down; `ran` is not more than `total`.
+    #[inline]
+    fn of(&self, ran: u64) -> u64 {
+        match self.elapsed.checked_mul(ran) {
+            // Multiplying by the reciprocal is too little by one at most, and faster than dividing.
+            Some(product) => {
+                let quotient = (u128::from(product) * u128::from(self.reciprocal) >> 64) as u64;
+                quotient + u64::from(product - quotient * self.total >= self.total)
+            }
+            None => (u128::from(self.elapsed) * u128::from(ran) / u128::from(self.total)) as u64,
         }
     }
 }
 
-/// `elapsed` times `ran` by `total`, which is not less than `ran`.
-#[inline]
-fn part(elapsed: u64, ran: u64, total: u64) -> u64 {
-    match elapsed.checked_mul(ran) {
-        Some(product) => product / total,
-        None => (u128::from(elapsed) * u128::from(ran) / u128::from(total)) as u64,
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn shares_are_rounded_down(elapsed: u64, total in 1u64.., ran: u64, small in 1u64..1000, shift in 0u32..64) {
+            for total in [total, small, total >> shift | 1] {
+                for elapsed in [elapsed, elapsed >> shift] {
+                    let ran = ran % total;
+                    let exact = u128::from(elapsed) * u128::from(ran) / u128::from(total);
+                    prop_assert_eq!(u128::from(Shares::new(elapsed, total).of(ran)), exact);
+                    prop_assert_eq!(Shares::new(elapsed, total).of(total), elapsed);
+                }
+            }
+        }
     }
 }

@@ -38,6 +38,16 @@ pub(crate) struct Frame<T> {
     pub(crate) note: T,
 }
 
+impl<T> Frame<T> {
+    /// Whether a return that arrives there ends this frame, which is the newest, and no other.
+    #[inline]
+    pub(crate) fn returns_to(&self, arrival: &Arrival) -> bool {
+        self.entry == Entry::Call
+            && arrival.place != Place::Entry
+            && self.return_address == Some(arrival.address)
+    }
+}
+
 /// Is told when frames come and go.
 pub(crate) trait Watch<T> {
     /// A frame is entered from another; gives its note.

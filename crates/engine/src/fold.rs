@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use hodo_clock::{Nanos, PerfClock, Tsc};
 use hodo_code::{Label, Terminator};
-use hodo_intel_pt::flow::{Event, Executed, Sink, Step, Transfer};
-use hodo_trace::{Analysis, Arrival, Code, End, FunctionId, Place, Seen, Table};
+use hodo_intel_pt::flow::{self, Event, Executed, Sink, Step};
+use hodo_trace::{Analysis, Arrival, Code, End, FunctionId, Place, Run, Seen, Table, Transfer};
 
 use crate::{
     Experiment, Losses, Numbers, Spans, Window,
@@ -120,6 +120,12 @@ pub(crate) trait Take {
     /// Something was seen of the thread with this context.
     fn take(&mut self, context: u32, seen: Seen<'_>);
 
+    /// A run was seen, and what its last instruction was.
+    #[inline]
+    fn take_run(&mut self, context: u32, run: Run) {
+        run.seen().for_each(|seen| self.take(context, seen));
+    }
+
     /// Whether it asks only for functions, calls and numbers of instructions, and not for blocks.
     fn takes_paths(&self) -> bool;
 
@@ -142,6 +148,13 @@ impl<A: Analysis> Take for Folder<'_, A> {
     fn take(&mut self, _: u32, seen: Seen<'_>) {
         if let Some(stint) = self.stints.last_mut() {
             self.analysis.fold(&mut stint.partial, seen);
+        }
+    }
+
+    #[inline]
+    fn take_run(&mut self, _: u32, run: Run) {
+        if let Some(stint) = self.stints.last_mut() {
+            self.analysis.fold_run(&mut stint.partial, run);
         }
     }
 
@@ -266,18 +279,10 @@ impl<T: Take> TrackSink for SeenSink<'_, '_, T> {
 }
 
 impl<T: Take> SeenSink<'_, '_, T> {
-    #[inline]
-    fn step(&mut self, step: &Step) {
-        let (at, instructions) = (arrival(step.start, step.label), u64::from(step.instructions));
-        self.gate.ran(instructions);
-        let code = Code { offset: 0, since: 0, lengths: &[], end: End::Next, target: 0 };
-        self.take(Seen::Run { at, instructions, code });
-        match step.transfer {
-            Transfer::Call(return_address) => self.take(Seen::Call { return_address }),
-            Transfer::Return => self.take(Seen::Return),
-            Transfer::IndirectJump => self.take(Seen::IndirectJump),
-            Transfer::None => {}
-        }
+    /// A run before the segment's first time.
+    #[cold]
+    fn take_early(&mut self, run: Run) {
+        run.seen().for_each(|seen| self.take(seen));
     }
 }
 
@@ -305,7 +310,13 @@ impl<T: Take> Sink for SeenSink<'_, '_, T> {
     #[inline]
     fn path(&mut self, steps: &[Step]) {
         for step in steps {
-            self.step(step);
+            let run = run(step);
+            self.gate.ran(run.instructions);
+            if self.fresh {
+                self.take_early(run);
+            } else if self.open && self.gate.wanted {
+                self.taker.take_run(self.gate.context, run);
+            }
         }
     }
 
@@ -325,6 +336,18 @@ impl<T: Take> Sink for SeenSink<'_, '_, T> {
             _ => {}
         }
     }
+}
+
+/// A step, in the words of analyses.
+#[inline]
+fn run(step: &Step) -> Run {
+    let transfer = match step.transfer {
+        flow::Transfer::None => Transfer::None,
+        flow::Transfer::Call => Transfer::Call { return_address: step.end },
+        flow::Transfer::Return => Transfer::Return,
+        flow::Transfer::IndirectJump => Transfer::IndirectJump,
+    };
+    Run { at: arrival(step.start, step.label()), instructions: u64::from(step.instructions), transfer }
 }
 
 /// Where code begins, in the words of analyses.

@@ -126,6 +126,48 @@ pub enum Seen<'a> {
     },
 }
 
+/// A run for those who don't look into its code.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Run {
+    /// Its first instruction.
+    pub at: Arrival,
+    /// How many instructions of one function.
+    pub instructions: u64,
+    /// What the last of them was.
+    pub transfer: Transfer,
+}
+
+/// A branch as far as it changes the call stack.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Transfer {
+    /// Another one, or none.
+    None,
+    /// A near call.
+    Call {
+        /// The address after it.
+        return_address: u64,
+    },
+    /// A near return.
+    Return,
+    /// A near jump through a register or memory.
+    IndirectJump,
+}
+
+impl Run {
+    /// The same as what was seen.
+    pub fn seen(self) -> impl Iterator<Item = Seen<'static>> {
+        let Run { at, instructions, transfer } = self;
+        let code = Code { offset: 0, since: 0, lengths: &[], end: End::Next, target: at.address };
+        let last = match transfer {
+            Transfer::None => None,
+            Transfer::Call { return_address } => Some(Seen::Call { return_address }),
+            Transfer::Return => Some(Seen::Return),
+            Transfer::IndirectJump => Some(Seen::IndirectJump),
+        };
+        [Some(Seen::Run { at, instructions, code }), last].into_iter().flatten()
+    }
+}
+
 impl Seen<'_> {
     /// The same for those who don't look into the code, and want to keep it.
     pub fn without_lengths(self) -> Seen<'static> {
@@ -202,6 +244,11 @@ pub trait Analysis: Sync {
 
     /// Adds one thing seen to the state.
     fn fold(&self, partial: &mut Self::Partial, seen: Seen<'_>);
+
+    /// Adds a run, and what its last instruction was: the same as folding one after the other.
+    fn fold_run(&self, partial: &mut Self::Partial, run: Run) {
+        run.seen().for_each(|seen| self.fold(partial, seen));
+    }
 
     /// Joins the states of two neighbouring spans of one thread; `earlier` ends where `later` begins.
     fn merge(&self, earlier: Self::Partial, later: Self::Partial) -> Self::Partial;

@@ -9,7 +9,7 @@ mod partial;
 mod table;
 mod tree;
 
-use hodo_trace::{Analysis, Names, Seen, Table};
+use hodo_trace::{Analysis, Names, Run, Seen, Table};
 
 pub use partial::Partial;
 pub(crate) use table::share;
@@ -61,6 +61,11 @@ impl Analysis for Profile<'_> {
     #[inline]
     fn fold(&self, partial: &mut Partial, seen: Seen<'_>) {
         partial.fold(self.every, seen);
+    }
+
+    #[inline]
+    fn fold_run(&self, partial: &mut Partial, run: Run) {
+        partial.fold_run(self.every, &run);
     }
 
     fn merge(&self, earlier: Partial, later: Partial) -> Partial {

@@ -6,7 +6,7 @@
 //! that led to it. Merging replays these edges on the stack of the chunk before and grafts each piece
 //! onto the frame where its edge ends.
 
-use hodo_trace::{Arrival, Seen};
+use hodo_trace::{Arrival, Run, Seen, Transfer};
 use serde::{Deserialize, Serialize};
 
 use super::{
@@ -110,11 +110,34 @@ impl Partial {
         }
     }
 
+    /// A run, and what its last instruction was.
+    #[inline]
+    pub(super) fn fold_run(&mut self, every: Option<Every>, run: &Run) {
+        self.run(every, &run.at, run.instructions);
+        self.edge = match run.transfer {
+            Transfer::None => return,
+            Transfer::Call { return_address } => {
+                self.sums.calls += 1;
+                Edge::Call { return_address }
+            }
+            Transfer::Return => Edge::Return,
+            Transfer::IndirectJump => Edge::Indirect,
+        };
+        self.clock.left = false;
+    }
+
     #[inline]
     fn run(&mut self, every: Option<Every>, at: &Arrival, instructions: u64) {
         let edge = std::mem::replace(&mut self.edge, Edge::Flow);
-        let node = match self.stack.last() {
-            Some(frame) if edge == Edge::Flow && frame.function == at.function => frame.note,
+        let node = match (edge, self.stack.as_slice()) {
+            (Edge::Flow, [.., frame]) if frame.function == at.function => frame.note,
+            (Edge::Return, [.., caller, frame])
+                if frame.returns_to(at) && caller.function == at.function =>
+            {
+                let note = caller.note;
+                self.stack.pop();
+                note
+            }
             _ => self.arrive(edge, at, Below::Unknown),
         };
         let cost = self.tree.cost(node);

@@ -76,14 +76,19 @@ impl Cost {
 pub(super) struct Tree {
     nodes: Vec<Node>,
     children: FxHashMap<(NodeId, FunctionId, Entry), NodeId>,
+    /// Children by calls that were looked up last, in the place that a hash gives them; empty before the first.
+    recent: Vec<(NodeId, FunctionId, NodeId)>,
 }
+
+/// Places for recent children.
+const RECENT: usize = 1 << 9;
 
 impl From<Vec<Node>> for Tree {
     fn from(nodes: Vec<Node>) -> Tree {
         let child = |(id, node): (usize, &Node)| ((node.parent, node.function, node.entry), id as NodeId);
         let inner = nodes.iter().enumerate().filter(|(_, node)| node.parent != NO_PARENT);
         let children = inner.map(child).collect();
-        Tree { nodes, children }
+        Tree { nodes, children, recent: Vec::new() }
     }
 }
 
@@ -121,6 +126,26 @@ impl Tree {
         id
     }
 
+    /// The child for a function that is called.
+    #[inline]
+    pub(super) fn callee(&mut self, parent: NodeId, function: FunctionId) -> NodeId {
+        let place = (function.index ^ parent.wrapping_mul(0x9e37_79b9)).wrapping_mul(0x85eb_ca6b) >> 23;
+        match self.recent.get(place as usize) {
+            Some(&(of, called, child)) if (of, called) == (parent, function) => child,
+            _ => self.find_callee(parent, function, place as usize),
+        }
+    }
+
+    #[cold]
+    fn find_callee(&mut self, parent: NodeId, function: FunctionId, place: usize) -> NodeId {
+        let child = self.child(parent, function, Entry::Call);
+        if self.recent.is_empty() {
+            self.recent = vec![(NO_PARENT, function, child); RECENT];
+        }
+        self.recent[place] = (parent, function, child);
+        child
+    }
+
     fn add(&mut self, node: Node) -> NodeId {
         let id = NodeId::try_from(self.nodes.len()).expect("fewer than 2^32 nodes");
         self.nodes.push(node);
@@ -130,7 +155,10 @@ impl Tree {
 
 impl Watch<NodeId> for Tree {
     fn enter(&mut self, from: &Frame<NodeId>, function: FunctionId, entry: Entry) -> NodeId {
-        let node = self.child(from.note, function, entry);
+        let node = match entry {
+            Entry::Call => self.callee(from.note, function),
+            _ => self.child(from.note, function, entry),
+        };
         self.cost(node).entries += 1;
         node
     }

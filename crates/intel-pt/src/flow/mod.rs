@@ -77,7 +77,8 @@ pub trait Sink {
 
     /// Many instructions ran: [`Step`]s that follow each other.
     ///
-    /// Told only by [`Decoder::decode_with_memo`], in place of what [`Sink::executed`] would tell.
+    /// Told only by [`Decoder::decode_with_memo`], in place of what [`Sink::executed`] and [`Sink::packet`] would
+    /// tell.
     #[inline]
     fn path(&mut self, _steps: &[Step]) {}
 

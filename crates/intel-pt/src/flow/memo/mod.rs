@@ -1,15 +1,15 @@
 //! A memo of what packets did.
 //!
 //! ```text
-//! block ──packet──► block     the first time: walked over, and written down
-//!         └─ steps            from then on: one look-up
+//! block ──packets──► block    the first time: walked over, and written down
+//!          └─ steps           from then on: one look-up
 //! ```
 //!
-//! What a TNT or TIP does depends on the block before which execution stands, on the packet, and on the calls
-//! that compressed returns go back to. Only the last changes, so a packet is followed up to the first return
-//! from a call before it, and goes on from there as another packet would. Whatever is not plain – another
-//! packet, code that changes, a contradiction – is left to the decoder, which stands where it would without
-//! a memo.
+//! What TNT and TIP packets do depends on the block before which execution stands, on the packets, and on the
+//! calls that compressed returns go back to. Only the last changes, so packets are followed up to the first
+//! return from a call before them, and the rest goes on from there as other packets would. Whatever is not
+//! plain – another packet, code that changes, a contradiction – is left to the decoder, which then stands
+//! where it would without a memo.
 
 mod record;
 mod table;
@@ -21,10 +21,10 @@ pub use table::{Step, Transfer};
 
 use self::{
     record::{Recorder, is_lasting},
-    table::{Key, Next, Table},
+    table::{Key, NO_REGION, Next, Table},
 };
 use super::{
-    PacketKind, Sink,
+    Sink,
     decoder::{Context, Decoder},
     recovery::State,
 };
@@ -37,14 +37,8 @@ pub struct Memos {
     recorder: Recorder,
 }
 
-impl std::fmt::Debug for Recorder {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Recorder").finish_non_exhaustive()
-    }
-}
-
 /// What a packet's first byte says of it.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     /// TNT-8, or TIP with 2, 4 or 6 bytes of address.
     Flow,
@@ -57,7 +51,7 @@ enum Kind {
 }
 
 /// Kind and size of packets, by their first byte.
-const FORMS: [(Kind, u8); 256] = {
+static FORMS: [(Kind, u8); 256] = {
     let mut forms = [(Kind::Other, 0); 256];
     let mut opcode = 0;
     while opcode < 256 {
@@ -77,17 +71,37 @@ const FORMS: [(Kind, u8); 256] = {
     forms
 };
 
-/// Bits of an address in a TIP, by its IPBytes as far as they are 1, 2 or 3.
-const ADDRESS_BITS: [u32; 8] = [16, 16, 32, 48, 16, 16, 16, 16];
+/// Packets that are looked up together, as far as they lie in eight bytes.
+const TOGETHER: usize = 4;
 
-/// What to do after part of a packet.
-enum Progress {
-    /// Execution stands before this block.
-    At(BlockId),
-    /// So many bits of the packet, with a stop bit, are left to the decoder; or the whole TIP.
-    Left(u64),
-    /// All is done, but the block is not one to go on from.
-    Stands,
+/// Plain packets at the lowest bytes of a word: how many bytes, and whether a TIP is among them.
+#[inline]
+fn plain(word: u64, most: usize) -> (u32, bool) {
+    let (mut size, mut tip) = (0, 0);
+    for _ in 0..most {
+        let opcode = word.unbounded_shr(8 * size) as u8;
+        let (kind, more) = FORMS[usize::from(opcode)];
+        let next = size + u32::from(more);
+        if kind != Kind::Flow || next > 8 {
+            break;
+        }
+        tip |= opcode & 1;
+        size = next;
+    }
+    (size, tip != 0)
+}
+
+/// Where the memo's part of decoding stands.
+struct Stand {
+    position: usize,
+    block: BlockId,
+    region: u16,
+    /// Bits of a TNT that are left, with its stop bit; 0 where there are none.
+    residue: u8,
+    /// A CYC packet told the time of the packet that comes next.
+    counted: bool,
+    /// Execution stands at this address rather than before the block: the code there is not plain.
+    unread: Option<u64>,
 }
 
 impl Decoder<'_> {
@@ -97,193 +111,179 @@ impl Decoder<'_> {
         memos: &mut Memos,
         context: &mut Context<'_, '_, L, S>,
     ) {
-        let (Some(bytes), Some(mut last_ip)) = (self.packets.outside_block(), self.last_ip.get()) else {
-            return;
-        };
-        if self.state != State::On
-            || self.announced.waits
-            || self.left_from.is_some()
-            || self.machine.changes
-            || self.no_branches
-            // No code is valid at the last tick.
-            || self.walk.at == u64::MAX
-        {
+        let (Some(bytes), Some(last_ip)) = (self.packets.outside_block(), self.last_ip.get()) else { return };
+        // The decoder knows best where the segment ends.
+        let end = self.span.end.min(bytes.len()).saturating_sub(size_of::<u64>());
+        let position = self.packets.position();
+        if position >= end || !self.is_plain() {
             return;
         }
         let (walk, graph, _) = self.parts(context);
-        let Ok(mut block) = walk.here(graph) else { return };
+        let Ok(block) = walk.here(graph) else { return };
         if !is_lasting(graph.block(block)) {
             return;
         }
         let program = self.machine.guest.unwrap_or(self.program);
         let table = memos.tables.entry((program, self.machine.bits as u8)).or_insert_with(Table::new);
-        let recorder = &mut memos.recorder;
-        let end = self.span.end.min(bytes.len().saturating_sub(8));
-        let mut position = self.packets.position();
-        // A CYC packet tells the time of the packet after it.
-        let mut counted = true;
-        while position < end {
-            let Some(wide) = bytes.get(position..).and_then(|rest| rest.first_chunk()) else { break };
+        table.limit_regions();
+        let Some(region) = table.region(last_ip) else { return };
+        let mut stand = Stand { position, block, region, residue: 0, counted: true, unread: None };
+        let bytes = &bytes[..end + size_of::<u64>()];
+        while let Some(wide) = bytes.get(stand.position..).and_then(|rest| rest.first_chunk()) {
             let word = u64::from_le_bytes(*wide);
-            let opcode = word as u8;
-            let (kind, size) = FORMS[usize::from(opcode)];
-            match kind {
-                Kind::Flow => {
-                    let is_tip = opcode & 1 != 0;
-                    let ip = join(last_ip, opcode, word);
-                    let payload = if is_tip { ip } else { u64::from(opcode >> 1) };
-                    context.sink.packet(if is_tip { PacketKind::Other } else { PacketKind::Tnt });
-                    match self.memoised(table, recorder, block, is_tip, payload, context) {
-                        Progress::At(next) => block = next,
-                        Progress::Stands => {
-                            self.packets.skip_to(position + 1);
-                            self.last_ip.set(last_ip);
-                            self.tell_time(context);
-                            return;
-                        }
-                        Progress::Left(_) if is_tip => break,
-                        Progress::Left(payload) => {
-                            self.at = position;
-                            position += usize::from(size);
-                            self.packets.skip_to(position);
-                            self.last_ip.set(last_ip);
-                            match self.tnt(tnt(payload), context) {
-                                Ok(()) => self.tell_time(context),
-                                Err(trouble) => self.lose(trouble),
-                            }
-                            return;
-                        }
-                    }
-                    last_ip = if is_tip { ip } else { last_ip };
-                    position += usize::from(size);
-                    if counted {
-                        self.tell_time(context);
-                        counted = false;
-                        if self.walk.at == u64::MAX {
-                            break;
-                        }
-                    }
-                    continue;
-                }
-                Kind::Pad => {}
-                Kind::Cyc => {
-                    context.sink.packet(PacketKind::Clock);
-                    self.timing.follow(&Packet::Cyc(u64::from(opcode >> 3)));
-                    counted = true;
-                }
-                Kind::Mtc => {
-                    context.sink.packet(PacketKind::Clock);
-                    self.timing.follow(&Packet::Mtc((word >> 8) as u8));
-                    self.tell_time(context);
-                    counted = false;
-                    if self.walk.at == u64::MAX {
-                        position += usize::from(size);
-                        break;
-                    }
-                }
-                Kind::Other => break,
+            if !self.follow_word(word, &mut stand, table, &mut memos.recorder, context) {
+                break;
             }
-            position += usize::from(size);
         }
-        self.packets.skip_to(position);
-        self.last_ip.set(last_ip);
+        self.packets.skip_to(stand.position);
+        self.last_ip.set(table.ip(stand.region));
         let (walk, graph, _) = self.parts(context);
-        walk.go_to_block(graph.block(block).start, block);
+        match stand.unread {
+            Some(address) => walk.go(address),
+            None if walk.at == u64::MAX => walk.go(graph.block(stand.block).start),
+            None => walk.go_to_block(graph.block(stand.block).start, stand.block),
+        }
+        if stand.residue == 0 {
+            return;
+        }
+        self.at = stand.position;
+        self.packets.skip_to(stand.position + 1);
+        match self.tnt(tnt(u64::from(stand.residue)), context) {
+            Ok(()) => self.tell_time(context),
+            Err(trouble) => self.lose(trouble),
+        }
     }
 
-    /// Follows a packet, or the part of it that is plain.
+    /// Whether a TNT or TIP that comes next says what it seems to.
+    fn is_plain(&self) -> bool {
+        self.state == State::On
+            && !self.announced.waits
+            && self.left_from.is_none()
+            && !self.machine.changes
+            && !self.no_branches
+            // No code is valid at the last tick.
+            && self.walk.at != u64::MAX
+    }
+
+    /// Follows the packets in the lowest bytes of a word; whether to go on.
     #[inline]
-    fn memoised<L: Labels, S: Sink>(
+    fn follow_word<L: Labels, S: Sink>(
         &mut self,
+        word: u64,
+        stand: &mut Stand,
         table: &mut Table,
         recorder: &mut Recorder,
-        mut block: BlockId,
-        is_tip: bool,
-        mut payload: u64,
         context: &mut Context<'_, '_, L, S>,
-    ) -> Progress {
-        loop {
-            let key = Key::new(block, is_tip, payload);
-            let transition = match table.find(key) {
-                Some(transition) => transition,
-                None => {
-                    self.record(table, recorder, block, key, is_tip, payload, context);
-                    continue;
-                }
-            };
-            let external = matches!(transition.next, Next::Return(_));
-            if transition.next == Next::Untold || external && self.walk.returns.is_empty() {
-                let (walk, graph, _) = self.parts(context);
-                walk.go_to_block(graph.block(block).start, block);
-                return Progress::Left(payload);
+    ) -> bool {
+        let word = if stand.residue == 0 { word } else { word & !0xff | u64::from(stand.residue) << 1 };
+        let (size, has_tip) = plain(word, if stand.counted { 1 } else { TOGETHER });
+        if size == 0 {
+            return self.follow_clock(word, stand, context);
+        }
+        let packets = word & u64::MAX >> (64 - 8 * size);
+        let key = Key { block: stand.block, region: if has_tip { stand.region } else { NO_REGION }, packets };
+        let Some(transition) = table.find(key) else {
+            let mut walk = self.walk.clone();
+            walk.returns.clear();
+            let (_, graph, _) = self.parts(context);
+            recorder.learn(table, &walk, graph, key);
+            return true;
+        };
+        let external = matches!(transition.next, Next::Return(_));
+        if transition.next == Next::Untold || external && self.walk.returns.is_empty() {
+            return false;
+        }
+        let mut back = self.take_calls(std::slice::from_ref(&transition.first));
+        context.sink.path(std::slice::from_ref(&transition.first));
+        let more = table.more(transition);
+        if !more.is_empty() {
+            back = self.take_calls(more);
+            context.sink.path(more);
+        }
+        stand.position += usize::from(transition.bytes);
+        stand.region = if transition.region == NO_REGION { stand.region } else { transition.region };
+        stand.residue = 0;
+        let goes_on = match transition.next {
+            Next::Block(next) => {
+                stand.block = next;
+                true
             }
-            let mut back = (u32::MAX, None);
-            let steps = table.steps(transition);
-            for step in steps {
-                match step.transfer {
-                    Transfer::Call(address) => self.walk.returns.push_with(address, step.back),
-                    Transfer::Return => back = (self.walk.returns.hint(), self.walk.returns.pop()),
-                    _ => {}
-                }
+            Next::Return(left) => self.go_back(back, left, word, usize::from(transition.bytes), stand, context),
+            Next::Untold => false,
+        };
+        if stand.counted && stand.residue == 0 {
+            stand.counted = false;
+            self.tell_time(context);
+            return goes_on && self.walk.at != u64::MAX;
+        }
+        goes_on
+    }
+
+    /// Packets that tell the time; whether it was one that is plain.
+    #[inline]
+    fn follow_clock<L: Labels, S: Sink>(
+        &mut self,
+        word: u64,
+        stand: &mut Stand,
+        context: &mut Context<'_, '_, L, S>,
+    ) -> bool {
+        let opcode = word as u8;
+        let (kind, size) = FORMS[usize::from(opcode)];
+        match kind {
+            Kind::Cyc => {
+                self.timing.follow(&Packet::Cyc(u64::from(opcode >> 3)));
+                stand.counted = true;
             }
-            context.sink.path(steps);
-            match transition.next {
-                Next::Block(next) => {
-                    return Progress::At(next);
-                }
-                Next::Return(left) => {
-                    let (hint, Some(address)) = back else { unreachable!("a call is remembered") };
-                    let (walk, graph, _) = self.parts(context);
-                    walk.go(address);
-                    let next = found(graph, hint, address).or_else(|| walk.here(graph).ok());
-                    payload = payload & ((1 << left) - 1) | 1 << left;
-                    match next.filter(|&id| is_lasting(graph.block(id))) {
-                        Some(next) if left == 0 => return Progress::At(next),
-                        Some(next) => block = next,
-                        None if left == 0 => return Progress::Stands,
-                        None => return Progress::Left(payload),
-                    }
-                }
-                Next::Untold => unreachable!("handled above"),
+            Kind::Mtc => {
+                self.timing.follow(&Packet::Mtc((word >> 8) as u8));
+                stand.counted = false;
+                self.tell_time(context);
+            }
+            Kind::Pad => {}
+            Kind::Flow | Kind::Other => return false,
+        }
+        stand.position += usize::from(size);
+        self.walk.at != u64::MAX
+    }
+
+    /// Remembers and forgets calls as steps do: where the last return goes.
+    #[inline]
+    fn take_calls(&mut self, steps: &[Step]) -> (u32, Option<u64>) {
+        let mut back = (u32::MAX, None);
+        for step in steps {
+            match step.transfer {
+                Transfer::Call => self.walk.returns.push_with(step.end, step.back),
+                Transfer::Return => back = (self.walk.returns.hint(), self.walk.returns.pop()),
+                Transfer::None | Transfer::IndirectJump => {}
             }
         }
+        back
     }
 
-    /// Walks over a packet for the first time.
-    #[cold]
-    #[inline(never)]
-    #[allow(clippy::too_many_arguments, reason = "the parts of a memo and of a decoder")]
-    fn record<L: Labels, S: Sink>(
+    /// Over a return that was the last step; so many bits are left of its TNT.
+    #[inline]
+    fn go_back<L: Labels, S: Sink>(
         &mut self,
-        table: &mut Table,
-        recorder: &mut Recorder,
-        block: BlockId,
-        key: Key,
-        is_tip: bool,
-        payload: u64,
+        (hint, address): (u32, Option<u64>),
+        left: u8,
+        word: u64,
+        bytes: usize,
+        stand: &mut Stand,
         context: &mut Context<'_, '_, L, S>,
-    ) {
+    ) -> bool {
+        let address = address.expect("a stack that is not empty remembers a call");
+        if left > 0 {
+            let opcode = word.unbounded_shr(8 * bytes as u32) as u8;
+            stand.residue = opcode >> 1 & ((1 << left) - 1) | 1 << left;
+        }
         let (walk, graph, _) = self.parts(context);
-        let mut walk = walk.clone();
-        walk.returns.clear();
-        walk.go_to_block(graph.block(block).start, block);
-        let next = match is_tip {
-            true => recorder.tip(walk, graph, payload),
-            false => recorder.tnt(walk, graph, tnt(payload)),
-        };
-        let steps = if next == Next::Untold { &[][..] } else { &recorder.steps };
-        table.insert(key, steps, next);
+        let found = found(graph, hint, address).or_else(|| graph.at(address, walk.at).ok());
+        match found.filter(|&id| is_lasting(graph.block(id))) {
+            Some(next) => stand.block = next,
+            None => stand.unread = Some(address),
+        }
+        stand.unread.is_none()
     }
-}
-
-/// The last IP after a TIP with this first byte, at the beginning of `word`.
-#[inline]
-fn join(last_ip: u64, opcode: u8, word: u64) -> u64 {
-    let bits = ADDRESS_BITS[usize::from(opcode >> 5)];
-    let low = word >> 8 & ((1 << bits) - 1);
-    let updated = last_ip & (u64::MAX << bits) | low;
-    let extended = ((low << 16) as i64 >> 16) as u64;
-    if bits == 48 { extended } else { updated }
 }
 
 /// The block that a hint names, where it begins at an address.

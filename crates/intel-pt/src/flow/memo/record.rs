@@ -1,23 +1,24 @@
-//! Walks once over what a packet proves, and writes down what it meets.
+//! Walks once over what packets prove, and writes down what it meets.
 
 use hodo_code::{Block, BlockId, Graph, Labels, Terminator};
 
 use super::{
     super::{Event, Executed, Sink, Trouble, walk::Walk},
-    table::{Next, Step, Transfer},
+    FORMS, Kind,
+    table::{Key, LONGEST, NO_REGION, Next, Step, Table, Transfer},
 };
-use crate::packet::Tnt;
+use crate::packet::tnt;
 
-/// Most steps of a packet that is remembered, and most blocks.
-const LONGEST: [usize; 2] = [256, 1 << 12];
+/// Most blocks of a packet that is remembered.
+const BLOCKS: usize = 1 << 12;
 
-/// Most calls within a packet that is remembered: so few that a stack of returns remembers one from before.
+/// Most calls within packets that are remembered: so few that a stack of returns remembers one from before.
 const DEEPEST: u32 = 48;
 
-/// Blocks that ran, joined to steps.
-#[derive(Default)]
+/// What the walk over packets meets: blocks that ran, joined to steps.
+#[derive(Debug, Default)]
 pub(super) struct Recorder {
-    pub(super) steps: Vec<Step>,
+    steps: Vec<Step>,
     blocks: usize,
     /// Calls that did not return.
     depth: u32,
@@ -28,30 +29,20 @@ pub(super) struct Recorder {
 impl Sink for Recorder {
     fn executed(&mut self, executed: Executed<'_>) {
         let block = executed.block;
-        self.blocks += 1;
         let transfer = transfer(block);
         match transfer {
-            Transfer::Call(_) => self.depth += 1,
+            Transfer::Call => self.depth += 1,
             Transfer::Return => self.depth = self.depth.saturating_sub(1),
             _ => {}
         }
-        self.unfit |= !is_lasting(block) || self.depth > DEEPEST || self.blocks > LONGEST[1];
-        let joins = |step: &&mut Step| {
-            let [one, other] = [step.label, block.label].map(|label| (label.module, label.function));
-            step.transfer == Transfer::None && one == other
-        };
-        let room = self.steps.len() < LONGEST[0];
-        match self.steps.last_mut().filter(joins) {
-            Some(step) => {
-                step.instructions = step.instructions.saturating_add(block.instructions);
-                step.transfer = transfer;
-            }
-            None if room => {
-                let Block { start, label, instructions, .. } = *block;
-                self.steps.push(Step { start, label, instructions, transfer, back: u32::MAX });
-            }
-            None => self.unfit = true,
+        self.blocks += 1;
+        self.unfit |= !is_lasting(block) || self.depth > DEEPEST || self.blocks > BLOCKS;
+        let step = Step::new(block, transfer);
+        if self.unfit || self.steps.last_mut().is_some_and(|last| last.join(&step)) {
+            return;
         }
+        self.steps.push(step);
+        self.unfit = self.steps.len() > LONGEST;
     }
 
     fn event(&mut self, _: Event) {}
@@ -60,7 +51,7 @@ impl Sink for Recorder {
 /// What the end of a block does to the call stack.
 fn transfer(block: &Block) -> Transfer {
     match block.terminator {
-        Terminator::Call | Terminator::IndirectCall if block.is_call() => Transfer::Call(block.end),
+        Terminator::Call | Terminator::IndirectCall if block.is_call() => Transfer::Call,
         Terminator::Return => Transfer::Return,
         Terminator::IndirectJump => Transfer::IndirectJump,
         _ => Transfer::None,
@@ -72,10 +63,90 @@ pub(super) fn is_lasting(block: &Block) -> bool {
     block.valid == (0..u64::MAX)
 }
 
+/// What became of packets.
+#[derive(Clone, Copy)]
+struct Led {
+    next: Next,
+    /// The region of the last IP, where a packet told one.
+    region: u16,
+    /// Bytes that are done with.
+    bytes: u8,
+}
+
 impl Recorder {
-    /// Where a TNT leads from where `walk` stands, which has no calls to return from.
-    pub(super) fn tnt<L: Labels>(&mut self, mut walk: Walk, graph: &mut Graph<'_, L>, tnt: Tnt) -> Next {
-        self.reset();
+    /// Learns what packets do, as far as they are plain. `walk` has no calls to return from.
+    pub(super) fn learn<L: Labels>(
+        &mut self,
+        table: &mut Table,
+        walk: &Walk,
+        graph: &mut Graph<'_, L>,
+        key: Key,
+    ) {
+        let mut most = usize::MAX;
+        let led = loop {
+            match self.packets(table, walk.clone(), graph, key, most) {
+                Ok(led) => break led,
+                // Again, up to the packet that is not plain.
+                Err(plain) => most = plain,
+            }
+        };
+        for step in &mut self.steps {
+            if step.transfer == Transfer::Call {
+                // Any tick will do for what is the same at all times.
+                step.back = graph.at(step.end, 0).unwrap_or(BlockId(u32::MAX)).0;
+            }
+        }
+        table.insert(key, led.region, led.bytes, &self.steps, led.next);
+    }
+
+    /// Walks over packets, at most so many.
+    ///
+    /// # Errors
+    /// How many of them are plain, where the next is not.
+    fn packets<L: Labels>(
+        &mut self,
+        table: &mut Table,
+        mut walk: Walk,
+        graph: &mut Graph<'_, L>,
+        key: Key,
+        most: usize,
+    ) -> Result<Led, usize> {
+        self.steps.clear();
+        (self.blocks, self.depth, self.unfit) = (0, 0, false);
+        walk.go_to_block(graph.block(key.block).start, key.block);
+        let mut led = Led { next: Next::Untold, region: NO_REGION, bytes: 0 };
+        let (mut packets, mut region) = (key.packets, key.region);
+        for plain in 0..most {
+            let opcode = packets as u8;
+            let (kind, size) = FORMS[usize::from(opcode)];
+            if kind != Kind::Flow {
+                break;
+            }
+            led.next = if opcode & 1 == 0 {
+                self.branches(&mut walk, graph, opcode)
+            } else {
+                let to = join(table.ip(region), opcode, packets);
+                region = table.region(to).ok_or(plain)?;
+                led.region = region;
+                let walked = walk.indirect(graph, self, to);
+                if walked.is_ok() { end(&mut walk, graph) } else { Next::Untold }
+            };
+            if led.next == Next::Untold || self.unfit {
+                return Err(plain);
+            }
+            let is_done = !matches!(led.next, Next::Return(1..));
+            led.bytes += if is_done { size } else { 0 };
+            if matches!(led.next, Next::Return(_)) {
+                break;
+            }
+            packets = packets.unbounded_shr(8 * u32::from(size));
+        }
+        Ok(led)
+    }
+
+    /// Where a TNT leads.
+    fn branches<L: Labels>(&mut self, walk: &mut Walk, graph: &mut Graph<'_, L>, opcode: u8) -> Next {
+        let tnt = tnt(u64::from(opcode >> 1));
         let mut left = tnt.count;
         while left > 0 {
             match walk.branch(graph, self, tnt.bits >> (left - 1) & 1 == 1) {
@@ -83,44 +154,28 @@ impl Recorder {
                 Err(Trouble::EmptyReturnStack { .. }) => {
                     let Some(id) = walk.block() else { return Next::Untold };
                     walk.report(graph, id, self);
-                    return self.end(graph, Some(Next::Return(left - 1)));
+                    return Next::Return(left - 1);
                 }
                 // A TIP that was deferred, or one of many kinds of trouble.
                 Ok(false) | Err(_) => return Next::Untold,
             }
         }
-        self.end_at(walk, graph)
+        end(walk, graph)
     }
+}
 
-    /// Where a TIP with the address `to` leads.
-    pub(super) fn tip<L: Labels>(&mut self, mut walk: Walk, graph: &mut Graph<'_, L>, to: u64) -> Next {
-        self.reset();
-        match walk.indirect(graph, self, to) {
-            Ok(()) => self.end_at(walk, graph),
-            Err(_) => Next::Untold,
-        }
-    }
+/// Where a walk stands, if that is code that is the same at all times.
+fn end<L: Labels>(walk: &mut Walk, graph: &mut Graph<'_, L>) -> Next {
+    let next = walk.here(graph).ok().filter(|&id| is_lasting(graph.block(id)));
+    next.map_or(Next::Untold, Next::Block)
+}
 
-    fn reset(&mut self) {
-        self.steps.clear();
-        (self.blocks, self.depth, self.unfit) = (0, 0, false);
-    }
-
-    fn end_at<L: Labels>(&mut self, mut walk: Walk, graph: &mut Graph<'_, L>) -> Next {
-        let next = walk.here(graph).ok().filter(|&id| is_lasting(graph.block(id)));
-        self.end(graph, next.map(Next::Block))
-    }
-
-    fn end<L: Labels>(&mut self, graph: &mut Graph<'_, L>, next: Option<Next>) -> Next {
-        if self.unfit {
-            return Next::Untold;
-        }
-        for step in &mut self.steps {
-            if let Transfer::Call(back) = step.transfer {
-                // Any tick will do for what is the same at all times.
-                step.back = graph.at(back, 0).unwrap_or(BlockId(u32::MAX)).0;
-            }
-        }
-        next.unwrap_or(Next::Untold)
+/// The last IP after the TIP in the lowest bytes of `packets`.
+fn join(last_ip: u64, opcode: u8, packets: u64) -> u64 {
+    let low = packets >> 8;
+    match opcode >> 5 {
+        1 => last_ip & !0xffff | low & 0xffff,
+        2 => last_ip & !0xffff_ffff | low & 0xffff_ffff,
+        _ => ((low << 16) as i64 >> 16) as u64,
     }
 }
