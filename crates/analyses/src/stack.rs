@@ -39,12 +39,13 @@ pub(crate) struct Frame<T> {
 }
 
 impl<T> Frame<T> {
-    /// Whether a return that arrives there ends this frame, which is the newest, and no other.
+    /// Whether a return that arrives there is one to this frame from `callee`, which it called.
     #[inline]
-    pub(crate) fn returns_to(&self, arrival: &Arrival) -> bool {
-        self.entry == Entry::Call
+    pub(crate) fn gets_back(&self, arrival: &Arrival, callee: &Frame<T>) -> bool {
+        callee.entry == Entry::Call
+            && callee.return_address == Some(arrival.address)
+            && self.function == arrival.function
             && arrival.place != Place::Entry
-            && self.return_address == Some(arrival.address)
     }
 }
 

@@ -6,7 +6,7 @@
 //! that led to it. Merging replays these edges on the stack of the chunk before and grafts each piece
 //! onto the frame where its edge ends.
 
-use hodo_trace::{Arrival, Run, Seen, Transfer};
+use hodo_trace::{Arrival, Place, Run, Seen, Transfer};
 use serde::{Deserialize, Serialize};
 
 use super::{
@@ -15,7 +15,7 @@ use super::{
 };
 use crate::{
     clock::{Clock, Share},
-    stack::{Below, Edge, Entry, Frame, arrive},
+    stack::{Below, Edge, Entry, Frame, Watch, arrive},
 };
 
 /// The trees that grow on one unknown frame.
@@ -129,17 +129,7 @@ impl Partial {
     #[inline]
     fn run(&mut self, every: Option<Every>, at: &Arrival, instructions: u64) {
         let edge = std::mem::replace(&mut self.edge, Edge::Flow);
-        let node = match (edge, self.stack.as_slice()) {
-            (Edge::Flow, [.., frame]) if frame.function == at.function => frame.note,
-            (Edge::Return, [.., caller, frame])
-                if frame.returns_to(at) && caller.function == at.function =>
-            {
-                let note = caller.note;
-                self.stack.pop();
-                note
-            }
-            _ => self.arrive(edge, at, Below::Unknown),
-        };
+        let node = self.arrive_simply(edge, at).unwrap_or_else(|| self.arrive(edge, at, Below::Unknown));
         let cost = self.tree.cost(node);
         cost.instructions += instructions;
         if let Some(Every::Instructions(period)) = every {
@@ -148,6 +138,30 @@ impl Partial {
             self.number = next;
         }
         self.clock.ran(node, instructions);
+    }
+
+    /// The node that runs after an edge, for the ways of arriving that are nearly all of them.
+    #[inline]
+    fn arrive_simply(&mut self, edge: Edge, at: &Arrival) -> Option<NodeId> {
+        let Partial { stack, tree, .. } = self;
+        let top = stack.last()?;
+        match edge {
+            Edge::Flow | Edge::Indirect if top.function == at.function => Some(top.note),
+            Edge::Call { return_address } => Some(push(stack, tree, at, Entry::Call, Some(return_address))),
+            Edge::Return => {
+                let left = match stack.as_slice() {
+                    [.., caller, frame] if caller.gets_back(at, frame) => 1,
+                    [.., caller, frame, Frame { entry: Entry::Tail, .. }] if caller.gets_back(at, frame) => 2,
+                    _ => return None,
+                };
+                stack.truncate(stack.len() - left);
+                stack.last().map(|frame| frame.note)
+            }
+            Edge::Indirect if at.place == Place::Entry && top.entry == Entry::Call => {
+                Some(push(stack, tree, at, Entry::Tail, None))
+            }
+            _ => None,
+        }
     }
 
     /// The node that runs after an edge.
@@ -239,4 +253,19 @@ impl Partial {
         }
         places
     }
+}
+
+/// A frame that is entered from the newest, which there is.
+#[inline]
+fn push(
+    stack: &mut Vec<Frame<NodeId>>,
+    tree: &mut Tree,
+    at: &Arrival,
+    entry: Entry,
+    return_address: Option<u64>,
+) -> NodeId {
+    let function = at.function;
+    let note = tree.enter(&stack[stack.len() - 1], function, entry);
+    stack.push(Frame { function, entry, return_address, note });
+    note
 }

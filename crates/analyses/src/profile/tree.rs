@@ -76,8 +76,8 @@ impl Cost {
 pub(super) struct Tree {
     nodes: Vec<Node>,
     children: FxHashMap<(NodeId, FunctionId, Entry), NodeId>,
-    /// Children by calls that were looked up last, in the place that a hash gives them; empty before the first.
-    recent: Vec<(NodeId, FunctionId, NodeId)>,
+    /// Children that were looked up last, in the place that a hash gives them; empty before the first.
+    recent: Vec<((NodeId, FunctionId, Entry), NodeId)>,
 }
 
 /// Places for recent children.
@@ -126,23 +126,24 @@ impl Tree {
         id
     }
 
-    /// The child for a function that is called.
+    /// The same as [`Tree::child`], faster where it was looked up not long ago.
     #[inline]
-    pub(super) fn callee(&mut self, parent: NodeId, function: FunctionId) -> NodeId {
-        let place = (function.index ^ parent.wrapping_mul(0x9e37_79b9)).wrapping_mul(0x85eb_ca6b) >> 23;
-        match self.recent.get(place as usize) {
-            Some(&(of, called, child)) if (of, called) == (parent, function) => child,
-            _ => self.find_callee(parent, function, place as usize),
+    fn child_again(&mut self, parent: NodeId, function: FunctionId, entry: Entry) -> NodeId {
+        let mixed = (function.index ^ parent.wrapping_mul(0x9e37_79b9)).wrapping_mul(0x85eb_ca6b);
+        let place = (mixed >> (u32::BITS - RECENT.ilog2())) as usize;
+        match self.recent.get(place) {
+            Some(&(key, child)) if key == (parent, function, entry) => child,
+            _ => self.find_child(parent, function, entry, place),
         }
     }
 
     #[cold]
-    fn find_callee(&mut self, parent: NodeId, function: FunctionId, place: usize) -> NodeId {
-        let child = self.child(parent, function, Entry::Call);
+    fn find_child(&mut self, parent: NodeId, function: FunctionId, entry: Entry, place: usize) -> NodeId {
+        let child = self.child(parent, function, entry);
         if self.recent.is_empty() {
-            self.recent = vec![(NO_PARENT, function, child); RECENT];
+            self.recent = vec![((NO_PARENT, function, entry), child); RECENT];
         }
-        self.recent[place] = (parent, function, child);
+        self.recent[place] = ((parent, function, entry), child);
         child
     }
 
@@ -154,11 +155,9 @@ impl Tree {
 }
 
 impl Watch<NodeId> for Tree {
+    #[inline]
     fn enter(&mut self, from: &Frame<NodeId>, function: FunctionId, entry: Entry) -> NodeId {
-        let node = match entry {
-            Entry::Call => self.callee(from.note, function),
-            _ => self.child(from.note, function, entry),
-        };
+        let node = self.child_again(from.note, function, entry);
         self.cost(node).entries += 1;
         node
     }

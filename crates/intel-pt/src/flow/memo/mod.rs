@@ -246,32 +246,29 @@ impl Decoder<'_> {
         self.walk.at != u64::MAX
     }
 
-    /// Remembers and forgets calls as steps do: where the last return goes.
+    /// Remembers and forgets calls as steps do: where the last one goes, if it is a return.
     #[inline]
-    fn take_calls(&mut self, steps: &[Step]) -> (u32, Option<u64>) {
-        let mut back = (u32::MAX, None);
+    fn take_calls(&mut self, steps: &[Step]) -> (u64, u32) {
+        let mut newest = (0, u32::MAX);
         for step in steps {
-            match step.transfer {
-                Transfer::Call => self.walk.returns.push_with(step.end, step.back),
-                Transfer::Return => back = (self.walk.returns.hint(), self.walk.returns.pop()),
-                Transfer::None | Transfer::IndirectJump => {}
-            }
+            let (is_call, is_return) =
+                (step.transfer == Transfer::Call, step.transfer == Transfer::Return);
+            newest = self.walk.returns.take(is_call, is_return, (step.end, step.back));
         }
-        back
+        newest
     }
 
     /// Over a return that was the last step; so many bits are left of its TNT.
     #[inline]
     fn go_back<L: Labels, S: Sink>(
         &mut self,
-        (hint, address): (u32, Option<u64>),
+        (address, hint): (u64, u32),
         left: u8,
         word: u64,
         bytes: usize,
         stand: &mut Stand,
         context: &mut Context<'_, '_, L, S>,
     ) -> bool {
-        let address = address.expect("a stack that is not empty remembers a call");
         if left > 0 {
             let opcode = word.unbounded_shr(8 * bytes as u32) as u8;
             stand.residue = opcode >> 1 & ((1 << left) - 1) | 1 << left;

@@ -1,6 +1,8 @@
 //! The law encode∘decode: what the encoder traces of a random walk over random code, the decoder follows
 //! instruction by instruction.
 
+mod memo;
+
 use std::ops::Range;
 
 use hodo_clock::Tsc;

@@ -1,0 +1,67 @@
+//! The law: remembering what packets did changes no result, however a recording is cut and whatever is wrong
+//! with it.
+
+use std::{fs, path::PathBuf};
+
+use hodo_analyses::profile::{Every, Profile, Report};
+use hodo_engine::{Experiment, Files, Input, KernelFiles, Options, Places, Reading, profile, script};
+use proptest::prelude::*;
+
+const RECORDINGS: [&str; 3] = ["tiny.data", "tiny-exact-time.data", "tiny-no-return-compression.data"];
+
+/// Everything that is told of a recording with or without a memo.
+fn results(recording: &[u8], every: Option<Every>, chunk_size: u64, threads: usize, memo: bool) -> String {
+    let fixtures = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../fixtures/perf"));
+    let file = tempfile::NamedTempFile::new().unwrap();
+    fs::write(file.path(), recording).unwrap();
+    let files = Files::default();
+    let places = Places { symfs: Some(fixtures.join("symfs")), build_ids: None, beside: None };
+    let kernel = KernelFiles { kallsyms: None, kcore: None, vmlinux: None };
+    let options = Options { places, kernel, tids: Vec::new(), pids: Vec::new() };
+    let input = Input::File(file.path().to_owned());
+    let experiment = match Experiment::open(&files, &input, &options) {
+        Ok(experiment) => experiment,
+        Err(error) => return format!("{:?}", error.reason),
+    };
+    let reading = Reading { threads, chunk_size, window: None, numbers: None, spans: None, memo };
+    let mut told = String::new();
+    for report in [Report::Functions, Report::Tree] {
+        let analysis = Profile { report, every, names: &experiment.modules };
+        told += &format!("{:?}\n", profile(&experiment, &analysis, reading, |_| true));
+    }
+    let mut calls = Vec::new();
+    script::calls(&experiment, script::CallFormat::Text, reading, None, &mut calls, |_| true);
+    told + &String::from_utf8_lossy(&calls)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(48))]
+    #[test]
+    fn a_memo_changes_no_result(
+        which in 0..RECORDINGS.len(),
+        chunk_size in prop_oneof![64u64..4096, Just(1 << 20)],
+        threads in 1usize..4,
+        every in prop::option::of((1u64..5000).prop_map(Every::Nanoseconds)),
+        damage in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..5),
+    ) {
+        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fixtures/perf/");
+        let mut recording = fs::read(format!("{folder}{}", RECORDINGS[which])).unwrap();
+        // The trace is what most of the bytes behind the middle are.
+        let half = recording.len() / 2;
+        for (place, byte) in damage {
+            let place = half + place.index(half);
+            recording[place] = byte;
+        }
+        let [with, without] = [true, false].map(|memo| results(&recording, every, chunk_size, threads, memo));
+        prop_assert_eq!(with, without);
+    }
+}
+
+#[test]
+fn the_fixtures_are_read() {
+    for name in RECORDINGS {
+        let path = format!("{}/../../fixtures/perf/{name}", env!("CARGO_MANIFEST_DIR"));
+        let told = results(&fs::read(path).unwrap(), None, 1 << 20, 1, true);
+        assert!(told.contains("main"), "{told}");
+    }
+}

@@ -1,0 +1,166 @@
+//! The law of the memo: whatever the trace and the code, it changes nothing of what is told but how runs are cut.
+
+use hodo_clock::Tsc;
+use hodo_code::{AddressSpace, Content, Label, Labels, Origin, Program, Terminator};
+use hodo_intel_pt::{
+    Config,
+    encoder::{Settings, Timing},
+    flow::{Decoder, Event, Executed, Memos, Sink, Step, Switch, Transfer},
+    packet::{IpPayload, PSB, Packet, Tnt, find_psb},
+};
+use proptest::prelude::*;
+
+use super::{BASE, SLOT, SLOTS, code, defer_tips, walker};
+
+/// A function for every two slots.
+struct Functions;
+
+impl Labels for Functions {
+    fn label(&self, origin: Origin) -> (Label, u64) {
+        let length = 2 * SLOT;
+        let at = origin.offset % length;
+        let function = (origin.offset / length) as u32;
+        (Label { module: origin.module, function, at_entry: Some(at == 0) }, length - at)
+    }
+}
+
+#[derive(Debug, PartialEq)]
+enum Item {
+    Run { start: u64, end: u64, label: (u32, u32, Option<bool>), instructions: u64, transfer: Transfer },
+    Event(Event),
+}
+
+/// What is told, runs of one function joined.
+#[derive(Default)]
+struct Told {
+    items: Vec<Item>,
+    /// Instructions that paths told of.
+    by_path: u64,
+}
+
+impl Told {
+    fn run(&mut self, start: u64, end: u64, label: Label, instructions: u64, transfer: Transfer) {
+        let label = (label.module, label.function, label.at_entry);
+        if let Some(Item::Run { end: until, label: last, instructions: sum, transfer: by, .. }) =
+            self.items.last_mut()
+            && *by == Transfer::None
+            && (last.0, last.1) == (label.0, label.1)
+        {
+            (*until, *by) = (end, transfer);
+            *sum += instructions;
+            return;
+        }
+        self.items.push(Item::Run { start, end, label, instructions, transfer });
+    }
+}
+
+impl Sink for Told {
+    fn executed(&mut self, executed: Executed<'_>) {
+        let block = executed.block;
+        let transfer = match block.terminator {
+            _ if !executed.is_whole() => Transfer::None,
+            Terminator::Call | Terminator::IndirectCall if block.is_call() => Transfer::Call,
+            Terminator::Return => Transfer::Return,
+            Terminator::IndirectJump => Transfer::IndirectJump,
+            _ => Transfer::None,
+        };
+        let length: u64 = executed.lengths.iter().map(|&length| u64::from(length)).sum();
+        let instructions = executed.lengths.len() as u64;
+        self.run(block.start, block.start + length, block.label, instructions, transfer);
+    }
+
+    fn path(&mut self, steps: &[Step]) {
+        for step in steps {
+            self.by_path += u64::from(step.instructions);
+            self.run(step.start, step.end, step.label(), u64::from(step.instructions), step.transfer);
+        }
+    }
+
+    fn event(&mut self, event: Event) {
+        self.items.push(Item::Event(event));
+    }
+}
+
+/// Decodes a trace segment by segment, twice over with the same memo, if with one at all.
+fn told(space: &AddressSpace<'_>, trace: &[u8], config: &Config, memo: bool) -> Told {
+    let mut programs = [Program::new(space, &Functions)];
+    let mut memos = Memos::default();
+    let schedule = [Switch { at: Tsc(0), program: 0, context: 0 }];
+    let next = |from: usize| Some(from + find_psb(trace.get(from..)?)?);
+    let starts: Vec<usize> = std::iter::successors(next(0), |&start| next(start + PSB.len())).collect();
+    let ends = || starts.iter().copied().skip(1).chain([trace.len()]);
+    let mut told = Told::default();
+    for (start, end) in starts.iter().copied().zip(ends()).chain(starts.iter().copied().zip(ends())) {
+        let decoder = Decoder::new(trace, start..end, config, &schedule);
+        match memo {
+            true => decoder.decode_with_memo(&mut programs, &mut memos, &mut told),
+            false => decoder.decode(&mut programs, &mut told),
+        }
+    }
+    told
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(400))]
+    #[test]
+    fn a_memo_changes_nothing(
+        code in code(),
+        choices in prop::collection::vec(any::<u32>(), 101..400),
+        steps in 1usize..3000,
+        return_compression: bool,
+        mtc_period in prop::option::of(0u8..4),
+        cyc_threshold in prop::option::of(0u64..3),
+        loss in prop_oneof![3 => Just(0u64), 1 => 20u64..200],
+        holes in prop::collection::vec(0..SLOTS, 0..4),
+        changed in prop::option::of((0..SLOTS, 0u64..3000)),
+        damage in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..6),
+        deferred: bool,
+    ) {
+        let timing = Timing { tsc: true, mtc_period, cyc_threshold };
+        let (trace, ..) = walker(&code, &choices, Settings { return_compression, timing }, loss).walk(steps);
+        let mut trace = if deferred { defer_tips(&trace) } else { trace };
+        for (place, byte) in damage {
+            let place = place.index(trace.len());
+            trace[place] = byte;
+        }
+        let mut space = AddressSpace::new();
+        let content = Content { bytes: &code.bytes, origin: Origin { module: 0, offset: 0 } };
+        space.map(BASE..BASE + code.bytes.len() as u64, content, 0);
+        for hole in holes {
+            let start = BASE + hole * SLOT;
+            space.map(start..start + SLOT, Content { bytes: &[], origin: Origin { module: 1, offset: 0 } }, 0);
+        }
+        if let Some((slot, at)) = changed {
+            // The same bytes from elsewhere: the code goes on, and belongs to another function.
+            let offset = slot * SLOT;
+            let content = Content { bytes: &code.bytes[offset as usize..], origin: Origin { module: 2, offset } };
+            space.map(BASE + offset..BASE + offset + SLOT, content, 1000 + at);
+        }
+        let config = Config {
+            no_return_compression: !return_compression,
+            mtc_frequency: mtc_period,
+            tsc_ctc_ratio: Some((40, 1)),
+            cyc_threshold: cyc_threshold.unwrap_or(0),
+            max_nonturbo_ratio: Some(10),
+            ..Config::default()
+        };
+        let (with, without) = (told(&space, &trace, &config, true), told(&space, &trace, &config, false));
+        prop_assert_eq!(with.items, without.items);
+    }
+}
+
+/// It is there to be used.
+#[test]
+fn most_of_a_plain_trace_is_told_by_paths() {
+    let bytes = [0x74, 0].repeat((SLOT * SLOTS / 2) as usize);
+    let mut space = AddressSpace::new();
+    let content = Content { bytes: &bytes, origin: Origin { module: 0, offset: 0 } };
+    space.map(BASE..BASE + bytes.len() as u64, content, 0);
+    let psb_plus = [Packet::Psb, Packet::Fup(IpPayload::Full(BASE)), Packet::PsbEnd];
+    let mut trace: Vec<u8> = psb_plus.iter().flat_map(|packet| packet.encode().to_vec()).collect();
+    let (packets, branches) = (60, Tnt { bits: 1, count: 2 });
+    trace.extend((0..packets).flat_map(|_| Packet::Tnt8(branches).encode().to_vec()));
+    let with = told(&space, &trace, &Config::default(), true);
+    // Twice; the first packet and some of the last eight bytes are the decoder's.
+    assert!(with.by_path >= 2 * 2 * (packets - 1 - 8));
+}
