@@ -120,10 +120,10 @@ pub(crate) trait Take {
     /// Something was seen of the thread with this context.
     fn take(&mut self, context: u32, seen: Seen<'_>);
 
-    /// A run was seen, and what its last instruction was.
+    /// Runs that follow each other were seen.
     #[inline]
-    fn take_run(&mut self, context: u32, run: Run) {
-        run.seen().for_each(|seen| self.take(context, seen));
+    fn take_path(&mut self, context: u32, runs: impl Iterator<Item = Run>) {
+        runs.flat_map(Run::seen).for_each(|seen| self.take(context, seen));
     }
 
     /// Whether it asks only for functions, calls and numbers of instructions, and not for blocks.
@@ -152,9 +152,9 @@ impl<A: Analysis> Take for Folder<'_, A> {
     }
 
     #[inline]
-    fn take_run(&mut self, _: u32, run: Run) {
+    fn take_path(&mut self, _: u32, runs: impl Iterator<Item = Run>) {
         if let Some(stint) = self.stints.last_mut() {
-            self.analysis.fold_run(&mut stint.partial, run);
+            self.analysis.fold_path(&mut stint.partial, runs);
         }
     }
 
@@ -278,14 +278,6 @@ impl<T: Take> TrackSink for SeenSink<'_, '_, T> {
     }
 }
 
-impl<T: Take> SeenSink<'_, '_, T> {
-    /// A run before the segment's first time.
-    #[cold]
-    fn take_early(&mut self, run: Run) {
-        run.seen().for_each(|seen| self.take(seen));
-    }
-}
-
 impl<T: Take> Sink for SeenSink<'_, '_, T> {
     #[inline]
     fn executed(&mut self, executed: Executed<'_>) {
@@ -308,15 +300,13 @@ impl<T: Take> Sink for SeenSink<'_, '_, T> {
     }
 
     #[inline]
-    fn path(&mut self, steps: &[Step]) {
-        for step in steps {
-            let run = run(step);
-            self.gate.ran(run.instructions);
-            if self.fresh {
-                self.take_early(run);
-            } else if self.open && self.gate.wanted {
-                self.taker.take_run(self.gate.context, run);
-            }
+    fn path(&mut self, first: &Step, more: &[Step]) {
+        let steps = || std::iter::once(first).chain(more);
+        self.gate.ran(steps().map(|step| u64::from(step.instructions)).sum());
+        if self.fresh {
+            steps().map(run).flat_map(Run::seen).for_each(|seen| self.take(seen));
+        } else if self.open && self.gate.wanted {
+            self.taker.take_path(self.gate.context, steps().map(run));
         }
     }
 
@@ -343,11 +333,12 @@ impl<T: Take> Sink for SeenSink<'_, '_, T> {
 fn run(step: &Step) -> Run {
     let transfer = match step.transfer {
         flow::Transfer::None => Transfer::None,
-        flow::Transfer::Call => Transfer::Call { return_address: step.end },
+        flow::Transfer::Call => Transfer::Call,
         flow::Transfer::Return => Transfer::Return,
         flow::Transfer::IndirectJump => Transfer::IndirectJump,
     };
-    Run { at: arrival(step.start, step.label()), instructions: u64::from(step.instructions), transfer }
+    let at = arrival(step.start, step.label());
+    Run { at, instructions: u64::from(step.instructions), transfer, end: step.end }
 }
 
 /// Where code begins, in the words of analyses.

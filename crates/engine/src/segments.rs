@@ -64,7 +64,9 @@ pub(crate) fn decode_chunks<S: TrackSink, R: Send>(
     let mut order = chunks.iter().peekable();
     let mut losses = experiment.losses_in(reading.window);
     let mut done = 0;
-    let work = |(programs, memos): &mut (Vec<_>, Memos), chunk: &Chunk, hand_over: &dyn Fn((R, Option<Losses>)) -> bool| {
+    let work = |(programs, memos): &mut (Vec<_>, Memos),
+                chunk: &Chunk,
+                hand_over: &dyn Fn((R, Option<Losses>)) -> bool| {
         let mut losses = Losses::default();
         let mut sink = start(chunk);
         let mut give = |sink: &mut S| {
@@ -185,8 +187,8 @@ impl<S: Sink, G: FnMut(&mut S)> Sink for Located<'_, '_, S, G> {
     }
 
     #[inline]
-    fn path(&mut self, steps: &[Step]) {
-        self.sink.path(steps);
+    fn path(&mut self, first: &Step, more: &[Step]) {
+        self.sink.path(first, more);
     }
 
     #[inline]

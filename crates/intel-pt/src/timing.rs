@@ -220,8 +220,7 @@ impl Timing {
         crystal.elapsed = (at_mtc << self.mtc_shift).saturating_sub(crystal.ctc);
         crystal.mtc = payload;
         crystal.mtc_mask = u8::MAX;
-        let ticks = u128::from(crystal.elapsed) * u128::from(numerator) / u128::from(denominator);
-        let tsc = crystal.tsc.saturating_add(u64::try_from(ticks).unwrap_or(u64::MAX));
+        let tsc = crystal.tsc.saturating_add(scaled(crystal.elapsed, numerator, denominator));
         self.advance(tsc);
         self.rebase(tsc, Reference::Mtc);
     }
@@ -234,8 +233,8 @@ impl Timing {
         self.cycles.count = self.cycles.count.saturating_add(cycles.saturating_sub(overlap));
         self.cycles.just_counted = true;
         let Some(rate) = self.cycles.rate.or_else(|| self.nominal_rate()) else { return };
-        let ticks = u128::from(self.cycles.count) * u128::from(rate.ticks) / u128::from(rate.cycles);
-        self.advance(self.cycles.base.saturating_add(u64::try_from(ticks).unwrap_or(u64::MAX)));
+        let ticks = scaled(self.cycles.count, rate.ticks, rate.cycles);
+        self.advance(self.cycles.base.saturating_add(ticks));
     }
 
     /// The core's frequency; another one than before makes what was measured void. The CBR packet of a
@@ -245,6 +244,19 @@ impl Timing {
             self.restart(self.now.unwrap_or(0));
             self.cycles.core_bus_ratio = ratio;
             self.cycles.rate = None;
+        }
+    }
+}
+
+/// `count` times `numerator` by `denominator`, rounded down; at most the largest number.
+#[inline]
+fn scaled(count: u64, numerator: u64, denominator: u64) -> u64 {
+    match count.checked_mul(numerator) {
+        // Far faster than the same of twice the width.
+        Some(product) => product / denominator,
+        None => {
+            let wide = u128::from(count) * u128::from(numerator) / u128::from(denominator);
+            u64::try_from(wide).unwrap_or(u64::MAX)
         }
     }
 }

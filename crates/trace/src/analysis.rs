@@ -135,6 +135,8 @@ pub struct Run {
     pub instructions: u64,
     /// What the last of them was.
     pub transfer: Transfer,
+    /// The address after it.
+    pub end: u64,
 }
 
 /// A branch as far as it changes the call stack.
@@ -142,11 +144,8 @@ pub struct Run {
 pub enum Transfer {
     /// Another one, or none.
     None,
-    /// A near call.
-    Call {
-        /// The address after it.
-        return_address: u64,
-    },
+    /// A near call, which will return to the address after it.
+    Call,
     /// A near return.
     Return,
     /// A near jump through a register or memory.
@@ -156,11 +155,11 @@ pub enum Transfer {
 impl Run {
     /// The same as what was seen.
     pub fn seen(self) -> impl Iterator<Item = Seen<'static>> {
-        let Run { at, instructions, transfer } = self;
+        let Run { at, instructions, transfer, end } = self;
         let code = Code { offset: 0, since: 0, lengths: &[], end: End::Next, target: at.address };
         let last = match transfer {
             Transfer::None => None,
-            Transfer::Call { return_address } => Some(Seen::Call { return_address }),
+            Transfer::Call => Some(Seen::Call { return_address: end }),
             Transfer::Return => Some(Seen::Return),
             Transfer::IndirectJump => Some(Seen::IndirectJump),
         };
@@ -245,9 +244,9 @@ pub trait Analysis: Sync {
     /// Adds one thing seen to the state.
     fn fold(&self, partial: &mut Self::Partial, seen: Seen<'_>);
 
-    /// Adds a run, and what its last instruction was: the same as folding one after the other.
-    fn fold_run(&self, partial: &mut Self::Partial, run: Run) {
-        run.seen().for_each(|seen| self.fold(partial, seen));
+    /// Adds runs that follow each other: the same as folding what was seen, one after the other.
+    fn fold_path(&self, partial: &mut Self::Partial, runs: impl Iterator<Item = Run>) {
+        runs.flat_map(Run::seen).for_each(|seen| self.fold(partial, seen));
     }
 
     /// Joins the states of two neighbouring spans of one thread; `earlier` ends where `later` begins.

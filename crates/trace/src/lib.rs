@@ -18,7 +18,9 @@ pub mod event;
 pub mod kernel;
 pub mod vocabulary;
 
-pub use analysis::{Analysis, Arrival, Code, End, FunctionId, Names, Place, Run, Seen, SourceLine, Sources, Transfer};
+pub use analysis::{
+    Analysis, Arrival, Code, End, FunctionId, Names, Place, Run, Seen, SourceLine, Sources, Transfer,
+};
 pub use event_analysis::{AnyEventAnalysis, AnyPartial, Choice, EventAnalysis, Start, Whole};
 pub use loss::{Cause, Loss};
 pub use period::{Edge, Period};

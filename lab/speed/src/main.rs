@@ -144,11 +144,7 @@ impl TrackSink for Addresses {
     fn begin_segment(&mut self) {}
 }
 
-fn instructions(
-    experiment: &Experiment<'_>,
-    reading: Reading<'_>,
-    progress: impl FnMut(u64) -> bool,
-) -> u64 {
+fn instructions(experiment: &Experiment<'_>, reading: Reading<'_>, progress: impl FnMut(u64) -> bool) -> u64 {
     let mut count = 0;
     let consume = |_: &_, addresses: Addresses| {
         std::hint::black_box(addresses.sum);

@@ -64,8 +64,8 @@ impl Analysis for Profile<'_> {
     }
 
     #[inline]
-    fn fold_run(&self, partial: &mut Partial, run: Run) {
-        partial.fold_run(self.every, &run);
+    fn fold_path(&self, partial: &mut Partial, runs: impl Iterator<Item = Run>) {
+        partial.fold_path(self.every, runs);
     }
 
     fn merge(&self, earlier: Partial, later: Partial) -> Partial {

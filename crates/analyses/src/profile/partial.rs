@@ -110,26 +110,49 @@ impl Partial {
         }
     }
 
-    /// A run, and what its last instruction was.
+    /// Runs that follow each other.
     #[inline]
-    pub(super) fn fold_run(&mut self, every: Option<Every>, run: &Run) {
-        self.run(every, &run.at, run.instructions);
-        self.edge = match run.transfer {
-            Transfer::None => return,
-            Transfer::Call { return_address } => {
-                self.sums.calls += 1;
-                Edge::Call { return_address }
-            }
-            Transfer::Return => Edge::Return,
-            Transfer::IndirectJump => Edge::Indirect,
+    pub(super) fn fold_path(&mut self, every: Option<Every>, runs: impl Iterator<Item = Run>) {
+        let mut before = None;
+        runs.for_each(|run| {
+            // Spelled out, so that each way is compiled for itself.
+            let node = match before {
+                None => self.enter(self.edge, &run.at),
+                Some((Transfer::None, _)) => self.enter(Edge::Flow, &run.at),
+                Some((Transfer::Call, end)) => self.enter(Edge::Call { return_address: end }, &run.at),
+                Some((Transfer::Return, _)) => self.enter(Edge::Return, &run.at),
+                Some((Transfer::IndirectJump, _)) => self.enter(Edge::Indirect, &run.at),
+            };
+            self.count(every, node, run.instructions);
+            self.sums.calls += u64::from(run.transfer == Transfer::Call);
+            self.clock.left &= run.transfer == Transfer::None;
+            before = Some((run.transfer, run.end));
+        });
+        self.edge = match before {
+            None => return,
+            Some((Transfer::None, _)) => Edge::Flow,
+            Some((Transfer::Call, end)) => Edge::Call { return_address: end },
+            Some((Transfer::Return, _)) => Edge::Return,
+            Some((Transfer::IndirectJump, _)) => Edge::Indirect,
         };
-        self.clock.left = false;
     }
 
     #[inline]
     fn run(&mut self, every: Option<Every>, at: &Arrival, instructions: u64) {
         let edge = std::mem::replace(&mut self.edge, Edge::Flow);
-        let node = self.arrive_simply(edge, at).unwrap_or_else(|| self.arrive(edge, at, Below::Unknown));
+        let node = self.enter(edge, at);
+        self.count(every, node, instructions);
+    }
+
+    /// The node that runs after an edge.
+    #[inline(always)]
+    fn enter(&mut self, edge: Edge, at: &Arrival) -> NodeId {
+        self.arrive_simply(edge, at).unwrap_or_else(|| self.arrive(edge, at, Below::Unknown))
+    }
+
+    /// Instructions of a node ran.
+    #[inline]
+    fn count(&mut self, every: Option<Every>, node: NodeId, instructions: u64) {
         let cost = self.tree.cost(node);
         cost.instructions += instructions;
         if let Some(Every::Instructions(period)) = every {
@@ -141,7 +164,7 @@ impl Partial {
     }
 
     /// The node that runs after an edge, for the ways of arriving that are nearly all of them.
-    #[inline]
+    #[inline(always)]
     fn arrive_simply(&mut self, edge: Edge, at: &Arrival) -> Option<NodeId> {
         let Partial { stack, tree, .. } = self;
         let top = stack.last()?;
@@ -164,7 +187,8 @@ impl Partial {
         }
     }
 
-    /// The node that runs after an edge.
+    /// The same for all ways of arriving.
+    #[inline(never)]
     fn arrive(&mut self, edge: Edge, arrival: &Arrival, below: Below) -> NodeId {
         let arrived = match self.stack.is_empty() {
             true => Err(edge),

@@ -23,8 +23,8 @@ mod walk;
 use hodo_code::{Block, Snapshot};
 
 pub use decoder::{Decoder, Guest, Switch};
-pub use memo::{Memos, Step, Transfer};
 pub use event::{Cause, ControlFlow, ControlFlowKind, Event, EventData, Transaction, ValueBlock};
+pub use memo::{Memos, Step, Transfer};
 pub use trouble::{Expected, Gap, Trouble};
 
 /// Instructions that ran one after the other: a block, or its first instructions.
@@ -80,7 +80,7 @@ pub trait Sink {
     /// Told only by [`Decoder::decode_with_memo`], in place of what [`Sink::executed`] and [`Sink::packet`] would
     /// tell.
     #[inline]
-    fn path(&mut self, _steps: &[Step]) {}
+    fn path(&mut self, _first: &Step, _more: &[Step]) {}
 
     /// What is told next is what one packet says.
     #[inline]

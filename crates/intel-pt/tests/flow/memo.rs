@@ -69,8 +69,8 @@ impl Sink for Told {
         self.run(block.start, block.start + length, block.label, instructions, transfer);
     }
 
-    fn path(&mut self, steps: &[Step]) {
-        for step in steps {
+    fn path(&mut self, first: &Step, more: &[Step]) {
+        for step in std::iter::once(first).chain(more) {
             self.by_path += u64::from(step.instructions);
             self.run(step.start, step.end, step.label(), u64::from(step.instructions), step.transfer);
         }

@@ -51,7 +51,7 @@ enum Kind {
 }
 
 /// Kind and size of packets, by their first byte.
-static FORMS: [(Kind, u8); 256] = {
+const FORMS: [(Kind, u8); 256] = {
     let mut forms = [(Kind::Other, 0); 256];
     let mut opcode = 0;
     while opcode < 256 {
@@ -71,24 +71,37 @@ static FORMS: [(Kind, u8); 256] = {
     forms
 };
 
+/// Size of plain packets that are part of the flow, by their first byte; 0 for others.
+static PLAIN: [u8; 256] = {
+    let mut sizes = [0; 256];
+    let mut opcode = 0;
+    while opcode < 256 {
+        if let (Kind::Flow, size) = FORMS[opcode] {
+            sizes[opcode] = size;
+        }
+        opcode += 1;
+    }
+    sizes
+};
+
 /// Packets that are looked up together, as far as they lie in eight bytes.
 const TOGETHER: usize = 4;
 
-/// Plain packets at the lowest bytes of a word: how many bytes, and whether a TIP is among them.
-#[inline]
+/// Plain packets at the lowest bytes of a word, at most so many: how many bytes, and whether a TIP is among them.
+/// It takes as long for any packets, so that no branch is guessed wrong.
+#[inline(always)]
 fn plain(word: u64, most: usize) -> (u32, bool) {
     let (mut size, mut tip) = (0, 0);
     for _ in 0..most {
         let opcode = word.unbounded_shr(8 * size) as u8;
-        let (kind, more) = FORMS[usize::from(opcode)];
-        let next = size + u32::from(more);
-        if kind != Kind::Flow || next > 8 {
-            break;
-        }
-        tip |= opcode & 1;
-        size = next;
+        let more = PLAIN[usize::from(opcode)];
+        let fits = size + u32::from(more) <= u64::BITS / 8;
+        let more = if fits { more } else { 0 };
+        tip |= opcode & more;
+        size += u32::from(more);
     }
-    (size, tip != 0)
+    // TIP packets are of odd size, as their first bytes are.
+    (size, tip & 1 != 0)
 }
 
 /// Where the memo's part of decoding stands.
@@ -176,7 +189,7 @@ impl Decoder<'_> {
         context: &mut Context<'_, '_, L, S>,
     ) -> bool {
         let word = if stand.residue == 0 { word } else { word & !0xff | u64::from(stand.residue) << 1 };
-        let (size, has_tip) = plain(word, if stand.counted { 1 } else { TOGETHER });
+        let (size, has_tip) = if stand.counted { plain(word, 1) } else { plain(word, TOGETHER) };
         if size == 0 {
             return self.follow_clock(word, stand, context);
         }
@@ -189,27 +202,32 @@ impl Decoder<'_> {
             recorder.learn(table, &walk, graph, key);
             return true;
         };
-        let external = matches!(transition.next, Next::Return(_));
+        let external = matches!(transition.next, Next::Return(..));
         if transition.next == Next::Untold || external && self.walk.returns.is_empty() {
             return false;
         }
-        let mut back = self.take_calls(std::slice::from_ref(&transition.first));
-        context.sink.path(std::slice::from_ref(&transition.first));
         let more = table.more(transition);
+        let mut newest = self.take_calls(std::slice::from_ref(&transition.first));
         if !more.is_empty() {
-            back = self.take_calls(more);
-            context.sink.path(more);
+            newest = self.take_calls(more);
         }
-        stand.position += usize::from(transition.bytes);
+        context.sink.path(&transition.first, more);
         stand.region = if transition.region == NO_REGION { stand.region } else { transition.region };
         stand.residue = 0;
-        let goes_on = match transition.next {
-            Next::Block(next) => {
-                stand.block = next;
-                true
-            }
-            Next::Return(left) => self.go_back(back, left, word, usize::from(transition.bytes), stand, context),
-            Next::Untold => false,
+        let goes_on = if let Next::Block(next) = transition.next {
+            // Not what the transition says, which comes late.
+            stand.position += size as usize;
+            stand.block = next;
+            true
+        } else if let Next::Return(left, bytes) = transition.next {
+            stand.position += usize::from(bytes);
+            self.go_back(newest, left, word.unbounded_shr(8 * u32::from(bytes)) as u8, stand, context)
+        } else if let Next::Part(next, bytes) = transition.next {
+            stand.position += usize::from(bytes);
+            stand.block = next;
+            true
+        } else {
+            false
         };
         if stand.counted && stand.residue == 0 {
             stand.counted = false;
@@ -251,26 +269,23 @@ impl Decoder<'_> {
     fn take_calls(&mut self, steps: &[Step]) -> (u64, u32) {
         let mut newest = (0, u32::MAX);
         for step in steps {
-            let (is_call, is_return) =
-                (step.transfer == Transfer::Call, step.transfer == Transfer::Return);
+            let (is_call, is_return) = (step.transfer == Transfer::Call, step.transfer == Transfer::Return);
             newest = self.walk.returns.take(is_call, is_return, (step.end, step.back));
         }
         newest
     }
 
-    /// Over a return that was the last step; so many bits are left of its TNT.
+    /// Over a return that was the last step; so many bits are left of its TNT, which begins with `opcode`.
     #[inline]
     fn go_back<L: Labels, S: Sink>(
         &mut self,
         (address, hint): (u64, u32),
         left: u8,
-        word: u64,
-        bytes: usize,
+        opcode: u8,
         stand: &mut Stand,
         context: &mut Context<'_, '_, L, S>,
     ) -> bool {
         if left > 0 {
-            let opcode = word.unbounded_shr(8 * bytes as u32) as u8;
             stand.residue = opcode >> 1 & ((1 << left) - 1) | 1 << left;
         }
         let (walk, graph, _) = self.parts(context);

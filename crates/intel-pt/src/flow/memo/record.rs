@@ -69,8 +69,6 @@ struct Led {
     next: Next,
     /// The region of the last IP, where a packet told one.
     region: u16,
-    /// Bytes that are done with.
-    bytes: u8,
 }
 
 impl Recorder {
@@ -96,7 +94,7 @@ impl Recorder {
                 step.back = graph.at(step.end, 0).unwrap_or(BlockId(u32::MAX)).0;
             }
         }
-        table.insert(key, led.region, led.bytes, &self.steps, led.next);
+        table.insert(key, led.region, &self.steps, led.next);
     }
 
     /// Walks over packets, at most so many.
@@ -114,8 +112,8 @@ impl Recorder {
         self.steps.clear();
         (self.blocks, self.depth, self.unfit) = (0, 0, false);
         walk.go_to_block(graph.block(key.block).start, key.block);
-        let mut led = Led { next: Next::Untold, region: NO_REGION, bytes: 0 };
-        let (mut packets, mut region) = (key.packets, key.region);
+        let mut led = Led { next: Next::Untold, region: NO_REGION };
+        let (mut packets, mut region, mut bytes) = (key.packets, key.region, 0);
         for plain in 0..most {
             let opcode = packets as u8;
             let (kind, size) = FORMS[usize::from(opcode)];
@@ -134,12 +132,15 @@ impl Recorder {
             if led.next == Next::Untold || self.unfit {
                 return Err(plain);
             }
-            let is_done = !matches!(led.next, Next::Return(1..));
-            led.bytes += if is_done { size } else { 0 };
-            if matches!(led.next, Next::Return(_)) {
+            if let Next::Return(left, _) = led.next {
+                led.next = Next::Return(left, if left == 0 { bytes + size } else { bytes });
                 break;
             }
+            bytes += size;
             packets = packets.unbounded_shr(8 * u32::from(size));
+        }
+        if let (Next::Block(block), true) = (led.next, packets != 0) {
+            led.next = Next::Part(block, bytes);
         }
         Ok(led)
     }
@@ -154,7 +155,7 @@ impl Recorder {
                 Err(Trouble::EmptyReturnStack { .. }) => {
                     let Some(id) = walk.block() else { return Next::Untold };
                     walk.report(graph, id, self);
-                    return Next::Return(left - 1);
+                    return Next::Return(left - 1, 0);
                 }
                 // A TIP that was deferred, or one of many kinds of trouble.
                 Ok(false) | Err(_) => return Next::Untold,

@@ -38,8 +38,8 @@ impl Step {
 
     /// Joins what ran next; `false` where it is no part of the same run.
     pub(super) fn join(&mut self, next: &Step) -> bool {
-        let one = self.transfer == Transfer::None
-            && (self.module, self.function) == (next.module, next.function);
+        let one =
+            self.transfer == Transfer::None && (self.module, self.function) == (next.module, next.function);
         match self.instructions.checked_add(next.instructions).filter(|_| one) {
             Some(instructions) => {
                 (self.instructions, self.end) = (instructions, next.end);
@@ -69,8 +69,11 @@ pub enum Transfer {
 pub(super) enum Next {
     /// To this block.
     Block(BlockId),
-    /// Over a compressed return from a call before the packets. So many bits of its TNT are left.
-    Return(u8),
+    /// The same over so many bytes of them; the packet after these is not plain.
+    Part(BlockId, u8),
+    /// Over a compressed return from a call before the packets. So many bits of its TNT are left, and so many
+    /// bytes of packets are done with, all bits of them.
+    Return(u8, u8),
     /// The first packet is not one to remember the effect of: it contradicts the code, or needs others.
     Untold,
 }
@@ -94,8 +97,6 @@ pub(super) struct Transition {
     region_before: u16,
     /// The region of the last IP after them, or [`NO_REGION`] where it is the one before.
     pub(super) region: u16,
-    /// Bytes of the packets that are done with, all bits of them.
-    pub(super) bytes: u8,
     /// Steps apart from the first.
     count: u8,
     /// Where these begin.
@@ -229,7 +230,7 @@ impl Table {
     }
 
     /// Remembers what packets did.
-    pub(super) fn insert(&mut self, key: Key, region: u16, bytes: u8, steps: &[Step], next: Next) {
+    pub(super) fn insert(&mut self, key: Key, region: u16, steps: &[Step], next: Next) {
         self.make_room();
         let (next, steps) = match steps {
             [first, more @ ..] if steps.len() <= LONGEST => (next, Some((*first, more))),
@@ -239,7 +240,16 @@ impl Table {
         let start = self.steps.len() as u32;
         let Key { packets, block, region: region_before } = key;
         self.steps.extend_from_slice(more);
-        self.put(Transition { packets, block, region_before, region, bytes, count: more.len() as u8, more: start, next, first });
+        self.put(Transition {
+            packets,
+            block,
+            region_before,
+            region,
+            count: more.len() as u8,
+            more: start,
+            next,
+            first,
+        });
     }
 
     fn put(&mut self, transition: Transition) {
@@ -266,7 +276,6 @@ fn vacant(slots: usize) -> Vec<Transition> {
         block: VACANT,
         region_before: NO_REGION,
         region: NO_REGION,
-        bytes: 0,
         count: 0,
         more: 0,
         next: Next::Untold,
