@@ -27,7 +27,7 @@ pub(crate) fn read(file: &Path, symfs: Option<&Path>, chunk_size: u64) -> Result
     let places = Places { symfs: symfs.map(Path::to_owned), ..Places::default() };
     let options = Options { places, ..Options::default() };
     let experiment = Experiment::open(&files, &input, &options).map_err(|error| error.to_string())?;
-    let reading = Reading { threads: 1, chunk_size, window: None, numbers: None, spans: None };
+    let reading = Reading { threads: 1, chunk_size, window: None, numbers: None, spans: None, memo: false };
     let mut segments = Vec::new();
     decode_all(
         &experiment,
