@@ -1,8 +1,10 @@
 //! `cargo xtask bench pt`: how fast a program is recorded, how fast the recording is read, and in how
-//! much memory. Both programs of a comparison run in turn, with the file in the page cache.
+//! much memory. With recordings: how fast these are decoded beside the decoders of others. Both programs of a
+//! comparison run in turn, with the file in the page cache.
 //! `cargo xtask bench ctf`, `analyses`: the same of software events, and of what is computed from them.
 
 mod ctf;
+mod decoders;
 
 use std::{
     fs,
@@ -32,9 +34,10 @@ const SHORT: &str = "32";
 pub(crate) fn run(arguments: &[String]) -> Outcome {
     match arguments.split_first() {
         Some((kind, [])) if kind == "pt" => pt(),
+        Some((kind, recordings)) if kind == "pt" => decoders::run(recordings),
         Some((kind, traces)) if kind == "ctf" => ctf::run(ctf::READINGS, traces),
         Some((kind, traces)) if kind == "analyses" => ctf::run(ctf::ANALYSES, traces),
-        _ => Err("usage: cargo xtask bench pt | ctf [TRACE] | analyses [TRACE]".into()),
+        _ => Err("usage: cargo xtask bench pt [RECORDING…] | ctf [TRACE] | analyses [TRACE]".into()),
     }
 }
 

@@ -66,21 +66,7 @@ pub(super) struct Judge<'r> {
 impl<'r> Judge<'r> {
     /// Looks up the streams and the code of a recording.
     pub(super) fn new(program: &'r Path, recording: &'r Path) -> Outcome<Judge<'r>> {
-        let mut hodo = Command::new(command::hodo());
-        let info = command::capture(hodo.args(["info", "--format", "json"]).arg(recording))?;
-        let info: Value = serde_json::from_str(&info)?;
-        let images = Images::read(&perf::sideband(recording)?);
-        let kept = info["kept_code"]["ranges"].as_u64().unwrap_or(0) > 0;
-        let file = File::open(recording)?;
-        let mut arguments = BTreeMap::new();
-        for stream in info["streams"].as_array().ok_or("`hodo info` shows no streams")? {
-            let number = |name: &str| u32::try_from(stream[name].as_u64()?).ok();
-            let (pid, tid) = number("pid").zip(number("tid")).ok_or("a stream that is not a thread's")?;
-            let ranges: Vec<(u64, u64)> = serde_json::from_value(stream["ranges"].clone())?;
-            let words =
-                if kept { None } else { words(recording, &file, &ranges, |time| images.at(pid, time))? };
-            arguments.insert(tid, words);
-        }
+        let arguments = arguments(recording)?;
         Ok(Judge { program, arguments, tid: None, running: None, opinion: Opinion::default() })
     }
 
@@ -133,6 +119,25 @@ impl<'r> Judge<'r> {
         self.end_thread()?;
         Ok(self.opinion)
     }
+}
+
+/// What a harness needs to know of a recording, by thread: code and trace. `None` where the code changes.
+pub(crate) fn arguments(recording: &Path) -> Outcome<BTreeMap<u32, Option<Vec<String>>>> {
+    let mut hodo = Command::new(command::hodo());
+    let info = command::capture(hodo.args(["info", "--format", "json"]).arg(recording))?;
+    let info: Value = serde_json::from_str(&info)?;
+    let images = Images::read(&perf::sideband(recording)?);
+    let kept = info["kept_code"]["ranges"].as_u64().unwrap_or(0) > 0;
+    let file = File::open(recording)?;
+    let mut arguments = BTreeMap::new();
+    for stream in info["streams"].as_array().ok_or("`hodo info` shows no streams")? {
+        let number = |name: &str| u32::try_from(stream[name].as_u64()?).ok();
+        let (pid, tid) = number("pid").zip(number("tid")).ok_or("a stream that is not a thread's")?;
+        let ranges: Vec<(u64, u64)> = serde_json::from_value(stream["ranges"].clone())?;
+        let words = if kept { None } else { words(recording, &file, &ranges, |time| images.at(pid, time))? };
+        arguments.insert(tid, words);
+    }
+    Ok(arguments)
 }
 
 /// The harness's arguments for a stream: its pieces, each with the code that its process had when it began.

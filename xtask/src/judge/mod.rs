@@ -39,6 +39,7 @@ use std::{
 
 use configurations::CONFIGURATIONS;
 pub(crate) use ctf::unpacked;
+pub(crate) use libipt::arguments;
 use programs::PROGRAMS;
 use record::{Job, Recorded};
 pub(crate) use streams::each_line;
