@@ -22,6 +22,8 @@ pub(super) struct Recorder {
     blocks: usize,
     /// Calls that did not return.
     depth: u32,
+    /// A call from before returned, which a stack of returns may have been the only one to remember.
+    returned: bool,
     /// The packet is not one to remember: code on the way is not the same at all times, or there is too much.
     unfit: bool,
 }
@@ -32,7 +34,8 @@ impl Sink for Recorder {
         let transfer = transfer(block);
         match transfer {
             Transfer::Call => self.depth += 1,
-            Transfer::Return => self.depth = self.depth.saturating_sub(1),
+            Transfer::Return if self.depth == 0 => self.returned = true,
+            Transfer::Return => self.depth -= 1,
             _ => {}
         }
         self.blocks += 1;
@@ -110,7 +113,7 @@ impl Recorder {
         most: usize,
     ) -> Result<Led, usize> {
         self.steps.clear();
-        (self.blocks, self.depth, self.unfit) = (0, 0, false);
+        (self.blocks, self.depth, self.returned, self.unfit) = (0, 0, false, false);
         walk.go_to_block(graph.block(key.block).start, key.block);
         let mut led = Led { next: Next::Untold, region: NO_REGION };
         let (mut packets, mut region, mut bytes) = (key.packets, key.region, 0);
@@ -120,6 +123,7 @@ impl Recorder {
             if kind != Kind::Flow {
                 break;
             }
+            let returned = self.returned;
             led.next = if opcode & 1 == 0 {
                 self.branches(&mut walk, graph, opcode)
             } else {
@@ -129,7 +133,8 @@ impl Recorder {
                 let walked = walk.indirect(graph, self, to);
                 if walked.is_ok() { end(&mut walk, graph) } else { Next::Untold }
             };
-            if led.next == Next::Untold || self.unfit {
+            let doubtful = returned && matches!(led.next, Next::Return(..));
+            if led.next == Next::Untold || self.unfit || doubtful {
                 return Err(plain);
             }
             if let Next::Return(left, _) = led.next {
