@@ -145,7 +145,7 @@ impl Shares {
         match self.elapsed.checked_mul(ran) {
             // Multiplying by the reciprocal is too little by one at most, and faster than dividing.
             Some(product) => {
-                let quotient = (u128::from(product) * u128::from(self.reciprocal) >> 64) as u64;
+                let quotient = ((u128::from(product) * u128::from(self.reciprocal)) >> 64) as u64;
                 quotient + u64::from(product - quotient * self.total >= self.total)
             }
             None => (u128::from(self.elapsed) * u128::from(ran) / u128::from(self.total)) as u64,
