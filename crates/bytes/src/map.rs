@@ -39,6 +39,21 @@ impl Map {
         Map::of(&file)
     }
 
+    /// Gives the memory of pages that these bytes of it lie in back to the system, which fills it again when
+    /// somebody looks at them again. What is given back as soon as it was read is not given back all at once at
+    /// the end, by one thread. Nothing is done for bytes that are not of this map.
+    #[allow(unsafe_code)]
+    pub fn release(&self, bytes: &[u8]) {
+        let Some(map) = self.0.as_ref().filter(|map| map.as_ptr_range().contains(&bytes.as_ptr())) else {
+            return;
+        };
+        let offset = bytes.as_ptr() as usize - map.as_ptr() as usize;
+        let length = bytes.len().min(map.len() - offset);
+        // SAFETY: pages of a shared mapping of a file that is not written to are the same when they come back.
+        // Advice that is not taken changes nothing.
+        let _ = unsafe { map.unchecked_advise_range(memmap2::UncheckedAdvice::DontNeed, offset, length) };
+    }
+
     #[allow(unsafe_code)]
     fn of(file: &File) -> io::Result<Map> {
         if file.metadata()?.len() == 0 {
@@ -57,5 +72,27 @@ impl Deref for Map {
 
     fn deref(&self) -> &[u8] {
         self.0.as_deref().unwrap_or(&[])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use super::*;
+
+    #[test]
+    fn what_was_given_back_comes_again() {
+        let mut file = tempfile::NamedTempFile::new().unwrap();
+        let bytes: Vec<u8> = (0..100_000u32).map(|index| (index % 251) as u8).collect();
+        file.write_all(&bytes).unwrap();
+        let map = Map::open(file.path()).unwrap();
+        for part in [0..100_000, 1..2, 5_000..99_999, 99_999..100_000, 7..7] {
+            map.release(&map[part]);
+            assert_eq!(*map, *bytes);
+        }
+        // Memory of others keeps what it has.
+        map.release(&bytes);
+        assert_eq!(*map, *bytes);
     }
 }

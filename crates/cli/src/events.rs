@@ -3,7 +3,6 @@
 use std::{
     io::{self, Write},
     process::ExitCode,
-    thread,
 };
 
 use clap::Args;
@@ -118,12 +117,10 @@ pub fn wanted(filter: &Filter, input: &Input, traces: &EventTraces<'_>) -> Resul
 }
 
 pub fn reading(input: &Input, traces: &EventTraces<'_>, chunk_size: u64) -> Result<EventReading, Failure> {
-    let cores = thread::available_parallelism().map_or(1, std::num::NonZero::get);
     let chunks = input.chunk_size.as_deref().map_or(Ok(Chunks::Bytes(chunk_size)), chunks)?;
-    let threads = input.jobs.unwrap_or(cores).clamp(1, input::MOST_THREADS);
     let (from, to) =
         input.time.as_deref().map_or(Ok((None, None)), |text| window::of_events(text, traces.span()))?;
-    Ok(EventReading { threads, chunks, from, to })
+    Ok(EventReading { threads: input::threads(input), chunks, from, to })
 }
 
 /// `--chunk-size` of software events.
@@ -184,7 +181,7 @@ pub fn script(command: &arguments::Script) -> Result<ExitCode, Failure> {
     refuse_marks(command)?;
     let format = format(&command.output)?;
     let files = Files::default();
-    let traces = EventTraces::open(&files, &command.input.file)?;
+    let traces = EventTraces::open(&files, &command.input.file, input::threads(&command.input))?;
     tell_notes(&traces, &command.input);
     let reading = reading(&command.input, &traces, SCRIPT_CHUNK)?;
     refuse_streams(&reading)?;
@@ -222,7 +219,7 @@ pub fn report(command: &arguments::Report, entry: &Entry) -> Result<ExitCode, Fa
         return Err(Failure::usage("--begin, --end, --match and --group are for `hodo report periods`"));
     }
     let files = Files::default();
-    let traces = EventTraces::open(&files, &command.input.file)?;
+    let traces = EventTraces::open(&files, &command.input.file, input::threads(&command.input))?;
     tell_notes(&traces, &command.input);
     let mut reading = reading(&command.input, &traces, COUNT_CHUNK)?;
     if command.input.chunk_size.is_none() && !matches!(entry.kind, Kind::EventCount) {
@@ -416,7 +413,7 @@ pub fn lost(traces: &EventTraces<'_>) -> (u64, u64) {
 /// `hodo info`.
 pub fn info(command: &arguments::Info) -> Result<ExitCode, Failure> {
     let files = Files::default();
-    let traces = EventTraces::open(&files, &command.input.file)?;
+    let traces = EventTraces::open(&files, &command.input.file, input::threads(&command.input))?;
     let infos = events::info(&traces);
     let loss = traces.loss();
     let mut out = Destination::open(command.output.output.as_deref())?;

@@ -16,7 +16,13 @@ use crate::{
 /// More chunks than this makes cost more memory than they are worth.
 pub const SMALLEST_CHUNK: u64 = 1 << 10;
 /// More threads than this the system may refuse to start.
-pub const MOST_THREADS: usize = 512;
+const MOST_THREADS: usize = 512;
+
+/// How many threads are to work: as many as were asked for, or as there are cores.
+pub fn threads(input: &Input) -> usize {
+    let cores = thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    input.jobs.unwrap_or(cores).clamp(1, MOST_THREADS)
+}
 
 /// Opens the input and hands it to `work`.
 pub fn open(
@@ -95,12 +101,11 @@ pub fn read<R>(
     numbered: bool,
     work: impl FnOnce(Reading<'_>, &mut dyn FnMut(u64) -> bool) -> R,
 ) -> Result<Option<R>, Failure> {
-    let cores = thread::available_parallelism().map_or(1, std::num::NonZero::get);
     let chunk_size = input.chunk_size.as_deref().map_or(Ok(chunk_size), size)?.max(SMALLEST_CHUNK);
     let window = input.time.as_deref().map(|text| window::parse(text, experiment)).transpose()?;
     let calls = input.call.as_deref().map(|text| function::calls(text, experiment)).transpose()?;
-    let threads = input.jobs.unwrap_or(cores).clamp(1, MOST_THREADS);
-    let mut reading = Reading { threads, chunk_size, window, numbers: None, spans: None, memo: true };
+    let mut reading =
+        Reading { threads: threads(input), chunk_size, window, numbers: None, spans: None, memo: true };
     let bytes: u64 = experiment.tracks.iter().map(|track| track.bytes()).sum();
     let rounds = 1 + u64::from(calls.is_some()) + u64::from(numbered || calls.is_some());
     let progress = Progress::new(bytes * rounds, input.quiet);

@@ -3,7 +3,6 @@
 use std::{
     io::{self, IsTerminal, Write},
     process::ExitCode,
-    thread,
     time::Instant,
 };
 
@@ -45,8 +44,6 @@ impl From<LiveError> for Failure {
 }
 
 fn reading(input: &Input) -> Result<EventReading, Failure> {
-    let cores = thread::available_parallelism().map_or(1, std::num::NonZero::get);
-    let threads = input.jobs.unwrap_or(cores).clamp(1, input::MOST_THREADS);
     let time = input.time.as_deref();
     if time.is_some_and(|text| text.contains(['+', '%'])) {
         return Err(Failure::usage(
@@ -55,7 +52,7 @@ fn reading(input: &Input) -> Result<EventReading, Failure> {
     }
     let start = (OriginNanos(0), OriginNanos(0));
     let (from, to) = time.map_or(Ok((None, None)), |text| window::of_events(text, Some(start)))?;
-    Ok(EventReading { threads, chunks: Chunks::Bytes(CHUNK), from, to })
+    Ok(EventReading { threads: input::threads(input), chunks: Chunks::Bytes(CHUNK), from, to })
 }
 
 /// `hodo script`: the events of a session as they come, or the sessions that there are.

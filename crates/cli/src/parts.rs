@@ -13,6 +13,7 @@ use crate::{
     arguments::{Fold, Merge},
     events,
     failure::{Failure, INTERRUPTED, LOSS, written},
+    input,
     output::{self, Destination},
     progress::Progress,
 };
@@ -31,7 +32,7 @@ pub fn fold(command: &Fold) -> Result<ExitCode, Failure> {
     }
     events::refuse_flow(input)?;
     let files = Files::default();
-    let traces = EventTraces::open(&files, &input.file)?;
+    let traces = EventTraces::open(&files, &input.file, input::threads(&command.input))?;
     events::tell_notes(&traces, input);
     let reading = events::reading(input, &traces, events::SLICE)?;
     events::refuse_streams(&reading)?;

@@ -12,8 +12,14 @@ use hodo_formats::{Input, Part, Unpacked};
 /// Files that were opened. Grows only, so that what was borrowed from it stays.
 #[derive(Debug, Default)]
 pub struct Files {
-    first: OnceLock<Box<Opened>>,
+    maps: Maps,
     unpacked: Unpacked,
+}
+
+/// Those of them that are mapped.
+#[derive(Debug, Default)]
+pub(crate) struct Maps {
+    first: OnceLock<Box<Opened>>,
 }
 
 /// What stands for standard input in the place of a file.
@@ -65,6 +71,17 @@ impl Files {
         if path == Path::new(STANDARD_INPUT) {
             return standard_input();
         }
+        self.maps.bytes(path)
+    }
+
+    /// What is mapped.
+    pub(crate) fn maps(&self) -> &Maps {
+        &self.maps
+    }
+}
+
+impl Maps {
+    fn bytes(&self, path: &Path) -> io::Result<&[u8]> {
         let mut slot = &self.first;
         while let Some(opened) = slot.get() {
             if opened.path == path {
@@ -76,6 +93,15 @@ impl Files {
         let opened =
             slot.get_or_init(|| Box::new(Opened { path: path.to_owned(), map, next: OnceLock::new() }));
         Ok(&opened.map)
+    }
+
+    /// Gives the memory of these bytes back to the system until somebody looks at them again.
+    pub(crate) fn release(&self, bytes: &[u8]) {
+        let mut slot = &self.first;
+        while let Some(opened) = slot.get() {
+            opened.map.release(bytes);
+            slot = &opened.next;
+        }
     }
 }
 

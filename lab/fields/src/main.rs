@@ -23,7 +23,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         _ => return Err("usage: hodo-fields TRACE [THREADS]".into()),
     };
     let files = Files::default();
-    let traces = EventTraces::open(&files, Path::new(trace))?;
+    let traces = EventTraces::open(&files, Path::new(trace), threads)?;
     let reading = EventReading { threads, chunks: Chunks::Bytes(CHUNK), from: None, to: None };
     let mut total = Sums::default();
     each_run(&traces, &reading, read, |_, sums| {
@@ -59,11 +59,12 @@ impl Sums {
 fn read(run: &Run<'_, '_>) -> Sums {
     let mut sums = Sums::default();
     let mut cursor = run.cursor();
+    let mut fields = Checksum { hash: 0, values: 0 };
     let mut packet = None;
     while let Some((time, item)) = cursor.next_item() {
         let Item::Event(parts) = item else { continue };
         let event = cursor.event(parts);
-        let mut fields = Checksum { hash: u64::from(parts.class), values: 0 };
+        fields.hash = parts.class.into();
         fields.value(time.map_or(0, |time| time.0 as u64));
         let failed = |told: Result<(), Trouble>| u64::from(told.is_err());
         if cursor.packet_index() != packet {
@@ -74,14 +75,14 @@ fn read(run: &Run<'_, '_>) -> Sums {
         sums.unreadable += failed(event.tell(Scope::SpecificContext, &mut fields));
         sums.unreadable += failed(event.tell(Scope::Payload, &mut fields));
         sums.events += 1;
-        sums.values += fields.values;
         sums.checksum = sums.checksum.wrapping_add(fields.hash);
     }
+    sums.values = fields.values;
     sums.unreadable += cursor.loss.len() as u64;
     sums
 }
 
-/// A checksum of the values of an event, in their order.
+/// A checksum of the values of an event, in their order, and how many values all events have.
 struct Checksum {
     hash: u64,
     values: u64,

@@ -52,7 +52,7 @@ pub(super) fn count_runs(
     let mut done = 0;
     let work =
         |run: &Run<'_, '_>| if all { count_all(run, reading) } else { count_wanted(run, &filter, reading) };
-    each_of(&runs, reading, work, |run, counted: Counted| {
+    each_of(traces, &runs, reading, work, |run, counted: Counted| {
         counts.count(run, counted, losses);
         done += run.bytes;
         progress(done)

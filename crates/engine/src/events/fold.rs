@@ -79,7 +79,11 @@ pub(super) fn fold_all(
         slices,
         reading.threads,
         Vec::new,
-        |records, slice| fold(traces, analyses, &binding, reading, slice, records),
+        |records, slice| {
+            let folded = fold(traces, analyses, &binding, reading, slice, records);
+            slice.parts.iter().for_each(|part| traces.release(part.trace, part.stream, part.packets.clone()));
+            folded
+        },
         |mut folded| {
             folded.losses.drain(..).for_each(|loss| losses.add(loss));
             done += folded.bytes;

@@ -30,19 +30,20 @@ mod write;
 
 use std::{
     fs, io,
+    ops::Range,
     path::{Path, PathBuf},
 };
 
 use hodo_clock::{Nanos, OriginNanos};
 use hodo_formats::{
     FORMATS, Holds, ReadTraces,
-    ctf::{DataFile, Trace, read_metadata, recognise, schema::TraceClass},
+    ctf::{DataFile, FilePackets, StreamPacket, Trace, read_metadata, recognise, schema::TraceClass},
     perf::samples::contents,
 };
 use hodo_trace::Loss;
 use serde::{Deserialize, Serialize};
 
-use crate::{Files, OpenError, OpenErrorReason};
+use crate::{Files, OpenError, OpenErrorReason, files::Maps, parallel::in_order};
 
 pub use condition::Condition;
 pub use count::count;
@@ -69,6 +70,8 @@ const DEEPEST: u32 = 12;
 pub struct EventTraces<'f> {
     /// In order of their folders.
     pub traces: Vec<Trace<'f>>,
+    /// What their bytes are mapped by.
+    maps: Option<&'f Maps>,
 }
 
 /// How traces are cut into what is decoded at a time.
@@ -180,13 +183,30 @@ struct Folder<'f> {
     files: Vec<DataFile<'f>>,
 }
 
+impl<'f> Folder<'f> {
+    fn trace(self, threads: usize) -> Trace<'f> {
+        let mut packets = Vec::new();
+        in_order(
+            &self.files,
+            threads,
+            || (),
+            |(), file| FilePackets::read(&self.class, file),
+            |found| {
+                packets.push(found);
+                true
+            },
+        );
+        Trace::of_packets(self.name, self.class, self.files, packets)
+    }
+}
+
 impl<'f> EventTraces<'f> {
     /// Opens the traces in a folder, in a file, or of a metadata file. Folders with the same UUID, such as those of a
-    /// rotated session or of several snapshots, become one trace.
+    /// rotated session or of several snapshots, become one trace. Files are gone through for packets by `threads`.
     ///
     /// # Errors
     /// Metadata that can't be read. What of the streams can't be read is a loss.
-    pub fn open(files: &'f Files, path: &Path) -> Result<EventTraces<'f>, OpenError> {
+    pub fn open(files: &'f Files, path: &Path, threads: usize) -> Result<EventTraces<'f>, OpenError> {
         let system =
             |file: &Path, error| OpenError { file: file.to_owned(), reason: OpenErrorReason::System(error) };
         let is_folder = path.is_dir() && folders(path).is_ok_and(|folders| !folders.is_empty());
@@ -195,7 +215,7 @@ impl<'f> EventTraces<'f> {
             if let Some(read) = reader(input.bytes) {
                 let format =
                     |error| OpenError { file: path.to_owned(), reason: OpenErrorReason::Format(error) };
-                return Ok(EventTraces { traces: read(&input).map_err(format)? });
+                return Ok(EventTraces { traces: read(&input).map_err(format)?, maps: Some(files.maps()) });
             }
         }
         let path = if path.is_dir() { path } else { path.parent().unwrap_or(path) };
@@ -218,8 +238,21 @@ impl<'f> EventTraces<'f> {
                 None => opened.push(Folder { name: name(path, &folder), class, files: data }),
             }
         }
-        let traces = opened.into_iter().map(|folder| Trace::new(folder.name, folder.class, folder.files));
-        Ok(EventTraces { traces: traces.collect() })
+        let traces = opened.into_iter().map(|folder| folder.trace(threads)).collect();
+        Ok(EventTraces { traces, maps: Some(files.maps()) })
+    }
+
+    /// Gives the memory of packets that were read back to the system, until somebody looks at them again.
+    fn release(&self, trace: usize, stream: usize, packets: Range<usize>) {
+        let (Some(maps), trace) = (self.maps, &self.traces[trace]) else { return };
+        let behind = |one: &StreamPacket<'_>, next: &StreamPacket<'_>| {
+            one.file == next.file && one.packet.bytes.end == next.packet.bytes.start
+        };
+        for packets in trace.streams[stream].packets[packets].chunk_by(behind) {
+            let Some((first, last)) = packets.first().zip(packets.last()) else { continue };
+            let bytes = first.packet.bytes.start..last.packet.bytes.end;
+            trace.files[first.file].bytes.get(bytes).iter().for_each(|bytes| maps.release(bytes));
+        }
     }
 
     /// First and last time of packets.

@@ -40,11 +40,12 @@ pub fn each_run<'t, 'a, R: Send>(
     work: impl Fn(&Run<'t, 'a>) -> R + Sync,
     consume: impl FnMut(&Run<'t, 'a>, R) -> bool,
 ) {
-    each_of(&runs(traces, reading.chunks), reading, work, consume);
+    each_of(traces, &runs(traces, reading.chunks), reading, work, consume);
 }
 
 /// The same for these runs.
 pub(super) fn each_of<'t, 'a, R: Send>(
+    traces: &EventTraces<'a>,
     runs: &[Run<'t, 'a>],
     reading: &EventReading,
     work: impl Fn(&Run<'t, 'a>) -> R + Sync,
@@ -55,7 +56,11 @@ pub(super) fn each_of<'t, 'a, R: Send>(
         runs,
         reading.threads,
         || (),
-        |(), run| work(run),
+        |(), run| {
+            let result = work(run);
+            traces.release(run.trace, run.stream, run.packets.clone());
+            result
+        },
         |result| consumed.next().is_some_and(|run| consume(run, result)),
     );
 }

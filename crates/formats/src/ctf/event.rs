@@ -165,9 +165,7 @@ impl<'t, 'a> Reader<'t, 'a> {
             let cycles = has_clock.then_some(clock);
             if wanted(class, cycles) {
                 word.keep(head, &self.slots);
-                let specific = head.end + plan.common.fixed().unwrap_or(0);
-                let payload = specific + plan.events[class as usize].specific.fixed().unwrap_or(0);
-                break Some(Parts { class, cycles, start, common: head.end, specific, payload, end });
+                break Some(plan.sized_parts(class, cycles, start, head.end, end));
             }
         };
         (self.at, self.clock) = (at, clock);
@@ -178,6 +176,13 @@ impl<'t, 'a> Reader<'t, 'a> {
     fn event(&mut self, start: u64) -> Result<Parts, Reason> {
         let head = self.plan.header.read(self.content, start, &self.slots)?;
         self.clock = advance(self.clock, head.time, head.time_size);
+        let cycles = self.stream.clock.map(|_| self.clock);
+        if let Some((class, bits)) = self.plan.sized(head.id) {
+            let end = head.end + bits;
+            if start < end && end <= self.content.end {
+                return Ok(self.plan.sized_parts(class, cycles, start, head.end, end));
+            }
+        }
         let class = self.plan.index(head.id).ok_or(Reason::UnknownClass(head.id))?;
         let plan = &self.plan.events[class as usize];
         let common = head.end;
@@ -190,7 +195,6 @@ impl<'t, 'a> Reader<'t, 'a> {
         if end == start {
             return Err(Reason::Empty);
         }
-        let cycles = self.stream.clock.map(|_| self.clock);
         Ok(Parts { class, cycles, start, common, specific, payload, end })
     }
 

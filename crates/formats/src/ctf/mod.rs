@@ -40,7 +40,7 @@ pub use arrivals::Arrivals;
 pub use cursor::{Cursor, Item, Lost};
 pub use event::{Event, EventTrouble, Parts, Reader};
 pub use metadata::{read as read_metadata, recognise};
-pub use packet::Packet;
+pub use packet::{FilePackets, Packet};
 pub use plan::{FieldPath, StreamPlan};
 pub use steps::Trouble;
 pub use trace::{DataFile, Stream, StreamPacket, Trace};

@@ -69,9 +69,9 @@ pub(super) struct PacketTrouble {
     pub cut_short: bool,
 }
 
-/// What was found in a file.
+/// The packets of a file.
 #[derive(Debug, Default)]
-pub(super) struct FilePackets {
+pub struct FilePackets {
     pub(super) packets: Vec<Packet>,
     pub(super) troubles: Vec<PacketTrouble>,
     /// For people: what was made of the file.
@@ -80,7 +80,7 @@ pub(super) struct FilePackets {
 
 impl FilePackets {
     /// Reads the packets of a file, by its index if that is of use.
-    pub(super) fn read(trace: &TraceClass, file: &DataFile<'_>) -> FilePackets {
+    pub fn read(trace: &TraceClass, file: &DataFile<'_>) -> FilePackets {
         let index = file.index.map(|index| index::read(index, file.bytes.len() as u64));
         let by_index = match index {
             None => return FilePackets::walk(trace, file.bytes),

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 
 use super::{
+    event::Parts,
     header::Header,
     places::Places,
     schema::{EventClass, FieldClass, Scope, StreamClass, Structure, TraceClass},
@@ -99,6 +100,21 @@ impl StreamPlan {
     pub(super) fn sized(&self, id: u64) -> Option<(u32, u64)> {
         let &Listed { class, bits } = self.listed.get(id as usize)?;
         (bits != NONE).then_some((class, u64::from(bits)))
+    }
+
+    /// The parts of an event of a class that always has as many bits, from its header's beginning and end on.
+    #[inline(always)]
+    pub(super) fn sized_parts(
+        &self,
+        class: u32,
+        cycles: Option<u64>,
+        start: u64,
+        common: u64,
+        end: u64,
+    ) -> Parts {
+        let specific = common + self.common.fixed().unwrap_or(0);
+        let payload = specific + self.events[class as usize].specific.fixed().unwrap_or(0);
+        Parts { class, cycles, start, common, specific, payload, end }
     }
 
     #[cold]

@@ -99,10 +99,20 @@ impl<'a> Trace<'a> {
 
     /// Puts a trace together from its metadata and all of its other files.
     pub fn new(name: String, class: TraceClass, files: Vec<DataFile<'a>>) -> Trace<'a> {
+        let packets = files.iter().map(|file| FilePackets::read(&class, file)).collect();
+        Trace::of_packets(name, class, files, packets)
+    }
+
+    /// The same where the packets of each file are known.
+    pub fn of_packets(
+        name: String,
+        class: TraceClass,
+        files: Vec<DataFile<'a>>,
+        packets: Vec<FilePackets>,
+    ) -> Trace<'a> {
         let mut trace = Trace::framed(name, class, Vec::new(), files, Framing::Ctf);
         let mut streams: BTreeMap<StreamKey, Vec<StreamPacket<'a>>> = BTreeMap::new();
-        for (index, file) in trace.files.iter().enumerate() {
-            let found = FilePackets::read(&trace.class, file);
+        for (index, (file, found)) in trace.files.iter().zip(packets).enumerate() {
             for packet in found.packets {
                 let key = StreamKey::new(&packet, index);
                 streams.entry(key).or_default().push(StreamPacket::new(index, file.bytes, packet));

@@ -252,7 +252,7 @@ impl Viewer {
             }
             traces.push(trace);
         }
-        (EventTraces { traces }, parts)
+        (EventTraces { traces, maps: None }, parts)
     }
 
     /// It was shown up to a time, or to the end.
