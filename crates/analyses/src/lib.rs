@@ -26,7 +26,6 @@ pub mod syscalls;
 
 mod bins;
 mod clock;
-mod cpus;
 mod durations;
 mod figures;
 mod pairs;
@@ -36,7 +35,6 @@ mod stack;
 mod system_calls;
 mod tally;
 mod tasks;
-mod threads;
 
 use hodo_trace::AnyEventAnalysis;
 pub use stack::Entry as FrameEntry;

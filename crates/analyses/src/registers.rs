@@ -6,10 +6,9 @@
 //! first contents are not known; each content tells from which register it came. Two neighbours are then
 //! joined as two rearrangements are: exactly, whatever events are missing.
 
+use hodo_trace::kernel::{Cpus, Thread};
 use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
-
-use crate::{cpus::Cpus, threads::Thread};
 
 /// Where a content was when the chunk began.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -118,14 +117,10 @@ impl<S: Default> Registers<S> {
         taken.unwrap_or(Content { from: Some(register), since: S::default() })
     }
 
-    /// All contents, at the end.
-    pub(crate) fn into_contents(self) -> impl Iterator<Item = S> {
-        let held = self
-            .cpus
-            .into_all()
-            .map(|(_, content)| content)
-            .chain(self.threads.into_values())
-            .chain(self.overwritten);
-        held.map(|content| content.since)
+    /// All contents.
+    pub(crate) fn contents(&self) -> impl Iterator<Item = &S> {
+        let of_cpus = self.cpus.all().map(|(_, content)| content);
+        let held = of_cpus.chain(self.threads.values()).chain(&self.overwritten);
+        held.map(|content| &content.since)
     }
 }

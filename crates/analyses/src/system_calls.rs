@@ -4,25 +4,27 @@
 //! in the trace, or that comes after the entry of another call, is unmatched; so is the second return of `fork`
 //! and its kin, in the child. An entry that no exit follows is unfinished.
 
+use std::cell::RefCell;
+
 use hodo_clock::Nanos;
 use hodo_trace::{
-    Choice,
-    kernel::{KernelEvent, Kind, field},
+    Whole,
+    kernel::{KernelEvent, Kind, Thread, Threads, field},
 };
-use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use crate::{
-    durations::{Add, Durations, Longest, add_all},
+    durations::{Add, Durations, Longest},
     registers::{Content, Registers},
-    threads::{self, Thread, Threads},
+    tally::Tally,
 };
 
 /// The events that [`Calls`] needs.
-pub(crate) const INTEREST: [(Kind, &[usize]); 5] = {
-    let [switch, fork, process] = threads::INTEREST;
-    [switch, fork, process, (Kind::SyscallEntry, &[]), (Kind::SyscallExit, &[field::exit::RET])]
-};
+pub(crate) const INTEREST: [(Kind, &[usize]); 3] = [
+    (Kind::SchedSwitch, &[field::switch::PREV_TID, field::switch::NEXT_TID]),
+    (Kind::SyscallEntry, &[]),
+    (Kind::SyscallExit, &[field::exit::RET]),
+];
 
 /// The highest number that is an error: the kernel's `MAX_ERRNO`.
 const MOST_ERRORS: i64 = 4095;
@@ -33,9 +35,7 @@ pub(crate) fn is_error(result: i64) -> bool {
 }
 
 /// What is kept of a call's arguments: nothing, or all of them as text.
-pub(crate) trait Arguments:
-    Clone + std::fmt::Debug + Default + Ord + Serialize + DeserializeOwned + Send
-{
+pub trait Arguments: Clone + std::fmt::Debug + Default + Ord + Serialize + DeserializeOwned + Send {
     /// Those of a call that begins.
     fn of(event: &KernelEvent<'_>) -> Self;
 }
@@ -102,31 +102,12 @@ impl Add for OfName {
     }
 }
 
-/// By name, and by the CPU on which they ended.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
-struct OfThread(FxHashMap<u64, OfName>);
-
-impl OfThread {
-    /// By name, of those that ended on some CPUs.
-    fn by_name(self, wanted: impl Fn(u32) -> bool) -> FxHashMap<u32, OfName> {
-        let mut names = FxHashMap::default();
-        let calls = self.0.into_iter().filter(|(key, _)| wanted((key >> 32) as u32));
-        add_all(&mut names, calls.map(|(key, calls)| (key as u32, calls)));
-        names
-    }
-}
-
-impl Add for OfThread {
-    fn add(&mut self, later: OfThread) {
-        add_all(&mut self.0, later.0);
-    }
-}
-
 /// Calls that are complete, and how many are not.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(bound(deserialize = "A: DeserializeOwned"))]
 struct Totals<A> {
-    threads: FxHashMap<Thread, OfThread>,
+    /// By name.
+    calls: Tally<u32, OfName>,
     longest: Longest<LongCall<A>>,
     unmatched: u64,
     unfinished: u64,
@@ -134,7 +115,7 @@ struct Totals<A> {
 
 impl<A> Default for Totals<A> {
     fn default() -> Totals<A> {
-        Totals { threads: FxHashMap::default(), longest: Longest::default(), unmatched: 0, unfinished: 0 }
+        Totals { calls: Tally::default(), longest: Longest::default(), unmatched: 0, unfinished: 0 }
     }
 }
 
@@ -142,8 +123,7 @@ impl<A: Arguments> Totals<A> {
     #[inline]
     fn complete(&mut self, entry: Entry<A>, exit: Exit) {
         let length = exit.time.0.saturating_sub(entry.time.0);
-        let key = u64::from(exit.cpu) << 32 | u64::from(exit.name);
-        let of = self.threads.entry(exit.thread).or_default().0.entry(key).or_default();
+        let of = self.calls.of(exit.thread, exit.cpu, exit.name);
         of.durations.see(length);
         if is_error(exit.result) {
             of.errors += 1;
@@ -192,26 +172,17 @@ impl<A: Arguments> Totals<A> {
     }
 
     /// Nothing more happens.
-    fn end(&mut self, course: Course<A>) {
+    fn end(&mut self, course: &Course<A>) {
         self.unmatched += u64::from(course.first.is_some());
         self.unfinished += u64::from(course.open.is_some());
     }
 
-    /// The same under the names that threads have for the chunk before.
-    fn renamed(self, known: impl Fn(Thread) -> Thread) -> Totals<A> {
-        let mut threads = FxHashMap::default();
-        add_all(&mut threads, self.threads.into_iter().map(|(thread, of)| (known(thread), of)));
-        let longest = self
-            .longest
-            .map(|(cpu, thread, name, result, arguments)| (cpu, known(thread), name, result, arguments));
-        Totals { threads, longest, ..self }
-    }
-}
-
-impl<A: Arguments> Add for Totals<A> {
-    fn add(&mut self, later: Totals<A>) {
-        add_all(&mut self.threads, later.threads);
-        self.longest.add(later.longest);
+    /// Adds what the later of two neighbours has; `threads` run where it begins.
+    fn add(&mut self, later: Totals<A>, threads: &Threads) {
+        self.calls.add(later.calls, threads);
+        let known =
+            |(cpu, thread, name, result, arguments)| (cpu, threads.known(thread), name, result, arguments);
+        self.longest.add(later.longest.map(known));
         self.unmatched += later.unmatched;
         self.unfinished += later.unfinished;
     }
@@ -220,15 +191,14 @@ impl<A: Arguments> Add for Totals<A> {
 /// What is known of calls after some events.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(bound(deserialize = "A: DeserializeOwned"))]
-pub(crate) struct Calls<A = ()> {
-    pub(crate) threads: Threads,
+pub struct Calls<A = ()> {
     registers: Registers<Course<A>>,
     totals: Totals<A>,
 }
 
 impl<A> Default for Calls<A> {
     fn default() -> Calls<A> {
-        Calls { threads: Threads::default(), registers: Registers::default(), totals: Totals::default() }
+        Calls { registers: Registers::default(), totals: Totals::default() }
     }
 }
 
@@ -246,51 +216,45 @@ impl<A: Arguments> Calls<A> {
                     name: event.name,
                     time: event.time,
                     result: event.integer(field::exit::RET).unwrap_or(0),
-                    thread: self.threads.running(event.cpu),
+                    thread: event.thread,
                     cpu: event.cpu,
                 };
                 self.totals.exit(self.registers.running(event.cpu), exit);
             }
             _ => {
-                if let Some((prev, next)) = self.threads.see(event) {
+                if let Some((prev, next)) = event.switch() {
                     self.registers.switch(event.cpu, prev, next, |course| !course.touched);
                 }
             }
         }
     }
 
-    /// Adds what the later of two neighbours knows.
-    pub(crate) fn add(&mut self, later: Calls<A>) {
-        let Calls { threads, registers, totals } = later;
-        let known = |thread| self.threads.known(thread);
-        self.totals.add(totals.renamed(known));
-        let sums = std::cell::RefCell::new(&mut self.totals);
+    /// Adds what the later of two neighbours knows; `threads` run where it begins.
+    pub(crate) fn add(&mut self, later: Calls<A>, threads: &Threads) {
+        self.totals.add(later.totals, threads);
+        let sums = RefCell::new(&mut self.totals);
         let join = |content: &mut Content<Course<A>>, later: Course<A>| {
-            let first = later.first.map(|exit| Exit { thread: known(exit.thread), ..exit });
+            let first = later.first.map(|exit| Exit { thread: threads.known(exit.thread), ..exit });
             sums.borrow_mut().join(content, Course { first, ..later });
         };
-        self.registers.add(registers, join, |course| sums.borrow_mut().end(course));
-        self.threads.add(threads);
+        self.registers.add(later.registers, join, |course| sums.borrow_mut().end(&course));
     }
 
-    /// The calls of the whole.
-    pub(crate) fn finish(mut self, choice: &Choice) -> Whole<A> {
-        self.registers.into_contents().for_each(|course| self.totals.end(course));
-        let threads = self.threads;
-        let totals = self.totals.renamed(|thread| threads.settled(thread));
-        let wanted = totals.threads.into_iter().filter(|(thread, _)| threads.wanted(*thread, choice));
-        let calls = wanted.map(|(thread, calls)| (thread, calls.by_name(|cpu| choice.wants_cpu(cpu))));
-        let calls = calls.filter(|(_, calls)| !calls.is_empty()).collect();
-        Whole { threads, calls, longest: totals.longest, left: (totals.unmatched, totals.unfinished) }
+    /// Those of the whole that are asked for: of a thread, of one name; there may be several of both.
+    pub(crate) fn wanted<'s>(&'s self, of: &'s Whole<'_>) -> impl Iterator<Item = (Thread, u32, &'s OfName)> {
+        self.totals.calls.wanted(of).map(|(thread, name, calls)| (thread, *name, calls))
     }
-}
 
-/// What there is to tell of calls.
-pub(crate) struct Whole<A = ()> {
-    pub(crate) threads: Threads,
-    /// Those that are asked for, by thread and name.
-    pub(crate) calls: Vec<(Thread, FxHashMap<u32, OfName>)>,
-    pub(crate) longest: Longest<LongCall<A>>,
-    /// Unmatched and unfinished, of all threads.
-    pub(crate) left: (u64, u64),
+    /// The longest of all.
+    pub(crate) fn longest(&self) -> impl Iterator<Item = &(u64, Nanos, LongCall<A>)> {
+        self.totals.longest.iter()
+    }
+
+    /// Unmatched and unfinished ones of all threads.
+    pub(crate) fn left(&self) -> (u64, u64) {
+        let mut left = Totals::<A> { unmatched: self.totals.unmatched, ..Totals::default() };
+        left.unfinished = self.totals.unfinished;
+        self.registers.contents().for_each(|course| left.end(course));
+        (left.unmatched, left.unfinished)
+    }
 }

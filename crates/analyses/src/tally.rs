@@ -2,14 +2,14 @@
 
 use std::hash::Hash;
 
-use hodo_trace::{Choice, Column, Unit, Value};
+use hodo_trace::{
+    Column, Unit, Value, Whole,
+    kernel::{Thread, Threads},
+};
 use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
-use crate::{
-    durations::{Add, add_all},
-    threads::{Thread, Threads},
-};
+use crate::durations::{Add, add_all};
 
 /// Sums by thread, CPU and a key.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -17,44 +17,34 @@ use crate::{
     serialize = "K: Serialize, V: Serialize",
     deserialize = "K: DeserializeOwned + Hash + Eq, V: DeserializeOwned"
 ))]
-pub(crate) struct Tally<K, V> {
-    pub(crate) threads: Threads,
-    sums: FxHashMap<(Thread, u32, K), V>,
-}
+pub(crate) struct Tally<K, V>(FxHashMap<(Thread, u32, K), V>);
 
 impl<K, V> Default for Tally<K, V> {
     fn default() -> Tally<K, V> {
-        Tally { threads: Threads::default(), sums: FxHashMap::default() }
+        Tally(FxHashMap::default())
     }
 }
 
 impl<K: Hash + Eq, V: Add + Default> Tally<K, V> {
-    /// The sum of whoever runs on a CPU.
+    /// The sum of a thread on a CPU.
     #[inline]
-    pub(crate) fn of(&mut self, cpu: u32, key: K) -> &mut V {
-        self.sums.entry((self.threads.running(cpu), cpu, key)).or_default()
+    pub(crate) fn of(&mut self, thread: Thread, cpu: u32, key: K) -> &mut V {
+        self.0.entry((thread, cpu, key)).or_default()
     }
 
-    /// Adds what the later of two neighbours has.
-    pub(crate) fn add(&mut self, later: Tally<K, V>) {
-        let known = later
-            .sums
-            .into_iter()
-            .map(|((thread, cpu, key), sum)| ((self.threads.known(thread), cpu, key), sum));
-        add_all(&mut self.sums, known);
-        self.threads.add(later.threads);
+    /// Adds what the later of two neighbours has; `threads` run where it begins.
+    pub(crate) fn add(&mut self, later: Tally<K, V>, threads: &Threads) {
+        let known = later.0.into_iter();
+        add_all(&mut self.0, known.map(|((thread, cpu, key), sum)| ((threads.known(thread), cpu, key), sum)));
     }
 
-    /// The sums that are asked for, by thread and key.
-    pub(crate) fn finish(self, choice: &Choice) -> (Threads, FxHashMap<(Thread, K), V>) {
-        let Tally { threads, sums } = self;
+    /// The sums that are asked for, by thread and key; there may be several of the same.
+    pub(crate) fn wanted<'s>(&'s self, of: &'s Whole<'_>) -> impl Iterator<Item = (Thread, &'s K, &'s V)> {
         let settled =
-            sums.into_iter().map(|((thread, cpu, key), sum)| (threads.settled(thread), cpu, key, sum));
-        let wanted =
-            settled.filter(|(thread, cpu, ..)| threads.wanted(*thread, choice) && choice.wants_cpu(*cpu));
-        let mut all = FxHashMap::default();
-        add_all(&mut all, wanted.map(|(thread, _, key, sum)| ((thread, key), sum)));
-        (threads, all)
+            self.0.iter().map(|((thread, cpu, key), sum)| (of.threads.settled(*thread), cpu, key, sum));
+        let wanted = settled
+            .filter(|(thread, cpu, ..)| of.threads.wanted(*thread, of.choice) && of.choice.wants_cpu(**cpu));
+        wanted.map(|(thread, _, key, sum)| (thread, key, sum))
     }
 }
 

@@ -19,7 +19,7 @@ use crate::replay::{Machine, Replay};
 
 /// How a thread waits: what the kernel's `prev_state` has of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-pub(crate) enum Wait {
+pub enum Wait {
     /// A signal ends it.
     Interruptible,
     /// Nothing but what it waits for ends it.
@@ -43,7 +43,7 @@ impl Wait {
 
 /// The state of a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-pub(crate) enum State {
+pub enum State {
     /// On this CPU.
     Running(u32),
     /// It waits for this CPU.
@@ -111,7 +111,7 @@ pub(crate) const INTEREST: [(Kind, &[usize]); 3] = [
 ];
 
 /// Who is told of changes.
-pub(crate) trait Observer: Default {
+pub trait Observer: Default {
     /// A thread was in a state since some time, or since before the trace began, and comes into another.
     fn change(&mut self, tid: u32, before: Option<(Option<Nanos>, State)>, now: Option<State>, time: Nanos);
 }
@@ -192,7 +192,7 @@ impl<O: Observer> Machine<Step> for Tasks<O> {
 
 /// A chunk's part in that.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(crate) struct Course<O> {
+pub struct Course<O> {
     steps: Replay<Tasks<O>, Step>,
     /// What is known of the calls in which the threads on CPUs are.
     calls: FxHashMap<u32, Call>,

@@ -16,7 +16,8 @@ use hodo_engine::{
     },
 };
 use hodo_trace::{
-    AnyEventAnalysis, Choice, Column, Loss, Period, Shape, Table, Unit, Value, kernel::VOCABULARY, vocabulary,
+    AnyEventAnalysis, Choice, Column, Loss, Period, Shape, Table, Unit, Value, kernel::VOCABULARY,
+    pass::interest, vocabulary,
 };
 
 use crate::{
@@ -338,7 +339,7 @@ pub fn tell_notes(traces: &EventTraces<'_>, input: &Input) {
 /// Which events an analysis needs, on standard error, where it found nothing to tell.
 fn tell_needs(analysis: &dyn AnyEventAnalysis, table: &Table, input: &Input) {
     if table.rows.is_empty() && !input.quiet {
-        let mut kinds: Vec<_> = analysis.interest().iter().map(|(kind, _)| *kind).collect();
+        let mut kinds: Vec<_> = interest(analysis).into_iter().map(|(kind, _)| kind).collect();
         kinds.sort_unstable();
         kinds.dedup();
         let words: Vec<String> = kinds.into_iter().flat_map(needed).collect();

@@ -21,7 +21,7 @@ use hodo_engine::{
 };
 use hodo_trace::{
     Choice, Edge, EventAnalysis, Period, Shape, Table, Whole,
-    kernel::{self, KernelEvent, Kind, Records, VOCABULARY},
+    kernel::{self, KernelEvent, Kind, Records, Threads, VOCABULARY},
 };
 use proptest::{prelude::*, test_runner::TestRunner};
 
@@ -70,7 +70,7 @@ impl EventAnalysis for Keeper {
         self.events.lock().unwrap().push(records);
     }
 
-    fn merge(&self, (): (), (): ()) {}
+    fn merge(&self, (): (), (): (), _: &Threads) {}
 
     fn finish(&self, (): (), of: &Whole<'_>) -> Table {
         *self.names.lock().unwrap() = of.names.to_vec();

@@ -1,13 +1,13 @@
 //! The contract between kernel events and what is computed from them.
 
-use std::any::Any;
+use std::any::{Any, TypeId};
 
 use hodo_clock::Nanos;
 use serde::{Serialize, de::DeserializeOwned};
 
 use crate::{
     Period, Table,
-    kernel::{KernelEvent, Kind, Merged},
+    kernel::{KernelEvent, Kind, Merged, Threads},
 };
 
 /// What of the whole its table is made of.
@@ -41,6 +41,18 @@ pub struct Whole<'a> {
     pub span: (Nanos, Nanos),
     /// What is asked for.
     pub choice: &'a Choice,
+    /// Who ran, and what is known of threads.
+    pub threads: &'a Threads,
+    /// The state of what the analysis rests on.
+    pub base: Option<&'a AnyPartial>,
+}
+
+impl Whole<'_> {
+    /// The state of what the analysis rests on, which it knows.
+    pub fn base<P: 'static>(&self) -> &P {
+        let base = self.base.and_then(|base| base.downcast_ref());
+        base.expect("a pass follows what its analyses rest on")
+    }
 }
 
 /// What is known before the first event of a chunk.
@@ -62,6 +74,16 @@ pub trait EventAnalysis: Sync {
 
     /// The events that it needs, and the places of the fields that it needs of them.
     fn interest(&self) -> &'static [(Kind, &'static [usize])];
+
+    /// Whether it needs to know who runs, and what threads are called.
+    fn needs_threads(&self) -> bool {
+        true
+    }
+
+    /// Another analysis, on whose state its table rests as well. Those that rest on the same share it.
+    fn base(&self) -> Option<&'static dyn AnyEventAnalysis> {
+        None
+    }
 
     /// The periods whose begins and ends it needs, as [`Kind::PeriodBegin`] and [`Kind::PeriodEnd`].
     fn period(&self) -> Option<&Period> {
@@ -94,8 +116,9 @@ pub trait EventAnalysis: Sync {
     /// Adds an event. Events come in order of time.
     fn fold(&self, partial: &mut Self::Partial, event: KernelEvent<'_>);
 
-    /// Joins the states of two neighbouring spans of time; `earlier` ends where `later` begins.
-    fn merge(&self, earlier: Self::Partial, later: Self::Partial) -> Self::Partial;
+    /// Joins the states of two neighbouring spans of time; `earlier` ends where `later` begins, and where `threads`
+    /// run.
+    fn merge(&self, earlier: Self::Partial, later: Self::Partial, threads: &Threads) -> Self::Partial;
 
     /// The result.
     fn finish(&self, whole: Self::Partial, of: &Whole<'_>) -> Table;
@@ -108,6 +131,10 @@ pub type AnyPartial = Box<dyn Any + Send>;
 pub trait AnyEventAnalysis: Sync {
     /// See [`EventAnalysis::interest`].
     fn interest(&self) -> &'static [(Kind, &'static [usize])];
+    /// See [`EventAnalysis::needs_threads`].
+    fn needs_threads(&self) -> bool;
+    /// See [`EventAnalysis::base`].
+    fn base(&self) -> Option<&'static dyn AnyEventAnalysis>;
     /// See [`EventAnalysis::period`].
     fn period(&self) -> Option<&Period>;
     /// See [`EventAnalysis::views`].
@@ -123,9 +150,11 @@ pub trait AnyEventAnalysis: Sync {
     /// See [`EventAnalysis::fold`].
     fn fold(&self, partial: &mut AnyPartial, events: Merged<'_>);
     /// See [`EventAnalysis::merge`].
-    fn merge(&self, earlier: AnyPartial, later: AnyPartial) -> AnyPartial;
+    fn merge(&self, earlier: AnyPartial, later: AnyPartial, threads: &Threads) -> AnyPartial;
     /// See [`EventAnalysis::finish`].
     fn finish(&self, whole: AnyPartial, of: &Whole<'_>) -> Table;
+    /// The type of its states.
+    fn state(&self) -> TypeId;
     /// A state as bytes, to travel to another process.
     fn pack(&self, partial: &AnyPartial) -> Vec<u8>;
     /// The state that bytes stand for, `None` where they are none of this analysis.
@@ -135,6 +164,14 @@ pub trait AnyEventAnalysis: Sync {
 impl<A: EventAnalysis> AnyEventAnalysis for A {
     fn interest(&self) -> &'static [(Kind, &'static [usize])] {
         EventAnalysis::interest(self)
+    }
+
+    fn needs_threads(&self) -> bool {
+        EventAnalysis::needs_threads(self)
+    }
+
+    fn base(&self) -> Option<&'static dyn AnyEventAnalysis> {
+        EventAnalysis::base(self)
     }
 
     fn period(&self) -> Option<&Period> {
@@ -166,9 +203,13 @@ impl<A: EventAnalysis> AnyEventAnalysis for A {
         events.iter().for_each(|event| EventAnalysis::fold(self, partial, event));
     }
 
-    fn merge(&self, earlier: AnyPartial, later: AnyPartial) -> AnyPartial {
+    fn merge(&self, earlier: AnyPartial, later: AnyPartial, threads: &Threads) -> AnyPartial {
         let own = |partial: AnyPartial| *partial.downcast().expect("a state of this analysis");
-        Box::new(EventAnalysis::merge(self, own(earlier), own(later)))
+        Box::new(EventAnalysis::merge(self, own(earlier), own(later), threads))
+    }
+
+    fn state(&self) -> TypeId {
+        TypeId::of::<A::Partial>()
     }
 
     fn finish(&self, whole: AnyPartial, of: &Whole<'_>) -> Table {

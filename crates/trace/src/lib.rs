@@ -16,6 +16,7 @@ mod table;
 
 pub mod event;
 pub mod kernel;
+pub mod pass;
 pub mod vocabulary;
 
 pub use analysis::{

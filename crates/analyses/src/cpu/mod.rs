@@ -9,7 +9,7 @@ mod over_time;
 use hodo_clock::Nanos;
 use hodo_trace::{
     AnyEventAnalysis, Choice, Column, EventAnalysis, Shape, Table, Unit, Value, Whole,
-    kernel::{KernelEvent, Kind, field},
+    kernel::{KernelEvent, Kind, Thread, Threads, field},
 };
 use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
@@ -17,7 +17,6 @@ use serde::{Deserialize, Serialize};
 use crate::{
     durations::{Add, add_all},
     figures::{most_time_first, share},
-    threads::{self, Thread, Threads},
 };
 
 pub use over_time::OverTime;
@@ -57,7 +56,6 @@ impl Add for OnCpu {
 /// What is known after some events.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Partial {
-    threads: Threads,
     cpus: FxHashMap<u32, OnCpu>,
     /// The first switch on each CPU and the last.
     switches: FxHashMap<u32, (Nanos, Nanos)>,
@@ -77,14 +75,8 @@ impl EventAnalysis for CpuUse {
     type Partial = Partial;
 
     fn interest(&self) -> &'static [(Kind, &'static [usize])] {
-        const {
-            &[
-                threads::INTEREST[0],
-                threads::INTEREST[1],
-                threads::INTEREST[2],
-                (Kind::SchedSwitch, &[field::switch::NEXT_PRIO]),
-            ]
-        }
+        use field::switch::{NEXT_PRIO, NEXT_TID, PREV_TID};
+        const { &[(Kind::SchedSwitch, &[PREV_TID, NEXT_TID, NEXT_PRIO])] }
     }
 
     fn views(&self) -> &'static [&'static str] {
@@ -101,43 +93,39 @@ impl EventAnalysis for CpuUse {
 
     fn fold(&self, partial: &mut Partial, event: KernelEvent<'_>) {
         let (time, cpu) = (event.time, event.cpu);
-        let running = partial.threads.running(cpu);
-        let Some((_, next)) = partial.threads.see(&event) else { return };
+        let Some((_, next)) = event.switch() else { return };
         let (_, last) = partial.switches.entry(cpu).or_insert((time, time));
         let since = std::mem::replace(last, time);
-        partial.ran(cpu, since, time, running);
+        partial.ran(cpu, since, time, event.thread);
         let used = partial.used(cpu, next);
         used.switches += 1;
         used.priority =
             event.integer(field::switch::NEXT_PRIO).map(|priority| (time, priority)).or(used.priority);
     }
 
-    fn merge(&self, mut earlier: Partial, later: Partial) -> Partial {
+    fn merge(&self, mut earlier: Partial, later: Partial, threads: &Threads) -> Partial {
         for (cpu, on) in later.cpus {
-            let known = on.0.into_iter().map(|(thread, used)| (earlier.threads.known(thread), used));
+            let known = on.0.into_iter().map(|(thread, used)| (threads.known(thread), used));
             let known: Vec<_> = known.collect();
             add_all(&mut earlier.cpus.entry(cpu).or_default().0, known);
         }
         for (cpu, (first, last)) in later.switches {
             let known = earlier.switches.entry(cpu).or_insert((first, first));
             let since = std::mem::replace(&mut known.1, last);
-            let running = earlier.threads.running(cpu);
-            earlier.ran(cpu, since, first, running);
+            earlier.ran(cpu, since, first, threads.running(cpu));
         }
-        earlier.threads.add(later.threads);
         earlier
     }
 
     fn finish(&self, mut whole: Partial, of: &Whole<'_>) -> Table {
-        let (begin, end) = of.span;
+        let Whole { span: (begin, end), threads, .. } = *of;
         for (cpu, (first, last)) in whole.switches.clone() {
             whole.ran(cpu, begin, first, Thread::before(cpu));
-            let running = whole.threads.running(cpu);
-            whole.ran(cpu, last, end, running);
+            whole.ran(cpu, last, end, threads.running(cpu));
         }
-        let Partial { threads, cpus, .. } = whole;
         let length = end.0.saturating_sub(begin.0);
-        let cpus: Vec<(u32, OnCpu)> = cpus
+        let cpus: Vec<(u32, OnCpu)> = whole
+            .cpus
             .into_iter()
             .filter(|(cpu, _)| of.choice.wants_cpu(*cpu))
             .map(|(cpu, on)| {
@@ -147,7 +135,7 @@ impl EventAnalysis for CpuUse {
                 (cpu, OnCpu(settled))
             })
             .collect();
-        table(&threads, cpus, length, &of.choice.view)
+        table(threads, cpus, length, &of.choice.view)
     }
 }
 

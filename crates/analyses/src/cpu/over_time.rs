@@ -3,7 +3,7 @@
 use hodo_clock::Nanos;
 use hodo_trace::{
     Column, EventAnalysis, Shape, Table, Unit, Whole,
-    kernel::{KernelEvent, Kind},
+    kernel::{KernelEvent, Kind, Thread, Threads, field::switch},
 };
 use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
@@ -11,7 +11,6 @@ use serde::{Deserialize, Serialize};
 use crate::{
     bins::{Bins, within},
     figures::share,
-    threads::{self, Thread, Threads},
 };
 
 /// The analysis.
@@ -21,7 +20,6 @@ pub struct OverTime;
 /// What is known after some events.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Partial {
-    threads: Threads,
     /// Threads that ran on a CPU.
     bins: Bins<(Thread, u32)>,
     /// The first switch on each CPU and the last.
@@ -32,7 +30,7 @@ impl EventAnalysis for OverTime {
     type Partial = Partial;
 
     fn interest(&self) -> &'static [(Kind, &'static [usize])] {
-        &threads::INTEREST
+        const { &[(Kind::SchedSwitch, &[switch::PREV_TID, switch::NEXT_TID])] }
     }
 
     fn views(&self) -> &'static [&'static str] {
@@ -45,29 +43,28 @@ impl EventAnalysis for OverTime {
 
     fn fold(&self, partial: &mut Partial, event: KernelEvent<'_>) {
         let (time, cpu) = (event.time, event.cpu);
-        let running = partial.threads.running(cpu);
-        if partial.threads.see(&event).is_none() {
+        if event.switch().is_none() {
             return;
         }
         let (_, last) = partial.switches.entry(cpu).or_insert((time, time));
         let since = std::mem::replace(last, time);
-        partial.bins.see((running, cpu), (since, time), 1);
+        partial.bins.see((event.thread, cpu), (since, time), 1);
     }
 
-    fn merge(&self, mut earlier: Partial, later: Partial) -> Partial {
-        let Partial { threads, bins, switches } = &mut earlier;
+    fn merge(&self, mut earlier: Partial, later: Partial, threads: &Threads) -> Partial {
+        let Partial { bins, switches } = &mut earlier;
         bins.add(later.bins, |(thread, cpu)| (threads.known(thread), cpu));
         for (cpu, (first, last)) in later.switches {
             let known = switches.entry(cpu).or_insert((first, first));
             let since = std::mem::replace(&mut known.1, last);
             bins.see((threads.running(cpu), cpu), (since, first), 1);
         }
-        threads.add(later.threads);
         earlier
     }
 
     fn finish(&self, whole: Partial, of: &Whole<'_>) -> Table {
-        let Partial { threads, mut bins, switches } = whole;
+        let Partial { mut bins, switches } = whole;
+        let threads = of.threads;
         for (&cpu, &(first, last)) in &switches {
             bins.see((Thread::before(cpu), cpu), (of.span.0, first), 1);
             bins.see((threads.running(cpu), cpu), (last, of.span.1), 1);

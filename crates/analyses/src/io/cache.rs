@@ -2,7 +2,7 @@
 
 use hodo_trace::{
     Column, EventAnalysis, Shape, Table, Unit, Value, Whole,
-    kernel::{KernelEvent, Kind, field},
+    kernel::{KernelEvent, Kind, Threads, field},
 };
 use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
@@ -11,7 +11,6 @@ use crate::{
     durations::{Add, add_all},
     figures::most_time_first,
     tally::Tally,
-    threads,
 };
 
 /// The analysis.
@@ -43,15 +42,7 @@ impl EventAnalysis for Cache {
 
     fn interest(&self) -> &'static [(Kind, &'static [usize])] {
         use field::cache::{DEV, INODE, ORDER};
-        const {
-            &[
-                threads::INTEREST[0],
-                threads::INTEREST[1],
-                threads::INTEREST[2],
-                (Kind::CacheAdd, &[DEV, INODE, ORDER]),
-                (Kind::CacheDelete, &[DEV, INODE, ORDER]),
-            ]
-        }
+        const { &[(Kind::CacheAdd, &[DEV, INODE, ORDER]), (Kind::CacheDelete, &[DEV, INODE, ORDER])] }
     }
 
     fn views(&self) -> &'static [&'static str] {
@@ -64,28 +55,26 @@ impl EventAnalysis for Cache {
 
     fn fold(&self, partial: &mut Partial, event: KernelEvent<'_>) {
         if !matches!(event.kind, Kind::CacheAdd | Kind::CacheDelete) {
-            partial.0.threads.see(&event);
             return;
         }
         let order = event.integer(field::cache::ORDER).filter(|order| (0..MOST_ORDER).contains(order));
         let pages = 1 << order.unwrap_or(0);
         let number = |place| event.integer(place).unwrap_or(0) as u64;
         let file = (number(field::cache::DEV) as u32, number(field::cache::INODE));
-        partial.0.of(event.cpu, file).add(match event.kind {
+        partial.0.of(event.thread, event.cpu, file).add(match event.kind {
             Kind::CacheAdd => Pages { added: pages, deleted: 0 },
             _ => Pages { added: 0, deleted: pages },
         });
     }
 
-    fn merge(&self, mut earlier: Partial, later: Partial) -> Partial {
-        earlier.0.add(later.0);
+    fn merge(&self, mut earlier: Partial, later: Partial, threads: &Threads) -> Partial {
+        earlier.0.add(later.0, threads);
         earlier
     }
 
     fn finish(&self, whole: Partial, of: &Whole<'_>) -> Table {
-        let (_, sums) = whole.0.finish(of.choice);
         let mut files: FxHashMap<(u32, u64), Pages> = FxHashMap::default();
-        add_all(&mut files, sums.into_iter().map(|((_, file), pages)| (file, pages)));
+        add_all(&mut files, whole.0.wanted(of).map(|(_, file, pages)| (*file, *pages)));
         let mut all = Pages::default();
         files.values().for_each(|pages| all.add(*pages));
         let summary = vec![("pages_added", all.added.into()), ("pages_deleted", all.deleted.into())];

@@ -2,7 +2,7 @@
 
 use hodo_trace::{
     Column, EventAnalysis, Shape, Start, Table, Unit, Value, Whole,
-    kernel::{KernelEvent, Kind, field},
+    kernel::{KernelEvent, Kind, Thread, Threads, field},
 };
 use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
@@ -15,7 +15,6 @@ use crate::{
     durations::{Add, add_all},
     figures::most_time_first,
     replay::Replay,
-    threads::{self, Thread, Threads},
 };
 
 /// The analysis.
@@ -25,7 +24,6 @@ pub struct Files;
 /// What is known after some events.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Partial {
-    threads: Threads,
     /// By index of the call's name; only where events are still to come.
     #[serde(skip)]
     calls: Vec<Option<Call>>,
@@ -37,7 +35,6 @@ pub struct Partial {
 impl Partial {
     fn new(names: &[String], is_first: bool) -> Partial {
         Partial {
-            threads: Threads::default(),
             calls: names.iter().map(|name| Call::of(name)).collect(),
             begun: FxHashMap::default(),
             steps: Replay::new(is_first),
@@ -113,14 +110,12 @@ impl EventAnalysis for Files {
     type Partial = Partial;
 
     fn interest(&self) -> &'static [(Kind, &'static [usize])] {
-        use field::{descriptor, entry, exit, fork, process};
+        use field::{descriptor, entry, exit, fork, process, switch};
         const {
             &[
-                threads::INTEREST[0],
-                threads::INTEREST[1],
-                threads::INTEREST[2],
-                (Kind::SchedFork, &[fork::PARENT_TID, fork::PARENT_PID]),
-                (Kind::StateProcess, &[process::FILES]),
+                (Kind::SchedSwitch, &[switch::PREV_TID, switch::NEXT_TID, switch::PREV_PID]),
+                (Kind::SchedFork, &[fork::CHILD_TID, fork::CHILD_PID, fork::PARENT_TID, fork::PARENT_PID]),
+                (Kind::StateProcess, &[process::TID, process::PID, process::FILES]),
                 (
                     Kind::StateDescriptor,
                     &[
@@ -166,29 +161,27 @@ impl EventAnalysis for Files {
 
     fn fold(&self, partial: &mut Partial, event: KernelEvent<'_>) {
         match event.kind {
-            Kind::SyscallEntry | Kind::SyscallExit => return partial.call(&event),
+            Kind::SyscallEntry | Kind::SyscallExit => partial.call(&event),
             Kind::SchedSwitch => partial.switch(&event),
             Kind::SchedFork => partial.fork(&event),
             Kind::StateProcess | Kind::StateDescriptor => partial.state(&event),
             _ => {}
         }
-        partial.threads.see(&event);
     }
 
-    fn merge(&self, mut earlier: Partial, later: Partial) -> Partial {
+    fn merge(&self, mut earlier: Partial, later: Partial, _: &Threads) -> Partial {
         // No switch came since, so the order among CPUs does not matter.
         for (cpu, entry) in std::mem::take(&mut earlier.begun) {
             earlier.steps.see(Step::Enter { cpu, entry });
         }
         earlier.steps.add(later.steps);
         earlier.begun = later.begun;
-        earlier.threads.add(later.threads);
         earlier
     }
 
     fn finish(&self, whole: Partial, of: &Whole<'_>) -> Table {
-        let Partial { threads, steps, .. } = whole;
-        let descriptors = steps.finish();
+        let threads = of.threads;
+        let descriptors = whole.steps.finish();
         let names = descriptors.names();
         let mut users: FxHashMap<(Thread, Option<i32>, File), Use> = FxHashMap::default();
         let settled = descriptors
@@ -214,8 +207,8 @@ impl EventAnalysis for Files {
             ("nameless_bytes", nameless.fold(0, u64::saturating_add).into()),
         ];
         let (columns, rows) = match of.choice.view.as_str() {
-            "descriptor" => by_descriptor(&threads, users, &names),
-            _ => by_file(&threads, users, &names),
+            "descriptor" => by_descriptor(threads, users, &names),
+            _ => by_file(threads, users, &names),
         };
         Table { name: "io", shape: Shape::Counters, summary, columns, rows, loss: Vec::new() }
     }

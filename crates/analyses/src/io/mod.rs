@@ -15,7 +15,7 @@ mod files;
 use hodo_clock::Nanos;
 use hodo_trace::{
     AnyEventAnalysis, Choice, Column, EventAnalysis, Shape, Table, Unit, Value, Whole,
-    kernel::{KernelEvent, Kind, field},
+    kernel::{KernelEvent, Kind, Thread, Threads, field},
 };
 use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
@@ -24,8 +24,8 @@ use crate::{
     durations::{Add, Durations, add_all},
     figures::{duration_cells, duration_columns, most_time_first},
     pairs::Pairs,
-    system_calls::{self, Calls, OfName},
-    threads::{Thread, Threads},
+    syscalls::Syscalls,
+    system_calls::{Calls, OfName},
 };
 
 pub use cache::Cache;
@@ -128,25 +128,16 @@ impl Device {
     }
 }
 
-/// What is known after some events.
+/// What is known of devices after some events.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub struct Partial {
-    calls: Calls,
-    devices: FxHashMap<u32, Device>,
-}
+pub struct Partial(FxHashMap<u32, Device>);
 
 impl EventAnalysis for InputOutput {
     type Partial = Partial;
 
     fn interest(&self) -> &'static [(Kind, &'static [usize])] {
         const {
-            let calls = system_calls::INTEREST;
             &[
-                calls[0],
-                calls[1],
-                calls[2],
-                calls[3],
-                calls[4],
                 (Kind::BlockIssue, &[field::block::DEV, field::block::SECTOR]),
                 (
                     Kind::BlockComplete,
@@ -161,6 +152,10 @@ impl EventAnalysis for InputOutput {
                 (Kind::StateBlockDevice, &[field::device::DEV, field::device::NAME]),
             ]
         }
+    }
+
+    fn base(&self) -> Option<&'static dyn AnyEventAnalysis> {
+        Some(&Syscalls)
     }
 
     fn views(&self) -> &'static [&'static str] {
@@ -181,16 +176,14 @@ impl EventAnalysis for InputOutput {
 
     #[inline]
     fn fold(&self, partial: &mut Partial, event: KernelEvent<'_>) {
-        match event.kind {
-            Kind::BlockIssue | Kind::BlockComplete | Kind::StateBlockDevice => partial.block(&event),
-            _ => partial.calls.see(&event),
+        if matches!(event.kind, Kind::BlockIssue | Kind::BlockComplete | Kind::StateBlockDevice) {
+            partial.block(&event);
         }
     }
 
-    fn merge(&self, mut earlier: Partial, later: Partial) -> Partial {
-        earlier.calls.add(later.calls);
-        for (number, device) in later.devices {
-            let own = earlier.devices.entry(number).or_default();
+    fn merge(&self, mut earlier: Partial, later: Partial, _: &Threads) -> Partial {
+        for (number, device) in later.0 {
+            let own = earlier.0.entry(number).or_default();
             own.read.add(device.read);
             own.written.add(device.written);
             own.name = device.name.or(own.name.take());
@@ -203,16 +196,18 @@ impl EventAnalysis for InputOutput {
     }
 
     fn finish(&self, whole: Partial, of: &Whole<'_>) -> Table {
-        let system_calls::Whole { threads, calls, .. } = whole.calls.finish(of.choice);
+        let operations: Vec<_> = of.names.iter().map(|name| Operation::of(name)).collect();
         let mut users: FxHashMap<Thread, User> = FxHashMap::default();
-        for (thread, calls) in calls {
-            users.entry(thread).or_default().see(calls, of.names);
+        for (thread, name, calls) in of.base::<Calls>().wanted(of) {
+            let user = users.entry(thread).or_default();
+            let operation = operations.get(name as usize).copied().flatten();
+            operation.into_iter().for_each(|operation| user.see(operation, calls));
         }
         let mut all = User::default();
         users.values().for_each(|user| all.add(user.clone()));
-        let requests = || whole.devices.values().flat_map(|device| [&device.read, &device.written]);
+        let requests = || whole.0.values().flat_map(|device| [&device.read, &device.written]);
         let left = |which: fn((u64, u64)) -> u64| {
-            whole.devices.values().map(|device| which(device.going_on.left())).sum::<u64>()
+            whole.0.values().map(|device| which(device.going_on.left())).sum::<u64>()
         };
         let summary = vec![
             ("read_bytes", all.read.into()),
@@ -225,8 +220,8 @@ impl EventAnalysis for InputOutput {
         ];
         let (columns, rows) = match of.choice.view.as_str() {
             "operation" => by_operation(all),
-            "device" => by_device(whole.devices),
-            view => by_thread(&threads, users, view == "process"),
+            "device" => by_device(whole.0),
+            view => by_thread(of.threads, users, view == "process"),
         };
         Table { name: "io", shape: Shape::Counters, summary, columns, rows, loss: Vec::new() }
     }
@@ -235,7 +230,7 @@ impl EventAnalysis for InputOutput {
 impl Partial {
     fn block(&mut self, event: &KernelEvent<'_>) {
         let Some(device) = event.integer(field::block::DEV) else { return };
-        let device = self.devices.entry(device as u32).or_default();
+        let device = self.0.entry(device as u32).or_default();
         if event.kind == Kind::StateBlockDevice {
             device.name =
                 event.text(field::device::NAME).map(|name| String::from_utf8_lossy(name).into_owned());
@@ -267,14 +262,11 @@ struct User {
 }
 
 impl User {
-    fn see(&mut self, calls: FxHashMap<u32, OfName>, names: &[String]) {
-        for (name, calls) in calls {
-            let Some((operation, has_bytes)) = Operation::of(&names[name as usize]) else { continue };
-            let bytes = if has_bytes { calls.returned } else { 0 };
-            self.read += if matches!(operation, Operation::Read | Operation::Copy) { bytes } else { 0 };
-            self.written += if matches!(operation, Operation::Write | Operation::Copy) { bytes } else { 0 };
-            self.by_operation.entry(operation).or_default().add(OfName { returned: bytes, ..calls });
-        }
+    fn see(&mut self, (operation, has_bytes): (Operation, bool), calls: &OfName) {
+        let bytes = if has_bytes { calls.returned } else { 0 };
+        self.read += if matches!(operation, Operation::Read | Operation::Copy) { bytes } else { 0 };
+        self.written += if matches!(operation, Operation::Write | Operation::Copy) { bytes } else { 0 };
+        self.by_operation.entry(operation).or_default().add(OfName { returned: bytes, ..calls.clone() });
     }
 
     fn operations(&self) -> u64 {

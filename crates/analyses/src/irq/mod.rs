@@ -10,7 +10,7 @@ mod off;
 use hodo_clock::Nanos;
 use hodo_trace::{
     Column, EventAnalysis, Shape, Table, Unit, Value, Whole,
-    kernel::{KernelEvent, Kind, field},
+    kernel::{KernelEvent, Kind, Threads, field},
 };
 use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
@@ -98,6 +98,10 @@ impl EventAnalysis for Interrupts {
         ]
     }
 
+    fn needs_threads(&self) -> bool {
+        false
+    }
+
     fn views(&self) -> &'static [&'static str] {
         &["handler", "cpu", "slowest"]
     }
@@ -140,7 +144,7 @@ impl EventAnalysis for Interrupts {
         }
     }
 
-    fn merge(&self, mut earlier: Partial, later: Partial) -> Partial {
+    fn merge(&self, mut earlier: Partial, later: Partial, _: &Threads) -> Partial {
         let Partial { names, hard, soft, raised, sums } = &mut earlier;
         names.extend(later.names);
         for (own, more) in sums.handlers.iter_mut().zip(later.sums.handlers) {

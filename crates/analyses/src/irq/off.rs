@@ -5,7 +5,7 @@
 use hodo_clock::Nanos;
 use hodo_trace::{
     Column, EventAnalysis, Shape, Table, Unit, Value, Whole,
-    kernel::{KernelEvent, Kind},
+    kernel::{KernelEvent, Kind, Threads},
 };
 use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
@@ -48,6 +48,10 @@ impl EventAnalysis for InterruptsOff {
         &[(Kind::IrqDisable, &[]), (Kind::IrqEnable, &[])]
     }
 
+    fn needs_threads(&self) -> bool {
+        false
+    }
+
     fn views(&self) -> &'static [&'static str] {
         &["cpu", "slowest"]
     }
@@ -69,7 +73,7 @@ impl EventAnalysis for InterruptsOff {
         }
     }
 
-    fn merge(&self, mut earlier: Partial, later: Partial) -> Partial {
+    fn merge(&self, mut earlier: Partial, later: Partial, _: &Threads) -> Partial {
         let Partial { off, sums } = &mut earlier;
         add_all(&mut sums.cpus, later.sums.cpus);
         sums.longest.add(later.sums.longest);

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use hodo_clock::Nanos;
 use hodo_trace::{
     Column, EventAnalysis, Shape, Table, Unit, Value, Whole,
-    kernel::{KernelEvent, Kind, field},
+    kernel::{KernelEvent, Kind, Threads, field},
 };
 use serde::{Deserialize, Serialize};
 
@@ -57,6 +57,10 @@ impl EventAnalysis for Lost {
         }
     }
 
+    fn needs_threads(&self) -> bool {
+        false
+    }
+
     fn views(&self) -> &'static [&'static str] {
         &["stream", "longest"]
     }
@@ -86,7 +90,7 @@ impl EventAnalysis for Lost {
         partial.longest.see(length, Nanos(begin), (stream.into_owned(), events, packets));
     }
 
-    fn merge(&self, mut earlier: Partial, later: Partial) -> Partial {
+    fn merge(&self, mut earlier: Partial, later: Partial, _: &Threads) -> Partial {
         for (stream, figures) in later.streams {
             earlier.streams.entry(stream).or_default().add(figures);
         }

@@ -5,7 +5,7 @@
 
 use hodo_trace::{
     Column, EventAnalysis, Shape, Table, Unit, Whole,
-    kernel::{KernelEvent, Kind, field},
+    kernel::{KernelEvent, Kind, Thread, Threads, field},
 };
 use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
@@ -14,7 +14,6 @@ use crate::{
     durations::{Add, add_all},
     figures::most_time_first,
     tally::{Of, Tally},
-    threads::{self, Thread},
 };
 
 /// The analysis.
@@ -49,15 +48,7 @@ impl EventAnalysis for Memory {
     type Partial = Partial;
 
     fn interest(&self) -> &'static [(Kind, &'static [usize])] {
-        const {
-            &[
-                threads::INTEREST[0],
-                threads::INTEREST[1],
-                threads::INTEREST[2],
-                (Kind::PageAlloc, &[field::page::ORDER]),
-                (Kind::PageFree, &[field::page::ORDER]),
-            ]
-        }
+        const { &[(Kind::PageAlloc, &[field::page::ORDER]), (Kind::PageFree, &[field::page::ORDER])] }
     }
 
     fn views(&self) -> &'static [&'static str] {
@@ -73,29 +64,33 @@ impl EventAnalysis for Memory {
         let pages = 1 << order.unwrap_or(0);
         match event.kind {
             Kind::PageAlloc => {
-                partial.0.of(event.cpu, ()).add(Pages {
+                partial.0.of(event.thread, event.cpu, ()).add(Pages {
                     allocations: 1,
                     allocated: pages,
                     ..Pages::default()
                 });
             }
             Kind::PageFree => {
-                partial.0.of(event.cpu, ()).add(Pages { frees: 1, freed: pages, ..Pages::default() });
+                partial.0.of(event.thread, event.cpu, ()).add(Pages {
+                    frees: 1,
+                    freed: pages,
+                    ..Pages::default()
+                });
             }
-            _ => drop(partial.0.threads.see(&event)),
+            _ => {}
         }
     }
 
-    fn merge(&self, mut earlier: Partial, later: Partial) -> Partial {
-        earlier.0.add(later.0);
+    fn merge(&self, mut earlier: Partial, later: Partial, threads: &Threads) -> Partial {
+        earlier.0.add(later.0, threads);
         earlier
     }
 
     fn finish(&self, whole: Partial, of: &Whole<'_>) -> Table {
-        let (threads, sums) = whole.0.finish(of.choice);
+        let threads = of.threads;
         let who = if of.choice.view == "thread" { Of::Threads } else { Of::Processes };
         let mut rows: FxHashMap<Thread, Pages> = FxHashMap::default();
-        add_all(&mut rows, sums.into_iter().map(|((thread, ()), pages)| (who.of(&threads, thread), pages)));
+        add_all(&mut rows, whole.0.wanted(of).map(|(thread, (), pages)| (who.of(threads, thread), *pages)));
         let mut all = Pages::default();
         rows.values().for_each(|pages| all.add(*pages));
         let cells = |pages: &Pages| [pages.allocated, pages.freed, pages.allocations, pages.frees];
@@ -104,7 +99,7 @@ impl EventAnalysis for Memory {
         let mut columns = who.columns();
         columns.extend(names.map(|name| Column::integer(name, Unit::Count)));
         let row = |(thread, pages): (Thread, Pages)| {
-            let mut row = who.cells(&threads, thread);
+            let mut row = who.cells(threads, thread);
             row.extend(cells(&pages).map(Into::into));
             (pages.allocated + pages.freed, thread, row)
         };

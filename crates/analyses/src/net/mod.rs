@@ -6,7 +6,7 @@
 
 use hodo_trace::{
     Column, EventAnalysis, Shape, Table, Unit, Value, Whole,
-    kernel::{KernelEvent, Kind, field},
+    kernel::{KernelEvent, Kind, Thread, Threads, field},
 };
 use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
@@ -15,7 +15,6 @@ use crate::{
     durations::{Add, add_all},
     figures::most_time_first,
     tally::{Of, Tally},
-    threads::{self, Thread},
 };
 
 /// The analysis.
@@ -49,9 +48,6 @@ impl EventAnalysis for Network {
     fn interest(&self) -> &'static [(Kind, &'static [usize])] {
         const {
             &[
-                threads::INTEREST[0],
-                threads::INTEREST[1],
-                threads::INTEREST[2],
                 (Kind::NetQueue, &[field::net::NAME, field::net::LEN]),
                 (Kind::NetReceive, &[field::net::NAME, field::net::LEN]),
             ]
@@ -68,24 +64,23 @@ impl EventAnalysis for Network {
 
     fn fold(&self, partial: &mut Partial, event: KernelEvent<'_>) {
         if !matches!(event.kind, Kind::NetQueue | Kind::NetReceive) {
-            partial.0.threads.see(&event);
             return;
         }
         let device = String::from_utf8_lossy(event.text(field::net::NAME).unwrap_or_default()).into_owned();
         let bytes = event.integer(field::net::LEN).and_then(|length| u64::try_from(length).ok()).unwrap_or(0);
-        partial.0.of(event.cpu, device).add(match event.kind {
+        partial.0.of(event.thread, event.cpu, device).add(match event.kind {
             Kind::NetQueue => Packets { sent: 1, sent_bytes: bytes, ..Packets::default() },
             _ => Packets { received: 1, received_bytes: bytes, ..Packets::default() },
         });
     }
 
-    fn merge(&self, mut earlier: Partial, later: Partial) -> Partial {
-        earlier.0.add(later.0);
+    fn merge(&self, mut earlier: Partial, later: Partial, threads: &Threads) -> Partial {
+        earlier.0.add(later.0, threads);
         earlier
     }
 
     fn finish(&self, whole: Partial, of: &Whole<'_>) -> Table {
-        let (threads, sums) = whole.0.finish(of.choice);
+        let threads = of.threads;
         let who = match of.choice.view.as_str() {
             "process" => Some(Of::Processes),
             "thread" => Some(Of::Threads),
@@ -93,10 +88,10 @@ impl EventAnalysis for Network {
         };
         let mut all = Packets::default();
         let mut rows: FxHashMap<(Option<Thread>, String), Packets> = FxHashMap::default();
-        for ((thread, device), packets) in sums {
-            all.add(packets);
-            let person = who.map(|who| who.of(&threads, thread));
-            add_all(&mut rows, [((person, device), packets)]);
+        for (thread, device, packets) in whole.0.wanted(of) {
+            all.add(*packets);
+            let person = who.map(|who| who.of(threads, thread));
+            add_all(&mut rows, [((person, device.clone()), *packets)]);
         }
         let cells = |packets: &Packets| {
             [packets.sent_bytes, packets.received_bytes, packets.sent, packets.received].map(Value::from)
@@ -109,7 +104,7 @@ impl EventAnalysis for Network {
         columns.extend(names[2..].iter().map(|name| Column::integer(name, Unit::Count)));
         let row = |((person, device), packets): ((Option<Thread>, String), Packets)| {
             let of = who.zip(person);
-            let mut row = of.map_or(Vec::new(), |(who, person)| who.cells(&threads, person));
+            let mut row = of.map_or(Vec::new(), |(who, person)| who.cells(threads, person));
             row.push(device.as_str().into());
             row.extend(cells(&packets));
             (packets.sent_bytes.saturating_add(packets.received_bytes), (person, device), row)

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use hodo_clock::Nanos;
 use hodo_trace::{
     Column, EventAnalysis, Period, Shape, Table, Unit, Value, Whole,
-    kernel::{KernelEvent, Kind, field},
+    kernel::{KernelEvent, Kind, Threads, field},
 };
 use serde::{Deserialize, Serialize};
 
@@ -70,6 +70,10 @@ impl EventAnalysis for Periods {
         self.period.as_ref()
     }
 
+    fn needs_threads(&self) -> bool {
+        false
+    }
+
     fn views(&self) -> &'static [&'static str] {
         &VIEWS
     }
@@ -93,7 +97,7 @@ impl EventAnalysis for Periods {
         }
     }
 
-    fn merge(&self, mut earlier: Partial, later: Partial) -> Partial {
+    fn merge(&self, mut earlier: Partial, later: Partial, _: &Threads) -> Partial {
         let Partial { pairs, sums } = &mut earlier;
         for (group, cpus) in later.sums.groups {
             let own = sums.groups.entry(group).or_default();

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use hodo_clock::Nanos;
 use hodo_trace::{
     Choice, Column, EventAnalysis, Shape, Table, Unit, Value, Whole,
-    kernel::{KernelEvent, Kind, field},
+    kernel::{KernelEvent, Kind, Threads, field},
 };
 use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
@@ -129,6 +129,10 @@ impl EventAnalysis for Processes {
         }
     }
 
+    fn needs_threads(&self) -> bool {
+        false
+    }
+
     fn views(&self) -> &'static [&'static str] {
         &["process", "thread"]
     }
@@ -145,7 +149,7 @@ impl EventAnalysis for Processes {
         partial.see(&event);
     }
 
-    fn merge(&self, mut earlier: Partial, later: Partial) -> Partial {
+    fn merge(&self, mut earlier: Partial, later: Partial, _: &Threads) -> Partial {
         for (tid, lives) in later.0 {
             let own = earlier.0.entry(tid).or_default();
             for life in lives {

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use hodo_clock::Nanos;
 use hodo_trace::{
     Column, EventAnalysis, Shape, Start, Table, Unit, Value, Whole,
-    kernel::{KernelEvent, Kind},
+    kernel::{KernelEvent, Kind, Threads},
 };
 use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
@@ -37,7 +37,7 @@ struct OfCpu {
 
 /// The queues of all CPUs.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-struct Queues {
+pub struct Queues {
     cpus: FxHashMap<u32, OfCpu>,
     bins: Bins<u32>,
 }
@@ -72,40 +72,40 @@ impl Observer for Queues {
     }
 }
 
-/// What is known after some events.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Partial(Course<Queues>);
-
 impl EventAnalysis for Queue {
-    type Partial = Partial;
+    type Partial = Course<Queues>;
 
     fn interest(&self) -> &'static [(Kind, &'static [usize])] {
         &tasks::INTEREST
+    }
+
+    fn needs_threads(&self) -> bool {
+        false
     }
 
     fn views(&self) -> &'static [&'static str] {
         &["cpu", "time"]
     }
 
-    fn unknown(&self) -> Partial {
-        Partial(Course::new(false))
+    fn unknown(&self) -> Self::Partial {
+        Course::new(false)
     }
 
-    fn begin(&self, start: &Start<'_>) -> Partial {
-        Partial(Course::new(start.is_first))
+    fn begin(&self, start: &Start<'_>) -> Self::Partial {
+        Course::new(start.is_first)
     }
 
-    fn fold(&self, partial: &mut Partial, event: KernelEvent<'_>) {
-        partial.0.see(&event);
+    fn fold(&self, partial: &mut Self::Partial, event: KernelEvent<'_>) {
+        partial.see(&event);
     }
 
-    fn merge(&self, mut earlier: Partial, later: Partial) -> Partial {
-        earlier.0.add(later.0);
+    fn merge(&self, mut earlier: Self::Partial, later: Self::Partial, _: &Threads) -> Self::Partial {
+        earlier.add(later);
         earlier
     }
 
-    fn finish(&self, whole: Partial, of: &Whole<'_>) -> Table {
-        let Queues { cpus, bins } = whole.0.finish(of.span.1);
+    fn finish(&self, whole: Self::Partial, of: &Whole<'_>) -> Table {
+        let Queues { cpus, bins } = whole.finish(of.span.1);
         let mut cpus: Vec<(u32, OfCpu)> =
             cpus.into_iter().filter(|(cpu, _)| of.choice.wants_cpu(*cpu)).collect();
         cpus.sort_unstable_by_key(|(cpu, _)| *cpu);

@@ -7,7 +7,7 @@
 use hodo_clock::Nanos;
 use hodo_trace::{
     Column, EventAnalysis, Shape, Table, Unit, Value, Whole,
-    kernel::{KernelEvent, Kind, field},
+    kernel::{KernelEvent, Kind, Thread, Threads, field},
 };
 use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
@@ -17,7 +17,6 @@ use crate::{
     figures::{duration_cells, duration_columns, most_time_first},
     pairs::Pairs,
     tasks::could_go_on,
-    threads::{self, Thread, Threads},
 };
 
 /// The analysis.
@@ -75,7 +74,6 @@ impl Sums {
 /// What is known after some events.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Partial {
-    threads: Threads,
     /// By tid.
     woken: Pairs<Nanos, In>,
     sums: Sums,
@@ -106,10 +104,10 @@ impl EventAnalysis for Scheduling {
     fn interest(&self) -> &'static [(Kind, &'static [usize])] {
         const {
             &[
-                threads::INTEREST[0],
-                threads::INTEREST[1],
-                threads::INTEREST[2],
-                (Kind::SchedSwitch, &[field::switch::PREV_STATE]),
+                (
+                    Kind::SchedSwitch,
+                    &[field::switch::PREV_TID, field::switch::PREV_STATE, field::switch::NEXT_TID],
+                ),
                 (Kind::SchedWakeup, &[field::wakeup::TID]),
                 (Kind::SchedMigrate, &[field::migrate::TID]),
             ]
@@ -137,24 +135,23 @@ impl EventAnalysis for Scheduling {
                 }
             }
             _ => {
-                if let Some((prev, next)) = partial.threads.see(&event) {
+                if let Some((prev, next)) = event.switch() {
                     partial.switch(&event, prev, next);
                 }
             }
         }
     }
 
-    fn merge(&self, mut earlier: Partial, later: Partial) -> Partial {
-        let Partial { threads, woken, sums } = &mut earlier;
+    fn merge(&self, mut earlier: Partial, later: Partial, _: &Threads) -> Partial {
+        let Partial { woken, sums } = &mut earlier;
         add_all(&mut sums.threads, later.sums.threads);
         sums.longest.add(later.sums.longest);
         woken.add(later.woken, |begin, end| sums.woken(begin, end));
-        threads.add(later.threads);
         earlier
     }
 
     fn finish(&self, whole: Partial, of: &Whole<'_>) -> Table {
-        let Partial { threads, mut sums, .. } = whole;
+        let (threads, mut sums) = (of.threads, whole.sums);
         sums.threads.retain(|&thread, _| threads.wanted(thread, of.choice));
         for cpus in sums.threads.values_mut() {
             cpus.0.retain(|&cpu, _| of.choice.wants_cpu(cpu));
@@ -168,9 +165,9 @@ impl EventAnalysis for Scheduling {
             ("migrations", all.migrations.into()),
         ];
         let (columns, rows) = match of.choice.view.as_str() {
-            "slowest" => slowest(&threads, &sums.longest, of),
+            "slowest" => slowest(threads, &sums.longest, of),
             "cpu" => by_cpu(sums),
-            _ => by_thread(&threads, sums),
+            _ => by_thread(threads, sums),
         };
         Table { name: "sched", shape: Shape::Counters, summary, columns, rows, loss: Vec::new() }
     }

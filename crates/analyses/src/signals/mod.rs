@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use hodo_clock::Nanos;
 use hodo_trace::{
     Column, EventAnalysis, Shape, Table, Unit, Value, Whole,
-    kernel::{KernelEvent, Kind, field},
+    kernel::{KernelEvent, Kind, Thread, Threads, field},
 };
 use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
@@ -17,7 +17,6 @@ use serde::{Deserialize, Serialize};
 use crate::{
     durations::{Add, Durations, Longest, add_all},
     figures::{duration_cells, duration_columns, most_time_first},
-    threads::{self, Thread, Threads},
 };
 
 mod taken;
@@ -74,7 +73,6 @@ impl Sums {
 /// What is known after some events.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Partial {
-    threads: Threads,
     blocks: Blocks,
     sums: Sums,
 }
@@ -85,9 +83,7 @@ impl EventAnalysis for Signals {
     fn interest(&self) -> &'static [(Kind, &'static [usize])] {
         const {
             &[
-                threads::INTEREST[0],
-                threads::INTEREST[1],
-                threads::INTEREST[2],
+                (Kind::SchedSwitch, &[field::switch::PREV_TID, field::switch::NEXT_TID]),
                 (Kind::SignalGenerate, &[field::signal::SIG, field::signal::TID, field::signal::RESULT]),
                 (Kind::SignalDeliver, &[field::signal::SIG]),
             ]
@@ -107,7 +103,7 @@ impl EventAnalysis for Signals {
     }
 
     fn fold(&self, partial: &mut Partial, event: KernelEvent<'_>) {
-        let Partial { threads, blocks, sums } = partial;
+        let Partial { blocks, sums } = partial;
         let number = |field| event.integer(field).map(|number| number as u32);
         match event.kind {
             Kind::SignalGenerate => {
@@ -127,23 +123,23 @@ impl EventAnalysis for Signals {
                 blocks.taken(Taken { cpu: event.cpu, signal, time: event.time });
             }
             _ => {
-                if let Some((prev, _)) = threads.see(&event) {
+                if let Some((prev, _)) = event.switch() {
                     blocks.switch(event.cpu, prev.tid().unwrap_or(0), sums);
                 }
             }
         }
     }
 
-    fn merge(&self, mut earlier: Partial, later: Partial) -> Partial {
+    fn merge(&self, mut earlier: Partial, later: Partial, _: &Threads) -> Partial {
         add_all(&mut earlier.sums.figures, later.sums.figures);
         earlier.sums.longest.add(later.sums.longest);
         earlier.blocks.add(later.blocks, &mut earlier.sums);
-        earlier.threads.add(later.threads);
         earlier
     }
 
     fn finish(&self, whole: Partial, of: &Whole<'_>) -> Table {
-        let Partial { threads, blocks, mut sums } = whole;
+        let Partial { blocks, mut sums } = whole;
+        let threads = of.threads;
         let (unmatched, unfinished) = blocks.finish(|cpu| threads.running(cpu).tid(), &mut sums);
         let thread = |key: u64| Thread::new((key >> 32) as i64, 0);
         sums.figures.retain(|&key, _| threads.wanted(thread(key), of.choice));
@@ -155,8 +151,8 @@ impl EventAnalysis for Signals {
             ("unfinished", unfinished.into()),
         ];
         let (columns, rows) = match of.choice.view.as_str() {
-            "slowest" => slowest(&threads, &sums.longest, of),
-            "thread" => by_thread(&threads, sums),
+            "slowest" => slowest(threads, &sums.longest, of),
+            "thread" => by_thread(threads, sums),
             _ => by_signal(sums),
         };
         Table { name: "signals", shape: Shape::Counters, summary, columns, rows, loss: Vec::new() }

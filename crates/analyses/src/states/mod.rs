@@ -8,16 +8,15 @@
 use hodo_clock::Nanos;
 use hodo_trace::{
     AnyEventAnalysis, Choice, Column, EventAnalysis, Shape, Start, Table, Unit, Value, Whole,
-    kernel::{KernelEvent, Kind},
+    kernel::{KernelEvent, Kind, Thread, Threads},
 };
 use rustc_hash::FxHashMap;
-use serde::{Deserialize, Serialize, de::DeserializeOwned};
+use serde::{Deserialize, Serialize};
 
 use crate::{
     durations::{Durations, add_all},
     figures::{duration_cells, duration_columns, most_time_first},
     tasks::{self, Course, Observer, State, Wait},
-    threads::{self, Thread, Threads},
 };
 
 /// The analysis.
@@ -73,37 +72,13 @@ impl Observer for List {
     }
 }
 
-/// What is known after some events.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-#[serde(bound(serialize = "O: Serialize", deserialize = "O: DeserializeOwned"))]
-pub struct Partial<O> {
-    threads: Threads,
-    course: Course<O>,
-}
-
-fn unknown<O: Observer>(is_first: bool) -> Partial<O> {
-    Partial { threads: Threads::default(), course: Course::new(is_first) }
-}
-
-fn see<O: Observer>(partial: &mut Partial<O>, event: &KernelEvent<'_>) {
-    partial.threads.see(event);
-    partial.course.see(event);
-}
-
-fn merged<O: Observer>(mut earlier: Partial<O>, later: Partial<O>) -> Partial<O> {
-    earlier.threads.add(later.threads);
-    earlier.course.add(later.course);
-    earlier
-}
-
-const INTEREST: [(Kind, &[usize]); 8] = {
-    let [switch, fork, process] = threads::INTEREST;
+const INTEREST: [(Kind, &[usize]); 5] = {
     let [states, wakeup, migrate] = tasks::INTEREST;
-    [switch, fork, process, states, wakeup, migrate, (Kind::SyscallEntry, &[]), (Kind::SyscallExit, &[])]
+    [states, wakeup, migrate, (Kind::SyscallEntry, &[]), (Kind::SyscallExit, &[])]
 };
 
 impl EventAnalysis for States {
-    type Partial = Partial<Times>;
+    type Partial = Course<Times>;
 
     fn interest(&self) -> &'static [(Kind, &'static [usize])] {
         &INTEREST
@@ -118,25 +93,25 @@ impl EventAnalysis for States {
     }
 
     fn unknown(&self) -> Self::Partial {
-        unknown(false)
+        Course::new(false)
     }
 
     fn begin(&self, start: &Start<'_>) -> Self::Partial {
-        unknown(start.is_first)
+        Course::new(start.is_first)
     }
 
     fn fold(&self, partial: &mut Self::Partial, event: KernelEvent<'_>) {
-        see(partial, &event);
+        partial.see(&event);
     }
 
-    fn merge(&self, earlier: Self::Partial, later: Self::Partial) -> Self::Partial {
-        merged(earlier, later)
+    fn merge(&self, mut earlier: Self::Partial, later: Self::Partial, _: &Threads) -> Self::Partial {
+        earlier.add(later);
+        earlier
     }
 
     fn finish(&self, whole: Self::Partial, of: &Whole<'_>) -> Table {
-        let Partial { threads, course } = whole;
-        let (begin, end) = of.span;
-        let mut times = course.finish(end);
+        let Whole { span: (begin, end), threads, .. } = *of;
+        let mut times = whole.finish(end);
         for (tid, state, until) in std::mem::take(&mut times.first) {
             times.see(tid, state, begin, until);
         }
@@ -156,8 +131,8 @@ impl EventAnalysis for States {
         let mut summary = vec![("threads", (sums.len() as u64).into())];
         summary.extend(PLACES.into_iter().enumerate().map(|(place, name)| (name, total(place))));
         let (columns, rows) = match of.choice.view.as_str() {
-            "wait" => by_wait(&threads, times, of.names),
-            _ => by_thread(&threads, sums),
+            "wait" => by_wait(threads, times, of.names),
+            _ => by_thread(threads, sums),
         };
         Table { name: "states", shape: Shape::Counters, summary, columns, rows, loss: Vec::new() }
     }
@@ -229,7 +204,7 @@ fn by_wait(threads: &Threads, times: Times, names: &[String]) -> Rows {
 }
 
 impl EventAnalysis for Intervals {
-    type Partial = Partial<List>;
+    type Partial = Course<List>;
 
     fn interest(&self) -> &'static [(Kind, &'static [usize])] {
         &INTEREST
@@ -240,24 +215,25 @@ impl EventAnalysis for Intervals {
     }
 
     fn unknown(&self) -> Self::Partial {
-        unknown(false)
+        Course::new(false)
     }
 
     fn begin(&self, start: &Start<'_>) -> Self::Partial {
-        unknown(start.is_first)
+        Course::new(start.is_first)
     }
 
     fn fold(&self, partial: &mut Self::Partial, event: KernelEvent<'_>) {
-        see(partial, &event);
+        partial.see(&event);
     }
 
-    fn merge(&self, earlier: Self::Partial, later: Self::Partial) -> Self::Partial {
-        merged(earlier, later)
+    fn merge(&self, mut earlier: Self::Partial, later: Self::Partial, _: &Threads) -> Self::Partial {
+        earlier.add(later);
+        earlier
     }
 
     fn finish(&self, whole: Self::Partial, of: &Whole<'_>) -> Table {
-        let Partial { threads, course } = whole;
-        let List { intervals, left_out } = course.finish(of.span.1);
+        let threads = of.threads;
+        let List { intervals, left_out } = whole.finish(of.span.1);
         let mut rows: Vec<(Nanos, u32, Nanos, State)> = intervals
             .into_iter()
             .map(|(tid, state, from, to)| (from.unwrap_or(of.span.0), tid, to, state))
@@ -279,7 +255,7 @@ impl EventAnalysis for Intervals {
         columns.extend([Column::text("state"), Column::integer("cpu", Unit::None), Column::text("call")]);
         let row = |(from, tid, to, state): (Nanos, u32, Nanos, State)| {
             let mut row = vec![from.0.into(), to.0.saturating_sub(from.0).into()];
-            row.extend(cells(&threads, tid));
+            row.extend(cells(threads, tid));
             let (state, cpu, call) = match state {
                 State::Running(cpu) => ("running", Some(cpu), None),
                 State::Runnable(cpu) => ("runnable", Some(cpu), None),

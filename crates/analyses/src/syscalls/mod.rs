@@ -1,18 +1,18 @@
 //! `syscalls`: how often was each system call made, how long did it take, did it fail?
 
+use std::hash::Hash;
+
 use hodo_clock::Nanos;
 use hodo_trace::{
     AnyEventAnalysis, Choice, Column, EventAnalysis, Shape, Table, Unit, Value, Whole,
-    kernel::{KernelEvent, Kind, field},
+    kernel::{KernelEvent, Kind, Thread, Threads, field},
 };
 use rustc_hash::FxHashMap;
-use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use crate::{
-    durations::{Add, add_all},
+    durations::Add,
     figures::{duration_cells, duration_columns, most_time_first},
-    system_calls::{Calls, INTEREST, LongCall, OfName, Whole as OfWhole},
-    threads::Thread,
+    system_calls::{Arguments, Calls, INTEREST, LongCall, OfName},
 };
 
 /// The analysis.
@@ -24,12 +24,12 @@ pub struct Syscalls;
 pub struct Slowest;
 
 impl EventAnalysis for Slowest {
-    type Partial = Partial<Box<str>>;
+    type Partial = Calls<Box<str>>;
 
     fn interest(&self) -> &'static [(Kind, &'static [usize])] {
         const {
-            let calls = INTEREST;
-            &[calls[0], calls[1], calls[2], calls[3], calls[4], (Kind::SyscallEntry, &[field::entry::ALL])]
+            let [switch, entry, exit] = INTEREST;
+            &[switch, entry, exit, (Kind::SyscallEntry, &[field::entry::ALL])]
         }
     }
 
@@ -38,39 +38,40 @@ impl EventAnalysis for Slowest {
     }
 
     fn unknown(&self) -> Self::Partial {
-        Partial(Calls::default())
+        Calls::default()
     }
 
     fn fold(&self, partial: &mut Self::Partial, event: KernelEvent<'_>) {
-        partial.0.see(&event);
+        partial.see(&event);
     }
 
-    fn merge(&self, mut earlier: Self::Partial, later: Self::Partial) -> Self::Partial {
-        earlier.0.add(later.0);
+    fn merge(&self, mut earlier: Self::Partial, later: Self::Partial, threads: &Threads) -> Self::Partial {
+        earlier.add(later, threads);
         earlier
     }
 
     fn finish(&self, whole: Self::Partial, of: &Whole<'_>) -> Table {
-        let whole = whole.0.finish(of.choice);
-        let summary = summary(&whole);
+        let summary = summary(&whole, of);
         let (columns, rows) = slowest(&whole, of);
         Table { name: "syscalls", shape: Shape::Counters, summary, columns, rows, loss: Vec::new() }
     }
 }
 
-fn summary<A>(whole: &OfWhole<A>) -> Vec<(&'static str, Value)> {
-    let all = || whole.calls.iter().flat_map(|(_, calls)| calls.values());
+fn summary<A: Arguments>(calls: &Calls<A>, of: &Whole<'_>) -> Vec<(&'static str, Value)> {
+    let sum =
+        |which: fn(&OfName) -> u64| Value::from(calls.wanted(of).map(|(.., of)| which(of)).sum::<u64>());
+    let (unmatched, unfinished) = calls.left();
     vec![
-        ("calls", all().map(|calls| calls.durations.count).sum::<u64>().into()),
-        ("errors", all().map(|calls| calls.errors).sum::<u64>().into()),
-        ("total_ns", all().map(|calls| calls.durations.total).sum::<u64>().into()),
-        ("unmatched", whole.left.0.into()),
-        ("unfinished", whole.left.1.into()),
+        ("calls", sum(|of| of.durations.count)),
+        ("errors", sum(|of| of.errors)),
+        ("total_ns", sum(|of| of.durations.total)),
+        ("unmatched", unmatched.into()),
+        ("unfinished", unfinished.into()),
     ]
 }
 
 impl EventAnalysis for Syscalls {
-    type Partial = Partial;
+    type Partial = Calls;
 
     fn interest(&self) -> &'static [(Kind, &'static [usize])] {
         &INTEREST
@@ -84,41 +85,42 @@ impl EventAnalysis for Syscalls {
         (choice.view == "slowest").then_some(Box::new(Slowest))
     }
 
-    fn unknown(&self) -> Partial {
-        Partial(Calls::default())
+    fn unknown(&self) -> Calls {
+        Calls::default()
     }
 
     #[inline]
-    fn fold(&self, partial: &mut Partial, event: KernelEvent<'_>) {
-        partial.0.see(&event);
+    fn fold(&self, partial: &mut Calls, event: KernelEvent<'_>) {
+        partial.see(&event);
     }
 
-    fn merge(&self, mut earlier: Partial, later: Partial) -> Partial {
-        earlier.0.add(later.0);
+    fn merge(&self, mut earlier: Calls, later: Calls, threads: &Threads) -> Calls {
+        earlier.add(later, threads);
         earlier
     }
 
-    fn finish(&self, whole: Partial, of: &Whole<'_>) -> Table {
-        let whole = whole.0.finish(of.choice);
-        let summary = summary(&whole);
+    fn finish(&self, whole: Calls, of: &Whole<'_>) -> Table {
+        let summary = summary(&whole, of);
         let (columns, rows) = match of.choice.view.as_str() {
-            "thread" => by_thread(whole),
-            _ => by_call(whole, of.names),
+            "thread" => by_thread(&whole, of),
+            _ => by_call(&whole, of),
         };
         Table { name: "syscalls", shape: Shape::Counters, summary, columns, rows, loss: Vec::new() }
     }
 }
 
-/// What is known after some events.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-#[serde(bound(deserialize = "A: DeserializeOwned"))]
-pub struct Partial<A = ()>(Calls<A>);
-
 type Rows = (Vec<Column>, Vec<Vec<Value>>);
 
-fn by_call(whole: OfWhole, names: &[String]) -> Rows {
-    let mut calls: FxHashMap<u32, OfName> = FxHashMap::default();
-    whole.calls.into_iter().for_each(|(_, of)| add_all(&mut calls, of));
+/// Sums of what has the same key.
+fn sums<'c, K: Hash + Eq>(calls: impl Iterator<Item = (K, &'c OfName)>) -> FxHashMap<K, OfName> {
+    let mut sums: FxHashMap<K, OfName> = FxHashMap::default();
+    calls.for_each(|(key, calls)| sums.entry(key).or_default().add(calls.clone()));
+    sums
+}
+
+fn by_call(calls: &Calls, of: &Whole<'_>) -> Rows {
+    let names = of.names;
+    let calls = sums(calls.wanted(of).map(|(_, name, calls)| (name, calls)));
     let mut columns = vec![
         Column::text("call"),
         Column::integer("count", Unit::Count),
@@ -134,7 +136,7 @@ fn by_call(whole: OfWhole, names: &[String]) -> Rows {
     (columns, most_time_first(calls.into_iter().map(row)))
 }
 
-fn by_thread(whole: OfWhole) -> Rows {
+fn by_thread(calls: &Calls, of: &Whole<'_>) -> Rows {
     let mut columns = vec![
         Column::text("comm"),
         Column::integer("tid", Unit::None),
@@ -143,19 +145,17 @@ fn by_thread(whole: OfWhole) -> Rows {
         Column::integer("errors", Unit::Count),
     ];
     columns.extend(duration_columns());
-    let threads = &whole.threads;
-    let row = |(thread, of): (Thread, FxHashMap<u32, OfName>)| {
-        let mut sum = OfName::default();
-        of.into_values().for_each(|calls| sum.add(calls));
-        let mut row = threads.cells(thread).to_vec();
+    let row = |(thread, sum): (Thread, OfName)| {
+        let mut row = of.threads.cells(thread).to_vec();
         row.extend([sum.durations.count.into(), sum.errors.into()]);
         row.extend(duration_cells(&sum.durations));
         (sum.durations.total, thread, row)
     };
-    (columns, most_time_first(whole.calls.into_iter().map(row)))
+    let calls = sums(calls.wanted(of).map(|(thread, _, calls)| (thread, calls)));
+    (columns, most_time_first(calls.into_iter().map(row)))
 }
 
-fn slowest(whole: &OfWhole<Box<str>>, of: &Whole<'_>) -> Rows {
+fn slowest(calls: &Calls<Box<str>>, of: &Whole<'_>) -> Rows {
     let columns = vec![
         Column::text("call"),
         Column::integer("duration_ns", Unit::Nanoseconds),
@@ -167,13 +167,12 @@ fn slowest(whole: &OfWhole<Box<str>>, of: &Whole<'_>) -> Rows {
         Column::integer("cpu", Unit::None).secondary(),
         Column::text("arguments"),
     ];
-    let threads = &whole.threads;
-    let wanted = whole
-        .longest
-        .iter()
-        .filter(|(.., (cpu, thread, ..))| threads.wanted(*thread, of.choice) && of.choice.wants_cpu(*cpu));
-    let row = |(length, Nanos(begin), call): &(u64, Nanos, LongCall<Box<str>>)| {
-        let &(cpu, thread, name, result, ref arguments) = call;
+    let threads = of.threads;
+    let settled = calls.longest().map(|call| (threads.settled(call.2.1), call));
+    let wanted = settled
+        .filter(|(thread, (.., (cpu, ..)))| threads.wanted(*thread, of.choice) && of.choice.wants_cpu(*cpu));
+    let row = |(thread, (length, Nanos(begin), call)): (Thread, &(u64, Nanos, LongCall<Box<str>>))| {
+        let &(cpu, _, name, result, ref arguments) = call;
         let (length, begin) = (*length, *begin);
         let call = of.names[name as usize].as_str().into();
         let mut row: Vec<Value> = vec![call, length.into(), begin.into(), result.to_string().into()];

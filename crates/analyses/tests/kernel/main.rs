@@ -19,8 +19,8 @@ use hodo_analyses::{
 };
 use hodo_clock::Nanos;
 use hodo_trace::{
-    EventAnalysis, Start, Table, Whole,
-    kernel::{ALL, KernelEvent, Kind, Records, VOCABULARY, Words},
+    AnyEventAnalysis, EventAnalysis, Start, Table, Whole,
+    kernel::{ALL, KernelEvent, Kind, Records, Threads, VOCABULARY, Words},
 };
 use proptest::{prelude::*, test_runner::TestRunner};
 
@@ -226,6 +226,14 @@ impl<A: EventAnalysis> EventAnalysis for Swapped<A> {
         EventAnalysis::interest(&self.0)
     }
 
+    fn needs_threads(&self) -> bool {
+        EventAnalysis::needs_threads(&self.0)
+    }
+
+    fn base(&self) -> Option<&'static dyn AnyEventAnalysis> {
+        EventAnalysis::base(&self.0)
+    }
+
     fn views(&self) -> &'static [&'static str] {
         EventAnalysis::views(&self.0)
     }
@@ -242,8 +250,8 @@ impl<A: EventAnalysis> EventAnalysis for Swapped<A> {
         EventAnalysis::fold(&self.0, partial, event);
     }
 
-    fn merge(&self, earlier: A::Partial, later: A::Partial) -> A::Partial {
-        EventAnalysis::merge(&self.0, later, earlier)
+    fn merge(&self, earlier: A::Partial, later: A::Partial, threads: &Threads) -> A::Partial {
+        EventAnalysis::merge(&self.0, later, earlier, threads)
     }
 
     fn finish(&self, whole: A::Partial, of: &Whole<'_>) -> Table {

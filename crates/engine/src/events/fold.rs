@@ -11,9 +11,10 @@ use std::collections::HashMap;
 use hodo_clock::Nanos;
 use hodo_formats::ctf::{Event, FieldPath, Stream, Trace, schema::EventClass};
 use hodo_trace::{
-    AnyEventAnalysis, AnyPartial, Cause, Choice, Loss, Start, Table, Value, Whole,
+    AnyEventAnalysis, Cause, Choice, Loss, Start, Table, Value,
     event::{Compound, FieldSink, Meaning, Name},
-    kernel::{ALL, CONTEXT, Kind, Merged, Records, VOCABULARY, Words},
+    kernel::{ALL, CONTEXT, Kind, Records, VOCABULARY, Words},
+    pass::{Order, Pass, States},
     vocabulary::{self, system_calls::Machine},
 };
 use serde::{Deserialize, Serialize};
@@ -30,7 +31,7 @@ use crate::{Losses, parallel::in_order};
 
 /// What a slice or more of them came to.
 pub(super) struct Folded {
-    pub(super) partials: Vec<AnyPartial>,
+    pub(super) states: States,
     pub(super) totals: Totals,
     losses: Vec<Loss>,
     bytes: u64,
@@ -58,48 +59,60 @@ pub fn analyse(
 ) -> Vec<Table> {
     let mut losses = Losses::default();
     traces.loss().into_iter().for_each(|loss| losses.add(loss));
-    let (folded, names) = fold_all(traces, analyses, &plan(traces, reading), reading, &mut losses, progress);
-    tables(analyses, folded, &names, choice, losses)
+    let pass = Pass::new(analyses);
+    let (folded, names) = fold_all(traces, &pass, &plan(traces, reading), reading, &mut losses, progress);
+    tables(&pass, folded, &names, choice, losses)
 }
 
 /// Folds slices that follow each other; and what follows the prefixes of events' names, by the index that events
 /// have.
 pub(super) fn fold_all(
     traces: &EventTraces<'_>,
-    analyses: &[&dyn AnyEventAnalysis],
+    pass: &Pass<'_>,
     slices: &[Slice],
     reading: &EventReading,
     losses: &mut Losses,
     mut progress: impl FnMut(u64) -> bool,
 ) -> (Folded, Vec<String>) {
-    let binding = Binding::new(traces, analyses);
+    let binding = Binding::new(traces, pass);
+    let start =
+        |is_first| Folded::new(pass.begin(&Start { names: &binding.names, is_first }), Totals::default());
+    let fold = |room: &mut Room, folded: Folded, slice: &Slice| {
+        fold(traces, pass, &binding, reading, slice, room, folded)
+    };
     let mut whole: Option<Folded> = None;
     let mut done = 0;
-    in_order(
-        slices,
-        reading.threads,
-        Vec::new,
-        |records, slice| {
-            let folded = fold(traces, analyses, &binding, reading, slice, records);
-            slice.parts.iter().for_each(|part| traces.release(part.trace, part.stream, part.packets.clone()));
-            folded
-        },
-        |mut folded| {
-            folded.losses.drain(..).for_each(|loss| losses.add(loss));
-            done += folded.bytes;
+    let mut take = |folded: &mut Folded| {
+        folded.losses.drain(..).for_each(|loss| losses.add(loss));
+        done += std::mem::take(&mut folded.bytes);
+        progress(done)
+    };
+    if reading.threads <= 1 {
+        // One thread goes on where it was: nothing is unknown, and nothing to be merged.
+        let mut room = Room::default();
+        for slice in slices {
+            let earlier = whole.take().unwrap_or_else(|| start(slice.is_first));
+            if !take(whole.insert(fold(&mut room, earlier, slice))) {
+                break;
+            }
+        }
+    } else {
+        let work = |room: &mut Room, slice: &Slice| fold(room, start(slice.is_first), slice);
+        in_order(slices, reading.threads, Room::default, work, |mut folded| {
+            let go_on = take(&mut folded);
             whole = Some(match whole.take() {
-                Some(earlier) => earlier.merge(folded, analyses),
+                Some(earlier) => earlier.merge(folded, pass),
                 None => folded,
             });
-            progress(done)
-        },
-    );
-    (whole.unwrap_or_else(|| Folded::new(analyses, 0)), binding.names)
+            go_on
+        });
+    }
+    (whole.unwrap_or_else(|| start(false)), binding.names)
 }
 
 /// The tables of the whole.
 pub(super) fn tables(
-    analyses: &[&dyn AnyEventAnalysis],
+    pass: &Pass<'_>,
     whole: Folded,
     names: &[String],
     choice: &Choice,
@@ -109,13 +122,12 @@ pub(super) fn tables(
     if count > 0 {
         losses.add(untimed(count));
     }
-    let of = Whole { names, span: span.unwrap_or_default(), choice };
+    let span = span.unwrap_or_default();
     let loss = losses.into_list();
-    let tables = analyses.iter().zip(whole.partials).map(|(analysis, partial)| {
-        let mut table = analysis.finish(partial, &of);
+    let tables = pass.finish(whole.states, names, span, choice).into_iter().map(|mut table| {
         table.summary.extend([
-            ("begin_ns", Value::from(of.span.0.0)),
-            ("end_ns", of.span.1.0.into()),
+            ("begin_ns", Value::from(span.0.0)),
+            ("end_ns", span.1.0.into()),
             ("events_lost", lost.0.into()),
             ("packets_lost", lost.1.into()),
         ]);
@@ -146,45 +158,43 @@ impl Totals {
 }
 
 impl Folded {
-    fn new(analyses: &[&dyn AnyEventAnalysis], bytes: u64) -> Folded {
-        let partials = analyses.iter().map(|analysis| analysis.unknown()).collect();
-        Folded::of(partials, Totals::default(), bytes)
+    pub(super) fn new(states: States, totals: Totals) -> Folded {
+        Folded { states, totals, losses: Vec::new(), bytes: 0 }
     }
 
-    pub(super) fn of(partials: Vec<AnyPartial>, totals: Totals, bytes: u64) -> Folded {
-        Folded { partials, totals, losses: Vec::new(), bytes }
-    }
-
-    pub(super) fn merge(mut self, later: Folded, analyses: &[&dyn AnyEventAnalysis]) -> Folded {
-        let pairs = self.partials.into_iter().zip(later.partials).zip(analyses);
-        let partials = pairs.map(|((earlier, later), analysis)| analysis.merge(earlier, later)).collect();
+    pub(super) fn merge(mut self, later: Folded, pass: &Pass<'_>) -> Folded {
         self.totals.add(later.totals);
-        Folded { partials, ..self }
-    }
-
-    fn take(&mut self, analyses: &[&dyn AnyEventAnalysis], events: Merged<'_>) {
-        for (analysis, partial) in analyses.iter().zip(&mut self.partials) {
-            analysis.fold(partial, events);
-        }
+        Folded { states: pass.merge(self.states, later.states), ..self }
     }
 }
 
+/// What is used again from slice to slice.
+#[derive(Default)]
+struct Room {
+    records: Vec<Records>,
+    order: Order,
+}
+
+/// Adds a slice to what came before it, or to nothing.
 fn fold(
     traces: &EventTraces<'_>,
-    analyses: &[&dyn AnyEventAnalysis],
+    pass: &Pass<'_>,
     binding: &Binding,
     reading: &EventReading,
     slice: &Slice,
-    records: &mut Vec<Records>,
+    room: &mut Room,
+    mut folded: Folded,
 ) -> Folded {
-    let start = Start { names: &binding.names, is_first: slice.is_first };
-    let partials = analyses.iter().map(|analysis| analysis.begin(&start)).collect();
-    let mut folded = Folded { partials, ..Folded::new(&[], slice.bytes) };
-    let mut sources = Sources::new(traces, binding, reading, slice, std::mem::take(records));
-    while let Some(events) = sources.next_batch() {
-        folded.take(analyses, events);
+    let mut sources = Sources::new(traces, binding, reading, slice, std::mem::take(&mut room.records));
+    while let Some((streams, runs)) = sources.next_batch() {
+        pass.fold(&mut folded.states, streams, runs, &mut room.order);
     }
-    (folded.totals, folded.losses, *records) = sources.finish();
+    let (totals, losses, records) = sources.finish();
+    room.records = records;
+    folded.totals.add(totals);
+    folded.losses.extend(losses);
+    folded.bytes += slice.bytes;
+    slice.parts.iter().for_each(|part| traces.release(part.trace, part.stream, part.packets.clone()));
     folded
 }
 
@@ -237,12 +247,11 @@ enum Place {
 const UNKNOWN_CALL: &str = "unknown";
 
 impl Binding {
-    fn new(traces: &EventTraces<'_>, analyses: &[&dyn AnyEventAnalysis]) -> Binding {
-        let period = analyses.iter().find_map(|analysis| analysis.period());
-        let edges = period.map(|period| Edges::new(traces, period));
+    fn new(traces: &EventTraces<'_>, pass: &Pass<'_>) -> Binding {
+        let edges = pass.period().map(|period| Edges::new(traces, period));
         let mut asked: HashMap<Kind, Vec<usize>> = HashMap::new();
-        for (kind, fields) in analyses.iter().flat_map(|analysis| analysis.interest()) {
-            asked.entry(*kind).or_default().extend_from_slice(fields);
+        for (kind, fields) in pass.interest() {
+            asked.entry(kind).or_default().extend_from_slice(fields);
         }
         let words: Vec<(&Words, &[usize])> =
             VOCABULARY.iter().filter_map(|words| Some((words, asked.get(&words.kind)?.as_slice()))).collect();

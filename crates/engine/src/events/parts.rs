@@ -12,7 +12,10 @@ use std::fmt;
 
 use hodo_clock::OriginNanos;
 use hodo_formats::ctf::Trace;
-use hodo_trace::{AnyEventAnalysis, Choice, Loss, Period, Table};
+use hodo_trace::{
+    AnyEventAnalysis, Choice, Loss, Period, Table,
+    pass::{Packed, Pass},
+};
 use serde::{Deserialize, Serialize};
 
 use super::{
@@ -114,8 +117,7 @@ pub struct Part {
     origin: Origin,
     totals: Totals,
     losses: Vec<Loss>,
-    /// By analysis.
-    states: Vec<Vec<u8>>,
+    states: Packed,
     /// Where events are counted, which is a pass of its own.
     counts: Option<(Counts, Vec<Loss>)>,
 }
@@ -150,7 +152,8 @@ pub fn fold_part(
     let slices = if bare.is_empty() { Vec::new() } else { plan(traces, reading) };
     let slices = portion.choose(slices, |slice| slice.bytes);
     let mut losses = Losses::default();
-    let (folded, names) = fold_all(traces, &bare, &slices, reading, &mut losses, &mut progress);
+    let pass = Pass::new(&bare);
+    let (folded, names) = fold_all(traces, &pass, &slices, reading, &mut losses, &mut progress);
     let done: u64 = slices.iter().map(|slice| slice.bytes).sum();
     let count = || {
         let runs = portion.choose(runs(traces, reading.chunks), |run| run.bytes);
@@ -169,9 +172,8 @@ pub fn fold_part(
         chunks: reading.chunks,
         names,
     };
-    let states = bare.iter().zip(&folded.partials).map(|(analysis, partial)| analysis.pack(partial));
-    let (totals, losses) = (folded.totals, losses.into_list());
-    Part { portion, origin, totals, losses, states: states.collect(), counts }
+    let states = pass.pack(&folded.states);
+    Part { portion, origin, totals: folded.totals, losses: losses.into_list(), states, counts }
 }
 
 impl Part {
@@ -250,6 +252,7 @@ pub fn merge_parts(
     let Origin { names, losses: of_files, .. } = parts[0].origin.clone();
     let mut losses = Losses::default();
     of_files.into_iter().for_each(|loss| losses.add(loss));
+    let pass = Pass::new(analyses);
     let mut counted: Option<(Counts, Losses)> = None;
     let mut whole: Option<Folded> = None;
     for part in parts {
@@ -259,19 +262,20 @@ pub fn merge_parts(
             more.into_iter().for_each(|loss| of_counts.add(loss));
         }
         part.losses.into_iter().for_each(|loss| losses.add(loss));
-        let names = part.origin.analyses.iter().filter(|name| *name != COUNT);
-        let unpacked = analyses.iter().zip(names).zip(&part.states);
-        let unpacked = unpacked.map(|((analysis, name), state)| {
-            analysis.unpack(state).ok_or_else(|| PartError::State(name.clone()))
-        });
-        let folded = Folded::of(unpacked.collect::<Result<_, _>>()?, part.totals, 0);
+        let analysis = |place: usize| {
+            let mut names = part.origin.analyses.iter().filter(|name| *name != COUNT);
+            // Beyond them comes what they rest on.
+            names.nth(place).or(part.origin.analyses.last()).cloned().unwrap_or_default()
+        };
+        let states = pass.unpack(part.states).map_err(|place| PartError::State(analysis(place)))?;
+        let folded = Folded::new(states, part.totals);
         whole = Some(match whole {
-            Some(earlier) => earlier.merge(folded, analyses),
+            Some(earlier) => earlier.merge(folded, &pass),
             None => folded,
         });
     }
     let count = counted.map(|(counts, losses)| counts.table(&choice.view, losses));
-    let others = whole.map_or_else(Vec::new, |whole| tables(analyses, whole, &names, choice, losses));
+    let others = whole.map_or_else(Vec::new, |whole| tables(&pass, whole, &names, choice, losses));
     Ok(count.into_iter().chain(others).collect())
 }
 

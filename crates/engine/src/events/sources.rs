@@ -9,7 +9,7 @@ use hodo_clock::{CycleClock, Cycles, Nanos, OriginNanos};
 use hodo_formats::ctf::{Cursor, Item, Lost, Parts, Trace};
 use hodo_trace::{
     Cause, Loss,
-    kernel::{Kind, Merged, Records},
+    kernel::{Kind, Records},
 };
 
 use super::{
@@ -49,8 +49,8 @@ impl<'t, 'a> Sources<'t, 'a> {
         Sources { sources, records, heap: BinaryHeap::new(), dry, runs: Vec::new() }
     }
 
-    /// The next events.
-    pub(super) fn next_batch(&mut self) -> Option<Merged<'_>> {
+    /// The next events: of some streams, runs that come one after the other.
+    pub(super) fn next_batch(&mut self) -> Option<(&[Records], &[(usize, Range<usize>)])> {
         for index in self.dry.drain(..) {
             let source = &mut self.sources[index];
             source.read(&mut self.records[index]);
@@ -78,7 +78,7 @@ impl<'t, 'a> Sources<'t, 'a> {
                 break;
             }
         }
-        (!self.runs.is_empty()).then_some(Merged { streams: &self.records, runs: &self.runs })
+        (!self.runs.is_empty()).then_some((&self.records, &self.runs))
     }
 
     /// What was seen of all of them, what could not be read, and the records for the next slice.

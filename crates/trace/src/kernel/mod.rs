@@ -2,16 +2,21 @@
 //!
 //! ```text
 //! event classes of a trace ──bound once, by name──► Kind and fields ──► Records: compact, in order of time
+//!                                                                          └─ Threads ──► who runs, for each
 //! ```
 //!
 //! The words are those of the [vocabulary](crate::vocabulary).
 //! An event that nobody asked for never becomes a record.
 
-use std::ops::Range;
-
-use hodo_clock::Nanos;
+mod cpus;
+mod records;
+mod threads;
 
 use crate::vocabulary;
+
+pub use cpus::Cpus;
+pub use records::{Field, KernelEvent, Merged, Place, Records};
+pub use threads::{Thread, Threads};
 
 /// What happened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -321,176 +326,5 @@ impl Words {
             None => called.iter().any(|called| called == name).then_some(""),
         });
         rest.map(str::to_owned)
-    }
-}
-
-/// A field's value.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Field {
-    /// The event has no such field, or nobody asked for it.
-    Absent,
-    /// An integer; those of 64 bits without a sign keep their bits.
-    Integer(i64),
-    /// Text: where it lies.
-    Text(u32, u32),
-}
-
-#[derive(Clone, Copy, Debug)]
-struct Record {
-    time: Nanos,
-    cpu: u32,
-    name: u32,
-    fields: u32,
-    kind: Kind,
-}
-
-/// Events and bytes of text that are read at a time: small enough to stay in a core's cache.
-const BATCH: (usize, usize) = (512, 1 << 16);
-
-/// Events in order of time.
-#[derive(Debug, Default)]
-pub struct Records {
-    records: Vec<Record>,
-    fields: Vec<Field>,
-    text: Vec<u8>,
-}
-
-impl Records {
-    /// Whether they are as many as should be read at a time.
-    #[inline]
-    pub fn is_full(&self) -> bool {
-        self.records.len() >= BATCH.0 || self.text.len() >= BATCH.1
-    }
-
-    /// Forgets all of them, and keeps the room.
-    pub fn clear(&mut self) {
-        self.records.clear();
-        self.fields.clear();
-        self.text.clear();
-    }
-
-    /// Adds an event, whose fields follow with [`Records::integer`], [`Records::text`] and [`Records::absent`]
-    /// in the order of the vocabulary. `name` is the index of what follows the prefix of its name.
-    #[inline]
-    pub fn push(&mut self, time: Nanos, cpu: u32, kind: Kind, name: u32) {
-        self.records.push(Record { time, cpu, name, fields: self.fields.len() as u32, kind });
-    }
-
-    /// The next field is an integer.
-    #[inline]
-    pub fn integer(&mut self, value: i64) {
-        self.fields.push(Field::Integer(value));
-    }
-
-    /// The next field is text.
-    #[inline]
-    pub fn text(&mut self, text: &[u8]) {
-        let (Ok(start), Ok(length)) = (u32::try_from(self.text.len()), u32::try_from(text.len())) else {
-            return self.absent();
-        };
-        self.fields.push(Field::Text(start, length));
-        self.text.extend_from_slice(text);
-    }
-
-    /// The next field is not there.
-    #[inline]
-    pub fn absent(&mut self) {
-        self.fields.push(Field::Absent);
-    }
-
-    /// How many fields were told so far.
-    #[inline]
-    pub fn fields(&self) -> usize {
-        self.fields.len()
-    }
-
-    /// How many there are.
-    pub fn len(&self) -> usize {
-        self.records.len()
-    }
-
-    /// Whether there are none.
-    pub fn is_empty(&self) -> bool {
-        self.records.is_empty()
-    }
-
-    /// When the events are, from one of them on.
-    #[inline]
-    pub fn times(&self, from: usize) -> impl Iterator<Item = Nanos> {
-        self.records.iter().skip(from).map(|record| record.time)
-    }
-
-    /// The events, in order.
-    pub fn iter(&self) -> impl Iterator<Item = KernelEvent<'_>> {
-        self.part(0..self.records.len())
-    }
-
-    #[inline]
-    fn part(&self, part: Range<usize>) -> impl Iterator<Item = KernelEvent<'_>> {
-        let next = self.records.get(part.end).map_or(self.fields.len(), |next| next.fields as usize);
-        let records = self.records.get(part).unwrap_or_default();
-        let ends = records.iter().skip(1).map(|next| next.fields as usize).chain([next]);
-        records.iter().zip(ends).map(|(record, end)| KernelEvent {
-            time: record.time,
-            cpu: record.cpu,
-            name: record.name,
-            kind: record.kind,
-            fields: &self.fields[record.fields as usize..end],
-            text: &self.text,
-        })
-    }
-}
-
-/// Events of several streams in one order.
-#[derive(Clone, Copy, Debug)]
-pub struct Merged<'r> {
-    /// Those of each stream.
-    pub streams: &'r [Records],
-    /// Which come one after the other: of a stream, some that follow each other.
-    pub runs: &'r [(usize, Range<usize>)],
-}
-
-impl<'r> Merged<'r> {
-    /// The events, in order.
-    #[inline]
-    pub fn iter(self) -> impl Iterator<Item = KernelEvent<'r>> {
-        self.runs.iter().flat_map(move |(stream, part)| self.streams[*stream].part(part.clone()))
-    }
-}
-
-/// An event.
-#[derive(Clone, Copy, Debug)]
-pub struct KernelEvent<'a> {
-    /// When.
-    pub time: Nanos,
-    /// On which CPU.
-    pub cpu: u32,
-    /// Index of what follows the prefix of its name.
-    pub name: u32,
-    /// What.
-    pub kind: Kind,
-    fields: &'a [Field],
-    text: &'a [u8],
-}
-
-impl<'a> KernelEvent<'a> {
-    /// An integer field.
-    #[inline]
-    pub fn integer(&self, field: usize) -> Option<i64> {
-        match self.fields.get(field) {
-            Some(&Field::Integer(value)) => Some(value),
-            _ => None,
-        }
-    }
-
-    /// A text field.
-    #[inline]
-    pub fn text(&self, field: usize) -> Option<&'a [u8]> {
-        match self.fields.get(field) {
-            Some(&Field::Text(start, length)) => {
-                Some(&self.text[start as usize..start as usize + length as usize])
-            }
-            _ => None,
-        }
     }
 }

@@ -8,7 +8,7 @@ const LISTED: u32 = 1 << 10;
 
 /// Something of each CPU, found without hashing.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(crate) struct Cpus<T> {
+pub struct Cpus<T> {
     listed: Vec<Option<T>>,
     others: FxHashMap<u32, T>,
 }
@@ -22,7 +22,7 @@ impl<T> Default for Cpus<T> {
 impl<T> Cpus<T> {
     /// That of a CPU.
     #[inline]
-    pub(crate) fn get(&self, cpu: u32) -> Option<&T> {
+    pub fn get(&self, cpu: u32) -> Option<&T> {
         match self.listed.get(cpu as usize) {
             Some(own) => own.as_ref(),
             None if cpu < LISTED => None,
@@ -32,7 +32,7 @@ impl<T> Cpus<T> {
 
     /// That of a CPU, made where there is none.
     #[inline]
-    pub(crate) fn get_or(&mut self, cpu: u32, make: impl FnOnce() -> T) -> &mut T {
+    pub fn get_or(&mut self, cpu: u32, make: impl FnOnce() -> T) -> &mut T {
         if cpu >= LISTED {
             return self.others.entry(cpu).or_insert_with(make);
         }
@@ -43,7 +43,7 @@ impl<T> Cpus<T> {
     }
 
     /// Takes that of a CPU away.
-    pub(crate) fn remove(&mut self, cpu: u32) -> Option<T> {
+    pub fn remove(&mut self, cpu: u32) -> Option<T> {
         match self.listed.get_mut(cpu as usize) {
             Some(own) => own.take(),
             None => self.others.remove(&cpu),
@@ -51,7 +51,13 @@ impl<T> Cpus<T> {
     }
 
     /// All of them, with their CPUs.
-    pub(crate) fn into_all(self) -> impl Iterator<Item = (u32, T)> {
+    pub fn all(&self) -> impl Iterator<Item = (u32, &T)> {
+        let listed = (0..).zip(&self.listed).filter_map(|(cpu, own)| Some((cpu, own.as_ref()?)));
+        listed.chain(self.others.iter().map(|(cpu, own)| (*cpu, own)))
+    }
+
+    /// The same; they are taken away.
+    pub fn into_all(self) -> impl Iterator<Item = (u32, T)> {
         let listed = (0..).zip(self.listed).filter_map(|(cpu, own)| Some((cpu, own?)));
         listed.chain(self.others)
     }

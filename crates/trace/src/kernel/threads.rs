@@ -4,43 +4,40 @@
 //! states are merged: then it is whoever ran there last. Who ran when the trace began is told by the first
 //! switch on the CPU, at the end.
 
-use hodo_trace::{
-    Choice, Value,
-    kernel::{KernelEvent, Kind, field},
-};
 use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
 
-use crate::cpus::Cpus;
+use super::{Cpus, KernelEvent, Kind, field};
+use crate::{Choice, Value};
 
 /// A thread; the idle thread of a CPU; or whoever ran on a CPU when the chunk began.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-pub(crate) struct Thread(i64);
+pub struct Thread(i64);
 
 impl Thread {
     /// The thread with an id, on a CPU. All idle threads have id 0.
     #[inline]
-    pub(crate) fn new(tid: i64, cpu: u32) -> Thread {
+    pub fn new(tid: i64, cpu: u32) -> Thread {
         if tid == 0 { Thread(-1 - i64::from(cpu)) } else { Thread(i64::from(tid as u32)) }
     }
 
     /// Whoever ran on a CPU when the chunk began.
-    pub(crate) fn before(cpu: u32) -> Thread {
+    pub fn before(cpu: u32) -> Thread {
         Thread(i64::MIN + i64::from(cpu))
     }
 
     /// The CPU on which it ran when the chunk began, if that is all that is known of it.
-    pub(crate) fn is_before(self) -> Option<u32> {
+    pub fn is_before(self) -> Option<u32> {
         u32::try_from(self.0.wrapping_sub(i64::MIN)).ok()
     }
 
     /// Whether it is an idle thread.
-    pub(crate) fn is_idle(self) -> bool {
+    pub fn is_idle(self) -> bool {
         self.0 < 0 && self.is_before().is_none()
     }
 
     /// Its id: 0 of idle threads, `None` where it is not known.
-    pub(crate) fn tid(self) -> Option<u32> {
+    pub fn tid(self) -> Option<u32> {
         match self.is_before() {
             Some(_) => None,
             None => Some(u32::try_from(self.0).unwrap_or(0)),
@@ -66,33 +63,33 @@ struct Cpu {
 
 /// Who runs, and what is known of threads.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub(crate) struct Threads {
+pub struct Threads {
     cpus: Cpus<Cpu>,
     facts: FxHashMap<Thread, Facts>,
 }
 
-/// The events that [`Threads`] needs.
-pub(crate) const INTEREST: [(Kind, &[usize]); 3] = [
-    (
-        Kind::SchedSwitch,
-        &[
-            field::switch::PREV_COMM,
-            field::switch::PREV_TID,
-            field::switch::NEXT_COMM,
-            field::switch::NEXT_TID,
-            field::switch::PREV_PID,
-        ],
-    ),
-    (Kind::SchedFork, &[field::fork::CHILD_COMM, field::fork::CHILD_TID, field::fork::CHILD_PID]),
-    (Kind::StateProcess, &[field::process::TID, field::process::PID, field::process::NAME]),
-];
-
 impl Threads {
-    /// Takes in an event of those that it needs; of a switch, who ran and who runs now.
+    /// The events that it needs.
+    pub const INTEREST: [(Kind, &[usize]); 3] = [
+        (
+            Kind::SchedSwitch,
+            &[
+                field::switch::PREV_COMM,
+                field::switch::PREV_TID,
+                field::switch::NEXT_COMM,
+                field::switch::NEXT_TID,
+                field::switch::PREV_PID,
+            ],
+        ),
+        (Kind::SchedFork, &[field::fork::CHILD_COMM, field::fork::CHILD_TID, field::fork::CHILD_PID]),
+        (Kind::StateProcess, &[field::process::TID, field::process::PID, field::process::NAME]),
+    ];
+
+    /// Takes in an event, of which it needs some.
     #[inline]
-    pub(crate) fn see(&mut self, event: &KernelEvent<'_>) -> Option<(Thread, Thread)> {
+    pub fn see(&mut self, event: &KernelEvent<'_>) {
         match event.kind {
-            Kind::SchedSwitch => return self.switch(event),
+            Kind::SchedSwitch => self.switch(event),
             Kind::SchedFork => self.fact(
                 event.integer(field::fork::CHILD_TID),
                 event.integer(field::fork::CHILD_PID),
@@ -105,12 +102,10 @@ impl Threads {
             ),
             _ => {}
         }
-        None
     }
 
-    fn switch(&mut self, event: &KernelEvent<'_>) -> Option<(Thread, Thread)> {
-        let thread = |field| Some(Thread::new(event.integer(field)?, event.cpu));
-        let (prev, next) = thread(field::switch::PREV_TID).zip(thread(field::switch::NEXT_TID))?;
+    fn switch(&mut self, event: &KernelEvent<'_>) {
+        let Some((prev, next)) = event.switch() else { return };
         self.called(prev, event.text(field::switch::PREV_COMM));
         self.called(next, event.text(field::switch::NEXT_COMM));
         // perf tells -1 of a thread that has ended.
@@ -120,7 +115,6 @@ impl Threads {
         }
         let cpu = self.cpus.get_or(event.cpu, || Cpu { first: prev, now: next });
         cpu.now = next;
-        Some((prev, next))
     }
 
     fn fact(&mut self, tid: Option<i64>, pid: Option<i64>, comm: Option<&[u8]>) {
@@ -143,17 +137,17 @@ impl Threads {
 
     /// Who runs on a CPU.
     #[inline]
-    pub(crate) fn running(&self, cpu: u32) -> Thread {
+    pub fn running(&self, cpu: u32) -> Thread {
         self.cpus.get(cpu).map_or_else(|| Thread::before(cpu), |cpu| cpu.now)
     }
 
     /// What the later of two neighbours calls a thread, as the earlier calls it.
-    pub(crate) fn known(&self, thread: Thread) -> Thread {
+    pub fn known(&self, thread: Thread) -> Thread {
         thread.is_before().map_or(thread, |cpu| self.running(cpu))
     }
 
     /// Adds what the later of two neighbours knows.
-    pub(crate) fn add(&mut self, later: Threads) {
+    pub fn add(&mut self, later: Threads) {
         for (number, cpu) in later.cpus.into_all() {
             let now = self.known(cpu.now);
             self.cpus.get_or(number, || cpu).now = now;
@@ -166,23 +160,23 @@ impl Threads {
     }
 
     /// Who a thread of the whole is: the one that runs before the first switch is told by that.
-    pub(crate) fn settled(&self, thread: Thread) -> Thread {
+    pub fn settled(&self, thread: Thread) -> Thread {
         let first = thread.is_before().and_then(|cpu| self.cpus.get(cpu));
         first.map_or(thread, |cpu| cpu.first)
     }
 
     /// What a thread is called; `swapper/N` of idle ones.
-    pub(crate) fn comm(&self, thread: Thread) -> Option<&str> {
+    pub fn comm(&self, thread: Thread) -> Option<&str> {
         self.facts.get(&thread)?.comm.as_deref()
     }
 
     /// Its process.
-    pub(crate) fn pid(&self, thread: Thread) -> Option<u32> {
+    pub fn pid(&self, thread: Thread) -> Option<u32> {
         self.facts.get(&thread)?.pid
     }
 
     /// Whether what a thread did is asked for.
-    pub(crate) fn wanted(&self, thread: Thread, choice: &Choice) -> bool {
+    pub fn wanted(&self, thread: Thread, choice: &Choice) -> bool {
         let listed =
             |list: &[u32], id: Option<u32>| list.is_empty() || id.is_some_and(|id| list.contains(&id));
         let called =
@@ -193,7 +187,7 @@ impl Threads {
     }
 
     /// Cells that tell who a thread is: its name, its id and its process.
-    pub(crate) fn cells(&self, thread: Thread) -> [Value; 3] {
+    pub fn cells(&self, thread: Thread) -> [Value; 3] {
         let number = |number: Option<u32>| number.map_or(Value::Null, |number| u64::from(number).into());
         [self.comm(thread).map_or(Value::Null, Value::from), number(thread.tid()), number(self.pid(thread))]
     }

@@ -1,0 +1,199 @@
+//! Events as they are kept for a short while: compact, without a copy of their names.
+
+use hodo_clock::Nanos;
+
+use super::{Kind, Thread, field::switch};
+
+/// A field's value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Field {
+    /// The event has no such field, or nobody asked for it.
+    Absent,
+    /// An integer; those of 64 bits without a sign keep their bits.
+    Integer(i64),
+    /// Text: where it lies.
+    Text(u32, u32),
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Record {
+    time: Nanos,
+    cpu: u32,
+    name: u32,
+    /// Its first field among those of all.
+    fields: u32,
+    kind: Kind,
+}
+
+/// Events and bytes of text that are read at a time: small enough to stay in a core's cache.
+const BATCH: (usize, usize) = (512, 1 << 16);
+
+/// Events in order of time.
+#[derive(Debug, Default)]
+pub struct Records {
+    records: Vec<Record>,
+    fields: Vec<Field>,
+    text: Vec<u8>,
+}
+
+impl Records {
+    /// Whether they are as many as should be read at a time.
+    #[inline]
+    pub fn is_full(&self) -> bool {
+        self.records.len() >= BATCH.0 || self.text.len() >= BATCH.1
+    }
+
+    /// Forgets all of them, and keeps the room.
+    pub fn clear(&mut self) {
+        self.records.clear();
+        self.fields.clear();
+        self.text.clear();
+    }
+
+    /// Adds an event, whose fields follow with [`Records::integer`], [`Records::text`] and [`Records::absent`]
+    /// in the order of the vocabulary. `name` is the index of what follows the prefix of its name.
+    #[inline]
+    pub fn push(&mut self, time: Nanos, cpu: u32, kind: Kind, name: u32) {
+        self.records.push(Record { time, cpu, name, fields: self.fields.len() as u32, kind });
+    }
+
+    /// The next field is an integer.
+    #[inline]
+    pub fn integer(&mut self, value: i64) {
+        self.fields.push(Field::Integer(value));
+    }
+
+    /// The next field is text.
+    #[inline]
+    pub fn text(&mut self, text: &[u8]) {
+        let (Ok(start), Ok(length)) = (u32::try_from(self.text.len()), u32::try_from(text.len())) else {
+            return self.absent();
+        };
+        self.fields.push(Field::Text(start, length));
+        self.text.extend_from_slice(text);
+    }
+
+    /// The next field is not there.
+    #[inline]
+    pub fn absent(&mut self) {
+        self.fields.push(Field::Absent);
+    }
+
+    /// How many fields were told so far.
+    #[inline]
+    pub fn fields(&self) -> usize {
+        self.fields.len()
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.records.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.records.is_empty()
+    }
+
+    /// When the events are, from one of them on.
+    #[inline]
+    pub fn times(&self, from: usize) -> impl Iterator<Item = Nanos> {
+        self.records.iter().skip(from).map(|record| record.time)
+    }
+
+    /// What an event is, and on which CPU.
+    #[inline]
+    pub fn kind(&self, index: usize) -> (Kind, u32) {
+        let Record { kind, cpu, .. } = self.records[index];
+        (kind, cpu)
+    }
+
+    /// An event, and who ran on its CPU.
+    #[inline]
+    pub fn event(&self, index: usize, thread: Thread) -> KernelEvent<'_> {
+        let Record { time, cpu, name, fields, kind } = self.records[index];
+        let end = self.records.get(index + 1).map_or(self.fields.len(), |next| next.fields as usize);
+        let fields = &self.fields[fields as usize..end];
+        KernelEvent { time, cpu, name, kind, thread, fields, text: &self.text }
+    }
+}
+
+/// Where an event is kept, and who ran on its CPU.
+#[derive(Clone, Copy, Debug)]
+pub struct Place {
+    /// Which of the records.
+    pub stream: u32,
+    /// Its place among them.
+    pub index: u32,
+    /// The thread.
+    pub thread: Thread,
+}
+
+/// Events of several streams in one order.
+#[derive(Clone, Copy, Debug)]
+pub struct Merged<'r> {
+    /// Those of each stream.
+    pub streams: &'r [Records],
+    /// Where they are, in their order.
+    pub order: &'r [Place],
+    /// The places in that order of those that are meant.
+    pub chosen: &'r [u32],
+}
+
+impl<'r> Merged<'r> {
+    /// The events, in order.
+    #[inline]
+    pub fn iter(self) -> impl Iterator<Item = KernelEvent<'r>> {
+        self.chosen.iter().map(move |&at| {
+            let Place { stream, index, thread } = self.order[at as usize];
+            self.streams[stream as usize].event(index as usize, thread)
+        })
+    }
+}
+
+/// An event.
+#[derive(Clone, Copy, Debug)]
+pub struct KernelEvent<'a> {
+    /// When.
+    pub time: Nanos,
+    /// On which CPU.
+    pub cpu: u32,
+    /// Index of what follows the prefix of its name.
+    pub name: u32,
+    /// What.
+    pub kind: Kind,
+    /// Who ran on the CPU, before a switch.
+    pub thread: Thread,
+    fields: &'a [Field],
+    text: &'a [u8],
+}
+
+impl<'a> KernelEvent<'a> {
+    /// An integer field.
+    #[inline]
+    pub fn integer(&self, field: usize) -> Option<i64> {
+        match self.fields.get(field) {
+            Some(&Field::Integer(value)) => Some(value),
+            _ => None,
+        }
+    }
+
+    /// A text field.
+    #[inline]
+    pub fn text(&self, field: usize) -> Option<&'a [u8]> {
+        match self.fields.get(field) {
+            Some(&Field::Text(start, length)) => {
+                Some(&self.text[start as usize..start as usize + length as usize])
+            }
+            _ => None,
+        }
+    }
+
+    /// Of a switch, who leaves the CPU and who comes.
+    #[inline]
+    pub fn switch(&self) -> Option<(Thread, Thread)> {
+        let thread = |field| Some(Thread::new(self.integer(field)?, self.cpu));
+        let is_switch = self.kind == Kind::SchedSwitch;
+        thread(switch::PREV_TID).filter(|_| is_switch).zip(thread(switch::NEXT_TID))
+    }
+}
