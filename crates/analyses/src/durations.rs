@@ -20,7 +20,7 @@ pub(crate) fn add_all<K: std::hash::Hash + Eq, V: Add + Default>(
 }
 
 /// Lengths of time: how many, their sum, the shortest and the longest, and how they are distributed.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Durations {
     /// How many.
     pub(crate) count: u64,
@@ -30,10 +30,15 @@ pub(crate) struct Durations {
     pub(crate) min: u64,
     /// The longest.
     pub(crate) max: u64,
-    /// Buckets in order; apart from how many there are of each, so that they are found in few lines of the cache.
-    buckets: Vec<u16>,
-    counts: Vec<u64>,
+    /// How many places are taken.
+    taken: u32,
+    /// A hash table of the buckets that hold any: each with how many, in a word, and 0 at free places. Buckets are
+    /// small numbers that lie close to each other, so that most are found at once.
+    places: Vec<u64>,
 }
+
+/// Bits of a place that tell how many: no trace has room for more events.
+const COUNT_BITS: u32 = 52;
 
 /// Bits of a length that its bucket keeps, beside the leading one: a bucket is at most 1/64 of its lengths wide.
 const KEPT: u32 = 6;
@@ -59,17 +64,68 @@ impl Durations {
         self.max = self.max.max(length);
         self.count += 1;
         self.total = self.total.saturating_add(length);
-        let bucket = bucket(length);
-        match self.buckets.binary_search(&bucket) {
-            Ok(at) => self.counts[at] += 1,
-            Err(at) => self.insert(at, bucket, 1),
+        self.put(bucket(length), 1);
+    }
+
+    /// So many more are in a bucket.
+    #[inline]
+    fn put(&mut self, bucket: u16, count: u64) {
+        let own = u64::from(bucket) + 1;
+        let mask = self.places.len().wrapping_sub(1);
+        // However the table came to be, no place is looked at twice.
+        for step in 0..self.places.len() {
+            let place = &mut self.places[(usize::from(bucket) + step) & mask];
+            if *place >> COUNT_BITS == own {
+                *place += count;
+                return;
+            }
+            if *place == 0 {
+                break;
+            }
+        }
+        self.insert(bucket, count);
+    }
+
+    /// Takes a free place, in a larger table where three of four would be taken.
+    #[cold]
+    fn insert(&mut self, bucket: u16, count: u64) {
+        if (self.taken as usize + 1) * 4 > self.places.len() * 3 {
+            let places = vec![0; (self.places.len() * 2).next_power_of_two().max(2)];
+            let full = std::mem::replace(&mut self.places, places);
+            self.taken = 0;
+            full.into_iter().filter(|place| *place != 0).for_each(|place| self.take(place));
+        }
+        self.take((u64::from(bucket) + 1) << COUNT_BITS | count);
+    }
+
+    fn take(&mut self, own: u64) {
+        let mask = self.places.len() - 1;
+        let first = (own >> COUNT_BITS) as usize - 1;
+        let free = (0..=mask).map(|step| (first + step) & mask).find(|&place| self.places[place] == 0);
+        if let Some(free) = free {
+            self.places[free] = own;
+            self.taken += 1;
         }
     }
 
-    #[cold]
-    fn insert(&mut self, at: usize, bucket: u16, count: u64) {
-        self.buckets.insert(at, bucket);
-        self.counts.insert(at, count);
+    /// The buckets that hold any, in order, and how many they hold.
+    fn buckets(&self) -> impl Iterator<Item = (u16, u64)> {
+        let mut all: Vec<u64> = self.places.iter().copied().filter(|place| *place != 0).collect();
+        all.sort_unstable();
+        all.into_iter().map(split)
+    }
+
+    /// Adds what others are.
+    pub(crate) fn join(&mut self, others: &Durations) {
+        if others.count == 0 {
+            return;
+        }
+        self.min = if self.count == 0 { others.min } else { self.min.min(others.min) };
+        self.max = self.max.max(others.max);
+        self.count += others.count;
+        self.total = self.total.saturating_add(others.total);
+        let places = others.places.iter().copied().filter(|place| *place != 0);
+        places.map(split).for_each(|(bucket, count)| self.put(bucket, count));
     }
 
     /// The mean, rounded down.
@@ -82,36 +138,26 @@ impl Durations {
     pub(crate) fn percentile(&self, per_cent: u64) -> Option<u64> {
         let rank = (self.count * per_cent).div_ceil(100).max(1);
         let mut seen = 0;
-        let found = self.buckets.iter().zip(&self.counts).find(|(_, count)| {
+        let found = self.buckets().find(|(_, count)| {
             seen += *count;
             seen >= rank
         });
-        found.map(|(&bucket, _)| middle(bucket).clamp(self.min, self.max))
+        found.map(|(bucket, _)| middle(bucket).clamp(self.min, self.max))
     }
 }
 
 impl Add for Durations {
     fn add(&mut self, later: Durations) {
-        if later.count == 0 {
-            return;
-        }
-        if self.count == 0 {
-            *self = later;
-            return;
-        }
-        self.min = self.min.min(later.min);
-        self.max = self.max.max(later.max);
-        self.count += later.count;
-        self.total = self.total.saturating_add(later.total);
-        let mut at = 0;
-        for (bucket, count) in later.buckets.into_iter().zip(later.counts) {
-            at += self.buckets[at..].partition_point(|&other| other < bucket);
-            match self.buckets.get(at) {
-                Some(&own) if own == bucket => self.counts[at] += count,
-                _ => self.insert(at, bucket, count),
-            }
+        match self.count {
+            0 => *self = later,
+            _ => self.join(&later),
         }
     }
+}
+
+/// A bucket and how many are in it, of a place.
+fn split(place: u64) -> (u16, u64) {
+    ((place >> COUNT_BITS) as u16 - 1, place & ((1 << COUNT_BITS) - 1))
 }
 
 /// The longest of some things, the longest first; of equally long ones the earlier.

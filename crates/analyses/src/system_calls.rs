@@ -94,11 +94,21 @@ pub(crate) struct OfName {
     pub(crate) returned: u64,
 }
 
+impl OfName {
+    /// Adds what others are.
+    pub(crate) fn join(&mut self, others: &OfName) {
+        self.durations.join(&others.durations);
+        self.errors += others.errors;
+        self.returned = self.returned.wrapping_add(others.returned);
+    }
+}
+
 impl Add for OfName {
     fn add(&mut self, later: OfName) {
-        self.durations.add(later.durations);
-        self.errors += later.errors;
-        self.returned = self.returned.wrapping_add(later.returned);
+        match self.durations.count {
+            0 => *self = later,
+            _ => self.join(&later),
+        }
     }
 }
 

@@ -10,7 +10,6 @@ use hodo_trace::{
 use rustc_hash::FxHashMap;
 
 use crate::{
-    durations::Add,
     figures::{duration_cells, duration_columns, most_time_first},
     system_calls::{Arguments, Calls, INTEREST, LongCall, OfName},
 };
@@ -114,7 +113,7 @@ type Rows = (Vec<Column>, Vec<Vec<Value>>);
 /// Sums of what has the same key.
 fn sums<'c, K: Hash + Eq>(calls: impl Iterator<Item = (K, &'c OfName)>) -> FxHashMap<K, OfName> {
     let mut sums: FxHashMap<K, OfName> = FxHashMap::default();
-    calls.for_each(|(key, calls)| sums.entry(key).or_default().add(calls.clone()));
+    calls.for_each(|(key, calls)| sums.entry(key).or_default().join(calls));
     sums
 }
 

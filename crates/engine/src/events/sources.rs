@@ -18,6 +18,9 @@ use super::{
     slices::{Part, Slice},
 };
 
+/// Records of each stream, and runs of them that come one after the other: of which stream, and which.
+type Batch<'r> = (&'r [Records], &'r [(usize, Range<usize>)]);
+
 /// The streams of a slice.
 pub(super) struct Sources<'t, 'a> {
     sources: Vec<Source<'t, 'a>>,
@@ -50,7 +53,7 @@ impl<'t, 'a> Sources<'t, 'a> {
     }
 
     /// The next events: of some streams, runs that come one after the other.
-    pub(super) fn next_batch(&mut self) -> Option<(&[Records], &[(usize, Range<usize>)])> {
+    pub(super) fn next_batch(&mut self) -> Option<Batch<'_>> {
         for index in self.dry.drain(..) {
             let source = &mut self.sources[index];
             source.read(&mut self.records[index]);
