@@ -1,6 +1,6 @@
 //! The metadata file: which version of CTF it is, and its text.
 
-use std::borrow::Cow;
+use std::{borrow::Cow, string::FromUtf8Error};
 
 use hodo_bytes::Cursor;
 
@@ -89,7 +89,8 @@ fn text(bytes: &[u8]) -> Result<(Cow<'_, str>, Option<ByteOrder>), Error> {
         let packet = packet(&mut rest, order)?;
         text.extend_from_slice(packet);
     }
-    Ok((String::from_utf8_lossy(&text).into_owned().into(), Some(order)))
+    let lossy = |error: FromUtf8Error| String::from_utf8_lossy(error.as_bytes()).into_owned();
+    Ok((String::from_utf8(text).unwrap_or_else(lossy).into(), Some(order)))
 }
 
 /// The text in the next packet.

@@ -4,9 +4,9 @@ use std::ops::Range;
 
 use winnow::{
     ModalResult, Parser,
-    ascii::{digit1, hex_digit1, multispace0, oct_digit0},
+    ascii::{digit1, hex_digit1, oct_digit0},
     combinator::{alt, delimited, dispatch, empty, fail, opt, peek, preceded, repeat},
-    stream::{AsChar, LocatingSlice},
+    stream::{AsChar, LocatingSlice, Stream},
     token::{any, literal, one_of, take, take_until, take_while},
 };
 
@@ -72,9 +72,9 @@ fn blanks(input: &mut Input<'_>) -> ModalResult<()> {
     let block = (literal("/*"), take_until(0.., "*/"), literal("*/")).void();
     let line = (literal("//"), take_while(0.., |c| c != '\n')).void();
     let mut comment = opt(alt((block, line)));
-    multispace0.parse_next(input)?;
+    run(input, |byte| byte.is_ascii_whitespace());
     while input.starts_with('/') && comment.parse_next(input)?.is_some() {
-        multispace0.parse_next(input)?;
+        run(input, |byte| byte.is_ascii_whitespace());
     }
     Ok(())
 }
@@ -92,14 +92,21 @@ fn kind<'t>(input: &mut Input<'t>) -> ModalResult<Kind<'t>> {
     .parse_next(input)
 }
 
+/// As many bytes of ASCII as are such.
+fn run<'t>(input: &mut Input<'t>, is: impl Fn(&u8) -> bool) -> &'t str {
+    let length = input.bytes().position(|byte| !is(&byte)).unwrap_or(input.len());
+    input.next_slice(length)
+}
+
 fn word<'t>(input: &mut Input<'t>) -> ModalResult<&'t str> {
-    (one_of(|c: char| c.is_alpha() || c == '_'), take_while(0.., |c: char| c.is_alphanum() || c == '_'))
-        .take()
-        .parse_next(input)
+    peek(one_of(|c: char| c.is_alpha() || c == '_')).parse_next(input)?;
+    Ok(run(input, |byte| byte.is_ascii_alphanumeric() || *byte == b'_'))
 }
 
 fn sign<'t>(input: &mut Input<'t>) -> ModalResult<Kind<'t>> {
-    match SIGNS.iter().find(|sign| input.starts_with(**sign)) {
+    let first = input.bytes().next();
+    let is_first = |sign: &&&str| sign.bytes().next() == first;
+    match SIGNS.iter().filter(is_first).find(|sign| input.starts_with(**sign)) {
         Some(sign) => literal(*sign).map(|_| Kind::Sign(sign)).parse_next(input),
         None => fail.parse_next(input),
     }
@@ -114,9 +121,11 @@ fn integer(input: &mut Input<'_>) -> ModalResult<u64> {
         "" => Ok(0),
         digits => u64::from_str_radix(digits, 8),
     });
-    let decimal = digit1.try_map(radix(10));
+    let mut decimal = digit1.try_map(radix(10));
     let suffix = take_while(0..=3, ('u', 'U', 'l', 'L'));
-    (alt((hexadecimal, binary, octal, decimal)), suffix).map(|(value, _)| value).parse_next(input)
+    let mut other = alt((hexadecimal, binary, octal));
+    let number = dispatch! { peek(any); '0' => other, _ => decimal };
+    (number, suffix).map(|(value, _)| value).parse_next(input)
 }
 
 /// A text in double quotes.
