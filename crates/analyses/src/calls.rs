@@ -89,7 +89,7 @@ enum Pending {
 }
 
 impl Watch<Open> for Log {
-    fn enter(&mut self, from: &Frame<Open>, function: FunctionId, entry: Entry) -> Open {
+    fn enter(&mut self, from: &Frame<Open>, function: FunctionId, entry: Entry, _: Option<u64>) -> Open {
         self.open(from.note.depth + 1, function, entry)
     }
 

@@ -24,14 +24,42 @@ impl Span {
 /// Whom a piece of time belongs to.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Share<N> {
-    /// Who ran, in order, and how many instructions.
-    Ran { who: N, instructions: u64, time: Span },
+    /// Who ran, in order, and how many instructions; where that lies in the time if it is cut into whole units, and
+    /// how much of it each instruction took.
+    Ran { who: N, instructions: u64, time: Span, each: u128 },
     /// Who ran last: nobody is known to have run meanwhile.
     Waited(Span),
     /// Nobody: the thread was outside of what is traced.
     Outside(Span),
     /// Nobody knows whom: flow was missing.
     Lost(Span),
+}
+
+/// So much of a unit of time is the one that even shares are told in.
+pub(crate) const FINE: u32 = 32;
+
+/// Some time shared out evenly, in parts of `2^-32` of its unit.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Even {
+    /// For each instruction.
+    pub(crate) each: u128,
+    /// What is left, which is less than one part an instruction: for whoever ran last.
+    pub(crate) rest: u128,
+}
+
+impl Even {
+    #[inline]
+    fn new(elapsed: u64, instructions: u64) -> Even {
+        match (elapsed.checked_mul(1 << FINE), instructions) {
+            (_, 0) => Even::default(),
+            // Far faster than the same of twice the width.
+            (Some(all), _) => Even { each: (all / instructions).into(), rest: (all % instructions).into() },
+            (None, _) => {
+                let (all, instructions) = (u128::from(elapsed) << FINE, u128::from(instructions));
+                Even { each: all / instructions, rest: all % instructions }
+            }
+        }
+    }
 }
 
 /// The clock of a segment, and who ran since it was told last.
@@ -100,9 +128,10 @@ impl<N: Copy + PartialEq> Clock<N> {
         (self.now, self.shared_until, self.left) = (None, None, false);
     }
 
-    /// Shares the time since the last one out over the instructions that ran in it.
+    /// Shares the time since the last one out over the instructions that ran in it, `others` among them that the
+    /// clock was not told of. How much each gets, if any.
     #[inline]
-    pub(crate) fn share(&mut self, mut give: impl FnMut(Share<N>)) {
+    pub(crate) fn share(&mut self, others: u64, mut give: impl FnMut(Share<N>)) -> Even {
         let since = mem::replace(&mut self.shared_until, self.now);
         let (from, to) = since.zip(self.now).map_or((0, 0), |(since, now)| (since, now.max(since)));
         let all = Span { from, to };
@@ -110,18 +139,27 @@ impl<N: Copy + PartialEq> Clock<N> {
             // How much of it passed in the gap nobody knows.
             self.untimed.clear();
             give(Share::Lost(all));
-        } else if self.untimed.is_empty() {
-            give(if self.left { Share::Outside(all) } else { Share::Waited(all) });
+            return Even::default();
         }
-        let shares = Shares::new(to - from, self.untimed.iter().map(|&(_, count)| count).sum());
+        let told: u64 = self.untimed.iter().map(|&(_, count)| count).sum();
+        let even = Even::new(to - from, told + others);
+        if self.untimed.is_empty() {
+            if others == 0 {
+                give(if self.left { Share::Outside(all) } else { Share::Waited(all) });
+            }
+            return even;
+        }
+        let shares = Shares::new(to - from, told);
         let (mut ran, mut begin) = (0, from);
         for &(who, count) in &self.untimed {
             ran += count;
             let end = from + shares.of(ran);
-            give(Share::Ran { who, instructions: count, time: Span { from: begin, to: end } });
+            let time = Span { from: begin, to: end };
+            give(Share::Ran { who, instructions: count, time, each: even.each });
             begin = end;
         }
         self.untimed.clear();
+        even
     }
 }
 

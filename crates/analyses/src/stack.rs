@@ -1,6 +1,6 @@
 //! Call stacks of which only the top may be known.
 
-use hodo_trace::{Arrival, FunctionId, Place, Seen};
+use hodo_trace::{Arrival, FunctionId, Place, Run, Seen, Transfer};
 use serde::{Deserialize, Serialize};
 
 /// How a frame came to be.
@@ -38,28 +38,23 @@ pub(crate) struct Frame<T> {
     pub(crate) note: T,
 }
 
-impl<T> Frame<T> {
-    /// Whether a return that arrives there is one to this frame from `callee`, which it called.
-    #[inline]
-    pub(crate) fn gets_back(&self, arrival: &Arrival, callee: &Frame<T>) -> bool {
-        callee.entry == Entry::Call
-            && callee.return_address == Some(arrival.address)
-            && self.function == arrival.function
-            && arrival.place != Place::Entry
-    }
-}
-
 /// Is told when frames come and go.
 pub(crate) trait Watch<T> {
     /// A frame is entered from another; gives its note.
-    fn enter(&mut self, from: &Frame<T>, function: FunctionId, entry: Entry) -> T;
+    fn enter(
+        &mut self,
+        from: &Frame<T>,
+        function: FunctionId,
+        entry: Entry,
+        return_address: Option<u64>,
+    ) -> T;
 
     /// A frame is left; the newest first.
     fn leave(&mut self, frame: Frame<T>);
 }
 
 /// How execution came from one straight run to the next.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(crate) enum Edge {
     /// Not known: the chunk begins here.
     Unknown,
@@ -97,6 +92,16 @@ impl Edge {
             Seen::Enter => Edge::Enter,
             Seen::Gap => Edge::Gap,
             _ => Edge::Unknown,
+        }
+    }
+
+    /// The edge behind a run.
+    pub(crate) fn after(run: &Run) -> Edge {
+        match run.transfer {
+            Transfer::None => Edge::Flow,
+            Transfer::Call => Edge::Call { return_address: run.end },
+            Transfer::Return => Edge::Return,
+            Transfer::IndirectJump => Edge::Indirect,
         }
     }
 
@@ -203,7 +208,7 @@ fn enter<T>(
     entry: Entry,
     return_address: Option<u64>,
 ) {
-    let note = watch.enter(&stack[stack.len() - 1], function, entry);
+    let note = watch.enter(&stack[stack.len() - 1], function, entry, return_address);
     stack.push(Frame { function, entry, return_address, note });
 }
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use hodo_clock::{Nanos, PerfClock, Tsc};
-use hodo_code::{Label, Terminator};
+use hodo_code::{Graph, Label, Labels, Terminator};
 use hodo_intel_pt::flow::{self, Event, Executed, Sink, Step};
 use hodo_trace::{Analysis, Arrival, Code, End, FunctionId, Place, Run, Seen, Table, Transfer};
 
@@ -68,8 +68,11 @@ pub(crate) fn fold<A: Analysis>(
     let losses = decode_all(
         experiment,
         reading,
-        |chunk| SeenSink::new(Folder { analysis, stints: Vec::new() }, Gate::new(experiment, chunk, reading)),
-        |sink| sink.into_inner().stints,
+        |chunk, memory| {
+            let folder = Folder { analysis, stints: Vec::new(), memory };
+            SeenSink::new(folder, Gate::new(experiment, chunk, reading))
+        },
+        |sink| sink.into_inner().finish(),
         |chunk, stints| {
             join(analysis, tracks.entry(chunk.track).or_default(), stints);
             true
@@ -120,14 +123,25 @@ pub(crate) trait Take {
     /// Something was seen of the thread with this context.
     fn take(&mut self, context: u32, seen: Seen<'_>);
 
-    /// Runs that follow each other were seen.
-    #[inline]
-    fn take_path(&mut self, context: u32, runs: impl Iterator<Item = Run>) {
-        runs.flat_map(Run::seen).for_each(|seen| self.take(context, seen));
+    /// Whether it may take paths in place of runs.
+    fn takes_paths(&self) -> bool {
+        true
     }
 
-    /// Whether it asks only for functions, calls and numbers of instructions, and not for blocks.
-    fn takes_paths(&self) -> bool;
+    /// What runs mean to it depends on this, and on nothing else; `None` where they may not be a path.
+    fn state(&mut self) -> Option<u32>;
+
+    /// Learns a path from a state: its number, and the state behind it.
+    fn learn(&mut self, state: u32, runs: impl Iterator<Item = Run>) -> Option<(u32, u32)>;
+
+    /// A path of the thread with this context was seen.
+    fn take_path(&mut self, context: u32, path: u32);
+
+    /// Paths led to this state.
+    fn resume(&mut self, _state: u32) {}
+
+    /// Nobody will name the paths and states so far any more.
+    fn forget(&mut self);
 
     /// The thread with this context runs from here on; at this tick, where it is known.
     fn switch(&mut self, _context: u32, _since: Option<Tsc>) {}
@@ -137,13 +151,25 @@ pub(crate) trait Take {
 struct Folder<'a, A: Analysis> {
     analysis: &'a A,
     stints: Vec<Stint<A::Partial>>,
+    /// What is remembered of paths, while no stint has it.
+    memory: A::Memory,
+}
+
+impl<A: Analysis> Folder<'_, A> {
+    /// Lends what is remembered to the last stint, or takes it back.
+    fn exchange(&mut self) {
+        if let Some(stint) = self.stints.last_mut() {
+            self.analysis.exchange(&mut stint.partial, &mut self.memory);
+        }
+    }
+
+    fn finish(mut self) -> (Vec<Stint<A::Partial>>, A::Memory) {
+        self.exchange();
+        (self.stints, self.memory)
+    }
 }
 
 impl<A: Analysis> Take for Folder<'_, A> {
-    fn takes_paths(&self) -> bool {
-        !A::NEEDS_CODE
-    }
-
     #[inline]
     fn take(&mut self, _: u32, seen: Seen<'_>) {
         if let Some(stint) = self.stints.last_mut() {
@@ -151,17 +177,41 @@ impl<A: Analysis> Take for Folder<'_, A> {
         }
     }
 
+    fn state(&mut self) -> Option<u32> {
+        self.analysis.state(&mut self.stints.last_mut()?.partial)
+    }
+
+    fn learn(&mut self, state: u32, runs: impl Iterator<Item = Run>) -> Option<(u32, u32)> {
+        self.analysis.learn(&mut self.stints.last_mut()?.partial, state, runs)
+    }
+
     #[inline]
-    fn take_path(&mut self, _: u32, runs: impl Iterator<Item = Run>) {
+    fn take_path(&mut self, _: u32, path: u32) {
         if let Some(stint) = self.stints.last_mut() {
-            self.analysis.fold_path(&mut stint.partial, runs);
+            self.analysis.fold_path(&mut stint.partial, path);
         }
+    }
+
+    fn resume(&mut self, state: u32) {
+        if let Some(stint) = self.stints.last_mut() {
+            self.analysis.resume(&mut stint.partial, state);
+        }
+    }
+
+    fn forget(&mut self) {
+        self.exchange();
+        self.memory = A::Memory::default();
+        self.exchange();
     }
 
     fn switch(&mut self, context: u32, since: Option<Tsc>) {
         match self.stints.last_mut() {
             Some(stint) if stint.context == context => stint.since = stint.since.or(since),
-            _ => self.stints.push(Stint { context, since, partial: self.analysis.unknown() }),
+            _ => {
+                self.exchange();
+                self.stints.push(Stint { context, since, partial: self.analysis.unknown() });
+                self.exchange();
+            }
         }
     }
 }
@@ -261,10 +311,6 @@ impl<'x, 'f, T: Take> SeenSink<'x, 'f, T> {
 }
 
 impl<T: Take> TrackSink for SeenSink<'_, '_, T> {
-    fn takes_paths(&self) -> bool {
-        self.taker.takes_paths() && !self.gate.has_spans()
-    }
-
     fn begin_segment(&mut self) {
         self.gate.begin_segment();
         self.open = self.gate.open;
@@ -300,14 +346,33 @@ impl<T: Take> Sink for SeenSink<'_, '_, T> {
     }
 
     #[inline]
-    fn path(&mut self, first: &Step, more: &[Step]) {
-        let steps = || std::iter::once(first).chain(more);
-        self.gate.ran(steps().map(|step| u64::from(step.instructions)).sum());
-        if self.fresh {
-            steps().map(run).flat_map(Run::seen).for_each(|seen| self.take(seen));
-        } else if self.open && self.gate.wanted {
-            self.taker.take_path(self.gate.context, steps().map(run));
-        }
+    fn takes_paths(&self) -> bool {
+        !self.fresh
+            && self.open
+            && self.gate.wanted
+            && !self.gate.numbers_instructions()
+            && self.taker.takes_paths()
+    }
+
+    fn state(&mut self) -> Option<u32> {
+        if self.takes_paths() { self.taker.state() } else { None }
+    }
+
+    fn learn<L: Labels>(&mut self, state: u32, steps: &[Step], _: &Graph<'_, L>) -> Option<(u32, u32)> {
+        self.taker.learn(state, steps.iter().map(run))
+    }
+
+    #[inline]
+    fn path(&mut self, path: u32) {
+        self.taker.take_path(self.gate.context, path);
+    }
+
+    fn resume(&mut self, state: u32) {
+        self.taker.resume(state);
+    }
+
+    fn forget(&mut self) {
+        self.taker.forget();
     }
 
     fn event(&mut self, event: Event) {

@@ -63,8 +63,8 @@ pub fn numbers(
     decode_all(
         experiment,
         reading,
-        |chunk| Counter(Gate::new(experiment, chunk, reading)),
-        |counter| counter.0.stints,
+        |chunk, ()| Counter(Gate::new(experiment, chunk, reading)),
+        |counter| (counter.0.stints, ()),
         |_, of_chunk| {
             lengths.push(of_chunk.len());
             let chunk = lengths.len() - 1;
@@ -181,9 +181,10 @@ impl<'x, 'f> Gate<'x, 'f> {
         stint.since = stint.since.or(Some(now));
     }
 
-    /// Whether only spans of the threads are asked for.
-    pub(crate) fn has_spans(&self) -> bool {
-        self.reading.spans.is_some()
+    /// Whether the numbers of instructions matter.
+    #[inline]
+    pub(crate) fn numbers_instructions(&self) -> bool {
+        self.reading.spans.is_some() || self.reading.numbers.is_some()
     }
 
     #[inline]

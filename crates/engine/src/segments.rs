@@ -1,7 +1,9 @@
 //! The decoding of a chunk, segment by segment.
 
+use std::mem;
+
 use hodo_clock::Tsc;
-use hodo_code::Program;
+use hodo_code::{Graph, Labels, Program};
 use hodo_intel_pt::{
     Config,
     flow::{Decoder, Event, Executed, Gap, Memos, PacketKind, Sink, Step, Trouble},
@@ -18,11 +20,6 @@ const PSB_PLUS: u64 = 4096;
 
 /// A sink of one track's flow that is told where segments begin.
 pub trait TrackSink: Sink {
-    /// Whether it takes paths in place of blocks.
-    fn takes_paths(&self) -> bool {
-        false
-    }
-
     /// The segment that begins next has its PSB at this offset of the file.
     fn segment_at(&mut self, _file_offset: u64) {}
 
@@ -36,11 +33,13 @@ pub trait TrackSink: Sink {
 /// Decodes all chunks on all cores, each with a sink of its own. What a sink gathered is handed to
 /// `consume` in the order of the chunks, and `progress` is told the bytes that were decoded so far; both
 /// tell whether to go on.
-pub fn decode_all<S: TrackSink, R: Send>(
+///
+/// What a sink learns of paths is a memory that it is started with, and gives back in the end.
+pub fn decode_all<S: TrackSink, M: Default, R: Send>(
     experiment: &Experiment<'_>,
     reading: Reading<'_>,
-    start: impl Fn(&Chunk) -> S + Sync,
-    finish: impl Fn(S) -> R + Sync,
+    start: impl Fn(&Chunk, M) -> S + Sync,
+    finish: impl Fn(S) -> (R, M) + Sync,
     consume: impl FnMut(&Chunk, R) -> bool,
     progress: impl FnMut(u64) -> bool,
 ) -> Losses {
@@ -51,36 +50,38 @@ pub fn decode_all<S: TrackSink, R: Send>(
 /// Decodes chunks in the order given; see [`decode_all`]. A sink that has gathered more than it wants to keep may
 /// give a `part` of it away before the chunk is done: `consume` gets the parts of a chunk one after the other.
 #[allow(clippy::too_many_arguments, reason = "each is a step of the same pipeline")]
-pub(crate) fn decode_chunks<S: TrackSink, R: Send>(
+pub(crate) fn decode_chunks<S: TrackSink, M: Default, R: Send>(
     experiment: &Experiment<'_>,
     chunks: &[Chunk],
     reading: Reading<'_>,
-    start: impl Fn(&Chunk) -> S + Sync,
+    start: impl Fn(&Chunk, M) -> S + Sync,
     part: impl Fn(&mut S) -> Option<R> + Sync,
-    finish: impl Fn(S) -> R + Sync,
+    finish: impl Fn(S) -> (R, M) + Sync,
     mut consume: impl FnMut(&Chunk, R) -> bool,
     mut progress: impl FnMut(u64) -> bool,
 ) -> Losses {
     let mut order = chunks.iter().peekable();
     let mut losses = experiment.losses_in(reading.window);
     let mut done = 0;
-    let work = |(programs, memos): &mut (Vec<_>, Memos),
+    let work = |(programs, memos, memory): &mut (Vec<_>, Memos, M),
                 chunk: &Chunk,
                 hand_over: &dyn Fn((R, Option<Losses>)) -> bool| {
         let mut losses = Losses::default();
-        let mut sink = start(chunk);
+        let mut sink = start(chunk, mem::take(memory));
         let mut give = |sink: &mut S| {
             if let Some(part) = part(sink) {
                 hand_over((part, None));
             }
         };
         decode(experiment, chunk, reading, (programs, memos), &mut losses, &mut sink, &mut give);
-        (finish(sink), Some(losses))
+        let (rest, learned) = finish(sink);
+        *memory = learned;
+        (rest, Some(losses))
     };
     parts_in_order(
         chunks,
         reading.threads,
-        || (experiment.programs(), Memos::default()),
+        || (experiment.programs(), Memos::default(), M::default()),
         work,
         |(result, of_chunk)| {
             let chunk = *order.peek().expect("a result for each chunk");
@@ -133,7 +134,7 @@ fn decode<'x, 'f, S: TrackSink>(
         }
         let config: &Config = &experiment.recording.config;
         let decoder = Decoder::new(&bytes, span, config, &track.schedule);
-        match reading.memo && located.sink.takes_paths() {
+        match reading.memo {
             true => decoder.decode_with_memo(programs, memos, &mut located),
             false => decoder.decode(programs, &mut located),
         }
@@ -173,7 +174,7 @@ struct Located<'x, 'f, S, G> {
 impl<S: Sink, G: FnMut(&mut S)> Located<'_, '_, S, G> {
     /// The bytes before the first PSB of a run can't be decoded: where a packet begins is not known.
     fn skip_to_psb(&mut self, bytes: u64, until: Option<Tsc>) {
-        let start = std::mem::replace(&mut self.start, 0);
+        let start = mem::replace(&mut self.start, 0);
         let trouble = Trouble::Missing;
         self.event(Event::Gap(Gap { from: 0, to: bytes, since: None, until, doubtful_since: None, trouble }));
         self.start = start;
@@ -181,14 +182,37 @@ impl<S: Sink, G: FnMut(&mut S)> Located<'_, '_, S, G> {
 }
 
 impl<S: Sink, G: FnMut(&mut S)> Sink for Located<'_, '_, S, G> {
+    const TAKES_BLOCKS: bool = S::TAKES_BLOCKS;
+
     #[inline]
     fn executed(&mut self, executed: Executed<'_>) {
         self.sink.executed(executed);
     }
 
     #[inline]
-    fn path(&mut self, first: &Step, more: &[Step]) {
-        self.sink.path(first, more);
+    fn takes_paths(&self) -> bool {
+        self.sink.takes_paths()
+    }
+
+    fn state(&mut self) -> Option<u32> {
+        self.sink.state()
+    }
+
+    fn learn<L: Labels>(&mut self, state: u32, steps: &[Step], graph: &Graph<'_, L>) -> Option<(u32, u32)> {
+        self.sink.learn(state, steps, graph)
+    }
+
+    #[inline]
+    fn path(&mut self, path: u32) {
+        self.sink.path(path);
+    }
+
+    fn resume(&mut self, state: u32) {
+        self.sink.resume(state);
+    }
+
+    fn forget(&mut self) {
+        self.sink.forget();
     }
 
     #[inline]

@@ -10,7 +10,7 @@ use hodo_analyses::{
     calls::{Calls, Moment},
 };
 use hodo_clock::Tsc;
-use hodo_trace::{FunctionId, Seen};
+use hodo_trace::{FunctionId, Run, Seen};
 
 use crate::{
     Chunk, Experiment, Losses, Reading, Spans,
@@ -28,31 +28,59 @@ struct Stint {
 }
 
 /// What was seen in a chunk, kept for the thread that goes on with it.
-#[derive(Default)]
 struct Recorded {
     stints: Vec<Stint>,
+    paths: Paths,
+}
+
+/// What is seen on paths that run again and again.
+#[derive(Default)]
+struct Paths {
+    seen: Vec<Seen<'static>>,
+    /// Where the paths end; each begins where the one before ends.
+    ends: Vec<usize>,
 }
 
 impl Take for Recorded {
-    fn takes_paths(&self) -> bool {
-        true
-    }
-
     #[inline]
     fn take(&mut self, context: u32, seen: Seen<'_>) {
         if self.stints.last().is_none_or(|stint| stint.context != context) {
             self.stints.push(Stint { context, since: None, seen: Vec::new() });
         }
-        let Some(stint) = self.stints.last_mut() else { return };
-        // Runs that follow each other in one function are one to a call.
-        if let (Seen::Run { at, instructions, .. }, Some(Seen::Run { at: last, instructions: sum, .. })) =
-            (&seen, stint.seen.last_mut())
-            && last.function == at.function
-        {
-            *sum += instructions;
-            return;
+        if let Some(stint) = self.stints.last_mut() {
+            push(&mut stint.seen, seen.without_lengths());
         }
-        stint.seen.push(seen.without_lengths());
+    }
+
+    /// What a path shows is the same in any state.
+    fn state(&mut self) -> Option<u32> {
+        Some(0)
+    }
+
+    fn learn(&mut self, state: u32, runs: impl Iterator<Item = Run>) -> Option<(u32, u32)> {
+        let mut seen = Vec::new();
+        runs.flat_map(Run::seen).for_each(|one| push(&mut seen, one));
+        self.paths.seen.append(&mut seen);
+        self.paths.ends.push(self.paths.seen.len());
+        Some((self.paths.ends.len() as u32 - 1, state))
+    }
+
+    #[inline]
+    fn take_path(&mut self, context: u32, path: u32) {
+        let path = path as usize;
+        let start = path.checked_sub(1).map_or(0, |before| self.paths.ends[before]);
+        let [first, more @ ..] = &self.paths.seen[start..self.paths.ends[path]] else { return };
+        match self.stints.last_mut() {
+            Some(stint) if stint.context == context => {
+                push(&mut stint.seen, *first);
+                stint.seen.extend_from_slice(more);
+            }
+            _ => self.stints.push(Stint { context, since: None, seen: [&[*first], more].concat() }),
+        }
+    }
+
+    fn forget(&mut self) {
+        self.paths = Paths::default();
     }
 
     fn switch(&mut self, context: u32, since: Option<Tsc>) {
@@ -61,6 +89,19 @@ impl Take for Recorded {
             _ => self.stints.push(Stint { context, since, seen: Vec::new() }),
         }
     }
+}
+
+/// Adds what is seen next. Runs that follow each other in one function are one to a call.
+#[inline]
+fn push(all: &mut Vec<Seen<'static>>, seen: Seen<'static>) {
+    if let (Seen::Run { at, instructions, .. }, Some(Seen::Run { at: last, instructions: sum, .. })) =
+        (&seen, all.last_mut())
+        && last.function == at.function
+    {
+        *sum += instructions;
+        return;
+    }
+    all.push(seen);
 }
 
 /// Whether threads share streams, as they do in recordings of CPUs.
@@ -91,9 +132,14 @@ pub(crate) fn in_time(
         experiment,
         &chunks,
         reading,
-        |chunk| SeenSink::new(Recorded::default(), Gate::new(experiment, chunk, reading)),
+        |chunk, paths| {
+            SeenSink::new(Recorded { stints: Vec::new(), paths }, Gate::new(experiment, chunk, reading))
+        },
         |_| None,
-        |sink| sink.into_inner().stints,
+        |sink| {
+            let Recorded { stints, paths } = sink.into_inner();
+            (stints, paths)
+        },
         |_, stints| {
             let in_stints = stints.into_iter().filter(|stint| !stint.seen.is_empty());
             if starts.is_empty() && waiting.is_empty() {

@@ -1,23 +1,19 @@
 //! Return compression (SDM, "RET Compression").
 
 /// Depth of the processor's stack of return addresses.
-const DEPTH: usize = 64;
-
-/// Entries that there is room for. More than are remembered, so that one more may be written to no effect.
-const ROOM: usize = 2 * DEPTH;
+pub(crate) const DEPTH: usize = 64;
 
 /// Return addresses of the calls that the processor remembers; the oldest fall out at the bottom.
 #[derive(Clone, Debug)]
 pub(crate) struct ReturnStack {
-    /// Where each returns to, and what may have been told with it.
-    entries: [(u64, u32); ROOM],
+    entries: [u64; DEPTH],
     top: usize,
     count: usize,
 }
 
 impl Default for ReturnStack {
     fn default() -> Self {
-        ReturnStack { entries: [(0, 0); ROOM], top: 0, count: 0 }
+        ReturnStack { entries: [0; DEPTH], top: 0, count: 0 }
     }
 }
 
@@ -25,32 +21,28 @@ impl ReturnStack {
     /// A call that will return to `address`.
     #[inline]
     pub(crate) fn push(&mut self, address: u64) {
-        self.take(true, false, (address, u32::MAX));
-    }
-
-    /// Takes in a call, a return, or neither, without a branch: what the newest entry was before it. `entry` is
-    /// where a call returns to, and what to tell with that.
-    #[inline]
-    pub(crate) fn take(&mut self, is_call: bool, is_return: bool, entry: (u64, u32)) -> (u64, u32) {
-        let newest = self.entries[self.top % ROOM];
-        self.entries[(self.top + 1) % ROOM] = entry;
-        let (call, known_return) = (usize::from(is_call), usize::from(is_return && self.count > 0));
-        self.top = (self.top + call).wrapping_sub(known_return) % ROOM;
-        self.count = (self.count + call - known_return).min(DEPTH);
-        newest
+        self.top = (self.top + 1) % DEPTH;
+        self.entries[self.top] = address;
+        self.count = (self.count + 1).min(DEPTH);
     }
 
     /// Where the newest call returns to, which is then forgotten; `None` where none is remembered.
     #[inline]
     pub(crate) fn pop(&mut self) -> Option<u64> {
-        let known = self.count > 0;
-        let (address, _) = self.take(false, true, (0, 0));
-        known.then_some(address)
+        self.count = self.count.checked_sub(1)?;
+        let address = self.entries[self.top];
+        self.top = (self.top + DEPTH - 1) % DEPTH;
+        Some(address)
     }
 
     /// Whether no call is remembered.
     pub(crate) fn is_empty(&self) -> bool {
         self.count == 0
+    }
+
+    /// What is remembered, the oldest call first.
+    pub(crate) fn addresses(&self) -> impl Iterator<Item = u64> {
+        (0..self.count).rev().map(|newer| self.entries[(self.top + DEPTH - newer) % DEPTH])
     }
 
     /// Forgets all calls.

@@ -229,8 +229,8 @@ pub trait Analysis: Sync {
     /// What is known after some chunks; travels between threads, processes and machines.
     type Partial: Send + Serialize + DeserializeOwned;
 
-    /// Whether the analysis looks into the [code](Code) that ran; else runs may be joined, and have none.
-    const NEEDS_CODE: bool = true;
+    /// What a thread remembers of paths while it folds one chunk after the other; `()` where there are none.
+    type Memory: Default;
 
     /// Whether the analysis wants to be told [the numbers of instructions](Seen::Number). They cost another
     /// round of decoding.
@@ -244,10 +244,33 @@ pub trait Analysis: Sync {
     /// Adds one thing seen to the state.
     fn fold(&self, partial: &mut Self::Partial, seen: Seen<'_>);
 
-    /// Adds runs that follow each other: the same as folding what was seen, one after the other.
-    fn fold_path(&self, partial: &mut Self::Partial, runs: impl Iterator<Item = Run>) {
-        runs.flat_map(Run::seen).for_each(|seen| self.fold(partial, seen));
+    /// Exchanges what a partial state remembers of paths for something else; all that it was told of by these
+    /// paths is then added to it.
+    fn exchange(&self, _partial: &mut Self::Partial, _memory: &mut Self::Memory) {}
+
+    /// A number for all that decides what runs mean to a partial state; `None` where all that is seen is to be
+    /// folded.
+    fn state(&self, _partial: &mut Self::Partial) -> Option<u32> {
+        None
     }
+
+    /// Learns what runs that follow each other do in a state, which need not be the present one: the number of
+    /// that path, and the state behind it. `None` where they are to be folded.
+    fn learn(
+        &self,
+        _partial: &mut Self::Partial,
+        _state: u32,
+        _runs: impl Iterator<Item = Run>,
+    ) -> Option<(u32, u32)> {
+        None
+    }
+
+    /// Adds the runs of a path: the same as folding what was seen, one after the other, but for where the state
+    /// is from then on.
+    fn fold_path(&self, _partial: &mut Self::Partial, _path: u32) {}
+
+    /// Paths led to this state.
+    fn resume(&self, _partial: &mut Self::Partial, _state: u32) {}
 
     /// Joins the states of two neighbouring spans of one thread; `earlier` ends where `later` begins.
     fn merge(&self, earlier: Self::Partial, later: Self::Partial) -> Self::Partial;

@@ -32,8 +32,8 @@ pub(crate) fn read(file: &Path, symfs: Option<&Path>, chunk_size: u64) -> Result
     decode_all(
         &experiment,
         reading,
-        |_| Collector::default(),
-        |collector| collector.segments,
+        |_, ()| Collector::default(),
+        |collector| (collector.segments, ()),
         |_, chunk| {
             segments.extend(chunk);
             true

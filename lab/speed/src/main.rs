@@ -6,14 +6,21 @@
 //!
 //! Reads all trace twice on one thread of one process and prints one line of JSON as the harnesses around other
 //! decoders do (`lab/peers`): `bytes`, `cold_ns` (first pass, with nothing known), `hot_ns` (second pass),
-//! `items` of both, in processor time.
+//! `items` of both (of functions: a digest of the table), in processor time.
 
-use std::{env, error::Error, fs, path::PathBuf};
+use std::{
+    env,
+    error::Error,
+    fs,
+    hash::{DefaultHasher, Hash, Hasher},
+    path::PathBuf,
+};
 
 use hodo_analyses::profile::{Profile, Report};
+use hodo_code::{Graph, Labels};
 use hodo_engine::{Experiment, Files, Input, Options, Reading, TrackSink, decode_all, profile, script};
 use hodo_intel_pt::{
-    flow::{Event, Executed, Sink},
+    flow::{Event, Executed, Sink, Step},
     packet::{Decoder, IpPayload, Packet},
 };
 
@@ -105,7 +112,11 @@ fn payload(packet: Packet) -> u64 {
 
 fn functions(experiment: &Experiment<'_>, reading: Reading<'_>, progress: impl FnMut(u64) -> bool) -> u64 {
     let analysis = Profile { report: Report::Functions, every: None, names: &experiment.modules };
-    profile(experiment, &analysis, reading, progress).rows.len() as u64
+    let table = profile(experiment, &analysis, reading, progress);
+    // The same with and without a memo.
+    let mut hasher = DefaultHasher::new();
+    format!("{table:?}").hash(&mut hasher);
+    hasher.finish() >> 32
 }
 
 /// Bytes that are written and forgotten.
@@ -127,17 +138,65 @@ impl std::io::Write for Count {
 struct Addresses {
     count: u64,
     sum: u64,
+    paths: Paths,
+}
+
+/// The addresses of instructions on paths that run again and again.
+#[derive(Default)]
+struct Paths {
+    addresses: Vec<u64>,
+    /// Where the paths end; each begins where the one before ends.
+    ends: Vec<usize>,
+}
+
+impl Addresses {
+    #[inline]
+    fn look(&mut self, address: u64) {
+        self.count += 1;
+        self.sum = self.sum.rotate_left(1) ^ address;
+    }
 }
 
 impl Sink for Addresses {
+    const TAKES_BLOCKS: bool = true;
+
     fn executed(&mut self, executed: Executed<'_>) {
-        for address in executed.addresses() {
-            self.count += 1;
-            self.sum = self.sum.wrapping_mul(31).wrapping_add(address);
-        }
+        executed.addresses().for_each(|address| self.look(address));
     }
 
     fn event(&mut self, _: Event) {}
+
+    fn takes_paths(&self) -> bool {
+        true
+    }
+
+    fn state(&mut self) -> Option<u32> {
+        Some(0)
+    }
+
+    fn learn<L: Labels>(&mut self, state: u32, steps: &[Step], graph: &Graph<'_, L>) -> Option<(u32, u32)> {
+        for step in steps {
+            let mut address = step.start;
+            for &length in graph.lengths(graph.block(step.block)) {
+                self.paths.addresses.push(address);
+                address += u64::from(length);
+            }
+        }
+        self.paths.ends.push(self.paths.addresses.len());
+        Some((self.paths.ends.len() as u32 - 1, state))
+    }
+
+    fn path(&mut self, path: u32) {
+        let path = path as usize;
+        let start = path.checked_sub(1).map_or(0, |before| self.paths.ends[before]);
+        for index in start..self.paths.ends[path] {
+            self.look(self.paths.addresses[index]);
+        }
+    }
+
+    fn forget(&mut self) {
+        self.paths = Paths::default();
+    }
 }
 
 impl TrackSink for Addresses {
@@ -146,11 +205,12 @@ impl TrackSink for Addresses {
 
 fn instructions(experiment: &Experiment<'_>, reading: Reading<'_>, progress: impl FnMut(u64) -> bool) -> u64 {
     let mut count = 0;
-    let consume = |_: &_, addresses: Addresses| {
-        std::hint::black_box(addresses.sum);
-        count += addresses.count;
+    let consume = |_: &_, (of_chunk, sum): (u64, u64)| {
+        std::hint::black_box(sum);
+        count += of_chunk;
         true
     };
-    decode_all(experiment, reading, |_| Addresses::default(), |sink| sink, consume, progress);
+    let start = |_: &_, paths| Addresses { paths, ..Addresses::default() };
+    decode_all(experiment, reading, start, |sink| ((sink.count, sink.sum), sink.paths), consume, progress);
     count
 }

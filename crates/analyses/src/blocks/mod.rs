@@ -34,6 +34,7 @@ pub struct Blocks<'a> {
 
 impl Analysis for Blocks<'_> {
     type Partial = Partial;
+    type Memory = ();
 
     fn unknown(&self) -> Partial {
         Partial::unknown()

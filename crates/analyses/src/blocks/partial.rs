@@ -289,7 +289,7 @@ impl Partial {
 
     fn share(&mut self) {
         let Partial { list, clock, last, before, .. } = self;
-        clock.share(|share| match (share, *last) {
+        clock.share(0, |share| match (share, *last) {
             (Share::Ran { who: NOBODY, .. }, _) => {}
             (Share::Ran { who: block, time, .. }, _) | (Share::Waited(time), Last::Block(block)) => {
                 let counts = list.counts(block);
@@ -307,8 +307,8 @@ impl Partial {
             return cycles.begin(Some(count));
         }
         if cycles.tell(count) {
-            cycles.share(|share| {
-                if let Share::Ran { who, instructions, time } = share
+            cycles.share(0, |share| {
+                if let Share::Ran { who, instructions, time, .. } = share
                     && who != NOBODY
                 {
                     let counts = list.counts(who);

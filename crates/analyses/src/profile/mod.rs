@@ -6,12 +6,14 @@
 //! on the function that it interrupted.
 
 mod partial;
+mod paths;
 mod table;
 mod tree;
 
 use hodo_trace::{Analysis, Names, Run, Seen, Table};
 
 pub use partial::Partial;
+pub use paths::Paths;
 pub(crate) use table::share;
 
 /// How a profile is drawn.
@@ -47,8 +49,7 @@ pub struct Profile<'a> {
 
 impl Analysis for Profile<'_> {
     type Partial = Partial;
-
-    const NEEDS_CODE: bool = false;
+    type Memory = Paths;
 
     fn needs_numbers(&self) -> bool {
         matches!(self.every, Some(Every::Instructions(_)))
@@ -63,9 +64,31 @@ impl Analysis for Profile<'_> {
         partial.fold(self.every, seen);
     }
 
+    fn exchange(&self, partial: &mut Partial, memory: &mut Paths) {
+        partial.exchange(memory);
+    }
+
+    fn state(&self, partial: &mut Partial) -> Option<u32> {
+        // Samples depend on the order of what ran.
+        if self.every.is_some() { None } else { partial.state() }
+    }
+
+    fn learn(
+        &self,
+        partial: &mut Partial,
+        state: u32,
+        runs: impl Iterator<Item = Run>,
+    ) -> Option<(u32, u32)> {
+        partial.learn(state, runs)
+    }
+
     #[inline]
-    fn fold_path(&self, partial: &mut Partial, runs: impl Iterator<Item = Run>) {
-        partial.fold_path(self.every, runs);
+    fn fold_path(&self, partial: &mut Partial, path: u32) {
+        partial.fold_path(path);
+    }
+
+    fn resume(&self, partial: &mut Partial, state: u32) {
+        partial.resume(state);
     }
 
     fn merge(&self, earlier: Partial, later: Partial) -> Partial {

@@ -6,16 +6,17 @@
 //! that led to it. Merging replays these edges on the stack of the chunk before and grafts each piece
 //! onto the frame where its edge ends.
 
-use hodo_trace::{Arrival, Place, Run, Seen, Transfer};
+use hodo_trace::{Arrival, Run, Seen};
 use serde::{Deserialize, Serialize};
 
 use super::{
     Every,
-    tree::{Cost, NO_PARENT, NodeId, Tree},
+    paths::Paths,
+    tree::{Cost, NO_PARENT, NodeId, Tree, nanoseconds},
 };
 use crate::{
-    clock::{Clock, Share},
-    stack::{Below, Edge, Entry, Frame, Watch, arrive},
+    clock::{Clock, Even, Share},
+    stack::{Below, Edge, Entry, Frame, arrive},
 };
 
 /// The trees that grow on one unknown frame.
@@ -42,6 +43,9 @@ pub struct Partial {
     /// What belongs to the frame that ran at the start, before anything ran.
     before: Cost,
     sums: Sums,
+    /// Paths that ran.
+    #[serde(skip)]
+    paths: Paths,
 }
 
 /// What is told of the thread as a whole.
@@ -72,6 +76,7 @@ impl Partial {
             number: 0,
             before: Cost::default(),
             sums: Sums::default(),
+            paths: Paths::default(),
         }
     }
 
@@ -81,12 +86,13 @@ impl Partial {
             Seen::Run { at, instructions, .. } => self.run(every, &at, instructions),
             Seen::Begin(clock) => self.clock.begin(clock.map(|clock| clock.0)),
             Seen::Time(clock) => {
-                if self.clock.tell(clock.0) {
+                if self.clock.tell(clock.0) || self.paths.have_run() {
                     self.share(every);
                 }
             }
             Seen::End => {
                 self.clock.last_of_segment();
+                self.paths.count(Even::default());
                 self.share(every);
                 self.clock.end();
             }
@@ -110,49 +116,13 @@ impl Partial {
         }
     }
 
-    /// Runs that follow each other.
-    #[inline]
-    pub(super) fn fold_path(&mut self, every: Option<Every>, runs: impl Iterator<Item = Run>) {
-        let mut before = None;
-        runs.for_each(|run| {
-            // Spelled out, so that each way is compiled for itself.
-            let node = match before {
-                None => self.enter(self.edge, &run.at),
-                Some((Transfer::None, _)) => self.enter(Edge::Flow, &run.at),
-                Some((Transfer::Call, end)) => self.enter(Edge::Call { return_address: end }, &run.at),
-                Some((Transfer::Return, _)) => self.enter(Edge::Return, &run.at),
-                Some((Transfer::IndirectJump, _)) => self.enter(Edge::Indirect, &run.at),
-            };
-            self.count(every, node, run.instructions);
-            self.sums.calls += u64::from(run.transfer == Transfer::Call);
-            self.clock.left &= run.transfer == Transfer::None;
-            before = Some((run.transfer, run.end));
-        });
-        self.edge = match before {
-            None => return,
-            Some((Transfer::None, _)) => Edge::Flow,
-            Some((Transfer::Call, end)) => Edge::Call { return_address: end },
-            Some((Transfer::Return, _)) => Edge::Return,
-            Some((Transfer::IndirectJump, _)) => Edge::Indirect,
-        };
-    }
-
     #[inline]
     fn run(&mut self, every: Option<Every>, at: &Arrival, instructions: u64) {
         let edge = std::mem::replace(&mut self.edge, Edge::Flow);
-        let node = self.enter(edge, at);
-        self.count(every, node, instructions);
-    }
-
-    /// The node that runs after an edge.
-    #[inline(always)]
-    fn enter(&mut self, edge: Edge, at: &Arrival) -> NodeId {
-        self.arrive_simply(edge, at).unwrap_or_else(|| self.arrive(edge, at, Below::Unknown))
-    }
-
-    /// Instructions of a node ran.
-    #[inline]
-    fn count(&mut self, every: Option<Every>, node: NodeId, instructions: u64) {
+        let node = match self.stack.last() {
+            Some(frame) if edge == Edge::Flow && frame.function == at.function => frame.note,
+            _ => self.arrive(edge, at, Below::Unknown),
+        };
         let cost = self.tree.cost(node);
         cost.instructions += instructions;
         if let Some(Every::Instructions(period)) = every {
@@ -163,32 +133,7 @@ impl Partial {
         self.clock.ran(node, instructions);
     }
 
-    /// The node that runs after an edge, for the ways of arriving that are nearly all of them.
-    #[inline(always)]
-    fn arrive_simply(&mut self, edge: Edge, at: &Arrival) -> Option<NodeId> {
-        let Partial { stack, tree, .. } = self;
-        let top = stack.last()?;
-        match edge {
-            Edge::Flow | Edge::Indirect if top.function == at.function => Some(top.note),
-            Edge::Call { return_address } => Some(push(stack, tree, at, Entry::Call, Some(return_address))),
-            Edge::Return => {
-                let left = match stack.as_slice() {
-                    [.., caller, frame] if caller.gets_back(at, frame) => 1,
-                    [.., caller, frame, Frame { entry: Entry::Tail, .. }] if caller.gets_back(at, frame) => 2,
-                    _ => return None,
-                };
-                stack.truncate(stack.len() - left);
-                stack.last().map(|frame| frame.note)
-            }
-            Edge::Indirect if at.place == Place::Entry && top.entry == Entry::Call => {
-                Some(push(stack, tree, at, Entry::Tail, None))
-            }
-            _ => None,
-        }
-    }
-
-    /// The same for all ways of arriving.
-    #[inline(never)]
+    /// The node that runs after an edge.
     fn arrive(&mut self, edge: Edge, arrival: &Arrival, below: Below) -> NodeId {
         let arrived = match self.stack.is_empty() {
             true => Err(edge),
@@ -206,24 +151,71 @@ impl Partial {
     /// Shares the time since the last one out over the instructions that ran in it.
     #[inline]
     fn share(&mut self, every: Option<Every>) {
-        let Partial { clock, tree, sums, stack, edge, before, .. } = self;
-        clock.share(|share| match (share, stack.last()) {
+        let Partial { clock, tree, sums, stack, edge, before, paths, .. } = self;
+        let here = paths.node(tree).or(stack.last().map(|frame| frame.note));
+        let even = clock.share(paths.instructions(), |share| match (share, here) {
             (Share::Ran { who: NO_PARENT, .. }, _) => {}
-            (Share::Ran { who: node, time, .. }, _) => tree.cost(node).run_for(time, every),
+            (Share::Ran { who: node, instructions, time, each }, _) => {
+                let cost = tree.cost(node);
+                cost.time = cost.time.saturating_add(each.saturating_mul(u128::from(instructions)));
+                cost.sample(time, every);
+            }
             (Share::Lost(time), _) => sums.lose(time.length()),
             (Share::Waited(time) | Share::Outside(time), _) if *edge == Edge::Gap => {
                 sums.lose(time.length());
             }
-            (share, frame) => {
-                let cost = frame.map_or(&mut *before, |frame| tree.cost(frame.note));
-                match share {
-                    Share::Outside(time) => cost.wait_for(time),
-                    Share::Waited(time) | Share::Ran { time, .. } | Share::Lost(time) => {
-                        cost.run_for(time, every)
-                    }
-                }
-            }
+            (Share::Outside(time), here) => here.map_or(&mut *before, |id| tree.cost(id)).wait_for(time),
+            (Share::Waited(time), here) => here.map_or(&mut *before, |id| tree.cost(id)).run_for(time, every),
         });
+        paths.count(even);
+        if let Some(here) = here {
+            let cost = tree.cost(here);
+            cost.time = cost.time.saturating_add(even.rest);
+        }
+    }
+
+    /// The state that paths go on from; `None` where what comes next may reach below the frames that are known.
+    pub(super) fn state(&mut self) -> Option<u32> {
+        let root = self.stack.first()?.note;
+        if self.clock.left || self.edge == Edge::Gap {
+            return None;
+        }
+        if self.paths.grow_elsewhere(root) {
+            self.expand();
+            self.paths.grow_on(root);
+        }
+        self.paths.enter(&self.stack, self.edge)
+    }
+
+    pub(super) fn learn(&mut self, state: u32, runs: impl Iterator<Item = Run>) -> Option<(u32, u32)> {
+        self.paths.learn(state, runs)
+    }
+
+    /// A path ran.
+    #[inline]
+    pub(super) fn fold_path(&mut self, path: u32) {
+        self.paths.ran(path);
+    }
+
+    /// Paths led to this state.
+    pub(super) fn resume(&mut self, state: u32) {
+        (self.stack, self.edge) = self.paths.leave(state, &mut self.tree);
+        if !self.clock.runs() {
+            self.paths.count(Even::default());
+        }
+    }
+
+    /// Adds to the tree what paths add.
+    fn expand(&mut self) {
+        self.paths.expand(&mut self.tree, &mut self.sums, &mut self.clock);
+    }
+
+    /// Exchanges what is remembered of paths.
+    pub(super) fn exchange(&mut self, memory: &mut Paths) {
+        self.expand();
+        // Roots of one tree are not those of another.
+        self.paths.grow_on(NO_PARENT);
+        std::mem::swap(&mut self.paths, memory);
     }
 
     /// Joins two neighbouring parts.
@@ -242,8 +234,7 @@ impl Partial {
     fn append(&mut self, later: &Partial, below: Below) {
         match self.stack.last() {
             _ if self.edge == Edge::Gap => {
-                self.sums.lose(later.before.time);
-                self.sums.lose(later.before.outside);
+                self.sums.lose(nanoseconds(later.before.elapsed()));
             }
             Some(frame) => self.tree.cost(frame.note).add(&later.before),
             None => self.before.add(&later.before),
@@ -277,19 +268,4 @@ impl Partial {
         }
         places
     }
-}
-
-/// A frame that is entered from the newest, which there is.
-#[inline]
-fn push(
-    stack: &mut Vec<Frame<NodeId>>,
-    tree: &mut Tree,
-    at: &Arrival,
-    entry: Entry,
-    return_address: Option<u64>,
-) -> NodeId {
-    let function = at.function;
-    let note = tree.enter(&stack[stack.len() - 1], function, entry);
-    stack.push(Frame { function, entry, return_address, note });
-    note
 }

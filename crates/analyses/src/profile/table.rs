@@ -7,7 +7,7 @@ use hodo_trace::{Column, FunctionId, Names, Shape, Table, Unit, Value};
 use super::{
     Every,
     partial::Sums,
-    tree::{Cost, NO_PARENT, NodeId, Tree},
+    tree::{Cost, NO_PARENT, NodeId, Tree, nanoseconds},
 };
 use crate::stack::Entry;
 
@@ -27,7 +27,7 @@ struct FunctionCost {
     calls: u64,
     jumps: u64,
     instructions: u64,
-    time: u64,
+    time: u128,
     samples: u64,
 }
 
@@ -69,6 +69,10 @@ impl Whole {
         let sum = |part: fn(&Cost) -> u64| {
             nodes.iter().fold(0, |sum: u64, node| sum.saturating_add(part(&node.cost)))
         };
+        let time = |part: fn(&Cost) -> u128| {
+            let sum = nodes.iter().fold(0, |sum: u128, node| sum.saturating_add(part(&node.cost)));
+            Value::from(nanoseconds(sum))
+        };
         let mut summary = Vec::new();
         if let Some(every) = every {
             let (name, period) = match every {
@@ -82,8 +86,8 @@ impl Whole {
             ("instructions", Value::from(sum(|cost| cost.instructions))),
             ("calls", Value::from(self.sums.calls)),
             ("threads", Value::from(self.threads)),
-            ("time_ns", Value::from(sum(|cost| cost.time))),
-            ("outside_time_ns", Value::from(sum(|cost| cost.outside))),
+            ("time_ns", time(|cost| cost.time)),
+            ("outside_time_ns", time(|cost| cost.outside)),
             ("lost_time_ns", Value::from(self.sums.lost_time)),
             ("gaps", Value::from(self.sums.gaps)),
         ]);
@@ -143,8 +147,8 @@ impl Whole {
                     Value::from(cost.instructions),
                     Value::from(cost.calls),
                     Value::from(cost.jumps),
-                    Value::from(cost.own.time),
-                    Value::from(cost.time),
+                    Value::from(nanoseconds(cost.own.time)),
+                    Value::from(nanoseconds(cost.time)),
                     Value::from(name),
                     Value::from(module),
                 ])
@@ -234,8 +238,8 @@ impl Whole {
                 Value::from(total.instructions),
                 Value::from(node.cost.instructions),
                 Value::from(node.cost.entries),
-                Value::from(node.cost.time),
-                Value::from(total.elapsed()),
+                Value::from(nanoseconds(node.cost.time)),
+                Value::from(nanoseconds(total.elapsed())),
                 Value::from(depth),
                 Value::from(name),
                 Value::from(node.entry.name()),

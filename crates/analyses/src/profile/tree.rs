@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::Every;
 use crate::{
-    clock::Span,
+    clock::{FINE, Span},
     stack::{Entry, Frame, Watch},
 };
 
@@ -31,10 +31,10 @@ pub(super) struct Cost {
     /// Times that the frame was entered.
     pub(super) entries: u64,
     pub(super) instructions: u64,
-    /// Nanoseconds of execution.
-    pub(super) time: u64,
-    /// Nanoseconds between leaving and coming back to what is traced.
-    pub(super) outside: u64,
+    /// Time of execution, in parts of `2^-32` of a nanosecond.
+    pub(super) time: u128,
+    /// Time between leaving and coming back to what is traced, in the same parts.
+    pub(super) outside: u128,
     /// Samples, where they were asked for.
     pub(super) samples: u64,
 }
@@ -43,7 +43,13 @@ impl Cost {
     /// Adds a time of execution, and the samples that fall into it.
     #[inline]
     pub(super) fn run_for(&mut self, time: Span, every: Option<Every>) {
-        self.time = self.time.saturating_add(time.length());
+        self.time = self.time.saturating_add(fine(time.length()));
+        self.sample(time, every);
+    }
+
+    /// Adds the samples that fall into a time of execution.
+    #[inline]
+    pub(super) fn sample(&mut self, time: Span, every: Option<Every>) {
         if let Some(Every::Nanoseconds(period)) = every {
             self.samples = self.samples.saturating_add((time.to / period).saturating_sub(time.from / period));
         }
@@ -51,11 +57,11 @@ impl Cost {
 
     /// Adds a time outside of what is traced.
     pub(super) fn wait_for(&mut self, time: Span) {
-        self.outside = self.outside.saturating_add(time.length());
+        self.outside = self.outside.saturating_add(fine(time.length()));
     }
 
-    /// Nanoseconds, those outside included. Damaged clocks make no sum overflow.
-    pub(super) fn elapsed(&self) -> u64 {
+    /// All time, that outside included. Damaged clocks make no sum overflow.
+    pub(super) fn elapsed(&self) -> u128 {
         self.time.saturating_add(self.outside)
     }
 
@@ -70,25 +76,30 @@ impl Cost {
     }
 }
 
+/// Nanoseconds in the parts that times are summed in.
+fn fine(nanoseconds: u64) -> u128 {
+    u128::from(nanoseconds) << FINE
+}
+
+/// Whole nanoseconds of such parts.
+pub(super) fn nanoseconds(parts: u128) -> u64 {
+    u64::try_from(parts >> FINE).unwrap_or(u64::MAX)
+}
+
 /// Nodes of one or more trees; a parent stands before its children.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(from = "Vec<Node>", into = "Vec<Node>")]
 pub(super) struct Tree {
     nodes: Vec<Node>,
     children: FxHashMap<(NodeId, FunctionId, Entry), NodeId>,
-    /// Children that were looked up last, in the place that a hash gives them; empty before the first.
-    recent: Vec<((NodeId, FunctionId, Entry), NodeId)>,
 }
-
-/// Places for recent children.
-const RECENT: usize = 1 << 9;
 
 impl From<Vec<Node>> for Tree {
     fn from(nodes: Vec<Node>) -> Tree {
         let child = |(id, node): (usize, &Node)| ((node.parent, node.function, node.entry), id as NodeId);
         let inner = nodes.iter().enumerate().filter(|(_, node)| node.parent != NO_PARENT);
         let children = inner.map(child).collect();
-        Tree { nodes, children, recent: Vec::new() }
+        Tree { nodes, children }
     }
 }
 
@@ -126,27 +137,6 @@ impl Tree {
         id
     }
 
-    /// The same as [`Tree::child`], faster where it was looked up not long ago.
-    #[inline]
-    fn child_again(&mut self, parent: NodeId, function: FunctionId, entry: Entry) -> NodeId {
-        let mixed = (function.index ^ parent.wrapping_mul(0x9e37_79b9)).wrapping_mul(0x85eb_ca6b);
-        let place = (mixed >> (u32::BITS - RECENT.ilog2())) as usize;
-        match self.recent.get(place) {
-            Some(&(key, child)) if key == (parent, function, entry) => child,
-            _ => self.find_child(parent, function, entry, place),
-        }
-    }
-
-    #[cold]
-    fn find_child(&mut self, parent: NodeId, function: FunctionId, entry: Entry, place: usize) -> NodeId {
-        let child = self.child(parent, function, entry);
-        if self.recent.is_empty() {
-            self.recent = vec![((NO_PARENT, function, entry), child); RECENT];
-        }
-        self.recent[place] = ((parent, function, entry), child);
-        child
-    }
-
     fn add(&mut self, node: Node) -> NodeId {
         let id = NodeId::try_from(self.nodes.len()).expect("fewer than 2^32 nodes");
         self.nodes.push(node);
@@ -155,9 +145,8 @@ impl Tree {
 }
 
 impl Watch<NodeId> for Tree {
-    #[inline]
-    fn enter(&mut self, from: &Frame<NodeId>, function: FunctionId, entry: Entry) -> NodeId {
-        let node = self.child_again(from.note, function, entry);
+    fn enter(&mut self, from: &Frame<NodeId>, function: FunctionId, entry: Entry, _: Option<u64>) -> NodeId {
+        let node = self.child(from.note, function, entry);
         self.cost(node).entries += 1;
         node
     }

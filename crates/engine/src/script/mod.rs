@@ -68,7 +68,8 @@ fn write_chunks<S: TextSink>(
         let enough = sink.text().len() >= PART && sink.is_complete();
         enough.then(|| mem::take(sink.text()))
     };
-    let rest = |mut sink: S| mem::take(sink.text());
+    let start = |chunk: &Chunk, ()| start(chunk);
+    let rest = |mut sink: S| (mem::take(sink.text()), ());
     let chunks = experiment.chunks(reading.chunk_size);
     let losses = decode_chunks(experiment, &chunks, reading, start, part, rest, write, progress);
     Outcome { losses, written: lines.result }

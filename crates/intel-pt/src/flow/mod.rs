@@ -20,7 +20,7 @@ mod trial;
 mod trouble;
 mod walk;
 
-use hodo_code::{Block, Snapshot};
+use hodo_code::{Block, Graph, Labels, Snapshot};
 
 pub use decoder::{Decoder, Guest, Switch};
 pub use event::{Cause, ControlFlow, ControlFlowKind, Event, EventData, Transaction, ValueBlock};
@@ -75,14 +75,45 @@ pub trait Sink {
     /// Something else happened.
     fn event(&mut self, event: Event);
 
-    /// Many instructions ran: [`Step`]s that follow each other.
-    ///
-    /// Told only by [`Decoder::decode_with_memo`], in place of what [`Sink::executed`] and [`Sink::packet`] would
-    /// tell.
-    #[inline]
-    fn path(&mut self, _first: &Step, _more: &[Step]) {}
-
     /// What is told next is what one packet says.
     #[inline]
     fn packet(&mut self, _kind: PacketKind) {}
+
+    /// Whether steps of [paths](Sink::learn) are to be single blocks.
+    const TAKES_BLOCKS: bool = false;
+
+    /// Whether paths may be told in place of blocks; asked again whenever a time was told.
+    #[inline]
+    fn takes_paths(&self) -> bool {
+        false
+    }
+
+    /// A number for all that decides what a path means to this sink; `None` where it is to be told of blocks.
+    ///
+    /// Paths are told only by [`Decoder::decode_with_memo`], in place of what [`Sink::executed`] and
+    /// [`Sink::packet`] would tell.
+    fn state(&mut self) -> Option<u32> {
+        None
+    }
+
+    /// Learns what steps that follow each other do to the sink in a state, which need not be the present one: a
+    /// number for that, and the state behind them. `None` where the sink is to be told of their blocks.
+    fn learn<L: Labels>(
+        &mut self,
+        _state: u32,
+        _steps: &[Step],
+        _graph: &Graph<'_, L>,
+    ) -> Option<(u32, u32)> {
+        None
+    }
+
+    /// A path that was learned ran.
+    #[inline]
+    fn path(&mut self, _path: u32) {}
+
+    /// Paths led to this state. What comes next is told of blocks.
+    fn resume(&mut self, _state: u32) {}
+
+    /// No state and no path of those so far will be told any more.
+    fn forget(&mut self) {}
 }

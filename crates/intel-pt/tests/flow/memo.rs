@@ -1,7 +1,7 @@
 //! The law of the memo: whatever the trace and the code, it changes nothing of what is told but how runs are cut.
 
 use hodo_clock::Tsc;
-use hodo_code::{AddressSpace, Content, Label, Labels, Origin, Program, Terminator};
+use hodo_code::{AddressSpace, Content, Graph, Label, Labels, Origin, Program, Terminator};
 use hodo_intel_pt::{
     Config,
     encoder::{Settings, Timing},
@@ -32,13 +32,14 @@ enum Item {
 
 /// What is told, runs of one function joined.
 #[derive(Default)]
-struct Told {
+struct Told<const BLOCKS: bool> {
     items: Vec<Item>,
+    paths: Vec<Vec<Step>>,
     /// Instructions that paths told of.
     by_path: u64,
 }
 
-impl Told {
+impl<const BLOCKS: bool> Told<BLOCKS> {
     fn run(&mut self, start: u64, end: u64, label: Label, instructions: u64, transfer: Transfer) {
         let label = (label.module, label.function, label.at_entry);
         if let Some(Item::Run { end: until, label: last, instructions: sum, transfer: by, .. }) =
@@ -54,7 +55,9 @@ impl Told {
     }
 }
 
-impl Sink for Told {
+impl<const BLOCKS: bool> Sink for Told<BLOCKS> {
+    const TAKES_BLOCKS: bool = BLOCKS;
+
     fn executed(&mut self, executed: Executed<'_>) {
         let block = executed.block;
         let transfer = match block.terminator {
@@ -69,11 +72,31 @@ impl Sink for Told {
         self.run(block.start, block.start + length, block.label, instructions, transfer);
     }
 
-    fn path(&mut self, first: &Step, more: &[Step]) {
-        for step in std::iter::once(first).chain(more) {
+    fn takes_paths(&self) -> bool {
+        true
+    }
+
+    fn state(&mut self) -> Option<u32> {
+        Some(self.items.len() as u32 % 3)
+    }
+
+    fn learn<L: Labels>(&mut self, state: u32, steps: &[Step], graph: &Graph<'_, L>) -> Option<(u32, u32)> {
+        if BLOCKS {
+            assert!(steps.iter().all(|step| graph.block(step.block).end == step.end));
+        }
+        self.paths.push(steps.to_vec());
+        (steps.len() % 7 != 6).then_some((self.paths.len() as u32 - 1, (state + steps.len() as u32) % 3))
+    }
+
+    fn path(&mut self, path: u32) {
+        for step in self.paths[path as usize].clone() {
             self.by_path += u64::from(step.instructions);
             self.run(step.start, step.end, step.label(), u64::from(step.instructions), step.transfer);
         }
+    }
+
+    fn forget(&mut self) {
+        self.paths.clear();
     }
 
     fn event(&mut self, event: Event) {
@@ -82,14 +105,19 @@ impl Sink for Told {
 }
 
 /// Decodes a trace segment by segment, twice over with the same memo, if with one at all.
-fn told(space: &AddressSpace<'_>, trace: &[u8], config: &Config, memo: bool) -> Told {
+fn told<const BLOCKS: bool>(
+    space: &AddressSpace<'_>,
+    trace: &[u8],
+    config: &Config,
+    memo: bool,
+) -> Told<BLOCKS> {
     let mut programs = [Program::new(space, &Functions)];
     let mut memos = Memos::default();
     let schedule = [Switch { at: Tsc(0), program: 0, context: 0 }];
     let next = |from: usize| Some(from + find_psb(trace.get(from..)?)?);
     let starts: Vec<usize> = std::iter::successors(next(0), |&start| next(start + PSB.len())).collect();
     let ends = || starts.iter().copied().skip(1).chain([trace.len()]);
-    let mut told = Told::default();
+    let mut told = Told::<BLOCKS>::default();
     for (start, end) in starts.iter().copied().zip(ends()).chain(starts.iter().copied().zip(ends())) {
         let decoder = Decoder::new(trace, start..end, config, &schedule);
         match memo {
@@ -144,8 +172,9 @@ proptest! {
             max_nonturbo_ratio: Some(10),
             ..Config::default()
         };
-        let (with, without) = (told(&space, &trace, &config, true), told(&space, &trace, &config, false));
-        prop_assert_eq!(with.items, without.items);
+        let without = told::<false>(&space, &trace, &config, false);
+        prop_assert_eq!(told::<false>(&space, &trace, &config, true).items, &without.items[..]);
+        prop_assert_eq!(told::<true>(&space, &trace, &config, true).items, without.items);
     }
 }
 
@@ -160,7 +189,7 @@ fn most_of_a_plain_trace_is_told_by_paths() {
     let mut trace: Vec<u8> = psb_plus.iter().flat_map(|packet| packet.encode().to_vec()).collect();
     let (packets, branches) = (60, Tnt { bits: 1, count: 2 });
     trace.extend((0..packets).flat_map(|_| Packet::Tnt8(branches).encode().to_vec()));
-    let with = told(&space, &trace, &Config::default(), true);
+    let with = told::<false>(&space, &trace, &Config::default(), true);
     // Twice; the first packet and some of the last eight bytes are the decoder's.
     assert!(with.by_path >= 2 * 2 * (packets - 1 - 8));
 }

@@ -1,20 +1,25 @@
 //! A memo of what packets did.
 //!
 //! ```text
-//! block ──packets──► block    the first time: walked over, and written down
-//!          └─ steps           from then on: one look-up
+//! state ──packets──► state     known: one look-up, and the sink is told the number of a path
+//!   │                  ▲
+//!   └─ block ──► block ┘       else: a few look-ups, by what calls and returns do to the stack
+//!        └─ walk ─┘            else: walked over, and written down
 //! ```
 //!
-//! What TNT and TIP packets do depends on the block before which execution stands, on the packets, and on the
-//! calls that compressed returns go back to. Only the last changes, so packets are followed up to the first
-//! return from a call before them, and the rest goes on from there as other packets would. Whatever is not
-//! plain – another packet, code that changes, a contradiction – is left to the decoder, which then stands
-//! where it would without a memo.
+//! What TNT and TIP packets do depends on the block before which execution stands, on the last IP, and on the
+//! calls that compressed returns go back to. Programs have many stacks of calls, and few ways through their code:
+//! so what is known of code alone ([`table`]) ends at each return from a call before it, and is put together for
+//! each stack ([`ways`]). The state of the sink is part of the key, so that what a path means to it is known, too.
+//!
+//! Whatever is not plain – another packet, code that changes, a contradiction – is left to the decoder, which
+//! then stands where it would without a memo.
 
 mod record;
 mod table;
+mod ways;
 
-use hodo_code::{BlockId, Graph, Labels};
+use hodo_code::{Graph, Labels};
 use rustc_hash::FxHashMap;
 
 pub use table::{Step, Transfer};
@@ -22,99 +27,102 @@ pub use table::{Step, Transfer};
 use self::{
     record::{Recorder, is_lasting},
     table::{Key, NO_REGION, Next, Table},
+    ways::{State, Ways},
 };
 use super::{
     Sink,
     decoder::{Context, Decoder},
-    recovery::State,
+    recovery,
+    walk::Walk,
 };
-use crate::packet::{Packet, tnt};
+use crate::packet::Packet;
 
-/// What is remembered of programs in their modes, by one thread.
+/// What is remembered of programs in their modes, by one thread. It goes with one sink, or with sinks that take
+/// over from each other what they [learned](Sink::learn).
 #[derive(Debug, Default)]
 pub struct Memos {
-    tables: FxHashMap<(usize, u8), Table>,
+    programs: FxHashMap<(usize, u8), Memo>,
     recorder: Recorder,
+    learned: Learned,
 }
 
-/// What a packet's first byte says of it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
-    /// TNT-8, or TIP with 2, 4 or 6 bytes of address.
-    Flow,
-    Pad,
-    /// CYC of one byte.
-    Cyc,
-    Mtc,
-    /// Left to the decoder.
-    Other,
+/// What is remembered of one program.
+#[derive(Debug)]
+struct Memo {
+    table: Table,
+    ways: Ways,
 }
 
-/// Kind and size of packets, by their first byte.
-const FORMS: [(Kind, u8); 256] = {
-    let mut forms = [(Kind::Other, 0); 256];
-    let mut opcode = 0;
-    while opcode < 256 {
-        forms[opcode] = match opcode {
-            0x00 => (Kind::Pad, 1),
-            0x02 => (Kind::Other, 0),
-            0x2d => (Kind::Flow, 3),
-            0x4d => (Kind::Flow, 5),
-            0x6d => (Kind::Flow, 7),
-            0x59 => (Kind::Mtc, 2),
-            _ if opcode & 1 == 0 => (Kind::Flow, 1),
-            _ if opcode & 7 == 3 => (Kind::Cyc, 1),
-            _ => (Kind::Other, 0),
-        };
-        opcode += 1;
+impl Memo {
+    fn new() -> Memo {
+        Memo { table: Table::new(), ways: Ways::new() }
     }
-    forms
-};
 
-/// Size of plain packets that are part of the flow, by their first byte; 0 for others.
+    fn is_full(&self) -> bool {
+        self.ways.is_full() || self.table.has_many_regions()
+    }
+
+    /// Forgets what depends on the sink.
+    fn forget(&mut self) {
+        self.ways = Ways::new();
+        self.table.limit_regions();
+    }
+}
+
+/// What the sink was told to learn.
+#[derive(Debug, Default)]
+struct Learned {
+    steps: usize,
+    instructions: usize,
+    /// It is too much, or there are too many states.
+    full: bool,
+}
+
+/// Most steps that a sink is told to learn before everything is forgotten.
+const STEPS: usize = 1 << 20;
+
+/// Most instructions of these.
+const INSTRUCTIONS: usize = 1 << 23;
+
+/// Size of plain packets that are part of the flow, by their first byte; 0 for others. These are TNT-8, and TIP
+/// with 2, 4 or 6 bytes of address.
 static PLAIN: [u8; 256] = {
     let mut sizes = [0; 256];
-    let mut opcode = 0;
+    let mut opcode = 4;
     while opcode < 256 {
-        if let (Kind::Flow, size) = FORMS[opcode] {
-            sizes[opcode] = size;
-        }
+        sizes[opcode] = match opcode {
+            0x2d => 3,
+            0x4d => 5,
+            0x6d => 7,
+            _ if opcode & 1 == 0 => 1,
+            _ => 0,
+        };
         opcode += 1;
     }
     sizes
 };
 
+/// The first bytes of a TNT-64.
+const LONG_TNT: u16 = 0xa302;
+
+/// Size of the plain packet in the lowest bytes of a word; 0 where another one is there.
+fn plain_size(word: u64) -> u8 {
+    if word as u16 == LONG_TNT { 8 } else { PLAIN[usize::from(word as u8)] }
+}
+
 /// Packets that are looked up together, as far as they lie in eight bytes.
 const TOGETHER: usize = 4;
 
-/// Plain packets at the lowest bytes of a word, at most so many: how many bytes, and whether a TIP is among them.
-/// It takes as long for any packets, so that no branch is guessed wrong.
+/// Plain packets at the lowest bytes of a word, at most so many: how many bytes. It takes as long for any packets,
+/// so that no branch is guessed wrong.
 #[inline(always)]
-fn plain(word: u64, most: usize) -> (u32, bool) {
-    let (mut size, mut tip) = (0, 0);
+fn plain(word: u64, most: usize) -> u32 {
+    let mut size = 0;
     for _ in 0..most {
-        let opcode = word.unbounded_shr(8 * size) as u8;
-        let more = PLAIN[usize::from(opcode)];
-        let fits = size + u32::from(more) <= u64::BITS / 8;
-        let more = if fits { more } else { 0 };
-        tip |= opcode & more;
-        size += u32::from(more);
+        let more = u32::from(PLAIN[usize::from(word.unbounded_shr(8 * size) as u8)]);
+        size += if size + more <= u64::BITS / 8 { more } else { 0 };
     }
-    // TIP packets are of odd size, as their first bytes are.
-    (size, tip & 1 != 0)
-}
-
-/// Where the memo's part of decoding stands.
-struct Stand {
-    position: usize,
-    block: BlockId,
-    region: u16,
-    /// Bits of a TNT that are left, with its stop bit; 0 where there are none.
-    residue: u8,
-    /// A CYC packet told the time of the packet that comes next.
-    counted: bool,
-    /// Execution stands at this address rather than before the block: the code there is not plain.
-    unread: Option<u64>,
+    size
 }
 
 impl Decoder<'_> {
@@ -126,50 +134,90 @@ impl Decoder<'_> {
     ) {
         let (Some(bytes), Some(last_ip)) = (self.packets.outside_block(), self.last_ip.get()) else { return };
         // The decoder knows best where the segment ends.
-        let end = self.span.end.min(bytes.len()).saturating_sub(size_of::<u64>());
-        let position = self.packets.position();
-        if position >= end || !self.is_plain() {
+        let end = self.span.end.min(bytes.len());
+        let bytes = &bytes[..end];
+        let mut position = self.packets.position();
+        let next = bytes.get(position..).and_then(|rest| rest.first_chunk());
+        if !self.is_plain() || next.is_none_or(|&next| plain_size(u64::from_le_bytes(next)) == 0) {
             return;
         }
-        let (walk, graph, _) = self.parts(context);
+        if memos.learned.full {
+            memos.learned = Learned::default();
+            memos.programs.values_mut().for_each(Memo::forget);
+            context.sink.forget();
+        }
+        let (walk, graph, sink) = self.parts(context);
         let Ok(block) = walk.here(graph) else { return };
         if !is_lasting(graph.block(block)) {
             return;
         }
+        let Some(sink) = sink.state() else { return };
         let program = self.machine.guest.unwrap_or(self.program);
-        let table = memos.tables.entry((program, self.machine.bits as u8)).or_insert_with(Table::new);
-        table.limit_regions();
-        let Some(region) = table.region(last_ip) else { return };
-        let mut stand = Stand { position, block, region, residue: 0, counted: true, unread: None };
-        let bytes = &bytes[..end + size_of::<u64>()];
-        while let Some(wide) = bytes.get(stand.position..).and_then(|rest| rest.first_chunk()) {
+        let memo = memos.programs.entry((program, self.machine.bits as u8)).or_insert_with(Memo::new);
+        let Some(region) = memo.table.region(last_ip) else { return };
+        let returns = memo.ways.chains.of(&self.walk.returns);
+        let mut state = memo.ways.number(State { block, region, returns, sink });
+        memos.learned.full |= memo.is_full();
+        // A CYC packet told the time of the packet that comes next.
+        let mut counted = true;
+        while let Some(wide) = bytes.get(position..).and_then(|rest| rest.first_chunk()) {
             let word = u64::from_le_bytes(*wide);
-            if !self.follow_word(word, &mut stand, table, &mut memos.recorder, context) {
-                break;
+            let mut size = if counted { plain(word, 1) } else { plain(word, TOGETHER) };
+            if size == 0 {
+                size = u32::from(plain_size(word));
+            }
+            if size == 0 {
+                match self.follow_clock(word, &mut counted, context) {
+                    0 => break,
+                    size => position += size,
+                }
+                if self.walk.at == u64::MAX || !context.sink.takes_paths() {
+                    break;
+                }
+                continue;
+            }
+            let packets = word & u64::MAX >> (u64::BITS - 8 * size);
+            let Some(way) = memo.ways.find(state, packets) else {
+                if memos.learned.full {
+                    break;
+                }
+                let (walk, graph, sink) = self.parts(context);
+                let mut pupil = Pupil { walk, graph, sink, memo, recorder: &mut memos.recorder };
+                pupil.learn(state, packets, size, &mut memos.learned);
+                continue;
+            };
+            if way.bytes != size {
+                if way.bytes == 0 {
+                    break;
+                }
+                size = way.bytes;
+            }
+            position += size as usize;
+            context.sink.path(way.path);
+            state = way.to;
+            if counted {
+                counted = false;
+                self.tell_time(context);
+                if self.walk.at == u64::MAX || !context.sink.takes_paths() {
+                    break;
+                }
             }
         }
-        self.packets.skip_to(stand.position);
-        self.last_ip.set(table.ip(stand.region));
+        let State { block, region, returns, sink } = memo.ways.state(state);
+        self.packets.skip_to(position);
+        self.last_ip.set(memo.table.ip(region));
+        self.walk.returns = memo.ways.chains.stack(returns);
         let (walk, graph, _) = self.parts(context);
-        match stand.unread {
-            Some(address) => walk.go(address),
-            None if walk.at == u64::MAX => walk.go(graph.block(stand.block).start),
-            None => walk.go_to_block(graph.block(stand.block).start, stand.block),
+        walk.go_to_block(graph.block(block).start, block);
+        if walk.at == u64::MAX {
+            walk.go(walk.ip);
         }
-        if stand.residue == 0 {
-            return;
-        }
-        self.at = stand.position;
-        self.packets.skip_to(stand.position + 1);
-        match self.tnt(tnt(u64::from(stand.residue)), context) {
-            Ok(()) => self.tell_time(context),
-            Err(trouble) => self.lose(trouble),
-        }
+        context.sink.resume(sink);
     }
 
     /// Whether a TNT or TIP that comes next says what it seems to.
     fn is_plain(&self) -> bool {
-        self.state == State::On
+        self.state == recovery::State::On
             && !self.announced.waits
             && self.left_from.is_none()
             && !self.machine.changes
@@ -178,129 +226,162 @@ impl Decoder<'_> {
             && self.walk.at != u64::MAX
     }
 
-    /// Follows the packets in the lowest bytes of a word; whether to go on.
-    #[inline]
-    fn follow_word<L: Labels, S: Sink>(
-        &mut self,
-        word: u64,
-        stand: &mut Stand,
-        table: &mut Table,
-        recorder: &mut Recorder,
-        context: &mut Context<'_, '_, L, S>,
-    ) -> bool {
-        let word = if stand.residue == 0 { word } else { word & !0xff | u64::from(stand.residue) << 1 };
-        let (size, has_tip) = if stand.counted { plain(word, 1) } else { plain(word, TOGETHER) };
-        if size == 0 {
-            return self.follow_clock(word, stand, context);
-        }
-        let packets = word & u64::MAX >> (64 - 8 * size);
-        let key = Key { block: stand.block, region: if has_tip { stand.region } else { NO_REGION }, packets };
-        let Some(transition) = table.find(key) else {
-            let mut walk = self.walk.clone();
-            walk.returns.clear();
-            let (_, graph, _) = self.parts(context);
-            recorder.learn(table, &walk, graph, key);
-            return true;
-        };
-        let external = matches!(transition.next, Next::Return(..));
-        if transition.next == Next::Untold || external && self.walk.returns.is_empty() {
-            return false;
-        }
-        let more = table.more(transition);
-        let mut newest = self.take_calls(std::slice::from_ref(&transition.first));
-        if !more.is_empty() {
-            newest = self.take_calls(more);
-        }
-        context.sink.path(&transition.first, more);
-        stand.region = if transition.region == NO_REGION { stand.region } else { transition.region };
-        stand.residue = 0;
-        let goes_on = if let Next::Block(next) = transition.next {
-            // Not what the transition says, which comes late.
-            stand.position += size as usize;
-            stand.block = next;
-            true
-        } else if let Next::Return(left, bytes) = transition.next {
-            stand.position += usize::from(bytes);
-            self.go_back(newest, left, word.unbounded_shr(8 * u32::from(bytes)) as u8, stand, context)
-        } else if let Next::Part(next, bytes) = transition.next {
-            stand.position += usize::from(bytes);
-            stand.block = next;
-            true
-        } else {
-            false
-        };
-        if stand.counted && stand.residue == 0 {
-            stand.counted = false;
-            self.tell_time(context);
-            return goes_on && self.walk.at != u64::MAX;
-        }
-        goes_on
-    }
-
-    /// Packets that tell the time; whether it was one that is plain.
+    /// Follows a packet that tells the time: its size; 0 where it is another one, or a rare form.
     #[inline]
     fn follow_clock<L: Labels, S: Sink>(
         &mut self,
         word: u64,
-        stand: &mut Stand,
+        counted: &mut bool,
         context: &mut Context<'_, '_, L, S>,
-    ) -> bool {
+    ) -> usize {
         let opcode = word as u8;
-        let (kind, size) = FORMS[usize::from(opcode)];
-        match kind {
-            Kind::Cyc => {
-                self.timing.follow(&Packet::Cyc(u64::from(opcode >> 3)));
-                stand.counted = true;
-            }
-            Kind::Mtc => {
+        match opcode {
+            0 => 1,
+            0x59 => {
                 self.timing.follow(&Packet::Mtc((word >> 8) as u8));
-                stand.counted = false;
+                *counted = false;
                 self.tell_time(context);
+                2
             }
-            Kind::Pad => {}
-            Kind::Flow | Kind::Other => return false,
+            _ if opcode & 7 == 3 => {
+                self.timing.follow(&Packet::Cyc(u64::from(opcode >> 3)));
+                *counted = true;
+                1
+            }
+            _ => 0,
         }
-        stand.position += usize::from(size);
-        self.walk.at != u64::MAX
-    }
-
-    /// Remembers and forgets calls as steps do: where the last one goes, if it is a return.
-    #[inline]
-    fn take_calls(&mut self, steps: &[Step]) -> (u64, u32) {
-        let mut newest = (0, u32::MAX);
-        for step in steps {
-            let (is_call, is_return) = (step.transfer == Transfer::Call, step.transfer == Transfer::Return);
-            newest = self.walk.returns.take(is_call, is_return, (step.end, step.back));
-        }
-        newest
-    }
-
-    /// Over a return that was the last step; so many bits are left of its TNT, which begins with `opcode`.
-    #[inline]
-    fn go_back<L: Labels, S: Sink>(
-        &mut self,
-        (address, hint): (u64, u32),
-        left: u8,
-        opcode: u8,
-        stand: &mut Stand,
-        context: &mut Context<'_, '_, L, S>,
-    ) -> bool {
-        if left > 0 {
-            stand.residue = opcode >> 1 & ((1 << left) - 1) | 1 << left;
-        }
-        let (walk, graph, _) = self.parts(context);
-        let found = found(graph, hint, address).or_else(|| graph.at(address, walk.at).ok());
-        match found.filter(|&id| is_lasting(graph.block(id))) {
-            Some(next) => stand.block = next,
-            None => stand.unread = Some(address),
-        }
-        stand.unread.is_none()
     }
 }
 
-/// The block that a hint names, where it begins at an address.
-#[inline]
-fn found<L: Labels>(graph: &Graph<'_, L>, hint: u32, address: u64) -> Option<BlockId> {
-    let id = BlockId(hint);
-    ((hint as usize) < graph.len() && graph.block(id).start == address).then_some(id)
+/// What it takes to learn where packets lead.
+struct Pupil<'x, 'a, L, S> {
+    walk: &'x Walk,
+    graph: &'x mut Graph<'a, L>,
+    sink: &'x mut S,
+    memo: &'x mut Memo,
+    recorder: &'x mut Recorder,
+}
+
+/// How far packets were followed.
+#[derive(Clone, Copy)]
+struct Reached {
+    state: State,
+    /// Bytes of them that are done with.
+    bytes: u32,
+    /// Steps on the way.
+    steps: usize,
+}
+
+impl<L: Labels, S: Sink> Pupil<'_, '_, L, S> {
+    /// Learns where packets of so many bytes lead from a state, as far as they are plain.
+    fn learn(&mut self, from: u32, packets: u64, size: u32, learned: &mut Learned) {
+        let mut steps = Vec::new();
+        let state = self.memo.ways.state(from);
+        let reached = self.follow(state, packets, size, &mut steps);
+        let steps = &steps[..reached.steps];
+        learned.steps += steps.len();
+        learned.instructions += steps.iter().map(|step| usize::from(step.instructions)).sum::<usize>();
+        let path = if steps.is_empty() { None } else { self.sink.learn(state.sink, steps, self.graph) };
+        let ways = &mut self.memo.ways;
+        match path {
+            Some((path, sink)) => {
+                let to = ways.number(State { sink, ..reached.state });
+                ways.insert(from, packets, to, path, reached.bytes);
+            }
+            None => ways.insert(from, packets, from, 0, 0),
+        }
+        learned.full |= self.memo.is_full() || learned.steps >= STEPS || learned.instructions >= INSTRUCTIONS;
+    }
+
+    /// Follows packets by what is known of the code, to the end of the last one that is plain.
+    fn follow(&mut self, mut state: State, packets: u64, size: u32, steps: &mut Vec<Step>) -> Reached {
+        let mut reached = Reached { state, bytes: 0, steps: 0 };
+        let (mut rest, mut bytes) = (packets, 0);
+        while rest != 0 {
+            let before = steps.len();
+            let (next, region) = self.transition(state, rest, steps);
+            state.region = if region == NO_REGION { state.region } else { region };
+            let newest = self.call_and_return(&mut state, &steps[before..]);
+            let done = match next {
+                Next::Untold => break,
+                Next::Block(block) => {
+                    state.block = block;
+                    size - bytes
+                }
+                Next::Part(block, done) => {
+                    state.block = block;
+                    u32::from(done)
+                }
+                Next::Return(left, done) => {
+                    let back = newest.and_then(|address| self.graph.at(address, self.walk.at).ok());
+                    let Some(back) = back.filter(|&id| is_lasting(self.graph.block(id))) else { break };
+                    state.block = back;
+                    rest = rest.unbounded_shr(8 * u32::from(done));
+                    if left > 0 {
+                        rest = without_branches(rest, left);
+                    }
+                    bytes += u32::from(done);
+                    if left == 0 {
+                        reached = Reached { state, bytes, steps: steps.len() };
+                    }
+                    continue;
+                }
+            };
+            return Reached { state, bytes: bytes + done, steps: steps.len() };
+        }
+        reached
+    }
+
+    /// What is known of packets by the code alone: adds what runs to `steps`, and tells where they lead, and the
+    /// region of the last IP, if it changes.
+    fn transition(&mut self, state: State, packets: u64, steps: &mut Vec<Step>) -> (Next, u16) {
+        let region = if has_tip(packets) { state.region } else { NO_REGION };
+        let key = Key { block: state.block, region, packets };
+        let table = &mut self.memo.table;
+        if table.find(key).is_none() {
+            let mut walk = self.walk.clone();
+            walk.returns.clear();
+            self.recorder.learn(table, &walk, self.graph, key, S::TAKES_BLOCKS);
+        }
+        let Some(transition) = table.find(key) else { return (Next::Untold, NO_REGION) };
+        if transition.next != Next::Untold {
+            steps.push(transition.first);
+            steps.extend_from_slice(table.more(transition));
+        }
+        (transition.next, transition.region)
+    }
+
+    /// Remembers and forgets calls as steps do. The address that the last one goes to, if it is a return to a call
+    /// that is remembered.
+    fn call_and_return(&mut self, state: &mut State, steps: &[Step]) -> Option<u64> {
+        let mut newest = None;
+        for step in steps {
+            newest = None;
+            match step.transfer {
+                Transfer::Call => state.returns = self.memo.ways.chains.push(state.returns, step.end),
+                Transfer::Return => {
+                    if let Some((address, below)) = self.memo.ways.chains.pop(state.returns) {
+                        (newest, state.returns) = (Some(address), below);
+                    }
+                }
+                Transfer::None | Transfer::IndirectJump => {}
+            }
+        }
+        newest
+    }
+}
+
+/// Whether a TIP is among plain packets.
+fn has_tip(mut packets: u64) -> bool {
+    while packets & 1 == 0 && plain_size(packets) != 0 {
+        packets = packets.unbounded_shr(8 * u32::from(plain_size(packets)));
+    }
+    packets & 1 == 1
+}
+
+/// Packets of which the first is a TNT, without the first of its branches: so many of them are left.
+fn without_branches(packets: u64, left: u8) -> u64 {
+    let (field, place) =
+        if packets as u16 == LONG_TNT { (packets >> 16, 16) } else { (packets >> 1 & 0x7f, 1) };
+    packets & !(field << place) | (field & ((1 << left) - 1) | 1 << left) << place
 }

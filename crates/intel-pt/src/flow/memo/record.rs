@@ -1,13 +1,13 @@
 //! Walks once over what packets prove, and writes down what it meets.
 
-use hodo_code::{Block, BlockId, Graph, Labels, Terminator};
+use hodo_code::{Block, Graph, Labels, Terminator};
 
 use super::{
     super::{Event, Executed, Sink, Trouble, walk::Walk},
-    FORMS, Kind,
+    plain_size,
     table::{Key, LONGEST, NO_REGION, Next, Step, Table, Transfer},
 };
-use crate::packet::tnt;
+use crate::packet::{Tnt, tnt};
 
 /// Most blocks of a packet that is remembered.
 const BLOCKS: usize = 1 << 12;
@@ -22,8 +22,8 @@ pub(super) struct Recorder {
     blocks: usize,
     /// Calls that did not return.
     depth: u32,
-    /// A call from before returned, which a stack of returns may have been the only one to remember.
-    returned: bool,
+    /// Steps are single blocks.
+    single: bool,
     /// The packet is not one to remember: code on the way is not the same at all times, or there is too much.
     unfit: bool,
 }
@@ -34,14 +34,14 @@ impl Sink for Recorder {
         let transfer = transfer(block);
         match transfer {
             Transfer::Call => self.depth += 1,
-            Transfer::Return if self.depth == 0 => self.returned = true,
-            Transfer::Return => self.depth -= 1,
+            Transfer::Return => self.depth = self.depth.saturating_sub(1),
             _ => {}
         }
         self.blocks += 1;
         self.unfit |= !is_lasting(block) || self.depth > DEEPEST || self.blocks > BLOCKS;
         let step = Step::new(block, transfer);
-        if self.unfit || self.steps.last_mut().is_some_and(|last| last.join(&step)) {
+        let joins = |last: &mut Step| !self.single && last.join(&step);
+        if self.unfit || self.steps.last_mut().is_some_and(joins) {
             return;
         }
         self.steps.push(step);
@@ -82,7 +82,9 @@ impl Recorder {
         walk: &Walk,
         graph: &mut Graph<'_, L>,
         key: Key,
+        single: bool,
     ) {
+        self.single = single;
         let mut most = usize::MAX;
         let led = loop {
             match self.packets(table, walk.clone(), graph, key, most) {
@@ -92,10 +94,8 @@ impl Recorder {
             }
         };
         for step in &mut self.steps {
-            if step.transfer == Transfer::Call {
-                // Any tick will do for what is the same at all times.
-                step.back = graph.at(step.end, 0).unwrap_or(BlockId(u32::MAX)).0;
-            }
+            // Any tick will do for what is the same at all times.
+            step.block = graph.at(step.start, 0).unwrap_or(step.block);
         }
         table.insert(key, led.region, &self.steps, led.next);
     }
@@ -113,19 +113,18 @@ impl Recorder {
         most: usize,
     ) -> Result<Led, usize> {
         self.steps.clear();
-        (self.blocks, self.depth, self.returned, self.unfit) = (0, 0, false, false);
+        (self.blocks, self.depth, self.unfit) = (0, 0, false);
         walk.go_to_block(graph.block(key.block).start, key.block);
         let mut led = Led { next: Next::Untold, region: NO_REGION };
         let (mut packets, mut region, mut bytes) = (key.packets, key.region, 0);
         for plain in 0..most {
             let opcode = packets as u8;
-            let (kind, size) = FORMS[usize::from(opcode)];
-            if kind != Kind::Flow {
+            let size = plain_size(packets);
+            if size == 0 {
                 break;
             }
-            let returned = self.returned;
             led.next = if opcode & 1 == 0 {
-                self.branches(&mut walk, graph, opcode)
+                branches(packets).map_or(Next::Untold, |tnt| self.branches(&mut walk, graph, tnt))
             } else {
                 let to = join(table.ip(region), opcode, packets);
                 region = table.region(to).ok_or(plain)?;
@@ -133,8 +132,7 @@ impl Recorder {
                 let walked = walk.indirect(graph, self, to);
                 if walked.is_ok() { end(&mut walk, graph) } else { Next::Untold }
             };
-            let doubtful = returned && matches!(led.next, Next::Return(..));
-            if led.next == Next::Untold || self.unfit || doubtful {
+            if led.next == Next::Untold || self.unfit {
                 return Err(plain);
             }
             if let Next::Return(left, _) = led.next {
@@ -151,8 +149,7 @@ impl Recorder {
     }
 
     /// Where a TNT leads.
-    fn branches<L: Labels>(&mut self, walk: &mut Walk, graph: &mut Graph<'_, L>, opcode: u8) -> Next {
-        let tnt = tnt(u64::from(opcode >> 1));
+    fn branches<L: Labels>(&mut self, walk: &mut Walk, graph: &mut Graph<'_, L>, tnt: Tnt) -> Next {
         let mut left = tnt.count;
         while left > 0 {
             match walk.branch(graph, self, tnt.bits >> (left - 1) & 1 == 1) {
@@ -174,6 +171,12 @@ impl Recorder {
 fn end<L: Labels>(walk: &mut Walk, graph: &mut Graph<'_, L>) -> Next {
     let next = walk.here(graph).ok().filter(|&id| is_lasting(graph.block(id)));
     next.map_or(Next::Untold, Next::Block)
+}
+
+/// The branches of the TNT in the lowest bytes of `packets`, which has some where it is well-formed.
+fn branches(packets: u64) -> Option<Tnt> {
+    let field = if packets as u8 == 2 { packets >> 16 } else { packets >> 1 & 0x7f };
+    (field > 1).then(|| tnt(field))
 }
 
 /// The last IP after the TIP in the lowest bytes of `packets`.

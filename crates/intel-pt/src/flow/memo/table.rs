@@ -12,8 +12,8 @@ pub struct Step {
     pub end: u64,
     module: u32,
     function: u32,
-    /// The block at `end`, where the last is a call; any value where it can't be read.
-    pub(super) back: u32,
+    /// The block that begins at `start`.
+    pub block: BlockId,
     /// How many instructions.
     pub instructions: u16,
     /// What the last of them was.
@@ -27,7 +27,7 @@ impl Step {
         let Block { start, end, label: Label { module, function, at_entry }, .. } = *block;
         // A block is not as long as that.
         let instructions = block.instructions as u16;
-        Step { start, end, module, function, back: u32::MAX, instructions, transfer, at_entry }
+        Step { start, end, module, function, block: VACANT, instructions, transfer, at_entry }
     }
 
     /// What is known of the code at `start`.
@@ -43,7 +43,7 @@ impl Step {
         match self.instructions.checked_add(next.instructions).filter(|_| one) {
             Some(instructions) => {
                 (self.instructions, self.end) = (instructions, next.end);
-                (self.transfer, self.back) = (next.transfer, next.back);
+                self.transfer = next.transfer;
                 true
             }
             None => false,
@@ -119,13 +119,13 @@ pub(super) const NO_REGION: u16 = 0;
 pub(super) const LONGEST: usize = 200;
 
 /// Slots of the smallest table and of the largest, which is emptied when it is full: 64 bytes each.
-const SLOTS: [usize; 2] = [1 << 12, 1 << 18];
+const SLOTS: [usize; 2] = [1 << 10, 1 << 17];
 
 /// Most regions at the start of a run of packets.
 const REGIONS: usize = 1 << 12;
 
 /// Most steps that are kept beside them: 40 bytes each.
-const STEPS: usize = 1 << 20;
+const STEPS: usize = 1 << 18;
 
 /// A block that there is not.
 const VACANT: BlockId = BlockId(u32::MAX);
@@ -202,9 +202,14 @@ impl Table {
         self.regions[usize::from(region)] << 16
     }
 
+    /// Whether there are more regions than are to be remembered.
+    pub(super) fn has_many_regions(&self) -> bool {
+        self.regions.len() > REGIONS
+    }
+
     /// Forgets everything where there are too many regions; no region from before means anything then.
     pub(super) fn limit_regions(&mut self) {
-        if self.regions.len() > REGIONS {
+        if self.has_many_regions() {
             *self = Table::new();
         }
     }
@@ -264,7 +269,7 @@ const NO_STEP: Step = Step {
     end: 0,
     module: 0,
     function: 0,
-    back: 0,
+    block: VACANT,
     instructions: 0,
     transfer: Transfer::None,
     at_entry: None,
