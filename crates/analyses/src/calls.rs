@@ -8,7 +8,10 @@ use std::mem;
 use hodo_clock::Nanos;
 use hodo_trace::{FunctionId, Seen};
 
-use crate::stack::{Below, Edge, Entry, Frame, Watch, arrive, cut};
+use crate::{
+    clock::Shares,
+    stack::{Below, Edge, Entry, Frame, Watch, arrive, cut},
+};
 
 /// A call that begins or ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -159,12 +162,14 @@ impl Calls {
     /// instructions that ran meanwhile. Without a `now` nobody knows when that was.
     fn time(&mut self, now: Option<Nanos>, tell: &mut impl FnMut(Moment)) {
         let Log { clock, instructions, at_clock, .. } = self.log;
-        let ran = u128::from(instructions - at_clock).max(1);
-        let elapsed = clock.zip(now).map(|(since, now)| u128::from(now.0.saturating_sub(since.0)));
-        let when = |at: u64| {
-            let since = clock?;
-            Some(Nanos(since.0 + (elapsed? * u128::from(at - at_clock) / ran) as u64))
-        };
+        let span = clock.zip(now).map(|(since, now)| {
+            (since, Shares::new(now.0.saturating_sub(since.0), (instructions - at_clock).max(1)))
+        });
+        let when = |at: u64| span.map(|(since, shares)| Nanos(since.0 + shares.of(at - at_clock)));
+        if self.log.moments.is_empty() {
+            (self.log.clock, self.log.at_clock) = (now, instructions);
+            return;
+        }
         let moments = mem::take(&mut self.log.moments);
         let mut begun: Vec<Option<Nanos>> = Vec::new();
         for (at, moment) in &moments {

@@ -24,9 +24,9 @@ impl Span {
 /// Whom a piece of time belongs to.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Share<N> {
-    /// Who ran, in order, and how many instructions; where that lies in the time if it is cut into whole units, and
-    /// how much of it each instruction took.
-    Ran { who: N, instructions: u64, time: Span, each: u128 },
+    /// Who ran, in order, and how many instructions; how much of the time that took, and where it lies if that is
+    /// cut into whole units.
+    Ran { who: N, instructions: u64, took: Time, time: Span },
     /// Who ran last: nobody is known to have run meanwhile.
     Waited(Span),
     /// Nobody: the thread was outside of what is traced.
@@ -35,30 +35,67 @@ pub(crate) enum Share<N> {
     Lost(Span),
 }
 
-/// So much of a unit of time is the one that even shares are told in.
-pub(crate) const FINE: u32 = 32;
+/// A sum of shares of time, in parts of `2^-32` of a nanosecond. Damaged clocks may tell any times; no sum overflows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Time(u128);
 
-/// Some time shared out evenly, in parts of `2^-32` of its unit.
+impl Time {
+    /// Parts of a nanosecond, as a power of two.
+    const FINE: u32 = 32;
+
+    /// Whole nanoseconds.
+    pub fn of(nanoseconds: u64) -> Time {
+        Time(u128::from(nanoseconds) << Time::FINE)
+    }
+
+    /// In nanoseconds, rounded down.
+    pub fn nanoseconds(self) -> u64 {
+        u64::try_from(self.0 >> Time::FINE).unwrap_or(u64::MAX)
+    }
+
+    /// Both together.
+    #[inline]
+    #[must_use]
+    pub fn and(self, other: Time) -> Time {
+        Time(self.0.saturating_add(other.0))
+    }
+
+    /// So many times as much.
+    #[inline]
+    #[must_use]
+    pub fn times(self, count: u64) -> Time {
+        Time(self.0.saturating_mul(u128::from(count)))
+    }
+
+    /// The part from `from` to `to` of `of` equal ones.
+    pub(crate) fn part(self, from: u64, to: u64, of: u64) -> Time {
+        let until = |index: u64| self.0.saturating_mul(u128::from(index)) / u128::from(of);
+        Time(until(to) - until(from))
+    }
+}
+
+/// Some time shared out evenly.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Even {
     /// For each instruction.
-    pub(crate) each: u128,
-    /// What is left, which is less than one part an instruction: for whoever ran last.
-    pub(crate) rest: u128,
+    pub(crate) each: Time,
+    /// What is left, which is less than the smallest part an instruction: for who ran last.
+    pub(crate) rest: Time,
 }
 
 impl Even {
     #[inline]
     fn new(elapsed: u64, instructions: u64) -> Even {
-        match (elapsed.checked_mul(1 << FINE), instructions) {
-            (_, 0) => Even::default(),
+        let (each, rest) = match (elapsed.checked_mul(1 << Time::FINE), instructions) {
+            (_, 0) => return Even::default(),
             // Far faster than the same of twice the width.
-            (Some(all), _) => Even { each: (all / instructions).into(), rest: (all % instructions).into() },
+            (Some(all), _) => ((all / instructions).into(), (all % instructions).into()),
             (None, _) => {
-                let (all, instructions) = (u128::from(elapsed) << FINE, u128::from(instructions));
-                Even { each: all / instructions, rest: all % instructions }
+                let (all, instructions) = (u128::from(elapsed) << Time::FINE, u128::from(instructions));
+                (all / instructions, all % instructions)
             }
-        }
+        };
+        Even { each: Time(each), rest: Time(rest) }
     }
 }
 
@@ -129,7 +166,7 @@ impl<N: Copy + PartialEq> Clock<N> {
     }
 
     /// Shares the time since the last one out over the instructions that ran in it, `others` among them that the
-    /// clock was not told of. How much each gets, if any.
+    /// clock was not told of. What is left for those, if there are any.
     #[inline]
     pub(crate) fn share(&mut self, others: u64, mut give: impl FnMut(Share<N>)) -> Even {
         let since = mem::replace(&mut self.shared_until, self.now);
@@ -142,7 +179,7 @@ impl<N: Copy + PartialEq> Clock<N> {
             return Even::default();
         }
         let told: u64 = self.untimed.iter().map(|&(_, count)| count).sum();
-        let even = Even::new(to - from, told + others);
+        let mut even = Even::new(to - from, told + others);
         if self.untimed.is_empty() {
             if others == 0 {
                 give(if self.left { Share::Outside(all) } else { Share::Waited(all) });
@@ -155,7 +192,10 @@ impl<N: Copy + PartialEq> Clock<N> {
             ran += count;
             let end = from + shares.of(ran);
             let time = Span { from: begin, to: end };
-            give(Share::Ran { who, instructions: count, time, each: even.each });
+            let last = ran == told && others == 0;
+            let rest = if last { mem::take(&mut even.rest) } else { Time::default() };
+            let took = even.each.times(count).and(rest);
+            give(Share::Ran { who, instructions: count, took, time });
             begin = end;
         }
         self.untimed.clear();
@@ -165,7 +205,7 @@ impl<N: Copy + PartialEq> Clock<N> {
 
 /// Some time in equal parts.
 #[derive(Clone, Copy, Debug)]
-struct Shares {
+pub(crate) struct Shares {
     elapsed: u64,
     total: u64,
     /// `2^64` by `total`, rounded down, or one less.
@@ -173,13 +213,13 @@ struct Shares {
 }
 
 impl Shares {
-    fn new(elapsed: u64, total: u64) -> Shares {
+    pub(crate) fn new(elapsed: u64, total: u64) -> Shares {
         Shares { elapsed, total, reciprocal: u64::MAX.checked_div(total).unwrap_or(0) }
     }
 
     /// `elapsed` times `ran` by `total`, rounded down; `ran` is not more than `total`.
     #[inline]
-    fn of(&self, ran: u64) -> u64 {
+    pub(crate) fn of(&self, ran: u64) -> u64 {
         match self.elapsed.checked_mul(ran) {
             // Multiplying by the reciprocal is too little by one at most, and faster than dividing.
             Some(product) => {

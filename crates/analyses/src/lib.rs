@@ -36,6 +36,7 @@ mod system_calls;
 mod tally;
 mod tasks;
 
+pub use clock::Time;
 use hodo_trace::AnyEventAnalysis;
 pub use stack::Entry as FrameEntry;
 

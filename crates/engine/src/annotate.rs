@@ -2,7 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use hodo_analyses::blocks::{Block, Blocks, Flow, InstructionCount, Partial, Report, of_flow};
+use hodo_analyses::{
+    Time,
+    blocks::{Block, Blocks, Flow, InstructionCount, Partial, Report, of_flow},
+};
 use hodo_clock::Tsc;
 use hodo_trace::{End, FunctionId, Names, Sources};
 use iced_x86::{Decoder, DecoderOptions, Formatter, GasFormatter};
@@ -110,7 +113,7 @@ pub fn annotate(
                     line: line.line,
                     executions: line.executions,
                     instructions: line.instructions,
-                    time_ns: line.time,
+                    time_ns: line.time.nanoseconds(),
                     cycles: own.cycles,
                     ipc: own.ipc(),
                 },
@@ -118,11 +121,12 @@ pub fn annotate(
         })
         .collect();
     let (name, module) = modules.names(function);
+    let time = counts.values().fold(Time::default(), |sum, count| sum.and(count.time));
     let mut annotation = Annotation {
         function: name,
         module,
         instructions: counts.values().map(|count| count.executions).sum(),
-        time_ns: counts.values().fold(0, |sum, count| sum.saturating_add(count.time)),
+        time_ns: time.nanoseconds(),
         cycles: counted.cycles,
         ipc: counted.ipc(),
         lines: Vec::new(),
@@ -206,7 +210,7 @@ fn list(
             executions: count.map_or(0, |count| count.executions),
             taken: branch.map(|count| count.taken),
             not_taken: branch.map(|count| count.not_taken),
-            time_ns: count.map_or(0, |count| count.time),
+            time_ns: count.map_or(0, |count| count.time.nanoseconds()),
             cycles: counted.of_part(count.map_or(0, |count| count.cycles), 0).cycles,
             instruction: text,
             line: None,

@@ -204,6 +204,7 @@ impl<S: Sink, G: FnMut(&mut S)> Sink for Located<'_, '_, S, G> {
 
     #[inline]
     fn path(&mut self, path: u32) {
+        (self.give)(self.sink);
         self.sink.path(path);
     }
 

@@ -78,15 +78,12 @@ fn packets(experiment: &Experiment<'_>, mut progress: impl FnMut(u64) -> bool) -
         for bytes in track.contiguous() {
             let mut decoder = Decoder::new(&bytes, 0);
             decoder.synchronize();
-            loop {
-                match decoder.next_packet() {
-                    Ok(Some(packet)) => {
-                        count += 1;
-                        sum = sum.wrapping_add(payload(packet));
-                    }
-                    Ok(None) => break,
-                    Err(_) => _ = decoder.synchronize_after(decoder.position()),
-                }
+            let mut look = |packet| {
+                count += 1;
+                sum = sum.wrapping_add(payload(packet));
+            };
+            while decoder.for_each(&mut look).is_err() {
+                decoder.synchronize_after(decoder.position());
             }
             done += bytes.len() as u64;
         }
@@ -179,7 +176,7 @@ impl Sink for Addresses {
             let mut address = step.start;
             for &length in graph.lengths(graph.block(step.block)) {
                 self.paths.addresses.push(address);
-                address += u64::from(length);
+                address = address.wrapping_add(u64::from(length));
             }
         }
         self.paths.ends.push(self.paths.addresses.len());

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use hodo_trace::{End, FunctionId, Sources};
 
 use super::Block;
+use crate::clock::Time;
 
 /// How often one instruction ran.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,8 +22,8 @@ pub struct InstructionCount {
     pub end: End,
     /// Times that it ran.
     pub executions: u64,
-    /// Nanoseconds: its share of its blocks' time.
-    pub time: u64,
+    /// Its share of its blocks' time.
+    pub time: Time,
     /// Core cycles: its share of its blocks' cycles, where the trace counts them.
     pub cycles: u64,
     /// Times that it ran in those.
@@ -80,14 +81,15 @@ impl Flow {
                     length,
                     end: End::Next,
                     executions: 0,
-                    time: 0,
+                    time: Time::default(),
                     cycles: 0,
                     counted: 0,
                     taken: 0,
                     not_taken: 0,
                 });
                 found.executions += block.counts.executions;
-                found.time = found.time.saturating_add(part(block.counts.time));
+                let time = block.counts.time.part(index as u64, index as u64 + 1, count as u64);
+                found.time = found.time.and(time);
                 found.cycles = found.cycles.saturating_add(part(block.counts.cycles));
                 found.counted = found.counted.saturating_add(part(block.counts.counted));
                 if index + 1 == count && block.end != End::Next {

@@ -9,6 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use hodo_trace::{End, Sources};
 
 use super::{Block, Flow, InstructionCount};
+use crate::clock::Time;
 
 /// What a line of source cost.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -25,8 +26,8 @@ pub struct LineCount {
     pub executions: u64,
     /// Instructions executed.
     pub instructions: u64,
-    /// Nanoseconds of execution.
-    pub time: u64,
+    /// Time of execution.
+    pub time: Time,
     /// Core cycles of execution, where the trace counts them.
     pub cycles: u64,
     /// Instructions that ran in those.
@@ -60,14 +61,14 @@ pub fn of_flow(flow: &Flow, sources: &dyn Sources) -> Vec<LineCount> {
                 line,
                 executions: 0,
                 instructions: 0,
-                time: 0,
+                time: Time::default(),
                 cycles: 0,
                 counted: 0,
             };
             (count, at.address)
         });
         count.instructions = count.instructions.saturating_add(at.executions);
-        count.time = count.time.saturating_add(at.time);
+        count.time = count.time.and(at.time);
         count.cycles = count.cycles.saturating_add(at.cycles);
         count.counted = count.counted.saturating_add(at.counted);
     }

@@ -4,7 +4,7 @@ use hodo_trace::{Arrival, Code, End, FunctionId, Seen};
 use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
 
-use crate::clock::{Clock, Share};
+use crate::clock::{Clock, Share, Time};
 
 /// Instructions that ran one after the other, and how often they did.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -34,8 +34,8 @@ pub struct Counts {
     pub taken: u64,
     /// Times that it was not. Where the trace breaks off at a branch, neither is known.
     pub not_taken: u64,
-    /// Nanoseconds of execution.
-    pub time: u64,
+    /// Time of execution.
+    pub time: Time,
     /// Core cycles of execution, where the trace counts them.
     pub cycles: u64,
     /// Instructions that ran in those.
@@ -47,8 +47,8 @@ impl Counts {
         self.executions += other.executions;
         self.taken += other.taken;
         self.not_taken += other.not_taken;
-        // A damaged clock may tell any times.
-        self.time = self.time.saturating_add(other.time);
+        self.time = self.time.and(other.time);
+        // A damaged clock may tell any number.
         self.cycles = self.cycles.saturating_add(other.cycles);
         self.counted += other.counted;
     }
@@ -291,9 +291,13 @@ impl Partial {
         let Partial { list, clock, last, before, .. } = self;
         clock.share(0, |share| match (share, *last) {
             (Share::Ran { who: NOBODY, .. }, _) => {}
-            (Share::Ran { who: block, time, .. }, _) | (Share::Waited(time), Last::Block(block)) => {
+            (Share::Ran { who: block, took, .. }, _) => {
                 let counts = list.counts(block);
-                counts.time = counts.time.saturating_add(time.length());
+                counts.time = counts.time.and(took);
+            }
+            (Share::Waited(time), Last::Block(block)) => {
+                let counts = list.counts(block);
+                counts.time = counts.time.and(Time::of(time.length()));
             }
             (Share::Waited(time), Last::Unknown) => *before = before.saturating_add(time.length()),
             _ => {}
@@ -333,7 +337,7 @@ impl Partial {
             Last::Unknown => self.before = self.before.saturating_add(later.before),
             Last::Block(block) => {
                 let counts = self.list.counts(block);
-                counts.time = counts.time.saturating_add(later.before);
+                counts.time = counts.time.and(Time::of(later.before));
             }
             Last::Nothing => {}
         }

@@ -5,15 +5,16 @@ use std::cmp::Reverse;
 use hodo_trace::{Column, End, Shape, Sources, Table, Unit, Value};
 
 use super::{Block, lines};
-use crate::profile::share;
+use crate::{clock::Time, profile::share};
 
 fn summary(blocks: &[Block], threads: u64) -> Vec<(&'static str, Value)> {
     let sum =
         |part: fn(&Block) -> u64| blocks.iter().fold(0, |sum: u64, block| sum.saturating_add(part(block)));
+    let time = blocks.iter().fold(Time::default(), |sum, block| sum.and(block.counts.time));
     vec![
         ("instructions", Value::from(sum(Block::instructions))),
         ("threads", Value::from(threads)),
-        ("time_ns", Value::from(sum(|block| block.counts.time))),
+        ("time_ns", Value::from(time.nanoseconds())),
         ("blocks", Value::from(blocks.len() as u64)),
         ("executions", Value::from(sum(|block| block.counts.executions))),
     ]
@@ -57,7 +58,7 @@ pub(super) fn blocks(blocks: &[Block], threads: u64, sources: &dyn Sources) -> T
             Value::from(block.lengths.len() as u64),
             branch(block.counts.taken),
             branch(block.counts.not_taken),
-            Value::from(block.counts.time),
+            Value::from(block.counts.time.nanoseconds()),
             Value::from(sources.address(block.function.module, block.offset)),
             Value::from(function),
             Value::from(module),
@@ -100,7 +101,7 @@ pub(super) fn lines(blocks: &[Block], threads: u64, sources: &dyn Sources) -> Ta
             Value::from(share(line.instructions, all)),
             if known { Value::from(line.executions) } else { Value::Null },
             Value::from(line.instructions),
-            Value::from(line.time),
+            Value::from(line.time.nanoseconds()),
             if known { Value::from(format!("{}:{}", line.file, line.line)) } else { Value::Null },
             Value::from(line.function.as_str()),
             Value::from(line.module.as_str()),

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use super::{
     Every,
     paths::Paths,
-    tree::{Cost, NO_PARENT, NodeId, Tree, nanoseconds},
+    tree::{Cost, NO_PARENT, NodeId, Tree},
 };
 use crate::{
     clock::{Clock, Even, Share},
@@ -155,9 +155,9 @@ impl Partial {
         let here = paths.node(tree).or(stack.last().map(|frame| frame.note));
         let even = clock.share(paths.instructions(), |share| match (share, here) {
             (Share::Ran { who: NO_PARENT, .. }, _) => {}
-            (Share::Ran { who: node, instructions, time, each }, _) => {
+            (Share::Ran { who: node, took, time, .. }, _) => {
                 let cost = tree.cost(node);
-                cost.time = cost.time.saturating_add(each.saturating_mul(u128::from(instructions)));
+                cost.time = cost.time.and(took);
                 cost.sample(time, every);
             }
             (Share::Lost(time), _) => sums.lose(time.length()),
@@ -167,11 +167,11 @@ impl Partial {
             (Share::Outside(time), here) => here.map_or(&mut *before, |id| tree.cost(id)).wait_for(time),
             (Share::Waited(time), here) => here.map_or(&mut *before, |id| tree.cost(id)).run_for(time, every),
         });
-        paths.count(even);
-        if let Some(here) = here {
+        if let Some(here) = here.filter(|_| paths.have_run()) {
             let cost = tree.cost(here);
-            cost.time = cost.time.saturating_add(even.rest);
+            cost.time = cost.time.and(even.rest);
         }
+        paths.count(even);
     }
 
     /// The state that paths go on from; `None` where what comes next may reach below the frames that are known.
@@ -234,7 +234,7 @@ impl Partial {
     fn append(&mut self, later: &Partial, below: Below) {
         match self.stack.last() {
             _ if self.edge == Edge::Gap => {
-                self.sums.lose(nanoseconds(later.before.elapsed()));
+                self.sums.lose(later.before.elapsed().nanoseconds());
             }
             Some(frame) => self.tree.cost(frame.note).add(&later.before),
             None => self.before.add(&later.before),

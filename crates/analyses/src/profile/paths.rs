@@ -4,7 +4,7 @@
 //! arrives: a *state*. So each path is learned for a state, runs by its number from then on, and is expanded into
 //! nodes of the tree once, when the tree is asked for.
 
-use hodo_trace::{FunctionId, Run, Transfer};
+use hodo_trace::{Arrival, FunctionId, Place, Run, Transfer};
 use rustc_hash::FxHashMap;
 
 use super::{
@@ -12,7 +12,7 @@ use super::{
     tree::{NodeId, Tree},
 };
 use crate::{
-    clock::{Clock, Even},
+    clock::{Clock, Even, Time},
     stack::{Below, Edge, Entry, Frame, Watch, arrive},
 };
 
@@ -33,6 +33,8 @@ const DEEPEST: usize = 1 << 9;
 struct Contexts {
     /// What each frame notes is the context below it.
     frames: Vec<Frame<ContextId>>,
+    /// Frames below each.
+    depths: Vec<u32>,
     known: FxHashMap<(ContextId, FunctionId, Entry, Option<u64>), ContextId>,
 }
 
@@ -42,8 +44,32 @@ impl Contexts {
         let context = *self.known.entry((note, function, entry, back)).or_insert(next);
         if context == next {
             self.frames.push(Frame { function, entry, return_address: back, note });
+            self.depths.push(if note == BELOW { 0 } else { self.depths[note as usize] + 1 });
         }
         context
+    }
+
+    /// The context after an edge, for the ways of arriving that are nearly all of them; and whether it is entered.
+    fn arrive(&mut self, top: ContextId, edge: Edge, at: &Arrival) -> Option<(ContextId, bool)> {
+        let frame = self.frames[top as usize];
+        match edge {
+            Edge::Flow | Edge::Indirect if frame.function == at.function => Some((top, false)),
+            Edge::Call { return_address } => {
+                Some((self.enter(top, at.function, Entry::Call, Some(return_address)), true))
+            }
+            Edge::Return if at.place != Place::Entry => {
+                let callee =
+                    if frame.entry == Entry::Tail { self.frames[frame.note as usize] } else { frame };
+                let returns = callee.entry == Entry::Call
+                    && callee.return_address == Some(at.address)
+                    && self.frames[callee.note as usize].function == at.function;
+                returns.then_some((callee.note, false))
+            }
+            Edge::Indirect if at.place == Place::Entry && frame.entry == Entry::Call => {
+                Some((self.enter(top, at.function, Entry::Tail, None), true))
+            }
+            _ => None,
+        }
     }
 
     /// The frames of a stack, the oldest first. Each notes its own context.
@@ -69,7 +95,7 @@ struct Part {
 struct Path {
     count: u64,
     /// The sum of the time that each instruction took, of all times that it ran.
-    each: u128,
+    each: Time,
     instructions: u32,
     calls: u32,
     /// The state behind it.
@@ -98,15 +124,28 @@ pub struct Paths {
 }
 
 /// Gathers what a path adds.
-struct Gatherer<'c> {
-    contexts: &'c mut Contexts,
-    parts: Vec<Part>,
+struct Gatherer<'p> {
+    contexts: &'p mut Contexts,
+    parts: &'p mut Vec<Part>,
+    /// Where the path's parts begin.
+    start: usize,
 }
 
 impl Gatherer<'_> {
+    /// Execution arrives over an edge; `None` where it reaches below the root.
+    fn arrive(&mut self, top: ContextId, edge: Edge, at: &Arrival) -> Option<ContextId> {
+        if let Some((context, entered)) = self.contexts.arrive(top, edge, at) {
+            self.part(context).entries += u32::from(entered);
+            return Some(context);
+        }
+        let mut stack = self.contexts.stack(top);
+        arrive(&mut stack, self, Below::Unknown, edge, at).ok()?;
+        stack.last().map(|frame| frame.note)
+    }
+
     fn part(&mut self, context: ContextId) -> &mut Part {
-        let found = self.parts.iter().rposition(|part| part.context == context);
-        let index = found.unwrap_or(self.parts.len());
+        let found = self.parts[self.start..].iter().rposition(|part| part.context == context);
+        let index = found.map_or(self.parts.len(), |index| self.start + index);
         if found.is_none() {
             self.parts.push(Part { context, entries: 0, instructions: 0 });
         }
@@ -166,25 +205,37 @@ impl Paths {
 
     /// Learns what runs do in a state; `None` where they reach below the root.
     pub(super) fn learn(&mut self, state: u32, runs: impl Iterator<Item = Run>) -> Option<(u32, u32)> {
-        let (context, mut edge) = self.states[state as usize];
-        let mut stack = self.contexts.stack(context);
-        let mut gatherer = Gatherer { contexts: &mut self.contexts, parts: Vec::new() };
+        let start = self.parts.len();
+        let found = self.gather(state, start, runs);
+        if found.is_none() {
+            self.parts.truncate(start);
+        }
+        let (context, edge, instructions, calls) = found?;
+        let to = self.number(context, edge);
+        let parts_end = self.parts.len() as u32;
+        self.paths.push(Path { count: 0, each: Time::default(), instructions, calls, to, parts_end });
+        Some((self.paths.len() as u32 - 1, to))
+    }
+
+    /// Adds the parts of a path: where it leads, how many instructions it has, and how many calls.
+    fn gather(
+        &mut self,
+        state: u32,
+        start: usize,
+        runs: impl Iterator<Item = Run>,
+    ) -> Option<(ContextId, Edge, u32, u32)> {
+        let (mut context, mut edge) = self.states[state as usize];
+        let mut gatherer = Gatherer { contexts: &mut self.contexts, parts: &mut self.parts, start };
         let (mut instructions, mut calls) = (0, 0);
         for run in runs {
-            arrive(&mut stack, &mut gatherer, Below::Unknown, edge, &run.at).ok()?;
-            gatherer.part(stack[stack.len() - 1].note).instructions += run.instructions as u32;
+            context = gatherer.arrive(context, edge, &run.at)?;
+            gatherer.part(context).instructions += run.instructions as u32;
             instructions += run.instructions as u32;
             calls += u32::from(run.transfer == Transfer::Call);
             edge = Edge::after(&run);
         }
-        if stack.len() > DEEPEST {
-            return None;
-        }
-        self.parts.append(&mut gatherer.parts);
-        let to = self.number(stack[stack.len() - 1].note, edge);
-        let parts_end = self.parts.len() as u32;
-        self.paths.push(Path { count: 0, each: 0, instructions, calls, to, parts_end });
-        Some((self.paths.len() as u32 - 1, to))
+        let known = self.contexts.depths[context as usize] < DEEPEST as u32;
+        known.then_some((context, edge, instructions, calls))
     }
 
     /// A path ran.
@@ -213,7 +264,7 @@ impl Paths {
                 self.counted.push(id);
             }
             path.count += 1;
-            path.each = path.each.saturating_add(even.each);
+            path.each = path.each.and(even.each);
         }
         self.ran.clear();
     }
@@ -275,11 +326,11 @@ impl Paths {
                 let cost = tree.cost(node);
                 cost.entries += u64::from(entries) * count;
                 cost.instructions += u64::from(instructions) * count;
-                cost.time = cost.time.saturating_add(each.saturating_mul(u128::from(instructions)));
+                cost.time = cost.time.and(each.times(u64::from(instructions)));
             }
             sums.calls += u64::from(calls) * count;
             let path = &mut self.paths[path as usize];
-            (path.count, path.each) = (0, 0);
+            (path.count, path.each) = (0, Time::default());
         }
     }
 }

@@ -7,9 +7,9 @@ use hodo_trace::{Column, FunctionId, Names, Shape, Table, Unit, Value};
 use super::{
     Every,
     partial::Sums,
-    tree::{Cost, NO_PARENT, NodeId, Tree, nanoseconds},
+    tree::{Cost, NO_PARENT, NodeId, Tree},
 };
-use crate::stack::Entry;
+use crate::{clock::Time, stack::Entry};
 
 /// The profile of all threads together.
 pub(super) struct Whole {
@@ -27,7 +27,7 @@ struct FunctionCost {
     calls: u64,
     jumps: u64,
     instructions: u64,
-    time: u128,
+    time: Time,
     samples: u64,
 }
 
@@ -69,9 +69,9 @@ impl Whole {
         let sum = |part: fn(&Cost) -> u64| {
             nodes.iter().fold(0, |sum: u64, node| sum.saturating_add(part(&node.cost)))
         };
-        let time = |part: fn(&Cost) -> u128| {
-            let sum = nodes.iter().fold(0, |sum: u128, node| sum.saturating_add(part(&node.cost)));
-            Value::from(nanoseconds(sum))
+        let time = |part: fn(&Cost) -> Time| {
+            let sum = nodes.iter().fold(Time::default(), |sum, node| sum.and(part(&node.cost)));
+            Value::from(sum.nanoseconds())
         };
         let mut summary = Vec::new();
         if let Some(every) = every {
@@ -112,7 +112,7 @@ impl Whole {
             if *depth == 0 {
                 function.instructions += self.totals[id as usize].instructions;
                 let total = &self.totals[id as usize];
-                function.time = function.time.saturating_add(total.elapsed());
+                function.time = function.time.and(total.elapsed());
                 function.samples = function.samples.saturating_add(total.samples);
             }
             *depth += 1;
@@ -147,8 +147,8 @@ impl Whole {
                     Value::from(cost.instructions),
                     Value::from(cost.calls),
                     Value::from(cost.jumps),
-                    Value::from(nanoseconds(cost.own.time)),
-                    Value::from(nanoseconds(cost.time)),
+                    Value::from(cost.own.time.nanoseconds()),
+                    Value::from(cost.time.nanoseconds()),
                     Value::from(name),
                     Value::from(module),
                 ])
@@ -238,8 +238,8 @@ impl Whole {
                 Value::from(total.instructions),
                 Value::from(node.cost.instructions),
                 Value::from(node.cost.entries),
-                Value::from(nanoseconds(node.cost.time)),
-                Value::from(nanoseconds(total.elapsed())),
+                Value::from(node.cost.time.nanoseconds()),
+                Value::from(total.elapsed().nanoseconds()),
                 Value::from(depth),
                 Value::from(name),
                 Value::from(node.entry.name()),

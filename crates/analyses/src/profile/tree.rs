@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::Every;
 use crate::{
-    clock::{FINE, Span},
+    clock::{Span, Time},
     stack::{Entry, Frame, Watch},
 };
 
@@ -31,10 +31,10 @@ pub(super) struct Cost {
     /// Times that the frame was entered.
     pub(super) entries: u64,
     pub(super) instructions: u64,
-    /// Time of execution, in parts of `2^-32` of a nanosecond.
-    pub(super) time: u128,
-    /// Time between leaving and coming back to what is traced, in the same parts.
-    pub(super) outside: u128,
+    /// Time of execution.
+    pub(super) time: Time,
+    /// Time between leaving and coming back to what is traced.
+    pub(super) outside: Time,
     /// Samples, where they were asked for.
     pub(super) samples: u64,
 }
@@ -43,7 +43,7 @@ impl Cost {
     /// Adds a time of execution, and the samples that fall into it.
     #[inline]
     pub(super) fn run_for(&mut self, time: Span, every: Option<Every>) {
-        self.time = self.time.saturating_add(fine(time.length()));
+        self.time = self.time.and(Time::of(time.length()));
         self.sample(time, every);
     }
 
@@ -57,12 +57,12 @@ impl Cost {
 
     /// Adds a time outside of what is traced.
     pub(super) fn wait_for(&mut self, time: Span) {
-        self.outside = self.outside.saturating_add(fine(time.length()));
+        self.outside = self.outside.and(Time::of(time.length()));
     }
 
-    /// All time, that outside included. Damaged clocks make no sum overflow.
-    pub(super) fn elapsed(&self) -> u128 {
-        self.time.saturating_add(self.outside)
+    /// All time, that outside included.
+    pub(super) fn elapsed(&self) -> Time {
+        self.time.and(self.outside)
     }
 
     pub(super) fn add(&mut self, other: &Cost) {
@@ -70,20 +70,9 @@ impl Cost {
         self.instructions += other.instructions;
         // A damaged clock may be sampled any number of times.
         self.samples = self.samples.saturating_add(other.samples);
-        // A damaged clock may tell any times.
-        self.time = self.time.saturating_add(other.time);
-        self.outside = self.outside.saturating_add(other.outside);
+        self.time = self.time.and(other.time);
+        self.outside = self.outside.and(other.outside);
     }
-}
-
-/// Nanoseconds in the parts that times are summed in.
-fn fine(nanoseconds: u64) -> u128 {
-    u128::from(nanoseconds) << FINE
-}
-
-/// Whole nanoseconds of such parts.
-pub(super) fn nanoseconds(parts: u128) -> u64 {
-    u64::try_from(parts >> FINE).unwrap_or(u64::MAX)
 }
 
 /// Nodes of one or more trees; a parent stands before its children.

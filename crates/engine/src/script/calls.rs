@@ -8,6 +8,7 @@ use hodo_analyses::{
 };
 use hodo_clock::Nanos;
 use hodo_trace::{FunctionId, Names};
+use rustc_hash::FxHashMap;
 
 use super::{Lines, Outcome};
 use crate::{
@@ -35,7 +36,16 @@ pub fn calls(
     progress: impl FnMut(u64) -> bool,
 ) -> Outcome {
     let lines = Lines::new(out, limit);
-    let mut writer = Writer { experiment, format, lines, open: None, context: None, tid: 0 };
+    let mut writer = Writer {
+        experiment,
+        format,
+        lines,
+        text: Vec::new(),
+        names: FxHashMap::default(),
+        open: None,
+        context: None,
+        tid: 0,
+    };
     let mut threads: BTreeMap<u32, Calls> = BTreeMap::new();
     let losses = in_time(
         experiment,
@@ -49,6 +59,7 @@ pub fn calls(
             writer.switch(context);
             let calls = threads.entry(context).or_default();
             seen.into_iter().for_each(|seen| calls.follow(seen, &mut |moment| writer.moment(moment)));
+            writer.flush();
             writer.lines.want_more()
         },
         progress,
@@ -60,6 +71,7 @@ pub fn calls(
         }
     }
     writer.flush_open();
+    writer.flush();
     Outcome { losses, written: writer.lines.result }
 }
 
@@ -67,12 +79,25 @@ struct Writer<'x, 'f> {
     experiment: &'x Experiment<'f>,
     format: CallFormat,
     lines: Lines<'x>,
+    /// Lines that are not written yet.
+    text: Vec<u8>,
+    names: FxHashMap<FunctionId, Name>,
     /// A call that began last, whose line waits for whether it ends at once.
     open: Option<(usize, FunctionId, FrameEntry, Option<Nanos>)>,
     /// The thread.
     context: Option<u32>,
     tid: u32,
 }
+
+/// The name of a function as it is written.
+struct Name {
+    text: String,
+    /// That, and the module's, as members of a JSON object.
+    members: [Box<[u8]>; 2],
+}
+
+/// Lines that are gathered before they are written.
+const GATHERED: usize = 1 << 16;
 
 impl Writer<'_, '_> {
     /// Calls of the thread with this context follow.
@@ -89,8 +114,14 @@ impl Writer<'_, '_> {
                 "# pid {} tid {} {name}\n#       time (s)     duration  instructions  call\n",
                 thread.pid, thread.tid
             );
-            self.lines.write(heading.as_bytes());
+            self.text.extend_from_slice(heading.as_bytes());
         }
+    }
+
+    /// Writes the lines that were gathered.
+    fn flush(&mut self) {
+        self.lines.write(&self.text);
+        self.text.clear();
     }
 
     fn moment(&mut self, moment: Moment) {
@@ -104,29 +135,21 @@ impl Writer<'_, '_> {
             (CallFormat::Text, Moment::End { call }) => self.end(&call),
             (CallFormat::Text, Moment::Gap) => {
                 self.flush_open();
-                self.lines.write(b"# gap\n");
+                self.text.extend_from_slice(b"# gap\n");
             }
         }
-    }
-
-    fn name(&self, function: FunctionId) -> String {
-        self.experiment.modules.names(function).0
+        if self.text.len() >= GATHERED {
+            self.flush();
+        }
     }
 
     /// Writes the line of a call that began and did not end at once.
     fn flush_open(&mut self) {
         if let Some((depth, function, entry, time)) = self.open.take() {
-            let name = self.name(function);
-            let indent = indent(depth);
-            let line = format!(
-                "{:>16} {:>12} {:>13}  {:indent$}{}{name} {{\n",
-                seconds(time),
-                "",
-                "",
-                "",
-                arrow(entry)
-            );
-            self.lines.write(line.as_bytes());
+            let Writer { text, names, experiment, .. } = self;
+            let name = &name(names, experiment, function).text;
+            let (time, arrow, indent) = (seconds(time), arrow(entry), indent(depth));
+            let _ = writeln!(text, "{time:>16} {:>12} {:>13}  {:indent$}{arrow}{name} {{", "", "", "");
         }
     }
 
@@ -136,34 +159,70 @@ impl Writer<'_, '_> {
             .begin
             .zip(call.end)
             .map_or(String::new(), |(begin, end)| duration(end.0.saturating_sub(begin.0)));
-        let name = self.name(call.function);
         let at_once =
             self.open.take_if(|(depth, function, ..)| (*depth, *function) == (call.depth, call.function));
-        let (time, text) = match at_once {
-            Some((.., time)) => (time, format!("{}{name};", arrow(call.entry))),
+        let (time, before, behind) = match at_once {
+            Some((.., time)) => (seconds(time), arrow(call.entry), ";"),
             None => {
                 self.flush_open();
-                (call.end, format!("}} {name}"))
+                (seconds(call.end), "} ", "")
             }
         };
+        let Writer { text, names, experiment, .. } = self;
+        let name = &name(names, experiment, call.function).text;
         let instructions = call.instructions;
-        let line = format!("{:>16} {duration:>12} {instructions:>13}  {:indent$}{text}\n", seconds(time), "");
-        self.lines.write(line.as_bytes());
+        let _ = writeln!(
+            text,
+            "{time:>16} {duration:>12} {instructions:>13}  {:indent$}{before}{name}{behind}",
+            ""
+        );
     }
 
+    /// A JSON object; its members are in order of their names.
     fn object(&mut self, call: &Call) {
-        let (function, module) = self.experiment.modules.names(call.function);
-        let object = serde_json::json!({
-            "time_ns": call.begin.map(|time| time.0),
-            "end_ns": call.end.map(|time| time.0),
-            "tid": self.tid,
-            "depth": call.depth,
-            "function": function,
-            "module": module,
-            "entered_by": call.entry.name(),
-            "instructions": call.instructions,
-        });
-        self.lines.write(format!("{object}\n").as_bytes());
+        let Writer { text, names, experiment, tid, .. } = self;
+        let [function, module] = &name(names, experiment, call.function).members;
+        text.extend_from_slice(b"{\"depth\":");
+        decimal(text, call.depth as u64);
+        text.extend_from_slice(b",\"end_ns\":");
+        nanoseconds(text, call.end);
+        text.extend_from_slice(b",\"entered_by\":\"");
+        text.extend_from_slice(call.entry.name().as_bytes());
+        text.extend_from_slice(b"\",\"function\":");
+        text.extend_from_slice(function);
+        text.extend_from_slice(b",\"instructions\":");
+        decimal(text, call.instructions);
+        text.extend_from_slice(b",\"module\":");
+        text.extend_from_slice(module);
+        text.extend_from_slice(b",\"tid\":");
+        decimal(text, u64::from(*tid));
+        text.extend_from_slice(b",\"time_ns\":");
+        nanoseconds(text, call.begin);
+        text.extend_from_slice(b"}\n");
+    }
+}
+
+/// The name of a function, which is looked up once.
+fn name<'n>(
+    names: &'n mut FxHashMap<FunctionId, Name>,
+    experiment: &Experiment<'_>,
+    function: FunctionId,
+) -> &'n Name {
+    names.entry(function).or_insert_with(|| {
+        let (text, module) = experiment.modules.names(function);
+        let members = [&text, &module].map(|name| serde_json::json!(name).to_string().into_bytes().into());
+        Name { text, members }
+    })
+}
+
+fn decimal(text: &mut Vec<u8>, number: u64) {
+    text.extend_from_slice(itoa::Buffer::new().format(number).as_bytes());
+}
+
+fn nanoseconds(text: &mut Vec<u8>, time: Option<Nanos>) {
+    match time {
+        Some(time) => decimal(text, time.0),
+        None => text.extend_from_slice(b"null"),
     }
 }
 

@@ -1,10 +1,10 @@
 //! Each executed instruction, a line each.
 
-use std::{collections::HashMap, fmt::Write as _, io::Write, str::FromStr};
+use std::{collections::HashMap, fmt::Write as _, io::Write, mem, str::FromStr};
 
 use hodo_clock::Tsc;
-use hodo_code::Origin;
-use hodo_intel_pt::flow::{Event, Executed, PacketKind, Sink};
+use hodo_code::{Graph, Labels, Origin};
+use hodo_intel_pt::flow::{Event, Executed, PacketKind, Sink, Step};
 use hodo_symbols::{Frame, Lines as SourceLines};
 use hodo_trace::{Names, Sources};
 use iced_x86::{Formatter, GasFormatter};
@@ -89,6 +89,15 @@ struct InstructionSink<'x, 'f> {
     /// What these fields are at places that were met.
     symbols: HashMap<Origin, Box<[u8]>>,
     source_lines: HashMap<Origin, Box<[u8]>>,
+    paths: Paths,
+}
+
+/// The lines of paths that run again and again.
+#[derive(Default)]
+struct Paths {
+    text: Vec<u8>,
+    /// Where the paths end; each begins where the one before ends.
+    ends: Vec<usize>,
 }
 
 impl<'x, 'f> InstructionSink<'x, 'f> {
@@ -106,6 +115,7 @@ impl<'x, 'f> InstructionSink<'x, 'f> {
             lines: HashMap::new(),
             symbols: HashMap::new(),
             source_lines: HashMap::new(),
+            paths: Paths::default(),
         }
     }
 
@@ -239,6 +249,12 @@ fn hexadecimal(text: &mut Vec<u8>, address: u64) {
 }
 
 impl TextSink for InstructionSink<'_, '_> {
+    type Memory = Paths;
+
+    fn exchange(&mut self, memory: &mut Paths) {
+        mem::swap(&mut self.paths, memory);
+    }
+
     fn text(&mut self) -> &mut Vec<u8> {
         &mut self.text
     }
@@ -262,6 +278,42 @@ impl TrackSink for InstructionSink<'_, '_> {
 }
 
 impl Sink for InstructionSink<'_, '_> {
+    const TAKES_BLOCKS: bool = true;
+
+    /// Lines that tell nothing but addresses are the same each time.
+    #[inline]
+    fn takes_paths(&self) -> bool {
+        self.fields == [Field::Ip] && self.gate.open && self.gate.wanted && !self.gate.numbers_instructions()
+    }
+
+    fn state(&mut self) -> Option<u32> {
+        Some(0)
+    }
+
+    fn learn<L: Labels>(&mut self, state: u32, steps: &[Step], graph: &Graph<'_, L>) -> Option<(u32, u32)> {
+        for step in steps {
+            let mut address = step.start;
+            for &length in graph.lengths(graph.block(step.block)) {
+                hexadecimal(&mut self.paths.text, address);
+                self.paths.text.push(b'\n');
+                address = address.wrapping_add(u64::from(length));
+            }
+        }
+        self.paths.ends.push(self.paths.text.len());
+        Some((self.paths.ends.len() as u32 - 1, state))
+    }
+
+    #[inline]
+    fn path(&mut self, path: u32) {
+        let path = path as usize;
+        let start = path.checked_sub(1).map_or(0, |before| self.paths.ends[before]);
+        self.text.extend_from_slice(&self.paths.text[start..self.paths.ends[path]]);
+    }
+
+    fn forget(&mut self) {
+        self.paths = Paths::default();
+    }
+
     fn executed(&mut self, executed: Executed<'_>) {
         let inside = self.gate.ran(executed.lengths.len() as u64);
         if !inside || !self.gate.open || !self.gate.wanted {

@@ -138,6 +138,8 @@ impl MarkSink<'_, '_> {
 }
 
 impl TextSink for MarkSink<'_, '_> {
+    type Memory = ();
+
     fn text(&mut self) -> &mut Vec<u8> {
         &mut self.text
     }

@@ -41,6 +41,12 @@ const PART: usize = 1 << 20;
 
 /// Turns what a chunk shows into lines.
 trait TextSink: TrackSink {
+    /// What it learned of paths, which goes from sink to sink.
+    type Memory: Default;
+
+    /// Takes over what was learned, and leaves what it learned itself.
+    fn exchange(&mut self, _memory: &mut Self::Memory) {}
+
     /// The lines so far.
     fn text(&mut self) -> &mut Vec<u8>;
 
@@ -68,8 +74,16 @@ fn write_chunks<S: TextSink>(
         let enough = sink.text().len() >= PART && sink.is_complete();
         enough.then(|| mem::take(sink.text()))
     };
-    let start = |chunk: &Chunk, ()| start(chunk);
-    let rest = |mut sink: S| (mem::take(sink.text()), ());
+    let start = |chunk: &Chunk, mut memory: S::Memory| {
+        let mut sink = start(chunk);
+        sink.exchange(&mut memory);
+        sink
+    };
+    let rest = |mut sink: S| {
+        let mut memory = S::Memory::default();
+        sink.exchange(&mut memory);
+        (mem::take(sink.text()), memory)
+    };
     let chunks = experiment.chunks(reading.chunk_size);
     let losses = decode_chunks(experiment, &chunks, reading, start, part, rest, write, progress);
     Outcome { losses, written: lines.result }

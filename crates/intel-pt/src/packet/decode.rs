@@ -99,29 +99,36 @@ impl<'a> Decoder<'a> {
         // Nearly all packets are one of three, and not near the end: one wide load has all of them.
         if let (Some(rest), None) = (self.bytes.get(self.position..), self.open_block)
             && let Some(wide) = rest.first_chunk()
+            && let Some((packet, size)) = frequent(u64::from_le_bytes(*wide))
         {
-            let word = u64::from_le_bytes(*wide);
-            let opcode = word as u8;
-            if opcode & 1 == 0 && opcode > 2 {
-                self.position += 1;
-                return Ok(Some(Packet::Tnt8(tnt(u64::from(opcode >> 1)))));
-            }
-            if opcode & 7 == 3 {
-                self.position += 1;
-                return Ok(Some(Packet::Cyc(u64::from(opcode >> 3))));
-            }
-            if opcode & 0x1f == 0x0d {
-                let (ip, size) = match opcode >> 5 {
-                    1 => (IpPayload::Update16((word >> 8) as u16), 3),
-                    2 => (IpPayload::Update32((word >> 8) as u32), 5),
-                    3 => (IpPayload::Sext48(word >> 8 & ((1 << 48) - 1)), 7),
-                    _ => return self.any_packet(),
-                };
-                self.position += size;
-                return Ok(Some(Packet::Tip(ip)));
-            }
+            self.position += size;
+            return Ok(Some(packet));
         }
         self.any_packet()
+    }
+
+    /// Hands on all packets up to the end of the stream, or up to an error, at which the position is.
+    ///
+    /// # Errors
+    /// The bytes at the position are no packet.
+    #[inline]
+    pub fn for_each(&mut self, mut take: impl FnMut(Packet)) -> Result<(), Error> {
+        loop {
+            // The same as in `next_packet`, with the position in a register.
+            let mut at = self.position;
+            while let (Some(wide), None) =
+                (self.bytes.get(at..).and_then(|rest| rest.first_chunk()), self.open_block)
+                && let Some((packet, size)) = frequent(u64::from_le_bytes(*wide))
+            {
+                take(packet);
+                at += size;
+            }
+            self.position = at;
+            match self.any_packet()? {
+                Some(packet) => take(packet),
+                None => return Ok(()),
+            }
+        }
     }
 
     /// The same for packets of all kinds, anywhere.
@@ -223,6 +230,25 @@ impl Decoder<'_> {
             }
             parsed => Ok(parsed),
         }
+    }
+}
+
+/// The packet in the lowest bytes, and its size, if it is one of those that nearly all are.
+#[inline(always)]
+fn frequent(word: u64) -> Option<(Packet, usize)> {
+    let opcode = word as u8;
+    if opcode & 1 == 0 && opcode > 2 {
+        return Some((Packet::Tnt8(tnt(u64::from(opcode >> 1))), 1));
+    }
+    if opcode & 7 == 3 {
+        return Some((Packet::Cyc(u64::from(opcode >> 3)), 1));
+    }
+    match opcode {
+        0x2d => Some((Packet::Tip(IpPayload::Update16((word >> 8) as u16)), 3)),
+        0x4d => Some((Packet::Tip(IpPayload::Update32((word >> 8) as u32)), 5)),
+        0x6d => Some((Packet::Tip(IpPayload::Sext48(word >> 8 & ((1 << 48) - 1))), 7)),
+        0x59 => Some((Packet::Mtc((word >> 8) as u8), 2)),
+        _ => None,
     }
 }
 

@@ -64,7 +64,7 @@ impl Memo {
 
     /// Forgets what depends on the sink.
     fn forget(&mut self) {
-        self.ways = Ways::new();
+        self.ways.clear();
         self.table.limit_regions();
     }
 }
@@ -72,6 +72,8 @@ impl Memo {
 /// What the sink was told to learn.
 #[derive(Debug, Default)]
 struct Learned {
+    /// The last path.
+    path: Vec<Step>,
     steps: usize,
     instructions: usize,
     /// It is too much, or there are too many states.
@@ -82,7 +84,7 @@ struct Learned {
 const STEPS: usize = 1 << 20;
 
 /// Most instructions of these.
-const INSTRUCTIONS: usize = 1 << 23;
+const INSTRUCTIONS: usize = 1 << 22;
 
 /// Size of plain packets that are part of the flow, by their first byte; 0 for others. These are TNT-8, and TIP
 /// with 2, 4 or 6 bytes of address.
@@ -138,7 +140,10 @@ impl Decoder<'_> {
         let bytes = &bytes[..end];
         let mut position = self.packets.position();
         let next = bytes.get(position..).and_then(|rest| rest.first_chunk());
-        if !self.is_plain() || next.is_none_or(|&next| plain_size(u64::from_le_bytes(next)) == 0) {
+        if !context.sink.takes_paths()
+            || !self.is_plain()
+            || next.is_none_or(|&next| plain_size(u64::from_le_bytes(next)) == 0)
+        {
             return;
         }
         if memos.learned.full {
@@ -275,10 +280,10 @@ struct Reached {
 impl<L: Labels, S: Sink> Pupil<'_, '_, L, S> {
     /// Learns where packets of so many bytes lead from a state, as far as they are plain.
     fn learn(&mut self, from: u32, packets: u64, size: u32, learned: &mut Learned) {
-        let mut steps = Vec::new();
+        learned.path.clear();
         let state = self.memo.ways.state(from);
-        let reached = self.follow(state, packets, size, &mut steps);
-        let steps = &steps[..reached.steps];
+        let reached = self.follow(state, packets, size, &mut learned.path);
+        let steps = &learned.path[..reached.steps];
         learned.steps += steps.len();
         learned.instructions += steps.iter().map(|step| usize::from(step.instructions)).sum::<usize>();
         let path = if steps.is_empty() { None } else { self.sink.learn(state.sink, steps, self.graph) };
@@ -338,17 +343,24 @@ impl<L: Labels, S: Sink> Pupil<'_, '_, L, S> {
         let region = if has_tip(packets) { state.region } else { NO_REGION };
         let key = Key { block: state.block, region, packets };
         let table = &mut self.memo.table;
-        if table.find(key).is_none() {
-            let mut walk = self.walk.clone();
-            walk.returns.clear();
-            self.recorder.learn(table, &walk, self.graph, key, S::TAKES_BLOCKS);
+        if let Some(transition) = table.find(key) {
+            if transition.next != Next::Untold {
+                steps.push(transition.first);
+                steps.extend_from_slice(table.more(transition));
+            }
+            return (transition.next, transition.region);
         }
-        let Some(transition) = table.find(key) else { return (Next::Untold, NO_REGION) };
-        if transition.next != Next::Untold {
-            steps.push(transition.first);
-            steps.extend_from_slice(table.more(transition));
+        let mut walk = self.walk.clone();
+        walk.returns.clear();
+        let (next, region) = self.recorder.walk(table, &walk, self.graph, key, S::TAKES_BLOCKS);
+        // So many branches are hardly met again with other calls before them.
+        if packets as u16 != LONG_TNT {
+            table.insert(key, region, self.recorder.steps(), next);
         }
-        (transition.next, transition.region)
+        if next != Next::Untold {
+            steps.extend_from_slice(self.recorder.steps());
+        }
+        (next, region)
     }
 
     /// Remembers and forgets calls as steps do. The address that the last one goes to, if it is a return to a call

@@ -75,15 +75,16 @@ struct Led {
 }
 
 impl Recorder {
-    /// Learns what packets do, as far as they are plain. `walk` has no calls to return from.
-    pub(super) fn learn<L: Labels>(
+    /// Walks over packets as far as they are plain, and are not too many: where they lead, and the region of the
+    /// last IP, if they tell one. `walk` has no calls to return from.
+    pub(super) fn walk<L: Labels>(
         &mut self,
         table: &mut Table,
         walk: &Walk,
         graph: &mut Graph<'_, L>,
         key: Key,
         single: bool,
-    ) {
+    ) -> (Next, u16) {
         self.single = single;
         let mut most = usize::MAX;
         let led = loop {
@@ -97,7 +98,15 @@ impl Recorder {
             // Any tick will do for what is the same at all times.
             step.block = graph.at(step.start, 0).unwrap_or(step.block);
         }
-        table.insert(key, led.region, &self.steps, led.next);
+        match self.steps.len() {
+            1..=LONGEST => (led.next, led.region),
+            _ => (Next::Untold, NO_REGION),
+        }
+    }
+
+    /// What ran on the last walk.
+    pub(super) fn steps(&self) -> &[Step] {
+        &self.steps
     }
 
     /// Walks over packets, at most so many.

@@ -119,13 +119,13 @@ pub(super) const NO_REGION: u16 = 0;
 pub(super) const LONGEST: usize = 200;
 
 /// Slots of the smallest table and of the largest, which is emptied when it is full: 64 bytes each.
-const SLOTS: [usize; 2] = [1 << 10, 1 << 17];
+const SLOTS: [usize; 2] = [1 << 10, 1 << 18];
 
 /// Most regions at the start of a run of packets.
 const REGIONS: usize = 1 << 12;
 
 /// Most steps that are kept beside them: 40 bytes each.
-const STEPS: usize = 1 << 18;
+const STEPS: usize = 1 << 19;
 
 /// A block that there is not.
 const VACANT: BlockId = BlockId(u32::MAX);

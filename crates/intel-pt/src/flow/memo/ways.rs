@@ -91,8 +91,14 @@ pub(super) struct Way {
 /// A state that there is not.
 const VACANT: u32 = u32::MAX;
 
+/// No way at all.
+const NOWHERE: Way = Way { packets: 0, from: VACANT, to: VACANT, path: 0, bytes: 0 };
+
 /// Ways that are remembered at most: 24 bytes each, and as much again that is vacant.
-const WAYS: usize = 1 << 17;
+const WAYS: usize = 1 << 18;
+
+/// States that are remembered at most, and return addresses: some 60 bytes each.
+const STATES: usize = 1 << 17;
 
 /// Ways from state to state, in open addressing.
 #[derive(Debug)]
@@ -107,12 +113,22 @@ pub(super) struct Ways {
 impl Ways {
     pub(super) fn new() -> Ways {
         let (states, known) = (Vec::new(), FxHashMap::default());
-        Ways { slots: vacant(1 << 10), used: 0, states, known, chains: Chains::new() }
+        Ways { slots: vec![NOWHERE; 1 << 10], used: 0, states, known, chains: Chains::new() }
+    }
+
+    /// Forgets everything; the room is kept.
+    pub(super) fn clear(&mut self) {
+        self.slots.fill(NOWHERE);
+        self.used = 0;
+        self.states.clear();
+        self.known.clear();
+        self.chains.links.truncate(1);
+        self.chains.known.clear();
     }
 
     /// Whether there is too much to remember.
     pub(super) fn is_full(&self) -> bool {
-        self.used >= WAYS || self.states.len() >= WAYS || self.chains.links.len() >= WAYS
+        self.used >= WAYS || self.states.len() >= STATES || self.chains.links.len() >= STATES
     }
 
     /// The number of a state.
@@ -156,7 +172,7 @@ impl Ways {
     /// Remembers where packets lead.
     pub(super) fn insert(&mut self, from: u32, packets: u64, to: u32, path: u32, bytes: u32) {
         if self.used * 2 >= self.slots.len() {
-            let larger = vacant(self.slots.len() * 4);
+            let larger = vec![NOWHERE; self.slots.len() * 2];
             for way in std::mem::replace(&mut self.slots, larger) {
                 if way.from != VACANT {
                     self.put(way);
@@ -171,8 +187,4 @@ impl Ways {
         let slot = self.slot(way.from, way.packets);
         self.slots[slot] = way;
     }
-}
-
-fn vacant(slots: usize) -> Vec<Way> {
-    vec![Way { packets: 0, from: VACANT, to: VACANT, path: 0, bytes: 0 }; slots]
 }
