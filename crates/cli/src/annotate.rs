@@ -9,7 +9,7 @@ use std::{
 };
 
 use anstyle::{AnsiColor, Style};
-use hodo_engine::{Annotation, Instruction, Line};
+use hodo_engine::{Annotation, Instruction, Line, chunk_size};
 
 use crate::{
     arguments::Annotate,
@@ -18,8 +18,6 @@ use crate::{
     output::{Destination, colours},
 };
 
-/// Bytes of trace in a chunk.
-const CHUNK: u64 = 1 << 20;
 /// A source file that is larger is none.
 const LARGEST_SOURCE: u64 = 1 << 26;
 
@@ -31,7 +29,7 @@ pub fn run(command: &Annotate) -> Result<ExitCode, Failure> {
     }
     input::open(&command.input, |experiment| {
         let function = function::find(&command.function, experiment)?;
-        let result = input::read(&command.input, experiment, CHUNK, false, |reading, go_on| {
+        let result = input::read(&command.input, experiment, chunk_size, false, |reading, go_on| {
             hodo_engine::annotate(experiment, function, reading, go_on)
         })?;
         let Some((annotation, losses)) = result else { return Ok(input::interrupted()) };

@@ -91,22 +91,24 @@ fn nobody(experiment: &Experiment<'_>) -> Failure {
     ))
 }
 
-/// Reads an experiment in chunks of `chunk_size` bytes, unless the command line says otherwise. `work` is
+/// Reads an experiment in chunks of `chunk_size`, which is told the bytes of trace and the number of threads, unless
+/// the command line says otherwise. `work` is
 /// handed how, and what tells it whether to go on; `None` if somebody interrupted it. `numbered` where it
 /// needs the numbers of instructions.
 pub fn read<R>(
     input: &Input,
     experiment: &Experiment<'_>,
-    chunk_size: u64,
+    chunk_size: impl Fn(u64, usize) -> u64,
     numbered: bool,
     work: impl FnOnce(Reading<'_>, &mut dyn FnMut(u64) -> bool) -> R,
 ) -> Result<Option<R>, Failure> {
-    let chunk_size = input.chunk_size.as_deref().map_or(Ok(chunk_size), size)?.max(SMALLEST_CHUNK);
     let window = input.time.as_deref().map(|text| window::parse(text, experiment)).transpose()?;
     let calls = input.call.as_deref().map(|text| function::calls(text, experiment)).transpose()?;
-    let mut reading =
-        Reading { threads: threads(input), chunk_size, window, numbers: None, spans: None, memo: true };
+    let threads = threads(input);
     let bytes: u64 = experiment.tracks.iter().map(|track| track.bytes()).sum();
+    let chunk_size = input.chunk_size.as_deref().map_or_else(|| Ok(chunk_size(bytes, threads)), size)?;
+    let chunk_size = chunk_size.max(SMALLEST_CHUNK);
+    let mut reading = Reading { threads, chunk_size, window, numbers: None, spans: None, memo: true };
     let rounds = 1 + u64::from(calls.is_some()) + u64::from(numbered || calls.is_some());
     let progress = Progress::new(bytes * rounds, input.quiet);
     let mut before = 0;

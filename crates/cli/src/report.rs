@@ -10,7 +10,7 @@ use hodo_analyses::{
     blocks::Blocks,
     profile::{Every, Profile},
 };
-use hodo_engine::{Experiment, Reading};
+use hodo_engine::{Experiment, Reading, chunk_size};
 use hodo_trace::Table;
 
 use crate::{
@@ -19,9 +19,6 @@ use crate::{
     failure::{Failure, written},
     input, live, output,
 };
-
-/// Bytes of trace in a chunk.
-const CHUNK: u64 = 1 << 20;
 
 /// Runs the command.
 pub fn run(command: &Report) -> Result<ExitCode, Failure> {
@@ -56,7 +53,7 @@ pub fn run(command: &Report) -> Result<ExitCode, Failure> {
     }
     input::open(&command.input, |experiment| {
         let numbered = matches!(command.every, Some(Every::Instructions(_)));
-        let table = input::read(&command.input, experiment, CHUNK, numbered, |reading, go_on| {
+        let table = input::read(&command.input, experiment, chunk_size, numbered, |reading, go_on| {
             make(command, analysis.kind, experiment, reading, go_on)
         })?;
         let Some(table) = table else { return Ok(input::interrupted()) };

@@ -39,7 +39,8 @@ pub fn run(command: &Script) -> Result<ExitCode, Failure> {
     }
     input::open(&command.input, |experiment| {
         let mut out = Destination::open(command.output.output.as_deref())?;
-        let outcome = input::read(&command.input, experiment, CHUNK, false, |reading, go_on| {
+        let chunk_size = |_, _| CHUNK;
+        let outcome = input::read(&command.input, experiment, chunk_size, false, |reading, go_on| {
             let limit = command.output.limit;
             if command.packets {
                 script::packets(experiment, reading, limit, &mut out, go_on)

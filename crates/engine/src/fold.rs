@@ -37,6 +37,13 @@ impl Reading<'_> {
     }
 }
 
+/// Bytes of trace in a chunk: so many chunks that all threads have work until the end, and no more than that, as
+/// each has a state of its own that is merged.
+pub fn chunk_size(bytes: u64, threads: usize) -> u64 {
+    const CHUNKS: u64 = 16;
+    (bytes / (CHUNKS * threads as u64)).clamp(1 << 20, 1 << 23)
+}
+
 /// A part of a thread's execution on one track.
 struct Stint<P> {
     context: u32,

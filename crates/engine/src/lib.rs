@@ -35,7 +35,7 @@ pub use annotate::{Annotation, Instruction, Line, annotate};
 pub use experiment::{Experiment, Input, OpenError, OpenErrorReason, Options, RawInput, Window};
 pub use files::Files;
 pub use find::Places;
-pub use fold::{Reading, profile};
+pub use fold::{Reading, chunk_size, profile};
 pub use gate::{Numbers, Spans, numbers};
 pub use info::{Info, ModuleInfo, Source, info};
 pub use kernel::KernelFiles;

@@ -18,14 +18,16 @@ use std::{
 
 use hodo_analyses::profile::{Profile, Report};
 use hodo_code::{Graph, Labels};
-use hodo_engine::{Experiment, Files, Input, Options, Reading, TrackSink, decode_all, profile, script};
+use hodo_engine::{
+    Experiment, Files, Input, Options, Reading, TrackSink, chunk_size, decode_all, profile, script,
+};
 use hodo_intel_pt::{
     flow::{Event, Executed, Sink, Step},
     packet::{Decoder, IpPayload, Packet},
 };
 
-/// Bytes of a chunk: as the program has it.
-const CHUNK: u64 = 1 << 20;
+/// Bytes of a chunk of what is told in order: as the program has it.
+const CHUNK: u64 = 1 << 14;
 
 fn main() -> Result<(), Box<dyn Error>> {
     let arguments: Vec<String> = env::args().skip(1).collect();
@@ -40,7 +42,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     let bytes: u64 = experiment.tracks.iter().map(|track| track.bytes()).sum();
     let twice = experiment.tracks.clone();
     experiment.tracks.extend(twice);
-    let reading = Reading { threads: 1, chunk_size: CHUNK, window: None, numbers: None, spans: None, memo };
+    let chunk_size = if what == "functions" { chunk_size(bytes, 1) } else { CHUNK };
+    let reading = Reading { threads: 1, chunk_size, window: None, numbers: None, spans: None, memo };
     let begin = processor_time();
     let mut half = begin;
     let progress = |done| {

@@ -57,7 +57,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("hodo-damage", &["hodo-code", "hodo-engine", "hodo-formats", "hodo-intel-pt"]),
     ("hodo-fields", &["hodo-engine", "hodo-formats", "hodo-trace"]),
     ("hodo-repeat", &["hodo-engine", "hodo-formats"]),
-    ("hodo-speed", &["hodo-analyses", "hodo-engine", "hodo-intel-pt"]),
+    ("hodo-speed", &["hodo-analyses", "hodo-code", "hodo-engine", "hodo-intel-pt"]),
     ("xtask", &[]),
 ];
 
