@@ -42,7 +42,6 @@ use crate::packet::Packet;
 #[derive(Debug, Default)]
 pub struct Memos {
     programs: FxHashMap<(usize, u8), Memo>,
-    recorder: Recorder,
     learned: Learned,
 }
 
@@ -72,6 +71,7 @@ impl Memo {
 /// What the sink was told to learn.
 #[derive(Debug, Default)]
 struct Learned {
+    recorder: Recorder,
     /// The last path.
     path: Vec<Step>,
     steps: usize,
@@ -163,51 +163,7 @@ impl Decoder<'_> {
         let returns = memo.ways.chains.of(&self.walk.returns);
         let mut state = memo.ways.number(State { block, region, returns, sink });
         memos.learned.full |= memo.is_full();
-        // A CYC packet told the time of the packet that comes next.
-        let mut counted = true;
-        while let Some(wide) = bytes.get(position..).and_then(|rest| rest.first_chunk()) {
-            let word = u64::from_le_bytes(*wide);
-            let mut size = if counted { plain(word, 1) } else { plain(word, TOGETHER) };
-            if size == 0 {
-                size = u32::from(plain_size(word));
-            }
-            if size == 0 {
-                match self.follow_clock(word, &mut counted, context) {
-                    0 => break,
-                    size => position += size,
-                }
-                if self.walk.at == u64::MAX || !context.sink.takes_paths() {
-                    break;
-                }
-                continue;
-            }
-            let packets = word & u64::MAX >> (u64::BITS - 8 * size);
-            let Some(way) = memo.ways.find(state, packets) else {
-                if memos.learned.full {
-                    break;
-                }
-                let (walk, graph, sink) = self.parts(context);
-                let mut pupil = Pupil { walk, graph, sink, memo, recorder: &mut memos.recorder };
-                pupil.learn(state, packets, size, &mut memos.learned);
-                continue;
-            };
-            if way.bytes != size {
-                if way.bytes == 0 {
-                    break;
-                }
-                size = way.bytes;
-            }
-            position += size as usize;
-            context.sink.path(way.path);
-            state = way.to;
-            if counted {
-                counted = false;
-                self.tell_time(context);
-                if self.walk.at == u64::MAX || !context.sink.takes_paths() {
-                    break;
-                }
-            }
-        }
+        position = self.follow_ways(bytes, position, &mut state, memo, &mut memos.learned, context);
         let State { block, region, returns, sink } = memo.ways.state(state);
         self.packets.skip_to(position);
         self.last_ip.set(memo.table.ip(region));
@@ -218,6 +174,70 @@ impl Decoder<'_> {
             walk.go(walk.ip);
         }
         context.sink.resume(sink);
+    }
+
+    /// Follows packets from a state to where they lead: the position there.
+    #[inline]
+    fn follow_ways<L: Labels, S: Sink>(
+        &mut self,
+        bytes: &[u8],
+        mut position: usize,
+        state: &mut u32,
+        memo: &mut Memo,
+        learned: &mut Learned,
+        context: &mut Context<'_, '_, L, S>,
+    ) -> usize {
+        // A CYC packet told the time of the packet that comes next.
+        let mut counted = true;
+        while let Some(wide) = bytes.get(position..).and_then(|rest| rest.first_chunk()) {
+            let word = u64::from_le_bytes(*wide);
+            let mut size = if counted { plain(word, 1) } else { plain(word, TOGETHER) };
+            if size == 0 {
+                size = u32::from(plain_size(word));
+            }
+            if size == 0 {
+                let clock = self.follow_clock(word, &mut counted, context);
+                position += clock;
+                if clock == 0 || !self.goes_on(context) {
+                    break;
+                }
+                continue;
+            }
+            let packets = word & u64::MAX >> (u64::BITS - 8 * size);
+            let Some(way) = memo.ways.find(*state, packets) else {
+                if learned.full {
+                    break;
+                }
+                let (walk, graph, sink) = self.parts(context);
+                Pupil { walk, graph, sink, memo, learned }.learn(*state, packets, size);
+                continue;
+            };
+            // Not what the way says, which comes late.
+            if way.bytes != size {
+                if way.bytes == 0 {
+                    break;
+                }
+                size = way.bytes;
+            }
+            position += size as usize;
+            context.sink.path(way.path);
+            *state = way.to;
+            if counted {
+                counted = false;
+                self.tell_time(context);
+                if !self.goes_on(context) {
+                    break;
+                }
+            }
+        }
+        position
+    }
+
+    /// Whether paths may be told after a time was told.
+    #[inline]
+    fn goes_on<L, S: Sink>(&self, context: &Context<'_, '_, L, S>) -> bool {
+        // No code is valid at the last tick.
+        self.walk.at != u64::MAX && context.sink.takes_paths()
     }
 
     /// Whether a TNT or TIP that comes next says what it seems to.
@@ -264,7 +284,7 @@ struct Pupil<'x, 'a, L, S> {
     graph: &'x mut Graph<'a, L>,
     sink: &'x mut S,
     memo: &'x mut Memo,
-    recorder: &'x mut Recorder,
+    learned: &'x mut Learned,
 }
 
 /// How far packets were followed.
@@ -279,22 +299,25 @@ struct Reached {
 
 impl<L: Labels, S: Sink> Pupil<'_, '_, L, S> {
     /// Learns where packets of so many bytes lead from a state, as far as they are plain.
-    fn learn(&mut self, from: u32, packets: u64, size: u32, learned: &mut Learned) {
-        learned.path.clear();
+    fn learn(&mut self, from: u32, packets: u64, size: u32) {
+        let mut path = std::mem::take(&mut self.learned.path);
+        path.clear();
         let state = self.memo.ways.state(from);
-        let reached = self.follow(state, packets, size, &mut learned.path);
-        let steps = &learned.path[..reached.steps];
-        learned.steps += steps.len();
-        learned.instructions += steps.iter().map(|step| usize::from(step.instructions)).sum::<usize>();
-        let path = if steps.is_empty() { None } else { self.sink.learn(state.sink, steps, self.graph) };
+        let reached = self.follow(state, packets, size, &mut path);
+        path.truncate(reached.steps);
+        let known = if path.is_empty() { None } else { self.sink.learn(state.sink, &path, self.graph) };
         let ways = &mut self.memo.ways;
-        match path {
+        match known {
             Some((path, sink)) => {
                 let to = ways.number(State { sink, ..reached.state });
                 ways.insert(from, packets, to, path, reached.bytes);
             }
             None => ways.insert(from, packets, from, 0, 0),
         }
+        let learned = &mut *self.learned;
+        learned.steps += path.len();
+        learned.instructions += path.iter().map(|step| usize::from(step.instructions)).sum::<usize>();
+        learned.path = path;
         learned.full |= self.memo.is_full() || learned.steps >= STEPS || learned.instructions >= INSTRUCTIONS;
     }
 
@@ -352,13 +375,13 @@ impl<L: Labels, S: Sink> Pupil<'_, '_, L, S> {
         }
         let mut walk = self.walk.clone();
         walk.returns.clear();
-        let (next, region) = self.recorder.walk(table, &walk, self.graph, key, S::TAKES_BLOCKS);
+        let (next, region) = self.learned.recorder.walk(table, &walk, self.graph, key, S::TAKES_BLOCKS);
         // So many branches are hardly met again with other calls before them.
         if packets as u16 != LONG_TNT {
-            table.insert(key, region, self.recorder.steps(), next);
+            table.insert(key, region, self.learned.recorder.steps(), next);
         }
         if next != Next::Untold {
-            steps.extend_from_slice(self.recorder.steps());
+            steps.extend_from_slice(self.learned.recorder.steps());
         }
         (next, region)
     }
