@@ -228,6 +228,12 @@ def switch(trace, time, cpu, field):
         trace.woken_for.append((next_, cpu, time - begin, begin))
 
 
+def belongs(trace, tid, pid):
+    """What leaves its CPU tells its process, where the tracer adds that to its events."""
+    if tid and pid is not None and pid > 0:
+        trace.pid[tid] = trace.process[tid] = pid
+
+
 def fork(trace, tid, field):
     child, parent = field("child_pid"), field("parent_pid")
     if child is None:
@@ -498,6 +504,14 @@ def period_tables(trace):
     return {"group": by_group, "slowest": slowest}
 
 
+def context(event, name):
+    """A number that the tracer was asked to add to its events."""
+    for of in (event.specific_context_field, event.common_context_field):
+        if of is not None and name in of:
+            return int(of[name])
+    return None
+
+
 def main():
     import bt2
 
@@ -513,6 +527,8 @@ def main():
             event = message.event
             payload = event.payload_field
             see(trace, time, int(event.packet.context_field["cpu_id"]), event.name, lambda name: value(payload.get(name)))
+            if event.name == "sched_switch":
+                belongs(trace, int(payload["prev_tid"]), context(event, "pid"))
     json.dump(told(trace), sys.stdout)
 
 

@@ -47,8 +47,6 @@ def see(trace, time, cpu, name, raw):
     named = dict(raw)
     if "rwbs" in named:
         named["rwbs"] = int("W" in named["rwbs"])
-    if name == "sched_switch" and raw.get("sample pid", -1) > 0 and raw["prev_pid"]:
-        pid = raw["sample pid"]
 
     def field(name_):
         if name_ in NO_FIELDS:
@@ -62,8 +60,8 @@ def see(trace, time, cpu, name, raw):
         return None
 
     kernel.see(trace, time, cpu, name, field)
-    if name == "sched_switch" and raw.get("sample pid", -1) > 0 and raw["prev_pid"]:
-        trace.pid[raw["prev_pid"]] = trace.process[raw["prev_pid"]] = pid
+    if name == "sched_switch":
+        kernel.belongs(trace, raw["prev_pid"], raw.get("sample pid"))
     trace.counts = counts
 
 

@@ -252,7 +252,7 @@ impl<A: Arguments> Calls<A> {
 
     /// Those of the whole that are asked for: of a thread, of one name; there may be several of both.
     pub(crate) fn wanted<'s>(&'s self, of: &'s Whole<'_>) -> impl Iterator<Item = (Thread, u32, &'s OfName)> {
-        self.totals.calls.wanted(of).map(|(thread, name, calls)| (thread, *name, calls))
+        self.totals.calls.wanted(of).map(|(thread, _, name, calls)| (thread, *name, calls))
     }
 
     /// The longest of all.

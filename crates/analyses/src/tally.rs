@@ -38,13 +38,21 @@ impl<K: Hash + Eq, V: Add + Default> Tally<K, V> {
         add_all(&mut self.0, known.map(|((thread, cpu, key), sum)| ((threads.known(thread), cpu, key), sum)));
     }
 
-    /// The sums that are asked for, by thread and key; there may be several of the same.
-    pub(crate) fn wanted<'s>(&'s self, of: &'s Whole<'_>) -> impl Iterator<Item = (Thread, &'s K, &'s V)> {
-        let settled =
-            self.0.iter().map(|((thread, cpu, key), sum)| (of.threads.settled(*thread), cpu, key, sum));
-        let wanted = settled
-            .filter(|(thread, cpu, ..)| of.threads.wanted(*thread, of.choice) && of.choice.wants_cpu(**cpu));
-        wanted.map(|(thread, _, key, sum)| (thread, key, sum))
+    /// The sums of the whole by thread, CPU and key; there may be several of the same.
+    pub(crate) fn settled<'s>(
+        &'s self,
+        threads: &'s Threads,
+    ) -> impl Iterator<Item = (Thread, u32, &'s K, &'s V)> {
+        self.0.iter().map(|((thread, cpu, key), sum)| (threads.settled(*thread), *cpu, key, sum))
+    }
+
+    /// Those that are asked for.
+    pub(crate) fn wanted<'s>(
+        &'s self,
+        of: &'s Whole<'_>,
+    ) -> impl Iterator<Item = (Thread, u32, &'s K, &'s V)> {
+        self.settled(of.threads)
+            .filter(|(thread, cpu, ..)| of.threads.wanted(*thread, of.choice) && of.choice.wants_cpu(*cpu))
     }
 }
 

@@ -10,9 +10,11 @@
 //! What nothing told yet is not known: a thread is in no state until an event names it. Who runs before the first
 //! switch on a CPU is told by that.
 
+use std::hash::{Hash, Hasher};
+
 use hodo_clock::Nanos;
-use hodo_trace::kernel::{KernelEvent, Kind, field};
-use rustc_hash::{FxHashMap, FxHashSet};
+use hodo_trace::kernel::{Cpus, KernelEvent, Kind, field};
+use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
 
 use crate::replay::{Machine, Replay};
@@ -42,7 +44,7 @@ impl Wait {
 }
 
 /// The state of a thread.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum State {
     /// On this CPU.
     Running(u32),
@@ -50,6 +52,18 @@ pub enum State {
     Runnable(u32),
     /// It waits for something else, in the system call with this name.
     Blocked(Wait, Option<u32>),
+}
+
+impl Hash for State {
+    // States are looked up at each change, and what tells them apart fits in a number.
+    fn hash<H: Hasher>(&self, hasher: &mut H) {
+        let (kind, number) = match *self {
+            State::Running(cpu) => (0, cpu),
+            State::Runnable(cpu) => (1, cpu),
+            State::Blocked(wait, call) => (2 + wait as u64, call.map_or(0, |call| call.wrapping_add(1))),
+        };
+        hasher.write_u64(kind << 32 | u64::from(number));
+    }
 }
 
 /// `TASK_REPORT_MAX`: what `prev_state` has of a thread that was preempted.
@@ -126,41 +140,50 @@ struct Task {
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Tasks<O> {
     tasks: FxHashMap<u32, Task>,
-    /// CPUs on which there was a switch.
-    cpus: FxHashSet<u32>,
-    /// What is known of the calls in which the threads on CPUs are.
-    calls: FxHashMap<u32, Call>,
+    cpus: Cpus<OnCpu>,
     pub(crate) observer: O,
 }
 
+/// What is known of a CPU.
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+struct OnCpu {
+    /// Whether there was a switch.
+    switched: bool,
+    /// The call in which the thread is that runs there.
+    call: Call,
+}
+
+impl Task {
+    fn to(&mut self, tid: u32, state: Option<State>, time: Nanos, observer: &mut impl Observer) {
+        let before = std::mem::replace(&mut self.state, state.map(|state| (Some(time), state)));
+        observer.change(tid, before, state, time);
+    }
+
+    fn state(&self) -> Option<State> {
+        self.state.map(|(_, state)| state)
+    }
+}
+
 impl<O: Observer> Tasks<O> {
-    fn to(&mut self, tid: u32, state: Option<State>, time: Nanos) {
-        let task = self.tasks.entry(tid).or_default();
-        let before = std::mem::replace(&mut task.state, state.map(|state| (Some(time), state)));
-        self.observer.change(tid, before, state, time);
-    }
-
-    fn state(&self, tid: u32) -> Option<State> {
-        Some(self.tasks.get(&tid)?.state?.1)
-    }
-
     /// Nothing more happens.
     pub(crate) fn end(mut self, time: Nanos) -> O {
-        let mut tids: Vec<u32> = self.tasks.keys().copied().collect();
-        tids.sort_unstable();
-        tids.into_iter().for_each(|tid| self.to(tid, None, time));
+        let mut tasks: Vec<(u32, Task)> = self.tasks.into_iter().collect();
+        tasks.sort_unstable_by_key(|(tid, _)| *tid);
+        tasks.into_iter().for_each(|(tid, mut task)| task.to(tid, None, time, &mut self.observer));
         self.observer
     }
 }
 
 impl<O: Observer> Machine<Step> for Tasks<O> {
     fn apply(&mut self, step: Step) {
+        let Tasks { tasks, cpus, observer } = self;
         match step {
             Step::Switch { time, cpu, prev, next, state, call } => {
-                let is_first = self.cpus.insert(cpu);
-                let call = call.or(self.calls.remove(&cpu).flatten());
+                let on = cpus.get_or(cpu, OnCpu::default);
+                let is_first = !std::mem::replace(&mut on.switched, true);
+                let call = call.or(on.call.take());
                 if prev != 0 {
-                    let task = self.tasks.entry(prev).or_default();
+                    let task = tasks.entry(prev).or_default();
                     task.call = call.unwrap_or(task.call);
                     if is_first && task.state.is_none() {
                         task.state = Some((None, State::Running(cpu)));
@@ -169,23 +192,26 @@ impl<O: Observer> Machine<Step> for Tasks<O> {
                         true => Some(State::Runnable(cpu)),
                         false => wait(state).map(|wait| State::Blocked(wait, task.call)),
                     };
-                    self.to(prev, now, time);
+                    task.to(prev, now, time, observer);
                 }
                 if next != 0 {
-                    self.to(next, Some(State::Running(cpu)), time);
+                    tasks.entry(next).or_default().to(next, Some(State::Running(cpu)), time, observer);
                 }
             }
             Step::Wakeup { time, tid, cpu } => {
-                if !matches!(self.state(tid), Some(State::Running(_) | State::Runnable(_))) {
-                    self.to(tid, Some(State::Runnable(cpu)), time);
+                let task = tasks.entry(tid).or_default();
+                if !matches!(task.state(), Some(State::Running(_) | State::Runnable(_))) {
+                    task.to(tid, Some(State::Runnable(cpu)), time, observer);
                 }
             }
             Step::Migrate { time, tid, cpu } => {
-                if self.state(tid).is_some_and(|state| matches!(state, State::Runnable(on) if on != cpu)) {
-                    self.to(tid, Some(State::Runnable(cpu)), time);
+                let task = tasks.get_mut(&tid);
+                let waits = |task: &&mut Task| matches!(task.state(), Some(State::Runnable(on)) if on != cpu);
+                if let Some(task) = task.filter(waits) {
+                    task.to(tid, Some(State::Runnable(cpu)), time, observer);
                 }
             }
-            Step::Now { cpu, call } => drop(self.calls.insert(cpu, call)),
+            Step::Now { cpu, call } => cpus.get_or(cpu, OnCpu::default).call = call,
         }
     }
 }
@@ -195,12 +221,12 @@ impl<O: Observer> Machine<Step> for Tasks<O> {
 pub struct Course<O> {
     steps: Replay<Tasks<O>, Step>,
     /// What is known of the calls in which the threads on CPUs are.
-    calls: FxHashMap<u32, Call>,
+    calls: Cpus<Call>,
 }
 
 impl<O: Observer> Course<O> {
     pub(crate) fn new(is_first: bool) -> Course<O> {
-        Course { steps: Replay::new(is_first), calls: FxHashMap::default() }
+        Course { steps: Replay::new(is_first), calls: Cpus::default() }
     }
 
     /// Takes in an event of those that it needs.
@@ -209,13 +235,13 @@ impl<O: Observer> Course<O> {
         let tid = |place| event.integer(place).map(|tid| tid as u32);
         let on = |place| event.integer(place).and_then(|cpu| u32::try_from(cpu).ok()).unwrap_or(cpu);
         match event.kind {
-            Kind::SyscallEntry => drop(self.calls.insert(cpu, Some(Some(event.name)))),
-            Kind::SyscallExit => drop(self.calls.insert(cpu, Some(None))),
+            Kind::SyscallEntry => *self.calls.get_or(cpu, || None) = Some(Some(event.name)),
+            Kind::SyscallExit => *self.calls.get_or(cpu, || None) = Some(None),
             Kind::SchedSwitch => {
                 let tids = tid(field::switch::PREV_TID).zip(tid(field::switch::NEXT_TID));
                 let Some((prev, next)) = tids else { return };
                 let state = event.integer(field::switch::PREV_STATE).unwrap_or(0);
-                let call = self.calls.remove(&cpu).flatten();
+                let call = self.calls.remove(cpu).flatten();
                 self.steps.see(Step::Switch { time, cpu, prev, next, state, call });
             }
             Kind::SchedWakeup => {
@@ -234,7 +260,7 @@ impl<O: Observer> Course<O> {
 
     /// Adds what the later of two neighbours has.
     pub(crate) fn add(&mut self, later: Course<O>) {
-        for (cpu, call) in std::mem::take(&mut self.calls) {
+        for (cpu, call) in std::mem::take(&mut self.calls).into_all() {
             self.steps.see(Step::Now { cpu, call });
         }
         self.steps.add(later.steps);

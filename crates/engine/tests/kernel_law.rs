@@ -57,7 +57,7 @@ impl EventAnalysis for Keeper {
 
     fn unknown(&self) {}
 
-    fn fold(&self, (): &mut (), event: KernelEvent<'_>) {
+    fn fold(&self, (): &mut (), event: &KernelEvent<'_>) {
         let mut records = Records::default();
         records.push(event.time, event.cpu, event.kind, event.name);
         for field in 0..FIELDS {

@@ -7,7 +7,7 @@ use serde::{Serialize, de::DeserializeOwned};
 
 use crate::{
     Period, Table,
-    kernel::{KernelEvent, Kind, Merged, Threads},
+    kernel::{Chosen, KernelEvent, Kind, Threads},
 };
 
 /// What of the whole its table is made of.
@@ -114,7 +114,7 @@ pub trait EventAnalysis: Sync {
     }
 
     /// Adds an event. Events come in order of time.
-    fn fold(&self, partial: &mut Self::Partial, event: KernelEvent<'_>);
+    fn fold(&self, partial: &mut Self::Partial, event: &KernelEvent<'_>);
 
     /// Joins the states of two neighbouring spans of time; `earlier` ends where `later` begins, and where `threads`
     /// run.
@@ -148,7 +148,7 @@ pub trait AnyEventAnalysis: Sync {
     /// See [`EventAnalysis::of_choice`].
     fn of_choice(&self, choice: &Choice) -> Option<Box<dyn AnyEventAnalysis>>;
     /// See [`EventAnalysis::fold`].
-    fn fold(&self, partial: &mut AnyPartial, events: Merged<'_>);
+    fn fold(&self, partial: &mut AnyPartial, events: Chosen<'_>);
     /// See [`EventAnalysis::merge`].
     fn merge(&self, earlier: AnyPartial, later: AnyPartial, threads: &Threads) -> AnyPartial;
     /// See [`EventAnalysis::finish`].
@@ -198,7 +198,7 @@ impl<A: EventAnalysis> AnyEventAnalysis for A {
         EventAnalysis::of_choice(self, choice)
     }
 
-    fn fold(&self, partial: &mut AnyPartial, events: Merged<'_>) {
+    fn fold(&self, partial: &mut AnyPartial, events: Chosen<'_>) {
         let partial = partial.downcast_mut::<A::Partial>().expect("a state of this analysis");
         events.iter().for_each(|event| EventAnalysis::fold(self, partial, event));
     }

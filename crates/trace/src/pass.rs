@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     AnyEventAnalysis, AnyPartial, Choice, Period, Start, Table, Whole,
-    kernel::{Kind, Merged, Place, Records, Threads, VOCABULARY},
+    kernel::{Chosen, KernelEvent, Kind, Records, Threads, VOCABULARY},
 };
 
 /// The analyses.
@@ -22,9 +22,16 @@ pub struct Pass<'a> {
     analyses: Vec<&'a dyn AnyEventAnalysis>,
     /// How many are asked for.
     asked: usize,
-    /// The places of those that need events of a kind.
-    by_kind: Vec<Vec<usize>>,
-    needs_threads: bool,
+    by_kind: Vec<Needs>,
+}
+
+/// Who needs events of a kind.
+#[derive(Clone, Debug, Default)]
+struct Needs {
+    /// Whether threads are followed by it.
+    threads: bool,
+    /// The places of analyses.
+    analyses: Vec<usize>,
 }
 
 /// What is known after some events.
@@ -40,11 +47,18 @@ pub struct Packed {
     partials: Vec<Vec<u8>>,
 }
 
-/// Where the events of a batch lie, and which of them each analysis needs; to be used again.
+/// Room for the events of a batch in their order, and for which of them each analysis needs; to be used again.
 #[derive(Debug, Default)]
-pub struct Order {
-    places: Vec<Place>,
+pub struct Room {
+    events: Vec<KernelEvent<'static>>,
     chosen: Vec<Vec<u32>>,
+}
+
+/// The room of some events, for others.
+fn emptied<'b>(mut events: Vec<KernelEvent<'_>>) -> Vec<KernelEvent<'b>> {
+    events.clear();
+    // Of nothing, nothing is made: what is left is the room, which `collect` uses in place.
+    events.into_iter().map(|_| unreachable!("there is none")).collect()
 }
 
 /// Which events an analysis and what it rests on need, and which of their fields.
@@ -64,15 +78,18 @@ impl<'a> Pass<'a> {
                 analyses.push(base);
             }
         }
+        let follows = analyses.iter().any(|analysis| analysis.needs_threads());
         let needs = |kind: Kind| {
-            let needs =
-                |analysis: &dyn AnyEventAnalysis| analysis.interest().iter().any(|(own, _)| *own == kind);
-            (0..analyses.len()).filter(|&place| needs(analyses[place])).collect()
+            let is = |(own, _): &(Kind, &[usize])| *own == kind;
+            let needs = |place: &usize| analyses[*place].interest().iter().any(is);
+            Needs {
+                threads: follows && Threads::INTEREST.iter().any(is),
+                analyses: (0..analyses.len()).filter(needs).collect(),
+            }
         };
-        let mut by_kind = vec![Vec::new(); VOCABULARY.len()];
+        let mut by_kind = vec![Needs::default(); VOCABULARY.len()];
         VOCABULARY.iter().for_each(|words| by_kind[words.kind as usize] = needs(words.kind));
-        let needs_threads = analyses.iter().any(|analysis| analysis.needs_threads());
-        Pass { analyses, asked: asked.len(), by_kind, needs_threads }
+        Pass { analyses, asked: asked.len(), by_kind }
     }
 
     /// The events that it needs, and the places of the fields that it needs of them.
@@ -97,28 +114,27 @@ impl<'a> Pass<'a> {
         states: &mut States,
         streams: &[Records],
         runs: &[(usize, Range<usize>)],
-        order: &mut Order,
+        room: &mut Room,
     ) {
-        order.places.clear();
-        order.chosen.resize_with(self.analyses.len(), Vec::new);
-        order.chosen.iter_mut().for_each(Vec::clear);
+        let Room { events, chosen } = room;
+        let mut merged = emptied(std::mem::take(events));
+        chosen.resize_with(self.analyses.len(), Vec::new);
+        chosen.iter_mut().for_each(Vec::clear);
         for (stream, run) in runs {
-            for index in run.clone() {
-                let (kind, cpu) = streams[*stream].kind(index);
-                let thread = states.threads.running(cpu);
-                for &place in &self.by_kind[kind as usize] {
-                    order.chosen[place].push(order.places.len() as u32);
+            for mut event in streams[*stream].part(run.clone()) {
+                let needs = &self.by_kind[event.kind as usize];
+                event.thread = states.threads.running(event.cpu);
+                if needs.threads {
+                    states.threads.see(&event);
                 }
-                order.places.push(Place { stream: *stream as u32, index: index as u32, thread });
-                if self.needs_threads && Threads::INTEREST.iter().any(|(own, _)| *own == kind) {
-                    states.threads.see(&streams[*stream].event(index, thread));
-                }
+                needs.analyses.iter().for_each(|&place| chosen[place].push(merged.len() as u32));
+                merged.push(event);
             }
         }
-        for ((analysis, partial), chosen) in self.analyses.iter().zip(&mut states.partials).zip(&order.chosen)
-        {
-            analysis.fold(partial, Merged { streams, order: &order.places, chosen });
+        for ((analysis, partial), places) in self.analyses.iter().zip(&mut states.partials).zip(chosen) {
+            analysis.fold(partial, Chosen { events: &merged, places });
         }
+        *events = emptied(merged);
     }
 
     /// Joins what is known of two neighbouring spans of time.

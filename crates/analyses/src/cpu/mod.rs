@@ -6,17 +6,20 @@
 
 mod over_time;
 
+use std::collections::BTreeMap;
+
 use hodo_clock::Nanos;
 use hodo_trace::{
     AnyEventAnalysis, Choice, Column, EventAnalysis, Shape, Table, Unit, Value, Whole,
-    kernel::{KernelEvent, Kind, Thread, Threads, field},
+    kernel::{Cpus, KernelEvent, Kind, Thread, Threads, field},
 };
 use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    durations::{Add, add_all},
+    durations::Add,
     figures::{most_time_first, share},
+    tally::Tally,
 };
 
 pub use over_time::OverTime;
@@ -44,32 +47,22 @@ impl Add for Use {
     }
 }
 
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
-struct OnCpu(FxHashMap<Thread, Use>);
-
-impl Add for OnCpu {
-    fn add(&mut self, later: OnCpu) {
-        add_all(&mut self.0, later.0);
-    }
-}
-
 /// What is known after some events.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Partial {
-    cpus: FxHashMap<u32, OnCpu>,
+    used: Tally<(), Use>,
     /// The first switch on each CPU and the last.
-    switches: FxHashMap<u32, (Nanos, Nanos)>,
+    switches: Cpus<(Nanos, Nanos)>,
 }
 
 impl Partial {
-    fn used(&mut self, cpu: u32, thread: Thread) -> &mut Use {
-        self.cpus.entry(cpu).or_default().0.entry(thread).or_default()
-    }
-
     fn ran(&mut self, cpu: u32, from: Nanos, to: Nanos, thread: Thread) {
-        self.used(cpu, thread).time += to.0.saturating_sub(from.0);
+        self.used.of(thread, cpu, ()).time += to.0.saturating_sub(from.0);
     }
 }
+
+/// How long the threads that are asked for ran on a CPU, and how long it was idle.
+type OnCpu = FxHashMap<Thread, Use>;
 
 impl EventAnalysis for CpuUse {
     type Partial = Partial;
@@ -91,26 +84,22 @@ impl EventAnalysis for CpuUse {
         Partial::default()
     }
 
-    fn fold(&self, partial: &mut Partial, event: KernelEvent<'_>) {
+    fn fold(&self, partial: &mut Partial, event: &KernelEvent<'_>) {
         let (time, cpu) = (event.time, event.cpu);
         let Some((_, next)) = event.switch() else { return };
-        let (_, last) = partial.switches.entry(cpu).or_insert((time, time));
+        let (_, last) = partial.switches.get_or(cpu, || (time, time));
         let since = std::mem::replace(last, time);
         partial.ran(cpu, since, time, event.thread);
-        let used = partial.used(cpu, next);
+        let used = partial.used.of(next, cpu, ());
         used.switches += 1;
         used.priority =
             event.integer(field::switch::NEXT_PRIO).map(|priority| (time, priority)).or(used.priority);
     }
 
     fn merge(&self, mut earlier: Partial, later: Partial, threads: &Threads) -> Partial {
-        for (cpu, on) in later.cpus {
-            let known = on.0.into_iter().map(|(thread, used)| (threads.known(thread), used));
-            let known: Vec<_> = known.collect();
-            add_all(&mut earlier.cpus.entry(cpu).or_default().0, known);
-        }
-        for (cpu, (first, last)) in later.switches {
-            let known = earlier.switches.entry(cpu).or_insert((first, first));
+        earlier.used.add(later.used, threads);
+        for (cpu, (first, last)) in later.switches.into_all() {
+            let known = earlier.switches.get_or(cpu, || (first, first));
             let since = std::mem::replace(&mut known.1, last);
             earlier.ran(cpu, since, first, threads.running(cpu));
         }
@@ -119,34 +108,30 @@ impl EventAnalysis for CpuUse {
 
     fn finish(&self, mut whole: Partial, of: &Whole<'_>) -> Table {
         let Whole { span: (begin, end), threads, .. } = *of;
-        for (cpu, (first, last)) in whole.switches.clone() {
+        for (cpu, (first, last)) in whole.switches.clone().into_all() {
             whole.ran(cpu, begin, first, Thread::before(cpu));
             whole.ran(cpu, last, end, threads.running(cpu));
         }
-        let length = end.0.saturating_sub(begin.0);
-        let cpus: Vec<(u32, OnCpu)> = whole
-            .cpus
-            .into_iter()
-            .filter(|(cpu, _)| of.choice.wants_cpu(*cpu))
-            .map(|(cpu, on)| {
-                let mut settled = FxHashMap::default();
-                add_all(&mut settled, on.0.into_iter().map(|(thread, used)| (threads.settled(thread), used)));
-                settled.retain(|&thread, _| thread.is_idle() || threads.wanted(thread, of.choice));
-                (cpu, OnCpu(settled))
-            })
-            .collect();
-        table(threads, cpus, length, &of.choice.view)
+        let mut cpus: BTreeMap<u32, OnCpu> = BTreeMap::new();
+        for (thread, cpu, (), used) in
+            whole.used.settled(threads).filter(|(_, cpu, ..)| of.choice.wants_cpu(*cpu))
+        {
+            let on = cpus.entry(cpu).or_default();
+            if thread.is_idle() || threads.wanted(thread, of.choice) {
+                on.entry(thread).or_default().add(*used);
+            }
+        }
+        table(threads, cpus, end.0.saturating_sub(begin.0), &of.choice.view)
     }
 }
 
-fn table(threads: &Threads, mut cpus: Vec<(u32, OnCpu)>, length: u64, view: &str) -> Table {
-    cpus.sort_unstable_by_key(|(cpu, _)| *cpu);
+fn table(threads: &Threads, cpus: BTreeMap<u32, OnCpu>, length: u64, view: &str) -> Table {
     let busy = |on: &OnCpu| {
-        on.0.iter().filter(|(thread, _)| !thread.is_idle()).map(|(_, used)| used.time).sum::<u64>()
+        on.iter().filter(|(thread, _)| !thread.is_idle()).map(|(_, used)| used.time).sum::<u64>()
     };
-    let total: u64 = cpus.iter().map(|(_, on)| busy(on)).sum();
+    let total: u64 = cpus.values().map(busy).sum();
     let whole = length.saturating_mul(cpus.len() as u64);
-    let switches: u64 = cpus.iter().flat_map(|(_, on)| on.0.values()).map(|used| used.switches).sum();
+    let switches: u64 = cpus.values().flat_map(OnCpu::values).map(|used| used.switches).sum();
     let summary = vec![
         ("cpus", (cpus.len() as u64).into()),
         ("duration_ns", length.into()),
@@ -156,8 +141,8 @@ fn table(threads: &Threads, mut cpus: Vec<(u32, OnCpu)>, length: u64, view: &str
     ];
     let (columns, rows) = match view {
         "cpu" => {
-            let row = |(cpu, on): &(u32, OnCpu)| {
-                let (busy, switches) = (busy(on), on.0.values().map(|used| used.switches).sum::<u64>());
+            let row = |(cpu, on): (&u32, &OnCpu)| {
+                let (busy, switches) = (busy(on), on.values().map(|used| used.switches).sum::<u64>());
                 let idle = length.saturating_sub(busy);
                 vec![u64::from(*cpu).into(), busy.into(), share(busy, length), idle.into(), switches.into()]
             };
@@ -177,12 +162,12 @@ fn table(threads: &Threads, mut cpus: Vec<(u32, OnCpu)>, length: u64, view: &str
 
 fn by_thread(
     threads: &Threads,
-    cpus: Vec<(u32, OnCpu)>,
+    cpus: BTreeMap<u32, OnCpu>,
     length: u64,
     processes: bool,
 ) -> (Vec<Column>, Vec<Vec<Value>>) {
     let mut sums: FxHashMap<Thread, (Use, u64)> = FxHashMap::default();
-    for (thread, used) in cpus.into_iter().flat_map(|(_, on)| on.0).filter(|(thread, _)| !thread.is_idle()) {
+    for (thread, used) in cpus.into_values().flatten().filter(|(thread, _)| !thread.is_idle()) {
         // Of a process that is not known, the thread stands for itself.
         let pid = threads.pid(thread).filter(|_| processes);
         let sum = sums.entry(pid.map_or(thread, |pid| Thread::new(pid.into(), 0))).or_default();

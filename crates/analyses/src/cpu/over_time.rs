@@ -41,7 +41,7 @@ impl EventAnalysis for OverTime {
         Partial::default()
     }
 
-    fn fold(&self, partial: &mut Partial, event: KernelEvent<'_>) {
+    fn fold(&self, partial: &mut Partial, event: &KernelEvent<'_>) {
         let (time, cpu) = (event.time, event.cpu);
         if event.switch().is_none() {
             return;

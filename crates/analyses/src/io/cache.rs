@@ -53,7 +53,7 @@ impl EventAnalysis for Cache {
         Partial::default()
     }
 
-    fn fold(&self, partial: &mut Partial, event: KernelEvent<'_>) {
+    fn fold(&self, partial: &mut Partial, event: &KernelEvent<'_>) {
         if !matches!(event.kind, Kind::CacheAdd | Kind::CacheDelete) {
             return;
         }
@@ -74,7 +74,7 @@ impl EventAnalysis for Cache {
 
     fn finish(&self, whole: Partial, of: &Whole<'_>) -> Table {
         let mut files: FxHashMap<(u32, u64), Pages> = FxHashMap::default();
-        add_all(&mut files, whole.0.wanted(of).map(|(_, file, pages)| (*file, *pages)));
+        add_all(&mut files, whole.0.wanted(of).map(|(_, _, file, pages)| (*file, *pages)));
         let mut all = Pages::default();
         files.values().for_each(|pages| all.add(*pages));
         let summary = vec![("pages_added", all.added.into()), ("pages_deleted", all.deleted.into())];

@@ -159,12 +159,12 @@ impl EventAnalysis for Files {
         Partial::new(start.names, start.is_first)
     }
 
-    fn fold(&self, partial: &mut Partial, event: KernelEvent<'_>) {
+    fn fold(&self, partial: &mut Partial, event: &KernelEvent<'_>) {
         match event.kind {
-            Kind::SyscallEntry | Kind::SyscallExit => partial.call(&event),
-            Kind::SchedSwitch => partial.switch(&event),
-            Kind::SchedFork => partial.fork(&event),
-            Kind::StateProcess | Kind::StateDescriptor => partial.state(&event),
+            Kind::SyscallEntry | Kind::SyscallExit => partial.call(event),
+            Kind::SchedSwitch => partial.switch(event),
+            Kind::SchedFork => partial.fork(event),
+            Kind::StateProcess | Kind::StateDescriptor => partial.state(event),
             _ => {}
         }
     }

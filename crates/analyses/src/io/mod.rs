@@ -175,9 +175,9 @@ impl EventAnalysis for InputOutput {
     }
 
     #[inline]
-    fn fold(&self, partial: &mut Partial, event: KernelEvent<'_>) {
+    fn fold(&self, partial: &mut Partial, event: &KernelEvent<'_>) {
         if matches!(event.kind, Kind::BlockIssue | Kind::BlockComplete | Kind::StateBlockDevice) {
-            partial.block(&event);
+            partial.block(event);
         }
     }
 

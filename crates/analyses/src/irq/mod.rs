@@ -44,18 +44,9 @@ const SOFT: [&str; 10] =
     ["HI", "TIMER", "NET_TX", "NET_RX", "BLOCK", "IRQ_POLL", "TASKLET", "SCHED", "HRTIMER", "RCU"];
 
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-struct ByCpu(FxHashMap<u32, Durations>);
-
-impl Add for ByCpu {
-    fn add(&mut self, later: ByCpu) {
-        add_all(&mut self.0, later.0);
-    }
-}
-
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 struct Sums {
-    /// By number, of each phase.
-    handlers: [FxHashMap<u32, ByCpu>; 3],
+    /// By CPU and number, of each phase.
+    handlers: [FxHashMap<u64, Durations>; 3],
     longest: Longest<(Phase, u32, u32)>,
 }
 
@@ -63,7 +54,7 @@ impl Sums {
     #[inline]
     fn see(&mut self, phase: Phase, number: u32, cpu: u32, begin: Nanos, end: Nanos) {
         let length = end.0.saturating_sub(begin.0);
-        self.handlers[phase as usize].entry(number).or_default().0.entry(cpu).or_default().see(length);
+        self.handlers[phase as usize].entry(key(cpu, number)).or_default().see(length);
         self.longest.see(length, begin, (phase, number, cpu));
     }
 }
@@ -81,6 +72,7 @@ pub struct Partial {
     sums: Sums,
 }
 
+/// A CPU and a number, in one.
 fn key(cpu: u32, number: u32) -> u64 {
     u64::from(cpu) << 32 | u64::from(number)
 }
@@ -110,7 +102,7 @@ impl EventAnalysis for Interrupts {
         Partial::default()
     }
 
-    fn fold(&self, partial: &mut Partial, event: KernelEvent<'_>) {
+    fn fold(&self, partial: &mut Partial, event: &KernelEvent<'_>) {
         let Partial { names, hard, soft, raised, sums } = partial;
         let Some(number) = event.integer(0).map(|number| number as u32) else { return };
         let (time, cpu) = (event.time, event.cpu);
@@ -163,10 +155,9 @@ impl EventAnalysis for Interrupts {
         raised.finish(|begin, (end, number, cpu)| sums.see(Phase::Raise, number, cpu, begin, end));
         let mut handlers: Vec<(Handler, u32, Durations)> = Vec::new();
         for (phase, numbers) in [Phase::Hard, Phase::Soft, Phase::Raise].into_iter().zip(sums.handlers) {
-            for (number, cpus) in numbers {
-                let cpus = cpus.0.into_iter().filter(|(cpu, _)| of.choice.wants_cpu(*cpu));
-                handlers.extend(cpus.map(|(cpu, durations)| (Handler(phase, number), cpu, durations)));
-            }
+            let all = numbers.into_iter().map(|(key, durations)| ((key >> 32) as u32, key as u32, durations));
+            let wanted = all.filter(|(cpu, ..)| of.choice.wants_cpu(*cpu));
+            handlers.extend(wanted.map(|(cpu, number, durations)| (Handler(phase, number), cpu, durations)));
         }
         let total = |phase| {
             let of_phase = handlers.iter().filter(|(handler, ..)| handler.0 == phase);

@@ -60,7 +60,7 @@ impl EventAnalysis for InterruptsOff {
         Partial::default()
     }
 
-    fn fold(&self, partial: &mut Partial, event: KernelEvent<'_>) {
+    fn fold(&self, partial: &mut Partial, event: &KernelEvent<'_>) {
         let (key, end) = (u64::from(event.cpu), (event.time, event.cpu));
         match event.kind {
             Kind::IrqDisable => partial.off.begin(key, event.time),

@@ -73,7 +73,7 @@ impl EventAnalysis for Lost {
         Partial::default()
     }
 
-    fn fold(&self, partial: &mut Partial, event: KernelEvent<'_>) {
+    fn fold(&self, partial: &mut Partial, event: &KernelEvent<'_>) {
         let number = |field| event.integer(field).unwrap_or(0) as u64;
         if event.kind != Kind::Lost {
             return;

@@ -59,7 +59,7 @@ impl EventAnalysis for Memory {
         Partial::default()
     }
 
-    fn fold(&self, partial: &mut Partial, event: KernelEvent<'_>) {
+    fn fold(&self, partial: &mut Partial, event: &KernelEvent<'_>) {
         let order = event.integer(field::page::ORDER).filter(|order| (0..MOST_ORDER).contains(order));
         let pages = 1 << order.unwrap_or(0);
         match event.kind {
@@ -90,7 +90,10 @@ impl EventAnalysis for Memory {
         let threads = of.threads;
         let who = if of.choice.view == "thread" { Of::Threads } else { Of::Processes };
         let mut rows: FxHashMap<Thread, Pages> = FxHashMap::default();
-        add_all(&mut rows, whole.0.wanted(of).map(|(thread, (), pages)| (who.of(threads, thread), *pages)));
+        add_all(
+            &mut rows,
+            whole.0.wanted(of).map(|(thread, _, (), pages)| (who.of(threads, thread), *pages)),
+        );
         let mut all = Pages::default();
         rows.values().for_each(|pages| all.add(*pages));
         let cells = |pages: &Pages| [pages.allocated, pages.freed, pages.allocations, pages.frees];

@@ -62,7 +62,7 @@ impl EventAnalysis for Network {
         Partial::default()
     }
 
-    fn fold(&self, partial: &mut Partial, event: KernelEvent<'_>) {
+    fn fold(&self, partial: &mut Partial, event: &KernelEvent<'_>) {
         if !matches!(event.kind, Kind::NetQueue | Kind::NetReceive) {
             return;
         }
@@ -88,7 +88,7 @@ impl EventAnalysis for Network {
         };
         let mut all = Packets::default();
         let mut rows: FxHashMap<(Option<Thread>, String), Packets> = FxHashMap::default();
-        for (thread, device, packets) in whole.0.wanted(of) {
+        for (thread, _, device, packets) in whole.0.wanted(of) {
             all.add(*packets);
             let person = who.map(|who| who.of(threads, thread));
             add_all(&mut rows, [((person, device.clone()), *packets)]);

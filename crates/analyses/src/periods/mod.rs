@@ -82,7 +82,7 @@ impl EventAnalysis for Periods {
         Partial::default()
     }
 
-    fn fold(&self, partial: &mut Partial, event: KernelEvent<'_>) {
+    fn fold(&self, partial: &mut Partial, event: &KernelEvent<'_>) {
         let text = |field| String::from_utf8_lossy(event.text(field).unwrap_or_default()).into_owned();
         let Partial { pairs, sums } = partial;
         let key = text(field::period::KEY);

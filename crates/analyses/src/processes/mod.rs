@@ -145,8 +145,8 @@ impl EventAnalysis for Processes {
         Partial::default()
     }
 
-    fn fold(&self, partial: &mut Partial, event: KernelEvent<'_>) {
-        partial.see(&event);
+    fn fold(&self, partial: &mut Partial, event: &KernelEvent<'_>) {
+        partial.see(event);
     }
 
     fn merge(&self, mut earlier: Partial, later: Partial, _: &Threads) -> Partial {

@@ -95,8 +95,8 @@ impl EventAnalysis for Queue {
         Course::new(start.is_first)
     }
 
-    fn fold(&self, partial: &mut Self::Partial, event: KernelEvent<'_>) {
-        partial.see(&event);
+    fn fold(&self, partial: &mut Self::Partial, event: &KernelEvent<'_>) {
+        partial.see(event);
     }
 
     fn merge(&self, mut earlier: Self::Partial, later: Self::Partial, _: &Threads) -> Self::Partial {

@@ -16,6 +16,7 @@ use crate::{
     durations::{Add, Durations, Longest, add_all},
     figures::{duration_cells, duration_columns, most_time_first},
     pairs::Pairs,
+    tally::Tally,
     tasks::could_go_on,
 };
 
@@ -41,27 +42,18 @@ impl Add for Figures {
     }
 }
 
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
-struct ByCpu(FxHashMap<u32, Figures>);
-
-impl Add for ByCpu {
-    fn add(&mut self, later: ByCpu) {
-        add_all(&mut self.0, later.0);
-    }
-}
-
 /// A switch to a thread.
 type In = (Nanos, Thread, u32);
 
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 struct Sums {
-    threads: FxHashMap<Thread, ByCpu>,
+    figures: Tally<(), Figures>,
     longest: Longest<(Thread, u32)>,
 }
 
 impl Sums {
     fn of(&mut self, thread: Thread, cpu: u32) -> &mut Figures {
-        self.threads.entry(thread).or_default().0.entry(cpu).or_default()
+        self.figures.of(thread, cpu, ())
     }
 
     fn woken(&mut self, begin: Nanos, (end, thread, cpu): In) {
@@ -122,7 +114,7 @@ impl EventAnalysis for Scheduling {
         Partial::default()
     }
 
-    fn fold(&self, partial: &mut Partial, event: KernelEvent<'_>) {
+    fn fold(&self, partial: &mut Partial, event: &KernelEvent<'_>) {
         let tid = |field| event.integer(field).filter(|&tid| tid != 0);
         match event.kind {
             Kind::SchedWakeup => {
@@ -136,28 +128,24 @@ impl EventAnalysis for Scheduling {
             }
             _ => {
                 if let Some((prev, next)) = event.switch() {
-                    partial.switch(&event, prev, next);
+                    partial.switch(event, prev, next);
                 }
             }
         }
     }
 
-    fn merge(&self, mut earlier: Partial, later: Partial, _: &Threads) -> Partial {
+    fn merge(&self, mut earlier: Partial, later: Partial, threads: &Threads) -> Partial {
         let Partial { woken, sums } = &mut earlier;
-        add_all(&mut sums.threads, later.sums.threads);
+        sums.figures.add(later.sums.figures, threads);
         sums.longest.add(later.sums.longest);
         woken.add(later.woken, |begin, end| sums.woken(begin, end));
         earlier
     }
 
     fn finish(&self, whole: Partial, of: &Whole<'_>) -> Table {
-        let (threads, mut sums) = (of.threads, whole.sums);
-        sums.threads.retain(|&thread, _| threads.wanted(thread, of.choice));
-        for cpus in sums.threads.values_mut() {
-            cpus.0.retain(|&cpu, _| of.choice.wants_cpu(cpu));
-        }
+        let Sums { figures, longest } = whole.sums;
         let mut all = Figures::default();
-        sums.threads.values().flat_map(|cpus| cpus.0.values()).for_each(|figures| all.add(figures.clone()));
+        figures.wanted(of).for_each(|(.., figures)| all.add(figures.clone()));
         let summary = vec![
             ("wakeups", all.latencies.count.into()),
             ("switches", all.switches.into()),
@@ -165,9 +153,9 @@ impl EventAnalysis for Scheduling {
             ("migrations", all.migrations.into()),
         ];
         let (columns, rows) = match of.choice.view.as_str() {
-            "slowest" => slowest(threads, &sums.longest, of),
-            "cpu" => by_cpu(sums),
-            _ => by_thread(threads, sums),
+            "slowest" => slowest(of.threads, &longest, of),
+            "cpu" => by_cpu(figures.wanted(of)),
+            _ => by_thread(of.threads, figures.wanted(of)),
         };
         Table { name: "sched", shape: Shape::Counters, summary, columns, rows, loss: Vec::new() }
     }
@@ -192,26 +180,30 @@ fn cells(figures: &Figures) -> Vec<Value> {
     cells
 }
 
-fn by_thread(threads: &Threads, sums: Sums) -> (Vec<Column>, Vec<Vec<Value>>) {
-    let row = |(thread, cpus): (Thread, ByCpu)| {
-        let mut sum = Figures::default();
-        let is_empty = cpus.0.is_empty();
-        cpus.0.into_values().for_each(|figures| sum.add(figures));
+type Wanted<'f> = (Thread, u32, &'f (), &'f Figures);
+
+fn by_thread<'f>(
+    threads: &Threads,
+    figures: impl Iterator<Item = Wanted<'f>>,
+) -> (Vec<Column>, Vec<Vec<Value>>) {
+    let mut sums: FxHashMap<Thread, Figures> = FxHashMap::default();
+    add_all(&mut sums, figures.map(|(thread, .., figures)| (thread, figures.clone())));
+    let row = |(thread, sum): (Thread, Figures)| {
         let row = threads.cells(thread).into_iter().chain(cells(&sum)).collect();
-        (!is_empty).then_some((sum.latencies.total, thread, row))
+        (sum.latencies.total, thread, row)
     };
     let who = [
         Column::text("comm"),
         Column::integer("tid", Unit::None),
         Column::integer("pid", Unit::None).secondary(),
     ];
-    (columns(&who), most_time_first(sums.threads.into_iter().filter_map(row)))
+    (columns(&who), most_time_first(sums.into_iter().map(row)))
 }
 
-fn by_cpu(sums: Sums) -> (Vec<Column>, Vec<Vec<Value>>) {
+fn by_cpu<'f>(figures: impl Iterator<Item = Wanted<'f>>) -> (Vec<Column>, Vec<Vec<Value>>) {
     let mut cpus: std::collections::BTreeMap<u32, Figures> = std::collections::BTreeMap::new();
-    for (cpu, figures) in sums.threads.into_values().flat_map(|cpus| cpus.0) {
-        cpus.entry(cpu).or_default().add(figures);
+    for (_, cpu, _, figures) in figures {
+        cpus.entry(cpu).or_default().add(figures.clone());
     }
     let row =
         |(cpu, figures): (u32, Figures)| [u64::from(cpu).into()].into_iter().chain(cells(&figures)).collect();

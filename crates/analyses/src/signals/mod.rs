@@ -102,7 +102,7 @@ impl EventAnalysis for Signals {
         Partial::default()
     }
 
-    fn fold(&self, partial: &mut Partial, event: KernelEvent<'_>) {
+    fn fold(&self, partial: &mut Partial, event: &KernelEvent<'_>) {
         let Partial { blocks, sums } = partial;
         let number = |field| event.integer(field).map(|number| number as u32);
         match event.kind {

@@ -100,8 +100,8 @@ impl EventAnalysis for States {
         Course::new(start.is_first)
     }
 
-    fn fold(&self, partial: &mut Self::Partial, event: KernelEvent<'_>) {
-        partial.see(&event);
+    fn fold(&self, partial: &mut Self::Partial, event: &KernelEvent<'_>) {
+        partial.see(event);
     }
 
     fn merge(&self, mut earlier: Self::Partial, later: Self::Partial, _: &Threads) -> Self::Partial {
@@ -222,8 +222,8 @@ impl EventAnalysis for Intervals {
         Course::new(start.is_first)
     }
 
-    fn fold(&self, partial: &mut Self::Partial, event: KernelEvent<'_>) {
-        partial.see(&event);
+    fn fold(&self, partial: &mut Self::Partial, event: &KernelEvent<'_>) {
+        partial.see(event);
     }
 
     fn merge(&self, mut earlier: Self::Partial, later: Self::Partial, _: &Threads) -> Self::Partial {

@@ -40,8 +40,8 @@ impl EventAnalysis for Slowest {
         Calls::default()
     }
 
-    fn fold(&self, partial: &mut Self::Partial, event: KernelEvent<'_>) {
-        partial.see(&event);
+    fn fold(&self, partial: &mut Self::Partial, event: &KernelEvent<'_>) {
+        partial.see(event);
     }
 
     fn merge(&self, mut earlier: Self::Partial, later: Self::Partial, threads: &Threads) -> Self::Partial {
@@ -89,8 +89,8 @@ impl EventAnalysis for Syscalls {
     }
 
     #[inline]
-    fn fold(&self, partial: &mut Calls, event: KernelEvent<'_>) {
-        partial.see(&event);
+    fn fold(&self, partial: &mut Calls, event: &KernelEvent<'_>) {
+        partial.see(event);
     }
 
     fn merge(&self, mut earlier: Calls, later: Calls, threads: &Threads) -> Calls {

@@ -4,13 +4,13 @@ use hodo_clock::Nanos;
 use hodo_trace::{
     AnyEventAnalysis, Choice, Start, Table,
     kernel::Records,
-    pass::{Order, Pass, States},
+    pass::{Pass, Room, States},
 };
 
 fn fold(pass: &Pass<'_>, events: &[Records], names: &[String], is_first: bool) -> States {
     let mut states = pass.begin(&Start { names, is_first });
     let runs: Vec<_> = (0..).zip(events).map(|(stream, records)| (stream, 0..records.len())).collect();
-    pass.fold(&mut states, events, &runs, &mut Order::default());
+    pass.fold(&mut states, events, &runs, &mut Room::default());
     travelled(pass, &states)
 }
 

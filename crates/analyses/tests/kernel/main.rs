@@ -246,7 +246,7 @@ impl<A: EventAnalysis> EventAnalysis for Swapped<A> {
         EventAnalysis::begin(&self.0, start)
     }
 
-    fn fold(&self, partial: &mut A::Partial, event: KernelEvent<'_>) {
+    fn fold(&self, partial: &mut A::Partial, event: &KernelEvent<'_>) {
         EventAnalysis::fold(&self.0, partial, event);
     }
 

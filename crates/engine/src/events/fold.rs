@@ -14,7 +14,7 @@ use hodo_trace::{
     AnyEventAnalysis, Cause, Choice, Loss, Start, Table, Value,
     event::{Compound, FieldSink, Meaning, Name},
     kernel::{ALL, CONTEXT, Kind, Records, VOCABULARY, Words},
-    pass::{Order, Pass, States},
+    pass::{self, Pass, States},
     vocabulary::{self, system_calls::Machine},
 };
 use serde::{Deserialize, Serialize};
@@ -172,7 +172,7 @@ impl Folded {
 #[derive(Default)]
 struct Room {
     records: Vec<Records>,
-    order: Order,
+    events: pass::Room,
 }
 
 /// Adds a slice to what came before it, or to nothing.
@@ -187,7 +187,7 @@ fn fold(
 ) -> Folded {
     let mut sources = Sources::new(traces, binding, reading, slice, std::mem::take(&mut room.records));
     while let Some((streams, runs)) = sources.next_batch() {
-        pass.fold(&mut folded.states, streams, runs, &mut room.order);
+        pass.fold(&mut folded.states, streams, runs, &mut room.events);
     }
     let (totals, losses, records) = sources.finish();
     room.records = records;

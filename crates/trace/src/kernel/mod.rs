@@ -15,7 +15,7 @@ mod threads;
 use crate::vocabulary;
 
 pub use cpus::Cpus;
-pub use records::{Field, KernelEvent, Merged, Place, Records};
+pub use records::{Chosen, Field, KernelEvent, Records};
 pub use threads::{Thread, Threads};
 
 /// What happened.

@@ -1,5 +1,7 @@
 //! Events as they are kept for a short while: compact, without a copy of their names.
 
+use std::ops::Range;
+
 use hodo_clock::Nanos;
 
 use super::{Kind, Thread, field::switch};
@@ -101,53 +103,38 @@ impl Records {
         self.records.iter().skip(from).map(|record| record.time)
     }
 
-    /// What an event is, and on which CPU.
+    /// Some that follow each other. Who ran on their CPUs is not known here.
     #[inline]
-    pub fn kind(&self, index: usize) -> (Kind, u32) {
-        let Record { kind, cpu, .. } = self.records[index];
-        (kind, cpu)
-    }
-
-    /// An event, and who ran on its CPU.
-    #[inline]
-    pub fn event(&self, index: usize, thread: Thread) -> KernelEvent<'_> {
-        let Record { time, cpu, name, fields, kind } = self.records[index];
-        let end = self.records.get(index + 1).map_or(self.fields.len(), |next| next.fields as usize);
-        let fields = &self.fields[fields as usize..end];
-        KernelEvent { time, cpu, name, kind, thread, fields, text: &self.text }
-    }
-}
-
-/// Where an event is kept, and who ran on its CPU.
-#[derive(Clone, Copy, Debug)]
-pub struct Place {
-    /// Which of the records.
-    pub stream: u32,
-    /// Its place among them.
-    pub index: u32,
-    /// The thread.
-    pub thread: Thread,
-}
-
-/// Events of several streams in one order.
-#[derive(Clone, Copy, Debug)]
-pub struct Merged<'r> {
-    /// Those of each stream.
-    pub streams: &'r [Records],
-    /// Where they are, in their order.
-    pub order: &'r [Place],
-    /// The places in that order of those that are meant.
-    pub chosen: &'r [u32],
-}
-
-impl<'r> Merged<'r> {
-    /// The events, in order.
-    #[inline]
-    pub fn iter(self) -> impl Iterator<Item = KernelEvent<'r>> {
-        self.chosen.iter().map(move |&at| {
-            let Place { stream, index, thread } = self.order[at as usize];
-            self.streams[stream as usize].event(index as usize, thread)
+    pub fn part(&self, part: Range<usize>) -> impl Iterator<Item = KernelEvent<'_>> {
+        let next = self.records.get(part.end).map_or(self.fields.len(), |next| next.fields as usize);
+        let records = self.records.get(part).unwrap_or_default();
+        let ends = records.iter().skip(1).map(|next| next.fields as usize).chain([next]);
+        records.iter().zip(ends).map(|(record, end)| KernelEvent {
+            time: record.time,
+            cpu: record.cpu,
+            name: record.name,
+            kind: record.kind,
+            thread: Thread::before(record.cpu),
+            fields: &self.fields[record.fields as usize..end],
+            text: &self.text,
         })
+    }
+}
+
+/// Those of some events that are meant, in order.
+#[derive(Clone, Copy, Debug)]
+pub struct Chosen<'r> {
+    /// All of them.
+    pub events: &'r [KernelEvent<'r>],
+    /// The places of those that are meant.
+    pub places: &'r [u32],
+}
+
+impl<'r> Chosen<'r> {
+    /// The events.
+    #[inline]
+    pub fn iter(self) -> impl Iterator<Item = &'r KernelEvent<'r>> {
+        self.places.iter().map(move |&place| &self.events[place as usize])
     }
 }
 
