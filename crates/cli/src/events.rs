@@ -9,7 +9,7 @@ use clap::Args;
 use hodo_analyses::{Entry, Kind, kernel_analyses, periods::Periods, profile::Every};
 use hodo_clock::Nanos;
 use hodo_engine::{
-    Files,
+    Files, OpenError,
     events::{
         self, COUNT_VIEWS, Chunks, Condition, Contents, EventFormat, EventReading, EventTraces, MOST_BINS,
         StreamInfo, TraceInfo, Wanted,
@@ -25,7 +25,7 @@ use crate::{
     failure::{Failure, INTERRUPTED, written},
     input,
     output::{self, Destination},
-    progress::Progress,
+    progress::{Progress, Searching},
     window,
 };
 
@@ -107,6 +107,12 @@ pub fn are_in(input: &Input) -> bool {
     contents(input) == Contents { events: true, flow: false }
 }
 
+/// Opens the traces of an input.
+pub fn open<'f>(files: &'f Files, input: &Input) -> Result<EventTraces<'f>, OpenError> {
+    let searching = Searching::new(input.quiet);
+    EventTraces::open(files, &input.file, input::threads(input), |done, total| searching.set(done, total))
+}
+
 pub fn wanted(filter: &Filter, input: &Input, traces: &EventTraces<'_>) -> Result<Wanted, Failure> {
     let wanted = filter.wanted(input);
     match wanted.missing_contexts(traces) {
@@ -182,7 +188,7 @@ pub fn script(command: &arguments::Script) -> Result<ExitCode, Failure> {
     refuse_marks(command)?;
     let format = format(&command.output)?;
     let files = Files::default();
-    let traces = EventTraces::open(&files, &command.input.file, input::threads(&command.input))?;
+    let traces = open(&files, &command.input)?;
     tell_notes(&traces, &command.input);
     let reading = reading(&command.input, &traces, SCRIPT_CHUNK)?;
     refuse_streams(&reading)?;
@@ -220,7 +226,7 @@ pub fn report(command: &arguments::Report, entry: &Entry) -> Result<ExitCode, Fa
         return Err(Failure::usage("--begin, --end, --match and --group are for `hodo report periods`"));
     }
     let files = Files::default();
-    let traces = EventTraces::open(&files, &command.input.file, input::threads(&command.input))?;
+    let traces = open(&files, &command.input)?;
     tell_notes(&traces, &command.input);
     let mut reading = reading(&command.input, &traces, COUNT_CHUNK)?;
     if command.input.chunk_size.is_none() && !matches!(entry.kind, Kind::EventCount) {
@@ -414,7 +420,7 @@ pub fn lost(traces: &EventTraces<'_>) -> (u64, u64) {
 /// `hodo info`.
 pub fn info(command: &arguments::Info) -> Result<ExitCode, Failure> {
     let files = Files::default();
-    let traces = EventTraces::open(&files, &command.input.file, input::threads(&command.input))?;
+    let traces = open(&files, &command.input)?;
     let infos = events::info(&traces);
     let loss = traces.loss();
     let mut out = Destination::open(command.output.output.as_deref())?;

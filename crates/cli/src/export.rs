@@ -4,7 +4,7 @@ use std::{fs, io, path::Path, process::ExitCode};
 
 use hodo_engine::{
     Files,
-    events::{self as engine, EventTraces, ExportError},
+    events::{self as engine, ExportError},
 };
 use hodo_formats::ctf::write::Version;
 use tempfile::Builder;
@@ -32,7 +32,7 @@ pub fn run(command: &Export) -> Result<ExitCode, Failure> {
         return Err(Failure::usage(format!("{} is there already; name a new folder", target.display())));
     }
     let files = Files::default();
-    let traces = EventTraces::open(&files, &command.input.file, input::threads(&command.input))?;
+    let traces = events::open(&files, &command.input)?;
     events::tell_notes(&traces, &command.input);
     let reading = events::reading(&command.input, &traces, events::COUNT_CHUNK)?;
     let wanted = events::wanted(&command.filter, &command.input, &traces)?;

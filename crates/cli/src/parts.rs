@@ -5,7 +5,7 @@ use std::{fs, io::Write, path::PathBuf, process::ExitCode};
 use hodo_analyses::{ANALYSES, Entry, kernel_analyses, periods::Periods};
 use hodo_engine::{
     Files,
-    events::{COUNT, EventTraces, Part, PartError, fold_part, merge_parts},
+    events::{COUNT, Part, PartError, fold_part, merge_parts},
 };
 use hodo_trace::{AnyEventAnalysis, Choice, Table, Value};
 
@@ -13,7 +13,6 @@ use crate::{
     arguments::{Fold, Merge},
     events,
     failure::{Failure, INTERRUPTED, LOSS, written},
-    input,
     output::{self, Destination},
     progress::Progress,
 };
@@ -32,7 +31,7 @@ pub fn fold(command: &Fold) -> Result<ExitCode, Failure> {
     }
     events::refuse_flow(input)?;
     let files = Files::default();
-    let traces = EventTraces::open(&files, &input.file, input::threads(&command.input))?;
+    let traces = events::open(&files, input)?;
     events::tell_notes(&traces, input);
     let reading = events::reading(input, &traces, events::SLICE)?;
     events::refuse_streams(&reading)?;

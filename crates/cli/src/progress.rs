@@ -6,6 +6,7 @@ use std::{
         Arc,
         atomic::{AtomicBool, Ordering},
     },
+    time::{Duration, Instant},
 };
 
 use indicatif::{ProgressBar, ProgressStyle};
@@ -19,12 +20,7 @@ pub struct Progress {
 impl Progress {
     /// Of `total` bytes of trace; without a bar where `quiet`, or where standard error is no terminal.
     pub fn new(total: u64, quiet: bool) -> Progress {
-        let bar = match quiet || !io::stderr().is_terminal() {
-            true => ProgressBar::hidden(),
-            false => ProgressBar::new(total),
-        };
-        let template = "{bar:30} {bytes} of {total_bytes}, {bytes_per_sec}, {eta} left";
-        bar.set_style(ProgressStyle::with_template(template).unwrap_or(ProgressStyle::default_bar()));
+        let bar = bar(total, quiet, "{bar:30} {bytes} of {total_bytes}, {bytes_per_sec}, {eta} left");
         let interrupted = Arc::new(AtomicBool::new(false));
         // The second Ctrl-C ends the program at once, in case something does not look at the flag.
         let _ =
@@ -48,4 +44,42 @@ impl Progress {
     pub fn finish(&self) {
         self.bar.finish_and_clear();
     }
+}
+
+/// Tells how far the search for packets is, once it takes longer than people like to wait.
+pub struct Searching {
+    bar: ProgressBar,
+    since: Instant,
+}
+
+impl Searching {
+    const SILENT: Duration = Duration::from_millis(500);
+
+    pub fn new(quiet: bool) -> Searching {
+        let bar = bar(0, quiet, "{bar:30} {bytes} of {total_bytes} searched for packets, {eta} left");
+        Searching { bar, since: Instant::now() }
+    }
+
+    /// `done` bytes of `total` are done.
+    pub fn set(&self, done: u64, total: u64) {
+        if self.since.elapsed() > Searching::SILENT {
+            self.bar.set_length(total);
+            self.bar.set_position(done);
+        }
+    }
+}
+
+impl Drop for Searching {
+    fn drop(&mut self) {
+        self.bar.finish_and_clear();
+    }
+}
+
+/// A bar on a terminal; none where `quiet`, or where standard error is none.
+fn bar(total: u64, quiet: bool, template: &str) -> ProgressBar {
+    let bar = match quiet || !io::stderr().is_terminal() {
+        true => ProgressBar::hidden(),
+        false => ProgressBar::new(total),
+    };
+    bar.with_style(ProgressStyle::with_template(template).unwrap_or(ProgressStyle::default_bar()))
 }

@@ -82,7 +82,7 @@ impl EventAnalysis for Keeper {
 fn kept(fixture: &str) -> (Vec<Records>, Vec<String>) {
     let files = Files::default();
     let input = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures").join(fixture);
-    let traces = EventTraces::open(&files, &input, 1).unwrap();
+    let traces = EventTraces::open(&files, &input, 1, |_, _| ()).unwrap();
     let reading = EventReading { threads: 1, chunks: Chunks::Bytes(u64::MAX), from: None, to: None };
     let edge = |text| Edge::parse(text);
     let period = Period {

@@ -23,7 +23,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         _ => return Err("usage: hodo-fields TRACE [THREADS]".into()),
     };
     let files = Files::default();
-    let traces = EventTraces::open(&files, Path::new(trace), threads)?;
+    let traces = EventTraces::open(&files, Path::new(trace), threads, |_, _| ())?;
     let reading = EventReading { threads, chunks: Chunks::Bytes(CHUNK), from: None, to: None };
     let mut total = Sums::default();
     each_run(&traces, &reading, read, |_, sums| {

@@ -34,7 +34,7 @@ fn main() -> Outcome {
     };
     let (times, folder) = (times.parse()?, Path::new(folder));
     let files = Files::default();
-    let traces = EventTraces::open(&files, Path::new(trace), 1)?;
+    let traces = EventTraces::open(&files, Path::new(trace), 1, |_, _| ())?;
     let [trace] = traces.traces.as_slice() else { return Err("one trace expected".into()) };
     fs::create_dir_all(folder)?;
     let metadata = trace.files[0].name.rsplit_once('/').map_or("", |(folder, _)| folder);

@@ -32,6 +32,7 @@ use std::{
     fs, io,
     ops::Range,
     path::{Path, PathBuf},
+    sync::atomic::{AtomicU64, Ordering},
 };
 
 use hodo_clock::{Nanos, OriginNanos};
@@ -184,13 +185,13 @@ struct Folder<'f> {
 }
 
 impl<'f> Folder<'f> {
-    fn trace(self, threads: usize) -> Trace<'f> {
+    fn trace(self, threads: usize, seen: &(impl Fn(usize) + Sync)) -> Trace<'f> {
         let mut packets = Vec::new();
         in_order(
             &self.files,
             threads,
             || (),
-            |(), file| FilePackets::read(&self.class, file),
+            |(), file| FilePackets::read(&self.class, file, seen),
             |found| {
                 packets.push(found);
                 true
@@ -202,11 +203,17 @@ impl<'f> Folder<'f> {
 
 impl<'f> EventTraces<'f> {
     /// Opens the traces in a folder, in a file, or of a metadata file. Folders with the same UUID, such as those of a
-    /// rotated session or of several snapshots, become one trace. Files are gone through for packets by `threads`.
+    /// rotated session or of several snapshots, become one trace. Files are searched for packets by so many
+    /// `threads`, and `progress` is told how many bytes of how many were.
     ///
     /// # Errors
     /// Metadata that can't be read. What of the streams can't be read is a loss.
-    pub fn open(files: &'f Files, path: &Path, threads: usize) -> Result<EventTraces<'f>, OpenError> {
+    pub fn open(
+        files: &'f Files,
+        path: &Path,
+        threads: usize,
+        progress: impl Fn(u64, u64) + Sync,
+    ) -> Result<EventTraces<'f>, OpenError> {
         let system =
             |file: &Path, error| OpenError { file: file.to_owned(), reason: OpenErrorReason::System(error) };
         let is_folder = path.is_dir() && folders(path).is_ok_and(|folders| !folders.is_empty());
@@ -238,7 +245,13 @@ impl<'f> EventTraces<'f> {
                 None => opened.push(Folder { name: name(path, &folder), class, files: data }),
             }
         }
-        let traces = opened.into_iter().map(|folder| folder.trace(threads)).collect();
+        let sizes = opened.iter().flat_map(|folder| &folder.files).map(|file| file.bytes.len() as u64);
+        let (total, done) = (sizes.sum(), AtomicU64::new(0));
+        let seen = |bytes: usize| {
+            let before = done.fetch_add(bytes as u64, Ordering::Relaxed);
+            progress(before + bytes as u64, total);
+        };
+        let traces = opened.into_iter().map(|folder| folder.trace(threads, &seen)).collect();
         Ok(EventTraces { traces, maps: Some(files.maps()) })
     }
 

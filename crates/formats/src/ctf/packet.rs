@@ -79,21 +79,27 @@ pub struct FilePackets {
 }
 
 impl FilePackets {
-    /// Reads the packets of a file, by its index if that is of use.
-    pub fn read(trace: &TraceClass, file: &DataFile<'_>) -> FilePackets {
+    /// Reads the packets of a file, by its index if that is of use. `seen` is told the size of each, as the first
+    /// look at a page of a large file takes its time.
+    pub fn read(trace: &TraceClass, file: &DataFile<'_>, seen: &dyn Fn(usize)) -> FilePackets {
         let index = file.index.map(|index| index::read(index, file.bytes.len() as u64));
         let by_index = match index {
-            None => return FilePackets::walk(trace, file.bytes),
-            Some(Ok(entries)) => FilePackets::by(&entries, trace, file.bytes),
+            None => return FilePackets::walk(trace, file.bytes, seen),
+            Some(Ok(entries)) => FilePackets::by(&entries, trace, file.bytes, seen),
             Some(Err(reason)) => Err(reason),
         };
         by_index.unwrap_or_else(|reason| {
             let note = Some(format!("the index of this file was not used: {reason}"));
-            FilePackets { note, ..FilePackets::walk(trace, file.bytes) }
+            FilePackets { note, ..FilePackets::walk(trace, file.bytes, seen) }
         })
     }
 
-    fn by(entries: &[Entry], trace: &TraceClass, file: &[u8]) -> Result<FilePackets, String> {
+    fn by(
+        entries: &[Entry],
+        trace: &TraceClass,
+        file: &[u8],
+        seen: &dyn Fn(usize),
+    ) -> Result<FilePackets, String> {
         let mut found = FilePackets::default();
         let packets = Packets::new(trace, file);
         for (number, entry) in entries.iter().enumerate() {
@@ -106,6 +112,7 @@ impl FilePackets {
                     ));
                 }
                 Ok((packet, trouble)) => {
+                    seen(bytes.len());
                     found.packets.push(packet);
                     found.troubles.extend(trouble);
                 }
@@ -118,12 +125,13 @@ impl FilePackets {
         }
     }
 
-    fn walk(trace: &TraceClass, file: &[u8]) -> FilePackets {
+    fn walk(trace: &TraceClass, file: &[u8], seen: &dyn Fn(usize)) -> FilePackets {
         let mut found = FilePackets::default();
         let mut packets = Packets::new(trace, file);
         while let Some(read) = packets.next_packet() {
             match read {
                 Ok((packet, trouble)) => {
+                    seen(packet.bytes.len());
                     found.packets.push(packet);
                     found.troubles.extend(trouble);
                 }

@@ -99,7 +99,7 @@ impl<'a> Trace<'a> {
 
     /// Puts a trace together from its metadata and all of its other files.
     pub fn new(name: String, class: TraceClass, files: Vec<DataFile<'a>>) -> Trace<'a> {
-        let packets = files.iter().map(|file| FilePackets::read(&class, file)).collect();
+        let packets = files.iter().map(|file| FilePackets::read(&class, file, &|_| ())).collect();
         Trace::of_packets(name, class, files, packets)
     }
 
