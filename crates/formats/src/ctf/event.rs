@@ -301,6 +301,14 @@ impl<'t, 'a> Event<'_, 't, 'a> {
     pub fn tell_field(&self, path: &FieldPath, sink: &mut impl FieldSink) -> Result<(), Trouble> {
         let Some((_, at)) = self.root(path.scope) else { return Ok(()) };
         let (content, slots) = (self.content(), &self.reader.slots);
+        if let (Some(place), FieldClass::Integer(integer)) = (&path.place, &path.class) {
+            let value = place.read(content, integer, at)?;
+            match integer.signed {
+                true => sink.signed(NAMELESS, value as i64, &integer.meaning),
+                false => sink.unsigned(NAMELESS, value, &integer.meaning),
+            }
+            return Ok(());
+        }
         let at = path.steps.run(content, at, slots)?;
         match (path.inner.as_slice(), &path.class) {
             ([], FieldClass::Integer(integer)) => {

@@ -205,6 +205,24 @@ proptest! {
     }
 
     #[test]
+    fn a_number_at_a_known_place_is_that_of_a_walk(members in vec(class(), 1..6), minimum in alignment(), bytes in bytes(), start in 0u64..100) {
+        let structure = aligned(structure(members, minimum));
+        let content = Content { bytes: &bytes, end: bytes.len() as u64 * 8 };
+        let slots = Slots::new(SLOTS);
+        let places = Places::of(&structure);
+        for (index, member) in structure.members.iter().enumerate() {
+            let FieldClass::Integer(integer) = &member.class else { continue };
+            let Some(place) = places.number(&structure, index) else { continue };
+            let mut told = Told::default();
+            let at = Steps::up_to(&structure, index, Known::NOTHING).run(content, start, &slots);
+            let end = at.and_then(|at| Walk::new(content, at, &slots, &mut told).integer(integer, Name::Element(0), at));
+            let value = place.read(content, integer, start).ok();
+            let value = value.map(|value| if integer.signed { (value as i64).to_string() } else { value.to_string() });
+            prop_assert_eq!(end.ok().map(|_| told.0.join("")), value.map(|value| format!("Element(0) {value}")));
+        }
+    }
+
+    #[test]
     fn headers_say_the_same_whichever_way_they_are_read(structure in header(), bytes in vec(prop_oneof![0u8..3, any::<u8>()], 0..40)) {
         let content = Content { bytes: &bytes, end: bytes.len() as u64 * 8 };
         let header = Header::new(Some(&structure));

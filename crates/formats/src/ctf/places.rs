@@ -7,7 +7,7 @@ use super::{
     bits,
     read::Walk,
     schema::{ByteOrder, FieldClass, Integer, Length, Structure},
-    steps::{Known, Trouble},
+    steps::{Content, Known, Trouble},
 };
 
 /// Where each member of a structure lies.
@@ -61,6 +61,36 @@ impl Places {
         }
         places
     }
+
+    /// Where the number is that a member of the structure is, if that is known of it.
+    pub(super) fn number(&self, structure: &Structure, member: usize) -> Option<NumberPlace> {
+        let (place, before) = self.members.get(..=member)?.split_last()?;
+        let Kind::Number { order, left, right } = place.kind else { return None };
+        let is_known = before.iter().all(|place| place.kind != Kind::Open);
+        let alignment = structure.minimum_alignment;
+        is_known.then_some(NumberPlace { alignment, bits: place.bits, order, left, right })
+    }
+}
+
+/// Where a number lies in a structure, whatever else that holds.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct NumberPlace {
+    /// Of the structure.
+    alignment: u32,
+    /// From its beginning.
+    bits: u64,
+    order: ByteOrder,
+    left: u8,
+    right: u8,
+}
+
+impl NumberPlace {
+    /// The number in the structure that comes after `at`, as the bits of an `i64` if it is signed.
+    #[inline(always)]
+    pub(super) fn read(&self, content: Content<'_>, integer: &Integer, at: u64) -> Result<u64, Trouble> {
+        let at = bits::align(at, self.alignment).saturating_add(self.bits);
+        shifted(content, integer, at, self.order, (self.left, self.right))
+    }
 }
 
 /// The size of a field in bits, where it is always the same and seen at once.
@@ -98,7 +128,7 @@ impl<S: FieldSink> Walk<'_, '_, S> {
             let name = Name::Member(&member.name);
             let end = match (place.kind, &member.class) {
                 (Kind::Number { order, left, right }, FieldClass::Integer(integer)) => {
-                    let value = self.shifted(integer, at, order, (left, right))?;
+                    let value = shifted(self.content, integer, at, order, (left, right))?;
                     self.tell(name, value, integer.signed, &integer.meaning);
                     continue;
                 }
@@ -112,23 +142,24 @@ impl<S: FieldSink> Walk<'_, '_, S> {
         }
         Ok(from.saturating_add(places.rest))
     }
+}
 
-    #[inline(always)]
-    fn shifted(
-        &self,
-        integer: &Integer,
-        at: u64,
-        order: ByteOrder,
-        (left, right): (u8, u8),
-    ) -> Result<u64, Trouble> {
-        self.content.has(at, 64 - u64::from(right))?;
-        let bytes = self.content.bytes.get((at / 8) as usize..).and_then(|rest| rest.first_chunk());
-        let Some(&word) = bytes else { return Ok(integer.layout().read(self.content.bytes, at)) };
-        let word = match order {
-            ByteOrder::Little => u64::from_le_bytes(word),
-            ByteOrder::Big => u64::from_be_bytes(word),
-        };
-        let top = word << left;
-        Ok(if integer.signed { (top as i64 >> right) as u64 } else { top >> right })
-    }
+/// What is left of the 64 bits from the byte of a bit on by a shift to the left and one to the right.
+#[inline(always)]
+fn shifted(
+    content: Content<'_>,
+    integer: &Integer,
+    at: u64,
+    order: ByteOrder,
+    (left, right): (u8, u8),
+) -> Result<u64, Trouble> {
+    content.has(at, 64 - u64::from(right))?;
+    let bytes = content.bytes.get((at / 8) as usize..).and_then(|rest| rest.first_chunk());
+    let Some(&word) = bytes else { return Ok(integer.layout().read(content.bytes, at)) };
+    let word = match order {
+        ByteOrder::Little => u64::from_le_bytes(word),
+        ByteOrder::Big => u64::from_be_bytes(word),
+    };
+    let top = word << left;
+    Ok(if integer.signed { (top as i64 >> right) as u64 } else { top >> right })
 }

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use super::{
     event::Parts,
     header::Header,
-    places::Places,
+    places::{NumberPlace, Places},
     schema::{EventClass, FieldClass, Scope, StreamClass, Structure, TraceClass},
     steps::{Known, Steps},
 };
@@ -147,6 +147,8 @@ pub struct FieldPath {
     /// From the scope's beginning to the outermost structure that holds it.
     pub(super) steps: Steps,
     pub(super) class: FieldClass,
+    /// Where it is, if it is a number and that is known.
+    pub(super) place: Option<NumberPlace>,
     /// The names within it.
     pub(super) inner: Vec<String>,
 }
@@ -185,5 +187,6 @@ fn within(scope: Scope, structure: &Structure, known: Known, names: &[&str]) -> 
     let index = structure.members.iter().position(|member| member.name == *first)?;
     let steps = Steps::up_to(structure, index, known);
     let class = structure.members.get(index)?.class.clone();
-    Some(FieldPath { scope, steps, class, inner: inner.iter().map(|&name| name.to_owned()).collect() })
+    let place = Places::of(structure).number(structure, index);
+    Some(FieldPath { scope, steps, class, place, inner: inner.iter().map(|&name| name.to_owned()).collect() })
 }
