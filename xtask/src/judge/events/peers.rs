@@ -90,14 +90,17 @@ fn perf(line: &str) -> Outcome<Line> {
     let Ok(Value::Array(mut parts)) = serde_json::from_str::<Value>(line) else { return Ok(Line::Nothing) };
     let fields = parts.pop();
     let number = |index: usize| parts.get(index).and_then(Value::as_i64);
+    // Those of a thread that is no more are -1, which perf's Python takes for a number without a sign.
+    let id = |index| number(index).map(|id| i64::from(id as i32));
     let Some(Value::Object(mut fields)) = fields else { return Err("fields expected".into()) };
-    for (index, name) in [(3, "pid"), (5, "ip"), (6, "period")] {
+    for (index, name) in [(5, "ip"), (6, "period")] {
         fields.insert(format!("sample {name}"), parts.get(index).cloned().unwrap_or_default());
     }
+    fields.insert("sample pid".to_owned(), id(3).into());
     Ok(Line::Event(Event {
         time: number(1).ok_or("a time expected")?,
         cpu: number(2).unwrap_or(-1),
-        thread: number(4).unwrap_or(-1),
+        thread: id(4).unwrap_or(-1),
         name: parts.first().and_then(Value::as_str).unwrap_or_default().to_owned(),
         fields: Fields::Values(fields),
     }))
