@@ -21,6 +21,7 @@ pub(crate) fn add_all<K: std::hash::Hash + Eq, V: Add + Default>(
 
 /// Lengths of time: how many, their sum, the shortest and the longest, and how they are distributed.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(into = "Travelling", try_from = "Travelling")]
 pub(crate) struct Durations {
     /// How many.
     pub(crate) count: u64,
@@ -39,6 +40,30 @@ pub(crate) struct Durations {
 
 /// Bits of a place that tell how many: no trace has room for more events.
 const COUNT_BITS: u32 = 52;
+
+/// The same between processes: the total, the shortest and the longest; buckets in order.
+#[derive(Serialize, Deserialize)]
+struct Travelling(u64, u64, u64, Vec<(u16, u64)>);
+
+impl From<Durations> for Travelling {
+    fn from(durations: Durations) -> Travelling {
+        Travelling(durations.total, durations.min, durations.max, durations.buckets().collect())
+    }
+}
+
+impl TryFrom<Travelling> for Durations {
+    type Error = &'static str;
+
+    fn try_from(Travelling(total, min, max, buckets): Travelling) -> Result<Durations, &'static str> {
+        let mut durations = Durations { total, min, max, ..Durations::default() };
+        for (own, count) in buckets {
+            let is_one = own <= bucket(u64::MAX) && (1..1 << COUNT_BITS).contains(&count);
+            durations.count = durations.count.checked_add(count).filter(|_| is_one).ok_or("no bucket")?;
+            durations.put(own, count);
+        }
+        Ok(durations)
+    }
+}
 
 /// Bits of a length that its bucket keeps, beside the leading one: a bucket is at most 1/64 of its lengths wide.
 const KEPT: u32 = 6;
@@ -142,7 +167,7 @@ impl Durations {
             seen += *count;
             seen >= rank
         });
-        found.map(|(bucket, _)| middle(bucket).clamp(self.min, self.max))
+        found.map(|(bucket, _)| middle(bucket).max(self.min).min(self.max))
     }
 }
 

@@ -176,7 +176,7 @@ fn by_thread(threads: &Threads, sums: FxHashMap<u32, [u64; 5]>) -> Rows {
 }
 
 fn name(names: &[String], call: Option<u32>) -> Value {
-    call.map_or(Value::Null, |call| names[call as usize].as_str().into())
+    call.and_then(|call| names.get(call as usize)).map_or(Value::Null, |name| name.as_str().into())
 }
 
 /// How a thread waits and in which call; `None` where it waits for a CPU.

@@ -110,6 +110,11 @@ impl EventAnalysis for Syscalls {
 
 type Rows = (Vec<Column>, Vec<Vec<Value>>);
 
+/// What a call is called; nothing where a state that came from elsewhere tells of one that is not there.
+fn called(names: &[String], name: u32) -> &str {
+    names.get(name as usize).map_or("", String::as_str)
+}
+
 /// Sums of what has the same key.
 fn sums<'c, K: Hash + Eq>(calls: impl Iterator<Item = (K, &'c OfName)>) -> FxHashMap<K, OfName> {
     let mut sums: FxHashMap<K, OfName> = FxHashMap::default();
@@ -128,9 +133,9 @@ fn by_call(calls: &Calls, of: &Whole<'_>) -> Rows {
     columns.extend(duration_columns());
     let row = |(name, of): (u32, OfName)| {
         let mut row: Vec<Value> =
-            vec![names[name as usize].as_str().into(), of.durations.count.into(), of.errors.into()];
+            vec![called(names, name).into(), of.durations.count.into(), of.errors.into()];
         row.extend(duration_cells(&of.durations));
-        (of.durations.total, names[name as usize].clone(), row)
+        (of.durations.total, called(names, name).to_owned(), row)
     };
     (columns, most_time_first(calls.into_iter().map(row)))
 }
@@ -173,7 +178,7 @@ fn slowest(calls: &Calls<Box<str>>, of: &Whole<'_>) -> Rows {
     let row = |(thread, (length, Nanos(begin), call)): (Thread, &(u64, Nanos, LongCall<Box<str>>))| {
         let &(cpu, _, name, result, ref arguments) = call;
         let (length, begin) = (*length, *begin);
-        let call = of.names[name as usize].as_str().into();
+        let call = called(of.names, name).into();
         let mut row: Vec<Value> = vec![call, length.into(), begin.into(), result.to_string().into()];
         row.extend(threads.cells(thread));
         row.extend([u64::from(cpu).into(), Value::from(&**arguments)]);

@@ -224,14 +224,19 @@ pub(super) struct StreamBinding {
 pub(super) struct ClassBinding {
     kind: Kind,
     name: u32,
+    /// What only some tracers' events have, apart, so that others stay small.
+    more: Option<Box<More>>,
+    /// By place in records, up to the last that somebody asks for.
+    fields: Vec<Place>,
+}
+
+struct More {
     /// Of events that stand for every system call: where its number is.
     number: Option<FieldPath>,
     /// The names of numbers; the last is for those that have none.
     calls: Vec<u32>,
     /// The CPU, where each event tells its own.
     cpu: Option<FieldPath>,
-    /// By place in records, up to the last that somebody asks for.
-    fields: Vec<Place>,
 }
 
 /// What comes to a place in records.
@@ -361,12 +366,12 @@ impl StreamBinding {
                 ALL => Place::All,
                 word => field(trace, stream, class, word).map_or(Place::Absent, Place::Field),
             };
+            let number = if is_every { trace.find(stream, class, &["id"]) } else { None };
+            let cpu = cpu(class).filter(|path| !path.is_of_packet());
             Some(ClassBinding {
                 kind: words.kind,
                 name,
-                number: if is_every { trace.find(stream, class, &["id"]) } else { None },
-                calls,
-                cpu: cpu(class).filter(|path| !path.is_of_packet()),
+                more: (is_every || cpu.is_some()).then(|| Box::new(More { number, calls, cpu })),
                 fields: (0..fields.iter().max().map_or(0, |last| last + 1)).map(place).collect(),
             })
         };
@@ -383,15 +388,20 @@ impl StreamBinding {
     }
 }
 
-impl ClassBinding {
+impl More {
     /// The index of what the event is called.
-    #[inline]
-    fn name(&self, event: &Event<'_, '_, '_>) -> u32 {
-        let Some(path) = &self.number else { return self.name };
-        let number = integer(path, event).and_then(|number| usize::try_from(number).ok());
-        number.and_then(|number| self.calls.get(number)).copied().unwrap_or(self.name)
+    fn name(&self, event: &Event<'_, '_, '_>) -> Option<u32> {
+        let number = integer(self.number.as_ref()?, event)?;
+        self.calls.get(usize::try_from(number).ok()?).copied()
     }
 
+    /// Its CPU.
+    fn cpu(&self, event: &Event<'_, '_, '_>) -> Option<u32> {
+        cpu(self.cpu.as_ref()?, event)
+    }
+}
+
+impl ClassBinding {
     /// Adds an event on a CPU, if it does not tell its own, with the fields that are asked for; whether they could
     /// be read.
     #[inline]
@@ -402,8 +412,11 @@ impl ClassBinding {
         event: &Event<'_, '_, '_>,
         records: &mut Records,
     ) -> bool {
-        let cpu = self.cpu.as_ref().map_or(of_packet, |path| cpu(path, event).unwrap_or(of_packet));
-        records.push(time, cpu, self.kind, self.name(event));
+        let (name, cpu) = match &self.more {
+            None => (self.name, of_packet),
+            Some(more) => (more.name(event).unwrap_or(self.name), more.cpu(event).unwrap_or(of_packet)),
+        };
+        records.push(time, cpu, self.kind, name);
         self.read(event, records)
     }
 

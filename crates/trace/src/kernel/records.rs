@@ -27,8 +27,9 @@ struct Record {
     kind: Kind,
 }
 
-/// Events and bytes of text that are read at a time: small enough to stay in a core's cache.
-const BATCH: (usize, usize) = (512, 1 << 16);
+/// Events and bytes of text that are read at a time: those of some streams together stay in a core's first cache, as
+/// each analysis goes over them.
+const BATCH: (usize, usize) = (128, 1 << 14);
 
 /// Events in order of time.
 #[derive(Debug, Default)]
