@@ -25,7 +25,7 @@ const BEFORE: usize = "hodo part\n".len() + 4;
 fn part(input: &str, analyses: &[Named], portion: &str) -> Vec<u8> {
     let files = Files::default();
     let input = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures").join(input);
-    let traces = EventTraces::open(&files, &input, 1).unwrap();
+    let traces = EventTraces::open(&files, &input, 1, |_, _| ()).unwrap();
     let reading = EventReading { threads: 1, chunks: Chunks::Bytes(1 << 14), from: None, to: None };
     fold_part(&traces, analyses, Portion::parse(portion).unwrap(), &reading, |_| true).to_bytes()
 }
