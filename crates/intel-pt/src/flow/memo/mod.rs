@@ -35,7 +35,7 @@ use super::{
     recovery,
     walk::Walk,
 };
-use crate::packet::Packet;
+use crate::packet::{Packet, Tnt, tnt};
 
 /// What is remembered of programs in their modes, by one thread. It goes with one sink, or with sinks that take
 /// over from each other what they [learned](Sink::learn).
@@ -107,9 +107,40 @@ static PLAIN: [u8; 256] = {
 /// The first bytes of a TNT-64.
 const LONG_TNT: u16 = 0xa302;
 
+/// Size of a TNT-64.
+const LONG_SIZE: usize = 8;
+
 /// Size of the plain packet in the lowest bytes of a word; 0 where another one is there.
 fn plain_size(word: u64) -> u8 {
-    if word as u16 == LONG_TNT { 8 } else { PLAIN[usize::from(word as u8)] }
+    PLAIN[usize::from(word as u8)]
+}
+
+/// Whether the packet in the lowest bytes of a word is one to follow.
+fn begins_flow(word: u64) -> bool {
+    plain_size(word) != 0 || word as u16 == LONG_TNT
+}
+
+/// The TNT-8 packets that say the same as a TNT-64, the first in the lowest byte; 0 where it is not well-formed.
+fn short_tnts(long: u64) -> u64 {
+    let field = long >> 16;
+    let (mut left, mut shorts, mut place) = (field.checked_ilog2().unwrap_or(0), 0, 0);
+    while left > 0 {
+        let count = left.min(6);
+        left -= count;
+        let branches = field >> left & ((1 << count) - 1) | 1 << count;
+        shorts |= branches << 1 << place;
+        place += 8;
+    }
+    shorts
+}
+
+/// The branches of TNT-8 packets, the first of which is in the lowest byte.
+fn branches(shorts: u64) -> Tnt {
+    let packets = shorts.to_le_bytes().into_iter().take_while(|&opcode| opcode != 0);
+    packets.map(|opcode| tnt(u64::from(opcode >> 1))).fold(Tnt { bits: 0, count: 0 }, |all, next| Tnt {
+        bits: all.bits << next.count | next.bits,
+        count: all.count + next.count,
+    })
 }
 
 /// Packets that are looked up together, as far as they lie in eight bytes.
@@ -142,7 +173,7 @@ impl Decoder<'_> {
         let next = bytes.get(position..).and_then(|rest| rest.first_chunk());
         if !context.sink.takes_paths()
             || !self.is_plain()
-            || next.is_none_or(|&next| plain_size(u64::from_le_bytes(next)) == 0)
+            || next.is_none_or(|&next| !begins_flow(u64::from_le_bytes(next)))
         {
             return;
         }
@@ -163,7 +194,7 @@ impl Decoder<'_> {
         let returns = memo.ways.chains.of(&self.walk.returns);
         let mut state = memo.ways.number(State { block, region, returns, sink });
         memos.learned.full |= memo.is_full();
-        position = self.follow_ways(bytes, position, &mut state, memo, &mut memos.learned, context);
+        let pending = self.follow_ways(bytes, &mut position, &mut state, memo, &mut memos.learned, context);
         let State { block, region, returns, sink } = memo.ways.state(state);
         self.packets.skip_to(position);
         self.last_ip.set(memo.table.ip(region));
@@ -174,30 +205,43 @@ impl Decoder<'_> {
             walk.go(walk.ip);
         }
         context.sink.resume(sink);
+        if pending != 0 {
+            self.at = position;
+            self.packets.skip_to(position + LONG_SIZE);
+            match self.tnt(branches(pending), context) {
+                Ok(()) => self.tell_time(context),
+                Err(trouble) => self.lose(trouble),
+            }
+        }
     }
 
-    /// Follows packets from a state to where they lead: the position there.
+    /// Follows packets from a position and a state to where they lead. What is left there of a TNT-64, as TNT-8
+    /// packets; 0 where none was begun.
     #[inline]
     fn follow_ways<L: Labels, S: Sink>(
         &mut self,
         bytes: &[u8],
-        mut position: usize,
+        position: &mut usize,
         state: &mut u32,
         memo: &mut Memo,
         learned: &mut Learned,
         context: &mut Context<'_, '_, L, S>,
-    ) -> usize {
+    ) -> u64 {
         // A CYC packet told the time of the packet that comes next.
         let mut counted = true;
-        while let Some(wide) = bytes.get(position..).and_then(|rest| rest.first_chunk()) {
-            let word = u64::from_le_bytes(*wide);
-            let mut size = if counted { plain(word, 1) } else { plain(word, TOGETHER) };
+        let mut pending = 0;
+        // Bytes of packets that were not met together, and are looked up one by one.
+        let mut apart = 0;
+        while let Some(wide) = bytes.get(*position..).and_then(|rest| rest.first_chunk()) {
+            let word = if pending == 0 { u64::from_le_bytes(*wide) } else { pending };
+            let size = plain(word, if apart > 0 || counted && pending == 0 { 1 } else { TOGETHER });
             if size == 0 {
-                size = u32::from(plain_size(word));
-            }
-            if size == 0 {
+                pending = if word as u16 == LONG_TNT { short_tnts(word) } else { 0 };
+                if pending != 0 {
+                    continue;
+                }
                 let clock = self.follow_clock(word, &mut counted, context);
-                position += clock;
+                *position += clock;
                 if clock == 0 || !self.goes_on(context) {
                     break;
                 }
@@ -208,20 +252,32 @@ impl Decoder<'_> {
                 if learned.full {
                     break;
                 }
-                let (walk, graph, sink) = self.parts(context);
-                Pupil { walk, graph, sink, memo, learned }.learn(*state, packets, size);
+                // What comes but once is not worth to be known as a whole.
+                if plain(word, 1) < size && !memo.ways.was_met(*state, packets) {
+                    apart = size;
+                } else {
+                    let (walk, graph, sink) = self.parts(context);
+                    Pupil { walk, graph, sink, memo, learned }.learn(*state, packets, size);
+                }
                 continue;
             };
             // Not what the way says, which comes late.
-            if way.bytes != size {
-                if way.bytes == 0 {
-                    break;
-                }
-                size = way.bytes;
+            let size = if way.bytes == size { size } else { way.bytes };
+            if size == 0 {
+                break;
             }
-            position += size as usize;
+            apart = apart.saturating_sub(size);
             context.sink.path(way.path);
             *state = way.to;
+            if pending == 0 {
+                *position += size as usize;
+            } else {
+                pending = pending.unbounded_shr(8 * size);
+                if pending != 0 {
+                    continue;
+                }
+                *position += LONG_SIZE;
+            }
             if counted {
                 counted = false;
                 self.tell_time(context);
@@ -230,7 +286,7 @@ impl Decoder<'_> {
                 }
             }
         }
-        position
+        pending
     }
 
     /// Whether paths may be told after a time was told.
@@ -376,10 +432,7 @@ impl<L: Labels, S: Sink> Pupil<'_, '_, L, S> {
         let mut walk = self.walk.clone();
         walk.returns.clear();
         let (next, region) = self.learned.recorder.walk(table, &walk, self.graph, key, S::TAKES_BLOCKS);
-        // So many branches are hardly met again with other calls before them.
-        if packets as u16 != LONG_TNT {
-            table.insert(key, region, self.learned.recorder.steps(), next);
-        }
+        table.insert(key, region, self.learned.recorder.steps(), next);
         if next != Next::Untold {
             steps.extend_from_slice(self.learned.recorder.steps());
         }
@@ -416,7 +469,6 @@ fn has_tip(mut packets: u64) -> bool {
 
 /// Packets of which the first is a TNT, without the first of its branches: so many of them are left.
 fn without_branches(packets: u64, left: u8) -> u64 {
-    let (field, place) =
-        if packets as u16 == LONG_TNT { (packets >> 16, 16) } else { (packets >> 1 & 0x7f, 1) };
-    packets & !(field << place) | (field & ((1 << left) - 1) | 1 << left) << place
+    let branches = packets >> 1 & ((1 << left) - 1) | 1 << left;
+    packets & !0xff | branches << 1
 }

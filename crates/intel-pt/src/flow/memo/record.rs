@@ -133,7 +133,7 @@ impl Recorder {
                 break;
             }
             led.next = if opcode & 1 == 0 {
-                branches(packets).map_or(Next::Untold, |tnt| self.branches(&mut walk, graph, tnt))
+                self.branches(&mut walk, graph, tnt(u64::from(opcode >> 1)))
             } else {
                 let to = join(table.ip(region), opcode, packets);
                 region = table.region(to).ok_or(plain)?;
@@ -180,12 +180,6 @@ impl Recorder {
 fn end<L: Labels>(walk: &mut Walk, graph: &mut Graph<'_, L>) -> Next {
     let next = walk.here(graph).ok().filter(|&id| is_lasting(graph.block(id)));
     next.map_or(Next::Untold, Next::Block)
-}
-
-/// The branches of the TNT in the lowest bytes of `packets`, which has some where it is well-formed.
-fn branches(packets: u64) -> Option<Tnt> {
-    let field = if packets as u8 == 2 { packets >> 16 } else { packets >> 1 & 0x7f };
-    (field > 1).then(|| tnt(field))
 }
 
 /// The last IP after the TIP in the lowest bytes of `packets`.

@@ -100,11 +100,24 @@ const WAYS: usize = 1 << 18;
 /// States that are remembered at most, and return addresses: some 60 bytes each.
 const STATES: usize = 1 << 17;
 
+/// Places for packets that were met.
+const MET: usize = 1 << 16;
+
+/// Fibonacci hashing.
+#[inline(always)]
+fn hash(from: u32, packets: u64) -> u64 {
+    let mixed = packets ^ u64::from(from).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    let mixed = mixed.wrapping_mul(0xd6e8_feb8_6659_fd93);
+    mixed ^ mixed >> 32
+}
+
 /// Ways from state to state, in open addressing.
 #[derive(Debug)]
 pub(super) struct Ways {
     slots: Vec<Way>,
     used: usize,
+    /// Hashes of packets that were met, in the place that they give them.
+    met: Vec<u32>,
     states: Vec<State>,
     known: FxHashMap<State, u32>,
     pub(super) chains: Chains,
@@ -113,7 +126,14 @@ pub(super) struct Ways {
 impl Ways {
     pub(super) fn new() -> Ways {
         let (states, known) = (Vec::new(), FxHashMap::default());
-        Ways { slots: vec![NOWHERE; 1 << 10], used: 0, states, known, chains: Chains::new() }
+        Ways {
+            slots: vec![NOWHERE; 1 << 10],
+            used: 0,
+            met: vec![0; MET],
+            states,
+            known,
+            chains: Chains::new(),
+        }
     }
 
     /// Forgets everything; the room is kept.
@@ -152,14 +172,18 @@ impl Ways {
         (way.from == from).then_some(way)
     }
 
+    /// Whether packets were met before from a state, as far as that is remembered; they are from now on.
+    pub(super) fn was_met(&mut self, from: u32, packets: u64) -> bool {
+        let hash = hash(from, packets);
+        let met = &mut self.met[(hash >> 32) as usize % MET];
+        std::mem::replace(met, hash as u32) == hash as u32
+    }
+
     /// The slot of packets, or the one to put them into.
     #[inline(always)]
     fn slot(&self, from: u32, packets: u64) -> usize {
         let mask = self.slots.len() - 1;
-        // Fibonacci hashing.
-        let mixed = packets ^ u64::from(from).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        let mixed = mixed.wrapping_mul(0xd6e8_feb8_6659_fd93);
-        let mut index = (mixed ^ mixed >> 32) as usize & mask;
+        let mut index = hash(from, packets) as usize & mask;
         loop {
             let way = &self.slots[index];
             if (way.from, way.packets) == (from, packets) || way.from == VACANT {
