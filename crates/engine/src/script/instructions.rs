@@ -248,6 +248,18 @@ fn hexadecimal(text: &mut Vec<u8>, address: u64) {
     }
 }
 
+/// Appends the addresses of the instructions of blocks, a line each.
+fn addresses<L: Labels>(text: &mut Vec<u8>, blocks: &[Step], graph: &Graph<'_, L>) {
+    for step in blocks {
+        let mut address = step.start;
+        for &length in graph.lengths(graph.block(step.block)) {
+            hexadecimal(text, address);
+            text.push(b'\n');
+            address = address.wrapping_add(u64::from(length));
+        }
+    }
+}
+
 impl TextSink for InstructionSink<'_, '_> {
     type Memory = Paths;
 
@@ -291,14 +303,7 @@ impl Sink for InstructionSink<'_, '_> {
     }
 
     fn learn<L: Labels>(&mut self, state: u32, steps: &[Step], graph: &Graph<'_, L>) -> Option<(u32, u32)> {
-        for step in steps {
-            let mut address = step.start;
-            for &length in graph.lengths(graph.block(step.block)) {
-                hexadecimal(&mut self.paths.text, address);
-                self.paths.text.push(b'\n');
-                address = address.wrapping_add(u64::from(length));
-            }
-        }
+        addresses(&mut self.paths.text, steps, graph);
         self.paths.ends.push(self.paths.text.len());
         Some((self.paths.ends.len() as u32 - 1, state))
     }
@@ -308,6 +313,10 @@ impl Sink for InstructionSink<'_, '_> {
         let path = path as usize;
         let start = path.checked_sub(1).map_or(0, |before| self.paths.ends[before]);
         self.text.extend_from_slice(&self.paths.text[start..self.paths.ends[path]]);
+    }
+
+    fn steps<L: Labels>(&mut self, steps: &[Step], graph: &Graph<'_, L>) {
+        addresses(&mut self.text, steps, graph);
     }
 
     fn forget(&mut self) {

@@ -95,6 +95,13 @@ impl<const BLOCKS: bool> Sink for Told<BLOCKS> {
         }
     }
 
+    fn steps<L: Labels>(&mut self, steps: &[Step], _: &Graph<'_, L>) {
+        for step in steps {
+            self.by_path += u64::from(step.instructions);
+            self.run(step.start, step.end, step.label(), u64::from(step.instructions), step.transfer);
+        }
+    }
+
     fn forget(&mut self) {
         self.paths.clear();
     }
@@ -109,10 +116,10 @@ fn told<const BLOCKS: bool>(
     space: &AddressSpace<'_>,
     trace: &[u8],
     config: &Config,
-    memo: bool,
+    memo: Option<Memos>,
 ) -> Told<BLOCKS> {
     let mut programs = [Program::new(space, &Functions)];
-    let mut memos = Memos::default();
+    let mut memo = memo;
     let schedule = [Switch { at: Tsc(0), program: 0, context: 0 }];
     let next = |from: usize| Some(from + find_psb(trace.get(from..)?)?);
     let starts: Vec<usize> = std::iter::successors(next(0), |&start| next(start + PSB.len())).collect();
@@ -120,9 +127,9 @@ fn told<const BLOCKS: bool>(
     let mut told = Told::<BLOCKS>::default();
     for (start, end) in starts.iter().copied().zip(ends()).chain(starts.iter().copied().zip(ends())) {
         let decoder = Decoder::new(trace, start..end, config, &schedule);
-        match memo {
-            true => decoder.decode_with_memo(&mut programs, &mut memos, &mut told),
-            false => decoder.decode(&mut programs, &mut told),
+        match &mut memo {
+            Some(memo) => decoder.decode_with_memo(&mut programs, memo, &mut told),
+            None => decoder.decode(&mut programs, &mut told),
         }
     }
     told
@@ -143,6 +150,7 @@ proptest! {
         changed in prop::option::of((0..SLOTS, 0u64..3000)),
         damage in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..6),
         deferred: bool,
+        most in 1usize..40,
     ) {
         let timing = Timing { tsc: true, mtc_period, cyc_threshold };
         let (trace, ..) = walker(&code, &choices, Settings { return_compression, timing }, loss).walk(steps);
@@ -172,9 +180,9 @@ proptest! {
             max_nonturbo_ratio: Some(10),
             ..Config::default()
         };
-        let without = told::<false>(&space, &trace, &config, false);
-        prop_assert_eq!(told::<false>(&space, &trace, &config, true).items, &without.items[..]);
-        prop_assert_eq!(told::<true>(&space, &trace, &config, true).items, without.items);
+        let without = told::<false>(&space, &trace, &config, None).items;
+        prop_assert_eq!(told::<false>(&space, &trace, &config, Some(Memos::default())).items, &without[..]);
+        prop_assert_eq!(told::<true>(&space, &trace, &config, Some(Memos::with_room(most))).items, without);
     }
 }
 
@@ -189,7 +197,7 @@ fn most_of_a_plain_trace_is_told_by_paths() {
     let mut trace: Vec<u8> = psb_plus.iter().flat_map(|packet| packet.encode().to_vec()).collect();
     let (packets, branches) = (60, Tnt { bits: 1, count: 2 });
     trace.extend((0..packets).flat_map(|_| Packet::Tnt8(branches).encode().to_vec()));
-    let with = told::<false>(&space, &trace, &Config::default(), true);
+    let with = told::<false>(&space, &trace, &Config::default(), Some(Memos::default()));
     // Twice; the first packet and some of the last eight bytes are the decoder's.
     assert!(with.by_path >= 2 * 2 * (packets - 1 - 8));
 }

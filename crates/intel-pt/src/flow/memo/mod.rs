@@ -27,7 +27,7 @@ pub use table::{Step, Transfer};
 use self::{
     record::{Recorder, is_lasting},
     table::{Key, NO_REGION, Next, Table},
-    ways::{State, Ways},
+    ways::{NO_STATE, State, Ways},
 };
 use super::{
     Sink,
@@ -39,10 +39,23 @@ use crate::packet::{Packet, Tnt, tnt};
 
 /// What is remembered of programs in their modes, by one thread. It goes with one sink, or with sinks that take
 /// over from each other what they [learned](Sink::learn).
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Memos {
     programs: FxHashMap<(usize, u8), Memo>,
     learned: Learned,
+}
+
+impl Default for Memos {
+    fn default() -> Memos {
+        Memos::with_room(PATHS)
+    }
+}
+
+impl Memos {
+    /// Room for so many paths, before everything is forgotten.
+    pub fn with_room(paths: usize) -> Memos {
+        Memos { programs: FxHashMap::default(), learned: Learned { most: paths, ..Learned::default() } }
+    }
 }
 
 /// What is remembered of one program.
@@ -72,13 +85,46 @@ impl Memo {
 #[derive(Debug, Default)]
 struct Learned {
     recorder: Recorder,
+    /// Most paths.
+    most: usize,
     /// The last path.
     path: Vec<Step>,
     steps: usize,
     instructions: usize,
     /// It is too much, or there are too many states.
     full: bool,
+    /// Paths, and bytes of trace that were followed by them.
+    paths: usize,
+    bytes: usize,
+    /// Bytes of trace that are yet to be followed by steps, as paths come too seldom.
+    rest: usize,
 }
+
+impl Learned {
+    /// After everything was forgotten.
+    fn anew(&self) -> Learned {
+        let seldom = self.bytes < WORTH * self.paths;
+        let rest = if seldom { REST * self.most / PATHS } else { self.rest };
+        Learned { rest, most: self.most, ..Learned::default() }
+    }
+
+    /// Bytes were followed.
+    fn followed(&mut self, bytes: usize) {
+        if self.rest == 0 {
+            self.bytes += bytes;
+        }
+        self.rest = self.rest.saturating_sub(bytes);
+    }
+}
+
+/// Most paths that are remembered.
+const PATHS: usize = 1 << 18;
+
+/// Bytes of trace to a path that make it worth to be learned.
+const WORTH: usize = 12;
+
+/// Bytes of trace that are followed by steps before paths are learned again.
+const REST: usize = 1 << 24;
 
 /// Most steps that a sink is told to learn before everything is forgotten.
 const STEPS: usize = 1 << 20;
@@ -178,7 +224,7 @@ impl Decoder<'_> {
             return;
         }
         if memos.learned.full {
-            memos.learned = Learned::default();
+            memos.learned = memos.learned.anew();
             memos.programs.values_mut().for_each(Memo::forget);
             context.sink.forget();
         }
@@ -187,15 +233,20 @@ impl Decoder<'_> {
         if !is_lasting(graph.block(block)) {
             return;
         }
-        let Some(sink) = sink.state() else { return };
+        let rests = memos.learned.rest > 0;
+        let Some(sink) = (if rests { Some(0) } else { sink.state() }) else { return };
         let program = self.machine.guest.unwrap_or(self.program);
         let memo = memos.programs.entry((program, self.machine.bits as u8)).or_insert_with(Memo::new);
         let Some(region) = memo.table.region(last_ip) else { return };
         let returns = memo.ways.chains.of(&self.walk.returns);
-        let mut state = memo.ways.number(State { block, region, returns, sink });
+        let state = State { block, region, returns, sink };
+        let mut stand = Stand { number: if rests { NO_STATE } else { memo.ways.number(state) }, state };
         memos.learned.full |= memo.is_full();
-        let pending = self.follow_ways(bytes, &mut position, &mut state, memo, &mut memos.learned, context);
-        let State { block, region, returns, sink } = memo.ways.state(state);
+        let start = position;
+        let pending = self.follow_ways(bytes, &mut position, &mut stand, memo, &mut memos.learned, context);
+        memos.learned.followed(position - start);
+        let state = if rests { stand.state } else { memo.ways.state(stand.number) };
+        let State { block, region, returns, sink } = state;
         self.packets.skip_to(position);
         self.last_ip.set(memo.table.ip(region));
         self.walk.returns = memo.ways.chains.stack(returns);
@@ -204,7 +255,9 @@ impl Decoder<'_> {
         if walk.at == u64::MAX {
             walk.go(walk.ip);
         }
-        context.sink.resume(sink);
+        if !rests {
+            context.sink.resume(sink);
+        }
         if pending != 0 {
             self.at = position;
             self.packets.skip_to(position + LONG_SIZE);
@@ -222,7 +275,7 @@ impl Decoder<'_> {
         &mut self,
         bytes: &[u8],
         position: &mut usize,
-        state: &mut u32,
+        stand: &mut Stand,
         memo: &mut Memo,
         learned: &mut Learned,
         context: &mut Context<'_, '_, L, S>,
@@ -248,27 +301,28 @@ impl Decoder<'_> {
                 continue;
             }
             let packets = word & u64::MAX >> (u64::BITS - 8 * size);
-            let Some(way) = memo.ways.find(*state, packets) else {
-                if learned.full {
+            let size = if let Some(way) = memo.ways.find(stand.number, packets) {
+                // Not what the way says, which comes late.
+                let size = if way.bytes == size { size } else { way.bytes };
+                if size == 0 {
                     break;
                 }
-                // What comes but once is not worth to be known as a whole.
-                if plain(word, 1) < size && !memo.ways.was_met(*state, packets) {
-                    apart = size;
-                } else {
-                    let (walk, graph, sink) = self.parts(context);
-                    Pupil { walk, graph, sink, memo, learned }.learn(*state, packets, size);
+                context.sink.path(way.path);
+                stand.number = way.to;
+                size
+            } else {
+                let (walk, graph, sink) = self.parts(context);
+                let met = Pupil { walk, graph, sink, memo, learned }.meet(stand, packets, size);
+                match met {
+                    Met::Steps(size) => size,
+                    Met::Unknown => break,
+                    Met::Apart | Met::Learned => {
+                        apart = if met == Met::Apart { size } else { apart };
+                        continue;
+                    }
                 }
-                continue;
             };
-            // Not what the way says, which comes late.
-            let size = if way.bytes == size { size } else { way.bytes };
-            if size == 0 {
-                break;
-            }
             apart = apart.saturating_sub(size);
-            context.sink.path(way.path);
-            *state = way.to;
             if pending == 0 {
                 *position += size as usize;
             } else {
@@ -334,6 +388,27 @@ impl Decoder<'_> {
     }
 }
 
+/// Where execution stands.
+struct Stand {
+    /// The number of the state, while paths are followed.
+    number: u32,
+    /// The state, while steps are.
+    state: State,
+}
+
+/// What became of packets of which no way is known.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Met {
+    /// They are left to the decoder.
+    Unknown,
+    /// They are to be followed one by one.
+    Apart,
+    /// A way is known now.
+    Learned,
+    /// So many bytes of them were followed.
+    Steps(u32),
+}
+
 /// What it takes to learn where packets lead.
 struct Pupil<'x, 'a, L, S> {
     walk: &'x Walk,
@@ -354,6 +429,29 @@ struct Reached {
 }
 
 impl<L: Labels, S: Sink> Pupil<'_, '_, L, S> {
+    /// Packets of so many bytes, of which no way is known.
+    #[inline(never)]
+    fn meet(&mut self, stand: &mut Stand, packets: u64, size: u32) -> Met {
+        if self.learned.rest > 0 {
+            let mut path = std::mem::take(&mut self.learned.path);
+            path.clear();
+            let reached = self.follow(stand.state, packets, size, &mut path);
+            self.sink.steps(&path[..reached.steps], self.graph);
+            self.learned.path = path;
+            stand.state = reached.state;
+            return if reached.bytes == 0 { Met::Unknown } else { Met::Steps(reached.bytes) };
+        }
+        if self.learned.full {
+            return Met::Unknown;
+        }
+        // What comes but once is not worth to be known as a whole.
+        if plain(packets, 1) < size && !self.memo.ways.was_met(stand.number, packets) {
+            return Met::Apart;
+        }
+        self.learn(stand.number, packets, size);
+        Met::Learned
+    }
+
     /// Learns where packets of so many bytes lead from a state, as far as they are plain.
     fn learn(&mut self, from: u32, packets: u64, size: u32) {
         let mut path = std::mem::take(&mut self.learned.path);
@@ -371,10 +469,12 @@ impl<L: Labels, S: Sink> Pupil<'_, '_, L, S> {
             None => ways.insert(from, packets, from, 0, 0),
         }
         let learned = &mut *self.learned;
+        learned.paths += 1;
         learned.steps += path.len();
         learned.instructions += path.iter().map(|step| usize::from(step.instructions)).sum::<usize>();
         learned.path = path;
-        learned.full |= self.memo.is_full() || learned.steps >= STEPS || learned.instructions >= INSTRUCTIONS;
+        let much = learned.steps >= STEPS || learned.instructions >= INSTRUCTIONS;
+        learned.full |= much || learned.paths >= learned.most || self.memo.is_full();
     }
 
     /// Follows packets by what is known of the code, to the end of the last one that is plain.
