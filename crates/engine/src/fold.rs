@@ -374,10 +374,6 @@ impl<T: Take> Sink for SeenSink<'_, '_, T> {
         self.taker.take_path(self.gate.context, path);
     }
 
-    fn steps<L: Labels>(&mut self, steps: &[Step], _: &Graph<'_, L>) {
-        steps.iter().map(run).flat_map(Run::seen).for_each(|seen| self.taker.take(self.gate.context, seen));
-    }
-
     fn resume(&mut self, state: u32) {
         self.taker.resume(state);
     }

@@ -208,11 +208,6 @@ impl<S: Sink, G: FnMut(&mut S)> Sink for Located<'_, '_, S, G> {
         self.sink.path(path);
     }
 
-    fn steps<L: Labels>(&mut self, steps: &[Step], graph: &Graph<'_, L>) {
-        (self.give)(self.sink);
-        self.sink.steps(steps, graph);
-    }
-
     fn resume(&mut self, state: u32) {
         self.sink.resume(state);
     }

@@ -194,16 +194,6 @@ impl Sink for Addresses {
         }
     }
 
-    fn steps<L: Labels>(&mut self, steps: &[Step], graph: &Graph<'_, L>) {
-        for step in steps {
-            let mut address = step.start;
-            for &length in graph.lengths(graph.block(step.block)) {
-                self.look(address);
-                address = address.wrapping_add(u64::from(length));
-            }
-        }
-    }
-
     fn forget(&mut self) {
         self.paths = Paths::default();
     }

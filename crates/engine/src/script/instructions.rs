@@ -315,10 +315,6 @@ impl Sink for InstructionSink<'_, '_> {
         self.text.extend_from_slice(&self.paths.text[start..self.paths.ends[path]]);
     }
 
-    fn steps<L: Labels>(&mut self, steps: &[Step], graph: &Graph<'_, L>) {
-        addresses(&mut self.text, steps, graph);
-    }
-
     fn forget(&mut self) {
         self.paths = Paths::default();
     }

@@ -111,10 +111,6 @@ pub trait Sink {
     #[inline]
     fn path(&mut self, _path: u32) {}
 
-    /// Steps that follow each other ran. Told in place of paths where these come too seldom; the sink is in no state
-    /// then.
-    fn steps<L: Labels>(&mut self, _steps: &[Step], _graph: &Graph<'_, L>) {}
-
     /// Paths led to this state. What comes next is told of blocks.
     fn resume(&mut self, _state: u32) {}
 

@@ -95,13 +95,6 @@ impl<const BLOCKS: bool> Sink for Told<BLOCKS> {
         }
     }
 
-    fn steps<L: Labels>(&mut self, steps: &[Step], _: &Graph<'_, L>) {
-        for step in steps {
-            self.by_path += u64::from(step.instructions);
-            self.run(step.start, step.end, step.label(), u64::from(step.instructions), step.transfer);
-        }
-    }
-
     fn forget(&mut self) {
         self.paths.clear();
     }

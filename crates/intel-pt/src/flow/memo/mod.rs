@@ -27,7 +27,7 @@ pub use table::{Step, Transfer};
 use self::{
     record::{Recorder, is_lasting},
     table::{Key, NO_REGION, Next, Table},
-    ways::{NO_STATE, State, Ways},
+    ways::{State, Ways},
 };
 use super::{
     Sink,
@@ -96,7 +96,7 @@ struct Learned {
     /// Paths, and bytes of trace that were followed by them.
     paths: usize,
     bytes: usize,
-    /// Bytes of trace that are yet to be followed by steps, as paths come too seldom.
+    /// Packets that are yet to be left to the decoder, as paths come too seldom.
     rest: usize,
 }
 
@@ -104,16 +104,8 @@ impl Learned {
     /// After everything was forgotten.
     fn anew(&self) -> Learned {
         let seldom = self.bytes < WORTH * self.paths;
-        let rest = if seldom { REST * self.most / PATHS } else { self.rest };
+        let rest = if seldom { REST * self.most / PATHS } else { 0 };
         Learned { rest, most: self.most, ..Learned::default() }
-    }
-
-    /// Bytes were followed.
-    fn followed(&mut self, bytes: usize) {
-        if self.rest == 0 {
-            self.bytes += bytes;
-        }
-        self.rest = self.rest.saturating_sub(bytes);
     }
 }
 
@@ -121,10 +113,10 @@ impl Learned {
 const PATHS: usize = 1 << 18;
 
 /// Bytes of trace to a path that make it worth to be learned.
-const WORTH: usize = 12;
+const WORTH: usize = 24;
 
-/// Bytes of trace that are followed by steps before paths are learned again.
-const REST: usize = 1 << 24;
+/// Packets that are left to the decoder before paths are learned again.
+const REST: usize = 1 << 22;
 
 /// Most steps that a sink is told to learn before everything is forgotten.
 const STEPS: usize = 1 << 20;
@@ -223,6 +215,10 @@ impl Decoder<'_> {
         {
             return;
         }
+        if memos.learned.rest > 0 {
+            memos.learned.rest -= 1;
+            return;
+        }
         if memos.learned.full {
             memos.learned = memos.learned.anew();
             memos.programs.values_mut().for_each(Memo::forget);
@@ -233,20 +229,17 @@ impl Decoder<'_> {
         if !is_lasting(graph.block(block)) {
             return;
         }
-        let rests = memos.learned.rest > 0;
-        let Some(sink) = (if rests { Some(0) } else { sink.state() }) else { return };
+        let Some(sink) = sink.state() else { return };
         let program = self.machine.guest.unwrap_or(self.program);
         let memo = memos.programs.entry((program, self.machine.bits as u8)).or_insert_with(Memo::new);
         let Some(region) = memo.table.region(last_ip) else { return };
         let returns = memo.ways.chains.of(&self.walk.returns);
-        let state = State { block, region, returns, sink };
-        let mut stand = Stand { number: if rests { NO_STATE } else { memo.ways.number(state) }, state };
+        let mut state = memo.ways.number(State { block, region, returns, sink });
         memos.learned.full |= memo.is_full();
         let start = position;
-        let pending = self.follow_ways(bytes, &mut position, &mut stand, memo, &mut memos.learned, context);
-        memos.learned.followed(position - start);
-        let state = if rests { stand.state } else { memo.ways.state(stand.number) };
-        let State { block, region, returns, sink } = state;
+        let pending = self.follow_ways(bytes, &mut position, &mut state, memo, &mut memos.learned, context);
+        memos.learned.bytes += position - start;
+        let State { block, region, returns, sink } = memo.ways.state(state);
         self.packets.skip_to(position);
         self.last_ip.set(memo.table.ip(region));
         self.walk.returns = memo.ways.chains.stack(returns);
@@ -255,9 +248,7 @@ impl Decoder<'_> {
         if walk.at == u64::MAX {
             walk.go(walk.ip);
         }
-        if !rests {
-            context.sink.resume(sink);
-        }
+        context.sink.resume(sink);
         if pending != 0 {
             self.at = position;
             self.packets.skip_to(position + LONG_SIZE);
@@ -275,14 +266,13 @@ impl Decoder<'_> {
         &mut self,
         bytes: &[u8],
         position: &mut usize,
-        stand: &mut Stand,
+        state: &mut u32,
         memo: &mut Memo,
         learned: &mut Learned,
         context: &mut Context<'_, '_, L, S>,
     ) -> u64 {
-        // A CYC packet told the time of the packet that comes next.
-        let mut counted = true;
-        let mut pending = 0;
+        // A CYC packet told the time of the packet that comes next; what is left of a TNT-64.
+        let (mut counted, mut pending) = (true, 0);
         // Bytes of packets that were not met together, and are looked up one by one.
         let mut apart = 0;
         while let Some(wide) = bytes.get(*position..).and_then(|rest| rest.first_chunk()) {
@@ -301,27 +291,26 @@ impl Decoder<'_> {
                 continue;
             }
             let packets = word & u64::MAX >> (u64::BITS - 8 * size);
-            let size = if let Some(way) = memo.ways.find(stand.number, packets) {
-                // Not what the way says, which comes late.
-                let size = if way.bytes == size { size } else { way.bytes };
-                if size == 0 {
+            let Some(way) = memo.ways.find(*state, packets) else {
+                if learned.full {
                     break;
                 }
-                context.sink.path(way.path);
-                stand.number = way.to;
-                size
-            } else {
-                let (walk, graph, sink) = self.parts(context);
-                let met = Pupil { walk, graph, sink, memo, learned }.meet(stand, packets, size);
-                match met {
-                    Met::Steps(size) => size,
-                    Met::Unknown => break,
-                    Met::Apart | Met::Learned => {
-                        apart = if met == Met::Apart { size } else { apart };
-                        continue;
-                    }
+                // What comes but once is not worth to be known as a whole.
+                if plain(word, 1) < size && !memo.ways.was_met(*state, packets) {
+                    apart = size;
+                } else {
+                    let (walk, graph, sink) = self.parts(context);
+                    Pupil { walk, graph, sink, memo, learned }.learn(*state, packets, size);
                 }
+                continue;
             };
+            // Not what the way says, which comes late.
+            let size = if way.bytes == size { size } else { way.bytes };
+            if size == 0 {
+                break;
+            }
+            context.sink.path(way.path);
+            *state = way.to;
             apart = apart.saturating_sub(size);
             if pending == 0 {
                 *position += size as usize;
@@ -388,27 +377,6 @@ impl Decoder<'_> {
     }
 }
 
-/// Where execution stands.
-struct Stand {
-    /// The number of the state, while paths are followed.
-    number: u32,
-    /// The state, while steps are.
-    state: State,
-}
-
-/// What became of packets of which no way is known.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Met {
-    /// They are left to the decoder.
-    Unknown,
-    /// They are to be followed one by one.
-    Apart,
-    /// A way is known now.
-    Learned,
-    /// So many bytes of them were followed.
-    Steps(u32),
-}
-
 /// What it takes to learn where packets lead.
 struct Pupil<'x, 'a, L, S> {
     walk: &'x Walk,
@@ -429,29 +397,6 @@ struct Reached {
 }
 
 impl<L: Labels, S: Sink> Pupil<'_, '_, L, S> {
-    /// Packets of so many bytes, of which no way is known.
-    #[inline(never)]
-    fn meet(&mut self, stand: &mut Stand, packets: u64, size: u32) -> Met {
-        if self.learned.rest > 0 {
-            let mut path = std::mem::take(&mut self.learned.path);
-            path.clear();
-            let reached = self.follow(stand.state, packets, size, &mut path);
-            self.sink.steps(&path[..reached.steps], self.graph);
-            self.learned.path = path;
-            stand.state = reached.state;
-            return if reached.bytes == 0 { Met::Unknown } else { Met::Steps(reached.bytes) };
-        }
-        if self.learned.full {
-            return Met::Unknown;
-        }
-        // What comes but once is not worth to be known as a whole.
-        if plain(packets, 1) < size && !self.memo.ways.was_met(stand.number, packets) {
-            return Met::Apart;
-        }
-        self.learn(stand.number, packets, size);
-        Met::Learned
-    }
-
     /// Learns where packets of so many bytes lead from a state, as far as they are plain.
     fn learn(&mut self, from: u32, packets: u64, size: u32) {
         let mut path = std::mem::take(&mut self.learned.path);

@@ -94,9 +94,6 @@ const VACANT: u32 = u32::MAX;
 /// No way at all.
 const NOWHERE: Way = Way { packets: 0, from: VACANT, to: VACANT, path: 0, bytes: 0 };
 
-/// A state from which no way is known.
-pub(super) const NO_STATE: u32 = u32::MAX - 1;
-
 /// Ways that are remembered at most: 24 bytes each, and as much again that is vacant.
 const WAYS: usize = 1 << 18;
 
