@@ -156,25 +156,35 @@ fn what_ftrace_and_perf_record_is_analysed() {
     let file = |name: &str| folder.path().join(name).display().to_string();
     let (ftrace, perf) = (file("trace.dat"), file("perf.data"));
     let events = ["sched", "irq", "syscalls", "block"].map(|system| ["-e", system]).concat();
-    let record = ["record", "-q", "--engine", "ftrace", "-o", &ftrace];
-    let ran = hodo(&[&record[..], &events, &["--", "cat", &fixture("README.md")]].concat());
-    let mut recorded = Vec::from_iter((ran.code == 0).then_some(ftrace));
-    let mut by_perf = std::process::Command::new("perf");
-    by_perf.args(["record", "-q", "-a", "-e", "sched:*,raw_syscalls:*,irq:*,block:*", "-o", &perf]);
-    let ran = by_perf.args(["--", "cat", &fixture("README.md")]).output();
-    recorded.extend(ran.is_ok_and(|ran| ran.status.success()).then_some(perf));
+    let by_ftrace = || {
+        let record = ["record", "-q", "--engine", "ftrace", "-o", &ftrace];
+        hodo(&[&record[..], &events, &["--", "cat", &fixture("README.md")]].concat()).code == 0
+    };
+    let by_perf = || {
+        let mut record = std::process::Command::new("perf");
+        record.args(["record", "-q", "-a", "-e", "sched:*,raw_syscalls:*,irq:*,block:*", "-o", &perf]);
+        let ran = record.args(["--", "cat", &fixture("README.md")]).output();
+        ran.is_ok_and(|ran| ran.status.success())
+    };
+    // On a busy machine a kernel may have no room for all events, and says so; that is not what is tested here.
+    let is_whole = |file: &str| {
+        let lost = report(file, &["count", "--by", "stream"]);
+        lost.iter().all(|row| row["events_lost"] == 0 && row["packets_lost"] == 0)
+    };
+    let record = |by: &dyn Fn() -> bool, file: &str| (0..5).any(|_| by() && is_whole(file));
+    let recorded = [(&by_ftrace as &dyn Fn() -> bool, &ftrace), (&by_perf, &perf)];
     // Where neither is allowed to record, there is nothing to see.
-    for file in recorded {
+    for (_, file) in recorded.into_iter().filter(|(by, file)| record(by, file)) {
         let of_cat = ["--comm", "cat"];
         let bytes = fs::metadata(fixture("README.md")).unwrap().len();
-        let read = report(&file, &[&["io"], &of_cat[..]].concat());
+        let read = report(file, &[&["io"], &of_cat[..]].concat());
         assert!(read.iter().any(|row| row["written_bytes"].as_u64() == Some(bytes)), "{read:?}");
-        let ran = report(&file, &[&["cpu"], &of_cat[..]].concat());
-        let states = report(&file, &[&["states"], &of_cat[..]].concat());
+        let ran = report(file, &[&["cpu"], &of_cat[..]].concat());
+        let states = report(file, &[&["states"], &of_cat[..]].concat());
         let time =
             |rows: &[Value], name: &str| rows.iter().map(|row| row[name].as_u64().unwrap()).sum::<u64>();
         assert!(time(&ran, "time_ns") > 0, "{ran:?}");
         assert_eq!(time(&ran, "time_ns"), time(&states, "running_ns"), "{ran:?} {states:?}");
-        assert!(!report(&file, &["queue"]).is_empty());
+        assert!(!report(file, &["queue"]).is_empty());
     }
 }
