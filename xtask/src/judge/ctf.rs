@@ -187,7 +187,7 @@ fn compare_threads(ours: &Threads, theirs: &Threads) -> Verdict {
 
 /// What was found out about a trace.
 #[derive(Default)]
-struct Verdict {
+pub(super) struct Verdict {
     events: u64,
     /// What was compared, if that was not everything.
     only: Option<&'static str>,
@@ -199,11 +199,11 @@ struct Verdict {
     counters_that_went_back: BTreeSet<String>,
     /// Our event at which babeltrace2 gave up.
     time_went_back: Option<String>,
-    differences: Vec<String>,
+    pub(super) differences: Vec<String>,
 }
 
 impl Verdict {
-    fn differs(&self) -> bool {
+    pub(super) fn differs(&self) -> bool {
         !self.differences.is_empty()
     }
 
@@ -263,7 +263,7 @@ impl fmt::Display for Verdict {
 type Span = (Option<u64>, Option<u64>);
 
 /// What we read of a trace, against what babeltrace2 reads of the same, or of one that we wrote from it.
-fn judge(folder: &Path, theirs: &Path) -> Outcome<Verdict> {
+pub(super) fn judge(folder: &Path, theirs: &Path) -> Outcome<Verdict> {
     let summary = &count(folder)?["summary"];
     let number = |name: &str| summary[name].as_u64();
     let middle = number("begin_ns").zip(number("end_ns")).map(|(begin, end)| begin.midpoint(end));

@@ -4,6 +4,7 @@
 //! workload ─┬─ hodo record --engine ftrace ──► trace.dat 6 ─┐  hodo script --events  ≟  trace-cmd report -R
 //!           ├─ tracefs, trace-cmd extract ───► trace.dat 7 ─┤
 //!           └─ perf record -a ───────────────► perf.data ───┘  hodo script --events  ≟  perf script
+//!                                                   └─► hodo export --to ctf ─► hodo  ≟  babeltrace2
 //! ```
 //!
 //! Compared are the time in nanoseconds, the CPU, the thread, the name and each field of each event; events of
@@ -12,6 +13,7 @@
 mod fields;
 mod peers;
 mod recordings;
+mod written;
 
 use std::{
     collections::BTreeMap,
@@ -24,6 +26,7 @@ use std::{
 
 use serde_json::{Map, Value};
 
+use super::ctf;
 use crate::{
     Outcome, command,
     setup::{self, Need},
@@ -70,7 +73,7 @@ pub(super) fn run(arguments: &[String]) -> Outcome {
         files => files.iter().map(|file| Recording::new(file)).collect(),
     };
     for recording in recordings {
-        if !judge(&recording)? {
+        if !(judge(&recording)? & judge_written(&recording)?) {
             differing.push(recording.name.clone());
         }
     }
@@ -125,6 +128,15 @@ fn judge(recording: &Recording) -> Outcome<bool> {
         );
     }
     Ok(equal)
+}
+
+/// Whether what we write as CTF is what we read, and what babeltrace2 reads of it.
+fn judge_written(recording: &Recording) -> Outcome<bool> {
+    let folder = written::export(recording)?;
+    let mut verdict = ctf::judge(&folder, &folder)?;
+    verdict.differences.extend(written::difference(recording, &folder)?);
+    println!("  written as CTF: {verdict}");
+    Ok(!verdict.differs())
 }
 
 /// The events of one time.

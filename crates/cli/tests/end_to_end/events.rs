@@ -2,7 +2,9 @@
 
 use std::{fs, path::Path};
 
-use crate::run::hodo;
+use serde_json::Value;
+
+use crate::run::{Folder, hodo};
 
 /// A clock of nanoseconds from 1970, packets with times, events with a thread in their context.
 const METADATA: &str = "/* CTF 1.8 */
@@ -140,4 +142,23 @@ fn fact_26_folders_with_one_uuid_are_one_trace() {
     let table = hodo(&["report", "count", "--format", "json", input]).fine().json();
     // Without ids of streams, each file is one.
     assert_eq!((&table["summary"]["events"], &table["summary"]["streams"]), (&12.into(), &4.into()));
+}
+
+#[test]
+fn what_lies_outside_of_the_time_is_not_read() {
+    let folder = Folder::new();
+    let whole = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/ctf/barectf3.1");
+    let mut stream = fs::read(whole.join("stream")).unwrap();
+    // Events of the first of its packets, of 445 bytes.
+    stream[120..440].fill(0xff);
+    folder.write("metadata", &fs::read(whole.join("metadata")).unwrap());
+    folder.write("stream", &stream);
+    let count = |input: &Path, time: &str| {
+        let report = ["report", "count", "-q", "--format", "json", "--time", time];
+        hodo(&[&report[..], &[input.to_str().unwrap()]].concat()).json()
+    };
+    let losses = |table: &Value| table["loss"].as_array().unwrap().len();
+    assert!(losses(&count(&folder.path(), "0%-20%")) > 0);
+    let late = count(&folder.path(), "50%-100%");
+    assert_eq!((losses(&late), late), (0, count(&whole, "50%-100%")));
 }

@@ -2,6 +2,8 @@
 
 use std::{fs, path::Path};
 
+use serde_json::{Map, Value};
+
 use crate::run::{Folder, hodo};
 
 /// Traces in the folder of fixtures, with how many events they have and how many were lost.
@@ -62,6 +64,65 @@ fn what_is_wanted_is_what_is_written() {
         let wanted = events(&input, arguments);
         assert!(!wanted.is_empty(), "{arguments:?}");
         assert!(events(&output, &[]) == wanted, "{arguments:?}");
+    }
+}
+
+/// What ftrace and perf recorded, in the folder of fixtures.
+const TRACERS: &[&str] = &["../ftrace/small-6.dat", "../ftrace/small-7.dat", "../perf/events.data"];
+
+/// Whether the fields of an event are those of what was written of it. Only CTF has lengths and names that are
+/// empty; CTF 1.8 has arrays of bytes for blobs.
+fn same_fields(original: &Value, written: &Value) -> bool {
+    let (Value::Object(original), Value::Object(written)) = (original, written) else { return false };
+    let same = |name: &str, value: &Value| match (original.get(name), value) {
+        (Some(Value::String(text)), Value::Array(bytes)) => {
+            *text == bytes.iter().map(|byte| format!("{:02x}", byte.as_u64().unwrap())).collect::<String>()
+        }
+        (Some(original), written) => original == written,
+        (None, Value::String(text)) => text.is_empty(),
+        (None, Value::Number(_)) => name.starts_with('_') && name.ends_with("_length"),
+        _ => false,
+    };
+    let is_there = |name: &String| written.contains_key(name);
+    written.iter().all(|(name, value)| same(name, value)) && original.keys().all(is_there)
+}
+
+/// Whether an event is the same as what was written of it.
+fn same_event(original: &str, written: &str) -> bool {
+    let [original, written] =
+        [original, written].map(|line| serde_json::from_str::<Map<String, Value>>(line).unwrap());
+    ["ts", "stream", "name"].iter().all(|member| original[*member] == written[*member])
+        && ["fields", "context"].iter().all(|member| same_fields(&original[*member], &written[*member]))
+}
+
+#[test]
+fn what_other_tracers_recorded_is_written_as_it_is_read() {
+    for (name, version) in TRACERS.iter().flat_map(|name| [(name, "ctf"), (name, "ctf2")]) {
+        let input = fixture(name);
+        for arguments in [&[][..], &["--time", "20%-60%"], &["--event", "sched_*"], &["--cpu-list", "1"]] {
+            let folder = Folder::new();
+            let output = folder.file("new");
+            hodo(&[&["export", "--to", version, "-q", "-o", &output], arguments, &[&input]].concat()).fine();
+            let (original, written) = (events(&input, arguments), events(&output, &[]));
+            assert!(!original.is_empty(), "{name} {arguments:?}");
+            assert_eq!(original.len(), written.len(), "{name} as {version} {arguments:?}");
+            for (original, written) in original.iter().zip(&written) {
+                assert!(same_event(original, written), "{name} as {version}:\n{original}\n{written}");
+            }
+        }
+    }
+}
+
+#[test]
+fn reports_of_what_other_tracers_recorded_stay_as_they_are() {
+    for name in TRACERS {
+        let (folder, input) = (Folder::new(), fixture(name));
+        let output = folder.file("new");
+        hodo(&["export", "--to", "ctf", "-q", "-o", &output, &input]).fine();
+        for kind in ["cpu", "syscalls", "irq", "sched", "io"] {
+            let report = |input: &str| hodo(&["report", kind, "-q", "--format", "json", input]).fine().json();
+            assert_eq!(report(&input), report(&output), "{name}: {kind}");
+        }
     }
 }
 

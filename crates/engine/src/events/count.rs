@@ -32,7 +32,7 @@ pub fn count(
 ) -> Table {
     let mut losses = Losses::default();
     traces.loss().into_iter().for_each(|loss| losses.add(loss));
-    let runs = runs(traces, reading.chunks);
+    let runs = runs(traces, reading);
     let counts = count_runs(traces, wanted, runs, reading, &mut losses, progress);
     counts.table(view, losses)
 }

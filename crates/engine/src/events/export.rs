@@ -7,11 +7,10 @@ use std::{
     collections::{BTreeMap, HashSet},
     fmt, fs,
     io::{self, BufWriter, Write},
-    path::{Path, PathBuf},
+    path::{Component, Path, PathBuf},
     sync::atomic::{AtomicU64, Ordering},
 };
 
-use hodo_clock::OriginNanos;
 use hodo_formats::ctf::{
     Cursor, Item, Stream, Trace,
     schema::{EventClass, StreamClass},
@@ -22,6 +21,7 @@ use hodo_trace::{Cause, Loss};
 use super::{
     EventReading, EventTraces, METADATA,
     filter::{Filter, Wanted},
+    runs::{Run, each_run},
 };
 use crate::{Losses, parallel::in_order};
 
@@ -84,10 +84,16 @@ pub fn export(
     let filter = Filter::new(traces, wanted);
     let mut exported = Exported { is_whole: true, ..Exported::default() };
     traces.loss().into_iter().for_each(|loss| exported.losses.add(loss));
-    let (mut targets, mut jobs) = (Vec::new(), Vec::new());
+    let occurring = occurring(traces, reading, || progress(0));
+    let (mut targets, mut jobs, mut taken) = (Vec::new(), Vec::new(), HashSet::new());
     for (index, trace) in traces.traces.iter().enumerate() {
-        let target = target(index, trace, &filter, wanted, version).map_err(ExportError::Unwritable)?;
-        let folder = if traces.traces.len() == 1 { folder.to_owned() } else { folder.join(&trace.name) };
+        let target = target(index, trace, &filter, wanted, &occurring, version);
+        let target = target.map_err(ExportError::Unwritable)?;
+        let folder = if traces.traces.len() == 1 {
+            folder.to_owned()
+        } else {
+            folder.join(below(&trace.name, &mut taken))
+        };
         let metadata = folder.join(METADATA);
         let written = fs::create_dir_all(&folder).and_then(|()| fs::write(&metadata, &target.metadata));
         written.map_err(|error| ExportError::System(metadata, error))?;
@@ -134,15 +140,48 @@ pub fn export(
     result.map(|()| exported)
 }
 
+/// Classes of events by trace, class of streams and id.
+type Classes = HashSet<(usize, u64, u64)>;
+
+/// The classes of events that occur, where traces are no CTF: what describes those has every event that the system
+/// knows.
+fn occurring(traces: &EventTraces<'_>, reading: &EventReading, go_on: impl Fn() -> bool) -> Classes {
+    let mut occurring = Classes::new();
+    if traces.traces.iter().all(|trace| trace.class.version > 0) {
+        return occurring;
+    }
+    let work = |run: &Run<'_, '_>| {
+        let mut seen = vec![false; run.classes().len()];
+        let mut see = |_, class: u32, _| {
+            seen[class as usize] = true;
+            false
+        };
+        let mut cursor = run.cursor();
+        while cursor.next_where(&mut see).is_some() {}
+        seen
+    };
+    each_run(traces, reading, work, |run, seen| {
+        let class = traces.traces[run.trace].streams[run.stream].class;
+        let events = run.classes().iter().zip(seen).filter(|(_, seen)| *seen);
+        occurring.extend(events.map(|(event, _)| (run.trace, class, event.id)));
+        go_on()
+    });
+    occurring
+}
+
 /// The metadata of what is wanted.
 fn target(
     index: usize,
     trace: &Trace<'_>,
     filter: &Filter,
     wanted: &Wanted,
+    occurring: &Classes,
     version: Version,
 ) -> Result<Target, Unwritable> {
     let keep = |class: &StreamClass, event: &EventClass| {
+        if trace.class.version == 0 && !occurring.contains(&(index, class.id, event.id)) {
+            return false;
+        }
         let streams = trace.streams.iter().enumerate().filter(|(_, stream)| stream.class == class.id);
         let position = class.events.iter().position(|known| known.id == event.id).unwrap_or(0);
         let mut streams = streams.map(|(stream, _)| filter.wants_class(index, stream, position)).peekable();
@@ -154,18 +193,30 @@ fn target(
     Target::new(&trace.class, version, &keep)
 }
 
+/// The folder of a trace below that of all traces. A file with several may call them anything.
+fn below(name: &str, taken: &mut HashSet<String>) -> String {
+    let names = Path::new(name).components().filter(|part| matches!(part, Component::Normal(_)));
+    free(&names.collect::<PathBuf>().to_string_lossy(), taken)
+}
+
 /// The files of a trace's streams: called as they were.
 fn files(trace: &Trace<'_>, folder: &Path) -> Vec<PathBuf> {
     let mut taken = HashSet::from([METADATA.to_owned()]);
     let file = |stream: &Stream<'_>| {
         let own = Path::new(&stream.name).file_name().map_or("stream".into(), |name| name.to_string_lossy());
-        let numbered = (2..).map(|number| format!("{own}_{number}"));
-        let mut names = std::iter::once(own.to_string()).chain(numbered);
-        let name = names.find(|name| !taken.contains(name)).expect("numbers do not end");
-        taken.insert(name.clone());
-        folder.join(name)
+        folder.join(free(&own, &mut taken))
     };
     trace.streams.iter().map(file).collect()
+}
+
+/// A name, or one like it where it is taken.
+fn free(own: &str, taken: &mut HashSet<String>) -> String {
+    let own = if own.is_empty() { "trace" } else { own };
+    let numbered = (2..).map(|number| format!("{own}_{number}"));
+    let mut names = std::iter::once(own.to_owned()).chain(numbered);
+    let name = names.find(|name| !taken.contains(name)).expect("numbers do not end");
+    taken.insert(name.clone());
+    name
 }
 
 /// A stream that is being written.
@@ -208,23 +259,11 @@ impl<'a> Export<'_, 'a> {
         Ok(Some((events, losses)))
     }
 
-    /// Whether nothing of a packet can be in the time that is asked for, nor what was lost before it.
-    fn is_outside(&self, index: usize) -> bool {
-        let packet = &self.stream.packets[index];
-        let before = index.checked_sub(1).map(|before| &self.stream.packets[before]);
-        let is_early = self.reading.from.is_some_and(|from| packet.end.is_some_and(|end| end < from));
-        let is_late = self.reading.to.is_some_and(|to| {
-            let later = |time: Option<OriginNanos>| time.is_some_and(|time| time >= to);
-            later(packet.begin) && before.is_none_or(|before| later(before.end))
-        });
-        is_early || is_late
-    }
-
     /// Writes what is wanted of a packet.
     fn packet<'s>(&'s self, index: usize, writer: &mut StreamWriter<'_, 's, 'a>) -> Written {
         let packet = &self.stream.packets[index];
         let (from, to) = (self.reading.from, self.reading.to);
-        if self.is_outside(index) {
+        if self.reading.leaves_out(self.stream, index) {
             return Ok((0, Vec::new()));
         }
         let begins = from.is_none_or(|from| packet.begin.is_some_and(|begin| begin >= from));
@@ -238,7 +277,7 @@ impl<'a> Export<'_, 'a> {
             }
             let parts = match item {
                 Item::Lost(lost) => {
-                    writer.lost(&lost);
+                    writer.lost(&lost).map_err(ExportError::Unwritable)?;
                     continue;
                 }
                 Item::Event(parts) => parts,

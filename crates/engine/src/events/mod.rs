@@ -38,7 +38,7 @@ use std::{
 use hodo_clock::{Nanos, OriginNanos};
 use hodo_formats::{
     FORMATS, Holds, ReadTraces,
-    ctf::{DataFile, FilePackets, StreamPacket, Trace, read_metadata, recognise, schema::TraceClass},
+    ctf::{DataFile, FilePackets, Stream, StreamPacket, Trace, read_metadata, recognise, schema::TraceClass},
     perf::samples::contents,
 };
 use hodo_trace::Loss;
@@ -119,6 +119,21 @@ impl EventReading {
             Some(time) => self.from.is_none_or(|from| from <= time) && self.to.is_none_or(|to| time < to),
             None => self.from.is_none() && self.to.is_none(),
         }
+    }
+
+    /// Whether nothing of a packet can be in the time that is asked for, nor what was lost before it.
+    fn leaves_out(&self, stream: &Stream<'_>, index: usize) -> bool {
+        let packet = &stream.packets[index];
+        let before = index.checked_sub(1).map(|before| &stream.packets[before]);
+        let end_before = before.and_then(|before| before.end);
+        let is_early = self.from.is_some_and(|from| {
+            packet.end.is_some_and(|end| end < from) && end_before.is_none_or(|end| end < from)
+        });
+        let is_late = self.to.is_some_and(|to| {
+            packet.begin.is_some_and(|begin| begin >= to)
+                && before.is_none_or(|_| end_before.is_some_and(|end| end >= to))
+        });
+        is_early || is_late
     }
 }
 

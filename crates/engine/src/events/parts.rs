@@ -156,7 +156,7 @@ pub fn fold_part(
     let (folded, names) = fold_all(traces, &pass, &slices, reading, &mut losses, &mut progress);
     let done: u64 = slices.iter().map(|slice| slice.bytes).sum();
     let count = || {
-        let runs = portion.choose(runs(traces, reading.chunks), |run| run.bytes);
+        let runs = portion.choose(runs(traces, reading), |run| run.bytes);
         let mut losses = Losses::default();
         let all = Wanted::default();
         let counts = count_runs(traces, &all, runs, reading, &mut losses, |more| progress(done + more));

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use hodo_formats::ctf::{Cursor, Stream, Trace, schema::EventClass};
 
-use super::{Chunks, EventReading, EventTraces};
+use super::{EventReading, EventTraces};
 use crate::parallel::in_order;
 
 /// Packets of a stream that lie one behind the other.
@@ -40,7 +40,7 @@ pub fn each_run<'t, 'a, R: Send>(
     work: impl Fn(&Run<'t, 'a>) -> R + Sync,
     consume: impl FnMut(&Run<'t, 'a>, R) -> bool,
 ) {
-    each_of(traces, &runs(traces, reading.chunks), reading, work, consume);
+    each_of(traces, &runs(traces, reading), reading, work, consume);
 }
 
 /// The same for these runs.
@@ -65,17 +65,22 @@ pub(super) fn each_of<'t, 'a, R: Send>(
     );
 }
 
-/// The runs that streams are cut into.
-pub(super) fn runs<'t, 'a>(traces: &'t EventTraces<'a>, chunks: Chunks) -> Vec<Run<'t, 'a>> {
+/// The runs that streams are cut into; without packets of which nothing is in the time that is asked for.
+pub(super) fn runs<'t, 'a>(traces: &'t EventTraces<'a>, reading: &EventReading) -> Vec<Run<'t, 'a>> {
     let mut runs = Vec::new();
     for (trace, of) in traces.traces.iter().enumerate() {
         for (stream, of) in of.streams.iter().enumerate().map(|(index, stream)| (index, (of, stream))) {
             let mut run = Run { trace, stream, bytes: 0, packets: 0..0, of };
             for (index, packet) in of.1.packets.iter().enumerate() {
                 let begin = of.1.packets[run.packets.start].begin;
-                if run.bytes > 0 && chunks.end(run.bytes, begin, packet.begin) {
+                let is_left_out = reading.leaves_out(of.1, index);
+                if run.bytes > 0 && (is_left_out || reading.chunks.end(run.bytes, begin, packet.begin)) {
                     let next = Run { bytes: 0, packets: index..index, ..run.clone() };
                     runs.push(std::mem::replace(&mut run, next));
+                }
+                if is_left_out {
+                    run.packets = index + 1..index + 1;
+                    continue;
                 }
                 run.packets.end = index + 1;
                 run.bytes += packet.size();

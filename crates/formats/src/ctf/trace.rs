@@ -210,6 +210,7 @@ impl<'a> Trace<'a> {
         sink: &mut impl FieldSink,
     ) {
         let slots = Slots::new(self.class.slots);
+        stream.number.iter().for_each(|&(slot, number)| slots.set(slot, number));
         let content = Content { bytes: packet.bytes, end: packet.packet.content };
         let (mut at, mut ignore) = (0, Ignore);
         let roots = [

@@ -1,5 +1,6 @@
 //! CTF: what a correct reader must handle, on traces of a few bytes.
 
+mod anew;
 mod fields;
 mod files;
 mod json;

@@ -1,48 +1,13 @@
 //! What is written is read as what it was.
 
-use hodo_formats::ctf::{
-    Cursor, Item, Trace,
-    write::{NotWritten, StreamWriter, Target, Version},
-};
+use hodo_formats::ctf::write::Version;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use crate::show::{lines, read, trace, tsdl};
-
-/// A trace written anew, of which `keep` says which events stay, by their number; its metadata and its files.
-fn written(trace: &Trace<'_>, version: Version, keep: fn(usize) -> bool) -> (Target, Vec<(String, Vec<u8>)>) {
-    let target = Target::new(&trace.class, version, &|_, _| true).unwrap_or_else(|error| panic!("{error}"));
-    let mut files = Vec::new();
-    for stream in &trace.streams {
-        let mut writer = StreamWriter::new(&target, trace, stream);
-        let mut number = 0;
-        for index in 0..stream.packets.len() {
-            writer.begin(&stream.packets[index]);
-            let mut cursor = Cursor::new(trace, stream, index..index + 1);
-            while let Some((_, item)) = cursor.next_item() {
-                match item {
-                    Item::Lost(lost) => writer.lost(&lost),
-                    Item::Event(parts) if keep(number) => match writer.event(&cursor.event(parts), true) {
-                        Ok(()) | Err(NotWritten::Unreadable(_)) => {}
-                        Err(error) => panic!("{error:?}"),
-                    },
-                    Item::Event(_) => {}
-                }
-                number += usize::from(matches!(item, Item::Event(_)));
-            }
-            writer.end(true, (true, true)).unwrap();
-        }
-        files.push((format!("stream{}", files.len()), writer.take()));
-    }
-    (target, files)
-}
-
-/// What is read of what was written.
-fn read_back(target: &Target, files: &[(String, Vec<u8>)]) -> Vec<String> {
-    let files: Vec<(&str, Vec<u8>)> =
-        files.iter().map(|(name, bytes)| (name.as_str(), bytes.clone())).collect();
-    read(&trace(&target.metadata, &files))
-}
+use crate::{
+    anew::{read_back, written},
+    show::{lines, read, trace, tsdl},
+};
 
 /// What is read of a trace, and of it when it was written in each version.
 fn in_versions(metadata: &str, bytes: &[u8]) -> [Vec<String>; 3] {

@@ -1,5 +1,8 @@
 //! ftrace: every kind of field and record, and files that are damaged, on traces of a few pages.
 
+#[path = "../ctf/anew.rs"]
+mod anew;
+mod export;
 mod file;
 #[allow(dead_code, reason = "the tests of CTF use all of it")]
 #[path = "../ctf/show.rs"]
@@ -29,9 +32,12 @@ fn words(words: &[u64]) -> Vec<u8> {
     words.iter().flat_map(|word| word.to_le_bytes()).collect()
 }
 
-#[test]
-fn each_kind_of_field_is_read() {
-    let (call, caller) = (0xffff_ffff_8100_0104u64, 0xffff_ffff_8100_0010u64);
+/// Addresses of code: a function that is called, and where from.
+const PLACES: (u64, u64) = (0xffff_ffff_8100_0104, 0xffff_ffff_8100_0010);
+
+/// A file with each kind of field and record.
+fn each_kind() -> Vec<u8> {
+    let (call, caller) = PLACES;
     let name = [&9i32.to_le_bytes()[..], &16u16.to_le_bytes(), &5u16.to_le_bytes(), b"eth0\0"].concat();
     let mixed = [
         &[1, 2, 3, 4, 5, 6][..],
@@ -56,7 +62,13 @@ fn each_kind_of_field_is_read() {
         record(1, 4, &[&[2u8, 0, 0, 0, 0, 0, 0, 0][..], &words(&[call, caller])].concat()),
         record(1, 10, &[words(&[call]), vec![3, 0, 0, 0, 0, 0, 0, 0], words(&[100, 120])].concat()),
     ];
-    let bytes = file(&[vec![page(1000, &records, 0, &[]), page(2000, &more, 0, &[])]]);
+    file(&[vec![page(1000, &records, 0, &[]), page(2000, &more, 0, &[])]])
+}
+
+#[test]
+fn each_kind_of_field_is_read() {
+    let (call, caller) = PLACES;
+    let bytes = each_kind();
     let common = "comm=\"a thread\" common_flags=0 common_preempt_count=0 common_pid=7";
     assert_eq!(
         lines(&bytes),

@@ -71,6 +71,7 @@ pub(super) fn convert(trace: &mut TraceClass, version: Version) -> Result<BTreeM
     }
     if version == Version::Ctf18 {
         trace.clocks.iter_mut().for_each(|clock| clock.name = identifier(&clock.name));
+        trace.environment.iter_mut().for_each(|(name, _)| *name = word(name));
         let labels = std::mem::take(&mut converter.labels);
         labels.iter().try_for_each(|label| label_selector(trace, label))?;
     }
@@ -85,6 +86,12 @@ fn identifier(name: &str) -> String {
         text.insert(0, '_');
     }
     text
+}
+
+/// An identifier that is no word of TSDL.
+fn word(name: &str) -> String {
+    let name = identifier(name);
+    if RESERVED.contains(&name.as_str()) { format!("_{name}") } else { name }
 }
 
 /// A label that a selector needs, so that an option can be named by it.

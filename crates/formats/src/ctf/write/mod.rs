@@ -1,15 +1,16 @@
 //! Writing CTF: the metadata of a trace or of a part of it, and packets with some of its events.
 //!
 //! ```text
-//! TraceClass ──complete──► with all that packets need ──convert──► what the version can express
-//!                                                                   │ tsdl, json
-//! Target: the classes that are read from ◄──read──── metadata ◄─────┘
+//! TraceClass ──arrange, complete──► with all that packets need ──convert──► what the version can express
+//!                                                                            │ tsdl, json
+//! Target: the classes that are read from ◄──read──── metadata ◄──────────────┘
 //!     │
 //! events of a stream ──tell──► Encoder ──StreamWriter──► packets, made anew
 //! ```
 //!
 //! What is written is laid out by the classes that a reader gets from the metadata, and never by others.
 
+mod apart;
 mod bits;
 mod complete;
 mod convert;
@@ -81,16 +82,15 @@ impl Target {
         version: Version,
         keep: &dyn Fn(&StreamClass, &EventClass) -> bool,
     ) -> Result<Target, Unwritable> {
-        if source.version == 0 {
-            let reason = "only traces that are CTF are written as CTF; for perf.data there is `perf data convert --to-ctf`";
-            return Err(Unwritable::new("events of ftrace and perf", reason));
-        }
         let mut class = source.clone();
         for stream in class.streams.values_mut() {
             let kept: Vec<bool> =
                 stream.events.iter().map(|event| keep(&source.streams[&stream.id], event)).collect();
             let mut kept = kept.into_iter();
             stream.events.retain(|_| kept.next() == Some(true));
+        }
+        if source.version == 0 {
+            apart::arrange(&mut class);
         }
         complete::complete(&mut class)?;
         let conversions = convert::convert(&mut class, version)?;

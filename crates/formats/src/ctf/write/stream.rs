@@ -2,6 +2,7 @@
 
 use super::{
     Target, Unwritable,
+    apart::Arranged,
     bits::BitWriter,
     encoder::{Encoder, Place, RoleValues},
     header::{HeaderTrouble, HeaderWriter, Others, has_others},
@@ -34,6 +35,8 @@ pub struct StreamWriter<'t, 's, 'a> {
     stream: &'s Stream<'a>,
     /// The classes of events that are written, by the index of the class that is read.
     events: Vec<Option<&'t EventClass>>,
+    /// Whether what is read is CTF, with packets that say when they are and what was lost.
+    is_ctf: bool,
     /// Whether headers have to be read for integers of their own.
     reads_headers: bool,
     slots: Vec<u64>,
@@ -73,6 +76,7 @@ impl<'t, 's, 'a> StreamWriter<'t, 's, 'a> {
             trace,
             stream,
             events: trace.stream_class(stream).events.iter().map(find).collect(),
+            is_ctf: trace.class.version > 0,
             reads_headers: class.event_header.as_ref().is_some_and(has_others),
             slots: vec![0; target.class.slots as usize],
             source: None,
@@ -96,14 +100,30 @@ impl<'t, 's, 'a> StreamWriter<'t, 's, 'a> {
         self.sequence = self.sequence.or(packet.packet.sequence.map(|(number, _)| number));
     }
 
-    /// Something was lost before what follows.
-    pub fn lost(&mut self, lost: &Lost) {
+    /// Something was lost before what follows. Where that is told in place rather than with a packet, a packet
+    /// without events tells of it, which ends there.
+    ///
+    /// # Errors
+    /// The context of that packet can't be written.
+    pub fn lost(&mut self, lost: &Lost) -> Result<(), Unwritable> {
+        if lost.count == 0 {
+            return Ok(());
+        }
         self.has_lost = true;
         match (lost.packets, &mut self.sequence) {
             (true, Some(sequence)) => *sequence = sequence.wrapping_add(lost.count),
             (true, None) => {}
             (false, _) => self.discarded = self.discarded.wrapping_add(lost.count),
         }
+        if self.is_ctf {
+            return Ok(());
+        }
+        self.close(None);
+        let clock = self.trace.clock(self.stream);
+        let at = clock.zip(lost.before).map(|(clock, before)| clock.cycles(Some(before), None).first);
+        self.open(at)?;
+        self.close(at);
+        Ok(())
     }
 
     /// Writes an event of the packet; nothing where its class is not among those of the target. The packet begins
@@ -157,7 +177,7 @@ impl<'t, 's, 'a> StreamWriter<'t, 's, 'a> {
     /// Its context can't be written.
     pub fn end(&mut self, empty: bool, keeps_times: (bool, bool)) -> Result<(), Unwritable> {
         let (begin, end) = self.times();
-        if self.open.is_none() && (empty || self.has_lost) {
+        if self.open.is_none() && (empty && self.is_ctf || self.has_lost) {
             self.open(begin.filter(|_| keeps_times.0).or(end))?;
         }
         self.close(end.filter(|_| keeps_times.1));
@@ -165,9 +185,9 @@ impl<'t, 's, 'a> StreamWriter<'t, 's, 'a> {
         Ok(())
     }
 
-    /// When the packet that is read begins and ends.
+    /// When the packet that is read begins and ends, where that is said.
     fn times(&self) -> (Option<u64>, Option<u64>) {
-        let Some(source) = self.source else { return (None, None) };
+        let Some(source) = self.source.filter(|_| self.is_ctf) else { return (None, None) };
         let begin = source.packet.begin.map(|(value, size)| advance(source.clock, value, size));
         let end = source.packet.end.map(|(value, size)| advance(begin.unwrap_or(source.clock), value, size));
         (begin, end)
@@ -263,27 +283,40 @@ impl<'t, 's, 'a> StreamWriter<'t, 's, 'a> {
             };
             writer.write(header).map_err(Put::Header)?;
         }
-        let roles = RoleValues::default();
-        for (scope, structure) in [
-            (Scope::CommonContext, &self.class.common_context),
-            (Scope::SpecificContext, &class.specific_context),
-            (Scope::Payload, &class.payload),
+        let of_stream = self.trace.stream_class(self.stream);
+        // A context that all events have may have become that of the stream.
+        let is_lifted = class.specific_context.is_none() && of_stream.common_context.is_none();
+        let specific = if is_lifted { &self.class.common_context } else { &class.specific_context };
+        for (scope, structure, source) in [
+            (Scope::CommonContext, &self.class.common_context, &of_stream.common_context),
+            (Scope::SpecificContext, specific, &event.class().specific_context),
+            (Scope::Payload, &class.payload, &event.class().payload),
         ] {
-            let Some(structure) = structure else { continue };
-            self.scope(structure, &roles, |encoder| event.tell(scope, encoder))?;
+            if let (Some(structure), Some(source)) = (structure, source) {
+                self.scope(event, scope, structure, source)?;
+            }
         }
         Ok(())
     }
 
     fn scope(
         &mut self,
+        event: &Event<'_, '_, '_>,
+        scope: Scope,
         structure: &Structure,
-        roles: &RoleValues,
-        tell: impl FnOnce(&mut Encoder<'_, '_>) -> Result<(), Trouble>,
+        source: &Structure,
     ) -> Result<(), Put> {
-        let mut encoder = Encoder::new(structure, &mut self.packet, &mut self.slots, roles);
-        tell(&mut encoder).map_err(Put::Unreadable)?;
-        encoder.finish().map(drop).map_err(|(field, reason)| Put::Field(field, reason))
+        let roles = RoleValues::default();
+        let mut encoder = Encoder::new(structure, &mut self.packet, &mut self.slots, &roles);
+        let written = if self.is_ctf {
+            event.tell(scope, &mut encoder).map_err(Put::Unreadable)?;
+            encoder.finish()
+        } else {
+            let mut arranged = Arranged::new(encoder, source);
+            event.tell(scope, &mut arranged).map_err(Put::Unreadable)?;
+            arranged.finish()
+        };
+        written.map(drop).map_err(|(field, reason)| Put::Field(field, reason))
     }
 }
 

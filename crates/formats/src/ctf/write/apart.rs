@@ -1,0 +1,268 @@
+//! Events of ftrace and perf as CTF has them: with headers, and each field behind the one before.
+//!
+//! ```text
+//! format files' classes ──arrange──► classes of CTF: no padding, texts as strings, lengths before what is as long
+//! fields as they are told ──Arranged──► the same in that order ──► Encoder
+//! ```
+
+use hodo_trace::event::{Compound, FieldSink, Meaning, Name};
+
+use super::encoder::{Encoder, Place};
+use crate::ctf::{
+    apart::{Apart, Elements},
+    schema::{
+        Array, Encoding, FieldClass, Integer, Length, Member, Reference, Role, Slot, StreamClass, Structure,
+        TraceClass,
+    },
+};
+
+/// Bits of a length; an event of any tracer is far smaller.
+const LENGTH_BITS: u32 = 32;
+/// Bits of the time in an event's header; where more passes between two events, a packet begins.
+const TIME_BITS: u32 = 32;
+
+/// Makes the classes of a trace that is no CTF ones of CTF.
+pub(super) fn arrange(trace: &mut TraceClass) {
+    let mut slots = trace.slots;
+    let mut header = vec![
+        member("magic", integer(32, Some(Role::PacketMagic))),
+        member("stream_id", integer(32, Some(Role::StreamClassId))),
+    ];
+    if trace.streams.values().any(has_numbers) {
+        header.push(member("stream_instance_id", integer(32, Some(Role::StreamId))));
+    }
+    trace.packet_header = Some(structure(header));
+    for stream in trace.streams.values_mut() {
+        let id_bits = if stream.events.iter().all(|event| u16::try_from(event.id).is_ok()) { 16 } else { 32 };
+        let mut header = vec![member("id", integer(id_bits, Some(Role::EventClassId)))];
+        if stream.clock.is_some() {
+            header.push(member("timestamp", integer(TIME_BITS, Some(Role::Timestamp))));
+        }
+        stream.event_header = Some(structure(header));
+        lift_context(stream);
+        let context = stream.packet_context.get_or_insert_with(|| structure(Vec::new()));
+        context.members.push(member("events_discarded", integer(64, Some(Role::DiscardedEvents))));
+        let of_stream = [&mut stream.packet_context, &mut stream.common_context];
+        let of_events =
+            stream.events.iter_mut().flat_map(|event| [&mut event.specific_context, &mut event.payload]);
+        let roots = of_stream.into_iter().chain(of_events).flatten();
+        roots.for_each(|root| arrange_members(root, &mut slots));
+    }
+    trace.slots = slots;
+}
+
+/// Makes a context that all events have that of the stream. babeltrace2 2.0 does not read arrays in that of an event
+/// (it resolves the stream's twice instead).
+fn lift_context(stream: &mut StreamClass) {
+    let mut contexts = stream.events.iter().map(|event| &event.specific_context);
+    let first = contexts.next().cloned().flatten();
+    if stream.common_context.is_none() && first.is_some() && contexts.all(|context| *context == first) {
+        stream.common_context = first;
+        stream.events.iter_mut().for_each(|event| event.specific_context = None);
+    }
+}
+
+/// Whether its streams have numbers: the CPUs.
+fn has_numbers(stream: &StreamClass) -> bool {
+    let members = stream.packet_context.iter().flat_map(|context| &context.members);
+    members.into_iter().any(
+        |member| matches!(&member.class, FieldClass::Apart(apart) if matches!(**apart, Apart::Known { .. })),
+    )
+}
+
+fn arrange_members(root: &mut Structure, slots: &mut Slot) {
+    for member in std::mem::take(&mut root.members) {
+        let class = match &member.class {
+            // The header has the number of the class.
+            _ if is_class_id(&member.class) => continue,
+            FieldClass::Apart(apart) => match &**apart {
+                Apart::Padding(_) => continue,
+                Apart::Known { meaning, .. } => FieldClass::Integer(Integer::plain(meaning.clone())),
+                Apart::Named { .. } => FieldClass::String(Encoding::Utf8),
+                Apart::Located { .. } | Apart::Rest(_) | Apart::Counted(_) => elements(&member.class)
+                    .map_or(FieldClass::String(Encoding::Utf8), |of| several(of, *slots)),
+            },
+            // Only what is never negative can be a length.
+            FieldClass::Integer(integer) if integer.slot.is_some() => {
+                FieldClass::Integer(Integer { signed: false, ..integer.clone() })
+            }
+            class => class.clone(),
+        };
+        if let Some(length) = length_of(&member, *slots) {
+            root.members.push(length);
+            *slots += 1;
+        }
+        root.members.push(Member { class, ..member });
+    }
+}
+
+fn is_class_id(class: &FieldClass) -> bool {
+    matches!(class, FieldClass::Integer(integer) if integer.roles == [Role::EventClassId])
+}
+
+/// What an array consists of, if CTF has its length in another field.
+fn elements(class: &FieldClass) -> Option<Elements> {
+    let FieldClass::Apart(apart) = class else { return None };
+    let elements = match &**apart {
+        Apart::Located { elements, .. } | Apart::Rest(elements) => elements.clone(),
+        Apart::Counted(integer) => Elements::Integers(integer.clone()),
+        Apart::Padding(_) | Apart::Known { .. } | Apart::Named { .. } => return None,
+    };
+    (elements != Elements::Text).then_some(elements)
+}
+
+/// The field with the length of another, called as LTTng calls it.
+fn length_of(of: &Member, slot: Slot) -> Option<Member> {
+    elements(&of.class)?;
+    let meaning = Meaning { size: LENGTH_BITS, ..Meaning::default() };
+    let length = Integer { slot: Some(slot), ..Integer::plain(meaning) };
+    Some(member(&format!("_{}_length", of.name), FieldClass::Integer(length)))
+}
+
+/// As many elements as the integer says that is kept in a slot.
+fn several(elements: Elements, slot: Slot) -> FieldClass {
+    let length = Length::Dynamic(Reference { slot, ..Reference::new(None, Vec::new()) });
+    match elements {
+        Elements::Integers(integer) => {
+            let element = FieldClass::Integer(integer);
+            FieldClass::Array(Box::new(Array { length, element, minimum_alignment: 8 }))
+        }
+        Elements::Blob | Elements::Text => FieldClass::Blob(length, None),
+    }
+}
+
+fn structure(members: Vec<Member>) -> Structure {
+    Structure { members, minimum_alignment: 8 }
+}
+
+fn member(name: &str, class: FieldClass) -> Member {
+    Member { name: name.to_owned(), raw_name: name.to_owned(), class }
+}
+
+fn integer(size: u32, role: Option<Role>) -> FieldClass {
+    let meaning = Meaning { size, ..Meaning::default() };
+    FieldClass::Integer(Integer { roles: role.into_iter().collect(), ..Integer::plain(meaning) })
+}
+
+/// Takes the fields of a scope of ftrace or perf, and tells an encoder what CTF has for them.
+pub(super) struct Arranged<'s, 't, 'e> {
+    encoder: Encoder<'t, 'e>,
+    /// The fields that are yet to be told.
+    left: std::slice::Iter<'s, Member>,
+    /// Compounds that are open.
+    depth: u32,
+    /// The elements of an array whose length is known at its end; and what they are.
+    array: Option<(Integer, Vec<u64>)>,
+}
+
+impl<'s, 't, 'e> Arranged<'s, 't, 'e> {
+    /// At the beginning of a scope of which the format says this.
+    pub(super) fn new(encoder: Encoder<'t, 'e>, source: &'s Structure) -> Arranged<'s, 't, 'e> {
+        Arranged { encoder, left: source.members.iter(), depth: 0, array: None }
+    }
+
+    /// After the last field: as [`Encoder::finish`].
+    pub(super) fn finish(mut self) -> Result<Vec<Place>, (String, &'static str)> {
+        self.reach(None);
+        self.encoder.finish()
+    }
+
+    /// Goes to the field that is told, or to the end. Names that numbers do not have are empty.
+    fn reach(&mut self, name: Option<Name<'_>>) -> Option<&'s Member> {
+        loop {
+            let member = self.left.next()?;
+            match &member.class {
+                FieldClass::Apart(apart) if matches!(**apart, Apart::Padding(_)) => {}
+                FieldClass::Apart(apart) if matches!(**apart, Apart::Named { .. }) => {
+                    if name == Some(Name::Member(&member.name)) {
+                        return Some(member);
+                    }
+                    self.encoder.text(Name::Member(&member.name), b"");
+                }
+                class if is_class_id(class) => {}
+                _ => return Some(member),
+            }
+        }
+    }
+
+    /// A field is told that is no element of another.
+    fn field(&mut self, name: Name<'_>) -> Option<Elements> {
+        if self.depth > 0 {
+            return None;
+        }
+        self.reach(Some(name)).and_then(|member| elements(&member.class))
+    }
+
+    fn length(&mut self, name: Name<'_>, length: usize) {
+        self.encoder.unsigned(name, length as u64, &Meaning::default());
+    }
+}
+
+impl FieldSink for Arranged<'_, '_, '_> {
+    fn unsigned(&mut self, name: Name<'_>, value: u64, meaning: &Meaning) {
+        if let Some((_, elements)) = &mut self.array {
+            return elements.push(value);
+        }
+        self.field(name);
+        self.encoder.unsigned(name, value, meaning);
+    }
+
+    fn signed(&mut self, name: Name<'_>, value: i64, meaning: &Meaning) {
+        if let Some((_, elements)) = &mut self.array {
+            return elements.push(value as u64);
+        }
+        self.field(name);
+        self.encoder.signed(name, value, meaning);
+    }
+
+    fn real(&mut self, name: Name<'_>, value: f64) {
+        self.field(name);
+        self.encoder.real(name, value);
+    }
+
+    fn boolean(&mut self, name: Name<'_>, value: bool) {
+        self.field(name);
+        self.encoder.boolean(name, value);
+    }
+
+    fn text(&mut self, name: Name<'_>, text: &[u8]) {
+        self.field(name);
+        // What numbers are called comes from lists, which may hold any bytes.
+        self.encoder.text(name, text.split(|&byte| byte == 0).next().unwrap_or_default());
+    }
+
+    fn blob(&mut self, name: Name<'_>, bytes: &[u8]) {
+        if self.field(name).is_some() {
+            self.length(name, bytes.len());
+        }
+        self.encoder.blob(name, bytes);
+    }
+
+    fn absent(&mut self, name: Name<'_>) {
+        self.field(name);
+        self.encoder.absent(name);
+    }
+
+    fn begin(&mut self, name: Name<'_>, compound: Compound) {
+        match self.field(name) {
+            Some(Elements::Integers(integer)) => self.array = Some((integer, Vec::new())),
+            _ => self.encoder.begin(name, compound),
+        }
+        self.depth += 1;
+    }
+
+    fn end(&mut self, compound: Compound) {
+        self.depth -= 1;
+        let Some((integer, elements)) = self.array.take() else { return self.encoder.end(compound) };
+        let name = Name::Member("");
+        self.length(name, elements.len());
+        self.encoder.begin(name, compound);
+        for (index, element) in (0..).zip(elements) {
+            match integer.signed {
+                true => self.encoder.signed(Name::Element(index), element as i64, &integer.meaning),
+                false => self.encoder.unsigned(Name::Element(index), element, &integer.meaning),
+            }
+        }
+        self.encoder.end(compound);
+    }
+}

@@ -1,0 +1,81 @@
+//! Events of ftrace written as CTF.
+
+use hodo_formats::{Input, Unpacked, ctf::write::Version, ftrace};
+
+use crate::{
+    MISSED, STORED,
+    anew::{read_back, written},
+    each_kind,
+    file::{file, page, record},
+    lines, words,
+};
+
+/// What is read of the CTF that is written of a file's only buffer.
+fn anew(bytes: &[u8], version: Version) -> Vec<String> {
+    let unpacked = Unpacked::default();
+    let traces = ftrace::read(&Input::file(bytes, &unpacked)).unwrap_or_else(|error| panic!("{error}"));
+    let (target, files) = written(&traces[0], version, |_| true);
+    read_back(&target, &files)
+}
+
+/// A line without lengths and names that are empty, which only CTF has; blobs as arrays, which CTF 1.8 makes of
+/// them.
+fn plain(line: &str) -> String {
+    let is_known = |word: &&str| !(word.contains("_length=") || word.ends_with("_name=\"\""));
+    let line = line.replace(", ", " ").replace("=[ ", "=[").replace(" ]", "]");
+    line.split(' ').filter(is_known).collect::<Vec<_>>().join(" ")
+}
+
+#[test]
+fn each_kind_of_field_is_written_as_it_is_read() {
+    let bytes = each_kind();
+    let read: Vec<String> = lines(&bytes).iter().map(|line| plain(line)).collect();
+    for version in [Version::Ctf18, Version::Ctf2] {
+        let anew = anew(&bytes, version);
+        assert_eq!(anew.iter().map(|line| plain(line)).collect::<Vec<_>>(), read, "{version:?}");
+        let mixed = anew.iter().find(|line| line.contains(" mixed ")).unwrap();
+        assert!(mixed.contains(" _numbers_length=2 numbers=[ 5 6 ] "), "{mixed}");
+    }
+}
+
+#[test]
+fn names_that_numbers_do_not_have_are_empty() {
+    let bytes = file(&[vec![page(1000, &[record(1, 5, &[&words(&[1])[..], b"low\0"].concat())], 0, &[])]]);
+    assert!(!lines(&bytes)[0].contains("ip_name"));
+    assert!(anew(&bytes, Version::Ctf18)[0].ends_with(" ip_name=\"\" ip=1 buf=\"low\""));
+}
+
+#[test]
+fn lost_events_are_counted_where_they_were() {
+    let one = || record(5, 20, &[9, 0, 0, 0, 16, 0, 0, 0]);
+    let pages = vec![
+        page(10, &[one(), one()], 0, &[]),
+        page(100, &[one()], MISSED | STORED, &7u64.to_le_bytes()),
+        page(200, &[one()], MISSED, &[]),
+        page(300, &[], MISSED | STORED, &2u64.to_le_bytes()),
+    ];
+    let bytes = file(&[pages]);
+    for version in [Version::Ctf18, Version::Ctf2] {
+        let written = anew(&bytes, version);
+        let starts: Vec<&str> = written.iter().map(|line| line.split(" comm").next().unwrap()).collect();
+        // Between the event before and the page, which is all that is known.
+        let expected = [
+            "15 irq_handler_entry",
+            "20 irq_handler_entry",
+            "20 lost 7",
+            "105 irq_handler_entry",
+            "205 irq_handler_entry",
+            "205 lost 2",
+        ];
+        assert_eq!(starts, expected, "{version:?}");
+    }
+}
+
+#[test]
+fn times_that_are_far_apart_stay_as_they_are() {
+    let one = || record(5, 20, &[9, 0, 0, 0, 16, 0, 0, 0]);
+    let times = [10, 10 + (1 << 32), 12 + (1 << 32), 9 << 32, 0xffff_ffff_ffff_0000];
+    let pages = times.map(|time| page(time, &[one()], 0, &[])).to_vec();
+    let bytes = file(&[pages]);
+    assert_eq!(anew(&bytes, Version::Ctf18), lines(&bytes));
+}
