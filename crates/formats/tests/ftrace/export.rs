@@ -1,6 +1,14 @@
 //! Events of ftrace written as CTF.
 
-use hodo_formats::{Input, Unpacked, ctf::write::Version, ftrace};
+use hodo_formats::{
+    Input, Unpacked,
+    ctf::{
+        Cursor, Item, Trace,
+        write::{StreamWriter, Target, Version},
+    },
+    ftrace,
+};
+use proptest::prelude::*;
 
 use crate::{
     MISSED, STORED,
@@ -78,4 +86,48 @@ fn times_that_are_far_apart_stay_as_they_are() {
     let pages = times.map(|time| page(time, &[one()], 0, &[])).to_vec();
     let bytes = file(&[pages]);
     assert_eq!(anew(&bytes, Version::Ctf18), lines(&bytes));
+}
+
+/// Writes what can be written of a trace; how many events that were.
+fn write_what_can_be(trace: &Trace<'_>, version: Version) -> Option<usize> {
+    let target = Target::new(&trace.class, version, &|_, _| true).ok()?;
+    let mut count = 0;
+    let mut files = Vec::new();
+    for stream in &trace.streams {
+        let mut writer = StreamWriter::new(&target, trace, stream);
+        for (index, packet) in stream.packets.iter().enumerate() {
+            writer.begin(packet);
+            let mut cursor = Cursor::new(trace, stream, index..index + 1);
+            while let Some((_, item)) = cursor.next_item() {
+                match item {
+                    Item::Lost(lost) => writer.lost(&lost).ok()?,
+                    Item::Event(parts) => {
+                        count += usize::from(writer.event(&cursor.event(parts), true).is_ok());
+                    }
+                }
+            }
+            writer.end(false, (true, true)).ok()?;
+        }
+        files.push((format!("stream{}", files.len()), writer.take()));
+    }
+    let is_event = |line: &&String| !line.contains("lost") && !line.starts_with('!');
+    assert_eq!(read_back(&target, &files).iter().filter(is_event).count(), count);
+    Some(count)
+}
+
+proptest! {
+    #[test]
+    fn any_damage_is_survived(changes in proptest::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..9)) {
+        let mut bytes = each_kind();
+        for (index, byte) in changes {
+            let at = index.index(bytes.len());
+            bytes[at] = byte;
+        }
+        let unpacked = Unpacked::default();
+        if let Ok(traces) = ftrace::read(&Input::file(&bytes, &unpacked)) {
+            for version in [Version::Ctf18, Version::Ctf2] {
+                traces.iter().for_each(|trace| _ = write_what_can_be(trace, version));
+            }
+        }
+    }
 }

@@ -111,7 +111,8 @@ fn extract(file: &Path, calls: u64) -> Outcome {
     fs::write(instance.join("trace_marker"), "a mark, with = and [signs]")?;
     fs::write(instance.join("tracing_on"), "0")?;
     let mut extract = Command::new("trace-cmd");
-    extract.args(["extract", "-B", NAME, "-o"]).arg(file).stdout(std::process::Stdio::null());
+    // Times of the day, which need the option DATE.
+    extract.args(["extract", "-B", NAME, "--date", "-o"]).arg(file).stdout(std::process::Stdio::null());
     command::quietly(&mut extract)?;
     _ = fs::remove_dir(&instance);
     Ok(())
