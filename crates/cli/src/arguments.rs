@@ -399,7 +399,8 @@ pub enum ExportFormat {
 #[command(after_help = "Examples:
   hodo export --to ctf -o small --event 'sched_*' --time +1,+1.5 ./my-trace
   hodo export --to ctf2 -o new ./my-trace
-  hodo export --to ctf -o one-thread --tid 4711 ./my-trace")]
+  hodo export --to ctf -o one-thread --tid 4711 ./my-trace
+  hodo export --to ctf -o kernel trace.dat")]
 pub struct Export {
     /// Format
     #[arg(long, value_name = "FORMAT", value_enum)]
