@@ -106,7 +106,9 @@ impl Checksum {
         self.value(bytes.len() as u64);
         let (words, rest) = bytes.as_chunks();
         words.iter().for_each(|&word| self.mix(u64::from_le_bytes(word)));
-        rest.iter().for_each(|&byte| self.mix(byte.into()));
+        let mut last = [0; 8];
+        last[..rest.len()].copy_from_slice(rest);
+        self.mix(u64::from_le_bytes(last));
     }
 }
 

@@ -7,7 +7,7 @@ use super::schema::ByteOrder;
 
 /// Sixty-four bits from a byte on, in the order of the bytes; what lies behind the end is zero.
 #[inline]
-fn word(bytes: &[u8], at: usize) -> [u8; 8] {
+pub(super) fn word(bytes: &[u8], at: usize) -> [u8; 8] {
     if let Some(word) = bytes.get(at..).and_then(|rest| rest.first_chunk::<8>()) {
         return *word;
     }

@@ -156,16 +156,16 @@ impl<'t, 'a> Reader<'t, 'a> {
         let found = loop {
             let start = plan.header.start(at);
             let Some(head) = word.peek(content, start) else { break None };
-            let Some((class, bits)) = plan.sized(head.id) else { break None };
-            let end = head.end + bits;
+            let Some(sized) = plan.sized(head.id) else { break None };
+            let end = head.end + u64::from(sized.bits);
             if end > content.end {
                 break None;
             }
             (at, clock) = (end, advance(clock, head.time, head.time_size));
             let cycles = has_clock.then_some(clock);
-            if wanted(class, cycles) {
+            if wanted(sized.class, cycles) {
                 word.keep(head, &self.slots);
-                break Some(plan.sized_parts(class, cycles, start, head.end, end));
+                break Some(plan.sized_parts(sized, cycles, start, head.end));
             }
         };
         (self.at, self.clock) = (at, clock);
@@ -177,10 +177,10 @@ impl<'t, 'a> Reader<'t, 'a> {
         let head = self.plan.header.read(self.content, start, &self.slots)?;
         self.clock = advance(self.clock, head.time, head.time_size);
         let cycles = self.stream.clock.map(|_| self.clock);
-        if let Some((class, bits)) = self.plan.sized(head.id) {
-            let end = head.end + bits;
+        if let Some(sized) = self.plan.sized(head.id) {
+            let end = head.end + u64::from(sized.bits);
             if start < end && end <= self.content.end {
-                return Ok(self.plan.sized_parts(class, cycles, start, head.end, end));
+                return Ok(self.plan.sized_parts(sized, cycles, start, head.end));
             }
         }
         let class = self.plan.index(head.id).ok_or(Reason::UnknownClass(head.id))?;
@@ -250,17 +250,29 @@ impl<'t, 'a> Event<'_, 't, 'a> {
     }
 
     #[inline]
-    fn root(&self, scope: Scope) -> Option<(&'t Structure, u64)> {
+    fn root(&self, scope: Scope) -> Option<&'t Structure> {
         let stream = self.reader.stream;
-        let (root, at) = match scope {
-            Scope::PacketHeader => (&self.reader.trace.packet_header, 0),
-            Scope::PacketContext => (&stream.packet_context, self.reader.context),
-            Scope::EventHeader => (&stream.event_header, self.parts.start),
-            Scope::CommonContext => (&stream.common_context, self.parts.common),
-            Scope::SpecificContext => (&self.class().specific_context, self.parts.specific),
-            Scope::Payload => (&self.class().payload, self.parts.payload),
-        };
-        Some((root.as_ref()?, at))
+        match scope {
+            Scope::PacketHeader => self.reader.trace.packet_header.as_ref(),
+            Scope::PacketContext => stream.packet_context.as_ref(),
+            Scope::EventHeader => stream.event_header.as_ref(),
+            Scope::CommonContext => stream.common_context.as_ref(),
+            Scope::SpecificContext => self.class().specific_context.as_ref(),
+            Scope::Payload => self.class().payload.as_ref(),
+        }
+    }
+
+    /// Where a scope begins, before alignment.
+    #[inline]
+    fn begin(&self, scope: Scope) -> u64 {
+        match scope {
+            Scope::PacketHeader => 0,
+            Scope::PacketContext => self.reader.context,
+            Scope::EventHeader => self.parts.start,
+            Scope::CommonContext => self.parts.common,
+            Scope::SpecificContext => self.parts.specific,
+            Scope::Payload => self.parts.payload,
+        }
     }
 
     /// Whether it has anything in a scope.
@@ -276,16 +288,24 @@ impl<'t, 'a> Event<'_, 't, 'a> {
     // The scope is known where it is called, and what it has mostly nothing of costs nothing then.
     #[inline(always)]
     pub fn tell(&self, scope: Scope, sink: &mut impl FieldSink) -> Result<(), Trouble> {
-        let Some((root, at)) = self.root(scope) else { return Ok(()) };
-        let plan = self.reader.plan;
-        let of_class = || &plan.places[self.parts.class as usize];
+        let (plan, at) = (self.reader.plan, self.begin(scope));
+        let places = || &plan.places[self.parts.class as usize];
         let places = match scope {
             Scope::CommonContext => &plan.common_places,
-            Scope::SpecificContext => &of_class().specific,
-            Scope::Payload => &of_class().payload,
-            _ => return self.walk(at, sink).root(root, at).map(drop),
+            Scope::SpecificContext => match &places().specific {
+                Some(places) => places,
+                None => return Ok(()),
+            },
+            Scope::Payload => &places().payload,
+            _ => {
+                let Some(root) = self.root(scope) else { return Ok(()) };
+                return self.walk(at, sink).root(root, at).map(drop);
+            }
         };
-        self.walk(at, sink).placed(root, places, at).map(drop)
+        if places.is_empty() {
+            return Ok(());
+        }
+        self.walk(at, sink).placed(places, at).map(drop)
     }
 
     #[inline]
@@ -293,21 +313,15 @@ impl<'t, 'a> Event<'_, 't, 'a> {
         Walk::new(self.content(), at, &self.reader.slots, sink)
     }
 
-    /// Tells a sink one field; nothing where the event does not have it.
+    /// Tells a sink one field, of a path that was found in the event's class.
     ///
     /// # Errors
     /// It can't be read.
     #[inline]
     pub fn tell_field(&self, path: &FieldPath, sink: &mut impl FieldSink) -> Result<(), Trouble> {
-        let Some((_, at)) = self.root(path.scope) else { return Ok(()) };
-        let (content, slots) = (self.content(), &self.reader.slots);
-        if let (Some(place), FieldClass::Integer(integer)) = (&path.place, &path.class) {
-            let value = place.read(content, integer, at)?;
-            match integer.signed {
-                true => sink.signed(NAMELESS, value as i64, &integer.meaning),
-                false => sink.unsigned(NAMELESS, value, &integer.meaning),
-            }
-            return Ok(());
+        let (at, content, slots) = (self.begin(path.scope), self.content(), &self.reader.slots);
+        if let Some(place) = &path.place {
+            return place.tell(content, at, NAMELESS, sink);
         }
         let at = path.steps.run(content, at, slots)?;
         match (path.inner.as_slice(), &path.class) {

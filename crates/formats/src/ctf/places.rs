@@ -1,19 +1,25 @@
 //! Where the members of a structure lie, as far as that is known before a byte is read. Compiled once, it makes
 //! of most integers a load and two shifts.
 
-use hodo_trace::event::{FieldSink, Name};
+use hodo_trace::event::{FieldSink, Meaning, Name};
 
 use super::{
     bits,
     read::Walk,
-    schema::{ByteOrder, FieldClass, Integer, Length, Structure},
+    schema::{ByteOrder, FieldClass, Length, Member, Structure},
     steps::{Content, Known, Trouble},
 };
 
-/// Where each member of a structure lies.
+/// The members of a structure, and where each lies.
+// Lists beside each other, as what is needed of most members is little, and nothing else should be loaded.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Places {
-    members: Vec<Place>,
+    /// Of the structure.
+    alignment: u32,
+    places: Box<[Place]>,
+    members: Box<[Member]>,
+    /// Those of numbers.
+    meanings: Box<[Meaning]>,
     /// What comes behind the last member that is open, in bits.
     rest: u64,
 }
@@ -27,18 +33,27 @@ struct Place {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
-    /// A number that nothing depends on: what these shifts leave of the 64 bits from its first byte on.
-    Number { order: ByteOrder, left: u8, right: u8 },
+    /// A number that nothing depends on.
+    Number(Number),
     /// Something else of a known size.
     Fixed,
     /// Something whose end is known once it is read.
     Open,
 }
 
+/// What two shifts leave of the 64 bits from a byte on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Number {
+    order: ByteOrder,
+    left: u8,
+    right: u8,
+    signed: bool,
+}
+
 impl Places {
     /// Finds the places of a structure's members.
     pub(super) fn of(structure: &Structure) -> Places {
-        let mut places = Places::default();
+        let (mut places, mut rest) = (Vec::new(), 0u64);
         let mut known = Known::aligned(structure.minimum_alignment);
         for member in &structure.members {
             let (alignment, size) = (member.class.alignment(), size(&member.class));
@@ -48,9 +63,9 @@ impl Places {
                 (Some(_), Some(_)) => number(&member.class, begin).unwrap_or(Kind::Fixed),
                 _ => Kind::Open,
             };
-            let bits = places.rest.saturating_add(padding.unwrap_or(0));
-            places.members.push(Place { bits, kind });
-            places.rest = if kind == Kind::Open { 0 } else { bits.saturating_add(size.unwrap_or(0)) };
+            let bits = rest.saturating_add(padding.unwrap_or(0));
+            places.push(Place { bits, kind });
+            rest = if kind == Kind::Open { 0 } else { bits.saturating_add(size.unwrap_or(0)) };
             known = match (size, &member.class) {
                 (Some(size), _) => begin.after(size),
                 (None, FieldClass::String(_) | FieldClass::Text(..) | FieldClass::Blob(..)) => {
@@ -59,37 +74,86 @@ impl Places {
                 _ => Known::NOTHING,
             };
         }
-        places
+        Places {
+            alignment: structure.minimum_alignment,
+            places: places.into(),
+            members: structure.members.as_slice().into(),
+            meanings: structure.members.iter().map(|member| meaning(&member.class)).collect(),
+            rest,
+        }
+    }
+
+    /// Whether there are no members.
+    #[inline]
+    pub(super) fn is_empty(&self) -> bool {
+        self.places.is_empty()
     }
 
     /// Where the number is that a member of the structure is, if that is known of it.
-    pub(super) fn number(&self, structure: &Structure, member: usize) -> Option<NumberPlace> {
-        let (place, before) = self.members.get(..=member)?.split_last()?;
-        let Kind::Number { order, left, right } = place.kind else { return None };
+    pub(super) fn number(&self, member: usize) -> Option<NumberPlace> {
+        let (place, before) = self.places.get(..=member)?.split_last()?;
+        let Kind::Number(number) = place.kind else { return None };
         let is_known = before.iter().all(|place| place.kind != Kind::Open);
-        let alignment = structure.minimum_alignment;
-        is_known.then_some(NumberPlace { alignment, bits: place.bits, order, left, right })
+        let meaning = self.meanings[member].clone();
+        is_known.then_some(NumberPlace { alignment: self.alignment, bits: place.bits, number, meaning })
     }
 }
 
 /// Where a number lies in a structure, whatever else that holds.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct NumberPlace {
     /// Of the structure.
     alignment: u32,
     /// From its beginning.
     bits: u64,
-    order: ByteOrder,
-    left: u8,
-    right: u8,
+    number: Number,
+    meaning: Meaning,
 }
 
 impl NumberPlace {
-    /// The number in the structure that comes after `at`, as the bits of an `i64` if it is signed.
+    /// Tells the number in the structure that comes after `at`.
     #[inline(always)]
-    pub(super) fn read(&self, content: Content<'_>, integer: &Integer, at: u64) -> Result<u64, Trouble> {
+    pub(super) fn tell(
+        &self,
+        content: Content<'_>,
+        at: u64,
+        name: Name<'_>,
+        sink: &mut impl FieldSink,
+    ) -> Result<(), Trouble> {
         let at = bits::align(at, self.alignment).saturating_add(self.bits);
-        shifted(content, integer, at, self.order, (self.left, self.right))
+        self.number.tell(content, at, (name, &self.meaning), sink)
+    }
+}
+
+impl Number {
+    #[inline(always)]
+    fn tell(
+        self,
+        content: Content<'_>,
+        at: u64,
+        (name, meaning): (Name<'_>, &Meaning),
+        sink: &mut impl FieldSink,
+    ) -> Result<(), Trouble> {
+        content.has(at, 64 - u64::from(self.right))?;
+        let word = bits::word(content.bytes, (at / 8) as usize);
+        let word = match self.order {
+            ByteOrder::Little => u64::from_le_bytes(word),
+            ByteOrder::Big => u64::from_be_bytes(word),
+        };
+        let top = word << self.left;
+        match self.signed {
+            true => sink.signed(name, top as i64 >> self.right, meaning),
+            false => sink.unsigned(name, top >> self.right, meaning),
+        }
+        Ok(())
+    }
+}
+
+/// What the values of a field mean, if it is a number.
+fn meaning(class: &FieldClass) -> Meaning {
+    match class {
+        FieldClass::Integer(integer) => integer.meaning.clone(),
+        _ => Meaning::default(),
     }
 }
 
@@ -114,22 +178,23 @@ fn number(class: &FieldClass, begin: Known) -> Option<Kind> {
     let before = begin.modulo(8).filter(|_| is_plain && !integer.boolean && !integer.reversed)? as u32;
     let behind = 64u32.checked_sub(before + size)?;
     let left = if order == ByteOrder::Little { behind } else { before };
-    Some(Kind::Number { order, left: left as u8, right: (64 - size) as u8 })
+    let right = (64 - size) as u8;
+    Some(Kind::Number(Number { order, left: left as u8, right, signed: integer.signed }))
 }
 
 impl<S: FieldSink> Walk<'_, '_, S> {
     /// The members of a root structure from `at` on, and where it ends, by their places.
     // Once for all three scopes of an event: it is large, and each has few members.
     #[inline(never)]
-    pub(super) fn placed(&mut self, structure: &Structure, places: &Places, at: u64) -> Result<u64, Trouble> {
-        let mut from = bits::align(at, structure.minimum_alignment);
-        for (member, place) in structure.members.iter().zip(&places.members) {
+    pub(super) fn placed(&mut self, structure: &Places, at: u64) -> Result<u64, Trouble> {
+        let mut from = bits::align(at, structure.alignment);
+        let Places { places, members, meanings, .. } = structure;
+        for ((place, member), meaning) in places.iter().zip(members).zip(meanings) {
             let at = from.saturating_add(place.bits);
             let name = Name::Member(&member.name);
             let end = match (place.kind, &member.class) {
-                (Kind::Number { order, left, right }, FieldClass::Integer(integer)) => {
-                    let value = shifted(self.content, integer, at, order, (left, right))?;
-                    self.tell(name, value, integer.signed, &integer.meaning);
+                (Kind::Number(number), _) => {
+                    number.tell(self.content, at, (name, meaning), self.sink)?;
                     continue;
                 }
                 (_, FieldClass::String(encoding)) => self.string(*encoding, name, at)?,
@@ -140,26 +205,6 @@ impl<S: FieldSink> Walk<'_, '_, S> {
                 from = end;
             }
         }
-        Ok(from.saturating_add(places.rest))
+        Ok(from.saturating_add(structure.rest))
     }
-}
-
-/// What is left of the 64 bits from the byte of a bit on by a shift to the left and one to the right.
-#[inline(always)]
-fn shifted(
-    content: Content<'_>,
-    integer: &Integer,
-    at: u64,
-    order: ByteOrder,
-    (left, right): (u8, u8),
-) -> Result<u64, Trouble> {
-    content.has(at, 64 - u64::from(right))?;
-    let bytes = content.bytes.get((at / 8) as usize..).and_then(|rest| rest.first_chunk());
-    let Some(&word) = bytes else { return Ok(integer.layout().read(content.bytes, at)) };
-    let word = match order {
-        ByteOrder::Little => u64::from_le_bytes(word),
-        ByteOrder::Big => u64::from_be_bytes(word),
-    };
-    let top = word << left;
-    Ok(if integer.signed { (top as i64 >> right) as u64 } else { top >> right })
 }

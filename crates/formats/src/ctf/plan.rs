@@ -40,15 +40,20 @@ pub(super) struct EventPlan {
 /// Where the fields of events of a class lie.
 #[derive(Clone, Debug)]
 pub(super) struct EventPlaces {
-    pub(super) specific: Places,
     pub(super) payload: Places,
+    /// Of few classes, if any.
+    pub(super) specific: Option<Box<Places>>,
 }
 
-/// A class in the list: its index, and the bits behind its header where they are always as many.
+/// A class in the list.
 #[derive(Clone, Copy, Debug)]
-struct Listed {
-    class: u32,
-    bits: u32,
+pub(super) struct Listed {
+    /// Its index.
+    pub(super) class: u32,
+    /// The bits behind its header where they are always as many.
+    pub(super) bits: u32,
+    /// Those of its own context among them.
+    specific: u32,
 }
 
 /// No class, or no fixed number of bits.
@@ -68,16 +73,20 @@ impl StreamPlan {
         let places_of =
             |structure: &Option<Structure>| structure.as_ref().map(Places::of).unwrap_or_default();
         let places = class.events.iter().map(|event| EventPlaces {
-            specific: places_of(&event.specific_context),
             payload: places_of(&event.payload),
+            specific: event.specific_context.as_ref().map(|context| Box::new(Places::of(context))),
         });
         let (common_places, places) = (places_of(&class.common_context), places.collect());
         let highest = events.iter().map(|event| event.id).filter(|&id| id < LISTED).max();
-        let mut listed = vec![Listed { class: NONE, bits: NONE }; highest.map_or(0, |id| id as usize + 1)];
+        let none = Listed { class: NONE, bits: NONE, specific: 0 };
+        let mut listed = vec![none; highest.map_or(0, |id| id as usize + 1)];
         let mut others = HashMap::new();
         for (index, event) in (0..).zip(&events) {
             match listed.get_mut(event.id as usize).filter(|_| event.id < LISTED) {
-                Some(slot) => *slot = Listed { class: index, bits: event.bits(&common) },
+                Some(slot) => {
+                    let specific = event.specific.fixed().map_or(0, |bits| bits as u32);
+                    *slot = Listed { class: index, bits: event.bits(&common), specific };
+                }
                 None => {
                     others.insert(event.id, index);
                 }
@@ -95,26 +104,24 @@ impl StreamPlan {
         }
     }
 
-    /// The index of a class by its id, and the bits behind its header; `None` where there is more to know.
+    /// A class by its id, if its events are all of one size.
     #[inline(always)]
-    pub(super) fn sized(&self, id: u64) -> Option<(u32, u64)> {
-        let &Listed { class, bits } = self.listed.get(id as usize)?;
-        (bits != NONE).then_some((class, u64::from(bits)))
+    pub(super) fn sized(&self, id: u64) -> Option<Listed> {
+        self.listed.get(id as usize).copied().filter(|listed| listed.bits != NONE)
     }
 
     /// The parts of an event of a class that always has as many bits, from its header's beginning and end on.
     #[inline(always)]
     pub(super) fn sized_parts(
         &self,
-        class: u32,
+        Listed { class, bits, specific }: Listed,
         cycles: Option<u64>,
         start: u64,
         common: u64,
-        end: u64,
     ) -> Parts {
-        let specific = common + self.common.fixed().unwrap_or(0);
-        let payload = specific + self.events[class as usize].specific.fixed().unwrap_or(0);
-        Parts { class, cycles, start, common, specific, payload, end }
+        let own = common + self.common.fixed().unwrap_or(0);
+        let (payload, end) = (own + u64::from(specific), common + u64::from(bits));
+        Parts { class, cycles, start, common, specific: own, payload, end }
     }
 
     #[cold]
@@ -187,6 +194,6 @@ fn within(scope: Scope, structure: &Structure, known: Known, names: &[&str]) -> 
     let index = structure.members.iter().position(|member| member.name == *first)?;
     let steps = Steps::up_to(structure, index, known);
     let class = structure.members.get(index)?.class.clone();
-    let place = Places::of(structure).number(structure, index);
+    let place = Places::of(structure).number(index);
     Some(FieldPath { scope, steps, class, place, inner: inner.iter().map(|&name| name.to_owned()).collect() })
 }

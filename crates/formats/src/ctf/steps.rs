@@ -189,6 +189,7 @@ impl Steps {
     }
 
     /// The number of bits, where it is always the same.
+    #[inline]
     pub(super) fn fixed(&self) -> Option<u64> {
         self.steps.is_empty().then_some(self.bits)
     }
