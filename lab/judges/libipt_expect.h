@@ -35,6 +35,8 @@ static struct {
     unsigned top, depth;
     /* The last instruction. */
     struct pt_insn last;
+    /* The tick at which libipt has just begun again; UINT64_MAX where it goes on. */
+    uint64_t begun_at;
     uint64_t same, stale, left_out;
 } expected;
 
@@ -48,6 +50,7 @@ static int begin_expected(void)
 {
     advance();
     expected.index = 0;
+    expected.begun_at = UINT64_MAX;
     expected.last.iclass = ptic_error;
     return 1;
 }
@@ -81,6 +84,11 @@ static uint64_t return_address(void)
 /* Compares libipt's next instruction. */
 static enum step compare(const struct pt_insn *instruction)
 {
+    /* What ran before the PSB may have the same tick. */
+    for (; !expected.ended && expected.next.time == expected.begun_at && expected.next.address != instruction->ip;
+         advance())
+        expected.left_out++;
+    expected.begun_at = UINT64_MAX;
     if (expected.ended || expected.next.address != instruction->ip) {
         uint64_t to = return_address();
         expected.last.iclass = ptic_error;
@@ -104,6 +112,7 @@ static void leave_out_until(uint64_t tsc)
 {
     for (; !expected.ended && expected.next.time < tsc; advance())
         expected.left_out++;
+    expected.begun_at = tsc;
     expected.depth = 0;
 }
 
