@@ -200,7 +200,7 @@ impl<A: EventAnalysis> AnyEventAnalysis for A {
 
     fn fold(&self, partial: &mut AnyPartial, events: Chosen<'_>) {
         let partial = partial.downcast_mut::<A::Partial>().expect("a state of this analysis");
-        events.iter().for_each(|event| EventAnalysis::fold(self, partial, event));
+        events.iter().for_each(|event| EventAnalysis::fold(self, partial, &event));
     }
 
     fn merge(&self, earlier: AnyPartial, later: AnyPartial, threads: &Threads) -> AnyPartial {

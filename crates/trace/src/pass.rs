@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     AnyEventAnalysis, AnyPartial, Choice, Period, Start, Table, Whole,
-    kernel::{Chosen, KernelEvent, Kind, Records, Threads, VOCABULARY},
+    kernel::{Chosen, Kind, Records, Threads, VOCABULARY},
 };
 
 /// The analyses.
@@ -47,19 +47,9 @@ pub struct Packed {
     partials: Vec<Vec<u8>>,
 }
 
-/// Room for the events of a batch in their order, and for which of them each analysis needs; to be used again.
+/// Room for which events of a batch each analysis needs: their streams and places; to be used again.
 #[derive(Debug, Default)]
-pub struct Room {
-    events: Vec<KernelEvent<'static>>,
-    chosen: Vec<Vec<u32>>,
-}
-
-/// The room of some events, for others.
-fn emptied<'b>(mut events: Vec<KernelEvent<'_>>) -> Vec<KernelEvent<'b>> {
-    events.clear();
-    // Of nothing, nothing is made: what is left is the room, which `collect` uses in place.
-    events.into_iter().map(|_| unreachable!("there is none")).collect()
-}
+pub struct Room(Vec<Vec<(u32, u32)>>);
 
 /// Which events an analysis and what it rests on need, and which of their fields.
 pub fn interest(analysis: &dyn AnyEventAnalysis) -> Vec<(Kind, &'static [usize])> {
@@ -112,29 +102,28 @@ impl<'a> Pass<'a> {
     pub fn fold(
         &self,
         states: &mut States,
-        streams: &[Records],
+        streams: &mut [Records],
         runs: &[(usize, Range<usize>)],
-        room: &mut Room,
+        Room(chosen): &mut Room,
     ) {
-        let Room { events, chosen } = room;
-        let mut merged = emptied(std::mem::take(events));
         chosen.resize_with(self.analyses.len(), Vec::new);
         chosen.iter_mut().for_each(Vec::clear);
         for (stream, run) in runs {
-            for mut event in streams[*stream].part(run.clone()) {
+            let records = &mut streams[*stream];
+            for place in run.clone() {
+                let event = records.event(place);
+                let thread = states.threads.running(event.cpu);
                 let needs = &self.by_kind[event.kind as usize];
-                event.thread = states.threads.running(event.cpu);
                 if needs.threads {
                     states.threads.see(&event);
                 }
-                needs.analyses.iter().for_each(|&place| chosen[place].push(merged.len() as u32));
-                merged.push(event);
+                needs.analyses.iter().for_each(|&own| chosen[own].push((*stream as u32, place as u32)));
+                records.set_thread(place, thread);
             }
         }
         for ((analysis, partial), places) in self.analyses.iter().zip(&mut states.partials).zip(chosen) {
-            analysis.fold(partial, Chosen { events: &merged, places });
+            analysis.fold(partial, Chosen { streams, places });
         }
-        *events = emptied(merged);
     }
 
     /// Joins what is known of two neighbouring spans of time.

@@ -7,9 +7,9 @@ use hodo_trace::{
     pass::{Pass, Room, States},
 };
 
-fn fold(pass: &Pass<'_>, events: &[Records], names: &[String], is_first: bool) -> States {
+fn fold(pass: &Pass<'_>, events: &mut [Records], names: &[String], is_first: bool) -> States {
     let mut states = pass.begin(&Start { names, is_first });
-    let runs: Vec<_> = (0..).zip(events).map(|(stream, records)| (stream, 0..records.len())).collect();
+    let runs: Vec<_> = (0..).zip(&*events).map(|(stream, records)| (stream, 0..records.len())).collect();
     pass.fold(&mut states, events, &runs, &mut Room::default());
     travelled(pass, &states)
 }
@@ -52,7 +52,7 @@ fn tables(
 /// merged in the order that `choices` picks.
 pub(crate) fn both(
     analysis: &dyn AnyEventAnalysis,
-    events: &[Records],
+    events: &mut [Records],
     names: &[String],
     cuts: impl Fn(usize) -> bool,
     choices: &[usize],
@@ -62,12 +62,12 @@ pub(crate) fn both(
     let mut begin = 0;
     for end in 1..=events.len() {
         if end == events.len() || cuts(end) {
-            parts.push(fold(&pass, &events[begin..end], names, begin == 0));
+            parts.push(fold(&pass, &mut events[begin..end], names, begin == 0));
             begin = end;
         }
     }
     let whole = fold(&pass, events, names, true);
-    let merged = merge_all(&pass, parts, choices).unwrap_or_else(|| fold(&pass, &[], names, true));
+    let merged = merge_all(&pass, parts, choices).unwrap_or_else(|| fold(&pass, &mut [], names, true));
     let tables = |states| tables(analysis, &pass, states, events, names);
     (tables(&whole), tables(&merged))
 }

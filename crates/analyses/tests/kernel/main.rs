@@ -109,9 +109,9 @@ fn case() -> impl Strategy<Value = Case> {
 }
 
 fn holds<A: EventAnalysis>(analysis: &A, (plan, cuts, choices): &Case) -> Result<(), TestCaseError> {
-    let events = events(plan);
+    let mut events = events(plan);
     let names = NAMES.map(str::to_owned).to_vec();
-    let (whole, merged) = law::both(analysis, &events, &names, |end| cuts[end], choices);
+    let (whole, merged) = law::both(analysis, &mut events, &names, |end| cuts[end], choices);
     prop_assert_eq!(whole, merged);
     Ok(())
 }

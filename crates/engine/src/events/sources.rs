@@ -19,7 +19,7 @@ use super::{
 };
 
 /// Records of each stream, and runs of them that come one after the other: of which stream, and which.
-type Batch<'r> = (&'r [Records], &'r [(usize, Range<usize>)]);
+type Batch<'r> = (&'r mut [Records], &'r [(usize, Range<usize>)]);
 
 /// The streams of a slice.
 pub(super) struct Sources<'t, 'a> {
@@ -81,7 +81,7 @@ impl<'t, 'a> Sources<'t, 'a> {
                 break;
             }
         }
-        (!self.runs.is_empty()).then_some((&self.records, &self.runs))
+        (!self.runs.is_empty()).then_some((&mut self.records, &self.runs))
     }
 
     /// What was seen of all of them, what could not be read, and the records for the next slice.

@@ -1,7 +1,5 @@
 //! Events as they are kept for a short while: compact, without a copy of their names.
 
-use std::ops::Range;
-
 use hodo_clock::Nanos;
 
 use super::{Kind, Thread, field::switch};
@@ -20,6 +18,8 @@ pub enum Field {
 #[derive(Clone, Copy, Debug)]
 struct Record {
     time: Nanos,
+    /// Who ran, once that is known.
+    thread: Thread,
     cpu: u32,
     name: u32,
     /// Its first field among those of all.
@@ -57,7 +57,8 @@ impl Records {
     /// in the order of the vocabulary. `name` is the index of what follows the prefix of its name.
     #[inline]
     pub fn push(&mut self, time: Nanos, cpu: u32, kind: Kind, name: u32) {
-        self.records.push(Record { time, cpu, name, fields: self.fields.len() as u32, kind });
+        let (thread, fields) = (Thread::before(cpu), self.fields.len() as u32);
+        self.records.push(Record { time, thread, cpu, name, fields, kind });
     }
 
     /// The next field is an integer.
@@ -104,38 +105,36 @@ impl Records {
         self.records.iter().skip(from).map(|record| record.time)
     }
 
-    /// Some that follow each other. Who ran on their CPUs is not known here.
+    /// An event by its place, of which there are [`Records::len`]. Who ran is not known before it was told.
     #[inline]
-    pub fn part(&self, part: Range<usize>) -> impl Iterator<Item = KernelEvent<'_>> {
-        let next = self.records.get(part.end).map_or(self.fields.len(), |next| next.fields as usize);
-        let records = self.records.get(part).unwrap_or_default();
-        let ends = records.iter().skip(1).map(|next| next.fields as usize).chain([next]);
-        records.iter().zip(ends).map(|(record, end)| KernelEvent {
-            time: record.time,
-            cpu: record.cpu,
-            name: record.name,
-            kind: record.kind,
-            thread: Thread::before(record.cpu),
-            fields: &self.fields[record.fields as usize..end],
-            text: &self.text,
-        })
+    pub fn event(&self, place: usize) -> KernelEvent<'_> {
+        let Record { time, thread, cpu, name, fields, kind } = self.records[place];
+        let end = self.records.get(place + 1).map_or(self.fields.len(), |next| next.fields as usize);
+        let fields = &self.fields[fields as usize..end];
+        KernelEvent { time, cpu, name, kind, thread, fields, text: &self.text }
+    }
+
+    /// Tells who ran on the CPU of an event, before a switch.
+    #[inline]
+    pub fn set_thread(&mut self, place: usize, thread: Thread) {
+        self.records[place].thread = thread;
     }
 }
 
-/// Those of some events that are meant, in order.
+/// Those of the events of some streams that are meant, in order.
 #[derive(Clone, Copy, Debug)]
 pub struct Chosen<'r> {
     /// All of them.
-    pub events: &'r [KernelEvent<'r>],
-    /// The places of those that are meant.
-    pub places: &'r [u32],
+    pub streams: &'r [Records],
+    /// Of each that is meant, its stream and its place.
+    pub places: &'r [(u32, u32)],
 }
 
 impl<'r> Chosen<'r> {
     /// The events.
     #[inline]
-    pub fn iter(self) -> impl Iterator<Item = &'r KernelEvent<'r>> {
-        self.places.iter().map(move |&place| &self.events[place as usize])
+    pub fn iter(self) -> impl Iterator<Item = KernelEvent<'r>> {
+        self.places.iter().map(move |&(stream, place)| self.streams[stream as usize].event(place as usize))
     }
 }
 
