@@ -30,6 +30,8 @@ impl<B, E> Default for Pair<B, E> {
 ))]
 pub(crate) struct Pairs<B, E, K = u64> {
     pairs: FxHashMap<K, Pair<B, E>>,
+    /// Whether nothing came before: a key that is not there has nothing that goes on, and only what goes on is kept.
+    from_start: bool,
     /// Ends without a begin.
     pub(crate) unmatched: u64,
     /// Begins without an end.
@@ -38,11 +40,16 @@ pub(crate) struct Pairs<B, E, K = u64> {
 
 impl<B, E, K> Default for Pairs<B, E, K> {
     fn default() -> Pairs<B, E, K> {
-        Pairs { pairs: FxHashMap::default(), unmatched: 0, unfinished: 0 }
+        Pairs { pairs: FxHashMap::default(), from_start: false, unmatched: 0, unfinished: 0 }
     }
 }
 
 impl<B, E, K: Hash + Eq + Clone> Pairs<B, E, K> {
+    /// Those of a chunk, before which there is nothing if it is the first.
+    pub(crate) fn new(from_start: bool) -> Pairs<B, E, K> {
+        Pairs { from_start, ..Pairs::default() }
+    }
+
     /// Something begins.
     #[inline]
     pub(crate) fn begin(&mut self, key: K, begin: B) {
@@ -54,6 +61,11 @@ impl<B, E, K: Hash + Eq + Clone> Pairs<B, E, K> {
     /// It ends; both ends of it where its begin is known.
     #[inline]
     pub(crate) fn end(&mut self, key: K, end: E) -> Option<(B, E)> {
+        if self.from_start {
+            let begin = self.pairs.remove(&key).and_then(|pair| pair.open);
+            self.unmatched += u64::from(begin.is_none());
+            return Some((begin?, end));
+        }
         let pair = self.pairs.entry(key).or_default();
         let was_touched = std::mem::replace(&mut pair.touched, true);
         match pair.open.take() {
@@ -67,6 +79,11 @@ impl<B, E, K: Hash + Eq + Clone> Pairs<B, E, K> {
     /// Whatever goes on does so no more.
     #[inline]
     pub(crate) fn forget(&mut self, key: K) {
+        if self.from_start {
+            let open = self.pairs.remove(&key).and_then(|pair| pair.open);
+            self.unfinished += u64::from(open.is_some());
+            return;
+        }
         let pair = self.pairs.entry(key).or_default();
         pair.touched = true;
         self.unfinished += u64::from(pair.open.take().is_some());
@@ -91,7 +108,9 @@ impl<B, E, K: Hash + Eq + Clone> Pairs<B, E, K> {
                 None if pair.touched => self.forget(key.clone()),
                 None => {}
             }
-            self.pairs.entry(key).or_default().open = pair.open;
+            if pair.open.is_some() || !self.from_start {
+                self.pairs.entry(key).or_default().open = pair.open;
+            }
         }
     }
 

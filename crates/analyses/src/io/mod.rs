@@ -14,14 +14,14 @@ mod files;
 
 use hodo_clock::Nanos;
 use hodo_trace::{
-    AnyEventAnalysis, Choice, Column, EventAnalysis, Shape, Table, Unit, Value, Whole,
+    AnyEventAnalysis, Choice, Column, EventAnalysis, Shape, Start, Table, Unit, Value, Whole,
     kernel::{KernelEvent, Kind, Thread, Threads, field},
 };
 use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    durations::{Add, Durations, add_all},
+    durations::{Add, Durations},
     figures::{duration_cells, duration_columns, most_time_first},
     pairs::Pairs,
     syscalls::Syscalls,
@@ -86,8 +86,8 @@ impl Operation {
 const RWBS_WRITE: i64 = 1;
 const SECTOR_BYTES: u64 = 512;
 
-/// A request that was done: when, of which device, whether it wrote, its sectors, whether it failed.
-type Done = (Nanos, u32, bool, u64, bool);
+/// A request that was done: when, whether it wrote, its sectors, whether it failed.
+type Done = (Nanos, bool, u64, bool);
 
 /// Requests of a device.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
@@ -106,7 +106,7 @@ impl Add for Requests {
 }
 
 impl Requests {
-    fn see(&mut self, begin: Nanos, (end, _, _, sectors, failed): Done) {
+    fn see(&mut self, begin: Nanos, (end, _, sectors, failed): Done) {
         self.durations.see(end.0.saturating_sub(begin.0));
         self.bytes = self.bytes.wrapping_add(sectors.wrapping_mul(SECTOR_BYTES));
         self.errors += u64::from(failed);
@@ -130,7 +130,11 @@ impl Device {
 
 /// What is known of devices after some events.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub struct Partial(FxHashMap<u32, Device>);
+pub struct Partial {
+    /// Whether nothing came before.
+    from_start: bool,
+    devices: FxHashMap<u32, Device>,
+}
 
 impl EventAnalysis for InputOutput {
     type Partial = Partial;
@@ -174,6 +178,10 @@ impl EventAnalysis for InputOutput {
         Partial::default()
     }
 
+    fn begin(&self, start: &Start<'_>) -> Partial {
+        Partial { from_start: start.is_first, ..Partial::default() }
+    }
+
     #[inline]
     fn fold(&self, partial: &mut Partial, event: &KernelEvent<'_>) {
         if matches!(event.kind, Kind::BlockIssue | Kind::BlockComplete | Kind::StateBlockDevice) {
@@ -182,14 +190,14 @@ impl EventAnalysis for InputOutput {
     }
 
     fn merge(&self, mut earlier: Partial, later: Partial, _: &Threads) -> Partial {
-        for (number, device) in later.0 {
-            let own = earlier.0.entry(number).or_default();
+        for (number, device) in later.devices {
+            let own = earlier.device(number);
             own.read.add(device.read);
             own.written.add(device.written);
             own.name = device.name.or(own.name.take());
             let Device { going_on, read, written, .. } = own;
             going_on.add(device.going_on, |begin, done| {
-                if done.2 { &mut *written } else { &mut *read }.see(begin, done)
+                if done.1 { &mut *written } else { &mut *read }.see(begin, done)
             });
         }
         earlier
@@ -204,10 +212,10 @@ impl EventAnalysis for InputOutput {
             operation.into_iter().for_each(|operation| user.see(operation, calls));
         }
         let mut all = User::default();
-        users.values().for_each(|user| all.add(user.clone()));
-        let requests = || whole.0.values().flat_map(|device| [&device.read, &device.written]);
+        users.values().for_each(|user| all.join(user));
+        let requests = || whole.devices.values().flat_map(|device| [&device.read, &device.written]);
         let left = |which: fn((u64, u64)) -> u64| {
-            whole.0.values().map(|device| which(device.going_on.left())).sum::<u64>()
+            whole.devices.values().map(|device| which(device.going_on.left())).sum::<u64>()
         };
         let summary = vec![
             ("read_bytes", all.read.into()),
@@ -220,7 +228,7 @@ impl EventAnalysis for InputOutput {
         ];
         let (columns, rows) = match of.choice.view.as_str() {
             "operation" => by_operation(all),
-            "device" => by_device(whole.0),
+            "device" => by_device(whole.devices),
             view => by_thread(of.threads, users, view == "process"),
         };
         Table { name: "io", shape: Shape::Counters, summary, columns, rows, loss: Vec::new() }
@@ -228,9 +236,14 @@ impl EventAnalysis for InputOutput {
 }
 
 impl Partial {
+    fn device(&mut self, number: u32) -> &mut Device {
+        let new = || Device { going_on: Pairs::new(self.from_start), ..Device::default() };
+        self.devices.entry(number).or_insert_with(new)
+    }
+
     fn block(&mut self, event: &KernelEvent<'_>) {
-        let Some(device) = event.integer(field::block::DEV) else { return };
-        let device = self.0.entry(device as u32).or_default();
+        let Some(number) = event.integer(field::block::DEV).map(|number| number as u32) else { return };
+        let device = self.device(number);
         if event.kind == Kind::StateBlockDevice {
             device.name =
                 event.text(field::device::NAME).map(|name| String::from_utf8_lossy(name).into_owned());
@@ -244,10 +257,7 @@ impl Partial {
         let writes = event.integer(field::block::RWBS).map_or_else(letters, |flags| flags & RWBS_WRITE != 0);
         let sectors = event.integer(field::block::NR_SECTOR).unwrap_or(0) as u64;
         let failed = event.integer(field::block::ERROR).is_some_and(|error| error != 0);
-        let number = event.integer(field::block::DEV).unwrap_or(0) as u32;
-        if let Some((begin, done)) =
-            device.going_on.end(sector, (event.time, number, writes, sectors, failed))
-        {
+        if let Some((begin, done)) = device.going_on.end(sector, (event.time, writes, sectors, failed)) {
             device.of(writes).see(begin, done);
         }
     }
@@ -266,19 +276,22 @@ impl User {
         let bytes = if has_bytes { calls.returned } else { 0 };
         self.read += if matches!(operation, Operation::Read | Operation::Copy) { bytes } else { 0 };
         self.written += if matches!(operation, Operation::Write | Operation::Copy) { bytes } else { 0 };
-        self.by_operation.entry(operation).or_default().add(OfName { returned: bytes, ..calls.clone() });
+        let own = self.by_operation.entry(operation).or_default();
+        own.durations.join(&calls.durations);
+        own.errors += calls.errors;
+        own.returned = own.returned.wrapping_add(bytes);
+    }
+
+    fn join(&mut self, other: &User) {
+        self.read += other.read;
+        self.written += other.written;
+        for (operation, calls) in &other.by_operation {
+            self.by_operation.entry(*operation).or_default().join(calls);
+        }
     }
 
     fn operations(&self) -> u64 {
         self.by_operation.values().map(|calls| calls.durations.count).sum()
-    }
-}
-
-impl Add for User {
-    fn add(&mut self, later: User) {
-        self.read += later.read;
-        self.written += later.written;
-        add_all(&mut self.by_operation, later.by_operation);
     }
 }
 
@@ -290,7 +303,7 @@ fn by_thread(
     let mut sums: FxHashMap<Thread, User> = FxHashMap::default();
     for (thread, user) in users {
         let pid = threads.pid(thread).filter(|_| processes);
-        sums.entry(pid.map_or(thread, |pid| Thread::new(pid.into(), 0))).or_default().add(user);
+        sums.entry(pid.map_or(thread, |pid| Thread::new(pid.into(), 0))).or_default().join(&user);
     }
     let mut columns = vec![Column::text("comm")];
     columns.extend((!processes).then_some(Column::integer("tid", Unit::None)));

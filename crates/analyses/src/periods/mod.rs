@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use hodo_clock::Nanos;
 use hodo_trace::{
-    Column, EventAnalysis, Period, Shape, Table, Unit, Value, Whole,
+    Column, EventAnalysis, Period, Shape, Start, Table, Unit, Value, Whole,
     kernel::{KernelEvent, Kind, Threads, field},
 };
 use serde::{Deserialize, Serialize};
@@ -80,6 +80,10 @@ impl EventAnalysis for Periods {
 
     fn unknown(&self) -> Partial {
         Partial::default()
+    }
+
+    fn begin(&self, start: &Start<'_>) -> Partial {
+        Partial { pairs: Pairs::new(start.is_first), ..Partial::default() }
     }
 
     fn fold(&self, partial: &mut Partial, event: &KernelEvent<'_>) {
