@@ -323,8 +323,9 @@ impl<'t, 'a> Event<'_, 't, 'a> {
         if let Some(place) = &path.place {
             return place.tell(content, at, NAMELESS, sink);
         }
-        let at = path.steps.run(content, at, slots)?;
-        match (path.inner.as_slice(), &path.class) {
+        let way = path.way.as_ref();
+        let at = way.steps.run(content, at, slots)?;
+        match (way.inner.as_slice(), &way.class) {
             ([], FieldClass::Integer(integer)) => {
                 Walk::new(content, at, slots, sink).integer(integer, NAMELESS, at).map(drop)
             }

@@ -151,11 +151,18 @@ impl EventPlan {
 #[derive(Clone, Debug)]
 pub struct FieldPath {
     pub(super) scope: Scope,
+    /// Where it is, if it is a number and that is known.
+    pub(super) place: Option<NumberPlace>,
+    /// The way to it, where it is not: apart, as most fields need none.
+    pub(super) way: Box<Way>,
+}
+
+/// The way to a field.
+#[derive(Clone, Debug)]
+pub(super) struct Way {
     /// From the scope's beginning to the outermost structure that holds it.
     pub(super) steps: Steps,
     pub(super) class: FieldClass,
-    /// Where it is, if it is a number and that is known.
-    pub(super) place: Option<NumberPlace>,
     /// The names within it.
     pub(super) inner: Vec<String>,
 }
@@ -194,6 +201,7 @@ fn within(scope: Scope, structure: &Structure, known: Known, names: &[&str]) -> 
     let index = structure.members.iter().position(|member| member.name == *first)?;
     let steps = Steps::up_to(structure, index, known);
     let class = structure.members.get(index)?.class.clone();
-    let place = Places::of(structure).number(index);
-    Some(FieldPath { scope, steps, class, place, inner: inner.iter().map(|&name| name.to_owned()).collect() })
+    let place = Places::of(structure).number(index).filter(|_| inner.is_empty());
+    let inner = inner.iter().map(|&name| name.to_owned()).collect();
+    Some(FieldPath { scope, place, way: Box::new(Way { steps, class, inner }) })
 }
