@@ -13,7 +13,7 @@ use hodo_formats::ctf::{Item, Trouble, schema::Scope};
 use hodo_trace::event::{Compound, FieldSink, Meaning, Name};
 
 /// Bytes of trace that are decoded at a time.
-const CHUNK: u64 = 4 << 20;
+const CHUNK: u64 = 1 << 20;
 
 fn main() -> Result<(), Box<dyn Error>> {
     let arguments: Vec<String> = env::args().skip(1).collect();

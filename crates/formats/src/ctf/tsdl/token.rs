@@ -34,10 +34,6 @@ pub(super) enum Kind<'t> {
     End,
 }
 
-/// Signs; the longer ones first.
-const SIGNS: &[&str] =
-    &["...", ":=", "->", "{", "}", "(", ")", "[", "]", "<", ">", ";", ",", ":", "=", ".", "-", "+", "*"];
-
 type Input<'t> = LocatingSlice<&'t str>;
 
 /// Takes one word after another from a text.
@@ -104,12 +100,31 @@ fn word<'t>(input: &mut Input<'t>) -> ModalResult<&'t str> {
 }
 
 fn sign<'t>(input: &mut Input<'t>) -> ModalResult<Kind<'t>> {
-    let first = input.bytes().next();
-    let is_first = |sign: &&&str| sign.bytes().next() == first;
-    match SIGNS.iter().filter(is_first).find(|sign| input.starts_with(**sign)) {
-        Some(sign) => literal(*sign).map(|_| Kind::Sign(sign)).parse_next(input),
-        None => fail.parse_next(input),
-    }
+    // The longer ones first.
+    let sign = match input.as_bytes() {
+        [b'.', b'.', b'.', ..] => "...",
+        [b':', b'=', ..] => ":=",
+        [b'-', b'>', ..] => "->",
+        [b'{', ..] => "{",
+        [b'}', ..] => "}",
+        [b'(', ..] => "(",
+        [b')', ..] => ")",
+        [b'[', ..] => "[",
+        [b']', ..] => "]",
+        [b'<', ..] => "<",
+        [b'>', ..] => ">",
+        [b';', ..] => ";",
+        [b',', ..] => ",",
+        [b':', ..] => ":",
+        [b'=', ..] => "=",
+        [b'.', ..] => ".",
+        [b'-', ..] => "-",
+        [b'+', ..] => "+",
+        [b'*', ..] => "*",
+        _ => return fail.parse_next(input),
+    };
+    input.next_slice(sign.len());
+    Ok(Kind::Sign(sign))
 }
 
 /// Decimal, hexadecimal, octal or binary, with C's suffixes.
