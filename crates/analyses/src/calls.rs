@@ -1,15 +1,17 @@
 //! The calls of a thread, one after the other, with their times.
 //!
-//! Unlike an analysis, this is a stream: it takes what was seen of one thread from its start on, in order,
-//! and tells of each call when it begins and when it ends.
+//! Unlike an analysis, this is a stream. A [`Part`] gathers what one chunk shows of a thread, beginning with a stack
+//! that is not known: calls that begin and end in it are whole. [`Calls`] puts parts together in order, and tells of
+//! each call when it begins and when it ends.
 
 use std::mem;
 
 use hodo_clock::Nanos;
-use hodo_trace::{FunctionId, Seen};
+use hodo_trace::{Arrival, FunctionId, Run, Seen};
 
 use crate::{
     clock::Shares,
+    contexts::{ContextId, Notes, States},
     stack::{Below, Edge, Entry, Frame, Watch, arrive, cut},
 };
 
@@ -57,149 +59,453 @@ pub struct Call {
     pub instructions: u64,
 }
 
-/// What is noted of an open call.
+/// An open call.
 #[derive(Clone, Copy, Debug)]
 struct Open {
     depth: usize,
-    /// Instructions of the thread before it.
-    before: u64,
+    function: FunctionId,
+    entry: Entry,
     time: Option<Nanos>,
+    /// Instructions before it, of the thread or of the part.
+    before: u64,
+}
+
+impl Open {
+    fn begin(&self) -> Moment {
+        let Open { depth, function, entry, time, before } = *self;
+        Moment::Begin { depth, function, entry, time, before }
+    }
+
+    fn end(&self, end: Option<Nanos>, at: u64) -> Moment {
+        let Open { depth, function, entry, time: begin, before } = *self;
+        Moment::End { call: Call { depth, function, entry, begin, end, before, instructions: at - before } }
+    }
+}
+
+/// What a part tells, in order. Depths are those above the frame that ran at its start, or was arrived at below that
+/// since; instructions are those of the part.
+#[derive(Clone, Copy, Debug)]
+enum Item {
+    Moment(Moment),
+    /// Execution arrived at a frame below those that are known.
+    Arrive {
+        edge: Edge,
+        at: Arrival,
+        time: Option<Nanos>,
+        before: u64,
+    },
+    /// All calls end, as flow is missing or not asked for.
+    Forget {
+        gap: bool,
+        time: Option<Nanos>,
+        before: u64,
+    },
+}
+
+/// What happens to the frames that are known.
+#[derive(Clone, Copy, Debug)]
+enum Step {
+    Enter(FunctionId, Entry),
+    Leave,
+}
+
+/// What waits for the clock, which tells when it was.
+#[derive(Debug)]
+enum Pending {
+    Step(Step),
+    Path(u32),
+    Arrive(Box<(Edge, Arrival)>),
+    Forget { gap: bool },
+}
+
+/// What happened since the clock was told last.
+#[derive(Debug, Default)]
+struct Log {
+    /// Each with the instructions of the part before it.
+    pending: Vec<(u64, Pending)>,
+    /// Instructions of the part so far.
+    instructions: u64,
+}
+
+impl Log {
+    #[inline]
+    fn push(&mut self, pending: Pending) {
+        self.pending.push((self.instructions, pending));
+    }
+}
+
+impl Watch<()> for Log {
+    fn enter(&mut self, _: &Frame<()>, function: FunctionId, entry: Entry, _: Option<u64>) {
+        self.push(Pending::Step(Step::Enter(function, entry)));
+    }
+
+    fn leave(&mut self, _: Frame<()>) {
+        self.push(Pending::Step(Step::Leave));
+    }
+}
+
+/// A path that runs again and again.
+#[derive(Clone, Copy, Debug)]
+struct Path {
+    instructions: u32,
+    /// Where its steps end; they begin where those of the path before end.
+    steps_end: u32,
+}
+
+/// What is remembered of paths from one part to the next.
+#[derive(Debug, Default)]
+pub struct Paths {
+    states: States,
+    paths: Vec<Path>,
+    /// Each with the instructions of the path before it.
+    steps: Vec<(u32, Step)>,
+}
+
+impl Paths {
+    /// What a path does.
+    #[inline]
+    fn steps(&self, path: u32) -> &[(u32, Step)] {
+        let path = path as usize;
+        let start = path.checked_sub(1).map_or(0, |before| self.paths[before].steps_end as usize);
+        &self.steps[start..self.paths[path].steps_end as usize]
+    }
+}
+
+/// Gathers what a path does.
+struct Gatherer<'p> {
+    steps: &'p mut Vec<(u32, Step)>,
+    instructions: u32,
+}
+
+impl Notes for Gatherer<'_> {
+    fn enter(&mut self, _: ContextId, frame: &Frame<ContextId>) {
+        self.steps.push((self.instructions, Step::Enter(frame.function, frame.entry)));
+    }
+
+    fn leave(&mut self) {
+        self.steps.push((self.instructions, Step::Leave));
+    }
+
+    fn ran(&mut self, _: ContextId, run: &Run) {
+        self.instructions += run.instructions as u32;
+    }
+}
+
+/// What happened up to the last time.
+#[derive(Debug)]
+struct Timed {
+    /// Whether anybody wants to know when calls begin before they end.
+    begins: bool,
+    items: Vec<Item>,
+    /// Those above the oldest frame that is known.
+    open: Vec<Open>,
+}
+
+impl Timed {
+    #[inline]
+    fn step(&mut self, step: Step, time: Option<Nanos>, before: u64) {
+        match step {
+            Step::Enter(function, entry) => {
+                let open = Open { depth: self.open.len() + 1, function, entry, time, before };
+                self.open.push(open);
+                if self.begins {
+                    self.items.push(Item::Moment(open.begin()));
+                }
+            }
+            // The oldest frame began before, and is ended by those who know when.
+            Step::Leave => {
+                if let Some(open) = self.open.pop() {
+                    self.items.push(Item::Moment(open.end(time, before)));
+                }
+            }
+        }
+    }
+}
+
+/// What one part of a thread shows of its calls.
+#[derive(Debug)]
+pub struct Part {
+    timed: Timed,
+    /// The frames that are known, but for while paths run; the oldest is the one that was arrived at last.
+    stack: Vec<Frame<()>>,
+    edge: Edge,
+    clock: Option<Nanos>,
+    /// Instructions at that time.
+    at_clock: u64,
+    log: Log,
+    paths: Paths,
+}
+
+impl Part {
+    /// Nothing was seen yet. Whether moments are wanted at which calls begin, too.
+    pub fn unknown(begins: bool) -> Part {
+        Part {
+            timed: Timed { begins, items: Vec::new(), open: Vec::new() },
+            stack: Vec::new(),
+            edge: Edge::Unknown,
+            clock: None,
+            at_clock: 0,
+            log: Log::default(),
+            paths: Paths::default(),
+        }
+    }
+
+    /// Takes in what is seen next.
+    pub fn fold(&mut self, seen: &Seen<'_>) {
+        match *seen {
+            Seen::Run { at, instructions, .. } => {
+                self.run(&at);
+                self.log.instructions += instructions;
+            }
+            Seen::Begin(clock) => self.time(clock),
+            Seen::Time(clock) => self.time(Some(clock)),
+            Seen::End => self.time(None),
+            Seen::Gap => self.forget(true),
+            Seen::Number(_) | Seen::Cycles(_) => {}
+            Seen::Skip { instructions } => {
+                if self.edge != Edge::Gap {
+                    self.forget(false);
+                }
+                self.log.instructions += instructions;
+            }
+            _ => self.edge = self.edge.then(Edge::of(seen)),
+        }
+        self.tell_the_timeless();
+    }
+
+    fn run(&mut self, at: &Arrival) {
+        let edge = mem::replace(&mut self.edge, Edge::Flow);
+        let arrived = match self.stack.is_empty() {
+            true => Err(edge),
+            false => arrive(&mut self.stack, &mut self.log, Below::Unknown, edge, at),
+        };
+        if let Err(edge) = arrived {
+            self.log.push(Pending::Arrive(Box::new((edge, *at))));
+            let function = at.function;
+            self.stack.push(Frame { function, entry: Entry::Root, return_address: None, note: () });
+        }
+    }
+
+    fn forget(&mut self, gap: bool) {
+        cut(&mut self.stack, &mut self.log, 0);
+        self.log.push(Pending::Forget { gap });
+        self.edge = Edge::Gap;
+    }
+
+    /// Without a clock there is nothing to wait for.
+    #[inline]
+    fn tell_the_timeless(&mut self) {
+        if self.clock.is_none() {
+            self.time(None);
+        }
+    }
+
+    /// The clock stands at `now`: what happened since it was told last is spread evenly over the
+    /// instructions that ran meanwhile. Without a `now` nobody knows when that was.
+    fn time(&mut self, now: Option<Nanos>) {
+        let since = mem::replace(&mut self.clock, now);
+        let at_clock = mem::replace(&mut self.at_clock, self.log.instructions);
+        if self.log.pending.is_empty() {
+            return;
+        }
+        let total = (self.log.instructions - at_clock).max(1);
+        let span =
+            since.zip(now).map(|(since, now)| (since, Shares::new(now.0.saturating_sub(since.0), total)));
+        let when = |before: u64| span.map(|(since, shares)| Nanos(since.0 + shares.of(before - at_clock)));
+        for (before, pending) in self.log.pending.drain(..) {
+            match pending {
+                Pending::Path(path) => {
+                    for &(after, step) in self.paths.steps(path) {
+                        let before = before + u64::from(after);
+                        self.timed.step(step, when(before), before);
+                    }
+                }
+                Pending::Step(step) => self.timed.step(step, when(before), before),
+                Pending::Arrive(arrival) => {
+                    let ((edge, at), time) = (*arrival, when(before));
+                    self.timed.items.push(Item::Arrive { edge, at, time, before });
+                }
+                Pending::Forget { gap } => {
+                    self.timed.items.push(Item::Forget { gap, time: when(before), before });
+                }
+            }
+        }
+    }
+
+    /// The number of all that decides what runs do next; `None` where they may do it to frames that are not known.
+    pub fn state(&mut self) -> Option<u32> {
+        match self.stack.is_empty() || self.edge == Edge::Gap {
+            true => None,
+            false => self.paths.states.enter(&self.stack, self.edge),
+        }
+    }
+
+    /// Learns what runs do in a state: the number of the path that they are, and the state behind it.
+    pub fn learn(&mut self, state: u32, runs: impl Iterator<Item = Run>) -> Option<(u32, u32)> {
+        let Paths { states, paths, steps } = &mut self.paths;
+        let start = steps.len();
+        let mut gatherer = Gatherer { steps, instructions: 0 };
+        let found = states.follow(state, runs, &mut gatherer);
+        let instructions = gatherer.instructions;
+        if found.is_none() {
+            steps.truncate(start);
+        }
+        let to = found?;
+        paths.push(Path { instructions, steps_end: steps.len() as u32 });
+        Some((paths.len() as u32 - 1, to))
+    }
+
+    /// A path ran.
+    #[inline]
+    pub fn fold_path(&mut self, path: u32) {
+        self.log.push(Pending::Path(path));
+        self.log.instructions += u64::from(self.paths.paths[path as usize].instructions);
+        self.tell_the_timeless();
+    }
+
+    /// Paths led to this state.
+    pub fn resume(&mut self, state: u32) {
+        let (stack, edge) = self.paths.states.stack(state);
+        self.stack.clear();
+        let known = |frame: Frame<ContextId>| {
+            let Frame { function, entry, return_address, .. } = frame;
+            Frame { function, entry, return_address, note: () }
+        };
+        self.stack.extend(stack.into_iter().map(known));
+        self.edge = edge;
+    }
+
+    /// What is known by now, once it is so much; what comes next goes on from there.
+    #[inline]
+    pub fn take(&mut self, enough: usize) -> Option<Part> {
+        if self.timed.items.len() < enough {
+            return None;
+        }
+        let mut part = Part::unknown(self.timed.begins);
+        mem::swap(&mut part.timed.items, &mut self.timed.items);
+        self.timed.items.reserve_exact(enough);
+        Some(part)
+    }
+
+    /// Exchanges what is remembered of paths.
+    pub fn exchange(&mut self, paths: &mut Paths) {
+        for (before, pending) in mem::take(&mut self.log.pending) {
+            match pending {
+                Pending::Path(path) => {
+                    let at = |&(after, step): &_| (before + u64::from(after), Pending::Step(step));
+                    self.log.pending.extend(self.paths.steps(path).iter().map(at));
+                }
+                other => self.log.pending.push((before, other)),
+            }
+        }
+        mem::swap(&mut self.paths, paths);
+    }
 }
 
 /// Follows the calls of one thread.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Calls {
     stack: Vec<Frame<Open>>,
-    edge: Option<Edge>,
-    log: Log,
-}
-
-/// Moments since the clock was told last: their times depend on when it is told next.
-#[derive(Debug, Default)]
-struct Log {
-    clock: Option<Nanos>,
-    /// Instructions of the thread so far, and at the last time.
+    edge: Edge,
+    /// Instructions so far.
     instructions: u64,
-    at_clock: u64,
-    moments: Vec<(u64, Pending)>,
 }
 
-#[derive(Clone, Copy, Debug)]
-enum Pending {
-    Begin { depth: usize, function: FunctionId, entry: Entry },
-    End(Frame<Open>),
-    Gap,
+/// Tells of what happened at one time.
+struct Teller<'t, F> {
+    tell: &'t mut F,
+    time: Option<Nanos>,
+    /// Instructions of the thread before it.
+    before: u64,
 }
 
-impl Watch<Open> for Log {
+impl<F: FnMut(Moment)> Teller<'_, F> {
+    fn open(&mut self, depth: usize, function: FunctionId, entry: Entry) -> Open {
+        let open = Open { depth, function, entry, time: self.time, before: self.before };
+        (self.tell)(open.begin());
+        open
+    }
+}
+
+impl<F: FnMut(Moment)> Watch<Open> for Teller<'_, F> {
     fn enter(&mut self, from: &Frame<Open>, function: FunctionId, entry: Entry, _: Option<u64>) -> Open {
         self.open(from.note.depth + 1, function, entry)
     }
 
     fn leave(&mut self, frame: Frame<Open>) {
-        self.moments.push((self.instructions, Pending::End(frame)));
+        (self.tell)(frame.note.end(self.time, self.before));
     }
 }
 
-impl Log {
-    fn open(&mut self, depth: usize, function: FunctionId, entry: Entry) -> Open {
-        self.moments.push((self.instructions, Pending::Begin { depth, function, entry }));
-        Open { depth, before: self.instructions, time: None }
+impl Default for Calls {
+    fn default() -> Calls {
+        Calls { stack: Vec::new(), edge: Edge::Unknown, instructions: 0 }
     }
 }
 
 impl Calls {
-    /// Nothing was seen yet.
-    pub fn new() -> Calls {
-        Calls::default()
+    /// Tells of what happens in the next part.
+    pub fn follow(&mut self, part: Part, tell: &mut impl FnMut(Moment)) {
+        for item in &part.timed.items {
+            match *item {
+                Item::Moment(moment) => tell(self.above(moment)),
+                Item::Arrive { edge, at, time, before } => {
+                    let before = self.instructions + before;
+                    self.arrive(edge, &at, &mut Teller { tell: &mut *tell, time, before });
+                }
+                Item::Forget { gap, time, before } => {
+                    let before = self.instructions + before;
+                    cut(&mut self.stack, &mut Teller { tell: &mut *tell, time, before }, 0);
+                    self.edge = Edge::Gap;
+                    if gap {
+                        tell(Moment::Gap);
+                    }
+                }
+            }
+        }
+        let below = self.stack.len().saturating_sub(1);
+        for (frame, open) in part.stack.iter().skip(1).zip(part.timed.open) {
+            let note = Open { depth: below + open.depth, before: self.instructions + open.before, ..open };
+            let Frame { function, entry, return_address, .. } = *frame;
+            self.stack.push(Frame { function, entry, return_address, note });
+        }
+        self.edge = self.edge.then(part.edge);
+        self.instructions += part.log.instructions;
     }
 
-    /// Takes in what is seen next; `tell` is told of what is certain by now.
-    pub fn follow(&mut self, seen: Seen<'_>, tell: &mut impl FnMut(Moment)) {
-        match seen {
-            Seen::Run { at, instructions, .. } => {
-                let edge = self.edge.replace(Edge::Flow).unwrap_or(Edge::Unknown);
-                let known = match self.stack.is_empty() {
-                    true => Err(edge),
-                    false => arrive(&mut self.stack, &mut self.log, Below::Nothing, edge, &at),
-                };
-                if known.is_err() {
-                    let note = self.log.open(0, at.function, Entry::Root);
-                    let (function, entry) = (at.function, Entry::Root);
-                    self.stack.push(Frame { function, entry, return_address: None, note });
-                }
-                self.log.instructions += instructions;
+    /// A moment of a part, as one of the thread.
+    #[inline]
+    fn above(&self, moment: Moment) -> Moment {
+        let below = self.stack.len().saturating_sub(1);
+        match moment {
+            Moment::Begin { depth, function, entry, time, before } => {
+                let (depth, before) = (below + depth, self.instructions + before);
+                Moment::Begin { depth, function, entry, time, before }
             }
-            Seen::Begin(clock) => self.time(clock, tell),
-            Seen::Time(clock) => self.time(Some(clock), tell),
-            Seen::End => self.time(None, tell),
-            Seen::Gap => {
-                cut(&mut self.stack, &mut self.log, 0);
-                self.log.moments.push((self.log.instructions, Pending::Gap));
-                self.edge = Some(Edge::Gap);
+            Moment::End { call } => {
+                let (depth, before) = (below + call.depth, self.instructions + call.before);
+                Moment::End { call: Call { depth, before, ..call } }
             }
-            Seen::Number(_) | Seen::Cycles(_) => {}
-            Seen::Skip { instructions } => {
-                cut(&mut self.stack, &mut self.log, 0);
-                self.log.instructions += instructions;
-                self.edge = Some(Edge::Gap);
-            }
-            seen => self.edge = Some(self.edge.unwrap_or(Edge::Unknown).then(Edge::of(&seen))),
+            Moment::Gap => moment,
         }
-        // Without a clock there is nothing to wait for.
-        if self.log.clock.is_none() {
-            self.time(None, tell);
+    }
+
+    fn arrive<F: FnMut(Moment)>(&mut self, edge: Edge, at: &Arrival, teller: &mut Teller<'_, F>) {
+        let edge = mem::replace(&mut self.edge, Edge::Flow).then(edge);
+        let known = match self.stack.is_empty() {
+            true => Err(edge),
+            false => arrive(&mut self.stack, teller, Below::Nothing, edge, at),
+        };
+        if known.is_err() {
+            let (function, entry) = (at.function, Entry::Root);
+            let note = teller.open(0, function, entry);
+            self.stack.push(Frame { function, entry, return_address: None, note });
         }
     }
 
     /// The trace of the thread ends: so do its calls.
     pub fn end(mut self, tell: &mut impl FnMut(Moment)) {
-        cut(&mut self.stack, &mut self.log, 0);
-        self.time(None, tell);
-    }
-
-    /// The clock stands at `now`: what happened since it was told last is spread evenly over the
-    /// instructions that ran meanwhile. Without a `now` nobody knows when that was.
-    fn time(&mut self, now: Option<Nanos>, tell: &mut impl FnMut(Moment)) {
-        let Log { clock, instructions, at_clock, .. } = self.log;
-        let span = clock.zip(now).map(|(since, now)| {
-            (since, Shares::new(now.0.saturating_sub(since.0), (instructions - at_clock).max(1)))
-        });
-        let when = |at: u64| span.map(|(since, shares)| Nanos(since.0 + shares.of(at - at_clock)));
-        if self.log.moments.is_empty() {
-            (self.log.clock, self.log.at_clock) = (now, instructions);
-            return;
-        }
-        let moments = mem::take(&mut self.log.moments);
-        let mut begun: Vec<Option<Nanos>> = Vec::new();
-        for (at, moment) in &moments {
-            let time = when(*at);
-            match *moment {
-                Pending::Begin { depth, function, entry } => {
-                    begun.push(time);
-                    tell(Moment::Begin { depth, function, entry, time, before: *at });
-                }
-                Pending::End(frame) => {
-                    let Open { depth, before, time: begin } = frame.note;
-                    // A call that began since the clock was told has no time noted yet.
-                    let begin =
-                        if before >= at_clock && !begun.is_empty() { begun.pop().flatten() } else { begin };
-                    let (function, entry) = (frame.function, frame.entry);
-                    let instructions = at - before;
-                    let call = Call { depth, function, entry, begin, end: time, before, instructions };
-                    tell(Moment::End { call });
-                }
-                Pending::Gap => tell(Moment::Gap),
-            }
-        }
-        let newest = self.stack.len() - begun.len().min(self.stack.len());
-        for (frame, time) in self.stack[newest..].iter_mut().zip(begun) {
-            frame.note.time = time;
-        }
-        self.log.moments = moments;
-        self.log.moments.clear();
-        self.log.clock = now;
-        self.log.at_clock = instructions;
+        cut(&mut self.stack, &mut Teller { tell, time: None, before: self.instructions }, 0);
     }
 }
 
@@ -234,8 +540,9 @@ mod tests {
                 Moment::Gap => "gap".to_owned(),
             });
         };
-        let mut calls = Calls::new();
-        seen.iter().for_each(|&seen| calls.follow(seen, &mut tell));
+        let (mut calls, mut part) = (Calls::default(), Part::unknown(true));
+        seen.iter().for_each(|seen| part.fold(seen));
+        calls.follow(part, &mut tell);
         calls.end(&mut tell);
         told
     }

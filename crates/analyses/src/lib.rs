@@ -26,6 +26,7 @@ pub mod syscalls;
 
 mod bins;
 mod clock;
+mod contexts;
 mod durations;
 mod figures;
 mod pairs;

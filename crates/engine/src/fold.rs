@@ -41,7 +41,8 @@ impl Reading<'_> {
 /// each has a state of its own that is merged.
 pub fn chunk_size(bytes: u64, threads: usize) -> u64 {
     const CHUNKS: u64 = 16;
-    (bytes / (CHUNKS * threads as u64)).clamp(1 << 20, 1 << 23)
+    let chunks = if threads == 1 { 1 } else { CHUNKS * threads as u64 };
+    (bytes / chunks).clamp(1 << 20, 1 << 23)
 }
 
 /// A part of a thread's execution on one track.
@@ -242,6 +243,11 @@ impl<'x, 'f, T: Take> SeenSink<'x, 'f, T> {
         let clock = gate.experiment.recording.config.clock;
         let open = gate.open;
         SeenSink { taker, gate, clock, fresh: false, open, early: Vec::new() }
+    }
+
+    #[inline]
+    pub(crate) fn taker(&mut self) -> &mut T {
+        &mut self.taker
     }
 
     pub(crate) fn into_inner(self) -> T {

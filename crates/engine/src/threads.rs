@@ -7,7 +7,7 @@ use std::{
 
 use hodo_analyses::{
     FrameEntry,
-    calls::{Calls, Moment},
+    calls::{Calls, Moment, Part, Paths},
 };
 use hodo_clock::Tsc;
 use hodo_trace::{FunctionId, Run, Seen};
@@ -24,97 +24,104 @@ use crate::{
 struct Stint {
     context: u32,
     since: Option<Tsc>,
-    seen: Vec<Seen<'static>>,
+    part: Part,
+    /// Whether anything was seen in it.
+    seen: bool,
 }
 
-/// What was seen in a chunk, kept for the thread that goes on with it.
-struct Recorded {
+/// What was seen of calls in a chunk, kept for the thread that goes on with it.
+struct Gathered {
+    /// Whether it is told where calls begin.
+    begins: bool,
     stints: Vec<Stint>,
+    /// What is remembered of paths, while no stint has it.
     paths: Paths,
 }
 
-/// What is seen on paths that run again and again.
-#[derive(Default)]
-struct Paths {
-    seen: Vec<Seen<'static>>,
-    /// Where the paths end; each begins where the one before ends.
-    ends: Vec<usize>,
-}
-
-impl Take for Recorded {
-    #[inline]
-    fn take(&mut self, context: u32, seen: Seen<'_>) {
-        if self.stints.last().is_none_or(|stint| stint.context != context) {
-            self.stints.push(Stint { context, since: None, seen: Vec::new() });
-        }
+impl Gathered {
+    /// Lends what is remembered to the last stint, or takes it back.
+    fn exchange(&mut self) {
         if let Some(stint) = self.stints.last_mut() {
-            push(&mut stint.seen, seen.without_lengths());
+            stint.part.exchange(&mut self.paths);
         }
     }
 
-    /// What a path shows is the same in any state.
+    /// What the thread showed so far, once it is so much.
+    #[inline]
+    fn part(&mut self, enough: usize) -> Option<Vec<Stint>> {
+        let [Stint { context, since, part, seen }] = &mut self.stints[..] else { return None };
+        let part = part.take(enough)?;
+        Some(vec![Stint { context: *context, since: *since, part, seen: *seen }])
+    }
+
+    fn finish(mut self) -> (Vec<Stint>, Paths) {
+        self.exchange();
+        (self.stints, self.paths)
+    }
+}
+
+impl Take for Gathered {
+    #[inline]
+    fn take(&mut self, _: u32, seen: Seen<'_>) {
+        if let Some(stint) = self.stints.last_mut() {
+            stint.seen = true;
+            stint.part.fold(&seen);
+        }
+    }
+
     fn state(&mut self) -> Option<u32> {
-        Some(0)
+        self.stints.last_mut()?.part.state()
     }
 
     fn learn(&mut self, state: u32, runs: impl Iterator<Item = Run>) -> Option<(u32, u32)> {
-        let mut seen = Vec::new();
-        runs.flat_map(Run::seen).for_each(|one| push(&mut seen, one));
-        self.paths.seen.append(&mut seen);
-        self.paths.ends.push(self.paths.seen.len());
-        Some((self.paths.ends.len() as u32 - 1, state))
+        self.stints.last_mut()?.part.learn(state, runs)
     }
 
     #[inline]
-    fn take_path(&mut self, context: u32, path: u32) {
-        let path = path as usize;
-        let start = path.checked_sub(1).map_or(0, |before| self.paths.ends[before]);
-        let [first, more @ ..] = &self.paths.seen[start..self.paths.ends[path]] else { return };
-        match self.stints.last_mut() {
-            Some(stint) if stint.context == context => {
-                push(&mut stint.seen, *first);
-                stint.seen.extend_from_slice(more);
-            }
-            _ => self.stints.push(Stint { context, since: None, seen: [&[*first], more].concat() }),
+    fn take_path(&mut self, _: u32, path: u32) {
+        if let Some(stint) = self.stints.last_mut() {
+            stint.part.fold_path(path);
+        }
+    }
+
+    fn resume(&mut self, state: u32) {
+        if let Some(stint) = self.stints.last_mut() {
+            stint.part.resume(state);
         }
     }
 
     fn forget(&mut self) {
+        self.exchange();
         self.paths = Paths::default();
+        self.exchange();
     }
 
     fn switch(&mut self, context: u32, since: Option<Tsc>) {
         match self.stints.last_mut() {
             Some(stint) if stint.context == context => stint.since = stint.since.or(since),
-            _ => self.stints.push(Stint { context, since, seen: Vec::new() }),
+            _ => {
+                self.exchange();
+                let part = Part::unknown(self.begins);
+                self.stints.push(Stint { context, since, part, seen: false });
+                self.exchange();
+            }
         }
     }
 }
 
-/// Adds what is seen next. Runs that follow each other in one function are one to a call.
-#[inline]
-fn push(all: &mut Vec<Seen<'static>>, seen: Seen<'static>) {
-    if let (Seen::Run { at, instructions, .. }, Some(Seen::Run { at: last, instructions: sum, .. })) =
-        (&seen, all.last_mut())
-        && last.function == at.function
-    {
-        *sum += instructions;
-        return;
-    }
-    all.push(seen);
-}
-
 /// Whether threads share streams, as they do in recordings of CPUs.
-pub(crate) fn shared_streams(experiment: &Experiment<'_>) -> bool {
+fn shared_streams(experiment: &Experiment<'_>) -> bool {
     experiment.tracks.iter().any(|track| track.thread.is_none())
 }
 
-/// Hands what each thread shows to `consume`, in order: one stream after the other where each is of one
-/// thread, else the stints of all CPUs in order of time. `consume` and `progress` tell whether to go on.
-pub(crate) fn in_time(
+/// Hands what each thread shows of calls to `consume`, in order: one stream after the other where each is of one
+/// thread, else the stints of all CPUs in order of time. `begins` tells whether it is to be told where calls begin.
+/// `consume` and `progress` tell whether to go on.
+fn in_time(
     experiment: &Experiment<'_>,
     reading: Reading<'_>,
-    mut consume: impl FnMut(u32, Vec<Seen<'static>>) -> bool,
+    begins: bool,
+    mut consume: impl FnMut(u32, Part) -> bool,
     progress: impl FnMut(u64) -> bool,
 ) -> Losses {
     let mut chunks = experiment.chunks(reading.chunk_size);
@@ -128,22 +135,23 @@ pub(crate) fn in_time(
     // What later chunks may still be earlier than waits; the number keeps what has no time in its place.
     let mut waiting: BTreeMap<(Option<Tsc>, u64), Stint> = BTreeMap::new();
     let mut number = 0;
+    let shared = shared_streams(experiment);
+    // Few where they are consumed at once, so that they stay in the cache; many where others wait for their turn.
+    let enough = if reading.threads == 1 { 1 << 8 } else { 1 << 16 };
     decode_chunks(
         experiment,
         &chunks,
         reading,
         |chunk, paths| {
-            SeenSink::new(Recorded { stints: Vec::new(), paths }, Gate::new(experiment, chunk, reading))
+            let gathered = Gathered { begins, stints: Vec::new(), paths };
+            SeenSink::new(gathered, Gate::new(experiment, chunk, reading))
         },
-        |_| None,
-        |sink| {
-            let Recorded { stints, paths } = sink.into_inner();
-            (stints, paths)
-        },
+        |sink| if shared { None } else { sink.taker().part(enough) },
+        |sink| sink.into_inner().finish(),
         |_, stints| {
-            let in_stints = stints.into_iter().filter(|stint| !stint.seen.is_empty());
+            let in_stints = stints.into_iter().filter(|stint| stint.seen);
             if starts.is_empty() && waiting.is_empty() {
-                return in_stints.into_iter().all(|stint| consume(stint.context, stint.seen));
+                return in_stints.into_iter().all(|stint| consume(stint.context, stint.part));
             }
             for stint in in_stints {
                 number += 1;
@@ -155,7 +163,7 @@ pub(crate) fn in_time(
                     break;
                 }
                 let stint = entry.remove();
-                if !consume(stint.context, stint.seen) {
+                if !consume(stint.context, stint.part) {
                     return false;
                 }
             }
@@ -163,6 +171,59 @@ pub(crate) fn in_time(
         },
         progress,
     )
+}
+
+/// Takes in the calls of threads.
+pub trait CallSink {
+    /// Whether it wants to know where calls begin before they end.
+    fn begins(&self) -> bool;
+
+    /// The calls of the thread with this context follow.
+    fn thread(&mut self, context: u32);
+
+    /// A call of that thread begins or ends.
+    fn moment(&mut self, moment: Moment);
+
+    /// Whether it wants more.
+    fn goes_on(&mut self) -> bool {
+        true
+    }
+}
+
+/// Tells of the calls of all threads: thread by thread where each has a stream of its own, else in order of time.
+/// `progress` is told the bytes that were decoded, and returns whether to go on.
+pub fn calls<S: CallSink>(
+    experiment: &Experiment<'_>,
+    reading: Reading<'_>,
+    sink: &mut S,
+    progress: impl FnMut(u64) -> bool,
+) -> Losses {
+    let mut threads: BTreeMap<u32, Calls> = BTreeMap::new();
+    let shared = shared_streams(experiment);
+    let losses = in_time(
+        experiment,
+        reading,
+        sink.begins(),
+        |context, part| {
+            // A thread of a stream of its own ends with it.
+            if !shared && !threads.contains_key(&context) {
+                let before = std::mem::take(&mut threads);
+                before.into_values().for_each(|calls| calls.end(&mut |moment| sink.moment(moment)));
+            }
+            sink.thread(context);
+            let calls = threads.entry(context).or_default();
+            calls.follow(part, &mut |moment| sink.moment(moment));
+            sink.goes_on()
+        },
+        progress,
+    );
+    for (context, calls) in threads {
+        if sink.goes_on() {
+            sink.thread(context);
+            calls.end(&mut |moment| sink.moment(moment));
+        }
+    }
+    losses
 }
 
 /// The chunks, each with a time that nothing in it or in later chunks of its track is before.
@@ -204,10 +265,11 @@ pub fn find_calls(
     in_time(
         experiment,
         reading,
-        |context, seen| {
+        true,
+        |context, part| {
             let (stack, finder) =
-                threads.entry(context).or_insert_with(|| (Calls::new(), Finder::new(calls.clone())));
-            seen.into_iter().for_each(|seen| stack.follow(seen, &mut |moment| finder.moment(&moment)));
+                threads.entry(context).or_insert_with(|| (Calls::default(), Finder::new(calls.clone())));
+            stack.follow(part, &mut |moment| finder.moment(&moment));
             true
         },
         progress,

@@ -52,8 +52,8 @@ proptest! {
             let place = half + place.index(half);
             recording[place] = byte;
         }
-        let [with, without] = [true, false].map(|memo| results(&recording, every, chunk_size, threads, memo));
-        prop_assert_eq!(with, without);
+        let with = results(&recording, every, chunk_size, threads, true);
+        prop_assert_eq!(with, results(&recording, every, 1 << 30, 1, false));
     }
 }
 

@@ -152,21 +152,6 @@ pub enum Transfer {
     IndirectJump,
 }
 
-impl Run {
-    /// The same as what was seen.
-    pub fn seen(self) -> impl Iterator<Item = Seen<'static>> {
-        let Run { at, instructions, transfer, end } = self;
-        let code = Code { offset: 0, since: 0, lengths: &[], end: End::Next, target: at.address };
-        let last = match transfer {
-            Transfer::None => None,
-            Transfer::Call => Some(Seen::Call { return_address: end }),
-            Transfer::Return => Some(Seen::Return),
-            Transfer::IndirectJump => Some(Seen::IndirectJump),
-        };
-        [Some(Seen::Run { at, instructions, code }), last].into_iter().flatten()
-    }
-}
-
 impl Seen<'_> {
     /// The same for those who don't look into the code, and want to keep it.
     pub fn without_lengths(self) -> Seen<'static> {

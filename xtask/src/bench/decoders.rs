@@ -33,13 +33,14 @@ struct Contest {
 }
 
 #[rustfmt::skip]
-const CONTESTS: [Contest; 7] = [
+const CONTESTS: [Contest; 8] = [
     Contest { ours: "packets", theirs: "libipt", mode: "packets", goals: [4.0, 4.0], difference: "" },
     Contest { ours: "packets", theirs: "iptr", mode: "iptr-packets", goals: [1.0, 1.0], difference: "no IP is joined" },
     Contest { ours: "functions", theirs: "libipt", mode: "blocks", goals: [8.0, 20.0], difference: "blocks alone: no function, no call stack, no time" },
     Contest { ours: "functions", theirs: "iptr", mode: "iptr-edges", goals: [0.0, 0.0], difference: "a map of edges, no return compression, branches are lost" },
     Contest { ours: "functions", theirs: "ptcov", mode: "ptcov", goals: [0.0, 0.0], difference: "a map of edges" },
-    Contest { ours: "calls", theirs: "libipt", mode: "blocks", goals: [6.0, 6.0], difference: "blocks alone" },
+    Contest { ours: "calls", theirs: "libipt", mode: "blocks", goals: [6.0, 6.0], difference: "blocks alone: no call stack, no time" },
+    Contest { ours: "lines", theirs: "libipt", mode: "blocks", goals: [0.0, 0.0], difference: "blocks alone, while we write each call as a line of JSON" },
     Contest { ours: "instructions", theirs: "libipt", mode: "insns", goals: [10.0, 10.0], difference: "" },
 ];
 

@@ -4,8 +4,7 @@
 //! arrives: a *state*. So each path is learned for a state, runs by its number from then on, and is expanded into
 //! nodes of the tree once, when the tree is asked for.
 
-use hodo_trace::{Arrival, FunctionId, Place, Run, Transfer};
-use rustc_hash::FxHashMap;
+use hodo_trace::{Run, Transfer};
 
 use super::{
     partial::Sums,
@@ -13,74 +12,12 @@ use super::{
 };
 use crate::{
     clock::{Clock, Even, Time},
-    stack::{Below, Edge, Entry, Frame, Watch, arrive},
+    contexts::{BELOW, ContextId, Notes, States},
+    stack::{Edge, Frame},
 };
-
-/// A stack of known frames: its newest one, which knows the one below it.
-type ContextId = u32;
-
-/// The context below the oldest known frame.
-const BELOW: ContextId = ContextId::MAX;
 
 /// A node that is not known yet.
 const NOWHERE: NodeId = NodeId::MAX;
-
-/// Stacks of more frames are not remembered.
-const DEEPEST: usize = 1 << 9;
-
-/// Contexts, each once.
-#[derive(Clone, Debug, Default)]
-struct Contexts {
-    /// What each frame notes is the context below it.
-    frames: Vec<Frame<ContextId>>,
-    /// Frames below each.
-    depths: Vec<u32>,
-    known: FxHashMap<(ContextId, FunctionId, Entry, Option<u64>), ContextId>,
-}
-
-impl Contexts {
-    fn enter(&mut self, note: ContextId, function: FunctionId, entry: Entry, back: Option<u64>) -> ContextId {
-        let next = self.frames.len() as ContextId;
-        let context = *self.known.entry((note, function, entry, back)).or_insert(next);
-        if context == next {
-            self.frames.push(Frame { function, entry, return_address: back, note });
-            self.depths.push(if note == BELOW { 0 } else { self.depths[note as usize] + 1 });
-        }
-        context
-    }
-
-    /// The context after an edge, for the ways of arriving that are nearly all of them; and whether it is entered.
-    fn arrive(&mut self, top: ContextId, edge: Edge, at: &Arrival) -> Option<(ContextId, bool)> {
-        let frame = self.frames[top as usize];
-        match edge {
-            Edge::Flow | Edge::Indirect if frame.function == at.function => Some((top, false)),
-            Edge::Call { return_address } => {
-                Some((self.enter(top, at.function, Entry::Call, Some(return_address)), true))
-            }
-            Edge::Return if at.place != Place::Entry => {
-                let callee =
-                    if frame.entry == Entry::Tail { self.frames[frame.note as usize] } else { frame };
-                let returns = callee.entry == Entry::Call
-                    && callee.return_address == Some(at.address)
-                    && self.frames[callee.note as usize].function == at.function;
-                returns.then_some((callee.note, false))
-            }
-            Edge::Indirect if at.place == Place::Entry && frame.entry == Entry::Call => {
-                Some((self.enter(top, at.function, Entry::Tail, None), true))
-            }
-            _ => None,
-        }
-    }
-
-    /// The frames of a stack, the oldest first. Each notes its own context.
-    fn stack(&self, top: ContextId) -> Vec<Frame<ContextId>> {
-        let below = |context: &ContextId| Some(self.frames[*context as usize].note).filter(|&id| id != BELOW);
-        let contexts = std::iter::successors(Some(top), below);
-        let mut stack: Vec<_> = contexts.map(|note| Frame { note, ..self.frames[note as usize] }).collect();
-        stack.reverse();
-        stack
-    }
-}
 
 /// What a path adds in one context.
 #[derive(Clone, Copy, Debug)]
@@ -107,9 +44,7 @@ struct Path {
 /// What a thread remembers of paths while it folds one chunk after the other.
 #[derive(Clone, Debug, Default)]
 pub struct Paths {
-    contexts: Contexts,
-    states: Vec<(ContextId, Edge)>,
-    numbers: FxHashMap<(ContextId, Edge), u32>,
+    states: States,
     paths: Vec<Path>,
     parts: Vec<Part>,
     /// Paths that ran since the clock was told last.
@@ -125,24 +60,14 @@ pub struct Paths {
 
 /// Gathers what a path adds.
 struct Gatherer<'p> {
-    contexts: &'p mut Contexts,
     parts: &'p mut Vec<Part>,
     /// Where the path's parts begin.
     start: usize,
+    instructions: u32,
+    calls: u32,
 }
 
 impl Gatherer<'_> {
-    /// Execution arrives over an edge; `None` where it reaches below the root.
-    fn arrive(&mut self, top: ContextId, edge: Edge, at: &Arrival) -> Option<ContextId> {
-        if let Some((context, entered)) = self.contexts.arrive(top, edge, at) {
-            self.part(context).entries += u32::from(entered);
-            return Some(context);
-        }
-        let mut stack = self.contexts.stack(top);
-        arrive(&mut stack, self, Below::Unknown, edge, at).ok()?;
-        stack.last().map(|frame| frame.note)
-    }
-
     fn part(&mut self, context: ContextId) -> &mut Part {
         let found = self.parts[self.start..].iter().rposition(|part| part.context == context);
         let index = found.map_or(self.parts.len(), |index| self.start + index);
@@ -153,20 +78,19 @@ impl Gatherer<'_> {
     }
 }
 
-impl Watch<ContextId> for Gatherer<'_> {
-    fn enter(
-        &mut self,
-        from: &Frame<ContextId>,
-        function: FunctionId,
-        entry: Entry,
-        back: Option<u64>,
-    ) -> ContextId {
-        let context = self.contexts.enter(from.note, function, entry, back);
+impl Notes for Gatherer<'_> {
+    fn enter(&mut self, context: ContextId, _: &Frame<ContextId>) {
         self.part(context).entries += 1;
-        context
     }
 
-    fn leave(&mut self, _: Frame<ContextId>) {}
+    fn leave(&mut self) {}
+
+    fn ran(&mut self, context: ContextId, run: &Run) {
+        let instructions = run.instructions as u32;
+        self.part(context).instructions += instructions;
+        self.instructions += instructions;
+        self.calls += u32::from(run.transfer == Transfer::Call);
+    }
 }
 
 impl Paths {
@@ -183,59 +107,23 @@ impl Paths {
 
     /// The number of the state after an edge from a stack; `None` where it has too many frames.
     pub(super) fn enter(&mut self, stack: &[Frame<NodeId>], edge: Edge) -> Option<u32> {
-        if stack.len() > DEEPEST {
-            return None;
-        }
-        let on = |below, frame: &Frame<NodeId>| {
-            self.contexts.enter(below, frame.function, frame.entry, frame.return_address)
-        };
-        let top = stack.iter().fold(BELOW, on);
-        self.state = Some(self.number(top, edge));
+        self.state = self.states.enter(stack, edge);
         self.state
-    }
-
-    fn number(&mut self, context: ContextId, edge: Edge) -> u32 {
-        let next = self.states.len() as u32;
-        let number = *self.numbers.entry((context, edge)).or_insert(next);
-        if number == next {
-            self.states.push((context, edge));
-        }
-        number
     }
 
     /// Learns what runs do in a state; `None` where they reach below the root.
     pub(super) fn learn(&mut self, state: u32, runs: impl Iterator<Item = Run>) -> Option<(u32, u32)> {
         let start = self.parts.len();
-        let found = self.gather(state, start, runs);
-        if found.is_none() {
+        let mut gatherer = Gatherer { parts: &mut self.parts, start, instructions: 0, calls: 0 };
+        let found = self.states.follow(state, runs, &mut gatherer);
+        let Gatherer { instructions, calls, .. } = gatherer;
+        let Some(to) = found else {
             self.parts.truncate(start);
-        }
-        let (context, edge, instructions, calls) = found?;
-        let to = self.number(context, edge);
+            return None;
+        };
         let parts_end = self.parts.len() as u32;
         self.paths.push(Path { count: 0, each: Time::default(), instructions, calls, to, parts_end });
         Some((self.paths.len() as u32 - 1, to))
-    }
-
-    /// Adds the parts of a path: where it leads, how many instructions it has, and how many calls.
-    fn gather(
-        &mut self,
-        state: u32,
-        start: usize,
-        runs: impl Iterator<Item = Run>,
-    ) -> Option<(ContextId, Edge, u32, u32)> {
-        let (mut context, mut edge) = self.states[state as usize];
-        let mut gatherer = Gatherer { contexts: &mut self.contexts, parts: &mut self.parts, start };
-        let (mut instructions, mut calls) = (0, 0);
-        for run in runs {
-            context = gatherer.arrive(context, edge, &run.at)?;
-            gatherer.part(context).instructions += run.instructions as u32;
-            instructions += run.instructions as u32;
-            calls += u32::from(run.transfer == Transfer::Call);
-            edge = Edge::after(&run);
-        }
-        let known = self.contexts.depths[context as usize] < DEEPEST as u32;
-        known.then_some((context, edge, instructions, calls))
     }
 
     /// A path ran.
@@ -272,15 +160,13 @@ impl Paths {
     /// The node that runs, where paths led to it.
     pub(super) fn node(&mut self, tree: &mut Tree) -> Option<NodeId> {
         let state = self.ran.last().map_or(self.state?, |&path| self.paths[path as usize].to);
-        let (context, _) = self.states[state as usize];
-        Some(self.place(context, tree))
+        Some(self.place(self.states.context(state), tree))
     }
 
     /// Leaves paths in a state: the stack there, and the edge after it.
     pub(super) fn leave(&mut self, state: u32, tree: &mut Tree) -> (Vec<Frame<NodeId>>, Edge) {
         self.state = None;
-        let (context, edge) = self.states[state as usize];
-        let mut stack = self.contexts.stack(context);
+        let (mut stack, edge) = self.states.stack(state);
         stack.iter_mut().for_each(|frame| frame.note = self.place(frame.note, tree));
         (stack, edge)
     }
@@ -289,10 +175,10 @@ impl Paths {
     fn place(&mut self, context: ContextId, tree: &mut Tree) -> NodeId {
         let index = context as usize;
         if self.nodes.len() <= index {
-            self.nodes.resize(self.contexts.frames.len(), NOWHERE);
+            self.nodes.resize(self.states.contexts(), NOWHERE);
         }
         if self.nodes[index] == NOWHERE {
-            let Frame { function, entry, note: below, .. } = self.contexts.frames[index];
+            let Frame { function, entry, note: below, .. } = *self.states.frame(context);
             self.nodes[index] = match below {
                 BELOW => self.root,
                 _ => {

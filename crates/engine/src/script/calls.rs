@@ -1,20 +1,17 @@
 //! Each call, indented by depth, in the manner of ftrace's function graph.
 
-use std::{collections::BTreeMap, io::Write};
+use std::io::Write;
 
 use hodo_analyses::{
     FrameEntry,
-    calls::{Call, Calls, Moment},
+    calls::{Call, Moment},
 };
 use hodo_clock::Nanos;
 use hodo_trace::{FunctionId, Names};
 use rustc_hash::FxHashMap;
 
 use super::{Lines, Outcome};
-use crate::{
-    Experiment, Reading,
-    threads::{in_time, shared_streams},
-};
+use crate::{CallSink, Experiment, Reading};
 
 /// How calls are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,41 +32,17 @@ pub fn calls(
     out: &mut dyn Write,
     progress: impl FnMut(u64) -> bool,
 ) -> Outcome {
-    let lines = Lines::new(out, limit);
     let mut writer = Writer {
         experiment,
         format,
-        lines,
+        lines: Lines::new(out, limit),
         text: Vec::new(),
         names: FxHashMap::default(),
         open: None,
         context: None,
         tid: 0,
     };
-    let mut threads: BTreeMap<u32, Calls> = BTreeMap::new();
-    let losses = in_time(
-        experiment,
-        reading,
-        |context, seen| {
-            // A thread of a stream of its own ends with it.
-            if !shared_streams(experiment) && writer.context.is_some_and(|before| before != context) {
-                let before = std::mem::take(&mut threads);
-                before.into_values().for_each(|calls| calls.end(&mut |moment| writer.moment(moment)));
-            }
-            writer.switch(context);
-            let calls = threads.entry(context).or_default();
-            seen.into_iter().for_each(|seen| calls.follow(seen, &mut |moment| writer.moment(moment)));
-            writer.flush();
-            writer.lines.want_more()
-        },
-        progress,
-    );
-    for (context, calls) in threads {
-        if writer.lines.want_more() {
-            writer.switch(context);
-            calls.end(&mut |moment| writer.moment(moment));
-        }
-    }
+    let losses = crate::calls(experiment, reading, &mut writer, progress);
     writer.flush_open();
     writer.flush();
     Outcome { losses, written: writer.lines.result }
@@ -99,9 +72,12 @@ struct Name {
 /// Lines that are gathered before they are written.
 const GATHERED: usize = 1 << 16;
 
-impl Writer<'_, '_> {
-    /// Calls of the thread with this context follow.
-    fn switch(&mut self, context: u32) {
+impl CallSink for Writer<'_, '_> {
+    fn begins(&self) -> bool {
+        self.format == CallFormat::Text
+    }
+
+    fn thread(&mut self, context: u32) {
         if self.context.replace(context) == Some(context) {
             return;
         }
@@ -116,12 +92,6 @@ impl Writer<'_, '_> {
             );
             self.text.extend_from_slice(heading.as_bytes());
         }
-    }
-
-    /// Writes the lines that were gathered.
-    fn flush(&mut self) {
-        self.lines.write(&self.text);
-        self.text.clear();
     }
 
     fn moment(&mut self, moment: Moment) {
@@ -141,6 +111,19 @@ impl Writer<'_, '_> {
         if self.text.len() >= GATHERED {
             self.flush();
         }
+    }
+
+    fn goes_on(&mut self) -> bool {
+        self.flush();
+        self.lines.want_more()
+    }
+}
+
+impl Writer<'_, '_> {
+    /// Writes the lines that were gathered.
+    fn flush(&mut self) {
+        self.lines.write(&self.text);
+        self.text.clear();
     }
 
     /// Writes the line of a call that began and did not end at once.

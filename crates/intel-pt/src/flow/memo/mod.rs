@@ -17,6 +17,7 @@
 
 mod record;
 mod table;
+mod trains;
 mod ways;
 
 use hodo_code::{Graph, Labels};
@@ -27,6 +28,7 @@ pub use table::{Step, Transfer};
 use self::{
     record::{Recorder, is_lasting},
     table::{Key, NO_REGION, Next, Table},
+    trains::{Ride, Trains},
     ways::{State, Ways},
 };
 use super::{
@@ -63,11 +65,12 @@ impl Memos {
 struct Memo {
     table: Table,
     ways: Ways,
+    trains: Trains,
 }
 
 impl Memo {
     fn new() -> Memo {
-        Memo { table: Table::new(), ways: Ways::new() }
+        Memo { table: Table::new(), ways: Ways::new(), trains: Trains::new() }
     }
 
     fn is_full(&self) -> bool {
@@ -77,6 +80,7 @@ impl Memo {
     /// Forgets what depends on the sink.
     fn forget(&mut self) {
         self.ways.clear();
+        self.trains.clear();
         self.table.limit_regions();
     }
 }
@@ -276,9 +280,20 @@ impl Decoder<'_> {
         // Bytes of packets that were not met together, and are looked up one by one.
         let mut apart = 0;
         while let Some(wide) = bytes.get(*position..).and_then(|rest| rest.first_chunk()) {
+            if pending == 0
+                && !counted
+                && let Some(Ride { paths, to, bytes }) = memo.trains.find(*state, bytes, *position)
+            {
+                paths.iter().for_each(|&path| context.sink.path(path));
+                *state = to;
+                *position += bytes;
+                apart = 0;
+                continue;
+            }
             let word = if pending == 0 { u64::from_le_bytes(*wide) } else { pending };
             let size = plain(word, if apart > 0 || counted && pending == 0 { 1 } else { TOGETHER });
             if size == 0 {
+                memo.trains.stop();
                 pending = if word as u16 == LONG_TNT { short_tnts(word) } else { 0 };
                 if pending != 0 {
                     continue;
@@ -314,6 +329,9 @@ impl Decoder<'_> {
             apart = apart.saturating_sub(size);
             if pending == 0 {
                 *position += size as usize;
+                if memo.trains.grows() {
+                    memo.trains.follow(way.path, way.to, *position);
+                }
             } else {
                 pending = pending.unbounded_shr(8 * size);
                 if pending != 0 {
@@ -329,6 +347,7 @@ impl Decoder<'_> {
                 }
             }
         }
+        memo.trains.stop();
         pending
     }
 

@@ -105,7 +105,7 @@ const MET: usize = 1 << 16;
 
 /// Fibonacci hashing.
 #[inline(always)]
-fn hash(from: u32, packets: u64) -> u64 {
+pub(super) fn hash(from: u32, packets: u64) -> u64 {
     let mixed = packets ^ u64::from(from).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     let mixed = mixed.wrapping_mul(0xd6e8_feb8_6659_fd93);
     mixed ^ mixed >> 32

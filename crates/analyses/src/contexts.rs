@@ -1,0 +1,200 @@
+//! Stacks of calls as numbers, so that what runs do to one is known without looking at it.
+//!
+//! What comes next does to a stack depends on the frames, and on how execution arrives: a *state*.
+
+use hodo_trace::{Arrival, FunctionId, Place, Run};
+use rustc_hash::FxHashMap;
+
+use crate::stack::{Below, Edge, Entry, Frame, Watch, arrive};
+
+/// A stack of known frames: its newest one, which knows the one below it.
+pub(crate) type ContextId = u32;
+
+/// The context below the oldest known frame.
+pub(crate) const BELOW: ContextId = ContextId::MAX;
+
+/// Stacks of more frames are not remembered.
+const DEEPEST: usize = 1 << 9;
+
+/// Is told what runs do.
+pub(crate) trait Notes {
+    /// This frame was entered, which is the newest of a context.
+    fn enter(&mut self, context: ContextId, frame: &Frame<ContextId>);
+
+    /// The newest frame was left.
+    fn leave(&mut self);
+
+    /// The newest frame of a context ran.
+    fn ran(&mut self, context: ContextId, run: &Run);
+}
+
+/// Contexts, each once.
+#[derive(Clone, Debug, Default)]
+struct Contexts {
+    /// What each frame notes is the context below it.
+    frames: Vec<Frame<ContextId>>,
+    /// Frames below each.
+    depths: Vec<u32>,
+    known: FxHashMap<(ContextId, FunctionId, Entry, Option<u64>), ContextId>,
+}
+
+/// A context is entered.
+struct Entered<'c, N> {
+    contexts: &'c mut Contexts,
+    notes: &'c mut N,
+}
+
+impl<N: Notes> Watch<ContextId> for Entered<'_, N> {
+    fn enter(
+        &mut self,
+        from: &Frame<ContextId>,
+        function: FunctionId,
+        entry: Entry,
+        back: Option<u64>,
+    ) -> ContextId {
+        let context = self.contexts.number(from.note, function, entry, back);
+        self.notes.enter(context, &self.contexts.frames[context as usize]);
+        context
+    }
+
+    fn leave(&mut self, _: Frame<ContextId>) {
+        self.notes.leave();
+    }
+}
+
+impl Contexts {
+    fn number(
+        &mut self,
+        note: ContextId,
+        function: FunctionId,
+        entry: Entry,
+        back: Option<u64>,
+    ) -> ContextId {
+        let next = self.frames.len() as ContextId;
+        let context = *self.known.entry((note, function, entry, back)).or_insert(next);
+        if context == next {
+            self.frames.push(Frame { function, entry, return_address: back, note });
+            self.depths.push(if note == BELOW { 0 } else { self.depths[note as usize] + 1 });
+        }
+        context
+    }
+
+    /// Execution arrives over an edge; `None` where it reaches below the oldest frame.
+    fn arrive(
+        &mut self,
+        top: ContextId,
+        edge: Edge,
+        at: &Arrival,
+        notes: &mut impl Notes,
+    ) -> Option<ContextId> {
+        let frame = self.frames[top as usize];
+        let enters = match edge {
+            // Nearly all ways of arriving.
+            Edge::Flow | Edge::Indirect if frame.function == at.function => return Some(top),
+            Edge::Call { return_address } => Some((Entry::Call, Some(return_address))),
+            Edge::Indirect if at.place == Place::Entry && frame.entry == Entry::Call => {
+                Some((Entry::Tail, None))
+            }
+            Edge::Return if at.place != Place::Entry => {
+                let jumped = frame.entry == Entry::Tail;
+                let callee = if jumped { self.frames[frame.note as usize] } else { frame };
+                if callee.entry == Entry::Call
+                    && callee.return_address == Some(at.address)
+                    && self.frames[callee.note as usize].function == at.function
+                {
+                    (0..=u8::from(jumped)).for_each(|_| notes.leave());
+                    return Some(callee.note);
+                }
+                None
+            }
+            _ => None,
+        };
+        let mut entered = Entered { contexts: self, notes };
+        if let Some((entry, back)) = enters {
+            let from = Frame { note: top, ..frame };
+            return Some(entered.enter(&from, at.function, entry, back));
+        }
+        let mut stack = entered.contexts.stack(top);
+        arrive(&mut stack, &mut entered, Below::Unknown, edge, at).ok()?;
+        stack.last().map(|frame| frame.note)
+    }
+
+    /// The frames of a stack, the oldest first. Each notes its own context.
+    fn stack(&self, top: ContextId) -> Vec<Frame<ContextId>> {
+        let below = |context: &ContextId| Some(self.frames[*context as usize].note).filter(|&id| id != BELOW);
+        let contexts = std::iter::successors(Some(top), below);
+        let mut stack: Vec<_> = contexts.map(|note| Frame { note, ..self.frames[note as usize] }).collect();
+        stack.reverse();
+        stack
+    }
+}
+
+/// States, each once.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct States {
+    contexts: Contexts,
+    states: Vec<(ContextId, Edge)>,
+    numbers: FxHashMap<(ContextId, Edge), u32>,
+}
+
+impl States {
+    /// The number of the state after an edge from a stack; `None` where it has too many frames.
+    pub(crate) fn enter<T>(&mut self, stack: &[Frame<T>], edge: Edge) -> Option<u32> {
+        if stack.len() > DEEPEST {
+            return None;
+        }
+        let on = |below, frame: &Frame<T>| {
+            self.contexts.number(below, frame.function, frame.entry, frame.return_address)
+        };
+        let top = stack.iter().fold(BELOW, on);
+        Some(self.number(top, edge))
+    }
+
+    fn number(&mut self, context: ContextId, edge: Edge) -> u32 {
+        let next = self.states.len() as u32;
+        let number = *self.numbers.entry((context, edge)).or_insert(next);
+        if number == next {
+            self.states.push((context, edge));
+        }
+        number
+    }
+
+    /// Where runs lead from a state, which `notes` is told of on the way; `None` where they reach below the oldest
+    /// frame, or there are too many.
+    pub(crate) fn follow(
+        &mut self,
+        state: u32,
+        runs: impl Iterator<Item = Run>,
+        notes: &mut impl Notes,
+    ) -> Option<u32> {
+        let (mut context, mut edge) = self.states[state as usize];
+        for run in runs {
+            context = self.contexts.arrive(context, edge, &run.at, notes)?;
+            notes.ran(context, &run);
+            edge = Edge::after(&run);
+        }
+        let known = self.contexts.depths[context as usize] < DEEPEST as u32;
+        known.then(|| self.number(context, edge))
+    }
+
+    /// The stack in a state.
+    pub(crate) fn context(&self, state: u32) -> ContextId {
+        self.states[state as usize].0
+    }
+
+    /// The stack in a state, each of whose frames notes its own context, and the edge after it.
+    pub(crate) fn stack(&self, state: u32) -> (Vec<Frame<ContextId>>, Edge) {
+        let (context, edge) = self.states[state as usize];
+        (self.contexts.stack(context), edge)
+    }
+
+    /// The newest frame of a context. It notes the context below it.
+    pub(crate) fn frame(&self, context: ContextId) -> &Frame<ContextId> {
+        &self.contexts.frames[context as usize]
+    }
+
+    /// How many contexts there are.
+    pub(crate) fn contexts(&self) -> usize {
+        self.contexts.frames.len()
+    }
+}
