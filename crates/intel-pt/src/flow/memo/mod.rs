@@ -10,7 +10,8 @@
 //! What TNT and TIP packets do depends on the block before which execution stands, on the last IP, and on the
 //! calls that compressed returns go back to. Programs have many stacks of calls, and few ways through their code:
 //! so what is known of code alone ([`table`]) ends at each return from a call before it, and is put together for
-//! each stack ([`ways`]). The state of the sink is part of the key, so that what a path means to it is known, too.
+//! each stack ([`ways`]); and ways that followed each other before are one look-up ([`trains`]). The state of the
+//! sink is part of the key, so that what a path means to it is known, too.
 //!
 //! Whatever is not plain – another packet, code that changes, a contradiction – is left to the decoder, which
 //! then stands where it would without a memo.
@@ -275,18 +276,11 @@ impl Decoder<'_> {
         learned: &mut Learned,
         context: &mut Context<'_, '_, L, S>,
     ) -> u64 {
-        // A CYC packet told the time of the packet that comes next; what is left of a TNT-64.
-        let (mut counted, mut pending) = (true, 0);
-        // Bytes of packets that were not met together, and are looked up one by one.
-        let mut apart = 0;
+        // A CYC packet told the time of the packet that comes next; what is left of a TNT-64; bytes of packets that
+        // were not met together, and are looked up one by one.
+        let (mut counted, mut pending, mut apart) = (true, 0, 0);
         while let Some(wide) = bytes.get(*position..).and_then(|rest| rest.first_chunk()) {
-            if pending == 0
-                && !counted
-                && let Some(Ride { paths, to, bytes }) = memo.trains.find(*state, bytes, *position)
-            {
-                paths.iter().for_each(|&path| context.sink.path(path));
-                *state = to;
-                *position += bytes;
+            if pending == 0 && !counted && ride(bytes, position, state, memo, context.sink) {
                 apart = 0;
                 continue;
             }
@@ -295,13 +289,12 @@ impl Decoder<'_> {
             if size == 0 {
                 memo.trains.stop();
                 pending = if word as u16 == LONG_TNT { short_tnts(word) } else { 0 };
-                if pending != 0 {
-                    continue;
-                }
-                let clock = self.follow_clock(word, &mut counted, context);
-                *position += clock;
-                if clock == 0 || !self.goes_on(context) {
-                    break;
+                if pending == 0 {
+                    let clock = self.follow_clock(word, &mut counted, context);
+                    *position += clock;
+                    if clock == 0 || !self.goes_on(context) {
+                        break;
+                    }
                 }
                 continue;
             }
@@ -310,12 +303,9 @@ impl Decoder<'_> {
                 if learned.full {
                     break;
                 }
-                // What comes but once is not worth to be known as a whole.
-                if plain(word, 1) < size && !memo.ways.was_met(*state, packets) {
+                let (walk, graph, sink) = self.parts(context);
+                if !(Pupil { walk, graph, sink, memo, learned }.meet(*state, packets, size)) {
                     apart = size;
-                } else {
-                    let (walk, graph, sink) = self.parts(context);
-                    Pupil { walk, graph, sink, memo, learned }.learn(*state, packets, size);
                 }
                 continue;
             };
@@ -329,9 +319,7 @@ impl Decoder<'_> {
             apart = apart.saturating_sub(size);
             if pending == 0 {
                 *position += size as usize;
-                if memo.trains.grows() {
-                    memo.trains.follow(way.path, way.to, *position);
-                }
+                memo.trains.follow(way.path, way.to, *position);
             } else {
                 pending = pending.unbounded_shr(8 * size);
                 if pending != 0 {
@@ -339,8 +327,7 @@ impl Decoder<'_> {
                 }
                 *position += LONG_SIZE;
             }
-            if counted {
-                counted = false;
+            if std::mem::take(&mut counted) {
                 self.tell_time(context);
                 if !self.goes_on(context) {
                     break;
@@ -396,6 +383,16 @@ impl Decoder<'_> {
     }
 }
 
+/// Follows a train, if one goes on from here; whether it did.
+#[inline(always)]
+fn ride<S: Sink>(bytes: &[u8], position: &mut usize, state: &mut u32, memo: &mut Memo, sink: &mut S) -> bool {
+    let Some(Ride { paths, to, bytes }) = memo.trains.find(*state, bytes, *position) else { return false };
+    paths.iter().for_each(|&path| sink.path(path));
+    *state = to;
+    *position += bytes;
+    true
+}
+
 /// What it takes to learn where packets lead.
 struct Pupil<'x, 'a, L, S> {
     walk: &'x Walk,
@@ -416,6 +413,16 @@ struct Reached {
 }
 
 impl<L: Labels, S: Sink> Pupil<'_, '_, L, S> {
+    /// Learns where packets lead, unless they came together for the first time: what comes but once is not worth
+    /// to be known as a whole. Whether they were learned.
+    fn meet(&mut self, from: u32, packets: u64, size: u32) -> bool {
+        let worth = plain(packets, 1) == size || self.memo.ways.was_met(from, packets);
+        if worth {
+            self.learn(from, packets, size);
+        }
+        worth
+    }
+
     /// Learns where packets of so many bytes lead from a state, as far as they are plain.
     fn learn(&mut self, from: u32, packets: u64, size: u32) {
         let mut path = std::mem::take(&mut self.learned.path);

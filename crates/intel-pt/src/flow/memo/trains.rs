@@ -126,6 +126,9 @@ impl Trains {
     /// A way was followed, to the end of its packets.
     #[inline]
     pub(super) fn follow(&mut self, path: u32, to: u32, end: usize) {
+        if self.next.from == VACANT {
+            return;
+        }
         let Trains { next, start, .. } = self;
         let (index, bytes) = (usize::from(next.count), end.wrapping_sub(*start));
         if bytes > WORDS * 8 {
@@ -146,12 +149,6 @@ impl Trains {
             self.kept[self.place] = self.next;
         }
         self.next.from = VACANT;
-    }
-
-    /// Whether one is being put together.
-    #[inline]
-    pub(super) fn grows(&self) -> bool {
-        self.next.from != VACANT
     }
 }
 
