@@ -162,7 +162,7 @@ fn what_ftrace_and_perf_record_is_analysed() {
     };
     let by_perf = || {
         let mut record = std::process::Command::new("perf");
-        record.args(["record", "-q", "-a", "-e", "sched:*,raw_syscalls:*,irq:*,block:*", "-o", &perf]);
+        record.args(["record", "-q", "-a", "-g", "-e", "sched:*,raw_syscalls:*,irq:*,block:*", "-o", &perf]);
         let ran = record.args(["--", "cat", &fixture("README.md")]).output();
         ran.is_ok_and(|ran| ran.status.success())
     };
@@ -186,5 +186,12 @@ fn what_ftrace_and_perf_record_is_analysed() {
         assert!(time(&ran, "time_ns") > 0, "{ran:?}");
         assert_eq!(time(&ran, "time_ns"), time(&states, "running_ns"), "{ran:?} {states:?}");
         assert!(!report(file, &["queue"]).is_empty());
+        let written = format!("{file}.ctf");
+        hodo(&["export", "--to", "ctf", "-q", "-o", &written, file]).fine();
+        assert_eq!(report(&written, &["cpu"]), report(file, &["cpu"]));
+        let metadata = fs::read_to_string(format!("{written}/metadata")).unwrap();
+        // babeltrace2 2.0 reads no arrays in the contexts of events, only in that of the stream.
+        let of_stream = metadata.split("\nevent {").next().unwrap();
+        assert_eq!(of_stream.contains("_callchain["), file == &perf);
     }
 }

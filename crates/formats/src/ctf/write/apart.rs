@@ -5,6 +5,8 @@
 //! fields as they are told ──Arranged──► the same in that order ──► Encoder
 //! ```
 
+use std::collections::BTreeMap;
+
 use hodo_trace::event::{Compound, FieldSink, Meaning, Name};
 
 use super::encoder::{Encoder, Place};
@@ -21,9 +23,13 @@ const LENGTH_BITS: u32 = 32;
 /// Bits of the time in an event's header; where more passes between two events, a packet begins.
 const TIME_BITS: u32 = 32;
 
+/// Members of the contexts of a stream's events that became those of the context of the stream, by its class.
+pub(super) type Lifted = BTreeMap<u64, Vec<Member>>;
+
 /// Makes the classes of a trace that is no CTF ones of CTF.
-pub(super) fn arrange(trace: &mut TraceClass) {
+pub(super) fn arrange(trace: &mut TraceClass) -> Lifted {
     let mut slots = trace.slots;
+    let lifted = trace.streams.values_mut().map(|stream| (stream.id, lift_context(stream))).collect();
     let mut header = vec![
         member("magic", integer(32, Some(Role::PacketMagic))),
         member("stream_id", integer(32, Some(Role::StreamClassId))),
@@ -39,7 +45,6 @@ pub(super) fn arrange(trace: &mut TraceClass) {
             header.push(member("timestamp", integer(TIME_BITS, Some(Role::Timestamp))));
         }
         stream.event_header = Some(structure(header));
-        lift_context(stream);
         let context = stream.packet_context.get_or_insert_with(|| structure(Vec::new()));
         context.members.push(member("events_discarded", integer(64, Some(Role::DiscardedEvents))));
         let of_stream = [&mut stream.packet_context, &mut stream.common_context];
@@ -49,17 +54,25 @@ pub(super) fn arrange(trace: &mut TraceClass) {
         roots.for_each(|root| arrange_members(root, &mut slots));
     }
     trace.slots = slots;
+    lifted
 }
 
-/// Makes a context that all events have that of the stream. babeltrace2 2.0 does not read arrays in that of an event
-/// (it resolves the stream's twice instead).
-fn lift_context(stream: &mut StreamClass) {
-    let mut contexts = stream.events.iter().map(|event| &event.specific_context);
-    let first = contexts.next().cloned().flatten();
-    if stream.common_context.is_none() && first.is_some() && contexts.all(|context| *context == first) {
-        stream.common_context = first;
-        stream.events.iter_mut().for_each(|event| event.specific_context = None);
+/// Makes what the contexts of all events have that of the stream; which members that are. babeltrace2 2.0 does not read
+/// arrays in the context of an event (it resolves that of the stream twice instead).
+fn lift_context(stream: &mut StreamClass) -> Vec<Member> {
+    let contexts: Option<Vec<&Structure>> =
+        stream.events.iter().map(|event| event.specific_context.as_ref()).collect();
+    let contexts = contexts.filter(|_| stream.common_context.is_none()).unwrap_or_default();
+    let Some((first, others)) = contexts.split_first() else { return Vec::new() };
+    let is_shared = |member: &&Member| others.iter().all(|other| other.members.contains(member));
+    let lifted: Vec<Member> = first.members.iter().filter(is_shared).cloned().collect();
+    if !lifted.is_empty() {
+        stream.common_context = Some(structure(lifted.clone()));
     }
+    for context in stream.events.iter_mut().filter_map(|event| event.specific_context.as_mut()) {
+        context.members.retain(|member| !lifted.contains(member));
+    }
+    lifted
 }
 
 /// Whether its streams have numbers: the CPUs.
@@ -149,6 +162,10 @@ pub(super) struct Arranged<'s, 't, 'e> {
     encoder: Encoder<'t, 'e>,
     /// The fields that are yet to be told.
     left: std::slice::Iter<'s, Member>,
+    /// Which of them are written.
+    wants: &'s dyn Fn(&Member) -> bool,
+    /// Whether the field that is told is not.
+    is_left_out: bool,
     /// Compounds that are open.
     depth: u32,
     /// The elements of an array whose length is known at its end; and what they are.
@@ -156,9 +173,14 @@ pub(super) struct Arranged<'s, 't, 'e> {
 }
 
 impl<'s, 't, 'e> Arranged<'s, 't, 'e> {
-    /// At the beginning of a scope of which the format says this.
-    pub(super) fn new(encoder: Encoder<'t, 'e>, source: &'s Structure) -> Arranged<'s, 't, 'e> {
-        Arranged { encoder, left: source.members.iter(), depth: 0, array: None }
+    /// At the beginning of a scope of which the format says this, and of which some members are written.
+    pub(super) fn new(
+        encoder: Encoder<'t, 'e>,
+        source: &'s Structure,
+        wants: &'s dyn Fn(&Member) -> bool,
+    ) -> Arranged<'s, 't, 'e> {
+        let left = source.members.iter();
+        Arranged { encoder, left, wants, is_left_out: false, depth: 0, array: None }
     }
 
     /// After the last field: as [`Encoder::finish`].
@@ -177,7 +199,9 @@ impl<'s, 't, 'e> Arranged<'s, 't, 'e> {
                     if name == Some(Name::Member(&member.name)) {
                         return Some(member);
                     }
-                    self.encoder.text(Name::Member(&member.name), b"");
+                    if (self.wants)(member) {
+                        self.encoder.text(Name::Member(&member.name), b"");
+                    }
                 }
                 class if is_class_id(class) => {}
                 _ => return Some(member),
@@ -185,17 +209,21 @@ impl<'s, 't, 'e> Arranged<'s, 't, 'e> {
         }
     }
 
-    /// A field is told that is no element of another.
-    fn field(&mut self, name: Name<'_>) -> Option<Elements> {
-        if self.depth > 0 {
-            return None;
+    /// A field is told. If it is written, the encoder to write it with; and if CTF has its length in another field,
+    /// what it consists of.
+    fn field(&mut self, name: Name<'_>) -> Option<(&mut Encoder<'t, 'e>, Option<Elements>)> {
+        let mut of = None;
+        if self.depth == 0 {
+            let member = self.reach(Some(name));
+            self.is_left_out = member.is_some_and(|member| !(self.wants)(member));
+            of = member.and_then(|member| elements(&member.class));
         }
-        self.reach(Some(name)).and_then(|member| elements(&member.class))
+        (!self.is_left_out).then_some((&mut self.encoder, of))
     }
+}
 
-    fn length(&mut self, name: Name<'_>, length: usize) {
-        self.encoder.unsigned(name, length as u64, &Meaning::default());
-    }
+fn write_length(encoder: &mut Encoder<'_, '_>, name: Name<'_>, length: usize) {
+    encoder.unsigned(name, length as u64, &Meaning::default());
 }
 
 impl FieldSink for Arranged<'_, '_, '_> {
@@ -203,66 +231,79 @@ impl FieldSink for Arranged<'_, '_, '_> {
         if let Some((_, elements)) = &mut self.array {
             return elements.push(value);
         }
-        self.field(name);
-        self.encoder.unsigned(name, value, meaning);
+        if let Some((encoder, _)) = self.field(name) {
+            encoder.unsigned(name, value, meaning);
+        }
     }
 
     fn signed(&mut self, name: Name<'_>, value: i64, meaning: &Meaning) {
         if let Some((_, elements)) = &mut self.array {
             return elements.push(value as u64);
         }
-        self.field(name);
-        self.encoder.signed(name, value, meaning);
+        if let Some((encoder, _)) = self.field(name) {
+            encoder.signed(name, value, meaning);
+        }
     }
 
     fn real(&mut self, name: Name<'_>, value: f64) {
-        self.field(name);
-        self.encoder.real(name, value);
+        if let Some((encoder, _)) = self.field(name) {
+            encoder.real(name, value);
+        }
     }
 
     fn boolean(&mut self, name: Name<'_>, value: bool) {
-        self.field(name);
-        self.encoder.boolean(name, value);
+        if let Some((encoder, _)) = self.field(name) {
+            encoder.boolean(name, value);
+        }
     }
 
     fn text(&mut self, name: Name<'_>, text: &[u8]) {
-        self.field(name);
-        // What numbers are called comes from lists, which may hold any bytes.
-        self.encoder.text(name, text.split(|&byte| byte == 0).next().unwrap_or_default());
+        if let Some((encoder, _)) = self.field(name) {
+            // What numbers are called comes from lists, which may hold any bytes.
+            encoder.text(name, text.split(|&byte| byte == 0).next().unwrap_or_default());
+        }
     }
 
     fn blob(&mut self, name: Name<'_>, bytes: &[u8]) {
-        if self.field(name).is_some() {
-            self.length(name, bytes.len());
+        if let Some((encoder, of)) = self.field(name) {
+            if of.is_some() {
+                write_length(encoder, name, bytes.len());
+            }
+            encoder.blob(name, bytes);
         }
-        self.encoder.blob(name, bytes);
     }
 
     fn absent(&mut self, name: Name<'_>) {
-        self.field(name);
-        self.encoder.absent(name);
+        if let Some((encoder, _)) = self.field(name) {
+            encoder.absent(name);
+        }
     }
 
     fn begin(&mut self, name: Name<'_>, compound: Compound) {
         match self.field(name) {
-            Some(Elements::Integers(integer)) => self.array = Some((integer, Vec::new())),
-            _ => self.encoder.begin(name, compound),
+            Some((_, Some(Elements::Integers(integer)))) => self.array = Some((integer, Vec::new())),
+            Some((encoder, _)) => encoder.begin(name, compound),
+            None => {}
         }
         self.depth += 1;
     }
 
     fn end(&mut self, compound: Compound) {
         self.depth -= 1;
-        let Some((integer, elements)) = self.array.take() else { return self.encoder.end(compound) };
-        let name = Name::Member("");
-        self.length(name, elements.len());
-        self.encoder.begin(name, compound);
-        for (index, element) in (0..).zip(elements) {
-            match integer.signed {
-                true => self.encoder.signed(Name::Element(index), element as i64, &integer.meaning),
-                false => self.encoder.unsigned(Name::Element(index), element, &integer.meaning),
+        let encoder = &mut self.encoder;
+        if let Some((integer, elements)) = self.array.take() {
+            let name = Name::Member("");
+            write_length(encoder, name, elements.len());
+            encoder.begin(name, compound);
+            for (index, element) in (0..).zip(elements) {
+                match integer.signed {
+                    true => encoder.signed(Name::Element(index), element as i64, &integer.meaning),
+                    false => encoder.unsigned(Name::Element(index), element, &integer.meaning),
+                }
             }
         }
-        self.encoder.end(compound);
+        if !self.is_left_out {
+            encoder.end(compound);
+        }
     }
 }

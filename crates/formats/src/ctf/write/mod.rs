@@ -25,6 +25,8 @@ use std::{collections::BTreeMap, fmt};
 
 pub use stream::{NotWritten, StreamWriter};
 
+use apart::Lifted;
+
 use super::{
     metadata,
     schema::{EventClass, FieldClass, StreamClass, Structure, TraceClass},
@@ -70,6 +72,7 @@ pub struct Target {
     /// What can't be said in this version and becomes something else: what, and how many fields.
     pub conversions: BTreeMap<String, u64>,
     class: TraceClass,
+    lifted: Lifted,
 }
 
 impl Target {
@@ -89,9 +92,7 @@ impl Target {
             let mut kept = kept.into_iter();
             stream.events.retain(|_| kept.next() == Some(true));
         }
-        if source.version == 0 {
-            apart::arrange(&mut class);
-        }
+        let lifted = if source.version == 0 { apart::arrange(&mut class) } else { Lifted::new() };
         complete::complete(&mut class)?;
         let conversions = convert::convert(&mut class, version)?;
         let metadata = match version {
@@ -103,7 +104,7 @@ impl Target {
         })?;
         same(&class, &read)
             .map_err(|place| Unwritable::new(place, "can't be written so that what is read is the same"))?;
-        Ok(Target { metadata, conversions, class: read })
+        Ok(Target { metadata, conversions, class: read, lifted })
     }
 }
 

@@ -11,7 +11,7 @@ use crate::ctf::{
     Event, Lost, Stream, StreamPacket, Trace, Trouble,
     event::advance,
     packet::MAGIC,
-    schema::{EventClass, Role, Scope, StreamClass, Structure},
+    schema::{EventClass, Member, Role, Scope, StreamClass, Structure},
 };
 
 /// Packets do not become larger than this, in bits.
@@ -284,16 +284,20 @@ impl<'t, 's, 'a> StreamWriter<'t, 's, 'a> {
             writer.write(header).map_err(Put::Header)?;
         }
         let of_stream = self.trace.stream_class(self.stream);
-        // A context that all events have may have become that of the stream.
-        let is_lifted = class.specific_context.is_none() && of_stream.common_context.is_none();
-        let specific = if is_lifted { &self.class.common_context } else { &class.specific_context };
-        for (scope, structure, source) in [
-            (Scope::CommonContext, &self.class.common_context, &of_stream.common_context),
-            (Scope::SpecificContext, specific, &event.class().specific_context),
-            (Scope::Payload, &class.payload, &event.class().payload),
-        ] {
+        let lifted = self.target.lifted.get(&self.class.id).map_or(&[][..], Vec::as_slice);
+        let is_lifted = |member: &Member| lifted.contains(member);
+        let own = &event.class().specific_context;
+        // Without anything of the stream's own, its context is that of all events.
+        let of_all = if of_stream.common_context.is_none() { own } else { &None };
+        let scopes: [Part<'_, '_>; 4] = [
+            (Scope::CommonContext, &self.class.common_context, &of_stream.common_context, &|_| true),
+            (Scope::SpecificContext, &self.class.common_context, of_all, &is_lifted),
+            (Scope::SpecificContext, &class.specific_context, own, &|member| !is_lifted(member)),
+            (Scope::Payload, &class.payload, &event.class().payload, &|_| true),
+        ];
+        for (scope, structure, source, wants) in scopes {
             if let (Some(structure), Some(source)) = (structure, source) {
-                self.scope(event, scope, structure, source)?;
+                self.scope(event, scope, structure, source, wants)?;
             }
         }
         Ok(())
@@ -305,6 +309,7 @@ impl<'t, 's, 'a> StreamWriter<'t, 's, 'a> {
         scope: Scope,
         structure: &Structure,
         source: &Structure,
+        wants: &dyn Fn(&Member) -> bool,
     ) -> Result<(), Put> {
         let roles = RoleValues::default();
         let mut encoder = Encoder::new(structure, &mut self.packet, &mut self.slots, &roles);
@@ -312,13 +317,16 @@ impl<'t, 's, 'a> StreamWriter<'t, 's, 'a> {
             event.tell(scope, &mut encoder).map_err(Put::Unreadable)?;
             encoder.finish()
         } else {
-            let mut arranged = Arranged::new(encoder, source);
+            let mut arranged = Arranged::new(encoder, source, wants);
             event.tell(scope, &mut arranged).map_err(Put::Unreadable)?;
             arranged.finish()
         };
         written.map(drop).map_err(|(field, reason)| Put::Field(field, reason))
     }
 }
+
+/// Where fields are told, what they become, what the source has there, and which of that is written.
+type Part<'t, 's> = (Scope, &'t Option<Structure>, &'s Option<Structure>, &'s dyn Fn(&Member) -> bool);
 
 /// Why an event was not put into a packet.
 enum Put {
