@@ -150,6 +150,9 @@ static PLAIN: [u8; 256] = {
 /// The first bytes of a TNT-64.
 const LONG_TNT: u16 = 0xa302;
 
+/// The bytes of an OVF.
+const OVERFLOW: u16 = 0xf302;
+
 /// Size of a TNT-64.
 const LONG_SIZE: usize = 8;
 
@@ -377,6 +380,12 @@ impl Decoder<'_> {
                 self.timing.follow(&Packet::Cyc(u64::from(opcode >> 3)));
                 *counted = true;
                 1
+            }
+            // A second byte with seven bits more, and no third one, nor an overflow in its place (erratum SKD007).
+            _ if opcode & 7 == 7 && word & 0x100 == 0 && (word >> 8) as u16 != OVERFLOW => {
+                self.timing.follow(&Packet::Cyc(u64::from(opcode >> 3) | (word >> 9 & 0x7f) << 5));
+                *counted = true;
+                2
             }
             _ => 0,
         }

@@ -99,13 +99,16 @@ impl Trains {
             return None;
         }
         let words = words(bytes, position)?;
+        if plain_size(words[0]) == 0 {
+            return None;
+        }
         let place = (hash(from, words[0]) >> 40) as usize % TRAINS;
         let train = &self.kept[place];
         let same = matching(&train.words, &words);
         let ways =
             train.ends.iter().take(train.count.into()).take_while(|&&end| usize::from(end) <= same).count();
         if train.from != from || ways < FEWEST {
-            self.next = Train { from, words, count: 0, ..NONE };
+            (self.next.from, self.next.words, self.next.count) = (from, words, 0);
             (self.place, self.start, self.known) = (place, position, 0);
             return None;
         }
