@@ -230,9 +230,7 @@ pub fn report(command: &arguments::Report, entry: &Entry) -> Result<ExitCode, Fa
     tell_notes(&traces, &command.input);
     let mut reading = reading(&command.input, &traces, COUNT_CHUNK)?;
     if command.input.chunk_size.is_none() && !matches!(entry.kind, Kind::EventCount) {
-        // Eight for each thread, so that all have about as much to do; the fewer slices, the less there is to merge.
-        let share = traces.bytes() / (8 * reading.threads as u64);
-        reading.chunks = Chunks::Bytes(share.clamp(SLICE, 4 * SLICE));
+        reading.chunks = Chunks::Shares(reading.threads);
     }
     let progress = Progress::new(traces.bytes(), command.input.quiet);
     let tables = match entry.kind {

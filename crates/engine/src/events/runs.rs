@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use hodo_formats::ctf::{Cursor, Stream, Trace, schema::EventClass};
+use hodo_formats::ctf::{Cursor, Stream, StreamPacket, Trace, schema::EventClass};
 
 use super::{EventReading, EventTraces};
 use crate::parallel::in_order;
@@ -71,14 +71,19 @@ pub(super) fn runs<'t, 'a>(traces: &'t EventTraces<'a>, reading: &EventReading) 
     for (trace, of) in traces.traces.iter().enumerate() {
         for (stream, of) in of.streams.iter().enumerate().map(|(index, stream)| (index, (of, stream))) {
             let mut run = Run { trace, stream, bytes: 0, packets: 0..0, of };
+            let mut left: u64 = of.1.packets.iter().map(StreamPacket::size).sum();
             for (index, packet) in of.1.packets.iter().enumerate() {
                 let begin = of.1.packets[run.packets.start].begin;
                 let is_left_out = reading.leaves_out(of.1, index);
-                if run.bytes > 0 && (is_left_out || reading.chunks.end(run.bytes, begin, packet.begin)) {
+                if run.bytes > 0
+                    && (is_left_out || reading.chunks.end((run.bytes, left), begin, packet.begin))
+                {
+                    left -= run.bytes;
                     let next = Run { bytes: 0, packets: index..index, ..run.clone() };
                     runs.push(std::mem::replace(&mut run, next));
                 }
                 if is_left_out {
+                    left -= packet.size();
                     run.packets = index + 1..index + 1;
                     continue;
                 }

@@ -64,12 +64,14 @@ fn borders(traces: &EventTraces<'_>, reading: &EventReading) -> Vec<(Option<Orig
     let packets = streams().flat_map(|stream| &stream.packets);
     let mut packets: Vec<_> = packets.map(|packet| (packet.begin, packet.size())).collect();
     packets.sort_unstable();
+    let mut left: u64 = packets.iter().map(|(_, bytes)| bytes).sum();
     for (begin, bytes) in packets {
         let (from, size) = borders[borders.len() - 1];
         let inside = reading.from.is_none_or(|from| begin > Some(from))
             && reading.to.is_none_or(|to| begin < Some(to));
-        if reading.chunks.end(size, from, begin) && begin > from && inside {
+        if reading.chunks.end((size, left), from, begin) && begin > from && inside {
             borders.push((begin, 0));
+            left -= size;
         }
         let last = borders.len() - 1;
         borders[last].1 += bytes;
