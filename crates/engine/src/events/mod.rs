@@ -93,13 +93,13 @@ impl Chunks {
     /// Whether a chunk of so many bytes, which begins at `begin` where so many are left, is to end before a packet that
     /// begins at `next`.
     fn end(self, (bytes, left): (u64, u64), begin: Option<OriginNanos>, next: Option<OriginNanos>) -> bool {
-        // A chunk is a quarter of what each thread would do if they shared the rest.
-        const QUARTERS: u64 = 4;
-        const SMALLEST: u64 = 2 << 20;
+        // Half of what each thread would do if they shared the rest. Packets over a border are gone over twice.
+        const HALVES: u64 = 2;
+        const SMALLEST: u64 = 8 << 20;
         const LARGEST: u64 = 64 << 20;
         match self {
             Chunks::Bytes(most) => bytes >= most,
-            Chunks::Shares(threads) => bytes >= (left / (QUARTERS * threads as u64)).clamp(SMALLEST, LARGEST),
+            Chunks::Shares(threads) => bytes >= (left / (HALVES * threads as u64)).clamp(SMALLEST, LARGEST),
             Chunks::Time(Nanos(span)) => {
                 let part = |time: OriginNanos| time.0.div_euclid(span.max(1).into());
                 next.map(part) > begin.map(part)
