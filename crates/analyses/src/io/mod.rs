@@ -12,6 +12,8 @@ mod cache;
 mod descriptors;
 mod files;
 
+use std::collections::BTreeMap;
+
 use hodo_clock::Nanos;
 use hodo_trace::{
     AnyEventAnalysis, Choice, Column, EventAnalysis, Shape, Start, Table, Unit, Value, Whole,
@@ -205,14 +207,16 @@ impl EventAnalysis for InputOutput {
 
     fn finish(&self, whole: Partial, of: &Whole<'_>) -> Table {
         let operations: Vec<_> = of.names.iter().map(|name| Operation::of(name)).collect();
+        let operation = |name: u32| operations.get(name as usize).copied().flatten();
+        let wanted = || of.base::<Calls>().wanted(of);
         let mut users: FxHashMap<Thread, User> = FxHashMap::default();
-        for (thread, name, calls) in of.base::<Calls>().wanted(of) {
-            let user = users.entry(thread).or_default();
-            let operation = operations.get(name as usize).copied().flatten();
-            operation.into_iter().for_each(|operation| user.see(operation, calls));
+        for (thread, operation, calls) in
+            wanted().filter_map(|(thread, name, calls)| Some((thread, operation(name)?, calls)))
+        {
+            users.entry(thread).or_default().see(operation, calls);
         }
         let mut all = User::default();
-        users.values().for_each(|user| all.join(user));
+        users.values().for_each(|user| all.add(*user));
         let requests = || whole.devices.values().flat_map(|device| [&device.read, &device.written]);
         let left = |which: fn((u64, u64)) -> u64| {
             whole.devices.values().map(|device| which(device.going_on.left())).sum::<u64>()
@@ -220,14 +224,16 @@ impl EventAnalysis for InputOutput {
         let summary = vec![
             ("read_bytes", all.read.into()),
             ("written_bytes", all.written.into()),
-            ("operations", all.operations().into()),
+            ("operations", all.operations.into()),
             ("requests", requests().map(|requests| requests.durations.count).sum::<u64>().into()),
             ("request_bytes", requests().map(|requests| requests.bytes).fold(0, u64::wrapping_add).into()),
             ("requests_unmatched", left(|left| left.0).into()),
             ("requests_unfinished", left(|left| left.1).into()),
         ];
         let (columns, rows) = match of.choice.view.as_str() {
-            "operation" => by_operation(all),
+            "operation" => {
+                by_operation(wanted().filter_map(|(_, name, calls)| Some((operation(name)?, calls))))
+            }
             "device" => by_device(whole.devices),
             view => by_thread(of.threads, users, view == "process"),
         };
@@ -264,34 +270,35 @@ impl Partial {
 }
 
 /// What a thread did with files.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default)]
 struct User {
     read: u64,
     written: u64,
-    by_operation: FxHashMap<Operation, OfName>,
+    operations: u64,
+    errors: u64,
+    time: u64,
 }
 
 impl User {
     fn see(&mut self, (operation, has_bytes): (Operation, bool), calls: &OfName) {
         let bytes = if has_bytes { calls.returned } else { 0 };
-        self.read += if matches!(operation, Operation::Read | Operation::Copy) { bytes } else { 0 };
-        self.written += if matches!(operation, Operation::Write | Operation::Copy) { bytes } else { 0 };
-        let own = self.by_operation.entry(operation).or_default();
-        own.durations.join(&calls.durations);
-        own.errors += calls.errors;
-        own.returned = own.returned.wrapping_add(bytes);
+        self.add(User {
+            read: if matches!(operation, Operation::Read | Operation::Copy) { bytes } else { 0 },
+            written: if matches!(operation, Operation::Write | Operation::Copy) { bytes } else { 0 },
+            operations: calls.durations.count,
+            errors: calls.errors,
+            time: calls.durations.total,
+        });
     }
+}
 
-    fn join(&mut self, other: &User) {
-        self.read += other.read;
-        self.written += other.written;
-        for (operation, calls) in &other.by_operation {
-            self.by_operation.entry(*operation).or_default().join(calls);
-        }
-    }
-
-    fn operations(&self) -> u64 {
-        self.by_operation.values().map(|calls| calls.durations.count).sum()
+impl Add for User {
+    fn add(&mut self, other: User) {
+        self.read = self.read.wrapping_add(other.read);
+        self.written = self.written.wrapping_add(other.written);
+        self.operations += other.operations;
+        self.errors += other.errors;
+        self.time = self.time.saturating_add(other.time);
     }
 }
 
@@ -303,7 +310,7 @@ fn by_thread(
     let mut sums: FxHashMap<Thread, User> = FxHashMap::default();
     for (thread, user) in users {
         let pid = threads.pid(thread).filter(|_| processes);
-        sums.entry(pid.map_or(thread, |pid| Thread::new(pid.into(), 0))).or_default().join(&user);
+        sums.entry(pid.map_or(thread, |pid| Thread::new(pid.into(), 0))).or_default().add(user);
     }
     let mut columns = vec![Column::text("comm")];
     columns.extend((!processes).then_some(Column::integer("tid", Unit::None)));
@@ -315,19 +322,20 @@ fn by_thread(
         Column::integer("errors", Unit::Count),
         Column::integer("total_ns", Unit::Nanoseconds),
     ]);
-    let rows = sums.into_iter().filter(|(_, user)| user.operations() > 0).map(|(thread, user)| {
+    let rows = sums.into_iter().filter(|(_, user)| user.operations > 0).map(|(thread, user)| {
         let [comm, tid, pid] = threads.cells(thread);
         let mut row = vec![comm];
         row.extend((!processes).then_some(tid));
-        let sum = |of: fn(&OfName) -> u64| Value::from(user.by_operation.values().map(of).sum::<u64>());
-        row.extend([pid, user.read.into(), user.written.into(), user.operations().into()]);
-        row.extend([sum(|calls| calls.errors), sum(|calls| calls.durations.total)]);
+        row.extend([pid, user.read.into(), user.written.into(), user.operations.into()]);
+        row.extend([user.errors.into(), user.time.into()]);
         (user.read.saturating_add(user.written), thread, row)
     });
     (columns, most_time_first(rows))
 }
 
-fn by_operation(all: User) -> (Vec<Column>, Vec<Vec<Value>>) {
+fn by_operation<'s>(
+    calls: impl Iterator<Item = ((Operation, bool), &'s OfName)>,
+) -> (Vec<Column>, Vec<Vec<Value>>) {
     let mut columns = vec![
         Column::text("operation"),
         Column::integer("count", Unit::Count),
@@ -335,11 +343,15 @@ fn by_operation(all: User) -> (Vec<Column>, Vec<Vec<Value>>) {
         Column::integer("bytes", Unit::Bytes),
     ];
     columns.extend(duration_columns());
-    let mut operations: Vec<(Operation, OfName)> = all.by_operation.into_iter().collect();
-    operations.sort_unstable_by_key(|(operation, _)| *operation);
-    let row = |(operation, of): (Operation, OfName)| {
+    let mut operations: BTreeMap<Operation, (OfName, u64)> = BTreeMap::new();
+    for ((operation, has_bytes), calls) in calls {
+        let (all, bytes) = operations.entry(operation).or_default();
+        all.join(calls);
+        *bytes = bytes.wrapping_add(if has_bytes { calls.returned } else { 0 });
+    }
+    let row = |(operation, (of, bytes)): (Operation, (OfName, u64))| {
         let mut row =
-            vec![operation.name().into(), of.durations.count.into(), of.errors.into(), of.returned.into()];
+            vec![operation.name().into(), of.durations.count.into(), of.errors.into(), bytes.into()];
         row.extend(duration_cells(&of.durations));
         row
     };
