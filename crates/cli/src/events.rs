@@ -32,7 +32,7 @@ use crate::{
 /// Bytes of trace in a slice; a byte of trace becomes some ten bytes of text.
 const SCRIPT_CHUNK: u64 = 1 << 20;
 /// Bytes of trace in a chunk that is counted.
-pub const COUNT_CHUNK: u64 = 1 << 20;
+pub const COUNT_CHUNK: u64 = 4 << 20;
 /// Bytes of trace in a slice that is analysed. Packets over its borders are gone over twice.
 pub const SLICE: u64 = 16 << 20;
 
