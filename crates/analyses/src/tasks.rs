@@ -8,7 +8,8 @@
 //! ```
 //!
 //! What nothing told yet is not known: a thread is in no state until an event names it. Who runs before the first
-//! switch on a CPU is told by that.
+//! switch on a CPU is told by that. Where a switch tells that another leaves than came with the one before, one is missing
+//! between them, and neither thread is in a state that is known.
 
 use std::hash::{Hash, Hasher};
 
@@ -147,8 +148,8 @@ pub(crate) struct Tasks<O> {
 /// What is known of a CPU.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 struct OnCpu {
-    /// Whether there was a switch.
-    switched: bool,
+    /// Who came at the last switch.
+    now: Option<u32>,
     /// The call in which the thread is that runs there.
     call: Call,
 }
@@ -180,12 +181,18 @@ impl<O: Observer> Machine<Step> for Tasks<O> {
         match step {
             Step::Switch { time, cpu, prev, next, state, call } => {
                 let on = cpus.get_or(cpu, OnCpu::default);
-                let is_first = !std::mem::replace(&mut on.switched, true);
+                let came = on.now.replace(next);
                 let call = call.or(on.call.take());
+                if let Some(came) = came.filter(|&came| came != prev) {
+                    // A switch is missing: how long that one ran and what this one did is not known.
+                    let stays = |task: &&mut Task| task.state() == Some(State::Running(cpu));
+                    tasks.get_mut(&came).filter(stays).into_iter().for_each(|task| task.state = None);
+                    tasks.get_mut(&prev).into_iter().for_each(|task| task.state = None);
+                }
                 if prev != 0 {
                     let task = tasks.entry(prev).or_default();
                     task.call = call.unwrap_or(task.call);
-                    if is_first && task.state.is_none() {
+                    if came.is_none() && task.state.is_none() {
                         task.state = Some((None, State::Running(cpu)));
                     }
                     let now = match could_go_on(state) {

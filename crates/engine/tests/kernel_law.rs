@@ -59,7 +59,7 @@ impl EventAnalysis for Keeper {
 
     fn fold(&self, (): &mut (), event: &KernelEvent<'_>) {
         let mut records = Records::default();
-        records.push(event.time, event.cpu, event.kind, event.name);
+        records.push(event.time, (event.cpu, None), event.kind, event.name);
         for field in 0..FIELDS {
             match (event.integer(field), event.text(field)) {
                 (Some(integer), _) => records.integer(integer),

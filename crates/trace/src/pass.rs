@@ -112,6 +112,8 @@ impl<'a> Pass<'a> {
             let records = &mut streams[*stream];
             for place in run.clone() {
                 let event = records.event(place);
+                let told = records.told(place);
+                told.into_iter().for_each(|thread| states.threads.runs(event.cpu, thread));
                 let thread = states.threads.running(event.cpu);
                 let needs = &self.by_kind[event.kind as usize];
                 if needs.threads {

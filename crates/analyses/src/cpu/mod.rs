@@ -2,16 +2,18 @@
 //!
 //! A thread runs on a CPU from the `sched_switch` that names it as next to the next switch there. Before the
 //! first switch on a CPU the thread runs that this one names as previous; after the last, its next, to the end
-//! of the trace. Thread 0 is idleness. Interrupts count to the thread that they interrupt.
+//! of the trace. Thread 0 is idleness. Interrupts count to the thread that they interrupt. Where a switch names another
+//! thread as previous than came with the one before, one is missing between them: who ran is not known.
 
 mod over_time;
+mod stints;
 
 use std::collections::BTreeMap;
 
 use hodo_clock::Nanos;
 use hodo_trace::{
     AnyEventAnalysis, Choice, Column, EventAnalysis, Shape, Table, Unit, Value, Whole,
-    kernel::{Cpus, KernelEvent, Kind, Thread, Threads, field},
+    kernel::{KernelEvent, Kind, Thread, Threads, field},
 };
 use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
@@ -21,6 +23,8 @@ use crate::{
     figures::{most_time_first, share},
     tally::Tally,
 };
+
+use stints::{Missing, Stint, Stints};
 
 pub use over_time::OverTime;
 
@@ -51,13 +55,12 @@ impl Add for Use {
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Partial {
     used: Tally<(), Use>,
-    /// The first switch on each CPU and the last.
-    switches: Cpus<(Nanos, Nanos)>,
+    stints: Stints,
 }
 
 impl Partial {
-    fn ran(&mut self, cpu: u32, from: Nanos, to: Nanos, thread: Thread) {
-        self.used.of(thread, cpu, ()).time += to.0.saturating_sub(from.0);
+    fn ran(&mut self, stint: &Stint) {
+        self.used.of(stint.thread, stint.cpu, ()).time += stint.length();
     }
 }
 
@@ -85,33 +88,26 @@ impl EventAnalysis for CpuUse {
     }
 
     fn fold(&self, partial: &mut Partial, event: &KernelEvent<'_>) {
-        let (time, cpu) = (event.time, event.cpu);
         let Some((_, next)) = event.switch() else { return };
-        let (_, last) = partial.switches.get_or(cpu, || (time, time));
-        let since = std::mem::replace(last, time);
-        partial.ran(cpu, since, time, event.thread);
-        let used = partial.used.of(next, cpu, ());
+        if let Some(stint) = partial.stints.see(event) {
+            partial.ran(&stint);
+        }
+        let used = partial.used.of(next, event.cpu, ());
         used.switches += 1;
-        used.priority =
-            event.integer(field::switch::NEXT_PRIO).map(|priority| (time, priority)).or(used.priority);
+        let priority = event.integer(field::switch::NEXT_PRIO).map(|priority| (event.time, priority));
+        used.priority = priority.or(used.priority);
     }
 
     fn merge(&self, mut earlier: Partial, later: Partial, threads: &Threads) -> Partial {
         earlier.used.add(later.used, threads);
-        for (cpu, (first, last)) in later.switches.into_all() {
-            let known = earlier.switches.get_or(cpu, || (first, first));
-            let since = std::mem::replace(&mut known.1, last);
-            earlier.ran(cpu, since, first, threads.running(cpu));
-        }
+        earlier.stints.add(later.stints).iter().for_each(|stint| earlier.ran(stint));
         earlier
     }
 
     fn finish(&self, mut whole: Partial, of: &Whole<'_>) -> Table {
-        let Whole { span: (begin, end), threads, .. } = *of;
-        for (cpu, (first, last)) in whole.switches.clone().into_all() {
-            whole.ran(cpu, begin, first, Thread::before(cpu));
-            whole.ran(cpu, last, end, threads.running(cpu));
-        }
+        let Whole { span, threads, .. } = *of;
+        let ends: Vec<Stint> = whole.stints.ends(span).collect();
+        ends.iter().for_each(|stint| whole.ran(stint));
         let mut cpus: BTreeMap<u32, OnCpu> = BTreeMap::new();
         for (thread, cpu, (), used) in
             whole.used.settled(threads).filter(|(_, cpu, ..)| of.choice.wants_cpu(*cpu))
@@ -121,29 +117,38 @@ impl EventAnalysis for CpuUse {
                 on.entry(thread).or_default().add(*used);
             }
         }
-        table(threads, cpus, end.0.saturating_sub(begin.0), &of.choice.view)
+        let missing = whole.stints.missing().filter(|(cpu, _)| of.choice.wants_cpu(*cpu)).collect();
+        table(threads, cpus, &missing, span.1.0.saturating_sub(span.0.0), &of.choice.view)
     }
 }
 
-fn table(threads: &Threads, cpus: BTreeMap<u32, OnCpu>, length: u64, view: &str) -> Table {
+fn table(
+    threads: &Threads,
+    cpus: BTreeMap<u32, OnCpu>,
+    missing: &FxHashMap<u32, Missing>,
+    length: u64,
+    view: &str,
+) -> Table {
     let busy = |on: &OnCpu| {
         on.iter().filter(|(thread, _)| !thread.is_idle()).map(|(_, used)| used.time).sum::<u64>()
     };
     let total: u64 = cpus.values().map(busy).sum();
     let whole = length.saturating_mul(cpus.len() as u64);
     let switches: u64 = cpus.values().flat_map(OnCpu::values).map(|used| used.switches).sum();
-    let summary = vec![
+    let mut summary = vec![
         ("cpus", (cpus.len() as u64).into()),
         ("duration_ns", length.into()),
         ("busy_ns", total.into()),
         ("busy_share", share(total, whole)),
         ("switches", switches.into()),
     ];
+    summary.extend(missing_of(missing.values()));
     let (columns, rows) = match view {
         "cpu" => {
             let row = |(cpu, on): (&u32, &OnCpu)| {
                 let (busy, switches) = (busy(on), on.values().map(|used| used.switches).sum::<u64>());
-                let idle = length.saturating_sub(busy);
+                let unknown = missing.get(cpu).map_or(0, |missing| missing.time);
+                let idle = length.saturating_sub(busy).saturating_sub(unknown);
                 vec![u64::from(*cpu).into(), busy.into(), share(busy, length), idle.into(), switches.into()]
             };
             let columns = vec![
@@ -158,6 +163,13 @@ fn table(threads: &Threads, cpus: BTreeMap<u32, OnCpu>, length: u64, view: &str)
         view => by_thread(threads, cpus, length, view == "process"),
     };
     Table { name: "cpu", shape: Shape::Counters, summary, columns, rows, loss: Vec::new() }
+}
+
+/// What a summary has of the switches that are missing.
+fn missing_of<'m>(cpus: impl Iterator<Item = &'m Missing>) -> [(&'static str, Value); 2] {
+    let mut sum = Missing::default();
+    cpus.for_each(|missing| sum.add(*missing));
+    [("switches_missing", sum.switches.into()), ("unknown_ns", sum.time.into())]
 }
 
 fn by_thread(

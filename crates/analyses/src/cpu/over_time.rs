@@ -5,12 +5,16 @@ use hodo_trace::{
     Column, EventAnalysis, Shape, Table, Unit, Whole,
     kernel::{KernelEvent, Kind, Thread, Threads, field::switch},
 };
-use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
 
 use crate::{
     bins::{Bins, within},
     figures::share,
+};
+
+use super::{
+    missing_of,
+    stints::{Missing, Stint, Stints},
 };
 
 /// The analysis.
@@ -22,8 +26,13 @@ pub struct OverTime;
 pub struct Partial {
     /// Threads that ran on a CPU.
     bins: Bins<(Thread, u32)>,
-    /// The first switch on each CPU and the last.
-    switches: FxHashMap<u32, (Nanos, Nanos)>,
+    stints: Stints,
+}
+
+impl Partial {
+    fn ran(&mut self, stint: &Stint) {
+        self.bins.see((stint.thread, stint.cpu), (stint.from, stint.to), 1);
+    }
 }
 
 impl EventAnalysis for OverTime {
@@ -42,44 +51,34 @@ impl EventAnalysis for OverTime {
     }
 
     fn fold(&self, partial: &mut Partial, event: &KernelEvent<'_>) {
-        let (time, cpu) = (event.time, event.cpu);
-        if event.switch().is_none() {
-            return;
+        if let Some(stint) = partial.stints.see(event) {
+            partial.ran(&stint);
         }
-        let (_, last) = partial.switches.entry(cpu).or_insert((time, time));
-        let since = std::mem::replace(last, time);
-        partial.bins.see((event.thread, cpu), (since, time), 1);
     }
 
-    fn merge(&self, mut earlier: Partial, later: Partial, threads: &Threads) -> Partial {
-        let Partial { bins, switches } = &mut earlier;
-        bins.add(later.bins, |(thread, cpu)| (threads.known(thread), cpu));
-        for (cpu, (first, last)) in later.switches {
-            let known = switches.entry(cpu).or_insert((first, first));
-            let since = std::mem::replace(&mut known.1, last);
-            bins.see((threads.running(cpu), cpu), (since, first), 1);
-        }
+    fn merge(&self, mut earlier: Partial, later: Partial, _: &Threads) -> Partial {
+        earlier.bins.add(later.bins, |key| key);
+        earlier.stints.add(later.stints).iter().for_each(|stint| earlier.ran(stint));
         earlier
     }
 
-    fn finish(&self, whole: Partial, of: &Whole<'_>) -> Table {
-        let Partial { mut bins, switches } = whole;
-        let threads = of.threads;
-        for (&cpu, &(first, last)) in &switches {
-            bins.see((Thread::before(cpu), cpu), (of.span.0, first), 1);
-            bins.see((threads.running(cpu), cpu), (last, of.span.1), 1);
-        }
-        let cpus = switches.keys().filter(|cpu| of.choice.wants_cpu(**cpu)).count() as u64;
+    fn finish(&self, mut whole: Partial, of: &Whole<'_>) -> Table {
+        let ends: Vec<Stint> = whole.stints.ends(of.span).collect();
+        ends.iter().for_each(|stint| whole.ran(stint));
+        let Partial { bins, stints } = whole;
+        let missing: Vec<Missing> =
+            stints.missing().filter(|(cpu, _)| of.choice.wants_cpu(*cpu)).map(|(_, own)| own).collect();
+        let cpus = missing.len() as u64;
         let width = bins.width();
         let mut rows: std::collections::BTreeMap<Nanos, u64> = std::collections::BTreeMap::new();
         for (begin, (thread, cpu), bin) in bins.into_bins() {
-            let thread = threads.settled(thread);
             let is_wanted =
-                of.choice.wants_cpu(cpu) && !thread.is_idle() && threads.wanted(thread, of.choice);
+                of.choice.wants_cpu(cpu) && !thread.is_idle() && of.threads.wanted(thread, of.choice);
             *rows.entry(begin).or_default() += if is_wanted { bin.area } else { 0 };
         }
         let total: u64 = rows.values().sum();
-        let summary = vec![("cpus", cpus.into()), ("busy_ns", total.into()), ("width_ns", width.into())];
+        let mut summary = vec![("cpus", cpus.into()), ("busy_ns", total.into()), ("width_ns", width.into())];
+        summary.extend(missing_of(missing.iter()));
         let columns = vec![
             Column::integer("begin_ns", Unit::Nanoseconds),
             Column::integer("busy_ns", Unit::Nanoseconds),

@@ -67,7 +67,9 @@ fn events((seeds, rules): &Plan) -> Vec<Records> {
         if !*rules || words.kind == Kind::SyscallEntry {
             *call = (a + 2 * b + 5 * c) as u32 % NAMES.len() as u32;
         }
-        records.push(Nanos(now), cpu, words.kind, *call);
+        let ran = if *rules { running[cpu as usize] } else { b };
+        let tid = u32::try_from(ran).ok().filter(|_| later % 2 == 1);
+        records.push(Nanos(now), (cpu, tid), words.kind, *call);
         if words.kind == Kind::SchedSwitch {
             let on = &mut running[cpu as usize];
             let prev = if *rules { *on } else { a };

@@ -237,6 +237,8 @@ struct More {
     calls: Vec<u32>,
     /// The CPU, where each event tells its own.
     cpu: Option<FieldPath>,
+    /// The thread, where each event tells its own.
+    tid: Option<FieldPath>,
 }
 
 /// What comes to a place in records.
@@ -318,7 +320,12 @@ fn field(trace: &Trace<'_>, stream: &Stream<'_>, class: &EventClass, word: &str)
 
 /// Where the context of an event or of its packet tells the CPU.
 pub(super) fn path_of_cpu(trace: &Trace<'_>, stream: &Stream<'_>, event: &EventClass) -> Option<FieldPath> {
-    vocabulary::context("cpu_id").iter().find_map(|name| context(trace, stream, event, &[name]))
+    path_of("cpu_id", trace, stream, event)
+}
+
+/// Where a context of an event or of its packet has what our word stands for.
+fn path_of(word: &str, trace: &Trace<'_>, stream: &Stream<'_>, event: &EventClass) -> Option<FieldPath> {
+    vocabulary::context(word).iter().find_map(|name| context(trace, stream, event, &[name]))
 }
 
 /// The CPU of an event that tells its own.
@@ -368,10 +375,12 @@ impl StreamBinding {
             };
             let number = if is_every { trace.find(stream, class, &["id"]) } else { None };
             let cpu = cpu(class).filter(|path| !path.is_of_packet());
+            let tid = path_of("tid", trace, stream, class).filter(|path| !path.is_of_packet());
+            let tells_more = is_every || cpu.is_some() || tid.is_some();
             Some(ClassBinding {
                 kind: words.kind,
                 name,
-                more: (is_every || cpu.is_some()).then(|| Box::new(More { number, calls, cpu })),
+                more: tells_more.then(|| Box::new(More { number, calls, cpu, tid })),
                 fields: (0..fields.iter().max().map_or(0, |last| last + 1)).map(place).collect(),
             })
         };
@@ -399,6 +408,12 @@ impl More {
     fn cpu(&self, event: &Event<'_, '_, '_>) -> Option<u32> {
         cpu(self.cpu.as_ref()?, event)
     }
+
+    /// Its thread; perf tells -1 of one that has ended.
+    fn tid(&self, event: &Event<'_, '_, '_>) -> Option<u32> {
+        let tid = integer(self.tid.as_ref()?, event)?;
+        i32::try_from(tid).ok().and_then(|tid| u32::try_from(tid).ok())
+    }
 }
 
 impl ClassBinding {
@@ -412,11 +427,14 @@ impl ClassBinding {
         event: &Event<'_, '_, '_>,
         records: &mut Records,
     ) -> bool {
-        let (name, cpu) = match &self.more {
-            None => (self.name, of_packet),
-            Some(more) => (more.name(event).unwrap_or(self.name), more.cpu(event).unwrap_or(of_packet)),
+        let (name, at) = match &self.more {
+            None => (self.name, (of_packet, None)),
+            Some(more) => {
+                let at = (more.cpu(event).unwrap_or(of_packet), more.tid(event));
+                (more.name(event).unwrap_or(self.name), at)
+            }
         };
-        records.push(time, cpu, self.kind, name);
+        records.push(time, at, self.kind, name);
         self.read(event, records)
     }
 

@@ -99,7 +99,7 @@ impl Side {
         let (mut key, mut group) = (Vec::new(), Vec::new());
         told.key.iter().for_each(|place| put(Some(place), event, cpu, &mut key));
         told.group.iter().for_each(|place| put(place.as_ref(), event, cpu, &mut group));
-        records.push(time, cpu, self.kind, 0);
+        records.push(time, (cpu, None), self.kind, 0);
         records.text(&key);
         records.text(&group);
     }

@@ -193,7 +193,7 @@ impl<'t, 'a> Source<'t, 'a> {
         let time = |time: Option<OriginNanos>| time.and_then(|time| u64::try_from(time.0).ok());
         let (begin, end) = (time(lost.after.or(lost.before)), time(lost.before.or(lost.after)));
         let Some((begin, end)) = begin.zip(end).filter(|_| self.whole.wants_lost) else { return };
-        records.push(Nanos(begin), 0, Kind::Lost, 0);
+        records.push(Nanos(begin), (0, None), Kind::Lost, 0);
         records.integer(lost.count as i64);
         records.integer(lost.packets.into());
         records.integer(begin as i64);

@@ -25,6 +25,8 @@ struct Record {
     /// Its first field among those of all.
     fields: u32,
     kind: Kind,
+    /// Whether the event itself tells who ran.
+    is_told: bool,
 }
 
 /// Events and bytes of text that are read at a time: those of some streams together stay in a core's first cache, as
@@ -53,12 +55,13 @@ impl Records {
         self.text.clear();
     }
 
-    /// Adds an event, whose fields follow with [`Records::integer`], [`Records::text`] and [`Records::absent`]
+    /// Adds an event of a thread, if it tells which, whose fields follow with [`Records::integer`], [`Records::text`] and [`Records::absent`]
     /// in the order of the vocabulary. `name` is the index of what follows the prefix of its name.
     #[inline]
-    pub fn push(&mut self, time: Nanos, cpu: u32, kind: Kind, name: u32) {
-        let (thread, fields) = (Thread::before(cpu), self.fields.len() as u32);
-        self.records.push(Record { time, thread, cpu, name, fields, kind });
+    pub fn push(&mut self, time: Nanos, (cpu, tid): (u32, Option<u32>), kind: Kind, name: u32) {
+        let thread = tid.map_or(Thread::before(cpu), |tid| Thread::new(tid.into(), cpu));
+        let fields = self.fields.len() as u32;
+        self.records.push(Record { time, thread, cpu, name, fields, kind, is_told: tid.is_some() });
     }
 
     /// The next field is an integer.
@@ -108,10 +111,17 @@ impl Records {
     /// An event by its place, of which there are [`Records::len`]. Who ran is not known before it was told.
     #[inline]
     pub fn event(&self, place: usize) -> KernelEvent<'_> {
-        let Record { time, thread, cpu, name, fields, kind } = self.records[place];
+        let Record { time, thread, cpu, name, fields, kind, .. } = self.records[place];
         let end = self.records.get(place + 1).map_or(self.fields.len(), |next| next.fields as usize);
         let fields = &self.fields[fields as usize..end];
         KernelEvent { time, cpu, name, kind, thread, fields, text: &self.text }
+    }
+
+    /// Who ran on the CPU of an event, if the event itself tells that.
+    #[inline]
+    pub fn told(&self, place: usize) -> Option<Thread> {
+        let Record { thread, is_told, .. } = self.records[place];
+        is_told.then_some(thread)
     }
 
     /// Tells who ran on the CPU of an event, before a switch.

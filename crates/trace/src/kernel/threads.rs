@@ -135,6 +135,12 @@ impl Threads {
         }
     }
 
+    /// An event tells who runs on its CPU, before it is seen. After a switch that is missing this is another one.
+    #[inline]
+    pub fn runs(&mut self, cpu: u32, thread: Thread) {
+        self.cpus.get_or(cpu, || Cpu { first: thread, now: thread }).now = thread;
+    }
+
     /// Who runs on a CPU.
     #[inline]
     pub fn running(&self, cpu: u32) -> Thread {
