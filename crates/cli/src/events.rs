@@ -2,6 +2,7 @@
 
 use std::{
     io::{self, Write},
+    mem::ManuallyDrop,
     process::ExitCode,
 };
 
@@ -108,9 +109,13 @@ pub fn are_in(input: &Input) -> bool {
 }
 
 /// Opens the traces of an input.
-pub fn open<'f>(files: &'f Files, input: &Input) -> Result<EventTraces<'f>, OpenError> {
+pub fn open<'f>(files: &'f Files, input: &Input) -> Result<ManuallyDrop<EventTraces<'f>>, OpenError> {
     let searching = Searching::new(input.quiet);
-    EventTraces::open(files, &input.file, input::threads(input), |done, total| searching.set(done, total))
+    let traces = EventTraces::open(files, &input.file, input::threads(input), |done, total| {
+        searching.set(done, total)
+    });
+    // At the end of the process its memory is given back at once, not class by class.
+    traces.map(ManuallyDrop::new)
 }
 
 pub fn wanted(filter: &Filter, input: &Input, traces: &EventTraces<'_>) -> Result<Wanted, Failure> {

@@ -1,7 +1,7 @@
 //! How many events there are, of each name and stream.
 
 use hodo_clock::OriginNanos;
-use hodo_formats::ctf::Item;
+use hodo_formats::ctf::{Item, Trace};
 use hodo_trace::{Loss, Table};
 
 use super::{
@@ -12,7 +12,7 @@ use super::{
 };
 use crate::Losses;
 
-/// What was counted in a run.
+/// What was counted in a run, or in a stream.
 #[derive(Default)]
 pub(super) struct Counted {
     /// By index of the class.
@@ -48,16 +48,17 @@ pub(super) fn count_runs(
 ) -> Counts {
     let filter = Filter::new(traces, wanted);
     let all = wanted.is_all();
-    let mut counts = Counts::new(traces);
+    let nothing = |trace: &Trace<'_>| trace.streams.iter().map(|_| Counted::default()).collect();
+    let mut sums: Vec<Vec<Counted>> = traces.traces.iter().map(nothing).collect();
     let mut done = 0;
     let work =
         |run: &Run<'_, '_>| if all { count_all(run, reading) } else { count_wanted(run, &filter, reading) };
     each_of(traces, &runs, reading, work, |run, counted: Counted| {
-        counts.count(run, counted, losses);
+        sums[run.trace][run.stream].add(counted, losses);
         done += run.bytes;
         progress(done)
     });
-    counts
+    Counts::new(traces, sums)
 }
 
 fn count_all(run: &Run<'_, '_>, reading: &EventReading) -> Counted {
@@ -117,6 +118,14 @@ fn count_wanted(run: &Run<'_, '_>, filter: &Filter, reading: &EventReading) -> C
 impl Counted {
     fn new(run: &Run<'_, '_>) -> Counted {
         Counted { events: vec![0; run.classes().len()], ..Counted::default() }
+    }
+
+    /// Adds what was counted in another run of the stream.
+    fn add(&mut self, other: Counted, losses: &mut Losses) {
+        self.events.resize(self.events.len().max(other.events.len()), 0);
+        self.events.iter_mut().zip(other.events).for_each(|(own, other)| *own += other);
+        self.figures.add(other.figures);
+        other.losses.into_iter().for_each(|loss| losses.add(loss));
     }
 
     #[inline]

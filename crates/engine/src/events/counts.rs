@@ -3,10 +3,11 @@
 use std::collections::BTreeMap;
 
 use hodo_clock::OriginNanos;
+use hodo_formats::ctf::{Stream, Trace};
 use hodo_trace::{Column, Shape, Table, Unit, Value};
 use serde::{Deserialize, Serialize};
 
-use super::{EventTraces, count::Counted, runs::Run};
+use super::{EventTraces, count::Counted};
 use crate::Losses;
 
 /// What a stream has.
@@ -26,7 +27,7 @@ pub(super) struct Figures {
 }
 
 impl Figures {
-    fn add(&mut self, other: Figures) {
+    pub(super) fn add(&mut self, other: Figures) {
         self.events_lost = self.events_lost.saturating_add(other.events_lost);
         self.packets_lost = self.packets_lost.saturating_add(other.packets_lost);
         self.span = match (self.span, other.span) {
@@ -66,26 +67,23 @@ pub(super) struct Counts(Vec<Vec<OfStream>>);
 pub const COUNT_VIEWS: [&str; 3] = ["event", "stream", "time"];
 
 impl Counts {
-    pub(super) fn new(traces: &EventTraces<'_>) -> Counts {
+    /// Of what was counted in each stream, by trace and stream.
+    pub(super) fn new(traces: &EventTraces<'_>, counted: Vec<Vec<Counted>>) -> Counts {
         let several = traces.traces.len() > 1;
-        let streams = traces.traces.iter().map(|trace| {
-            let name = |name: &str| if several { format!("{}/{name}", trace.name) } else { name.to_owned() };
-            let stream = |name: &str| OfStream { name: name.to_owned(), ..OfStream::default() };
-            trace.streams.iter().map(|of| stream(&name(&of.name))).collect()
-        });
-        Counts(streams.collect())
-    }
-
-    /// Adds what was counted in a run.
-    pub(super) fn count(&mut self, run: &Run<'_, '_>, counted: Counted, losses: &mut Losses) {
-        let stream = &mut self.0[run.trace][run.stream];
-        let classes = run.classes().iter().zip(&counted.events).filter(|(_, events)| **events > 0);
-        classes.for_each(|(class, &events)| match stream.events.get_mut(&class.name) {
-            Some(count) => *count += events,
-            None => drop(stream.events.insert(class.name.clone(), events)),
-        });
-        stream.figures.add(counted.figures);
-        counted.losses.into_iter().for_each(|loss| losses.add(loss));
+        let of_trace = |(trace, counted): (&Trace<'_>, Vec<Counted>)| {
+            let of_stream = |(stream, counted): (&Stream<'_>, Counted)| {
+                let name =
+                    if several { format!("{}/{}", trace.name, stream.name) } else { stream.name.clone() };
+                let mut events = BTreeMap::new();
+                let classes = trace.stream_class(stream).events.iter().zip(counted.events);
+                for (class, count) in classes.filter(|(_, count)| *count > 0) {
+                    *events.entry(class.name.clone()).or_default() += count;
+                }
+                OfStream { name, events, figures: counted.figures }
+            };
+            trace.streams.iter().zip(counted).map(of_stream).collect()
+        };
+        Counts(traces.traces.iter().zip(counted).map(of_trace).collect())
     }
 
     /// The same streams, of which nothing was counted.

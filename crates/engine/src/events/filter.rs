@@ -48,7 +48,7 @@ impl Wanted {
                 trace.streams.iter().any(|stream| {
                     let events = &trace.stream_class(stream).events;
                     events.first().is_some_and(|event| {
-                        names.iter().any(|name| context(trace, stream, event, &[name]).is_some())
+                        names.iter().any(|name| trace.find_context(stream, event, &[name]).is_some())
                     })
                 })
             })
@@ -104,17 +104,6 @@ pub(super) fn machine(trace: &Trace<'_>) -> Option<Machine> {
     })
 }
 
-/// A field of a context; where the payload has one of the same name, it stays hidden behind that.
-pub(super) fn context(
-    trace: &Trace<'_>,
-    stream: &Stream<'_>,
-    event: &EventClass,
-    names: &[&str],
-) -> Option<FieldPath> {
-    let outside = EventClass { payload: None, ..event.clone() };
-    trace.find(stream, &outside, names)
-}
-
 /// A field by the tracer's own name or by the vocabulary's: first the event's own, then those of contexts.
 pub(super) fn find(
     trace: &Trace<'_>,
@@ -137,8 +126,13 @@ pub(super) fn find(
     };
     match found {
         Some(names) => look(&names, |trace, stream, event, names| trace.find(stream, event, names)),
-        None => look(&with(first), context)
-            .or_else(|| vocabulary::context(first).iter().find_map(|name| look(&with(name), context))),
+        None => {
+            let context = |names: &[String]| {
+                look(names, |trace, stream, event, names| trace.find_context(stream, event, names))
+            };
+            let own = vocabulary::context(first).iter();
+            context(&with(first)).or_else(|| own.into_iter().find_map(|name| context(&with(name))))
+        }
     }
 }
 
@@ -151,7 +145,7 @@ impl Filter {
                 return None;
             }
             let find = |names: &[&str], in_context| match in_context {
-                true => context(trace, stream, event, names),
+                true => trace.find_context(stream, event, names),
                 false => find(trace, stream, event, names),
             };
             let conditions = condition.iter().chain(&only);

@@ -21,7 +21,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     EventReading, EventTraces,
-    filter::{context, machine},
+    filter::machine,
     periods::Edges,
     slices::{Slice, plan},
     sources::Sources,
@@ -309,7 +309,7 @@ fn calls(trace: &Trace<'_>) -> Vec<&'static str> {
 /// Looks for a field by its word: see [`Words::fields`].
 fn field(trace: &Trace<'_>, stream: &Stream<'_>, class: &EventClass, word: &str) -> Option<FieldPath> {
     word.split('|').find_map(|name| match name.strip_prefix(CONTEXT) {
-        Some(name) => context(trace, stream, class, &[name]),
+        Some(name) => trace.find_context(stream, class, &[name]),
         None => {
             let mut names: Vec<&str> = name.split('.').collect();
             names[0] = name_of(class, names[0])?;
@@ -325,7 +325,7 @@ pub(super) fn path_of_cpu(trace: &Trace<'_>, stream: &Stream<'_>, event: &EventC
 
 /// Where a context of an event or of its packet has what our word stands for.
 fn path_of(word: &str, trace: &Trace<'_>, stream: &Stream<'_>, event: &EventClass) -> Option<FieldPath> {
-    vocabulary::context(word).iter().find_map(|name| context(trace, stream, event, &[name]))
+    vocabulary::context(word).iter().find_map(|name| trace.find_context(stream, event, &[name]))
 }
 
 /// The CPU of an event that tells its own.

@@ -289,7 +289,7 @@ impl<'t, 'a> Event<'_, 't, 'a> {
     #[inline(always)]
     pub fn tell(&self, scope: Scope, sink: &mut impl FieldSink) -> Result<(), Trouble> {
         let (plan, at) = (self.reader.plan, self.begin(scope));
-        let places = || &plan.places[self.parts.class as usize];
+        let places = || plan.places(self.parts.class, self.class());
         let places = match scope {
             Scope::CommonContext => &plan.common_places,
             Scope::SpecificContext => match &places().specific {

@@ -1,6 +1,6 @@
 //! How to read the events of a class of streams, compiled once.
 
-use std::collections::HashMap;
+use std::{collections::HashMap, sync::OnceLock};
 
 use super::{
     event::Parts,
@@ -22,7 +22,8 @@ pub struct StreamPlan {
     pub(super) events: Vec<EventPlan>,
     /// Where the fields of events lie, apart from what is needed to step over them.
     pub(super) common_places: Places,
-    pub(super) places: Vec<EventPlaces>,
+    /// Those of each class, found when its events are looked at first.
+    places: Vec<OnceLock<EventPlaces>>,
     listed: Vec<Listed>,
     others: HashMap<u64, u32>,
 }
@@ -70,13 +71,8 @@ impl StreamPlan {
             EventPlan { id: event.id, specific, payload, known }
         };
         let events: Vec<EventPlan> = class.events.iter().map(plan).collect();
-        let places_of =
-            |structure: &Option<Structure>| structure.as_ref().map(Places::of).unwrap_or_default();
-        let places = class.events.iter().map(|event| EventPlaces {
-            payload: places_of(&event.payload),
-            specific: event.specific_context.as_ref().map(|context| Box::new(Places::of(context))),
-        });
-        let (common_places, places) = (places_of(&class.common_context), places.collect());
+        let common_places = class.common_context.as_ref().map(Places::of).unwrap_or_default();
+        let places = class.events.iter().map(|_| OnceLock::new()).collect();
         let highest = events.iter().map(|event| event.id).filter(|&id| id < LISTED).max();
         let none = Listed { class: NONE, bits: NONE, specific: 0 };
         let mut listed = vec![none; highest.map_or(0, |id| id as usize + 1)];
@@ -93,6 +89,12 @@ impl StreamPlan {
             }
         }
         StreamPlan { header, common, events, common_places, places, listed, others }
+    }
+
+    /// Where the fields of events of a class lie, by its index.
+    #[inline]
+    pub(super) fn places(&self, index: u32, class: &EventClass) -> &EventPlaces {
+        self.places[index as usize].get_or_init(|| EventPlaces::of(class))
     }
 
     /// The index of a class by its id.
@@ -138,6 +140,16 @@ impl StreamPlan {
     }
 }
 
+impl EventPlaces {
+    #[cold]
+    fn of(class: &EventClass) -> EventPlaces {
+        EventPlaces {
+            payload: class.payload.as_ref().map(Places::of).unwrap_or_default(),
+            specific: class.specific_context.as_ref().map(|context| Box::new(Places::of(context))),
+        }
+    }
+}
+
 impl EventPlan {
     /// The bits behind the header, where they are always as many.
     fn bits(&self, common: &Steps) -> u32 {
@@ -174,18 +186,19 @@ impl FieldPath {
     }
 }
 
-/// Finds a field by the names of the structures that hold it: in the payload, then in the contexts. Its place is
-/// compiled by the `plan` where events are read by one.
+/// Finds a field by the names of the structures that hold it: in the `payload`, if it may lie there, then in the
+/// contexts. Its place is compiled by the `plan` where events are read by one.
 pub(super) fn find(
     trace: &TraceClass,
     stream: &StreamClass,
     plan: Option<&StreamPlan>,
     event: &EventClass,
+    payload: &Option<Structure>,
     names: &[&str],
 ) -> Option<FieldPath> {
-    let payload = plan.and_then(|plan| Some(plan.events.get(plan.index(event.id)? as usize)?.known));
+    let known = plan.and_then(|plan| Some(plan.events.get(plan.index(event.id)? as usize)?.known));
     let scopes = [
-        (Scope::Payload, &event.payload, payload),
+        (Scope::Payload, payload, known),
         (Scope::SpecificContext, &event.specific_context, None),
         (Scope::CommonContext, &stream.common_context, None),
         (Scope::PacketContext, &stream.packet_context, None),

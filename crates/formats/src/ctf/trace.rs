@@ -15,7 +15,7 @@ use super::{
     packet::{FilePackets, Packet, PacketTrouble},
     plan::{FieldPath, StreamPlan, find},
     read::Walk,
-    schema::{EventClass, Scope, Slot, StreamClass, TraceClass},
+    schema::{EventClass, Scope, Slot, StreamClass, Structure, TraceClass},
     steps::{Content, Slots},
 };
 
@@ -236,9 +236,24 @@ impl<'a> Trace<'a> {
 
     /// Looks for a field of events of a class by its name, or by its names from the outside in.
     pub fn find(&self, stream: &Stream<'a>, event: &EventClass, names: &[&str]) -> Option<FieldPath> {
+        self.find_in(stream, event, &event.payload, names)
+    }
+
+    /// The same in its contexts alone: where the payload has a field of the same name, it stays hidden behind that.
+    pub fn find_context(&self, stream: &Stream<'a>, event: &EventClass, names: &[&str]) -> Option<FieldPath> {
+        self.find_in(stream, event, &None, names)
+    }
+
+    fn find_in(
+        &self,
+        stream: &Stream<'a>,
+        event: &EventClass,
+        payload: &Option<Structure>,
+        names: &[&str],
+    ) -> Option<FieldPath> {
         // What else finds events may place them otherwise than the plan.
         let plan = matches!(self.framing, Framing::Ctf).then(|| self.plan(stream));
-        find(&self.class, self.stream_class(stream), plan, event, names)
+        find(&self.class, self.stream_class(stream), plan, event, payload, names)
     }
 
     /// First and last time of packets, as far as they tell.

@@ -1,5 +1,7 @@
 //! Blocks: what stands at the outermost level (CTF 1.8 section 7.2).
 
+use std::borrow::Cow;
+
 use hodo_clock::CycleClock;
 
 use super::{
@@ -13,8 +15,8 @@ use crate::{
 };
 
 /// What stands on the right of `=` or `:=`.
-enum Entry {
-    Value(Value),
+enum Entry<'t> {
+    Value(Value<'t>),
     Class(FieldClass),
 }
 
@@ -116,7 +118,7 @@ impl<'t> Parser<'t> {
     /// A block, entry by entry.
     fn block(
         &mut self,
-        mut set: impl FnMut(&mut Self, &str, Entry) -> Result<(), Error>,
+        mut set: impl FnMut(&mut Self, &str, Entry<'t>) -> Result<(), Error>,
     ) -> Result<(), Error> {
         self.take()?;
         self.expect("{")?;
@@ -129,9 +131,9 @@ impl<'t> Parser<'t> {
                 Kind::Text(text) => {
                     let text = text.clone();
                     self.take()?;
-                    text
+                    Cow::Owned(text)
                 }
-                _ => self.path()?.join("."),
+                _ => self.path()?,
             };
             let entry = if self.take_if(":=")? {
                 Entry::Class(self.class(false)?)
@@ -167,7 +169,7 @@ impl<'t> Parser<'t> {
             let value = match entry {
                 Entry::Value(Value::Integer(integer)) => Environment::Integer(integer),
                 Entry::Value(Value::Text(text)) => Environment::Text(text),
-                Entry::Value(Value::Path(path)) => Environment::Text(path.join(".")),
+                Entry::Value(Value::Path(path)) => Environment::Text(path.into_owned()),
                 Entry::Class(_) => return Err(parser.there("a number or a text expected".to_owned())),
             };
             trace.environment.push((name.to_owned(), value));
@@ -255,42 +257,42 @@ impl<'t> Parser<'t> {
 
 /// Entries of blocks.
 impl Parser<'_> {
-    fn structure_of(&self, entry: Entry) -> Result<Structure, Error> {
+    fn structure_of(&self, entry: Entry<'_>) -> Result<Structure, Error> {
         match entry {
             Entry::Class(FieldClass::Structure(structure)) => Ok(structure),
             _ => Err(self.there("`:= struct` expected".to_owned())),
         }
     }
 
-    fn integer_of(&self, entry: &Entry) -> Result<i128, Error> {
+    fn integer_of(&self, entry: &Entry<'_>) -> Result<i128, Error> {
         match entry {
             Entry::Value(Value::Integer(integer)) => Ok(*integer),
             _ => Err(self.there("a number expected".to_owned())),
         }
     }
 
-    fn id(&self, entry: &Entry) -> Result<u64, Error> {
+    fn id(&self, entry: &Entry<'_>) -> Result<u64, Error> {
         let number = self.integer_of(entry)?;
         u64::try_from(number).map_err(|_| self.there("an id that is not negative expected".to_owned()))
     }
 
-    fn text_of(&self, entry: Entry) -> Result<String, Error> {
+    fn text_of(&self, entry: Entry<'_>) -> Result<String, Error> {
         match entry {
             Entry::Value(Value::Text(text)) => Ok(text),
-            Entry::Value(Value::Path(path)) => Ok(path.join(".")),
+            Entry::Value(Value::Path(path)) => Ok(path.into_owned()),
             _ => Err(self.there("a text expected".to_owned())),
         }
     }
 
-    fn truth_of(&self, entry: &Entry) -> Result<bool, Error> {
+    fn truth_of(&self, entry: &Entry<'_>) -> Result<bool, Error> {
         match entry {
             Entry::Value(Value::Integer(integer)) => Ok(*integer != 0),
-            Entry::Value(Value::Path(path)) => Ok(matches!(shown(&path.join(".")), "true" | "TRUE")),
+            Entry::Value(Value::Path(path)) => Ok(matches!(shown(path), "true" | "TRUE")),
             _ => Err(self.there("`true` or `false` expected".to_owned())),
         }
     }
 
-    fn uuid(&self, entry: &Entry) -> Result<[u8; 16], Error> {
+    fn uuid(&self, entry: &Entry<'_>) -> Result<[u8; 16], Error> {
         let wrong =
             || self.there("a UUID expected, such as \"bf4863da-c8f8-7d41-af1b-10ffd20a7d42\"".to_owned());
         let Entry::Value(Value::Text(text)) = entry else { return Err(wrong()) };

@@ -1,6 +1,6 @@
 //! Words in hand, names in scope, errors with their line.
 
-use std::collections::HashMap;
+use std::{borrow::Cow, collections::HashMap};
 
 use super::token::{Kind, Lexer, Token};
 use crate::{
@@ -82,6 +82,7 @@ impl<'t> Parser<'t> {
     }
 
     /// Takes a sign if it is in hand.
+    #[inline]
     pub(super) fn take_if(&mut self, sign: &str) -> Result<bool, Error> {
         let there = matches!(self.peek(), Kind::Sign(found) if *found == sign);
         if there {
@@ -112,11 +113,11 @@ impl<'t> Parser<'t> {
         matches!(self.peek(), Kind::Word(found) if *found == word)
     }
 
-    /// Names with points between them.
-    pub(super) fn path(&mut self) -> Result<Vec<&'t str>, Error> {
-        let mut path = vec![self.word()?];
+    /// Names with points between them, and no blanks.
+    pub(super) fn path(&mut self) -> Result<Cow<'t, str>, Error> {
+        let mut path = Cow::Borrowed(self.word()?);
         while self.take_if(".")? {
-            path.push(self.word()?);
+            path = path + "." + self.word()?;
         }
         Ok(path)
     }

@@ -7,7 +7,7 @@ use winnow::{
     ascii::{digit1, hex_digit1, oct_digit0},
     combinator::{alt, delimited, dispatch, empty, fail, opt, peek, preceded, repeat},
     stream::{AsChar, LocatingSlice, Stream},
-    token::{any, literal, one_of, take, take_until, take_while},
+    token::{any, literal, take, take_until, take_while},
 };
 
 /// A word, and where it stands.
@@ -77,6 +77,9 @@ fn blanks(input: &mut Input<'_>) -> ModalResult<()> {
 
 fn kind<'t>(input: &mut Input<'t>) -> ModalResult<Kind<'t>> {
     // The first character tells: metadata have a hundred thousand words, and are read before anything else.
+    if let Some(kind) = plain(input) {
+        return Ok(kind);
+    }
     dispatch! { peek(any);
         'L' => alt((text.map(Kind::Text), character.map(Kind::Integer), word.map(Kind::Word))),
         'a'..='z' | 'A'..='Z' | '_' => word.map(Kind::Word),
@@ -88,14 +91,35 @@ fn kind<'t>(input: &mut Input<'t>) -> ModalResult<Kind<'t>> {
     .parse_next(input)
 }
 
+/// The words that are most of all: decimal numbers without a suffix, and texts without escapes.
+fn plain<'t>(input: &mut Input<'t>) -> Option<Kind<'t>> {
+    let mut rest = *input;
+    let kind = match rest.as_bytes().first()? {
+        b'1'..=b'9' => {
+            let digits = run(&mut rest, u8::is_ascii_digit);
+            let ends = rest.as_bytes().first().is_none_or(|byte| !byte.is_ascii_alphabetic());
+            Kind::Integer(digits.parse().ok().filter(|_| ends)?)
+        }
+        b'"' => {
+            rest.next_slice(1);
+            let text = run(&mut rest, |byte| byte.is_ascii() && !matches!(byte, b'"' | b'\\'));
+            rest.starts_with('"').then(|| rest.next_slice(1))?;
+            Kind::Text(text.to_owned())
+        }
+        _ => return None,
+    };
+    *input = rest;
+    Some(kind)
+}
+
 /// As many bytes of ASCII as are such.
 fn run<'t>(input: &mut Input<'t>, is: impl Fn(&u8) -> bool) -> &'t str {
     let length = input.bytes().position(|byte| !is(&byte)).unwrap_or(input.len());
     input.next_slice(length)
 }
 
+/// What begins with a letter or `_`.
 fn word<'t>(input: &mut Input<'t>) -> ModalResult<&'t str> {
-    peek(one_of(|c: char| c.is_alpha() || c == '_')).parse_next(input)?;
     Ok(run(input, |byte| byte.is_ascii_alphanumeric() || *byte == b'_'))
 }
 

@@ -1,5 +1,7 @@
 //! Types: CTF 1.8 sections 4 and 7.3.
 
+use std::borrow::Cow;
+
 use hodo_trace::event::{Base, Label, Meaning};
 
 use super::{
@@ -15,10 +17,10 @@ use crate::{
 };
 
 /// A value that is assigned.
-pub(super) enum Value {
+pub(super) enum Value<'t> {
     Integer(i128),
     Text(String),
-    Path(Vec<String>),
+    Path(Cow<'t, str>),
 }
 
 /// Scopes by the names that references give them: CTF 1.8 section 7.3.2.
@@ -45,9 +47,26 @@ pub(super) fn shown(name: &str) -> &str {
     name.strip_prefix('_').unwrap_or(name)
 }
 
+/// The last of the names of a path.
+fn last(path: &str) -> &str {
+    path.rsplit('.').next().unwrap_or(path)
+}
+
+/// Arrays of a type, one in the other; the first length is the outermost.
+fn of_lengths(class: FieldClass, lengths: Vec<Length>) -> FieldClass {
+    lengths.into_iter().rev().fold(class, |element, length| match element {
+        FieldClass::Integer(Integer { text: Some(encoding), alignment: 8, ref meaning, .. })
+            if meaning.size == 8 && meaning.labels.is_empty() =>
+        {
+            FieldClass::Text(encoding, length)
+        }
+        element => FieldClass::Array(Box::new(Array { length, element, minimum_alignment: 1 })),
+    })
+}
+
 impl<'t> Parser<'t> {
     /// The value after a `=`.
-    pub(super) fn value(&mut self) -> Result<Value, Error> {
+    pub(super) fn value(&mut self) -> Result<Value<'t>, Error> {
         let negative = self.take_if("-")?;
         if !negative {
             self.take_if("+")?;
@@ -63,9 +82,7 @@ impl<'t> Parser<'t> {
                 self.take()?;
                 Ok(Value::Text(text))
             }
-            Kind::Word(_) if !negative => {
-                Ok(Value::Path(self.path()?.into_iter().map(str::to_owned).collect()))
-            }
+            Kind::Word(_) if !negative => Ok(Value::Path(self.path()?)),
             _ => Err(self.here("a value expected: a number, a text in quotes or a name".to_owned())),
         }
     }
@@ -73,7 +90,7 @@ impl<'t> Parser<'t> {
     /// The attributes of a type between braces.
     fn attributes(
         &mut self,
-        mut set: impl FnMut(&mut Self, &str, Value) -> Result<(), Error>,
+        mut set: impl FnMut(&mut Self, &str, Value<'t>) -> Result<(), Error>,
     ) -> Result<(), Error> {
         self.expect("{")?;
         while !self.take_if("}")? {
@@ -353,14 +370,15 @@ impl<'t> Parser<'t> {
                 continue;
             }
             let class = self.class(true)?;
-            loop {
+            let mut class = Some(class);
+            while let Some(own) = class {
                 let raw_name = self.word()?.to_owned();
-                let class = self.declarator(class.clone())?;
-                self.pay(&class)?;
-                members.push(Member { name: shown(&raw_name).to_owned(), raw_name, class });
-                if !self.take_if(",")? {
-                    break;
-                }
+                let lengths = self.lengths()?;
+                // The last of several is mostly the only one.
+                class = self.take_if(",")?.then(|| own.clone());
+                let own = of_lengths(own, lengths);
+                self.pay(&own)?;
+                members.push(Member { name: shown(&raw_name).to_owned(), raw_name, class: own });
             }
             self.expect(";")?;
         }
@@ -368,8 +386,13 @@ impl<'t> Parser<'t> {
         Ok(members)
     }
 
-    /// The dimensions behind a name; the first is the outermost.
+    /// A type with the dimensions behind a name.
     pub(super) fn declarator(&mut self, class: FieldClass) -> Result<FieldClass, Error> {
+        Ok(of_lengths(class, self.lengths()?))
+    }
+
+    /// The dimensions behind a name; the first is the outermost.
+    fn lengths(&mut self) -> Result<Vec<Length>, Error> {
         let mut lengths = Vec::new();
         while self.take_if("[")? {
             lengths.push(match self.peek() {
@@ -385,19 +408,13 @@ impl<'t> Parser<'t> {
                 return Err(self.there("too many dimensions".to_owned()));
             }
         }
-        Ok(lengths.into_iter().rev().fold(class, |element, length| match element {
-            FieldClass::Integer(Integer { text: Some(encoding), alignment: 8, ref meaning, .. })
-                if meaning.size == 8 && meaning.labels.is_empty() =>
-            {
-                FieldClass::Text(encoding, length)
-            }
-            element => FieldClass::Array(Box::new(Array { length, element, minimum_alignment: 1 })),
-        }))
+        Ok(lengths)
     }
 
     /// The field that a length or a selector is.
     fn reference(&mut self) -> Result<Reference, Error> {
         let path = self.path()?;
+        let path: Vec<&str> = path.split('.').collect();
         let scope = SCOPES.iter().find(|(names, _)| path.len() > names.len() && path.starts_with(names));
         let (names, origin) = scope.map_or((0, None), |(names, scope)| (names.len(), Some(*scope)));
         Ok(Reference::new(origin, path[names..].iter().map(|name| Some((*name).to_owned())).collect()))
@@ -406,25 +423,25 @@ impl<'t> Parser<'t> {
 
 /// Attributes.
 impl Parser<'_> {
-    fn size(&self, value: &Value) -> Result<u32, Error> {
+    fn size(&self, value: &Value<'_>) -> Result<u32, Error> {
         match value {
             Value::Integer(size @ 1..=64) => Ok(*size as u32),
             _ => Err(self.there("a size is 1 to 64 bits".to_owned())),
         }
     }
 
-    fn alignment(&self, value: &Value) -> Result<u32, Error> {
+    fn alignment(&self, value: &Value<'_>) -> Result<u32, Error> {
         match value {
             Value::Integer(bits @ 1..=0x1000_0000) if bits.count_ones() == 1 => Ok(*bits as u32),
             _ => Err(self.there("an alignment is a power of two, in bits".to_owned())),
         }
     }
 
-    fn boolean(&self, value: &Value) -> Result<bool, Error> {
+    fn boolean(&self, value: &Value<'_>) -> Result<bool, Error> {
         let name = match value {
             Value::Integer(number) => return Ok(*number != 0),
             Value::Text(text) => text.as_str(),
-            Value::Path(path) => path.last().map_or("", String::as_str),
+            Value::Path(path) => last(path),
         };
         match name {
             "true" | "TRUE" => Ok(true),
@@ -433,9 +450,9 @@ impl Parser<'_> {
         }
     }
 
-    fn order(&self, value: &Value) -> Result<Option<ByteOrder>, Error> {
+    fn order(&self, value: &Value<'_>) -> Result<Option<ByteOrder>, Error> {
         let name = match value {
-            Value::Path(path) => path.last().map_or("", String::as_str),
+            Value::Path(path) => last(path),
             Value::Text(text) => text,
             Value::Integer(_) => "",
         };
@@ -446,7 +463,7 @@ impl Parser<'_> {
         }
     }
 
-    fn base(&self, value: &Value) -> Result<Base, Error> {
+    fn base(&self, value: &Value<'_>) -> Result<Base, Error> {
         let name = match value {
             Value::Integer(2) => "b",
             Value::Integer(8) => "o",
@@ -454,7 +471,7 @@ impl Parser<'_> {
             Value::Integer(16) => "x",
             Value::Integer(_) => "",
             Value::Text(text) => text,
-            Value::Path(path) => path.last().map_or("", String::as_str),
+            Value::Path(path) => last(path),
         };
         match name {
             "d" | "i" | "u" | "decimal" | "dec" => Ok(Base::Decimal),
@@ -465,10 +482,10 @@ impl Parser<'_> {
         }
     }
 
-    fn encoding(&self, value: &Value) -> Result<Option<Encoding>, Error> {
+    fn encoding(&self, value: &Value<'_>) -> Result<Option<Encoding>, Error> {
         let name = match value {
             Value::Text(text) => text,
-            Value::Path(path) => path.last().map_or("", String::as_str),
+            Value::Path(path) => last(path),
             Value::Integer(_) => "",
         };
         match name {
@@ -478,10 +495,11 @@ impl Parser<'_> {
         }
     }
 
-    fn clock(&self, value: &Value) -> Result<String, Error> {
-        match value {
-            Value::Path(path) if path.len() >= 2 && path[0] == "clock" => Ok(path[1].clone()),
-            _ => Err(self.there("`clock.NAME.value` expected".to_owned())),
-        }
+    fn clock(&self, value: &Value<'_>) -> Result<String, Error> {
+        let name = match value {
+            Value::Path(path) => path.strip_prefix("clock.").and_then(|path| path.split('.').next()),
+            _ => None,
+        };
+        name.map(str::to_owned).ok_or_else(|| self.there("`clock.NAME.value` expected".to_owned()))
     }
 }
