@@ -20,10 +20,11 @@ use crate::{
 };
 
 /// The events that [`Calls`] needs.
-pub(crate) const INTEREST: [(Kind, &[usize]); 3] = [
+pub(crate) const INTEREST: [(Kind, &[usize]); 4] = [
     (Kind::SchedSwitch, &[field::switch::PREV_TID, field::switch::NEXT_TID]),
     (Kind::SyscallEntry, &[]),
     (Kind::SyscallExit, &[field::exit::RET]),
+    (Kind::Syscall, &[]),
 ];
 
 /// The highest number that is an error: the kernel's `MAX_ERRNO`.
@@ -59,6 +60,13 @@ struct Entry<A> {
     arguments: A,
 }
 
+impl<A: Arguments> Entry<A> {
+    #[inline]
+    fn of(event: &KernelEvent<'_>) -> Entry<A> {
+        Entry { name: event.name, time: event.time, arguments: A::of(event) }
+    }
+}
+
 /// The end of a call.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 struct Exit {
@@ -67,6 +75,13 @@ struct Exit {
     result: i64,
     thread: Thread,
     cpu: u32,
+}
+
+impl Exit {
+    #[inline]
+    fn of(event: &KernelEvent<'_>, time: Nanos, result: i64) -> Exit {
+        Exit { name: event.name, time, result, thread: event.thread, cpu: event.cpu }
+    }
 }
 
 /// What happened to a thread, or to whoever was on a CPU.
@@ -154,6 +169,14 @@ impl<A: Arguments> Totals<A> {
         course.touched = true;
     }
 
+    /// A call begins, and ends.
+    #[inline]
+    fn whole(&mut self, course: &mut Course<A>, entry: Entry<A>, exit: Exit) {
+        self.unfinished += u64::from(course.open.take().is_some());
+        course.touched = true;
+        self.complete(entry, exit);
+    }
+
     /// A call ends.
     #[inline]
     fn exit(&mut self, content: &mut Content<Course<A>>, exit: Exit) {
@@ -218,18 +241,16 @@ impl<A: Arguments> Calls<A> {
     pub(crate) fn see(&mut self, event: &KernelEvent<'_>) {
         match event.kind {
             Kind::SyscallEntry => {
-                let entry = Entry { name: event.name, time: event.time, arguments: A::of(event) };
-                self.totals.enter(&mut self.registers.running(event.cpu).since, entry);
+                self.totals.enter(&mut self.registers.running(event.cpu).since, Entry::of(event));
             }
             Kind::SyscallExit => {
-                let exit = Exit {
-                    name: event.name,
-                    time: event.time,
-                    result: event.integer(field::exit::RET).unwrap_or(0),
-                    thread: event.thread,
-                    cpu: event.cpu,
-                };
-                self.totals.exit(self.registers.running(event.cpu), exit);
+                let result = event.integer(field::exit::RET).unwrap_or(0);
+                self.totals.exit(self.registers.running(event.cpu), Exit::of(event, event.time, result));
+            }
+            Kind::Syscall => {
+                let Some((end, result)) = event.ended() else { return };
+                let course = &mut self.registers.running(event.cpu).since;
+                self.totals.whole(course, Entry::of(event), Exit::of(event, end, result));
             }
             _ => {
                 if let Some((prev, next)) = event.switch() {

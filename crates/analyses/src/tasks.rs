@@ -243,7 +243,7 @@ impl<O: Observer> Course<O> {
         let on = |place| event.integer(place).and_then(|cpu| u32::try_from(cpu).ok()).unwrap_or(cpu);
         match event.kind {
             Kind::SyscallEntry => *self.calls.get_or(cpu, || None) = Some(Some(event.name)),
-            Kind::SyscallExit => *self.calls.get_or(cpu, || None) = Some(None),
+            Kind::SyscallExit | Kind::Syscall => *self.calls.get_or(cpu, || None) = Some(None),
             Kind::SchedSwitch => {
                 let tids = tid(field::switch::PREV_TID).zip(tid(field::switch::NEXT_TID));
                 let Some((prev, next)) = tids else { return };

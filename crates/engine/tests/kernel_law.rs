@@ -20,7 +20,7 @@ use hodo_engine::{
     events::{Chunks, EventReading, EventTraces, analyse},
 };
 use hodo_trace::{
-    Choice, Edge, EventAnalysis, Period, Shape, Table, Whole,
+    AnyEventAnalysis, Choice, Edge, EventAnalysis, Period, Shape, Table, Whole,
     kernel::{self, KernelEvent, Kind, Records, Threads, VOCABULARY},
 };
 use proptest::{prelude::*, test_runner::TestRunner};
@@ -44,7 +44,9 @@ impl EventAnalysis for Keeper {
     fn interest(&self) -> &'static [(Kind, &'static [usize])] {
         const { assert!(FIELDS > kernel::field::entry::ALL) };
         let places: &'static [usize] = Vec::leak((0..FIELDS).collect());
-        Vec::leak(VOCABULARY.iter().map(|words| (words.kind, &places[..words.fields.len()])).collect())
+        // Entries and exits come as they are where somebody does not ask for calls as a whole.
+        let all = VOCABULARY.iter().filter(|words| words.kind != Kind::Syscall);
+        Vec::leak(all.map(|words| (words.kind, &places[..words.fields.len()])).collect())
     }
 
     fn period(&self) -> Option<&Period> {
@@ -161,4 +163,29 @@ fn of_ftrace() {
 #[test]
 fn of_perf() {
     holds_for_all("perf/events.data");
+}
+
+/// `Files` asks for entries and exits, so that beside it nobody is told of calls as a whole.
+#[test]
+fn calls_told_as_a_whole_change_nothing() {
+    let analyses: [&dyn AnyEventAnalysis; 5] = [&Syscalls, &Slowest, &States, &Intervals, &InputOutput];
+    for fixture in
+        ["ctf/lttng2.13-kernel", "ctf/lttng2.16-kernel-ctf2", "ftrace/small-7.dat", "perf/events.data"]
+    {
+        let files = Files::default();
+        let input = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures").join(fixture);
+        let traces = EventTraces::open(&files, &input, 1, |_, _| ()).unwrap();
+        for (analysis, bytes) in
+            analyses.into_iter().flat_map(|analysis| [(analysis, 1 << 10), (analysis, 1 << 30)])
+        {
+            let reading = EventReading { threads: 2, chunks: Chunks::Bytes(bytes), from: None, to: None };
+            for view in analysis.views() {
+                let choice = Choice { view: (*view).to_owned(), ..Choice::default() };
+                let first = |analyses: &[&dyn AnyEventAnalysis]| {
+                    analyse(&traces, analyses, &choice, &reading, |_| true).swap_remove(0)
+                };
+                assert_eq!(first(&[analysis]), first(&[analysis, &io::Files]), "{fixture} {view}");
+            }
+        }
+    }
 }

@@ -87,6 +87,14 @@ impl<'a> Pass<'a> {
         self.analyses.iter().flat_map(|analysis| interest(*analysis)).collect()
     }
 
+    /// Whether system calls may be told from entry to exit.
+    pub fn joins_calls(&self) -> bool {
+        self.analyses.iter().all(|analysis| {
+            let asks = |kind| analysis.interest().iter().any(|(own, _)| *own == kind);
+            asks(Kind::Syscall) || !asks(Kind::SyscallEntry) && !asks(Kind::SyscallExit)
+        })
+    }
+
     /// The periods that somebody asks for.
     pub fn period(&self) -> Option<&Period> {
         self.analyses.iter().find_map(|analysis| analysis.period())
@@ -110,14 +118,21 @@ impl<'a> Pass<'a> {
         chosen.iter_mut().for_each(Vec::clear);
         for (stream, run) in runs {
             let records = &mut streams[*stream];
+            // Mostly the events of a stream are of one CPU.
+            let mut running = None;
             for place in run.clone() {
                 let event = records.event(place);
-                let told = records.told(place);
-                told.into_iter().for_each(|thread| states.threads.runs(event.cpu, thread));
-                let thread = states.threads.running(event.cpu);
+                if let Some(thread) = records.told(place) {
+                    states.threads.runs(event.cpu, thread);
+                    running = None;
+                }
+                let known = running.filter(|&(cpu, _)| cpu == event.cpu);
+                let (_, thread) =
+                    *running.insert(known.unwrap_or_else(|| (event.cpu, states.threads.running(event.cpu))));
                 let needs = &self.by_kind[event.kind as usize];
                 if needs.threads {
                     states.threads.see(&event);
+                    running = None;
                 }
                 needs.analyses.iter().for_each(|&own| chosen[own].push((*stream as u32, place as u32)));
                 records.set_thread(place, thread);

@@ -72,9 +72,9 @@ impl Observer for List {
     }
 }
 
-const INTEREST: [(Kind, &[usize]); 5] = {
+const INTEREST: [(Kind, &[usize]); 6] = {
     let [states, wakeup, migrate] = tasks::INTEREST;
-    [states, wakeup, migrate, (Kind::SyscallEntry, &[]), (Kind::SyscallExit, &[])]
+    [states, wakeup, migrate, (Kind::SyscallEntry, &[]), (Kind::SyscallExit, &[]), (Kind::Syscall, &[])]
 };
 
 impl EventAnalysis for States {

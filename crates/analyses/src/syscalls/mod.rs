@@ -27,8 +27,8 @@ impl EventAnalysis for Slowest {
 
     fn interest(&self) -> &'static [(Kind, &'static [usize])] {
         const {
-            let [switch, entry, exit] = INTEREST;
-            &[switch, entry, exit, (Kind::SyscallEntry, &[field::entry::ALL])]
+            let [switch, entry, exit, whole] = INTEREST;
+            &[switch, entry, exit, whole, (Kind::SyscallEntry, &[field::entry::ALL])]
         }
     }
 

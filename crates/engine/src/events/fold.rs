@@ -224,6 +224,8 @@ pub(super) struct StreamBinding {
 pub(super) struct ClassBinding {
     kind: Kind,
     name: u32,
+    /// Whether it ends system calls, which may be told as one event with what began them.
+    joins: bool,
     /// What only some tracers' events have, apart, so that others stay small.
     more: Option<Box<More>>,
     /// By place in records, up to the last that somebody asks for.
@@ -275,10 +277,11 @@ impl Binding {
         }
         names.sort_unstable();
         names.dedup();
+        let joins = pass.joins_calls();
         let of_trace = |trace: &Trace<'_>| {
             let streams = (0..).zip(&trace.streams);
             streams
-                .map(|(number, stream)| StreamBinding::new(trace, stream, number, &words, &names))
+                .map(|(number, stream)| StreamBinding::new(trace, stream, number, (&words, joins), &names))
                 .collect()
         };
         let mut streams: Vec<Vec<StreamBinding>> = traces.traces.iter().map(of_trace).collect();
@@ -354,7 +357,7 @@ impl StreamBinding {
         trace: &Trace<'_>,
         stream: &Stream<'_>,
         number: u32,
-        words: &[(&Words, &[usize])],
+        (words, joins): (&[(&Words, &[usize])], bool),
         names: &[String],
     ) -> StreamBinding {
         let events = &trace.stream_class(stream).events;
@@ -380,6 +383,7 @@ impl StreamBinding {
             Some(ClassBinding {
                 kind: words.kind,
                 name,
+                joins: joins && words.kind == Kind::SyscallExit,
                 more: tells_more.then(|| Box::new(More { number, calls, cpu, tid })),
                 fields: (0..fields.iter().max().map_or(0, |last| last + 1)).map(place).collect(),
             })
@@ -434,7 +438,9 @@ impl ClassBinding {
                 (more.name(event).unwrap_or(self.name), at)
             }
         };
-        records.push(time, at, self.kind, name);
+        if !self.joins || !records.end_call(time, at, name) {
+            records.push(time, at, self.kind, name);
+        }
         self.read(event, records)
     }
 

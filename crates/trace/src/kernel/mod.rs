@@ -41,6 +41,9 @@ pub enum Kind {
     SyscallEntry,
     /// A system call ends.
     SyscallExit,
+    /// A system call begins and ends, and nothing that anybody asks for is between the two on its CPU: no event, but told
+    /// as one instead of these two, if all who ask for these ask for this too.
+    Syscall,
     /// A handler of a hardware interrupt begins.
     IrqEntry,
     /// It ends.
@@ -281,6 +284,8 @@ pub const VOCABULARY: &[Words] = &[
         names: &["syscall_exit_*", "compat_syscall_exit_*", "syscall_exit"],
         fields: &["ret", "fildes.0", "fildes.1"],
     },
+    // Behind the fields of the entry.
+    Words { kind: Kind::Syscall, names: &[], fields: &["end", "ret"] },
     Words { kind: Kind::IrqEntry, names: &["irq_handler_entry"], fields: &["irq", "name"] },
     Words { kind: Kind::IrqExit, names: &["irq_handler_exit"], fields: &["irq"] },
     Words { kind: Kind::SoftirqRaise, names: &["irq_softirq_raise"], fields: &["vec"] },

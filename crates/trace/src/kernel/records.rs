@@ -64,6 +64,23 @@ impl Records {
         self.records.push(Record { time, thread, cpu, name, fields, kind, is_told: tid.is_some() });
     }
 
+    /// A system call ends. If it is the one that began with the event that was added last, both become one event, and
+    /// what the call returned is to follow. Whether they do.
+    #[inline]
+    pub fn end_call(&mut self, time: Nanos, (cpu, tid): (u32, Option<u32>), name: u32) -> bool {
+        let is_own = |entry: &&mut Record| {
+            let is_of_thread = match tid {
+                Some(tid) => entry.is_told && entry.thread == Thread::new(tid.into(), cpu),
+                None => !entry.is_told,
+            };
+            entry.kind == Kind::SyscallEntry && (entry.cpu, entry.name) == (cpu, name) && is_of_thread
+        };
+        let Some(entry) = self.records.last_mut().filter(is_own) else { return false };
+        entry.kind = Kind::Syscall;
+        self.integer(time.0 as i64);
+        true
+    }
+
     /// The next field is an integer.
     #[inline]
     pub fn integer(&mut self, value: i64) {
@@ -182,6 +199,16 @@ impl<'a> KernelEvent<'a> {
             Some(&Field::Text(start, length)) => {
                 Some(&self.text[start as usize..start as usize + length as usize])
             }
+            _ => None,
+        }
+    }
+
+    /// Of a system call from entry to exit, when it ends and what it returns.
+    #[inline]
+    pub fn ended(&self) -> Option<(Nanos, i64)> {
+        match *self.fields {
+            [.., Field::Integer(end), Field::Integer(result)] => Some((Nanos(end as u64), result)),
+            [.., Field::Integer(end), Field::Absent] => Some((Nanos(end as u64), 0)),
             _ => None,
         }
     }
