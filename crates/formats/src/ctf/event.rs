@@ -321,7 +321,7 @@ impl<'t, 'a> Event<'_, 't, 'a> {
     pub fn tell_field(&self, path: &FieldPath, sink: &mut impl FieldSink) -> Result<(), Trouble> {
         let (at, content, slots) = (self.begin(path.scope), self.content(), &self.reader.slots);
         if let Some(place) = &path.place {
-            return place.tell(content, at, NAMELESS, sink);
+            return place.tell(content, at, slots, NAMELESS, sink);
         }
         let way = path.way.as_ref();
         let at = way.steps.run(content, at, slots)?;

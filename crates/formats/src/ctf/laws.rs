@@ -205,18 +205,17 @@ proptest! {
     }
 
     #[test]
-    fn a_number_at_a_known_place_is_that_of_a_walk(members in vec(class(), 1..6), minimum in alignment(), bytes in bytes(), start in 0u64..100) {
+    fn a_field_at_a_known_place_is_that_of_a_walk(members in vec(class(), 1..6), minimum in alignment(), bytes in bytes(), start in 0u64..100) {
         let structure = aligned(structure(members, minimum));
         let content = Content { bytes: &bytes, end: bytes.len() as u64 * 8 };
         let slots = Slots::new(SLOTS);
         let places = Places::of(&structure);
         for (index, member) in structure.members.iter().enumerate() {
-            let FieldClass::Integer(integer) = &member.class else { continue };
-            let Some(place) = places.number(index) else { continue };
+            let Some(place) = places.place(index) else { continue };
             let (mut walked, mut placed) = (Told::default(), Told::default());
             let at = Steps::up_to(&structure, index, Known::NOTHING).run(content, start, &slots);
-            let walk = at.and_then(|at| Walk::new(content, at, &slots, &mut walked).integer(integer, Name::Element(0), at));
-            let place = place.tell(content, start, Name::Element(0), &mut placed);
+            let walk = at.and_then(|at| Walk::new(content, at, &slots, &mut walked).class(&member.class, Name::Element(0), at));
+            let place = place.tell(content, start, &slots, Name::Element(0), &mut placed);
             prop_assert_eq!((walk.is_ok(), walked.0), (place.is_ok(), placed.0));
         }
     }

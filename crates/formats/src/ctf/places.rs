@@ -6,8 +6,8 @@ use hodo_trace::event::{FieldSink, Meaning, Name};
 use super::{
     bits,
     read::Walk,
-    schema::{ByteOrder, FieldClass, Length, Member, Structure},
-    steps::{Content, Known, Trouble},
+    schema::{ByteOrder, Encoding, FieldClass, Length, Member, Structure},
+    steps::{Content, Known, Slots, Trouble},
 };
 
 /// The members of a structure, and where each lies.
@@ -89,39 +89,55 @@ impl Places {
         self.places.is_empty()
     }
 
-    /// Where the number is that a member of the structure is, if that is known of it.
-    pub(super) fn number(&self, member: usize) -> Option<NumberPlace> {
+    /// Where a member of the structure is, if that is known of it and it is a number or a text.
+    pub(super) fn place(&self, member: usize) -> Option<FieldPlace> {
         let (place, before) = self.places.get(..=member)?.split_last()?;
-        let Kind::Number(number) = place.kind else { return None };
+        let what = match (place.kind, &self.members[member].class) {
+            (Kind::Number(number), _) => What::Number(number, self.meanings[member].clone()),
+            (Kind::Fixed, &FieldClass::Text(encoding, Length::Static(bytes))) => {
+                What::Text(encoding, Length::Static(bytes))
+            }
+            _ => return None,
+        };
         let is_known = before.iter().all(|place| place.kind != Kind::Open);
-        let meaning = self.meanings[member].clone();
-        is_known.then_some(NumberPlace { alignment: self.alignment, bits: place.bits, number, meaning })
+        is_known.then_some(FieldPlace { alignment: self.alignment, bits: place.bits, what })
     }
 }
 
-/// Where a number lies in a structure, whatever else that holds.
+/// Where a field lies in a structure, whatever else that holds.
 #[derive(Clone, Debug)]
-pub(super) struct NumberPlace {
+pub(super) struct FieldPlace {
     /// Of the structure.
     alignment: u32,
     /// From its beginning.
     bits: u64,
-    number: Number,
-    meaning: Meaning,
+    what: What,
 }
 
-impl NumberPlace {
-    /// Tells the number in the structure that comes after `at`.
+#[derive(Clone, Debug)]
+enum What {
+    Number(Number, Meaning),
+    Text(Encoding, Length),
+}
+
+impl FieldPlace {
+    /// Tells the field in the structure that comes after `at`.
     #[inline(always)]
     pub(super) fn tell(
         &self,
         content: Content<'_>,
         at: u64,
+        slots: &Slots,
         name: Name<'_>,
         sink: &mut impl FieldSink,
     ) -> Result<(), Trouble> {
         let at = bits::align(at, self.alignment).saturating_add(self.bits);
-        self.number.tell(content, at, (name, &self.meaning), sink)
+        match &self.what {
+            What::Number(number, meaning) => number.tell(content, at, (name, meaning), sink),
+            What::Text(encoding, length) => {
+                Walk::new(content, at, slots, sink).sized_text(*encoding, length, name, at).map(drop)
+            }
+        }
     }
 }
 

@@ -5,7 +5,7 @@ use std::{collections::HashMap, sync::OnceLock};
 use super::{
     event::Parts,
     header::Header,
-    places::{NumberPlace, Places},
+    places::{FieldPlace, Places},
     schema::{EventClass, FieldClass, Scope, StreamClass, Structure, TraceClass},
     steps::{Known, Steps},
 };
@@ -163,8 +163,8 @@ impl EventPlan {
 #[derive(Clone, Debug)]
 pub struct FieldPath {
     pub(super) scope: Scope,
-    /// Where it is, if it is a number and that is known.
-    pub(super) place: Option<NumberPlace>,
+    /// Where it is, if that is known and it is a number or a text.
+    pub(super) place: Option<FieldPlace>,
     /// The way to it, where it is not: apart, as most fields need none.
     pub(super) way: Box<Way>,
 }
@@ -214,7 +214,7 @@ fn within(scope: Scope, structure: &Structure, known: Known, names: &[&str]) -> 
     let index = structure.members.iter().position(|member| member.name == *first)?;
     let steps = Steps::up_to(structure, index, known);
     let class = structure.members.get(index)?.class.clone();
-    let place = Places::of(structure).number(index).filter(|_| inner.is_empty());
+    let place = Places::of(structure).place(index).filter(|_| inner.is_empty());
     let inner = inner.iter().map(|&name| name.to_owned()).collect();
     Some(FieldPath { scope, place, way: Box::new(Way { steps, class, inner }) })
 }
