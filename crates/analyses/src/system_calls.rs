@@ -89,8 +89,9 @@ impl Exit {
 struct Course<A> {
     /// Whether any call began or ended.
     touched: bool,
-    /// The exit that came first, where nothing is known of the time before.
-    first: Option<Exit>,
+    /// The exit that came first, where nothing is known of the time before; apart, as few have one and all of this
+    /// moves with every switch.
+    first: Option<Box<Exit>>,
     /// The call that goes on.
     open: Option<Entry<A>>,
 }
@@ -187,7 +188,7 @@ impl<A: Arguments> Totals<A> {
                 self.unfinished += 1;
                 self.unmatched += 1;
             }
-            None if content.from.is_some() && !course.touched => course.first = Some(exit),
+            None if content.from.is_some() && !course.touched => course.first = Some(Box::new(exit)),
             None => self.unmatched += 1,
         }
         course.touched = true;
@@ -196,7 +197,7 @@ impl<A: Arguments> Totals<A> {
     /// What happened later, to a content.
     fn join(&mut self, content: &mut Content<Course<A>>, later: Course<A>) {
         match later.first {
-            Some(exit) => self.exit(content, exit),
+            Some(exit) => self.exit(content, *exit),
             None if later.touched => self.unfinished += u64::from(content.since.open.take().is_some()),
             None => return,
         }
@@ -265,7 +266,8 @@ impl<A: Arguments> Calls<A> {
         self.totals.add(later.totals, threads);
         let sums = RefCell::new(&mut self.totals);
         let join = |content: &mut Content<Course<A>>, later: Course<A>| {
-            let first = later.first.map(|exit| Exit { thread: threads.known(exit.thread), ..exit });
+            let first =
+                later.first.map(|exit| Box::new(Exit { thread: threads.known(exit.thread), ..*exit }));
             sums.borrow_mut().join(content, Course { first, ..later });
         };
         self.registers.add(later.registers, join, |course| sums.borrow_mut().end(&course));

@@ -45,6 +45,14 @@ impl Thread {
     }
 }
 
+/// A name of at most [`COMM`] bytes.
+#[inline]
+fn padded(name: &[u8]) -> Option<[u8; COMM]> {
+    let mut padded = [0; COMM];
+    padded.get_mut(..name.len())?.copy_from_slice(name);
+    Some(padded)
+}
+
 /// What is known of a thread.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 struct Facts {
@@ -59,6 +67,18 @@ struct Cpu {
     first: Thread,
     /// Who runs now.
     now: Thread,
+    /// What the switch to that one called it, and how many names had been learnt then.
+    #[serde(skip)]
+    comm: ([u8; COMM], u64),
+}
+
+/// The longest name of a thread, the kernel's `TASK_COMM_LEN`; it is zero behind shorter ones.
+const COMM: usize = 16;
+
+impl Cpu {
+    fn new(first: Thread, now: Thread) -> Cpu {
+        Cpu { first, now, comm: ([0; COMM], 0) }
+    }
 }
 
 /// Who runs, and what is known of threads.
@@ -66,6 +86,9 @@ struct Cpu {
 pub struct Threads {
     cpus: Cpus<Cpu>,
     facts: FxHashMap<Thread, Facts>,
+    /// How many names of threads were learnt, at least.
+    #[serde(skip)]
+    names: u64,
 }
 
 impl Threads {
@@ -106,15 +129,28 @@ impl Threads {
 
     fn switch(&mut self, event: &KernelEvent<'_>) {
         let Some((prev, next)) = event.switch() else { return };
-        self.called(prev, event.text(field::switch::PREV_COMM));
-        self.called(next, event.text(field::switch::NEXT_COMM));
+        let comm = event.text(field::switch::PREV_COMM);
+        if !self.is_called(event.cpu, prev, comm) {
+            self.called(prev, comm);
+        }
+        let comm = event.text(field::switch::NEXT_COMM);
+        self.called(next, comm);
         // perf tells -1 of a thread that has ended.
         let pid = event.integer(field::switch::PREV_PID).filter(|&pid| pid > 0 && !prev.is_idle());
         if let Some(pid) = pid {
             self.facts.entry(prev).or_default().pid = Some(pid as u32);
         }
-        let cpu = self.cpus.get_or(event.cpu, || Cpu { first: prev, now: next });
+        let cpu = self.cpus.get_or(event.cpu, || Cpu::new(prev, next));
         cpu.now = next;
+        cpu.comm = (padded(comm.unwrap_or_default()).unwrap_or_default(), self.names);
+    }
+
+    /// Whether it is known at once that a thread which leaves a CPU is called so: it was when it came, and no name was
+    /// learnt since. Looking it up takes longer.
+    #[inline]
+    fn is_called(&self, cpu: u32, thread: Thread, comm: Option<&[u8]>) -> bool {
+        let own = self.cpus.get(cpu).filter(|cpu| cpu.now == thread && cpu.comm.1 == self.names);
+        own.zip(comm.and_then(padded)).is_some_and(|(cpu, comm)| cpu.comm.0 == comm && comm[0] != 0)
     }
 
     fn fact(&mut self, tid: Option<i64>, pid: Option<i64>, comm: Option<&[u8]>) {
@@ -132,13 +168,17 @@ impl Threads {
         let facts = self.facts.entry(thread).or_default();
         if facts.comm.as_ref().is_none_or(|known| known.as_bytes() != comm) {
             facts.comm = Some(String::from_utf8_lossy(comm).into_owned());
+            self.names += 1;
         }
     }
 
     /// An event tells who runs on its CPU, before it is seen. After a switch that is missing this is another one.
     #[inline]
     pub fn runs(&mut self, cpu: u32, thread: Thread) {
-        self.cpus.get_or(cpu, || Cpu { first: thread, now: thread }).now = thread;
+        let own = self.cpus.get_or(cpu, || Cpu::new(thread, thread));
+        if own.now != thread {
+            *own = Cpu::new(own.first, thread);
+        }
     }
 
     /// Who runs on a CPU.
@@ -154,6 +194,7 @@ impl Threads {
 
     /// Adds what the later of two neighbours knows.
     pub fn add(&mut self, later: Threads) {
+        self.names = self.names.max(later.names) + 1;
         for (number, cpu) in later.cpus.into_all() {
             let now = self.known(cpu.now);
             self.cpus.get_or(number, || cpu).now = now;
