@@ -6,10 +6,16 @@
 //!
 //! Events that nobody asked for are stepped over: they only tell how long the trace is.
 
-use std::collections::HashMap;
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::Arc,
+};
 
 use hodo_clock::Nanos;
-use hodo_formats::ctf::{Event, FieldPath, Stream, Trace, schema::EventClass};
+use hodo_formats::ctf::{
+    Event, FieldPath, Stream, Trace,
+    schema::{EventClass, StreamClass},
+};
 use hodo_trace::{
     AnyEventAnalysis, Cause, Choice, Loss, Start, Table, Value,
     event::{Compound, FieldSink, Meaning, Name},
@@ -210,13 +216,15 @@ pub(super) struct Binding {
     pub(super) edges: Option<Edges>,
 }
 
+#[derive(Clone)]
 pub(super) struct StreamBinding {
     /// Where the packets' context tells the CPU.
     cpu: Option<FieldPath>,
     /// The CPU where it does not: the stream's number.
     number: u32,
-    /// By index of the class; `None` where nobody asks for it.
-    pub(super) classes: Vec<Option<ClassBinding>>,
+    /// By index of the class; `None` where nobody asks for it. Streams of one class share them, so that few stay in a
+    /// core's first cache.
+    pub(super) classes: Arc<[Option<ClassBinding>]>,
     /// By index of the class, whether somebody does.
     pub(super) wanted: Vec<bool>,
 }
@@ -266,7 +274,9 @@ impl Binding {
             VOCABULARY.iter().filter_map(|words| Some((words, asked.get(&words.kind)?.as_slice()))).collect();
         let mut names: Vec<String> = Vec::new();
         for trace in &traces.traces {
-            let classes = trace.streams.iter().flat_map(|stream| &trace.stream_class(stream).events);
+            let of_streams = trace.streams.iter().map(|stream| (stream.class, trace.stream_class(stream)));
+            let of_streams: BTreeMap<u64, &StreamClass> = of_streams.collect();
+            let classes = of_streams.into_values().flat_map(|class| &class.events);
             let matched = |class: &EventClass| words.iter().find_map(|(words, _)| words.matches(&class.name));
             for (class, name) in classes.filter_map(|class| Some((class, matched(class)?))) {
                 match vocabulary::every_call(&class.name) {
@@ -279,10 +289,12 @@ impl Binding {
         names.dedup();
         let joins = pass.joins_calls();
         let of_trace = |trace: &Trace<'_>| {
-            let streams = (0..).zip(&trace.streams);
-            streams
-                .map(|(number, stream)| StreamBinding::new(trace, stream, number, (&words, joins), &names))
-                .collect()
+            let mut classes: BTreeMap<u64, StreamBinding> = BTreeMap::new();
+            let of_stream = |(number, stream): (u32, &Stream<'_>)| {
+                let new = || StreamBinding::new(trace, stream, (&words, joins), &names);
+                StreamBinding { number, ..classes.entry(stream.class).or_insert_with(new).clone() }
+            };
+            (0..).zip(&trace.streams).map(of_stream).collect()
         };
         let mut streams: Vec<Vec<StreamBinding>> = traces.traces.iter().map(of_trace).collect();
         if let Some(edges) = &edges {
@@ -356,7 +368,6 @@ impl StreamBinding {
     fn new(
         trace: &Trace<'_>,
         stream: &Stream<'_>,
-        number: u32,
         (words, joins): (&[(&Words, &[usize])], bool),
         names: &[String],
     ) -> StreamBinding {
@@ -388,10 +399,10 @@ impl StreamBinding {
                 fields: (0..fields.iter().max().map_or(0, |last| last + 1)).map(place).collect(),
             })
         };
-        let classes: Vec<_> = events.iter().map(class).collect();
+        let classes: Arc<[_]> = events.iter().map(class).collect();
         let wanted = classes.iter().map(Option::is_some).collect();
         let cpu = events.first().and_then(cpu).filter(FieldPath::is_of_packet);
-        StreamBinding { cpu, number, classes, wanted }
+        StreamBinding { cpu, number: 0, classes, wanted }
     }
 
     /// The CPU of a packet.
