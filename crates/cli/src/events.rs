@@ -34,10 +34,6 @@ use crate::{
 const SCRIPT_CHUNK: u64 = 1 << 20;
 /// Bytes of trace in a chunk that is counted.
 pub const COUNT_CHUNK: u64 = 4 << 20;
-/// Bytes of the smallest chunk where chunks are shares of what is left: packets over a border are gone over twice.
-const SHARE: u64 = 8 << 20;
-/// The same of counting, which goes over no packet twice.
-const COUNT_SHARE: u64 = 1 << 20;
 /// Bytes of trace in a slice that is analysed. Packets over its borders are gone over twice.
 pub const SLICE: u64 = 16 << 20;
 
@@ -238,9 +234,8 @@ pub fn report(command: &arguments::Report, entry: &Entry) -> Result<ExitCode, Fa
     let traces = open(&files, &command.input)?;
     tell_notes(&traces, &command.input);
     let mut reading = reading(&command.input, &traces, COUNT_CHUNK)?;
-    if command.input.chunk_size.is_none() {
-        let smallest = if matches!(entry.kind, Kind::EventCount) { COUNT_SHARE } else { SHARE };
-        reading.chunks = Chunks::Shares(reading.threads, smallest);
+    if command.input.chunk_size.is_none() && !matches!(entry.kind, Kind::EventCount) {
+        reading.chunks = Chunks::Shares(reading.threads);
     }
     let progress = Progress::new(traces.bytes(), command.input.quiet);
     let tables = match entry.kind {

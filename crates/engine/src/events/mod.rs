@@ -81,9 +81,8 @@ pub enum Chunks {
     /// About so many bytes, wherever they lie: all chunks are about as much work.
     Bytes(u64),
     /// A share of what is left for each of so many threads: large ones first, so that there are few to be merged, and
-    /// small ones last, so that all threads end together (Polychronopoulos and Kuck, "Guided self-scheduling", 1987);
-    /// none of fewer bytes than this.
-    Shares(usize, u64),
+    /// small ones last, so that all threads end together (Polychronopoulos and Kuck, "Guided self-scheduling", 1987).
+    Shares(usize),
     /// So much time. Where more happens, more is to be done.
     Time(Nanos),
     /// Streams as they are; only for what does not need them merged.
@@ -96,12 +95,11 @@ impl Chunks {
     fn end(self, (bytes, left): (u64, u64), begin: Option<OriginNanos>, next: Option<OriginNanos>) -> bool {
         // Half of what each thread would do if they shared the rest. Packets over a border are gone over twice.
         const HALVES: u64 = 2;
+        const SMALLEST: u64 = 8 << 20;
         const LARGEST: u64 = 64 << 20;
         match self {
             Chunks::Bytes(most) => bytes >= most,
-            Chunks::Shares(threads, smallest) => {
-                bytes >= (left / (HALVES * threads as u64)).clamp(smallest.min(LARGEST), LARGEST)
-            }
+            Chunks::Shares(threads) => bytes >= (left / (HALVES * threads as u64)).clamp(SMALLEST, LARGEST),
             Chunks::Time(Nanos(span)) => {
                 let part = |time: OriginNanos| time.0.div_euclid(span.max(1).into());
                 next.map(part) > begin.map(part)
