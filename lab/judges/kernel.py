@@ -66,8 +66,11 @@ class Trace:
         self.switched = defaultdict(int)
         # A thread that is not known yet is the list that holds its name once it is.
         self.unknown = {}
-        # What each thread, by its tid or the cell of an unknown one, is in the middle of.
-        self.inside = {}
+        # What goes on on each CPU, and with each thread that does not run.
+        self.inside, self.waiting = {}, {}
+        # Who came with the last switch on each CPU; a switch is missing where another one leaves.
+        self.came = {}
+        self.unknown_time = defaultdict(int)
         self.calls = []
         self.unmatched = self.unfinished = 0
         self.hard, self.soft, self.raised = {}, {}, {}
@@ -113,17 +116,15 @@ def who(thread):
     return thread[0] if isinstance(thread, list) else thread
 
 
-def key(thread):
-    return id(thread) if isinstance(thread, list) else thread
-
-
 def idle(tid, cpu):
     """Idle threads are told apart by their CPU."""
     return ("idle", cpu) if tid == 0 else tid
 
 
-def see(trace, time, cpu, name, field):
-    """Takes in an event; `field` reads one of its fields."""
+def see(trace, time, cpu, name, field, tid=None):
+    """Takes in an event, of a thread if it tells which; `field` reads one of its fields."""
+    if tid is not None:
+        trace.now[cpu] = idle(tid, cpu)
     trace.begin = time if trace.begin is None else trace.begin
     trace.end = time
     trace.counts[name] += 1
@@ -161,12 +162,9 @@ def see(trace, time, cpu, name, field):
     elif name == "lttng_statedump_block_device":
         trace.disks[int(field("dev"))] = str(field("diskname"))
     elif name.startswith("syscall_entry_"):
-        inside = trace.inside
-        thread = key(trace.running(cpu))
-        if thread in inside:
-            trace.unfinished += 1
+        trace.unfinished += cpu in trace.inside
         call = name[len("syscall_entry_"):]
-        inside[thread] = (call, time, descriptors.arguments(call, field))
+        trace.inside[cpu] = (call, time, descriptors.arguments(call, field))
         trace.in_call[cpu] = call
     elif name.startswith("syscall_exit_"):
         leave(trace, time, cpu, name[len("syscall_exit_"):], int(field("ret")), field)
@@ -210,11 +208,19 @@ def switch(trace, time, cpu, field):
     ran = trace.running(cpu)
     if isinstance(ran, list):
         ran[0] = prev
-        # What it was in the middle of is the thread's from here on.
-        if key(ran) in trace.inside:
-            trace.unfinished += prev in trace.inside
-            trace.inside[prev] = trace.inside.pop(key(ran))
-    trace.intervals.append((cpu, ran, trace.switch_time.get(cpu, trace.begin), time))
+    # What goes on leaves with the thread, and what it was in the middle of comes with the other.
+    if prev in trace.waiting:
+        trace.unfinished += 1
+        del trace.waiting[prev]
+    for into, key, of, other in ((trace.waiting, prev, trace.inside, cpu), (trace.inside, cpu, trace.waiting, next_)):
+        if other in of:
+            into[key] = of.pop(other)
+    since = trace.switch_time.get(cpu, trace.begin)
+    if trace.came.get(cpu, prev) == prev:
+        trace.intervals.append((cpu, prev, since, time))
+    else:
+        trace.unknown_time[cpu] += time - since
+    trace.came[cpu] = next_
     trace.switch_time[cpu] = time
     trace.now[cpu] = next_
     trace.switched[next_, cpu] += 1
@@ -249,7 +255,7 @@ def fork(trace, tid, field):
 
 def leave(trace, time, cpu, call, result, field):
     thread = trace.running(cpu)
-    entry = trace.inside.pop(key(thread), None)
+    entry = trace.inside.pop(cpu, None)
     if entry is None:
         trace.unmatched += 1
     elif entry[0] != call:
@@ -306,16 +312,17 @@ def cpu_tables(trace):
     for cpu, thread, begin, finish in trace.intervals:
         used[who(thread), cpu] += finish - begin
     for cpu, begin in trace.switch_time.items():
-        used[trace.now[cpu], cpu] += trace.end - begin
-    threads = {thread for thread, _ in used if not isinstance(thread, tuple)}
+        used[trace.came[cpu], cpu] += trace.end - begin
+    threads = {thread for thread, _ in [*used, *trace.switched] if not isinstance(thread, tuple)}
     processes = defaultdict(int)
     sums, cpus = defaultdict(int), defaultdict(set)
     for (thread, cpu), length in used.items():
         sums[thread] += length
         cpus[thread].add(cpu)
     switches = defaultdict(int)
-    for (thread, _), count in trace.switched.items():
+    for (thread, cpu), count in trace.switched.items():
         switches[thread] += count
+        cpus[thread].add(cpu)
     by_thread = []
     for thread in threads:
         by_thread.append(person(trace, thread) | {
@@ -329,7 +336,8 @@ def cpu_tables(trace):
     for cpu in sorted(trace.switch_time):
         busy = sum(length for (thread, on), length in used.items() if on == cpu and not isinstance(thread, tuple))
         count = sum(count for (_, on), count in trace.switched.items() if on == cpu)
-        by_cpu.append({"cpu": cpu, "busy_ns": busy, "idle_ns": trace.end - trace.begin - busy, "switches": count})
+        idle_time = trace.end - trace.begin - busy - trace.unknown_time[cpu]
+        by_cpu.append({"cpu": cpu, "busy_ns": busy, "idle_ns": idle_time, "switches": count})
     by_process = [{"comm": trace.comm.get(pid), "pid": trace.pid.get(pid), "time_ns": time} for pid, time in processes.items()]
     return {"thread": by_thread, "process": by_process, "cpu": by_cpu}
 
@@ -448,7 +456,7 @@ def told(trace):
         "periods": period_tables(trace),
     }
     left = {
-        "syscalls": {"unmatched": trace.unmatched, "unfinished": trace.unfinished + len(trace.inside)},
+        "syscalls": {"unmatched": trace.unmatched, "unfinished": trace.unfinished + len(trace.inside) + len(trace.waiting)},
         "signals": signals_left,
         "periods": {
             "unmatched": trace.periods_unmatched,

@@ -5,6 +5,13 @@ import kernel
 
 def change_states(trace, time, cpu, prev, next_, state):
     is_first = cpu not in trace.switch_time
+    came = trace.came.get(cpu)
+    if came is not None and came != kernel.idle(prev, cpu):
+        # A switch is missing: what these two did is not known.
+        for tid in (came, prev):
+            before = trace.state.get(tid)
+            if tid == prev or before and before[:2] == ("running", cpu):
+                forget(trace, tid, time)
     call = trace.in_call.pop(cpu, ...)
     if prev:
         if call is not ...:
@@ -38,6 +45,14 @@ def become(trace, tid, now, time):
             lasts(trace, now[1], time)
         trace.length[now[1]] += now[0] == "runnable"
         trace.state[tid] = (*now, time)
+
+
+def forget(trace, tid, time):
+    """The state of a thread is not known any more."""
+    state = trace.state.pop(tid, None)
+    if state and state[0] == "runnable":
+        lasts(trace, state[1], time)
+        trace.length[state[1]] -= 1
 
 
 def lasts(trace, cpu, time):

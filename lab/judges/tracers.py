@@ -59,7 +59,8 @@ def see(trace, time, cpu, name, raw):
             return None if place is None else signed(named["args"][place])
         return None
 
-    kernel.see(trace, time, cpu, name, field)
+    tid = raw.get("common_pid", raw.get("sample tid"))
+    kernel.see(trace, time, cpu, name, field, tid if tid is not None and tid >= 0 else None)
     if name == "sched_switch":
         kernel.belongs(trace, raw["prev_pid"], raw.get("sample pid"))
     trace.counts = counts
@@ -71,8 +72,8 @@ def perf(path):
     for line in lines:
         if not line.startswith("["):
             continue
-        name, time, cpu, pid, _, _, _, fields = json.loads(line)
-        fields = {key: clean(value) for key, value in fields.items()} | {"sample pid": pid}
+        name, time, cpu, pid, tid, _, _, fields = json.loads(line)
+        fields = {key: clean(value) for key, value in fields.items()} | {"sample pid": pid, "sample tid": tid}
         if "args" in fields:
             data = bytes(fields["args"])
             fields["args"] = [int.from_bytes(data[at:at + 8], "little") for at in range(0, 48, 8)]
@@ -86,10 +87,11 @@ def clean(value):
 def trace_cmd(path):
     lines = subprocess.Popen(["trace-cmd", "report", "-R", "-t", "-i", path], stdout=subprocess.PIPE, text=True, errors="replace").stdout
     for line in lines:
-        match = re.match(r".* \[(\d+)\] +(\d+)\.(\d{9}): (\w+): *(.*)$", line.rstrip("\n"))
+        match = re.match(r".*-(\d+) +\[(\d+)\] +(\d+)\.(\d{9}): (\w+): *(.*)$", line.rstrip("\n"))
         if match:
-            cpu, seconds, nanos, name, rest = match.groups()
-            yield int(seconds) * 10**9 + int(nanos), int(cpu), name, fields_of(rest)
+            tid, cpu, seconds, nanos, name, rest = match.groups()
+            fields = fields_of(rest) | {"common_pid": int(tid)}
+            yield int(seconds) * 10**9 + int(nanos), int(cpu), name, fields
 
 
 def fields_of(text):

@@ -129,6 +129,11 @@ pub(crate) const INTEREST: [(Kind, &[usize]); 3] = [
 pub trait Observer: Default {
     /// A thread was in a state since some time, or since before the trace began, and comes into another.
     fn change(&mut self, tid: u32, before: Option<(Option<Nanos>, State)>, now: Option<State>, time: Nanos);
+
+    /// It is not known how long a thread was in this state, nor in which it is now.
+    fn lose(&mut self, state: State, time: Nanos) {
+        let _ = (state, time);
+    }
 }
 
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
@@ -186,8 +191,10 @@ impl<O: Observer> Machine<Step> for Tasks<O> {
                 if let Some(came) = came.filter(|&came| came != prev) {
                     // A switch is missing: how long that one ran and what this one did is not known.
                     let stays = |task: &&mut Task| task.state() == Some(State::Running(cpu));
-                    tasks.get_mut(&came).filter(stays).into_iter().for_each(|task| task.state = None);
-                    tasks.get_mut(&prev).into_iter().for_each(|task| task.state = None);
+                    let came = tasks.get_mut(&came).filter(stays).and_then(|task| task.state.take());
+                    let left = tasks.get_mut(&prev).and_then(|task| task.state.take());
+                    let lost = came.into_iter().chain(left);
+                    lost.for_each(|(_, state)| observer.lose(state, time));
                 }
                 if prev != 0 {
                     let task = tasks.entry(prev).or_default();

@@ -122,7 +122,7 @@ impl<'a> Pass<'a> {
             let mut running = None;
             for place in run.clone() {
                 let event = records.event(place);
-                if let Some(thread) = records.told(place) {
+                if let Some(thread) = event.told() {
                     states.threads.runs(event.cpu, thread);
                     running = None;
                 }

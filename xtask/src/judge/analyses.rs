@@ -37,8 +37,6 @@ const PERIODS: [&str; 8] =
     ["--begin", "block_rq_issue", "--end", "block_rq_complete", "--match", "dev,sector", "--group", "dev"];
 /// How wide the spans are in which events are counted.
 const WIDTH: [&str; 2] = ["--every", "2s"];
-/// Recordings that are made until one is complete.
-const ATTEMPTS: usize = 8;
 /// Differences that are shown.
 const SHOWN: usize = 5;
 
@@ -60,51 +58,21 @@ pub(super) fn run(names: &[String]) -> Outcome {
     if differing.is_empty() { Ok(()) } else { Err(format!("not equal: {}", differing.join(", ")).into()) }
 }
 
-/// Recordings of what this machine does meanwhile, by ftrace and by perf. Kernels may lose switches to and from idleness,
-/// of which two readings could tell different things with equal right: so no CPU idles, and no switch is missing.
+/// Recordings of what this machine does meanwhile, by ftrace and by perf.
 fn record() -> Outcome<[PathBuf; 2]> {
     const WORKLOAD: [&str; 4] =
         ["--", "sh", "-c", "ls -lR /usr/share/doc /usr/lib | gzip > /tmp/hodo-judge; sync /tmp/hodo-judge"];
     let folder = root().join("target/judge");
     std::fs::create_dir_all(&folder)?;
     let (ftrace, perf) = (folder.join("analyses.dat"), folder.join("analyses.data"));
-    let by_ftrace = || {
-        let mut hodo = Command::new(command::hodo());
-        hodo.args(["record", "-q", "--engine", "ftrace", "--buffer-size", "64M"]);
-        hodo.args(["sched", "irq", "syscalls", "block"].iter().flat_map(|system| ["-e", system]));
-        hodo.arg("-o").arg(&ftrace).args(WORKLOAD);
-        hodo
-    };
-    let by_perf = || {
-        let mut record = Command::new("perf");
-        record.args(["record", "-q", "-a", "-m", "32M", "-e", "sched:*,raw_syscalls:*,irq:*,block:*", "-o"]);
-        record.arg(&perf).args(WORKLOAD);
-        record
-    };
-    let spins = || Command::new("nice").args(["-n", "19", "sh", "-c", "while :; do :; done"]).spawn();
-    let mut spinning = Vec::new();
-    for _ in 0..std::thread::available_parallelism()?.get() {
-        spinning.push(spins()?);
-    }
-    let recorded = complete(&ftrace, by_ftrace).and_then(|()| complete(&perf, by_perf));
-    for mut spinner in spinning {
-        spinner.kill()?;
-        spinner.wait()?;
-    }
-    recorded.map(|()| [ftrace, perf])
-}
-
-/// Records until no switch is missing.
-fn complete(recording: &Path, by: impl Fn() -> Command) -> Outcome {
-    for _ in 0..ATTEMPTS {
-        command::run(&mut by())?;
-        let missing = report(recording, "cpu", None, &[])?["summary"]["switches_missing"].as_u64();
-        if missing == Some(0) {
-            return Ok(());
-        }
-        println!("{}: {missing:?} switches are missing", recording.display());
-    }
-    Err(format!("{}: switches are missing in each of {ATTEMPTS} recordings", recording.display()).into())
+    let mut hodo = Command::new(command::hodo());
+    hodo.args(["record", "-q", "--engine", "ftrace", "--buffer-size", "64M"]);
+    hodo.args(["sched", "irq", "syscalls", "block"].iter().flat_map(|system| ["-e", system]));
+    command::run(hodo.arg("-o").arg(&ftrace).args(WORKLOAD))?;
+    let mut record = Command::new("perf");
+    record.args(["record", "-q", "-a", "-m", "32M", "-e", "sched:*,raw_syscalls:*,irq:*,block:*", "-o"]);
+    command::run(record.arg(&perf).args(WORKLOAD))?;
+    Ok([ftrace, perf])
 }
 
 /// Compares all tables of a trace, and names those that differ.

@@ -2,7 +2,7 @@
 
 use hodo_clock::Nanos;
 use hodo_trace::kernel::{
-    KernelEvent,
+    KernelEvent, Thread,
     field::{entry, exit},
 };
 use serde::{Deserialize, Serialize};
@@ -154,11 +154,14 @@ pub(super) struct Exit {
     pub(super) result: i64,
     /// Descriptors that it returned through memory.
     pub(super) made: [Option<i32>; 2],
+    /// Whose it is, if the event tells that.
+    pub(super) thread: Option<Thread>,
 }
 
 impl Exit {
     pub(super) fn new(event: &KernelEvent<'_>) -> Exit {
         let made = [exit::FD, exit::OTHER_FD].map(|place| event.integer(place).map(|fd| fd as i32));
-        Exit { time: event.time, call: event.name, result: event.integer(exit::RET).unwrap_or(0), made }
+        let result = event.integer(exit::RET).unwrap_or(0);
+        Exit { time: event.time, call: event.name, result, made, thread: event.told() }
     }
 }

@@ -198,7 +198,7 @@ impl Descriptors {
         if entry.call != exit.call {
             return;
         }
-        let thread = self.running.get(&cpu).copied().unwrap_or(Thread::before(cpu));
+        let thread = exit.thread.or(self.running.get(&cpu).copied()).unwrap_or(Thread::before(cpu));
         let process = self.processes.get(&thread).copied();
         let failed = is_error(exit.result);
         let mut used = Use { operations: 1, errors: failed.into(), ..Use::default() };

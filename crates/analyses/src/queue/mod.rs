@@ -70,6 +70,10 @@ impl Observer for Queues {
             _ => {}
         }
     }
+
+    fn lose(&mut self, state: State, time: Nanos) {
+        self.change(0, Some((None, state)), None, time);
+    }
 }
 
 impl EventAnalysis for Queue {

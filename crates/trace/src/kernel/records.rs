@@ -128,17 +128,10 @@ impl Records {
     /// An event by its place, of which there are [`Records::len`]. Who ran is not known before it was told.
     #[inline]
     pub fn event(&self, place: usize) -> KernelEvent<'_> {
-        let Record { time, thread, cpu, name, fields, kind, .. } = self.records[place];
+        let Record { time, thread, cpu, name, fields, kind, is_told } = self.records[place];
         let end = self.records.get(place + 1).map_or(self.fields.len(), |next| next.fields as usize);
         let fields = &self.fields[fields as usize..end];
-        KernelEvent { time, cpu, name, kind, thread, fields, text: &self.text }
-    }
-
-    /// Who ran on the CPU of an event, if the event itself tells that.
-    #[inline]
-    pub fn told(&self, place: usize) -> Option<Thread> {
-        let Record { thread, is_told, .. } = self.records[place];
-        is_told.then_some(thread)
+        KernelEvent { time, cpu, name, kind, thread, is_told, fields, text: &self.text }
     }
 
     /// Tells who ran on the CPU of an event, before a switch.
@@ -178,6 +171,7 @@ pub struct KernelEvent<'a> {
     pub kind: Kind,
     /// Who ran on the CPU, before a switch.
     pub thread: Thread,
+    is_told: bool,
     fields: &'a [Field],
     text: &'a [u8],
 }
@@ -201,6 +195,12 @@ impl<'a> KernelEvent<'a> {
             }
             _ => None,
         }
+    }
+
+    /// Who ran, if the event itself tells that.
+    #[inline]
+    pub fn told(&self) -> Option<Thread> {
+        self.is_told.then_some(self.thread)
     }
 
     /// Of a system call from entry to exit, when it ends and what it returns.
