@@ -55,8 +55,9 @@ impl Records {
         self.text.clear();
     }
 
-    /// Adds an event of a thread, if it tells which, whose fields follow with [`Records::integer`], [`Records::text`] and [`Records::absent`]
-    /// in the order of the vocabulary. `name` is the index of what follows the prefix of its name.
+    /// Adds an event on a CPU, of the thread that it tells if it does, whose fields follow with [`Records::integer`],
+    /// [`Records::text`] and [`Records::absent`] in the order of the vocabulary. `name` is the index of what follows the
+    /// prefix of its name.
     #[inline]
     pub fn push(&mut self, time: Nanos, (cpu, tid): (u32, Option<u32>), kind: Kind, name: u32) {
         let thread = tid.map_or(Thread::before(cpu), |tid| Thread::new(tid.into(), cpu));
