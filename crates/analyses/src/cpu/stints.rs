@@ -68,28 +68,24 @@ impl Stints {
     /// Adds a switch: the stint that it ends, if it is known whose that is.
     #[inline]
     pub(super) fn see(&mut self, event: &KernelEvent<'_>) -> Option<Stint> {
-        let (cpu, time, (prev, next)) = (event.cpu, event.time, event.switch()?);
-        let own = Switches { first: (time, prev), last: (time, next), missing: Missing::default() };
-        let mut is_first = false;
-        let known = self.0.get_or(cpu, || {
-            is_first = true;
-            own
-        });
-        if is_first { None } else { known.then(cpu, own) }
+        let (prev, next) = event.switch()?;
+        let missing = Missing::default();
+        self.then(event.cpu, Switches { first: (event.time, prev), last: (event.time, next), missing })
     }
 
     /// Adds those of the later of two neighbours: the stints over the border.
     pub(super) fn add(&mut self, later: Stints) -> Vec<Stint> {
-        let mut over = Vec::new();
-        for (cpu, later) in later.0.into_all() {
-            let mut is_first = false;
-            let known = self.0.get_or(cpu, || {
-                is_first = true;
-                later
-            });
-            over.extend((!is_first).then(|| known.then(cpu, later)).flatten());
-        }
-        over
+        later.0.into_all().filter_map(|(cpu, later)| self.then(cpu, later)).collect()
+    }
+
+    #[inline]
+    fn then(&mut self, cpu: u32, later: Switches) -> Option<Stint> {
+        let mut is_first = false;
+        let known = self.0.get_or(cpu, || {
+            is_first = true;
+            later
+        });
+        if is_first { None } else { known.then(cpu, later) }
     }
 
     /// The stints before the first switch of each CPU and after its last, within a span of time.
