@@ -66,6 +66,23 @@ fn fact_31_types_are_declared_as_in_c() {
 }
 
 #[test]
+fn integers_in_the_same_words_are_the_same_and_no_others() {
+    let metadata = tsdl(
+        "event { name = \"e\"; fields := struct {\n\
+            integer { size = 8; } a; integer { size = 8; } b[2]; integer { size = 8; signed = 1; } c;\n\
+            integer { /* } */ size = 16; } d; integer { /* } */ size = 8; } e; integer { /* } */ size = 16; } f;\n\
+         }; };",
+    );
+    let bytes = [1, 2, 3, 252, 5, 0, 6, 7, 0];
+    assert_eq!(lines(&metadata, &bytes), ["- e a=1 b=[ 2 3 ] c=-4 d=5 e=6 f=7"]);
+    let twice =
+        "trace { byte_order = le; }; typealias integer { size = 8; } := a; typealias integer { size = 8; } b";
+    assert!(refused(twice).contains("column 99: `:=` expected"), "{}", refused(twice));
+    let last = "trace { byte_order = le; }; event { fields := struct { integer { size = 8; } a; integer { size = 8; } 3; }; };";
+    assert!(refused(last).contains("column 103: a name expected"), "{}", refused(last));
+}
+
+#[test]
 fn errors_show_the_line_and_a_mark() {
     let wrong = "trace { byte_order = le; };\nevent {\n\tname = e;\n\tfields := struct { uint9 x; };\n};";
     let expected = "line 4, column 21: no type is called `uint9`\n     fields := struct { uint9 x; };\n                        ^";

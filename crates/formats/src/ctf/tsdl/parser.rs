@@ -33,11 +33,13 @@ pub(super) struct Parser<'t> {
     /// The word behind it, where a look at it was needed.
     ahead: Option<Token<'t>>,
     /// Where the last word that was taken began.
-    last: usize,
+    pub(super) last: usize,
     native: Option<ByteOrder>,
     /// Innermost last.
     pub(super) scopes: Vec<Names>,
     pub(super) depth: u32,
+    /// Integers by the text that declares them. Metadata declare thousands of fields in the same words.
+    pub(super) integers: HashMap<&'t str, Integer>,
     /// Types that may yet be made.
     budget: usize,
 }
@@ -48,8 +50,18 @@ impl<'t> Parser<'t> {
         let scopes = vec![Names::default()];
         let budget = TYPES.saturating_add(text.len());
         let lexer = Lexer::new(text);
-        let mut parser =
-            Parser { text, lexer, token, ahead: None, last: 0, native, scopes, depth: 0, budget };
+        let mut parser = Parser {
+            text,
+            lexer,
+            token,
+            ahead: None,
+            last: 0,
+            native,
+            scopes,
+            depth: 0,
+            integers: HashMap::new(),
+            budget,
+        };
         parser.token = parser.lex()?;
         Ok(parser)
     }
@@ -79,6 +91,22 @@ impl<'t> Parser<'t> {
         };
         self.last = self.token.span.start;
         Ok(std::mem::replace(&mut self.token, next).kind)
+    }
+
+    /// The text from the word in hand up to the next `}`, and where that is.
+    pub(super) fn up_to_brace(&self) -> Option<(&'t str, usize)> {
+        let text = &self.text[self.token.span.start..];
+        let length = memchr::memchr(b'}', text.as_bytes())?;
+        Some((&text[..length], self.token.span.start + length))
+    }
+
+    /// Takes everything up to the `}` that is there, and that too.
+    pub(super) fn take_up_to(&mut self, brace: usize) -> Result<(), Error> {
+        self.ahead = None;
+        self.lexer.go_to(brace + 1);
+        self.token = self.lex()?;
+        self.last = brace;
+        Ok(())
     }
 
     /// Takes a sign if it is in hand.

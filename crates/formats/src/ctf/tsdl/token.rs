@@ -47,6 +47,12 @@ impl<'t> Lexer<'t> {
         Lexer { text, input: LocatingSlice::new(text) }
     }
 
+    /// Goes to an offset of the text.
+    pub(super) fn go_to(&mut self, offset: usize) {
+        self.input = LocatingSlice::new(self.text);
+        self.input.next_slice(offset);
+    }
+
     /// The next word; the end again and again at the end.
     ///
     /// # Errors

@@ -146,6 +146,20 @@ impl<'t> Parser<'t> {
     }
 
     fn integer(&mut self) -> Result<Integer, Error> {
+        let Some((text, brace)) = self.up_to_brace() else { return self.new_integer() };
+        if let Some(known) = self.integers.get(text).cloned() {
+            self.take_up_to(brace)?;
+            return Ok(known);
+        }
+        let integer = self.new_integer()?;
+        // In a comment, a brace may stand that ends nothing.
+        if self.last == brace {
+            self.integers.insert(text, integer.clone());
+        }
+        Ok(integer)
+    }
+
+    fn new_integer(&mut self) -> Result<Integer, Error> {
         self.take()?;
         let (mut size, mut alignment, mut order) = (None, None, None);
         let mut integer = Integer {
