@@ -15,10 +15,8 @@ use std::{
 };
 
 use crate::{
-    Outcome,
-    command::{self, hodo},
-    judge, lab,
-    setup::{self, Need},
+    Outcome, command, judge, lab,
+    release::{self, shipped},
 };
 
 /// Runs of each; an odd number, so that there is a median.
@@ -42,8 +40,7 @@ pub(crate) fn run(arguments: &[String]) -> Outcome {
 }
 
 fn pt() -> Outcome {
-    setup::ensure(Need::Judge)?;
-    command::build_hodo()?;
+    release::build()?;
     let folder = command::target().join("bench");
     let program = lab::compile("fib.c", &[], &folder)?;
     let program = program.to_string_lossy();
@@ -85,7 +82,7 @@ fn decoding(recording: &Path) -> Outcome {
     for (what, ours, theirs) in pairs {
         let [our, their] = in_turn(
             ROUNDS,
-            [&|| Command::new(hodo()).tap(|command| command.args(ours).arg(recording)), &|| {
+            [&|| Command::new(shipped("hodo")).tap(|command| command.args(ours).arg(recording)), &|| {
                 Command::new("perf").tap(|command| command.args(theirs).arg(recording))
             }],
         )?;
@@ -103,8 +100,8 @@ fn decoding(recording: &Path) -> Outcome {
 
 fn memory(recording: &Path) -> Outcome {
     let instructions = judge::instructions(recording)?;
-    let mut report =
-        Command::new(hodo()).tap(|command| command.args(["report", "functions", "-q"]).arg(recording));
+    let mut report = Command::new(shipped("hodo"))
+        .tap(|command| command.args(["report", "functions", "-q"]).arg(recording));
     let (peak, time) = peak_memory(&mut report)?;
     println!(
         "memory: `hodo report functions` on {instructions} instructions, {:.1} MB",
@@ -138,7 +135,7 @@ fn own_memory(status: &str) -> Option<u64> {
 }
 
 fn record(program: &str, argument: &str, recording: &Path) -> Command {
-    Command::new(hodo()).tap(|command| {
+    Command::new(shipped("hodo")).tap(|command| {
         command
             .args(["record", "--engine", "emulate", "-q", "-o"])
             .arg(recording)

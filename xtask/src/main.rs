@@ -5,6 +5,7 @@
 //!   │                                       fuzz     ──► random input against the readers
 //!   ├─► demo    two programs recorded and explained
 //!   ├─► test    format, lints, tidy, every test
+//!   ├─► release the programs as they are shipped
 //!   ├─► judge   our whole instruction stream against perf's and the emulator's own count
 //!   └─► bench   how fast, in how much memory
 //! ```
@@ -16,6 +17,7 @@ mod fixtures;
 mod fuzz;
 mod judge;
 mod lab;
+mod release;
 mod resolution;
 mod setup;
 mod test;
@@ -46,6 +48,11 @@ const CHORES: &[Chore] = &[
         help: "pt: our streams and totals against perf and the emulator; cases: fixtures/pt against libipt and perf; \
                damage: what is left of damaged recordings, against the truth and perf",
         run: judge::run,
+    },
+    Chore {
+        name: "release",
+        help: "build the programs as they are shipped and measured: optimised by what they do on small inputs",
+        run: release::run,
     },
     Chore {
         name: "bench",

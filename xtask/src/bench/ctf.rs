@@ -8,10 +8,8 @@ use std::{
 
 use super::{Tap, in_turn, millis, peak_memory};
 use crate::{
-    Outcome,
-    command::{self, hodo},
-    judge,
-    setup::{self, Need},
+    Outcome, command, judge,
+    release::{self, shipped},
 };
 
 /// Runs of each.
@@ -83,13 +81,13 @@ fn jsonl(trace: &Path, threads: usize) -> Command {
 
 fn ours(arguments: &[&str], trace: &Path, threads: usize) -> Command {
     let threads = threads.to_string();
-    Command::new(hodo()).tap(|command| command.args(arguments).args(["-q", "-j", &threads]).arg(trace))
+    Command::new(shipped("hodo"))
+        .tap(|command| command.args(arguments).args(["-q", "-j", &threads]).arg(trace))
 }
 
 /// The program in `lab/fields`.
 fn fields(trace: &Path, threads: usize) -> Command {
-    let program = command::target().join("release/hodo-fields");
-    Command::new(program).tap(|command| command.arg(trace).arg(threads.to_string()))
+    Command::new(shipped("hodo-fields")).tap(|command| command.arg(trace).arg(threads.to_string()))
 }
 
 fn babeltrace(trace: &Path) -> Command {
@@ -107,8 +105,7 @@ pub(super) fn run(readings: &[Reading], traces: &[String]) -> Outcome {
         [trace] => PathBuf::from(trace),
         _ => return Err("usage: cargo xtask bench ctf | analyses [TRACE]".into()),
     };
-    setup::ensure(Need::Judge)?;
-    command::run(&mut command::cargo(&["build", "--release", "-p", "hodo", "-p", "hodo-fields"]))?;
+    release::build()?;
     let trace = judge::unpacked(&trace)?;
     println!("{}, in memory, medians of {ROUNDS}", trace.display());
     readings.iter().try_for_each(|reading| measure(reading, &trace))?;

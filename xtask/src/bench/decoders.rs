@@ -12,10 +12,8 @@ use serde_json::Value;
 
 use super::Tap;
 use crate::{
-    Outcome,
-    command::{self, hodo},
-    judge,
-    setup::{self, Need},
+    Outcome, command, judge,
+    release::{self, shipped},
 };
 
 /// Runs of each; an odd number, so that there is a median.
@@ -63,7 +61,7 @@ struct Harnesses {
 impl Harnesses {
     fn build(folder: &Path) -> Outcome<Harnesses> {
         fs::create_dir_all(folder)?;
-        command::run(&mut command::cargo(&["build", "--release", "-p", "hodo", "-p", "hodo-speed"]))?;
+        release::build()?;
         let manifest = ["build", "--release", "--manifest-path", "lab/peers/Cargo.toml", "--target-dir"];
         let peers = folder.join("peers");
         command::run(command::cargo(&manifest).arg(&peers))?;
@@ -71,14 +69,12 @@ impl Harnesses {
         let mut gcc = Command::new("gcc");
         gcc.args(["-std=c11", "-O2", "-Wall", "-Wextra", "-Werror", "-o"]).arg(&libipt);
         command::quietly(gcc.arg(command::root().join("lab/peers/libipt.c")).arg("-lipt"))?;
-        let ours = command::target().join("release/hodo-speed");
-        Ok(Harnesses { libipt, peers: peers.join("release/peers"), ours })
+        Ok(Harnesses { libipt, peers: peers.join("release/peers"), ours: shipped("hodo-speed") })
     }
 }
 
 /// Compares the decoders on recordings of one thread each.
 pub(super) fn run(recordings: &[String]) -> Outcome {
-    setup::ensure(Need::Judge)?;
     let harnesses = Harnesses::build(&command::target().join("bench"))?;
     for recording in recordings {
         let recording = Path::new(recording);
@@ -150,8 +146,10 @@ fn whole_programs(recording: &Path) -> Outcome {
         (&["script", "--insns", "--fields", "ip"], &["script", "--itrace=i0ns", "-F", "ip", "-i"], 20.0),
     ];
     for (ours, theirs, goal) in pairs {
-        let our =
-            processor_time(Command::new(hodo()).tap(|command| command.args(ours).arg("-q")), recording)?;
+        let our = processor_time(
+            Command::new(shipped("hodo")).tap(|command| command.args(ours).arg("-q")),
+            recording,
+        )?;
         let their = processor_time(Command::new("perf").tap(|command| command.args(theirs)), recording)?;
         println!(
             "hodo {}: {our:.2} s   perf {}: {their:.2} s   {:.1} times as fast ({goal})",

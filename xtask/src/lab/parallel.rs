@@ -20,10 +20,8 @@ use super::{
     plot::{self, Line},
 };
 use crate::{
-    Outcome,
-    command::{self, hodo},
-    judge,
-    setup::{self, Need},
+    Outcome, command, judge,
+    release::{self, shipped},
 };
 
 /// Runs of each; an odd number, so that there is a median.
@@ -46,8 +44,7 @@ pub(crate) fn run(arguments: &[String]) -> Outcome {
         [trace] => PathBuf::from(trace),
         _ => return Err("usage: cargo xtask lab parallel [TRACE]".into()),
     };
-    setup::ensure(Need::Judge)?;
-    command::run(&mut command::cargo(&["build", "--release", "-p", "hodo"]))?;
+    release::build()?;
     let trace = judge::unpacked(&trace)?;
     let folder = command::target().join("lab");
     fs::create_dir_all(&folder)?;
@@ -66,7 +63,7 @@ pub(crate) fn run(arguments: &[String]) -> Outcome {
 
 /// Seconds that an analysis takes, the median.
 fn seconds(trace: &Path, analysis: &str, threads: usize, more: &[&str]) -> Outcome<f64> {
-    let mut report = Command::new(hodo());
+    let mut report = Command::new(shipped("hodo"));
     report.args(["report", analysis, "-q", "-j", &threads.to_string()]).args(more).arg(trace);
     median(ROUNDS, || command::quietly(report.stdout(Stdio::null())))
 }
@@ -139,7 +136,7 @@ fn by_partition(trace: &Path, threads: usize) -> Outcome {
 
 /// Nanoseconds from the first event to the last.
 fn span(trace: &Path) -> Outcome<u64> {
-    let mut count = Command::new(hodo());
+    let mut count = Command::new(shipped("hodo"));
     let table = command::capture(count.args(["report", "count", "-q", "--format", "json"]).arg(trace))?;
     let table: Value = serde_json::from_str(&table)?;
     let time = |name: &str| table["summary"][name].as_u64().ok_or("a trace with times expected");

@@ -1,0 +1,171 @@
+//! `cargo xtask release`: the programs as they are shipped and measured. The compiler is told what they do on small
+//! inputs of ours, none of which is measured: which branches are taken, and what is seldom needed (profile-guided
+//! optimisation, docs/decisions/0014).
+//!
+//! ```text
+//! instrumented build ──training──► target/training/hodo.profdata ──► target/shipped/
+//! ```
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+};
+
+use crate::{
+    Outcome, command, lab,
+    setup::{self, Need},
+};
+
+/// What is shipped, and what of the lab is measured with it.
+const PACKAGES: [&str; 5] = ["hodo", "hodo-emulator", "hodo-fields", "hodo-repeat", "hodo-speed"];
+/// A kernel's trace, and how often it is repeated to be long enough that reading it is most of the work.
+const KERNEL: (&str, &str) = ("fixtures/ctf/lttng2.13-kernel", "300");
+/// Our files of other formats with software events.
+const EVENTS: [&str; 4] = [
+    "fixtures/ctf/lttng2.16-kernel-ctf2",
+    "fixtures/ctf/ust2.16-ctf2",
+    "fixtures/ftrace/small-6.dat",
+    "fixtures/perf/events.data",
+];
+/// Bytes of text that the programs which are recorded go over.
+const TEXT: u32 = 150_000;
+
+/// Builds them.
+pub(crate) fn run(_arguments: &[String]) -> Outcome {
+    build()?;
+    println!("{}", shipped("hodo").display());
+    Ok(())
+}
+
+/// Builds them, if anything changed since.
+pub(crate) fn build() -> Outcome {
+    setup::ensure(Need::Judge)?;
+    let folder = command::target().join("training");
+    let (raw, profile) = (folder.join("raw"), folder.join("hodo.profdata"));
+    compile(&folder, &format!("-Cprofile-generate={}", raw.display()))?;
+    if !is_newer(&profile, &programs(&folder)?)? {
+        if fs::exists(&raw)? {
+            fs::remove_dir_all(&raw)?;
+        }
+        train(&programs(&folder)?, &folder.join("inputs"))?;
+        command::run(Command::new(profdata()?).arg("merge").arg("-o").arg(&profile).arg(&raw))?;
+    }
+    let folder = folder.with_file_name("shipped");
+    compile(&folder, &format!("-Cprofile-use={}", profile.display()))?;
+    for file in files(&programs(&folder)?)? {
+        let is_program = file.extension().is_none_or(|extension| extension == "so");
+        if let Some(name) = file.file_name().filter(|_| is_program) {
+            fs::copy(&file, folder.join(name))?;
+        }
+    }
+    Ok(())
+}
+
+/// One of them; the emulator's plugin lies beside.
+pub(crate) fn shipped(name: &str) -> PathBuf {
+    command::target().join("shipped").join(name)
+}
+
+/// Where cargo puts programs in a folder of its own.
+fn programs(folder: &Path) -> Outcome<PathBuf> {
+    Ok(folder.join(host()?).join("release"))
+}
+
+/// The compiler's name for this machine.
+fn host() -> Outcome<String> {
+    let version = command::capture(Command::new("rustc").arg("-vV"))?;
+    let host = version.lines().find_map(|line| line.strip_prefix("host: "));
+    Ok(host.ok_or("`rustc -vV` tells no host")?.to_owned())
+}
+
+/// Compiles all packages; a target is named so that the flags are not for programs that only run while compiling.
+fn compile(folder: &Path, flags: &str) -> Outcome {
+    let mut cargo = command::cargo(&["build", "--release", "--target", &host()?, "--target-dir"]);
+    cargo.arg(folder).args(PACKAGES.iter().flat_map(|package| ["-p", package])).env("RUSTFLAGS", flags);
+    command::run(&mut cargo)
+}
+
+/// Whether a profile was made after each of the programs in a folder.
+fn is_newer(profile: &Path, programs: &Path) -> Outcome<bool> {
+    if !fs::exists(profile)? {
+        return Ok(false);
+    }
+    let made = fs::metadata(profile)?.modified()?;
+    for file in files(programs)? {
+        if fs::metadata(file)?.modified()? > made {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+/// The files of a folder, without its folders.
+fn files(folder: &Path) -> Outcome<Vec<PathBuf>> {
+    let paths = fs::read_dir(folder)?.map(|entry| Ok(entry?.path()));
+    let paths: Vec<PathBuf> = paths.collect::<Outcome<_>>()?;
+    Ok(paths.into_iter().filter(|path| path.is_file()).collect())
+}
+
+/// Has the programs in a folder do what people have them do.
+fn train(programs: &Path, folder: &Path) -> Outcome {
+    eprintln!("training");
+    fs::create_dir_all(folder)?;
+    let trained = |program: &str, arguments: &[&str], input: &Path| {
+        command::quietly(
+            Command::new(programs.join(program))
+                .args(arguments)
+                .arg(input)
+                .current_dir(folder)
+                .stdout(Stdio::null()),
+        )
+    };
+    let kernel = folder.join("kernel");
+    let fixture = command::root().join(KERNEL.0);
+    command::quietly(Command::new(programs.join("hodo-repeat")).arg(fixture).arg(KERNEL.1).arg(&kernel))?;
+    for threads in ["-j1", "-j2"] {
+        for analysis in ["count", "cpu", "io", "syscalls", "all"] {
+            trained("hodo", &["report", analysis, "-q", threads], &kernel)?;
+        }
+    }
+    for arguments in [&["script", "--events", "-q"][..], &["script", "--events", "--format", "jsonl", "-q"]] {
+        trained("hodo", arguments, &kernel)?;
+        EVENTS.iter().try_for_each(|events| trained("hodo", arguments, &command::root().join(events)))?;
+    }
+    command::quietly(Command::new(programs.join("hodo-fields")).arg(&kernel).arg("1").stdout(Stdio::null()))?;
+
+    let text = lab::generate("text", TEXT, folder)?.to_string_lossy().into_owned();
+    let fib = lab::compile("fib.c", &[], folder)?.to_string_lossy().into_owned();
+    let words = "/[a-z]+1[0-9]*5/ { n[substr($1, 1, 3)] += length($0) } END { for (k in n) print k, n[k] }";
+    let recorded: [(&str, &[&str]); 3] =
+        [("fib", &[&fib, "22"]), ("gzip", &["gzip", "-6", "-c", &text]), ("awk", &["awk", words, &text])];
+    for (name, command) in recorded {
+        let recording = folder.join(name).with_extension("perf.data");
+        let mut record = Command::new(programs.join("hodo"));
+        record.args(["record", "--engine", "emulate", "-q", "-o"]).arg(&recording).arg("--").args(command);
+        command::quietly(record.stdout(Stdio::null()))?;
+        for arguments in [
+            &["report", "functions", "-q"][..],
+            &["report", "tree", "-q"],
+            &["script", "--calls", "-q"],
+            &["script", "--insns", "--fields", "ip", "-q"],
+        ] {
+            trained("hodo", arguments, &recording)?;
+        }
+        for what in ["packets", "functions", "calls", "lines", "instructions"] {
+            trained("hodo-speed", &[what], &recording)?;
+        }
+    }
+    Ok(())
+}
+
+/// What merges the profiles of runs: of the version that the compiler writes them in.
+fn profdata() -> Outcome<PathBuf> {
+    let sysroot = command::capture(Command::new("rustc").args(["--print", "sysroot"]))?;
+    let program =
+        Path::new(sysroot.trim()).join("lib/rustlib").join(host()?).join("bin").join("llvm-profdata");
+    if !fs::exists(&program)? {
+        command::run(Command::new("rustup").args(["component", "add", "llvm-tools"]))?;
+    }
+    Ok(program)
+}
