@@ -2,6 +2,7 @@
 
 use hodo_clock::Nanos;
 use serde::{Deserialize, Serialize};
+use smallvec::SmallVec;
 
 /// A known span of things joins with the one that follows it.
 pub(crate) trait Add {
@@ -34,9 +35,15 @@ pub(crate) struct Durations {
     /// How many places are taken.
     taken: u32,
     /// A hash table of the buckets that hold any: each with how many, in a word, and 0 at free places. Buckets are
-    /// small numbers that lie close to each other, so that most are found at once.
-    places: Vec<u64>,
+    /// small numbers that lie close to each other, so that most are found at once. Most threads make a call once or
+    /// twice, which takes no memory beside this.
+    places: SmallVec<[u64; SMALLEST]>,
 }
+
+/// Places of the smallest table.
+const SMALLEST: usize = 4;
+/// Places of the largest table of which all may be taken: looking at each takes no time.
+const LARGEST_FULL: usize = 8;
 
 /// Bits of a place that tell how many: no trace has room for more events.
 const COUNT_BITS: u32 = 52;
@@ -111,11 +118,12 @@ impl Durations {
         self.insert(bucket, count);
     }
 
-    /// Takes a free place, in a larger table where three of four would be taken.
+    /// Takes a free place, in a larger table where all are taken, or three of four.
     #[cold]
     fn insert(&mut self, bucket: u16, count: u64) {
-        if (self.taken as usize + 1) * 4 > self.places.len() * 3 {
-            let places = vec![0; (self.places.len() * 2).next_power_of_two().max(2)];
+        let size = self.places.len();
+        if self.taken as usize >= if size <= LARGEST_FULL { size } else { size / 4 * 3 } {
+            let places = SmallVec::from_elem(0, (size * 2).max(SMALLEST));
             let full = std::mem::replace(&mut self.places, places);
             self.taken = 0;
             full.into_iter().filter(|place| *place != 0).for_each(|place| self.take(place));

@@ -224,12 +224,13 @@ impl Threads {
 
     /// Whether what a thread did is asked for.
     pub fn wanted(&self, thread: Thread, choice: &Choice) -> bool {
-        let listed =
-            |list: &[u32], id: Option<u32>| list.is_empty() || id.is_some_and(|id| list.contains(&id));
+        fn listed(list: &[u32], id: impl FnOnce() -> Option<u32>) -> bool {
+            list.is_empty() || id().is_some_and(|id| list.contains(&id))
+        }
         let called =
             || self.comm(thread).is_some_and(|comm| choice.comms.iter().any(|wanted| wanted == comm));
-        listed(&choice.tids, thread.tid())
-            && listed(&choice.pids, self.pid(thread))
+        listed(&choice.tids, || thread.tid())
+            && listed(&choice.pids, || self.pid(thread))
             && (choice.comms.is_empty() || called())
     }
 
