@@ -70,7 +70,7 @@ pub struct Start<'a> {
 /// the merges, the result is exactly that of one chunk.
 pub trait EventAnalysis: Sync {
     /// What is known after some events; travels between threads, processes and machines.
-    type Partial: Send + Serialize + DeserializeOwned + 'static;
+    type Partial: Send + Sync + Serialize + DeserializeOwned + 'static;
 
     /// The events that it needs, and the places of the fields that it needs of them.
     fn interest(&self) -> &'static [(Kind, &'static [usize])];
@@ -125,7 +125,7 @@ pub trait EventAnalysis: Sync {
 }
 
 /// A state whose analysis is not known where it is handed on.
-pub type AnyPartial = Box<dyn Any + Send>;
+pub type AnyPartial = Box<dyn Any + Send + Sync>;
 
 /// An [`EventAnalysis`] beside others, whose states differ in type.
 pub trait AnyEventAnalysis: Sync {

@@ -6,7 +6,12 @@
 //!
 //! Who runs is followed once for all of them, and so is what several analyses rest on.
 
-use std::ops::Range;
+use std::{
+    collections::BTreeMap,
+    ops::Range,
+    sync::{Mutex, PoisonError},
+    thread,
+};
 
 use hodo_clock::Nanos;
 use serde::{Deserialize, Serialize};
@@ -152,31 +157,64 @@ impl<'a> Pass<'a> {
         earlier
     }
 
-    /// The tables of the whole.
+    /// The tables of the whole, made on so many threads.
     pub fn finish(
         &self,
         whole: States,
         names: &[String],
         span: (Nanos, Nanos),
         choice: &Choice,
+        threads: usize,
     ) -> Vec<Table> {
-        let mut partials: Vec<Option<AnyPartial>> = whole.partials.into_iter().map(Some).collect();
+        let of = Whole { names, span, choice, threads: &whole.threads, base: None };
+        let families = Mutex::new(self.families(whole.partials).into_iter());
+        let next = || families.lock().unwrap_or_else(PoisonError::into_inner).next();
+        let tables = Mutex::new(BTreeMap::new());
+        let work = || {
+            while let Some(family) = next() {
+                let made = self.finish_family(family, &of);
+                tables.lock().unwrap_or_else(PoisonError::into_inner).extend(made);
+            }
+        };
+        thread::scope(|scope| {
+            (1..threads.min(self.analyses.len())).for_each(|_| drop(scope.spawn(work)));
+            work();
+        });
+        tables.into_inner().unwrap_or_else(PoisonError::into_inner).into_values().collect()
+    }
+
+    /// The states of analyses by their places: together where some rest on another one's, that one last; the largest
+    /// families first.
+    fn families(&self, partials: Vec<AnyPartial>) -> Vec<Vec<(usize, AnyPartial)>> {
         let base = |place: usize| {
             let state = self.analyses[place].base()?.state();
             self.analyses.iter().position(|analysis| analysis.state() == state)
         };
-        // What others rest on comes last.
-        let (resting, others): (Vec<usize>, Vec<usize>) =
-            (0..self.asked).partition(|&place| base(place).is_some());
-        let mut tables: Vec<(usize, Table)> = Vec::new();
-        for place in resting.into_iter().chain(others) {
-            let partial = partials[place].take().expect("each has its own");
-            let base = base(place).and_then(|base| partials[base].as_ref());
-            let of = Whole { names, span, choice, threads: &whole.threads, base };
-            tables.push((place, self.analyses[place].finish(partial, &of)));
+        let mut families: BTreeMap<usize, Vec<(usize, AnyPartial)>> = BTreeMap::new();
+        for (place, partial) in partials.into_iter().enumerate() {
+            families.entry(base(place).unwrap_or(place)).or_default().push((place, partial));
         }
-        tables.sort_by_key(|(place, _)| *place);
-        tables.into_iter().map(|(_, table)| table).collect()
+        let last = |(base, mut family): (usize, Vec<(usize, AnyPartial)>)| {
+            family.sort_by_key(|&(place, _)| place == base);
+            family
+        };
+        let mut families: Vec<_> = families.into_iter().map(last).collect();
+        families.sort_by_key(|family| std::cmp::Reverse(family.len()));
+        families
+    }
+
+    /// The tables of a family, by the places of those that are asked for.
+    fn finish_family(&self, mut family: Vec<(usize, AnyPartial)>, of: &Whole<'_>) -> Vec<(usize, Table)> {
+        let base = family.pop();
+        let finish = |(place, partial): (usize, AnyPartial), base: Option<&AnyPartial>| {
+            let table =
+                |analysis: &&dyn AnyEventAnalysis| analysis.finish(partial, &Whole { base, ..of.clone() });
+            Some((place, self.analyses[..self.asked].get(place).map(table)?))
+        };
+        let resting = family.into_iter().map(|state| finish(state, base.as_ref().map(|(_, base)| base)));
+        let mut tables: Vec<_> = resting.collect();
+        tables.extend(base.map(|base| finish(base, None)));
+        tables.into_iter().flatten().collect()
     }
 
     /// States as bytes, to travel to another process.

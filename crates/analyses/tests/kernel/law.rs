@@ -43,7 +43,7 @@ fn tables(
     let span = (events.first().map_or(Nanos(0), time), events.last().map_or(Nanos(0), time));
     let table = |view: &&str| {
         let choice = Choice { view: (*view).to_owned(), ..Choice::default() };
-        pass.finish(travelled(pass, states), names, span, &choice)
+        pass.finish(travelled(pass, states), names, span, &choice, 2)
     };
     analysis.views().iter().flat_map(table).collect()
 }

@@ -67,7 +67,7 @@ pub fn analyse(
     traces.loss().into_iter().for_each(|loss| losses.add(loss));
     let pass = Pass::new(analyses);
     let (folded, names) = fold_all(traces, &pass, &plan(traces, reading), reading, &mut losses, progress);
-    tables(&pass, folded, &names, choice, losses)
+    tables(&pass, folded, &names, choice, losses, reading.threads)
 }
 
 /// Folds slices that follow each other; and what follows the prefixes of events' names, by the index that events
@@ -116,13 +116,14 @@ pub(super) fn fold_all(
     (whole.unwrap_or_else(|| start(false)), binding.names)
 }
 
-/// The tables of the whole.
+/// The tables of the whole, made on so many threads.
 pub(super) fn tables(
     pass: &Pass<'_>,
     whole: Folded,
     names: &[String],
     choice: &Choice,
     mut losses: Losses,
+    threads: usize,
 ) -> Vec<Table> {
     let Totals { span, lost, untimed: count } = whole.totals;
     if count > 0 {
@@ -130,7 +131,7 @@ pub(super) fn tables(
     }
     let span = span.unwrap_or_default();
     let loss = losses.into_list();
-    let tables = pass.finish(whole.states, names, span, choice).into_iter().map(|mut table| {
+    let tables = pass.finish(whole.states, names, span, choice, threads).into_iter().map(|mut table| {
         table.summary.extend([
             ("begin_ns", Value::from(span.0.0)),
             ("end_ns", span.1.0.into()),

@@ -275,7 +275,7 @@ pub fn merge_parts(
         });
     }
     let count = counted.map(|(counts, losses)| counts.table(&choice.view, losses));
-    let others = whole.map_or_else(Vec::new, |whole| tables(&pass, whole, &names, choice, losses));
+    let others = whole.map_or_else(Vec::new, |whole| tables(&pass, whole, &names, choice, losses, 1));
     Ok(count.into_iter().chain(others).collect())
 }
 
