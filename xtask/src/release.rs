@@ -45,19 +45,19 @@ pub(crate) fn build() -> Outcome {
     let (raw, profile) = (folder.join("raw"), folder.join("hodo.profdata"));
     compile(&folder, &format!("-Cprofile-generate={}", raw.display()))?;
     if !is_newer(&profile, &programs(&folder)?)? {
-        if fs::exists(&raw)? {
-            fs::remove_dir_all(&raw)?;
+        let inputs = folder.join("inputs");
+        for old in [&raw, &inputs] {
+            if fs::exists(old)? {
+                fs::remove_dir_all(old)?;
+            }
         }
-        train(&programs(&folder)?, &folder.join("inputs"))?;
+        train(&programs(&folder)?, &inputs)?;
         command::run(Command::new(profdata()?).arg("merge").arg("-o").arg(&profile).arg(&raw))?;
     }
     let folder = folder.with_file_name("shipped");
     compile(&folder, &format!("-Cprofile-use={}", profile.display()))?;
-    for file in files(&programs(&folder)?)? {
-        let is_program = file.extension().is_none_or(|extension| extension == "so");
-        if let Some(name) = file.file_name().filter(|_| is_program) {
-            fs::copy(&file, folder.join(name))?;
-        }
+    for file in built(&programs(&folder)?)? {
+        fs::copy(&file, folder.join(file.file_name().unwrap_or_default()))?;
     }
     Ok(())
 }
@@ -92,7 +92,7 @@ fn is_newer(profile: &Path, programs: &Path) -> Outcome<bool> {
         return Ok(false);
     }
     let made = fs::metadata(profile)?.modified()?;
-    for file in files(programs)? {
+    for file in built(programs)? {
         if fs::metadata(file)?.modified()? > made {
             return Ok(false);
         }
@@ -100,11 +100,15 @@ fn is_newer(profile: &Path, programs: &Path) -> Outcome<bool> {
     Ok(true)
 }
 
-/// The files of a folder, without its folders.
-fn files(folder: &Path) -> Outcome<Vec<PathBuf>> {
+/// The programs of a folder, and the plugin, among what else cargo keeps there.
+fn built(folder: &Path) -> Outcome<Vec<PathBuf>> {
     let paths = fs::read_dir(folder)?.map(|entry| Ok(entry?.path()));
     let paths: Vec<PathBuf> = paths.collect::<Outcome<_>>()?;
-    Ok(paths.into_iter().filter(|path| path.is_file()).collect())
+    let is_built = |path: &PathBuf| {
+        let is_hidden = path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"."));
+        path.is_file() && !is_hidden && path.extension().is_none_or(|extension| extension == "so")
+    };
+    Ok(paths.into_iter().filter(is_built).collect())
 }
 
 /// Has the programs in a folder do what people have them do.

@@ -8,7 +8,7 @@ pub(super) fn show(name: &str, unit: Unit, value: &Value) -> String {
         (Value::Null, _) => String::new(),
         (Value::Text(text), _) => printable(text),
         (&Value::Integer(integer), Unit::Nanoseconds) if is_instant(name) => instant(integer),
-        (&Value::Integer(integer), Unit::Nanoseconds) => duration(integer as f64),
+        (&Value::Integer(integer), Unit::Nanoseconds) => length(integer),
         (Value::Integer(address), Unit::Address) => format!("{address:#x}"),
         (&Value::Integer(integer), _) => thousands(integer),
         (Value::Real(share), Unit::Share) => format!("{:.2}%", share * 100.0),
@@ -38,6 +38,20 @@ pub(super) fn instant(nanoseconds: u64) -> String {
     format!("{}.{:09} s", nanoseconds / 1_000_000_000, nanoseconds % 1_000_000_000)
 }
 
+/// A length of time, to a thousandth of its unit. Tables have tens of thousands of them, and whole numbers are
+/// written sooner than real ones.
+fn length(nanoseconds: u64) -> String {
+    let (unit, name) = match nanoseconds {
+        below if below < 1_000 => return format!("{below} ns"),
+        below if below < 1_000_000 => (1_000, "µs"),
+        below if below < 1_000_000_000 => (1_000_000, "ms"),
+        _ => (1_000_000_000, "s"),
+    };
+    let thousandth = unit / 1_000;
+    let thousandths = nanoseconds / thousandth + u64::from(nanoseconds % thousandth * 2 >= thousandth);
+    format!("{}.{:03} {name}", thousandths / 1_000, thousandths % 1_000)
+}
+
 fn duration(nanoseconds: f64) -> String {
     match nanoseconds.abs() {
         below if below < 1e3 => format!("{} ns", (nanoseconds * 1e3).round() / 1e3),
@@ -50,7 +64,7 @@ fn duration(nanoseconds: f64) -> String {
 /// An integer with commas between its thousands.
 pub(super) fn thousands(integer: u64) -> String {
     let digits = integer.to_string();
-    let mut text = String::new();
+    let mut text = String::with_capacity(digits.len() + digits.len() / 3);
     for (index, digit) in digits.chars().enumerate() {
         if index > 0 && (digits.len() - index).is_multiple_of(3) {
             text.push(',');
@@ -114,7 +128,11 @@ mod tests {
             (Unit::Nanoseconds, Value::Integer(999), "999 ns"),
             (Unit::Nanoseconds, Value::Integer(1_234), "1.234 µs"),
             (Unit::Nanoseconds, Value::Integer(1_234_567), "1.235 ms"),
+            (Unit::Nanoseconds, Value::Integer(1_234_499), "1.234 ms"),
+            (Unit::Nanoseconds, Value::Integer(999_999_500), "1000.000 ms"),
             (Unit::Nanoseconds, Value::Integer(61_500_000_000), "61.500 s"),
+            (Unit::Nanoseconds, Value::Integer(u64::MAX), "18446744073.710 s"),
+            (Unit::Nanoseconds, Value::Real(1_234.4), "1.234 µs"),
             (Unit::Address, Value::Integer(0x401000), "0x401000"),
             (Unit::Share, Value::Real(0.12345), "12.35%"),
             (Unit::Share, Value::Real(1.0), "100.00%"),

@@ -1,6 +1,9 @@
 //! The rows of a table in aligned columns.
 
-use std::io::{self, Write};
+use std::{
+    io::{self, Write},
+    iter::repeat_n,
+};
 
 use anstyle::Style;
 use hodo_trace::{Column, Table, Value};
@@ -9,7 +12,7 @@ use super::cell::{cut, show, words};
 use super::tree::{Guides, depth_column};
 
 /// Between two columns.
-const GAP: &str = "  ";
+const GAP: usize = 2;
 
 /// The least that a column of text is cut to.
 const NARROWEST: usize = 12;
@@ -60,9 +63,11 @@ pub(super) fn write(table: &Table, width: Option<usize>, bold: Style, out: &mut 
 fn aligned(columns: &[Drawn], cells: impl Iterator<Item = String>) -> String {
     let mut line = String::new();
     for (column, cell) in columns.iter().zip(cells) {
-        let width = column.width;
-        line +=
-            &if column.is_text() { format!("{cell:width$}{GAP}") } else { format!("{cell:>width$}{GAP}") };
+        let blanks = column.width.saturating_sub(cell.chars().count());
+        let (before, behind) = if column.is_text() { (0, blanks) } else { (blanks, 0) };
+        line.extend(repeat_n(' ', before));
+        line += &cell;
+        line.extend(repeat_n(' ', behind + GAP));
     }
     line.truncate(line.trim_end().len());
     line
@@ -104,8 +109,8 @@ fn drawn_columns(table: &Table, guides: &Guides, width: Option<usize>) -> Vec<Dr
 /// Leaves secondary columns out, the last first, until the numbers fit beside names that can be read.
 fn leave_out(columns: &mut Vec<Drawn>, width: usize) {
     let needed =
-        |column: &Drawn| GAP.len() + column.width.min(if column.is_text() { READABLE } else { usize::MAX });
-    while columns.iter().map(needed).sum::<usize>() > width + GAP.len() {
+        |column: &Drawn| GAP + column.width.min(if column.is_text() { READABLE } else { usize::MAX });
+    while columns.iter().map(needed).sum::<usize>() > width + GAP {
         match columns.iter().rposition(|column| column.column.secondary) {
             Some(index) => drop(columns.remove(index)),
             None => return,
@@ -115,7 +120,7 @@ fn leave_out(columns: &mut Vec<Drawn>, width: usize) {
 
 /// Takes from the widest column of text until the line fits or nothing is left to take.
 fn shrink(columns: &mut [Drawn], width: usize) {
-    let gaps = GAP.len() * columns.len().saturating_sub(1);
+    let gaps = GAP * columns.len().saturating_sub(1);
     let mut total = gaps + columns.iter().map(|column| column.width).sum::<usize>();
     while total > width {
         let widest = columns.iter_mut().filter(|c| c.is_text()).max_by_key(|c| c.width);
