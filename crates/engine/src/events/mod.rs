@@ -330,9 +330,12 @@ fn while_mapping<T>(files: &[DataFile<'_>], threads: usize, work: impl FnOnce() 
         if threads > 1 {
             scope.spawn(|| {
                 let places = (0..MOST).step_by(AROUND);
-                let mut bytes =
+                let bytes =
                     places.flat_map(|place| files.iter().map(move |file| file.bytes.get(place).copied()));
-                while !is_done.load(Ordering::Relaxed) && bytes.next().map(black_box).is_some() {}
+                let bytes = bytes.take_while(|_| !is_done.load(Ordering::Relaxed));
+                bytes.for_each(|byte| {
+                    black_box(byte);
+                });
             });
         }
         let result = work();
