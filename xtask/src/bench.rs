@@ -17,6 +17,7 @@ use std::{
 use crate::{
     Outcome, command, judge, lab,
     release::{self, shipped},
+    setup::{self, Need},
 };
 
 /// Runs of each; an odd number, so that there is a median.
@@ -40,6 +41,7 @@ pub(crate) fn run(arguments: &[String]) -> Outcome {
 }
 
 fn pt() -> Outcome {
+    setup::ensure(Need::Judge)?;
     release::build()?;
     let folder = command::target().join("bench");
     let program = lab::compile("fib.c", &[], &folder)?;

@@ -12,6 +12,8 @@ use crate::{
 pub(crate) enum Need {
     /// To record and explain our own small programs.
     Demo,
+    /// To build what is shipped.
+    Release,
     /// To run every test.
     Test,
     /// To compare with perf over real programs.
@@ -35,6 +37,9 @@ const fn tool(program: &'static str, package: &'static str, need: Need) -> Tool 
 const TOOLS: &[Tool] = &[
     tool("qemu-x86_64", "qemu-user", Need::Demo),
     tool("gcc", "gcc libc6-dev", Need::Demo),
+    tool("python3", "python3", Need::Release),
+    tool("gzip", "gzip", Need::Release),
+    tool("awk", "mawk", Need::Release),
     tool("g++", "g++", Need::Test),
     tool("nasm", "nasm", Need::Test),
     Tool { program: "perf", debian: "linux-perf", ubuntu: "linux-tools-generic", need: Need::Test },
@@ -44,14 +49,12 @@ const TOOLS: &[Tool] = &[
     tool("/usr/include/x86_64-linux-gnu/lttng/tracef.h", "liblttng-ust-dev", Need::Test),
     tool("/usr/include/intel-pt.h", "libipt-dev", Need::Judge),
     tool("objdump", "binutils", Need::Judge),
-    tool("python3", "python3", Need::Judge),
     tool("babeltrace2", "babeltrace2 python3-bt2", Need::Judge),
     tool("trace-cmd", "trace-cmd", Need::Judge),
     tool("zstd", "zstd", Need::Judge),
     tool("sqlite3", "sqlite3", Need::Judge),
     tool("perl", "perl-base", Need::Judge),
     tool("find", "findutils", Need::Judge),
-    tool("gzip", "gzip", Need::Judge),
 ];
 
 /// Installs everything.

@@ -10,6 +10,7 @@ use super::{Tap, in_turn, millis, peak_memory};
 use crate::{
     Outcome, command, judge,
     release::{self, shipped},
+    setup::{self, Need},
 };
 
 /// Runs of each.
@@ -105,6 +106,7 @@ pub(super) fn run(readings: &[Reading], traces: &[String]) -> Outcome {
         [trace] => PathBuf::from(trace),
         _ => return Err("usage: cargo xtask bench ctf | analyses [TRACE]".into()),
     };
+    setup::ensure(Need::Judge)?;
     release::build()?;
     let trace = judge::unpacked(&trace)?;
     println!("{}, in memory, medians of {ROUNDS}", trace.display());

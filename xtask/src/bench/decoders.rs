@@ -14,6 +14,7 @@ use super::Tap;
 use crate::{
     Outcome, command, judge,
     release::{self, shipped},
+    setup::{self, Need},
 };
 
 /// Runs of each; an odd number, so that there is a median.
@@ -75,6 +76,7 @@ impl Harnesses {
 
 /// Compares the decoders on recordings of one thread each.
 pub(super) fn run(recordings: &[String]) -> Outcome {
+    setup::ensure(Need::Judge)?;
     let harnesses = Harnesses::build(&command::target().join("bench"))?;
     for recording in recordings {
         let recording = Path::new(recording);

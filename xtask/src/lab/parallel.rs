@@ -22,6 +22,7 @@ use super::{
 use crate::{
     Outcome, command, judge,
     release::{self, shipped},
+    setup::{self, Need},
 };
 
 /// Runs of each; an odd number, so that there is a median.
@@ -44,6 +45,7 @@ pub(crate) fn run(arguments: &[String]) -> Outcome {
         [trace] => PathBuf::from(trace),
         _ => return Err("usage: cargo xtask lab parallel [TRACE]".into()),
     };
+    setup::ensure(Need::Judge)?;
     release::build()?;
     let trace = judge::unpacked(&trace)?;
     let folder = command::target().join("lab");
