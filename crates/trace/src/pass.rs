@@ -167,7 +167,9 @@ impl<'a> Pass<'a> {
         threads: usize,
     ) -> Vec<Table> {
         let of = Whole { names, span, choice, threads: &whole.threads, base: None };
-        let families = Mutex::new(self.families(whole.partials).into_iter());
+        let families = self.families(whole.partials);
+        let threads = threads.min(families.len());
+        let families = Mutex::new(families.into_iter());
         let next = || families.lock().unwrap_or_else(PoisonError::into_inner).next();
         let tables = Mutex::new(BTreeMap::new());
         let work = || {
@@ -177,7 +179,7 @@ impl<'a> Pass<'a> {
             }
         };
         thread::scope(|scope| {
-            (1..threads.min(self.analyses.len())).for_each(|_| drop(scope.spawn(work)));
+            (1..threads).for_each(|_| drop(scope.spawn(work)));
             work();
         });
         tables.into_inner().unwrap_or_else(PoisonError::into_inner).into_values().collect()

@@ -323,7 +323,7 @@ impl<'f> EventTraces<'f> {
 fn while_mapping<T>(files: &[DataFile<'_>], threads: usize, work: impl FnOnce() -> T) -> T {
     /// Pages that the kernel maps at once.
     const AROUND: usize = 1 << 16;
-    /// Beyond this, the work takes longer than it should.
+    /// What is looked at of each stream at most, however long the work takes.
     const MOST: usize = 32 << 20;
     let is_done = AtomicBool::new(false);
     thread::scope(|scope| {
