@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
 
 /// A known span of things joins with the one that follows it.
-pub(crate) trait Add {
+pub trait Add {
     /// Adds what a later span has.
     fn add(&mut self, later: Self);
 }

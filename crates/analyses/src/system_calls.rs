@@ -4,7 +4,7 @@
 //! in the trace, or that comes after the entry of another call, is unmatched; so is the second return of `fork`
 //! and its kin, in the child. An entry that no exit follows is unfinished.
 
-use std::cell::RefCell;
+use std::{cell::RefCell, fmt::Debug};
 
 use hodo_clock::Nanos;
 use hodo_trace::{
@@ -36,7 +36,7 @@ pub(crate) fn is_error(result: i64) -> bool {
 }
 
 /// What is kept of a call's arguments: nothing, or all of them as text.
-pub trait Arguments: Clone + std::fmt::Debug + Default + Ord + Serialize + DeserializeOwned + Send {
+pub trait Arguments: Clone + Debug + Default + Ord + Serialize + DeserializeOwned + Send {
     /// Those of a call that begins.
     fn of(event: &KernelEvent<'_>) -> Self;
 }
@@ -54,7 +54,7 @@ impl Arguments for Box<str> {
 
 /// A call that goes on.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-struct Entry<A> {
+pub struct Entry<A> {
     name: u32,
     time: Nanos,
     arguments: A,
@@ -69,7 +69,7 @@ impl<A: Arguments> Entry<A> {
 
 /// The end of a call.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
-struct Exit {
+pub struct Exit {
     name: u32,
     time: Nanos,
     result: i64,
@@ -96,12 +96,87 @@ struct Course<A> {
     open: Option<Entry<A>>,
 }
 
-/// A call among the longest: where it ended, whose it was, its name, what it returned, its arguments.
-pub(crate) type LongCall<A> = (u32, Thread, u32, i64, A);
+/// What is kept of calls that are complete.
+pub trait Sums: Clone + Debug + Default + Serialize + DeserializeOwned + Send + Sync {
+    /// What is kept of a call's arguments until it ends.
+    type Arguments: Arguments;
 
-/// What is known of the calls of one name, of one thread.
+    /// Adds a call.
+    fn see(&mut self, length: u64, entry: Entry<Self::Arguments>, exit: Exit);
+
+    /// Adds what the later of two neighbours has; `threads` run where it begins.
+    fn add(&mut self, later: Self, threads: &Threads);
+}
+
+/// What is kept of the calls of one name.
+pub trait OfCalls: Add + Clone + Debug + Default + Serialize + DeserializeOwned + Send + Sync {
+    /// Adds a call that took so long and returned this.
+    fn see(&mut self, length: u64, result: i64);
+}
+
+/// By thread, CPU and name.
+impl<V: OfCalls> Sums for Tally<u32, V> {
+    type Arguments = ();
+
+    #[inline]
+    fn see(&mut self, length: u64, _: Entry<()>, exit: Exit) {
+        self.of(exit.thread, exit.cpu, exit.name).see(length, exit.result);
+    }
+
+    fn add(&mut self, later: Self, threads: &Threads) {
+        self.add(later, threads);
+    }
+}
+
+/// By name, whoever made them: all that is left to keep where nobody is chosen.
+impl Sums for Vec<OfName> {
+    type Arguments = ();
+
+    #[inline]
+    fn see(&mut self, length: u64, _: Entry<()>, exit: Exit) {
+        let index = exit.name as usize;
+        if index >= self.len() {
+            self.resize_with(index + 1, OfName::default);
+        }
+        self[index].see(length, exit.result);
+    }
+
+    fn add(&mut self, later: Self, _: &Threads) {
+        self.resize_with(self.len().max(later.len()), OfName::default);
+        self.iter_mut().zip(later).for_each(|(own, later)| own.add(later));
+    }
+}
+
+/// A call among the longest: where it ended, whose it was, its name, what it returned, its arguments.
+pub(crate) type LongCall = (u32, Thread, u32, i64, Box<str>);
+
+/// By thread, CPU and name, and the longest of all.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub(crate) struct OfName {
+pub struct WithLongest {
+    pub(crate) calls: Tally<u32, OfName>,
+    pub(crate) longest: Longest<LongCall>,
+}
+
+impl Sums for WithLongest {
+    type Arguments = Box<str>;
+
+    fn see(&mut self, length: u64, entry: Entry<Box<str>>, exit: Exit) {
+        self.calls.of(exit.thread, exit.cpu, exit.name).see(length, exit.result);
+        let call = (exit.cpu, exit.thread, exit.name, exit.result, entry.arguments);
+        self.longest.see(length, entry.time, call);
+    }
+
+    fn add(&mut self, later: WithLongest, threads: &Threads) {
+        self.calls.add(later.calls, threads);
+        let known =
+            |(cpu, thread, name, result, arguments)| (cpu, threads.known(thread), name, result, arguments);
+        self.longest.add(later.longest.map(known));
+    }
+}
+
+/// How often calls were made, how long they took, what they returned.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct OfName {
     /// How long they took.
     pub(crate) durations: Durations,
     /// Those that returned an error.
@@ -119,6 +194,18 @@ impl OfName {
     }
 }
 
+impl OfCalls for OfName {
+    #[inline]
+    fn see(&mut self, length: u64, result: i64) {
+        self.durations.see(length);
+        if is_error(result) {
+            self.errors += 1;
+        } else {
+            self.returned = self.returned.wrapping_add(result as u64);
+        }
+    }
+}
+
 impl Add for OfName {
     fn add(&mut self, later: OfName) {
         match self.durations.count {
@@ -129,50 +216,29 @@ impl Add for OfName {
 }
 
 /// Calls that are complete, and how many are not.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-#[serde(bound(deserialize = "A: DeserializeOwned"))]
-struct Totals<A> {
-    /// By name.
-    calls: Tally<u32, OfName>,
-    longest: Longest<LongCall<A>>,
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+struct Totals<S> {
+    calls: S,
     unmatched: u64,
     unfinished: u64,
 }
 
-impl<A> Default for Totals<A> {
-    fn default() -> Totals<A> {
-        Totals { calls: Tally::default(), longest: Longest::default(), unmatched: 0, unfinished: 0 }
-    }
-}
-
-impl<A: Arguments> Totals<A> {
+impl<S: Sums> Totals<S> {
     #[inline]
-    fn complete(&mut self, entry: Entry<A>, exit: Exit) {
-        let length = exit.time.0.saturating_sub(entry.time.0);
-        let of = self.calls.of(exit.thread, exit.cpu, exit.name);
-        of.durations.see(length);
-        if is_error(exit.result) {
-            of.errors += 1;
-        } else {
-            of.returned = of.returned.wrapping_add(exit.result as u64);
-        }
-        self.longest.see(
-            length,
-            entry.time,
-            (exit.cpu, exit.thread, exit.name, exit.result, entry.arguments),
-        );
+    fn complete(&mut self, entry: Entry<S::Arguments>, exit: Exit) {
+        self.calls.see(exit.time.0.saturating_sub(entry.time.0), entry, exit);
     }
 
     /// A call begins.
     #[inline]
-    fn enter(&mut self, course: &mut Course<A>, entry: Entry<A>) {
+    fn enter(&mut self, course: &mut Course<S::Arguments>, entry: Entry<S::Arguments>) {
         self.unfinished += u64::from(course.open.replace(entry).is_some());
         course.touched = true;
     }
 
     /// A call begins, and ends.
     #[inline]
-    fn whole(&mut self, course: &mut Course<A>, entry: Entry<A>, exit: Exit) {
+    fn whole(&mut self, course: &mut Course<S::Arguments>, entry: Entry<S::Arguments>, exit: Exit) {
         self.unfinished += u64::from(course.open.take().is_some());
         course.touched = true;
         self.complete(entry, exit);
@@ -180,7 +246,7 @@ impl<A: Arguments> Totals<A> {
 
     /// A call ends.
     #[inline]
-    fn exit(&mut self, content: &mut Content<Course<A>>, exit: Exit) {
+    fn exit(&mut self, content: &mut Content<Course<S::Arguments>>, exit: Exit) {
         let course = &mut content.since;
         match course.open.take() {
             Some(entry) if entry.name == exit.name => self.complete(entry, exit),
@@ -195,7 +261,7 @@ impl<A: Arguments> Totals<A> {
     }
 
     /// What happened later, to a content.
-    fn join(&mut self, content: &mut Content<Course<A>>, later: Course<A>) {
+    fn join(&mut self, content: &mut Content<Course<S::Arguments>>, later: Course<S::Arguments>) {
         match later.first {
             Some(exit) => self.exit(content, *exit),
             None if later.touched => self.unfinished += u64::from(content.since.open.take().is_some()),
@@ -206,37 +272,28 @@ impl<A: Arguments> Totals<A> {
     }
 
     /// Nothing more happens.
-    fn end(&mut self, course: &Course<A>) {
+    fn end(&mut self, course: &Course<S::Arguments>) {
         self.unmatched += u64::from(course.first.is_some());
         self.unfinished += u64::from(course.open.is_some());
     }
 
     /// Adds what the later of two neighbours has; `threads` run where it begins.
-    fn add(&mut self, later: Totals<A>, threads: &Threads) {
+    fn add(&mut self, later: Totals<S>, threads: &Threads) {
         self.calls.add(later.calls, threads);
-        let known =
-            |(cpu, thread, name, result, arguments)| (cpu, threads.known(thread), name, result, arguments);
-        self.longest.add(later.longest.map(known));
         self.unmatched += later.unmatched;
         self.unfinished += later.unfinished;
     }
 }
 
 /// What is known of calls after some events.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-#[serde(bound(deserialize = "A: DeserializeOwned"))]
-pub struct Calls<A = ()> {
-    registers: Registers<Course<A>>,
-    totals: Totals<A>,
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(bound = "")]
+pub struct Calls<S: Sums = Tally<u32, OfName>> {
+    registers: Registers<Course<S::Arguments>>,
+    totals: Totals<S>,
 }
 
-impl<A> Default for Calls<A> {
-    fn default() -> Calls<A> {
-        Calls { registers: Registers::default(), totals: Totals::default() }
-    }
-}
-
-impl<A: Arguments> Calls<A> {
+impl<S: Sums> Calls<S> {
     /// Takes in an event of those that it needs.
     #[inline]
     pub(crate) fn see(&mut self, event: &KernelEvent<'_>) {
@@ -262,10 +319,10 @@ impl<A: Arguments> Calls<A> {
     }
 
     /// Adds what the later of two neighbours knows; `threads` run where it begins.
-    pub(crate) fn add(&mut self, later: Calls<A>, threads: &Threads) {
+    pub(crate) fn add(&mut self, later: Calls<S>, threads: &Threads) {
         self.totals.add(later.totals, threads);
         let sums = RefCell::new(&mut self.totals);
-        let join = |content: &mut Content<Course<A>>, later: Course<A>| {
+        let join = |content: &mut Content<Course<S::Arguments>>, later: Course<S::Arguments>| {
             let first =
                 later.first.map(|exit| Box::new(Exit { thread: threads.known(exit.thread), ..*exit }));
             sums.borrow_mut().join(content, Course { first, ..later });
@@ -273,21 +330,23 @@ impl<A: Arguments> Calls<A> {
         self.registers.add(later.registers, join, |course| sums.borrow_mut().end(&course));
     }
 
-    /// Those of the whole that are asked for: of a thread, of one name; there may be several of both.
-    pub(crate) fn wanted<'s>(&'s self, of: &'s Whole<'_>) -> impl Iterator<Item = (Thread, u32, &'s OfName)> {
-        self.totals.calls.wanted(of).map(|(thread, _, name, calls)| (thread, *name, calls))
-    }
-
-    /// The longest of all.
-    pub(crate) fn longest(&self) -> impl Iterator<Item = &(u64, Nanos, LongCall<A>)> {
-        self.totals.longest.iter()
+    /// Those that are complete.
+    pub(crate) fn complete(&self) -> &S {
+        &self.totals.calls
     }
 
     /// Unmatched and unfinished ones of all threads.
     pub(crate) fn left(&self) -> (u64, u64) {
-        let mut left = Totals::<A> { unmatched: self.totals.unmatched, ..Totals::default() };
-        left.unfinished = self.totals.unfinished;
+        let (unmatched, unfinished) = (self.totals.unmatched, self.totals.unfinished);
+        let mut left = Totals::<S> { unmatched, unfinished, ..Totals::default() };
         self.registers.contents().for_each(|course| left.end(course));
         (left.unmatched, left.unfinished)
+    }
+}
+
+impl<V: OfCalls> Calls<Tally<u32, V>> {
+    /// Those of the whole that are asked for: of a thread, of one name; there may be several of both.
+    pub(crate) fn wanted<'s>(&'s self, of: &'s Whole<'_>) -> impl Iterator<Item = (Thread, u32, &'s V)> {
+        self.complete().wanted(of).map(|(thread, _, name, calls)| (thread, *name, calls))
     }
 }

@@ -17,7 +17,7 @@ use crate::durations::{Add, add_all};
     serialize = "K: Serialize, V: Serialize",
     deserialize = "K: DeserializeOwned + Hash + Eq, V: DeserializeOwned"
 ))]
-pub(crate) struct Tally<K, V>(FxHashMap<(Thread, u32, K), V>);
+pub struct Tally<K, V>(FxHashMap<(Thread, u32, K), V>);
 
 impl<K, V> Default for Tally<K, V> {
     fn default() -> Tally<K, V> {

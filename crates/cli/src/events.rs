@@ -289,7 +289,12 @@ fn kernel_tables(
 ) -> Result<Vec<Table>, Failure> {
     let (entries, usual): (Vec<_>, Vec<_>) = kernel_analyses(entry.name).unzip();
     let choice = choose(&entries)?;
-    let own: Vec<_> = usual.iter().map(|analysis| analysis.of_choice(&choice)).collect();
+    let alone = |analysis: &dyn AnyEventAnalysis| match usual.len() {
+        1 => analysis.alone(&choice),
+        _ => None,
+    };
+    let own = usual.iter().map(|analysis| analysis.of_choice(&choice).or_else(|| alone(*analysis)));
+    let own: Vec<_> = own.collect();
     let analyses: Vec<_> =
         usual.iter().zip(&own).map(|(usual, own)| own.as_deref().unwrap_or(*usual)).collect();
     let tables = analyse(&analyses, &choice);

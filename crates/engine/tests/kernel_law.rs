@@ -13,7 +13,7 @@ use hodo_analyses::{
     sched::Scheduling,
     signals::Signals,
     states::{Intervals, States},
-    syscalls::{Slowest, Syscalls},
+    syscalls::{OfAll, Slowest, Syscalls},
 };
 use hodo_engine::{
     Files,
@@ -139,6 +139,8 @@ fn holds_for_all(fixture: &str) {
     holds(&Periods::default(), &kept);
     holds(&OverTime, &kept);
     holds(&Slowest, &kept);
+    holds(&OfAll, &kept);
+    holds(&io::Users, &kept);
     holds(&io::Files, &kept);
     holds(&States, &kept);
     holds(&Intervals, &kept);

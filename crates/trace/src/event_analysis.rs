@@ -26,6 +26,11 @@ pub struct Choice {
 }
 
 impl Choice {
+    /// Whether nothing is left out.
+    pub fn is_of_all(&self) -> bool {
+        self.tids.is_empty() && self.pids.is_empty() && self.comms.is_empty() && self.cpus.is_empty()
+    }
+
     /// Whether a list asks for one of a kind.
     pub fn wants_cpu(&self, cpu: u32) -> bool {
         self.cpus.is_empty() || self.cpus.contains(&cpu)
@@ -113,6 +118,12 @@ pub trait EventAnalysis: Sync {
         None
     }
 
+    /// Who makes the same table of a choice with less work, where nobody asks for another one.
+    fn alone(&self, choice: &Choice) -> Option<Box<dyn AnyEventAnalysis>> {
+        let _ = choice;
+        None
+    }
+
     /// Adds an event. Events come in order of time.
     fn fold(&self, partial: &mut Self::Partial, event: &KernelEvent<'_>);
 
@@ -147,6 +158,8 @@ pub trait AnyEventAnalysis: Sync {
     fn begin(&self, start: &Start<'_>) -> AnyPartial;
     /// See [`EventAnalysis::of_choice`].
     fn of_choice(&self, choice: &Choice) -> Option<Box<dyn AnyEventAnalysis>>;
+    /// See [`EventAnalysis::alone`].
+    fn alone(&self, choice: &Choice) -> Option<Box<dyn AnyEventAnalysis>>;
     /// See [`EventAnalysis::fold`].
     fn fold(&self, partial: &mut AnyPartial, events: Chosen<'_>);
     /// See [`EventAnalysis::merge`].
@@ -196,6 +209,10 @@ impl<A: EventAnalysis> AnyEventAnalysis for A {
 
     fn of_choice(&self, choice: &Choice) -> Option<Box<dyn AnyEventAnalysis>> {
         EventAnalysis::of_choice(self, choice)
+    }
+
+    fn alone(&self, choice: &Choice) -> Option<Box<dyn AnyEventAnalysis>> {
+        EventAnalysis::alone(self, choice)
     }
 
     fn fold(&self, partial: &mut AnyPartial, events: Chosen<'_>) {

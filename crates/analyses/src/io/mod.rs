@@ -11,6 +11,7 @@ mod action;
 mod cache;
 mod descriptors;
 mod files;
+mod users;
 
 use std::collections::BTreeMap;
 
@@ -24,14 +25,17 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     durations::{Add, Durations},
-    figures::{duration_cells, duration_columns, most_time_first},
+    figures::{duration_cells, duration_columns},
     pairs::Pairs,
     syscalls::Syscalls,
     system_calls::{Calls, OfName},
 };
 
+use users::User;
+
 pub use cache::Cache;
 pub use files::Files;
+pub use users::Users;
 
 /// The analysis.
 #[derive(Clone, Copy, Debug)]
@@ -138,26 +142,21 @@ pub struct Partial {
     devices: FxHashMap<u32, Device>,
 }
 
+/// The events of the block layer.
+const BLOCKS: [(Kind, &[usize]); 3] = {
+    use field::block::{DEV, ERROR, NR_SECTOR, RWBS, SECTOR};
+    [
+        (Kind::BlockIssue, &[DEV, SECTOR]),
+        (Kind::BlockComplete, &[DEV, SECTOR, NR_SECTOR, RWBS, ERROR]),
+        (Kind::StateBlockDevice, &[field::device::DEV, field::device::NAME]),
+    ]
+};
+
 impl EventAnalysis for InputOutput {
     type Partial = Partial;
 
     fn interest(&self) -> &'static [(Kind, &'static [usize])] {
-        const {
-            &[
-                (Kind::BlockIssue, &[field::block::DEV, field::block::SECTOR]),
-                (
-                    Kind::BlockComplete,
-                    &[
-                        field::block::DEV,
-                        field::block::SECTOR,
-                        field::block::NR_SECTOR,
-                        field::block::RWBS,
-                        field::block::ERROR,
-                    ],
-                ),
-                (Kind::StateBlockDevice, &[field::device::DEV, field::device::NAME]),
-            ]
-        }
+        &BLOCKS
     }
 
     fn base(&self) -> Option<&'static dyn AnyEventAnalysis> {
@@ -176,24 +175,91 @@ impl EventAnalysis for InputOutput {
         }
     }
 
+    fn alone(&self, choice: &Choice) -> Option<Box<dyn AnyEventAnalysis>> {
+        matches!(choice.view.as_str(), "" | "thread" | "process").then_some(Box::new(Users))
+    }
+
     fn unknown(&self) -> Partial {
         Partial::default()
     }
 
     fn begin(&self, start: &Start<'_>) -> Partial {
-        Partial { from_start: start.is_first, ..Partial::default() }
+        Partial::new(start)
     }
 
     #[inline]
     fn fold(&self, partial: &mut Partial, event: &KernelEvent<'_>) {
         if matches!(event.kind, Kind::BlockIssue | Kind::BlockComplete | Kind::StateBlockDevice) {
-            partial.block(event);
+            partial.see(event);
         }
     }
 
     fn merge(&self, mut earlier: Partial, later: Partial, _: &Threads) -> Partial {
+        earlier.add(later);
+        earlier
+    }
+
+    fn finish(&self, whole: Partial, of: &Whole<'_>) -> Table {
+        let operations = Operations::of(of.names);
+        let wanted = || operations.among(of.base::<Calls>().wanted(of));
+        let users = users::sums(wanted().map(|(thread, operation, calls)| (thread, operation, calls.into())));
+        let summary = summary(&users, &whole);
+        let (columns, rows) = match of.choice.view.as_str() {
+            "operation" => by_operation(wanted().map(|(_, operation, calls)| (operation, calls))),
+            "device" => by_device(whole.devices),
+            view => users::by_user(of.threads, users, view == "process"),
+        };
+        table(summary, (columns, rows))
+    }
+}
+
+/// What calls with some names do, by the places of the names.
+struct Operations(Vec<Option<(Operation, bool)>>);
+
+impl Operations {
+    fn of(names: &[String]) -> Operations {
+        Operations(names.iter().map(|name| Operation::of(name)).collect())
+    }
+
+    /// The calls that do something with files.
+    fn among<V>(
+        &self,
+        calls: impl Iterator<Item = (Thread, u32, V)>,
+    ) -> impl Iterator<Item = (Thread, (Operation, bool), V)> {
+        calls.filter_map(|(thread, name, calls)| {
+            Some((thread, self.0.get(name as usize).copied().flatten()?, calls))
+        })
+    }
+}
+
+fn summary(users: &FxHashMap<Thread, User>, blocks: &Partial) -> Vec<(&'static str, Value)> {
+    let mut all = User::default();
+    users.values().for_each(|user| all.add(*user));
+    let requests = || blocks.devices.values().flat_map(|device| [&device.read, &device.written]);
+    let left = |which: fn((u64, u64)) -> u64| {
+        blocks.devices.values().map(|device| which(device.going_on.left())).sum::<u64>()
+    };
+    vec![
+        ("read_bytes", all.read.into()),
+        ("written_bytes", all.written.into()),
+        ("operations", all.operations.into()),
+        ("requests", requests().map(|requests| requests.durations.count).sum::<u64>().into()),
+        ("request_bytes", requests().map(|requests| requests.bytes).fold(0, u64::wrapping_add).into()),
+        ("requests_unmatched", left(|left| left.0).into()),
+        ("requests_unfinished", left(|left| left.1).into()),
+    ]
+}
+
+type Rows = (Vec<Column>, Vec<Vec<Value>>);
+
+fn table(summary: Vec<(&'static str, Value)>, (columns, rows): Rows) -> Table {
+    Table { name: "io", shape: Shape::Counters, summary, columns, rows, loss: Vec::new() }
+}
+
+impl Add for Partial {
+    fn add(&mut self, later: Partial) {
         for (number, device) in later.devices {
-            let own = earlier.device(number);
+            let own = self.device(number);
             own.read.add(device.read);
             own.written.add(device.written);
             own.name = device.name.or(own.name.take());
@@ -202,52 +268,21 @@ impl EventAnalysis for InputOutput {
                 if done.1 { &mut *written } else { &mut *read }.see(begin, done)
             });
         }
-        earlier
-    }
-
-    fn finish(&self, whole: Partial, of: &Whole<'_>) -> Table {
-        let operations: Vec<_> = of.names.iter().map(|name| Operation::of(name)).collect();
-        let operation = |name: u32| operations.get(name as usize).copied().flatten();
-        let wanted = || of.base::<Calls>().wanted(of);
-        let mut users: FxHashMap<Thread, User> = FxHashMap::default();
-        for (thread, operation, calls) in
-            wanted().filter_map(|(thread, name, calls)| Some((thread, operation(name)?, calls)))
-        {
-            users.entry(thread).or_default().see(operation, calls);
-        }
-        let mut all = User::default();
-        users.values().for_each(|user| all.add(*user));
-        let requests = || whole.devices.values().flat_map(|device| [&device.read, &device.written]);
-        let left = |which: fn((u64, u64)) -> u64| {
-            whole.devices.values().map(|device| which(device.going_on.left())).sum::<u64>()
-        };
-        let summary = vec![
-            ("read_bytes", all.read.into()),
-            ("written_bytes", all.written.into()),
-            ("operations", all.operations.into()),
-            ("requests", requests().map(|requests| requests.durations.count).sum::<u64>().into()),
-            ("request_bytes", requests().map(|requests| requests.bytes).fold(0, u64::wrapping_add).into()),
-            ("requests_unmatched", left(|left| left.0).into()),
-            ("requests_unfinished", left(|left| left.1).into()),
-        ];
-        let (columns, rows) = match of.choice.view.as_str() {
-            "operation" => {
-                by_operation(wanted().filter_map(|(_, name, calls)| Some((operation(name)?, calls))))
-            }
-            "device" => by_device(whole.devices),
-            view => by_thread(of.threads, users, view == "process"),
-        };
-        Table { name: "io", shape: Shape::Counters, summary, columns, rows, loss: Vec::new() }
     }
 }
 
 impl Partial {
+    fn new(start: &Start<'_>) -> Partial {
+        Partial { from_start: start.is_first, ..Partial::default() }
+    }
+
     fn device(&mut self, number: u32) -> &mut Device {
         let new = || Device { going_on: Pairs::new(self.from_start), ..Device::default() };
         self.devices.entry(number).or_insert_with(new)
     }
 
-    fn block(&mut self, event: &KernelEvent<'_>) {
+    /// Takes in an event of the block layer.
+    fn see(&mut self, event: &KernelEvent<'_>) {
         let Some(number) = event.integer(field::block::DEV).map(|number| number as u32) else { return };
         let device = self.device(number);
         if event.kind == Kind::StateBlockDevice {
@@ -269,73 +304,7 @@ impl Partial {
     }
 }
 
-/// What a thread did with files.
-#[derive(Clone, Copy, Debug, Default)]
-struct User {
-    read: u64,
-    written: u64,
-    operations: u64,
-    errors: u64,
-    time: u64,
-}
-
-impl User {
-    fn see(&mut self, (operation, has_bytes): (Operation, bool), calls: &OfName) {
-        let bytes = if has_bytes { calls.returned } else { 0 };
-        self.add(User {
-            read: if matches!(operation, Operation::Read | Operation::Copy) { bytes } else { 0 },
-            written: if matches!(operation, Operation::Write | Operation::Copy) { bytes } else { 0 },
-            operations: calls.durations.count,
-            errors: calls.errors,
-            time: calls.durations.total,
-        });
-    }
-}
-
-impl Add for User {
-    fn add(&mut self, other: User) {
-        self.read = self.read.wrapping_add(other.read);
-        self.written = self.written.wrapping_add(other.written);
-        self.operations += other.operations;
-        self.errors += other.errors;
-        self.time = self.time.saturating_add(other.time);
-    }
-}
-
-fn by_thread(
-    threads: &Threads,
-    users: FxHashMap<Thread, User>,
-    processes: bool,
-) -> (Vec<Column>, Vec<Vec<Value>>) {
-    let mut sums: FxHashMap<Thread, User> = FxHashMap::default();
-    for (thread, user) in users {
-        let pid = threads.pid(thread).filter(|_| processes);
-        sums.entry(pid.map_or(thread, |pid| Thread::new(pid.into(), 0))).or_default().add(user);
-    }
-    let mut columns = vec![Column::text("comm")];
-    columns.extend((!processes).then_some(Column::integer("tid", Unit::None)));
-    columns.extend([
-        Column { secondary: !processes, ..Column::integer("pid", Unit::None) },
-        Column::integer("read_bytes", Unit::Bytes),
-        Column::integer("written_bytes", Unit::Bytes),
-        Column::integer("operations", Unit::Count),
-        Column::integer("errors", Unit::Count),
-        Column::integer("total_ns", Unit::Nanoseconds),
-    ]);
-    let rows = sums.into_iter().filter(|(_, user)| user.operations > 0).map(|(thread, user)| {
-        let [comm, tid, pid] = threads.cells(thread);
-        let mut row = vec![comm];
-        row.extend((!processes).then_some(tid));
-        row.extend([pid, user.read.into(), user.written.into(), user.operations.into()]);
-        row.extend([user.errors.into(), user.time.into()]);
-        (user.read.saturating_add(user.written), thread, row)
-    });
-    (columns, most_time_first(rows))
-}
-
-fn by_operation<'s>(
-    calls: impl Iterator<Item = ((Operation, bool), &'s OfName)>,
-) -> (Vec<Column>, Vec<Vec<Value>>) {
+fn by_operation<'s>(calls: impl Iterator<Item = ((Operation, bool), &'s OfName)>) -> Rows {
     let mut columns = vec![
         Column::text("operation"),
         Column::integer("count", Unit::Count),
@@ -363,7 +332,7 @@ fn numbers(device: u32) -> String {
     format!("{}:{}", device >> 20, device & 0xf_ffff)
 }
 
-fn by_device(devices: FxHashMap<u32, Device>) -> (Vec<Column>, Vec<Vec<Value>>) {
+fn by_device(devices: FxHashMap<u32, Device>) -> Rows {
     let mut columns = vec![
         Column::text("device"),
         Column::text("operation"),

@@ -10,8 +10,9 @@ use hodo_trace::{
 use rustc_hash::FxHashMap;
 
 use crate::{
+    durations::Longest,
     figures::{duration_cells, duration_columns, most_time_first},
-    system_calls::{Arguments, Calls, INTEREST, LongCall, OfName},
+    system_calls::{Calls, INTEREST, LongCall, OfName, Sums, WithLongest},
 };
 
 /// The analysis.
@@ -22,8 +23,12 @@ pub struct Syscalls;
 #[derive(Clone, Copy, Debug)]
 pub struct Slowest;
 
+/// The calls of all threads, by name.
+#[derive(Clone, Copy, Debug)]
+pub struct OfAll;
+
 impl EventAnalysis for Slowest {
-    type Partial = Calls<Box<str>>;
+    type Partial = Calls<WithLongest>;
 
     fn interest(&self) -> &'static [(Kind, &'static [usize])] {
         const {
@@ -50,20 +55,27 @@ impl EventAnalysis for Slowest {
     }
 
     fn finish(&self, whole: Self::Partial, of: &Whole<'_>) -> Table {
-        let summary = summary(&whole, of);
-        let (columns, rows) = slowest(&whole, of);
-        Table { name: "syscalls", shape: Shape::Counters, summary, columns, rows, loss: Vec::new() }
+        let WithLongest { calls, longest } = whole.complete();
+        let summary = summary(calls.wanted(of).map(|(.., calls)| calls), &whole);
+        table(summary, slowest(longest, of))
     }
 }
 
-fn summary<A: Arguments>(calls: &Calls<A>, of: &Whole<'_>) -> Vec<(&'static str, Value)> {
-    let sum =
-        |which: fn(&OfName) -> u64| Value::from(calls.wanted(of).map(|(.., of)| which(of)).sum::<u64>());
-    let (unmatched, unfinished) = calls.left();
+fn summary<'c, S: Sums>(
+    calls: impl Iterator<Item = &'c OfName>,
+    all: &Calls<S>,
+) -> Vec<(&'static str, Value)> {
+    let (mut count, mut errors, mut total) = (0, 0, 0u64);
+    for calls in calls {
+        count += calls.durations.count;
+        errors += calls.errors;
+        total = total.saturating_add(calls.durations.total);
+    }
+    let (unmatched, unfinished) = all.left();
     vec![
-        ("calls", sum(|of| of.durations.count)),
-        ("errors", sum(|of| of.errors)),
-        ("total_ns", sum(|of| of.durations.total)),
+        ("calls", count.into()),
+        ("errors", errors.into()),
+        ("total_ns", total.into()),
         ("unmatched", unmatched.into()),
         ("unfinished", unfinished.into()),
     ]
@@ -84,6 +96,11 @@ impl EventAnalysis for Syscalls {
         (choice.view == "slowest").then_some(Box::new(Slowest))
     }
 
+    fn alone(&self, choice: &Choice) -> Option<Box<dyn AnyEventAnalysis>> {
+        let is_by_call = matches!(choice.view.as_str(), "" | "call");
+        (is_by_call && choice.is_of_all()).then_some(Box::new(OfAll))
+    }
+
     fn unknown(&self) -> Calls {
         Calls::default()
     }
@@ -99,13 +116,54 @@ impl EventAnalysis for Syscalls {
     }
 
     fn finish(&self, whole: Calls, of: &Whole<'_>) -> Table {
-        let summary = summary(&whole, of);
-        let (columns, rows) = match of.choice.view.as_str() {
-            "thread" => by_thread(&whole, of),
-            _ => by_call(&whole, of),
-        };
-        Table { name: "syscalls", shape: Shape::Counters, summary, columns, rows, loss: Vec::new() }
+        let calls = whole.wanted(of);
+        match of.choice.view.as_str() {
+            "thread" => {
+                let calls = sums(calls.map(|(thread, _, calls)| (thread, calls)));
+                table(summary(calls.values(), &whole), by_thread(calls, of.threads))
+            }
+            _ => {
+                let calls = sums(calls.map(|(_, name, calls)| (name, calls)));
+                table(summary(calls.values(), &whole), by_call(calls, of.names))
+            }
+        }
     }
+}
+
+impl EventAnalysis for OfAll {
+    type Partial = Calls<Vec<OfName>>;
+
+    fn interest(&self) -> &'static [(Kind, &'static [usize])] {
+        &INTEREST
+    }
+
+    fn views(&self) -> &'static [&'static str] {
+        &["call"]
+    }
+
+    fn unknown(&self) -> Self::Partial {
+        Calls::default()
+    }
+
+    #[inline]
+    fn fold(&self, partial: &mut Self::Partial, event: &KernelEvent<'_>) {
+        partial.see(event);
+    }
+
+    fn merge(&self, mut earlier: Self::Partial, later: Self::Partial, threads: &Threads) -> Self::Partial {
+        earlier.add(later, threads);
+        earlier
+    }
+
+    fn finish(&self, whole: Self::Partial, of: &Whole<'_>) -> Table {
+        let calls = (0..).zip(whole.complete()).filter(|(_, calls)| calls.durations.count > 0);
+        let summary = summary(whole.complete().iter(), &whole);
+        table(summary, by_call(calls.map(|(name, calls)| (name, calls.clone())), of.names))
+    }
+}
+
+fn table(summary: Vec<(&'static str, Value)>, (columns, rows): Rows) -> Table {
+    Table { name: "syscalls", shape: Shape::Counters, summary, columns, rows, loss: Vec::new() }
 }
 
 type Rows = (Vec<Column>, Vec<Vec<Value>>);
@@ -122,9 +180,7 @@ fn sums<'c, K: Hash + Eq>(calls: impl Iterator<Item = (K, &'c OfName)>) -> FxHas
     sums
 }
 
-fn by_call(calls: &Calls, of: &Whole<'_>) -> Rows {
-    let names = of.names;
-    let calls = sums(calls.wanted(of).map(|(_, name, calls)| (name, calls)));
+fn by_call(calls: impl IntoIterator<Item = (u32, OfName)>, names: &[String]) -> Rows {
     let mut columns = vec![
         Column::text("call"),
         Column::integer("count", Unit::Count),
@@ -140,7 +196,7 @@ fn by_call(calls: &Calls, of: &Whole<'_>) -> Rows {
     (columns, most_time_first(calls.into_iter().map(row)))
 }
 
-fn by_thread(calls: &Calls, of: &Whole<'_>) -> Rows {
+fn by_thread(calls: impl IntoIterator<Item = (Thread, OfName)>, threads: &Threads) -> Rows {
     let mut columns = vec![
         Column::text("comm"),
         Column::integer("tid", Unit::None),
@@ -150,16 +206,15 @@ fn by_thread(calls: &Calls, of: &Whole<'_>) -> Rows {
     ];
     columns.extend(duration_columns());
     let row = |(thread, sum): (Thread, OfName)| {
-        let mut row = of.threads.cells(thread).to_vec();
+        let mut row = threads.cells(thread).to_vec();
         row.extend([sum.durations.count.into(), sum.errors.into()]);
         row.extend(duration_cells(&sum.durations));
         (sum.durations.total, thread, row)
     };
-    let calls = sums(calls.wanted(of).map(|(thread, _, calls)| (thread, calls)));
     (columns, most_time_first(calls.into_iter().map(row)))
 }
 
-fn slowest(calls: &Calls<Box<str>>, of: &Whole<'_>) -> Rows {
+fn slowest(longest: &Longest<LongCall>, of: &Whole<'_>) -> Rows {
     let columns = vec![
         Column::text("call"),
         Column::integer("duration_ns", Unit::Nanoseconds),
@@ -172,10 +227,10 @@ fn slowest(calls: &Calls<Box<str>>, of: &Whole<'_>) -> Rows {
         Column::text("arguments"),
     ];
     let threads = of.threads;
-    let settled = calls.longest().map(|call| (threads.settled(call.2.1), call));
+    let settled = longest.iter().map(|call| (threads.settled(call.2.1), call));
     let wanted = settled
         .filter(|(thread, (.., (cpu, ..)))| threads.wanted(*thread, of.choice) && of.choice.wants_cpu(*cpu));
-    let row = |(thread, (length, Nanos(begin), call)): (Thread, &(u64, Nanos, LongCall<Box<str>>))| {
+    let row = |(thread, (length, Nanos(begin), call)): (Thread, &(u64, Nanos, LongCall))| {
         let &(cpu, _, name, result, ref arguments) = call;
         let (length, begin) = (*length, *begin);
         let call = called(of.names, name).into();

@@ -7,7 +7,8 @@ use hodo_trace::{
     pass::{Pass, Room, States},
 };
 
-fn fold(pass: &Pass<'_>, events: &mut [Records], names: &[String], is_first: bool) -> States {
+/// The state of a chunk.
+pub(crate) fn fold(pass: &Pass<'_>, events: &mut [Records], names: &[String], is_first: bool) -> States {
     let mut states = pass.begin(&Start { names, is_first });
     let runs: Vec<_> = (0..).zip(&*events).map(|(stream, records)| (stream, 0..records.len())).collect();
     pass.fold(&mut states, events, &runs, &mut Room::default());
@@ -31,21 +32,17 @@ fn merge_all(pass: &Pass<'_>, mut parts: Vec<States>, choices: &[usize]) -> Opti
     parts.pop()
 }
 
-/// Every table of a state.
-fn tables(
-    analysis: &dyn AnyEventAnalysis,
+/// The table of a state.
+pub(crate) fn table(
     pass: &Pass<'_>,
     states: &States,
     events: &[Records],
     names: &[String],
+    choice: &Choice,
 ) -> Vec<Table> {
     let time = |records: &Records| records.times(0).next().unwrap_or(Nanos(0));
     let span = (events.first().map_or(Nanos(0), time), events.last().map_or(Nanos(0), time));
-    let table = |view: &&str| {
-        let choice = Choice { view: (*view).to_owned(), ..Choice::default() };
-        pass.finish(travelled(pass, states), names, span, &choice, 2)
-    };
-    analysis.views().iter().flat_map(table).collect()
+    pass.finish(travelled(pass, states), names, span, choice, 2)
 }
 
 /// The tables of a trace as one chunk, and of the same cut behind the events where `cuts` says so, with the parts
@@ -68,6 +65,10 @@ pub(crate) fn both(
     }
     let whole = fold(&pass, events, names, true);
     let merged = merge_all(&pass, parts, choices).unwrap_or_else(|| fold(&pass, &mut [], names, true));
-    let tables = |states| tables(analysis, &pass, states, events, names);
+    let tables = |states| {
+        let choice = |view: &&str| Choice { view: (*view).to_owned(), ..Choice::default() };
+        let table = |view| table(&pass, states, events, names, &choice(view));
+        analysis.views().iter().flat_map(table).collect()
+    };
     (tables(&whole), tables(&merged))
 }

@@ -4,7 +4,7 @@
 
 use hodo_analyses::{
     cpu::{CpuUse, OverTime},
-    io::{Cache, Files, InputOutput},
+    io::{Cache, Files, InputOutput, Users},
     irq::{Interrupts, InterruptsOff},
     lost::Lost,
     memory::Memory,
@@ -15,12 +15,13 @@ use hodo_analyses::{
     sched::Scheduling,
     signals::Signals,
     states::{Intervals, States},
-    syscalls::{Slowest, Syscalls},
+    syscalls::{OfAll, Slowest, Syscalls},
 };
 use hodo_clock::Nanos;
 use hodo_trace::{
-    AnyEventAnalysis, EventAnalysis, Start, Table, Whole,
+    AnyEventAnalysis, Choice, EventAnalysis, Start, Table, Whole,
     kernel::{ALL, KernelEvent, Kind, Records, Threads, VOCABULARY, Words},
+    pass::Pass,
 };
 use proptest::{prelude::*, test_runner::TestRunner};
 
@@ -179,6 +180,16 @@ fn slowest_system_calls() {
 }
 
 #[test]
+fn system_calls_of_all() {
+    holds_always(&OfAll).unwrap();
+}
+
+#[test]
+fn io_by_user() {
+    holds_always(&Users).unwrap();
+}
+
+#[test]
 fn io_by_file() {
     holds_always(&Files).unwrap();
 }
@@ -273,6 +284,8 @@ fn a_broken_merge_is_caught() {
     assert!(holds_always(&Swapped(Periods::default())).is_err());
     assert!(holds_always(&Swapped(OverTime)).is_err());
     assert!(holds_always(&Swapped(Slowest)).is_err());
+    assert!(holds_always(&Swapped(OfAll)).is_err());
+    assert!(holds_always(&Swapped(Users)).is_err());
     assert!(holds_always(&Swapped(Files)).is_err());
     assert!(holds_always(&Swapped(States)).is_err());
     assert!(holds_always(&Swapped(Intervals)).is_err());
@@ -280,4 +293,34 @@ fn a_broken_merge_is_caught() {
     assert!(holds_always(&Swapped(InterruptsOff)).is_err());
     assert!(holds_always(&Swapped(Memory)).is_err());
     assert!(holds_always(&Swapped(Network)).is_err());
+}
+
+/// Whoever makes a table with less work makes the same table.
+#[test]
+fn alone_the_table_is_the_same() {
+    let one = |tid| Choice { tids: vec![tid], ..Choice::default() };
+    let choices = [Choice::default(), one(1), Choice { cpus: vec![1], ..Choice::default() }];
+    let mut made = 0;
+    for usual in [&Syscalls as &dyn AnyEventAnalysis, &InputOutput] {
+        for (choice, view) in choices.iter().flat_map(|choice| usual.views().iter().map(move |v| (choice, v)))
+        {
+            let choice = Choice { view: (*view).to_owned(), ..choice.clone() };
+            let Some(alone) = usual.alone(&choice) else { continue };
+            made += 1;
+            let mut runner = TestRunner::new(ProptestConfig::with_cases(100));
+            let same = runner.run(&plan(), |plan| {
+                let names = NAMES.map(str::to_owned).to_vec();
+                let table = |analysis| {
+                    let (pass, mut events) = (Pass::new(&[analysis]), events(&plan));
+                    let whole = law::fold(&pass, &mut events, &names, true);
+                    law::table(&pass, &whole, &events, &names, &choice)
+                };
+                prop_assert_eq!(table(&*alone), table(usual));
+                Ok(())
+            });
+            same.unwrap_or_else(|error| panic!("{choice:?}: {error}"));
+        }
+    }
+    // System calls by name, of all; threads and processes, of all, of a thread, of a CPU.
+    assert_eq!(made, 7);
 }

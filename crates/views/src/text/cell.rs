@@ -2,25 +2,27 @@
 
 use hodo_trace::{Unit, Value};
 
-/// A value of a column with this name and unit.
-pub(super) fn show(name: &str, unit: Unit, value: &Value) -> String {
+/// Adds a value of a column with this name and unit.
+pub(super) fn show(name: &str, unit: Unit, value: &Value, out: &mut String) {
     match (value, unit) {
-        (Value::Null, _) => String::new(),
-        (Value::Text(text), _) => printable(text),
-        (&Value::Integer(integer), Unit::Nanoseconds) if is_instant(name) => instant(integer),
-        (&Value::Integer(integer), Unit::Nanoseconds) => length(integer),
-        (Value::Integer(address), Unit::Address) => format!("{address:#x}"),
-        (&Value::Integer(integer), _) => thousands(integer),
-        (Value::Real(share), Unit::Share) => format!("{:.2}%", share * 100.0),
-        (&Value::Real(nanoseconds), Unit::Nanoseconds) => duration(nanoseconds),
-        (Value::Real(real), _) => format!("{real:.3}"),
+        (Value::Null, _) => {}
+        (Value::Text(text), _) => printable(text, out),
+        (&Value::Integer(integer), Unit::Nanoseconds) if is_instant(name) => *out += &instant(integer),
+        (&Value::Integer(integer), Unit::Nanoseconds) => length(integer, out),
+        (Value::Integer(address), Unit::Address) => *out += &format!("{address:#x}"),
+        (&Value::Integer(integer), _) => thousands(integer, out),
+        (&Value::Real(share), Unit::Share) => *out += &format!("{:.2}%", share * 100.0),
+        (&Value::Real(nanoseconds), Unit::Nanoseconds) => *out += &duration(nanoseconds),
+        (Value::Real(real), _) => *out += &format!("{real:.3}"),
     }
 }
 
 /// A figure of a summary, which tells its unit by its name only.
 pub(super) fn show_figure(name: &str, value: &Value) -> String {
     let unit = if name.ends_with("_ns") { Unit::Nanoseconds } else { Unit::None };
-    show(name, unit, value)
+    let mut text = String::new();
+    show(name, unit, value, &mut text);
+    text
 }
 
 /// The words of a name such as `self_time_ns`, without a unit, which the values show.
@@ -40,16 +42,23 @@ pub(super) fn instant(nanoseconds: u64) -> String {
 
 /// A length of time, to a thousandth of its unit. Tables have tens of thousands of them, and whole numbers are
 /// written sooner than real ones.
-fn length(nanoseconds: u64) -> String {
+fn length(nanoseconds: u64, out: &mut String) {
     let (unit, name) = match nanoseconds {
-        below if below < 1_000 => return format!("{below} ns"),
-        below if below < 1_000_000 => (1_000, "µs"),
-        below if below < 1_000_000_000 => (1_000_000, "ms"),
-        _ => (1_000_000_000, "s"),
+        below if below < 1_000 => (1, " ns"),
+        below if below < 1_000_000 => (1_000, " µs"),
+        below if below < 1_000_000_000 => (1_000_000, " ms"),
+        _ => (1_000_000_000, " s"),
     };
-    let thousandth = unit / 1_000;
-    let thousandths = nanoseconds / thousandth + u64::from(nanoseconds % thousandth * 2 >= thousandth);
-    format!("{}.{:03} {name}", thousandths / 1_000, thousandths % 1_000)
+    if unit == 1 {
+        digits(nanoseconds, usize::MAX, out);
+    } else {
+        let thousandth = unit / 1_000;
+        let thousandths = nanoseconds / thousandth + u64::from(nanoseconds % thousandth * 2 >= thousandth);
+        digits(thousandths / 1_000, usize::MAX, out);
+        out.push('.');
+        out.extend([100, 10, 1].map(|place| char::from(b'0' + (thousandths / place % 10) as u8)));
+    }
+    *out += name;
 }
 
 fn duration(nanoseconds: f64) -> String {
@@ -61,30 +70,38 @@ fn duration(nanoseconds: f64) -> String {
     }
 }
 
-/// An integer with commas between its thousands.
-pub(super) fn thousands(integer: u64) -> String {
-    let digits = integer.to_string();
-    let mut text = String::with_capacity(digits.len() + digits.len() / 3);
-    for (index, digit) in digits.chars().enumerate() {
-        if index > 0 && (digits.len() - index).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
+/// Adds an integer with commas between its thousands.
+pub(super) fn thousands(integer: u64, out: &mut String) {
+    digits(integer, 3, out);
 }
 
-/// Text without characters that would steer the terminal: names come from files that nobody vouches for.
-pub(super) fn printable(text: &str) -> String {
-    let mut printable = String::with_capacity(text.len());
+/// Adds an integer with commas between groups of so many digits.
+fn digits(mut integer: u64, group: usize, out: &mut String) {
+    // Room for twenty digits and six commas.
+    let mut text = [b','; 26];
+    let (mut begin, mut count) = (text.len(), 0);
+    while begin == text.len() || integer > 0 {
+        begin -= usize::from(count > 0 && count % group == 0);
+        begin -= 1;
+        text[begin] = b'0' + (integer % 10) as u8;
+        integer /= 10;
+        count += 1;
+    }
+    out.extend(text[begin..].iter().copied().map(char::from));
+}
+
+/// Adds text without characters that would steer the terminal: names come from files that nobody vouches for.
+pub(super) fn printable(text: &str, out: &mut String) {
+    if !text.contains(char::is_control) {
+        return out.push_str(text);
+    }
     for character in text.chars() {
         if character.is_control() {
-            printable.extend(character.escape_default());
+            out.extend(character.escape_default());
         } else {
-            printable.push(character);
+            out.push(character);
         }
     }
-    printable
 }
 
 /// Text cut to a width in characters: a path loses its front, anything else its middle.
@@ -140,10 +157,15 @@ mod tests {
             (Unit::None, Value::Null, ""),
             (Unit::None, Value::from("a\u{1b}[2Jb\n"), "a\\u{1b}[2Jb\\n"),
         ];
+        let shown = |name, unit, value| {
+            let mut text = String::new();
+            show(name, unit, &value, &mut text);
+            text
+        };
         for (unit, value, expected) in cases {
-            assert_eq!(show("x", unit, &value), expected);
+            assert_eq!(shown("x", unit, value), expected);
         }
-        assert_eq!(show("begin_ns", Unit::Nanoseconds, &Value::Integer(12_000_000_345)), "12.000000345 s");
+        assert_eq!(shown("begin_ns", Unit::Nanoseconds, Value::Integer(12_000_000_345)), "12.000000345 s");
         assert_eq!(show_figure("elapsed_ns", &Value::Integer(5)), "5 ns");
     }
 

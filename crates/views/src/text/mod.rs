@@ -31,7 +31,9 @@ fn write(table: &Table, options: &Options, out: &mut dyn Write) -> io::Result<()
         rows::write(table, options.width, bold, out)?;
     }
     if options.rows_left_out > 0 {
-        writeln!(out, "… {} more rows", cell::thousands(options.rows_left_out))?;
+        let mut count = String::new();
+        cell::thousands(options.rows_left_out, &mut count);
+        writeln!(out, "… {count} more rows")?;
     }
     if !table.loss.is_empty() {
         writeln!(out)?;
@@ -56,9 +58,13 @@ fn styled(options: &Options, style: Style) -> Style {
 }
 
 fn loss_line(loss: &Loss) -> String {
-    let mut line = format!("{} × {}", cell::thousands(loss.count), cell::words(loss.cause.name()).join(" "));
+    let mut line = String::new();
+    cell::thousands(loss.count, &mut line);
+    line += " × ";
+    line += &cell::words(loss.cause.name()).join(" ");
     if !loss.stream.is_empty() {
-        line += &format!(", {}", cell::printable(&loss.stream));
+        line += ", ";
+        cell::printable(&loss.stream, &mut line);
     }
     match loss.time {
         Some((begin, end)) if begin == end => line += &format!(", at {}", cell::instant(begin.0)),
@@ -71,7 +77,8 @@ fn loss_line(loss: &Loss) -> String {
         line += &format!(", bytes {:#x}..{:#x}", loss.bytes.start, loss.bytes.end);
     }
     if !loss.detail.is_empty() {
-        line += &format!(": {}", cell::printable(&loss.detail));
+        line += ": ";
+        cell::printable(&loss.detail, &mut line);
     }
     line
 }

@@ -23,87 +23,125 @@ const READABLE: usize = 24;
 /// A column as it is drawn.
 struct Drawn {
     column: Column,
-    /// Its place in the rows.
-    index: usize,
+    /// Its place among the cells of a row.
+    place: usize,
     /// Its name, a word a line.
     heading: Vec<&'static str>,
     /// In characters.
     width: usize,
-    /// Whether the guides of a tree stand in front of its cells.
-    has_guides: bool,
 }
 
 /// Draws headings and rows, in lines of at most `width` characters where the numbers leave room.
 pub(super) fn write(table: &Table, width: Option<usize>, bold: Style, out: &mut dyn Write) -> io::Result<()> {
-    let guides = Guides::of(table);
-    let columns = drawn_columns(table, &guides, width);
+    let (mut columns, cells) = drawn(table);
+    let all = columns.len();
+    if let Some(width) = width {
+        leave_out(&mut columns, width);
+        shrink(&mut columns, width);
+    }
     let height = columns.iter().map(|column| column.heading.len()).max().unwrap_or(0);
-    for line in 0..height {
-        let cells = columns.iter().map(|column| {
+    let mut line = String::new();
+    for number in 0..height {
+        let words = columns.iter().map(|column| {
             let blank_lines = height - column.heading.len();
-            let word = line.checked_sub(blank_lines).and_then(|word| column.heading.get(word));
-            word.copied().unwrap_or_default().to_owned()
+            let word = number.checked_sub(blank_lines).and_then(|word| column.heading.get(word));
+            let word = word.copied().unwrap_or_default();
+            (word, word.len())
         });
-        writeln!(out, "{bold}{}{bold:#}", aligned(&columns, cells))?;
+        align(&columns, words, &mut line);
+        writeln!(out, "{bold}{line}{bold:#}")?;
     }
-    let mut guides = guides.draw();
-    for row in &table.rows {
-        let guide = guides.next().unwrap_or_default();
-        let cells = columns.iter().map(|column| cut(&column.cell(row, &guide), column.width));
-        writeln!(out, "{}", aligned(&columns, cells))?;
+    for row in cells.rows(all) {
+        align(&columns, columns.iter().map(|column| row[column.place]), &mut line);
+        line.push('\n');
+        out.write_all(line.as_bytes())?;
     }
-    let left_out = table.columns.len() - columns.len() - usize::from(depth_column(table).is_some());
-    if left_out > 0 {
-        writeln!(out, "… {left_out} more columns in a wider terminal or another format")?;
+    if columns.len() < all {
+        writeln!(out, "… {} more columns in a wider terminal or another format", all - columns.len())?;
     }
     Ok(())
 }
 
-/// One line, without blanks at its end.
-fn aligned(columns: &[Drawn], cells: impl Iterator<Item = String>) -> String {
-    let mut line = String::new();
-    for (column, cell) in columns.iter().zip(cells) {
-        let blanks = column.width.saturating_sub(cell.chars().count());
+/// Makes a line of cells and their characters, without blanks at its end.
+fn align<'c>(columns: &[Drawn], cells: impl Iterator<Item = (&'c str, usize)>, line: &mut String) {
+    line.clear();
+    for (column, (cell, characters)) in columns.iter().zip(cells) {
+        let blanks = column.width.saturating_sub(characters);
         let (before, behind) = if column.is_text() { (0, blanks) } else { (blanks, 0) };
         line.extend(repeat_n(' ', before));
-        line += &cell;
+        match characters > column.width {
+            true => *line += &cut(cell, column.width),
+            false => *line += cell,
+        }
         line.extend(repeat_n(' ', behind + GAP));
     }
     line.truncate(line.trim_end().len());
-    line
 }
 
 impl Drawn {
     fn is_text(&self) -> bool {
         self.column.kind == "string"
     }
+}
 
-    fn cell(&self, row: &[Value], guide: &str) -> String {
-        let text = show(self.column.name, self.column.unit, row.get(self.index).unwrap_or(&Value::Null));
-        if self.has_guides { format!("{guide}{text}") } else { text }
+/// Cells as text, row after row. Each is made once: tables have tens of thousands.
+#[derive(Default)]
+struct Cells {
+    text: String,
+    /// The bytes of each, and its characters.
+    lengths: Vec<(u32, u32)>,
+}
+
+impl Cells {
+    /// Ends a cell, which began where the one before ended; how many characters it has.
+    fn end(&mut self, begin: usize) -> usize {
+        let cell = &self.text[begin..];
+        let characters = if cell.is_ascii() { cell.len() } else { cell.chars().count() };
+        self.lengths.push((cell.len() as u32, characters as u32));
+        characters
+    }
+
+    /// Rows of so many cells, each with its characters.
+    fn rows(&self, cells: usize) -> impl Iterator<Item = Vec<(&str, usize)>> {
+        let mut begin = 0;
+        self.lengths.chunks(cells.max(1)).map(move |row| {
+            let cell = |&(bytes, characters): &(u32, u32)| {
+                let end = begin + bytes as usize;
+                let cell = &self.text[std::mem::replace(&mut begin, end)..end];
+                (cell, characters as usize)
+            };
+            row.iter().map(cell).collect()
+        })
     }
 }
 
-fn drawn_columns(table: &Table, guides: &Guides, width: Option<usize>) -> Vec<Drawn> {
+/// All columns, as wide as their cells are, and these.
+fn drawn(table: &Table) -> (Vec<Drawn>, Cells) {
     let depth = depth_column(table);
-    let mut columns: Vec<Drawn> = Vec::new();
-    for (index, &column) in table.columns.iter().enumerate().filter(|(index, _)| Some(*index) != depth) {
+    let shown = table.columns.iter().enumerate().filter(|(index, _)| Some(*index) != depth);
+    let (indices, columns): (Vec<usize>, Vec<Column>) = shown.map(|(index, column)| (index, *column)).unzip();
+    let new = |(place, column): (usize, Column)| {
         let heading = words(column.name);
-        let is_text = column.kind == "string";
-        let has_guides = depth.is_some() && is_text && !columns.iter().any(|c| c.has_guides);
         let width = heading.iter().map(|word| word.len()).max().unwrap_or(0);
-        columns.push(Drawn { column, index, heading, width, has_guides });
-    }
+        Drawn { column, place, heading, width }
+    };
+    let mut columns: Vec<Drawn> = columns.into_iter().enumerate().map(new).collect();
+    // The guides of a tree stand in front of its names.
+    let guided = depth.and_then(|_| columns.iter().position(Drawn::is_text));
+    let mut cells = Cells::default();
+    let guides = Guides::of(table);
     for (row, guide) in table.rows.iter().zip(guides.draw().chain(std::iter::repeat(String::new()))) {
-        for column in &mut columns {
-            column.width = column.width.max(column.cell(row, &guide).chars().count());
+        for (column, index) in columns.iter_mut().zip(&indices) {
+            let begin = cells.text.len();
+            if guided == Some(column.place) {
+                cells.text += &guide;
+            }
+            let value = row.get(*index).unwrap_or(&Value::Null);
+            show(column.column.name, column.column.unit, value, &mut cells.text);
+            column.width = column.width.max(cells.end(begin));
         }
     }
-    if let Some(width) = width {
-        leave_out(&mut columns, width);
-        shrink(&mut columns, width);
-    }
-    columns
+    (columns, cells)
 }
 
 /// Leaves secondary columns out, the last first, until the numbers fit beside names that can be read.

@@ -1,0 +1,170 @@
+//! The threads and processes that read and write.
+
+use hodo_trace::{
+    Column, EventAnalysis, Start, Table, Unit, Whole,
+    kernel::{KernelEvent, Kind, Thread, Threads},
+};
+use rustc_hash::FxHashMap;
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    durations::Add,
+    figures::most_time_first,
+    system_calls::{self, Calls, OfCalls, OfName, is_error},
+    tally::Tally,
+};
+
+use super::{BLOCKS, Operation, Operations, Partial, Rows, summary, table};
+
+/// Who reads and writes: what [`InputOutput`](super::InputOutput) tells of threads and processes, without how the
+/// lengths of their calls are distributed, which takes most of its time and memory.
+#[derive(Clone, Copy, Debug)]
+pub struct Users;
+
+/// What the calls of one name came to, of one thread.
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+pub struct Moved {
+    count: u64,
+    errors: u64,
+    returned: u64,
+    time: u64,
+}
+
+impl OfCalls for Moved {
+    #[inline]
+    fn see(&mut self, length: u64, result: i64) {
+        let is_error = is_error(result);
+        let returned = if is_error { 0 } else { result as u64 };
+        self.add(Moved { count: 1, errors: is_error.into(), returned, time: length });
+    }
+}
+
+impl Add for Moved {
+    #[inline]
+    fn add(&mut self, other: Moved) {
+        self.count += other.count;
+        self.errors += other.errors;
+        self.returned = self.returned.wrapping_add(other.returned);
+        self.time = self.time.saturating_add(other.time);
+    }
+}
+
+impl From<&OfName> for Moved {
+    fn from(calls: &OfName) -> Moved {
+        let OfName { durations, errors, returned } = calls;
+        Moved { count: durations.count, errors: *errors, returned: *returned, time: durations.total }
+    }
+}
+
+impl EventAnalysis for Users {
+    type Partial = (Partial, Calls<Tally<u32, Moved>>);
+
+    fn interest(&self) -> &'static [(Kind, &'static [usize])] {
+        const {
+            let [switch, entry, exit, whole] = system_calls::INTEREST;
+            let [issue, complete, device] = BLOCKS;
+            &[switch, entry, exit, whole, issue, complete, device]
+        }
+    }
+
+    fn views(&self) -> &'static [&'static str] {
+        &["thread", "process"]
+    }
+
+    fn unknown(&self) -> Self::Partial {
+        Default::default()
+    }
+
+    fn begin(&self, start: &Start<'_>) -> Self::Partial {
+        (Partial::new(start), Calls::default())
+    }
+
+    #[inline]
+    fn fold(&self, (blocks, calls): &mut Self::Partial, event: &KernelEvent<'_>) {
+        match event.kind {
+            Kind::BlockIssue | Kind::BlockComplete | Kind::StateBlockDevice => blocks.see(event),
+            _ => calls.see(event),
+        }
+    }
+
+    fn merge(&self, mut earlier: Self::Partial, later: Self::Partial, threads: &Threads) -> Self::Partial {
+        earlier.0.add(later.0);
+        earlier.1.add(later.1, threads);
+        earlier
+    }
+
+    fn finish(&self, (blocks, calls): Self::Partial, of: &Whole<'_>) -> Table {
+        let calls = calls.wanted(of).map(|(thread, name, calls)| (thread, name, *calls));
+        let users = sums(Operations::of(of.names).among(calls));
+        table(summary(&users, &blocks), by_user(of.threads, users, of.choice.view == "process"))
+    }
+}
+
+/// What a thread did with files.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct User {
+    pub(super) read: u64,
+    pub(super) written: u64,
+    pub(super) operations: u64,
+    errors: u64,
+    time: u64,
+}
+
+impl User {
+    fn see(&mut self, (operation, has_bytes): (Operation, bool), calls: Moved) {
+        let bytes = if has_bytes { calls.returned } else { 0 };
+        self.add(User {
+            read: if matches!(operation, Operation::Read | Operation::Copy) { bytes } else { 0 },
+            written: if matches!(operation, Operation::Write | Operation::Copy) { bytes } else { 0 },
+            operations: calls.count,
+            errors: calls.errors,
+            time: calls.time,
+        });
+    }
+}
+
+impl Add for User {
+    fn add(&mut self, other: User) {
+        self.read = self.read.wrapping_add(other.read);
+        self.written = self.written.wrapping_add(other.written);
+        self.operations += other.operations;
+        self.errors += other.errors;
+        self.time = self.time.saturating_add(other.time);
+    }
+}
+
+/// What each thread did.
+pub(super) fn sums(
+    calls: impl Iterator<Item = (Thread, (Operation, bool), Moved)>,
+) -> FxHashMap<Thread, User> {
+    let mut users: FxHashMap<Thread, User> = FxHashMap::default();
+    calls.for_each(|(thread, operation, calls)| users.entry(thread).or_default().see(operation, calls));
+    users
+}
+
+pub(super) fn by_user(threads: &Threads, users: FxHashMap<Thread, User>, processes: bool) -> Rows {
+    let mut sums: FxHashMap<Thread, User> = FxHashMap::default();
+    for (thread, user) in users {
+        let pid = threads.pid(thread).filter(|_| processes);
+        sums.entry(pid.map_or(thread, |pid| Thread::new(pid.into(), 0))).or_default().add(user);
+    }
+    let mut columns = vec![Column::text("comm")];
+    columns.extend((!processes).then_some(Column::integer("tid", Unit::None)));
+    columns.extend([
+        Column { secondary: !processes, ..Column::integer("pid", Unit::None) },
+        Column::integer("read_bytes", Unit::Bytes),
+        Column::integer("written_bytes", Unit::Bytes),
+        Column::integer("operations", Unit::Count),
+        Column::integer("errors", Unit::Count),
+        Column::integer("total_ns", Unit::Nanoseconds),
+    ]);
+    let rows = sums.into_iter().filter(|(_, user)| user.operations > 0).map(|(thread, user)| {
+        let [comm, tid, pid] = threads.cells(thread);
+        let mut row = vec![comm];
+        row.extend((!processes).then_some(tid));
+        row.extend([pid, user.read.into(), user.written.into(), user.operations.into()]);
+        row.extend([user.errors.into(), user.time.into()]);
+        (user.read.saturating_add(user.written), thread, row)
+    });
+    (columns, most_time_first(rows))
+}
