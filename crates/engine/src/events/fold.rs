@@ -278,7 +278,10 @@ impl Binding {
             let of_streams = trace.streams.iter().map(|stream| (stream.class, trace.stream_class(stream)));
             let of_streams: BTreeMap<u64, &StreamClass> = of_streams.collect();
             let classes = of_streams.into_values().flat_map(|class| &class.events);
-            let matched = |class: &EventClass| words.iter().find_map(|(words, _)| words.matches(&class.name));
+            let matched = |class: &EventClass| {
+                let called = vocabulary::names(&class.name);
+                words.iter().find_map(|(words, _)| words.matches(&called))
+            };
             for (class, name) in classes.filter_map(|class| Some((class, matched(class)?))) {
                 match vocabulary::every_call(&class.name) {
                     Some(_) => names.extend(calls(trace).into_iter().map(str::to_owned)),
@@ -375,9 +378,9 @@ impl StreamBinding {
         let events = &trace.stream_class(stream).events;
         let cpu = |event: &EventClass| path_of_cpu(trace, stream, event);
         let class = |class: &EventClass| {
-            let (words, fields, name) = words
-                .iter()
-                .find_map(|(words, fields)| Some((words, fields, words.matches(&class.name)?)))?;
+            let called = vocabulary::names(&class.name);
+            let (words, fields, name) =
+                words.iter().find_map(|(words, fields)| Some((words, fields, words.matches(&called)?)))?;
             let index = |name: &str| names.binary_search_by(|known| known.as_str().cmp(name)).ok();
             let is_every = vocabulary::every_call(&class.name).is_some();
             let calls = if is_every { calls(trace) } else { Vec::new() };

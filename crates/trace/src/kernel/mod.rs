@@ -12,7 +12,7 @@ mod cpus;
 mod records;
 mod threads;
 
-use crate::vocabulary;
+use std::borrow::Cow;
 
 pub use cpus::Cpus;
 pub use records::{Chosen, Field, KernelEvent, Records};
@@ -322,10 +322,9 @@ pub const VOCABULARY: &[Words] = &[
 ];
 
 impl Words {
-    /// What follows the prefix in the word for an event, or nothing where the names are no prefixes; `None` where
-    /// the event is of another kind.
-    pub fn matches(&self, event: &str) -> Option<String> {
-        let called = vocabulary::names(event);
+    /// What follows the prefix in the word for an event, of which these are the [names](vocabulary::names), or nothing
+    /// where ours are no prefixes; `None` where the event is of another kind.
+    pub fn matches(&self, called: &[Cow<'_, str>]) -> Option<String> {
         let rest = self.names.iter().find_map(|name| match name.strip_suffix('*') {
             Some(prefix) => called.iter().find_map(|called| called.strip_prefix(prefix)),
             None => called.iter().any(|called| called == name).then_some(""),
