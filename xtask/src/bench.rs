@@ -7,6 +7,7 @@ mod ctf;
 mod decoders;
 
 use std::{
+    cmp::Ordering,
     fs,
     path::Path,
     process::{Command, Stdio},
@@ -147,6 +148,14 @@ fn record(program: &str, argument: &str, recording: &Path) -> Command {
 
 /// The median time of each command, started in turn, without their output.
 fn in_turn<const N: usize>(rounds: usize, commands: [&dyn Fn() -> Command; N]) -> Outcome<[Duration; N]> {
+    Ok(times_in_turn(rounds, commands)?.map(median))
+}
+
+/// The times of each command, started in turn, without their output.
+fn times_in_turn<const N: usize>(
+    rounds: usize,
+    commands: [&dyn Fn() -> Command; N],
+) -> Outcome<[Vec<Duration>; N]> {
     let mut times = [const { Vec::new() }; N];
     for _ in 0..rounds {
         for (times, command) in times.iter_mut().zip(commands) {
@@ -155,10 +164,13 @@ fn in_turn<const N: usize>(rounds: usize, commands: [&dyn Fn() -> Command; N]) -
             times.push(begin.elapsed());
         }
     }
-    Ok(times.map(|mut times| {
-        times.sort();
-        times[rounds / 2]
-    }))
+    Ok(times)
+}
+
+/// The one in the middle, of an odd number.
+fn median<T: PartialOrd + Copy>(mut values: Vec<T>) -> T {
+    values.sort_by(|one, other| one.partial_cmp(other).unwrap_or(Ordering::Equal));
+    values[values.len() / 2]
 }
 
 fn millis(time: Duration) -> f64 {

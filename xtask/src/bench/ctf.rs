@@ -6,7 +6,7 @@ use std::{
     process::Command,
 };
 
-use super::{Tap, in_turn, millis, peak_memory};
+use super::{Tap, in_turn, median, millis, peak_memory, times_in_turn};
 use crate::{
     Outcome, command, judge,
     release::{self, shipped},
@@ -16,7 +16,7 @@ use crate::{
 /// Runs of each.
 const ROUNDS: usize = 5;
 /// Runs on one thread and on two in turn: they are short, and as far apart as a machine's speed may change else.
-const SCALING_ROUNDS: usize = 15;
+const SCALING_ROUNDS: usize = 31;
 /// The trace that the goals are of.
 const ARCHIVE: &str = "../shared/data/ctf/lttng2.13-kernel6.1-4cpu-18M.tar.zst";
 /// How much faster two threads are to be.
@@ -127,12 +127,14 @@ fn measure(reading: &Reading, trace: &Path) -> Outcome {
     );
     if reading.scales {
         let [one, two] =
-            in_turn(SCALING_ROUNDS, [&|| (reading.ours)(trace, 1), &|| (reading.ours)(trace, 2)])?;
+            times_in_turn(SCALING_ROUNDS, [&|| (reading.ours)(trace, 1), &|| (reading.ours)(trace, 2)])?;
+        // Each by its neighbour: the machine's speed drifts.
+        let ratios = one.iter().zip(&two).map(|(one, two)| one.as_secs_f64() / two.as_secs_f64());
         println!(
             "    two threads {:.0} ms of {:.0}: {:.2} times as fast ({TWO_THREADS}), medians of {SCALING_ROUNDS}",
-            millis(two),
-            millis(one),
-            one.as_secs_f64() / two.as_secs_f64(),
+            millis(median(two.clone())),
+            millis(median(one.clone())),
+            median(ratios.collect()),
         );
     }
     for threads in [1, 2] {
