@@ -4,6 +4,7 @@
 use std::{
     path::{Path, PathBuf},
     process::Command,
+    time::Duration,
 };
 
 use super::{Tap, in_turn, median, millis, peak_memory, times_in_turn};
@@ -91,6 +92,14 @@ fn fields(trace: &Path, threads: usize) -> Command {
     Command::new(shipped("hodo-fields")).tap(|command| command.arg(trace).arg(threads.to_string()))
 }
 
+/// The same twice, at once.
+fn twice(command: &Command) -> Command {
+    Command::new("sh").tap(|shell| {
+        shell.args(["-c", "\"$@\" & \"$@\" && wait", "sh"]);
+        shell.arg(command.get_program()).args(command.get_args())
+    })
+}
+
 fn babeltrace(trace: &Path) -> Command {
     Command::new("babeltrace2").tap(|command| command.arg(trace))
 }
@@ -126,15 +135,20 @@ fn measure(reading: &Reading, trace: &Path) -> Outcome {
         reading.goal,
     );
     if reading.scales {
-        let [one, two] =
-            times_in_turn(SCALING_ROUNDS, [&|| (reading.ours)(trace, 1), &|| (reading.ours)(trace, 2)])?;
+        let ours = |threads| (reading.ours)(trace, threads);
+        let [one, two, apart] =
+            times_in_turn(SCALING_ROUNDS, [&|| ours(1), &|| ours(2), &|| twice(&ours(1))])?;
         // Each by its neighbour: the machine's speed drifts.
-        let ratios = one.iter().zip(&two).map(|(one, two)| one.as_secs_f64() / two.as_secs_f64());
+        let ratio = |of: &[Duration]| {
+            median(one.iter().zip(of).map(|(one, of)| one.as_secs_f64() / of.as_secs_f64()).collect())
+        };
         println!(
-            "    two threads {:.0} ms of {:.0}: {:.2} times as fast ({TWO_THREADS}), medians of {SCALING_ROUNDS}",
+            "    two threads {:.0} ms of {:.0}: {:.2} times as fast ({TWO_THREADS}), medians of {SCALING_ROUNDS}; the \
+             machine gives two processes that share nothing {:.2}",
             millis(median(two.clone())),
             millis(median(one.clone())),
-            median(ratios.collect()),
+            ratio(&two),
+            2.0 * ratio(&apart),
         );
     }
     for threads in [1, 2] {
