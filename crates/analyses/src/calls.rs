@@ -273,6 +273,15 @@ impl Part {
         self.tell_the_timeless();
     }
 
+    /// Takes in a run, and what its last instruction was.
+    pub fn fold_run(&mut self, run: &Run) {
+        self.run(&run.at);
+        self.log.instructions += run.instructions;
+        self.edge = Edge::after(run);
+        self.tell_the_timeless();
+    }
+
+    #[inline]
     fn run(&mut self, at: &Arrival) {
         let edge = mem::replace(&mut self.edge, Edge::Flow);
         let arrived = match self.stack.is_empty() {

@@ -171,6 +171,9 @@ pub(crate) fn arrive<T>(
     edge: Edge,
     arrival: &Arrival,
 ) -> Result<(), Edge> {
+    if is_plain(stack, watch, edge, arrival) {
+        return Ok(());
+    }
     let known = stack.len() > 1;
     let top = stack[stack.len() - 1].function;
     let interrupt = stack[physical_frame(stack)].entry == Entry::Interrupt;
@@ -201,6 +204,36 @@ pub(crate) fn arrive<T>(
     }
 }
 
+/// Moves a stack over what nearly all edges are: a call, or the return from the newest call to where it came from.
+#[inline]
+fn is_plain<T>(
+    stack: &mut Vec<Frame<T>>,
+    watch: &mut impl Watch<T>,
+    edge: Edge,
+    arrival: &Arrival,
+) -> bool {
+    match edge {
+        Edge::Call { return_address } => {
+            enter(stack, watch, arrival.function, Entry::Call, Some(return_address));
+            true
+        }
+        Edge::Return if arrival.place != Place::Entry => {
+            let jumped = stack.last().is_some_and(|frame| frame.entry == Entry::Tail);
+            let above = stack.len() - usize::from(jumped);
+            let Some([.., caller, callee]) = stack.get(..above) else { return false };
+            let back = callee.entry == Entry::Call
+                && callee.return_address == Some(arrival.address)
+                && caller.function == arrival.function;
+            if back {
+                cut(stack, watch, above - 1);
+            }
+            back
+        }
+        _ => false,
+    }
+}
+
+#[inline]
 fn enter<T>(
     stack: &mut Vec<Frame<T>>,
     watch: &mut impl Watch<T>,

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use hodo_clock::{Nanos, PerfClock, Tsc};
-use hodo_code::{Graph, Label, Labels, Terminator};
+use hodo_code::{Block, Graph, Label, Labels, Terminator};
 use hodo_intel_pt::flow::{self, Event, Executed, Sink, Step};
 use hodo_trace::{Analysis, Arrival, Code, End, FunctionId, Place, Run, Seen, Table, Transfer};
 
@@ -131,6 +131,12 @@ pub(crate) trait Take {
     /// Something was seen of the thread with this context.
     fn take(&mut self, context: u32, seen: Seen<'_>);
 
+    /// Whether it may be told of runs, joined as far as they are of one function, in place of each block.
+    const TAKES_RUNS: bool;
+
+    /// A run was seen of the thread that runs.
+    fn take_run(&mut self, run: &Run);
+
     /// Whether it may take paths in place of runs.
     fn takes_paths(&self) -> bool {
         true
@@ -185,6 +191,15 @@ impl<A: Analysis> Take for Folder<'_, A> {
         }
     }
 
+    const TAKES_RUNS: bool = A::TAKES_RUNS;
+
+    #[inline]
+    fn take_run(&mut self, run: &Run) {
+        if let Some(stint) = self.stints.last_mut() {
+            self.analysis.fold_run(&mut stint.partial, run);
+        }
+    }
+
     fn state(&mut self) -> Option<u32> {
         self.analysis.state(&mut self.stints.last_mut()?.partial)
     }
@@ -236,13 +251,26 @@ pub(crate) struct SeenSink<'x, 'f, T> {
     open: bool,
     /// What happened before the segment's first time, which decides whether to look at it.
     early: Vec<Seen<'static>>,
+    /// Whether blocks are joined, for now.
+    joins: bool,
+    /// What ran since the last run that was told; of no instruction where nothing did.
+    run: Run,
 }
+
+/// Nothing ran.
+const NO_RUN: Run = Run {
+    at: Arrival { address: 0, function: FunctionId { module: 0, index: 0 }, place: Place::Unknown },
+    instructions: 0,
+    transfer: Transfer::None,
+    end: 0,
+};
 
 impl<'x, 'f, T: Take> SeenSink<'x, 'f, T> {
     pub(crate) fn new(taker: T, gate: Gate<'x, 'f>) -> Self {
         let clock = gate.experiment.recording.config.clock;
         let open = gate.open;
-        SeenSink { taker, gate, clock, fresh: false, open, early: Vec::new() }
+        let early = Vec::new();
+        SeenSink { taker, gate, clock, fresh: false, open, early, joins: false, run: NO_RUN }
     }
 
     #[inline]
@@ -274,8 +302,45 @@ impl<'x, 'f, T: Take> SeenSink<'x, 'f, T> {
         }
     }
 
+    /// Adds what ran of a block to the run, which is told where it ends.
+    #[inline]
+    fn join(&mut self, executed: &Executed<'_>) {
+        let block = executed.block;
+        let instructions = executed.lengths.len() as u64;
+        let Label { module, function: index, .. } = block.label;
+        if self.run.instructions == 0 || self.run.at.function != (FunctionId { module, index }) {
+            self.tell_run();
+            self.run.at = arrival(block.start, block.label);
+        }
+        self.run.instructions += instructions;
+        if executed.is_whole() {
+            self.run.transfer = transfer(block);
+            self.run.end = block.end;
+            if self.run.transfer != Transfer::None {
+                self.tell_run();
+            }
+        }
+    }
+
+    /// Tells what ran, if anything did.
+    #[inline]
+    fn tell_run(&mut self) {
+        if self.run.instructions > 0 {
+            self.gate.ran(self.run.instructions);
+            self.taker.take_run(&self.run);
+            self.run.instructions = 0;
+            self.run.transfer = Transfer::None;
+        }
+    }
+
+    /// Whether nothing stands between what runs and who takes it.
+    #[inline]
+    fn is_direct(&self) -> bool {
+        !self.fresh && self.open && self.gate.wanted && !self.gate.numbers_instructions()
+    }
+
     /// The thread runs whose turn it is at the gate.
-    fn run(&mut self) {
+    fn resume_thread(&mut self) {
         self.taker.switch(self.gate.context, self.gate.now);
         if let Some(number) = self.gate.number() {
             self.tell(Seen::Number(number));
@@ -295,7 +360,7 @@ impl<'x, 'f, T: Take> SeenSink<'x, 'f, T> {
             self.tell(Seen::End);
             self.open = false;
         }
-        self.run();
+        self.resume_thread();
         if self.fresh || (opens && !was_open) {
             self.fresh = false;
             let early = std::mem::take(&mut self.early);
@@ -316,7 +381,7 @@ impl<'x, 'f, T: Take> SeenSink<'x, 'f, T> {
             self.tell(Seen::End);
         }
         self.gate.switch(context);
-        self.run();
+        self.resume_thread();
         if runs {
             self.tell(Seen::Begin(self.clock()));
         }
@@ -328,10 +393,13 @@ impl<T: Take> TrackSink for SeenSink<'_, '_, T> {
         self.gate.begin_segment();
         self.open = self.gate.open;
         self.fresh = true;
-        self.run();
+        self.joins = false;
+        self.resume_thread();
     }
 
     fn end_segment(&mut self) {
+        self.tell_run();
+        self.joins = false;
         self.early.clear();
         self.take(Seen::End);
     }
@@ -340,6 +408,9 @@ impl<T: Take> TrackSink for SeenSink<'_, '_, T> {
 impl<T: Take> Sink for SeenSink<'_, '_, T> {
     #[inline]
     fn executed(&mut self, executed: Executed<'_>) {
+        if self.joins {
+            return self.join(&executed);
+        }
         let block = executed.block;
         let (at, instructions) = (arrival(block.start, block.label), executed.lengths.len() as u64);
         if !self.gate.ran(instructions) {
@@ -347,27 +418,23 @@ impl<T: Take> Sink for SeenSink<'_, '_, T> {
         }
         self.take(Seen::Run { at, instructions, code: code(&executed) });
         if executed.is_whole() {
-            match block.terminator {
-                Terminator::Call | Terminator::IndirectCall if block.is_call() => {
-                    self.take(Seen::Call { return_address: block.end });
-                }
-                Terminator::Return => self.take(Seen::Return),
-                Terminator::IndirectJump => self.take(Seen::IndirectJump),
-                _ => {}
+            match transfer(block) {
+                Transfer::Call => self.take(Seen::Call { return_address: block.end }),
+                Transfer::Return => self.take(Seen::Return),
+                Transfer::IndirectJump => self.take(Seen::IndirectJump),
+                Transfer::None => {}
             }
         }
+        self.joins = T::TAKES_RUNS && self.is_direct();
     }
 
     #[inline]
     fn takes_paths(&self) -> bool {
-        !self.fresh
-            && self.open
-            && self.gate.wanted
-            && !self.gate.numbers_instructions()
-            && self.taker.takes_paths()
+        self.is_direct() && self.taker.takes_paths()
     }
 
     fn state(&mut self) -> Option<u32> {
+        self.tell_run();
         if self.takes_paths() { self.taker.state() } else { None }
     }
 
@@ -385,10 +452,12 @@ impl<T: Take> Sink for SeenSink<'_, '_, T> {
     }
 
     fn forget(&mut self) {
+        self.tell_run();
         self.taker.forget();
     }
 
     fn event(&mut self, event: Event) {
+        self.tell_run();
         match event {
             Event::Time(now) => self.time(now),
             // A segment is seen to begin with its first time.
@@ -403,6 +472,7 @@ impl<T: Take> Sink for SeenSink<'_, '_, T> {
             Event::Gap(_) => self.take(Seen::Gap),
             _ => {}
         }
+        self.joins = T::TAKES_RUNS && self.is_direct();
     }
 }
 
@@ -417,6 +487,17 @@ fn run(step: &Step) -> Run {
     };
     let at = arrival(step.start, step.label());
     Run { at, instructions: u64::from(step.instructions), transfer, end: step.end }
+}
+
+/// What the end of a block is, in the words of analyses.
+#[inline]
+fn transfer(block: &Block) -> Transfer {
+    match block.terminator {
+        Terminator::Call | Terminator::IndirectCall if block.is_call() => Transfer::Call,
+        Terminator::Return => Transfer::Return,
+        Terminator::IndirectJump => Transfer::IndirectJump,
+        _ => Transfer::None,
+    }
 }
 
 /// Where code begins, in the words of analyses.

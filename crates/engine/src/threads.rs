@@ -69,6 +69,16 @@ impl Take for Gathered {
         }
     }
 
+    const TAKES_RUNS: bool = true;
+
+    #[inline]
+    fn take_run(&mut self, run: &Run) {
+        if let Some(stint) = self.stints.last_mut() {
+            stint.seen = true;
+            stint.part.fold_run(run);
+        }
+    }
+
     fn state(&mut self) -> Option<u32> {
         self.stints.last_mut()?.part.state()
     }

@@ -229,6 +229,13 @@ pub trait Analysis: Sync {
     /// Adds one thing seen to the state.
     fn fold(&self, partial: &mut Self::Partial, seen: Seen<'_>);
 
+    /// Whether straight-line code may be told as [runs](Analysis::fold_run), joined as far as it is of one function:
+    /// for those who don't look into the code.
+    const TAKES_RUNS: bool = false;
+
+    /// Adds a run: the same as folding the [`Seen::Run`]s that it is made of, and what its last instruction was.
+    fn fold_run(&self, _partial: &mut Self::Partial, _run: &Run) {}
+
     /// Exchanges what a partial state remembers of paths for something else; all that it was told of by these
     /// paths is then added to it.
     fn exchange(&self, _partial: &mut Self::Partial, _memory: &mut Self::Memory) {}

@@ -64,6 +64,13 @@ impl Analysis for Profile<'_> {
         partial.fold(self.every, seen);
     }
 
+    const TAKES_RUNS: bool = true;
+
+    #[inline]
+    fn fold_run(&self, partial: &mut Partial, run: &Run) {
+        partial.fold_run(self.every, run);
+    }
+
     fn exchange(&self, partial: &mut Partial, memory: &mut Paths) {
         partial.exchange(memory);
     }

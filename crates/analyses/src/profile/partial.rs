@@ -6,7 +6,7 @@
 //! that led to it. Merging replays these edges on the stack of the chunk before and grafts each piece
 //! onto the frame where its edge ends.
 
-use hodo_trace::{Arrival, Run, Seen};
+use hodo_trace::{Arrival, Run, Seen, Transfer};
 use serde::{Deserialize, Serialize};
 
 use super::{
@@ -113,6 +113,17 @@ impl Partial {
                 self.sums.calls += u64::from(matches!(seen, Seen::Call { .. }));
                 self.edge = self.edge.then(Edge::of(&seen));
             }
+        }
+    }
+
+    /// A run, which is known to be followed by what it ends with.
+    #[inline]
+    pub(super) fn fold_run(&mut self, every: Option<Every>, run: &Run) {
+        self.run(every, &run.at, run.instructions);
+        if run.transfer != Transfer::None {
+            self.edge = Edge::after(run);
+            self.clock.left = false;
+            self.sums.calls += u64::from(run.transfer == Transfer::Call);
         }
     }
 
