@@ -30,8 +30,10 @@ pub enum Terminator {
     Far,
 }
 
-/// Straight-line code: instructions that run one after the other, the last of which may branch.
+/// Straight-line code: instructions that run one after the other, the last of which may branch. What it takes to walk
+/// on is one line of the cache.
 #[derive(Clone, Debug)]
+#[repr(align(64))]
 pub struct Block {
     /// Address of the first instruction.
     pub start: u64,
@@ -47,14 +49,29 @@ pub struct Block {
     pub writes_cr3: bool,
     /// What the caller's [`Labels`](crate::Labels) say about the code.
     pub label: Label,
-    /// Where its first byte comes from.
-    pub origin: Origin,
-    /// The ticks during which the code is what it is here.
-    pub valid: Range<u64>,
     /// Where its instruction lengths begin in the graph.
     pub(crate) lengths: u32,
-    /// The block at `end` and at `target`, once they were met.
-    pub(crate) links: [Option<BlockId>; 2],
+    /// The block at `end` and at `target`, or [`UNMET`].
+    pub(crate) links: [BlockId; 2],
+}
+
+/// No block: none was met there yet.
+pub(crate) const UNMET: BlockId = BlockId(u32::MAX);
+
+/// Where the code of a block comes from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Provenance {
+    /// Where its first byte comes from.
+    pub origin: Origin,
+    /// The ticks during which the code is what it is.
+    pub valid: Range<u64>,
+}
+
+impl Provenance {
+    /// Whether the code is the same at all times.
+    pub fn is_lasting(&self) -> bool {
+        self.valid == (0..u64::MAX)
+    }
 }
 
 impl Block {
@@ -66,5 +83,15 @@ impl Block {
             Terminator::IndirectCall => true,
             _ => false,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_block_is_one_line_of_the_cache() {
+        assert_eq!(size_of::<Block>(), 64);
     }
 }

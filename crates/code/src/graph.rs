@@ -3,7 +3,7 @@
 use iced_x86::{Code, FlowControl, Instruction, Register};
 use rustc_hash::FxHashMap;
 
-use crate::{AddressSpace, Bits, Block, BlockId, Origin, Snapshot, Terminator};
+use crate::{AddressSpace, Bits, Block, BlockId, Origin, Provenance, Snapshot, Terminator, block::UNMET};
 
 /// A block that grows longer is cut, so that one look-up stays cheap.
 const LONGEST_BLOCK: u32 = 1 << 10;
@@ -60,6 +60,8 @@ pub struct Graph<'a, L> {
     labels: &'a L,
     bits: Bits,
     blocks: Vec<Block>,
+    /// Where the code of each block comes from.
+    provenances: Vec<Provenance>,
     /// Lengths of the instructions of all blocks.
     lengths: Vec<u8>,
     /// The block at each address that was asked for last; others are found through `versions`.
@@ -76,6 +78,7 @@ impl<'a, L: Labels> Graph<'a, L> {
             labels,
             bits,
             blocks: Vec::new(),
+            provenances: Vec::new(),
             lengths: Vec::new(),
             index: FxHashMap::default(),
             versions: FxHashMap::default(),
@@ -88,7 +91,14 @@ impl<'a, L: Labels> Graph<'a, L> {
         &self.blocks[id.0 as usize]
     }
 
+    /// Where the code of a block comes from.
+    #[inline]
+    pub fn provenance(&self, id: BlockId) -> &Provenance {
+        &self.provenances[id.0 as usize]
+    }
+
     /// Lengths of a block's instructions, in bytes.
+    #[inline]
     pub fn lengths(&self, block: &Block) -> &[u8] {
         &self.lengths[block.lengths as usize..][..block.instructions as usize]
     }
@@ -131,35 +141,28 @@ impl<'a, L: Labels> Graph<'a, L> {
         }
     }
 
-    /// The block after the end of `id`.
+    /// The block at the direct target of `id` if its branch is taken, else the one after its end.
+    ///
+    /// # Errors
+    /// Why there is none.
     #[inline]
-    pub fn next(&mut self, id: BlockId, at: u64) -> Result<BlockId, Unreadable> {
-        self.follow(id, 0, at)
+    pub fn follow(&mut self, id: BlockId, taken: bool, at: u64) -> Result<BlockId, Unreadable> {
+        let next = self.block(id).links[usize::from(taken)];
+        if next != UNMET && self.holds(next, at) { Ok(next) } else { self.meet(id, taken, at) }
     }
 
-    /// The block at the direct target of `id`.
-    #[inline]
-    pub fn target(&mut self, id: BlockId, at: u64) -> Result<BlockId, Unreadable> {
-        self.follow(id, 1, at)
-    }
-
-    #[inline]
-    fn follow(&mut self, id: BlockId, link: usize, at: u64) -> Result<BlockId, Unreadable> {
+    #[cold]
+    fn meet(&mut self, id: BlockId, taken: bool, at: u64) -> Result<BlockId, Unreadable> {
         let block = self.block(id);
-        match block.links[link] {
-            Some(next) if self.holds(next, at) => Ok(next),
-            _ => {
-                let address = if link == 0 { block.end } else { block.target };
-                let next = self.at(address, at)?;
-                self.blocks[id.0 as usize].links[link] = Some(next);
-                Ok(next)
-            }
-        }
+        let next = self.at(if taken { block.target } else { block.end }, at)?;
+        self.blocks[id.0 as usize].links[usize::from(taken)] = next;
+        Ok(next)
     }
 
+    /// Whether the code of a block is there at tick `at`.
     #[inline]
-    fn holds(&self, id: BlockId, at: u64) -> bool {
-        !self.space.is_versioned() || self.block(id).valid.contains(&at)
+    pub fn holds(&self, id: BlockId, at: u64) -> bool {
+        !self.space.is_versioned() || self.provenance(id).valid.contains(&at)
     }
 
     #[cold]
@@ -168,13 +171,14 @@ impl<'a, L: Labels> Graph<'a, L> {
             self.index.insert(address, id);
             return Ok(id);
         }
-        let block = self.decode_block(address, at)?;
+        let (block, provenance) = self.decode_block(address, at)?;
         let id = BlockId(u32::try_from(self.blocks.len()).expect("fewer than 2^32 blocks"));
-        let start = block.valid.start;
+        let start = provenance.valid.start;
         self.blocks.push(block);
+        self.provenances.push(provenance);
         if let Some(before) = self.index.insert(address, id) {
             let versions = self.versions.entry(address).or_insert_with(|| vec![before]);
-            let place = versions.partition_point(|id| self.blocks[id.0 as usize].valid.start <= start);
+            let place = versions.partition_point(|&id| self.provenances[id.0 as usize].valid.start <= start);
             versions.insert(place, id);
         }
         Ok(id)
@@ -184,11 +188,11 @@ impl<'a, L: Labels> Graph<'a, L> {
     /// address does not overlap.
     fn version(&self, address: u64, at: u64) -> Option<BlockId> {
         let versions = self.versions.get(&address)?;
-        let after = versions.partition_point(|&id| self.block(id).valid.start <= at);
-        versions[..after].last().copied().filter(|&id| self.block(id).valid.contains(&at))
+        let after = versions.partition_point(|&id| self.provenance(id).valid.start <= at);
+        versions[..after].last().copied().filter(|&id| self.provenance(id).valid.contains(&at))
     }
 
-    fn decode_block(&mut self, start: u64, at: u64) -> Result<Block, Unreadable> {
+    fn decode_block(&mut self, start: u64, at: u64) -> Result<(Block, Provenance), Unreadable> {
         let mut block = Block {
             start,
             end: start,
@@ -197,11 +201,10 @@ impl<'a, L: Labels> Graph<'a, L> {
             target: start,
             writes_cr3: false,
             label: Label::default(),
-            origin: Origin { module: 0, offset: start },
-            valid: 0..u64::MAX,
             lengths: self.lengths.len() as u32,
-            links: [None; 2],
+            links: [UNMET; 2],
         };
+        let mut from = Provenance { origin: Origin { module: 0, offset: start }, valid: 0..u64::MAX };
         // Up to where the label holds, and the place of the code where it was asked for.
         let mut boundary = start;
         let mut labelled = (start, Origin { module: u32::MAX, offset: 0 });
@@ -213,11 +216,11 @@ impl<'a, L: Labels> Graph<'a, L> {
                         origin == Origin { offset: place.offset.wrapping_add(block.end - at), ..place };
                     if !goes_on || block.end >= boundary {
                         labelled = (block.end, origin);
-                        if !self.enter_function(&mut block, origin, &mut boundary) {
+                        if !self.enter_function(&mut block, &mut from, origin, &mut boundary) {
                             break;
                         }
                     }
-                    block.valid = block.valid.start.max(valid.start)..block.valid.end.min(valid.end);
+                    from.valid = from.valid.start.max(valid.start)..from.valid.end.min(valid.end);
                     self.append(&mut block, &instruction);
                 }
                 Err(unreadable) if block.instructions == 0 => return Err(unreadable),
@@ -227,16 +230,22 @@ impl<'a, L: Labels> Graph<'a, L> {
         if !matches!(block.terminator, Terminator::Conditional | Terminator::Jump | Terminator::Call) {
             block.target = block.end;
         }
-        Ok(block)
+        Ok((block, from))
     }
 
     /// At a function's boundary: labels a block that begins there; `false` where another function
     /// begins and the block has to end.
-    fn enter_function(&self, block: &mut Block, origin: Origin, boundary: &mut u64) -> bool {
+    fn enter_function(
+        &self,
+        block: &mut Block,
+        from: &mut Provenance,
+        origin: Origin,
+        boundary: &mut u64,
+    ) -> bool {
         let (label, length) = self.labels.label(origin);
         *boundary = block.end.saturating_add(length.max(1));
         if block.instructions == 0 {
-            (block.label, block.origin) = (label, origin);
+            (block.label, from.origin) = (label, origin);
             return true;
         }
         (label.module, label.function) == (block.label.module, block.label.function)

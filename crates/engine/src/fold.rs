@@ -517,7 +517,7 @@ fn arrival(address: u64, label: Label) -> Arrival {
 fn code<'a>(executed: &Executed<'a>) -> Code<'a> {
     let block = executed.block;
     let lengths = executed.lengths;
-    let (offset, since) = (block.origin.offset, block.valid.start);
+    let (offset, since) = (executed.provenance.origin.offset, executed.provenance.valid.start);
     if !executed.is_whole() {
         let target = lengths.iter().fold(block.start, |at, &length| at.wrapping_add(u64::from(length)));
         return Code { offset, since, lengths, end: End::Next, target };

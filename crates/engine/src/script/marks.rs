@@ -157,7 +157,7 @@ impl Sink for MarkSink<'_, '_> {
     fn executed(&mut self, executed: Executed<'_>) {
         self.inside = self.gate.ran(executed.lengths.len() as u64);
         let block = executed.block;
-        self.last = Some((block.start, block.end, block.origin));
+        self.last = Some((block.start, block.end, executed.provenance.origin));
     }
 
     fn event(&mut self, event: Event) {

@@ -20,7 +20,7 @@ mod trial;
 mod trouble;
 mod walk;
 
-use hodo_code::{Block, Graph, Labels, Snapshot};
+use hodo_code::{Block, Graph, Labels, Provenance, Snapshot};
 
 pub use decoder::{Decoder, Guest, Switch};
 pub use event::{Cause, ControlFlow, ControlFlowKind, Event, EventData, Transaction, ValueBlock};
@@ -34,6 +34,8 @@ pub struct Executed<'a> {
     pub block: &'a Block,
     /// Lengths in bytes of the instructions that ran, from the block's start on.
     pub lengths: &'a [u8],
+    /// Where its code comes from.
+    pub provenance: &'a Provenance,
     /// The code that it is part of.
     pub code: Snapshot<'a>,
 }

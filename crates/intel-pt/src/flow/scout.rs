@@ -73,7 +73,7 @@ impl Scout {
             return Err(Trouble::EndlessLoop { at: self.ip });
         }
         self.ip = to;
-        self.block = if runs_on { graph.next(id, self.at) } else { graph.target(id, self.at) }.ok();
+        self.block = graph.follow(id, !runs_on, self.at).ok();
         self.steps += 1;
         Ok(true)
     }

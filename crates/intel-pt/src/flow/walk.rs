@@ -56,7 +56,7 @@ impl Walk {
     #[inline]
     pub(super) fn look_at<L: Labels>(&mut self, graph: &Graph<'_, L>, at: u64) {
         self.at = at;
-        self.block = self.block.filter(|&id| graph.block(id).valid.contains(&at));
+        self.block = self.block.filter(|&id| graph.holds(id, at));
     }
 
     /// The block at `ip`, if it was looked up.
@@ -86,7 +86,20 @@ impl Walk {
     #[inline]
     pub(super) fn report<L: Labels>(&self, graph: &Graph<'_, L>, id: BlockId, sink: &mut impl Sink) {
         let block = graph.block(id);
-        sink.executed(Executed { block, lengths: graph.lengths(block), code: graph.snapshot(self.at) });
+        self.report_part(graph, id, graph.lengths(block), sink);
+    }
+
+    /// Reports the first instructions of a block.
+    #[inline]
+    fn report_part<L: Labels>(
+        &self,
+        graph: &Graph<'_, L>,
+        id: BlockId,
+        lengths: &[u8],
+        sink: &mut impl Sink,
+    ) {
+        let (block, provenance) = (graph.block(id), graph.provenance(id));
+        sink.executed(Executed { block, lengths, provenance, code: graph.snapshot(self.at) });
     }
 
     /// Goes to the block at the end of `id`, or at its direct target.
@@ -95,7 +108,7 @@ impl Walk {
         let block = graph.block(id);
         self.ip = if taken { block.target } else { block.end };
         // An unreadable successor is trouble only once a packet proves that it ran.
-        self.block = if taken { graph.target(id, self.at) } else { graph.next(id, self.at) }.ok();
+        self.block = graph.follow(id, taken, self.at).ok();
     }
 
     /// Over blocks that need no packet, up to one that does; that one is not reported.
@@ -166,6 +179,13 @@ impl Walk {
         sink: &mut impl Sink,
         taken: bool,
     ) -> Result<bool, Trouble> {
+        // Most branches end the block that execution stands before.
+        if let Some(id) = self.block
+            && graph.block(id).terminator == Terminator::Conditional
+        {
+            self.pass(graph, sink, id, taken);
+            return Ok(true);
+        }
         let id = self.seek_decision(graph, sink)?;
         let block = graph.block(id);
         match block.terminator {
@@ -271,8 +291,7 @@ impl Walk {
         let expected = Expected::Reach(ip);
         let count = instructions_before(graph, block, ip)
             .ok_or(Trouble::Contradiction { at: block.start, expected })?;
-        let lengths = &graph.lengths(block)[..count];
-        sink.executed(Executed { block, lengths, code: graph.snapshot(self.at) });
+        self.report_part(graph, id, &graph.lengths(block)[..count], sink);
         self.go(ip);
         Ok(())
     }

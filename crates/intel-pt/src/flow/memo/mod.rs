@@ -27,7 +27,7 @@ use rustc_hash::FxHashMap;
 pub use table::{Step, Transfer};
 
 use self::{
-    record::{Recorder, is_lasting},
+    record::Recorder,
     table::{Key, NO_REGION, Next, Table},
     trains::{Ride, Trains},
     ways::{State, Ways},
@@ -234,7 +234,7 @@ impl Decoder<'_> {
         }
         let (walk, graph, sink) = self.parts(context);
         let Ok(block) = walk.here(graph) else { return };
-        if !is_lasting(graph.block(block)) {
+        if !graph.provenance(block).is_lasting() {
             return;
         }
         let Some(sink) = sink.state() else { return };
@@ -478,7 +478,7 @@ impl<L: Labels, S: Sink> Pupil<'_, '_, L, S> {
                 }
                 Next::Return(left, done) => {
                     let back = newest.and_then(|address| self.graph.at(address, self.walk.at).ok());
-                    let Some(back) = back.filter(|&id| is_lasting(self.graph.block(id))) else { break };
+                    let Some(back) = back.filter(|&id| self.graph.provenance(id).is_lasting()) else { break };
                     state.block = back;
                     rest = rest.unbounded_shr(8 * u32::from(done));
                     if left > 0 {

@@ -38,7 +38,7 @@ impl Sink for Recorder {
             _ => {}
         }
         self.blocks += 1;
-        self.unfit |= !is_lasting(block) || self.depth > DEEPEST || self.blocks > BLOCKS;
+        self.unfit |= !executed.provenance.is_lasting() || self.depth > DEEPEST || self.blocks > BLOCKS;
         let step = Step::new(block, transfer);
         let joins = |last: &mut Step| !self.single && last.join(&step);
         if self.unfit || self.steps.last_mut().is_some_and(joins) {
@@ -59,11 +59,6 @@ fn transfer(block: &Block) -> Transfer {
         Terminator::IndirectJump => Transfer::IndirectJump,
         _ => Transfer::None,
     }
-}
-
-/// Whether code is the same at all times.
-pub(super) fn is_lasting(block: &Block) -> bool {
-    block.valid == (0..u64::MAX)
 }
 
 /// What became of packets.
@@ -178,7 +173,7 @@ impl Recorder {
 
 /// Where a walk stands, if that is code that is the same at all times.
 fn end<L: Labels>(walk: &mut Walk, graph: &mut Graph<'_, L>) -> Next {
-    let next = walk.here(graph).ok().filter(|&id| is_lasting(graph.block(id)));
+    let next = walk.here(graph).ok().filter(|&id| graph.provenance(id).is_lasting());
     next.map_or(Next::Untold, Next::Block)
 }
 
