@@ -3,6 +3,7 @@
 use std::{cmp::Reverse, collections::BTreeMap};
 
 use hodo_trace::{Column, FunctionId, Names, Shape, Table, Unit, Value};
+use rustc_hash::FxHashMap;
 
 use super::{
     Every,
@@ -23,6 +24,8 @@ pub(super) struct Whole {
 /// What one function cost.
 #[derive(Default)]
 struct FunctionCost {
+    /// How often it stands on the path that is walked.
+    depth: u32,
     own: Cost,
     calls: u64,
     jumps: u64,
@@ -95,27 +98,25 @@ impl Whole {
     }
 
     /// Costs by function. What a function called counts once, however often it stands on the path.
-    fn by_function(&self) -> BTreeMap<FunctionId, FunctionCost> {
+    fn by_function(&self) -> FxHashMap<FunctionId, FunctionCost> {
         let nodes = self.tree.nodes();
-        let mut functions: BTreeMap<FunctionId, FunctionCost> = BTreeMap::new();
-        let mut on_path: BTreeMap<FunctionId, u32> = BTreeMap::new();
+        let mut functions: FxHashMap<FunctionId, FunctionCost> = FxHashMap::default();
         let children = Children::new(&self.tree);
         let mut walk: Vec<(NodeId, bool)> = children.roots().map(|id| (id, false)).collect();
         while let Some((id, leaving)) = walk.pop() {
             let node = &nodes[id as usize];
-            let depth = on_path.entry(node.function).or_default();
+            let function = functions.entry(node.function).or_default();
             if leaving {
-                *depth -= 1;
+                function.depth -= 1;
                 continue;
             }
-            let function = functions.entry(node.function).or_default();
-            if *depth == 0 {
+            if function.depth == 0 {
                 function.instructions += self.totals[id as usize].instructions;
                 let total = &self.totals[id as usize];
                 function.time = function.time.and(total.elapsed());
                 function.samples = function.samples.saturating_add(total.samples);
             }
-            *depth += 1;
+            function.depth += 1;
             function.own.add(&node.cost);
             match node.entry {
                 Entry::Call => function.calls += node.cost.entries,

@@ -23,6 +23,28 @@ pub(super) struct Node {
     pub(super) function: FunctionId,
     pub(super) entry: Entry,
     pub(super) cost: Cost,
+    /// The newest of its first few children; [`NO_NODE`] where it has none.
+    #[serde(skip)]
+    child: NodeId,
+    /// The one that came before it among these of its parent.
+    #[serde(skip)]
+    sibling: NodeId,
+}
+
+/// No node.
+const NO_NODE: NodeId = NodeId::MAX;
+
+/// Children of a node that are looked at one after the other; further ones are hashed.
+const FEW: usize = 4;
+
+impl Node {
+    fn new(parent: NodeId, function: FunctionId, entry: Entry) -> Node {
+        Node { parent, function, entry, cost: Cost::default(), child: NO_NODE, sibling: NO_NODE }
+    }
+
+    fn key(&self) -> (NodeId, FunctionId, Entry) {
+        (self.parent, self.function, self.entry)
+    }
 }
 
 /// What was counted at a node, without the nodes below it.
@@ -80,15 +102,20 @@ impl Cost {
 #[serde(from = "Vec<Node>", into = "Vec<Node>")]
 pub(super) struct Tree {
     nodes: Vec<Node>,
-    children: FxHashMap<(NodeId, FunctionId, Entry), NodeId>,
+    /// Children beyond the first few of a node.
+    further: FxHashMap<(NodeId, FunctionId, Entry), NodeId>,
 }
 
 impl From<Vec<Node>> for Tree {
     fn from(nodes: Vec<Node>) -> Tree {
-        let child = |(id, node): (usize, &Node)| ((node.parent, node.function, node.entry), id as NodeId);
-        let inner = nodes.iter().enumerate().filter(|(_, node)| node.parent != NO_PARENT);
-        let children = inner.map(child).collect();
-        Tree { nodes, children }
+        let mut tree = Tree::default();
+        for node in nodes {
+            let added = Node { cost: node.cost, ..Node::new(node.parent, node.function, node.entry) };
+            // No tree of ours has a child twice; ids are to be what they were all the same.
+            let few = tree.find(node.key()).err().unwrap_or(false);
+            tree.add(added, few);
+        }
+        tree
     }
 }
 
@@ -113,21 +140,43 @@ impl Tree {
 
     /// A new root.
     pub(super) fn root(&mut self, function: FunctionId) -> NodeId {
-        self.add(Node { parent: NO_PARENT, function, entry: Entry::Root, cost: Cost::default() })
+        self.add(Node::new(NO_PARENT, function, Entry::Root), false)
     }
 
     /// The child of `parent` for a function entered in some way; made where there is none.
     pub(super) fn child(&mut self, parent: NodeId, function: FunctionId, entry: Entry) -> NodeId {
-        if let Some(&id) = self.children.get(&(parent, function, entry)) {
-            return id;
-        }
-        let id = self.add(Node { parent, function, entry, cost: Cost::default() });
-        self.children.insert((parent, function, entry), id);
-        id
+        let key = (parent, function, entry);
+        self.find(key).unwrap_or_else(|few| self.add(Node::new(parent, function, entry), few))
     }
 
-    fn add(&mut self, node: Node) -> NodeId {
+    /// Finds a node, which is no root.
+    ///
+    /// # Errors
+    /// Whether its parent has few children, where there is no such node.
+    #[inline]
+    fn find(&self, key: (NodeId, FunctionId, Entry)) -> Result<NodeId, bool> {
+        let (parent, function, entry) = key;
+        let mut next = self.nodes.get(parent as usize).map_or(NO_NODE, |parent| parent.child);
+        for _ in 0..FEW {
+            let Some(node) = self.nodes.get(next as usize) else { return Err(true) };
+            if (node.function, node.entry) == (function, entry) {
+                return Ok(next);
+            }
+            next = node.sibling;
+        }
+        self.further.get(&key).copied().ok_or(false)
+    }
+
+    /// Adds a node; as one of the first `few` of its parent, or as a further one.
+    fn add(&mut self, mut node: Node, few: bool) -> NodeId {
         let id = NodeId::try_from(self.nodes.len()).expect("fewer than 2^32 nodes");
+        match self.nodes.get_mut(node.parent as usize) {
+            Some(parent) if few => node.sibling = std::mem::replace(&mut parent.child, id),
+            Some(_) => {
+                self.further.insert(node.key(), id);
+            }
+            None => {}
+        }
         self.nodes.push(node);
         id
     }
