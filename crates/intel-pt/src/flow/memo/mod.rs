@@ -101,16 +101,28 @@ struct Learned {
     /// Paths, and bytes of trace that were followed by them.
     paths: usize,
     bytes: usize,
-    /// Packets that are yet to be left to the decoder, as paths come too seldom.
+    /// How often in a row paths came too seldom.
+    seldom: u32,
+    /// Packets that are yet to be left to the decoder for that.
     rest: usize,
 }
 
 impl Learned {
     /// After everything was forgotten.
     fn anew(&self) -> Learned {
-        let seldom = self.bytes < WORTH * self.paths;
-        let rest = if seldom { REST * self.most / PATHS } else { 0 };
-        Learned { rest, most: self.most, ..Learned::default() }
+        let seldom = if self.is_worth() { 0 } else { self.seldom + 1 };
+        let rest = if seldom > 0 { REST * self.most / PATHS << seldom.min(LONGEST_REST) } else { 0 };
+        Learned { rest, seldom, most: self.most, ..Learned::default() }
+    }
+
+    /// Whether paths come so often that learning them is worth it.
+    fn is_worth(&self) -> bool {
+        self.bytes >= WORTH * self.paths
+    }
+
+    /// Whether that can be told early, from what it was the last time.
+    fn is_in_vain(&self) -> bool {
+        self.seldom > 0 && self.paths >= self.most / 4 && !self.is_worth()
     }
 }
 
@@ -120,8 +132,11 @@ const PATHS: usize = 1 << 18;
 /// Bytes of trace to a path that make it worth to be learned.
 const WORTH: usize = 24;
 
-/// Packets that are left to the decoder before paths are learned again.
-const REST: usize = 1 << 22;
+/// Packets that are left to the decoder before paths are learned again, the first time.
+const REST: usize = 1 << 21;
+
+/// How often that is doubled at most.
+const LONGEST_REST: u32 = 6;
 
 /// Most steps that a sink is told to learn before everything is forgotten.
 const STEPS: usize = 1 << 20;
@@ -227,7 +242,7 @@ impl Decoder<'_> {
             memos.learned.rest -= 1;
             return;
         }
-        if memos.learned.full {
+        if memos.learned.full || memos.learned.is_in_vain() {
             memos.learned = memos.learned.anew();
             memos.programs.values_mut().for_each(Memo::forget);
             context.sink.forget();
