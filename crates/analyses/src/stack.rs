@@ -206,12 +206,7 @@ pub(crate) fn arrive<T>(
 
 /// Moves a stack over what nearly all edges are: a call, or the return from the newest call to where it came from.
 #[inline]
-fn is_plain<T>(
-    stack: &mut Vec<Frame<T>>,
-    watch: &mut impl Watch<T>,
-    edge: Edge,
-    arrival: &Arrival,
-) -> bool {
+fn is_plain<T>(stack: &mut Vec<Frame<T>>, watch: &mut impl Watch<T>, edge: Edge, arrival: &Arrival) -> bool {
     match edge {
         Edge::Call { return_address } => {
             enter(stack, watch, arrival.function, Entry::Call, Some(return_address));

@@ -159,6 +159,12 @@ impl<'a, L: Labels> Graph<'a, L> {
         Ok(next)
     }
 
+    /// Whether an id is that of a block of this graph which begins at `address` at tick `at`.
+    #[inline]
+    pub fn is_at(&self, id: BlockId, address: u64, at: u64) -> bool {
+        self.blocks.get(id.0 as usize).is_some_and(|block| block.start == address) && self.holds(id, at)
+    }
+
     /// Whether the code of a block is there at tick `at`.
     #[inline]
     pub fn holds(&self, id: BlockId, at: u64) -> bool {

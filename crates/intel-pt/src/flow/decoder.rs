@@ -282,13 +282,14 @@ impl<'t> Decoder<'t> {
         let mut left = tnt.count;
         loop {
             let (walk, graph, sink) = self.parts(context);
-            while left > 0 && walk.branch(graph, sink, tnt.bits >> (left - 1) & 1 == 1)? {
-                left -= 1;
-            }
+            left = walk.branches(graph, sink, Tnt { count: left, ..tnt });
             if left == 0 {
                 return Ok(());
             }
-            self.deferred_tip(context)?;
+            match walk.branch(graph, sink, tnt.bits >> (left - 1) & 1 == 1)? {
+                true => left -= 1,
+                false => self.deferred_tip(context)?,
+            }
         }
     }
 

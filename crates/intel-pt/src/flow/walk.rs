@@ -7,7 +7,14 @@ use super::{
     Executed, Expected, Sink, Trouble,
     scout::{CircleGuard, Scout, instructions_before},
 };
-use crate::{Config, return_stack::ReturnStack};
+use crate::{
+    Config,
+    packet::Tnt,
+    return_stack::{Back, ReturnStack},
+};
+
+/// Blocks without a decision that are passed before a walk looks whether it runs in a circle.
+const LONGEST_STRAIGHT: u32 = 64;
 
 /// Where execution stands, and the calls that a compressed return may go back to.
 ///
@@ -152,22 +159,74 @@ impl Walk {
     }
 
     #[inline]
-    fn remember_call<L: Labels>(&mut self, graph: &Graph<'_, L>, id: BlockId) {
+    fn remember_call<L: Labels>(&mut self, graph: &mut Graph<'_, L>, id: BlockId) {
         let block = graph.block(id);
         if block.is_call() {
-            self.returns.push(block.end);
+            let address = block.end;
+            self.returns.push(Back { address, block: graph.follow(id, false, self.at).ok() });
         }
     }
 
     /// What a branch that was not compressed does to the calls that returns may go back to. A return
     /// uses up its call even where it does not go there.
-    fn follow_returns<L: Labels>(&mut self, graph: &Graph<'_, L>, id: BlockId) {
+    fn follow_returns<L: Labels>(&mut self, graph: &mut Graph<'_, L>, id: BlockId) {
         match graph.block(id).terminator {
             Terminator::Return => {
                 self.returns.pop();
             }
             _ => self.remember_call(graph, id),
         }
+    }
+
+    /// Takes TNT bits as long as nothing is out of the ordinary, the first one highest: how many are left.
+    #[inline(always)]
+    pub(super) fn branches<L: Labels>(
+        &mut self,
+        graph: &mut Graph<'_, L>,
+        sink: &mut impl Sink,
+        tnt: Tnt,
+    ) -> u8 {
+        let Some(mut id) = self.block else { return tnt.count };
+        let (mut left, mut straight) = (tnt.count, 0);
+        while left > 0 {
+            let block = graph.block(id);
+            let (target, end, terminator, calls) =
+                (block.target, block.end, block.terminator, block.is_call());
+            let taken = tnt.bits >> (left - 1) & 1 == 1;
+            let (to, next) = match terminator {
+                Terminator::Conditional => {
+                    (left, straight) = (left - 1, 0);
+                    (if taken { target } else { end }, graph.follow(id, taken, self.at).ok())
+                }
+                Terminator::None | Terminator::Jump | Terminator::Call if straight < LONGEST_STRAIGHT => {
+                    straight += 1;
+                    if calls {
+                        self.returns
+                            .push(Back { address: end, block: graph.follow(id, false, self.at).ok() });
+                    }
+                    let jumps = terminator != Terminator::None;
+                    (if jumps { target } else { end }, graph.follow(id, jumps, self.at).ok())
+                }
+                Terminator::Return if taken && !self.no_return_compression => {
+                    let Some(Back { address, block }) = self.returns.pop() else { break };
+                    (left, straight) = (left - 1, 0);
+                    let known = block.filter(|&back| graph.is_at(back, address, self.at));
+                    (address, known.or_else(|| graph.at(address, self.at).ok()))
+                }
+                _ => break,
+            };
+            self.report(graph, id, sink);
+            match next {
+                Some(next) => id = next,
+                // Code that can't be read is trouble only once a packet proves that it ran.
+                None => {
+                    self.go(to);
+                    return left;
+                }
+            }
+        }
+        self.go_to_block(graph.block(id).start, id);
+        left
     }
 
     /// Takes a TNT bit. `Ok(false)` where the next branch is not one that takes it, but an indirect one: its
@@ -179,13 +238,6 @@ impl Walk {
         sink: &mut impl Sink,
         taken: bool,
     ) -> Result<bool, Trouble> {
-        // Most branches end the block that execution stands before.
-        if let Some(id) = self.block
-            && graph.block(id).terminator == Terminator::Conditional
-        {
-            self.pass(graph, sink, id, taken);
-            return Ok(true);
-        }
         let id = self.seek_decision(graph, sink)?;
         let block = graph.block(id);
         match block.terminator {
@@ -197,7 +249,8 @@ impl Walk {
                 let at = block.end;
                 let to = self.returns.pop().ok_or(Trouble::EmptyReturnStack { at })?;
                 self.report(graph, id, sink);
-                self.go(to);
+                self.ip = to.address;
+                self.block = to.block.filter(|&id| graph.is_at(id, to.address, self.at));
                 Ok(true)
             }
             Terminator::IndirectJump | Terminator::IndirectCall | Terminator::Far => Ok(false),

@@ -3,7 +3,7 @@
 use hodo_code::BlockId;
 use rustc_hash::FxHashMap;
 
-use crate::return_stack::{DEPTH, ReturnStack};
+use crate::return_stack::{Back, DEPTH, ReturnStack};
 
 /// All that decides what plain packets do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -70,7 +70,8 @@ impl Chains {
             returns = below;
         }
         let mut stack = ReturnStack::default();
-        newest_first.into_iter().rev().for_each(|address| stack.push(address));
+        let backs = newest_first.into_iter().rev().map(|address| Back { address, block: None });
+        backs.for_each(|back| stack.push(back));
         stack
     }
 }
