@@ -111,7 +111,7 @@ impl Learned {
     /// After everything was forgotten.
     fn anew(&self) -> Learned {
         let seldom = if self.is_worth() { 0 } else { self.seldom + 1 };
-        let rest = if seldom > 0 { REST * self.most / PATHS << seldom.min(LONGEST_REST) } else { 0 };
+        let rest = if seldom > 0 { (REST * self.most / PATHS) << seldom.min(LONGEST_REST) } else { 0 };
         Learned { rest, seldom, most: self.most, ..Learned::default() }
     }
 
