@@ -52,3 +52,20 @@ pub(crate) fn generate(kind: &str, size: u32, folder: &Path) -> Outcome<PathBuf>
     command::quietly(&mut python)?;
     Ok(path)
 }
+
+/// Writes a database with so many rows for sqlite3; gives its path.
+pub(crate) fn database(rows: u32, folder: &Path) -> Outcome<PathBuf> {
+    let script = generate("sql", rows, folder)?;
+    let database = folder.join("events.db");
+    if fs::exists(&database)? {
+        fs::remove_file(&database)?;
+    }
+    command::capture(Command::new("sqlite3").arg(&database).stdin(fs::File::open(script)?))?;
+    Ok(database)
+}
+
+/// The real python3, where the one that is found first is a script that looks for it.
+pub(crate) fn python() -> Outcome<String> {
+    let mut find = Command::new("python3");
+    Ok(command::capture(find.args(["-c", "import sys; print(sys.executable)"]))?.trim().to_owned())
+}

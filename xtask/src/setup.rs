@@ -18,6 +18,8 @@ pub(crate) enum Need {
     Test,
     /// To compare with perf over real programs.
     Judge,
+    /// To measure beside other decoders.
+    Bench,
     /// To run the targets of `fuzz/`.
     Fuzz,
 }
@@ -55,6 +57,7 @@ const TOOLS: &[Tool] = &[
     tool("sqlite3", "sqlite3", Need::Judge),
     tool("perl", "perl-base", Need::Judge),
     tool("find", "findutils", Need::Judge),
+    tool("node", "nodejs", Need::Bench),
 ];
 
 /// Installs everything.

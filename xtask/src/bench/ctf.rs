@@ -4,10 +4,9 @@
 use std::{
     path::{Path, PathBuf},
     process::Command,
-    time::Duration,
 };
 
-use super::{Tap, in_turn, median, millis, peak_memory, times_in_turn};
+use super::{Tap, in_turn, millis, peak_memory, two_threads};
 use crate::{
     Outcome, command, judge,
     release::{self, shipped},
@@ -16,12 +15,8 @@ use crate::{
 
 /// Runs of each.
 const ROUNDS: usize = 5;
-/// Runs on one thread and on two in turn: they are short, and as far apart as a machine's speed may change else.
-const SCALING_ROUNDS: usize = 31;
 /// The trace that the goals are of.
 const ARCHIVE: &str = "../shared/data/ctf/lttng2.13-kernel6.1-4cpu-18M.tar.zst";
-/// How much faster two threads are to be.
-const TWO_THREADS: f64 = 1.85;
 /// The most own memory, apart from chunks, in kB.
 const MEMORY: u64 = 150_000;
 
@@ -92,14 +87,6 @@ fn fields(trace: &Path, threads: usize) -> Command {
     Command::new(shipped("hodo-fields")).tap(|command| command.arg(trace).arg(threads.to_string()))
 }
 
-/// The same twice, at once.
-fn twice(command: &Command) -> Command {
-    Command::new("sh").tap(|shell| {
-        shell.args(["-c", "\"$@\" & \"$@\" && wait", "sh"]);
-        shell.arg(command.get_program()).args(command.get_args())
-    })
-}
-
 fn babeltrace(trace: &Path) -> Command {
     Command::new("babeltrace2").tap(|command| command.arg(trace))
 }
@@ -135,21 +122,7 @@ fn measure(reading: &Reading, trace: &Path) -> Outcome {
         reading.goal,
     );
     if reading.scales {
-        let ours = |threads| (reading.ours)(trace, threads);
-        let [one, two, apart] =
-            times_in_turn(SCALING_ROUNDS, [&|| ours(1), &|| ours(2), &|| twice(&ours(1))])?;
-        // Each by its neighbour: the machine's speed drifts.
-        let ratio = |of: &[Duration]| {
-            median(one.iter().zip(of).map(|(one, of)| one.as_secs_f64() / of.as_secs_f64()).collect())
-        };
-        println!(
-            "    two threads {:.0} ms of {:.0}: {:.2} times as fast ({TWO_THREADS}), medians of {SCALING_ROUNDS}; the \
-             machine gives two processes that share nothing {:.2}",
-            millis(median(two.clone())),
-            millis(median(one.clone())),
-            ratio(&two),
-            2.0 * ratio(&apart),
-        );
+        two_threads(&|threads| (reading.ours)(trace, threads))?;
     }
     for threads in [1, 2] {
         let (peak, _) = peak_memory(&mut (reading.ours)(trace, threads))?;

@@ -1,66 +1,85 @@
-//! `cargo xtask bench pt RECORDING…`: how fast the trace of recordings is decoded, beside the decoders of others
-//! on the same bytes, in processor time of one thread.
+//! How fast the trace of a recording is decoded beside the decoders of others, on the same bytes, in processor time
+//! of one thread.
 
 use std::{
     collections::BTreeMap,
     fs,
     path::{Path, PathBuf},
-    process::{Command, Stdio},
+    process::Command,
 };
 
 use serde_json::Value;
 
-use super::Tap;
+use super::median;
 use crate::{
     Outcome, command, judge,
     release::{self, shipped},
-    setup::{self, Need},
 };
 
 /// Runs of each; an odd number, so that there is a median.
-const ROUNDS: usize = 5;
+pub(super) const ROUNDS: usize = 5;
+
+/// Who decodes, and what.
+type Decoder = (&'static str, &'static str);
+
+/// All that are measured, each once a round.
+const DECODERS: [Decoder; 11] = [
+    ("hodo", "packets"),
+    ("libipt", "packets"),
+    ("iptr", "iptr-packets"),
+    ("hodo", "functions"),
+    ("libipt", "blocks"),
+    ("iptr", "iptr-edges"),
+    ("ptcov", "ptcov"),
+    ("hodo", "calls"),
+    ("hodo", "lines"),
+    ("hodo", "instructions"),
+    ("libipt", "insns"),
+];
 
 /// Something to decode, and who does it beside us.
 struct Contest {
     ours: &'static str,
-    theirs: &'static str,
-    mode: &'static str,
-    /// How many times faster than they we are to be at first sight, and at second.
-    goals: [f64; 2],
+    theirs: Decoder,
+    /// How many times as fast we are to be at first sight, and at second.
+    goals: Option<[f64; 2]>,
     /// What they do less than we, or more.
     difference: &'static str,
 }
 
 #[rustfmt::skip]
 const CONTESTS: [Contest; 8] = [
-    Contest { ours: "packets", theirs: "libipt", mode: "packets", goals: [4.0, 4.0], difference: "" },
-    Contest { ours: "packets", theirs: "iptr", mode: "iptr-packets", goals: [1.0, 1.0], difference: "no IP is joined" },
-    Contest { ours: "functions", theirs: "libipt", mode: "blocks", goals: [8.0, 20.0], difference: "blocks alone: no function, no call stack, no time" },
-    Contest { ours: "functions", theirs: "iptr", mode: "iptr-edges", goals: [0.0, 0.0], difference: "a map of edges, no return compression, branches are lost" },
-    Contest { ours: "functions", theirs: "ptcov", mode: "ptcov", goals: [0.0, 0.0], difference: "a map of edges" },
-    Contest { ours: "calls", theirs: "libipt", mode: "blocks", goals: [6.0, 6.0], difference: "blocks alone: no call stack, no time" },
-    Contest { ours: "lines", theirs: "libipt", mode: "blocks", goals: [0.0, 0.0], difference: "blocks alone, while we write each call as a line of JSON" },
-    Contest { ours: "instructions", theirs: "libipt", mode: "insns", goals: [10.0, 10.0], difference: "" },
+    Contest { ours: "packets", theirs: ("libipt", "packets"), goals: Some([4.0, 4.0]), difference: "" },
+    Contest { ours: "packets", theirs: ("iptr", "iptr-packets"), goals: Some([1.0, 1.0]), difference: "no IP is joined" },
+    Contest { ours: "functions", theirs: ("libipt", "blocks"), goals: Some([8.0, 20.0]), difference: "blocks alone: no function, no call stack, no time" },
+    Contest { ours: "functions", theirs: ("iptr", "iptr-edges"), goals: None, difference: "a map of edges, no return compression, branches are lost" },
+    Contest { ours: "functions", theirs: ("ptcov", "ptcov"), goals: None, difference: "a map of edges" },
+    Contest { ours: "calls", theirs: ("libipt", "blocks"), goals: Some([6.0, 6.0]), difference: "blocks alone: no call stack, no time" },
+    Contest { ours: "lines", theirs: ("libipt", "blocks"), goals: None, difference: "blocks alone, while we write each call as a line of JSON" },
+    Contest { ours: "instructions", theirs: ("libipt", "insns"), goals: Some([10.0, 10.0]), difference: "" },
 ];
 
-/// What a harness prints.
-#[derive(Clone, Copy)]
-struct Measured {
-    bytes: u64,
-    cold_ns: u64,
-    hot_ns: u64,
+/// What a harness prints; of several recordings, the sums.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Measured {
+    bytes: f64,
+    /// Nanoseconds at first sight, and at second.
+    times: [f64; 2],
     errors: u64,
 }
 
+/// What was measured of a recording; who refused it is missing.
+pub(super) type OfRecording = BTreeMap<Decoder, Measured>;
+
 /// The harnesses around the decoders.
-struct Harnesses {
+pub(super) struct Harnesses {
     libipt: PathBuf,
     peers: PathBuf,
     ours: PathBuf,
 }
 
 impl Harnesses {
-    fn build(folder: &Path) -> Outcome<Harnesses> {
+    pub(super) fn build(folder: &Path) -> Outcome<Harnesses> {
         fs::create_dir_all(folder)?;
         release::build()?;
         let manifest = ["build", "--release", "--manifest-path", "lab/peers/Cargo.toml", "--target-dir"];
@@ -72,113 +91,82 @@ impl Harnesses {
         command::quietly(gcc.arg(command::root().join("lab/peers/libipt.c")).arg("-lipt"))?;
         Ok(Harnesses { libipt, peers: peers.join("release/peers"), ours: shipped("hodo-speed") })
     }
-}
 
-/// Compares the decoders on recordings of one thread each.
-pub(super) fn run(recordings: &[String]) -> Outcome {
-    setup::ensure(Need::Judge)?;
-    let harnesses = Harnesses::build(&command::target().join("bench"))?;
-    for recording in recordings {
-        let recording = Path::new(recording);
-        let arguments = judge::arguments(recording)?;
-        let [(_, Some(arguments))] = &arguments.into_iter().collect::<Vec<_>>()[..] else {
-            return Err("expected a recording of one thread whose code does not change".into());
+    /// Decodes a recording with each, in turn.
+    pub(super) fn measure(&self, recording: &Path) -> Outcome<OfRecording> {
+        let mut words = Vec::new();
+        for of_thread in judge::arguments(recording)?.into_values() {
+            let of_thread = of_thread.ok_or("expected a recording of code that does not change")?;
+            words.extend(of_thread.iter().map(|word| word.replace("--raw", "--code")));
+        }
+        let mut rounds: BTreeMap<Decoder, Vec<Measured>> = BTreeMap::new();
+        for _ in 0..ROUNDS {
+            for decoder @ (who, mode) in DECODERS {
+                let mut harness = match who {
+                    "hodo" => Command::new(&self.ours),
+                    "libipt" => Command::new(&self.libipt),
+                    _ => Command::new(&self.peers),
+                };
+                harness.arg(mode);
+                let measured = match who {
+                    "hodo" => Some(measured(harness.arg(recording))?),
+                    // Who can't decode it has no figure.
+                    _ => measured(harness.args(&words)).ok(),
+                };
+                rounds.entry(decoder).or_default().extend(measured);
+            }
+        }
+        rounds.retain(|_, of_rounds| of_rounds.len() == ROUNDS);
+        let middle = |of_rounds: Vec<Measured>| Measured {
+            times: [0, 1].map(|pass| median(of_rounds.iter().map(|one| one.times[pass]).collect())),
+            ..of_rounds[0]
         };
-        let words: Vec<String> = arguments.iter().map(|word| word.replace("--raw", "--code")).collect();
-        println!("{}, processor time of one thread, medians of {ROUNDS}", recording.display());
-        println!(
-            "| | MB/s cold | hot | beside | MB/s cold | hot | times as fast cold | hot | goals | they |"
-        );
-        println!("|---|---|---|---|---|---|---|---|---|---|");
-        CONTESTS.iter().try_for_each(|contest| measure(contest, &harnesses, recording, &words))?;
-        whole_programs(recording)?;
+        Ok(rounds.into_iter().map(|(decoder, of_rounds)| (decoder, middle(of_rounds))).collect())
     }
-    Ok(())
 }
 
-fn measure(contest: &Contest, harnesses: &Harnesses, recording: &Path, words: &[String]) -> Outcome {
-    let (mut ours, mut theirs) = (Vec::new(), Vec::new());
-    for _ in 0..ROUNDS {
-        ours.push(measured(Command::new(&harnesses.ours).arg(contest.ours).arg(recording))?);
-        let program = if contest.theirs == "libipt" { &harnesses.libipt } else { &harnesses.peers };
-        theirs.push(measured(Command::new(program).arg(contest.mode).args(words))?);
-    }
-    let median = |list: &[Measured], time: fn(&Measured) -> u64| {
-        let mut times: Vec<u64> = list.iter().map(time).collect();
-        times.sort_unstable();
-        times[ROUNDS / 2] as f64
-    };
-    let bytes = ours[0].bytes as f64;
-    let times: [fn(&Measured) -> u64; 2] = [|one| one.cold_ns, |one| one.hot_ns];
-    let [cold, hot] = times.map(|time| [median(&ours, time), median(&theirs, time)]);
-    let speed = |time: f64| bytes * 1e3 / time;
-    let goals = contest.goals.map(|goal| if goal > 0.0 { goal.to_string() } else { "–".to_owned() });
-    let gave_up = match theirs[0].errors {
-        0 => String::new(),
-        errors => format!(" ({errors} errors)"),
-    };
-    println!(
-        "| {} | {:.0} | {:.0} | {} {} | {:.0} | {:.0} | {:.1} | {:.1} | {} | {}{gave_up} |",
-        contest.ours,
-        speed(cold[0]),
-        speed(hot[0]),
-        contest.theirs,
-        contest.mode,
-        speed(cold[1]),
-        speed(hot[1]),
-        cold[1] / cold[0],
-        hot[1] / hot[0],
-        goals.join(", "),
-        contest.difference,
-    );
-    Ok(())
-}
-
-fn measured(command: &mut Command) -> Outcome<Measured> {
-    let line: Value = serde_json::from_str(&command::capture(command)?)?;
+fn measured(harness: &mut Command) -> Outcome<Measured> {
+    let line: Value = serde_json::from_str(&command::capture(harness)?)?;
     let number = |name: &str| line[name].as_u64().ok_or_else(|| format!("no `{name}` from a harness"));
-    let [bytes, cold_ns, hot_ns, errors] = ["bytes", "cold_ns", "hot_ns", "errors"].map(number);
-    Ok(Measured { bytes: bytes?, cold_ns: cold_ns?, hot_ns: hot_ns?, errors: errors? })
+    let [bytes, cold, hot, errors] = ["bytes", "cold_ns", "hot_ns", "errors"].map(number);
+    Ok(Measured { bytes: bytes? as f64, times: [cold? as f64, hot? as f64], errors: errors? })
 }
 
-/// The programs as people start them, in processor time of all their threads.
-fn whole_programs(recording: &Path) -> Outcome {
-    let pairs: [(&[&str], &[&str], f64); 2] = [
-        (&["report", "functions"], &["report", "--itrace=i0ns", "--stdio", "-i"], 50.0),
-        (&["script", "--insns", "--fields", "ip"], &["script", "--itrace=i0ns", "-F", "ip", "-i"], 20.0),
-    ];
-    for (ours, theirs, goal) in pairs {
-        let our = processor_time(
-            Command::new(shipped("hodo")).tap(|command| command.args(ours).arg("-q")),
-            recording,
-        )?;
-        let their = processor_time(Command::new("perf").tap(|command| command.args(theirs)), recording)?;
-        println!(
-            "hodo {}: {our:.2} s   perf {}: {their:.2} s   {:.1} times as fast ({goal})",
-            ours.join(" "),
-            theirs[..theirs.len() - 1].join(" "),
-            their / our
-        );
+/// Prints what was measured of recordings, and of all together.
+pub(super) fn print(recordings: &[(String, OfRecording)]) {
+    let names: Vec<&str> = recordings.iter().map(|(name, _)| name.as_str()).collect();
+    println!("| MB/s cold, hot; times as fast | {} | all | goals | they |", names.join(" | "));
+    println!("|---|{}---|---|---|", "---|".repeat(names.len()));
+    for Contest { ours, theirs, goals, difference } in CONTESTS {
+        let pairs: Vec<_> = recordings
+            .iter()
+            .map(|(_, of_recording)| of_recording.get(&("hodo", ours)).zip(of_recording.get(&theirs)))
+            .collect();
+        let mut cells: Vec<String> =
+            pairs.iter().map(|pair| pair.map_or("–".to_owned(), |(our, their)| cell(our, their))).collect();
+        let known = || pairs.iter().flatten();
+        let all = [sum(known().map(|pair| pair.0)), sum(known().map(|pair| pair.1))];
+        cells.push(cell(&all[0], &all[1]));
+        let goals = goals.map_or("–".to_owned(), |[cold, hot]| format!("{cold}, {hot}"));
+        let errors = match all[1].errors {
+            0 => String::new(),
+            errors => format!(" ({errors} errors)"),
+        };
+        let (who, mode) = theirs;
+        println!("| {ours} beside {who} {mode} | {} | {goals} | {difference}{errors} |", cells.join(" | "));
     }
-    Ok(())
 }
 
-/// User and system time of a program that reads a recording, in seconds.
-fn processor_time(mut command: Command, recording: &Path) -> Outcome<f64> {
-    let before = children_time()?;
-    command::quietly(command.arg(recording).stdout(Stdio::null()))?;
-    Ok(children_time()? - before)
+fn cell(ours: &Measured, theirs: &Measured) -> String {
+    let [cold, hot] = ours.times.map(|time| ours.bytes * 1e3 / time);
+    let [first, second] = [0, 1].map(|pass| theirs.times[pass] / ours.times[pass]);
+    format!("{cold:.0}, {hot:.0}; {first:.1}, {second:.1}")
 }
 
-/// What the programs that this one started took (proc(5), `cutime` and `cstime`), in seconds.
-fn children_time() -> Outcome<f64> {
-    /// Ticks a second: what Linux tells programs is always in these.
-    const TICKS: f64 = 100.0;
-    let stat = fs::read_to_string("/proc/self/stat")?;
-    let fields: BTreeMap<usize, &str> =
-        stat.rsplit(") ").next().unwrap_or_default().split(' ').enumerate().collect();
-    // The state, which is behind the name, is field 3.
-    let field = |number: usize| fields.get(&(number - 3)).and_then(|text| text.parse::<f64>().ok());
-    let (user, system) = field(16).zip(field(17)).ok_or("/proc/self/stat is short")?;
-    Ok((user + system) / TICKS)
+fn sum<'m>(measured: impl Iterator<Item = &'m Measured>) -> Measured {
+    measured.fold(Measured::default(), |sum, one| Measured {
+        bytes: sum.bytes + one.bytes,
+        times: [sum.times[0] + one.times[0], sum.times[1] + one.times[1]],
+        errors: sum.errors + one.errors,
+    })
 }

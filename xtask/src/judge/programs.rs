@@ -1,12 +1,8 @@
 //! What is recorded to be judged: real programs, and ours with what is hard to trace.
 
-use std::{
-    fs,
-    path::{Path, PathBuf},
-    process::Command,
-};
+use std::path::{Path, PathBuf};
 
-use crate::{Outcome, command, lab};
+use crate::{Outcome, lab};
 
 /// A program to judge.
 pub(super) struct Program {
@@ -94,24 +90,16 @@ fn gzip(folder: &Path) -> Outcome<Ready> {
 }
 
 fn sqlite(folder: &Path) -> Outcome<Ready> {
-    let script = lab::generate("sql", 2_000, folder)?;
-    let database = text(folder.join("events.db"));
-    if fs::exists(&database)? {
-        fs::remove_file(&database)?;
-    }
-    command::capture(Command::new("sqlite3").arg(&database).stdin(fs::File::open(script)?))?;
+    let database = text(lab::database(2_000, folder)?);
     let query = "SELECT name, count(*), sum(size), avg(size) FROM event GROUP BY name ORDER BY 3 DESC; \
                  SELECT count(*) FROM event a JOIN event b ON a.size = b.size WHERE a.id < b.id;";
     words(&["sqlite3", &database, query])
 }
 
 fn python(_folder: &Path) -> Outcome<Ready> {
-    // Where `python3` is a script that finds the real one, the real one is what we mean.
-    let mut find = Command::new("python3");
-    let python = command::capture(find.args(["-c", "import sys; print(sys.executable)"]))?;
     let script = "import json; d = {str(i): [i, i * i, {'half': i / 2}] for i in range(500)}; \
                   print(len(json.dumps(json.loads(json.dumps(d)), indent=1, sort_keys=True)))";
-    words(&[python.trim(), "-I", "-S", "-c", script])
+    words(&[&lab::python()?, "-I", "-S", "-c", script])
 }
 
 fn perl(_folder: &Path) -> Outcome<Ready> {

@@ -1,0 +1,174 @@
+//! `cargo xtask bench pt [NAME…]`: how fast programs are recorded, how fast their recordings are decoded beside the
+//! decoders of others and beside perf, on one thread and on two, and in how much memory.
+
+use std::{
+    fs,
+    path::Path,
+    process::{Command, Stdio},
+};
+
+use super::{
+    Tap,
+    decoders::{self, Harnesses, ROUNDS},
+    in_turn, median, millis, peak_memory, two_threads,
+    workloads::{CONFIGURATIONS, GIGABYTE, WORKLOADS, Workload},
+};
+use crate::{
+    Outcome, command, judge, lab,
+    release::shipped,
+    setup::{self, Need},
+};
+
+/// The number whose recursive Fibonacci takes more than a billion instructions.
+const FIBONACCI: &str = "38";
+
+/// The most own memory on two threads, in MB.
+const MEMORY: f64 = 300.0;
+
+/// Measures all workloads, or those of some names.
+pub(super) fn run(names: &[String]) -> Outcome {
+    let chosen = |workload: &&Workload| names.is_empty() || names.iter().any(|name| name == workload.name);
+    let workloads: Vec<&Workload> = WORKLOADS.iter().filter(chosen).collect();
+    if workloads.is_empty() || names.iter().any(|name| WORKLOADS.iter().all(|known| known.name != name)) {
+        let known = WORKLOADS.map(|workload| workload.name).join(" ");
+        return Err(format!("usage: cargo xtask bench pt [NAME…], of {known}").into());
+    }
+    setup::ensure(Need::Bench)?;
+    let folder = command::target().join("bench");
+    let harnesses = Harnesses::build(&folder)?;
+    if names.is_empty() {
+        recording(&folder)?;
+    }
+    for configuration in &CONFIGURATIONS {
+        let mut measured = Vec::new();
+        let mut bytes = 0;
+        for workload in &workloads {
+            let recording = workload.record(configuration, false, &folder)?;
+            bytes += fs::metadata(&recording)?.len();
+            measured.push((workload.name.to_owned(), harnesses.measure(&recording)?));
+        }
+        println!(
+            "\n{}: {}; {:.0} MB, processor time of one thread, medians of {ROUNDS}\n",
+            configuration.name,
+            configuration.what,
+            bytes as f64 / 1e6
+        );
+        decoders::print(&measured);
+    }
+    whole_programs(&workloads, &folder)?;
+    threads(&workloads, &folder)?;
+    memory(&folder)
+}
+
+fn recording(folder: &Path) -> Outcome {
+    let program = lab::compile("fib.c", &[], folder)?;
+    let recording = folder.join("fib.data");
+    let [native, recorded] = in_turn(
+        ROUNDS,
+        [&|| Command::new(&program).tap(|command| command.arg(FIBONACCI)), &|| {
+            Command::new(shipped("hodo")).tap(|command| {
+                command.args(["record", "--engine", "emulate", "-q", "-o"]).arg(&recording);
+                command.arg("--").arg(&program).arg(FIBONACCI)
+            })
+        }],
+    )?;
+    let instructions = judge::instructions(&recording)?;
+    println!("recording: fib {FIBONACCI}, {instructions} instructions, medians of {ROUNDS}");
+    println!("  native   {:8.0} ms", millis(native));
+    println!(
+        "  recorded {:8.0} ms = {:.1}× native, {:.0} million instructions a second",
+        millis(recorded),
+        recorded.as_secs_f64() / native.as_secs_f64(),
+        instructions as f64 / recorded.as_secs_f64() / 1e6,
+    );
+    Ok(())
+}
+
+/// The programs as people start them, in processor time of all their threads: on short recordings, which perf decodes
+/// in bearable time.
+fn whole_programs(workloads: &[&Workload], folder: &Path) -> Outcome {
+    let pairs: [(&[&str], &[&str], f64); 2] = [
+        (&["report", "functions", "-q"], &["report", "--itrace=i0ns", "--stdio", "-i"], 50.0),
+        (&["script", "--insns", "--fields", "ip"], &["script", "--itrace=i0ns", "-F", "ip", "-i"], 20.0),
+    ];
+    println!("\nwhole programs, processor time, medians of {ROUNDS}\n");
+    println!(
+        "| recording | MB | hodo | s | perf | s | times as fast | goal |\n|---|---|---|---|---|---|---|---|"
+    );
+    for workload in workloads {
+        let recording = workload.record(&CONFIGURATIONS[1], true, folder)?;
+        let megabytes = fs::metadata(&recording)?.len() as f64 / 1e6;
+        for (ours, theirs, goal) in pairs {
+            let mut times = [Vec::new(), Vec::new()];
+            for _ in 0..ROUNDS {
+                for (times, (program, arguments)) in
+                    times.iter_mut().zip([(shipped("hodo"), ours), ("perf".into(), theirs)])
+                {
+                    times.push(processor_time(Command::new(program).args(arguments).arg(&recording))?);
+                }
+            }
+            let [our, their] = times.map(median);
+            let theirs = theirs[..theirs.len() - 1].join(" ");
+            println!(
+                "| {} | {megabytes:.1} | {} | {our:.2} | {theirs} | {their:.1} | {:.0} | {goal} |",
+                workload.name,
+                ours.join(" "),
+                their / our
+            );
+        }
+    }
+    Ok(())
+}
+
+/// User and system time of a program, in seconds, without its output.
+fn processor_time(command: &mut Command) -> Outcome<f64> {
+    let before = children_time()?;
+    command::quietly(command.stdout(Stdio::null()))?;
+    Ok(children_time()? - before)
+}
+
+/// What the programs that this one started took (proc(5), `cutime` and `cstime`), in seconds.
+fn children_time() -> Outcome<f64> {
+    /// Ticks a second: what Linux tells programs is always in these.
+    const TICKS: f64 = 100.0;
+    let stat = fs::read_to_string("/proc/self/stat")?;
+    // The state, which is behind the name, is field 3.
+    let mut fields = stat.rsplit(") ").next().unwrap_or_default().split(' ').skip(16 - 3);
+    let mut field = || fields.next().and_then(|text| text.parse::<f64>().ok());
+    let (user, system) = field().zip(field()).ok_or("/proc/self/stat is short")?;
+    Ok((user + system) / TICKS)
+}
+
+/// Both passes over a recording, on one thread and on two.
+fn threads(workloads: &[&Workload], folder: &Path) -> Outcome {
+    println!();
+    for workload in workloads {
+        let recording = workload.record(&CONFIGURATIONS[1], false, folder)?;
+        for what in ["functions", "calls"] {
+            println!("{what} of {}, twice in one process", workload.name);
+            two_threads(&|threads| {
+                let threads = threads.to_string();
+                Command::new(shipped("hodo-speed"))
+                    .tap(|command| command.arg(what).arg(&recording).args(["--threads", &threads]))
+            })?;
+        }
+    }
+    Ok(())
+}
+
+fn memory(folder: &Path) -> Outcome {
+    let recording = GIGABYTE.record(&CONFIGURATIONS[1], false, folder)?;
+    let bytes = fs::metadata(&recording)?.len();
+    println!("\nmemory: {} MB of trace by {}", bytes / 1_000_000, GIGABYTE.name);
+    for arguments in [&["report", "functions", "-q"][..], &["script", "--calls", "-q"]] {
+        let mut command = Command::new(shipped("hodo"));
+        let (peak, time) = peak_memory(command.args(arguments).args(["-j", "2"]).arg(&recording))?;
+        println!(
+            "  hodo {}: RssAnon at most {:.0} MB on two threads (goal {MEMORY}), {:.1} s",
+            arguments.join(" "),
+            peak as f64 / 1e3,
+            time.as_secs_f64()
+        );
+    }
+    Ok(())
+}

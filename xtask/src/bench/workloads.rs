@@ -1,0 +1,118 @@
+//! The programs whose recordings are decoded: real ones, at work on input that is generated.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+};
+
+use crate::{Outcome, command, lab, release::shipped};
+
+/// A program to record.
+pub(super) struct Workload {
+    pub(super) name: &'static str,
+    /// What to start, for input of this size; the folder is its own.
+    command: fn(&Path, u32) -> Outcome<Vec<String>>,
+    /// The size of input that makes more than 20 MB of trace, and the one that makes some two.
+    sizes: [u32; 2],
+}
+
+/// What is traced of a program.
+pub(super) struct Configuration {
+    pub(super) name: &'static str,
+    pub(super) what: &'static str,
+    /// In perf's syntax.
+    event: &'static str,
+}
+
+pub(super) const WORKLOADS: [Workload; 5] = [
+    Workload { name: "cc1", command: cc1, sizes: [16, 1] },
+    Workload { name: "sqlite3", command: sqlite3, sizes: [24_000, 2_000] },
+    Workload { name: "python3", command: python3, sizes: [900, 60] },
+    Workload { name: "gzip", command: gzip, sizes: [9_000_000, 700_000] },
+    Workload { name: "node", command: node, sizes: [1_000, 1] },
+];
+
+/// One whose trace is large.
+pub(super) const GIGABYTE: Workload = Workload { name: "sqlite3", command: sqlite3, sizes: [300_000, 2_000] };
+
+pub(super) const CONFIGURATIONS: [Configuration; 3] = [
+    Configuration {
+        name: "lean",
+        what: "no times, returns not compressed",
+        event: "intel_pt/tsc=0,mtc=0,noretcomp/u",
+    },
+    Configuration {
+        name: "default",
+        what: "times by MTC each 8 crystal ticks, returns compressed",
+        event: "intel_pt//u",
+    },
+    Configuration {
+        name: "cycles",
+        what: "the same, and a count of cycles with each packet",
+        event: "intel_pt/cyc=1/u",
+    },
+];
+
+impl Workload {
+    /// Records it, if it was not yet: at full size, or a short part of that.
+    pub(super) fn record(
+        &self,
+        configuration: &Configuration,
+        short: bool,
+        folder: &Path,
+    ) -> Outcome<PathBuf> {
+        let size = self.sizes[usize::from(short)];
+        let recording = folder.join(format!("{}-{}-{size}.data", self.name, configuration.name));
+        if fs::exists(&recording)? {
+            return Ok(recording);
+        }
+        let own = folder.join(format!("{}-{size}", self.name));
+        fs::create_dir_all(&own)?;
+        let words = (self.command)(&own, size)?;
+        let mut record = Command::new(shipped("hodo"));
+        record.args(["record", "--engine", "emulate", "-q", "-e", configuration.event, "-o"]);
+        record.arg(&recording).arg("--").args(words).stdout(Stdio::null());
+        command::quietly(&mut record)?;
+        Ok(recording)
+    }
+}
+
+fn cc1(folder: &Path, size: u32) -> Outcome<Vec<String>> {
+    let source = lab::generate("c", size, folder)?;
+    let compiler = command::capture(Command::new("gcc").arg("-print-prog-name=cc1"))?;
+    let unit = folder.join("unit.i");
+    command::quietly(Command::new("gcc").arg("-E").arg(source).arg("-o").arg(&unit))?;
+    let words = [compiler.trim(), "-quiet", "-O2", "-fpreprocessed", &text(&unit), "-o", "/dev/null"];
+    Ok(words.map(str::to_owned).to_vec())
+}
+
+fn sqlite3(folder: &Path, size: u32) -> Outcome<Vec<String>> {
+    let database = lab::database(size, folder)?;
+    let query = "SELECT name, count(*), sum(size), avg(size) FROM event GROUP BY name ORDER BY 3 DESC; \
+                 SELECT count(*) FROM event a JOIN event b ON a.size = b.size WHERE a.id < b.id;";
+    Ok(vec!["sqlite3".to_owned(), text(&database), query.to_owned()])
+}
+
+fn python3(_: &Path, size: u32) -> Outcome<Vec<String>> {
+    let script = format!(
+        "import json; d = {{str(i): [i, i * i, {{'half': i / 2}}] for i in range({size})}}; \
+         print(len(json.dumps(json.loads(json.dumps(d)), indent=1, sort_keys=True)))"
+    );
+    Ok(vec![lab::python()?, "-I".to_owned(), "-S".to_owned(), "-c".to_owned(), script])
+}
+
+fn gzip(folder: &Path, size: u32) -> Outcome<Vec<String>> {
+    let input = lab::generate("text", size, folder)?;
+    Ok(["gzip", "-1", "-c", &text(&input)].map(str::to_owned).to_vec())
+}
+
+/// Without code that is made while it runs: other decoders know no code that changes.
+fn node(_: &Path, size: u32) -> Outcome<Vec<String>> {
+    let script = format!("let s = 0; for (let i = 0; i < {size}; i++) s += i; console.log(s)");
+    Ok(["node", "--jitless", "-e", &script].map(str::to_owned).to_vec())
+}
+
+fn text(path: &Path) -> String {
+    path.to_string_lossy().into_owned()
+}
