@@ -72,9 +72,16 @@ impl<'f> Track<'f> {
         self.runs.iter().map(Run::length).sum()
     }
 
-    /// Its bytes, in parts between which some are missing.
-    pub fn contiguous(&self) -> impl Iterator<Item = Cow<'f, [u8]>> {
-        self.runs.iter().map(|run| run.bytes(0..run.length()))
+    /// Its bytes from each PSB to the next.
+    pub fn segments(&self) -> impl Iterator<Item = Cow<'f, [u8]>> {
+        self.runs.iter().flat_map(|run| {
+            let mut next = run.first_psb();
+            std::iter::from_fn(move || {
+                let start = next?;
+                next = run.find_psb(start + PSB.len() as u64);
+                Some(run.bytes(start..next.unwrap_or(run.length())))
+            })
+        })
     }
 
     /// Cuts the track into chunks of about `size` bytes.

@@ -2,10 +2,10 @@
 //! written as lines of JSON), or instructions.
 //!
 //! ```text
-//! hodo-speed packets|functions|calls|lines|instructions RECORDING [--without-memo]
+//! hodo-speed packets|functions|calls|lines|instructions RECORDING [--without-memo | --threads N]
 //! ```
 //!
-//! Reads all trace twice on one thread of one process and prints one line of JSON as the harnesses around other
+//! Reads all trace twice in one process, on one thread if not told otherwise, and prints one line of JSON as the harnesses around other
 //! decoders do (`lab/peers`): `bytes`, `cold_ns` (first pass, with nothing known), `hot_ns` (second pass),
 //! `items` of both (of functions: a digest of the table), in processor time.
 
@@ -33,21 +33,27 @@ use hodo_intel_pt::{
 /// Bytes of a chunk of what is told in order: as the program has it.
 const CHUNK: u64 = 1 << 14;
 
+const USAGE: &str =
+    "usage: hodo-speed packets|functions|calls|lines|instructions RECORDING [--without-memo | --threads N]";
+
 fn main() -> Result<(), Box<dyn Error>> {
     let arguments: Vec<String> = env::args().skip(1).collect();
-    let (what, recording, memo) = match arguments.as_slice() {
-        [what, recording] => (what.as_str(), recording, true),
-        [what, recording, option] if option == "--without-memo" => (what.as_str(), recording, false),
-        _ => return Err("usage: hodo-speed packets|functions|calls|lines|instructions RECORDING".into()),
+    let [what, recording, options @ ..] = arguments.as_slice() else { return Err(USAGE.into()) };
+    let (memo, threads) = match options {
+        [] => (true, 1),
+        [option] if option == "--without-memo" => (false, 1),
+        [option, threads] if option == "--threads" => (true, threads.parse()?),
+        _ => return Err(USAGE.into()),
     };
+    let what = what.as_str();
     let files = Files::default();
     let input = Input::File(PathBuf::from(recording));
     let mut experiment = Experiment::open(&files, &input, &Options::default())?;
     let bytes: u64 = experiment.tracks.iter().map(|track| track.bytes()).sum();
     let twice = experiment.tracks.clone();
     experiment.tracks.extend(twice);
-    let chunk_size = if what == "functions" { chunk_size(bytes, 1) } else { CHUNK };
-    let reading = Reading { threads: 1, chunk_size, window: None, numbers: None, spans: None, memo };
+    let chunk_size = if what == "functions" { chunk_size(bytes, threads) } else { CHUNK };
+    let reading = Reading { threads, chunk_size, window: None, numbers: None, spans: None, memo };
     let begin = processor_time();
     let mut half = begin;
     let progress = |done| {
@@ -86,22 +92,19 @@ fn processor_time() -> u64 {
 }
 
 fn packets(experiment: &Experiment<'_>, mut progress: impl FnMut(u64) -> bool) -> u64 {
-    let (mut done, mut count, mut sum) = (0, 0, 0u64);
+    let (mut done, mut count, mut sum, mut errors) = (0, 0, 0u64, 0);
     for track in &experiment.tracks {
-        for bytes in track.contiguous() {
-            let mut decoder = Decoder::new(&bytes, 0);
-            decoder.synchronize();
-            let mut look = |packet| {
+        for bytes in track.segments() {
+            let look = |packet| {
                 count += 1;
                 sum = sum.wrapping_add(payload(packet));
             };
-            while decoder.for_each(&mut look).is_err() {
-                decoder.synchronize_after(decoder.position());
-            }
+            errors += u64::from(Decoder::new(&bytes, 0).for_each(look).is_err());
             done += bytes.len() as u64;
         }
         progress(done);
     }
+    assert_eq!(errors, 0, "recordings that are whole are measured");
     std::hint::black_box(sum);
     count
 }

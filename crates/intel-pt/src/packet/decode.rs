@@ -96,7 +96,7 @@ impl<'a> Decoder<'a> {
     /// The next packet, or `None` at the end of the stream. After an error the position is unchanged.
     #[inline]
     pub fn next_packet(&mut self) -> Result<Option<Packet>, Error> {
-        // Nearly all packets are one of three, and not near the end: one wide load has all of them.
+        // Nearly all packets are one of a few, and not near the end: one wide load has all of them.
         if let (Some(rest), None) = (self.bytes.get(self.position..), self.open_block)
             && let Some(wide) = rest.first_chunk()
             && let Some((packet, size)) = frequent(u64::from_le_bytes(*wide))
@@ -248,9 +248,13 @@ fn frequent(word: u64) -> Option<(Packet, usize)> {
         0x4d => Some((Packet::Tip(IpPayload::Update32((word >> 8) as u32)), 5)),
         0x6d => Some((Packet::Tip(IpPayload::Sext48(word >> 8 & ((1 << 48) - 1))), 7)),
         0x59 => Some((Packet::Mtc((word >> 8) as u8), 2)),
+        0x02 if word as u16 == LONG_TNT && word >> 16 > 1 => Some((Packet::Tnt64(tnt(word >> 16)), 8)),
         _ => None,
     }
 }
+
+/// The first bytes of a TNT-64.
+const LONG_TNT: u16 = 0xa302;
 
 /// The byte at `index` of a packet of `size` bytes.
 fn byte(rest: &[u8], index: usize, size: u8) -> Result<u8, ErrorKind> {
