@@ -2,7 +2,10 @@
 
 use std::process::ExitCode;
 
-use hodo_engine::script::{self, CallFormat, MarkFormat, Marks};
+use hodo_engine::{
+    calls_chunk_size,
+    script::{self, CallFormat, MarkFormat, Marks},
+};
 
 use crate::{
     arguments::Script,
@@ -12,7 +15,7 @@ use crate::{
     output::Destination,
 };
 
-/// Bytes of trace in a chunk; a byte of trace may become hundreds of bytes of text.
+/// Bytes of trace in a chunk of anything but calls; a byte of trace may become hundreds of bytes of text.
 const CHUNK: u64 = 1 << 14;
 
 /// Runs the command.
@@ -39,7 +42,8 @@ pub fn run(command: &Script) -> Result<ExitCode, Failure> {
     }
     input::open(&command.input, |experiment| {
         let mut out = Destination::open(command.output.output.as_deref())?;
-        let chunk_size = |_, _| CHUNK;
+        let other = command.packets || command.sideband || command.insns || marks(command).is_some();
+        let chunk_size = |_, threads| if other { CHUNK } else { calls_chunk_size(threads) };
         let outcome = input::read(&command.input, experiment, chunk_size, false, |reading, go_on| {
             let limit = command.output.limit;
             if command.packets {

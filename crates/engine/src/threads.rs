@@ -3,11 +3,12 @@
 use std::{
     collections::{BTreeMap, VecDeque},
     ops::RangeInclusive,
+    sync::{Mutex, PoisonError},
 };
 
 use hodo_analyses::{
     FrameEntry,
-    calls::{Calls, Moment, Part, Paths},
+    calls::{Calls, Moment, Part, Paths, Spare},
 };
 use hodo_clock::Tsc;
 use hodo_trace::{FunctionId, Run, Seen};
@@ -29,8 +30,30 @@ struct Stint {
     seen: bool,
 }
 
+/// Room of parts that were consumed, for those to come.
+#[derive(Default)]
+struct Spares(Mutex<Vec<Spare>>);
+
+impl Spares {
+    /// Most that are kept.
+    const MOST: usize = 16;
+
+    fn take(&self) -> Spare {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).pop().unwrap_or_default()
+    }
+
+    fn give(&self, spare: Spare) {
+        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if kept.len() < Spares::MOST {
+            kept.push(spare);
+        }
+    }
+}
+
 /// What was seen of calls in a chunk, kept for the thread that goes on with it.
-struct Gathered {
+struct Gathered<'s> {
+    /// Room of parts that were consumed.
+    spares: &'s Spares,
     /// Whether it is told where calls begin.
     begins: bool,
     stints: Vec<Stint>,
@@ -38,7 +61,7 @@ struct Gathered {
     paths: Paths,
 }
 
-impl Gathered {
+impl Gathered<'_> {
     /// Lends what is remembered to the last stint, or takes it back.
     fn exchange(&mut self) {
         if let Some(stint) = self.stints.last_mut() {
@@ -50,7 +73,7 @@ impl Gathered {
     #[inline]
     fn part(&mut self, enough: usize) -> Option<Vec<Stint>> {
         let [Stint { context, since, part, seen }] = &mut self.stints[..] else { return None };
-        let part = part.take(enough)?;
+        let part = part.take(enough, || self.spares.take())?;
         Some(vec![Stint { context: *context, since: *since, part, seen: *seen }])
     }
 
@@ -60,7 +83,7 @@ impl Gathered {
     }
 }
 
-impl Take for Gathered {
+impl Take for Gathered<'_> {
     #[inline]
     fn take(&mut self, _: u32, seen: Seen<'_>) {
         if let Some(stint) = self.stints.last_mut() {
@@ -111,7 +134,7 @@ impl Take for Gathered {
             Some(stint) if stint.context == context => stint.since = stint.since.or(since),
             _ => {
                 self.exchange();
-                let part = Part::unknown(self.begins);
+                let part = Part::unknown(self.begins, self.spares.take());
                 self.stints.push(Stint { context, since, part, seen: false });
                 self.exchange();
             }
@@ -131,7 +154,7 @@ fn in_time(
     experiment: &Experiment<'_>,
     reading: Reading<'_>,
     begins: bool,
-    mut consume: impl FnMut(u32, Part) -> bool,
+    mut consume: impl FnMut(u32, Part) -> (Spare, bool),
     progress: impl FnMut(u64) -> bool,
 ) -> Losses {
     let mut chunks = experiment.chunks(reading.chunk_size);
@@ -144,7 +167,12 @@ fn in_time(
     }
     // What later chunks may still be earlier than waits; the number keeps what has no time in its place.
     let mut waiting: BTreeMap<(Option<Tsc>, u64), Stint> = BTreeMap::new();
-    let mut number = 0;
+    let (mut number, spares) = (0, Spares::default());
+    let mut consume = |stint: Stint| {
+        let (spare, go_on) = consume(stint.context, stint.part);
+        spares.give(spare);
+        go_on
+    };
     let shared = shared_streams(experiment);
     // Few where they are consumed at once, so that they stay in the cache; many where others wait for their turn.
     let enough = if reading.threads == 1 { 1 << 8 } else { 1 << 16 };
@@ -153,7 +181,7 @@ fn in_time(
         &chunks,
         reading,
         |chunk, paths| {
-            let gathered = Gathered { begins, stints: Vec::new(), paths };
+            let gathered = Gathered { spares: &spares, begins, stints: Vec::new(), paths };
             SeenSink::new(gathered, Gate::new(experiment, chunk, reading))
         },
         |sink| if shared { None } else { sink.taker().part(enough) },
@@ -161,7 +189,7 @@ fn in_time(
         |_, stints| {
             let in_stints = stints.into_iter().filter(|stint| stint.seen);
             if starts.is_empty() && waiting.is_empty() {
-                return in_stints.into_iter().all(|stint| consume(stint.context, stint.part));
+                return in_stints.into_iter().all(&mut consume);
             }
             for stint in in_stints {
                 number += 1;
@@ -172,8 +200,7 @@ fn in_time(
                 if horizon.is_some_and(|horizon| entry.key().0 >= Some(horizon)) {
                     break;
                 }
-                let stint = entry.remove();
-                if !consume(stint.context, stint.part) {
+                if !consume(entry.remove()) {
                     return false;
                 }
             }
@@ -181,6 +208,12 @@ fn in_time(
         },
         progress,
     )
+}
+
+/// Bytes of trace in a chunk of calls: so few that those of a chunk stay in the cache until they are consumed, and
+/// so many that threads seldom wait for each other.
+pub fn calls_chunk_size(threads: usize) -> u64 {
+    if threads == 1 { 1 << 14 } else { 1 << 16 }
 }
 
 /// Takes in the calls of threads.
@@ -222,8 +255,8 @@ pub fn calls<S: CallSink>(
             }
             sink.thread(context);
             let calls = threads.entry(context).or_default();
-            calls.follow(part, &mut |moment| sink.moment(moment));
-            sink.goes_on()
+            let spare = calls.follow(part, &mut |moment| sink.moment(moment));
+            (spare, sink.goes_on())
         },
         progress,
     );
@@ -279,8 +312,7 @@ pub fn find_calls(
         |context, part| {
             let (stack, finder) =
                 threads.entry(context).or_insert_with(|| (Calls::default(), Finder::new(calls.clone())));
-            stack.follow(part, &mut |moment| finder.moment(&moment));
-            true
+            (stack.follow(part, &mut |moment| finder.moment(&moment)), true)
         },
         progress,
     );

@@ -5,9 +5,9 @@
 //! hodo-speed packets|functions|calls|lines|instructions RECORDING [--without-memo | --threads N]
 //! ```
 //!
-//! Reads all trace twice in one process, on one thread if not told otherwise, and prints one line of JSON as the harnesses around other
-//! decoders do (`lab/peers`): `bytes`, `cold_ns` (first pass, with nothing known), `hot_ns` (second pass),
-//! `items` of both (of functions: a digest of the table), in processor time.
+//! Reads all trace twice in one process, on one thread if not told otherwise, and prints one line of JSON as the
+//! harnesses around other decoders do (`lab/peers`): `bytes`, `cold_ns` (first pass, with nothing known), `hot_ns`
+//! (second pass), `items` of both (of functions: a digest of the table), in processor time of the first thread.
 
 use std::{
     env,
@@ -23,15 +23,13 @@ use hodo_analyses::{
 };
 use hodo_code::{Graph, Labels};
 use hodo_engine::{
-    CallSink, Experiment, Files, Input, Options, Reading, TrackSink, chunk_size, decode_all, profile, script,
+    CallSink, Experiment, Files, Input, Options, Reading, TrackSink, calls_chunk_size, chunk_size,
+    decode_all, profile, script,
 };
 use hodo_intel_pt::{
     flow::{Event, Executed, Sink, Step},
     packet::{Decoder, IpPayload, Packet},
 };
-
-/// Bytes of a chunk of what is told in order: as the program has it.
-const CHUNK: u64 = 1 << 14;
 
 const USAGE: &str =
     "usage: hodo-speed packets|functions|calls|lines|instructions RECORDING [--without-memo | --threads N]";
@@ -52,7 +50,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let bytes: u64 = experiment.tracks.iter().map(|track| track.bytes()).sum();
     let twice = experiment.tracks.clone();
     experiment.tracks.extend(twice);
-    let chunk_size = if what == "functions" { chunk_size(bytes, threads) } else { CHUNK };
+    let chunk_size = if what == "functions" { chunk_size(bytes, threads) } else { calls_chunk_size(threads) };
     let reading = Reading { threads, chunk_size, window: None, numbers: None, spans: None, memo };
     let begin = processor_time();
     let mut half = begin;

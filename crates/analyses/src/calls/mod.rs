@@ -4,14 +4,19 @@
 //! that is not known: calls that begin and end in it are whole. [`Calls`] puts parts together in order, and tells of
 //! each call when it begins and when it ends.
 
+mod paths;
+
 use std::mem;
 
 use hodo_clock::Nanos;
 use hodo_trace::{Arrival, FunctionId, Run, Seen};
 
+pub use paths::Paths;
+
+use self::paths::Step;
 use crate::{
     clock::Shares,
-    contexts::{ContextId, Notes, States},
+    contexts::ContextId,
     stack::{Below, Edge, Entry, Frame, Watch, arrive, cut},
 };
 
@@ -59,55 +64,63 @@ pub struct Call {
     pub instructions: u64,
 }
 
+/// A time in nanoseconds, or [`When::UNKNOWN`]; half the size of an optional one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct When(u64);
+
+impl When {
+    const UNKNOWN: When = When(u64::MAX);
+
+    fn known(self) -> Option<Nanos> {
+        (self != When::UNKNOWN).then_some(Nanos(self.0))
+    }
+}
+
 /// An open call.
 #[derive(Clone, Copy, Debug)]
 struct Open {
-    depth: usize,
     function: FunctionId,
+    depth: u32,
     entry: Entry,
-    time: Option<Nanos>,
+    time: When,
     /// Instructions before it, of the thread or of the part.
     before: u64,
 }
 
 impl Open {
-    fn begin(&self) -> Moment {
-        let Open { depth, function, entry, time, before } = *self;
-        Moment::Begin { depth, function, entry, time, before }
+    /// The same in a thread, where the part has so many frames and instructions before it.
+    fn above(self, frames: usize, instructions: u64) -> Open {
+        Open { depth: self.depth + frames as u32, before: self.before + instructions, ..self }
     }
 
-    fn end(&self, end: Option<Nanos>, at: u64) -> Moment {
-        let Open { depth, function, entry, time: begin, before } = *self;
+    fn begin(&self) -> Moment {
+        let Open { depth, function, entry, time, before } = *self;
+        Moment::Begin { depth: depth as usize, function, entry, time: time.known(), before }
+    }
+
+    fn end(&self, end: When, at: u64) -> Moment {
+        let Open { depth, function, entry, time, before } = *self;
+        let (depth, begin, end) = (depth as usize, time.known(), end.known());
         Moment::End { call: Call { depth, function, entry, begin, end, before, instructions: at - before } }
     }
 }
 
 /// What a part tells, in order. Depths are those above the frame that ran at its start, or was arrived at below that
 /// since; instructions are those of the part.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 enum Item {
-    Moment(Moment),
+    Begin(Open),
+    /// A call ended at a time, with so many instructions before its end.
+    End(Open, When, u64),
     /// Execution arrived at a frame below those that are known.
-    Arrive {
-        edge: Edge,
-        at: Arrival,
-        time: Option<Nanos>,
-        before: u64,
-    },
-    /// All calls end, as flow is missing or not asked for.
-    Forget {
-        gap: bool,
-        time: Option<Nanos>,
-        before: u64,
-    },
+    Arrive(Box<(Edge, Arrival)>, When, u64),
+    /// All calls end, as flow is missing (a gap) or not asked for.
+    Forget(bool, When, u64),
 }
 
-/// What happens to the frames that are known.
-#[derive(Clone, Copy, Debug)]
-enum Step {
-    Enter(FunctionId, Entry),
-    Leave,
-}
+/// Items that were told, whose room may be used again.
+#[derive(Debug, Default)]
+pub struct Spare(Vec<Item>);
 
 /// What waits for the clock, which tells when it was.
 #[derive(Debug)]
@@ -144,53 +157,6 @@ impl Watch<()> for Log {
     }
 }
 
-/// A path that runs again and again.
-#[derive(Clone, Copy, Debug)]
-struct Path {
-    instructions: u32,
-    /// Where its steps end; they begin where those of the path before end.
-    steps_end: u32,
-}
-
-/// What is remembered of paths from one part to the next.
-#[derive(Debug, Default)]
-pub struct Paths {
-    states: States,
-    paths: Vec<Path>,
-    /// Each with the instructions of the path before it.
-    steps: Vec<(u32, Step)>,
-}
-
-impl Paths {
-    /// What a path does.
-    #[inline]
-    fn steps(&self, path: u32) -> &[(u32, Step)] {
-        let path = path as usize;
-        let start = path.checked_sub(1).map_or(0, |before| self.paths[before].steps_end as usize);
-        &self.steps[start..self.paths[path].steps_end as usize]
-    }
-}
-
-/// Gathers what a path does.
-struct Gatherer<'p> {
-    steps: &'p mut Vec<(u32, Step)>,
-    instructions: u32,
-}
-
-impl Notes for Gatherer<'_> {
-    fn enter(&mut self, _: ContextId, frame: &Frame<ContextId>) {
-        self.steps.push((self.instructions, Step::Enter(frame.function, frame.entry)));
-    }
-
-    fn leave(&mut self) {
-        self.steps.push((self.instructions, Step::Leave));
-    }
-
-    fn ran(&mut self, _: ContextId, run: &Run) {
-        self.instructions += run.instructions as u32;
-    }
-}
-
 /// What happened up to the last time.
 #[derive(Debug)]
 struct Timed {
@@ -202,20 +168,26 @@ struct Timed {
 }
 
 impl Timed {
-    #[inline]
-    fn step(&mut self, step: Step, time: Option<Nanos>, before: u64) {
+    #[inline(always)]
+    fn step(&mut self, step: Step, before: u64, when: impl Fn(u64) -> When) {
+        let depth = self.open.len() as u32 + 1;
         match step {
+            Step::Whole { function, entry, instructions, above } => {
+                let begin = before - u64::from(instructions);
+                let open = Open { depth: depth + above, function, entry, time: when(begin), before: begin };
+                self.items.push(Item::End(open, when(before), before));
+            }
             Step::Enter(function, entry) => {
-                let open = Open { depth: self.open.len() + 1, function, entry, time, before };
+                let open = Open { depth, function, entry, time: when(before), before };
                 self.open.push(open);
                 if self.begins {
-                    self.items.push(Item::Moment(open.begin()));
+                    self.items.push(Item::Begin(open));
                 }
             }
             // The oldest frame began before, and is ended by those who know when.
             Step::Leave => {
                 if let Some(open) = self.open.pop() {
-                    self.items.push(Item::Moment(open.end(time, before)));
+                    self.items.push(Item::End(open, when(before), before));
                 }
             }
         }
@@ -238,9 +210,9 @@ pub struct Part {
 
 impl Part {
     /// Nothing was seen yet. Whether moments are wanted at which calls begin, too.
-    pub fn unknown(begins: bool) -> Part {
+    pub fn unknown(begins: bool, spare: Spare) -> Part {
         Part {
-            timed: Timed { begins, items: Vec::new(), open: Vec::new() },
+            timed: Timed { begins, items: spare.0, open: Vec::new() },
             stack: Vec::new(),
             edge: Edge::Unknown,
             clock: None,
@@ -320,23 +292,21 @@ impl Part {
         let total = (self.log.instructions - at_clock).max(1);
         let span =
             since.zip(now).map(|(since, now)| (since, Shares::new(now.0.saturating_sub(since.0), total)));
-        let when = |before: u64| span.map(|(since, shares)| Nanos(since.0 + shares.of(before - at_clock)));
+        let when = |before: u64| {
+            span.map_or(When::UNKNOWN, |(since, shares)| When(since.0 + shares.of(before - at_clock)))
+        };
         for (before, pending) in self.log.pending.drain(..) {
             match pending {
                 Pending::Path(path) => {
                     for &(after, step) in self.paths.steps(path) {
-                        let before = before + u64::from(after);
-                        self.timed.step(step, when(before), before);
+                        self.timed.step(step, before + u64::from(after), when);
                     }
                 }
-                Pending::Step(step) => self.timed.step(step, when(before), before),
+                Pending::Step(step) => self.timed.step(step, before, when),
                 Pending::Arrive(arrival) => {
-                    let ((edge, at), time) = (*arrival, when(before));
-                    self.timed.items.push(Item::Arrive { edge, at, time, before });
+                    self.timed.items.push(Item::Arrive(arrival, when(before), before));
                 }
-                Pending::Forget { gap } => {
-                    self.timed.items.push(Item::Forget { gap, time: when(before), before });
-                }
+                Pending::Forget { gap } => self.timed.items.push(Item::Forget(gap, when(before), before)),
             }
         }
     }
@@ -351,24 +321,14 @@ impl Part {
 
     /// Learns what runs do in a state: the number of the path that they are, and the state behind it.
     pub fn learn(&mut self, state: u32, runs: impl Iterator<Item = Run>) -> Option<(u32, u32)> {
-        let Paths { states, paths, steps } = &mut self.paths;
-        let start = steps.len();
-        let mut gatherer = Gatherer { steps, instructions: 0 };
-        let found = states.follow(state, runs, &mut gatherer);
-        let instructions = gatherer.instructions;
-        if found.is_none() {
-            steps.truncate(start);
-        }
-        let to = found?;
-        paths.push(Path { instructions, steps_end: steps.len() as u32 });
-        Some((paths.len() as u32 - 1, to))
+        self.paths.learn(state, runs, self.timed.begins)
     }
 
     /// A path ran.
     #[inline]
     pub fn fold_path(&mut self, path: u32) {
         self.log.push(Pending::Path(path));
-        self.log.instructions += u64::from(self.paths.paths[path as usize].instructions);
+        self.log.instructions += self.paths.instructions(path);
         self.tell_the_timeless();
     }
 
@@ -384,15 +344,15 @@ impl Part {
         self.edge = edge;
     }
 
-    /// What is known by now, once it is so much; what comes next goes on from there.
+    /// What is known by now, once it is so much; what comes next goes on from there, in the room of others.
     #[inline]
-    pub fn take(&mut self, enough: usize) -> Option<Part> {
+    pub fn take(&mut self, enough: usize, spare: impl FnOnce() -> Spare) -> Option<Part> {
         if self.timed.items.len() < enough {
             return None;
         }
-        let mut part = Part::unknown(self.timed.begins);
+        let mut part = Part::unknown(self.timed.begins, spare());
         mem::swap(&mut part.timed.items, &mut self.timed.items);
-        self.timed.items.reserve_exact(enough);
+        self.timed.items.reserve(enough);
         Some(part)
     }
 
@@ -423,13 +383,13 @@ pub struct Calls {
 /// Tells of what happened at one time.
 struct Teller<'t, F> {
     tell: &'t mut F,
-    time: Option<Nanos>,
+    time: When,
     /// Instructions of the thread before it.
     before: u64,
 }
 
 impl<F: FnMut(Moment)> Teller<'_, F> {
-    fn open(&mut self, depth: usize, function: FunctionId, entry: Entry) -> Open {
+    fn open(&mut self, depth: u32, function: FunctionId, entry: Entry) -> Open {
         let open = Open { depth, function, entry, time: self.time, before: self.before };
         (self.tell)(open.begin());
         open
@@ -453,18 +413,23 @@ impl Default for Calls {
 }
 
 impl Calls {
-    /// Tells of what happens in the next part.
-    pub fn follow(&mut self, part: Part, tell: &mut impl FnMut(Moment)) {
-        for item in &part.timed.items {
-            match *item {
-                Item::Moment(moment) => tell(self.above(moment)),
-                Item::Arrive { edge, at, time, before } => {
-                    let before = self.instructions + before;
+    /// Tells of what happens in the next part, and gives back its room.
+    pub fn follow(&mut self, mut part: Part, tell: &mut impl FnMut(Moment)) -> Spare {
+        let so_far = self.instructions;
+        let mut below = self.stack.len().saturating_sub(1);
+        for item in part.timed.items.drain(..) {
+            match item {
+                Item::Begin(open) => tell(open.above(below, so_far).begin()),
+                Item::End(open, end, at) => tell(open.above(below, so_far).end(end, so_far + at)),
+                Item::Arrive(arrival, time, before) => {
+                    let ((edge, at), before) = (*arrival, so_far + before);
                     self.arrive(edge, &at, &mut Teller { tell: &mut *tell, time, before });
+                    below = self.stack.len().saturating_sub(1);
                 }
-                Item::Forget { gap, time, before } => {
-                    let before = self.instructions + before;
+                Item::Forget(gap, time, before) => {
+                    let before = so_far + before;
                     cut(&mut self.stack, &mut Teller { tell: &mut *tell, time, before }, 0);
+                    below = 0;
                     self.edge = Edge::Gap;
                     if gap {
                         tell(Moment::Gap);
@@ -472,31 +437,13 @@ impl Calls {
                 }
             }
         }
-        let below = self.stack.len().saturating_sub(1);
         for (frame, open) in part.stack.iter().skip(1).zip(part.timed.open) {
-            let note = Open { depth: below + open.depth, before: self.instructions + open.before, ..open };
             let Frame { function, entry, return_address, .. } = *frame;
-            self.stack.push(Frame { function, entry, return_address, note });
+            self.stack.push(Frame { function, entry, return_address, note: open.above(below, so_far) });
         }
         self.edge = self.edge.then(part.edge);
         self.instructions += part.log.instructions;
-    }
-
-    /// A moment of a part, as one of the thread.
-    #[inline]
-    fn above(&self, moment: Moment) -> Moment {
-        let below = self.stack.len().saturating_sub(1);
-        match moment {
-            Moment::Begin { depth, function, entry, time, before } => {
-                let (depth, before) = (below + depth, self.instructions + before);
-                Moment::Begin { depth, function, entry, time, before }
-            }
-            Moment::End { call } => {
-                let (depth, before) = (below + call.depth, self.instructions + call.before);
-                Moment::End { call: Call { depth, before, ..call } }
-            }
-            Moment::Gap => moment,
-        }
+        Spare(part.timed.items)
     }
 
     fn arrive<F: FnMut(Moment)>(&mut self, edge: Edge, at: &Arrival, teller: &mut Teller<'_, F>) {
@@ -514,7 +461,7 @@ impl Calls {
 
     /// The trace of the thread ends: so do its calls.
     pub fn end(mut self, tell: &mut impl FnMut(Moment)) {
-        cut(&mut self.stack, &mut Teller { tell, time: None, before: self.instructions }, 0);
+        cut(&mut self.stack, &mut Teller { tell, time: When::UNKNOWN, before: self.instructions }, 0);
     }
 }
 
@@ -549,7 +496,7 @@ mod tests {
                 Moment::Gap => "gap".to_owned(),
             });
         };
-        let (mut calls, mut part) = (Calls::default(), Part::unknown(true));
+        let (mut calls, mut part) = (Calls::default(), Part::unknown(true, Spare::default()));
         seen.iter().for_each(|seen| part.fold(seen));
         calls.follow(part, &mut tell);
         calls.end(&mut tell);

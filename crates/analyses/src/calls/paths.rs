@@ -1,0 +1,132 @@
+//! Paths that run again and again, and the calls that begin and end on them.
+
+use hodo_trace::{FunctionId, Run};
+
+use crate::{
+    contexts::{ContextId, Notes, States},
+    stack::{Entry, Frame},
+};
+
+/// What happens to the frames that are known.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Step {
+    Enter(FunctionId, Entry),
+    Leave,
+    /// A call ends that began so many instructions ago, on so many that end as such, too.
+    Whole {
+        function: FunctionId,
+        entry: Entry,
+        instructions: u32,
+        above: u32,
+    },
+}
+
+/// A path that runs again and again.
+#[derive(Clone, Copy, Debug)]
+struct Path {
+    instructions: u32,
+    /// Where its steps end; they begin where those of the path before end.
+    steps_end: u32,
+}
+
+/// What is remembered of paths from one part to the next.
+#[derive(Debug, Default)]
+pub struct Paths {
+    pub(super) states: States,
+    paths: Vec<Path>,
+    /// Each with the instructions of the path before it.
+    steps: Vec<(u32, Step)>,
+    /// Those of a path while it is learned.
+    learned: Vec<(u32, Step)>,
+}
+
+impl Paths {
+    /// Learns what runs do in a state: the number of the path that they are, and the state behind it. `begins` tells
+    /// whether anybody wants to know where calls begin.
+    pub(super) fn learn(
+        &mut self,
+        state: u32,
+        runs: impl Iterator<Item = Run>,
+        begins: bool,
+    ) -> Option<(u32, u32)> {
+        self.learned.clear();
+        let mut gatherer = Gatherer { steps: &mut self.learned, instructions: 0 };
+        let to = self.states.follow(state, runs, &mut gatherer)?;
+        let instructions = gatherer.instructions;
+        self.keep(begins);
+        self.paths.push(Path { instructions, steps_end: self.steps.len() as u32 });
+        Some((self.paths.len() as u32 - 1, to))
+    }
+
+    /// Instructions of a path.
+    #[inline]
+    pub(super) fn instructions(&self, path: u32) -> u64 {
+        self.paths[path as usize].instructions.into()
+    }
+
+    /// What a path does, each with the instructions of the path before it.
+    #[inline]
+    pub(super) fn steps(&self, path: u32) -> &[(u32, Step)] {
+        let path = path as usize;
+        let start = path.checked_sub(1).map_or(0, |before| self.paths[before].steps_end as usize);
+        &self.steps[start..self.paths[path].steps_end as usize]
+    }
+
+    /// Keeps the steps that were learned. A call that begins and ends among them is one, unless somebody wants to know
+    /// where it begins.
+    fn keep(&mut self, begins: bool) {
+        let Paths { steps, learned, .. } = self;
+        if begins {
+            steps.append(learned);
+            return;
+        }
+        // Of each step whether it is part of a whole call, and where those begin that have not ended.
+        let (mut whole, mut open) = (vec![false; learned.len()], Vec::new());
+        for (index, (_, step)) in learned.iter().enumerate() {
+            match step {
+                Step::Enter(..) => open.push(index),
+                _ => {
+                    if let Some(begin) = open.pop() {
+                        (whole[begin], whole[index]) = (true, true);
+                    }
+                }
+            }
+        }
+        open.clear();
+        for (index, &(at, step)) in learned.iter().enumerate() {
+            match step {
+                Step::Enter(..) if whole[index] => open.push(index),
+                Step::Leave if whole[index] => {
+                    let Some((begin, Step::Enter(function, entry))) = open.pop().map(|begin| learned[begin])
+                    else {
+                        continue;
+                    };
+                    let (instructions, above) = (at - begin, open.len() as u32);
+                    steps.push((at, Step::Whole { function, entry, instructions, above }));
+                }
+                _ => steps.push((at, step)),
+            }
+        }
+        learned.clear();
+    }
+}
+
+/// Gathers what a path does.
+struct Gatherer<'p> {
+    steps: &'p mut Vec<(u32, Step)>,
+    instructions: u32,
+}
+
+impl Notes for Gatherer<'_> {
+    fn enter(&mut self, _: ContextId, frame: &Frame<ContextId>) {
+        self.steps.push((self.instructions, Step::Enter(frame.function, frame.entry)));
+    }
+
+    fn leave(&mut self) {
+        self.steps.push((self.instructions, Step::Leave));
+    }
+
+    fn ran(&mut self, _: ContextId, run: &Run) {
+        self.instructions += run.instructions as u32;
+    }
+}
