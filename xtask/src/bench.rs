@@ -16,9 +16,6 @@ use std::{
 
 use crate::{Outcome, command};
 
-/// Runs on one thread and on two in turn: they are short, and as far apart as a machine's speed may change else.
-const SCALING_ROUNDS: usize = 31;
-
 /// How much faster two threads are to be.
 const TWO_THREADS: f64 = 1.85;
 
@@ -77,14 +74,14 @@ fn times_in_turn<const N: usize>(
 }
 
 /// Prints how much faster something is on two threads than on one.
-fn two_threads(ours: &dyn Fn(usize) -> Command) -> Outcome {
-    let [one, two, apart] = times_in_turn(SCALING_ROUNDS, [&|| ours(1), &|| ours(2), &|| twice(&ours(1))])?;
+fn two_threads(rounds: usize, ours: &dyn Fn(usize) -> Command) -> Outcome {
+    let [one, two, apart] = times_in_turn(rounds, [&|| ours(1), &|| ours(2), &|| twice(&ours(1))])?;
     // Each by its neighbour: the machine's speed drifts.
     let ratio = |of: &[Duration]| {
         median(one.iter().zip(of).map(|(one, of)| one.as_secs_f64() / of.as_secs_f64()).collect())
     };
     println!(
-        "    two threads {:.0} ms of {:.0}: {:.2} times as fast ({TWO_THREADS}), medians of {SCALING_ROUNDS}; the \
+        "    two threads {:.0} ms of {:.0}: {:.2} times as fast ({TWO_THREADS}), medians of {rounds}; the \
          machine gives two processes that share nothing {:.2}",
         millis(median(two.clone())),
         millis(median(one.clone())),

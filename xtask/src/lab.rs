@@ -2,7 +2,7 @@
 
 mod pages;
 mod parallel;
-mod plot;
+pub(crate) mod plot;
 
 use std::{
     fs,

@@ -15,6 +15,8 @@ use crate::{
 
 /// Runs of each.
 const ROUNDS: usize = 5;
+/// Runs on one thread and on two in turn: they are short, and as far apart as a machine's speed may change else.
+const SCALING_ROUNDS: usize = 31;
 /// The trace that the goals are of.
 const ARCHIVE: &str = "../shared/data/ctf/lttng2.13-kernel6.1-4cpu-18M.tar.zst";
 /// The most own memory, apart from chunks, in kB.
@@ -122,7 +124,7 @@ fn measure(reading: &Reading, trace: &Path) -> Outcome {
         reading.goal,
     );
     if reading.scales {
-        two_threads(&|threads| (reading.ours)(trace, threads))?;
+        two_threads(SCALING_ROUNDS, &|threads| (reading.ours)(trace, threads))?;
     }
     for threads in [1, 2] {
         let (peak, _) = peak_memory(&mut (reading.ours)(trace, threads))?;

@@ -11,10 +11,11 @@ use super::{
     Tap,
     decoders::{self, Harnesses, ROUNDS},
     in_turn, median, millis, peak_memory, two_threads,
-    workloads::{CONFIGURATIONS, GIGABYTE, WORKLOADS, Workload},
+    workloads::{CONFIGURATIONS, DEFAULT, GIGABYTE, WORKLOADS, Workload},
 };
 use crate::{
-    Outcome, command, judge, lab,
+    Outcome, command, judge,
+    lab::{self, plot, plot::Line},
     release::shipped,
     setup::{self, Need},
 };
@@ -39,13 +40,13 @@ pub(super) fn run(names: &[String]) -> Outcome {
     if names.is_empty() {
         recording(&folder)?;
     }
-    for configuration in &CONFIGURATIONS {
+    for (index, configuration) in CONFIGURATIONS.iter().enumerate() {
         let mut measured = Vec::new();
         let mut bytes = 0;
         for workload in &workloads {
             let recording = workload.record(configuration, false, &folder)?;
             bytes += fs::metadata(&recording)?.len();
-            measured.push((workload.name.to_owned(), harnesses.measure(&recording)?));
+            measured.push((workload.name.to_owned(), harnesses.measure(&recording, index == DEFAULT)?));
         }
         println!(
             "\n{}: {}; {:.0} MB, processor time of one thread, medians of {ROUNDS}\n",
@@ -57,7 +58,8 @@ pub(super) fn run(names: &[String]) -> Outcome {
     }
     whole_programs(&workloads, &folder)?;
     threads(&workloads, &folder)?;
-    memory(&folder)
+    memory(&folder)?;
+    plot(&folder)
 }
 
 fn recording(folder: &Path) -> Outcome {
@@ -96,7 +98,7 @@ fn whole_programs(workloads: &[&Workload], folder: &Path) -> Outcome {
         "| recording | MB | hodo | s | perf | s | times as fast | goal |\n|---|---|---|---|---|---|---|---|"
     );
     for workload in workloads {
-        let recording = workload.record(&CONFIGURATIONS[1], true, folder)?;
+        let recording = workload.record(&CONFIGURATIONS[DEFAULT], true, folder)?;
         let megabytes = fs::metadata(&recording)?.len() as f64 / 1e6;
         for (ours, theirs, goal) in pairs {
             let mut times = [Vec::new(), Vec::new()];
@@ -141,23 +143,20 @@ fn children_time() -> Outcome<f64> {
 
 /// Both passes over a recording, on one thread and on two.
 fn threads(workloads: &[&Workload], folder: &Path) -> Outcome {
-    println!();
-    for workload in workloads {
-        let recording = workload.record(&CONFIGURATIONS[1], false, folder)?;
+    println!("\ntwice in one process");
+    for workload in workloads.iter().copied().chain([&GIGABYTE]) {
+        let recording = workload.record(&CONFIGURATIONS[DEFAULT], false, folder)?;
+        let megabytes = fs::metadata(&recording)?.len() / 1_000_000;
         for what in ["functions", "calls"] {
-            println!("{what} of {}, twice in one process", workload.name);
-            two_threads(&|threads| {
-                let threads = threads.to_string();
-                Command::new(shipped("hodo-speed"))
-                    .tap(|command| command.arg(what).arg(&recording).args(["--threads", &threads]))
-            })?;
+            println!("  {what} of {}, {megabytes} MB", workload.name);
+            two_threads(ROUNDS, &|threads| on_threads(what, &recording, threads))?;
         }
     }
     Ok(())
 }
 
 fn memory(folder: &Path) -> Outcome {
-    let recording = GIGABYTE.record(&CONFIGURATIONS[1], false, folder)?;
+    let recording = GIGABYTE.record(&CONFIGURATIONS[DEFAULT], false, folder)?;
     let bytes = fs::metadata(&recording)?.len();
     println!("\nmemory: {} MB of trace by {}", bytes / 1_000_000, GIGABYTE.name);
     for arguments in [&["report", "functions", "-q"][..], &["script", "--calls", "-q"]] {
@@ -170,5 +169,30 @@ fn memory(folder: &Path) -> Outcome {
             time.as_secs_f64()
         );
     }
+    Ok(())
+}
+
+fn on_threads(what: &str, recording: &Path, threads: usize) -> Command {
+    Command::new(shipped("hodo-speed"))
+        .tap(|command| command.arg(what).arg(recording).args(["--threads", &threads.to_string()]))
+}
+
+/// Draws megabytes a second by threads, as many as there are.
+fn plot(folder: &Path) -> Outcome {
+    let recording = GIGABYTE.record(&CONFIGURATIONS[DEFAULT], false, folder)?;
+    // Both passes.
+    let megabytes = fs::metadata(&recording)?.len() as f64 / 1e6 * 2.0;
+    let mut lines = Vec::new();
+    for what in ["functions", "calls"] {
+        let mut points = Vec::new();
+        for threads in 1..=std::thread::available_parallelism()?.get() {
+            let [time] = in_turn(ROUNDS, [&|| on_threads(what, &recording, threads)])?;
+            points.push((threads as f64, megabytes / time.as_secs_f64()));
+        }
+        lines.push(Line { name: format!("{what} of {}", GIGABYTE.name), points });
+    }
+    let path = folder.join("threads.svg");
+    plot::lines(&path, ("threads", "MB of trace a second"), &lines)?;
+    println!("\n{} is drawn", path.display());
     Ok(())
 }
