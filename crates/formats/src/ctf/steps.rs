@@ -5,6 +5,8 @@
 
 use std::{cell::Cell, fmt};
 
+use hodo_bytes::prefetch;
+
 use super::{
     bits::{self, Layout},
     schema::{ByteOrder, Choice, Encoding, FieldClass, Integer, Length, Slot, Structure},
@@ -61,6 +63,9 @@ impl Slots {
     }
 }
 
+/// How far ahead events are fetched, in bytes.
+const AHEAD: usize = 1536;
+
 /// The bytes of a packet and the end of its content, in bits.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Content<'a> {
@@ -79,6 +84,7 @@ impl<'a> Content<'a> {
     #[inline]
     pub(super) fn word(&self, at: u64, order: ByteOrder) -> Option<u64> {
         let word = *self.bytes.get((at / 8) as usize..)?.first_chunk()?;
+        prefetch(self.bytes, (at / 8) as usize + AHEAD);
         if at + 64 > self.end {
             return None;
         }
