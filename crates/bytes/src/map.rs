@@ -75,6 +75,19 @@ impl Deref for Map {
     }
 }
 
+/// Tells the processor that the byte at an index, if there is one, will be read soon. That changes nothing but when it
+/// is there: processors fetch what lies behind by themselves, but not over the end of a page, where that costs most.
+#[inline(always)]
+#[allow(unsafe_code)]
+pub fn prefetch(bytes: &[u8], index: usize) {
+    #[cfg(target_arch = "x86_64")]
+    if let Some(byte) = bytes.get(index) {
+        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        // SAFETY: SSE is part of x86-64, and a prefetch reads nothing.
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(std::ptr::from_ref(byte).cast()) }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::io::Write;
@@ -94,18 +107,5 @@ mod tests {
         // Memory of others keeps what it has.
         map.release(&bytes);
         assert_eq!(*map, *bytes);
-    }
-}
-
-/// Tells the processor that the byte at an index, if there is one, will be read soon. That changes nothing but when it
-/// is there: processors fetch what lies behind by themselves, but not over the end of a page, where that costs most.
-#[inline(always)]
-#[allow(unsafe_code)]
-pub fn prefetch(bytes: &[u8], index: usize) {
-    #[cfg(target_arch = "x86_64")]
-    if let Some(byte) = bytes.get(index) {
-        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-        // SAFETY: SSE is part of x86-64, and a prefetch reads nothing.
-        unsafe { _mm_prefetch::<_MM_HINT_T0>(std::ptr::from_ref(byte).cast()) }
     }
 }
