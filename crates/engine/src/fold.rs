@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use hodo_clock::{Nanos, PerfClock, Tsc};
-use hodo_code::{Block, Graph, Label, Labels, Terminator};
+use hodo_code::{Graph, Label, Labels, Terminator};
 use hodo_intel_pt::flow::{self, Event, Executed, Sink, Step};
 use hodo_trace::{Analysis, Arrival, Code, End, FunctionId, Place, Run, Seen, Table, Transfer};
 
@@ -314,7 +314,7 @@ impl<'x, 'f, T: Take> SeenSink<'x, 'f, T> {
         }
         self.run.instructions += instructions;
         if executed.is_whole() {
-            self.run.transfer = transfer(block);
+            self.run.transfer = transfer(flow::Transfer::of(block));
             self.run.end = block.end;
             if self.run.transfer != Transfer::None {
                 self.tell_run();
@@ -418,7 +418,7 @@ impl<T: Take> Sink for SeenSink<'_, '_, T> {
         }
         self.take(Seen::Run { at, instructions, code: code(&executed) });
         if executed.is_whole() {
-            match transfer(block) {
+            match transfer(flow::Transfer::of(block)) {
                 Transfer::Call => self.take(Seen::Call { return_address: block.end }),
                 Transfer::Return => self.take(Seen::Return),
                 Transfer::IndirectJump => self.take(Seen::IndirectJump),
@@ -479,24 +479,18 @@ impl<T: Take> Sink for SeenSink<'_, '_, T> {
 /// A step, in the words of analyses.
 #[inline]
 fn run(step: &Step) -> Run {
-    let transfer = match step.transfer {
-        flow::Transfer::None => Transfer::None,
-        flow::Transfer::Call => Transfer::Call,
-        flow::Transfer::Return => Transfer::Return,
-        flow::Transfer::IndirectJump => Transfer::IndirectJump,
-    };
     let at = arrival(step.start, step.label());
-    Run { at, instructions: u64::from(step.instructions), transfer, end: step.end }
+    Run { at, instructions: u64::from(step.instructions), transfer: transfer(step.transfer), end: step.end }
 }
 
 /// What the end of a block is, in the words of analyses.
 #[inline]
-fn transfer(block: &Block) -> Transfer {
-    match block.terminator {
-        Terminator::Call | Terminator::IndirectCall if block.is_call() => Transfer::Call,
-        Terminator::Return => Transfer::Return,
-        Terminator::IndirectJump => Transfer::IndirectJump,
-        _ => Transfer::None,
+fn transfer(of: flow::Transfer) -> Transfer {
+    match of {
+        flow::Transfer::None => Transfer::None,
+        flow::Transfer::Call => Transfer::Call,
+        flow::Transfer::Return => Transfer::Return,
+        flow::Transfer::IndirectJump => Transfer::IndirectJump,
     }
 }
 

@@ -1,6 +1,6 @@
 //! Walks once over what packets prove, and writes down what it meets.
 
-use hodo_code::{Block, Graph, Labels, Terminator};
+use hodo_code::{Graph, Labels};
 
 use super::{
     super::{Event, Executed, Sink, Trouble, walk::Walk},
@@ -31,7 +31,7 @@ pub(super) struct Recorder {
 impl Sink for Recorder {
     fn executed(&mut self, executed: Executed<'_>) {
         let block = executed.block;
-        let transfer = transfer(block);
+        let transfer = Transfer::of(block);
         match transfer {
             Transfer::Call => self.depth += 1,
             Transfer::Return => self.depth = self.depth.saturating_sub(1),
@@ -49,16 +49,6 @@ impl Sink for Recorder {
     }
 
     fn event(&mut self, _: Event) {}
-}
-
-/// What the end of a block does to the call stack.
-fn transfer(block: &Block) -> Transfer {
-    match block.terminator {
-        Terminator::Call | Terminator::IndirectCall if block.is_call() => Transfer::Call,
-        Terminator::Return => Transfer::Return,
-        Terminator::IndirectJump => Transfer::IndirectJump,
-        _ => Transfer::None,
-    }
 }
 
 /// What became of packets.

@@ -1,6 +1,6 @@
 //! What packets did, by the block that execution stood before.
 
-use hodo_code::{Block, BlockId, Label};
+use hodo_code::{Block, BlockId, Label, Terminator};
 use rustc_hash::FxHashMap;
 
 /// Instructions of one function that ran one after the other, and what the last of them was.
@@ -62,6 +62,19 @@ pub enum Transfer {
     Return,
     /// A near jump through a register or memory.
     IndirectJump,
+}
+
+impl Transfer {
+    /// What the end of a block does to the call stack.
+    #[inline]
+    pub fn of(block: &Block) -> Transfer {
+        match block.terminator {
+            Terminator::Call | Terminator::IndirectCall if block.is_call() => Transfer::Call,
+            Terminator::Return => Transfer::Return,
+            Terminator::IndirectJump => Transfer::IndirectJump,
+            _ => Transfer::None,
+        }
+    }
 }
 
 /// Where packets led.
