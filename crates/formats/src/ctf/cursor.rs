@@ -75,17 +75,9 @@ impl<'t, 'a> Cursor<'t, 'a> {
     }
 
     /// The next item, and when it was. What can't be read is skipped, and told in [`Cursor::loss`].
-    // What it returns is large, and mostly taken apart at once.
     #[inline(always)]
     pub fn next_item(&mut self) -> Option<(Option<OriginNanos>, Item)> {
-        if !self.at_beginning {
-            match self.reader.next_event() {
-                Ok(Some(parts)) => return Some((self.time(parts), Item::Event(parts))),
-                Ok(None) => {}
-                Err(trouble) => self.trouble(trouble),
-            }
-        }
-        self.between_packets()
+        self.next_where(|_, _, _| true)
     }
 
     /// The next of its events that is wanted, by the index of its packet, that of its class and the clock, or

@@ -205,21 +205,27 @@ impl<S: FieldSink> Walk<'_, '_, S> {
     pub(super) fn placed(&mut self, structure: &Places, at: u64) -> Result<u64, Trouble> {
         let mut from = bits::align(at, structure.alignment);
         let Places { places, members, meanings, .. } = structure;
-        for ((place, member), meaning) in places.iter().zip(members).zip(meanings) {
-            let at = from.saturating_add(place.bits);
-            let name = Name::Member(&member.name);
-            let end = match (place.kind, &member.class) {
-                (Kind::Number(number), _) => {
-                    number.tell(self.content, at, (name, meaning), self.sink)?;
-                    continue;
-                }
-                (_, FieldClass::String(encoding)) => self.string(*encoding, name, at)?,
-                (_, FieldClass::Text(encoding, length)) => self.sized_text(*encoding, length, name, at)?,
+        let (members, meanings) = (&members[..places.len()], &meanings[..places.len()]);
+        let content = self.content;
+        let mut index = 0;
+        while index < places.len() {
+            // Most members are numbers.
+            while let Some(&Place { bits, kind: Kind::Number(number) }) = places.get(index) {
+                let (name, meaning) = (Name::Member(&members[index].name), &meanings[index]);
+                number.tell(content, from.saturating_add(bits), (name, meaning), self.sink)?;
+                index += 1;
+            }
+            let (Some(place), Some(member)) = (places.get(index), members.get(index)) else { break };
+            let (at, name) = (from.saturating_add(place.bits), Name::Member(&member.name));
+            let end = match &member.class {
+                FieldClass::String(encoding) => self.string(*encoding, name, at)?,
+                FieldClass::Text(encoding, length) => self.sized_text(*encoding, length, name, at)?,
                 _ => self.member(member, at)?,
             };
             if place.kind == Kind::Open {
                 from = end;
             }
+            index += 1;
         }
         Ok(from.saturating_add(structure.rest))
     }
