@@ -21,12 +21,28 @@ impl Span {
     }
 }
 
+/// A part of some time by instructions.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Piece {
+    all: Span,
+    /// Instructions before it, up to its end, and in all.
+    ran: [u64; 3],
+}
+
+impl Piece {
+    /// Where it lies if the time is cut into whole units.
+    pub(crate) fn span(&self) -> Span {
+        let [before, until, all] = self.ran;
+        let shares = Shares::new(self.all.length(), all);
+        Span { from: self.all.from + shares.of(before), to: self.all.from + shares.of(until) }
+    }
+}
+
 /// Whom a piece of time belongs to.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Share<N> {
-    /// Who ran, in order, and how many instructions; how much of the time that took, and where it lies if that is
-    /// cut into whole units.
-    Ran { who: N, instructions: u64, took: Time, time: Span },
+    /// Who ran, in order, and how many instructions; how much of the time that took, and where it lies.
+    Ran { who: N, instructions: u64, took: Time, piece: Piece },
     /// Who ran last: nobody is known to have run meanwhile.
     Waited(Span),
     /// Nobody: the thread was outside of what is traced.
@@ -186,17 +202,14 @@ impl<N: Copy + PartialEq> Clock<N> {
             }
             return even;
         }
-        let shares = Shares::new(to - from, told);
-        let (mut ran, mut begin) = (0, from);
+        let mut ran = 0;
         for &(who, count) in &self.untimed {
+            let piece = Piece { all, ran: [ran, ran + count, told] };
             ran += count;
-            let end = from + shares.of(ran);
-            let time = Span { from: begin, to: end };
             let last = ran == told && others == 0;
             let rest = if last { mem::take(&mut even.rest) } else { Time::default() };
             let took = even.each.times(count).and(rest);
-            give(Share::Ran { who, instructions: count, took, time });
-            begin = end;
+            give(Share::Ran { who, instructions: count, took, piece });
         }
         self.untimed.clear();
         even

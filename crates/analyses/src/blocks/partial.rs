@@ -312,11 +312,11 @@ impl Partial {
         }
         if cycles.tell(count) {
             cycles.share(0, |share| {
-                if let Share::Ran { who, instructions, time, .. } = share
+                if let Share::Ran { who, instructions, piece, .. } = share
                     && who != NOBODY
                 {
                     let counts = list.counts(who);
-                    counts.cycles = counts.cycles.saturating_add(time.length());
+                    counts.cycles = counts.cycles.saturating_add(piece.span().length());
                     counts.counted += instructions;
                 }
             });

@@ -134,11 +134,10 @@ impl Partial {
             Some(frame) if edge == Edge::Flow && frame.function == at.function => frame.note,
             _ => self.arrive(edge, at, Below::Unknown),
         };
-        let cost = self.tree.cost(node);
-        cost.instructions += instructions;
+        self.tree.ran(node).instructions += instructions;
         if let Some(Every::Instructions(period)) = every {
             let next = self.number + instructions;
-            cost.samples += next / period - self.number / period;
+            self.tree.beside(node).samples += next / period - self.number / period;
             self.number = next;
         }
         self.clock.ran(node, instructions);
@@ -166,21 +165,25 @@ impl Partial {
         let here = paths.node(tree).or(stack.last().map(|frame| frame.note));
         let even = clock.share(paths.instructions(), |share| match (share, here) {
             (Share::Ran { who: NO_PARENT, .. }, _) => {}
-            (Share::Ran { who: node, took, time, .. }, _) => {
-                let cost = tree.cost(node);
-                cost.time = cost.time.and(took);
-                cost.sample(time, every);
+            (Share::Ran { who: node, took, piece, .. }, _) => {
+                let ran = tree.ran(node);
+                ran.time = ran.time.and(took);
+                if every.is_some() {
+                    tree.beside(node).sample(piece.span(), every);
+                }
             }
             (Share::Lost(time), _) => sums.lose(time.length()),
             (Share::Waited(time) | Share::Outside(time), _) if *edge == Edge::Gap => {
                 sums.lose(time.length());
             }
-            (Share::Outside(time), here) => here.map_or(&mut *before, |id| tree.cost(id)).wait_for(time),
-            (Share::Waited(time), here) => here.map_or(&mut *before, |id| tree.cost(id)).run_for(time, every),
+            (Share::Outside(time), Some(here)) => tree.change(here, |cost| cost.wait_for(time)),
+            (Share::Outside(time), None) => before.wait_for(time),
+            (Share::Waited(time), Some(here)) => tree.change(here, |cost| cost.run_for(time, every)),
+            (Share::Waited(time), None) => before.run_for(time, every),
         });
         if let Some(here) = here.filter(|_| paths.have_run()) {
-            let cost = tree.cost(here);
-            cost.time = cost.time.and(even.rest);
+            let ran = tree.ran(here);
+            ran.time = ran.time.and(even.rest);
         }
         paths.count(even);
     }
@@ -247,7 +250,7 @@ impl Partial {
             _ if self.edge == Edge::Gap => {
                 self.sums.lose(later.before.elapsed().nanoseconds());
             }
-            Some(frame) => self.tree.cost(frame.note).add(&later.before),
+            Some(frame) => self.tree.change(frame.note, |cost| cost.add(&later.before)),
             None => self.before.add(&later.before),
         }
         let places = self.graft(later, below);
@@ -263,9 +266,9 @@ impl Partial {
 
     /// Adds the trees of `later`, each where its edge ends; which node each of its nodes became.
     fn graft(&mut self, later: &Partial, below: Below) -> Vec<NodeId> {
-        let mut places: Vec<NodeId> = Vec::with_capacity(later.tree.nodes().len());
+        let mut places: Vec<NodeId> = Vec::with_capacity(later.tree.len());
         let mut pieces = later.pieces.iter();
-        for node in later.tree.nodes() {
+        for (id, node) in later.tree.iter() {
             let place = if node.parent == NO_PARENT {
                 let piece = pieces.next().expect("each root begins a piece");
                 let edge = self.edge.then(piece.edge);
@@ -274,7 +277,8 @@ impl Partial {
             } else {
                 self.tree.child(places[node.parent as usize], node.function, node.entry)
             };
-            self.tree.cost(place).add(&node.cost);
+            let cost = later.tree.cost(id);
+            self.tree.change(place, |place| place.add(&cost));
             places.push(place);
         }
         places

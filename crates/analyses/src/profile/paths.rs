@@ -209,10 +209,10 @@ impl Paths {
             for index in self.parts(path) {
                 let Part { context, entries, instructions } = self.parts[index];
                 let node = self.place(context, tree);
-                let cost = tree.cost(node);
-                cost.entries += u64::from(entries) * count;
-                cost.instructions += u64::from(instructions) * count;
-                cost.time = cost.time.and(each.times(u64::from(instructions)));
+                let ran = tree.ran(node);
+                ran.entries += u64::from(entries) * count;
+                ran.instructions += u64::from(instructions) * count;
+                ran.time = ran.time.and(each.times(u64::from(instructions)));
             }
             sums.calls += u64::from(calls) * count;
             let path = &mut self.paths[path as usize];

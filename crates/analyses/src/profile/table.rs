@@ -41,13 +41,14 @@ impl Whole {
         let mut roots: BTreeMap<FunctionId, NodeId> = BTreeMap::new();
         let mut count = 0;
         for (thread, of_thread) in threads {
-            let mut places: Vec<NodeId> = Vec::with_capacity(thread.nodes().len());
-            for node in thread.nodes() {
+            let mut places: Vec<NodeId> = Vec::with_capacity(thread.len());
+            for (id, node) in thread.iter() {
                 let place = match node.parent {
                     NO_PARENT => *roots.entry(node.function).or_insert_with(|| tree.root(node.function)),
                     parent => tree.child(places[parent as usize], node.function, node.entry),
                 };
-                tree.cost(place).add(&node.cost);
+                let cost = thread.cost(id);
+                tree.change(place, |place| place.add(&cost));
                 places.push(place);
             }
             sums.lost_time = sums.lost_time.saturating_add(of_thread.lost_time);
@@ -55,25 +56,22 @@ impl Whole {
             sums.calls += of_thread.calls;
             count += 1;
         }
-        let mut totals: Vec<Cost> = tree.nodes().iter().map(|node| node.cost).collect();
+        let mut totals: Vec<Cost> = tree.iter().map(|(id, _)| tree.cost(id)).collect();
         // A child stands behind its parent, so from the end each total is whole when it is passed up.
-        for id in (0..totals.len()).rev() {
-            let parent = tree.nodes()[id].parent;
-            if parent != NO_PARENT {
-                let total = totals[id];
-                totals[parent as usize].add(&total);
+        for (id, node) in tree.iter().rev() {
+            if node.parent != NO_PARENT {
+                let total = totals[id as usize];
+                totals[node.parent as usize].add(&total);
             }
         }
         Whole { tree, totals, sums, threads: count }
     }
 
     fn summary(&self, every: Option<Every>) -> Vec<(&'static str, Value)> {
-        let nodes = self.tree.nodes();
-        let sum = |part: fn(&Cost) -> u64| {
-            nodes.iter().fold(0, |sum: u64, node| sum.saturating_add(part(&node.cost)))
-        };
+        let costs = || self.tree.iter().map(|(id, _)| self.tree.cost(id));
+        let sum = |part: fn(&Cost) -> u64| costs().fold(0, |sum: u64, cost| sum.saturating_add(part(&cost)));
         let time = |part: fn(&Cost) -> Time| {
-            let sum = nodes.iter().fold(Time::default(), |sum, node| sum.and(part(&node.cost)));
+            let sum = costs().fold(Time::default(), |sum, cost| sum.and(part(&cost)));
             Value::from(sum.nanoseconds())
         };
         let mut summary = Vec::new();
@@ -82,15 +80,15 @@ impl Whole {
                 Every::Nanoseconds(period) => ("sample_period_ns", period),
                 Every::Instructions(period) => ("sample_period_instructions", period),
             };
-            summary.push(("samples", Value::from(sum(|cost| cost.samples))));
+            summary.push(("samples", Value::from(sum(|cost| cost.beside.samples))));
             summary.push((name, Value::from(period)));
         }
         summary.extend([
-            ("instructions", Value::from(sum(|cost| cost.instructions))),
+            ("instructions", Value::from(sum(|cost| cost.ran.instructions))),
             ("calls", Value::from(self.sums.calls)),
             ("threads", Value::from(self.threads)),
-            ("time_ns", time(|cost| cost.time)),
-            ("outside_time_ns", time(|cost| cost.outside)),
+            ("time_ns", time(|cost| cost.ran.time)),
+            ("outside_time_ns", time(|cost| cost.beside.outside)),
             ("lost_time_ns", Value::from(self.sums.lost_time)),
             ("gaps", Value::from(self.sums.gaps)),
         ]);
@@ -99,28 +97,27 @@ impl Whole {
 
     /// Costs by function. What a function called counts once, however often it stands on the path.
     fn by_function(&self) -> FxHashMap<FunctionId, FunctionCost> {
-        let nodes = self.tree.nodes();
         let mut functions: FxHashMap<FunctionId, FunctionCost> = FxHashMap::default();
         let children = Children::new(&self.tree);
         let mut walk: Vec<(NodeId, bool)> = children.roots().map(|id| (id, false)).collect();
         while let Some((id, leaving)) = walk.pop() {
-            let node = &nodes[id as usize];
+            let node = self.tree.node(id);
             let function = functions.entry(node.function).or_default();
             if leaving {
                 function.depth -= 1;
                 continue;
             }
             if function.depth == 0 {
-                function.instructions += self.totals[id as usize].instructions;
+                function.instructions += self.totals[id as usize].ran.instructions;
                 let total = &self.totals[id as usize];
                 function.time = function.time.and(total.elapsed());
-                function.samples = function.samples.saturating_add(total.samples);
+                function.samples = function.samples.saturating_add(total.beside.samples);
             }
             function.depth += 1;
-            function.own.add(&node.cost);
+            function.own.add(&self.tree.cost(id));
             match node.entry {
-                Entry::Call => function.calls += node.cost.entries,
-                Entry::Tail => function.jumps += node.cost.entries,
+                Entry::Call => function.calls += node.ran.entries,
+                Entry::Tail => function.jumps += node.ran.entries,
                 Entry::Root | Entry::Interrupt => {}
             }
             walk.push((id, true));
@@ -131,8 +128,9 @@ impl Whole {
 
     pub(super) fn functions(&self, names: &dyn Names, every: Option<Every>) -> Table {
         let sampled = every.is_some();
-        let weight = |own: &Cost| if sampled { own.samples } else { own.instructions };
-        let all = self.tree.nodes().iter().fold(0, |sum: u64, node| sum.saturating_add(weight(&node.cost)));
+        let weight = |own: &Cost| if sampled { own.beside.samples } else { own.ran.instructions };
+        let costs = self.tree.iter().map(|(id, _)| self.tree.cost(id));
+        let all = costs.fold(0, |sum: u64, cost| sum.saturating_add(weight(&cost)));
         let mut functions: Vec<(FunctionId, FunctionCost)> = self.by_function().into_iter().collect();
         functions.retain(|(_, cost)| !sampled || cost.samples > 0);
         functions.sort_by_key(|(id, cost)| {
@@ -140,15 +138,15 @@ impl Whole {
         });
         let row = |(id, cost): &(FunctionId, FunctionCost)| {
             let (name, module) = names.names(*id);
-            let samples = [cost.own.samples, cost.samples].map(Value::from);
+            let samples = [cost.own.beside.samples, cost.samples].map(Value::from);
             let row = [Value::from(share(weight(&cost.own), all))].into_iter();
             row.chain(samples.into_iter().filter(|_| sampled))
                 .chain([
-                    Value::from(cost.own.instructions),
+                    Value::from(cost.own.ran.instructions),
                     Value::from(cost.instructions),
                     Value::from(cost.calls),
                     Value::from(cost.jumps),
-                    Value::from(cost.own.time.nanoseconds()),
+                    Value::from(cost.own.ran.time.nanoseconds()),
                     Value::from(cost.time.nanoseconds()),
                     Value::from(name),
                     Value::from(module),
@@ -181,19 +179,19 @@ impl Whole {
     pub(super) fn tree(&self, names: &dyn Names, every: Option<Every>) -> Table {
         let children = Children::new(&self.tree);
         let sampled = every.is_some();
-        let weight = |cost: &Cost| if sampled { cost.samples } else { cost.instructions };
+        let weight = |cost: &Cost| if sampled { cost.beside.samples } else { cost.ran.instructions };
         let heaviest = |ids: &mut Vec<NodeId>| {
             ids.sort_by_key(|&id| {
                 let node = self.tree.node(id);
                 (weight(&self.totals[id as usize]), Reverse((node.function, node.entry)))
             });
         };
-        let all = self.totals.iter().zip(self.tree.nodes());
+        let all = self.totals.iter().zip(self.tree.iter());
         let all: u64 = all
-            .filter(|(_, node)| node.parent == NO_PARENT)
+            .filter(|(_, (_, node))| node.parent == NO_PARENT)
             .fold(0, |sum: u64, (total, _)| sum.saturating_add(weight(total)));
-        let mut rows = Vec::with_capacity(self.tree.nodes().len());
-        let shown = |id: &NodeId| !sampled || self.totals[*id as usize].samples > 0;
+        let mut rows = Vec::with_capacity(self.tree.len());
+        let shown = |id: &NodeId| !sampled || self.totals[*id as usize].beside.samples > 0;
         let mut roots: Vec<NodeId> = children.roots().filter(shown).collect();
         heaviest(&mut roots);
         let mut walk: Vec<(NodeId, u64)> = roots.into_iter().map(|id| (id, 0)).collect();
@@ -231,15 +229,15 @@ impl Whole {
         let node = self.tree.node(id);
         let total = &self.totals[id as usize];
         let (name, module) = names.names(node.function);
-        let weight = if sampled { total.samples } else { total.instructions };
-        let samples = [total.samples, node.cost.samples].map(Value::from);
+        let weight = if sampled { total.beside.samples } else { total.ran.instructions };
+        let samples = [total.beside.samples, self.tree.cost(id).beside.samples].map(Value::from);
         let row = [Value::from(share(weight, all))].into_iter();
         row.chain(samples.into_iter().filter(|_| sampled))
             .chain([
-                Value::from(total.instructions),
-                Value::from(node.cost.instructions),
-                Value::from(node.cost.entries),
-                Value::from(node.cost.time.nanoseconds()),
+                Value::from(total.ran.instructions),
+                Value::from(node.ran.instructions),
+                Value::from(node.ran.entries),
+                Value::from(node.ran.time.nanoseconds()),
                 Value::from(total.elapsed().nanoseconds()),
                 Value::from(depth),
                 Value::from(name),
@@ -263,10 +261,10 @@ struct Children {
 
 impl Children {
     fn new(tree: &Tree) -> Children {
-        let count = tree.nodes().len();
+        let count = tree.len();
         let slot = |parent: NodeId| if parent == NO_PARENT { count } else { parent as usize };
         let mut starts = vec![0u32; count + 2];
-        for node in tree.nodes() {
+        for (_, node) in tree.iter() {
             starts[slot(node.parent) + 1] += 1;
         }
         for index in 1..starts.len() {
@@ -274,9 +272,9 @@ impl Children {
         }
         let mut next = starts.clone();
         let mut sorted = vec![0; count];
-        for (id, node) in tree.nodes().iter().enumerate() {
+        for (id, node) in tree.iter() {
             let place = &mut next[slot(node.parent)];
-            sorted[*place as usize] = id as NodeId;
+            sorted[*place as usize] = id;
             *place += 1;
         }
         Children { starts, sorted }

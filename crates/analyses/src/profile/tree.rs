@@ -16,13 +16,14 @@ pub(super) type NodeId = u32;
 /// The parent of roots.
 pub(super) const NO_PARENT: NodeId = NodeId::MAX;
 
-/// A function as called along one path, and what it cost there.
+/// A function as called along one path, and what it cost there: a line of the cache.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[repr(align(64))]
 pub(super) struct Node {
     pub(super) parent: NodeId,
     pub(super) function: FunctionId,
     pub(super) entry: Entry,
-    pub(super) cost: Cost,
+    pub(super) ran: Ran,
     /// The newest of its first few children; [`NO_NODE`] where it has none.
     #[serde(skip)]
     child: NodeId,
@@ -39,7 +40,7 @@ const FEW: usize = 4;
 
 impl Node {
     fn new(parent: NodeId, function: FunctionId, entry: Entry) -> Node {
-        Node { parent, function, entry, cost: Cost::default(), child: NO_NODE, sibling: NO_NODE }
+        Node { parent, function, entry, ran: Ran::default(), child: NO_NODE, sibling: NO_NODE }
     }
 
     fn key(&self) -> (NodeId, FunctionId, Entry) {
@@ -47,70 +48,84 @@ impl Node {
     }
 }
 
-/// What was counted at a node, without the nodes below it.
+/// What ran at a node, without the nodes below it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Cost {
+pub(super) struct Ran {
     /// Times that the frame was entered.
     pub(super) entries: u64,
     pub(super) instructions: u64,
     /// Time of execution.
     pub(super) time: Time,
+}
+
+/// What few nodes have beside that.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Beside {
     /// Time between leaving and coming back to what is traced.
     pub(super) outside: Time,
     /// Samples, where they were asked for.
     pub(super) samples: u64,
 }
 
-impl Cost {
-    /// Adds a time of execution, and the samples that fall into it.
-    #[inline]
-    pub(super) fn run_for(&mut self, time: Span, every: Option<Every>) {
-        self.time = self.time.and(Time::of(time.length()));
-        self.sample(time, every);
-    }
+/// What was counted at a node, or at some nodes together.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Cost {
+    pub(super) ran: Ran,
+    pub(super) beside: Beside,
+}
 
+impl Beside {
     /// Adds the samples that fall into a time of execution.
-    #[inline]
     pub(super) fn sample(&mut self, time: Span, every: Option<Every>) {
         if let Some(Every::Nanoseconds(period)) = every {
             self.samples = self.samples.saturating_add((time.to / period).saturating_sub(time.from / period));
         }
     }
+}
+
+impl Cost {
+    /// Adds a time of execution, and the samples that fall into it.
+    pub(super) fn run_for(&mut self, time: Span, every: Option<Every>) {
+        self.ran.time = self.ran.time.and(Time::of(time.length()));
+        self.beside.sample(time, every);
+    }
 
     /// Adds a time outside of what is traced.
     pub(super) fn wait_for(&mut self, time: Span) {
-        self.outside = self.outside.and(Time::of(time.length()));
+        self.beside.outside = self.beside.outside.and(Time::of(time.length()));
     }
 
     /// All time, that outside included.
     pub(super) fn elapsed(&self) -> Time {
-        self.time.and(self.outside)
+        self.ran.time.and(self.beside.outside)
     }
 
     pub(super) fn add(&mut self, other: &Cost) {
-        self.entries += other.entries;
-        self.instructions += other.instructions;
+        self.ran.entries += other.ran.entries;
+        self.ran.instructions += other.ran.instructions;
+        self.ran.time = self.ran.time.and(other.ran.time);
         // A damaged clock may be sampled any number of times.
-        self.samples = self.samples.saturating_add(other.samples);
-        self.time = self.time.and(other.time);
-        self.outside = self.outside.and(other.outside);
+        self.beside.samples = self.beside.samples.saturating_add(other.beside.samples);
+        self.beside.outside = self.beside.outside.and(other.beside.outside);
     }
 }
 
 /// Nodes of one or more trees; a parent stands before its children.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-#[serde(from = "Vec<Node>", into = "Vec<Node>")]
+#[serde(from = "(Vec<Node>, Vec<Beside>)", into = "(Vec<Node>, Vec<Beside>)")]
 pub(super) struct Tree {
     nodes: Vec<Node>,
+    /// Of the nodes up to the last that has something there.
+    beside: Vec<Beside>,
     /// Children beyond the first few of a node.
     further: FxHashMap<(NodeId, FunctionId, Entry), NodeId>,
 }
 
-impl From<Vec<Node>> for Tree {
-    fn from(nodes: Vec<Node>) -> Tree {
-        let mut tree = Tree::default();
+impl From<(Vec<Node>, Vec<Beside>)> for Tree {
+    fn from((nodes, beside): (Vec<Node>, Vec<Beside>)) -> Tree {
+        let mut tree = Tree { beside, ..Tree::default() };
         for node in nodes {
-            let added = Node { cost: node.cost, ..Node::new(node.parent, node.function, node.entry) };
+            let added = Node { ran: node.ran, ..Node::new(node.parent, node.function, node.entry) };
             // No tree of ours has a child twice; ids are to be what they were all the same.
             let few = tree.find(node.key()).err().unwrap_or(false);
             tree.add(added, few);
@@ -119,9 +134,9 @@ impl From<Vec<Node>> for Tree {
     }
 }
 
-impl From<Tree> for Vec<Node> {
-    fn from(tree: Tree) -> Vec<Node> {
-        tree.nodes
+impl From<Tree> for (Vec<Node>, Vec<Beside>) {
+    fn from(tree: Tree) -> (Vec<Node>, Vec<Beside>) {
+        (tree.nodes, tree.beside)
     }
 }
 
@@ -130,12 +145,45 @@ impl Tree {
         &self.nodes[id as usize]
     }
 
-    pub(super) fn cost(&mut self, id: NodeId) -> &mut Cost {
-        &mut self.nodes[id as usize].cost
+    /// What ran at a node.
+    #[inline]
+    pub(super) fn ran(&mut self, id: NodeId) -> &mut Ran {
+        &mut self.nodes[id as usize].ran
     }
 
-    pub(super) fn nodes(&self) -> &[Node] {
-        &self.nodes
+    /// What few nodes have.
+    pub(super) fn beside(&mut self, id: NodeId) -> &mut Beside {
+        let index = id as usize;
+        if self.beside.len() <= index {
+            self.beside.resize(index + 1, Beside::default());
+        }
+        &mut self.beside[index]
+    }
+
+    /// All that was counted at a node.
+    pub(super) fn cost(&self, id: NodeId) -> Cost {
+        let beside = self.beside.get(id as usize).copied().unwrap_or_default();
+        Cost { ran: self.node(id).ran, beside }
+    }
+
+    /// Changes what was counted at a node.
+    pub(super) fn change(&mut self, id: NodeId, change: impl FnOnce(&mut Cost)) {
+        let mut cost = self.cost(id);
+        change(&mut cost);
+        *self.ran(id) = cost.ran;
+        if cost.beside != Beside::default() {
+            *self.beside(id) = cost.beside;
+        }
+    }
+
+    /// Ids and nodes, parents first.
+    pub(super) fn iter(&self) -> impl DoubleEndedIterator<Item = (NodeId, &Node)> {
+        self.nodes.iter().enumerate().map(|(id, node)| (id as NodeId, node))
+    }
+
+    /// Number of nodes.
+    pub(super) fn len(&self) -> usize {
+        self.nodes.len()
     }
 
     /// A new root.
@@ -185,7 +233,7 @@ impl Tree {
 impl Watch<NodeId> for Tree {
     fn enter(&mut self, from: &Frame<NodeId>, function: FunctionId, entry: Entry, _: Option<u64>) -> NodeId {
         let node = self.child(from.note, function, entry);
-        self.cost(node).entries += 1;
+        self.ran(node).entries += 1;
         node
     }
 
