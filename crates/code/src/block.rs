@@ -51,8 +51,66 @@ pub struct Block {
     pub label: Label,
     /// Where its instruction lengths begin in the graph.
     pub(crate) lengths: u32,
-    /// The block at `end` and at `target`, or [`UNMET`].
-    pub(crate) links: [BlockId; 2],
+}
+
+/// A block for those who only pass over it: a quarter of a line of the cache, as walking over much code is waiting
+/// for memory.
+#[derive(Clone, Copy, Debug)]
+#[repr(align(16))]
+pub struct Hop {
+    /// The blocks without and with its branch, or [`UNMET`]; where only one can follow, both are that one.
+    pub(crate) next: [BlockId; 2],
+    /// A number that blocks with the same module and function share.
+    pub function: u32,
+    /// Number of instructions.
+    pub instructions: u16,
+    /// What it takes to pass.
+    pub pass: Pass,
+}
+
+/// What it takes to pass over a block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Pass {
+    /// Nothing, and no call is remembered.
+    Free,
+    /// The outcome of a conditional branch.
+    Branch,
+    /// Nothing, but a call is remembered.
+    Call,
+    /// A near return.
+    Return,
+    /// An indirect jump or call.
+    Indirect,
+    /// Something else, or its code is not the same at all times.
+    Other,
+}
+
+impl Hop {
+    /// The block that follows, with its branch taken or not; `None` where none was met there yet.
+    #[inline]
+    pub fn next(&self, taken: bool) -> Option<BlockId> {
+        Some(self.next[usize::from(taken)]).filter(|&next| next != UNMET)
+    }
+
+    /// A hop over a block of a function, from where no other was met yet.
+    pub(crate) fn over(block: &Block, is_lasting: bool, function: u32) -> Hop {
+        let pass = match block.terminator {
+            _ if !is_lasting => Pass::Other,
+            Terminator::None | Terminator::Jump => Pass::Free,
+            Terminator::Call => {
+                if block.is_call() {
+                    Pass::Call
+                } else {
+                    Pass::Free
+                }
+            }
+            Terminator::Conditional => Pass::Branch,
+            Terminator::Return => Pass::Return,
+            Terminator::IndirectJump | Terminator::IndirectCall => Pass::Indirect,
+            Terminator::Far => Pass::Other,
+        };
+        Hop { next: [UNMET; 2], function, instructions: block.instructions as u16, pass }
+    }
 }
 
 /// No block: none was met there yet.
@@ -91,7 +149,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_block_is_one_line_of_the_cache() {
+    fn blocks_fit_lines_of_the_cache() {
         assert_eq!(size_of::<Block>(), 64);
+        assert_eq!(size_of::<Hop>(), 16);
     }
 }

@@ -3,7 +3,7 @@
 use iced_x86::{Code, FlowControl, Instruction, Register};
 use rustc_hash::FxHashMap;
 
-use crate::{AddressSpace, Bits, Block, BlockId, Origin, Provenance, Snapshot, Terminator, block::UNMET};
+use crate::{AddressSpace, Bits, Block, BlockId, Hop, Origin, Provenance, Snapshot, Terminator};
 
 /// A block that grows longer is cut, so that one look-up stays cheap.
 const LONGEST_BLOCK: u32 = 1 << 10;
@@ -60,6 +60,10 @@ pub struct Graph<'a, L> {
     labels: &'a L,
     bits: Bits,
     blocks: Vec<Block>,
+    /// What it takes to pass over each block.
+    hops: Vec<Hop>,
+    /// The numbers of functions in hops.
+    functions: FxHashMap<(u32, u32), u32>,
     /// Where the code of each block comes from.
     provenances: Vec<Provenance>,
     /// Lengths of the instructions of all blocks.
@@ -78,6 +82,8 @@ impl<'a, L: Labels> Graph<'a, L> {
             labels,
             bits,
             blocks: Vec::new(),
+            hops: Vec::new(),
+            functions: FxHashMap::default(),
             provenances: Vec::new(),
             lengths: Vec::new(),
             index: FxHashMap::default(),
@@ -89,6 +95,12 @@ impl<'a, L: Labels> Graph<'a, L> {
     #[inline]
     pub fn block(&self, id: BlockId) -> &Block {
         &self.blocks[id.0 as usize]
+    }
+
+    /// What it takes to pass over a block.
+    #[inline]
+    pub fn hop(&self, id: BlockId) -> Hop {
+        self.hops[id.0 as usize]
     }
 
     /// Where the code of a block comes from.
@@ -147,16 +159,23 @@ impl<'a, L: Labels> Graph<'a, L> {
     /// Why there is none.
     #[inline]
     pub fn follow(&mut self, id: BlockId, taken: bool, at: u64) -> Result<BlockId, Unreadable> {
-        let next = self.block(id).links[usize::from(taken)];
-        if next != UNMET && self.holds(next, at) { Ok(next) } else { self.meet(id, taken, at) }
+        match self.hop(id).next(taken) {
+            Some(next) if self.holds(next, at) => Ok(next),
+            _ => self.meet(id, taken, at),
+        }
     }
 
     #[cold]
     fn meet(&mut self, id: BlockId, taken: bool, at: u64) -> Result<BlockId, Unreadable> {
         let block = self.block(id);
-        let next = self.at(if taken { block.target } else { block.end }, at)?;
-        self.blocks[id.0 as usize].links[usize::from(taken)] = next;
-        Ok(next)
+        let (terminator, to) = (block.terminator, if taken { block.target } else { block.end });
+        let met = self.at(to, at)?;
+        let next = &mut self.hops[id.0 as usize].next;
+        match terminator {
+            Terminator::None | Terminator::Jump => *next = [met; 2],
+            _ => next[usize::from(taken)] = met,
+        }
+        Ok(met)
     }
 
     /// Whether an id is that of a block of this graph which begins at `address` at tick `at`.
@@ -180,6 +199,10 @@ impl<'a, L: Labels> Graph<'a, L> {
         let (block, provenance) = self.decode_block(address, at)?;
         let id = BlockId(u32::try_from(self.blocks.len()).expect("fewer than 2^32 blocks"));
         let start = provenance.valid.start;
+        let numbers = self.functions.len() as u32;
+        let function = (block.label.module, block.label.function);
+        let function = *self.functions.entry(function).or_insert(numbers);
+        self.hops.push(Hop::over(&block, provenance.is_lasting(), function));
         self.blocks.push(block);
         self.provenances.push(provenance);
         if let Some(before) = self.index.insert(address, id) {
@@ -208,7 +231,6 @@ impl<'a, L: Labels> Graph<'a, L> {
             writes_cr3: false,
             label: Label::default(),
             lengths: self.lengths.len() as u32,
-            links: [UNMET; 2],
         };
         let mut from = Provenance { origin: Origin { module: 0, offset: start }, valid: 0..u64::MAX };
         // Up to where the label holds, and the place of the code where it was asked for.

@@ -14,7 +14,7 @@ mod program;
 mod snapshot;
 mod space;
 
-pub use block::{Block, BlockId, Provenance, Terminator};
+pub use block::{Block, BlockId, Hop, Pass, Provenance, Terminator};
 pub use graph::{Graph, Label, Labels, Unreadable, writes_cr3};
 pub use program::Program;
 pub use snapshot::Snapshot;

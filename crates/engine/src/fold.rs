@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use hodo_clock::{Nanos, PerfClock, Tsc};
-use hodo_code::{Graph, Label, Labels, Terminator};
-use hodo_intel_pt::flow::{self, Event, Executed, Sink, Step};
+use hodo_code::{Block, Graph, Label, Labels, Terminator};
+use hodo_intel_pt::flow::{self, Event, Executed, Sink, Step, Stretch};
 use hodo_trace::{Analysis, Arrival, Code, End, FunctionId, Place, Run, Seen, Table, Transfer};
 
 use crate::{
@@ -255,6 +255,8 @@ pub(crate) struct SeenSink<'x, 'f, T> {
     joins: bool,
     /// What ran since the last run that was told; of no instruction where nothing did.
     run: Run,
+    /// The number of its function in its graph, where it is known.
+    function: Option<u32>,
 }
 
 /// Nothing ran.
@@ -270,7 +272,7 @@ impl<'x, 'f, T: Take> SeenSink<'x, 'f, T> {
         let clock = gate.experiment.recording.config.clock;
         let open = gate.open;
         let early = Vec::new();
-        SeenSink { taker, gate, clock, fresh: false, open, early, joins: false, run: NO_RUN }
+        SeenSink { taker, gate, clock, fresh: false, open, early, joins: false, run: NO_RUN, function: None }
     }
 
     #[inline]
@@ -306,19 +308,31 @@ impl<'x, 'f, T: Take> SeenSink<'x, 'f, T> {
     #[inline]
     fn join(&mut self, executed: &Executed<'_>) {
         let block = executed.block;
-        let instructions = executed.lengths.len() as u64;
+        self.begin_run(block, None);
+        self.run.instructions += executed.lengths.len() as u64;
+        if executed.is_whole() {
+            self.end_run(block);
+        }
+    }
+
+    /// Begins a run with a block, unless that goes on with the one before.
+    #[inline]
+    fn begin_run(&mut self, block: &Block, number: Option<u32>) {
         let Label { module, function: index, .. } = block.label;
         if self.run.instructions == 0 || self.run.at.function != (FunctionId { module, index }) {
             self.tell_run();
             self.run.at = arrival(block.start, block.label);
         }
-        self.run.instructions += instructions;
-        if executed.is_whole() {
-            self.run.transfer = transfer(flow::Transfer::of(block));
+        self.function = number;
+    }
+
+    /// Ends a run with a block, if that is what ends runs.
+    #[inline]
+    fn end_run(&mut self, block: &Block) {
+        self.run.transfer = transfer(flow::Transfer::of(block));
+        if self.run.transfer != Transfer::None {
             self.run.end = block.end;
-            if self.run.transfer != Transfer::None {
-                self.tell_run();
-            }
+            self.tell_run();
         }
     }
 
@@ -426,6 +440,22 @@ impl<T: Take> Sink for SeenSink<'_, '_, T> {
             }
         }
         self.joins = T::TAKES_RUNS && self.is_direct();
+    }
+
+    #[inline]
+    fn takes_stretches(&self) -> bool {
+        self.joins
+    }
+
+    #[inline]
+    fn stretch<L: Labels>(&mut self, stretch: Stretch, graph: &Graph<'_, L>) {
+        if self.run.instructions == 0 || self.function != Some(stretch.function) {
+            self.begin_run(graph.block(stretch.first), Some(stretch.function));
+        }
+        self.run.instructions += u64::from(stretch.instructions);
+        if let Some(last) = stretch.last {
+            self.end_run(graph.block(last));
+        }
     }
 
     #[inline]

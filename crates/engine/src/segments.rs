@@ -6,7 +6,7 @@ use hodo_clock::Tsc;
 use hodo_code::{Graph, Labels, Program};
 use hodo_intel_pt::{
     Config,
-    flow::{Decoder, Event, Executed, Gap, Memos, PacketKind, Sink, Step, Trouble},
+    flow::{Decoder, Event, Executed, Gap, Memos, PacketKind, Sink, Step, Stretch, Trouble},
     packet::PSB,
 };
 use hodo_trace::{Cause, Loss};
@@ -187,6 +187,16 @@ impl<S: Sink, G: FnMut(&mut S)> Sink for Located<'_, '_, S, G> {
     #[inline]
     fn executed(&mut self, executed: Executed<'_>) {
         self.sink.executed(executed);
+    }
+
+    #[inline]
+    fn takes_stretches(&self) -> bool {
+        self.sink.takes_stretches()
+    }
+
+    #[inline]
+    fn stretch<L: Labels>(&mut self, stretch: Stretch, graph: &Graph<'_, L>) {
+        self.sink.stretch(stretch, graph);
     }
 
     #[inline]

@@ -135,7 +135,7 @@ pub struct Run {
     pub instructions: u64,
     /// What the last of them was.
     pub transfer: Transfer,
-    /// The address after it.
+    /// The address after it, where it was a call.
     pub end: u64,
 }
 

@@ -140,7 +140,12 @@ impl<'t> Decoder<'t> {
     /// Decodes the segment.
     pub fn decode<L: Labels>(mut self, programs: &mut [Program<'_, L>], sink: &mut impl Sink) {
         let mut context = Context { programs, sink };
-        while self.step(&mut context) {}
+        loop {
+            self.follow_plain(usize::MAX, &mut context);
+            if !self.step(&mut context) {
+                break;
+            }
+        }
         self.finish(&mut context);
     }
 
@@ -282,7 +287,11 @@ impl<'t> Decoder<'t> {
         let mut left = tnt.count;
         loop {
             let (walk, graph, sink) = self.parts(context);
-            left = walk.branches(graph, sink, Tnt { count: left, ..tnt });
+            let rest = Tnt { count: left, ..tnt };
+            left = match sink.takes_stretches() {
+                true => walk.stretches(graph, sink, rest),
+                false => walk.branches(graph, sink, rest),
+            };
             if left == 0 {
                 return Ok(());
             }
@@ -330,6 +339,17 @@ impl<'t> Decoder<'t> {
             self.announced.flush(None, context.sink);
         }
         let to = self.last_ip.join(payload).ok_or(Trouble::NoAddress)?;
+        self.tip_to(to, || payload, context)
+    }
+
+    /// Takes a TIP that leads to an address.
+    #[inline]
+    pub(super) fn tip_to<L: Labels, S: Sink>(
+        &mut self,
+        to: u64,
+        payload: impl FnOnce() -> IpPayload,
+        context: &mut Context<'_, '_, L, S>,
+    ) -> Result<(), Trouble> {
         let from = self.left_from;
         let (walk, graph, sink) = self.parts(context);
         let walked = match from {
@@ -343,7 +363,7 @@ impl<'t> Decoder<'t> {
             let certain = !trouble.is_doubtful() || from.is_some();
             self.waiting = if certain { Waiting::Nothing } else { Waiting::Unknown };
             self.left_from = from;
-            self.resume_at_tip(payload, context);
+            self.resume_at_tip(payload(), context);
             return Ok(());
         }
         if from.is_some() {

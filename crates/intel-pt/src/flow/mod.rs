@@ -13,6 +13,7 @@ mod decoder;
 mod event;
 mod machine;
 mod memo;
+mod plain;
 mod psb;
 mod recovery;
 mod scout;
@@ -20,7 +21,7 @@ mod trial;
 mod trouble;
 mod walk;
 
-use hodo_code::{Block, Graph, Labels, Provenance, Snapshot};
+use hodo_code::{Block, BlockId, Graph, Labels, Provenance, Snapshot};
 
 pub use decoder::{Decoder, Guest, Switch};
 pub use event::{Cause, ControlFlow, ControlFlowKind, Event, EventData, Transaction, ValueBlock};
@@ -57,6 +58,35 @@ impl Executed<'_> {
     }
 }
 
+/// Blocks of one function that ran to their ends, one after another.
+#[derive(Clone, Copy, Debug)]
+pub struct Stretch {
+    /// The first of them.
+    pub first: BlockId,
+    /// The number of their function in their graph.
+    pub function: u32,
+    /// Their instructions.
+    pub instructions: u32,
+    /// The last of them, where it is known to end in more than a conditional branch or a direct jump.
+    pub last: Option<BlockId>,
+}
+
+impl Stretch {
+    /// Nothing yet, before this block.
+    #[inline]
+    fn before<L: Labels>(graph: &Graph<'_, L>, first: BlockId) -> Stretch {
+        Stretch { first, function: graph.hop(first).function, instructions: 0, last: None }
+    }
+
+    /// Tells it, if anything ran.
+    #[inline]
+    fn tell<L: Labels>(self, graph: &Graph<'_, L>, sink: &mut impl Sink) {
+        if self.instructions > 0 {
+            sink.stretch(self, graph);
+        }
+    }
+}
+
 /// What a packet tells of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PacketKind {
@@ -76,6 +106,16 @@ pub trait Sink {
 
     /// Something else happened.
     fn event(&mut self, event: Event);
+
+    /// Whether stretches may be told in place of blocks; asked again with each packet.
+    #[inline]
+    fn takes_stretches(&self) -> bool {
+        false
+    }
+
+    /// Blocks ran, which lie in this graph.
+    #[inline]
+    fn stretch<L: Labels>(&mut self, _stretch: Stretch, _graph: &Graph<'_, L>) {}
 
     /// What is told next is what one packet says.
     #[inline]

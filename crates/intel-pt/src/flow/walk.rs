@@ -1,10 +1,10 @@
 //! From one packet to the next over the code.
 
-use hodo_code::{BlockId, Graph, Labels, Terminator, writes_cr3};
+use hodo_code::{BlockId, Graph, Labels, Pass, Terminator, writes_cr3};
 use iced_x86::{Instruction, Mnemonic};
 
 use super::{
-    Executed, Expected, Sink, Trouble,
+    Executed, Expected, Sink, Stretch, Trouble,
     scout::{CircleGuard, Scout, instructions_before},
 };
 use crate::{
@@ -229,6 +229,109 @@ impl Walk {
         left
     }
 
+    /// The same for a sink that takes stretches; code that is not the same at all times is left to others.
+    #[inline(always)]
+    pub(super) fn stretches<L: Labels>(
+        &mut self,
+        graph: &mut Graph<'_, L>,
+        sink: &mut impl Sink,
+        tnt: Tnt,
+    ) -> u8 {
+        let Ok(mut id) = self.here(graph) else { return tnt.count };
+        // The next bit is the highest one.
+        let (mut bits, mut left, mut straight) =
+            (tnt.bits.unbounded_shl(64 - u32::from(tnt.count)), tnt.count, 0);
+        let mut stretch = Stretch::before(graph, id);
+        while left > 0 && straight < LONGEST_STRAIGHT {
+            let hop = graph.hop(id);
+            if hop.function != stretch.function {
+                stretch.tell(graph, sink);
+                stretch = Stretch::before(graph, id);
+            }
+            let taken = bits >> 63 == 1;
+            let next = match hop.pass {
+                Pass::Free | Pass::Branch => {
+                    let branches = hop.pass == Pass::Branch;
+                    bits <<= u8::from(branches);
+                    left -= u8::from(branches);
+                    straight = if branches { 0 } else { straight + 1 };
+                    hop.next(taken).or_else(|| graph.follow(id, taken || !branches, self.at).ok())
+                }
+                Pass::Call => {
+                    straight += 1;
+                    self.remember_call(graph, id);
+                    hop.next(true).or_else(|| graph.follow(id, true, self.at).ok())
+                }
+                Pass::Return if taken && !self.no_return_compression => {
+                    let Some(back) = self.returns.pop() else { break };
+                    (bits, left, straight) = (bits << 1, left - 1, 0);
+                    self.go(back.address);
+                    let known = back.block.filter(|&id| graph.is_at(id, back.address, self.at));
+                    known.or_else(|| graph.at(back.address, self.at).ok())
+                }
+                _ => break,
+            };
+            stretch.instructions += u32::from(hop.instructions);
+            let Some(next) = next else {
+                // Code that can't be read is trouble only once a packet proves that it ran.
+                if hop.pass != Pass::Return {
+                    let block = graph.block(id);
+                    self.go(if hop.pass == Pass::Branch && !taken { block.end } else { block.target });
+                }
+                stretch.last = (hop.pass > Pass::Branch).then_some(id);
+                stretch.tell(graph, sink);
+                return left;
+            };
+            if hop.pass > Pass::Branch {
+                stretch.last = Some(id);
+                stretch.tell(graph, sink);
+                stretch = Stretch::before(graph, next);
+            }
+            id = next;
+        }
+        stretch.tell(graph, sink);
+        self.stand_before(graph, id);
+        left
+    }
+
+    /// Execution goes on at a block, which may not be the one that is there at this time.
+    #[inline]
+    fn stand_before<L: Labels>(&mut self, graph: &Graph<'_, L>, id: BlockId) {
+        self.ip = graph.block(id).start;
+        self.block = Some(id).filter(|&id| graph.hop(id).pass != Pass::Other || graph.holds(id, self.at));
+    }
+
+    /// Over blocks of one function up to an indirect branch, and over that to an address; whether that was all.
+    #[inline]
+    fn stretch_to<L: Labels>(&mut self, graph: &mut Graph<'_, L>, sink: &mut impl Sink, to: u64) -> bool {
+        let Ok(mut id) = self.here(graph) else { return false };
+        let mut stretch = Stretch::before(graph, id);
+        for _ in 0..LONGEST_STRAIGHT {
+            let hop = graph.hop(id);
+            let is_end = match hop.pass {
+                _ if hop.function != stretch.function => break,
+                Pass::Free => false,
+                Pass::Return => !self.returns_are_hidden,
+                Pass::Indirect => true,
+                _ => break,
+            };
+            if is_end {
+                self.follow_returns(graph, id);
+                stretch.instructions += u32::from(hop.instructions);
+                stretch.last = Some(id);
+                stretch.tell(graph, sink);
+                self.go(to);
+                return true;
+            }
+            let Some(next) = hop.next(true).or_else(|| graph.follow(id, true, self.at).ok()) else { break };
+            stretch.instructions += u32::from(hop.instructions);
+            id = next;
+        }
+        stretch.tell(graph, sink);
+        self.stand_before(graph, id);
+        false
+    }
+
     /// Takes a TNT bit. `Ok(false)` where the next branch is not one that takes it, but an indirect one: its
     /// TIP was deferred and comes first (SDM, "Deferred TIPs").
     #[inline]
@@ -266,6 +369,9 @@ impl Walk {
         sink: &mut impl Sink,
         to: u64,
     ) -> Result<(), Trouble> {
+        if sink.takes_stretches() && self.stretch_to(graph, sink, to) {
+            return Ok(());
+        }
         let id = self.seek_decision(graph, sink)?;
         let block = graph.block(id);
         let hidden = self.returns_are_hidden && block.terminator == Terminator::Return;

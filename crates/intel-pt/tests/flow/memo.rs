@@ -1,11 +1,12 @@
-//! The law of the memo: whatever the trace and the code, it changes nothing of what is told but how runs are cut.
+//! The law of the memo, and of stretches: whatever the trace and the code, they change nothing of what is told but
+//! how runs are cut.
 
 use hodo_clock::Tsc;
 use hodo_code::{AddressSpace, Content, Graph, Label, Labels, Origin, Program, Terminator};
 use hodo_intel_pt::{
     Config,
     encoder::{Settings, Timing},
-    flow::{Decoder, Event, Executed, Memos, Sink, Step, Switch, Transfer},
+    flow::{Decoder, Event, Executed, Memos, Sink, Step, Stretch, Switch, Transfer},
     packet::{IpPayload, PSB, Packet, Tnt, find_psb},
 };
 use proptest::prelude::*;
@@ -37,6 +38,10 @@ struct Told<const BLOCKS: bool> {
     paths: Vec<Vec<Step>>,
     /// Instructions that paths told of.
     by_path: u64,
+    /// Whether stretches are taken, too.
+    stretches: bool,
+    /// Blocks that were told together.
+    together: usize,
 }
 
 impl<const BLOCKS: bool> Told<BLOCKS> {
@@ -76,6 +81,19 @@ impl<const BLOCKS: bool> Sink for Told<BLOCKS> {
         true
     }
 
+    fn takes_stretches(&self) -> bool {
+        // Now and then single blocks come between.
+        self.stretches && self.items.len() % 5 != 4
+    }
+
+    fn stretch<L: Labels>(&mut self, stretch: Stretch, graph: &Graph<'_, L>) {
+        let first = graph.block(stretch.first);
+        let last = stretch.last.map(|last| graph.block(last));
+        let (end, transfer) = last.map_or((0, Transfer::None), |last| (last.end, Transfer::of(last)));
+        self.together += usize::from(stretch.instructions > first.instructions);
+        self.run(first.start, end, first.label, stretch.instructions.into(), transfer);
+    }
+
     fn state(&mut self) -> Option<u32> {
         Some(self.items.len() as u32 % 3)
     }
@@ -104,12 +122,25 @@ impl<const BLOCKS: bool> Sink for Told<BLOCKS> {
     }
 }
 
+/// What is told without the ends of runs, of which stretches tell those only that a call returns to.
+fn without_ends<const BLOCKS: bool>(mut told: Told<BLOCKS>) -> Vec<Item> {
+    for item in &mut told.items {
+        if let Item::Run { end, transfer, .. } = item
+            && *transfer != Transfer::Call
+        {
+            *end = 0;
+        }
+    }
+    told.items
+}
+
 /// Decodes a trace segment by segment, twice over with the same memo, if with one at all.
 fn told<const BLOCKS: bool>(
     space: &AddressSpace<'_>,
     trace: &[u8],
     config: &Config,
     memo: Option<Memos>,
+    stretches: bool,
 ) -> Told<BLOCKS> {
     let mut programs = [Program::new(space, &Functions)];
     let mut memo = memo;
@@ -117,7 +148,7 @@ fn told<const BLOCKS: bool>(
     let next = |from: usize| Some(from + find_psb(trace.get(from..)?)?);
     let starts: Vec<usize> = std::iter::successors(next(0), |&start| next(start + PSB.len())).collect();
     let ends = || starts.iter().copied().skip(1).chain([trace.len()]);
-    let mut told = Told::<BLOCKS>::default();
+    let mut told = Told::<BLOCKS> { stretches, ..Told::default() };
     for (start, end) in starts.iter().copied().zip(ends()).chain(starts.iter().copied().zip(ends())) {
         let decoder = Decoder::new(trace, start..end, config, &schedule);
         match &mut memo {
@@ -131,7 +162,7 @@ fn told<const BLOCKS: bool>(
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(400))]
     #[test]
-    fn a_memo_changes_nothing(
+    fn memos_and_stretches_change_nothing(
         code in code(),
         choices in prop::collection::vec(any::<u32>(), 101..400),
         steps in 1usize..3000,
@@ -173,15 +204,20 @@ proptest! {
             max_nonturbo_ratio: Some(10),
             ..Config::default()
         };
-        let without = told::<false>(&space, &trace, &config, None).items;
-        prop_assert_eq!(told::<false>(&space, &trace, &config, Some(Memos::default())).items, &without[..]);
-        prop_assert_eq!(told::<true>(&space, &trace, &config, Some(Memos::with_room(most))).items, without);
+        let without = told::<false>(&space, &trace, &config, None, false);
+        let memo = || Some(Memos::default());
+        prop_assert_eq!(&told::<false>(&space, &trace, &config, memo(), false).items, &without.items);
+        let small = Some(Memos::with_room(most));
+        prop_assert_eq!(&told::<true>(&space, &trace, &config, small, false).items, &without.items);
+        let without = without_ends(without);
+        prop_assert_eq!(&without_ends(told::<false>(&space, &trace, &config, None, true)), &without);
+        prop_assert_eq!(&without_ends(told::<false>(&space, &trace, &config, memo(), true)), &without);
     }
 }
 
 /// It is there to be used.
 #[test]
-fn most_of_a_plain_trace_is_told_by_paths() {
+fn a_plain_trace_is_told_by_paths_and_stretches() {
     let bytes = [0x74, 0].repeat((SLOT * SLOTS / 2) as usize);
     let mut space = AddressSpace::new();
     let content = Content { bytes: &bytes, origin: Origin { module: 0, offset: 0 } };
@@ -190,7 +226,10 @@ fn most_of_a_plain_trace_is_told_by_paths() {
     let mut trace: Vec<u8> = psb_plus.iter().flat_map(|packet| packet.encode().to_vec()).collect();
     let (packets, branches) = (60, Tnt { bits: 1, count: 2 });
     trace.extend((0..packets).flat_map(|_| Packet::Tnt8(branches).encode().to_vec()));
-    let with = told::<false>(&space, &trace, &Config::default(), Some(Memos::default()));
+    let with = told::<false>(&space, &trace, &Config::default(), Some(Memos::default()), false);
     // Twice; the first packet and some of the last eight bytes are the decoder's.
     assert!(with.by_path >= 2 * 2 * (packets - 1 - 8));
+    // Of one function there are some blocks one after another.
+    let together = told::<false>(&space, &trace, &Config::default(), None, true).together;
+    assert!(together >= packets as usize / 2, "{together} stretches");
 }

@@ -24,6 +24,7 @@ mod ways;
 use hodo_code::{Graph, Labels};
 use rustc_hash::FxHashMap;
 
+pub(super) use record::join;
 pub use table::{Step, Transfer};
 
 use self::{
@@ -163,16 +164,16 @@ static PLAIN: [u8; 256] = {
 };
 
 /// The first bytes of a TNT-64.
-const LONG_TNT: u16 = 0xa302;
+pub(super) const LONG_TNT: u16 = 0xa302;
 
 /// The bytes of an OVF.
 const OVERFLOW: u16 = 0xf302;
 
 /// Size of a TNT-64.
-const LONG_SIZE: usize = 8;
+pub(super) const LONG_SIZE: usize = 8;
 
 /// Size of the plain packet in the lowest bytes of a word; 0 where another one is there.
-fn plain_size(word: u64) -> u8 {
+pub(super) fn plain_size(word: u64) -> u8 {
     PLAIN[usize::from(word as u8)]
 }
 
@@ -239,7 +240,8 @@ impl Decoder<'_> {
             return;
         }
         if memos.learned.rest > 0 {
-            memos.learned.rest -= 1;
+            let followed = self.follow_plain(memos.learned.rest, context);
+            memos.learned.rest -= followed.max(1);
             return;
         }
         if memos.learned.full || memos.learned.is_in_vain() {
@@ -364,7 +366,7 @@ impl Decoder<'_> {
     }
 
     /// Whether a TNT or TIP that comes next says what it seems to.
-    fn is_plain(&self) -> bool {
+    pub(super) fn is_plain(&self) -> bool {
         self.state == recovery::State::On
             && !self.announced.waits
             && self.left_from.is_none()
@@ -376,7 +378,7 @@ impl Decoder<'_> {
 
     /// Follows a packet that tells the time: its size; 0 where it is another one, or a rare form.
     #[inline]
-    fn follow_clock<L: Labels, S: Sink>(
+    pub(super) fn follow_clock<L: Labels, S: Sink>(
         &mut self,
         word: u64,
         counted: &mut bool,
