@@ -121,9 +121,9 @@ impl Learned {
         self.bytes >= WORTH * self.paths
     }
 
-    /// Whether that can be told early, from what it was the last time.
+    /// Whether it is told early that it is not.
     fn is_in_vain(&self) -> bool {
-        self.seldom > 0 && self.paths >= self.most / 4 && !self.is_worth()
+        self.paths >= self.most / 4 && !self.is_worth()
     }
 }
 
