@@ -1,15 +1,16 @@
 //! Any packets over any code: the decoder comes to an end, what it shows lies in the code, time never runs
-//! backwards, gaps lie in the stream, and a segment decodes to the same wherever the stream is cut.
+//! backwards, gaps lie in the stream, stretches tell as much as blocks, and a segment decodes to the same wherever the
+//! stream is cut.
 
 #![no_main]
 
 use std::ops::Range;
 
 use hodo_clock::Tsc;
-use hodo_code::{AddressSpace, Content, Label, Labels, Origin, Program};
+use hodo_code::{AddressSpace, Content, Graph, Label, Labels, Origin, Program};
 use hodo_intel_pt::{
     Config, Cpu,
-    flow::{Decoder, Event, Executed, Sink, Switch},
+    flow::{Decoder, Event, Executed, Sink, Stretch, Switch},
     packet::{IpPayload, PSB, Packet, Tnt, find_psb},
 };
 use libfuzzer_sys::{
@@ -268,6 +269,32 @@ impl Sink for Shown {
     }
 }
 
+/// What happened, after how many instructions.
+#[derive(Default)]
+struct Counted {
+    stretches: bool,
+    instructions: u64,
+    events: Vec<(u64, Event)>,
+}
+
+impl Sink for Counted {
+    fn executed(&mut self, executed: Executed<'_>) {
+        self.instructions += executed.lengths.len() as u64;
+    }
+
+    fn event(&mut self, event: Event) {
+        self.events.push((self.instructions, event));
+    }
+
+    fn takes_stretches(&self) -> bool {
+        self.stretches
+    }
+
+    fn stretch<L: Labels>(&mut self, stretch: Stretch, _: &Graph<'_, L>) {
+        self.instructions += u64::from(stretch.instructions);
+    }
+}
+
 fn decode(
     stream: &[u8],
     span: Range<usize>,
@@ -276,7 +303,13 @@ fn decode(
     programs: &mut [Program<'_, NoLabels>],
 ) -> Vec<String> {
     let mut shown = Shown { start: span.start as u64, ..Shown::default() };
-    Decoder::new(stream, span, config, schedule).decode(programs, &mut shown);
+    Decoder::new(stream, span.clone(), config, schedule).decode(programs, &mut shown);
+    let [blocks, stretches] = [false, true].map(|stretches| {
+        let mut counted = Counted { stretches, ..Counted::default() };
+        Decoder::new(stream, span.clone(), config, schedule).decode(programs, &mut counted);
+        (counted.instructions, counted.events)
+    });
+    assert_eq!(stretches, blocks);
     shown.text
 }
 

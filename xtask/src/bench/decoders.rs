@@ -148,23 +148,22 @@ pub(super) fn print(recordings: &[(String, OfRecording)]) {
             .collect();
         let mut cells: Vec<String> =
             pairs.iter().map(|pair| pair.map_or("–".to_owned(), |(our, their)| cell(our, their))).collect();
-        let known = || pairs.iter().flatten();
+        let known = || pairs.iter().flatten().filter(|pair| pair.1.errors == 0);
         if known().next().is_none() {
             continue;
         }
         let all = [sum(known().map(|pair| pair.0)), sum(known().map(|pair| pair.1))];
         cells.push(cell(&all[0], &all[1]));
         let goals = goals.map_or("–".to_owned(), |[cold, hot]| format!("{cold}, {hot}"));
-        let errors = match all[1].errors {
-            0 => String::new(),
-            errors => format!(" ({errors} errors)"),
-        };
         let (who, mode) = theirs;
-        println!("| {ours} beside {who} {mode} | {} | {goals} | {difference}{errors} |", cells.join(" | "));
+        println!("| {ours} beside {who} {mode} | {} | {goals} | {difference} |", cells.join(" | "));
     }
 }
 
 fn cell(ours: &Measured, theirs: &Measured) -> String {
+    if theirs.errors > 0 {
+        return "gave up".to_owned();
+    }
     let [cold, hot] = ours.times.map(|time| ours.bytes * 1e3 / time);
     let [first, second] = [0, 1].map(|pass| theirs.times[pass] / ours.times[pass]);
     format!("{cold:.0}, {hot:.0}; {first:.1}, {second:.1}")

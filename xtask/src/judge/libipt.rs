@@ -3,7 +3,7 @@
 use std::{
     collections::BTreeMap,
     fs::File,
-    io::{BufWriter, Write},
+    io::{self, BufWriter, Read, Seek, SeekFrom, Write},
     os::unix::fs::FileExt,
     path::{Path, PathBuf},
     process::{Child, ChildStdin, Command, Stdio},
@@ -149,8 +149,18 @@ fn words<'i>(
     image: impl Fn(u64) -> Option<&'i Image>,
 ) -> Outcome<Option<Vec<String>>> {
     let mut words = Vec::new();
-    for &(offset, length) in ranges {
-        let image = image(begin(file, offset)?).ok_or("trace of a process without code")?;
+    let mut rest = ranges;
+    while let Some(&(offset, length)) = rest.first() {
+        let Some(time) = begin(file, offset)? else {
+            return Err("a stream that does not begin with PSB".into());
+        };
+        let mut pieces = 1;
+        while let Some(&(next, _)) = rest.get(pieces)
+            && begin(file, next)?.is_none()
+        {
+            pieces += 1;
+        }
+        let image = image(time).ok_or("trace of a process without code")?;
         if image.changes() {
             return Ok(None);
         }
@@ -158,18 +168,36 @@ fn words<'i>(
             words.push("--raw".to_owned());
             words.push(format!("{}:{}:{}@{}", map.path, map.offset, map.length, map.begin));
         }
-        words.push(format!("{}:{offset}:{length}", recording.display()));
+        words.push(match pieces {
+            1 => format!("{}:{offset}:{length}", recording.display()),
+            _ => joined(recording, file, &rest[..pieces])?.display().to_string(),
+        });
+        rest = &rest[pieces..];
     }
     Ok(Some(words))
 }
 
+/// Writes pieces that go on where the one before ends into one file, as libipt reads each by itself.
+fn joined(recording: &Path, file: &File, pieces: &[(u64, u64)]) -> Outcome<PathBuf> {
+    let path = recording.with_extension(format!("{}.pt", pieces[0].0));
+    let mut whole = File::create(&path)?;
+    for &(offset, length) in pieces {
+        let mut piece = file;
+        piece.seek(SeekFrom::Start(offset))?;
+        io::copy(&mut piece.take(length), &mut whole)?;
+    }
+    Ok(path)
+}
+
 /// The time at which a piece of trace begins: it does so with PSB and TSC (SDM, "PSB", "TSC"). The emulated
-/// processor's counter ticks once a nanosecond.
-fn begin(file: &File, offset: u64) -> Outcome<u64> {
+/// processor's counter ticks once a nanosecond. Without times it may be any: then the last one, at which the process
+/// has all of its code. `None` where the piece goes on where the one before ends.
+fn begin(file: &File, offset: u64) -> Outcome<Option<u64>> {
     let mut bytes = [0; 24];
-    file.read_exact_at(&mut bytes, offset)?;
-    let [.., 0x19, a, b, c, d, e, f, g] = bytes else {
-        return Err("a piece of trace that does not begin with PSB and TSC".into());
-    };
-    Ok(u64::from_le_bytes([a, b, c, d, e, f, g, 0]))
+    file.read_at(&mut bytes, offset)?;
+    Ok(match bytes {
+        [0x02, 0x82, .., 0x19, a, b, c, d, e, f, g] => Some(u64::from_le_bytes([a, b, c, d, e, f, g, 0])),
+        [0x02, 0x82, 0x02, 0x82, ..] => Some(u64::MAX),
+        _ => None,
+    })
 }
