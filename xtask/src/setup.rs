@@ -120,6 +120,8 @@ fn install(missing: &[&Tool]) -> Outcome {
     }
     let apt = |words: &str| {
         let mut apt = Command::new("apt-get");
+        // A new machine may be installing updates of its own.
+        apt.args(["-o", "DPkg::Lock::Timeout=600"]);
         apt.args(words.split(' ').skip(1)).env("DEBIAN_FRONTEND", "noninteractive").stdout(Stdio::null());
         command::run(&mut apt)
     };
