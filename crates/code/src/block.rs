@@ -66,6 +66,8 @@ pub struct Hop {
     pub instructions: u16,
     /// What it takes to pass.
     pub pass: Pass,
+    /// Whether the block begins where its function begins; `None` where functions are not known.
+    pub(crate) at_entry: Option<bool>,
 }
 
 /// What it takes to pass over a block.
@@ -79,8 +81,10 @@ pub enum Pass {
     Call,
     /// A near return.
     Return,
-    /// An indirect jump or call.
-    Indirect,
+    /// An indirect jump.
+    IndirectJump,
+    /// An indirect call.
+    IndirectCall,
     /// Something else, or its code is not the same at all times.
     Other,
 }
@@ -97,19 +101,16 @@ impl Hop {
         let pass = match block.terminator {
             _ if !is_lasting => Pass::Other,
             Terminator::None | Terminator::Jump => Pass::Free,
-            Terminator::Call => {
-                if block.is_call() {
-                    Pass::Call
-                } else {
-                    Pass::Free
-                }
-            }
+            Terminator::Call if block.is_call() => Pass::Call,
+            Terminator::Call => Pass::Free,
             Terminator::Conditional => Pass::Branch,
             Terminator::Return => Pass::Return,
-            Terminator::IndirectJump | Terminator::IndirectCall => Pass::Indirect,
+            Terminator::IndirectJump => Pass::IndirectJump,
+            Terminator::IndirectCall => Pass::IndirectCall,
             Terminator::Far => Pass::Other,
         };
-        Hop { next: [UNMET; 2], function, instructions: block.instructions as u16, pass }
+        let (instructions, at_entry) = (block.instructions as u16, block.label.at_entry);
+        Hop { next: [UNMET; 2], function, instructions, pass, at_entry }
     }
 }
 

@@ -60,10 +60,12 @@ pub struct Graph<'a, L> {
     labels: &'a L,
     bits: Bits,
     blocks: Vec<Block>,
-    /// What it takes to pass over each block.
+    /// What it takes to pass over each block, and where it starts.
     hops: Vec<Hop>,
-    /// The numbers of functions in hops.
-    functions: FxHashMap<(u32, u32), u32>,
+    starts: Vec<u64>,
+    /// The functions that hops name by their numbers: modules, and functions in them.
+    functions: Vec<(u32, u32)>,
+    numbers: FxHashMap<(u32, u32), u32>,
     /// Where the code of each block comes from.
     provenances: Vec<Provenance>,
     /// Lengths of the instructions of all blocks.
@@ -83,7 +85,9 @@ impl<'a, L: Labels> Graph<'a, L> {
             bits,
             blocks: Vec::new(),
             hops: Vec::new(),
-            functions: FxHashMap::default(),
+            starts: Vec::new(),
+            functions: Vec::new(),
+            numbers: FxHashMap::default(),
             provenances: Vec::new(),
             lengths: Vec::new(),
             index: FxHashMap::default(),
@@ -101,6 +105,26 @@ impl<'a, L: Labels> Graph<'a, L> {
     #[inline]
     pub fn hop(&self, id: BlockId) -> Hop {
         self.hops[id.0 as usize]
+    }
+
+    /// Where a block starts; as in the block, which takes a line of the cache more.
+    #[inline]
+    pub fn start(&self, id: BlockId) -> u64 {
+        self.starts[id.0 as usize]
+    }
+
+    /// The label of a block; likewise.
+    #[inline]
+    pub fn label(&self, id: BlockId) -> Label {
+        let hop = &self.hops[id.0 as usize];
+        let (module, function) = self.functions[hop.function as usize];
+        Label { module, function, at_entry: hop.at_entry }
+    }
+
+    /// Where a call at the end of a block returns to; likewise.
+    #[inline]
+    pub fn return_address(&self, id: BlockId) -> u64 {
+        self.hop(id).next(false).map_or_else(|| self.block(id).end, |next| self.start(next))
     }
 
     /// Where the code of a block comes from.
@@ -181,7 +205,7 @@ impl<'a, L: Labels> Graph<'a, L> {
     /// Whether an id is that of a block of this graph which begins at `address` at tick `at`.
     #[inline]
     pub fn is_at(&self, id: BlockId, address: u64, at: u64) -> bool {
-        self.blocks.get(id.0 as usize).is_some_and(|block| block.start == address) && self.holds(id, at)
+        self.starts.get(id.0 as usize) == Some(&address) && self.holds(id, at)
     }
 
     /// Whether the code of a block is there at tick `at`.
@@ -199,10 +223,14 @@ impl<'a, L: Labels> Graph<'a, L> {
         let (block, provenance) = self.decode_block(address, at)?;
         let id = BlockId(u32::try_from(self.blocks.len()).expect("fewer than 2^32 blocks"));
         let start = provenance.valid.start;
-        let numbers = self.functions.len() as u32;
         let function = (block.label.module, block.label.function);
-        let function = *self.functions.entry(function).or_insert(numbers);
-        self.hops.push(Hop::over(&block, provenance.is_lasting(), function));
+        let next = self.functions.len() as u32;
+        let number = *self.numbers.entry(function).or_insert(next);
+        if number == next {
+            self.functions.push(function);
+        }
+        self.hops.push(Hop::over(&block, provenance.is_lasting(), number));
+        self.starts.push(block.start);
         self.blocks.push(block);
         self.provenances.push(provenance);
         if let Some(before) = self.index.insert(address, id) {

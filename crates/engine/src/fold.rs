@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use hodo_clock::{Nanos, PerfClock, Tsc};
-use hodo_code::{Block, Graph, Label, Labels, Terminator};
+use hodo_code::{Graph, Label, Labels, Terminator};
 use hodo_intel_pt::flow::{self, Event, Executed, Sink, Step, Stretch};
 use hodo_trace::{Analysis, Arrival, Code, End, FunctionId, Place, Run, Seen, Table, Transfer};
 
@@ -308,30 +308,31 @@ impl<'x, 'f, T: Take> SeenSink<'x, 'f, T> {
     #[inline]
     fn join(&mut self, executed: &Executed<'_>) {
         let block = executed.block;
-        self.begin_run(block, None);
+        self.begin_run(arrival(block.start, block.label), None);
         self.run.instructions += executed.lengths.len() as u64;
         if executed.is_whole() {
-            self.end_run(block);
+            self.end_run(flow::Transfer::of(block), || block.end);
         }
     }
 
-    /// Begins a run with a block, unless that goes on with the one before.
+    /// Begins a run, unless it goes on with the one before.
     #[inline]
-    fn begin_run(&mut self, block: &Block, number: Option<u32>) {
-        let Label { module, function: index, .. } = block.label;
-        if self.run.instructions == 0 || self.run.at.function != (FunctionId { module, index }) {
+    fn begin_run(&mut self, at: Arrival, number: Option<u32>) {
+        if self.run.instructions == 0 || self.run.at.function != at.function {
             self.tell_run();
-            self.run.at = arrival(block.start, block.label);
+            self.run.at = at;
         }
         self.function = number;
     }
 
-    /// Ends a run with a block, if that is what ends runs.
+    /// Ends a run, if that is what its last block does; with a call, at this address.
     #[inline]
-    fn end_run(&mut self, block: &Block) {
-        self.run.transfer = transfer(flow::Transfer::of(block));
+    fn end_run(&mut self, of: flow::Transfer, end: impl FnOnce() -> u64) {
+        self.run.transfer = transfer(of);
+        if self.run.transfer == Transfer::Call {
+            self.run.end = end();
+        }
         if self.run.transfer != Transfer::None {
-            self.run.end = block.end;
             self.tell_run();
         }
     }
@@ -450,11 +451,12 @@ impl<T: Take> Sink for SeenSink<'_, '_, T> {
     #[inline]
     fn stretch<L: Labels>(&mut self, stretch: Stretch, graph: &Graph<'_, L>) {
         if self.run.instructions == 0 || self.function != Some(stretch.function) {
-            self.begin_run(graph.block(stretch.first), Some(stretch.function));
+            let first = stretch.first;
+            self.begin_run(arrival(graph.start(first), graph.label(first)), Some(stretch.function));
         }
         self.run.instructions += u64::from(stretch.instructions);
         if let Some(last) = stretch.last {
-            self.end_run(graph.block(last));
+            self.end_run(flow::Transfer::over(graph.hop(last).pass), || graph.return_address(last));
         }
     }
 

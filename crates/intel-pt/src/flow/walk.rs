@@ -160,11 +160,16 @@ impl Walk {
 
     #[inline]
     fn remember_call<L: Labels>(&mut self, graph: &mut Graph<'_, L>, id: BlockId) {
-        let block = graph.block(id);
-        if block.is_call() {
-            let address = block.end;
-            self.returns.push(Back { address, block: graph.follow(id, false, self.at).ok() });
+        if graph.block(id).is_call() {
+            self.push_return(graph, id);
         }
+    }
+
+    /// Remembers the call that a block ends with.
+    #[inline]
+    fn push_return<L: Labels>(&mut self, graph: &mut Graph<'_, L>, id: BlockId) {
+        let block = graph.follow(id, false, self.at).ok();
+        self.returns.push(Back { address: graph.return_address(id), block });
     }
 
     /// What a branch that was not compressed does to the calls that returns may go back to. A return
@@ -201,8 +206,7 @@ impl Walk {
                 Terminator::None | Terminator::Jump | Terminator::Call if straight < LONGEST_STRAIGHT => {
                     straight += 1;
                     if calls {
-                        self.returns
-                            .push(Back { address: end, block: graph.follow(id, false, self.at).ok() });
+                        self.push_return(graph, id);
                     }
                     let jumps = terminator != Terminator::None;
                     (if jumps { target } else { end }, graph.follow(id, jumps, self.at).ok())
@@ -259,7 +263,7 @@ impl Walk {
                 }
                 Pass::Call => {
                     straight += 1;
-                    self.remember_call(graph, id);
+                    self.push_return(graph, id);
                     hop.next(true).or_else(|| graph.follow(id, true, self.at).ok())
                 }
                 Pass::Return if taken && !self.no_return_compression => {
@@ -297,7 +301,7 @@ impl Walk {
     /// Execution goes on at a block, which may not be the one that is there at this time.
     #[inline]
     fn stand_before<L: Labels>(&mut self, graph: &Graph<'_, L>, id: BlockId) {
-        self.ip = graph.block(id).start;
+        self.ip = graph.start(id);
         self.block = Some(id).filter(|&id| graph.hop(id).pass != Pass::Other || graph.holds(id, self.at));
     }
 
@@ -312,11 +316,15 @@ impl Walk {
                 _ if hop.function != stretch.function => break,
                 Pass::Free => false,
                 Pass::Return => !self.returns_are_hidden,
-                Pass::Indirect => true,
+                Pass::IndirectJump | Pass::IndirectCall => true,
                 _ => break,
             };
             if is_end {
-                self.follow_returns(graph, id);
+                match hop.pass {
+                    Pass::Return => drop(self.returns.pop()),
+                    Pass::IndirectCall => self.push_return(graph, id),
+                    _ => {}
+                }
                 stretch.instructions += u32::from(hop.instructions);
                 stretch.last = Some(id);
                 stretch.tell(graph, sink);

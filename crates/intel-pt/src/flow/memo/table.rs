@@ -1,6 +1,6 @@
 //! What packets did, by the block that execution stood before.
 
-use hodo_code::{Block, BlockId, Label, Terminator};
+use hodo_code::{Block, BlockId, Label, Pass, Terminator};
 use rustc_hash::FxHashMap;
 
 /// Instructions of one function that ran one after the other, and what the last of them was.
@@ -65,6 +65,17 @@ pub enum Transfer {
 }
 
 impl Transfer {
+    /// What the end of a block that is passed is.
+    #[inline]
+    pub fn over(pass: Pass) -> Transfer {
+        match pass {
+            Pass::Call | Pass::IndirectCall => Transfer::Call,
+            Pass::Return => Transfer::Return,
+            Pass::IndirectJump => Transfer::IndirectJump,
+            Pass::Free | Pass::Branch | Pass::Other => Transfer::None,
+        }
+    }
+
     /// What the end of a block does to the call stack.
     #[inline]
     pub fn of(block: &Block) -> Transfer {
