@@ -102,6 +102,8 @@ struct Learned {
     /// Paths, and bytes of trace that were followed by them.
     paths: usize,
     bytes: usize,
+    /// What these were when it was last asked whether they are worth it.
+    judged: (usize, usize),
     /// How often in a row paths came too seldom.
     seldom: u32,
     /// Packets that are yet to be left to the decoder for that.
@@ -109,21 +111,22 @@ struct Learned {
 }
 
 impl Learned {
-    /// After everything was forgotten.
-    fn anew(&self) -> Learned {
-        let seldom = if self.is_worth() { 0 } else { self.seldom + 1 };
+    /// After everything was forgotten, because there was too much or it was in vain.
+    fn anew(&self, in_vain: bool) -> Learned {
+        let seldom = if in_vain || self.bytes < WORTH * self.paths { self.seldom + 1 } else { 0 };
         let rest = if seldom > 0 { (REST * self.most / PATHS) << seldom.min(LONGEST_REST) } else { 0 };
         Learned { rest, seldom, most: self.most, ..Learned::default() }
     }
 
-    /// Whether paths come so often that learning them is worth it.
-    fn is_worth(&self) -> bool {
-        self.bytes >= WORTH * self.paths
-    }
-
-    /// Whether it is told early that it is not.
-    fn is_in_vain(&self) -> bool {
-        self.paths >= self.most / 4 && !self.is_worth()
+    /// Whether paths come so seldom that learning them is not worth it: told of each eighth of those that there is
+    /// room for.
+    fn is_in_vain(&mut self) -> bool {
+        let (paths, bytes) = (self.paths - self.judged.0, self.bytes - self.judged.1);
+        if paths < self.most / 8 {
+            return false;
+        }
+        self.judged = (self.paths, self.bytes);
+        bytes < WORTH * paths
     }
 }
 
@@ -131,7 +134,7 @@ impl Learned {
 const PATHS: usize = 1 << 18;
 
 /// Bytes of trace to a path that make it worth to be learned.
-const WORTH: usize = 24;
+const WORTH: usize = 16;
 
 /// Packets that are left to the decoder before paths are learned again, the first time.
 const REST: usize = 1 << 21;
@@ -244,8 +247,9 @@ impl Decoder<'_> {
             memos.learned.rest -= followed.max(1);
             return;
         }
-        if memos.learned.full || memos.learned.is_in_vain() {
-            memos.learned = memos.learned.anew();
+        let in_vain = memos.learned.is_in_vain();
+        if memos.learned.full || in_vain {
+            memos.learned = memos.learned.anew(in_vain);
             memos.programs.values_mut().for_each(Memo::forget);
             context.sink.forget();
         }
