@@ -80,7 +80,17 @@ impl Time {
     #[inline]
     #[must_use]
     pub fn times(self, count: u64) -> Time {
-        Time(self.0.saturating_mul(u128::from(count)))
+        match u64::try_from(self.0) {
+            Ok(few) => Time(u128::from(few) * u128::from(count)),
+            Err(_) => Time(self.0.saturating_mul(u128::from(count))),
+        }
+    }
+
+    /// How much more than an earlier sum this one is.
+    #[inline]
+    #[must_use]
+    pub(crate) fn since(self, earlier: Time) -> Time {
+        Time(self.0.saturating_sub(earlier.0))
     }
 
     /// The part from `from` to `to` of `of` equal ones.
@@ -167,7 +177,10 @@ impl<N: Copy + PartialEq> Clock<N> {
     /// tracing is on, what ran is still to come: branches wait in the processor until their packet is full.
     #[inline]
     pub(crate) fn tell(&mut self, now: u64) -> bool {
-        self.now = Some(now);
+        if self.now.replace(now).is_none() {
+            // What passed before the first time that is told nobody knows.
+            self.shared_until = Some(now);
+        }
         self.left || self.after_gap || !self.untimed.is_empty()
     }
 

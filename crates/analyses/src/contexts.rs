@@ -193,6 +193,12 @@ impl States {
         &self.contexts.frames[context as usize]
     }
 
+    /// The frames of a context, the newest first.
+    pub(crate) fn frames(&self, context: ContextId) -> impl Iterator<Item = &Frame<ContextId>> {
+        let frame = |context: ContextId| self.contexts.frames.get(context as usize);
+        std::iter::successors(frame(context), move |newer| frame(newer.note))
+    }
+
     /// How many contexts there are.
     pub(crate) fn contexts(&self) -> usize {
         self.contexts.frames.len()

@@ -29,6 +29,7 @@ mod clock;
 mod contexts;
 mod durations;
 mod figures;
+mod learned;
 mod pairs;
 mod registers;
 mod replay;

@@ -2,7 +2,7 @@
 
 use hodo_analyses::{
     blocks::{self, Blocks},
-    profile::{Every, Profile, Report},
+    profile::{Every, Functions, Profile, Report},
 };
 use hodo_clock::Nanos;
 use hodo_trace::{
@@ -170,10 +170,20 @@ proptest! {
                 prop_assert_eq!(whole, merged);
             }
         }
+        let (whole, merged) = tables(&Functions { names: &Numbers }, &thread, &cuts, &choices);
+        prop_assert_eq!(whole, merged);
         for report in [blocks::Report::Blocks, blocks::Report::Lines] {
             let (whole, merged) = tables(&Blocks { report, sources: &Numbers }, &thread, &cuts, &choices);
             prop_assert_eq!(whole, merged);
         }
+    }
+
+    #[test]
+    fn functions_need_no_tree(thread in thread()) {
+        let tree = Profile { report: Report::Functions, every: None, names: &Numbers };
+        let sums = Functions { names: &Numbers };
+        let by_tree = tree.finish(vec![fold(&tree, 0, &thread)]);
+        prop_assert_eq!(by_tree, sums.finish(vec![fold(&sums, 0, &thread)]));
     }
 
     #[test]

@@ -8,7 +8,7 @@ use std::{
 use hodo_analyses::{
     ANALYSES, Kind,
     blocks::Blocks,
-    profile::{Every, Profile},
+    profile::{self, Every, Functions, Profile},
 };
 use hodo_engine::{Experiment, Reading, chunk_size};
 use hodo_trace::Table;
@@ -71,6 +71,11 @@ fn make(
     go_on: &mut dyn FnMut(u64) -> bool,
 ) -> Table {
     match kind {
+        // Samples are taken of trees.
+        Kind::Profile(profile::Report::Functions) if command.every.is_none() => {
+            let functions = Functions { names: &experiment.modules };
+            hodo_engine::profile(experiment, &functions, reading, go_on)
+        }
         Kind::Profile(report) => {
             let profile = Profile { report, every: command.every, names: &experiment.modules };
             hodo_engine::profile(experiment, &profile, reading, go_on)

@@ -3,7 +3,7 @@
 
 use std::{fs, path::PathBuf};
 
-use hodo_analyses::profile::{Every, Profile, Report};
+use hodo_analyses::profile::{Every, Functions, Profile, Report};
 use hodo_engine::{Experiment, Files, Input, KernelFiles, Options, Places, Reading, profile, script};
 use proptest::prelude::*;
 
@@ -29,6 +29,13 @@ fn results(recording: &[u8], every: Option<Every>, chunk_size: u64, threads: usi
         let analysis = Profile { report, every, names: &experiment.modules };
         told += &format!("{:?}\n", profile(&experiment, &analysis, reading, |_| true));
     }
+    let functions = Functions { names: &experiment.modules };
+    let functions = profile(&experiment, &functions, reading, |_| true);
+    if every.is_none() {
+        let tree = Profile { report: Report::Functions, every, names: &experiment.modules };
+        assert_eq!(functions, profile(&experiment, &tree, reading, |_| true));
+    }
+    told += &format!("{functions:?}\n");
     let mut calls = Vec::new();
     script::calls(&experiment, script::CallFormat::Text, reading, None, &mut calls, |_| true);
     told + &String::from_utf8_lossy(&calls)

@@ -17,10 +17,7 @@ use std::{
     path::PathBuf,
 };
 
-use hodo_analyses::{
-    calls::Moment,
-    profile::{Profile, Report},
-};
+use hodo_analyses::{calls::Moment, profile::Functions};
 use hodo_code::{Graph, Labels};
 use hodo_engine::{
     CallSink, Experiment, Files, Input, Options, Reading, TrackSink, calls_chunk_size, chunk_size,
@@ -122,7 +119,7 @@ fn payload(packet: Packet) -> u64 {
 }
 
 fn functions(experiment: &Experiment<'_>, reading: Reading<'_>, progress: impl FnMut(u64) -> bool) -> u64 {
-    let analysis = Profile { report: Report::Functions, every: None, names: &experiment.modules };
+    let analysis = Functions { names: &experiment.modules };
     let table = profile(experiment, &analysis, reading, progress);
     // The same with and without a memo.
     let mut hasher = DefaultHasher::new();

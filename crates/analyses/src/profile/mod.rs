@@ -5,13 +5,17 @@
 //! exceptions unwind to the newest frame of the function that they land in; a signal handler stands
 //! on the function that it interrupted.
 
+mod functions;
 mod partial;
 mod paths;
 mod table;
 mod tree;
+mod whole;
 
 use hodo_trace::{Analysis, Names, Run, Seen, Table};
+use serde::{Deserialize, Serialize};
 
+pub use functions::Functions;
 pub use partial::Partial;
 pub use paths::Paths;
 pub(crate) use table::share;
@@ -35,6 +39,29 @@ pub enum Every {
     Nanoseconds(u64),
     /// A sample at each multiple of so many instructions of a thread; not 0.
     Instructions(u64),
+}
+
+/// What is told of a thread as a whole.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+struct Sums {
+    /// Nanoseconds in gaps.
+    lost_time: u64,
+    /// Number of gaps.
+    gaps: u64,
+    /// Near calls, those of functions that are not traced included.
+    calls: u64,
+}
+
+impl Sums {
+    fn lose(&mut self, nanoseconds: u64) {
+        self.lost_time = self.lost_time.saturating_add(nanoseconds);
+    }
+
+    fn add(&mut self, other: &Sums) {
+        self.lose(other.lost_time);
+        self.gaps += other.gaps;
+        self.calls += other.calls;
+    }
 }
 
 /// The profile as an analysis.
@@ -103,7 +130,7 @@ impl Analysis for Profile<'_> {
     }
 
     fn finish(&self, threads: Vec<Partial>) -> Table {
-        let whole = table::Whole::new(threads.into_iter().map(Partial::close));
+        let whole = whole::Whole::new(threads.into_iter().map(Partial::close));
         match self.report {
             Report::Functions => whole.functions(self.names, self.every),
             Report::Tree => whole.tree(self.names, self.every),

@@ -10,7 +10,7 @@ use hodo_trace::{Arrival, Run, Seen, Transfer};
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Every,
+    Every, Sums,
     paths::Paths,
     tree::{Cost, NO_PARENT, NodeId, Tree},
 };
@@ -46,23 +46,6 @@ pub struct Partial {
     /// Paths that ran.
     #[serde(skip)]
     paths: Paths,
-}
-
-/// What is told of the thread as a whole.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Sums {
-    /// Nanoseconds in gaps.
-    pub(super) lost_time: u64,
-    /// Number of gaps.
-    pub(super) gaps: u64,
-    /// Near calls, those of functions that are not traced included.
-    pub(super) calls: u64,
-}
-
-impl Sums {
-    fn lose(&mut self, nanoseconds: u64) {
-        self.lost_time = self.lost_time.saturating_add(nanoseconds);
-    }
 }
 
 impl Partial {
@@ -259,9 +242,7 @@ impl Partial {
             self.stack.extend(above_root.iter().map(placed));
         }
         self.edge = self.edge.then(later.edge);
-        self.sums.lose(later.sums.lost_time);
-        self.sums.gaps += later.sums.gaps;
-        self.sums.calls += later.sums.calls;
+        self.sums.add(&later.sums);
     }
 
     /// Adds the trees of `later`, each where its edge ends; which node each of its nodes became.

@@ -1,291 +1,112 @@
-//! Profiles as tables.
+//! What profiles of functions and trees have in common when they are drawn.
 
-use std::{cmp::Reverse, collections::BTreeMap};
+use std::cmp::Reverse;
 
 use hodo_trace::{Column, FunctionId, Names, Shape, Table, Unit, Value};
 use rustc_hash::FxHashMap;
 
-use super::{
-    Every,
-    partial::Sums,
-    tree::{Cost, NO_PARENT, NodeId, Tree},
-};
-use crate::{clock::Time, stack::Entry};
-
-/// The profile of all threads together.
-pub(super) struct Whole {
-    tree: Tree,
-    /// Of each node, what it and the nodes below it cost.
-    totals: Vec<Cost>,
-    sums: Sums,
-    threads: u64,
-}
+use super::{Every, Sums, tree::Cost};
+use crate::clock::Time;
 
 /// What one function cost.
 #[derive(Default)]
-struct FunctionCost {
-    /// How often it stands on the path that is walked.
-    depth: u32,
-    own: Cost,
-    calls: u64,
-    jumps: u64,
-    instructions: u64,
-    time: Time,
-    samples: u64,
+pub(super) struct FunctionCost {
+    pub(super) own: Cost,
+    pub(super) calls: u64,
+    pub(super) jumps: u64,
+    /// What it called is counted here, however often it stands on the stack.
+    pub(super) instructions: u64,
+    pub(super) time: Time,
+    pub(super) samples: u64,
 }
 
-impl Whole {
-    pub(super) fn new(threads: impl Iterator<Item = (Tree, Sums)>) -> Whole {
-        let mut tree = Tree::default();
-        let mut sums = Sums::default();
-        let mut roots: BTreeMap<FunctionId, NodeId> = BTreeMap::new();
-        let mut count = 0;
-        for (thread, of_thread) in threads {
-            let mut places: Vec<NodeId> = Vec::with_capacity(thread.len());
-            for (id, node) in thread.iter() {
-                let place = match node.parent {
-                    NO_PARENT => *roots.entry(node.function).or_insert_with(|| tree.root(node.function)),
-                    parent => tree.child(places[parent as usize], node.function, node.entry),
-                };
-                let cost = thread.cost(id);
-                tree.change(place, |place| place.add(&cost));
-                places.push(place);
-            }
-            sums.lost_time = sums.lost_time.saturating_add(of_thread.lost_time);
-            sums.gaps += of_thread.gaps;
-            sums.calls += of_thread.calls;
-            count += 1;
-        }
-        let mut totals: Vec<Cost> = tree.iter().map(|(id, _)| tree.cost(id)).collect();
-        // A child stands behind its parent, so from the end each total is whole when it is passed up.
-        for (id, node) in tree.iter().rev() {
-            if node.parent != NO_PARENT {
-                let total = totals[id as usize];
-                totals[node.parent as usize].add(&total);
-            }
-        }
-        Whole { tree, totals, sums, threads: count }
-    }
+/// What all threads cost together.
+#[derive(Default)]
+pub(super) struct Amounts {
+    pub(super) cost: Cost,
+    pub(super) sums: Sums,
+    pub(super) threads: u64,
+}
 
-    fn summary(&self, every: Option<Every>) -> Vec<(&'static str, Value)> {
-        let costs = || self.tree.iter().map(|(id, _)| self.tree.cost(id));
-        let sum = |part: fn(&Cost) -> u64| costs().fold(0, |sum: u64, cost| sum.saturating_add(part(&cost)));
-        let time = |part: fn(&Cost) -> Time| {
-            let sum = costs().fold(Time::default(), |sum, cost| sum.and(part(&cost)));
-            Value::from(sum.nanoseconds())
-        };
+impl Amounts {
+    pub(super) fn summary(&self, every: Option<Every>) -> Vec<(&'static str, Value)> {
+        let Amounts { cost, sums, threads } = self;
         let mut summary = Vec::new();
         if let Some(every) = every {
             let (name, period) = match every {
                 Every::Nanoseconds(period) => ("sample_period_ns", period),
                 Every::Instructions(period) => ("sample_period_instructions", period),
             };
-            summary.push(("samples", Value::from(sum(|cost| cost.beside.samples))));
-            summary.push((name, Value::from(period)));
+            summary.push(("samples", cost.beside.samples));
+            summary.push((name, period));
         }
         summary.extend([
-            ("instructions", Value::from(sum(|cost| cost.ran.instructions))),
-            ("calls", Value::from(self.sums.calls)),
-            ("threads", Value::from(self.threads)),
-            ("time_ns", time(|cost| cost.ran.time)),
-            ("outside_time_ns", time(|cost| cost.beside.outside)),
-            ("lost_time_ns", Value::from(self.sums.lost_time)),
-            ("gaps", Value::from(self.sums.gaps)),
+            ("instructions", cost.ran.instructions),
+            ("calls", sums.calls),
+            ("threads", *threads),
+            ("time_ns", cost.ran.time.nanoseconds()),
+            ("outside_time_ns", cost.beside.outside.nanoseconds()),
+            ("lost_time_ns", sums.lost_time),
+            ("gaps", sums.gaps),
         ]);
-        summary
+        summary.into_iter().map(|(name, value)| (name, Value::from(value))).collect()
     }
+}
 
-    /// Costs by function. What a function called counts once, however often it stands on the path.
-    fn by_function(&self) -> FxHashMap<FunctionId, FunctionCost> {
-        let mut functions: FxHashMap<FunctionId, FunctionCost> = FxHashMap::default();
-        let children = Children::new(&self.tree);
-        let mut walk: Vec<(NodeId, bool)> = children.roots().map(|id| (id, false)).collect();
-        while let Some((id, leaving)) = walk.pop() {
-            let node = self.tree.node(id);
-            let function = functions.entry(node.function).or_default();
-            if leaving {
-                function.depth -= 1;
-                continue;
-            }
-            if function.depth == 0 {
-                function.instructions += self.totals[id as usize].ran.instructions;
-                let total = &self.totals[id as usize];
-                function.time = function.time.and(total.elapsed());
-                function.samples = function.samples.saturating_add(total.beside.samples);
-            }
-            function.depth += 1;
-            function.own.add(&self.tree.cost(id));
-            match node.entry {
-                Entry::Call => function.calls += node.ran.entries,
-                Entry::Tail => function.jumps += node.ran.entries,
-                Entry::Root | Entry::Interrupt => {}
-            }
-            walk.push((id, true));
-            walk.extend(children.of(id).map(|child| (child, false)));
-        }
-        functions
-    }
-
-    pub(super) fn functions(&self, names: &dyn Names, every: Option<Every>) -> Table {
-        let sampled = every.is_some();
-        let weight = |own: &Cost| if sampled { own.beside.samples } else { own.ran.instructions };
-        let costs = self.tree.iter().map(|(id, _)| self.tree.cost(id));
-        let all = costs.fold(0, |sum: u64, cost| sum.saturating_add(weight(&cost)));
-        let mut functions: Vec<(FunctionId, FunctionCost)> = self.by_function().into_iter().collect();
-        functions.retain(|(_, cost)| !sampled || cost.samples > 0);
-        functions.sort_by_key(|(id, cost)| {
-            (Reverse(weight(&cost.own)), Reverse(if sampled { cost.samples } else { 0 }), *id)
-        });
-        let row = |(id, cost): &(FunctionId, FunctionCost)| {
-            let (name, module) = names.names(*id);
-            let samples = [cost.own.beside.samples, cost.samples].map(Value::from);
-            let row = [Value::from(share(weight(&cost.own), all))].into_iter();
-            row.chain(samples.into_iter().filter(|_| sampled))
-                .chain([
-                    Value::from(cost.own.ran.instructions),
-                    Value::from(cost.instructions),
-                    Value::from(cost.calls),
-                    Value::from(cost.jumps),
-                    Value::from(cost.own.ran.time.nanoseconds()),
-                    Value::from(cost.time.nanoseconds()),
-                    Value::from(name),
-                    Value::from(module),
-                ])
-                .collect()
-        };
-        let samples =
-            [Column::integer("self_samples", Unit::Count), Column::integer("total_samples", Unit::Count)];
-        let columns = [Column::real("share", Unit::Share)].into_iter();
-        let columns = columns.chain(samples.into_iter().filter(|_| sampled)).chain([
-            Column::integer("self_instructions", Unit::Instructions),
-            Column::integer("total_instructions", Unit::Instructions),
-            Column::integer("calls", Unit::Count),
-            Column::integer("jumps", Unit::Count).secondary(),
-            Column::integer("self_time_ns", Unit::Nanoseconds).secondary(),
-            Column::integer("total_time_ns", Unit::Nanoseconds),
-            Column::text("function"),
-            Column::text("module").secondary(),
-        ]);
-        Table {
-            name: "functions",
-            shape: Shape::Counters,
-            summary: self.summary(every),
-            columns: columns.collect(),
-            rows: functions.iter().map(row).collect(),
-            loss: Vec::new(),
-        }
-    }
-
-    pub(super) fn tree(&self, names: &dyn Names, every: Option<Every>) -> Table {
-        let children = Children::new(&self.tree);
-        let sampled = every.is_some();
-        let weight = |cost: &Cost| if sampled { cost.beside.samples } else { cost.ran.instructions };
-        let heaviest = |ids: &mut Vec<NodeId>| {
-            ids.sort_by_key(|&id| {
-                let node = self.tree.node(id);
-                (weight(&self.totals[id as usize]), Reverse((node.function, node.entry)))
-            });
-        };
-        let all = self.totals.iter().zip(self.tree.iter());
-        let all: u64 = all
-            .filter(|(_, (_, node))| node.parent == NO_PARENT)
-            .fold(0, |sum: u64, (total, _)| sum.saturating_add(weight(total)));
-        let mut rows = Vec::with_capacity(self.tree.len());
-        let shown = |id: &NodeId| !sampled || self.totals[*id as usize].beside.samples > 0;
-        let mut roots: Vec<NodeId> = children.roots().filter(shown).collect();
-        heaviest(&mut roots);
-        let mut walk: Vec<(NodeId, u64)> = roots.into_iter().map(|id| (id, 0)).collect();
-        while let Some((id, depth)) = walk.pop() {
-            rows.push(self.tree_row(id, depth, all, names, sampled));
-            let mut below: Vec<NodeId> = children.of(id).filter(shown).collect();
-            heaviest(&mut below);
-            walk.extend(below.into_iter().map(|child| (child, depth + 1)));
-        }
-        let samples =
-            [Column::integer("total_samples", Unit::Count), Column::integer("self_samples", Unit::Count)];
-        let columns = [Column::real("share", Unit::Share)].into_iter();
-        let columns = columns.chain(samples.into_iter().filter(|_| sampled)).chain([
-            Column::integer("total_instructions", Unit::Instructions),
-            Column::integer("self_instructions", Unit::Instructions),
-            Column::integer("entries", Unit::Count),
-            Column::integer("self_time_ns", Unit::Nanoseconds).secondary(),
-            Column::integer("total_time_ns", Unit::Nanoseconds).secondary(),
-            Column::integer("depth", Unit::None),
-            Column::text("function"),
-            Column::text("entered_by"),
-            Column::text("module").secondary(),
-        ]);
-        Table {
-            name: "tree",
-            shape: Shape::Tree,
-            summary: self.summary(every),
-            columns: columns.collect(),
-            rows,
-            loss: Vec::new(),
-        }
-    }
-
-    fn tree_row(&self, id: NodeId, depth: u64, all: u64, names: &dyn Names, sampled: bool) -> Vec<Value> {
-        let node = self.tree.node(id);
-        let total = &self.totals[id as usize];
-        let (name, module) = names.names(node.function);
-        let weight = if sampled { total.beside.samples } else { total.ran.instructions };
-        let samples = [total.beside.samples, self.tree.cost(id).beside.samples].map(Value::from);
-        let row = [Value::from(share(weight, all))].into_iter();
+/// The table of functions.
+pub(super) fn functions(
+    functions: FxHashMap<FunctionId, FunctionCost>,
+    all: &Amounts,
+    names: &dyn Names,
+    every: Option<Every>,
+) -> Table {
+    let sampled = every.is_some();
+    let weight = |own: &Cost| if sampled { own.beside.samples } else { own.ran.instructions };
+    let mut functions: Vec<(FunctionId, FunctionCost)> = functions.into_iter().collect();
+    functions.retain(|(_, cost)| !sampled || cost.samples > 0);
+    functions.sort_by_key(|(id, cost)| {
+        (Reverse(weight(&cost.own)), Reverse(if sampled { cost.samples } else { 0 }), *id)
+    });
+    let row = |(id, cost): &(FunctionId, FunctionCost)| {
+        let (name, module) = names.names(*id);
+        let samples = [cost.own.beside.samples, cost.samples].map(Value::from);
+        let row = [Value::from(share(weight(&cost.own), weight(&all.cost)))].into_iter();
         row.chain(samples.into_iter().filter(|_| sampled))
             .chain([
-                Value::from(total.ran.instructions),
-                Value::from(node.ran.instructions),
-                Value::from(node.ran.entries),
-                Value::from(node.ran.time.nanoseconds()),
-                Value::from(total.elapsed().nanoseconds()),
-                Value::from(depth),
+                Value::from(cost.own.ran.instructions),
+                Value::from(cost.instructions),
+                Value::from(cost.calls),
+                Value::from(cost.jumps),
+                Value::from(cost.own.ran.time.nanoseconds()),
+                Value::from(cost.time.nanoseconds()),
                 Value::from(name),
-                Value::from(node.entry.name()),
                 Value::from(module),
             ])
             .collect()
+    };
+    let samples =
+        [Column::integer("self_samples", Unit::Count), Column::integer("total_samples", Unit::Count)];
+    let columns = [Column::real("share", Unit::Share)].into_iter();
+    let columns = columns.chain(samples.into_iter().filter(|_| sampled)).chain([
+        Column::integer("self_instructions", Unit::Instructions),
+        Column::integer("total_instructions", Unit::Instructions),
+        Column::integer("calls", Unit::Count),
+        Column::integer("jumps", Unit::Count).secondary(),
+        Column::integer("self_time_ns", Unit::Nanoseconds).secondary(),
+        Column::integer("total_time_ns", Unit::Nanoseconds),
+        Column::text("function"),
+        Column::text("module").secondary(),
+    ]);
+    Table {
+        name: "functions",
+        shape: Shape::Counters,
+        summary: all.summary(every),
+        columns: columns.collect(),
+        rows: functions.iter().map(row).collect(),
+        loss: Vec::new(),
     }
 }
 
 pub(crate) fn share(part: u64, all: u64) -> f64 {
     if all == 0 { 0.0 } else { part as f64 / all as f64 }
-}
-
-/// The children of each node, and the roots.
-struct Children {
-    /// Children of node `id` are `sorted[starts[id]..starts[id + 1]]`; roots stand behind the last node.
-    starts: Vec<u32>,
-    sorted: Vec<NodeId>,
-}
-
-impl Children {
-    fn new(tree: &Tree) -> Children {
-        let count = tree.len();
-        let slot = |parent: NodeId| if parent == NO_PARENT { count } else { parent as usize };
-        let mut starts = vec![0u32; count + 2];
-        for (_, node) in tree.iter() {
-            starts[slot(node.parent) + 1] += 1;
-        }
-        for index in 1..starts.len() {
-            starts[index] += starts[index - 1];
-        }
-        let mut next = starts.clone();
-        let mut sorted = vec![0; count];
-        for (id, node) in tree.iter() {
-            let place = &mut next[slot(node.parent)];
-            sorted[*place as usize] = id;
-            *place += 1;
-        }
-        Children { starts, sorted }
-    }
-
-    fn of(&self, id: NodeId) -> impl Iterator<Item = NodeId> {
-        let (from, to) = (self.starts[id as usize], self.starts[id as usize + 1]);
-        self.sorted[from as usize..to as usize].iter().copied()
-    }
-
-    fn roots(&self) -> impl Iterator<Item = NodeId> {
-        self.of((self.starts.len() - 2) as NodeId)
-    }
 }

@@ -1,0 +1,103 @@
+//! The exact profile of functions: sums alone, without a tree of call paths.
+//!
+//! What ran while a function stood on the stack is what had run when it was left for good less what had run when it
+//! was entered first. So with each function there is a count of how often it stands there, and one difference to be
+//! taken where that comes to or from zero.
+//!
+//! A chunk begins with an unknown stack, as that of a [tree](super::partial) does. Its *pieces* each keep such sums
+//! of their own: merging drops those of functions that stand on the stack below, which the difference there covers.
+
+mod books;
+mod partial;
+mod paths;
+
+use hodo_trace::{Analysis, Names, Run, Seen, Table};
+use rustc_hash::FxHashMap;
+
+use self::{partial::Partial, paths::Paths};
+
+use self::books::Amount;
+use super::{
+    table::{self, Amounts, FunctionCost},
+    tree::{Beside, Cost, Ran},
+};
+
+/// The profile of functions, without samples, as an analysis.
+pub struct Functions<'a> {
+    /// Names of functions.
+    pub names: &'a dyn Names,
+}
+
+impl Analysis for Functions<'_> {
+    type Partial = Partial;
+    type Memory = Paths;
+
+    fn unknown(&self) -> Partial {
+        Partial::unknown()
+    }
+
+    #[inline]
+    fn fold(&self, partial: &mut Partial, seen: Seen<'_>) {
+        partial.fold(seen);
+    }
+
+    const TAKES_RUNS: bool = true;
+
+    #[inline]
+    fn fold_run(&self, partial: &mut Partial, run: &Run) {
+        partial.fold_run(run);
+    }
+
+    fn exchange(&self, partial: &mut Partial, memory: &mut Paths) {
+        partial.exchange(memory);
+    }
+
+    fn state(&self, partial: &mut Partial) -> Option<u32> {
+        partial.state()
+    }
+
+    fn learn(
+        &self,
+        partial: &mut Partial,
+        state: u32,
+        runs: impl Iterator<Item = Run>,
+    ) -> Option<(u32, u32)> {
+        partial.learn(state, runs)
+    }
+
+    #[inline]
+    fn fold_path(&self, partial: &mut Partial, path: u32) {
+        partial.fold_path(path);
+    }
+
+    fn resume(&self, partial: &mut Partial, state: u32) {
+        partial.resume(state);
+    }
+
+    fn merge(&self, earlier: Partial, later: Partial) -> Partial {
+        earlier.merge(later)
+    }
+
+    fn finish(&self, threads: Vec<Partial>) -> Table {
+        let mut functions: FxHashMap<_, FunctionCost> = FxHashMap::default();
+        let mut all = Amounts { threads: threads.len() as u64, ..Amounts::default() };
+        for thread in threads {
+            let whole = thread.close();
+            all.sums.add(&whole.sums);
+            all.cost.beside.outside = all.cost.beside.outside.and(whole.outside);
+            for (holder, account, total) in whole.balance() {
+                let Amount { instructions, time } = account.own;
+                let own = Ran { entries: 0, instructions, time };
+                let own = Cost { ran: own, beside: Beside::default() };
+                all.cost.add(&own);
+                let function = functions.entry(holder.function).or_default();
+                function.own.add(&own);
+                function.calls += account.calls;
+                function.jumps += holder.jumps;
+                function.instructions += total.instructions;
+                function.time = function.time.and(total.time);
+            }
+        }
+        table::functions(functions, &all, self.names, None)
+    }
+}

@@ -1,0 +1,195 @@
+//! The trees of all threads together, as tables.
+
+use std::{cmp::Reverse, collections::BTreeMap};
+
+use hodo_trace::{Column, FunctionId, Names, Shape, Table, Unit, Value};
+use rustc_hash::FxHashMap;
+
+use super::{
+    Every, Sums,
+    table::{self, Amounts, FunctionCost, share},
+    tree::{Cost, NO_PARENT, NodeId, Tree},
+};
+use crate::stack::Entry;
+
+/// The profile of all threads together.
+pub(super) struct Whole {
+    tree: Tree,
+    /// Of each node, what it and the nodes below it cost.
+    totals: Vec<Cost>,
+    all: Amounts,
+}
+
+impl Whole {
+    pub(super) fn new(threads: impl Iterator<Item = (Tree, Sums)>) -> Whole {
+        let mut tree = Tree::default();
+        let mut all = Amounts::default();
+        let mut roots: BTreeMap<FunctionId, NodeId> = BTreeMap::new();
+        for (thread, of_thread) in threads {
+            let mut places: Vec<NodeId> = Vec::with_capacity(thread.len());
+            for (id, node) in thread.iter() {
+                let place = match node.parent {
+                    NO_PARENT => *roots.entry(node.function).or_insert_with(|| tree.root(node.function)),
+                    parent => tree.child(places[parent as usize], node.function, node.entry),
+                };
+                let cost = thread.cost(id);
+                tree.change(place, |place| place.add(&cost));
+                all.cost.add(&cost);
+                places.push(place);
+            }
+            all.sums.add(&of_thread);
+            all.threads += 1;
+        }
+        let mut totals: Vec<Cost> = tree.iter().map(|(id, _)| tree.cost(id)).collect();
+        // A child stands behind its parent, so from the end each total is whole when it is passed up.
+        for (id, node) in tree.iter().rev() {
+            if node.parent != NO_PARENT {
+                let total = totals[id as usize];
+                totals[node.parent as usize].add(&total);
+            }
+        }
+        Whole { tree, totals, all }
+    }
+
+    /// Costs by function. What a function called counts once, however often it stands on the path.
+    fn by_function(&self) -> FxHashMap<FunctionId, FunctionCost> {
+        // Of each also how often it stands on the path that is walked.
+        let mut functions: FxHashMap<FunctionId, (u32, FunctionCost)> = FxHashMap::default();
+        let children = Children::new(&self.tree);
+        let mut walk: Vec<(NodeId, bool)> = children.roots().map(|id| (id, false)).collect();
+        while let Some((id, leaving)) = walk.pop() {
+            let node = self.tree.node(id);
+            let (depth, function) = functions.entry(node.function).or_default();
+            if leaving {
+                *depth -= 1;
+                continue;
+            }
+            if *depth == 0 {
+                function.instructions += self.totals[id as usize].ran.instructions;
+                let total = &self.totals[id as usize];
+                function.time = function.time.and(total.elapsed());
+                function.samples = function.samples.saturating_add(total.beside.samples);
+            }
+            *depth += 1;
+            function.own.add(&self.tree.cost(id));
+            match node.entry {
+                Entry::Call => function.calls += node.ran.entries,
+                Entry::Tail => function.jumps += node.ran.entries,
+                Entry::Root | Entry::Interrupt => {}
+            }
+            walk.push((id, true));
+            walk.extend(children.of(id).map(|child| (child, false)));
+        }
+        functions.into_iter().map(|(id, (_, cost))| (id, cost)).collect()
+    }
+
+    pub(super) fn functions(&self, names: &dyn Names, every: Option<Every>) -> Table {
+        table::functions(self.by_function(), &self.all, names, every)
+    }
+
+    pub(super) fn tree(&self, names: &dyn Names, every: Option<Every>) -> Table {
+        let children = Children::new(&self.tree);
+        let sampled = every.is_some();
+        let weight = |cost: &Cost| if sampled { cost.beside.samples } else { cost.ran.instructions };
+        let heaviest = |ids: &mut Vec<NodeId>| {
+            ids.sort_by_key(|&id| {
+                let node = self.tree.node(id);
+                (weight(&self.totals[id as usize]), Reverse((node.function, node.entry)))
+            });
+        };
+        let all = weight(&self.all.cost);
+        let mut rows = Vec::with_capacity(self.tree.len());
+        let shown = |id: &NodeId| !sampled || self.totals[*id as usize].beside.samples > 0;
+        let mut roots: Vec<NodeId> = children.roots().filter(shown).collect();
+        heaviest(&mut roots);
+        let mut walk: Vec<(NodeId, u64)> = roots.into_iter().map(|id| (id, 0)).collect();
+        while let Some((id, depth)) = walk.pop() {
+            rows.push(self.tree_row(id, depth, all, names, sampled));
+            let mut below: Vec<NodeId> = children.of(id).filter(shown).collect();
+            heaviest(&mut below);
+            walk.extend(below.into_iter().map(|child| (child, depth + 1)));
+        }
+        let samples =
+            [Column::integer("total_samples", Unit::Count), Column::integer("self_samples", Unit::Count)];
+        let columns = [Column::real("share", Unit::Share)].into_iter();
+        let columns = columns.chain(samples.into_iter().filter(|_| sampled)).chain([
+            Column::integer("total_instructions", Unit::Instructions),
+            Column::integer("self_instructions", Unit::Instructions),
+            Column::integer("entries", Unit::Count),
+            Column::integer("self_time_ns", Unit::Nanoseconds).secondary(),
+            Column::integer("total_time_ns", Unit::Nanoseconds).secondary(),
+            Column::integer("depth", Unit::None),
+            Column::text("function"),
+            Column::text("entered_by"),
+            Column::text("module").secondary(),
+        ]);
+        Table {
+            name: "tree",
+            shape: Shape::Tree,
+            summary: self.all.summary(every),
+            columns: columns.collect(),
+            rows,
+            loss: Vec::new(),
+        }
+    }
+
+    fn tree_row(&self, id: NodeId, depth: u64, all: u64, names: &dyn Names, sampled: bool) -> Vec<Value> {
+        let node = self.tree.node(id);
+        let total = &self.totals[id as usize];
+        let (name, module) = names.names(node.function);
+        let weight = if sampled { total.beside.samples } else { total.ran.instructions };
+        let samples = [total.beside.samples, self.tree.cost(id).beside.samples].map(Value::from);
+        let row = [Value::from(share(weight, all))].into_iter();
+        row.chain(samples.into_iter().filter(|_| sampled))
+            .chain([
+                Value::from(total.ran.instructions),
+                Value::from(node.ran.instructions),
+                Value::from(node.ran.entries),
+                Value::from(node.ran.time.nanoseconds()),
+                Value::from(total.elapsed().nanoseconds()),
+                Value::from(depth),
+                Value::from(name),
+                Value::from(node.entry.name()),
+                Value::from(module),
+            ])
+            .collect()
+    }
+}
+
+/// The children of each node, and the roots.
+struct Children {
+    /// Children of node `id` are `sorted[starts[id]..starts[id + 1]]`; roots stand behind the last node.
+    starts: Vec<u32>,
+    sorted: Vec<NodeId>,
+}
+
+impl Children {
+    fn new(tree: &Tree) -> Children {
+        let count = tree.len();
+        let slot = |parent: NodeId| if parent == NO_PARENT { count } else { parent as usize };
+        let mut starts = vec![0u32; count + 2];
+        for (_, node) in tree.iter() {
+            starts[slot(node.parent) + 1] += 1;
+        }
+        for index in 1..starts.len() {
+            starts[index] += starts[index - 1];
+        }
+        let mut next = starts.clone();
+        let mut sorted = vec![0; count];
+        for (id, node) in tree.iter() {
+            let place = &mut next[slot(node.parent)];
+            sorted[*place as usize] = id;
+            *place += 1;
+        }
+        Children { starts, sorted }
+    }
+
+    fn of(&self, id: NodeId) -> impl Iterator<Item = NodeId> {
+        let (from, to) = (self.starts[id as usize], self.starts[id as usize + 1]);
+        self.sorted[from as usize..to as usize].iter().copied()
+    }
+
+    fn roots(&self) -> impl Iterator<Item = NodeId> {
+        self.of((self.starts.len() - 2) as NodeId)
+    }
+}
