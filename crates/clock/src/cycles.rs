@@ -96,6 +96,8 @@ pub struct Cycles {
 }
 
 impl Cycles {
+    /// All cycles.
+    pub const ALL: Cycles = Cycles { first: 0, last: u64::MAX };
     /// No cycles.
     pub const NONE: Cycles = Cycles { first: 1, last: 0 };
 

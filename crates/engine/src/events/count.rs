@@ -1,6 +1,6 @@
 //! How many events there are, of each name and stream.
 
-use hodo_clock::OriginNanos;
+use hodo_clock::{Cycles, OriginNanos};
 use hodo_formats::ctf::{Item, Trace};
 use hodo_trace::{Loss, Table};
 
@@ -66,14 +66,12 @@ fn count_all(run: &Run<'_, '_>, reading: &EventReading) -> Counted {
     let mut cursor = run.cursor();
     let clock = cursor.clock();
     // Times are looked at as the clock counts them.
+    let without = reading.wants(None);
     let within = clock.map(|clock| clock.cycles(reading.from, reading.to));
+    let within = within.unwrap_or(if without { Cycles::ALL } else { Cycles::NONE });
     let (mut first, mut last) = (u64::MAX, 0);
     let mut count = |_, class: u32, cycles: Option<u64>| {
-        let is_within = match (within, cycles) {
-            (Some(within), Some(cycles)) => within.contains(cycles),
-            _ => reading.wants(None),
-        };
-        if is_within {
+        if cycles.map_or(without, |cycles| within.contains(cycles)) {
             counted.events[class as usize] += 1;
             (first, last) = cycles.map_or((first, last), |cycles| (first.min(cycles), last.max(cycles)));
         }

@@ -1,5 +1,6 @@
 //! The events of a packet, one after another, without a copy.
 
+use hodo_bytes::prefetch;
 use hodo_trace::event::{Compound, FieldSink, Ignore, Meaning, Name};
 
 use super::{
@@ -10,16 +11,21 @@ use super::{
     steps::{Content, Slots, Trouble},
 };
 
+/// How far ahead events are fetched, in bytes.
+const AHEAD: usize = 1536;
+
 /// Moves a clock to a value of which only the lowest bits may be given: CTF 1.8 section 8. The clock is
 /// taken to have wrapped once where the value is smaller than those bits of it. Without any bits it stands still.
 #[inline]
 pub(super) fn advance(clock: u64, value: u64, size: u32) -> u64 {
-    if size >= 64 {
-        return value;
-    }
-    let mask = (1u64 << size) - 1;
-    let clock = if value & mask < clock & mask { clock.wrapping_add(1 << size) } else { clock };
-    (clock & !mask) | (value & mask)
+    let mask = if size >= 64 { u64::MAX } else { (1 << size) - 1 };
+    advance_within(clock, value, mask)
+}
+
+/// The same, with a mask of the bits that are given.
+#[inline]
+pub(super) fn advance_within(clock: u64, value: u64, mask: u64) -> u64 {
+    clock.wrapping_add(value.wrapping_sub(clock) & mask)
 }
 
 /// Where the parts of an event lie, in bits from the beginning of its packet.
@@ -150,25 +156,30 @@ impl<'t, 'a> Reader<'t, 'a> {
     /// is one before others. That is all that most events need.
     #[inline(always)]
     fn skim(&mut self, wanted: &mut impl FnMut(u32, Option<u64>) -> bool) -> Option<Parts> {
-        let (plan, content, has_clock) = (self.plan, self.content, self.stream.clock.is_some());
+        let (plan, has_clock) = (self.plan, self.stream.clock.is_some());
         let word = plan.header.word()?;
-        let (mut at, mut clock) = (self.at, self.clock);
+        let bytes = self.content.bytes_from(0);
+        let mut rest = bytes.get((plan.header.start(self.at) / 8) as usize..)?;
+        let mut clock = self.clock;
+        // One event depends on the one before by nothing but a load, a shift and another load.
         let found = loop {
-            let start = plan.header.start(at);
-            let Some(head) = word.peek(content, start) else { break None };
-            let Some(sized) = plan.sized(head.id) else { break None };
-            let end = head.end + u64::from(sized.bits);
-            if end > content.end {
-                break None;
-            }
-            (at, clock) = (end, advance(clock, head.time, head.time_size));
+            let Some(&head) = rest.first_chunk() else { break None };
+            prefetch(rest, AHEAD);
+            let head = word.number(head);
+            let id = word.id(head);
+            let Some((sized, stride)) = plan.stride(id) else { break None };
+            let Some(next) = rest.get(stride..) else { break None };
+            clock = word.advance(clock, head);
             let cycles = has_clock.then_some(clock);
             if wanted(sized.class, cycles) {
-                word.keep(head, &self.slots);
-                break Some(plan.sized_parts(sized, cycles, start, head.end));
+                let start = (bytes.len() - rest.len()) as u64 * 8;
+                word.keep(id, &self.slots);
+                rest = next;
+                break Some(plan.sized_parts(sized, cycles, start, start + word.bits));
             }
+            rest = next;
         };
-        (self.at, self.clock) = (at, clock);
+        (self.at, self.clock) = ((bytes.len() - rest.len()) as u64 * 8, clock);
         found
     }
 

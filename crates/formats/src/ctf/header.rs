@@ -8,6 +8,7 @@ use hodo_trace::event::Ignore;
 
 use super::{
     bits::{self, Layout},
+    event::advance_within,
     read::{Roles, Walk},
     schema::{ByteOrder, Choice, FieldClass, Integer, Length, Role, Slot, Structure},
     steps::{Content, Known, Slots, Steps, Trouble, within},
@@ -37,10 +38,10 @@ struct Part {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Word {
     order: ByteOrder,
-    bits: u64,
+    pub(super) bits: u64,
     id: Part,
-    /// The ids with which this is the header.
-    ids: (u64, u64),
+    /// The first and the last of the ids with which this is the header.
+    pub(super) ids: (u64, u64),
     /// Where the id is kept.
     slot: Option<Slot>,
     time: Part,
@@ -121,6 +122,13 @@ impl Header {
     #[inline]
     pub(super) fn word(&self) -> Option<Word> {
         self.word
+    }
+
+    /// Bytes from the header of an event with this id, and with so many bits behind it, to the next, where
+    /// the header is a word.
+    pub(super) fn stride(&self, id: u64, bits: u64) -> Option<u32> {
+        let word = self.word.filter(|word| (word.ids.0..=word.ids.1).contains(&id))?;
+        u32::try_from(self.start(word.bits + bits) / 8).ok()
     }
 
     /// Whether its fields lie at known places.
@@ -268,29 +276,40 @@ impl Word {
 
     #[inline]
     fn read(&self, content: Content<'_>, at: u64, slots: &Slots) -> Option<Head> {
-        let head = self.peek(content, at)?;
-        self.keep(head, slots);
-        Some(head)
-    }
-
-    /// Keeps of a header what others depend on.
-    #[inline(always)]
-    pub(super) fn keep(&self, head: Head, slots: &Slots) {
-        if let Some(slot) = self.slot {
-            slots.set(slot, head.id);
-        }
-    }
-
-    /// The header at `at`, of which nothing is kept for what may depend on it.
-    #[inline(always)]
-    pub(super) fn peek(&self, content: Content<'_>, at: u64) -> Option<Head> {
-        let word = content.word(at, self.order)?;
-        let id = self.id.of(word);
+        let head = self.number(*content.bytes_from(at).first_chunk()?);
+        let id = self.id(head);
         let (from, to) = self.ids;
         if id < from || id > to {
             return None;
         }
-        Some(Head { id, time: self.time.of(word), time_size: self.time_size, end: at + self.bits })
+        self.keep(id, slots);
+        Some(Head { id, time: self.time.of(head), time_size: self.time_size, end: at + self.bits })
+    }
+
+    /// Keeps an id for what depends on it.
+    #[inline(always)]
+    pub(super) fn keep(&self, id: u64, slots: &Slots) {
+        if let Some(slot) = self.slot {
+            slots.set(slot, id);
+        }
+    }
+
+    /// The bytes where a header begins as a number.
+    #[inline(always)]
+    pub(super) fn number(&self, bytes: [u8; 8]) -> u64 {
+        if self.order == ByteOrder::Little { u64::from_le_bytes(bytes) } else { u64::from_be_bytes(bytes) }
+    }
+
+    /// The id in a header.
+    #[inline(always)]
+    pub(super) fn id(&self, head: u64) -> u64 {
+        self.id.of(head)
+    }
+
+    /// Moves a clock to where a header says that it is.
+    #[inline(always)]
+    pub(super) fn advance(&self, clock: u64, head: u64) -> u64 {
+        advance_within(clock, head >> self.time.shift, self.time.mask)
     }
 }
 

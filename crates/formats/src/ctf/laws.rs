@@ -4,12 +4,14 @@ use hodo_trace::event::{Compound, FieldSink, Meaning, Name};
 use proptest::{collection::vec, prelude::*};
 
 use super::{
+    event::Reader,
     header::Header,
     places::Places,
+    plan::StreamPlan,
     read::Walk,
     schema::{
-        Array, ByteOrder, Choice, ChoiceOption, Encoding, FieldClass, Integer, Length, Member, Real,
-        Reference, Role, Structure, VariableInteger,
+        Array, ByteOrder, Choice, ChoiceOption, Encoding, EventClass, FieldClass, Integer, Length, Member,
+        Real, Reference, Role, Scope, StreamClass, Structure, TraceClass, VariableInteger,
     },
     steps::{Content, Known, Slots, Steps, Trouble},
 };
@@ -119,10 +121,22 @@ fn class() -> impl Strategy<Value = FieldClass> {
     })
 }
 
+/// An integer as most tracers write them.
+fn plain(order: ByteOrder) -> impl Strategy<Value = Integer> {
+    integer().prop_map(move |integer| Integer {
+        byte_order: order,
+        signed: false,
+        reversed: false,
+        alignment: 1,
+        ..integer
+    })
+}
+
 /// A header with an id, and a time that depends on it or not.
-fn header() -> impl Strategy<Value = Structure> {
-    let with =
-        |role: Role| integer().prop_map(move |integer| Integer { roles: vec![role], slot: None, ..integer });
+fn header(integer: BoxedStrategy<Integer>) -> impl Strategy<Value = Structure> {
+    let with = |role: Role| {
+        integer.clone().prop_map(move |integer| Integer { roles: vec![role], slot: None, ..integer })
+    };
     let (id, time) = (with(Role::EventClassId), with(Role::Timestamp));
     (id, vec(time, 1..3), any::<bool>(), alignment()).prop_map(|(mut id, times, chooses, alignment)| {
         let times = times.into_iter().map(FieldClass::Integer).collect();
@@ -221,12 +235,60 @@ proptest! {
     }
 
     #[test]
-    fn headers_say_the_same_whichever_way_they_are_read(structure in header(), bytes in vec(prop_oneof![0u8..3, any::<u8>()], 0..40)) {
+    fn headers_say_the_same_whichever_way_they_are_read(structure in header(integer().boxed()), bytes in vec(prop_oneof![0u8..3, any::<u8>()], 0..40)) {
         let content = Content { bytes: &bytes, end: bytes.len() as u64 * 8 };
         let header = Header::new(Some(&structure));
         let (word, shape, walk) = header.all_ways(&structure, content, &Slots::new(SLOTS));
         prop_assert_eq!(shape, walk);
         prop_assert!(word.is_none() || word == walk);
         prop_assert_eq!(header.read(content, 0, &Slots::new(SLOTS)).ok(), walk);
+    }
+
+    #[test]
+    fn events_that_are_gone_over_are_those_that_come_one_after_another(
+        header in order().prop_flat_map(|order| prop_oneof![4 => header(plain(order).boxed()), 1 => header(integer().boxed())]),
+        events in vec(prop_oneof![2 => Just(vec![]), 2 => vec(integer().prop_map(FieldClass::Integer), 1..3), 1 => vec(class(), 1..3)], 1..4),
+        minimum in alignment(), has_clock: bool,
+        bytes in vec(prop_oneof![4 => Just(0u8), 4 => 0u8..4, 1 => any::<u8>()], 0..400),
+        wanted: u16,
+    ) {
+        let payload = |members| Some(aligned(structure(members, minimum)));
+        let events = (0..).zip(events).map(|(id, members)| EventClass { id, payload: payload(members), ..EventClass::default() });
+        let stream = StreamClass { clock: has_clock.then_some(0), event_header: Some(header), events: events.collect(), ..StreamClass::default() };
+        let (trace, plan) = (TraceClass { slots: SLOTS, ..TraceClass::default() }, StreamPlan::new(&stream));
+        let reader = || {
+            let mut reader = Reader::new(&trace, &stream, &plan);
+            reader.show(&bytes, None);
+            reader
+        };
+        let told = |reader: &Reader<'_, '_>, parts| {
+            let mut told = Told::default();
+            let is_whole = reader.event_of(parts).tell(Scope::Payload, &mut told).is_ok();
+            (is_whole, told, reader.clock())
+        };
+        // Every few of them are wanted.
+        let is_wanted = |number: usize| wanted >> (number % 16) & 1 == 1;
+        let (mut one_by_one, mut over) = (reader(), reader());
+        let (mut classes, mut read, mut asked) = (Vec::new(), 0, 0);
+        loop {
+            let event = one_by_one.next_event();
+            if let Ok(Some(parts)) = event {
+                classes.push((parts.class, parts.cycles));
+                read += 1;
+                if !is_wanted(read - 1) {
+                    continue;
+                }
+            }
+            let mut seen = Vec::new();
+            let next = over.next_where(|class, cycles| {
+                seen.push((class, cycles));
+                asked += 1;
+                is_wanted(asked - 1)
+            });
+            prop_assert_eq!(&next, &event);
+            prop_assert_eq!(seen, std::mem::take(&mut classes));
+            let Ok(Some(parts)) = event else { break };
+            prop_assert_eq!(told(&over, parts), told(&one_by_one, parts));
+        }
     }
 }

@@ -55,9 +55,11 @@ pub(super) struct Listed {
     pub(super) bits: u32,
     /// Those of its own context among them.
     specific: u32,
+    /// Bytes from the beginning of its header, where that is a word, to that of the next.
+    stride: u32,
 }
 
-/// No class, or no fixed number of bits.
+/// No class, or no fixed number of bits or bytes.
 const NONE: u32 = u32::MAX;
 
 impl StreamPlan {
@@ -74,14 +76,16 @@ impl StreamPlan {
         let common_places = class.common_context.as_ref().map(Places::of).unwrap_or_default();
         let places = class.events.iter().map(|_| OnceLock::new()).collect();
         let highest = events.iter().map(|event| event.id).filter(|&id| id < LISTED).max();
-        let none = Listed { class: NONE, bits: NONE, specific: 0 };
+        let none = Listed { class: NONE, bits: NONE, specific: 0, stride: NONE };
         let mut listed = vec![none; highest.map_or(0, |id| id as usize + 1)];
         let mut others = HashMap::new();
         for (index, event) in (0..).zip(&events) {
             match listed.get_mut(event.id as usize).filter(|_| event.id < LISTED) {
                 Some(slot) => {
                     let specific = event.specific.fixed().map_or(0, |bits| bits as u32);
-                    *slot = Listed { class: index, bits: event.bits(&common), specific };
+                    let bits = event.bits(&common);
+                    let stride = if bits == NONE { None } else { header.stride(event.id, bits.into()) };
+                    *slot = Listed { class: index, bits, specific, stride: stride.unwrap_or(NONE) };
                 }
                 None => {
                     others.insert(event.id, index);
@@ -112,11 +116,18 @@ impl StreamPlan {
         self.listed.get(id as usize).copied().filter(|listed| listed.bits != NONE)
     }
 
+    /// The same if their headers are words, and the bytes from one to the next.
+    #[inline(always)]
+    pub(super) fn stride(&self, id: u64) -> Option<(Listed, usize)> {
+        let listed = *self.listed.get(id as usize)?;
+        (listed.stride != NONE).then_some((listed, listed.stride as usize))
+    }
+
     /// The parts of an event of a class that always has as many bits, from its header's beginning and end on.
     #[inline(always)]
     pub(super) fn sized_parts(
         &self,
-        Listed { class, bits, specific }: Listed,
+        Listed { class, bits, specific, .. }: Listed,
         cycles: Option<u64>,
         start: u64,
         common: u64,

@@ -5,11 +5,9 @@
 
 use std::{cell::Cell, fmt};
 
-use hodo_bytes::prefetch;
-
 use super::{
     bits::{self, Layout},
-    schema::{ByteOrder, Choice, Encoding, FieldClass, Integer, Length, Slot, Structure},
+    schema::{Choice, Encoding, FieldClass, Integer, Length, Slot, Structure},
 };
 
 /// Why fields can't be read.
@@ -63,9 +61,6 @@ impl Slots {
     }
 }
 
-/// How far ahead events are fetched, in bytes.
-const AHEAD: usize = 1536;
-
 /// The bytes of a packet and the end of its content, in bits.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Content<'a> {
@@ -78,17 +73,6 @@ impl<'a> Content<'a> {
     #[inline]
     pub(super) fn has(&self, at: u64, size: u64) -> Result<(), Trouble> {
         if at.saturating_add(size) <= self.end { Ok(()) } else { Err(Trouble::CutShort) }
-    }
-
-    /// Sixty-four bits from a bit on, which is the first of a byte; `None` near the end.
-    #[inline]
-    pub(super) fn word(&self, at: u64, order: ByteOrder) -> Option<u64> {
-        let word = *self.bytes.get((at / 8) as usize..)?.first_chunk()?;
-        prefetch(self.bytes, (at / 8) as usize + AHEAD);
-        if at + 64 > self.end {
-            return None;
-        }
-        Some(if order == ByteOrder::Little { u64::from_le_bytes(word) } else { u64::from_be_bytes(word) })
     }
 
     /// The bytes of the content from a bit on, which is the first of a byte.
