@@ -69,15 +69,16 @@ fn step() -> impl Strategy<Value = Vec<Seen<'static>>> {
     ]
 }
 
-/// Segments begin with the clock and end with it, as a PSB+ tells it to both of its neighbours.
+/// Segments end with the clock and mostly begin with it, as a PSB+ tells it to both of its neighbours.
 fn thread() -> impl Strategy<Value = Vec<Vec<Seen<'static>>>> {
-    let segment = (prop::collection::vec((step(), 0u64..5, any::<bool>()), 0..30), 0u64..5);
+    let steps = prop::collection::vec((step(), 0u64..5, any::<bool>()), 0..30);
+    let segment = (steps, 0u64..5, prop::bool::weighted(0.9));
     prop::collection::vec(segment, 1..8).prop_map(|segments| {
         let mut now = 0;
         let mut result = Vec::new();
-        for (steps, tail) in segments {
+        for (steps, tail, begins) in segments {
             let mut cycles = tail;
-            let mut segment = vec![Seen::Begin(Some(Nanos(now)))];
+            let mut segment = vec![Seen::Begin(begins.then_some(Nanos(now)))];
             for (step, later, tell) in steps {
                 segment.extend(step);
                 if tell {
@@ -184,6 +185,21 @@ proptest! {
         let sums = Functions { names: &Numbers };
         let by_tree = tree.finish(vec![fold(&tree, 0, &thread)]);
         prop_assert_eq!(by_tree, sums.finish(vec![fold(&sums, 0, &thread)]));
+    }
+
+    /// A segment that begins without a clock: what passed before the first time is not known, all after it is.
+    #[test]
+    fn time_counts_from_where_the_clock_is_told_first(before in 0u64..9, after in 1u64..9, later in 0u64..9) {
+        let at = Arrival { address: 1, function: FunctionId { module: 1, index: 0 }, place: Place::Entry };
+        let code = Code { offset: 1, since: 0, lengths: &LENGTHS[..1], end: End::Next, target: 2 };
+        let run = Seen::Run { at, instructions: 1, code };
+        let time = |nanos| Seen::Time(Nanos(nanos));
+        let runs = |count: u64| (0..count).map(|_| run);
+        let segment: Vec<_> = [Seen::Begin(None)].into_iter().chain(runs(before)).chain([time(100)])
+            .chain(runs(after)).chain([time(100 + later), Seen::End]).collect();
+        let sums = Functions { names: &Numbers };
+        let table = sums.finish(vec![fold(&sums, 0, &[segment])]);
+        prop_assert_eq!(figure(&table, "time_ns"), Some(Value::from(later)));
     }
 
     #[test]

@@ -5,7 +5,10 @@ use std::cmp::Reverse;
 use hodo_trace::{Column, FunctionId, Names, Shape, Table, Unit, Value};
 use rustc_hash::FxHashMap;
 
-use super::{Every, Sums, tree::Cost};
+use super::{
+    Every,
+    cost::{Cost, Sums},
+};
 use crate::clock::Time;
 
 /// What one function cost.

@@ -4,7 +4,7 @@
 //! was entered first. So with each function there is a count of how often it stands there, and one difference to be
 //! taken where that comes to or from zero.
 //!
-//! A chunk begins with an unknown stack, as that of a [tree](super::partial) does. Its *pieces* each keep such sums
+//! A chunk begins with an unknown stack, as that of a [tree](super::tree) does. Its *pieces* each keep such sums
 //! of their own: merging drops those of functions that stand on the stack below, which the difference there covers.
 
 mod books;
@@ -14,12 +14,10 @@ mod paths;
 use hodo_trace::{Analysis, Names, Run, Seen, Table};
 use rustc_hash::FxHashMap;
 
-use self::{partial::Partial, paths::Paths};
-
-use self::books::Amount;
+use self::{books::Amount, partial::Partial, paths::Paths};
 use super::{
+    cost::{Beside, Cost, Ran},
     table::{self, Amounts, FunctionCost},
-    tree::{Beside, Cost, Ran},
 };
 
 /// The profile of functions, without samples, as an analysis.

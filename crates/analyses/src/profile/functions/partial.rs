@@ -12,7 +12,7 @@ use super::{
 use crate::{
     clock::{Clock, Even, Share, Time},
     learned::Learned,
-    profile::Sums,
+    profile::cost::Sums,
     stack::{Below, Edge, Entry, Frame, Watch, arrive, cut},
 };
 
@@ -36,6 +36,7 @@ pub struct Partial {
     sums: Sums,
     /// The last path, while paths run.
     path: Option<u32>,
+    /// What is remembered of paths.
     #[serde(skip)]
     paths: Paths,
 }
@@ -43,8 +44,9 @@ pub struct Partial {
 /// Time in which nothing is known to have run.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 struct Waits {
-    /// Where nothing was to be told yet of what ran.
+    /// While the thread was traced, but nothing of what ran was told yet.
     inside: Time,
+    /// While it was outside of what is traced.
     outside: Time,
 }
 
@@ -64,7 +66,9 @@ struct Log {
 
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 enum Event {
+    /// A frame of a function stands on the stack.
     Open(Slot),
+    /// The newest frame stands there no more.
     Close,
     /// The next so many paths ran.
     Paths(u32),
@@ -243,7 +247,10 @@ impl Partial {
                 let time = Time::of(time.length());
                 match path {
                     Some(path) => paths.took(*path, time, true),
-                    None if stack.is_empty() => return before.outside = before.outside.and(time),
+                    None if stack.is_empty() => {
+                        before.outside = before.outside.and(time);
+                        return;
+                    }
                     None => {}
                 }
                 *outside = outside.and(time);

@@ -2,14 +2,12 @@
 
 use hodo_trace::Run;
 
-use super::{
-    Sums,
-    tree::{NodeId, Tree},
-};
+use super::nodes::{NodeId, Tree};
 use crate::{
     clock::{Clock, Even},
     contexts::{BELOW, ContextId, States},
     learned::{Learned, Part},
+    profile::cost::Sums,
     stack::{Edge, Frame},
 };
 

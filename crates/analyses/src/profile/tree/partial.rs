@@ -10,12 +10,15 @@ use hodo_trace::{Arrival, Run, Seen, Transfer};
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Every, Sums,
+    nodes::{NO_PARENT, NodeId, Tree},
     paths::Paths,
-    tree::{Cost, NO_PARENT, NodeId, Tree},
 };
 use crate::{
     clock::{Clock, Even, Share},
+    profile::{
+        Every,
+        cost::{Cost, Sums},
+    },
     stack::{Below, Edge, Entry, Frame, arrive},
 };
 

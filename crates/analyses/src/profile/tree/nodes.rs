@@ -4,9 +4,8 @@ use hodo_trace::FunctionId;
 use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
 
-use super::Every;
 use crate::{
-    clock::{Span, Time},
+    profile::cost::{Beside, Cost, Ran},
     stack::{Entry, Frame, Watch},
 };
 
@@ -45,68 +44,6 @@ impl Node {
 
     fn key(&self) -> (NodeId, FunctionId, Entry) {
         (self.parent, self.function, self.entry)
-    }
-}
-
-/// What ran at a node, without the nodes below it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Ran {
-    /// Times that the frame was entered.
-    pub(super) entries: u64,
-    pub(super) instructions: u64,
-    /// Time of execution.
-    pub(super) time: Time,
-}
-
-/// What few nodes have beside that.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Beside {
-    /// Time between leaving and coming back to what is traced.
-    pub(super) outside: Time,
-    /// Samples, where they were asked for.
-    pub(super) samples: u64,
-}
-
-/// What was counted at a node, or at some nodes together.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Cost {
-    pub(super) ran: Ran,
-    pub(super) beside: Beside,
-}
-
-impl Beside {
-    /// Adds the samples that fall into a time of execution.
-    pub(super) fn sample(&mut self, time: Span, every: Option<Every>) {
-        if let Some(Every::Nanoseconds(period)) = every {
-            self.samples = self.samples.saturating_add((time.to / period).saturating_sub(time.from / period));
-        }
-    }
-}
-
-impl Cost {
-    /// Adds a time of execution, and the samples that fall into it.
-    pub(super) fn run_for(&mut self, time: Span, every: Option<Every>) {
-        self.ran.time = self.ran.time.and(Time::of(time.length()));
-        self.beside.sample(time, every);
-    }
-
-    /// Adds a time outside of what is traced.
-    pub(super) fn wait_for(&mut self, time: Span) {
-        self.beside.outside = self.beside.outside.and(Time::of(time.length()));
-    }
-
-    /// All time, that outside included.
-    pub(super) fn elapsed(&self) -> Time {
-        self.ran.time.and(self.beside.outside)
-    }
-
-    pub(super) fn add(&mut self, other: &Cost) {
-        self.ran.entries += other.ran.entries;
-        self.ran.instructions += other.ran.instructions;
-        self.ran.time = self.ran.time.and(other.ran.time);
-        // A damaged clock may be sampled any number of times.
-        self.beside.samples = self.beside.samples.saturating_add(other.beside.samples);
-        self.beside.outside = self.beside.outside.and(other.beside.outside);
     }
 }
 

@@ -5,12 +5,15 @@ use std::{cmp::Reverse, collections::BTreeMap};
 use hodo_trace::{Column, FunctionId, Names, Shape, Table, Unit, Value};
 use rustc_hash::FxHashMap;
 
-use super::{
-    Every, Sums,
-    table::{self, Amounts, FunctionCost, share},
-    tree::{Cost, NO_PARENT, NodeId, Tree},
+use super::nodes::{NO_PARENT, NodeId, Tree};
+use crate::{
+    profile::{
+        Every,
+        cost::{Cost, Sums},
+        table::{self, Amounts, FunctionCost, share},
+    },
+    stack::Entry,
 };
-use crate::stack::Entry;
 
 /// The profile of all threads together.
 pub(super) struct Whole {
