@@ -186,7 +186,10 @@ impl<'a> Function<'a> {
 
 /// One function for each address that symbols and PLT entries name, ascending.
 fn named_functions(mut symbols: Vec<Symbol<'_>>, plt: Vec<PltEntry<'_>>, names: &mut Names) -> Vec<Extent> {
-    symbols.sort_unstable_by_key(|s| (s.address, preference(s)));
+    symbols.sort_unstable_by_key(|s| s.address);
+    // Names are only looked at where there are several: they lie all over the file.
+    let groups = symbols.chunk_by_mut(|one, other| one.address == other.address);
+    groups.for_each(|group| group.sort_unstable_by_key(preference));
     symbols.dedup_by_key(|s| s.address);
     let name_of = |address| {
         let index = symbols.binary_search_by_key(&address, |s| s.address).ok()?;

@@ -18,7 +18,7 @@ impl<'a> StringTable<'a> {
     pub(crate) fn name(&mut self, offset: u32) -> &'a [u8] {
         let rest = self.bytes.get(offset as usize..).unwrap_or_default();
         let rest = rest.get(..self.left).unwrap_or(rest);
-        let end = rest.iter().position(|&byte| byte == 0 || byte == b'@').unwrap_or(rest.len());
+        let end = memchr::memchr2(0, b'@', rest).unwrap_or(rest.len());
         self.left -= end;
         rest.get(..end).unwrap_or_default()
     }
@@ -57,7 +57,10 @@ impl Names {
     pub(crate) fn push(&mut self, parts: [&[u8]; 2]) -> Name {
         let offset = self.text.len();
         for part in parts {
-            self.text.push_str(&String::from_utf8_lossy(part));
+            match str::from_utf8(part) {
+                Ok(text) => self.text.push_str(text),
+                Err(_) => self.text.push_str(&String::from_utf8_lossy(part)),
+            }
         }
         if self.text.len() > self.limit {
             self.text.truncate(offset);
