@@ -1,7 +1,7 @@
 //! How many events there are, of each name and stream.
 
 use hodo_clock::{Cycles, OriginNanos};
-use hodo_formats::ctf::{Item, Trace};
+use hodo_formats::ctf::{Cursor, Item, Trace};
 use hodo_trace::{Loss, Table};
 
 use super::{
@@ -63,33 +63,46 @@ pub(super) fn count_runs(
 
 fn count_all(run: &Run<'_, '_>, reading: &EventReading) -> Counted {
     let mut counted = Counted::new(run);
-    let mut cursor = run.cursor();
-    let clock = cursor.clock();
+    let [mut one, mut other] = run.cursors();
+    let clock = one.clock();
     // Times are looked at as the clock counts them.
     let without = reading.wants(None);
     let within = clock.map(|clock| clock.cycles(reading.from, reading.to));
     let within = within.unwrap_or(if without { Cycles::ALL } else { Cycles::NONE });
     let (mut first, mut last) = (u64::MAX, 0);
-    let mut count = |_, class: u32, cycles: Option<u64>| {
+    let mut count = |class: u32, cycles: Option<u64>| {
         if cycles.map_or(without, |cycles| within.contains(cycles)) {
             counted.events[class as usize] += 1;
             (first, last) = cycles.map_or((first, last), |cycles| (first.min(cycles), last.max(cycles)));
         }
-        false
     };
     let mut lost = Vec::new();
-    while let Some((time, item)) = cursor.next_where(&mut count) {
-        if let Item::Lost(of) = item
-            && reading.wants(time)
-        {
-            lost.push(of);
-        }
+    let mut lose = |time, item| match item {
+        Item::Lost(of) if reading.wants(time) => lost.push(of),
+        _ => {}
+    };
+    while let Some(is_other) = Cursor::go_over_both(&mut one, &mut other, &mut count) {
+        let cursor = if is_other { &mut other } else { &mut one };
+        let next = cursor.next_where(|_, class, cycles| {
+            count(class, cycles);
+            true
+        });
+        let Some((time, item)) = next else { break };
+        lose(time, item);
+    }
+    for cursor in [&mut one, &mut other] {
+        let mut over = |_, class, cycles| {
+            count(class, cycles);
+            false
+        };
+        std::iter::from_fn(|| cursor.next_where(&mut over)).for_each(|(time, item)| lose(time, item));
     }
     lost.iter().for_each(|lost| counted.lose(lost));
     if let Some(clock) = clock.filter(|_| first <= last) {
         counted.figures.span = Some((clock.nanos(first), clock.nanos(last)));
     }
-    counted.losses = cursor.loss;
+    counted.losses = one.loss;
+    counted.losses.append(&mut other.loss);
     counted
 }
 

@@ -29,13 +29,10 @@ mod text;
 mod write;
 
 use std::{
-    fs,
-    hint::black_box,
-    io,
+    fs, io,
     ops::Range,
     path::{Path, PathBuf},
-    sync::atomic::{AtomicBool, AtomicU64, Ordering},
-    thread,
+    sync::atomic::{AtomicU64, Ordering},
 };
 
 use hodo_clock::{Nanos, OriginNanos};
@@ -258,7 +255,7 @@ impl<'f> EventTraces<'f> {
             let file = folder.join(METADATA);
             let bytes = files.bytes(&file).map_err(|error| system(&file, error))?;
             let data = data_files(files, path, &folder).map_err(|error| system(&folder, error))?;
-            let read = while_mapping(&data, threads, || read_metadata(bytes));
+            let read = read_metadata(bytes);
             let class = read.map_err(|error| OpenError { file, reason: OpenErrorReason::Format(error) })?;
             let same = |other: &&mut Folder<'_>| class.uuid.is_some() && other.class.uuid == class.uuid;
             match opened.iter_mut().find(same) {
@@ -316,32 +313,6 @@ impl<'f> EventTraces<'f> {
     pub fn loss(&self) -> Vec<Loss> {
         self.traces.iter().flat_map(|trace| trace.loss.clone()).collect()
     }
-}
-
-/// Does what needs no stream, while another thread looks at the first pages of streams, so that they are mapped when
-/// they are read: that is a fifth of the work of counting events.
-fn while_mapping<T>(files: &[DataFile<'_>], threads: usize, work: impl FnOnce() -> T) -> T {
-    /// Pages that the kernel maps at once.
-    const AROUND: usize = 1 << 16;
-    /// What is looked at of each stream at most, however long the work takes.
-    const MOST: usize = 32 << 20;
-    let is_done = AtomicBool::new(false);
-    thread::scope(|scope| {
-        if threads > 1 {
-            scope.spawn(|| {
-                let places = (0..MOST).step_by(AROUND);
-                let bytes =
-                    places.flat_map(|place| files.iter().map(move |file| file.bytes.get(place).copied()));
-                let bytes = bytes.take_while(|_| !is_done.load(Ordering::Relaxed));
-                bytes.for_each(|byte| {
-                    black_box(byte);
-                });
-            });
-        }
-        let result = work();
-        is_done.store(true, Ordering::Relaxed);
-        result
-    })
 }
 
 /// How many classes of streams and events there are.

@@ -26,6 +26,13 @@ impl<'t, 'a> Run<'t, 'a> {
         Cursor::new(self.of.0, self.of.1, self.packets.clone())
     }
 
+    /// Reads it from its beginning, and from its middle.
+    pub fn cursors(&self) -> [Cursor<'t, 'a>; 2] {
+        let Range { start, end } = self.packets;
+        let middle = start + (end - start) / 2;
+        [start..middle, middle..end].map(|packets| Cursor::new(self.of.0, self.of.1, packets))
+    }
+
     /// The classes of its events.
     pub fn classes(&self) -> &'t [EventClass] {
         &self.of.0.stream_class(self.of.1).events

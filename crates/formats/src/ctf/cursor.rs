@@ -103,6 +103,20 @@ impl<'t, 'a> Cursor<'t, 'a> {
         }
     }
 
+    /// Goes over events of two places of a stream by turns, as far as both need nothing else, and says whether the
+    /// second is the one that does: [`Cursor::next_where`] gets over that. `None` where all of them do.
+    #[inline]
+    pub fn go_over_both(one: &mut Self, other: &mut Self, see: impl FnMut(u32, Option<u64>)) -> Option<bool> {
+        if one.finder.is_some() {
+            return None;
+        }
+        let is_within = |cursor: &Self| cursor.packet.is_some() && !cursor.at_beginning;
+        match (is_within(one), is_within(other)) {
+            (true, true) => Reader::skim_both(&mut one.reader, &mut other.reader, see),
+            (is_within, _) => Some(is_within),
+        }
+    }
+
     #[inline]
     fn time(&self, parts: Parts) -> Option<OriginNanos> {
         Some(self.clock?.nanos(parts.cycles?))

@@ -4,8 +4,9 @@ use hodo_bytes::prefetch;
 use hodo_trace::event::{Compound, FieldSink, Ignore, Meaning, Name};
 
 use super::{
+    header::Word,
     packet::Packet,
-    plan::{FieldPath, StreamPlan},
+    plan::{FieldPath, Listed, StreamPlan},
     read::Walk,
     schema::{EventClass, FieldClass, Scope, Slot, StreamClass, Structure, TraceClass},
     steps::{Content, Slots, Trouble},
@@ -152,51 +153,119 @@ impl<'t, 'a> Reader<'t, 'a> {
         }
     }
 
-    /// Goes over events whose headers lie in a word and whose sizes are fixed, up to one that is wanted, if there
-    /// is one before others. That is all that most events need.
+    /// Goes over events whose headers lie in a word, up to one that is wanted, if there is one before others and
+    /// before one that can't be read. That is all that most events need.
     #[inline(always)]
     fn skim(&mut self, wanted: &mut impl FnMut(u32, Option<u64>) -> bool) -> Option<Parts> {
-        let (plan, has_clock) = (self.plan, self.stream.clock.is_some());
-        let word = plan.header.word()?;
-        let bytes = self.content.bytes_from(0);
-        let mut rest = bytes.get((plan.header.start(self.at) / 8) as usize..)?;
-        let mut clock = self.clock;
-        // One event depends on the one before by nothing but a load, a shift and another load.
+        let word = self.plan.header.word()?;
+        let mut lane = self.lane()?;
         let found = loop {
-            let Some(&head) = rest.first_chunk() else { break None };
-            prefetch(rest, AHEAD);
-            let head = word.number(head);
-            let id = word.id(head);
-            let Some((sized, stride)) = plan.stride(id) else { break None };
-            let Some(next) = rest.get(stride..) else { break None };
-            clock = word.advance(clock, head);
-            let cycles = has_clock.then_some(clock);
-            if wanted(sized.class, cycles) {
-                let start = (bytes.len() - rest.len()) as u64 * 8;
-                word.keep(id, &self.slots);
-                rest = next;
-                break Some(plan.sized_parts(sized, cycles, start, start + word.bits));
+            let start = lane.start();
+            let Some(step) = self.step(word, &mut lane) else { break None };
+            let cycles = self.cycles(lane.clock);
+            match step {
+                Step::Sized(sized, id) if wanted(sized.class, cycles) => {
+                    word.keep(id, &self.slots);
+                    break Some(self.plan.sized_parts(sized, cycles, start, start + word.bits));
+                }
+                Step::Other(parts) if wanted(parts.class, cycles) => break Some(parts),
+                _ => {}
             }
-            rest = next;
         };
-        (self.at, self.clock) = ((bytes.len() - rest.len()) as u64 * 8, clock);
+        self.leave(lane);
         found
+    }
+
+    /// Goes over events of two packets of one stream by turns, as far as both are such that [`Reader::next_where`]
+    /// could go over them, and says whether the second is the one that is not; `None` if there are no such in the
+    /// stream. What takes time is the way from one event to the next, and two ways at once take little more than one.
+    #[inline(always)]
+    pub(super) fn skim_both(
+        one: &mut Self,
+        other: &mut Self,
+        mut see: impl FnMut(u32, Option<u64>),
+    ) -> Option<bool> {
+        let word = one.plan.header.word()?;
+        let (Some(mut first), Some(mut second)) = (one.lane(), other.lane()) else {
+            return Some(one.lane().is_some());
+        };
+        let class = |step| match step {
+            Step::Sized(sized, _) => sized.class,
+            Step::Other(parts) => parts.class,
+        };
+        let is_second = loop {
+            let Some(step) = one.step(word, &mut first) else { break false };
+            see(class(step), one.cycles(first.clock));
+            let Some(step) = other.step(word, &mut second) else { break true };
+            see(class(step), other.cycles(second.clock));
+        };
+        one.leave(first);
+        other.leave(second);
+        Some(is_second)
+    }
+
+    /// The way from the next event on; `None` at the content's end.
+    #[inline(always)]
+    fn lane(&self) -> Option<Lane<'a>> {
+        let bytes = self.content.bytes_from(0);
+        let rest = bytes.get((self.plan.header.start(self.at) / 8) as usize..)?;
+        Some(Lane { bytes, rest, clock: self.clock })
+    }
+
+    /// Goes on behind what was gone over.
+    #[inline(always)]
+    fn leave(&mut self, lane: Lane<'a>) {
+        (self.at, self.clock) = (lane.start(), lane.clock);
+    }
+
+    /// Goes over an event whose header lies in a word.
+    // Where events are of fixed sizes, one depends on the one before by a load, a shift and another load alone.
+    #[inline(always)]
+    fn step(&self, word: Word, lane: &mut Lane<'a>) -> Option<Step> {
+        let head = *lane.rest.first_chunk()?;
+        prefetch(lane.rest, AHEAD);
+        let head = word.number(head);
+        let id = word.id(head);
+        let clock = word.advance(lane.clock, head);
+        if let Some((sized, stride)) = self.plan.stride(id) {
+            (lane.rest, lane.clock) = (lane.rest.get(stride..)?, clock);
+            return Some(Step::Sized(sized, id));
+        }
+        if !word.is_of(id) {
+            return None;
+        }
+        word.keep(id, &self.slots);
+        let start = lane.start();
+        let parts = self.parts(id, self.cycles(clock), start, start + word.bits).ok()?;
+        (lane.rest, lane.clock) =
+            (lane.bytes.get((self.plan.header.start(parts.end) / 8) as usize..)?, clock);
+        Some(Step::Other(parts))
+    }
+
+    /// The clock, where the stream has one.
+    #[inline(always)]
+    fn cycles(&self, clock: u64) -> Option<u64> {
+        self.stream.clock.is_some().then_some(clock)
     }
 
     #[inline]
     fn event(&mut self, start: u64) -> Result<Parts, Reason> {
         let head = self.plan.header.read(self.content, start, &self.slots)?;
         self.clock = advance(self.clock, head.time, head.time_size);
-        let cycles = self.stream.clock.map(|_| self.clock);
+        let cycles = self.cycles(self.clock);
         if let Some(sized) = self.plan.sized(head.id) {
             let end = head.end + u64::from(sized.bits);
             if start < end && end <= self.content.end {
                 return Ok(self.plan.sized_parts(sized, cycles, start, head.end));
             }
         }
-        let class = self.plan.index(head.id).ok_or(Reason::UnknownClass(head.id))?;
+        self.parts(head.id, cycles, start, head.end)
+    }
+
+    /// The parts of an event of any size, from its header's beginning and end on.
+    fn parts(&self, id: u64, cycles: Option<u64>, start: u64, common: u64) -> Result<Parts, Reason> {
+        let class = self.plan.index(id).ok_or(Reason::UnknownClass(id))?;
         let plan = &self.plan.events[class as usize];
-        let common = head.end;
         let specific = self.plan.common.run(self.content, common, &self.slots)?;
         let payload = plan.specific.run(self.content, specific, &self.slots)?;
         let end = plan.payload.run(self.content, payload, &self.slots)?;
@@ -224,6 +293,30 @@ impl<'t, 'a> Reader<'t, 'a> {
     pub fn event_of(&self, parts: Parts) -> Event<'_, 't, 'a> {
         Event { reader: self, parts }
     }
+}
+
+/// A way through the events of a packet.
+struct Lane<'a> {
+    /// The content.
+    bytes: &'a [u8],
+    /// From the next event on.
+    rest: &'a [u8],
+    clock: u64,
+}
+
+impl Lane<'_> {
+    /// Where the next event begins, in bits.
+    #[inline(always)]
+    fn start(&self) -> u64 {
+        (self.bytes.len() - self.rest.len()) as u64 * 8
+    }
+}
+
+/// An event that was gone over.
+enum Step {
+    /// One of a class whose events are all of one size, and its id.
+    Sized(Listed, u64),
+    Other(Parts),
 }
 
 enum Reason {

@@ -41,7 +41,7 @@ pub(super) struct Word {
     pub(super) bits: u64,
     id: Part,
     /// The first and the last of the ids with which this is the header.
-    pub(super) ids: (u64, u64),
+    ids: (u64, u64),
     /// Where the id is kept.
     slot: Option<Slot>,
     time: Part,
@@ -127,7 +127,7 @@ impl Header {
     /// Bytes from the header of an event with this id, and with so many bits behind it, to the next, where
     /// the header is a word.
     pub(super) fn stride(&self, id: u64, bits: u64) -> Option<u32> {
-        let word = self.word.filter(|word| (word.ids.0..=word.ids.1).contains(&id))?;
+        let word = self.word.filter(|word| word.is_of(id))?;
         u32::try_from(self.start(word.bits + bits) / 8).ok()
     }
 
@@ -278,8 +278,7 @@ impl Word {
     fn read(&self, content: Content<'_>, at: u64, slots: &Slots) -> Option<Head> {
         let head = self.number(*content.bytes_from(at).first_chunk()?);
         let id = self.id(head);
-        let (from, to) = self.ids;
-        if id < from || id > to {
+        if !self.is_of(id) {
             return None;
         }
         self.keep(id, slots);
@@ -304,6 +303,13 @@ impl Word {
     #[inline(always)]
     pub(super) fn id(&self, head: u64) -> u64 {
         self.id.of(head)
+    }
+
+    /// Whether the header of an event with this id is this.
+    #[inline(always)]
+    pub(super) fn is_of(&self, id: u64) -> bool {
+        let (from, to) = self.ids;
+        from <= id && id <= to
     }
 
     /// Moves a clock to where a header says that it is.
