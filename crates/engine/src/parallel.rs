@@ -36,7 +36,36 @@ struct Shared<R> {
     stopped: bool,
 }
 
-/// Where workers and the consumer meet.
+/// What the consumer does next.
+enum Turn<R> {
+    /// It consumes this part.
+    Consume(R),
+    /// It works.
+    Work,
+    /// Nothing: somebody stopped.
+    Stop,
+}
+
+impl<R> Shared<R> {
+    /// The next of so many jobs to start, if no more than `window` are not consumed.
+    fn start(&mut self, jobs: usize, window: usize) -> Option<usize> {
+        let job = Some(self.next).filter(|&next| next < jobs && next < self.consumed + window)?;
+        self.next += 1;
+        Some(job)
+    }
+
+    /// Takes a part of a job's result if there is room for it; whether there was.
+    fn take(&mut self, job: usize, part: &mut Option<R>) -> bool {
+        let parts = &mut self.delivered.entry(job).or_default().parts;
+        let has_room = parts.len() < PARTS;
+        if has_room {
+            parts.extend(part.take());
+        }
+        has_room
+    }
+}
+
+/// Where workers and the consumer, which is one of them, meet.
 struct Exchange<R> {
     shared: Mutex<Shared<R>>,
     changed: Condvar,
@@ -54,21 +83,21 @@ impl<R> Exchange<R> {
     /// The next of so many jobs to start, once no more than `window` are not consumed.
     fn next_job(&self, jobs: usize, window: usize) -> Option<usize> {
         let mut now = self.lock();
-        while !now.stopped && now.next < jobs && now.next >= now.consumed + window {
+        while !now.stopped && now.next < jobs {
+            if let Some(job) = now.start(jobs, window) {
+                return Some(job);
+            }
             now = self.wait(now);
         }
-        let job = Some(now.next).filter(|&next| !now.stopped && next < jobs);
-        now.next += 1;
-        job
+        None
     }
 
     /// Delivers a part of a job's result, in its turn; whether to go on.
     fn hand_over(&self, job: usize, part: R) -> bool {
-        let mut now = self.lock();
-        while !now.stopped && now.delivered.entry(job).or_default().parts.len() >= PARTS {
+        let (mut now, mut part) = (self.lock(), Some(part));
+        while !now.stopped && !now.take(job, &mut part) {
             now = self.wait(now);
         }
-        now.delivered.entry(job).or_default().parts.push_back(part);
         self.changed.notify_all();
         !now.stopped
     }
@@ -82,15 +111,20 @@ impl<R> Exchange<R> {
         self.changed.notify_all();
     }
 
-    /// The next part of a job's result; `None` where there will be no more because somebody stopped.
-    fn next_part(&self, job: usize) -> Option<R> {
+    /// What the consumer does next, which waits for parts of a job's result: it works if it can.
+    fn turn(&self, job: usize, mut can_work: impl FnMut(&mut Shared<R>) -> bool) -> Turn<R> {
         let mut now = self.lock();
         loop {
-            match now.delivered.entry(job).or_default().parts.pop_front() {
-                Some(part) => return Some(part),
-                None if now.stopped => return None,
-                None => now = self.wait(now),
+            if now.stopped {
+                return Turn::Stop;
             }
+            if let Some(part) = now.delivered.get_mut(&job).and_then(|all| all.parts.pop_front()) {
+                return Turn::Consume(part);
+            }
+            if can_work(&mut now) {
+                return Turn::Work;
+            }
+            now = self.wait(now);
         }
     }
 
@@ -108,6 +142,51 @@ impl<R> Exchange<R> {
     }
 }
 
+/// The consumer, which works too while nothing is there to consume.
+struct Consumer<'x, R, C> {
+    exchange: &'x Exchange<R>,
+    consume: C,
+    /// The job whose result it waits for.
+    job: usize,
+}
+
+impl<R, C: FnMut(R) -> bool> Consumer<'_, R, C> {
+    fn consume(&mut self, part: R) {
+        let go_on = (self.consume)(part);
+        self.job += usize::from(self.exchange.consumed(self.job, go_on));
+    }
+
+    /// The next of so many jobs to start, once there is nothing to consume; `None` where all is consumed, or
+    /// somebody stopped.
+    fn next_job(&mut self, jobs: usize, window: usize) -> Option<usize> {
+        while self.job < jobs {
+            let mut job = None;
+            let can_work = |now: &mut Shared<R>| {
+                job = now.start(jobs, window);
+                job.is_some()
+            };
+            match self.exchange.turn(self.job, can_work) {
+                Turn::Consume(part) => self.consume(part),
+                Turn::Work => return job,
+                Turn::Stop => return None,
+            }
+        }
+        None
+    }
+
+    /// Delivers a part of the result of a job of its own, in its turn; whether to go on.
+    fn hand_over(&mut self, job: usize, part: R) -> bool {
+        let mut part = Some(part);
+        loop {
+            match self.exchange.turn(self.job, |now| now.take(job, &mut part)) {
+                Turn::Consume(part) => self.consume(part),
+                Turn::Work => return true,
+                Turn::Stop => return false,
+            }
+        }
+    }
+}
+
 /// Stops everybody when a thread unwinds, so that nobody waits for it.
 struct StopOnPanic<'a, R>(&'a Exchange<R>);
 
@@ -121,7 +200,8 @@ impl<R> Drop for StopOnPanic<'_, R> {
 }
 
 /// Does `jobs` on `threads` threads, each with its own `start`ed state, and hands the results to
-/// `consume` in the order of the jobs, beside the work. `consume` returns whether to go on.
+/// `consume` in the order of the jobs, beside the work, on the caller's thread, which is one of them. `consume` returns
+/// whether to go on.
 pub(crate) fn in_order<J: Sync, W, R: Send>(
     jobs: &[J],
     threads: usize,
@@ -139,7 +219,7 @@ pub(crate) fn parts_in_order<J: Sync, W, R: Send>(
     threads: usize,
     start: impl Fn() -> W + Sync,
     work: impl Fn(&mut W, &J, &dyn Fn(R) -> bool) -> R + Sync,
-    mut consume: impl FnMut(R) -> bool,
+    consume: impl FnMut(R) -> bool,
 ) {
     if threads <= 1 || jobs.len() <= 1 {
         let mut state = start();
@@ -163,14 +243,15 @@ pub(crate) fn parts_in_order<J: Sync, W, R: Send>(
         }
     };
     thread::scope(|scope| {
-        (0..threads.min(jobs.len())).for_each(|_| drop(scope.spawn(worker)));
+        (1..threads.min(jobs.len())).for_each(|_| drop(scope.spawn(worker)));
         // Where `consume` panics, nobody may wait for it for ever.
         let _guard = StopOnPanic(&exchange);
-        let (mut job, mut go_on) = (0, true);
-        while go_on && job < jobs.len() {
-            let Some(part) = exchange.next_part(job) else { return };
-            go_on = consume(part);
-            job += usize::from(exchange.consumed(job, go_on));
+        let mut state = start();
+        let consumer = RefCell::new(Consumer { exchange: &exchange, consume, job: 0 });
+        let next_job = || consumer.borrow_mut().next_job(jobs.len(), window);
+        while let Some(job) = next_job() {
+            let last = work(&mut state, &jobs[job], &|part| consumer.borrow_mut().hand_over(job, part));
+            exchange.complete(job, last);
         }
     });
 }
@@ -275,6 +356,19 @@ mod tests {
     #[test]
     #[should_panic(expected = "a scoped thread panicked")]
     fn a_panic_of_a_worker_is_not_a_hang() {
-        in_order(&[0, 1, 2, 3], 2, || (), |_, &job| assert_ne!(job, 2), |_| true);
+        let caller = thread::current().id();
+        let work = |(): &mut (), _: &usize| {
+            assert_eq!(thread::current().id(), caller);
+            thread::sleep(std::time::Duration::from_millis(1));
+        };
+        in_order(&(0..10_000).collect::<Vec<_>>(), 2, || (), work, |()| true);
+    }
+
+    #[test]
+    #[should_panic(expected = "enough")]
+    fn a_panic_of_the_caller_at_work_is_not_a_hang() {
+        let caller = thread::current().id();
+        let work = |(): &mut (), _: &usize| assert!(thread::current().id() != caller, "enough");
+        in_order(&(0..10_000).collect::<Vec<_>>(), 2, || (), work, |()| true);
     }
 }
