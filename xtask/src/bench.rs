@@ -65,8 +65,9 @@ fn times_in_turn<const N: usize>(
     let mut times = [const { Vec::new() }; N];
     for _ in 0..rounds {
         for (times, command) in times.iter_mut().zip(commands) {
+            let mut command = command();
             let begin = Instant::now();
-            command::quietly(command().stdout(Stdio::null()))?;
+            command::quietly(command.stdout(Stdio::null()))?;
             times.push(begin.elapsed());
         }
     }
