@@ -3,9 +3,11 @@
 use std::{
     cell::RefCell,
     collections::{BTreeMap, VecDeque},
-    sync::{Condvar, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
     thread,
 };
+
+use rayon::{ThreadPool, ThreadPoolBuilder};
 
 /// Chunks that may be folded but not yet merged, for each thread; bounds the memory of partial states.
 const IN_FLIGHT: usize = 4;
@@ -231,6 +233,7 @@ pub(crate) fn parts_in_order<J: Sync, W, R: Send>(
         });
         return;
     }
+    let threads = threads.min(jobs.len());
     let window = threads * IN_FLIGHT;
     let shared = Shared { next: 0, consumed: 0, delivered: BTreeMap::new(), stopped: false };
     let exchange = Exchange { shared: Mutex::new(shared), changed: Condvar::new() };
@@ -242,8 +245,8 @@ pub(crate) fn parts_in_order<J: Sync, W, R: Send>(
             exchange.complete(job, last);
         }
     };
-    thread::scope(|scope| {
-        (1..threads.min(jobs.len())).for_each(|_| drop(scope.spawn(worker)));
+    pool(threads).in_place_scope(|scope| {
+        (1..threads).for_each(|_| scope.spawn(|_| worker()));
         // Where `consume` panics, nobody may wait for it for ever.
         let _guard = StopOnPanic(&exchange);
         let mut state = start();
@@ -254,6 +257,18 @@ pub(crate) fn parts_in_order<J: Sync, W, R: Send>(
             exchange.complete(job, last);
         }
     });
+}
+
+/// The threads that work beside a caller's where there are so many in all. They stay: systems wake a thread that
+/// waits at once, but may let a new one wait for a processor.
+fn pool(threads: usize) -> Arc<ThreadPool> {
+    static POOLS: Mutex<BTreeMap<usize, Arc<ThreadPool>>> = Mutex::new(BTreeMap::new());
+    let mut pools = POOLS.lock().unwrap_or_else(PoisonError::into_inner);
+    let start = || {
+        let pool = ThreadPoolBuilder::new().num_threads(threads - 1).build();
+        Arc::new(pool.expect("the system has room for threads"))
+    };
+    Arc::clone(pools.entry(threads).or_insert_with(start))
 }
 
 #[cfg(test)]
@@ -354,11 +369,11 @@ mod tests {
     }
 
     #[test]
-    #[should_panic(expected = "a scoped thread panicked")]
+    #[should_panic(expected = "of a worker")]
     fn a_panic_of_a_worker_is_not_a_hang() {
         let caller = thread::current().id();
         let work = |(): &mut (), _: &usize| {
-            assert_eq!(thread::current().id(), caller);
+            assert_eq!(thread::current().id(), caller, "of a worker");
             thread::sleep(std::time::Duration::from_millis(1));
         };
         in_order(&(0..10_000).collect::<Vec<_>>(), 2, || (), work, |()| true);
