@@ -1,8 +1,8 @@
-//! Any bytes as metadata of CTF 1.8 or 2, and the rest of them as packets under it.
+//! Any bytes as metadata of CTF 1.8 or 2, and the rest of them as packets under it, or under what it says without events.
 
 #![no_main]
 
-use hodo_formats::ctf::{Cursor, DataFile, Trace, read_metadata, recognise};
+use hodo_formats::ctf::{Cursor, DataFile, FilePackets, Trace, read_head, read_metadata, recognise};
 use libfuzzer_sys::fuzz_target;
 
 /// What TSDL needs to say before types can be declared.
@@ -28,8 +28,12 @@ fuzz_target!(|bytes: &[u8]| {
             return;
         }
     };
-    let trace =
-        Trace::new("fuzz".to_owned(), class, vec![DataFile { name: "stream".to_owned(), bytes: data, index: None }]);
+    let file = DataFile { name: "stream".to_owned(), bytes: data, index: None };
+    if let Some(head) = read_head(&metadata).filter(|head| class.finds_packets_as(head)) {
+        let packets = |class| FilePackets::read(class, &file, &|_| ());
+        assert_eq!(packets(&head), packets(&class));
+    }
+    let trace = Trace::new("fuzz".to_owned(), class, vec![file]);
     for stream in &trace.streams {
         let mut cursor = Cursor::new(&trace, stream, 0..stream.packets.len());
         // Each event takes a bit, and each packet loses something at most twice.

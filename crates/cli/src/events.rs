@@ -30,12 +30,12 @@ use crate::{
     window,
 };
 
-/// Bytes of trace in a slice; a byte of trace becomes some ten bytes of text.
-const SCRIPT_CHUNK: u64 = 1 << 20;
-/// Bytes of trace in a chunk that is counted.
-pub const COUNT_CHUNK: u64 = 4 << 20;
-/// Bytes of trace in a slice that is analysed. Packets over its borders are gone over twice.
-pub const SLICE: u64 = 16 << 20;
+/// Of what becomes text: some ten bytes for each byte of trace.
+const SCRIPT_CHUNKS: Chunks = Chunks::Bytes(1 << 20);
+/// Of what is written as a trace again.
+pub const EXPORT_CHUNKS: Chunks = Chunks::Bytes(4 << 20);
+/// Of what is analysed apart. Packets over their borders are gone over twice.
+pub const PART_CHUNKS: Chunks = Chunks::Bytes(16 << 20);
 
 /// Which events.
 #[derive(Debug, Args)]
@@ -128,8 +128,9 @@ pub fn wanted(filter: &Filter, input: &Input, traces: &EventTraces<'_>) -> Resul
     }
 }
 
-pub fn reading(input: &Input, traces: &EventTraces<'_>, chunk_size: u64) -> Result<EventReading, Failure> {
-    let chunks = input.chunk_size.as_deref().map_or(Ok(Chunks::Bytes(chunk_size)), chunks)?;
+/// How to read, in chunks such as these where the command line tells of no others.
+pub fn reading(input: &Input, traces: &EventTraces<'_>, usual: Chunks) -> Result<EventReading, Failure> {
+    let chunks = input.chunk_size.as_deref().map_or(Ok(usual), chunks)?;
     let (from, to) =
         input.time.as_deref().map_or(Ok((None, None)), |text| window::of_events(text, traces.span()))?;
     Ok(EventReading { threads: input::threads(input), chunks, from, to })
@@ -195,7 +196,7 @@ pub fn script(command: &arguments::Script) -> Result<ExitCode, Failure> {
     let files = Files::default();
     let traces = open(&files, &command.input)?;
     tell_notes(&traces, &command.input);
-    let reading = reading(&command.input, &traces, SCRIPT_CHUNK)?;
+    let reading = reading(&command.input, &traces, SCRIPT_CHUNKS)?;
     refuse_streams(&reading)?;
     let wanted = wanted(&command.filter, &command.input, &traces)?;
     let progress = Progress::new(traces.bytes(), command.input.quiet);
@@ -233,10 +234,8 @@ pub fn report(command: &arguments::Report, entry: &Entry) -> Result<ExitCode, Fa
     let files = Files::default();
     let traces = open(&files, &command.input)?;
     tell_notes(&traces, &command.input);
-    let mut reading = reading(&command.input, &traces, COUNT_CHUNK)?;
-    if command.input.chunk_size.is_none() && !matches!(entry.kind, Kind::EventCount) {
-        reading.chunks = Chunks::Shares(reading.threads);
-    }
+    let shares = Chunks::Shares(input::threads(&command.input));
+    let reading = reading(&command.input, &traces, shares)?;
     let progress = Progress::new(traces.bytes(), command.input.quiet);
     let tables = match entry.kind {
         Kind::EventCount => {

@@ -34,7 +34,7 @@ pub fn run(command: &Export) -> Result<ExitCode, Failure> {
     let files = Files::default();
     let traces = events::open(&files, &command.input)?;
     events::tell_notes(&traces, &command.input);
-    let reading = events::reading(&command.input, &traces, events::COUNT_CHUNK)?;
+    let reading = events::reading(&command.input, &traces, events::EXPORT_CHUNKS)?;
     let wanted = events::wanted(&command.filter, &command.input, &traces)?;
     let parent = target.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let failed = |error: io::Error| Failure::unreadable(format!("{}: {error}", target.display()));

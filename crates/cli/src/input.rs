@@ -20,8 +20,8 @@ const MOST_THREADS: usize = 512;
 
 /// How many threads are to work: as many as were asked for, or as there are cores.
 pub fn threads(input: &Input) -> usize {
-    let cores = thread::available_parallelism().map_or(1, std::num::NonZero::get);
-    input.jobs.unwrap_or(cores).clamp(1, MOST_THREADS)
+    let cores = || thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    input.jobs.unwrap_or_else(cores).clamp(1, MOST_THREADS)
 }
 
 /// Opens the input and hands it to `work`.

@@ -33,7 +33,7 @@ pub fn fold(command: &Fold) -> Result<ExitCode, Failure> {
     let files = Files::default();
     let traces = events::open(&files, input)?;
     events::tell_notes(&traces, input);
-    let reading = events::reading(input, &traces, events::SLICE)?;
+    let reading = events::reading(input, &traces, events::PART_CHUNKS)?;
     events::refuse_streams(&reading)?;
     let asks_for = |wanted: &str| command.analysis.iter().any(|name| name == wanted);
     let count = asks_for(COUNT).then_some((COUNT, None));

@@ -266,7 +266,10 @@ fn pool(threads: usize) -> Arc<ThreadPool> {
     let mut pools = POOLS.lock().unwrap_or_else(PoisonError::into_inner);
     let start = || {
         let pool = ThreadPoolBuilder::new().num_threads(threads - 1).build();
-        Arc::new(pool.expect("the system has room for threads"))
+        let pool = pool.expect("the system has room for threads");
+        // A system may put a new thread behind the one that started it, until that waits for something.
+        pool.broadcast(|_| ());
+        Arc::new(pool)
     };
     Arc::clone(pools.entry(threads).or_insert_with(start))
 }

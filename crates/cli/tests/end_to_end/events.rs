@@ -52,6 +52,17 @@ fn script(folder: &Path, arguments: &[&str]) -> String {
 }
 
 #[test]
+fn a_stream_that_stands_where_events_do_is_found() {
+    let folder = tempfile::tempdir().unwrap();
+    write(folder.path());
+    let plain = script(folder.path(), &[]);
+    // Packets are looked for by metadata without what looks like a block of an event.
+    let hidden = METADATA.replace("stream {", "/*\nevent {\n*/ stream {");
+    fs::write(folder.path().join("metadata"), hidden).unwrap();
+    assert_eq!(script(folder.path(), &[]), plain);
+}
+
+#[test]
 fn events_of_all_streams_come_in_order_of_time() {
     let folder = tempfile::tempdir().unwrap();
     write(folder.path());

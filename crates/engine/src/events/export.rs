@@ -19,8 +19,9 @@ use hodo_formats::ctf::{
 use hodo_trace::{Cause, Loss};
 
 use super::{
-    EventReading, EventTraces, METADATA,
+    EventReading, EventTraces,
     filter::{Filter, Wanted},
+    folders::METADATA,
     runs::{Run, each_run},
 };
 use crate::{Losses, parallel::in_order};

@@ -14,6 +14,7 @@ mod counts;
 mod export;
 mod filter;
 mod fold;
+mod folders;
 mod info;
 mod json;
 mod live;
@@ -28,23 +29,18 @@ mod sources;
 mod text;
 mod write;
 
-use std::{
-    fs, io,
-    ops::Range,
-    path::{Path, PathBuf},
-    sync::atomic::{AtomicU64, Ordering},
-};
+use std::{fs, io, ops::Range, path::Path};
 
 use hodo_clock::{Nanos, OriginNanos};
 use hodo_formats::{
     FORMATS, Holds, ReadTraces,
-    ctf::{DataFile, FilePackets, Stream, StreamPacket, Trace, read_metadata, recognise, schema::TraceClass},
+    ctf::{Stream, StreamPacket, Trace, recognise},
     perf::samples::contents,
 };
 use hodo_trace::Loss;
 use serde::{Deserialize, Serialize};
 
-use crate::{Files, OpenError, OpenErrorReason, files::Maps, parallel::in_order};
+use crate::{Files, OpenError, OpenErrorReason, files::Maps};
 
 pub use condition::Condition;
 pub use count::count;
@@ -60,11 +56,6 @@ pub use periods::no_such_period;
 pub use rates::{MOST_BINS, count_over_time};
 pub use runs::{Run, each_run};
 pub use write::{EventFormat, script};
-
-/// The file of a trace's folder that describes the others.
-const METADATA: &str = "metadata";
-/// How deep below an input traces are looked for.
-const DEEPEST: u32 = 12;
 
 /// Traces of one input.
 #[derive(Debug)]
@@ -149,10 +140,10 @@ impl EventReading {
 /// What an input holds, as far as that shows without reading all of it.
 pub fn holds(files: &Files, path: &Path) -> Contents {
     let events = Contents { events: true, flow: false };
-    if path.is_dir() && folders(path).is_ok_and(|folders| !folders.is_empty()) {
+    if path.is_dir() && folders::below(path).is_ok_and(|folders| !folders.is_empty()) {
         return events;
     }
-    if path.file_name().is_some_and(|name| name == METADATA) && starts_as_metadata(path) {
+    if path.file_name().is_some_and(|name| name == folders::METADATA) && starts_as_metadata(path) {
         return events;
     }
     let Ok(input) = files.recording(path) else { return Contents { events: false, flow: true } };
@@ -177,54 +168,6 @@ fn starts_as_metadata(path: &Path) -> bool {
     read.and_then(|mut file| io::Read::read_to_end(&mut file, &mut start)).is_ok() && recognise(&start)
 }
 
-/// The folders at or below a path that have metadata, in order.
-fn folders(path: &Path) -> io::Result<Vec<PathBuf>> {
-    let mut found = Vec::new();
-    let mut left = vec![(path.to_owned(), 0)];
-    while let Some((folder, depth)) = left.pop() {
-        if folder.join(METADATA).is_file() {
-            found.push(folder);
-            continue;
-        }
-        if depth == DEEPEST {
-            continue;
-        }
-        for entry in fs::read_dir(&folder)? {
-            let entry = entry?;
-            // Links could lead round in circles.
-            if entry.file_type()?.is_dir() {
-                left.push((entry.path(), depth + 1));
-            }
-        }
-    }
-    found.sort();
-    Ok(found)
-}
-
-/// A trace's folder, before its streams are put together.
-struct Folder<'f> {
-    name: String,
-    class: TraceClass,
-    files: Vec<DataFile<'f>>,
-}
-
-impl<'f> Folder<'f> {
-    fn trace(self, threads: usize, seen: &(impl Fn(usize) + Sync)) -> Trace<'f> {
-        let mut packets = Vec::new();
-        in_order(
-            &self.files,
-            threads,
-            || (),
-            |(), file| FilePackets::read(&self.class, file, seen),
-            |found| {
-                packets.push(found);
-                true
-            },
-        );
-        Trace::of_packets(self.name, self.class, self.files, packets)
-    }
-}
-
 impl<'f> EventTraces<'f> {
     /// Opens the traces in a folder, in a file, or of a metadata file. Folders with the same UUID, such as those of a
     /// rotated session or of several snapshots, become one trace. Files are searched for packets by so many
@@ -240,8 +183,8 @@ impl<'f> EventTraces<'f> {
     ) -> Result<EventTraces<'f>, OpenError> {
         let system =
             |file: &Path, error| OpenError { file: file.to_owned(), reason: OpenErrorReason::System(error) };
-        let is_folder = path.is_dir() && folders(path).is_ok_and(|folders| !folders.is_empty());
-        if !is_folder && path.file_name().is_none_or(|name| name != METADATA) {
+        let is_folder = path.is_dir() && folders::below(path).is_ok_and(|folders| !folders.is_empty());
+        if !is_folder && path.file_name().is_none_or(|name| name != folders::METADATA) {
             let input = files.recording(path).map_err(|error| system(path, error))?;
             if let Some(read) = reader(input.bytes) {
                 let format =
@@ -250,32 +193,7 @@ impl<'f> EventTraces<'f> {
             }
         }
         let path = if path.is_dir() { path } else { path.parent().unwrap_or(path) };
-        let mut opened: Vec<Folder<'f>> = Vec::new();
-        for folder in folders(path).map_err(|error| system(path, error))? {
-            let file = folder.join(METADATA);
-            let bytes = files.bytes(&file).map_err(|error| system(&file, error))?;
-            let data = data_files(files, path, &folder).map_err(|error| system(&folder, error))?;
-            let read = read_metadata(bytes);
-            let class = read.map_err(|error| OpenError { file, reason: OpenErrorReason::Format(error) })?;
-            let same = |other: &&mut Folder<'_>| class.uuid.is_some() && other.class.uuid == class.uuid;
-            match opened.iter_mut().find(same) {
-                Some(trace) => {
-                    // Metadata only grows while a trace is recorded.
-                    if classes(&class) > classes(&trace.class) {
-                        trace.class = class;
-                    }
-                    trace.files.extend(data);
-                }
-                None => opened.push(Folder { name: name(path, &folder), class, files: data }),
-            }
-        }
-        let sizes = opened.iter().flat_map(|folder| &folder.files).map(|file| file.bytes.len() as u64);
-        let (total, done) = (sizes.sum(), AtomicU64::new(0));
-        let seen = |bytes: usize| {
-            let before = done.fetch_add(bytes as u64, Ordering::Relaxed);
-            progress(before + bytes as u64, total);
-        };
-        let traces = opened.into_iter().map(|folder| folder.trace(threads, &seen)).collect();
+        let traces = folders::read(files, path, threads, progress)?;
         Ok(EventTraces { traces, maps: Some(files.maps()) })
     }
 
@@ -313,50 +231,4 @@ impl<'f> EventTraces<'f> {
     pub fn loss(&self) -> Vec<Loss> {
         self.traces.iter().flat_map(|trace| trace.loss.clone()).collect()
     }
-}
-
-/// How many classes of streams and events there are.
-fn classes(trace: &TraceClass) -> usize {
-    trace.streams.len() + trace.streams.values().map(|stream| stream.events.len()).sum::<usize>()
-}
-
-/// What people call the trace in a folder below the input.
-fn name(input: &Path, folder: &Path) -> String {
-    let below = folder.strip_prefix(input).ok().filter(|below| !below.as_os_str().is_empty());
-    let own = || folder.canonicalize().ok().and_then(|path| path.file_name().map(PathBuf::from));
-    let name = below.map(Path::to_owned).or_else(own).unwrap_or_else(|| folder.to_owned());
-    name.display().to_string()
-}
-
-/// Where LTTng writes the index of a stream file.
-fn index_of(path: &Path) -> Option<PathBuf> {
-    let mut name = path.file_name()?.to_owned();
-    name.push(".idx");
-    Some(path.parent()?.join("index").join(name))
-}
-
-/// The streams of a folder: its files, but for metadata, empty ones and hidden ones. Indices of LTTng lie in a
-/// folder of their own.
-fn data_files<'f>(files: &'f Files, input: &Path, folder: &Path) -> io::Result<Vec<DataFile<'f>>> {
-    let mut paths = Vec::new();
-    for entry in fs::read_dir(folder)? {
-        let entry = entry?;
-        let name = entry.file_name();
-        let hidden = name.as_encoded_bytes().starts_with(b".");
-        if !hidden && name != METADATA && fs::metadata(entry.path())?.is_file() {
-            paths.push(entry.path());
-        }
-    }
-    paths.sort();
-    let mut data = Vec::new();
-    for path in paths {
-        let bytes = files.bytes(&path)?;
-        let name = path.strip_prefix(input).unwrap_or(&path).display().to_string();
-        let index = index_of(&path).filter(|index| index.is_file());
-        let index = index.map(|index| files.bytes(&index)).transpose()?;
-        if !bytes.is_empty() {
-            data.push(DataFile { name, bytes, index });
-        }
-    }
-    Ok(data)
 }

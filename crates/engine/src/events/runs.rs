@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use hodo_formats::ctf::{Cursor, Stream, StreamPacket, Trace, schema::EventClass};
+use hodo_formats::ctf::{Cursor, Stream, Trace, schema::EventClass};
 
 use super::{EventReading, EventTraces};
 use crate::parallel::in_order;
@@ -75,10 +75,10 @@ pub(super) fn each_of<'t, 'a, R: Send>(
 /// The runs that streams are cut into; without packets of which nothing is in the time that is asked for.
 pub(super) fn runs<'t, 'a>(traces: &'t EventTraces<'a>, reading: &EventReading) -> Vec<Run<'t, 'a>> {
     let mut runs = Vec::new();
+    let mut left = traces.bytes();
     for (trace, of) in traces.traces.iter().enumerate() {
         for (stream, of) in of.streams.iter().enumerate().map(|(index, stream)| (index, (of, stream))) {
             let mut run = Run { trace, stream, bytes: 0, packets: 0..0, of };
-            let mut left: u64 = of.1.packets.iter().map(StreamPacket::size).sum();
             for (index, packet) in of.1.packets.iter().enumerate() {
                 let begin = of.1.packets[run.packets.start].begin;
                 let is_left_out = reading.leaves_out(of.1, index);
@@ -97,6 +97,7 @@ pub(super) fn runs<'t, 'a>(traces: &'t EventTraces<'a>, reading: &EventReading) 
                 run.packets.end = index + 1;
                 run.bytes += packet.size();
             }
+            left -= run.bytes;
             runs.extend((run.bytes > 0).then_some(run));
         }
     }

@@ -13,6 +13,8 @@ const PACKET_MAGIC: u32 = 0x75D1_1D57;
 const PACKET_HEADER: usize = 37;
 /// What a fragment of CTF 2 metadata begins with: RFC 7464.
 const RECORD_SEPARATOR: u8 = 0x1e;
+/// Bytes of metadata that are read in no time.
+const SHORT: usize = 1 << 16;
 /// Words that plain TSDL can begin with.
 const TSDL_WORDS: &[&str] = &[
     "trace",
@@ -68,6 +70,37 @@ pub fn read(bytes: &[u8]) -> Result<TraceClass, Error> {
     }
     let (text, native) = text(bytes)?;
     super::tsdl::read(&text, native)
+}
+
+/// What metadata says of all but events, which are most of it: read in no time, and enough to look for packets by,
+/// where [`TraceClass::finds_packets_as`] holds once all of it is read.
+///
+/// `None` where it can't be read so, or where that would take as long as all of it.
+pub fn read_head(bytes: &[u8]) -> Option<TraceClass> {
+    let is_short = |head: usize| head <= SHORT.max(bytes.len() / 2);
+    let first = bytes.trim_ascii_start().first();
+    if first == Some(&RECORD_SEPARATOR) || first == Some(&b'{') {
+        let event = memchr::memmem::Finder::new("\"event-record-class\"");
+        let fragments = bytes.split(|&byte| byte == RECORD_SEPARATOR);
+        let others: Vec<_> = fragments.filter(|fragment| event.find(fragment).is_none()).collect();
+        let head = others.join(&RECORD_SEPARATOR);
+        return is_short(head.len()).then(|| super::json::read(&head).ok())?;
+    }
+    let (text, native) = text(bytes).ok()?;
+    let head = without_events(&text);
+    is_short(head.len()).then(|| super::tsdl::read(&head, native).ok())?
+}
+
+/// TSDL without the blocks of events, where they stand as tracers write them.
+fn without_events(text: &str) -> String {
+    let (begin, end) = (memchr::memmem::Finder::new("\nevent {"), memchr::memmem::Finder::new("\n};"));
+    let (mut others, mut rest) = (String::new(), text);
+    while let Some(at) = begin.find(rest.as_bytes()) {
+        others += &rest[..at];
+        let block = &rest[at..];
+        rest = end.find(block.as_bytes()).map_or("", |length| &block[length + "\n};".len()..]);
+    }
+    others + rest
 }
 
 /// The byte order of a metadata file in packets.

@@ -39,7 +39,7 @@ pub mod write;
 pub use arrivals::Arrivals;
 pub use cursor::{Cursor, Item, Lost};
 pub use event::{Event, EventTrouble, Parts, Reader};
-pub use metadata::{read as read_metadata, recognise};
+pub use metadata::{read as read_metadata, read_head, recognise};
 pub use packet::{FilePackets, Packet};
 pub use plan::{FieldPath, StreamPlan};
 pub use steps::Trouble;

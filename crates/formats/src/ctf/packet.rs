@@ -70,7 +70,7 @@ pub(super) struct PacketTrouble {
 }
 
 /// The packets of a file.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, PartialEq, Eq)]
 pub struct FilePackets {
     pub(super) packets: Vec<Packet>,
     pub(super) troubles: Vec<PacketTrouble>,

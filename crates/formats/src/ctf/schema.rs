@@ -31,6 +31,19 @@ pub struct TraceClass {
 }
 
 impl TraceClass {
+    /// Whether another class finds the same packets in files, and the same in each.
+    pub fn finds_packets_as(&self, other: &TraceClass) -> bool {
+        self.uuid == other.uuid
+            && self.packet_header == other.packet_header
+            && self.packet_contexts().eq(other.packet_contexts())
+    }
+
+    /// The packet contexts of streams, by their ids, and whether they have clocks.
+    fn packet_contexts(&self) -> impl Iterator<Item = (u64, Option<&Structure>, bool)> {
+        let streams = self.streams.iter();
+        streams.map(|(&id, stream)| (id, stream.packet_context.as_ref(), stream.clock.is_some()))
+    }
+
     /// The text of an entry of the environment.
     pub fn environment_text(&self, name: &str) -> Option<&str> {
         self.environment.iter().find_map(|(entry, value)| match value {

@@ -2,7 +2,7 @@
 
 use hodo_formats::{
     FORMATS,
-    ctf::{read_metadata, recognise},
+    ctf::{read_head, read_metadata, recognise, schema::TraceClass},
 };
 
 use crate::show::{lines, refused, tsdl};
@@ -44,6 +44,24 @@ fn fact_30_metadata_comes_in_packets_or_plain() {
         assert!(!recognise(other), "{other:?}");
     }
     assert_eq!(FORMATS.iter().filter(|format| (format.recognise)(EVENT.as_bytes())).count(), 1);
+}
+
+#[test]
+fn packets_are_found_without_the_classes_of_events() {
+    let fixtures = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fixtures/ctf");
+    for name in ["barectf3.1", "lttng2.13-kernel", "lttng2.16-kernel-ctf2", "ust2.16-ctf2"] {
+        let bytes = std::fs::read(format!("{fixtures}/{name}/metadata")).unwrap();
+        let (class, head) = (read_metadata(&bytes).unwrap(), read_head(&bytes).unwrap());
+        assert!(class.finds_packets_as(&head), "{name}");
+        let events =
+            |class: &TraceClass| -> usize { class.streams.values().map(|stream| stream.events.len()).sum() };
+        assert!(events(&class) > 0 && events(&head) == 0, "{name}");
+    }
+    let (class, other) = (
+        read_metadata(EVENT.as_bytes()).unwrap(),
+        EVENT.replace("event", "stream { packet.context := struct { integer { size = 8; } x; }; };\nevent"),
+    );
+    assert!(!class.finds_packets_as(&read_metadata(other.as_bytes()).unwrap()));
 }
 
 #[test]

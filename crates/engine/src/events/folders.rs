@@ -1,0 +1,256 @@
+//! Folders of CTF: found, their metadata read and their files looked through for packets, all at a time.
+
+use std::{
+    fs, io, iter,
+    path::{Path, PathBuf},
+    sync::{
+        OnceLock,
+        atomic::{AtomicU64, Ordering},
+    },
+};
+
+use hodo_formats::ctf::{DataFile, FilePackets, Trace, read_head, read_metadata, schema::TraceClass};
+
+use crate::{Files, OpenError, OpenErrorReason, parallel::in_order};
+
+/// The file of a trace's folder that describes the others.
+pub(super) const METADATA: &str = "metadata";
+/// How deep below an input traces are looked for.
+const DEEPEST: u32 = 12;
+
+/// The folders at or below a path that have metadata, in order.
+pub(super) fn below(path: &Path) -> io::Result<Vec<PathBuf>> {
+    let mut found = Vec::new();
+    let mut left = vec![(path.to_owned(), 0)];
+    while let Some((folder, depth)) = left.pop() {
+        if folder.join(METADATA).is_file() {
+            found.push(folder);
+            continue;
+        }
+        if depth == DEEPEST {
+            continue;
+        }
+        for entry in fs::read_dir(&folder)? {
+            let entry = entry?;
+            // Links could lead round in circles.
+            if entry.file_type()?.is_dir() {
+                left.push((entry.path(), depth + 1));
+            }
+        }
+    }
+    found.sort();
+    Ok(found)
+}
+
+/// A folder of metadata and streams.
+struct Folder<'f> {
+    path: PathBuf,
+    metadata: &'f [u8],
+    /// The metadata without events, once somebody needed it.
+    head: OnceLock<Option<TraceClass>>,
+    files: Vec<DataFile<'f>>,
+}
+
+impl<'f> Folder<'f> {
+    fn open(files: &'f Files, input: &Path, path: PathBuf) -> Result<Folder<'f>, OpenError> {
+        let file = path.join(METADATA);
+        let metadata = files.bytes(&file).map_err(|error| system(&file, error))?;
+        let files = data_files(files, input, &path).map_err(|error| system(&path, error))?;
+        Ok(Folder { path, metadata, head: OnceLock::new(), files })
+    }
+
+    fn read_metadata(&self) -> Result<TraceClass, OpenError> {
+        let format =
+            |error| OpenError { file: self.path.join(METADATA), reason: OpenErrorReason::Format(error) };
+        read_metadata(self.metadata).map_err(format)
+    }
+
+    /// The packets of a file of it, as far as they can be found before all of the metadata is read.
+    fn packets(&self, file: &DataFile<'_>, seen: &dyn Fn(usize)) -> Option<FilePackets> {
+        let head = self.head.get_or_init(|| read_head(self.metadata)).as_ref()?;
+        Some(FilePackets::read(head, file, seen))
+    }
+}
+
+/// A trace, before its streams are put together.
+struct Parts<'f> {
+    name: String,
+    class: TraceClass,
+    /// Its folders, and the packets of each of their files.
+    folders: Vec<(Folder<'f>, Vec<Option<FilePackets>>)>,
+}
+
+impl<'f> Parts<'f> {
+    /// Looks for packets again where all of the metadata says otherwise than what of it had been read.
+    fn trace(self, threads: usize, seen: &(impl Fn(usize) + Sync)) -> Trace<'f> {
+        let (mut files, mut packets) = (Vec::new(), Vec::new());
+        for (folder, found) in self.folders {
+            let head = folder.head.into_inner().flatten();
+            let holds = head.is_some_and(|head| head.finds_packets_as(&self.class));
+            files.extend(folder.files);
+            packets.extend(found.into_iter().map(|found| found.filter(|_| holds)));
+        }
+        let left: Vec<&DataFile<'_>> =
+            files.iter().zip(&packets).filter_map(|(file, found)| found.is_none().then_some(file)).collect();
+        let mut found = Vec::with_capacity(left.len());
+        let find = |(): &mut (), file: &&DataFile<'_>| FilePackets::read(&self.class, file, seen);
+        in_order(
+            &left,
+            threads,
+            || (),
+            find,
+            |packets| {
+                found.push(packets);
+                true
+            },
+        );
+        let mut found = found.into_iter();
+        let packets = packets.into_iter().filter_map(|packets| packets.or_else(|| found.next())).collect();
+        Trace::of_packets(self.name, self.class, files, packets)
+    }
+}
+
+/// What is read of a folder, in that order, each on its own.
+enum Job<'j, 'f> {
+    Metadata(&'j Folder<'f>),
+    Packets(&'j Folder<'f>, &'j DataFile<'f>),
+}
+
+/// What was read of it.
+enum Found {
+    Metadata(Box<Result<TraceClass, OpenError>>),
+    Packets(Option<FilePackets>),
+}
+
+/// Reads the traces at or below a path. Folders with the same UUID become one trace.
+///
+/// # Errors
+/// Files that can't be opened, and metadata that can't be read.
+pub(super) fn read<'f>(
+    files: &'f Files,
+    path: &Path,
+    threads: usize,
+    progress: impl Fn(u64, u64) + Sync,
+) -> Result<Vec<Trace<'f>>, OpenError> {
+    let paths = below(path).map_err(|error| system(path, error))?;
+    let folders = paths.into_iter().map(|folder| Folder::open(files, path, folder));
+    let folders = folders.collect::<Result<Vec<_>, _>>()?;
+    let sizes = folders.iter().flat_map(|folder| &folder.files).map(|file| file.bytes.len() as u64);
+    let (total, done) = (sizes.sum(), AtomicU64::new(0));
+    let seen = |bytes: usize| {
+        let before = done.fetch_add(bytes as u64, Ordering::Relaxed);
+        progress((before + bytes as u64).min(total), total);
+    };
+    let contents = contents(&folders, threads, &seen)?;
+    let mut traces: Vec<Parts<'f>> = Vec::new();
+    for (folder, (class, packets)) in folders.into_iter().zip(contents) {
+        let same = |other: &&mut Parts<'_>| class.uuid.is_some() && other.class.uuid == class.uuid;
+        match traces.iter_mut().find(same) {
+            Some(trace) => {
+                // Metadata only grows while a trace is recorded.
+                if classes(&class) > classes(&trace.class) {
+                    trace.class = class;
+                }
+                trace.folders.push((folder, packets));
+            }
+            None => {
+                let name = name(path, &folder.path);
+                traces.push(Parts { name, class, folders: vec![(folder, packets)] });
+            }
+        }
+    }
+    Ok(traces.into_iter().map(|trace| trace.trace(threads, &seen)).collect())
+}
+
+/// What is read of each folder: its metadata, and the packets of its files.
+type Contents = (TraceClass, Vec<Option<FilePackets>>);
+
+/// Reads metadata, which are mostly of events, and looks for packets meanwhile.
+fn contents(
+    folders: &[Folder<'_>],
+    threads: usize,
+    seen: &(impl Fn(usize) + Sync),
+) -> Result<Vec<Contents>, OpenError> {
+    let jobs: Vec<Job<'_, '_>> = folders
+        .iter()
+        .flat_map(|folder| {
+            let packets = folder.files.iter().map(move |file| Job::Packets(folder, file));
+            iter::once(Job::Metadata(folder)).chain(packets)
+        })
+        .collect();
+    let mut contents: Result<Vec<Contents>, OpenError> = Ok(Vec::new());
+    let read = |(): &mut (), job: &Job<'_, '_>| match job {
+        Job::Metadata(folder) => Found::Metadata(Box::new(folder.read_metadata())),
+        Job::Packets(folder, file) => Found::Packets(folder.packets(file, seen)),
+    };
+    in_order(
+        &jobs,
+        threads,
+        || (),
+        read,
+        |found| {
+            match (found, &mut contents) {
+                (Found::Metadata(read), Ok(all)) => match *read {
+                    Ok(class) => all.push((class, Vec::new())),
+                    Err(error) => contents = Err(error),
+                },
+                (Found::Packets(packets), Ok(all)) => {
+                    all.last_mut().expect("its metadata came before").1.push(packets)
+                }
+                (_, Err(_)) => {}
+            }
+            contents.is_ok()
+        },
+    );
+    contents
+}
+
+fn system(file: &Path, error: io::Error) -> OpenError {
+    OpenError { file: file.to_owned(), reason: OpenErrorReason::System(error) }
+}
+
+/// How many classes of streams and events there are.
+fn classes(trace: &TraceClass) -> usize {
+    trace.streams.len() + trace.streams.values().map(|stream| stream.events.len()).sum::<usize>()
+}
+
+/// What people call the trace in a folder below the input.
+fn name(input: &Path, folder: &Path) -> String {
+    let below = folder.strip_prefix(input).ok().filter(|below| !below.as_os_str().is_empty());
+    let own = || folder.canonicalize().ok().and_then(|path| path.file_name().map(PathBuf::from));
+    let name = below.map(Path::to_owned).or_else(own).unwrap_or_else(|| folder.to_owned());
+    name.display().to_string()
+}
+
+/// Where LTTng writes the index of a stream file.
+fn index_of(path: &Path) -> Option<PathBuf> {
+    let mut name = path.file_name()?.to_owned();
+    name.push(".idx");
+    Some(path.parent()?.join("index").join(name))
+}
+
+/// The streams of a folder: its files, but for metadata, empty ones and hidden ones. Indices of LTTng lie in a
+/// folder of their own.
+fn data_files<'f>(files: &'f Files, input: &Path, folder: &Path) -> io::Result<Vec<DataFile<'f>>> {
+    let mut paths = Vec::new();
+    for entry in fs::read_dir(folder)? {
+        let entry = entry?;
+        let name = entry.file_name();
+        let hidden = name.as_encoded_bytes().starts_with(b".");
+        if !hidden && name != METADATA && fs::metadata(entry.path())?.is_file() {
+            paths.push(entry.path());
+        }
+    }
+    paths.sort();
+    let mut data = Vec::new();
+    for path in paths {
+        let bytes = files.bytes(&path)?;
+        let name = path.strip_prefix(input).unwrap_or(&path).display().to_string();
+        let index = index_of(&path).filter(|index| index.is_file());
+        let index = index.map(|index| files.bytes(&index)).transpose()?;
+        if !bytes.is_empty() {
+            data.push(DataFile { name, bytes, index });
+        }
+    }
+    Ok(data)
+}
