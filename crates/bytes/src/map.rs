@@ -42,16 +42,27 @@ impl Map {
     /// Gives the memory of pages that these bytes of it lie in back to the system, which fills it again when
     /// somebody looks at them again. What is given back as soon as it was read is not given back all at once at
     /// the end, by one thread. Nothing is done for bytes that are not of this map.
+    ///
+    /// The system maps large pages where it can, and would split one of which a part is given back. So one that the
+    /// bytes end in stays for the bytes behind, and one that they begin in goes.
     #[allow(unsafe_code)]
     pub fn release(&self, bytes: &[u8]) {
+        const LARGE: usize = 2 << 20;
         let Some(map) = self.0.as_ref().filter(|map| map.as_ptr_range().contains(&bytes.as_ptr())) else {
             return;
         };
-        let offset = bytes.as_ptr() as usize - map.as_ptr() as usize;
-        let length = bytes.len().min(map.len() - offset);
-        // SAFETY: pages of a shared mapping of a file that is not written to are the same when they come back.
-        // Advice that is not taken changes nothing.
-        let _ = unsafe { map.unchecked_advise_range(memmap2::UncheckedAdvice::DontNeed, offset, length) };
+        let base = map.as_ptr() as usize;
+        let within = |address: usize| (address / LARGE * LARGE).saturating_sub(base);
+        let begin = bytes.as_ptr() as usize;
+        let start = within(begin);
+        let end = (begin - base).saturating_add(bytes.len());
+        let end = if end < map.len() { within(base + end) } else { map.len() };
+        if end > start {
+            // SAFETY: pages of a shared mapping of a file that is not written to are the same when they come back.
+            // Advice that is not taken changes nothing.
+            let _ =
+                unsafe { map.unchecked_advise_range(memmap2::UncheckedAdvice::DontNeed, start, end - start) };
+        }
     }
 
     #[allow(unsafe_code)]
@@ -97,10 +108,10 @@ mod tests {
     #[test]
     fn what_was_given_back_comes_again() {
         let mut file = tempfile::NamedTempFile::new().unwrap();
-        let bytes: Vec<u8> = (0..100_000u32).map(|index| (index % 251) as u8).collect();
+        let bytes: Vec<u8> = (0..5_000_000u32).map(|index| (index % 251) as u8).collect();
         file.write_all(&bytes).unwrap();
         let map = Map::open(file.path()).unwrap();
-        for part in [0..100_000, 1..2, 5_000..99_999, 99_999..100_000, 7..7] {
+        for part in [0..5_000_000, 1..2, 5_000..4_999_999, 3_000_000..4_500_000, 4_999_999..5_000_000, 7..7] {
             map.release(&map[part]);
             assert_eq!(*map, *bytes);
         }

@@ -46,13 +46,14 @@ pub(super) fn count_runs(
     losses: &mut Losses,
     mut progress: impl FnMut(u64) -> bool,
 ) -> Counts {
-    let filter = Filter::new(traces, wanted);
-    let all = wanted.is_all();
+    let filter = (!wanted.is_all()).then(|| Filter::new(traces, wanted));
     let nothing = |trace: &Trace<'_>| trace.streams.iter().map(|_| Counted::default()).collect();
     let mut sums: Vec<Vec<Counted>> = traces.traces.iter().map(nothing).collect();
     let mut done = 0;
-    let work =
-        |run: &Run<'_, '_>| if all { count_all(run, reading) } else { count_wanted(run, &filter, reading) };
+    let work = |run: &Run<'_, '_>| match &filter {
+        Some(filter) => count_wanted(run, filter, reading),
+        None => count_all(run, reading),
+    };
     each_of(traces, &runs, reading, work, |run, counted: Counted| {
         sums[run.trace][run.stream].add(counted, losses);
         done += run.bytes;

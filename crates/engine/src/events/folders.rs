@@ -122,18 +122,18 @@ enum Found {
     Packets(Option<FilePackets>),
 }
 
-/// Reads the traces at or below a path. Folders with the same UUID become one trace.
+/// Reads the traces in folders at or below a path. Folders with the same UUID become one trace.
 ///
 /// # Errors
 /// Files that can't be opened, and metadata that can't be read.
 pub(super) fn read<'f>(
     files: &'f Files,
     path: &Path,
+    folders: Vec<PathBuf>,
     threads: usize,
     progress: impl Fn(u64, u64) + Sync,
 ) -> Result<Vec<Trace<'f>>, OpenError> {
-    let paths = below(path).map_err(|error| system(path, error))?;
-    let folders = paths.into_iter().map(|folder| Folder::open(files, path, folder));
+    let folders = folders.into_iter().map(|folder| Folder::open(files, path, folder));
     let folders = folders.collect::<Result<Vec<_>, _>>()?;
     let sizes = folders.iter().flat_map(|folder| &folder.files).map(|file| file.bytes.len() as u64);
     let (total, done) = (sizes.sum(), AtomicU64::new(0));

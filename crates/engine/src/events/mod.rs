@@ -183,8 +183,9 @@ impl<'f> EventTraces<'f> {
     ) -> Result<EventTraces<'f>, OpenError> {
         let system =
             |file: &Path, error| OpenError { file: file.to_owned(), reason: OpenErrorReason::System(error) };
-        let is_folder = path.is_dir() && folders::below(path).is_ok_and(|folders| !folders.is_empty());
-        if !is_folder && path.file_name().is_none_or(|name| name != folders::METADATA) {
+        let below = |path: &Path| folders::below(path).map_err(|error| system(path, error));
+        let mut folders = if path.is_dir() { below(path)? } else { Vec::new() };
+        if folders.is_empty() && path.file_name().is_none_or(|name| name != folders::METADATA) {
             let input = files.recording(path).map_err(|error| system(path, error))?;
             if let Some(read) = reader(input.bytes) {
                 let format =
@@ -193,7 +194,10 @@ impl<'f> EventTraces<'f> {
             }
         }
         let path = if path.is_dir() { path } else { path.parent().unwrap_or(path) };
-        let traces = folders::read(files, path, threads, progress)?;
+        if folders.is_empty() {
+            folders = below(path)?;
+        }
+        let traces = folders::read(files, path, folders, threads, progress)?;
         Ok(EventTraces { traces, maps: Some(files.maps()) })
     }
 
