@@ -2,7 +2,6 @@
 
 use std::{
     io::{self, Write},
-    mem::ManuallyDrop,
     process::ExitCode,
 };
 
@@ -36,6 +35,10 @@ const SCRIPT_CHUNKS: Chunks = Chunks::Bytes(1 << 20);
 pub const EXPORT_CHUNKS: Chunks = Chunks::Bytes(4 << 20);
 /// Of what is analysed apart. Packets over their borders are gone over twice.
 pub const PART_CHUNKS: Chunks = Chunks::Bytes(16 << 20);
+/// The smallest of what is counted, in bytes.
+const SMALLEST_RUN: u64 = 2 << 20;
+/// The smallest of what is analysed, in bytes. Packets over their borders are gone over twice.
+const SMALLEST_SLICE: u64 = 8 << 20;
 
 /// Which events.
 #[derive(Debug, Args)]
@@ -108,14 +111,15 @@ pub fn are_in(input: &Input) -> bool {
     contents(input) == Contents { events: true, flow: false }
 }
 
-/// Opens the traces of an input.
-pub fn open<'f>(files: &'f Files, input: &Input) -> Result<ManuallyDrop<EventTraces<'f>>, OpenError> {
+/// Opens the traces of an input, for the life of the process: at its end their memory is given back at once, not class
+/// by class and file by file.
+pub fn open(input: &Input) -> Result<&'static EventTraces<'static>, OpenError> {
     let searching = Searching::new(input.quiet);
+    let files: &'static Files = Box::leak(Box::default());
     let traces = EventTraces::open(files, &input.file, input::threads(input), |done, total| {
         searching.set(done, total)
     });
-    // At the end of the process its memory is given back at once, not class by class.
-    traces.map(ManuallyDrop::new)
+    traces.map(|traces| &*Box::leak(Box::new(traces)))
 }
 
 pub fn wanted(filter: &Filter, input: &Input, traces: &EventTraces<'_>) -> Result<Wanted, Failure> {
@@ -193,24 +197,23 @@ pub fn script(command: &arguments::Script) -> Result<ExitCode, Failure> {
     refuse_flow(&command.input)?;
     refuse_marks(command)?;
     let format = format(&command.output)?;
-    let files = Files::default();
-    let traces = open(&files, &command.input)?;
-    tell_notes(&traces, &command.input);
-    let reading = reading(&command.input, &traces, SCRIPT_CHUNKS)?;
+    let traces = open(&command.input)?;
+    tell_notes(traces, &command.input);
+    let reading = reading(&command.input, traces, SCRIPT_CHUNKS)?;
     refuse_streams(&reading)?;
-    let wanted = wanted(&command.filter, &command.input, &traces)?;
+    let wanted = wanted(&command.filter, &command.input, traces)?;
     let progress = Progress::new(traces.bytes(), command.input.quiet);
     let mut out = Destination::open(command.output.output.as_deref())?;
     let limit = command.output.limit;
     let outcome =
-        events::script(&traces, &wanted, format, &reading, limit, &mut out, |done| progress.set(done));
+        events::script(traces, &wanted, format, &reading, limit, &mut out, |done| progress.set(done));
     progress.finish();
     written(outcome.written)?;
     if progress.is_interrupted() {
         return Ok(ExitCode::from(INTERRUPTED));
     }
     out.finish()?;
-    let lossless = outcome.losses.is_empty() && lost(&traces) == (0, 0);
+    let lossless = outcome.losses.is_empty() && lost(traces) == (0, 0);
     input::tell(outcome.losses);
     Ok(input::exit_code(&command.input, lossless))
 }
@@ -231,25 +234,25 @@ pub fn report(command: &arguments::Report, entry: &Entry) -> Result<ExitCode, Fa
     if period.is_some() && !matches!(entry.kind, Kind::Periods { .. }) {
         return Err(Failure::usage("--begin, --end, --match and --group are for `hodo report periods`"));
     }
-    let files = Files::default();
-    let traces = open(&files, &command.input)?;
-    tell_notes(&traces, &command.input);
-    let shares = Chunks::Shares(input::threads(&command.input));
-    let reading = reading(&command.input, &traces, shares)?;
+    let traces = open(&command.input)?;
+    tell_notes(traces, &command.input);
+    let smallest = if matches!(entry.kind, Kind::EventCount) { SMALLEST_RUN } else { SMALLEST_SLICE };
+    let shares = Chunks::Shares { threads: input::threads(&command.input), smallest };
+    let reading = reading(&command.input, traces, shares)?;
     let progress = Progress::new(traces.bytes(), command.input.quiet);
     let tables = match entry.kind {
         Kind::EventCount => {
             if !command.comm.is_empty() {
                 return Err(Failure::usage("report count takes no --comm"));
             }
-            let wanted = wanted(&command.filter, &command.input, &traces)?;
-            vec![count(command, &traces, &wanted, &reading, &progress)?]
+            let wanted = wanted(&command.filter, &command.input, traces)?;
+            vec![count(command, traces, &wanted, &reading, &progress)?]
         }
         Kind::Kernel { .. } | Kind::All => {
             refuse_streams(&reading)?;
             let choose = |entries: &[&Entry]| choice(entries, command.by.as_deref(), chosen(command)?);
             kernel_tables(command, entry, choose, |analyses, choice| {
-                events::analyse(&traces, analyses, choice, &reading, |done| progress.set(done))
+                events::analyse(traces, analyses, choice, &reading, |done| progress.set(done))
             })?
         }
         Kind::Periods { .. } => {
@@ -258,10 +261,10 @@ pub fn report(command: &arguments::Report, entry: &Entry) -> Result<ExitCode, Fa
                     "which periods? --begin EVENT and --end EVENT say so: see `hodo report --help`",
                 )
             })?;
-            check_period(&traces, &period)?;
+            check_period(traces, &period)?;
             let choice = choice(&[entry], command.by.as_deref(), chosen(command)?)?;
             let analysis = Periods { period: Some(period) };
-            events::analyse(&traces, &[&analysis], &choice, &reading, |done| progress.set(done))
+            events::analyse(traces, &[&analysis], &choice, &reading, |done| progress.set(done))
         }
         _ => {
             return Err(Failure::usage(
@@ -273,7 +276,7 @@ pub fn report(command: &arguments::Report, entry: &Entry) -> Result<ExitCode, Fa
     if progress.is_interrupted() {
         return Ok(ExitCode::from(INTERRUPTED));
     }
-    let lossless = tables.iter().all(|table| table.loss.is_empty()) && lost(&traces) == (0, 0);
+    let lossless = tables.iter().all(|table| table.loss.is_empty()) && lost(traces) == (0, 0);
     let code = input::exit_code(&command.input, lossless);
     output::draw_all(tables, &command.output)?;
     Ok(code)
@@ -426,9 +429,8 @@ pub fn lost(traces: &EventTraces<'_>) -> (u64, u64) {
 
 /// `hodo info`.
 pub fn info(command: &arguments::Info) -> Result<ExitCode, Failure> {
-    let files = Files::default();
-    let traces = open(&files, &command.input)?;
-    let infos = events::info(&traces);
+    let traces = open(&command.input)?;
+    let infos = events::info(traces);
     let loss = traces.loss();
     let mut out = Destination::open(command.output.output.as_deref())?;
     written(match command.output.format.as_str() {
@@ -437,7 +439,7 @@ pub fn info(command: &arguments::Info) -> Result<ExitCode, Failure> {
         _ => return Err(Failure::usage("hodo info is written as text or as json")),
     })?;
     out.finish()?;
-    Ok(input::exit_code(&command.input, loss.is_empty() && lost(&traces) == (0, 0)))
+    Ok(input::exit_code(&command.input, loss.is_empty() && lost(traces) == (0, 0)))
 }
 
 fn json(traces: &[TraceInfo], loss: &[Loss], out: &mut impl Write) -> io::Result<()> {

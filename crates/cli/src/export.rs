@@ -2,10 +2,7 @@
 
 use std::{fs, io, path::Path, process::ExitCode};
 
-use hodo_engine::{
-    Files,
-    events::{self as engine, ExportError},
-};
+use hodo_engine::events::{self as engine, ExportError};
 use hodo_formats::ctf::write::Version;
 use tempfile::Builder;
 
@@ -31,18 +28,17 @@ pub fn run(command: &Export) -> Result<ExitCode, Failure> {
     if fs::read_dir(target).is_ok_and(|mut entries| entries.next().is_some()) || target.is_file() {
         return Err(Failure::usage(format!("{} is there already; name a new folder", target.display())));
     }
-    let files = Files::default();
-    let traces = events::open(&files, &command.input)?;
-    events::tell_notes(&traces, &command.input);
-    let reading = events::reading(&command.input, &traces, events::EXPORT_CHUNKS)?;
-    let wanted = events::wanted(&command.filter, &command.input, &traces)?;
+    let traces = events::open(&command.input)?;
+    events::tell_notes(traces, &command.input);
+    let reading = events::reading(&command.input, traces, events::EXPORT_CHUNKS)?;
+    let wanted = events::wanted(&command.filter, &command.input, traces)?;
     let parent = target.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let failed = |error: io::Error| Failure::unreadable(format!("{}: {error}", target.display()));
     // It is whole or absent.
     let folder = Builder::new().prefix(".hodo-").tempdir_in(parent).map_err(failed)?;
     let progress = Progress::new(traces.bytes(), command.input.quiet);
     let exported =
-        engine::export(&traces, &wanted, version, &reading, folder.path(), |done| progress.set(done));
+        engine::export(traces, &wanted, version, &reading, folder.path(), |done| progress.set(done));
     progress.finish();
     let exported = exported.map_err(|error| match error {
         ExportError::Unwritable(_) => Failure::usage(error),
@@ -56,7 +52,7 @@ pub fn run(command: &Export) -> Result<ExitCode, Failure> {
     for (conversion, count) in exported.conversions.iter().filter(|_| !command.input.quiet) {
         eprintln!("hodo: {count} × {conversion}");
     }
-    let lossless = exported.losses.is_empty() && events::lost(&traces) == (0, 0);
+    let lossless = exported.losses.is_empty() && events::lost(traces) == (0, 0);
     input::tell(exported.losses);
     Ok(input::exit_code(&command.input, lossless))
 }

@@ -3,10 +3,7 @@
 use std::{fs, io::Write, path::PathBuf, process::ExitCode};
 
 use hodo_analyses::{ANALYSES, Entry, kernel_analyses, periods::Periods};
-use hodo_engine::{
-    Files,
-    events::{COUNT, Part, PartError, fold_part, merge_parts},
-};
+use hodo_engine::events::{COUNT, Part, PartError, fold_part, merge_parts};
 use hodo_trace::{AnyEventAnalysis, Choice, Table, Value};
 
 use crate::{
@@ -30,10 +27,9 @@ pub fn fold(command: &Fold) -> Result<ExitCode, Failure> {
         return Err(Failure::usage("--tid and --pid choose from the whole: give them to `hodo merge`"));
     }
     events::refuse_flow(input)?;
-    let files = Files::default();
-    let traces = events::open(&files, input)?;
-    events::tell_notes(&traces, input);
-    let reading = events::reading(input, &traces, events::PART_CHUNKS)?;
+    let traces = events::open(input)?;
+    events::tell_notes(traces, input);
+    let reading = events::reading(input, traces, events::PART_CHUNKS)?;
     events::refuse_streams(&reading)?;
     let asks_for = |wanted: &str| command.analysis.iter().any(|name| name == wanted);
     let count = asks_for(COUNT).then_some((COUNT, None));
@@ -42,14 +38,14 @@ pub fn fold(command: &Fold) -> Result<ExitCode, Failure> {
     if asks_for(PERIODS) != periods.period.is_some() {
         return Err(Failure::usage("--analysis periods, --begin EVENT and --end EVENT need each other"));
     }
-    periods.period.as_ref().map_or(Ok(()), |period| events::check_period(&traces, period))?;
+    periods.period.as_ref().map_or(Ok(()), |period| events::check_period(traces, period))?;
     let periods: Option<(&str, Option<&dyn AnyEventAnalysis>)> =
         asks_for(PERIODS).then_some((PERIODS, Some(&periods)));
     let kernel = kernel.map(|(entry, analysis)| (entry.name, Some(analysis)));
     let analyses: Vec<_> = count.into_iter().chain(kernel).chain(periods).collect();
     let passes = u64::from(asks_for(COUNT)) + u64::from(analyses.len() > usize::from(asks_for(COUNT)));
     let progress = Progress::new(command.part.share(traces.bytes()) * passes, input.quiet);
-    let part = fold_part(&traces, &analyses, command.part, &reading, |done| progress.set(done));
+    let part = fold_part(traces, &analyses, command.part, &reading, |done| progress.set(done));
     progress.finish();
     if progress.is_interrupted() {
         return Ok(ExitCode::from(INTERRUPTED));

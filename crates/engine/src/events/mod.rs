@@ -71,9 +71,15 @@ pub struct EventTraces<'f> {
 pub enum Chunks {
     /// About so many bytes, wherever they lie: all chunks are about as much work.
     Bytes(u64),
-    /// A share of what is left for each of so many threads: large ones first, so that there are few to be merged, and
-    /// small ones last, so that all threads end together (Polychronopoulos and Kuck, "Guided self-scheduling", 1987).
-    Shares(usize),
+    /// A share of what is left for each of so many threads, but no fewer bytes than `smallest`: large ones first, so
+    /// that there are few to be merged, and small ones last, so that all threads end together (Polychronopoulos and
+    /// Kuck, "Guided self-scheduling", 1987).
+    Shares {
+        /// Threads.
+        threads: usize,
+        /// Bytes.
+        smallest: u64,
+    },
     /// So much time. Where more happens, more is to be done.
     Time(Nanos),
     /// Streams as they are; only for what does not need them merged.
@@ -84,13 +90,14 @@ impl Chunks {
     /// Whether a chunk of so many bytes, which begins at `begin` where so many are left, is to end before a packet that
     /// begins at `next`.
     fn end(self, (bytes, left): (u64, u64), begin: Option<OriginNanos>, next: Option<OriginNanos>) -> bool {
-        // Half of what each thread would do if they shared the rest. Packets over a border are gone over twice.
+        // Half of what each thread would do if they shared the rest.
         const HALVES: u64 = 2;
-        const SMALLEST: u64 = 8 << 20;
         const LARGEST: u64 = 64 << 20;
         match self {
             Chunks::Bytes(most) => bytes >= most,
-            Chunks::Shares(threads) => bytes >= (left / (HALVES * threads as u64)).clamp(SMALLEST, LARGEST),
+            Chunks::Shares { threads, smallest } => {
+                bytes >= (left / (HALVES * threads as u64)).clamp(smallest, LARGEST.max(smallest))
+            }
             Chunks::Time(Nanos(span)) => {
                 let part = |time: OriginNanos| time.0.div_euclid(span.max(1).into());
                 next.map(part) > begin.map(part)

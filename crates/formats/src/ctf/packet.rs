@@ -100,7 +100,7 @@ impl FilePackets {
         file: &[u8],
         seen: &dyn Fn(usize),
     ) -> Result<FilePackets, String> {
-        let mut found = FilePackets::default();
+        let mut found = FilePackets { packets: Vec::with_capacity(entries.len()), ..FilePackets::default() };
         let packets = Packets::new(trace, file);
         for (number, entry) in entries.iter().enumerate() {
             let bytes = entry.offset as usize..entry.file_end() as usize;
