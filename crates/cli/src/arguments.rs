@@ -1,8 +1,10 @@
 //! The command line.
 
-use std::{ffi::OsString, io::Write, path::PathBuf, process::ExitCode};
+use std::{ffi::OsString, io::Write, ops::Deref, path::PathBuf, process::ExitCode};
 
-use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
+use clap::{
+    ArgMatches, Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum, builder::Resettable,
+};
 use hodo_analyses::profile::Every;
 use hodo_engine::{
     events::{COUNT, COUNT_VIEWS, Condition, Portion},
@@ -30,24 +32,63 @@ pub struct Arguments {
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Run a command and record the path it takes
-    Record(Record),
+    Record(Chosen<Record>),
     /// What a recording holds: clocks, streams, programs, what was lost
-    Info(Info),
+    Info(Chosen<Info>),
     /// What happened, in order: packets, instructions or calls
-    Script(Script),
+    Script(Chosen<Script>),
     /// Tables: exact profiles by function or by call path
-    Report(Box<Report>),
+    Report(Chosen<Report>),
     /// Part of a report: folds a part of a trace, for `hodo merge`; parts may be folded on other machines
-    Fold(Fold),
+    Fold(Chosen<Fold>),
     /// Tables of what `hodo fold` made of all parts of a trace
-    Merge(Merge),
+    Merge(Chosen<Merge>),
     /// Software events in another format, or only some of them: a small trace out of a big one
-    Export(Export),
+    Export(Chosen<Export>),
     /// One function: source and disassembly, with how often each line, instruction and branch ran
-    Annotate(Annotate),
+    Annotate(Chosen<Annotate>),
     /// Print shell completions
     #[command(hide = true)]
     Completions { shell: clap_complete::Shell },
+}
+
+/// Arguments of a command, which clap learns when it is chosen: to learn those of all takes as long as to read the
+/// metadata of a small trace.
+#[derive(Debug)]
+pub struct Chosen<T>(Box<T>);
+
+impl<T> Deref for Chosen<T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        &self.0
+    }
+}
+
+impl<T: FromArgMatches> FromArgMatches for Chosen<T> {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
+        T::from_arg_matches(matches).map(|arguments| Chosen(Box::new(arguments)))
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
+        self.0.update_from_arg_matches(matches)
+    }
+}
+
+/// A command that keeps what it says of itself, whatever its arguments say of themselves.
+fn described(command: clap::Command, declare: fn(clap::Command) -> clap::Command) -> clap::Command {
+    let (about, long_about) = (command.get_about().cloned(), command.get_long_about().cloned());
+    declare(command).about(Resettable::from(about)).long_about(Resettable::from(long_about))
+}
+
+impl<T: Args> Args for Chosen<T> {
+    fn augment_args(command: clap::Command) -> clap::Command {
+        command.defer(|command| described(command, T::augment_args))
+    }
+
+    fn augment_args_for_update(command: clap::Command) -> clap::Command {
+        command.defer(|command| described(command, T::augment_args_for_update))
+    }
 }
 
 /// Where the trace comes from.

@@ -9,7 +9,7 @@ use std::{
     },
 };
 
-use hodo_formats::ctf::{DataFile, FilePackets, Trace, read_head, read_metadata, schema::TraceClass};
+use hodo_formats::ctf::{DataFile, FilePackets, Plans, Trace, read_head, read_metadata, schema::TraceClass};
 
 use crate::{Files, OpenError, OpenErrorReason, parallel::in_order};
 
@@ -59,10 +59,13 @@ impl<'f> Folder<'f> {
         Ok(Folder { path, metadata, head: OnceLock::new(), files })
     }
 
-    fn read_metadata(&self) -> Result<TraceClass, OpenError> {
+    /// Its metadata, and the plans that events are read by.
+    fn read_metadata(&self) -> Result<(TraceClass, Plans), OpenError> {
         let format =
             |error| OpenError { file: self.path.join(METADATA), reason: OpenErrorReason::Format(error) };
-        read_metadata(self.metadata).map_err(format)
+        let class = read_metadata(self.metadata).map_err(format)?;
+        let plans = Plans::new(&class);
+        Ok((class, plans))
     }
 
     /// The packets of a file of it, as far as they can be found before all of the metadata is read.
@@ -76,6 +79,7 @@ impl<'f> Folder<'f> {
 struct Parts<'f> {
     name: String,
     class: TraceClass,
+    plans: Plans,
     /// Its folders, and the packets of each of their files.
     folders: Vec<(Folder<'f>, Vec<Option<FilePackets>>)>,
 }
@@ -106,7 +110,7 @@ impl<'f> Parts<'f> {
         );
         let mut found = found.into_iter();
         let packets = packets.into_iter().filter_map(|packets| packets.or_else(|| found.next())).collect();
-        Trace::of_packets(self.name, self.class, files, packets)
+        Trace::of_packets(self.name, (self.class, self.plans), files, packets)
     }
 }
 
@@ -118,7 +122,7 @@ enum Job<'j, 'f> {
 
 /// What was read of it.
 enum Found {
-    Metadata(Box<Result<TraceClass, OpenError>>),
+    Metadata(Box<Result<(TraceClass, Plans), OpenError>>),
     Packets(Option<FilePackets>),
 }
 
@@ -143,27 +147,27 @@ pub(super) fn read<'f>(
     };
     let contents = contents(&folders, threads, &seen)?;
     let mut traces: Vec<Parts<'f>> = Vec::new();
-    for (folder, (class, packets)) in folders.into_iter().zip(contents) {
+    for (folder, (class, plans, packets)) in folders.into_iter().zip(contents) {
         let same = |other: &&mut Parts<'_>| class.uuid.is_some() && other.class.uuid == class.uuid;
         match traces.iter_mut().find(same) {
             Some(trace) => {
                 // Metadata only grows while a trace is recorded.
                 if classes(&class) > classes(&trace.class) {
-                    trace.class = class;
+                    (trace.class, trace.plans) = (class, plans);
                 }
                 trace.folders.push((folder, packets));
             }
             None => {
                 let name = name(path, &folder.path);
-                traces.push(Parts { name, class, folders: vec![(folder, packets)] });
+                traces.push(Parts { name, class, plans, folders: vec![(folder, packets)] });
             }
         }
     }
     Ok(traces.into_iter().map(|trace| trace.trace(threads, &seen)).collect())
 }
 
-/// What is read of each folder: its metadata, and the packets of its files.
-type Contents = (TraceClass, Vec<Option<FilePackets>>);
+/// What is read of each folder: its metadata, the plans that it makes, and the packets of its files.
+type Contents = (TraceClass, Plans, Vec<Option<FilePackets>>);
 
 /// Reads metadata, which are mostly of events, and looks for packets meanwhile.
 fn contents(
@@ -191,11 +195,11 @@ fn contents(
         |found| {
             match (found, &mut contents) {
                 (Found::Metadata(read), Ok(all)) => match *read {
-                    Ok(class) => all.push((class, Vec::new())),
+                    Ok((class, plans)) => all.push((class, plans, Vec::new())),
                     Err(error) => contents = Err(error),
                 },
                 (Found::Packets(packets), Ok(all)) => {
-                    all.last_mut().expect("its metadata came before").1.push(packets)
+                    all.last_mut().expect("its metadata came before").2.push(packets)
                 }
                 (_, Err(_)) => {}
             }

@@ -41,7 +41,7 @@ pub use cursor::{Cursor, Item, Lost};
 pub use event::{Event, EventTrouble, Parts, Reader};
 pub use metadata::{read as read_metadata, read_head, recognise};
 pub use packet::{FilePackets, Packet};
-pub use plan::{FieldPath, StreamPlan};
+pub use plan::{FieldPath, Plans, StreamPlan};
 pub use steps::Trouble;
 pub use trace::{DataFile, Stream, StreamPacket, Trace};
 

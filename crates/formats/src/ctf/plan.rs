@@ -1,6 +1,9 @@
 //! How to read the events of a class of streams, compiled once.
 
-use std::{collections::HashMap, sync::OnceLock};
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::OnceLock,
+};
 
 use super::{
     event::Parts,
@@ -12,6 +15,22 @@ use super::{
 
 /// Ids up to this one are looked up in a list, the others in a map.
 const LISTED: u64 = 1 << 16;
+
+/// How to read all of a trace's streams: the plans of their classes, by ids.
+#[derive(Clone, Debug)]
+pub struct Plans(BTreeMap<u64, StreamPlan>);
+
+impl Plans {
+    /// Compiles the plans of a trace.
+    pub fn new(class: &TraceClass) -> Plans {
+        Plans(class.streams.iter().map(|(&id, class)| (id, StreamPlan::new(class))).collect())
+    }
+
+    /// The plan of a class of streams.
+    pub(super) fn get(&self, class: u64) -> &StreamPlan {
+        self.0.get(&class).expect("each class of streams has a plan")
+    }
+}
 
 /// How to read a class of streams.
 #[derive(Clone, Debug)]

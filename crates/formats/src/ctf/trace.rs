@@ -13,7 +13,7 @@ use super::{
     fixups::Fixups,
     framing::Framing,
     packet::{FilePackets, Packet, PacketTrouble},
-    plan::{FieldPath, StreamPlan, find},
+    plan::{FieldPath, Plans, StreamPlan, find},
     read::Walk,
     schema::{EventClass, Scope, Slot, StreamClass, Structure, TraceClass},
     steps::{Content, Slots},
@@ -37,8 +37,7 @@ pub struct Trace<'a> {
     pub name: String,
     /// Its metadata.
     pub class: TraceClass,
-    /// The plans of its classes of streams, by their ids.
-    plans: BTreeMap<u64, StreamPlan>,
+    plans: Plans,
     /// Its streams, in order of class and id.
     pub streams: Vec<Stream<'a>>,
     /// The files that it was read from.
@@ -100,17 +99,27 @@ impl<'a> Trace<'a> {
     /// Puts a trace together from its metadata and all of its other files.
     pub fn new(name: String, class: TraceClass, files: Vec<DataFile<'a>>) -> Trace<'a> {
         let packets = files.iter().map(|file| FilePackets::read(&class, file, &|_| ())).collect();
-        Trace::of_packets(name, class, files, packets)
+        let plans = Plans::new(&class);
+        Trace::of_packets(name, (class, plans), files, packets)
     }
 
-    /// The same where the packets of each file are known.
+    /// The same where the packets of each file are known, and the plans of its metadata are compiled.
     pub fn of_packets(
         name: String,
-        class: TraceClass,
+        (class, plans): (TraceClass, Plans),
         files: Vec<DataFile<'a>>,
         packets: Vec<FilePackets>,
     ) -> Trace<'a> {
-        let mut trace = Trace::framed(name, class, Vec::new(), files, Framing::Ctf);
+        let mut trace = Trace {
+            name,
+            class,
+            plans,
+            streams: Vec::new(),
+            files,
+            loss: Vec::new(),
+            notes: Vec::new(),
+            framing: Framing::Ctf,
+        };
         let mut streams: BTreeMap<StreamKey, Vec<StreamPacket<'a>>> = BTreeMap::new();
         for (index, (file, found)) in trace.files.iter().zip(packets).enumerate() {
             for packet in found.packets {
@@ -136,7 +145,7 @@ impl<'a> Trace<'a> {
         files: Vec<DataFile<'a>>,
         framing: Framing,
     ) -> Trace<'a> {
-        let plans = class.streams.iter().map(|(&id, class)| (id, StreamPlan::new(class))).collect();
+        let plans = Plans::new(&class);
         Trace { name, class, plans, streams, files, loss: Vec::new(), notes: Vec::new(), framing }
     }
 
@@ -193,7 +202,7 @@ impl<'a> Trace<'a> {
 
     /// The plan that its events are read by.
     pub fn plan(&self, stream: &Stream<'a>) -> &StreamPlan {
-        self.plans.get(&stream.class).expect("each class of streams has a plan")
+        self.plans.get(stream.class)
     }
 
     /// The clock of a stream.
