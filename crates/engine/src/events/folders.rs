@@ -1,6 +1,7 @@
 //! Folders of CTF: found, their metadata read and their files looked through for packets, all at a time.
 
 use std::{
+    collections::VecDeque,
     fs, io, iter,
     path::{Path, PathBuf},
     sync::{
@@ -75,28 +76,49 @@ impl<'f> Folder<'f> {
     }
 }
 
+/// What is to be read of a folder, each on its own; first of all its metadata.
+enum Job<'j, 'f> {
+    Metadata(&'j Folder<'f>),
+    Packets(&'j Folder<'f>, &'j DataFile<'f>),
+}
+
+/// What was read.
+enum Found<'j, 'f> {
+    Metadata(&'j Folder<'f>, Box<Result<(TraceClass, Plans), OpenError>>),
+    Packets(FileOf<'j, 'f>, Option<FilePackets>),
+}
+
+/// A file, and its folder.
+type FileOf<'j, 'f> = (&'j Folder<'f>, &'j DataFile<'f>);
+
+impl<'j, 'f> Job<'j, 'f> {
+    fn run(&self, seen: &dyn Fn(usize)) -> Found<'j, 'f> {
+        match *self {
+            Job::Metadata(folder) => Found::Metadata(folder, Box::new(folder.read_metadata())),
+            Job::Packets(folder, file) => Found::Packets((folder, file), folder.packets(file, seen)),
+        }
+    }
+}
+
 /// A trace, before its streams are put together.
-struct Parts<'f> {
+struct Parts<'j, 'f> {
     name: String,
     class: TraceClass,
     plans: Plans,
-    /// Its folders, and the packets of each of their files.
-    folders: Vec<(Folder<'f>, Vec<Option<FilePackets>>)>,
+    /// Its files and their packets, as far as they were found.
+    files: Vec<(FileOf<'j, 'f>, Option<FilePackets>)>,
 }
 
-impl<'f> Parts<'f> {
+impl<'f> Parts<'_, 'f> {
     /// Looks for packets again where all of the metadata says otherwise than what of it had been read.
-    fn trace(self, threads: usize, seen: &(impl Fn(usize) + Sync)) -> Trace<'f> {
-        let (mut files, mut packets) = (Vec::new(), Vec::new());
-        for (folder, found) in self.folders {
-            let head = folder.head.into_inner().flatten();
-            let holds = head.is_some_and(|head| head.finds_packets_as(&self.class));
-            files.extend(folder.files);
-            packets.extend(found.into_iter().map(|found| found.filter(|_| holds)));
+    fn trace(mut self, threads: usize, seen: &(impl Fn(usize) + Sync)) -> Trace<'f> {
+        for ((folder, _), found) in &mut self.files {
+            let head = folder.head.get().and_then(Option::as_ref);
+            found.take_if(|_| !head.is_some_and(|head| head.finds_packets_as(&self.class)));
         }
-        let left: Vec<&DataFile<'_>> =
-            files.iter().zip(&packets).filter_map(|(file, found)| found.is_none().then_some(file)).collect();
-        let mut found = Vec::with_capacity(left.len());
+        let left = self.files.iter().filter(|(_, found)| found.is_none());
+        let left: Vec<&DataFile<'_>> = left.map(|((_, file), _)| *file).collect();
+        let mut again = VecDeque::new();
         let find = |(): &mut (), file: &&DataFile<'_>| FilePackets::read(&self.class, file, seen);
         in_order(
             &left,
@@ -104,29 +126,22 @@ impl<'f> Parts<'f> {
             || (),
             find,
             |packets| {
-                found.push(packets);
+                again.push_back(packets);
                 true
             },
         );
-        let mut found = found.into_iter();
-        let packets = packets.into_iter().filter_map(|packets| packets.or_else(|| found.next())).collect();
+        let files = self.files.into_iter();
+        let found = |((_, file), packets): (FileOf<'_, 'f>, Option<FilePackets>)| {
+            let packets = packets.or_else(|| again.pop_front()).expect("they were looked for again");
+            (file.clone(), packets)
+        };
+        let (files, packets) = files.map(found).unzip();
         Trace::of_packets(self.name, (self.class, self.plans), files, packets)
     }
 }
 
-/// What is read of a folder, in that order, each on its own.
-enum Job<'j, 'f> {
-    Metadata(&'j Folder<'f>),
-    Packets(&'j Folder<'f>, &'j DataFile<'f>),
-}
-
-/// What was read of it.
-enum Found {
-    Metadata(Box<Result<(TraceClass, Plans), OpenError>>),
-    Packets(Option<FilePackets>),
-}
-
-/// Reads the traces in folders at or below a path. Folders with the same UUID become one trace.
+/// Reads the traces in folders at or below a path. Folders with the same UUID become one trace. Metadata, which is
+/// mostly of events, is read while packets are looked for.
 ///
 /// # Errors
 /// Files that can't be opened, and metadata that can't be read.
@@ -145,68 +160,58 @@ pub(super) fn read<'f>(
         let before = done.fetch_add(bytes as u64, Ordering::Relaxed);
         progress((before + bytes as u64).min(total), total);
     };
-    let contents = contents(&folders, threads, &seen)?;
-    let mut traces: Vec<Parts<'f>> = Vec::new();
-    for (folder, (class, plans, packets)) in folders.into_iter().zip(contents) {
-        let same = |other: &&mut Parts<'_>| class.uuid.is_some() && other.class.uuid == class.uuid;
-        match traces.iter_mut().find(same) {
-            Some(trace) => {
-                // Metadata only grows while a trace is recorded.
-                if classes(&class) > classes(&trace.class) {
-                    (trace.class, trace.plans) = (class, plans);
-                }
-                trace.folders.push((folder, packets));
-            }
-            None => {
-                let name = name(path, &folder.path);
-                traces.push(Parts { name, class, plans, folders: vec![(folder, packets)] });
-            }
-        }
-    }
-    Ok(traces.into_iter().map(|trace| trace.trace(threads, &seen)).collect())
-}
-
-/// What is read of each folder: its metadata, the plans that it makes, and the packets of its files.
-type Contents = (TraceClass, Plans, Vec<Option<FilePackets>>);
-
-/// Reads metadata, which are mostly of events, and looks for packets meanwhile.
-fn contents(
-    folders: &[Folder<'_>],
-    threads: usize,
-    seen: &(impl Fn(usize) + Sync),
-) -> Result<Vec<Contents>, OpenError> {
-    let jobs: Vec<Job<'_, '_>> = folders
+    let jobs: Vec<Job<'_, 'f>> = folders
         .iter()
         .flat_map(|folder| {
             let packets = folder.files.iter().map(move |file| Job::Packets(folder, file));
             iter::once(Job::Metadata(folder)).chain(packets)
         })
         .collect();
-    let mut contents: Result<Vec<Contents>, OpenError> = Ok(Vec::new());
-    let read = |(): &mut (), job: &Job<'_, '_>| match job {
-        Job::Metadata(folder) => Found::Metadata(Box::new(folder.read_metadata())),
-        Job::Packets(folder, file) => Found::Packets(folder.packets(file, seen)),
-    };
+    let mut traces: Vec<Parts<'_, 'f>> = Vec::new();
+    // The trace of the folder that is read.
+    let mut current = 0;
+    let mut outcome = Ok(());
     in_order(
         &jobs,
         threads,
         || (),
-        read,
+        |(), job| job.run(&seen),
         |found| {
-            match (found, &mut contents) {
-                (Found::Metadata(read), Ok(all)) => match *read {
-                    Ok((class, plans)) => all.push((class, plans, Vec::new())),
-                    Err(error) => contents = Err(error),
+            match found {
+                Found::Metadata(folder, read) => match *read {
+                    Ok(read) => current = place(&mut traces, read, || name(path, &folder.path)),
+                    Err(error) => outcome = Err(error),
                 },
-                (Found::Packets(packets), Ok(all)) => {
-                    all.last_mut().expect("its metadata came before").2.push(packets)
-                }
-                (_, Err(_)) => {}
+                Found::Packets(file, packets) => traces[current].files.push((file, packets)),
             }
-            contents.is_ok()
+            outcome.is_ok()
         },
     );
-    contents
+    outcome?;
+    Ok(traces.into_iter().map(|trace| trace.trace(threads, &seen)).collect())
+}
+
+/// Which of the traces some metadata is of: one with its UUID, or a new one.
+fn place(
+    traces: &mut Vec<Parts<'_, '_>>,
+    (class, plans): (TraceClass, Plans),
+    name: impl FnOnce() -> String,
+) -> usize {
+    let same = |other: &Parts<'_, '_>| class.uuid.is_some() && other.class.uuid == class.uuid;
+    match traces.iter().position(same) {
+        Some(index) => {
+            let trace = &mut traces[index];
+            // Metadata only grows while a trace is recorded.
+            if classes(&class) > classes(&trace.class) {
+                (trace.class, trace.plans) = (class, plans);
+            }
+            index
+        }
+        None => {
+            traces.push(Parts { name: name(), class, plans, files: Vec::new() });
+            traces.len() - 1
+        }
+    }
 }
 
 fn system(file: &Path, error: io::Error) -> OpenError {
