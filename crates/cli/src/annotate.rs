@@ -9,7 +9,7 @@ use std::{
 };
 
 use anstyle::{AnsiColor, Style};
-use hodo_engine::{Annotation, Instruction, Line, chunk_size};
+use hodo_engine::{Annotation, ChunkSize, Instruction, Line};
 
 use crate::{
     arguments::Annotate,
@@ -29,7 +29,7 @@ pub fn run(command: &Annotate) -> Result<ExitCode, Failure> {
     }
     input::open(&command.input, |experiment| {
         let function = function::find(&command.function, experiment)?;
-        let result = input::read(&command.input, experiment, chunk_size, false, |reading, go_on| {
+        let result = input::read(&command.input, experiment, ChunkSize::Shares, false, |reading, go_on| {
             hodo_engine::annotate(experiment, function, reading, go_on)
         })?;
         let Some((annotation, losses)) = result else { return Ok(input::interrupted()) };

@@ -2,7 +2,9 @@
 
 use std::{env, path::PathBuf, process::ExitCode, thread};
 
-use hodo_engine::{Experiment, Files, KernelFiles, Losses, NthCalls, Options, Places, RawInput, Reading};
+use hodo_engine::{
+    ChunkSize, Experiment, Files, KernelFiles, Losses, NthCalls, Options, Places, RawInput, Reading,
+};
 use hodo_intel_pt::Config;
 
 use crate::{
@@ -91,14 +93,13 @@ fn nobody(experiment: &Experiment<'_>) -> Failure {
     ))
 }
 
-/// Reads an experiment in chunks of `chunk_size`, which is told the bytes of trace and the number of threads, unless
-/// the command line says otherwise. `work` is
-/// handed how, and what tells it whether to go on; `None` if somebody interrupted it. `numbered` where it
-/// needs the numbers of instructions.
+/// Reads an experiment in chunks of `chunk_size`, which is told the number of threads, unless the command line says
+/// otherwise. `work` is handed how, and what tells it whether to go on; `None` if somebody interrupted it.
+/// `numbered` where it needs the numbers of instructions.
 pub fn read<R>(
     input: &Input,
     experiment: &Experiment<'_>,
-    chunk_size: impl Fn(u64, usize) -> u64,
+    chunk_size: impl Fn(usize) -> ChunkSize,
     numbered: bool,
     work: impl FnOnce(Reading<'_>, &mut dyn FnMut(u64) -> bool) -> R,
 ) -> Result<Option<R>, Failure> {
@@ -106,8 +107,10 @@ pub fn read<R>(
     let calls = input.call.as_deref().map(|text| function::calls(text, experiment)).transpose()?;
     let threads = threads(input);
     let bytes: u64 = experiment.tracks.iter().map(|track| track.bytes()).sum();
-    let chunk_size = input.chunk_size.as_deref().map_or_else(|| Ok(chunk_size(bytes, threads)), size)?;
-    let chunk_size = chunk_size.max(SMALLEST_CHUNK);
+    let chunk_size = match &input.chunk_size {
+        Some(text) => ChunkSize::Bytes(size(text)?.max(SMALLEST_CHUNK)),
+        None => chunk_size(threads),
+    };
     let mut reading = Reading { threads, chunk_size, window, numbers: None, spans: None, memo: true };
     let rounds = 1 + u64::from(calls.is_some()) + u64::from(numbered || calls.is_some());
     let progress = Progress::new(bytes * rounds, input.quiet);

@@ -10,7 +10,7 @@ use hodo_analyses::{
     blocks::Blocks,
     profile::{self, Every, Functions, Profile},
 };
-use hodo_engine::{Experiment, Reading, chunk_size};
+use hodo_engine::{ChunkSize, Experiment, Reading};
 use hodo_trace::Table;
 
 use crate::{
@@ -53,9 +53,10 @@ pub fn run(command: &Report) -> Result<ExitCode, Failure> {
     }
     input::open(&command.input, |experiment| {
         let numbered = matches!(command.every, Some(Every::Instructions(_)));
-        let table = input::read(&command.input, experiment, chunk_size, numbered, |reading, go_on| {
-            make(command, analysis.kind, experiment, reading, go_on)
-        })?;
+        let table =
+            input::read(&command.input, experiment, ChunkSize::Shares, numbered, |reading, go_on| {
+                make(command, analysis.kind, experiment, reading, go_on)
+            })?;
         let Some(table) = table else { return Ok(input::interrupted()) };
         let code = input::exit_code(&command.input, table.loss.is_empty());
         output::draw(table, &command.output)?;

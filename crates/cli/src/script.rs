@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use hodo_engine::{
-    calls_chunk_size,
+    ChunkSize, calls_chunk_size,
     script::{self, CallFormat, MarkFormat, Marks},
 };
 
@@ -15,8 +15,8 @@ use crate::{
     output::Destination,
 };
 
-/// Bytes of trace in a chunk of anything but calls; a byte of trace may become hundreds of bytes of text.
-const CHUNK: u64 = 1 << 14;
+/// Of anything but calls; a byte of trace may become hundreds of bytes of text.
+const CHUNKS: ChunkSize = ChunkSize::Bytes(1 << 14);
 
 /// Runs the command.
 pub fn run(command: &Script) -> Result<ExitCode, Failure> {
@@ -43,7 +43,7 @@ pub fn run(command: &Script) -> Result<ExitCode, Failure> {
     input::open(&command.input, |experiment| {
         let mut out = Destination::open(command.output.output.as_deref())?;
         let other = command.packets || command.sideband || command.insns || marks(command).is_some();
-        let chunk_size = |_, threads| if other { CHUNK } else { calls_chunk_size(threads) };
+        let chunk_size = |threads| if other { CHUNKS } else { calls_chunk_size(threads) };
         let outcome = input::read(&command.input, experiment, chunk_size, false, |reading, go_on| {
             let limit = command.output.limit;
             if command.packets {

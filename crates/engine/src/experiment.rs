@@ -14,7 +14,7 @@ use hodo_formats::{
 };
 use hodo_intel_pt::{Config, flow::Trouble, packet};
 
-use crate::{Chunk, Files, KernelFiles, Losses, Modules, Places, Track, programs::Programs};
+use crate::{Chunk, ChunkSize, Files, KernelFiles, Losses, Modules, Places, Track, programs::Programs};
 
 /// What to open.
 #[derive(Clone, Debug)]
@@ -164,10 +164,15 @@ impl<'f> Experiment<'f> {
         self.wanted.get(context as usize).is_some_and(|&wanted| wanted)
     }
 
-    /// Everything cut into chunks of about `size` bytes, in the order of tracks and of time.
-    pub fn chunks(&self, size: u64) -> Vec<Chunk> {
+    /// Everything cut into chunks, in the order of tracks and of time.
+    pub fn chunks(&self, size: ChunkSize) -> Vec<Chunk> {
+        let mut left: u64 = self.tracks.iter().map(Track::bytes).sum();
         let tracks = self.tracks.iter().enumerate();
-        let chunks = tracks.flat_map(|(index, track)| track.chunks(index, size));
+        let chunks = tracks.flat_map(|(index, track)| {
+            let chunks = track.chunks(index, size, left);
+            left -= track.bytes();
+            chunks
+        });
         chunks.enumerate().map(|(index, chunk)| Chunk { index, ..chunk }).collect()
     }
 

@@ -8,7 +8,7 @@ use hodo_intel_pt::flow::{self, Event, Executed, Sink, Step, Stretch};
 use hodo_trace::{Analysis, Arrival, Code, End, FunctionId, Place, Run, Seen, Table, Transfer};
 
 use crate::{
-    Experiment, Losses, Numbers, Spans, Window,
+    ChunkSize, Experiment, Losses, Numbers, Spans, Window,
     gate::Gate,
     segments::{TrackSink, decode_all},
 };
@@ -18,8 +18,8 @@ use crate::{
 pub struct Reading<'a> {
     /// Threads that decode.
     pub threads: usize,
-    /// Bytes of trace in a chunk.
-    pub chunk_size: u64,
+    /// How much is decoded at a time.
+    pub chunk_size: ChunkSize,
     /// Times to look at; all where `None`.
     pub window: Option<Window>,
     /// The numbers of the chunks' first instructions, for those who need them.
@@ -35,14 +35,6 @@ impl Reading<'_> {
     pub(crate) fn wants(&self, now: Tsc) -> bool {
         self.window.is_none_or(|window| window.from <= now && now < window.to)
     }
-}
-
-/// Bytes of trace in a chunk: so many chunks that all threads have work until the end, and no more than that, as
-/// each has a state of its own that is merged.
-pub fn chunk_size(bytes: u64, threads: usize) -> u64 {
-    const CHUNKS: u64 = 16;
-    let chunks = if threads == 1 { 1 } else { CHUNKS * threads as u64 };
-    (bytes / chunks).clamp(1 << 20, 1 << 23)
 }
 
 /// A part of a thread's execution on one track.

@@ -6,7 +6,7 @@ use hodo_clock::Tsc;
 use hodo_intel_pt::flow::{Event, Executed, Sink};
 
 use crate::{
-    Chunk, Experiment, Reading,
+    Chunk, ChunkSize, Experiment, Reading,
     segments::{TrackSink, decode_all},
 };
 
@@ -24,12 +24,12 @@ pub(crate) struct Stint {
 /// is known.
 ///
 /// Numbers depend on nothing but the recording, so what is chosen by them does not depend on chunks.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Numbers {
     /// By the index of the chunk.
     chunks: Vec<Vec<u64>>,
-    /// Bytes in a chunk; numbers hold for these chunks only.
-    chunk_size: u64,
+    /// Numbers hold for these chunks only.
+    chunk_size: ChunkSize,
 }
 
 /// Spans of threads' execution, as numbers of instructions, by context.

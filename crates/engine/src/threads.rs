@@ -14,7 +14,7 @@ use hodo_clock::Tsc;
 use hodo_trace::{FunctionId, Run, Seen};
 
 use crate::{
-    Chunk, Experiment, Losses, Reading, Spans,
+    Chunk, ChunkSize, Experiment, Losses, Reading, Spans,
     experiment::tsc_after,
     fold::{SeenSink, Take},
     gate::Gate,
@@ -212,8 +212,8 @@ fn in_time(
 
 /// Bytes of trace in a chunk of calls: so few that those of a chunk stay in the cache until they are consumed, and
 /// so many that threads seldom wait for each other.
-pub fn calls_chunk_size(threads: usize) -> u64 {
-    if threads == 1 { 1 << 14 } else { 1 << 16 }
+pub fn calls_chunk_size(threads: usize) -> ChunkSize {
+    ChunkSize::Bytes(if threads == 1 { 1 << 14 } else { 1 << 16 })
 }
 
 /// Takes in the calls of threads.

@@ -50,6 +50,30 @@ impl Chunk {
     }
 }
 
+/// How much of a trace is decoded at a time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ChunkSize {
+    /// About so many bytes.
+    Bytes(u64),
+    /// For so many threads a share of what is left: each chunk has a state of its own, which begins without a call
+    /// stack and is merged, so there are few; and small ones come last, so that all threads end together.
+    Shares(usize),
+}
+
+impl ChunkSize {
+    /// Bytes of the next chunk where so many are left.
+    fn next(self, left: u64) -> u64 {
+        const SMALLEST: u64 = 1 << 19;
+        const LARGEST: u64 = 1 << 23;
+        match self {
+            ChunkSize::Bytes(bytes) => bytes.max(1),
+            ChunkSize::Shares(1) => LARGEST,
+            // Half of what each thread would do if they shared the rest.
+            ChunkSize::Shares(threads) => (left / (2 * threads.max(1) as u64)).clamp(SMALLEST, LARGEST),
+        }
+    }
+}
+
 impl<'f> Track<'f> {
     pub(crate) fn new(stream: &Stream<'f>, schedule: Vec<Switch>) -> Track<'f> {
         let mut runs: Vec<Run<'f>> = Vec::new();
@@ -84,13 +108,14 @@ impl<'f> Track<'f> {
         })
     }
 
-    /// Cuts the track into chunks of about `size` bytes.
-    pub(crate) fn chunks(&self, track: usize, size: u64) -> Vec<Chunk> {
+    /// Cuts the track into chunks, with so many bytes `left` of this and of later tracks.
+    pub(crate) fn chunks(&self, track: usize, size: ChunkSize, mut left: u64) -> Vec<Chunk> {
         let mut chunks = Vec::new();
         for (run, of) in self.runs.iter().enumerate() {
             let mut start = 0;
             while start < of.length() {
-                let end = start.saturating_add(size.max(1)).min(of.length());
+                let end = start.saturating_add(size.next(left)).min(of.length());
+                left = left.saturating_sub(end - start);
                 chunks.push(Chunk { index: 0, track, run, span: start..end });
                 start = end;
             }

@@ -4,7 +4,9 @@
 use std::{fs, path::PathBuf};
 
 use hodo_analyses::profile::{Every, Functions, Profile, Report};
-use hodo_engine::{Experiment, Files, Input, KernelFiles, Options, Places, Reading, profile, script};
+use hodo_engine::{
+    ChunkSize, Experiment, Files, Input, KernelFiles, Options, Places, Reading, profile, script,
+};
 use proptest::prelude::*;
 
 const RECORDINGS: [&str; 3] = ["tiny.data", "tiny-exact-time.data", "tiny-no-return-compression.data"];
@@ -23,6 +25,7 @@ fn results(recording: &[u8], every: Option<Every>, chunk_size: u64, threads: usi
         Ok(experiment) => experiment,
         Err(error) => return format!("{:?}", error.reason),
     };
+    let chunk_size = ChunkSize::Bytes(chunk_size);
     let reading = Reading { threads, chunk_size, window: None, numbers: None, spans: None, memo };
     let mut told = String::new();
     for report in [Report::Functions, Report::Tree] {

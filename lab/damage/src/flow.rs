@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use hodo_code::Terminator;
-use hodo_engine::{Experiment, Files, Input, Options, Places, Reading, TrackSink, decode_all};
+use hodo_engine::{ChunkSize, Experiment, Files, Input, Options, Places, Reading, TrackSink, decode_all};
 use hodo_intel_pt::flow::{Event, Executed, Gap, Sink, Trouble};
 
 /// What a segment shows: what is between one PSB and the next.
@@ -27,6 +27,7 @@ pub(crate) fn read(file: &Path, symfs: Option<&Path>, chunk_size: u64) -> Result
     let places = Places { symfs: symfs.map(Path::to_owned), ..Places::default() };
     let options = Options { places, ..Options::default() };
     let experiment = Experiment::open(&files, &input, &options).map_err(|error| error.to_string())?;
+    let chunk_size = ChunkSize::Bytes(chunk_size);
     let reading = Reading { threads: 1, chunk_size, window: None, numbers: None, spans: None, memo: false };
     let mut segments = Vec::new();
     decode_all(

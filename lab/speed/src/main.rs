@@ -20,8 +20,8 @@ use std::{
 use hodo_analyses::{calls::Moment, profile::Functions};
 use hodo_code::{Graph, Labels};
 use hodo_engine::{
-    CallSink, Experiment, Files, Input, Options, Reading, TrackSink, calls_chunk_size, chunk_size,
-    decode_all, profile, script,
+    CallSink, ChunkSize, Experiment, Files, Input, Options, Reading, TrackSink, calls_chunk_size, decode_all,
+    profile, script,
 };
 use hodo_intel_pt::{
     flow::{Event, Executed, Sink, Step},
@@ -47,7 +47,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let bytes: u64 = experiment.tracks.iter().map(|track| track.bytes()).sum();
     let twice = experiment.tracks.clone();
     experiment.tracks.extend(twice);
-    let chunk_size = if what == "functions" { chunk_size(bytes, threads) } else { calls_chunk_size(threads) };
+    let chunk_size = if what == "functions" { ChunkSize::Shares(threads) } else { calls_chunk_size(threads) };
     let reading = Reading { threads, chunk_size, window: None, numbers: None, spans: None, memo };
     let begin = processor_time();
     let mut half = begin;
