@@ -227,6 +227,24 @@ mod tests {
 
     use super::*;
 
+    #[test]
+    fn shares_are_large_first_and_small_last() {
+        let shares = |threads, mut left: u64| {
+            std::iter::from_fn(move || {
+                let share = ChunkSize::Shares(threads).next(left).min(left);
+                left -= share;
+                (share > 0).then_some(share)
+            })
+            .collect::<Vec<_>>()
+        };
+        let many = shares(2, 100 << 20);
+        assert_eq!((many[0], many.iter().sum()), (8 << 20, 100 << 20u64));
+        assert!(many.is_sorted_by(|one, next| one >= next) && many[many.len() - 1] <= 1 << 19);
+        assert!(shares(16, 100 << 20).len() > many.len());
+        // One thread waits for no other.
+        assert_eq!(shares(1, 20 << 20), [8 << 20, 8 << 20, 4 << 20]);
+    }
+
     proptest! {
         #[test]
         fn a_run_reads_as_its_pieces_joined(
