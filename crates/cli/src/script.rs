@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use hodo_engine::{
-    ChunkSize, calls_chunk_size,
+    CHUNKS_IN_ORDER,
     script::{self, CallFormat, MarkFormat, Marks},
 };
 
@@ -14,9 +14,6 @@ use crate::{
     input, live,
     output::Destination,
 };
-
-/// Of anything but calls; a byte of trace may become hundreds of bytes of text.
-const CHUNKS: ChunkSize = ChunkSize::Bytes(1 << 14);
 
 /// Runs the command.
 pub fn run(command: &Script) -> Result<ExitCode, Failure> {
@@ -42,24 +39,28 @@ pub fn run(command: &Script) -> Result<ExitCode, Failure> {
     }
     input::open(&command.input, |experiment| {
         let mut out = Destination::open(command.output.output.as_deref())?;
-        let other = command.packets || command.sideband || command.insns || marks(command).is_some();
-        let chunk_size = |threads| if other { CHUNKS } else { calls_chunk_size(threads) };
-        let outcome = input::read(&command.input, experiment, chunk_size, false, |reading, go_on| {
-            let limit = command.output.limit;
-            if command.packets {
-                script::packets(experiment, reading, limit, &mut out, go_on)
-            } else if command.sideband {
-                script::sideband(experiment, reading, limit, &mut out)
-            } else if let Some(marks) = marks(command) {
-                let format = if json { MarkFormat::JsonLines } else { MarkFormat::Text };
-                script::marks(experiment, marks, format, reading, limit, &mut out, go_on)
-            } else if command.insns {
-                script::instructions(experiment, &command.fields, reading, limit, &mut out, go_on)
-            } else {
-                let format = if json { CallFormat::JsonLines } else { CallFormat::Text };
-                script::calls(experiment, format, reading, limit, &mut out, go_on)
-            }
-        })?;
+        let outcome = input::read(
+            &command.input,
+            experiment,
+            |_| CHUNKS_IN_ORDER,
+            false,
+            |reading, go_on| {
+                let limit = command.output.limit;
+                if command.packets {
+                    script::packets(experiment, reading, limit, &mut out, go_on)
+                } else if command.sideband {
+                    script::sideband(experiment, reading, limit, &mut out)
+                } else if let Some(marks) = marks(command) {
+                    let format = if json { MarkFormat::JsonLines } else { MarkFormat::Text };
+                    script::marks(experiment, marks, format, reading, limit, &mut out, go_on)
+                } else if command.insns {
+                    script::instructions(experiment, &command.fields, reading, limit, &mut out, go_on)
+                } else {
+                    let format = if json { CallFormat::JsonLines } else { CallFormat::Text };
+                    script::calls(experiment, format, reading, limit, &mut out, go_on)
+                }
+            },
+        )?;
         // What was written to a file is not whole, and goes with `out`.
         let Some(outcome) = outcome else { return Ok(input::interrupted()) };
         written(outcome.written)?;

@@ -42,5 +42,5 @@ pub use kernel::KernelFiles;
 pub use losses::Losses;
 pub use modules::{Module, Modules};
 pub use segments::{TrackSink, decode_all};
-pub use threads::{CallSink, NthCalls, calls, calls_chunk_size, find_calls};
+pub use threads::{CHUNKS_IN_ORDER, CallSink, NthCalls, calls, find_calls};
 pub use track::{Chunk, ChunkSize, Track};

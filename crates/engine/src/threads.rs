@@ -210,11 +210,9 @@ fn in_time(
     )
 }
 
-/// Bytes of trace in a chunk of calls: so few that those of a chunk stay in the cache until they are consumed, and
-/// so many that threads seldom wait for each other.
-pub fn calls_chunk_size(threads: usize) -> ChunkSize {
-    ChunkSize::Bytes(if threads == 1 { 1 << 14 } else { 1 << 16 })
-}
+/// How much is decoded at a time for what is told in order: so little that what a chunk gives stays in the cache until
+/// it is consumed. A byte of trace may become hundreds of bytes of text.
+pub const CHUNKS_IN_ORDER: ChunkSize = ChunkSize::Bytes(1 << 14);
 
 /// Takes in the calls of threads.
 pub trait CallSink {

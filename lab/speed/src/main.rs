@@ -20,7 +20,7 @@ use std::{
 use hodo_analyses::{calls::Moment, profile::Functions};
 use hodo_code::{Graph, Labels};
 use hodo_engine::{
-    CallSink, ChunkSize, Experiment, Files, Input, Options, Reading, TrackSink, calls_chunk_size, decode_all,
+    CHUNKS_IN_ORDER, CallSink, ChunkSize, Experiment, Files, Input, Options, Reading, TrackSink, decode_all,
     profile, script,
 };
 use hodo_intel_pt::{
@@ -47,7 +47,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let bytes: u64 = experiment.tracks.iter().map(|track| track.bytes()).sum();
     let twice = experiment.tracks.clone();
     experiment.tracks.extend(twice);
-    let chunk_size = if what == "functions" { ChunkSize::Shares(threads) } else { calls_chunk_size(threads) };
+    let chunk_size = if what == "functions" { ChunkSize::Shares(threads) } else { CHUNKS_IN_ORDER };
     let reading = Reading { threads, chunk_size, window: None, numbers: None, spans: None, memo };
     let begin = processor_time();
     let mut half = begin;
