@@ -63,6 +63,19 @@ fn a_stream_that_stands_where_events_do_is_found() {
 }
 
 #[test]
+fn a_field_within_a_field_is_named_with_points() {
+    let folder = tempfile::tempdir().unwrap();
+    write(folder.path());
+    let nested = METADATA
+        .replace("base = 16; } x;", "base = 16; } x; } a;")
+        .replace("fields := struct { integer", "fields := struct { struct { integer");
+    fs::write(folder.path().join("metadata"), nested).unwrap();
+    let events = |condition: &str| script(folder.path(), &["--where", condition]).matches("vtid").count();
+    assert_eq!((events("a.x == 0xab"), events("a.x < 0xab"), events("not a.x == 0xab")), (1, 1, 5));
+    assert_eq!((events("a.y == 0xab"), events("x.a == 0xab")), (0, 0));
+}
+
+#[test]
 fn events_of_all_streams_come_in_order_of_time() {
     let folder = tempfile::tempdir().unwrap();
     write(folder.path());
