@@ -39,28 +39,23 @@ pub fn run(command: &Script) -> Result<ExitCode, Failure> {
     }
     input::open(&command.input, |experiment| {
         let mut out = Destination::open(command.output.output.as_deref())?;
-        let outcome = input::read(
-            &command.input,
-            experiment,
-            |_| CHUNKS_IN_ORDER,
-            false,
-            |reading, go_on| {
-                let limit = command.output.limit;
-                if command.packets {
-                    script::packets(experiment, reading, limit, &mut out, go_on)
-                } else if command.sideband {
-                    script::sideband(experiment, reading, limit, &mut out)
-                } else if let Some(marks) = marks(command) {
-                    let format = if json { MarkFormat::JsonLines } else { MarkFormat::Text };
-                    script::marks(experiment, marks, format, reading, limit, &mut out, go_on)
-                } else if command.insns {
-                    script::instructions(experiment, &command.fields, reading, limit, &mut out, go_on)
-                } else {
-                    let format = if json { CallFormat::JsonLines } else { CallFormat::Text };
-                    script::calls(experiment, format, reading, limit, &mut out, go_on)
-                }
-            },
-        )?;
+        let chunk_size = |_| CHUNKS_IN_ORDER;
+        let outcome = input::read(&command.input, experiment, chunk_size, false, |reading, go_on| {
+            let limit = command.output.limit;
+            if command.packets {
+                script::packets(experiment, reading, limit, &mut out, go_on)
+            } else if command.sideband {
+                script::sideband(experiment, reading, limit, &mut out)
+            } else if let Some(marks) = marks(command) {
+                let format = if json { MarkFormat::JsonLines } else { MarkFormat::Text };
+                script::marks(experiment, marks, format, reading, limit, &mut out, go_on)
+            } else if command.insns {
+                script::instructions(experiment, &command.fields, reading, limit, &mut out, go_on)
+            } else {
+                let format = if json { CallFormat::JsonLines } else { CallFormat::Text };
+                script::calls(experiment, format, reading, limit, &mut out, go_on)
+            }
+        })?;
         // What was written to a file is not whole, and goes with `out`.
         let Some(outcome) = outcome else { return Ok(input::interrupted()) };
         written(outcome.written)?;

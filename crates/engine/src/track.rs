@@ -6,6 +6,8 @@ use hodo_formats::recording::{Piece, Stream, Thread};
 use hodo_intel_pt::{flow::Switch, packet::PSB};
 use memchr::memmem;
 
+use crate::parallel::share;
+
 /// Pieces that follow each other without a gap. Positions count bytes from the first piece's start.
 #[derive(Clone, Debug)]
 pub(crate) struct Run<'f> {
@@ -68,8 +70,7 @@ impl ChunkSize {
         match self {
             ChunkSize::Bytes(bytes) => bytes.max(1),
             ChunkSize::Shares(1) => LARGEST,
-            // Half of what each thread would do if they shared the rest.
-            ChunkSize::Shares(threads) => (left / (2 * threads.max(1) as u64)).clamp(SMALLEST, LARGEST),
+            ChunkSize::Shares(threads) => share(left, threads, SMALLEST..=LARGEST),
         }
     }
 }

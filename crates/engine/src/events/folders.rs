@@ -214,7 +214,8 @@ fn place(
     }
 }
 
-fn system(file: &Path, error: io::Error) -> OpenError {
+/// An error of the system about a file.
+pub(super) fn system(file: &Path, error: io::Error) -> OpenError {
     OpenError { file: file.to_owned(), reason: OpenErrorReason::System(error) }
 }
 

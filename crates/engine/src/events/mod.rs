@@ -40,7 +40,7 @@ use hodo_formats::{
 use hodo_trace::Loss;
 use serde::{Deserialize, Serialize};
 
-use crate::{Files, OpenError, OpenErrorReason, files::Maps};
+use crate::{Files, OpenError, OpenErrorReason, files::Maps, parallel::share};
 
 pub use condition::Condition;
 pub use count::count;
@@ -71,9 +71,8 @@ pub struct EventTraces<'f> {
 pub enum Chunks {
     /// About so many bytes, wherever they lie: all chunks are about as much work.
     Bytes(u64),
-    /// A share of what is left for each of so many threads, but no fewer bytes than `smallest`: large ones first, so
-    /// that there are few to be merged, and small ones last, so that all threads end together (Polychronopoulos and
-    /// Kuck, "Guided self-scheduling", 1987).
+    /// A share of what is left for each of so many threads, but no fewer bytes than `smallest`: large ones first and
+    /// small ones last.
     Shares {
         /// Threads.
         threads: usize,
@@ -90,14 +89,10 @@ impl Chunks {
     /// Whether a chunk of so many bytes, which begins at `begin` where so many are left, is to end before a packet that
     /// begins at `next`.
     fn end(self, (bytes, left): (u64, u64), begin: Option<OriginNanos>, next: Option<OriginNanos>) -> bool {
-        // Half of what each thread would do if they shared the rest.
-        const HALVES: u64 = 2;
         const LARGEST: u64 = 64 << 20;
         match self {
             Chunks::Bytes(most) => bytes >= most,
-            Chunks::Shares { threads, smallest } => {
-                bytes >= (left / (HALVES * threads as u64)).clamp(smallest, LARGEST.max(smallest))
-            }
+            Chunks::Shares { threads, smallest } => bytes >= share(left, threads, smallest..=LARGEST),
             Chunks::Time(Nanos(span)) => {
                 let part = |time: OriginNanos| time.0.div_euclid(span.max(1).into());
                 next.map(part) > begin.map(part)
@@ -188,12 +183,10 @@ impl<'f> EventTraces<'f> {
         threads: usize,
         progress: impl Fn(u64, u64) + Sync,
     ) -> Result<EventTraces<'f>, OpenError> {
-        let system =
-            |file: &Path, error| OpenError { file: file.to_owned(), reason: OpenErrorReason::System(error) };
-        let below = |path: &Path| folders::below(path).map_err(|error| system(path, error));
+        let below = |path: &Path| folders::below(path).map_err(|error| folders::system(path, error));
         let mut folders = if path.is_dir() { below(path)? } else { Vec::new() };
         if folders.is_empty() && path.file_name().is_none_or(|name| name != folders::METADATA) {
-            let input = files.recording(path).map_err(|error| system(path, error))?;
+            let input = files.recording(path).map_err(|error| folders::system(path, error))?;
             if let Some(read) = reader(input.bytes) {
                 let format =
                     |error| OpenError { file: path.to_owned(), reason: OpenErrorReason::Format(error) };
