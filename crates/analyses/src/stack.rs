@@ -164,6 +164,7 @@ pub(crate) enum Below {
 /// # Errors
 /// Where the outcome depends on the frames below, or nothing of the stack is left: what the edge is to
 /// those frames. The stack is then empty, and the caller starts a new one.
+#[inline(always)]
 pub(crate) fn arrive<T>(
     stack: &mut Vec<Frame<T>>,
     watch: &mut impl Watch<T>,
@@ -171,9 +172,20 @@ pub(crate) fn arrive<T>(
     edge: Edge,
     arrival: &Arrival,
 ) -> Result<(), Edge> {
-    if is_plain(stack, watch, edge, arrival) {
-        return Ok(());
+    match is_plain(stack, watch, edge, arrival) {
+        true => Ok(()),
+        false => arrive_otherwise(stack, watch, below, edge, arrival),
     }
+}
+
+/// The same over other edges than most.
+fn arrive_otherwise<T>(
+    stack: &mut Vec<Frame<T>>,
+    watch: &mut impl Watch<T>,
+    below: Below,
+    edge: Edge,
+    arrival: &Arrival,
+) -> Result<(), Edge> {
     let known = stack.len() > 1;
     let top = stack[stack.len() - 1].function;
     let interrupt = stack[physical_frame(stack)].entry == Entry::Interrupt;
@@ -205,7 +217,7 @@ pub(crate) fn arrive<T>(
 }
 
 /// Moves a stack over what nearly all edges are: a call, or the return from the newest call to where it came from.
-#[inline]
+#[inline(always)]
 fn is_plain<T>(stack: &mut Vec<Frame<T>>, watch: &mut impl Watch<T>, edge: Edge, arrival: &Arrival) -> bool {
     match edge {
         Edge::Call { return_address } => {

@@ -3,10 +3,15 @@
 use iced_x86::{Code, FlowControl, Instruction, Register};
 use rustc_hash::FxHashMap;
 
-use crate::{AddressSpace, Bits, Block, BlockId, Hop, Origin, Provenance, Snapshot, Terminator};
+use crate::{
+    AddressSpace, Bits, Block, BlockId, Hop, Origin, Pass, Provenance, Snapshot, Terminator, block::UNMET,
+};
 
 /// A block that grows longer is cut, so that one look-up stays cheap.
 const LONGEST_BLOCK: u32 = 1 << 10;
+
+/// No outcomes of branches for [`Graph::pass_branches`].
+pub const NO_OUTCOMES: u64 = 1 << 63;
 
 /// What is to be known of a block's code beside the code itself; one value a function.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -105,6 +110,25 @@ impl<'a, L: Labels> Graph<'a, L> {
     #[inline]
     pub fn hop(&self, id: BlockId) -> Hop {
         self.hops[id.0 as usize]
+    }
+
+    /// Passes branches from block to block of one function, as far as blocks were met: where that leads, and how many
+    /// instructions that were. Of `outcomes` the highest bit is next, and the lowest that is set follows the last; what
+    /// is left of them remains there.
+    #[inline]
+    pub fn pass_branches(&self, mut id: BlockId, function: u32, outcomes: &mut u64) -> (BlockId, u32) {
+        let (mut bits, mut instructions) = (*outcomes, 0);
+        while bits != NO_OUTCOMES {
+            let hop = &self.hops[id.0 as usize];
+            let next = hop.next[(bits >> 63) as usize];
+            if hop.pass != Pass::Branch || hop.function != function || next == UNMET {
+                break;
+            }
+            instructions += u32::from(hop.instructions);
+            (id, bits) = (next, bits << 1);
+        }
+        *outcomes = bits;
+        (id, instructions)
     }
 
     /// Where a block starts; as in the block, which takes a line of the cache more.

@@ -15,7 +15,7 @@ mod snapshot;
 mod space;
 
 pub use block::{Block, BlockId, Hop, Pass, Provenance, Terminator};
-pub use graph::{Graph, Label, Labels, Unreadable, writes_cr3};
+pub use graph::{Graph, Label, Labels, NO_OUTCOMES, Unreadable, writes_cr3};
 pub use program::Program;
 pub use snapshot::Snapshot;
 pub use space::{AddressSpace, Bits, Content, Origin};

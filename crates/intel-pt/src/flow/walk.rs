@@ -1,6 +1,6 @@
 //! From one packet to the next over the code.
 
-use hodo_code::{BlockId, Graph, Labels, Pass, Terminator, writes_cr3};
+use hodo_code::{BlockId, Graph, Labels, NO_OUTCOMES, Pass, Terminator, writes_cr3};
 use iced_x86::{Instruction, Mnemonic};
 
 use super::{
@@ -15,6 +15,11 @@ use crate::{
 
 /// Blocks without a decision that are passed before a walk looks whether it runs in a circle.
 const LONGEST_STRAIGHT: u32 = 64;
+
+/// How many outcomes of branches are left, in the form that [`Graph::pass_branches`] takes.
+fn left(outcomes: u64) -> u8 {
+    63 - outcomes.trailing_zeros() as u8
+}
 
 /// Where execution stands, and the calls that a compressed return may go back to.
 ///
@@ -242,11 +247,20 @@ impl Walk {
         tnt: Tnt,
     ) -> u8 {
         let Ok(mut id) = self.here(graph) else { return tnt.count };
-        // The next bit is the highest one.
-        let (mut bits, mut left, mut straight) =
-            (tnt.bits.unbounded_shl(64 - u32::from(tnt.count)), tnt.count, 0);
+        // The next bit is the highest one, and one that is set follows the last.
+        let mut bits = (tnt.bits << 1 | 1) << (63 - tnt.count);
+        let mut straight = 0;
         let mut stretch = Stretch::before(graph, id);
-        while left > 0 && straight < LONGEST_STRAIGHT {
+        while bits != NO_OUTCOMES && straight < LONGEST_STRAIGHT {
+            let (to, instructions) = graph.pass_branches(id, stretch.function, &mut bits);
+            stretch.instructions += instructions;
+            id = to;
+            if instructions > 0 {
+                straight = 0;
+                if bits == NO_OUTCOMES {
+                    break;
+                }
+            }
             let hop = graph.hop(id);
             if hop.function != stretch.function {
                 stretch.tell(graph, sink);
@@ -257,7 +271,6 @@ impl Walk {
                 Pass::Free | Pass::Branch => {
                     let branches = hop.pass == Pass::Branch;
                     bits <<= u8::from(branches);
-                    left -= u8::from(branches);
                     straight = if branches { 0 } else { straight + 1 };
                     hop.next(taken).or_else(|| graph.follow(id, taken || !branches, self.at).ok())
                 }
@@ -268,7 +281,7 @@ impl Walk {
                 }
                 Pass::Return if taken && !self.no_return_compression => {
                     let Some(back) = self.returns.pop() else { break };
-                    (bits, left, straight) = (bits << 1, left - 1, 0);
+                    (bits, straight) = (bits << 1, 0);
                     self.go(back.address);
                     let known = back.block.filter(|&id| graph.is_at(id, back.address, self.at));
                     known.or_else(|| graph.at(back.address, self.at).ok())
@@ -284,7 +297,7 @@ impl Walk {
                 }
                 stretch.last = (hop.pass > Pass::Branch).then_some(id);
                 stretch.tell(graph, sink);
-                return left;
+                return left(bits);
             };
             if hop.pass > Pass::Branch {
                 stretch.last = Some(id);
@@ -295,7 +308,7 @@ impl Walk {
         }
         stretch.tell(graph, sink);
         self.stand_before(graph, id);
-        left
+        left(bits)
     }
 
     /// Execution goes on at a block, which may not be the one that is there at this time.
