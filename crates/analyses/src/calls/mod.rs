@@ -93,6 +93,11 @@ impl Open {
         Open { depth: self.depth + frames as u32, before: self.before + instructions, ..self }
     }
 
+    fn ended(self, end: When, until: u64) -> Ended {
+        let Open { depth, function, entry, time, before } = self;
+        Ended { time, end, before, until, function, depth, entry }
+    }
+
     fn begin(&self) -> Moment {
         let Open { depth, function, entry, time, before } = *self;
         Moment::Begin { depth: depth as usize, function, entry, time: time.known(), before }
@@ -110,12 +115,26 @@ impl Open {
 #[derive(Debug)]
 enum Item {
     Begin(Open),
-    /// A call ended at a time, with so many instructions before its end.
-    End(Open, When, u64),
+    /// A call ended.
+    End(Ended),
     /// Execution arrived at a frame below those that are known.
     Arrive(Box<(Edge, Arrival)>, When, u64),
     /// All calls end, as flow is missing (a gap) or not asked for.
     Forget(bool, When, u64),
+}
+
+/// A call that ended at a time, with so many instructions before its end. What was written last stands apart, so that
+/// it is not copied together, for which a processor would wait.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+struct Ended {
+    time: When,
+    end: When,
+    before: u64,
+    until: u64,
+    function: FunctionId,
+    depth: u32,
+    entry: Entry,
 }
 
 /// Items that were told, whose room may be used again.
@@ -175,7 +194,7 @@ impl Timed {
             Step::Whole { function, entry, instructions, above } => {
                 let begin = before - u64::from(instructions);
                 let open = Open { depth: depth + above, function, entry, time: when(begin), before: begin };
-                self.items.push(Item::End(open, when(before), before));
+                self.items.push(Item::End(open.ended(when(before), before)));
             }
             Step::Enter(function, entry) => {
                 let open = Open { depth, function, entry, time: when(before), before };
@@ -187,7 +206,7 @@ impl Timed {
             // The oldest frame began before, and is ended by those who know when.
             Step::Leave => {
                 if let Some(open) = self.open.pop() {
-                    self.items.push(Item::End(open, when(before), before));
+                    self.items.push(Item::End(open.ended(when(before), before)));
                 }
             }
         }
@@ -420,7 +439,10 @@ impl Calls {
         for item in part.timed.items.drain(..) {
             match item {
                 Item::Begin(open) => tell(open.above(below, so_far).begin()),
-                Item::End(open, end, at) => tell(open.above(below, so_far).end(end, so_far + at)),
+                Item::End(Ended { time, end, before, until, function, depth, entry }) => {
+                    let open = Open { depth, function, entry, time, before };
+                    tell(open.above(below, so_far).end(end, so_far + until));
+                }
                 Item::Arrive(arrival, time, before) => {
                     let ((edge, at), before) = (*arrival, so_far + before);
                     self.arrive(edge, &at, &mut Teller { tell: &mut *tell, time, before });

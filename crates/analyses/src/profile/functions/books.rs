@@ -177,13 +177,31 @@ impl Books {
         }
     }
 
+    /// What has run so far.
+    #[inline]
+    pub(super) fn now(&self) -> Amount {
+        self.now
+    }
+
+    /// So much has run by now.
+    #[inline]
+    pub(super) fn advance(&mut self, now: Amount) {
+        self.now = now;
+    }
+
     /// The newest frame ran.
     #[inline]
     pub(super) fn ran(&mut self, amount: Amount) {
+        self.credit(amount);
+        self.now.add(amount);
+    }
+
+    /// What ran was the newest frame.
+    #[inline]
+    pub(super) fn credit(&mut self, amount: Amount) {
         if let Some(&slot) = self.open.last() {
             self.account(slot).own.add(amount);
         }
-        self.now.add(amount);
     }
 
     /// Something ran that stands in other books.
@@ -194,8 +212,7 @@ impl Books {
 
     /// A frame of a function is entered.
     #[inline]
-    pub(super) fn open(&mut self, slot: Slot) {
-        let now = self.now;
+    pub(super) fn open(&mut self, slot: Slot, now: Amount) {
         let account = self.account(slot);
         account.depth += 1;
         if account.depth == 1 {
@@ -206,9 +223,8 @@ impl Books {
 
     /// The newest frame is left.
     #[inline]
-    pub(super) fn close(&mut self) {
+    pub(super) fn close(&mut self, now: Amount) {
         let Some(slot) = self.open.pop() else { return };
-        let now = self.now;
         let account = self.account(slot);
         account.depth -= 1;
         if account.depth == 0 {
@@ -241,15 +257,15 @@ impl Books {
     }
 
     /// All frames are left, and execution arrives at one that is not known.
-    pub(super) fn begin_piece(&mut self, edge: Edge, arrival: Arrival, slot: Slot) {
-        self.pieces.push(Piece { edge, arrival, at: self.now, sums: self.sums.len() as u32 });
-        self.open(slot);
+    pub(super) fn begin_piece(&mut self, edge: Edge, arrival: Arrival, slot: Slot, now: Amount) {
+        self.pieces.push(Piece { edge, arrival, at: now, sums: self.sums.len() as u32 });
+        self.open(slot, now);
     }
 
     /// All frames are left.
     pub(super) fn close_all(&mut self) {
         while !self.open.is_empty() {
-            self.close();
+            self.close(self.now);
         }
     }
 

@@ -120,12 +120,12 @@ impl Watch<Slot> for Books {
     fn enter(&mut self, _: &Frame<Slot>, function: FunctionId, entry: Entry, _: Option<u64>) -> Slot {
         let slot = self.slot(function);
         self.entered(slot, entry, 1);
-        self.open(slot);
+        self.open(slot, self.now());
         slot
     }
 
     fn leave(&mut self, _: Frame<Slot>) {
-        self.close();
+        self.close(self.now());
     }
 }
 
@@ -266,28 +266,29 @@ impl Partial {
         log.push_paths(&paths.learned);
         let amount = |instructions| Amount { instructions, time: even.each.times(instructions) };
         let (mut arrivals, mut ran) = (log.arrivals.drain(..), log.paths.drain(..));
-        let mut at = 0;
+        let (mut at, mut now) = (0, books.now());
         for (until, event) in log.events.drain(..) {
             if until > at {
                 if !log.unseen {
-                    books.ran(amount(until - at));
+                    books.credit(amount(until - at));
+                    now.add(amount(until - at));
                 }
                 at = until;
             }
             log.unseen = false;
             match event {
-                Event::Open(slot) => books.open(slot),
-                Event::Close => books.close(),
+                Event::Open(slot) => books.open(slot, now),
+                Event::Close => books.close(now),
                 Event::Paths(count) => {
                     let count = ran.by_ref().take(count as usize);
                     let instructions: u64 = count.map(|path| paths.learned.count(path, even.each)).sum();
-                    books.passed(amount(instructions));
+                    now.add(amount(instructions));
                     at += instructions;
                 }
                 Event::Arrive => {
                     sums.calls += paths.expand(books);
                     if let Some((edge, arrival, slot)) = arrivals.next() {
-                        books.begin_piece(edge, arrival, slot);
+                        books.begin_piece(edge, arrival, slot, now);
                     }
                 }
                 Event::Unseen => log.unseen = true,
@@ -297,13 +298,12 @@ impl Partial {
             let mut last = amount(log.instructions - at);
             last.time = { last.time }.and(even.rest);
             match path {
-                Some(path) => {
-                    paths.took(*path, even.rest, false);
-                    books.passed(last);
-                }
-                None => books.ran(last),
+                Some(path) => paths.took(*path, even.rest, false),
+                None => books.credit(last),
             }
+            now.add(last);
         }
+        books.advance(now);
         log.instructions = 0;
         log.told = 0;
     }
@@ -426,7 +426,7 @@ impl Partial {
             if let Err(edge) = arrived {
                 let function = arrival.function;
                 let note = self.books.slot(function);
-                self.books.begin_piece(edge, *arrival, note);
+                self.books.begin_piece(edge, *arrival, note, self.books.now());
                 self.stack.push(Frame { function, entry: Entry::Root, return_address: None, note });
             }
             self.books.add_piece(&later.books, index, &slots);
