@@ -13,6 +13,7 @@
 pub mod events;
 
 mod annotate;
+mod digits;
 mod experiment;
 mod files;
 mod find;

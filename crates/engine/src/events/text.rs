@@ -7,6 +7,7 @@ use hodo_formats::ctf::{Event, Lost, Trouble, schema::Scope};
 use hodo_trace::event::{Base, Compound, FieldSink, Meaning, Name};
 
 use super::names::StreamNames;
+use crate::digits::{decimal, nine};
 
 /// Nanoseconds in a second and in a day.
 const SECOND: i128 = 1_000_000_000;
@@ -62,22 +63,6 @@ fn clock_time(seconds: u32) -> [u8; 9] {
     text
 }
 
-/// Nine digits.
-#[inline]
-fn nine(nanos: u32) -> [u8; 9] {
-    // The lower eight all at once: two parts of four digits, each into two parts of two digits, each into two
-    // digits, by multiplications with rounded-up reciprocals that are exact for numbers as small.
-    let (first, eight) = (nanos / 100_000_000, u64::from(nanos % 100_000_000));
-    let fours = (eight / 10_000) | (eight % 10_000) << 32;
-    let hundreds = ((fours * 10_486) >> 20) & 0x7f_0000_007f;
-    let twos = hundreds | (fours - 100 * hundreds) << 16;
-    let tens = ((twos * 103) >> 10) & 0xf_000f_000f_000f;
-    let ones = tens | (twos - 10 * tens) << 8;
-    let mut digits = [b'0' + first as u8; 9];
-    digits[1..].copy_from_slice(&(ones | 0x3030_3030_3030_3030).to_le_bytes());
-    digits
-}
-
 /// `(+seconds.nanoseconds)` since the line before.
 pub(super) fn since(before: Option<OriginNanos>, time: Option<OriginNanos>, out: &mut Vec<u8>) {
     let (Some(before), Some(time)) = (before, time) else {
@@ -93,11 +78,6 @@ pub(super) fn since(before: Option<OriginNanos>, time: Option<OriginNanos>, out:
     decimal((nanos / SECOND).unsigned_abs() as u64, out);
     text[4..13].copy_from_slice(&nine((nanos % SECOND).unsigned_abs() as u32));
     out.extend_from_slice(&text[3..]);
-}
-
-#[inline]
-fn decimal(number: u64, out: &mut Vec<u8>) {
-    out.extend_from_slice(itoa::Buffer::new().format(number).as_bytes());
 }
 
 /// What an event has of its own, in the order in which it is shown.
@@ -328,11 +308,6 @@ mod tests {
     use proptest::prelude::*;
 
     proptest! {
-        #[test]
-        fn nine_digits_are_those_of_the_number(nanos in 0u32..1_000_000_000) {
-            prop_assert_eq!(nine(nanos).to_vec(), format!("{nanos:09}").into_bytes());
-        }
-
         #[test]
         fn the_time_of_day_does_not_depend_on_the_one_before(times: Vec<(i64, u32)>) {
             let mut clock = TimeOfDay::new();

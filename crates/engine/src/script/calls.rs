@@ -11,7 +11,10 @@ use hodo_trace::{FunctionId, Names};
 use rustc_hash::FxHashMap;
 
 use super::{Lines, Outcome};
-use crate::{CallSink, Experiment, Reading};
+use crate::{
+    CallSink, Experiment, Reading,
+    digits::{decimal, nine},
+};
 
 /// How calls are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -129,36 +132,54 @@ impl Writer<'_, '_> {
     /// Writes the line of a call that began and did not end at once.
     fn flush_open(&mut self) {
         if let Some((depth, function, entry, time)) = self.open.take() {
-            let Writer { text, names, experiment, .. } = self;
-            let name = &name(names, experiment, function).text;
-            let (time, arrow, indent) = (seconds(time), arrow(entry), indent(depth));
-            let _ = writeln!(text, "{time:>16} {:>12} {:>13}  {:indent$}{arrow}{name} {{", "", "", "");
+            self.line((time, None, None), depth, [arrow(entry), " {"], function);
         }
     }
 
     fn end(&mut self, call: &Call) {
-        let indent = indent(call.depth);
-        let duration = call
-            .begin
-            .zip(call.end)
-            .map_or(String::new(), |(begin, end)| duration(end.0.saturating_sub(begin.0)));
+        let took = call.begin.zip(call.end).map(|(begin, end)| end.0.saturating_sub(begin.0));
         let at_once =
             self.open.take_if(|(depth, function, ..)| (*depth, *function) == (call.depth, call.function));
-        let (time, before, behind) = match at_once {
-            Some((.., time)) => (seconds(time), arrow(call.entry), ";"),
+        let (time, around) = match at_once {
+            Some((.., time)) => (time, [arrow(call.entry), ";"]),
             None => {
                 self.flush_open();
-                (seconds(call.end), "} ", "")
+                (call.end, ["} ", ""])
             }
         };
+        self.line((time, took, Some(call.instructions)), call.depth, around, call.function);
+    }
+
+    /// A line of text: columns of a time, a duration in nanoseconds and a number of instructions, and the name of a
+    /// function with what stands before and behind it.
+    fn line(
+        &mut self,
+        (time, took, instructions): (Option<Nanos>, Option<u64>, Option<u64>),
+        depth: usize,
+        [before, behind]: [&str; 2],
+        function: FunctionId,
+    ) {
+        const SECOND: u64 = 1_000_000_000;
         let Writer { text, names, experiment, .. } = self;
-        let name = &name(names, experiment, call.function).text;
-        let instructions = call.instructions;
-        let _ = writeln!(
-            text,
-            "{time:>16} {duration:>12} {instructions:>13}  {:indent$}{before}{name}{behind}",
-            ""
-        );
+        let mut digits = itoa::Buffer::new();
+        match time {
+            Some(Nanos(time)) => {
+                right(text, digits.format(time / SECOND), 6);
+                text.push(b'.');
+                text.extend_from_slice(&nine((time % SECOND) as u32));
+            }
+            None => right(text, "", 16),
+        }
+        text.push(b' ');
+        match took {
+            Some(nanos) => duration(text, nanos, 12),
+            None => right(text, "", 12),
+        }
+        text.push(b' ');
+        right(text, instructions.map_or("", |instructions| digits.format(instructions)), 13);
+        right(text, "", 2 + indent(depth));
+        let name = &name(names, experiment, function).text;
+        [before, name, behind, "\n"].iter().for_each(|part| text.extend_from_slice(part.as_bytes()));
     }
 
     /// A JSON object; its members are in order of their names.
@@ -166,7 +187,7 @@ impl Writer<'_, '_> {
         let Writer { text, names, experiment, tid, .. } = self;
         let [function, module] = &name(names, experiment, call.function).members;
         text.extend_from_slice(b"{\"depth\":");
-        decimal(text, call.depth as u64);
+        decimal(call.depth as u64, text);
         text.extend_from_slice(b",\"end_ns\":");
         nanoseconds(text, call.end);
         text.extend_from_slice(b",\"entered_by\":\"");
@@ -174,11 +195,11 @@ impl Writer<'_, '_> {
         text.extend_from_slice(b"\",\"function\":");
         text.extend_from_slice(function);
         text.extend_from_slice(b",\"instructions\":");
-        decimal(text, call.instructions);
+        decimal(call.instructions, text);
         text.extend_from_slice(b",\"module\":");
         text.extend_from_slice(module);
         text.extend_from_slice(b",\"tid\":");
-        decimal(text, u64::from(*tid));
+        decimal(u64::from(*tid), text);
         text.extend_from_slice(b",\"time_ns\":");
         nanoseconds(text, call.begin);
         text.extend_from_slice(b"}\n");
@@ -198,13 +219,9 @@ fn name<'n>(
     })
 }
 
-fn decimal(text: &mut Vec<u8>, number: u64) {
-    text.extend_from_slice(itoa::Buffer::new().format(number).as_bytes());
-}
-
 fn nanoseconds(text: &mut Vec<u8>, time: Option<Nanos>) {
     match time {
-        Some(time) => decimal(text, time.0),
+        Some(time) => decimal(time.0, text),
         None => text.extend_from_slice(b"null"),
     }
 }
@@ -224,16 +241,47 @@ fn indent(depth: usize) -> usize {
     2 * depth.min(DEEPEST)
 }
 
-fn seconds(time: Option<Nanos>) -> String {
-    time.map_or(String::new(), |time| time.to_string())
+/// Appends text behind so many blanks that both are as wide as that.
+#[inline]
+fn right(out: &mut Vec<u8>, text: &str, width: usize) {
+    out.resize(out.len() + width.saturating_sub(text.len()), b' ');
+    out.extend_from_slice(text.as_bytes());
 }
 
-/// A span of time with a unit that suits it.
-fn duration(nanos: u64) -> String {
-    match nanos {
-        0..1_000 => format!("{nanos} ns"),
-        1_000..1_000_000 => format!("{:.3} us", nanos as f64 / 1e3),
-        1_000_000..1_000_000_000 => format!("{:.3} ms", nanos as f64 / 1e6),
-        _ => format!("{:.3} s", nanos as f64 / 1e9),
+/// Appends a span of time with a unit that suits it, as wide as that.
+fn duration(out: &mut Vec<u8>, nanos: u64, width: usize) {
+    let mut digits = itoa::Buffer::new();
+    let (thousandths, unit) = match nanos {
+        0..1_000 => {
+            right(out, digits.format(nanos), width - 3);
+            return out.extend_from_slice(b" ns");
+        }
+        1_000..1_000_000 => (nanos, " us"),
+        1_000_000..1_000_000_000 => ((nanos + 500) / 1_000, " ms"),
+        _ => (nanos.saturating_add(500_000) / 1_000_000, " s"),
+    };
+    right(out, digits.format(thousandths / 1_000), width - 4 - unit.len());
+    out.push(b'.');
+    out.extend_from_slice(&nine((thousandths % 1_000) as u32)[6..]);
+    out.extend_from_slice(unit.as_bytes());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn spans_of_time_are_rounded_to_thousandths_of_their_unit() {
+        let shown = |nanos| {
+            let mut out = Vec::new();
+            duration(&mut out, nanos, 12);
+            String::from_utf8(out).unwrap()
+        };
+        assert_eq!(shown(7), "        7 ns");
+        assert_eq!(shown(999_999), "  999.999 us");
+        assert_eq!(shown(1_000_499), "    1.000 ms");
+        assert_eq!(shown(1_000_500), "    1.001 ms");
+        assert_eq!(shown(61_000_499_999), "    61.000 s");
+        assert_eq!(shown(u64::MAX), "18446744073.709 s");
     }
 }

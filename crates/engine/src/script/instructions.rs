@@ -10,7 +10,7 @@ use hodo_trace::{Names, Sources};
 use iced_x86::{Formatter, GasFormatter};
 
 use super::{Outcome, TextSink, span::Span, write_chunks};
-use crate::{Chunk, Experiment, Reading, gate::Gate, segments::TrackSink};
+use crate::{Chunk, Experiment, Reading, digits::decimal, gate::Gate, segments::TrackSink};
 
 /// What a line tells of an instruction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -157,7 +157,7 @@ impl<'x, 'f> InstructionSink<'x, 'f> {
 
     fn number(&mut self, number: Option<u64>) {
         match number {
-            Some(number) => decimal(&mut self.text, number),
+            Some(number) => decimal(number, &mut self.text),
             None => self.text.push(b'-'),
         }
     }
@@ -222,21 +222,6 @@ fn formatter() -> GasFormatter {
 fn origin(address: u64, executed: &Executed<'_>) -> Origin {
     let found = executed.code.space.at(address, executed.code.at);
     found.map_or(Origin { module: 0, offset: address }, |(content, _)| content.origin)
-}
-
-/// Appends a number. There are billions of them.
-#[inline]
-fn decimal(text: &mut Vec<u8>, mut number: u64) {
-    let mut digits = [b'0'; 20];
-    let mut first = digits.len() - 1;
-    loop {
-        digits[first] = b'0' + (number % 10) as u8;
-        number /= 10;
-        if number == 0 {
-            break text.extend_from_slice(&digits[first..]);
-        }
-        first -= 1;
-    }
 }
 
 /// Appends an address in lower-case hexadecimal, without padding.
