@@ -6,7 +6,7 @@ use iced_x86::Instruction;
 use super::Trouble;
 
 /// Blocks between two packets after which a walk looks whether it runs in a circle.
-const SUSPICIOUS: u32 = 64;
+pub(super) const SUSPICIOUS: u32 = 64;
 
 /// Brent's cycle finder: remembers one block and compares, at growing distances.
 pub(super) struct CircleGuard {
@@ -16,8 +16,9 @@ pub(super) struct CircleGuard {
 }
 
 impl CircleGuard {
-    pub(super) fn new() -> CircleGuard {
-        CircleGuard { steps: 0, limit: SUSPICIOUS, remembered: None }
+    /// After so many steps, fewer than [`SUSPICIOUS`].
+    pub(super) fn after(steps: u32) -> CircleGuard {
+        CircleGuard { steps, limit: SUSPICIOUS, remembered: None }
     }
 
     /// Whether `block` was met before on a walk on which nothing but the position changes.
@@ -50,7 +51,7 @@ pub(super) struct Scout {
 
 impl Scout {
     pub(super) fn new(ip: u64, block: Option<BlockId>, at: u64) -> Scout {
-        Scout { ip, block, at, steps: 0, guard: CircleGuard::new() }
+        Scout { ip, block, at, steps: 0, guard: CircleGuard::after(0) }
     }
 
     /// The block that it stands before.

@@ -1,11 +1,13 @@
 //! From one packet to the next over the code.
 
+use std::mem;
+
 use hodo_code::{BlockId, Graph, Labels, NO_OUTCOMES, Pass, Terminator, writes_cr3};
 use iced_x86::{Instruction, Mnemonic};
 
 use super::{
     Executed, Expected, Sink, Stretch, Trouble,
-    scout::{CircleGuard, Scout, instructions_before},
+    scout::{CircleGuard, SUSPICIOUS, Scout, instructions_before},
 };
 use crate::{
     Config,
@@ -14,7 +16,7 @@ use crate::{
 };
 
 /// Blocks without a decision that are passed before a walk looks whether it runs in a circle.
-const LONGEST_STRAIGHT: u32 = 64;
+const LONGEST_STRAIGHT: u32 = SUSPICIOUS - 1;
 
 /// How many outcomes of branches are left, in the form that [`Graph::pass_branches`] takes.
 fn left(outcomes: u64) -> u8 {
@@ -34,6 +36,8 @@ pub(super) struct Walk {
     pub(super) returns: ReturnStack,
     /// Tick at which the code is looked at.
     pub(super) at: u64,
+    /// Blocks without a decision that were passed on the way to the next one, which is sought now.
+    straight: u32,
     /// Return compression is off: no return takes a TNT bit.
     no_return_compression: bool,
     /// Returns are compressed into TNT bits that are not traced.
@@ -47,6 +51,7 @@ impl Walk {
             block: None,
             returns: ReturnStack::default(),
             at: 0,
+            straight: 0,
             no_return_compression: config.no_return_compression,
             returns_are_hidden: config.no_tnt && !config.no_return_compression,
         }
@@ -130,7 +135,7 @@ impl Walk {
         graph: &mut Graph<'_, L>,
         sink: &mut impl Sink,
     ) -> Result<BlockId, Trouble> {
-        let mut guard = CircleGuard::new();
+        let mut guard = CircleGuard::after(mem::take(&mut self.straight));
         loop {
             let id = self.here(graph)?;
             if !self.step(graph, sink, id) {
@@ -235,6 +240,7 @@ impl Walk {
             }
         }
         self.go_to_block(graph.block(id).start, id);
+        self.straight = straight;
         left
     }
 
@@ -254,12 +260,9 @@ impl Walk {
         while bits != NO_OUTCOMES && straight < LONGEST_STRAIGHT {
             let (to, instructions) = graph.pass_branches(id, stretch.function, &mut bits);
             stretch.instructions += instructions;
-            id = to;
-            if instructions > 0 {
-                straight = 0;
-                if bits == NO_OUTCOMES {
-                    break;
-                }
+            (id, straight) = (to, if instructions > 0 { 0 } else { straight });
+            if bits == NO_OUTCOMES {
+                break;
             }
             let hop = graph.hop(id);
             if hop.function != stretch.function {
@@ -308,6 +311,7 @@ impl Walk {
         }
         stretch.tell(graph, sink);
         self.stand_before(graph, id);
+        self.straight = straight;
         left(bits)
     }
 
@@ -323,7 +327,8 @@ impl Walk {
     fn stretch_to<L: Labels>(&mut self, graph: &mut Graph<'_, L>, sink: &mut impl Sink, to: u64) -> bool {
         let Ok(mut id) = self.here(graph) else { return false };
         let mut stretch = Stretch::before(graph, id);
-        for _ in 0..LONGEST_STRAIGHT {
+        let mut straight = 0;
+        while straight < LONGEST_STRAIGHT {
             let hop = graph.hop(id);
             let is_end = match hop.pass {
                 _ if hop.function != stretch.function => break,
@@ -346,10 +351,11 @@ impl Walk {
             }
             let Some(next) = hop.next(true).or_else(|| graph.follow(id, true, self.at).ok()) else { break };
             stretch.instructions += u32::from(hop.instructions);
-            id = next;
+            (id, straight) = (next, straight + 1);
         }
         stretch.tell(graph, sink);
         self.stand_before(graph, id);
+        self.straight = straight;
         false
     }
 

@@ -233,3 +233,39 @@ fn a_plain_trace_is_told_by_paths_and_stretches() {
     let together = told::<false>(&space, &trace, &Config::default(), None, true).together;
     assert!(together >= packets as usize / 2, "{together} stretches");
 }
+
+/// Of a circle without a packet as much is told, too, up to where it is found to be one.
+#[test]
+fn circles_are_told_alike() {
+    let jump =
+        |from: u64, to: u64| [&[0xe9][..], &((to as i64 - from as i64 - 5) as i32).to_le_bytes()].concat();
+    // A branch, and a circle over code of two functions.
+    let mut bytes = vec![0x90; (4 * SLOT) as usize];
+    bytes[..2].copy_from_slice(&[0x74, 0]);
+    bytes[10..15].copy_from_slice(&jump(10, 3 * SLOT));
+    bytes[(3 * SLOT) as usize..][..5].copy_from_slice(&jump(3 * SLOT, 4));
+    let mut space = AddressSpace::new();
+    let content = Content { bytes: &bytes, origin: Origin { module: 0, offset: 0 } };
+    space.map(BASE..BASE + bytes.len() as u64, content, 0);
+    let (branch, branches) = (Tnt { bits: 0, count: 1 }, Tnt { bits: 0, count: 2 });
+    let indirect = Packet::Tip(IpPayload::Full(BASE));
+    for (start, packets) in [
+        (BASE, &[Packet::Tnt8(branches)][..]),
+        (BASE, &[Packet::Tnt8(branch), Packet::Tnt8(branch)]),
+        (BASE, &[Packet::Tnt8(branch), indirect]),
+        (BASE + 2, &[Packet::Tnt8(branch)]),
+        (BASE + 2, &[indirect]),
+    ] {
+        let psb_plus = [Packet::Psb, Packet::Fup(IpPayload::Full(start)), Packet::PsbEnd];
+        let trace: Vec<u8> =
+            psb_plus.iter().chain(packets).flat_map(|packet| packet.encode().to_vec()).collect();
+        let config = Config::default();
+        let without = without_ends(told::<false>(&space, &trace, &config, None, false));
+        let gaps = without.iter().filter(|item| matches!(item, Item::Event(Event::Gap(_)))).count();
+        assert_eq!(gaps, 2, "each time that the trace is decoded");
+        assert_eq!(without_ends(told::<false>(&space, &trace, &config, None, true)), without);
+        let memo = || Some(Memos::default());
+        assert_eq!(without_ends(told::<false>(&space, &trace, &config, memo(), true)), without);
+        assert_eq!(without_ends(told::<false>(&space, &trace, &config, memo(), false)), without);
+    }
+}
