@@ -210,7 +210,7 @@ impl Books {
         self.now.add(amount);
     }
 
-    /// A frame of a function is entered.
+    /// A frame of a function is entered, when so much had run.
     #[inline]
     pub(super) fn open(&mut self, slot: Slot, now: Amount) {
         let account = self.account(slot);
@@ -221,7 +221,7 @@ impl Books {
         self.open.push(slot);
     }
 
-    /// The newest frame is left.
+    /// The newest frame is left; likewise.
     #[inline]
     pub(super) fn close(&mut self, now: Amount) {
         let Some(slot) = self.open.pop() else { return };
@@ -256,7 +256,7 @@ impl Books {
         }
     }
 
-    /// All frames are left, and execution arrives at one that is not known.
+    /// All frames are left, and execution arrives at one that is not known; likewise.
     pub(super) fn begin_piece(&mut self, edge: Edge, arrival: Arrival, slot: Slot, now: Amount) {
         self.pieces.push(Piece { edge, arrival, at: now, sums: self.sums.len() as u32 });
         self.open(slot, now);
