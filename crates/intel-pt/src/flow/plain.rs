@@ -5,9 +5,9 @@ use hodo_code::Labels;
 use super::{
     PacketKind, Sink, Trouble,
     decoder::{Context, Decoder},
-    memo::{LONG_SIZE, LONG_TNT, join, plain_size},
+    memo::{LONG_SIZE, join, plain_size},
 };
-use crate::packet::{IpPayload, tnt};
+use crate::packet::{IpPayload, LONG_TNT, tnt};
 
 impl Decoder<'_> {
     /// Follows TNT, TIP and clock packets for a sink that takes stretches, up to what needs more than a walk. At

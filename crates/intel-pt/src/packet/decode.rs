@@ -240,8 +240,8 @@ fn frequent(word: u64) -> Option<(Packet, usize)> {
     if opcode & 1 == 0 && opcode > 2 {
         return Some((Packet::Tnt8(tnt(u64::from(opcode >> 1))), 1));
     }
-    if opcode & 7 == 3 {
-        return Some((Packet::Cyc(u64::from(opcode >> 3)), 1));
+    if opcode & 3 == 3 {
+        return short_cyc(word).map(|(cycles, size)| (Packet::Cyc(cycles), size));
     }
     match opcode {
         0x2d => Some((Packet::Tip(IpPayload::Update16((word >> 8) as u16)), 3)),
@@ -253,8 +253,23 @@ fn frequent(word: u64) -> Option<(Packet, usize)> {
     }
 }
 
+/// The cycles and the size of the CYC packet in the lowest bytes, if it has one byte or two, and no overflow may be
+/// meant in place of the second (erratum SKD007).
+#[inline(always)]
+pub(crate) fn short_cyc(word: u64) -> Option<(u64, usize)> {
+    let (first, second) = (word & 0xff, word >> 8 & 0xff);
+    // One byte or two without a branch, which would often be guessed wrong.
+    let more = first >> 2 & 1;
+    let high = (second >> 1) << 5 & more.wrapping_neg();
+    let rare = second & 1 != 0 || (word >> 8) as u16 == OVERFLOW;
+    (more == 0 || !rare).then_some((first >> 3 | high, 1 + more as usize))
+}
+
 /// The first bytes of a TNT-64.
-const LONG_TNT: u16 = 0xa302;
+pub(crate) const LONG_TNT: u16 = 0xa302;
+
+/// The bytes of an OVF.
+const OVERFLOW: u16 = 0xf302;
 
 /// The byte at `index` of a packet of `size` bytes.
 fn byte(rest: &[u8], index: usize, size: u8) -> Result<u8, ErrorKind> {
@@ -447,9 +462,21 @@ mod tests {
     proptest! {
         #[test]
         fn frequent_packets_are_read_as_any(
-            bytes in prop::collection::vec(prop_oneof![any::<u8>(), Just(0x2d), Just(0x4d), Just(0x6d)], 0..80),
+            bytes in prop::collection::vec(
+                prop_oneof![
+                    any::<[u8; 1]>().prop_map(Vec::from),
+                    Just(vec![0x2d]),
+                    Just(vec![0x4d]),
+                    Just(vec![0x6d]),
+                    Just(vec![0x0f, 2, 0xf3]),
+                ],
+                0..80,
+            ),
+            errata in prop_oneof![Just(Errata::NONE), Just(Errata::from(&[Erratum::Skd007][..]))],
         ) {
-            let (mut one, mut other) = (Decoder::new(&bytes, 0), Decoder::new(&bytes, 0));
+            let bytes = bytes.concat();
+            let mut one = Decoder::new(&bytes, 0).with_errata(errata);
+            let mut other = one.clone();
             while one.position() < bytes.len() {
                 let packet = one.next_packet();
                 prop_assert_eq!(&packet, &other.any_packet());

@@ -4,8 +4,8 @@ mod decode;
 mod encode;
 mod show;
 
-pub(crate) use decode::tnt;
 pub use decode::{Decoder, Error, ErrorKind, PSB, find_psb};
+pub(crate) use decode::{LONG_TNT, short_cyc, tnt};
 pub use encode::Encoded;
 
 /// Branch outcomes of a TNT packet.

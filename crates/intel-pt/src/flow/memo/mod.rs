@@ -39,7 +39,7 @@ use super::{
     recovery,
     walk::Walk,
 };
-use crate::packet::{Packet, Tnt, tnt};
+use crate::packet::{LONG_TNT, Packet, Tnt, short_cyc, tnt};
 
 /// What is remembered of programs in their modes, by one thread. It goes with one sink, or with sinks that take
 /// over from each other what they [learned](Sink::learn).
@@ -165,12 +165,6 @@ static PLAIN: [u8; 256] = {
     }
     sizes
 };
-
-/// The first bytes of a TNT-64.
-pub(super) const LONG_TNT: u16 = 0xa302;
-
-/// The bytes of an OVF.
-const OVERFLOW: u16 = 0xf302;
 
 /// Size of a TNT-64.
 pub(super) const LONG_SIZE: usize = 8;
@@ -397,16 +391,11 @@ impl Decoder<'_> {
                 self.tell_time(context);
                 2
             }
-            _ if opcode & 7 == 3 => {
-                self.timing.follow(&Packet::Cyc(u64::from(opcode >> 3)));
+            _ if opcode & 3 == 3 => {
+                let Some((cycles, size)) = short_cyc(word) else { return 0 };
+                self.timing.follow(&Packet::Cyc(cycles));
                 *counted = true;
-                1
-            }
-            // A second byte with seven bits more, and no third one, nor an overflow in its place (erratum SKD007).
-            _ if opcode & 7 == 7 && word & 0x100 == 0 && (word >> 8) as u16 != OVERFLOW => {
-                self.timing.follow(&Packet::Cyc(u64::from(opcode >> 3) | (word >> 9 & 0x7f) << 5));
-                *counted = true;
-                2
+                size
             }
             _ => 0,
         }
