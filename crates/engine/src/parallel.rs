@@ -10,8 +10,9 @@ use std::{
 
 use rayon::{ThreadPool, ThreadPoolBuilder};
 
-/// Chunks that may be folded but not yet merged, for each thread; bounds the memory of partial states.
-const IN_FLIGHT: usize = 4;
+/// Work that may be done but not yet consumed, for each thread, in jobs as large as the largest; bounds the memory of
+/// partial states.
+const IN_FLIGHT: u64 = 4;
 
 /// Parts of a result that may wait for their turn, for each job.
 const PARTS: usize = 2;
@@ -38,6 +39,30 @@ impl<R> Default for Delivery<R> {
     }
 }
 
+/// The jobs, which are started in their order.
+struct Plan {
+    /// The sizes of all jobs before each of them, and of all.
+    before: Vec<u64>,
+    /// How much may be started, but not consumed.
+    window: u64,
+}
+
+impl Plan {
+    fn new(sizes: &[u64], threads: usize) -> Plan {
+        let largest = sizes.iter().fold(1, |largest, &size| size.max(largest));
+        let mut before = vec![0];
+        before.extend(sizes.iter().scan(0u64, |sum, &size| {
+            *sum = sum.saturating_add(size.max(1));
+            Some(*sum)
+        }));
+        Plan { before, window: largest.saturating_mul(IN_FLIGHT * threads as u64) }
+    }
+
+    fn jobs(&self) -> usize {
+        self.before.len() - 1
+    }
+}
+
 struct Shared<R> {
     /// The next job to start.
     next: usize,
@@ -59,9 +84,10 @@ enum Turn<R> {
 }
 
 impl<R> Shared<R> {
-    /// The next of so many jobs to start, if no more than `window` are not consumed.
-    fn start(&mut self, jobs: usize, window: usize) -> Option<usize> {
-        let job = Some(self.next).filter(|&next| next < jobs && next < self.consumed + window)?;
+    /// The next job to start, if not too much waits to be consumed.
+    fn start(&mut self, plan: &Plan) -> Option<usize> {
+        let waiting = |next: usize| plan.before[next] - plan.before[self.consumed];
+        let job = Some(self.next).filter(|&next| next < plan.jobs() && waiting(next) < plan.window)?;
         self.next += 1;
         Some(job)
     }
@@ -79,6 +105,7 @@ impl<R> Shared<R> {
 
 /// Where workers and the consumer, which is one of them, meet.
 struct Exchange<R> {
+    plan: Plan,
     shared: Mutex<Shared<R>>,
     changed: Condvar,
 }
@@ -92,11 +119,11 @@ impl<R> Exchange<R> {
         self.changed.wait(now).unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The next of so many jobs to start, once no more than `window` are not consumed.
-    fn next_job(&self, jobs: usize, window: usize) -> Option<usize> {
+    /// The next job to start, once not too much waits to be consumed.
+    fn next_job(&self) -> Option<usize> {
         let mut now = self.lock();
-        while !now.stopped && now.next < jobs {
-            if let Some(job) = now.start(jobs, window) {
+        while !now.stopped && now.next < self.plan.jobs() {
+            if let Some(job) = now.start(&self.plan) {
                 return Some(job);
             }
             now = self.wait(now);
@@ -168,13 +195,12 @@ impl<R, C: FnMut(R) -> bool> Consumer<'_, R, C> {
         self.job += usize::from(self.exchange.consumed(self.job, go_on));
     }
 
-    /// The next of so many jobs to start, once there is nothing to consume; `None` where all is consumed, or
-    /// somebody stopped.
-    fn next_job(&mut self, jobs: usize, window: usize) -> Option<usize> {
-        while self.job < jobs {
+    /// The next job to start, once there is nothing to consume; `None` where all is consumed, or somebody stopped.
+    fn next_job(&mut self) -> Option<usize> {
+        while self.job < self.exchange.plan.jobs() {
             let mut job = None;
             let can_work = |now: &mut Shared<R>| {
-                job = now.start(jobs, window);
+                job = now.start(&self.exchange.plan);
                 job.is_some()
             };
             match self.exchange.turn(self.job, can_work) {
@@ -221,13 +247,14 @@ pub(crate) fn in_order<J: Sync, W, R: Send>(
     work: impl Fn(&mut W, &J) -> R + Sync,
     consume: impl FnMut(R) -> bool,
 ) {
-    parts_in_order(jobs, threads, start, |state, job, _| work(state, job), consume);
+    parts_in_order(jobs, |_| 1, threads, start, |state, job, _| work(state, job), consume);
 }
 
-/// The same for jobs of which one alone may give more than memory can hold: `work` may hand over parts of the
-/// result before it returns the last one, waits there for its turn, and learns whether to go on.
+/// The same for jobs of several sizes, of which one alone may give more than memory can hold: `work` may hand over
+/// parts of the result before it returns the last one, waits there for its turn, and learns whether to go on.
 pub(crate) fn parts_in_order<J: Sync, W, R: Send>(
     jobs: &[J],
+    size: impl Fn(&J) -> u64,
     threads: usize,
     start: impl Fn() -> W + Sync,
     work: impl Fn(&mut W, &J, &dyn Fn(R) -> bool) -> R + Sync,
@@ -244,13 +271,13 @@ pub(crate) fn parts_in_order<J: Sync, W, R: Send>(
         return;
     }
     let threads = threads.min(jobs.len());
-    let window = threads * IN_FLIGHT;
+    let plan = Plan::new(&jobs.iter().map(size).collect::<Vec<_>>(), threads);
     let shared = Shared { next: 0, consumed: 0, delivered: BTreeMap::new(), stopped: false };
-    let exchange = Exchange { shared: Mutex::new(shared), changed: Condvar::new() };
+    let exchange = Exchange { plan, shared: Mutex::new(shared), changed: Condvar::new() };
     let worker = || {
         let _guard = StopOnPanic(&exchange);
         let mut state = start();
-        while let Some(job) = exchange.next_job(jobs.len(), window) {
+        while let Some(job) = exchange.next_job() {
             let last = work(&mut state, &jobs[job], &|part| exchange.hand_over(job, part));
             exchange.complete(job, last);
         }
@@ -261,7 +288,7 @@ pub(crate) fn parts_in_order<J: Sync, W, R: Send>(
         let _guard = StopOnPanic(&exchange);
         let mut state = start();
         let consumer = RefCell::new(Consumer { exchange: &exchange, consume, job: 0 });
-        let next_job = || consumer.borrow_mut().next_job(jobs.len(), window);
+        let next_job = || consumer.borrow_mut().next_job();
         while let Some(job) = next_job() {
             let last = work(&mut state, &jobs[job], &|part| consumer.borrow_mut().hand_over(job, part));
             exchange.complete(job, last);
@@ -286,6 +313,8 @@ fn pool(threads: usize) -> Arc<ThreadPool> {
 
 #[cfg(test)]
 mod tests {
+    use std::iter;
+
     use super::*;
 
     #[test]
@@ -312,6 +341,22 @@ mod tests {
     }
 
     #[test]
+    fn small_jobs_do_not_wait_for_a_large_one() {
+        let plan = Plan::new(&[&[1000], &[1; 100][..], &[1000; 5]].concat(), 1);
+        let mut shared: Shared<()> =
+            Shared { next: 0, consumed: 0, delivered: BTreeMap::new(), stopped: false };
+        let mut start_all = |consumed| {
+            shared.consumed = consumed;
+            iter::from_fn(|| shared.start(&plan)).last()
+        };
+        // As much as four large ones, so that more fits only behind the first.
+        assert_eq!(start_all(0), Some(103));
+        assert_eq!(start_all(1), Some(104));
+        assert_eq!(start_all(102), Some(105));
+        assert_eq!(start_all(102), None);
+    }
+
+    #[test]
     fn parts_come_in_the_order_of_the_jobs() {
         let jobs: Vec<u64> = (0..60).collect();
         for threads in [1, 2, 7] {
@@ -322,6 +367,7 @@ mod tests {
             };
             parts_in_order(
                 &jobs,
+                |&job| job,
                 threads,
                 || (),
                 work,
@@ -345,6 +391,7 @@ mod tests {
             };
             parts_in_order(
                 &[0, 1, 2, 3],
+                |_| 1,
                 threads,
                 || (),
                 work,

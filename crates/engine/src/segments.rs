@@ -80,6 +80,7 @@ pub(crate) fn decode_chunks<S: TrackSink, M: Default, R: Send>(
     };
     parts_in_order(
         chunks,
+        Chunk::bytes,
         reading.threads,
         || (experiment.programs(), Memos::default(), M::default()),
         work,

@@ -24,6 +24,7 @@ pub fn packets(
     };
     parts_in_order(
         &chunks,
+        Chunk::bytes,
         reading.threads,
         || (),
         work,
