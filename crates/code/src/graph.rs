@@ -226,6 +226,23 @@ impl<'a, L: Labels> Graph<'a, L> {
         Ok(met)
     }
 
+    /// The block at the address that the indirect branch at the end of `id` goes to.
+    ///
+    /// # Errors
+    /// Why there is none.
+    #[inline]
+    pub fn lead(&mut self, id: BlockId, to: u64, at: u64) -> Result<BlockId, Unreadable> {
+        // The last one is remembered in the place of a direct target.
+        match self.hop(id).next(true) {
+            Some(last) if self.is_at(last, to, at) => Ok(last),
+            _ => {
+                let met = self.at(to, at)?;
+                self.hops[id.0 as usize].next[1] = met;
+                Ok(met)
+            }
+        }
+    }
+
     /// Whether an id is that of a block of this graph which begins at `address` at tick `at`.
     #[inline]
     pub fn is_at(&self, id: BlockId, address: u64, at: u64) -> bool {
