@@ -3,7 +3,8 @@
 //! What comes next does to a stack depends on the frames, and on how execution arrives: a *state*.
 
 use hodo_trace::{Arrival, FunctionId, Place, Run};
-use rustc_hash::FxHashMap;
+use indexmap::IndexSet;
+use rustc_hash::FxBuildHasher;
 
 use crate::stack::{Below, Edge, Entry, Frame, Watch, arrive};
 
@@ -32,10 +33,9 @@ pub(crate) trait Notes {
 #[derive(Clone, Debug, Default)]
 struct Contexts {
     /// What each frame notes is the context below it.
-    frames: Vec<Frame<ContextId>>,
+    frames: IndexSet<Frame<ContextId>, FxBuildHasher>,
     /// Frames below each.
     depths: Vec<u32>,
-    known: FxHashMap<(ContextId, FunctionId, Entry, Option<u64>), ContextId>,
 }
 
 /// A context is entered.
@@ -70,13 +70,11 @@ impl Contexts {
         entry: Entry,
         back: Option<u64>,
     ) -> ContextId {
-        let next = self.frames.len() as ContextId;
-        let context = *self.known.entry((note, function, entry, back)).or_insert(next);
-        if context == next {
-            self.frames.push(Frame { function, entry, return_address: back, note });
+        let (index, is_new) = self.frames.insert_full(Frame { function, entry, return_address: back, note });
+        if is_new {
             self.depths.push(if note == BELOW { 0 } else { self.depths[note as usize] + 1 });
         }
-        context
+        index as ContextId
     }
 
     /// Execution arrives over an edge; `None` where it reaches below the oldest frame.
@@ -133,8 +131,7 @@ impl Contexts {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct States {
     contexts: Contexts,
-    states: Vec<(ContextId, Edge)>,
-    numbers: FxHashMap<(ContextId, Edge), u32>,
+    states: IndexSet<(ContextId, Edge), FxBuildHasher>,
 }
 
 impl States {
@@ -151,12 +148,7 @@ impl States {
     }
 
     fn number(&mut self, context: ContextId, edge: Edge) -> u32 {
-        let next = self.states.len() as u32;
-        let number = *self.numbers.entry((context, edge)).or_insert(next);
-        if number == next {
-            self.states.push((context, edge));
-        }
-        number
+        self.states.insert_full((context, edge)).0 as u32
     }
 
     /// Where runs lead from a state, which `notes` is told of on the way; `None` where they reach below the oldest
@@ -195,7 +187,7 @@ impl States {
 
     /// The frames of a context, the newest first.
     pub(crate) fn frames(&self, context: ContextId) -> impl Iterator<Item = &Frame<ContextId>> {
-        let frame = |context: ContextId| self.contexts.frames.get(context as usize);
+        let frame = |context: ContextId| self.contexts.frames.get_index(context as usize);
         std::iter::successors(frame(context), move |newer| frame(newer.note))
     }
 

@@ -29,7 +29,7 @@ impl Entry {
 }
 
 /// One frame, with what the caller notes of it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(crate) struct Frame<T> {
     pub(crate) function: FunctionId,
     pub(crate) entry: Entry,

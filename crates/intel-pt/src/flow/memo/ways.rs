@@ -1,7 +1,8 @@
 //! States of decoding as numbers, and where packets lead from one to another.
 
 use hodo_code::BlockId;
-use rustc_hash::FxHashMap;
+use indexmap::IndexSet;
+use rustc_hash::FxBuildHasher;
 
 use crate::return_stack::{Back, DEPTH, ReturnStack};
 
@@ -29,8 +30,7 @@ pub(super) struct Returns {
 #[derive(Debug)]
 pub(super) struct Chains {
     /// The link below, and the address.
-    links: Vec<(u32, u64)>,
-    known: FxHashMap<(u32, u64), u32>,
+    links: IndexSet<(u32, u64), FxBuildHasher>,
 }
 
 /// No address.
@@ -38,16 +38,12 @@ const BOTTOM: u32 = 0;
 
 impl Chains {
     pub(super) fn new() -> Chains {
-        Chains { links: vec![(BOTTOM, 0)], known: FxHashMap::default() }
+        Chains { links: IndexSet::from_iter([(BOTTOM, 0)]) }
     }
 
     /// A call that will return to `address`.
     pub(super) fn push(&mut self, below: Returns, address: u64) -> Returns {
-        let next = self.links.len() as u32;
-        let link = *self.known.entry((below.link, address)).or_insert(next);
-        if link == next {
-            self.links.push((below.link, address));
-        }
+        let link = self.links.insert_full((below.link, address)).0 as u32;
         Returns { link, count: (below.count + 1).min(DEPTH as u8) }
     }
 
@@ -119,20 +115,17 @@ pub(super) struct Ways {
     used: usize,
     /// Hashes of packets that were met, in the place that they give them.
     met: Vec<u32>,
-    states: Vec<State>,
-    known: FxHashMap<State, u32>,
+    states: IndexSet<State, FxBuildHasher>,
     pub(super) chains: Chains,
 }
 
 impl Ways {
     pub(super) fn new() -> Ways {
-        let (states, known) = (Vec::new(), FxHashMap::default());
         Ways {
             slots: vec![NOWHERE; 1 << 10],
             used: 0,
             met: vec![0; MET],
-            states,
-            known,
+            states: IndexSet::default(),
             chains: Chains::new(),
         }
     }
@@ -142,9 +135,7 @@ impl Ways {
         self.slots.fill(NOWHERE);
         self.used = 0;
         self.states.clear();
-        self.known.clear();
         self.chains.links.truncate(1);
-        self.chains.known.clear();
     }
 
     /// Whether there is too much to remember.
@@ -154,12 +145,7 @@ impl Ways {
 
     /// The number of a state.
     pub(super) fn number(&mut self, state: State) -> u32 {
-        let next = self.states.len() as u32;
-        let number = *self.known.entry(state).or_insert(next);
-        if number == next {
-            self.states.push(state);
-        }
-        number
+        self.states.insert_full(state).0 as u32
     }
 
     pub(super) fn state(&self, number: u32) -> State {
