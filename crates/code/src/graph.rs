@@ -1,7 +1,8 @@
 //! Blocks of one address space, built when first met.
 
 use iced_x86::{Code, FlowControl, Instruction, Register};
-use rustc_hash::FxHashMap;
+use indexmap::IndexSet;
+use rustc_hash::{FxBuildHasher, FxHashMap};
 
 use crate::{
     AddressSpace, Bits, Block, BlockId, Hop, Origin, Pass, Provenance, Snapshot, Terminator, block::UNMET,
@@ -69,8 +70,7 @@ pub struct Graph<'a, L> {
     hops: Vec<Hop>,
     starts: Vec<u64>,
     /// The functions that hops name by their numbers: modules, and functions in them.
-    functions: Vec<(u32, u32)>,
-    numbers: FxHashMap<(u32, u32), u32>,
+    functions: IndexSet<(u32, u32), FxBuildHasher>,
     /// Where the code of each block comes from.
     provenances: Vec<Provenance>,
     /// Lengths of the instructions of all blocks.
@@ -91,8 +91,7 @@ impl<'a, L: Labels> Graph<'a, L> {
             blocks: Vec::new(),
             hops: Vec::new(),
             starts: Vec::new(),
-            functions: Vec::new(),
-            numbers: FxHashMap::default(),
+            functions: IndexSet::default(),
             provenances: Vec::new(),
             lengths: Vec::new(),
             index: FxHashMap::default(),
@@ -265,11 +264,7 @@ impl<'a, L: Labels> Graph<'a, L> {
         let id = BlockId(u32::try_from(self.blocks.len()).expect("fewer than 2^32 blocks"));
         let start = provenance.valid.start;
         let function = (block.label.module, block.label.function);
-        let next = self.functions.len() as u32;
-        let number = *self.numbers.entry(function).or_insert(next);
-        if number == next {
-            self.functions.push(function);
-        }
+        let number = self.functions.insert_full(function).0 as u32;
         self.hops.push(Hop::over(&block, provenance.is_lasting(), number));
         self.starts.push(block.start);
         self.blocks.push(block);

@@ -1,7 +1,8 @@
 //! What packets did, by the block that execution stood before.
 
 use hodo_code::{Block, BlockId, Label, Pass, Terminator};
-use rustc_hash::FxHashMap;
+use indexmap::IndexSet;
+use rustc_hash::FxBuildHasher;
 
 /// Instructions of one function that ran one after the other, and what the last of them was.
 #[derive(Clone, Copy, Debug)]
@@ -161,8 +162,7 @@ pub(super) struct Table {
     used: usize,
     steps: Vec<Step>,
     /// The upper 48 bits of IPs, which TIP packets may leave out.
-    regions: Vec<u64>,
-    known: FxHashMap<u64, u16>,
+    regions: IndexSet<u64, FxBuildHasher>,
 }
 
 impl Key {
@@ -178,8 +178,9 @@ impl Key {
 
 impl Table {
     pub(super) fn new() -> Table {
-        let (regions, known) = (vec![0], FxHashMap::default());
-        Table { slots: vacant(SLOTS[0]), used: 0, steps: Vec::new(), regions, known }
+        // No IP is in the region of which the number says that there is none.
+        let regions = IndexSet::from_iter([u64::MAX]);
+        Table { slots: vacant(SLOTS[0]), used: 0, steps: Vec::new(), regions }
     }
 
     /// What is known of packets.
@@ -212,13 +213,10 @@ impl Table {
     /// The region of an IP; `None` where there are too many.
     pub(super) fn region(&mut self, ip: u64) -> Option<u16> {
         let upper = ip >> 16;
-        if let Some(&region) = self.known.get(&upper) {
-            return Some(region);
+        match u16::try_from(self.regions.len()) {
+            Ok(_) => self.regions.insert_full(upper).0.try_into().ok(),
+            Err(_) => self.regions.get_index_of(&upper).and_then(|region| region.try_into().ok()),
         }
-        let region = u16::try_from(self.regions.len()).ok()?;
-        self.regions.push(upper);
-        self.known.insert(upper, region);
-        Some(region)
     }
 
     /// An IP in a region: what it is but for the lowest 16 bits, which all TIP packets tell anew.
