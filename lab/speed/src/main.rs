@@ -12,7 +12,6 @@
 use std::{
     env,
     error::Error,
-    fs,
     hash::{DefaultHasher, Hash, Hasher},
     path::PathBuf,
 };
@@ -27,6 +26,7 @@ use hodo_intel_pt::{
     flow::{Event, Executed, Sink, Step},
     packet::{Decoder, IpPayload, Packet},
 };
+use rustix::time::{ClockId, clock_gettime};
 
 const USAGE: &str =
     "usage: hodo-speed packets|functions|calls|lines|instructions RECORDING [--without-memo | --threads N]";
@@ -80,10 +80,10 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Processor time of this process so far, in nanoseconds.
+/// Processor time of this thread so far, in nanoseconds.
 fn processor_time() -> u64 {
-    let text = fs::read_to_string("/proc/self/schedstat").unwrap_or_default();
-    text.split_ascii_whitespace().next().and_then(|word| word.parse().ok()).unwrap_or_default()
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
 fn packets(experiment: &Experiment<'_>, mut progress: impl FnMut(u64) -> bool) -> u64 {

@@ -172,7 +172,7 @@ impl Writer<'_, '_> {
         }
         text.push(b' ');
         match took {
-            Some(nanos) => duration(text, nanos, 12),
+            Some(nanos) => duration(text, nanos),
             None => right(text, "", 12),
         }
         text.push(b' ');
@@ -248,19 +248,20 @@ fn right(out: &mut Vec<u8>, text: &str, width: usize) {
     out.extend_from_slice(text.as_bytes());
 }
 
-/// Appends a span of time with a unit that suits it, as wide as that.
-fn duration(out: &mut Vec<u8>, nanos: u64, width: usize) {
+/// Appends a span of time with a unit that suits it, in twelve columns.
+fn duration(out: &mut Vec<u8>, nanos: u64) {
+    const WIDTH: usize = 12;
     let mut digits = itoa::Buffer::new();
     let (thousandths, unit) = match nanos {
         0..1_000 => {
-            right(out, digits.format(nanos), width - 3);
+            right(out, digits.format(nanos), WIDTH - 3);
             return out.extend_from_slice(b" ns");
         }
         1_000..1_000_000 => (nanos, " us"),
         1_000_000..1_000_000_000 => ((nanos + 500) / 1_000, " ms"),
         _ => (nanos.saturating_add(500_000) / 1_000_000, " s"),
     };
-    right(out, digits.format(thousandths / 1_000), width - 4 - unit.len());
+    right(out, digits.format(thousandths / 1_000), WIDTH - 4 - unit.len());
     out.push(b'.');
     out.extend_from_slice(&nine((thousandths % 1_000) as u32)[6..]);
     out.extend_from_slice(unit.as_bytes());
@@ -274,7 +275,7 @@ mod tests {
     fn spans_of_time_are_rounded_to_thousandths_of_their_unit() {
         let shown = |nanos| {
             let mut out = Vec::new();
-            duration(&mut out, nanos, 12);
+            duration(&mut out, nanos);
             String::from_utf8(out).unwrap()
         };
         assert_eq!(shown(7), "        7 ns");
