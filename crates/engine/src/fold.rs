@@ -358,8 +358,20 @@ impl<'x, 'f, T: Take> SeenSink<'x, 'f, T> {
         Some(self.clock?.nanos(self.gate.now?))
     }
 
+    #[inline]
     fn time(&mut self, now: Tsc) {
+        let goes_on = self.gate.now.is_some() && self.is_direct();
         self.gate.time(now);
+        if !(goes_on && self.gate.open) {
+            return self.time_anew();
+        }
+        if let Some(clock) = self.clock() {
+            self.taker.take(self.gate.context, Seen::Time(clock));
+        }
+    }
+
+    /// The clock was told, where that may begin or end what is to be looked at.
+    fn time_anew(&mut self) {
         let was_open = std::mem::replace(&mut self.open, self.gate.open);
         let opens = self.open;
         if was_open && !opens {
@@ -378,6 +390,20 @@ impl<'x, 'f, T: Take> SeenSink<'x, 'f, T> {
             early.into_iter().filter(|seen| !matches!(seen, Seen::Gap)).for_each(|seen| self.tell(seen));
         } else if let Some(clock) = self.clock() {
             self.tell(Seen::Time(clock));
+        }
+    }
+
+    fn other_event(&mut self, event: &Event) {
+        match *event {
+            Event::Switch(context) => self.switch(context),
+            Event::Enabled(_) => self.take(Seen::Enter),
+            Event::Asynchronous { from, .. } => {
+                self.take(Seen::Leave { next: Some(from) });
+                self.take(Seen::Enter);
+            }
+            Event::Disabled { from, to, .. } => self.take(Seen::Leave { next: from.or(to) }),
+            Event::Gap(_) => self.take(Seen::Gap),
+            _ => {}
         }
     }
 
@@ -480,21 +506,15 @@ impl<T: Take> Sink for SeenSink<'_, '_, T> {
         self.taker.forget();
     }
 
+    #[inline(always)]
     fn event(&mut self, event: Event) {
         self.tell_run();
         match event {
+            // Nearly all events.
             Event::Time(now) => self.time(now),
             // A segment is seen to begin with its first time.
             Event::Cycles(count) if !self.fresh => self.tell(Seen::Cycles(count)),
-            Event::Switch(context) => self.switch(context),
-            Event::Enabled(_) => self.take(Seen::Enter),
-            Event::Asynchronous { from, .. } => {
-                self.take(Seen::Leave { next: Some(from) });
-                self.take(Seen::Enter);
-            }
-            Event::Disabled { from, to, .. } => self.take(Seen::Leave { next: from.or(to) }),
-            Event::Gap(_) => self.take(Seen::Gap),
-            _ => {}
+            _ => self.other_event(&event),
         }
         self.joins = T::TAKES_RUNS && self.is_direct();
     }

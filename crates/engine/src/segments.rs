@@ -180,6 +180,30 @@ impl<S: Sink, G: FnMut(&mut S)> Located<'_, '_, S, G> {
         self.event(Event::Gap(Gap { from: 0, to: bytes, since: None, until, doubtful_since: None, trouble }));
         self.start = start;
     }
+
+    /// Adds a gap to the losses, as far as it lies in the times to look at.
+    fn lose(&mut self, gap: &Gap) {
+        let is_outside = self.reading.window.is_some_and(|window| {
+            gap.since.is_some_and(|since| since >= window.to)
+                || gap.until.or(gap.since).is_some_and(|until| until < window.from)
+        });
+        if is_outside {
+            return;
+        }
+        let track = &self.experiment.tracks[self.chunk.track];
+        let run: &Run<'_> = &track.runs[self.chunk.run];
+        let clock = self.experiment.recording.config.clock;
+        let nanos = |tsc: Option<Tsc>| tsc.zip(clock).map(|(tsc, clock)| clock.nanos(tsc));
+        let (since, until) = (nanos(gap.since), nanos(gap.until));
+        self.losses.add(Loss {
+            stream: track.name.clone(),
+            cause: cause(&gap.trouble),
+            bytes: run.file_offset(self.start + gap.from)..run.file_offset(self.start + gap.to),
+            time: since.or(until).zip(until.or(since)),
+            count: 1,
+            detail: self.experiment.describe(&gap.trouble),
+        });
+    }
 }
 
 impl<S: Sink, G: FnMut(&mut S)> Sink for Located<'_, '_, S, G> {
@@ -233,27 +257,10 @@ impl<S: Sink, G: FnMut(&mut S)> Sink for Located<'_, '_, S, G> {
         self.sink.packet(kind);
     }
 
-    #[inline]
+    #[inline(always)]
     fn event(&mut self, event: Event) {
-        if let Event::Gap(gap) = &event
-            && self.reading.window.is_none_or(|window| {
-                gap.since.is_none_or(|since| since < window.to)
-                    && gap.until.or(gap.since).is_none_or(|until| until >= window.from)
-            })
-        {
-            let track = &self.experiment.tracks[self.chunk.track];
-            let run: &Run<'_> = &track.runs[self.chunk.run];
-            let clock = self.experiment.recording.config.clock;
-            let nanos = |tsc: Option<Tsc>| tsc.zip(clock).map(|(tsc, clock)| clock.nanos(tsc));
-            let (since, until) = (nanos(gap.since), nanos(gap.until));
-            self.losses.add(Loss {
-                stream: track.name.clone(),
-                cause: cause(&gap.trouble),
-                bytes: run.file_offset(self.start + gap.from)..run.file_offset(self.start + gap.to),
-                time: since.or(until).zip(until.or(since)),
-                count: 1,
-                detail: self.experiment.describe(&gap.trouble),
-            });
+        if let Event::Gap(gap) = &event {
+            self.lose(gap);
         }
         self.sink.event(event);
     }
