@@ -176,7 +176,7 @@ impl<A: Analysis> Folder<'_, A> {
 }
 
 impl<A: Analysis> Take for Folder<'_, A> {
-    #[inline]
+    #[inline(always)]
     fn take(&mut self, _: u32, seen: Seen<'_>) {
         if let Some(stint) = self.stints.last_mut() {
             self.analysis.fold(&mut stint.partial, seen);

@@ -145,7 +145,7 @@ impl Partial {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     pub(super) fn fold(&mut self, seen: Seen<'_>) {
         match seen {
             Seen::Run { at, instructions, .. } => self.run(&at, instructions),
