@@ -5,18 +5,22 @@
  *                 TRACE[:OFFSET:SIZE]...
  *
  * Reads all traces twice in one process and prints one line of JSON: `bytes`, `cold_ns` (first pass,
- * with nothing mapped and no block known), `hot_ns` (second pass, same image and block caches), `items`
+ * with no page of them mapped and no block known), `hot_ns` (second pass, same image and block caches), `items`
  * (packets, blocks or instructions of one pass), `instructions` and `errors`. An error sends the decoder
  * on to the next PSB. Numbers are decimal, or hexadecimal with 0x.
  */
 
 #define _POSIX_C_SOURCE 200809L
 
+#include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
 #include <time.h>
+#include <unistd.h>
 
 #include <intel-pt.h>
 
@@ -55,16 +59,20 @@ static struct trace load(char *argument)
 {
     uint64_t offset = 0, size = 0;
     int part = cut_number(argument, ':', &size) && cut_number(argument, ':', &offset);
-    FILE *file = fopen(argument, "rb");
-    if (!file || fseek(file, 0, SEEK_END) != 0)
+    int file = open(argument, O_RDONLY);
+    struct stat status;
+    if (file < 0 || fstat(file, &status) != 0)
         fail(argument, "can't be read");
+    uint64_t length = (uint64_t)status.st_size;
     if (!part)
-        size = (uint64_t)ftell(file);
-    struct trace trace = {malloc(size + 1), size};
-    if (!trace.bytes || fseek(file, (long)offset, SEEK_SET) != 0 || fread(trace.bytes, 1, size, file) != size)
+        size = length;
+    if (offset > length || size > length - offset)
         fail(argument, "ends before the trace does");
-    fclose(file);
-    return trace;
+    uint8_t *bytes = mmap(NULL, length, PROT_READ, MAP_SHARED, file, 0);
+    if (bytes == MAP_FAILED)
+        fail(argument, "can't be mapped");
+    close(file);
+    return (struct trace){bytes + offset, size};
 }
 
 static void add_code(struct pt_image_section_cache *cache, struct pt_image *image, char *argument)

@@ -8,13 +8,23 @@
 //! `hot_ns` (second pass, with the caches of the first), `items` (packets, blocks or edges, where the
 //! decoder tells) and `errors` (traces that it gave up).
 
-use std::{convert::Infallible, fs, num::NonZero, process::exit, time::Duration};
+use std::{
+    convert::Infallible,
+    fs::File,
+    io,
+    num::NonZero,
+    ops::{Deref, Range},
+    process::exit,
+    time::Duration,
+};
 
 use iptr_decoder::{DecodeOptions, DecoderContext, HandlePacket, IpReconstructionPattern, decode};
 use iptr_edge_analyzer::{
     EdgeAnalyzer, control_flow_handler::fuzz_bitmap::FuzzBitmapControlFlowHandler, memory_reader::ReadMemory,
 };
+use memmap2::Mmap;
 use ptcov::{PtCoverageDecoderBuilder, PtImage};
+use rustix::time::{ClockId, clock_gettime};
 
 /// Size of a coverage map, as fuzzers have it.
 const MAP: usize = 1 << 16;
@@ -55,21 +65,41 @@ fn number(text: &str) -> u64 {
     parsed.unwrap_or_else(|_| fail(text, "is no number"))
 }
 
-/// The bytes of `FILE` or `FILE:OFFSET:SIZE`.
-fn load(part: &str) -> Vec<u8> {
+/// The bytes of `FILE` or `FILE:OFFSET:SIZE`, mapped.
+fn load(part: &str) -> Mapped {
     let mut fields = part.rsplitn(3, ':');
     let (size, offset, file) = match (fields.next(), fields.next(), fields.next()) {
         (Some(size), Some(offset), Some(file)) => (Some(number(size)), number(offset), file),
         _ => (None, 0, part),
     };
-    let bytes = fs::read(file).unwrap_or_else(|error| fail(file, &error.to_string()));
-    let end = size.map_or(bytes.len(), |size| (offset + size) as usize);
-    bytes.get(offset as usize..end).unwrap_or_else(|| fail(file, "is shorter than that")).to_vec()
+    let failed = |error: io::Error| -> ! { fail(file, &error.to_string()) };
+    let file = File::open(file).unwrap_or_else(|error| failed(error));
+    // SAFETY: nobody writes to a recording, or to the code of a program that runs.
+    let map = unsafe { Mmap::map(&file) }.unwrap_or_else(|error| failed(error));
+    let span = offset as usize..size.map_or(map.len(), |size| (offset + size) as usize);
+    if map.get(span.clone()).is_none() {
+        fail(part, "is shorter than that");
+    }
+    Mapped { map, span }
+}
+
+/// A part of a file.
+struct Mapped {
+    map: Mmap,
+    span: Range<usize>,
+}
+
+impl Deref for Mapped {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        &self.map[self.span.clone()]
+    }
 }
 
 struct Code {
     address: u64,
-    bytes: Vec<u8>,
+    bytes: Mapped,
 }
 
 /// What one pass found.
@@ -80,8 +110,8 @@ struct Found {
 }
 
 /// Runs two passes and prints what they took in processor time.
-fn measure(traces: &[Vec<u8>], mut pass: impl FnMut(&[u8]) -> Found) {
-    let bytes: usize = traces.iter().map(Vec::len).sum();
+fn measure(traces: &[Mapped], mut pass: impl FnMut(&[u8]) -> Found) {
+    let bytes: usize = traces.iter().map(|trace| trace.len()).sum();
     let mut times = Vec::new();
     let mut found = Found::default();
     for _ in 0..2 {
@@ -99,11 +129,10 @@ fn measure(traces: &[Vec<u8>], mut pass: impl FnMut(&[u8]) -> Found) {
     );
 }
 
-/// User and system time of this process so far, from /proc, in ticks of the scheduler's nanosecond count.
+/// Processor time of this process so far.
 fn processor_time() -> Duration {
-    let text = fs::read_to_string("/proc/self/schedstat").unwrap_or_default();
-    let nanoseconds = text.split_ascii_whitespace().next().and_then(|word| word.parse().ok());
-    Duration::from_nanos(nanoseconds.unwrap_or_else(|| fail("/proc/self/schedstat", "can't be read")))
+    let time = clock_gettime(ClockId::ProcessCPUTime);
+    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
 /// Counts packets and looks at every payload, so that none is optimised away.
@@ -149,7 +178,7 @@ impl HandlePacket for Packets {
     }
 }
 
-fn iptr_packets(traces: &[Vec<u8>]) {
+fn iptr_packets(traces: &[Mapped]) {
     measure(traces, |trace| {
         let mut packets = Packets::default();
         let failed = decode(trace, DecodeOptions::default(), &mut packets).is_err();
@@ -192,7 +221,7 @@ impl ReadMemory for Memory {
     }
 }
 
-fn iptr_edges(traces: &[Vec<u8>], code: Vec<Code>) {
+fn iptr_edges(traces: &[Mapped], code: Vec<Code>) {
     let handler = FuzzBitmapControlFlowHandler::new(vec![0u8; MAP], None);
     let mut analyzer = EdgeAnalyzer::new(handler, Memory(code));
     measure(traces, |trace| {
@@ -201,7 +230,7 @@ fn iptr_edges(traces: &[Vec<u8>], code: Vec<Code>) {
     });
 }
 
-fn ptcov(traces: &[Vec<u8>], code: &[Code]) {
+fn ptcov(traces: &[Mapped], code: &[Code]) {
     let images: Vec<PtImage> = code.iter().map(|code| PtImage::new(&code.bytes, code.address)).collect();
     let mut decoder = PtCoverageDecoderBuilder::new().images(&images).build();
     let mut map = vec![0u8; MAP];
