@@ -14,6 +14,11 @@ use std::{
     time::{Duration, Instant},
 };
 
+use nix::sys::{
+    resource::{UsageWho, getrusage},
+    time::TimeValLike,
+};
+
 use crate::{Outcome, command};
 
 /// How much faster two threads are to be.
@@ -52,42 +57,69 @@ fn own_memory(status: &str) -> Option<u64> {
     line.split_ascii_whitespace().next()?.parse().ok()
 }
 
+/// How long a command took.
+#[derive(Clone, Copy)]
+struct Took {
+    elapsed: Duration,
+    /// User and system time of all its threads.
+    processor: Duration,
+}
+
+/// Runs a command without its output.
+fn took(command: &mut Command) -> Outcome<Took> {
+    let (begin, before) = (Instant::now(), children_time()?);
+    command::quietly(command.stdout(Stdio::null()))?;
+    Ok(Took { elapsed: begin.elapsed(), processor: children_time()? - before })
+}
+
+/// User and system time of the programs that this one started, those that ended.
+fn children_time() -> Outcome<Duration> {
+    let usage = getrusage(UsageWho::RUSAGE_CHILDREN)?;
+    let micros = [usage.user_time(), usage.system_time()].map(|time| time.num_microseconds());
+    Ok(Duration::from_micros(micros.iter().sum::<i64>().try_into()?))
+}
+
 /// The median time of each command, started in turn, without their output.
 fn in_turn<const N: usize>(rounds: usize, commands: [&dyn Fn() -> Command; N]) -> Outcome<[Duration; N]> {
-    Ok(times_in_turn(rounds, commands)?.map(median))
+    let elapsed = |times: Vec<Took>| median(times.iter().map(|took| took.elapsed).collect());
+    Ok(times_in_turn(rounds, commands)?.map(elapsed))
 }
 
 /// The times of each command, started in turn, without their output.
 fn times_in_turn<const N: usize>(
     rounds: usize,
     commands: [&dyn Fn() -> Command; N],
-) -> Outcome<[Vec<Duration>; N]> {
+) -> Outcome<[Vec<Took>; N]> {
     let mut times = [const { Vec::new() }; N];
     for _ in 0..rounds {
         for (times, command) in times.iter_mut().zip(commands) {
-            let mut command = command();
-            let begin = Instant::now();
-            command::quietly(command.stdout(Stdio::null()))?;
-            times.push(begin.elapsed());
+            times.push(took(&mut command())?);
         }
     }
     Ok(times)
 }
 
-/// Prints how much faster something is on two threads than on one.
+/// Prints how much faster something is on two threads than on one, and what part of it runs on one of them alone.
 fn two_threads(rounds: usize, ours: &dyn Fn(usize) -> Command) -> Outcome {
-    let [one, two, apart] = times_in_turn(rounds, [&|| ours(1), &|| ours(2), &|| twice(&ours(1))])?;
+    let times = times_in_turn(rounds, [&|| ours(1), &|| ours(2), &|| twice(&ours(1))])?;
+    let seconds =
+        times.each_ref().map(|of| of.iter().map(|took| took.elapsed.as_secs_f64()).collect::<Vec<_>>());
+    let [one, two, apart] = &seconds;
     // Each by its neighbour: the machine's speed drifts.
-    let ratio = |of: &[Duration]| {
-        median(one.iter().zip(of).map(|(one, of)| one.as_secs_f64() / of.as_secs_f64()).collect())
-    };
+    let ratio = |of: &[f64]| median(one.iter().zip(of).map(|(one, of)| one / of).collect());
+    // While one thread works alone the other one waits, which takes no processor time.
+    let alone = times[1].iter().zip(one).map(|(two, one)| {
+        let waited = 2.0 * two.elapsed.as_secs_f64() - two.processor.as_secs_f64();
+        waited.max(0.0) / one
+    });
     println!(
-        "    two threads {:.0} ms of {:.0}: {:.2} times as fast ({TWO_THREADS}), medians of {rounds}; the \
-         machine gives two processes that share nothing {:.2}",
-        millis(median(two.clone())),
-        millis(median(one.clone())),
-        ratio(&two),
-        2.0 * ratio(&apart),
+        "    two threads {:.0} ms of {:.0}: {:.2} times as fast ({TWO_THREADS}), {:.1} % on one thread alone, medians \
+         of {rounds}; the machine gives two processes that share nothing {:.2}",
+        median(two.clone()) * 1e3,
+        median(one.clone()) * 1e3,
+        ratio(two),
+        median(alone.collect()) * 100.0,
+        2.0 * ratio(apart),
     );
     Ok(())
 }

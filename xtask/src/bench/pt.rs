@@ -1,16 +1,12 @@
 //! `cargo xtask bench pt [NAME…]`: how fast programs are recorded, how fast their recordings are decoded beside the
 //! decoders of others and beside perf, on one thread and on two, and in how much memory.
 
-use std::{
-    fs,
-    path::Path,
-    process::{Command, Stdio},
-};
+use std::{fs, path::Path, process::Command};
 
 use super::{
     Tap,
     decoders::{self, Harnesses, ROUNDS},
-    in_turn, median, millis, peak_memory, two_threads,
+    in_turn, median, millis, peak_memory, took, two_threads,
     workloads::{CONFIGURATIONS, DEFAULT, GIGABYTE, WORKLOADS, Workload},
 };
 use crate::{
@@ -106,13 +102,14 @@ fn whole_programs(workloads: &[&Workload], folder: &Path) -> Outcome {
                 for (times, (program, arguments)) in
                     times.iter_mut().zip([(shipped("hodo"), ours), ("perf".into(), theirs)])
                 {
-                    times.push(processor_time(Command::new(program).args(arguments).arg(&recording))?);
+                    let took = took(Command::new(program).args(arguments).arg(&recording))?;
+                    times.push(took.processor.as_secs_f64());
                 }
             }
             let [our, their] = times.map(median);
             let theirs = theirs[..theirs.len() - 1].join(" ");
             println!(
-                "| {} | {megabytes:.1} | {} | {our:.2} | {theirs} | {their:.1} | {:.0} | {goal} |",
+                "| {} | {megabytes:.1} | {} | {our:.3} | {theirs} | {their:.1} | {:.0} | {goal} |",
                 workload.name,
                 ours.join(" "),
                 their / our
@@ -120,25 +117,6 @@ fn whole_programs(workloads: &[&Workload], folder: &Path) -> Outcome {
         }
     }
     Ok(())
-}
-
-/// User and system time of a program, in seconds, without its output.
-fn processor_time(command: &mut Command) -> Outcome<f64> {
-    let before = children_time()?;
-    command::quietly(command.stdout(Stdio::null()))?;
-    Ok(children_time()? - before)
-}
-
-/// What the programs that this one started took (proc(5), `cutime` and `cstime`), in seconds.
-fn children_time() -> Outcome<f64> {
-    /// Ticks a second: what Linux tells programs is always in these.
-    const TICKS: f64 = 100.0;
-    let stat = fs::read_to_string("/proc/self/stat")?;
-    // The state, which is behind the name, is field 3.
-    let mut fields = stat.rsplit(") ").next().unwrap_or_default().split(' ').skip(16 - 3);
-    let mut field = || fields.next().and_then(|text| text.parse::<f64>().ok());
-    let (user, system) = field().zip(field()).ok_or("/proc/self/stat is short")?;
-    Ok((user + system) / TICKS)
 }
 
 /// Both passes over a recording, on one thread and on two.
