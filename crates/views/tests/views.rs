@@ -153,6 +153,16 @@ fn deep_trees_keep_to_the_width() {
     assert!(drawn.lines().skip(4).all(|line| line.contains("recursive")));
 }
 
+#[test]
+fn a_name_without_end_widens_its_own_line_alone() {
+    let mut table = functions();
+    table.rows[0][0] = "x".repeat(3_000).into();
+    let drawn = draw("text", &table, Options::default());
+    let (long, others): (Vec<&str>, Vec<&str>) = drawn.lines().partition(|line| line.contains("xxx"));
+    assert!(long.len() == 1 && long[0].contains(&"x".repeat(3_000)) && long[0].contains("/usr/bin/demo"));
+    assert!(others.iter().all(|line| line.chars().count() < 250));
+}
+
 fn value() -> impl Strategy<Value = Value> {
     prop_oneof![
         Just(Value::Null),

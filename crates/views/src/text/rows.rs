@@ -20,6 +20,10 @@ const NARROWEST: usize = 12;
 /// The width at which most names can be told apart.
 const READABLE: usize = 24;
 
+/// The width up to which columns of text are aligned where lines may be of any length. The names of some C++ functions
+/// have thousands of characters: what stands behind them moves on, and not all lines are filled with blanks.
+const WIDEST: usize = 100;
+
 /// A column as it is drawn.
 struct Drawn {
     column: Column,
@@ -35,10 +39,14 @@ struct Drawn {
 pub(super) fn write(table: &Table, width: Option<usize>, bold: Style, out: &mut dyn Write) -> io::Result<()> {
     let (mut columns, cells) = drawn(table);
     let all = columns.len();
-    if let Some(width) = width {
-        leave_out(&mut columns, width);
-        shrink(&mut columns, width);
+    match width {
+        Some(width) => {
+            leave_out(&mut columns, width);
+            shrink(&mut columns, width);
+        }
+        None => columns.iter_mut().filter(|c| c.is_text()).for_each(|c| c.width = c.width.min(WIDEST)),
     }
+    let cuts = width.is_some();
     let height = columns.iter().map(|column| column.heading.len()).max().unwrap_or(0);
     let mut line = String::new();
     for number in 0..height {
@@ -48,11 +56,11 @@ pub(super) fn write(table: &Table, width: Option<usize>, bold: Style, out: &mut 
             let word = word.copied().unwrap_or_default();
             (word, word.len())
         });
-        align(&columns, words, &mut line);
+        align(&columns, words, cuts, &mut line);
         writeln!(out, "{bold}{line}{bold:#}")?;
     }
     for row in cells.rows(all) {
-        align(&columns, columns.iter().map(|column| row[column.place]), &mut line);
+        align(&columns, columns.iter().map(|column| row[column.place]), cuts, &mut line);
         line.push('\n');
         out.write_all(line.as_bytes())?;
     }
@@ -62,14 +70,19 @@ pub(super) fn write(table: &Table, width: Option<usize>, bold: Style, out: &mut 
     Ok(())
 }
 
-/// Makes a line of cells and their characters, without blanks at its end.
-fn align<'c>(columns: &[Drawn], cells: impl Iterator<Item = (&'c str, usize)>, line: &mut String) {
+/// Makes a line of cells and their characters, without blanks at its end; what is too wide is cut or shown in full.
+fn align<'c>(
+    columns: &[Drawn],
+    cells: impl Iterator<Item = (&'c str, usize)>,
+    cuts: bool,
+    line: &mut String,
+) {
     line.clear();
     for (column, (cell, characters)) in columns.iter().zip(cells) {
         let blanks = column.width.saturating_sub(characters);
         let (before, behind) = if column.is_text() { (0, blanks) } else { (blanks, 0) };
         line.extend(repeat_n(' ', before));
-        match characters > column.width {
+        match cuts && characters > column.width {
             true => *line += &cut(cell, column.width),
             false => *line += cell,
         }
