@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::{env, fs, hint};
 
-use hodo_symbols::{DebugSections, Lines, Module, Symbols, debug_references};
+use hodo_symbols::{DebugSections, Frame, Lines, Module, Symbols, debug_references};
 
 fn run(command: &mut Command) -> String {
     let output = command.output().unwrap_or_else(|error| panic!("{command:?}: {error}"));
@@ -179,11 +179,15 @@ fn an_address_of_this_process_leads_to_its_line_and_inlined_frames() {
     let sections = DebugSections::read(&bytes).unwrap().expect("tests have debugging information");
     let lines = Lines::new(&sections, None).unwrap();
     let function = symbols.function(id);
-    let all = (function.start()..function.end()).map(|address| lines.frames_at(address));
-    let frames =
-        all.into_iter().find(|frames| frames.len() == 2).expect("an address of the inlined function");
-    let names: Vec<_> = frames.iter().map(|frame| frame.function.as_deref().unwrap()).collect();
-    assert_eq!(names, ["programs::inlined", "programs::outer"]);
+    let mut all = (function.start()..function.end()).map(|address| lines.frames_at(address));
+    // In a release there are line tables alone, which know no modules.
+    let name = |frame: &Frame| frame.function.as_deref().unwrap().trim_start_matches("programs::").to_owned();
+    let is_inlined = |frame: &Frame| name(frame) == "inlined";
+    let mut frames =
+        all.find(|frames| frames.iter().any(is_inlined)).expect("an address of the inlined function");
+    // Where tests are optimised, what the function calls may be inlined, too.
+    frames.drain(..frames.iter().position(is_inlined).unwrap());
+    assert_eq!(frames.iter().map(name).collect::<Vec<_>>(), ["inlined", "outer"]);
     assert_eq!(frames.iter().map(|frame| frame.inlined).collect::<Vec<_>>(), [true, false]);
     for (frame, expected) in frames.iter().zip(["hint::black_box(value) * 3", "inlined(value) + 1"]) {
         assert!(frame.file.as_ref().unwrap().ends_with("tests/programs.rs"), "{frame:?}");
