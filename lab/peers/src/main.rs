@@ -10,19 +10,17 @@
 
 use std::{
     convert::Infallible,
-    fs::File,
-    io,
     num::NonZero,
     ops::{Deref, Range},
     process::exit,
     time::Duration,
 };
 
+use hodo_bytes::Map;
 use iptr_decoder::{DecodeOptions, DecoderContext, HandlePacket, IpReconstructionPattern, decode};
 use iptr_edge_analyzer::{
     EdgeAnalyzer, control_flow_handler::fuzz_bitmap::FuzzBitmapControlFlowHandler, memory_reader::ReadMemory,
 };
-use memmap2::Mmap;
 use ptcov::{PtCoverageDecoderBuilder, PtImage};
 use rustix::time::{ClockId, clock_gettime};
 
@@ -72,10 +70,7 @@ fn load(part: &str) -> Mapped {
         (Some(size), Some(offset), Some(file)) => (Some(number(size)), number(offset), file),
         _ => (None, 0, part),
     };
-    let failed = |error: io::Error| -> ! { fail(file, &error.to_string()) };
-    let file = File::open(file).unwrap_or_else(|error| failed(error));
-    // SAFETY: nobody writes to a recording, or to the code of a program that runs.
-    let map = unsafe { Mmap::map(&file) }.unwrap_or_else(|error| failed(error));
+    let map = Map::open(file.as_ref()).unwrap_or_else(|error| fail(file, &error.to_string()));
     let span = offset as usize..size.map_or(map.len(), |size| (offset + size) as usize);
     if map.get(span.clone()).is_none() {
         fail(part, "is shorter than that");
@@ -85,7 +80,7 @@ fn load(part: &str) -> Mapped {
 
 /// A part of a file.
 struct Mapped {
-    map: Mmap,
+    map: Map,
     span: Range<usize>,
 }
 
