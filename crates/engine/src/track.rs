@@ -97,13 +97,13 @@ impl<'f> Track<'f> {
         self.runs.iter().map(Run::length).sum()
     }
 
-    /// Its bytes from each PSB to the next.
-    pub fn segments(&self) -> impl Iterator<Item = Cow<'f, [u8]>> {
-        self.runs.iter().flat_map(|run| {
+    /// Its bytes in parts of at least `size`, each from a PSB to another one.
+    pub fn parts(&self, size: u64) -> impl Iterator<Item = Cow<'f, [u8]>> {
+        self.runs.iter().flat_map(move |run| {
             let mut next = run.first_psb();
             std::iter::from_fn(move || {
                 let start = next?;
-                next = run.find_psb(start + PSB.len() as u64);
+                next = run.find_psb(start.saturating_add(size.max(PSB.len() as u64)));
                 Some(run.bytes(start..next.unwrap_or(run.length())))
             })
         })
