@@ -1,4 +1,5 @@
-//! Any bytes as Intel PT: the decoder always moves on, and what it finds survives encoding.
+//! Any bytes as Intel PT: the decoder always moves on, what it finds survives encoding, and what it hands on at once
+//! is what it reads one by one.
 
 #![no_main]
 
@@ -6,6 +7,13 @@ use hodo_intel_pt::packet::{Decoder, Packet};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|bytes: &[u8]| {
+    let mut at_once = Vec::new();
+    let ended = Decoder::new(bytes, 0).for_each(|packet| at_once.push(packet));
+    let mut one_by_one = Decoder::new(bytes, 0);
+    let mut next = || one_by_one.next_packet();
+    assert!(at_once.iter().all(|packet| next() == Ok(Some(*packet))));
+    assert_eq!(next(), ended.map(|()| None));
+
     let mut decoder = Decoder::new(bytes, 0);
     // Size of block items, as the last BBP says.
     let mut short = false;
