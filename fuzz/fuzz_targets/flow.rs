@@ -290,8 +290,8 @@ impl Sink for Counted {
         self.stretches
     }
 
-    fn stretch<L: Labels>(&mut self, stretch: Stretch, _: &Graph<'_, L>) {
-        self.instructions += u64::from(stretch.instructions);
+    fn stretches<L: Labels>(&mut self, stretches: &[Stretch], _: &Graph<'_, L>) {
+        self.instructions += stretches.iter().map(|stretch| u64::from(stretch.instructions)).sum::<u64>();
     }
 }
 

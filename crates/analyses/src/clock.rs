@@ -76,13 +76,33 @@ impl Time {
         Time(self.0.saturating_add(other.0))
     }
 
+    /// Both together, where sums may be less than nothing for a while.
+    #[inline]
+    #[must_use]
+    pub(crate) fn wrapping_and(self, other: Time) -> Time {
+        Time(self.0.wrapping_add(other.0))
+    }
+
+    /// Less another one; likewise.
+    #[inline]
+    #[must_use]
+    pub(crate) fn wrapping_less(self, other: Time) -> Time {
+        Time(self.0.wrapping_sub(other.0))
+    }
+
+    /// The same, if it is short.
+    #[inline]
+    pub(crate) fn short(self) -> Option<ShortTime> {
+        u64::try_from(self.0).ok().map(ShortTime)
+    }
+
     /// So many times as much.
     #[inline]
     #[must_use]
     pub fn times(self, count: u64) -> Time {
-        match u64::try_from(self.0) {
-            Ok(few) => Time(u128::from(few) * u128::from(count)),
-            Err(_) => Time(self.0.saturating_mul(u128::from(count))),
+        match self.short() {
+            Some(short) => short.times(count),
+            None => Time(self.0.saturating_mul(u128::from(count))),
         }
     }
 
@@ -97,6 +117,18 @@ impl Time {
     pub(crate) fn part(self, from: u64, to: u64, of: u64) -> Time {
         let until = |index: u64| self.0.saturating_mul(u128::from(index)) / u128::from(of);
         Time(until(to) - until(from))
+    }
+}
+
+/// A [`Time`] of less than four seconds.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ShortTime(u64);
+
+impl ShortTime {
+    /// So many times as much.
+    #[inline]
+    pub(crate) fn times(self, count: u64) -> Time {
+        Time(u128::from(self.0) * u128::from(count))
     }
 }
 

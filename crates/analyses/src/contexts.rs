@@ -6,7 +6,7 @@ use hodo_trace::{Arrival, FunctionId, Place, Run};
 use indexmap::IndexSet;
 use rustc_hash::FxBuildHasher;
 
-use crate::stack::{Below, Edge, Entry, Frame, Watch, arrive};
+use crate::stack::{At, Below, Edge, Entry, Frame, Watch, arrive};
 
 /// A stack of known frames: its newest one, which knows the one below it.
 pub(crate) type ContextId = u32;
@@ -57,7 +57,7 @@ impl<N: Notes> Watch<ContextId> for Entered<'_, N> {
         context
     }
 
-    fn leave(&mut self, _: Frame<ContextId>) {
+    fn leave(&mut self, _: &Frame<ContextId>) {
         self.notes.leave();
     }
 }
@@ -113,7 +113,7 @@ impl Contexts {
             return Some(entered.enter(&from, at.function, entry, back));
         }
         let mut stack = entered.contexts.stack(top);
-        arrive(&mut stack, &mut entered, Below::Unknown, edge, at).ok()?;
+        arrive(&mut stack, &mut entered, Below::Unknown, edge, &At::of(at)).ok()?;
         stack.last().map(|frame| frame.note)
     }
 
@@ -136,14 +136,18 @@ pub(crate) struct States {
 
 impl States {
     /// The number of the state after an edge from a stack; `None` where it has too many frames.
-    pub(crate) fn enter<T>(&mut self, stack: &[Frame<T>], edge: Edge) -> Option<u32> {
+    pub(crate) fn enter<T>(
+        &mut self,
+        stack: impl ExactSizeIterator<Item = Frame<T>>,
+        edge: Edge,
+    ) -> Option<u32> {
         if stack.len() > DEEPEST {
             return None;
         }
-        let on = |below, frame: &Frame<T>| {
+        let on = |below, frame: Frame<T>| {
             self.contexts.number(below, frame.function, frame.entry, frame.return_address)
         };
-        let top = stack.iter().fold(BELOW, on);
+        let top = stack.fold(BELOW, on);
         Some(self.number(top, edge))
     }
 

@@ -28,29 +28,39 @@ impl Entry {
     }
 }
 
-/// One frame, with what the caller notes of it.
+/// One frame, with what the caller notes of it, and whatever tells functions apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub(crate) struct Frame<T> {
-    pub(crate) function: FunctionId,
+pub(crate) struct Frame<T, F = FunctionId> {
+    pub(crate) function: F,
     pub(crate) entry: Entry,
     /// Where the frame returns to, for frames that a call made.
     pub(crate) return_address: Option<u64>,
     pub(crate) note: T,
 }
 
+/// Where execution arrives; as an [`Arrival`], with whatever tells functions apart.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct At<F> {
+    pub(crate) address: u64,
+    pub(crate) function: F,
+    pub(crate) place: Place,
+}
+
+impl At<FunctionId> {
+    /// The same.
+    #[inline]
+    pub(crate) fn of(&Arrival { address, function, place }: &Arrival) -> At<FunctionId> {
+        At { address, function, place }
+    }
+}
+
 /// Is told when frames come and go.
-pub(crate) trait Watch<T> {
+pub(crate) trait Watch<T, F = FunctionId> {
     /// A frame is entered from another; gives its note.
-    fn enter(
-        &mut self,
-        from: &Frame<T>,
-        function: FunctionId,
-        entry: Entry,
-        return_address: Option<u64>,
-    ) -> T;
+    fn enter(&mut self, from: &Frame<T, F>, function: F, entry: Entry, return_address: Option<u64>) -> T;
 
     /// A frame is left; the newest first.
-    fn leave(&mut self, frame: Frame<T>);
+    fn leave(&mut self, frame: &Frame<T, F>);
 }
 
 /// How execution came from one straight run to the next.
@@ -127,7 +137,7 @@ enum Step {
 }
 
 /// What an arrival over an edge means, as far as the top of the stack tells.
-fn step(edge: Edge, arrival: &Arrival, top: FunctionId, top_is_interrupt: bool) -> Step {
+fn step<F: PartialEq>(edge: Edge, arrival: &At<F>, top: F, top_is_interrupt: bool) -> Step {
     let same = arrival.function == top;
     match edge {
         Edge::Unknown | Edge::Flow if same => Step::Stay,
@@ -165,12 +175,12 @@ pub(crate) enum Below {
 /// Where the outcome depends on the frames below, or nothing of the stack is left: what the edge is to
 /// those frames. The stack is then empty, and the caller starts a new one.
 #[inline(always)]
-pub(crate) fn arrive<T>(
-    stack: &mut Vec<Frame<T>>,
-    watch: &mut impl Watch<T>,
+pub(crate) fn arrive<T, F: Copy + PartialEq>(
+    stack: &mut Vec<Frame<T, F>>,
+    watch: &mut impl Watch<T, F>,
     below: Below,
     edge: Edge,
-    arrival: &Arrival,
+    arrival: &At<F>,
 ) -> Result<(), Edge> {
     match is_plain(stack, watch, edge, arrival) {
         true => Ok(()),
@@ -179,12 +189,13 @@ pub(crate) fn arrive<T>(
 }
 
 /// The same over other edges than most.
-fn arrive_otherwise<T>(
-    stack: &mut Vec<Frame<T>>,
-    watch: &mut impl Watch<T>,
+#[inline(never)]
+fn arrive_otherwise<T, F: Copy + PartialEq>(
+    stack: &mut Vec<Frame<T, F>>,
+    watch: &mut impl Watch<T, F>,
     below: Below,
     edge: Edge,
-    arrival: &Arrival,
+    arrival: &At<F>,
 ) -> Result<(), Edge> {
     let known = stack.len() > 1;
     let top = stack[stack.len() - 1].function;
@@ -201,7 +212,7 @@ fn arrive_otherwise<T>(
             (stack.iter().rposition(|frame| frame.return_address == Some(address)), Edge::ReturnBelow)
         }
         Step::UnwindTo => {
-            let waits = |frame: &Frame<T>| frame.function == function;
+            let waits = |frame: &Frame<T, F>| frame.function == function;
             (stack.iter().rposition(waits).map(|index| index + 1), Edge::UnwindBelow)
         }
         Step::Forget => (None, Edge::Gap),
@@ -216,35 +227,68 @@ fn arrive_otherwise<T>(
     }
 }
 
-/// Moves a stack over what nearly all edges are: a call, or the return from the newest call to where it came from.
+/// Moves a stack over what nearly all edges are: within a function, a call, the return from the newest call to where it
+/// came from, or to a function that runs in place of one that was called.
 #[inline(always)]
-fn is_plain<T>(stack: &mut Vec<Frame<T>>, watch: &mut impl Watch<T>, edge: Edge, arrival: &Arrival) -> bool {
-    match edge {
-        Edge::Call { return_address } => {
-            enter(stack, watch, arrival.function, Entry::Call, Some(return_address));
-            true
-        }
-        Edge::Return if arrival.place != Place::Entry => {
-            let jumped = stack.last().is_some_and(|frame| frame.entry == Entry::Tail);
-            let above = stack.len() - usize::from(jumped);
-            let Some([.., caller, callee]) = stack.get(..above) else { return false };
-            let back = callee.entry == Entry::Call
-                && callee.return_address == Some(arrival.address)
-                && caller.function == arrival.function;
-            if back {
-                cut(stack, watch, above - 1);
-            }
-            back
-        }
-        _ => false,
+fn is_plain<T, F: Copy + PartialEq>(
+    stack: &mut Vec<Frame<T, F>>,
+    watch: &mut impl Watch<T, F>,
+    edge: Edge,
+    arrival: &At<F>,
+) -> bool {
+    let &At { address, function, place } = arrival;
+    if let Edge::Call { return_address } = edge {
+        enter(stack, watch, function, Entry::Call, Some(return_address));
+        return true;
     }
+    let Some(top) = stack.last() else { return false };
+    let within = matches!(edge, Edge::Flow | Edge::Indirect);
+    if within && top.function == function {
+        return true;
+    }
+    let jumped = top.entry == Entry::Tail;
+    let (caller, callee) = match &stack[..stack.len() - usize::from(jumped)] {
+        [.., caller, callee] if callee.entry == Entry::Call => (caller.function, callee),
+        _ => return false,
+    };
+    let (called, back) = (callee.function, callee.return_address);
+    if edge == Edge::Return && place != Place::Entry {
+        if back != Some(address) || caller != function {
+            return false;
+        }
+        if jumped {
+            leave(stack, watch);
+        }
+        leave(stack, watch);
+        return true;
+    }
+    // Where an indirect jump leads into the middle of a function, it may be that others are unwound.
+    let jumps = edge == Edge::Flow || edge == Edge::Indirect && place == Place::Entry;
+    if jumps {
+        if jumped {
+            leave(stack, watch);
+        }
+        if called != function {
+            enter(stack, watch, function, Entry::Tail, None);
+        }
+    }
+    jumps
 }
 
-#[inline]
-fn enter<T>(
-    stack: &mut Vec<Frame<T>>,
-    watch: &mut impl Watch<T>,
-    function: FunctionId,
+/// Leaves the newest frame.
+#[inline(always)]
+fn leave<T, F: Copy + PartialEq>(stack: &mut Vec<Frame<T, F>>, watch: &mut impl Watch<T, F>) {
+    if let Some(frame) = stack.last() {
+        watch.leave(frame);
+    }
+    stack.pop();
+}
+
+#[inline(always)]
+fn enter<T, F: Copy + PartialEq>(
+    stack: &mut Vec<Frame<T, F>>,
+    watch: &mut impl Watch<T, F>,
+    function: F,
     entry: Entry,
     return_address: Option<u64>,
 ) {
@@ -253,22 +297,28 @@ fn enter<T>(
 }
 
 /// Leaves all frames but the oldest `length`.
-pub(crate) fn cut<T>(stack: &mut Vec<Frame<T>>, watch: &mut impl Watch<T>, length: usize) {
-    stack.drain(length.min(stack.len())..).rev().for_each(|frame| watch.leave(frame));
+pub(crate) fn cut<T, F: Copy + PartialEq>(
+    stack: &mut Vec<Frame<T, F>>,
+    watch: &mut impl Watch<T, F>,
+    length: usize,
+) {
+    while stack.len() > length {
+        leave(stack, watch);
+    }
 }
 
 /// Index of the newest frame that was not jumped to.
-fn physical_frame<T>(stack: &[Frame<T>]) -> usize {
+fn physical_frame<T, F>(stack: &[Frame<T, F>]) -> usize {
     stack.iter().rposition(|frame| frame.entry != Entry::Tail).unwrap_or(0)
 }
 
 /// A jump replaces what was jumped to before, so a frame of the machine shows as at most two: the
 /// function that was called, and the one that runs in its place.
-fn jump<T>(
-    stack: &mut Vec<Frame<T>>,
-    watch: &mut impl Watch<T>,
+fn jump<T, F: Copy + PartialEq>(
+    stack: &mut Vec<Frame<T, F>>,
+    watch: &mut impl Watch<T, F>,
     below: Below,
-    function: FunctionId,
+    function: F,
 ) -> Result<(), Edge> {
     let physical = physical_frame(stack);
     // A root may itself have been jumped to, and only the frames below it tell.

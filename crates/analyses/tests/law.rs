@@ -6,7 +6,8 @@ use hodo_analyses::{
 };
 use hodo_clock::Nanos;
 use hodo_trace::{
-    Analysis, Arrival, Code, End, FunctionId, Names, Place, Seen, SourceLine, Sources, Table, Value,
+    Analysis, Arrival, Code, End, FunctionId, Names, Place, Run, Seen, SourceLine, Sources, Table, Transfer,
+    Value,
 };
 use proptest::prelude::*;
 
@@ -110,6 +111,32 @@ fn fold<A: Analysis>(analysis: &A, number: u64, segments: &[Vec<Seen<'_>>]) -> A
     serde_json::from_str(&serde_json::to_string(&partial).unwrap()).unwrap()
 }
 
+/// The same, with runs told together, by sources that number functions each in its own way.
+fn fold_runs<A: Analysis>(analysis: &A, segments: &[Vec<Seen<'_>>]) -> A::Partial {
+    let (mut partial, mut runs, mut source) = (analysis.unknown(), Vec::<Run>::new(), 1);
+    for &seen in segments.iter().flatten() {
+        let transfer = match seen {
+            Seen::Run { at, instructions, .. } => {
+                let number = Some(if source % 2 == 0 { at.function.index } else { 5 - at.function.index });
+                runs.push(Run { at, number, instructions, transfer: Transfer::None, end: 0 });
+                continue;
+            }
+            Seen::Call { return_address } => (Transfer::Call, return_address),
+            Seen::Return => (Transfer::Return, 0),
+            Seen::IndirectJump => (Transfer::IndirectJump, 0),
+            other => {
+                analysis.fold_runs(&mut partial, source, runs.drain(..));
+                source += u64::from(matches!(other, Seen::Gap | Seen::End));
+                analysis.fold(&mut partial, other);
+                continue;
+            }
+        };
+        let last = runs.last_mut().expect("it ends a run");
+        (last.transfer, last.end) = transfer;
+    }
+    partial
+}
+
 /// Merges neighbours in an order that `choices` picks.
 fn merge_all<A: Analysis>(analysis: &A, mut parts: Vec<A::Partial>, choices: &[usize]) -> A::Partial {
     let mut choices = choices.iter().cycle();
@@ -184,7 +211,9 @@ proptest! {
         let tree = Profile { report: Report::Functions, every: None, names: &Numbers };
         let sums = Functions { names: &Numbers };
         let by_tree = tree.finish(vec![fold(&tree, 0, &thread)]);
-        prop_assert_eq!(by_tree, sums.finish(vec![fold(&sums, 0, &thread)]));
+        prop_assert_eq!(&by_tree, &sums.finish(vec![fold(&sums, 0, &thread)]));
+        prop_assert_eq!(&by_tree, &sums.finish(vec![fold_runs(&sums, &thread)]));
+        prop_assert_eq!(&by_tree, &tree.finish(vec![fold_runs(&tree, &thread)]));
     }
 
     /// A segment that begins without a clock: what passed before the first time is not known, all after it is.

@@ -1,8 +1,9 @@
 //! Blocks of one address space, built when first met.
 
+use std::sync::atomic::{AtomicU64, Ordering};
+
 use iced_x86::{Code, FlowControl, Instruction, Register};
-use indexmap::IndexSet;
-use rustc_hash::{FxBuildHasher, FxHashMap};
+use rustc_hash::FxHashMap;
 
 use crate::{
     AddressSpace, Bits, Block, BlockId, Hop, Origin, Pass, Provenance, Snapshot, Terminator, block::UNMET,
@@ -62,6 +63,7 @@ impl Unreadable {
 /// The blocks of one address space in one execution mode.
 #[derive(Debug)]
 pub struct Graph<'a, L> {
+    number: u64,
     space: &'a AddressSpace<'a>,
     labels: &'a L,
     bits: Bits,
@@ -70,7 +72,8 @@ pub struct Graph<'a, L> {
     hops: Vec<Hop>,
     starts: Vec<u64>,
     /// The functions that hops name by their numbers: modules, and functions in them.
-    functions: IndexSet<(u32, u32), FxBuildHasher>,
+    functions: Vec<(u32, u32)>,
+    numbers: FxHashMap<(u32, u32), u32>,
     /// Where the code of each block comes from.
     provenances: Vec<Provenance>,
     /// Lengths of the instructions of all blocks.
@@ -84,19 +87,28 @@ pub struct Graph<'a, L> {
 impl<'a, L: Labels> Graph<'a, L> {
     /// A graph without blocks.
     pub fn new(space: &'a AddressSpace<'a>, labels: &'a L, bits: Bits) -> Graph<'a, L> {
+        static NEXT: AtomicU64 = AtomicU64::new(1);
         Graph {
+            number: NEXT.fetch_add(1, Ordering::Relaxed),
             space,
             labels,
             bits,
             blocks: Vec::new(),
             hops: Vec::new(),
             starts: Vec::new(),
-            functions: IndexSet::default(),
+            functions: Vec::new(),
+            numbers: FxHashMap::default(),
             provenances: Vec::new(),
             lengths: Vec::new(),
             index: FxHashMap::default(),
             versions: FxHashMap::default(),
         }
+    }
+
+    /// A number that no other graph of this process has, and which is not 0.
+    #[inline]
+    pub fn number(&self) -> u64 {
+        self.number
     }
 
     /// A block by its id, which must be one of this graph.
@@ -136,12 +148,11 @@ impl<'a, L: Labels> Graph<'a, L> {
         self.starts[id.0 as usize]
     }
 
-    /// The label of a block; likewise.
+    /// The label of a block, of whose function this is the number; likewise.
     #[inline]
-    pub fn label(&self, id: BlockId) -> Label {
-        let hop = &self.hops[id.0 as usize];
-        let (module, function) = self.functions[hop.function as usize];
-        Label { module, function, at_entry: hop.at_entry }
+    pub fn label(&self, id: BlockId, function: u32) -> Label {
+        let (module, function) = self.functions[function as usize];
+        Label { module, function, at_entry: self.hops[id.0 as usize].at_entry }
     }
 
     /// Where a call at the end of a block returns to; likewise.
@@ -264,7 +275,10 @@ impl<'a, L: Labels> Graph<'a, L> {
         let id = BlockId(u32::try_from(self.blocks.len()).expect("fewer than 2^32 blocks"));
         let start = provenance.valid.start;
         let function = (block.label.module, block.label.function);
-        let number = self.functions.insert_full(function).0 as u32;
+        let number = *self.numbers.entry(function).or_insert(self.functions.len() as u32);
+        if number as usize == self.functions.len() {
+            self.functions.push(function);
+        }
         self.hops.push(Hop::over(&block, provenance.is_lasting(), number));
         self.starts.push(block.start);
         self.blocks.push(block);

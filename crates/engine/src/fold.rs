@@ -1,6 +1,6 @@
 //! Analyses over the chunks of an experiment.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, iter};
 
 use hodo_clock::{Nanos, PerfClock, Tsc};
 use hodo_code::{Graph, Label, Labels, Terminator};
@@ -126,8 +126,8 @@ pub(crate) trait Take {
     /// Whether it may be told of runs, joined as far as they are of one function, in place of each block.
     const TAKES_RUNS: bool;
 
-    /// A run was seen of the thread that runs.
-    fn take_run(&mut self, run: &Run);
+    /// Runs were seen of the thread that runs.
+    fn take_runs(&mut self, source: u64, runs: impl Iterator<Item = Run>);
 
     /// Whether it may take paths in place of runs.
     fn takes_paths(&self) -> bool {
@@ -186,9 +186,9 @@ impl<A: Analysis> Take for Folder<'_, A> {
     const TAKES_RUNS: bool = A::TAKES_RUNS;
 
     #[inline]
-    fn take_run(&mut self, run: &Run) {
+    fn take_runs(&mut self, source: u64, runs: impl Iterator<Item = Run>) {
         if let Some(stint) = self.stints.last_mut() {
-            self.analysis.fold_run(&mut stint.partial, run);
+            self.analysis.fold_runs(&mut stint.partial, source, runs);
         }
     }
 
@@ -247,13 +247,12 @@ pub(crate) struct SeenSink<'x, 'f, T> {
     joins: bool,
     /// What ran since the last run that was told; of no instruction where nothing did.
     run: Run,
-    /// The number of its function in its graph, where it is known.
-    function: Option<u32>,
 }
 
 /// Nothing ran.
 const NO_RUN: Run = Run {
     at: Arrival { address: 0, function: FunctionId { module: 0, index: 0 }, place: Place::Unknown },
+    number: None,
     instructions: 0,
     transfer: Transfer::None,
     end: 0,
@@ -264,7 +263,7 @@ impl<'x, 'f, T: Take> SeenSink<'x, 'f, T> {
         let clock = gate.experiment.recording.config.clock;
         let open = gate.open;
         let early = Vec::new();
-        SeenSink { taker, gate, clock, fresh: false, open, early, joins: false, run: NO_RUN, function: None }
+        SeenSink { taker, gate, clock, fresh: false, open, early, joins: false, run: NO_RUN }
     }
 
     #[inline]
@@ -300,7 +299,7 @@ impl<'x, 'f, T: Take> SeenSink<'x, 'f, T> {
     #[inline]
     fn join(&mut self, executed: &Executed<'_>) {
         let block = executed.block;
-        self.begin_run(arrival(block.start, block.label), None);
+        self.begin_run(arrival(block.start, block.label));
         self.run.instructions += executed.lengths.len() as u64;
         if executed.is_whole() {
             self.end_run(flow::Transfer::of(block), || block.end);
@@ -309,12 +308,11 @@ impl<'x, 'f, T: Take> SeenSink<'x, 'f, T> {
 
     /// Begins a run, unless it goes on with the one before.
     #[inline]
-    fn begin_run(&mut self, at: Arrival, number: Option<u32>) {
+    fn begin_run(&mut self, at: Arrival) {
         if self.run.instructions == 0 || self.run.at.function != at.function {
             self.tell_run();
             self.run.at = at;
         }
-        self.function = number;
     }
 
     /// Ends a run, if that is what its last block does; with a call, at this address.
@@ -334,7 +332,7 @@ impl<'x, 'f, T: Take> SeenSink<'x, 'f, T> {
     fn tell_run(&mut self) {
         if self.run.instructions > 0 {
             self.gate.ran(self.run.instructions);
-            self.taker.take_run(&self.run);
+            self.taker.take_runs(0, iter::once(self.run));
             self.run.instructions = 0;
             self.run.transfer = Transfer::None;
         }
@@ -467,15 +465,22 @@ impl<T: Take> Sink for SeenSink<'_, '_, T> {
     }
 
     #[inline]
-    fn stretch<L: Labels>(&mut self, stretch: Stretch, graph: &Graph<'_, L>) {
-        if self.run.instructions == 0 || self.function != Some(stretch.function) {
-            let first = stretch.first;
-            self.begin_run(arrival(graph.start(first), graph.label(first)), Some(stretch.function));
-        }
-        self.run.instructions += u64::from(stretch.instructions);
-        if let Some(last) = stretch.last {
-            self.end_run(flow::Transfer::over(graph.hop(last).pass), || graph.return_address(last));
-        }
+    fn stretches<L: Labels>(&mut self, stretches: &[Stretch], graph: &Graph<'_, L>) {
+        self.tell_run();
+        let mut ran = 0;
+        let run = |&Stretch { first, function, instructions, transfer: of, end }: &_| {
+            let at = arrival(graph.start(first), graph.label(first, function));
+            ran += u64::from(instructions);
+            Run {
+                at,
+                number: Some(function),
+                instructions: u64::from(instructions),
+                transfer: transfer(of),
+                end,
+            }
+        };
+        self.taker.take_runs(graph.number(), stretches.iter().map(run));
+        self.gate.ran(ran);
     }
 
     #[inline]
@@ -524,7 +529,8 @@ impl<T: Take> Sink for SeenSink<'_, '_, T> {
 #[inline]
 fn run(step: &Step) -> Run {
     let at = arrival(step.start, step.label());
-    Run { at, instructions: u64::from(step.instructions), transfer: transfer(step.transfer), end: step.end }
+    let (instructions, transfer) = (u64::from(step.instructions), transfer(step.transfer));
+    Run { at, number: None, instructions, transfer, end: step.end }
 }
 
 /// What the end of a block is, in the words of analyses.

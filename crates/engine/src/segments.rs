@@ -220,8 +220,8 @@ impl<S: Sink, G: FnMut(&mut S)> Sink for Located<'_, '_, S, G> {
     }
 
     #[inline]
-    fn stretch<L: Labels>(&mut self, stretch: Stretch, graph: &Graph<'_, L>) {
-        self.sink.stretch(stretch, graph);
+    fn stretches<L: Labels>(&mut self, stretches: &[Stretch], graph: &Graph<'_, L>) {
+        self.sink.stretches(stretches, graph);
     }
 
     #[inline]

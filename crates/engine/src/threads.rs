@@ -95,10 +95,10 @@ impl Take for Gathered<'_> {
     const TAKES_RUNS: bool = true;
 
     #[inline]
-    fn take_run(&mut self, run: &Run) {
+    fn take_runs(&mut self, _: u64, runs: impl Iterator<Item = Run>) {
         if let Some(stint) = self.stints.last_mut() {
             stint.seen = true;
-            stint.part.fold_run(run);
+            stint.part.fold_runs(runs);
         }
     }
 

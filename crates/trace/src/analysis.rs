@@ -131,6 +131,8 @@ pub enum Seen<'a> {
 pub struct Run {
     /// Its first instruction.
     pub at: Arrival,
+    /// What its source numbers its function with, if it does.
+    pub number: Option<u32>,
     /// How many instructions of one function.
     pub instructions: u64,
     /// What the last of them was.
@@ -229,12 +231,13 @@ pub trait Analysis: Sync {
     /// Adds one thing seen to the state.
     fn fold(&self, partial: &mut Self::Partial, seen: Seen<'_>);
 
-    /// Whether straight-line code may be told as [runs](Analysis::fold_run), joined as far as it is of one function:
+    /// Whether straight-line code may be told as [runs](Analysis::fold_runs), joined as far as it is of one function:
     /// for those who don't look into the code.
     const TAKES_RUNS: bool = false;
 
-    /// Adds a run: the same as folding the [`Seen::Run`]s that it is made of, and what its last instruction was.
-    fn fold_run(&self, _partial: &mut Self::Partial, _run: &Run) {}
+    /// Adds runs that follow each other: the same as folding the [`Seen::Run`]s that each is made of, and what its last
+    /// instruction was. Numbers of their functions are those of a source, which has a number of its own.
+    fn fold_runs(&self, _partial: &mut Self::Partial, _source: u64, _runs: impl Iterator<Item = Run>) {}
 
     /// Exchanges what a partial state remembers of paths for something else; all that it was told of by these
     /// paths is then added to it.

@@ -17,7 +17,7 @@ use self::paths::Step;
 use crate::{
     clock::Shares,
     contexts::ContextId,
-    stack::{Below, Edge, Entry, Frame, Watch, arrive, cut},
+    stack::{At, Below, Edge, Entry, Frame, Watch, arrive, cut},
 };
 
 /// A call that begins or ends.
@@ -171,7 +171,7 @@ impl Watch<()> for Log {
         self.push(Pending::Step(Step::Enter(function, entry)));
     }
 
-    fn leave(&mut self, _: Frame<()>) {
+    fn leave(&mut self, _: &Frame<()>) {
         self.push(Pending::Step(Step::Leave));
     }
 }
@@ -245,7 +245,8 @@ impl Part {
     pub fn fold(&mut self, seen: &Seen<'_>) {
         match *seen {
             Seen::Run { at, instructions, .. } => {
-                self.run(&at);
+                let edge = mem::replace(&mut self.edge, Edge::Flow);
+                self.arrive(edge, &at);
                 self.log.instructions += instructions;
             }
             Seen::Begin(clock) => self.time(clock),
@@ -264,20 +265,24 @@ impl Part {
         self.tell_the_timeless();
     }
 
-    /// Takes in a run, and what its last instruction was.
-    pub fn fold_run(&mut self, run: &Run) {
-        self.run(&run.at);
-        self.log.instructions += run.instructions;
-        self.edge = Edge::after(run);
+    /// Takes in runs that follow each other, and what the last instruction of each was.
+    pub fn fold_runs(&mut self, runs: impl Iterator<Item = Run>) {
+        // A processor waits where a value is read that was written in parts, so it is kept out of memory.
+        let mut edge = self.edge;
+        for run in runs {
+            self.arrive(edge, &run.at);
+            self.log.instructions += run.instructions;
+            edge = Edge::after(&run);
+        }
+        self.edge = edge;
         self.tell_the_timeless();
     }
 
-    #[inline]
-    fn run(&mut self, at: &Arrival) {
-        let edge = mem::replace(&mut self.edge, Edge::Flow);
+    #[inline(always)]
+    fn arrive(&mut self, edge: Edge, at: &Arrival) {
         let arrived = match self.stack.is_empty() {
             true => Err(edge),
-            false => arrive(&mut self.stack, &mut self.log, Below::Unknown, edge, at),
+            false => arrive(&mut self.stack, &mut self.log, Below::Unknown, edge, &At::of(at)),
         };
         if let Err(edge) = arrived {
             self.log.push(Pending::Arrive(Box::new((edge, *at))));
@@ -334,7 +339,7 @@ impl Part {
     pub fn state(&mut self) -> Option<u32> {
         match self.stack.is_empty() || self.edge == Edge::Gap {
             true => None,
-            false => self.paths.states.enter(&self.stack, self.edge),
+            false => self.paths.states.enter(self.stack.iter().copied(), self.edge),
         }
     }
 
@@ -420,7 +425,7 @@ impl<F: FnMut(Moment)> Watch<Open> for Teller<'_, F> {
         self.open(from.note.depth + 1, function, entry)
     }
 
-    fn leave(&mut self, frame: Frame<Open>) {
+    fn leave(&mut self, frame: &Frame<Open>) {
         (self.tell)(frame.note.end(self.time, self.before));
     }
 }
@@ -472,7 +477,7 @@ impl Calls {
         let edge = mem::replace(&mut self.edge, Edge::Flow).then(edge);
         let known = match self.stack.is_empty() {
             true => Err(edge),
-            false => arrive(&mut self.stack, teller, Below::Nothing, edge, at),
+            false => arrive(&mut self.stack, teller, Below::Nothing, edge, &At::of(at)),
         };
         if known.is_err() {
             let (function, entry) = (at.function, Entry::Root);

@@ -245,6 +245,10 @@ impl<'t> Decoder<'t> {
     pub(super) fn tell_time<L: Labels, S: Sink>(&mut self, context: &mut Context<'_, '_, L, S>) {
         self.timing.pass();
         let now = self.timing.now();
+        if now != self.reported || self.timing.cycles() != self.reported_cycles {
+            let (walk, graph, sink) = self.parts(context);
+            walk.tell(graph, sink);
+        }
         if now != self.reported {
             self.reported = now;
             if let Some(now) = now {
@@ -288,9 +292,12 @@ impl<'t> Decoder<'t> {
         loop {
             let (walk, graph, sink) = self.parts(context);
             let rest = Tnt { count: left, ..tnt };
-            left = match sink.takes_stretches() {
-                true => walk.stretches(graph, sink, rest),
-                false => walk.branches(graph, sink, rest),
+            left = if sink.takes_stretches() {
+                let left = walk.stretches(graph, rest);
+                walk.tell(graph, sink);
+                left
+            } else {
+                walk.branches(graph, sink, rest)
             };
             if left == 0 {
                 return Ok(());

@@ -67,23 +67,17 @@ pub struct Stretch {
     pub function: u32,
     /// Their instructions.
     pub instructions: u32,
-    /// The last of them, where it is known to end in more than a conditional branch or a direct jump.
-    pub last: Option<BlockId>,
+    /// What the last one does to the call stack.
+    pub transfer: Transfer,
+    /// The address after the last one, where it is a call.
+    pub end: u64,
 }
 
 impl Stretch {
-    /// Nothing yet, before this block.
+    /// Nothing yet, before this block of a function.
     #[inline]
-    fn before<L: Labels>(graph: &Graph<'_, L>, first: BlockId) -> Stretch {
-        Stretch { first, function: graph.hop(first).function, instructions: 0, last: None }
-    }
-
-    /// Tells it, if anything ran.
-    #[inline]
-    fn tell<L: Labels>(self, graph: &Graph<'_, L>, sink: &mut impl Sink) {
-        if self.instructions > 0 {
-            sink.stretch(self, graph);
-        }
+    fn before(first: BlockId, function: u32) -> Stretch {
+        Stretch { first, function, instructions: 0, transfer: Transfer::None, end: 0 }
     }
 }
 
@@ -113,9 +107,9 @@ pub trait Sink {
         false
     }
 
-    /// Blocks ran, which lie in this graph.
+    /// Blocks of this graph ran, some stretches one after another. What else is told comes after all that ran before.
     #[inline]
-    fn stretch<L: Labels>(&mut self, _stretch: Stretch, _graph: &Graph<'_, L>) {}
+    fn stretches<L: Labels>(&mut self, _stretches: &[Stretch], _graph: &Graph<'_, L>) {}
 
     /// What is told next is what one packet says.
     #[inline]

@@ -1,16 +1,44 @@
 //! The accounts of functions, up to where it is known when they ran.
 
+use std::mem;
+
 use hodo_trace::{Arrival, FunctionId};
 use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
 
 use crate::{
     clock::Time,
-    stack::{Edge, Entry},
+    stack::{Edge, Entry, Frame, Watch},
 };
 
 /// Index of a function in its books.
 pub(super) type Slot = u32;
+
+/// A function that comes onto the stack, or leaves it.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub(super) struct LogEntry {
+    /// Instructions before that.
+    pub(super) until: u64,
+    /// Who ran them, since the entry before.
+    ran: Slot,
+    /// Whose slot it is, with the highest bit set if it leaves.
+    moves: u32,
+}
+
+impl LogEntry {
+    const LEAVES: u32 = 1 << 31;
+
+    #[inline]
+    pub(super) fn enter(until: u64, ran: Slot, slot: Slot) -> LogEntry {
+        LogEntry { until, ran, moves: slot }
+    }
+
+    /// The function that runs leaves the stack.
+    #[inline]
+    pub(super) fn leave(until: u64, slot: Slot) -> LogEntry {
+        LogEntry { until, ran: slot, moves: slot | LogEntry::LEAVES }
+    }
+}
 
 /// What ran: up to some point, or from one to another.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -28,9 +56,20 @@ impl Amount {
         self.time = { self.time }.and(other.time);
     }
 
-    /// From an earlier point to this one.
+    /// Adds what a point is above zero, or takes it off. Sums of both may be less than nothing for a while.
     #[inline]
-    pub(super) fn since(self, earlier: Amount) -> Amount {
+    fn count(&mut self, point: Amount, add: bool) {
+        let sign = if add { 1 } else { u64::MAX };
+        self.instructions = self.instructions.wrapping_add(point.instructions.wrapping_mul(sign));
+        self.time = if add {
+            { self.time }.wrapping_and(point.time)
+        } else {
+            { self.time }.wrapping_less(point.time)
+        };
+    }
+
+    /// From an earlier point to this one.
+    fn since(self, earlier: Amount) -> Amount {
         let instructions = self.instructions - earlier.instructions;
         Amount { instructions, time: { self.time }.since(earlier.time) }
     }
@@ -41,13 +80,14 @@ impl Amount {
 #[repr(align(64))]
 pub(super) struct Account {
     pub(super) own: Amount,
-    /// What had run when it was opened first of those times that it is open now.
-    opened: Amount,
+    /// What ran in the piece while it stood on the stack: what had run whenever it was left for good, less what had
+    /// whenever it was entered first.
+    sum: Amount,
     pub(super) calls: u64,
     /// How often it stands on the stack.
     depth: u32,
-    /// Where its sum of the piece is, if it has one there.
-    sum: u32,
+    /// Whether it is one of those that have a sum in the piece.
+    has_sum: bool,
 }
 
 /// Whose account it is.
@@ -81,30 +121,13 @@ struct Sum {
 #[derive(Clone, Debug, Default)]
 struct Slots {
     all: FxHashMap<FunctionId, Slot>,
-    /// Some that were asked for, by the lowest bits of a function's index: a table that mostly stays in the cache.
-    recent: Vec<(FunctionId, Slot)>,
+    /// By the numbers that the source of runs has for them, or [`Slots::UNKNOWN`].
+    by_number: Vec<Slot>,
+    source: u64,
 }
 
 impl Slots {
-    const RECENT: usize = 1 << 12;
-
-    #[inline]
-    fn of(&mut self, function: FunctionId) -> Option<Slot> {
-        let place = function.index as usize % Slots::RECENT;
-        match self.recent.get(place) {
-            Some(&(known, slot)) if known == function => Some(slot),
-            _ => {
-                let slot = *self.all.get(&function)?;
-                *self.recent.get_mut(place)? = (function, slot);
-                Some(slot)
-            }
-        }
-    }
-
-    fn add(&mut self, function: FunctionId, slot: Slot) {
-        self.all.insert(function, slot);
-        self.recent.resize(Slots::RECENT, (function, slot));
-    }
+    const UNKNOWN: Slot = Slot::MAX;
 }
 
 /// The accounts of functions, the stack that is open, and the pieces so far.
@@ -115,9 +138,10 @@ pub(super) struct Books {
     accounts: Vec<Account>,
     holders: Vec<Holder>,
     pieces: Vec<Piece>,
-    /// Those of the pieces, one after another; a function has one a piece at most.
+    /// Those of the pieces before the last one, one after another; a function has one a piece at most.
     sums: Vec<Sum>,
-    open: Vec<Slot>,
+    /// Who has one in the last piece, in its account.
+    summed: Vec<Slot>,
     now: Amount,
 }
 
@@ -127,38 +151,63 @@ struct Record {
     accounts: Vec<(Holder, Account)>,
     pieces: Vec<Piece>,
     sums: Vec<Sum>,
-    open: Vec<Slot>,
+    summed: Vec<Slot>,
     now: Amount,
 }
 
 impl From<Record> for Books {
     fn from(record: Record) -> Books {
-        let Record { accounts, pieces, sums, open, now } = record;
+        let Record { accounts, pieces, sums, summed, now } = record;
         let (holders, accounts): (Vec<Holder>, _) = accounts.into_iter().unzip();
         let mut slots = Slots::default();
-        holders.iter().zip(0..).for_each(|(holder, slot)| slots.add(holder.function, slot));
-        Books { slots, accounts, holders, pieces, sums, open, now }
+        slots.all.extend(holders.iter().map(|holder| holder.function).zip(0..));
+        Books { slots, accounts, holders, pieces, sums, summed, now }
     }
 }
 
 impl From<Books> for Record {
     fn from(books: Books) -> Record {
-        let Books { accounts, holders, pieces, sums, open, now, .. } = books;
-        Record { accounts: holders.into_iter().zip(accounts).collect(), pieces, sums, open, now }
+        let Books { accounts, holders, pieces, sums, summed, now, .. } = books;
+        Record { accounts: holders.into_iter().zip(accounts).collect(), pieces, sums, summed, now }
     }
 }
 
 impl Books {
     /// The slot of a function.
-    #[inline]
     pub(super) fn slot(&mut self, function: FunctionId) -> Slot {
-        if let Some(slot) = self.slots.of(function) {
-            return slot;
+        *self.slots.all.entry(function).or_insert_with(|| {
+            self.accounts.push(Account::default());
+            self.holders.push(Holder { function, jumps: 0 });
+            self.holders.len() as Slot - 1
+        })
+    }
+
+    /// Numbers are those of this source from now on.
+    #[inline]
+    pub(super) fn read(&mut self, source: u64) {
+        if self.slots.source != source {
+            self.slots.source = source;
+            self.slots.by_number.clear();
         }
-        let slot = self.accounts.len() as Slot;
-        self.slots.add(function, slot);
-        self.accounts.push(Account { sum: u32::MAX, ..Account::default() });
-        self.holders.push(Holder { function, jumps: 0 });
+    }
+
+    /// The slot of a function, which has this number.
+    #[inline]
+    pub(super) fn slot_of(&mut self, number: u32, function: impl FnOnce() -> FunctionId) -> Slot {
+        match self.slots.by_number.get(number as usize) {
+            Some(&slot) if slot != Slots::UNKNOWN => slot,
+            _ => self.meet(number, function()),
+        }
+    }
+
+    #[cold]
+    fn meet(&mut self, number: u32, function: FunctionId) -> Slot {
+        let slot = self.slot(function);
+        let (index, by_number) = (number as usize, &mut self.slots.by_number);
+        if by_number.len() <= index {
+            by_number.resize(index + 1, Slots::UNKNOWN);
+        }
+        by_number[index] = slot;
         slot
     }
 
@@ -177,96 +226,96 @@ impl Books {
         }
     }
 
-    /// What has run so far.
-    #[inline]
-    pub(super) fn now(&self) -> Amount {
-        self.now
+    /// A frame, with its function.
+    pub(super) fn named(&self, frame: &Frame<(), Slot>) -> Frame<()> {
+        let &Frame { function: slot, entry, return_address, note } = frame;
+        Frame { function: self.holders[slot as usize].function, entry, return_address, note }
     }
 
-    /// So much has run by now.
+    /// A function ran.
     #[inline]
-    pub(super) fn advance(&mut self, now: Amount) {
-        self.now = now;
+    pub(super) fn credit(&mut self, slot: Slot, amount: Amount) {
+        self.account(slot).own.add(amount);
     }
 
-    /// The newest frame ran.
+    /// Something ran, in an account or elsewhere.
     #[inline]
-    pub(super) fn ran(&mut self, amount: Amount) {
-        self.credit(amount);
+    pub(super) fn pass(&mut self, amount: Amount) {
         self.now.add(amount);
     }
 
-    /// What ran was the newest frame.
-    #[inline]
-    pub(super) fn credit(&mut self, amount: Amount) {
-        if let Some(&slot) = self.open.last() {
-            self.account(slot).own.add(amount);
+    /// What a log says, from so many instructions on, of which each took so long: up to how many.
+    pub(super) fn follow(&mut self, entries: &[LogEntry], from: u64, each: Time) -> u64 {
+        match each.short() {
+            Some(short) => self.follow_in(entries, from, |count| short.times(count)),
+            None => self.follow_in(entries, from, |count| each.times(count)),
         }
     }
 
-    /// Something ran that stands in other books.
-    #[inline]
-    pub(super) fn passed(&mut self, amount: Amount) {
-        self.now.add(amount);
+    #[inline(always)]
+    fn follow_in(&mut self, entries: &[LogEntry], mut from: u64, time: impl Fn(u64) -> Time) -> u64 {
+        let Books { accounts, summed, now: so_far, .. } = self;
+        let mut now = *so_far;
+        for &LogEntry { until, ran, moves } in entries {
+            let (slot, leaves) = (moves & !LogEntry::LEAVES, moves >= LogEntry::LEAVES);
+            let instructions = until - from;
+            let amount = Amount { instructions, time: time(instructions) };
+            accounts[ran as usize].own.count(amount, true);
+            now.count(amount, true);
+            from = until;
+            let account = &mut accounts[slot as usize];
+            let before = account.depth;
+            account.depth = if leaves { before - 1 } else { before + 1 };
+            if before.min(account.depth) == 0 {
+                account.sum.count(now, leaves);
+                if !account.has_sum {
+                    account.has_sum = true;
+                    summed.push(slot);
+                }
+            }
+        }
+        *so_far = now;
+        from
     }
 
-    /// A frame of a function is entered, when so much had run.
-    #[inline]
-    pub(super) fn open(&mut self, slot: Slot, now: Amount) {
-        let account = self.account(slot);
-        account.depth += 1;
-        if account.depth == 1 {
-            account.opened = now;
-        }
-        self.open.push(slot);
+    /// A frame of a function is entered.
+    fn open(&mut self, slot: Slot) {
+        self.follow(&[LogEntry::enter(0, slot, slot)], 0, Time::default());
     }
 
-    /// The newest frame is left; likewise.
-    #[inline]
-    pub(super) fn close(&mut self, now: Amount) {
-        let Some(slot) = self.open.pop() else { return };
-        let account = self.account(slot);
-        account.depth -= 1;
-        if account.depth == 0 {
-            let amount = now.since(account.opened);
-            self.sum(slot, amount);
-        }
+    /// The newest frame, which is one of a function, is left.
+    fn close(&mut self, slot: Slot) {
+        self.follow(&[LogEntry::leave(0, slot)], 0, Time::default());
     }
 
     /// Adds to what ran in this piece while a function stood on the stack.
-    #[inline]
     fn sum(&mut self, slot: Slot, amount: Amount) {
-        let begin = self.pieces.last().map_or(0, |piece| piece.sums as usize);
-        let index = self.account(slot).sum as usize;
-        if index >= begin
-            && let Some(sum) = self.sums.get_mut(index)
-        {
-            return sum.amount.add(amount);
+        let account = &mut self.accounts[slot as usize];
+        account.sum.count(amount, true);
+        if !mem::replace(&mut account.has_sum, true) {
+            self.summed.push(slot);
         }
-        self.account(slot).sum = self.sums.len() as u32;
-        self.sums.push(Sum { slot, amount });
     }
 
     /// Adds what ran in frames that are not open here: of a function itself, and while it stood on the stack, where
     /// it did so once.
     pub(super) fn add(&mut self, slot: Slot, own: Amount, all: Option<Amount>) {
-        self.account(slot).own.add(own);
+        self.credit(slot, own);
         if let Some(all) = all {
             self.sum(slot, all);
         }
     }
 
-    /// All frames are left, and execution arrives at one that is not known; likewise.
-    pub(super) fn begin_piece(&mut self, edge: Edge, arrival: Arrival, slot: Slot, now: Amount) {
-        self.pieces.push(Piece { edge, arrival, at: now, sums: self.sums.len() as u32 });
-        self.open(slot, now);
-    }
-
-    /// All frames are left.
-    pub(super) fn close_all(&mut self) {
-        while !self.open.is_empty() {
-            self.close(self.now);
+    /// All frames were left, and execution arrives at one that is not known.
+    pub(super) fn begin_piece(&mut self, edge: Edge, arrival: Arrival, slot: Slot) {
+        let Books { accounts, sums, summed, .. } = self;
+        for slot in summed.drain(..) {
+            let account = &mut accounts[slot as usize];
+            account.has_sum = false;
+            sums.push(Sum { slot, amount: mem::take(&mut account.sum) });
         }
+        self.pieces.push(Piece { edge, arrival, at: self.now, sums: self.sums.len() as u32 });
+        self.open(slot);
     }
 
     /// Adds what later books say of functions: their slots here.
@@ -287,15 +336,13 @@ impl Books {
         self.pieces.iter().map(|piece| (piece.edge, &piece.arrival))
     }
 
-    /// Adds the sums of a piece of later books, whose functions have these slots, on the frames that are open.
-    pub(super) fn add_piece(&mut self, later: &Books, index: usize, slots: &[Slot]) {
+    /// Adds the sums of a piece of later books, whose functions have these slots, on the frames that are open. Of the
+    /// last piece, frames of these slots of theirs are still open above its first one.
+    pub(super) fn add_piece(&mut self, later: &Books, index: usize, slots: &[Slot], open: &[Slot]) {
         let next = later.pieces.get(index + 1);
         let end = next.map_or(later.sums.len(), |next| next.sums as usize);
         for &Sum { slot, amount } in &later.sums[later.pieces[index].sums as usize..end] {
-            let slot = slots[slot as usize];
-            if self.account(slot).depth == 0 {
-                self.sum(slot, amount);
-            }
+            self.sum_on_stack(slots[slot as usize], amount);
         }
         let begin = self.now;
         let at = later.pieces[index].at;
@@ -303,27 +350,45 @@ impl Books {
         if next.is_some() {
             return;
         }
-        // The frames above its first one are still open.
-        for &slot in later.open.get(1..).unwrap_or_default() {
-            let mut opened = begin;
-            opened.add(later.accounts[slot as usize].opened.since(at));
-            let slot = slots[slot as usize];
-            let account = self.account(slot);
-            account.depth += 1;
-            if account.depth == 1 {
-                account.opened = opened;
+        for &slot in &later.summed {
+            let Account { mut sum, depth, .. } = later.accounts[slot as usize];
+            if depth > 0 {
+                // It was entered at a point that the pieces before moved on.
+                sum.count(at, true);
+                sum.count(begin, false);
             }
-            self.open.push(slot);
+            self.sum_on_stack(slots[slot as usize], sum);
+        }
+        for &slot in open {
+            self.account(slots[slot as usize]).depth += 1;
         }
     }
 
-    /// The accounts, and of each what ran while it stood on the stack.
+    /// Adds to what ran while a function stood on the stack, unless it stands there anyway.
+    fn sum_on_stack(&mut self, slot: Slot, amount: Amount) {
+        if self.account(slot).depth == 0 {
+            self.sum(slot, amount);
+        }
+    }
+
+    /// The accounts, and of each what ran while it stood on the stack; all frames were left.
     pub(super) fn balance(&self) -> impl Iterator<Item = (&Holder, &Account, Amount)> {
-        let mut all = vec![Amount::default(); self.accounts.len()];
+        let mut all: Vec<Amount> = self.accounts.iter().map(|account| account.sum).collect();
         for sum in &self.sums {
             all[sum.slot as usize].add(sum.amount);
         }
         let accounts = self.holders.iter().zip(&self.accounts).zip(all);
         accounts.map(|((holder, account), all)| (holder, account, all))
+    }
+}
+
+impl Watch<(), Slot> for Books {
+    fn enter(&mut self, _: &Frame<(), Slot>, slot: Slot, entry: Entry, _: Option<u64>) {
+        self.entered(slot, entry, 1);
+        self.open(slot);
+    }
+
+    fn leave(&mut self, frame: &Frame<(), Slot>) {
+        self.close(frame.function);
     }
 }

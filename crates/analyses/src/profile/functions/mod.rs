@@ -42,8 +42,8 @@ impl Analysis for Functions<'_> {
     const TAKES_RUNS: bool = true;
 
     #[inline]
-    fn fold_run(&self, partial: &mut Partial, run: &Run) {
-        partial.fold_run(run);
+    fn fold_runs(&self, partial: &mut Partial, source: u64, runs: impl Iterator<Item = Run>) {
+        partial.fold_runs(source, runs);
     }
 
     fn exchange(&self, partial: &mut Partial, memory: &mut Paths) {

@@ -1,19 +1,19 @@
 //! What a chunk tells about the functions of a thread.
 
-use std::{iter, mem};
+use std::mem;
 
-use hodo_trace::{Arrival, FunctionId, Run, Seen, Transfer};
+use hodo_trace::{Arrival, Run, Seen, Transfer};
 use serde::{Deserialize, Serialize};
 
 use super::{
-    books::{Account, Amount, Books, Holder, Slot},
+    books::{Account, Amount, Books, Holder, LogEntry, Slot},
     paths::Paths,
 };
 use crate::{
     clock::{Clock, Even, Share, Time},
     learned::Learned,
     profile::cost::Sums,
-    stack::{Below, Edge, Entry, Frame, Watch, arrive, cut},
+    stack::{At, Below, Edge, Entry, Frame, Watch, arrive, cut},
 };
 
 /// Without a clock nothing waits for it: so many events are enough at once.
@@ -24,7 +24,7 @@ const ENOUGH: usize = 1 << 10;
 pub struct Partial {
     books: Books,
     /// The known frames at the end, but for while paths run; the oldest is the one that was arrived at last.
-    stack: Vec<Frame<Slot>>,
+    stack: Vec<Frame<(), Slot>>,
     /// The edge after the last run.
     edge: Edge,
     clock: Clock<()>,
@@ -53,8 +53,9 @@ struct Waits {
 /// What happened since the clock was told last.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 struct Log {
-    /// Each with the instructions before it.
-    events: Vec<(u64, Event)>,
+    entries: Vec<LogEntry>,
+    /// What else happened, each with the instructions and the number of entries before it.
+    events: Vec<(u64, usize, Event)>,
     /// Paths that ran, and how many of them events tell of.
     paths: Vec<u32>,
     told: usize,
@@ -66,22 +67,30 @@ struct Log {
 
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 enum Event {
-    /// A frame of a function stands on the stack.
-    Open(Slot),
-    /// The newest frame stands there no more.
-    Close,
     /// The next so many paths ran.
     Paths(u32),
     /// The next of the arrivals at frames that were not known.
     Arrive,
-    /// What runs is not to be looked at.
-    Unseen,
+    /// What this one runs is not to be looked at, from here on.
+    Unseen(Option<Slot>),
 }
 
 impl Log {
     #[inline]
     fn push(&mut self, event: Event) {
-        self.events.push((self.instructions, event));
+        self.events.push((self.instructions, self.entries.len(), event));
+    }
+
+    /// A frame of a function comes, while another one runs.
+    #[inline]
+    fn enter(&mut self, ran: Slot, slot: Slot) {
+        self.entries.push(LogEntry::enter(self.instructions, ran, slot));
+    }
+
+    /// The newest frame goes.
+    #[inline]
+    fn leave(&mut self, slot: Slot) {
+        self.entries.push(LogEntry::leave(self.instructions, slot));
     }
 
     /// Tells of the paths of which no event tells yet.
@@ -93,6 +102,10 @@ impl Log {
             self.told = self.paths.len();
         }
     }
+
+    fn is_long(&self) -> bool {
+        self.entries.len() + self.paths.len() >= ENOUGH
+    }
 }
 
 /// Writes down in the log what happens to the stack.
@@ -101,31 +114,16 @@ struct Writer<'p> {
     log: &'p mut Log,
 }
 
-impl Watch<Slot> for Writer<'_> {
-    #[inline]
-    fn enter(&mut self, _: &Frame<Slot>, function: FunctionId, entry: Entry, _: Option<u64>) -> Slot {
-        let slot = self.books.slot(function);
+impl Watch<(), Slot> for Writer<'_> {
+    #[inline(always)]
+    fn enter(&mut self, from: &Frame<(), Slot>, slot: Slot, entry: Entry, _: Option<u64>) {
         self.books.entered(slot, entry, 1);
-        self.log.push(Event::Open(slot));
-        slot
+        self.log.enter(from.function, slot);
     }
 
-    #[inline]
-    fn leave(&mut self, _: Frame<Slot>) {
-        self.log.push(Event::Close);
-    }
-}
-
-impl Watch<Slot> for Books {
-    fn enter(&mut self, _: &Frame<Slot>, function: FunctionId, entry: Entry, _: Option<u64>) -> Slot {
-        let slot = self.slot(function);
-        self.entered(slot, entry, 1);
-        self.open(slot, self.now());
-        slot
-    }
-
-    fn leave(&mut self, _: Frame<Slot>) {
-        self.close(self.now());
+    #[inline(always)]
+    fn leave(&mut self, frame: &Frame<(), Slot>) {
+        self.log.leave(frame.function);
     }
 }
 
@@ -148,7 +146,14 @@ impl Partial {
     #[inline(always)]
     pub(super) fn fold(&mut self, seen: Seen<'_>) {
         match seen {
-            Seen::Run { at, instructions, .. } => self.run(&at, instructions),
+            Seen::Run { at, instructions, .. } => {
+                if !self.clock.runs() && self.log.is_long() {
+                    self.settle(Even::default());
+                }
+                let edge = mem::replace(&mut self.edge, Edge::Flow);
+                self.arrive(edge, &at, None);
+                self.log.instructions += instructions;
+            }
             Seen::Begin(clock) => self.clock.begin(clock.map(|clock| clock.0)),
             Seen::Time(clock) => {
                 self.log.push_paths(&self.paths.learned);
@@ -168,7 +173,8 @@ impl Partial {
             }
             Seen::Number(_) | Seen::Cycles(_) => {}
             Seen::Skip { instructions } => {
-                self.log.push(Event::Unseen);
+                let ran = self.stack.last().map(|frame| frame.function);
+                self.log.push(Event::Unseen(ran));
                 self.log.instructions += instructions;
                 self.edge = Edge::Gap;
             }
@@ -180,43 +186,46 @@ impl Partial {
         }
     }
 
-    /// A run, which is known to be followed by what it ends with.
+    /// Runs, each of which is known to be followed by what it ends with; numbers of functions are those of a source.
     #[inline]
-    pub(super) fn fold_run(&mut self, run: &Run) {
-        self.run(&run.at, run.instructions);
-        if run.transfer != Transfer::None {
-            self.edge = Edge::after(run);
-            self.clock.left = false;
-            self.sums.calls += u64::from(run.transfer == Transfer::Call);
-        }
-    }
-
-    #[inline]
-    fn run(&mut self, at: &Arrival, instructions: u64) {
-        let edge = mem::replace(&mut self.edge, Edge::Flow);
-        match self.stack.last() {
-            Some(frame) if edge == Edge::Flow && frame.function == at.function => {}
-            _ => self.arrive(edge, at),
-        }
-        self.log.instructions += instructions;
-    }
-
-    #[inline]
-    fn arrive(&mut self, edge: Edge, at: &Arrival) {
-        if !self.clock.runs() && self.log.events.len() >= ENOUGH {
+    pub(super) fn fold_runs(&mut self, source: u64, runs: impl Iterator<Item = Run>) {
+        if !self.clock.runs() && self.log.is_long() {
             self.settle(Even::default());
         }
+        self.books.read(source);
+        // A processor waits where a value is read that was written in parts, so it is kept out of memory.
+        let (mut edge, mut moved, mut calls) = (self.edge, false, 0);
+        for run in runs {
+            self.arrive(edge, &run.at, run.number);
+            self.log.instructions += run.instructions;
+            edge = Edge::after(&run);
+            moved |= run.transfer != Transfer::None;
+            calls += u64::from(run.transfer == Transfer::Call);
+        }
+        self.edge = edge;
+        self.clock.left &= !moved;
+        self.sums.calls += calls;
+    }
+
+    #[inline(always)]
+    fn arrive(&mut self, edge: Edge, at: &Arrival, number: Option<u32>) {
         let Partial { stack, books, log, .. } = self;
+        let &Arrival { address, function, place } = at;
+        let slot = match number {
+            Some(number) => books.slot_of(number, || function),
+            None => books.slot(function),
+        };
         let arrived = match stack.is_empty() {
             true => Err(edge),
-            false => arrive(stack, &mut Writer { books, log }, Below::Unknown, edge, at),
+            false => {
+                let at = At { address, function: slot, place };
+                arrive(stack, &mut Writer { books, log }, Below::Unknown, edge, &at)
+            }
         };
         if let Err(edge) = arrived {
-            let function = at.function;
-            let note = books.slot(function);
-            log.arrivals.push((edge, *at, note));
+            log.arrivals.push((edge, *at, slot));
             log.push(Event::Arrive);
-            stack.push(Frame { function, entry: Entry::Root, return_address: None, note });
+            stack.push(Frame { function: slot, entry: Entry::Root, return_address: None, note: () });
         }
     }
 
@@ -237,10 +246,15 @@ impl Partial {
                 match path {
                     Some(path) => {
                         paths.took(*path, time, false);
-                        books.passed(amount);
+                        books.pass(amount);
                     }
-                    None if stack.is_empty() => before.inside = before.inside.and(time),
-                    None => books.ran(amount),
+                    None => match stack.last() {
+                        Some(top) => {
+                            books.credit(top.function, amount);
+                            books.pass(amount);
+                        }
+                        None => before.inside = before.inside.and(time),
+                    },
                 }
             }
             Share::Outside(time) => {
@@ -254,7 +268,7 @@ impl Partial {
                     None => {}
                 }
                 *outside = outside.and(time);
-                books.passed(Amount { instructions: 0, time });
+                books.pass(Amount { instructions: 0, time });
             }
         });
         self.settle(even);
@@ -262,48 +276,51 @@ impl Partial {
 
     /// Brings the books up to the present: each instruction of the log took so long.
     fn settle(&mut self, even: Even) {
-        let Partial { books, log, paths, sums, path, .. } = self;
+        let Partial { books, log, paths, sums, path, stack, .. } = self;
         log.push_paths(&paths.learned);
+        let Log { entries, events, paths: ran, arrivals, instructions, unseen, .. } = log;
         let amount = |instructions| Amount { instructions, time: even.each.times(instructions) };
-        let (mut arrivals, mut ran) = (log.arrivals.drain(..), log.paths.drain(..));
-        let (mut at, mut now) = (0, books.now());
-        for (until, event) in log.events.drain(..) {
-            if until > at {
-                if !log.unseen {
-                    books.credit(amount(until - at));
-                    now.add(amount(until - at));
-                }
+        let (mut arrivals, mut ran) = (arrivals.drain(..), ran.drain(..));
+        let (mut at, mut done) = (0, 0);
+        for (until, before, event) in events.drain(..) {
+            follow(books, &entries[done..before], &mut at, unseen, even.each);
+            done = before;
+            if mem::take(unseen) {
                 at = until;
             }
-            log.unseen = false;
             match event {
-                Event::Open(slot) => books.open(slot, now),
-                Event::Close => books.close(now),
                 Event::Paths(count) => {
                     let count = ran.by_ref().take(count as usize);
                     let instructions: u64 = count.map(|path| paths.learned.count(path, even.each)).sum();
-                    now.add(amount(instructions));
+                    books.pass(amount(instructions));
                     at += instructions;
                 }
                 Event::Arrive => {
                     sums.calls += paths.expand(books);
                     if let Some((edge, arrival, slot)) = arrivals.next() {
-                        books.begin_piece(edge, arrival, slot, now);
+                        books.begin_piece(edge, arrival, slot);
                     }
                 }
-                Event::Unseen => log.unseen = true,
+                Event::Unseen(top) => {
+                    let seen = amount(until - at);
+                    top.into_iter().for_each(|top| books.credit(top, seen));
+                    books.pass(seen);
+                    (at, *unseen) = (until, true);
+                }
             }
         }
-        if !log.unseen {
-            let mut last = amount(log.instructions - at);
+        follow(books, &entries[done..], &mut at, unseen, even.each);
+        if !*unseen {
+            let mut last = amount(*instructions - at);
             last.time = { last.time }.and(even.rest);
-            match path {
-                Some(path) => paths.took(*path, even.rest, false),
-                None => books.credit(last),
+            match (path, stack.last()) {
+                (Some(path), _) => paths.took(*path, even.rest, false),
+                (None, Some(top)) => books.credit(top.function, last),
+                (None, None) => {}
             }
-            now.add(last);
+            books.pass(last);
         }
-        books.advance(now);
+        entries.clear();
         log.instructions = 0;
         log.told = 0;
     }
@@ -313,7 +330,8 @@ impl Partial {
         if self.stack.is_empty() || self.clock.left || self.edge == Edge::Gap {
             return None;
         }
-        self.paths.enter(&self.stack, self.edge)
+        let Partial { stack, books, paths, edge, .. } = self;
+        paths.enter(stack.iter().map(|frame| books.named(frame)), *edge)
     }
 
     pub(super) fn learn(&mut self, state: u32, runs: impl Iterator<Item = Run>) -> Option<(u32, u32)> {
@@ -344,10 +362,10 @@ impl Partial {
         log.push_paths(&paths.learned);
         let (frames, after) = paths.learned.states.stack(state);
         for frame in frames {
-            let note = books.slot(frame.function);
-            let Frame { function, entry, return_address, .. } = frame;
-            log.push(Event::Open(note));
-            stack.push(Frame { function, entry, return_address, note });
+            let function = books.slot(frame.function);
+            let Frame { entry, return_address, .. } = frame;
+            log.enter(function, function);
+            stack.push(Frame { function, entry, return_address, note: () });
         }
         *edge = after;
     }
@@ -364,11 +382,13 @@ impl Partial {
         let Partial { log, paths, books, sums, .. } = self;
         log.push_paths(&paths.learned);
         log.told = 0;
-        let (events, ran) = (mem::take(&mut log.events), mem::take(&mut log.paths));
-        let (states, mut ran) = (&paths.learned.states, ran.into_iter());
-        for (mut at, event) in events {
+        let (entries, events) = (mem::take(&mut log.entries), mem::take(&mut log.events));
+        let (states, mut ran, mut done) = (&paths.learned.states, mem::take(&mut log.paths).into_iter(), 0);
+        for (mut at, before, event) in events {
+            log.entries.extend(&entries[done..before]);
+            done = before;
             let Event::Paths(count) = event else {
-                log.events.push((at, event));
+                log.events.push((at, log.entries.len(), event));
                 continue;
             };
             for path in ran.by_ref().take(count as usize) {
@@ -377,17 +397,16 @@ impl Partial {
                     let frame = states.frame(part.context);
                     let slot = books.slot(frame.function);
                     books.entered(slot, frame.entry, u64::from(part.entries));
-                    let mut open: Vec<_> = states.frames(part.context).collect();
-                    open.reverse();
-                    let open = open.iter().map(|frame| (at, Event::Open(books.slot(frame.function))));
-                    let before = log.events.len();
-                    log.events.extend(open);
+                    // The newest one first.
+                    let open: Vec<Slot> =
+                        states.frames(part.context).map(|frame| books.slot(frame.function)).collect();
+                    log.entries.extend(open.iter().rev().map(|&slot| LogEntry::enter(at, slot, slot)));
                     at += u64::from(part.instructions);
-                    let frames = log.events.len() - before;
-                    log.events.extend(iter::repeat_n((at, Event::Close), frames));
+                    log.entries.extend(open.iter().map(|&slot| LogEntry::leave(at, slot)));
                 }
             }
         }
+        log.entries.extend(&entries[done..]);
     }
 
     /// Joins two neighbouring parts.
@@ -400,7 +419,7 @@ impl Partial {
     pub(super) fn close(self) -> Whole {
         let mut whole = Partial::unknown();
         whole.append(&self, Below::Nothing);
-        whole.books.close_all();
+        cut(&mut whole.stack, &mut whole.books, 0);
         Whole { books: whole.books, outside: whole.outside, sums: whole.sums }
     }
 
@@ -408,35 +427,48 @@ impl Partial {
         let Waits { inside, outside } = later.before;
         if self.edge == Edge::Gap {
             self.sums.lose(inside.and(outside).nanoseconds());
-        } else if self.stack.is_empty() {
+        } else if let Some(top) = self.stack.last() {
+            self.books.credit(top.function, Amount { instructions: 0, time: inside });
+            self.books.pass(Amount { instructions: 0, time: inside.and(outside) });
+            self.outside = self.outside.and(outside);
+        } else {
             self.before.inside = self.before.inside.and(inside);
             self.before.outside = self.before.outside.and(outside);
-        } else {
-            self.books.ran(Amount { instructions: 0, time: inside });
-            self.books.passed(Amount { instructions: 0, time: outside });
-            self.outside = self.outside.and(outside);
         }
         let slots = self.books.add_accounts(&later.books);
+        let open: Vec<Slot> = later.stack.iter().skip(1).map(|frame| frame.function).collect();
         for (index, (edge, arrival)) in later.books.arrivals().enumerate() {
             let edge = mem::replace(&mut self.edge, Edge::Flow).then(edge);
+            let &Arrival { address, function, place } = arrival;
+            let function = self.books.slot(function);
             let arrived = match self.stack.is_empty() {
                 true => Err(edge),
-                false => arrive(&mut self.stack, &mut self.books, below, edge, arrival),
+                false => {
+                    let at = At { address, function, place };
+                    arrive(&mut self.stack, &mut self.books, below, edge, &at)
+                }
             };
             if let Err(edge) = arrived {
-                let function = arrival.function;
-                let note = self.books.slot(function);
-                self.books.begin_piece(edge, *arrival, note, self.books.now());
-                self.stack.push(Frame { function, entry: Entry::Root, return_address: None, note });
+                self.books.begin_piece(edge, *arrival, function);
+                self.stack.push(Frame { function, entry: Entry::Root, return_address: None, note: () });
             }
-            self.books.add_piece(&later.books, index, &slots);
+            self.books.add_piece(&later.books, index, &slots, &open);
         }
-        let placed = |frame: &Frame<Slot>| Frame { note: slots[frame.note as usize], ..*frame };
+        let placed = |frame: &Frame<(), Slot>| Frame { function: slots[frame.function as usize], ..*frame };
         self.stack.extend(later.stack.iter().skip(1).map(placed));
         self.edge = self.edge.then(later.edge);
         self.outside = self.outside.and(later.outside);
         self.sums.add(&later.sums);
     }
+}
+
+/// Follows entries of the log, the first of which may end what is not to be looked at.
+fn follow(books: &mut Books, entries: &[LogEntry], at: &mut u64, unseen: &mut bool, each: Time) {
+    let Some(first) = entries.first() else { return };
+    if mem::take(unseen) {
+        *at = first.until;
+    }
+    *at = books.follow(entries, *at, each);
 }
 
 /// The functions of a whole thread.

@@ -55,7 +55,11 @@ impl Contexts {
 
 impl Paths {
     /// The number of the state after an edge from a stack; `None` where it has too many frames.
-    pub(super) fn enter<T>(&mut self, stack: &[Frame<T>], edge: Edge) -> Option<u32> {
+    pub(super) fn enter(
+        &mut self,
+        stack: impl ExactSizeIterator<Item = Frame<()>>,
+        edge: Edge,
+    ) -> Option<u32> {
         self.learned.states.enter(stack, edge)
     }
 

@@ -40,8 +40,8 @@ impl Analysis for Profile<'_> {
     const TAKES_RUNS: bool = true;
 
     #[inline]
-    fn fold_run(&self, partial: &mut Partial, run: &Run) {
-        partial.fold_run(self.every, run);
+    fn fold_runs(&self, partial: &mut Partial, _: u64, runs: impl Iterator<Item = Run>) {
+        runs.for_each(|run| partial.fold_run(self.every, &run));
     }
 
     fn exchange(&self, partial: &mut Partial, memory: &mut Paths) {

@@ -174,5 +174,5 @@ impl Watch<NodeId> for Tree {
         node
     }
 
-    fn leave(&mut self, _: Frame<NodeId>) {}
+    fn leave(&mut self, _: &Frame<NodeId>) {}
 }

@@ -19,7 +19,7 @@ use crate::{
         Every,
         cost::{Cost, Sums},
     },
-    stack::{Below, Edge, Entry, Frame, arrive},
+    stack::{At, Below, Edge, Entry, Frame, arrive},
 };
 
 /// The trees that grow on one unknown frame.
@@ -133,7 +133,7 @@ impl Partial {
     fn arrive(&mut self, edge: Edge, arrival: &Arrival, below: Below) -> NodeId {
         let arrived = match self.stack.is_empty() {
             true => Err(edge),
-            false => arrive(&mut self.stack, &mut self.tree, below, edge, arrival),
+            false => arrive(&mut self.stack, &mut self.tree, below, edge, &At::of(arrival)),
         };
         if let Err(edge) = arrived {
             let note = self.tree.root(arrival.function);

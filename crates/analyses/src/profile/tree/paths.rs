@@ -68,7 +68,7 @@ impl Paths {
 
     /// The number of the state after an edge from a stack; `None` where it has too many frames.
     pub(super) fn enter(&mut self, stack: &[Frame<NodeId>], edge: Edge) -> Option<u32> {
-        self.state = self.learned.states.enter(stack, edge);
+        self.state = self.learned.states.enter(stack.iter().copied(), edge);
         self.state
     }
 

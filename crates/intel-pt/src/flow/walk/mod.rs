@@ -8,7 +8,7 @@ use hodo_code::{BlockId, Graph, Labels, Terminator, writes_cr3};
 use iced_x86::{Instruction, Mnemonic};
 
 use super::{
-    Executed, Expected, Sink, Trouble,
+    Executed, Expected, Sink, Stretch, Trouble,
     scout::{CircleGuard, SUSPICIOUS, Scout, instructions_before},
 };
 use crate::{
@@ -39,6 +39,11 @@ pub(super) struct Walk {
     no_return_compression: bool,
     /// Returns are compressed into TNT bits that are not traced.
     returns_are_hidden: bool,
+    /// Stretches that ran, of which the sink was not told yet.
+    untold: Vec<Stretch>,
+    /// The last one, which may go on: its first block, and its instructions, 0 where there is none.
+    first: BlockId,
+    instructions: u32,
 }
 
 impl Walk {
@@ -51,6 +56,9 @@ impl Walk {
             straight: 0,
             no_return_compression: config.no_return_compression,
             returns_are_hidden: config.no_tnt && !config.no_return_compression,
+            untold: Vec::new(),
+            first: BlockId(0),
+            instructions: 0,
         }
     }
 
@@ -172,11 +180,13 @@ impl Walk {
         }
     }
 
-    /// Remembers the call that a block ends with.
+    /// Remembers the call that a block ends with: where it returns to.
     #[inline]
-    fn push_return<L: Labels>(&mut self, graph: &mut Graph<'_, L>, id: BlockId) {
+    fn push_return<L: Labels>(&mut self, graph: &mut Graph<'_, L>, id: BlockId) -> u64 {
         let block = graph.follow(id, false, self.at).ok();
-        self.returns.push(Back { address: graph.return_address(id), block });
+        let address = graph.return_address(id);
+        self.returns.push(Back { address, block });
+        address
     }
 
     /// What a branch that was not compressed does to the calls that returns may go back to. A return
@@ -278,8 +288,12 @@ impl Walk {
         sink: &mut impl Sink,
         to: u64,
     ) -> Result<(), Trouble> {
-        if sink.takes_stretches() && self.stretch_to(graph, sink, to) {
-            return Ok(());
+        if sink.takes_stretches() {
+            let done = self.stretch_to(graph, to);
+            self.tell(graph, sink);
+            if done {
+                return Ok(());
+            }
         }
         let id = self.seek_decision(graph, sink)?;
         let block = graph.block(id);

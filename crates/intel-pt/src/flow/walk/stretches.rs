@@ -1,12 +1,17 @@
 //! From one packet to the next over the code, told as stretches.
 
+use std::mem;
+
 use hodo_code::{BlockId, Graph, Labels, NO_OUTCOMES, Pass};
 
 use super::{
-    super::{Sink, Stretch},
+    super::{Sink, Stretch, Transfer},
     LONGEST_STRAIGHT, Walk,
 };
 use crate::packet::Tnt;
+
+/// So many stretches are told at once, if nothing else comes before.
+const ENOUGH: usize = 1 << 8;
 
 /// How many outcomes of branches are left, in the form that [`Graph::pass_branches`] takes.
 fn left(outcomes: u64) -> u8 {
@@ -14,19 +19,15 @@ fn left(outcomes: u64) -> u8 {
 }
 
 impl Walk {
-    /// The same for a sink that takes stretches; code that is not the same at all times is left to others.
+    /// The same for a sink that takes stretches, which are [told](Walk::tell) later; code that is not the same at all
+    /// times is left to others.
     #[inline(always)]
-    pub(in super::super) fn stretches<L: Labels>(
-        &mut self,
-        graph: &mut Graph<'_, L>,
-        sink: &mut impl Sink,
-        tnt: Tnt,
-    ) -> u8 {
+    pub(in super::super) fn stretches<L: Labels>(&mut self, graph: &mut Graph<'_, L>, tnt: Tnt) -> u8 {
         let Ok(mut id) = self.here(graph) else { return tnt.count };
         // The next bit is the highest one, and one that is set follows the last.
         let mut bits = (tnt.bits << 1 | 1) << (63 - tnt.count);
         let mut straight = 0;
-        let mut stretch = Stretch::before(graph, id);
+        let mut stretch = self.go_on_with(graph, id);
         while bits != NO_OUTCOMES && straight < LONGEST_STRAIGHT {
             let (to, instructions) = graph.pass_branches(id, stretch.function, &mut bits);
             stretch.instructions += instructions;
@@ -36,8 +37,8 @@ impl Walk {
             }
             let hop = graph.hop(id);
             if hop.function != stretch.function {
-                stretch.tell(graph, sink);
-                stretch = Stretch::before(graph, id);
+                self.untold.push(stretch);
+                stretch = Stretch::before(id, hop.function);
             }
             let taken = bits >> 63 == 1;
             let next = match hop.pass {
@@ -49,7 +50,7 @@ impl Walk {
                 }
                 Pass::Call => {
                     straight += 1;
-                    self.push_return(graph, id);
+                    stretch.end = self.push_return(graph, id);
                     hop.next(true).or_else(|| graph.follow(id, true, self.at).ok())
                 }
                 Pass::Return if taken && !self.no_return_compression => {
@@ -62,27 +63,62 @@ impl Walk {
                 _ => break,
             };
             stretch.instructions += u32::from(hop.instructions);
+            stretch.transfer = Transfer::over(hop.pass);
             let Some(next) = next else {
                 // Code that can't be read is trouble only once a packet proves that it ran.
                 if hop.pass != Pass::Return {
                     let block = graph.block(id);
                     self.go(if hop.pass == Pass::Branch && !taken { block.end } else { block.target });
                 }
-                stretch.last = (hop.pass > Pass::Branch).then_some(id);
-                stretch.tell(graph, sink);
+                self.untold.push(stretch);
                 return left(bits);
             };
             if hop.pass > Pass::Branch {
-                stretch.last = Some(id);
-                stretch.tell(graph, sink);
-                stretch = Stretch::before(graph, next);
+                self.untold.push(stretch);
+                stretch = Stretch::before(next, graph.hop(next).function);
             }
             id = next;
         }
-        stretch.tell(graph, sink);
+        (self.first, self.instructions) = (stretch.first, stretch.instructions);
         self.stand_before(graph, id);
         self.straight = straight;
         left(bits)
+    }
+
+    /// The stretch that a block goes on with.
+    #[inline]
+    fn go_on_with<L: Labels>(&mut self, graph: &Graph<'_, L>, id: BlockId) -> Stretch {
+        let function = graph.hop(id).function;
+        let instructions = mem::take(&mut self.instructions);
+        if instructions == 0 {
+            return Stretch::before(id, function);
+        }
+        let open = Stretch { instructions, ..Stretch::before(self.first, graph.hop(self.first).function) };
+        if open.function == function {
+            return open;
+        }
+        self.untold.push(open);
+        Stretch::before(id, function)
+    }
+
+    /// Tells of the stretches that ran.
+    #[inline]
+    pub(in super::super) fn tell<L: Labels>(&mut self, graph: &Graph<'_, L>, sink: &mut impl Sink) {
+        let instructions = mem::take(&mut self.instructions);
+        if instructions > 0 {
+            let open = Stretch::before(self.first, graph.hop(self.first).function);
+            self.untold.push(Stretch { instructions, ..open });
+        }
+        if !self.untold.is_empty() {
+            sink.stretches(&self.untold, graph);
+            self.untold.clear();
+        }
+    }
+
+    /// Whether much waits to be told.
+    #[inline]
+    pub(in super::super) fn has_much_to_tell(&self) -> bool {
+        self.untold.len() >= ENOUGH
     }
 
     /// Execution goes on at a block, which may not be the one that is there at this time.
@@ -94,20 +130,15 @@ impl Walk {
 
     /// Over blocks up to an indirect branch, and over that to an address; whether that was all.
     #[inline]
-    pub(super) fn stretch_to<L: Labels>(
-        &mut self,
-        graph: &mut Graph<'_, L>,
-        sink: &mut impl Sink,
-        to: u64,
-    ) -> bool {
+    pub(in super::super) fn stretch_to<L: Labels>(&mut self, graph: &mut Graph<'_, L>, to: u64) -> bool {
         let Ok(mut id) = self.here(graph) else { return false };
-        let mut stretch = Stretch::before(graph, id);
+        let mut stretch = self.go_on_with(graph, id);
         let mut straight = 0;
         while straight < LONGEST_STRAIGHT {
             let hop = graph.hop(id);
             if hop.function != stretch.function {
-                stretch.tell(graph, sink);
-                stretch = Stretch::before(graph, id);
+                self.untold.extend(Some(stretch).filter(|stretch| stretch.instructions > 0));
+                stretch = Stretch::before(id, hop.function);
             }
             match hop.pass {
                 Pass::Free | Pass::Call => {
@@ -116,10 +147,10 @@ impl Walk {
                     };
                     stretch.instructions += u32::from(hop.instructions);
                     if hop.pass == Pass::Call {
-                        self.push_return(graph, id);
-                        stretch.last = Some(id);
-                        stretch.tell(graph, sink);
-                        stretch = Stretch::before(graph, next);
+                        stretch.end = self.push_return(graph, id);
+                        stretch.transfer = Transfer::Call;
+                        self.untold.push(stretch);
+                        stretch = Stretch::before(next, graph.hop(next).function);
                     }
                     (id, straight) = (next, straight + 1);
                 }
@@ -131,11 +162,11 @@ impl Walk {
                         _ => None,
                     };
                     if hop.pass == Pass::IndirectCall {
-                        self.push_return(graph, id);
+                        stretch.end = self.push_return(graph, id);
                     }
                     stretch.instructions += u32::from(hop.instructions);
-                    stretch.last = Some(id);
-                    stretch.tell(graph, sink);
+                    stretch.transfer = Transfer::over(hop.pass);
+                    self.untold.push(stretch);
                     let known = back.and_then(|back| back.block).filter(|&id| graph.is_at(id, to, self.at));
                     self.ip = to;
                     self.block = known.or_else(|| graph.lead(id, to, self.at).ok());
@@ -144,7 +175,7 @@ impl Walk {
                 _ => break,
             }
         }
-        stretch.tell(graph, sink);
+        (self.first, self.instructions) = (stretch.first, stretch.instructions);
         self.stand_before(graph, id);
         self.straight = straight;
         false
