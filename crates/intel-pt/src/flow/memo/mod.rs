@@ -104,43 +104,49 @@ struct Learned {
     bytes: usize,
     /// What these were when it was last asked whether they are worth it.
     judged: (usize, usize),
-    /// How often in a row paths came too seldom.
+    /// How often paths came too seldom, less how often they did not.
     seldom: u32,
     /// Packets that are yet to be left to the decoder for that.
     rest: usize,
 }
 
 impl Learned {
-    /// After everything was forgotten, because there was too much or it was in vain.
-    fn anew(&self, in_vain: bool) -> Learned {
-        let seldom = if in_vain || self.bytes < WORTH * self.paths { self.seldom + 1 } else { 0 };
-        let rest = if seldom > 0 { (REST * self.most / PATHS) << seldom.min(LONGEST_REST) } else { 0 };
-        Learned { rest, seldom, most: self.most, ..Learned::default() }
+    /// After everything was forgotten, because there was too much.
+    fn anew(&self) -> Learned {
+        Learned { seldom: self.seldom, most: self.most, ..Learned::default() }
     }
 
-    /// Whether paths come so seldom that learning them is not worth it: told of each eighth of those that there is
-    /// room for.
-    fn is_in_vain(&mut self) -> bool {
+    /// Looks whether paths come so seldom that learning them is not worth it, each time that there are some more; then
+    /// it rests, the longer the more often that was so.
+    fn judge(&mut self) {
         let (paths, bytes) = (self.paths - self.judged.0, self.bytes - self.judged.1);
-        if paths < self.most / 8 {
-            return false;
+        if paths * SOME < self.most {
+            return;
         }
         self.judged = (self.paths, self.bytes);
-        bytes < WORTH * paths
+        if bytes >= WORTH * paths {
+            self.seldom = self.seldom.saturating_sub(1);
+        } else {
+            self.rest = (REST * self.most / PATHS) << self.seldom;
+            self.seldom = (self.seldom + 1).min(LONGEST_REST);
+        }
     }
 }
 
 /// Most paths that are remembered.
 const PATHS: usize = 1 << 18;
 
-/// Bytes of trace to a path that make it worth to be learned.
-const WORTH: usize = 16;
+/// The part of these that is looked at together.
+const SOME: usize = 64;
 
-/// Packets that are left to the decoder before paths are learned again, the first time.
-const REST: usize = 1 << 21;
+/// Bytes of trace to a path that make it worth to be learned.
+const WORTH: usize = 32;
+
+/// Packets that are left to the decoder before paths are learned again, the first time; TNT packets in a row are one.
+const REST: usize = 1 << 16;
 
 /// How often that is doubled at most.
-const LONGEST_REST: u32 = 6;
+const LONGEST_REST: u32 = 10;
 
 /// Most steps that a sink is told to learn before everything is forgotten.
 const STEPS: usize = 1 << 20;
@@ -236,14 +242,14 @@ impl Decoder<'_> {
         {
             return;
         }
+        memos.learned.judge();
         if memos.learned.rest > 0 {
             let followed = self.follow_plain(memos.learned.rest, context);
             memos.learned.rest -= followed.max(1);
             return;
         }
-        let in_vain = memos.learned.is_in_vain();
-        if memos.learned.full || in_vain {
-            memos.learned = memos.learned.anew(in_vain);
+        if memos.learned.full {
+            memos.learned = memos.learned.anew();
             memos.programs.values_mut().for_each(Memo::forget);
             context.sink.forget();
         }
