@@ -245,7 +245,8 @@ impl<'t> Decoder<'t> {
     pub(super) fn tell_time<L: Labels, S: Sink>(&mut self, context: &mut Context<'_, '_, L, S>) {
         self.timing.pass();
         let now = self.timing.now();
-        if now != self.reported || self.timing.cycles() != self.reported_cycles {
+        let tells = now != self.reported || self.timing.cycles() != self.reported_cycles;
+        if tells && self.walk.has_to_tell() {
             let (walk, graph, sink) = self.parts(context);
             walk.tell(graph, sink);
         }

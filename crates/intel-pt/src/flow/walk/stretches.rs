@@ -104,15 +104,21 @@ impl Walk {
     /// Tells of the stretches that ran.
     #[inline]
     pub(in super::super) fn tell<L: Labels>(&mut self, graph: &Graph<'_, L>, sink: &mut impl Sink) {
-        let instructions = mem::take(&mut self.instructions);
-        if instructions > 0 {
-            let open = Stretch::before(self.first, graph.hop(self.first).function);
-            self.untold.push(Stretch { instructions, ..open });
-        }
-        if !self.untold.is_empty() {
+        if self.has_to_tell() {
+            let instructions = mem::take(&mut self.instructions);
+            if instructions > 0 {
+                let open = Stretch::before(self.first, graph.hop(self.first).function);
+                self.untold.push(Stretch { instructions, ..open });
+            }
             sink.stretches(&self.untold, graph);
             self.untold.clear();
         }
+    }
+
+    /// Whether anything waits to be told.
+    #[inline]
+    pub(in super::super) fn has_to_tell(&self) -> bool {
+        self.instructions > 0 || !self.untold.is_empty()
     }
 
     /// Whether much waits to be told.
