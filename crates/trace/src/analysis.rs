@@ -236,7 +236,8 @@ pub trait Analysis: Sync {
     const TAKES_RUNS: bool = false;
 
     /// Adds runs that follow each other: the same as folding the [`Seen::Run`]s that each is made of, and what its last
-    /// instruction was. Numbers of their functions are those of a source, which has a number of its own.
+    /// instruction was. Numbers of their functions are those of a source, which has a number of its own:
+    /// 0 where they have none.
     fn fold_runs(&self, _partial: &mut Self::Partial, _source: u64, _runs: impl Iterator<Item = Run>) {}
 
     /// Exchanges what a partial state remembers of paths for something else; all that it was told of by these

@@ -10,8 +10,9 @@ use super::{
 };
 use crate::packet::Tnt;
 
-/// So many stretches are told at once, if nothing else comes before.
+/// So many stretches are told at once, if nothing else comes before; or one of so many instructions.
 const ENOUGH: usize = 1 << 8;
+const LONG: u32 = 1 << 30;
 
 /// How many outcomes of branches are left, in the form that [`Graph::pass_branches`] takes.
 fn left(outcomes: u64) -> u8 {
@@ -124,7 +125,7 @@ impl Walk {
     /// Whether much waits to be told.
     #[inline]
     pub(in super::super) fn has_much_to_tell(&self) -> bool {
-        self.untold.len() >= ENOUGH
+        self.untold.len() >= ENOUGH || self.instructions >= LONG
     }
 
     /// Execution goes on at a block, which may not be the one that is there at this time.
