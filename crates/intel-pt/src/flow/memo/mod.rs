@@ -116,15 +116,15 @@ impl Learned {
         Learned { seldom: self.seldom, most: self.most, ..Learned::default() }
     }
 
-    /// Looks whether paths come so seldom that learning them is not worth it, each time that there are some more; then
-    /// it rests, the longer the more often that was so.
-    fn judge(&mut self) {
+    /// Looks whether paths come so seldom that learning them is not worth it, which so many bytes of trace to a path make
+    /// it, each time that there are some more; then it rests, the longer the more often that was so.
+    fn judge(&mut self, worth: usize) {
         let (paths, bytes) = (self.paths - self.judged.0, self.bytes - self.judged.1);
         if paths * SOME < self.most {
             return;
         }
         self.judged = (self.paths, self.bytes);
-        if bytes >= WORTH * paths {
+        if bytes >= worth * paths {
             self.seldom = self.seldom.saturating_sub(1);
         } else {
             self.rest = (REST * self.most / PATHS) << self.seldom;
@@ -139,8 +139,11 @@ const PATHS: usize = 1 << 18;
 /// The part of these that is looked at together.
 const SOME: usize = 64;
 
-/// Bytes of trace to a path that make it worth to be learned.
+/// Bytes of trace to a path that make it worth to be learned, where stretches are told otherwise.
 const WORTH: usize = 32;
+
+/// The same where blocks are told otherwise, which takes longer.
+const WORTH_OF_BLOCKS: usize = 8;
 
 /// Packets that are left to the decoder before paths are learned again, the first time; TNT packets in a row are one.
 const REST: usize = 1 << 16;
@@ -242,7 +245,7 @@ impl Decoder<'_> {
         {
             return;
         }
-        memos.learned.judge();
+        memos.learned.judge(if context.sink.takes_stretches() { WORTH } else { WORTH_OF_BLOCKS });
         if memos.learned.rest > 0 {
             let followed = self.follow_plain(memos.learned.rest, context);
             memos.learned.rest -= followed.max(1);
