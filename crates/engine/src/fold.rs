@@ -126,7 +126,7 @@ pub(crate) trait Take {
     /// Whether it may be told of runs, joined as far as they are of one function, in place of each block.
     const TAKES_RUNS: bool;
 
-    /// Runs were seen of the thread that runs.
+    /// Runs were seen of the thread that runs, whose functions a source numbers (0 does not).
     fn take_runs(&mut self, source: u64, runs: impl Iterator<Item = Run>);
 
     /// Whether it may take paths in place of runs.
