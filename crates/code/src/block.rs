@@ -6,6 +6,7 @@ use crate::{Label, Origin};
 
 /// Index of a block in its graph.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[repr(transparent)]
 pub struct BlockId(pub u32);
 
 /// How a block ends, as Intel PT sees it (SDM, "Change of Flow Instruction Tracing").

@@ -7,6 +7,7 @@ use rustc_hash::FxHashMap;
 
 use crate::{
     AddressSpace, Bits, Block, BlockId, Hop, Origin, Pass, Provenance, Snapshot, Terminator, block::UNMET,
+    native::Native,
 };
 
 /// A block that grows longer is cut, so that one look-up stays cheap.
@@ -82,6 +83,7 @@ pub struct Graph<'a, L> {
     index: FxHashMap<u64, BlockId>,
     /// Where there are several blocks at one address: all of them, by the ticks at which they begin.
     versions: FxHashMap<u64, Vec<BlockId>>,
+    pub(crate) native: Native,
 }
 
 impl<'a, L: Labels> Graph<'a, L> {
@@ -102,6 +104,7 @@ impl<'a, L: Labels> Graph<'a, L> {
             lengths: Vec::new(),
             index: FxHashMap::default(),
             versions: FxHashMap::default(),
+            native: Native::default(),
         }
     }
 

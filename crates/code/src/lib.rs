@@ -10,12 +10,18 @@
 
 mod block;
 mod graph;
+mod native;
 mod program;
+mod returns;
 mod snapshot;
 mod space;
+mod stretch;
 
 pub use block::{Block, BlockId, Hop, Pass, Provenance, Terminator};
 pub use graph::{Graph, Label, Labels, NO_OUTCOMES, Unreadable, writes_cr3};
+pub use native::Led;
 pub use program::Program;
+pub use returns::{Back, DEPTH, Landing, ReturnStack};
 pub use snapshot::Snapshot;
 pub use space::{AddressSpace, Bits, Content, Origin};
+pub use stretch::{Stretch, Transfer};

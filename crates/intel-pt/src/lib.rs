@@ -17,7 +17,6 @@ mod config;
 mod errata;
 mod filter;
 mod last_ip;
-mod return_stack;
 mod timing;
 
 pub use config::{Config, Cpu};

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use hodo_clock::Tsc;
-use hodo_code::{Graph, Labels, Program};
+use hodo_code::{Graph, Labels, Program, ReturnStack};
 
 use super::{
     Event, Expected, Gap, PacketKind, Sink, Trouble,
@@ -17,7 +17,6 @@ use crate::{
     Config, Errata, Erratum, Filter,
     last_ip::LastIp,
     packet::{self, IpPayload, Packet, Tnt},
-    return_stack::ReturnStack,
     timing::Timing,
 };
 

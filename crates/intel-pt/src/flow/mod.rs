@@ -21,11 +21,12 @@ mod trial;
 mod trouble;
 mod walk;
 
-use hodo_code::{Block, BlockId, Graph, Labels, Provenance, Snapshot};
+use hodo_code::{Block, Graph, Labels, Provenance, Snapshot};
+pub use hodo_code::{Stretch, Transfer};
 
 pub use decoder::{Decoder, Guest, Switch};
 pub use event::{Cause, ControlFlow, ControlFlowKind, Event, EventData, Transaction, ValueBlock};
-pub use memo::{Memos, Step, Transfer};
+pub use memo::{Memos, Step};
 pub use trouble::{Expected, Gap, Trouble};
 
 /// Instructions that ran one after the other: a block, or its first instructions.
@@ -55,29 +56,6 @@ impl Executed<'_> {
             *next = address.wrapping_add(u64::from(length));
             Some(address)
         })
-    }
-}
-
-/// Blocks of one function that ran to their ends, one after another.
-#[derive(Clone, Copy, Debug)]
-pub struct Stretch {
-    /// The first of them.
-    pub first: BlockId,
-    /// The number of their function in their graph.
-    pub function: u32,
-    /// Their instructions.
-    pub instructions: u32,
-    /// What the last one does to the call stack.
-    pub transfer: Transfer,
-    /// The address after the last one, where it is a call.
-    pub end: u64,
-}
-
-impl Stretch {
-    /// Nothing yet, before this block of a function.
-    #[inline]
-    fn before(first: BlockId, function: u32) -> Stretch {
-        Stretch { first, function, instructions: 0, transfer: Transfer::None, end: 0 }
     }
 }
 

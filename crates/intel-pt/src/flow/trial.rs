@@ -6,17 +6,14 @@
 //! TIP packets stands, conditional ones and returns where TNT bits are, up to the IP of the next PSB+ or for
 //! as many TIP packets as are [`ENOUGH`].
 
-use hodo_code::Labels;
+use hodo_code::{Labels, ReturnStack};
 
 use super::{
     Event, Executed, Sink,
     decoder::{Context, Decoder},
     recovery::State,
 };
-use crate::{
-    packet::{self, Packet},
-    return_stack::ReturnStack,
-};
+use crate::packet::{self, Packet};
 
 /// TIP packets that the code bears out, after which a trial is believed. A wrong path seldom stands at an
 /// indirect branch when the next TIP comes.

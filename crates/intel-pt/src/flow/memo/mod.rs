@@ -21,11 +21,11 @@ mod table;
 mod trains;
 mod ways;
 
-use hodo_code::{Graph, Labels};
+use hodo_code::{Graph, Labels, Transfer};
 use rustc_hash::FxHashMap;
 
 pub(super) use record::join;
-pub use table::{Step, Transfer};
+pub use table::Step;
 
 use self::{
     record::Recorder,

@@ -1,11 +1,11 @@
 //! Walks once over what packets prove, and writes down what it meets.
 
-use hodo_code::{Graph, Labels};
+use hodo_code::{Graph, Labels, Transfer};
 
 use super::{
     super::{Event, Executed, Sink, Trouble, walk::Walk},
     plain_size,
-    table::{Key, LONGEST, NO_REGION, Next, Step, Table, Transfer},
+    table::{Key, LONGEST, NO_REGION, Next, Step, Table},
 };
 use crate::packet::{Tnt, tnt};
 

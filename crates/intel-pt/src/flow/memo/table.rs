@@ -1,6 +1,6 @@
 //! What packets did, by the block that execution stood before.
 
-use hodo_code::{Block, BlockId, Label, Pass, Terminator};
+use hodo_code::{Block, BlockId, Label, Transfer};
 use indexmap::IndexSet;
 use rustc_hash::FxBuildHasher;
 
@@ -48,43 +48,6 @@ impl Step {
                 true
             }
             None => false,
-        }
-    }
-}
-
-/// A branch as far as it changes the call stack.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Transfer {
-    /// None, a direct or conditional branch, or a far one.
-    None,
-    /// A near call, which will return to the address after it.
-    Call,
-    /// A near return.
-    Return,
-    /// A near jump through a register or memory.
-    IndirectJump,
-}
-
-impl Transfer {
-    /// What the end of a block that is passed is.
-    #[inline]
-    pub fn over(pass: Pass) -> Transfer {
-        match pass {
-            Pass::Call | Pass::IndirectCall => Transfer::Call,
-            Pass::Return => Transfer::Return,
-            Pass::IndirectJump => Transfer::IndirectJump,
-            Pass::Free | Pass::Branch | Pass::Other => Transfer::None,
-        }
-    }
-
-    /// What the end of a block does to the call stack.
-    #[inline]
-    pub fn of(block: &Block) -> Transfer {
-        match block.terminator {
-            Terminator::Call | Terminator::IndirectCall if block.is_call() => Transfer::Call,
-            Terminator::Return => Transfer::Return,
-            Terminator::IndirectJump => Transfer::IndirectJump,
-            _ => Transfer::None,
         }
     }
 }

@@ -4,7 +4,7 @@ use hodo_code::BlockId;
 use indexmap::IndexSet;
 use rustc_hash::FxBuildHasher;
 
-use crate::return_stack::{Back, DEPTH, ReturnStack};
+use hodo_code::{Back, DEPTH, Landing, ReturnStack};
 
 /// All that decides what plain packets do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -67,7 +67,7 @@ impl Chains {
         }
         let mut stack = ReturnStack::default();
         let backs = newest_first.into_iter().rev().map(|address| Back { address, block: None });
-        backs.for_each(|back| stack.push(back));
+        backs.for_each(|back| stack.push(back, Landing::UNKNOWN));
         stack
     }
 }

@@ -4,17 +4,16 @@ mod stretches;
 
 use std::mem;
 
-use hodo_code::{BlockId, Graph, Labels, Terminator, writes_cr3};
+use hodo_code::{Back, BlockId, Graph, Labels, ReturnStack, Stretch, Terminator, writes_cr3};
 use iced_x86::{Instruction, Mnemonic};
 
 use super::{
-    Executed, Expected, Sink, Stretch, Trouble,
+    Executed, Expected, Sink, Trouble,
     scout::{CircleGuard, SUSPICIOUS, Scout, instructions_before},
 };
 use crate::{
     Config,
     packet::Tnt,
-    return_stack::{Back, ReturnStack},
 };
 
 /// Blocks without a decision that are passed before a walk looks whether it runs in a circle.
@@ -185,7 +184,7 @@ impl Walk {
     fn push_return<L: Labels>(&mut self, graph: &mut Graph<'_, L>, id: BlockId) -> u64 {
         let block = graph.follow(id, false, self.at).ok();
         let address = graph.return_address(id);
-        self.returns.push(Back { address, block });
+        self.returns.push(Back { address, block }, graph.landing(block));
         address
     }
 

@@ -2,12 +2,9 @@
 
 use std::mem;
 
-use hodo_code::{BlockId, Graph, Labels, NO_OUTCOMES, Pass};
+use hodo_code::{BlockId, Graph, Labels, Led, NO_OUTCOMES, Pass, Stretch, Transfer};
 
-use super::{
-    super::{Sink, Stretch, Transfer},
-    LONGEST_STRAIGHT, Walk,
-};
+use super::{super::Sink, LONGEST_STRAIGHT, Walk};
 use crate::packet::Tnt;
 
 /// So many stretches are told at once, if nothing else comes before; or one of so many instructions.
@@ -29,6 +26,16 @@ impl Walk {
         let mut bits = (tnt.bits << 1 | 1) << (63 - tnt.count);
         let mut straight = 0;
         let mut stretch = self.go_on_with(graph, id);
+        let how = (self.at, !self.no_return_compression);
+        match graph.run(id, &mut bits, &mut stretch, &mut self.untold, &mut self.returns, how) {
+            Some(Led::Before(to)) => id = to,
+            // Code that can't be read is trouble only once a packet proves that it ran.
+            Some(Led::Unreadable(address)) => {
+                self.go(address);
+                return left(bits);
+            }
+            None => {}
+        }
         while bits != NO_OUTCOMES && straight < LONGEST_STRAIGHT {
             let (to, instructions) = graph.pass_branches(id, stretch.function, &mut bits);
             stretch.instructions += instructions;

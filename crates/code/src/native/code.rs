@@ -1,0 +1,305 @@
+//! The machine code of blocks.
+//!
+//! Registers: `r8` outcomes of branches, `r9` instructions of the stretch, `r10` the stretch, `r11` the newest call,
+//! `rdx` the calls, `rcx` where code lies, `rsi` what `r8` is when no outcome is left; `rdi` the [`State`].
+//!
+//! Code that walks on in the common way lies at the low end, one block after another; ways out of it lie at the high
+//! end.
+
+use std::{
+    io,
+    mem::offset_of,
+    sync::atomic::{AtomicU32, Ordering},
+};
+
+use super::memory::{Memory, State};
+use crate::{BlockId, Hop, NO_OUTCOMES, ReturnStack, Stretch, Transfer, returns::Landing};
+
+/// Why machine code was left, in the highest bits of what it returns; the others are the block.
+pub(super) const BEFORE: u32 = 0;
+pub(super) const NOT_TAKEN: u32 = 1 << 30;
+pub(super) const TAKEN: u32 = 2 << 30;
+pub(super) const LANDED: u32 = 3 << 30;
+pub(super) const WHY: u32 = 3 << 30;
+
+/// The most that is emitted for a block, with all that belongs to it, at one end or the other.
+const MOST: u32 = 256;
+
+/// A place in the code; 0 is none.
+pub(super) type Place = u32;
+
+/// Where the code of a block begins.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Places {
+    /// Where it looks first whether an outcome is left.
+    pub(super) gate: Place,
+    /// Where it knows that one is.
+    pub(super) body: Place,
+    /// Where returns lead, which begin a stretch.
+    pub(super) landing: Place,
+}
+
+/// Machine code of some blocks of a graph.
+#[derive(Debug)]
+pub(crate) struct Code {
+    memory: Memory,
+    /// Where the next code goes, and where the last way out begins.
+    low: u32,
+    high: u32,
+    places: Vec<Places>,
+    enter: Place,
+    exit: Place,
+    /// A number that no other code has, and which is not 0.
+    generation: u32,
+    /// Whether returns take outcomes.
+    pub(super) returns: bool,
+    text: Vec<u8>,
+}
+
+impl Code {
+    /// Room for code of so many bytes.
+    ///
+    /// # Errors
+    /// As for [`Memory::new`].
+    pub(super) fn new(size: usize, returns: bool) -> io::Result<Code> {
+        static NEXT: AtomicU32 = AtomicU32::new(1);
+        let memory = Memory::new(size)?;
+        let (high, generation) = (memory.size() as u32, NEXT.fetch_add(1, Ordering::Relaxed));
+        let (places, text) = (Vec::new(), Vec::new());
+        let mut code = Code { memory, low: 1, high, places, enter: 0, exit: 0, generation, returns, text };
+        assert_eq!(code.low, Landing::UNKNOWN.code);
+        code.text.extend([0xb8]); // mov eax, LANDED
+        code.word(LANDED);
+        code.exit = code.here();
+        code.store_state();
+        code.enter = code.here();
+        code.load_state();
+        code.commit();
+        Ok(code)
+    }
+
+    pub(super) fn generation(&self) -> u32 {
+        self.generation
+    }
+
+    /// Whether there is no room for another block.
+    pub(super) fn is_full(&self) -> bool {
+        self.high - self.low < 2 * MOST
+    }
+
+    pub(super) fn size(&self) -> usize {
+        self.memory.size()
+    }
+
+    #[inline]
+    pub(super) fn places(&self, id: BlockId) -> Places {
+        self.places.get(id.0 as usize).copied().unwrap_or_default()
+    }
+
+    /// The places of a block, to be changed.
+    pub(super) fn places_of(&mut self, id: BlockId) -> &mut Places {
+        let index = id.0 as usize;
+        if index >= self.places.len() {
+            self.places.resize(index + 1, Places::default());
+        }
+        &mut self.places[index]
+    }
+
+    /// Where the code of a block begins.
+    pub(super) fn address(&self, place: Place) -> u64 {
+        self.memory.address(place)
+    }
+
+    /// Runs from the gate of a block.
+    #[inline]
+    #[allow(unsafe_code)]
+    pub(super) fn run(&self, state: &mut State) -> u32 {
+        // SAFETY: what is here was put together below: it writes to stretches, of which the caller has room for the
+        // most that 63 outcomes lead to, and to the calls, whose number it wraps.
+        unsafe { self.memory.call(self.enter, state) }
+    }
+
+    // What is written now goes here.
+
+    pub(super) fn here(&self) -> Place {
+        self.low + self.text.len() as u32
+    }
+
+    /// Puts what was written in its place.
+    pub(super) fn commit(&mut self) {
+        self.memory.put(self.low, &self.text);
+        self.low += self.text.len() as u32;
+        self.text.clear();
+    }
+
+    fn word(&mut self, word: u32) {
+        self.text.extend(word.to_le_bytes());
+    }
+
+    /// The distance to a place, which is the last part of an instruction; where it stands.
+    fn to(&mut self, place: Place) -> Place {
+        let site = self.here();
+        self.word(place.wrapping_sub(site + 4));
+        site
+    }
+
+    /// Leads the jump whose distance stands at a site to a place.
+    pub(super) fn lead(&mut self, site: Place, place: Place) {
+        self.memory.put(site, &place.wrapping_sub(site + 4).to_le_bytes());
+    }
+
+    /// Writes the place itself.
+    pub(super) fn name(&mut self, site: Place, place: Place) {
+        self.memory.put(site, &place.to_le_bytes());
+    }
+
+    /// A way out, at the high end, behind some instructions.
+    fn way_out(&mut self, before: &[u8], why: u32) -> Place {
+        let length = before.len() as u32 + 10;
+        self.high -= length;
+        let mut out = [0; 16];
+        out[..before.len()].copy_from_slice(before);
+        let rest = &mut out[before.len()..];
+        rest[0] = 0xb8; // mov eax, why
+        rest[1..5].copy_from_slice(&why.to_le_bytes());
+        rest[5] = 0xe9; // jmp exit
+        rest[6..10].copy_from_slice(&self.exit.wrapping_sub(self.high + length).to_le_bytes());
+        self.memory.put(self.high, &out[..length as usize]);
+        self.high
+    }
+
+    pub(super) fn leave_before(&mut self, id: BlockId) -> Place {
+        self.way_out(&[], BEFORE | id.0)
+    }
+
+    fn load_state(&mut self) {
+        self.text.extend([0x4c, 0x8b, 0x47, offset_of!(State, outcomes) as u8]); // mov r8, [rdi]
+        self.text.extend([0x4c, 0x8b, 0x4f, offset_of!(State, instructions) as u8]); // mov r9, [rdi+8]
+        self.text.extend([0x4c, 0x8b, 0x57, offset_of!(State, stretch) as u8]); // mov r10, [rdi+16]
+        self.text.extend([0x4c, 0x8b, 0x5f, offset_of!(State, top) as u8]); // mov r11, [rdi+24]
+        self.text.extend([0x48, 0x8b, 0x57, offset_of!(State, returns) as u8]); // mov rdx, [rdi+32]
+        self.text.extend([0x48, 0x8b, 0x4f, offset_of!(State, base) as u8]); // mov rcx, [rdi+40]
+        self.text.extend([0x48, 0xbe]); // mov rsi, NO_OUTCOMES
+        self.text.extend(NO_OUTCOMES.to_le_bytes());
+        self.text.extend([0xff, 0x67, offset_of!(State, target) as u8]); // jmp [rdi+48]
+    }
+
+    fn store_state(&mut self) {
+        self.text.extend([0x4c, 0x89, 0x47, offset_of!(State, outcomes) as u8]); // mov [rdi], r8
+        self.text.extend([0x4c, 0x89, 0x4f, offset_of!(State, instructions) as u8]); // mov [rdi+8], r9
+        self.text.extend([0x4c, 0x89, 0x57, offset_of!(State, stretch) as u8]); // mov [rdi+16], r10
+        self.text.extend([0x4c, 0x89, 0x5f, offset_of!(State, top) as u8]); // mov [rdi+24], r11
+        self.text.extend([0xc3]); // ret
+    }
+
+    pub(super) fn jump(&mut self, place: Place) -> Place {
+        self.text.extend([0xe9]); // jmp place
+        self.to(place)
+    }
+
+    /// Leaves if no outcome is left.
+    pub(super) fn gate(&mut self, out: Place) {
+        self.text.extend([0x49, 0x39, 0xf0, 0x0f, 0x84]); // cmp r8, rsi; je out
+        self.to(out);
+    }
+
+    pub(super) fn count(&mut self, instructions: u16) {
+        match i8::try_from(instructions) {
+            Ok(few) => self.text.extend([0x45, 0x8d, 0x49, few as u8]), // lea r9d, [r9+few]
+            Err(_) => {
+                self.text.extend([0x45, 0x8d, 0x89]); // lea r9d, [r9+instructions]
+                self.word(instructions.into());
+            }
+        }
+    }
+
+    /// Ends a stretch, whose end was stored where there is one.
+    fn end_stretch(&mut self, transfer: Transfer) {
+        self.text.extend([0x45, 0x89, 0x4a, offset_of!(Stretch, instructions) as u8]); // mov [r10+8], r9d
+        self.text.extend([0x41, 0xc7, 0x42, offset_of!(Stretch, transfer) as u8]); // mov dword [r10+12], transfer
+        self.word(transfer as u32);
+        self.text.extend([0x49, 0x83, 0xc2, size_of::<Stretch>() as u8]); // add r10, 24
+        self.text.extend([0x45, 0x31, 0xc9]); // xor r9d, r9d
+    }
+
+    /// Begins a stretch before a block of a function.
+    pub(super) fn begin_stretch(&mut self, first: BlockId, function: u32) {
+        const { assert!(offset_of!(Stretch, first) == 0 && offset_of!(Stretch, function) == 4) };
+        self.text.extend([0x48, 0xb8]); // mov rax, first and function
+        self.word(first.0);
+        self.word(function);
+        self.text.extend([0x49, 0x89, 0x02]); // mov [r10], rax
+    }
+
+    /// Crosses into another function, before a block of which a stretch begins.
+    pub(super) fn cross(&mut self, first: BlockId, function: u32) {
+        self.end_stretch(Transfer::None);
+        self.begin_stretch(first, function);
+    }
+
+    /// A conditional branch, up to where it goes on if it is not taken; where the distance to the other way stands.
+    pub(super) fn branch(&mut self, id: BlockId, instructions: u16) -> Place {
+        let out = self.leave_before(id);
+        self.text.extend([0x4d, 0x01, 0xc0, 0x0f, 0x84]); // add r8, r8; jz out
+        self.to(out);
+        self.count(instructions);
+        self.text.extend([0x0f, 0x82]); // jc taken
+        let unmet = self.way_out(&[], TAKEN | id.0);
+        self.to(unmet)
+    }
+
+    /// The way on if a branch is not taken, to where none was met yet.
+    pub(super) fn not_taken(&mut self, id: BlockId) {
+        let unmet = self.way_out(&[], NOT_TAKEN | id.0);
+        self.jump(unmet);
+    }
+
+    /// Where the distances of [`branch`](Code::branch) stand, for a branch taken or not.
+    pub(super) fn site(gate: Place, instructions: u16, taken: bool) -> Place {
+        let count = if i8::try_from(instructions).is_ok() { 4 } else { 7 };
+        gate + 9 + count + if taken { 2 } else { 7 }
+    }
+
+    /// A call, up to where it goes; where the place stands that it returns to.
+    pub(super) fn call(&mut self, hop: Hop, back: BlockId, end: u64) -> Place {
+        const ADDRESSES: u32 = offset_of!(ReturnStack, addresses) as u32;
+        const BLOCKS: u32 = offset_of!(ReturnStack, blocks) as u32;
+        const { assert!(offset_of!(ReturnStack, codes) == 0) };
+        self.count(hop.instructions);
+        self.text.extend([0x48, 0xb8]); // mov rax, end
+        self.text.extend(end.to_le_bytes());
+        self.text.extend([0x49, 0x89, 0x42, offset_of!(Stretch, end) as u8]); // mov [r10+16], rax
+        self.end_stretch(Transfer::Call);
+        self.text.extend([0x41, 0x80, 0xc3, 4]); // add r11b, 4
+        self.text.extend([0x42, 0xc7, 0x04, 0x1a]); // mov dword [rdx+r11], code
+        let site = self.here();
+        self.word(Landing::UNKNOWN.code);
+        self.text.extend([0x4a, 0x89, 0x84, 0x5a]); // mov [rdx+r11*2+256], rax
+        self.word(ADDRESSES);
+        self.text.extend([0x42, 0xc7, 0x84, 0x1a]); // mov dword [rdx+r11+768], back
+        self.word(BLOCKS);
+        self.word(back.0);
+        site
+    }
+
+    /// A compressed return.
+    pub(super) fn ret(&mut self, id: BlockId, instructions: u16) {
+        let out = self.leave_before(id);
+        // What it took of the outcomes is put back.
+        let not_taken = self.way_out(&[0x49, 0xd1, 0xd8], BEFORE | id.0); // rcr r8, 1
+        let no_call = self.way_out(&[0xf9, 0x49, 0xd1, 0xd8], BEFORE | id.0); // stc; rcr r8, 1
+        self.text.extend([0x4d, 0x01, 0xc0, 0x0f, 0x84]); // add r8, r8; jz out
+        self.to(out);
+        self.text.extend([0x0f, 0x83]); // jnc not_taken
+        self.to(not_taken);
+        self.text.extend([0x42, 0x8b, 0x04, 0x1a]); // mov eax, [rdx+r11]
+        self.text.extend([0x85, 0xc0, 0x0f, 0x84]); // test eax, eax; jz no_call
+        self.to(no_call);
+        self.count(instructions);
+        self.end_stretch(Transfer::Return);
+        self.text.extend([0x42, 0xc7, 0x04, 0x1a, 0, 0, 0, 0]); // mov dword [rdx+r11], 0
+        self.text.extend([0x41, 0x80, 0xeb, 4]); // sub r11b, 4
+        self.text.extend([0x48, 0x01, 0xc8]); // add rax, rcx
+        self.text.extend([0xff, 0xe0]); // jmp rax
+    }
+}

@@ -1,0 +1,219 @@
+//! Walking over blocks as machine code.
+//!
+//! ```text
+//! hops ──translate──► code: a branch takes its outcome as the carry of a shift, a call pushes, a return pops and jumps
+//!                       │
+//! outcomes ────run──────┴──► stretches, up to the last outcome or a block that code is not made of
+//! ```
+//!
+//! What runs does no more than the tables of a [`Graph`] say, without looking them up: the processor foresees the
+//! branches of the code as it foresaw those of the program. Code is made of a graph that is walked over much, of each
+//! block when it is first reached, and only for the processor that this is built for; else tables do it.
+//!
+//! Straight ways are made code of only as a whole, from a block to the one that decides, so that one that runs in a
+//! circle, or that code can't be read of, is always left to others from its start on.
+
+mod code;
+mod memory;
+mod translate;
+
+use self::{
+    code::{BEFORE, Code, LANDED, NOT_TAKEN, WHY},
+    memory::State,
+};
+use crate::{
+    BlockId, Graph, Labels, NO_OUTCOMES, ReturnStack, Stretch,
+    returns::{Back, DEPTH, Landing},
+};
+
+/// Walks before a graph is one that is walked over much.
+const MUCH: u32 = 1 << 12;
+
+/// Room for code at first, and at last; each time that it is full it is made anew, with twice the room.
+const ROOM: usize = 1 << 26;
+const MOST_ROOM: usize = 1 << 30;
+
+/// The longest straight way that code is made of.
+const LONGEST: usize = 32;
+
+/// The most stretches that 63 outcomes lead to: for each of them, and before the first, a straight way and what comes
+/// behind it.
+const MOST_STRETCHES: usize = (NO_OUTCOMES.trailing_zeros() as usize + 1) * (LONGEST + 2);
+
+/// Code of a graph.
+#[derive(Debug)]
+pub(crate) enum Native {
+    /// Is made after so many walks.
+    Waits(u32),
+    Made(Box<Code>),
+    /// Can't be made here.
+    Refused,
+}
+
+impl Default for Native {
+    fn default() -> Native {
+        Native::Waits(MUCH)
+    }
+}
+
+/// Where machine code led.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Led {
+    /// Before this block.
+    Before(BlockId),
+    /// To this address, which no code can be read at.
+    Unreadable(u64),
+}
+
+impl<L: Labels> Graph<'_, L> {
+    /// Makes machine code after so many walks; never after [`u32::MAX`].
+    pub fn make_native_after(&mut self, walks: u32) {
+        self.native = if walks == u32::MAX { Native::Refused } else { Native::Waits(walks) };
+    }
+
+    /// Walks over machine code from a block, of which a stretch has begun, as far as that is made, and as `outcomes`
+    /// reach: these are as in [`Graph::pass_branches`], and what is left of them remains there. Adds the stretches that
+    /// ended. `None` where there is no code, and nothing was done.
+    ///
+    /// It stops right behind the last outcome. Returns take one each, if they are `compressed`.
+    #[inline]
+    pub fn run(
+        &mut self,
+        from: BlockId,
+        outcomes: &mut u64,
+        stretch: &mut Stretch,
+        ended: &mut Vec<Stretch>,
+        returns: &mut ReturnStack,
+        (at, compressed): (u64, bool),
+    ) -> Option<Led> {
+        if !self.has_code(compressed) {
+            return None;
+        }
+        let mut from = from;
+        // It may be forgotten on the way.
+        while let Native::Made(code) = &self.native
+            && *outcomes != NO_OUTCOMES
+        {
+            returns.belong_to(code.generation());
+            let gate = code.places(from).gate;
+            if gate == 0 {
+                self.translate(from, at);
+                continue;
+            }
+            let out = code.walk(gate, outcomes, stretch, ended, returns);
+            let id = BlockId(out & !WHY);
+            match out & WHY {
+                BEFORE => return Some(Led::Before(id)),
+                LANDED => {
+                    let back = returns.popped();
+                    let Some(landed) = self.land(back, at) else { return Some(Led::Unreadable(back.address)) };
+                    *stretch = Stretch::before(landed, self.hop(landed).function);
+                    from = landed;
+                }
+                why => match self.follow(id, why != NOT_TAKEN, at) {
+                    Ok(next) => {
+                        self.join(id, why != NOT_TAKEN, next, at);
+                        let function = self.hop(next).function;
+                        if function != stretch.function {
+                            ended.push(*stretch);
+                            *stretch = Stretch::before(next, function);
+                        }
+                        from = next;
+                    }
+                    Err(unreadable) => {
+                        ended.push(*stretch);
+                        return Some(Led::Unreadable(unreadable.address()));
+                    }
+                },
+            }
+        }
+        Some(Led::Before(from))
+    }
+
+    /// Whether there is code, which is made after so many walks.
+    #[inline]
+    fn has_code(&mut self, returns: bool) -> bool {
+        match &mut self.native {
+            Native::Made(code) => code.returns == returns,
+            Native::Refused => false,
+            Native::Waits(walks) => {
+                *walks = walks.saturating_sub(1);
+                if *walks == 0 {
+                    self.native = Native::of(ROOM, returns);
+                }
+                false
+            }
+        }
+    }
+
+    /// The block that a return goes back to.
+    fn land(&mut self, back: Back, at: u64) -> Option<BlockId> {
+        let known = back.block.filter(|&id| self.is_at(id, back.address, at));
+        let landed = known.or_else(|| self.at(back.address, at).ok())?;
+        self.translate_landing(landed, at);
+        Some(landed)
+    }
+
+    /// Where returns to a block lead.
+    #[inline]
+    pub fn landing(&self, id: Option<BlockId>) -> Landing {
+        match (&self.native, id) {
+            (Native::Made(code), Some(id)) if code.places(id).landing != 0 => {
+                Landing { code: code.places(id).landing, generation: code.generation() }
+            }
+            _ => Landing::UNKNOWN,
+        }
+    }
+}
+
+impl Native {
+    fn of(room: usize, returns: bool) -> Native {
+        Code::new(room, returns).map_or(Native::Refused, |code| Native::Made(Box::new(code)))
+    }
+}
+
+impl Code {
+    /// Walks from the gate of a block as [`Graph::run`] says: what the code returns.
+    #[inline]
+    #[allow(unsafe_code)]
+    fn walk(
+        &self,
+        gate: u32,
+        outcomes: &mut u64,
+        stretch: &mut Stretch,
+        ended: &mut Vec<Stretch>,
+        returns: &mut ReturnStack,
+    ) -> u32 {
+        ended.reserve(MOST_STRETCHES + 1);
+        let room = ended.spare_capacity_mut();
+        room[0].write(Stretch { instructions: 0, ..*stretch });
+        let start = room.as_mut_ptr().cast::<Stretch>();
+        let mut state = State {
+            outcomes: *outcomes,
+            instructions: stretch.instructions.into(),
+            stretch: start,
+            top: returns.top(),
+            returns,
+            base: self.address(0),
+            target: self.address(gate),
+        };
+        let out = self.run(&mut state);
+        returns.set_top(state.top);
+        // The last shift took the bit that follows the outcomes.
+        *outcomes = if state.outcomes == 0 { NO_OUTCOMES } else { state.outcomes };
+        // SAFETY: code ends no more stretches than there is room for, and writes each of those that it ends, and the
+        // block and the function of the one that it begins, but when it left at a return.
+        unsafe {
+            let count = state.stretch.offset_from_unsigned(start);
+            if out & WHY != LANDED {
+                let (first, function) = ((*state.stretch).first, (*state.stretch).function);
+                let instructions = state.instructions as u32;
+                *stretch = Stretch { instructions, ..Stretch::before(first, function) };
+            }
+            ended.set_len(ended.len() + count);
+        }
+        out
+    }
+}
+
+const _: () = assert!(DEPTH * 4 == 1 << 8, "a byte counts the calls, four by four");

@@ -1,0 +1,258 @@
+//! Machine code of the blocks of a graph.
+
+use super::{
+    LONGEST, MOST_ROOM, Native,
+    code::{Code, Place},
+};
+use crate::{BlockId, Graph, Hop, Labels, Pass};
+
+/// Where in the code of a block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Entry {
+    Gate,
+    Body,
+    Landing,
+}
+
+/// A place in the code that is to lead to a block.
+#[derive(Clone, Copy, Debug)]
+enum Reference {
+    /// The distance of a jump from a function stands there.
+    Jump { site: Place, function: u32, to: BlockId },
+    /// The place that returns lead to stands there.
+    Landing { site: Place, to: BlockId },
+}
+
+/// What code is made of a block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Branch,
+    Free(BlockId),
+    /// Where it goes, and where it returns to.
+    Call(BlockId, BlockId),
+    Return,
+    /// None: it is left to others.
+    Other,
+}
+
+/// Makes code of blocks, of each that something leads to.
+struct Translation<'g, 'a, L> {
+    graph: &'g mut Graph<'a, L>,
+    code: &'g mut Code,
+    at: u64,
+    references: Vec<Reference>,
+}
+
+impl<'a, L: Labels> Graph<'a, L> {
+    /// Makes code of a block and of those that are known to follow. `None` where there is no more room, and no code.
+    pub(super) fn translate(&mut self, id: BlockId, at: u64) -> Option<()> {
+        self.with_code(at, |translation| {
+            translation.emit(id, Entry::Gate);
+        })
+    }
+
+    /// The same for a block that returns lead to.
+    pub(super) fn translate_landing(&mut self, id: BlockId, at: u64) {
+        self.with_code(at, |translation| {
+            translation.place(id, Entry::Gate);
+            translation.place(id, Entry::Landing);
+        });
+    }
+
+    /// Joins a branch, which is code, to the block that it was seen to go to.
+    pub(super) fn join(&mut self, id: BlockId, taken: bool, next: BlockId, at: u64) {
+        self.with_code(at, |translation| {
+            let hop = translation.graph.hop(id);
+            let site = Code::site(translation.code.places(id).gate, hop.instructions, taken);
+            translation.references.push(Reference::Jump { site, function: hop.function, to: next });
+        });
+    }
+
+    /// Makes code by a rule, and then of all that was left for later.
+    fn with_code(&mut self, at: u64, by: impl FnOnce(&mut Translation<'_, 'a, L>)) -> Option<()> {
+        let Native::Made(mut code) = std::mem::replace(&mut self.native, Native::Refused) else { return None };
+        let mut translation =
+            Translation { graph: self, code: &mut code, at, references: Vec::new() };
+        by(&mut translation);
+        while !translation.code.is_full()
+            && let Some(reference) = translation.references.pop()
+        {
+            translation.resolve(reference);
+        }
+        // Blocks that can't be told from the reasons why code is left.
+        let is_large = self.len() > 1 << 30;
+        self.native = match code.size() * 2 {
+            _ if is_large => Native::Refused,
+            _ if !code.is_full() => Native::Made(code),
+            room if room <= MOST_ROOM => Native::of(room, code.returns),
+            _ => Native::Refused,
+        };
+        matches!(self.native, Native::Made(_)).then_some(())
+    }
+}
+
+impl<L: Labels> Translation<'_, '_, L> {
+    /// Where the code of a block is, made if need be.
+    fn place(&mut self, id: BlockId, entry: Entry) -> Place {
+        let places = self.code.places(id);
+        let place = match entry {
+            Entry::Gate => places.gate,
+            Entry::Body => places.body,
+            Entry::Landing => places.landing,
+        };
+        if place == 0 { self.emit(id, entry) } else { place }
+    }
+
+    /// What code is made of a block.
+    fn kind(&mut self, id: BlockId) -> Kind {
+        let hop = self.graph.hop(id);
+        match hop.pass {
+            Pass::Branch => Kind::Branch,
+            Pass::Return if self.code.returns => Kind::Return,
+            Pass::Free | Pass::Call if self.decides(id) => self.straight(id, hop).unwrap_or(Kind::Other),
+            _ => Kind::Other,
+        }
+    }
+
+    /// What is made of a block without a decision; `None` where code can't be read.
+    fn straight(&mut self, id: BlockId, hop: Hop) -> Option<Kind> {
+        let next = self.graph.follow(id, true, self.at).ok()?;
+        match hop.pass {
+            Pass::Call => Some(Kind::Call(next, self.graph.follow(id, false, self.at).ok()?)),
+            _ => Some(Kind::Free(next)),
+        }
+    }
+
+    /// Whether the straight way from a block leads to a decision.
+    fn decides(&mut self, mut id: BlockId) -> bool {
+        for _ in 0..LONGEST {
+            let hop = self.graph.hop(id);
+            match hop.pass {
+                Pass::Branch | Pass::Return | Pass::IndirectJump | Pass::IndirectCall => return true,
+                Pass::Other => return false,
+                Pass::Free | Pass::Call => match self.straight(id, hop) {
+                    Some(Kind::Free(next) | Kind::Call(next, _)) => id = next,
+                    _ => return false,
+                },
+            }
+        }
+        false
+    }
+
+    fn resolve(&mut self, reference: Reference) {
+        match reference {
+            Reference::Landing { site, to } => {
+                let place = self.place(to, Entry::Landing);
+                self.code.name(site, place);
+            }
+            Reference::Jump { site, function, to } => {
+                let into = self.graph.hop(to).function;
+                let gate = self.place(to, Entry::Gate);
+                if into == function {
+                    return self.code.lead(site, gate);
+                }
+                let crossing = self.code.here();
+                self.code.cross(to, into);
+                self.code.jump(gate);
+                self.code.commit();
+                self.code.lead(site, crossing);
+            }
+        }
+    }
+
+    /// Makes the code of a block, from an entry on that there is none of yet, and of those that come right behind it.
+    fn emit(&mut self, id: BlockId, entry: Entry) -> Place {
+        let start = self.code.here();
+        let (mut id, mut entry) = (id, entry);
+        loop {
+            if entry == Entry::Landing {
+                self.code.places_of(id).landing = self.code.here();
+                self.code.begin_stretch(id, self.graph.hop(id).function);
+                if let gate @ 1.. = self.code.places(id).gate {
+                    self.code.jump(gate);
+                    break;
+                }
+            }
+            let kind = self.kind(id);
+            if matches!(kind, Kind::Free(_) | Kind::Call(..)) && entry != Entry::Body {
+                self.code.places_of(id).gate = self.code.here();
+                let out = self.code.leave_before(id);
+                self.code.gate(out);
+                if let body @ 1.. = self.code.places(id).body {
+                    self.code.jump(body);
+                    break;
+                }
+            }
+            match self.body(id, kind) {
+                Some(next) if !self.code.is_full() => (id, entry) = next,
+                _ => break,
+            }
+            self.code.commit();
+        }
+        self.code.commit();
+        start
+    }
+
+    /// Makes the body of a block: the block whose code is to come right behind, and from which entry on.
+    fn body(&mut self, id: BlockId, kind: Kind) -> Option<(BlockId, Entry)> {
+        let hop = self.graph.hop(id);
+        let body = self.code.here();
+        let places = self.code.places_of(id);
+        places.body = body;
+        if !matches!(kind, Kind::Free(_) | Kind::Call(..)) {
+            places.gate = body;
+        }
+        match kind {
+            Kind::Branch => {
+                let site = self.code.branch(id, hop.instructions);
+                let next = hop.next(false).filter(|&next| {
+                    self.graph.hop(next).function == hop.function && self.code.places(next).gate == 0
+                });
+                if next.is_none() {
+                    self.code.not_taken(id);
+                }
+                let function = hop.function;
+                self.references.extend(hop.next(true).map(|to| Reference::Jump { site, function, to }));
+                if next.is_none() {
+                    let site = Code::site(body, hop.instructions, false);
+                    self.references.extend(hop.next(false).map(|to| Reference::Jump { site, function, to }));
+                }
+                next.map(|next| (next, Entry::Gate))
+            }
+            Kind::Free(to) => {
+                self.code.count(hop.instructions);
+                let into = self.graph.hop(to).function;
+                if into != hop.function {
+                    self.code.cross(to, into);
+                }
+                self.go_on(to)
+            }
+            Kind::Call(to, back) => {
+                let site = self.code.call(hop, back, self.graph.start(back));
+                self.references.push(Reference::Landing { site, to: back });
+                self.code.begin_stretch(to, self.graph.hop(to).function);
+                self.go_on(to)
+            }
+            Kind::Return => {
+                self.code.ret(id, hop.instructions);
+                None
+            }
+            Kind::Other => {
+                let out = self.code.leave_before(id);
+                self.code.jump(out);
+                None
+            }
+        }
+    }
+
+    /// Goes on at the body of a block.
+    fn go_on(&mut self, to: BlockId) -> Option<(BlockId, Entry)> {
+        match self.code.places(to).body {
+            0 => Some((to, Entry::Body)),
+            body => {
+                self.code.jump(body);
+                None
+            }
+        }
+    }
+}
