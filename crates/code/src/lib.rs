@@ -19,7 +19,7 @@ mod stretch;
 
 pub use block::{Block, BlockId, Hop, Pass, Provenance, Terminator};
 pub use graph::{Graph, Label, Labels, NO_OUTCOMES, Unreadable, writes_cr3};
-pub use native::Led;
+pub use native::{Led, Rules};
 pub use program::Program;
 pub use returns::{Back, DEPTH, Landing, ReturnStack};
 pub use snapshot::Snapshot;

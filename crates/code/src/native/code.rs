@@ -1,7 +1,7 @@
 //! The machine code of blocks.
 //!
 //! Registers: `r8` outcomes of branches, `r9` instructions of the stretch, `r10` the stretch, `r11` the newest call,
-//! `rdx` the calls, `rcx` where code lies, `rsi` what `r8` is when no outcome is left; `rdi` the [`State`].
+//! `rdx` the calls, `rcx` where code lies, `rsi` what `r8` is where it stops at a gate; `rdi` the [`State`].
 //!
 //! Code that walks on in the common way lies at the low end, one block after another; ways out of it lie at the high
 //! end.
@@ -13,7 +13,7 @@ use std::{
 };
 
 use super::memory::{Memory, State};
-use crate::{BlockId, Hop, NO_OUTCOMES, ReturnStack, Stretch, Transfer, returns::Landing};
+use crate::{BlockId, Hop, ReturnStack, Stretch, Transfer, returns::Landing};
 
 /// Why machine code was left, in the highest bits of what it returns; the others are the block.
 pub(super) const BEFORE: u32 = 0;
@@ -179,8 +179,7 @@ impl Code {
         self.text.extend([0x4c, 0x8b, 0x5f, offset_of!(State, top) as u8]); // mov r11, [rdi+24]
         self.text.extend([0x48, 0x8b, 0x57, offset_of!(State, returns) as u8]); // mov rdx, [rdi+32]
         self.text.extend([0x48, 0x8b, 0x4f, offset_of!(State, base) as u8]); // mov rcx, [rdi+40]
-        self.text.extend([0x48, 0xbe]); // mov rsi, NO_OUTCOMES
-        self.text.extend(NO_OUTCOMES.to_le_bytes());
+        self.text.extend([0x48, 0x8b, 0x77, offset_of!(State, stop) as u8]); // mov rsi, [rdi+56]
         self.text.extend([0xff, 0x67, offset_of!(State, target) as u8]); // jmp [rdi+48]
     }
 
@@ -197,7 +196,7 @@ impl Code {
         self.to(place)
     }
 
-    /// Leaves if no outcome is left.
+    /// Leaves if no outcome is left, where that is to stop it.
     pub(super) fn gate(&mut self, out: Place) {
         self.text.extend([0x49, 0x39, 0xf0, 0x0f, 0x84]); // cmp r8, rsi; je out
         self.to(out);

@@ -19,6 +19,8 @@ pub(super) struct State {
     /// Where machine code lies, and where in it to begin.
     pub(super) base: u64,
     pub(super) target: u64,
+    /// Outcomes that are left where it stops at a gate.
+    pub(super) stop: u64,
 }
 
 /// Memory that is written in one place and run in another, so that no place is both.

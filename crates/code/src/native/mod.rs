@@ -56,6 +56,17 @@ impl Default for Native {
     }
 }
 
+/// How to walk over machine code.
+#[derive(Clone, Copy, Debug)]
+pub struct Rules {
+    /// Tick at which the code is looked at.
+    pub at: u64,
+    /// Returns are compressed, and take an outcome each.
+    pub returns: bool,
+    /// It stops right behind the last outcome; else before the next decision.
+    pub stops: bool,
+}
+
 /// Where machine code led.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Led {
@@ -75,7 +86,7 @@ impl<L: Labels> Graph<'_, L> {
     /// reach: these are as in [`Graph::pass_branches`], and what is left of them remains there. Adds the stretches that
     /// ended. `None` where there is no code, and nothing was done.
     ///
-    /// It stops right behind the last outcome. Returns take one each, if they are `compressed`.
+    /// It stops right behind the last outcome, or else before the next decision.
     #[inline]
     pub fn run(
         &mut self,
@@ -84,11 +95,12 @@ impl<L: Labels> Graph<'_, L> {
         stretch: &mut Stretch,
         ended: &mut Vec<Stretch>,
         returns: &mut ReturnStack,
-        (at, compressed): (u64, bool),
+        rules: Rules,
     ) -> Option<Led> {
-        if !self.has_code(compressed) {
+        if !self.has_code(rules.returns) {
             return None;
         }
+        let at = rules.at;
         let mut from = from;
         // It may be forgotten on the way.
         while let Native::Made(code) = &self.native
@@ -100,7 +112,7 @@ impl<L: Labels> Graph<'_, L> {
                 self.translate(from, at);
                 continue;
             }
-            let out = code.walk(gate, outcomes, stretch, ended, returns);
+            let out = code.walk(gate, outcomes, stretch, ended, returns, rules.stops);
             let id = BlockId(out & !WHY);
             match out & WHY {
                 BEFORE => return Some(Led::Before(id)),
@@ -183,6 +195,7 @@ impl Code {
         stretch: &mut Stretch,
         ended: &mut Vec<Stretch>,
         returns: &mut ReturnStack,
+        stops: bool,
     ) -> u32 {
         ended.reserve(MOST_STRETCHES + 1);
         let room = ended.spare_capacity_mut();
@@ -196,6 +209,8 @@ impl Code {
             returns,
             base: self.address(0),
             target: self.address(gate),
+            // What is never left stops nothing.
+            stop: if stops { NO_OUTCOMES } else { 0 },
         };
         let out = self.run(&mut state);
         returns.set_top(state.top);

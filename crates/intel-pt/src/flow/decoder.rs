@@ -293,7 +293,7 @@ impl<'t> Decoder<'t> {
             let (walk, graph, sink) = self.parts(context);
             let rest = Tnt { count: left, ..tnt };
             left = if sink.takes_stretches() {
-                let left = walk.stretches(graph, rest);
+                let (left, _) = walk.stretches(graph, rest, None);
                 walk.tell(graph, sink);
                 left
             } else {

@@ -25,25 +25,15 @@ impl Decoder<'_> {
         while followed < most && self.is_plain() && context.sink.takes_stretches() {
             let at = self.packets.position();
             let Some(word) = word_at(bytes, at) else { break };
-            let size = match plain_size(word) {
-                0 if !is_long(word) => match self.follow_clock(word, &mut counted, context) {
+            if plain_size(word) == 0 && !is_long(word) {
+                match self.follow_clock(word, &mut counted, context) {
                     0 => break,
-                    size => {
-                        self.packets.skip_to(at + size);
-                        continue;
-                    }
-                },
-                size => usize::from(size),
-            };
+                    size => self.packets.skip_to(at + size),
+                }
+                continue;
+            }
             followed += 1;
-            self.at = at;
-            let walked = if word & 1 == 0 {
-                self.follow_tnts(bytes, if counted { 1 } else { usize::MAX }, context)
-            } else {
-                self.packets.skip_to(at + size);
-                self.follow_tip(word, context)
-            };
-            if let Err(trouble) = walked {
+            if let Err(trouble) = self.follow_flow(bytes, counted, context) {
                 self.lose(trouble);
                 break;
             }
@@ -60,34 +50,65 @@ impl Decoder<'_> {
         followed
     }
 
-    /// Follows TNT packets that stand one after another at the position, where there is one, at most so many.
+    /// Follows the TNT packets that stand one after another at the position, and a TIP behind them; only the first of
+    /// all if its time is known. There is one.
     #[inline(always)]
-    fn follow_tnts<L: Labels, S: Sink>(
+    fn follow_flow<L: Labels, S: Sink>(
         &mut self,
         bytes: &[u8],
-        most: usize,
+        counted: bool,
         context: &mut Context<'_, '_, L, S>,
     ) -> Result<(), Trouble> {
-        context.sink.packet(PacketKind::Tnt);
         let start = self.packets.position();
-        let (mut all, mut end, mut count) = (Tnt { bits: 0, count: 0 }, start, 0);
+        let (mut all, mut end) = (Tnt { bits: 0, count: 0 }, start);
         each_tnt(bytes, start, |one, at, size| {
-            let fits = count < most && all.count + one.count <= MOST_OUTCOMES;
+            let fits = all.count + one.count <= MOST_OUTCOMES && !(counted && all.count > 0);
             if fits {
                 all = Tnt { bits: all.bits << one.count | one.bits, count: all.count + one.count };
-                (self.at, end, count) = (at, at + size, count + 1);
+                (self.at, end) = (at, at + size);
             }
             fits
         });
-        self.packets.skip_to(end);
+        let tip = match word_at(bytes, end) {
+            Some(word) if word & 1 == 1 && plain_size(word) > 0 && !(counted && all.count > 0) => {
+                let to = join(self.last_ip.get().ok_or(Trouble::NoAddress)?, word as u8, word);
+                Some((word, to))
+            }
+            _ => None,
+        };
         let (walk, graph, sink) = self.parts(context);
-        let left = walk.stretches(graph, all);
-        if left == 0 {
+        sink.packet(if all.count > 0 { PacketKind::Tnt } else { PacketKind::Other });
+        let (left, arrived) = walk.stretches(graph, all, tip.map(|(_, to)| to));
+        if left > 0 {
+            walk.tell(graph, sink);
+            return self.follow_rest(bytes, start, all.count - left, context);
+        }
+        let Some((word, to)) = tip else {
+            self.packets.skip_to(end);
+            return Ok(());
+        };
+        self.packets.skip_to(end + usize::from(plain_size(word)));
+        self.last_ip.set(to);
+        self.at = end;
+        if arrived {
             return Ok(());
         }
+        let (walk, graph, sink) = self.parts(context);
+        sink.packet(PacketKind::Other);
         walk.tell(graph, sink);
-        // What is left begins in one of them.
-        let (mut behind, mut rest) = (all.count - left, Tnt { bits: 0, count: 0 });
+        self.tip_to(to, || payload(word as u8, word), context)
+    }
+
+    /// Follows what is left of TNT packets from a place on, behind so many outcomes: of the packet in which it begins.
+    #[cold]
+    fn follow_rest<L: Labels, S: Sink>(
+        &mut self,
+        bytes: &[u8],
+        start: usize,
+        mut behind: u8,
+        context: &mut Context<'_, '_, L, S>,
+    ) -> Result<(), Trouble> {
+        let (mut rest, mut end) = (Tnt { bits: 0, count: 0 }, start);
         each_tnt(bytes, start, |one, at, size| {
             let is_over = behind >= one.count;
             if is_over {
@@ -100,25 +121,6 @@ impl Decoder<'_> {
         });
         self.packets.skip_to(end);
         self.tnt(rest, context)
-    }
-
-    /// Follows the TIP packet in the lowest bytes of a word.
-    #[inline(always)]
-    fn follow_tip<L: Labels, S: Sink>(
-        &mut self,
-        word: u64,
-        context: &mut Context<'_, '_, L, S>,
-    ) -> Result<(), Trouble> {
-        let opcode = word as u8;
-        context.sink.packet(PacketKind::Other);
-        let to = join(self.last_ip.get().ok_or(Trouble::NoAddress)?, opcode, word);
-        self.last_ip.set(to);
-        let (walk, graph, sink) = self.parts(context);
-        if walk.stretch_to(graph, to) {
-            return Ok(());
-        }
-        walk.tell(graph, sink);
-        self.tip_to(to, || payload(opcode, word), context)
     }
 }
 

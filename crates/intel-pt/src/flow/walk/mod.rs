@@ -288,7 +288,7 @@ impl Walk {
         to: u64,
     ) -> Result<(), Trouble> {
         if sink.takes_stretches() {
-            let done = self.stretch_to(graph, to);
+            let (_, done) = self.stretches(graph, Tnt { bits: 0, count: 0 }, Some(to));
             self.tell(graph, sink);
             if done {
                 return Ok(());

@@ -2,7 +2,7 @@
 
 use std::mem;
 
-use hodo_code::{BlockId, Graph, Labels, Led, NO_OUTCOMES, Pass, Stretch, Transfer};
+use hodo_code::{BlockId, Graph, Labels, Led, NO_OUTCOMES, Pass, Rules, Stretch, Transfer};
 
 use super::{super::Sink, LONGEST_STRAIGHT, Walk};
 use crate::packet::Tnt;
@@ -17,24 +17,32 @@ fn left(outcomes: u64) -> u8 {
 }
 
 impl Walk {
-    /// The same for a sink that takes stretches, which are [told](Walk::tell) later; code that is not the same at all
-    /// times is left to others.
+    /// The same for a sink that takes stretches, which are [told](Walk::tell) later; and then over an indirect branch to
+    /// an address, if one is given. How many bits are left, and whether it went there. Code that is not the same at
+    /// all times is left to others.
     #[inline(always)]
-    pub(in super::super) fn stretches<L: Labels>(&mut self, graph: &mut Graph<'_, L>, tnt: Tnt) -> u8 {
-        let Ok(mut id) = self.here(graph) else { return tnt.count };
+    pub(in super::super) fn stretches<L: Labels>(
+        &mut self,
+        graph: &mut Graph<'_, L>,
+        tnt: Tnt,
+        tip: Option<u64>,
+    ) -> (u8, bool) {
+        let Ok(mut id) = self.here(graph) else { return (tnt.count, false) };
         // The next bit is the highest one, and one that is set follows the last.
         let mut bits = (tnt.bits << 1 | 1) << (63 - tnt.count);
         let mut straight = 0;
         let mut stretch = self.go_on_with(graph, id);
-        let how = (self.at, !self.no_return_compression);
-        match graph.run(id, &mut bits, &mut stretch, &mut self.untold, &mut self.returns, how) {
-            Some(Led::Before(to)) => id = to,
-            // Code that can't be read is trouble only once a packet proves that it ran.
-            Some(Led::Unreadable(address)) => {
-                self.go(address);
-                return left(bits);
+        if bits != NO_OUTCOMES {
+            let rules = Rules { at: self.at, returns: !self.no_return_compression, stops: tip.is_none() };
+            match graph.run(id, &mut bits, &mut stretch, &mut self.untold, &mut self.returns, rules) {
+                Some(Led::Before(to)) => id = to,
+                // Code that can't be read is trouble only once a packet proves that it ran.
+                Some(Led::Unreadable(address)) => {
+                    self.go(address);
+                    return (left(bits), false);
+                }
+                None => {}
             }
-            None => {}
         }
         while bits != NO_OUTCOMES && straight < LONGEST_STRAIGHT {
             let (to, instructions) = graph.pass_branches(id, stretch.function, &mut bits);
@@ -79,7 +87,7 @@ impl Walk {
                     self.go(if hop.pass == Pass::Branch && !taken { block.end } else { block.target });
                 }
                 self.untold.push(stretch);
-                return left(bits);
+                return (left(bits), false);
             };
             if hop.pass > Pass::Branch {
                 self.untold.push(stretch);
@@ -87,10 +95,15 @@ impl Walk {
             }
             id = next;
         }
+        if let Some(to) = tip
+            && bits == NO_OUTCOMES
+        {
+            return (0, self.stretch_to(graph, (id, stretch, straight), to));
+        }
         (self.first, self.instructions) = (stretch.first, stretch.instructions);
         self.stand_before(graph, id);
         self.straight = straight;
-        left(bits)
+        (left(bits), false)
     }
 
     /// The stretch that a block goes on with.
@@ -142,12 +155,15 @@ impl Walk {
         self.block = Some(id).filter(|&id| graph.hop(id).pass != Pass::Other || graph.holds(id, self.at));
     }
 
-    /// Over blocks up to an indirect branch, and over that to an address; whether that was all.
+    /// Over blocks up to an indirect branch, and over that to an address, after so many blocks without a decision;
+    /// whether that was all.
     #[inline]
-    pub(in super::super) fn stretch_to<L: Labels>(&mut self, graph: &mut Graph<'_, L>, to: u64) -> bool {
-        let Ok(mut id) = self.here(graph) else { return false };
-        let mut stretch = self.go_on_with(graph, id);
-        let mut straight = 0;
+    fn stretch_to<L: Labels>(
+        &mut self,
+        graph: &mut Graph<'_, L>,
+        (mut id, mut stretch, mut straight): (BlockId, Stretch, u32),
+        to: u64,
+    ) -> bool {
         while straight < LONGEST_STRAIGHT {
             let hop = graph.hop(id);
             if hop.function != stretch.function {
