@@ -21,16 +21,24 @@ pub(super) struct LogEntry {
     pub(super) until: u64,
     /// Who ran them, since the entry before.
     ran: Slot,
-    /// Whose slot it is, with the highest bit set if it leaves.
+    /// Whose slot it is, and how it moves in the highest bits.
     moves: u32,
 }
 
 impl LogEntry {
     const LEAVES: u32 = 1 << 31;
+    const CALLED: u32 = 1 << 30;
+    const SLOT: u32 = LogEntry::CALLED - 1;
 
     #[inline]
     pub(super) fn enter(until: u64, ran: Slot, slot: Slot) -> LogEntry {
         LogEntry { until, ran, moves: slot }
+    }
+
+    /// The same by a call, which is counted.
+    #[inline]
+    pub(super) fn call(until: u64, ran: Slot, slot: Slot) -> LogEntry {
+        LogEntry { until, ran, moves: slot | LogEntry::CALLED }
     }
 
     /// The function that runs leaves the stack.
@@ -257,13 +265,14 @@ impl Books {
         let Books { accounts, summed, now: so_far, .. } = self;
         let mut now = *so_far;
         for &LogEntry { until, ran, moves } in entries {
-            let (slot, leaves) = (moves & !LogEntry::LEAVES, moves >= LogEntry::LEAVES);
+            let (slot, leaves) = (moves & LogEntry::SLOT, moves & LogEntry::LEAVES != 0);
             let instructions = until - from;
             let amount = Amount { instructions, time: time(instructions) };
             accounts[ran as usize].own.count(amount, true);
             now.count(amount, true);
             from = until;
             let account = &mut accounts[slot as usize];
+            account.calls += u64::from(moves & LogEntry::CALLED != 0);
             let before = account.depth;
             account.depth = if leaves { before - 1 } else { before + 1 };
             if before.min(account.depth) == 0 {

@@ -87,6 +87,12 @@ impl Log {
         self.entries.push(LogEntry::enter(self.instructions, ran, slot));
     }
 
+    /// The same by a call.
+    #[inline]
+    fn call(&mut self, ran: Slot, slot: Slot) {
+        self.entries.push(LogEntry::call(self.instructions, ran, slot));
+    }
+
     /// The newest frame goes.
     #[inline]
     fn leave(&mut self, slot: Slot) {
@@ -117,8 +123,13 @@ struct Writer<'p> {
 impl Watch<(), Slot> for Writer<'_> {
     #[inline(always)]
     fn enter(&mut self, from: &Frame<(), Slot>, slot: Slot, entry: Entry, _: Option<u64>) {
-        self.books.entered(slot, entry, 1);
-        self.log.enter(from.function, slot);
+        match entry {
+            Entry::Call => self.log.call(from.function, slot),
+            _ => {
+                self.books.entered(slot, entry, 1);
+                self.log.enter(from.function, slot);
+            }
+        }
     }
 
     #[inline(always)]
@@ -151,7 +162,8 @@ impl Partial {
                     self.settle(Even::default());
                 }
                 let edge = mem::replace(&mut self.edge, Edge::Flow);
-                self.arrive(edge, &at, None);
+                let slot = self.books.slot(at.function);
+                self.arrive(edge, &at, slot);
                 self.log.instructions += instructions;
             }
             Seen::Begin(clock) => self.clock.begin(clock.map(|clock| clock.0)),
@@ -196,7 +208,8 @@ impl Partial {
         // A processor waits where a value is read that was written in parts, so it is kept out of memory.
         let (mut edge, mut moved, mut calls) = (self.edge, false, 0);
         for run in runs {
-            self.arrive(edge, &run.at, run.number);
+            let slot = self.slot(&run.at, run.number);
+            self.arrive(edge, &run.at, slot);
             self.log.instructions += run.instructions;
             edge = Edge::after(&run);
             moved |= run.transfer != Transfer::None;
@@ -207,14 +220,18 @@ impl Partial {
         self.sums.calls += calls;
     }
 
+    #[inline]
+    fn slot(&mut self, at: &Arrival, number: Option<u32>) -> Slot {
+        match number {
+            Some(number) => self.books.slot_of(number, || at.function),
+            None => self.books.slot(at.function),
+        }
+    }
+
     #[inline(always)]
-    fn arrive(&mut self, edge: Edge, at: &Arrival, number: Option<u32>) {
+    fn arrive(&mut self, edge: Edge, at: &Arrival, slot: Slot) {
         let Partial { stack, books, log, .. } = self;
-        let &Arrival { address, function, place } = at;
-        let slot = match number {
-            Some(number) => books.slot_of(number, || function),
-            None => books.slot(function),
-        };
+        let &Arrival { address, place, .. } = at;
         let arrived = match stack.is_empty() {
             true => Err(edge),
             false => {
