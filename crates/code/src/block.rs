@@ -97,6 +97,22 @@ impl Hop {
         Some(self.next[usize::from(taken)]).filter(|&next| next != UNMET)
     }
 
+    /// Where the function number lies in a [place](Stretch), and what else is there.
+    pub(crate) const FUNCTION: u32 = (1 << 30) - 1;
+    pub(crate) const AT_ENTRY: u32 = 1 << 30;
+    pub(crate) const INSIDE: u32 = 1 << 31;
+
+    /// Its function, and whether it begins there.
+    #[inline]
+    pub(crate) fn place(&self) -> u32 {
+        let at = match self.at_entry {
+            Some(true) => Hop::AT_ENTRY,
+            Some(false) => Hop::INSIDE,
+            None => 0,
+        };
+        self.function & Hop::FUNCTION | at
+    }
+
     /// A hop over a block of a function, from where no other was met yet.
     pub(crate) fn over(block: &Block, is_lasting: bool, function: u32) -> Hop {
         let pass = match block.terminator {

@@ -6,7 +6,7 @@ use iced_x86::{Code, FlowControl, Instruction, Register};
 use rustc_hash::FxHashMap;
 
 use crate::{
-    AddressSpace, Bits, Block, BlockId, Hop, Origin, Pass, Provenance, Snapshot, Terminator, block::UNMET,
+    AddressSpace, Bits, Block, BlockId, Hop, Origin, Pass, Provenance, Snapshot, Stretch, Terminator, block::UNMET,
     native::Native,
 };
 
@@ -151,11 +151,17 @@ impl<'a, L: Labels> Graph<'a, L> {
         self.starts[id.0 as usize]
     }
 
-    /// The label of a block, of whose function this is the number; likewise.
+    /// The stretch that begins with a block.
     #[inline]
-    pub fn label(&self, id: BlockId, function: u32) -> Label {
-        let (module, function) = self.functions[function as usize];
-        Label { module, function, at_entry: self.hops[id.0 as usize].at_entry }
+    pub fn stretch_before(&self, id: BlockId) -> Stretch {
+        Stretch::before(self.start(id), self.hop(id))
+    }
+
+    /// The label of the code that a stretch begins with.
+    #[inline]
+    pub fn label(&self, stretch: &Stretch) -> Label {
+        let (module, function) = self.functions[stretch.function() as usize];
+        Label { module, function, at_entry: stretch.at_entry() }
     }
 
     /// Where a call at the end of a block returns to; likewise.

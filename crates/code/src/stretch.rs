@@ -1,16 +1,16 @@
 //! Blocks that ran, as those are told who need not know each of them.
 
-use crate::{Block, BlockId, Pass, Terminator};
+use crate::{Block, Hop, Pass, Terminator};
 
 /// Blocks of one function that ran to their ends, one after another. Machine code writes these, so they are laid out
 /// as in C.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct Stretch {
-    /// The first of them.
-    pub first: BlockId,
-    /// The number of their function in their graph.
-    pub function: u32,
+    /// Where the first of them starts.
+    pub start: u64,
+    /// The number of their function in their graph, and in the highest bits whether they begin where it does.
+    pub(crate) place: u32,
     /// Their instructions.
     pub instructions: u32,
     /// What the last one does to the call stack.
@@ -20,10 +20,26 @@ pub struct Stretch {
 }
 
 impl Stretch {
-    /// Nothing yet, before this block of a function.
+    /// Nothing yet, before a block that starts there.
     #[inline]
-    pub fn before(first: BlockId, function: u32) -> Stretch {
-        Stretch { first, function, instructions: 0, transfer: Transfer::None, end: 0 }
+    pub fn before(start: u64, hop: Hop) -> Stretch {
+        Stretch { start, place: hop.place(), instructions: 0, transfer: Transfer::None, end: 0 }
+    }
+
+    /// The number of their function in their graph.
+    #[inline]
+    pub fn function(&self) -> u32 {
+        self.place & Hop::FUNCTION
+    }
+
+    /// Whether they begin where their function does; `None` where functions are not known.
+    #[inline]
+    pub fn at_entry(&self) -> Option<bool> {
+        match self.place & !Hop::FUNCTION {
+            Hop::AT_ENTRY => Some(true),
+            Hop::INSIDE => Some(false),
+            _ => None,
+        }
     }
 }
 

@@ -468,12 +468,12 @@ impl<T: Take> Sink for SeenSink<'_, '_, T> {
     fn stretches<L: Labels>(&mut self, stretches: &[Stretch], graph: &Graph<'_, L>) {
         self.tell_run();
         let mut ran = 0;
-        let run = |&Stretch { first, function, instructions, transfer: of, end }: &_| {
-            let at = arrival(graph.start(first), graph.label(first, function));
+        let run = |stretch: &Stretch| {
+            let &Stretch { start, instructions, transfer: of, end, .. } = stretch;
             ran += u64::from(instructions);
             Run {
-                at,
-                number: Some(function),
+                at: arrival(start, graph.label(stretch)),
+                number: Some(stretch.function()),
                 instructions: u64::from(instructions),
                 transfer: transfer(of),
                 end,

@@ -214,26 +214,27 @@ impl Code {
 
     /// Ends a stretch, whose end was stored where there is one.
     fn end_stretch(&mut self, transfer: Transfer) {
-        self.text.extend([0x45, 0x89, 0x4a, offset_of!(Stretch, instructions) as u8]); // mov [r10+8], r9d
-        self.text.extend([0x41, 0xc7, 0x42, offset_of!(Stretch, transfer) as u8]); // mov dword [r10+12], transfer
+        self.text.extend([0x45, 0x89, 0x4a, offset_of!(Stretch, instructions) as u8]); // mov [r10+12], r9d
+        self.text.extend([0x41, 0xc7, 0x42, offset_of!(Stretch, transfer) as u8]); // mov dword [r10+16], transfer
         self.word(transfer as u32);
-        self.text.extend([0x49, 0x83, 0xc2, size_of::<Stretch>() as u8]); // add r10, 24
+        self.text.extend([0x49, 0x83, 0xc2, size_of::<Stretch>() as u8]); // add r10, 32
         self.text.extend([0x45, 0x31, 0xc9]); // xor r9d, r9d
     }
 
     /// Begins a stretch before a block of a function.
-    pub(super) fn begin_stretch(&mut self, first: BlockId, function: u32) {
-        const { assert!(offset_of!(Stretch, first) == 0 && offset_of!(Stretch, function) == 4) };
-        self.text.extend([0x48, 0xb8]); // mov rax, first and function
-        self.word(first.0);
-        self.word(function);
+    pub(super) fn begin_stretch(&mut self, start: u64, hop: Hop) {
+        const { assert!(offset_of!(Stretch, start) == 0) };
+        self.text.extend([0x48, 0xb8]); // mov rax, start
+        self.text.extend(start.to_le_bytes());
         self.text.extend([0x49, 0x89, 0x02]); // mov [r10], rax
+        self.text.extend([0x41, 0xc7, 0x42, offset_of!(Stretch, place) as u8]); // mov dword [r10+8], place
+        self.word(hop.place());
     }
 
     /// Crosses into another function, before a block of which a stretch begins.
-    pub(super) fn cross(&mut self, first: BlockId, function: u32) {
+    pub(super) fn cross(&mut self, start: u64, hop: Hop) {
         self.end_stretch(Transfer::None);
-        self.begin_stretch(first, function);
+        self.begin_stretch(start, hop);
     }
 
     /// A conditional branch, up to where it goes on if it is not taken; where the distance to the other way stands.
@@ -267,7 +268,7 @@ impl Code {
         self.count(hop.instructions);
         self.text.extend([0x48, 0xb8]); // mov rax, end
         self.text.extend(end.to_le_bytes());
-        self.text.extend([0x49, 0x89, 0x42, offset_of!(Stretch, end) as u8]); // mov [r10+16], rax
+        self.text.extend([0x49, 0x89, 0x42, offset_of!(Stretch, end) as u8]); // mov [r10+24], rax
         self.end_stretch(Transfer::Call);
         self.text.extend([0x41, 0x80, 0xc3, 4]); // add r11b, 4
         self.text.extend([0x42, 0xc7, 0x04, 0x1a]); // mov dword [rdx+r11], code

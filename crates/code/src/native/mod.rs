@@ -22,7 +22,7 @@ use self::{
     memory::State,
 };
 use crate::{
-    BlockId, Graph, Labels, NO_OUTCOMES, ReturnStack, Stretch,
+    BlockId, Graph, Labels, NO_OUTCOMES, ReturnStack, Stretch, Transfer,
     returns::{Back, DEPTH, Landing},
 };
 
@@ -119,16 +119,15 @@ impl<L: Labels> Graph<'_, L> {
                 LANDED => {
                     let back = returns.popped();
                     let Some(landed) = self.land(back, at) else { return Some(Led::Unreadable(back.address)) };
-                    *stretch = Stretch::before(landed, self.hop(landed).function);
+                    *stretch = self.stretch_before(landed);
                     from = landed;
                 }
                 why => match self.follow(id, why != NOT_TAKEN, at) {
                     Ok(next) => {
                         self.join(id, why != NOT_TAKEN, next, at);
-                        let function = self.hop(next).function;
-                        if function != stretch.function {
+                        if self.hop(next).function != stretch.function() {
                             ended.push(*stretch);
-                            *stretch = Stretch::before(next, function);
+                            *stretch = self.stretch_before(next);
                         }
                         from = next;
                     }
@@ -199,7 +198,7 @@ impl Code {
     ) -> u32 {
         ended.reserve(MOST_STRETCHES + 1);
         let room = ended.spare_capacity_mut();
-        room[0].write(Stretch { instructions: 0, ..*stretch });
+        room[0].write(*stretch);
         let start = room.as_mut_ptr().cast::<Stretch>();
         let mut state = State {
             outcomes: *outcomes,
@@ -221,9 +220,9 @@ impl Code {
         unsafe {
             let count = state.stretch.offset_from_unsigned(start);
             if out & WHY != LANDED {
-                let (first, function) = ((*state.stretch).first, (*state.stretch).function);
+                let (start, place) = ((*state.stretch).start, (*state.stretch).place);
                 let instructions = state.instructions as u32;
-                *stretch = Stretch { instructions, ..Stretch::before(first, function) };
+                *stretch = Stretch { start, place, instructions, transfer: Transfer::None, end: 0 };
             }
             ended.set_len(ended.len() + count);
         }

@@ -139,6 +139,11 @@ impl<L: Labels> Translation<'_, '_, L> {
         false
     }
 
+    /// Where a block starts that a stretch begins with, and what else is to be known of it.
+    fn start(&self, id: BlockId) -> (u64, Hop) {
+        (self.graph.start(id), self.graph.hop(id))
+    }
+
     fn resolve(&mut self, reference: Reference) {
         match reference {
             Reference::Landing { site, to } => {
@@ -152,7 +157,8 @@ impl<L: Labels> Translation<'_, '_, L> {
                     return self.code.lead(site, gate);
                 }
                 let crossing = self.code.here();
-                self.code.cross(to, into);
+                let (start, hop) = self.start(to);
+                self.code.cross(start, hop);
                 self.code.jump(gate);
                 self.code.commit();
                 self.code.lead(site, crossing);
@@ -167,7 +173,8 @@ impl<L: Labels> Translation<'_, '_, L> {
         loop {
             if entry == Entry::Landing {
                 self.code.places_of(id).landing = self.code.here();
-                self.code.begin_stretch(id, self.graph.hop(id).function);
+                let (start, hop) = self.start(id);
+                self.code.begin_stretch(start, hop);
                 if let gate @ 1.. = self.code.places(id).gate {
                     self.code.jump(gate);
                     break;
@@ -223,14 +230,16 @@ impl<L: Labels> Translation<'_, '_, L> {
                 self.code.count(hop.instructions);
                 let into = self.graph.hop(to).function;
                 if into != hop.function {
-                    self.code.cross(to, into);
+                    let (start, hop) = self.start(to);
+                    self.code.cross(start, hop);
                 }
                 self.go_on(to)
             }
             Kind::Call(to, back) => {
                 let site = self.code.call(hop, back, self.graph.start(back));
                 self.references.push(Reference::Landing { site, to: back });
-                self.code.begin_stretch(to, self.graph.hop(to).function);
+                let (start, hop) = self.start(to);
+                self.code.begin_stretch(start, hop);
                 self.go_on(to)
             }
             Kind::Return => {

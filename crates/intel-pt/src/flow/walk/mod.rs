@@ -40,9 +40,8 @@ pub(super) struct Walk {
     returns_are_hidden: bool,
     /// Stretches that ran, of which the sink was not told yet.
     untold: Vec<Stretch>,
-    /// The last one, which may go on: its first block, and its instructions, 0 where there is none.
-    first: BlockId,
-    instructions: u32,
+    /// The last one, which may go on.
+    open: Option<Stretch>,
 }
 
 impl Walk {
@@ -56,8 +55,7 @@ impl Walk {
             no_return_compression: config.no_return_compression,
             returns_are_hidden: config.no_tnt && !config.no_return_compression,
             untold: Vec::new(),
-            first: BlockId(0),
-            instructions: 0,
+            open: None,
         }
     }
 

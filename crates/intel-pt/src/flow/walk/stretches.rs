@@ -1,7 +1,5 @@
 //! From one packet to the next over the code, told as stretches.
 
-use std::mem;
-
 use hodo_code::{BlockId, Graph, Labels, Led, NO_OUTCOMES, Pass, Rules, Stretch, Transfer};
 
 use super::{super::Sink, LONGEST_STRAIGHT, Walk};
@@ -45,16 +43,16 @@ impl Walk {
             }
         }
         while bits != NO_OUTCOMES && straight < LONGEST_STRAIGHT {
-            let (to, instructions) = graph.pass_branches(id, stretch.function, &mut bits);
+            let (to, instructions) = graph.pass_branches(id, stretch.function(), &mut bits);
             stretch.instructions += instructions;
             (id, straight) = (to, if instructions > 0 { 0 } else { straight });
             if bits == NO_OUTCOMES {
                 break;
             }
             let hop = graph.hop(id);
-            if hop.function != stretch.function {
+            if hop.function != stretch.function() {
                 self.untold.push(stretch);
-                stretch = Stretch::before(id, hop.function);
+                stretch = graph.stretch_before(id);
             }
             let taken = bits >> 63 == 1;
             let next = match hop.pass {
@@ -91,7 +89,7 @@ impl Walk {
             };
             if hop.pass > Pass::Branch {
                 self.untold.push(stretch);
-                stretch = Stretch::before(next, graph.hop(next).function);
+                stretch = graph.stretch_before(next);
             }
             id = next;
         }
@@ -100,7 +98,7 @@ impl Walk {
         {
             return (0, self.stretch_to(graph, (id, stretch, straight), to));
         }
-        (self.first, self.instructions) = (stretch.first, stretch.instructions);
+        self.open = Some(stretch).filter(|stretch| stretch.instructions > 0);
         self.stand_before(graph, id);
         self.straight = straight;
         (left(bits), false)
@@ -109,28 +107,20 @@ impl Walk {
     /// The stretch that a block goes on with.
     #[inline]
     fn go_on_with<L: Labels>(&mut self, graph: &Graph<'_, L>, id: BlockId) -> Stretch {
-        let function = graph.hop(id).function;
-        let instructions = mem::take(&mut self.instructions);
-        if instructions == 0 {
-            return Stretch::before(id, function);
+        match self.open.take() {
+            Some(open) if open.function() == graph.hop(id).function => open,
+            open => {
+                self.untold.extend(open);
+                graph.stretch_before(id)
+            }
         }
-        let open = Stretch { instructions, ..Stretch::before(self.first, graph.hop(self.first).function) };
-        if open.function == function {
-            return open;
-        }
-        self.untold.push(open);
-        Stretch::before(id, function)
     }
 
     /// Tells of the stretches that ran.
     #[inline]
     pub(in super::super) fn tell<L: Labels>(&mut self, graph: &Graph<'_, L>, sink: &mut impl Sink) {
         if self.has_to_tell() {
-            let instructions = mem::take(&mut self.instructions);
-            if instructions > 0 {
-                let open = Stretch::before(self.first, graph.hop(self.first).function);
-                self.untold.push(Stretch { instructions, ..open });
-            }
+            self.untold.extend(self.open.take());
             sink.stretches(&self.untold, graph);
             self.untold.clear();
         }
@@ -139,13 +129,13 @@ impl Walk {
     /// Whether anything waits to be told.
     #[inline]
     pub(in super::super) fn has_to_tell(&self) -> bool {
-        self.instructions > 0 || !self.untold.is_empty()
+        self.open.is_some() || !self.untold.is_empty()
     }
 
     /// Whether much waits to be told.
     #[inline]
     pub(in super::super) fn has_much_to_tell(&self) -> bool {
-        self.untold.len() >= ENOUGH || self.instructions >= LONG
+        self.untold.len() >= ENOUGH || self.open.is_some_and(|open| open.instructions >= LONG)
     }
 
     /// Execution goes on at a block, which may not be the one that is there at this time.
@@ -166,9 +156,9 @@ impl Walk {
     ) -> bool {
         while straight < LONGEST_STRAIGHT {
             let hop = graph.hop(id);
-            if hop.function != stretch.function {
+            if hop.function != stretch.function() {
                 self.untold.extend(Some(stretch).filter(|stretch| stretch.instructions > 0));
-                stretch = Stretch::before(id, hop.function);
+                stretch = graph.stretch_before(id);
             }
             match hop.pass {
                 Pass::Free | Pass::Call => {
@@ -180,7 +170,7 @@ impl Walk {
                         stretch.end = self.push_return(graph, id);
                         stretch.transfer = Transfer::Call;
                         self.untold.push(stretch);
-                        stretch = Stretch::before(next, graph.hop(next).function);
+                        stretch = graph.stretch_before(next);
                     }
                     (id, straight) = (next, straight + 1);
                 }
@@ -205,7 +195,7 @@ impl Walk {
                 _ => break,
             }
         }
-        (self.first, self.instructions) = (stretch.first, stretch.instructions);
+        self.open = Some(stretch).filter(|stretch| stretch.instructions > 0);
         self.stand_before(graph, id);
         self.straight = straight;
         false
