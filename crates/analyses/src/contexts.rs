@@ -6,7 +6,10 @@ use hodo_trace::{Arrival, FunctionId, Place, Run};
 use indexmap::IndexSet;
 use rustc_hash::FxBuildHasher;
 
-use crate::stack::{At, Below, Edge, Entry, Frame, Watch, arrive};
+use crate::{
+    pile::Pile,
+    stack::{At, Below, Edge, Entry, Frame, Watch, arrive},
+};
 
 /// A stack of known frames: its newest one, which knows the one below it.
 pub(crate) type ContextId = u32;
@@ -118,12 +121,12 @@ impl Contexts {
     }
 
     /// The frames of a stack, the oldest first. Each notes its own context.
-    fn stack(&self, top: ContextId) -> Vec<Frame<ContextId>> {
+    fn stack(&self, top: ContextId) -> Pile<Frame<ContextId>> {
         let below = |context: &ContextId| Some(self.frames[*context as usize].note).filter(|&id| id != BELOW);
         let contexts = std::iter::successors(Some(top), below);
         let mut stack: Vec<_> = contexts.map(|note| Frame { note, ..self.frames[note as usize] }).collect();
         stack.reverse();
-        stack
+        stack.into()
     }
 }
 
@@ -179,7 +182,7 @@ impl States {
     }
 
     /// The stack in a state, each of whose frames notes its own context, and the edge after it.
-    pub(crate) fn stack(&self, state: u32) -> (Vec<Frame<ContextId>>, Edge) {
+    pub(crate) fn stack(&self, state: u32) -> (Pile<Frame<ContextId>>, Edge) {
         let (context, edge) = self.states[state as usize];
         (self.contexts.stack(context), edge)
     }

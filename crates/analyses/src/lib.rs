@@ -31,6 +31,7 @@ mod durations;
 mod figures;
 mod learned;
 mod pairs;
+mod pile;
 mod registers;
 mod replay;
 mod stack;

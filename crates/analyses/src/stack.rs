@@ -3,6 +3,8 @@
 use hodo_trace::{Arrival, FunctionId, Place, Run, Seen, Transfer};
 use serde::{Deserialize, Serialize};
 
+use crate::pile::Pile;
+
 /// How a frame came to be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum Entry {
@@ -107,9 +109,14 @@ impl Edge {
 
     /// The edge behind a run.
     pub(crate) fn after(run: &Run) -> Edge {
-        match run.transfer {
+        Edge::over(run.transfer, run.end)
+    }
+
+    /// The edge behind an instruction that ends where it is a call.
+    pub(crate) fn over(transfer: Transfer, end: u64) -> Edge {
+        match transfer {
             Transfer::None => Edge::Flow,
-            Transfer::Call => Edge::Call { return_address: run.end },
+            Transfer::Call => Edge::Call { return_address: end },
             Transfer::Return => Edge::Return,
             Transfer::IndirectJump => Edge::Indirect,
         }
@@ -175,14 +182,20 @@ pub(crate) enum Below {
 /// Where the outcome depends on the frames below, or nothing of the stack is left: what the edge is to
 /// those frames. The stack is then empty, and the caller starts a new one.
 #[inline(always)]
-pub(crate) fn arrive<T, F: Copy + PartialEq>(
-    stack: &mut Vec<Frame<T, F>>,
+pub(crate) fn arrive<T: Copy, F: Copy + PartialEq>(
+    stack: &mut Pile<Frame<T, F>>,
     watch: &mut impl Watch<T, F>,
     below: Below,
     edge: Edge,
     arrival: &At<F>,
 ) -> Result<(), Edge> {
-    match is_plain(stack, watch, edge, arrival) {
+    let anything = stack[stack.len() - 1];
+    let (frames, depth) = stack.with_room(1, anything);
+    let mut top = Top { frames, depth };
+    let is_plain = arrive_plainly(&mut top, watch, edge, arrival);
+    let depth = top.depth;
+    stack.count(depth);
+    match is_plain {
         true => Ok(()),
         false => arrive_otherwise(stack, watch, below, edge, arrival),
     }
@@ -190,8 +203,8 @@ pub(crate) fn arrive<T, F: Copy + PartialEq>(
 
 /// The same over other edges than most.
 #[inline(never)]
-fn arrive_otherwise<T, F: Copy + PartialEq>(
-    stack: &mut Vec<Frame<T, F>>,
+fn arrive_otherwise<T: Copy, F: Copy + PartialEq>(
+    stack: &mut Pile<Frame<T, F>>,
     watch: &mut impl Watch<T, F>,
     below: Below,
     edge: Edge,
@@ -227,27 +240,50 @@ fn arrive_otherwise<T, F: Copy + PartialEq>(
     }
 }
 
-/// Moves a stack over what nearly all edges are: within a function, a call, the return from the newest call to where it
-/// came from, or to a function that runs in place of one that was called.
+/// The newest frames of a stack that has room for one more.
+pub(crate) struct Top<'s, T, F> {
+    pub(crate) frames: &'s mut [Frame<T, F>],
+    /// How many there are.
+    pub(crate) depth: usize,
+}
+
+impl<T: Copy, F: Copy + PartialEq> Top<'_, T, F> {
+    #[inline(always)]
+    fn enter(&mut self, watch: &mut impl Watch<T, F>, function: F, entry: Entry, return_address: Option<u64>) {
+        let note = watch.enter(&self.frames[self.depth - 1], function, entry, return_address);
+        self.frames[self.depth] = Frame { function, entry, return_address, note };
+        self.depth += 1;
+    }
+
+    #[inline(always)]
+    fn leave(&mut self, watch: &mut impl Watch<T, F>) {
+        self.depth -= 1;
+        watch.leave(&self.frames[self.depth]);
+    }
+}
+
+/// Moves a stack, which is not empty, over what nearly all edges are: within a function, a call, the return from the
+/// newest call to where it came from, or to a function that runs in place of one that was called. Whether it is one of
+/// those.
 #[inline(always)]
-fn is_plain<T, F: Copy + PartialEq>(
-    stack: &mut Vec<Frame<T, F>>,
+pub(crate) fn arrive_plainly<T: Copy, F: Copy + PartialEq>(
+    stack: &mut Top<'_, T, F>,
     watch: &mut impl Watch<T, F>,
     edge: Edge,
     arrival: &At<F>,
 ) -> bool {
     let &At { address, function, place } = arrival;
     if let Edge::Call { return_address } = edge {
-        enter(stack, watch, function, Entry::Call, Some(return_address));
+        stack.enter(watch, function, Entry::Call, Some(return_address));
         return true;
     }
-    let Some(top) = stack.last() else { return false };
+    let top = &stack.frames[stack.depth - 1];
     let within = matches!(edge, Edge::Flow | Edge::Indirect);
     if within && top.function == function {
         return true;
     }
     let jumped = top.entry == Entry::Tail;
-    let (caller, callee) = match &stack[..stack.len() - usize::from(jumped)] {
+    let (caller, callee) = match &stack.frames[..stack.depth - usize::from(jumped)] {
         [.., caller, callee] if callee.entry == Entry::Call => (caller.function, callee),
         _ => return false,
     };
@@ -257,19 +293,19 @@ fn is_plain<T, F: Copy + PartialEq>(
             return false;
         }
         if jumped {
-            leave(stack, watch);
+            stack.leave(watch);
         }
-        leave(stack, watch);
+        stack.leave(watch);
         return true;
     }
     // Where an indirect jump leads into the middle of a function, it may be that others are unwound.
     let jumps = edge == Edge::Flow || edge == Edge::Indirect && place == Place::Entry;
     if jumps {
         if jumped {
-            leave(stack, watch);
+            stack.leave(watch);
         }
         if called != function {
-            enter(stack, watch, function, Entry::Tail, None);
+            stack.enter(watch, function, Entry::Tail, None);
         }
     }
     jumps
@@ -277,7 +313,7 @@ fn is_plain<T, F: Copy + PartialEq>(
 
 /// Leaves the newest frame.
 #[inline(always)]
-fn leave<T, F: Copy + PartialEq>(stack: &mut Vec<Frame<T, F>>, watch: &mut impl Watch<T, F>) {
+fn leave<T: Copy, F: Copy + PartialEq>(stack: &mut Pile<Frame<T, F>>, watch: &mut impl Watch<T, F>) {
     if let Some(frame) = stack.last() {
         watch.leave(frame);
     }
@@ -285,8 +321,8 @@ fn leave<T, F: Copy + PartialEq>(stack: &mut Vec<Frame<T, F>>, watch: &mut impl 
 }
 
 #[inline(always)]
-fn enter<T, F: Copy + PartialEq>(
-    stack: &mut Vec<Frame<T, F>>,
+fn enter<T: Copy, F: Copy + PartialEq>(
+    stack: &mut Pile<Frame<T, F>>,
     watch: &mut impl Watch<T, F>,
     function: F,
     entry: Entry,
@@ -297,8 +333,8 @@ fn enter<T, F: Copy + PartialEq>(
 }
 
 /// Leaves all frames but the oldest `length`.
-pub(crate) fn cut<T, F: Copy + PartialEq>(
-    stack: &mut Vec<Frame<T, F>>,
+pub(crate) fn cut<T: Copy, F: Copy + PartialEq>(
+    stack: &mut Pile<Frame<T, F>>,
     watch: &mut impl Watch<T, F>,
     length: usize,
 ) {
@@ -314,8 +350,8 @@ fn physical_frame<T, F>(stack: &[Frame<T, F>]) -> usize {
 
 /// A jump replaces what was jumped to before, so a frame of the machine shows as at most two: the
 /// function that was called, and the one that runs in its place.
-fn jump<T, F: Copy + PartialEq>(
-    stack: &mut Vec<Frame<T, F>>,
+fn jump<T: Copy, F: Copy + PartialEq>(
+    stack: &mut Pile<Frame<T, F>>,
     watch: &mut impl Watch<T, F>,
     below: Below,
     function: F,

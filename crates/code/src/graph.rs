@@ -157,11 +157,10 @@ impl<'a, L: Labels> Graph<'a, L> {
         Stretch::before(self.start(id), self.hop(id))
     }
 
-    /// The label of the code that a stretch begins with.
+    /// The function that has a number: its module, and its index there.
     #[inline]
-    pub fn label(&self, stretch: &Stretch) -> Label {
-        let (module, function) = self.functions[stretch.function() as usize];
-        Label { module, function, at_entry: stretch.at_entry() }
+    pub fn function(&self, number: u32) -> (u32, u32) {
+        self.functions[number as usize]
     }
 
     /// Where a call at the end of a block returns to; likewise.

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, iter};
 use hodo_clock::{Nanos, PerfClock, Tsc};
 use hodo_code::{Graph, Label, Labels, Terminator};
 use hodo_intel_pt::flow::{self, Event, Executed, Sink, Step, Stretch};
-use hodo_trace::{Analysis, Arrival, Code, End, FunctionId, Place, Run, Seen, Table, Transfer};
+use hodo_trace::{Analysis, Arrival, Code, End, FunctionId, NumberedRun, Numbering, Place, Run, Seen, Table, Transfer};
 
 use crate::{
     ChunkSize, Experiment, Losses, Numbers, Spans, Window,
@@ -127,7 +127,7 @@ pub(crate) trait Take {
     const TAKES_RUNS: bool;
 
     /// Runs were seen of the thread that runs, whose functions a source numbers (0 does not).
-    fn take_runs(&mut self, source: u64, runs: impl Iterator<Item = Run>);
+    fn take_runs(&mut self, functions: &impl Numbering, runs: impl ExactSizeIterator<Item = NumberedRun>);
 
     /// Whether it may take paths in place of runs.
     fn takes_paths(&self) -> bool {
@@ -186,9 +186,9 @@ impl<A: Analysis> Take for Folder<'_, A> {
     const TAKES_RUNS: bool = A::TAKES_RUNS;
 
     #[inline]
-    fn take_runs(&mut self, source: u64, runs: impl Iterator<Item = Run>) {
+    fn take_runs(&mut self, functions: &impl Numbering, runs: impl ExactSizeIterator<Item = NumberedRun>) {
         if let Some(stint) = self.stints.last_mut() {
-            self.analysis.fold_runs(&mut stint.partial, source, runs);
+            self.analysis.fold_runs(&mut stint.partial, functions, runs);
         }
     }
 
@@ -252,7 +252,6 @@ pub(crate) struct SeenSink<'x, 'f, T> {
 /// Nothing ran.
 const NO_RUN: Run = Run {
     at: Arrival { address: 0, function: FunctionId { module: 0, index: 0 }, place: Place::Unknown },
-    number: None,
     instructions: 0,
     transfer: Transfer::None,
     end: 0,
@@ -332,7 +331,9 @@ impl<'x, 'f, T: Take> SeenSink<'x, 'f, T> {
     fn tell_run(&mut self) {
         if self.run.instructions > 0 {
             self.gate.ran(self.run.instructions);
-            self.taker.take_runs(0, iter::once(self.run));
+            let Run { at: Arrival { address: start, function, place }, instructions, transfer, end } = self.run;
+            let run = NumberedRun { start, function: 0, place, instructions, transfer, end };
+            self.taker.take_runs(&function, iter::once(run));
             self.run.instructions = 0;
             self.run.transfer = Transfer::None;
         }
@@ -470,16 +471,12 @@ impl<T: Take> Sink for SeenSink<'_, '_, T> {
         let mut ran = 0;
         let run = |stretch: &Stretch| {
             let &Stretch { start, instructions, transfer: of, end, .. } = stretch;
-            ran += u64::from(instructions);
-            Run {
-                at: arrival(start, graph.label(stretch)),
-                number: Some(stretch.function()),
-                instructions: u64::from(instructions),
-                transfer: transfer(of),
-                end,
-            }
+            let (place, transfer) = (place(stretch.at_entry()), transfer(of));
+            let instructions = u64::from(instructions);
+            ran += instructions;
+            NumberedRun { start, function: stretch.function(), place, instructions, transfer, end }
         };
-        self.taker.take_runs(graph.number(), stretches.iter().map(run));
+        self.taker.take_runs(&OfGraph(graph), stretches.iter().map(run));
         self.gate.ran(ran);
     }
 
@@ -530,7 +527,7 @@ impl<T: Take> Sink for SeenSink<'_, '_, T> {
 fn run(step: &Step) -> Run {
     let at = arrival(step.start, step.label());
     let (instructions, transfer) = (u64::from(step.instructions), transfer(step.transfer));
-    Run { at, number: None, instructions, transfer, end: step.end }
+    Run { at, instructions, transfer, end: step.end }
 }
 
 /// What the end of a block is, in the words of analyses.
@@ -548,12 +545,30 @@ fn transfer(of: flow::Transfer) -> Transfer {
 #[inline]
 fn arrival(address: u64, label: Label) -> Arrival {
     let function = FunctionId { module: label.module, index: label.function };
-    let place = match label.at_entry {
+    Arrival { address, function, place: place(label.at_entry) }
+}
+
+#[inline]
+fn place(at_entry: Option<bool>) -> Place {
+    match at_entry {
         Some(true) => Place::Entry,
         Some(false) => Place::Middle,
         None => Place::Unknown,
-    };
-    Arrival { address, function, place }
+    }
+}
+
+/// The functions of a graph by their numbers.
+struct OfGraph<'g, 'a, L>(&'g Graph<'a, L>);
+
+impl<L: Labels> Numbering for OfGraph<'_, '_, L> {
+    fn id(&self) -> u64 {
+        self.0.number()
+    }
+
+    fn function(&self, number: u32) -> FunctionId {
+        let (module, index) = self.0.function(number);
+        FunctionId { module, index }
+    }
 }
 
 /// What ran of a block, in the words of analyses.

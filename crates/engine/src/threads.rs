@@ -11,7 +11,7 @@ use hodo_analyses::{
     calls::{Calls, Moment, Part, Paths, Spare},
 };
 use hodo_clock::Tsc;
-use hodo_trace::{FunctionId, Run, Seen};
+use hodo_trace::{FunctionId, NumberedRun, Numbering, Run, Seen};
 
 use crate::{
     Chunk, ChunkSize, Experiment, Losses, Reading, Spans,
@@ -95,10 +95,10 @@ impl Take for Gathered<'_> {
     const TAKES_RUNS: bool = true;
 
     #[inline]
-    fn take_runs(&mut self, _: u64, runs: impl Iterator<Item = Run>) {
+    fn take_runs(&mut self, functions: &impl Numbering, runs: impl ExactSizeIterator<Item = NumberedRun>) {
         if let Some(stint) = self.stints.last_mut() {
             stint.seen = true;
-            stint.part.fold_runs(runs);
+            stint.part.fold_runs(functions, runs);
         }
     }
 

@@ -131,14 +131,59 @@ pub enum Seen<'a> {
 pub struct Run {
     /// Its first instruction.
     pub at: Arrival,
-    /// What its source numbers its function with, if it does.
-    pub number: Option<u32>,
     /// How many instructions of one function.
     pub instructions: u64,
     /// What the last of them was.
     pub transfer: Transfer,
     /// The address after it, where it was a call.
     pub end: u64,
+}
+
+/// The same, of a function that is known by a number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NumberedRun {
+    /// Address of the first instruction.
+    pub start: u64,
+    /// The number.
+    pub function: u32,
+    /// Where in the function that is.
+    pub place: Place,
+    /// How many instructions.
+    pub instructions: u64,
+    /// What the last of them was.
+    pub transfer: Transfer,
+    /// The address after it, where it was a call.
+    pub end: u64,
+}
+
+impl NumberedRun {
+    /// The run itself.
+    #[inline]
+    pub fn named(&self, functions: &impl Numbering) -> Run {
+        let &NumberedRun { start: address, function, place, instructions, transfer, end } = self;
+        let at = Arrival { address, function: functions.function(function), place };
+        Run { at, instructions, transfer, end }
+    }
+}
+
+/// Numbers of functions.
+pub trait Numbering {
+    /// What tells the numbering from others; 0 if its numbers mean nothing else for those that come next.
+    fn id(&self) -> u64;
+
+    /// The function that has a number.
+    fn function(&self, number: u32) -> FunctionId;
+}
+
+/// One function, which has all numbers.
+impl Numbering for FunctionId {
+    fn id(&self) -> u64 {
+        0
+    }
+
+    fn function(&self, _number: u32) -> FunctionId {
+        *self
+    }
 }
 
 /// A branch as far as it changes the call stack.
@@ -236,9 +281,14 @@ pub trait Analysis: Sync {
     const TAKES_RUNS: bool = false;
 
     /// Adds runs that follow each other: the same as folding the [`Seen::Run`]s that each is made of, and what its last
-    /// instruction was. Numbers of their functions are those of a source, which has a number of its own:
-    /// 0 where they have none.
-    fn fold_runs(&self, _partial: &mut Self::Partial, _source: u64, _runs: impl Iterator<Item = Run>) {}
+    /// instruction was.
+    fn fold_runs(
+        &self,
+        _partial: &mut Self::Partial,
+        _functions: &impl Numbering,
+        _runs: impl ExactSizeIterator<Item = NumberedRun>,
+    ) {
+    }
 
     /// Exchanges what a partial state remembers of paths for something else; all that it was told of by these
     /// paths is then added to it.

@@ -9,7 +9,7 @@ mod paths;
 use std::mem;
 
 use hodo_clock::Nanos;
-use hodo_trace::{Arrival, FunctionId, Run, Seen};
+use hodo_trace::{Arrival, FunctionId, NumberedRun, Numbering, Run, Seen};
 
 pub use paths::Paths;
 
@@ -17,6 +17,7 @@ use self::paths::Step;
 use crate::{
     clock::Shares,
     contexts::ContextId,
+    pile::Pile,
     stack::{At, Below, Edge, Entry, Frame, Watch, arrive, cut},
 };
 
@@ -218,7 +219,7 @@ impl Timed {
 pub struct Part {
     timed: Timed,
     /// The frames that are known, but for while paths run; the oldest is the one that was arrived at last.
-    stack: Vec<Frame<()>>,
+    stack: Pile<Frame<()>>,
     edge: Edge,
     clock: Option<Nanos>,
     /// Instructions at that time.
@@ -232,7 +233,7 @@ impl Part {
     pub fn unknown(begins: bool, spare: Spare) -> Part {
         Part {
             timed: Timed { begins, items: spare.0, open: Vec::new() },
-            stack: Vec::new(),
+            stack: Pile::default(),
             edge: Edge::Unknown,
             clock: None,
             at_clock: 0,
@@ -266,10 +267,11 @@ impl Part {
     }
 
     /// Takes in runs that follow each other, and what the last instruction of each was.
-    pub fn fold_runs(&mut self, runs: impl Iterator<Item = Run>) {
+    pub fn fold_runs(&mut self, functions: &impl Numbering, runs: impl Iterator<Item = NumberedRun>) {
         // A processor waits where a value is read that was written in parts, so it is kept out of memory.
         let mut edge = self.edge;
         for run in runs {
+            let run = run.named(functions);
             self.arrive(edge, &run.at);
             self.log.instructions += run.instructions;
             edge = Edge::after(&run);
@@ -364,7 +366,7 @@ impl Part {
             let Frame { function, entry, return_address, .. } = frame;
             Frame { function, entry, return_address, note: () }
         };
-        self.stack.extend(stack.into_iter().map(known));
+        self.stack.extend(stack.iter().copied().map(known));
         self.edge = edge;
     }
 
@@ -398,7 +400,7 @@ impl Part {
 /// Follows the calls of one thread.
 #[derive(Debug)]
 pub struct Calls {
-    stack: Vec<Frame<Open>>,
+    stack: Pile<Frame<Open>>,
     edge: Edge,
     /// Instructions so far.
     instructions: u64,
@@ -432,7 +434,7 @@ impl<F: FnMut(Moment)> Watch<Open> for Teller<'_, F> {
 
 impl Default for Calls {
     fn default() -> Calls {
-        Calls { stack: Vec::new(), edge: Edge::Unknown, instructions: 0 }
+        Calls { stack: Pile::default(), edge: Edge::Unknown, instructions: 0 }
     }
 }
 

@@ -129,14 +129,13 @@ struct Sum {
 #[derive(Clone, Debug, Default)]
 struct Slots {
     all: FxHashMap<FunctionId, Slot>,
-    /// By the numbers that the source of runs has for them, or [`Slots::UNKNOWN`].
+    /// By the numbers that the source of runs has for them, or [`UNKNOWN`].
     by_number: Vec<Slot>,
     source: u64,
 }
 
-impl Slots {
-    const UNKNOWN: Slot = Slot::MAX;
-}
+/// The slot of a number that was not met yet.
+pub(super) const UNKNOWN: Slot = Slot::MAX;
 
 /// The accounts of functions, the stack that is open, and the pieces so far.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
@@ -190,20 +189,26 @@ impl Books {
         })
     }
 
-    /// Numbers are those of this source from now on; 0 has none.
+    /// Numbers are those of this source from now on; those of 0 mean something once only.
     #[inline]
     pub(super) fn read(&mut self, source: u64) {
-        if source != 0 && self.slots.source != source {
+        if self.slots.source != source || source == 0 {
             self.slots.source = source;
             self.slots.by_number.clear();
         }
+    }
+
+    /// The slots of functions by their numbers, or [`UNKNOWN`]; and the holders in the slots.
+    #[inline]
+    pub(super) fn slots_and_holders(&mut self) -> (&[Slot], &mut [Holder]) {
+        (&self.slots.by_number, &mut self.holders)
     }
 
     /// The slot of a function, which has this number.
     #[inline]
     pub(super) fn slot_of(&mut self, number: u32, function: impl FnOnce() -> FunctionId) -> Slot {
         match self.slots.by_number.get(number as usize) {
-            Some(&slot) if slot != Slots::UNKNOWN => slot,
+            Some(&slot) if slot != UNKNOWN => slot,
             _ => self.meet(number, function()),
         }
     }
@@ -213,7 +218,7 @@ impl Books {
         let slot = self.slot(function);
         let (index, by_number) = (number as usize, &mut self.slots.by_number);
         if by_number.len() <= index {
-            by_number.resize(index + 1, Slots::UNKNOWN);
+            by_number.resize(index + 1, UNKNOWN);
         }
         by_number[index] = slot;
         slot

@@ -11,7 +11,7 @@ mod books;
 mod partial;
 mod paths;
 
-use hodo_trace::{Analysis, Names, Run, Seen, Table};
+use hodo_trace::{Analysis, Names, NumberedRun, Numbering, Run, Seen, Table};
 use rustc_hash::FxHashMap;
 
 use self::{books::Amount, partial::Partial, paths::Paths};
@@ -42,8 +42,13 @@ impl Analysis for Functions<'_> {
     const TAKES_RUNS: bool = true;
 
     #[inline]
-    fn fold_runs(&self, partial: &mut Partial, source: u64, runs: impl Iterator<Item = Run>) {
-        partial.fold_runs(source, runs);
+    fn fold_runs(
+        &self,
+        partial: &mut Partial,
+        functions: &impl Numbering,
+        runs: impl ExactSizeIterator<Item = NumberedRun>,
+    ) {
+        partial.fold_runs(functions, runs);
     }
 
     fn exchange(&self, partial: &mut Partial, memory: &mut Paths) {

@@ -2,18 +2,19 @@
 
 use std::mem;
 
-use hodo_trace::{Arrival, Run, Seen, Transfer};
+use hodo_trace::{Arrival, NumberedRun, Numbering, Run, Seen, Transfer};
 use serde::{Deserialize, Serialize};
 
 use super::{
-    books::{Account, Amount, Books, Holder, LogEntry, Slot},
+    books::{Account, Amount, Books, Holder, LogEntry, Slot, UNKNOWN},
     paths::Paths,
 };
 use crate::{
     clock::{Clock, Even, Share, Time},
     learned::Learned,
+    pile::Pile,
     profile::cost::Sums,
-    stack::{At, Below, Edge, Entry, Frame, Watch, arrive, cut},
+    stack::{At, Below, Edge, Entry, Frame, Top, Watch, arrive, arrive_plainly, cut},
 };
 
 /// Without a clock nothing waits for it: so many events are enough at once.
@@ -24,7 +25,7 @@ const ENOUGH: usize = 1 << 10;
 pub struct Partial {
     books: Books,
     /// The known frames at the end, but for while paths run; the oldest is the one that was arrived at last.
-    stack: Vec<Frame<(), Slot>>,
+    stack: Pile<Frame<(), Slot>>,
     /// The edge after the last run.
     edge: Edge,
     clock: Clock<()>,
@@ -53,7 +54,7 @@ struct Waits {
 /// What happened since the clock was told last.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 struct Log {
-    entries: Vec<LogEntry>,
+    entries: Pile<LogEntry>,
     /// What else happened, each with the instructions and the number of entries before it.
     events: Vec<(u64, usize, Event)>,
     /// Paths that ran, and how many of them events tell of.
@@ -87,16 +88,21 @@ impl Log {
         self.entries.push(LogEntry::enter(self.instructions, ran, slot));
     }
 
-    /// The same by a call.
-    #[inline]
-    fn call(&mut self, ran: Slot, slot: Slot) {
-        self.entries.push(LogEntry::call(self.instructions, ran, slot));
+    /// Writes so many entries at most.
+    #[inline(always)]
+    fn writer<'p>(&'p mut self, holders: &'p mut [Holder], most: usize) -> Writer<'p> {
+        let (entries, count) = self.entries.with_room(most, LogEntry::enter(0, 0, 0));
+        Writer { holders, entries, count, until: self.instructions }
     }
 
-    /// The newest frame goes.
+    /// Writes so many entries at most, which count.
     #[inline]
-    fn leave(&mut self, slot: Slot) {
-        self.entries.push(LogEntry::leave(self.instructions, slot));
+    fn write<T>(&mut self, books: &mut Books, most: usize, by: impl FnOnce(&mut Writer<'_>) -> T) -> T {
+        let mut writer = self.writer(books.slots_and_holders().1, most);
+        let result = by(&mut writer);
+        let count = writer.count;
+        self.entries.count(count);
+        result
     }
 
     /// Tells of the paths of which no event tells yet.
@@ -114,27 +120,40 @@ impl Log {
     }
 }
 
-/// Writes down in the log what happens to the stack.
+const ROOM_FOR_FRAME: Frame<(), Slot> =
+    Frame { function: 0, entry: Entry::Root, return_address: None, note: () };
+
+/// Writes down in the log, in which there is room, what happens to the stack.
 struct Writer<'p> {
-    books: &'p mut Books,
-    log: &'p mut Log,
+    holders: &'p mut [Holder],
+    entries: &'p mut [LogEntry],
+    count: usize,
+    until: u64,
+}
+
+impl Writer<'_> {
+    #[inline(always)]
+    fn write(&mut self, entry: LogEntry) {
+        self.entries[self.count] = entry;
+        self.count += 1;
+    }
 }
 
 impl Watch<(), Slot> for Writer<'_> {
     #[inline(always)]
     fn enter(&mut self, from: &Frame<(), Slot>, slot: Slot, entry: Entry, _: Option<u64>) {
         match entry {
-            Entry::Call => self.log.call(from.function, slot),
+            Entry::Call => self.write(LogEntry::call(self.until, from.function, slot)),
             _ => {
-                self.books.entered(slot, entry, 1);
-                self.log.enter(from.function, slot);
+                self.holders[slot as usize].jumps += u64::from(entry == Entry::Tail);
+                self.write(LogEntry::enter(self.until, from.function, slot));
             }
         }
     }
 
     #[inline(always)]
     fn leave(&mut self, frame: &Frame<(), Slot>) {
-        self.log.leave(frame.function);
+        self.write(LogEntry::leave(self.until, frame.function));
     }
 }
 
@@ -142,7 +161,7 @@ impl Partial {
     pub(super) fn unknown() -> Partial {
         Partial {
             books: Books::default(),
-            stack: Vec::new(),
+            stack: Pile::default(),
             edge: Edge::Unknown,
             clock: Clock::default(),
             log: Log::default(),
@@ -198,34 +217,62 @@ impl Partial {
         }
     }
 
-    /// Runs, each of which is known to be followed by what it ends with; numbers of functions are those of a source.
+    /// Runs, each of which is known to be followed by what it ends with.
     #[inline]
-    pub(super) fn fold_runs(&mut self, source: u64, runs: impl Iterator<Item = Run>) {
+    pub(super) fn fold_runs(
+        &mut self,
+        functions: &impl Numbering,
+        runs: impl ExactSizeIterator<Item = NumberedRun>,
+    ) {
         if !self.clock.runs() && self.log.is_long() {
             self.settle(Even::default());
         }
-        self.books.read(source);
-        // A processor waits where a value is read that was written in parts, so it is kept out of memory.
-        let (mut edge, mut moved, mut calls) = (self.edge, false, 0);
-        for run in runs {
-            let slot = self.slot(&run.at, run.number);
-            self.arrive(edge, &run.at, slot);
-            self.log.instructions += run.instructions;
-            edge = Edge::after(&run);
+        self.books.read(functions.id());
+        let (mut moved, mut calls) = (false, 0);
+        let mut runs = runs.inspect(|run| {
             moved |= run.transfer != Transfer::None;
             calls += u64::from(run.transfer == Transfer::Call);
+        });
+        while let Some(run) = self.fold_plain(&mut runs) {
+            let slot = self.books.slot_of(run.function, || functions.function(run.function));
+            let run = run.named(functions);
+            self.arrive(self.edge, &run.at, slot);
+            self.log.instructions += run.instructions;
+            self.edge = Edge::after(&run);
         }
-        self.edge = edge;
         self.clock.left &= !moved;
         self.sums.calls += calls;
     }
 
-    #[inline]
-    fn slot(&mut self, at: &Arrival, number: Option<u32>) -> Slot {
-        match number {
-            Some(number) => self.books.slot_of(number, || at.function),
-            None => self.books.slot(at.function),
+    /// Runs that are arrived at as nearly all are: the first one that is not, which was not folded.
+    #[inline(always)]
+    fn fold_plain(&mut self, runs: &mut impl ExactSizeIterator<Item = NumberedRun>) -> Option<NumberedRun> {
+        let Partial { stack, log, books, edge: last, .. } = self;
+        if stack.is_empty() {
+            return runs.next();
         }
+        // What comes and goes is kept out of memory, but for what is written for good.
+        let (frames, depth) = stack.with_room(runs.len(), ROOM_FOR_FRAME);
+        let mut top = Top { frames, depth };
+        let (slots, holders) = books.slots_and_holders();
+        let mut writer = log.writer(holders, 2 * runs.len());
+        let (mut edge, mut other) = (*last, None);
+        for run in runs {
+            let slot = slots.get(run.function as usize).copied().unwrap_or(UNKNOWN);
+            let at = At { address: run.start, function: slot, place: run.place };
+            if slot == UNKNOWN || !arrive_plainly(&mut top, &mut writer, edge, &at) {
+                other = Some(run);
+                break;
+            }
+            writer.until += run.instructions;
+            edge = Edge::over(run.transfer, run.end);
+        }
+        let (depth, count) = (top.depth, writer.count);
+        log.instructions = writer.until;
+        stack.count(depth);
+        log.entries.count(count);
+        *last = edge;
+        other
     }
 
     #[inline(always)]
@@ -236,7 +283,7 @@ impl Partial {
             true => Err(edge),
             false => {
                 let at = At { address, function: slot, place };
-                arrive(stack, &mut Writer { books, log }, Below::Unknown, edge, &at)
+                log.write(books, stack.len() + 2, |writer| arrive(stack, writer, Below::Unknown, edge, &at))
             }
         };
         if let Err(edge) = arrived {
@@ -361,7 +408,7 @@ impl Partial {
         if self.path.is_none() {
             let Partial { stack, books, log, .. } = self;
             // What runs on paths stands with their contexts, until they are left.
-            cut(stack, &mut Writer { books, log }, 0);
+            log.write(books, stack.len(), |writer| cut(stack, writer, 0));
         }
         self.path = Some(path);
         self.log.paths.push(path);
@@ -378,7 +425,7 @@ impl Partial {
         let Partial { stack, edge, books, log, paths, .. } = self;
         log.push_paths(&paths.learned);
         let (frames, after) = paths.learned.states.stack(state);
-        for frame in frames {
+        for frame in frames.iter().copied() {
             let function = books.slot(frame.function);
             let Frame { entry, return_address, .. } = frame;
             log.enter(function, function);
@@ -402,7 +449,7 @@ impl Partial {
         let (entries, events) = (mem::take(&mut log.entries), mem::take(&mut log.events));
         let (states, mut ran, mut done) = (&paths.learned.states, mem::take(&mut log.paths).into_iter(), 0);
         for (mut at, before, event) in events {
-            log.entries.extend(&entries[done..before]);
+            log.entries.extend(entries[done..before].iter().copied());
             done = before;
             let Event::Paths(count) = event else {
                 log.events.push((at, log.entries.len(), event));
@@ -423,7 +470,7 @@ impl Partial {
                 }
             }
         }
-        log.entries.extend(&entries[done..]);
+        log.entries.extend(entries[done..].iter().copied());
     }
 
     /// Joins two neighbouring parts.

@@ -5,7 +5,7 @@ mod partial;
 mod paths;
 mod whole;
 
-use hodo_trace::{Analysis, Names, Run, Seen, Table};
+use hodo_trace::{Analysis, Names, NumberedRun, Numbering, Run, Seen, Table};
 
 use self::{partial::Partial, paths::Paths, whole::Whole};
 use super::{Every, Report};
@@ -40,8 +40,13 @@ impl Analysis for Profile<'_> {
     const TAKES_RUNS: bool = true;
 
     #[inline]
-    fn fold_runs(&self, partial: &mut Partial, _: u64, runs: impl Iterator<Item = Run>) {
-        runs.for_each(|run| partial.fold_run(self.every, &run));
+    fn fold_runs(
+        &self,
+        partial: &mut Partial,
+        functions: &impl Numbering,
+        runs: impl ExactSizeIterator<Item = NumberedRun>,
+    ) {
+        runs.for_each(|run| partial.fold_run(self.every, &run.named(functions)));
     }
 
     fn exchange(&self, partial: &mut Partial, memory: &mut Paths) {

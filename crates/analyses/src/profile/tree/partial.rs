@@ -15,6 +15,7 @@ use super::{
 };
 use crate::{
     clock::{Clock, Even, Share},
+    pile::Pile,
     profile::{
         Every,
         cost::{Cost, Sums},
@@ -37,7 +38,7 @@ pub struct Partial {
     /// One for each root of the tree, in order.
     pieces: Vec<Piece>,
     /// The known frames at the end, above the root of the last piece; empty before the first run.
-    stack: Vec<Frame<NodeId>>,
+    stack: Pile<Frame<NodeId>>,
     /// The edge after the last run.
     edge: Edge,
     clock: Clock<NodeId>,
@@ -56,7 +57,7 @@ impl Partial {
         Partial {
             tree: Tree::default(),
             pieces: Vec::new(),
-            stack: Vec::new(),
+            stack: Pile::default(),
             edge: Edge::Unknown,
             clock: Clock::default(),
             number: 0,

@@ -8,6 +8,7 @@ use crate::{
     contexts::{BELOW, ContextId, States},
     learned::{Learned, Part},
     profile::cost::Sums,
+    pile::Pile,
     stack::{Edge, Frame},
 };
 
@@ -110,7 +111,7 @@ impl Paths {
     }
 
     /// Leaves paths in a state: the stack there, and the edge after it.
-    pub(super) fn leave(&mut self, state: u32, tree: &mut Tree) -> (Vec<Frame<NodeId>>, Edge) {
+    pub(super) fn leave(&mut self, state: u32, tree: &mut Tree) -> (Pile<Frame<NodeId>>, Edge) {
         self.state = None;
         let states = &self.learned.states;
         let (mut stack, edge) = states.stack(state);
