@@ -45,7 +45,7 @@ impl Stretch {
 
 /// A branch as far as it changes the call stack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u32)]
+#[repr(u8)]
 pub enum Transfer {
     /// None, a direct or conditional branch, or a far one.
     None,

@@ -215,8 +215,7 @@ impl Code {
     /// Ends a stretch, whose end was stored where there is one.
     fn end_stretch(&mut self, transfer: Transfer) {
         self.text.extend([0x45, 0x89, 0x4a, offset_of!(Stretch, instructions) as u8]); // mov [r10+12], r9d
-        self.text.extend([0x41, 0xc7, 0x42, offset_of!(Stretch, transfer) as u8]); // mov dword [r10+16], transfer
-        self.word(transfer as u32);
+        self.text.extend([0x41, 0xc6, 0x42, offset_of!(Stretch, transfer) as u8, transfer as u8]); // mov byte [r10+16], transfer
         self.text.extend([0x49, 0x83, 0xc2, size_of::<Stretch>() as u8]); // add r10, 32
         self.text.extend([0x45, 0x31, 0xc9]); // xor r9d, r9d
     }

@@ -27,7 +27,7 @@ use crate::{
 };
 
 /// Walks before a graph is one that is walked over much.
-const MUCH: u32 = 1 << 12;
+pub(crate) const MUCH: u32 = 1 << 12;
 
 /// Room for code at first, and at last; each time that it is full it is made anew, with twice the room.
 const ROOM: usize = 1 << 26;
@@ -78,8 +78,9 @@ pub enum Led {
 
 impl<L: Labels> Graph<'_, L> {
     /// Makes machine code after so many walks; never after [`u32::MAX`].
-    pub fn make_native_after(&mut self, walks: u32) {
+    pub(crate) fn native_after(mut self, walks: u32) -> Self {
         self.native = if walks == u32::MAX { Native::Refused } else { Native::Waits(walks) };
+        self
     }
 
     /// Walks over machine code from a block, of which a stretch has begun, as far as that is made, and as `outcomes`

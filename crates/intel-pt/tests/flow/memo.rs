@@ -87,10 +87,12 @@ impl<const BLOCKS: bool> Sink for Told<BLOCKS> {
     }
 
     fn stretches<L: Labels>(&mut self, stretches: &[Stretch], graph: &Graph<'_, L>) {
-        for &Stretch { first, instructions, transfer, end, .. } in stretches {
-            let first = graph.block(first);
-            self.together += instructions.saturating_sub(first.instructions);
-            self.run(first.start, end, first.label, instructions.into(), transfer);
+        for stretch in stretches {
+            let &Stretch { start, instructions, transfer, end, .. } = stretch;
+            self.together += instructions.saturating_sub(1);
+            let (module, function) = graph.function(stretch.function());
+            let label = Label { module, function, at_entry: stretch.at_entry() };
+            self.run(start, end, label, instructions.into(), transfer);
         }
     }
 
@@ -140,15 +142,15 @@ fn told<const BLOCKS: bool>(
     trace: &[u8],
     config: &Config,
     memo: Option<Memos>,
-    stretches: bool,
+    stretches: Option<u32>,
 ) -> Told<BLOCKS> {
-    let mut programs = [Program::new(space, &Functions)];
+    let mut programs = [Program::new(space, &Functions).native_after(stretches.unwrap_or(u32::MAX))];
     let mut memo = memo;
     let schedule = [Switch { at: Tsc(0), program: 0, context: 0 }];
     let next = |from: usize| Some(from + find_psb(trace.get(from..)?)?);
     let starts: Vec<usize> = std::iter::successors(next(0), |&start| next(start + PSB.len())).collect();
     let ends = || starts.iter().copied().skip(1).chain([trace.len()]);
-    let mut told = Told::<BLOCKS> { stretches, ..Told::default() };
+    let mut told = Told::<BLOCKS> { stretches: stretches.is_some(), ..Told::default() };
     for (start, end) in starts.iter().copied().zip(ends()).chain(starts.iter().copied().zip(ends())) {
         let decoder = Decoder::new(trace, start..end, config, &schedule);
         match &mut memo {
@@ -175,6 +177,7 @@ proptest! {
         damage in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..6),
         deferred: bool,
         most in 1usize..40,
+        native_after in 1u32..100,
     ) {
         let timing = Timing { tsc: true, mtc_period, cyc_threshold };
         let (trace, ..) = walker(&code, &choices, Settings { return_compression, timing }, loss).walk(steps);
@@ -204,14 +207,17 @@ proptest! {
             max_nonturbo_ratio: Some(10),
             ..Config::default()
         };
-        let without = told::<false>(&space, &trace, &config, None, false);
+        let without = told::<false>(&space, &trace, &config, None, None);
         let memo = || Some(Memos::default());
-        prop_assert_eq!(&told::<false>(&space, &trace, &config, memo(), false).items, &without.items);
+        prop_assert_eq!(&told::<false>(&space, &trace, &config, memo(), None).items, &without.items);
         let small = Some(Memos::with_room(most));
-        prop_assert_eq!(&told::<true>(&space, &trace, &config, small, false).items, &without.items);
+        prop_assert_eq!(&told::<true>(&space, &trace, &config, small, None).items, &without.items);
         let without = without_ends(without);
-        prop_assert_eq!(&without_ends(told::<false>(&space, &trace, &config, None, true)), &without);
-        prop_assert_eq!(&without_ends(told::<false>(&space, &trace, &config, memo(), true)), &without);
+        for native_after in [u32::MAX, native_after] {
+            let stretches = Some(native_after);
+            prop_assert_eq!(&without_ends(told::<false>(&space, &trace, &config, None, stretches)), &without);
+            prop_assert_eq!(&without_ends(told::<false>(&space, &trace, &config, memo(), stretches)), &without);
+        }
     }
 }
 
@@ -226,11 +232,11 @@ fn a_plain_trace_is_told_by_paths_and_stretches() {
     let mut trace: Vec<u8> = psb_plus.iter().flat_map(|packet| packet.encode().to_vec()).collect();
     let (packets, branches) = (60, Tnt { bits: 1, count: 2 });
     trace.extend((0..packets).flat_map(|_| Packet::Tnt8(branches).encode().to_vec()));
-    let with = told::<false>(&space, &trace, &Config::default(), Some(Memos::default()), false);
+    let with = told::<false>(&space, &trace, &Config::default(), Some(Memos::default()), None);
     // Twice; the first packet and some of the last eight bytes are the decoder's.
     assert!(with.by_path >= 2 * 2 * (packets - 1 - 8));
     // Of one function there are some blocks one after another.
-    let together = told::<false>(&space, &trace, &Config::default(), None, true).together;
+    let together = told::<false>(&space, &trace, &Config::default(), None, Some(u32::MAX)).together;
     assert!(together >= packets as u32, "{together} instructions");
 }
 
@@ -260,12 +266,15 @@ fn circles_are_told_alike() {
         let trace: Vec<u8> =
             psb_plus.iter().chain(packets).flat_map(|packet| packet.encode().to_vec()).collect();
         let config = Config::default();
-        let without = without_ends(told::<false>(&space, &trace, &config, None, false));
+        let without = without_ends(told::<false>(&space, &trace, &config, None, None));
         let gaps = without.iter().filter(|item| matches!(item, Item::Event(Event::Gap(_)))).count();
         assert_eq!(gaps, 2, "each time that the trace is decoded");
-        assert_eq!(without_ends(told::<false>(&space, &trace, &config, None, true)), without);
+        for native_after in [u32::MAX, 1] {
+            let told = without_ends(told::<false>(&space, &trace, &config, None, Some(native_after)));
+            assert_eq!(told, without);
+        }
         let memo = || Some(Memos::default());
-        assert_eq!(without_ends(told::<false>(&space, &trace, &config, memo(), true)), without);
-        assert_eq!(without_ends(told::<false>(&space, &trace, &config, memo(), false)), without);
+        assert_eq!(without_ends(told::<false>(&space, &trace, &config, memo(), Some(1))), without);
+        assert_eq!(without_ends(told::<false>(&space, &trace, &config, memo(), None)), without);
     }
 }
