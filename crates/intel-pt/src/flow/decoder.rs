@@ -11,7 +11,7 @@ use super::{
     machine::Machine,
     memo::Memos,
     recovery::{State, Waiting},
-    walk::{Walk, enters_guest},
+    walk::{Flow, Walk, enters_guest},
 };
 use crate::{
     Config, Errata, Erratum, Filter,
@@ -293,9 +293,10 @@ impl<'t> Decoder<'t> {
             let (walk, graph, sink) = self.parts(context);
             let rest = Tnt { count: left, ..tnt };
             left = if sink.takes_stretches() {
-                let (left, _) = walk.stretches(graph, rest, None);
+                let mut flow = Some(Flow { tnt: rest, to: None });
+                let done = walk.stretches(graph, || flow.take());
                 walk.tell(graph, sink);
-                left
+                done.map_or_else(|stuck| stuck.left, |()| 0)
             } else {
                 walk.branches(graph, sink, rest)
             };

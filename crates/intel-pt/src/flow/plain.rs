@@ -6,6 +6,7 @@ use super::{
     PacketKind, Sink, Trouble,
     decoder::{Context, Decoder},
     memo::{LONG_SIZE, join, plain_size},
+    walk::{Flow, Stuck},
 };
 use crate::packet::{IpPayload, LONG_TNT, Tnt, tnt};
 
@@ -32,10 +33,13 @@ impl Decoder<'_> {
                 }
                 continue;
             }
-            followed += 1;
-            if let Err(trouble) = self.follow_flow(bytes, counted, context) {
-                self.lose(trouble);
-                break;
+            let most = if counted { 1 } else { most - followed };
+            match self.follow_flows(bytes, most, context) {
+                Ok(count) => followed += count,
+                Err(trouble) => {
+                    self.lose(trouble);
+                    break;
+                }
             }
             if std::mem::take(&mut counted) {
                 self.tell_time(context);
@@ -50,53 +54,37 @@ impl Decoder<'_> {
         followed
     }
 
-    /// Follows the TNT packets that stand one after another at the position, and a TIP behind them; only the first of
-    /// all if its time is known. There is one.
+    /// Follows TNT and TIP packets that stand one after another at the position, in at most so many flows; one packet
+    /// alone if that is one. How many flows there were.
     #[inline(always)]
-    fn follow_flow<L: Labels, S: Sink>(
+    fn follow_flows<L: Labels, S: Sink>(
         &mut self,
         bytes: &[u8],
-        counted: bool,
+        most: usize,
         context: &mut Context<'_, '_, L, S>,
-    ) -> Result<(), Trouble> {
-        let start = self.packets.position();
-        let (mut all, mut end) = (Tnt { bits: 0, count: 0 }, start);
-        each_tnt(bytes, start, |one, at, size| {
-            let fits = all.count + one.count <= MOST_OUTCOMES && !(counted && all.count > 0);
-            if fits {
-                all = Tnt { bits: all.bits << one.count | one.bits, count: all.count + one.count };
-                (self.at, end) = (at, at + size);
-            }
-            fits
-        });
-        let tip = match word_at(bytes, end) {
-            Some(word) if word & 1 == 1 && plain_size(word) > 0 && !(counted && all.count > 0) => {
-                let to = join(self.last_ip.get().ok_or(Trouble::NoAddress)?, word as u8, word);
-                Some((word, to))
-            }
-            _ => None,
-        };
+    ) -> Result<usize, Trouble> {
+        let last_ip = self.last_ip.get().ok_or(Trouble::NoAddress)?;
+        let mut flows = Flows::new(bytes, self.packets.position(), last_ip, most);
         let (walk, graph, sink) = self.parts(context);
-        sink.packet(if all.count > 0 { PacketKind::Tnt } else { PacketKind::Other });
-        let (left, arrived) = walk.stretches(graph, all, tip.map(|(_, to)| to));
-        if left > 0 {
-            walk.tell(graph, sink);
-            return self.follow_rest(bytes, start, all.count - left, context);
-        }
-        let Some((word, to)) = tip else {
-            self.packets.skip_to(end);
-            return Ok(());
+        let walked = walk.stretches(graph, || flows.next());
+        let Err(Stuck { left }) = walked else {
+            flows.pass();
+            self.packets.skip_to(flows.position);
+            self.last_ip.set(flows.last_ip);
+            return Ok(flows.count);
         };
-        self.packets.skip_to(end + usize::from(plain_size(word)));
-        self.last_ip.set(to);
-        self.at = end;
-        if arrived {
-            return Ok(());
-        }
-        let (walk, graph, sink) = self.parts(context);
-        sink.packet(PacketKind::Other);
         walk.tell(graph, sink);
-        self.tip_to(to, || payload(word as u8, word), context)
+        self.last_ip.set(flows.last_ip);
+        if left > 0 {
+            return self.follow_rest(bytes, flows.position, flows.tnts - left, context).map(|()| flows.count);
+        }
+        let Some((word, to)) = flows.tip else { return Ok(flows.count) };
+        context.sink.packet(PacketKind::Other);
+        self.at = flows.end;
+        flows.pass();
+        self.packets.skip_to(flows.position);
+        self.last_ip.set(to);
+        self.tip_to(to, || payload(word as u8, word), context).map(|()| flows.count)
     }
 
     /// Follows what is left of TNT packets from a place on, behind so many outcomes: of the packet in which it begins.
@@ -120,7 +108,65 @@ impl Decoder<'_> {
             is_over
         });
         self.packets.skip_to(end);
+        context.sink.packet(PacketKind::Tnt);
         self.tnt(rest, context)
+    }
+}
+
+/// Reads TNT packets that stand one after another, and a TIP behind them, as one flow; and then the next.
+struct Flows<'b> {
+    bytes: &'b [u8],
+    /// Most flows, and how many there were.
+    most: usize,
+    count: usize,
+    /// Where the last one begins, and the last IP there.
+    position: usize,
+    last_ip: u64,
+    /// Where its TNT packets end, how many outcomes these have, and the TIP.
+    end: usize,
+    tnts: u8,
+    tip: Option<(u64, u64)>,
+}
+
+impl Flows<'_> {
+    fn new(bytes: &[u8], position: usize, last_ip: u64, most: usize) -> Flows<'_> {
+        Flows { bytes, most, count: 0, position, last_ip, end: position, tnts: 0, tip: None }
+    }
+
+    /// Goes on behind the last one.
+    #[inline(always)]
+    fn pass(&mut self) {
+        self.position = self.end;
+        if let Some((word, to)) = self.tip.take() {
+            self.position += usize::from(plain_size(word));
+            self.last_ip = to;
+        }
+        self.end = self.position;
+    }
+
+    #[inline(always)]
+    fn next(&mut self) -> Option<Flow> {
+        self.pass();
+        if self.count == self.most {
+            return None;
+        }
+        let mut tnt = Tnt { bits: 0, count: 0 };
+        let most = if self.most == 1 { 1 } else { MOST_OUTCOMES };
+        each_tnt(self.bytes, self.position, |one, at, size| {
+            let fits = tnt.count == 0 || tnt.count + one.count <= most;
+            if fits {
+                tnt = Tnt { bits: tnt.bits << one.count | one.bits, count: tnt.count + one.count };
+                self.end = at + size;
+            }
+            fits
+        });
+        self.tnts = tnt.count;
+        self.tip = word_at(self.bytes, self.end)
+            .filter(|&word| word & 1 == 1 && plain_size(word) > 0 && (tnt.count == 0 || self.most > 1))
+            .map(|word| (word, join(self.last_ip, word as u8, word)));
+        let is_one = tnt.count > 0 || self.tip.is_some();
+        self.count += usize::from(is_one);
+        is_one.then_some(Flow { tnt, to: self.tip.map(|(_, to)| to) })
     }
 }
 

@@ -2,6 +2,8 @@
 
 mod stretches;
 
+pub(super) use stretches::{Flow, Stuck};
+
 use std::mem;
 
 use hodo_code::{Back, BlockId, Graph, Labels, ReturnStack, Stretch, Terminator, writes_cr3};
@@ -286,9 +288,10 @@ impl Walk {
         to: u64,
     ) -> Result<(), Trouble> {
         if sink.takes_stretches() {
-            let (_, done) = self.stretches(graph, Tnt { bits: 0, count: 0 }, Some(to));
+            let mut flow = Some(Flow { tnt: Tnt { bits: 0, count: 0 }, to: Some(to) });
+            let done = self.stretches(graph, || flow.take());
             self.tell(graph, sink);
-            if done {
+            if done.is_ok() {
                 return Ok(());
             }
         }

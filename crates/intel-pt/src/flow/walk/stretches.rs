@@ -9,39 +9,109 @@ use crate::packet::Tnt;
 const ENOUGH: usize = 1 << 8;
 const LONG: u32 = 1 << 30;
 
+/// TNT bits, the first one highest, and then perhaps an indirect branch to an address.
+#[derive(Clone, Copy, Debug)]
+pub(in super::super) struct Flow {
+    pub(in super::super) tnt: Tnt,
+    pub(in super::super) to: Option<u64>,
+}
+
+/// A walk stopped in the midst of a flow, with so many of its bits left; where there are none, before the indirect branch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in super::super) struct Stuck {
+    pub(in super::super) left: u8,
+}
+
+/// Where a walk stands, and the stretch that it is in.
+struct Standing {
+    id: BlockId,
+    stretch: Stretch,
+    /// Blocks without a decision that were passed since the last one.
+    straight: u32,
+}
+
 /// How many outcomes of branches are left, in the form that [`Graph::pass_branches`] takes.
 fn left(outcomes: u64) -> u8 {
     63 - outcomes.trailing_zeros() as u8
 }
 
 impl Walk {
-    /// The same for a sink that takes stretches, which are [told](Walk::tell) later; and then over an indirect branch to
-    /// an address, if one is given. How many bits are left, and whether it went there. Code that is not the same at
-    /// all times is left to others.
+    /// Follows flows one after another, for a sink that takes stretches, which are [told](Walk::tell) later: until there
+    /// are no more of them, or much waits to be told. Code that is not the same at all times is left to others.
+    ///
+    /// # Errors
+    /// How much of the last flow is left to others.
     #[inline(always)]
     pub(in super::super) fn stretches<L: Labels>(
         &mut self,
         graph: &mut Graph<'_, L>,
-        tnt: Tnt,
-        tip: Option<u64>,
-    ) -> (u8, bool) {
-        let Ok(mut id) = self.here(graph) else { return (tnt.count, false) };
-        // The next bit is the highest one, and one that is set follows the last.
-        let mut bits = (tnt.bits << 1 | 1) << (63 - tnt.count);
-        let mut straight = 0;
-        let mut stretch = self.go_on_with(graph, id);
-        if bits != NO_OUTCOMES {
-            let rules = Rules { at: self.at, returns: !self.no_return_compression, stops: tip.is_none() };
-            match graph.run(id, &mut bits, &mut stretch, &mut self.untold, &mut self.returns, rules) {
-                Some(Led::Before(to)) => id = to,
-                // Code that can't be read is trouble only once a packet proves that it ran.
-                Some(Led::Unreadable(address)) => {
-                    self.go(address);
-                    return (left(bits), false);
+        mut next: impl FnMut() -> Option<Flow>,
+    ) -> Result<(), Stuck> {
+        let Ok(id) = self.here(graph) else {
+            return next().map_or(Ok(()), |flow| Err(Stuck { left: flow.tnt.count }));
+        };
+        let mut at = Standing { id, stretch: self.go_on_with(graph, id), straight: 0 };
+        while self.untold.len() < ENOUGH
+            && at.stretch.instructions < LONG
+            && let Some(Flow { tnt, to }) = next()
+        {
+            // The next bit is the highest one, and one that is set follows the last.
+            let mut bits = (tnt.bits << 1 | 1) << (63 - tnt.count);
+            at.straight = 0;
+            if bits != NO_OUTCOMES && !self.pass_outcomes(graph, &mut at, &mut bits, to.is_none()) {
+                let left = left(bits);
+                return if left == 0 && to.is_none() { Ok(()) } else { Err(Stuck { left }) };
+            }
+            if bits != NO_OUTCOMES {
+                self.stand(graph, &at);
+                return Err(Stuck { left: left(bits) });
+            }
+            let Some(to) = to else { continue };
+            match self.pass_indirect(graph, &mut at, to) {
+                Some(true) => {}
+                Some(false) => return Ok(()),
+                None => {
+                    self.stand(graph, &at);
+                    return Err(Stuck { left: 0 });
                 }
-                None => {}
             }
         }
+        self.stand(graph, &at);
+        Ok(())
+    }
+
+    /// Takes bits as far as nothing is out of the ordinary; `false` where that led to code that can't be read, before
+    /// which the walk then stands. It stops right behind the last one, or else before a decision.
+    #[inline(always)]
+    fn pass_outcomes<L: Labels>(
+        &mut self,
+        graph: &mut Graph<'_, L>,
+        at: &mut Standing,
+        bits: &mut u64,
+        stops: bool,
+    ) -> bool {
+        let rules = Rules { at: self.at, returns: !self.no_return_compression, stops };
+        match graph.run(at.id, bits, &mut at.stretch, &mut self.untold, &mut self.returns, rules) {
+            Some(Led::Before(to)) => at.id = to,
+            // Code that can't be read is trouble only once a packet proves that it ran.
+            Some(Led::Unreadable(address)) => {
+                self.go(address);
+                return false;
+            }
+            None => {}
+        }
+        *bits == NO_OUTCOMES || self.pass_by_tables(graph, at, bits)
+    }
+
+    /// The same, a block at a time.
+    fn pass_by_tables<L: Labels>(
+        &mut self,
+        graph: &mut Graph<'_, L>,
+        at: &mut Standing,
+        outcomes: &mut u64,
+    ) -> bool {
+        let Standing { mut id, mut stretch, mut straight } = *at;
+        let mut bits = *outcomes;
         while bits != NO_OUTCOMES && straight < LONGEST_STRAIGHT {
             let (to, instructions) = graph.pass_branches(id, stretch.function(), &mut bits);
             stretch.instructions += instructions;
@@ -85,7 +155,8 @@ impl Walk {
                     self.go(if hop.pass == Pass::Branch && !taken { block.end } else { block.target });
                 }
                 self.untold.push(stretch);
-                return (left(bits), false);
+                *outcomes = bits;
+                return false;
             };
             if hop.pass > Pass::Branch {
                 self.untold.push(stretch);
@@ -93,15 +164,9 @@ impl Walk {
             }
             id = next;
         }
-        if let Some(to) = tip
-            && bits == NO_OUTCOMES
-        {
-            return (0, self.stretch_to(graph, (id, stretch, straight), to));
-        }
-        self.open = Some(stretch).filter(|stretch| stretch.instructions > 0);
-        self.stand_before(graph, id);
-        self.straight = straight;
-        (left(bits), false)
+        *outcomes = bits;
+        *at = Standing { id, stretch, straight };
+        true
     }
 
     /// The stretch that a block goes on with.
@@ -138,41 +203,42 @@ impl Walk {
         self.untold.len() >= ENOUGH || self.open.is_some_and(|open| open.instructions >= LONG)
     }
 
-    /// Execution goes on at a block, which may not be the one that is there at this time.
+    /// Execution goes on where a walk stands, in a block that may not be the one that is there at this time.
     #[inline]
-    fn stand_before<L: Labels>(&mut self, graph: &Graph<'_, L>, id: BlockId) {
+    fn stand<L: Labels>(&mut self, graph: &Graph<'_, L>, at: &Standing) {
+        let &Standing { id, stretch, straight } = at;
+        self.open = Some(stretch).filter(|stretch| stretch.instructions > 0);
         self.ip = graph.start(id);
         self.block = Some(id).filter(|&id| graph.hop(id).pass != Pass::Other || graph.holds(id, self.at));
+        self.straight = straight;
     }
 
-    /// Over blocks up to an indirect branch, and over that to an address, after so many blocks without a decision;
-    /// whether that was all.
+    /// Over blocks up to an indirect branch, and over that to an address. `None` where there is no such branch, and
+    /// `Some(false)` where no code can be read at the address, before which the walk then stands.
     #[inline]
-    fn stretch_to<L: Labels>(
+    fn pass_indirect<L: Labels>(
         &mut self,
         graph: &mut Graph<'_, L>,
-        (mut id, mut stretch, mut straight): (BlockId, Stretch, u32),
+        at: &mut Standing,
         to: u64,
-    ) -> bool {
-        while straight < LONGEST_STRAIGHT {
-            let hop = graph.hop(id);
-            if hop.function != stretch.function() {
-                self.untold.extend(Some(stretch).filter(|stretch| stretch.instructions > 0));
-                stretch = graph.stretch_before(id);
+    ) -> Option<bool> {
+        while at.straight < LONGEST_STRAIGHT {
+            let hop = graph.hop(at.id);
+            if hop.function != at.stretch.function() {
+                self.untold.extend(Some(at.stretch).filter(|stretch| stretch.instructions > 0));
+                at.stretch = graph.stretch_before(at.id);
             }
             match hop.pass {
                 Pass::Free | Pass::Call => {
-                    let Some(next) = hop.next(true).or_else(|| graph.follow(id, true, self.at).ok()) else {
-                        break;
-                    };
-                    stretch.instructions += u32::from(hop.instructions);
+                    let next = hop.next(true).or_else(|| graph.follow(at.id, true, self.at).ok())?;
+                    at.stretch.instructions += u32::from(hop.instructions);
                     if hop.pass == Pass::Call {
-                        stretch.end = self.push_return(graph, id);
-                        stretch.transfer = Transfer::Call;
-                        self.untold.push(stretch);
-                        stretch = graph.stretch_before(next);
+                        at.stretch.end = self.push_return(graph, at.id);
+                        at.stretch.transfer = Transfer::Call;
+                        self.untold.push(at.stretch);
+                        at.stretch = graph.stretch_before(next);
                     }
-                    (id, straight) = (next, straight + 1);
+                    (at.id, at.straight) = (next, at.straight + 1);
                 }
                 Pass::Return | Pass::IndirectJump | Pass::IndirectCall
                     if hop.pass != Pass::Return || !self.returns_are_hidden =>
@@ -182,22 +248,22 @@ impl Walk {
                         _ => None,
                     };
                     if hop.pass == Pass::IndirectCall {
-                        stretch.end = self.push_return(graph, id);
+                        at.stretch.end = self.push_return(graph, at.id);
                     }
-                    stretch.instructions += u32::from(hop.instructions);
-                    stretch.transfer = Transfer::over(hop.pass);
-                    self.untold.push(stretch);
+                    at.stretch.instructions += u32::from(hop.instructions);
+                    at.stretch.transfer = Transfer::over(hop.pass);
+                    self.untold.push(at.stretch);
                     let known = back.and_then(|back| back.block).filter(|&id| graph.is_at(id, to, self.at));
-                    self.ip = to;
-                    self.block = known.or_else(|| graph.lead(id, to, self.at).ok());
-                    return true;
+                    let Some(next) = known.or_else(|| graph.lead(at.id, to, self.at).ok()) else {
+                        self.go(to);
+                        return Some(false);
+                    };
+                    (at.id, at.stretch) = (next, graph.stretch_before(next));
+                    return Some(true);
                 }
                 _ => break,
             }
         }
-        self.open = Some(stretch).filter(|stretch| stretch.instructions > 0);
-        self.stand_before(graph, id);
-        self.straight = straight;
-        false
+        None
     }
 }
