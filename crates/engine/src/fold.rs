@@ -127,7 +127,13 @@ pub(crate) trait Take {
     const TAKES_RUNS: bool;
 
     /// Runs were seen of the thread that runs, whose functions a source numbers (0 does not).
-    fn take_runs(&mut self, functions: &impl Numbering, runs: impl ExactSizeIterator<Item = NumberedRun>);
+    /// What is seen next is this time, if one is given.
+    fn take_runs(
+        &mut self,
+        functions: &impl Numbering,
+        runs: impl ExactSizeIterator<Item = NumberedRun> + Clone,
+        until: Option<Nanos>,
+    );
 
     /// Whether it may take paths in place of runs.
     fn takes_paths(&self) -> bool {
@@ -186,9 +192,14 @@ impl<A: Analysis> Take for Folder<'_, A> {
     const TAKES_RUNS: bool = A::TAKES_RUNS;
 
     #[inline]
-    fn take_runs(&mut self, functions: &impl Numbering, runs: impl ExactSizeIterator<Item = NumberedRun>) {
+    fn take_runs(
+        &mut self,
+        functions: &impl Numbering,
+        runs: impl ExactSizeIterator<Item = NumberedRun> + Clone,
+        until: Option<Nanos>,
+    ) {
         if let Some(stint) = self.stints.last_mut() {
-            self.analysis.fold_runs(&mut stint.partial, functions, runs);
+            self.analysis.fold_runs(&mut stint.partial, functions, runs, until);
         }
     }
 
@@ -333,7 +344,7 @@ impl<'x, 'f, T: Take> SeenSink<'x, 'f, T> {
             self.gate.ran(self.run.instructions);
             let Run { at: Arrival { address: start, function, place }, instructions, transfer, end } = self.run;
             let run = NumberedRun { start, function: 0, place, instructions, transfer, end };
-            self.taker.take_runs(&function, iter::once(run));
+            self.taker.take_runs(&function, iter::once(run), None);
             self.run.instructions = 0;
             self.run.transfer = Transfer::None;
         }
@@ -343,6 +354,12 @@ impl<'x, 'f, T: Take> SeenSink<'x, 'f, T> {
     #[inline]
     fn is_direct(&self) -> bool {
         !self.fresh && self.open && self.gate.wanted && !self.gate.numbers_instructions()
+    }
+
+    /// Whether the next time is not the first one, nor one that something begins with.
+    #[inline]
+    fn goes_on(&self) -> bool {
+        self.gate.now.is_some() && self.is_direct()
     }
 
     /// The thread runs whose turn it is at the gate.
@@ -359,7 +376,7 @@ impl<'x, 'f, T: Take> SeenSink<'x, 'f, T> {
 
     #[inline]
     fn time(&mut self, now: Tsc) {
-        let goes_on = self.gate.now.is_some() && self.is_direct();
+        let goes_on = self.goes_on();
         self.gate.time(now);
         if !(goes_on && self.gate.open) {
             return self.time_anew();
@@ -466,18 +483,19 @@ impl<T: Take> Sink for SeenSink<'_, '_, T> {
     }
 
     #[inline]
-    fn stretches<L: Labels>(&mut self, stretches: &[Stretch], graph: &Graph<'_, L>) {
+    fn stretches<L: Labels>(&mut self, stretches: &[Stretch], graph: &Graph<'_, L>, until: Option<Tsc>) {
         self.tell_run();
-        let mut ran = 0;
         let run = |stretch: &Stretch| {
             let &Stretch { start, instructions, transfer: of, end, .. } = stretch;
             let (place, transfer) = (place(stretch.at_entry()), transfer(of));
-            let instructions = u64::from(instructions);
-            ran += instructions;
-            NumberedRun { start, function: stretch.function(), place, instructions, transfer, end }
+            let (function, instructions) = (stretch.function(), u64::from(instructions));
+            NumberedRun { start, function, place, instructions, transfer, end }
         };
-        self.taker.take_runs(&OfGraph(graph), stretches.iter().map(run));
-        self.gate.ran(ran);
+        // A time may also be one that is not to be looked at.
+        let until = until.filter(|&until| self.goes_on() && self.gate.wants(until));
+        let until = self.clock.zip(until).map(|(clock, until)| clock.nanos(until));
+        self.taker.take_runs(&OfGraph(graph), stretches.iter().map(run), until);
+        self.gate.ran(stretches.iter().map(|stretch| u64::from(stretch.instructions)).sum());
     }
 
     #[inline]

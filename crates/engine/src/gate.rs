@@ -181,6 +181,12 @@ impl<'x, 'f> Gate<'x, 'f> {
         stint.since = stint.since.or(Some(now));
     }
 
+    /// Whether what happened up to a time is to be looked at.
+    #[inline]
+    pub(crate) fn wants(&self, now: Tsc) -> bool {
+        self.reading.wants(now)
+    }
+
     /// Whether the numbers of instructions matter.
     #[inline]
     pub(crate) fn numbers_instructions(&self) -> bool {

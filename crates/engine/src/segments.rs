@@ -220,8 +220,8 @@ impl<S: Sink, G: FnMut(&mut S)> Sink for Located<'_, '_, S, G> {
     }
 
     #[inline]
-    fn stretches<L: Labels>(&mut self, stretches: &[Stretch], graph: &Graph<'_, L>) {
-        self.sink.stretches(stretches, graph);
+    fn stretches<L: Labels>(&mut self, stretches: &[Stretch], graph: &Graph<'_, L>, until: Option<Tsc>) {
+        self.sink.stretches(stretches, graph, until);
     }
 
     #[inline]

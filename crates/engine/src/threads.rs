@@ -10,7 +10,7 @@ use hodo_analyses::{
     FrameEntry,
     calls::{Calls, Moment, Part, Paths, Spare},
 };
-use hodo_clock::Tsc;
+use hodo_clock::{Nanos, Tsc};
 use hodo_trace::{FunctionId, NumberedRun, Numbering, Run, Seen};
 
 use crate::{
@@ -95,7 +95,12 @@ impl Take for Gathered<'_> {
     const TAKES_RUNS: bool = true;
 
     #[inline]
-    fn take_runs(&mut self, functions: &impl Numbering, runs: impl ExactSizeIterator<Item = NumberedRun>) {
+    fn take_runs(
+        &mut self,
+        functions: &impl Numbering,
+        runs: impl ExactSizeIterator<Item = NumberedRun> + Clone,
+        _: Option<Nanos>,
+    ) {
         if let Some(stint) = self.stints.last_mut() {
             stint.seen = true;
             stint.part.fold_runs(functions, runs);

@@ -281,12 +281,13 @@ pub trait Analysis: Sync {
     const TAKES_RUNS: bool = false;
 
     /// Adds runs that follow each other: the same as folding the [`Seen::Run`]s that each is made of, and what its last
-    /// instruction was.
+    /// instruction was. What is folded next is this time, if one is given.
     fn fold_runs(
         &self,
         _partial: &mut Self::Partial,
         _functions: &impl Numbering,
-        _runs: impl ExactSizeIterator<Item = NumberedRun>,
+        _runs: impl ExactSizeIterator<Item = NumberedRun> + Clone,
+        _until: Option<Nanos>,
     ) {
     }
 

@@ -246,8 +246,9 @@ impl<'t> Decoder<'t> {
         let now = self.timing.now();
         let tells = now != self.reported || self.timing.cycles() != self.reported_cycles;
         if tells && self.walk.has_to_tell() {
+            let next = now.filter(|_| now != self.reported);
             let (walk, graph, sink) = self.parts(context);
-            walk.tell(graph, sink);
+            walk.tell_until(next, graph, sink);
         }
         if now != self.reported {
             self.reported = now;

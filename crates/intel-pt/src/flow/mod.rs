@@ -21,6 +21,7 @@ mod trial;
 mod trouble;
 mod walk;
 
+use hodo_clock::Tsc;
 use hodo_code::{Block, Graph, Labels, Provenance, Snapshot};
 pub use hodo_code::{Stretch, Transfer};
 
@@ -85,9 +86,10 @@ pub trait Sink {
         false
     }
 
-    /// Blocks of this graph ran, some stretches one after another. What else is told comes after all that ran before.
+    /// Blocks of this graph ran, some stretches one after another. What else is told comes after all that ran before;
+    /// next comes this time, if one is given.
     #[inline]
-    fn stretches<L: Labels>(&mut self, _stretches: &[Stretch], _graph: &Graph<'_, L>) {}
+    fn stretches<L: Labels>(&mut self, _stretches: &[Stretch], _graph: &Graph<'_, L>, _until: Option<Tsc>) {}
 
     /// What is told next is what one packet says.
     #[inline]

@@ -86,7 +86,7 @@ impl<const BLOCKS: bool> Sink for Told<BLOCKS> {
         self.stretches && self.items.len() % 5 != 4
     }
 
-    fn stretches<L: Labels>(&mut self, stretches: &[Stretch], graph: &Graph<'_, L>) {
+    fn stretches<L: Labels>(&mut self, stretches: &[Stretch], graph: &Graph<'_, L>, _: Option<Tsc>) {
         for stretch in stretches {
             let &Stretch { start, instructions, transfer, end, .. } = stretch;
             self.together += instructions.saturating_sub(1);

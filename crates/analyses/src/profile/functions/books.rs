@@ -292,13 +292,20 @@ impl Books {
         from
     }
 
+    /// The slots of functions by their numbers, or [`UNKNOWN`]; and the books to be written in at once.
+    #[inline(always)]
+    pub(super) fn open(&mut self) -> (&[Slot], OpenBooks<'_>) {
+        let Books { slots, accounts, holders, summed, now: so_far, .. } = self;
+        (&slots.by_number, OpenBooks { now: *so_far, accounts, holders, summed, so_far })
+    }
+
     /// A frame of a function is entered.
-    fn open(&mut self, slot: Slot) {
+    fn enter_frame(&mut self, slot: Slot) {
         self.follow(&[LogEntry::enter(0, slot, slot)], 0, Time::default());
     }
 
     /// The newest frame, which is one of a function, is left.
-    fn close(&mut self, slot: Slot) {
+    fn leave_frame(&mut self, slot: Slot) {
         self.follow(&[LogEntry::leave(0, slot)], 0, Time::default());
     }
 
@@ -329,7 +336,7 @@ impl Books {
             sums.push(Sum { slot, amount: mem::take(&mut account.sum) });
         }
         self.pieces.push(Piece { edge, arrival, at: self.now, sums: self.sums.len() as u32 });
-        self.open(slot);
+        self.enter_frame(slot);
     }
 
     /// Adds what later books say of functions: their slots here.
@@ -399,10 +406,69 @@ impl Books {
 impl Watch<(), Slot> for Books {
     fn enter(&mut self, _: &Frame<(), Slot>, slot: Slot, entry: Entry, _: Option<u64>) {
         self.entered(slot, entry, 1);
-        self.open(slot);
+        self.enter_frame(slot);
     }
 
     fn leave(&mut self, frame: &Frame<(), Slot>) {
-        self.close(frame.function);
+        self.leave_frame(frame.function);
+    }
+}
+
+/// Books that frames that come and go, and what they run, are written in at once.
+pub(super) struct OpenBooks<'b> {
+    accounts: &'b mut [Account],
+    holders: &'b mut [Holder],
+    summed: &'b mut Vec<Slot>,
+    /// What ran up to the present, until the books are closed.
+    now: Amount,
+    so_far: &'b mut Amount,
+}
+
+impl OpenBooks<'_> {
+    /// A function ran.
+    #[inline(always)]
+    pub(super) fn ran(&mut self, slot: Slot, amount: Amount) {
+        self.accounts[slot as usize].own.count(amount, true);
+        self.now.count(amount, true);
+    }
+
+    #[inline(always)]
+    pub(super) fn close(self) {
+        *self.so_far = self.now;
+    }
+
+    /// Adds the point at which a function is entered first, or left for good.
+    #[inline(always)]
+    fn sum(&mut self, slot: Slot, leaves: bool) {
+        let account = &mut self.accounts[slot as usize];
+        account.sum.count(self.now, leaves);
+        if !account.has_sum {
+            account.has_sum = true;
+            self.summed.push(slot);
+        }
+    }
+}
+
+impl Watch<(), Slot> for OpenBooks<'_> {
+    #[inline(always)]
+    fn enter(&mut self, _: &Frame<(), Slot>, slot: Slot, entry: Entry, _: Option<u64>) {
+        let account = &mut self.accounts[slot as usize];
+        account.calls += u64::from(entry == Entry::Call);
+        account.depth += 1;
+        if account.depth == 1 {
+            self.sum(slot, false);
+        }
+        if entry == Entry::Tail {
+            self.holders[slot as usize].jumps += 1;
+        }
+    }
+
+    #[inline(always)]
+    fn leave(&mut self, frame: &Frame<(), Slot>) {
+        let account = &mut self.accounts[frame.function as usize];
+        account.depth -= 1;
+        if account.depth == 0 {
+            self.sum(frame.function, true);
+        }
     }
 }

@@ -11,6 +11,7 @@ mod books;
 mod partial;
 mod paths;
 
+use hodo_clock::Nanos;
 use hodo_trace::{Analysis, Names, NumberedRun, Numbering, Run, Seen, Table};
 use rustc_hash::FxHashMap;
 
@@ -46,9 +47,10 @@ impl Analysis for Functions<'_> {
         &self,
         partial: &mut Partial,
         functions: &impl Numbering,
-        runs: impl ExactSizeIterator<Item = NumberedRun>,
+        runs: impl ExactSizeIterator<Item = NumberedRun> + Clone,
+        until: Option<Nanos>,
     ) {
-        partial.fold_runs(functions, runs);
+        partial.fold_runs(functions, runs, until);
     }
 
     fn exchange(&self, partial: &mut Partial, memory: &mut Paths) {

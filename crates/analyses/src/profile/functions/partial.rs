@@ -2,6 +2,7 @@
 
 use std::mem;
 
+use hodo_clock::Nanos;
 use hodo_trace::{Arrival, NumberedRun, Numbering, Run, Seen, Transfer};
 use serde::{Deserialize, Serialize};
 
@@ -222,12 +223,18 @@ impl Partial {
     pub(super) fn fold_runs(
         &mut self,
         functions: &impl Numbering,
-        runs: impl ExactSizeIterator<Item = NumberedRun>,
+        runs: impl ExactSizeIterator<Item = NumberedRun> + Clone,
+        until: Option<Nanos>,
     ) {
+        self.books.read(functions.id());
+        if let Some(until) = until
+            && self.is_settled()
+        {
+            return self.fold_timed(functions, runs, until);
+        }
         if !self.clock.runs() && self.log.is_long() {
             self.settle(Even::default());
         }
-        self.books.read(functions.id());
         let (mut moved, mut calls) = (false, 0);
         let mut runs = runs.inspect(|run| {
             moved |= run.transfer != Transfer::None;
@@ -242,6 +249,89 @@ impl Partial {
         }
         self.clock.left &= !moved;
         self.sums.calls += calls;
+    }
+
+    /// Whether the books are up to the present, in which it is known who runs.
+    fn is_settled(&self) -> bool {
+        let Partial { log, path, stack, .. } = self;
+        let Log { entries, events, paths, instructions, unseen, .. } = log;
+        let waits = *instructions > 0 || *unseen || !(entries.is_empty() && events.is_empty() && paths.is_empty());
+        !(waits || stack.is_empty() || path.is_some())
+    }
+
+    /// The same up to a time, which is known before they are looked at: nothing need be written down.
+    #[inline]
+    fn fold_timed(
+        &mut self,
+        functions: &impl Numbering,
+        runs: impl ExactSizeIterator<Item = NumberedRun> + Clone,
+        until: Nanos,
+    ) {
+        let Partial { clock, sums, .. } = self;
+        clock.tell(until.0);
+        let even = clock.share(runs.clone().map(|run| run.instructions).sum(), |share| {
+            if let Share::Lost(time) = share {
+                sums.lose(time.length());
+            }
+        });
+        let (mut moved, mut calls) = (false, 0);
+        let mut runs = runs.inspect(|run| {
+            moved |= run.transfer != Transfer::None;
+            calls += u64::from(run.transfer == Transfer::Call);
+        });
+        while let Some(run) = self.fold_plain_timed(&mut runs, even.each) {
+            let slot = self.books.slot_of(run.function, || functions.function(run.function));
+            let run = run.named(functions);
+            let Partial { stack, books, sums, paths, .. } = self;
+            let at = At { address: run.at.address, function: slot, place: run.at.place };
+            if let Err(edge) = arrive(stack, books, Below::Unknown, self.edge, &at) {
+                sums.calls += paths.expand(books);
+                books.begin_piece(edge, run.at, slot);
+                stack.push(Frame { function: slot, entry: Entry::Root, return_address: None, note: () });
+            }
+            let amount = Amount { instructions: run.instructions, time: even.each.times(run.instructions) };
+            books.credit(slot, amount);
+            books.pass(amount);
+            self.edge = Edge::after(&run);
+        }
+        if let Some(top) = self.stack.last() {
+            let rest = Amount { instructions: 0, time: even.rest };
+            self.books.credit(top.function, rest);
+            self.books.pass(rest);
+        }
+        self.clock.left &= !moved;
+        self.sums.calls += calls;
+    }
+
+    /// Runs that are arrived at as nearly all are, of which each instruction took so long: the first one that is not,
+    /// which was not folded.
+    #[inline(always)]
+    fn fold_plain_timed(
+        &mut self,
+        runs: &mut impl ExactSizeIterator<Item = NumberedRun>,
+        each: Time,
+    ) -> Option<NumberedRun> {
+        let Partial { stack, books, edge: last, .. } = self;
+        let Some(each) = each.short() else { return runs.next() };
+        let (frames, depth) = stack.with_room(runs.len(), ROOM_FOR_FRAME);
+        let mut top = Top { frames, depth };
+        let (slots, mut open) = books.open();
+        let (mut edge, mut other) = (*last, None);
+        for run in runs {
+            let slot = slots.get(run.function as usize).copied().unwrap_or(UNKNOWN);
+            let at = At { address: run.start, function: slot, place: run.place };
+            if slot == UNKNOWN || !arrive_plainly(&mut top, &mut open, edge, &at) {
+                other = Some(run);
+                break;
+            }
+            open.ran(slot, Amount { instructions: run.instructions, time: each.times(run.instructions) });
+            edge = Edge::over(run.transfer, run.end);
+        }
+        open.close();
+        let depth = top.depth;
+        stack.count(depth);
+        *last = edge;
+        other
     }
 
     /// Runs that are arrived at as nearly all are: the first one that is not, which was not folded.

@@ -5,6 +5,7 @@ mod partial;
 mod paths;
 mod whole;
 
+use hodo_clock::Nanos;
 use hodo_trace::{Analysis, Names, NumberedRun, Numbering, Run, Seen, Table};
 
 use self::{partial::Partial, paths::Paths, whole::Whole};
@@ -44,7 +45,8 @@ impl Analysis for Profile<'_> {
         &self,
         partial: &mut Partial,
         functions: &impl Numbering,
-        runs: impl ExactSizeIterator<Item = NumberedRun>,
+        runs: impl ExactSizeIterator<Item = NumberedRun> + Clone,
+        _: Option<Nanos>,
     ) {
         runs.for_each(|run| partial.fold_run(self.every, &run.named(functions)));
     }

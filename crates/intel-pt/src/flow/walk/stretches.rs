@@ -1,5 +1,6 @@
 //! From one packet to the next over the code, told as stretches.
 
+use hodo_clock::Tsc;
 use hodo_code::{BlockId, Graph, Labels, Led, NO_OUTCOMES, Pass, Rules, Stretch, Transfer};
 
 use super::{super::Sink, LONGEST_STRAIGHT, Walk};
@@ -184,9 +185,20 @@ impl Walk {
     /// Tells of the stretches that ran.
     #[inline]
     pub(in super::super) fn tell<L: Labels>(&mut self, graph: &Graph<'_, L>, sink: &mut impl Sink) {
+        self.tell_until(None, graph, sink);
+    }
+
+    /// The same, up to a time that is told next.
+    #[inline]
+    pub(in super::super) fn tell_until<L: Labels>(
+        &mut self,
+        now: Option<Tsc>,
+        graph: &Graph<'_, L>,
+        sink: &mut impl Sink,
+    ) {
         if self.has_to_tell() {
             self.untold.extend(self.open.take());
-            sink.stretches(&self.untold, graph);
+            sink.stretches(&self.untold, graph, now);
             self.untold.clear();
         }
     }
