@@ -99,11 +99,11 @@ impl Take for Gathered<'_> {
         &mut self,
         functions: &impl Numbering,
         runs: impl ExactSizeIterator<Item = NumberedRun> + Clone,
-        _: Option<Nanos>,
+        until: Option<Nanos>,
     ) {
         if let Some(stint) = self.stints.last_mut() {
             stint.seen = true;
-            stint.part.fold_runs(functions, runs);
+            stint.part.fold_runs(functions, runs, until);
         }
     }
 

@@ -5,6 +5,7 @@
 //! each call when it begins and when it ends.
 
 mod paths;
+mod timed;
 
 use std::mem;
 
@@ -13,7 +14,7 @@ use hodo_trace::{Arrival, FunctionId, NumberedRun, Numbering, Run, Seen};
 
 pub use paths::Paths;
 
-use self::paths::Step;
+use self::{paths::Step, timed::Timed};
 use crate::{
     clock::Shares,
     contexts::ContextId,
@@ -177,43 +178,6 @@ impl Watch<()> for Log {
     }
 }
 
-/// What happened up to the last time.
-#[derive(Debug)]
-struct Timed {
-    /// Whether anybody wants to know when calls begin before they end.
-    begins: bool,
-    items: Vec<Item>,
-    /// Those above the oldest frame that is known.
-    open: Vec<Open>,
-}
-
-impl Timed {
-    #[inline(always)]
-    fn step(&mut self, step: Step, before: u64, when: impl Fn(u64) -> When) {
-        let depth = self.open.len() as u32 + 1;
-        match step {
-            Step::Whole { function, entry, instructions, above } => {
-                let begin = before - u64::from(instructions);
-                let open = Open { depth: depth + above, function, entry, time: when(begin), before: begin };
-                self.items.push(Item::End(open.ended(when(before), before)));
-            }
-            Step::Enter(function, entry) => {
-                let open = Open { depth, function, entry, time: when(before), before };
-                self.open.push(open);
-                if self.begins {
-                    self.items.push(Item::Begin(open));
-                }
-            }
-            // The oldest frame began before, and is ended by those who know when.
-            Step::Leave => {
-                if let Some(open) = self.open.pop() {
-                    self.items.push(Item::End(open.ended(when(before), before)));
-                }
-            }
-        }
-    }
-}
-
 /// What one part of a thread shows of its calls.
 #[derive(Debug)]
 pub struct Part {
@@ -267,7 +231,17 @@ impl Part {
     }
 
     /// Takes in runs that follow each other, and what the last instruction of each was.
-    pub fn fold_runs(&mut self, functions: &impl Numbering, runs: impl Iterator<Item = NumberedRun>) {
+    /// What is seen next is a time, if one is given.
+    pub fn fold_runs(
+        &mut self,
+        functions: &impl Numbering,
+        runs: impl ExactSizeIterator<Item = NumberedRun> + Clone,
+        until: Option<Nanos>,
+    ) {
+        let waits = self.log.instructions > self.at_clock || !self.log.pending.is_empty();
+        if let (Some(since), Some(until), false) = (self.clock, until, waits || self.stack.is_empty()) {
+            return self.fold_timed(functions, runs, since, until);
+        }
         // A processor waits where a value is read that was written in parts, so it is kept out of memory.
         let mut edge = self.edge;
         for run in runs {

@@ -1,0 +1,134 @@
+//! Calls whose times are known.
+
+use hodo_clock::Nanos;
+use hodo_trace::{FunctionId, NumberedRun, Numbering, Run};
+
+use super::{Item, Open, Part, When, paths::Step};
+use crate::{
+    clock::Shares,
+    stack::{At, Below, Edge, Entry, Frame, Top, Watch, arrive, arrive_plainly},
+};
+
+/// What happened up to the last time.
+#[derive(Debug)]
+pub(super) struct Timed {
+    /// Whether anybody wants to know when calls begin before they end.
+    pub(super) begins: bool,
+    pub(super) items: Vec<Item>,
+    /// Those above the oldest frame that is known.
+    pub(super) open: Vec<Open>,
+}
+
+impl Timed {
+    #[inline(always)]
+    pub(super) fn step(&mut self, step: Step, before: u64, when: impl Fn(u64) -> When) {
+        let depth = self.open.len() as u32 + 1;
+        match step {
+            Step::Whole { function, entry, instructions, above } => {
+                let begin = before - u64::from(instructions);
+                let open = Open { depth: depth + above, function, entry, time: when(begin), before: begin };
+                self.items.push(Item::End(open.ended(when(before), before)));
+            }
+            Step::Enter(function, entry) => {
+                let open = Open { depth, function, entry, time: when(before), before };
+                self.open.push(open);
+                if self.begins {
+                    self.items.push(Item::Begin(open));
+                }
+            }
+            // The oldest frame began before, and is ended by those who know when.
+            Step::Leave => {
+                if let Some(open) = self.open.pop() {
+                    self.items.push(Item::End(open.ended(when(before), before)));
+                }
+            }
+        }
+    }
+}
+
+/// Takes in what happens while it is known when that is.
+struct Clocked<'t> {
+    timed: &'t mut Timed,
+    /// Instructions of the part before the present, and before the time that was told last.
+    before: u64,
+    at_clock: u64,
+    since: u64,
+    shares: Shares,
+}
+
+impl Clocked<'_> {
+    #[inline(always)]
+    fn when(&self, before: u64) -> When {
+        When(self.since + self.shares.of(before - self.at_clock))
+    }
+
+    #[inline(always)]
+    fn step(&mut self, step: Step) {
+        let when = self.when(self.before);
+        self.timed.step(step, self.before, |_| when);
+    }
+}
+
+impl Watch<()> for Clocked<'_> {
+    #[inline(always)]
+    fn enter(&mut self, _: &Frame<()>, function: FunctionId, entry: Entry, _: Option<u64>) {
+        self.step(Step::Enter(function, entry));
+    }
+
+    #[inline(always)]
+    fn leave(&mut self, _: &Frame<()>) {
+        self.step(Step::Leave);
+    }
+}
+
+impl Part {
+    /// Takes in runs of which it is known when they ran: nothing need wait for that.
+    #[inline]
+    pub(super) fn fold_timed(
+        &mut self,
+        functions: &impl Numbering,
+        runs: impl ExactSizeIterator<Item = NumberedRun> + Clone,
+        since: Nanos,
+        until: Nanos,
+    ) {
+        let total: u64 = runs.clone().map(|run| run.instructions).sum();
+        let Part { timed, stack, edge: last, log, .. } = self;
+        let at_clock = log.instructions;
+        let shares = Shares::new(until.0.saturating_sub(since.0), total.max(1));
+        let mut clocked = Clocked { timed, before: at_clock, at_clock, since: since.0, shares };
+        let mut runs = runs;
+        let mut other: Option<NumberedRun> = None;
+        let anything = stack[stack.len() - 1];
+        loop {
+            if let Some(run) = other.take() {
+                let run = run.named(functions);
+                if let Err(edge) = arrive(stack, &mut clocked, Below::Unknown, *last, &At::of(&run.at)) {
+                    let (before, when) = (clocked.before, clocked.when(clocked.before));
+                    clocked.timed.items.push(Item::Arrive(Box::new((edge, run.at)), when, before));
+                    let function = run.at.function;
+                    stack.push(Frame { function, entry: Entry::Root, return_address: None, note: () });
+                }
+                clocked.before += run.instructions;
+                *last = Edge::after(&run);
+            }
+            let (frames, depth) = stack.with_room(runs.len(), anything);
+            let (mut top, mut edge) = (Top { frames, depth }, *last);
+            for run in runs.by_ref() {
+                let Run { at, instructions, transfer, end } = run.named(functions);
+                if !arrive_plainly(&mut top, &mut clocked, edge, &At::of(&at)) {
+                    other = Some(run);
+                    break;
+                }
+                clocked.before += instructions;
+                edge = Edge::over(transfer, end);
+            }
+            let depth = top.depth;
+            stack.count(depth);
+            *last = edge;
+            if other.is_none() {
+                break;
+            }
+        }
+        log.instructions = at_clock + total;
+    }
+}
