@@ -6,7 +6,7 @@ use iced_x86::{Code, FlowControl, Instruction, Register};
 use rustc_hash::FxHashMap;
 
 use crate::{
-    AddressSpace, Bits, Block, BlockId, Hop, Origin, Pass, Provenance, Snapshot, Stretch, Terminator, block::UNMET,
+    AddressSpace, Bits, Block, BlockId, Hop, Origin, Pass, Provenance, Snapshot, Terminator, block::UNMET,
     native::Native,
 };
 
@@ -149,12 +149,6 @@ impl<'a, L: Labels> Graph<'a, L> {
     #[inline]
     pub fn start(&self, id: BlockId) -> u64 {
         self.starts[id.0 as usize]
-    }
-
-    /// The stretch that begins with a block.
-    #[inline]
-    pub fn stretch_before(&self, id: BlockId) -> Stretch {
-        Stretch::before(self.start(id), self.hop(id))
     }
 
     /// The function that has a number: its module, and its index there.

@@ -24,4 +24,4 @@ pub use program::Program;
 pub use returns::{Back, DEPTH, Landing, ReturnStack};
 pub use snapshot::Snapshot;
 pub use space::{AddressSpace, Bits, Content, Origin};
-pub use stretch::{Stretch, Transfer};
+pub use stretch::{Stretch, Stretches, Transfer};

@@ -20,12 +20,6 @@ pub struct Stretch {
 }
 
 impl Stretch {
-    /// Nothing yet, before a block that starts there.
-    #[inline]
-    pub fn before(start: u64, hop: Hop) -> Stretch {
-        Stretch { start, place: hop.place(), instructions: 0, transfer: Transfer::None, end: 0 }
-    }
-
     /// The number of their function in their graph.
     #[inline]
     pub fn function(&self) -> u32 {
@@ -40,6 +34,85 @@ impl Stretch {
             Hop::INSIDE => Some(false),
             _ => None,
         }
+    }
+}
+
+/// Stretches that ended one after another, and the one that is open, of which some instructions ran or none yet.
+#[derive(Clone, Debug, Default)]
+pub struct Stretches {
+    /// Those, and room that machine code writes to.
+    all: Vec<Stretch>,
+    ended: usize,
+}
+
+impl Stretches {
+    /// Nothing, where nothing begins.
+    const NONE: Stretch = Stretch { start: 0, place: 0, instructions: 0, transfer: Transfer::None, end: 0 };
+
+    /// Those that ended, and room for at least so many more behind the open one.
+    #[inline]
+    pub(crate) fn with_room(&mut self, more: usize) -> &mut [Stretch] {
+        if self.all.len() <= self.ended + more {
+            self.all.resize(self.ended + more + 1, Stretches::NONE);
+        }
+        &mut self.all[self.ended..]
+    }
+
+    /// So many more ended.
+    #[inline]
+    pub(crate) fn end_more(&mut self, more: usize) {
+        self.ended += more;
+    }
+
+    /// Those that ended.
+    #[inline]
+    pub fn ended(&self) -> &[Stretch] {
+        &self.all[..self.ended]
+    }
+
+    /// The open one.
+    #[inline]
+    pub fn open(&mut self) -> &mut Stretch {
+        &mut self.with_room(0)[0]
+    }
+
+    /// Whether nothing ran.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.ended == 0 && self.all.first().is_none_or(|open| open.instructions == 0)
+    }
+
+    /// Begins one that is open, in place of the last, of which nothing ran.
+    #[inline]
+    pub fn begin(&mut self, start: u64, hop: Hop) {
+        let open = self.open();
+        // One by one: a processor waits where it reads together what was written in parts.
+        (open.start, open.place, open.instructions) = (start, hop.place(), 0);
+    }
+
+    /// Ends the open one with some instructions more.
+    #[inline]
+    pub fn end(&mut self, instructions: u32, transfer: Transfer, end: u64) {
+        let open = self.open();
+        open.instructions += instructions;
+        (open.transfer, open.end) = (transfer, end);
+        self.ended += 1;
+        self.open().instructions = 0;
+    }
+
+    /// Ends the open one, if any of it ran, and forgets it else.
+    #[inline]
+    pub fn close(&mut self) {
+        if self.open().instructions > 0 {
+            self.end(0, Transfer::None, 0);
+        }
+    }
+
+    /// Forgets all.
+    #[inline]
+    pub fn clear(&mut self) {
+        self.ended = 0;
+        self.open().instructions = 0;
     }
 }
 

@@ -17,10 +17,11 @@ use crate::{BlockId, Hop, ReturnStack, Stretch, Transfer, returns::Landing};
 
 /// Why machine code was left, in the highest bits of what it returns; the others are the block.
 pub(super) const BEFORE: u32 = 0;
-pub(super) const NOT_TAKEN: u32 = 1 << 30;
-pub(super) const TAKEN: u32 = 2 << 30;
-pub(super) const LANDED: u32 = 3 << 30;
-pub(super) const WHY: u32 = 3 << 30;
+pub(super) const NOT_TAKEN: u32 = 1 << 29;
+pub(super) const TAKEN: u32 = 2 << 29;
+pub(super) const LANDED: u32 = 3 << 29;
+pub(super) const OVER: u32 = 4 << 29;
+pub(super) const WHY: u32 = 7 << 29;
 
 /// The most that is emitted for a block, with all that belongs to it, at one end or the other.
 const MOST: u32 = 256;
@@ -257,6 +258,27 @@ impl Code {
     pub(super) fn site(gate: Place, instructions: u16, taken: bool) -> Place {
         let count = if i8::try_from(instructions).is_ok() { 4 } else { 7 };
         gate + 9 + count + if taken { 2 } else { 7 }
+    }
+
+    /// Leaves before a block, unless it is to go on behind the last outcome, and none is left.
+    pub(super) fn last(&mut self, id: BlockId) {
+        let out = self.leave_before(id);
+        self.text.extend([0x4c, 0x89, 0xc0]); // mov rax, r8
+        self.text.extend([0x48, 0x01, 0xc0]); // add rax, rax
+        self.text.extend([0x48, 0x09, 0xf0, 0x0f, 0x85]); // or rax, rsi; jnz out
+        self.to(out);
+    }
+
+    /// Leaves behind a block.
+    pub(super) fn leave_over(&mut self, id: BlockId) {
+        let out = self.way_out(&[], OVER | id.0);
+        self.jump(out);
+    }
+
+    /// An indirect jump.
+    pub(super) fn indirect(&mut self, instructions: u16) {
+        self.count(instructions);
+        self.end_stretch(Transfer::IndirectJump);
     }
 
     /// A call, up to where it goes; where the place stands that it returns to.

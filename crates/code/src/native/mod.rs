@@ -18,11 +18,11 @@ mod memory;
 mod translate;
 
 use self::{
-    code::{BEFORE, Code, LANDED, NOT_TAKEN, WHY},
+    code::{BEFORE, Code, LANDED, OVER, TAKEN, WHY},
     memory::State,
 };
 use crate::{
-    BlockId, Graph, Labels, NO_OUTCOMES, ReturnStack, Stretch, Transfer,
+    BlockId, Graph, Labels, NO_OUTCOMES, ReturnStack, Stretch, Stretches, Transfer,
     returns::{Back, DEPTH, Landing},
 };
 
@@ -34,7 +34,7 @@ const ROOM: usize = 1 << 26;
 const MOST_ROOM: usize = 1 << 30;
 
 /// The longest straight way that code is made of.
-const LONGEST: usize = 32;
+const LONGEST: usize = 16;
 
 /// The most stretches that 63 outcomes lead to: for each of them, and before the first, a straight way and what comes
 /// behind it.
@@ -72,6 +72,8 @@ pub struct Rules {
 pub enum Led {
     /// Before this block.
     Before(BlockId),
+    /// Over the indirect branch at the end of this block, which ended a stretch.
+    Over(BlockId),
     /// To this address, which no code can be read at.
     Unreadable(u64),
 }
@@ -83,18 +85,18 @@ impl<L: Labels> Graph<'_, L> {
         self
     }
 
-    /// Walks over machine code from a block, of which a stretch has begun, as far as that is made, and as `outcomes`
-    /// reach: these are as in [`Graph::pass_branches`], and what is left of them remains there. Adds the stretches that
-    /// ended. `None` where there is no code, and nothing was done.
+    /// Walks over machine code from a block, of which a stretch is open, as far as that is made, and as `outcomes` reach:
+    /// these are as in [`Graph::pass_branches`], and what is left of them remains there. `None` where there is no code,
+    /// and nothing was done.
     ///
-    /// It stops right behind the last outcome, or else before the next decision.
+    /// It stops right behind the last outcome, or else behind the indirect branch that comes next, or before another
+    /// decision.
     #[inline]
     pub fn run(
         &mut self,
         from: BlockId,
         outcomes: &mut u64,
-        stretch: &mut Stretch,
-        ended: &mut Vec<Stretch>,
+        stretches: &mut Stretches,
         returns: &mut ReturnStack,
         rules: Rules,
     ) -> Option<Led> {
@@ -104,42 +106,60 @@ impl<L: Labels> Graph<'_, L> {
         let at = rules.at;
         let mut from = from;
         // It may be forgotten on the way.
-        while let Native::Made(code) = &self.native
-            && *outcomes != NO_OUTCOMES
-        {
+        while let Native::Made(code) = &self.native {
             returns.belong_to(code.generation());
             let gate = code.places(from).gate;
             if gate == 0 {
                 self.translate(from, at);
                 continue;
             }
-            let out = code.walk(gate, outcomes, stretch, ended, returns, rules.stops);
+            let out = code.walk(gate, outcomes, stretches, returns, rules.stops);
             let id = BlockId(out & !WHY);
             match out & WHY {
                 BEFORE => return Some(Led::Before(id)),
-                LANDED => {
-                    let back = returns.popped();
-                    let Some(landed) = self.land(back, at) else { return Some(Led::Unreadable(back.address)) };
-                    *stretch = self.stretch_before(landed);
-                    from = landed;
-                }
-                why => match self.follow(id, why != NOT_TAKEN, at) {
-                    Ok(next) => {
-                        self.join(id, why != NOT_TAKEN, next, at);
-                        if self.hop(next).function != stretch.function() {
-                            ended.push(*stretch);
-                            *stretch = self.stretch_before(next);
-                        }
-                        from = next;
-                    }
-                    Err(unreadable) => {
-                        ended.push(*stretch);
-                        return Some(Led::Unreadable(unreadable.address()));
-                    }
+                OVER => return Some(Led::Over(id)),
+                why => match self.leave(why, id, stretches, returns, at) {
+                    Ok(next) => from = next,
+                    Err(address) => return Some(Led::Unreadable(address)),
                 },
+            }
+            if *outcomes == NO_OUTCOMES && rules.stops {
+                break;
             }
         }
         Some(Led::Before(from))
+    }
+
+    /// Makes code of the way on from where machine code did not know it: the block there.
+    ///
+    /// # Errors
+    /// The address, where no code can be read.
+    fn leave(
+        &mut self,
+        why: u32,
+        id: BlockId,
+        stretches: &mut Stretches,
+        returns: &ReturnStack,
+        at: u64,
+    ) -> Result<BlockId, u64> {
+        let next = if why == LANDED {
+            let back = returns.popped();
+            self.land(back, at).ok_or(back.address)?
+        } else {
+            let taken = why == TAKEN;
+            let next = self.follow(id, taken, at).map_err(|unreadable| {
+                stretches.end(0, Transfer::None, 0);
+                unreadable.address()
+            })?;
+            self.join(id, taken, next, at);
+            if self.hop(next).function == stretches.open().function() {
+                return Ok(next);
+            }
+            stretches.end(0, Transfer::None, 0);
+            next
+        };
+        stretches.begin(self.start(next), self.hop(next));
+        Ok(next)
     }
 
     /// Whether there is code, which is made after so many walks.
@@ -187,23 +207,19 @@ impl Native {
 impl Code {
     /// Walks from the gate of a block as [`Graph::run`] says: what the code returns.
     #[inline]
-    #[allow(unsafe_code)]
     fn walk(
         &self,
         gate: u32,
         outcomes: &mut u64,
-        stretch: &mut Stretch,
-        ended: &mut Vec<Stretch>,
+        stretches: &mut Stretches,
         returns: &mut ReturnStack,
         stops: bool,
     ) -> u32 {
-        ended.reserve(MOST_STRETCHES + 1);
-        let room = ended.spare_capacity_mut();
-        room[0].write(*stretch);
-        let start = room.as_mut_ptr().cast::<Stretch>();
+        let room = stretches.with_room(MOST_STRETCHES);
+        let start = room.as_mut_ptr();
         let mut state = State {
             outcomes: *outcomes,
-            instructions: stretch.instructions.into(),
+            instructions: room[0].instructions.into(),
             stretch: start,
             top: returns.top(),
             returns,
@@ -216,17 +232,8 @@ impl Code {
         returns.set_top(state.top);
         // The last shift took the bit that follows the outcomes.
         *outcomes = if state.outcomes == 0 { NO_OUTCOMES } else { state.outcomes };
-        // SAFETY: code ends no more stretches than there is room for, and writes each of those that it ends, and the
-        // block and the function of the one that it begins, but when it left at a return.
-        unsafe {
-            let count = state.stretch.offset_from_unsigned(start);
-            if out & WHY != LANDED {
-                let (start, place) = ((*state.stretch).start, (*state.stretch).place);
-                let instructions = state.instructions as u32;
-                *stretch = Stretch { start, place, instructions, transfer: Transfer::None, end: 0 };
-            }
-            ended.set_len(ended.len() + count);
-        }
+        stretches.end_more((state.stretch.addr() - start.addr()) / size_of::<Stretch>());
+        stretches.open().instructions = state.instructions as u32;
         out
     }
 }

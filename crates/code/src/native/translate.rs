@@ -31,6 +31,9 @@ enum Kind {
     /// Where it goes, and where it returns to.
     Call(BlockId, BlockId),
     Return,
+    IndirectJump,
+    /// Where it returns to.
+    IndirectCall(BlockId),
     /// None: it is left to others.
     Other,
 }
@@ -80,7 +83,7 @@ impl<'a, L: Labels> Graph<'a, L> {
             translation.resolve(reference);
         }
         // Blocks that can't be told from the reasons why code is left.
-        let is_large = self.len() > 1 << 30;
+        let is_large = self.len() > 1 << 29;
         self.native = match code.size() * 2 {
             _ if is_large => Native::Refused,
             _ if !code.is_full() => Native::Made(code),
@@ -109,6 +112,10 @@ impl<L: Labels> Translation<'_, '_, L> {
         match hop.pass {
             Pass::Branch => Kind::Branch,
             Pass::Return if self.code.returns => Kind::Return,
+            Pass::IndirectJump => Kind::IndirectJump,
+            Pass::IndirectCall => {
+                self.graph.follow(id, false, self.at).map_or(Kind::Other, Kind::IndirectCall)
+            }
             Pass::Free | Pass::Call if self.decides(id) => self.straight(id, hop).unwrap_or(Kind::Other),
             _ => Kind::Other,
         }
@@ -244,6 +251,19 @@ impl<L: Labels> Translation<'_, '_, L> {
             }
             Kind::Return => {
                 self.code.ret(id, hop.instructions);
+                None
+            }
+            Kind::IndirectJump => {
+                self.code.last(id);
+                self.code.indirect(hop.instructions);
+                self.code.leave_over(id);
+                None
+            }
+            Kind::IndirectCall(back) => {
+                self.code.last(id);
+                let site = self.code.call(hop, back, self.graph.start(back));
+                self.references.push(Reference::Landing { site, to: back });
+                self.code.leave_over(id);
                 None
             }
             Kind::Other => {

@@ -6,7 +6,7 @@ pub(super) use stretches::{Flow, Stuck};
 
 use std::mem;
 
-use hodo_code::{Back, BlockId, Graph, Labels, ReturnStack, Stretch, Terminator, writes_cr3};
+use hodo_code::{Back, BlockId, Graph, Labels, ReturnStack, Stretches, Terminator, writes_cr3};
 use iced_x86::{Instruction, Mnemonic};
 
 use super::{
@@ -41,9 +41,7 @@ pub(super) struct Walk {
     /// Returns are compressed into TNT bits that are not traced.
     returns_are_hidden: bool,
     /// Stretches that ran, of which the sink was not told yet.
-    untold: Vec<Stretch>,
-    /// The last one, which may go on.
-    open: Option<Stretch>,
+    untold: Stretches,
 }
 
 impl Walk {
@@ -56,8 +54,7 @@ impl Walk {
             straight: 0,
             no_return_compression: config.no_return_compression,
             returns_are_hidden: config.no_tnt && !config.no_return_compression,
-            untold: Vec::new(),
-            open: None,
+            untold: Stretches::default(),
         }
     }
 

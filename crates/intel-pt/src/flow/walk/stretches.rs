@@ -1,7 +1,7 @@
 //! From one packet to the next over the code, told as stretches.
 
 use hodo_clock::Tsc;
-use hodo_code::{BlockId, Graph, Labels, Led, NO_OUTCOMES, Pass, Rules, Stretch, Transfer};
+use hodo_code::{BlockId, Graph, Labels, Led, NO_OUTCOMES, Pass, Rules, Transfer};
 
 use super::{super::Sink, LONGEST_STRAIGHT, Walk};
 use crate::packet::Tnt;
@@ -23,10 +23,9 @@ pub(in super::super) struct Stuck {
     pub(in super::super) left: u8,
 }
 
-/// Where a walk stands, and the stretch that it is in.
+/// Where a walk stands.
 struct Standing {
     id: BlockId,
-    stretch: Stretch,
     /// Blocks without a decision that were passed since the last one.
     straight: u32,
 }
@@ -51,29 +50,45 @@ impl Walk {
         let Ok(id) = self.here(graph) else {
             return next().map_or(Ok(()), |flow| Err(Stuck { left: flow.tnt.count }));
         };
-        let mut at = Standing { id, stretch: self.go_on_with(graph, id), straight: 0 };
-        while self.untold.len() < ENOUGH
-            && at.stretch.instructions < LONG
+        let mut at = Standing { id, straight: 0 };
+        self.go_on_with(graph, id);
+        while !self.has_much_to_tell()
             && let Some(Flow { tnt, to }) = next()
         {
             // The next bit is the highest one, and one that is set follows the last.
             let mut bits = (tnt.bits << 1 | 1) << (63 - tnt.count);
             at.straight = 0;
-            if bits != NO_OUTCOMES && !self.pass_outcomes(graph, &mut at, &mut bits, to.is_none()) {
-                let left = left(bits);
-                return if left == 0 && to.is_none() { Ok(()) } else { Err(Stuck { left }) };
+            let mut is_over = false;
+            if bits != NO_OUTCOMES {
+                let Some(over) = self.pass_outcomes(graph, &mut at, &mut bits, to.is_none()) else {
+                    let left = left(bits);
+                    return if left == 0 && to.is_none() { Ok(()) } else { Err(Stuck { left }) };
+                };
+                is_over = over;
             }
             if bits != NO_OUTCOMES {
                 self.stand(graph, &at);
                 return Err(Stuck { left: left(bits) });
             }
             let Some(to) = to else { continue };
-            match self.pass_indirect(graph, &mut at, to) {
-                Some(true) => {}
-                Some(false) => return Ok(()),
+            let back = match is_over {
+                true => None,
+                false => match self.pass_indirect(graph, &mut at, to) {
+                    Some(back) => back,
+                    None => {
+                        self.stand(graph, &at);
+                        return Err(Stuck { left: 0 });
+                    }
+                },
+            };
+            match back.or_else(|| graph.lead(at.id, to, self.at).ok()) {
+                Some(next) => {
+                    at.id = next;
+                    self.untold.begin(graph.start(next), graph.hop(next));
+                }
                 None => {
-                    self.stand(graph, &at);
-                    return Err(Stuck { left: 0 });
+                    self.go(to);
+                    return Ok(());
                 }
             }
         }
@@ -81,8 +96,9 @@ impl Walk {
         Ok(())
     }
 
-    /// Takes bits as far as nothing is out of the ordinary; `false` where that led to code that can't be read, before
-    /// which the walk then stands. It stops right behind the last one, or else before a decision.
+    /// Takes bits as far as nothing is out of the ordinary. It stops right behind the last one, or else behind an
+    /// indirect branch or before another decision: whether it is behind an indirect branch. `None` where that led to
+    /// code that can't be read, before which the walk then stands.
     #[inline(always)]
     fn pass_outcomes<L: Labels>(
         &mut self,
@@ -90,41 +106,43 @@ impl Walk {
         at: &mut Standing,
         bits: &mut u64,
         stops: bool,
-    ) -> bool {
+    ) -> Option<bool> {
         let rules = Rules { at: self.at, returns: !self.no_return_compression, stops };
-        match graph.run(at.id, bits, &mut at.stretch, &mut self.untold, &mut self.returns, rules) {
+        match graph.run(at.id, bits, &mut self.untold, &mut self.returns, rules) {
             Some(Led::Before(to)) => at.id = to,
+            Some(Led::Over(id)) => {
+                at.id = id;
+                return Some(true);
+            }
             // Code that can't be read is trouble only once a packet proves that it ran.
             Some(Led::Unreadable(address)) => {
                 self.go(address);
-                return false;
+                return None;
             }
             None => {}
         }
-        *bits == NO_OUTCOMES || self.pass_by_tables(graph, at, bits)
+        (*bits == NO_OUTCOMES || self.pass_by_tables(graph, at, bits)).then_some(false)
     }
 
-    /// The same, a block at a time.
+    /// Takes bits, a block at a time; `false` where that led to code that can't be read.
     fn pass_by_tables<L: Labels>(
         &mut self,
         graph: &mut Graph<'_, L>,
         at: &mut Standing,
         outcomes: &mut u64,
     ) -> bool {
-        let Standing { mut id, mut stretch, mut straight } = *at;
+        let Standing { mut id, mut straight } = *at;
         let mut bits = *outcomes;
         while bits != NO_OUTCOMES && straight < LONGEST_STRAIGHT {
-            let (to, instructions) = graph.pass_branches(id, stretch.function(), &mut bits);
-            stretch.instructions += instructions;
+            let (to, instructions) = graph.pass_branches(id, self.untold.open().function(), &mut bits);
+            self.untold.open().instructions += instructions;
             (id, straight) = (to, if instructions > 0 { 0 } else { straight });
             if bits == NO_OUTCOMES {
                 break;
             }
             let hop = graph.hop(id);
-            if hop.function != stretch.function() {
-                self.untold.push(stretch);
-                stretch = graph.stretch_before(id);
-            }
+            self.cross(graph, id);
+            let mut end = 0;
             let taken = bits >> 63 == 1;
             let next = match hop.pass {
                 Pass::Free | Pass::Branch => {
@@ -135,7 +153,7 @@ impl Walk {
                 }
                 Pass::Call => {
                     straight += 1;
-                    stretch.end = self.push_return(graph, id);
+                    end = self.push_return(graph, id);
                     hop.next(true).or_else(|| graph.follow(id, true, self.at).ok())
                 }
                 Pass::Return if taken && !self.no_return_compression => {
@@ -147,39 +165,46 @@ impl Walk {
                 }
                 _ => break,
             };
-            stretch.instructions += u32::from(hop.instructions);
-            stretch.transfer = Transfer::over(hop.pass);
             let Some(next) = next else {
                 // Code that can't be read is trouble only once a packet proves that it ran.
                 if hop.pass != Pass::Return {
                     let block = graph.block(id);
                     self.go(if hop.pass == Pass::Branch && !taken { block.end } else { block.target });
                 }
-                self.untold.push(stretch);
+                self.untold.end(hop.instructions.into(), Transfer::over(hop.pass), end);
                 *outcomes = bits;
                 return false;
             };
             if hop.pass > Pass::Branch {
-                self.untold.push(stretch);
-                stretch = graph.stretch_before(next);
+                self.untold.end(hop.instructions.into(), Transfer::over(hop.pass), end);
+                self.untold.begin(graph.start(next), graph.hop(next));
+            } else {
+                self.untold.open().instructions += u32::from(hop.instructions);
             }
             id = next;
         }
         *outcomes = bits;
-        *at = Standing { id, stretch, straight };
+        *at = Standing { id, straight };
         true
     }
 
-    /// The stretch that a block goes on with.
+    /// Before a block of another function, a stretch begins.
     #[inline]
-    fn go_on_with<L: Labels>(&mut self, graph: &Graph<'_, L>, id: BlockId) -> Stretch {
-        match self.open.take() {
-            Some(open) if open.function() == graph.hop(id).function => open,
-            open => {
-                self.untold.extend(open);
-                graph.stretch_before(id)
-            }
+    fn cross<L: Labels>(&mut self, graph: &Graph<'_, L>, id: BlockId) {
+        let hop = graph.hop(id);
+        if hop.function != self.untold.open().function() {
+            self.untold.close();
+            self.untold.begin(graph.start(id), hop);
         }
+    }
+
+    /// The open stretch goes on with a block, or another one begins.
+    #[inline]
+    fn go_on_with<L: Labels>(&mut self, graph: &Graph<'_, L>, id: BlockId) {
+        if self.untold.open().instructions == 0 {
+            self.untold.begin(graph.start(id), graph.hop(id));
+        }
+        self.cross(graph, id);
     }
 
     /// Tells of the stretches that ran.
@@ -197,8 +222,8 @@ impl Walk {
         sink: &mut impl Sink,
     ) {
         if self.has_to_tell() {
-            self.untold.extend(self.open.take());
-            sink.stretches(&self.untold, graph, now);
+            self.untold.close();
+            sink.stretches(self.untold.ended(), graph, now);
             self.untold.clear();
         }
     }
@@ -206,51 +231,48 @@ impl Walk {
     /// Whether anything waits to be told.
     #[inline]
     pub(in super::super) fn has_to_tell(&self) -> bool {
-        self.open.is_some() || !self.untold.is_empty()
+        !self.untold.is_empty()
     }
 
     /// Whether much waits to be told.
     #[inline]
-    pub(in super::super) fn has_much_to_tell(&self) -> bool {
-        self.untold.len() >= ENOUGH || self.open.is_some_and(|open| open.instructions >= LONG)
+    pub(in super::super) fn has_much_to_tell(&mut self) -> bool {
+        self.untold.ended().len() >= ENOUGH || self.untold.open().instructions >= LONG
     }
 
     /// Execution goes on where a walk stands, in a block that may not be the one that is there at this time.
     #[inline]
     fn stand<L: Labels>(&mut self, graph: &Graph<'_, L>, at: &Standing) {
-        let &Standing { id, stretch, straight } = at;
-        self.open = Some(stretch).filter(|stretch| stretch.instructions > 0);
+        let &Standing { id, straight } = at;
         self.ip = graph.start(id);
         self.block = Some(id).filter(|&id| graph.hop(id).pass != Pass::Other || graph.holds(id, self.at));
         self.straight = straight;
     }
 
-    /// Over blocks up to an indirect branch, and over that to an address. `None` where there is no such branch, and
-    /// `Some(false)` where no code can be read at the address, before which the walk then stands.
+    /// Over blocks up to an indirect branch, and over that to an address: the block there, if it is known by a call.
+    /// `None` where there is no such branch.
     #[inline]
     fn pass_indirect<L: Labels>(
         &mut self,
         graph: &mut Graph<'_, L>,
         at: &mut Standing,
         to: u64,
-    ) -> Option<bool> {
+    ) -> Option<Option<BlockId>> {
         while at.straight < LONGEST_STRAIGHT {
-            let hop = graph.hop(at.id);
-            if hop.function != at.stretch.function() {
-                self.untold.extend(Some(at.stretch).filter(|stretch| stretch.instructions > 0));
-                at.stretch = graph.stretch_before(at.id);
-            }
+            let (id, hop) = (at.id, graph.hop(at.id));
+            self.cross(graph, id);
+            let (instructions, transfer) = (u32::from(hop.instructions), Transfer::over(hop.pass));
             match hop.pass {
                 Pass::Free | Pass::Call => {
-                    let next = hop.next(true).or_else(|| graph.follow(at.id, true, self.at).ok())?;
-                    at.stretch.instructions += u32::from(hop.instructions);
+                    let next = hop.next(true).or_else(|| graph.follow(id, true, self.at).ok())?;
                     if hop.pass == Pass::Call {
-                        at.stretch.end = self.push_return(graph, at.id);
-                        at.stretch.transfer = Transfer::Call;
-                        self.untold.push(at.stretch);
-                        at.stretch = graph.stretch_before(next);
+                        let end = self.push_return(graph, id);
+                        self.untold.end(instructions, transfer, end);
+                        self.untold.begin(graph.start(next), graph.hop(next));
+                    } else {
+                        self.untold.open().instructions += instructions;
                     }
-                    (at.id, at.straight) = (next, at.straight + 1);
+                    *at = Standing { id: next, straight: at.straight + 1 };
                 }
                 Pass::Return | Pass::IndirectJump | Pass::IndirectCall
                     if hop.pass != Pass::Return || !self.returns_are_hidden =>
@@ -259,19 +281,11 @@ impl Walk {
                         Pass::Return => self.returns.pop().filter(|back| back.address == to),
                         _ => None,
                     };
-                    if hop.pass == Pass::IndirectCall {
-                        at.stretch.end = self.push_return(graph, at.id);
-                    }
-                    at.stretch.instructions += u32::from(hop.instructions);
-                    at.stretch.transfer = Transfer::over(hop.pass);
-                    self.untold.push(at.stretch);
-                    let known = back.and_then(|back| back.block).filter(|&id| graph.is_at(id, to, self.at));
-                    let Some(next) = known.or_else(|| graph.lead(at.id, to, self.at).ok()) else {
-                        self.go(to);
-                        return Some(false);
-                    };
-                    (at.id, at.stretch) = (next, graph.stretch_before(next));
-                    return Some(true);
+                    let end = if hop.pass == Pass::IndirectCall { self.push_return(graph, id) } else { 0 };
+                    self.untold.end(instructions, transfer, end);
+                    return Some(
+                        back.and_then(|back| back.block).filter(|&id| graph.is_at(id, to, self.at)),
+                    );
                 }
                 _ => break,
             }
