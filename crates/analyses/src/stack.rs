@@ -249,7 +249,13 @@ pub(crate) struct Top<'s, T, F> {
 
 impl<T: Copy, F: Copy + PartialEq> Top<'_, T, F> {
     #[inline(always)]
-    fn enter(&mut self, watch: &mut impl Watch<T, F>, function: F, entry: Entry, return_address: Option<u64>) {
+    fn enter(
+        &mut self,
+        watch: &mut impl Watch<T, F>,
+        function: F,
+        entry: Entry,
+        return_address: Option<u64>,
+    ) {
         let note = watch.enter(&self.frames[self.depth - 1], function, entry, return_address);
         self.frames[self.depth] = Frame { function, entry, return_address, note };
         self.depth += 1;

@@ -6,8 +6,8 @@ use hodo_analyses::{
 };
 use hodo_clock::Nanos;
 use hodo_trace::{
-    Analysis, Arrival, Code, End, FunctionId, Names, Place, Run, Seen, SourceLine, Sources, Table, Transfer,
-    Value,
+    Analysis, Arrival, Code, End, FunctionId, Names, NumberedRun, Numbering, Place, Seen, SourceLine,
+    Sources, Table, Transfer, Value,
 };
 use proptest::prelude::*;
 
@@ -111,22 +111,47 @@ fn fold<A: Analysis>(analysis: &A, number: u64, segments: &[Vec<Seen<'_>>]) -> A
     serde_json::from_str(&serde_json::to_string(&partial).unwrap()).unwrap()
 }
 
-/// The same, with runs told together, by sources that number functions each in its own way.
-fn fold_runs<A: Analysis>(analysis: &A, segments: &[Vec<Seen<'_>>]) -> A::Partial {
-    let (mut partial, mut runs, mut source) = (analysis.unknown(), Vec::<Run>::new(), 1);
+/// A way to number the functions of these laws.
+struct Numbered(u64);
+
+impl Numbered {
+    fn number(&self, function: FunctionId) -> u32 {
+        if self.0.is_multiple_of(2) { function.index } else { 5 - function.index }
+    }
+}
+
+impl Numbering for Numbered {
+    fn id(&self) -> u64 {
+        self.0
+    }
+
+    fn function(&self, number: u32) -> FunctionId {
+        FunctionId { module: 1, index: if self.0.is_multiple_of(2) { number } else { 5 - number } }
+    }
+}
+
+/// The same, with runs told together, of functions that are numbered each time in another way; with the time that comes
+/// next, or without.
+fn fold_runs<A: Analysis>(analysis: &A, segments: &[Vec<Seen<'_>>], timed: bool) -> A::Partial {
+    let (mut partial, mut runs, mut functions) = (analysis.unknown(), Vec::<NumberedRun>::new(), Numbered(1));
     for &seen in segments.iter().flatten() {
         let transfer = match seen {
-            Seen::Run { at, instructions, .. } => {
-                let number = Some(if source % 2 == 0 { at.function.index } else { 5 - at.function.index });
-                runs.push(Run { at, number, instructions, transfer: Transfer::None, end: 0 });
+            Seen::Run { at: Arrival { address: start, function, place }, instructions, .. } => {
+                let (function, transfer) = (functions.number(function), Transfer::None);
+                runs.push(NumberedRun { start, function, place, instructions, transfer, end: 0 });
                 continue;
             }
             Seen::Call { return_address } => (Transfer::Call, return_address),
             Seen::Return => (Transfer::Return, 0),
             Seen::IndirectJump => (Transfer::IndirectJump, 0),
             other => {
-                analysis.fold_runs(&mut partial, source, runs.drain(..));
-                source += u64::from(matches!(other, Seen::Gap | Seen::End));
+                let until = match other {
+                    Seen::Time(until) if timed => Some(until),
+                    _ => None,
+                };
+                analysis.fold_runs(&mut partial, &functions, runs.iter().copied(), until);
+                runs.clear();
+                functions.0 += u64::from(matches!(other, Seen::Gap | Seen::End));
                 analysis.fold(&mut partial, other);
                 continue;
             }
@@ -212,8 +237,10 @@ proptest! {
         let sums = Functions { names: &Numbers };
         let by_tree = tree.finish(vec![fold(&tree, 0, &thread)]);
         prop_assert_eq!(&by_tree, &sums.finish(vec![fold(&sums, 0, &thread)]));
-        prop_assert_eq!(&by_tree, &sums.finish(vec![fold_runs(&sums, &thread)]));
-        prop_assert_eq!(&by_tree, &tree.finish(vec![fold_runs(&tree, &thread)]));
+        for timed in [false, true] {
+            prop_assert_eq!(&by_tree, &sums.finish(vec![fold_runs(&sums, &thread, timed)]));
+            prop_assert_eq!(&by_tree, &tree.finish(vec![fold_runs(&tree, &thread, timed)]));
+        }
     }
 
     /// A segment that begins without a clock: what passed before the first time is not known, all after it is.

@@ -3,13 +3,14 @@
 use std::{collections::BTreeMap, iter};
 
 use hodo_clock::{Nanos, PerfClock, Tsc};
-use hodo_code::{Graph, Label, Labels, Terminator};
+use hodo_code::{Graph, Labels};
 use hodo_intel_pt::flow::{self, Event, Executed, Sink, Step, Stretch};
-use hodo_trace::{Analysis, Arrival, Code, End, FunctionId, NumberedRun, Numbering, Place, Run, Seen, Table, Transfer};
+use hodo_trace::{Analysis, Arrival, FunctionId, NumberedRun, Numbering, Place, Run, Seen, Table, Transfer};
 
 use crate::{
     ChunkSize, Experiment, Losses, Numbers, Spans, Window,
     gate::Gate,
+    seen::{OfGraph, arrival, code, numbered_run, run, transfer},
     segments::{TrackSink, decode_all},
 };
 
@@ -342,7 +343,8 @@ impl<'x, 'f, T: Take> SeenSink<'x, 'f, T> {
     fn tell_run(&mut self) {
         if self.run.instructions > 0 {
             self.gate.ran(self.run.instructions);
-            let Run { at: Arrival { address: start, function, place }, instructions, transfer, end } = self.run;
+            let Run { at: Arrival { address: start, function, place }, instructions, transfer, end } =
+                self.run;
             let run = NumberedRun { start, function: 0, place, instructions, transfer, end };
             self.taker.take_runs(&function, iter::once(run), None);
             self.run.instructions = 0;
@@ -485,16 +487,10 @@ impl<T: Take> Sink for SeenSink<'_, '_, T> {
     #[inline]
     fn stretches<L: Labels>(&mut self, stretches: &[Stretch], graph: &Graph<'_, L>, until: Option<Tsc>) {
         self.tell_run();
-        let run = |stretch: &Stretch| {
-            let &Stretch { start, instructions, transfer: of, end, .. } = stretch;
-            let (place, transfer) = (place(stretch.at_entry()), transfer(of));
-            let (function, instructions) = (stretch.function(), u64::from(instructions));
-            NumberedRun { start, function, place, instructions, transfer, end }
-        };
         // A time may also be one that is not to be looked at.
         let until = until.filter(|&until| self.goes_on() && self.gate.wants(until));
         let until = self.clock.zip(until).map(|(clock, until)| clock.nanos(until));
-        self.taker.take_runs(&OfGraph(graph), stretches.iter().map(run), until);
+        self.taker.take_runs(&OfGraph(graph), stretches.iter().map(numbered_run), until);
         self.gate.ran(stretches.iter().map(|stretch| u64::from(stretch.instructions)).sum());
     }
 
@@ -538,76 +534,4 @@ impl<T: Take> Sink for SeenSink<'_, '_, T> {
         }
         self.joins = T::TAKES_RUNS && self.is_direct();
     }
-}
-
-/// A step, in the words of analyses.
-#[inline]
-fn run(step: &Step) -> Run {
-    let at = arrival(step.start, step.label());
-    let (instructions, transfer) = (u64::from(step.instructions), transfer(step.transfer));
-    Run { at, instructions, transfer, end: step.end }
-}
-
-/// What the end of a block is, in the words of analyses.
-#[inline]
-fn transfer(of: flow::Transfer) -> Transfer {
-    match of {
-        flow::Transfer::None => Transfer::None,
-        flow::Transfer::Call => Transfer::Call,
-        flow::Transfer::Return => Transfer::Return,
-        flow::Transfer::IndirectJump => Transfer::IndirectJump,
-    }
-}
-
-/// Where code begins, in the words of analyses.
-#[inline]
-fn arrival(address: u64, label: Label) -> Arrival {
-    let function = FunctionId { module: label.module, index: label.function };
-    Arrival { address, function, place: place(label.at_entry) }
-}
-
-#[inline]
-fn place(at_entry: Option<bool>) -> Place {
-    match at_entry {
-        Some(true) => Place::Entry,
-        Some(false) => Place::Middle,
-        None => Place::Unknown,
-    }
-}
-
-/// The functions of a graph by their numbers.
-struct OfGraph<'g, 'a, L>(&'g Graph<'a, L>);
-
-impl<L: Labels> Numbering for OfGraph<'_, '_, L> {
-    fn id(&self) -> u64 {
-        self.0.number()
-    }
-
-    fn function(&self, number: u32) -> FunctionId {
-        let (module, index) = self.0.function(number);
-        FunctionId { module, index }
-    }
-}
-
-/// What ran of a block, in the words of analyses.
-#[inline]
-fn code<'a>(executed: &Executed<'a>) -> Code<'a> {
-    let block = executed.block;
-    let lengths = executed.lengths;
-    let (offset, since) = (executed.provenance.origin.offset, executed.provenance.valid.start);
-    if !executed.is_whole() {
-        let target = lengths.iter().fold(block.start, |at, &length| at.wrapping_add(u64::from(length)));
-        return Code { offset, since, lengths, end: End::Next, target };
-    }
-    let end = match block.terminator {
-        Terminator::None => End::Next,
-        Terminator::Conditional => End::Conditional,
-        Terminator::Jump => End::Jump,
-        Terminator::Call | Terminator::IndirectCall if block.is_call() => End::Call,
-        Terminator::Call | Terminator::IndirectCall => End::Jump,
-        Terminator::Return => End::Return,
-        Terminator::IndirectJump => End::Indirect,
-        Terminator::Far => End::Far,
-    };
-    Code { offset, since, lengths, end, target: block.target }
 }

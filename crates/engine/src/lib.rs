@@ -26,6 +26,7 @@ mod losses;
 mod modules;
 mod parallel;
 mod programs;
+mod seen;
 mod segments;
 mod threads;
 mod track;

@@ -14,6 +14,7 @@ const FILE_LINES: usize = 600;
 /// Where `unsafe` may stand, and why.
 const UNSAFE: &[(&str, &str)] = &[
     ("crates/bytes/", "mapped input: the one place for reading"),
+    ("crates/code/src/native/", "machine code, and the way into it"),
     ("emulator/", "the C interface of QEMU's plugins"),
 ];
 

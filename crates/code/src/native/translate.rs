@@ -73,9 +73,10 @@ impl<'a, L: Labels> Graph<'a, L> {
 
     /// Makes code by a rule, and then of all that was left for later.
     fn with_code(&mut self, at: u64, by: impl FnOnce(&mut Translation<'_, 'a, L>)) -> Option<()> {
-        let Native::Made(mut code) = std::mem::replace(&mut self.native, Native::Refused) else { return None };
-        let mut translation =
-            Translation { graph: self, code: &mut code, at, references: Vec::new() };
+        let Native::Made(mut code) = std::mem::replace(&mut self.native, Native::Refused) else {
+            return None;
+        };
+        let mut translation = Translation { graph: self, code: &mut code, at, references: Vec::new() };
         by(&mut translation);
         while !translation.code.is_full()
             && let Some(reference) = translation.references.pop()

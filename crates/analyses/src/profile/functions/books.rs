@@ -198,12 +198,6 @@ impl Books {
         }
     }
 
-    /// The slots of functions by their numbers, or [`UNKNOWN`]; and the holders in the slots.
-    #[inline]
-    pub(super) fn slots_and_holders(&mut self) -> (&[Slot], &mut [Holder]) {
-        (&self.slots.by_number, &mut self.holders)
-    }
-
     /// The slot of a function, which has this number.
     #[inline]
     pub(super) fn slot_of(&mut self, number: u32, function: impl FnOnce() -> FunctionId) -> Slot {

@@ -55,7 +55,7 @@ struct Waits {
 /// What happened since the clock was told last.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 struct Log {
-    entries: Pile<LogEntry>,
+    entries: Vec<LogEntry>,
     /// What else happened, each with the instructions and the number of entries before it.
     events: Vec<(u64, usize, Event)>,
     /// Paths that ran, and how many of them events tell of.
@@ -89,21 +89,16 @@ impl Log {
         self.entries.push(LogEntry::enter(self.instructions, ran, slot));
     }
 
-    /// Writes so many entries at most.
-    #[inline(always)]
-    fn writer<'p>(&'p mut self, holders: &'p mut [Holder], most: usize) -> Writer<'p> {
-        let (entries, count) = self.entries.with_room(most, LogEntry::enter(0, 0, 0));
-        Writer { holders, entries, count, until: self.instructions }
+    /// The same by a call.
+    #[inline]
+    fn call(&mut self, ran: Slot, slot: Slot) {
+        self.entries.push(LogEntry::call(self.instructions, ran, slot));
     }
 
-    /// Writes so many entries at most, which count.
+    /// The newest frame goes.
     #[inline]
-    fn write<T>(&mut self, books: &mut Books, most: usize, by: impl FnOnce(&mut Writer<'_>) -> T) -> T {
-        let mut writer = self.writer(books.slots_and_holders().1, most);
-        let result = by(&mut writer);
-        let count = writer.count;
-        self.entries.count(count);
-        result
+    fn leave(&mut self, slot: Slot) {
+        self.entries.push(LogEntry::leave(self.instructions, slot));
     }
 
     /// Tells of the paths of which no event tells yet.
@@ -124,37 +119,27 @@ impl Log {
 const ROOM_FOR_FRAME: Frame<(), Slot> =
     Frame { function: 0, entry: Entry::Root, return_address: None, note: () };
 
-/// Writes down in the log, in which there is room, what happens to the stack.
+/// Writes down in the log what happens to the stack.
 struct Writer<'p> {
-    holders: &'p mut [Holder],
-    entries: &'p mut [LogEntry],
-    count: usize,
-    until: u64,
-}
-
-impl Writer<'_> {
-    #[inline(always)]
-    fn write(&mut self, entry: LogEntry) {
-        self.entries[self.count] = entry;
-        self.count += 1;
-    }
+    books: &'p mut Books,
+    log: &'p mut Log,
 }
 
 impl Watch<(), Slot> for Writer<'_> {
     #[inline(always)]
     fn enter(&mut self, from: &Frame<(), Slot>, slot: Slot, entry: Entry, _: Option<u64>) {
         match entry {
-            Entry::Call => self.write(LogEntry::call(self.until, from.function, slot)),
+            Entry::Call => self.log.call(from.function, slot),
             _ => {
-                self.holders[slot as usize].jumps += u64::from(entry == Entry::Tail);
-                self.write(LogEntry::enter(self.until, from.function, slot));
+                self.books.entered(slot, entry, 1);
+                self.log.enter(from.function, slot);
             }
         }
     }
 
     #[inline(always)]
     fn leave(&mut self, frame: &Frame<(), Slot>) {
-        self.write(LogEntry::leave(self.until, frame.function));
+        self.log.leave(frame.function);
     }
 }
 
@@ -227,25 +212,25 @@ impl Partial {
         until: Option<Nanos>,
     ) {
         self.books.read(functions.id());
+        let ran = runs.clone().map(|run| run.instructions).sum();
         if let Some(until) = until
+            && ran > 0
             && self.is_settled()
         {
-            return self.fold_timed(functions, runs, until);
+            return self.fold_timed(functions, runs, (ran, until));
         }
         if !self.clock.runs() && self.log.is_long() {
             self.settle(Even::default());
         }
         let (mut moved, mut calls) = (false, 0);
-        let mut runs = runs.inspect(|run| {
-            moved |= run.transfer != Transfer::None;
-            calls += u64::from(run.transfer == Transfer::Call);
-        });
-        while let Some(run) = self.fold_plain(&mut runs) {
+        for run in runs {
             let slot = self.books.slot_of(run.function, || functions.function(run.function));
             let run = run.named(functions);
             self.arrive(self.edge, &run.at, slot);
             self.log.instructions += run.instructions;
             self.edge = Edge::after(&run);
+            moved |= run.transfer != Transfer::None;
+            calls += u64::from(run.transfer == Transfer::Call);
         }
         self.clock.left &= !moved;
         self.sums.calls += calls;
@@ -255,21 +240,23 @@ impl Partial {
     fn is_settled(&self) -> bool {
         let Partial { log, path, stack, .. } = self;
         let Log { entries, events, paths, instructions, unseen, .. } = log;
-        let waits = *instructions > 0 || *unseen || !(entries.is_empty() && events.is_empty() && paths.is_empty());
+        let waits =
+            *instructions > 0 || *unseen || !(entries.is_empty() && events.is_empty() && paths.is_empty());
         !(waits || stack.is_empty() || path.is_some())
     }
 
-    /// The same up to a time, which is known before they are looked at: nothing need be written down.
+    /// Runs of so many instructions up to a time, which is known before they are looked at: nothing need be written down.
     #[inline]
     fn fold_timed(
         &mut self,
         functions: &impl Numbering,
-        runs: impl ExactSizeIterator<Item = NumberedRun> + Clone,
-        until: Nanos,
+        runs: impl ExactSizeIterator<Item = NumberedRun>,
+        (ran, until): (u64, Nanos),
     ) {
         let Partial { clock, sums, .. } = self;
         clock.tell(until.0);
-        let even = clock.share(runs.clone().map(|run| run.instructions).sum(), |share| {
+        // Something ran, so nobody waited.
+        let even = clock.share(ran, |share| {
             if let Share::Lost(time) = share {
                 sums.lose(time.length());
             }
@@ -279,7 +266,7 @@ impl Partial {
             moved |= run.transfer != Transfer::None;
             calls += u64::from(run.transfer == Transfer::Call);
         });
-        while let Some(run) = self.fold_plain_timed(&mut runs, even.each) {
+        while let Some(run) = self.fold_plain(&mut runs, even.each) {
             let slot = self.books.slot_of(run.function, || functions.function(run.function));
             let run = run.named(functions);
             let Partial { stack, books, sums, paths, .. } = self;
@@ -306,7 +293,7 @@ impl Partial {
     /// Runs that are arrived at as nearly all are, of which each instruction took so long: the first one that is not,
     /// which was not folded.
     #[inline(always)]
-    fn fold_plain_timed(
+    fn fold_plain(
         &mut self,
         runs: &mut impl ExactSizeIterator<Item = NumberedRun>,
         each: Time,
@@ -334,37 +321,6 @@ impl Partial {
         other
     }
 
-    /// Runs that are arrived at as nearly all are: the first one that is not, which was not folded.
-    #[inline(always)]
-    fn fold_plain(&mut self, runs: &mut impl ExactSizeIterator<Item = NumberedRun>) -> Option<NumberedRun> {
-        let Partial { stack, log, books, edge: last, .. } = self;
-        if stack.is_empty() {
-            return runs.next();
-        }
-        // What comes and goes is kept out of memory, but for what is written for good.
-        let (frames, depth) = stack.with_room(runs.len(), ROOM_FOR_FRAME);
-        let mut top = Top { frames, depth };
-        let (slots, holders) = books.slots_and_holders();
-        let mut writer = log.writer(holders, 2 * runs.len());
-        let (mut edge, mut other) = (*last, None);
-        for run in runs {
-            let slot = slots.get(run.function as usize).copied().unwrap_or(UNKNOWN);
-            let at = At { address: run.start, function: slot, place: run.place };
-            if slot == UNKNOWN || !arrive_plainly(&mut top, &mut writer, edge, &at) {
-                other = Some(run);
-                break;
-            }
-            writer.until += run.instructions;
-            edge = Edge::over(run.transfer, run.end);
-        }
-        let (depth, count) = (top.depth, writer.count);
-        log.instructions = writer.until;
-        stack.count(depth);
-        log.entries.count(count);
-        *last = edge;
-        other
-    }
-
     #[inline(always)]
     fn arrive(&mut self, edge: Edge, at: &Arrival, slot: Slot) {
         let Partial { stack, books, log, .. } = self;
@@ -373,7 +329,7 @@ impl Partial {
             true => Err(edge),
             false => {
                 let at = At { address, function: slot, place };
-                log.write(books, stack.len() + 2, |writer| arrive(stack, writer, Below::Unknown, edge, &at))
+                arrive(stack, &mut Writer { books, log }, Below::Unknown, edge, &at)
             }
         };
         if let Err(edge) = arrived {
@@ -498,7 +454,7 @@ impl Partial {
         if self.path.is_none() {
             let Partial { stack, books, log, .. } = self;
             // What runs on paths stands with their contexts, until they are left.
-            log.write(books, stack.len(), |writer| cut(stack, writer, 0));
+            cut(stack, &mut Writer { books, log }, 0);
         }
         self.path = Some(path);
         self.log.paths.push(path);
@@ -539,7 +495,7 @@ impl Partial {
         let (entries, events) = (mem::take(&mut log.entries), mem::take(&mut log.events));
         let (states, mut ran, mut done) = (&paths.learned.states, mem::take(&mut log.paths).into_iter(), 0);
         for (mut at, before, event) in events {
-            log.entries.extend(entries[done..before].iter().copied());
+            log.entries.extend(&entries[done..before]);
             done = before;
             let Event::Paths(count) = event else {
                 log.events.push((at, log.entries.len(), event));
@@ -560,7 +516,7 @@ impl Partial {
                 }
             }
         }
-        log.entries.extend(entries[done..].iter().copied());
+        log.entries.extend(&entries[done..]);
     }
 
     /// Joins two neighbouring parts.

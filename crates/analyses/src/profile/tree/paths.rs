@@ -7,8 +7,8 @@ use crate::{
     clock::{Clock, Even},
     contexts::{BELOW, ContextId, States},
     learned::{Learned, Part},
-    profile::cost::Sums,
     pile::Pile,
+    profile::cost::Sums,
     stack::{Edge, Frame},
 };
 

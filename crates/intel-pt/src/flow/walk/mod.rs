@@ -13,10 +13,7 @@ use super::{
     Executed, Expected, Sink, Trouble,
     scout::{CircleGuard, SUSPICIOUS, Scout, instructions_before},
 };
-use crate::{
-    Config,
-    packet::Tnt,
-};
+use crate::{Config, packet::Tnt};
 
 /// Blocks without a decision that are passed before a walk looks whether it runs in a circle.
 const LONGEST_STRAIGHT: u32 = SUSPICIOUS - 1;

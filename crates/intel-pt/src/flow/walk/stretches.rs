@@ -283,9 +283,7 @@ impl Walk {
                     };
                     let end = if hop.pass == Pass::IndirectCall { self.push_return(graph, id) } else { 0 };
                     self.untold.end(instructions, transfer, end);
-                    return Some(
-                        back.and_then(|back| back.block).filter(|&id| graph.is_at(id, to, self.at)),
-                    );
+                    return Some(back.and_then(|back| back.block).filter(|&id| graph.is_at(id, to, self.at)));
                 }
                 _ => break,
             }
