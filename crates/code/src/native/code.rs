@@ -323,4 +323,12 @@ impl Code {
         self.text.extend([0x48, 0x01, 0xc8]); // add rax, rcx
         self.text.extend([0xff, 0xe0]); // jmp rax
     }
+
+    /// What a disassembler makes of the code at the low end, and of the ways out of it.
+    #[cfg(test)]
+    pub(super) fn instructions<T>(&self, disassemble: impl Fn(&[u8], Place) -> Vec<T>) -> Vec<T> {
+        let mut all = disassemble(self.memory.bytes(1..self.low), 1);
+        all.extend(disassemble(self.memory.bytes(self.high..self.size() as u32), self.high));
+        all
+    }
 }

@@ -62,6 +62,12 @@ impl Memory {
         self.write.len()
     }
 
+    /// The bytes from one place to another.
+    #[cfg(test)]
+    pub(super) fn bytes(&self, places: std::ops::Range<u32>) -> &[u8] {
+        &self.write[places.start as usize..places.end as usize]
+    }
+
     /// Writes bytes to a place.
     pub(super) fn put(&mut self, place: u32, bytes: &[u8]) {
         self.write[place as usize..][..bytes.len()].copy_from_slice(bytes);

@@ -15,6 +15,8 @@
 
 mod code;
 mod memory;
+#[cfg(test)]
+mod tests;
 mod translate;
 
 use self::{

@@ -253,6 +253,15 @@ fn circles_are_told_alike() {
     let mut space = AddressSpace::new();
     let content = Content { bytes: &bytes, origin: Origin { module: 0, offset: 0 } };
     space.map(BASE..BASE + bytes.len() as u64, content, 0);
+    circles_are_told_alike_in(&space);
+    // Of which a part is changed some time.
+    let offset = 3 * SLOT;
+    let content = Content { bytes: &bytes[offset as usize..], origin: Origin { module: 2, offset } };
+    space.map(BASE + offset..BASE + offset + SLOT, content, 1000);
+    circles_are_told_alike_in(&space);
+}
+
+fn circles_are_told_alike_in(space: &AddressSpace<'_>) {
     let (branch, branches) = (Tnt { bits: 0, count: 1 }, Tnt { bits: 0, count: 2 });
     let indirect = Packet::Tip(IpPayload::Full(BASE));
     for (start, packets) in [
@@ -266,15 +275,15 @@ fn circles_are_told_alike() {
         let trace: Vec<u8> =
             psb_plus.iter().chain(packets).flat_map(|packet| packet.encode().to_vec()).collect();
         let config = Config::default();
-        let without = without_ends(told::<false>(&space, &trace, &config, None, None));
+        let without = without_ends(told::<false>(space, &trace, &config, None, None));
         let gaps = without.iter().filter(|item| matches!(item, Item::Event(Event::Gap(_)))).count();
         assert_eq!(gaps, 2, "each time that the trace is decoded");
         for native_after in [u32::MAX, 1] {
-            let told = without_ends(told::<false>(&space, &trace, &config, None, Some(native_after)));
+            let told = without_ends(told::<false>(space, &trace, &config, None, Some(native_after)));
             assert_eq!(told, without);
         }
         let memo = || Some(Memos::default());
-        assert_eq!(without_ends(told::<false>(&space, &trace, &config, memo(), Some(1))), without);
-        assert_eq!(without_ends(told::<false>(&space, &trace, &config, memo(), None)), without);
+        assert_eq!(without_ends(told::<false>(space, &trace, &config, memo(), Some(1))), without);
+        assert_eq!(without_ends(told::<false>(space, &trace, &config, memo(), None)), without);
     }
 }

@@ -1,0 +1,137 @@
+  1: mov $0x60000000,%eax
+  6: mov %r8,(%rdi)
+  a: mov %r9,8(%rdi)
+  e: mov %r10,0x10(%rdi)
+ 12: mov %r11,0x18(%rdi)
+ 16: ret
+ 17: mov (%rdi),%r8
+ 1b: mov 8(%rdi),%r9
+ 1f: mov 0x10(%rdi),%r10
+ 23: mov 0x18(%rdi),%r11
+ 27: mov 0x20(%rdi),%rdx
+ 2b: mov 0x28(%rdi),%rcx
+ 2f: mov 0x38(%rdi),%rsi
+ 33: jmpq *0x30(%rdi)
+ 36: add %r8,%r8
+ 39: je 0x0000000000000FF6
+ 3f: lea 1(%r9),%r9d
+ 43: jb 0x0000000000000198
+ 49: cmp %rsi,%r8
+ 4c: je 0x0000000000000FE2
+ 52: lea 1(%r9),%r9d
+ 56: lea 1(%r9),%r9d
+ 5a: movabs $0x40100D,%rax
+ 64: mov %rax,0x18(%r10)
+ 68: mov %r9d,0xC(%r10)
+ 6c: movb $1,0x10(%r10)
+ 71: add $0x20,%r10
+ 75: xor %r9d,%r9d
+ 78: add $4,%r11b
+ 7c: movl $0xED,(%rdx,%r11)
+ 84: mov %rax,0x100(%rdx,%r11,2)
+ 8c: movl $6,0x300(%rdx,%r11)
+ 98: movabs $0x401020,%rax
+ a2: mov %rax,(%r10)
+ a5: movl $0x40000002,8(%r10)
+ ad: add %r8,%r8
+ b0: je 0x0000000000000FD8
+ b6: jae 0x0000000000000FCB
+ bc: mov (%rdx,%r11),%eax
+ c0: test %eax,%eax
+ c2: je 0x0000000000000FBD
+ c8: lea 2(%r9),%r9d
+ cc: mov %r9d,0xC(%r10)
+ d0: movb $2,0x10(%r10)
+ d5: add $0x20,%r10
+ d9: xor %r9d,%r9d
+ dc: movl $0,(%rdx,%r11)
+ e4: sub $4,%r11b
+ e8: add %rcx,%rax
+ eb: jmp *%rax
+ ed: movabs $0x40100D,%rax
+ f7: mov %rax,(%r10)
+ fa: movl $0x80000000,8(%r10)
+102: add %r8,%r8
+105: je 0x0000000000000FB3
+10b: jae 0x0000000000000FA6
+111: mov (%rdx,%r11),%eax
+115: test %eax,%eax
+117: je 0x0000000000000F98
+11d: lea 1(%r9),%r9d
+121: mov %r9d,0xC(%r10)
+125: movb $2,0x10(%r10)
+12a: add $0x20,%r10
+12e: xor %r9d,%r9d
+131: movl $0,(%rdx,%r11)
+139: sub $4,%r11b
+13d: add %rcx,%rax
+140: jmp *%rax
+142: mov %r8,%rax
+145: add %rax,%rax
+148: or %rsi,%rax
+14b: jne 0x0000000000000F8E
+151: lea 1(%r9),%r9d
+155: movabs $0x401012,%rax
+15f: mov %rax,0x18(%r10)
+163: mov %r9d,0xC(%r10)
+167: movb $1,0x10(%r10)
+16c: add $0x20,%r10
+170: xor %r9d,%r9d
+173: add $4,%r11b
+177: movl $0x1C2,(%rdx,%r11)
+17f: mov %rax,0x100(%rdx,%r11,2)
+187: movl $4,0x300(%rdx,%r11)
+193: jmp 0x0000000000000F84
+198: mov %r9d,0xC(%r10)
+19c: movb $0,0x10(%r10)
+1a1: add $0x20,%r10
+1a5: xor %r9d,%r9d
+1a8: movabs $0x401010,%rax
+1b2: mov %rax,(%r10)
+1b5: movl $0x40000001,8(%r10)
+1bd: jmp 0x0000000000000142
+1c2: movabs $0x401012,%rax
+1cc: mov %rax,(%r10)
+1cf: movl $0x80000001,8(%r10)
+1d7: mov %r8,%rax
+1da: add %rax,%rax
+1dd: or %rsi,%rax
+1e0: jne 0x0000000000000F7A
+1e6: lea 1(%r9),%r9d
+1ea: mov %r9d,0xC(%r10)
+1ee: movb $3,0x10(%r10)
+1f3: add $0x20,%r10
+1f7: xor %r9d,%r9d
+1fa: jmp 0x0000000000000F70
+f70: mov $0x80000004,%eax
+f75: jmp 6
+f7a: mov $4,%eax
+f7f: jmp 6
+f84: mov $0x80000002,%eax
+f89: jmp 6
+f8e: mov $2,%eax
+f93: jmp 6
+f98: stc
+f99: rcr $1,%r8
+f9c: mov $6,%eax
+fa1: jmp 6
+fa6: rcr $1,%r8
+fa9: mov $6,%eax
+fae: jmp 6
+fb3: mov $6,%eax
+fb8: jmp 6
+fbd: stc
+fbe: rcr $1,%r8
+fc1: mov $5,%eax
+fc6: jmp 6
+fcb: rcr $1,%r8
+fce: mov $5,%eax
+fd3: jmp 6
+fd8: mov $5,%eax
+fdd: jmp 6
+fe2: mov $1,%eax
+fe7: jmp 6
+fec: mov $0x40000000,%eax
+ff1: jmp 6
+ff6: mov $0,%eax
+ffb: jmp 6

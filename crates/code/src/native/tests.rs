@@ -1,0 +1,156 @@
+use iced_x86::{Decoder, DecoderOptions, Formatter, GasFormatter};
+
+use super::*;
+use crate::{AddressSpace, Bits, Content, Label, Origin};
+
+/// A function every 16 bytes.
+struct Functions;
+
+impl Labels for Functions {
+    fn label(&self, origin: Origin) -> (Label, u64) {
+        let at = origin.offset % 16;
+        let function = (origin.offset / 16) as u32;
+        (Label { module: 0, function, at_entry: Some(at == 0) }, 16 - at)
+    }
+}
+
+const START: u64 = 0x40_1000;
+
+fn space(bytes: &[u8]) -> AddressSpace<'_> {
+    let mut space = AddressSpace::new();
+    let content = Content { bytes, origin: Origin { module: 0, offset: 0 } };
+    space.map(START..START + bytes.len() as u64, content, 0);
+    space
+}
+
+/// Walks over the machine code of a graph from an address, which is made at once.
+fn walk(
+    graph: &mut Graph<'_, Functions>,
+    from: u64,
+    outcomes: &mut u64,
+    stops: bool,
+    returns: &mut ReturnStack,
+) -> (Led, Stretches) {
+    let id = graph.at(from, 0).unwrap();
+    let mut stretches = Stretches::default();
+    stretches.begin(from, graph.hop(id));
+    graph.has_code(true);
+    let rules = Rules { at: 0, returns: true, stops };
+    let led = graph.run(id, outcomes, &mut stretches, returns, rules).expect("there is code");
+    (led, stretches)
+}
+
+/// So many outcomes, the first one highest.
+fn outcomes(bits: u64, count: u32) -> u64 {
+    (bits << 1 | 1) << (63 - count)
+}
+
+/// What code is made of each kind of block, as people read it: `expected.s` beside this file.
+#[test]
+#[cfg(all(target_arch = "x86_64", target_os = "linux"))]
+fn machine_code_is_as_expected() {
+    let mut bytes = [0x90; 64];
+    bytes[..4].copy_from_slice(&[0x74, 0x0e, 0xeb, 0x04]); // je 401010; jmp 401008
+    bytes[8..14].copy_from_slice(&[0xe8, 0x13, 0, 0, 0, 0xc3]); // call 401020; ret
+    bytes[0x10..0x14].copy_from_slice(&[0xff, 0xd0, 0xff, 0xe0]); // call *%rax; jmp *%rax
+    bytes[0x20..0x22].copy_from_slice(&[0x90, 0xc3]); // nop; ret
+    let space = space(&bytes);
+    let mut graph = Graph::new(&space, &Functions, Bits::B64);
+    let from = graph.at(START, 0).unwrap();
+    let [fall, taken] = [false, true].map(|taken| graph.follow(from, taken, 0).unwrap());
+    graph.follow(fall, true, 0).unwrap();
+    graph.follow(taken, false, 0).unwrap();
+    graph.native = Native::Made(Box::new(Code::new(1 << 12, true).unwrap()));
+    graph.translate(from, 0).unwrap();
+    let Native::Made(code) = &graph.native else { panic!("there is code") };
+    let mut formatter = GasFormatter::new();
+    let mut text = String::new();
+    for (instruction, place) in code.instructions(|bytes, place| {
+        let decoder = Decoder::with_ip(64, bytes, place.into(), DecoderOptions::NONE);
+        decoder.into_iter().map(|instruction| (instruction, instruction.ip())).collect::<Vec<_>>()
+    }) {
+        text.push_str(&format!("{place:3x}: "));
+        formatter.format(&instruction, &mut text);
+        text.push('\n');
+    }
+    if text != include_str!("expected.s") {
+        std::fs::write("src/native/expected.s.new", &text).unwrap();
+        panic!("the machine code is another one: see expected.s.new beside expected.s");
+    }
+}
+
+/// A return that no call is known for takes no outcome, nor does one that is not compressed.
+#[test]
+#[cfg(all(target_arch = "x86_64", target_os = "linux"))]
+fn returns_that_lead_nowhere_are_left_to_others() {
+    let space = space(&[0x90, 0xc3]);
+    let mut graph = Graph::new(&space, &Functions, Bits::B64).native_after(1);
+    for bits in [0b1011, 0b0101] {
+        let mut left = outcomes(bits, 4);
+        let (led, stretches) = walk(&mut graph, START, &mut left, true, &mut ReturnStack::default());
+        assert_eq!(led, Led::Before(graph.at(START, 0).unwrap()));
+        assert_eq!(left, outcomes(bits, 4));
+        assert!(stretches.is_empty());
+    }
+}
+
+/// Of calls that are nested too deep, machine code forgets the oldest, as the processor does.
+#[test]
+#[cfg(all(target_arch = "x86_64", target_os = "linux"))]
+fn the_oldest_calls_fall_out() {
+    // je 401007; call 401000; ret
+    let bytes = [0x74, 5, 0xe8, 0xf9, 0xff, 0xff, 0xff, 0xc3];
+    let space = space(&bytes);
+    let mut graph = Graph::new(&space, &Functions, Bits::B64).native_after(1);
+    let mut returns = ReturnStack::default();
+    let mut calls = |count: u32| {
+        let mut left = outcomes(0, count);
+        let (led, stretches) = walk(&mut graph, START, &mut left, false, &mut returns);
+        assert_eq!(led, Led::Before(graph.at(START, 0).unwrap()), "before a branch without an outcome");
+        assert_eq!((left, stretches.ended().len()), (NO_OUTCOMES, count as usize));
+        assert!(
+            stretches.ended().iter().all(|call| call.transfer == Transfer::Call && call.end == START + 7)
+        );
+    };
+    calls(60);
+    calls(10);
+    assert!(returns.addresses().eq([START + 7; 64]));
+    let mut left = outcomes(u64::MAX >> 1, 63);
+    walk(&mut graph, START, &mut left, true, &mut returns);
+    // One outcome is the branch's.
+    assert_eq!((left, returns.addresses().count()), (NO_OUTCOMES, 2));
+    let mut left = outcomes(0b1111, 4);
+    let (led, stretches) = walk(&mut graph, START + 7, &mut left, true, &mut returns);
+    assert_eq!(led, Led::Before(graph.at(START + 7, 0).unwrap()));
+    assert_eq!((left, stretches.ended().len()), (outcomes(0b11, 2), 2));
+    assert!(returns.is_empty());
+}
+
+/// Code that there is no room for is made anew with more.
+#[test]
+#[cfg(all(target_arch = "x86_64", target_os = "linux"))]
+fn full_code_is_made_anew() {
+    // Forward branches over each other, all of which are taken or not.
+    let bytes: Vec<u8> = [0x74, 1, 0x90].repeat(2000);
+    let space = space(&bytes);
+    let mut graph = Graph::new(&space, &Functions, Bits::B64);
+    graph.native = Native::Made(Box::new(Code::new(1 << 14, true).unwrap()));
+    let mut returns = ReturnStack::default();
+    let (mut from, mut instructions) = (START, 0);
+    for taken in [0, u64::MAX >> 1].into_iter().cycle().take(30) {
+        let mut left = outcomes(taken, 63);
+        let (led, stretches) = walk(&mut graph, from, &mut left, true, &mut returns);
+        let Led::Before(id) = led else { panic!("all can be read") };
+        from = graph.start(id);
+        let mut all = stretches;
+        all.close();
+        instructions += all.ended().iter().map(|stretch| stretch.instructions).sum::<u32>();
+        if left != NO_OUTCOMES {
+            // What was full is left to others, which is the rest of these outcomes.
+            break;
+        }
+    }
+    let Native::Made(code) = &graph.native else { panic!("there is more room") };
+    assert!(code.size() > 1 << 14);
+    assert!(instructions > 0);
+}
