@@ -290,7 +290,7 @@ impl Sink for Counted {
         self.stretches
     }
 
-    fn stretches<L: Labels>(&mut self, stretches: &[Stretch], _: &Graph<'_, L>) {
+    fn stretches<L: Labels>(&mut self, stretches: &[Stretch], _: &Graph<'_, L>, _: Option<Tsc>) {
         self.instructions += stretches.iter().map(|stretch| u64::from(stretch.instructions)).sum::<u64>();
     }
 }
@@ -326,7 +326,8 @@ fuzz_target!(|input: Input| {
     spaces[0].map(BASE + 256..end, content(&later[256..]), 1 << 14);
     // Of the second half of the other program nothing is known.
     spaces[1].map(BASE..end, content(&later[..CODE / 2]), 0);
-    let programs = || spaces.each_ref().map(|space| Program::new(space, &NoLabels));
+    // Machine code soon.
+    let programs = || spaces.each_ref().map(|space| Program::new(space, &NoLabels).native_after(1));
     let [first, second] = input.switches;
     let switch = |(at, other): (u16, bool), since: u64| Switch {
         at: Tsc(since + u64::from(at)),

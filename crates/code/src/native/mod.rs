@@ -149,10 +149,7 @@ impl<L: Labels> Graph<'_, L> {
             self.land(back, at).ok_or(back.address)?
         } else {
             let taken = why == TAKEN;
-            let next = self.follow(id, taken, at).map_err(|unreadable| {
-                stretches.end(0, Transfer::None, 0);
-                unreadable.address()
-            })?;
+            let next = self.follow(id, taken, at).map_err(|unreadable| unreadable.address())?;
             self.join(id, taken, next, at);
             if self.hop(next).function == stretches.open().function() {
                 return Ok(next);
