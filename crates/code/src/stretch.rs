@@ -46,44 +46,53 @@ pub struct Stretches {
 }
 
 impl Stretches {
+    /// So many more at least.
+    const ROOM: usize = 1 << 6;
+
     /// Nothing, where nothing begins.
     const NONE: Stretch = Stretch { start: 0, place: 0, instructions: 0, transfer: Transfer::None, end: 0 };
 
     /// Those that ended, and room for at least so many more behind the open one.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn with_room(&mut self, more: usize) -> &mut [Stretch] {
         if self.all.len() <= self.ended + more {
-            self.all.resize(self.ended + more + 1, Stretches::NONE);
+            self.grow(more);
         }
         &mut self.all[self.ended..]
     }
 
+    #[cold]
+    #[inline(never)]
+    fn grow(&mut self, more: usize) {
+        self.all.resize(self.ended + 1 + more.max(Stretches::ROOM), Stretches::NONE);
+    }
+
     /// So many more ended.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn end_more(&mut self, more: usize) {
         self.ended += more;
     }
 
     /// Those that ended.
-    #[inline]
+    #[inline(always)]
     pub fn ended(&self) -> &[Stretch] {
         &self.all[..self.ended]
     }
 
     /// The open one.
-    #[inline]
+    #[inline(always)]
     pub fn open(&mut self) -> &mut Stretch {
         &mut self.with_room(0)[0]
     }
 
     /// Whether nothing ran.
-    #[inline]
+    #[inline(always)]
     pub fn is_empty(&self) -> bool {
         self.ended == 0 && self.all.first().is_none_or(|open| open.instructions == 0)
     }
 
     /// Begins one that is open, in place of the last, of which nothing ran.
-    #[inline]
+    #[inline(always)]
     pub fn begin(&mut self, start: u64, hop: Hop) {
         let open = self.open();
         // One by one: a processor waits where it reads together what was written in parts.
@@ -91,7 +100,7 @@ impl Stretches {
     }
 
     /// Ends the open one with some instructions more.
-    #[inline]
+    #[inline(always)]
     pub fn end(&mut self, instructions: u32, transfer: Transfer, end: u64) {
         let open = self.open();
         open.instructions += instructions;
@@ -101,7 +110,7 @@ impl Stretches {
     }
 
     /// Ends the open one, if any of it ran, and forgets it else.
-    #[inline]
+    #[inline(always)]
     pub fn close(&mut self) {
         if self.open().instructions > 0 {
             self.end(0, Transfer::None, 0);
@@ -109,7 +118,7 @@ impl Stretches {
     }
 
     /// Forgets all.
-    #[inline]
+    #[inline(always)]
     pub fn clear(&mut self) {
         self.ended = 0;
         self.open().instructions = 0;

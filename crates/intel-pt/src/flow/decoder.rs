@@ -294,7 +294,7 @@ impl<'t> Decoder<'t> {
             let (walk, graph, sink) = self.parts(context);
             let rest = Tnt { count: left, ..tnt };
             left = if sink.takes_stretches() {
-                let mut flow = Some(Flow { tnt: rest, to: None });
+                let mut flow = Some(Flow { tnt: rest, to: None, is_short: false });
                 let done = walk.stretches(graph, || flow.take());
                 walk.tell(graph, sink);
                 done.map_or_else(|stuck| stuck.left, |()| 0)

@@ -166,9 +166,13 @@ impl Flows<'_> {
             .map(|word| (word, join(self.last_ip, word as u8, word)));
         let is_one = tnt.count > 0 || self.tip.is_some();
         self.count += usize::from(is_one);
-        is_one.then_some(Flow { tnt, to: self.tip.map(|(_, to)| to) })
+        let is_short = self.most == 1 || tnt.count < FEW;
+        is_one.then_some(Flow { tnt, to: self.tip.map(|(_, to)| to), is_short })
     }
 }
+
+/// So few outcomes are a short flow.
+const FEW: u8 = 7;
 
 /// So many outcomes of branches are followed at once.
 const MOST_OUTCOMES: u8 = 63;

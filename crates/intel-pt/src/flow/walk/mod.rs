@@ -282,7 +282,7 @@ impl Walk {
         to: u64,
     ) -> Result<(), Trouble> {
         if sink.takes_stretches() {
-            let mut flow = Some(Flow { tnt: Tnt { bits: 0, count: 0 }, to: Some(to) });
+            let mut flow = Some(Flow { tnt: Tnt { bits: 0, count: 0 }, to: Some(to), is_short: true });
             let done = self.stretches(graph, || flow.take());
             self.tell(graph, sink);
             if done.is_ok() {

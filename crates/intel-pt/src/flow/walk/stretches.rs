@@ -15,6 +15,8 @@ const LONG: u32 = 1 << 30;
 pub(in super::super) struct Flow {
     pub(in super::super) tnt: Tnt,
     pub(in super::super) to: Option<u64>,
+    /// It is so short that getting into machine code and out of it would take longer.
+    pub(in super::super) is_short: bool,
 }
 
 /// A walk stopped in the midst of a flow, with so many of its bits left; where there are none, before the indirect branch.
@@ -53,14 +55,15 @@ impl Walk {
         let mut at = Standing { id, straight: 0 };
         self.go_on_with(graph, id);
         while !self.has_much_to_tell()
-            && let Some(Flow { tnt, to }) = next()
+            && let Some(Flow { tnt, to, is_short }) = next()
         {
             // The next bit is the highest one, and one that is set follows the last.
             let mut bits = (tnt.bits << 1 | 1) << (63 - tnt.count);
             at.straight = 0;
             let mut is_over = false;
             if bits != NO_OUTCOMES {
-                let Some(over) = self.pass_outcomes(graph, &mut at, &mut bits, to.is_none()) else {
+                let Some(over) = self.pass_outcomes(graph, &mut at, &mut bits, (to.is_none(), is_short))
+                else {
                     let left = left(bits);
                     return if left == 0 && to.is_none() { Ok(()) } else { Err(Stuck { left }) };
                 };
@@ -105,26 +108,29 @@ impl Walk {
         graph: &mut Graph<'_, L>,
         at: &mut Standing,
         bits: &mut u64,
-        stops: bool,
+        (stops, is_short): (bool, bool),
     ) -> Option<bool> {
-        let rules = Rules { at: self.at, returns: !self.no_return_compression, stops };
-        match graph.run(at.id, bits, &mut self.untold, &mut self.returns, rules) {
-            Some(Led::Before(to)) => at.id = to,
-            Some(Led::Over(id)) => {
-                at.id = id;
-                return Some(true);
+        if !is_short {
+            let rules = Rules { at: self.at, returns: !self.no_return_compression, stops };
+            match graph.run(at.id, bits, &mut self.untold, &mut self.returns, rules) {
+                Some(Led::Before(to)) => at.id = to,
+                Some(Led::Over(id)) => {
+                    at.id = id;
+                    return Some(true);
+                }
+                // Code that can't be read is trouble only once a packet proves that it ran.
+                Some(Led::Unreadable(address)) => {
+                    self.go(address);
+                    return None;
+                }
+                None => {}
             }
-            // Code that can't be read is trouble only once a packet proves that it ran.
-            Some(Led::Unreadable(address)) => {
-                self.go(address);
-                return None;
-            }
-            None => {}
         }
         (*bits == NO_OUTCOMES || self.pass_by_tables(graph, at, bits)).then_some(false)
     }
 
     /// Takes bits, a block at a time; `false` where that led to code that can't be read.
+    #[inline(always)]
     fn pass_by_tables<L: Labels>(
         &mut self,
         graph: &mut Graph<'_, L>,
@@ -189,7 +195,7 @@ impl Walk {
     }
 
     /// Before a block of another function, a stretch begins.
-    #[inline]
+    #[inline(always)]
     fn cross<L: Labels>(&mut self, graph: &Graph<'_, L>, id: BlockId) {
         let hop = graph.hop(id);
         if hop.function != self.untold.open().function() {
@@ -199,7 +205,7 @@ impl Walk {
     }
 
     /// The open stretch goes on with a block, or another one begins.
-    #[inline]
+    #[inline(always)]
     fn go_on_with<L: Labels>(&mut self, graph: &Graph<'_, L>, id: BlockId) {
         if self.untold.open().instructions == 0 {
             self.untold.begin(graph.start(id), graph.hop(id));
@@ -241,7 +247,7 @@ impl Walk {
     }
 
     /// Execution goes on where a walk stands, in a block that may not be the one that is there at this time.
-    #[inline]
+    #[inline(always)]
     fn stand<L: Labels>(&mut self, graph: &Graph<'_, L>, at: &Standing) {
         let &Standing { id, straight } = at;
         self.ip = graph.start(id);
@@ -251,7 +257,7 @@ impl Walk {
 
     /// Over blocks up to an indirect branch, and over that to an address: the block there, if it is known by a call.
     /// `None` where there is no such branch.
-    #[inline]
+    #[inline(always)]
     fn pass_indirect<L: Labels>(
         &mut self,
         graph: &mut Graph<'_, L>,
