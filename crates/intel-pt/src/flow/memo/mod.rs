@@ -143,7 +143,7 @@ const SOME: usize = 64;
 const WORTH: usize = 128;
 
 /// The same where blocks are told otherwise, which takes longer.
-const WORTH_OF_BLOCKS: usize = 8;
+const WORTH_OF_BLOCKS: usize = 32;
 
 /// Packets that are left to the decoder before paths are learned again, the first time; TNT packets in a row are one.
 const REST: usize = 1 << 16;
