@@ -140,7 +140,7 @@ const PATHS: usize = 1 << 18;
 const SOME: usize = 64;
 
 /// Bytes of trace to a path that make it worth to be learned, where stretches are told otherwise.
-const WORTH: usize = 128;
+const WORTH: usize = 64;
 
 /// The same where blocks are told otherwise, which takes longer.
 const WORTH_OF_BLOCKS: usize = 32;
