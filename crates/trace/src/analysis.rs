@@ -168,7 +168,7 @@ impl NumberedRun {
 
 /// Numbers of functions.
 pub trait Numbering {
-    /// What tells the numbering from others; 0 if its numbers mean nothing else for those that come next.
+    /// What tells the numbering from others; 0 if its numbers mean nothing beyond the runs that come with it.
     fn id(&self) -> u64;
 
     /// The function that has a number.

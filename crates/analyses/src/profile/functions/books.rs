@@ -189,10 +189,10 @@ impl Books {
         })
     }
 
-    /// Numbers are those of this source from now on; those of 0 mean something once only.
+    /// Numbers are those of this source from now on; 0 has none.
     #[inline]
     pub(super) fn read(&mut self, source: u64) {
-        if self.slots.source != source || source == 0 {
+        if source != 0 && self.slots.source != source {
             self.slots.source = source;
             self.slots.by_number.clear();
         }

@@ -213,10 +213,8 @@ impl Partial {
     ) {
         self.books.read(functions.id());
         let ran = runs.clone().map(|run| run.instructions).sum();
-        if let Some(until) = until
-            && ran > 0
-            && self.is_settled()
-        {
+        let is_timed = ran > 0 && functions.id() != 0 && self.is_settled();
+        if let Some(until) = until.filter(|_| is_timed) {
             return self.fold_timed(functions, runs, (ran, until));
         }
         if !self.clock.runs() && self.log.is_long() {
@@ -224,7 +222,11 @@ impl Partial {
         }
         let (mut moved, mut calls) = (false, 0);
         for run in runs {
-            let slot = self.books.slot_of(run.function, || functions.function(run.function));
+            // Those of no source leave the numbers of others alone.
+            let slot = match functions.id() {
+                0 => self.books.slot(functions.function(run.function)),
+                _ => self.books.slot_of(run.function, || functions.function(run.function)),
+            };
             let run = run.named(functions);
             self.arrive(self.edge, &run.at, slot);
             self.log.instructions += run.instructions;
