@@ -7,7 +7,7 @@ use rustc_hash::FxHashMap;
 
 use crate::{
     AddressSpace, Bits, Block, BlockId, Hop, Origin, Pass, Provenance, Snapshot, Terminator, block::UNMET,
-    native::Native,
+    native::Native, snapshot::Reader,
 };
 
 /// A block that grows longer is cut, so that one look-up stays cheap.
@@ -29,8 +29,8 @@ pub struct Label {
 
 /// Tells which function an address belongs to.
 pub trait Labels {
-    /// The label of the code at `origin`, and how many bytes from there on have the same one
-    /// (at least 1).
+    /// The label of the code at `origin`, and how many bytes from there on belong to the same function (at least 1),
+    /// which begins with none of them but the first.
     fn label(&self, origin: Origin) -> (Label, u64);
 
     /// Whether a module is the file of this name.
@@ -61,6 +61,15 @@ impl Unreadable {
     }
 }
 
+/// A label that was asked for.
+#[derive(Clone, Copy, Debug, Default)]
+struct Labelled {
+    from: Origin,
+    /// How many bytes from there on belong to its function.
+    length: u64,
+    label: Label,
+}
+
 /// The blocks of one address space in one execution mode.
 #[derive(Debug)]
 pub struct Graph<'a, L> {
@@ -68,6 +77,8 @@ pub struct Graph<'a, L> {
     space: &'a AddressSpace<'a>,
     labels: &'a L,
     bits: Bits,
+    reader: Reader<'a>,
+    labelled: Labelled,
     blocks: Vec<Block>,
     /// What it takes to pass over each block, and where it starts.
     hops: Vec<Hop>,
@@ -95,6 +106,8 @@ impl<'a, L: Labels> Graph<'a, L> {
             space,
             labels,
             bits,
+            reader: Reader::default(),
+            labelled: Labelled::default(),
             blocks: Vec::new(),
             hops: Vec::new(),
             starts: Vec::new(),
@@ -317,7 +330,7 @@ impl<'a, L: Labels> Graph<'a, L> {
         let mut boundary = start;
         let mut labelled = (start, Origin { module: u32::MAX, offset: 0 });
         while block.instructions < LONGEST_BLOCK && block.terminator == Terminator::None {
-            match self.snapshot(at).instruction(block.end) {
+            match self.reader.instruction(self.snapshot(at), block.end) {
                 Ok((instruction, origin, valid)) => {
                     let (at, place) = labelled;
                     let goes_on =
@@ -344,19 +357,31 @@ impl<'a, L: Labels> Graph<'a, L> {
     /// At a function's boundary: labels a block that begins there; `false` where another function
     /// begins and the block has to end.
     fn enter_function(
-        &self,
+        &mut self,
         block: &mut Block,
         from: &mut Provenance,
         origin: Origin,
         boundary: &mut u64,
     ) -> bool {
-        let (label, length) = self.labels.label(origin);
+        let (label, length) = self.label(origin);
         *boundary = block.end.saturating_add(length.max(1));
         if block.instructions == 0 {
             (block.label, from.origin) = (label, origin);
             return true;
         }
         (label.module, label.function) == (block.label.module, block.label.function)
+    }
+
+    /// As [`Labels::label`], most often of the function that it was asked for last.
+    fn label(&mut self, origin: Origin) -> (Label, u64) {
+        let Labelled { from, length, label } = self.labelled;
+        let behind = origin.offset.wrapping_sub(from.offset);
+        if origin.module == from.module && (1..length).contains(&behind) {
+            return (Label { at_entry: label.at_entry.map(|_| false), ..label }, length - behind);
+        }
+        let (label, length) = self.labels.label(origin);
+        self.labelled = Labelled { from: origin, length, label };
+        (label, length)
     }
 
     fn append(&mut self, block: &mut Block, instruction: &Instruction) {

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use iced_x86::{Code, Decoder, DecoderError, DecoderOptions, Instruction, OpKind};
 
-use crate::{AddressSpace, Bits, Origin, Unreadable};
+use crate::{AddressSpace, Bits, Content, Origin, Unreadable};
 
 /// Longest x86 instruction, in bytes.
 const LONGEST_INSTRUCTION: usize = 15;
@@ -63,6 +63,66 @@ impl Snapshot<'_> {
             valid = valid.start.max(when.start)..valid.end.min(when.end);
         }
         (length, valid)
+    }
+}
+
+/// Reads instructions one after another, of which most lie in the same piece of memory.
+#[derive(Default)]
+pub(crate) struct Reader<'a> {
+    piece: Option<Piece<'a>>,
+}
+
+/// Bytes that lie one after another.
+struct Piece<'a> {
+    start: u64,
+    content: Content<'a>,
+    valid: Range<u64>,
+    decoder: Decoder<'a>,
+}
+
+impl std::fmt::Debug for Reader<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Reader").finish_non_exhaustive()
+    }
+}
+
+impl<'a> Reader<'a> {
+    /// As [`Snapshot::instruction`], of one space and one mode.
+    ///
+    /// # Errors
+    /// As there.
+    pub(crate) fn instruction(
+        &mut self,
+        code: Snapshot<'a>,
+        address: u64,
+    ) -> Result<(Instruction, Origin, Range<u64>), Unreadable> {
+        self.within(code, address).map_or_else(|| code.instruction(address), Ok)
+    }
+
+    /// The instruction at an address, if the disassembler knows it and it can't go beyond a piece.
+    fn within(&mut self, code: Snapshot<'a>, address: u64) -> Option<(Instruction, Origin, Range<u64>)> {
+        let holds = |piece: &Piece<'_>| {
+            let place = address.wrapping_sub(piece.start);
+            place < piece.content.bytes.len() as u64 && piece.valid.contains(&code.at)
+        };
+        if !self.piece.as_ref().is_some_and(holds) {
+            let (content, valid) = code.space.at(address, code.at)?;
+            let decoder =
+                Decoder::with_ip(code.bits as u32, content.bytes, address, DecoderOptions::NONE);
+            self.piece = Some(Piece { start: address, content, valid, decoder });
+        }
+        let Piece { start, content, valid, decoder } = self.piece.as_mut()?;
+        let place = address - *start;
+        if content.bytes.len() - (place as usize) < LONGEST_INSTRUCTION {
+            return None;
+        }
+        if decoder.ip() != address {
+            decoder.set_position(place as usize).ok()?;
+            decoder.set_ip(address);
+        }
+        let instruction = decoder.decode();
+        let origin = Origin { offset: content.origin.offset.wrapping_add(place), ..content.origin };
+        (!instruction.is_invalid()).then(|| (instruction, origin, valid.clone()))
     }
 }
 

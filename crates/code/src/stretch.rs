@@ -38,11 +38,19 @@ impl Stretch {
 }
 
 /// Stretches that ended one after another, and the one that is open, of which some instructions ran or none yet.
-#[derive(Clone, Debug, Default)]
+#[derive(Debug, Default)]
 pub struct Stretches {
     /// Those, and room that machine code writes to.
     all: Vec<Stretch>,
     ended: usize,
+}
+
+impl Clone for Stretches {
+    /// Without the room, which may be large.
+    fn clone(&self) -> Stretches {
+        let all = &self.all[..self.all.len().min(self.ended + 1)];
+        Stretches { all: all.to_vec(), ended: self.ended }
+    }
 }
 
 impl Stretches {
