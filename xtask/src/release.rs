@@ -141,13 +141,18 @@ fn train(programs: &Path, folder: &Path) -> Outcome {
     let text = lab::generate("text", TEXT, folder)?.to_string_lossy().into_owned();
     let fib = lab::compile("fib.c", &[], folder)?.to_string_lossy().into_owned();
     let words = "/[a-z]+1[0-9]*5/ { n[substr($1, 1, 3)] += length($0) } END { for (k in n) print k, n[k] }";
-    let recorded: [(&str, &[&str]); 3] =
-        [("fib", &[&fib, "22"]), ("gzip", &["gzip", "-6", "-c", &text]), ("awk", &["awk", words, &text])];
-    for (name, command) in recorded {
+    // With cycles other packets are met, and other ways taken.
+    let recorded: [(&str, &str, &[&str]); 4] = [
+        ("fib", "intel_pt//u", &[&fib, "22"]),
+        ("gzip", "intel_pt//u", &["gzip", "-6", "-c", &text]),
+        ("awk", "intel_pt//u", &["awk", words, &text]),
+        ("awk-cycles", "intel_pt/cyc=1/u", &["awk", words, &text]),
+    ];
+    for (name, event, command) in recorded {
         let recording = folder.join(name).with_extension("perf.data");
         let mut record = Command::new(programs.join("hodo"));
-        record.args(["record", "--engine", "emulate", "-q", "-o"]).arg(&recording).arg("--").args(command);
-        command::quietly(record.stdout(Stdio::null()))?;
+        record.args(["record", "--engine", "emulate", "-q", "-e", event, "-o"]).arg(&recording).arg("--");
+        command::quietly(record.args(command).stdout(Stdio::null()))?;
         for arguments in [
             &["report", "functions", "-q"][..],
             &["report", "tree", "-q"],
@@ -156,8 +161,13 @@ fn train(programs: &Path, folder: &Path) -> Outcome {
         ] {
             trained("hodo", arguments, &recording)?;
         }
-        for what in ["packets", "functions", "calls", "lines", "instructions"] {
-            trained("hodo-speed", &[what], &recording)?;
+        // Without a memo it goes as where paths are new again and again.
+        for memo in [&[][..], &["--without-memo"]] {
+            for what in ["packets", "functions", "calls", "lines", "instructions"] {
+                let mut speed = Command::new(programs.join("hodo-speed"));
+                speed.arg(what).arg(&recording).args(memo).current_dir(folder).stdout(Stdio::null());
+                command::quietly(&mut speed)?;
+            }
         }
     }
     Ok(())

@@ -107,8 +107,7 @@ impl<'a> Reader<'a> {
         };
         if !self.piece.as_ref().is_some_and(holds) {
             let (content, valid) = code.space.at(address, code.at)?;
-            let decoder =
-                Decoder::with_ip(code.bits as u32, content.bytes, address, DecoderOptions::NONE);
+            let decoder = Decoder::with_ip(code.bits as u32, content.bytes, address, DecoderOptions::NONE);
             self.piece = Some(Piece { start: address, content, valid, decoder });
         }
         let Piece { start, content, valid, decoder } = self.piece.as_mut()?;
