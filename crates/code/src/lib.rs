@@ -10,6 +10,7 @@
 
 mod block;
 mod graph;
+mod legs;
 mod native;
 mod program;
 mod returns;
@@ -19,6 +20,7 @@ mod stretch;
 
 pub use block::{Block, BlockId, Hop, Pass, Provenance, Terminator};
 pub use graph::{Graph, Label, Labels, NO_OUTCOMES, Unreadable, writes_cr3};
+pub use legs::{Leg, Legs};
 pub use native::{Led, Rules};
 pub use program::Program;
 pub use returns::{Back, DEPTH, Landing, ReturnStack};

@@ -1,7 +1,7 @@
 //! The machine code of blocks.
 //!
 //! Registers: `r8` outcomes of branches, `r9` instructions of the stretch, `r10` the stretch, `r11` the newest call,
-//! `rdx` the calls, `rcx` where code lies, `rsi` what `r8` is where it stops at a gate; `rdi` the [`State`].
+//! `rdx` the calls, `rcx` where code lies, `rsi` what `r8` is where it stops at a gate, `rbx` the leg; `rdi` the [`State`].
 //!
 //! Code that walks on in the common way lies at the low end, one block after another; ways out of it lie at the high
 //! end.
@@ -13,7 +13,7 @@ use std::{
 };
 
 use super::memory::{Memory, State};
-use crate::{BlockId, Hop, ReturnStack, Stretch, Transfer, returns::Landing};
+use crate::{BlockId, Hop, Leg, NO_OUTCOMES, ReturnStack, Stretch, Transfer, returns::Landing};
 
 /// Why machine code was left, in the highest bits of what it returns; the others are the block.
 pub(super) const BEFORE: u32 = 0;
@@ -40,6 +40,32 @@ pub(super) struct Places {
     pub(super) landing: Place,
 }
 
+/// Where an indirect branch goes: an address, and where the code is that returns to it lead to.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub(super) struct Target {
+    address: u64,
+    place: u64,
+}
+
+impl Target {
+    /// They are found by so many bits of a product of the address.
+    const BITS: u32 = 12;
+    const FACTOR: u32 = 0x9e37_79b1;
+
+    const fn index(address: u64) -> usize {
+        ((address as u32).wrapping_mul(Target::FACTOR) >> (u32::BITS - Target::BITS)) as usize
+    }
+
+    /// None are known: each is of an address that would be elsewhere.
+    fn none() -> Box<[Target]> {
+        const { assert!(Target::index(0) == 0 && Target::index(u64::MAX) != 0) };
+        let mut all = vec![Target { address: 0, place: 0 }; 1 << Target::BITS];
+        all[0].address = u64::MAX;
+        all.into_boxed_slice()
+    }
+}
+
 /// Machine code of some blocks of a graph.
 #[derive(Debug)]
 pub(crate) struct Code {
@@ -50,6 +76,9 @@ pub(crate) struct Code {
     places: Vec<Places>,
     enter: Place,
     exit: Place,
+    /// Where indirect branches are followed to their targets, of which some are known.
+    over: Place,
+    targets: Box<[Target]>,
     /// A number that no other code has, and which is not 0.
     generation: u32,
     /// Whether returns take outcomes.
@@ -66,8 +95,19 @@ impl Code {
         static NEXT: AtomicU32 = AtomicU32::new(1);
         let memory = Memory::new(size)?;
         let (high, generation) = (memory.size() as u32, NEXT.fetch_add(1, Ordering::Relaxed));
-        let (places, text) = (Vec::new(), Vec::new());
-        let mut code = Code { memory, low: 1, high, places, enter: 0, exit: 0, generation, returns, text };
+        let mut code = Code {
+            memory,
+            low: 1,
+            high,
+            places: Vec::new(),
+            enter: 0,
+            exit: 0,
+            over: 0,
+            targets: Target::none(),
+            generation,
+            returns,
+            text: Vec::new(),
+        };
         assert_eq!(code.low, Landing::UNKNOWN.code);
         code.text.extend([0xb8]); // mov eax, LANDED
         code.word(LANDED);
@@ -75,8 +115,21 @@ impl Code {
         code.store_state();
         code.enter = code.here();
         code.load_state();
+        code.over = code.here();
+        code.go_over();
         code.commit();
         Ok(code)
+    }
+
+    pub(super) fn targets(&self) -> &[Target] {
+        &self.targets
+    }
+
+    /// Indirect branches to an address lead from now on to where returns to a block lead, if that is code.
+    pub(super) fn know(&mut self, address: u64, id: BlockId) {
+        if let place @ 1.. = self.places(id).landing {
+            self.targets[Target::index(address)] = Target { address, place: place.into() };
+        }
     }
 
     pub(super) fn generation(&self) -> u32 {
@@ -116,7 +169,8 @@ impl Code {
     #[allow(unsafe_code)]
     pub(super) fn run(&self, state: &mut State) -> u32 {
         // SAFETY: what is here was put together below: it writes to stretches, of which the caller has room for the
-        // most that 63 outcomes lead to, and to the calls, whose number it wraps.
+        // most that legs lead to, to the calls, whose number it wraps, and to a leg, of which the one behind the last
+        // can't be passed; and it reads targets, as many as an index has values.
         unsafe { self.memory.call(self.enter, state) }
     }
 
@@ -174,22 +228,57 @@ impl Code {
     }
 
     fn load_state(&mut self) {
-        self.text.extend([0x4c, 0x8b, 0x47, offset_of!(State, outcomes) as u8]); // mov r8, [rdi]
+        self.text.extend([0x53]); // push rbx
+        self.text.extend([0x48, 0x8b, 0x5f, offset_of!(State, leg) as u8]); // mov rbx, [rdi]
         self.text.extend([0x4c, 0x8b, 0x4f, offset_of!(State, instructions) as u8]); // mov r9, [rdi+8]
         self.text.extend([0x4c, 0x8b, 0x57, offset_of!(State, stretch) as u8]); // mov r10, [rdi+16]
         self.text.extend([0x4c, 0x8b, 0x5f, offset_of!(State, top) as u8]); // mov r11, [rdi+24]
         self.text.extend([0x48, 0x8b, 0x57, offset_of!(State, returns) as u8]); // mov rdx, [rdi+32]
         self.text.extend([0x48, 0x8b, 0x4f, offset_of!(State, base) as u8]); // mov rcx, [rdi+40]
-        self.text.extend([0x48, 0x8b, 0x77, offset_of!(State, stop) as u8]); // mov rsi, [rdi+56]
+        self.load_leg();
         self.text.extend([0xff, 0x67, offset_of!(State, target) as u8]); // jmp [rdi+48]
     }
 
+    fn load_leg(&mut self) {
+        self.text.extend([0x4c, 0x8b, 0x43, Leg::OUTCOMES as u8]); // mov r8, [rbx]
+        self.text.extend([0x48, 0x8b, 0x73, Leg::STOP as u8]); // mov rsi, [rbx+8]
+    }
+
     fn store_state(&mut self) {
-        self.text.extend([0x4c, 0x89, 0x47, offset_of!(State, outcomes) as u8]); // mov [rdi], r8
+        self.text.extend([0x4c, 0x89, 0x43, Leg::OUTCOMES as u8]); // mov [rbx], r8
+        self.text.extend([0x48, 0x89, 0x5f, offset_of!(State, leg) as u8]); // mov [rdi], rbx
         self.text.extend([0x4c, 0x89, 0x4f, offset_of!(State, instructions) as u8]); // mov [rdi+8], r9
         self.text.extend([0x4c, 0x89, 0x57, offset_of!(State, stretch) as u8]); // mov [rdi+16], r10
         self.text.extend([0x4c, 0x89, 0x5f, offset_of!(State, top) as u8]); // mov [rdi+24], r11
-        self.text.extend([0xc3]); // ret
+        self.text.extend([0x5b, 0xc3]); // pop rbx; ret
+    }
+
+    /// Over an indirect branch, which ended a stretch, to the next leg where the leg says, if that is known; else it
+    /// leaves as `eax` says.
+    fn go_over(&mut self) {
+        const SHIFT: u8 = (u32::BITS - Target::BITS) as u8;
+        const KNOWN: u8 = 25;
+        const { assert!(size_of::<Target>() == 1 << 4 && offset_of!(Target, address) == 0) };
+        self.text.extend([0x4c, 0x8b, 0x43, Leg::TO as u8]); // mov r8, [rbx+16]
+        self.text.extend([0x45, 0x69, 0xc8]); // imul r9d, r8d, FACTOR
+        self.word(Target::FACTOR);
+        self.text.extend([0x41, 0xc1, 0xe9, SHIFT]); // shr r9d, SHIFT
+        self.text.extend([0x41, 0xc1, 0xe1, 4]); // shl r9d, 4
+        self.text.extend([0x48, 0x8b, 0x77, offset_of!(State, targets) as u8]); // mov rsi, [rdi+56]
+        self.text.extend([0x4e, 0x39, 0x04, 0x0e]); // cmp [rsi+r9], r8
+        self.text.extend([0x75, KNOWN]); // jne unknown
+        let from = self.text.len();
+        self.text.extend([0x42, 0x8b, 0x44, 0x0e, offset_of!(Target, place) as u8]); // mov eax, [rsi+r9+8]
+        self.text.extend([0x48, 0x83, 0xc3, size_of::<Leg>() as u8]); // add rbx, 24
+        self.load_leg();
+        self.text.extend([0x45, 0x31, 0xc9]); // xor r9d, r9d
+        self.text.extend([0x48, 0x01, 0xc8]); // add rax, rcx
+        self.text.extend([0xff, 0xe0]); // jmp rax
+        assert_eq!(self.text.len() - from, KNOWN.into());
+        self.text.extend([0x49, 0xb8]); // unknown: mov r8, NO_OUTCOMES
+        self.text.extend(NO_OUTCOMES.to_le_bytes());
+        self.text.extend([0x45, 0x31, 0xc9]); // xor r9d, r9d
+        self.jump(self.exit);
     }
 
     pub(super) fn jump(&mut self, place: Place) -> Place {
@@ -269,10 +358,11 @@ impl Code {
         self.to(out);
     }
 
-    /// Leaves behind a block.
-    pub(super) fn leave_over(&mut self, id: BlockId) {
-        let out = self.way_out(&[], OVER | id.0);
-        self.jump(out);
+    /// Goes where an indirect branch does at the end of a block.
+    pub(super) fn over(&mut self, id: BlockId) {
+        self.text.extend([0xb8]); // mov eax, OVER
+        self.word(OVER | id.0);
+        self.jump(self.over);
     }
 
     /// An indirect jump.

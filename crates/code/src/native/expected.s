@@ -1,113 +1,132 @@
   1: mov $0x60000000,%eax
-  6: mov %r8,(%rdi)
-  a: mov %r9,8(%rdi)
-  e: mov %r10,0x10(%rdi)
- 12: mov %r11,0x18(%rdi)
- 16: ret
- 17: mov (%rdi),%r8
- 1b: mov 8(%rdi),%r9
- 1f: mov 0x10(%rdi),%r10
- 23: mov 0x18(%rdi),%r11
- 27: mov 0x20(%rdi),%rdx
- 2b: mov 0x28(%rdi),%rcx
- 2f: mov 0x38(%rdi),%rsi
- 33: jmpq *0x30(%rdi)
- 36: add %r8,%r8
- 39: je 0x0000000000000FF6
- 3f: lea 1(%r9),%r9d
- 43: jb 0x0000000000000198
- 49: cmp %rsi,%r8
- 4c: je 0x0000000000000FE2
- 52: lea 1(%r9),%r9d
- 56: lea 1(%r9),%r9d
- 5a: movabs $0x40100D,%rax
- 64: mov %rax,0x18(%r10)
- 68: mov %r9d,0xC(%r10)
- 6c: movb $1,0x10(%r10)
- 71: add $0x20,%r10
- 75: xor %r9d,%r9d
- 78: add $4,%r11b
- 7c: movl $0xED,(%rdx,%r11)
- 84: mov %rax,0x100(%rdx,%r11,2)
- 8c: movl $6,0x300(%rdx,%r11)
- 98: movabs $0x401020,%rax
- a2: mov %rax,(%r10)
- a5: movl $0x40000002,8(%r10)
- ad: add %r8,%r8
- b0: je 0x0000000000000FD8
- b6: jae 0x0000000000000FCB
- bc: mov (%rdx,%r11),%eax
- c0: test %eax,%eax
- c2: je 0x0000000000000FBD
- c8: lea 2(%r9),%r9d
- cc: mov %r9d,0xC(%r10)
- d0: movb $2,0x10(%r10)
- d5: add $0x20,%r10
- d9: xor %r9d,%r9d
- dc: movl $0,(%rdx,%r11)
- e4: sub $4,%r11b
- e8: add %rcx,%rax
- eb: jmp *%rax
- ed: movabs $0x40100D,%rax
- f7: mov %rax,(%r10)
- fa: movl $0x80000000,8(%r10)
-102: add %r8,%r8
-105: je 0x0000000000000FB3
-10b: jae 0x0000000000000FA6
-111: mov (%rdx,%r11),%eax
-115: test %eax,%eax
-117: je 0x0000000000000F98
-11d: lea 1(%r9),%r9d
-121: mov %r9d,0xC(%r10)
-125: movb $2,0x10(%r10)
-12a: add $0x20,%r10
-12e: xor %r9d,%r9d
-131: movl $0,(%rdx,%r11)
-139: sub $4,%r11b
-13d: add %rcx,%rax
-140: jmp *%rax
-142: mov %r8,%rax
-145: add %rax,%rax
-148: or %rsi,%rax
-14b: jne 0x0000000000000F8E
-151: lea 1(%r9),%r9d
-155: movabs $0x401012,%rax
-15f: mov %rax,0x18(%r10)
-163: mov %r9d,0xC(%r10)
-167: movb $1,0x10(%r10)
-16c: add $0x20,%r10
-170: xor %r9d,%r9d
-173: add $4,%r11b
-177: movl $0x1C2,(%rdx,%r11)
-17f: mov %rax,0x100(%rdx,%r11,2)
-187: movl $4,0x300(%rdx,%r11)
-193: jmp 0x0000000000000F84
-198: mov %r9d,0xC(%r10)
-19c: movb $0,0x10(%r10)
-1a1: add $0x20,%r10
-1a5: xor %r9d,%r9d
-1a8: movabs $0x401010,%rax
-1b2: mov %rax,(%r10)
-1b5: movl $0x40000001,8(%r10)
-1bd: jmp 0x0000000000000142
-1c2: movabs $0x401012,%rax
-1cc: mov %rax,(%r10)
-1cf: movl $0x80000001,8(%r10)
-1d7: mov %r8,%rax
-1da: add %rax,%rax
-1dd: or %rsi,%rax
-1e0: jne 0x0000000000000F7A
-1e6: lea 1(%r9),%r9d
-1ea: mov %r9d,0xC(%r10)
-1ee: movb $3,0x10(%r10)
-1f3: add $0x20,%r10
-1f7: xor %r9d,%r9d
-1fa: jmp 0x0000000000000F70
-f70: mov $0x80000004,%eax
-f75: jmp 6
-f7a: mov $4,%eax
-f7f: jmp 6
-f84: mov $0x80000002,%eax
+  6: mov %r8,(%rbx)
+  a: mov %rbx,(%rdi)
+  e: mov %r9,8(%rdi)
+ 12: mov %r10,0x10(%rdi)
+ 16: mov %r11,0x18(%rdi)
+ 1a: pop %rbx
+ 1b: ret
+ 1c: push %rbx
+ 1d: mov (%rdi),%rbx
+ 21: mov 8(%rdi),%r9
+ 25: mov 0x10(%rdi),%r10
+ 29: mov 0x18(%rdi),%r11
+ 2d: mov 0x20(%rdi),%rdx
+ 31: mov 0x28(%rdi),%rcx
+ 35: mov (%rbx),%r8
+ 39: mov 8(%rbx),%rsi
+ 3d: jmpq *0x30(%rdi)
+ 40: mov 0x10(%rbx),%r8
+ 44: imul $0x9E3779B1,%r8d,%r9d
+ 4b: shr $0x14,%r9d
+ 4f: shl $4,%r9d
+ 53: mov 0x38(%rdi),%rsi
+ 57: cmp %r8,(%rsi,%r9)
+ 5b: jne 0x0000000000000076
+ 5d: mov 8(%rsi,%r9),%eax
+ 62: add $0x18,%rbx
+ 66: mov (%rbx),%r8
+ 6a: mov 8(%rbx),%rsi
+ 6e: xor %r9d,%r9d
+ 71: add %rcx,%rax
+ 74: jmp *%rax
+ 76: movabs $0x8000000000000000,%r8
+ 80: xor %r9d,%r9d
+ 83: jmp 6
+ 88: add %r8,%r8
+ 8b: je 0x0000000000000FF6
+ 91: lea 1(%r9),%r9d
+ 95: jb 0x00000000000001EF
+ 9b: cmp %rsi,%r8
+ 9e: je 0x0000000000000FE2
+ a4: lea 1(%r9),%r9d
+ a8: lea 1(%r9),%r9d
+ ac: movabs $0x40100D,%rax
+ b6: mov %rax,0x18(%r10)
+ ba: mov %r9d,0xC(%r10)
+ be: movb $1,0x10(%r10)
+ c3: add $0x20,%r10
+ c7: xor %r9d,%r9d
+ ca: add $4,%r11b
+ ce: movl $0x13F,(%rdx,%r11)
+ d6: mov %rax,0x100(%rdx,%r11,2)
+ de: movl $6,0x300(%rdx,%r11)
+ ea: movabs $0x401020,%rax
+ f4: mov %rax,(%r10)
+ f7: movl $0x40000002,8(%r10)
+ ff: add %r8,%r8
+102: je 0x0000000000000FD8
+108: jae 0x0000000000000FCB
+10e: mov (%rdx,%r11),%eax
+112: test %eax,%eax
+114: je 0x0000000000000FBD
+11a: lea 2(%r9),%r9d
+11e: mov %r9d,0xC(%r10)
+122: movb $2,0x10(%r10)
+127: add $0x20,%r10
+12b: xor %r9d,%r9d
+12e: movl $0,(%rdx,%r11)
+136: sub $4,%r11b
+13a: add %rcx,%rax
+13d: jmp *%rax
+13f: movabs $0x40100D,%rax
+149: mov %rax,(%r10)
+14c: movl $0x80000000,8(%r10)
+154: add %r8,%r8
+157: je 0x0000000000000FB3
+15d: jae 0x0000000000000FA6
+163: mov (%rdx,%r11),%eax
+167: test %eax,%eax
+169: je 0x0000000000000F98
+16f: lea 1(%r9),%r9d
+173: mov %r9d,0xC(%r10)
+177: movb $2,0x10(%r10)
+17c: add $0x20,%r10
+180: xor %r9d,%r9d
+183: movl $0,(%rdx,%r11)
+18b: sub $4,%r11b
+18f: add %rcx,%rax
+192: jmp *%rax
+194: mov %r8,%rax
+197: add %rax,%rax
+19a: or %rsi,%rax
+19d: jne 0x0000000000000F8E
+1a3: lea 1(%r9),%r9d
+1a7: movabs $0x401012,%rax
+1b1: mov %rax,0x18(%r10)
+1b5: mov %r9d,0xC(%r10)
+1b9: movb $1,0x10(%r10)
+1be: add $0x20,%r10
+1c2: xor %r9d,%r9d
+1c5: add $4,%r11b
+1c9: movl $0x219,(%rdx,%r11)
+1d1: mov %rax,0x100(%rdx,%r11,2)
+1d9: movl $4,0x300(%rdx,%r11)
+1e5: mov $0x80000002,%eax
+1ea: jmp 0x0000000000000040
+1ef: mov %r9d,0xC(%r10)
+1f3: movb $0,0x10(%r10)
+1f8: add $0x20,%r10
+1fc: xor %r9d,%r9d
+1ff: movabs $0x401010,%rax
+209: mov %rax,(%r10)
+20c: movl $0x40000001,8(%r10)
+214: jmp 0x0000000000000194
+219: movabs $0x401012,%rax
+223: mov %rax,(%r10)
+226: movl $0x80000001,8(%r10)
+22e: mov %r8,%rax
+231: add %rax,%rax
+234: or %rsi,%rax
+237: jne 0x0000000000000F84
+23d: lea 1(%r9),%r9d
+241: mov %r9d,0xC(%r10)
+245: movb $3,0x10(%r10)
+24a: add $0x20,%r10
+24e: xor %r9d,%r9d
+251: mov $0x80000004,%eax
+256: jmp 0x0000000000000040
+f84: mov $4,%eax
 f89: jmp 6
 f8e: mov $2,%eax
 f93: jmp 6

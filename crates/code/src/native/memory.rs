@@ -2,13 +2,14 @@
 
 use std::io;
 
-use crate::{ReturnStack, Stretch};
+use super::code::Target;
+use crate::{Leg, ReturnStack, Stretch};
 
 /// What machine code works on: by its offsets, so it is laid out as in C.
 #[repr(C)]
 pub(super) struct State {
-    /// Outcomes of branches that are left, the next one highest; the lowest bit that is set follows the last.
-    pub(super) outcomes: u64,
+    /// What is being followed.
+    pub(super) leg: *mut Leg,
     /// Instructions since the stretch began.
     pub(super) instructions: u64,
     /// The stretch that has begun.
@@ -19,8 +20,8 @@ pub(super) struct State {
     /// Where machine code lies, and where in it to begin.
     pub(super) base: u64,
     pub(super) target: u64,
-    /// Outcomes that are left where it stops at a gate.
-    pub(super) stop: u64,
+    /// Where indirect branches go.
+    pub(super) targets: *const Target,
 }
 
 /// Memory that is written in one place and run in another, so that no place is both.

@@ -3,7 +3,7 @@
 //! ```text
 //! hops ──translate──► code: a branch takes its outcome as the carry of a shift, a call pushes, a return pops and jumps
 //!                       │
-//! outcomes ────run──────┴──► stretches, up to the last outcome or a block that code is not made of
+//! legs ────────run──────┴──► stretches, up to the end of the last leg or a block that code is not made of
 //! ```
 //!
 //! What runs does no more than the tables of a [`Graph`] say, without looking them up: the processor foresees the
@@ -24,7 +24,7 @@ use self::{
     memory::State,
 };
 use crate::{
-    BlockId, Graph, Labels, NO_OUTCOMES, ReturnStack, Stretch, Stretches, Transfer,
+    BlockId, Graph, Labels, Legs, Pass, ReturnStack, Stretch, Stretches, Transfer,
     returns::{Back, DEPTH, Landing},
 };
 
@@ -38,9 +38,8 @@ const MOST_ROOM: usize = 1 << 30;
 /// The longest straight way that code is made of.
 const LONGEST: usize = 16;
 
-/// The most stretches that 63 outcomes lead to: for each of them, and before the first, a straight way and what comes
-/// behind it.
-const MOST_STRETCHES: usize = (NO_OUTCOMES.trailing_zeros() as usize + 1) * (LONGEST + 2);
+/// The most stretches that legs lead to: for each decision, and before the first, a straight way and what comes behind it.
+const MOST_STRETCHES: usize = (Legs::MOST_DECISIONS + 1) * (LONGEST + 2);
 
 /// Code of a graph.
 #[derive(Debug)]
@@ -65,17 +64,13 @@ pub struct Rules {
     pub at: u64,
     /// Returns are compressed, and take an outcome each.
     pub returns: bool,
-    /// It stops right behind the last outcome; else before the next decision.
-    pub stops: bool,
 }
 
 /// Where machine code led.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Led {
-    /// Before this block.
+    /// Before this block: all legs were passed, or what is left of one is to be followed otherwise.
     Before(BlockId),
-    /// Over the indirect branch at the end of this block, which ended a stretch.
-    Over(BlockId),
     /// To this address, which no code can be read at.
     Unreadable(u64),
 }
@@ -87,17 +82,15 @@ impl<L: Labels> Graph<'_, L> {
         self
     }
 
-    /// Walks over machine code from a block, of which a stretch is open, as far as that is made, and as `outcomes` reach:
-    /// these are as in [`Graph::pass_branches`], and what is left of them remains there. `None` where there is no code,
-    /// and nothing was done.
+    /// Walks over machine code from a block, of which a stretch is open, as far as that is made, and as the legs reach,
+    /// which are passed. `None` where there is no code, and nothing was done.
     ///
-    /// It stops right behind the last outcome, or else behind the indirect branch that comes next, or before another
-    /// decision.
+    /// Without an indirect branch a leg ends right behind its last outcome.
     #[inline]
     pub fn run(
         &mut self,
         from: BlockId,
-        outcomes: &mut u64,
+        legs: &mut Legs,
         stretches: &mut Stretches,
         returns: &mut ReturnStack,
         rules: Rules,
@@ -108,28 +101,54 @@ impl<L: Labels> Graph<'_, L> {
         let at = rules.at;
         let mut from = from;
         // It may be forgotten on the way.
-        while let Native::Made(code) = &self.native {
+        while let (Native::Made(code), Some(_)) = (&self.native, legs.current()) {
             returns.belong_to(code.generation());
             let gate = code.places(from).gate;
             if gate == 0 {
                 self.translate(from, at);
                 continue;
             }
-            let out = code.walk(gate, outcomes, stretches, returns, rules.stops);
+            let out = code.walk(gate, legs, stretches, returns);
             let id = BlockId(out & !WHY);
-            match out & WHY {
+            let led = match out & WHY {
+                BEFORE if legs.pass_if_over() => Ok(id),
                 BEFORE => return Some(Led::Before(id)),
-                OVER => return Some(Led::Over(id)),
-                why => match self.leave(why, id, stretches, returns, at) {
-                    Ok(next) => from = next,
-                    Err(address) => return Some(Led::Unreadable(address)),
-                },
-            }
-            if *outcomes == NO_OUTCOMES && rules.stops {
-                break;
+                OVER => self.go_over(id, legs, stretches, at),
+                why => {
+                    legs.pass_if_over();
+                    self.leave(why, id, stretches, returns, at)
+                }
+            };
+            match led {
+                Ok(next) => from = next,
+                Err(address) => return Some(Led::Unreadable(address)),
             }
         }
         Some(Led::Before(from))
+    }
+
+    /// Goes over the indirect branch at the end of a block to the next leg, and remembers the way: the block there.
+    ///
+    /// # Errors
+    /// The address, where no code can be read.
+    fn go_over(
+        &mut self,
+        id: BlockId,
+        legs: &mut Legs,
+        stretches: &mut Stretches,
+        at: u64,
+    ) -> Result<BlockId, u64> {
+        let to = legs.current().and_then(|leg| leg.to()).unwrap_or_default();
+        legs.pass();
+        let next = self.lead(id, to, at).map_err(|_| to)?;
+        stretches.begin(self.start(next), self.hop(next));
+        if self.hop(next).pass != Pass::Other {
+            self.translate_landing(next, at);
+            if let Native::Made(code) = &mut self.native {
+                code.know(to, next);
+            }
+        }
+        Ok(next)
     }
 
     /// Makes code of the way on from where machine code did not know it: the block there.
@@ -206,31 +225,22 @@ impl Native {
 impl Code {
     /// Walks from the gate of a block as [`Graph::run`] says: what the code returns.
     #[inline]
-    fn walk(
-        &self,
-        gate: u32,
-        outcomes: &mut u64,
-        stretches: &mut Stretches,
-        returns: &mut ReturnStack,
-        stops: bool,
-    ) -> u32 {
+    fn walk(&self, gate: u32, legs: &mut Legs, stretches: &mut Stretches, returns: &mut ReturnStack) -> u32 {
         let room = stretches.with_room(MOST_STRETCHES);
         let start = room.as_mut_ptr();
         let mut state = State {
-            outcomes: *outcomes,
+            leg: legs.here(),
             instructions: room[0].instructions.into(),
             stretch: start,
             top: returns.top(),
             returns,
             base: self.address(0),
             target: self.address(gate),
-            // What is never left stops nothing.
-            stop: if stops { NO_OUTCOMES } else { 0 },
+            targets: self.targets().as_ptr(),
         };
         let out = self.run(&mut state);
+        legs.follow_to(state.leg);
         returns.set_top(state.top);
-        // The last shift took the bit that follows the outcomes.
-        *outcomes = if state.outcomes == 0 { NO_OUTCOMES } else { state.outcomes };
         stretches.end_more((state.stretch.addr() - start.addr()) / size_of::<Stretch>());
         stretches.open().instructions = state.instructions as u32;
         out

@@ -1,7 +1,7 @@
 use iced_x86::{Decoder, DecoderOptions, Formatter, GasFormatter};
 
 use super::*;
-use crate::{AddressSpace, Bits, Content, Label, Origin};
+use crate::{AddressSpace, Bits, Content, Label, NO_OUTCOMES, Origin};
 
 /// A function every 16 bytes.
 struct Functions;
@@ -23,7 +23,8 @@ fn space(bytes: &[u8]) -> AddressSpace<'_> {
     space
 }
 
-/// Walks over the machine code of a graph from an address, which is made at once.
+/// Walks over the machine code of a graph from an address, which is made at once; without a stop, an indirect branch is to
+/// follow.
 fn walk(
     graph: &mut Graph<'_, Functions>,
     from: u64,
@@ -35,8 +36,12 @@ fn walk(
     let mut stretches = Stretches::default();
     stretches.begin(from, graph.hop(id));
     graph.has_code(true);
-    let rules = Rules { at: 0, returns: true, stops };
-    let led = graph.run(id, outcomes, &mut stretches, returns, rules).expect("there is code");
+    let count = 63 - outcomes.trailing_zeros() as u8;
+    let mut legs = Legs::default();
+    assert!(legs.push(*outcomes >> (63 - count) >> 1, count, Some(START).filter(|_| !stops)));
+    let rules = Rules { at: 0, returns: true };
+    let led = graph.run(id, &mut legs, &mut stretches, returns, rules).expect("there is code");
+    *outcomes = legs.current().map_or(NO_OUTCOMES, |leg| leg.outcomes);
     (led, stretches)
 }
 

@@ -257,14 +257,14 @@ impl<L: Labels> Translation<'_, '_, L> {
             Kind::IndirectJump => {
                 self.code.last(id);
                 self.code.indirect(hop.instructions);
-                self.code.leave_over(id);
+                self.code.over(id);
                 None
             }
             Kind::IndirectCall(back) => {
                 self.code.last(id);
                 let site = self.code.call(hop, back, self.graph.start(back));
                 self.references.push(Reference::Landing { site, to: back });
-                self.code.leave_over(id);
+                self.code.over(id);
                 None
             }
             Kind::Other => {

@@ -11,7 +11,8 @@ use super::{
     machine::Machine,
     memo::Memos,
     recovery::{State, Waiting},
-    walk::{Flow, Walk, enters_guest},
+    plain::Starts,
+    walk::{Walk, enters_guest},
 };
 use crate::{
     Config, Errata, Erratum, Filter,
@@ -53,6 +54,8 @@ pub struct Decoder<'t> {
     pub(super) timing: Timing,
     pub(super) last_ip: LastIp,
     pub(super) walk: Walk,
+    /// Where the packets begin of what the walk follows.
+    pub(super) starts: Starts,
     pub(super) state: State,
     pub(super) machine: Machine<'t>,
     pub(super) announced: Announced,
@@ -108,6 +111,7 @@ impl<'t> Decoder<'t> {
             timing: Timing::new(config),
             last_ip: LastIp::ZERO,
             walk: Walk::new(config),
+            starts: Starts::default(),
             state: State::Lost,
             machine: Machine::new(&[]),
             announced: Announced::default(),
@@ -294,10 +298,9 @@ impl<'t> Decoder<'t> {
             let (walk, graph, sink) = self.parts(context);
             let rest = Tnt { count: left, ..tnt };
             left = if sink.takes_stretches() {
-                let mut flow = Some(Flow { tnt: rest, to: None, is_short: false });
-                let done = walk.stretches(graph, || flow.take());
+                walk.follow(graph, rest, None);
                 walk.tell(graph, sink);
-                done.map_or_else(|stuck| stuck.left, |()| 0)
+                walk.legs.current().map_or(0, |leg| leg.left())
             } else {
                 walk.branches(graph, sink, rest)
             };

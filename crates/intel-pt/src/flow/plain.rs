@@ -1,18 +1,17 @@
 //! Packets one after another with nothing else to be thought of, which most are.
 
-use hodo_code::Labels;
+use hodo_code::{Labels, Legs};
 
 use super::{
     PacketKind, Sink, Trouble,
     decoder::{Context, Decoder},
     memo::{LONG_SIZE, join, plain_size},
-    walk::{Flow, Stuck},
 };
 use crate::packet::{IpPayload, LONG_TNT, Tnt, tnt};
 
 impl Decoder<'_> {
     /// Follows TNT, TIP and clock packets for a sink that takes stretches, up to what needs more than a walk. At
-    /// most so many of the first two; how many those were.
+    /// most so many legs of the first two; how many those were.
     pub(super) fn follow_plain<L: Labels, S: Sink>(
         &mut self,
         most: usize,
@@ -34,7 +33,7 @@ impl Decoder<'_> {
                 continue;
             }
             let most = if counted { 1 } else { most - followed };
-            match self.follow_flows(bytes, most, context) {
+            match self.follow_legs(bytes, most, context) {
                 Ok(count) => followed += count,
                 Err(trouble) => {
                     self.lose(trouble);
@@ -54,37 +53,79 @@ impl Decoder<'_> {
         followed
     }
 
-    /// Follows TNT and TIP packets that stand one after another at the position, in at most so many flows; one packet
-    /// alone if that is one. How many flows there were.
+    /// Follows TNT and TIP packets that stand one after another at the position, in at most so many legs; one packet
+    /// alone if that is one. How many legs there were.
     #[inline(always)]
-    fn follow_flows<L: Labels, S: Sink>(
+    fn follow_legs<L: Labels, S: Sink>(
         &mut self,
         bytes: &[u8],
         most: usize,
         context: &mut Context<'_, '_, L, S>,
     ) -> Result<usize, Trouble> {
-        let last_ip = self.last_ip.get().ok_or(Trouble::NoAddress)?;
-        let mut flows = Flows::new(bytes, self.packets.position(), last_ip, most);
+        self.read_legs(bytes, most)?;
         let (walk, graph, sink) = self.parts(context);
-        let walked = walk.stretches(graph, || flows.next());
-        let Err(Stuck { left }) = walked else {
-            flows.pass();
-            self.packets.skip_to(flows.position);
-            self.last_ip.set(flows.last_ip);
-            return Ok(flows.count);
+        walk.stretches(graph);
+        let passed = walk.legs.passed();
+        let Some(&mut leg) = walk.legs.current() else {
+            self.stand_at(passed);
+            return Ok(passed);
         };
         walk.tell(graph, sink);
-        self.last_ip.set(flows.last_ip);
-        if left > 0 {
-            return self.follow_rest(bytes, flows.position, flows.tnts - left, context).map(|()| flows.count);
+        self.stand_at(passed);
+        let Start { tnts, tip, .. } = self.starts[passed];
+        if leg.left() > 0 || leg.to().is_none() {
+            let position = self.packets.position();
+            return self.follow_rest(bytes, position, tnts - leg.left(), context).map(|()| passed + 1);
         }
-        let Some((word, to)) = flows.tip else { return Ok(flows.count) };
+        let (Some(word), Some(to)) = (word_at(bytes, tip), leg.to()) else { return Ok(passed + 1) };
         context.sink.packet(PacketKind::Other);
-        self.at = flows.end;
-        flows.pass();
-        self.packets.skip_to(flows.position);
-        self.last_ip.set(to);
-        self.tip_to(to, || payload(word as u8, word), context).map(|()| flows.count)
+        self.at = tip;
+        self.stand_at(passed + 1);
+        self.tip_to(to, || payload(word as u8, word), context).map(|()| passed + 1)
+    }
+
+    /// Goes to the first packet of a leg, or behind those of the last one.
+    fn stand_at(&mut self, leg: usize) {
+        let Start { position, last_ip, .. } = self.starts[leg];
+        self.packets.skip_to(position);
+        self.last_ip.set(last_ip);
+    }
+
+    /// Reads TNT and TIP packets that stand one after another at the position: TNT packets in a row, and a TIP behind
+    /// them, are a leg.
+    #[inline(always)]
+    fn read_legs(&mut self, bytes: &[u8], most: usize) -> Result<(), Trouble> {
+        let (legs, starts) = (&mut self.walk.legs, &mut self.starts);
+        let mut last_ip = self.last_ip.get().ok_or(Trouble::NoAddress)?;
+        let mut position = self.packets.position();
+        legs.clear();
+        let most_outcomes = if most == 1 { 1 } else { MOST_OUTCOMES };
+        loop {
+            let start = &mut starts[legs.len()];
+            (start.position, start.last_ip) = (position, last_ip);
+            if legs.len() == most.min(Legs::MOST) {
+                return Ok(());
+            }
+            let mut tnt = Tnt { bits: 0, count: 0 };
+            let mut tip = position;
+            each_tnt(bytes, position, |one, at, size| {
+                let fits = tnt.count == 0 || tnt.count + one.count <= most_outcomes;
+                if fits {
+                    tnt = Tnt { bits: tnt.bits << one.count | one.bits, count: tnt.count + one.count };
+                    tip = at + size;
+                }
+                fits
+            });
+            (start.tnts, start.tip) = (tnt.count, tip);
+            let word = word_at(bytes, tip)
+                .filter(|&word| word & 1 == 1 && plain_size(word) > 0 && (tnt.count == 0 || most > 1));
+            let to = word.map(|word| join(last_ip, word as u8, word));
+            if tnt.count == 0 && to.is_none() || !legs.push(tnt.bits, tnt.count, to) {
+                return Ok(());
+            }
+            position = tip + word.map_or(0, |word| usize::from(plain_size(word)));
+            last_ip = to.unwrap_or(last_ip);
+        }
     }
 
     /// Follows what is left of TNT packets from a place on, behind so many outcomes: of the packet in which it begins.
@@ -113,66 +154,19 @@ impl Decoder<'_> {
     }
 }
 
-/// Reads TNT packets that stand one after another, and a TIP behind them, as one flow; and then the next.
-struct Flows<'b> {
-    bytes: &'b [u8],
-    /// Most flows, and how many there were.
-    most: usize,
-    count: usize,
-    /// Where the last one begins, and the last IP there.
+/// Where the packets of a leg begin.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Start {
     position: usize,
+    /// The last IP there.
     last_ip: u64,
-    /// Where its TNT packets end, how many outcomes these have, and the TIP.
-    end: usize,
+    /// How many outcomes its TNT packets have, and where they end.
     tnts: u8,
-    tip: Option<(u64, u64)>,
+    tip: usize,
 }
 
-impl Flows<'_> {
-    fn new(bytes: &[u8], position: usize, last_ip: u64, most: usize) -> Flows<'_> {
-        Flows { bytes, most, count: 0, position, last_ip, end: position, tnts: 0, tip: None }
-    }
-
-    /// Goes on behind the last one.
-    #[inline(always)]
-    fn pass(&mut self) {
-        self.position = self.end;
-        if let Some((word, to)) = self.tip.take() {
-            self.position += usize::from(plain_size(word));
-            self.last_ip = to;
-        }
-        self.end = self.position;
-    }
-
-    #[inline(always)]
-    fn next(&mut self) -> Option<Flow> {
-        self.pass();
-        if self.count == self.most {
-            return None;
-        }
-        let mut tnt = Tnt { bits: 0, count: 0 };
-        let most = if self.most == 1 { 1 } else { MOST_OUTCOMES };
-        each_tnt(self.bytes, self.position, |one, at, size| {
-            let fits = tnt.count == 0 || tnt.count + one.count <= most;
-            if fits {
-                tnt = Tnt { bits: tnt.bits << one.count | one.bits, count: tnt.count + one.count };
-                self.end = at + size;
-            }
-            fits
-        });
-        self.tnts = tnt.count;
-        self.tip = word_at(self.bytes, self.end)
-            .filter(|&word| word & 1 == 1 && plain_size(word) > 0 && (tnt.count == 0 || self.most > 1))
-            .map(|word| (word, join(self.last_ip, word as u8, word)));
-        let is_one = tnt.count > 0 || self.tip.is_some();
-        self.count += usize::from(is_one);
-        let is_short = self.most == 1 || tnt.count < FEW;
-        is_one.then_some(Flow { tnt, to: self.tip.map(|(_, to)| to), is_short })
-    }
-}
-
-/// So few outcomes are a short flow.
-const FEW: u8 = 7;
+/// Where the packets of each leg begin, and behind those of the last one.
+pub(super) type Starts = [Start; Legs::MOST + 1];
 
 /// So many outcomes of branches are followed at once.
 const MOST_OUTCOMES: u8 = 63;

@@ -2,11 +2,9 @@
 
 mod stretches;
 
-pub(super) use stretches::{Flow, Stuck};
-
 use std::mem;
 
-use hodo_code::{Back, BlockId, Graph, Labels, ReturnStack, Stretches, Terminator, writes_cr3};
+use hodo_code::{Back, BlockId, Graph, Labels, Legs, ReturnStack, Stretches, Terminator, writes_cr3};
 use iced_x86::{Instruction, Mnemonic};
 
 use super::{
@@ -37,6 +35,8 @@ pub(super) struct Walk {
     no_return_compression: bool,
     /// Returns are compressed into TNT bits that are not traced.
     returns_are_hidden: bool,
+    /// What is followed together, and how far it was.
+    pub(super) legs: Legs,
     /// Stretches that ran, of which the sink was not told yet.
     untold: Stretches,
 }
@@ -51,6 +51,7 @@ impl Walk {
             straight: 0,
             no_return_compression: config.no_return_compression,
             returns_are_hidden: config.no_tnt && !config.no_return_compression,
+            legs: Legs::default(),
             untold: Stretches::default(),
         }
     }
@@ -282,10 +283,9 @@ impl Walk {
         to: u64,
     ) -> Result<(), Trouble> {
         if sink.takes_stretches() {
-            let mut flow = Some(Flow { tnt: Tnt { bits: 0, count: 0 }, to: Some(to), is_short: true });
-            let done = self.stretches(graph, || flow.take());
+            self.follow(graph, Tnt { bits: 0, count: 0 }, Some(to));
             self.tell(graph, sink);
-            if done.is_ok() {
+            if self.legs.current().is_none() {
                 return Ok(());
             }
         }

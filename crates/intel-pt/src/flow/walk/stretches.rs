@@ -1,7 +1,7 @@
 //! From one packet to the next over the code, told as stretches.
 
 use hodo_clock::Tsc;
-use hodo_code::{BlockId, Graph, Labels, Led, NO_OUTCOMES, Pass, Rules, Transfer};
+use hodo_code::{BlockId, Graph, Labels, Led, Leg, NO_OUTCOMES, Pass, Rules, Transfer};
 
 use super::{super::Sink, LONGEST_STRAIGHT, Walk};
 use crate::packet::Tnt;
@@ -10,20 +10,8 @@ use crate::packet::Tnt;
 const ENOUGH: usize = 1 << 8;
 const LONG: u32 = 1 << 30;
 
-/// TNT bits, the first one highest, and then perhaps an indirect branch to an address.
-#[derive(Clone, Copy, Debug)]
-pub(in super::super) struct Flow {
-    pub(in super::super) tnt: Tnt,
-    pub(in super::super) to: Option<u64>,
-    /// It is so short that getting into machine code and out of it would take longer.
-    pub(in super::super) is_short: bool,
-}
-
-/// A walk stopped in the midst of a flow, with so many of its bits left; where there are none, before the indirect branch.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in super::super) struct Stuck {
-    pub(in super::super) left: u8,
-}
+/// Legs of so few decisions are short: getting into machine code and out of it would take longer.
+const FEW: usize = 8;
 
 /// Where a walk stands.
 struct Standing {
@@ -32,101 +20,64 @@ struct Standing {
     straight: u32,
 }
 
-/// How many outcomes of branches are left, in the form that [`Graph::pass_branches`] takes.
-fn left(outcomes: u64) -> u8 {
-    63 - outcomes.trailing_zeros() as u8
-}
-
 impl Walk {
-    /// Follows flows one after another, for a sink that takes stretches, which are [told](Walk::tell) later: until there
-    /// are no more of them, or much waits to be told. Code that is not the same at all times is left to others.
-    ///
-    /// # Errors
-    /// How much of the last flow is left to others.
+    /// Follows [legs](Walk::legs) one after another, for a sink that takes stretches, which are [told](Walk::tell) later.
+    /// What can't be followed so is left of them to others, and code that is not the same at all times.
     #[inline(always)]
-    pub(in super::super) fn stretches<L: Labels>(
-        &mut self,
-        graph: &mut Graph<'_, L>,
-        mut next: impl FnMut() -> Option<Flow>,
-    ) -> Result<(), Stuck> {
-        let Ok(id) = self.here(graph) else {
-            return next().map_or(Ok(()), |flow| Err(Stuck { left: flow.tnt.count }));
-        };
+    pub(in super::super) fn stretches<L: Labels>(&mut self, graph: &mut Graph<'_, L>) {
+        let Ok(id) = self.here(graph) else { return };
         let mut at = Standing { id, straight: 0 };
         self.go_on_with(graph, id);
-        while !self.has_much_to_tell()
-            && let Some(Flow { tnt, to, is_short }) = next()
-        {
-            // The next bit is the highest one, and one that is set follows the last.
-            let mut bits = (tnt.bits << 1 | 1) << (63 - tnt.count);
+        let are_few = self.legs.decisions() < FEW;
+        let rules = Rules { at: self.at, returns: !self.no_return_compression };
+        while self.legs.current().is_some() {
             at.straight = 0;
-            let mut is_over = false;
-            if bits != NO_OUTCOMES {
-                let Some(over) = self.pass_outcomes(graph, &mut at, &mut bits, (to.is_none(), is_short))
-                else {
-                    let left = left(bits);
-                    return if left == 0 && to.is_none() { Ok(()) } else { Err(Stuck { left }) };
+            if !are_few {
+                match graph.run(at.id, &mut self.legs, &mut self.untold, &mut self.returns, rules) {
+                    Some(Led::Before(to)) => at.id = to,
+                    // Code that can't be read is trouble only once a packet proves that it ran.
+                    Some(Led::Unreadable(address)) => return self.go(address),
+                    None => {}
+                }
+            }
+            let Some(&mut Leg { mut outcomes, .. }) = self.legs.current() else { break };
+            let is_readable = outcomes == NO_OUTCOMES || self.pass_by_tables(graph, &mut at, &mut outcomes);
+            let Some(leg) = self.legs.current() else { break };
+            leg.outcomes = outcomes;
+            let to = leg.to();
+            if !is_readable {
+                if outcomes == NO_OUTCOMES && to.is_none() {
+                    self.legs.pass();
+                }
+                return;
+            }
+            if outcomes != NO_OUTCOMES {
+                break;
+            }
+            if let Some(to) = to {
+                let Some(back) = self.pass_indirect(graph, &mut at, to) else { break };
+                let Some(next) = back.or_else(|| graph.lead(at.id, to, self.at).ok()) else {
+                    self.legs.pass();
+                    return self.go(to);
                 };
-                is_over = over;
+                at.id = next;
+                self.untold.begin(graph.start(next), graph.hop(next));
             }
-            if bits != NO_OUTCOMES {
-                self.stand(graph, &at);
-                return Err(Stuck { left: left(bits) });
-            }
-            let Some(to) = to else { continue };
-            let back = match is_over {
-                true => None,
-                false => match self.pass_indirect(graph, &mut at, to) {
-                    Some(back) => back,
-                    None => {
-                        self.stand(graph, &at);
-                        return Err(Stuck { left: 0 });
-                    }
-                },
-            };
-            match back.or_else(|| graph.lead(at.id, to, self.at).ok()) {
-                Some(next) => {
-                    at.id = next;
-                    self.untold.begin(graph.start(next), graph.hop(next));
-                }
-                None => {
-                    self.go(to);
-                    return Ok(());
-                }
-            }
+            self.legs.pass();
         }
         self.stand(graph, &at);
-        Ok(())
     }
 
-    /// Takes bits as far as nothing is out of the ordinary. It stops right behind the last one, or else behind an
-    /// indirect branch or before another decision: whether it is behind an indirect branch. `None` where that led to
-    /// code that can't be read, before which the walk then stands.
-    #[inline(always)]
-    fn pass_outcomes<L: Labels>(
+    /// The same of one leg, which is all that is left then if it can't be followed so.
+    pub(in super::super) fn follow<L: Labels>(
         &mut self,
         graph: &mut Graph<'_, L>,
-        at: &mut Standing,
-        bits: &mut u64,
-        (stops, is_short): (bool, bool),
-    ) -> Option<bool> {
-        if !is_short {
-            let rules = Rules { at: self.at, returns: !self.no_return_compression, stops };
-            match graph.run(at.id, bits, &mut self.untold, &mut self.returns, rules) {
-                Some(Led::Before(to)) => at.id = to,
-                Some(Led::Over(id)) => {
-                    at.id = id;
-                    return Some(true);
-                }
-                // Code that can't be read is trouble only once a packet proves that it ran.
-                Some(Led::Unreadable(address)) => {
-                    self.go(address);
-                    return None;
-                }
-                None => {}
-            }
-        }
-        (*bits == NO_OUTCOMES || self.pass_by_tables(graph, at, bits)).then_some(false)
+        tnt: Tnt,
+        to: Option<u64>,
+    ) {
+        self.legs.clear();
+        self.legs.push(tnt.bits, tnt.count, to);
+        self.stretches(graph);
     }
 
     /// Takes bits, a block at a time; `false` where that led to code that can't be read.
