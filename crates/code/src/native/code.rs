@@ -78,6 +78,8 @@ pub(crate) struct Code {
     exit: Place,
     /// Where indirect branches are followed to their targets, of which some are known.
     over: Place,
+    /// The same for returns.
+    back: Place,
     targets: Box<[Target]>,
     /// A number that no other code has, and which is not 0.
     generation: u32,
@@ -87,6 +89,8 @@ pub(crate) struct Code {
 }
 
 impl Code {
+    const ADDRESSES: u32 = offset_of!(ReturnStack, addresses) as u32;
+
     /// Room for code of so many bytes.
     ///
     /// # Errors
@@ -103,6 +107,7 @@ impl Code {
             enter: 0,
             exit: 0,
             over: 0,
+            back: 0,
             targets: Target::none(),
             generation,
             returns,
@@ -117,6 +122,8 @@ impl Code {
         code.load_state();
         code.over = code.here();
         code.go_over();
+        code.back = code.here();
+        code.go_back();
         code.commit();
         Ok(code)
     }
@@ -125,11 +132,13 @@ impl Code {
         &self.targets
     }
 
-    /// Indirect branches to an address lead from now on to where returns to a block lead, if that is code.
-    pub(super) fn know(&mut self, address: u64, id: BlockId) {
-        if let place @ 1.. = self.places(id).landing {
+    /// Indirect branches to an address lead from now on to where returns to a block lead, if that is code: whether it is.
+    pub(super) fn know(&mut self, address: u64, id: BlockId) -> bool {
+        let place = self.places(id).landing;
+        if place != 0 {
             self.targets[Target::index(address)] = Target { address, place: place.into() };
         }
+        place != 0
     }
 
     pub(super) fn generation(&self) -> u32 {
@@ -269,16 +278,37 @@ impl Code {
         self.text.extend([0x75, KNOWN]); // jne unknown
         let from = self.text.len();
         self.text.extend([0x42, 0x8b, 0x44, 0x0e, offset_of!(Target, place) as u8]); // mov eax, [rsi+r9+8]
-        self.text.extend([0x48, 0x83, 0xc3, size_of::<Leg>() as u8]); // add rbx, 24
-        self.load_leg();
-        self.text.extend([0x45, 0x31, 0xc9]); // xor r9d, r9d
         self.text.extend([0x48, 0x01, 0xc8]); // add rax, rcx
-        self.text.extend([0xff, 0xe0]); // jmp rax
+        self.next_leg();
         assert_eq!(self.text.len() - from, KNOWN.into());
         self.text.extend([0x49, 0xb8]); // unknown: mov r8, NO_OUTCOMES
         self.text.extend(NO_OUTCOMES.to_le_bytes());
         self.text.extend([0x45, 0x31, 0xc9]); // xor r9d, r9d
         self.jump(self.exit);
+    }
+
+    /// Over a return, which ended a stretch, to the newest call if that is where the leg says; else over it as over any
+    /// indirect branch.
+    fn go_back(&mut self) {
+        self.text.extend([0x4e, 0x8b, 0x84, 0x5a]); // mov r8, [rdx+r11*2+256]
+        self.word(Code::ADDRESSES);
+        self.text.extend([0x46, 0x8b, 0x0c, 0x1a]); // mov r9d, [rdx+r11]
+        self.text.extend([0x45, 0x85, 0xc9, 0x0f, 0x84]); // test r9d, r9d; je over
+        self.to(self.over);
+        self.text.extend([0x42, 0xc7, 0x04, 0x1a, 0, 0, 0, 0]); // mov dword [rdx+r11], 0
+        self.text.extend([0x41, 0x80, 0xeb, 4]); // sub r11b, 4
+        self.text.extend([0x4c, 0x3b, 0x43, Leg::TO as u8, 0x0f, 0x85]); // cmp r8, [rbx+16]; jne over
+        self.to(self.over);
+        self.text.extend([0x4a, 0x8d, 0x04, 0x09]); // lea rax, [rcx+r9]
+        self.next_leg();
+    }
+
+    /// To the next leg, at an address.
+    fn next_leg(&mut self) {
+        self.text.extend([0x48, 0x83, 0xc3, size_of::<Leg>() as u8]); // add rbx, 24
+        self.load_leg();
+        self.text.extend([0x45, 0x31, 0xc9]); // xor r9d, r9d
+        self.text.extend([0xff, 0xe0]); // jmp rax
     }
 
     pub(super) fn jump(&mut self, place: Place) -> Place {
@@ -373,7 +403,6 @@ impl Code {
 
     /// A call, up to where it goes; where the place stands that it returns to.
     pub(super) fn call(&mut self, hop: Hop, back: BlockId, end: u64) -> Place {
-        const ADDRESSES: u32 = offset_of!(ReturnStack, addresses) as u32;
         const BLOCKS: u32 = offset_of!(ReturnStack, blocks) as u32;
         const { assert!(offset_of!(ReturnStack, codes) == 0) };
         self.count(hop.instructions);
@@ -386,7 +415,7 @@ impl Code {
         let site = self.here();
         self.word(Landing::UNKNOWN.code);
         self.text.extend([0x4a, 0x89, 0x84, 0x5a]); // mov [rdx+r11*2+256], rax
-        self.word(ADDRESSES);
+        self.word(Code::ADDRESSES);
         self.text.extend([0x42, 0xc7, 0x84, 0x1a]); // mov dword [rdx+r11+768], back
         self.word(BLOCKS);
         self.word(back.0);
@@ -412,6 +441,15 @@ impl Code {
         self.text.extend([0x41, 0x80, 0xeb, 4]); // sub r11b, 4
         self.text.extend([0x48, 0x01, 0xc8]); // add rax, rcx
         self.text.extend([0xff, 0xe0]); // jmp rax
+    }
+
+    /// A return that is told by its address.
+    pub(super) fn told_ret(&mut self, id: BlockId, instructions: u16) {
+        self.count(instructions);
+        self.end_stretch(Transfer::Return);
+        self.text.extend([0xb8]); // mov eax, OVER
+        self.word(OVER | id.0);
+        self.jump(self.back);
     }
 
     /// What a disassembler makes of the code at the low end, and of the ways out of it.

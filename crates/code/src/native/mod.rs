@@ -142,11 +142,11 @@ impl<L: Labels> Graph<'_, L> {
         legs.pass();
         let next = self.lead(id, to, at).map_err(|_| to)?;
         stretches.begin(self.start(next), self.hop(next));
-        if self.hop(next).pass != Pass::Other {
+        if let Native::Made(code) = &mut self.native
+            && self.hops[next.0 as usize].pass != Pass::Other
+            && !code.know(to, next)
+        {
             self.translate_landing(next, at);
-            if let Native::Made(code) = &mut self.native {
-                code.know(to, next);
-            }
         }
         Ok(next)
     }

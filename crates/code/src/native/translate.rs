@@ -112,7 +112,7 @@ impl<L: Labels> Translation<'_, '_, L> {
         let hop = self.graph.hop(id);
         match hop.pass {
             Pass::Branch => Kind::Branch,
-            Pass::Return if self.code.returns => Kind::Return,
+            Pass::Return => Kind::Return,
             Pass::IndirectJump => Kind::IndirectJump,
             Pass::IndirectCall => {
                 self.graph.follow(id, false, self.at).map_or(Kind::Other, Kind::IndirectCall)
@@ -250,8 +250,13 @@ impl<L: Labels> Translation<'_, '_, L> {
                 self.code.begin_stretch(start, hop);
                 self.go_on(to)
             }
-            Kind::Return => {
+            Kind::Return if self.code.returns => {
                 self.code.ret(id, hop.instructions);
+                None
+            }
+            Kind::Return => {
+                self.code.last(id);
+                self.code.told_ret(id, hop.instructions);
                 None
             }
             Kind::IndirectJump => {

@@ -10,8 +10,8 @@ use super::{
     bind::Announced,
     machine::Machine,
     memo::Memos,
-    recovery::{State, Waiting},
     plain::Starts,
+    recovery::{State, Waiting},
     walk::{Walk, enters_guest},
 };
 use crate::{
