@@ -120,7 +120,8 @@ impl Learned {
     /// it, each time that there are some more; then it rests, the longer the more often that was so.
     fn judge(&mut self, worth: usize) {
         let (paths, bytes) = (self.paths - self.judged.0, self.bytes - self.judged.1);
-        if paths * SOME < self.most {
+        let is_hopeless = paths * FEW >= self.most && bytes < worth / 4 * paths;
+        if paths * SOME < self.most && !is_hopeless {
             return;
         }
         self.judged = (self.paths, self.bytes);
@@ -138,6 +139,9 @@ const PATHS: usize = 1 << 18;
 
 /// The part of these that is looked at together.
 const SOME: usize = 64;
+
+/// The part of these that is enough to see that it is far from worth it.
+const FEW: usize = 256;
 
 /// Bytes of trace to a path that make it worth to be learned, where stretches are told otherwise.
 const WORTH: usize = 64;
