@@ -81,7 +81,7 @@ pub struct Graph<'a, L> {
     labelled: Labelled,
     blocks: Vec<Block>,
     /// What it takes to pass over each block, and where it starts.
-    pub(crate) hops: Vec<Hop>,
+    hops: Vec<Hop>,
     starts: Vec<u64>,
     /// The functions that hops name by their numbers: modules, and functions in them.
     functions: Vec<(u32, u32)>,

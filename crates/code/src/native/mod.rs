@@ -141,9 +141,10 @@ impl<L: Labels> Graph<'_, L> {
         let to = legs.current().and_then(|leg| leg.to()).unwrap_or_default();
         legs.pass();
         let next = self.lead(id, to, at).map_err(|_| to)?;
-        stretches.begin(self.start(next), self.hop(next));
+        let hop = self.hop(next);
+        stretches.begin(self.start(next), hop);
         if let Native::Made(code) = &mut self.native
-            && self.hops[next.0 as usize].pass != Pass::Other
+            && hop.pass != Pass::Other
             && !code.know(to, next)
         {
             self.translate_landing(next, at);

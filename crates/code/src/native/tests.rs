@@ -162,3 +162,45 @@ fn full_code_is_made_anew() {
     assert!(code.size() > 1 << 14);
     assert!(instructions > 0);
 }
+
+/// Indirect branches lead from leg to leg, where their targets are new as where they are known, and up to what can't be
+/// read.
+#[test]
+#[cfg(all(target_arch = "x86_64", target_os = "linux"))]
+fn indirect_branches_lead_from_leg_to_leg() {
+    let mut bytes = [0x90; 48];
+    bytes[..2].copy_from_slice(&[0xff, 0xe0]); // jmp *%rax
+    bytes[16..18].copy_from_slice(&[0xff, 0xd0]); // call *%rax
+    bytes[32] = 0xc3; // ret
+    let space = space(&bytes);
+    for returns in [true, false] {
+        let mut graph = Graph::new(&space, &Functions, Bits::B64).native_after(1);
+        let from = graph.at(START, 0).unwrap();
+        graph.has_code(returns);
+        let mut calls = ReturnStack::default();
+        let mut stretches = Stretches::default();
+        stretches.begin(START, graph.hop(from));
+        let rules = Rules { at: 0, returns };
+        let run = |graph: &mut Graph<'_, _>, stretches: &mut _, calls: &mut _, to: &[u64]| {
+            let mut legs = Legs::default();
+            to.iter().for_each(|to| assert!(legs.push(0, 0, Some(START + to))));
+            (graph.run(from, &mut legs, stretches, calls, rules).unwrap(), legs.passed())
+        };
+        for _ in 0..3 {
+            // A return that is told is passed where all are; else it is left to others.
+            let (led, passed) = run(&mut graph, &mut stretches, &mut calls, &[16, 32, 18]);
+            let expected = if returns { (32, 2) } else { (18, 3) };
+            assert_eq!((led, passed), (Led::Before(graph.at(START + expected.0, 0).unwrap()), expected.1));
+            let told: Vec<_> =
+                stretches.ended().iter().map(|one| (one.start - START, one.transfer)).collect();
+            let all = [(0, Transfer::IndirectJump), (16, Transfer::Call), (32, Transfer::Return)];
+            assert_eq!(told, all[..passed]);
+            assert!(calls.addresses().eq([START + 18].into_iter().filter(|_| returns)));
+            calls.clear();
+            stretches.clear();
+            stretches.begin(START, graph.hop(from));
+        }
+        let (led, passed) = run(&mut graph, &mut stretches, &mut calls, &[16, 0x1000, 32]);
+        assert_eq!((led, passed), (Led::Unreadable(START + 0x1000), 2));
+    }
+}
