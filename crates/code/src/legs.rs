@@ -89,14 +89,8 @@ impl Legs {
 
     /// How many there are.
     #[inline]
-    pub fn len(&self) -> usize {
+    pub fn count(&self) -> usize {
         self.count
-    }
-
-    /// Whether there are none.
-    #[inline]
-    pub fn is_empty(&self) -> bool {
-        self.count == 0
     }
 
     /// How many outcomes and indirect branches they are together.

@@ -1,4 +1,3 @@
-returns are compressed:
   1: mov $0x60000000,%eax
   6: mov %r8,(%rbx)
   a: mov %rbx,(%rdi)
@@ -169,152 +168,17 @@ fec: mov $0x40000000,%eax
 ff1: jmp 6
 ff6: mov $0,%eax
 ffb: jmp 6
-returns are told:
-  1: mov $0x60000000,%eax
-  6: mov %r8,(%rbx)
-  a: mov %rbx,(%rdi)
-  e: mov %r9,8(%rdi)
- 12: mov %r10,0x10(%rdi)
- 16: mov %r11,0x18(%rdi)
- 1a: pop %rbx
- 1b: ret
- 1c: push %rbx
- 1d: mov (%rdi),%rbx
- 21: mov 8(%rdi),%r9
- 25: mov 0x10(%rdi),%r10
- 29: mov 0x18(%rdi),%r11
- 2d: mov 0x20(%rdi),%rdx
- 31: mov 0x28(%rdi),%rcx
- 35: mov (%rbx),%r8
- 39: mov 8(%rbx),%rsi
- 3d: jmpq *0x30(%rdi)
- 40: mov 0x10(%rbx),%r8
- 44: imul $0x9E3779B1,%r8d,%r9d
- 4b: shr $0x14,%r9d
- 4f: shl $4,%r9d
- 53: mov 0x38(%rdi),%rsi
- 57: cmp %r8,(%rsi,%r9)
- 5b: jne 0x0000000000000076
- 5d: mov 8(%rsi,%r9),%eax
- 62: add %rcx,%rax
- 65: add $0x18,%rbx
- 69: mov (%rbx),%r8
- 6d: mov 8(%rbx),%rsi
- 71: xor %r9d,%r9d
- 74: jmp *%rax
- 76: movabs $0x8000000000000000,%r8
- 80: xor %r9d,%r9d
- 83: jmp 6
- 88: mov 0x100(%rdx,%r11,2),%r8
- 90: mov (%rdx,%r11),%r9d
- 94: test %r9d,%r9d
- 97: je 0x0000000000000040
- 9d: movl $0,(%rdx,%r11)
- a5: sub $4,%r11b
- a9: cmp 0x10(%rbx),%r8
- ad: jne 0x0000000000000040
- b3: lea (%rcx,%r9),%rax
- b7: add $0x18,%rbx
- bb: mov (%rbx),%r8
- bf: mov 8(%rbx),%rsi
- c3: xor %r9d,%r9d
- c6: jmp *%rax
- c8: add %r8,%r8
- cb: je 0x0000000000000FF6
- d1: lea 1(%r9),%r9d
- d5: jb 0x0000000000000209
- db: cmp %rsi,%r8
- de: je 0x0000000000000FE2
- e4: lea 1(%r9),%r9d
- e8: lea 1(%r9),%r9d
- ec: movabs $0x40100D,%rax
- f6: mov %rax,0x18(%r10)
- fa: mov %r9d,0xC(%r10)
- fe: movb $1,0x10(%r10)
-103: add $0x20,%r10
-107: xor %r9d,%r9d
-10a: add $4,%r11b
-10e: movl $0x16C,(%rdx,%r11)
-116: mov %rax,0x100(%rdx,%r11,2)
-11e: movl $6,0x300(%rdx,%r11)
-12a: movabs $0x401020,%rax
-134: mov %rax,(%r10)
-137: movl $0x40000002,8(%r10)
-13f: mov %r8,%rax
-142: add %rax,%rax
-145: or %rsi,%rax
-148: jne 0x0000000000000FD8
-14e: lea 2(%r9),%r9d
-152: mov %r9d,0xC(%r10)
-156: movb $2,0x10(%r10)
-15b: add $0x20,%r10
-15f: xor %r9d,%r9d
-162: mov $0x80000005,%eax
-167: jmp 0x0000000000000088
-16c: movabs $0x40100D,%rax
-176: mov %rax,(%r10)
-179: movl $0x80000000,8(%r10)
-181: mov %r8,%rax
-184: add %rax,%rax
-187: or %rsi,%rax
-18a: jne 0x0000000000000FCE
-190: lea 1(%r9),%r9d
-194: mov %r9d,0xC(%r10)
-198: movb $2,0x10(%r10)
-19d: add $0x20,%r10
-1a1: xor %r9d,%r9d
-1a4: mov $0x80000006,%eax
-1a9: jmp 0x0000000000000088
-1ae: mov %r8,%rax
-1b1: add %rax,%rax
-1b4: or %rsi,%rax
-1b7: jne 0x0000000000000FC4
-1bd: lea 1(%r9),%r9d
-1c1: movabs $0x401012,%rax
-1cb: mov %rax,0x18(%r10)
-1cf: mov %r9d,0xC(%r10)
-1d3: movb $1,0x10(%r10)
-1d8: add $0x20,%r10
-1dc: xor %r9d,%r9d
-1df: add $4,%r11b
-1e3: movl $0x233,(%rdx,%r11)
-1eb: mov %rax,0x100(%rdx,%r11,2)
-1f3: movl $4,0x300(%rdx,%r11)
-1ff: mov $0x80000002,%eax
-204: jmp 0x0000000000000040
-209: mov %r9d,0xC(%r10)
-20d: movb $0,0x10(%r10)
-212: add $0x20,%r10
-216: xor %r9d,%r9d
-219: movabs $0x401010,%rax
-223: mov %rax,(%r10)
-226: movl $0x40000001,8(%r10)
-22e: jmp 0x00000000000001AE
-233: movabs $0x401012,%rax
-23d: mov %rax,(%r10)
-240: movl $0x80000001,8(%r10)
-248: mov %r8,%rax
-24b: add %rax,%rax
-24e: or %rsi,%rax
-251: jne 0x0000000000000FBA
-257: lea 1(%r9),%r9d
-25b: mov %r9d,0xC(%r10)
-25f: movb $3,0x10(%r10)
-264: add $0x20,%r10
-268: xor %r9d,%r9d
-26b: mov $0x80000004,%eax
-270: jmp 0x0000000000000040
-fba: mov $4,%eax
-fbf: jmp 6
-fc4: mov $2,%eax
-fc9: jmp 6
-fce: mov $6,%eax
-fd3: jmp 6
-fd8: mov $5,%eax
-fdd: jmp 6
-fe2: mov $1,%eax
-fe7: jmp 6
-fec: mov $0x40000000,%eax
-ff1: jmp 6
-ff6: mov $0,%eax
+where returns are told:
+ c8: mov %r8,%rax
+ cb: add %rax,%rax
+ ce: or %rsi,%rax
+ d1: jne 0x0000000000000FF6
+ d7: lea 2(%r9),%r9d
+ db: mov %r9d,0xC(%r10)
+ df: movb $2,0x10(%r10)
+ e4: add $0x20,%r10
+ e8: xor %r9d,%r9d
+ eb: mov $0x80000005,%eax
+ f0: jmp 0x0000000000000088
+ff6: mov $5,%eax
 ffb: jmp 6

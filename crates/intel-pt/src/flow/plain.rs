@@ -101,9 +101,9 @@ impl Decoder<'_> {
         legs.clear();
         let most_outcomes = if most == 1 { 1 } else { MOST_OUTCOMES };
         loop {
-            let start = &mut starts[legs.len()];
+            let start = &mut starts[legs.count()];
             (start.position, start.last_ip) = (position, last_ip);
-            if legs.len() == most.min(Legs::MOST) {
+            if legs.count() == most.min(Legs::MOST) {
                 return Ok(());
             }
             let mut tnt = Tnt { bits: 0, count: 0 };

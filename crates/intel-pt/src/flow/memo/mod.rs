@@ -106,7 +106,7 @@ struct Learned {
     judged: (usize, usize),
     /// How often paths came too seldom, less how often they did not.
     seldom: u32,
-    /// Packets that are yet to be left to the decoder for that.
+    /// Legs that are yet to be left to the decoder for that.
     rest: usize,
 }
 
@@ -149,7 +149,7 @@ const WORTH: usize = 64;
 /// The same where blocks are told otherwise, which takes longer.
 const WORTH_OF_BLOCKS: usize = 32;
 
-/// Packets that are left to the decoder before paths are learned again, the first time; TNT packets in a row are one.
+/// Legs that are left to the decoder before paths are learned again, the first time.
 const REST: usize = 1 << 16;
 
 /// How often that is doubled at most.
