@@ -78,12 +78,17 @@ fn names(format: &EventFormat<'_>, called: &Called) -> Option<Structure> {
             "fmt" | "str" => &called.texts,
             _ => return None,
         };
-        let size = integer_size(field)?;
-        let name = Apart::Named { offset: u64::from(field.offset), size, names: names.clone() };
-        Some(member(&format!("{}_name", field.name), FieldClass::Apart(Box::new(name))))
+        named(&format!("{}_name", field.name), field, names)
     });
     let members: Vec<Member> = named.collect();
     (!members.is_empty()).then_some(Structure { members, minimum_alignment: 8 })
+}
+
+/// What the number in a field is called, told from the record's beginning; `None` where it is no number.
+pub(crate) fn named(name: &str, field: &Field<'_>, names: &Names) -> Option<Member> {
+    let size = integer_size(field)?;
+    let called = Apart::Named { offset: u64::from(field.offset), size, names: names.clone() };
+    Some(member(name, FieldClass::Apart(Box::new(called))))
 }
 
 pub(crate) fn member(name: &str, class: FieldClass) -> Member {

@@ -13,7 +13,7 @@ use super::{
     names::Names,
     page::{Layout, Missed, Page, Records},
     reader::{Pages, Ticks},
-    schema::{CPU_SLOT, Called, Part, SLOTS, event_class, member, structure},
+    schema::{CPU_SLOT, Called, Part, SLOTS, event_class, member, named, structure},
 };
 use crate::{
     Input,
@@ -51,10 +51,10 @@ fn events(description: &Description<'_>, threads: &[u8]) -> StreamClass {
     let called =
         Called { symbols: Names::symbols(description.symbols), texts: Names::texts(description.texts) };
     let mut events: BTreeMap<u64, EventClass> = BTreeMap::new();
-    let mut common = None;
+    let (mut common, threads) = (None, Names::threads(threads));
     for (system, text) in &description.formats {
         let Some(format) = EventFormat::parse(text) else { continue };
-        common.get_or_insert_with(|| structure(&format, Part::Common, long));
+        common.get_or_insert_with(|| common_fields(&format, long, &threads));
         events.entry(format.id).or_insert_with(|| event_class(system, &format, &called, long));
     }
     let cpu = Apart::Known { slot: CPU_SLOT, meaning: Meaning { size: 32, ..Meaning::default() } };
@@ -64,32 +64,17 @@ fn events(description: &Description<'_>, threads: &[u8]) -> StreamClass {
         clock: Some(0),
         packet_context: Some(Structure { members: vec![cpu], minimum_alignment: 8 }),
         event_header: None,
-        common_context: common.map(|common| with_command(common, threads)),
+        common_context: common,
         events: events.into_values().collect(),
     }
 }
 
-/// The fields that all events have, and behind them what the thread in `common_pid` is called.
-fn with_command(mut common: Structure, threads: &[u8]) -> Structure {
-    let mut at = 0;
-    let mut name = None;
-    for member in &common.members {
-        let size = match &member.class {
-            FieldClass::Integer(integer) => u64::from(integer.meaning.size / 8),
-            FieldClass::Apart(apart) => apart.size(),
-            _ => 0,
-        };
-        if member.name == "common_pid" {
-            name = Some((at, size as u32));
-        }
-        at += size;
-    }
-    if let Some((offset, size)) = name {
-        let names = Names::threads(threads);
-        let name = Apart::Named { offset, size, names };
-        // At the beginning, from which places count.
-        common.members.insert(0, member("comm", FieldClass::Apart(Box::new(name))));
-    }
+/// The fields that all events have, and before them what the thread in `common_pid` is called.
+fn common_fields(format: &EventFormat<'_>, long: u32, threads: &Names) -> Structure {
+    let mut common = structure(format, Part::Common, long);
+    let pid = format.fields.iter().find(|field| field.name == "common_pid");
+    // At the beginning, from which places count.
+    common.members.splice(0..0, pid.and_then(|pid| named("comm", pid, threads)));
     common
 }
 

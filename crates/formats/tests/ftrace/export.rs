@@ -115,6 +115,26 @@ fn write_what_can_be(trace: &Trace<'_>, version: Version) -> Option<usize> {
     Some(count)
 }
 
+#[test]
+fn threads_whose_number_is_none_have_no_name() {
+    let said = |size: u8| format!("common_pid;\toffset:4;\tsize:{size};").into_bytes();
+    for (size, is_number) in [(4, true), (0, false), (3, false), (9, false)] {
+        let anew = anew(&altered(each_kind(), &said(4), &said(size)), Version::Ctf2);
+        assert!(!anew.is_empty());
+        assert!(anew.iter().all(|line| line.contains("comm=") == is_number), "{size}: {anew:#?}");
+    }
+}
+
+/// The same with each `from` as `to`, which is as long.
+fn altered(mut bytes: Vec<u8>, from: &[u8], to: &[u8]) -> Vec<u8> {
+    for at in 0..=bytes.len() - from.len() {
+        if bytes[at..].starts_with(from) {
+            bytes[at..at + to.len()].copy_from_slice(to);
+        }
+    }
+    bytes
+}
+
 proptest! {
     #[test]
     fn any_damage_is_survived(changes in proptest::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..9)) {
