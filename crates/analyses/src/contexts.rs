@@ -2,6 +2,8 @@
 //!
 //! What comes next does to a stack depends on the frames, and on how execution arrives: a *state*.
 
+use std::num::NonZero;
+
 use hodo_trace::{Arrival, FunctionId, Place, Run};
 use indexmap::IndexSet;
 use rustc_hash::FxBuildHasher;
@@ -53,7 +55,7 @@ impl<N: Notes> Watch<ContextId> for Entered<'_, N> {
         from: &Frame<ContextId>,
         function: FunctionId,
         entry: Entry,
-        back: Option<u64>,
+        back: Option<NonZero<u64>>,
     ) -> ContextId {
         let context = self.contexts.number(from.note, function, entry, back);
         self.notes.enter(context, &self.contexts.frames[context as usize]);
@@ -71,7 +73,7 @@ impl Contexts {
         note: ContextId,
         function: FunctionId,
         entry: Entry,
-        back: Option<u64>,
+        back: Option<NonZero<u64>>,
     ) -> ContextId {
         let (index, is_new) = self.frames.insert_full(Frame { function, entry, return_address: back, note });
         if is_new {
@@ -92,7 +94,7 @@ impl Contexts {
         let enters = match edge {
             // Nearly all ways of arriving.
             Edge::Flow | Edge::Indirect if frame.function == at.function => return Some(top),
-            Edge::Call { return_address } => Some((Entry::Call, Some(return_address))),
+            Edge::Call { return_address } => Some((Entry::Call, NonZero::new(return_address))),
             Edge::Indirect if at.place == Place::Entry && frame.entry == Entry::Call => {
                 Some((Entry::Tail, None))
             }
@@ -100,7 +102,7 @@ impl Contexts {
                 let jumped = frame.entry == Entry::Tail;
                 let callee = if jumped { self.frames[frame.note as usize] } else { frame };
                 if callee.entry == Entry::Call
-                    && callee.return_address == Some(at.address)
+                    && callee.returns_to(at.address)
                     && self.frames[callee.note as usize].function == at.function
                 {
                     (0..=u8::from(jumped)).for_each(|_| notes.leave());

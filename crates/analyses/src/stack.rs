@@ -1,5 +1,7 @@
 //! Call stacks of which only the top may be known.
 
+use std::num::NonZero;
+
 use hodo_trace::{Arrival, FunctionId, Place, Run, Seen, Transfer};
 use serde::{Deserialize, Serialize};
 
@@ -36,8 +38,16 @@ pub(crate) struct Frame<T, F = FunctionId> {
     pub(crate) function: F,
     pub(crate) entry: Entry,
     /// Where the frame returns to, for frames that a call made.
-    pub(crate) return_address: Option<u64>,
+    pub(crate) return_address: Option<NonZero<u64>>,
     pub(crate) note: T,
+}
+
+impl<T, F> Frame<T, F> {
+    /// Whether a call made it that returns to an address.
+    #[inline]
+    pub(crate) fn returns_to(&self, address: u64) -> bool {
+        self.return_address.is_some_and(|back| back.get() == address)
+    }
 }
 
 /// Where execution arrives; as an [`Arrival`], with whatever tells functions apart.
@@ -59,7 +69,7 @@ impl At<FunctionId> {
 /// Is told when frames come and go.
 pub(crate) trait Watch<T, F = FunctionId> {
     /// A frame is entered from another; gives its note.
-    fn enter(&mut self, from: &Frame<T, F>, function: F, entry: Entry, return_address: Option<u64>) -> T;
+    fn enter(&mut self, from: &Frame<T, F>, function: F, entry: Entry, back: Option<NonZero<u64>>) -> T;
 
     /// A frame is left; the newest first.
     fn leave(&mut self, frame: &Frame<T, F>);
@@ -136,7 +146,7 @@ impl Edge {
 /// What to do next with the stack.
 enum Step {
     Stay,
-    Push(Entry, Option<u64>),
+    Push(Entry, Option<NonZero<u64>>),
     Jump,
     ReturnTo(u64),
     UnwindTo,
@@ -153,7 +163,7 @@ fn step<F: PartialEq>(edge: Edge, arrival: &At<F>, top: F, top_is_interrupt: boo
         // longjmp and exceptions land in the middle of a function that waits on the stack.
         Edge::Indirect if arrival.place == Place::Middle => Step::UnwindTo,
         Edge::Indirect => Step::Jump,
-        Edge::Call { return_address } => Step::Push(Entry::Call, Some(return_address)),
+        Edge::Call { return_address } => Step::Push(Entry::Call, NonZero::new(return_address)),
         // Nobody returns to a first instruction: it was pushed to be jumped to. And a handler returns to
         // a trampoline that nobody called from.
         Edge::Return if arrival.place == Place::Entry || top_is_interrupt => Step::Jump,
@@ -222,7 +232,7 @@ fn arrive_otherwise<T: Copy, F: Copy + PartialEq>(
         }
         Step::Jump => return jump(stack, watch, below, function),
         Step::ReturnTo(address) => {
-            (stack.iter().rposition(|frame| frame.return_address == Some(address)), Edge::ReturnBelow)
+            (stack.iter().rposition(|frame| frame.returns_to(address)), Edge::ReturnBelow)
         }
         Step::UnwindTo => {
             let waits = |frame: &Frame<T, F>| frame.function == function;
@@ -254,7 +264,7 @@ impl<T: Copy, F: Copy + PartialEq> Top<'_, T, F> {
         watch: &mut impl Watch<T, F>,
         function: F,
         entry: Entry,
-        return_address: Option<u64>,
+        return_address: Option<NonZero<u64>>,
     ) {
         let note = watch.enter(&self.frames[self.depth - 1], function, entry, return_address);
         self.frames[self.depth] = Frame { function, entry, return_address, note };
@@ -280,7 +290,7 @@ pub(crate) fn arrive_plainly<T: Copy, F: Copy + PartialEq>(
 ) -> bool {
     let &At { address, function, place } = arrival;
     if let Edge::Call { return_address } = edge {
-        stack.enter(watch, function, Entry::Call, Some(return_address));
+        stack.enter(watch, function, Entry::Call, NonZero::new(return_address));
         return true;
     }
     let top = &stack.frames[stack.depth - 1];
@@ -293,9 +303,9 @@ pub(crate) fn arrive_plainly<T: Copy, F: Copy + PartialEq>(
         [.., caller, callee] if callee.entry == Entry::Call => (caller.function, callee),
         _ => return false,
     };
-    let (called, back) = (callee.function, callee.return_address);
+    let called = callee.function;
     if edge == Edge::Return && place != Place::Entry {
-        if back != Some(address) || caller != function {
+        if !callee.returns_to(address) || caller != function {
             return false;
         }
         if jumped {
@@ -332,7 +342,7 @@ fn enter<T: Copy, F: Copy + PartialEq>(
     watch: &mut impl Watch<T, F>,
     function: F,
     entry: Entry,
-    return_address: Option<u64>,
+    return_address: Option<NonZero<u64>>,
 ) {
     let note = watch.enter(&stack[stack.len() - 1], function, entry, return_address);
     stack.push(Frame { function, entry, return_address, note });

@@ -138,7 +138,8 @@ fn fold_runs<A: Analysis>(analysis: &A, segments: &[Vec<Seen<'_>>], timed: bool)
         let transfer = match seen {
             Seen::Run { at: Arrival { address: start, function, place }, instructions, .. } => {
                 let (function, transfer) = (functions.number(function), Transfer::None);
-                runs.push(NumberedRun { start, function, place, instructions, transfer, end: 0 });
+                let until = instructions + runs.last().map_or(0, |last| last.until);
+                runs.push(NumberedRun { start, function, place, until, transfer, end: 0 });
                 continue;
             }
             Seen::Call { return_address } => (Transfer::Call, return_address),

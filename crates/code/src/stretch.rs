@@ -11,8 +11,8 @@ pub struct Stretch {
     pub start: u64,
     /// The number of their function in their graph, and in the highest bits whether they begin where it does.
     pub(crate) place: u32,
-    /// Their instructions.
-    pub instructions: u32,
+    /// Instructions up to their end, those of the stretches that come before them included.
+    pub until: u32,
     /// What the last one does to the call stack.
     pub transfer: Transfer,
     /// The address after the last one, where it is a call.
@@ -58,7 +58,7 @@ impl Stretches {
     const ROOM: usize = 1 << 6;
 
     /// Nothing, where nothing begins.
-    const NONE: Stretch = Stretch { start: 0, place: 0, instructions: 0, transfer: Transfer::None, end: 0 };
+    const NONE: Stretch = Stretch { start: 0, place: 0, until: 0, transfer: Transfer::None, end: 0 };
 
     /// Those that ended, and room for at least so many more behind the open one.
     #[inline(always)]
@@ -96,7 +96,14 @@ impl Stretches {
     /// Whether nothing ran.
     #[inline(always)]
     pub fn is_empty(&self) -> bool {
-        self.ended == 0 && self.all.first().is_none_or(|open| open.instructions == 0)
+        self.all.get(self.ended).is_none_or(|open| open.until == 0)
+    }
+
+    /// Whether nothing of the open one ran.
+    #[inline(always)]
+    pub fn nothing_is_open(&mut self) -> bool {
+        let before = self.ended().last().map_or(0, |last| last.until);
+        self.open().until == before
     }
 
     /// Begins one that is open, in place of the last, of which nothing ran.
@@ -104,23 +111,24 @@ impl Stretches {
     pub fn begin(&mut self, start: u64, hop: Hop) {
         let open = self.open();
         // One by one: a processor waits where it reads together what was written in parts.
-        (open.start, open.place, open.instructions) = (start, hop.place(), 0);
+        (open.start, open.place) = (start, hop.place());
     }
 
     /// Ends the open one with some instructions more.
     #[inline(always)]
     pub fn end(&mut self, instructions: u32, transfer: Transfer, end: u64) {
         let open = self.open();
-        open.instructions += instructions;
+        open.until += instructions;
         (open.transfer, open.end) = (transfer, end);
+        let until = open.until;
         self.ended += 1;
-        self.open().instructions = 0;
+        self.open().until = until;
     }
 
     /// Ends the open one, if any of it ran, and forgets it else.
     #[inline(always)]
     pub fn close(&mut self) {
-        if self.open().instructions > 0 {
+        if !self.nothing_is_open() {
             self.end(0, Transfer::None, 0);
         }
     }
@@ -129,7 +137,7 @@ impl Stretches {
     #[inline(always)]
     pub fn clear(&mut self) {
         self.ended = 0;
-        self.open().instructions = 0;
+        self.open().until = 0;
     }
 }
 

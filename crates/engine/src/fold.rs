@@ -5,7 +5,9 @@ use std::{collections::BTreeMap, iter};
 use hodo_clock::{Nanos, PerfClock, Tsc};
 use hodo_code::{Graph, Labels};
 use hodo_intel_pt::flow::{self, Event, Executed, Sink, Step, Stretch};
-use hodo_trace::{Analysis, Arrival, FunctionId, NumberedRun, Numbering, Place, Run, Seen, Table, Transfer};
+use hodo_trace::{
+    Analysis, Arrival, FunctionId, NumberedRun, Numbering, Place, Run, Runs, Seen, Table, Transfer,
+};
 
 use crate::{
     ChunkSize, Experiment, Losses, Numbers, Spans, Window,
@@ -129,12 +131,7 @@ pub(crate) trait Take {
 
     /// Runs were seen of the thread that runs, whose functions a source numbers (0 does not).
     /// What is seen next is this time, if one is given.
-    fn take_runs(
-        &mut self,
-        functions: &impl Numbering,
-        runs: impl ExactSizeIterator<Item = NumberedRun> + Clone,
-        until: Option<Nanos>,
-    );
+    fn take_runs(&mut self, functions: &impl Numbering, runs: impl Runs, until: Option<Nanos>);
 
     /// Whether it may take paths in place of runs.
     fn takes_paths(&self) -> bool {
@@ -193,12 +190,7 @@ impl<A: Analysis> Take for Folder<'_, A> {
     const TAKES_RUNS: bool = A::TAKES_RUNS;
 
     #[inline]
-    fn take_runs(
-        &mut self,
-        functions: &impl Numbering,
-        runs: impl ExactSizeIterator<Item = NumberedRun> + Clone,
-        until: Option<Nanos>,
-    ) {
+    fn take_runs(&mut self, functions: &impl Numbering, runs: impl Runs, until: Option<Nanos>) {
         if let Some(stint) = self.stints.last_mut() {
             self.analysis.fold_runs(&mut stint.partial, functions, runs, until);
         }
@@ -343,9 +335,9 @@ impl<'x, 'f, T: Take> SeenSink<'x, 'f, T> {
     fn tell_run(&mut self) {
         if self.run.instructions > 0 {
             self.gate.ran(self.run.instructions);
-            let Run { at: Arrival { address: start, function, place }, instructions, transfer, end } =
+            let Run { at: Arrival { address: start, function, place }, instructions: until, transfer, end } =
                 self.run;
-            let run = NumberedRun { start, function: 0, place, instructions, transfer, end };
+            let run = NumberedRun { start, function: 0, place, until, transfer, end };
             self.taker.take_runs(&function, iter::once(run), None);
             self.run.instructions = 0;
             self.run.transfer = Transfer::None;
@@ -491,7 +483,7 @@ impl<T: Take> Sink for SeenSink<'_, '_, T> {
         let until = until.filter(|&until| self.goes_on() && self.gate.wants(until));
         let until = self.clock.zip(until).map(|(clock, until)| clock.nanos(until));
         self.taker.take_runs(&OfGraph(graph), stretches.iter().map(numbered_run), until);
-        self.gate.ran(stretches.iter().map(|stretch| u64::from(stretch.instructions)).sum());
+        self.gate.ran(stretches.last().map_or(0, |last| last.until.into()));
     }
 
     #[inline]

@@ -15,10 +15,9 @@ pub(crate) fn run(step: &Step) -> Run {
 /// A stretch, in the words of analyses.
 #[inline]
 pub(crate) fn numbered_run(stretch: &Stretch) -> NumberedRun {
-    let &Stretch { start, instructions, transfer: of, end, .. } = stretch;
+    let &Stretch { start, until, transfer: of, end, .. } = stretch;
     let (place, transfer) = (place(stretch.at_entry()), transfer(of));
-    let (function, instructions) = (stretch.function(), u64::from(instructions));
-    NumberedRun { start, function, place, instructions, transfer, end }
+    NumberedRun { start, function: stretch.function(), place, until: until.into(), transfer, end }
 }
 
 /// What the end of a block is, in the words of analyses.

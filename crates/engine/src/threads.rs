@@ -11,7 +11,7 @@ use hodo_analyses::{
     calls::{Calls, Moment, Part, Paths, Spare},
 };
 use hodo_clock::{Nanos, Tsc};
-use hodo_trace::{FunctionId, NumberedRun, Numbering, Run, Seen};
+use hodo_trace::{FunctionId, Numbering, Run, Runs, Seen};
 
 use crate::{
     Chunk, ChunkSize, Experiment, Losses, Reading, Spans,
@@ -95,12 +95,7 @@ impl Take for Gathered<'_> {
     const TAKES_RUNS: bool = true;
 
     #[inline]
-    fn take_runs(
-        &mut self,
-        functions: &impl Numbering,
-        runs: impl ExactSizeIterator<Item = NumberedRun> + Clone,
-        until: Option<Nanos>,
-    ) {
+    fn take_runs(&mut self, functions: &impl Numbering, runs: impl Runs, until: Option<Nanos>) {
         if let Some(stint) = self.stints.last_mut() {
             stint.seen = true;
             stint.part.fold_runs(functions, runs, until);

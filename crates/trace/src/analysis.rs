@@ -148,8 +148,8 @@ pub struct NumberedRun {
     pub function: u32,
     /// Where in the function that is.
     pub place: Place,
-    /// How many instructions.
-    pub instructions: u64,
+    /// How many instructions there are up to its end, those of the runs that come before it included.
+    pub until: u64,
     /// What the last of them was.
     pub transfer: Transfer,
     /// The address after it, where it was a call.
@@ -157,14 +157,30 @@ pub struct NumberedRun {
 }
 
 impl NumberedRun {
-    /// The run itself.
+    /// The run itself, behind so many instructions.
     #[inline]
-    pub fn named(&self, functions: &impl Numbering) -> Run {
-        let &NumberedRun { start: address, function, place, instructions, transfer, end } = self;
-        let at = Arrival { address, function: functions.function(function), place };
-        Run { at, instructions, transfer, end }
+    pub fn named(&self, functions: &impl Numbering, before: u64) -> Run {
+        let &NumberedRun { until, transfer, end, .. } = self;
+        Run { at: self.arrival(functions), instructions: until - before, transfer, end }
+    }
+
+    /// Where it begins.
+    #[inline]
+    pub fn arrival(&self, functions: &impl Numbering) -> Arrival {
+        Arrival { address: self.start, function: functions.function(self.function), place: self.place }
     }
 }
+
+/// Runs that follow each other.
+pub trait Runs: DoubleEndedIterator<Item = NumberedRun> + ExactSizeIterator + Clone {
+    /// How many instructions they are together, of which none came before.
+    #[inline]
+    fn instructions(&self) -> u64 {
+        self.clone().next_back().map_or(0, |last| last.until)
+    }
+}
+
+impl<I: DoubleEndedIterator<Item = NumberedRun> + ExactSizeIterator + Clone> Runs for I {}
 
 /// Numbers of functions.
 pub trait Numbering {
@@ -286,7 +302,7 @@ pub trait Analysis: Sync {
         &self,
         _partial: &mut Self::Partial,
         _functions: &impl Numbering,
-        _runs: impl ExactSizeIterator<Item = NumberedRun> + Clone,
+        _runs: impl Runs,
         _until: Option<Nanos>,
     ) {
     }

@@ -20,8 +20,8 @@ pub mod pass;
 pub mod vocabulary;
 
 pub use analysis::{
-    Analysis, Arrival, Code, End, FunctionId, Names, NumberedRun, Numbering, Place, Run, Seen, SourceLine,
-    Sources, Transfer,
+    Analysis, Arrival, Code, End, FunctionId, Names, NumberedRun, Numbering, Place, Run, Runs, Seen,
+    SourceLine, Sources, Transfer,
 };
 pub use event_analysis::{AnyEventAnalysis, AnyPartial, Choice, EventAnalysis, Start, Whole};
 pub use loss::{Cause, Loss};

@@ -7,10 +7,10 @@
 mod paths;
 mod timed;
 
-use std::mem;
+use std::{mem, num::NonZero};
 
 use hodo_clock::Nanos;
-use hodo_trace::{Arrival, FunctionId, NumberedRun, Numbering, Run, Seen};
+use hodo_trace::{Arrival, FunctionId, Numbering, Run, Runs, Seen};
 
 pub use paths::Paths;
 
@@ -169,7 +169,7 @@ impl Log {
 }
 
 impl Watch<()> for Log {
-    fn enter(&mut self, _: &Frame<()>, function: FunctionId, entry: Entry, _: Option<u64>) {
+    fn enter(&mut self, _: &Frame<()>, function: FunctionId, entry: Entry, _: Option<NonZero<u64>>) {
         self.push(Pending::Step(Step::Enter(function, entry)));
     }
 
@@ -232,23 +232,18 @@ impl Part {
 
     /// Takes in runs that follow each other, and what the last instruction of each was.
     /// What is seen next is a time, if one is given.
-    pub fn fold_runs(
-        &mut self,
-        functions: &impl Numbering,
-        runs: impl ExactSizeIterator<Item = NumberedRun> + Clone,
-        until: Option<Nanos>,
-    ) {
+    pub fn fold_runs(&mut self, functions: &impl Numbering, runs: impl Runs, until: Option<Nanos>) {
         let waits = self.log.instructions > self.at_clock || !self.log.pending.is_empty();
         if let (Some(since), Some(until), false) = (self.clock, until, waits || self.stack.is_empty()) {
             return self.fold_timed(functions, runs, since, until);
         }
         // A processor waits where a value is read that was written in parts, so it is kept out of memory.
-        let mut edge = self.edge;
+        let (mut edge, mut before) = (self.edge, 0);
         for run in runs {
-            let run = run.named(functions);
-            self.arrive(edge, &run.at);
-            self.log.instructions += run.instructions;
-            edge = Edge::after(&run);
+            let Run { at, instructions, transfer, end } = run.named(functions, before);
+            self.arrive(edge, &at);
+            self.log.instructions += instructions;
+            (edge, before) = (Edge::over(transfer, end), run.until);
         }
         self.edge = edge;
         self.tell_the_timeless();
@@ -397,7 +392,13 @@ impl<F: FnMut(Moment)> Teller<'_, F> {
 }
 
 impl<F: FnMut(Moment)> Watch<Open> for Teller<'_, F> {
-    fn enter(&mut self, from: &Frame<Open>, function: FunctionId, entry: Entry, _: Option<u64>) -> Open {
+    fn enter(
+        &mut self,
+        from: &Frame<Open>,
+        function: FunctionId,
+        entry: Entry,
+        _: Option<NonZero<u64>>,
+    ) -> Open {
         self.open(from.note.depth + 1, function, entry)
     }
 

@@ -1,7 +1,9 @@
 //! Calls whose times are known.
 
+use std::num::NonZero;
+
 use hodo_clock::Nanos;
-use hodo_trace::{FunctionId, NumberedRun, Numbering, Run};
+use hodo_trace::{FunctionId, NumberedRun, Numbering, Runs};
 
 use super::{Item, Open, Part, When, paths::Step};
 use crate::{
@@ -71,7 +73,7 @@ impl Clocked<'_> {
 
 impl Watch<()> for Clocked<'_> {
     #[inline(always)]
-    fn enter(&mut self, _: &Frame<()>, function: FunctionId, entry: Entry, _: Option<u64>) {
+    fn enter(&mut self, _: &Frame<()>, function: FunctionId, entry: Entry, _: Option<NonZero<u64>>) {
         self.step(Step::Enter(function, entry));
     }
 
@@ -87,11 +89,11 @@ impl Part {
     pub(super) fn fold_timed(
         &mut self,
         functions: &impl Numbering,
-        runs: impl ExactSizeIterator<Item = NumberedRun> + Clone,
+        runs: impl Runs,
         since: Nanos,
         until: Nanos,
     ) {
-        let total: u64 = runs.clone().map(|run| run.instructions).sum();
+        let total = runs.instructions();
         let Part { timed, stack, edge: last, log, .. } = self;
         let at_clock = log.instructions;
         let shares = Shares::new(until.0.saturating_sub(since.0), total.max(1));
@@ -101,26 +103,26 @@ impl Part {
         let anything = stack[stack.len() - 1];
         loop {
             if let Some(run) = other.take() {
-                let run = run.named(functions);
-                if let Err(edge) = arrive(stack, &mut clocked, Below::Unknown, *last, &At::of(&run.at)) {
+                let at = run.arrival(functions);
+                if let Err(edge) = arrive(stack, &mut clocked, Below::Unknown, *last, &At::of(&at)) {
                     let (before, when) = (clocked.before, clocked.when(clocked.before));
-                    clocked.timed.items.push(Item::Arrive(Box::new((edge, run.at)), when, before));
-                    let function = run.at.function;
+                    clocked.timed.items.push(Item::Arrive(Box::new((edge, at)), when, before));
+                    let function = at.function;
                     stack.push(Frame { function, entry: Entry::Root, return_address: None, note: () });
                 }
-                clocked.before += run.instructions;
-                *last = Edge::after(&run);
+                clocked.before = at_clock + run.until;
+                *last = Edge::over(run.transfer, run.end);
             }
             let (frames, depth) = stack.with_room(runs.len(), anything);
             let (mut top, mut edge) = (Top { frames, depth }, *last);
             for run in runs.by_ref() {
-                let Run { at, instructions, transfer, end } = run.named(functions);
+                let at = run.arrival(functions);
                 if !arrive_plainly(&mut top, &mut clocked, edge, &At::of(&at)) {
                     other = Some(run);
                     break;
                 }
-                clocked.before += instructions;
-                edge = Edge::over(transfer, end);
+                clocked.before = at_clock + run.until;
+                edge = Edge::over(run.transfer, run.end);
             }
             let depth = top.depth;
             stack.count(depth);

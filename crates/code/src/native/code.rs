@@ -1,6 +1,6 @@
 //! The machine code of blocks.
 //!
-//! Registers: `r8` outcomes of branches, `r9` instructions of the stretch, `r10` the stretch, `r11` the newest call,
+//! Registers: `r8` outcomes of branches, `r9` instructions so far, `r10` the stretch, `r11` the newest call,
 //! `rdx` the calls, `rcx` where code lies, `rsi` what `r8` is where it stops at a gate, `rbx` the leg; `rdi` the [`State`].
 //!
 //! Code that walks on in the common way lies at the low end, one block after another; ways out of it lie at the high
@@ -266,24 +266,23 @@ impl Code {
     /// leaves as `eax` says.
     fn go_over(&mut self) {
         const SHIFT: u8 = (u32::BITS - Target::BITS) as u8;
-        const KNOWN: u8 = 25;
+        const KNOWN: u8 = 20;
         const { assert!(size_of::<Target>() == 1 << 4 && offset_of!(Target, address) == 0) };
         self.text.extend([0x4c, 0x8b, 0x43, Leg::TO as u8]); // mov r8, [rbx+16]
-        self.text.extend([0x45, 0x69, 0xc8]); // imul r9d, r8d, FACTOR
+        self.text.extend([0x41, 0x69, 0xf0]); // imul esi, r8d, FACTOR
         self.word(Target::FACTOR);
-        self.text.extend([0x41, 0xc1, 0xe9, SHIFT]); // shr r9d, SHIFT
-        self.text.extend([0x41, 0xc1, 0xe1, 4]); // shl r9d, 4
-        self.text.extend([0x48, 0x8b, 0x77, offset_of!(State, targets) as u8]); // mov rsi, [rdi+56]
-        self.text.extend([0x4e, 0x39, 0x04, 0x0e]); // cmp [rsi+r9], r8
+        self.text.extend([0xc1, 0xee, SHIFT]); // shr esi, SHIFT
+        self.text.extend([0xc1, 0xe6, 4]); // shl esi, 4
+        self.text.extend([0x48, 0x03, 0x77, offset_of!(State, targets) as u8]); // add rsi, [rdi+56]
+        self.text.extend([0x4c, 0x39, 0x06]); // cmp [rsi], r8
         self.text.extend([0x75, KNOWN]); // jne unknown
         let from = self.text.len();
-        self.text.extend([0x42, 0x8b, 0x44, 0x0e, offset_of!(Target, place) as u8]); // mov eax, [rsi+r9+8]
+        self.text.extend([0x8b, 0x46, offset_of!(Target, place) as u8]); // mov eax, [rsi+8]
         self.text.extend([0x48, 0x01, 0xc8]); // add rax, rcx
         self.next_leg();
         assert_eq!(self.text.len() - from, KNOWN.into());
         self.text.extend([0x49, 0xb8]); // unknown: mov r8, NO_OUTCOMES
         self.text.extend(NO_OUTCOMES.to_le_bytes());
-        self.text.extend([0x45, 0x31, 0xc9]); // xor r9d, r9d
         self.jump(self.exit);
     }
 
@@ -292,14 +291,14 @@ impl Code {
     fn go_back(&mut self) {
         self.text.extend([0x4e, 0x8b, 0x84, 0x5a]); // mov r8, [rdx+r11*2+256]
         self.word(Code::ADDRESSES);
-        self.text.extend([0x46, 0x8b, 0x0c, 0x1a]); // mov r9d, [rdx+r11]
-        self.text.extend([0x45, 0x85, 0xc9, 0x0f, 0x84]); // test r9d, r9d; je over
+        self.text.extend([0x42, 0x8b, 0x34, 0x1a]); // mov esi, [rdx+r11]
+        self.text.extend([0x85, 0xf6, 0x0f, 0x84]); // test esi, esi; je over
         self.to(self.over);
         self.text.extend([0x42, 0xc7, 0x04, 0x1a, 0, 0, 0, 0]); // mov dword [rdx+r11], 0
         self.text.extend([0x41, 0x80, 0xeb, 4]); // sub r11b, 4
         self.text.extend([0x4c, 0x3b, 0x43, Leg::TO as u8, 0x0f, 0x85]); // cmp r8, [rbx+16]; jne over
         self.to(self.over);
-        self.text.extend([0x4a, 0x8d, 0x04, 0x09]); // lea rax, [rcx+r9]
+        self.text.extend([0x48, 0x8d, 0x04, 0x31]); // lea rax, [rcx+rsi]
         self.next_leg();
     }
 
@@ -307,7 +306,6 @@ impl Code {
     fn next_leg(&mut self) {
         self.text.extend([0x48, 0x83, 0xc3, size_of::<Leg>() as u8]); // add rbx, 24
         self.load_leg();
-        self.text.extend([0x45, 0x31, 0xc9]); // xor r9d, r9d
         self.text.extend([0xff, 0xe0]); // jmp rax
     }
 
@@ -334,10 +332,9 @@ impl Code {
 
     /// Ends a stretch, whose end was stored where there is one.
     fn end_stretch(&mut self, transfer: Transfer) {
-        self.text.extend([0x45, 0x89, 0x4a, offset_of!(Stretch, instructions) as u8]); // mov [r10+12], r9d
+        self.text.extend([0x45, 0x89, 0x4a, offset_of!(Stretch, until) as u8]); // mov [r10+12], r9d
         self.text.extend([0x41, 0xc6, 0x42, offset_of!(Stretch, transfer) as u8, transfer as u8]); // mov byte [r10+16], transfer
         self.text.extend([0x49, 0x83, 0xc2, size_of::<Stretch>() as u8]); // add r10, 32
-        self.text.extend([0x45, 0x31, 0xc9]); // xor r9d, r9d
     }
 
     /// Begins a stretch before a block of a function.

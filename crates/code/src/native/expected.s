@@ -17,129 +17,120 @@
  39: mov 8(%rbx),%rsi
  3d: jmpq *0x30(%rdi)
  40: mov 0x10(%rbx),%r8
- 44: imul $0x9E3779B1,%r8d,%r9d
- 4b: shr $0x14,%r9d
- 4f: shl $4,%r9d
- 53: mov 0x38(%rdi),%rsi
- 57: cmp %r8,(%rsi,%r9)
- 5b: jne 0x0000000000000076
- 5d: mov 8(%rsi,%r9),%eax
- 62: add %rcx,%rax
- 65: add $0x18,%rbx
- 69: mov (%rbx),%r8
- 6d: mov 8(%rbx),%rsi
- 71: xor %r9d,%r9d
- 74: jmp *%rax
- 76: movabs $0x8000000000000000,%r8
- 80: xor %r9d,%r9d
- 83: jmp 6
- 88: mov 0x100(%rdx,%r11,2),%r8
- 90: mov (%rdx,%r11),%r9d
- 94: test %r9d,%r9d
- 97: je 0x0000000000000040
- 9d: movl $0,(%rdx,%r11)
- a5: sub $4,%r11b
- a9: cmp 0x10(%rbx),%r8
- ad: jne 0x0000000000000040
- b3: lea (%rcx,%r9),%rax
- b7: add $0x18,%rbx
- bb: mov (%rbx),%r8
- bf: mov 8(%rbx),%rsi
- c3: xor %r9d,%r9d
- c6: jmp *%rax
- c8: add %r8,%r8
- cb: je 0x0000000000000FF6
- d1: lea 1(%r9),%r9d
- d5: jb 0x000000000000022F
- db: cmp %rsi,%r8
- de: je 0x0000000000000FE2
- e4: lea 1(%r9),%r9d
- e8: lea 1(%r9),%r9d
- ec: movabs $0x40100D,%rax
- f6: mov %rax,0x18(%r10)
- fa: mov %r9d,0xC(%r10)
- fe: movb $1,0x10(%r10)
-103: add $0x20,%r10
-107: xor %r9d,%r9d
-10a: add $4,%r11b
-10e: movl $0x17F,(%rdx,%r11)
-116: mov %rax,0x100(%rdx,%r11,2)
-11e: movl $6,0x300(%rdx,%r11)
-12a: movabs $0x401020,%rax
-134: mov %rax,(%r10)
-137: movl $0x40000002,8(%r10)
-13f: add %r8,%r8
-142: je 0x0000000000000FD8
-148: jae 0x0000000000000FCB
-14e: mov (%rdx,%r11),%eax
-152: test %eax,%eax
-154: je 0x0000000000000FBD
-15a: lea 2(%r9),%r9d
-15e: mov %r9d,0xC(%r10)
-162: movb $2,0x10(%r10)
-167: add $0x20,%r10
-16b: xor %r9d,%r9d
-16e: movl $0,(%rdx,%r11)
-176: sub $4,%r11b
-17a: add %rcx,%rax
-17d: jmp *%rax
-17f: movabs $0x40100D,%rax
-189: mov %rax,(%r10)
-18c: movl $0x80000000,8(%r10)
-194: add %r8,%r8
-197: je 0x0000000000000FB3
-19d: jae 0x0000000000000FA6
-1a3: mov (%rdx,%r11),%eax
-1a7: test %eax,%eax
-1a9: je 0x0000000000000F98
-1af: lea 1(%r9),%r9d
-1b3: mov %r9d,0xC(%r10)
-1b7: movb $2,0x10(%r10)
-1bc: add $0x20,%r10
-1c0: xor %r9d,%r9d
-1c3: movl $0,(%rdx,%r11)
-1cb: sub $4,%r11b
-1cf: add %rcx,%rax
-1d2: jmp *%rax
-1d4: mov %r8,%rax
-1d7: add %rax,%rax
-1da: or %rsi,%rax
-1dd: jne 0x0000000000000F8E
-1e3: lea 1(%r9),%r9d
-1e7: movabs $0x401012,%rax
-1f1: mov %rax,0x18(%r10)
-1f5: mov %r9d,0xC(%r10)
-1f9: movb $1,0x10(%r10)
-1fe: add $0x20,%r10
-202: xor %r9d,%r9d
-205: add $4,%r11b
-209: movl $0x259,(%rdx,%r11)
-211: mov %rax,0x100(%rdx,%r11,2)
-219: movl $4,0x300(%rdx,%r11)
-225: mov $0x80000002,%eax
-22a: jmp 0x0000000000000040
-22f: mov %r9d,0xC(%r10)
-233: movb $0,0x10(%r10)
-238: add $0x20,%r10
-23c: xor %r9d,%r9d
-23f: movabs $0x401010,%rax
-249: mov %rax,(%r10)
-24c: movl $0x40000001,8(%r10)
-254: jmp 0x00000000000001D4
-259: movabs $0x401012,%rax
-263: mov %rax,(%r10)
-266: movl $0x80000001,8(%r10)
-26e: mov %r8,%rax
-271: add %rax,%rax
-274: or %rsi,%rax
-277: jne 0x0000000000000F84
-27d: lea 1(%r9),%r9d
-281: mov %r9d,0xC(%r10)
-285: movb $3,0x10(%r10)
-28a: add $0x20,%r10
-28e: xor %r9d,%r9d
-291: mov $0x80000004,%eax
-296: jmp 0x0000000000000040
+ 44: imul $0x9E3779B1,%r8d,%esi
+ 4b: shr $0x14,%esi
+ 4e: shl $4,%esi
+ 51: add 0x38(%rdi),%rsi
+ 55: cmp %r8,(%rsi)
+ 58: jne 0x000000000000006E
+ 5a: mov 8(%rsi),%eax
+ 5d: add %rcx,%rax
+ 60: add $0x18,%rbx
+ 64: mov (%rbx),%r8
+ 68: mov 8(%rbx),%rsi
+ 6c: jmp *%rax
+ 6e: movabs $0x8000000000000000,%r8
+ 78: jmp 6
+ 7d: mov 0x100(%rdx,%r11,2),%r8
+ 85: mov (%rdx,%r11),%esi
+ 89: test %esi,%esi
+ 8b: je 0x0000000000000040
+ 91: movl $0,(%rdx,%r11)
+ 99: sub $4,%r11b
+ 9d: cmp 0x10(%rbx),%r8
+ a1: jne 0x0000000000000040
+ a7: lea (%rcx,%rsi),%rax
+ ab: add $0x18,%rbx
+ af: mov (%rbx),%r8
+ b3: mov 8(%rbx),%rsi
+ b7: jmp *%rax
+ b9: add %r8,%r8
+ bc: je 0x0000000000000FF6
+ c2: lea 1(%r9),%r9d
+ c6: jb 0x0000000000000214
+ cc: cmp %rsi,%r8
+ cf: je 0x0000000000000FE2
+ d5: lea 1(%r9),%r9d
+ d9: lea 1(%r9),%r9d
+ dd: movabs $0x40100D,%rax
+ e7: mov %rax,0x18(%r10)
+ eb: mov %r9d,0xC(%r10)
+ ef: movb $1,0x10(%r10)
+ f4: add $0x20,%r10
+ f8: add $4,%r11b
+ fc: movl $0x16A,(%rdx,%r11)
+104: mov %rax,0x100(%rdx,%r11,2)
+10c: movl $6,0x300(%rdx,%r11)
+118: movabs $0x401020,%rax
+122: mov %rax,(%r10)
+125: movl $0x40000002,8(%r10)
+12d: add %r8,%r8
+130: je 0x0000000000000FD8
+136: jae 0x0000000000000FCB
+13c: mov (%rdx,%r11),%eax
+140: test %eax,%eax
+142: je 0x0000000000000FBD
+148: lea 2(%r9),%r9d
+14c: mov %r9d,0xC(%r10)
+150: movb $2,0x10(%r10)
+155: add $0x20,%r10
+159: movl $0,(%rdx,%r11)
+161: sub $4,%r11b
+165: add %rcx,%rax
+168: jmp *%rax
+16a: movabs $0x40100D,%rax
+174: mov %rax,(%r10)
+177: movl $0x80000000,8(%r10)
+17f: add %r8,%r8
+182: je 0x0000000000000FB3
+188: jae 0x0000000000000FA6
+18e: mov (%rdx,%r11),%eax
+192: test %eax,%eax
+194: je 0x0000000000000F98
+19a: lea 1(%r9),%r9d
+19e: mov %r9d,0xC(%r10)
+1a2: movb $2,0x10(%r10)
+1a7: add $0x20,%r10
+1ab: movl $0,(%rdx,%r11)
+1b3: sub $4,%r11b
+1b7: add %rcx,%rax
+1ba: jmp *%rax
+1bc: mov %r8,%rax
+1bf: add %rax,%rax
+1c2: or %rsi,%rax
+1c5: jne 0x0000000000000F8E
+1cb: lea 1(%r9),%r9d
+1cf: movabs $0x401012,%rax
+1d9: mov %rax,0x18(%r10)
+1dd: mov %r9d,0xC(%r10)
+1e1: movb $1,0x10(%r10)
+1e6: add $0x20,%r10
+1ea: add $4,%r11b
+1ee: movl $0x23B,(%rdx,%r11)
+1f6: mov %rax,0x100(%rdx,%r11,2)
+1fe: movl $4,0x300(%rdx,%r11)
+20a: mov $0x80000002,%eax
+20f: jmp 0x0000000000000040
+214: mov %r9d,0xC(%r10)
+218: movb $0,0x10(%r10)
+21d: add $0x20,%r10
+221: movabs $0x401010,%rax
+22b: mov %rax,(%r10)
+22e: movl $0x40000001,8(%r10)
+236: jmp 0x00000000000001BC
+23b: movabs $0x401012,%rax
+245: mov %rax,(%r10)
+248: movl $0x80000001,8(%r10)
+250: mov %r8,%rax
+253: add %rax,%rax
+256: or %rsi,%rax
+259: jne 0x0000000000000F84
+25f: lea 1(%r9),%r9d
+263: mov %r9d,0xC(%r10)
+267: movb $3,0x10(%r10)
+26c: add $0x20,%r10
+270: mov $0x80000004,%eax
+275: jmp 0x0000000000000040
 f84: mov $4,%eax
 f89: jmp 6
 f8e: mov $2,%eax
@@ -169,16 +160,15 @@ ff1: jmp 6
 ff6: mov $0,%eax
 ffb: jmp 6
 where returns are told:
- c8: mov %r8,%rax
- cb: add %rax,%rax
- ce: or %rsi,%rax
- d1: jne 0x0000000000000FF6
- d7: lea 2(%r9),%r9d
- db: mov %r9d,0xC(%r10)
- df: movb $2,0x10(%r10)
- e4: add $0x20,%r10
- e8: xor %r9d,%r9d
- eb: mov $0x80000005,%eax
- f0: jmp 0x0000000000000088
+ b9: mov %r8,%rax
+ bc: add %rax,%rax
+ bf: or %rsi,%rax
+ c2: jne 0x0000000000000FF6
+ c8: lea 2(%r9),%r9d
+ cc: mov %r9d,0xC(%r10)
+ d0: movb $2,0x10(%r10)
+ d5: add $0x20,%r10
+ d9: mov $0x80000005,%eax
+ de: jmp 0x000000000000007D
 ff6: mov $5,%eax
 ffb: jmp 6

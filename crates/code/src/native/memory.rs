@@ -10,7 +10,7 @@ use crate::{Leg, ReturnStack, Stretch};
 pub(super) struct State {
     /// What is being followed.
     pub(super) leg: *mut Leg,
-    /// Instructions since the stretch began.
+    /// Instructions up to the present, as stretches count them.
     pub(super) instructions: u64,
     /// The stretch that has begun.
     pub(super) stretch: *mut Stretch,

@@ -231,7 +231,7 @@ impl Code {
         let start = room.as_mut_ptr();
         let mut state = State {
             leg: legs.here(),
-            instructions: room[0].instructions.into(),
+            instructions: room[0].until.into(),
             stretch: start,
             top: returns.top(),
             returns,
@@ -243,7 +243,7 @@ impl Code {
         legs.follow_to(state.leg);
         returns.set_top(state.top);
         stretches.end_more((state.stretch.addr() - start.addr()) / size_of::<Stretch>());
-        stretches.open().instructions = state.instructions as u32;
+        stretches.open().until = state.instructions as u32;
         out
     }
 }

@@ -161,7 +161,7 @@ fn full_code_is_made_anew() {
         from = graph.start(id);
         let mut all = stretches;
         all.close();
-        instructions += all.ended().iter().map(|stretch| stretch.instructions).sum::<u32>();
+        instructions += all.ended().last().map_or(0, |last| last.until);
         if left != NO_OUTCOMES {
             // What was full is left to others, which is the rest of these outcomes.
             break;

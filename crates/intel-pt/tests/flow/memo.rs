@@ -87,8 +87,10 @@ impl<const BLOCKS: bool> Sink for Told<BLOCKS> {
     }
 
     fn stretches<L: Labels>(&mut self, stretches: &[Stretch], graph: &Graph<'_, L>, _: Option<Tsc>) {
+        let mut before = 0;
         for stretch in stretches {
-            let &Stretch { start, instructions, transfer, end, .. } = stretch;
+            let &Stretch { start, until, transfer, end, .. } = stretch;
+            let instructions = until - std::mem::replace(&mut before, until);
             self.together += instructions.saturating_sub(1);
             let (module, function) = graph.function(stretch.function());
             let label = Label { module, function, at_entry: stretch.at_entry() };

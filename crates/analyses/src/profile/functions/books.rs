@@ -1,6 +1,6 @@
 //! The accounts of functions, up to where it is known when they ran.
 
-use std::mem;
+use std::{mem, num::NonZero};
 
 use hodo_trace::{Arrival, FunctionId};
 use rustc_hash::FxHashMap;
@@ -398,7 +398,7 @@ impl Books {
 }
 
 impl Watch<(), Slot> for Books {
-    fn enter(&mut self, _: &Frame<(), Slot>, slot: Slot, entry: Entry, _: Option<u64>) {
+    fn enter(&mut self, _: &Frame<(), Slot>, slot: Slot, entry: Entry, _: Option<NonZero<u64>>) {
         self.entered(slot, entry, 1);
         self.enter_frame(slot);
     }
@@ -419,6 +419,12 @@ pub(super) struct OpenBooks<'b> {
 }
 
 impl OpenBooks<'_> {
+    /// Whether there is an account.
+    #[inline(always)]
+    pub(super) fn has(&self, slot: Slot) -> bool {
+        (slot as usize) < self.accounts.len()
+    }
+
     /// A function ran.
     #[inline(always)]
     pub(super) fn ran(&mut self, slot: Slot, amount: Amount) {
@@ -445,7 +451,7 @@ impl OpenBooks<'_> {
 
 impl Watch<(), Slot> for OpenBooks<'_> {
     #[inline(always)]
-    fn enter(&mut self, _: &Frame<(), Slot>, slot: Slot, entry: Entry, _: Option<u64>) {
+    fn enter(&mut self, _: &Frame<(), Slot>, slot: Slot, entry: Entry, _: Option<NonZero<u64>>) {
         let account = &mut self.accounts[slot as usize];
         account.calls += u64::from(entry == Entry::Call);
         account.depth += 1;

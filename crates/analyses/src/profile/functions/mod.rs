@@ -12,7 +12,7 @@ mod partial;
 mod paths;
 
 use hodo_clock::Nanos;
-use hodo_trace::{Analysis, Names, NumberedRun, Numbering, Run, Seen, Table};
+use hodo_trace::{Analysis, Names, Numbering, Run, Runs, Seen, Table};
 use rustc_hash::FxHashMap;
 
 use self::{books::Amount, partial::Partial, paths::Paths};
@@ -47,7 +47,7 @@ impl Analysis for Functions<'_> {
         &self,
         partial: &mut Partial,
         functions: &impl Numbering,
-        runs: impl ExactSizeIterator<Item = NumberedRun> + Clone,
+        runs: impl Runs,
         until: Option<Nanos>,
     ) {
         partial.fold_runs(functions, runs, until);

@@ -1,9 +1,9 @@
 //! What a chunk tells about the functions of a thread.
 
-use std::mem;
+use std::{mem, num::NonZero};
 
 use hodo_clock::Nanos;
-use hodo_trace::{Arrival, NumberedRun, Numbering, Run, Seen, Transfer};
+use hodo_trace::{Arrival, NumberedRun, Numbering, Run, Runs, Seen, Transfer};
 use serde::{Deserialize, Serialize};
 
 use super::{
@@ -127,7 +127,7 @@ struct Writer<'p> {
 
 impl Watch<(), Slot> for Writer<'_> {
     #[inline(always)]
-    fn enter(&mut self, from: &Frame<(), Slot>, slot: Slot, entry: Entry, _: Option<u64>) {
+    fn enter(&mut self, from: &Frame<(), Slot>, slot: Slot, entry: Entry, _: Option<NonZero<u64>>) {
         match entry {
             Entry::Call => self.log.call(from.function, slot),
             _ => {
@@ -205,14 +205,9 @@ impl Partial {
 
     /// Runs, each of which is known to be followed by what it ends with.
     #[inline]
-    pub(super) fn fold_runs(
-        &mut self,
-        functions: &impl Numbering,
-        runs: impl ExactSizeIterator<Item = NumberedRun> + Clone,
-        until: Option<Nanos>,
-    ) {
+    pub(super) fn fold_runs(&mut self, functions: &impl Numbering, runs: impl Runs, until: Option<Nanos>) {
         self.books.read(functions.id());
-        let ran = runs.clone().map(|run| run.instructions).sum();
+        let ran = runs.instructions();
         let is_timed = ran > 0 && functions.id() != 0 && self.is_settled();
         if let Some(until) = until.filter(|_| is_timed) {
             return self.fold_timed(functions, runs, (ran, until));
@@ -220,14 +215,15 @@ impl Partial {
         if !self.clock.runs() && self.log.is_long() {
             self.settle(Even::default());
         }
-        let (mut moved, mut calls) = (false, 0);
+        let (mut moved, mut calls, mut before) = (false, 0, 0);
         for run in runs {
             // Those of no source leave the numbers of others alone.
             let slot = match functions.id() {
                 0 => self.books.slot(functions.function(run.function)),
                 _ => self.books.slot_of(run.function, || functions.function(run.function)),
             };
-            let run = run.named(functions);
+            let until = run.until;
+            let run = run.named(functions, mem::replace(&mut before, until));
             self.arrive(self.edge, &run.at, slot);
             self.log.instructions += run.instructions;
             self.edge = Edge::after(&run);
@@ -268,9 +264,11 @@ impl Partial {
             moved |= run.transfer != Transfer::None;
             calls += u64::from(run.transfer == Transfer::Call);
         });
-        while let Some(run) = self.fold_plain(&mut runs, even.each) {
+        let mut before = 0;
+        while let Some(run) = self.fold_plain(&mut runs, &mut before, even.each) {
             let slot = self.books.slot_of(run.function, || functions.function(run.function));
-            let run = run.named(functions);
+            let until = run.until;
+            let run = run.named(functions, mem::replace(&mut before, until));
             let Partial { stack, books, sums, paths, .. } = self;
             let at = At { address: run.at.address, function: slot, place: run.at.place };
             if let Err(edge) = arrive(stack, books, Below::Unknown, self.edge, &at) {
@@ -298,6 +296,7 @@ impl Partial {
     fn fold_plain(
         &mut self,
         runs: &mut impl ExactSizeIterator<Item = NumberedRun>,
+        before: &mut u64,
         each: Time,
     ) -> Option<NumberedRun> {
         let Partial { stack, books, edge: last, .. } = self;
@@ -309,11 +308,13 @@ impl Partial {
         for run in runs {
             let slot = slots.get(run.function as usize).copied().unwrap_or(UNKNOWN);
             let at = At { address: run.start, function: slot, place: run.place };
-            if slot == UNKNOWN || !arrive_plainly(&mut top, &mut open, edge, &at) {
+            if !open.has(slot) || !arrive_plainly(&mut top, &mut open, edge, &at) {
                 other = Some(run);
                 break;
             }
-            open.ran(slot, Amount { instructions: run.instructions, time: each.times(run.instructions) });
+            let instructions = run.until - *before;
+            *before = run.until;
+            open.ran(slot, Amount { instructions, time: each.times(instructions) });
             edge = Edge::over(run.transfer, run.end);
         }
         open.close();

@@ -6,7 +6,7 @@ mod paths;
 mod whole;
 
 use hodo_clock::Nanos;
-use hodo_trace::{Analysis, Names, NumberedRun, Numbering, Run, Seen, Table};
+use hodo_trace::{Analysis, Names, Numbering, Run, Runs, Seen, Table};
 
 use self::{partial::Partial, paths::Paths, whole::Whole};
 use super::{Every, Report};
@@ -45,10 +45,14 @@ impl Analysis for Profile<'_> {
         &self,
         partial: &mut Partial,
         functions: &impl Numbering,
-        runs: impl ExactSizeIterator<Item = NumberedRun> + Clone,
+        runs: impl Runs,
         _: Option<Nanos>,
     ) {
-        runs.for_each(|run| partial.fold_run(self.every, &run.named(functions)));
+        let mut before = 0;
+        for run in runs {
+            partial.fold_run(self.every, &run.named(functions, before));
+            before = run.until;
+        }
     }
 
     fn exchange(&self, partial: &mut Partial, memory: &mut Paths) {

@@ -1,5 +1,7 @@
 //! Calling-context trees.
 
+use std::num::NonZero;
+
 use hodo_trace::FunctionId;
 use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
@@ -168,7 +170,13 @@ impl Tree {
 }
 
 impl Watch<NodeId> for Tree {
-    fn enter(&mut self, from: &Frame<NodeId>, function: FunctionId, entry: Entry, _: Option<u64>) -> NodeId {
+    fn enter(
+        &mut self,
+        from: &Frame<NodeId>,
+        function: FunctionId,
+        entry: Entry,
+        _: Option<NonZero<u64>>,
+    ) -> NodeId {
         let node = self.child(from.note, function, entry);
         self.ran(node).entries += 1;
         node

@@ -6,7 +6,7 @@ use hodo_code::{BlockId, Graph, Labels, Led, Leg, NO_OUTCOMES, Pass, Rules, Tran
 use super::{super::Sink, LONGEST_STRAIGHT, Walk};
 use crate::packet::Tnt;
 
-/// So many stretches are told at once, if nothing else comes before; or one of so many instructions.
+/// So many stretches are told at once, if nothing else comes before; or so many instructions.
 const ENOUGH: usize = 1 << 8;
 const LONG: u32 = 1 << 30;
 
@@ -92,7 +92,7 @@ impl Walk {
         let mut bits = *outcomes;
         while bits != NO_OUTCOMES && straight < LONGEST_STRAIGHT {
             let (to, instructions) = graph.pass_branches(id, self.untold.open().function(), &mut bits);
-            self.untold.open().instructions += instructions;
+            self.untold.open().until += instructions;
             (id, straight) = (to, if instructions > 0 { 0 } else { straight });
             if bits == NO_OUTCOMES {
                 break;
@@ -136,7 +136,7 @@ impl Walk {
                 self.untold.end(hop.instructions.into(), Transfer::over(hop.pass), end);
                 self.untold.begin(graph.start(next), graph.hop(next));
             } else {
-                self.untold.open().instructions += u32::from(hop.instructions);
+                self.untold.open().until += u32::from(hop.instructions);
             }
             id = next;
         }
@@ -158,7 +158,7 @@ impl Walk {
     /// The open stretch goes on with a block, or another one begins.
     #[inline(always)]
     fn go_on_with<L: Labels>(&mut self, graph: &Graph<'_, L>, id: BlockId) {
-        if self.untold.open().instructions == 0 {
+        if self.untold.nothing_is_open() {
             self.untold.begin(graph.start(id), graph.hop(id));
         }
         self.cross(graph, id);
@@ -194,7 +194,7 @@ impl Walk {
     /// Whether much waits to be told.
     #[inline]
     pub(in super::super) fn has_much_to_tell(&mut self) -> bool {
-        self.untold.ended().len() >= ENOUGH || self.untold.open().instructions >= LONG
+        self.untold.ended().len() >= ENOUGH || self.untold.open().until >= LONG
     }
 
     /// Execution goes on where a walk stands, in a block that may not be the one that is there at this time.
@@ -227,7 +227,7 @@ impl Walk {
                         self.untold.end(instructions, transfer, end);
                         self.untold.begin(graph.start(next), graph.hop(next));
                     } else {
-                        self.untold.open().instructions += instructions;
+                        self.untold.open().until += instructions;
                     }
                     *at = Standing { id: next, straight: at.straight + 1 };
                 }
