@@ -43,6 +43,12 @@ pub(crate) struct Frame<T, F = FunctionId> {
 }
 
 impl<T, F> Frame<T, F> {
+    /// One that nobody knows how it came to be.
+    #[inline]
+    pub(crate) const fn root(function: F, note: T) -> Frame<T, F> {
+        Frame { function, entry: Entry::Root, return_address: None, note }
+    }
+
     /// Whether a call made it that returns to an address.
     #[inline]
     pub(crate) fn returns_to(&self, address: u64) -> bool {

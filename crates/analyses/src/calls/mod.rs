@@ -257,8 +257,7 @@ impl Part {
         };
         if let Err(edge) = arrived {
             self.log.push(Pending::Arrive(Box::new((edge, *at))));
-            let function = at.function;
-            self.stack.push(Frame { function, entry: Entry::Root, return_address: None, note: () });
+            self.stack.push(Frame::root(at.function, ()));
         }
     }
 
@@ -457,9 +456,8 @@ impl Calls {
             false => arrive(&mut self.stack, teller, Below::Nothing, edge, &At::of(at)),
         };
         if known.is_err() {
-            let (function, entry) = (at.function, Entry::Root);
-            let note = teller.open(0, function, entry);
-            self.stack.push(Frame { function, entry, return_address: None, note });
+            let note = teller.open(0, at.function, Entry::Root);
+            self.stack.push(Frame::root(at.function, note));
         }
     }
 

@@ -107,8 +107,7 @@ impl Part {
                 if let Err(edge) = arrive(stack, &mut clocked, Below::Unknown, *last, &At::of(&at)) {
                     let (before, when) = (clocked.before, clocked.when(clocked.before));
                     clocked.timed.items.push(Item::Arrive(Box::new((edge, at)), when, before));
-                    let function = at.function;
-                    stack.push(Frame { function, entry: Entry::Root, return_address: None, note: () });
+                    stack.push(Frame::root(at.function, ()));
                 }
                 clocked.before = at_clock + run.until;
                 *last = Edge::over(run.transfer, run.end);

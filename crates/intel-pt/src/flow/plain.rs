@@ -7,7 +7,7 @@ use super::{
     decoder::{Context, Decoder},
     memo::{LONG_SIZE, join, plain_size},
 };
-use crate::packet::{IpPayload, LONG_TNT, Tnt, tnt};
+use crate::packet::{IpPayload, LONG_TNT, Packet, Tnt, frequent, tnt};
 
 impl Decoder<'_> {
     /// Follows TNT, TIP and clock packets for a sink that takes stretches, up to what needs more than a walk. At
@@ -81,7 +81,7 @@ impl Decoder<'_> {
         context.sink.packet(PacketKind::Other);
         self.at = tip;
         self.stand_at(passed + 1);
-        self.tip_to(to, || payload(word as u8, word), context).map(|()| passed + 1)
+        self.tip_to(to, || payload(word), context).map(|()| passed + 1)
     }
 
     /// Goes to the first packet of a leg, or behind those of the last one.
@@ -199,10 +199,9 @@ fn each_tnt(bytes: &[u8], mut at: usize, mut take: impl FnMut(Tnt, usize, usize)
 
 /// What the TIP in the lowest bytes of a word carries.
 #[cold]
-fn payload(opcode: u8, word: u64) -> IpPayload {
-    match opcode >> 5 {
-        1 => IpPayload::Update16((word >> 8) as u16),
-        2 => IpPayload::Update32((word >> 8) as u32),
-        _ => IpPayload::Sext48(word >> 8 & ((1 << 48) - 1)),
+fn payload(word: u64) -> IpPayload {
+    match frequent(word) {
+        Some((Packet::Tip(payload), _)) => payload,
+        _ => IpPayload::Suppressed,
     }
 }

@@ -256,7 +256,7 @@ fn after_cyc(mut word: u64, take: &mut impl FnMut(Packet)) -> usize {
 
 /// The packet in the lowest bytes, and its size, if it is one of those that nearly all are.
 #[inline(always)]
-fn frequent(word: u64) -> Option<(Packet, usize)> {
+pub(crate) fn frequent(word: u64) -> Option<(Packet, usize)> {
     let opcode = word as u8;
     if let Some(branches) = short_tnt(opcode) {
         return Some((Packet::Tnt8(branches), 1));

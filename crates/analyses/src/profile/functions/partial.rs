@@ -116,8 +116,7 @@ impl Log {
     }
 }
 
-const ROOM_FOR_FRAME: Frame<(), Slot> =
-    Frame { function: 0, entry: Entry::Root, return_address: None, note: () };
+const ROOM_FOR_FRAME: Frame<(), Slot> = Frame::root(0, ());
 
 /// Writes down in the log what happens to the stack.
 struct Writer<'p> {
@@ -274,7 +273,7 @@ impl Partial {
             if let Err(edge) = arrive(stack, books, Below::Unknown, self.edge, &at) {
                 sums.calls += paths.expand(books);
                 books.begin_piece(edge, run.at, slot);
-                stack.push(Frame { function: slot, entry: Entry::Root, return_address: None, note: () });
+                stack.push(Frame::root(slot, ()));
             }
             let amount = Amount { instructions: run.instructions, time: even.each.times(run.instructions) };
             books.credit(slot, amount);
@@ -338,7 +337,7 @@ impl Partial {
         if let Err(edge) = arrived {
             log.arrivals.push((edge, *at, slot));
             log.push(Event::Arrive);
-            stack.push(Frame { function: slot, entry: Entry::Root, return_address: None, note: () });
+            stack.push(Frame::root(slot, ()));
         }
     }
 
@@ -563,7 +562,7 @@ impl Partial {
             };
             if let Err(edge) = arrived {
                 self.books.begin_piece(edge, *arrival, function);
-                self.stack.push(Frame { function, entry: Entry::Root, return_address: None, note: () });
+                self.stack.push(Frame::root(function, ()));
             }
             self.books.add_piece(&later.books, index, &slots, &open);
         }

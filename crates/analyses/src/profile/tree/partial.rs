@@ -20,7 +20,7 @@ use crate::{
         Every,
         cost::{Cost, Sums},
     },
-    stack::{At, Below, Edge, Entry, Frame, arrive},
+    stack::{At, Below, Edge, Frame, arrive},
 };
 
 /// The trees that grow on one unknown frame.
@@ -140,7 +140,7 @@ impl Partial {
             let note = self.tree.root(arrival.function);
             self.pieces.push(Piece { edge, arrival: *arrival });
             let function = arrival.function;
-            self.stack.push(Frame { function, entry: Entry::Root, return_address: None, note });
+            self.stack.push(Frame::root(function, note));
         }
         self.stack[self.stack.len() - 1].note
     }
