@@ -1,6 +1,6 @@
 //! `cargo xtask test`: everything that must hold before a change goes in. It is what `.ci/run` runs.
 
-use std::time::Instant;
+use std::{process::Command, time::Instant};
 
 use crate::{
     Outcome,
@@ -18,6 +18,7 @@ pub(crate) fn run(_arguments: &[String]) -> Outcome {
     step("lints", || {
         command::run(&mut cargo(&["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"]))
     })?;
+    step("fuzz targets", || command::run(&mut lints_of_fuzz_targets()))?;
     // The end-to-end tests start the release build, with the plugin that lies beside it.
     step("build", command::build_hodo)?;
     step("tests", || command::run(&mut cargo(&["test", "--workspace"])))?;
@@ -27,6 +28,16 @@ pub(crate) fn run(_arguments: &[String]) -> Outcome {
         cases()?
     );
     Ok(())
+}
+
+/// Lints of the fuzz targets, which are no part of the workspace: they are compiled as far as lints need it.
+fn lints_of_fuzz_targets() -> Command {
+    let target = command::target();
+    let mut lints = cargo(&["clippy", "--manifest-path", "fuzz/Cargo.toml", "--all-targets"]);
+    lints.arg("--target-dir").arg(target).args(["--", "-D", "warnings"]);
+    // Nothing is linked, so that the library of the fuzzer, which is C++, need not be built.
+    lints.env("CUSTOM_LIBFUZZER_PATH", "none/libnone.a");
+    lints
 }
 
 /// How many cases there are; a test decodes each.
