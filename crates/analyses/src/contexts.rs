@@ -2,15 +2,13 @@
 //!
 //! What comes next does to a stack depends on the frames, and on how execution arrives: a *state*.
 
-use std::num::NonZero;
-
 use hodo_trace::{Arrival, FunctionId, Place, Run};
 use indexmap::IndexSet;
 use rustc_hash::FxBuildHasher;
 
 use crate::{
     pile::Pile,
-    stack::{At, Below, Edge, Entry, Frame, Watch, arrive},
+    stack::{At, Back, Below, Edge, Entry, Frame, Watch, arrive},
 };
 
 /// A stack of known frames: its newest one, which knows the one below it.
@@ -55,7 +53,7 @@ impl<N: Notes> Watch<ContextId> for Entered<'_, N> {
         from: &Frame<ContextId>,
         function: FunctionId,
         entry: Entry,
-        back: Option<NonZero<u64>>,
+        back: Option<Back>,
     ) -> ContextId {
         let context = self.contexts.number(from.note, function, entry, back);
         self.notes.enter(context, &self.contexts.frames[context as usize]);
@@ -73,7 +71,7 @@ impl Contexts {
         note: ContextId,
         function: FunctionId,
         entry: Entry,
-        back: Option<NonZero<u64>>,
+        back: Option<Back>,
     ) -> ContextId {
         let (index, is_new) = self.frames.insert_full(Frame { function, entry, return_address: back, note });
         if is_new {
@@ -94,7 +92,7 @@ impl Contexts {
         let enters = match edge {
             // Nearly all ways of arriving.
             Edge::Flow | Edge::Indirect if frame.function == at.function => return Some(top),
-            Edge::Call { return_address } => Some((Entry::Call, NonZero::new(return_address))),
+            Edge::Call { return_address } => Some((Entry::Call, Back::new(return_address))),
             Edge::Indirect if at.place == Place::Entry && frame.entry == Entry::Call => {
                 Some((Entry::Tail, None))
             }

@@ -32,13 +32,16 @@ impl Entry {
     }
 }
 
+/// Where a call returns to. That is never 0, so that a frame takes 16 bytes and not 24.
+pub(crate) type Back = NonZero<u64>;
+
 /// One frame, with what the caller notes of it, and whatever tells functions apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(crate) struct Frame<T, F = FunctionId> {
     pub(crate) function: F,
     pub(crate) entry: Entry,
     /// Where the frame returns to, for frames that a call made.
-    pub(crate) return_address: Option<NonZero<u64>>,
+    pub(crate) return_address: Option<Back>,
     pub(crate) note: T,
 }
 
@@ -75,7 +78,7 @@ impl At<FunctionId> {
 /// Is told when frames come and go.
 pub(crate) trait Watch<T, F = FunctionId> {
     /// A frame is entered from another; gives its note.
-    fn enter(&mut self, from: &Frame<T, F>, function: F, entry: Entry, back: Option<NonZero<u64>>) -> T;
+    fn enter(&mut self, from: &Frame<T, F>, function: F, entry: Entry, back: Option<Back>) -> T;
 
     /// A frame is left; the newest first.
     fn leave(&mut self, frame: &Frame<T, F>);
@@ -152,7 +155,7 @@ impl Edge {
 /// What to do next with the stack.
 enum Step {
     Stay,
-    Push(Entry, Option<NonZero<u64>>),
+    Push(Entry, Option<Back>),
     Jump,
     ReturnTo(u64),
     UnwindTo,
@@ -169,7 +172,7 @@ fn step<F: PartialEq>(edge: Edge, arrival: &At<F>, top: F, top_is_interrupt: boo
         // longjmp and exceptions land in the middle of a function that waits on the stack.
         Edge::Indirect if arrival.place == Place::Middle => Step::UnwindTo,
         Edge::Indirect => Step::Jump,
-        Edge::Call { return_address } => Step::Push(Entry::Call, NonZero::new(return_address)),
+        Edge::Call { return_address } => Step::Push(Entry::Call, Back::new(return_address)),
         // Nobody returns to a first instruction: it was pushed to be jumped to. And a handler returns to
         // a trampoline that nobody called from.
         Edge::Return if arrival.place == Place::Entry || top_is_interrupt => Step::Jump,
@@ -270,7 +273,7 @@ impl<T: Copy, F: Copy + PartialEq> Top<'_, T, F> {
         watch: &mut impl Watch<T, F>,
         function: F,
         entry: Entry,
-        return_address: Option<NonZero<u64>>,
+        return_address: Option<Back>,
     ) {
         let note = watch.enter(&self.frames[self.depth - 1], function, entry, return_address);
         self.frames[self.depth] = Frame { function, entry, return_address, note };
@@ -296,7 +299,7 @@ pub(crate) fn arrive_plainly<T: Copy, F: Copy + PartialEq>(
 ) -> bool {
     let &At { address, function, place } = arrival;
     if let Edge::Call { return_address } = edge {
-        stack.enter(watch, function, Entry::Call, NonZero::new(return_address));
+        stack.enter(watch, function, Entry::Call, Back::new(return_address));
         return true;
     }
     let top = &stack.frames[stack.depth - 1];
@@ -348,7 +351,7 @@ fn enter<T: Copy, F: Copy + PartialEq>(
     watch: &mut impl Watch<T, F>,
     function: F,
     entry: Entry,
-    return_address: Option<NonZero<u64>>,
+    return_address: Option<Back>,
 ) {
     let note = watch.enter(&stack[stack.len() - 1], function, entry, return_address);
     stack.push(Frame { function, entry, return_address, note });

@@ -178,6 +178,13 @@ pub trait Runs: DoubleEndedIterator<Item = NumberedRun> + ExactSizeIterator + Cl
     fn instructions(&self) -> u64 {
         self.clone().next_back().map_or(0, |last| last.until)
     }
+
+    /// The runs themselves, likewise.
+    #[inline]
+    fn named(self, functions: &impl Numbering) -> impl Iterator<Item = Run> {
+        let mut before = 0;
+        self.map(move |run| run.named(functions, std::mem::replace(&mut before, run.until)))
+    }
 }
 
 impl<I: DoubleEndedIterator<Item = NumberedRun> + ExactSizeIterator + Clone> Runs for I {}

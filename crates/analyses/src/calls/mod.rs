@@ -7,7 +7,7 @@
 mod paths;
 mod timed;
 
-use std::{mem, num::NonZero};
+use std::mem;
 
 use hodo_clock::Nanos;
 use hodo_trace::{Arrival, FunctionId, Numbering, Run, Runs, Seen};
@@ -19,7 +19,7 @@ use crate::{
     clock::Shares,
     contexts::ContextId,
     pile::Pile,
-    stack::{At, Below, Edge, Entry, Frame, Watch, arrive, cut},
+    stack::{At, Back, Below, Edge, Entry, Frame, Watch, arrive, cut},
 };
 
 /// A call that begins or ends.
@@ -169,7 +169,7 @@ impl Log {
 }
 
 impl Watch<()> for Log {
-    fn enter(&mut self, _: &Frame<()>, function: FunctionId, entry: Entry, _: Option<NonZero<u64>>) {
+    fn enter(&mut self, _: &Frame<()>, function: FunctionId, entry: Entry, _: Option<Back>) {
         self.push(Pending::Step(Step::Enter(function, entry)));
     }
 
@@ -238,12 +238,11 @@ impl Part {
             return self.fold_timed(functions, runs, since, until);
         }
         // A processor waits where a value is read that was written in parts, so it is kept out of memory.
-        let (mut edge, mut before) = (self.edge, 0);
-        for run in runs {
-            let Run { at, instructions, transfer, end } = run.named(functions, before);
-            self.arrive(edge, &at);
-            self.log.instructions += instructions;
-            (edge, before) = (Edge::over(transfer, end), run.until);
+        let mut edge = self.edge;
+        for run in runs.named(functions) {
+            self.arrive(edge, &run.at);
+            self.log.instructions += run.instructions;
+            edge = Edge::after(&run);
         }
         self.edge = edge;
         self.tell_the_timeless();
@@ -391,13 +390,7 @@ impl<F: FnMut(Moment)> Teller<'_, F> {
 }
 
 impl<F: FnMut(Moment)> Watch<Open> for Teller<'_, F> {
-    fn enter(
-        &mut self,
-        from: &Frame<Open>,
-        function: FunctionId,
-        entry: Entry,
-        _: Option<NonZero<u64>>,
-    ) -> Open {
+    fn enter(&mut self, from: &Frame<Open>, function: FunctionId, entry: Entry, _: Option<Back>) -> Open {
         self.open(from.note.depth + 1, function, entry)
     }
 

@@ -1,14 +1,12 @@
 //! Calls whose times are known.
 
-use std::num::NonZero;
-
 use hodo_clock::Nanos;
 use hodo_trace::{FunctionId, NumberedRun, Numbering, Runs};
 
 use super::{Item, Open, Part, When, paths::Step};
 use crate::{
     clock::Shares,
-    stack::{At, Below, Edge, Entry, Frame, Top, Watch, arrive, arrive_plainly},
+    stack::{At, Back, Below, Edge, Entry, Frame, Top, Watch, arrive, arrive_plainly},
 };
 
 /// What happened up to the last time.
@@ -73,7 +71,7 @@ impl Clocked<'_> {
 
 impl Watch<()> for Clocked<'_> {
     #[inline(always)]
-    fn enter(&mut self, _: &Frame<()>, function: FunctionId, entry: Entry, _: Option<NonZero<u64>>) {
+    fn enter(&mut self, _: &Frame<()>, function: FunctionId, entry: Entry, _: Option<Back>) {
         self.step(Step::Enter(function, entry));
     }
 

@@ -1,6 +1,6 @@
 //! The accounts of functions, up to where it is known when they ran.
 
-use std::{mem, num::NonZero};
+use std::mem;
 
 use hodo_trace::{Arrival, FunctionId};
 use rustc_hash::FxHashMap;
@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     clock::Time,
-    stack::{Edge, Entry, Frame, Watch},
+    stack::{Back, Edge, Entry, Frame, Watch},
 };
 
 /// Index of a function in its books.
@@ -398,7 +398,7 @@ impl Books {
 }
 
 impl Watch<(), Slot> for Books {
-    fn enter(&mut self, _: &Frame<(), Slot>, slot: Slot, entry: Entry, _: Option<NonZero<u64>>) {
+    fn enter(&mut self, _: &Frame<(), Slot>, slot: Slot, entry: Entry, _: Option<Back>) {
         self.entered(slot, entry, 1);
         self.enter_frame(slot);
     }
@@ -451,7 +451,7 @@ impl OpenBooks<'_> {
 
 impl Watch<(), Slot> for OpenBooks<'_> {
     #[inline(always)]
-    fn enter(&mut self, _: &Frame<(), Slot>, slot: Slot, entry: Entry, _: Option<NonZero<u64>>) {
+    fn enter(&mut self, _: &Frame<(), Slot>, slot: Slot, entry: Entry, _: Option<Back>) {
         let account = &mut self.accounts[slot as usize];
         account.calls += u64::from(entry == Entry::Call);
         account.depth += 1;

@@ -1,6 +1,6 @@
 //! What a chunk tells about the functions of a thread.
 
-use std::{mem, num::NonZero};
+use std::mem;
 
 use hodo_clock::Nanos;
 use hodo_trace::{Arrival, NumberedRun, Numbering, Run, Runs, Seen, Transfer};
@@ -15,7 +15,7 @@ use crate::{
     learned::Learned,
     pile::Pile,
     profile::cost::Sums,
-    stack::{At, Below, Edge, Entry, Frame, Top, Watch, arrive, arrive_plainly, cut},
+    stack::{At, Back, Below, Edge, Entry, Frame, Top, Watch, arrive, arrive_plainly, cut},
 };
 
 /// Without a clock nothing waits for it: so many events are enough at once.
@@ -126,7 +126,7 @@ struct Writer<'p> {
 
 impl Watch<(), Slot> for Writer<'_> {
     #[inline(always)]
-    fn enter(&mut self, from: &Frame<(), Slot>, slot: Slot, entry: Entry, _: Option<NonZero<u64>>) {
+    fn enter(&mut self, from: &Frame<(), Slot>, slot: Slot, entry: Entry, _: Option<Back>) {
         match entry {
             Entry::Call => self.log.call(from.function, slot),
             _ => {

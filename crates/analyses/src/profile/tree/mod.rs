@@ -48,11 +48,7 @@ impl Analysis for Profile<'_> {
         runs: impl Runs,
         _: Option<Nanos>,
     ) {
-        let mut before = 0;
-        for run in runs {
-            partial.fold_run(self.every, &run.named(functions, before));
-            before = run.until;
-        }
+        runs.named(functions).for_each(|run| partial.fold_run(self.every, &run));
     }
 
     fn exchange(&self, partial: &mut Partial, memory: &mut Paths) {

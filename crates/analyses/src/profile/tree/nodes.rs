@@ -1,14 +1,12 @@
 //! Calling-context trees.
 
-use std::num::NonZero;
-
 use hodo_trace::FunctionId;
 use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
 
 use crate::{
     profile::cost::{Beside, Cost, Ran},
-    stack::{Entry, Frame, Watch},
+    stack::{Back, Entry, Frame, Watch},
 };
 
 /// Index of a node in its tree.
@@ -170,13 +168,7 @@ impl Tree {
 }
 
 impl Watch<NodeId> for Tree {
-    fn enter(
-        &mut self,
-        from: &Frame<NodeId>,
-        function: FunctionId,
-        entry: Entry,
-        _: Option<NonZero<u64>>,
-    ) -> NodeId {
+    fn enter(&mut self, from: &Frame<NodeId>, function: FunctionId, entry: Entry, _: Option<Back>) -> NodeId {
         let node = self.child(from.note, function, entry);
         self.ran(node).entries += 1;
         node
