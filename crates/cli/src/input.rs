@@ -101,7 +101,7 @@ pub fn read<R>(
     experiment: &Experiment<'_>,
     chunk_size: impl Fn(usize) -> ChunkSize,
     numbered: bool,
-    work: impl FnOnce(Reading<'_>, &mut dyn FnMut(u64) -> bool) -> R,
+    work: impl FnOnce(Reading<'_>, &mut (dyn FnMut(u64) -> bool + Send)) -> R,
 ) -> Result<Option<R>, Failure> {
     let window = input.time.as_deref().map(|text| window::parse(text, experiment)).transpose()?;
     let calls = input.call.as_deref().map(|text| function::calls(text, experiment)).transpose()?;

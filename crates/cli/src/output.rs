@@ -24,7 +24,7 @@ const ROWS_OF_SEVERAL: u64 = 10;
 /// Standard output, or a file that is whole or absent.
 pub enum Destination {
     /// Standard output, or something that is written in place, such as a pipe or a device.
-    Stream(BufWriter<Box<dyn Write>>),
+    Stream(BufWriter<Box<dyn Write + Send>>),
     /// A file, under another name until it is whole; gone if it never is.
     File { writer: BufWriter<NamedTempFile>, path: PathBuf },
 }

@@ -69,7 +69,7 @@ fn make(
     kind: Kind,
     experiment: &Experiment<'_>,
     reading: Reading<'_>,
-    go_on: &mut dyn FnMut(u64) -> bool,
+    go_on: &mut (dyn FnMut(u64) -> bool + Send),
 ) -> Table {
     match kind {
         // Samples are taken of trees.

@@ -85,7 +85,7 @@ pub fn annotate(
     experiment: &Experiment<'_>,
     function: FunctionId,
     reading: Reading<'_>,
-    progress: impl FnMut(u64) -> bool,
+    progress: impl FnMut(u64) -> bool + Send,
 ) -> (Annotation, Losses) {
     let modules = &experiment.modules;
     let analysis = Blocks { report: Report::Lines, sources: modules };

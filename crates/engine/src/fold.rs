@@ -54,7 +54,7 @@ pub fn profile<A: Analysis>(
     experiment: &Experiment<'_>,
     analysis: &A,
     reading: Reading<'_>,
-    progress: impl FnMut(u64) -> bool,
+    progress: impl FnMut(u64) -> bool + Send,
 ) -> Table {
     let (threads, losses) = fold(experiment, analysis, reading, progress);
     Table { loss: losses.into_list(), ..analysis.finish(threads) }
@@ -65,7 +65,7 @@ pub(crate) fn fold<A: Analysis>(
     experiment: &Experiment<'_>,
     analysis: &A,
     reading: Reading<'_>,
-    progress: impl FnMut(u64) -> bool,
+    progress: impl FnMut(u64) -> bool + Send,
 ) -> (Vec<A::Partial>, Losses) {
     let mut tracks: BTreeMap<usize, Vec<Stint<A::Partial>>> = BTreeMap::new();
     let losses = decode_all(

@@ -55,7 +55,7 @@ impl Spans {
 pub fn numbers(
     experiment: &Experiment<'_>,
     reading: Reading<'_>,
-    progress: impl FnMut(u64) -> bool,
+    progress: impl FnMut(u64) -> bool + Send,
 ) -> Numbers {
     let reading = Reading { window: None, numbers: None, spans: None, ..reading };
     let mut stints: Vec<(usize, usize, Stint)> = Vec::new();

@@ -28,14 +28,16 @@ pub(crate) fn share(left: u64, threads: usize, limits: RangeInclusive<u64>) -> u
 
 /// What a job has handed over.
 struct Delivery<R> {
+    /// The thread that does it.
+    thread: usize,
     parts: VecDeque<R>,
     /// There is no more to come.
     complete: bool,
 }
 
-impl<R> Default for Delivery<R> {
-    fn default() -> Delivery<R> {
-        Delivery { parts: VecDeque::new(), complete: false }
+impl<R> Delivery<R> {
+    fn of(thread: usize) -> Delivery<R> {
+        Delivery { thread, parts: VecDeque::new(), complete: false }
     }
 }
 
@@ -63,172 +65,146 @@ impl Plan {
     }
 }
 
-struct Shared<R> {
+struct Shared<R, C> {
     /// The next job to start.
     next: usize,
-    /// Jobs whose results were consumed.
-    consumed: usize,
+    /// The job whose result is consumed next.
+    due: usize,
     delivered: BTreeMap<usize, Delivery<R>>,
+    /// What consumes; `None` while a thread does so.
+    consume: Option<C>,
     /// The consumer asked for no more, or somebody panicked.
     stopped: bool,
 }
 
-/// What the consumer does next.
-enum Turn<R> {
-    /// It consumes this part.
-    Consume(R),
-    /// It works.
-    Work,
-    /// Nothing: somebody stopped.
-    Stop,
-}
+impl<R, C: FnMut(R) -> bool> Shared<R, C> {
+    fn new(consume: C) -> Shared<R, C> {
+        Shared { next: 0, due: 0, delivered: BTreeMap::new(), consume: Some(consume), stopped: false }
+    }
 
-impl<R> Shared<R> {
     /// The next job to start, if not too much waits to be consumed.
     fn start(&mut self, plan: &Plan) -> Option<usize> {
-        let waiting = |next: usize| plan.before[next] - plan.before[self.consumed];
+        let waiting = |next: usize| plan.before[next] - plan.before[self.due];
         let job = Some(self.next).filter(|&next| next < plan.jobs() && waiting(next) < plan.window)?;
         self.next += 1;
         Some(job)
     }
 
-    /// Takes a part of a job's result if there is room for it; whether there was.
-    fn take(&mut self, job: usize, part: &mut Option<R>) -> bool {
-        let parts = &mut self.delivered.entry(job).or_default().parts;
-        let has_room = parts.len() < PARTS;
-        if has_room {
-            parts.extend(part.take());
+    /// The part that is due, with what consumes it, if both are there; where `only` a thread's own is asked for, if it
+    /// is of that thread.
+    fn take(&mut self, only: Option<usize>) -> Option<(R, C)> {
+        let delivery = self.delivered.get_mut(&self.due)?;
+        if delivery.parts.is_empty() || only.is_some_and(|thread| delivery.thread != thread) {
+            return None;
         }
-        has_room
+        let consume = self.consume.take()?;
+        delivery.parts.pop_front().map(|part| (part, consume))
+    }
+
+    /// A part was consumed: whether to go on.
+    fn consumed(&mut self, consume: C, go_on: bool) {
+        self.consume = Some(consume);
+        self.stopped |= !go_on;
+        if self.delivered.get(&self.due).is_some_and(|all| all.complete && all.parts.is_empty()) {
+            self.delivered.remove(&self.due);
+            self.due += 1;
+        }
     }
 }
 
-/// Where workers and the consumer, which is one of them, meet.
-struct Exchange<R> {
+/// Where threads meet.
+struct Exchange<R, C> {
     plan: Plan,
-    shared: Mutex<Shared<R>>,
+    shared: Mutex<Shared<R, C>>,
     changed: Condvar,
 }
 
-impl<R> Exchange<R> {
-    fn lock(&self) -> MutexGuard<'_, Shared<R>> {
+impl<R, C> Exchange<R, C> {
+    fn lock(&self) -> MutexGuard<'_, Shared<R, C>> {
         self.shared.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn wait<'a>(&self, now: MutexGuard<'a, Shared<R>>) -> MutexGuard<'a, Shared<R>> {
+    fn wait<'a>(&self, now: MutexGuard<'a, Shared<R, C>>) -> MutexGuard<'a, Shared<R, C>> {
         self.changed.wait(now).unwrap_or_else(PoisonError::into_inner)
     }
+}
 
-    /// The next job to start, once not too much waits to be consumed.
+/// A thread, which works, and consumes what is due. What it found itself is still in its caches, so that comes before
+/// other work, and what others found after it.
+struct Worker<'x, R, C> {
+    exchange: &'x Exchange<R, C>,
+    thread: usize,
+}
+
+impl<R, C: FnMut(R) -> bool> Worker<'_, R, C> {
+    /// Consumes a part, while others work.
+    fn consume<'n>(
+        &'n self,
+        now: MutexGuard<'n, Shared<R, C>>,
+        (part, mut consume): (R, C),
+    ) -> MutexGuard<'n, Shared<R, C>> {
+        drop(now);
+        let go_on = consume(part);
+        let mut now = self.exchange.lock();
+        now.consumed(consume, go_on);
+        self.exchange.changed.notify_all();
+        now
+    }
+
+    /// The next job to start, once not too much waits to be consumed; `None` where all is consumed, or somebody stopped.
     fn next_job(&self) -> Option<usize> {
-        let mut now = self.lock();
-        while !now.stopped && now.next < self.plan.jobs() {
-            if let Some(job) = now.start(&self.plan) {
+        let plan = &self.exchange.plan;
+        let mut now = self.exchange.lock();
+        while !now.stopped && now.due < plan.jobs() {
+            if let Some(own) = now.take(Some(self.thread)) {
+                now = self.consume(now, own);
+            } else if let Some(job) = now.start(plan) {
                 return Some(job);
+            } else if let Some(part) = now.take(None) {
+                now = self.consume(now, part);
+            } else {
+                now = self.exchange.wait(now);
             }
-            now = self.wait(now);
         }
         None
     }
 
     /// Delivers a part of a job's result, in its turn; whether to go on.
     fn hand_over(&self, job: usize, part: R) -> bool {
-        let (mut now, mut part) = (self.lock(), Some(part));
-        while !now.stopped && !now.take(job, &mut part) {
-            now = self.wait(now);
+        let mut now = self.deliver(job, part);
+        loop {
+            let waiting = now.delivered.get(&job).map_or(0, |all| all.parts.len());
+            if now.stopped || waiting == 0 {
+                return !now.stopped;
+            }
+            if let Some(part) = now.take((waiting < PARTS).then_some(self.thread)) {
+                now = self.consume(now, part);
+            } else if waiting < PARTS {
+                return true;
+            } else {
+                now = self.exchange.wait(now);
+            }
         }
-        self.changed.notify_all();
-        !now.stopped
     }
 
     /// Delivers the last part.
     fn complete(&self, job: usize, part: R) {
-        let mut now = self.lock();
-        let delivery = now.delivered.entry(job).or_default();
-        delivery.parts.push_back(part);
-        delivery.complete = true;
-        self.changed.notify_all();
+        let mut now = self.deliver(job, part);
+        now.delivered.get_mut(&job).expect("was delivered").complete = true;
     }
 
-    /// What the consumer does next, which waits for parts of a job's result: it works if it can.
-    fn turn(&self, job: usize, mut can_work: impl FnMut(&mut Shared<R>) -> bool) -> Turn<R> {
-        let mut now = self.lock();
-        loop {
-            if now.stopped {
-                return Turn::Stop;
-            }
-            if let Some(part) = now.delivered.get_mut(&job).and_then(|all| all.parts.pop_front()) {
-                return Turn::Consume(part);
-            }
-            if can_work(&mut now) {
-                return Turn::Work;
-            }
-            now = self.wait(now);
-        }
-    }
-
-    /// A part of a job's result was consumed: whether that was its last.
-    fn consumed(&self, job: usize, go_on: bool) -> bool {
-        let mut now = self.lock();
-        let done = now.delivered.get(&job).is_some_and(|all| all.complete && all.parts.is_empty());
-        if done {
-            now.delivered.remove(&job);
-            now.consumed = job + 1;
-        }
-        now.stopped |= !go_on;
-        self.changed.notify_all();
-        done
-    }
-}
-
-/// The consumer, which works too while nothing is there to consume.
-struct Consumer<'x, R, C> {
-    exchange: &'x Exchange<R>,
-    consume: C,
-    /// The job whose result it waits for.
-    job: usize,
-}
-
-impl<R, C: FnMut(R) -> bool> Consumer<'_, R, C> {
-    fn consume(&mut self, part: R) {
-        let go_on = (self.consume)(part);
-        self.job += usize::from(self.exchange.consumed(self.job, go_on));
-    }
-
-    /// The next job to start, once there is nothing to consume; `None` where all is consumed, or somebody stopped.
-    fn next_job(&mut self) -> Option<usize> {
-        while self.job < self.exchange.plan.jobs() {
-            let mut job = None;
-            let can_work = |now: &mut Shared<R>| {
-                job = now.start(&self.exchange.plan);
-                job.is_some()
-            };
-            match self.exchange.turn(self.job, can_work) {
-                Turn::Consume(part) => self.consume(part),
-                Turn::Work => return job,
-                Turn::Stop => return None,
-            }
-        }
-        None
-    }
-
-    /// Delivers a part of the result of a job of its own, in its turn; whether to go on.
-    fn hand_over(&mut self, job: usize, part: R) -> bool {
-        let mut part = Some(part);
-        loop {
-            match self.exchange.turn(self.job, |now| now.take(job, &mut part)) {
-                Turn::Consume(part) => self.consume(part),
-                Turn::Work => return true,
-                Turn::Stop => return false,
-            }
-        }
+    fn deliver(&self, job: usize, part: R) -> MutexGuard<'_, Shared<R, C>> {
+        let mut now = self.exchange.lock();
+        now.delivered.entry(job).or_insert_with(|| Delivery::of(self.thread)).parts.push_back(part);
+        self.exchange.changed.notify_all();
+        now
     }
 }
 
 /// Stops everybody when a thread unwinds, so that nobody waits for it.
-struct StopOnPanic<'a, R>(&'a Exchange<R>);
+struct StopOnPanic<'a, R, C>(&'a Exchange<R, C>);
 
-impl<R> Drop for StopOnPanic<'_, R> {
+impl<R, C> Drop for StopOnPanic<'_, R, C> {
     fn drop(&mut self) {
         if thread::panicking() {
             self.0.lock().stopped = true;
@@ -237,15 +213,15 @@ impl<R> Drop for StopOnPanic<'_, R> {
     }
 }
 
-/// Does `jobs` on `threads` threads, each with its own `start`ed state, and hands the results to
-/// `consume` in the order of the jobs, beside the work, on the caller's thread, which is one of them. `consume` returns
-/// whether to go on.
+/// Does `jobs` on `threads` threads, of which the caller's is one, each with its own `start`ed state, and hands the
+/// results to `consume` in the order of the jobs, one at a time, on any of these threads. `consume` returns whether to
+/// go on.
 pub(crate) fn in_order<J: Sync, W, R: Send>(
     jobs: &[J],
     threads: usize,
     start: impl Fn() -> W + Sync,
     work: impl Fn(&mut W, &J) -> R + Sync,
-    consume: impl FnMut(R) -> bool,
+    consume: impl FnMut(R) -> bool + Send,
 ) {
     parts_in_order(jobs, |_| 1, threads, start, |state, job, _| work(state, job), consume);
 }
@@ -258,7 +234,7 @@ pub(crate) fn parts_in_order<J: Sync, W, R: Send>(
     threads: usize,
     start: impl Fn() -> W + Sync,
     work: impl Fn(&mut W, &J, &dyn Fn(R) -> bool) -> R + Sync,
-    consume: impl FnMut(R) -> bool,
+    consume: impl FnMut(R) -> bool + Send,
 ) {
     if threads <= 1 || jobs.len() <= 1 {
         let mut state = start();
@@ -272,27 +248,19 @@ pub(crate) fn parts_in_order<J: Sync, W, R: Send>(
     }
     let threads = threads.min(jobs.len());
     let plan = Plan::new(&jobs.iter().map(size).collect::<Vec<_>>(), threads);
-    let shared = Shared { next: 0, consumed: 0, delivered: BTreeMap::new(), stopped: false };
-    let exchange = Exchange { plan, shared: Mutex::new(shared), changed: Condvar::new() };
-    let worker = || {
+    let exchange = Exchange { plan, shared: Mutex::new(Shared::new(consume)), changed: Condvar::new() };
+    let run = |thread| {
         let _guard = StopOnPanic(&exchange);
-        let mut state = start();
-        while let Some(job) = exchange.next_job() {
-            let last = work(&mut state, &jobs[job], &|part| exchange.hand_over(job, part));
-            exchange.complete(job, last);
+        let (worker, mut state) = (Worker { exchange: &exchange, thread }, start());
+        while let Some(job) = worker.next_job() {
+            let last = work(&mut state, &jobs[job], &|part| worker.hand_over(job, part));
+            worker.complete(job, last);
         }
     };
     pool(threads).in_place_scope(|scope| {
-        (1..threads).for_each(|_| scope.spawn(|_| worker()));
-        // Where `consume` panics, nobody may wait for it for ever.
-        let _guard = StopOnPanic(&exchange);
-        let mut state = start();
-        let consumer = RefCell::new(Consumer { exchange: &exchange, consume, job: 0 });
-        let next_job = || consumer.borrow_mut().next_job();
-        while let Some(job) = next_job() {
-            let last = work(&mut state, &jobs[job], &|part| consumer.borrow_mut().hand_over(job, part));
-            exchange.complete(job, last);
-        }
+        let run = &run;
+        (1..threads).for_each(|thread| scope.spawn(move |_| run(thread)));
+        run(0);
     });
 }
 
@@ -343,10 +311,9 @@ mod tests {
     #[test]
     fn small_jobs_do_not_wait_for_a_large_one() {
         let plan = Plan::new(&[&[1000], &[1; 100][..], &[1000; 5]].concat(), 1);
-        let mut shared: Shared<()> =
-            Shared { next: 0, consumed: 0, delivered: BTreeMap::new(), stopped: false };
+        let mut shared = Shared::new(|()| true);
         let mut start_all = |consumed| {
-            shared.consumed = consumed;
+            shared.due = consumed;
             iter::from_fn(|| shared.start(&plan)).last()
         };
         // As much as four large ones, so that more fits only behind the first.

@@ -40,8 +40,8 @@ pub fn decode_all<S: TrackSink, M: Default, R: Send>(
     reading: Reading<'_>,
     start: impl Fn(&Chunk, M) -> S + Sync,
     finish: impl Fn(S) -> (R, M) + Sync,
-    consume: impl FnMut(&Chunk, R) -> bool,
-    progress: impl FnMut(u64) -> bool,
+    consume: impl FnMut(&Chunk, R) -> bool + Send,
+    progress: impl FnMut(u64) -> bool + Send,
 ) -> Losses {
     let chunks = experiment.chunks(reading.chunk_size);
     decode_chunks(experiment, &chunks, reading, start, |_| None, finish, consume, progress)
@@ -57,8 +57,8 @@ pub(crate) fn decode_chunks<S: TrackSink, M: Default, R: Send>(
     start: impl Fn(&Chunk, M) -> S + Sync,
     part: impl Fn(&mut S) -> Option<R> + Sync,
     finish: impl Fn(S) -> (R, M) + Sync,
-    mut consume: impl FnMut(&Chunk, R) -> bool,
-    mut progress: impl FnMut(u64) -> bool,
+    mut consume: impl FnMut(&Chunk, R) -> bool + Send,
+    mut progress: impl FnMut(u64) -> bool + Send,
 ) -> Losses {
     let mut order = chunks.iter().peekable();
     let mut losses = experiment.losses_in(reading.window);

@@ -62,6 +62,9 @@ struct Gathered<'s> {
 }
 
 impl Gathered<'_> {
+    /// More than most chunks show, so that only what would take much memory has to wait for its turn.
+    const MUCH: usize = 1 << 16;
+
     /// Lends what is remembered to the last stint, or takes it back.
     fn exchange(&mut self) {
         if let Some(stint) = self.stints.last_mut() {
@@ -69,11 +72,11 @@ impl Gathered<'_> {
         }
     }
 
-    /// What the thread showed so far, once it is so much.
+    /// What the thread showed so far, once it is much.
     #[inline]
-    fn part(&mut self, enough: usize) -> Option<Vec<Stint>> {
+    fn part(&mut self) -> Option<Vec<Stint>> {
         let [Stint { context, since, part, seen }] = &mut self.stints[..] else { return None };
-        let part = part.take(enough, || self.spares.take())?;
+        let part = part.take(Self::MUCH, || self.spares.take())?;
         Some(vec![Stint { context: *context, since: *since, part, seen: *seen }])
     }
 
@@ -154,8 +157,8 @@ fn in_time(
     experiment: &Experiment<'_>,
     reading: Reading<'_>,
     begins: bool,
-    mut consume: impl FnMut(u32, Part) -> (Spare, bool),
-    progress: impl FnMut(u64) -> bool,
+    mut consume: impl FnMut(u32, Part) -> (Spare, bool) + Send,
+    progress: impl FnMut(u64) -> bool + Send,
 ) -> Losses {
     let mut chunks = experiment.chunks(reading.chunk_size);
     let mut starts = VecDeque::new();
@@ -174,8 +177,6 @@ fn in_time(
         go_on
     };
     let shared = shared_streams(experiment);
-    // Few where they are consumed at once, so that they stay in the cache; many where others wait for their turn.
-    let enough = if reading.threads == 1 { 1 << 8 } else { 1 << 16 };
     decode_chunks(
         experiment,
         &chunks,
@@ -184,7 +185,7 @@ fn in_time(
             let gathered = Gathered { spares: &spares, begins, stints: Vec::new(), paths };
             SeenSink::new(gathered, Gate::new(experiment, chunk, reading))
         },
-        |sink| if shared { None } else { sink.taker().part(enough) },
+        |sink| if shared { None } else { sink.taker().part() },
         |sink| sink.into_inner().finish(),
         |_, stints| {
             let in_stints = stints.into_iter().filter(|stint| stint.seen);
@@ -233,11 +234,11 @@ pub trait CallSink {
 
 /// Tells of the calls of all threads: thread by thread where each has a stream of its own, else in order of time.
 /// `progress` is told the bytes that were decoded, and returns whether to go on.
-pub fn calls<S: CallSink>(
+pub fn calls<S: CallSink + Send>(
     experiment: &Experiment<'_>,
     reading: Reading<'_>,
     sink: &mut S,
-    progress: impl FnMut(u64) -> bool,
+    progress: impl FnMut(u64) -> bool + Send,
 ) -> Losses {
     let mut threads: BTreeMap<u32, Calls> = BTreeMap::new();
     let shared = shared_streams(experiment);
@@ -299,7 +300,7 @@ pub fn find_calls(
     experiment: &Experiment<'_>,
     calls: &NthCalls,
     reading: Reading<'_>,
-    progress: impl FnMut(u64) -> bool,
+    progress: impl FnMut(u64) -> bool + Send,
 ) -> Spans {
     let reading = Reading { window: None, numbers: None, spans: None, ..reading };
     let mut threads: BTreeMap<u32, (Calls, Finder)> = BTreeMap::new();

@@ -121,7 +121,11 @@ fn payload(packet: Packet) -> u64 {
     }
 }
 
-fn functions(experiment: &Experiment<'_>, reading: Reading<'_>, progress: impl FnMut(u64) -> bool) -> u64 {
+fn functions(
+    experiment: &Experiment<'_>,
+    reading: Reading<'_>,
+    progress: impl FnMut(u64) -> bool + Send,
+) -> u64 {
     let analysis = Functions { names: &experiment.modules };
     let table = profile(experiment, &analysis, reading, progress);
     // The same with and without a memo.
@@ -239,7 +243,11 @@ impl TrackSink for Addresses {
     fn begin_segment(&mut self) {}
 }
 
-fn instructions(experiment: &Experiment<'_>, reading: Reading<'_>, progress: impl FnMut(u64) -> bool) -> u64 {
+fn instructions(
+    experiment: &Experiment<'_>,
+    reading: Reading<'_>,
+    progress: impl FnMut(u64) -> bool + Send,
+) -> u64 {
     let mut count = 0;
     let consume = |_: &_, (of_chunk, sum): (u64, u64)| {
         std::hint::black_box(sum);

@@ -28,7 +28,7 @@ pub fn count(
     wanted: &Wanted,
     view: &str,
     reading: &EventReading,
-    progress: impl FnMut(u64) -> bool,
+    progress: impl FnMut(u64) -> bool + Send,
 ) -> Table {
     let mut losses = Losses::default();
     traces.loss().into_iter().for_each(|loss| losses.add(loss));
@@ -44,7 +44,7 @@ pub(super) fn count_runs(
     runs: Vec<Run<'_, '_>>,
     reading: &EventReading,
     losses: &mut Losses,
-    mut progress: impl FnMut(u64) -> bool,
+    mut progress: impl FnMut(u64) -> bool + Send,
 ) -> Counts {
     let filter = (!wanted.is_all()).then(|| Filter::new(traces, wanted));
     let nothing = |trace: &Trace<'_>| trace.streams.iter().map(|_| Counted::default()).collect();

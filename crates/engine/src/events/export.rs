@@ -146,7 +146,7 @@ type Classes = HashSet<(usize, u64, u64)>;
 
 /// The classes of events that occur, where traces are no CTF: what describes those has every event that the system
 /// knows.
-fn occurring(traces: &EventTraces<'_>, reading: &EventReading, go_on: impl Fn() -> bool) -> Classes {
+fn occurring(traces: &EventTraces<'_>, reading: &EventReading, go_on: impl Fn() -> bool + Sync) -> Classes {
     let mut occurring = Classes::new();
     if traces.traces.iter().all(|trace| trace.class.version > 0) {
         return occurring;

@@ -61,7 +61,7 @@ pub fn analyse(
     analyses: &[&dyn AnyEventAnalysis],
     choice: &Choice,
     reading: &EventReading,
-    progress: impl FnMut(u64) -> bool,
+    progress: impl FnMut(u64) -> bool + Send,
 ) -> Vec<Table> {
     let mut losses = Losses::default();
     traces.loss().into_iter().for_each(|loss| losses.add(loss));
@@ -78,7 +78,7 @@ pub(super) fn fold_all(
     slices: &[Slice],
     reading: &EventReading,
     losses: &mut Losses,
-    mut progress: impl FnMut(u64) -> bool,
+    mut progress: impl FnMut(u64) -> bool + Send,
 ) -> (Folded, Vec<String>) {
     let binding = Binding::new(traces, pass);
     let start =

@@ -146,7 +146,7 @@ pub fn fold_part(
     analyses: &[(&str, Option<&dyn AnyEventAnalysis>)],
     portion: Portion,
     reading: &EventReading,
-    mut progress: impl FnMut(u64) -> bool,
+    mut progress: impl FnMut(u64) -> bool + Send,
 ) -> Part {
     let bare: Vec<&dyn AnyEventAnalysis> = analyses.iter().filter_map(|(_, analysis)| *analysis).collect();
     let slices = if bare.is_empty() { Vec::new() } else { plan(traces, reading) };

@@ -45,7 +45,7 @@ pub fn count_over_time(
     wanted: &Wanted,
     width: Option<u64>,
     reading: &EventReading,
-    mut progress: impl FnMut(u64) -> bool,
+    mut progress: impl FnMut(u64) -> bool + Send,
 ) -> Option<Table> {
     let (first, last) = traces.span().unwrap_or_default();
     let from = reading.from.map_or(first, |from| from.max(first));

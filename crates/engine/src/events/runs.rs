@@ -45,7 +45,7 @@ pub fn each_run<'t, 'a, R: Send>(
     traces: &'t EventTraces<'a>,
     reading: &EventReading,
     work: impl Fn(&Run<'t, 'a>) -> R + Sync,
-    consume: impl FnMut(&Run<'t, 'a>, R) -> bool,
+    consume: impl FnMut(&Run<'t, 'a>, R) -> bool + Send,
 ) {
     each_of(traces, &runs(traces, reading), reading, work, consume);
 }
@@ -56,7 +56,7 @@ pub(super) fn each_of<'t, 'a, R: Send>(
     runs: &[Run<'t, 'a>],
     reading: &EventReading,
     work: impl Fn(&Run<'t, 'a>) -> R + Sync,
-    mut consume: impl FnMut(&Run<'t, 'a>, R) -> bool,
+    mut consume: impl FnMut(&Run<'t, 'a>, R) -> bool + Send,
 ) {
     let mut consumed = runs.iter();
     in_order(

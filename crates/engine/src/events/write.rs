@@ -52,8 +52,8 @@ pub fn script(
     format: EventFormat,
     reading: &EventReading,
     limit: Option<u64>,
-    out: &mut dyn Write,
-    mut progress: impl FnMut(u64) -> bool,
+    out: &mut (dyn Write + Send),
+    mut progress: impl FnMut(u64) -> bool + Send,
 ) -> Outcome {
     let mut script = Script::new(format, limit, out);
     traces.loss().into_iter().for_each(|loss| script.losses.add(loss));
@@ -72,7 +72,11 @@ pub(super) struct Script<'o> {
 }
 
 impl<'o> Script<'o> {
-    pub(super) fn new(format: EventFormat, limit: Option<u64>, out: &'o mut dyn Write) -> Script<'o> {
+    pub(super) fn new(
+        format: EventFormat,
+        limit: Option<u64>,
+        out: &'o mut (dyn Write + Send),
+    ) -> Script<'o> {
         Script { format, lines: Lines::new(out, limit), losses: Losses::default(), before: None, done: 0 }
     }
 
@@ -97,7 +101,7 @@ impl<'o> Script<'o> {
         wanted: &Wanted,
         reading: &EventReading,
         slices: &[Slice],
-        mut progress: impl FnMut(u64) -> bool,
+        mut progress: impl FnMut(u64) -> bool + Send,
     ) {
         let format = self.format;
         let writer =

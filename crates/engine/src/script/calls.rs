@@ -32,8 +32,8 @@ pub fn calls(
     format: CallFormat,
     reading: Reading<'_>,
     limit: Option<u64>,
-    out: &mut dyn Write,
-    progress: impl FnMut(u64) -> bool,
+    out: &mut (dyn Write + Send),
+    progress: impl FnMut(u64) -> bool + Send,
 ) -> Outcome {
     let mut writer = Writer {
         experiment,

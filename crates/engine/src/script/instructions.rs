@@ -66,8 +66,8 @@ pub fn instructions(
     fields: &[Field],
     reading: Reading<'_>,
     limit: Option<u64>,
-    out: &mut dyn Write,
-    progress: impl FnMut(u64) -> bool,
+    out: &mut (dyn Write + Send),
+    progress: impl FnMut(u64) -> bool + Send,
 ) -> Outcome {
     let start = |chunk: &Chunk| InstructionSink::new(Gate::new(experiment, chunk, reading), chunk, fields);
     write_chunks(experiment, reading, limit, out, start, progress)

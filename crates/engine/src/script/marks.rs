@@ -55,8 +55,8 @@ pub fn marks(
     format: MarkFormat,
     reading: Reading<'_>,
     limit: Option<u64>,
-    out: &mut dyn Write,
-    progress: impl FnMut(u64) -> bool,
+    out: &mut (dyn Write + Send),
+    progress: impl FnMut(u64) -> bool + Send,
 ) -> Outcome {
     let start = |chunk: &Chunk| MarkSink {
         gate: Gate::new(experiment, chunk, reading),

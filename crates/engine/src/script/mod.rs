@@ -61,9 +61,9 @@ fn write_chunks<S: TextSink>(
     experiment: &Experiment<'_>,
     reading: Reading<'_>,
     limit: Option<u64>,
-    out: &mut dyn Write,
+    out: &mut (dyn Write + Send),
     start: impl Fn(&Chunk) -> S + Sync,
-    progress: impl FnMut(u64) -> bool,
+    progress: impl FnMut(u64) -> bool + Send,
 ) -> Outcome {
     let mut lines = Lines::new(out, limit);
     let write = |_: &Chunk, text: Vec<u8>| {
@@ -91,14 +91,14 @@ fn write_chunks<S: TextSink>(
 
 /// Writes whole lines up to a limit, and nothing more after an error.
 pub(crate) struct Lines<'w> {
-    out: &'w mut dyn Write,
+    out: &'w mut (dyn Write + Send),
     /// Lines that may still be written; `None` for all.
     left: Option<u64>,
     pub(crate) result: io::Result<()>,
 }
 
 impl<'w> Lines<'w> {
-    pub(crate) fn new(out: &'w mut dyn Write, limit: Option<u64>) -> Lines<'w> {
+    pub(crate) fn new(out: &'w mut (dyn Write + Send), limit: Option<u64>) -> Lines<'w> {
         Lines { out, left: limit, result: Ok(()) }
     }
 

@@ -13,8 +13,8 @@ pub fn packets(
     experiment: &Experiment<'_>,
     reading: Reading<'_>,
     limit: Option<u64>,
-    out: &mut dyn Write,
-    mut progress: impl FnMut(u64) -> bool,
+    out: &mut (dyn Write + Send),
+    mut progress: impl FnMut(u64) -> bool + Send,
 ) -> Outcome {
     let chunks = experiment.chunks(reading.chunk_size);
     let mut lines = Lines::new(out, limit);

@@ -13,7 +13,7 @@ pub fn sideband(
     experiment: &Experiment<'_>,
     reading: Reading,
     limit: Option<u64>,
-    out: &mut dyn Write,
+    out: &mut (dyn Write + Send),
 ) -> Outcome {
     let mut lines = Lines::new(out, limit);
     let clock = experiment.recording.config.clock;

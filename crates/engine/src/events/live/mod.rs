@@ -50,7 +50,7 @@ pub fn live_script(
     format: EventFormat,
     reading: &EventReading,
     limit: Option<u64>,
-    out: &mut dyn Write,
+    out: &mut (dyn Write + Send),
     go_on: &dyn Fn() -> bool,
 ) -> Result<Outcome, LiveError> {
     let mut viewer = Viewer::attach(address)?;
