@@ -116,19 +116,29 @@ impl Learned {
         Learned { seldom: self.seldom, most: self.most, ..Learned::default() }
     }
 
-    /// Looks whether paths come so seldom that learning them is not worth it, which so many bytes of trace to a path make
-    /// it, each time that there are some more; then it rests, the longer the more often that was so.
-    fn judge(&mut self, worth: usize) {
-        let (paths, bytes) = (self.paths - self.judged.0, self.bytes - self.judged.1);
-        let is_hopeless = paths * FEW >= self.most && bytes < worth / 4 * paths;
-        if paths * SOME < self.most && !is_hopeless {
+    /// Paths, and bytes of trace that were followed by them, since it was asked last.
+    fn lately(&self) -> (usize, usize) {
+        (self.paths - self.judged.0, self.bytes - self.judged.1)
+    }
+
+    /// Whether it is seen soon that learning is not worth it. So many bytes were not counted yet.
+    fn is_hopeless(&self, uncounted: usize) -> bool {
+        let (paths, bytes) = self.lately();
+        paths * FEW >= self.most && 2 * (bytes + uncounted) < WORTH * paths
+    }
+
+    /// Looks whether paths come so seldom that learning them is not worth it, each time that there are some more; then
+    /// it rests, the longer the more they were, and the more often that was so.
+    fn judge(&mut self) {
+        let (paths, bytes) = self.lately();
+        if paths * SOME < self.most && !self.is_hopeless(0) {
             return;
         }
         self.judged = (self.paths, self.bytes);
-        if bytes >= worth * paths {
+        if bytes >= WORTH * paths {
             self.seldom = self.seldom.saturating_sub(1);
         } else {
-            self.rest = (REST * self.most / PATHS) << self.seldom;
+            self.rest = (REST * paths).min(self.most / 2) << self.seldom;
             self.seldom = (self.seldom + 1).min(LONGEST_REST);
         }
     }
@@ -140,17 +150,15 @@ const PATHS: usize = 1 << 18;
 /// The part of these that is looked at together.
 const SOME: usize = 64;
 
-/// The part of these that is enough to see that it is far from worth it.
-const FEW: usize = 256;
+/// The part of these that is enough to see that it is not half of what is worth it.
+const FEW: usize = 512;
 
-/// Bytes of trace to a path that make it worth to be learned, where stretches are told otherwise.
-const WORTH: usize = 64;
+/// Bytes of trace to a path that make it worth to be learned.
+const WORTH: usize = 32;
 
-/// The same where blocks are told otherwise, which takes longer.
-const WORTH_OF_BLOCKS: usize = 32;
-
-/// Legs that are left to the decoder before paths are learned again, the first time.
-const REST: usize = 1 << 16;
+/// Legs that are left to the decoder before paths are learned again, the first time, for each that was learned in vain;
+/// together they are no more than half of the most paths.
+const REST: usize = 32;
 
 /// How often that is doubled at most.
 const LONGEST_REST: u32 = 10;
@@ -249,7 +257,7 @@ impl Decoder<'_> {
         {
             return;
         }
-        memos.learned.judge(if context.sink.takes_stretches() { WORTH } else { WORTH_OF_BLOCKS });
+        memos.learned.judge();
         if memos.learned.rest > 0 {
             let followed = self.follow_plain(memos.learned.rest, context);
             memos.learned.rest -= followed.max(1);
@@ -310,6 +318,7 @@ impl Decoder<'_> {
         // A CYC packet told the time of the packet that comes next; what is left of a TNT-64; bytes of packets that
         // were not met together, and are looked up one by one.
         let (mut counted, mut pending, mut apart) = (true, 0, 0);
+        let start = *position;
         while let Some(wide) = bytes.get(*position..).and_then(|rest| rest.first_chunk()) {
             if pending == 0 && !counted && ride(bytes, position, state, memo, context.sink) {
                 apart = 0;
@@ -331,7 +340,7 @@ impl Decoder<'_> {
             }
             let packets = word & u64::MAX >> (u64::BITS - 8 * size);
             let Some(way) = memo.ways.find(*state, packets) else {
-                if learned.full {
+                if learned.full || learned.is_hopeless(*position - start) {
                     break;
                 }
                 let (walk, graph, sink) = self.parts(context);
