@@ -317,8 +317,7 @@ impl Decoder<'_> {
     ) -> u64 {
         // A CYC packet told the time of the packet that comes next; what is left of a TNT-64; bytes of packets that
         // were not met together, and are looked up one by one.
-        let (mut counted, mut pending, mut apart) = (true, 0, 0);
-        let start = *position;
+        let (start, mut counted, mut pending, mut apart) = (*position, true, 0, 0);
         while let Some(wide) = bytes.get(*position..).and_then(|rest| rest.first_chunk()) {
             if pending == 0 && !counted && ride(bytes, position, state, memo, context.sink) {
                 apart = 0;
