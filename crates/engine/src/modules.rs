@@ -291,13 +291,6 @@ impl<'f> Modules<'f> {
         functions.collect()
     }
 
-    /// How many bytes from `origin` on are the same function's.
-    fn stretch(&self, origin: Origin) -> u64 {
-        let module = self.symbols.modules().get(origin.module as usize);
-        let address = self.address(origin);
-        module.map_or(u64::MAX, |module| module.stretch(address).end - address)
-    }
-
     /// The place and length of a function in its module.
     pub(crate) fn extent(&self, origin: Origin) -> Range<u64> {
         let module = self.symbols.modules().get(origin.module as usize);
@@ -402,12 +395,17 @@ fn joined(mut ranges: Vec<Range<u64>>) -> Vec<Range<u64>> {
 
 impl Labels for Modules<'_> {
     fn label(&self, origin: Origin) -> (Label, u64) {
-        let (id, behind) = self.function(origin);
-        let known = self.symbols.modules().get(id.module as usize).is_some_and(|module| {
-            !module.function(id.index).raw_name().is_empty() || module.address(origin.offset).is_some()
-        });
-        let label = Label { module: id.module, function: id.index, at_entry: known.then_some(behind == 0) };
-        (label, self.stretch(origin))
+        let Origin { module: index, offset } = origin;
+        let Some(module) = self.symbols.modules().get(index as usize) else {
+            let FunctionId { module, index } = Symbols::UNKNOWN;
+            return (Label { module, function: index, at_entry: None }, u64::MAX);
+        };
+        let address = module.address(offset);
+        let (address, is_in_file) = (address.unwrap_or(offset), address.is_some());
+        let (function, stretch) = module.stretch(address);
+        let found = module.function(function);
+        let at_entry = (is_in_file || !found.is_nameless()).then_some(address == found.start());
+        (Label { module: index, function, at_entry }, stretch.end - address)
     }
 
     fn is_file(&self, module: u32, name: &str) -> bool {

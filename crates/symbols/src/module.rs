@@ -27,9 +27,8 @@ pub struct Module {
 /// One function.
 #[derive(Clone, Copy, Debug)]
 pub struct Function<'a> {
-    module: &'a str,
+    module: &'a Module,
     extent: Extent,
-    name: &'a str,
     is_rest: bool,
 }
 
@@ -109,8 +108,8 @@ impl Module {
         self.table.owner(address)
     }
 
-    /// The addresses around `address` that are the same function's as it, up to another function's.
-    pub fn stretch(&self, address: u64) -> Range<u64> {
+    /// The same, and the addresses around `address` that are that function's, up to another function's.
+    pub fn stretch(&self, address: u64) -> (u32, Range<u64>) {
         self.table.stretch(address)
     }
 
@@ -119,7 +118,7 @@ impl Module {
         let functions = self.table.functions();
         let index = if (index as usize) < functions.len() { index as usize } else { 0 };
         let extent = functions[index];
-        Function { module: &self.name, extent, name: self.names.get(extent.name), is_rest: index == 0 }
+        Function { module: self, extent, is_rest: index == 0 }
     }
 
     /// How many functions there are, function 0 included.
@@ -148,8 +147,9 @@ impl<'a> Function<'a> {
     /// The name for people: demangled; `module+0xADDRESS` where nothing names the function; the
     /// module's name for its function 0.
     pub fn name(&self) -> Cow<'a, str> {
-        let file_name = self.module.rsplit_once('/').map_or(self.module, |(_, name)| name);
-        match (self.is_rest, self.name) {
+        let module = self.module();
+        let file_name = module.rsplit_once('/').map_or(module, |(_, name)| name);
+        match (self.is_rest, self.raw_name()) {
             (true, _) => Cow::Borrowed(file_name),
             (false, "") => Cow::Owned(format!("{file_name}+{:#x}", self.extent.start)),
             (false, name) => demangle(name),
@@ -159,12 +159,12 @@ impl<'a> Function<'a> {
     /// The name as the file has it, mangled and without version; `foo@plt` for an entry of the
     /// procedure linkage table; empty where nothing names the function.
     pub fn raw_name(&self) -> &'a str {
-        self.name
+        self.module.names.get(self.extent.name)
     }
 
     /// The name of the module.
     pub fn module(&self) -> &'a str {
-        self.module
+        &self.module.name
     }
 
     /// The first address.
@@ -180,7 +180,7 @@ impl<'a> Function<'a> {
 
     /// Whether nothing names it: it is known by its range only.
     pub fn is_nameless(&self) -> bool {
-        self.name.is_empty()
+        self.extent.name.is_empty()
     }
 }
 

@@ -65,14 +65,14 @@ impl Table {
 
     /// The index of the function that owns an address.
     pub(crate) fn owner(&self, address: u64) -> u32 {
-        let range = self.starts.partition_point(|&start| start <= address) - 1;
-        self.owners[range]
+        self.stretch(address).0
     }
 
-    /// The range around an address that has one owner.
-    pub(crate) fn stretch(&self, address: u64) -> Range<u64> {
+    /// The same, and the range around the address that is all that function's.
+    pub(crate) fn stretch(&self, address: u64) -> (u32, Range<u64>) {
         let next = self.starts.partition_point(|&start| start <= address);
-        self.starts[next - 1]..self.starts.get(next).copied().unwrap_or(u64::MAX)
+        let end = self.starts.get(next).copied().unwrap_or(u64::MAX);
+        (self.owners[next - 1], self.starts[next - 1]..end)
     }
 
     /// All functions, in order of address.
@@ -243,7 +243,7 @@ mod tests {
                 }
             }
             for address in 0..END + 32 {
-                let stretch = table.stretch(address);
+                let (_, stretch) = table.stretch(address);
                 prop_assert!(stretch.contains(&address));
                 for other in [stretch.start, stretch.end.min(END + 32) - 1] {
                     prop_assert_eq!(table.owner(other), table.owner(address));
