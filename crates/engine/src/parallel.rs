@@ -324,6 +324,19 @@ mod tests {
     }
 
     #[test]
+    fn what_a_thread_found_waits_for_it_unless_others_have_nothing_to_do() {
+        let mut shared = Shared::new(|_: u32| true);
+        shared.delivered.insert(0, Delivery { thread: 1, parts: [5, 6].into(), complete: true });
+        assert!(shared.take(Some(0)).is_none());
+        let (first, consume) = shared.take(Some(1)).unwrap();
+        assert!(shared.take(None).is_none(), "somebody consumes");
+        shared.consumed(consume, true);
+        let (second, consume) = shared.take(None).unwrap();
+        shared.consumed(consume, true);
+        assert_eq!((first, second, shared.due), (5, 6, 1));
+    }
+
+    #[test]
     fn parts_come_in_the_order_of_the_jobs() {
         let jobs: Vec<u64> = (0..60).collect();
         for threads in [1, 2, 7] {
