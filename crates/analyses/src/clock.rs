@@ -96,6 +96,12 @@ impl Time {
         u64::try_from(self.0).ok().map(ShortTime)
     }
 
+    /// The same, if so many times as much is short.
+    #[inline]
+    pub(crate) fn short_up_to(self, count: u64) -> Option<ShortTime> {
+        self.short().filter(|short| short.0.checked_mul(count).is_some())
+    }
+
     /// So many times as much.
     #[inline]
     #[must_use]
@@ -129,6 +135,12 @@ impl ShortTime {
     #[inline]
     pub(crate) fn times(self, count: u64) -> Time {
         Time(u128::from(self.0) * u128::from(count))
+    }
+
+    /// So many times as much, which is [short](Time::short_up_to), too.
+    #[inline]
+    pub(crate) fn few_times(self, count: u64) -> Time {
+        Time(self.0.wrapping_mul(count).into())
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::num::NonZero;
 
-use hodo_trace::{Arrival, FunctionId, Place, Run, Seen, Transfer};
+use hodo_trace::{Arrival, FunctionId, Place, Run, Seen, Stretch, Transfer};
 use serde::{Deserialize, Serialize};
 
 use crate::pile::Pile;
@@ -131,8 +131,15 @@ impl Edge {
         Edge::over(run.transfer, run.end)
     }
 
+    /// The edge behind a stretch.
+    #[inline(always)]
+    pub(crate) fn behind(stretch: &Stretch) -> Edge {
+        Edge::over(stretch.transfer, stretch.end)
+    }
+
     /// The edge behind an instruction that ends where it is a call.
-    pub(crate) fn over(transfer: Transfer, end: u64) -> Edge {
+    #[inline(always)]
+    fn over(transfer: Transfer, end: u64) -> Edge {
         match transfer {
             Transfer::None => Edge::Flow,
             Transfer::Call => Edge::Call { return_address: end },
@@ -298,42 +305,46 @@ pub(crate) fn arrive_plainly<T: Copy, F: Copy + PartialEq>(
     arrival: &At<F>,
 ) -> bool {
     let &At { address, function, place } = arrival;
-    if let Edge::Call { return_address } = edge {
-        stack.enter(watch, function, Entry::Call, Back::new(return_address));
-        return true;
-    }
-    let top = &stack.frames[stack.depth - 1];
-    let within = matches!(edge, Edge::Flow | Edge::Indirect);
-    if within && top.function == function {
-        return true;
-    }
-    let jumped = top.entry == Entry::Tail;
-    let (caller, callee) = match &stack.frames[..stack.depth - usize::from(jumped)] {
-        [.., caller, callee] if callee.entry == Entry::Call => (caller.function, callee),
-        _ => return false,
-    };
-    let called = callee.function;
-    if edge == Edge::Return && place != Place::Entry {
-        if !callee.returns_to(address) || caller != function {
-            return false;
+    match edge {
+        Edge::Call { return_address } => {
+            stack.enter(watch, function, Entry::Call, Back::new(return_address));
+            true
         }
-        if jumped {
-            stack.leave(watch);
+        Edge::Return if place == Place::Entry => false,
+        Edge::Return => match &stack.frames[..stack.depth] {
+            // Calls alone make frames that return somewhere.
+            [.., caller, callee] if callee.returns_to(address) && caller.function == function => {
+                stack.leave(watch);
+                true
+            }
+            [.., caller, callee, Frame { entry: Entry::Tail, .. }]
+                if callee.returns_to(address) && caller.function == function =>
+            {
+                stack.leave(watch);
+                stack.leave(watch);
+                true
+            }
+            _ => false,
+        },
+        Edge::Flow | Edge::Indirect if stack.frames[stack.depth - 1].function == function => true,
+        // Where an indirect jump leads into the middle of a function, it may be that others are unwound.
+        Edge::Indirect if place != Place::Entry => false,
+        Edge::Flow | Edge::Indirect => {
+            let jumped = stack.frames[stack.depth - 1].entry == Entry::Tail;
+            let called = match &stack.frames[..stack.depth - usize::from(jumped)] {
+                [.., _, callee] if callee.entry == Entry::Call => callee.function,
+                _ => return false,
+            };
+            if jumped {
+                stack.leave(watch);
+            }
+            if called != function {
+                stack.enter(watch, function, Entry::Tail, None);
+            }
+            true
         }
-        stack.leave(watch);
-        return true;
+        _ => false,
     }
-    // Where an indirect jump leads into the middle of a function, it may be that others are unwound.
-    let jumps = edge == Edge::Flow || edge == Edge::Indirect && place == Place::Entry;
-    if jumps {
-        if jumped {
-            stack.leave(watch);
-        }
-        if called != function {
-            stack.enter(watch, function, Entry::Tail, None);
-        }
-    }
-    jumps
 }
 
 /// Leaves the newest frame.

@@ -6,8 +6,8 @@ use hodo_analyses::{
 };
 use hodo_clock::Nanos;
 use hodo_trace::{
-    Analysis, Arrival, Code, End, FunctionId, Names, NumberedRun, Numbering, Place, Seen, SourceLine,
-    Sources, Table, Transfer, Value,
+    Analysis, Arrival, Code, End, FunctionId, Names, Numbering, Place, Seen, SourceLine, Sources, Stretch,
+    Table, Transfer, Value,
 };
 use proptest::prelude::*;
 
@@ -130,16 +130,18 @@ impl Numbering for Numbered {
     }
 }
 
-/// The same, with runs told together, of functions that are numbered each time in another way; with the time that comes
+/// The same, with stretches told together, of functions that are numbered each time in another way; with the time that comes
 /// next, or without.
-fn fold_runs<A: Analysis>(analysis: &A, segments: &[Vec<Seen<'_>>], timed: bool) -> A::Partial {
-    let (mut partial, mut runs, mut functions) = (analysis.unknown(), Vec::<NumberedRun>::new(), Numbered(1));
+fn fold_stretches<A: Analysis>(analysis: &A, segments: &[Vec<Seen<'_>>], timed: bool) -> A::Partial {
+    let (mut partial, mut stretches, mut functions) =
+        (analysis.unknown(), Vec::<Stretch>::new(), Numbered(1));
     for &seen in segments.iter().flatten() {
         let transfer = match seen {
             Seen::Run { at: Arrival { address: start, function, place }, instructions, .. } => {
                 let (function, transfer) = (functions.number(function), Transfer::None);
-                let until = instructions + runs.last().map_or(0, |last| last.until);
-                runs.push(NumberedRun { start, function, place, until, transfer, end: 0 });
+                let until = instructions as u32 + stretches.last().map_or(0, |last| last.until);
+                let begins = Stretch::begins(function, place);
+                stretches.push(Stretch { start, begins, until, transfer, end: 0 });
                 continue;
             }
             Seen::Call { return_address } => (Transfer::Call, return_address),
@@ -150,14 +152,14 @@ fn fold_runs<A: Analysis>(analysis: &A, segments: &[Vec<Seen<'_>>], timed: bool)
                     Seen::Time(until) if timed => Some(until),
                     _ => None,
                 };
-                analysis.fold_runs(&mut partial, &functions, runs.iter().copied(), until);
-                runs.clear();
+                analysis.fold_stretches(&mut partial, &functions, &stretches, until);
+                stretches.clear();
                 functions.0 += u64::from(matches!(other, Seen::Gap | Seen::End));
                 analysis.fold(&mut partial, other);
                 continue;
             }
         };
-        let last = runs.last_mut().expect("it ends a run");
+        let last = stretches.last_mut().expect("it ends one");
         (last.transfer, last.end) = transfer;
     }
     partial
@@ -239,8 +241,8 @@ proptest! {
         let by_tree = tree.finish(vec![fold(&tree, 0, &thread)]);
         prop_assert_eq!(&by_tree, &sums.finish(vec![fold(&sums, 0, &thread)]));
         for timed in [false, true] {
-            prop_assert_eq!(&by_tree, &sums.finish(vec![fold_runs(&sums, &thread, timed)]));
-            prop_assert_eq!(&by_tree, &tree.finish(vec![fold_runs(&tree, &thread, timed)]));
+            prop_assert_eq!(&by_tree, &sums.finish(vec![fold_stretches(&sums, &thread, timed)]));
+            prop_assert_eq!(&by_tree, &tree.finish(vec![fold_stretches(&tree, &thread, timed)]));
         }
     }
 

@@ -2,6 +2,8 @@
 
 use std::ops::Range;
 
+use hodo_trace::{Place, Stretch, Transfer};
+
 use crate::{Label, Origin};
 
 /// Index of a block in its graph.
@@ -67,8 +69,8 @@ pub struct Hop {
     pub instructions: u16,
     /// What it takes to pass.
     pub pass: Pass,
-    /// Whether the block begins where its function begins; `None` where functions are not known.
-    pub(crate) at_entry: Option<bool>,
+    /// Where in its function the block begins.
+    pub(crate) place: Place,
 }
 
 /// What it takes to pass over a block.
@@ -90,6 +92,19 @@ pub enum Pass {
     Other,
 }
 
+impl Pass {
+    /// What the end of a block that is passed does to the call stack.
+    #[inline]
+    pub fn transfer(self) -> Transfer {
+        match self {
+            Pass::Call | Pass::IndirectCall => Transfer::Call,
+            Pass::Return => Transfer::Return,
+            Pass::IndirectJump => Transfer::IndirectJump,
+            Pass::Free | Pass::Branch | Pass::Other => Transfer::None,
+        }
+    }
+}
+
 impl Hop {
     /// The block that follows, with its branch taken or not; `None` where none was met there yet.
     #[inline]
@@ -97,20 +112,10 @@ impl Hop {
         Some(self.next[usize::from(taken)]).filter(|&next| next != UNMET)
     }
 
-    /// Where the function number lies in a [place](Stretch), and what else is there.
-    pub(crate) const FUNCTION: u32 = (1 << 30) - 1;
-    pub(crate) const AT_ENTRY: u32 = 1 << 30;
-    pub(crate) const INSIDE: u32 = 1 << 31;
-
-    /// Its function, and whether it begins there.
+    /// How a [`Stretch`] begins with it.
     #[inline]
-    pub(crate) fn place(&self) -> u32 {
-        let at = match self.at_entry {
-            Some(true) => Hop::AT_ENTRY,
-            Some(false) => Hop::INSIDE,
-            None => 0,
-        };
-        self.function & Hop::FUNCTION | at
+    pub(crate) fn begins(&self) -> u32 {
+        Stretch::begins(self.function, self.place)
     }
 
     /// A hop over a block of a function, from where no other was met yet.
@@ -126,8 +131,8 @@ impl Hop {
             Terminator::IndirectCall => Pass::IndirectCall,
             Terminator::Far => Pass::Other,
         };
-        let (instructions, at_entry) = (block.instructions as u16, block.label.at_entry);
-        Hop { next: [UNMET; 2], function, instructions, pass, at_entry }
+        let (instructions, place) = (block.instructions as u16, block.label.place);
+        Hop { next: [UNMET; 2], function, instructions, pass, place }
     }
 }
 
@@ -152,6 +157,17 @@ impl Provenance {
 
 impl Block {
     /// Whether the block ends in a near call that goes elsewhere than to the next instruction
+    /// What its end does to the call stack.
+    #[inline]
+    pub fn transfer(&self) -> Transfer {
+        match self.terminator {
+            Terminator::Call | Terminator::IndirectCall if self.is_call() => Transfer::Call,
+            Terminator::Return => Transfer::Return,
+            Terminator::IndirectJump => Transfer::IndirectJump,
+            _ => Transfer::None,
+        }
+    }
+
     /// (`call +0` only reads the instruction pointer).
     pub fn is_call(&self) -> bool {
         match self.terminator {

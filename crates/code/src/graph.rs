@@ -2,6 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use hodo_trace::Place;
 use iced_x86::{Code, FlowControl, Instruction, Register};
 use rustc_hash::FxHashMap;
 
@@ -23,8 +24,8 @@ pub struct Label {
     pub module: u32,
     /// Index of the function in the module.
     pub function: u32,
-    /// Whether the block begins where the function begins; `None` where functions are not known.
-    pub at_entry: Option<bool>,
+    /// Where in the function the block begins.
+    pub place: Place,
 }
 
 /// Tells which function an address belongs to.
@@ -377,7 +378,11 @@ impl<'a, L: Labels> Graph<'a, L> {
         let Labelled { from, length, label } = self.labelled;
         let behind = origin.offset.wrapping_sub(from.offset);
         if origin.module == from.module && (1..length).contains(&behind) {
-            return (Label { at_entry: label.at_entry.map(|_| false), ..label }, length - behind);
+            let place = match label.place {
+                Place::Entry | Place::Middle => Place::Middle,
+                Place::Unknown => Place::Unknown,
+            };
+            return (Label { place, ..label }, length - behind);
         }
         let (label, length) = self.labels.label(origin);
         self.labelled = Labelled { from: origin, length, label };

@@ -26,4 +26,6 @@ pub use program::Program;
 pub use returns::{Back, DEPTH, Landing, ReturnStack};
 pub use snapshot::Snapshot;
 pub use space::{AddressSpace, Bits, Content, Origin};
-pub use stretch::{Stretch, Stretches, Transfer};
+pub use stretch::Stretches;
+
+pub use hodo_trace::{Place, Stretch, Transfer};

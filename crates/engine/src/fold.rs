@@ -1,18 +1,16 @@
 //! Analyses over the chunks of an experiment.
 
-use std::{collections::BTreeMap, iter};
+use std::collections::BTreeMap;
 
 use hodo_clock::{Nanos, PerfClock, Tsc};
 use hodo_code::{Graph, Labels};
-use hodo_intel_pt::flow::{self, Event, Executed, Sink, Step, Stretch};
-use hodo_trace::{
-    Analysis, Arrival, FunctionId, NumberedRun, Numbering, Place, Run, Runs, Seen, Table, Transfer,
-};
+use hodo_intel_pt::flow::{Event, Executed, Sink, Step};
+use hodo_trace::{Analysis, Arrival, FunctionId, Numbering, Place, Run, Seen, Stretch, Table, Transfer};
 
 use crate::{
     ChunkSize, Experiment, Losses, Numbers, Spans, Window,
     gate::Gate,
-    seen::{OfGraph, arrival, code, numbered_run, run, transfer},
+    seen::{OfGraph, arrival, code, run},
     segments::{TrackSink, decode_all},
 };
 
@@ -126,12 +124,12 @@ pub(crate) trait Take {
     /// Something was seen of the thread with this context.
     fn take(&mut self, context: u32, seen: Seen<'_>);
 
-    /// Whether it may be told of runs, joined as far as they are of one function, in place of each block.
-    const TAKES_RUNS: bool;
+    /// Whether it may be told of stretches, joined as far as they are of one function, in place of each block.
+    const TAKES_STRETCHES: bool;
 
-    /// Runs were seen of the thread that runs, whose functions a source numbers (0 does not).
+    /// Stretches were seen of the thread that runs, whose functions a source numbers (0 does not).
     /// What is seen next is this time, if one is given.
-    fn take_runs(&mut self, functions: &impl Numbering, runs: impl Runs, until: Option<Nanos>);
+    fn take_stretches(&mut self, functions: &impl Numbering, stretches: &[Stretch], until: Option<Nanos>);
 
     /// Whether it may take paths in place of runs.
     fn takes_paths(&self) -> bool {
@@ -187,12 +185,12 @@ impl<A: Analysis> Take for Folder<'_, A> {
         }
     }
 
-    const TAKES_RUNS: bool = A::TAKES_RUNS;
+    const TAKES_STRETCHES: bool = A::TAKES_STRETCHES;
 
     #[inline]
-    fn take_runs(&mut self, functions: &impl Numbering, runs: impl Runs, until: Option<Nanos>) {
+    fn take_stretches(&mut self, functions: &impl Numbering, stretches: &[Stretch], until: Option<Nanos>) {
         if let Some(stint) = self.stints.last_mut() {
-            self.analysis.fold_runs(&mut stint.partial, functions, runs, until);
+            self.analysis.fold_stretches(&mut stint.partial, functions, stretches, until);
         }
     }
 
@@ -253,6 +251,9 @@ pub(crate) struct SeenSink<'x, 'f, T> {
     run: Run,
 }
 
+/// A run is told in parts where so many instructions ran.
+const LONG: u64 = 1 << 30;
+
 /// Nothing ran.
 const NO_RUN: Run = Run {
     at: Arrival { address: 0, function: FunctionId { module: 0, index: 0 }, place: Place::Unknown },
@@ -302,10 +303,13 @@ impl<'x, 'f, T: Take> SeenSink<'x, 'f, T> {
     #[inline]
     fn join(&mut self, executed: &Executed<'_>) {
         let block = executed.block;
+        if self.run.instructions >= LONG {
+            self.tell_run();
+        }
         self.begin_run(arrival(block.start, block.label));
         self.run.instructions += executed.lengths.len() as u64;
         if executed.is_whole() {
-            self.end_run(flow::Transfer::of(block), || block.end);
+            self.end_run(block.transfer(), || block.end);
         }
     }
 
@@ -320,8 +324,8 @@ impl<'x, 'f, T: Take> SeenSink<'x, 'f, T> {
 
     /// Ends a run, if that is what its last block does; with a call, at this address.
     #[inline]
-    fn end_run(&mut self, of: flow::Transfer, end: impl FnOnce() -> u64) {
-        self.run.transfer = transfer(of);
+    fn end_run(&mut self, transfer: Transfer, end: impl FnOnce() -> u64) {
+        self.run.transfer = transfer;
         if self.run.transfer == Transfer::Call {
             self.run.end = end();
         }
@@ -335,10 +339,10 @@ impl<'x, 'f, T: Take> SeenSink<'x, 'f, T> {
     fn tell_run(&mut self) {
         if self.run.instructions > 0 {
             self.gate.ran(self.run.instructions);
-            let Run { at: Arrival { address: start, function, place }, instructions: until, transfer, end } =
+            let Run { at: Arrival { address: start, function, place }, instructions, transfer, end } =
                 self.run;
-            let run = NumberedRun { start, function: 0, place, until, transfer, end };
-            self.taker.take_runs(&function, iter::once(run), None);
+            let (begins, until) = (Stretch::begins(0, place), instructions as u32);
+            self.taker.take_stretches(&function, &[Stretch { start, begins, until, transfer, end }], None);
             self.run.instructions = 0;
             self.run.transfer = Transfer::None;
         }
@@ -461,14 +465,14 @@ impl<T: Take> Sink for SeenSink<'_, '_, T> {
         }
         self.take(Seen::Run { at, instructions, code: code(&executed) });
         if executed.is_whole() {
-            match transfer(flow::Transfer::of(block)) {
+            match block.transfer() {
                 Transfer::Call => self.take(Seen::Call { return_address: block.end }),
                 Transfer::Return => self.take(Seen::Return),
                 Transfer::IndirectJump => self.take(Seen::IndirectJump),
                 Transfer::None => {}
             }
         }
-        self.joins = T::TAKES_RUNS && self.is_direct();
+        self.joins = T::TAKES_STRETCHES && self.is_direct();
     }
 
     #[inline]
@@ -482,7 +486,7 @@ impl<T: Take> Sink for SeenSink<'_, '_, T> {
         // A time may also be one that is not to be looked at.
         let until = until.filter(|&until| self.goes_on() && self.gate.wants(until));
         let until = self.clock.zip(until).map(|(clock, until)| clock.nanos(until));
-        self.taker.take_runs(&OfGraph(graph), stretches.iter().map(numbered_run), until);
+        self.taker.take_stretches(&OfGraph(graph), stretches, until);
         self.gate.ran(stretches.last().map_or(0, |last| last.until.into()));
     }
 
@@ -524,6 +528,6 @@ impl<T: Take> Sink for SeenSink<'_, '_, T> {
             Event::Cycles(count) if !self.fresh => self.tell(Seen::Cycles(count)),
             _ => self.other_event(&event),
         }
-        self.joins = T::TAKES_RUNS && self.is_direct();
+        self.joins = T::TAKES_STRETCHES && self.is_direct();
     }
 }

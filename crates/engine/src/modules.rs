@@ -9,7 +9,7 @@ use std::{
 use hodo_code::{Content, Label, Labels, Origin};
 use hodo_formats::recording::{KeptCode, KernelSymbol, Mapping, Recording, SidebandKind};
 use hodo_symbols::{DebugSections, Lines, Rows, Symbols};
-use hodo_trace::{FunctionId, Names, SourceLine, Sources};
+use hodo_trace::{FunctionId, Names, Place, SourceLine, Sources};
 
 use crate::{
     Files, Options,
@@ -398,14 +398,18 @@ impl Labels for Modules<'_> {
         let Origin { module: index, offset } = origin;
         let Some(module) = self.symbols.modules().get(index as usize) else {
             let FunctionId { module, index } = Symbols::UNKNOWN;
-            return (Label { module, function: index, at_entry: None }, u64::MAX);
+            return (Label { module, function: index, place: Place::Unknown }, u64::MAX);
         };
         let address = module.address(offset);
         let (address, is_in_file) = (address.unwrap_or(offset), address.is_some());
         let (function, stretch) = module.stretch(address);
         let found = module.function(function);
-        let at_entry = (is_in_file || !found.is_nameless()).then_some(address == found.start());
-        (Label { module: index, function, at_entry }, stretch.end - address)
+        let place = match address == found.start() {
+            _ if !is_in_file && found.is_nameless() => Place::Unknown,
+            true => Place::Entry,
+            false => Place::Middle,
+        };
+        (Label { module: index, function, place }, stretch.end - address)
     }
 
     fn is_file(&self, module: u32, name: &str) -> bool {

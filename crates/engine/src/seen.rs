@@ -1,50 +1,21 @@
 //! What a flow shows, in the words of analyses.
 
 use hodo_code::{Graph, Label, Labels, Terminator};
-use hodo_intel_pt::flow::{self, Executed, Step, Stretch};
-use hodo_trace::{Arrival, Code, End, FunctionId, NumberedRun, Numbering, Place, Run, Transfer};
+use hodo_intel_pt::flow::{Executed, Step};
+use hodo_trace::{Arrival, Code, End, FunctionId, Numbering, Run};
 
 /// A step, in the words of analyses.
 #[inline]
 pub(crate) fn run(step: &Step) -> Run {
     let at = arrival(step.start, step.label());
-    let (instructions, transfer) = (u64::from(step.instructions), transfer(step.transfer));
-    Run { at, instructions, transfer, end: step.end }
-}
-
-/// A stretch, in the words of analyses.
-#[inline]
-pub(crate) fn numbered_run(stretch: &Stretch) -> NumberedRun {
-    let &Stretch { start, until, transfer: of, end, .. } = stretch;
-    let (place, transfer) = (place(stretch.at_entry()), transfer(of));
-    NumberedRun { start, function: stretch.function(), place, until: until.into(), transfer, end }
-}
-
-/// What the end of a block is, in the words of analyses.
-#[inline]
-pub(crate) fn transfer(of: flow::Transfer) -> Transfer {
-    match of {
-        flow::Transfer::None => Transfer::None,
-        flow::Transfer::Call => Transfer::Call,
-        flow::Transfer::Return => Transfer::Return,
-        flow::Transfer::IndirectJump => Transfer::IndirectJump,
-    }
+    Run { at, instructions: step.instructions.into(), transfer: step.transfer, end: step.end }
 }
 
 /// Where code begins, in the words of analyses.
 #[inline]
 pub(crate) fn arrival(address: u64, label: Label) -> Arrival {
     let function = FunctionId { module: label.module, index: label.function };
-    Arrival { address, function, place: place(label.at_entry) }
-}
-
-#[inline]
-pub(crate) fn place(at_entry: Option<bool>) -> Place {
-    match at_entry {
-        Some(true) => Place::Entry,
-        Some(false) => Place::Middle,
-        None => Place::Unknown,
-    }
+    Arrival { address, function, place: label.place }
 }
 
 /// The functions of a graph by their numbers.

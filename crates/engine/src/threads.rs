@@ -11,7 +11,7 @@ use hodo_analyses::{
     calls::{Calls, Moment, Part, Paths, Spare},
 };
 use hodo_clock::{Nanos, Tsc};
-use hodo_trace::{FunctionId, Numbering, Run, Runs, Seen};
+use hodo_trace::{FunctionId, Numbering, Run, Seen, Stretch};
 
 use crate::{
     Chunk, ChunkSize, Experiment, Losses, Reading, Spans,
@@ -95,13 +95,13 @@ impl Take for Gathered<'_> {
         }
     }
 
-    const TAKES_RUNS: bool = true;
+    const TAKES_STRETCHES: bool = true;
 
     #[inline]
-    fn take_runs(&mut self, functions: &impl Numbering, runs: impl Runs, until: Option<Nanos>) {
+    fn take_stretches(&mut self, functions: &impl Numbering, stretches: &[Stretch], until: Option<Nanos>) {
         if let Some(stint) = self.stints.last_mut() {
             stint.seen = true;
-            stint.part.fold_runs(functions, runs, until);
+            stint.part.fold_stretches(functions, stretches, until);
         }
     }
 

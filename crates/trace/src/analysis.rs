@@ -3,7 +3,7 @@
 use hodo_clock::Nanos;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
-use crate::Table;
+use crate::{Numbering, Stretch, Table, Transfer};
 
 /// A function of some module: which one is known to the symbol tables of the experiment.
 ///
@@ -18,13 +18,14 @@ pub struct FunctionId {
 }
 
 /// Which part of a function an address is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Place {
     /// The function's first instruction.
     Entry,
     /// Another of its instructions.
     Middle,
     /// Some instruction of code whose functions are not known.
+    #[default]
     Unknown,
 }
 
@@ -139,89 +140,6 @@ pub struct Run {
     pub end: u64,
 }
 
-/// The same, of a function that is known by a number.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct NumberedRun {
-    /// Address of the first instruction.
-    pub start: u64,
-    /// The number.
-    pub function: u32,
-    /// Where in the function that is.
-    pub place: Place,
-    /// How many instructions there are up to its end, those of the runs that come before it included.
-    pub until: u64,
-    /// What the last of them was.
-    pub transfer: Transfer,
-    /// The address after it, where it was a call.
-    pub end: u64,
-}
-
-impl NumberedRun {
-    /// The run itself, behind so many instructions.
-    #[inline]
-    pub fn named(&self, functions: &impl Numbering, before: u64) -> Run {
-        let &NumberedRun { until, transfer, end, .. } = self;
-        Run { at: self.arrival(functions), instructions: until - before, transfer, end }
-    }
-
-    /// Where it begins.
-    #[inline]
-    pub fn arrival(&self, functions: &impl Numbering) -> Arrival {
-        Arrival { address: self.start, function: functions.function(self.function), place: self.place }
-    }
-}
-
-/// Runs that follow each other.
-pub trait Runs: DoubleEndedIterator<Item = NumberedRun> + ExactSizeIterator + Clone {
-    /// How many instructions they are together, of which none came before.
-    #[inline]
-    fn instructions(&self) -> u64 {
-        self.clone().next_back().map_or(0, |last| last.until)
-    }
-
-    /// The runs themselves, likewise.
-    #[inline]
-    fn named(self, functions: &impl Numbering) -> impl Iterator<Item = Run> {
-        let mut before = 0;
-        self.map(move |run| run.named(functions, std::mem::replace(&mut before, run.until)))
-    }
-}
-
-impl<I: DoubleEndedIterator<Item = NumberedRun> + ExactSizeIterator + Clone> Runs for I {}
-
-/// Numbers of functions.
-pub trait Numbering {
-    /// What tells the numbering from others; 0 if its numbers mean nothing beyond the runs that come with it.
-    fn id(&self) -> u64;
-
-    /// The function that has a number.
-    fn function(&self, number: u32) -> FunctionId;
-}
-
-/// One function, which has all numbers.
-impl Numbering for FunctionId {
-    fn id(&self) -> u64 {
-        0
-    }
-
-    fn function(&self, _number: u32) -> FunctionId {
-        *self
-    }
-}
-
-/// A branch as far as it changes the call stack.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Transfer {
-    /// Another one, or none.
-    None,
-    /// A near call, which will return to the address after it.
-    Call,
-    /// A near return.
-    Return,
-    /// A near jump through a register or memory.
-    IndirectJump,
-}
-
 impl Seen<'_> {
     /// The same for those who don't look into the code, and want to keep it.
     pub fn without_lengths(self) -> Seen<'static> {
@@ -299,17 +217,18 @@ pub trait Analysis: Sync {
     /// Adds one thing seen to the state.
     fn fold(&self, partial: &mut Self::Partial, seen: Seen<'_>);
 
-    /// Whether straight-line code may be told as [runs](Analysis::fold_runs), joined as far as it is of one function:
-    /// for those who don't look into the code.
-    const TAKES_RUNS: bool = false;
+    /// Whether straight-line code may be told as [stretches](Analysis::fold_stretches), joined as far as it is of one
+    /// function: for those who don't look into the code.
+    const TAKES_STRETCHES: bool = false;
 
-    /// Adds runs that follow each other: the same as folding the [`Seen::Run`]s that each is made of, and what its last
-    /// instruction was. What is folded next is this time, if one is given.
-    fn fold_runs(
+    /// Adds stretches that follow each other, the first of which begins what they count: the same as folding the
+    /// [`Seen::Run`]s that each is made of, and what its last instruction was. What is folded next is this time, if one
+    /// is given.
+    fn fold_stretches(
         &self,
         _partial: &mut Self::Partial,
         _functions: &impl Numbering,
-        _runs: impl Runs,
+        _stretches: &[Stretch],
         _until: Option<Nanos>,
     ) {
     }

@@ -12,6 +12,7 @@ mod analysis;
 mod event_analysis;
 mod loss;
 mod period;
+mod stretch;
 mod table;
 
 pub mod event;
@@ -19,11 +20,9 @@ pub mod kernel;
 pub mod pass;
 pub mod vocabulary;
 
-pub use analysis::{
-    Analysis, Arrival, Code, End, FunctionId, Names, NumberedRun, Numbering, Place, Run, Runs, Seen,
-    SourceLine, Sources, Transfer,
-};
+pub use analysis::{Analysis, Arrival, Code, End, FunctionId, Names, Place, Run, Seen, SourceLine, Sources};
 pub use event_analysis::{AnyEventAnalysis, AnyPartial, Choice, EventAnalysis, Start, Whole};
 pub use loss::{Cause, Loss};
 pub use period::{Edge, Period};
+pub use stretch::{Numbering, Stretch, Transfer};
 pub use table::{Column, Shape, Table, Unit, Value};

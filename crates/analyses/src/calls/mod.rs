@@ -10,7 +10,7 @@ mod timed;
 use std::mem;
 
 use hodo_clock::Nanos;
-use hodo_trace::{Arrival, FunctionId, Numbering, Run, Runs, Seen};
+use hodo_trace::{Arrival, FunctionId, Numbering, Run, Seen, Stretch};
 
 pub use paths::Paths;
 
@@ -230,16 +230,21 @@ impl Part {
         self.tell_the_timeless();
     }
 
-    /// Takes in runs that follow each other, and what the last instruction of each was.
+    /// Takes in stretches that follow each other, and what the last instruction of each was.
     /// What is seen next is a time, if one is given.
-    pub fn fold_runs(&mut self, functions: &impl Numbering, runs: impl Runs, until: Option<Nanos>) {
+    pub fn fold_stretches(
+        &mut self,
+        functions: &impl Numbering,
+        stretches: &[Stretch],
+        until: Option<Nanos>,
+    ) {
         let waits = self.log.instructions > self.at_clock || !self.log.pending.is_empty();
         if let (Some(since), Some(until), false) = (self.clock, until, waits || self.stack.is_empty()) {
-            return self.fold_timed(functions, runs, since, until);
+            return self.fold_timed(functions, stretches, since, until);
         }
         // A processor waits where a value is read that was written in parts, so it is kept out of memory.
         let mut edge = self.edge;
-        for run in runs.named(functions) {
+        for run in Stretch::runs(stretches, functions) {
             self.arrive(edge, &run.at);
             self.log.instructions += run.instructions;
             edge = Edge::after(&run);

@@ -1,7 +1,7 @@
 //! Calls whose times are known.
 
 use hodo_clock::Nanos;
-use hodo_trace::{FunctionId, NumberedRun, Numbering, Runs};
+use hodo_trace::{FunctionId, Numbering, Stretch};
 
 use super::{Item, Open, Part, When, paths::Step};
 use crate::{
@@ -82,51 +82,45 @@ impl Watch<()> for Clocked<'_> {
 }
 
 impl Part {
-    /// Takes in runs of which it is known when they ran: nothing need wait for that.
+    /// Takes in stretches of which it is known when they ran: nothing need wait for that.
     #[inline]
     pub(super) fn fold_timed(
         &mut self,
         functions: &impl Numbering,
-        runs: impl Runs,
+        stretches: &[Stretch],
         since: Nanos,
         until: Nanos,
     ) {
-        let total = runs.instructions();
+        let total = stretches.last().map_or(0, |last| last.until.into());
         let Part { timed, stack, edge: last, log, .. } = self;
         let at_clock = log.instructions;
         let shares = Shares::new(until.0.saturating_sub(since.0), total.max(1));
         let mut clocked = Clocked { timed, before: at_clock, at_clock, since: since.0, shares };
-        let mut runs = runs;
-        let mut other: Option<NumberedRun> = None;
         let anything = stack[stack.len() - 1];
-        loop {
-            if let Some(run) = other.take() {
-                let at = run.arrival(functions);
-                if let Err(edge) = arrive(stack, &mut clocked, Below::Unknown, *last, &At::of(&at)) {
-                    let (before, when) = (clocked.before, clocked.when(clocked.before));
-                    clocked.timed.items.push(Item::Arrive(Box::new((edge, at)), when, before));
-                    stack.push(Frame::root(at.function, ()));
-                }
-                clocked.before = at_clock + run.until;
-                *last = Edge::over(run.transfer, run.end);
+        let mut folded = 0;
+        while let Some(stretch) = stretches.get(folded) {
+            let at = stretch.arrival(functions);
+            if let Err(edge) = arrive(stack, &mut clocked, Below::Unknown, *last, &At::of(&at)) {
+                let (before, when) = (clocked.before, clocked.when(clocked.before));
+                clocked.timed.items.push(Item::Arrive(Box::new((edge, at)), when, before));
+                stack.push(Frame::root(at.function, ()));
             }
-            let (frames, depth) = stack.with_room(runs.len(), anything);
-            let (mut top, mut edge) = (Top { frames, depth }, *last);
-            for run in runs.by_ref() {
-                let at = run.arrival(functions);
-                if !arrive_plainly(&mut top, &mut clocked, edge, &At::of(&at)) {
-                    other = Some(run);
+            // Those behind it, as far as they are arrived at as nearly all are.
+            let (frames, depth) = stack.with_room(stretches.len() - folded, anything);
+            let mut top = Top { frames, depth };
+            for [before, stretch] in stretches[folded..].array_windows() {
+                clocked.before = at_clock + u64::from(before.until);
+                let at = At::of(&stretch.arrival(functions));
+                if !arrive_plainly(&mut top, &mut clocked, Edge::behind(before), &at) {
                     break;
                 }
-                clocked.before = at_clock + run.until;
-                edge = Edge::over(run.transfer, run.end);
+                folded += 1;
             }
             let depth = top.depth;
             stack.count(depth);
-            *last = edge;
-            if other.is_none() {
-                break;
-            }
+            clocked.before = at_clock + u64::from(stretches[folded].until);
+            *last = Edge::behind(&stretches[folded]);
+            folded += 1;
         }
         log.instructions = at_clock + total;
     }

@@ -343,8 +343,8 @@ impl Code {
         self.text.extend([0x48, 0xb8]); // mov rax, start
         self.text.extend(start.to_le_bytes());
         self.text.extend([0x49, 0x89, 0x02]); // mov [r10], rax
-        self.text.extend([0x41, 0xc7, 0x42, offset_of!(Stretch, place) as u8]); // mov dword [r10+8], place
-        self.word(hop.place());
+        self.text.extend([0x41, 0xc7, 0x42, offset_of!(Stretch, begins) as u8]); // mov dword [r10+8], begins
+        self.word(hop.begins());
     }
 
     /// Crosses into another function, before a block of which a stretch begins.

@@ -63,7 +63,7 @@
 10c: movl $6,0x300(%rdx,%r11)
 118: movabs $0x401020,%rax
 122: mov %rax,(%r10)
-125: movl $0x40000002,8(%r10)
+125: movl $2,8(%r10)
 12d: add %r8,%r8
 130: je 0x0000000000000FD8
 136: jae 0x0000000000000FCB
@@ -80,7 +80,7 @@
 168: jmp *%rax
 16a: movabs $0x40100D,%rax
 174: mov %rax,(%r10)
-177: movl $0x80000000,8(%r10)
+177: movl $0x40000000,8(%r10)
 17f: add %r8,%r8
 182: je 0x0000000000000FB3
 188: jae 0x0000000000000FA6
@@ -116,11 +116,11 @@
 21d: add $0x20,%r10
 221: movabs $0x401010,%rax
 22b: mov %rax,(%r10)
-22e: movl $0x40000001,8(%r10)
+22e: movl $1,8(%r10)
 236: jmp 0x00000000000001BC
 23b: movabs $0x401012,%rax
 245: mov %rax,(%r10)
-248: movl $0x80000001,8(%r10)
+248: movl $0x40000001,8(%r10)
 250: mov %r8,%rax
 253: add %rax,%rax
 256: or %rsi,%rax

@@ -1,7 +1,7 @@
 use iced_x86::{Decoder, DecoderOptions, Formatter, GasFormatter};
 
 use super::*;
-use crate::{AddressSpace, Bits, Content, Label, NO_OUTCOMES, Origin};
+use crate::{AddressSpace, Bits, Content, Label, NO_OUTCOMES, Origin, Place};
 
 /// A function every 16 bytes.
 struct Functions;
@@ -10,7 +10,8 @@ impl Labels for Functions {
     fn label(&self, origin: Origin) -> (Label, u64) {
         let at = origin.offset % 16;
         let function = (origin.offset / 16) as u32;
-        (Label { module: 0, function, at_entry: Some(at == 0) }, 16 - at)
+        let place = if at == 0 { Place::Entry } else { Place::Middle };
+        (Label { module: 0, function, place }, 16 - at)
     }
 }
 

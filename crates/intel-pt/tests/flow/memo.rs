@@ -2,7 +2,7 @@
 //! how runs are cut.
 
 use hodo_clock::Tsc;
-use hodo_code::{AddressSpace, Content, Graph, Label, Labels, Origin, Program, Terminator};
+use hodo_code::{AddressSpace, Content, Graph, Label, Labels, Origin, Place, Program, Terminator};
 use hodo_intel_pt::{
     Config,
     encoder::{Settings, Timing},
@@ -21,13 +21,14 @@ impl Labels for Functions {
         let length = 2 * SLOT;
         let at = origin.offset % length;
         let function = (origin.offset / length) as u32;
-        (Label { module: origin.module, function, at_entry: Some(at == 0) }, length - at)
+        let place = if at == 0 { Place::Entry } else { Place::Middle };
+        (Label { module: origin.module, function, place }, length - at)
     }
 }
 
 #[derive(Debug, PartialEq)]
 enum Item {
-    Run { start: u64, end: u64, label: (u32, u32, Option<bool>), instructions: u64, transfer: Transfer },
+    Run { start: u64, end: u64, label: (u32, u32, Place), instructions: u64, transfer: Transfer },
     Event(Event),
 }
 
@@ -46,7 +47,7 @@ struct Told<const BLOCKS: bool> {
 
 impl<const BLOCKS: bool> Told<BLOCKS> {
     fn run(&mut self, start: u64, end: u64, label: Label, instructions: u64, transfer: Transfer) {
-        let label = (label.module, label.function, label.at_entry);
+        let label = (label.module, label.function, label.place);
         if let Some(Item::Run { end: until, label: last, instructions: sum, transfer: by, .. }) =
             self.items.last_mut()
             && *by == Transfer::None
@@ -93,7 +94,7 @@ impl<const BLOCKS: bool> Sink for Told<BLOCKS> {
             let instructions = until - std::mem::replace(&mut before, until);
             self.together += instructions.saturating_sub(1);
             let (module, function) = graph.function(stretch.function());
-            let label = Label { module, function, at_entry: stretch.at_entry() };
+            let label = Label { module, function, place: stretch.place() };
             self.run(start, end, label, instructions.into(), transfer);
         }
     }

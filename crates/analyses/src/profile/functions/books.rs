@@ -7,7 +7,7 @@ use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    clock::Time,
+    clock::{ShortTime, Time},
     stack::{Back, Edge, Entry, Frame, Watch},
 };
 
@@ -74,6 +74,13 @@ impl Amount {
         } else {
             { self.time }.wrapping_less(point.time)
         };
+    }
+
+    /// Takes off what a point is above zero; likewise.
+    #[inline]
+    fn less(&mut self, point: Amount) {
+        self.instructions = self.instructions.wrapping_sub(point.instructions);
+        self.time = { self.time }.wrapping_less(point.time);
     }
 
     /// From an earlier point to this one.
@@ -288,9 +295,10 @@ impl Books {
 
     /// The slots of functions by their numbers, or [`UNKNOWN`]; and the books to be written in at once.
     #[inline(always)]
-    pub(super) fn open(&mut self) -> (&[Slot], OpenBooks<'_>) {
+    pub(super) fn open<'b>(&'b mut self, each: ShortTime, calls: &'b mut u64) -> (&'b [Slot], OpenBooks<'b>) {
         let Books { slots, accounts, holders, summed, now: so_far, .. } = self;
-        (&slots.by_number, OpenBooks { now: *so_far, accounts, holders, summed, so_far })
+        let open = OpenBooks { accounts, holders, summed, so_far, ran: 0, each, calls };
+        (&slots.by_number, open)
     }
 
     /// A frame of a function is entered.
@@ -413,9 +421,13 @@ pub(super) struct OpenBooks<'b> {
     accounts: &'b mut [Account],
     holders: &'b mut [Holder],
     summed: &'b mut Vec<Slot>,
-    /// What ran up to the present, until the books are closed.
-    now: Amount,
+    /// What had run before, until the books are closed.
     so_far: &'b mut Amount,
+    /// What ran since, and how long each of these instructions took.
+    ran: u64,
+    each: ShortTime,
+    /// Calls so far.
+    calls: &'b mut u64,
 }
 
 impl OpenBooks<'_> {
@@ -427,36 +439,47 @@ impl OpenBooks<'_> {
 
     /// A function ran.
     #[inline(always)]
-    pub(super) fn ran(&mut self, slot: Slot, amount: Amount) {
+    pub(super) fn ran(&mut self, slot: Slot, instructions: u64) {
+        let amount = Amount { instructions, time: self.each.few_times(instructions) };
         self.accounts[slot as usize].own.count(amount, true);
-        self.now.count(amount, true);
+        self.ran += instructions;
+    }
+
+    /// What ran up to the present.
+    #[inline(always)]
+    fn now(&self) -> Amount {
+        let mut now = *self.so_far;
+        now.count(Amount { instructions: self.ran, time: self.each.few_times(self.ran) }, true);
+        now
     }
 
     #[inline(always)]
     pub(super) fn close(self) {
-        *self.so_far = self.now;
+        *self.so_far = self.now();
     }
 
-    /// Adds the point at which a function is entered first, or left for good.
-    #[inline(always)]
-    fn sum(&mut self, slot: Slot, leaves: bool) {
-        let account = &mut self.accounts[slot as usize];
-        account.sum.count(self.now, leaves);
-        if !account.has_sum {
-            account.has_sum = true;
-            self.summed.push(slot);
-        }
+    /// A function comes onto the stack for the first time in the piece.
+    #[cold]
+    #[inline(never)]
+    fn begin_sum(account: &mut Account, summed: &mut Vec<Slot>, slot: Slot) {
+        account.has_sum = true;
+        summed.push(slot);
     }
 }
 
 impl Watch<(), Slot> for OpenBooks<'_> {
     #[inline(always)]
     fn enter(&mut self, _: &Frame<(), Slot>, slot: Slot, entry: Entry, _: Option<Back>) {
+        let now = self.now();
         let account = &mut self.accounts[slot as usize];
         account.calls += u64::from(entry == Entry::Call);
+        *self.calls += u64::from(entry == Entry::Call);
         account.depth += 1;
         if account.depth == 1 {
-            self.sum(slot, false);
+            account.sum.less(now);
+            if !account.has_sum {
+                OpenBooks::begin_sum(account, self.summed, slot);
+            }
         }
         if entry == Entry::Tail {
             self.holders[slot as usize].jumps += 1;
@@ -465,10 +488,12 @@ impl Watch<(), Slot> for OpenBooks<'_> {
 
     #[inline(always)]
     fn leave(&mut self, frame: &Frame<(), Slot>) {
+        let now = self.now();
         let account = &mut self.accounts[frame.function as usize];
         account.depth -= 1;
         if account.depth == 0 {
-            self.sum(frame.function, true);
+            // It has a sum since it came.
+            account.sum.count(now, true);
         }
     }
 }

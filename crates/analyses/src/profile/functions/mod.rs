@@ -12,7 +12,7 @@ mod partial;
 mod paths;
 
 use hodo_clock::Nanos;
-use hodo_trace::{Analysis, Names, Numbering, Run, Runs, Seen, Table};
+use hodo_trace::{Analysis, Names, Numbering, Run, Seen, Stretch, Table};
 use rustc_hash::FxHashMap;
 
 use self::{books::Amount, partial::Partial, paths::Paths};
@@ -40,17 +40,17 @@ impl Analysis for Functions<'_> {
         partial.fold(seen);
     }
 
-    const TAKES_RUNS: bool = true;
+    const TAKES_STRETCHES: bool = true;
 
     #[inline]
-    fn fold_runs(
+    fn fold_stretches(
         &self,
         partial: &mut Partial,
         functions: &impl Numbering,
-        runs: impl Runs,
+        stretches: &[Stretch],
         until: Option<Nanos>,
     ) {
-        partial.fold_runs(functions, runs, until);
+        partial.fold_stretches(functions, stretches, until);
     }
 
     fn exchange(&self, partial: &mut Partial, memory: &mut Paths) {

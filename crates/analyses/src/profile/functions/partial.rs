@@ -3,15 +3,15 @@
 use std::mem;
 
 use hodo_clock::Nanos;
-use hodo_trace::{Arrival, NumberedRun, Numbering, Run, Runs, Seen, Transfer};
+use hodo_trace::{Arrival, Numbering, Run, Seen, Stretch, Transfer};
 use serde::{Deserialize, Serialize};
 
 use super::{
-    books::{Account, Amount, Books, Holder, LogEntry, Slot, UNKNOWN},
+    books::{Account, Amount, Books, Holder, LogEntry, Slot},
     paths::Paths,
 };
 use crate::{
-    clock::{Clock, Even, Share, Time},
+    clock::{Clock, Even, Share, ShortTime, Time},
     learned::Learned,
     pile::Pile,
     profile::cost::Sums,
@@ -202,35 +202,42 @@ impl Partial {
         }
     }
 
-    /// Runs, each of which is known to be followed by what it ends with.
+    /// Stretches, each of which is known to be followed by what it ends with.
     #[inline]
-    pub(super) fn fold_runs(&mut self, functions: &impl Numbering, runs: impl Runs, until: Option<Nanos>) {
+    pub(super) fn fold_stretches(
+        &mut self,
+        functions: &impl Numbering,
+        stretches: &[Stretch],
+        until: Option<Nanos>,
+    ) {
+        let Some(last) = stretches.last() else { return };
         self.books.read(functions.id());
-        let ran = runs.instructions();
-        let is_timed = ran > 0 && functions.id() != 0 && self.is_settled();
-        if let Some(until) = until.filter(|_| is_timed) {
-            return self.fold_timed(functions, runs, (ran, until));
+        if let Some(until) = until.filter(|_| functions.id() != 0 && last.until > 0 && self.is_settled()) {
+            return self.fold_timed(functions, stretches, until);
         }
         if !self.clock.runs() && self.log.is_long() {
             self.settle(Even::default());
         }
-        let (mut moved, mut calls, mut before) = (false, 0, 0);
-        for run in runs {
+        let mut before = 0;
+        for stretch in stretches {
             // Those of no source leave the numbers of others alone.
             let slot = match functions.id() {
-                0 => self.books.slot(functions.function(run.function)),
-                _ => self.books.slot_of(run.function, || functions.function(run.function)),
+                0 => self.books.slot(functions.function(stretch.function())),
+                _ => self.books.slot_of(stretch.function(), || functions.function(stretch.function())),
             };
-            let until = run.until;
-            let run = run.named(functions, mem::replace(&mut before, until));
-            self.arrive(self.edge, &run.at, slot);
-            self.log.instructions += run.instructions;
-            self.edge = Edge::after(&run);
-            moved |= run.transfer != Transfer::None;
-            calls += u64::from(run.transfer == Transfer::Call);
+            self.arrive(self.edge, &stretch.arrival(functions), slot);
+            self.log.instructions += u64::from(stretch.until - before);
+            before = stretch.until;
+            self.end(stretch);
         }
-        self.clock.left &= !moved;
-        self.sums.calls += calls;
+        self.clock.left = self.clock.left && stays(stretches);
+    }
+
+    /// A stretch ended.
+    #[inline(always)]
+    fn end(&mut self, stretch: &Stretch) {
+        self.edge = Edge::behind(stretch);
+        self.sums.calls += u64::from(stretch.transfer == Transfer::Call);
     }
 
     /// Whether the books are up to the present, in which it is known who runs.
@@ -242,14 +249,10 @@ impl Partial {
         !(waits || stack.is_empty() || path.is_some())
     }
 
-    /// Runs of so many instructions up to a time, which is known before they are looked at: nothing need be written down.
+    /// Stretches up to a time, which is known before they are looked at: nothing need be written down.
     #[inline]
-    fn fold_timed(
-        &mut self,
-        functions: &impl Numbering,
-        runs: impl ExactSizeIterator<Item = NumberedRun>,
-        (ran, until): (u64, Nanos),
-    ) {
+    fn fold_timed(&mut self, functions: &impl Numbering, stretches: &[Stretch], until: Nanos) {
+        let ran = stretches.last().map_or(0, |last| last.until.into());
         let Partial { clock, sums, .. } = self;
         clock.tell(until.0);
         // Something ran, so nobody waited.
@@ -258,69 +261,57 @@ impl Partial {
                 sums.lose(time.length());
             }
         });
-        let (mut moved, mut calls) = (false, 0);
-        let mut runs = runs.inspect(|run| {
-            moved |= run.transfer != Transfer::None;
-            calls += u64::from(run.transfer == Transfer::Call);
-        });
-        let mut before = 0;
-        while let Some(run) = self.fold_plain(&mut runs, &mut before, even.each) {
-            let slot = self.books.slot_of(run.function, || functions.function(run.function));
-            let until = run.until;
-            let run = run.named(functions, mem::replace(&mut before, until));
-            let Partial { stack, books, sums, paths, .. } = self;
-            let at = At { address: run.at.address, function: slot, place: run.at.place };
-            if let Err(edge) = arrive(stack, books, Below::Unknown, self.edge, &at) {
+        clock.left = clock.left && stays(stretches);
+        let short = even.each.short_up_to(ran);
+        let (mut folded, mut before) = (0, 0);
+        while let Some(stretch) = stretches.get(folded) {
+            let slot = self.books.slot_of(stretch.function(), || functions.function(stretch.function()));
+            let Partial { stack, books, sums, paths, edge, .. } = self;
+            let at = At { address: stretch.start, function: slot, place: stretch.place() };
+            if let Err(edge) = arrive(stack, books, Below::Unknown, *edge, &at) {
                 sums.calls += paths.expand(books);
-                books.begin_piece(edge, run.at, slot);
+                books.begin_piece(edge, stretch.arrival(functions), slot);
                 stack.push(Frame::root(slot, ()));
             }
-            let amount = Amount { instructions: run.instructions, time: even.each.times(run.instructions) };
+            let instructions = u64::from(stretch.until - before);
+            let amount = Amount { instructions, time: even.each.times(instructions) };
             books.credit(slot, amount);
             books.pass(amount);
-            self.edge = Edge::after(&run);
+            let more = short.map_or(0, |each| self.fold_plain(&stretches[folded..], each));
+            folded += more;
+            before = stretches[folded].until;
+            self.end(&stretches[folded]);
+            folded += 1;
         }
         if let Some(top) = self.stack.last() {
             let rest = Amount { instructions: 0, time: even.rest };
             self.books.credit(top.function, rest);
             self.books.pass(rest);
         }
-        self.clock.left &= !moved;
-        self.sums.calls += calls;
     }
 
-    /// Runs that are arrived at as nearly all are, of which each instruction took so long: the first one that is not,
-    /// which was not folded.
+    /// Stretches behind the first one of these, as far as they are arrived at as nearly all are, of which each
+    /// instruction took so long: how many.
     #[inline(always)]
-    fn fold_plain(
-        &mut self,
-        runs: &mut impl ExactSizeIterator<Item = NumberedRun>,
-        before: &mut u64,
-        each: Time,
-    ) -> Option<NumberedRun> {
-        let Partial { stack, books, edge: last, .. } = self;
-        let Some(each) = each.short() else { return runs.next() };
-        let (frames, depth) = stack.with_room(runs.len(), ROOM_FOR_FRAME);
+    fn fold_plain(&mut self, stretches: &[Stretch], each: ShortTime) -> usize {
+        let Partial { stack, books, sums, .. } = self;
+        let (frames, depth) = stack.with_room(stretches.len(), ROOM_FOR_FRAME);
         let mut top = Top { frames, depth };
-        let (slots, mut open) = books.open();
-        let (mut edge, mut other) = (*last, None);
-        for run in runs {
-            let slot = slots.get(run.function as usize).copied().unwrap_or(UNKNOWN);
-            let at = At { address: run.start, function: slot, place: run.place };
-            if !open.has(slot) || !arrive_plainly(&mut top, &mut open, edge, &at) {
-                other = Some(run);
+        let (slots, mut open) = books.open(each, &mut sums.calls);
+        let mut folded = 0;
+        for [last, stretch] in stretches.array_windows() {
+            let Some(&slot) = slots.get(stretch.function() as usize) else { break };
+            let at = At { address: stretch.start, function: slot, place: stretch.place() };
+            if !open.has(slot) || !arrive_plainly(&mut top, &mut open, Edge::behind(last), &at) {
                 break;
             }
-            let instructions = run.until - *before;
-            *before = run.until;
-            open.ran(slot, Amount { instructions, time: each.times(instructions) });
-            edge = Edge::over(run.transfer, run.end);
+            open.ran(slot, (stretch.until - last.until).into());
+            folded += 1;
         }
         open.close();
         let depth = top.depth;
         stack.count(depth);
-        *last = edge;
-        other
+        folded
     }
 
     #[inline(always)]
@@ -572,6 +563,11 @@ impl Partial {
         self.outside = self.outside.and(later.outside);
         self.sums.add(&later.sums);
     }
+}
+
+/// Whether no stretch ends with what shows that the thread is traced.
+fn stays(stretches: &[Stretch]) -> bool {
+    stretches.iter().all(|stretch| stretch.transfer == Transfer::None)
 }
 
 /// Follows entries of the log, the first of which may end what is not to be looked at.

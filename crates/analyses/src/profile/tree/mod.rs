@@ -6,7 +6,7 @@ mod paths;
 mod whole;
 
 use hodo_clock::Nanos;
-use hodo_trace::{Analysis, Names, Numbering, Run, Runs, Seen, Table};
+use hodo_trace::{Analysis, Names, Numbering, Run, Seen, Stretch, Table};
 
 use self::{partial::Partial, paths::Paths, whole::Whole};
 use super::{Every, Report};
@@ -38,17 +38,17 @@ impl Analysis for Profile<'_> {
         partial.fold(self.every, seen);
     }
 
-    const TAKES_RUNS: bool = true;
+    const TAKES_STRETCHES: bool = true;
 
     #[inline]
-    fn fold_runs(
+    fn fold_stretches(
         &self,
         partial: &mut Partial,
         functions: &impl Numbering,
-        runs: impl Runs,
+        stretches: &[Stretch],
         _: Option<Nanos>,
     ) {
-        runs.named(functions).for_each(|run| partial.fold_run(self.every, &run));
+        Stretch::runs(stretches, functions).for_each(|run| partial.fold_run(self.every, &run));
     }
 
     fn exchange(&self, partial: &mut Partial, memory: &mut Paths) {

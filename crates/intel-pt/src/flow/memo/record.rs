@@ -31,7 +31,7 @@ pub(super) struct Recorder {
 impl Sink for Recorder {
     fn executed(&mut self, executed: Executed<'_>) {
         let block = executed.block;
-        let transfer = Transfer::of(block);
+        let transfer = block.transfer();
         match transfer {
             Transfer::Call => self.depth += 1,
             Transfer::Return => self.depth = self.depth.saturating_sub(1),

@@ -1,6 +1,6 @@
 //! What packets did, by the block that execution stood before.
 
-use hodo_code::{Block, BlockId, Label, Transfer};
+use hodo_code::{Block, BlockId, Label, Place, Transfer};
 use indexmap::IndexSet;
 use rustc_hash::FxBuildHasher;
 
@@ -19,22 +19,22 @@ pub struct Step {
     pub instructions: u16,
     /// What the last of them was.
     pub transfer: Transfer,
-    at_entry: Option<bool>,
+    place: Place,
 }
 
 impl Step {
     /// A block that ran.
     pub(super) fn new(block: &Block, transfer: Transfer) -> Step {
-        let Block { start, end, label: Label { module, function, at_entry }, .. } = *block;
+        let Block { start, end, label: Label { module, function, place }, .. } = *block;
         // A block is not as long as that.
         let instructions = block.instructions as u16;
-        Step { start, end, module, function, block: VACANT, instructions, transfer, at_entry }
+        Step { start, end, module, function, block: VACANT, instructions, transfer, place }
     }
 
     /// What is known of the code at `start`.
     #[inline]
     pub fn label(&self) -> Label {
-        Label { module: self.module, function: self.function, at_entry: self.at_entry }
+        Label { module: self.module, function: self.function, place: self.place }
     }
 
     /// Joins what ran next; `false` where it is no part of the same run.
@@ -257,7 +257,7 @@ const NO_STEP: Step = Step {
     block: VACANT,
     instructions: 0,
     transfer: Transfer::None,
-    at_entry: None,
+    place: Place::Unknown,
 };
 
 fn vacant(slots: usize) -> Vec<Transition> {

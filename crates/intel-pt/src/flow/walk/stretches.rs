@@ -1,7 +1,7 @@
 //! From one packet to the next over the code, told as stretches.
 
 use hodo_clock::Tsc;
-use hodo_code::{BlockId, Graph, Labels, Led, Leg, NO_OUTCOMES, Pass, Rules, Transfer};
+use hodo_code::{BlockId, Graph, Labels, Led, Leg, NO_OUTCOMES, Pass, Rules};
 
 use super::{super::Sink, LONGEST_STRAIGHT, Walk};
 use crate::packet::Tnt;
@@ -128,12 +128,12 @@ impl Walk {
                     let block = graph.block(id);
                     self.go(if hop.pass == Pass::Branch && !taken { block.end } else { block.target });
                 }
-                self.untold.end(hop.instructions.into(), Transfer::over(hop.pass), end);
+                self.untold.end(hop.instructions.into(), hop.pass.transfer(), end);
                 *outcomes = bits;
                 return false;
             };
             if hop.pass > Pass::Branch {
-                self.untold.end(hop.instructions.into(), Transfer::over(hop.pass), end);
+                self.untold.end(hop.instructions.into(), hop.pass.transfer(), end);
                 self.untold.begin(graph.start(next), graph.hop(next));
             } else {
                 self.untold.open().until += u32::from(hop.instructions);
@@ -218,7 +218,7 @@ impl Walk {
         while at.straight < LONGEST_STRAIGHT {
             let (id, hop) = (at.id, graph.hop(at.id));
             self.cross(graph, id);
-            let (instructions, transfer) = (u32::from(hop.instructions), Transfer::over(hop.pass));
+            let (instructions, transfer) = (u32::from(hop.instructions), hop.pass.transfer());
             match hop.pass {
                 Pass::Free | Pass::Call => {
                     let next = hop.next(true).or_else(|| graph.follow(id, true, self.at).ok())?;

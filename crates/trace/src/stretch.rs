@@ -1,0 +1,101 @@
+//! What ran, as those are told who need not know each block of it.
+
+use crate::{Arrival, FunctionId, Place, Run};
+
+/// Blocks of one function, known by a number, that ran to their ends one after another. Machine code writes these, so
+/// they are laid out as in C.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(C)]
+pub struct Stretch {
+    /// Where the first of them starts.
+    pub start: u64,
+    /// The number of their function, and where in it they begin, as [`Stretch::place`] puts them together.
+    pub begins: u32,
+    /// Instructions up to their end, those of the stretches that come before them included.
+    pub until: u32,
+    /// What the last one does to the call stack.
+    pub transfer: Transfer,
+    /// The address after the last one, where it is a call.
+    pub end: u64,
+}
+
+impl Stretch {
+    /// Numbers of functions are less than this.
+    pub const FUNCTIONS: u32 = 1 << 30;
+
+    /// A function's number, and where in it something begins.
+    #[inline]
+    pub const fn begins(function: u32, place: Place) -> u32 {
+        function & (Stretch::FUNCTIONS - 1) | (place as u32) << 30
+    }
+
+    /// The number of their function.
+    #[inline]
+    pub const fn function(&self) -> u32 {
+        self.begins & (Stretch::FUNCTIONS - 1)
+    }
+
+    /// Where in it they begin.
+    #[inline]
+    pub const fn place(&self) -> Place {
+        match self.begins >> 30 {
+            0 => Place::Entry,
+            1 => Place::Middle,
+            _ => Place::Unknown,
+        }
+    }
+
+    /// The run itself, behind so many instructions.
+    #[inline]
+    pub fn named(&self, functions: &impl Numbering, before: u32) -> Run {
+        let &Stretch { until, transfer, end, .. } = self;
+        Run { at: self.arrival(functions), instructions: (until - before).into(), transfer, end }
+    }
+
+    /// Where it begins.
+    #[inline]
+    pub fn arrival(&self, functions: &impl Numbering) -> Arrival {
+        Arrival { address: self.start, function: functions.function(self.function()), place: self.place() }
+    }
+
+    /// Stretches that follow each other, the first of which begins what they count, as runs.
+    #[inline]
+    pub fn runs(all: &[Stretch], functions: &impl Numbering) -> impl Iterator<Item = Run> {
+        let mut before = 0;
+        all.iter().map(move |stretch| stretch.named(functions, std::mem::replace(&mut before, stretch.until)))
+    }
+}
+
+/// Numbers of functions.
+pub trait Numbering {
+    /// What tells the numbering from others; 0 if its numbers mean nothing beyond the stretches that come with it.
+    fn id(&self) -> u64;
+
+    /// The function that has a number.
+    fn function(&self, number: u32) -> FunctionId;
+}
+
+/// One function, which has all numbers.
+impl Numbering for FunctionId {
+    fn id(&self) -> u64 {
+        0
+    }
+
+    fn function(&self, _number: u32) -> FunctionId {
+        *self
+    }
+}
+
+/// A branch as far as it changes the call stack.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Transfer {
+    /// None, a direct or conditional branch, or a far one.
+    None,
+    /// A near call, which will return to the address after it.
+    Call,
+    /// A near return.
+    Return,
+    /// A near jump through a register or memory.
+    IndirectJump,
+}
