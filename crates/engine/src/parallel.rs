@@ -75,11 +75,20 @@ struct Shared<R, C> {
     consume: Option<C>,
     /// The consumer asked for no more, or somebody panicked.
     stopped: bool,
+    /// Threads that wait for a change.
+    waiting: usize,
 }
 
 impl<R, C: FnMut(R) -> bool> Shared<R, C> {
     fn new(consume: C) -> Shared<R, C> {
-        Shared { next: 0, due: 0, delivered: BTreeMap::new(), consume: Some(consume), stopped: false }
+        Shared {
+            next: 0,
+            due: 0,
+            delivered: BTreeMap::new(),
+            consume: Some(consume),
+            stopped: false,
+            waiting: 0,
+        }
     }
 
     /// The next job to start, if not too much waits to be consumed.
@@ -124,8 +133,18 @@ impl<R, C> Exchange<R, C> {
         self.shared.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn wait<'a>(&self, now: MutexGuard<'a, Shared<R, C>>) -> MutexGuard<'a, Shared<R, C>> {
-        self.changed.wait(now).unwrap_or_else(PoisonError::into_inner)
+    fn wait<'a>(&self, mut now: MutexGuard<'a, Shared<R, C>>) -> MutexGuard<'a, Shared<R, C>> {
+        now.waiting += 1;
+        let mut now = self.changed.wait(now).unwrap_or_else(PoisonError::into_inner);
+        now.waiting -= 1;
+        now
+    }
+
+    /// Something changed. Where nobody waits, nobody is told: that is a system call.
+    fn tell(&self, now: &Shared<R, C>) {
+        if now.waiting > 0 {
+            self.changed.notify_all();
+        }
     }
 }
 
@@ -147,7 +166,7 @@ impl<R, C: FnMut(R) -> bool> Worker<'_, R, C> {
         let go_on = consume(part);
         let mut now = self.exchange.lock();
         now.consumed(consume, go_on);
-        self.exchange.changed.notify_all();
+        self.exchange.tell(&now);
         now
     }
 
@@ -196,7 +215,7 @@ impl<R, C: FnMut(R) -> bool> Worker<'_, R, C> {
     fn deliver(&self, job: usize, part: R) -> MutexGuard<'_, Shared<R, C>> {
         let mut now = self.exchange.lock();
         now.delivered.entry(job).or_insert_with(|| Delivery::of(self.thread)).parts.push_back(part);
-        self.exchange.changed.notify_all();
+        self.exchange.tell(&now);
         now
     }
 }
