@@ -40,7 +40,7 @@ impl Leg {
 /// Some legs one after another, and how far they were followed.
 #[derive(Clone, Debug)]
 pub struct Legs {
-    /// Behind the last one stands one that is none.
+    /// Behind the last one stands one that is none, while machine code follows them.
     all: [Leg; Legs::MOST + 1],
     count: usize,
     passed: usize,
@@ -65,7 +65,6 @@ impl Legs {
     #[inline]
     pub fn clear(&mut self) {
         (self.count, self.passed, self.decisions) = (0, 0, 0);
-        self.all[0] = Leg::NONE;
     }
 
     /// Adds a leg of so many outcomes, at most 63, of which the first one is the highest bit, and an indirect branch to
@@ -83,7 +82,6 @@ impl Legs {
         };
         self.count += 1;
         self.decisions = decisions;
-        self.all[self.count] = Leg::NONE;
         true
     }
 
@@ -127,6 +125,7 @@ impl Legs {
 
     /// Where the one lies that is being followed, or none, if all were passed.
     pub(crate) fn here(&mut self) -> *mut Leg {
+        self.all[self.count] = Leg::NONE;
         self.all[self.passed..].as_mut_ptr()
     }
 
