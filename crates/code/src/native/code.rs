@@ -1,7 +1,8 @@
 //! The machine code of blocks.
 //!
 //! Registers: `r8` outcomes of branches, `r9` instructions so far, `r10` the stretch, `r11` the newest call,
-//! `rdx` the calls, `rcx` where code lies, `rsi` what `r8` is where it stops at a gate, `rbx` the leg; `rdi` the [`State`].
+//! `rdx` the calls, or on the way out before a block its gate; `rcx` where code lies, `rsi` what `r8` is where it stops at
+//! a gate, `rbx` the leg; `rdi` the [`State`].
 //!
 //! Code that walks on in the common way lies at the low end, one block after another; ways out of it lie at the high
 //! end.
@@ -13,7 +14,7 @@ use std::{
 };
 
 use super::memory::{Memory, State};
-use crate::{BlockId, Hop, Leg, NO_OUTCOMES, ReturnStack, Stretch, Transfer, returns::Landing};
+use crate::{BlockId, Hop, Leg, NO_OUTCOMES, ReturnStack, Stretch, Transfer, block::UNMET, returns::Landing};
 
 /// Why machine code was left, in the highest bits of what it returns; the others are the block.
 pub(super) const BEFORE: u32 = 0;
@@ -83,6 +84,8 @@ pub(crate) struct Code {
     targets: Box<[Target]>,
     /// A number that no other code has, and which is not 0.
     generation: u32,
+    /// The block before which it was left last, and its gate: that is where it mostly goes on.
+    left: (BlockId, Place),
     /// Whether returns take outcomes.
     pub(super) returns: bool,
     text: Vec<u8>,
@@ -110,6 +113,7 @@ impl Code {
             back: 0,
             targets: Target::none(),
             generation,
+            left: (UNMET, 0),
             returns,
             text: Vec::new(),
         };
@@ -157,6 +161,18 @@ impl Code {
     #[inline]
     pub(super) fn places(&self, id: BlockId) -> Places {
         self.places.get(id.0 as usize).copied().unwrap_or_default()
+    }
+
+    /// The gate of a block.
+    #[inline]
+    pub(super) fn gate_of(&self, id: BlockId) -> Place {
+        if self.left.0 == id { self.left.1 } else { self.places(id).gate }
+    }
+
+    /// It was left before a block, which has this gate.
+    #[inline]
+    pub(super) fn leave_at(&mut self, id: BlockId, gate: Place) {
+        self.left = (id, gate);
     }
 
     /// The places of a block, to be changed.
@@ -221,7 +237,7 @@ impl Code {
     fn way_out(&mut self, before: &[u8], why: u32) -> Place {
         let length = before.len() as u32 + 10;
         self.high -= length;
-        let mut out = [0; 16];
+        let mut out = [0; 20];
         out[..before.len()].copy_from_slice(before);
         let rest = &mut out[before.len()..];
         rest[0] = 0xb8; // mov eax, why
@@ -232,8 +248,16 @@ impl Code {
         self.high
     }
 
+    /// A way out before a block, whose gate is known by now, behind some instructions.
+    fn way_out_before(&mut self, before: &[u8], id: BlockId) -> Place {
+        let mut with_gate = before.to_vec();
+        with_gate.push(0xba); // mov edx, gate
+        with_gate.extend(self.places(id).gate.to_le_bytes());
+        self.way_out(&with_gate, BEFORE | id.0)
+    }
+
     pub(super) fn leave_before(&mut self, id: BlockId) -> Place {
-        self.way_out(&[], BEFORE | id.0)
+        self.way_out_before(&[], id)
     }
 
     fn load_state(&mut self) {
@@ -259,6 +283,7 @@ impl Code {
         self.text.extend([0x4c, 0x89, 0x4f, offset_of!(State, instructions) as u8]); // mov [rdi+8], r9
         self.text.extend([0x4c, 0x89, 0x57, offset_of!(State, stretch) as u8]); // mov [rdi+16], r10
         self.text.extend([0x4c, 0x89, 0x5f, offset_of!(State, top) as u8]); // mov [rdi+24], r11
+        self.text.extend([0x89, 0x57, offset_of!(State, gate) as u8]); // mov [rdi+64], edx
         self.text.extend([0x5b, 0xc3]); // pop rbx; ret
     }
 
@@ -423,8 +448,8 @@ impl Code {
     pub(super) fn ret(&mut self, id: BlockId, instructions: u16) {
         let out = self.leave_before(id);
         // What it took of the outcomes is put back.
-        let not_taken = self.way_out(&[0x49, 0xd1, 0xd8], BEFORE | id.0); // rcr r8, 1
-        let no_call = self.way_out(&[0xf9, 0x49, 0xd1, 0xd8], BEFORE | id.0); // stc; rcr r8, 1
+        let not_taken = self.way_out_before(&[0x49, 0xd1, 0xd8], id); // rcr r8, 1
+        let no_call = self.way_out_before(&[0xf9, 0x49, 0xd1, 0xd8], id); // stc; rcr r8, 1
         self.text.extend([0x4d, 0x01, 0xc0, 0x0f, 0x84]); // add r8, r8; jz out
         self.to(out);
         self.text.extend([0x0f, 0x83]); // jnc not_taken

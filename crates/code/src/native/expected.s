@@ -4,171 +4,183 @@
   e: mov %r9,8(%rdi)
  12: mov %r10,0x10(%rdi)
  16: mov %r11,0x18(%rdi)
- 1a: pop %rbx
- 1b: ret
- 1c: push %rbx
- 1d: mov (%rdi),%rbx
- 21: mov 8(%rdi),%r9
- 25: mov 0x10(%rdi),%r10
- 29: mov 0x18(%rdi),%r11
- 2d: mov 0x20(%rdi),%rdx
- 31: mov 0x28(%rdi),%rcx
- 35: mov (%rbx),%r8
- 39: mov 8(%rbx),%rsi
- 3d: jmpq *0x30(%rdi)
- 40: mov 0x10(%rbx),%r8
- 44: imul $0x9E3779B1,%r8d,%esi
- 4b: shr $0x14,%esi
- 4e: shl $4,%esi
- 51: add 0x38(%rdi),%rsi
- 55: cmp %r8,(%rsi)
- 58: jne 0x000000000000006E
- 5a: mov 8(%rsi),%eax
- 5d: add %rcx,%rax
- 60: add $0x18,%rbx
- 64: mov (%rbx),%r8
- 68: mov 8(%rbx),%rsi
- 6c: jmp *%rax
- 6e: movabs $0x8000000000000000,%r8
- 78: jmp 6
- 7d: mov 0x100(%rdx,%r11,2),%r8
- 85: mov (%rdx,%r11),%esi
- 89: test %esi,%esi
- 8b: je 0x0000000000000040
- 91: movl $0,(%rdx,%r11)
- 99: sub $4,%r11b
- 9d: cmp 0x10(%rbx),%r8
- a1: jne 0x0000000000000040
- a7: lea (%rcx,%rsi),%rax
- ab: add $0x18,%rbx
- af: mov (%rbx),%r8
- b3: mov 8(%rbx),%rsi
- b7: jmp *%rax
- b9: add %r8,%r8
- bc: je 0x0000000000000FF6
- c2: lea 1(%r9),%r9d
- c6: jb 0x0000000000000214
- cc: cmp %rsi,%r8
- cf: je 0x0000000000000FE2
- d5: lea 1(%r9),%r9d
- d9: lea 1(%r9),%r9d
- dd: movabs $0x40100D,%rax
- e7: mov %rax,0x18(%r10)
- eb: mov %r9d,0xC(%r10)
- ef: movb $1,0x10(%r10)
- f4: add $0x20,%r10
- f8: add $4,%r11b
- fc: movl $0x16A,(%rdx,%r11)
-104: mov %rax,0x100(%rdx,%r11,2)
-10c: movl $6,0x300(%rdx,%r11)
-118: movabs $0x401020,%rax
-122: mov %rax,(%r10)
-125: movl $2,8(%r10)
-12d: add %r8,%r8
-130: je 0x0000000000000FD8
-136: jae 0x0000000000000FCB
-13c: mov (%rdx,%r11),%eax
-140: test %eax,%eax
-142: je 0x0000000000000FBD
-148: lea 2(%r9),%r9d
-14c: mov %r9d,0xC(%r10)
-150: movb $2,0x10(%r10)
-155: add $0x20,%r10
-159: movl $0,(%rdx,%r11)
-161: sub $4,%r11b
-165: add %rcx,%rax
-168: jmp *%rax
-16a: movabs $0x40100D,%rax
-174: mov %rax,(%r10)
-177: movl $0x40000000,8(%r10)
-17f: add %r8,%r8
-182: je 0x0000000000000FB3
-188: jae 0x0000000000000FA6
-18e: mov (%rdx,%r11),%eax
-192: test %eax,%eax
-194: je 0x0000000000000F98
-19a: lea 1(%r9),%r9d
-19e: mov %r9d,0xC(%r10)
-1a2: movb $2,0x10(%r10)
-1a7: add $0x20,%r10
-1ab: movl $0,(%rdx,%r11)
-1b3: sub $4,%r11b
-1b7: add %rcx,%rax
-1ba: jmp *%rax
-1bc: mov %r8,%rax
-1bf: add %rax,%rax
-1c2: or %rsi,%rax
-1c5: jne 0x0000000000000F8E
-1cb: lea 1(%r9),%r9d
-1cf: movabs $0x401012,%rax
-1d9: mov %rax,0x18(%r10)
-1dd: mov %r9d,0xC(%r10)
-1e1: movb $1,0x10(%r10)
-1e6: add $0x20,%r10
-1ea: add $4,%r11b
-1ee: movl $0x23B,(%rdx,%r11)
-1f6: mov %rax,0x100(%rdx,%r11,2)
-1fe: movl $4,0x300(%rdx,%r11)
-20a: mov $0x80000002,%eax
-20f: jmp 0x0000000000000040
-214: mov %r9d,0xC(%r10)
-218: movb $0,0x10(%r10)
-21d: add $0x20,%r10
-221: movabs $0x401010,%rax
-22b: mov %rax,(%r10)
-22e: movl $1,8(%r10)
-236: jmp 0x00000000000001BC
-23b: movabs $0x401012,%rax
-245: mov %rax,(%r10)
-248: movl $0x40000001,8(%r10)
-250: mov %r8,%rax
-253: add %rax,%rax
-256: or %rsi,%rax
-259: jne 0x0000000000000F84
-25f: lea 1(%r9),%r9d
-263: mov %r9d,0xC(%r10)
-267: movb $3,0x10(%r10)
-26c: add $0x20,%r10
-270: mov $0x80000004,%eax
-275: jmp 0x0000000000000040
-f84: mov $4,%eax
-f89: jmp 6
-f8e: mov $2,%eax
-f93: jmp 6
-f98: stc
-f99: rcr $1,%r8
-f9c: mov $6,%eax
-fa1: jmp 6
-fa6: rcr $1,%r8
-fa9: mov $6,%eax
-fae: jmp 6
-fb3: mov $6,%eax
-fb8: jmp 6
-fbd: stc
-fbe: rcr $1,%r8
-fc1: mov $5,%eax
-fc6: jmp 6
-fcb: rcr $1,%r8
+ 1a: mov %edx,0x40(%rdi)
+ 1d: pop %rbx
+ 1e: ret
+ 1f: push %rbx
+ 20: mov (%rdi),%rbx
+ 24: mov 8(%rdi),%r9
+ 28: mov 0x10(%rdi),%r10
+ 2c: mov 0x18(%rdi),%r11
+ 30: mov 0x20(%rdi),%rdx
+ 34: mov 0x28(%rdi),%rcx
+ 38: mov (%rbx),%r8
+ 3c: mov 8(%rbx),%rsi
+ 40: jmpq *0x30(%rdi)
+ 43: mov 0x10(%rbx),%r8
+ 47: imul $0x9E3779B1,%r8d,%esi
+ 4e: shr $0x14,%esi
+ 51: shl $4,%esi
+ 54: add 0x38(%rdi),%rsi
+ 58: cmp %r8,(%rsi)
+ 5b: jne 0x0000000000000071
+ 5d: mov 8(%rsi),%eax
+ 60: add %rcx,%rax
+ 63: add $0x18,%rbx
+ 67: mov (%rbx),%r8
+ 6b: mov 8(%rbx),%rsi
+ 6f: jmp *%rax
+ 71: movabs $0x8000000000000000,%r8
+ 7b: jmp 6
+ 80: mov 0x100(%rdx,%r11,2),%r8
+ 88: mov (%rdx,%r11),%esi
+ 8c: test %esi,%esi
+ 8e: je 0x0000000000000043
+ 94: movl $0,(%rdx,%r11)
+ 9c: sub $4,%r11b
+ a0: cmp 0x10(%rbx),%r8
+ a4: jne 0x0000000000000043
+ aa: lea (%rcx,%rsi),%rax
+ ae: add $0x18,%rbx
+ b2: mov (%rbx),%r8
+ b6: mov 8(%rbx),%rsi
+ ba: jmp *%rax
+ bc: add %r8,%r8
+ bf: je 0x0000000000000FF1
+ c5: lea 1(%r9),%r9d
+ c9: jb 0x0000000000000217
+ cf: cmp %rsi,%r8
+ d2: je 0x0000000000000FD8
+ d8: lea 1(%r9),%r9d
+ dc: lea 1(%r9),%r9d
+ e0: movabs $0x40100D,%rax
+ ea: mov %rax,0x18(%r10)
+ ee: mov %r9d,0xC(%r10)
+ f2: movb $1,0x10(%r10)
+ f7: add $0x20,%r10
+ fb: add $4,%r11b
+ ff: movl $0x16D,(%rdx,%r11)
+107: mov %rax,0x100(%rdx,%r11,2)
+10f: movl $6,0x300(%rdx,%r11)
+11b: movabs $0x401020,%rax
+125: mov %rax,(%r10)
+128: movl $2,8(%r10)
+130: add %r8,%r8
+133: je 0x0000000000000FC9
+139: jae 0x0000000000000FB7
+13f: mov (%rdx,%r11),%eax
+143: test %eax,%eax
+145: je 0x0000000000000FA4
+14b: lea 2(%r9),%r9d
+14f: mov %r9d,0xC(%r10)
+153: movb $2,0x10(%r10)
+158: add $0x20,%r10
+15c: movl $0,(%rdx,%r11)
+164: sub $4,%r11b
+168: add %rcx,%rax
+16b: jmp *%rax
+16d: movabs $0x40100D,%rax
+177: mov %rax,(%r10)
+17a: movl $0x40000000,8(%r10)
+182: add %r8,%r8
+185: je 0x0000000000000F95
+18b: jae 0x0000000000000F83
+191: mov (%rdx,%r11),%eax
+195: test %eax,%eax
+197: je 0x0000000000000F70
+19d: lea 1(%r9),%r9d
+1a1: mov %r9d,0xC(%r10)
+1a5: movb $2,0x10(%r10)
+1aa: add $0x20,%r10
+1ae: movl $0,(%rdx,%r11)
+1b6: sub $4,%r11b
+1ba: add %rcx,%rax
+1bd: jmp *%rax
+1bf: mov %r8,%rax
+1c2: add %rax,%rax
+1c5: or %rsi,%rax
+1c8: jne 0x0000000000000F61
+1ce: lea 1(%r9),%r9d
+1d2: movabs $0x401012,%rax
+1dc: mov %rax,0x18(%r10)
+1e0: mov %r9d,0xC(%r10)
+1e4: movb $1,0x10(%r10)
+1e9: add $0x20,%r10
+1ed: add $4,%r11b
+1f1: movl $0x23E,(%rdx,%r11)
+1f9: mov %rax,0x100(%rdx,%r11,2)
+201: movl $4,0x300(%rdx,%r11)
+20d: mov $0x80000002,%eax
+212: jmp 0x0000000000000043
+217: mov %r9d,0xC(%r10)
+21b: movb $0,0x10(%r10)
+220: add $0x20,%r10
+224: movabs $0x401010,%rax
+22e: mov %rax,(%r10)
+231: movl $1,8(%r10)
+239: jmp 0x00000000000001BF
+23e: movabs $0x401012,%rax
+248: mov %rax,(%r10)
+24b: movl $0x40000001,8(%r10)
+253: mov %r8,%rax
+256: add %rax,%rax
+259: or %rsi,%rax
+25c: jne 0x0000000000000F52
+262: lea 1(%r9),%r9d
+266: mov %r9d,0xC(%r10)
+26a: movb $3,0x10(%r10)
+26f: add $0x20,%r10
+273: mov $0x80000004,%eax
+278: jmp 0x0000000000000043
+f52: mov $0x253,%edx
+f57: mov $4,%eax
+f5c: jmp 6
+f61: mov $0x1BF,%edx
+f66: mov $2,%eax
+f6b: jmp 6
+f70: stc
+f71: rcr $1,%r8
+f74: mov $0x182,%edx
+f79: mov $6,%eax
+f7e: jmp 6
+f83: rcr $1,%r8
+f86: mov $0x182,%edx
+f8b: mov $6,%eax
+f90: jmp 6
+f95: mov $0x182,%edx
+f9a: mov $6,%eax
+f9f: jmp 6
+fa4: stc
+fa5: rcr $1,%r8
+fa8: mov $0x130,%edx
+fad: mov $5,%eax
+fb2: jmp 6
+fb7: rcr $1,%r8
+fba: mov $0x130,%edx
+fbf: mov $5,%eax
+fc4: jmp 6
+fc9: mov $0x130,%edx
 fce: mov $5,%eax
 fd3: jmp 6
-fd8: mov $5,%eax
-fdd: jmp 6
-fe2: mov $1,%eax
-fe7: jmp 6
-fec: mov $0x40000000,%eax
-ff1: jmp 6
+fd8: mov $0xCF,%edx
+fdd: mov $1,%eax
+fe2: jmp 6
+fe7: mov $0x40000000,%eax
+fec: jmp 6
+ff1: mov $0xBC,%edx
 ff6: mov $0,%eax
 ffb: jmp 6
 where returns are told:
- b9: mov %r8,%rax
- bc: add %rax,%rax
- bf: or %rsi,%rax
- c2: jne 0x0000000000000FF6
- c8: lea 2(%r9),%r9d
- cc: mov %r9d,0xC(%r10)
- d0: movb $2,0x10(%r10)
- d5: add $0x20,%r10
- d9: mov $0x80000005,%eax
- de: jmp 0x000000000000007D
+ bc: mov %r8,%rax
+ bf: add %rax,%rax
+ c2: or %rsi,%rax
+ c5: jne 0x0000000000000FF1
+ cb: lea 2(%r9),%r9d
+ cf: mov %r9d,0xC(%r10)
+ d3: movb $2,0x10(%r10)
+ d8: add $0x20,%r10
+ dc: mov $0x80000005,%eax
+ e1: jmp 0x0000000000000080
+ff1: mov $0xBC,%edx
 ff6: mov $5,%eax
 ffb: jmp 6

@@ -2,7 +2,7 @@
 
 use std::io;
 
-use super::code::Target;
+use super::code::{Place, Target};
 use crate::{Leg, ReturnStack, Stretch};
 
 /// What machine code works on: by its offsets, so it is laid out as in C.
@@ -22,6 +22,8 @@ pub(super) struct State {
     pub(super) target: u64,
     /// Where indirect branches go.
     pub(super) targets: *const Target,
+    /// The gate of the block before which code was left.
+    pub(super) gate: Place,
 }
 
 /// Memory that is written in one place and run in another, so that no place is both.

@@ -20,7 +20,7 @@ mod tests;
 mod translate;
 
 use self::{
-    code::{BEFORE, Code, LANDED, OVER, TAKEN, WHY},
+    code::{BEFORE, Code, LANDED, OVER, Place, TAKEN, WHY},
     memory::State,
 };
 use crate::{
@@ -101,9 +101,9 @@ impl<L: Labels> Graph<'_, L> {
         let at = rules.at;
         let mut from = from;
         // It may be forgotten on the way.
-        while let (Native::Made(code), Some(_)) = (&self.native, legs.current()) {
+        while let (Native::Made(code), Some(_)) = (&mut self.native, legs.current()) {
             returns.belong_to(code.generation());
-            let gate = code.places(from).gate;
+            let gate = code.gate_of(from);
             if gate == 0 {
                 self.translate(from, at);
                 continue;
@@ -226,7 +226,13 @@ impl Native {
 impl Code {
     /// Walks from the gate of a block as [`Graph::run`] says: what the code returns.
     #[inline]
-    fn walk(&self, gate: u32, legs: &mut Legs, stretches: &mut Stretches, returns: &mut ReturnStack) -> u32 {
+    fn walk(
+        &mut self,
+        gate: Place,
+        legs: &mut Legs,
+        stretches: &mut Stretches,
+        returns: &mut ReturnStack,
+    ) -> u32 {
         let room = stretches.with_room(MOST_STRETCHES);
         let start = room.as_mut_ptr();
         let mut state = State {
@@ -238,8 +244,12 @@ impl Code {
             base: self.address(0),
             target: self.address(gate),
             targets: self.targets().as_ptr(),
+            gate: 0,
         };
         let out = self.run(&mut state);
+        if out & WHY == BEFORE {
+            self.leave_at(BlockId(out & !WHY), state.gate);
+        }
         legs.follow_to(state.leg);
         returns.set_top(state.top);
         stretches.end_more((state.stretch.addr() - start.addr()) / size_of::<Stretch>());
