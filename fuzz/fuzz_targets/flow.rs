@@ -290,8 +290,9 @@ impl Sink for Counted {
         self.stretches
     }
 
-    fn stretches<L: Labels>(&mut self, stretches: &[Stretch], _: &Graph<'_, L>, _: Option<Tsc>) {
+    fn stretches<L: Labels>(&mut self, stretches: &[Stretch], _: &Graph<'_, L>, until: Option<Tsc>) {
         self.instructions += stretches.last().map_or(0, |last| u64::from(last.until));
+        until.into_iter().for_each(|until| self.event(Event::Time(until)));
     }
 }
 

@@ -155,7 +155,9 @@ fn fold_stretches<A: Analysis>(analysis: &A, segments: &[Vec<Seen<'_>>], timed: 
                 analysis.fold_stretches(&mut partial, &functions, &stretches, until);
                 stretches.clear();
                 functions.0 += u64::from(matches!(other, Seen::Gap | Seen::End));
-                analysis.fold(&mut partial, other);
+                if until.is_none() {
+                    analysis.fold(&mut partial, other);
+                }
                 continue;
             }
         };

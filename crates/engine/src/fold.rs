@@ -127,8 +127,8 @@ pub(crate) trait Take {
     /// Whether it may be told of stretches, joined as far as they are of one function, in place of each block.
     const TAKES_STRETCHES: bool;
 
-    /// Stretches were seen of the thread that runs, whose functions a source numbers (0 does not).
-    /// What is seen next is this time, if one is given.
+    /// Stretches were seen of the thread that runs, whose functions a source numbers (0 does not); and then this time,
+    /// if one is given.
     fn take_stretches(&mut self, functions: &impl Numbering, stretches: &[Stretch], until: Option<Nanos>);
 
     /// Whether it may take paths in place of runs.
@@ -484,10 +484,15 @@ impl<T: Take> Sink for SeenSink<'_, '_, T> {
     fn stretches<L: Labels>(&mut self, stretches: &[Stretch], graph: &Graph<'_, L>, until: Option<Tsc>) {
         self.tell_run();
         // A time may also be one that is not to be looked at.
-        let until = until.filter(|&until| self.goes_on() && self.gate.wants(until));
-        let until = self.clock.zip(until).map(|(clock, until)| clock.nanos(until));
-        self.taker.take_stretches(&OfGraph(graph), stretches, until);
+        let goes_on = until.filter(|&until| self.goes_on() && self.gate.wants(until));
+        let time = self.clock.zip(goes_on).map(|(clock, until)| clock.nanos(until));
+        self.taker.take_stretches(&OfGraph(graph), stretches, time);
         self.gate.ran(stretches.last().map_or(0, |last| last.until.into()));
+        match until {
+            Some(until) if time.is_some() => self.gate.time(until),
+            Some(until) => self.event(Event::Time(until)),
+            None => {}
+        }
     }
 
     #[inline]

@@ -222,7 +222,7 @@ pub trait Analysis: Sync {
     const TAKES_STRETCHES: bool = false;
 
     /// Adds stretches that follow each other, the first of which begins what they count: the same as folding the
-    /// [`Seen::Run`]s that each is made of, and what its last instruction was. What is folded next is this time, if one
+    /// [`Seen::Run`]s that each is made of, and what its last instruction was; and then this [time](Seen::Time), if one
     /// is given.
     fn fold_stretches(
         &self,

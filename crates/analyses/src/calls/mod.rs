@@ -230,8 +230,8 @@ impl Part {
         self.tell_the_timeless();
     }
 
-    /// Takes in stretches that follow each other, and what the last instruction of each was.
-    /// What is seen next is a time, if one is given.
+    /// Takes in stretches that follow each other, and what the last instruction of each was; and then a time, if one is
+    /// given.
     pub fn fold_stretches(
         &mut self,
         functions: &impl Numbering,
@@ -240,7 +240,8 @@ impl Part {
     ) {
         let waits = self.log.instructions > self.at_clock || !self.log.pending.is_empty();
         if let (Some(since), Some(until), false) = (self.clock, until, waits || self.stack.is_empty()) {
-            return self.fold_timed(functions, stretches, since, until);
+            self.fold_timed(functions, stretches, since, until);
+            return self.time(Some(until));
         }
         // A processor waits where a value is read that was written in parts, so it is kept out of memory.
         let mut edge = self.edge;
@@ -251,6 +252,7 @@ impl Part {
         }
         self.edge = edge;
         self.tell_the_timeless();
+        until.into_iter().for_each(|until| self.time(Some(until)));
     }
 
     #[inline(always)]

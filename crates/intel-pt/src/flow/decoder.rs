@@ -248,21 +248,21 @@ impl<'t> Decoder<'t> {
     pub(super) fn tell_time<L: Labels, S: Sink>(&mut self, context: &mut Context<'_, '_, L, S>) {
         self.timing.pass();
         let now = self.timing.now();
-        let tells = now != self.reported || self.timing.cycles() != self.reported_cycles;
-        if tells && self.walk.has_to_tell() {
-            let next = now.filter(|_| now != self.reported);
-            let (walk, graph, sink) = self.parts(context);
-            walk.tell_until(next, graph, sink);
-        }
-        if now != self.reported {
-            self.reported = now;
-            if let Some(now) = now {
-                let (walk, graph, sink) = self.parts(context);
+        let next = now.filter(|_| now != self.reported);
+        self.reported = now;
+        let is_counted = self.timing.cycles() != self.reported_cycles;
+        let (walk, graph, sink) = self.parts(context);
+        match next {
+            Some(now) => {
+                if !walk.tell_until(now, graph, sink) {
+                    sink.event(Event::Time(now));
+                }
                 walk.look_at(graph, now.0);
-                sink.event(Event::Time(now));
             }
+            None if is_counted => walk.tell(graph, sink),
+            None => {}
         }
-        if self.timing.cycles() != self.reported_cycles {
+        if is_counted {
             self.reported_cycles = self.timing.cycles();
             context.sink.event(Event::Cycles(self.reported_cycles));
         }

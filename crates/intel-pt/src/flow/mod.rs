@@ -86,8 +86,8 @@ pub trait Sink {
         false
     }
 
-    /// Blocks of this graph ran, some stretches one after another. What else is told comes after all that ran before;
-    /// next comes this time, if one is given.
+    /// Blocks of this graph ran, some stretches one after another, and then it is this [time](Event::Time), if one is
+    /// given. What else is told comes after all that ran before.
     #[inline]
     fn stretches<L: Labels>(&mut self, _stretches: &[Stretch], _graph: &Graph<'_, L>, _until: Option<Tsc>) {}
 

@@ -87,7 +87,7 @@ impl<const BLOCKS: bool> Sink for Told<BLOCKS> {
         self.stretches && self.items.len() % 5 != 4
     }
 
-    fn stretches<L: Labels>(&mut self, stretches: &[Stretch], graph: &Graph<'_, L>, _: Option<Tsc>) {
+    fn stretches<L: Labels>(&mut self, stretches: &[Stretch], graph: &Graph<'_, L>, until: Option<Tsc>) {
         let mut before = 0;
         for stretch in stretches {
             let &Stretch { start, until, transfer, end, .. } = stretch;
@@ -97,6 +97,7 @@ impl<const BLOCKS: bool> Sink for Told<BLOCKS> {
             let label = Label { module, function, place: stretch.place() };
             self.run(start, end, label, instructions.into(), transfer);
         }
+        until.into_iter().for_each(|until| self.event(Event::Time(until)));
     }
 
     fn state(&mut self) -> Option<u32> {

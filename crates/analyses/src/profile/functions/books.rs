@@ -58,29 +58,30 @@ pub(super) struct Amount {
 }
 
 impl Amount {
+    /// Adds another one.
     #[inline]
     pub(super) fn add(&mut self, other: Amount) {
-        self.instructions += other.instructions;
-        self.time = { self.time }.and(other.time);
+        self.instructions = self.instructions.wrapping_add(other.instructions);
+        self.time = { self.time }.wrapping_and(other.time);
     }
 
-    /// Adds what a point is above zero, or takes it off. Sums of both may be less than nothing for a while.
+    /// Takes one off. What is left may be less than nothing for a while.
     #[inline]
-    fn count(&mut self, point: Amount, add: bool) {
+    fn less(&mut self, other: Amount) {
+        self.instructions = self.instructions.wrapping_sub(other.instructions);
+        self.time = { self.time }.wrapping_less(other.time);
+    }
+
+    /// Adds another one or takes it off, without a decision that could be guessed wrong.
+    #[inline]
+    fn count(&mut self, other: Amount, add: bool) {
         let sign = if add { 1 } else { u64::MAX };
-        self.instructions = self.instructions.wrapping_add(point.instructions.wrapping_mul(sign));
+        self.instructions = self.instructions.wrapping_add(other.instructions.wrapping_mul(sign));
         self.time = if add {
-            { self.time }.wrapping_and(point.time)
+            { self.time }.wrapping_and(other.time)
         } else {
-            { self.time }.wrapping_less(point.time)
+            { self.time }.wrapping_less(other.time)
         };
-    }
-
-    /// Takes off what a point is above zero; likewise.
-    #[inline]
-    fn less(&mut self, point: Amount) {
-        self.instructions = self.instructions.wrapping_sub(point.instructions);
-        self.time = { self.time }.wrapping_less(point.time);
     }
 
     /// From an earlier point to this one.
@@ -274,8 +275,8 @@ impl Books {
             let (slot, leaves) = (moves & LogEntry::SLOT, moves & LogEntry::LEAVES != 0);
             let instructions = until - from;
             let amount = Amount { instructions, time: time(instructions) };
-            accounts[ran as usize].own.count(amount, true);
-            now.count(amount, true);
+            accounts[ran as usize].own.add(amount);
+            now.add(amount);
             from = until;
             let account = &mut accounts[slot as usize];
             account.calls += u64::from(moves & LogEntry::CALLED != 0);
@@ -314,7 +315,7 @@ impl Books {
     /// Adds to what ran in this piece while a function stood on the stack.
     fn sum(&mut self, slot: Slot, amount: Amount) {
         let account = &mut self.accounts[slot as usize];
-        account.sum.count(amount, true);
+        account.sum.add(amount);
         if !mem::replace(&mut account.has_sum, true) {
             self.summed.push(slot);
         }
@@ -377,8 +378,8 @@ impl Books {
             let Account { mut sum, depth, .. } = later.accounts[slot as usize];
             if depth > 0 {
                 // It was entered at a point that the pieces before moved on.
-                sum.count(at, true);
-                sum.count(begin, false);
+                sum.add(at);
+                sum.less(begin);
             }
             self.sum_on_stack(slots[slot as usize], sum);
         }
@@ -441,7 +442,7 @@ impl OpenBooks<'_> {
     #[inline(always)]
     pub(super) fn ran(&mut self, slot: Slot, instructions: u64) {
         let amount = Amount { instructions, time: self.each.few_times(instructions) };
-        self.accounts[slot as usize].own.count(amount, true);
+        self.accounts[slot as usize].own.add(amount);
         self.ran += instructions;
     }
 
@@ -449,7 +450,7 @@ impl OpenBooks<'_> {
     #[inline(always)]
     fn now(&self) -> Amount {
         let mut now = *self.so_far;
-        now.count(Amount { instructions: self.ran, time: self.each.few_times(self.ran) }, true);
+        now.add(Amount { instructions: self.ran, time: self.each.few_times(self.ran) });
         now
     }
 
@@ -493,7 +494,7 @@ impl Watch<(), Slot> for OpenBooks<'_> {
         account.depth -= 1;
         if account.depth == 0 {
             // It has a sum since it came.
-            account.sum.count(now, true);
+            account.sum.add(now);
         }
     }
 }

@@ -202,7 +202,7 @@ impl Partial {
         }
     }
 
-    /// Stretches, each of which is known to be followed by what it ends with.
+    /// Stretches, each of which is known to be followed by what it ends with; and then a time, if one is given.
     #[inline]
     pub(super) fn fold_stretches(
         &mut self,
@@ -210,10 +210,10 @@ impl Partial {
         stretches: &[Stretch],
         until: Option<Nanos>,
     ) {
-        let Some(last) = stretches.last() else { return };
         self.books.read(functions.id());
-        if let Some(until) = until.filter(|_| functions.id() != 0 && last.until > 0 && self.is_settled()) {
-            return self.fold_timed(functions, stretches, until);
+        let ran = stretches.last().map_or(0, |last| last.until.into());
+        if let Some(until) = until.filter(|_| functions.id() != 0 && ran > 0 && self.is_settled()) {
+            return self.fold_timed(functions, stretches, (ran, until));
         }
         if !self.clock.runs() && self.log.is_long() {
             self.settle(Even::default());
@@ -231,6 +231,7 @@ impl Partial {
             self.end(stretch);
         }
         self.clock.left = self.clock.left && stays(stretches);
+        until.into_iter().for_each(|until| self.fold(Seen::Time(until)));
     }
 
     /// A stretch ended.
@@ -249,10 +250,10 @@ impl Partial {
         !(waits || stack.is_empty() || path.is_some())
     }
 
-    /// Stretches up to a time, which is known before they are looked at: nothing need be written down.
+    /// Stretches of so many instructions up to a time, which is known before they are looked at: nothing need be written
+    /// down.
     #[inline]
-    fn fold_timed(&mut self, functions: &impl Numbering, stretches: &[Stretch], until: Nanos) {
-        let ran = stretches.last().map_or(0, |last| last.until.into());
+    fn fold_timed(&mut self, functions: &impl Numbering, stretches: &[Stretch], (ran, until): (u64, Nanos)) {
         let Partial { clock, sums, .. } = self;
         clock.tell(until.0);
         // Something ran, so nobody waited.

@@ -46,9 +46,10 @@ impl Analysis for Profile<'_> {
         partial: &mut Partial,
         functions: &impl Numbering,
         stretches: &[Stretch],
-        _: Option<Nanos>,
+        until: Option<Nanos>,
     ) {
         Stretch::runs(stretches, functions).for_each(|run| partial.fold_run(self.every, &run));
+        until.into_iter().for_each(|until| partial.fold(self.every, Seen::Time(until)));
     }
 
     fn exchange(&self, partial: &mut Partial, memory: &mut Paths) {

@@ -167,28 +167,29 @@ impl Walk {
     /// Tells of the stretches that ran.
     #[inline]
     pub(in super::super) fn tell<L: Labels>(&mut self, graph: &Graph<'_, L>, sink: &mut impl Sink) {
-        self.tell_until(None, graph, sink);
+        self.tell_with(None, graph, sink);
     }
 
-    /// The same, up to a time that is told next.
+    /// The same, and of the time that it is then. Whether any ran: else that is not told either.
     #[inline]
     pub(in super::super) fn tell_until<L: Labels>(
         &mut self,
-        now: Option<Tsc>,
+        now: Tsc,
         graph: &Graph<'_, L>,
         sink: &mut impl Sink,
-    ) {
-        if self.has_to_tell() {
+    ) -> bool {
+        self.tell_with(Some(now), graph, sink)
+    }
+
+    #[inline]
+    fn tell_with<L: Labels>(&mut self, now: Option<Tsc>, graph: &Graph<'_, L>, sink: &mut impl Sink) -> bool {
+        let ran = !self.untold.is_empty();
+        if ran {
             self.untold.close();
             sink.stretches(self.untold.ended(), graph, now);
             self.untold.clear();
         }
-    }
-
-    /// Whether anything waits to be told.
-    #[inline]
-    pub(in super::super) fn has_to_tell(&self) -> bool {
-        !self.untold.is_empty()
+        ran
     }
 
     /// Whether much waits to be told.
