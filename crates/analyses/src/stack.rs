@@ -148,6 +148,18 @@ impl Edge {
         }
     }
 
+    /// The branch that it is behind, and where that ends if it is a call; `None` where it is another edge.
+    #[inline(always)]
+    fn branch(self) -> Option<(Transfer, u64)> {
+        match self {
+            Edge::Flow => Some((Transfer::None, 0)),
+            Edge::Call { return_address } => Some((Transfer::Call, return_address)),
+            Edge::Return => Some((Transfer::Return, 0)),
+            Edge::Indirect => Some((Transfer::IndirectJump, 0)),
+            _ => None,
+        }
+    }
+
     /// This edge, and then `next`.
     pub(crate) fn then(self, next: Edge) -> Edge {
         match (self, next) {
@@ -218,7 +230,7 @@ pub(crate) fn arrive<T: Copy, F: Copy + PartialEq>(
     let anything = stack[stack.len() - 1];
     let (frames, depth) = stack.with_room(1, anything);
     let mut top = Top { frames, depth };
-    let is_plain = arrive_plainly(&mut top, watch, edge, arrival);
+    let is_plain = edge.branch().is_some_and(|branch| arrive_plainly(&mut top, watch, branch, arrival));
     let depth = top.depth;
     stack.count(depth);
     match is_plain {
@@ -292,59 +304,69 @@ impl<T: Copy, F: Copy + PartialEq> Top<'_, T, F> {
         self.depth -= 1;
         watch.leave(&self.frames[self.depth]);
     }
-}
 
-/// Moves a stack, which is not empty, over what nearly all edges are: within a function, a call, the return from the
-/// newest call to where it came from, or to a function that runs in place of one that was called. Whether it is one of
-/// those.
-#[inline(always)]
-pub(crate) fn arrive_plainly<T: Copy, F: Copy + PartialEq>(
-    stack: &mut Top<'_, T, F>,
-    watch: &mut impl Watch<T, F>,
-    edge: Edge,
-    arrival: &At<F>,
-) -> bool {
-    let &At { address, function, place } = arrival;
-    match edge {
-        Edge::Call { return_address } => {
-            stack.enter(watch, function, Entry::Call, Back::new(return_address));
-            true
-        }
-        Edge::Return if place == Place::Entry => false,
-        Edge::Return => match &stack.frames[..stack.depth] {
+    /// Leaves the newest call, with what runs in its place, if that returns to an address of this function.
+    #[inline(always)]
+    fn return_to(&mut self, watch: &mut impl Watch<T, F>, address: u64, function: F) -> bool {
+        match &self.frames[..self.depth] {
             // Calls alone make frames that return somewhere.
             [.., caller, callee] if callee.returns_to(address) && caller.function == function => {
-                stack.leave(watch);
+                self.leave(watch);
                 true
             }
             [.., caller, callee, Frame { entry: Entry::Tail, .. }]
                 if callee.returns_to(address) && caller.function == function =>
             {
-                stack.leave(watch);
-                stack.leave(watch);
+                self.leave(watch);
+                self.leave(watch);
                 true
             }
             _ => false,
-        },
-        Edge::Flow | Edge::Indirect if stack.frames[stack.depth - 1].function == function => true,
-        // Where an indirect jump leads into the middle of a function, it may be that others are unwound.
-        Edge::Indirect if place != Place::Entry => false,
-        Edge::Flow | Edge::Indirect => {
-            let jumped = stack.frames[stack.depth - 1].entry == Entry::Tail;
-            let called = match &stack.frames[..stack.depth - usize::from(jumped)] {
-                [.., _, callee] if callee.entry == Entry::Call => callee.function,
-                _ => return false,
-            };
-            if jumped {
-                stack.leave(watch);
-            }
-            if called != function {
-                stack.enter(watch, function, Entry::Tail, None);
-            }
-            true
         }
-        _ => false,
     }
+}
+
+/// Moves a stack, which is not empty, over what nearly all edges are, behind a branch that ends where it is a call:
+/// within a function, a call, the return from the newest call to where it came from, or to a function that runs in place
+/// of one that was called. Whether it is one of those.
+///
+/// What is most is asked for first, and no more than two things of the branch: a table of four would be guessed wrong
+/// more often.
+#[inline(always)]
+pub(crate) fn arrive_plainly<T: Copy, F: Copy + PartialEq>(
+    stack: &mut Top<'_, T, F>,
+    watch: &mut impl Watch<T, F>,
+    (transfer, end): (Transfer, u64),
+    arrival: &At<F>,
+) -> bool {
+    let &At { address, function, place } = arrival;
+    if transfer == Transfer::Call {
+        stack.enter(watch, function, Entry::Call, Back::new(end));
+        return true;
+    }
+    if transfer == Transfer::Return {
+        return place != Place::Entry && stack.return_to(watch, address, function);
+    }
+    let top = &stack.frames[stack.depth - 1];
+    if top.function == function {
+        return true;
+    }
+    // Where an indirect jump leads into the middle of a function, it may be that others are unwound.
+    if transfer == Transfer::IndirectJump && place != Place::Entry {
+        return false;
+    }
+    let jumped = top.entry == Entry::Tail;
+    let called = match &stack.frames[..stack.depth - usize::from(jumped)] {
+        [.., _, callee] if callee.entry == Entry::Call => callee.function,
+        _ => return false,
+    };
+    if jumped {
+        stack.leave(watch);
+    }
+    if called != function {
+        stack.enter(watch, function, Entry::Tail, None);
+    }
+    true
 }
 
 /// Leaves the newest frame.

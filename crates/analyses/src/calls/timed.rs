@@ -111,7 +111,7 @@ impl Part {
             for [before, stretch] in stretches[folded..].array_windows() {
                 clocked.before = at_clock + u64::from(before.until);
                 let at = At::of(&stretch.arrival(functions));
-                if !arrive_plainly(&mut top, &mut clocked, Edge::behind(before), &at) {
+                if !arrive_plainly(&mut top, &mut clocked, (before.transfer, before.end), &at) {
                     break;
                 }
                 folded += 1;

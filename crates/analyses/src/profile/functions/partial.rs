@@ -275,14 +275,18 @@ impl Partial {
                 stack.push(Frame::root(slot, ()));
             }
             let instructions = u64::from(stretch.until - before);
-            let amount = Amount { instructions, time: even.each.times(instructions) };
-            books.credit(slot, amount);
-            books.pass(amount);
-            let more = short.map_or(0, |each| self.fold_plain(&stretches[folded..], each));
-            folded += more;
-            before = stretches[folded].until;
-            self.end(&stretches[folded]);
-            folded += 1;
+            folded += match short {
+                Some(each) => self.fold_plain((slot, instructions), &stretches[folded..], each),
+                None => {
+                    let amount = Amount { instructions, time: even.each.times(instructions) };
+                    books.credit(slot, amount);
+                    books.pass(amount);
+                    1
+                }
+            };
+            let last = &stretches[folded - 1];
+            before = last.until;
+            self.end(last);
         }
         if let Some(top) = self.stack.last() {
             let rest = Amount { instructions: 0, time: even.rest };
@@ -291,19 +295,25 @@ impl Partial {
         }
     }
 
-    /// Stretches behind the first one of these, as far as they are arrived at as nearly all are, of which each
-    /// instruction took so long: how many.
+    /// Stretches, each instruction of which took so long: the first one, which a function ran that was arrived at, and
+    /// those behind it, as far as they are arrived at as nearly all are. How many.
     #[inline(always)]
-    fn fold_plain(&mut self, stretches: &[Stretch], each: ShortTime) -> usize {
+    fn fold_plain(
+        &mut self,
+        (slot, instructions): (Slot, u64),
+        stretches: &[Stretch],
+        each: ShortTime,
+    ) -> usize {
         let Partial { stack, books, sums, .. } = self;
         let (frames, depth) = stack.with_room(stretches.len(), ROOM_FOR_FRAME);
         let mut top = Top { frames, depth };
         let (slots, mut open) = books.open(each, &mut sums.calls);
-        let mut folded = 0;
+        open.ran(slot, instructions);
+        let mut folded = 1;
         for [last, stretch] in stretches.array_windows() {
             let Some(&slot) = slots.get(stretch.function() as usize) else { break };
             let at = At { address: stretch.start, function: slot, place: stretch.place() };
-            if !open.has(slot) || !arrive_plainly(&mut top, &mut open, Edge::behind(last), &at) {
+            if !open.has(slot) || !arrive_plainly(&mut top, &mut open, (last.transfer, last.end), &at) {
                 break;
             }
             open.ran(slot, (stretch.until - last.until).into());
