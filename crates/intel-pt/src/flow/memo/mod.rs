@@ -158,7 +158,7 @@ const WORTH: usize = 32;
 
 /// Legs that are left to the decoder before paths are learned again, the first time, for each that was learned in vain;
 /// together they are no more than half of the most paths.
-const REST: usize = 32;
+const REST: usize = 128;
 
 /// How often that is doubled at most.
 const LONGEST_REST: u32 = 10;
