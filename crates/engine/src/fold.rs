@@ -487,7 +487,7 @@ impl<T: Take> Sink for SeenSink<'_, '_, T> {
         let goes_on = until.filter(|&until| self.goes_on() && self.gate.wants(until));
         let time = self.clock.zip(goes_on).map(|(clock, until)| clock.nanos(until));
         self.taker.take_stretches(&OfGraph(graph), stretches, time);
-        self.gate.ran(stretches.last().map_or(0, |last| last.until.into()));
+        self.gate.ran(Stretch::instructions(stretches));
         match until {
             Some(until) if time.is_some() => self.gate.time(until),
             Some(until) => self.event(Event::Time(until)),

@@ -58,7 +58,13 @@ impl Stretch {
         Arrival { address: self.start, function: functions.function(self.function()), place: self.place() }
     }
 
-    /// Stretches that follow each other, the first of which begins what they count, as runs.
+    /// How many instructions stretches are that follow each other, the first of which begins what they count.
+    #[inline]
+    pub fn instructions(all: &[Stretch]) -> u64 {
+        all.last().map_or(0, |last| last.until.into())
+    }
+
+    /// The same stretches as runs.
     #[inline]
     pub fn runs(all: &[Stretch], functions: &impl Numbering) -> impl Iterator<Item = Run> {
         let mut before = 0;

@@ -12,7 +12,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("hodo-clock", &[]),
     ("hodo-bytes", &[]),
     ("hodo-trace", &["hodo-clock"]),
-    ("hodo-code", &["hodo-bytes", "hodo-clock"]),
+    ("hodo-code", &["hodo-bytes", "hodo-clock", "hodo-trace"]),
     ("hodo-intel-pt", &["hodo-clock", "hodo-bytes", "hodo-code"]),
     ("hodo-cases", &["hodo-clock", "hodo-code", "hodo-formats", "hodo-intel-pt"]),
     ("hodo-symbols", &["hodo-bytes", "hodo-trace", "hodo-code"]),

@@ -91,7 +91,7 @@ impl Part {
         since: Nanos,
         until: Nanos,
     ) {
-        let total = stretches.last().map_or(0, |last| last.until.into());
+        let total = Stretch::instructions(stretches);
         let Part { timed, stack, edge: last, log, .. } = self;
         let at_clock = log.instructions;
         let shares = Shares::new(until.0.saturating_sub(since.0), total.max(1));

@@ -253,6 +253,13 @@ impl Books {
         self.account(slot).own.add(amount);
     }
 
+    /// The same, and all that ran goes on with it.
+    #[inline]
+    pub(super) fn ran(&mut self, slot: Slot, amount: Amount) {
+        self.credit(slot, amount);
+        self.pass(amount);
+    }
+
     /// Something ran, in an account or elsewhere.
     #[inline]
     pub(super) fn pass(&mut self, amount: Amount) {
@@ -493,7 +500,7 @@ impl Watch<(), Slot> for OpenBooks<'_> {
         let account = &mut self.accounts[frame.function as usize];
         account.depth -= 1;
         if account.depth == 0 {
-            // It has a sum since it came.
+            debug_assert!(account.has_sum, "it has one since it came");
             account.sum.add(now);
         }
     }

@@ -211,9 +211,9 @@ impl Partial {
         until: Option<Nanos>,
     ) {
         self.books.read(functions.id());
-        let ran = stretches.last().map_or(0, |last| last.until.into());
+        let ran = Stretch::instructions(stretches);
         if let Some(until) = until.filter(|_| functions.id() != 0 && ran > 0 && self.is_settled()) {
-            return self.fold_timed(functions, stretches, (ran, until));
+            return self.fold_timed(functions, stretches, until);
         }
         if !self.clock.runs() && self.log.is_long() {
             self.settle(Even::default());
@@ -250,10 +250,10 @@ impl Partial {
         !(waits || stack.is_empty() || path.is_some())
     }
 
-    /// Stretches of so many instructions up to a time, which is known before they are looked at: nothing need be written
-    /// down.
+    /// Stretches up to a time, which is known before they are looked at: nothing need be written down.
     #[inline]
-    fn fold_timed(&mut self, functions: &impl Numbering, stretches: &[Stretch], (ran, until): (u64, Nanos)) {
+    fn fold_timed(&mut self, functions: &impl Numbering, stretches: &[Stretch], until: Nanos) {
+        let ran = Stretch::instructions(stretches);
         let Partial { clock, sums, .. } = self;
         clock.tell(until.0);
         // Something ran, so nobody waited.
@@ -279,8 +279,7 @@ impl Partial {
                 Some(each) => self.fold_plain((slot, instructions), &stretches[folded..], each),
                 None => {
                     let amount = Amount { instructions, time: even.each.times(instructions) };
-                    books.credit(slot, amount);
-                    books.pass(amount);
+                    books.ran(slot, amount);
                     1
                 }
             };
@@ -289,9 +288,7 @@ impl Partial {
             self.end(last);
         }
         if let Some(top) = self.stack.last() {
-            let rest = Amount { instructions: 0, time: even.rest };
-            self.books.credit(top.function, rest);
-            self.books.pass(rest);
+            self.books.ran(top.function, Amount { instructions: 0, time: even.rest });
         }
     }
 
@@ -363,10 +360,7 @@ impl Partial {
                         books.pass(amount);
                     }
                     None => match stack.last() {
-                        Some(top) => {
-                            books.credit(top.function, amount);
-                            books.pass(amount);
-                        }
+                        Some(top) => books.ran(top.function, amount),
                         None => before.inside = before.inside.and(time),
                     },
                 }
