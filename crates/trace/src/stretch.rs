@@ -9,7 +9,7 @@ use crate::{Arrival, FunctionId, Place, Run};
 pub struct Stretch {
     /// Where the first of them starts.
     pub start: u64,
-    /// The number of their function, and where in it they begin, as [`Stretch::place`] puts them together.
+    /// The number of their function, and where in it they begin, as [`Stretch::begins`] puts them together.
     pub begins: u32,
     /// Instructions up to their end, those of the stretches that come before them included.
     pub until: u32,
@@ -104,4 +104,19 @@ pub enum Transfer {
     Return,
     /// A near jump through a register or memory.
     IndirectJump,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stretch_says_where_in_its_function_it_begins() {
+        let largest = Stretch::FUNCTIONS - 1;
+        for (function, place) in [(0, Place::Entry), (largest, Place::Middle), (7, Place::Unknown)] {
+            let begins = Stretch::begins(function, place);
+            let stretch = Stretch { start: 0, begins, until: 1, transfer: Transfer::None, end: 0 };
+            assert_eq!((stretch.function(), stretch.place()), (function, place));
+        }
+    }
 }
