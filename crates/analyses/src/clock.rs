@@ -140,7 +140,7 @@ impl ShortTime {
     /// So many times as much, which is [short](Time::short_up_to), too.
     #[inline]
     pub(crate) fn few_times(self, count: u64) -> Time {
-        Time(self.0.wrapping_mul(count).into())
+        Time((self.0 * count).into())
     }
 }
 

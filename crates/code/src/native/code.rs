@@ -250,10 +250,13 @@ impl Code {
 
     /// A way out before a block, whose gate is known by now, behind some instructions.
     fn way_out_before(&mut self, before: &[u8], id: BlockId) -> Place {
-        let mut with_gate = before.to_vec();
-        with_gate.push(0xba); // mov edx, gate
-        with_gate.extend(self.places(id).gate.to_le_bytes());
-        self.way_out(&with_gate, BEFORE | id.0)
+        let (gate, length) = (self.places(id).gate, before.len());
+        assert_ne!(gate, 0, "code would go on nowhere");
+        let mut with_gate = [0; 9];
+        with_gate[..length].copy_from_slice(before);
+        with_gate[length] = 0xba; // mov edx, gate
+        with_gate[length + 1..length + 5].copy_from_slice(&gate.to_le_bytes());
+        self.way_out(&with_gate[..length + 5], BEFORE | id.0)
     }
 
     pub(super) fn leave_before(&mut self, id: BlockId) -> Place {
