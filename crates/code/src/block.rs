@@ -156,7 +156,6 @@ impl Provenance {
 }
 
 impl Block {
-    /// Whether the block ends in a near call that goes elsewhere than to the next instruction
     /// What its end does to the call stack.
     #[inline]
     pub fn transfer(&self) -> Transfer {
@@ -168,6 +167,7 @@ impl Block {
         }
     }
 
+    /// Whether the block ends in a near call that goes elsewhere than to the next instruction
     /// (`call +0` only reads the instruction pointer).
     pub fn is_call(&self) -> bool {
         match self.terminator {

@@ -1,10 +1,15 @@
 //! Blocks of one address space, built when first met.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::{
+    hash::BuildHasher,
+    mem,
+    sync::atomic::{AtomicU64, Ordering},
+};
 
+use hashbrown::HashTable;
 use hodo_trace::Place;
 use iced_x86::{Code, FlowControl, Instruction, Register};
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxBuildHasher, FxHashMap};
 
 use crate::{
     AddressSpace, Bits, Block, BlockId, Hop, Origin, Pass, Provenance, Snapshot, Terminator, block::UNMET,
@@ -86,13 +91,15 @@ pub struct Graph<'a, L> {
     starts: Vec<u64>,
     /// The functions that hops name by their numbers: modules, and functions in them.
     functions: Vec<(u32, u32)>,
+    /// A part of each, the one that was asked for that begins first.
+    parts: Vec<Labelled>,
     numbers: FxHashMap<(u32, u32), u32>,
     /// Where the code of each block comes from.
     provenances: Vec<Provenance>,
     /// Lengths of the instructions of all blocks.
     lengths: Vec<u8>,
-    /// The block at each address that was asked for last; others are found through `versions`.
-    index: FxHashMap<u64, BlockId>,
+    /// The block at each address that was asked for last; others are found through `versions`. By what `starts` says.
+    index: HashTable<BlockId>,
     /// Where there are several blocks at one address: all of them, by the ticks at which they begin.
     versions: FxHashMap<u64, Vec<BlockId>>,
     pub(crate) native: Native,
@@ -113,10 +120,11 @@ impl<'a, L: Labels> Graph<'a, L> {
             hops: Vec::new(),
             starts: Vec::new(),
             functions: Vec::new(),
+            parts: Vec::new(),
             numbers: FxHashMap::default(),
             provenances: Vec::new(),
             lengths: Vec::new(),
-            index: FxHashMap::default(),
+            index: HashTable::new(),
             versions: FxHashMap::default(),
             native: Native::default(),
         }
@@ -221,7 +229,8 @@ impl<'a, L: Labels> Graph<'a, L> {
     /// Why there is none.
     #[inline]
     pub fn at(&mut self, address: u64, at: u64) -> Result<BlockId, Unreadable> {
-        match self.index.get(&address) {
+        let found = self.index.find(hash(address), |&id| self.start(id) == address);
+        match found {
             Some(&id) if self.holds(id, at) => Ok(id),
             _ => self.build(address, at),
         }
@@ -243,6 +252,8 @@ impl<'a, L: Labels> Graph<'a, L> {
     fn meet(&mut self, id: BlockId, taken: bool, at: u64) -> Result<BlockId, Unreadable> {
         let block = self.block(id);
         let (terminator, to) = (block.terminator, if taken { block.target } else { block.end });
+        // Most branches lead to where the function goes on.
+        self.labelled = self.parts[self.hops[id.0 as usize].function as usize];
         let met = self.at(to, at)?;
         let next = &mut self.hops[id.0 as usize].next;
         match terminator {
@@ -284,7 +295,7 @@ impl<'a, L: Labels> Graph<'a, L> {
     #[cold]
     fn build(&mut self, address: u64, at: u64) -> Result<BlockId, Unreadable> {
         if let Some(id) = self.version(address, at) {
-            self.index.insert(address, id);
+            self.remember(address, id);
             return Ok(id);
         }
         let (block, provenance) = self.decode_block(address, at)?;
@@ -294,17 +305,34 @@ impl<'a, L: Labels> Graph<'a, L> {
         let number = *self.numbers.entry(function).or_insert(self.functions.len() as u32);
         if number as usize == self.functions.len() {
             self.functions.push(function);
+            self.parts.push(self.labelled);
+        }
+        let (asked, part) = (&self.labelled, &mut self.parts[number as usize]);
+        if (asked.label.module, asked.label.function) == function && asked.from.offset < part.from.offset {
+            *part = *asked;
         }
         self.hops.push(Hop::over(&block, provenance.is_lasting(), number));
         self.starts.push(block.start);
         self.blocks.push(block);
         self.provenances.push(provenance);
-        if let Some(before) = self.index.insert(address, id) {
+        if let Some(before) = self.remember(address, id) {
             let versions = self.versions.entry(address).or_insert_with(|| vec![before]);
             let place = versions.partition_point(|&id| self.provenances[id.0 as usize].valid.start <= start);
             versions.insert(place, id);
         }
         Ok(id)
+    }
+
+    /// A block is the one that was asked for last at its address: which that was before.
+    fn remember(&mut self, address: u64, id: BlockId) -> Option<BlockId> {
+        let start = |&id: &BlockId| self.starts[id.0 as usize];
+        match self.index.find_mut(hash(address), |id| start(id) == address) {
+            Some(last) => Some(mem::replace(last, id)),
+            None => {
+                self.index.insert_unique(hash(address), id, |id| hash(start(id)));
+                None
+            }
+        }
     }
 
     /// A block that was met at `address` and is the one at a tick. What is valid of blocks at one
@@ -331,8 +359,8 @@ impl<'a, L: Labels> Graph<'a, L> {
         let mut boundary = start;
         let mut labelled = (start, Origin { module: u32::MAX, offset: 0 });
         while block.instructions < LONGEST_BLOCK && block.terminator == Terminator::None {
-            match self.reader.instruction(self.snapshot(at), block.end) {
-                Ok((instruction, origin, valid)) => {
+            match self.reader.read(self.snapshot(at), block.end) {
+                Ok((origin, valid)) => {
                     let (at, place) = labelled;
                     let goes_on =
                         origin == Origin { offset: place.offset.wrapping_add(block.end - at), ..place };
@@ -343,15 +371,18 @@ impl<'a, L: Labels> Graph<'a, L> {
                         }
                     }
                     from.valid = from.valid.start.max(valid.start)..from.valid.end.min(valid.end);
-                    self.append(&mut block, &instruction);
+                    self.append(&mut block);
                 }
                 Err(unreadable) if block.instructions == 0 => return Err(unreadable),
                 Err(_) => break,
             }
         }
-        if !matches!(block.terminator, Terminator::Conditional | Terminator::Jump | Terminator::Call) {
-            block.target = block.end;
-        }
+        block.target = match block.terminator {
+            Terminator::Conditional | Terminator::Jump | Terminator::Call => {
+                self.reader.instruction.near_branch_target()
+            }
+            _ => block.end,
+        };
         Ok((block, from))
     }
 
@@ -389,14 +420,19 @@ impl<'a, L: Labels> Graph<'a, L> {
         (label, length)
     }
 
-    fn append(&mut self, block: &mut Block, instruction: &Instruction) {
+    /// Adds the instruction that was read last.
+    fn append(&mut self, block: &mut Block) {
+        let instruction = &self.reader.instruction;
         self.lengths.push(instruction.len() as u8);
         block.instructions += 1;
         block.end = instruction.next_ip();
         block.terminator = terminator(instruction);
-        block.target = instruction.near_branch_target();
         block.writes_cr3 |= writes_cr3(instruction);
     }
+}
+
+fn hash(address: u64) -> u64 {
+    FxBuildHasher.hash_one(address)
 }
 
 /// What an instruction is to Intel PT.
@@ -430,4 +466,65 @@ fn is_near_return(code: Code) -> bool {
         code,
         Code::Retnw | Code::Retnd | Code::Retnq | Code::Retnw_imm16 | Code::Retnd_imm16 | Code::Retnq_imm16
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::Content;
+
+    /// The function of each instruction, of two bytes; one begins where its first instruction is.
+    #[derive(Debug)]
+    struct Functions(Vec<u32>);
+
+    impl Labels for Functions {
+        fn label(&self, origin: Origin) -> (Label, u64) {
+            let from = origin.offset as usize / 2;
+            let function = self.0[from];
+            let length = self.0[from..].iter().take_while(|&&other| other == function).count();
+            let is_first = self.0.iter().position(|&other| other == function) == Some(from);
+            let place = if is_first { Place::Entry } else { Place::Middle };
+            (Label { module: 0, function, place }, 2 * length as u64)
+        }
+    }
+
+    const START: u64 = 0x1000;
+    const INSTRUCTIONS: usize = 48;
+
+    proptest! {
+        /// In whatever order blocks are met, and whichever functions lie inside of others.
+        #[test]
+        fn blocks_are_labelled_as_their_first_bytes_are(
+            functions in prop::collection::vec((0u32..4, 1usize..8), INSTRUCTIONS),
+            code in prop::collection::vec((any::<bool>(), 0..INSTRUCTIONS as u64), INSTRUCTIONS),
+            ways in prop::collection::vec(any::<bool>(), 0..200),
+        ) {
+            let functions = functions.iter().flat_map(|&(function, length)| vec![function; length]);
+            let labels = Functions(functions.take(INSTRUCTIONS).collect());
+            // Branches, and instructions that are none.
+            let instruction = |(at, &(branches, target)): (u64, &(bool, u64))| match branches {
+                true => [0x75, (2 * target).wrapping_sub(2 * at + 2) as u8],
+                false => [0x66, 0x90],
+            };
+            let bytes: Vec<u8> = (0..).zip(&code).flat_map(instruction).collect();
+            let mut space = AddressSpace::new();
+            let content = Content { bytes: &bytes, origin: Origin { module: 0, offset: 0 } };
+            space.map(START..START + bytes.len() as u64, content, 0);
+            let mut graph = Graph::new(&space, &labels, Bits::B64);
+            let mut id = graph.at(START, 0).unwrap();
+            for taken in ways {
+                let taken = taken && graph.block(id).terminator == Terminator::Conditional;
+                match graph.follow(id, taken, 0) {
+                    Ok(next) => id = next,
+                    Err(_) => break,
+                }
+                let block = graph.block(id);
+                let (label, _) = labels.label(Origin { module: 0, offset: block.start - START });
+                prop_assert_eq!(block.label, label);
+                prop_assert_eq!(graph.at(block.start, 0), Ok(id));
+            }
+        }
+    }
 }

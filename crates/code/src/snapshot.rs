@@ -70,6 +70,9 @@ impl Snapshot<'_> {
 #[derive(Default)]
 pub(crate) struct Reader<'a> {
     piece: Option<Piece<'a>>,
+    /// The last one that was read. It stays where it was written: a processor waits where it copies as a whole what was
+    /// written in parts.
+    pub(crate) instruction: Instruction,
 }
 
 /// Bytes that lie one after another.
@@ -87,20 +90,27 @@ impl std::fmt::Debug for Reader<'_> {
 }
 
 impl<'a> Reader<'a> {
-    /// As [`Snapshot::instruction`], of one space and one mode.
+    /// Reads the instruction at `address`, of one space and one mode: where its first byte comes from, and the ticks
+    /// during which it is what it is.
     ///
     /// # Errors
-    /// As there.
-    pub(crate) fn instruction(
+    /// As for [`Snapshot::instruction`].
+    pub(crate) fn read(
         &mut self,
         code: Snapshot<'a>,
         address: u64,
-    ) -> Result<(Instruction, Origin, Range<u64>), Unreadable> {
-        self.within(code, address).map_or_else(|| code.instruction(address), Ok)
+    ) -> Result<(Origin, Range<u64>), Unreadable> {
+        if let Some(read) = self.read_within(code, address) {
+            return Ok(read);
+        }
+        let (instruction, origin, valid) = code.instruction(address)?;
+        self.instruction = instruction;
+        Ok((origin, valid))
     }
 
-    /// The instruction at an address, if the disassembler knows it and it can't go beyond a piece.
-    fn within(&mut self, code: Snapshot<'a>, address: u64) -> Option<(Instruction, Origin, Range<u64>)> {
+    /// The same, if the disassembler knows it and it can't go beyond a piece.
+    #[inline]
+    fn read_within(&mut self, code: Snapshot<'a>, address: u64) -> Option<(Origin, Range<u64>)> {
         let holds = |piece: &Piece<'_>| {
             let place = address.wrapping_sub(piece.start);
             place < piece.content.bytes.len() as u64 && piece.valid.contains(&code.at)
@@ -119,9 +129,9 @@ impl<'a> Reader<'a> {
             decoder.set_position(place as usize).ok()?;
             decoder.set_ip(address);
         }
-        let instruction = decoder.decode();
+        decoder.decode_out(&mut self.instruction);
         let origin = Origin { offset: content.origin.offset.wrapping_add(place), ..content.origin };
-        (!instruction.is_invalid()).then(|| (instruction, origin, valid.clone()))
+        (!self.instruction.is_invalid()).then(|| (origin, valid.clone()))
     }
 }
 

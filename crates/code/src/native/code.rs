@@ -13,7 +13,10 @@ use std::{
     sync::atomic::{AtomicU32, Ordering},
 };
 
-use super::memory::{Memory, State};
+use super::{
+    memory::{Memory, State},
+    translate::Reference,
+};
 use crate::{BlockId, Hop, Leg, NO_OUTCOMES, ReturnStack, Stretch, Transfer, block::UNMET, returns::Landing};
 
 /// Why machine code was left, in the highest bits of what it returns; the others are the block.
@@ -88,6 +91,8 @@ pub(crate) struct Code {
     left: (BlockId, Place),
     /// Whether returns take outcomes.
     pub(super) returns: bool,
+    /// What is to lead to code that is still to be made.
+    pub(super) references: Vec<Reference>,
     text: Vec<u8>,
 }
 
@@ -115,6 +120,7 @@ impl Code {
             generation,
             left: (UNMET, 0),
             returns,
+            references: Vec::new(),
             text: Vec::new(),
         };
         assert_eq!(code.low, Landing::UNKNOWN.code);
@@ -233,34 +239,36 @@ impl Code {
         self.memory.put(site, &place.to_le_bytes());
     }
 
-    /// A way out, at the high end, behind some instructions.
-    fn way_out(&mut self, before: &[u8], why: u32) -> Place {
-        let length = before.len() as u32 + 10;
-        self.high -= length;
-        let mut out = [0; 20];
-        out[..before.len()].copy_from_slice(before);
-        let rest = &mut out[before.len()..];
-        rest[0] = 0xb8; // mov eax, why
-        rest[1..5].copy_from_slice(&why.to_le_bytes());
-        rest[5] = 0xe9; // jmp exit
-        rest[6..10].copy_from_slice(&self.exit.wrapping_sub(self.high + length).to_le_bytes());
-        self.memory.put(self.high, &out[..length as usize]);
+    // What is written at the high end goes before what is there.
+
+    fn put_before<const N: usize>(&mut self, bytes: [u8; N]) -> Place {
+        self.high -= N as u32;
+        self.memory.put(self.high, &bytes);
         self.high
     }
 
-    /// A way out before a block, whose gate is known by now, behind some instructions.
-    fn way_out_before(&mut self, before: &[u8], id: BlockId) -> Place {
-        let (gate, length) = (self.places(id).gate, before.len());
-        assert_ne!(gate, 0, "code would go on nowhere");
-        let mut with_gate = [0; 9];
-        with_gate[..length].copy_from_slice(before);
-        with_gate[length] = 0xba; // mov edx, gate
-        with_gate[length + 1..length + 5].copy_from_slice(&gate.to_le_bytes());
-        self.way_out(&with_gate[..length + 5], BEFORE | id.0)
+    /// An instruction of one byte and a word.
+    fn put_word_before(&mut self, opcode: u8, word: u32) -> Place {
+        let [one, two, three, four] = word.to_le_bytes();
+        self.put_before([opcode, one, two, three, four])
     }
 
+    fn put_jump_before(&mut self, place: Place) -> Place {
+        self.put_word_before(0xe9, place.wrapping_sub(self.high)) // jmp place
+    }
+
+    /// A way out.
+    fn way_out(&mut self, why: u32) -> Place {
+        self.put_jump_before(self.exit);
+        self.put_word_before(0xb8, why) // mov eax, why
+    }
+
+    /// A way out before a block, whose gate is known by now.
     pub(super) fn leave_before(&mut self, id: BlockId) -> Place {
-        self.way_out_before(&[], id)
+        let gate = self.places(id).gate;
+        assert_ne!(gate, 0, "code would go on nowhere");
+        self.way_out(BEFORE | id.0);
+        self.put_word_before(0xba, gate) // mov edx, gate
     }
 
     fn load_state(&mut self) {
@@ -388,13 +396,13 @@ impl Code {
         self.to(out);
         self.count(instructions);
         self.text.extend([0x0f, 0x82]); // jc taken
-        let unmet = self.way_out(&[], TAKEN | id.0);
+        let unmet = self.way_out(TAKEN | id.0);
         self.to(unmet)
     }
 
     /// The way on if a branch is not taken, to where none was met yet.
     pub(super) fn not_taken(&mut self, id: BlockId) {
-        let unmet = self.way_out(&[], NOT_TAKEN | id.0);
+        let unmet = self.way_out(NOT_TAKEN | id.0);
         self.jump(unmet);
     }
 
@@ -451,8 +459,10 @@ impl Code {
     pub(super) fn ret(&mut self, id: BlockId, instructions: u16) {
         let out = self.leave_before(id);
         // What it took of the outcomes is put back.
-        let not_taken = self.way_out_before(&[0x49, 0xd1, 0xd8], id); // rcr r8, 1
-        let no_call = self.way_out_before(&[0xf9, 0x49, 0xd1, 0xd8], id); // stc; rcr r8, 1
+        self.put_jump_before(out);
+        let not_taken = self.put_before([0x49, 0xd1, 0xd8]); // rcr r8, 1
+        self.put_jump_before(out);
+        let no_call = self.put_before([0xf9, 0x49, 0xd1, 0xd8]); // stc; rcr r8, 1
         self.text.extend([0x4d, 0x01, 0xc0, 0x0f, 0x84]); // add r8, r8; jz out
         self.to(out);
         self.text.extend([0x0f, 0x83]); // jnc not_taken

@@ -72,6 +72,7 @@ impl Memory {
     }
 
     /// Writes bytes to a place.
+    #[inline]
     pub(super) fn put(&mut self, place: u32, bytes: &[u8]) {
         self.write[place as usize..][..bytes.len()].copy_from_slice(bytes);
     }

@@ -16,7 +16,7 @@ enum Entry {
 
 /// A place in the code that is to lead to a block.
 #[derive(Clone, Copy, Debug)]
-enum Reference {
+pub(super) enum Reference {
     /// The distance of a jump from a function stands there.
     Jump { site: Place, function: u32, to: BlockId },
     /// The place that returns lead to stands there.
@@ -43,7 +43,6 @@ struct Translation<'g, 'a, L> {
     graph: &'g mut Graph<'a, L>,
     code: &'g mut Code,
     at: u64,
-    references: Vec<Reference>,
 }
 
 impl<'a, L: Labels> Graph<'a, L> {
@@ -67,7 +66,7 @@ impl<'a, L: Labels> Graph<'a, L> {
         self.with_code(at, |translation| {
             let hop = translation.graph.hop(id);
             let site = Code::site(translation.code.places(id).gate, hop.instructions, taken);
-            translation.references.push(Reference::Jump { site, function: hop.function, to: next });
+            translation.code.references.push(Reference::Jump { site, function: hop.function, to: next });
         });
     }
 
@@ -76,13 +75,10 @@ impl<'a, L: Labels> Graph<'a, L> {
         let Native::Made(mut code) = std::mem::replace(&mut self.native, Native::Refused) else {
             return None;
         };
-        let mut translation = Translation { graph: self, code: &mut code, at, references: Vec::new() };
+        let mut translation = Translation { graph: self, code: &mut code, at };
         by(&mut translation);
-        while !translation.code.is_full()
-            && let Some(reference) = translation.references.pop()
-        {
-            translation.resolve(reference);
-        }
+        while !translation.code.is_full() && translation.resolve() {}
+        code.references.clear();
         // Blocks that can't be told from the reasons why code is left.
         let is_large = self.len() > 1 << 29;
         self.native = match code.size() * 2 {
@@ -152,17 +148,24 @@ impl<L: Labels> Translation<'_, '_, L> {
         (self.graph.start(id), self.graph.hop(id))
     }
 
-    fn resolve(&mut self, reference: Reference) {
-        match reference {
-            Reference::Landing { site, to } => {
+    /// Leads the newest reference to its block; `false` where there is none.
+    fn resolve(&mut self) -> bool {
+        // Looked at where it stands: a processor waits where it copies as a whole what was just written in parts.
+        let newest = self.code.references.len().wrapping_sub(1);
+        match self.code.references.get(newest) {
+            None => return false,
+            Some(&Reference::Landing { site, to }) => {
+                self.code.references.truncate(newest);
                 let place = self.place(to, Entry::Landing);
                 self.code.name(site, place);
             }
-            Reference::Jump { site, function, to } => {
+            Some(&Reference::Jump { site, function, to }) => {
+                self.code.references.truncate(newest);
                 let into = self.graph.hop(to).function;
                 let gate = self.place(to, Entry::Gate);
                 if into == function {
-                    return self.code.lead(site, gate);
+                    self.code.lead(site, gate);
+                    return true;
                 }
                 let crossing = self.code.here();
                 let (start, hop) = self.start(to);
@@ -172,6 +175,7 @@ impl<L: Labels> Translation<'_, '_, L> {
                 self.code.lead(site, crossing);
             }
         }
+        true
     }
 
     /// Makes the code of a block, from an entry on that there is none of yet, and of those that come right behind it.
@@ -227,10 +231,14 @@ impl<L: Labels> Translation<'_, '_, L> {
                     self.code.not_taken(id);
                 }
                 let function = hop.function;
-                self.references.extend(hop.next(true).map(|to| Reference::Jump { site, function, to }));
+                self.code.references.extend(hop.next(true).map(|to| Reference::Jump { site, function, to }));
                 if next.is_none() {
                     let site = Code::site(body, hop.instructions, false);
-                    self.references.extend(hop.next(false).map(|to| Reference::Jump { site, function, to }));
+                    self.code.references.extend(hop.next(false).map(|to| Reference::Jump {
+                        site,
+                        function,
+                        to,
+                    }));
                 }
                 next.map(|next| (next, Entry::Gate))
             }
@@ -245,7 +253,7 @@ impl<L: Labels> Translation<'_, '_, L> {
             }
             Kind::Call(to, back) => {
                 let site = self.code.call(hop, back, self.graph.start(back));
-                self.references.push(Reference::Landing { site, to: back });
+                self.code.references.push(Reference::Landing { site, to: back });
                 let (start, hop) = self.start(to);
                 self.code.begin_stretch(start, hop);
                 self.go_on(to)
@@ -268,7 +276,7 @@ impl<L: Labels> Translation<'_, '_, L> {
             Kind::IndirectCall(back) => {
                 self.code.last(id);
                 let site = self.code.call(hop, back, self.graph.start(back));
-                self.references.push(Reference::Landing { site, to: back });
+                self.code.references.push(Reference::Landing { site, to: back });
                 self.code.over(id);
                 None
             }
