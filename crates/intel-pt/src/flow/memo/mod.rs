@@ -151,10 +151,10 @@ const PATHS: usize = 1 << 18;
 const SOME: usize = 64;
 
 /// The part of these that is enough to see that it is not half of what is worth it.
-const FEW: usize = 512;
+const FEW: usize = 1024;
 
 /// Bytes of trace to a path that make it worth to be learned.
-const WORTH: usize = 32;
+const WORTH: usize = 128;
 
 /// Legs that are left to the decoder before paths are learned again, the first time, for each that was learned in vain;
 /// together they are no more than half of the most paths.
