@@ -33,10 +33,8 @@ pub enum Terminator {
     Far,
 }
 
-/// Straight-line code: instructions that run one after the other, the last of which may branch. What it takes to walk
-/// on is one line of the cache.
+/// Straight-line code: instructions that run one after the other, the last of which may branch.
 #[derive(Clone, Debug)]
-#[repr(align(64))]
 pub struct Block {
     /// Address of the first instruction.
     pub start: u64,
@@ -148,10 +146,13 @@ pub struct Provenance {
     pub valid: Range<u64>,
 }
 
+/// Ticks of code that is the same at all times.
+pub(crate) const ALWAYS: Range<u64> = 0..u64::MAX;
+
 impl Provenance {
     /// Whether the code is the same at all times.
     pub fn is_lasting(&self) -> bool {
-        self.valid == (0..u64::MAX)
+        self.valid == ALWAYS
     }
 }
 
@@ -183,8 +184,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn blocks_fit_lines_of_the_cache() {
-        assert_eq!(size_of::<Block>(), 64);
-        assert_eq!(size_of::<Hop>(), 16);
+    fn hops_fit_lines_of_the_cache() {
+        assert_eq!((size_of::<Block>(), size_of::<Hop>()), (48, 16));
     }
 }

@@ -12,6 +12,7 @@
 use std::{
     env,
     error::Error,
+    fmt::Debug,
     hash::{DefaultHasher, Hash, Hasher},
     path::PathBuf,
 };
@@ -57,9 +58,14 @@ fn main() -> Result<(), Box<dyn Error>> {
         }
         true
     };
-    let items = match what {
+    let mut table = None;
+    let count = match what {
         "packets" => packets(&experiment, progress),
-        "functions" => functions(&experiment, reading, progress),
+        "functions" => {
+            let analysis = Functions { names: &experiment.modules };
+            table = Some(profile(&experiment, &analysis, reading, progress));
+            0
+        }
         "calls" => {
             let mut calls = Intervals::default();
             hodo_engine::calls(&experiment, reading, &mut calls, progress);
@@ -76,6 +82,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         _ => return Err("expected packets, functions, calls, lines or instructions".into()),
     };
     let (cold, hot) = (half - begin, processor_time() - half);
+    let items = table.map_or(count, |table| digest(&table));
     println!("{{\"bytes\":{bytes},\"cold_ns\":{cold},\"hot_ns\":{hot},\"items\":{items},\"errors\":0}}");
     Ok(())
 }
@@ -121,14 +128,8 @@ fn payload(packet: Packet) -> u64 {
     }
 }
 
-fn functions(
-    experiment: &Experiment<'_>,
-    reading: Reading<'_>,
-    progress: impl FnMut(u64) -> bool + Send,
-) -> u64 {
-    let analysis = Functions { names: &experiment.modules };
-    let table = profile(experiment, &analysis, reading, progress);
-    // The same with and without a memo.
+/// What tells a table from others: the same with and without a memo.
+fn digest(table: &impl Debug) -> u64 {
     let mut hasher = DefaultHasher::new();
     format!("{table:?}").hash(&mut hasher);
     hasher.finish() >> 32
