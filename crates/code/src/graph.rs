@@ -248,7 +248,7 @@ impl<'a, L: Labels> Graph<'a, L> {
         }
     }
 
-    #[cold]
+    #[inline(never)]
     fn meet(&mut self, id: BlockId, taken: bool, at: u64) -> Result<BlockId, Unreadable> {
         let block = self.block(id);
         let (terminator, to) = (block.terminator, if taken { block.target } else { block.end });
@@ -292,7 +292,7 @@ impl<'a, L: Labels> Graph<'a, L> {
         !self.space.is_versioned() || self.provenance(id).valid.contains(&at)
     }
 
-    #[cold]
+    #[inline(never)]
     fn build(&mut self, address: u64, at: u64) -> Result<BlockId, Unreadable> {
         if let Some(id) = self.version(address, at) {
             self.remember(address, id);
