@@ -286,6 +286,12 @@ pub(crate) struct Top<'s, T, F> {
 }
 
 impl<T: Copy, F: Copy + PartialEq> Top<'_, T, F> {
+    /// Whose the newest frame is.
+    #[inline(always)]
+    pub(crate) fn function(&self) -> F {
+        self.frames[self.depth - 1].function
+    }
+
     #[inline(always)]
     fn enter(
         &mut self,

@@ -61,8 +61,19 @@ fn step() -> impl Strategy<Value = Vec<Seen<'static>>> {
         let instructions = instructions as u64;
         [Seen::Run { at, instructions, code }].into_iter().chain(then).collect()
     });
+    // A function that calls none itself, with what runs where it returns to, which may be another one than called it.
+    let leaf = (arrival(), arrival(), arrival(), 1usize..9).prop_map(|(at, called, back, instructions)| {
+        let run = |at: Arrival, end| {
+            let code =
+                Code { offset: at.address, since: 0, lengths: &LENGTHS[..instructions], end, target: 0 };
+            Seen::Run { at, instructions: instructions as u64, code }
+        };
+        let call = Seen::Call { return_address: back.address };
+        vec![run(at, End::Call), call, run(called, End::Return), Seen::Return, run(back, End::Next)]
+    });
     prop_oneof![
         12 => block,
+        2 => leaf,
         1 => prop::option::of(0u64..40).prop_map(|next| vec![Seen::Leave { next }]),
         1 => Just(vec![Seen::Enter]),
         1 => Just(vec![Seen::Gap]),

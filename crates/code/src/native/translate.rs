@@ -222,26 +222,7 @@ impl<L: Labels> Translation<'_, '_, L> {
             places.gate = body;
         }
         match kind {
-            Kind::Branch => {
-                let site = self.code.branch(id, hop.instructions);
-                let next = hop.next(false).filter(|&next| {
-                    self.graph.hop(next).function == hop.function && self.code.places(next).gate == 0
-                });
-                if next.is_none() {
-                    self.code.not_taken(id);
-                }
-                let function = hop.function;
-                self.code.references.extend(hop.next(true).map(|to| Reference::Jump { site, function, to }));
-                if next.is_none() {
-                    let site = Code::site(body, hop.instructions, false);
-                    self.code.references.extend(hop.next(false).map(|to| Reference::Jump {
-                        site,
-                        function,
-                        to,
-                    }));
-                }
-                next.map(|next| (next, Entry::Gate))
-            }
+            Kind::Branch => self.branch(id, hop),
             Kind::Free(to) => {
                 self.code.count(hop.instructions);
                 let into = self.graph.hop(to).function;
@@ -286,6 +267,25 @@ impl<L: Labels> Translation<'_, '_, L> {
                 None
             }
         }
+    }
+
+    /// Makes the body of a block that ends in a conditional branch.
+    fn branch(&mut self, id: BlockId, hop: Hop) -> Option<(BlockId, Entry)> {
+        let (body, function) = (self.code.here(), hop.function);
+        let jump = |site, to: Option<BlockId>| to.map(|to| Reference::Jump { site, function, to });
+        let site = self.code.branch(id, hop.instructions);
+        let next = hop.next(false).filter(|&next| {
+            self.graph.hop(next).function == hop.function && self.code.places(next).gate == 0
+        });
+        if next.is_none() {
+            self.code.not_taken(id);
+        }
+        self.code.references.extend(jump(site, hop.next(true)));
+        if next.is_none() {
+            let site = Code::site(body, hop.instructions, false);
+            self.code.references.extend(jump(site, hop.next(false)));
+        }
+        next.map(|next| (next, Entry::Gate))
     }
 
     /// Goes on at the body of a block.

@@ -453,6 +453,23 @@ impl OpenBooks<'_> {
         self.ran += instructions;
     }
 
+    /// A function was called, ran, and returned.
+    #[inline(always)]
+    pub(super) fn called(&mut self, slot: Slot, instructions: u64) {
+        let amount = Amount { instructions, time: self.each.few_times(instructions) };
+        let account = &mut self.accounts[slot as usize];
+        account.own.add(amount);
+        self.ran += instructions;
+        account.calls += 1;
+        *self.calls += 1;
+        if account.depth == 0 {
+            account.sum.add(amount);
+            if !account.has_sum {
+                OpenBooks::begin_sum(account, self.summed, slot);
+            }
+        }
+    }
+
     /// What ran up to the present.
     #[inline(always)]
     fn now(&self) -> Amount {

@@ -1,21 +1,24 @@
 //! What a chunk tells about the functions of a thread.
 
+mod timed;
+
 use std::mem;
 
 use hodo_clock::Nanos;
 use hodo_trace::{Arrival, Numbering, Run, Seen, Stretch, Transfer};
 use serde::{Deserialize, Serialize};
 
+use self::timed::stays;
 use super::{
     books::{Account, Amount, Books, Holder, LogEntry, Slot},
     paths::Paths,
 };
 use crate::{
-    clock::{Clock, Even, Share, ShortTime, Time},
+    clock::{Clock, Even, Share, Time},
     learned::Learned,
     pile::Pile,
     profile::cost::Sums,
-    stack::{At, Back, Below, Edge, Entry, Frame, Top, Watch, arrive, arrive_plainly, cut},
+    stack::{At, Back, Below, Edge, Entry, Frame, Watch, arrive, cut},
 };
 
 /// Without a clock nothing waits for it: so many events are enough at once.
@@ -115,8 +118,6 @@ impl Log {
         self.entries.len() + self.paths.len() >= ENOUGH
     }
 }
-
-const ROOM_FOR_FRAME: Frame<(), Slot> = Frame::root(0, ());
 
 /// Writes down in the log what happens to the stack.
 struct Writer<'p> {
@@ -248,78 +249,6 @@ impl Partial {
         let waits =
             *instructions > 0 || *unseen || !(entries.is_empty() && events.is_empty() && paths.is_empty());
         !(waits || stack.is_empty() || path.is_some())
-    }
-
-    /// Stretches up to a time, which is known before they are looked at: nothing need be written down.
-    #[inline]
-    fn fold_timed(&mut self, functions: &impl Numbering, stretches: &[Stretch], until: Nanos) {
-        let ran = Stretch::instructions(stretches);
-        let Partial { clock, sums, .. } = self;
-        clock.tell(until.0);
-        // Something ran, so nobody waited.
-        let even = clock.share(ran, |share| {
-            if let Share::Lost(time) = share {
-                sums.lose(time.length());
-            }
-        });
-        clock.left = clock.left && stays(stretches);
-        let short = even.each.short_up_to(ran);
-        let (mut folded, mut before) = (0, 0);
-        while let Some(stretch) = stretches.get(folded) {
-            let slot = self.books.slot_of(stretch.function(), || functions.function(stretch.function()));
-            let Partial { stack, books, sums, paths, edge, .. } = self;
-            let at = At { address: stretch.start, function: slot, place: stretch.place() };
-            if let Err(edge) = arrive(stack, books, Below::Unknown, *edge, &at) {
-                sums.calls += paths.expand(books);
-                books.begin_piece(edge, stretch.arrival(functions), slot);
-                stack.push(Frame::root(slot, ()));
-            }
-            let instructions = u64::from(stretch.until - before);
-            folded += match short {
-                Some(each) => self.fold_plain((slot, instructions), &stretches[folded..], each),
-                None => {
-                    let amount = Amount { instructions, time: even.each.times(instructions) };
-                    books.ran(slot, amount);
-                    1
-                }
-            };
-            let last = &stretches[folded - 1];
-            before = last.until;
-            self.end(last);
-        }
-        if let Some(top) = self.stack.last() {
-            self.books.ran(top.function, Amount { instructions: 0, time: even.rest });
-        }
-    }
-
-    /// Stretches, each instruction of which took so long: the first one, which a function ran that was arrived at, and
-    /// those behind it, as far as they are arrived at as nearly all are. How many.
-    #[inline(always)]
-    fn fold_plain(
-        &mut self,
-        (slot, instructions): (Slot, u64),
-        stretches: &[Stretch],
-        each: ShortTime,
-    ) -> usize {
-        let Partial { stack, books, sums, .. } = self;
-        let (frames, depth) = stack.with_room(stretches.len(), ROOM_FOR_FRAME);
-        let mut top = Top { frames, depth };
-        let (slots, mut open) = books.open(each, &mut sums.calls);
-        open.ran(slot, instructions);
-        let mut folded = 1;
-        for [last, stretch] in stretches.array_windows() {
-            let Some(&slot) = slots.get(stretch.function() as usize) else { break };
-            let at = At { address: stretch.start, function: slot, place: stretch.place() };
-            if !open.has(slot) || !arrive_plainly(&mut top, &mut open, (last.transfer, last.end), &at) {
-                break;
-            }
-            open.ran(slot, (stretch.until - last.until).into());
-            folded += 1;
-        }
-        open.close();
-        let depth = top.depth;
-        stack.count(depth);
-        folded
     }
 
     #[inline(always)]
@@ -568,11 +497,6 @@ impl Partial {
         self.outside = self.outside.and(later.outside);
         self.sums.add(&later.sums);
     }
-}
-
-/// Whether no stretch ends with what shows that the thread is traced.
-fn stays(stretches: &[Stretch]) -> bool {
-    stretches.iter().all(|stretch| stretch.transfer == Transfer::None)
 }
 
 /// Follows entries of the log, the first of which may end what is not to be looked at.

@@ -1,0 +1,117 @@
+//! Stretches that are told with the time that comes next: how long each instruction took is known before they are
+//! looked at, and nothing need be written down.
+
+use hodo_clock::Nanos;
+use hodo_trace::{Numbering, Place, Stretch, Transfer};
+
+use super::Partial;
+use crate::{
+    clock::{Share, ShortTime},
+    profile::functions::books::{Amount, Slot},
+    stack::{At, Below, Frame, Top, arrive, arrive_plainly},
+};
+
+const ROOM_FOR_FRAME: Frame<(), Slot> = Frame::root(0, ());
+
+impl Partial {
+    /// Stretches up to a time.
+    #[inline]
+    pub(super) fn fold_timed(&mut self, functions: &impl Numbering, stretches: &[Stretch], until: Nanos) {
+        let ran = Stretch::instructions(stretches);
+        let Partial { clock, sums, .. } = self;
+        clock.tell(until.0);
+        // Something ran, so nobody waited.
+        let even = clock.share(ran, |share| {
+            if let Share::Lost(time) = share {
+                sums.lose(time.length());
+            }
+        });
+        clock.left = clock.left && stays(stretches);
+        let short = even.each.short_up_to(ran);
+        let (mut folded, mut before) = (0, 0);
+        while let Some(stretch) = stretches.get(folded) {
+            let slot = self.books.slot_of(stretch.function(), || functions.function(stretch.function()));
+            let Partial { stack, books, sums, paths, edge, .. } = self;
+            let at = At { address: stretch.start, function: slot, place: stretch.place() };
+            if let Err(edge) = arrive(stack, books, Below::Unknown, *edge, &at) {
+                sums.calls += paths.expand(books);
+                books.begin_piece(edge, stretch.arrival(functions), slot);
+                stack.push(Frame::root(slot, ()));
+            }
+            let instructions = u64::from(stretch.until - before);
+            folded += match short {
+                Some(each) => self.fold_plain((slot, instructions), &stretches[folded..], each),
+                None => {
+                    let amount = Amount { instructions, time: even.each.times(instructions) };
+                    books.ran(slot, amount);
+                    1
+                }
+            };
+            let last = &stretches[folded - 1];
+            before = last.until;
+            self.end(last);
+        }
+        if let Some(top) = self.stack.last() {
+            self.books.ran(top.function, Amount { instructions: 0, time: even.rest });
+        }
+    }
+
+    /// Stretches, each instruction of which took so long: the first one, which a function ran that was arrived at, and
+    /// those behind it, as far as they are arrived at as nearly all are. How many.
+    #[inline(always)]
+    fn fold_plain(
+        &mut self,
+        (slot, instructions): (Slot, u64),
+        stretches: &[Stretch],
+        each: ShortTime,
+    ) -> usize {
+        let Partial { stack, books, sums, .. } = self;
+        let (frames, depth) = stack.with_room(stretches.len(), ROOM_FOR_FRAME);
+        let mut top = Top { frames, depth };
+        let (slots, mut open) = books.open(each, &mut sums.calls);
+        open.ran(slot, instructions);
+        let mut rest = stretches;
+        while let [last, stretch, later @ ..] = rest {
+            let Some(&slot) = slots.get(stretch.function() as usize) else { break };
+            if !open.has(slot) {
+                break;
+            }
+            let ran = u64::from(stretch.until - last.until);
+            // The stack is the same again behind a function that calls none itself.
+            if last.transfer == Transfer::Call
+                && stretch.transfer == Transfer::Return
+                && let Some(back) = later.first()
+                && returns_to(last, back)
+            {
+                open.called(slot, ran);
+                open.ran(top.function(), (back.until - stretch.until).into());
+                rest = &rest[2..];
+                continue;
+            }
+            let at = At { address: stretch.start, function: slot, place: stretch.place() };
+            if !arrive_plainly(&mut top, &mut open, (last.transfer, last.end), &at) {
+                break;
+            }
+            open.ran(slot, ran);
+            rest = &rest[1..];
+        }
+        open.close();
+        let depth = top.depth;
+        stack.count(depth);
+        stretches.len() + 1 - rest.len()
+    }
+}
+
+/// Whether no stretch ends with what shows that the thread is traced.
+pub(super) fn stays(stretches: &[Stretch]) -> bool {
+    stretches.iter().all(|stretch| stretch.transfer == Transfer::None)
+}
+
+/// Whether a stretch is where the call returns to that another one ends with.
+#[inline(always)]
+fn returns_to(call: &Stretch, back: &Stretch) -> bool {
+    call.end == back.start
+        && back.start != 0
+        && call.function() == back.function()
+        && back.place() != Place::Entry
+}
