@@ -122,20 +122,20 @@ impl Learned {
     }
 
     /// Whether it is seen soon that learning is not worth it. So many bytes were not counted yet.
-    fn is_hopeless(&self, uncounted: usize) -> bool {
+    fn is_hopeless(&self, uncounted: usize, worth: Worth) -> bool {
         let (paths, bytes) = self.lately();
-        paths * FEW >= self.most && 2 * (bytes + uncounted) < WORTH * paths
+        paths * worth.few >= self.most && 2 * (bytes + uncounted) < worth.bytes * paths
     }
 
     /// Looks whether paths come so seldom that learning them is not worth it, each time that there are some more; then
     /// it rests, the longer the more they were, and the more often that was so.
-    fn judge(&mut self) {
+    fn judge(&mut self, worth: Worth) {
         let (paths, bytes) = self.lately();
-        if paths * SOME < self.most && !self.is_hopeless(0) {
+        if paths * SOME < self.most && !self.is_hopeless(0, worth) {
             return;
         }
         self.judged = (self.paths, self.bytes);
-        if bytes >= WORTH * paths {
+        if bytes >= worth.bytes * paths {
             self.seldom = self.seldom.saturating_sub(1);
         } else {
             self.rest = (REST * paths).min(self.most / 2) << self.seldom;
@@ -150,11 +150,24 @@ const PATHS: usize = 1 << 18;
 /// The part of these that is looked at together.
 const SOME: usize = 64;
 
-/// The part of these that is enough to see that it is not half of what is worth it.
-const FEW: usize = 1024;
+/// When paths are worth to be learned.
+#[derive(Clone, Copy, Debug)]
+struct Worth {
+    /// Bytes of trace to a path.
+    bytes: usize,
+    /// The part of the most paths that is enough to see that there are not half as many.
+    few: usize,
+}
 
-/// Bytes of trace to a path that make it worth to be learned.
-const WORTH: usize = 128;
+impl Worth {
+    /// Blocks that a sink would be told of one by one cost more than what they add up to for who takes stretches.
+    fn to(sink: &impl Sink) -> Worth {
+        match sink.takes_stretches() {
+            true => Worth { bytes: 128, few: 1024 },
+            false => Worth { bytes: 32, few: 512 },
+        }
+    }
+}
 
 /// Legs that are left to the decoder before paths are learned again, the first time, for each that was learned in vain;
 /// together they are no more than half of the most paths.
@@ -257,7 +270,7 @@ impl Decoder<'_> {
         {
             return;
         }
-        memos.learned.judge();
+        memos.learned.judge(Worth::to(context.sink));
         if memos.learned.rest > 0 {
             let followed = self.follow_plain(memos.learned.rest, context);
             memos.learned.rest -= followed.max(1);
@@ -339,7 +352,7 @@ impl Decoder<'_> {
             }
             let packets = word & u64::MAX >> (u64::BITS - 8 * size);
             let Some(way) = memo.ways.find(*state, packets) else {
-                if learned.full || learned.is_hopeless(*position - start) {
+                if learned.full || learned.is_hopeless(*position - start, Worth::to(context.sink)) {
                     break;
                 }
                 let (walk, graph, sink) = self.parts(context);
