@@ -160,7 +160,7 @@ struct Worth {
 }
 
 impl Worth {
-    /// Blocks that a sink would be told of one by one cost more than what they add up to for who takes stretches.
+    /// A path saves more where a sink would be told of blocks one by one than where it takes stretches.
     fn to(sink: &impl Sink) -> Worth {
         match sink.takes_stretches() {
             true => Worth { bytes: 128, few: 1024 },
