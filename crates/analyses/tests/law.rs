@@ -2,6 +2,7 @@
 
 use hodo_analyses::{
     blocks::{self, Blocks},
+    calls::{Calls, Moment, Part, Spare},
     profile::{Every, Functions, Profile, Report},
 };
 use hodo_clock::Nanos;
@@ -141,11 +142,59 @@ impl Numbering for Numbered {
     }
 }
 
-/// The same, with stretches told together, of functions that are numbered each time in another way; with the time that comes
-/// next, or without.
-fn fold_stretches<A: Analysis>(analysis: &A, segments: &[Vec<Seen<'_>>], timed: bool) -> A::Partial {
-    let (mut partial, mut stretches, mut functions) =
-        (analysis.unknown(), Vec::<Stretch>::new(), Numbered(1));
+/// Who is told of stretches, and then of a time or of something else.
+trait Takes {
+    fn stretches(&mut self, functions: &Numbered, stretches: &[Stretch], until: Option<Nanos>);
+
+    fn seen(&mut self, seen: Seen<'_>);
+}
+
+struct Folding<'a, A: Analysis> {
+    analysis: &'a A,
+    partial: A::Partial,
+}
+
+impl<A: Analysis> Takes for Folding<'_, A> {
+    fn stretches(&mut self, functions: &Numbered, stretches: &[Stretch], until: Option<Nanos>) {
+        self.analysis.fold_stretches(&mut self.partial, functions, stretches, until);
+    }
+
+    fn seen(&mut self, seen: Seen<'_>) {
+        self.analysis.fold(&mut self.partial, seen);
+    }
+}
+
+impl Takes for Part {
+    fn stretches(&mut self, functions: &Numbered, stretches: &[Stretch], until: Option<Nanos>) {
+        self.fold_stretches(functions, stretches, until);
+    }
+
+    fn seen(&mut self, seen: Seen<'_>) {
+        self.fold(&seen);
+    }
+}
+
+/// A table of a thread that is told as stretches.
+fn table_of_stretches<A: Analysis>(analysis: &A, segments: &[Vec<Seen<'_>>], timed: bool) -> Table {
+    let mut folding = Folding { analysis, partial: analysis.unknown() };
+    tell_stretches(&mut folding, segments, timed);
+    analysis.finish(vec![folding.partial])
+}
+
+/// The calls of a thread that is told in some way.
+fn moments(begins: bool, tell: impl FnOnce(&mut Part)) -> Vec<Moment> {
+    let (mut part, mut calls, mut moments) =
+        (Part::unknown(begins, Spare::default()), Calls::default(), Vec::new());
+    tell(&mut part);
+    calls.follow(part, &mut |moment| moments.push(moment));
+    calls.end(&mut |moment| moments.push(moment));
+    moments
+}
+
+/// Tells of stretches together, of functions that are numbered each time in another way; with the time that comes next,
+/// or without.
+fn tell_stretches(takes: &mut impl Takes, segments: &[Vec<Seen<'_>>], timed: bool) {
+    let (mut stretches, mut functions) = (Vec::<Stretch>::new(), Numbered(1));
     for &seen in segments.iter().flatten() {
         let transfer = match seen {
             Seen::Run { at: Arrival { address: start, function, place }, instructions, .. } => {
@@ -163,11 +212,11 @@ fn fold_stretches<A: Analysis>(analysis: &A, segments: &[Vec<Seen<'_>>], timed: 
                     Seen::Time(until) if timed => Some(until),
                     _ => None,
                 };
-                analysis.fold_stretches(&mut partial, &functions, &stretches, until);
+                takes.stretches(&functions, &stretches, until);
                 stretches.clear();
                 functions.0 += u64::from(matches!(other, Seen::Gap | Seen::End));
                 if until.is_none() {
-                    analysis.fold(&mut partial, other);
+                    takes.seen(other);
                 }
                 continue;
             }
@@ -175,7 +224,6 @@ fn fold_stretches<A: Analysis>(analysis: &A, segments: &[Vec<Seen<'_>>], timed: 
         let last = stretches.last_mut().expect("it ends one");
         (last.transfer, last.end) = transfer;
     }
-    partial
 }
 
 /// Merges neighbours in an order that `choices` picks.
@@ -248,14 +296,22 @@ proptest! {
     }
 
     #[test]
+    fn calls_are_the_same_of_stretches(thread in thread(), begins: bool) {
+        let by_runs = moments(begins, |part| thread.iter().flatten().for_each(|seen| part.fold(seen)));
+        for timed in [false, true] {
+            prop_assert_eq!(&by_runs, &moments(begins, |part| tell_stretches(part, &thread, timed)));
+        }
+    }
+
+    #[test]
     fn functions_need_no_tree(thread in thread()) {
         let tree = Profile { report: Report::Functions, every: None, names: &Numbers };
         let sums = Functions { names: &Numbers };
         let by_tree = tree.finish(vec![fold(&tree, 0, &thread)]);
         prop_assert_eq!(&by_tree, &sums.finish(vec![fold(&sums, 0, &thread)]));
         for timed in [false, true] {
-            prop_assert_eq!(&by_tree, &sums.finish(vec![fold_stretches(&sums, &thread, timed)]));
-            prop_assert_eq!(&by_tree, &tree.finish(vec![fold_stretches(&tree, &thread, timed)]));
+            prop_assert_eq!(&by_tree, &table_of_stretches(&sums, &thread, timed));
+            prop_assert_eq!(&by_tree, &table_of_stretches(&tree, &thread, timed));
         }
     }
 

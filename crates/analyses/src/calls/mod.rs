@@ -239,9 +239,15 @@ impl Part {
         until: Option<Nanos>,
     ) {
         let waits = self.log.instructions > self.at_clock || !self.log.pending.is_empty();
-        if let (Some(since), Some(until), false) = (self.clock, until, waits || self.stack.is_empty()) {
-            self.fold_timed(functions, stretches, since, until);
-            return self.time(Some(until));
+        let times = match (self.clock, until) {
+            (Some(since), Some(until)) => Some((When(since.0), until.0.saturating_sub(since.0))),
+            // Nobody will tell them.
+            (None, None) => Some((When::UNKNOWN, 0)),
+            _ => None,
+        };
+        if let Some(times) = times.filter(|_| !waits && !self.stack.is_empty()) {
+            self.fold_timed(functions, stretches, times);
+            return self.time(until);
         }
         // A processor waits where a value is read that was written in parts, so it is kept out of memory.
         let mut edge = self.edge;

@@ -1,6 +1,5 @@
 //! Calls whose times are known.
 
-use hodo_clock::Nanos;
 use hodo_trace::{FunctionId, Numbering, Stretch};
 
 use super::{Item, Open, Part, When, paths::Step};
@@ -52,14 +51,14 @@ struct Clocked<'t> {
     /// Instructions of the part before the present, and before the time that was told last.
     before: u64,
     at_clock: u64,
-    since: u64,
+    since: When,
     shares: Shares,
 }
 
 impl Clocked<'_> {
     #[inline(always)]
     fn when(&self, before: u64) -> When {
-        When(self.since + self.shares.of(before - self.at_clock))
+        When(self.since.0 + self.shares.of(before - self.at_clock))
     }
 
     #[inline(always)]
@@ -82,20 +81,19 @@ impl Watch<()> for Clocked<'_> {
 }
 
 impl Part {
-    /// Takes in stretches of which it is known when they ran: nothing need wait for that.
+    /// Takes in stretches of which it is known since when they ran, and how long: nothing need wait for that.
     #[inline]
     pub(super) fn fold_timed(
         &mut self,
         functions: &impl Numbering,
         stretches: &[Stretch],
-        since: Nanos,
-        until: Nanos,
+        (since, elapsed): (When, u64),
     ) {
         let total = Stretch::instructions(stretches);
         let Part { timed, stack, edge: last, log, .. } = self;
         let at_clock = log.instructions;
-        let shares = Shares::new(until.0.saturating_sub(since.0), total.max(1));
-        let mut clocked = Clocked { timed, before: at_clock, at_clock, since: since.0, shares };
+        let shares = Shares::new(elapsed, total.max(1));
+        let mut clocked = Clocked { timed, before: at_clock, at_clock, since, shares };
         let anything = stack[stack.len() - 1];
         let mut folded = 0;
         while let Some(stretch) = stretches.get(folded) {

@@ -212,9 +212,18 @@ impl Partial {
         until: Option<Nanos>,
     ) {
         self.books.read(functions.id());
-        let ran = Stretch::instructions(stretches);
-        if let Some(until) = until.filter(|_| functions.id() != 0 && ran > 0 && self.is_settled()) {
-            return self.fold_timed(functions, stretches, until);
+        if functions.id() != 0 && Stretch::instructions(stretches) > 0 {
+            let is_timeless = !self.clock.runs();
+            if is_timeless {
+                self.settle(Even::default());
+            }
+            match until {
+                Some(until) if self.is_settled() => return self.fold_timed(functions, stretches, until),
+                None if is_timeless && self.is_settled() => {
+                    return self.fold_evenly(functions, stretches, Even::default());
+                }
+                _ => {}
+            }
         }
         if !self.clock.runs() && self.log.is_long() {
             self.settle(Even::default());

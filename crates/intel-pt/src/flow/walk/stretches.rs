@@ -7,7 +7,7 @@ use super::{super::Sink, LONGEST_STRAIGHT, Walk};
 use crate::packet::Tnt;
 
 /// So many stretches are told at once, if nothing else comes before; or so many instructions.
-const ENOUGH: usize = 1 << 8;
+const ENOUGH: usize = 1 << 12;
 const LONG: u32 = 1 << 30;
 
 /// Legs of so few decisions are short: getting into machine code and out of it would take longer.

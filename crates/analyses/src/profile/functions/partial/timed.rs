@@ -6,7 +6,7 @@ use hodo_trace::{Numbering, Place, Stretch, Transfer};
 
 use super::Partial;
 use crate::{
-    clock::{Share, ShortTime},
+    clock::{Even, Share, ShortTime},
     profile::functions::books::{Amount, Slot},
     stack::{At, Below, Frame, Top, arrive, arrive_plainly},
 };
@@ -26,8 +26,14 @@ impl Partial {
                 sums.lose(time.length());
             }
         });
-        clock.left = clock.left && stays(stretches);
-        let short = even.each.short_up_to(ran);
+        self.fold_evenly(functions, stretches, even);
+    }
+
+    /// Stretches of which it is known how long each instruction took.
+    #[inline]
+    pub(super) fn fold_evenly(&mut self, functions: &impl Numbering, stretches: &[Stretch], even: Even) {
+        self.clock.left = self.clock.left && stays(stretches);
+        let short = even.each.short_up_to(Stretch::instructions(stretches));
         let (mut folded, mut before) = (0, 0);
         while let Some(stretch) = stretches.get(folded) {
             let slot = self.books.slot_of(stretch.function(), || functions.function(stretch.function()));
