@@ -267,11 +267,16 @@ fn circles_are_told_alike() {
 
 fn circles_are_told_alike_in(space: &AddressSpace<'_>) {
     let (branch, branches) = (Tnt { bits: 0, count: 1 }, Tnt { bits: 0, count: 2 });
+    // So long that it is followed as one of many.
+    let many = Tnt { bits: 0, count: 22 };
     let indirect = Packet::Tip(IpPayload::Full(BASE));
     for (start, packets) in [
         (BASE, &[Packet::Tnt8(branches)][..]),
         (BASE, &[Packet::Tnt8(branch), Packet::Tnt8(branch)]),
         (BASE, &[Packet::Tnt8(branch), indirect]),
+        (BASE, &[Packet::Tnt64(many)]),
+        (BASE, &[Packet::Tnt8(branch), Packet::Tnt64(many)]),
+        (BASE + 2, &[Packet::Tnt64(many)]),
         (BASE + 2, &[Packet::Tnt8(branch)]),
         (BASE + 2, &[indirect]),
     ] {

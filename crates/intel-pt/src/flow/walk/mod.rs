@@ -59,8 +59,7 @@ impl Walk {
     /// Execution goes on at `ip`.
     #[inline]
     pub(super) fn go(&mut self, ip: u64) {
-        self.ip = ip;
-        self.block = None;
+        (self.ip, self.block, self.straight) = (ip, None, 0);
     }
 
     /// The code is that of another program or execution mode from now on.
@@ -84,7 +83,7 @@ impl Walk {
     /// Execution goes on at the block `id`, which begins at `ip`.
     #[inline]
     pub(super) fn go_to_block(&mut self, ip: u64, id: BlockId) {
-        (self.ip, self.block) = (ip, Some(id));
+        (self.ip, self.block, self.straight) = (ip, Some(id), 0);
     }
 
     #[inline]

@@ -1,5 +1,7 @@
 //! From one packet to the next over the code, told as stretches.
 
+use std::mem;
+
 use hodo_clock::Tsc;
 use hodo_code::{BlockId, Graph, Labels, Led, Leg, NO_OUTCOMES, Pass, Rules};
 
@@ -26,13 +28,13 @@ impl Walk {
     #[inline(always)]
     pub(in super::super) fn stretches<L: Labels>(&mut self, graph: &mut Graph<'_, L>) {
         let Ok(id) = self.here(graph) else { return };
-        let mut at = Standing { id, straight: 0 };
+        // What was passed since the last decision may have been followed by others up to here.
+        let mut at = Standing { id, straight: mem::take(&mut self.straight) };
         self.go_on_with(graph, id);
         let are_few = self.legs.decisions() < FEW;
         let rules = Rules { at: self.at, returns: !self.no_return_compression };
         while self.legs.current().is_some() {
-            at.straight = 0;
-            if !are_few {
+            if !are_few && at.straight == 0 {
                 match graph.run(at.id, &mut self.legs, &mut self.untold, &mut self.returns, rules) {
                     Some(Led::Before(to)) => at.id = to,
                     // Code that can't be read is trouble only once a packet proves that it ran.
@@ -60,7 +62,7 @@ impl Walk {
                     self.legs.pass();
                     return self.go(to);
                 };
-                at.id = next;
+                at = Standing { id: next, straight: 0 };
                 self.untold.begin(graph.start(next), graph.hop(next));
             }
             self.legs.pass();
