@@ -31,6 +31,8 @@ pub(super) fn run(names: &[String]) -> Outcome {
         return Err(format!("usage: cargo xtask bench pt [NAME…], of {known}").into());
     }
     setup::ensure(Need::Bench)?;
+    // Who judges asks this one what is in a recording.
+    command::build_hodo()?;
     let folder = command::target().join("bench");
     let harnesses = Harnesses::build(&folder)?;
     if names.is_empty() {
