@@ -289,7 +289,13 @@ impl<'a, L: Labels> Graph<'a, L> {
     /// Whether the code of a block is there at tick `at`.
     #[inline]
     pub fn holds(&self, id: BlockId, at: u64) -> bool {
-        !self.space.is_versioned() || self.provenance(id).valid.contains(&at)
+        !self.is_versioned() || self.provenance(id).valid.contains(&at)
+    }
+
+    /// Whether the code of some block is there at some ticks only.
+    #[inline]
+    pub fn is_versioned(&self) -> bool {
+        self.space.is_versioned()
     }
 
     #[inline(never)]

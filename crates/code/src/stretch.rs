@@ -92,18 +92,23 @@ impl Stretches {
         self.open().until = until;
     }
 
-    /// Ends the open one, if any of it ran, and forgets it else.
+    /// Ends the open one, if any of it ran; the next one begins where it did, if it goes on with it.
     #[inline(always)]
     pub fn close(&mut self) {
         if !self.nothing_is_open() {
+            let &mut Stretch { start, begins, .. } = self.open();
             self.end(0, Transfer::None, 0);
+            let open = self.open();
+            (open.start, open.begins) = (start, begins);
         }
     }
 
-    /// Forgets all.
+    /// Forgets all that ended.
     #[inline(always)]
     pub fn clear(&mut self) {
+        let &mut Stretch { start, begins, .. } = self.open();
         self.ended = 0;
-        self.open().until = 0;
+        let open = self.open();
+        (open.start, open.begins, open.until) = (start, begins, 0);
     }
 }

@@ -7,7 +7,8 @@ use crate::{Arrival, FunctionId, Place, Run};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]
 pub struct Stretch {
-    /// Where the first of them starts.
+    /// Where the first of them starts; where they go on with the stretch before, of which only the time was told since,
+    /// where that one does.
     pub start: u64,
     /// The number of their function, and where in it they begin, as [`Stretch::begins`] puts them together.
     pub begins: u32,

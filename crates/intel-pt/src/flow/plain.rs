@@ -50,6 +50,7 @@ impl Decoder<'_> {
         }
         let (walk, graph, sink) = self.parts(context);
         walk.tell(graph, sink);
+        walk.halt(graph);
         followed
     }
 

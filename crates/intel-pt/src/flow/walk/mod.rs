@@ -7,6 +7,7 @@ use std::mem;
 use hodo_code::{Back, BlockId, Graph, Labels, Legs, ReturnStack, Stretches, Terminator, writes_cr3};
 use iced_x86::{Instruction, Mnemonic};
 
+use self::stretches::Standing;
 use super::{
     Executed, Expected, Sink, Trouble,
     scout::{CircleGuard, SUSPICIOUS, Scout, instructions_before},
@@ -39,6 +40,8 @@ pub(super) struct Walk {
     pub(super) legs: Legs,
     /// Stretches that ran, of which the sink was not told yet.
     untold: Stretches,
+    /// Where a walk stands that goes on with stretches: `ip` and `block` are out of date until it [halts](Walk::halt).
+    standing: Option<Standing>,
 }
 
 impl Walk {
@@ -53,6 +56,7 @@ impl Walk {
             returns_are_hidden: config.no_tnt && !config.no_return_compression,
             legs: Legs::default(),
             untold: Stretches::default(),
+            standing: None,
         }
     }
 

@@ -16,7 +16,8 @@ const LONG: u32 = 1 << 30;
 const FEW: usize = 8;
 
 /// Where a walk stands.
-struct Standing {
+#[derive(Clone, Debug)]
+pub(super) struct Standing {
     id: BlockId,
     /// Blocks without a decision that were passed since the last one.
     straight: u32,
@@ -27,10 +28,15 @@ impl Walk {
     /// What can't be followed so is left of them to others, and code that is not the same at all times.
     #[inline(always)]
     pub(in super::super) fn stretches<L: Labels>(&mut self, graph: &mut Graph<'_, L>) {
-        let Ok(id) = self.here(graph) else { return };
-        // What was passed since the last decision may have been followed by others up to here.
-        let mut at = Standing { id, straight: mem::take(&mut self.straight) };
-        self.go_on_with(graph, id);
+        let mut at = match self.standing.take() {
+            Some(standing) => standing,
+            None => {
+                let Ok(id) = self.here(graph) else { return };
+                self.go_on_with(graph, id);
+                // What was passed since the last decision may have been followed by others up to here.
+                Standing { id, straight: mem::take(&mut self.straight) }
+            }
+        };
         let are_few = self.legs.decisions() < FEW;
         let rules = Rules { at: self.at, returns: !self.no_return_compression };
         while self.legs.current().is_some() {
@@ -67,10 +73,22 @@ impl Walk {
             }
             self.legs.pass();
         }
-        self.stand(graph, &at);
+        // What is known of the block is not looked up with each clock packet.
+        self.standing = Some(at);
+        if self.legs.current().is_some() || graph.is_versioned() {
+            self.halt(graph);
+        }
     }
 
-    /// The same of one leg, which is all that is left then if it can't be followed so.
+    /// After stretches, all else goes on from where they led.
+    #[inline]
+    pub(in super::super) fn halt<L: Labels>(&mut self, graph: &Graph<'_, L>) {
+        if let Some(at) = self.standing.take() {
+            self.stand(graph, &at);
+        }
+    }
+
+    /// The same of one leg, which is all that is left then if it can't be followed so. All else may go on from there.
     pub(in super::super) fn follow<L: Labels>(
         &mut self,
         graph: &mut Graph<'_, L>,
@@ -80,6 +98,7 @@ impl Walk {
         self.legs.clear();
         self.legs.push(tnt.bits, tnt.count, to);
         self.stretches(graph);
+        self.halt(graph);
     }
 
     /// Takes bits, a block at a time; `false` where that led to code that can't be read.
