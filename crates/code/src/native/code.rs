@@ -259,8 +259,11 @@ impl Code {
 
     /// A way out.
     fn way_out(&mut self, why: u32) -> Place {
-        self.put_jump_before(self.exit);
-        self.put_word_before(0xb8, why) // mov eax, why
+        let [to, why] = [self.exit.wrapping_sub(self.high), why].map(u32::to_le_bytes);
+        self.put_before([
+            0xb8, why[0], why[1], why[2], why[3], // mov eax, why
+            0xe9, to[0], to[1], to[2], to[3], // jmp exit
+        ])
     }
 
     /// A way out before a block, whose gate is known by now.
