@@ -23,7 +23,10 @@ use hodo_trace::{
     kernel::{ALL, KernelEvent, Kind, Records, Threads, VOCABULARY, Words},
     pass::Pass,
 };
-use proptest::{prelude::*, test_runner::TestRunner};
+use proptest::{
+    prelude::*,
+    test_runner::{RngAlgorithm, TestRng, TestRunner},
+};
 
 mod law;
 
@@ -122,6 +125,13 @@ fn holds<A: EventAnalysis>(analysis: &A, (plan, cuts, choices): &Case) -> Result
 fn holds_always<A: EventAnalysis>(analysis: &A) -> Result<(), String> {
     let mut runner = TestRunner::new(ProptestConfig::with_cases(400));
     runner.run(&case(), |case| holds(analysis, &case)).map_err(|error| error.to_string())
+}
+
+/// Whether a broken analysis is found to be one, by the same cases each time: by others, one in many runs found none.
+fn is_caught<A: EventAnalysis>(analysis: &A) -> bool {
+    let always_the_same = TestRng::deterministic_rng(RngAlgorithm::ChaCha);
+    let mut runner = TestRunner::new_with_rng(ProptestConfig::with_cases(2000), always_the_same);
+    runner.run(&case(), |case| holds(analysis, &case)).is_err()
 }
 
 #[test]
@@ -274,25 +284,25 @@ impl<A: EventAnalysis> EventAnalysis for Swapped<A> {
 
 #[test]
 fn a_broken_merge_is_caught() {
-    assert!(holds_always(&Swapped(CpuUse)).is_err());
-    assert!(holds_always(&Swapped(Syscalls)).is_err());
-    assert!(holds_always(&Swapped(Interrupts)).is_err());
-    assert!(holds_always(&Swapped(Scheduling)).is_err());
-    assert!(holds_always(&Swapped(InputOutput)).is_err());
-    assert!(holds_always(&Swapped(Processes)).is_err());
-    assert!(holds_always(&Swapped(Signals)).is_err());
-    assert!(holds_always(&Swapped(Periods::default())).is_err());
-    assert!(holds_always(&Swapped(OverTime)).is_err());
-    assert!(holds_always(&Swapped(Slowest)).is_err());
-    assert!(holds_always(&Swapped(OfAll)).is_err());
-    assert!(holds_always(&Swapped(Users)).is_err());
-    assert!(holds_always(&Swapped(Files)).is_err());
-    assert!(holds_always(&Swapped(States)).is_err());
-    assert!(holds_always(&Swapped(Intervals)).is_err());
-    assert!(holds_always(&Swapped(Queue)).is_err());
-    assert!(holds_always(&Swapped(InterruptsOff)).is_err());
-    assert!(holds_always(&Swapped(Memory)).is_err());
-    assert!(holds_always(&Swapped(Network)).is_err());
+    assert!(is_caught(&Swapped(CpuUse)));
+    assert!(is_caught(&Swapped(Syscalls)));
+    assert!(is_caught(&Swapped(Interrupts)));
+    assert!(is_caught(&Swapped(Scheduling)));
+    assert!(is_caught(&Swapped(InputOutput)));
+    assert!(is_caught(&Swapped(Processes)));
+    assert!(is_caught(&Swapped(Signals)));
+    assert!(is_caught(&Swapped(Periods::default())));
+    assert!(is_caught(&Swapped(OverTime)));
+    assert!(is_caught(&Swapped(Slowest)));
+    assert!(is_caught(&Swapped(OfAll)));
+    assert!(is_caught(&Swapped(Users)));
+    assert!(is_caught(&Swapped(Files)));
+    assert!(is_caught(&Swapped(States)));
+    assert!(is_caught(&Swapped(Intervals)));
+    assert!(is_caught(&Swapped(Queue)));
+    assert!(is_caught(&Swapped(InterruptsOff)));
+    assert!(is_caught(&Swapped(Memory)));
+    assert!(is_caught(&Swapped(Network)));
 }
 
 /// Whoever makes a table with less work makes the same table.

@@ -123,11 +123,10 @@ impl Learned {
 
     /// Whether it is seen soon that learning is not worth it. So many bytes were not counted yet.
     fn is_hopeless(&self, uncounted: usize, worth: Worth) -> bool {
-        let (paths, bytes) = self.lately();
+        let ((paths, bytes), few) = (self.lately(), self.most / worth.few);
+        let bytes = 2 * (bytes + uncounted);
         // A quarter of the paths is enough where they are worth a quarter of that.
-        [1, 4].into_iter().any(|part| {
-            part * paths * worth.few >= self.most && 2 * part * (bytes + uncounted) < worth.bytes * paths
-        })
+        [1, 4].iter().any(|part| part * paths >= few && part * bytes < worth.bytes * paths)
     }
 
     /// Looks whether paths come so seldom that learning them is not worth it, each time that there are some more; then
