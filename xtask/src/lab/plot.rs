@@ -9,6 +9,9 @@ use crate::Outcome;
 /// Pixels.
 const SIZE: (u32, u32) = (720, 420);
 
+/// Labels of the horizontal axis.
+const MOST_LABELS: usize = 11;
+
 /// Points that belong together.
 pub(crate) struct Line {
     pub(crate) name: String,
@@ -28,7 +31,17 @@ pub(crate) fn lines(path: &Path, axes: (&str, &str), lines: &[Line]) -> Outcome 
         .x_label_area_size(40)
         .y_label_area_size(60)
         .build_cartesian_2d(0.0..right, 0.0..top)?;
-    chart.configure_mesh().x_desc(axes.0).y_desc(axes.1).light_line_style(TRANSPARENT).draw()?;
+    let label = |value: &f64| format!("{}", (value * 10.0).round() / 10.0);
+    chart
+        .configure_mesh()
+        .x_desc(axes.0)
+        .y_desc(axes.1)
+        // There is no half of a thread.
+        .x_labels(MOST_LABELS.min(right as usize + 1))
+        .x_label_formatter(&label)
+        .y_label_formatter(&label)
+        .light_line_style(TRANSPARENT)
+        .draw()?;
     for (index, line) in lines.iter().enumerate() {
         let colour = Palette99::pick(index).to_rgba();
         chart
@@ -42,4 +55,19 @@ pub(crate) fn lines(path: &Path, axes: (&str, &str), lines: &[Line]) -> Outcome 
         .background_style(WHITE.mix(0.8))
         .draw()?;
     Ok(root.present()?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn few_threads_are_labelled_one_by_one() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let line = Line { name: "speed".to_owned(), points: vec![(1.0, 250.0), (2.0, 500.0)] };
+        lines(file.path(), ("threads", "MB/s"), &[line]).unwrap();
+        let drawn = std::fs::read_to_string(file.path()).unwrap();
+        let has = |label: &str| drawn.lines().any(|line| line == label);
+        assert!(["0", "1", "2", "500"].into_iter().all(has) && !has("0.2") && !has("0.5") && !has("1.5"));
+    }
 }
