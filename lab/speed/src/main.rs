@@ -93,8 +93,8 @@ fn processor_time() -> u64 {
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
-/// Bytes whose packets are read one after another.
-const PART: u64 = 1 << 20;
+/// Bytes whose packets are read one after another: the second cache holds what the search for a PSB went over.
+const PART: u64 = 1 << 17;
 
 fn packets(experiment: &Experiment<'_>, mut progress: impl FnMut(u64) -> bool) -> u64 {
     let (mut done, mut count, mut sum, mut errors) = (0, 0, 0u64, 0);
