@@ -128,13 +128,24 @@ impl<const BLOCKS: bool> Sink for Told<BLOCKS> {
     }
 }
 
-/// What is told without the ends of runs, of which stretches tell those only that a call returns to.
-fn without_ends<const BLOCKS: bool>(mut told: Told<BLOCKS>) -> Vec<Item> {
+/// What is told without what stretches leave out: the ends of runs but for those that a call returns to, and where a
+/// run begins that goes on with one of which only the time was told since.
+fn without_what_stretches_leave<const BLOCKS: bool>(mut told: Told<BLOCKS>) -> Vec<Item> {
+    let mut goes_on = None;
     for item in &mut told.items {
-        if let Item::Run { end, transfer, .. } = item
-            && *transfer != Transfer::Call
-        {
-            *end = 0;
+        match item {
+            Item::Run { start, end, label, transfer, .. } => {
+                if *transfer != Transfer::Call {
+                    *end = 0;
+                }
+                let function = (label.0, label.1);
+                if goes_on == Some(function) {
+                    (*start, label.2) = (0, Place::Unknown);
+                }
+                goes_on = Some(function).filter(|_| *transfer == Transfer::None);
+            }
+            Item::Event(Event::Time(_) | Event::Cycles(_)) => {}
+            Item::Event(_) => goes_on = None,
         }
     }
     told.items
@@ -216,11 +227,11 @@ proptest! {
         prop_assert_eq!(&told::<false>(&space, &trace, &config, memo(), None).items, &without.items);
         let small = Some(Memos::with_room(most));
         prop_assert_eq!(&told::<true>(&space, &trace, &config, small, None).items, &without.items);
-        let without = without_ends(without);
+        let without = without_what_stretches_leave(without);
         for native_after in [u32::MAX, native_after] {
             let stretches = Some(native_after);
-            prop_assert_eq!(&without_ends(told::<false>(&space, &trace, &config, None, stretches)), &without);
-            prop_assert_eq!(&without_ends(told::<false>(&space, &trace, &config, memo(), stretches)), &without);
+            prop_assert_eq!(&without_what_stretches_leave(told::<false>(&space, &trace, &config, None, stretches)), &without);
+            prop_assert_eq!(&without_what_stretches_leave(told::<false>(&space, &trace, &config, memo(), stretches)), &without);
         }
     }
 }
@@ -284,15 +295,22 @@ fn circles_are_told_alike_in(space: &AddressSpace<'_>) {
         let trace: Vec<u8> =
             psb_plus.iter().chain(packets).flat_map(|packet| packet.encode().to_vec()).collect();
         let config = Config::default();
-        let without = without_ends(told::<false>(space, &trace, &config, None, None));
+        let without = without_what_stretches_leave(told::<false>(space, &trace, &config, None, None));
         let gaps = without.iter().filter(|item| matches!(item, Item::Event(Event::Gap(_)))).count();
         assert_eq!(gaps, 2, "each time that the trace is decoded");
         for native_after in [u32::MAX, 1] {
-            let told = without_ends(told::<false>(space, &trace, &config, None, Some(native_after)));
+            let told =
+                without_what_stretches_leave(told::<false>(space, &trace, &config, None, Some(native_after)));
             assert_eq!(told, without);
         }
         let memo = || Some(Memos::default());
-        assert_eq!(without_ends(told::<false>(space, &trace, &config, memo(), Some(1))), without);
-        assert_eq!(without_ends(told::<false>(space, &trace, &config, memo(), None)), without);
+        assert_eq!(
+            without_what_stretches_leave(told::<false>(space, &trace, &config, memo(), Some(1))),
+            without
+        );
+        assert_eq!(
+            without_what_stretches_leave(told::<false>(space, &trace, &config, memo(), None)),
+            without
+        );
     }
 }
