@@ -177,7 +177,7 @@ fn told<const BLOCKS: bool>(
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(400))]
+    #![proptest_config(ProptestConfig::with_cases(2000))]
     #[test]
     fn memos_and_stretches_change_nothing(
         code in code(),

@@ -161,6 +161,8 @@ impl Walk {
             }
             id = next;
         }
+        // Machine code goes on with the stretch that is open.
+        self.cross(graph, id);
         *outcomes = bits;
         *at = Standing { id, straight };
         true
