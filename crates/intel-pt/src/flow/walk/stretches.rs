@@ -39,8 +39,13 @@ impl Walk {
         };
         let are_few = self.legs.decisions() < FEW;
         let rules = Rules { at: self.at, returns: !self.no_return_compression };
+        let mut by_tables = false;
         while self.legs.current().is_some() {
             if !are_few && at.straight == 0 {
+                // Machine code goes on with the stretch that is open; tables may have led into another function.
+                if mem::take(&mut by_tables) {
+                    self.cross(graph, at.id);
+                }
                 match graph.run(at.id, &mut self.legs, &mut self.untold, &mut self.returns, rules) {
                     Some(Led::Before(to)) => at.id = to,
                     // Code that can't be read is trouble only once a packet proves that it ran.
@@ -49,6 +54,7 @@ impl Walk {
                 }
             }
             let Some(&mut Leg { mut outcomes, .. }) = self.legs.current() else { break };
+            by_tables |= outcomes != NO_OUTCOMES;
             let is_readable = outcomes == NO_OUTCOMES || self.pass_by_tables(graph, &mut at, &mut outcomes);
             let Some(leg) = self.legs.current() else { break };
             leg.outcomes = outcomes;
@@ -75,7 +81,7 @@ impl Walk {
         }
         // What is known of the block is not looked up with each clock packet.
         self.standing = Some(at);
-        if self.legs.current().is_some() || graph.is_versioned() {
+        if self.legs.current().is_some() || by_tables || graph.is_versioned() {
             self.halt(graph);
         }
     }
@@ -161,8 +167,6 @@ impl Walk {
             }
             id = next;
         }
-        // Machine code goes on with the stretch that is open.
-        self.cross(graph, id);
         *outcomes = bits;
         *at = Standing { id, straight };
         true
