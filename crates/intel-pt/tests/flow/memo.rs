@@ -128,9 +128,9 @@ impl<const BLOCKS: bool> Sink for Told<BLOCKS> {
     }
 }
 
-/// What is told without what stretches leave out: the ends of runs but for those that a call returns to, and where a
+/// What is told, without what stretches do not tell: the ends of runs but for those that a call returns to, and where a
 /// run begins that goes on with one of which only the time was told since.
-fn without_what_stretches_leave<const BLOCKS: bool>(mut told: Told<BLOCKS>) -> Vec<Item> {
+fn as_stretches_tell<const BLOCKS: bool>(mut told: Told<BLOCKS>) -> Vec<Item> {
     let mut goes_on = None;
     for item in &mut told.items {
         match item {
@@ -227,11 +227,11 @@ proptest! {
         prop_assert_eq!(&told::<false>(&space, &trace, &config, memo(), None).items, &without.items);
         let small = Some(Memos::with_room(most));
         prop_assert_eq!(&told::<true>(&space, &trace, &config, small, None).items, &without.items);
-        let without = without_what_stretches_leave(without);
+        let without = as_stretches_tell(without);
         for native_after in [u32::MAX, native_after] {
             let stretches = Some(native_after);
-            prop_assert_eq!(&without_what_stretches_leave(told::<false>(&space, &trace, &config, None, stretches)), &without);
-            prop_assert_eq!(&without_what_stretches_leave(told::<false>(&space, &trace, &config, memo(), stretches)), &without);
+            prop_assert_eq!(&as_stretches_tell(told::<false>(&space, &trace, &config, None, stretches)), &without);
+            prop_assert_eq!(&as_stretches_tell(told::<false>(&space, &trace, &config, memo(), stretches)), &without);
         }
     }
 }
@@ -295,22 +295,15 @@ fn circles_are_told_alike_in(space: &AddressSpace<'_>) {
         let trace: Vec<u8> =
             psb_plus.iter().chain(packets).flat_map(|packet| packet.encode().to_vec()).collect();
         let config = Config::default();
-        let without = without_what_stretches_leave(told::<false>(space, &trace, &config, None, None));
+        let without = as_stretches_tell(told::<false>(space, &trace, &config, None, None));
         let gaps = without.iter().filter(|item| matches!(item, Item::Event(Event::Gap(_)))).count();
         assert_eq!(gaps, 2, "each time that the trace is decoded");
         for native_after in [u32::MAX, 1] {
-            let told =
-                without_what_stretches_leave(told::<false>(space, &trace, &config, None, Some(native_after)));
+            let told = as_stretches_tell(told::<false>(space, &trace, &config, None, Some(native_after)));
             assert_eq!(told, without);
         }
         let memo = || Some(Memos::default());
-        assert_eq!(
-            without_what_stretches_leave(told::<false>(space, &trace, &config, memo(), Some(1))),
-            without
-        );
-        assert_eq!(
-            without_what_stretches_leave(told::<false>(space, &trace, &config, memo(), None)),
-            without
-        );
+        assert_eq!(as_stretches_tell(told::<false>(space, &trace, &config, memo(), Some(1))), without);
+        assert_eq!(as_stretches_tell(told::<false>(space, &trace, &config, memo(), None)), without);
     }
 }
