@@ -392,27 +392,55 @@ impl Code {
         self.begin_stretch(start, hop);
     }
 
-    /// A conditional branch, up to where it goes on if it is not taken; where the distance to the other way stands.
-    pub(super) fn branch(&mut self, id: BlockId, instructions: u16) -> Place {
+    const IF_TAKEN: u8 = 0x82;
+    const IF_NOT_TAKEN: u8 = 0x83;
+
+    /// A conditional branch that jumps if it is taken, or if it is not, to where no way was met yet; else it goes on
+    /// behind it. Where the distance stands.
+    pub(super) fn branch(&mut self, id: BlockId, instructions: u16, jumps: bool) -> Place {
         let out = self.leave_before(id);
         self.text.extend([0x4d, 0x01, 0xc0, 0x0f, 0x84]); // add r8, r8; jz out
         self.to(out);
         self.count(instructions);
-        self.text.extend([0x0f, 0x82]); // jc taken
-        let unmet = self.way_out(TAKEN | id.0);
+        self.text.extend([0x0f, if jumps { Code::IF_TAKEN } else { Code::IF_NOT_TAKEN }]); // jc or jnc unmet
+        let unmet = self.way_out(if jumps { TAKEN } else { NOT_TAKEN } | id.0);
         self.to(unmet)
     }
 
     /// The way on if a branch is not taken, to where none was met yet.
-    pub(super) fn not_taken(&mut self, id: BlockId) {
+    pub(super) fn not_taken(&mut self, id: BlockId) -> Place {
         let unmet = self.way_out(NOT_TAKEN | id.0);
-        self.jump(unmet);
+        self.jump(unmet)
     }
 
-    /// Where the distances of [`branch`](Code::branch) stand, for a branch taken or not.
-    pub(super) fn site(gate: Place, instructions: u16, taken: bool) -> Place {
+    /// Where the distance of [`branch`](Code::branch) stands, behind a gate. That of the jump which may stand right behind it
+    /// comes five bytes later.
+    fn site(gate: Place, instructions: u16) -> Place {
         let count = if i8::try_from(instructions).is_ok() { 4 } else { 7 };
-        gate + 9 + count + if taken { 2 } else { 7 }
+        gate + 9 + count + 2
+    }
+
+    /// Where the distance to the way on stands, for a branch taken or not.
+    pub(super) fn site_of(&self, gate: Place, instructions: u16, taken: bool) -> Place {
+        let site = Code::site(gate, instructions);
+        let jumps_if_taken = self.memory.byte(site - 1) == Code::IF_TAKEN;
+        site + if taken == jumps_if_taken { 0 } else { 5 }
+    }
+
+    /// Has a branch go on behind it, taken or not, in place of the jump that is the last there is of code: whether it could.
+    pub(super) fn go_on_behind(&mut self, gate: Place, instructions: u16, taken: bool) -> bool {
+        let site = Code::site(gate, instructions);
+        let jump = site + 4;
+        if jump + 5 != self.here() || self.memory.byte(site - 1) != Code::IF_TAKEN {
+            return false;
+        }
+        self.low = jump;
+        if taken {
+            let not_taken = self.memory.word(jump + 1).wrapping_add(jump + 5);
+            self.memory.put(site - 1, &[Code::IF_NOT_TAKEN]);
+            self.lead(site, not_taken);
+        }
+        true
     }
 
     /// Leaves before a block, unless it is to go on behind the last outcome, and none is left.

@@ -71,6 +71,17 @@ impl Memory {
         &self.write[places.start as usize..places.end as usize]
     }
 
+    /// The byte at a place.
+    pub(super) fn byte(&self, place: u32) -> u8 {
+        self.write[place as usize]
+    }
+
+    /// The word at a place.
+    pub(super) fn word(&self, place: u32) -> u32 {
+        let bytes = self.write[place as usize..].first_chunk().copied();
+        u32::from_le_bytes(bytes.expect("code does not end within a word"))
+    }
+
     /// Writes bytes to a place.
     #[inline]
     pub(super) fn put(&mut self, place: u32, bytes: &[u8]) {

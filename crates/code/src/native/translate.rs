@@ -64,9 +64,16 @@ impl<'a, L: Labels> Graph<'a, L> {
     /// Joins a branch, which is code, to the block that it was seen to go to.
     pub(super) fn join(&mut self, id: BlockId, taken: bool, next: BlockId, at: u64) {
         self.with_code(at, |translation| {
-            let hop = translation.graph.hop(id);
-            let site = Code::site(translation.code.places(id).gate, hop.instructions, taken);
-            translation.code.references.push(Reference::Jump { site, function: hop.function, to: next });
+            let Hop { instructions, function, .. } = translation.graph.hop(id);
+            let gate = translation.code.places(id).gate;
+            if translation.may_come_behind(function, next)
+                && translation.code.go_on_behind(gate, instructions, taken)
+            {
+                translation.emit(next, Entry::Gate);
+                return;
+            }
+            let site = translation.code.site_of(gate, instructions, taken);
+            translation.code.references.push(Reference::Jump { site, function, to: next });
         });
     }
 
@@ -271,21 +278,25 @@ impl<L: Labels> Translation<'_, '_, L> {
 
     /// Makes the body of a block that ends in a conditional branch.
     fn branch(&mut self, id: BlockId, hop: Hop) -> Option<(BlockId, Entry)> {
-        let (body, function) = (self.code.here(), hop.function);
+        let function = hop.function;
         let jump = |site, to: Option<BlockId>| to.map(|to| Reference::Jump { site, function, to });
-        let site = self.code.branch(id, hop.instructions);
-        let next = hop.next(false).filter(|&next| {
-            self.graph.hop(next).function == hop.function && self.code.places(next).gate == 0
-        });
+        let [not_taken, taken] = [false, true].map(|taken| hop.next(taken));
+        let behind = |next: &BlockId| self.may_come_behind(function, *next);
+        let next = not_taken.filter(behind).map(|next| (next, true));
+        let next = next.or_else(|| taken.filter(behind).map(|next| (next, false)));
+        let jumps_if_taken = next.is_none_or(|(_, jumps)| jumps);
+        let site = self.code.branch(id, hop.instructions, jumps_if_taken);
+        self.code.references.extend(jump(site, if jumps_if_taken { taken } else { not_taken }));
         if next.is_none() {
-            self.code.not_taken(id);
+            let site = self.code.not_taken(id);
+            self.code.references.extend(jump(site, not_taken));
         }
-        self.code.references.extend(jump(site, hop.next(true)));
-        if next.is_none() {
-            let site = Code::site(body, hop.instructions, false);
-            self.code.references.extend(jump(site, hop.next(false)));
-        }
-        next.map(|next| (next, Entry::Gate))
+        next.map(|(next, _)| (next, Entry::Gate))
+    }
+
+    /// Whether the code of a block, of which there is none yet, may come right behind that of one of a function.
+    fn may_come_behind(&self, function: u32, next: BlockId) -> bool {
+        self.graph.hop(next).function == function && self.code.places(next).gate == 0
     }
 
     /// Goes on at the body of a block.
