@@ -369,6 +369,20 @@ impl Code {
         }
     }
 
+    /// An address of the program, which mostly is short where it is not moved when it is loaded.
+    fn load(&mut self, address: u64) {
+        match u32::try_from(address) {
+            Ok(short) => {
+                self.text.extend([0xb8]); // mov eax, short
+                self.word(short);
+            }
+            Err(_) => {
+                self.text.extend([0x48, 0xb8]); // mov rax, address
+                self.text.extend(address.to_le_bytes());
+            }
+        }
+    }
+
     /// Ends a stretch, whose end was stored where there is one.
     fn end_stretch(&mut self, transfer: Transfer) {
         self.text.extend([0x45, 0x89, 0x4a, offset_of!(Stretch, until) as u8]); // mov [r10+12], r9d
@@ -379,8 +393,7 @@ impl Code {
     /// Begins a stretch before a block of a function.
     pub(super) fn begin_stretch(&mut self, start: u64, hop: Hop) {
         const { assert!(offset_of!(Stretch, start) == 0) };
-        self.text.extend([0x48, 0xb8]); // mov rax, start
-        self.text.extend(start.to_le_bytes());
+        self.load(start);
         self.text.extend([0x49, 0x89, 0x02]); // mov [r10], rax
         self.text.extend([0x41, 0xc7, 0x42, offset_of!(Stretch, begins) as u8]); // mov dword [r10+8], begins
         self.word(hop.begins());
@@ -470,8 +483,7 @@ impl Code {
         const BLOCKS: u32 = offset_of!(ReturnStack, blocks) as u32;
         const { assert!(offset_of!(ReturnStack, codes) == 0) };
         self.count(hop.instructions);
-        self.text.extend([0x48, 0xb8]); // mov rax, end
-        self.text.extend(end.to_le_bytes());
+        self.load(end);
         self.text.extend([0x49, 0x89, 0x42, offset_of!(Stretch, end) as u8]); // mov [r10+24], rax
         self.end_stretch(Transfer::Call);
         self.text.extend([0x41, 0x80, 0xc3, 4]); // add r11b, 4

@@ -48,94 +48,94 @@
  bc: add %r8,%r8
  bf: je 0x0000000000000FF1
  c5: lea 1(%r9),%r9d
- c9: jb 0x0000000000000217
+ c9: jb 0x0000000000000203
  cf: cmp %rsi,%r8
  d2: je 0x0000000000000FD8
  d8: lea 1(%r9),%r9d
  dc: lea 1(%r9),%r9d
- e0: movabs $0x40100D,%rax
- ea: mov %rax,0x18(%r10)
- ee: mov %r9d,0xC(%r10)
- f2: movb $1,0x10(%r10)
- f7: add $0x20,%r10
- fb: add $4,%r11b
- ff: movl $0x16D,(%rdx,%r11)
-107: mov %rax,0x100(%rdx,%r11,2)
-10f: movl $6,0x300(%rdx,%r11)
-11b: movabs $0x401020,%rax
-125: mov %rax,(%r10)
-128: movl $2,8(%r10)
-130: add %r8,%r8
-133: je 0x0000000000000FC9
-139: jae 0x0000000000000FC1
-13f: mov (%rdx,%r11),%eax
-143: test %eax,%eax
-145: je 0x0000000000000FB8
-14b: lea 2(%r9),%r9d
-14f: mov %r9d,0xC(%r10)
-153: movb $2,0x10(%r10)
-158: add $0x20,%r10
-15c: movl $0,(%rdx,%r11)
-164: sub $4,%r11b
-168: add %rcx,%rax
-16b: jmp *%rax
-16d: movabs $0x40100D,%rax
-177: mov %rax,(%r10)
-17a: movl $0x40000000,8(%r10)
-182: add %r8,%r8
-185: je 0x0000000000000FA9
-18b: jae 0x0000000000000FA1
-191: mov (%rdx,%r11),%eax
-195: test %eax,%eax
-197: je 0x0000000000000F98
-19d: lea 1(%r9),%r9d
-1a1: mov %r9d,0xC(%r10)
-1a5: movb $2,0x10(%r10)
-1aa: add $0x20,%r10
-1ae: movl $0,(%rdx,%r11)
-1b6: sub $4,%r11b
-1ba: add %rcx,%rax
-1bd: jmp *%rax
-1bf: mov %r8,%rax
-1c2: add %rax,%rax
-1c5: or %rsi,%rax
-1c8: jne 0x0000000000000F89
-1ce: lea 1(%r9),%r9d
-1d2: movabs $0x401012,%rax
-1dc: mov %rax,0x18(%r10)
-1e0: mov %r9d,0xC(%r10)
-1e4: movb $1,0x10(%r10)
-1e9: add $0x20,%r10
-1ed: add $4,%r11b
-1f1: movl $0x23E,(%rdx,%r11)
-1f9: mov %rax,0x100(%rdx,%r11,2)
-201: movl $4,0x300(%rdx,%r11)
-20d: mov $0x80000002,%eax
-212: jmp 0x0000000000000043
-217: mov %r9d,0xC(%r10)
-21b: movb $0,0x10(%r10)
-220: add $0x20,%r10
-224: movabs $0x401010,%rax
-22e: mov %rax,(%r10)
-231: movl $1,8(%r10)
-239: jmp 0x00000000000001BF
-23e: movabs $0x401012,%rax
-248: mov %rax,(%r10)
-24b: movl $0x40000001,8(%r10)
-253: mov %r8,%rax
-256: add %rax,%rax
-259: or %rsi,%rax
-25c: jne 0x0000000000000F7A
-262: lea 1(%r9),%r9d
-266: mov %r9d,0xC(%r10)
-26a: movb $3,0x10(%r10)
-26f: add $0x20,%r10
-273: mov $0x80000004,%eax
-278: jmp 0x0000000000000043
-f7a: mov $0x253,%edx
+ e0: mov $0x40100D,%eax
+ e5: mov %rax,0x18(%r10)
+ e9: mov %r9d,0xC(%r10)
+ ed: movb $1,0x10(%r10)
+ f2: add $0x20,%r10
+ f6: add $4,%r11b
+ fa: movl $0x163,(%rdx,%r11)
+102: mov %rax,0x100(%rdx,%r11,2)
+10a: movl $6,0x300(%rdx,%r11)
+116: mov $0x401020,%eax
+11b: mov %rax,(%r10)
+11e: movl $2,8(%r10)
+126: add %r8,%r8
+129: je 0x0000000000000FC9
+12f: jae 0x0000000000000FC1
+135: mov (%rdx,%r11),%eax
+139: test %eax,%eax
+13b: je 0x0000000000000FB8
+141: lea 2(%r9),%r9d
+145: mov %r9d,0xC(%r10)
+149: movb $2,0x10(%r10)
+14e: add $0x20,%r10
+152: movl $0,(%rdx,%r11)
+15a: sub $4,%r11b
+15e: add %rcx,%rax
+161: jmp *%rax
+163: mov $0x40100D,%eax
+168: mov %rax,(%r10)
+16b: movl $0x40000000,8(%r10)
+173: add %r8,%r8
+176: je 0x0000000000000FA9
+17c: jae 0x0000000000000FA1
+182: mov (%rdx,%r11),%eax
+186: test %eax,%eax
+188: je 0x0000000000000F98
+18e: lea 1(%r9),%r9d
+192: mov %r9d,0xC(%r10)
+196: movb $2,0x10(%r10)
+19b: add $0x20,%r10
+19f: movl $0,(%rdx,%r11)
+1a7: sub $4,%r11b
+1ab: add %rcx,%rax
+1ae: jmp *%rax
+1b0: mov %r8,%rax
+1b3: add %rax,%rax
+1b6: or %rsi,%rax
+1b9: jne 0x0000000000000F89
+1bf: lea 1(%r9),%r9d
+1c3: mov $0x401012,%eax
+1c8: mov %rax,0x18(%r10)
+1cc: mov %r9d,0xC(%r10)
+1d0: movb $1,0x10(%r10)
+1d5: add $0x20,%r10
+1d9: add $4,%r11b
+1dd: movl $0x225,(%rdx,%r11)
+1e5: mov %rax,0x100(%rdx,%r11,2)
+1ed: movl $4,0x300(%rdx,%r11)
+1f9: mov $0x80000002,%eax
+1fe: jmp 0x0000000000000043
+203: mov %r9d,0xC(%r10)
+207: movb $0,0x10(%r10)
+20c: add $0x20,%r10
+210: mov $0x401010,%eax
+215: mov %rax,(%r10)
+218: movl $1,8(%r10)
+220: jmp 0x00000000000001B0
+225: mov $0x401012,%eax
+22a: mov %rax,(%r10)
+22d: movl $0x40000001,8(%r10)
+235: mov %r8,%rax
+238: add %rax,%rax
+23b: or %rsi,%rax
+23e: jne 0x0000000000000F7A
+244: lea 1(%r9),%r9d
+248: mov %r9d,0xC(%r10)
+24c: movb $3,0x10(%r10)
+251: add $0x20,%r10
+255: mov $0x80000004,%eax
+25a: jmp 0x0000000000000043
+f7a: mov $0x235,%edx
 f7f: mov $4,%eax
 f84: jmp 6
-f89: mov $0x1BF,%edx
+f89: mov $0x1B0,%edx
 f8e: mov $2,%eax
 f93: jmp 6
 f98: stc
@@ -143,7 +143,7 @@ f99: rcr $1,%r8
 f9c: jmp 0x0000000000000FA9
 fa1: rcr $1,%r8
 fa4: jmp 0x0000000000000FA9
-fa9: mov $0x182,%edx
+fa9: mov $0x173,%edx
 fae: mov $6,%eax
 fb3: jmp 6
 fb8: stc
@@ -151,7 +151,7 @@ fb9: rcr $1,%r8
 fbc: jmp 0x0000000000000FC9
 fc1: rcr $1,%r8
 fc4: jmp 0x0000000000000FC9
-fc9: mov $0x130,%edx
+fc9: mov $0x126,%edx
 fce: mov $5,%eax
 fd3: jmp 6
 fd8: mov $0xCF,%edx
