@@ -444,7 +444,7 @@ impl Code {
     pub(super) fn go_on_behind(&mut self, gate: Place, instructions: u16, taken: bool) -> bool {
         let site = Code::site(gate, instructions);
         let jump = site + 4;
-        if jump + 5 != self.here() || self.memory.byte(site - 1) != Code::IF_TAKEN {
+        if jump + 5 != self.low || self.memory.byte(site - 1) != Code::IF_TAKEN {
             return false;
         }
         self.low = jump;

@@ -162,17 +162,51 @@ fec: jmp 6
 ff1: mov $0xBC,%edx
 ff6: mov $0,%eax
 ffb: jmp 6
-where returns are told:
- bc: mov %r8,%rax
- bf: add %rax,%rax
- c2: or %rsi,%rax
- c5: jne 0x0000000000000FF1
- cb: lea 2(%r9),%r9d
- cf: mov %r9d,0xC(%r10)
- d3: movb $2,0x10(%r10)
- d8: add $0x20,%r10
- dc: mov $0x80000005,%eax
- e1: jmp 0x0000000000000080
+far away, where returns are told:
+ bc: cmp %rsi,%r8
+ bf: je 0x0000000000000FF1
+ c5: lea 1(%r9),%r9d
+ c9: movabs $0x7F000000100D,%rax
+ d3: mov %rax,0x18(%r10)
+ d7: mov %r9d,0xC(%r10)
+ db: movb $1,0x10(%r10)
+ e0: add $0x20,%r10
+ e4: add $4,%r11b
+ e8: movl $0x143,(%rdx,%r11)
+ f0: mov %rax,0x100(%rdx,%r11,2)
+ f8: movl $9,0x300(%rdx,%r11)
+104: movabs $0x7F0000001020,%rax
+10e: mov %rax,(%r10)
+111: movl $2,8(%r10)
+119: mov %r8,%rax
+11c: add %rax,%rax
+11f: or %rsi,%rax
+122: jne 0x0000000000000FE2
+128: lea 2(%r9),%r9d
+12c: mov %r9d,0xC(%r10)
+130: movb $2,0x10(%r10)
+135: add $0x20,%r10
+139: mov $0x80000008,%eax
+13e: jmp 0x0000000000000080
+143: movabs $0x7F000000100D,%rax
+14d: mov %rax,(%r10)
+150: movl $0x40000000,8(%r10)
+158: mov %r8,%rax
+15b: add %rax,%rax
+15e: or %rsi,%rax
+161: jne 0x0000000000000FD3
+167: lea 1(%r9),%r9d
+16b: mov %r9d,0xC(%r10)
+16f: movb $2,0x10(%r10)
+174: add $0x20,%r10
+178: mov $0x80000009,%eax
+17d: jmp 0x0000000000000080
+fd3: mov $0x158,%edx
+fd8: mov $9,%eax
+fdd: jmp 6
+fe2: mov $0x119,%edx
+fe7: mov $8,%eax
+fec: jmp 6
 ff1: mov $0xBC,%edx
-ff6: mov $5,%eax
+ff6: mov $7,%eax
 ffb: jmp 6

@@ -17,10 +17,15 @@ impl Labels for Functions {
 
 const START: u64 = 0x40_1000;
 
+/// The same code lies there, too: at addresses that are not short.
+const FAR: u64 = 0x7f00_0000_1000;
+
 fn space(bytes: &[u8]) -> AddressSpace<'_> {
     let mut space = AddressSpace::new();
     let content = Content { bytes, origin: Origin { module: 0, offset: 0 } };
-    space.map(START..START + bytes.len() as u64, content, 0);
+    for start in [START, FAR] {
+        space.map(start..start + bytes.len() as u64, content, 0);
+    }
     space
 }
 
@@ -85,8 +90,8 @@ fn machine_code_is_as_expected() {
     graph.follow(fall, true, 0).unwrap();
     graph.follow(taken, false, 0).unwrap();
     let mut text = made(&mut graph, from, true).0;
-    text.push_str("where returns are told:\n");
-    let from = graph.at(START + 0x20, 0).unwrap();
+    text.push_str("far away, where returns are told:\n");
+    let from = graph.at(FAR + 8, 0).unwrap();
     let (all, start) = made(&mut graph, from, false);
     // What comes before, all code begins with.
     let own = all.lines().skip_while(|line| !line.trim_start().starts_with(&format!("{start:x}: ")));
@@ -94,6 +99,33 @@ fn machine_code_is_as_expected() {
     if text != include_str!("expected.s") {
         std::fs::write("src/native/expected.s.new", &text).unwrap();
         panic!("the machine code is another one: see expected.s.new beside expected.s");
+    }
+}
+
+/// The way that a branch goes first is code right behind it; the other one is found, too.
+#[test]
+#[cfg(all(target_arch = "x86_64", target_os = "linux"))]
+fn code_lies_in_the_order_in_which_it_runs() {
+    // je 401008; nops; je 401000 twice
+    let mut bytes = [0x90; 12];
+    bytes[..2].copy_from_slice(&[0x74, 6]);
+    bytes[8..].copy_from_slice(&[0x74, 0xf6, 0x74, 0xf4]);
+    let space = space(&bytes);
+    let gate = |graph: &Graph<'_, Functions>, id| match &graph.native {
+        Native::Made(code) => code.places(id).gate,
+        _ => panic!("there is code"),
+    };
+    for first in [false, true] {
+        let mut graph = Graph::new(&space, &Functions, Bits::B64).native_after(1);
+        let from = graph.at(START, 0).unwrap();
+        for taken in [first, !first, first, !first] {
+            let mut left = outcomes(taken.into(), 1);
+            let (led, stretches) = walk(&mut graph, START, &mut left, true, &mut ReturnStack::default());
+            let next = graph.follow(from, taken, 0).unwrap();
+            assert_eq!((led, left, stretches.is_empty()), (Led::Before(next), NO_OUTCOMES, false));
+            let (way, branch) = (gate(&graph, next), gate(&graph, from) + 19);
+            assert!(if taken == first { way == branch } else { way > branch }, "{way} behind {branch}");
+        }
     }
 }
 
