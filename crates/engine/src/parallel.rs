@@ -442,7 +442,11 @@ mod tests {
     #[should_panic(expected = "enough")]
     fn a_panic_of_the_caller_at_work_is_not_a_hang() {
         let caller = thread::current().id();
-        let work = |(): &mut (), _: &usize| assert!(thread::current().id() != caller, "enough");
+        let work = |(): &mut (), _: &usize| {
+            assert_ne!(thread::current().id(), caller, "enough");
+            // Else others may be done before the caller begins.
+            thread::sleep(std::time::Duration::from_millis(1));
+        };
         in_order(&(0..10_000).collect::<Vec<_>>(), 2, || (), work, |()| true);
     }
 }
