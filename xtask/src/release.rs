@@ -28,8 +28,8 @@ const EVENTS: [&str; 4] = [
     "fixtures/ftrace/small-6.dat",
     "fixtures/perf/events.data",
 ];
-/// Functions and loops begin with a line of the cache: else how fast they are depends on what comes before them by chance.
-const ALIGNED: &str = "-Cllvm-args=-align-all-functions=6 -Cllvm-args=-align-loops=64";
+/// Functions begin with a line of the cache: else how fast they are depends on what comes before them by chance.
+const ALIGNED: &str = "-Cllvm-args=-align-all-functions=6";
 /// Bytes of text that the programs which are recorded go over.
 const TEXT: u32 = 150_000;
 
