@@ -437,6 +437,7 @@ impl Code {
     pub(super) fn site_of(&self, gate: Place, instructions: u16, taken: bool) -> Place {
         let site = Code::site(gate, instructions);
         let jumps_if_taken = self.memory.byte(site - 1) == Code::IF_TAKEN;
+        debug_assert!(jumps_if_taken || !taken, "that way it goes on already");
         site + if taken == jumps_if_taken { 0 } else { 5 }
     }
 
