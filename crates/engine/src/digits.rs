@@ -22,6 +22,23 @@ pub(crate) fn nine(nanos: u32) -> [u8; 9] {
     digits
 }
 
+/// A number in hexadecimal with zeros before it, and how many these are; letters are small or, by `A`, capital.
+#[inline]
+pub(crate) fn hexadecimal(number: u64, ten: u8) -> ([u8; 16], usize) {
+    // Eight digits at once, each in a byte of its own.
+    let eight = |number: u32| {
+        let fours = u64::from(number & 0xffff) | u64::from(number >> 16) << 32;
+        let twos = (fours | fours << 8) & 0x00ff_00ff_00ff_00ff;
+        let ones = (twos | twos << 4) & 0x0f0f_0f0f_0f0f_0f0f;
+        let letters = (ones + 0x0606_0606_0606_0606) >> 4 & 0x0101_0101_0101_0101;
+        (ones + 0x3030_3030_3030_3030 + letters * u64::from(ten - b'0' - 10)).to_be_bytes()
+    };
+    let mut digits = [0; 16];
+    digits[..8].copy_from_slice(&eight((number >> 32) as u32));
+    digits[8..].copy_from_slice(&eight(number as u32));
+    (digits, (number | 1).leading_zeros() as usize / 4)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -31,6 +48,16 @@ mod tests {
         #[test]
         fn nine_digits_are_those_of_the_number(nanos in 0u32..1_000_000_000) {
             prop_assert_eq!(nine(nanos).to_vec(), format!("{nanos:09}").into_bytes());
+        }
+
+        #[test]
+        fn hexadecimal_is_that_of_the_library(number: u64, shift in 0u32..64) {
+            let number = number >> shift;
+            for (ten, expected) in [(b'a', format!("{number:x}")), (b'A', format!("{number:X}"))] {
+                let (digits, zeros) = hexadecimal(number, ten);
+                prop_assert_eq!(digits[zeros..].to_vec(), expected.into_bytes());
+                prop_assert!(digits[..zeros].iter().all(|&digit| digit == b'0'));
+            }
         }
     }
 }

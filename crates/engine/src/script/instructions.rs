@@ -10,7 +10,12 @@ use hodo_trace::{Names, Sources};
 use iced_x86::{Formatter, GasFormatter};
 
 use super::{Outcome, TextSink, span::Span, write_chunks};
-use crate::{Chunk, Experiment, Reading, digits::decimal, gate::Gate, segments::TrackSink};
+use crate::{
+    Chunk, Experiment, Reading,
+    digits::{decimal, hexadecimal},
+    gate::Gate,
+    segments::TrackSink,
+};
 
 /// What a line tells of an instruction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -132,7 +137,10 @@ impl<'x, 'f> InstructionSink<'x, 'f> {
     fn field(&mut self, field: Field, address: u64, executed: &Executed<'_>) {
         let thread = self.gate.experiment.threads.get(self.gate.context as usize);
         match field {
-            Field::Ip => hexadecimal(&mut self.text, address),
+            Field::Ip => {
+                let (digits, zeros) = hexadecimal(address, b'a');
+                self.text.extend_from_slice(&digits[zeros..]);
+            }
             Field::Tid => self.number(thread.map(|thread| u64::from(thread.tid))),
             Field::Pid => self.number(thread.map(|thread| u64::from(thread.pid))),
             Field::Cpu => self.number(self.cpu.map(u64::from)),
@@ -224,24 +232,46 @@ fn origin(address: u64, executed: &Executed<'_>) -> Origin {
     found.map_or(Origin { module: 0, offset: address }, |(content, _)| content.origin)
 }
 
-/// Appends an address in lower-case hexadecimal, without padding.
+/// Appends the addresses of instructions one after another, by their lengths, a line each.
 #[inline]
-fn hexadecimal(text: &mut Vec<u8>, address: u64) {
-    let digits = (16 - (address | 1).leading_zeros() as usize / 4).max(1);
-    for digit in (0..digits).rev() {
-        text.push(b"0123456789abcdef"[(address >> (4 * digit)) as usize & 15]);
+fn lines(text: &mut Vec<u8>, mut address: u64, lengths: &[u8]) {
+    // All digits but two, which are mostly those of the instruction before, and zeros behind them.
+    let (mut page, mut high, mut zeros) = (0, [0; 16], 16);
+    for &length in lengths {
+        if address >> 8 != page {
+            page = address >> 8;
+            let (digits, before) = hexadecimal(page, b'a');
+            (high, zeros) = ((u128::from_le_bytes(digits) >> (8 * before)).to_le_bytes(), before);
+        }
+        let end = &ENDS[usize::from(address as u8)];
+        if page == 0 {
+            text.extend_from_slice(&end[usize::from(address < 16)..]);
+        } else {
+            // As many bytes each time, since these are copied without a call.
+            text.extend_from_slice(&high);
+            text.truncate(text.len() - zeros);
+            text.extend_from_slice(end);
+        }
+        address = address.wrapping_add(u64::from(length));
     }
 }
+
+/// The last two digits of a line, and its end.
+static ENDS: [[u8; 3]; 256] = {
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    let mut all = [[0, 0, b'\n']; 256];
+    let mut byte = 0;
+    while byte < all.len() {
+        (all[byte][0], all[byte][1]) = (DIGITS[byte >> 4], DIGITS[byte & 15]);
+        byte += 1;
+    }
+    all
+};
 
 /// Appends the addresses of the instructions of blocks, a line each.
 fn addresses<L: Labels>(text: &mut Vec<u8>, blocks: &[Step], graph: &Graph<'_, L>) {
     for step in blocks {
-        let mut address = step.start;
-        for &length in graph.lengths(graph.block(step.block)) {
-            hexadecimal(text, address);
-            text.push(b'\n');
-            address = address.wrapping_add(u64::from(length));
-        }
+        lines(text, step.start, graph.lengths(graph.block(step.block)));
     }
 }
 
@@ -310,10 +340,7 @@ impl Sink for InstructionSink<'_, '_> {
             return;
         }
         if self.fields == [Field::Ip] {
-            for address in executed.addresses() {
-                hexadecimal(&mut self.text, address);
-                self.text.push(b'\n');
-            }
+            lines(&mut self.text, executed.block.start, executed.lengths);
         } else {
             executed.addresses().for_each(|address| self.line(address, &executed));
         }
@@ -343,6 +370,27 @@ impl Sink for InstructionSink<'_, '_> {
                 }
             }
             _ => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn lines_are_those_of_the_library(start: u64, shift in 0u32..64, lengths: [u8; 20]) {
+            let mut text = b"before\n".to_vec();
+            lines(&mut text, start >> shift, &lengths);
+            let mut expected = "before\n".to_owned();
+            let mut address = start >> shift;
+            for length in lengths {
+                writeln!(expected, "{address:x}").unwrap();
+                address = address.wrapping_add(u64::from(length));
+            }
+            prop_assert_eq!(String::from_utf8(text).unwrap(), expected);
         }
     }
 }
