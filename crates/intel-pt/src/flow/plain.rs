@@ -7,7 +7,7 @@ use super::{
     decoder::{Context, Decoder},
     memo::{LONG_SIZE, join, plain_size},
 };
-use crate::packet::{IpPayload, LONG_TNT, Packet, Tnt, frequent, tnt};
+use crate::packet::{IpPayload, LONG_TNT, Packet, Tnt, frequent, short_tnt, tnt};
 
 impl Decoder<'_> {
     /// Follows TNT, TIP and clock packets for a sink that takes stretches, up to what needs more than a walk. At
@@ -182,28 +182,14 @@ fn is_long(word: u64) -> bool {
     word as u16 == LONG_TNT && word >> 16 > 1
 }
 
-/// The outcomes that a TNT-8 tells, by its byte, and how many they are: none where that begins another packet.
-static SHORT: [(u8, u8); 256] = {
-    let mut all = [(0, 0); 256];
-    let mut opcode = 4;
-    while opcode < all.len() {
-        let field = opcode as u8 >> 1;
-        let count = field.ilog2() as u8;
-        all[opcode] = (field ^ 1 << count, count);
-        opcode += 2;
-    }
-    all
-};
-
 /// Hands on TNT packets one after another, each with its place and size, as long as `take` takes them.
 #[inline(always)]
 fn each_tnt(bytes: &[u8], mut at: usize, mut take: impl FnMut(Tnt, usize, usize) -> bool) {
     while let Some(word) = word_at(bytes, at) {
-        let (bits, count) = SHORT[usize::from(word as u8)];
-        let (one, size) = match count {
-            0 if is_long(word) => (tnt(word >> 16), LONG_SIZE),
-            0 => break,
-            _ => (Tnt { bits: bits.into(), count }, 1),
+        let (one, size) = match short_tnt(word as u8) {
+            Some(one) => (one, 1),
+            None if is_long(word) => (tnt(word >> 16), LONG_SIZE),
+            None => break,
         };
         if !take(one, at, size) {
             break;

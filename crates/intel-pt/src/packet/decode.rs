@@ -114,13 +114,21 @@ impl<'a> Decoder<'a> {
     #[inline]
     pub fn for_each(&mut self, mut take: impl FnMut(Packet)) -> Result<(), Error> {
         loop {
-            // The same as in `next_packet`, with the position in a register.
+            // The same as in `next_packet`, with the position in a register, and TNT-8 packets in a row out of one word.
             let mut at = self.position;
             while let (Some(wide), None) =
                 (self.bytes.get(at..).and_then(|rest| rest.first_chunk()), self.open_block)
             {
                 let word = u64::from_le_bytes(*wide);
-                let Some((packet, size)) = frequent(word) else { break };
+                let (mut shorts, start) = (word, at);
+                while let Some(branches) = short_tnt(shorts as u8) {
+                    take(Packet::Tnt8(branches));
+                    (shorts, at) = (shorts >> 8, at + 1);
+                }
+                if at > start {
+                    continue;
+                }
+                let Some((packet, size)) = longer(word) else { break };
                 take(packet);
                 at += size;
                 if let Packet::Cyc(_) = packet {
@@ -257,10 +265,16 @@ fn after_cyc(mut word: u64, take: &mut impl FnMut(Packet)) -> usize {
 /// The packet in the lowest bytes, and its size, if it is one of those that nearly all are.
 #[inline(always)]
 pub(crate) fn frequent(word: u64) -> Option<(Packet, usize)> {
-    let opcode = word as u8;
-    if let Some(branches) = short_tnt(opcode) {
-        return Some((Packet::Tnt8(branches), 1));
+    match short_tnt(word as u8) {
+        Some(branches) => Some((Packet::Tnt8(branches), 1)),
+        None => longer(word),
     }
+}
+
+/// The same of those that are not a TNT-8.
+#[inline(always)]
+fn longer(word: u64) -> Option<(Packet, usize)> {
+    let opcode = word as u8;
     if opcode & 3 == 3 {
         return short_cyc(word).map(|(cycles, size)| (Packet::Cyc(cycles), size));
     }
@@ -276,9 +290,23 @@ pub(crate) fn frequent(word: u64) -> Option<(Packet, usize)> {
 
 /// The branches of a TNT-8, outside a block of values.
 #[inline(always)]
-fn short_tnt(opcode: u8) -> Option<Tnt> {
-    (opcode & 1 == 0 && opcode > 2).then(|| tnt(u64::from(opcode >> 1)))
+pub(crate) fn short_tnt(opcode: u8) -> Option<Tnt> {
+    let (bits, count) = SHORT[usize::from(opcode)];
+    (count > 0).then(|| Tnt { bits: bits.into(), count })
 }
+
+/// The outcomes that a TNT-8 tells, by its byte, and how many they are: none where that begins another packet.
+static SHORT: [(u8, u8); 256] = {
+    let mut all = [(0, 0); 256];
+    let mut opcode = 4;
+    while opcode < all.len() {
+        let field = opcode as u8 >> 1;
+        let count = field.ilog2() as u8;
+        all[opcode] = (field ^ 1 << count, count);
+        opcode += 2;
+    }
+    all
+};
 
 /// The cycles and the size of the CYC packet in the lowest bytes, if it has one byte or two, and no overflow may be
 /// meant in place of the second (erratum SKD007).

@@ -5,7 +5,7 @@ mod encode;
 mod show;
 
 pub use decode::{Decoder, Error, ErrorKind, PSB, find_psb};
-pub(crate) use decode::{LONG_TNT, frequent, short_cyc, tnt};
+pub(crate) use decode::{LONG_TNT, frequent, short_cyc, short_tnt, tnt};
 pub use encode::Encoded;
 
 /// Branch outcomes of a TNT packet.
