@@ -108,24 +108,22 @@ impl Decoder<'_> {
                 return Ok(());
             }
             let mut tnt = Tnt { bits: 0, count: 0 };
-            let mut tip = position;
-            each_tnt(bytes, position, |one, at, size| {
+            let end = each_tnt(bytes, position, |one, _, _| {
                 let fits = tnt.count == 0 || tnt.count + one.count <= most_outcomes;
                 if fits {
                     tnt = Tnt { bits: tnt.bits << one.count | one.bits, count: tnt.count + one.count };
-                    tip = at + size;
                 }
                 fits
             });
-            (start.tnts, start.tip) = (tnt.count, tip);
-            let word = word_at(bytes, tip)
-                .filter(|&word| word & 1 == 1 && plain_size(word) > 0 && (tnt.count == 0 || most > 1));
-            let to = word.map(|word| join(last_ip, word as u8, word));
-            if tnt.count == 0 && to.is_none() || !legs.push(tnt.bits, tnt.count, to) {
+            (start.tnts, start.tip) = (tnt.count, end);
+            let tip = if tnt.count == 0 || most > 1 { tip_at(bytes, end, last_ip) } else { None };
+            if tnt.count == 0 && tip.is_none() || !legs.push(tnt.bits, tnt.count, tip.map(|(to, _)| to)) {
                 return Ok(());
             }
-            position = tip + word.map_or(0, |word| usize::from(plain_size(word)));
-            last_ip = to.unwrap_or(last_ip);
+            position = end;
+            if let Some((to, size)) = tip {
+                (last_ip, position) = (to, end + size);
+            }
         }
     }
 
@@ -182,19 +180,37 @@ fn is_long(word: u64) -> bool {
     word as u16 == LONG_TNT && word >> 16 > 1
 }
 
-/// Hands on TNT packets one after another, each with its place and size, as long as `take` takes them.
+/// Hands on TNT packets one after another, each with its place and size, as long as `take` takes them: where that ends.
 #[inline(always)]
-fn each_tnt(bytes: &[u8], mut at: usize, mut take: impl FnMut(Tnt, usize, usize) -> bool) {
+fn each_tnt(bytes: &[u8], mut at: usize, mut take: impl FnMut(Tnt, usize, usize) -> bool) -> usize {
     while let Some(word) = word_at(bytes, at) {
-        let (one, size) = match short_tnt(word as u8) {
-            Some(one) => (one, 1),
-            None if is_long(word) => (tnt(word >> 16), LONG_SIZE),
-            None => break,
-        };
-        if !take(one, at, size) {
+        let (mut shorts, start) = (word, at);
+        while let Some(one) = short_tnt(shorts as u8) {
+            if !take(one, at, 1) {
+                return at;
+            }
+            (shorts, at) = (shorts >> 8, at + 1);
+        }
+        if at > start {
+            continue;
+        }
+        if !is_long(word) || !take(tnt(word >> 16), at, LONG_SIZE) {
             break;
         }
-        at += size;
+        at += LONG_SIZE;
+    }
+    at
+}
+
+/// Where the TIP leads that stands at a place, behind another IP, and its size.
+#[inline(always)]
+fn tip_at(bytes: &[u8], at: usize, last_ip: u64) -> Option<(u64, usize)> {
+    let word = word_at(bytes, at)?;
+    match word as u8 {
+        0x2d => Some((join(last_ip, 0x2d, word), 3)),
+        0x4d => Some((join(last_ip, 0x4d, word), 5)),
+        0x6d => Some((join(last_ip, 0x6d, word), 7)),
+        _ => None,
     }
 }
 
