@@ -7,7 +7,7 @@ use super::{
     decoder::{Context, Decoder},
     memo::{LONG_SIZE, join, plain_size},
 };
-use crate::packet::{IpPayload, LONG_TNT, Packet, Tnt, frequent, short_tnt, tnt};
+use crate::packet::{IpPayload, LONG_TNT, Packet, Tnt, frequent, leading_tnts, tnt};
 
 impl Decoder<'_> {
     /// Follows TNT, TIP and clock packets for a sink that takes stretches, up to what needs more than a walk. At
@@ -184,12 +184,12 @@ fn is_long(word: u64) -> bool {
 #[inline(always)]
 fn each_tnt(bytes: &[u8], mut at: usize, mut take: impl FnMut(Tnt, usize, usize) -> bool) -> usize {
     while let Some(word) = word_at(bytes, at) {
-        let (mut shorts, start) = (word, at);
-        while let Some(one) = short_tnt(shorts as u8) {
+        let start = at;
+        for one in leading_tnts(word) {
             if !take(one, at, 1) {
                 return at;
             }
-            (shorts, at) = (shorts >> 8, at + 1);
+            at += 1;
         }
         if at > start {
             continue;

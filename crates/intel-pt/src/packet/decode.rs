@@ -1,6 +1,6 @@
 //! Bytes to packets.
 
-use std::fmt;
+use std::{fmt, iter};
 
 use super::{IpPayload, Packet, Tnt};
 use crate::{Errata, Erratum};
@@ -120,10 +120,10 @@ impl<'a> Decoder<'a> {
                 (self.bytes.get(at..).and_then(|rest| rest.first_chunk()), self.open_block)
             {
                 let word = u64::from_le_bytes(*wide);
-                let (mut shorts, start) = (word, at);
-                while let Some(branches) = short_tnt(shorts as u8) {
+                let start = at;
+                for branches in leading_tnts(word) {
                     take(Packet::Tnt8(branches));
-                    (shorts, at) = (shorts >> 8, at + 1);
+                    at += 1;
                 }
                 if at > start {
                     continue;
@@ -290,9 +290,19 @@ fn longer(word: u64) -> Option<(Packet, usize)> {
 
 /// The branches of a TNT-8, outside a block of values.
 #[inline(always)]
-pub(crate) fn short_tnt(opcode: u8) -> Option<Tnt> {
+fn short_tnt(opcode: u8) -> Option<Tnt> {
     let (bits, count) = SHORT[usize::from(opcode)];
     (count > 0).then(|| Tnt { bits: bits.into(), count })
+}
+
+/// The branches of each of the TNT-8 packets that a word begins with, in its lowest bytes.
+#[inline(always)]
+pub(crate) fn leading_tnts(mut word: u64) -> impl Iterator<Item = Tnt> {
+    iter::from_fn(move || {
+        let branches = short_tnt(word as u8);
+        word >>= 8;
+        branches
+    })
 }
 
 /// The outcomes that a TNT-8 tells, by its byte, and how many they are: none where that begins another packet.

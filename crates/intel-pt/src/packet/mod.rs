@@ -5,7 +5,7 @@ mod encode;
 mod show;
 
 pub use decode::{Decoder, Error, ErrorKind, PSB, find_psb};
-pub(crate) use decode::{LONG_TNT, frequent, short_cyc, short_tnt, tnt};
+pub(crate) use decode::{LONG_TNT, frequent, leading_tnts, short_cyc, tnt};
 pub use encode::Encoded;
 
 /// Branch outcomes of a TNT packet.
