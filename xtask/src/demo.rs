@@ -12,8 +12,8 @@ use serde_json::Value;
 use crate::{
     Outcome,
     command::{self, hodo},
-    lab,
     setup::{self, Need},
+    workloads,
 };
 
 /// Packets that place each call to the nanosecond; the default places it to the microsecond.
@@ -34,7 +34,7 @@ pub(crate) fn run(_arguments: &[String]) -> Outcome {
 /// A rare slow path that hides in an average.
 fn slow_path(folder: &Path) -> Outcome<String> {
     println!("\n━━ 1. A service answers requests. Is there one that waits too long?\n");
-    let recording = record(lab::compile("slowpath.c", &[], folder)?, &["-e", EXACT_TIME])?;
+    let recording = record(workloads::compile("slowpath.c", &[], folder)?, &["-e", EXACT_TIME])?;
     show(&["report", "functions", "--limit", "6"], &recording)?;
 
     let calls = calls(&recording)?;
@@ -76,7 +76,7 @@ fn slow_path(folder: &Path) -> Outcome<String> {
 /// A program that is as slow as its last thread.
 fn uneven_threads(folder: &Path) -> Outcome<String> {
     println!("\n━━ 2. Four threads share the work. Does each have its share?\n");
-    let recording = record(lab::compile("threads.c", &["-pthread"], folder)?, &[])?;
+    let recording = record(workloads::compile("threads.c", &["-pthread"], folder)?, &[])?;
     show(&["report", "functions", "--limit", "5"], &recording)?;
     let info = json(&["info"], &recording)?;
     let threads = info["truth"].as_array().ok_or("`hodo info` lists no threads")?;

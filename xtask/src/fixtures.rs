@@ -6,8 +6,9 @@
 use std::{fs, os::unix::process::CommandExt, path::Path, process::Command};
 
 use crate::{
-    Outcome, command, lab,
+    Outcome, command,
     setup::{self, Need},
+    workloads,
 };
 
 /// Where the recorded program lies while it is recorded, without the first `/`.
@@ -25,9 +26,9 @@ pub(crate) fn run(_arguments: &[String]) -> Outcome {
     setup::ensure(Need::Demo)?;
     command::build_hodo()?;
     let place = Path::new("/").join(PLACE);
-    let map = format!("-ffile-prefix-map={}=", lab::source("").display());
+    let map = format!("-ffile-prefix-map={}=", workloads::source("").display());
     let flags = ["-static", "-nostdlib", "-fcf-protection=none", "-fno-stack-protector", &map];
-    let program = lab::compile("tiny.c", &flags, &place)?;
+    let program = workloads::compile("tiny.c", &flags, &place)?;
     let fixtures = command::root().join("fixtures/perf");
     let kept = fixtures.join("symfs").join(PLACE);
     fs::create_dir_all(&kept)?;

@@ -5,28 +5,22 @@
 //!   │                                       fuzz     ──► random input against the readers
 //!   ├─► demo    two programs recorded and explained
 //!   ├─► test    format, lints, tidy, every test
-//!   ├─► release the programs as they are shipped
-//!   ├─► judge   our whole instruction stream against perf's and the emulator's own count
-//!   └─► bench   how fast, in how much memory
+//!   └─► release the programs as they are shipped
 //! ```
 
-mod bench;
-mod command;
 mod demo;
 mod fixtures;
 mod fuzz;
-mod judge;
-mod lab;
-mod release;
-mod resolution;
-mod setup;
 mod test;
 mod tidy;
 
-use std::process::ExitCode;
+use std::{os::unix::process::CommandExt, process::ExitCode};
 
-/// What a chore ends with; the error is a sentence for the person who started it.
-type Outcome<T = ()> = Result<T, Box<dyn std::error::Error>>;
+use workbench::{
+    Outcome, command, release,
+    setup::{self, Need},
+    workloads,
+};
 
 /// A chore: what to type, what it does, and its entry.
 struct Chore {
@@ -36,7 +30,7 @@ struct Chore {
 }
 
 const CHORES: &[Chore] = &[
-    Chore { name: "setup", help: "install what the other chores need (Debian, Ubuntu)", run: setup::run },
+    Chore { name: "setup", help: "install what the other chores need (Debian, Ubuntu)", run: set_up },
     Chore {
         name: "demo",
         help: "record two small programs, and see what was hidden in them",
@@ -44,34 +38,19 @@ const CHORES: &[Chore] = &[
     },
     Chore { name: "test", help: "format, lints, tidy, every test; what .ci/run runs", run: test::run },
     Chore {
-        name: "judge",
-        help: "pt: our streams and totals against perf and the emulator; cases: fixtures/pt against libipt and perf; \
-               damage: what is left of damaged recordings, against the truth and perf",
-        run: judge::run,
-    },
-    Chore {
         name: "release",
         help: "build the programs as they are shipped and measured: optimised by what they do on small inputs",
-        run: release::run,
-    },
-    Chore {
-        name: "bench",
-        help: "pt, ctf, analyses: how fast we record and read, in how much memory",
-        run: bench::run,
-    },
-    Chore {
-        name: "lab",
-        help: "parallel: how analyses get faster with threads, and when storage is what they wait for",
-        run: lab::run,
-    },
-    Chore {
-        name: "resolution",
-        help: "how exactly times are known, by the packets that are on",
-        run: resolution::run,
+        run: ship,
     },
     Chore { name: "tidy", help: "check the rules of the house that compilers don't know", run: tidy::run },
     Chore { name: "fixtures", help: "record anew what lies in fixtures/", run: fixtures::run },
     Chore { name: "fuzz", help: "random input against the readers, for a time each", run: fuzz::run },
+    Chore { name: "judge", help: "the same as `cargo judge`", run: |arguments| forward("judge", arguments) },
+    Chore {
+        name: "bench",
+        help: "the same as `cargo bench-peers`",
+        run: |arguments| forward("bench", arguments),
+    },
 ];
 
 fn main() -> ExitCode {
@@ -85,11 +64,25 @@ fn main() -> ExitCode {
         let asked = arguments.first().is_some_and(|name| name == "--help" || name == "-h");
         return if asked { ExitCode::SUCCESS } else { ExitCode::from(2) };
     };
-    match (chore.run)(&arguments[1..]) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("xtask {}: {error}", chore.name);
-            ExitCode::FAILURE
-        }
-    }
+    workbench::end(&format!("xtask {}", chore.name), (chore.run)(&arguments[1..]))
+}
+
+/// Installs everything.
+fn set_up(_arguments: &[String]) -> Outcome {
+    setup::ensure(Need::Fuzz)?;
+    println!("setup: everything is there");
+    Ok(())
+}
+
+/// Builds what is shipped.
+fn ship(_arguments: &[String]) -> Outcome {
+    release::build()?;
+    println!("{}", release::shipped("hodo").display());
+    Ok(())
+}
+
+/// Goes on as a program of the lab, in the folder where this one was started: arguments may be paths.
+fn forward(program: &str, arguments: &[String]) -> Outcome {
+    let mut cargo = command::cargo(&["run", "--quiet", "--package", program, "--"]);
+    Err(format!("can't start cargo: {}", cargo.args(arguments).current_dir(".").exec()).into())
 }

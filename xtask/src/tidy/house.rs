@@ -58,7 +58,11 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("hodo-fields", &["hodo-engine", "hodo-formats", "hodo-trace"]),
     ("hodo-repeat", &["hodo-engine", "hodo-formats"]),
     ("hodo-speed", &["hodo-analyses", "hodo-code", "hodo-engine", "hodo-intel-pt"]),
-    ("xtask", &[]),
+    ("workbench", &[]),
+    ("judge", &["workbench"]),
+    ("bench", &["judge", "workbench"]),
+    ("lab", &["bench", "judge", "workbench"]),
+    ("xtask", &["workbench"]),
 ];
 
 /// Crates whose folders are extension points, and the one list of each.

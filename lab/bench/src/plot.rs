@@ -3,8 +3,7 @@
 use std::path::Path;
 
 use plotters::prelude::*;
-
-use crate::Outcome;
+use workbench::Outcome;
 
 /// Pixels.
 const SIZE: (u32, u32) = (720, 420);
@@ -13,13 +12,18 @@ const SIZE: (u32, u32) = (720, 420);
 const MOST_LABELS: usize = 11;
 
 /// Points that belong together.
-pub(crate) struct Line {
-    pub(crate) name: String,
-    pub(crate) points: Vec<(f64, f64)>,
+pub struct Line {
+    /// What the legend calls them.
+    pub name: String,
+    /// Along both axes, in the order in which the line joins them.
+    pub points: Vec<(f64, f64)>,
 }
 
 /// Draws lines over axes that begin at zero; `axes` are the names of the horizontal one and of the vertical one.
-pub(crate) fn lines(path: &Path, axes: (&str, &str), lines: &[Line]) -> Outcome {
+///
+/// # Errors
+/// The file can't be written.
+pub fn lines(path: &Path, axes: (&str, &str), lines: &[Line]) -> Outcome {
     let root = SVGBackend::new(path, SIZE).into_drawing_area();
     root.fill(&WHITE)?;
     let largest = |of: fn(&(f64, f64)) -> f64| {

@@ -207,7 +207,7 @@ fn number(text: &[u8], base: u32) -> Option<(u64, &[u8])> {
 }
 
 /// Runs the command and hands over its output, line by line.
-pub(crate) fn each_line(mut command: Command, mut take: impl FnMut(&[u8])) -> Outcome {
+pub fn each_line(mut command: Command, mut take: impl FnMut(&[u8])) -> Outcome {
     let name = command::line(&command);
     let mut child =
         command.stdout(Stdio::piped()).spawn().map_err(|error| format!("can't start `{name}`: {error}"))?;

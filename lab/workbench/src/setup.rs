@@ -1,4 +1,4 @@
-//! `cargo xtask setup`: what the machine needs, installed by name.
+//! What the machine needs, installed by name.
 
 use std::process::{Command, Stdio};
 
@@ -9,7 +9,7 @@ use crate::{
 
 /// How much is needed; each includes the ones before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Need {
+pub enum Need {
     /// To record and explain our own small programs.
     Demo,
     /// To build what is shipped.
@@ -60,18 +60,11 @@ const TOOLS: &[Tool] = &[
     tool("node", "nodejs", Need::Bench),
 ];
 
-/// Installs everything.
-pub(crate) fn run(_arguments: &[String]) -> Outcome {
-    ensure(Need::Fuzz)?;
-    println!("setup: everything is there");
-    Ok(())
-}
-
 /// Makes sure that what is needed is there; quick when it is.
 ///
 /// # Errors
 /// The line to run, where we may not install; what helps, where the packages are of no use.
-pub(crate) fn ensure(need: Need) -> Outcome {
+pub fn ensure(need: Need) -> Outcome {
     if std::env::consts::ARCH != "x86_64" || std::env::consts::OS != "linux" {
         return Err("recording needs Linux on x86-64".into());
     }

@@ -38,16 +38,17 @@ use std::{
 };
 
 use configurations::CONFIGURATIONS;
-pub(crate) use ctf::unpacked;
-pub(crate) use libipt::arguments;
+pub use ctf::unpacked;
+pub use libipt::arguments;
 use programs::PROGRAMS;
 use record::{Job, Recorded};
-pub(crate) use streams::each_line;
+pub use streams::each_line;
 use verdict::{Judges, Total, Verdict, judge};
 
-use crate::{
+use workbench::{
     Outcome, command,
     setup::{self, Need},
+    workloads,
 };
 
 const USAGE: &str =
@@ -71,7 +72,7 @@ struct Wish {
 }
 
 /// Judges what is asked for; the error names what differs.
-pub(crate) fn run(arguments: &[String]) -> Outcome {
+pub fn run(arguments: &[String]) -> Outcome {
     match arguments.split_first() {
         Some((first, names)) if first == "cases" => return cases::run(names),
         Some((first, files)) if first == "containers" => return containers::run(files),
@@ -100,7 +101,7 @@ pub(crate) fn run(arguments: &[String]) -> Outcome {
 }
 
 /// The instructions that the emulated processor counted in a recording.
-pub(crate) fn instructions(recording: &Path) -> Outcome<u64> {
+pub fn instructions(recording: &Path) -> Outcome<u64> {
     Ok(totals::truth(recording)?.values().map(|truth| truth.instructions).sum())
 }
 

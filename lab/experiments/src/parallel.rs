@@ -1,4 +1,4 @@
-//! `cargo xtask lab parallel [TRACE]`: how analyses of a trace get faster with threads, by the way that the trace
+//! `cargo run -p lab -- parallel [TRACE]`: how analyses of a trace get faster with threads, by the way that the trace
 //! is cut and by the size of chunks; and from which speed of decoding on the storage is what they wait for.
 //!
 //! It repeats what Reumont-Locke, Ezzati-Jivan and Dagenais measured in "Efficient Methods for Trace Analysis
@@ -13,17 +13,15 @@ use std::{
     time::Instant,
 };
 
+use bench::plot::{self, Line};
 use serde_json::Value;
-
-use super::{
-    pages::{self, Storage},
-    plot::{self, Line},
-};
-use crate::{
-    Outcome, command, judge,
+use workbench::{
+    Outcome, command,
     release::{self, shipped},
     setup::{self, Need},
 };
+
+use super::pages::{self, Storage};
 
 /// Runs of each; an odd number, so that there is a median.
 const ROUNDS: usize = 3;
@@ -39,11 +37,11 @@ const FASTER: [u32; 5] = [1, 2, 4, 8, 16];
 const PAPER: &str = "on 32 threads, 18 times the speed of one: an efficiency of 56 % (the paper's abstract)";
 
 /// Measures everything.
-pub(crate) fn run(arguments: &[String]) -> Outcome {
+pub(super) fn run(arguments: &[String]) -> Outcome {
     let trace = match arguments {
         [] => command::root().join(ARCHIVE),
         [trace] => PathBuf::from(trace),
-        _ => return Err("usage: cargo xtask lab parallel [TRACE]".into()),
+        _ => return Err("usage: cargo run -p lab -- parallel [TRACE]".into()),
     };
     setup::ensure(Need::Judge)?;
     release::build()?;

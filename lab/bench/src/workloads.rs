@@ -6,7 +6,7 @@ use std::{
     process::{Command, Stdio},
 };
 
-use crate::{Outcome, command, lab, release::shipped};
+use workbench::{Outcome, command, release::shipped, workloads};
 
 /// A program to record.
 pub(super) struct Workload {
@@ -83,7 +83,7 @@ impl Workload {
 }
 
 fn cc1(folder: &Path, size: u32) -> Outcome<Vec<String>> {
-    let source = lab::generate("c", size, folder)?;
+    let source = workloads::generate("c", size, folder)?;
     let compiler = command::capture(Command::new("gcc").arg("-print-prog-name=cc1"))?;
     let unit = folder.join("unit.i");
     command::quietly(Command::new("gcc").arg("-E").arg(source).arg("-o").arg(&unit))?;
@@ -92,7 +92,7 @@ fn cc1(folder: &Path, size: u32) -> Outcome<Vec<String>> {
 }
 
 fn sqlite3(folder: &Path, size: u32) -> Outcome<Vec<String>> {
-    let database = lab::database(size, folder)?;
+    let database = workloads::database(size, folder)?;
     let query = "SELECT name, count(*), sum(size), avg(size) FROM event GROUP BY name ORDER BY 3 DESC; \
                  SELECT count(*) FROM event a JOIN event b ON a.size = b.size WHERE a.id < b.id;";
     Ok(vec!["sqlite3".to_owned(), text(&database), query.to_owned()])
@@ -103,11 +103,11 @@ fn python3(_: &Path, size: u32) -> Outcome<Vec<String>> {
         "import json; d = {{str(i): [i, i * i, {{'half': i / 2}}] for i in range({size})}}; \
          print(len(json.dumps(json.loads(json.dumps(d)), indent=1, sort_keys=True)))"
     );
-    Ok(vec![lab::python()?, "-I".to_owned(), "-S".to_owned(), "-c".to_owned(), script])
+    Ok(vec![workloads::python()?, "-I".to_owned(), "-S".to_owned(), "-c".to_owned(), script])
 }
 
 fn gzip(folder: &Path, size: u32) -> Outcome<Vec<String>> {
-    let input = lab::generate("text", size, folder)?;
+    let input = workloads::generate("text", size, folder)?;
     Ok(["gzip", "-1", "-c", &text(&input)].map(str::to_owned).to_vec())
 }
 

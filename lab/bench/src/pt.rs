@@ -3,17 +3,20 @@
 
 use std::{fs, path::Path, process::Command};
 
+use workbench::{
+    Outcome, command,
+    release::shipped,
+    setup::{self, Need},
+    workloads::compile,
+};
+
 use super::{
     Tap,
     decoders::{self, Harnesses, ROUNDS},
-    in_turn, median, millis, peak_memory, took, two_threads,
+    in_turn, median, millis, peak_memory,
+    plot::{self, Line},
+    took, two_threads,
     workloads::{CONFIGURATIONS, DEFAULT, GIGABYTE, WORKLOADS, Workload},
-};
-use crate::{
-    Outcome, command, judge,
-    lab::{self, plot, plot::Line},
-    release::shipped,
-    setup::{self, Need},
 };
 
 /// The number whose recursive Fibonacci takes more than a billion instructions.
@@ -61,7 +64,7 @@ pub(super) fn run(names: &[String]) -> Outcome {
 }
 
 fn recording(folder: &Path) -> Outcome {
-    let program = lab::compile("fib.c", &[], folder)?;
+    let program = compile("fib.c", &[], folder)?;
     let recording = folder.join("fib.data");
     let [native, recorded] = in_turn(
         ROUNDS,

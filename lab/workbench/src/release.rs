@@ -13,8 +13,9 @@ use std::{
 };
 
 use crate::{
-    Outcome, command, lab,
+    Outcome, command,
     setup::{self, Need},
+    workloads,
 };
 
 /// What is shipped, and what of the lab is measured with it.
@@ -33,15 +34,8 @@ const ALIGNED: &str = "-Cllvm-args=-align-all-functions=6";
 /// Bytes of text that the programs which are recorded go over.
 const TEXT: u32 = 150_000;
 
-/// Builds them.
-pub(crate) fn run(_arguments: &[String]) -> Outcome {
-    build()?;
-    println!("{}", shipped("hodo").display());
-    Ok(())
-}
-
 /// Builds them, if anything changed since.
-pub(crate) fn build() -> Outcome {
+pub fn build() -> Outcome {
     setup::ensure(Need::Release)?;
     let folder = command::target().join("training");
     let (raw, profile) = (folder.join("raw"), folder.join("hodo.profdata"));
@@ -65,7 +59,7 @@ pub(crate) fn build() -> Outcome {
 }
 
 /// One of them; the emulator's plugin lies beside.
-pub(crate) fn shipped(name: &str) -> PathBuf {
+pub fn shipped(name: &str) -> PathBuf {
     command::target().join("shipped").join(name)
 }
 
@@ -140,8 +134,8 @@ fn train(programs: &Path, folder: &Path) -> Outcome {
     }
     command::quietly(Command::new(programs.join("hodo-fields")).arg(&kernel).arg("1").stdout(Stdio::null()))?;
 
-    let text = lab::generate("text", TEXT, folder)?.to_string_lossy().into_owned();
-    let fib = lab::compile("fib.c", &[], folder)?.to_string_lossy().into_owned();
+    let text = workloads::generate("text", TEXT, folder)?.to_string_lossy().into_owned();
+    let fib = workloads::compile("fib.c", &[], folder)?.to_string_lossy().into_owned();
     let words = "/[a-z]+1[0-9]*5/ { n[substr($1, 1, 3)] += length($0) } END { for (k in n) print k, n[k] }";
     // With cycles other packets are met, and other ways taken.
     let recorded: [(&str, &str, &[&str]); 4] = [

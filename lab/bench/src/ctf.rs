@@ -6,12 +6,13 @@ use std::{
     process::{Command, Stdio},
 };
 
-use super::{Tap, in_turn, millis, peak_memory, two_threads};
-use crate::{
-    Outcome, command, judge,
+use workbench::{
+    Outcome, command,
     release::{self, shipped},
     setup::{self, Need},
 };
+
+use super::{Tap, in_turn, millis, peak_memory, two_threads};
 
 /// Runs of each.
 const ROUNDS: usize = 5;

@@ -1,15 +1,15 @@
-//! `cargo xtask resolution`: how far apart the steps of the clock are, by the packets that are on.
+//! `cargo run -p lab -- resolution`: how far apart the steps of the clock are, by the packets that are on.
 //!
-//! An instruction ran not later than the step after it. How much earlier is not told here: branches wait in
-//! the processor for their packet, which stands behind the clock packets of that time. One program is recorded on the emulated processor, which runs an instruction a
-//! nanosecond, with one setting after the other.
+//! An instruction ran not later than the step after it. How much earlier is not measured: branches wait in the
+//! processor for their packet, which stands behind the clock packets of that time. One program is recorded on the
+//! emulated processor, which runs an instruction a nanosecond, with one setting after the other.
 
 use std::{fs, path::Path, process::Command, process::Stdio};
 
-use crate::{
+use judge::each_line;
+use workbench::{
     Outcome,
     command::{self, hodo},
-    judge::each_line,
     setup::{self, Need},
 };
 
@@ -29,7 +29,7 @@ const EVENTS: &[&str] = &[
 ];
 
 /// Prints a row for each setting.
-pub(crate) fn run(_arguments: &[String]) -> Outcome {
+pub(super) fn run(_arguments: &[String]) -> Outcome {
     setup::ensure(Need::Demo)?;
     command::build_hodo()?;
     let folder = command::target().join("resolution");

@@ -122,7 +122,7 @@ impl<'r> Judge<'r> {
 }
 
 /// What a harness needs to know of a recording, by thread: code and trace. `None` where the code changes.
-pub(crate) fn arguments(recording: &Path) -> Outcome<BTreeMap<u32, Option<Vec<String>>>> {
+pub fn arguments(recording: &Path) -> Outcome<BTreeMap<u32, Option<Vec<String>>>> {
     let mut hodo = Command::new(command::hodo());
     let info = command::capture(hodo.args(["info", "--format", "json"]).arg(recording))?;
     let info: Value = serde_json::from_str(&info)?;

@@ -99,7 +99,7 @@ fn paths(names: &[String]) -> Outcome<Vec<PathBuf>> {
 }
 
 /// The folder of a trace, unpacked if it is an archive.
-pub(crate) fn unpacked(path: &Path) -> Outcome<PathBuf> {
+pub fn unpacked(path: &Path) -> Outcome<PathBuf> {
     let Some(name) = path.file_name().and_then(|name| name.to_str()?.strip_suffix(ARCHIVE)) else {
         return Ok(path.to_owned());
     };

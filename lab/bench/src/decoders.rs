@@ -9,12 +9,12 @@ use std::{
 };
 
 use serde_json::Value;
-
-use super::median;
-use crate::{
-    Outcome, command, judge,
+use workbench::{
+    Outcome, command,
     release::{self, shipped},
 };
+
+use super::median;
 
 /// Runs of each; an odd number, so that there is a median.
 pub(super) const ROUNDS: usize = 5;

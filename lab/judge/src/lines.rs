@@ -15,8 +15,9 @@ use std::{
 use serde_json::Value;
 
 use crate::{
-    Outcome, command, lab,
+    Outcome, command,
     setup::{self, Need},
+    workloads,
 };
 
 /// A program of the lab.
@@ -114,13 +115,13 @@ impl Counts {
             fs::remove_dir_all(folder)?;
         }
         let coverage = ["-O0", "--coverage", "-fprofile-update=atomic"];
-        let binary = lab::compile(program.source, &[&coverage[..], program.flags].concat(), folder)?;
+        let binary = workloads::compile(program.source, &[&coverage[..], program.flags].concat(), folder)?;
         let recording = folder.join("recording.perf.data");
         let mut record = Command::new(command::hodo());
         record.args(["record", "--engine", "emulate", "-q", "-o"]).arg(&recording).arg("--").arg(&binary);
         command::capture(record.args(program.arguments).current_dir(folder))?;
         let (theirs, declared) = gcov(program.source, folder)?;
-        let source = lab::source(program.source).to_string_lossy().into_owned();
+        let source = workloads::source(program.source).to_string_lossy().into_owned();
         let mut ours = BTreeMap::new();
         for row in table("lines", &recording)? {
             let place = row["line"].as_str().and_then(|place| place.rsplit_once(':'));
@@ -138,7 +139,7 @@ impl Counts {
     }
 
     fn judge(&self, program: &Program) -> Outcome<Judged> {
-        let text = fs::read_to_string(lab::source(program.source))?;
+        let text = fs::read_to_string(workloads::source(program.source))?;
         let mut judged = Judged::default();
         for (&line, &theirs) in &self.theirs {
             let ours = self.ours.get(&line).or_else(|| self.brace_of(line)).copied().unwrap_or(0);

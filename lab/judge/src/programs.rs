@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::{Outcome, lab};
+use crate::{Outcome, workloads};
 
 /// A program to judge.
 pub(super) struct Program {
@@ -78,7 +78,7 @@ fn words(words: &[&str]) -> Outcome<Ready> {
 }
 
 fn ours(source: &str, flags: &[&str], folder: &Path) -> Outcome<Ready> {
-    words(&[&text(lab::compile(source, flags, folder)?)])
+    words(&[&text(workloads::compile(source, flags, folder)?)])
 }
 
 fn text(path: PathBuf) -> String {
@@ -86,11 +86,11 @@ fn text(path: PathBuf) -> String {
 }
 
 fn gzip(folder: &Path) -> Outcome<Ready> {
-    words(&["gzip", "-1", "-c", &text(lab::generate("text", 5_000_000, folder)?)])
+    words(&["gzip", "-1", "-c", &text(workloads::generate("text", 5_000_000, folder)?)])
 }
 
 fn sqlite(folder: &Path) -> Outcome<Ready> {
-    let database = text(lab::database(2_000, folder)?);
+    let database = text(workloads::database(2_000, folder)?);
     let query = "SELECT name, count(*), sum(size), avg(size) FROM event GROUP BY name ORDER BY 3 DESC; \
                  SELECT count(*) FROM event a JOIN event b ON a.size = b.size WHERE a.id < b.id;";
     words(&["sqlite3", &database, query])
@@ -99,7 +99,7 @@ fn sqlite(folder: &Path) -> Outcome<Ready> {
 fn python(_folder: &Path) -> Outcome<Ready> {
     let script = "import json; d = {str(i): [i, i * i, {'half': i / 2}] for i in range(500)}; \
                   print(len(json.dumps(json.loads(json.dumps(d)), indent=1, sort_keys=True)))";
-    words(&[&lab::python()?, "-I", "-S", "-c", script])
+    words(&[&workloads::python()?, "-I", "-S", "-c", script])
 }
 
 fn perl(_folder: &Path) -> Outcome<Ready> {
@@ -110,7 +110,7 @@ fn perl(_folder: &Path) -> Outcome<Ready> {
 }
 
 fn awk(folder: &Path) -> Outcome<Ready> {
-    let input = text(lab::generate("text", 200_000, folder)?);
+    let input = text(workloads::generate("text", 200_000, folder)?);
     words(&[
         "awk",
         "/[a-z]+1[0-9]*5/ { n[substr($1, 1, 3)] += length($0) } END { for (k in n) print k, n[k] }",
@@ -119,7 +119,7 @@ fn awk(folder: &Path) -> Outcome<Ready> {
 }
 
 fn gcc(_folder: &Path) -> Outcome<Ready> {
-    words(&["gcc", "-O2", "-c", &text(lab::source("signals.c")), "-o", "signals.o"])
+    words(&["gcc", "-O2", "-c", &text(workloads::source("signals.c")), "-o", "signals.o"])
 }
 
 fn shell(_folder: &Path) -> Outcome<Ready> {

@@ -16,8 +16,7 @@ use std::{
 };
 
 use rustix::fs::{Advice, fadvise};
-
-use crate::Outcome;
+use workbench::Outcome;
 
 /// Bytes that a thread reads at a time.
 const PIECE: u64 = 1 << 20;

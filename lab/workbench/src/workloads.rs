@@ -1,8 +1,4 @@
-//! What is tried out: the programs of `lab/workloads`, compiled; and studies, `cargo xtask lab STUDY`.
-
-mod pages;
-mod parallel;
-pub(crate) mod plot;
+//! The programs of `lab/workloads`, compiled, and input for programs.
 
 use std::{
     fs,
@@ -12,22 +8,14 @@ use std::{
 
 use crate::{Outcome, command};
 
-/// Runs a study.
-pub(crate) fn run(arguments: &[String]) -> Outcome {
-    match arguments.split_first() {
-        Some((study, rest)) if study == "parallel" => parallel::run(rest),
-        _ => Err("usage: cargo xtask lab parallel [TRACE]".into()),
-    }
-}
-
 /// Where a program's source lies.
-pub(crate) fn source(name: &str) -> PathBuf {
+pub fn source(name: &str) -> PathBuf {
     command::root().join("lab/workloads").join(name)
 }
 
 /// Compiles a source of the lab, optimised and with debug information, into `folder`; gives the program,
 /// which is named like its source.
-pub(crate) fn compile(name: &str, flags: &[&str], folder: &Path) -> Outcome<PathBuf> {
+pub fn compile(name: &str, flags: &[&str], folder: &Path) -> Outcome<PathBuf> {
     fs::create_dir_all(folder)?;
     let (stem, extension) = name.rsplit_once('.').ok_or_else(|| format!("{name} has no extension"))?;
     let (compiler, optimise) = match extension {
@@ -44,7 +32,7 @@ pub(crate) fn compile(name: &str, flags: &[&str], folder: &Path) -> Outcome<Path
 }
 
 /// Writes the generated input of this kind and size; gives its path.
-pub(crate) fn generate(kind: &str, size: u32, folder: &Path) -> Outcome<PathBuf> {
+pub fn generate(kind: &str, size: u32, folder: &Path) -> Outcome<PathBuf> {
     fs::create_dir_all(folder)?;
     let path = folder.join(format!("generated.{kind}"));
     let mut python = Command::new("python3");
@@ -54,7 +42,7 @@ pub(crate) fn generate(kind: &str, size: u32, folder: &Path) -> Outcome<PathBuf>
 }
 
 /// Writes a database with so many rows for sqlite3; gives its path.
-pub(crate) fn database(rows: u32, folder: &Path) -> Outcome<PathBuf> {
+pub fn database(rows: u32, folder: &Path) -> Outcome<PathBuf> {
     let script = generate("sql", rows, folder)?;
     let database = folder.join("events.db");
     if fs::exists(&database)? {
@@ -65,7 +53,7 @@ pub(crate) fn database(rows: u32, folder: &Path) -> Outcome<PathBuf> {
 }
 
 /// The real python3, where the one that is found first is a script that looks for it.
-pub(crate) fn python() -> Outcome<String> {
+pub fn python() -> Outcome<String> {
     let mut find = Command::new("python3");
     Ok(command::capture(find.args(["-c", "import sys; print(sys.executable)"]))?.trim().to_owned())
 }

@@ -5,8 +5,9 @@ use std::process::Command;
 
 use super::USAGE;
 use crate::{
-    Outcome, command, lab,
+    Outcome, command,
     setup::{self, Need},
+    workloads,
 };
 
 /// What is recorded: small enough that perf can read each of ten thousand damaged copies, and with a PSB
@@ -32,7 +33,7 @@ pub(super) fn run(arguments: &[String]) -> Outcome {
     command::build_hodo()?;
     command::run(&mut command::cargo(&["build", "--release", "-p", "hodo-damage"]))?;
     let folder = command::target().join("judge/damage");
-    lab::compile("tiny.c", &["-static", "-nostdlib"], &folder)?;
+    workloads::compile("tiny.c", &["-static", "-nostdlib"], &folder)?;
     let mut judge = Command::new(command::target().join("release/hodo-damage"));
     judge.arg("--hodo").arg(command::hodo()).arg("--folder").arg(&folder).args(arguments);
     for (name, event, started) in RECORDINGS {

@@ -3,6 +3,7 @@
 
 mod ctf;
 mod decoders;
+pub mod plot;
 mod pt;
 mod workloads;
 
@@ -18,14 +19,13 @@ use nix::sys::{
     resource::{UsageWho, getrusage},
     time::TimeValLike,
 };
-
-use crate::{Outcome, command};
+use workbench::{Outcome, command};
 
 /// How much faster two threads are to be.
 const TWO_THREADS: f64 = 1.85;
 
 /// Runs all measurements.
-pub(crate) fn run(arguments: &[String]) -> Outcome {
+pub fn run(arguments: &[String]) -> Outcome {
     match arguments.split_first() {
         Some((kind, names)) if kind == "pt" => pt::run(names),
         Some((kind, traces)) if kind == "ctf" => ctf::run(ctf::READINGS, traces),

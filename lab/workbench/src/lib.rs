@@ -1,0 +1,33 @@
+//! What the chores (`xtask`) and the programs of the lab work with.
+//!
+//! ```text
+//! setup     what the machine needs, installed        release  the programs as they are shipped and measured
+//! command   other programs started, their output     workloads  the programs that are recorded, their input
+//! ```
+
+pub mod command;
+pub mod release;
+pub mod setup;
+pub mod workloads;
+
+use std::process::ExitCode;
+
+/// What a piece of work ends with; the error is a sentence for the person who started it.
+pub type Outcome<T = ()> = Result<T, Box<dyn std::error::Error>>;
+
+/// Runs a program of the lab with its arguments; prints the error that it ends with.
+pub fn main(program: &str, run: fn(&[String]) -> Outcome) -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    end(program, run(&arguments))
+}
+
+/// Prints an error of `program`, if it ends with one; gives its exit code.
+pub fn end(program: &str, outcome: Outcome) -> ExitCode {
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("{program}: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
