@@ -5,7 +5,7 @@
  *     BLOCK  block `at` of the thread's instructions has the hash `value`
  *     END    the thread has `at` instructions
  *
- * A block is 65,536 instructions, the last one perhaps fewer. xtask/src/judge/streams.rs makes the same
+ * A block is 65,536 instructions, the last one perhaps fewer. lab/judge/src/streams.rs makes the same
  * of our own stream.
  */
 

@@ -1,5 +1,5 @@
-//! `cargo xtask bench ctf [TRACE]`: how fast software events are read, beside babeltrace2, on one thread and on
-//! two, and in how much memory. `cargo xtask bench analyses [TRACE]`: the same of what is computed from them.
+//! `cargo bench-peers ctf [TRACE]`: how fast software events are read, beside babeltrace2, on one thread and on
+//! two, and in how much memory. `cargo bench-peers analyses [TRACE]`: the same of what is computed from them.
 
 use std::{
     path::{Path, PathBuf},
@@ -103,7 +103,7 @@ pub(super) fn run(readings: &[Reading], traces: &[String]) -> Outcome {
     let trace = match traces {
         [] => command::root().join(ARCHIVE),
         [trace] => PathBuf::from(trace),
-        _ => return Err("usage: cargo xtask bench ctf | analyses [TRACE]".into()),
+        _ => return Err("usage: cargo bench-peers ctf | analyses [TRACE]".into()),
     };
     setup::ensure(Need::Judge)?;
     release::build()?;

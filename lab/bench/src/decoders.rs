@@ -96,7 +96,7 @@ impl Harnesses {
     /// Decodes a recording with each, in turn; instruction by instruction, too, if that is asked for.
     pub(super) fn measure(&self, recording: &Path, instructions: bool) -> Outcome<OfRecording> {
         let mut words = Vec::new();
-        for of_thread in judge::arguments(recording)?.into_values() {
+        for of_thread in judge::harness_arguments(recording)?.into_values() {
             let of_thread = of_thread.ok_or("expected a recording of code that does not change")?;
             words.extend(of_thread.iter().map(|word| word.replace("--raw", "--code")));
         }

@@ -1,4 +1,4 @@
-//! How fast we record and read, and in how much memory: `cargo xtask bench pt` of Intel PT, `ctf` of software events,
+//! How fast we record and read, and in how much memory: `cargo bench-peers pt` of Intel PT, `ctf` of software events,
 //! `analyses` of what is computed from these. Programs that are compared run in turn, with the file in the page cache.
 
 mod ctf;
@@ -30,7 +30,7 @@ pub fn run(arguments: &[String]) -> Outcome {
         Some((kind, names)) if kind == "pt" => pt::run(names),
         Some((kind, traces)) if kind == "ctf" => ctf::run(ctf::READINGS, traces),
         Some((kind, traces)) if kind == "analyses" => ctf::run(ctf::ANALYSES, traces),
-        _ => Err("usage: cargo xtask bench pt [NAME…] | ctf [TRACE] | analyses [TRACE]".into()),
+        _ => Err("usage: cargo bench-peers pt [NAME…] | ctf [TRACE] | analyses [TRACE]".into()),
     }
 }
 

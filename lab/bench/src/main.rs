@@ -1,4 +1,4 @@
-//! The program of this crate: see its library.
+//! `cargo bench-peers KIND …`: measures speed and memory, beside other programs.
 
 use std::process::ExitCode;
 

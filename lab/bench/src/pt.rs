@@ -1,4 +1,4 @@
-//! `cargo xtask bench pt [NAME…]`: how fast programs are recorded, how fast their recordings are decoded beside the
+//! `cargo bench-peers pt [NAME…]`: how fast programs are recorded, how fast their recordings are decoded beside the
 //! decoders of others and beside perf, on one thread and on two, and in how much memory.
 
 use std::{fs, path::Path, process::Command};
@@ -31,7 +31,7 @@ pub(super) fn run(names: &[String]) -> Outcome {
     let workloads: Vec<&Workload> = WORKLOADS.iter().filter(chosen).collect();
     if workloads.is_empty() || names.iter().any(|name| WORKLOADS.iter().all(|known| known.name != name)) {
         let known = WORKLOADS.map(|workload| workload.name).join(" ");
-        return Err(format!("usage: cargo xtask bench pt [NAME…], of {known}").into());
+        return Err(format!("usage: cargo bench-peers pt [NAME…], of {known}").into());
     }
     setup::ensure(Need::Bench)?;
     // Who judges asks this one what is in a recording.

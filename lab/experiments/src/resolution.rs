@@ -6,10 +6,9 @@
 
 use std::{fs, path::Path, process::Command, process::Stdio};
 
-use judge::each_line;
 use workbench::{
     Outcome,
-    command::{self, hodo},
+    command::{self, each_line, hodo},
     setup::{self, Need},
 };
 

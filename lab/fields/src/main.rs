@@ -1,5 +1,5 @@
 //! Reads every field of every event of a trace and prints how many there are, and a checksum of their values:
-//! what an analysis can't be faster than that uses all of them. `cargo xtask bench ctf` measures it.
+//! what an analysis can't be faster than that uses all of them. `cargo bench-peers ctf` measures it.
 //!
 //! usage: hodo-fields TRACE [THREADS]
 

@@ -1,5 +1,5 @@
-//! `cargo xtask judge analyses [FOLDER | ARCHIVE | trace.dat | perf.data]`: what we tell of a kernel's events, against a second reading
-//! of the definitions: slow and simple, in Python, over babeltrace2.
+//! `cargo judge analyses [FOLDER | ARCHIVE | trace.dat | perf.data]`: what we report of a kernel's events, against
+//! a second reading of the definitions: slow and simple, in Python, over babeltrace2.
 //!
 //! ```text
 //! a cut of the trace ─┬─► hodo report KIND --by VIEW, in chunks small and large ─┐ row by row: every

@@ -1,4 +1,4 @@
-//! `cargo xtask judge cases [NAME]…`: what the cases in `fixtures/pt` decode to, against libipt and perf.
+//! `cargo judge cases [NAME]…`: what the cases in `fixtures/pt` decode to, against libipt and perf.
 
 use std::fs;
 

@@ -1,4 +1,4 @@
-//! `cargo xtask judge containers [FILE]…`: perf.data in all its forms, read by perf and by us.
+//! `cargo judge containers [FILE]…`: perf.data in all its forms, read by perf and by us.
 //!
 //! ```text
 //! FILEs, `perf record` of software events in each form ─┬─► perf script --show-…-events ─┐ the same mappings,
@@ -15,9 +15,10 @@ use std::{
     process::{Command, Stdio},
 };
 
-use super::{programs::PROGRAMS, streams::each_line};
+use super::programs::PROGRAMS;
 use crate::{
-    Outcome, command,
+    Outcome,
+    command::{self, each_line},
     setup::{self, Need},
 };
 

@@ -1,4 +1,4 @@
-//! `cargo xtask judge ctf [FOLDER | ARCHIVE]…`: every event that we read of traces, against babeltrace2.
+//! `cargo judge ctf [FOLDER | ARCHIVE]…`: every event that we read of traces, against babeltrace2.
 //!
 //! ```text
 //! folder ─┬─► hodo script --events --format jsonl ─┐ event by event: time, stream, name, all fields and

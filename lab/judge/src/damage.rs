@@ -1,4 +1,4 @@
-//! `cargo xtask judge damage`: real recordings, damaged on purpose, held against what really ran; and how
+//! `cargo judge damage`: real recordings, damaged on purpose, held against what really ran; and how
 //! much of them perf recovers. The work is done by `lab/damage`.
 
 use std::process::Command;

@@ -79,7 +79,7 @@ fn packets(recording: &Path, tid: u32, instruction: u64) -> Outcome<String> {
 fn time(recording: &Path, tid: u32, instruction: u64) -> Outcome<u64> {
     let hodo = streams::hodo(recording, "time", Some(tid));
     let (mut index, mut time) = (0, 0);
-    streams::each_line(hodo, |line| {
+    command::each_line(hodo, |line| {
         if index <= instruction {
             time = streams::nanoseconds(line).unwrap_or(time);
         }

@@ -1,4 +1,4 @@
-//! `cargo xtask judge events`: every event of ftrace and of perf that we read, against trace-cmd and perf.
+//! `cargo judge events`: every event of ftrace and of perf that we read, against trace-cmd and perf.
 //!
 //! ```text
 //! workload ─┬─ hodo record --engine ftrace ──► trace.dat 6 ─┐  hodo script --events  ≟  trace-cmd report -R

@@ -1,4 +1,7 @@
-//! `cargo xtask judge pt`: what we decode of real programs, instruction by instruction, against perf's
+//! The judge: what we decode against programs that we did not write. Each `cargo judge KIND` has a module of
+//! its own; the bench asks the judge what is in a recording.
+//!
+//! `cargo judge pt`: what we decode of real programs, instruction by instruction, against perf's
 //! decoder, and our totals against the emulated processor's own count; in several configurations of the
 //! trace.
 //!
@@ -39,10 +42,9 @@ use std::{
 
 use configurations::CONFIGURATIONS;
 pub use ctf::unpacked;
-pub use libipt::arguments;
+pub use libipt::harness_arguments;
 use programs::PROGRAMS;
 use record::{Job, Recorded};
-pub use streams::each_line;
 use verdict::{Judges, Total, Verdict, judge};
 
 use workbench::{
@@ -51,15 +53,14 @@ use workbench::{
     workloads,
 };
 
-const USAGE: &str =
-    "usage: cargo xtask judge pt [--list] [--all] [--config NAME]… [--only PROGRAM]… [-e EVENT]
-       cargo xtask judge cases [NAME]…
-       cargo xtask judge containers [FILE]…
-       cargo xtask judge lines [PROGRAM]…
-       cargo xtask judge damage [--count N] [--seed N] [--only NUMBER] [--without-perf]
-       cargo xtask judge ctf [FOLDER | ARCHIVE]…
-       cargo xtask judge events [--count N | FILE…]
-       cargo xtask judge analyses [FOLDER | ARCHIVE]";
+const USAGE: &str = "usage: cargo judge pt [--list] [--all] [--config NAME]… [--only PROGRAM]… [-e EVENT]
+       cargo judge cases [NAME]…
+       cargo judge containers [FILE]…
+       cargo judge lines [PROGRAM]…
+       cargo judge damage [--count N] [--seed N] [--only NUMBER] [--without-perf]
+       cargo judge ctf [FOLDER | ARCHIVE]…
+       cargo judge events [--count N | FILE…]
+       cargo judge analyses [FOLDER | ARCHIVE]";
 
 /// What the command line asks for.
 #[derive(Default)]

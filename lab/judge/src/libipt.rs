@@ -66,7 +66,7 @@ pub(super) struct Judge<'r> {
 impl<'r> Judge<'r> {
     /// Looks up the streams and the code of a recording.
     pub(super) fn new(program: &'r Path, recording: &'r Path) -> Outcome<Judge<'r>> {
-        let arguments = arguments(recording)?;
+        let arguments = harness_arguments(recording)?;
         Ok(Judge { program, arguments, tid: None, running: None, opinion: Opinion::default() })
     }
 
@@ -122,7 +122,7 @@ impl<'r> Judge<'r> {
 }
 
 /// What a harness needs to know of a recording, by thread: code and trace. `None` where the code changes.
-pub fn arguments(recording: &Path) -> Outcome<BTreeMap<u32, Option<Vec<String>>>> {
+pub fn harness_arguments(recording: &Path) -> Outcome<BTreeMap<u32, Option<Vec<String>>>> {
     let mut hodo = Command::new(command::hodo());
     let info = command::capture(hodo.args(["info", "--format", "json"]).arg(recording))?;
     let info: Value = serde_json::from_str(&info)?;

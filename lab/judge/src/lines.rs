@@ -1,4 +1,4 @@
-//! `cargo xtask judge lines`: how often each line ran, against gcov, on the same run of the same binary.
+//! `cargo judge lines`: how often each line ran, against gcov, on the same run of the same binary.
 //!
 //! ```text
 //! gcc -O0 -g --coverage ──► program ──hodo record──┬─► recording ──► hodo report lines ─┐

@@ -1,4 +1,4 @@
-//! The program of this crate: see its library.
+//! `cargo judge KIND …`: decodes, and compares with programs that we did not write.
 
 use std::process::ExitCode;
 

@@ -5,7 +5,7 @@ use std::{
     process::Command,
 };
 
-use super::streams::{self, Streams};
+use super::streams::Streams;
 use crate::{Outcome, command};
 
 /// Compiles what perf loads; gives its path.
@@ -24,7 +24,7 @@ pub(super) fn read(recording: &Path, library: &Path) -> Outcome<Streams> {
     perf.args(["script", "--itrace=i0ns", "--dlfilter"]).arg(library).arg("--dlarg").arg(&digest);
     let mut streams = Streams::default();
     perf.arg("-i").arg(recording);
-    streams::each_line(perf, |line| streams.notice(line))?;
+    command::each_line(perf, |line| streams.notice(line))?;
     streams.read(&digest)?;
     std::fs::remove_file(&digest)?;
     Ok(streams)

@@ -6,10 +6,13 @@ use std::{
     fs::File,
     io::{BufRead, BufReader, Read},
     path::Path,
-    process::{Command, Stdio},
+    process::Command,
 };
 
-use crate::{Outcome, command};
+use crate::{
+    Outcome,
+    command::{self, each_line},
+};
 
 /// Instructions that share one hash: what has to be read again to find a difference.
 pub(super) const BLOCK: u64 = 1 << 16;
@@ -204,40 +207,6 @@ fn number(text: &[u8], base: u32) -> Option<(u64, &[u8])> {
         }
     }
     (!text.is_empty()).then_some((value, &[]))
-}
-
-/// Runs the command and hands over its output, line by line.
-pub fn each_line(mut command: Command, mut take: impl FnMut(&[u8])) -> Outcome {
-    let name = command::line(&command);
-    let mut child =
-        command.stdout(Stdio::piped()).spawn().map_err(|error| format!("can't start `{name}`: {error}"))?;
-    let mut output = BufReader::with_capacity(1 << 20, child.stdout.take().ok_or("the output is not piped")?);
-    let mut cut = Vec::new();
-    loop {
-        let bytes = output.fill_buf()?;
-        let length = bytes.len();
-        let whole = bytes.iter().rposition(|&byte| byte == b'\n').map_or(0, |end| end + 1);
-        // Lines are taken where they lie, but for one that lies on both sides of the buffer's end.
-        let (lines, rest) = bytes.split_at(whole);
-        lines.split_inclusive(|&byte| byte == b'\n').for_each(|line| match cut.is_empty() {
-            true => take(line),
-            false => {
-                cut.extend_from_slice(line);
-                take(&cut);
-                cut.clear();
-            }
-        });
-        cut.extend_from_slice(rest);
-        output.consume(length);
-        if length == 0 {
-            break;
-        }
-    }
-    if !cut.is_empty() {
-        take(&cut);
-    }
-    let status = child.wait()?;
-    if status.success() { Ok(()) } else { Err(format!("`{name}` failed: {status}").into()) }
 }
 
 #[cfg(test)]

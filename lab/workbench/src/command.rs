@@ -2,6 +2,7 @@
 
 use std::{
     ffi::OsStr,
+    io::{BufRead, BufReader},
     path::{Path, PathBuf},
     process::{Command, Stdio},
 };
@@ -60,6 +61,43 @@ pub fn capture(command: &mut Command) -> Outcome<String> {
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
+/// Runs the command and hands over its output, line by line, each with its newline.
+///
+/// # Errors
+/// It can't be started, or fails.
+pub fn each_line(mut command: Command, mut take: impl FnMut(&[u8])) -> Outcome {
+    let name = line(&command);
+    let mut child =
+        command.stdout(Stdio::piped()).spawn().map_err(|error| format!("can't start `{name}`: {error}"))?;
+    let mut output = BufReader::with_capacity(1 << 20, child.stdout.take().ok_or("the output is not piped")?);
+    let mut cut = Vec::new();
+    loop {
+        let bytes = output.fill_buf()?;
+        let length = bytes.len();
+        let whole = bytes.iter().rposition(|&byte| byte == b'\n').map_or(0, |end| end + 1);
+        // Lines are taken where they lie, but for one that lies on both sides of the buffer's end.
+        let (lines, rest) = bytes.split_at(whole);
+        lines.split_inclusive(|&byte| byte == b'\n').for_each(|line| match cut.is_empty() {
+            true => take(line),
+            false => {
+                cut.extend_from_slice(line);
+                take(&cut);
+                cut.clear();
+            }
+        });
+        cut.extend_from_slice(rest);
+        output.consume(length);
+        if length == 0 {
+            break;
+        }
+    }
+    if !cut.is_empty() {
+        take(&cut);
+    }
+    let status = child.wait()?;
+    if status.success() { Ok(()) } else { Err(format!("`{name}` failed: {status}").into()) }
+}
+
 /// Whether a program is found in `PATH`.
 pub fn installed(program: &str) -> bool {
     std::env::var_os("PATH")
@@ -70,4 +108,30 @@ pub fn installed(program: &str) -> bool {
 pub fn line(command: &Command) -> String {
     let words = std::iter::once(command.get_program()).chain(command.get_args());
     words.map(OsStr::to_string_lossy).collect::<Vec<_>>().join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_root_holds_the_workspace() {
+        assert!(root().join("Cargo.lock").is_file() && root().join("lab/workloads").is_dir());
+    }
+
+    #[test]
+    fn output_comes_line_by_line_and_failure_is_an_error() {
+        let lines = |script: &str| {
+            let (mut lines, mut shell) = (Vec::new(), Command::new("sh"));
+            shell.args(["-c", script]);
+            let end = each_line(shell, |line| lines.push(String::from_utf8_lossy(line).into_owned()));
+            (lines, end.map_err(|error| error.to_string()))
+        };
+        // The parts of the second line arrive apart.
+        let (found, end) = lines("printf 'one\\ntw'; sleep 0.1; printf 'o\\nthree'");
+        assert_eq!((found, end), (["one\n", "two\n", "three"].map(str::to_owned).to_vec(), Ok(())));
+        let (found, end) = lines("echo one; exit 3");
+        assert_eq!(found, ["one\n"]);
+        assert!(end.is_err_and(|error| error.contains("exit status: 3")));
+    }
 }

@@ -1,5 +1,5 @@
 //! Holds every case against decoders that we did not write: `judge-cases LIBIPT FOLDER [NAME]…`, where
-//! LIBIPT is `lab/judges/libipt.c`, compiled. `cargo xtask judge cases` does it all.
+//! LIBIPT is `lab/judges/libipt.c`, compiled. `cargo judge cases` does it all.
 //!
 //! What they see must be the same in the same order: instructions, errors, and events of libipt's, but no
 //! times. A case that a decoder sees otherwise must say so and why, and no other may.
