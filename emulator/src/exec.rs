@@ -15,6 +15,7 @@ use crate::{
     launch::{Launch, Program},
     memory,
     process::PROCESS,
+    settings::Settings,
     spool::NoteKind,
     syscall::Call,
     threads, window,
@@ -28,6 +29,10 @@ pub(crate) fn execute(call: &Call, at: bool) {
         Some(process) => (process.spool.clone(), process.settings.clone()),
         None => return,
     };
+    if !Settings::are_in(&spool) {
+        // The recording has ended, and the program goes on by itself.
+        return;
+    }
     let program = match Program::find(&path, arguments) {
         Ok(Some(program)) => program,
         Ok(None) => return,

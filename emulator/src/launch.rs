@@ -106,6 +106,17 @@ impl Launch<'_> {
     }
 }
 
+impl Launch<'_> {
+    /// Whether an emulator that was started with these options of `-plugin` records into `spool`.
+    pub fn records_into(options: &[u8], spool: &Path) -> bool {
+        let mut wanted = OsString::from(",spool=");
+        wanted.push(escape(spool.as_os_str()));
+        wanted.push(",clock=");
+        let wanted = wanted.into_vec();
+        options.windows(wanted.len()).any(|part| part == wanted)
+    }
+}
+
 /// A value inside QEMU's comma-separated options.
 fn escape(value: &OsStr) -> OsString {
     let mut escaped = Vec::new();
@@ -137,6 +148,12 @@ mod tests {
             "/usr/bin/qemu-x86_64 -plugin /a,,b.so,spool=/s,clock=5 -E LD_PRELOAD=/x.so -0 l /bin/ls -R";
         assert_eq!(arguments.join(OsStr::new(" ")), expected);
         assert_eq!(environment, [&b"HOME=/"[..], b"LD_AUDIT=a,b"]);
+        let options = arguments[2].as_bytes();
+        assert!(Launch::records_into(options, Path::new("/s")));
+        assert!(
+            !Launch::records_into(options, Path::new("/"))
+                && !Launch::records_into(options, Path::new("/sp"))
+        );
     }
 
     #[test]

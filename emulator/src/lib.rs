@@ -29,6 +29,7 @@ pub mod messages;
 mod plugin;
 mod process;
 mod qemu;
+pub mod seal;
 mod settings;
 mod signal;
 pub mod spool;

@@ -2,6 +2,7 @@
 
 use std::{
     ffi::{CStr, OsStr, OsString, c_char, c_int, c_uint, c_void},
+    io,
     os::unix::ffi::{OsStrExt, OsStringExt},
     path::PathBuf,
     slice,
@@ -77,7 +78,11 @@ fn install(id: Id, info: &Info, arguments: &[&CStr]) -> Result<(), String> {
     let spool =
         PathBuf::from(OsString::from_vec(option("spool").ok_or("the option spool=DIRECTORY is missing")?));
     let clock = option("clock").and_then(|clock| String::from_utf8(clock).ok()?.parse().ok()).unwrap_or(0);
-    let settings = Settings::load(&spool).map_err(|error| format!("{}: {error}", spool.display()))?;
+    let settings = match Settings::load(&spool) {
+        // The recording ended while this program was being executed; it runs, and nothing follows it.
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        settings => settings.map_err(|error| format!("{}: {error}", spool.display()))?,
+    };
     let api = Api::find()?;
     _ = API.set(api);
     messages::divert(&spool);

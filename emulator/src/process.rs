@@ -2,9 +2,10 @@
 
 use std::{
     fs::OpenOptions,
-    io::Write,
+    io::{self, Write},
     os::unix::ffi::OsStrExt,
     path::{Path, PathBuf},
+    sync::atomic::{AtomicBool, Ordering},
 };
 
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -16,6 +17,7 @@ use crate::{
     mappings::{Mappings, Placed},
     settings::Settings,
     spool::{Note, NoteKind},
+    threads,
 };
 
 /// The process that this is.
@@ -44,6 +46,7 @@ pub(crate) struct Process {
     pub(crate) forked_by: Option<(u32, u32)>,
     /// Whether the program's first thread has run.
     pub(crate) started: bool,
+    given_up: AtomicBool,
     mappings: Mappings,
     blocks: FxHashMap<u64, Vec<Version>>,
     handlers: FxHashSet<u64>,
@@ -60,6 +63,7 @@ impl Process {
             sequence: 0,
             forked_by: None,
             started: false,
+            given_up: AtomicBool::new(false),
             mappings: Mappings::default(),
             blocks: FxHashMap::default(),
             handlers: FxHashSet::default(),
@@ -92,13 +96,28 @@ impl Process {
         self.choose_files();
     }
 
-    /// Appends to the process's notes; a spool that is gone has no reader either.
+    /// Appends to the process's notes. Where that can't be done (the disk is full, the recorder is gone with its
+    /// spool) the traces of the process end: they could not be understood without.
     pub(crate) fn note(&self, time: u64, tid: u32, kind: NoteKind) {
         let note = Note { time, pid: self.pid, tid, kind };
-        if let Ok(mut line) = serde_json::to_vec(&note) {
+        let line = serde_json::to_vec(&note).map_err(io::Error::from);
+        let written = line.and_then(|mut line| {
             line.push(b'\n');
-            append(&self.file("notes"), &line);
+            append(&self.file("notes"), &line)
+        });
+        if written.is_err() {
+            self.give_up();
         }
+    }
+
+    fn give_up(&self) {
+        self.given_up.store(true, Ordering::Relaxed);
+        threads::give_up(self);
+    }
+
+    /// Whether what the process runs can't be written down any more.
+    pub(crate) fn has_given_up(&self) -> bool {
+        self.given_up.load(Ordering::Relaxed)
     }
 
     /// A thread is about to be made with this stack; stack 0 shares the parent's.
@@ -118,7 +137,7 @@ impl Process {
     pub(crate) fn add_handler(&mut self, address: u64) {
         if self.handlers.insert(address) {
             for (_, block) in self.blocks.get(&address).into_iter().flatten() {
-                block.flags.fetch_or(HANDLER, std::sync::atomic::Ordering::Relaxed);
+                block.flags.fetch_or(HANDLER, Ordering::Relaxed);
             }
         }
     }
@@ -166,11 +185,11 @@ impl Process {
             }
         };
         if self.handlers.contains(&pc) {
-            block.flags.fetch_or(HANDLER, std::sync::atomic::Ordering::Relaxed);
+            block.flags.fetch_or(HANDLER, Ordering::Relaxed);
         }
         if not_before != 0 {
-            block.not_before.fetch_max(not_before, std::sync::atomic::Ordering::Relaxed);
-            block.flags.fetch_or(REPLACED, std::sync::atomic::Ordering::Relaxed);
+            block.not_before.fetch_max(not_before, Ordering::Relaxed);
+            block.flags.fetch_or(REPLACED, Ordering::Relaxed);
         }
         block
     }
@@ -185,12 +204,14 @@ impl Process {
             self.note(time, self.pid, NoteKind::Map(map));
         }
         if placed.keep {
-            append(&self.file("code"), bytes);
-            self.note(
-                time,
-                self.pid,
-                NoteKind::Code { address: pc, length: bytes.len() as u64, found: monotonic() },
-            );
+            let length = bytes.len() as u64;
+            match append(&self.file("code"), bytes) {
+                Ok(offset) => {
+                    let kind = NoteKind::Code { offset, address: pc, length, found: monotonic() };
+                    self.note(time, self.pid, kind);
+                }
+                Err(_) => self.give_up(),
+            }
         }
     }
 
@@ -210,10 +231,11 @@ fn monotonic() -> u64 {
     now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }
 
-/// One append, so that lines stay whole whoever else writes and however the process ends. No file
-/// stays open: the program may close or count all its file descriptors.
-fn append(path: &Path, bytes: &[u8]) {
-    if let Ok(mut file) = OpenOptions::new().append(true).create(true).open(path) {
-        _ = file.write_all(bytes);
-    }
+/// One append, so that lines stay whole whoever else writes and however the process ends; where the bytes begin in the
+/// file. No file stays open: the program may close or count all its file descriptors.
+fn append(path: &Path, bytes: &[u8]) -> io::Result<u64> {
+    let mut file = OpenOptions::new().append(true).create(true).open(path)?;
+    let offset = file.metadata()?.len();
+    file.write_all(bytes)?;
+    Ok(offset)
 }

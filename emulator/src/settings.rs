@@ -41,6 +41,11 @@ impl Settings {
         Ok(serde_json::from_slice(&std::fs::read(spool.join(FILE))?)?)
     }
 
+    /// Whether a spool is there, and the recording goes on.
+    pub(crate) fn are_in(spool: &Path) -> bool {
+        spool.join(FILE).exists()
+    }
+
     /// Writes the settings of a spool.
     ///
     /// # Errors

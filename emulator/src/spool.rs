@@ -4,7 +4,7 @@
 //! settings.json             recorder → plugin
 //! thread-PID-TID-N          header (Thread, 8 KiB), then trace bytes
 //! process-PID-N.notes       one JSON object a line: what the kernel would tell perf
-//! process-PID-N.code        code that no file holds, in the order of its notes
+//! process-PID-N.code        code that no file holds
 //! ```
 //!
 //! Files are written through shared mappings or by single appends, so that they are usable however
@@ -12,20 +12,23 @@
 
 use std::{
     fs::File,
-    io::{self, BufRead, BufReader, Read},
+    io::{self, BufRead, BufReader, Read, Seek, SeekFrom},
+    mem,
     path::{Path, PathBuf},
+    ptr,
+    sync::atomic::{AtomicU64, Ordering, compiler_fence},
 };
 
 use hodo_intel_pt::encoder::{Encoder, Sink};
 use serde::{Deserialize, Serialize};
 
-use crate::block::Block;
+use crate::{block::Block, window};
 
 /// Where trace bytes begin in a thread's file.
 pub const HEADER: u64 = 8192;
 
 /// First word of a thread's file; changes with the size of its header.
-const MAGIC: u64 = 0x3173_6468_742d_6f68 ^ (size_of::<Thread>() as u64) << 32;
+pub(crate) const MAGIC: u64 = 0x3173_6468_742d_6f68 ^ (size_of::<Thread>() as u64) << 32;
 
 /// What happened, when, and to whom.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -59,8 +62,10 @@ pub enum NoteKind {
         /// This one.
         parent_tid: u32,
     },
-    /// The next so many bytes of the process's code file stood at an address from this time on.
+    /// Bytes of the process's code file stood at an address from this time on.
     Code {
+        /// Where they begin in the file.
+        offset: u64,
         /// First address.
         address: u64,
         /// Bytes.
@@ -148,7 +153,7 @@ pub(crate) struct Counts {
 /// read them whatever state the thread died in.
 #[repr(C)]
 pub(crate) struct Thread {
-    magic: u64,
+    pub(crate) magic: u64,
     pub(crate) pid: u64,
     pub(crate) tid: u64,
     pub(crate) start: u64,
@@ -163,8 +168,8 @@ pub(crate) struct Thread {
     pub(crate) pc: u64,
     /// Whether packets are being made (the thread runs code that is traced).
     pub(crate) tracing: u64,
-    /// Whether every block takes the slow path, because not everything is traced.
-    pub(crate) careful: u64,
+    /// Why every block takes the slow path: [`FILTERED`], [`GIVEN_UP`], [`SEALED`].
+    pub(crate) careful: AtomicU64,
     /// Whether packets are being lost on request.
     pub(crate) losing: u64,
     /// Where the frame of the last signal lies, and where it returns to.
@@ -176,9 +181,20 @@ pub(crate) struct Thread {
     pub(crate) counts: Counts,
     pub(crate) window: Window,
     pub(crate) encoder: Encoder,
-    /// What was true right after the last PSB+.
-    pub(crate) checkpoint: Checkpoint,
+    /// What was true right after the last PSB+, and after the one before.
+    checkpoints: [Checkpoint; 2],
+    /// Which of them is the last. It changes when the checkpoint is whole, so that a thread that dies while it
+    /// writes one leaves the other.
+    latest: u64,
 }
+
+/// In [`Thread::careful`]: not everything is traced.
+pub(crate) const FILTERED: u64 = 1;
+/// In [`Thread::careful`]: what the process runs can't be written down any more, and the thread's trace ends.
+pub(crate) const GIVEN_UP: u64 = 4;
+/// In [`Thread::careful`]: the recorder has ended the recording, and the thread must not touch its file. The
+/// recorder sets this bit in the file, and writes no other word.
+pub(crate) const SEALED: u64 = 2;
 
 /// Where a trace may be cut if its thread died while it changed its words.
 #[repr(C)]
@@ -218,7 +234,7 @@ impl Thread {
             previous: outside,
             pc: 0,
             tracing: 0,
-            careful: 0,
+            careful: AtomicU64::new(0),
             losing: 0,
             last_frame: [0; 2],
             stopped: 0,
@@ -226,7 +242,32 @@ impl Thread {
             counts,
             window: Window { cursor: none, limit: none, base: none, end: none, offset: 0, next_psb: 0 },
             encoder,
-            checkpoint: Checkpoint { counts, ..Checkpoint::default() },
+            checkpoints: [Checkpoint { counts, ..Checkpoint::default() }; 2],
+            latest: 0,
+        }
+    }
+
+    /// Where the trace may be cut from now on.
+    pub(crate) fn set_checkpoint(&mut self, checkpoint: Checkpoint) {
+        let next = (self.latest + 1) % 2;
+        self.checkpoints[next as usize] = checkpoint;
+        compiler_fence(Ordering::SeqCst);
+        // SAFETY: a plain store, volatile so that it stays behind the one above.
+        unsafe { ptr::write_volatile(&mut self.latest, next) };
+    }
+
+    /// Writes a thread's words to the start of its file. The word that makes it a thread's file comes last, so that a
+    /// file whose thread died meanwhile holds no half of them.
+    ///
+    /// # Safety
+    /// `home` can hold a `Thread`, and nobody else uses it.
+    pub(crate) unsafe fn publish(mut self, home: *mut Thread) {
+        let magic = mem::take(&mut self.magic);
+        // SAFETY: as the caller promises.
+        unsafe {
+            home.write(self);
+            compiler_fence(Ordering::SeqCst);
+            (&raw mut (*home).magic).write_volatile(magic);
         }
     }
 }
@@ -256,12 +297,13 @@ pub struct ThreadRecord {
     pub traced_calls: u64,
     /// Trace bytes that were written to the file, ever.
     pub written: u64,
-    /// Size of the ring that holds the last of them, in snapshot mode.
+    /// Size of the ring that holds the last of them, in snapshot mode: byte `n` lies at `n` modulo this size.
     pub ring: Option<u64>,
+    /// Trace bytes that the ring does not hold any more, counted from the first.
+    pub overwritten: u64,
     /// Bytes that end the trace.
     pub tail: Vec<u8>,
-    /// The thread died in the middle of a packet or is still running, and its trace was cut at the
-    /// last PSB.
+    /// The thread died in the middle of a packet, and its trace was cut at the last PSB.
     pub cut: bool,
     /// The trace could not be written to its end, because the disk was full.
     pub stopped: bool,
@@ -272,35 +314,51 @@ pub struct ThreadRecord {
 impl ThreadRecord {
     /// Reads a thread's file, and finishes its trace: a thread that died while it was running ends
     /// with an interrupt at the start of the block that it was in, whose instructions count as not
-    /// executed, here and in the trace.
+    /// executed, here and in the trace. `None` of a thread that ran no instruction: its file is not whole.
+    ///
+    /// `settled` of a thread that lives and was [sealed](crate::seal::seal) between two blocks.
     ///
     /// # Errors
     /// What the system says, or that it is no such file.
-    pub fn read(path: &Path) -> io::Result<ThreadRecord> {
+    pub fn read(path: &Path, settled: bool) -> io::Result<Option<ThreadRecord>> {
         let mut bytes = [0; size_of::<Thread>()];
-        File::open(path)?.read_exact(&mut bytes)?;
+        match File::open(path)?.read_exact(&mut bytes) {
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(None),
+            other => other?,
+        }
         // SAFETY: the bytes are as many as a `Thread` has, and all its fields are words for which
         // every value is valid; the pointers among them are compared, never followed.
-        let thread: Thread = unsafe { bytes.as_ptr().cast::<Thread>().read_unaligned() };
-        if thread.magic != MAGIC {
-            return Err(io::Error::new(io::ErrorKind::InvalidData, "not a thread's trace of this version"));
+        let mut thread: Thread = unsafe { bytes.as_ptr().cast::<Thread>().read_unaligned() };
+        match thread.magic {
+            0 => return Ok(None),
+            MAGIC => {}
+            _ => {
+                let reason = "not a thread's trace of this version";
+                return Err(io::Error::new(io::ErrorKind::InvalidData, reason));
+            }
         }
-        Ok(thread.close(path))
+        if settled {
+            thread.busy = 0;
+        }
+        Ok(Some(thread.close(path)))
     }
 }
 
 impl Thread {
     fn close(mut self, path: &Path) -> ThreadRecord {
-        let alive = Path::new("/proc").join(format!("{}/task/{}", self.pid, self.tid)).exists();
-        let cut = self.stopped == 0 && (self.busy != 0 || alive && self.tracing != 0);
+        let cut = self.stopped == 0 && self.busy != 0;
         let mut end = Checkpoint {
             counts: self.counts,
             position: self.window.position(),
             pc: self.pc,
             tracing: self.tracing,
         };
+        // A thread that died within a change may have written more than its words say.
+        let last =
+            self.window.position().saturating_add(if self.busy != 0 { window::SLACK as u64 } else { 0 });
+        let overwritten = if self.ring == 0 { 0 } else { last.saturating_sub(self.ring) };
         if cut {
-            end = self.checkpoint;
+            end = self.checkpoints[usize::from(self.latest == 1)];
             self.encoder.forget(end.counts.now);
         }
         let Checkpoint { counts, position: written, .. } = end;
@@ -322,6 +380,7 @@ impl Thread {
             traced_calls: counts.calls.saturating_sub(counts.untraced_calls),
             written,
             ring: (self.ring != 0).then_some(self.ring),
+            overwritten: overwritten.min(written),
             tail,
             cut,
             stopped: self.stopped != 0,
@@ -330,17 +389,152 @@ impl Thread {
     }
 }
 
-/// Reads the notes of a process; a line that was cut short ends them.
+impl ThreadRecord {
+    /// The trace, as far as it is there: its length in bytes, and those. Of a ring it begins anywhere in a packet.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn trace(&self) -> io::Result<(u64, impl Read)> {
+        let open = |at: u64| {
+            let mut file = File::open(&self.path)?;
+            file.seek(SeekFrom::Start(HEADER + at))?;
+            io::Result::Ok(file)
+        };
+        let kept = self.written - self.overwritten;
+        // A ring goes over its end once at most.
+        let ring = self.ring.unwrap_or(u64::MAX);
+        let start = self.overwritten % ring;
+        let first = kept.min(ring - start);
+        let bytes = open(start)?.take(first).chain(open(0)?.take(kept - first)).chain(self.tail.as_slice());
+        Ok((kept + self.tail.len() as u64, bytes))
+    }
+}
+
+/// Reads the notes of a process, and how many are not whole.
 ///
 /// # Errors
 /// What the system says.
-pub fn read_notes(path: &Path) -> io::Result<Vec<Note>> {
-    let mut notes = Vec::new();
-    for line in BufReader::new(File::open(path)?).lines() {
-        match serde_json::from_str(&line?) {
+pub fn read_notes(path: &Path) -> io::Result<(Vec<Note>, u64)> {
+    let (mut notes, mut torn) = (Vec::new(), 0);
+    for line in BufReader::new(File::open(path)?).split(b'\n') {
+        match serde_json::from_slice(&line?) {
             Ok(note) => notes.push(note),
-            Err(_) => break,
+            Err(_) => torn += 1,
         }
     }
-    Ok(notes)
+    Ok((notes, torn))
+}
+
+#[cfg(test)]
+mod tests {
+    use hodo_intel_pt::encoder::{Settings, Timing};
+
+    use super::*;
+    use crate::{block::OUTSIDE, window};
+
+    const RING: u64 = 64 << 10;
+    const WORD: u64 = 8;
+
+    /// A thread in snapshot mode that has written so many words, each its own number; a checkpoint lies behind
+    /// `checkpoint` of them.
+    fn ring(folder: &Path, words: u64, checkpoint: u64) -> (PathBuf, *mut Thread) {
+        let timing = Timing { tsc: true, mtc_period: None, cyc_threshold: None };
+        let encoder = Encoder::new(Settings { return_compression: false, timing }, 0);
+        let who = Identity { pid: 1, tid: 1, sequence: 0 };
+        let home = window::create(folder, Thread::new(&who, RING, 0, encoder, &OUTSIDE)).unwrap();
+        // SAFETY: just made, and known to nobody else.
+        let thread = unsafe { &mut *home };
+        for number in 0..words {
+            if number == checkpoint {
+                let (counts, position) = (thread.counts, thread.window.position());
+                thread.set_checkpoint(Checkpoint { counts, position, pc: 0, tracing: 0 });
+            }
+            thread.window.put(number, WORD as usize);
+            window::advance(thread).unwrap();
+        }
+        (folder.join("thread-1-1-0"), home)
+    }
+
+    fn words(record: &ThreadRecord) -> Vec<u64> {
+        let mut bytes = Vec::new();
+        let (length, mut trace) = record.trace().unwrap();
+        trace.read_to_end(&mut bytes).unwrap();
+        assert_eq!(length, bytes.len() as u64);
+        bytes.as_chunks().0.iter().map(|&word| u64::from_le_bytes(word)).collect()
+    }
+
+    #[test]
+    fn a_ring_gives_the_last_of_what_was_written() {
+        let folder = tempfile::tempdir().unwrap();
+        for words_written in [0, 1, RING / WORD - 1, RING / WORD, RING / WORD + 1, 3 * RING / WORD + 7] {
+            let (path, thread) = ring(folder.path(), words_written, 0);
+            let record = ThreadRecord::read(&path, false).unwrap().unwrap();
+            let first = words_written.saturating_sub(RING / WORD);
+            assert_eq!(words(&record), (first..words_written).collect::<Vec<_>>());
+            // SAFETY: it was made here, and nobody uses it any more.
+            unsafe { window::close(thread) };
+            std::fs::remove_file(path).unwrap();
+        }
+    }
+
+    /// A thread that dies while it changes its words is cut at its checkpoint. What it wrote since lies over the
+    /// oldest bytes of the ring, which must not be taken for what they were.
+    #[test]
+    fn a_ring_that_is_cut_holds_nothing_new_in_the_place_of_the_old() {
+        let folder = tempfile::tempdir().unwrap();
+        let (all, checkpoint) = (3 * RING / WORD, 3 * RING / WORD - 100);
+        let (path, thread) = ring(folder.path(), all, checkpoint);
+        // SAFETY: it was made here.
+        let thread = unsafe { &mut *thread };
+        thread.busy = 1;
+        // Bytes beyond the cursor may be written before it moves.
+        let slack = window::SLACK as u64 / WORD;
+        for beyond in 0..slack {
+            // SAFETY: the ring is mapped twice.
+            unsafe { thread.window.cursor.cast::<u64>().add(beyond as usize).write_unaligned(u64::MAX) };
+        }
+        let record = ThreadRecord::read(&path, false).unwrap().unwrap();
+        assert!(record.cut);
+        assert_eq!(words(&record), (all + slack - RING / WORD..checkpoint).collect::<Vec<_>>());
+        // SAFETY: it was made here, and nobody uses it any more.
+        unsafe { window::close(thread) };
+    }
+
+    #[test]
+    fn a_thread_that_has_not_begun_is_none_and_a_foreign_file_is_an_error() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("thread-1-1-0");
+        for bytes in [&[][..], &[0; 100], &[0; 3 * HEADER as usize]] {
+            std::fs::write(&path, bytes).unwrap();
+            assert!(ThreadRecord::read(&path, false).unwrap().is_none());
+        }
+        std::fs::write(&path, [1; 3 * HEADER as usize]).unwrap();
+        assert_eq!(ThreadRecord::read(&path, false).unwrap_err().kind(), io::ErrorKind::InvalidData);
+    }
+
+    /// A checkpoint that is being written when its thread dies leaves the one before it whole.
+    #[test]
+    fn a_checkpoint_is_written_beside_the_last_one() {
+        let folder = tempfile::tempdir().unwrap();
+        let (path, thread) = ring(folder.path(), 1000, 500);
+        // SAFETY: it was made here.
+        let thread = unsafe { &mut *thread };
+        thread.busy = 1;
+        thread.checkpoints[1 - thread.latest as usize].position = u64::MAX;
+        let record = ThreadRecord::read(&path, false).unwrap().unwrap();
+        assert_eq!(record.written, 500 * WORD);
+        // SAFETY: it was made here, and nobody uses it any more.
+        unsafe { window::close(thread) };
+    }
+
+    #[test]
+    fn a_note_that_is_torn_is_counted_and_loses_no_other() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("process-1-0.notes");
+        let note = |time| Note { time, pid: 1, tid: 1, kind: NoteKind::Untraced { reason: String::new() } };
+        let line = |time| serde_json::to_string(&note(time)).unwrap();
+        let text = format!("{}\n{}{}\n{}\n", line(1), &line(2)[..9], line(3), line(4));
+        std::fs::write(&path, text).unwrap();
+        assert_eq!(read_notes(&path).unwrap(), (vec![note(1), note(4)], 1));
+    }
 }

@@ -12,7 +12,7 @@ use std::{
 use crate::{
     block::{ALONE, Block, HANDLER, Kind, OUTSIDE, REPLACED},
     signal::{self, Registers},
-    spool::{Checkpoint, Thread},
+    spool::{Checkpoint, GIVEN_UP, SEALED, Thread},
     threads, window,
 };
 
@@ -74,8 +74,10 @@ impl Thread {
         // SAFETY: `previous` is set to blocks only, and blocks are never freed.
         let previous: &'static Block = unsafe { &*self.previous };
         let flags = block.flags.load(Ordering::Relaxed);
-        if u64::from(flags) | self.careful != 0 || !self.follow(previous, block.pc) {
-            self.step_carefully(previous, block, flags, registers);
+        let careful = self.read_careful();
+        let plain = u64::from(flags) | careful == 0 && self.follow(previous, block.pc);
+        if !plain && !self.step_carefully(previous, block, (flags, careful), registers) {
+            return self.end_change();
         }
         self.previous = block;
         self.pc = block.pc;
@@ -139,16 +141,19 @@ impl Thread {
     }
 
     /// What the fast path leaves: signals, repeated instructions, blocks left in their middle, the
-    /// way back from system calls, filters.
+    /// way back from system calls, filters. `false`, and nothing is done, where the recording has ended.
     #[cold]
     #[inline(never)]
     fn step_carefully(
         &mut self,
         previous: &'static Block,
         block: &'static Block,
-        flags: u8,
+        (flags, careful): (u8, u64),
         registers: &Registers,
-    ) {
+    ) -> bool {
+        if self.is_over(careful) {
+            return false;
+        }
         let pc = block.pc;
         let signal =
             if flags & HANDLER != 0 { signal::delivered(self, previous, pc, registers) } else { None };
@@ -157,19 +162,39 @@ impl Thread {
             None => End { ran: ended(previous, pc, flags & ALONE != 0), interrupted: None },
         };
         self.surprises += u64::from(end.ran == Ran::Unknown);
-        match self.careful {
+        match careful {
             0 => self.end(previous, end),
             _ => self.end_filtered(previous, end),
         }
         if flags & REPLACED != 0 {
             self.wait_until(block.not_before.load(Ordering::Relaxed), pc);
         }
-        if self.careful != 0 {
+        if careful != 0 {
             self.resume_filtered(previous, pc);
         } else if self.tracing == 0 {
             self.encoder.enable(pc, self.counts.now, &mut self.window);
             self.tracing = 1;
         }
+        true
+    }
+
+    /// Why to be careful: read once within a change, and after it was announced, because the recorder may change the
+    /// word at any time.
+    #[inline(always)]
+    fn read_careful(&self) -> u64 {
+        self.careful.load(Ordering::Relaxed)
+    }
+
+    /// Leaves the thread's file for good where it is not to be written any more.
+    fn is_over(&mut self, careful: u64) -> bool {
+        let over = careful & (SEALED | GIVEN_UP) != 0;
+        if over {
+            if careful & SEALED == 0 {
+                self.stopped = 1;
+            }
+            threads::stop(self);
+        }
+        over
     }
 
     /// Traces how the previous block ended.
@@ -210,6 +235,10 @@ impl Thread {
     /// The thread makes a system call: the previous block is over, and so is tracing for now.
     pub(crate) fn leave(&mut self) {
         self.begin_change();
+        let careful = self.read_careful();
+        if self.is_over(careful) {
+            return self.end_change();
+        }
         // SAFETY: `previous` is set to blocks only, and blocks are never freed.
         let previous: &'static Block = unsafe { &*self.previous };
         let end = match previous.kind {
@@ -217,7 +246,7 @@ impl Thread {
             // A call through the vsyscall page, which no instruction makes.
             _ => End { ran: Ran::Part(0), interrupted: Some(previous.pc) },
         };
-        match self.careful {
+        match careful {
             0 => self.end(previous, end),
             _ => self.end_filtered(previous, end),
         }
@@ -243,8 +272,8 @@ impl Thread {
             let next = (self.tracing != 0).then_some(self.pc);
             self.encoder.synchronize(next, self.counts.now, &mut self.window);
             let position = self.window.position();
-            self.checkpoint =
-                Checkpoint { counts: self.counts, position, pc: self.pc, tracing: self.tracing };
+            let (counts, pc, tracing) = (self.counts, self.pc, self.tracing);
+            self.set_checkpoint(Checkpoint { counts, position, pc, tracing });
             self.window.next_psb = position + window::psb_period();
         }
         window::set_limit(&mut self.window);

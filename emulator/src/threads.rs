@@ -5,7 +5,7 @@
 
 use std::{
     ptr,
-    sync::atomic::{AtomicPtr, AtomicUsize, Ordering},
+    sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering},
     time::{Duration, Instant},
 };
 
@@ -16,7 +16,7 @@ use crate::{
     filter,
     process::{PROCESS, Process},
     signal::Registers,
-    spool::{Identity, NoteKind, Thread},
+    spool::{FILTERED, GIVEN_UP, Identity, NoteKind, Thread},
     window,
 };
 
@@ -84,11 +84,14 @@ fn begin(registers: &Registers) -> Option<*mut Thread> {
 }
 
 fn record(process: &Process, tid: u32, start: u64) -> Option<*mut Thread> {
+    if process.has_given_up() {
+        return None;
+    }
     let settings = &process.settings;
     let who = Identity { pid: process.pid, tid, sequence: process.sequence };
     let encoder = Encoder::new(settings.encoder(), start);
     let mut thread = Thread::new(&who, settings.snapshot.unwrap_or(0), start, encoder, &OUTSIDE);
-    thread.careful = filter::is_set().into();
+    thread.careful = AtomicU64::new(if filter::is_set() { FILTERED } else { 0 });
     let thread = window::create(&process.spool, thread).ok()?;
     // SAFETY: just made, and known to nobody else.
     unsafe { (*thread).make_room() };
@@ -97,6 +100,8 @@ fn record(process: &Process, tid: u32, start: u64) -> Option<*mut Thread> {
 
 /// The thread of a virtual processor has ended.
 pub(crate) fn end(index: u32) {
+    // Who translates looks at the clocks of all threads.
+    let _process = PROCESS.lock();
     let thread = THREADS[index as usize].swap(ptr::null_mut(), Ordering::AcqRel);
     if thread > UNRECORDED {
         // SAFETY: the thread itself says that it ends, so nobody uses its words any more.
@@ -112,6 +117,17 @@ pub(crate) fn stop(thread: *mut Thread) {
     }
 }
 
+/// What the threads run can't be written down any more: each ends its trace at its next block. `_process` is held, so
+/// that no thread goes away meanwhile.
+pub(crate) fn give_up(_process: &Process) {
+    for index in 0..USED.load(Ordering::Acquire) {
+        if let Some(thread) = get(index as u32) {
+            // SAFETY: a thread is unmapped only while its process is locked. The word is atomic.
+            unsafe { (*thread).careful.fetch_or(GIVEN_UP, Ordering::Relaxed) };
+        }
+    }
+}
+
 /// In a forked child: none of the parent's threads are here, and nobody writes to their files.
 pub(crate) fn forget_all() {
     (0..USED.load(Ordering::Acquire)).for_each(|index| end(index as u32));
@@ -123,10 +139,10 @@ pub(crate) fn forget_all() {
 /// instructions between them. What runs before and after a change must not be mistaken.
 pub(crate) const CHANGE: u64 = 100_000;
 
-/// A time after everything that the threads ran so far.
+/// A time after everything that the threads ran so far. The process is locked.
 pub(crate) fn later() -> u64 {
     let clocks = (0..USED.load(Ordering::Acquire)).filter_map(|index| {
-        // SAFETY: threads are unmapped by themselves only, when they end; a clock that is being
+        // SAFETY: a thread is unmapped only while its process is locked; a clock that is being
         // written is read before or after that.
         get(index as u32).map(|thread| unsafe { (&raw const (*thread).counts.now).read_volatile() })
     });
@@ -150,20 +166,26 @@ fn take_others(index: u32, instead: *mut Thread) -> Vec<(usize, *mut Thread)> {
     let others = (0..USED.load(Ordering::Acquire)).filter(|&other| other != index as usize);
     let taken: Vec<_> = others
         .filter_map(|other| get(other as u32).map(|thread| (other, thread)))
-        .inspect(|&(other, _)| THREADS[other].store(instead, Ordering::Release))
+        // One that ends meanwhile is gone, and its words with it.
+        .filter(|&(other, thread)| put(other, thread, instead))
         .collect();
     let start = Instant::now();
     if !taken.is_empty() {
         // A thread may have looked itself up just before.
         std::thread::sleep(Duration::from_micros(200));
     }
-    // SAFETY: as in `later`.
+    // SAFETY: threads that were taken do not unmap their words.
     let busy =
         |&(_, thread): &(usize, *mut Thread)| unsafe { (&raw const (*thread).busy).read_volatile() != 0 };
     while taken.iter().any(busy) && start.elapsed() < PATIENCE {
         std::thread::yield_now();
     }
     taken
+}
+
+/// Puts something in the place of `before`, if that is still there.
+fn put(index: usize, before: *mut Thread, after: *mut Thread) -> bool {
+    THREADS[index].compare_exchange(before, after, Ordering::AcqRel, Ordering::Relaxed).is_ok()
 }
 
 /// Threads that stand still.
@@ -182,7 +204,8 @@ impl Parked {
 impl Drop for Parked {
     fn drop(&mut self) {
         for &(index, thread) in &self.0 {
-            THREADS[index].store(thread, Ordering::Release);
+            // It may have ended while it stood still.
+            put(index, PARKED, thread);
         }
     }
 }

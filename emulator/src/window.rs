@@ -9,7 +9,7 @@ use std::{
     ptr,
     sync::{
         OnceLock,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicU64, Ordering, compiler_fence},
     },
 };
 
@@ -18,7 +18,7 @@ use crate::spool::{HEADER, Thread, Window};
 /// Bytes that are mapped at a time.
 const WINDOW: u64 = 1 << 20;
 /// Bytes that may be written before the limit is looked at again.
-const SLACK: usize = 4096;
+pub(crate) const SLACK: usize = 4096;
 
 static PSB_PERIOD: AtomicU64 = AtomicU64::new(2048);
 static SPOOL: OnceLock<PathBuf> = OnceLock::new();
@@ -65,7 +65,7 @@ pub(crate) fn create(spool: &Path, mut thread: Thread) -> io::Result<*mut Thread
     thread.window.end = thread.window.base.wrapping_add(if ring == 0 { WINDOW } else { 2 * ring } as usize);
     set_limit(&mut thread.window);
     // SAFETY: `home` is a mapping of HEADER bytes, more than a `Thread` has, and page-aligned.
-    unsafe { home.write(thread) };
+    unsafe { thread.publish(home) };
     Ok(home)
 }
 
@@ -91,8 +91,10 @@ pub(crate) fn advance(thread: &mut Thread) -> io::Result<()> {
     if ring != 0 {
         let into = window.cursor as u64 - window.base as u64;
         if into >= ring {
-            window.cursor = window.cursor.wrapping_sub(ring as usize);
+            // Who finds one of the two done takes the ring for newer than it is, and reads nothing old as new.
             window.offset += ring;
+            compiler_fence(Ordering::SeqCst);
+            window.cursor = window.cursor.wrapping_sub(ring as usize);
         }
         return Ok(());
     }

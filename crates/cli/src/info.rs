@@ -246,5 +246,5 @@ fn untraced(info: &Info) -> Table {
         let thread = format!("tid {}", program.thread.tid);
         vec![thread.into(), program.time_ns.into(), program.reason.as_str().into()]
     });
-    table("programs that ran untraced", columns, rows.collect())
+    table("what ran untraced", columns, rows.collect())
 }

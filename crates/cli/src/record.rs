@@ -38,10 +38,11 @@ pub fn run(command: &Record) -> Result<ExitCode, Failure> {
         let reason = format!("{}: no file, but a recording is written to one", command.output.display());
         return Err(Failure::usage(reason));
     }
-    let outcome = hodo_recorder::record(&request).map_err(|error| match error {
-        Error::NoCommand | Error::Event { .. } | Error::Filter { .. } => Failure::usage(error),
-        error => Failure::unreadable(error),
-    })?;
+    let outcome =
+        hodo_recorder::record(&request, &|line| eprintln!("hodo: {line}")).map_err(|error| match error {
+            Error::NoCommand | Error::Event { .. } | Error::Filter { .. } => Failure::usage(error),
+            error => Failure::unreadable(error),
+        })?;
     outcome.warnings.iter().for_each(|warning| eprintln!("hodo: {warning}"));
     if !command.quiet {
         let threads = outcome.threads.map_or(String::new(), |threads| {

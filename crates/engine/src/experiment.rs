@@ -234,13 +234,13 @@ impl<'f> Experiment<'f> {
         let runs = self.tracks.iter().flat_map(|track| &track.runs);
         let mut span: Option<(Tsc, Tsc)> = None;
         for run in runs {
-            let first =
-                run.find_psb(0).and_then(|at| tsc_after(&run.bytes(at..(at + 256).min(run.length()))));
+            let tsc_at = |at| tsc_after(&run.bytes(at..(at + 256).min(run.length())));
+            let first = run.psbs().take(MOST_WITHOUT_TIME).find_map(tsc_at);
             // The last PSB lies within the last 64 KiB unless PSBs are very rare.
             let near_end = run.length().saturating_sub(1 << 16);
             let tail = run.bytes(near_end..run.length());
-            let psb = memchr::memmem::rfind(&tail, &packet::PSB);
-            let last = psb.and_then(|at| tsc_after(&tail[at..])).or(first);
+            let psbs = memchr::memmem::rfind_iter(&tail, &packet::PSB).take(MOST_WITHOUT_TIME);
+            let last = psbs.filter_map(|at| tsc_after(&tail[at..])).next().or(first);
             if let (Some(first), Some(last)) = (first, last) {
                 let (from, to) = span.unwrap_or((first, last));
                 span = Some((from.min(first).min(last), to.max(first).max(last)));
@@ -270,6 +270,9 @@ impl<'f> Experiment<'f> {
         }
     }
 }
+
+/// Segments that are asked for the time, where PSB+ does not tell it.
+const MOST_WITHOUT_TIME: usize = 64;
 
 /// The tick that the status packets after a PSB name.
 pub(crate) fn tsc_after(bytes: &[u8]) -> Option<Tsc> {

@@ -9,6 +9,7 @@ use hodo_trace::{Analysis, Arrival, FunctionId, Numbering, Place, Run, Seen, Str
 
 use crate::{
     ChunkSize, Experiment, Losses, Numbers, Spans, Window,
+    early::Early,
     gate::Gate,
     seen::{OfGraph, arrival, code, run},
     segments::{TrackSink, decode_all},
@@ -244,7 +245,7 @@ pub(crate) struct SeenSink<'x, 'f, T> {
     /// thread where it is taken up again.
     open: bool,
     /// What happened before the segment's first time, which decides whether to look at it.
-    early: Vec<Seen<'static>>,
+    early: Early,
     /// Whether blocks are joined, for now.
     joins: bool,
     /// What ran since the last run that was told; of no instruction where nothing did.
@@ -266,7 +267,7 @@ impl<'x, 'f, T: Take> SeenSink<'x, 'f, T> {
     pub(crate) fn new(taker: T, gate: Gate<'x, 'f>) -> Self {
         let clock = gate.experiment.recording.config.clock;
         let open = gate.open;
-        let early = Vec::new();
+        let early = Early::default();
         SeenSink { taker, gate, clock, fresh: false, open, early, joins: false, run: NO_RUN }
     }
 
@@ -283,7 +284,7 @@ impl<'x, 'f, T: Take> SeenSink<'x, 'f, T> {
     fn take(&mut self, seen: Seen<'_>) {
         if self.fresh {
             if !self.open {
-                self.early.push(seen.without_lengths());
+                self.early.push(seen);
                 return;
             }
             self.fresh = false;
@@ -396,13 +397,28 @@ impl<'x, 'f, T: Take> SeenSink<'x, 'f, T> {
         self.resume_thread();
         if self.fresh || (opens && !was_open) {
             self.fresh = false;
-            let early = std::mem::take(&mut self.early);
-            if early.iter().any(|seen| matches!(seen, Seen::Gap)) {
-                [Seen::Begin(None), Seen::Gap, Seen::End].into_iter().for_each(|seen| self.tell(seen));
-            }
-            self.tell(Seen::Begin(self.clock()));
-            early.into_iter().filter(|seen| !matches!(seen, Seen::Gap)).for_each(|seen| self.tell(seen));
+            self.begin();
         } else if let Some(clock) = self.clock() {
+            self.tell(Seen::Time(clock));
+        }
+    }
+
+    /// The segment begins, or what is to be looked at does, and the clock was told.
+    fn begin(&mut self) {
+        if !self.open {
+            self.early.clear();
+        }
+        if self.early.is_empty() {
+            return self.tell(Seen::Begin(self.clock()));
+        }
+        self.tell(Seen::Begin(None));
+        if let Some(number) = self.gate.number() {
+            self.tell(Seen::Number(number - self.early.ran()));
+        }
+        let mut early = std::mem::take(&mut self.early);
+        early.tell(|seen| self.tell(seen));
+        self.early = early;
+        if let Some(clock) = self.clock() {
             self.tell(Seen::Time(clock));
         }
     }
@@ -421,7 +437,8 @@ impl<'x, 'f, T: Take> SeenSink<'x, 'f, T> {
         }
     }
 
-    /// Another thread runs: what ran until now ran until the clock as it stands.
+    /// Another thread runs: what ran until now ran until the clock as it stands. Threads change by the clock, so
+    /// nothing is early then.
     fn switch(&mut self, context: u32) {
         let runs = !self.fresh;
         if runs {
@@ -440,6 +457,7 @@ impl<T: Take> TrackSink for SeenSink<'_, '_, T> {
         self.gate.begin_segment();
         self.open = self.gate.open;
         self.fresh = true;
+        self.early.clear();
         self.joins = false;
         self.resume_thread();
     }
@@ -447,8 +465,18 @@ impl<T: Take> TrackSink for SeenSink<'_, '_, T> {
     fn end_segment(&mut self) {
         self.tell_run();
         self.joins = false;
-        self.early.clear();
+        if self.fresh && !self.open {
+            return self.early.clear();
+        }
         self.take(Seen::End);
+    }
+
+    fn untimed(&self) -> u64 {
+        match () {
+            () if !self.gate.wanted => 0,
+            () if self.fresh => self.early.instructions(),
+            () => self.early.left_out(),
+        }
     }
 }
 
@@ -530,7 +558,7 @@ impl<T: Take> Sink for SeenSink<'_, '_, T> {
             // Nearly all events.
             Event::Time(now) => self.time(now),
             // A segment is seen to begin with its first time.
-            Event::Cycles(count) if !self.fresh => self.tell(Seen::Cycles(count)),
+            Event::Cycles(count) if !self.fresh || !self.early.is_empty() => self.take(Seen::Cycles(count)),
             _ => self.other_event(&event),
         }
         self.joins = T::TAKES_STRETCHES && self.is_direct();

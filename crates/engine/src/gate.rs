@@ -181,6 +181,11 @@ impl<'x, 'f> Gate<'x, 'f> {
         stint.since = stint.since.or(Some(now));
     }
 
+    /// Whether only a part of the times is to be looked at.
+    pub(crate) fn is_part(&self) -> bool {
+        self.reading.window.is_some()
+    }
+
     /// Whether what happened up to a time is to be looked at.
     #[inline]
     pub(crate) fn wants(&self, now: Tsc) -> bool {

@@ -14,6 +14,7 @@ pub mod events;
 
 mod annotate;
 mod digits;
+mod early;
 mod experiment;
 mod files;
 mod find;

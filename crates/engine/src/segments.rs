@@ -28,6 +28,12 @@ pub trait TrackSink: Sink {
 
     /// The segment ends.
     fn end_segment(&mut self) {}
+
+    /// Instructions, or events, of the segment at hand that are left out of a part of the times because no clock told when they
+    /// ran.
+    fn untimed(&self) -> u64 {
+        0
+    }
 }
 
 /// Decodes all chunks on all cores, each with a sink of its own. What a sink gathered is handed to
@@ -139,6 +145,7 @@ fn decode<'x, 'f, S: TrackSink>(
             true => decoder.decode_with_memo(programs, memos, &mut located),
             false => decoder.decode(programs, &mut located),
         }
+        located.lose_untimed(end - start);
         sink.end_segment();
     }
     if let Some(bytes) = skipped {
@@ -202,6 +209,28 @@ impl<S: Sink, G: FnMut(&mut S)> Located<'_, '_, S, G> {
             time: since.or(until).zip(until.or(since)),
             count: 1,
             detail: self.experiment.describe(&gap.trouble),
+        });
+    }
+}
+
+impl<S: TrackSink, G: FnMut(&mut S)> Located<'_, '_, S, G> {
+    /// Adds what the sink leaves out of the segment, which has a length, to the losses.
+    fn lose_untimed(&mut self, length: u64) {
+        let instructions = self.sink.untimed();
+        if instructions == 0 {
+            return;
+        }
+        let track = &self.experiment.tracks[self.chunk.track];
+        let run: &Run<'_> = &track.runs[self.chunk.run];
+        self.losses.add(Loss {
+            stream: track.name.clone(),
+            cause: Cause::Untimed,
+            bytes: run.file_offset(self.start)..run.file_offset(self.start + length),
+            time: None,
+            count: 1,
+            detail: format!(
+                "no packet tells the time of {instructions} instructions or events, so they are in no part of the times"
+            ),
         });
     }
 }

@@ -1,14 +1,17 @@
 //! From the emulated processor's spool to a perf.data.
 
 use std::{
-    collections::BTreeMap,
-    fs::File,
-    io::{self, Read, Seek, SeekFrom, Write},
-    path::{Path, PathBuf},
+    collections::{BTreeMap, BTreeSet},
+    ffi::OsStr,
+    io::{self, Seek, Write},
+    path::Path,
 };
 
 use hodo_clock::{Nanos, PerfClock};
-use hodo_emulator::spool::{self, HEADER, Note, NoteKind, ThreadRecord};
+use hodo_emulator::{
+    seal::SealedThread,
+    spool::{self, Note, NoteKind, ThreadRecord},
+};
 use hodo_formats::{
     perf::{
         layout::{CodeEntry, HodoscopeSection},
@@ -31,28 +34,53 @@ pub(crate) struct Collected {
     /// The files of each thread, in order of time.
     threads: BTreeMap<(u64, u32, u32), Vec<ThreadRecord>>,
     notes: Vec<Note>,
-    /// Where the bytes of each code note are, in the order of those notes.
-    code: Vec<(PathBuf, u64)>,
+    /// The bytes of each code note, in the order of those notes.
+    code: Vec<Vec<u8>>,
+    /// Threads that went on when the recording ended.
+    running: BTreeSet<(u32, u32)>,
+    /// What could not be read of the spool.
+    unreadable: Vec<String>,
 }
 
 impl Collected {
-    pub(crate) fn read(spool: &Path, engine: String) -> Result<Collected, Error> {
-        let mut records = Vec::new();
-        let mut notes: Vec<(Note, Option<(PathBuf, u64)>)> = Vec::new();
+    /// Reads a spool that is sealed: these threads, of which those of processes that are `running` may live.
+    pub(crate) fn read(
+        spool: &Path,
+        engine: String,
+        threads: &[SealedThread],
+        running: &BTreeSet<u32>,
+    ) -> Result<Collected, Error> {
+        let (mut records, mut notes, mut unreadable) = (Vec::new(), Vec::new(), Vec::new());
+        for thread in threads {
+            let path = spool.join(&thread.name);
+            match ThreadRecord::read(&path, thread.settled) {
+                Ok(record) => records.extend(record),
+                Err(error) => {
+                    let name = thread.name.to_string_lossy();
+                    unreadable.push(format!("the trace of {name} can't be read, and is missing: {error}"));
+                }
+            }
+        }
         for entry in std::fs::read_dir(spool).map_err(Error::file(spool))? {
             let path = entry.map_err(Error::file(spool))?.path();
-            let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-            if name.starts_with("thread-") {
-                records.push(ThreadRecord::read(&path).map_err(Error::file(&path))?);
-            } else if name.ends_with(".notes") {
-                let of_process = spool::read_notes(&path).map_err(Error::file(&path))?;
-                notes.extend(with_code(of_process, &path.with_extension("code")));
+            if path.extension() == Some(OsStr::new("notes")) {
+                let (of_process, torn) = spool::read_notes(&path).map_err(Error::file(&path))?;
+                notes.extend(with_code(of_process, &path.with_extension("code"), &mut unreadable));
+                if torn > 0 {
+                    let name = path.file_name().unwrap_or_default().to_string_lossy();
+                    unreadable.push(format!("{torn} of what {name} says can't be read, and is missing"));
+                }
             }
         }
         notes.sort_by_key(|(note, _)| (note.time, rank(&note.kind)));
-        let code = notes.iter().filter_map(|(_, code)| code.clone()).collect();
-        let notes = notes.into_iter().map(|(note, _)| note).collect();
-        Ok(Collected { engine, threads: by_thread(records), notes, code })
+        let (notes, code): (Vec<_>, Vec<_>) = notes.into_iter().unzip();
+        let code = code.into_iter().flatten().collect();
+        let running =
+            records.iter().map(|record: &ThreadRecord| (record.pid, record.tid)).filter(|(pid, tid)| {
+                running.contains(pid) && Path::new("/proc").join(format!("{pid}/task/{tid}")).exists()
+            });
+        let running = running.collect();
+        Ok(Collected { engine, threads: by_thread(records), notes, code, running, unreadable })
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -69,28 +97,12 @@ impl Collected {
 
     /// What the user should know.
     pub(crate) fn warnings(&self) -> Vec<String> {
-        let untraced = self.untraced().into_iter().map(|untraced| untraced.reason);
-        let odd = self.threads.values().flatten().filter_map(|record| {
-            let who = format!("thread {}", record.tid);
-            match record {
-                ThreadRecord { stopped: true, .. } => {
-                    Some(format!("{who}: there is no room left on the disk; its trace ends early"))
-                }
-                ThreadRecord { cut: true, .. } => {
-                    Some(format!("{who} was killed, or is still running; its trace ends a little early"))
-                }
-                ThreadRecord { surprises: 1.., .. } => Some(format!(
-                    "{who}: the emulator lost the flow {} times; the trace has gaps there",
-                    record.surprises
-                )),
-                _ => None,
-            }
-        });
-        untraced.chain(odd).collect()
+        self.untraced().into_iter().map(|untraced| untraced.reason).collect()
     }
 
+    /// What is missing, wherever the reason lies.
     fn untraced(&self) -> Vec<Untraced> {
-        let reasons = self.notes.iter().filter_map(|note| match &note.kind {
+        let of_notes = self.notes.iter().filter_map(|note| match &note.kind {
             NoteKind::Untraced { reason } => Some(Untraced {
                 thread: Thread { pid: note.pid, tid: note.tid },
                 time_ns: note.time,
@@ -98,7 +110,25 @@ impl Collected {
             }),
             _ => None,
         });
-        reasons.collect()
+        let of_threads = self.threads.values().flat_map(|records| {
+            let last = records.len() - 1;
+            records.iter().enumerate().filter_map(move |(index, record)| {
+                let goes_on = index == last && self.running.contains(&(record.pid, record.tid));
+                Some(Untraced {
+                    thread: Thread { pid: record.pid, tid: record.tid },
+                    time_ns: record.end,
+                    reason: missing(record, goes_on)?,
+                })
+            })
+        });
+        let (pid, tid) = self.threads.keys().next().map_or((0, 0), |&(_, pid, tid)| (pid, tid));
+        let time_ns = self.threads.values().flatten().next().map_or(0, |record| record.start);
+        let of_files = self.unreadable.iter().map(|reason| Untraced {
+            thread: Thread { pid, tid },
+            time_ns,
+            reason: reason.clone(),
+        });
+        of_notes.chain(of_threads).chain(of_files).collect()
     }
 
     pub(crate) fn write(
@@ -126,10 +156,11 @@ impl Collected {
         writer.finished_round()?;
         for (index, records) in self.threads.values().enumerate() {
             for record in records {
-                trace(&mut writer, index, record)?;
+                let (length, bytes) = record.trace()?;
+                writer.trace(index, Nanos(record.end), length, bytes)?;
             }
         }
-        writer.finish(&self.hodoscope(), self.code_bytes()?)?;
+        writer.finish(&self.hodoscope(), self.code.concat().as_slice())?;
         Ok(())
     }
 
@@ -146,12 +177,13 @@ impl Collected {
             let thread = Thread { pid, tid };
             let start = records.first().map_or(0, |record| record.start);
             let end = records.last().map_or(0, |record| record.end);
-            for (time, rank, kind) in [
+            let exit = (!self.running.contains(&(pid, tid))).then_some((end, 7, SidebandKind::Exit));
+            let life = [
                 (start, 4, SidebandKind::TraceStart),
                 (start, 5, SidebandKind::SwitchIn),
                 (end, 6, SidebandKind::SwitchOut { preempted: false, next: None }),
-                (end, 7, SidebandKind::Exit),
-            ] {
+            ];
+            for (time, rank, kind) in life.into_iter().chain(exit) {
                 events.push((time, rank, event(time, thread, kind)));
             }
         }
@@ -171,7 +203,7 @@ impl Collected {
             }
         });
         let code = self.notes.iter().filter_map(|note| match note.kind {
-            NoteKind::Code { address, length, found } => {
+            NoteKind::Code { address, length, found, .. } => {
                 let (time_ns, found_ns) = (note.time, Some(found));
                 Some(CodeEntry { pid: note.pid, time_ns, found_ns, address, length })
             }
@@ -185,37 +217,49 @@ impl Collected {
         };
         HodoscopeSection { notes, code: code.collect() }
     }
-
-    /// The bytes of all code notes, in their order.
-    fn code_bytes(&self) -> io::Result<impl Read> {
-        let lengths = self.notes.iter().filter_map(|note| match note.kind {
-            NoteKind::Code { length, .. } => Some(length),
-            _ => None,
-        });
-        let mut bytes = Vec::new();
-        for ((path, offset), length) in self.code.iter().zip(lengths) {
-            let mut file = File::open(path)?;
-            file.seek(SeekFrom::Start(*offset))?;
-            file.take(length).read_to_end(&mut bytes)?;
-        }
-        Ok(io::Cursor::new(bytes))
-    }
 }
 
-/// Adds to each code note of a process where its bytes are in the process's code file.
-fn with_code(notes: Vec<Note>, code: &Path) -> impl Iterator<Item = (Note, Option<(PathBuf, u64)>)> {
-    let mut end = 0;
-    notes.into_iter().map(move |note| {
-        let place = match note.kind {
-            NoteKind::Code { length, .. } => {
-                let start = end;
-                end += length;
-                Some((code.to_owned(), start))
-            }
-            _ => None,
-        };
-        (note, place)
-    })
+/// Reads the bytes of each code note of a process from its code file. Of notes whose bytes are not there, the text
+/// is left out and `unreadable` says so.
+fn with_code(
+    notes: Vec<Note>,
+    code: &Path,
+    unreadable: &mut Vec<String>,
+) -> impl Iterator<Item = (Note, Option<Vec<u8>>)> {
+    let bytes = std::fs::read(code).unwrap_or_default();
+    let mut missing = 0u64;
+    let with_code = notes.into_iter().filter_map(|note| {
+        let NoteKind::Code { offset, length, .. } = note.kind else { return Some((note, None)) };
+        let place = usize::try_from(offset).ok().zip(usize::try_from(length).ok());
+        let bytes = place.and_then(|(offset, length)| bytes.get(offset..)?.get(..length));
+        missing += u64::from(bytes.is_none());
+        Some((note, Some(bytes?.to_vec())))
+    });
+    let with_code: Vec<_> = with_code.collect();
+    if missing > 0 {
+        let name = code.file_name().unwrap_or_default().to_string_lossy();
+        unreadable.push(format!("{missing} pieces of code are missing from {name}"));
+    }
+    with_code.into_iter()
+}
+
+/// What is missing of a thread's trace; `goes_on` where the thread still runs.
+fn missing(record: &ThreadRecord, goes_on: bool) -> Option<String> {
+    let who = format!("thread {}", record.tid);
+    match record {
+        ThreadRecord { stopped: true, .. } => {
+            Some(format!("{who}: there is no room left on the disk; its trace ends early"))
+        }
+        ThreadRecord { cut: true, .. } => {
+            Some(format!("{who} was killed while it wrote its trace, which ends a little early"))
+        }
+        ThreadRecord { surprises: 1.., .. } => Some(format!(
+            "{who}: the emulator lost the flow {} times; the trace has gaps there",
+            record.surprises
+        )),
+        _ if goes_on => Some(format!("{who} went on when the recording ended")),
+        _ => None,
+    }
 }
 
 /// The files of each thread, threads in the order in which they began.
@@ -262,25 +306,5 @@ fn sideband_kind(kind: &NoteKind) -> Option<SidebandKind<'_>> {
             Some(SidebandKind::Fork { parent: Thread { pid: *parent_pid, tid: *parent_tid } })
         }
         NoteKind::Code { .. } | NoteKind::Untraced { .. } => None,
-    }
-}
-
-/// Copies a thread's trace: what it wrote, or in snapshot mode the last of it, and its tail.
-fn trace<W: Write + Seek>(writer: &mut Writer<'_, W>, index: usize, record: &ThreadRecord) -> io::Result<()> {
-    let end = Nanos(record.end);
-    let tail = record.tail.as_slice();
-    let open = |at: u64| {
-        let mut file = File::open(&record.path)?;
-        file.seek(SeekFrom::Start(HEADER + at))?;
-        io::Result::Ok(file)
-    };
-    let written = record.written;
-    match record.ring {
-        Some(ring) if written > ring => {
-            let split = written % ring;
-            let bytes = open(split)?.take(ring - split).chain(open(0)?.take(split)).chain(tail);
-            writer.trace(index, end, ring + tail.len() as u64, bytes)
-        }
-        _ => writer.trace(index, end, written + tail.len() as u64, open(0)?.take(written).chain(tail)),
     }
 }

@@ -9,9 +9,14 @@ use std::{
     process::Command,
 };
 
-use hodo_emulator::{Launch, Program, Settings};
+use hodo_emulator::{Launch, Program, Settings, seal::seal};
 
-use crate::{Engine, Error, Outcome, Request, collect, event::Event, filter, supervise};
+use crate::{
+    Engine, Error, Outcome, Request, collect, descendants,
+    event::Event,
+    filter,
+    supervise::{self, Interrupt},
+};
 
 /// Where the virtual clock begins: at one second, because perf takes a time of 0 for none.
 const CLOCK_START: u64 = 1_000_000_000;
@@ -23,7 +28,7 @@ const SMALLEST_SNAPSHOT: u64 = 64 << 10;
 const NO_QEMU: &str =
     "qemu-x86_64, which emulates the processor, is not installed; on Debian 12: apt-get install qemu-user";
 
-pub(crate) fn record(request: &Request) -> Result<Outcome, Error> {
+pub(crate) fn record(request: &Request, notice: &dyn Fn(&str)) -> Result<Outcome, Error> {
     let event = request.event().map_or_else(|| Ok(Event::default()), Event::parse)?;
     let qemu = find_in_path(OsStr::new("qemu-x86_64")).ok_or_else(|| Error::Missing(NO_QEMU.to_owned()))?;
     let engine = check_qemu(&qemu)?;
@@ -34,11 +39,13 @@ pub(crate) fn record(request: &Request) -> Result<Outcome, Error> {
         _ => Path::new("."),
     };
     let directory = directory.canonicalize().map_err(Error::file(directory))?;
-    let spool =
+    let home =
         tempfile::Builder::new().prefix(".hodo-").tempdir_in(&directory).map_err(Error::file(&directory))?;
+    // Where the spool is while it grows, and after that.
+    let (spool, sealed) = (home.path().join("spool"), home.path().join("sealed"));
     let settings = settings(request, &event, &plugin)?;
-    settings.save(spool.path()).map_err(Error::file(spool.path()))?;
-    let launch = Launch { qemu: &qemu, plugin: &plugin, spool: spool.path(), clock: CLOCK_START };
+    std::fs::create_dir(&spool).and_then(|()| settings.save(&spool)).map_err(Error::file(&spool))?;
+    let launch = Launch { qemu: &qemu, plugin: &plugin, spool: &spool, clock: CLOCK_START };
     let (arguments, environment) = launch.command(&program, environment());
     let mut command = Command::new(&qemu);
     command.args(arguments.into_iter().skip(1)).env_clear().envs(environment.iter().filter_map(|variable| {
@@ -46,9 +53,13 @@ pub(crate) fn record(request: &Request) -> Result<Outcome, Error> {
         Some((OsStr::from_bytes(&variable[..equals]), OsStr::from_bytes(&variable[equals + 1..])))
     }));
     let status = supervise::run(&mut command).map_err(Error::file(&qemu))?;
-    let messages = messages(spool.path());
-    let recording = collect::Collected::read(spool.path(), engine)?;
+    let interrupt = Interrupt::watch().map_err(Error::file(&spool))?;
+    let running = descendants::wait(&spool, &interrupt, notice);
+    let threads = seal(&spool, &sealed, !running.is_empty()).map_err(Error::file(&spool))?;
+    let messages = messages(&sealed);
+    let recording = collect::Collected::read(&sealed, engine, &threads, &running)?;
     if recording.is_empty() {
+        let messages: Vec<_> = messages.into_iter().chain(recording.warnings()).collect();
         let reason =
             if messages.is_empty() { "for the reason above".to_owned() } else { messages.join("; ") };
         return Err(Error::Missing(format!(

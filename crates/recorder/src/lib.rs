@@ -12,6 +12,7 @@
 //! Both ways to Intel PT give the same kind of file. The program keeps its own output, exit status and signals.
 
 mod collect;
+mod descendants;
 mod emulate;
 mod event;
 mod filter;
@@ -166,12 +167,12 @@ impl Error {
     }
 }
 
-/// Runs a command and records it.
+/// Runs a command and records it. What the user should know meanwhile goes to `notice`, a sentence each.
 ///
 /// # Errors
 /// What is missing, wrong in the request, or can't be written. That the command fails is no error
 /// but an [`Outcome::status`].
-pub fn record(request: &Request) -> Result<Outcome, Error> {
+pub fn record(request: &Request, notice: &dyn Fn(&str)) -> Result<Outcome, Error> {
     if request.command.is_empty() {
         return Err(Error::NoCommand);
     }
@@ -181,8 +182,8 @@ pub fn record(request: &Request) -> Result<Outcome, Error> {
     match request.engine {
         Engine::Ftrace => ftrace::record(request),
         Engine::Perf => hardware::record(request),
-        Engine::Emulate => emulate::record(request),
+        Engine::Emulate => emulate::record(request, notice),
         Engine::Auto if hardware::present() => hardware::record(request),
-        Engine::Auto => emulate::record(request),
+        Engine::Auto => emulate::record(request, notice),
     }
 }

@@ -3,10 +3,15 @@
 use std::{
     io,
     process::{Child, Command, ExitStatus},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
     thread,
 };
 
 use signal_hook::{
+    SigId,
     consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM},
     iterator::{SignalsInfo, exfiltrator::WithOrigin},
 };
@@ -16,13 +21,46 @@ use crate::signals;
 /// Signals that would end the recorder, whose work begins when the program has ended.
 const ENDING: [i32; 4] = [SIGHUP, SIGINT, SIGQUIT, SIGTERM];
 
+/// Signals by which a user, or a process, asks the recorder to end, once the program has ended.
+pub(crate) struct Interrupt {
+    happened: Arc<AtomicBool>,
+    registered: Vec<SigId>,
+}
+
+impl Interrupt {
+    /// Heeds them from now on.
+    pub(crate) fn watch() -> io::Result<Interrupt> {
+        let mut interrupt = Interrupt { happened: Arc::default(), registered: Vec::new() };
+        for signal in kept() {
+            let happened = Arc::clone(&interrupt.happened);
+            interrupt.registered.push(signal_hook::flag::register(signal, happened)?);
+        }
+        Ok(interrupt)
+    }
+
+    pub(crate) fn happened(&self) -> bool {
+        self.happened.load(Ordering::Relaxed)
+    }
+}
+
+impl Drop for Interrupt {
+    fn drop(&mut self) {
+        self.registered.drain(..).for_each(|id| {
+            signal_hook::low_level::unregister(id);
+        });
+    }
+}
+
+fn kept() -> Vec<i32> {
+    ENDING.into_iter().filter(|&signal| !signals::ignored(signal)).collect()
+}
+
 /// Runs the command to its end.
 ///
 /// A key like Ctrl-C reaches the program without us, because it is in our process group; a signal
 /// that a process sends to the recorder is passed on. The recorder survives both.
 pub(crate) fn run(command: &mut Command) -> io::Result<ExitStatus> {
-    let kept: Vec<i32> = ENDING.into_iter().filter(|&signal| !signals::ignored(signal)).collect();
-    let mut incoming = SignalsInfo::<WithOrigin>::new(kept)?;
+    let mut incoming = SignalsInfo::<WithOrigin>::new(kept())?;
     let handle = incoming.handle();
     let mut child = command.spawn()?;
     let program = pid(&child);

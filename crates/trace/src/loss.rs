@@ -23,6 +23,8 @@ pub enum Cause {
     Untraced,
     /// Input that was cut short: the file ends before what its header promises.
     CutShort,
+    /// When it ran is not known, and only a part of the times was wanted.
+    Untimed,
 }
 
 impl Cause {
@@ -36,6 +38,7 @@ impl Cause {
             Cause::MissingCode => "missing_code",
             Cause::Untraced => "untraced",
             Cause::CutShort => "cut_short",
+            Cause::Untimed => "untimed",
         }
     }
 }

@@ -2,6 +2,7 @@
 
 mod containers;
 mod damage;
+mod descendants;
 mod events;
 mod export;
 mod files;

@@ -13,6 +13,7 @@ use super::{Outcome, TextSink, span::Span, write_chunks};
 use crate::{
     Chunk, Experiment, Reading,
     digits::{decimal, hexadecimal},
+    early::EarlyLines,
     gate::Gate,
     segments::TrackSink,
 };
@@ -86,8 +87,7 @@ struct InstructionSink<'x, 'f> {
     /// The time of the last clock packet, as text.
     time: String,
     span: Span,
-    /// The gap before the segment's first time, which decides whether it is to be shown.
-    early_gap: Option<String>,
+    early: EarlyLines,
     formatter: GasFormatter,
     disassembly: String,
     lines: HashMap<u32, Option<SourceLines<'x>>>,
@@ -114,7 +114,7 @@ impl<'x, 'f> InstructionSink<'x, 'f> {
             text: Vec::new(),
             time: "-".to_owned(),
             span: Span::default(),
-            early_gap: None,
+            early: EarlyLines::default(),
             formatter: formatter(),
             disassembly: String::new(),
             lines: HashMap::new(),
@@ -204,6 +204,9 @@ impl<'x, 'f> InstructionSink<'x, 'f> {
 
     fn set_time(&mut self, now: Tsc) {
         self.gate.time(now);
+        if self.early.wait() && self.early.decide(self.gate.open, &mut self.text) {
+            self.span.forget();
+        }
         let Some(clock) = self.gate.experiment.recording.config.clock else { return };
         if self.fields.contains(&Field::Time) {
             self.time.clear();
@@ -212,6 +215,18 @@ impl<'x, 'f> InstructionSink<'x, 'f> {
         if self.fields.contains(&Field::Span) {
             self.span.time(clock.nanos(now), &mut self.text);
         }
+    }
+
+    /// Whether to write what came before the first time, which may be taken back.
+    #[cold]
+    fn takes_early(&mut self, instructions: u64) -> bool {
+        const INSTEAD: &str = "# gap too many instructions ran before the first time\n";
+        let had = self.text.len();
+        let takes = self.early.takes(instructions, &mut self.text, INSTEAD);
+        if self.text.len() < had {
+            self.span.forget();
+        }
+        takes
     }
 
     fn gap(&mut self, reason: &str) {
@@ -287,7 +302,7 @@ impl TextSink for InstructionSink<'_, '_> {
     }
 
     fn is_complete(&self) -> bool {
-        self.span.is_complete()
+        self.span.is_complete() && !self.early.wait()
     }
 }
 
@@ -296,11 +311,18 @@ impl TrackSink for InstructionSink<'_, '_> {
         self.gate.begin_segment();
         self.time.replace_range(.., "-");
         self.span = Span::default();
-        self.early_gap = None;
+        self.early.begin(self.gate.is_part(), &self.text);
     }
 
     fn end_segment(&mut self) {
+        if self.early.decide(false, &mut self.text) {
+            self.span.forget();
+        }
         self.span.end(&mut self.text);
+    }
+
+    fn untimed(&self) -> u64 {
+        self.early.left_out()
     }
 }
 
@@ -336,7 +358,10 @@ impl Sink for InstructionSink<'_, '_> {
 
     fn executed(&mut self, executed: Executed<'_>) {
         let inside = self.gate.ran(executed.lengths.len() as u64);
-        if !inside || !self.gate.open || !self.gate.wanted {
+        if !inside
+            || !self.gate.wanted
+            || !(self.gate.open || self.takes_early(executed.lengths.len() as u64))
+        {
             return;
         }
         if self.fields == [Field::Ip] {
@@ -353,20 +378,13 @@ impl Sink for InstructionSink<'_, '_> {
 
     fn event(&mut self, event: Event) {
         match event {
-            Event::Time(now) => {
-                self.set_time(now);
-                if let Some(reason) = self.early_gap.take().filter(|_| self.gate.open) {
-                    self.gap(&reason);
-                }
-            }
+            Event::Time(now) => self.set_time(now),
             Event::Switch(context) => self.gate.switch(context),
             Event::Gap(gap) => {
                 self.span.gap();
-                let reason = self.gate.experiment.describe(&gap.trouble);
-                match self.gate.now {
-                    _ if self.gate.open => self.gap(&reason),
-                    None => self.early_gap = Some(reason),
-                    Some(_) => {}
+                if self.gate.open || self.takes_early(0) {
+                    let reason = self.gate.experiment.describe(&gap.trouble);
+                    self.gap(&reason);
                 }
             }
             _ => {}

@@ -8,7 +8,7 @@ use hodo_trace::Names;
 use serde_json::{Value, json};
 
 use super::{Outcome, TextSink, write_chunks};
-use crate::{Chunk, Experiment, Reading, gate::Gate, segments::TrackSink};
+use crate::{Chunk, Experiment, Reading, early::EarlyLines, gate::Gate, segments::TrackSink};
 
 /// Which of them to write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,6 +66,7 @@ pub fn marks(
         inside: reading.spans.is_none(),
         last: None,
         text: Vec::new(),
+        early: EarlyLines::default(),
     };
     write_chunks(experiment, reading, limit, out, start, progress)
 }
@@ -80,6 +81,7 @@ struct MarkSink<'x, 'f> {
     /// Where the last block begins and ends, and where its code comes from.
     last: Option<(u64, u64, Origin)>,
     text: Vec<u8>,
+    early: EarlyLines,
 }
 
 impl MarkSink<'_, '_> {
@@ -143,12 +145,25 @@ impl TextSink for MarkSink<'_, '_> {
     fn text(&mut self) -> &mut Vec<u8> {
         &mut self.text
     }
+
+    fn is_complete(&self) -> bool {
+        !self.early.wait()
+    }
 }
 
 impl TrackSink for MarkSink<'_, '_> {
     fn begin_segment(&mut self) {
         self.gate.begin_segment();
         self.last = None;
+        self.early.begin(self.gate.is_part(), &self.text);
+    }
+
+    fn end_segment(&mut self) {
+        self.early.decide(false, &mut self.text);
+    }
+
+    fn untimed(&self) -> u64 {
+        self.early.left_out()
     }
 }
 
@@ -162,11 +177,15 @@ impl Sink for MarkSink<'_, '_> {
 
     fn event(&mut self, event: Event) {
         match event {
-            Event::Time(now) => self.gate.time(now),
+            Event::Time(now) => {
+                self.gate.time(now);
+                self.early.decide(self.gate.open, &mut self.text);
+            }
             Event::Switch(context) => self.gate.switch(context),
             _ => {}
         }
-        if self.marks.want(&event) && self.inside && self.gate.open && self.gate.wanted {
+        let wanted = self.marks.want(&event) && self.inside && self.gate.wanted;
+        if wanted && (self.gate.open || self.early.takes(1, &mut self.text, "")) {
             self.write(&event);
         }
     }

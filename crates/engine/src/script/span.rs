@@ -78,6 +78,11 @@ impl Span {
         self.close(None, text);
     }
 
+    /// The lines with spans that are open are taken back.
+    pub(super) fn forget(&mut self) {
+        self.open.clear();
+    }
+
     fn close(&mut self, end: Option<Nanos>, text: &mut Vec<u8>) {
         let Some(&first) = self.open.first() else { return };
         let lines = text.split_off(first);

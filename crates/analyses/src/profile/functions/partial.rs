@@ -414,6 +414,10 @@ impl Partial {
             stack.push(Frame { function, entry, return_address, note: () });
         }
         *edge = after;
+        if !self.clock.runs() {
+            // Where the times to look at end among paths, nothing comes that would settle this.
+            self.settle(Even::default());
+        }
     }
 
     /// Exchanges what is remembered of paths.

@@ -1,0 +1,205 @@
+//! What a segment shows before its clock is told first.
+//!
+//! Where only a part of the times is wanted, the first time decides whether to look at it. PSB+ tells the time before
+//! anything runs, unless the packet is missing there; so this is rare, and short.
+
+use std::mem;
+
+use hodo_trace::{Code, Seen};
+
+/// Most that is kept. A segment may be as long as the recording.
+const MOST: usize = 1 << 18;
+
+/// What was seen before the first time.
+#[derive(Default)]
+pub(crate) struct Early {
+    /// Runs have no lengths here.
+    seen: Vec<Seen<'static>>,
+    /// The lengths of the instructions of all runs.
+    lengths: Vec<u8>,
+    /// Instructions that ran since the first that is kept, asked for or not.
+    ran: u64,
+    /// Instructions that were left out, because they were too many.
+    left_out: u64,
+}
+
+impl Early {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.seen.is_empty()
+    }
+
+    /// Instructions that it holds, or was to hold.
+    pub(crate) fn instructions(&self) -> u64 {
+        self.lengths.len() as u64 + self.left_out
+    }
+
+    /// Instructions that ran since the first that it holds.
+    pub(crate) fn ran(&self) -> u64 {
+        self.ran
+    }
+
+    /// Instructions that it was to hold.
+    pub(crate) fn left_out(&self) -> u64 {
+        self.left_out
+    }
+
+    pub(crate) fn clear(&mut self) {
+        self.seen.clear();
+        self.lengths.clear();
+        (self.ran, self.left_out) = (0, 0);
+    }
+
+    #[cold]
+    pub(crate) fn push(&mut self, seen: Seen<'_>) {
+        if self.left_out > 0 {
+            if let Seen::Run { instructions, .. } = seen {
+                self.left_out += instructions;
+            }
+            return;
+        }
+        match &seen {
+            Seen::Run { code, .. } => {
+                self.lengths.extend_from_slice(code.lengths);
+                self.ran += code.lengths.len() as u64;
+            }
+            Seen::Skip { instructions } => self.ran += instructions,
+            _ => {}
+        }
+        self.seen.push(seen.without_lengths());
+        if self.seen.len() > MOST {
+            self.left_out = self.lengths.len().max(1) as u64;
+            self.lengths.clear();
+            self.ran = 0;
+            // What comes next does not follow from anything that is known.
+            self.seen = vec![Seen::Gap];
+        }
+    }
+
+    /// Tells what was seen, in order, and forgets it.
+    pub(crate) fn tell(&mut self, mut take: impl FnMut(Seen<'_>)) {
+        let mut lengths = &self.lengths[..];
+        for seen in mem::take(&mut self.seen) {
+            match seen {
+                Seen::Run { at, instructions, code } => {
+                    let (of_run, rest) = lengths.split_at(instructions as usize);
+                    lengths = rest;
+                    take(Seen::Run { at, instructions, code: Code { lengths: of_run, ..code } });
+                }
+                other => take(other),
+            }
+        }
+        self.lengths.clear();
+        self.ran = 0;
+    }
+}
+
+/// Lines that a segment gave before its first time. They stand in the text already, and are taken back if they lie
+/// outside of the times.
+#[derive(Default)]
+pub(crate) struct EarlyLines {
+    /// Where they begin in the text, until the first time comes.
+    begin: Option<usize>,
+    /// Instructions among them, and those that were left out.
+    instructions: u64,
+    left_out: u64,
+}
+
+impl EarlyLines {
+    /// Most bytes of text that are kept.
+    const MOST: usize = 64 << 20;
+
+    /// A segment begins, of which only a part may be wanted.
+    pub(crate) fn begin(&mut self, is_part: bool, text: &[u8]) {
+        *self = EarlyLines { begin: is_part.then_some(text.len()), ..EarlyLines::default() };
+    }
+
+    /// Whether the first time has not come, and the lines may have to be taken back.
+    pub(crate) fn wait(&self) -> bool {
+        self.begin.is_some()
+    }
+
+    /// Whether to write the lines of instructions, though the time is not one to look at. Where there are too many
+    /// lines, they give way to this one.
+    #[cold]
+    pub(crate) fn takes(&mut self, instructions: u64, text: &mut Vec<u8>, instead: &str) -> bool {
+        let Some(begin) = self.begin else { return false };
+        self.instructions += instructions;
+        if self.left_out == 0 && text.len() - begin > EarlyLines::MOST {
+            text.truncate(begin);
+            text.extend_from_slice(instead.as_bytes());
+            self.left_out = self.instructions.max(1);
+        } else if self.left_out > 0 {
+            self.left_out += instructions;
+        }
+        self.left_out == 0
+    }
+
+    /// The first time came, and is one to look at or not; whether lines were taken back.
+    pub(crate) fn decide(&mut self, is_wanted: bool, text: &mut Vec<u8>) -> bool {
+        let Some(begin) = self.begin.take() else { return false };
+        if !is_wanted {
+            text.truncate(begin);
+            self.left_out = 0;
+        }
+        !is_wanted
+    }
+
+    /// Instructions that were left out at the end of a segment, as they were too many, or no time came.
+    pub(crate) fn left_out(&self) -> u64 {
+        if self.wait() { self.instructions } else { self.left_out }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use hodo_trace::{Arrival, End, FunctionId, Place};
+
+    use super::*;
+
+    fn run(address: u64, lengths: &[u8]) -> Seen<'_> {
+        let at = Arrival { address, function: FunctionId { module: 0, index: 0 }, place: Place::Entry };
+        let code = Code { offset: address, since: 0, lengths, end: End::Next, target: 0 };
+        Seen::Run { at, instructions: lengths.len() as u64, code }
+    }
+
+    #[test]
+    fn runs_keep_their_lengths() {
+        let mut early = Early::default();
+        [run(1, &[1, 2, 3]), Seen::Enter, run(7, &[]), run(9, &[4])]
+            .into_iter()
+            .for_each(|seen| early.push(seen));
+        assert_eq!(early.instructions(), 4);
+        let mut told = Vec::new();
+        early.tell(|seen| told.push(format!("{seen:?}")));
+        let expected = [run(1, &[1, 2, 3]), Seen::Enter, run(7, &[]), run(9, &[4])];
+        assert_eq!(told, expected.map(|seen| format!("{seen:?}")));
+        assert!(early.is_empty() && early.instructions() == 0);
+    }
+
+    #[test]
+    fn too_much_is_a_gap_and_is_counted() {
+        let mut early = Early::default();
+        for _ in 0..2 * MOST {
+            early.push(run(1, &[1, 2, 3]));
+        }
+        assert_eq!((early.left_out(), early.instructions()), (6 * MOST as u64, 6 * MOST as u64));
+        let mut told = Vec::new();
+        early.tell(|seen| told.push(matches!(seen, Seen::Gap)));
+        assert_eq!(told, [true]);
+    }
+
+    #[test]
+    fn early_lines_are_taken_back_or_kept() {
+        for wanted in [false, true] {
+            let mut text = b"before\n".to_vec();
+            let mut early = EarlyLines::default();
+            early.begin(true, &text);
+            assert!(early.takes(1, &mut text, ""));
+            text.extend_from_slice(b"line\n");
+            assert_eq!(early.left_out(), 1, "no time came so far");
+            assert_eq!(early.decide(wanted, &mut text), !wanted);
+            assert_eq!(text, if wanted { &b"before\nline\n"[..] } else { b"before\n" });
+            assert!(early.left_out() == 0 && !early.takes(1, &mut text, "") && !early.wait());
+        }
+    }
+}

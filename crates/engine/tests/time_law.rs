@@ -1,0 +1,258 @@
+//! The law: a part of the times shows in every report what it shows of them in a full listing of instructions, however
+//! the recording is cut, and also where the clock is told late in a segment.
+
+use std::{collections::BTreeMap, fs, path::PathBuf};
+
+use hodo_analyses::{
+    blocks::{Blocks, Report as BlockReport},
+    profile::{Every, Functions, Profile, Report},
+};
+use hodo_clock::{Nanos, Tsc};
+use hodo_engine::{
+    ChunkSize, Experiment, Files, Input, KernelFiles, Options, Places, Reading, Window, profile,
+    script::{self, CallFormat, Field, MarkFormat, Marks},
+};
+use hodo_intel_pt::packet::{Decoder, PSB, Packet, find_psb};
+use hodo_trace::{Analysis, Cause, Table, Value};
+use proptest::prelude::*;
+
+const RECORDINGS: [&str; 3] = ["tiny.data", "tiny-exact-time.data", "tiny-no-return-compression.data"];
+
+fn recording(name: &str) -> Vec<u8> {
+    fs::read(format!("{}/../../fixtures/perf/{name}", env!("CARGO_MANIFEST_DIR"))).unwrap()
+}
+
+/// In each segment, of which there is a number, the clock (TSC and TMA) is told so many packets behind PSB+. Gives
+/// the times that are told so.
+fn delay_clocks(recording: &mut [u8], packets: &[usize]) -> Vec<Tsc> {
+    let (mut from, mut clocks) = (0, Vec::new());
+    for &packets in packets {
+        let Some(psb) = find_psb(&recording[from..]).map(|at| from + at) else { break };
+        from = psb + PSB.len();
+        let mut decoder = Decoder::new(&recording[from..], 0);
+        let (mut clock, mut behind) = (0, None);
+        while behind != Some(packets) {
+            match decoder.next_packet() {
+                Ok(Some(Packet::Tsc(tsc))) => clocks.push(Tsc(tsc)),
+                Ok(Some(Packet::Tma { .. })) => clock = decoder.position(),
+                Ok(Some(Packet::PsbEnd)) => behind = Some(0),
+                // The recording's own clock goes on, and so do its packets, up to the next PSB.
+                Ok(Some(Packet::Psb)) | Ok(None) | Err(_) => break,
+                Ok(Some(_)) => behind = behind.map(|count| count + 1),
+            }
+        }
+        let end = from + decoder.position();
+        if behind == Some(packets) {
+            recording[from..end].rotate_left(clock);
+        }
+    }
+    clocks
+}
+
+fn with_experiment<R>(recording: &[u8], use_it: impl FnOnce(&Experiment<'_>) -> R) -> R {
+    let symfs = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../fixtures/perf/symfs"));
+    let file = tempfile::NamedTempFile::new().unwrap();
+    fs::write(file.path(), recording).unwrap();
+    let files = Files::default();
+    let places = Places { symfs: Some(symfs), build_ids: None, beside: None };
+    let kernel = KernelFiles { kallsyms: None, kcore: None, vmlinux: None };
+    let options = Options { places, kernel, tids: Vec::new(), pids: Vec::new() };
+    let input = Input::File(file.path().to_owned());
+    use_it(&Experiment::open(&files, &input, &options).unwrap())
+}
+
+const WHOLE: Reading<'_> = Reading {
+    threads: 1,
+    chunk_size: ChunkSize::Bytes(1 << 30),
+    window: None,
+    numbers: None,
+    spans: None,
+    memo: false,
+};
+
+/// A listing of instructions: the time of each, as far as it is known, and function and offset.
+fn listing(experiment: &Experiment<'_>, reading: Reading<'_>) -> Vec<(Option<Nanos>, String)> {
+    let mut text = Vec::new();
+    let fields = [Field::Time, Field::Sym];
+    let outcome = script::instructions(experiment, &fields, reading, None, &mut text, |_| true);
+    outcome.written.unwrap();
+    let text = String::from_utf8(text).unwrap();
+    let line = |line: &str| {
+        let (time, symbol) = line.split_once(' ').unwrap();
+        (time.replace('.', "").parse().ok().map(Nanos), symbol.to_owned())
+    };
+    text.lines().filter(|line| !line.starts_with('#')).map(line).collect()
+}
+
+/// What of a full listing lies in some times. What ran before its segment's clock was told, which is one of `clocks`,
+/// ran when it was.
+fn cut(
+    experiment: &Experiment<'_>,
+    all: &[(Option<Nanos>, String)],
+    clocks: &[Tsc],
+    window: Window,
+) -> Vec<String> {
+    let clock = experiment.recording.config.clock.unwrap();
+    let mut inside = Vec::new();
+    let mut next = Tsc(u64::MAX);
+    for (time, symbol) in all.iter().rev() {
+        let time = match time {
+            Some(time) => clock.ticks(*time),
+            None => *clocks.iter().rfind(|&&first| first <= next).unwrap(),
+        };
+        if (window.from..window.to).contains(&time) {
+            inside.push(symbol.clone());
+        }
+        next = time;
+    }
+    inside.reverse();
+    inside
+}
+
+/// How often each function of a listing ran: the inlined ones where source is in question.
+fn by_function(symbols: &[String], inlined: bool) -> BTreeMap<String, u64> {
+    let mut counts = BTreeMap::new();
+    for symbol in symbols {
+        let mut functions = symbol.split(" < ");
+        let function = if inlined { functions.next() } else { functions.last() };
+        *counts.entry(function.unwrap().split('+').next().unwrap().to_owned()).or_default() += 1;
+    }
+    counts
+}
+
+/// The sum of a column for each function.
+fn sums(table: &Table, column: &str) -> BTreeMap<String, u64> {
+    let place = |name: &str| table.columns.iter().position(|column| column.name == name).unwrap();
+    let (function, column) = (place("function"), place(column));
+    let mut sums = BTreeMap::new();
+    for row in &table.rows {
+        let (Value::Text(function), Value::Integer(count)) = (&row[function], &row[column]) else { panic!() };
+        *sums.entry(function.to_string()).or_default() += *count;
+    }
+    sums.retain(|_, count| *count > 0);
+    sums
+}
+
+fn table<A: Analysis>(experiment: &Experiment<'_>, analysis: &A, reading: Reading<'_>) -> Table {
+    profile(experiment, analysis, reading, |_| true)
+}
+
+/// Holds every report of a part of the times against the full listing; gives the instructions in it.
+fn check(name: &str, late: &[usize], reading: Reading<'_>, part: (f64, f64)) -> usize {
+    let mut recording = recording(name);
+    // With the clock late in every segment the recording does not say when it begins.
+    let (first, last) = with_experiment(&recording, |experiment| experiment.span().unwrap());
+    let clocks = delay_clocks(&mut recording, late);
+    with_experiment(&recording, |experiment| {
+        let at = |part: f64| Tsc(first.0 + ((last.0 - first.0 + 2) as f64 * part) as u64);
+        let window = Window { from: at(part.0), to: at(part.1) };
+        let reading = Reading { window: Some(window), ..reading };
+        let all = listing(experiment, WHOLE);
+        let expected = cut(experiment, &all, &clocks, window);
+        let listed: Vec<String> =
+            listing(experiment, reading).into_iter().map(|(_, symbol)| symbol).collect();
+        assert!(listed == expected, "a listing of {} and not {} instructions", listed.len(), expected.len());
+        let names = &experiment.modules;
+        for (report, inlined) in [(BlockReport::Blocks, false), (BlockReport::Lines, true)] {
+            let table = table(experiment, &Blocks { report, sources: names }, reading);
+            assert_eq!(sums(&table, "instructions"), by_function(&expected, inlined), "{}", table.name);
+        }
+        let expected = by_function(&expected, false);
+        let functions = table(experiment, &Functions { names }, reading);
+        assert_eq!(sums(&functions, "self_instructions"), expected);
+        let every = None;
+        let of_tree = table(experiment, &Profile { report: Report::Functions, every, names }, reading);
+        assert_eq!(of_tree, functions);
+        let tree = table(experiment, &Profile { report: Report::Tree, every, names }, reading);
+        assert_eq!(sums(&tree, "self_instructions"), expected);
+        listed.len()
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(40))]
+    #[test]
+    fn a_part_of_the_times_is_that_part_of_the_listing(
+        which in 0..RECORDINGS.len(),
+        chunk_size in prop_oneof![64u64..4096, Just(1 << 20)],
+        threads in 1usize..4,
+        memo: bool,
+        part in (0.0..1.0, 0.0..1.0),
+        late in prop::collection::vec(prop_oneof![Just(0usize), 0usize..200], 4),
+    ) {
+        let reading = Reading { threads, memo, chunk_size: ChunkSize::Bytes(chunk_size), ..WHOLE };
+        let (from, to) = part;
+        check(RECORDINGS[which], &late, reading, (f64::min(from, to), f64::max(from, to)));
+    }
+}
+
+/// Everything that is told of a recording, in which nothing is left out.
+fn everything(experiment: &Experiment<'_>, reading: Reading<'_>) -> Vec<String> {
+    let names = &experiment.modules;
+    let mut told = Vec::new();
+    let numbers = hodo_engine::numbers(experiment, reading, |_| true);
+    for every in [None, Some(Every::Nanoseconds(100)), Some(Every::Instructions(70))] {
+        let numbers = matches!(every, Some(Every::Instructions(_))).then_some(&numbers);
+        let reading = Reading { numbers, ..reading };
+        for report in [Report::Tree, Report::Functions] {
+            told.push(format!("{:?}", table(experiment, &Profile { report, every, names }, reading)));
+        }
+    }
+    told.push(format!("{:?}", table(experiment, &Functions { names }, reading)));
+    for report in [BlockReport::Blocks, BlockReport::Lines] {
+        told.push(format!("{:?}", table(experiment, &Blocks { report, sources: names }, reading)));
+    }
+    let mut text = Vec::new();
+    script::calls(experiment, CallFormat::Text, reading, None, &mut text, |_| true);
+    let fields = [Field::Time, Field::Span, Field::Ip];
+    script::instructions(experiment, &fields, reading, None, &mut text, |_| true);
+    script::marks(experiment, Marks::Rest, MarkFormat::Text, reading, None, &mut text, |_| true);
+    told.push(String::from_utf8(text).unwrap());
+    told
+}
+
+/// With all times the reports are those of the whole recording, in every mode, and not because there is nothing.
+#[test]
+fn all_times_are_the_whole_recording() {
+    let window = Some(Window { from: Tsc(0), to: Tsc(u64::MAX) });
+    for name in RECORDINGS {
+        for late in [0, 7, 100] {
+            let mut recording = recording(name);
+            delay_clocks(&mut recording, &[late; 4]);
+            with_experiment(&recording, |experiment| {
+                let all = listing(experiment, WHOLE);
+                let untimed = all.iter().filter(|(time, _)| time.is_none()).count();
+                assert_eq!(untimed > 0, late > 0, "{name}, {late} packets late: {untimed} have no time");
+                let expected = everything(experiment, WHOLE);
+                for memo in [false, true] {
+                    let told = everything(experiment, Reading { memo, window, ..WHOLE });
+                    for (told, expected) in told.iter().zip(&expected) {
+                        assert!(told == expected, "{name}, {late}, {memo}:\n{told:.2000}\n{expected:.2000}");
+                    }
+                }
+            });
+        }
+    }
+}
+
+/// Where no clock is told in a segment, what ran in it is in no part of the times, and is counted as lost.
+#[test]
+fn what_has_no_time_is_a_loss() {
+    let mut recording = recording("tiny.data");
+    let psb = find_psb(&recording).unwrap() + PSB.len();
+    // TSC and TMA of the only segment give way to padding; no PSB+ comes behind it.
+    recording[psb..psb + 15].fill(0);
+    with_experiment(&recording, |experiment| {
+        let untimed = listing(experiment, WHOLE).iter().filter(|(time, _)| time.is_none()).count();
+        assert!(untimed > 1000);
+        let reading = Reading { window: Some(Window { from: Tsc(0), to: Tsc(u64::MAX) }), ..WHOLE };
+        let detail = format!("no packet tells the time of {untimed} instructions");
+        let mut text = Vec::new();
+        let listed = script::instructions(experiment, &[Field::Ip], reading, None, &mut text, |_| true);
+        let functions = table(experiment, &Functions { names: &experiment.modules }, reading).loss;
+        for losses in [listed.losses.into_list(), functions] {
+            let untimed: Vec<_> = losses.iter().filter(|loss| loss.cause == Cause::Untimed).collect();
+            assert!(untimed.len() == 1 && untimed[0].detail.contains(&detail), "{losses:?}");
+        }
+    });
+}
