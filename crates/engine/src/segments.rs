@@ -273,7 +273,7 @@ fn cause(trouble: &Trouble) -> Cause {
         Trouble::Packet(_) => Cause::Corrupt,
         Trouble::Code(hodo_code::Unreadable::Invalid(_)) => Cause::Mismatch,
         Trouble::Code(_) | Trouble::Guest { .. } => Cause::MissingCode,
-        Trouble::NotTraced { .. } => Cause::Untraced,
+        Trouble::NotTraced { .. } | Trouble::UnknownFilter { .. } => Cause::Untraced,
         Trouble::Contradiction { .. }
         | Trouble::EmptyReturnStack { .. }
         | Trouble::EndlessLoop { .. }
