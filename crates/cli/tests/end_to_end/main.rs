@@ -5,6 +5,7 @@ mod damage;
 mod events;
 mod export;
 mod files;
+mod guests;
 mod jitted;
 mod live;
 mod marks;
