@@ -111,6 +111,7 @@ impl Decoder<'_> {
             (State::Off, Some(ip))
                 if self.off_since_psb && !self.announced.waits && (!bound || self.goes_on_traced()) =>
             {
+                self.off_since_psb = false;
                 self.walk.go(ip);
                 self.state = State::OnSinceOverflow;
                 context.sink.event(Event::Enabled(ip));

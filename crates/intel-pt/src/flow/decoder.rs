@@ -441,6 +441,7 @@ impl<'t> Decoder<'t> {
             self.lose(Trouble::Contradiction { at: self.walk.ip, expected: Expected::Off });
         }
         self.left_from = None;
+        self.off_since_psb = false;
         let ip = self.last_ip.join(payload);
         let certain = ip.is_some();
         let ip = if self.damaged { self.last_ip.guess(payload) } else { ip };
