@@ -46,8 +46,10 @@ pub struct Code<'a> {
 /// Whose address space some code is in.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Owner {
-    /// The host's, or that of a machine without guests.
+    /// The traced program's, which is the host's, or a guest's of which no other code is given.
     #[default]
+    Traced,
+    /// The host's.
     Host,
     /// That of the guest with this VMCS, or of any guest.
     Guest(Option<u64>),
@@ -81,7 +83,7 @@ impl<'a> Case<'a> {
                 ("", _) => lines.try_for_each(|(number, line)| case.setting(number, line))?,
                 ("code", options) => {
                     let expected =
-                        "expected [code], with from=TICK, guest or guest=VMCS in it, in hexadecimal";
+                        "expected [code], with from=TICK, host, guest or guest=VMCS in it, in hexadecimal";
                     case.code.push(part.code(options).ok_or_else(|| Error::new(part.line, expected))?);
                 }
                 ("packets", "") => case.packets.extend(lines),
@@ -146,10 +148,11 @@ fn parts(text: &str) -> Vec<Part<'_>> {
 impl<'a> Part<'a> {
     fn code(&self, options: &str) -> Option<Code<'a>> {
         let hex = |number: &str| u64::from_str_radix(number, 16).ok();
-        let mut code = Code { line: self.line, from: 0, owner: Owner::Host, source: self.body };
+        let mut code = Code { line: self.line, from: 0, owner: Owner::Traced, source: self.body };
         for option in options.split_whitespace() {
             match option.split_once('=').unwrap_or((option, "")) {
                 ("from", tick) => code.from = hex(tick)?,
+                ("host", "") => code.owner = Owner::Host,
                 ("guest", "") => code.owner = Owner::Guest(None),
                 ("guest", vmcs) => code.owner = Owner::Guest(Some(hex(vmcs)?)),
                 _ => return None,

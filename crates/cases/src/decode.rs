@@ -4,7 +4,7 @@ use hodo_clock::Tsc;
 use hodo_code::{AddressSpace, Content, Label, Labels, Origin, Program};
 use hodo_intel_pt::{
     Config,
-    flow::{Decoder, Event, Executed, Gap, Guest, Sink, Switch},
+    flow::{Decoder, Event, Executed, Gap, Guest, GuestCode, Sink, Switch},
     packet::{PSB, find_psb},
 };
 
@@ -12,17 +12,20 @@ use crate::{Assembly, Owner, Trace};
 
 /// Decodes a trace to lines: instructions are indented, events are not.
 pub fn decode(config: &Config, assembly: &Assembly, trace: &Trace<'_>) -> Vec<String> {
-    let mut owners = vec![Owner::Host];
-    owners
-        .extend(assembly.sections.iter().map(|section| section.owner).filter(|&owner| owner != Owner::Host));
+    let mut owners = vec![Owner::Traced];
+    let others = assembly.sections.iter().map(|section| section.owner);
+    owners.extend(others.filter(|owner| matches!(owner, Owner::Guest(_))));
     owners.dedup();
     let spaces: Vec<_> = owners.iter().map(|&owner| space(assembly, owner)).collect();
     let mut programs: Vec<_> = spaces.iter().map(|space| Program::new(space, &NoLabels)).collect();
     let guests = owners.iter().enumerate().filter_map(|(program, owner)| match *owner {
-        Owner::Host => None,
-        Owner::Guest(vmcs) => Some(Guest { vmcs, program }),
+        Owner::Guest(vmcs) => Some(Guest { vmcs, host: None, code: GuestCode::Program(program) }),
+        Owner::Traced | Owner::Host => None,
     });
-    let guests: Vec<_> = guests.collect();
+    // What is given without a word is a guest's too, where nothing else is given for one.
+    let is_of_one = assembly.sections.iter().all(|section| section.owner == Owner::Traced);
+    let same = is_of_one.then_some(Guest { vmcs: None, host: None, code: GuestCode::OfHost });
+    let guests: Vec<_> = guests.chain(same).collect();
     let schedule = [Switch { at: Tsc(0), program: 0, context: 0 }];
     let mut sink = Lines { assembly, trace, lines: Vec::new() };
     let next = |from: usize| Some(from + find_psb(trace.bytes.get(from..)?)?);
@@ -40,10 +43,11 @@ pub fn decode(config: &Config, assembly: &Assembly, trace: &Trace<'_>) -> Vec<St
     sink.lines
 }
 
-/// The code of one owner.
+/// The code of one owner; of the traced program, also that of the host.
 fn space(assembly: &Assembly, owner: Owner) -> AddressSpace<'_> {
     let mut space = AddressSpace::new();
-    for section in assembly.sections.iter().filter(|section| section.owner == owner) {
+    let is_mine = |of: Owner| of == owner || (of, owner) == (Owner::Host, Owner::Traced);
+    for section in assembly.sections.iter().filter(|section| is_mine(section.owner)) {
         let content =
             Content { bytes: &section.bytes, origin: Origin { module: 0, offset: section.address } };
         space.map(section.range(), content, section.from);

@@ -14,7 +14,8 @@
 //! config noretcomp mtc_period=3    ; optional: settings that packets do not carry
 //! differs libipt: why              ; optional: a decoder that sees it otherwise
 //!
-//! [code]                           ; for nasm; `[code from=3e8]`: from that tick on; `[code guest]`: a guest's
+//! [code]                           ; for nasm; `[code from=3e8]`: from that tick on; `[code guest]`: a guest's;
+//!                                  ; `[code host]`: the host's, and no guest's
 //! bits 64
 //! org 0x401000
 //! start:  nop

@@ -10,10 +10,12 @@ use hodo_engine::{
     events::{COUNT, COUNT_VIEWS, Condition, Portion},
     script::Field,
 };
-use hodo_formats::raw;
 use hodo_trace::{Edge, Period};
 
-use crate::failure::{Failure, written};
+use crate::{
+    buffer::{Guests, Raw},
+    failure::{Failure, written},
+};
 
 /// Shows the path that a program took: records and reads Intel Processor Trace, and tells exactly which
 /// functions ran, how often and for how long.
@@ -162,24 +164,8 @@ pub struct Input {
     /// Raw Intel PT buffer instead of a recording
     #[arg(long, value_name = "FILE")]
     pub pt: Option<PathBuf>,
-    /// Code of a raw buffer: bytes of a file at an address
-    #[arg(long, value_name = "FILE@ADDRESS[:OFFSET[:SIZE]]", requires = "pt")]
-    pub code: Vec<raw::Code>,
-    /// Code of a raw buffer: an ELF file
-    #[arg(long, value_name = "FILE[@BASE]", requires = "pt")]
-    pub elf: Vec<raw::Elf>,
-    /// Processor that a raw buffer comes from
-    #[arg(long, value_name = "FAMILY/MODEL[/STEPPING]", requires = "pt", value_parser = raw::cpu)]
-    pub cpu: Option<hodo_intel_pt::Cpu>,
-    /// MTC period of a raw buffer: RTIT_CTL.MTCFreq
-    #[arg(long, value_name = "N", requires = "pt", value_parser = raw::mtc_frequency)]
-    pub mtc_freq: Option<u8>,
-    /// Nominal frequency of a raw buffer's processor: its maximum non-turbo ratio
-    #[arg(long, value_name = "N", requires = "pt", value_parser = raw::max_nonturbo_ratio)]
-    pub nom_freq: Option<u8>,
-    /// TSC over crystal clock of a raw buffer's processor: CPUID leaf 15H
-    #[arg(long, value_name = "EAX:EBX", requires = "pt", value_parser = raw::tsc_ctc_ratio)]
-    pub cpuid_0x15: Option<(u32, u32)>,
+    #[command(flatten)]
+    pub raw: Raw,
     /// Folder below which the files of the traced system lie
     #[arg(long, value_name = "DIR")]
     pub symfs: Option<PathBuf>,
@@ -195,6 +181,8 @@ pub struct Input {
     /// The kernel as it was linked, for its functions, and for its code where there is no copy
     #[arg(long, value_name = "FILE")]
     pub vmlinux: Option<PathBuf>,
+    #[command(flatten)]
+    pub guests: Guests,
     /// Only these threads
     #[arg(long, value_name = "TID,…", value_delimiter = ',')]
     pub tid: Vec<u32>,

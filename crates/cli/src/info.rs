@@ -121,13 +121,17 @@ fn recording(info: &Info) -> Table {
 }
 
 fn traced_on(info: &Info) -> String {
-    let name = info.engine.name.as_deref().unwrap_or("a processor that the recording does not name");
+    let model = || match info.config.cpu {
+        Some([family, model, stepping]) => format!("family {family}, model {model:#x}, stepping {stepping}"),
+        None => "a processor that the recording does not name".to_owned(),
+    };
+    let name = info.engine.name.clone().unwrap_or_else(model);
     match info.engine.frequency.filter(|_| info.engine.emulated) {
         Some(frequency) => format!(
             "emulated processor ({name}); virtual time: one instruction is one cycle of {}",
             hertz(frequency as f64)
         ),
-        None => name.to_owned(),
+        None => name,
     }
 }
 
@@ -177,7 +181,7 @@ fn streams(info: &Info) -> Table {
         Column::text("command"),
         Column::integer("bytes", Unit::Bytes),
         Column::integer("pieces", Unit::Count),
-        Column::integer("gaps", Unit::Count),
+        Column::integer("cuts", Unit::Count),
         Column::integer("segments", Unit::Count),
     ];
     let rows = info.streams.iter().map(|stream| {
@@ -186,7 +190,7 @@ fn streams(info: &Info) -> Table {
             optional(stream.command.as_deref()),
             stream.bytes.into(),
             stream.pieces.into(),
-            stream.gaps.into(),
+            stream.cuts.into(),
             stream.segments.into(),
         ]
     });

@@ -2,10 +2,7 @@
 
 use std::{env, path::PathBuf, process::ExitCode, thread};
 
-use hodo_engine::{
-    ChunkSize, Experiment, Files, KernelFiles, Losses, NthCalls, Options, Places, RawInput, Reading,
-};
-use hodo_intel_pt::Config;
+use hodo_engine::{ChunkSize, Experiment, Files, KernelFiles, Losses, NthCalls, Options, Places, Reading};
 
 use crate::{
     arguments::{Input, size},
@@ -31,47 +28,32 @@ pub fn open(
     input: &Input,
     work: impl FnOnce(&Experiment<'_>) -> Result<ExitCode, Failure>,
 ) -> Result<ExitCode, Failure> {
-    let of_raw = !input.code.is_empty()
-        || !input.elf.is_empty()
-        || input.cpu.is_some()
-        || input.mtc_freq.is_some()
-        || input.nom_freq.is_some()
-        || input.cpuid_0x15.is_some();
-    if of_raw && input.pt.is_none() {
-        let help = "--code, --elf, --cpu, --mtc-freq, --nom-freq and --cpuid-0x15 describe a raw buffer; name it with --pt FILE instead of a recording";
-        return Err(Failure::usage(help));
-    }
+    input.raw.check(input.pt.is_some(), &input.guests)?;
     let places = Places { symfs: input.symfs.clone(), build_ids: build_ids(input), beside: None };
     let kernel = KernelFiles {
         kallsyms: input.kallsyms.clone(),
         kcore: input.kcore.clone(),
         vmlinux: input.vmlinux.clone(),
     };
-    let options = Options { places, kernel, tids: input.tid.clone(), pids: input.pid.clone() };
+    let guests = input.guests.files();
+    let options = Options { places, kernel, guests, tids: input.tid.clone(), pids: input.pid.clone() };
     let (files, source) = (Files::default(), source(input));
     let experiment = Experiment::open(&files, &source, &options)?;
     if !(input.tid.is_empty() && input.pid.is_empty() || experiment.has_any()) {
         return Err(nobody(&experiment));
     }
-    work(&experiment)
+    let code = work(&experiment)?;
+    if let Some(reason) = experiment.nothing_decoded().filter(|_| code != ExitCode::from(INTERRUPTED)) {
+        eprintln!("hodo: no instruction was decoded: {reason}");
+    }
+    Ok(code)
 }
 
 /// What to open.
 fn source(input: &Input) -> hodo_engine::Input {
     match &input.pt {
         None => hodo_engine::Input::File(input.file.clone()),
-        Some(trace) => hodo_engine::Input::Raw(RawInput {
-            trace: trace.clone(),
-            code: input.code.clone(),
-            elf: input.elf.clone(),
-            config: Config {
-                cpu: input.cpu,
-                mtc_frequency: input.mtc_freq,
-                tsc_ctc_ratio: input.cpuid_0x15,
-                max_nonturbo_ratio: input.nom_freq,
-                ..Config::default()
-            },
-        }),
+        Some(trace) => hodo_engine::Input::Raw(input.raw.input(trace.clone(), &input.guests)),
     }
 }
 

@@ -4,6 +4,7 @@
 
 mod annotate;
 mod arguments;
+mod buffer;
 mod events;
 mod export;
 mod failure;

@@ -10,11 +10,18 @@ use hodo_code::{AddressSpace, Program, Unreadable};
 use hodo_formats::{
     error::Error,
     raw,
-    recording::{Recording, SidebandKind, Thread},
+    recording::{GuestCode, Recording, SidebandKind, Thread},
 };
-use hodo_intel_pt::{Config, flow::Trouble, packet};
+use hodo_intel_pt::{
+    Config,
+    flow::{Guest, Trouble},
+    packet,
+};
 
-use crate::{Chunk, ChunkSize, Files, KernelFiles, Losses, Modules, Places, Track, programs::Programs};
+use crate::{
+    Chunk, ChunkSize, Files, GuestFiles, KernelFiles, Losses, Modules, Places, Track, programs::Programs,
+    segments::Decoded,
+};
 
 /// What to open.
 #[derive(Clone, Debug)]
@@ -31,9 +38,9 @@ pub struct RawInput {
     /// The buffer.
     pub trace: PathBuf,
     /// Code as bytes of files.
-    pub code: Vec<raw::Code>,
+    pub code: Vec<(raw::Owner, raw::Code)>,
     /// Code as ELF files.
-    pub elf: Vec<raw::Elf>,
+    pub elf: Vec<(raw::Owner, raw::Elf)>,
     /// Processor and clock settings.
     pub config: Config,
 }
@@ -45,6 +52,8 @@ pub struct Options {
     pub places: Places,
     /// Files of its kernel.
     pub kernel: KernelFiles,
+    /// Where the code of its guests is.
+    pub guests: GuestFiles,
     /// Threads to look at; all where empty.
     pub tids: Vec<u32>,
     /// Processes to look at; all where empty.
@@ -116,7 +125,11 @@ pub struct Experiment<'f> {
     pub present: Vec<Thread>,
     /// Whether each of `threads` was asked for; a CPU's stream shows others too.
     wanted: Vec<bool>,
+    /// The guests whose code is known.
+    pub(crate) guests: Vec<Guest>,
     pub(crate) spaces: Vec<AddressSpace<'f>>,
+    /// What decoding has shown so far.
+    pub(crate) decoded: Decoded,
 }
 
 impl<'f> Experiment<'f> {
@@ -138,7 +151,13 @@ impl<'f> Experiment<'f> {
         let mut present: Vec<Thread> =
             streams.chain(recording.sideband.iter().map(|sideband| sideband.thread)).collect();
         recording.streams.retain(|stream| stream.thread.is_none_or(wanted));
-        let modules = Modules::open(files, &recording, &options.beside(input));
+        if options.guests.in_host {
+            recording.guest_code = GuestCode::OfHost;
+        }
+        let mut modules = Modules::open(files, &recording, &options.beside(input));
+        if let Input::Raw(raw) = input {
+            modules.accept_flat(raw.code.iter().map(|(_, code)| code.file.as_str()));
+        }
         let mut programs = Programs::new(&recording, &modules);
         let mut threads = Vec::new();
         let tracks = recording
@@ -147,11 +166,22 @@ impl<'f> Experiment<'f> {
             .map(|stream| Track::new(stream, programs.schedule(stream, &recording, &mut threads)))
             .collect();
         programs.share_kernel();
+        let guests = programs.guests(&recording, &modules);
         let wanted = threads.iter().map(|&thread| wanted(thread)).collect();
         present.extend(&threads);
         present.sort_unstable();
         present.dedup();
-        Ok(Experiment { recording, modules, tracks, threads, present, wanted, spaces: programs.spaces })
+        Ok(Experiment {
+            recording,
+            modules,
+            tracks,
+            threads,
+            present,
+            wanted,
+            guests,
+            spaces: programs.spaces,
+            decoded: Decoded::default(),
+        })
     }
 
     /// Whether any thread that was asked for has trace.
@@ -162,6 +192,17 @@ impl<'f> Experiment<'f> {
     /// Whether the thread with this context was asked for.
     pub(crate) fn wants(&self, context: u32) -> bool {
         self.wanted.get(context as usize).is_some_and(|&wanted| wanted)
+    }
+
+    /// Why the flow was decoded and yet no instruction of it was found, for people; `None` where there are some, or
+    /// nothing was decoded.
+    pub fn nothing_decoded(&self) -> Option<String> {
+        let reason = self.decoded.nothing()?;
+        Some(match reason {
+            _ if self.recording.config.no_branches => "it was recorded without branches".to_owned(),
+            Some(gap) => format!("the first gap: {gap}"),
+            None => "tracing was off, or nothing of what was asked for is in it".to_owned(),
+        })
     }
 
     /// Everything cut into chunks, in the order of tracks and of time.
@@ -266,6 +307,11 @@ impl<'f> Experiment<'f> {
                 )
             }
             Trouble::Missing => "bytes before the first PSB, or that the recorder lost".to_owned(),
+            Trouble::Guest { .. } if self.recording.guest_code == GuestCode::Unknown => format!(
+                "{trouble}; --guestmount, --guestvmlinux, --guestkallsyms or --guest-code say where it is"
+            ),
+            Trouble::Guest { .. } => format!("{trouble}; --guest-code=FILE@ADDRESS gives it"),
+            Trouble::UnknownFilter { .. } => format!("{trouble}; --filter gives the filter"),
             trouble => trouble.to_string(),
         }
     }
@@ -302,13 +348,13 @@ fn format_error(path: &Path, error: Error) -> OpenError {
 fn open_raw<'f>(files: &'f Files, input: &'f RawInput) -> Result<Recording<'f>, OpenError> {
     let trace = open(files, &input.trace)?;
     let mut elf = Vec::new();
-    for file in &input.elf {
-        elf.push((file, open(files, Path::new(&file.file))?));
+    for (owner, file) in &input.elf {
+        elf.push((*owner, file, open(files, Path::new(&file.file))?));
     }
     let mut mappings = Vec::new();
-    for code in &input.code {
-        mappings.push((code, open(files, Path::new(&code.file))?.len() as u64));
+    for (owner, code) in &input.code {
+        mappings.push((*owner, code, open(files, Path::new(&code.file))?.len() as u64));
     }
     raw::recording(trace, input.config.clone(), &mappings, &elf)
-        .map_err(|error| format_error(&input.trace, error))
+        .map_err(|bad| format_error(Path::new(&bad.file), bad.error))
 }

@@ -119,8 +119,8 @@ pub struct Stream {
     pub bytes: u64,
     /// Pieces in the file.
     pub pieces: u64,
-    /// Places where bytes are known to be missing between pieces.
-    pub gaps: u64,
+    /// Places where bytes are known to be missing between pieces. Gaps in the flow show only when it is decoded.
+    pub cuts: u64,
     /// Segments that can be decoded each by itself: PSB packets.
     pub segments: u64,
     /// Where the pieces lie in the file, in order: offset and length of each, in bytes.
@@ -239,7 +239,7 @@ fn streams(experiment: &Experiment<'_>) -> Vec<Stream> {
         command: track.thread.and_then(|thread| names.get(&thread).map(shown)),
         bytes: track.bytes(),
         pieces: stream.pieces.len() as u64,
-        gaps: track.runs.len().saturating_sub(1) as u64,
+        cuts: track.runs.len().saturating_sub(1) as u64,
         segments: track.runs.iter().map(|run| run.psbs().count() as u64).sum(),
         ranges: stream.pieces.iter().map(|piece| (piece.file_offset, piece.bytes.len() as u64)).collect(),
     });

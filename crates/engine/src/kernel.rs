@@ -74,6 +74,38 @@ impl<'f> Kernel<'f> {
         kernel
     }
 
+    /// The kernel of a guest, and its mapping, which no record tells of: its addresses are those of kallsyms, else
+    /// those that it was linked for.
+    pub(crate) fn of_guest(files: &'f Files, named: &KernelFiles) -> (Kernel<'f>, Mapping<'static>) {
+        let mut kernel = Kernel::default();
+        if let Some(bytes) = named.kcore.as_ref().and_then(|path| kernel.read(files, path)) {
+            kernel.add_code(bytes, 0);
+        }
+        if let Some(bytes) = named.kallsyms.as_ref().and_then(|path| kernel.read(files, path)) {
+            kernel.add_symbols(kallsyms(bytes).collect());
+        }
+        kernel.vmlinux = named.vmlinux.as_ref().and_then(|path| kernel.read(files, path));
+        let mut image = Mapping {
+            address: 0,
+            length: 0,
+            file_offset: 0,
+            name: b"[kernel.kallsyms]",
+            build_id: &[],
+            kernel: true,
+        };
+        for (reference, name) in
+            [("_text", &b"[kernel.kallsyms]_text"[..]), ("_stext", b"[kernel.kallsyms]_stext")]
+        {
+            let linked = kernel.vmlinux.and_then(|vmlinux| symbol_address(vmlinux, reference));
+            if let (Some(linked), b"[kernel.kallsyms]") = (linked, image.name) {
+                let ran = kernel.functions.iter().find(|(_, name)| *name == reference.as_bytes());
+                (image.file_offset, image.name) = (ran.map_or(linked, |(range, _)| range.start), name);
+            }
+        }
+        kernel.place_vmlinux(&image);
+        (kernel, image)
+    }
+
     fn read(&mut self, files: &'f Files, path: &Path) -> Option<&'f [u8]> {
         let read = files.bytes(path);
         self.problems.extend(read.as_ref().err().map(|error| format!("{}: {error}", path.display())));

@@ -7,13 +7,14 @@ use std::{
 };
 
 use hodo_code::{Content, Label, Labels, Origin};
-use hodo_formats::recording::{KeptCode, KernelSymbol, Mapping, Recording, SidebandKind};
+use hodo_formats::recording::{GuestCode, KeptCode, KernelSymbol, Mapping, Recording, SidebandKind};
 use hodo_symbols::{DebugSections, Lines, Rows, Symbols};
 use hodo_trace::{FunctionId, Names, Place, SourceLine, Sources};
 
 use crate::{
     Files, Options,
     generated::{Generated, Load, is_jitdump},
+    guests::GuestKernel,
     info::Source,
     kernel::{Kernel, is_image},
 };
@@ -45,7 +46,7 @@ pub struct Module<'f> {
 type Debug<'f> = Result<Option<(DebugSections<'f>, Option<DebugSections<'f>>)>, String>;
 
 impl<'f> Module<'f> {
-    fn new(name: &str, source: Source, problem: Option<String>) -> Module<'f> {
+    pub(crate) fn new(name: &str, source: Source, problem: Option<String>) -> Module<'f> {
         Module {
             name: name.to_owned(),
             build_id: Vec::new(),
@@ -72,6 +73,7 @@ pub struct Modules<'f> {
     made: u32,
     generated: Generated<'f>,
     kernel: Kernel<'f>,
+    guests: Vec<GuestKernel<'f>>,
 }
 
 /// Name of the module of code that the recording itself keeps.
@@ -90,6 +92,7 @@ impl<'f> Modules<'f> {
             made: 0,
             generated: Generated::default(),
             kernel: Kernel::open(files, &options.kernel, &options.places, recording),
+            guests: Vec::new(),
         };
         let mut mapped: HashMap<_, Vec<Range<u64>>> = HashMap::new();
         for mapping in mappings(recording).map(|(_, mapping)| mapping) {
@@ -112,7 +115,27 @@ impl<'f> Modules<'f> {
             modules.index.insert(key, index);
         }
         modules.add_generated(files, options, recording);
+        for (guest, module, symbols) in
+            GuestKernel::open(files, &options.guests, modules.modules.len() as u32)
+        {
+            modules.push(module, symbols);
+            modules.guests.push(guest);
+        }
         modules
+    }
+
+    /// These files are code as it lay in memory: that they are no ELF files is no problem.
+    pub(crate) fn accept_flat<'n>(&mut self, names: impl Iterator<Item = &'n str>) {
+        for name in names {
+            let modules = self.modules.iter_mut();
+            let flat = modules.filter(|module| module.name == name && !is_elf(module.bytes));
+            flat.filter(|module| !module.bytes.is_empty()).for_each(|module| module.problem = None);
+        }
+    }
+
+    /// The kernels of guests, those of one process first.
+    pub(crate) fn guest_kernels(&self) -> &[GuestKernel<'f>] {
+        &self.guests
     }
 
     fn push(&mut self, module: Module<'f>, symbols: hodo_symbols::Module) -> u32 {
@@ -330,12 +353,16 @@ impl<'f> Modules<'f> {
 }
 
 fn read_debug<'f>(module: &Module<'f>) -> Debug<'f> {
-    let own = if module.bytes.is_empty() { None } else { DebugSections::read(module.bytes)? };
+    let own = if is_elf(module.bytes) { DebugSections::read(module.bytes)? } else { None };
     let [separate, shared] = module.debug_files;
     let separate = || if separate.is_empty() { Ok(None) } else { DebugSections::read(separate) };
     let Some(sections) = own.map_or_else(separate, |own| Ok(Some(own)))? else { return Ok(None) };
     let shared = if shared.is_empty() { None } else { DebugSections::read(shared)? };
     Ok(Some((sections, shared)))
+}
+
+fn is_elf(bytes: &[u8]) -> bool {
+    bytes.starts_with(b"\x7fELF")
 }
 
 fn base_name(path: &str) -> &str {
@@ -374,16 +401,19 @@ fn file_module<'f>(
     (module, symbols)
 }
 
-/// All mappings of the machine that was recorded on, and the processes that they are of.
+/// All mappings of the machine that was recorded on, and the processes that they are of; those of guests too, where
+/// they are known to be all.
 fn mappings<'r, 'f>(recording: &'r Recording<'f>) -> impl Iterator<Item = (u32, &'r Mapping<'f>)> {
-    recording.of_host().filter_map(|sideband| match &sideband.kind {
+    let of_guests = recording.guest_code == GuestCode::Mapped;
+    let of_guests = recording.sideband.iter().filter(move |sideband| of_guests && sideband.guest.is_some());
+    recording.of_host().chain(of_guests).filter_map(|sideband| match &sideband.kind {
         SidebandKind::Map(mapping) => Some((sideband.thread.pid, mapping)),
         _ => None,
     })
 }
 
 /// The same addresses as ranges that are ascending and apart.
-fn joined(mut ranges: Vec<Range<u64>>) -> Vec<Range<u64>> {
+pub(crate) fn joined(mut ranges: Vec<Range<u64>>) -> Vec<Range<u64>> {
     ranges.sort_unstable_by_key(|range| range.start);
     ranges.dedup_by(|next, before| {
         let joined = next.start <= before.end;

@@ -8,9 +8,9 @@ use std::{
 use hodo_clock::{Nanos, Tsc};
 use hodo_code::{AddressSpace, Content, Origin};
 use hodo_formats::recording::{
-    KeptCode, KernelSymbol, Mapping, Recording, Sideband, SidebandKind, Stream, TextPoke, Thread,
+    GuestCode, KeptCode, KernelSymbol, Mapping, Recording, Sideband, SidebandKind, Stream, TextPoke, Thread,
 };
-use hodo_intel_pt::flow::Switch;
+use hodo_intel_pt::flow::{self, Guest, Switch};
 
 use crate::{
     Modules,
@@ -67,6 +67,49 @@ impl<'f> Programs<'f> {
         if !kernel.is_empty() {
             self.spaces.iter_mut().for_each(|space| space.set_kernel(kernel.clone()));
         }
+    }
+
+    /// The guests whose code is known, those of one process first; to be called when all programs are there.
+    pub(crate) fn guests(&mut self, recording: &Recording<'f>, modules: &Modules<'f>) -> Vec<Guest> {
+        let mut guests = Vec::new();
+        for kernel in modules.guest_kernels() {
+            let code = self.add(kernel.space());
+            // A process that ran several programs may run its guest in any of them.
+            let hosts = kernel.pid.map(|pid| self.by_process.get(&pid).map_or(&[][..], Vec::as_slice));
+            match hosts {
+                Some(hosts) => {
+                    guests.extend(hosts.iter().map(|&(_, host)| Guest {
+                        vmcs: None,
+                        host: Some(host),
+                        code,
+                    }));
+                }
+                None => guests.push(Guest { vmcs: None, host: None, code }),
+            }
+        }
+        match recording.guest_code {
+            GuestCode::Unknown => {}
+            GuestCode::OfHost => guests.push(Guest { vmcs: None, host: None, code: flow::GuestCode::OfHost }),
+            GuestCode::Mapped => {
+                let mut space = AddressSpace::new();
+                let of_guests = recording.sideband.iter().filter(|sideband| sideband.guest.is_some());
+                for sideband in of_guests {
+                    if let SidebandKind::Map(mapping) = &sideband.kind {
+                        map(&mut space, mapping, ticks(recording, sideband), modules);
+                    }
+                }
+                if !space.is_empty() {
+                    let code = self.add(space);
+                    guests.push(Guest { vmcs: None, host: None, code });
+                }
+            }
+        }
+        guests
+    }
+
+    fn add(&mut self, space: AddressSpace<'f>) -> flow::GuestCode {
+        self.spaces.push(space);
+        flow::GuestCode::Program(self.spaces.len() - 1)
     }
 
     fn arrive(&mut self, arrival: Arrival<'f>, at: u64, modules: &Modules<'f>) {

@@ -1,6 +1,12 @@
 //! The decoding of a chunk, segment by segment.
 
-use std::mem;
+use std::{
+    mem,
+    sync::{
+        OnceLock,
+        atomic::{AtomicBool, Ordering},
+    },
+};
 
 use hodo_clock::Tsc;
 use hodo_code::{Graph, Labels, Program};
@@ -94,12 +100,54 @@ pub(crate) fn decode_chunks<S: TrackSink, M: Default, R: Send>(
             let chunk = *order.peek().expect("a result for each chunk");
             let Some(of_chunk) = of_chunk else { return consume(chunk, result) };
             order.next();
-            of_chunk.into_list().into_iter().for_each(|loss| losses.add(loss));
+            let of_chunk = of_chunk.into_list();
+            experiment.decoded.first_gap(of_chunk.first());
+            of_chunk.into_iter().for_each(|loss| losses.add(loss));
             done += chunk.bytes();
             consume(chunk, result) && progress(done)
         },
     );
+    if order.peek().is_none() {
+        experiment.decoded.complete();
+    }
     losses
+}
+
+/// What the decoding of an experiment has shown so far, on whatever thread.
+#[derive(Debug, Default)]
+pub(crate) struct Decoded {
+    /// All chunks that were to be decoded were.
+    complete: AtomicBool,
+    /// Some instruction ran.
+    ran: AtomicBool,
+    /// What kept the flow from being followed first.
+    first_gap: OnceLock<String>,
+}
+
+impl Decoded {
+    fn complete(&self) {
+        self.complete.store(true, Ordering::Relaxed);
+    }
+
+    /// A segment ends.
+    fn end(&self, ran: bool) {
+        if ran {
+            self.ran.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// The first loss of a chunk; chunks come in order.
+    fn first_gap(&self, loss: Option<&Loss>) {
+        if let Some(loss) = loss {
+            self.first_gap.get_or_init(|| loss.detail.clone());
+        }
+    }
+
+    /// The first gap, where all was decoded and no instruction was found.
+    pub(crate) fn nothing(&self) -> Option<Option<&str>> {
+        let [complete, ran] = [&self.complete, &self.ran].map(|flag| flag.load(Ordering::Relaxed));
+        (complete && !ran).then_some(self.first_gap.get().map(String::as_str))
+    }
 }
 
 /// Decodes a chunk. What can't be decoded is added to `losses`, and is told to the sink in its place.
@@ -134,23 +182,32 @@ fn decode<'x, 'f, S: TrackSink>(
         }
         sink.segment_at(run.file_offset(start));
         sink.begin_segment();
-        let mut located =
-            Located { experiment, chunk, start, losses, sink: &mut *sink, give: &mut *give, reading };
+        let mut located = Located {
+            experiment,
+            chunk,
+            start,
+            losses,
+            sink: &mut *sink,
+            give: &mut *give,
+            reading,
+            ran: false,
+        };
         if let Some(bytes) = gap {
             located.skip_to_psb(bytes, tsc_after(&run.bytes(start..end)));
         }
         let config: &Config = &experiment.recording.config;
-        let decoder = Decoder::new(&bytes, span, config, &track.schedule);
+        let decoder = Decoder::new(&bytes, span, config, &track.schedule).with_guests(&experiment.guests);
         match reading.memo {
             true => decoder.decode_with_memo(programs, memos, &mut located),
             false => decoder.decode(programs, &mut located),
         }
         located.lose_untimed(end - start);
+        experiment.decoded.end(located.ran);
         sink.end_segment();
     }
     if let Some(bytes) = skipped {
         sink.begin_segment();
-        Located { experiment, chunk, start: 0, losses, sink: &mut *sink, give, reading }
+        Located { experiment, chunk, start: 0, losses, sink: &mut *sink, give, reading, ran: false }
             .skip_to_psb(bytes, None);
         sink.end_segment();
     }
@@ -177,6 +234,8 @@ struct Located<'x, 'f, S, G> {
     /// Gives away what the sink has gathered, if that is much.
     give: &'x mut G,
     reading: Reading<'x>,
+    /// Some instruction ran.
+    ran: bool,
 }
 
 impl<S: Sink, G: FnMut(&mut S)> Located<'_, '_, S, G> {
@@ -240,6 +299,7 @@ impl<S: Sink, G: FnMut(&mut S)> Sink for Located<'_, '_, S, G> {
 
     #[inline]
     fn executed(&mut self, executed: Executed<'_>) {
+        self.ran = true;
         self.sink.executed(executed);
     }
 
@@ -250,6 +310,7 @@ impl<S: Sink, G: FnMut(&mut S)> Sink for Located<'_, '_, S, G> {
 
     #[inline]
     fn stretches<L: Labels>(&mut self, stretches: &[Stretch], graph: &Graph<'_, L>, until: Option<Tsc>) {
+        self.ran = true;
         self.sink.stretches(stretches, graph, until);
     }
 
@@ -268,6 +329,7 @@ impl<S: Sink, G: FnMut(&mut S)> Sink for Located<'_, '_, S, G> {
 
     #[inline]
     fn path(&mut self, path: u32) {
+        self.ran = true;
         (self.give)(self.sink);
         self.sink.path(path);
     }
@@ -302,7 +364,7 @@ fn cause(trouble: &Trouble) -> Cause {
         Trouble::Packet(_) => Cause::Corrupt,
         Trouble::Code(hodo_code::Unreadable::Invalid(_)) => Cause::Mismatch,
         Trouble::Code(_) | Trouble::Guest { .. } => Cause::MissingCode,
-        Trouble::NotTraced { .. } => Cause::Untraced,
+        Trouble::NotTraced { .. } | Trouble::UnknownFilter { .. } => Cause::Untraced,
         Trouble::Contradiction { .. }
         | Trouble::EmptyReturnStack { .. }
         | Trouble::EndlessLoop { .. }

@@ -19,7 +19,7 @@ fn results(recording: &[u8], every: Option<Every>, chunk_size: u64, threads: usi
     let files = Files::default();
     let places = Places { symfs: Some(fixtures.join("symfs")), build_ids: None, beside: None };
     let kernel = KernelFiles { kallsyms: None, kcore: None, vmlinux: None };
-    let options = Options { places, kernel, tids: Vec::new(), pids: Vec::new() };
+    let options = Options { places, kernel, ..Options::default() };
     let input = Input::File(file.path().to_owned());
     let experiment = match Experiment::open(&files, &input, &options) {
         Ok(experiment) => experiment,

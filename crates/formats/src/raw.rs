@@ -1,6 +1,8 @@
 //! A raw buffer of Intel PT with its code, as `--pt FILE --code … --elf … --cpu …` name them.
 //!
-//! A raw buffer has no mark at its beginning, so no recogniser finds it: the options say what it is.
+//! A raw buffer has no mark at its beginning, so no recogniser finds it: the options say what it is. Code that is given
+//! by `--code` and `--elf` is the traced program's, wherever it ran: on the host or in a guest. Where code is given for
+//! one of them alone (`--guest-code`, `--host-elf` …), it is the other one's.
 
 use std::{fmt, num::IntErrorKind, str::FromStr};
 
@@ -10,7 +12,7 @@ use object::{Object, ObjectSegment};
 
 use crate::{
     error::{Error, ErrorKind},
-    recording::{Mapping, Piece, Recording, Sideband, SidebandKind, Stream, Thread},
+    recording::{Guest, GuestCode, Mapping, Piece, Recording, Sideband, SidebandKind, Stream, Thread},
 };
 
 /// The process and thread that a raw buffer and its code belong to: a buffer names none.
@@ -51,6 +53,26 @@ fn number(text: &str) -> Result<u64, OptionError> {
 
 fn small<T: TryFrom<u64>>(text: &str) -> Result<T, OptionError> {
     T::try_from(number(text)?).map_err(|_| wrong(text, "a smaller number"))
+}
+
+/// Where code ran that an option gives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Owner {
+    /// Wherever the traced program ran.
+    Traced,
+    /// On the host.
+    Host,
+    /// In a guest.
+    Guest,
+}
+
+/// The content of an ELF file that can't be used.
+#[derive(Debug)]
+pub struct BadElf {
+    /// Path of the file.
+    pub file: String,
+    /// Why.
+    pub error: Error,
 }
 
 /// Code as bytes of a file at an address: `FILE@ADDRESS[:OFFSET[:SIZE]]`.
@@ -145,12 +167,12 @@ pub fn max_nonturbo_ratio(text: &str) -> Result<u8, OptionError> {
 pub fn recording<'a>(
     trace: &'a [u8],
     settings: Config,
-    code: &[(&'a Code, u64)],
-    elf: &[(&'a Elf, &[u8])],
-) -> Result<Recording<'a>, Error> {
+    code: &[(Owner, &'a Code, u64)],
+    elf: &[(Owner, &'a Elf, &[u8])],
+) -> Result<Recording<'a>, BadElf> {
     let mut loss = Vec::new();
     let mut mappings = Vec::new();
-    for &(code, length) in code {
+    for &(owner, code, length) in code {
         let left = length.saturating_sub(code.offset);
         let size = code.size.unwrap_or(left);
         if size > left || size == 0 {
@@ -162,27 +184,46 @@ pub fn recording<'a>(
             file_offset: code.offset,
             ..named(&code.file)
         };
-        mappings.push(mapping);
+        mappings.push((owner, mapping));
     }
-    for (elf, content) in elf {
-        mappings.extend(segments(elf, content)?);
+    for &(owner, elf, content) in elf {
+        let segments = segments(elf, content).map_err(|error| BadElf { file: elf.file.clone(), error })?;
+        mappings.extend(segments.into_iter().map(|mapping| (owner, mapping)));
     }
-    let map = |mapping| Sideband {
-        time: None,
-        cpu: None,
-        thread: THREAD,
-        guest: None,
-        kind: SidebandKind::Map(mapping),
-    };
     let piece = Piece { file_offset: 0, bytes: trace, after_gap: false };
+    let (sideband, guest_code) = owned(&mappings);
     Ok(Recording {
         config: Config { tsc: true, ..settings },
         streams: vec![Stream { cpu: None, thread: Some(THREAD), pieces: vec![piece] }],
-        sideband: mappings.into_iter().map(map).collect(),
+        sideband,
+        guest_code,
         facts: vec![("format", "raw Intel PT".to_owned())],
         loss,
         ..Recording::default()
     })
+}
+
+/// The mappings of host and guest. The traced program is whichever has no code of its own given, or both.
+fn owned<'a>(mappings: &[(Owner, Mapping<'a>)]) -> (Vec<Sideband<'a>>, GuestCode) {
+    let given = |owner| mappings.iter().any(|(of, _)| *of == owner);
+    let (host, guest) = (given(Owner::Host), given(Owner::Guest));
+    let sideband = |guest, mapping| Sideband {
+        time: None,
+        cpu: None,
+        thread: THREAD,
+        guest,
+        kind: SidebandKind::Map(mapping),
+    };
+    let of_guest = Some(Guest { pid: THREAD.pid, vcpu: None });
+    let all = mappings.iter().flat_map(|&(owner, mapping)| {
+        let is_hosts = owner == Owner::Host || owner == Owner::Traced && !host;
+        let is_guests = owner == Owner::Guest || owner == Owner::Traced && !guest && host;
+        [is_hosts.then_some(None), is_guests.then_some(of_guest)]
+            .into_iter()
+            .flatten()
+            .map(move |guest| sideband(guest, mapping))
+    });
+    (all.collect(), if host || guest { GuestCode::Mapped } else { GuestCode::OfHost })
 }
 
 fn named(file: &str) -> Mapping<'_> {
@@ -280,7 +321,7 @@ mod tests {
     fn segments_lie_at_the_base() {
         let program = std::fs::read(std::env::current_exe().unwrap()).unwrap();
         let elf = Elf { file: "program".to_owned(), base: Some(0x1000_0000) };
-        let recording = recording(&[0], Config::default(), &[], &[(&elf, &program)]).unwrap();
+        let recording = recording(&[0], Config::default(), &[], &[(Owner::Traced, &elf, &program)]).unwrap();
         let mapped = |sideband: &Sideband<'_>| match sideband.kind {
             SidebandKind::Map(mapping) => (mapping.address, mapping.file_offset, mapping.name == b"program"),
             _ => unreachable!("a raw recording has mappings only"),
@@ -293,12 +334,36 @@ mod tests {
     #[test]
     fn code_outside_its_file_is_a_loss_and_no_elf_an_error() {
         let code = "a@0x1000:8:16".parse::<Code>().unwrap();
-        let read = recording(&[], Config::default(), &[(&code, 20)], &[]).unwrap();
+        let read = recording(&[], Config::default(), &[(Owner::Traced, &code, 20)], &[]).unwrap();
         assert_eq!(
             read.loss[0].detail,
             "a: 16 bytes at offset 0x8 expected for address 0x1000, but the file has 20 bytes"
         );
         let elf = Elf { file: "x".to_owned(), base: None };
-        assert!(recording(&[], Config::default(), &[], &[(&elf, b"no ELF")]).is_err());
+        let read = recording(&[], Config::default(), &[], &[(Owner::Traced, &elf, b"no ELF")]);
+        assert_eq!(read.unwrap_err().file, "x");
+    }
+
+    #[test]
+    fn code_is_of_the_host_or_of_its_guests_as_options_say() {
+        let code = ["t@0x1000", "h@0x2000", "g@0x3000"].map(|text| text.parse::<Code>().unwrap());
+        let owners = [Owner::Traced, Owner::Host, Owner::Guest];
+        let shown = |indexes: &[usize]| {
+            let given: Vec<_> = indexes.iter().map(|&index| (owners[index], &code[index], 16)).collect();
+            let read = recording(&[], Config::default(), &given, &[]).unwrap();
+            let name = |sideband: &Sideband<'_>| match sideband.kind {
+                SidebandKind::Map(mapping) => String::from_utf8_lossy(mapping.name).into_owned(),
+                _ => unreachable!("a raw recording has mappings only"),
+            };
+            let of = |guest| read.sideband.iter().filter(move |sideband| sideband.guest.is_some() == guest);
+            let [host, guest] = [false, true].map(|guest| of(guest).map(name).collect::<String>());
+            (host, guest, read.guest_code)
+        };
+        let (t, g, h) = ("t".to_owned(), "g".to_owned(), "h".to_owned());
+        assert_eq!(shown(&[0]), (t.clone(), String::new(), GuestCode::OfHost));
+        assert_eq!(shown(&[0, 1]), (h.clone(), t.clone(), GuestCode::Mapped));
+        assert_eq!(shown(&[0, 2]), (t, g.clone(), GuestCode::Mapped));
+        assert_eq!(shown(&[1, 2]), (h.clone(), g, GuestCode::Mapped));
+        assert_eq!(shown(&[1]), (h, String::new(), GuestCode::Mapped));
     }
 }

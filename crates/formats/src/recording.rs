@@ -19,6 +19,8 @@ pub struct Recording<'a> {
     pub events: Vec<RecordedEvent>,
     /// The code of BPF programs, which no file holds.
     pub bpf: Vec<BpfProgram<'a>>,
+    /// Where the code of guests is.
+    pub guest_code: GuestCode,
     /// What the emulated processor adds to its recordings.
     pub emulated: Option<Emulated<'a>>,
     /// Facts for `hodo info`, in order: name and value.
@@ -80,6 +82,18 @@ pub struct Sideband<'a> {
     pub guest: Option<Guest>,
     /// What happened.
     pub kind: SidebandKind<'a>,
+}
+
+/// Where the code is that runs in virtual machines.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum GuestCode {
+    /// The recording does not say.
+    #[default]
+    Unknown,
+    /// In the program that the host maps where a guest runs: the hypervisor's process.
+    OfHost,
+    /// In the mappings of guests among the sideband; all guests have the same.
+    Mapped,
 }
 
 /// A virtual machine.

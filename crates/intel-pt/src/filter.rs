@@ -1,6 +1,6 @@
 //! The address filter of a recording.
 
-use std::ops::Range;
+use std::{fmt, ops::Range, str::FromStr};
 
 use hodo_code::Origin;
 
@@ -14,24 +14,43 @@ struct Part {
     stops: bool,
 }
 
-/// The addresses that are traced, in the syntax of perf: `filter 0x1000/0x200@/bin/program` and
-/// `tracestop …`, with commas between them (perf-record(1), "--filter").
+/// A part of a filter that can't be understood.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FilterError {
+    part: String,
+    expected: &'static str,
+}
+
+impl fmt::Display for FilterError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "`{}` where {} was expected", self.part, self.expected)
+    }
+}
+
+impl std::error::Error for FilterError {}
+
+/// The addresses that are traced, in the syntax of perf: `filter 0x1000/0x200@/bin/program`, `stop 0x1000/0x200` and
+/// `tracestop …`, with commas between them (perf-record(1), "--filter"); or plain ranges, such as `0x1000-0x1200`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Filter(Vec<Part>);
+
+impl FromStr for Filter {
+    type Err = FilterError;
+
+    /// Reads a filter, all of which must be understood.
+    fn from_str(text: &str) -> Result<Filter, FilterError> {
+        let parts = parts(text).collect::<Result<Vec<Part>, FilterError>>()?;
+        match parts.is_empty() {
+            true => Err(FilterError { part: text.to_owned(), expected: RANGE }),
+            false => Ok(Filter(parts)),
+        }
+    }
+}
 
 impl Filter {
     /// Reads a filter; parts that are not understood, such as those that name symbols, are left out.
     pub fn parse(text: &str) -> Filter {
-        let mut parts = Vec::new();
-        let mut rest = text.trim_start_matches([' ', ',', '\t', '\n']);
-        while !rest.is_empty() {
-            let (word, behind) = rest.split_once(char::is_whitespace).unwrap_or((rest, ""));
-            let behind = behind.trim_start();
-            let (range, behind) = behind.split_once([',', ' ']).unwrap_or((behind, ""));
-            parts.extend(part(word, range));
-            rest = behind.trim_start_matches([' ', ',', '\t', '\n']);
-        }
-        Filter(parts)
+        Filter(parts(text).filter_map(Result::ok).collect())
     }
 
     /// Whether everything is traced.
@@ -52,17 +71,50 @@ impl Filter {
     }
 }
 
+const SPACE: [char; 4] = [' ', ',', '\t', '\n'];
+
+/// What a part may be.
+const RANGE: &str = "`filter ADDRESS/SIZE`, `tracestop ADDRESS/SIZE` or ADDRESS-ADDRESS";
+
+/// The parts of a filter, and what is none.
+fn parts(text: &str) -> impl Iterator<Item = Result<Part, FilterError>> {
+    let mut rest = text.trim_start_matches(SPACE);
+    std::iter::from_fn(move || {
+        if rest.is_empty() {
+            return None;
+        }
+        let (word, behind) = rest.split_once(SPACE).unwrap_or((rest, ""));
+        if word.starts_with(|first: char| first.is_ascii_digit()) {
+            rest = behind.trim_start_matches(SPACE);
+            return Some(plain(word));
+        }
+        let (range, behind) = behind.trim_start().split_once([',', ' ']).unwrap_or((behind.trim_start(), ""));
+        rest = behind.trim_start_matches(SPACE);
+        Some(part(word, range))
+    })
+}
+
 /// A part from its first word and its range.
-fn part(word: &str, range: &str) -> Option<Part> {
+fn part(word: &str, range: &str) -> Result<Part, FilterError> {
+    let wrong = |expected| FilterError { part: format!("{word} {range}").trim_end().to_owned(), expected };
     let stops = match word {
         "filter" => false,
-        "tracestop" => true,
-        _ => return None,
+        "tracestop" | "stop" => true,
+        "start" => return Err(wrong("a range: Intel PT has no filter that starts tracing at an address")),
+        _ => return Err(wrong(RANGE)),
     };
     let (range, file) = range.split_once('@').map_or((range, None), |(range, file)| (range, Some(file)));
-    let (start, size) = range.split_once('/')?;
-    let (start, size) = (number(start)?, number(size)?);
-    Some(Part { range: start..start.saturating_add(size), file: file.map(str::to_owned), stops })
+    let (start, size) = range.split_once('/').ok_or(wrong(RANGE))?;
+    let (start, size) = number(start).zip(number(size)).ok_or(wrong(RANGE))?;
+    Ok(Part { range: start..start.saturating_add(size), file: file.map(str::to_owned), stops })
+}
+
+/// Plain addresses: from the first one on, before the second one.
+fn plain(range: &str) -> Result<Part, FilterError> {
+    let bounds = range.split_once('-').and_then(|(start, end)| number(start).zip(number(end)));
+    let bounds = bounds.filter(|(start, end)| start < end);
+    let (start, end) = bounds.ok_or(FilterError { part: range.to_owned(), expected: RANGE })?;
+    Ok(Part { range: start..end, file: None, stops: false })
 }
 
 fn number(text: &str) -> Option<u64> {
@@ -85,6 +137,23 @@ mod tests {
         };
         assert!(at(0x1000, 0) && at(0x1007, 0) && !at(0x1008, 0) && at(0x100c, 0) && !at(0x1010, 0));
         assert!(at(0x9000, 0x11ff) && !at(0x9000, 0x1200));
+    }
+
+    #[test]
+    fn plain_ranges_are_a_filter() {
+        let filter: Filter = "0x1000-0x1200, 8192-8208,stop 0x1100/0x10".parse().unwrap();
+        let traced = [0xfff, 0x1000, 0x11ff, 0x1200, 0x2000, 0x2010, 0x1108];
+        let traced = traced.map(|address| filter.traces(address, None, |_| false));
+        assert_eq!(traced, [false, true, true, false, true, false, false]);
+    }
+
+    #[test]
+    fn what_is_no_filter_is_said_to_be_none() {
+        let wrong = |text: &str| text.parse::<Filter>().unwrap_err().to_string();
+        for text in ["", "filter main @ ./prog", "filter 0x1000", "0x1000", "0x2000-0x1000", "bogus 1/2"] {
+            assert!(wrong(text).contains("ADDRESS/SIZE"), "{text}: {}", wrong(text));
+        }
+        assert!(wrong("start 0x1000").contains("no filter that starts"));
     }
 
     #[test]

@@ -21,4 +21,4 @@ mod timing;
 
 pub use config::{Config, Cpu};
 pub use errata::{Errata, Erratum};
-pub use filter::Filter;
+pub use filter::{Filter, FilterError};

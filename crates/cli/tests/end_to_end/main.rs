@@ -6,6 +6,7 @@ mod descendants;
 mod events;
 mod export;
 mod files;
+mod guests;
 mod jitted;
 mod live;
 mod marks;

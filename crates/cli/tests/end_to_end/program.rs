@@ -60,6 +60,11 @@ const CODE_OFFSET: u64 = 224;
 
 /// A static ELF executable of this code, with a build id.
 pub(crate) fn elf(code: &[u8], build_id: [u8; 20]) -> Vec<u8> {
+    elf_at(LOADED_AT, code, build_id)
+}
+
+/// The same, loaded at another address.
+pub(crate) fn elf_at(loaded_at: u64, code: &[u8], build_id: [u8; 20]) -> Vec<u8> {
     let whole = CODE_OFFSET + code.len() as u64;
     let mut file = b"\x7fELF\x02\x01\x01\0\0\0\0\0\0\0\0\0".to_vec();
     // ET_EXEC, x86-64, version 1; entry, segments at 64, no sections; sizes and counts of headers.
@@ -68,7 +73,7 @@ pub(crate) fn elf(code: &[u8], build_id: [u8; 20]) -> Vec<u8> {
     file.extend([0, 0, 0, 0, 64, 0, 56, 0, 2, 0, 64, 0, 0, 0, 0, 0]);
     let mut segment = |kind: u32, flags: u32, offset: u64, size: u64, alignment: u64| {
         file.extend(kind.to_le_bytes().into_iter().chain(flags.to_le_bytes()));
-        let words = [offset, LOADED_AT + offset, LOADED_AT + offset, size, size, alignment];
+        let words = [offset, loaded_at + offset, loaded_at + offset, size, size, alignment];
         file.extend(words.iter().flat_map(|word| word.to_le_bytes()));
     };
     segment(1, 5, 0, whole, 4096);

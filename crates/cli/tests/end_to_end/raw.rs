@@ -12,11 +12,18 @@ const PERIOD: usize = 1000;
 
 /// The trace of a whole run of [`program::code`] that is loaded at `base`.
 pub(crate) fn trace(base: u64, rounds: u32) -> Vec<u8> {
+    trace_with(base, rounds, &[])
+}
+
+/// The same with more packets in each PSB+.
+pub(crate) fn trace_with(base: u64, rounds: u32, status: &[Packet]) -> Vec<u8> {
     let mode = Packet::ModeExec { cs_l: true, cs_d: false, interrupt_flag: false };
-    let mut packets = vec![Packet::Psb, mode, Packet::PsbEnd, Packet::TipPge(IpPayload::Sext48(base))];
+    let ip = |address: u64| IpPayload::Sext48(address & 0xffff_ffff_ffff);
+    let psb = || [&[Packet::Psb, mode], status].concat();
+    let mut packets = [psb(), vec![Packet::PsbEnd, Packet::TipPge(ip(base))]].concat();
     for (index, period) in program::branches(rounds).chunks(3 * PERIOD).enumerate() {
         if index > 0 {
-            packets.extend([Packet::Psb, mode, Packet::Fup(IpPayload::Sext48(base + 5)), Packet::PsbEnd]);
+            packets.extend([psb(), vec![Packet::Fup(ip(base + 5)), Packet::PsbEnd]].concat());
         }
         for branches in period.chunks(6) {
             let bits = branches.iter().fold(0, |bits, &taken| bits << 1 | u64::from(taken));
@@ -91,6 +98,106 @@ fn packets_of_a_raw_buffer() {
     assert!(shown.starts_with("00000000: 02 82 02 82 "), "{shown}");
 }
 
+/// What `hodo script --packets` shows of bytes, without the bytes themselves.
+fn packets(bytes: &[u8], options: &[&str]) -> Vec<String> {
+    let folder = Folder::new();
+    let buffer = folder.write("trace.pt", bytes);
+    let shown = hodo(&[&["script", "--packets", "--pt", &buffer], options].concat()).fine().stdout;
+    let line = |line: &str| line.get(59..).map_or(&line[10..], str::trim_start).to_owned();
+    shown
+        .lines()
+        .map(|shown| if shown[10..].starts_with('#') { shown[10..].to_owned() } else { line(shown) })
+        .collect()
+}
+
+#[test]
+fn packets_go_on_at_a_psb_inside_a_cut_packet() {
+    let psb = Packet::Psb.encode().to_vec();
+    let whole = [&psb[..], &[0x02, 0x23]].concat();
+    // Of an MNT of eleven bytes the first three are there.
+    let bytes = [&whole[..], &[0x02, 0xc3, 0x88], &whole, &[0x02, 0x23]].concat();
+    let expected = [
+        "PSB",
+        "PSBEND",
+        "# a PSB begins inside a packet of 11 bytes; 3 bytes skipped",
+        "PSB",
+        "PSBEND",
+        "PSBEND",
+    ];
+    assert_eq!(packets(&bytes, &[]), expected);
+    // The same where a chunk ends there.
+    let mut many = Vec::new();
+    for _ in 0..200 {
+        many.extend_from_slice(&bytes[..whole.len() + 3]);
+    }
+    let shown = packets(&many, &["--chunk-size", "1024"]);
+    assert_eq!(shown, packets(&many, &[]));
+    assert_eq!(shown.iter().filter(|line| line.starts_with("# a PSB")).count(), 199);
+    assert_eq!(
+        shown.last().map(String::as_str),
+        Some("# the trace ends inside a packet of 11 bytes; 3 bytes skipped")
+    );
+}
+
+#[test]
+fn packets_heed_the_errata_of_the_processor() {
+    let psb = Packet::Psb.encode().to_vec();
+    let overflow = [&psb[..], &[0x02, 0x23, 0x0f, 0x02, 0xf3, 0x02, 0x23]].concat();
+    assert_eq!(packets(&overflow, &["--cpu", "6/94/3"])[2..], ["OVF", "PSBEND"]);
+    assert_eq!(packets(&overflow, &["--cpu", "6/85/4"])[2], "CYC 33");
+    let tma = [&psb[..], &[0x02, 0x23, 0x02, 0x73, 1, 2, 0, 3, 0x80, 0xff, 0x02, 0x23]].concat();
+    let shown = packets(&tma, &["--cpu", "6/85/4"]);
+    assert_eq!(shown[2..], ["# TMA and a byte that mean nothing (erratum SKZ84)", "PSBEND"]);
+    assert!(packets(&tma, &["--cpu", "6/94/3"])[2].starts_with("TMA"));
+}
+
+#[test]
+fn an_address_filter_says_where_tracing_ended() {
+    let folder = Folder::new();
+    // nop; jmp +2; hlt; hlt; nop; ret: the jump leaves the filter, and SKL014 takes its IP.
+    let code = folder.write("code.bin", &[0x90, 0xeb, 0x02, 0xf4, 0xf4, 0x90, 0xc3]);
+    let mode = Packet::ModeExec { cs_l: true, cs_d: false, interrupt_flag: false };
+    let ip = IpPayload::Sext48(0x1000);
+    let trace = [Packet::Psb, mode, Packet::Fup(ip), Packet::PsbEnd, Packet::TipPgd(IpPayload::Suppressed)];
+    let trace: Vec<u8> = trace.iter().flat_map(|packet| packet.encode().to_vec()).collect();
+    let buffer = folder.write("trace.pt", &trace);
+    let code = format!("{code}@0x1000");
+    let script = |options: &[&str]| {
+        hodo(&[&["script", "--insns", "--pt", &buffer, "--code", &code], options].concat())
+    };
+    for filter in ["filter 0x1000/0x4", "0x1000-0x1004", "tracestop 0x1005/0x10", "stop 0x1005/0x10"] {
+        let ran = script(&["--cpu", "6/94/3", "--strict", "--filter", filter]).fine();
+        assert_eq!(ran.stdout, "1000\n1001\n", "{filter}");
+    }
+    assert_eq!(script(&["--cpu", "6/61/4", "--strict"]).fine().stdout, "1000\n1001\n1005\n1006\n");
+    // With the erratum, and without the filter, either branch may be the last.
+    let ran = script(&["--cpu", "6/94/3"]).fine();
+    assert!(ran.stdout.starts_with("1000\n1001\n# gap ") && ran.stderr.contains("--filter"), "{ran:?}");
+}
+
+#[test]
+fn no_instruction_at_all_is_said_last() {
+    let folder = Folder::new();
+    let buffer = folder.write("trace.pt", &trace(0x1000, 3));
+    let code = format!("{}@0x1000", folder.write("code.bin", &program::code(3)));
+    let empty = folder.write("empty.pt", b"");
+    for what in
+        [&["script", "--insns"][..], &["script", "--calls"], &["report", "functions"], &["report", "lines"]]
+    {
+        let ran = hodo(&[what, &["--pt", &buffer]].concat()).fine();
+        let last = ran.stderr.lines().last().unwrap_or_default();
+        let expected = "hodo: no instruction was decoded: the first gap: no code is mapped at 1000";
+        assert_eq!(last, expected, "{what:?}");
+        let ran = hodo(&[what, &["--pt", &buffer, "--code", &code]].concat()).fine();
+        assert!(!ran.stderr.contains("no instruction"), "{ran:?}");
+        let ran = hodo(&[what, &["--pt", &empty]].concat()).fine();
+        assert!(ran.stderr.contains("no instruction was decoded"), "{ran:?}");
+    }
+    // What decodes no flow says nothing of it.
+    let ran = hodo(&["script", "--packets", "--pt", &buffer]).fine();
+    assert!(ran.stderr.is_empty(), "{ran:?}");
+}
+
 #[test]
 fn code_that_is_missing_is_a_gap() {
     let folder = Folder::new();
@@ -114,4 +221,21 @@ fn info_of_a_raw_buffer() {
     assert_eq!(info["config"]["cpu"], serde_json::json!([6, 85, 4]));
     assert_eq!(info["streams"][0]["segments"], 1);
     assert_eq!(info["clock"], serde_json::Value::Null);
+}
+
+#[test]
+fn info_says_of_a_raw_buffer_what_is_so() {
+    let folder = Folder::new();
+    let buffer = folder.write("trace.pt", &trace(0x1000, 3));
+    let code = format!("{}@0x1000", folder.write("code.bin", &program::code(3)));
+    let info = |options: &[&str]| hodo(&[&["info", "--pt", &buffer], options].concat()).fine().stdout;
+    let shown = info(&["--cpu", "6/85/4", "--code", &code]);
+    assert!(
+        shown.contains("family 6, model 0x55, stepping 4") && !shown.contains("does not name"),
+        "{shown}"
+    );
+    assert!(!shown.contains("ELF") && shown.contains("  file\n"), "{shown}");
+    // Gaps in the flow are known to who decodes it.
+    assert!(!shown.contains("gaps"), "{shown}");
+    assert!(info(&[]).contains("does not name"));
 }

@@ -29,6 +29,14 @@ fn wrong_use_ends_with_2() {
         &["info", "--pt", "trace", "--cpu", "pentium"],
         &["info", "--pt", "trace", "--code", "nowhere"],
         &["info", "--pt", "trace", "--cpuid-0x15", "0:0"],
+        &["script", "--pt", "trace", "--filter", "filter main @ ./prog"],
+        &["script", "--pt", "trace", "--filter", "start 0x1000"],
+        &["script", "--filter", "0x1000-0x2000", "perf.data"],
+        &["script", "--guest-code=a@0x1000", "perf.data"],
+        &["script", "--guest-code", "--guestmount", "/", "perf.data"],
+        &["script", "--guestmount", "/", "--pt", "trace"],
+        &["script", "--pt", "trace", "--guest-code", "--guest-elf", "a"],
+        &["script", "--pt", "trace", "--code", "a@1", "--host-code", "b@1", "--guest-code=c@1"],
         &["record"],
         &["record", "--engine", "frobnicate", "--", "true"],
         &["record", "--snapshot=huge", "--", "true"],
@@ -95,7 +103,7 @@ fn code_that_can_not_be_opened_ends_with_3() {
     let text = folder.write("program", b"no ELF file");
     let ran = hodo(&["script", "--insns", "--pt", &buffer, "--elf", &text]);
     assert_eq!(ran.code, 3, "{ran:?}");
-    assert!(ran.stderr.contains("ELF"), "{ran:?}");
+    assert!(ran.stderr.contains("ELF") && ran.stderr.starts_with(&format!("hodo: {text}: ")), "{ran:?}");
 }
 
 #[test]

@@ -1,14 +1,14 @@
 //! Each packet, a line each.
 
-use std::{io::Write, mem};
+use std::{io::Write, mem, ops::Range};
 
-use hodo_intel_pt::packet;
+use hodo_intel_pt::packet::{self, Packet};
 
 use super::{Lines, Outcome, PART};
 use crate::{Chunk, Experiment, Reading, parallel::parts_in_order, track::Run};
 
 /// Writes every packet to `out`, at most `limit` lines: its offset in the file, its bytes, and the packet as
-/// text. Bytes that are no packet show as such, up to the next PSB.
+/// text. Bytes that are no packet show as such, up to the next PSB, and so does a packet that a PSB cuts.
 pub fn packets(
     experiment: &Experiment<'_>,
     reading: Reading<'_>,
@@ -53,32 +53,53 @@ fn text(experiment: &Experiment<'_>, chunk: &Chunk, hand_over: &dyn Fn(Vec<u8>) 
     }
     let Some(first) = first else { return text };
     let end = run.find_psb(chunk.span.end).unwrap_or(run.length());
-    show(run, first, end, text, hand_over)
+    show(experiment, run, first..end, text, hand_over)
 }
 
-/// Gives the last lines back, those before in parts as large as [`PART`].
+/// Shows packets from a PSB up to another one, or to the end. Gives the last lines back, those before in parts as
+/// large as [`PART`].
 fn show(
+    experiment: &Experiment<'_>,
     run: &Run<'_>,
-    first: u64,
-    end: u64,
+    span: Range<u64>,
     mut text: Vec<u8>,
     hand_over: &dyn Fn(Vec<u8>) -> bool,
 ) -> Vec<u8> {
-    let bytes = run.bytes(first..end);
-    let mut packets = packet::Decoder::new(&bytes, 0);
+    // The PSB at the end belongs to the bytes, so that a packet which it cuts shows as such.
+    let size = packet::PSB.len();
+    let bytes = run.bytes(span.start..(span.end + size as u64).min(run.length()));
+    let end = (span.end - span.start) as usize;
+    let next_psb = |from: usize| {
+        let found = bytes.get(from..).and_then(packet::find_psb);
+        found.map_or(end, |ahead| (from + ahead).min(end))
+    };
+    let mut packets = packet::Decoder::new(&bytes, 0).with_errata(experiment.recording.config.errata());
+    let mut psb = next_psb(size);
     loop {
         let at = packets.position();
-        let offset = run.file_offset(first + at as u64);
-        let line = match packets.next_packet() {
+        if at >= end {
+            return text;
+        }
+        if at >= psb {
+            psb = next_psb(at + size);
+        }
+        let offset = run.file_offset(span.start + at as u64);
+        let line = match packets.next_before(psb) {
             Ok(None) => return text,
             Ok(Some(packet)) => {
-                let raw: String =
-                    bytes[at..packets.position()].iter().map(|byte| format!("{byte:02x} ")).collect();
-                format!("{offset:08x}: {raw:48} {packet}\n")
+                let bytes = &bytes[at..packets.position()];
+                let raw: String = bytes.iter().map(|byte| format!("{byte:02x} ")).collect();
+                match packet {
+                    // What the packet decoder takes for padding, as it says nothing.
+                    Packet::Pad if bytes.len() > 1 => {
+                        format!("{offset:08x}: {raw:48} # TMA and a byte that mean nothing (erratum SKZ84)\n")
+                    }
+                    packet => format!("{offset:08x}: {raw:48} {packet}\n"),
+                }
             }
             Err(error) => {
                 packets.synchronize_after(at);
-                format!("{offset:08x}: # {error}; {} bytes skipped\n", packets.position() - at)
+                format!("{offset:08x}: # {error}; {} bytes skipped\n", packets.position().min(end) - at)
             }
         };
         text.extend_from_slice(line.as_bytes());

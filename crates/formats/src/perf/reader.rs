@@ -302,7 +302,17 @@ impl<'a> Reader<'a> {
             }
         });
         let (events, sideband, loss) = (self.recorded(), self.sideband, self.loss);
-        Recording { config, streams, sideband, events, bpf: self.bpf, emulated, facts, loss }
+        Recording {
+            config,
+            streams,
+            sideband,
+            events,
+            bpf: self.bpf,
+            emulated,
+            facts,
+            loss,
+            ..Recording::default()
+        }
     }
 
     /// Whether most records lie in other files.

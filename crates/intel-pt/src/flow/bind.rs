@@ -108,7 +108,10 @@ impl Decoder<'_> {
             }
             (State::Lost | State::Overflowed, Some(ip)) if bound => self.resume_at(ip, context),
             (State::Lost | State::Overflowed, ip) => self.left_from = ip,
-            (State::Off, Some(ip)) if self.off_since_psb && !self.announced.waits => {
+            (State::Off, Some(ip))
+                if self.off_since_psb && !self.announced.waits && (!bound || self.goes_on_traced()) =>
+            {
+                self.off_since_psb = false;
                 self.walk.go(ip);
                 self.state = State::OnSinceOverflow;
                 context.sink.event(Event::Enabled(ip));
@@ -124,6 +127,29 @@ impl Decoder<'_> {
         }
         self.announced.flush(ip, context.sink);
         if self.machine.mode_waits() { self.arrive(context) } else { Ok(()) }
+    }
+
+    /// Whether tracing goes on at the FUP of a MODE.Exec, as it does behind an overflow. While tracing is off, event
+    /// trace reports changes of RFLAGS.IF by the same two packets; then TIP.PGE is the next packet of the flow.
+    fn goes_on_traced(&mut self) -> bool {
+        let mut packets = self.packets.clone();
+        let mut in_psb_plus = false;
+        // What is found out holds up to the next packet of the flow, so that nothing is looked for twice.
+        self.off_since_psb = loop {
+            match packets.next_packet() {
+                Ok(Some(Packet::Tnt8(_) | Packet::Tnt64(_) | Packet::Tip(_) | Packet::TipPgd(_))) => {
+                    break true;
+                }
+                Ok(Some(Packet::Psb)) => in_psb_plus = true,
+                Ok(Some(Packet::Fup(_))) if in_psb_plus => break true,
+                Ok(
+                    Some(Packet::TipPge(_) | Packet::PsbEnd | Packet::Overflow | Packet::TraceStop) | None,
+                )
+                | Err(_) => break false,
+                Ok(Some(_)) => {}
+            }
+        };
+        self.off_since_psb
     }
 
     /// Execution came to `ip`, where something happened.

@@ -12,7 +12,7 @@ use super::{
     memo::Memos,
     plain::Starts,
     recovery::{State, Waiting},
-    walk::{Walk, enters_guest},
+    walk::{Filtering, Walk, enters_guest},
 };
 use crate::{
     Config, Errata, Erratum, Filter,
@@ -37,8 +37,19 @@ pub struct Switch {
 pub struct Guest {
     /// Address of its VMCS; any, where `None`.
     pub vmcs: Option<u64>,
-    /// Index of its program in the caller's list.
-    pub program: usize,
+    /// Index of the host's program that runs it, the hypervisor's process; any, where `None`.
+    pub host: Option<usize>,
+    /// Its code.
+    pub code: GuestCode,
+}
+
+/// Where the code of a guest is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum GuestCode {
+    /// In a program of its own: the index in the caller's list.
+    Program(usize),
+    /// In the host's program that runs: at the same addresses.
+    OfHost,
 }
 
 /// Follows the flow of one segment of a stream: from a PSB to the next.
@@ -113,7 +124,7 @@ impl<'t> Decoder<'t> {
             walk: Walk::new(config),
             starts: Starts::default(),
             state: State::Lost,
-            machine: Machine::new(&[]),
+            machine: Machine::new(&[], schedule[0].program),
             announced: Announced::default(),
             left_from: None,
             reported: None,
@@ -135,9 +146,9 @@ impl<'t> Decoder<'t> {
         }
     }
 
-    /// The same with the code of guests. Without it, a guest's flow is a gap.
+    /// The same with the code of guests, of which the first that fits is taken. Without it, a guest's flow is a gap.
     pub fn with_guests(self, guests: &'t [Guest]) -> Decoder<'t> {
-        Decoder { machine: Machine::new(guests), ..self }
+        Decoder { machine: Machine::new(guests, self.program), ..self }
     }
 
     /// Decodes the segment.
@@ -174,7 +185,7 @@ impl<'t> Decoder<'t> {
     #[inline]
     fn step<L: Labels, S: Sink>(&mut self, context: &mut Context<'_, '_, L, S>) -> bool {
         self.at = self.packets.position();
-        match self.packets.next_packet() {
+        match self.packets.next_before(self.span.end) {
             Ok(None) => return false,
             Ok(Some(packet)) => {
                 if let Err(trouble) = self.follow(packet, context) {
@@ -314,6 +325,11 @@ impl<'t> Decoder<'t> {
         }
     }
 
+    /// The next packet, where one is expected.
+    pub(super) fn next_of_segment(&mut self) -> Result<Option<Packet>, Trouble> {
+        self.packets.next_before(self.span.end).map_err(|error| Trouble::Packet(error.kind))
+    }
+
     /// The TIP of a branch between those of one TNT comes after that TNT.
     #[cold]
     fn deferred_tip<L: Labels, S: Sink>(
@@ -322,7 +338,7 @@ impl<'t> Decoder<'t> {
     ) -> Result<(), Trouble> {
         loop {
             let before = self.packets.clone();
-            match self.packets.next_packet().map_err(|error| Trouble::Packet(error.kind))? {
+            match self.next_of_segment()? {
                 Some(Packet::Tip(payload)) => {
                     let to = self.last_ip.join(payload).ok_or(Trouble::NoAddress)?;
                     let (walk, graph, sink) = self.parts(context);
@@ -425,6 +441,7 @@ impl<'t> Decoder<'t> {
             self.lose(Trouble::Contradiction { at: self.walk.ip, expected: Expected::Off });
         }
         self.left_from = None;
+        self.off_since_psb = false;
         let ip = self.last_ip.join(payload);
         let certain = ip.is_some();
         let ip = if self.damaged { self.last_ip.guess(payload) } else { ip };
@@ -457,6 +474,7 @@ impl<'t> Decoder<'t> {
         let switched = (switch.program, switch.context) != (self.program, self.context);
         if switched {
             (self.program, self.context) = (switch.program, switch.context);
+            self.machine.run(switch.program);
             self.walk.forget_block();
         }
         switched.then_some(switch.context)
@@ -498,7 +516,7 @@ impl<'t> Decoder<'t> {
         context: &mut Context<'_, '_, L, S>,
     ) -> Result<(), Trouble> {
         let filter = std::mem::take(&mut self.filter);
-        let direct_unseen = self.errata.has(Erratum::Skl014);
+        let (direct_unseen, on_trial) = (self.errata.has(Erratum::Skl014), self.on_trial);
         let (walk, graph, sink) = self.parts(context);
         let at = walk.at;
         let traced = |graph: &Graph<'_, L>, address: u64| {
@@ -511,7 +529,13 @@ impl<'t> Decoder<'t> {
             (Some(from), _) => walk.reach(graph, sink, from),
             (None, Some(to)) => walk.leave(graph, sink, to),
             (None, None) => {
-                walk.leave_unseen(graph, sink, direct_unseen, (!filter.is_empty()).then_some(traced))
+                let filter = match filter.is_empty() {
+                    false => Filtering::By(traced),
+                    // A byte 01 behind damage must not bear out a trial.
+                    true if on_trial => Filtering::Absent,
+                    true => Filtering::Unknown,
+                };
+                walk.leave_unseen(graph, sink, direct_unseen, filter)
             }
         };
         self.filter = filter;

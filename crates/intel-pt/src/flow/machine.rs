@@ -2,7 +2,7 @@
 
 use hodo_code::Bits;
 
-use super::{Event, Guest, Sink, Trouble};
+use super::{Event, Guest, GuestCode, Sink, Trouble};
 
 /// Execution mode, address space and guest.
 #[derive(Clone, Debug)]
@@ -12,8 +12,12 @@ pub(super) struct Machine<'t> {
     non_root: bool,
     vmcs: Option<u64>,
     guests: &'t [Guest],
-    /// The program of the guest that runs, where one does whose code is known.
+    /// The host's program that runs, which may have a guest of its own.
+    host: usize,
+    /// The program of the guest that runs, where that is another one than the host's.
     pub(super) guest: Option<usize>,
+    /// A guest runs whose code is not known.
+    guest_is_missing: bool,
     /// Packets told changes that hold from the next TIP on, or from the FUP that is bound to them.
     pub(super) changes: bool,
     next_mode: Option<(Bits, bool)>,
@@ -22,14 +26,16 @@ pub(super) struct Machine<'t> {
 }
 
 impl<'t> Machine<'t> {
-    pub(super) fn new(guests: &'t [Guest]) -> Machine<'t> {
+    pub(super) fn new(guests: &'t [Guest], host: usize) -> Machine<'t> {
         Machine {
             bits: Bits::B64,
             interrupt_flag: None,
             non_root: false,
             vmcs: None,
             guests,
+            host,
             guest: None,
+            guest_is_missing: false,
             changes: false,
             next_mode: None,
             next_paging: None,
@@ -100,15 +106,33 @@ impl<'t> Machine<'t> {
         self.settle();
     }
 
+    /// Another program of the host runs.
+    pub(super) fn run(&mut self, host: usize) {
+        self.host = host;
+        self.choose_guest();
+    }
+
     fn settle(&mut self) {
         self.changes = false;
-        let runs = |guest: &&Guest| guest.vmcs.is_none() || guest.vmcs == self.vmcs;
-        let guest = self.guests.iter().find(runs);
-        self.guest = guest.filter(|_| self.non_root).map(|guest| guest.program);
+        self.choose_guest();
+    }
+
+    /// Finds the guest that runs, if one does.
+    fn choose_guest(&mut self) {
+        let runs = |guest: &&Guest| {
+            guest.vmcs.is_none_or(|vmcs| Some(vmcs) == self.vmcs)
+                && guest.host.is_none_or(|host| host == self.host)
+        };
+        let guest = if self.non_root { self.guests.iter().find(runs) } else { None };
+        self.guest_is_missing = self.non_root && guest.is_none();
+        self.guest = guest.and_then(|guest| match guest.code {
+            GuestCode::Program(program) => Some(program),
+            GuestCode::OfHost => None,
+        });
     }
 
     /// The trouble that it is when a guest runs whose code is not known.
     pub(super) fn missing_guest(&self) -> Option<Trouble> {
-        (self.non_root && self.guest.is_none()).then_some(Trouble::Guest { vmcs: self.vmcs })
+        self.guest_is_missing.then_some(Trouble::Guest { vmcs: self.vmcs })
     }
 }

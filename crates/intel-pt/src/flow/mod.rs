@@ -25,7 +25,7 @@ use hodo_clock::Tsc;
 use hodo_code::{Block, Graph, Labels, Provenance, Snapshot};
 pub use hodo_code::{Stretch, Transfer};
 
-pub use decoder::{Decoder, Guest, Switch};
+pub use decoder::{Decoder, Guest, GuestCode, Switch};
 pub use event::{Cause, ControlFlow, ControlFlowKind, Event, EventData, Transaction, ValueBlock};
 pub use memo::{Memos, Step};
 pub use trouble::{Expected, Gap, Trouble};

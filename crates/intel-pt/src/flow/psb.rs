@@ -101,7 +101,7 @@ impl Decoder<'_> {
         self.waiting = Waiting::Nothing;
         loop {
             let before = self.packets.clone();
-            match self.packets.next_packet().map_err(|error| Trouble::Packet(error.kind))? {
+            match self.next_of_segment()? {
                 Some(Packet::Fup(ip)) if !self.no_branches => plus.ip = self.last_ip.join(ip),
                 Some(Packet::ModeExec { cs_l, cs_d, interrupt_flag }) => {
                     self.machine.mode(cs_l, cs_d, interrupt_flag);

@@ -68,6 +68,12 @@ pub enum Trouble {
         /// Address of the block that the branch ends.
         at: u64,
     },
+    /// An address filter ended tracing at this branch or behind it; which of them, only the filter says (erratum
+    /// SKL014).
+    UnknownFilter {
+        /// Address of the block that the branch ends.
+        at: u64,
+    },
 }
 
 impl Trouble {
@@ -76,7 +82,7 @@ impl Trouble {
     pub(super) fn is_doubtful(self) -> bool {
         match self {
             Trouble::Overflow | Trouble::Missing | Trouble::Guest { .. } | Trouble::NotTraced { .. } => false,
-            Trouble::LostAddress => false,
+            Trouble::LostAddress | Trouble::UnknownFilter { .. } => false,
             Trouble::Code(Unreadable::MissingBytes(..)) => false,
             // The stream may end anywhere.
             Trouble::Packet(packet::ErrorKind::CutShort(_)) => false,
@@ -137,6 +143,12 @@ impl fmt::Display for Trouble {
             Trouble::NoAddress => f.write_str("a packet leaves out the address that it is there for"),
             Trouble::LostAddress => f.write_str("the address is told as a change of one that was lost"),
             Trouble::NotTraced { at } => write!(f, "the branch behind {at:x} was not traced"),
+            Trouble::UnknownFilter { at } => {
+                write!(
+                    f,
+                    "tracing ended at the branch behind {at:x} or later, as an unknown address filter says"
+                )
+            }
         }
     }
 }

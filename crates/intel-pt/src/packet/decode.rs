@@ -34,6 +34,8 @@ pub struct Error {
 pub enum ErrorKind {
     /// The stream ends inside a packet of this many bytes (at least).
     CutShort(u8),
+    /// A PSB begins inside a packet of this many bytes: the rest of it is lost.
+    CutByPsb(u8),
     /// No packet begins with this byte.
     UnknownOpcode(u8),
     /// No packet begins with 02 and this byte.
@@ -46,6 +48,7 @@ impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.kind {
             ErrorKind::CutShort(size) => write!(f, "the trace ends inside a packet of {size} bytes"),
+            ErrorKind::CutByPsb(size) => write!(f, "a PSB begins inside a packet of {size} bytes"),
             ErrorKind::UnknownOpcode(byte) => write!(f, "no packet begins with byte {byte:02x}"),
             ErrorKind::UnknownExtendedOpcode(byte) => write!(f, "no packet begins with bytes 02 {byte:02x}"),
             ErrorKind::Malformed(byte) => write!(f, "byte {byte:02x} is not valid in this packet"),
@@ -105,6 +108,27 @@ impl<'a> Decoder<'a> {
             return Ok(Some(packet));
         }
         self.any_packet()
+    }
+
+    /// The same where a PSB is known to begin at `psb`: no packet from before reaches into it.
+    ///
+    /// # Errors
+    /// As [`next_packet`](Decoder::next_packet), and a packet that the PSB cuts.
+    #[inline]
+    pub fn next_before(&mut self, psb: usize) -> Result<Option<Packet>, Error> {
+        let at = self.position;
+        let packet = self.next_packet()?;
+        if at < psb && self.position > psb {
+            return Err(self.cut_by_psb(at));
+        }
+        Ok(packet)
+    }
+
+    #[cold]
+    fn cut_by_psb(&mut self, at: usize) -> Error {
+        let kind = ErrorKind::CutByPsb((self.position - at) as u8);
+        self.position = at;
+        Error { at: at as u64, kind }
     }
 
     /// Hands on all packets up to the end of the stream, or up to an error, at which the position is.

@@ -24,7 +24,7 @@ const TIMED_OUT: i32 = 124;
 
 /// Whether perf can be asked: of a kernel and of guests it wants more than code.
 pub(crate) fn can_read(assembly: &Assembly) -> bool {
-    assembly.sections.iter().all(|section| section.owner == Owner::Host && section.range().end < 1 << 47)
+    assembly.sections.iter().all(|section| section.owner == Owner::Traced && section.range().end < 1 << 47)
 }
 
 /// perf's lines.

@@ -439,17 +439,19 @@ impl Walk {
         }
     }
 
-    /// The same, where the packet does not say where it went: over the first far transfer, or MOV to CR3,
-    /// which ends tracing where that is of one address space. Where there is a filter, also over the first
-    /// branch that may go where `traced` says no; direct ones only with erratum SKL014.
+    /// The same, where the packet does not say where it went: over MOV to CR3, which ends tracing where that is of
+    /// one address space, or over the next branch that needs a packet (SDM, "TIP.PGD Packet"). With erratum SKL014
+    /// (`direct_unseen`) also over a direct branch that leaves the filter.
     pub(super) fn leave_unseen<L: Labels>(
         &mut self,
         graph: &mut Graph<'_, L>,
         sink: &mut impl Sink,
         direct_unseen: bool,
-        traced: Option<impl Fn(&Graph<'_, L>, u64) -> bool>,
+        filter: Filtering<impl Fn(&Graph<'_, L>, u64) -> bool>,
     ) -> Result<(), Trouble> {
         let mut scout = self.scout();
+        // The first direct branch that an unknown filter may have made the last one.
+        let mut perhaps_last = None;
         loop {
             let id = scout.here(graph)?;
             let block = graph.block(id);
@@ -458,18 +460,33 @@ impl Walk {
                 let found = self.find(graph, writes_cr3);
                 return found.map_or(Ok(()), |(address, length)| self.reach(graph, sink, address + length));
             }
-            let direct = direct_unseen && matches!(terminator, Terminator::Jump | Terminator::Call);
-            if direct && traced.as_ref().is_some_and(|traced| !traced(graph, target)) {
-                self.advance(graph, sink, scout.steps + 1);
-                return Ok(());
-            }
-            if !scout.step(graph, id)? {
-                if terminator != Terminator::Far && traced.is_none() {
-                    return Err(Trouble::Contradiction { at: start, expected: Expected::Indirect });
+            if direct_unseen && matches!(terminator, Terminator::Jump | Terminator::Call) {
+                match &filter {
+                    Filtering::By(traced) if !traced(graph, target) => {
+                        self.advance(graph, sink, scout.steps + 1);
+                        return Ok(());
+                    }
+                    Filtering::Unknown => _ = perhaps_last.get_or_insert((scout.steps + 1, start)),
+                    Filtering::By(_) | Filtering::Absent => {}
                 }
-                self.advance(graph, sink, scout.steps);
-                return self.over_decision(graph, sink);
             }
+            if scout.step(graph, id)? {
+                continue;
+            }
+            // A far transfer may leave the traced privilege level; a near branch ends tracing by a filter only.
+            return match (&filter, perhaps_last) {
+                (Filtering::Absent, _) if terminator != Terminator::Far => {
+                    Err(Trouble::Contradiction { at: start, expected: Expected::Indirect })
+                }
+                (_, Some((steps, at))) if terminator != Terminator::Far => {
+                    self.advance(graph, sink, steps);
+                    Err(Trouble::UnknownFilter { at })
+                }
+                _ => {
+                    self.advance(graph, sink, scout.steps);
+                    self.over_decision(graph, sink)
+                }
+            };
         }
     }
 
@@ -485,6 +502,16 @@ impl Walk {
         self.go(graph.block(id).end);
         Ok(())
     }
+}
+
+/// What is known of the address filter of a trace.
+pub(super) enum Filtering<F> {
+    /// There was none.
+    Absent,
+    /// There may have been one.
+    Unknown,
+    /// It traces the addresses for which this says yes.
+    By(F),
 }
 
 /// Whether an instruction enters a guest.

@@ -1,0 +1,185 @@
+//! Options that describe a raw buffer, and where the code of guests is.
+
+use std::{path::PathBuf, str::FromStr};
+
+use clap::Args;
+use hodo_engine::{GuestFiles, RawInput};
+use hodo_formats::raw::{self, Owner};
+use hodo_intel_pt::{Config, Cpu, Filter};
+
+use crate::failure::Failure;
+
+/// What a raw buffer does not say of itself.
+#[derive(Debug, Args)]
+pub struct Raw {
+    /// Code of a raw buffer, on the host or in a guest: bytes of a file at an address
+    #[arg(long, value_name = "FILE@ADDRESS[:OFFSET[:SIZE]]", requires = "pt")]
+    pub code: Vec<raw::Code>,
+    /// Code of a raw buffer, on the host or in a guest: an ELF file
+    #[arg(long, value_name = "FILE[@BASE]", requires = "pt")]
+    pub elf: Vec<raw::Elf>,
+    /// Code of the host alone; --code and --elf are then a guest's
+    #[arg(long, value_name = "FILE@ADDRESS[:OFFSET[:SIZE]]", requires = "pt")]
+    pub host_code: Vec<raw::Code>,
+    /// The same as an ELF file
+    #[arg(long, value_name = "FILE[@BASE]", requires = "pt")]
+    pub host_elf: Vec<raw::Elf>,
+    /// Code of a guest as an ELF file; --code and --elf are then the host's
+    #[arg(long, value_name = "FILE[@BASE]", requires = "pt")]
+    pub guest_elf: Vec<raw::Elf>,
+    /// Address filter that a raw buffer was recorded with, as perf has it: 'filter ADDRESS/SIZE',
+    /// 'tracestop ADDRESS/SIZE', with commas between them; or ADDRESS-ADDRESS
+    #[arg(long, value_name = "FILTER", requires = "pt", value_parser = address_filter)]
+    pub filter: Option<String>,
+    /// Processor that a raw buffer comes from
+    #[arg(long, value_name = "FAMILY/MODEL[/STEPPING]", requires = "pt", value_parser = raw::cpu)]
+    pub cpu: Option<Cpu>,
+    /// MTC period of a raw buffer: RTIT_CTL.MTCFreq
+    #[arg(long, value_name = "N", requires = "pt", value_parser = raw::mtc_frequency)]
+    pub mtc_freq: Option<u8>,
+    /// Nominal frequency of a raw buffer's processor: its maximum non-turbo ratio
+    #[arg(long, value_name = "N", requires = "pt", value_parser = raw::max_nonturbo_ratio)]
+    pub nom_freq: Option<u8>,
+    /// TSC over crystal clock of a raw buffer's processor: CPUID leaf 15H
+    #[arg(long, value_name = "EAX:EBX", requires = "pt", value_parser = raw::tsc_ctc_ratio)]
+    pub cpuid_0x15: Option<(u32, u32)>,
+}
+
+/// Where the code is that runs in virtual machines.
+#[derive(Debug, Args)]
+pub struct Guests {
+    /// Code of guests: without a value what the hypervisor's process has at the same addresses, as perf means it;
+    /// of a raw buffer bytes of a file at an address, --code and --elf are then the host's
+    #[arg(
+        long,
+        value_name = "FILE@ADDRESS[:OFFSET[:SIZE]]",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "",
+        allow_hyphen_values = true
+    )]
+    pub guest_code: Vec<GuestCode>,
+    /// Folder with the files of each guest below the pid of its hypervisor: PID/proc/kallsyms, PID/proc/kcore
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["pt", "guest_code"])]
+    pub guestmount: Option<PathBuf>,
+    /// Functions of guests' kernels: a copy of a guest's /proc/kallsyms
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["pt", "guest_code"])]
+    pub guestkallsyms: Option<PathBuf>,
+    /// The kernel of guests as it was linked
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["pt", "guest_code"])]
+    pub guestvmlinux: Option<PathBuf>,
+}
+
+/// The value of `--guest-code`.
+#[derive(Clone, Debug)]
+pub enum GuestCode {
+    /// None: the hypervisor's process has it.
+    OfHost,
+    /// Code of a raw buffer.
+    Bytes(raw::Code),
+}
+
+impl FromStr for GuestCode {
+    type Err = raw::OptionError;
+
+    fn from_str(text: &str) -> Result<GuestCode, raw::OptionError> {
+        if text.is_empty() { Ok(GuestCode::OfHost) } else { text.parse().map(GuestCode::Bytes) }
+    }
+}
+
+/// A filter that can be understood, as it was written.
+fn address_filter(text: &str) -> Result<String, hodo_intel_pt::FilterError> {
+    text.parse::<Filter>().map(|_| text.to_owned())
+}
+
+impl Guests {
+    /// The bytes that are given, and whether guests run what the host's process has.
+    fn code(&self) -> (Vec<raw::Code>, bool) {
+        let mut bytes = Vec::new();
+        let mut of_host = false;
+        for code in &self.guest_code {
+            match code {
+                GuestCode::OfHost => of_host = true,
+                GuestCode::Bytes(code) => bytes.push(code.clone()),
+            }
+        }
+        (bytes, of_host)
+    }
+
+    /// Where the code of a recording's guests is.
+    pub fn files(&self) -> GuestFiles {
+        GuestFiles {
+            in_host: self.code().1,
+            mount: self.guestmount.clone(),
+            kallsyms: self.guestkallsyms.clone(),
+            vmlinux: self.guestvmlinux.clone(),
+        }
+    }
+}
+
+impl Raw {
+    /// The raw buffer `trace`, as the options describe it.
+    pub fn input(&self, trace: PathBuf, guests: &Guests) -> RawInput {
+        fn owned<T: Clone>(owner: Owner, given: &[T]) -> impl Iterator<Item = (Owner, T)> {
+            given.iter().map(move |given| (owner, given.clone()))
+        }
+        let guest_code = guests.code().0;
+        let code = owned(Owner::Traced, &self.code).chain(owned(Owner::Host, &self.host_code));
+        let elf = owned(Owner::Traced, &self.elf).chain(owned(Owner::Host, &self.host_elf));
+        RawInput {
+            trace,
+            code: code.chain(owned(Owner::Guest, &guest_code)).collect(),
+            elf: elf.chain(owned(Owner::Guest, &self.guest_elf)).collect(),
+            config: Config {
+                cpu: self.cpu,
+                mtc_frequency: self.mtc_freq,
+                tsc_ctc_ratio: self.cpuid_0x15,
+                max_nonturbo_ratio: self.nom_freq,
+                filter: self.filter.clone().unwrap_or_default(),
+                ..Config::default()
+            },
+        }
+    }
+
+    /// Refuses options that do not go together.
+    pub fn check(&self, is_raw: bool, guests: &Guests) -> Result<(), Failure> {
+        let (bytes, of_host) = guests.code();
+        let of_raw = !self.code.is_empty()
+            || !self.elf.is_empty()
+            || !self.host_code.is_empty()
+            || !self.host_elf.is_empty()
+            || !self.guest_elf.is_empty()
+            || self.filter.is_some()
+            || self.cpu.is_some()
+            || self.mtc_freq.is_some()
+            || self.nom_freq.is_some()
+            || self.cpuid_0x15.is_some();
+        if of_raw && !is_raw {
+            return Err(Failure::usage(
+                "--code, --elf, --host-code, --host-elf, --guest-elf, --filter, --cpu, --mtc-freq, --nom-freq and \
+                 --cpuid-0x15 describe a raw buffer; name it with --pt FILE instead of a recording",
+            ));
+        }
+        if !bytes.is_empty() && !is_raw {
+            return Err(Failure::usage(
+                "--guest-code=FILE@ADDRESS describes a raw buffer (--pt FILE); of a recording --guest-code has no \
+                 value, and means that the hypervisor's process has the code",
+            ));
+        }
+        let of_guest = !bytes.is_empty() || !self.guest_elf.is_empty();
+        let of_both = !self.code.is_empty() || !self.elf.is_empty();
+        let only_host = !self.host_code.is_empty() || !self.host_elf.is_empty();
+        if of_both && of_guest && only_host {
+            return Err(Failure::usage(
+                "--code and --elf are the host's or the guest's, whichever has no code of its own; here both have",
+            ));
+        }
+        if of_host && of_guest {
+            return Err(Failure::usage(
+                "--guest-code without a value means that guests run the host's code; --guest-code=FILE@ADDRESS and \
+                 --guest-elf give other code",
+            ));
+        }
+        Ok(())
+    }
+}

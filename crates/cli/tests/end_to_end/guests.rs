@@ -1,0 +1,165 @@
+//! Guests: traces of virtual machines, and where their code is found.
+
+use std::{fs, io, process::Command};
+
+use hodo_clock::{Nanos, PerfClock};
+use hodo_formats::{
+    perf::{
+        layout::{HodoscopeSection, intel_pt_config},
+        write::{Setup, Writer},
+    },
+    recording::{Mapping, Sideband, SidebandKind, Thread},
+};
+use hodo_intel_pt::packet::Packet;
+
+use crate::{
+    program,
+    raw::trace_with,
+    run::{Folder, Ran, hodo},
+};
+
+const ROUNDS: u32 = 5;
+
+/// Where a guest's kernel lies.
+const KERNEL: u64 = 0xffff_ffff_8100_0000;
+
+/// The trace of a run in a guest.
+fn guest_trace(base: u64) -> Vec<u8> {
+    trace_with(base, ROUNDS, &[Packet::Pip { cr3: 0x1234000, non_root: true }])
+}
+
+fn lines(base: u64) -> String {
+    program::lines(&program::addresses(base, ROUNDS))
+}
+
+/// The last line says that nothing was decoded, and names an option.
+#[track_caller]
+fn nothing(ran: &Ran, option: &str) {
+    let last = ran.stderr.lines().last().unwrap_or_default();
+    assert!(last.starts_with("hodo: no instruction was decoded: ") && last.contains(option), "{ran:?}");
+    assert!(ran.stdout.starts_with("# gap the code of a guest is not available"), "{ran:?}");
+}
+
+#[test]
+fn code_of_a_raw_buffer_is_that_of_a_guest_too() {
+    let folder = Folder::new();
+    let buffer = folder.write("trace.pt", &guest_trace(0x1000));
+    let right = format!("{}@0x1000", folder.write("right.bin", &program::code(ROUNDS)));
+    let wrong = format!("{}@0x1000", folder.write("wrong.bin", &[0xcc; 32]));
+    let script = |options: &[&str]| hodo(&[&["script", "--insns", "--pt", &buffer], options].concat());
+    let guest = format!("--guest-code={right}");
+    for options in [
+        &["--code", &right][..],
+        &["--code", &right, "--guest-code"],
+        &["--code", &right, "--host-code", &wrong],
+        &["--code", &wrong, &guest],
+        &["--host-code", &wrong, &guest],
+        &[&guest],
+    ] {
+        let ran = script(&[options, &["--strict"]].concat()).fine();
+        assert_eq!(ran.stdout, lines(0x1000), "{options:?}");
+    }
+    // What is the host's alone is no guest's.
+    nothing(&script(&["--host-code", &right]).fine(), "--guest-code=FILE@ADDRESS");
+    let buffer = folder.write("elf.pt", &guest_trace(program::ENTRY));
+    let elf = folder.write("program", &program::elf(&program::code(ROUNDS), [1; 20]));
+    for option in ["--elf", "--guest-elf"] {
+        let ran = hodo(&["script", "--insns", "--strict", "--pt", &buffer, option, &elf]);
+        assert_eq!(ran.fine().stdout, lines(program::ENTRY), "{option}");
+    }
+}
+
+/// The process that runs the guest.
+const HYPERVISOR: Thread = Thread { pid: 77, tid: 77 };
+
+/// A recording of a hypervisor's process that maps a program, and runs a guest at `base`.
+fn recording(folder: &Folder, program: &str, base: u64) -> String {
+    let setup = Setup {
+        config: intel_pt_config::BRANCH,
+        clock: PerfClock::new(0, 1, 0).expect("a clock"),
+        tsc_ctc_ratio: (0, 0),
+        max_nonturbo_ratio: 0,
+        snapshot: false,
+        filter: "",
+        event: "intel_pt//",
+        command: &[],
+        version: "1",
+    };
+    let mut writer = Writer::new(io::Cursor::new(Vec::new()), setup, vec![HYPERVISOR]).expect("a recording");
+    let mapping = Mapping {
+        address: program::LOADED_AT,
+        length: 0x1000,
+        file_offset: 0,
+        name: program.as_bytes(),
+        build_id: &[],
+        kernel: false,
+    };
+    for kind in [SidebandKind::Comm { name: b"vmm", exec: true }, SidebandKind::Map(mapping)] {
+        let said = Sideband { time: Some(Nanos(1)), cpu: None, thread: HYPERVISOR, guest: None, kind };
+        writer.sideband(&said).expect("a record");
+    }
+    let trace = guest_trace(base);
+    writer.trace(0, Nanos(2), trace.len() as u64, &trace[..]).expect("a trace");
+    let file = writer.finish(&HodoscopeSection::default(), io::empty()).expect("a recording");
+    folder.write("perf.data", &file.into_inner())
+}
+
+#[test]
+fn code_of_a_guest_is_in_the_process_of_its_hypervisor() {
+    let folder = Folder::new();
+    let program = folder.write("vmm", &program::elf(&program::code(ROUNDS), [1; 20]));
+    let recording = recording(&folder, &program, program::ENTRY);
+    nothing(&hodo(&["script", "--insns", &recording]).fine(), "--guestmount");
+    let ran = hodo(&["script", "--insns", "--strict", "--guest-code", &recording]).fine();
+    assert_eq!(ran.stdout, lines(program::ENTRY));
+}
+
+/// Where the code begins in the files of kernels below.
+const TEXT: u64 = program::ENTRY - program::LOADED_AT;
+
+#[test]
+fn the_kernel_of_a_guest_is_below_the_pid_of_its_hypervisor() {
+    let folder = Folder::new();
+    let base = KERNEL + TEXT;
+    let recording = recording(&folder, "/nowhere", base);
+    let kcore = program::elf_at(KERNEL, &program::code(ROUNDS), [2; 20]);
+    let proc = |pid: u32| {
+        fs::create_dir_all(folder.file(&format!("{pid}/guests/{pid}/proc"))).expect("a folder");
+        folder.write(&format!("{pid}/guests/{pid}/proc/kcore"), &kcore);
+        folder.write(
+            &format!("{pid}/guests/{pid}/proc/kallsyms"),
+            format!("{base:016x} T start_kernel\n{:016x} T tick\n", base + 29).as_bytes(),
+        );
+        folder.file(&format!("{pid}/guests"))
+    };
+    let (mount, other) = (proc(HYPERVISOR.pid), proc(78));
+    let ran = hodo(&["script", "--insns", "--strict", "--guestmount", &mount, &recording]).fine();
+    assert_eq!(ran.stdout, lines(base));
+    let table = hodo(&["report", "functions", "--format", "csv", "--guestmount", &mount, &recording]);
+    assert!(table.fine().stdout.contains("tick,[guest.kernel.kallsyms.77]"));
+    nothing(&hodo(&["script", "--insns", "--guestmount", &other, &recording]).fine(), "--guestmount");
+}
+
+/// A kernel that was linked for another address than the one where it ran: kallsyms says where that is.
+#[test]
+fn the_kernel_of_a_guest_is_placed_by_its_symbols() {
+    let folder = Folder::new();
+    let shift = 0x200_0000;
+    let bytes: Vec<String> = program::code(ROUNDS).iter().map(u8::to_string).collect();
+    let source = format!(".globl _text, _start\n_text: _start: .byte {}\n", bytes.join(","));
+    let (source, vmlinux) = (folder.write("kernel.s", source.as_bytes()), folder.file("vmlinux"));
+    let place = format!("-Wl,-Ttext={KERNEL:#x},--build-id=none");
+    let linked = Command::new("cc").args(["-nostdlib", "-static", &place, "-o", &vmlinux, &source]).status();
+    assert!(linked.is_ok_and(|status| status.success()), "cc links a kernel");
+    let kallsyms = format!("{:016x} T _text\n{:016x} T tick\n", KERNEL + shift, KERNEL + shift + 29);
+    let kallsyms = folder.write("kallsyms", kallsyms.as_bytes());
+    let as_linked = recording(&folder, "/nowhere", KERNEL);
+    let ran = hodo(&["script", "--insns", "--strict", "--guestvmlinux", &vmlinux, &as_linked]).fine();
+    assert_eq!(ran.stdout, lines(KERNEL));
+    let moved = recording(&folder, "/nowhere", KERNEL + shift);
+    let options = ["--guestvmlinux", &vmlinux, "--guestkallsyms", &kallsyms, &moved];
+    let ran = hodo(&[&["script", "--insns", "--strict"], &options[..]].concat()).fine();
+    assert_eq!(ran.stdout, lines(KERNEL + shift));
+    let table = hodo(&[&["report", "functions", "--format", "csv"], &options[..]].concat()).fine();
+    assert!(table.stdout.contains("tick,[guest.kernel.kallsyms]"), "{table:?}");
+}
