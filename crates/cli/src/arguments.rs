@@ -180,6 +180,9 @@ pub struct Input {
     /// TSC over crystal clock of a raw buffer's processor: CPUID leaf 15H
     #[arg(long, value_name = "EAX:EBX", requires = "pt", value_parser = raw::tsc_ctc_ratio)]
     pub cpuid_0x15: Option<(u32, u32)>,
+    /// Cycles a second of the clock of a CTF trace that describes none [default: 1000000000]
+    #[arg(long, value_name = "HZ", conflicts_with = "pt", value_parser = clap::value_parser!(u64).range(1..))]
+    pub clock_frequency: Option<u64>,
     /// Folder below which the files of the traced system lie
     #[arg(long, value_name = "DIR")]
     pub symfs: Option<PathBuf>,

@@ -41,6 +41,9 @@ pub fn open(
         let help = "--code, --elf, --cpu, --mtc-freq, --nom-freq and --cpuid-0x15 describe a raw buffer; name it with --pt FILE instead of a recording";
         return Err(Failure::usage(help));
     }
+    if input.clock_frequency.is_some() {
+        return Err(Failure::usage("--clock-frequency is about CTF traces, and this input is none"));
+    }
     let places = Places { symfs: input.symfs.clone(), build_ids: build_ids(input), beside: None };
     let kernel = KernelFiles {
         kallsyms: input.kallsyms.clone(),

@@ -1,5 +1,6 @@
 //! The program as people start it: arguments in, output and exit codes out.
 
+mod babeltrace;
 mod containers;
 mod damage;
 mod events;

@@ -134,6 +134,13 @@ pub struct StreamClass {
     pub events: Vec<EventClass>,
 }
 
+impl StreamClass {
+    /// Whether headers of events say of which class they are.
+    pub(crate) fn tells_event_classes(&self) -> bool {
+        self.event_header.as_ref().is_some_and(|header| header.has_role(Role::EventClassId))
+    }
+}
+
 /// A class of events.
 #[derive(Clone, Debug, Default)]
 pub struct EventClass {
@@ -411,6 +418,18 @@ impl Real {
 }
 
 impl FieldClass {
+    fn has_role(&self, role: Role) -> bool {
+        match self {
+            FieldClass::Integer(integer) => integer.roles.contains(&role),
+            FieldClass::VariableInteger(integer) => integer.roles.contains(&role),
+            FieldClass::Structure(structure) => structure.has_role(role),
+            FieldClass::Variant(choice) | FieldClass::Optional(choice) => {
+                choice.options.iter().any(|option| option.class.has_role(role))
+            }
+            _ => false,
+        }
+    }
+
     /// Where the field begins, in bits: at a multiple of this. That of a variant depends on the option.
     pub fn alignment(&self) -> u32 {
         match self {
@@ -429,6 +448,11 @@ impl FieldClass {
 }
 
 impl Structure {
+    /// Whether a field in it has a role, however deep it lies.
+    pub(crate) fn has_role(&self, role: Role) -> bool {
+        self.members.iter().any(|member| member.class.has_role(role))
+    }
+
     /// That of the member that needs the most.
     pub fn alignment(&self) -> u32 {
         let members = self.members.iter().map(|member| member.class.alignment());
