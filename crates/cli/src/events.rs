@@ -118,7 +118,8 @@ pub fn open(input: &Input) -> Result<&'static EventTraces<'static>, Failure> {
     let files: &'static Files = Box::leak(Box::default());
     let frequency = input.clock_frequency;
     let seen = |done, total| searching.set(done, total);
-    let traces = EventTraces::open_with_frequency(files, &input.file, frequency, input::threads(input), seen)?;
+    let traces =
+        EventTraces::open_with_frequency(files, &input.file, frequency, input::threads(input), seen)?;
     if frequency.is_some() && !traces.implies_clocks() {
         return Err(Failure::usage(
             "--clock-frequency is for traces that describe no clock, and this one says how fast its clock is",

@@ -12,6 +12,7 @@ mod marks;
 mod output;
 mod parts;
 mod periods;
+mod poor_traces;
 mod profiles;
 mod program;
 mod raw;

@@ -226,7 +226,9 @@ impl<'f> EventTraces<'f> {
     /// Whether there are bytes and not one event of them can be read, for reasons other than that there is none.
     pub fn is_unreadable(&self) -> bool {
         let mut loses = self.traces.iter().any(|trace| !trace.loss.is_empty());
-        for (trace, stream) in self.traces.iter().flat_map(|trace| trace.streams.iter().map(move |s| (trace, s))) {
+        for (trace, stream) in
+            self.traces.iter().flat_map(|trace| trace.streams.iter().map(move |s| (trace, s)))
+        {
             for packet in 0..stream.packets.len() {
                 let mut cursor = Cursor::new(trace, stream, packet..packet + 1);
                 while let Some((_, item)) = cursor.next_item() {

@@ -30,7 +30,10 @@ fn complete_header(trace: &mut TraceClass) -> Result<(), Unwritable> {
         return Ok(());
     }
     if header.members.iter().any(|member| member.name == NAME) {
-        return Err(Unwritable::new("packet header", format!("it has a field `{NAME}` that means something else")));
+        return Err(Unwritable::new(
+            "packet header",
+            format!("it has a field `{NAME}` that means something else"),
+        ));
     }
     header.members.push(Member {
         name: NAME.to_owned(),
