@@ -166,6 +166,9 @@ pub struct Input {
     pub pt: Option<PathBuf>,
     #[command(flatten)]
     pub raw: Raw,
+    /// Cycles a second of the clock of a CTF trace that describes none [default: 1000000000]
+    #[arg(long, value_name = "HZ", conflicts_with = "pt", value_parser = clap::value_parser!(u64).range(1..))]
+    pub clock_frequency: Option<u64>,
     /// Folder below which the files of the traced system lie
     #[arg(long, value_name = "DIR")]
     pub symfs: Option<PathBuf>,

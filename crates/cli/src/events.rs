@@ -9,7 +9,7 @@ use clap::Args;
 use hodo_analyses::{Entry, Kind, kernel_analyses, periods::Periods, profile::Every};
 use hodo_clock::Nanos;
 use hodo_engine::{
-    Files, OpenError,
+    Files,
     events::{
         self, COUNT_VIEWS, Chunks, Condition, Contents, EventFormat, EventReading, EventTraces, MOST_BINS,
         StreamInfo, TraceInfo, Wanted,
@@ -22,7 +22,7 @@ use hodo_trace::{
 
 use crate::{
     arguments::{self, Input, size},
-    failure::{Failure, INTERRUPTED, written},
+    failure::{Failure, INTERRUPTED, UNREADABLE, written},
     input,
     output::{self, Destination},
     progress::{Progress, Searching},
@@ -113,13 +113,37 @@ pub fn are_in(input: &Input) -> bool {
 
 /// Opens the traces of an input, for the life of the process: at its end their memory is given back at once, not class
 /// by class and file by file.
-pub fn open(input: &Input) -> Result<&'static EventTraces<'static>, OpenError> {
+pub fn open(input: &Input) -> Result<&'static EventTraces<'static>, Failure> {
     let searching = Searching::new(input.quiet);
     let files: &'static Files = Box::leak(Box::default());
-    let traces = EventTraces::open(files, &input.file, input::threads(input), |done, total| {
-        searching.set(done, total)
-    });
-    traces.map(|traces| &*Box::leak(Box::new(traces)))
+    let frequency = input.clock_frequency;
+    let seen = |done, total| searching.set(done, total);
+    let traces =
+        EventTraces::open_with_frequency(files, &input.file, frequency, input::threads(input), seen)?;
+    if frequency.is_some() && !traces.implies_clocks() {
+        return Err(Failure::usage(
+            "--clock-frequency is for traces that describe no clock, and this one says how fast its clock is",
+        ));
+    }
+    Ok(Box::leak(Box::new(traces)))
+}
+
+/// The exit code of a reading of traces, and a line where nothing at all could be read.
+pub fn exit_code(input: &Input, traces: &EventTraces<'_>, lossless: bool) -> ExitCode {
+    let stray = traces.traces.iter().any(|trace| trace.streams.is_empty());
+    if (!lossless || stray) && traces.is_unreadable() {
+        eprintln!("hodo: {}: not one event of it can be read", input.file.display());
+        return UNREADABLE.into();
+    }
+    input::exit_code(input, lossless)
+}
+
+/// Why there are no software events in an input: it can't be read, or holds something else.
+pub fn none(input: &Input, otherwise: &str) -> Failure {
+    match (&input.pt, Files::default().recording(&input.file)) {
+        (None, Err(error)) => Failure::unreadable(format!("{}: {error}", input.file.display())),
+        _ => Failure::usage(otherwise),
+    }
 }
 
 pub fn wanted(filter: &Filter, input: &Input, traces: &EventTraces<'_>) -> Result<Wanted, Failure> {
@@ -215,13 +239,13 @@ pub fn script(command: &arguments::Script) -> Result<ExitCode, Failure> {
     out.finish()?;
     let lossless = outcome.losses.is_empty() && lost(traces) == (0, 0);
     input::tell(outcome.losses);
-    Ok(input::exit_code(&command.input, lossless))
+    Ok(exit_code(&command.input, traces, lossless))
 }
 
 /// `hodo report` of a kind that is about software events.
 pub fn report(command: &arguments::Report, entry: &Entry) -> Result<ExitCode, Failure> {
     if !contents(&command.input).events {
-        return Err(Failure::usage("this report is about software events, and the input has none"));
+        return Err(none(&command.input, "this report is about software events, and the input has none"));
     }
     refuse_flow(&command.input)?;
     let over_time = matches!(entry.kind, Kind::EventCount) && command.by.as_deref() == Some("time");
@@ -277,9 +301,8 @@ pub fn report(command: &arguments::Report, entry: &Entry) -> Result<ExitCode, Fa
         return Ok(ExitCode::from(INTERRUPTED));
     }
     let lossless = tables.iter().all(|table| table.loss.is_empty()) && lost(traces) == (0, 0);
-    let code = input::exit_code(&command.input, lossless);
     output::draw_all(tables, &command.output)?;
-    Ok(code)
+    Ok(exit_code(&command.input, traces, lossless))
 }
 
 /// The tables of one analysis of kernel events, or of all of them.
@@ -347,8 +370,8 @@ fn check_view(view: &str, views: &[&str]) -> Result<(), Failure> {
 
 /// What was made of some files, on standard error.
 pub fn tell_notes(traces: &EventTraces<'_>, input: &Input) {
-    for (file, note) in traces.notes().filter(|_| !input.quiet) {
-        eprintln!("hodo: {file}: {note}");
+    if !input.quiet {
+        events::note_lines(traces.notes()).iter().for_each(|line| eprintln!("hodo: {line}"));
     }
 }
 
@@ -439,7 +462,7 @@ pub fn info(command: &arguments::Info) -> Result<ExitCode, Failure> {
         _ => return Err(Failure::usage("hodo info is written as text or as json")),
     })?;
     out.finish()?;
-    Ok(input::exit_code(&command.input, loss.is_empty() && lost(traces) == (0, 0)))
+    Ok(exit_code(&command.input, traces, loss.is_empty() && lost(traces) == (0, 0)))
 }
 
 fn json(traces: &[TraceInfo], loss: &[Loss], out: &mut impl Write) -> io::Result<()> {
@@ -470,8 +493,9 @@ fn text(
         let options = output::options(&mut table, &command.output);
         (hodo_views::VIEWS[0].write)(&table, &options, out)?;
     }
-    for note in traces.iter().flat_map(|trace| &trace.notes) {
-        writeln!(out, "\n{}: {}", note.file, note.note)?;
+    let notes = traces.iter().flat_map(|trace| &trace.notes);
+    for line in events::note_lines(notes.map(|note| (note.file.as_str(), note.note.as_str()))) {
+        writeln!(out, "\n{line}")?;
     }
     let columns = Vec::new();
     let mut losses =
@@ -508,6 +532,7 @@ fn streams(trace: &TraceInfo) -> Table {
         summary.push(("end_ns", number(Some(end))));
         summary.push(("duration_ns", end.abs_diff(begin).into()));
     }
+    summary.extend(trace.no_times.as_deref().map(|why| ("times", format!("none: {why}").into())));
     summary.push(("event_classes", (trace.events.len() as u64).into()));
     let sum =
         |of: fn(&StreamInfo) -> u64| Value::from(trace.streams.iter().map(of).fold(0, u64::saturating_add));

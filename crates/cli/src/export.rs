@@ -17,7 +17,7 @@ use crate::{
 /// Runs the command.
 pub fn run(command: &Export) -> Result<ExitCode, Failure> {
     if !events::are_in(&command.input) {
-        return Err(Failure::usage("CTF holds software events, and this input has none"));
+        return Err(events::none(&command.input, "CTF holds software events, and this input has none"));
     }
     events::refuse_flow(&command.input)?;
     let version = match command.to {
@@ -54,7 +54,7 @@ pub fn run(command: &Export) -> Result<ExitCode, Failure> {
     }
     let lossless = exported.losses.is_empty() && events::lost(traces) == (0, 0);
     input::tell(exported.losses);
-    Ok(input::exit_code(&command.input, lossless))
+    Ok(events::exit_code(&command.input, traces, lossless))
 }
 
 /// Lets others read a folder that was a temporary one, as they could one that was not.

@@ -11,7 +11,7 @@ pub const INTERRUPTED: u8 = 130;
 /// Wrong use.
 const USAGE: u8 = 2;
 /// Input that can't be read.
-const UNREADABLE: u8 = 3;
+pub const UNREADABLE: u8 = 3;
 
 /// Why a command ends early.
 #[derive(Debug)]

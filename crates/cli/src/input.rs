@@ -29,6 +29,9 @@ pub fn open(
     work: impl FnOnce(&Experiment<'_>) -> Result<ExitCode, Failure>,
 ) -> Result<ExitCode, Failure> {
     input.raw.check(input.pt.is_some(), &input.guests)?;
+    if input.clock_frequency.is_some() {
+        return Err(Failure::usage("--clock-frequency is about CTF traces, and this input is none"));
+    }
     let places = Places { symfs: input.symfs.clone(), build_ids: build_ids(input), beside: None };
     let kernel = KernelFiles {
         kallsyms: input.kallsyms.clone(),

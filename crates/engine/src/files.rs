@@ -45,7 +45,8 @@ impl Files {
         }
         let first = path.join(FIRST_OF_FOLDER);
         if !first.exists() {
-            let reason = "is a folder, but none that perf recorded into: it has no file `data`";
+            let reason = "is a folder without a trace: no `metadata` in it or below it (CTF: LTTng, barectf), and no \
+                          `data` (perf record --threads)";
             return Err(io::Error::new(io::ErrorKind::IsADirectory, reason));
         }
         let mut numbers = Vec::new();

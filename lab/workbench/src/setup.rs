@@ -46,12 +46,12 @@ const TOOLS: &[Tool] = &[
     tool("nasm", "nasm", Need::Test),
     Tool { program: "perf", debian: "linux-perf", ubuntu: "linux-tools-generic", need: Need::Test },
     tool("lttng-relayd", "lttng-tools", Need::Test),
+    tool("babeltrace2", "babeltrace2 python3-bt2", Need::Test),
     tool("setpriv", "util-linux", Need::Test),
     // No program, but found by its path.
     tool("/usr/include/x86_64-linux-gnu/lttng/tracef.h", "liblttng-ust-dev", Need::Test),
     tool("/usr/include/intel-pt.h", "libipt-dev", Need::Judge),
     tool("objdump", "binutils", Need::Judge),
-    tool("babeltrace2", "babeltrace2 python3-bt2", Need::Judge),
     tool("trace-cmd", "trace-cmd", Need::Judge),
     tool("zstd", "zstd", Need::Judge),
     tool("sqlite3", "sqlite3", Need::Judge),

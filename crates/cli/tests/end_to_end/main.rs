@@ -1,5 +1,6 @@
 //! The program as people start it: arguments in, output and exit codes out.
 
+mod babeltrace;
 mod containers;
 mod damage;
 mod descendants;
@@ -13,6 +14,7 @@ mod marks;
 mod output;
 mod parts;
 mod periods;
+mod poor_traces;
 mod profiles;
 mod program;
 mod raw;

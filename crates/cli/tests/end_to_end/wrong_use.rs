@@ -76,7 +76,7 @@ fn what_can_not_be_read_ends_with_3() {
         (file("empty.data", b""), "offset 0x0: no recording"),
         (file("text.data", b"PERFECT, but not a recording"), "a perf.data begins with PERFILE2"),
         (file("cut.data", &header), "offset 0x20: perf.data header: 8 bytes expected, but only 4 are left"),
-        (folder.file("."), "has no file `data`"),
+        (folder.file("."), "a folder without a trace: no `metadata`"),
         ("/dev/zero".to_owned(), "is a pipe or a device"),
     ];
     for (path, expected) in &cases {

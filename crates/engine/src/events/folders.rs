@@ -61,10 +61,11 @@ impl<'f> Folder<'f> {
     }
 
     /// Its metadata, and the plans that events are read by.
-    fn read_metadata(&self) -> Result<(TraceClass, Plans), OpenError> {
+    fn read_metadata(&self, frequency: Option<u64>) -> Result<(TraceClass, Plans), OpenError> {
         let format =
             |error| OpenError { file: self.path.join(METADATA), reason: OpenErrorReason::Format(error) };
-        let class = read_metadata(self.metadata).map_err(format)?;
+        let mut class = read_metadata(self.metadata).map_err(format)?;
+        frequency.map(|frequency| class.imply_frequency(frequency));
         let plans = Plans::new(&class);
         Ok((class, plans))
     }
@@ -92,9 +93,9 @@ enum Found<'j, 'f> {
 type FileOf<'j, 'f> = (&'j Folder<'f>, &'j DataFile<'f>);
 
 impl<'j, 'f> Job<'j, 'f> {
-    fn run(&self, seen: &dyn Fn(usize)) -> Found<'j, 'f> {
+    fn run(&self, frequency: Option<u64>, seen: &dyn Fn(usize)) -> Found<'j, 'f> {
         match *self {
-            Job::Metadata(folder) => Found::Metadata(folder, Box::new(folder.read_metadata())),
+            Job::Metadata(folder) => Found::Metadata(folder, Box::new(folder.read_metadata(frequency))),
             Job::Packets(folder, file) => Found::Packets((folder, file), folder.packets(file, seen)),
         }
     }
@@ -141,19 +142,28 @@ impl<'f> Parts<'_, 'f> {
 }
 
 /// Reads the traces in folders at or below a path. Folders with the same UUID become one trace. Metadata, which is
-/// mostly of events, is read while packets are looked for.
+/// mostly of events, is read while packets are looked for. `frequency` is that of clocks that are not described.
 ///
 /// # Errors
-/// Files that can't be opened, and metadata that can't be read.
+/// Files that can't be opened, and metadata that can't be read, or that is empty wherever there is some.
 pub(super) fn read<'f>(
     files: &'f Files,
     path: &Path,
     folders: Vec<PathBuf>,
-    threads: usize,
+    (frequency, threads): (Option<u64>, usize),
     progress: impl Fn(u64, u64) + Sync,
 ) -> Result<Vec<Trace<'f>>, OpenError> {
     let folders = folders.into_iter().map(|folder| Folder::open(files, path, folder));
     let folders = folders.collect::<Result<Vec<_>, _>>()?;
+    // Of one trace of several, as of programs that died early, that is no reason to refuse the others.
+    if folders.iter().all(|folder| folder.metadata.trim_ascii().is_empty())
+        && let Some(folder) = folders.first()
+    {
+        let reason =
+            "is empty, and says what a CTF trace consists of; was the trace copied before it was closed?";
+        let error = io::Error::new(io::ErrorKind::InvalidData, reason);
+        return Err(system(&folder.path.join(METADATA), error));
+    }
     let sizes = folders.iter().flat_map(|folder| &folder.files).map(|file| file.bytes.len() as u64);
     let (total, done) = (sizes.sum(), AtomicU64::new(0));
     let seen = |bytes: usize| {
@@ -175,7 +185,7 @@ pub(super) fn read<'f>(
         &jobs,
         threads,
         || (),
-        |(), job| job.run(&seen),
+        |(), job| job.run(frequency, &seen),
         |found| {
             match found {
                 Found::Metadata(folder, read) => match *read {

@@ -27,6 +27,8 @@ pub struct TraceInfo {
     pub begin_ns: Option<i64>,
     /// See `begin_ns`.
     pub end_ns: Option<i64>,
+    /// Why there are no such times, where there are none.
+    pub no_times: Option<String>,
     /// Its streams.
     pub streams: Vec<StreamInfo>,
     /// Its classes of events.
@@ -131,9 +133,26 @@ fn trace(trace: &Trace<'_>) -> TraceInfo {
         clocks: clocks.collect(),
         begin_ns: span.and_then(|span| i64::try_from(span.0.0).ok()),
         end_ns: span.and_then(|span| i64::try_from(span.1.0).ok()),
+        no_times: span.is_none().then(|| no_times(trace)),
         streams: streams(trace),
         events: events.collect(),
         notes: trace.notes.iter().cloned().map(|(file, note)| NoteInfo { file, note }).collect(),
+    }
+}
+
+/// Why it is not known when the packets of a trace are.
+fn no_times(trace: &Trace<'_>) -> String {
+    let class = &trace.class;
+    let used = trace.streams.iter().map(|stream| trace.stream_class(stream));
+    match class.clocks.len() {
+        _ if trace.files.is_empty() => "there are no files beside the metadata".to_owned(),
+        _ if trace.streams.is_empty() => "no packet of a stream was found".to_owned(),
+        _ if used.clone().any(|stream| stream.clock.is_some()) => {
+            "no packet says when it is, and none that could has an event".to_owned()
+        }
+        0 => "the metadata describes no clock, and calls no field of headers `timestamp`".to_owned(),
+        1 => format!("no field of headers is a value of the clock `{}`", class.clocks[0].name),
+        count => format!("no field of headers is a value of one of the {count} clocks"),
     }
 }
 

@@ -20,6 +20,7 @@ mod json;
 mod live;
 mod merge;
 mod names;
+mod notes;
 mod parts;
 mod periods;
 mod rates;
@@ -34,7 +35,7 @@ use std::{fs, io, ops::Range, path::Path};
 use hodo_clock::{Nanos, OriginNanos};
 use hodo_formats::{
     FORMATS, Holds, ReadTraces,
-    ctf::{Stream, StreamPacket, Trace, recognise},
+    ctf::{Cursor, Item, Stream, StreamPacket, Trace, recognise},
     perf::samples::contents,
 };
 use hodo_trace::Loss;
@@ -51,6 +52,7 @@ pub use fold::analyse;
 pub use hodo_formats::perf::samples::Contents;
 pub use info::{ClockInfo, EventInfo, StreamInfo, TraceInfo, info};
 pub use live::{LiveAddress, LiveError, live_count, live_script, live_sessions};
+pub use notes::note_lines;
 pub use parts::{COUNT, Part, PartError, Portion, fold_part, merge_parts};
 pub use periods::no_such_period;
 pub use rates::{MOST_BINS, count_over_time};
@@ -183,6 +185,21 @@ impl<'f> EventTraces<'f> {
         threads: usize,
         progress: impl Fn(u64, u64) + Sync,
     ) -> Result<EventTraces<'f>, OpenError> {
+        EventTraces::open_with_frequency(files, path, None, threads, progress)
+    }
+
+    /// The same, with the cycles a second of clocks that no metadata describes: [`EventTraces::implies_clocks`] says
+    /// whether there are any.
+    ///
+    /// # Errors
+    /// See [`EventTraces::open`].
+    pub fn open_with_frequency(
+        files: &'f Files,
+        path: &Path,
+        frequency: Option<u64>,
+        threads: usize,
+        progress: impl Fn(u64, u64) + Sync,
+    ) -> Result<EventTraces<'f>, OpenError> {
         let below = |path: &Path| folders::below(path).map_err(|error| folders::system(path, error));
         let mut folders = if path.is_dir() { below(path)? } else { Vec::new() };
         if folders.is_empty() && path.file_name().is_none_or(|name| name != folders::METADATA) {
@@ -197,8 +214,33 @@ impl<'f> EventTraces<'f> {
         if folders.is_empty() {
             folders = below(path)?;
         }
-        let traces = folders::read(files, path, folders, threads, progress)?;
+        let traces = folders::read(files, path, folders, (frequency, threads), progress)?;
         Ok(EventTraces { traces, maps: Some(files.maps()) })
+    }
+
+    /// Whether times of a trace are values of a clock that its metadata does not describe.
+    pub fn implies_clocks(&self) -> bool {
+        self.traces.iter().any(|trace| trace.class.has_implied_clock)
+    }
+
+    /// Whether there are bytes and not one event of them can be read, for reasons other than that there is none.
+    pub fn is_unreadable(&self) -> bool {
+        let mut loses = self.traces.iter().any(|trace| !trace.loss.is_empty());
+        for (trace, stream) in
+            self.traces.iter().flat_map(|trace| trace.streams.iter().map(move |s| (trace, s)))
+        {
+            for packet in 0..stream.packets.len() {
+                let mut cursor = Cursor::new(trace, stream, packet..packet + 1);
+                while let Some((_, item)) = cursor.next_item() {
+                    if matches!(item, Item::Event(_)) {
+                        return false;
+                    }
+                }
+                loses |= !cursor.loss.is_empty();
+            }
+        }
+        let is_empty = |trace: &Trace<'_>| trace.streams.is_empty() && !trace.files.is_empty();
+        loses || self.traces.iter().any(is_empty)
     }
 
     /// Gives the memory of packets that were read back to the system, until somebody looks at them again.
@@ -227,8 +269,9 @@ impl<'f> EventTraces<'f> {
     }
 
     /// What was made of some of the files: their names, and a sentence.
-    pub fn notes(&self) -> impl Iterator<Item = &(String, String)> {
-        self.traces.iter().flat_map(|trace| &trace.notes)
+    pub fn notes(&self) -> impl Iterator<Item = (&str, &str)> {
+        let notes = self.traces.iter().flat_map(|trace| &trace.notes);
+        notes.map(|(file, note)| (file.as_str(), note.as_str()))
     }
 
     /// What of the files can't be read.

@@ -208,9 +208,11 @@ impl<'t, 'a> Packets<'t, 'a> {
         let events = self.root(class.packet_context.as_ref(), content, start, &mut roles);
         let events = events.map_err(|trouble| format!("packet context: {trouble}"))?;
         let time = |role| roles.get(role).filter(|_| class.clock.is_some());
-        let whole = roles.get(Role::PacketTotalLength).map(|(bits, _)| bits);
-        let size = whole.unwrap_or(content.end);
-        let content_size = roles.get(Role::PacketContentLength).map_or(size, |(bits, _)| bits);
+        let bits = |role| roles.get(role).map(|(bits, _)| bits);
+        let (whole, filled) = (bits(Role::PacketTotalLength), bits(Role::PacketContentLength));
+        // A packet that only says how much is in it is as long as that, and the next follows.
+        let size = whole.or_else(|| filled?.checked_next_multiple_of(8)).unwrap_or(content.end);
+        let content_size = filled.unwrap_or(size);
         if size == 0 || !size.is_multiple_of(8) {
             return Err(format!("a packet of {size} bits; whole bytes, and more than none, expected"));
         }

@@ -86,10 +86,12 @@ impl StreamPlan {
     pub(super) fn new(class: &StreamClass) -> StreamPlan {
         let header = Header::new(class.event_header.as_ref());
         let (common, known) = Steps::of(class.common_context.as_ref(), header.end);
+        // Without an id in their headers, events are of the only class, whatever its id.
+        let is_only = class.events.len() == 1 && !class.tells_event_classes();
         let plan = |event: &EventClass| {
             let (specific, known) = Steps::of(event.specific_context.as_ref(), known);
             let (payload, _) = Steps::of(event.payload.as_ref(), known);
-            EventPlan { id: event.id, specific, payload, known }
+            EventPlan { id: if is_only { 0 } else { event.id }, specific, payload, known }
         };
         let events: Vec<EventPlan> = class.events.iter().map(plan).collect();
         let common_places = class.common_context.as_ref().map(Places::of).unwrap_or_default();
@@ -226,7 +228,8 @@ pub(super) fn find(
     payload: &Option<Structure>,
     names: &[&str],
 ) -> Option<FieldPath> {
-    let known = plan.and_then(|plan| Some(plan.events.get(plan.index(event.id)? as usize)?.known));
+    let index = stream.events.iter().position(|known| known.id == event.id);
+    let known = plan.and_then(|plan| Some(plan.events.get(index?)?.known));
     let scopes = [
         (Scope::Payload, payload, known),
         (Scope::SpecificContext, &event.specific_context, None),

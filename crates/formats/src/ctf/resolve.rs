@@ -183,18 +183,23 @@ fn set(reference: &mut Reference, target: &Target) {
     reference.signed = target.signed;
 }
 
-/// CTF 1.8: the labels of the selector tell which values select an option.
+/// CTF 1.8: an option is selected by the values of the label with its name, but for the one underscore that tracers
+/// put before names.
 fn select(choice: &mut Choice, target: &Target) {
-    for option in choice.options.iter_mut().filter(|option| option.ranges.is_empty()) {
-        let labels = target.labels.iter().filter(|label| same_name(&label.name, &option.raw_name));
-        let ranges = labels.flat_map(|label| label.ranges.iter().map(|range| (*range.start(), *range.end())));
-        option.ranges = ranges.collect();
+    let mut by_name: HashMap<&str, Vec<usize>> = HashMap::new();
+    for (index, label) in target.labels.iter().enumerate() {
+        by_name.entry(&label.name).or_default().push(index);
     }
-}
-
-/// Whether a label and an option are the same but for the one underscore that tracers put before names.
-fn same_name(label: &str, option: &str) -> bool {
-    label == option || option.strip_prefix('_') == Some(label) || label.strip_prefix('_') == Some(option)
+    for option in choice.options.iter_mut().filter(|option| option.ranges.is_empty()) {
+        let name = option.raw_name.as_str();
+        let longer = format!("_{name}");
+        let names = [Some(name), name.strip_prefix('_'), Some(&longer)];
+        let found = names.into_iter().flatten().filter_map(|name| by_name.get(name));
+        let mut found: Vec<usize> = found.flatten().copied().collect();
+        found.sort_unstable();
+        let ranges = found.into_iter().flat_map(|index| &target.labels[index].ranges);
+        option.ranges = ranges.map(|range| (*range.start(), *range.end())).collect();
+    }
 }
 
 /// Gives the integers of a scope the slots that were marked for them.

@@ -9,6 +9,10 @@ use hodo_trace::event::Meaning;
 
 use super::{apart::Apart, bits::Layout};
 
+/// The note about a clock that is implied.
+const NO_CLOCK: &str = "it describes no clock, so times are taken for nanoseconds from an origin of their own; \
+                        --clock-frequency names another frequency";
+
 /// A trace's metadata.
 #[derive(Clone, Debug, Default)]
 pub struct TraceClass {
@@ -28,7 +32,14 @@ pub struct TraceClass {
     pub streams: BTreeMap<u64, StreamClass>,
     /// How many slots integers take that others depend on.
     pub slots: u32,
+    /// Whether the clock is not the metadata's own, but the one that fields called `timestamp` need.
+    pub has_implied_clock: bool,
+    /// For people: what the metadata does not say and was assumed, and what was ignored.
+    pub notes: Vec<String>,
 }
+
+/// Cycles a second of a clock whose frequency is not given: CTF 1.8 section 8.
+pub(crate) const USUAL_FREQUENCY: u64 = 1_000_000_000;
 
 impl TraceClass {
     /// Whether another class finds the same packets in files, and the same in each.
@@ -36,6 +47,29 @@ impl TraceClass {
         self.uuid == other.uuid
             && self.packet_header == other.packet_header
             && self.packet_contexts().eq(other.packet_contexts())
+    }
+
+    /// Sets the cycles a second of the clock that the metadata leaves out; `false` where it has clocks of its own, or
+    /// the frequency is zero.
+    pub fn imply_frequency(&mut self, frequency: u64) -> bool {
+        let cycles = CycleClock::new(frequency, 0, 0).filter(|_| self.has_implied_clock);
+        let (Some(cycles), Some(clock)) = (cycles, self.clocks.first_mut()) else { return false };
+        clock.cycles = cycles;
+        self.notes.retain(|note| note != NO_CLOCK);
+        true
+    }
+
+    /// Adds the clock that fields called `timestamp` are values of where the metadata describes none; its index.
+    pub(super) fn imply_clock(&mut self) -> usize {
+        if self.clocks.is_empty() {
+            let cycles = CycleClock::new(USUAL_FREQUENCY, 0, 0).expect("the frequency is not zero");
+            // As babeltrace2 calls it.
+            let name = "default".to_owned();
+            self.clocks.push(ClockClass { name, description: String::new(), cycles, unix: false });
+            self.has_implied_clock = true;
+            self.notes.push(NO_CLOCK.to_owned());
+        }
+        0
     }
 
     /// The packet contexts of streams, by their ids, and whether they have clocks.
@@ -98,6 +132,13 @@ pub struct StreamClass {
     pub common_context: Option<Structure>,
     /// The classes of events, in order of their ids.
     pub events: Vec<EventClass>,
+}
+
+impl StreamClass {
+    /// Whether headers of events say of which class they are.
+    pub(crate) fn tells_event_classes(&self) -> bool {
+        self.event_header.as_ref().is_some_and(|header| header.has_role(Role::EventClassId))
+    }
 }
 
 /// A class of events.
@@ -377,6 +418,18 @@ impl Real {
 }
 
 impl FieldClass {
+    fn has_role(&self, role: Role) -> bool {
+        match self {
+            FieldClass::Integer(integer) => integer.roles.contains(&role),
+            FieldClass::VariableInteger(integer) => integer.roles.contains(&role),
+            FieldClass::Structure(structure) => structure.has_role(role),
+            FieldClass::Variant(choice) | FieldClass::Optional(choice) => {
+                choice.options.iter().any(|option| option.class.has_role(role))
+            }
+            _ => false,
+        }
+    }
+
     /// Where the field begins, in bits: at a multiple of this. That of a variant depends on the option.
     pub fn alignment(&self) -> u32 {
         match self {
@@ -395,6 +448,11 @@ impl FieldClass {
 }
 
 impl Structure {
+    /// Whether a field in it has a role, however deep it lies.
+    pub(crate) fn has_role(&self, role: Role) -> bool {
+        self.members.iter().any(|member| member.class.has_role(role))
+    }
+
     /// That of the member that needs the most.
     pub fn alignment(&self) -> u32 {
         let members = self.members.iter().map(|member| member.class.alignment());

@@ -61,6 +61,9 @@ impl Slots {
     }
 }
 
+/// Elements without a size that arrays may have, however small the packet is: a few bytes could stand for any number.
+const SIZELESS: u64 = 1 << 12;
+
 /// The bytes of a packet and the end of its content, in bits.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Content<'a> {
@@ -85,7 +88,7 @@ impl<'a> Content<'a> {
     /// How many elements arrays may have from `at` on, those of nested arrays and those without a size too.
     #[inline]
     pub(super) fn room(&self, at: u64) -> u64 {
-        self.end.saturating_sub(at).saturating_mul(8).max(64)
+        self.end.saturating_sub(at).saturating_mul(8).max(SIZELESS)
     }
 
     /// The length in bytes of text up to its NUL, and with it.

@@ -120,6 +120,8 @@ impl<'a> Trace<'a> {
             notes: Vec::new(),
             framing: Framing::Ctf,
         };
+        let metadata = format!("metadata of {}", trace.name);
+        trace.notes.extend(trace.class.notes.iter().map(|note| (metadata.clone(), note.clone())));
         let mut streams: BTreeMap<StreamKey, Vec<StreamPacket<'a>>> = BTreeMap::new();
         for (index, (file, found)) in trace.files.iter().zip(packets).enumerate() {
             for packet in found.packets {
@@ -154,35 +156,50 @@ impl<'a> Trace<'a> {
         let packets = in_order(packets);
         let mut stream =
             Stream { class: key.class, id: key.id, name, packets, had_pre_pass: false, number: None };
-        self.clocks(&mut stream);
-        self.times(&mut stream);
+        let spans = self.clocks(&mut stream);
+        self.times(&mut stream, &spans);
         fixups.apply(self, &mut stream);
         let mut counters = Counters::default();
         stream.packets.iter_mut().for_each(|packet| counters.count(packet));
         stream
     }
 
-    /// Sets the clock before each packet. Where packets do not say all of it, their events are stepped over.
-    fn clocks(&self, stream: &mut Stream<'a>) {
+    /// Sets the clock before each packet. Where packets do not say all of it, their events are stepped over: the
+    /// lowest and the highest cycle of those of each packet.
+    fn clocks(&self, stream: &mut Stream<'a>) -> Vec<Option<(u64, u64)>> {
         let class = self.stream_class(stream);
         let full = |packet: &StreamPacket<'_>| packet.packet.begin.is_some_and(|(_, size)| size >= 64);
         if class.clock.is_none() || stream.packets.iter().all(full) {
-            return;
+            return Vec::new();
         }
         stream.had_pre_pass = true;
         let mut reader = self.reader(stream);
-        let mut clock = 0;
+        let (mut clock, mut spans) = (0, Vec::with_capacity(stream.packets.len()));
         for packet in &mut stream.packets {
             packet.clock = clock;
             reader.open(packet.bytes, &packet.packet, clock);
-            while let Ok(Some(_)) = reader.next_event() {}
+            let mut span = None;
+            while let Ok(Some(parts)) = reader.next_event() {
+                span = parts.cycles.map(|cycles| match span {
+                    Some((first, last)) => (cycles.min(first), cycles.max(last)),
+                    None => (cycles, cycles),
+                });
+            }
             clock = reader.clock();
+            spans.push(span);
         }
+        spans
     }
 
-    fn times(&self, stream: &mut Stream<'a>) {
+    /// Sets when packets begin and end: as they say, or as their events do.
+    fn times(&self, stream: &mut Stream<'a>, spans: &[Option<(u64, u64)>]) {
         let Some(clock) = self.clock(stream) else { return };
         stream.packets.iter_mut().for_each(|packet| packet.set_times(clock));
+        for (packet, span) in stream.packets.iter_mut().zip(spans) {
+            let Some((first, last)) = *span else { continue };
+            packet.begin = packet.begin.or_else(|| Some(clock.nanos(first)));
+            packet.end = packet.end.or_else(|| Some(clock.nanos(last)));
+        }
     }
 
     /// What it was read from.
@@ -374,11 +391,15 @@ impl Counters {
     }
 }
 
+/// Counters of fewer bits only go forward. They wrap after a few hundred events or packets, so that a step over half
+/// of their range is no sign of one that goes back; only LTTng's are known to do that, which have 32 or 64 bits.
+const WIDE: u32 = 32;
+
 /// How far a counter of so many bits went from one value to the next; 0 where it went back.
 fn ahead(from: u64, to: u64, size: u32) -> u64 {
     let mask = u64::MAX >> (64 - size);
     let step = to.wrapping_sub(from) & mask;
-    if step > mask / 2 { 0 } else { step }
+    if size >= WIDE && step > mask / 2 { 0 } else { step }
 }
 
 fn packet_loss(file: &DataFile<'_>, trouble: PacketTrouble) -> Loss {

@@ -130,6 +130,24 @@ fn every_class_of_fields() {
 }
 
 #[test]
+fn a_null_in_a_location_leads_back_and_at_its_end_to_nothing_else() {
+    let at = |path: &str| {
+        let inner = member(
+            "text",
+            &format!(r#"{{"type": "dynamic-length-string", "length-field-location": {{"path": {path}}}}}"#),
+        );
+        let inner = format!(r#"{{"type": "structure", "member-classes": [{inner}]}}"#);
+        event(&[member("n", &unsigned(8, "")), member("in", &inner)].join(","))
+    };
+    for path in [r#"[null, "n"]"#, r#"[null, "n", null]"#, r#"[null, "in", null, "n", null, null]"#] {
+        assert_eq!(lines(&at(path), &[2, b'h', b'i']), ["- e n=2 in={ text=\"hi\" }"], "{path}");
+    }
+    for path in ["[]", "[null]"] {
+        assert!(refused(&at(path)).contains("a name expected: that of a length or a selector"), "{path}");
+    }
+}
+
+#[test]
 fn fact_33_what_is_not_known_is_refused_with_its_path() {
     let unknown = event(&member("x", r#"{"type": "fixed-length-unsigned-enumeration"}"#));
     assert!(refused(&unknown).contains(

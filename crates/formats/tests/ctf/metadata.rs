@@ -121,6 +121,95 @@ fn errors_show_the_line_and_a_mark() {
 }
 
 #[test]
+fn attributes_that_no_type_has_are_ignored_and_told() {
+    let metadata = tsdl(
+        "event { name = e; fields := struct {
+            integer { size = 8; colour = red; volume = 11; } a; floating_point { exp_dig = 8; mant_dig = 24; unit = \"m\"; } b;
+            string { language = en; } c; integer { size = 8; colour = red; } d; }; };",
+    );
+    assert_eq!(lines(&metadata, &[1, 0, 0, 0x80, 0x3f, b'x', 0, 2]), ["- e a=1 b=1 c=\"x\" d=2"]);
+    let notes = read_metadata(metadata.as_bytes()).unwrap().notes;
+    assert_eq!(
+        notes,
+        [
+            "`unit` (line 6) is no attribute of `floating_point` and was ignored",
+            "`colour` (line 6) is no attribute of `integer` and was ignored, like 1 more",
+            "`language` (line 7) is no attribute of `string` and was ignored",
+        ]
+    );
+    let wrong = refused(&tsdl("typealias integer { size = 8; signed = maybe; } := t;"));
+    assert!(wrong.contains("`true` or `false` expected"), "{wrong}");
+}
+
+#[test]
+fn a_length_may_be_a_number_of_the_environment() {
+    let metadata = tsdl(
+        "env { n = 2; text = \"2\"; less = -1; };
+        event { name = e; fields := struct { u8 a[env.n]; u8 b; }; };",
+    );
+    assert_eq!(lines(&metadata, &[1, 2, 3]), ["- e a=[ 1 2 ] b=3"]);
+    for entry in ["text", "less", "other"] {
+        let reason = refused(&metadata.replace("env.n", &format!("env.{entry}")));
+        assert!(reason.contains(&format!("is called `{entry}` in an `env` block")), "{reason}");
+    }
+    // A field of that name lies no nearer.
+    let field = tsdl("event { name = e; fields := struct { u8 env; u8 a[env]; }; };");
+    assert_eq!(lines(&field, &[1, 7]), ["- e env=1 a=[ 7 ]"]);
+}
+
+#[test]
+fn what_is_no_word_is_named() {
+    for (text, reason) in [
+        ("trace { major = 18446744073709551616; };", "this number is larger than 64 bits hold"),
+        ("trace { uuid = \"open", "the text that begins here does not end"),
+        ("trace { /* open", "the comment that begins here does not end"),
+        ("trace { @ };", "no word of CTF metadata begins here"),
+    ] {
+        let refused = refused(text);
+        assert!(refused.contains(reason), "{refused}");
+    }
+}
+
+#[test]
+fn types_may_be_nested_256_deep() {
+    let nested = |depth: usize| {
+        let names: String = (0..depth).map(|level| format!("}} s{level}; ")).collect();
+        tsdl(&format!(
+            "event {{ name = e; fields := struct {{ {} u8 x; {names} }}; }};",
+            "struct { ".repeat(depth)
+        ))
+    };
+    // The scope and the number count.
+    let read = lines(&nested(254), &[7]);
+    assert!(read.len() == 1 && read[0].contains("s0={ x=7 }"), "{read:?}");
+    assert!(refused(&nested(256)).contains("nested more than 256 deep"));
+}
+
+#[test]
+fn many_options_take_no_longer_than_they_are_many() {
+    let many = |count: u32| {
+        let names = |class: &str, end: &str| -> String {
+            (0..count).map(|number| format!("{class} t{number}{end}")).collect()
+        };
+        tsdl(&format!(
+            "event {{ name = e; fields := struct {{ enum : u32 {{ {} }} s; variant <s> {{ {} }} v; }}; }};",
+            names("", ","),
+            names("u8", ";")
+        ))
+    };
+    let time = |count| {
+        let metadata = many(count);
+        let start = std::time::Instant::now();
+        let read = lines(&metadata, &[&(count - 1).to_le_bytes()[..], &[7]].concat());
+        assert_eq!(read, [format!("- e s={0}:t{0} v={{ t{0}=7 }}", count - 1)]);
+        start.elapsed()
+    };
+    // Each against each would take 256 times as long; a machine may be busy now and then.
+    let is_near_linear = || time(1 << 16) < 64 * time(1 << 12);
+    assert!((0..3).any(|_| is_near_linear()));
+}
+
+#[test]
 fn metadata_that_means_harm_is_refused() {
     assert!(refused(&"(".repeat(1 << 20)).contains("column 1"));
     let deep = format!("trace {{ byte_order = le; }}; {}", "struct a { struct { ".repeat(100_000));

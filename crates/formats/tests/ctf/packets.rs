@@ -82,9 +82,60 @@ fn fact_23_discarded_events_belong_to_the_gap_before() {
     // The counter wraps.
     let wrapped = [at(0, 10, 0), at(1, 20, 30_000), at(2, 30, 60_000), at(3, 40, 4)].concat();
     assert_eq!(of(&[("s", wrapped)])[5..], ["35 lost 5540", "40 e"]);
-    // It goes back and forth again, without anything lost.
+    // One of LTTng's, of 32 bits, goes back and forth again, without anything lost.
     let back = [at(0, 10, 0), at(1, 20, 1280), at(2, 30, 0), at(3, 40, 1280), at(4, 50, 1281)].concat();
-    assert_eq!(of(&[("s", back)]), ["10 e", "15 lost 1280", "20 e", "30 e", "40 e", "45 lost 1", "50 e"]);
+    let wide = metadata().replace("u16 events_discarded; u16 _cpu_id;", "u32 events_discarded;");
+    let read = read(&trace(&wide, &[("s", back)]));
+    assert_eq!(read, ["10 e", "15 lost 1280", "20 e", "30 e", "40 e", "45 lost 1", "50 e"]);
+}
+
+#[test]
+fn facts_23_and_24_small_counters_wrap_and_do_not_go_back() {
+    let metadata = tsdl(
+        "stream { packet.context := struct { u8 packet_size; u8 packet_seq_num; u8 events_discarded; };
+            event.header := struct { u8 id; }; };
+        event { name = e; };",
+    );
+    let read = |counters: [(u8, u8); 3]| {
+        let packets = counters.map(|(number, discarded)| [32, number, discarded, 0]);
+        lines(&metadata, &packets.concat())
+    };
+    // More than half of the range at a time.
+    assert_eq!(read([(0, 0), (1, 200), (2, 144)]), ["- e", "- lost 200", "- e", "- lost 200", "- e"]);
+    assert_eq!(
+        read([(9, 0), (209, 0), (211, 0)]),
+        ["- e", "- lost 199 packets", "- e", "- lost 1 packets", "- e"]
+    );
+    assert_eq!(read([(254, 3), (255, 3), (0, 3)]), ["- lost 3", "- e", "- e", "- e"]);
+}
+
+#[test]
+fn fact_21_a_packet_without_a_size_is_as_long_as_its_content() {
+    let of_content = |context: &str| {
+        tsdl(&format!(
+            "stream {{ packet.context := struct {{ {context} }}; event.header := struct {{ u8 id; }}; }};
+            event {{ name = e; fields := struct {{ u8 x; }}; }};"
+        ))
+    };
+    let bytes = [&[40u8, 0, 1, 0, 2][..], &[24, 0, 3], &[24, 0, 4]].concat();
+    assert_eq!(lines(&of_content("u8 content_size;"), &bytes), ["- e x=1", "- e x=2", "- e x=3", "- e x=4"]);
+    // The last bits of the last byte are no content.
+    let padded = of_content("u8 content_size;").replace("u8 x", "integer { size = 4; } x");
+    assert_eq!(lines(&padded, &[20, 0, 1, 20, 0, 2]), ["- e x=1", "- e x=2"]);
+    let sized = of_content("u8 content_size; u8 packet_size;");
+    assert_eq!(lines(&sized, &[32, 40, 0, 1, 9, 32, 32, 0, 2]), ["- e x=1", "- e x=2"]);
+    let cut = lines(&of_content("u8 content_size;"), &[24, 0, 1, 40, 0, 2]);
+    assert_eq!(cut, ["- e x=1", "- e x=2", "! the packet has 5 bytes, and the file only 3 for it"]);
+    assert!(lines(&of_content("u8 content_size;"), &[0])[0].contains("a packet of 0 bits"));
+}
+
+#[test]
+fn arrays_of_nothing_are_read_while_they_are_not_endless() {
+    let metadata =
+        tsdl("event { name = e; fields := struct { u16 n; struct { } x[n]; struct { } y[100]; u8 z; }; };");
+    let read = lines(&metadata, &[[44, 1].as_slice(), &[7]].concat());
+    assert_eq!(read[0].matches("{ }").count(), 400);
+    assert!(read[0].ends_with("z=7"), "{read:?}");
 }
 
 #[test]

@@ -1,5 +1,7 @@
 //! Clocks and headers of events: facts 1 to 14.
 
+use hodo_formats::ctf::{DataFile, Trace, read_metadata};
+
 use crate::show::{lines, read, trace, tsdl};
 
 /// Events of two bytes: a partial time and a value.
@@ -144,6 +146,68 @@ fn fact_13_ids_that_are_not_there_are_zero() {
     assert_eq!(lines(&tsdl("event { name = only; fields := struct { u8 x; }; };"), &[7]), ["- only x=7"]);
     let two = tsdl("stream { id = 1; }; stream { id = 2; }; event { name = e; };");
     assert!(crate::show::refused(&two).contains("no stream has the id 0"));
+}
+
+/// Events as Zephyr writes them: no packets, no clock, a time of 32 bits and an id.
+const ZEPHYR: &str = "stream { event.header := struct { u32 timestamp; u8 id; }; };
+    event { name = thread_switched_in; id = 0x10; fields := struct { u32 thread_id; }; };
+    event { name = isr_enter; id = 0x1b; };";
+
+fn zephyr() -> Vec<u8> {
+    let event = |time: u32, id: u8, fields: &[u8]| [&time.to_le_bytes()[..], &[id], fields].concat();
+    [event(100, 0x10, &[7, 0, 0, 0]), event(250, 0x1b, &[]), event(50, 0x1b, &[])].concat()
+}
+
+#[test]
+fn fact_5b_times_without_a_clock_are_of_one_of_1_ghz() {
+    let expected = ["100 thread_switched_in thread_id=7", "250 isr_enter", "4294967346 isr_enter"];
+    let (metadata, files) = (tsdl(ZEPHYR), [("channel0_0", zephyr())]);
+    let zephyr = trace(&metadata, &files);
+    assert_eq!(read(&zephyr), expected);
+    assert!(zephyr.notes[0].1.contains("no clock"), "{:?}", zephyr.notes);
+    // When it begins and ends, its events say.
+    assert_eq!(zephyr.span().map(|(first, last)| (first.0, last.0)), Some((100, 4_294_967_346)));
+    // What has a clock has no other.
+    let clock = format!("{metadata} clock {{ name = own; freq = 500000000; }};");
+    let own = trace(&clock, &files);
+    assert_eq!(read(&own)[0], "200 thread_switched_in thread_id=7");
+    assert!(own.notes.is_empty());
+    let mut class = own.class;
+    assert!(!class.imply_frequency(1));
+}
+
+#[test]
+fn fact_5b_the_beginning_and_end_of_packets_are_times_too() {
+    let metadata = tsdl(
+        "stream { packet.context := struct { u32 timestamp_begin; u32 timestamp_end; u8 packet_size; };
+            event.header := struct { u8 id; }; };
+        event { name = e; };",
+    );
+    let packet = |begin: u32, end: u32| [&begin.to_le_bytes()[..], &end.to_le_bytes(), &[80, 0]].concat();
+    let files = [("s", [packet(7, 9), packet(20, 30)].concat())];
+    let trace = trace(&metadata, &files);
+    assert_eq!(read(&trace), ["7 e", "20 e"]);
+    assert_eq!(trace.span().map(|(first, last)| (first.0, last.0)), Some((7, 30)));
+}
+
+#[test]
+fn the_frequency_of_a_clock_that_is_implied_can_be_set() {
+    let mut class = read_metadata(tsdl(ZEPHYR).as_bytes()).unwrap();
+    assert!(!class.imply_frequency(0) && class.imply_frequency(2_000_000_000));
+    let bytes = zephyr();
+    let file = DataFile { name: "s".to_owned(), bytes: &bytes, index: None };
+    let trace = Trace::new("t".to_owned(), class, vec![file]);
+    assert_eq!(read(&trace)[..2], ["50 thread_switched_in thread_id=7", "125 isr_enter"]);
+    assert!(trace.notes.is_empty());
+}
+
+#[test]
+fn a_time_that_may_be_of_several_clocks_is_none_and_that_is_told() {
+    let metadata = tsdl(&format!("clock {{ name = a; }}; clock {{ name = b; }}; {ZEPHYR}"));
+    let files = [("s", zephyr())];
+    let trace = trace(&metadata, &files);
+    assert_eq!(read(&trace)[1], "- isr_enter");
+    assert!(trace.notes[0].1.contains("none of the 2 clocks"), "{:?}", trace.notes);
 }
 
 #[test]

@@ -1,5 +1,7 @@
 //! What is written is read as what it was.
 
+use std::{fs, process::Command};
+
 use hodo_formats::ctf::write::Version;
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -135,6 +137,45 @@ fn metadata(entropy: &[u8], time: u8, old: bool) -> String {
 fn is_event(line: &&String) -> bool {
     // A loss, or an event of which not all can be told.
     !line.starts_with('!') && !line.contains(" ! ") && !line.contains("m1_0=!")
+}
+
+/// How many events babeltrace2 reads of a trace; what it says where it can't.
+fn read_by_babeltrace(metadata: &str, files: &[(String, Vec<u8>)]) -> Result<usize, String> {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("metadata"), metadata).unwrap();
+    for (name, bytes) in files {
+        fs::write(folder.path().join(name), bytes).unwrap();
+    }
+    let ran = Command::new("babeltrace2").arg("--no-delta").arg(folder.path()).output();
+    let ran = ran.map_err(|error| format!("babeltrace2 (`cargo xtask setup` installs it): {error}"))?;
+    match ran.status.success() {
+        true => Ok(ran.stdout.split(|&byte| byte == b'\n').filter(|line| is_shown_event(line)).count()),
+        false => Err(String::from_utf8_lossy(&ran.stderr).into_owned()),
+    }
+}
+
+/// Whether a line begins an event; texts have line feeds too.
+fn is_shown_event(line: &[u8]) -> bool {
+    line.starts_with(b"[") && (line.windows(3).any(|name| name == b" e0" || name == b" e1"))
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(60) })]
+
+    #[test]
+    fn any_classes_are_written_so_that_babeltrace2_reads_them(
+        entropy in prop::collection::vec(any::<u8>(), 0..80),
+        data in prop::collection::vec(any::<u8>(), 0..200),
+        time in 3u8..=63,
+    ) {
+        let metadata = metadata(&entropy, time, true);
+        let files = [("s", data)];
+        let trace = trace(&metadata, &files);
+        let (target, files) = written(&trace, Version::Ctf18, |_| true);
+        let events = read_back(&target, &files).len();
+        let files: Vec<_> = files.into_iter().filter(|(_, bytes)| !bytes.is_empty()).collect();
+        prop_assert_eq!(read_by_babeltrace(&target.metadata, &files), Ok(events), "{}", target.metadata);
+    }
 }
 
 proptest! {

@@ -14,7 +14,7 @@ use crate::ctf::schema::{
 /// Classes that aliases may make by being used again and again.
 const CLASSES: usize = 1 << 24;
 /// How deep classes may be nested, aliases resolved.
-const DEEPEST: u32 = 48;
+const DEEPEST: u32 = 256;
 
 /// Names of roles.
 const ROLES: &[(&str, Role)] = &[
@@ -259,13 +259,20 @@ fn location(node: &Node<'_>) -> Result<Reference, Wrong> {
         _ => Ok(Some(name.string()?.to_owned())),
     };
     let path = node.required("path")?;
-    let names: Vec<Option<String>> = path.list()?.iter().map(name).collect::<Result<_, _>>()?;
-    // Parents come first, in every location that anybody writes.
-    let parents = names.iter().take_while(|name| name.is_none()).count();
-    if names.len() == parents || names[parents..].iter().any(Option::is_none) {
-        return Err(path.wrong("`null`s first and names after them expected"));
+    let mut names: Vec<Option<String>> = path.list()?.iter().map(name).collect::<Result<_, _>>()?;
+    // What is around a field is a structure, and that is neither a length nor a selector.
+    let last = names.iter().rposition(Option::is_some);
+    let last = last.ok_or_else(|| path.wrong("a name expected: that of a length or a selector"))?;
+    names.truncate(last + 1);
+    // A `null` after a name leads back to where the name led from.
+    let mut normal: Vec<Option<String>> = Vec::new();
+    for name in names {
+        match (&name, normal.last()) {
+            (None, Some(Some(_))) => drop(normal.pop()),
+            _ => normal.push(name),
+        }
     }
-    Ok(Reference::new(origin, names))
+    Ok(Reference::new(origin, normal))
 }
 
 /// The length in bits, of what has at most 64.

@@ -10,7 +10,9 @@ use super::{
     types::{Value, shown},
 };
 use crate::{
-    ctf::schema::{ClockClass, Environment, EventClass, FieldClass, StreamClass, Structure, TraceClass},
+    ctf::schema::{
+        ClockClass, Environment, EventClass, FieldClass, StreamClass, Structure, TraceClass, USUAL_FREQUENCY,
+    },
     error::Error,
 };
 
@@ -49,6 +51,7 @@ impl<'t> Parser<'t> {
                 }
             }
         }
+        trace.notes.extend(self.ignored());
         if trace.streams.is_empty() {
             trace.streams.insert(0, StreamClass::default());
         }
@@ -172,6 +175,9 @@ impl<'t> Parser<'t> {
                 Entry::Value(Value::Path(path)) => Environment::Text(path.into_owned()),
                 Entry::Class(_) => return Err(parser.there("a number or a text expected".to_owned())),
             };
+            if let Environment::Integer(integer) = value {
+                parser.environment.insert(name.to_owned(), integer);
+            }
             trace.environment.push((name.to_owned(), value));
             Ok(())
         })
@@ -181,7 +187,7 @@ impl<'t> Parser<'t> {
         let mut name = String::new();
         let mut description = String::new();
         // CTF 1.8 section 8: the frequency is 1 GHz where it is not given.
-        let (mut frequency, mut seconds, mut cycles, mut absolute) = (1_000_000_000, 0, 0, None);
+        let (mut frequency, mut seconds, mut cycles, mut absolute) = (USUAL_FREQUENCY, 0, 0, None);
         let mut has_uuid = false;
         self.block(|parser, key, entry| {
             match key {

@@ -1,6 +1,9 @@
 //! Words in hand, names in scope, errors with their line.
 
-use std::{borrow::Cow, collections::HashMap};
+use std::{
+    borrow::Cow,
+    collections::{BTreeMap, HashMap},
+};
 
 use super::token::{Kind, Lexer, Token};
 use crate::{
@@ -9,7 +12,7 @@ use crate::{
 };
 
 /// How deep types may be nested.
-pub(super) const DEEPEST: u32 = 48;
+pub(super) const DEEPEST: u32 = 256;
 /// Types that metadata may make by using the same one again, beyond as many as it has bytes.
 const TYPES: usize = 1 << 18;
 /// The most of a line that an error shows, in characters.
@@ -42,6 +45,10 @@ pub(super) struct Parser<'t> {
     pub(super) integers: HashMap<&'t str, Integer>,
     /// Types that may yet be made.
     budget: usize,
+    /// Numbers of the environment, which can be lengths.
+    pub(super) environment: HashMap<String, i128>,
+    /// Attributes that CTF 1.8 does not have, by their type; and where each stands first.
+    unknown: BTreeMap<&'static str, HashMap<&'t str, usize>>,
 }
 
 impl<'t> Parser<'t> {
@@ -61,13 +68,34 @@ impl<'t> Parser<'t> {
             depth: 0,
             integers: HashMap::new(),
             budget,
+            environment: HashMap::new(),
+            unknown: BTreeMap::new(),
         };
         parser.token = parser.lex()?;
         Ok(parser)
     }
 
     fn lex(&mut self) -> Result<Token<'t>, Error> {
-        self.lexer.next_token().map_err(|at| error(self.text, at, "no word of CTF metadata begins here"))
+        self.lexer.next_token().map_err(|at| error(self.text, at, no_word(&self.text[at..])))
+    }
+
+    /// Takes note of an attribute that a type does not have.
+    pub(super) fn ignore(&mut self, kind: &'static str, name: &'t str) {
+        self.unknown.entry(kind).or_default().entry(name).or_insert(self.last);
+    }
+
+    /// What to say of the attributes that were ignored: a sentence for each type.
+    pub(super) fn ignored(&self) -> Vec<String> {
+        let note = |(kind, names): (&&str, &HashMap<&str, usize>)| {
+            let (name, at) = names.iter().min_by_key(|(_, at)| **at)?;
+            let more = match names.len() - 1 {
+                0 => String::new(),
+                more => format!(", like {more} more"),
+            };
+            let line = line_of(self.text, *at);
+            Some(format!("`{name}` (line {line}) is no attribute of `{kind}` and was ignored{more}"))
+        };
+        self.unknown.iter().filter_map(note).collect()
     }
 
     /// The word in hand.
@@ -194,10 +222,28 @@ fn weight(class: &FieldClass) -> usize {
     }
 }
 
+/// What is wrong with text that no word of TSDL begins with.
+fn no_word(text: &str) -> &'static str {
+    let number = text.split(|c: char| !c.is_ascii_alphanumeric()).next().unwrap_or_default();
+    match text.as_bytes() {
+        [b'1'..=b'9', ..] if number.bytes().all(|byte| byte.is_ascii_digit()) => {
+            "this number is larger than 64 bits hold"
+        }
+        [b'"', ..] => "the text that begins here does not end, or has an escape that C does not know",
+        [b'/', b'*', ..] => "the comment that begins here does not end",
+        _ => "no word of CTF metadata begins here",
+    }
+}
+
+/// The number of the line that a place is in.
+fn line_of(text: &str, at: usize) -> usize {
+    text[..at].matches('\n').count() + 1
+}
+
 /// An error with its line, and a mark below its place.
 fn error(text: &str, at: usize, reason: &str) -> Error {
     let before = &text[..at];
-    let number = before.matches('\n').count() + 1;
+    let number = line_of(text, at);
     let start = before.rfind('\n').map_or(0, |newline| newline + 1);
     let column = text[start..at].chars().count();
     let line = text[start..].lines().next().unwrap_or_default();

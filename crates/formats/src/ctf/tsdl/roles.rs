@@ -1,14 +1,16 @@
 //! What the reserved names of CTF 1.8 mean (sections 5 and 6), as roles like those of CTF 2.
 
-use crate::ctf::schema::{ClockClass, FieldClass, Integer, Length, Role, StreamClass, Structure, TraceClass};
+use crate::ctf::schema::{FieldClass, Integer, Length, Role, StreamClass, Structure, TraceClass};
 
 /// Gives fields with reserved names, and fields that are values of a clock, their roles.
 pub(super) fn settle(trace: &mut TraceClass) -> Result<(), String> {
     if let Some(header) = &mut trace.packet_header {
         packet_header(header);
     }
-    let clocks = &trace.clocks;
-    trace.streams.values_mut().try_for_each(|stream| settle_stream(stream, clocks))
+    let mut streams = std::mem::take(&mut trace.streams);
+    let result = streams.values_mut().try_for_each(|stream| settle_stream(stream, trace));
+    trace.streams = streams;
+    result
 }
 
 fn packet_header(header: &mut Structure) {
@@ -33,8 +35,8 @@ fn is_uuid(class: &FieldClass) -> bool {
         && matches!(&array.element, FieldClass::Integer(integer) if byte(integer))
 }
 
-fn settle_stream(stream: &mut StreamClass, clocks: &[ClockClass]) -> Result<(), String> {
-    let mut clock = StreamClock { clocks, found: None };
+fn settle_stream(stream: &mut StreamClass, trace: &mut TraceClass) -> Result<(), String> {
+    let mut clock = StreamClock { trace, found: None, is_ambiguous: false };
     if let Some(context) = &mut stream.packet_context {
         for member in &mut context.members {
             let FieldClass::Integer(integer) = &mut member.class else { continue };
@@ -53,6 +55,13 @@ fn settle_stream(stream: &mut StreamClass, clocks: &[ClockClass]) -> Result<(), 
         event_header(header, &mut clock)?;
     }
     stream.clock = clock.found;
+    if clock.is_ambiguous {
+        let (id, count) = (stream.id, trace.clocks.len());
+        trace.notes.push(format!(
+            "stream {id} has fields called as times are, and none of the {count} clocks is named as theirs (`map = \
+             clock.NAME.value`), so that they are no times"
+        ));
+    }
     Ok(())
 }
 
@@ -81,22 +90,27 @@ fn event_header(structure: &mut Structure, clock: &mut StreamClock<'_>) -> Resul
 
 /// The one clock of a stream.
 struct StreamClock<'c> {
-    clocks: &'c [ClockClass],
+    trace: &'c mut TraceClass,
     found: Option<usize>,
+    /// Whether a field is called as times are, and might be a value of several clocks.
+    is_ambiguous: bool,
 }
 
 impl StreamClock<'_> {
     /// Gives an integer its role, if it is a value of a clock. One that is only called so is a value of the
-    /// trace's clock if there is just one.
+    /// trace's clock: of an implied one where the trace has none, and of no clock where it has several.
     fn give(&mut self, integer: &mut Integer, is_called_so: bool, role: Role) -> Result<(), String> {
         let index = match &integer.clock {
             Some(name) => {
-                let index = self.clocks.iter().position(|clock| clock.name == *name);
+                let index = self.trace.clocks.iter().position(|clock| clock.name == *name);
                 index
                     .ok_or_else(|| format!("a field is a value of the clock `{name}`, which there is not"))?
             }
-            None if is_called_so && self.clocks.len() == 1 => 0,
-            None => return Ok(()),
+            None if is_called_so && self.trace.clocks.len() <= 1 => self.trace.imply_clock(),
+            None => {
+                self.is_ambiguous |= is_called_so;
+                return Ok(());
+            }
         };
         if self.found.is_some_and(|found| found != index) {
             return Err("a stream has values of two clocks".to_owned());

@@ -1,6 +1,6 @@
 //! Types: CTF 1.8 sections 4 and 7.3.
 
-use std::borrow::Cow;
+use std::{borrow::Cow, collections::HashMap};
 
 use hodo_trace::event::{Base, Label, Meaning};
 
@@ -90,7 +90,7 @@ impl<'t> Parser<'t> {
     /// The attributes of a type between braces.
     fn attributes(
         &mut self,
-        mut set: impl FnMut(&mut Self, &str, Value<'t>) -> Result<(), Error>,
+        mut set: impl FnMut(&mut Self, &'t str, Value<'t>) -> Result<(), Error>,
     ) -> Result<(), Error> {
         self.expect("{")?;
         while !self.take_if("}")? {
@@ -112,18 +112,26 @@ impl<'t> Parser<'t> {
         while self.is_word("const") {
             self.take()?;
         }
+        // Types within types take stack, and structures are what nests: nothing else is in the way here.
+        let class = match self.is_word("struct") {
+            true => self.structure().map(FieldClass::Structure),
+            false => self.other_class(declarator),
+        };
+        self.depth -= 1;
+        class
+    }
+
+    #[inline(never)]
+    fn other_class(&mut self, declarator: bool) -> Result<FieldClass, Error> {
         let Kind::Word(word) = *self.peek() else { return Err(self.here("a type expected".to_owned())) };
-        let class = match word {
+        Ok(match word {
             "integer" => FieldClass::Integer(self.integer()?),
             "floating_point" => FieldClass::Real(self.floating_point()?),
             "string" => FieldClass::String(self.string()?),
             "enum" => FieldClass::Integer(self.enumeration()?),
-            "struct" => FieldClass::Structure(self.structure()?),
             "variant" => FieldClass::Variant(Box::new(self.variant()?)),
             _ => self.alias(declarator)?,
-        };
-        self.depth -= 1;
-        Ok(class)
+        })
     }
 
     /// The type of one or several words, such as `unsigned long`.
@@ -183,7 +191,7 @@ impl<'t> Parser<'t> {
                 "base" => integer.meaning.base = parser.base(&value)?,
                 "encoding" => integer.text = parser.encoding(&value)?,
                 "map" => integer.clock = Some(parser.clock(&value)?),
-                _ => return Err(parser.there(format!("an integer has no `{name}`"))),
+                _ => parser.ignore("integer", name),
             }
             Ok(())
         })?;
@@ -206,7 +214,7 @@ impl<'t> Parser<'t> {
                 "mant_dig" => mantissa = Some(parser.size(&value)?),
                 "align" => alignment = parser.alignment(&value)?,
                 "byte_order" => order = parser.order(&value)?,
-                _ => return Err(parser.there(format!("a floating_point has no `{name}`"))),
+                _ => parser.ignore("floating_point", name),
             }
             Ok(())
         })?;
@@ -229,9 +237,12 @@ impl<'t> Parser<'t> {
     fn string(&mut self) -> Result<Encoding, Error> {
         self.take()?;
         if *self.peek() == Kind::Sign("{") {
-            self.attributes(|parser, name, value| match name {
-                "encoding" => parser.encoding(&value).map(drop),
-                _ => Err(parser.there(format!("a string has no `{name}`"))),
+            self.attributes(|parser, name, value| {
+                match name {
+                    "encoding" => drop(parser.encoding(&value)?),
+                    _ => parser.ignore("string", name),
+                }
+                Ok(())
             })?;
         }
         // ASCII is UTF-8 too.
@@ -279,6 +290,8 @@ impl<'t> Parser<'t> {
     fn labels(&mut self) -> Result<Vec<Label>, Error> {
         self.expect("{")?;
         let mut labels: Vec<Label> = Vec::new();
+        // Enumerations can have tens of thousands of labels.
+        let mut known: HashMap<String, usize> = HashMap::new();
         let mut next = 0;
         while !self.take_if("}")? {
             let name = match self.take()? {
@@ -296,9 +309,12 @@ impl<'t> Parser<'t> {
             }
             next = range.1 + 1;
             let range = range.0..=range.1;
-            match labels.iter_mut().find(|label| label.name == name) {
-                Some(label) => label.ranges.push(range),
-                None => labels.push(Label { name, ranges: vec![range] }),
+            match known.get(&name) {
+                Some(&index) => labels[index].ranges.push(range),
+                None => {
+                    known.insert(name.clone(), labels.len());
+                    labels.push(Label { name, ranges: vec![range] });
+                }
             }
             if !self.take_if(",")? && *self.peek() != Kind::Sign("}") {
                 return Err(self.here("`,` or `}` expected".to_owned()));
@@ -317,15 +333,26 @@ impl<'t> Parser<'t> {
     pub(super) fn structure(&mut self) -> Result<Structure, Error> {
         self.take()?;
         let name = self.name()?;
-        let mut structure = if *self.peek() == Kind::Sign("{") {
-            Structure { members: self.members()?, minimum_alignment: 1 }
-        } else {
-            let name = name.as_ref().ok_or_else(|| self.here("`{` expected".to_owned()))?;
-            let known = self.scopes.iter().rev().find_map(|names| names.structures.get(name)).cloned();
-            let known = known.ok_or_else(|| self.there(format!("no struct is called `{name}`")))?;
-            self.pay(&FieldClass::Structure(known.clone()))?;
-            return Ok(known);
-        };
+        if *self.peek() != Kind::Sign("{") {
+            return self.known_structure(name);
+        }
+        let members = self.members()?;
+        self.new_structure(name, members)
+    }
+
+    #[inline(never)]
+    fn known_structure(&mut self, name: Option<String>) -> Result<Structure, Error> {
+        let name = name.as_ref().ok_or_else(|| self.here("`{` expected".to_owned()))?;
+        let known = self.scopes.iter().rev().find_map(|names| names.structures.get(name)).cloned();
+        let known = known.ok_or_else(|| self.there(format!("no struct is called `{name}`")))?;
+        self.pay(&FieldClass::Structure(known.clone()))?;
+        Ok(known)
+    }
+
+    /// A structure of these members, once its alignment is read.
+    #[inline(never)]
+    fn new_structure(&mut self, name: Option<String>, members: Vec<Member>) -> Result<Structure, Error> {
+        let mut structure = Structure { members, minimum_alignment: 1 };
         if self.is_word("align") {
             self.take()?;
             self.expect("(")?;
@@ -384,20 +411,26 @@ impl<'t> Parser<'t> {
                 continue;
             }
             let class = self.class(true)?;
-            let mut class = Some(class);
-            while let Some(own) = class {
-                let raw_name = self.word()?.to_owned();
-                let lengths = self.lengths()?;
-                // The last of several is mostly the only one.
-                class = self.take_if(",")?.then(|| own.clone());
-                let own = of_lengths(own, lengths);
-                self.pay(&own)?;
-                members.push(Member { name: shown(&raw_name).to_owned(), raw_name, class: own });
-            }
-            self.expect(";")?;
+            self.declarators(class, &mut members)?;
         }
         self.scopes.pop();
         Ok(members)
+    }
+
+    /// The names of members of a type, and what stands behind each.
+    #[inline(never)]
+    fn declarators(&mut self, class: FieldClass, members: &mut Vec<Member>) -> Result<(), Error> {
+        let mut class = Some(class);
+        while let Some(own) = class {
+            let raw_name = self.word()?.to_owned();
+            let lengths = self.lengths()?;
+            // The last of several is mostly the only one.
+            class = self.take_if(",")?.then(|| own.clone());
+            let own = of_lengths(own, lengths);
+            self.pay(&own)?;
+            members.push(Member { name: shown(&raw_name).to_owned(), raw_name, class: own });
+        }
+        self.expect(";")
     }
 
     /// A type with the dimensions behind a name.
@@ -415,7 +448,7 @@ impl<'t> Parser<'t> {
                     self.take()?;
                     Length::Static(length)
                 }
-                _ => Length::Dynamic(self.reference()?),
+                _ => self.named_length()?,
             });
             self.expect("]")?;
             if lengths.len() > DEEPEST as usize {
@@ -423,6 +456,22 @@ impl<'t> Parser<'t> {
             }
         }
         Ok(lengths)
+    }
+
+    /// A length by its name: a field's, or that of a number of the environment.
+    fn named_length(&mut self) -> Result<Length, Error> {
+        let reference = self.reference()?;
+        let [Some(scope), Some(entry)] = reference.path.as_slice() else {
+            return Ok(Length::Dynamic(reference));
+        };
+        if scope != "env" || reference.origin.is_some() {
+            return Ok(Length::Dynamic(reference));
+        }
+        let number = self.environment.get(entry).copied();
+        let length = number.and_then(|number| u64::try_from(number).ok()).map(Length::Static);
+        length.ok_or_else(|| {
+            self.there(format!("no number that can be a length is called `{entry}` in an `env` block before"))
+        })
     }
 
     /// The field that a length or a selector is.

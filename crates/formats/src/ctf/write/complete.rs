@@ -1,4 +1,5 @@
-//! What packets need so that some of a stream's events can be written: their sizes, and when they begin and end.
+//! What packets need so that some of a stream's events can be written, and others read them: of which class of streams
+//! they are, their sizes, and when they begin and end.
 
 use hodo_trace::event::Meaning;
 
@@ -15,11 +16,38 @@ const NAMES: &[(Role, &str)] = &[
 
 /// Adds to each stream's packets what they lack.
 pub(super) fn complete(trace: &mut TraceClass) -> Result<(), Unwritable> {
+    complete_header(trace)?;
     let clocks = &trace.clocks;
     trace.streams.values_mut().try_for_each(|stream| complete_stream(stream, clocks))
 }
 
+/// babeltrace2 refuses ids of classes of streams that no packet names.
+fn complete_header(trace: &mut TraceClass) -> Result<(), Unwritable> {
+    const NAME: &str = "stream_id";
+    let header =
+        trace.packet_header.get_or_insert_with(|| Structure { members: Vec::new(), minimum_alignment: 1 });
+    if header.has_role(Role::StreamClassId) {
+        return Ok(());
+    }
+    if header.members.iter().any(|member| member.name == NAME) {
+        return Err(Unwritable::new(
+            "packet header",
+            format!("it has a field `{NAME}` that means something else"),
+        ));
+    }
+    header.members.push(Member {
+        name: NAME.to_owned(),
+        raw_name: NAME.to_owned(),
+        class: FieldClass::Integer(integer(Role::StreamClassId, None)),
+    });
+    Ok(())
+}
+
 fn complete_stream(stream: &mut StreamClass, clocks: &[ClockClass]) -> Result<(), Unwritable> {
+    // Of several classes, those that no header can name have no events.
+    if stream.events.len() > 1 && !stream.tells_event_classes() {
+        stream.events.retain(|event| event.id == 0);
+    }
     let clock = stream.clock.and_then(|index| clocks.get(index)).map(|clock| clock.name.clone());
     let context =
         stream.packet_context.get_or_insert_with(|| Structure { members: Vec::new(), minimum_alignment: 1 });
