@@ -3,17 +3,9 @@
 use std::{cell::RefCell, path::Path, sync::Mutex};
 
 use hodo_analyses::{
-    cpu::{CpuUse, OverTime},
     io::{self, InputOutput},
-    irq::Interrupts,
-    lost::Lost,
-    periods::Periods,
-    processes::Processes,
-    queue::Queue,
-    sched::Scheduling,
-    signals::Signals,
     states::{Intervals, States},
-    syscalls::{OfAll, Slowest, Syscalls},
+    syscalls::{Slowest, Syscalls},
 };
 use hodo_engine::{
     Files,
@@ -98,7 +90,11 @@ fn kept(fixture: &str) -> (RefCell<Vec<Records>>, Vec<String>) {
     (keeper.events.into_inner().unwrap().into(), keeper.names.into_inner().unwrap())
 }
 
-fn holds<A: EventAnalysis>(analysis: &A, (events, names): &(RefCell<Vec<Records>>, Vec<String>)) {
+fn holds(
+    name: &str,
+    analysis: &dyn AnyEventAnalysis,
+    (events, names): &(RefCell<Vec<Records>>, Vec<String>),
+) {
     // A part of the trace, so that many plans take no longer than few of all of it.
     let plan = (
         any::<prop::sample::Index>(),
@@ -121,30 +117,14 @@ fn holds<A: EventAnalysis>(analysis: &A, (events, names): &(RefCell<Vec<Records>
         prop_assert_eq!(whole, merged);
         Ok(())
     });
-    run.unwrap_or_else(|error| panic!("{error}"));
+    run.unwrap_or_else(|error| panic!("{name}: {error}"));
 }
 
 fn holds_for_all(fixture: &str) {
     let kept = kept(fixture);
     let count = kept.0.borrow().len();
     assert!(count > 500, "{count}");
-    holds(&CpuUse, &kept);
-    holds(&Syscalls, &kept);
-    holds(&Interrupts, &kept);
-    holds(&Scheduling, &kept);
-    holds(&InputOutput, &kept);
-    holds(&Processes, &kept);
-    holds(&Signals, &kept);
-    holds(&Lost, &kept);
-    holds(&Periods::default(), &kept);
-    holds(&OverTime, &kept);
-    holds(&Slowest, &kept);
-    holds(&OfAll, &kept);
-    holds(&io::Users, &kept);
-    holds(&io::Files, &kept);
-    holds(&States, &kept);
-    holds(&Intervals, &kept);
-    holds(&Queue, &kept);
+    law::all().into_iter().for_each(|(name, analysis)| holds(&name, analysis, &kept));
 }
 
 #[test]

@@ -1,11 +1,38 @@
 //! What the law says of an analysis and the events of a trace.
 
+use hodo_analyses::{ANALYSES, Kind, periods::Periods};
 use hodo_clock::Nanos;
 use hodo_trace::{
     AnyEventAnalysis, Choice, Start, Table,
     kernel::Records,
     pass::{Pass, Room, States},
 };
+
+/// Every analysis of kernel events in the list, and those that stand in for one for a view or alone, with their names.
+/// A new entry comes under the law by being in the list.
+pub(crate) fn all() -> Vec<(String, &'static dyn AnyEventAnalysis)> {
+    let mut all = Vec::new();
+    for entry in ANALYSES {
+        let usual: &'static dyn AnyEventAnalysis = match entry.kind {
+            Kind::Kernel { analysis, .. } => analysis,
+            Kind::Periods { .. } => Box::leak(Box::new(Periods::default())),
+            // Those of control flow have their own test of the law; the engine counts events and runs all in one.
+            Kind::Profile(_) | Kind::Blocks(_) | Kind::EventCount | Kind::All => continue,
+        };
+        all.push((entry.name.to_owned(), usual));
+        let mut states = Vec::new();
+        for view in usual.views() {
+            let choice = Choice { view: (*view).to_owned(), ..Choice::default() };
+            for other in [usual.of_choice(&choice), usual.alone(&choice)].into_iter().flatten() {
+                if !states.contains(&other.state()) {
+                    states.push(other.state());
+                    all.push((format!("{} --by {view}", entry.name), &*Box::leak(other)));
+                }
+            }
+        }
+    }
+    all
+}
 
 /// The state of a chunk.
 pub(crate) fn fold(pass: &Pass<'_>, events: &mut [Records], names: &[String], is_first: bool) -> States {
