@@ -1,15 +1,21 @@
 //! The law for kernel events on the traces among the fixtures: cut anywhere, merged in any grouping.
 
-use std::{cell::RefCell, path::Path, sync::Mutex};
+use std::{
+    cell::RefCell,
+    fs,
+    path::{Path, PathBuf},
+    sync::Mutex,
+};
 
 use hodo_analyses::{
+    cpu::{CpuUse, OverTime},
     io::{self, InputOutput},
     states::{Intervals, States},
     syscalls::{Slowest, Syscalls},
 };
 use hodo_engine::{
     Files,
-    events::{Chunks, EventReading, EventTraces, analyse},
+    events::{Chunks, EventReading, EventTraces, analyse, holds as holds_events},
 };
 use hodo_trace::{
     AnyEventAnalysis, Choice, Edge, EventAnalysis, Period, Shape, Table, Whole,
@@ -170,4 +176,42 @@ fn calls_told_as_a_whole_change_nothing() {
             }
         }
     }
+}
+
+/// The fixtures that hold software events.
+fn fixtures() -> Vec<PathBuf> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures");
+    let inside = |name: &str| fs::read_dir(folder.join(name)).unwrap().map(|entry| entry.unwrap().path());
+    let files = Files::default();
+    let mut found: Vec<PathBuf> = ["ctf", "ftrace", "perf"].into_iter().flat_map(inside).collect();
+    found.retain(|path| holds_events(&files, path).events);
+    found.sort();
+    found
+}
+
+#[test]
+fn tables_of_one_trace_agree() {
+    let mut busy = 0;
+    for fixture in fixtures() {
+        let files = Files::default();
+        let Ok(traces) = EventTraces::open(&files, &fixture, 1, |_, _| ()) else { continue };
+        let reading = EventReading { threads: 2, chunks: Chunks::Bytes(1 << 12), from: None, to: None };
+        let table = |analysis: &dyn AnyEventAnalysis, view: &str| {
+            let choice = Choice { view: view.to_owned(), ..Choice::default() };
+            analyse(&traces, &[analysis], &choice, &reading, |_| true).swap_remove(0)
+        };
+        let by_cpu = table(&CpuUse, "cpu");
+        let agreed = law::agreement(
+            &by_cpu,
+            &table(&States, "thread"),
+            &table(&OverTime, "time"),
+            &table(&Intervals, "interval"),
+            &Choice::default(),
+        );
+        agreed.unwrap_or_else(|reason| panic!("{}: {reason}", fixture.display()));
+        busy += by_cpu.rows.len();
+        let io = law::same_io(&table(&io::Users, "thread"), &table(&io::Files, "file"));
+        io.unwrap_or_else(|reason| panic!("{}: {reason}", fixture.display()));
+    }
+    assert!(busy > 8, "{busy} CPUs");
 }

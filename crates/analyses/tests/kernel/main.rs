@@ -4,7 +4,12 @@
 
 use std::any::TypeId;
 
-use hodo_analyses::{io::InputOutput, syscalls::Syscalls};
+use hodo_analyses::{
+    cpu::{CpuUse, OverTime},
+    io::{Files, InputOutput, Users},
+    states::{Intervals, States},
+    syscalls::Syscalls,
+};
 use hodo_clock::Nanos;
 use hodo_trace::{
     AnyEventAnalysis, AnyPartial, Choice, Period, Start, Table, Whole,
@@ -33,8 +38,8 @@ fn plan() -> impl Strategy<Value = Plan> {
 }
 
 /// Names of system calls.
-const NAMES: [&str; 9] =
-    ["read", "write", "openat", "close", "dup2", "execve", "fcntl", "pipe2", "sendfile64"];
+const NAMES: [&str; 11] =
+    ["read", "write", "openat", "close", "dup2", "execve", "fcntl", "pipe2", "sendfile64", "futex", "msync"];
 
 /// `O_CLOEXEC`.
 const CLOSE_ON_EXEC: i64 = 0o2_000_000;
@@ -236,4 +241,54 @@ fn alone_the_table_is_the_same() {
     }
     // System calls by name, of all; threads and processes, of all, of a thread, of a CPU.
     assert_eq!(made, 7);
+}
+
+fn agree(events: &mut [Records], choice: &Choice) -> Result<(), String> {
+    let mut table = |analysis: &dyn AnyEventAnalysis, view: &str| {
+        let pass = Pass::new(&[analysis]);
+        let states = law::fold(&pass, events, &[], true);
+        let choice = Choice { view: view.to_owned(), ..choice.clone() };
+        law::table(&pass, &states, events, &[], &choice).remove(0)
+    };
+    let by_cpu = table(&CpuUse, "cpu");
+    let states = table(&States, "thread");
+    law::agreement(&by_cpu, &states, &table(&OverTime, "time"), &table(&Intervals, "interval"), choice)
+}
+
+/// How long threads ran is the same in `cpu`, over time, and in `states`; and each CPU is busy, idle or unknown.
+#[test]
+fn cpu_and_states_agree() {
+    let choices = [
+        Choice::default(),
+        Choice { cpus: vec![1], ..Choice::default() },
+        Choice { tids: vec![2, 3], ..Choice::default() },
+    ];
+    let mut runner = TestRunner::new(ProptestConfig::with_cases(1000));
+    let run = runner.run(&plan(), |plan| {
+        let mut events = events(&plan);
+        for choice in &choices {
+            agree(&mut events, choice).map_err(TestCaseError::fail)?;
+        }
+        Ok(())
+    });
+    run.unwrap_or_else(|error| panic!("{error}"));
+}
+
+/// By thread and by file the sums are the same, whatever was lost.
+#[test]
+fn io_by_thread_and_by_file_agree() {
+    let mut runner = TestRunner::new(ProptestConfig::with_cases(1000));
+    let run = runner.run(&plan(), |plan| {
+        let mut events = events(&plan);
+        // Beside `Files`, calls come as entries and exits.
+        events.retain(|records| records.event(0).kind != Kind::Syscall);
+        let names = NAMES.map(str::to_owned).to_vec();
+        let mut table = |analysis: &dyn AnyEventAnalysis| {
+            let pass = Pass::new(&[analysis]);
+            let whole = law::fold(&pass, &mut events, &names, true);
+            law::table(&pass, &whole, &events, &names, &Choice::default()).remove(0)
+        };
+        law::same_io(&table(&Users), &table(&Files)).map_err(TestCaseError::fail)
+    });
+    run.unwrap_or_else(|error| panic!("{error}"));
 }
