@@ -97,6 +97,35 @@ fn events_of_all_streams_come_in_order_of_time() {
 }
 
 #[test]
+fn a_loss_in_the_first_packet_of_a_stream_leaves_events_in_order() {
+    let folder = tempfile::tempdir().unwrap();
+    write(folder.path());
+    let first = packet(0, 0, (10, 40), 2, &[&[1, 10, 7, 0xab, b'h', b'i', 0], &[2, 30, 7, 2]]);
+    fs::write(folder.path().join("cpu_0"), first).unwrap();
+    let times = |text: &str| text.lines().map(|line| line[10..20].to_owned()).collect::<Vec<_>>();
+    let text = script(folder.path(), &[]);
+    assert!(
+        text.contains("# 2 events lost in cpu_0 after 00:00:00.000000010 before 00:00:00.000000040"),
+        "{text}"
+    );
+    let mut sorted = times(&text);
+    sorted.sort();
+    assert_eq!(times(&text), sorted, "{text}");
+    assert_eq!(script(folder.path(), &["-j3", "--chunk-size", "1K"]), text);
+    let lost = hodo(&[
+        "report",
+        "lost",
+        "--by",
+        "longest",
+        "--format",
+        "csv",
+        "-q",
+        folder.path().to_str().unwrap(),
+    ]);
+    assert!(lost.stdout.contains("cpu_0,2,0,30,10,40"), "{}", lost.stdout);
+}
+
+#[test]
 fn json_has_every_field_and_context() {
     let folder = tempfile::tempdir().unwrap();
     write(folder.path());
