@@ -7,7 +7,7 @@ use serde_json::Value;
 use crate::run::{Folder, hodo};
 
 /// A clock of nanoseconds from 1970, packets with times, events with a thread in their context.
-const METADATA: &str = "/* CTF 1.8 */
+pub(crate) const METADATA: &str = "/* CTF 1.8 */
 trace { major = 1; minor = 8; byte_order = le; uuid = \"00010203-0405-0607-0809-0a0b0c0d0e0f\"; };
 env { hostname = \"host\"; };
 clock { name = c; absolute = true; };
@@ -23,7 +23,7 @@ event { id = 2; name = \"b:two\"; fields := struct { enum : u8 { LOW = 1, HIGH =
 ";
 
 /// A packet of a CPU, with what was discarded so far.
-fn packet(cpu: u8, number: u8, times: (u64, u64), discarded: u8, events: &[&[u8]]) -> Vec<u8> {
+pub(crate) fn packet(cpu: u8, number: u8, times: (u64, u64), discarded: u8, events: &[&[u8]]) -> Vec<u8> {
     let events = events.concat();
     let mut bytes: Vec<u8> = [times.0, times.1].iter().flat_map(|time| time.to_le_bytes()).collect();
     bytes.extend([number, discarded, cpu]);
