@@ -91,7 +91,7 @@ fn each_kind_of_field_is_read() {
             ),
             format!("1004 print {common} ip_name=\"vfs_read\" ip={call} buf=\"hello\""),
             format!(
-                "2001 bprint {common} ip_name=\"vfs_read\" fmt_name=\"count %d\\\\n\" ip={call} \
+                "2001 bprint {common} ip_name=\"vfs_read\" fmt_name=\"count %d\\\\n\" text=\"count 3\" ip={call} \
                  fmt=18446744071595622400 buf=[ 3 ]"
             ),
             format!("2002 kernel_stack {common} size=2 caller=[ {call} {caller} ]"),
