@@ -20,8 +20,11 @@ CLOSE_ON_EXEC = 0o2000000
 
 def arguments(call, field):
     """What matters to descriptors of a call's arguments; names are those of the kernel."""
-    if call not in kernel.OPERATIONS and call not in TABLES or call in ("sync", "msync"):
+    if call not in kernel.OPERATIONS and call not in TABLES:
         return None
+    if call in ("sync", "msync"):
+        # They have no descriptor.
+        return {"fd": None}
 
     def number(name):
         value = field(name)
@@ -58,8 +61,7 @@ def use_file(trace, thread, call, begin, length, result, found, field):
     moved = 0 if failed else result
     if call in kernel.COPY:
         used(found["fd"], name, read=moved)
-        if found["to"] is not None:
-            used(found["to"], table.get(found["to"], (None,))[0], written=moved)
+        used(found["to"], table.get(found["to"], (None,))[0], written=moved)
     elif kernel.OPERATIONS.get(call) == "open":
         used(None if failed else result, found["name"], opens=not failed)
         if not failed:

@@ -336,8 +336,9 @@ def cpu_tables(trace):
     for cpu in sorted(trace.switch_time):
         busy = sum(length for (thread, on), length in used.items() if on == cpu and not isinstance(thread, tuple))
         count = sum(count for (_, on), count in trace.switched.items() if on == cpu)
-        idle_time = trace.end - trace.begin - busy - trace.unknown_time[cpu]
-        by_cpu.append({"cpu": cpu, "busy_ns": busy, "idle_ns": idle_time, "switches": count})
+        unknown = trace.unknown_time[cpu]
+        idle_time = trace.end - trace.begin - busy - unknown
+        by_cpu.append({"cpu": cpu, "busy_ns": busy, "idle_ns": idle_time, "unknown_ns": unknown, "switches": count})
     by_process = [{"comm": trace.comm.get(pid), "pid": trace.pid.get(pid), "time_ns": time} for pid, time in processes.items()]
     return {"thread": by_thread, "process": by_process, "cpu": by_cpu}
 

@@ -4,9 +4,9 @@ import kernel
 
 
 def change_states(trace, time, cpu, prev, next_, state):
-    is_first = cpu not in trace.switch_time
     came = trace.came.get(cpu)
-    if came is not None and came != kernel.idle(prev, cpu):
+    is_whole = came is None or came == kernel.idle(prev, cpu)
+    if not is_whole:
         # A switch is missing: what these two did is not known.
         for tid in (came, prev):
             before = trace.state.get(tid)
@@ -16,8 +16,6 @@ def change_states(trace, time, cpu, prev, next_, state):
     if prev:
         if call is not ...:
             trace.in_call["thread", prev] = call
-        if is_first and prev not in trace.state:
-            trace.state[prev] = ("running", cpu, None)
         if state == 0 or state & 256:
             now = ("runnable", cpu)
         elif state & 0x30:
@@ -26,7 +24,12 @@ def change_states(trace, time, cpu, prev, next_, state):
             waits = ((0x4c, "stopped"), (0x80, "idle"), (2, "uninterruptible"), (0, "interruptible"))
             how = next(name for bits, name in waits if state & bits or not bits)
             now = (how, trace.in_call.get(("thread", prev)))
-        become(trace, prev, now, time)
+        before = trace.state.get(prev, (None, None))
+        is_elsewhere = is_whole and before[0] == "running" and before[1] != cpu
+        if not is_elsewhere:
+            if before[:2] != ("running", cpu):
+                forget(trace, prev, time)
+            become(trace, prev, now, time)
     if next_:
         become(trace, next_, ("running", cpu), time)
 
@@ -36,7 +39,9 @@ def become(trace, tid, now, time):
     before = trace.state.pop(tid, None)
     if before:
         kind, of, since = before
-        trace.spent.append((tid, kind, of, since, time))
+        # How long threads ran is known from the switches of each CPU.
+        if kind != "running":
+            trace.spent.append((tid, kind, of, since, time))
         if kind == "runnable":
             lasts(trace, of, time)
             trace.length[of] -= 1
@@ -64,8 +69,10 @@ def lasts(trace, cpu, time):
 
 
 def state_tables(trace):
-    spent = trace.spent + [(tid, *state, trace.end) for tid, state in trace.state.items()]
-    spent = [(tid, kind, of, trace.begin if since is None else since, until) for tid, kind, of, since, until in spent]
+    spent = trace.spent + [(tid, *state, trace.end) for tid, state in trace.state.items() if state[0] != "running"]
+    ends = [(cpu, trace.came[cpu], begin, trace.end) for cpu, begin in trace.switch_time.items()]
+    ran = [(cpu, kernel.who(thread), since, until) for cpu, thread, since, until in trace.intervals + ends]
+    spent += [(tid, "running", cpu, since, until) for cpu, tid, since, until in ran if not isinstance(tid, tuple)]
 
     def total(rows, *kinds):
         return sum(row[4] - row[3] for row in rows if row[1] in kinds)

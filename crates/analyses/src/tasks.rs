@@ -7,9 +7,13 @@
 //!     └────── wake-up ─────── Blocked
 //! ```
 //!
-//! What nothing told yet is not known: a thread is in no state until an event names it. Who runs before the first
-//! switch on a CPU is told by that. Where a switch tells that another leaves than came with the one before, one is missing
-//! between them, and neither thread is in a state that is known.
+//! A thread is in no state until an event names it. The first switch on a CPU names the thread that ran there until then.
+//! Where a switch names another thread as previous than came with the switch before, one is missing between them, and the
+//! state of both threads is unknown.
+//!
+//! How long threads run is counted from switch to switch of each CPU, as `cpu` counts it, so that both agree whatever
+//! events are lost. The state of a thread cannot: it changes by events of any CPU, and a thread that came to a CPU before a
+//! loss may be seen on another one after it.
 
 use std::hash::{Hash, Hasher};
 
@@ -125,12 +129,18 @@ pub(crate) const INTEREST: [(Kind, &[usize]); 3] = [
     (Kind::SchedMigrate, &[field::migrate::TID, field::migrate::DEST_CPU]),
 ];
 
-/// Who is told of changes.
+/// Takes note of changes.
 pub trait Observer: Default {
-    /// A thread was in a state since some time, or since before the trace began, and comes into another.
-    fn change(&mut self, tid: u32, before: Option<(Option<Nanos>, State)>, now: Option<State>, time: Nanos);
+    /// A thread changes its state. `before` is the state that ends and its begin, but for [`State::Running`]: that is
+    /// reported by [`Observer::ran`].
+    fn change(&mut self, tid: u32, before: Option<(Nanos, State)>, now: Option<State>, time: Nanos);
 
-    /// It is not known how long a thread was in this state, nor in which it is now.
+    /// A thread ran on a CPU from a switch, or from the begin of the trace, to the next switch there.
+    fn ran(&mut self, tid: u32, cpu: u32, since: Option<Nanos>, until: Nanos) {
+        let _ = (tid, cpu, since, until);
+    }
+
+    /// A thread's state is unknown from here on, and so is how long it was in this one.
     fn lose(&mut self, state: State, time: Nanos) {
         let _ = (state, time);
     }
@@ -138,7 +148,7 @@ pub trait Observer: Default {
 
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 struct Task {
-    state: Option<(Option<Nanos>, State)>,
+    state: Option<(Nanos, State)>,
     call: Option<u32>,
 }
 
@@ -153,79 +163,114 @@ pub(crate) struct Tasks<O> {
 /// What is known of a CPU.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 struct OnCpu {
-    /// Who came at the last switch.
-    now: Option<u32>,
+    /// Who came at the last switch, and when that was.
+    now: Option<(u32, Nanos)>,
     /// The call in which the thread is that runs there.
     call: Call,
 }
 
 impl Task {
     fn to(&mut self, tid: u32, state: Option<State>, time: Nanos, observer: &mut impl Observer) {
-        let before = std::mem::replace(&mut self.state, state.map(|state| (Some(time), state)));
+        let before = std::mem::replace(&mut self.state, state.map(|state| (time, state)));
+        let before = before.filter(|(_, state)| !matches!(state, State::Running(_)));
         observer.change(tid, before, state, time);
     }
 
     fn state(&self) -> Option<State> {
         self.state.map(|(_, state)| state)
     }
+
+    /// Its state is not known.
+    fn lose(&mut self, time: Nanos, observer: &mut impl Observer) {
+        if let Some((_, state)) = self.state.take() {
+            observer.lose(state, time);
+        }
+    }
 }
 
 impl<O: Observer> Tasks<O> {
     /// Nothing more happens.
     pub(crate) fn end(mut self, time: Nanos) -> O {
+        let came = |(cpu, on): (u32, &OnCpu)| Some((cpu, on.now?));
+        let mut running: Vec<(u32, (u32, Nanos))> = self.cpus.all().filter_map(came).collect();
+        running.sort_unstable();
+        for (cpu, (tid, since)) in running.into_iter().filter(|(_, (tid, _))| *tid != 0) {
+            self.observer.ran(tid, cpu, Some(since), time);
+        }
         let mut tasks: Vec<(u32, Task)> = self.tasks.into_iter().collect();
         tasks.sort_unstable_by_key(|(tid, _)| *tid);
         tasks.into_iter().for_each(|(tid, mut task)| task.to(tid, None, time, &mut self.observer));
         self.observer
     }
+
+    /// A thread leaves a CPU to which it came at a time, or on which it ran when the trace began; `None` where another
+    /// one came. `now` is the state into which it leaves, made of the call that it is in.
+    fn leave(
+        &mut self,
+        (tid, cpu, time): (u32, u32, Nanos),
+        came: Option<Option<Nanos>>,
+        call: Call,
+        now: impl Fn(Option<u32>) -> Option<State>,
+    ) {
+        let task = self.tasks.entry(tid).or_default();
+        task.call = call.unwrap_or(task.call);
+        if let Some(since) = came {
+            self.observer.ran(tid, cpu, since, time);
+            // It came to another CPU meanwhile: it is there, or nothing is known of it.
+            if matches!(task.state(), Some(State::Running(on)) if on != cpu) {
+                return;
+            }
+        }
+        if task.state() != Some(State::Running(cpu)) {
+            task.lose(time, &mut self.observer);
+        }
+        task.to(tid, now(task.call), time, &mut self.observer);
+    }
 }
 
 impl<O: Observer> Machine<Step> for Tasks<O> {
     fn apply(&mut self, step: Step) {
-        let Tasks { tasks, cpus, observer } = self;
         match step {
             Step::Switch { time, cpu, prev, next, state, call } => {
-                let on = cpus.get_or(cpu, OnCpu::default);
-                let came = on.now.replace(next);
+                let on = self.cpus.get_or(cpu, OnCpu::default);
+                let before = on.now.replace((next, time));
                 let call = call.or(on.call.take());
-                if let Some(came) = came.filter(|&came| came != prev) {
-                    // A switch is missing: how long that one ran and what this one did is not known.
-                    let stays = |task: &&mut Task| task.state() == Some(State::Running(cpu));
-                    let came = tasks.get_mut(&came).filter(stays).and_then(|task| task.state.take());
-                    let left = tasks.get_mut(&prev).and_then(|task| task.state.take());
-                    let lost = came.into_iter().chain(left);
-                    lost.for_each(|(_, state)| observer.lose(state, time));
-                }
-                if prev != 0 {
-                    let task = tasks.entry(prev).or_default();
-                    task.call = call.unwrap_or(task.call);
-                    if came.is_none() && task.state.is_none() {
-                        task.state = Some((None, State::Running(cpu)));
+                let came = match before {
+                    None => Some(None),
+                    Some((tid, since)) if tid == prev => Some(Some(since)),
+                    Some((other, _)) => {
+                        // A switch is missing, so the other one does not run here any more.
+                        let stays = |task: &&mut Task| task.state() == Some(State::Running(cpu));
+                        let other = self.tasks.get_mut(&other).filter(stays);
+                        other.into_iter().for_each(|task| task.lose(time, &mut self.observer));
+                        None
                     }
-                    let now = match could_go_on(state) {
+                };
+                if prev != 0 {
+                    self.leave((prev, cpu, time), came, call, |call| match could_go_on(state) {
                         true => Some(State::Runnable(cpu)),
-                        false => wait(state).map(|wait| State::Blocked(wait, task.call)),
-                    };
-                    task.to(prev, now, time, observer);
+                        false => wait(state).map(|wait| State::Blocked(wait, call)),
+                    });
                 }
                 if next != 0 {
-                    tasks.entry(next).or_default().to(next, Some(State::Running(cpu)), time, observer);
+                    let task = self.tasks.entry(next).or_default();
+                    task.to(next, Some(State::Running(cpu)), time, &mut self.observer);
                 }
             }
             Step::Wakeup { time, tid, cpu } => {
-                let task = tasks.entry(tid).or_default();
+                let task = self.tasks.entry(tid).or_default();
                 if !matches!(task.state(), Some(State::Running(_) | State::Runnable(_))) {
-                    task.to(tid, Some(State::Runnable(cpu)), time, observer);
+                    task.to(tid, Some(State::Runnable(cpu)), time, &mut self.observer);
                 }
             }
             Step::Migrate { time, tid, cpu } => {
-                let task = tasks.get_mut(&tid);
+                let task = self.tasks.get_mut(&tid);
                 let waits = |task: &&mut Task| matches!(task.state(), Some(State::Runnable(on)) if on != cpu);
                 if let Some(task) = task.filter(waits) {
-                    task.to(tid, Some(State::Runnable(cpu)), time, observer);
+                    task.to(tid, Some(State::Runnable(cpu)), time, &mut self.observer);
                 }
             }
-            Step::Now { cpu, call } => cpus.get_or(cpu, OnCpu::default).call = call,
+            Step::Now { cpu, call } => self.cpus.get_or(cpu, OnCpu::default).call = call,
         }
     }
 }

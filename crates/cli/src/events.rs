@@ -9,12 +9,13 @@ use clap::Args;
 use hodo_analyses::{Entry, Kind, kernel_analyses, periods::Periods, profile::Every};
 use hodo_clock::Nanos;
 use hodo_engine::{
-    Files,
+    Files, OpenError, OpenErrorReason,
     events::{
         self, COUNT_VIEWS, Chunks, Condition, Contents, EventFormat, EventReading, EventTraces, MOST_BINS,
         StreamInfo, TraceInfo, Wanted,
     },
 };
+use hodo_formats::FORMATS;
 use hodo_trace::{
     AnyEventAnalysis, Choice, Column, Loss, Period, Shape, Table, Unit, Value, kernel::VOCABULARY,
     pass::interest, vocabulary,
@@ -106,6 +107,25 @@ pub fn contents(input: &Input) -> Contents {
     }
 }
 
+/// The failure of a command on software events whose input has none: `usage` where it is a recording all the same.
+pub fn none_in(input: &Input, usage: &str) -> Failure {
+    let files = Files::default();
+    let recording = files.recording(&input.file);
+    let is_known = |bytes: &[u8]| FORMATS.iter().any(|format| (format.recognise)(bytes));
+    match recording {
+        _ if input.pt.is_some() => Failure::usage(usage),
+        Ok(recording) if is_known(recording.bytes) => Failure::usage(usage),
+        Err(error) if error.kind() != io::ErrorKind::IsADirectory => {
+            let reason = OpenErrorReason::System(error);
+            OpenError { file: input.file.clone(), reason }.into()
+        }
+        _ => Failure::unreadable(format!(
+            "{}: not a trace: a folder of CTF with a file `metadata`, a trace.dat or a perf.data expected",
+            input.file.display()
+        )),
+    }
+}
+
 /// Whether the input is nothing but a trace of software events.
 pub fn are_in(input: &Input) -> bool {
     contents(input) == Contents { events: true, flow: false }
@@ -136,14 +156,6 @@ pub fn exit_code(input: &Input, traces: &EventTraces<'_>, lossless: bool) -> Exi
         return UNREADABLE.into();
     }
     input::exit_code(input, lossless)
-}
-
-/// Why there are no software events in an input: it can't be read, or holds something else.
-pub fn none(input: &Input, otherwise: &str) -> Failure {
-    match (&input.pt, Files::default().recording(&input.file)) {
-        (None, Err(error)) => Failure::unreadable(format!("{}: {error}", input.file.display())),
-        _ => Failure::usage(otherwise),
-    }
 }
 
 pub fn wanted(filter: &Filter, input: &Input, traces: &EventTraces<'_>) -> Result<Wanted, Failure> {
@@ -245,7 +257,7 @@ pub fn script(command: &arguments::Script) -> Result<ExitCode, Failure> {
 /// `hodo report` of a kind that is about software events.
 pub fn report(command: &arguments::Report, entry: &Entry) -> Result<ExitCode, Failure> {
     if !contents(&command.input).events {
-        return Err(none(&command.input, "this report is about software events, and the input has none"));
+        return Err(none_in(&command.input, "this report is about software events, and the input has none"));
     }
     refuse_flow(&command.input)?;
     let over_time = matches!(entry.kind, Kind::EventCount) && command.by.as_deref() == Some("time");

@@ -17,7 +17,7 @@ use crate::{
 /// Runs the command.
 pub fn run(command: &Export) -> Result<ExitCode, Failure> {
     if !events::are_in(&command.input) {
-        return Err(events::none(&command.input, "CTF holds software events, and this input has none"));
+        return Err(events::none_in(&command.input, "CTF holds software events, and this input has none"));
     }
     events::refuse_flow(&command.input)?;
     let version = match command.to {

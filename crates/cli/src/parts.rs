@@ -20,7 +20,7 @@ const PERIODS: &str = "periods";
 /// `hodo fold`.
 pub fn fold(command: &Fold) -> Result<ExitCode, Failure> {
     if !events::contents(&command.input).events {
-        return Err(events::none(&command.input, "fold is about software events, and the input has none"));
+        return Err(events::none_in(&command.input, "fold is about software events, and the input has none"));
     }
     let input = &command.input;
     if !(input.tid.is_empty() && input.pid.is_empty()) {

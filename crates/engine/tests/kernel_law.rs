@@ -1,23 +1,21 @@
 //! The law for kernel events on the traces among the fixtures: cut anywhere, merged in any grouping.
 
-use std::{cell::RefCell, path::Path, sync::Mutex};
+use std::{
+    cell::RefCell,
+    fs,
+    path::{Path, PathBuf},
+    sync::Mutex,
+};
 
 use hodo_analyses::{
     cpu::{CpuUse, OverTime},
     io::{self, InputOutput},
-    irq::Interrupts,
-    lost::Lost,
-    periods::Periods,
-    processes::Processes,
-    queue::Queue,
-    sched::Scheduling,
-    signals::Signals,
     states::{Intervals, States},
-    syscalls::{OfAll, Slowest, Syscalls},
+    syscalls::{Slowest, Syscalls},
 };
 use hodo_engine::{
     Files,
-    events::{Chunks, EventReading, EventTraces, analyse},
+    events::{Chunks, EventReading, EventTraces, analyse, holds as holds_events},
 };
 use hodo_trace::{
     AnyEventAnalysis, Choice, Edge, EventAnalysis, Period, Shape, Table, Whole,
@@ -98,7 +96,11 @@ fn kept(fixture: &str) -> (RefCell<Vec<Records>>, Vec<String>) {
     (keeper.events.into_inner().unwrap().into(), keeper.names.into_inner().unwrap())
 }
 
-fn holds<A: EventAnalysis>(analysis: &A, (events, names): &(RefCell<Vec<Records>>, Vec<String>)) {
+fn holds(
+    name: &str,
+    analysis: &dyn AnyEventAnalysis,
+    (events, names): &(RefCell<Vec<Records>>, Vec<String>),
+) {
     // A part of the trace, so that many plans take no longer than few of all of it.
     let plan = (
         any::<prop::sample::Index>(),
@@ -121,30 +123,14 @@ fn holds<A: EventAnalysis>(analysis: &A, (events, names): &(RefCell<Vec<Records>
         prop_assert_eq!(whole, merged);
         Ok(())
     });
-    run.unwrap_or_else(|error| panic!("{error}"));
+    run.unwrap_or_else(|error| panic!("{name}: {error}"));
 }
 
 fn holds_for_all(fixture: &str) {
     let kept = kept(fixture);
     let count = kept.0.borrow().len();
     assert!(count > 500, "{count}");
-    holds(&CpuUse, &kept);
-    holds(&Syscalls, &kept);
-    holds(&Interrupts, &kept);
-    holds(&Scheduling, &kept);
-    holds(&InputOutput, &kept);
-    holds(&Processes, &kept);
-    holds(&Signals, &kept);
-    holds(&Lost, &kept);
-    holds(&Periods::default(), &kept);
-    holds(&OverTime, &kept);
-    holds(&Slowest, &kept);
-    holds(&OfAll, &kept);
-    holds(&io::Users, &kept);
-    holds(&io::Files, &kept);
-    holds(&States, &kept);
-    holds(&Intervals, &kept);
-    holds(&Queue, &kept);
+    law::all().into_iter().for_each(|(name, analysis)| holds(&name, analysis, &kept));
 }
 
 #[test]
@@ -190,4 +176,42 @@ fn calls_told_as_a_whole_change_nothing() {
             }
         }
     }
+}
+
+/// The fixtures that hold software events.
+fn fixtures() -> Vec<PathBuf> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures");
+    let inside = |name: &str| fs::read_dir(folder.join(name)).unwrap().map(|entry| entry.unwrap().path());
+    let files = Files::default();
+    let mut found: Vec<PathBuf> = ["ctf", "ftrace", "perf"].into_iter().flat_map(inside).collect();
+    found.retain(|path| holds_events(&files, path).events);
+    found.sort();
+    found
+}
+
+#[test]
+fn tables_of_one_trace_agree() {
+    let mut busy = 0;
+    for fixture in fixtures() {
+        let files = Files::default();
+        let Ok(traces) = EventTraces::open(&files, &fixture, 1, |_, _| ()) else { continue };
+        let reading = EventReading { threads: 2, chunks: Chunks::Bytes(1 << 12), from: None, to: None };
+        let table = |analysis: &dyn AnyEventAnalysis, view: &str| {
+            let choice = Choice { view: view.to_owned(), ..Choice::default() };
+            analyse(&traces, &[analysis], &choice, &reading, |_| true).swap_remove(0)
+        };
+        let by_cpu = table(&CpuUse, "cpu");
+        let agreed = law::agreement(
+            &by_cpu,
+            &table(&States, "thread"),
+            &table(&OverTime, "time"),
+            &table(&Intervals, "interval"),
+            &Choice::default(),
+        );
+        agreed.unwrap_or_else(|reason| panic!("{}: {reason}", fixture.display()));
+        busy += by_cpu.rows.len();
+        let io = law::same_io(&table(&io::Users, "thread"), &table(&io::Files, "file"));
+        io.unwrap_or_else(|reason| panic!("{}: {reason}", fixture.display()));
+    }
+    assert!(busy > 8, "{busy} CPUs");
 }

@@ -117,6 +117,13 @@ fn unsafe_says_why_it_is_sound() {
 }
 
 #[test]
+fn a_folder_is_listed_by_its_whole_name() {
+    // `ext` ends the listed `text`.
+    let change = |root: &Path| put(root, "crates/views/src/ext/mod.rs", "pub const NAME: &str = \"ext\";\n");
+    broken(change, "crates/views/src/lib.rs: the folder ext/ is not in the list VIEWS");
+}
+
+#[test]
 fn a_safety_comment_holds_for_one_statement() {
     let text = "// SAFETY: once.\nlet a = unsafe { f() };\nlet b = unsafe { f() };\n";
     let change = |root: &Path| put(root, "crates/bytes/src/map.rs", text);

@@ -147,15 +147,18 @@ fn table(
         "cpu" => {
             let row = |(cpu, on): (&u32, &OnCpu)| {
                 let (busy, switches) = (busy(on), on.values().map(|used| used.switches).sum::<u64>());
+                let idle =
+                    on.iter().filter(|(thread, _)| thread.is_idle()).map(|(_, used)| used.time).sum::<u64>();
                 let unknown = missing.get(cpu).map_or(0, |missing| missing.time);
-                let idle = length.saturating_sub(busy).saturating_sub(unknown);
-                vec![u64::from(*cpu).into(), busy.into(), share(busy, length), idle.into(), switches.into()]
+                let times = [busy.into(), share(busy, length), idle.into(), unknown.into()];
+                [u64::from(*cpu).into()].into_iter().chain(times).chain([switches.into()]).collect()
             };
             let columns = vec![
                 Column::integer("cpu", Unit::None),
                 Column::integer("busy_ns", Unit::Nanoseconds),
                 Column::real("busy_share", Unit::Share),
                 Column::integer("idle_ns", Unit::Nanoseconds),
+                Column::integer("unknown_ns", Unit::Nanoseconds),
                 Column::integer("switches", Unit::Count),
             ];
             (columns, cpus.iter().map(row).collect())

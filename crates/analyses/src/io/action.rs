@@ -14,6 +14,8 @@ use super::Operation;
 pub(super) enum Action {
     /// Reads, writes or syncs; whether it returns bytes.
     Transfer(Operation, bool),
+    /// Syncs what no descriptor stands for: all files, or a piece of memory.
+    SyncOther,
     /// From the first descriptor to the second.
     Copy,
     /// Gives a descriptor for a file with a name.
@@ -67,7 +69,7 @@ impl Call {
         let plain = |action| call(action, None, 0);
         let make = |label, flags| call(Action::Make(label), Some(flags), CLOSE_ON_EXEC);
         Some(match name {
-            "sync" | "msync" => return None,
+            "sync" | "msync" => plain(Action::SyncOther),
             "open" => call(Action::Open, Some(1), CLOSE_ON_EXEC),
             "openat" => call(Action::Open, Some(2), CLOSE_ON_EXEC),
             "sendfile" | "sendfile64" => Call { descriptors: (1, 0), ..plain(Action::Copy) },
@@ -110,7 +112,8 @@ impl Call {
         let numbered = |place: usize| event.integer(entry::ARGUMENTS + place);
         let either = |named, place| event.integer(named).or_else(|| numbered(place));
         // A descriptor is an int, whatever stands above its 32 bits.
-        let descriptor = |named, place| either(named, place).map(|fd| fd as i32);
+        let has_descriptor = self.action != Action::SyncOther;
+        let descriptor = |named, place| either(named, place).filter(|_| has_descriptor).map(|fd| fd as i32);
         let flags = self.flags.and_then(|place| either(entry::FLAGS, place)).unwrap_or(0);
         Entry {
             time: event.time,

@@ -22,6 +22,10 @@ pub(super) enum Step {
         cpu: u32,
         entry: Entry,
     },
+    /// The thread on a CPU is in no call that has to do with files.
+    Idle {
+        cpu: u32,
+    },
     Exit {
         cpu: u32,
         exit: Exit,
@@ -32,8 +36,10 @@ pub(super) enum Step {
         entry: Entry,
         exit: Exit,
     },
+    /// `is_idle`: the thread that leaves is in no call that has to do with files.
     Switch {
         cpu: u32,
+        is_idle: bool,
         prev: i64,
         next: i64,
     },
@@ -83,6 +89,8 @@ pub(super) struct Use {
     pub(super) read: u64,
     pub(super) written: u64,
     pub(super) operations: u64,
+    /// Those that count to another file, too.
+    pub(super) shared: u64,
     pub(super) opens: u64,
     pub(super) errors: u64,
     pub(super) time: u64,
@@ -90,9 +98,10 @@ pub(super) struct Use {
 
 impl Add for Use {
     fn add(&mut self, later: Use) {
-        self.read = self.read.saturating_add(later.read);
-        self.written = self.written.saturating_add(later.written);
+        self.read = self.read.wrapping_add(later.read);
+        self.written = self.written.wrapping_add(later.written);
         self.operations += later.operations;
+        self.shared += later.shared;
         self.opens += later.opens;
         self.errors += later.errors;
         self.time = self.time.saturating_add(later.time);
@@ -127,7 +136,13 @@ impl Machine<Step> for Descriptors {
                 self.on_cpus.remove(&cpu);
                 self.complete(cpu, entry, &exit);
             }
-            Step::Switch { cpu, prev, next } => self.switch(cpu, prev, next),
+            Step::Idle { cpu } => drop(self.on_cpus.remove(&cpu)),
+            Step::Switch { cpu, is_idle, prev, next } => {
+                if is_idle {
+                    self.on_cpus.remove(&cpu);
+                }
+                self.switch(cpu, prev, next);
+            }
             Step::Belongs { tid, pid, table } => {
                 self.processes.insert(Thread::new(tid, 0), pid);
                 // Threads of the kernel have no table.
@@ -219,12 +234,11 @@ impl Descriptors {
                 self.used((thread, cpu, entry.fd, name(self, entry.fd)), used);
             }
             Action::Copy => {
-                let (from, to) = (Use { read: bytes, ..used }, Use { written: bytes, ..used });
+                let (from, to) = (Use { read: bytes, ..used }, Use { written: bytes, shared: 1, ..used });
                 self.used((thread, cpu, entry.fd, name(self, entry.fd)), from);
-                if entry.other.is_some() {
-                    self.used((thread, cpu, entry.other, name(self, entry.other)), to);
-                }
+                self.used((thread, cpu, entry.other, name(self, entry.other)), to);
             }
+            Action::SyncOther => self.used((thread, cpu, None, UNKNOWN), used),
             Action::Open => {
                 let file = entry.file.as_deref().map_or(UNKNOWN, |name| self.file(name));
                 let fd = (!failed).then_some(exit.result as i32);

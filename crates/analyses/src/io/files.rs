@@ -2,7 +2,7 @@
 
 use hodo_trace::{
     Column, EventAnalysis, Shape, Start, Table, Unit, Value, Whole,
-    kernel::{KernelEvent, Kind, Thread, Threads, field},
+    kernel::{Cpus, KernelEvent, Kind, Thread, Threads, field},
 };
 use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
@@ -27,32 +27,60 @@ pub struct Partial {
     /// By index of the call's name; only where events are still to come.
     #[serde(skip)]
     calls: Vec<Option<Call>>,
-    /// Calls that began on CPUs and have neither ended nor been interrupted by a switch.
-    begun: FxHashMap<u32, Entry>,
+    /// What the threads on CPUs do, where a call began or ended since the last switch.
+    inside: Cpus<Inside>,
     steps: Replay<Descriptors, Step>,
+}
+
+/// What a thread is in the middle of.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+enum Inside {
+    /// A call that has to do with files.
+    Call(Entry),
+    /// None.
+    Nothing,
 }
 
 impl Partial {
     fn new(names: &[String], is_first: bool) -> Partial {
         Partial {
             calls: names.iter().map(|name| Call::of(name)).collect(),
-            begun: FxHashMap::default(),
+            inside: Cpus::default(),
             steps: Replay::new(is_first),
         }
     }
 
     fn call(&mut self, event: &KernelEvent<'_>) {
-        let Some(&Some(call)) = self.calls.get(event.name as usize) else { return };
+        let call = self.calls.get(event.name as usize).copied().flatten();
         let cpu = event.cpu;
         if event.kind == Kind::SyscallEntry {
-            self.begun.insert(cpu, call.entry(event));
-            return;
+            // Other calls end what goes on, too: its end was lost.
+            let entered = call.map_or(Inside::Nothing, |call| Inside::Call(call.entry(event)));
+            return *self.inside.get_or(cpu, || Inside::Nothing) = entered;
         }
-        let exit = Exit::new(event);
-        self.steps.see(match self.begun.remove(&cpu) {
-            Some(entry) => Step::Call { cpu, entry, exit },
-            None => Step::Exit { cpu, exit },
+        let mut is_known = true;
+        let inside = self.inside.get_or(cpu, || {
+            is_known = false;
+            Inside::Nothing
         });
+        let inside = std::mem::replace(inside, Inside::Nothing);
+        let exit = call.map(|_| Exit::new(event));
+        match (inside, exit) {
+            (Inside::Call(entry), Some(exit)) => self.steps.see(Step::Call { cpu, entry, exit }),
+            (Inside::Nothing, Some(exit)) if !is_known => self.steps.see(Step::Exit { cpu, exit }),
+            _ => {}
+        }
+    }
+
+    /// What goes on on a CPU comes to where the other operations are; whether nothing does.
+    fn settle(&mut self, cpu: u32, inside: Option<Inside>) -> bool {
+        match inside {
+            Some(Inside::Call(entry)) => {
+                self.steps.see(Step::Enter { cpu, entry });
+                false
+            }
+            inside => inside.is_some(),
+        }
     }
 
     fn switch(&mut self, event: &KernelEvent<'_>) {
@@ -60,10 +88,9 @@ impl Partial {
         let tids = event.integer(switch::PREV_TID).zip(event.integer(switch::NEXT_TID));
         let Some((prev, next)) = tids else { return };
         let cpu = event.cpu;
-        if let Some(entry) = self.begun.remove(&cpu) {
-            self.steps.see(Step::Enter { cpu, entry });
-        }
-        self.steps.see(Step::Switch { cpu, prev, next });
+        let inside = self.inside.remove(cpu);
+        let is_idle = self.settle(cpu, inside);
+        self.steps.see(Step::Switch { cpu, is_idle, prev, next });
         if let Some(pid) = event.integer(switch::PREV_PID).filter(|&pid| pid > 0 && prev > 0) {
             self.steps.see(Step::Belongs { tid: prev, pid: pid as u32, table: None });
         }
@@ -171,11 +198,13 @@ impl EventAnalysis for Files {
 
     fn merge(&self, mut earlier: Partial, later: Partial, _: &Threads) -> Partial {
         // No switch came since, so the order among CPUs does not matter.
-        for (cpu, entry) in std::mem::take(&mut earlier.begun) {
-            earlier.steps.see(Step::Enter { cpu, entry });
+        for (cpu, inside) in std::mem::take(&mut earlier.inside).into_all() {
+            if earlier.settle(cpu, Some(inside)) {
+                earlier.steps.see(Step::Idle { cpu });
+            }
         }
         earlier.steps.add(later.steps);
-        earlier.begun = later.begun;
+        earlier.inside = later.inside;
         earlier
     }
 
@@ -202,7 +231,7 @@ impl EventAnalysis for Files {
         let summary = vec![
             ("read_bytes", all.read.into()),
             ("written_bytes", all.written.into()),
-            ("operations", all.operations.into()),
+            ("operations", (all.operations - all.shared).into()),
             ("files", (files.len() as u64).into()),
             ("nameless_bytes", nameless.fold(0, u64::saturating_add).into()),
         ];

@@ -60,7 +60,7 @@ impl Queues {
 }
 
 impl Observer for Queues {
-    fn change(&mut self, _: u32, before: Option<(Option<Nanos>, State)>, now: Option<State>, time: Nanos) {
+    fn change(&mut self, _: u32, before: Option<(Nanos, State)>, now: Option<State>, time: Nanos) {
         if let Some((_, State::Runnable(cpu))) = before {
             *self.until(cpu, time) -= 1;
         }
@@ -72,7 +72,7 @@ impl Observer for Queues {
     }
 
     fn lose(&mut self, state: State, time: Nanos) {
-        self.change(0, Some((None, state)), None, time);
+        self.change(0, Some((time, state)), None, time);
     }
 }
 

@@ -2,8 +2,8 @@
 //!
 //! A thread is runnable from its wake-up, or from a switch from it while it could go on, to the switch to it. It is
 //! blocked from a switch from it that is none of these, to its wake-up, in the system call in which it then is.
-//! States go on to the end of the trace; a thread is in none before the first event that tells of it, but for the
-//! one that runs before the first switch on a CPU.
+//! States go on to the end of the trace; a thread is in none before the first event that names it, but for the
+//! one that runs before the first switch on a CPU. How long threads ran is what `cpu` has.
 
 use hodo_clock::Nanos;
 use hodo_trace::{
@@ -34,16 +34,22 @@ const MOST_INTERVALS: usize = 1 << 20;
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Times {
     states: FxHashMap<(u32, State), Durations>,
-    /// The first state of threads that were in it before the trace began, and until when.
+    /// Threads that ran on a CPU when the trace began, and until when.
     first: Vec<(u32, State, Nanos)>,
 }
 
 impl Observer for Times {
-    fn change(&mut self, tid: u32, before: Option<(Option<Nanos>, State)>, _: Option<State>, time: Nanos) {
-        match before {
-            Some((Some(since), state)) => self.see(tid, state, since, time),
-            Some((None, state)) => self.first.push((tid, state, time)),
-            None => {}
+    fn change(&mut self, tid: u32, before: Option<(Nanos, State)>, _: Option<State>, time: Nanos) {
+        if let Some((since, state)) = before {
+            self.see(tid, state, since, time);
+        }
+    }
+
+    fn ran(&mut self, tid: u32, cpu: u32, since: Option<Nanos>, until: Nanos) {
+        let state = State::Running(cpu);
+        match since {
+            Some(since) => self.see(tid, state, since, until),
+            None => self.first.push((tid, state, until)),
         }
     }
 }
@@ -62,10 +68,21 @@ pub struct List {
 }
 
 impl Observer for List {
-    fn change(&mut self, tid: u32, before: Option<(Option<Nanos>, State)>, _: Option<State>, time: Nanos) {
-        let Some((since, state)) = before else { return };
+    fn change(&mut self, tid: u32, before: Option<(Nanos, State)>, _: Option<State>, time: Nanos) {
+        if let Some((since, state)) = before {
+            self.see((tid, state, Some(since), time));
+        }
+    }
+
+    fn ran(&mut self, tid: u32, cpu: u32, since: Option<Nanos>, until: Nanos) {
+        self.see((tid, State::Running(cpu), since, until));
+    }
+}
+
+impl List {
+    fn see(&mut self, interval: (u32, State, Option<Nanos>, Nanos)) {
         if self.intervals.len() < MOST_INTERVALS {
-            self.intervals.push((tid, state, since, time));
+            self.intervals.push(interval);
         } else {
             self.left_out += 1;
         }

@@ -1,11 +1,38 @@
 //! What the law says of an analysis and the events of a trace.
 
+use hodo_analyses::{ANALYSES, Kind, periods::Periods};
 use hodo_clock::Nanos;
 use hodo_trace::{
-    AnyEventAnalysis, Choice, Start, Table,
+    AnyEventAnalysis, Choice, Start, Table, Value,
     kernel::Records,
     pass::{Pass, Room, States},
 };
+
+/// Every analysis of kernel events in the list, and those that stand in for one for a view or alone, with their names.
+/// A new entry comes under the law by being in the list.
+pub(crate) fn all() -> Vec<(String, &'static dyn AnyEventAnalysis)> {
+    let mut all = Vec::new();
+    for entry in ANALYSES {
+        let usual: &'static dyn AnyEventAnalysis = match entry.kind {
+            Kind::Kernel { analysis, .. } => analysis,
+            Kind::Periods { .. } => Box::leak(Box::new(Periods::default())),
+            // Those of control flow have their own test of the law; the engine counts events and runs all in one.
+            Kind::Profile(_) | Kind::Blocks(_) | Kind::EventCount | Kind::All => continue,
+        };
+        all.push((entry.name.to_owned(), usual));
+        let mut states = Vec::new();
+        for view in usual.views() {
+            let choice = Choice { view: (*view).to_owned(), ..Choice::default() };
+            for other in [usual.of_choice(&choice), usual.alone(&choice)].into_iter().flatten() {
+                if !states.contains(&other.state()) {
+                    states.push(other.state());
+                    all.push((format!("{} --by {view}", entry.name), &*Box::leak(other)));
+                }
+            }
+        }
+    }
+    all
+}
 
 /// The state of a chunk.
 pub(crate) fn fold(pass: &Pass<'_>, events: &mut [Records], names: &[String], is_first: bool) -> States {
@@ -71,4 +98,74 @@ pub(crate) fn both(
         analysis.views().iter().flat_map(table).collect()
     };
     (tables(&whole), tables(&merged))
+}
+
+/// Checks that all tables of how long threads ran have the same sum, and that each CPU was busy, idle or unknown all the
+/// time.
+///
+/// # Errors
+/// Figures that differ.
+pub(crate) fn agreement(
+    by_cpu: &Table,
+    states: &Table,
+    over_time: &Table,
+    intervals: &Table,
+    choice: &Choice,
+) -> Result<(), String> {
+    let busy = figure(by_cpu, "busy_ns");
+    let rows = |table: &Table, column: &str| -> Vec<u64> {
+        let place = table.columns.iter().position(|known| known.name == column).expect("a column");
+        table.rows.iter().map(|row| integer(&row[place])).collect()
+    };
+    let running: u64 = intervals
+        .rows
+        .iter()
+        .zip(rows(intervals, "duration_ns"))
+        .filter(|(row, _)| row.contains(&"running".into()))
+        .map(|(_, duration)| duration)
+        .sum();
+    let sums = [
+        ("states", figure(states, "running_ns")),
+        ("states by thread", rows(states, "running_ns").iter().sum()),
+        ("states by interval", running),
+        ("cpu over time", figure(over_time, "busy_ns")),
+        ("cpu by cpu", rows(by_cpu, "busy_ns").iter().sum()),
+    ];
+    if let Some((name, other)) = sums.into_iter().find(|(_, other)| *other != busy) {
+        return Err(format!("{name} has {other} ns, cpu {busy} ns"));
+    }
+    if figure(over_time, "unknown_ns") != figure(by_cpu, "unknown_ns") {
+        return Err("what is unknown differs over time".to_owned());
+    }
+    if !choice.tids.is_empty() {
+        return Ok(());
+    }
+    let parts = ["busy_ns", "idle_ns", "unknown_ns"].map(|column| rows(by_cpu, column));
+    let duration = figure(by_cpu, "duration_ns");
+    match (0..by_cpu.rows.len()).find(|&row| parts.iter().map(|part| part[row]).sum::<u64>() != duration) {
+        Some(row) => Err(format!("{:?}: not {duration} ns in all", by_cpu.rows[row])),
+        None => Ok(()),
+    }
+}
+
+fn figure(table: &Table, name: &str) -> u64 {
+    let found = table.summary.iter().find(|(known, _)| *known == name);
+    integer(&found.expect("a figure").1)
+}
+
+fn integer(value: &Value) -> u64 {
+    match value {
+        Value::Integer(value) => *value,
+        other => panic!("{other:?} is no number"),
+    }
+}
+
+/// Checks that `io` by thread and by file have the same sums.
+///
+/// # Errors
+/// Figures that differ.
+pub(crate) fn same_io(by_thread: &Table, by_file: &Table) -> Result<(), String> {
+    let sums = |table: &Table| ["read_bytes", "written_bytes", "operations"].map(|name| figure(table, name));
+    let (threads, files) = (sums(by_thread), sums(by_file));
+    if threads == files { Ok(()) } else { Err(format!("by thread {threads:?}, by file {files:?}")) }
 }

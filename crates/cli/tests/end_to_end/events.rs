@@ -7,7 +7,7 @@ use serde_json::Value;
 use crate::run::{Folder, hodo};
 
 /// A clock of nanoseconds from 1970, packets with times, events with a thread in their context.
-const METADATA: &str = "/* CTF 1.8 */
+pub(crate) const METADATA: &str = "/* CTF 1.8 */
 trace { major = 1; minor = 8; byte_order = le; uuid = \"00010203-0405-0607-0809-0a0b0c0d0e0f\"; };
 env { hostname = \"host\"; };
 clock { name = c; absolute = true; };
@@ -23,7 +23,7 @@ event { id = 2; name = \"b:two\"; fields := struct { enum : u8 { LOW = 1, HIGH =
 ";
 
 /// A packet of a CPU, with what was discarded so far.
-fn packet(cpu: u8, number: u8, times: (u64, u64), discarded: u8, events: &[&[u8]]) -> Vec<u8> {
+pub(crate) fn packet(cpu: u8, number: u8, times: (u64, u64), discarded: u8, events: &[&[u8]]) -> Vec<u8> {
     let events = events.concat();
     let mut bytes: Vec<u8> = [times.0, times.1].iter().flat_map(|time| time.to_le_bytes()).collect();
     bytes.extend([number, discarded, cpu]);
@@ -94,6 +94,35 @@ fn events_of_all_streams_come_in_order_of_time() {
         assert_eq!(script(folder.path(), cut), expected, "{cut:?}");
     }
     assert_eq!(script(folder.path(), &["--limit", "2"]).lines().count(), 2);
+}
+
+#[test]
+fn a_loss_in_the_first_packet_of_a_stream_leaves_events_in_order() {
+    let folder = tempfile::tempdir().unwrap();
+    write(folder.path());
+    let first = packet(0, 0, (10, 40), 2, &[&[1, 10, 7, 0xab, b'h', b'i', 0], &[2, 30, 7, 2]]);
+    fs::write(folder.path().join("cpu_0"), first).unwrap();
+    let times = |text: &str| text.lines().map(|line| line[10..20].to_owned()).collect::<Vec<_>>();
+    let text = script(folder.path(), &[]);
+    assert!(
+        text.contains("# 2 events lost in cpu_0 after 00:00:00.000000010 before 00:00:00.000000040"),
+        "{text}"
+    );
+    let mut sorted = times(&text);
+    sorted.sort();
+    assert_eq!(times(&text), sorted, "{text}");
+    assert_eq!(script(folder.path(), &["-j3", "--chunk-size", "1K"]), text);
+    let lost = hodo(&[
+        "report",
+        "lost",
+        "--by",
+        "longest",
+        "--format",
+        "csv",
+        "-q",
+        folder.path().to_str().unwrap(),
+    ]);
+    assert!(lost.stdout.contains("cpu_0,2,0,30,10,40"), "{}", lost.stdout);
 }
 
 #[test]

@@ -19,6 +19,7 @@ mod profiles;
 mod program;
 mod raw;
 mod recorded;
+mod relay;
 mod run;
 mod tracers;
 mod wrong_use;

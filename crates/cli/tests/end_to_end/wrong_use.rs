@@ -93,6 +93,32 @@ fn what_can_not_be_read_ends_with_3() {
 }
 
 #[test]
+fn what_is_no_trace_ends_with_3_for_reports_on_events() {
+    let folder = Folder::new();
+    let part = folder.file("new.part");
+    let commands = [
+        &["report", "cpu"][..],
+        &["report", "count"],
+        &["report", "all"],
+        &["fold", "--analysis", "cpu", "--part", "1/1", "-o", &part],
+        &["export", "--to", "ctf", "-o", &part],
+    ];
+    let cases = [
+        (folder.write("text", b"root:x:0:0:root:/root:/bin/sh\n"), "not a trace"),
+        (folder.file("."), "not a trace"),
+        (folder.file("missing"), "hodo record -- COMMAND"),
+    ];
+    for (path, expected) in &cases {
+        for command in commands {
+            let ran = hodo(&[command, &[path.as_str()]].concat());
+            assert_eq!(ran.code, 3, "{command:?} {path}: {ran:?}");
+            assert!(ran.stderr.starts_with(&format!("hodo: {path}: ")), "{command:?} {path}: {ran:?}");
+            assert!(ran.stderr.contains(expected), "{command:?} {path}: {ran:?}");
+        }
+    }
+}
+
+#[test]
 fn code_that_can_not_be_opened_ends_with_3() {
     let folder = Folder::new();
     let buffer = folder.write("trace.pt", &raw::trace(0x1000, 3));

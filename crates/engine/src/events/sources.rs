@@ -184,16 +184,17 @@ impl<'t, 'a> Source<'t, 'a> {
         self.is_done = self.part.stop_at.is_some_and(stops);
         if !self.is_done && self.reading.wants(time) {
             self.totals.lose(lost);
-            self.record_loss(lost, records);
+            self.record_loss(time, lost, records);
         }
     }
 
     /// Records what was lost, in the vocabulary's order of fields, if anybody asks for it.
-    fn record_loss(&self, lost: &Lost, records: &mut Records) {
+    fn record_loss(&self, place: Option<OriginNanos>, lost: &Lost, records: &mut Records) {
         let time = |time: Option<OriginNanos>| time.and_then(|time| u64::try_from(time.0).ok());
         let (begin, end) = (time(lost.after.or(lost.before)), time(lost.before.or(lost.after)));
         let Some((begin, end)) = begin.zip(end).filter(|_| self.whole.wants_lost) else { return };
-        records.push(Nanos(begin), (0, None), Kind::Lost, 0);
+        let place = time(place).unwrap_or(begin);
+        records.push(Nanos(place), (0, None), Kind::Lost, 0);
         records.integer(lost.count as i64);
         records.integer(lost.packets.into());
         records.integer(begin as i64);

@@ -8,7 +8,7 @@ use super::{
     schema::{Encoding, Integer, Slot},
     steps::{Content, Trouble},
 };
-use crate::ftrace::Names;
+use crate::ftrace::{Names, printk::print};
 
 /// A field, or what stands between fields, that CTF does not have. All sizes are in bytes.
 #[derive(Clone, Debug, PartialEq)]
@@ -43,6 +43,19 @@ pub enum Apart {
         /// The names.
         names: Names,
     },
+    /// The text that a format and its arguments make. It takes no bytes, and is not there where they make none.
+    Printed {
+        /// From here to the address of the format.
+        format: u64,
+        /// From here to the arguments, which end with the event.
+        arguments: u64,
+        /// Of an address, and of a `long`.
+        long: u32,
+        /// The formats by their addresses.
+        texts: Names,
+        /// Functions by theirs.
+        symbols: Names,
+    },
 }
 
 /// What an array consists of.
@@ -62,7 +75,8 @@ impl Apart {
         match self {
             Apart::Padding(bytes) => *bytes,
             Apart::Located { .. } => 4,
-            Apart::Rest(_) | Apart::Counted(_) | Apart::Known { .. } | Apart::Named { .. } => 0,
+            Apart::Rest(_) | Apart::Counted(_) | Apart::Known { .. } => 0,
+            Apart::Named { .. } | Apart::Printed { .. } => 0,
         }
     }
 }
@@ -98,6 +112,13 @@ impl<S: FieldSink> Walk<'_, '_, S> {
             Apart::Named { offset, size, names } => {
                 let number = number(self.content, at + 8 * offset, *size)?;
                 names.of(number).into_iter().for_each(|text| self.sink.text(name, text));
+            }
+            Apart::Printed { format, arguments, long, texts, symbols } => {
+                let format = number(self.content, at + 8 * format, *long)?;
+                self.content.has(at, 8 * arguments)?;
+                let arguments = self.content.bytes_from(at + 8 * arguments);
+                let text = texts.of(format).and_then(|format| print(format, arguments, *long, symbols));
+                text.into_iter().for_each(|text| self.sink.text(name, &text));
             }
         }
         Ok(at + 8 * apart.size())

@@ -46,8 +46,10 @@ pub struct Cursor<'t, 'a> {
     left: Range<usize>,
     /// The packet in hand.
     packet: Option<usize>,
-    /// What was lost before the packet in hand, still to be told.
-    lost: [Option<Lost>; 2],
+    /// What was lost before or in the packet in hand, and when: in front of its events.
+    lost: [Option<(Option<OriginNanos>, Lost)>; 2],
+    /// The same where only the packet's end says when: behind its events.
+    lost_by_end: Option<Lost>,
     /// Whether nothing was read of the packet in hand, so that there may be any of that; always so where a
     /// finder finds the events.
     at_beginning: bool,
@@ -69,6 +71,7 @@ impl<'t, 'a> Cursor<'t, 'a> {
             left: packets,
             packet: None,
             lost: [None; 2],
+            lost_by_end: None,
             at_beginning: !matches!(trace.framing, Framing::Ctf),
             loss: Vec::new(),
         }
@@ -126,8 +129,8 @@ impl<'t, 'a> Cursor<'t, 'a> {
     #[inline(never)]
     fn between_packets(&mut self) -> Option<(Option<OriginNanos>, Item)> {
         loop {
-            if let Some(lost) = self.lost.iter_mut().find_map(Option::take) {
-                return Some((lost.after.or(lost.before), Item::Lost(lost)));
+            if let Some((time, lost)) = self.lost.iter_mut().find_map(Option::take) {
+                return Some((time, Item::Lost(lost)));
             }
             if let (Some(finder), true) = (&mut self.finder, self.packet.is_some()) {
                 match finder.find() {
@@ -149,6 +152,9 @@ impl<'t, 'a> Cursor<'t, 'a> {
                     Err(trouble) => self.trouble(trouble),
                 }
             }
+            if let Some(lost) = self.lost_by_end.take() {
+                return Some((lost.before, Item::Lost(lost)));
+            }
             self.open()?;
         }
     }
@@ -163,14 +169,26 @@ impl<'t, 'a> Cursor<'t, 'a> {
             finder.open(packet);
             return Some(());
         }
-        let before = index.checked_sub(1).and_then(|index| self.stream.packets.get(index));
-        let after = before.and_then(|before| before.end);
-        let lost = |count, packets, before| (count > 0).then_some(Lost { count, packets, after, before });
-        self.lost =
-            [lost(packet.packets_lost, true, packet.begin), lost(packet.events_lost, false, packet.end)];
+        self.lose(index, packet);
         self.at_beginning = true;
         self.reader.open(packet.bytes, &packet.packet, packet.clock);
         Some(())
+    }
+
+    /// What was lost before a packet, or in it. Its place in the stream is never behind an event that came later: merged
+    /// by time, it would hold that back.
+    fn lose(&mut self, index: usize, packet: &StreamPacket<'a>) {
+        let before = index.checked_sub(1).and_then(|index| self.stream.packets.get(index));
+        let (after, begin) = (before.and_then(|before| before.end), packet.begin);
+        let place = after.into_iter().chain(begin).min();
+        let lost =
+            |count, packets, after, before| (count > 0).then_some(Lost { count, packets, after, before });
+        let packets = lost(packet.packets_lost, true, after, begin).map(|lost| (place, lost));
+        // The first packet counts what was lost since its own beginning, as far as is known.
+        let events = lost(packet.events_lost, false, after.or(begin), packet.end);
+        let is_by_end = place.is_none() && packet.end.is_some();
+        self.lost_by_end = events.filter(|_| is_by_end);
+        self.lost = [packets, events.filter(|_| !is_by_end).map(|lost| (place, lost))];
     }
 
     #[cold]

@@ -74,6 +74,9 @@ impl<'a> EventFormat<'a> {
             }
         }
         format.fields.sort_by_key(|field| field.offset);
+        // Older kernels and those of phones leave out the brackets of what takes the rest of a record: `char buf`.
+        let last = format.fields.last_mut().filter(|field| field.shape == Shape::One && field.size == 0);
+        last.into_iter().for_each(|field| field.shape = Shape::Array);
         (!format.name.is_empty() && format.id != u64::MAX).then_some(format)
     }
 }

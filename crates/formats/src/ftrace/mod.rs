@@ -13,6 +13,7 @@ mod file;
 pub(crate) mod format;
 mod names;
 mod page;
+pub(crate) mod printk;
 mod reader;
 pub(crate) mod schema;
 mod trace;

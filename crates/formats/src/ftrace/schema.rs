@@ -60,7 +60,7 @@ pub(crate) fn structure(format: &EventFormat<'_>, part: Part, long: u32) -> Stru
 
 /// A class of events whose payload are a record's own fields.
 pub(crate) fn event_class(system: &[u8], format: &EventFormat<'_>, called: &Called, long: u32) -> EventClass {
-    let names = if system == b"ftrace" { names(format, called) } else { None };
+    let names = if system == b"ftrace" { names(format, called, long) } else { None };
     EventClass {
         id: format.id,
         name: format.name.to_owned(),
@@ -70,8 +70,8 @@ pub(crate) fn event_class(system: &[u8], format: &EventFormat<'_>, called: &Call
     }
 }
 
-/// What addresses in ftrace's own events are called: `ip_name` for `ip`.
-fn names(format: &EventFormat<'_>, called: &Called) -> Option<Structure> {
+/// What addresses in ftrace's own events are called: `ip_name` for `ip`; and the text of `bprint`.
+fn names(format: &EventFormat<'_>, called: &Called, long: u32) -> Option<Structure> {
     let named = format.fields.iter().filter_map(|field| {
         let names = match field.name {
             "ip" | "parent_ip" | "func" => &called.symbols,
@@ -80,8 +80,24 @@ fn names(format: &EventFormat<'_>, called: &Called) -> Option<Structure> {
         };
         named(&format!("{}_name", field.name), field, names)
     });
-    let members: Vec<Member> = named.collect();
+    let mut members: Vec<Member> = named.collect();
+    members.extend(printed(format, called, long));
     (!members.is_empty()).then_some(Structure { members, minimum_alignment: 8 })
+}
+
+/// The text that a `bprint` record's format and arguments make.
+fn printed(format: &EventFormat<'_>, called: &Called, long: u32) -> Option<Member> {
+    let field = |name: &str| format.fields.iter().find(|field| field.name == name);
+    let is_bprint = format.name == "bprint" && [4, 8].contains(&long);
+    let (text, arguments) = field("fmt").zip(field("buf")).filter(|_| is_bprint)?;
+    let printed = Apart::Printed {
+        format: text.offset.into(),
+        arguments: arguments.offset.into(),
+        long,
+        texts: called.texts.clone(),
+        symbols: called.symbols.clone(),
+    };
+    Some(member("text", FieldClass::Apart(Box::new(printed))))
 }
 
 /// What the number in a field is called, told from the record's beginning; `None` where it is no number.

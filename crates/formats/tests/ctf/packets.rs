@@ -139,6 +139,30 @@ fn arrays_of_nothing_are_read_while_they_are_not_endless() {
 }
 
 #[test]
+fn what_the_first_packet_discarded_holds_none_of_its_events_back() {
+    // It was lost at any time in the packet, as nothing is known of the time before.
+    let at = |number, begin, discarded| {
+        packet(0, number, (begin, begin + 5), discarded, &[begin as u8, begin as u8 + 2])
+    };
+    assert_eq!(
+        of(&[("s", [at(0, 10, 4), at(1, 20, 4)].concat())]),
+        ["10 lost 4", "10 e", "12 e", "20 e", "22 e"]
+    );
+    // Of a packet that only says when it ends, the loss was at some time before that.
+    let endless = tsdl(
+        "clock { name = c; };
+        typealias integer { size = 8; map = clock.c.value; } := time;
+        stream { packet.context := struct { u8 events_discarded; time timestamp_end; u8 content_size; u8 packet_size; };
+            event.header := struct { time t; }; };
+        event { name = e; };",
+    );
+    assert_eq!(
+        lines(&endless, &[3, 30, 48, 48, 10, 20, 3, 40, 40, 40, 35]),
+        ["10 e", "20 e", "30 lost 3", "35 e"]
+    );
+}
+
+#[test]
 fn fact_24_numbers_that_are_missing_are_lost_packets() {
     let bytes = [packet(0, 5, (1, 2), 0, &[1]), packet(0, 9, (3, 4), 0, &[3])].concat();
     assert_eq!(of(&[("s", bytes)]), ["1 e", "2 lost 3 packets", "3 e"]);

@@ -116,8 +116,13 @@ pub(crate) fn page(time: u64, records: &[Vec<u8>], flags: u64, behind: &[u8]) ->
 
 /// A file of these pages, a list for each CPU.
 pub(crate) fn file(cpus: &[Vec<Vec<u8>>]) -> Vec<u8> {
+    file_of(&head(), cpus)
+}
+
+/// The same with another head.
+pub(crate) fn file_of(head: &Head, cpus: &[Vec<Vec<u8>>]) -> Vec<u8> {
     let sizes: Vec<u64> = cpus.iter().map(|pages| (pages.len() * PAGE) as u64).collect();
-    let mut bytes = head().bytes(&sizes);
+    let mut bytes = head.bytes(&sizes);
     cpus.iter().flatten().for_each(|page| bytes.extend(page));
     bytes
 }

@@ -8,8 +8,12 @@ mod file;
 #[path = "../ctf/show.rs"]
 mod show;
 
-use file::{PAGE, file, page, record};
-use hodo_formats::{Input, Unpacked, ctf::Trace, ftrace};
+use file::{PAGE, file, file_of, head, page, record};
+use hodo_formats::{
+    Input, Unpacked,
+    ctf::Trace,
+    ftrace::{self, write::Head},
+};
 use proptest::prelude::*;
 
 /// Flags of a page: events were lost, and how many lies behind the records.
@@ -37,6 +41,10 @@ const PLACES: (u64, u64) = (0xffff_ffff_8100_0104, 0xffff_ffff_8100_0010);
 
 /// A file with each kind of field and record.
 fn each_kind() -> Vec<u8> {
+    each_kind_of(&head())
+}
+
+fn each_kind_of(head: &Head) -> Vec<u8> {
     let (call, caller) = PLACES;
     let name = [&9i32.to_le_bytes()[..], &16u16.to_le_bytes(), &5u16.to_le_bytes(), b"eth0\0"].concat();
     let mixed = [
@@ -62,7 +70,7 @@ fn each_kind() -> Vec<u8> {
         record(1, 4, &[&[2u8, 0, 0, 0, 0, 0, 0, 0][..], &words(&[call, caller])].concat()),
         record(1, 10, &[words(&[call]), vec![3, 0, 0, 0, 0, 0, 0, 0], words(&[100, 120])].concat()),
     ];
-    file(&[vec![page(1000, &records, 0, &[]), page(2000, &more, 0, &[])]])
+    file_of(head, &[vec![page(1000, &records, 0, &[]), page(2000, &more, 0, &[])]])
 }
 
 #[test]
@@ -83,7 +91,7 @@ fn each_kind_of_field_is_read() {
             ),
             format!("1004 print {common} ip_name=\"vfs_read\" ip={call} buf=\"hello\""),
             format!(
-                "2001 bprint {common} ip_name=\"vfs_read\" fmt_name=\"count %d\\\\n\" ip={call} \
+                "2001 bprint {common} ip_name=\"vfs_read\" fmt_name=\"count %d\\\\n\" text=\"count 3\" ip={call} \
                  fmt=18446744071595622400 buf=[ 3 ]"
             ),
             format!("2002 kernel_stack {common} size=2 caller=[ {call} {caller} ]"),
@@ -92,6 +100,18 @@ fn each_kind_of_field_is_read() {
             ),
         ]
     );
+}
+
+/// Older kernels and those of phones declare what takes the rest of a record without brackets.
+#[test]
+fn texts_are_read_where_the_format_has_no_brackets() {
+    let mut older = head();
+    for format in &mut older.own_formats {
+        let text = String::from_utf8_lossy(format).replace("buf[];", "buf;");
+        *format = text.into_bytes();
+    }
+    assert_ne!(older.own_formats, head().own_formats);
+    assert_eq!(lines(&each_kind_of(&older)), lines(&each_kind()));
 }
 
 #[test]

@@ -15,10 +15,11 @@ use crate::{Choice, Value};
 pub struct Thread(i64);
 
 impl Thread {
-    /// The thread with an id, on a CPU. All idle threads have id 0.
+    /// The thread with an id of 32 bits, on a CPU. All idle threads have id 0.
     #[inline]
     pub fn new(tid: i64, cpu: u32) -> Thread {
-        if tid == 0 { Thread(-1 - i64::from(cpu)) } else { Thread(i64::from(tid as u32)) }
+        let tid = tid as u32;
+        if tid == 0 { Thread(-1 - i64::from(cpu)) } else { Thread(i64::from(tid)) }
     }
 
     /// Whoever ran on a CPU when the chunk began.

@@ -15,7 +15,7 @@ use hodo_formats::ctf::lttng_live::{
 use super::LiveAddress;
 
 /// A daemon answers at once, or not at all.
-const PATIENCE: Duration = Duration::from_secs(10);
+pub(super) const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Why a session can't be read.
 #[derive(Debug)]
@@ -136,24 +136,20 @@ impl Client {
         self.ask(Request::NextIndex { stream })
     }
 
-    /// A packet, if it is there already; and what it says beside.
+    /// What the daemon answers where `length` bytes of a packet are asked for, and the bytes that it gives: often all of
+    /// them, and never more.
     pub(super) fn packet(
         &mut self,
         stream: u64,
-        index: &Index,
-    ) -> Result<(PacketHead, Option<Vec<u8>>), LiveError> {
-        let head: PacketHead =
-            self.ask(Request::Packet { stream, offset: index.offset, length: index.length })?;
+        (offset, length): (u64, u32),
+    ) -> Result<(PacketHead, Vec<u8>), LiveError> {
+        let head: PacketHead = self.ask(Request::Packet { stream, offset, length })?;
         match head.status {
-            PacketStatus::Bytes(count) if count == index.length => {
-                Ok((head, Some(self.read(count as usize)?)))
+            PacketStatus::Bytes(count) if count <= length => Ok((head, self.read(count as usize)?)),
+            PacketStatus::Bytes(count) => {
+                Err(ProtocolError(format!("{count} bytes of a packet, where {length} were asked for")).into())
             }
-            PacketStatus::Bytes(count) => Err(ProtocolError(format!(
-                "a packet of {count} bytes, where {} were asked for",
-                index.length
-            ))
-            .into()),
-            PacketStatus::Later => Ok((head, None)),
+            PacketStatus::Later | PacketStatus::Absent => Ok((head, Vec::new())),
         }
     }
 

@@ -1,9 +1,9 @@
 //! A stream that is being recorded: its packets that are not shown yet.
 
-use std::collections::VecDeque;
+use std::{collections::VecDeque, time::Instant};
 
 use hodo_clock::OriginNanos;
-use hodo_formats::ctf::{Arrivals, Stream, StreamPacket, Trace};
+use hodo_formats::ctf::{Arrivals, Stream, StreamPacket, Trace, lttng_live::Index};
 
 use crate::events::slices::Part;
 
@@ -26,6 +26,17 @@ pub(super) struct LiveStream {
     pub(super) last: Option<(u64, u64)>,
     /// After a new connection: packets up to this one came already.
     pub(super) resume: Option<(u64, u64)>,
+    /// The packet that the daemon announced, and that is not there yet.
+    pub(super) awaited: Option<Awaited>,
+}
+
+/// A packet of which not everything came yet.
+pub(super) struct Awaited {
+    pub(super) index: Index,
+    /// Its first bytes.
+    pub(super) bytes: Vec<u8>,
+    /// Since when the daemon gives no bytes of it, and does not say why.
+    pub(super) stalled: Option<Instant>,
 }
 
 /// A packet, with its bytes.
@@ -47,6 +58,7 @@ impl LiveStream {
             has_ended: false,
             last: None,
             resume: None,
+            awaited: None,
         }
     }
 

@@ -1,16 +1,25 @@
 //! A viewer of a session: asks for what is new, and keeps it until it can be shown in order.
 
-use std::{collections::BTreeMap, thread, time::Duration};
+use std::{
+    collections::BTreeMap,
+    ops::Range,
+    thread,
+    time::{Duration, Instant},
+};
 
 use hodo_clock::OriginNanos;
 use hodo_formats::ctf::{
     DataFile, Trace,
-    lttng_live::{Index, IndexStatus, Session, StreamInfo},
+    lttng_live::{Index, IndexStatus, PacketStatus, Session, StreamInfo},
     read_metadata,
 };
 use hodo_trace::{Cause, Loss};
 
-use super::{LiveAddress, LiveError, client::Client, stream::LiveStream};
+use super::{
+    LiveAddress, LiveError,
+    client::{Client, PATIENCE},
+    stream::{Awaited, LiveStream},
+};
 use crate::{
     Losses,
     events::{EventTraces, slices::Part},
@@ -47,9 +56,9 @@ struct LiveTrace {
 }
 
 impl LiveTrace {
-    /// Gets what metadata there is, and reads it.
-    fn update(&mut self, client: &mut Client) -> Result<(), LiveError> {
-        let Some(stream) = self.metadata_stream else { return Ok(()) };
+    /// Gets what metadata there is, and reads it; whether any was new.
+    fn update(&mut self, client: &mut Client) -> Result<bool, LiveError> {
+        let Some(stream) = self.metadata_stream else { return Ok(false) };
         let before = self.metadata.len();
         loop {
             let more = client.metadata(stream)?;
@@ -60,14 +69,14 @@ impl LiveTrace {
         }
         if self.metadata.len() == before && self.trace.is_some() {
             self.needs_metadata = false;
-            return Ok(());
+            return Ok(false);
         }
         // What was cut in the middle becomes whole with the next piece.
         if let Ok(class) = read_metadata(&self.metadata) {
             self.trace = Some(Trace::without_streams(self.name.clone(), class, Vec::new()));
             self.needs_metadata = false;
         }
-        Ok(())
+        Ok(self.metadata.len() > before)
     }
 }
 
@@ -168,7 +177,7 @@ impl Viewer {
             trace.metadata.clear();
             trace.needs_metadata = true;
             for stream in trace.streams.iter_mut().filter(|stream| !stream.has_ended) {
-                stream.resume = stream.last;
+                (stream.resume, stream.awaited) = (stream.last, None);
             }
         }
         self.needs_streams = true;
@@ -277,15 +286,17 @@ struct Next {
     new_streams: bool,
 }
 
-/// Asks a stream for its next packet.
+/// Asks a stream for its next packet, or for the rest of the one that was announced.
 fn fetch(
     trace: &mut LiveTrace,
     index: usize,
     client: &mut Client,
     losses: &mut Losses,
 ) -> Result<Next, LiveError> {
-    let id = trace.streams[index].id;
-    let next = client.next_index(id)?;
+    if let Some(awaited) = trace.streams[index].awaited.take() {
+        return fetch_packet(trace, index, awaited, client, losses);
+    }
+    let next = client.next_index(trace.streams[index].id)?;
     let mut found = Next { progressed: false, new_streams: next.new_streams };
     trace.needs_metadata |= next.new_metadata;
     if trace.needs_metadata {
@@ -299,15 +310,8 @@ fn fetch(
             found.progressed = true;
             // The daemon was to send again what came before, and then the rest.
             if stream.resume.take().is_some() {
-                losses.add(Loss {
-                    stream: stream.name.clone(),
-                    cause: Cause::CutShort,
-                    bytes: 0..0,
-                    time: None,
-                    count: 1,
-                    detail: "the connection was lost, and made anew too late for what came meanwhile"
-                        .to_owned(),
-                });
+                let detail = "the connection was lost, and made anew too late for what came meanwhile";
+                losses.add(lost(stream, Cause::CutShort, 0..0, detail.to_owned()));
             }
         }
         IndexStatus::Inactive => {
@@ -317,35 +321,76 @@ fn fetch(
             stream.known_to = stream.known_to.max(time);
         }
         IndexStatus::Packet => {
-            found.progressed = true;
-            let key = Some((next.end, next.begin));
-            if trace.streams[index].resume.is_some() && key <= trace.streams[index].resume {
-                return Ok(found);
-            }
-            let bytes = loop {
-                let (head, bytes) = client.packet(id, &next)?;
-                found.new_streams |= head.new_streams;
-                match bytes {
-                    Some(bytes) => break bytes,
-                    None => trace.update(client)?,
-                }
-            };
-            let Some(known) = &trace.trace else { return Ok(found) };
             let stream = &mut trace.streams[index];
-            (stream.last, stream.resume) = (key, None);
-            if let Err(reason) = stream.take(known, index, bytes) {
-                losses.add(Loss {
-                    stream: stream.name.clone(),
-                    cause: Cause::Corrupt,
-                    bytes: next.offset..next.offset + u64::from(next.length),
-                    time: None,
-                    count: 1,
-                    detail: reason,
-                });
+            if stream.resume.is_some() && Some((next.end, next.begin)) <= stream.resume {
+                return Ok(Next { progressed: true, ..found });
             }
+            let awaited = Awaited { index: next, bytes: Vec::new(), stalled: None };
+            let packet = fetch_packet(trace, index, awaited, client, losses)?;
+            found.progressed = packet.progressed;
+            found.new_streams |= packet.new_streams;
         }
     }
     Ok(found)
+}
+
+/// Asks for the bytes of a packet as long as that gets on. A packet that is not complete then is asked for again later.
+fn fetch_packet(
+    trace: &mut LiveTrace,
+    index: usize,
+    mut awaited: Awaited,
+    client: &mut Client,
+    losses: &mut Losses,
+) -> Result<Next, LiveError> {
+    let id = trace.streams[index].id;
+    let mut found = Next::default();
+    while awaited.bytes.len() < awaited.index.length as usize {
+        let had = awaited.bytes.len() as u32;
+        let place = (awaited.index.offset.saturating_add(had.into()), awaited.index.length - had);
+        let (head, bytes) = client.packet(id, place)?;
+        found.new_streams |= head.new_streams;
+        trace.needs_metadata |= head.new_metadata;
+        match head.status {
+            PacketStatus::Bytes(count) if count > 0 => {
+                (found.progressed, awaited.stalled) = (true, None);
+                awaited.bytes.extend(bytes);
+                continue;
+            }
+            PacketStatus::Later => {
+                if head.new_metadata && trace.update(client)? {
+                    continue;
+                }
+            }
+            PacketStatus::Bytes(_)
+                if awaited.stalled.get_or_insert_with(Instant::now).elapsed() < PATIENCE => {}
+            PacketStatus::Bytes(_) | PacketStatus::Absent => {
+                let stream = &mut trace.streams[index];
+                let (cause, detail) =
+                    (Cause::CutShort, "the relay daemon does not have this packet any more");
+                losses.add(lost(stream, cause, range(&awaited.index), detail.to_owned()));
+                stream.last = Some((awaited.index.end, awaited.index.begin));
+                return Ok(Next { progressed: true, ..found });
+            }
+        }
+        trace.streams[index].awaited = Some(awaited);
+        return Ok(found);
+    }
+    let Some(known) = &trace.trace else { return Ok(found) };
+    let stream = &mut trace.streams[index];
+    (stream.last, stream.resume) = (Some((awaited.index.end, awaited.index.begin)), None);
+    if let Err(reason) = stream.take(known, index, awaited.bytes) {
+        losses.add(lost(stream, Cause::Corrupt, range(&awaited.index), reason));
+    }
+    Ok(found)
+}
+
+/// Where a packet lies in the daemon's file.
+fn range(index: &Index) -> Range<u64> {
+    index.offset..index.offset.saturating_add(index.length.into())
+}
+
+fn lost(stream: &LiveStream, cause: Cause, bytes: Range<u64>, detail: String) -> Loss {
+    Loss { stream: stream.name.clone(), cause, bytes, time: None, count: 1, detail }
 }
 
 /// The time before which a stream has nothing more.

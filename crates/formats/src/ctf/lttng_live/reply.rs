@@ -291,6 +291,8 @@ pub enum PacketStatus {
     Bytes(u32),
     /// Not now: first comes what the flags say.
     Later,
+    /// The daemon does not have it.
+    Absent,
 }
 
 /// The head of a packet.
@@ -315,7 +317,8 @@ impl Reply for PacketHead {
             1 => PacketStatus::Bytes(bounded("a packet", length.into())? as u32),
             2 => PacketStatus::Later,
             3 if new_metadata || new_streams => PacketStatus::Later,
-            status => return Err(ProtocolError(format!("the packet is not there (status {status})"))),
+            3 => PacketStatus::Absent,
+            status => return Err(ProtocolError(format!("a packet with status {status}"))),
         };
         Ok(PacketHead { status, new_metadata, new_streams })
     }

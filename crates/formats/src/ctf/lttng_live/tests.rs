@@ -28,6 +28,11 @@ fn replies_are_read() {
         index([0, 0, 0, 0, 9, 0, 1], 5, 0).map(|index| (index.status, index.end)),
         Ok((IndexStatus::Inactive, 9))
     );
+    let packet = |status: u8, flags| {
+        PacketHead::decode(&[0, 0, 0, status, 0, 0, 0, 9, 0, 0, 0, flags]).map(|head| head.status)
+    };
+    assert_eq!(packet(1, 0), Ok(PacketStatus::Bytes(9)));
+    assert_eq!((packet(3, 2), packet(3, 0)), (Ok(PacketStatus::Later), Ok(PacketStatus::Absent)));
     let mut session = vec![0; Session::SIZE];
     session[7] = 3;
     session[20..24].copy_from_slice(b"host");

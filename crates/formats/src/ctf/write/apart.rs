@@ -91,7 +91,7 @@ fn arrange_members(root: &mut Structure, slots: &mut Slot) {
             FieldClass::Apart(apart) => match &**apart {
                 Apart::Padding(_) => continue,
                 Apart::Known { meaning, .. } => FieldClass::Integer(Integer::plain(meaning.clone())),
-                Apart::Named { .. } => FieldClass::String(Encoding::Utf8),
+                Apart::Named { .. } | Apart::Printed { .. } => FieldClass::String(Encoding::Utf8),
                 Apart::Located { .. } | Apart::Rest(_) | Apart::Counted(_) => elements(&member.class)
                     .map_or(FieldClass::String(Encoding::Utf8), |of| several(of, *slots)),
             },
@@ -119,7 +119,7 @@ fn elements(class: &FieldClass) -> Option<Elements> {
     let elements = match &**apart {
         Apart::Located { elements, .. } | Apart::Rest(elements) => elements.clone(),
         Apart::Counted(integer) => Elements::Integers(integer.clone()),
-        Apart::Padding(_) | Apart::Known { .. } | Apart::Named { .. } => return None,
+        Apart::Padding(_) | Apart::Known { .. } | Apart::Named { .. } | Apart::Printed { .. } => return None,
     };
     (elements != Elements::Text).then_some(elements)
 }
@@ -195,7 +195,9 @@ impl<'s, 't, 'e> Arranged<'s, 't, 'e> {
             let member = self.left.next()?;
             match &member.class {
                 FieldClass::Apart(apart) if matches!(**apart, Apart::Padding(_)) => {}
-                FieldClass::Apart(apart) if matches!(**apart, Apart::Named { .. }) => {
+                FieldClass::Apart(apart)
+                    if matches!(**apart, Apart::Named { .. } | Apart::Printed { .. }) =>
+                {
                     if name == Some(Name::Member(&member.name)) {
                         return Some(member);
                     }

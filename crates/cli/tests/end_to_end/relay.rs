@@ -1,0 +1,184 @@
+//! Sessions of a relay daemon that answers what it may, but not what is convenient. LTTng's own is in `live.rs`.
+
+use std::{
+    io::{self, Read, Write},
+    net::{TcpListener, TcpStream},
+    sync::{
+        Arc,
+        atomic::{AtomicU32, Ordering},
+    },
+    thread,
+};
+
+use crate::{
+    events::{METADATA, packet},
+    run::hodo,
+};
+
+/// Ids of streams.
+const METADATA_STREAM: u64 = 1;
+const DATA_STREAM: u64 = 2;
+/// More requests than a viewer has reason for: then the daemon hangs up.
+const MOST_REQUESTS: u32 = 300;
+
+/// What a daemon does of what it may.
+#[derive(Clone, Copy, Default)]
+struct Habits {
+    /// The most bytes of a packet in an answer; the first answer has none.
+    most: Option<usize>,
+    /// How often the viewer asks for new streams before there is a packet.
+    streams_first: u32,
+    /// The first packet is not there any more.
+    is_gone: bool,
+}
+
+/// A relay daemon of one session with a stream of data, and how many requests it got.
+struct Relay {
+    address: String,
+    requests: Arc<AtomicU32>,
+}
+
+impl Relay {
+    fn start(habits: Habits, packets: Vec<Vec<u8>>) -> Relay {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = format!("net://127.0.0.1:{}/host/h/s", listener.local_addr().unwrap().port());
+        let requests = Arc::new(AtomicU32::new(0));
+        let relay = Relay { address, requests: Arc::clone(&requests) };
+        thread::spawn(move || {
+            let mut daemon = Daemon { habits, packets, at: 0, asked_for_streams: 0, sent: 0, requests };
+            // It serves one viewer. Those that come again find nobody.
+            let (viewer, _) = listener.accept().unwrap();
+            drop(listener);
+            let _ = daemon.serve(viewer);
+        });
+        relay
+    }
+}
+
+struct Daemon {
+    habits: Habits,
+    packets: Vec<Vec<u8>>,
+    /// The packet whose index comes next.
+    at: usize,
+    asked_for_streams: u32,
+    /// Answers with bytes of packets, and metadata.
+    sent: u32,
+    requests: Arc<AtomicU32>,
+}
+
+fn wide(numbers: &[u64]) -> Vec<u8> {
+    numbers.iter().flat_map(|number| number.to_be_bytes()).collect()
+}
+
+fn words(numbers: &[u32]) -> Vec<u8> {
+    numbers.iter().flat_map(|number| number.to_be_bytes()).collect()
+}
+
+/// Text in a field of so many bytes.
+fn text(text: &str, size: usize) -> Vec<u8> {
+    let mut field = text.as_bytes().to_vec();
+    field.resize(size, 0);
+    field
+}
+
+impl Daemon {
+    fn serve(&mut self, mut viewer: TcpStream) -> io::Result<()> {
+        let mut has_metadata = false;
+        while self.requests.fetch_add(1, Ordering::Relaxed) < MOST_REQUESTS {
+            let mut head = [0; 16];
+            viewer.read_exact(&mut head)?;
+            let mut body = vec![0; head[7].into()];
+            viewer.read_exact(&mut body)?;
+            let answer = match head[11] {
+                1 => [wide(&[1]), words(&[2, 4, 1])].concat(),
+                2 => [words(&[1]), wide(&[9]), words(&[0, 0, 2]), text("h", 64), text("s", 255)].concat(),
+                3 => {
+                    let info = |id: u64, is_metadata: u32| {
+                        [wide(&[id, 5]), words(&[is_metadata]), text("t", 4096), text("ch", 255)].concat()
+                    };
+                    [words(&[1, 2]), info(METADATA_STREAM, 1), info(DATA_STREAM, 0)].concat()
+                }
+                4 => self.next_index(),
+                5 => self.packet(&body),
+                6 if has_metadata => [wide(&[0]), words(&[2])].concat(),
+                6 => {
+                    has_metadata = true;
+                    [&wide(&[METADATA.len() as u64])[..], &words(&[1]), METADATA.as_bytes()].concat()
+                }
+                7 => {
+                    self.asked_for_streams += 1;
+                    words(&[if self.at < self.packets.len() { 2 } else { 4 }, 0])
+                }
+                8 => words(&[1]),
+                _ => return Ok(()),
+            };
+            viewer.write_all(&answer)?;
+        }
+        Ok(())
+    }
+
+    /// Where the next packet is: all of them lie one after the other.
+    fn next_index(&mut self) -> Vec<u8> {
+        let Some(packet) = self.packets.get(self.at) else {
+            return [wide(&[0; 7]), words(&[3, 0])].concat();
+        };
+        let offset: usize = self.packets[..self.at].iter().map(Vec::len).sum();
+        self.at += 1;
+        let bits = packet.len() as u64 * 8;
+        [wide(&[offset as u64, bits, bits, 10, 40, 0, 0]), words(&[1, 0])].concat()
+    }
+
+    fn packet(&mut self, body: &[u8]) -> Vec<u8> {
+        /// Flag of answers: the session got streams.
+        const NEW_STREAMS: u32 = 2;
+        if self.asked_for_streams < self.habits.streams_first {
+            return words(&[3, 0, NEW_STREAMS]);
+        }
+        if self.habits.is_gone && self.at == 1 {
+            return words(&[3, 0, 0]);
+        }
+        let offset = u64::from_be_bytes(body[8..16].try_into().unwrap()) as usize;
+        let length = u32::from_be_bytes(body[16..20].try_into().unwrap()) as usize;
+        let most = self.habits.most.map_or(length, |most| if self.sent == 0 { 0 } else { most });
+        self.sent += 1;
+        let all = self.packets.concat();
+        let bytes = &all[offset..offset + length.min(most)];
+        [&words(&[1, bytes.len() as u32, 0])[..], bytes].concat()
+    }
+}
+
+fn packets() -> Vec<Vec<u8>> {
+    let first = packet(0, 0, (10, 40), 0, &[&[1, 10, 7, 0xab, b'h', b'i', 0], &[2, 30, 7, 2]]);
+    vec![first, packet(0, 1, (50, 60), 0, &[&[2, 55, 8, 1]])]
+}
+
+/// The names of the events that a viewer shows, its exit code, its messages, and the requests that it made.
+fn view(habits: Habits) -> (String, i32, String, u32) {
+    let relay = Relay::start(habits, packets());
+    let ran = hodo(&["script", "--events", "--format", "jsonl", "-q", &relay.address]);
+    let names = ran.stdout.lines().filter_map(|line| line.split("\"name\":\"").nth(1)?.split('"').next());
+    (names.collect::<Vec<_>>().join(" "), ran.code, ran.stderr, relay.requests.load(Ordering::Relaxed))
+}
+
+#[test]
+fn a_packet_may_come_in_pieces() {
+    let (usual, code, stderr, requests) = view(Habits::default());
+    assert_eq!((usual.as_str(), code), ("a:one b:two b:two", 0), "{stderr}");
+    let (pieces, code, stderr, more) = view(Habits { most: Some(7), ..Habits::default() });
+    assert_eq!((pieces, code), (usual, 0), "{stderr}");
+    assert!(more > requests && more < MOST_REQUESTS / 4, "{more} requests, {requests} of whole packets");
+}
+
+#[test]
+fn new_streams_are_asked_for_before_the_packet_that_waits_for_them() {
+    let (names, code, stderr, requests) = view(Habits { streams_first: 4, ..Habits::default() });
+    assert_eq!((names.as_str(), code), ("a:one b:two b:two", 0), "{stderr}");
+    assert!(requests < MOST_REQUESTS / 4, "{requests} requests");
+}
+
+#[test]
+fn a_packet_that_the_daemon_has_no_more_is_a_loss() {
+    let (names, code, stderr, _) = view(Habits { is_gone: true, ..Habits::default() });
+    assert_eq!((names.as_str(), code), ("b:two", 0), "{stderr}");
+    assert!(stderr.contains("the relay daemon does not have this packet any more"), "{stderr}");
+}

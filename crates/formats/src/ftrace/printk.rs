@@ -1,0 +1,257 @@
+//! The text of a `bprint` record: a format as `printf` has it, and its arguments in binary form.
+//!
+//! Source: the kernel's `vbin_printf` (lib/vsprintf.c), which lays the arguments out, and `Documentation/core-api/printk-formats.rst`.
+
+use std::str;
+
+use super::names::Names;
+
+/// What a conversion such as `%-5llx` asks for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Conversion {
+    left: bool,
+    plus: bool,
+    space: bool,
+    prefix: bool,
+    zeros: bool,
+    width: usize,
+    precision: Option<usize>,
+    /// Bytes of a number.
+    size: usize,
+}
+
+/// The widest field that is padded: what a page has room for.
+const WIDEST: usize = 4096;
+
+/// The arguments, from their first byte on.
+struct Arguments<'a> {
+    bytes: &'a [u8],
+    at: usize,
+}
+
+impl<'a> Arguments<'a> {
+    /// A number, aligned to its size, but to no more than four bytes.
+    fn number(&mut self, size: usize) -> Option<u64> {
+        let start = self.at.next_multiple_of(size.clamp(1, 4));
+        let bytes = self.bytes.get(start..start.checked_add(size)?)?;
+        self.at = start + size;
+        Some(bytes.iter().rev().fold(0, |number, &byte| number << 8 | u64::from(byte)))
+    }
+
+    /// Text, with a NUL behind it.
+    fn text(&mut self) -> Option<&'a [u8]> {
+        let rest = self.bytes.get(self.at..)?;
+        let length = rest.iter().position(|&byte| byte == 0)?;
+        self.at += length + 1;
+        Some(&rest[..length])
+    }
+
+    /// The `int` that `*` stands for.
+    fn star(&mut self) -> Option<i32> {
+        Some(self.number(4)? as u32 as i32)
+    }
+}
+
+/// The text that a format and its arguments make, on a machine whose `long` has so many bytes. Functions are called by
+/// `symbols`. `None` where an argument is missing or a conversion is unknown.
+pub(crate) fn print(format: &[u8], arguments: &[u8], long: u32, symbols: &Names) -> Option<Vec<u8>> {
+    let mut arguments = Arguments { bytes: arguments, at: 0 };
+    let format = unescaped(format);
+    let (mut rest, mut out) = (format.strip_suffix(b"\n").unwrap_or(&format), Vec::new());
+    while let Some(at) = rest.iter().position(|&byte| byte == b'%') {
+        out.extend_from_slice(&rest[..at]);
+        rest = &rest[at + 1..];
+        let conversion = conversion(&mut rest, &mut arguments, long as usize)?;
+        let (&letter, behind) = rest.split_first()?;
+        rest = behind;
+        match letter {
+            b'%' => out.push(b'%'),
+            b'c' => pad(&[arguments.number(1)? as u8], conversion, &mut out),
+            b's' => {
+                let text = arguments.text()?;
+                pad(
+                    &text[..text.len().min(conversion.precision.unwrap_or(usize::MAX))],
+                    conversion,
+                    &mut out,
+                );
+            }
+            b'p' => pad(&pointer(&mut rest, &mut arguments, long as usize, symbols)?, conversion, &mut out),
+            b'd' | b'i' | b'u' | b'x' | b'X' | b'o' => {
+                let number = arguments.number(conversion.size)?;
+                integer(number, letter, conversion, &mut out);
+            }
+            _ => return None,
+        }
+    }
+    out.extend_from_slice(rest);
+    Some(out)
+}
+
+/// The format itself: `printk_formats` writes a backslash before what C would.
+fn unescaped(format: &[u8]) -> Vec<u8> {
+    let mut bytes = format.iter();
+    let mut out = Vec::with_capacity(format.len());
+    while let Some(&byte) = bytes.next() {
+        out.push(match byte {
+            b'\\' => match bytes.next() {
+                Some(b'n') => b'\n',
+                Some(b't') => b'\t',
+                Some(&escaped) => escaped,
+                None => byte,
+            },
+            byte => byte,
+        });
+    }
+    out
+}
+
+/// Reads what stands between `%` and the letter.
+fn conversion(rest: &mut &[u8], arguments: &mut Arguments<'_>, long: usize) -> Option<Conversion> {
+    let mut conversion = Conversion { size: 4, ..Conversion::default() };
+    while let Some((&flag, behind)) = rest.split_first() {
+        match flag {
+            b'-' => conversion.left = true,
+            b'+' => conversion.plus = true,
+            b' ' => conversion.space = true,
+            b'#' => conversion.prefix = true,
+            b'0' => conversion.zeros = true,
+            _ => break,
+        }
+        *rest = behind;
+    }
+    if let Some(width) = count(rest, arguments)? {
+        conversion.left |= width < 0;
+        conversion.width = width.unsigned_abs() as usize;
+    }
+    if let Some(behind) = rest.strip_prefix(b".") {
+        *rest = behind;
+        let precision = count(rest, arguments)?.unwrap_or(0);
+        conversion.precision = usize::try_from(precision).ok();
+    }
+    let sizes: [(&[u8], usize); 7] =
+        [(b"hh", 1), (b"h", 2), (b"ll", 8), (b"l", long), (b"L", 8), (b"z", long), (b"t", long)];
+    if let Some((letters, size)) = sizes.iter().find(|(letters, _)| rest.starts_with(letters)) {
+        (*rest, conversion.size) = (&rest[letters.len()..], *size);
+    }
+    Some(conversion)
+}
+
+/// A width or a precision, if there is one; the outer `None` is a missing argument.
+fn count(rest: &mut &[u8], arguments: &mut Arguments<'_>) -> Option<Option<i32>> {
+    if let Some(behind) = rest.strip_prefix(b"*") {
+        *rest = behind;
+        return arguments.star().map(Some);
+    }
+    let digits = rest.iter().take_while(|byte| byte.is_ascii_digit()).count();
+    let (number, behind) = rest.split_at(digits);
+    *rest = behind;
+    // Of too many digits nothing is known.
+    Some(str::from_utf8(number).ok().and_then(|number| number.parse().ok()))
+}
+
+/// What `%p` and the letters behind it stand for. The kernel keeps the address where they name code, and else the text that
+/// it made.
+fn pointer(rest: &mut &[u8], arguments: &mut Arguments<'_>, long: usize, symbols: &Names) -> Option<Vec<u8>> {
+    let letters = rest.iter().take_while(|byte| byte.is_ascii_alphanumeric()).count();
+    let (kind, behind) = rest.split_at(letters);
+    *rest = behind;
+    let is_code = matches!(kind.first(), Some(b's' | b'S' | b'f' | b'F'));
+    if !is_code && !matches!(kind.first(), None | Some(b'x' | b'K' | b'e')) {
+        return arguments.text().map(<[u8]>::to_vec);
+    }
+    let address = arguments.number(long)?;
+    let name = symbols.of(address).filter(|_| is_code).map(<[u8]>::to_vec);
+    Some(name.unwrap_or_else(|| format!("0x{address:x}").into_bytes()))
+}
+
+fn integer(number: u64, letter: u8, conversion: Conversion, out: &mut Vec<u8>) {
+    let unused = 64 - 8 * conversion.size as u32;
+    let is_signed = matches!(letter, b'd' | b'i');
+    let signed = (number << unused) as i64 >> unused;
+    let sign = match () {
+        () if is_signed && signed < 0 => "-",
+        () if is_signed && conversion.plus => "+",
+        () if is_signed && conversion.space => " ",
+        () if conversion.prefix && letter == b'x' => "0x",
+        () if conversion.prefix && letter == b'X' => "0X",
+        () if conversion.prefix && letter == b'o' => "0",
+        () => "",
+    };
+    let digits = match letter {
+        b'x' => format!("{number:x}"),
+        b'X' => format!("{number:X}"),
+        b'o' => format!("{number:o}"),
+        b'u' => number.to_string(),
+        _ => signed.unsigned_abs().to_string(),
+    };
+    let filled = conversion.width.saturating_sub(sign.len());
+    let is_filled = conversion.zeros && !conversion.left && conversion.precision.is_none();
+    let most = if is_filled { filled } else { conversion.precision.unwrap_or(0) };
+    let zeros = most.min(WIDEST).saturating_sub(digits.len());
+    pad(format!("{sign}{:0<zeros$}{digits}", "").as_bytes(), conversion, out);
+}
+
+/// Adds text, with spaces up to the width.
+fn pad(text: &[u8], conversion: Conversion, out: &mut Vec<u8>) {
+    let spaces = vec![b' '; conversion.width.min(WIDEST).saturating_sub(text.len())];
+    let (first, second) = if conversion.left { (text, &spaces[..]) } else { (&spaces[..], text) };
+    out.extend_from_slice(first);
+    out.extend_from_slice(second);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn text(format: &str, arguments: &[&[u8]]) -> Option<String> {
+        let symbols = Names::symbols(b"1000 T first\n");
+        let text = print(format.as_bytes(), &arguments.concat(), 8, &symbols)?;
+        Some(String::from_utf8(text).unwrap())
+    }
+
+    #[track_caller]
+    fn check(format: &str, arguments: &[&[u8]], expected: &str) {
+        assert_eq!(text(format, arguments).as_deref(), Some(expected), "{format}");
+    }
+
+    #[test]
+    fn numbers_are_aligned_to_four_bytes_at_most() {
+        check("%d %llu", &[&(-3i32).to_le_bytes(), &7u64.to_le_bytes()], "-3 7");
+        check("%c%d", &[b"a\0\0\0", &5u32.to_le_bytes()], "a5");
+        check("%hhd %hd %u", &[&[0xff, 0], &(-2i16).to_le_bytes(), &9u32.to_le_bytes()], "-1 -2 9");
+        check("%s:%d\\n", &[b"abc\0", &1u32.to_le_bytes()], "abc:1");
+        check("\\t%d\\\\", &[&1u32.to_le_bytes()], "\t1\\");
+        check("%s:%d", &[b"ab\0", &[0], &1u32.to_le_bytes()], "ab:1");
+    }
+
+    #[test]
+    fn flags_widths_and_precisions() {
+        let word = 0xabu32.to_le_bytes();
+        check(
+            "[%#x] [%6X] [%-6x] [%06x]",
+            &[&word, &word, &word, &word],
+            "[0xab] [    AB] [ab    ] [0000ab]",
+        );
+        check("[%+d] [% d] [%.5d] [%#06x]", &[&word, &word, &word, &word], "[+171] [ 171] [00171] [0x00ab]");
+        check("[%*d] [%-*d]", &[&5u32.to_le_bytes(), &word, &5u32.to_le_bytes(), &word], "[  171] [171  ]");
+        check("[%.2s] [%5s] 100%%", &[b"abc\0", b"de\0"], "[ab] [   de] 100%");
+        check("%lx %zu", &[&0x1_0000_0000u64.to_le_bytes(), &3u64.to_le_bytes()], "100000000 3");
+    }
+
+    #[test]
+    fn pointers_are_names_addresses_or_the_kernels_text() {
+        let place = 0x1004u64.to_le_bytes();
+        check("%ps %pS %p %px", &[&place, &place, &place, &place], "first first 0x1004 0x1004");
+        check("%pM!", &[b"00:11:22:33:44:55\0"], "00:11:22:33:44:55!");
+    }
+
+    #[test]
+    fn what_is_missing_or_unknown_makes_no_text() {
+        assert_eq!(text("%d", &[]), None);
+        assert_eq!(text("%s", &[b"endless"]), None);
+        assert_eq!(text("%q", &[&[0; 8]]), None);
+        assert_eq!(text("%", &[]), None);
+        check("%99999999999d", &[&[0; 4]], "0");
+        assert_eq!(text("%2000000000d", &[&[0; 4]]).map(|text| text.len()), Some(WIDEST));
+    }
+}
