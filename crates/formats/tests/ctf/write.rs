@@ -166,7 +166,8 @@ proptest! {
     fn any_classes_are_written_so_that_babeltrace2_reads_them(
         entropy in prop::collection::vec(any::<u8>(), 0..80),
         data in prop::collection::vec(any::<u8>(), 0..200),
-        time in 3u8..=63,
+        // Fact 4: babeltrace2 refuses times beyond 2^63 ns, which longer ones come to after a few wraps.
+        time in 3u8..=56,
     ) {
         let metadata = metadata(&entropy, time, true);
         let files = [("s", data)];
