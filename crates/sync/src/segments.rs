@@ -21,8 +21,12 @@ pub(crate) struct Boundary {
     pub(crate) first: u64,
     /// Ticks that passed between these two, but for the step.
     pub(crate) gap: u64,
+    /// The last reading taken for one before it, and the first taken for one behind.
+    pub(crate) likely: (u64, u64),
     /// By how much the clock jumped forward, at least and at most; units.
     pub(crate) jump: (i64, i64),
+    /// The same least jump in ticks.
+    jump_ticks: i128,
     /// (edge, index among its steps).
     seen: Vec<(usize, usize)>,
 }
@@ -37,11 +41,26 @@ impl Boundary {
                 (ticks <= self.last).then_some(false)
             };
         }
-        if ticks > self.last.saturating_add(self.gap) {
+        if ticks > self.latest_before() {
             Some(true)
         } else {
-            (ticks < self.first.saturating_sub(self.gap)).then_some(false)
+            (ticks < self.earliest_behind()).then_some(false)
         }
+    }
+
+    /// The last reading that the clock may have shown before it: time passed since the last known one, and the jump
+    /// leads to the first one behind.
+    pub(crate) fn latest_before(&self) -> u64 {
+        let by_jump = i128::from(self.first) - self.jump_ticks;
+        let by_gap = i128::from(self.last) + i128::from(self.gap);
+        by_gap.min(by_jump).max(i128::from(self.last)).min(i128::from(u64::MAX)) as u64
+    }
+
+    /// The first reading that it may have shown behind.
+    pub(crate) fn earliest_behind(&self) -> u64 {
+        let by_jump = i128::from(self.last) + self.jump_ticks;
+        let by_gap = i128::from(self.first) - i128::from(self.gap);
+        by_gap.max(by_jump).min(i128::from(self.first)).max(0) as u64
     }
 
     fn near(&self, other: &Boundary) -> bool {
@@ -52,9 +71,11 @@ impl Boundary {
         self.last = self.last.max(other.last);
         self.first = self.first.min(other.first);
         self.gap = self.gap.min(other.gap);
+        self.likely = (self.likely.0.max(other.likely.0), self.likely.1.min(other.likely.1));
         let jump = (self.jump.0.max(other.jump.0), self.jump.1.min(other.jump.1));
         if jump.0 <= jump.1 {
             self.jump = jump;
+            self.jump_ticks = self.jump_ticks.max(other.jump_ticks);
         }
         self.seen.extend(other.seen);
     }
@@ -197,12 +218,18 @@ fn boundary(
 ) -> Boundary {
     let frequency = i128::from(graph.clocks()[clock as usize].frequency_hz);
     let gap = (i128::from(step.gap) * frequency / i128::from(PER_SECOND)).clamp(0, i128::from(u64::MAX / 4));
-    let (last, first, jump) = if side == 1 {
-        (step.last.b, step.first.b, step.jump)
-    } else {
-        (step.last.a, step.first.a, (-step.jump.1, -step.jump.0))
-    };
-    Boundary { last, first, gap: gap as u64 + 1, jump, seen: vec![(edge, index)] }
+    let reading = |message: &Message| if side == 1 { message.b } else { message.a };
+    let jump = if side == 1 { step.jump } else { (-step.jump.1, -step.jump.0) };
+    let jump_ticks = (i128::from(jump.0) * frequency).div_euclid(i128::from(PER_SECOND));
+    Boundary {
+        last: reading(&step.last),
+        first: reading(&step.first),
+        gap: gap as u64 + 1,
+        likely: (reading(&step.likely[0]), reading(&step.likely[1])),
+        jump,
+        jump_ticks,
+        seen: vec![(edge, index)],
+    }
 }
 
 /// Joins what several edges saw of the same steps. Each list is in order of time.

@@ -285,8 +285,10 @@ fn unsolved(graph: &ClockGraph, layout: &Layout, clock: usize) -> ClockLine {
             origin: 0,
             base,
             curve: is_reference.then(|| Curve::exact(graph.scale(clock as u32).tick())),
-            from: from.map_or(0, |boundary| boundary.first.saturating_sub(boundary.gap)),
-            to: boundaries.get(index).map_or(u64::MAX, |boundary| boundary.last.saturating_add(boundary.gap)),
+            from: from.map_or(0, |boundary| boundary.earliest_behind()),
+            to: boundaries.get(index).map_or(u64::MAX, |boundary| boundary.latest_before()),
+            begins: from.map_or(0, |boundary| boundary.likely.1),
+            ends: boundaries.get(index).map_or(u64::MAX, |boundary| boundary.likely.0),
         });
     }
     ClockLine { scale: graph.scale(clock as u32), segments }

@@ -44,11 +44,13 @@ pub(crate) struct Resolved {
 /// A step between two messages.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct EdgeStep {
-    /// The last message before and the first behind it.
+    /// The last message that surely lies before it, and the first that surely lies behind.
     pub(crate) last: Message,
     pub(crate) first: Message,
     /// Time between them by the clock that did not step, in units.
     pub(crate) gap: i64,
+    /// The last message taken for one before it, and the first taken for one behind.
+    pub(crate) likely: [Message; 2],
     /// By how much `b` jumped against `a`, at least and at most; units.
     pub(crate) jump: (i64, i64),
 }
@@ -61,25 +63,33 @@ pub(crate) fn resolve(edge: &Edge, wander: u64) -> Resolved {
         resolved.dropped.push(edge.messages[index].id, DropCause::OutOfRange);
     }
     let mut runs = Vec::new();
-    for run in split(&oriented.bounds) {
-        let clean = drop_fewest(edge, run, &mut resolved.dropped);
-        match trend(&clean, edge.slope, wander) {
-            Some(trend) => {
-                let level = trend.level(&clean);
-                for run in split(&level) {
-                    let kept = drop_fewest(edge, run, &mut resolved.dropped);
-                    runs.push(kept.into_iter().map(|bound| trend.restore(bound, edge.slope)).collect());
-                }
-            }
-            None => runs.push(clean),
+    let coarse = split(&oriented.bounds);
+    for run in &coarse {
+        let clean = without_fewest(&run.bounds);
+        let Some(trend) = trend(&clean, edge.slope, wander) else {
+            runs.push(run.with(drop_fewest(edge, &run.bounds, &mut resolved.dropped)));
+            continue;
+        };
+        // What contradicts by drift alone may be a small step: the trend decides over all pairs again.
+        let mut fine = split(&trend.level(&run.bounds));
+        if let Some(first) = fine.first_mut() {
+            first.sure_first = run.sure_first;
+        }
+        if let Some(last) = fine.last_mut() {
+            last.sure_last = run.sure_last;
+        }
+        for part in fine {
+            let kept = drop_fewest(edge, &part.bounds, &mut resolved.dropped);
+            let kept: Vec<Bound> = kept.into_iter().map(|bound| trend.restore(bound, edge.slope)).collect();
+            runs.push(part.with(drop_fewest(edge, &kept, &mut resolved.dropped)));
         }
     }
-    merge_without_messages(&mut runs);
+    runs.retain(|run| !run.bounds.is_empty());
     for pair in runs.windows(2) {
         resolved.steps.push(step(edge, &pair[0], &pair[1], oriented.by_a));
     }
     resolved.half_width = half_width(&runs, edge.slope);
-    for run in runs {
+    for Run { bounds: run, .. } in runs {
         let late = late(&run, edge.slope);
         let owner = |bound: &Bound| edge.messages[bound.owner as usize];
         for &index in &late {
@@ -94,8 +104,10 @@ pub(crate) fn resolve(edge: &Edge, wander: u64) -> Resolved {
     resolved
 }
 
-fn merge_without_messages(runs: &mut Vec<Vec<Bound>>) {
-    runs.retain(|run| !run.is_empty());
+fn without_fewest(run: &[Bound]) -> Vec<Bound> {
+    let mut rest = Vec::with_capacity(run.len());
+    without(run, &fewest(run), &mut rest);
+    rest
 }
 
 fn drop_fewest(edge: &Edge, run: &[Bound], dropped: &mut Dropped) -> Vec<Bound> {
@@ -108,67 +120,108 @@ fn drop_fewest(edge: &Edge, run: &[Bound], dropped: &mut Dropped) -> Vec<Bound> 
     rest
 }
 
+/// Bounds between two steps.
+struct Run {
+    bounds: Vec<Bound>,
+    /// The first bound that surely lies behind the step before, and the last that surely lies before the next one;
+    /// `None` where there is no step.
+    sure_first: Option<Bound>,
+    sure_last: Option<Bound>,
+}
+
+impl Run {
+    /// The same run with other bounds.
+    fn with(&self, bounds: Vec<Bound>) -> Run {
+        Run { bounds, sure_first: self.sure_first, sure_last: self.sure_last }
+    }
+
+    fn first(&self) -> Bound {
+        self.sure_first.unwrap_or(self.bounds[0])
+    }
+
+    fn last(&self) -> Bound {
+        self.sure_last.unwrap_or(self.bounds[self.bounds.len() - 1])
+    }
+}
+
 /// Cuts bounds where a step explains them better.
-fn split(bounds: &[Bound]) -> Vec<&[Bound]> {
+fn split(bounds: &[Bound]) -> Vec<Run> {
     let mut runs = Vec::new();
+    let mut sure_first = None;
     let mut start = 0;
     let mut at = 0;
     while at < bounds.len() && runs.len() < STEPS {
         let end = (at + WINDOW).min(bounds.len());
         match best_split(&bounds[at..end]) {
-            Some(place) => {
-                runs.push(&bounds[start..at + place]);
-                (start, at) = (at + place, at + place);
+            Some((last, first)) => {
+                let place = at + likely(&bounds[at..end], last, first);
+                let sure_last = Some(bounds[at + last - 1]);
+                runs.push(Run { bounds: bounds[start..place].to_vec(), sure_first, sure_last });
+                sure_first = bounds.get(at + first).copied();
+                (start, at) = (place, at + first);
             }
             None if end == bounds.len() => break,
             None => at += STRIDE,
         }
     }
-    runs.push(&bounds[start..]);
+    runs.push(Run { bounds: bounds[start..].to_vec(), sure_first, sure_last: None });
     runs
 }
 
-/// Where a step saves more than [`STEP_COST`] pairs, if anywhere.
-fn best_split(window: &[Bound]) -> Option<usize> {
+/// Where between two places that are as good the step most likely lies: behind the last bound whose delay is usual
+/// before the step, and unusual behind it.
+fn likely(window: &[Bound], last: usize, first: usize) -> usize {
+    let nearest = |run: &[Bound], bound: &Bound| {
+        let same = run.iter().filter(|other| other.upper == bound.upper);
+        same.map(|other| other.value.abs_diff(bound.value)).min().unwrap_or(u64::MAX)
+    };
+    let before = |bound: &Bound| nearest(&window[..last], bound) < nearest(&window[first..], bound);
+    window[last..first].iter().rposition(before).map_or(last, |index| last + index + 1)
+}
+
+/// Where a step saves more than [`STEP_COST`] pairs, if anywhere: the first and the last place that save the most.
+fn best_split(window: &[Bound]) -> Option<(usize, usize)> {
     let whole = conflicts(window);
     if whole <= STEP_COST {
         return None;
     }
-    let cost = |place: &usize| conflicts(&window[..*place]) + conflicts(&window[*place..]);
-    let coarse = (GRID..window.len()).step_by(GRID).min_by_key(cost)?;
-    let from = coarse.saturating_sub(GRID - 1).max(1);
-    let to = (coarse + GRID).min(window.len());
-    let place = (from..to).min_by_key(cost)?;
-    (whole > cost(&place) + STEP_COST).then_some(place)
+    let cost = |place: usize| conflicts(&window[..place]) + conflicts(&window[place..]);
+    let coarse = (GRID..window.len()).step_by(GRID).min_by_key(|&place| cost(place))?;
+    let from = coarse.saturating_sub(GRID).max(1);
+    let to = (coarse + GRID).min(window.len() - 1);
+    let costs: Vec<usize> = (from..=to).map(cost).collect();
+    let least = *costs.iter().min()?;
+    let first = costs.iter().position(|&cost| cost == least)?;
+    let last = costs.iter().rposition(|&cost| cost == least)?;
+    (whole > least + STEP_COST).then_some((from + first, from + last))
 }
 
 /// The step between two runs of bounds.
-fn step(edge: &Edge, before: &[Bound], behind: &[Bound], by_a: bool) -> EdgeStep {
-    let (last, first) = (before[before.len() - 1], behind[0]);
-    let near = |run: &[Bound]| -> Vec<Bound> { run.to_vec() };
+fn step(edge: &Edge, before: &Run, behind: &Run, by_a: bool) -> EdgeStep {
+    let (last, first) = (before.last(), behind.first());
+    let (before, behind) = (&before.bounds, &behind.bounds);
     let middle = last.x + (first.x - last.x) / 2;
     let at = |run: &[Bound]| {
         let low = envelope(run, &[middle], edge.slope, false).map_or(i64::MIN / 4, |low| low[0]);
         let high = envelope(run, &[middle], edge.slope, true).map_or(i64::MAX / 4, |high| high[0]);
         (low, high)
     };
-    let ((low, high), (low_behind, high_behind)) = (
-        at(&near(&before[before.len().saturating_sub(WINDOW)..])),
-        at(&near(&behind[..behind.len().min(WINDOW)])),
-    );
+    let (low, high) = at(&before[before.len().saturating_sub(WINDOW)..]);
+    let (low_behind, high_behind) = at(&behind[..behind.len().min(WINDOW)]);
     let jump = (low_behind - high, high_behind - low);
     EdgeStep {
         last: edge.messages[last.owner as usize],
         first: edge.messages[first.owner as usize],
         gap: first.x - last.x,
+        likely: [before[before.len() - 1], behind[0]].map(|bound| edge.messages[bound.owner as usize]),
         jump: if by_a { jump } else { (-jump.1, -jump.0) },
     }
 }
 
 /// The middle one of half the distances between the envelopes.
-fn half_width(runs: &[Vec<Bound>], slope: Slope) -> i64 {
+fn half_width(runs: &[Run], slope: Slope) -> i64 {
     let mut widths = Vec::new();
-    for run in runs {
+    for run in runs.iter().map(|run| &run.bounds) {
         let places: Vec<i64> = run.iter().map(|bound| bound.x).collect();
         let (Some(low), Some(high)) =
             (envelope(run, &places, slope, false), envelope(run, &places, slope, true))

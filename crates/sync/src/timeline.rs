@@ -62,6 +62,15 @@ impl Instant {
             high: self.high.zip(other.high).map(|(a, b)| a.max(b)),
         }
     }
+
+    /// With another estimate, which the interval holds.
+    fn with_estimate(self, estimate: i128) -> Instant {
+        Instant {
+            low: self.low.map(|low| low.min(estimate)),
+            estimate,
+            high: self.high.map(|high| high.max(estimate)),
+        }
+    }
 }
 
 /// A clock between two of its steps.
@@ -78,6 +87,9 @@ pub(crate) struct Segment {
     /// Ticks that may belong to this segment.
     pub(crate) from: u64,
     pub(crate) to: u64,
+    /// Ticks that most likely do.
+    pub(crate) begins: u64,
+    pub(crate) ends: u64,
 }
 
 impl Segment {
@@ -132,7 +144,25 @@ impl ClockLine {
     fn time_from(&self, units: i128, ticks: u64, first: usize) -> Instant {
         let behind = self.segments[first + 1..].iter();
         let possible = behind.filter(|segment| segment.from <= ticks && ticks <= segment.to);
-        possible.fold(self.segments[first].time(units), |time, segment| time.or(segment.time(units)))
+        let time = possible.fold(self.segments[first].time(units), |time, segment| time.or(segment.time(units)));
+        time.with_estimate(self.estimate(units, ticks, first))
+    }
+
+    /// The estimate near steps. It does not run back: between the last reading before a step forward and the first one
+    /// behind, time stands.
+    fn estimate(&self, units: i128, ticks: u64, first: usize) -> i128 {
+        for (segment, next) in self.segments[first..].iter().zip(&self.segments[first + 1..]) {
+            let repeats = next.begins <= segment.ends;
+            let stays = if repeats { ticks <= segment.to } else { ticks <= segment.ends };
+            if stays {
+                return segment.time(units).estimate;
+            }
+            if !repeats && ticks < next.begins {
+                let end = segment.time(self.scale.units(segment.ends)).estimate;
+                return next.time(units).estimate.max(segment.time(units).estimate.min(end));
+            }
+        }
+        self.segments[self.segments.len() - 1].time(units).estimate
     }
 }
 

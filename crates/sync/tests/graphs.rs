@@ -51,7 +51,7 @@ fn ten_clocks_over_three_hops_with_wrong_matches_and_a_step() {
     assert!(verdict.coverage() >= 0.999, "{}", verdict.coverage());
     assert_eq!(verdict.inversions, 0);
     let (found, wrong, right) = found(&world, &timeline);
-    assert!(wrong > 300 && found * 100 >= wrong * 99, "{found} of {wrong}");
+    assert!(wrong > 250 && found * 100 >= wrong * 99, "{found} of {wrong}");
     assert!(right * 500 <= world.messages.len(), "{right} right pairs dropped");
     for (clock, report) in timeline.report().clocks.iter().enumerate() {
         assert_eq!(report.steps.len(), usize::from(clock == 5), "clock {clock}: {:?}", report.steps);
@@ -99,7 +99,8 @@ fn a_step_too_small_for_the_drift_bound_is_found_beside_the_trend() {
     assert_eq!(steps.len(), 1, "{steps:?}");
     assert!(steps[0].jump_low_ns <= -20_000 && -20_000 <= steps[0].jump_high_ns, "{steps:?}");
     let last = steps[0].last_ticks as f64;
-    assert!((last - world.clocks[1].ticks(step) as f64).abs() < 11e6);
+    let apart = last - world.clocks[1].ticks(step) as f64;
+    assert!(apart.abs() < 11e6, "{apart} ns: {:?}", timeline.report().edges[0].dropped_pairs);
     let verdict = world.judge(&timeline, 10_000);
     assert!(verdict.coverage() >= 0.999, "{}", verdict.coverage());
 }
