@@ -18,8 +18,7 @@ fn main() {
     println!("|---|---|---|---|---|---|---|---|");
     for (name, protocol) in protocols {
         for ppm in [0.0, 1.0, 5.0] {
-            let wander =
-                if ppm == 0.0 { Wander::None } else { Wander::Triangle { ppm, period_s: 20.0 } };
+            let wander = if ppm == 0.0 { Wander::None } else { Wander::Triangle { ppm, period_s: 20.0 } };
             let mut world = World::new(7, 60.0);
             world.add(1_000_000_000, 0.0, Wander::None);
             world.add(10_000_000, 37.0, wander);

@@ -69,12 +69,17 @@ impl ConvexSet {
         }
     }
 
+    /// Whether all of it has `across · drift + up · offset ≥ least`.
+    pub(crate) fn satisfies(&self, across: f64, up: f64, least: f64) -> bool {
+        self.corners().iter().all(|corner| across * corner.drift + up * corner.offset >= least)
+    }
+
     /// Keeps what has `across · drift + up · offset ≥ least`.
     pub(crate) fn cut(&mut self, across: f64, up: f64, least: f64) {
-        let above = |corner: &Corner| across * corner.drift + up * corner.offset - least;
-        if self.corners().iter().all(|corner| above(corner) >= 0.0) {
+        if self.satisfies(across, up, least) {
             return;
         }
+        let above = |corner: &Corner| across * corner.drift + up * corner.offset - least;
         let mut kept = ConvexSet { length: 0, corners: [Corner::default(); ROOM] };
         for index in 0..self.length {
             let (from, to) = (self.corners[index], self.corners[(index + 1) % self.length]);
@@ -234,7 +239,8 @@ fn cross(a: Corner, b: Corner, c: Corner) -> f64 {
 
 /// Where the edges `a → b` and `d → c` meet beyond the edge `b → c`, and the area that lies between.
 fn beyond(a: Corner, b: Corner, c: Corner, d: Corner) -> Option<(f64, Corner)> {
-    let (first, second) = ((b.drift - a.drift, b.offset - a.offset), (c.drift - d.drift, c.offset - d.offset));
+    let (first, second) =
+        ((b.drift - a.drift, b.offset - a.offset), (c.drift - d.drift, c.offset - d.offset));
     let turn = first.0 * second.1 - first.1 * second.0;
     // Edges that are parallel or open outwards do not meet.
     if turn >= -1e-12 {

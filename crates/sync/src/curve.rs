@@ -41,7 +41,8 @@ impl Knot {
     /// The values at `x`, on the lines that leave this knot.
     fn at(&self, x: i64) -> Offsets {
         let apart = i128::from(x) - i128::from(self.x);
-        let value = |start: i64, rise: i64| saturate(i128::from(start) + ((apart * i128::from(rise)) >> RISE_BITS));
+        let value =
+            |start: i64, rise: i64| saturate(i128::from(start) + ((apart * i128::from(rise)) >> RISE_BITS));
         Offsets {
             low: value(self.low, self.low_rise),
             estimate: value(self.estimate, self.estimate_rise),
@@ -112,7 +113,8 @@ impl Curve {
 
     /// Whether `x` lies on the piece.
     pub(crate) fn on_piece(&self, piece: usize, x: i64) -> bool {
-        (piece == 0 || self.knots[piece - 1].x <= x) && self.knots.get(piece).is_none_or(|next| x < next.x)
+        let begun = piece == 0 || self.knots.get(piece - 1).is_some_and(|knot| knot.x <= x);
+        begun && self.knots.get(piece).is_none_or(|next| x < next.x)
     }
 
     /// The values at `x`, which lies on `piece`.

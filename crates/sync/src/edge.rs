@@ -22,7 +22,7 @@ const BLOCK: usize = 1 << 16;
 const WINDOW: usize = 64;
 
 /// A window with more contradictions may hold a step: nothing is decided yet.
-const WINDOW_CONTRADICTIONS: usize = WINDOW / 4;
+const WINDOW_CONTRADICTIONS: usize = 4;
 
 /// Dropped pairs that are named; more are only counted.
 const NAMED: usize = 1 << 20;
@@ -111,7 +111,8 @@ impl Edge {
     /// Messages received before they were sent, were the clocks only a constant apart.
     pub(crate) fn violations_before(&self) -> u64 {
         let fresh = &self.messages[self.settled..];
-        self.violations_settled + self.violations(fresh, self.first_offset.unwrap_or_else(|| self.offset(fresh)))
+        self.violations_settled
+            + self.violations(fresh, self.first_offset.unwrap_or_else(|| self.offset(fresh)))
     }
 
     /// The offset of `b` over `a` in the middle of some messages, in units.
@@ -137,18 +138,25 @@ impl Edge {
         for &index in &oriented.out_of_range {
             self.dropped.push(block[index].id, DropCause::OutOfRange);
         }
-        let mut open = Vec::new();
-        let mut clean = Vec::with_capacity(oriented.bounds.len());
+        let mut kept = Vec::new();
+        let mut clean = Vec::new();
         for window in oriented.bounds.chunks(WINDOW) {
             let gone = fewest(window);
-            if gone.len() > WINDOW_CONTRADICTIONS {
-                open.extend(window.iter().map(|bound| block[bound.owner as usize]));
+            if gone.len() > WINDOW_CONTRADICTIONS || (gone.len() > 1 && may_step(window)) {
+                self.keep_envelope(block, std::mem::take(&mut clean), &mut kept);
+                kept.extend(window.iter().map(|bound| block[bound.owner as usize]));
                 continue;
             }
             self.drop_bounds(block, window, &gone, DropCause::Contradicts);
             without(window, &gone, &mut clean);
         }
-        let agree = open.is_empty() && self.agree(block, &mut clean);
+        self.keep_envelope(block, clean, &mut kept);
+        kept
+    }
+
+    /// Keeps what bounds of windows without contradictions imply together.
+    fn keep_envelope(&mut self, block: &[Message], mut clean: Vec<Bound>, kept: &mut Vec<Message>) {
+        let agree = self.agree(block, &mut clean);
         if agree {
             let late = late(&clean, self.slope);
             self.drop_bounds(block, &clean, &late, DropCause::Late);
@@ -158,14 +166,10 @@ impl Edge {
         }
         // An envelope across a step would take what is true behind it for implied by what was true before.
         let run = if agree { BLOCK } else { WINDOW };
-        let mut kept = Vec::new();
         for window in clean.chunks(run) {
-            let on = on_envelope(window);
-            let on = window.iter().zip(on).filter(|(_, on)| *on);
+            let on = window.iter().zip(on_envelope(window)).filter(|(_, on)| *on);
             kept.extend(on.map(|(bound, _)| block[bound.owner as usize]));
         }
-        kept.extend(open);
-        kept
     }
 
     /// Whether windows agree with each other, after a few more were dropped.
@@ -189,6 +193,14 @@ impl Edge {
             self.dropped.push(block[bounds[index].owner as usize].id, cause);
         }
     }
+}
+
+/// Whether two parts of a window agree with themselves, but not with each other.
+fn may_step(window: &[Bound]) -> bool {
+    // Of a part that is smaller, nothing says that it is not simply wrong.
+    const LEAST: usize = 4;
+    let prefix = (LEAST..window.len()).rev().find(|&end| consistent(&window[..end]));
+    prefix.is_some_and(|end| end + LEAST <= window.len() && consistent(&window[end..]))
 }
 
 /// Adds `bounds` to `rest`, but for those at the ascending indices `gone`.
@@ -234,10 +246,8 @@ pub(crate) struct Oriented {
 /// A message that the primary clock sends bounds the offset from above: when it was sent, the receiver's clock had not
 /// reached the reading at which it was received.
 pub(crate) fn orient(messages: &[Message], scales: [Scale; 2], slope: Slope) -> Oriented {
-    let readings: Vec<[i128; 2]> = messages
-        .iter()
-        .map(|message| [scales[0].units(message.a), scales[1].units(message.b)])
-        .collect();
+    let readings: Vec<[i128; 2]> =
+        messages.iter().map(|message| [scales[0].units(message.a), scales[1].units(message.b)]).collect();
     let mut by_a: Vec<usize> = (0..messages.len()).collect();
     by_a.sort_by_key(|&index| (messages[index].a, messages[index].b, messages[index].id));
     let mut order = by_a;

@@ -39,7 +39,9 @@ pub enum PairError {
 impl fmt::Display for PairError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            PairError::UnknownClock(clock) => write!(f, "clock {} is not in the graph; add it first", clock.0),
+            PairError::UnknownClock(clock) => {
+                write!(f, "clock {} is not in the graph; add it first", clock.0)
+            }
             PairError::SameClock(clock) => {
                 write!(f, "clock {} sends to itself; a pair needs two clocks", clock.0)
             }

@@ -97,7 +97,9 @@ fn separable(above: &[(i64, i64)], below: &[(i64, i64)], raise: i64) -> bool {
             let [a, b] = [hull[edge], hull[(edge + 1).min(hull.len() - 1)]];
             let run = i128::from(b.0) - i128::from(a.0);
             let up = i128::from(y) - i128::from(a.1) + sign * i128::from(raise);
-            let turn = if run == 0 { up } else {
+            let turn = if run == 0 {
+                up
+            } else {
                 up * run - (i128::from(b.1) - i128::from(a.1)) * (i128::from(x) - i128::from(a.0))
             };
             !inside || sign * turn >= 0

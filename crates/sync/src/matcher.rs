@@ -223,11 +223,8 @@ impl Unwrapper {
             return value + range;
         };
         let ahead = value.wrapping_sub(last) & (range - 1);
-        let extended = if ahead <= range / 2 {
-            last.saturating_add(ahead)
-        } else {
-            last.saturating_sub(range - ahead)
-        };
+        let extended =
+            if ahead <= range / 2 { last.saturating_add(ahead) } else { last.saturating_sub(range - ahead) };
         self.last = Some(extended.max(last));
         extended
     }

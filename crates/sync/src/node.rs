@@ -7,7 +7,7 @@ use crate::{
     curve::{Curve, Knot},
     edge::{median, without},
     lines::{self, Line},
-    reach::{Motion, Reach, line, possible, reach},
+    reach::{Motion, Reach, line, reach, reach_all},
     timeline::Segment,
     units::{PER_NANO, PER_SECOND, Slope, within_limit},
 };
@@ -78,7 +78,7 @@ pub(crate) fn solve(sightings: &[Sighting], slope: Slope, motion: Motion, method
     let curve = match method {
         Method::Bounded => {
             let reach = reach(&bounds, slope, motion)?;
-            let refused = reach.refused.len() as u64;
+            let refused = reach.refused as u64;
             let curve = bounded(&bounds, &reach, slope, motion);
             return Some(Solved { origin, base, curve, contradictions: contradictions + refused });
         }
@@ -141,9 +141,7 @@ fn estimates(bounds: &[Bound], reach: &Reach, slope: Slope, motion: Motion) -> V
     }
     for share in SHARES {
         let calmer = Motion { wander_ppb_per_s: motion.wander_ppb_per_s * share, ..motion };
-        if possible(bounds, slope, calmer)
-            && let Some(reach) = self::reach(bounds, slope, calmer)
-        {
+        if let Some(reach) = reach_all(bounds, slope, calmer) {
             let points: Vec<(i64, i64)> = reach.cells.iter().map(|cell| (cell.x, cell.estimate)).collect();
             return through(&points, &places);
         }

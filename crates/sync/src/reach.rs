@@ -16,7 +16,7 @@ use crate::{
 };
 
 /// By how much wander may bend a clock within half a cell, in nanoseconds.
-const CELL_SAG: f64 = 2.0;
+const CELL_SAG: f64 = 4.0;
 
 /// Cells of a gap without bounds.
 const GAP_CELLS: i64 = 32;
@@ -49,8 +49,8 @@ pub(crate) struct Reached {
 /// What a pass found.
 pub(crate) struct Reach {
     pub(crate) cells: Vec<Reached>,
-    /// Owners of bounds that nothing possible satisfies.
-    pub(crate) refused: Vec<u32>,
+    /// Bounds that nothing possible satisfies.
+    pub(crate) refused: usize,
     /// Whether there are bounds from below and from above.
     pub(crate) sides: (bool, bool),
 }
@@ -75,8 +75,7 @@ pub(crate) fn line(bounds: &[Bound], slope: Slope, motion: Motion) -> Option<[(i
     let half = (high - low).max(0) as f64 / PER_NANO as f64 / 2.0 + 1.0;
     let mut set = ConvexSet::rectangle((-drift, drift), (-half, half));
     for bound in bounds {
-        cut(&mut set, bound, x, base, 0.0);
-        if set.is_empty() {
+        if !cut(&mut set, bound, x, base, 0.0) {
             return None;
         }
     }
@@ -92,33 +91,38 @@ fn seconds(units: i64) -> f64 {
     units as f64 / PER_SECOND as f64
 }
 
-/// Applies a bound to a set at `x`, whose offsets count from `base`.
-fn cut(set: &mut ConvexSet, bound: &Bound, x: i64, base: i64, wander: f64) {
+/// Applies a bound to a set at `x`, whose offsets count from `base`. Where nothing would be left, the set stays as it is
+/// and the answer is false.
+fn cut(set: &mut ConvexSet, bound: &Bound, x: i64, base: i64, wander: f64) -> bool {
     let apart = seconds(bound.x - x);
     let sag = wander * apart * apart / 2.0 + ROUNDING;
     let value = (bound.value - base) as f64 / PER_NANO as f64;
-    if bound.upper {
-        set.cut(-apart, -1.0, -value - sag);
-    } else {
-        set.cut(apart, 1.0, value - sag);
+    let (across, up, least) =
+        if bound.upper { (-apart, -1.0, -value - sag) } else { (apart, 1.0, value - sag) };
+    // Most bounds cut nothing: this keeps the copy off their way.
+    if set.satisfies(across, up, least) {
+        return true;
     }
+    let mut smaller = *set;
+    smaller.cut(across, up, least);
+    let possible = !smaller.is_empty();
+    if possible {
+        *set = smaller;
+    }
+    possible
 }
 
-/// Whether a clock that wanders this much can satisfy all bounds.
-pub(crate) fn possible(bounds: &[Bound], slope: Slope, motion: Motion) -> bool {
-    let Some(mut pass) = Pass::new(bounds, slope, motion) else { return true };
-    let mut set = pass.start();
-    for index in 0..pass.cells.len() {
-        set = pass.forward(index, set);
-        if !pass.refused.is_empty() {
-            return false;
-        }
-    }
-    true
-}
-
-/// The bounds of the clock at every cell. `bounds` in order of x.
+/// The bounds of the clock at every cell; `None` without bounds. `bounds` in order of x.
 pub(crate) fn reach(bounds: &[Bound], slope: Slope, motion: Motion) -> Option<Reach> {
+    reach_bearing(bounds, slope, motion, usize::MAX)
+}
+
+/// The same, and `None` where a clock that moves like this can't satisfy all bounds.
+pub(crate) fn reach_all(bounds: &[Bound], slope: Slope, motion: Motion) -> Option<Reach> {
+    reach_bearing(bounds, slope, motion, 0)
+}
+
+fn reach_bearing(bounds: &[Bound], slope: Slope, motion: Motion, refusals: usize) -> Option<Reach> {
     let mut pass = Pass::new(bounds, slope, motion)?;
     let mut checkpoints = Vec::new();
     let mut set = pass.start();
@@ -127,8 +131,11 @@ pub(crate) fn reach(bounds: &[Bound], slope: Slope, motion: Motion) -> Option<Re
             checkpoints.push(set);
         }
         set = pass.forward(index, set);
+        if pass.refused > refusals {
+            return None;
+        }
     }
-    let refused = std::mem::take(&mut pass.refused);
+    let refused = pass.refused;
     let mut cells = Vec::with_capacity(pass.cells.len());
     let mut behind: Option<ConvexSet> = None;
     for (block, &checkpoint) in checkpoints.iter().enumerate().rev() {
@@ -159,7 +166,7 @@ struct Pass<'a> {
     ranges: Vec<(f64, f64)>,
     motion: Motion,
     sides: (bool, bool),
-    refused: Vec<u32>,
+    refused: usize,
 }
 
 impl<'a> Pass<'a> {
@@ -183,7 +190,7 @@ impl<'a> Pass<'a> {
             (low.min(high) - 1.0, high.max(low) + 1.0)
         };
         let ranges = low.iter().zip(&high).zip(&bases).map(range).collect();
-        Some(Pass { bounds, cells, bases, ranges, motion, sides, refused: Vec::new() })
+        Some(Pass { bounds, cells, bases, ranges, motion, sides, refused: 0 })
     }
 
     fn start(&self) -> ConvexSet {
@@ -230,17 +237,13 @@ impl<'a> Pass<'a> {
             set = self.everything(index);
         }
         let cell = self.cells[index];
-        let refused_before = self.refused.len();
+        let refused_before = self.refused;
         for bound in &self.bounds[cell.from..cell.to] {
-            let mut smaller = set;
-            cut(&mut smaller, bound, cell.x, self.bases[index], self.motion.wander_ppb_per_s);
-            if smaller.is_empty() {
-                self.refused.push(bound.owner);
-            } else {
-                set = smaller;
+            if !cut(&mut set, bound, cell.x, self.bases[index], self.motion.wander_ppb_per_s) {
+                self.refused += 1;
             }
         }
-        let refused = self.refused.len() - refused_before;
+        let refused = self.refused - refused_before;
         if refused > 2 && 2 * refused > cell.to - cell.from { self.everything(index) } else { set }
     }
 

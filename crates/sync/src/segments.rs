@@ -35,11 +35,7 @@ impl Boundary {
     /// Whether a reading lies behind the step; `None` where both are possible.
     fn passed(&self, ticks: u64) -> Option<bool> {
         if self.first > self.last {
-            return if ticks >= self.first {
-                Some(true)
-            } else {
-                (ticks <= self.last).then_some(false)
-            };
+            return if ticks >= self.first { Some(true) } else { (ticks <= self.last).then_some(false) };
         }
         if ticks > self.latest_before() {
             Some(true)
@@ -129,7 +125,8 @@ pub(crate) fn layout(
         for (segment, messages) in resolved.segments.iter().enumerate() {
             let places = [a, b].map(|clock| Place::new(&boundaries[clock as usize], edge, segment));
             for message in messages {
-                let (Some(at_a), Some(at_b)) = (places[0].segment(message.a), places[1].segment(message.b)) else {
+                let (Some(at_a), Some(at_b)) = (places[0].segment(message.a), places[1].segment(message.b))
+                else {
                     dropped[edge].push(message.id, DropCause::AtStep);
                     continue;
                 };
@@ -179,7 +176,12 @@ fn boundaries(
 ) -> Vec<Vec<Boundary>> {
     let steps = || {
         let of_edge = |(edge, resolved): (usize, &'_ Resolved)| {
-            resolved.steps.iter().enumerate().map(move |(index, step)| (edge, index, *step)).collect::<Vec<_>>()
+            resolved
+                .steps
+                .iter()
+                .enumerate()
+                .map(move |(index, step)| (edge, index, *step))
+                .collect::<Vec<_>>()
         };
         resolved.iter().enumerate().flat_map(of_edge)
     };
@@ -196,7 +198,8 @@ fn boundaries(
         let votes = |side: usize| {
             let clock = sides(edge)[side];
             let own = boundary(graph, clock, side, edge, index, &step);
-            let others = seen[clock as usize].iter().filter(|other| other.seen[0].0 != edge && other.near(&own));
+            let others =
+                seen[clock as usize].iter().filter(|other| other.seen[0].0 != edge && other.near(&own));
             (others.count(), hops[clock as usize])
         };
         let side = usize::from(votes(1) >= votes(0));

@@ -146,7 +146,9 @@ impl<'a> Solver<'a> {
     ) -> Vec<Sighting> {
         let scale = self.lines[self.layout.nodes[node].clock].scale;
         let mut sightings = Vec::new();
-        for attached in self.attached[node].iter().filter(|attached| only.is_none_or(|only| only == attached.link)) {
+        for attached in
+            self.attached[node].iter().filter(|attached| only.is_none_or(|only| only == attached.link))
+        {
             let other = self.segment(attached.other);
             if other.curve.is_none() {
                 continue;
@@ -168,9 +170,8 @@ impl<'a> Solver<'a> {
     /// Messages to and from the reference clock, whose readings are the timeline.
     fn sightings_of_reference(&self, node: usize) -> Vec<Sighting> {
         let links = self.attached[node].iter().filter(|attached| self.is_reference(attached.other));
-        let of_link = |attached: &Attached| {
-            self.sightings(node, Some(attached.link), |time, _| Some(time.estimate))
-        };
+        let of_link =
+            |attached: &Attached| self.sightings(node, Some(attached.link), |time, _| Some(time.estimate));
         links.flat_map(of_link).collect()
     }
 
@@ -194,11 +195,19 @@ impl<'a> Solver<'a> {
         let tick = self.tick(node);
         let choose = |time: &Instant, sent: bool| match method {
             // The reading was shown up to a tick before the message came.
-            Method::Bounded => if sent { time.high } else { time.low.map(|low| low - tick) },
+            Method::Bounded => {
+                if sent {
+                    time.high
+                } else {
+                    time.low.map(|low| low - tick)
+                }
+            }
             Method::Hull | Method::Regression => Some(time.estimate),
         };
         let sightings = self.sightings(node, only, choose);
-        let Some(mut solved) = node::solve(&sightings, self.slope(node), self.motion(node), method) else { return };
+        let Some(mut solved) = node::solve(&sightings, self.slope(node), self.motion(node), method) else {
+            return;
+        };
         let Node { clock, segment: segment_index } = self.layout.nodes[node];
         self.contradictions[clock] = self.contradictions[clock].max(solved.contradictions);
         if method == Method::Bounded {

@@ -26,6 +26,10 @@ const GRID: usize = 8;
 /// Steps that an edge may have. A clock that steps more often is not followed any more.
 const STEPS: usize = 1_000;
 
+/// Bounds that a sample of an edge has at most, and how often a part of an edge is cut in two by it.
+const SAMPLE: usize = 4_096;
+const FAR_DEPTH: u32 = 5;
+
 /// Windows over which drift is measured: at least this many bounds, and a second.
 const TREND_BOUNDS: usize = 32;
 
@@ -144,39 +148,85 @@ impl Run {
     }
 }
 
+/// A step in front of the bound `place`; bounds before `last` surely lie before it, those from `first` on behind.
+#[derive(Clone, Copy)]
+struct Cut {
+    last: usize,
+    place: usize,
+    first: usize,
+}
+
 /// Cuts bounds where a step explains them better.
 fn split(bounds: &[Bound]) -> Vec<Run> {
-    let mut runs = Vec::new();
-    let mut sure_first = None;
-    let mut start = 0;
-    let mut at = 0;
-    while at < bounds.len() && runs.len() < STEPS {
-        let end = (at + WINDOW).min(bounds.len());
-        match best_split(&bounds[at..end]) {
-            Some((last, first)) => {
-                let place = at + likely(&bounds[at..end], last, first);
-                let sure_last = Some(bounds[at + last - 1]);
-                runs.push(Run { bounds: bounds[start..place].to_vec(), sure_first, sure_last });
-                sure_first = bounds.get(at + first).copied();
-                (start, at) = (place, at + first);
-            }
-            None if end == bounds.len() => break,
-            None => at += STRIDE,
-        }
+    let mut cuts = near_cuts(bounds);
+    let mut edges: Vec<usize> = cuts.iter().map(|cut| cut.place).collect();
+    edges.insert(0, 0);
+    edges.push(bounds.len());
+    for edge in edges.windows(2) {
+        far_cuts(bounds, edge[0], edge[1], FAR_DEPTH, &mut cuts);
+    }
+    cuts.sort_unstable_by_key(|cut| cut.place);
+    let mut runs = Vec::with_capacity(cuts.len() + 1);
+    let (mut start, mut sure_first) = (0, None);
+    for cut in cuts {
+        let sure_last = cut.last.checked_sub(1).map(|last| bounds[last]);
+        runs.push(Run { bounds: bounds[start..cut.place].to_vec(), sure_first, sure_last });
+        (start, sure_first) = (cut.place, bounds.get(cut.first).copied());
     }
     runs.push(Run { bounds: bounds[start..].to_vec(), sure_first, sure_last: None });
     runs
 }
 
-/// Where between two places that are as good the step most likely lies: behind the last bound whose delay is usual
-/// before the step, and unusual behind it.
-fn likely(window: &[Bound], last: usize, first: usize) -> usize {
-    let nearest = |run: &[Bound], bound: &Bound| {
-        let same = run.iter().filter(|other| other.upper == bound.upper);
-        same.map(|other| other.value.abs_diff(bound.value)).min().unwrap_or(u64::MAX)
-    };
-    let before = |bound: &Bound| nearest(&window[..last], bound) < nearest(&window[first..], bound);
-    window[last..first].iter().rposition(before).map_or(last, |index| last + index + 1)
+/// Steps that bounds near by show.
+fn near_cuts(bounds: &[Bound]) -> Vec<Cut> {
+    let mut cuts = Vec::new();
+    let mut at = 0;
+    while at < bounds.len() && cuts.len() < STEPS {
+        let end = (at + WINDOW).min(bounds.len());
+        match best_split(&bounds[at..end]) {
+            Some((last, first)) => {
+                let place = at + likely(&bounds[at..end], last, first);
+                cuts.push(Cut { last: at + last, place, first: at + first });
+                at += first;
+            }
+            None if end == bounds.len() => break,
+            None => at += STRIDE,
+        }
+    }
+    cuts
+}
+
+/// Steps that show only in bounds far apart: a clock that stood still contradicts itself all that time, and is behind for
+/// good afterwards. Looked for in a sample, first everywhere and then around the best place.
+fn far_cuts(bounds: &[Bound], from: usize, to: usize, depth: u32, cuts: &mut Vec<Cut>) {
+    let run = &bounds[from..to];
+    let every = run.len().div_ceil(SAMPLE).max(1);
+    let sample: Vec<Bound> = run.iter().step_by(every).copied().collect();
+    let whole = conflicts(&sample);
+    // A twelfth: fewer are wrong pairs, and what windows could not tell apart, neither can this.
+    if depth == 0 || cuts.len() >= STEPS || whole <= STEP_COST || whole * 12 <= sample.len() {
+        return;
+    }
+    let cost = |place: usize| conflicts(&sample[..place]) + conflicts(&sample[place..]);
+    let (mut low, mut high) = (1, sample.len());
+    let mut best = (usize::MAX, 0);
+    loop {
+        let stride = (high - low).div_ceil(16).max(1);
+        best = (low..high).step_by(stride).map(|place| (cost(place), place)).min().unwrap_or(best).min(best);
+        if stride == 1 {
+            break;
+        }
+        (low, high) = (best.1.saturating_sub(stride).max(1), (best.1 + stride).min(sample.len()));
+    }
+    let (least, place) = best;
+    if whole <= least + STEP_COST + sample.len() / 32 {
+        return;
+    }
+    let place = from + place * every;
+    let (last, first) = ((place + 1).saturating_sub(every).max(from + 1), (place + every - 1).min(to - 1));
+    cuts.push(Cut { last, place, first });
+    far_cuts(bounds, from, place, depth - 1, cuts);
+    far_cuts(bounds, place, to, depth - 1, cuts);
 }
 
 /// Where a step saves more than [`STEP_COST`] pairs, if anywhere: the first and the last place that save the most.
@@ -194,6 +244,17 @@ fn best_split(window: &[Bound]) -> Option<(usize, usize)> {
     let first = costs.iter().position(|&cost| cost == least)?;
     let last = costs.iter().rposition(|&cost| cost == least)?;
     (whole > least + STEP_COST).then_some((from + first, from + last))
+}
+
+/// Where between two places that are as good the step most likely lies: behind the last bound whose delay is usual
+/// before the step, and unusual behind it.
+fn likely(window: &[Bound], last: usize, first: usize) -> usize {
+    let nearest = |run: &[Bound], bound: &Bound| {
+        let same = run.iter().filter(|other| other.upper == bound.upper);
+        same.map(|other| other.value.abs_diff(bound.value)).min().unwrap_or(u64::MAX)
+    };
+    let before = |bound: &Bound| nearest(&window[..last], bound) < nearest(&window[first..], bound);
+    window[last..first].iter().rposition(before).map_or(last, |index| last + index + 1)
 }
 
 /// The step between two runs of bounds.

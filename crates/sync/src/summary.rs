@@ -24,7 +24,8 @@ pub(crate) fn report(
     contradictions: &[u64],
     timeline: &Timeline,
 ) -> Report {
-    let clock_report = |clock: usize| clock_report(clock, layout, hops[clock], contradictions[clock], timeline);
+    let clock_report =
+        |clock: usize| clock_report(clock, layout, hops[clock], contradictions[clock], timeline);
     let edge_report = |index: usize| {
         let (ends, edge) = edges[index];
         edge_report(index, ends, edge, &resolved[index], layout, timeline)
@@ -44,8 +45,10 @@ fn clock_report(
 ) -> ClockReport {
     let line = &timeline.clocks[clock];
     let readings = readings(clock, layout);
-    let mut widths: Vec<u64> =
-        readings.iter().filter_map(|&ticks| timeline.convert(ClockId(clock as u32), ticks).half_width()).collect();
+    let mut widths: Vec<u64> = readings
+        .iter()
+        .filter_map(|&ticks| timeline.convert(ClockId(clock as u32), ticks).half_width())
+        .collect();
     widths.sort_unstable();
     let curves = || line.segments.iter().filter_map(|segment| segment.curve.as_ref());
     let known = curves().count() == line.segments.len();
@@ -53,7 +56,10 @@ fn clock_report(
     ClockReport {
         clock: ClockId(clock as u32),
         hops,
-        bounded: (known && curves().all(|curve| curve.has_low), known && curves().all(|curve| curve.has_high)),
+        bounded: (
+            known && curves().all(|curve| curve.has_low),
+            known && curves().all(|curve| curve.has_high),
+        ),
         drift_ppb,
         wander_ppb,
         half_width_median_ns: widths.get(widths.len() / 2).copied(),
@@ -83,8 +89,9 @@ fn readings(clock: usize, layout: &Layout) -> Vec<u64> {
         let mut readings: Vec<u64> = Vec::new();
         for link in &layout.links {
             for side in (0..2).filter(|&side| link.nodes[side] == node) {
-                readings
-                    .extend(link.messages.iter().map(|message| if side == 0 { message.a } else { message.b }));
+                readings.extend(
+                    link.messages.iter().map(|message| if side == 0 { message.a } else { message.b }),
+                );
             }
         }
         readings.sort_unstable();

@@ -127,7 +127,8 @@ pub(crate) struct ClockLine {
 impl ClockLine {
     /// The first segment from `start` on that may hold the ticks, else the nearest.
     fn segment(&self, ticks: u64, start: usize) -> usize {
-        let apart = |segment: &Segment| segment.from.saturating_sub(ticks).max(ticks.saturating_sub(segment.to));
+        let apart =
+            |segment: &Segment| segment.from.saturating_sub(ticks).max(ticks.saturating_sub(segment.to));
         (start..self.segments.len()).min_by_key(|&index| apart(&self.segments[index])).unwrap_or(0)
     }
 
@@ -144,7 +145,8 @@ impl ClockLine {
     fn time_from(&self, units: i128, ticks: u64, first: usize) -> Instant {
         let behind = self.segments[first + 1..].iter();
         let possible = behind.filter(|segment| segment.from <= ticks && ticks <= segment.to);
-        let time = possible.fold(self.segments[first].time(units), |time, segment| time.or(segment.time(units)));
+        let time =
+            possible.fold(self.segments[first].time(units), |time, segment| time.or(segment.time(units)));
         time.with_estimate(self.estimate(units, ticks, first))
     }
 

@@ -3,7 +3,11 @@
 use serde::{Deserialize, Serialize};
 
 /// Units in a nanosecond: 62.5 ps each, finer than the tick of any processor.
-pub(crate) const PER_NANO: i64 = 16;
+pub(crate) const PER_NANO: i64 = 1 << NANO_BITS;
+
+/// A power of two: rounding to nanoseconds is a shift, where a division of 128 bits would cost more than all the rest of
+/// a conversion.
+const NANO_BITS: u32 = 4;
 
 /// Units in a second.
 pub(crate) const PER_SECOND: i64 = 1_000_000_000 * PER_NANO;
@@ -35,7 +39,8 @@ impl Scale {
 
     /// The length of a tick in units, rounded up: a reading says no more than that.
     pub(crate) fn tick(self) -> i64 {
-        saturate(self.units(1) + 1).min(LIMIT)
+        let fraction = u128::from(self.multiplier) & ((1 << self.shift) - 1);
+        saturate(self.units(1) + i128::from(fraction != 0)).min(LIMIT)
     }
 
     /// Units since tick 0, rounded down.
@@ -67,12 +72,12 @@ impl Slope {
 
 /// Whole nanoseconds below `units`.
 pub(crate) fn floor_nanos(units: i128) -> i64 {
-    saturate(units.div_euclid(i128::from(PER_NANO)))
+    saturate(units >> NANO_BITS)
 }
 
 /// Whole nanoseconds above `units`.
 pub(crate) fn ceil_nanos(units: i128) -> i64 {
-    saturate(-(-units).div_euclid(i128::from(PER_NANO)))
+    saturate(-(-units >> NANO_BITS))
 }
 
 /// The nearest value of 64 bits.

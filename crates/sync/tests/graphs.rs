@@ -61,8 +61,12 @@ fn ten_clocks_over_three_hops_with_wrong_matches_and_a_step() {
     assert!(found.jump_low_ns <= 1_000_000 && 1_000_000 <= found.jump_high_ns, "{found:?}");
     // Clock 5 talks to three others, each every 20 ms: within one exchange is within one period.
     let at = |ticks: u64| ticks as f64;
-    assert!(at(found.last_ticks) <= at(world.clocks[5].ticks(step)) && at(found.first_ticks) >= at(world.clocks[5].ticks(step - 1.0)));
-    let gap = (at(found.first_ticks) - at(found.last_ticks)) / world.clocks[5].frequency_hz as f64 * 1e9 - 1e6;
+    assert!(
+        at(found.last_ticks) <= at(world.clocks[5].ticks(step))
+            && at(found.first_ticks) >= at(world.clocks[5].ticks(step - 1.0))
+    );
+    let gap =
+        (at(found.first_ticks) - at(found.last_ticks)) / world.clocks[5].frequency_hz as f64 * 1e9 - 1e6;
     assert!(gap <= 20.5e6, "{gap} ns");
 }
 
@@ -165,7 +169,10 @@ fn late_pairs_are_named_and_bound_nothing() {
     let id = world.messages[100].pair.id;
     let timeline = world.full_graph(1_000).solve(Method::Bounded);
     let dropped = &timeline.report().edges[0].dropped_pairs;
-    assert!(dropped.iter().any(|dropped| dropped.id == id && dropped.cause == DropCause::Late), "{dropped:?}");
+    assert!(
+        dropped.iter().any(|dropped| dropped.id == id && dropped.cause == DropCause::Late),
+        "{dropped:?}"
+    );
 }
 
 #[test]

@@ -12,9 +12,15 @@ use hodo_sync::{Clock, ClockGraph, ClockId, Pair, Timeline};
 pub enum Wander {
     None,
     /// Up and down between ±`ppm` in `period_s`.
-    Triangle { ppm: f64, period_s: f64 },
+    Triangle {
+        ppm: f64,
+        period_s: f64,
+    },
     /// Each half second it turns up or down at up to `ppm_per_s`, and stays within ±`ppm`.
-    Walk { ppm: f64, ppm_per_s: f64 },
+    Walk {
+        ppm: f64,
+        ppm_per_s: f64,
+    },
 }
 
 /// A clock and how it runs.
@@ -210,7 +216,8 @@ impl World {
             }
             let way = |message: &Message| (message.pair.send_clock, message.pair.recv_clock);
             let near = (index.saturating_sub(100)..(index + 100).min(truth.len())).filter(|&other| {
-                way(&truth[other]) == way(&truth[index]) && (truth[other].received - truth[index].received).abs() > 5e6
+                way(&truth[other]) == way(&truth[index])
+                    && (truth[other].received - truth[index].received).abs() > 5e6
             });
             let near: Vec<usize> = near.collect();
             if let Some(&other) = self.rng.choice(&near) {
