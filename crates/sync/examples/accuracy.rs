@@ -1,4 +1,4 @@
-//! The tables and pictures of docs/clocks.md, from the simulator.
+//! The table of docs/clocks.md, from the simulator.
 //!
 //!     cargo run --release -p hodo-sync --example accuracy
 
@@ -27,17 +27,16 @@ fn main() {
             for method in [Method::Bounded, Method::Hull, Method::Regression] {
                 let timeline = graph.solve(method);
                 let verdict = world.judge(&timeline, 100_000);
-                let width = match method {
-                    Method::Regression => "–".to_owned(),
-                    _ => format!("{} ns", verdict.half_width()),
+                let bounds = match method {
+                    Method::Regression => "– | –".to_owned(),
+                    _ => format!("{} ns | {:.2} %", verdict.half_width(), verdict.coverage() * 100.0),
                 };
                 println!(
-                    "| {name} | ±{ppm} ppm | {method:?} | {:.0} ns | {:.0} ns | {} of {} | {width} | {:.2} % |",
+                    "| {name} | ±{ppm} ppm | {method:?} | {:.0} ns | {:.0} ns | {} of {} | {bounds} |",
                     verdict.error(50),
                     verdict.error(99),
                     verdict.inversions,
                     verdict.messages,
-                    verdict.coverage() * 100.0,
                 );
             }
         }

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     bounds::{Bound, envelope},
-    units::{Slope, saturate},
+    units::Slope,
 };
 
 /// Fractional bits of a line's slope: a distance of [`LIMIT`](crate::units::LIMIT) times a slope is exact to a unit.
@@ -40,9 +40,10 @@ impl Knot {
 
     /// The values at `x`, on the lines that leave this knot.
     fn at(&self, x: i64) -> Offsets {
-        let apart = i128::from(x) - i128::from(self.x);
+        // Distances are below 2^62 and slopes at most 1, so what is added fits.
+        let apart = i128::from(x - self.x);
         let value =
-            |start: i64, rise: i64| saturate(i128::from(start) + ((apart * i128::from(rise)) >> RISE_BITS));
+            |start: i64, rise: i64| start.saturating_add(((apart * i128::from(rise)) >> RISE_BITS) as i64);
         Offsets {
             low: value(self.low, self.low_rise),
             estimate: value(self.estimate, self.estimate_rise),
@@ -51,11 +52,11 @@ impl Knot {
     }
 }
 
-/// Slope of the line from a knot to the next, rounded down.
+/// Slope of the line from a knot to the next, rounded down; beyond ±1 nothing is a clock.
 fn rise(from: i64, to: i64, apart: i64) -> i64 {
     let rise = i128::from(to) - i128::from(from);
-    // Beyond ±2^63 >> 60 = ±8 nothing is a clock; saturation keeps the arithmetic defined.
-    saturate((rise << RISE_BITS).checked_div_euclid(i128::from(apart.max(1))).unwrap_or(0))
+    let slope = (rise << RISE_BITS).div_euclid(i128::from(apart.max(1)));
+    slope.clamp(-1 << RISE_BITS, 1 << RISE_BITS) as i64
 }
 
 /// The three lines.

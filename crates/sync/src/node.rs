@@ -114,7 +114,7 @@ fn bounded(bounds: &[Bound], reach: &Reach, slope: Slope, motion: Motion) -> Cur
         let estimate = match reach.sides {
             (true, false) => low,
             (false, true) => high,
-            _ => estimate.clamp(low, high),
+            _ => near_middle(estimate, low, high),
         };
         Knot::new(cell.x, low, estimate, high)
     };
@@ -122,6 +122,13 @@ fn bounded(bounds: &[Bound], reach: &Reach, slope: Slope, motion: Motion) -> Cur
     let mut curve = Curve::new(knots, Some(slope), reach.sides);
     curve.clamp(bounds, slope);
     curve
+}
+
+/// The estimate, moved to within a quarter of the half-width from the middle: where bounds are wide, a calm clock that
+/// they allow may be far from the truth, and the middle never is by more than the half-width.
+fn near_middle(estimate: i64, low: i64, high: i64) -> i64 {
+    let margin = (high - low) / 8 * 3;
+    estimate.clamp(low + margin, high - margin)
 }
 
 /// By how much a clock may leave the straight line between two places, in units: `w·t²/8`, and never more than drift
