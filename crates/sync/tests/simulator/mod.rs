@@ -4,6 +4,8 @@
 
 #![allow(dead_code, unreachable_pub, missing_docs)]
 
+use std::collections::BTreeSet;
+
 use fastrand::Rng;
 use hodo_sync::{Clock, ClockGraph, ClockId, Pair, Timeline};
 
@@ -225,6 +227,39 @@ impl World {
                 self.messages[index].wrong = true;
             }
         }
+    }
+
+    /// Ten clocks of several frequencies that drift and wander.
+    pub fn ten_clocks(seed: u64) -> World {
+        let mut world = World::new(seed, 30.0);
+        let frequencies = [1_000_000_000, 2_300_000_000, 25_000_000, 1_000_000_000, 3_000_000_000];
+        for clock in 0..10 {
+            let drift = world.rng.f64() * 120.0 - 60.0;
+            let wander = Wander::Walk { ppm: 3.0, ppm_per_s: 0.8 };
+            world.add(frequencies[clock % 5], if clock == 0 { 0.0 } else { drift }, wander);
+        }
+        world
+    }
+
+    /// Clock 0 talks to 1, 2, 3; these to 4, 5, 6; these to 7, 8, 9; and 4 to 5: an exchange each 20 ms.
+    pub fn talk_over_three_hops(&mut self) {
+        let delay = Delay { least: 8_000.0, mean: 12_000.0, rare: 50, tail: 10.0 };
+        let protocol =
+            Protocol { period_ns: 20e6, burst: 1, first: delay, there: delay, back: delay, hold_ns: 5_000.0 };
+        for slave in 1..10usize {
+            self.exchange(slave.saturating_sub(3), slave, protocol);
+        }
+        self.exchange(4, 5, protocol);
+    }
+
+    /// Wrong matches left out and made, and right ones left out.
+    pub fn wrong_matches(&self, timeline: &Timeline) -> (usize, usize, usize) {
+        let edges = &timeline.report().edges;
+        let dropped: BTreeSet<u64> =
+            edges.iter().flat_map(|edge| &edge.dropped_pairs).map(|dropped| dropped.id).collect();
+        let wrong = || self.messages.iter().filter(|message| message.wrong);
+        let found = wrong().filter(|message| dropped.contains(&message.pair.id)).count();
+        (found, wrong().count(), dropped.len() - found)
     }
 
     /// A graph of these clocks with bounds of 100 ppm and `wander_ppb_per_s`, without messages.
