@@ -11,6 +11,7 @@ use crate::{Outcome, command};
 const MAY_USE: &[(&str, &[&str])] = &[
     ("hodo-clock", &[]),
     ("hodo-bytes", &[]),
+    ("hodo-sync", &[]),
     ("hodo-trace", &["hodo-clock"]),
     ("hodo-code", &["hodo-bytes", "hodo-clock", "hodo-trace"]),
     ("hodo-intel-pt", &["hodo-clock", "hodo-bytes", "hodo-code"]),

@@ -1,0 +1,120 @@
+//! Bounds of a clock's offset that messages give, and which of them are implied by others.
+
+use crate::units::Slope;
+
+/// What one message says: at `x`, the offset is at least (or at most) `value`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Bound {
+    /// Where, in units.
+    pub(crate) x: i64,
+    /// The bound, in units.
+    pub(crate) value: i64,
+    /// `value − slope · x`.
+    pub(crate) rising: i64,
+    /// `value + slope · x`.
+    pub(crate) falling: i64,
+    /// Whether it bounds from above.
+    pub(crate) upper: bool,
+    /// Whose bound it is: an index that its owner chose.
+    pub(crate) owner: u32,
+}
+
+impl Bound {
+    pub(crate) fn new(x: i64, value: i64, upper: bool, slope: Slope, owner: u32) -> Bound {
+        let sloped = slope.times(x);
+        Bound { x, value, rising: value - sloped, falling: value + sloped, upper, owner }
+    }
+}
+
+/// Marks the bounds that no other one implies: those on the Lipschitz envelope; `bounds` in order of x.
+///
+/// A lower bound is implied by an earlier one with at least its `falling` or a later one with a greater `rising`,
+/// an upper bound likewise. Two prefix maxima find them all.
+pub(crate) fn on_envelope(bounds: &[Bound]) -> Vec<bool> {
+    let mut keep = vec![true; bounds.len()];
+    let (mut highest, mut lowest) = (i64::MIN, i64::MAX);
+    for (bound, keep) in bounds.iter().zip(&mut keep) {
+        if bound.upper {
+            *keep = bound.rising < lowest;
+            lowest = lowest.min(bound.rising);
+        } else {
+            *keep = bound.falling > highest;
+            highest = highest.max(bound.falling);
+        }
+    }
+    let (mut highest, mut lowest) = (i64::MIN, i64::MAX);
+    for (bound, keep) in bounds.iter().zip(&mut keep).rev() {
+        if bound.upper {
+            *keep &= bound.falling <= lowest;
+            lowest = lowest.min(bound.falling);
+        } else {
+            *keep &= bound.rising >= highest;
+            highest = highest.max(bound.rising);
+        }
+    }
+    keep
+}
+
+/// The envelope of the lower bounds (`upper` false) or of the upper ones at each of `places`, both in order of x:
+/// the best that any bound says there, with the drift bound between. `None` without such bounds.
+pub(crate) fn envelope(bounds: &[Bound], places: &[i64], slope: Slope, upper: bool) -> Option<Vec<i64>> {
+    // Lower bounds are upper bounds of the mirrored offset.
+    let sign = if upper { 1 } else { -1 };
+    let of_side = || bounds.iter().filter(|bound| bound.upper == upper);
+    of_side().next()?;
+    let mut best = vec![i64::MAX; places.len()];
+    let mut before = of_side().peekable();
+    let mut least = i64::MAX;
+    for (&place, best) in places.iter().zip(&mut best) {
+        while let Some(bound) = before.next_if(|bound| bound.x <= place) {
+            least = least.min(sign * bound.value - slope.times(bound.x));
+        }
+        *best = least.saturating_add(slope.times(place));
+    }
+    let mut behind = of_side().rev().peekable();
+    let mut least = i64::MAX;
+    for (&place, best) in places.iter().zip(&mut best).rev() {
+        while let Some(bound) = behind.next_if(|bound| bound.x >= place) {
+            least = least.min(sign * bound.value + slope.times(bound.x));
+        }
+        *best = (*best).min(least.saturating_sub(slope.times(place)));
+    }
+    Some(best.into_iter().map(|value| sign * value).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn equal_bounds_leave_one() {
+        let slope = Slope::from_ppb(1_000);
+        let bounds = [Bound::new(5, 7, true, slope, 0), Bound::new(5, 7, true, slope, 1)];
+        assert_eq!(on_envelope(&bounds), [true, false]);
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_left_implies_the_rest(
+            values in prop::collection::vec((0i64..1_000_000, -500i64..500, any::<bool>()), 1..60)
+        ) {
+            let slope = Slope::from_ppb(1_000_000);
+            let mut bounds: Vec<Bound> =
+                values.iter().map(|&(x, value, upper)| Bound::new(x, value, upper, slope, 0)).collect();
+            bounds.sort_by_key(|bound| bound.x);
+            let keep = on_envelope(&bounds);
+            let kept: Vec<Bound> =
+                bounds.iter().zip(&keep).filter(|(_, keep)| **keep).map(|(bound, _)| *bound).collect();
+            let places: Vec<i64> = bounds.iter().map(|bound| bound.x).collect();
+            for upper in [false, true] {
+                let all = envelope(&bounds, &places, slope, upper);
+                prop_assert_eq!(&envelope(&kept, &places, slope, upper), &all);
+                for (bound, at) in bounds.iter().zip(all.iter().flatten()) {
+                    let holds = if upper { *at <= bound.value } else { *at >= bound.value };
+                    prop_assert!(holds || bound.upper != upper);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,303 @@
+//! Convex sets of (drift, offset): what is known of a clock at one moment.
+//!
+//! Everything is relative: offsets in nanoseconds from a whole number near by, drifts in nanoseconds a second. Sets
+//! only ever grow by rounding, so what is known stays true.
+
+/// The most corners a set keeps; more are simplified away, outwards.
+const CORNERS: usize = 14;
+
+/// Corners before simplification: a kept set, two segments added, and a cut.
+const ROOM: usize = CORNERS + 6;
+
+/// Corners nearer than this (in either unit) are one.
+const NEAR: f64 = 1e-6;
+
+/// A corner: drift in ns/s, offset in ns.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) struct Corner {
+    pub(crate) drift: f64,
+    pub(crate) offset: f64,
+}
+
+/// A convex polygon, counter-clockwise with drift to the right and offset upwards; empty without corners.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ConvexSet {
+    length: usize,
+    corners: [Corner; ROOM],
+}
+
+impl ConvexSet {
+    /// All drifts and offsets of two ranges.
+    pub(crate) fn rectangle(drift: (f64, f64), offset: (f64, f64)) -> ConvexSet {
+        let mut set = ConvexSet { length: 0, corners: [Corner::default(); ROOM] };
+        for (drift, offset) in
+            [(drift.0, offset.0), (drift.1, offset.0), (drift.1, offset.1), (drift.0, offset.1)]
+        {
+            set.push(Corner { drift, offset });
+        }
+        set
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.length == 0
+    }
+
+    pub(crate) fn corners(&self) -> &[Corner] {
+        &self.corners[..self.length]
+    }
+
+    /// Adds a corner; one that is as good as the last is left out.
+    fn push(&mut self, corner: Corner) {
+        if let Some(last) = self.corners().last()
+            && (last.drift - corner.drift).abs() < NEAR
+            && (last.offset - corner.offset).abs() < NEAR
+        {
+            return;
+        }
+        self.corners[self.length] = corner;
+        self.length += 1;
+    }
+
+    /// The first corner again at the end is one too many.
+    fn close(&mut self) {
+        while self.length > 1 {
+            let (first, last) = (self.corners[0], self.corners[self.length - 1]);
+            if (last.drift - first.drift).abs() >= NEAR || (last.offset - first.offset).abs() >= NEAR {
+                break;
+            }
+            self.length -= 1;
+        }
+    }
+
+    /// Whether all of it has `across · drift + up · offset ≥ least`.
+    pub(crate) fn satisfies(&self, across: f64, up: f64, least: f64) -> bool {
+        self.corners().iter().all(|corner| across * corner.drift + up * corner.offset >= least)
+    }
+
+    /// Keeps what has `across · drift + up · offset ≥ least`.
+    pub(crate) fn cut(&mut self, across: f64, up: f64, least: f64) {
+        if self.satisfies(across, up, least) {
+            return;
+        }
+        let above = |corner: &Corner| across * corner.drift + up * corner.offset - least;
+        let mut kept = ConvexSet { length: 0, corners: [Corner::default(); ROOM] };
+        for index in 0..self.length {
+            let (from, to) = (self.corners[index], self.corners[(index + 1) % self.length]);
+            let (start, end) = (above(&from), above(&to));
+            if start >= 0.0 {
+                kept.push(from);
+            }
+            if (start >= 0.0) != (end >= 0.0) {
+                let share = start / (start - end);
+                kept.push(Corner {
+                    drift: from.drift + (to.drift - from.drift) * share,
+                    offset: from.offset + (to.offset - from.offset) * share,
+                });
+            }
+        }
+        kept.close();
+        kept.simplify();
+        *self = kept;
+    }
+
+    /// Keeps what `other` has too.
+    pub(crate) fn intersect(&mut self, other: &ConvexSet) {
+        // A set thinner than rounding has no inside to cut by: its corners are bounds enough.
+        if other.length < 3 {
+            let (low, high) = other.offsets();
+            self.cut(0.0, 1.0, low);
+            self.cut(0.0, -1.0, -high);
+            return;
+        }
+        for index in 0..other.length {
+            let (from, to) = (other.corners[index], other.corners[(index + 1) % other.length]);
+            let (across, up) = (from.offset - to.offset, to.drift - from.drift);
+            let size = across.abs().max(up.abs());
+            let (across, up) = (across / size, up / size);
+            self.cut(across, up, across * from.drift + up * from.offset - NEAR);
+        }
+    }
+
+    /// Lets `seconds` pass (or go back) while the drift changes by at most `wander` ns/s each second.
+    ///
+    /// The change of (drift, offset) that bounded wander can bring about lies in the parallelogram around the two
+    /// extreme parabolas: `±(w·t, w·t²/2)` along and `±w·t²/4` up.
+    pub(crate) fn pass(&mut self, seconds: f64, wander: f64) {
+        for corner in &mut self.corners[..self.length] {
+            corner.offset += corner.drift * seconds;
+        }
+        let turn = wander * seconds.abs();
+        self.widen(Corner { drift: turn, offset: turn * seconds / 2.0 });
+        self.widen(Corner { drift: 0.0, offset: turn * seconds.abs() / 4.0 + NEAR });
+        self.simplify();
+    }
+
+    /// Moves all offsets.
+    pub(crate) fn shift(&mut self, offset: f64) {
+        for corner in &mut self.corners[..self.length] {
+            corner.offset += offset;
+        }
+    }
+
+    /// The Minkowski sum with the segment from `−by` to `by`.
+    fn widen(&mut self, by: Corner) {
+        if self.length == 0 || (by.drift.abs() < NEAR && by.offset.abs() < NEAR / 4.0) {
+            return;
+        }
+        let moved = |corner: Corner, side: f64| Corner {
+            drift: corner.drift + side * by.drift,
+            offset: corner.offset + side * by.offset,
+        };
+        let mut wide = ConvexSet { length: 0, corners: [Corner::default(); ROOM] };
+        if self.length < 3 {
+            // A point or a segment: its hull with both shifts, by two cuts of a rectangle would be wider; it is
+            // made a thin triangle first.
+            let (first, last) = (self.corners[0], self.corners[self.length - 1]);
+            let (low, high) = if first.offset <= last.offset { (first, last) } else { (last, first) };
+            let apart = 2.0 * NEAR;
+            wide.push(Corner { drift: low.drift, offset: low.offset - apart });
+            wide.push(Corner { drift: low.drift.max(high.drift) + apart, offset: high.offset + apart });
+            wide.push(Corner { drift: low.drift.min(high.drift) - apart, offset: high.offset + apart });
+            std::mem::swap(self, &mut wide);
+            wide.length = 0;
+        }
+        let side = |index: usize| {
+            let (from, to) = (self.corners[index % self.length], self.corners[(index + 1) % self.length]);
+            let outward = by.drift * (to.offset - from.offset) - by.offset * (to.drift - from.drift);
+            if outward > 0.0 { 1.0 } else { -1.0 }
+        };
+        for index in 0..self.length {
+            let (before, after) = (side(index + self.length - 1), side(index));
+            wide.push(moved(self.corners[index], before));
+            if before != after {
+                wide.push(moved(self.corners[index], after));
+            }
+        }
+        wide.close();
+        *self = wide;
+    }
+
+    /// Takes away the edge that adds the least area, until few corners are left.
+    fn simplify(&mut self) {
+        while self.length > CORNERS {
+            let corner = |index: usize| self.corners[index % self.length];
+            let mut best: Option<(f64, usize, Corner)> = None;
+            for edge in 0..self.length {
+                let (a, b) = (corner(edge + self.length - 1), corner(edge));
+                let (c, d) = (corner(edge + 1), corner(edge + 2));
+                if let Some((area, meeting)) = beyond(a, b, c, d)
+                    && best.is_none_or(|(least, ..)| area < least)
+                {
+                    best = Some((area, edge, meeting));
+                }
+            }
+            let Some((_, edge, meeting)) = best else { break };
+            self.corners[edge] = meeting;
+            let gone = (edge + 1) % self.length;
+            self.corners.copy_within(gone + 1..self.length, gone);
+            self.length -= 1;
+        }
+    }
+
+    /// The least and the greatest offset.
+    pub(crate) fn offsets(&self) -> (f64, f64) {
+        range(self.corners().iter().map(|corner| corner.offset))
+    }
+
+    /// The least and the greatest drift.
+    pub(crate) fn drifts(&self) -> (f64, f64) {
+        range(self.corners().iter().map(|corner| corner.drift))
+    }
+
+    /// The centre of mass.
+    pub(crate) fn centre(&self) -> Corner {
+        let Some(&origin) = self.corners().first() else { return Corner::default() };
+        let (mut weight, mut drift, mut offset) = (0.0, 0.0, 0.0);
+        for pair in self.corners().windows(2).skip(1) {
+            let (b, c) = (pair[0], pair[1]);
+            let area = cross(origin, b, c);
+            weight += area;
+            drift += area * (b.drift + c.drift - 2.0 * origin.drift) / 3.0;
+            offset += area * (b.offset + c.offset - 2.0 * origin.offset) / 3.0;
+        }
+        if weight > NEAR * NEAR {
+            return Corner { drift: origin.drift + drift / weight, offset: origin.offset + offset / weight };
+        }
+        let ((left, right), (low, high)) = (self.drifts(), self.offsets());
+        Corner { drift: (left + right) / 2.0, offset: (low + high) / 2.0 }
+    }
+}
+
+fn range(values: impl Iterator<Item = f64>) -> (f64, f64) {
+    values.fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), value| (low.min(value), high.max(value)))
+}
+
+/// Twice the area of a triangle; positive where it turns left.
+fn cross(a: Corner, b: Corner, c: Corner) -> f64 {
+    (b.drift - a.drift) * (c.offset - a.offset) - (b.offset - a.offset) * (c.drift - a.drift)
+}
+
+/// Where the edges `a → b` and `d → c` meet beyond the edge `b → c`, and the area that lies between.
+fn beyond(a: Corner, b: Corner, c: Corner, d: Corner) -> Option<(f64, Corner)> {
+    let (first, second) =
+        ((b.drift - a.drift, b.offset - a.offset), (c.drift - d.drift, c.offset - d.offset));
+    let turn = first.0 * second.1 - first.1 * second.0;
+    // Edges that are parallel or open outwards do not meet.
+    if turn >= -1e-12 {
+        return None;
+    }
+    let share = ((c.drift - b.drift) * second.1 - (c.offset - b.offset) * second.0) / turn;
+    if !(share >= 0.0 && share.is_finite()) {
+        return None;
+    }
+    let meeting = Corner { drift: b.drift + first.0 * share, offset: b.offset + first.1 * share };
+    Some((cross(b, meeting, c).abs(), meeting))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn contains(set: &ConvexSet, point: Corner, slack: f64) -> bool {
+        (0..set.length).all(|index| {
+            let (from, to) = (set.corners[index], set.corners[(index + 1) % set.length]);
+            let size = (to.drift - from.drift).hypot(to.offset - from.offset);
+            cross(from, to, point) >= -slack * size
+        })
+    }
+
+    #[test]
+    fn a_cut_square_has_the_centre_of_what_is_left() {
+        let mut set = ConvexSet::rectangle((-1.0, 1.0), (-1.0, 1.0));
+        set.cut(1.0, 0.0, 0.0);
+        assert_eq!(set.centre(), Corner { drift: 0.5, offset: 0.0 });
+        set.cut(0.0, 1.0, 2.0);
+        assert!(set.is_empty());
+    }
+
+    proptest! {
+        /// A clock that keeps to its bounds stays inside, forwards and backwards, whatever is cut around it.
+        #[test]
+        fn the_truth_stays_inside(
+            steps in prop::collection::vec((0.001f64..2.0, -1.0f64..1.0, 0.0f64..50.0, -3.0f64..3.0), 1..40),
+            backwards: bool,
+        ) {
+            let wander = 100.0;
+            let mut set = ConvexSet::rectangle((-10_000.0, 10_000.0), (-1e6, 1e6));
+            let mut truth = Corner { drift: 17.0, offset: -3.0 };
+            for (seconds, turn, room, tilt) in steps {
+                let seconds = if backwards { -seconds } else { seconds };
+                truth.offset += truth.drift * seconds + turn * wander * seconds * seconds / 2.0;
+                truth.drift += turn * wander * seconds;
+                set.pass(seconds, wander);
+                prop_assert!(contains(&set, truth, 1e-3), "after {seconds} s: {set:?} lacks {truth:?}");
+                let level = tilt * truth.drift + truth.offset;
+                set.cut(tilt, 1.0, level - room);
+                set.cut(-tilt, -1.0, -level - room);
+                prop_assert!(contains(&set, truth, 1e-3));
+                prop_assert!(set.length <= CORNERS);
+            }
+        }
+    }
+}

@@ -1,0 +1,232 @@
+//! The fewest pairs to leave out: a minimum vertex cover of the conflicts, found through a maximum matching.
+//!
+//! A lower bound and an upper bound of a clock's offset conflict where the lower one exceeds the upper one by more
+//! than the drift bound allows over their distance. In the coordinates `falling = value + slope · x` and
+//! `rising = value − slope · x` that is a plain dominance in both, and so:
+//!
+//! * a greedy sweep finds a maximum matching of conflicting bounds;
+//! * König's theorem turns it into a minimum vertex cover: the smallest set without which no conflict is left.
+//!
+//! Both take O(n log n). A set of bounds without pairwise conflicts has a function of bounded slope through it
+//! (McShane 1934), so nothing beyond pairs needs to be looked at.
+
+use std::collections::BTreeMap;
+
+use crate::bounds::Bound;
+
+/// Rounding of `slope · x` in units, which may not make a conflict.
+const ROUNDING: i64 = 2;
+
+/// Whether no two bounds conflict; `bounds` in order of x.
+pub(crate) fn consistent(bounds: &[Bound]) -> bool {
+    let (mut highest, mut lowest) = (i64::MIN, i64::MAX);
+    for bound in bounds {
+        if bound.upper {
+            if bound.falling + ROUNDING < highest {
+                return false;
+            }
+            lowest = lowest.min(bound.rising);
+        } else {
+            if bound.rising > lowest.saturating_add(ROUNDING) {
+                return false;
+            }
+            highest = highest.max(bound.falling);
+        }
+    }
+    true
+}
+
+/// How many bounds must go at least.
+pub(crate) fn conflicts(bounds: &[Bound]) -> usize {
+    if consistent(bounds) { 0 } else { Conflicts::new(bounds).matched }
+}
+
+/// The indices of the fewest bounds without which the rest is consistent, ascending.
+pub(crate) fn fewest(bounds: &[Bound]) -> Vec<usize> {
+    if consistent(bounds) {
+        return Vec::new();
+    }
+    Conflicts::new(bounds).cover()
+}
+
+/// A bound in the coordinates of dominance.
+#[derive(Clone, Copy)]
+struct Corner {
+    rising: i64,
+    falling: i64,
+    index: usize,
+}
+
+/// Bounds by side, in order of `rising`, and a maximum matching of those that conflict.
+struct Conflicts {
+    lowers: Vec<Corner>,
+    uppers: Vec<Corner>,
+    /// For each lower bound its partner among the upper ones.
+    partner_of_lower: Vec<Option<usize>>,
+    partner_of_upper: Vec<Option<usize>>,
+    matched: usize,
+}
+
+impl Conflicts {
+    fn new(bounds: &[Bound]) -> Conflicts {
+        let side = |upper: bool| {
+            let rounding = if upper { ROUNDING } else { 0 };
+            let of_side = bounds.iter().enumerate().filter(|(_, bound)| bound.upper == upper);
+            let corner = |(index, bound): (usize, &Bound)| Corner {
+                rising: bound.rising + rounding,
+                falling: bound.falling + rounding,
+                index,
+            };
+            let mut corners: Vec<Corner> = of_side.map(corner).collect();
+            corners.sort_unstable_by_key(|corner| (corner.rising, corner.index));
+            corners
+        };
+        let (lowers, uppers) = (side(false), side(true));
+        let mut conflicts = Conflicts {
+            partner_of_lower: vec![None; lowers.len()],
+            partner_of_upper: vec![None; uppers.len()],
+            lowers,
+            uppers,
+            matched: 0,
+        };
+        conflicts.match_greedily();
+        conflicts
+    }
+
+    /// Gives each lower bound, in order of `rising`, the free upper bound that it dominates with the greatest
+    /// `falling`: later lower bounds dominate at least as much in `rising`, so no other choice does better.
+    fn match_greedily(&mut self) {
+        let mut free = BTreeMap::new();
+        let mut next = 0;
+        for (at, lower) in self.lowers.iter().enumerate() {
+            while next < self.uppers.len() && self.uppers[next].rising < lower.rising {
+                free.insert((self.uppers[next].falling, next), ());
+                next += 1;
+            }
+            let Some((&(_, upper), ())) = free.range(..(lower.falling, 0)).next_back() else { continue };
+            free.remove(&(self.uppers[upper].falling, upper));
+            self.partner_of_lower[at] = Some(upper);
+            self.partner_of_upper[upper] = Some(at);
+            self.matched += 1;
+        }
+    }
+
+    /// König's theorem: lower bounds not reached by alternating paths from unmatched ones, and upper bounds reached.
+    fn cover(&self) -> Vec<usize> {
+        let mut reached_lower = vec![false; self.lowers.len()];
+        let mut unreached = MinimumTree::new(&self.uppers);
+        let mut open: Vec<usize> =
+            (0..self.lowers.len()).filter(|&lower| self.partner_of_lower[lower].is_none()).collect();
+        for &lower in &open {
+            reached_lower[lower] = true;
+        }
+        let mut cover = Vec::new();
+        while let Some(at) = open.pop() {
+            let lower = self.lowers[at];
+            let end = self.uppers.partition_point(|upper| upper.rising < lower.rising);
+            while let Some(upper) = unreached.take_below(end, lower.falling) {
+                cover.push(self.uppers[upper].index);
+                if let Some(partner) = self.partner_of_upper[upper]
+                    && !std::mem::replace(&mut reached_lower[partner], true)
+                {
+                    open.push(partner);
+                }
+            }
+        }
+        let unreached = reached_lower.iter().zip(&self.lowers).filter(|(reached, _)| !**reached);
+        cover.extend(unreached.map(|(_, lower)| lower.index));
+        cover.sort_unstable();
+        cover
+    }
+}
+
+/// The least `falling` of ranges of upper bounds, from which bounds are taken out.
+struct MinimumTree {
+    leaves: usize,
+    /// The least `falling` below each node; the root is 1.
+    least: Vec<i64>,
+}
+
+impl MinimumTree {
+    fn new(uppers: &[Corner]) -> MinimumTree {
+        let leaves = uppers.len().next_power_of_two();
+        let mut least = vec![i64::MAX; 2 * leaves];
+        for (leaf, upper) in least[leaves..].iter_mut().zip(uppers) {
+            *leaf = upper.falling;
+        }
+        for node in (1..leaves).rev() {
+            least[node] = least[2 * node].min(least[2 * node + 1]);
+        }
+        MinimumTree { leaves, least }
+    }
+
+    /// Takes out a bound among the first `end` whose `falling` is less than `limit`.
+    fn take_below(&mut self, end: usize, limit: i64) -> Option<usize> {
+        let leaf = self.find(1, 0, self.leaves, end, limit)?;
+        let mut node = leaf + self.leaves;
+        self.least[node] = i64::MAX;
+        while node > 1 {
+            node /= 2;
+            self.least[node] = self.least[2 * node].min(self.least[2 * node + 1]);
+        }
+        Some(leaf)
+    }
+
+    fn find(&self, node: usize, from: usize, length: usize, end: usize, limit: i64) -> Option<usize> {
+        if from >= end || self.least[node] >= limit {
+            return None;
+        }
+        if length == 1 {
+            return Some(from);
+        }
+        let half = length / 2;
+        self.find(2 * node, from, half, end, limit)
+            .or_else(|| self.find(2 * node + 1, from + half, half, end, limit))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::units::Slope;
+    use proptest::prelude::*;
+
+    fn bounds(values: &[(i64, i64, bool)]) -> Vec<Bound> {
+        let slope = Slope::from_ppb(100_000_000);
+        let mut bounds: Vec<Bound> =
+            values.iter().map(|&(x, value, upper)| Bound::new(x, value, upper, slope, 0)).collect();
+        bounds.sort_by_key(|bound| bound.x);
+        bounds
+    }
+
+    #[test]
+    fn one_wrong_bound_against_many_is_the_one_that_goes() {
+        let mut values: Vec<_> = (0..20).map(|x| (x * 100, 50, true)).collect();
+        values.extend((0..20).map(|x| (x * 100 + 50, -50, false)));
+        values.push((1_000, 5_000, false));
+        let bounds = bounds(&values);
+        let fewest = fewest(&bounds);
+        assert_eq!(fewest.len(), 1);
+        assert_eq!(bounds[fewest[0]].value, 5_000);
+    }
+
+    proptest! {
+        /// Against every subset, on inputs small enough for that.
+        #[test]
+        fn the_cover_is_valid_and_minimal(
+            values in prop::collection::vec((0i64..2_000, -200i64..200, any::<bool>()), 0..11)
+        ) {
+            let bounds = bounds(&values);
+            let without = |gone: u32| -> Vec<Bound> {
+                let stays = |&(index, _): &(usize, &Bound)| gone >> index & 1 == 0;
+                bounds.iter().enumerate().filter(stays).map(|(_, bound)| *bound).collect()
+            };
+            let chosen = fewest(&bounds).iter().fold(0, |set, &index| set | 1u32 << index);
+            prop_assert!(consistent(&without(chosen)));
+            let least = (0..1u32 << bounds.len()).filter(|&gone| consistent(&without(gone)))
+                .map(u32::count_ones).min().unwrap();
+            prop_assert_eq!(chosen.count_ones(), least);
+            prop_assert_eq!(conflicts(&bounds), least as usize);
+        }
+    }
+}

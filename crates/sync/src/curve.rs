@@ -1,0 +1,298 @@
+//! A clock's offset over its own time: an estimate between two bounds, piecewise-linear in whole numbers.
+
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    bounds::{Bound, envelope},
+    units::Slope,
+};
+
+/// Fractional bits of a line's slope: a distance of [`LIMIT`](crate::units::LIMIT) times a slope is exact to a unit.
+const RISE_BITS: u32 = 60;
+
+/// Rounds of adding knots where a bound is violated, before all violated bounds' places are taken as knots at once.
+const ROUNDS: usize = 64;
+
+/// A value at one place of all three lines.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Offsets {
+    pub(crate) low: i64,
+    pub(crate) estimate: i64,
+    pub(crate) high: i64,
+}
+
+/// A knot: where, the values there, and how they rise towards the next knot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Knot {
+    pub(crate) x: i64,
+    pub(crate) low: i64,
+    pub(crate) estimate: i64,
+    pub(crate) high: i64,
+    low_rise: i64,
+    estimate_rise: i64,
+    high_rise: i64,
+}
+
+impl Knot {
+    pub(crate) const fn new(x: i64, low: i64, estimate: i64, high: i64) -> Knot {
+        Knot { x, low, estimate, high, low_rise: 0, estimate_rise: 0, high_rise: 0 }
+    }
+
+    /// The values at `x`, on the lines that leave this knot.
+    pub(crate) fn at(&self, x: i64) -> Offsets {
+        // Distances are below 2^62 and slopes at most 1, so what is added fits.
+        let apart = i128::from(x - self.x);
+        let value =
+            |start: i64, rise: i64| start.saturating_add(((apart * i128::from(rise)) >> RISE_BITS) as i64);
+        Offsets {
+            low: value(self.low, self.low_rise),
+            estimate: value(self.estimate, self.estimate_rise),
+            high: value(self.high, self.high_rise),
+        }
+    }
+}
+
+/// Slope of the line from a knot to the next, rounded down; beyond ±1 nothing is a clock.
+fn rise(from: i64, to: i64, apart: i64) -> i64 {
+    let rise = i128::from(to) - i128::from(from);
+    let slope = (rise << RISE_BITS).div_euclid(i128::from(apart.max(1)));
+    slope.clamp(-1 << RISE_BITS, 1 << RISE_BITS) as i64
+}
+
+/// The three lines.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Curve {
+    knots: Vec<Knot>,
+    /// How fast certainty fades before the first and behind the last knot, as the bits of a [`Slope`]; `None`: the
+    /// lines go on straight.
+    fades: Option<Slope>,
+    pub(crate) has_low: bool,
+    pub(crate) has_high: bool,
+}
+
+impl Curve {
+    /// Lines through knots in order of x, no two at one place.
+    pub(crate) fn new(knots: Vec<Knot>, fades: Option<Slope>, sides: (bool, bool)) -> Curve {
+        let mut curve = Curve { knots, fades, has_low: sides.0, has_high: sides.1 };
+        curve.join();
+        curve
+    }
+
+    /// The clock that the timeline follows.
+    pub(crate) fn exact(tick: i64) -> Curve {
+        Curve::new(vec![Knot::new(0, 0, 0, tick)], None, (true, true))
+    }
+
+    /// From when the clock turned to a reading to when an event showed it: up to a tick later.
+    pub(crate) fn add_tick(&mut self, tick: i64) {
+        for knot in &mut self.knots {
+            knot.estimate += tick / 2;
+            knot.high = knot.high.saturating_add(tick);
+        }
+        self.join();
+    }
+
+    fn join(&mut self) {
+        for index in 1..self.knots.len() {
+            let (before, next) = self.knots.split_at_mut(index);
+            let (knot, next) = (&mut before[index - 1], &next[0]);
+            let apart = next.x - knot.x;
+            knot.low_rise = rise(knot.low, next.low, apart);
+            knot.estimate_rise = rise(knot.estimate, next.estimate, apart);
+            knot.high_rise = rise(knot.high, next.high, apart);
+        }
+        if let [.., before, last] = self.knots.as_mut_slice() {
+            let rises = (before.low_rise, before.estimate_rise, before.high_rise);
+            (last.low_rise, last.estimate_rise, last.high_rise) = rises;
+        }
+    }
+
+    /// The piece that `x` lies on: 0 before the first knot, else one more than the knot before it.
+    pub(crate) fn piece(&self, x: i64) -> usize {
+        self.knots.partition_point(|knot| knot.x <= x)
+    }
+
+    /// The knot before `x`, where the next one lies, and the number of the piece between, unless `x` is outside of all
+    /// knots. Pieces behind `near` are looked at first.
+    pub(crate) fn piece_around(&self, near: usize, x: i64) -> Option<(Knot, i64, usize)> {
+        let lies_on = |piece: &usize| {
+            *piece > 0
+                && *piece < self.knots.len()
+                && self.knots[piece - 1].x <= x
+                && x < self.knots[*piece].x
+        };
+        let piece = (near + 1..near + 4).find(lies_on).unwrap_or_else(|| self.piece(x));
+        Some((*self.knots.get(piece.checked_sub(1)?)?, self.knots.get(piece)?.x, piece))
+    }
+
+    /// The values at `x`, which lies on `piece`.
+    pub(crate) fn at_piece(&self, piece: usize, x: i64) -> Offsets {
+        let inside = piece > 0 && piece < self.knots.len();
+        let knot = &self.knots[piece.saturating_sub(1)];
+        let mut offsets = knot.at(x);
+        if let (false, Some(slope)) = (inside, self.fades) {
+            let fade = slope.times(x.abs_diff(knot.x).min(i64::MAX as u64) as i64).saturating_add(1);
+            offsets.low = knot.low.saturating_sub(fade);
+            offsets.high = knot.high.saturating_add(fade);
+            // The estimate may not run out of its bounds.
+            offsets.estimate = offsets.estimate.clamp(offsets.low, offsets.high);
+        }
+        offsets
+    }
+
+    /// The values at `x`.
+    pub(crate) fn at(&self, x: i64) -> Offsets {
+        self.at_piece(self.piece(x), x)
+    }
+
+    /// Makes estimate and bounds satisfy `bounds` (in order of x) exactly, and no line steeper than `slope`.
+    ///
+    /// At each knot the lines are clamped to the envelopes of the bounds; a bound that a straight piece between two
+    /// knots still violates becomes a knot. The envelopes are no steeper than `slope`, so the result is not either.
+    pub(crate) fn clamp(&mut self, bounds: &[Bound], slope: Slope) {
+        self.limit(slope);
+        self.satisfy(bounds, slope, true);
+    }
+
+    /// Makes the estimate alone satisfy bounds.
+    pub(crate) fn clamp_estimate(&mut self, bounds: &[Bound], slope: Slope) {
+        self.satisfy(bounds, slope, false);
+    }
+
+    fn satisfy(&mut self, bounds: &[Bound], slope: Slope, certain: bool) {
+        let satisfied = |bound: &Bound| {
+            let estimate = self.at(bound.x).estimate;
+            if bound.upper { estimate <= bound.value } else { estimate >= bound.value }
+        };
+        if !certain && bounds.iter().all(satisfied) {
+            return;
+        }
+        for round in 0.. {
+            let places: Vec<i64> = self.knots.iter().map(|knot| knot.x).collect();
+            if let Some(low) = envelope(bounds, &places, slope, false) {
+                for (knot, low) in self.knots.iter_mut().zip(low) {
+                    knot.low = if certain { knot.low.max(low) } else { knot.low };
+                    knot.estimate = knot.estimate.max(low);
+                }
+            }
+            if let Some(high) = envelope(bounds, &places, slope, true) {
+                for (knot, high) in self.knots.iter_mut().zip(high) {
+                    knot.high = if certain { knot.high.min(high) } else { knot.high };
+                    knot.estimate = knot.estimate.min(high);
+                }
+            }
+            self.enclose();
+            self.join();
+            let violated = self.violated(bounds, round >= ROUNDS);
+            if violated.is_empty() {
+                return;
+            }
+            self.insert(&violated);
+        }
+    }
+
+    /// Bounds that hold the estimate, whatever was clamped.
+    fn enclose(&mut self) {
+        for knot in &mut self.knots {
+            knot.low = knot.low.min(knot.estimate);
+            knot.high = knot.high.max(knot.estimate);
+        }
+    }
+
+    /// Places of bounds that the estimate violates, or of all bounds, that are no knots yet.
+    fn violated(&self, bounds: &[Bound], all: bool) -> Vec<i64> {
+        let mut piece = 0;
+        let mut places = Vec::new();
+        for bound in bounds {
+            while self.knots.get(piece).is_some_and(|knot| knot.x <= bound.x) {
+                piece += 1;
+            }
+            let estimate = self.at_piece(piece, bound.x).estimate;
+            let violated = if bound.upper { estimate > bound.value } else { estimate < bound.value };
+            let is_knot = piece > 0 && self.knots[piece - 1].x == bound.x;
+            if (violated || all) && !is_knot && places.last() != Some(&bound.x) {
+                places.push(bound.x);
+            }
+        }
+        places
+    }
+
+    /// Adds knots on the lines as they are.
+    fn insert(&mut self, places: &[i64]) {
+        let added = places.iter().map(|&x| {
+            let offsets = self.at(x);
+            Knot::new(x, offsets.low, offsets.estimate, offsets.high)
+        });
+        let added: Vec<Knot> = added.collect();
+        self.knots.extend(added);
+        self.knots.sort_by_key(|knot| knot.x);
+        self.join();
+    }
+
+    /// Makes no line steeper than `slope`: bounds only get tighter, as no truth is steeper.
+    fn limit(&mut self, slope: Slope) {
+        let tighten = |from: Knot, knot: &mut Knot| {
+            let fall = slope.times((knot.x - from.x).abs()) + 1;
+            knot.low = knot.low.max(from.low.saturating_sub(fall));
+            knot.high = knot.high.min(from.high.saturating_add(fall));
+            knot.estimate = knot.estimate.max(from.estimate.saturating_sub(fall - 1));
+        };
+        for index in 1..self.knots.len() {
+            let from = self.knots[index - 1];
+            tighten(from, &mut self.knots[index]);
+        }
+        for index in (1..self.knots.len()).rev() {
+            let from = self.knots[index];
+            tighten(from, &mut self.knots[index - 1]);
+        }
+        self.enclose();
+        self.join();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn lines_go_on_straight_without_fading() {
+        let knots = vec![Knot::new(0, 0, 0, 0), Knot::new(1_024, 10, 20, 30)];
+        let curve = Curve::new(knots, None, (true, true));
+        assert_eq!(curve.at(2_048), Offsets { low: 20, estimate: 40, high: 60 });
+        assert_eq!(curve.at(-1_024), Offsets { low: -10, estimate: -20, high: -30 });
+    }
+
+    proptest! {
+        #[test]
+        fn a_clamped_curve_satisfies_every_bound_and_time_never_runs_back(
+            values in prop::collection::vec((0i64..100_000, 0i64..300, any::<bool>()), 1..50),
+            start in -500i64..500, end in -500i64..500,
+        ) {
+            let slope = Slope::from_ppb(10_000_000);
+            // Bounds around a truth of constant drift never contradict each other.
+            let mut bounds: Vec<Bound> = values.iter().map(|&(x, room, upper)| {
+                let truth = x / 200;
+                Bound::new(x, if upper { truth + room } else { truth - room }, upper, slope, 0)
+            }).collect();
+            bounds.sort_by_key(|bound| bound.x);
+            let knots = vec![Knot::new(0, -5_000, start, 5_000), Knot::new(100_000, -5_000, end, 5_000)];
+            let mut curve = Curve::new(knots, Some(slope), (true, true));
+            curve.clamp(&bounds, slope);
+            for bound in &bounds {
+                let offsets = curve.at(bound.x);
+                let (least, most) = if bound.upper { (i64::MIN, bound.value) } else { (bound.value, i64::MAX) };
+                prop_assert!(least <= offsets.estimate && offsets.estimate <= most);
+                let truth = bound.x / 200;
+                prop_assert!(offsets.low <= truth + 1 && truth - 1 <= offsets.high);
+            }
+            let mut before = i64::MIN;
+            for x in (-2_000..102_000).step_by(7) {
+                let offsets = curve.at(x);
+                prop_assert!(offsets.low <= offsets.estimate && offsets.estimate <= offsets.high);
+                prop_assert!(x + offsets.estimate >= before);
+                before = x + offsets.estimate;
+            }
+        }
+    }
+}

@@ -1,0 +1,179 @@
+//! One clock between two of its steps: from bounds of its time to a curve.
+
+use crate::{
+    bounds::Bound,
+    clocks::Method,
+    cover::fewest,
+    curve::{Curve, Knot},
+    edge::{median, without},
+    lines::{self, Line},
+    reach::{Motion, Reach, line, reach, reach_all},
+    timeline::Segment,
+    units::{PER_NANO, PER_SECOND, Slope, within_limit},
+};
+
+/// Shares of the wander bound with which the estimate is tried, the least first.
+const SHARES: [f64; 3] = [1.0 / 64.0, 1.0 / 16.0, 1.0 / 4.0];
+
+/// At a reading of the clock (in units), the timeline is at least or at most at `time`.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Sighting {
+    pub(crate) units: i128,
+    pub(crate) time: i128,
+    pub(crate) upper: bool,
+}
+
+/// A solved stretch of a clock.
+pub(crate) struct Solved {
+    pub(crate) origin: i128,
+    pub(crate) base: i128,
+    pub(crate) curve: Curve,
+    /// Sightings that contradict the others.
+    pub(crate) contradictions: u64,
+}
+
+/// Sightings as bounds of timeline minus clock.
+struct Framed {
+    origin: i128,
+    base: i128,
+    bounds: Vec<Bound>,
+}
+
+fn frame(sightings: &[Sighting], slope: Slope) -> Framed {
+    let origin = median(sightings.iter().map(|sighting| sighting.units));
+    let base = median(sightings.iter().map(|sighting| sighting.time - sighting.units));
+    Framed { origin, base, bounds: bounds(sightings, origin, base, slope) }
+}
+
+/// Sightings as bounds around a known origin; those too far from it are left out.
+pub(crate) fn bounds(sightings: &[Sighting], origin: i128, base: i128, slope: Slope) -> Vec<Bound> {
+    let bound = |sighting: &Sighting| {
+        let x = within_limit(sighting.units - origin)?;
+        let value = within_limit(sighting.time - sighting.units - base)?;
+        Some(Bound::new(x, value, sighting.upper, slope, 0))
+    };
+    let mut bounds: Vec<Bound> = sightings.iter().filter_map(bound).collect();
+    bounds.sort_by_key(|bound| (bound.x, bound.upper, bound.value));
+    bounds
+}
+
+/// Makes a segment's curve satisfy more sightings.
+pub(crate) fn clamp(segment: &mut Segment, sightings: &[Sighting], slope: Slope) {
+    let bounds = bounds(sightings, segment.origin, segment.base, slope);
+    if let Some(curve) = &mut segment.curve {
+        curve.clamp(&bounds, slope);
+    }
+}
+
+/// The curve that sightings leave; `None` without any.
+pub(crate) fn solve(sightings: &[Sighting], slope: Slope, motion: Motion, method: Method) -> Option<Solved> {
+    let Framed { origin, base, mut bounds } = frame(sightings, slope);
+    let gone = fewest(&bounds);
+    if !gone.is_empty() {
+        let mut rest = Vec::with_capacity(bounds.len());
+        without(&bounds, &gone, &mut rest);
+        bounds = rest;
+    }
+    let contradictions = gone.len() as u64;
+    let curve = match method {
+        Method::Bounded => {
+            let reach = reach(&bounds, slope, motion)?;
+            let refused = reach.refused as u64;
+            let curve = bounded(&bounds, &reach, slope, motion);
+            return Some(Solved { origin, base, curve, contradictions: contradictions + refused });
+        }
+        Method::Hull => {
+            let extremes = lines::extremes(&bounds)?;
+            let bisector = lines::bisector(&extremes);
+            let (steep, flat) = (extremes.steepest, extremes.flattest);
+            let knot = |estimate: (i64, i64), a: i64, b: i64| {
+                Knot::new(estimate.0, a.min(b).min(estimate.1), estimate.1, a.max(b).max(estimate.1))
+            };
+            let from = knot(bisector.from, steep.from.1, flat.from.1);
+            let to = knot(bisector.to, steep.to.1, flat.to.1);
+            Curve::new(vec![from, to], None, (true, true))
+        }
+        Method::Regression => {
+            let Line { from, to } = lines::regression(&bounds)?;
+            let knot = |(x, y): (i64, i64)| Knot::new(x, y, y, y);
+            Curve::new(vec![knot(from), knot(to)], None, (false, false))
+        }
+    };
+    Some(Solved { origin, base, curve, contradictions })
+}
+
+fn bounded(bounds: &[Bound], reach: &Reach, slope: Slope, motion: Motion) -> Curve {
+    let estimates = estimates(bounds, reach, slope, motion);
+    let cells = &reach.cells;
+    let knot = |(index, estimate): (usize, i64)| {
+        let cell = cells[index];
+        let behind = cells.get(index + 1).map_or(0, |next| next.x - cell.x);
+        let before = index.checked_sub(1).map_or(0, |before| cell.x - cells[before].x);
+        let sag = sag(behind.max(before), slope, motion);
+        let (low, high) = (cell.low - sag, cell.high + sag);
+        let estimate = match reach.sides {
+            (true, false) => low,
+            (false, true) => high,
+            _ => near_middle(estimate, low, high),
+        };
+        Knot::new(cell.x, low, estimate, high)
+    };
+    let knots = estimates.into_iter().enumerate().map(knot).collect();
+    let mut curve = Curve::new(knots, Some(slope), reach.sides);
+    curve.clamp(bounds, slope);
+    curve
+}
+
+/// The estimate, moved to within a quarter of the half-width from the middle: where bounds are wide, a calm clock that
+/// they allow may be far from the truth, and the middle never is by more than the half-width.
+fn near_middle(estimate: i64, low: i64, high: i64) -> i64 {
+    let margin = (high - low) / 8 * 3;
+    estimate.clamp(low + margin, high - margin)
+}
+
+/// By how much a clock may leave the straight line between two places, in units: `w·t²/8`, and never more than drift
+/// allows.
+fn sag(apart: i64, slope: Slope, motion: Motion) -> i64 {
+    let seconds = apart as f64 / PER_SECOND as f64;
+    let bend = motion.wander_ppb_per_s * seconds * seconds / 8.0 * PER_NANO as f64;
+    (bend.ceil() as i64 + 1).min(slope.times(apart) + 1)
+}
+
+/// The estimate at each cell: the centre of what is possible with the least wander that explains the bounds. A clock
+/// that one line explains gets that line.
+fn estimates(bounds: &[Bound], reach: &Reach, slope: Slope, motion: Motion) -> Vec<i64> {
+    let places: Vec<i64> = reach.cells.iter().map(|cell| cell.x).collect();
+    if let Some(line) = line(bounds, slope, motion) {
+        return through(&line, &places);
+    }
+    for share in SHARES {
+        let calmer = Motion { wander_ppb_per_s: motion.wander_ppb_per_s * share, ..motion };
+        if let Some(reach) = reach_all(bounds, slope, calmer) {
+            let points: Vec<(i64, i64)> = reach.cells.iter().map(|cell| (cell.x, cell.estimate)).collect();
+            return through(&points, &places);
+        }
+    }
+    reach.cells.iter().map(|cell| cell.estimate).collect()
+}
+
+/// The values at `places` of the line through `points`, which goes on straight; both in order of x, two points at least.
+fn through(points: &[(i64, i64)], places: &[i64]) -> Vec<i64> {
+    let mut index = 0;
+    let value = |&place: &i64| {
+        while index + 2 < points.len() && points[index + 1].0 <= place {
+            index += 1;
+        }
+        let ((x0, y0), (x1, y1)) = (points[index], points[index + 1]);
+        let rise = (i128::from(y1) - i128::from(y0)) * (i128::from(place) - i128::from(x0));
+        y0 + rise.div_euclid(i128::from((x1 - x0).max(1))) as i64
+    };
+    places.iter().map(value).collect()
+}
+
+/// Makes a segment's estimate satisfy sightings, and leaves its bounds as they are.
+pub(crate) fn clamp_estimate(segment: &mut Segment, sightings: &[Sighting], slope: Slope) {
+    let bounds = bounds(sightings, segment.origin, segment.base, slope);
+    if let Some(curve) = &mut segment.curve {
+        curve.clamp_estimate(&bounds, slope);
+    }
+}

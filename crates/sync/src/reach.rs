@@ -1,0 +1,302 @@
+//! What a clock of bounded drift and wander can have been, given bounds of its offset: sets of (drift, offset) that a
+//! truth can pass through, forwards from the first bound and backwards from the last, cell by cell.
+//!
+//! ```text
+//!   forwards   ■──cut──pass──■──cut──pass──■      at each cell, what both allow is what is possible
+//!   backwards  ■──pass──cut──■──pass──cut──■
+//! ```
+//!
+//! A cell is as long as wander changes a straight line by less than [`CELL_SAG`]. Bounds are cut where they lie, tilted
+//! by the drift, so cells cost no tightness.
+
+use crate::{
+    bounds::{Bound, envelope},
+    convex::ConvexSet,
+    units::{PER_NANO, PER_SECOND, Slope},
+};
+
+/// By how much wander may bend a clock within half a cell, in nanoseconds.
+const CELL_SAG: f64 = 4.0;
+
+/// Cells of a gap without bounds.
+const GAP_CELLS: i64 = 32;
+
+/// Forward sets are kept for every so many cells, and computed again in between.
+const CHECKPOINT: usize = 256;
+
+/// Where a clock is bounded from one side only, the other is this far away, in units (16 s).
+const FAR: i64 = 16 * PER_SECOND;
+
+/// Rounding of a bound in nanoseconds.
+const ROUNDING: f64 = 1.0 / PER_NANO as f64;
+
+/// The clock between its bounds.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Motion {
+    pub(crate) drift_ppb: u64,
+    pub(crate) wander_ppb_per_s: f64,
+}
+
+/// What is known at a cell, in units; drift in parts per billion.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Reached {
+    pub(crate) x: i64,
+    pub(crate) low: i64,
+    pub(crate) high: i64,
+    pub(crate) estimate: i64,
+}
+
+/// What a pass found.
+pub(crate) struct Reach {
+    pub(crate) cells: Vec<Reached>,
+    /// Bounds that nothing possible satisfies.
+    pub(crate) refused: usize,
+    /// Whether there are bounds from below and from above.
+    pub(crate) sides: (bool, bool),
+}
+
+/// A stretch of time and the bounds in it.
+#[derive(Clone, Copy)]
+struct Cell {
+    x: i64,
+    from: usize,
+    to: usize,
+}
+
+/// One line through everything: its (x, offset) at the first and at the last bound; `None` where no line satisfies
+/// all bounds, or they come from one side only.
+pub(crate) fn line(bounds: &[Bound], slope: Slope, motion: Motion) -> Option<[(i64, i64); 2]> {
+    let (first, last) = (bounds.first()?.x, bounds.last()?.x);
+    let x = first + (last - first) / 2;
+    let low = envelope(bounds, &[x], slope, false)?[0];
+    let high = envelope(bounds, &[x], slope, true)?[0];
+    let base = low + (high - low) / 2;
+    let drift = motion.drift_ppb as f64;
+    let half = (high - low).max(0) as f64 / PER_NANO as f64 / 2.0 + 1.0;
+    let mut set = ConvexSet::rectangle((-drift, drift), (-half, half));
+    for bound in bounds {
+        if !cut(&mut set, bound, x, base, 0.0) {
+            return None;
+        }
+    }
+    let centre = set.centre();
+    let at = |place: i64| {
+        let offset = centre.offset + centre.drift * seconds(place - x);
+        (place, base + (offset * PER_NANO as f64).round() as i64)
+    };
+    Some([at(first), at(last.max(first + 1))])
+}
+
+fn seconds(units: i64) -> f64 {
+    units as f64 / PER_SECOND as f64
+}
+
+/// Applies a bound to a set at `x`, whose offsets count from `base`. Where nothing would be left, the set stays as it is
+/// and the answer is false.
+fn cut(set: &mut ConvexSet, bound: &Bound, x: i64, base: i64, wander: f64) -> bool {
+    let apart = seconds(bound.x - x);
+    let sag = wander * apart * apart / 2.0 + ROUNDING;
+    let value = (bound.value - base) as f64 / PER_NANO as f64;
+    let (across, up, least) =
+        if bound.upper { (-apart, -1.0, -value - sag) } else { (apart, 1.0, value - sag) };
+    // Most bounds cut nothing: this keeps the copy off their way.
+    if set.satisfies(across, up, least) {
+        return true;
+    }
+    let mut smaller = *set;
+    smaller.cut(across, up, least);
+    let possible = !smaller.is_empty();
+    if possible {
+        *set = smaller;
+    }
+    possible
+}
+
+/// The bounds of the clock at every cell; `None` without bounds. `bounds` in order of x.
+pub(crate) fn reach(bounds: &[Bound], slope: Slope, motion: Motion) -> Option<Reach> {
+    reach_bearing(bounds, slope, motion, usize::MAX)
+}
+
+/// The same, and `None` where a clock that moves like this can't satisfy all bounds.
+pub(crate) fn reach_all(bounds: &[Bound], slope: Slope, motion: Motion) -> Option<Reach> {
+    reach_bearing(bounds, slope, motion, 0)
+}
+
+fn reach_bearing(bounds: &[Bound], slope: Slope, motion: Motion, refusals: usize) -> Option<Reach> {
+    let mut pass = Pass::new(bounds, slope, motion)?;
+    let mut checkpoints = Vec::new();
+    let mut set = pass.start();
+    for index in 0..pass.cells.len() {
+        if index % CHECKPOINT == 0 {
+            checkpoints.push(set);
+        }
+        set = pass.forward(index, set);
+        if pass.refused > refusals {
+            return None;
+        }
+    }
+    let refused = pass.refused;
+    let mut cells = Vec::with_capacity(pass.cells.len());
+    let mut behind: Option<ConvexSet> = None;
+    for (block, &checkpoint) in checkpoints.iter().enumerate().rev() {
+        let from = block * CHECKPOINT;
+        let to = (from + CHECKPOINT).min(pass.cells.len());
+        let mut forward = Vec::with_capacity(to - from);
+        let mut set = checkpoint;
+        for index in from..to {
+            set = pass.forward(index, set);
+            forward.push(set);
+        }
+        for index in (from..to).rev() {
+            let set = pass.backward(index, behind);
+            cells.push(pass.reached(index, forward[index - from], &set));
+            behind = Some(set);
+        }
+    }
+    cells.reverse();
+    Some(Reach { cells, refused, sides: pass.sides })
+}
+
+/// Bounds in cells, and the whole number that the offsets of each cell count from.
+struct Pass<'a> {
+    bounds: &'a [Bound],
+    cells: Vec<Cell>,
+    bases: Vec<i64>,
+    /// What drift alone allows at each cell, in nanoseconds from its base.
+    ranges: Vec<(f64, f64)>,
+    motion: Motion,
+    sides: (bool, bool),
+    refused: usize,
+}
+
+impl<'a> Pass<'a> {
+    fn new(bounds: &'a [Bound], slope: Slope, motion: Motion) -> Option<Pass<'a>> {
+        let cells = cells(bounds, motion);
+        let places: Vec<i64> = cells.iter().map(|cell| cell.x).collect();
+        let low = envelope(bounds, &places, slope, false);
+        let high = envelope(bounds, &places, slope, true);
+        let sides = (low.is_some(), high.is_some());
+        let far = |values: &[i64], by: i64| values.iter().map(|value| value + by).collect::<Vec<_>>();
+        let (low, high) = match (low, high) {
+            (Some(low), Some(high)) => (low, high),
+            (Some(low), None) => (low.clone(), far(&low, FAR)),
+            (None, Some(high)) => (far(&high, -FAR), high),
+            (None, None) => return None,
+        };
+        let bases: Vec<i64> = low.iter().zip(&high).map(|(low, high)| low + (high - low) / 2).collect();
+        let nanos = |value: i64| value as f64 / PER_NANO as f64;
+        let range = |((low, high), base): ((&i64, &i64), &i64)| {
+            let (low, high) = (nanos(low - base), nanos(high - base));
+            (low.min(high) - 1.0, high.max(low) + 1.0)
+        };
+        let ranges = low.iter().zip(&high).zip(&bases).map(range).collect();
+        Some(Pass { bounds, cells, bases, ranges, motion, sides, refused: 0 })
+    }
+
+    fn start(&self) -> ConvexSet {
+        self.everything(0)
+    }
+
+    /// What drift alone allows at a cell.
+    fn everything(&self, index: usize) -> ConvexSet {
+        let drift = self.motion.drift_ppb as f64;
+        ConvexSet::rectangle((-drift, drift), self.ranges[index])
+    }
+
+    /// The set at the cell `index`, from the one before it (for the first: from itself).
+    fn forward(&mut self, index: usize, mut set: ConvexSet) -> ConvexSet {
+        if index > 0 {
+            self.travel(&mut set, index - 1, index);
+        }
+        self.cut_all(index, set)
+    }
+
+    fn backward(&mut self, index: usize, behind: Option<ConvexSet>) -> ConvexSet {
+        let set = match behind {
+            Some(mut set) => {
+                self.travel(&mut set, index + 1, index);
+                set
+            }
+            None => self.everything(index),
+        };
+        self.cut_all(index, set)
+    }
+
+    fn travel(&self, set: &mut ConvexSet, from: usize, to: usize) {
+        set.pass(seconds(self.cells[to].x - self.cells[from].x), self.motion.wander_ppb_per_s);
+        set.shift((self.bases[from] - self.bases[to]) as f64 / PER_NANO as f64);
+        let drift = self.motion.drift_ppb as f64;
+        set.cut(1.0, 0.0, -drift);
+        set.cut(-1.0, 0.0, -drift);
+    }
+
+    /// Applies a cell's bounds; one that leaves nothing is refused. Where all of several are, the set is at fault
+    /// and starts anew.
+    fn cut_all(&mut self, index: usize, mut set: ConvexSet) -> ConvexSet {
+        if set.is_empty() {
+            set = self.everything(index);
+        }
+        let cell = self.cells[index];
+        let refused_before = self.refused;
+        for bound in &self.bounds[cell.from..cell.to] {
+            if !cut(&mut set, bound, cell.x, self.bases[index], self.motion.wander_ppb_per_s) {
+                self.refused += 1;
+            }
+        }
+        let refused = self.refused - refused_before;
+        if refused > 2 && 2 * refused > cell.to - cell.from { self.everything(index) } else { set }
+    }
+
+    fn reached(&self, index: usize, forward: ConvexSet, backward: &ConvexSet) -> Reached {
+        let mut both = forward;
+        both.intersect(backward);
+        let (low, high) = if both.is_empty() {
+            let ((low, high), (other_low, other_high)) = (forward.offsets(), backward.offsets());
+            (low.min(other_low), high.max(other_high))
+        } else {
+            both.offsets()
+        };
+        let estimate = if both.is_empty() { (low + high) / 2.0 } else { both.centre().offset };
+        let base = self.bases[index];
+        let units = |offset: f64| offset * PER_NANO as f64;
+        Reached {
+            x: self.cells[index].x,
+            low: base + units(low).floor() as i64 - 1,
+            high: base + units(high).ceil() as i64 + 1,
+            estimate: base + units(estimate.clamp(low, high)).round() as i64,
+        }
+    }
+}
+
+/// Cuts time into cells; gaps get cells without bounds.
+fn cells(bounds: &[Bound], motion: Motion) -> Vec<Cell> {
+    let half = (2.0 * CELL_SAG / motion.wander_ppb_per_s.max(1e-3)).sqrt().min(0.5);
+    let length = ((2.0 * half * PER_SECOND as f64) as i64).max(1);
+    let mut cells: Vec<Cell> = Vec::new();
+    let mut from = 0;
+    while from < bounds.len() {
+        let start = bounds[from].x;
+        let to = from + bounds[from..].partition_point(|bound| bound.x - start < length);
+        let x = start + (bounds[to - 1].x - start) / 2;
+        if let Some(last) = cells.last().map(|cell| cell.x) {
+            let empty = ((x - last) / length - 1).clamp(0, GAP_CELLS);
+            let at = |part: i64| last + ((x - last) / (empty + 1)) * part;
+            cells.extend((1..=empty).map(|part| Cell { x: at(part), from, to: from }));
+        }
+        cells.push(Cell { x, from, to });
+        from = to;
+    }
+    around(&mut cells, length, bounds.len());
+    cells
+}
+
+/// Adds cells before the first and behind the last bound, ever farther away: how certainty fades.
+fn around(cells: &mut Vec<Cell>, length: i64, bounds: usize) {
+    let (Some(&first), Some(&last)) = (cells.first(), cells.last()) else { return };
+    let far = |step: u32| length.saturating_mul(1 << step).min(PER_SECOND * 600);
+    let before: Vec<Cell> =
+        (0..14).rev().map(|step| Cell { x: first.x - far(step), from: 0, to: 0 }).collect();
+    cells.splice(0..0, before);
+    cells.extend((0..14).map(|step| Cell { x: last.x + far(step), from: bounds, to: bounds }));
+    cells.dedup_by_key(|cell| cell.x);
+}

@@ -1,0 +1,258 @@
+//! Which clock stepped where, and what lies between the steps.
+//!
+//! An edge sees that two clocks moved against each other; which of them did, the other edges say. A step belongs to the
+//! clock on which more edges see one at that reading, and else to the one farther from the reference clock.
+
+use std::collections::BTreeMap;
+
+use crate::{
+    clocks::DropCause,
+    edge::{Dropped, Message},
+    graph::ClockGraph,
+    steps::{EdgeStep, Resolved},
+    units::PER_SECOND,
+};
+
+/// A step of a clock.
+#[derive(Clone, Debug)]
+pub(crate) struct Boundary {
+    /// The last reading before it and the first behind it, of all edges that saw it.
+    pub(crate) last: u64,
+    pub(crate) first: u64,
+    /// Ticks that passed between these two, but for the step.
+    pub(crate) gap: u64,
+    /// The last reading taken for one before it, and the first taken for one behind.
+    pub(crate) likely: (u64, u64),
+    /// By how much the clock jumped forward, at least and at most; units.
+    pub(crate) jump: (i64, i64),
+    /// The same least jump in ticks.
+    jump_ticks: i128,
+    /// (edge, index among its steps).
+    seen: Vec<(usize, usize)>,
+}
+
+impl Boundary {
+    /// Whether a reading lies behind the step; `None` where both are possible.
+    fn passed(&self, ticks: u64) -> Option<bool> {
+        if self.first > self.last {
+            return if ticks >= self.first { Some(true) } else { (ticks <= self.last).then_some(false) };
+        }
+        if ticks > self.latest_before() {
+            Some(true)
+        } else {
+            (ticks < self.earliest_behind()).then_some(false)
+        }
+    }
+
+    /// The last reading that the clock may have shown before it: time passed since the last known one, and the jump
+    /// leads to the first one behind.
+    pub(crate) fn latest_before(&self) -> u64 {
+        let by_jump = i128::from(self.first) - self.jump_ticks;
+        let by_gap = i128::from(self.last) + i128::from(self.gap);
+        by_gap.min(by_jump).max(i128::from(self.last)).min(i128::from(u64::MAX)) as u64
+    }
+
+    /// The first reading that it may have shown behind.
+    pub(crate) fn earliest_behind(&self) -> u64 {
+        let by_jump = i128::from(self.last) + self.jump_ticks;
+        let by_gap = i128::from(self.first) - i128::from(self.gap);
+        by_gap.max(by_jump).min(i128::from(self.first)).max(0) as u64
+    }
+
+    fn near(&self, other: &Boundary) -> bool {
+        self.last.abs_diff(other.last) <= self.gap.saturating_add(other.gap)
+    }
+
+    fn absorb(&mut self, other: Boundary) {
+        self.last = self.last.max(other.last);
+        self.first = self.first.min(other.first);
+        self.gap = self.gap.min(other.gap);
+        self.likely = (self.likely.0.max(other.likely.0), self.likely.1.min(other.likely.1));
+        let jump = (self.jump.0.max(other.jump.0), self.jump.1.min(other.jump.1));
+        if jump.0 <= jump.1 {
+            self.jump = jump;
+            self.jump_ticks = self.jump_ticks.max(other.jump_ticks);
+        }
+        self.seen.extend(other.seen);
+    }
+}
+
+/// Messages between two nodes: a node is a clock between two of its steps.
+#[derive(Clone, Debug)]
+pub(crate) struct Link {
+    pub(crate) edge: usize,
+    pub(crate) nodes: [usize; 2],
+    pub(crate) messages: Vec<Message>,
+}
+
+/// A node: the clock, and which of its segments.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Node {
+    pub(crate) clock: usize,
+    pub(crate) segment: usize,
+}
+
+/// The graph, with clocks cut at their steps.
+pub(crate) struct Layout {
+    /// By clock, in order of time.
+    pub(crate) boundaries: Vec<Vec<Boundary>>,
+    pub(crate) nodes: Vec<Node>,
+    /// The first node of each clock.
+    pub(crate) first_node: Vec<usize>,
+    pub(crate) links: Vec<Link>,
+    /// Messages on edges whose segment is not known, by edge.
+    pub(crate) dropped: Vec<Dropped>,
+}
+
+/// Cuts clocks at the steps of their edges; `ends` are the clocks of each edge, `hops` their distances from the
+/// reference clock.
+pub(crate) fn layout(
+    graph: &ClockGraph,
+    ends: &[(u32, u32)],
+    resolved: &[Resolved],
+    hops: &[Option<u32>],
+) -> Layout {
+    let boundaries = boundaries(graph, ends, resolved, hops);
+    let mut nodes = Vec::new();
+    let mut first_node = Vec::new();
+    for (clock, boundaries) in boundaries.iter().enumerate() {
+        first_node.push(nodes.len());
+        nodes.extend((0..=boundaries.len()).map(|segment| Node { clock, segment }));
+    }
+    let mut links: BTreeMap<(usize, [usize; 2]), Vec<Message>> = BTreeMap::new();
+    let mut dropped = vec![Dropped::default(); ends.len()];
+    for (edge, (&(a, b), resolved)) in ends.iter().zip(resolved).enumerate() {
+        for (segment, messages) in resolved.segments.iter().enumerate() {
+            let places = [a, b].map(|clock| Place::new(&boundaries[clock as usize], edge, segment));
+            for message in messages {
+                let (Some(at_a), Some(at_b)) = (places[0].segment(message.a), places[1].segment(message.b))
+                else {
+                    dropped[edge].push(message.id, DropCause::AtStep);
+                    continue;
+                };
+                let nodes = [first_node[a as usize] + at_a, first_node[b as usize] + at_b];
+                links.entry((edge, nodes)).or_default().push(*message);
+            }
+        }
+    }
+    let link = |((edge, nodes), messages)| Link { edge, nodes, messages };
+    Layout { boundaries, nodes, first_node, links: links.into_iter().map(link).collect(), dropped }
+}
+
+/// Which segments of a clock the messages in a segment of an edge may lie in.
+struct Place<'a> {
+    boundaries: &'a [Boundary],
+    from: usize,
+    to: usize,
+}
+
+impl<'a> Place<'a> {
+    fn new(boundaries: &'a [Boundary], edge: usize, segment: usize) -> Place<'a> {
+        let saw = |boundary: &Boundary, before: bool| {
+            boundary.seen.iter().any(|&(seen, step)| seen == edge && (step < segment) == before)
+        };
+        let from = boundaries.iter().rposition(|boundary| saw(boundary, true)).map_or(0, |index| index + 1);
+        let to = boundaries.iter().position(|boundary| saw(boundary, false)).unwrap_or(boundaries.len());
+        Place { boundaries, from, to: to.max(from) }
+    }
+
+    fn segment(&self, ticks: u64) -> Option<usize> {
+        let mut segment = self.from;
+        for (index, boundary) in self.boundaries.iter().enumerate().take(self.to).skip(self.from) {
+            if boundary.passed(ticks)? {
+                segment = index + 1;
+            }
+        }
+        Some(segment)
+    }
+}
+
+/// The steps of every clock.
+fn boundaries(
+    graph: &ClockGraph,
+    ends: &[(u32, u32)],
+    resolved: &[Resolved],
+    hops: &[Option<u32>],
+) -> Vec<Vec<Boundary>> {
+    let steps = || {
+        let of_edge = |(edge, resolved): (usize, &'_ Resolved)| {
+            resolved
+                .steps
+                .iter()
+                .enumerate()
+                .map(move |(index, step)| (edge, index, *step))
+                .collect::<Vec<_>>()
+        };
+        resolved.iter().enumerate().flat_map(of_edge)
+    };
+    let sides = |edge: usize| [ends[edge].0, ends[edge].1];
+    // What each edge sees, for each of its clocks.
+    let mut seen: Vec<Vec<Boundary>> = vec![Vec::new(); graph.clocks().len()];
+    for (edge, index, step) in steps() {
+        for (side, clock) in sides(edge).into_iter().enumerate() {
+            seen[clock as usize].push(boundary(graph, clock, side, edge, index, &step));
+        }
+    }
+    let mut chosen: Vec<BTreeMap<usize, Vec<Boundary>>> = vec![BTreeMap::new(); graph.clocks().len()];
+    for (edge, index, step) in steps() {
+        let votes = |side: usize| {
+            let clock = sides(edge)[side];
+            let own = boundary(graph, clock, side, edge, index, &step);
+            let others =
+                seen[clock as usize].iter().filter(|other| other.seen[0].0 != edge && other.near(&own));
+            (others.count(), hops[clock as usize])
+        };
+        let side = usize::from(votes(1) >= votes(0));
+        let clock = sides(edge)[side];
+        let own = boundary(graph, clock, side, edge, index, &step);
+        chosen[clock as usize].entry(edge).or_default().push(own);
+    }
+    chosen.into_iter().map(|by_edge| merge(by_edge.into_values().collect())).collect()
+}
+
+/// A step of an edge as a step of its clock `a` (side 0) or `b` (side 1).
+fn boundary(
+    graph: &ClockGraph,
+    clock: u32,
+    side: usize,
+    edge: usize,
+    index: usize,
+    step: &EdgeStep,
+) -> Boundary {
+    let frequency = i128::from(graph.clocks()[clock as usize].frequency_hz);
+    let gap = (i128::from(step.gap) * frequency / i128::from(PER_SECOND)).clamp(0, i128::from(u64::MAX / 4));
+    let reading = |message: &Message| if side == 1 { message.b } else { message.a };
+    let jump = if side == 1 { step.jump } else { (-step.jump.1, -step.jump.0) };
+    let jump_ticks = (i128::from(jump.0) * frequency).div_euclid(i128::from(PER_SECOND));
+    Boundary {
+        last: reading(&step.last),
+        first: reading(&step.first),
+        gap: gap as u64 + 1,
+        likely: (reading(&step.likely[0]), reading(&step.likely[1])),
+        jump,
+        jump_ticks,
+        seen: vec![(edge, index)],
+    }
+}
+
+/// Joins what several edges saw of the same steps. Each list is in order of time.
+fn merge(mut lists: Vec<Vec<Boundary>>) -> Vec<Boundary> {
+    lists.sort_by_key(|list| std::cmp::Reverse(list.len()));
+    let mut lists = lists.into_iter();
+    let mut merged = lists.next().unwrap_or_default();
+    for list in lists {
+        let mut cursor = 0;
+        for boundary in list {
+            if let Some(found) = (cursor..merged.len()).find(|&index| merged[index].near(&boundary)) {
+                merged[found].absorb(boundary);
+                cursor = found + 1;
+            } else {
+                let behind = (cursor..merged.len()).find(|&index| merged[index].last > boundary.last);
+                cursor = behind.unwrap_or(merged.len());
+                merged.insert(cursor, boundary);
+                cursor += 1;
+            }
+        }
+    }
+    merged
+}

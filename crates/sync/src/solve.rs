@@ -1,0 +1,304 @@
+//! From edges to a timeline: clocks one after the other, from the reference clock outwards.
+//!
+//! ```text
+//! edges ──resolve──► steps, wrong pairs ──layout──► nodes and links ──► nodes by distance ──► curves ──close──► timeline
+//! ```
+//!
+//! Half-widths of edges are the lengths by which distance is measured. A node's bounds come from all neighbours that are
+//! solved. Where messages run between two clocks neither of which is the reference, a second round lets each clock learn
+//! from those behind it, and a last one closes what is left until no message is received before it was sent.
+
+use std::{cmp::Reverse, collections::BinaryHeap};
+
+use crate::{
+    clocks::Method,
+    curve::Curve,
+    edge::Edge,
+    graph::ClockGraph,
+    node::{self, Sighting},
+    reach::Motion,
+    segments::{Layout, Node, layout},
+    steps::{Resolved, resolve},
+    summary,
+    timeline::{ClockLine, Instant, Segment, Timeline},
+    units::Slope,
+};
+
+/// Rounds of closing. Each lets certainty travel over one more message; it fades with drift, so few are needed.
+const ROUNDS: usize = 24;
+
+/// Puts the clocks of a graph on one timeline.
+pub(crate) fn solve(graph: &ClockGraph, method: Method) -> Timeline {
+    let edges: Vec<((u32, u32), &Edge)> = graph.edges().collect();
+    let ends: Vec<(u32, u32)> = edges.iter().map(|(ends, _)| *ends).collect();
+    let resolved: Vec<Resolved> =
+        edges.iter().map(|&((a, b), edge)| resolve(edge, graph.wander(a, b))).collect();
+    let hops = hops(graph, &ends);
+    let layout = layout(graph, &ends, &resolved, &hops);
+    let mut solver = Solver::new(graph, &layout, &resolved);
+    match method {
+        Method::Bounded => solver.bounded(),
+        Method::Hull | Method::Regression => solver.lines(method),
+    }
+    let Solver { lines, contradictions, .. } = solver;
+    let mut timeline = Timeline { method, clocks: lines, report: Default::default() };
+    timeline.report = summary::report(graph, &edges, &resolved, &layout, &hops, &contradictions, &timeline);
+    timeline
+}
+
+/// How many messages lie between each clock and the reference clock at least.
+fn hops(graph: &ClockGraph, ends: &[(u32, u32)]) -> Vec<Option<u32>> {
+    let mut hops = vec![None; graph.clocks().len()];
+    hops[graph.reference().0 as usize] = Some(0);
+    let mut reached = vec![graph.reference().0];
+    let mut neighbours = vec![Vec::new(); graph.clocks().len()];
+    for &(a, b) in ends {
+        neighbours[a as usize].push(b);
+        neighbours[b as usize].push(a);
+    }
+    let mut next = 0;
+    while next < reached.len() {
+        let clock = reached[next] as usize;
+        next += 1;
+        for &neighbour in &neighbours[clock] {
+            if hops[neighbour as usize].is_none() {
+                hops[neighbour as usize] = hops[clock].map(|hops| hops + 1);
+                reached.push(neighbour);
+            }
+        }
+    }
+    hops
+}
+
+/// A node as its links see it.
+#[derive(Clone, Copy)]
+struct Attached {
+    link: usize,
+    /// The node's side of the link.
+    side: usize,
+    other: usize,
+}
+
+struct Solver<'a> {
+    graph: &'a ClockGraph,
+    layout: &'a Layout,
+    lines: Vec<ClockLine>,
+    attached: Vec<Vec<Attached>>,
+    /// Nodes in order of distance, and the link that each was reached by.
+    order: Vec<(usize, Option<usize>)>,
+    contradictions: Vec<u64>,
+}
+
+impl<'a> Solver<'a> {
+    fn new(graph: &'a ClockGraph, layout: &'a Layout, resolved: &[Resolved]) -> Solver<'a> {
+        let mut attached = vec![Vec::new(); layout.nodes.len()];
+        for (index, link) in layout.links.iter().enumerate() {
+            for side in 0..2 {
+                attached[link.nodes[side]].push(Attached { link: index, side, other: link.nodes[1 - side] });
+            }
+        }
+        let lines = (0..graph.clocks().len()).map(|clock| unsolved(graph, layout, clock)).collect();
+        let contradictions = vec![0; graph.clocks().len()];
+        let mut solver = Solver { graph, layout, lines, attached, order: Vec::new(), contradictions };
+        solver.order = solver.by_distance(resolved);
+        solver
+    }
+
+    fn is_reference(&self, node: usize) -> bool {
+        self.layout.nodes[node].clock == self.graph.reference().0 as usize
+    }
+
+    /// Dijkstra's algorithm from the reference clock.
+    fn by_distance(&self, resolved: &[Resolved]) -> Vec<(usize, Option<usize>)> {
+        let mut order = Vec::new();
+        let mut done = vec![false; self.layout.nodes.len()];
+        let mut open = BinaryHeap::new();
+        let references = (0..done.len()).filter(|&node| self.is_reference(node));
+        open.extend(references.map(|node| Reverse((0i64, node, None))));
+        while let Some(Reverse((distance, node, link))) = open.pop() {
+            if std::mem::replace(&mut done[node], true) {
+                continue;
+            }
+            order.push((node, link));
+            for attached in &self.attached[node] {
+                let width = resolved[self.layout.links[attached.link].edge].half_width;
+                let next = Reverse((distance.saturating_add(width), attached.other, Some(attached.link)));
+                if !done[attached.other] {
+                    open.push(next);
+                }
+            }
+        }
+        order
+    }
+
+    fn segment(&self, node: usize) -> &Segment {
+        let Node { clock, segment } = self.layout.nodes[node];
+        &self.lines[clock].segments[segment]
+    }
+
+    /// What neighbours say about a node: `choose` picks, of the neighbour's time, the bound that a message from or to
+    /// it gives. With `only`, messages of one link alone.
+    fn sightings(
+        &self,
+        node: usize,
+        only: Option<usize>,
+        choose: impl Fn(&Instant, bool) -> Option<i128>,
+    ) -> Vec<Sighting> {
+        let scale = self.lines[self.layout.nodes[node].clock].scale;
+        let mut sightings = Vec::new();
+        for attached in
+            self.attached[node].iter().filter(|attached| only.is_none_or(|only| only == attached.link))
+        {
+            let other = self.segment(attached.other);
+            if other.curve.is_none() {
+                continue;
+            }
+            let other_scale = self.lines[self.layout.nodes[attached.other].clock].scale;
+            for message in &self.layout.links[attached.link].messages {
+                let (own, neighbour) =
+                    if attached.side == 0 { (message.a, message.b) } else { (message.b, message.a) };
+                let sent = message.to_b == (attached.side == 0);
+                let time = other.time(other_scale.units(neighbour));
+                if let Some(time) = choose(&time, sent) {
+                    sightings.push(Sighting { units: scale.units(own), time, upper: sent });
+                }
+            }
+        }
+        sightings
+    }
+
+    /// Messages to and from the reference clock, whose readings are the timeline.
+    fn sightings_of_reference(&self, node: usize) -> Vec<Sighting> {
+        let links = self.attached[node].iter().filter(|attached| self.is_reference(attached.other));
+        let of_link =
+            |attached: &Attached| self.sightings(node, Some(attached.link), |time, _| Some(time.estimate));
+        links.flat_map(of_link).collect()
+    }
+
+    fn tick(&self, node: usize) -> i128 {
+        i128::from(self.lines[self.layout.nodes[node].clock].scale.tick())
+    }
+
+    fn slope(&self, node: usize) -> Slope {
+        Slope::from_ppb(self.motion(node).drift_ppb)
+    }
+
+    fn motion(&self, node: usize) -> Motion {
+        let (clock, reference) = (self.layout.nodes[node].clock as u32, self.graph.reference().0);
+        Motion {
+            drift_ppb: self.graph.drift(clock, reference),
+            wander_ppb_per_s: self.graph.wander(clock, reference) as f64,
+        }
+    }
+
+    fn solve_node(&mut self, node: usize, only: Option<usize>, method: Method) {
+        let tick = self.tick(node);
+        let choose = |time: &Instant, sent: bool| match method {
+            // The reading was shown up to a tick before the message came.
+            Method::Bounded => {
+                if sent {
+                    time.high
+                } else {
+                    time.low.map(|low| low - tick)
+                }
+            }
+            Method::Hull | Method::Regression => Some(time.estimate),
+        };
+        let sightings = self.sightings(node, only, choose);
+        let Some(mut solved) = node::solve(&sightings, self.slope(node), self.motion(node), method) else {
+            return;
+        };
+        let Node { clock, segment: segment_index } = self.layout.nodes[node];
+        self.contradictions[clock] = self.contradictions[clock].max(solved.contradictions);
+        if method == Method::Bounded {
+            solved.curve.add_tick(tick as i64);
+        }
+        let segment = &mut self.lines[clock].segments[segment_index];
+        (segment.origin, segment.base, segment.curve) = (solved.origin, solved.base, Some(solved.curve));
+        if method == Method::Bounded {
+            let exact = self.sightings_of_reference(node);
+            let slope = self.slope(node);
+            node::clamp_estimate(&mut self.lines[clock].segments[segment_index], &exact, slope);
+        }
+    }
+
+    fn bounded(&mut self) {
+        let nodes: Vec<usize> =
+            self.order.iter().map(|&(node, _)| node).filter(|&node| !self.is_reference(node)).collect();
+        let beyond = |link: &crate::segments::Link| !link.nodes.iter().any(|&node| self.is_reference(node));
+        let any_beyond = self.layout.links.iter().any(beyond);
+        for &node in &nodes {
+            self.solve_node(node, None, Method::Bounded);
+        }
+        if !any_beyond {
+            return;
+        }
+        for &node in &nodes {
+            self.solve_node(node, None, Method::Bounded);
+        }
+        self.close(&nodes);
+    }
+
+    /// Lets bounds and estimates of clocks agree over every message: bounds first, then estimates are raised where a
+    /// message would be received before it was sent.
+    fn close(&mut self, nodes: &[usize]) {
+        for _ in 0..ROUNDS {
+            let mut changed = false;
+            for &node in nodes {
+                changed |= self.tighten(node);
+            }
+            if !changed {
+                break;
+            }
+        }
+    }
+
+    /// Clamps a node to what its neighbours say now; whether anything changed.
+    fn tighten(&mut self, node: usize) -> bool {
+        let tick = self.tick(node);
+        let choose = |time: &Instant, sent: bool| {
+            if sent { time.high.map(|high| high + tick) } else { time.low.map(|low| low - tick) }
+        };
+        let sightings = self.sightings(node, None, choose);
+        let estimates = self.sightings(node, None, |time, sent| (!sent).then_some(time.estimate));
+        let slope = self.slope(node);
+        let Node { clock, segment } = self.layout.nodes[node];
+        let segment = &mut self.lines[clock].segments[segment];
+        let before = segment.curve.clone();
+        node::clamp(segment, &sightings, slope);
+        node::clamp_estimate(segment, &estimates, slope);
+        segment.curve != before
+    }
+
+    fn lines(&mut self, method: Method) {
+        for (node, link) in self.order.clone() {
+            if !self.is_reference(node) {
+                self.solve_node(node, link, method);
+            }
+        }
+    }
+}
+
+/// A clock before anything is solved. The reference clock is its own time; where it stepped, the step is taken out.
+fn unsolved(graph: &ClockGraph, layout: &Layout, clock: usize) -> ClockLine {
+    let boundaries = &layout.boundaries[clock];
+    let is_reference = clock == graph.reference().0 as usize;
+    let mut base = 0;
+    let mut segments = Vec::with_capacity(boundaries.len() + 1);
+    for index in 0..=boundaries.len() {
+        let from = index.checked_sub(1).map(|before| &boundaries[before]);
+        if let Some(boundary) = from.filter(|_| is_reference) {
+            base -= i128::from(boundary.jump.0 + (boundary.jump.1 - boundary.jump.0) / 2);
+        }
+        segments.push(Segment {
+            origin: 0,
+            base,
+            curve: is_reference.then(|| Curve::exact(graph.scale(clock as u32).tick())),
+            from: from.map_or(0, |boundary| boundary.earliest_behind()),
+            to: boundaries.get(index).map_or(u64::MAX, |boundary| boundary.latest_before()),
+            begins: from.map_or(0, |boundary| boundary.likely.1),
+            ends: boundaries.get(index).map_or(u64::MAX, |boundary| boundary.likely.0),
+        });
+    }
+    ClockLine { scale: graph.scale(clock as u32), segments }
+}

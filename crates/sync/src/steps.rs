@@ -1,0 +1,405 @@
+//! Steps of a clock, and pairs that contradict the rest, once all messages of an edge are known.
+//!
+//! Two passes. The first allows the clocks all the drift that their bounds do. What is left gives the drift over time,
+//! and the second pass allows only what drift may do around that: it finds smaller steps and finer contradictions.
+//! Both decide the same question at every place: does a step leave fewer contradictions than no step, by more than
+//! [`STEP_COST`] pairs?
+
+use crate::{
+    bounds::{Bound, envelope, on_envelope},
+    clocks::DropCause,
+    cover::{conflicts, fewest},
+    edge::{Dropped, Edge, Message, late, orient, without},
+    units::{PER_SECOND, Slope},
+};
+
+/// Pairs that a step has to save. Fewer are dropped instead.
+pub(crate) const STEP_COST: usize = 8;
+
+/// Pairs among which a step is looked for, and how far the window moves on.
+const WINDOW: usize = 256;
+const STRIDE: usize = WINDOW / 2;
+
+/// Places for a step are tried this far apart at first.
+const GRID: usize = 8;
+
+/// Steps that an edge may have. A clock that steps more often is not followed any more.
+const STEPS: usize = 1_000;
+
+/// Bounds that a sample of an edge has at most, and how often a part of an edge is cut in two by it.
+const SAMPLE: usize = 4_096;
+const FAR_DEPTH: u32 = 5;
+
+/// Windows over which drift is measured: at least this many bounds, and a second.
+const TREND_BOUNDS: usize = 32;
+
+/// The messages of an edge, sorted out.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Resolved {
+    /// Messages that bound something, in order, by what lies between steps.
+    pub(crate) segments: Vec<Vec<Message>>,
+    /// One less than segments.
+    pub(crate) steps: Vec<EdgeStep>,
+    pub(crate) dropped: Dropped,
+    /// Half the distance of the two envelopes, in the middle of what was seen; units.
+    pub(crate) half_width: i64,
+}
+
+/// A step between two messages.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct EdgeStep {
+    /// The last message that surely lies before it, and the first that surely lies behind.
+    pub(crate) last: Message,
+    pub(crate) first: Message,
+    /// Time between them by the clock that did not step, in units.
+    pub(crate) gap: i64,
+    /// The last message taken for one before it, and the first taken for one behind.
+    pub(crate) likely: [Message; 2],
+    /// By how much `b` jumped against `a`, at least and at most; units.
+    pub(crate) jump: (i64, i64),
+}
+
+/// Sorts an edge out. `wander` is the bound of one clock against the other, in parts per billion a second.
+pub(crate) fn resolve(edge: &Edge, wander: u64) -> Resolved {
+    let oriented = orient(&edge.messages, edge.scales, edge.slope);
+    let mut resolved = Resolved::default();
+    for &index in &oriented.out_of_range {
+        resolved.dropped.push(edge.messages[index].id, DropCause::OutOfRange);
+    }
+    let mut runs = Vec::new();
+    let coarse = split(&oriented.bounds);
+    for run in &coarse {
+        let clean = without_fewest(&run.bounds);
+        let Some(trend) = trend(&clean, edge.slope, wander) else {
+            runs.push(run.with(drop_fewest(edge, &run.bounds, &mut resolved.dropped)));
+            continue;
+        };
+        // What contradicts by drift alone may be a small step: the trend decides over all pairs again.
+        let mut fine = split(&trend.level(&run.bounds));
+        if let Some(first) = fine.first_mut() {
+            first.sure_first = run.sure_first;
+        }
+        if let Some(last) = fine.last_mut() {
+            last.sure_last = run.sure_last;
+        }
+        for part in fine {
+            let kept = drop_fewest(edge, &part.bounds, &mut resolved.dropped);
+            let kept: Vec<Bound> = kept.into_iter().map(|bound| trend.restore(bound, edge.slope)).collect();
+            runs.push(part.with(drop_fewest(edge, &kept, &mut resolved.dropped)));
+        }
+    }
+    runs.retain(|run| !run.bounds.is_empty());
+    for pair in runs.windows(2) {
+        resolved.steps.push(step(edge, &pair[0], &pair[1], oriented.by_a));
+    }
+    resolved.half_width = half_width(&runs, edge.slope);
+    for Run { bounds: run, .. } in runs {
+        let late = late(&run, edge.slope);
+        let owner = |bound: &Bound| edge.messages[bound.owner as usize];
+        for &index in &late {
+            resolved.dropped.push(owner(&run[index]).id, DropCause::Late);
+        }
+        let mut punctual = Vec::with_capacity(run.len());
+        without(&run, &late, &mut punctual);
+        let on = on_envelope(&punctual);
+        let on = punctual.iter().zip(on).filter(|(_, on)| *on);
+        resolved.segments.push(on.map(|(bound, _)| owner(bound)).collect());
+    }
+    resolved
+}
+
+fn without_fewest(run: &[Bound]) -> Vec<Bound> {
+    let mut rest = Vec::with_capacity(run.len());
+    without(run, &fewest(run), &mut rest);
+    rest
+}
+
+fn drop_fewest(edge: &Edge, run: &[Bound], dropped: &mut Dropped) -> Vec<Bound> {
+    let gone = fewest(run);
+    for &index in &gone {
+        dropped.push(edge.messages[run[index].owner as usize].id, DropCause::Contradicts);
+    }
+    let mut rest = Vec::with_capacity(run.len());
+    without(run, &gone, &mut rest);
+    rest
+}
+
+/// Bounds between two steps.
+struct Run {
+    bounds: Vec<Bound>,
+    /// The first bound that surely lies behind the step before, and the last that surely lies before the next one;
+    /// `None` where there is no step.
+    sure_first: Option<Bound>,
+    sure_last: Option<Bound>,
+}
+
+impl Run {
+    /// The same run with other bounds.
+    fn with(&self, bounds: Vec<Bound>) -> Run {
+        Run { bounds, sure_first: self.sure_first, sure_last: self.sure_last }
+    }
+
+    fn first(&self) -> Bound {
+        self.sure_first.unwrap_or(self.bounds[0])
+    }
+
+    fn last(&self) -> Bound {
+        self.sure_last.unwrap_or(self.bounds[self.bounds.len() - 1])
+    }
+}
+
+/// A step in front of the bound `place`; bounds before `last` surely lie before it, those from `first` on behind.
+#[derive(Clone, Copy)]
+struct Cut {
+    last: usize,
+    place: usize,
+    first: usize,
+}
+
+/// Cuts bounds where a step explains them better.
+fn split(bounds: &[Bound]) -> Vec<Run> {
+    let mut cuts = near_cuts(bounds);
+    let mut edges: Vec<usize> = cuts.iter().map(|cut| cut.place).collect();
+    edges.insert(0, 0);
+    edges.push(bounds.len());
+    for edge in edges.windows(2) {
+        far_cuts(bounds, edge[0], edge[1], FAR_DEPTH, &mut cuts);
+    }
+    cuts.sort_unstable_by_key(|cut| cut.place);
+    let mut runs = Vec::with_capacity(cuts.len() + 1);
+    let (mut start, mut sure_first) = (0, None);
+    for cut in cuts {
+        let sure_last = cut.last.checked_sub(1).map(|last| bounds[last]);
+        runs.push(Run { bounds: bounds[start..cut.place].to_vec(), sure_first, sure_last });
+        (start, sure_first) = (cut.place, bounds.get(cut.first).copied());
+    }
+    runs.push(Run { bounds: bounds[start..].to_vec(), sure_first, sure_last: None });
+    runs
+}
+
+/// Steps that bounds near by show.
+fn near_cuts(bounds: &[Bound]) -> Vec<Cut> {
+    let mut cuts = Vec::new();
+    let mut at = 0;
+    while at < bounds.len() && cuts.len() < STEPS {
+        let end = (at + WINDOW).min(bounds.len());
+        match best_split(&bounds[at..end]) {
+            Some((last, first)) => {
+                let place = at + likely(&bounds[at..end], last, first);
+                cuts.push(Cut { last: at + last, place, first: at + first });
+                at += first;
+            }
+            None if end == bounds.len() => break,
+            None => at += STRIDE,
+        }
+    }
+    cuts
+}
+
+/// Steps that show only in bounds far apart: a clock that stood still contradicts itself all that time, and is behind for
+/// good afterwards. Looked for in a sample, first everywhere and then around the best place.
+fn far_cuts(bounds: &[Bound], from: usize, to: usize, depth: u32, cuts: &mut Vec<Cut>) {
+    let run = &bounds[from..to];
+    let every = run.len().div_ceil(SAMPLE).max(1);
+    let sample: Vec<Bound> = run.iter().step_by(every).copied().collect();
+    let whole = conflicts(&sample);
+    // A twelfth: fewer are wrong pairs, and what windows could not tell apart, neither can this.
+    if depth == 0 || cuts.len() >= STEPS || whole <= STEP_COST || whole * 12 <= sample.len() {
+        return;
+    }
+    let cost = |place: usize| conflicts(&sample[..place]) + conflicts(&sample[place..]);
+    let (mut low, mut high) = (1, sample.len());
+    let mut best = (usize::MAX, 0);
+    loop {
+        let stride = (high - low).div_ceil(16).max(1);
+        best = (low..high).step_by(stride).map(|place| (cost(place), place)).min().unwrap_or(best).min(best);
+        if stride == 1 {
+            break;
+        }
+        (low, high) = (best.1.saturating_sub(stride).max(1), (best.1 + stride).min(sample.len()));
+    }
+    let (least, place) = best;
+    if whole <= least + STEP_COST + sample.len() / 32 {
+        return;
+    }
+    let place = from + place * every;
+    let (last, first) = ((place + 1).saturating_sub(every).max(from + 1), (place + every - 1).min(to - 1));
+    cuts.push(Cut { last, place, first });
+    far_cuts(bounds, from, place, depth - 1, cuts);
+    far_cuts(bounds, place, to, depth - 1, cuts);
+}
+
+/// Where a step saves more than [`STEP_COST`] pairs, if anywhere: the first and the last place that save the most.
+fn best_split(window: &[Bound]) -> Option<(usize, usize)> {
+    let whole = conflicts(window);
+    if whole <= STEP_COST {
+        return None;
+    }
+    let cost = |place: usize| conflicts(&window[..place]) + conflicts(&window[place..]);
+    let coarse = (GRID..window.len()).step_by(GRID).min_by_key(|&place| cost(place))?;
+    let from = coarse.saturating_sub(GRID).max(1);
+    let to = (coarse + GRID).min(window.len() - 1);
+    let costs: Vec<usize> = (from..=to).map(cost).collect();
+    let least = *costs.iter().min()?;
+    let first = costs.iter().position(|&cost| cost == least)?;
+    let last = costs.iter().rposition(|&cost| cost == least)?;
+    (whole > least + STEP_COST).then_some((from + first, from + last))
+}
+
+/// Where between two places that are as good the step most likely lies: behind the last bound whose delay is usual
+/// before the step, and unusual behind it.
+fn likely(window: &[Bound], last: usize, first: usize) -> usize {
+    let nearest = |run: &[Bound], bound: &Bound| {
+        let same = run.iter().filter(|other| other.upper == bound.upper);
+        same.map(|other| other.value.abs_diff(bound.value)).min().unwrap_or(u64::MAX)
+    };
+    let before = |bound: &Bound| nearest(&window[..last], bound) < nearest(&window[first..], bound);
+    window[last..first].iter().rposition(before).map_or(last, |index| last + index + 1)
+}
+
+/// The step between two runs of bounds.
+fn step(edge: &Edge, before: &Run, behind: &Run, by_a: bool) -> EdgeStep {
+    let (last, first) = (before.last(), behind.first());
+    let (before, behind) = (&before.bounds, &behind.bounds);
+    let middle = last.x + (first.x - last.x) / 2;
+    let at = |run: &[Bound]| {
+        let low = envelope(run, &[middle], edge.slope, false).map_or(i64::MIN / 4, |low| low[0]);
+        let high = envelope(run, &[middle], edge.slope, true).map_or(i64::MAX / 4, |high| high[0]);
+        (low, high)
+    };
+    let (low, high) = at(&before[before.len().saturating_sub(WINDOW)..]);
+    let (low_behind, high_behind) = at(&behind[..behind.len().min(WINDOW)]);
+    let jump = (low_behind - high, high_behind - low);
+    EdgeStep {
+        last: edge.messages[last.owner as usize],
+        first: edge.messages[first.owner as usize],
+        gap: first.x - last.x,
+        likely: [before[before.len() - 1], behind[0]].map(|bound| edge.messages[bound.owner as usize]),
+        jump: if by_a { jump } else { (-jump.1, -jump.0) },
+    }
+}
+
+/// The middle one of half the distances between the envelopes.
+fn half_width(runs: &[Run], slope: Slope) -> i64 {
+    let mut widths = Vec::new();
+    for run in runs.iter().map(|run| &run.bounds) {
+        let places: Vec<i64> = run.iter().map(|bound| bound.x).collect();
+        let (Some(low), Some(high)) =
+            (envelope(run, &places, slope, false), envelope(run, &places, slope, true))
+        else {
+            continue;
+        };
+        widths.extend(low.iter().zip(high).map(|(low, high)| (high - low) / 2));
+    }
+    if widths.is_empty() {
+        return i64::MAX / 4;
+    }
+    let middle = widths.len() / 2;
+    (*widths.select_nth_unstable(middle).1).max(1)
+}
+
+/// Offset over time as windows measure it, and how far from it drift may lead.
+struct Trend {
+    /// (x, offset) of windows; slopes before the first and behind the last are 0.
+    knots: Vec<(i64, i64)>,
+    slope: Slope,
+}
+
+/// Measures the drift over time; `None` where that bounds drift no better than its bound does.
+///
+/// It only serves to find what contradicts. Bounds of timestamps never rest on it.
+fn trend(bounds: &[Bound], slope: Slope, wander: u64) -> Option<Trend> {
+    let middles = windows(bounds, slope);
+    if middles.len() < 4 {
+        return None;
+    }
+    let mut drifts = Vec::new();
+    let mut uncertainties = Vec::new();
+    for pair in middles.windows(2) {
+        let seconds = (pair[1].x - pair[0].x) as f64 / PER_SECOND as f64;
+        let width = (pair[0].half_width + pair[1].half_width) as f64 / PER_SECOND as f64;
+        drifts.push((pair[1].value - pair[0].value) as f64 / PER_SECOND as f64 / seconds);
+        uncertainties.push(2.0 * width / seconds + wander as f64 * 1e-9 * 2.0 * seconds);
+    }
+    let ninth = uncertainties.len() * 9 / 10;
+    let ninth = *uncertainties.select_nth_unstable_by(ninth, f64::total_cmp).1;
+    let narrow = Slope::from_ppb((ninth * 1.5e9) as u64 + 1);
+    if narrow.times(PER_SECOND) * 2 > slope.times(PER_SECOND) {
+        return None;
+    }
+    let mut knots = vec![(middles[0].x, middles[0].value)];
+    for (index, pair) in middles.windows(2).enumerate() {
+        let around = &drifts[index.saturating_sub(2)..(index + 3).min(drifts.len())];
+        let mut sorted = around.to_vec();
+        sorted.sort_unstable_by(f64::total_cmp);
+        let rise = sorted[sorted.len() / 2] * (pair[1].x - pair[0].x) as f64;
+        knots.push((pair[1].x, knots[index].1 + rise as i64));
+    }
+    Some(Trend { knots, slope: narrow })
+}
+
+/// Where the offset lies in the middle of a window.
+struct Middle {
+    x: i64,
+    value: i64,
+    half_width: i64,
+}
+
+fn windows(bounds: &[Bound], slope: Slope) -> Vec<Middle> {
+    let mut middles = Vec::new();
+    let mut start = 0;
+    for end in 1..=bounds.len() {
+        let window = &bounds[start..end];
+        let (first, last) = (window[0].x, window[window.len() - 1].x);
+        if window.len() < TREND_BOUNDS || last - first < PER_SECOND {
+            continue;
+        }
+        let x = first + (last - first) / 2;
+        if let (Some(low), Some(high)) =
+            (envelope(window, &[x], slope, false), envelope(window, &[x], slope, true))
+        {
+            let (low, high) = (low[0], high[0]);
+            middles.push(Middle { x, value: low + (high - low) / 2, half_width: (high - low).abs() / 2 });
+            start = end;
+            if start == bounds.len() {
+                break;
+            }
+        }
+    }
+    middles
+}
+
+impl Trend {
+    /// The trend at each of the bounds, in order of x.
+    fn values<'a>(&'a self, bounds: &'a [Bound]) -> impl Iterator<Item = i64> + 'a {
+        let mut knot = 0;
+        bounds.iter().map(move |bound| {
+            while knot + 2 < self.knots.len() && self.knots[knot + 1].0 <= bound.x {
+                knot += 1;
+            }
+            self.at(knot, bound.x)
+        })
+    }
+
+    /// The trend behind the knot `knot`, whose line goes on beyond both ends.
+    fn at(&self, knot: usize, x: i64) -> i64 {
+        let ((x0, y0), (x1, y1)) = (self.knots[knot], self.knots[knot + 1]);
+        let rise = i128::from(y1 - y0) * i128::from(x - x0) / i128::from((x1 - x0).max(1));
+        y0 + rise as i64
+    }
+
+    /// The bounds of what is left beside the trend.
+    fn level(&self, bounds: &[Bound]) -> Vec<Bound> {
+        let level = |(bound, value): (&Bound, i64)| {
+            Bound::new(bound.x, bound.value - value, bound.upper, self.slope, bound.owner)
+        };
+        bounds.iter().zip(self.values(bounds)).map(level).collect()
+    }
+
+    /// A bound as it was.
+    fn restore(&self, bound: Bound, slope: Slope) -> Bound {
+        let knot = self.knots.partition_point(|&(x, _)| x <= bound.x);
+        let knot = knot.saturating_sub(1).min(self.knots.len() - 2);
+        Bound::new(bound.x, bound.value + self.at(knot, bound.x), bound.upper, slope, bound.owner)
+    }
+}

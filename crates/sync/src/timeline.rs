@@ -1,0 +1,300 @@
+//! The timeline: readings of any clock as times with an interval.
+
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    clocks::{ClockId, Method},
+    curve::{Curve, Knot, Offsets},
+    report::Report,
+    units::{LIMIT, Scale, ceil_nanos, floor_nanos},
+};
+
+/// Nanoseconds of the timeline: since tick 0 of the reference clock, at its nominal frequency.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct TimelineNanos(pub i64);
+
+/// When something happened, and how sure that is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Stamp {
+    /// The best estimate. It never runs backwards on a clock, and no message is received before it was sent.
+    pub estimate: TimelineNanos,
+    /// Not before this; [`i64::MIN`] where nothing is known.
+    pub lower: TimelineNanos,
+    /// Not after this; [`i64::MAX`] where nothing is known.
+    pub upper: TimelineNanos,
+}
+
+impl Stamp {
+    /// Whether this surely happened before `other`; neither way round where the clocks can't decide.
+    pub fn surely_before(&self, other: &Stamp) -> bool {
+        self.upper < other.lower
+    }
+
+    /// Half the length of the interval in nanoseconds, rounded up; `None` where a side is unknown.
+    pub fn half_width(&self) -> Option<u64> {
+        let bounded = self.lower.0 != i64::MIN && self.upper.0 != i64::MAX;
+        bounded.then(|| self.upper.0.abs_diff(self.lower.0).div_ceil(2))
+    }
+}
+
+/// A time in units, before it is rounded to nanoseconds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Instant {
+    pub(crate) low: Option<i128>,
+    pub(crate) estimate: i128,
+    pub(crate) high: Option<i128>,
+}
+
+impl Instant {
+    fn stamp(self) -> Stamp {
+        Stamp {
+            estimate: TimelineNanos(floor_nanos(self.estimate)),
+            lower: TimelineNanos(self.low.map_or(i64::MIN, floor_nanos)),
+            upper: TimelineNanos(self.high.map_or(i64::MAX, ceil_nanos)),
+        }
+    }
+
+    /// Either of two: where a step lies between, nothing says which.
+    fn or(self, other: Instant) -> Instant {
+        Instant {
+            low: self.low.zip(other.low).map(|(a, b)| a.min(b)),
+            estimate: self.estimate,
+            high: self.high.zip(other.high).map(|(a, b)| a.max(b)),
+        }
+    }
+
+    /// With another estimate, which the interval holds.
+    fn with_estimate(self, estimate: i128) -> Instant {
+        Instant {
+            low: self.low.map(|low| low.min(estimate)),
+            estimate,
+            high: self.high.map(|high| high.max(estimate)),
+        }
+    }
+}
+
+/// A clock between two of its steps.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Segment {
+    /// Where the curve counts from, in units of the clock.
+    #[serde(with = "wide")]
+    pub(crate) origin: i128,
+    /// Timeline minus clock where the curve is 0, in units.
+    #[serde(with = "wide")]
+    pub(crate) base: i128,
+    /// `None`: no message says anything about this stretch.
+    pub(crate) curve: Option<Curve>,
+    /// Ticks that may belong to this segment.
+    pub(crate) from: u64,
+    pub(crate) to: u64,
+    /// Ticks that most likely do.
+    pub(crate) begins: u64,
+    pub(crate) ends: u64,
+}
+
+impl Segment {
+    /// The place on the curve of a reading in units.
+    pub(crate) fn x(&self, units: i128) -> i64 {
+        (units - self.origin).clamp(i128::from(-LIMIT), i128::from(LIMIT)) as i64
+    }
+
+    fn instant(&self, units: i128, sides: (bool, bool), offsets: Offsets) -> Instant {
+        let base = units + self.base;
+        Instant {
+            low: sides.0.then(|| base + i128::from(offsets.low)),
+            estimate: base + i128::from(offsets.estimate),
+            high: sides.1.then(|| base + i128::from(offsets.high)),
+        }
+    }
+
+    /// The time of a reading in units.
+    pub(crate) fn time(&self, units: i128) -> Instant {
+        match &self.curve {
+            Some(curve) => self.instant(units, (curve.has_low, curve.has_high), curve.at(self.x(units))),
+            None => Instant { low: None, estimate: units + self.base, high: None },
+        }
+    }
+}
+
+/// A clock on the timeline.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct ClockLine {
+    pub(crate) scale: Scale,
+    /// In order of time; at least one.
+    pub(crate) segments: Vec<Segment>,
+}
+
+impl ClockLine {
+    /// The first segment from `start` on that may hold the ticks, else the nearest.
+    fn segment(&self, ticks: u64, start: usize) -> usize {
+        let apart =
+            |segment: &Segment| segment.from.saturating_sub(ticks).max(ticks.saturating_sub(segment.to));
+        (start..self.segments.len()).min_by_key(|&index| apart(&self.segments[index])).unwrap_or(0)
+    }
+
+    /// The time of a reading, of which nothing is known but its clock.
+    pub(crate) fn time(&self, ticks: u64) -> Instant {
+        let units = self.scale.units(ticks);
+        if let [segment] = self.segments.as_slice() {
+            return segment.time(units);
+        }
+        self.time_from(units, ticks, self.segment(ticks, 0))
+    }
+
+    /// The time of a reading that `first` may hold, or segments behind it.
+    fn time_from(&self, units: i128, ticks: u64, first: usize) -> Instant {
+        let behind = self.segments[first + 1..].iter();
+        let possible = behind.filter(|segment| segment.from <= ticks && ticks <= segment.to);
+        let time =
+            possible.fold(self.segments[first].time(units), |time, segment| time.or(segment.time(units)));
+        time.with_estimate(self.estimate(units, ticks, first))
+    }
+
+    /// The estimate near steps. It does not run back: between the last reading before a step forward and the first one
+    /// behind, time stands.
+    fn estimate(&self, units: i128, ticks: u64, first: usize) -> i128 {
+        for (segment, next) in self.segments[first..].iter().zip(&self.segments[first + 1..]) {
+            let repeats = next.begins <= segment.ends;
+            let stays = if repeats { ticks <= segment.to } else { ticks <= segment.ends };
+            if stays {
+                return segment.time(units).estimate;
+            }
+            if !repeats && ticks < next.begins {
+                let end = segment.time(self.scale.units(segment.ends)).estimate;
+                return next.time(units).estimate.max(segment.time(units).estimate.min(end));
+            }
+        }
+        self.segments[self.segments.len() - 1].time(units).estimate
+    }
+}
+
+/// All clocks of a graph on one time: that of the reference clock.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Timeline {
+    pub(crate) method: Method,
+    pub(crate) clocks: Vec<ClockLine>,
+    pub(crate) report: Report,
+}
+
+impl Timeline {
+    /// What made this timeline.
+    pub fn method(&self) -> Method {
+        self.method
+    }
+
+    /// What was used, what was left out, and how good the result is.
+    pub fn report(&self) -> &Report {
+        &self.report
+    }
+
+    /// When a clock showed `ticks`.
+    ///
+    /// Where a clock stepped back, it showed some readings twice: the interval holds both times, and the estimate is
+    /// that of the first. A [`Cursor`] knows which it was.
+    ///
+    /// # Panics
+    ///
+    /// Where the graph has no such clock.
+    pub fn convert(&self, clock: ClockId, ticks: u64) -> Stamp {
+        self.clocks[clock.0 as usize].time(ticks).stamp()
+    }
+
+    /// Converts the readings of one stream of events, in their order.
+    ///
+    /// # Panics
+    ///
+    /// Where the graph has no such clock.
+    pub fn cursor(&self, clock: ClockId) -> Cursor<'_> {
+        Cursor { clock: &self.clocks[clock.0 as usize], segment: 0, before: 0, piece: Piece::NONE }
+    }
+}
+
+/// Converts readings of one clock in their order: the next one lies mostly on the same piece. Readings may run back a
+/// little; that costs a search.
+///
+/// It follows the clock over its steps: a reading that does not run back, and lies before the end of the stretch that the
+/// last one lay on, is taken for one of that stretch.
+#[derive(Clone, Debug)]
+pub struct Cursor<'a> {
+    clock: &'a ClockLine,
+    segment: usize,
+    before: u64,
+    piece: Piece,
+}
+
+/// The piece of a curve that was met last, and all that conversion needs of it.
+#[derive(Clone, Copy, Debug)]
+struct Piece {
+    knot: Knot,
+    /// Where the next knot lies; not behind `knot` where there is no piece.
+    end: i64,
+    /// Its number on the curve.
+    number: usize,
+    has_low: bool,
+    has_high: bool,
+}
+
+impl Piece {
+    const NONE: Piece =
+        Piece { knot: Knot::new(0, 0, 0, 0), end: 0, number: 0, has_low: false, has_high: false };
+}
+
+impl Cursor<'_> {
+    /// When the clock showed `ticks`.
+    pub fn convert(&mut self, ticks: u64) -> Stamp {
+        let units = self.clock.scale.units(ticks);
+        let segment = &self.clock.segments[self.segment];
+        let single = self.clock.segments.len() == 1;
+        if !single {
+            let runs_back = ticks < std::mem::replace(&mut self.before, ticks);
+            if runs_back || ticks > segment.ends || ticks < segment.from {
+                return self.follow(units, ticks, runs_back);
+            }
+        }
+        let x = segment.x(units);
+        if x < self.piece.knot.x || self.piece.end <= x {
+            let Some(curve) = &segment.curve else { return segment.time(units).stamp() };
+            let Some((knot, end, number)) = curve.piece_around(self.piece.number, x) else {
+                return segment.time(units).stamp();
+            };
+            self.piece = Piece { knot, end, number, has_low: curve.has_low, has_high: curve.has_high };
+        }
+        let offsets = self.piece.knot.at(x);
+        segment.instant(units, (self.piece.has_low, self.piece.has_high), offsets).stamp()
+    }
+
+    /// Converts a reading that runs back, or lies near a step.
+    fn follow(&mut self, units: i128, ticks: u64, runs_back: bool) -> Stamp {
+        let may_hold = |segment: &Segment| segment.from <= ticks && ticks <= segment.to;
+        let next = self.clock.segments.get(self.segment + 1);
+        let current = &self.clock.segments[self.segment];
+        let segment = if runs_back && next.is_some_and(may_hold) {
+            self.segment + 1
+        } else if may_hold(current) {
+            self.segment
+        } else {
+            self.clock.segment(ticks, self.segment)
+        };
+        if segment != self.segment {
+            (self.segment, self.piece) = (segment, Piece::NONE);
+        }
+        let time = self.clock.segments[segment].time(units);
+        if ticks <= self.clock.segments[segment].ends {
+            return time.stamp();
+        }
+        self.clock.time_from(units, ticks, segment).stamp()
+    }
+}
+
+/// 128-bit integers as decimal strings, which every serialisation format can hold.
+mod wide {
+    use serde::{Deserialize, Deserializer, Serializer, de::Error};
+
+    pub(super) fn serialize<S: Serializer>(value: &i128, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(value)
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<i128, D::Error> {
+        String::deserialize(deserializer)?.parse().map_err(D::Error::custom)
+    }
+}

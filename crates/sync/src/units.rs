@@ -1,0 +1,116 @@
+//! The unit of time inside this crate, and the nominal scale of a clock.
+
+use serde::{Deserialize, Serialize};
+
+/// Units in a nanosecond: 62.5 ps each, finer than the tick of any processor.
+pub(crate) const PER_NANO: i64 = 1 << NANO_BITS;
+
+/// A power of two: rounding to nanoseconds is a shift, where a division of 128 bits would cost more than all the rest of
+/// a conversion.
+const NANO_BITS: u32 = 4;
+
+/// Units in a second.
+pub(crate) const PER_SECOND: i64 = 1_000_000_000 * PER_NANO;
+
+/// Distances and offsets stay below this many units (4.5 years), so sums fit 64 bits and products 128.
+pub(crate) const LIMIT: i64 = 1 << 61;
+
+/// Ticks of a clock in units, at its nominal frequency.
+///
+/// The multiplier has 63 significant bits; what it lacks (1 part in 2⁶²) belongs to the clock's drift, because
+/// every conversion uses the same multiplier.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Scale {
+    multiplier: u64,
+    shift: u32,
+}
+
+impl Scale {
+    /// The scale of a clock that counts `frequency` ticks a second; 0 counts as 1.
+    pub(crate) fn new(frequency: u64) -> Scale {
+        let frequency = u128::from(frequency.max(1));
+        let mut shift = 94;
+        // At most 2^34 · 2^94: fits 128 bits.
+        while ((PER_SECOND as u128) << shift) / frequency >= 1 << 63 {
+            shift -= 1;
+        }
+        Scale { multiplier: (((PER_SECOND as u128) << shift) / frequency) as u64, shift }
+    }
+
+    /// The length of a tick in units, rounded up: a reading says no more than that.
+    pub(crate) fn tick(self) -> i64 {
+        let fraction = u128::from(self.multiplier) & ((1 << self.shift) - 1);
+        saturate(self.units(1) + i128::from(fraction != 0)).min(LIMIT)
+    }
+
+    /// Units since tick 0, rounded down.
+    pub(crate) fn units(self, ticks: u64) -> i128 {
+        ((u128::from(ticks) * u128::from(self.multiplier)) >> self.shift) as i128
+    }
+}
+
+/// A slope as a fixed-point number, for integer products with distances.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Slope(i64);
+
+/// Fractional bits of a [`Slope`].
+const SLOPE_BITS: u32 = 40;
+
+impl Slope {
+    /// Parts per billion, rounded up.
+    pub(crate) fn from_ppb(ppb: u64) -> Slope {
+        // Above 1/4 a drift bound says nothing that monotone clocks do not say.
+        let scaled = (u128::from(ppb.min(250_000_000)) << SLOPE_BITS).div_ceil(1_000_000_000);
+        Slope(scaled as i64)
+    }
+
+    /// Slope times distance, rounded down; monotone in the distance.
+    pub(crate) fn times(self, distance: i64) -> i64 {
+        ((i128::from(distance) * i128::from(self.0)) >> SLOPE_BITS) as i64
+    }
+}
+
+/// Whole nanoseconds below `units`.
+pub(crate) fn floor_nanos(units: i128) -> i64 {
+    saturate(units >> NANO_BITS)
+}
+
+/// Whole nanoseconds above `units`.
+pub(crate) fn ceil_nanos(units: i128) -> i64 {
+    saturate(-(-units >> NANO_BITS))
+}
+
+/// The nearest value of 64 bits.
+pub(crate) fn saturate(value: i128) -> i64 {
+    value.clamp(i128::from(i64::MIN), i128::from(i64::MAX)) as i64
+}
+
+/// `value` where it is below [`LIMIT`] in size.
+pub(crate) fn within_limit(value: i128) -> Option<i64> {
+    (value.unsigned_abs() < LIMIT as u128).then_some(value as i64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whole_frequencies_are_exact() {
+        assert_eq!(Scale::new(1_000_000_000).units(u64::MAX), i128::from(u64::MAX) * 16);
+        assert_eq!(Scale::new(10_000_000).units(3), 4_800);
+        assert_eq!(Scale::new(1).units(2), 2 * i128::from(PER_SECOND));
+    }
+
+    #[test]
+    fn extreme_frequencies_do_not_overflow() {
+        assert!(Scale::new(0).units(u64::MAX) > 0);
+        assert_eq!(Scale::new(u64::MAX).units(u64::MAX), i128::from(PER_SECOND) - 1);
+    }
+
+    #[test]
+    fn nanoseconds_round_outwards() {
+        assert_eq!((floor_nanos(-1), ceil_nanos(-1)), (-1, 0));
+        assert_eq!((floor_nanos(17), ceil_nanos(17)), (1, 2));
+        assert_eq!(floor_nanos(i128::MAX), i64::MAX);
+    }
+}
