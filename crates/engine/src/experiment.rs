@@ -12,7 +12,11 @@ use hodo_formats::{
     raw,
     recording::{Recording, SidebandKind, Thread},
 };
-use hodo_intel_pt::{Config, flow::Trouble, packet};
+use hodo_intel_pt::{
+    Config,
+    flow::{Gap, Trouble},
+    packet,
+};
 
 use crate::{Chunk, ChunkSize, Files, KernelFiles, Losses, Modules, Places, Track, programs::Programs};
 
@@ -250,6 +254,15 @@ impl<'f> Experiment<'f> {
         let times = self.recording.sideband.iter().filter_map(|sideband| sideband.time);
         let ticks = times.map(|time| clock.ticks(time)).filter(|tick| tick.0 > 0);
         ticks.fold(span, |span, tick| span.map(|(from, to)| (from.min(tick), to.max(tick))))
+    }
+
+    /// Why flow could not be followed, and since which byte of the file what was shown before it is doubtful.
+    pub(crate) fn describe_gap(&self, gap: &Gap) -> String {
+        let reason = self.describe(&gap.trouble);
+        match gap.doubtful_since {
+            Some(byte) => format!("{reason}, doubtful since byte {byte}"),
+            None => reason,
+        }
     }
 
     /// Why flow could not be followed, with the module's name where code is missing.

@@ -362,7 +362,7 @@ impl Sink for InstructionSink<'_, '_> {
             Event::Switch(context) => self.gate.switch(context),
             Event::Gap(gap) => {
                 self.span.gap();
-                let reason = self.gate.experiment.describe(&gap.trouble);
+                let reason = self.gate.experiment.describe_gap(&gap);
                 match self.gate.now {
                     _ if self.gate.open => self.gap(&reason),
                     None => self.early_gap = Some(reason),

@@ -6,10 +6,10 @@
 //! TIP packets stands, conditional ones and returns where TNT bits are, up to the IP of the next PSB+ or for
 //! as many TIP packets as are [`ENOUGH`].
 
-use hodo_code::{Labels, ReturnStack};
+use hodo_code::{Labels, ReturnStack, Unreadable};
 
 use super::{
-    Event, Executed, Sink,
+    Event, Executed, Sink, Trouble,
     decoder::{Context, Decoder},
     recovery::State,
 };
@@ -28,36 +28,52 @@ const RETURNED: usize = 4;
 enum Verdict {
     /// The code bears out what the packets say.
     Confirmed,
-    /// Nothing contradicts, but the trace ends too early to tell.
+    /// Nothing contradicts, but the trace ends, or code or packets are missing, too early to tell.
     Open,
     /// The code contradicts the packets.
-    Contradicted,
+    Contradicted(Trouble),
 }
 
-/// Takes in nothing.
-struct Nobody;
+/// Takes in why the flow was lost first, and nothing else.
+#[derive(Default)]
+struct FirstLoss(Option<Trouble>);
 
-impl Sink for Nobody {
+impl Sink for FirstLoss {
     fn executed(&mut self, _: Executed<'_>) {}
 
-    fn event(&mut self, _: Event) {}
+    fn event(&mut self, event: Event) {
+        if let Event::Gap(gap) = event {
+            self.0.get_or_insert(gap.trouble);
+        }
+    }
 }
 
 impl Decoder<'_> {
+    /// Whether the code at `ip` can be read.
+    pub(super) fn read<L: Labels, S: Sink>(
+        &mut self,
+        ip: u64,
+        context: &mut Context<'_, '_, L, S>,
+    ) -> Result<(), Trouble> {
+        let (walk, graph, _) = self.parts(context);
+        graph.at(ip, walk.at).map(|_| ()).map_err(Trouble::Code)
+    }
+
     /// Whether execution goes on at `ip`, as the packet before says while the flow is lost. `certain` says
     /// whether it must where no bytes are damaged.
-    pub(super) fn is_believed<L: Labels, S: Sink>(
+    ///
+    /// # Errors
+    /// Why it can't be followed from there.
+    pub(super) fn believe<L: Labels, S: Sink>(
         &mut self,
         ip: u64,
         certain: bool,
         context: &mut Context<'_, '_, L, S>,
-    ) -> bool {
-        if !self.is_readable(ip, context) {
-            return false;
-        }
-        // No trial within a trial, which ends where it is contradicted.
+    ) -> Result<(), Trouble> {
+        self.read(ip, context)?;
+        // A trial ends where the flow is lost.
         if self.on_trial || !self.damaged {
-            return certain || self.on_trial;
+            return if certain { Ok(()) } else { Err(Trouble::LostAddress) };
         }
         // Returns may still go back to the calls before the damage.
         let before = std::iter::successors(Some(self.calls_before.clone()), |calls| {
@@ -65,15 +81,26 @@ impl Decoder<'_> {
             older.pop().map(|_| older)
         });
         let before = before.take(RETURNED).filter(|calls| !calls.is_empty());
+        let mut trouble = Trouble::LostAddress;
         for calls in before.chain([ReturnStack::default()]) {
-            let verdict = self.try_out(ip, &calls, context);
-            if verdict == Verdict::Confirmed || verdict == Verdict::Open && certain {
-                self.last_ip.trust();
-                self.walk.returns = calls;
-                return true;
+            match self.try_out(ip, &calls, context) {
+                Verdict::Confirmed => {}
+                Verdict::Open if certain => {}
+                Verdict::Open => continue,
+                Verdict::Contradicted(by) => {
+                    trouble = by;
+                    continue;
+                }
             }
+            self.last_ip.trust();
+            // They are remembered once: what returns from them uses them up.
+            if !calls.is_empty() {
+                self.calls_before.clear();
+            }
+            self.walk.returns = calls;
+            return Ok(());
         }
-        false
+        Err(trouble)
     }
 
     /// Decodes on from `ip`, with these calls to return from.
@@ -85,7 +112,10 @@ impl Decoder<'_> {
     ) -> Verdict {
         let mut trial = self.clone();
         (trial.on_trial, trial.damaged, trial.gap) = (true, false, None);
-        let context = &mut Context { programs: &mut *context.programs, sink: &mut Nobody };
+        // A return that goes back to none of the calls contradicts that they are remembered.
+        trial.hidden_calls = trial.hidden_calls.filter(|_| calls.is_empty());
+        let mut loss = FirstLoss::default();
+        let context = &mut Context { programs: &mut *context.programs, sink: &mut loss };
         (trial.state, trial.left_from) = (State::On, None);
         trial.last_ip.trust();
         trial.walk.returns = calls.clone();
@@ -97,8 +127,15 @@ impl Decoder<'_> {
             if let Err(trouble) = trial.follow(packet, context) {
                 trial.lose(trouble);
             }
-            if trial.damaged {
-                return Verdict::Contradicted;
+            let loss = context.sink.0.or(trial.gap.as_ref().map(|gap| gap.trouble));
+            match loss {
+                // Where nothing is mapped no packet leads that is sound, unless code was not given.
+                Some(trouble @ Trouble::Code(Unreadable::Unmapped(_))) => {
+                    return Verdict::Contradicted(trouble);
+                }
+                Some(trouble) if trouble.is_doubtful() => return Verdict::Contradicted(trouble),
+                Some(_) => return Verdict::Open,
+                None => {}
             }
             if trial.at >= trial.span.end {
                 break;

@@ -95,6 +95,8 @@ struct Walker<'a> {
     encoder: Encoder,
     trace: Vec<u8>,
     truth: Vec<u64>,
+    /// Bytes of trace that were written before each instruction ran.
+    written: Vec<usize>,
     ip: u64,
     now: u64,
     stack: Vec<u64>,
@@ -128,6 +130,7 @@ impl Walker<'_> {
     }
 
     fn step(&mut self) {
+        self.written.push(self.trace.len());
         if self.encoder.next_mtc() <= self.now {
             self.encoder.tick(self.now, &mut self.trace);
         }
@@ -188,6 +191,8 @@ impl Walker<'_> {
             self.step();
         }
         self.trace.truncate(kept);
+        let lost = self.written.iter().rposition(|&bytes| bytes <= kept).map_or(0, |last| last + 1);
+        self.written[lost..].fill(kept);
         self.encoder.overflow(Some(self.ip), self.now, &mut self.trace);
     }
 
@@ -200,7 +205,12 @@ impl Walker<'_> {
     }
 
     /// The trace, the addresses of what ran, and how many interrupts came.
-    fn walk(mut self, steps: usize) -> (Vec<u8>, Vec<u64>, usize) {
+    fn walk(self, steps: usize) -> (Vec<u8>, Vec<u64>, usize) {
+        let walked = self.run(steps);
+        (walked.trace, walked.truth, walked.interrupts)
+    }
+
+    fn run(mut self, steps: usize) -> Self {
         self.encoder.synchronize(None, self.now, &mut self.trace);
         self.encoder.enable(self.ip, self.now, &mut self.trace);
         for _ in 0..steps {
@@ -219,7 +229,7 @@ impl Walker<'_> {
             }
         }
         self.interrupt();
-        (self.trace, self.truth, self.interrupts)
+        self
     }
 }
 
@@ -270,17 +280,42 @@ fn decode(code: &Code, trace: &[u8], config: &Config) -> Seen {
     decode_with_holes(code, &[], trace, config)
 }
 
-/// Decodes a trace segment by segment, each with a decoder of its own; the code of the slots `holes` is not
-/// known.
-fn decode_with_holes(code: &Code, holes: &[u64], trace: &[u8], config: &Config) -> Seen {
+/// A slot whose code was withheld.
+#[derive(Clone, Copy, Debug)]
+struct Hole {
+    slot: u64,
+    /// Its bytes are missing, but what was mapped there is known.
+    mapped: bool,
+}
+
+fn holes(count: Range<usize>) -> impl Strategy<Value = Vec<Hole>> {
+    let hole = (0..SLOTS, any::<bool>()).prop_map(|(slot, mapped)| Hole { slot, mapped });
+    prop::collection::vec(hole, count)
+}
+
+/// The code but for the holes.
+fn space_with_holes<'a>(code: &'a Code, holes: &[Hole]) -> AddressSpace<'a> {
     let mut space = AddressSpace::new();
-    let content = Content { bytes: &code.bytes, origin: Origin { module: 0, offset: 0 } };
-    space.map(BASE..BASE + code.bytes.len() as u64, content, 0);
-    for hole in holes {
-        let start = BASE + hole * SLOT;
-        let content = Content { bytes: &[], origin: Origin { module: 1, offset: 0 } };
+    for slot in 0..(code.bytes.len() as u64).div_ceil(SLOT) {
+        let content = match holes.iter().find(|hole| hole.slot == slot) {
+            None => Content {
+                bytes: &code.bytes[(slot * SLOT) as usize..],
+                origin: Origin { module: 0, offset: slot * SLOT },
+            },
+            Some(Hole { mapped: true, .. }) => {
+                Content { bytes: &[], origin: Origin { module: 1, offset: 0 } }
+            }
+            Some(_) => continue,
+        };
+        let start = BASE + slot * SLOT;
         space.map(start..start + SLOT, content, 0);
     }
+    space
+}
+
+/// Decodes a trace segment by segment, each with a decoder of its own; the code of `holes` is not known.
+fn decode_with_holes(code: &Code, holes: &[Hole], trace: &[u8], config: &Config) -> Seen {
+    let space = space_with_holes(code, holes);
     let mut programs = [Program::new(&space, &NoLabels)];
     let schedule = [Switch { at: Tsc(0), program: 0, context: 0 }];
     let next = |from: usize| Some(from + find_psb(trace.get(from..)?)?);
@@ -335,6 +370,34 @@ fn is_part_of(seen: &Seen, truth: &[u64]) -> bool {
     true
 }
 
+/// Whether what was seen between two gaps is, each time, what ran from the packet on that ended the gap; the first
+/// piece that is not, else.
+fn goes_on_where_packets_say(seen: &Seen, truth: &[u64], written: &[usize]) -> Result<(), String> {
+    let starts = seen.gaps.iter().map(|gap| written.partition_point(|&bytes| bytes < gap.to as usize));
+    let ends = seen.gap_after.iter().copied().chain([seen.addresses.len()]);
+    let mut shown = 0;
+    for (index, (start, end)) in std::iter::once(0).chain(starts).zip(ends).enumerate() {
+        let piece = &seen.addresses[std::mem::replace(&mut shown, end)..end];
+        let alike = piece.iter().zip(&truth[start..]).take_while(|(one, other)| one == other).count();
+        if alike < piece.len() {
+            let around = |addresses: &[u64], from: usize| {
+                format!(
+                    "{:x?}",
+                    &addresses[(from + alike).saturating_sub(4)..][..8.min(addresses.len() - from - alike)]
+                )
+            };
+            return Err(format!(
+                "piece {index} is wrong after {alike} of {} instructions: {} are shown, {} ran; gaps {:?}",
+                piece.len(),
+                around(piece, 0),
+                around(truth, start),
+                seen.gaps.iter().skip(index.saturating_sub(1)).take(2).collect::<Vec<_>>(),
+            ));
+        }
+    }
+    Ok(())
+}
+
 /// Sends TIP packets late, as a processor may (SDM, "Deferred TIPs"): `TNT TIP TNT` becomes `TNT TIP` with the
 /// branches of both, where that fills a TNT or where another packet forces both out.
 fn defer_tips(trace: &[u8]) -> Vec<u8> {
@@ -363,6 +426,7 @@ fn walker<'a>(code: &'a Code, choices: &'a [u32], settings: Settings, loss: u64)
         encoder: Encoder::new(settings, 1000),
         trace: Vec::new(),
         truth: Vec::new(),
+        written: Vec::new(),
         ip: BASE,
         now: 1000,
         stack: Vec::new(),
@@ -423,16 +487,21 @@ proptest! {
         return_compression: bool,
         cyc_threshold in prop::option::of(0u64..3),
         loss in prop_oneof![Just(0u64), 20u64..200],
-        holes in prop::collection::vec(0..SLOTS, 0..6),
+        holes in holes(0..12),
         deferred: bool,
     ) {
         let timing = Timing { tsc: true, mtc_period: Some(1), cyc_threshold };
-        let (trace, truth, _) =
-            walker(&code, &choices, Settings { return_compression, timing }, loss).walk(steps);
+        let Walker { trace, truth, written, .. } =
+            walker(&code, &choices, Settings { return_compression, timing }, loss).run(steps);
         // A late TIP of a return could not be told from a compressed one.
-        let trace = if deferred && !return_compression { defer_tips(&trace) } else { trace };
+        let deferred = deferred && !return_compression;
+        let trace = if deferred { defer_tips(&trace) } else { trace };
         let config = Config { no_return_compression: !return_compression, ..Config::default() };
         let seen = decode_with_holes(&code, &holes, &trace, &config);
+        // Packets that come late have other places.
+        if !deferred {
+            prop_assert_eq!(goes_on_where_packets_say(&seen, &truth, &written), Ok(()));
+        }
         prop_assert!(is_part_of(&seen, &truth), "{:x?}\n{:x?}", seen.addresses, truth);
         prop_assert!(seen.gaps.iter().all(|gap| gap.doubtful_since.is_none()), "{:?}", seen.gaps);
         if loss == 0 && holes.is_empty() {
