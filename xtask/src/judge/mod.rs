@@ -22,6 +22,7 @@ mod events;
 mod libipt;
 mod lines;
 mod maps;
+mod missing;
 mod perf;
 mod programs;
 mod record;
@@ -56,6 +57,7 @@ const USAGE: &str =
        cargo xtask judge containers [FILE]…
        cargo xtask judge lines [PROGRAM]…
        cargo xtask judge damage [--count N] [--seed N] [--only NUMBER] [--without-perf]
+       cargo xtask judge missing [--count N] [--seed N] [--only PROGRAM]…
        cargo xtask judge ctf [FOLDER | ARCHIVE]…
        cargo xtask judge events [--count N | FILE…]
        cargo xtask judge analyses [FOLDER | ARCHIVE]";
@@ -77,6 +79,7 @@ pub(crate) fn run(arguments: &[String]) -> Outcome {
         Some((first, files)) if first == "containers" => return containers::run(files),
         Some((first, names)) if first == "lines" => return lines::run(names),
         Some((first, rest)) if first == "damage" => return damage::run(rest),
+        Some((first, rest)) if first == "missing" => return missing::run(rest),
         Some((first, rest)) if first == "events" => return events::run(rest),
         Some((first, traces)) if first == "ctf" => return ctf::run(traces),
         Some((first, trace)) if first == "analyses" => return analyses::run(trace),

@@ -11,7 +11,10 @@ use hodo_intel_pt::{
 };
 use proptest::prelude::*;
 
-use super::{BASE, SLOT, SLOTS, code, defer_tips, holes, space_with_holes, walker};
+use super::{
+    code, defer_tips, holes,
+    walker::{BASE, SLOT, SLOTS, space_with_holes, walker},
+};
 
 /// A function for every two slots.
 struct Functions;
