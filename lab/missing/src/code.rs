@@ -63,6 +63,9 @@ pub(crate) fn of_process(
 ) -> Result<Option<Vec<Piece>>, String> {
     let files = files(experiment, symfs);
     let mut pieces: Vec<Piece> = Vec::new();
+    if changes_program(experiment, thread) {
+        return Ok(None);
+    }
     let mappings = experiment.recording.sideband.iter().filter(|sideband| sideband.thread.pid == thread.pid);
     let mappings = mappings.filter_map(|sideband| match &sideband.kind {
         SidebandKind::Map(mapping) => Some(mapping),
@@ -85,6 +88,20 @@ pub(crate) fn of_process(
     }
     pieces.sort_by_key(|piece| piece.addresses.start);
     Ok(Some(pieces))
+}
+
+/// Whether a process began with another one's code, or executed another program.
+fn changes_program(experiment: &Experiment<'_>, thread: Thread) -> bool {
+    let sideband = experiment.recording.sideband.iter().filter(|sideband| sideband.thread.pid == thread.pid);
+    let mut executed = 0;
+    for sideband in sideband {
+        match sideband.kind {
+            SidebandKind::Fork { parent } if parent.pid != thread.pid => return true,
+            SidebandKind::Comm { exec: true, .. } => executed += 1,
+            _ => {}
+        }
+    }
+    executed > 1
 }
 
 fn of_mapping(
