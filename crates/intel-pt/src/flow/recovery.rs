@@ -41,8 +41,10 @@ pub(super) enum State {
 pub(super) enum Waiting {
     /// None: whatever packet forced all out.
     Nothing,
-    /// None, if the next TIP forced out a TNT that was not full.
-    PartialTnt,
+    /// Some of the last TNT, which was not full; none, if the next TIP forced it out.
+    OfPartial(Tnt),
+    /// Some of the last TNT, which was full.
+    OfFull(Tnt),
     /// Any.
     Unknown,
 }
@@ -52,7 +54,7 @@ const FULL: [u8; 2] = [6, 47];
 
 impl Waiting {
     fn behind(tnt: Tnt) -> Waiting {
-        if FULL.contains(&tnt.count) { Waiting::Unknown } else { Waiting::PartialTnt }
+        if FULL.contains(&tnt.count) { Waiting::OfFull(tnt) } else { Waiting::OfPartial(tnt) }
     }
 }
 
@@ -151,12 +153,12 @@ impl Decoder<'_> {
         self.announced.flush(None, context.sink);
         let to = self.last_ip.join(payload);
         let known_guest = self.arrive(context).is_ok() && self.machine.missing_guest().is_none();
-        let certain = match self.waiting {
-            Waiting::Nothing => true,
-            Waiting::PartialTnt => self.a_tnt_follows(),
-            Waiting::Unknown => false,
+        let certain = match (self.waiting, to) {
+            (_, None) | (Waiting::Unknown, _) => false,
+            (Waiting::Nothing, _) => true,
+            (Waiting::OfPartial(_), _) if self.a_tnt_follows() => true,
+            (Waiting::OfPartial(tnt) | Waiting::OfFull(tnt), Some(to)) => self.none_waits(tnt, to, context),
         };
-        let certain = certain && to.is_some();
         let to = if self.damaged { self.last_ip.guess(payload) } else { to };
         match to {
             Some(to) if known_guest && self.believe(to, certain, context).is_ok() => {

@@ -13,11 +13,14 @@ use super::{
     decoder::{Context, Decoder},
     recovery::State,
 };
-use crate::packet::{self, Packet};
+use crate::packet::{self, Packet, Tnt};
 
 /// TIP packets that the code bears out, after which a trial is believed. A wrong path seldom stands at an
 /// indirect branch when the next TIP comes.
 const ENOUGH: u32 = 8;
+
+/// Packets that are looked at to find out whether branches wait for a TIP. Most ways are contradicted by the first.
+const PATIENCE: u32 = 256;
 
 /// How many of the newest calls before the damage may have returned in it. No trial looks farther than
 /// [`ENOUGH`] TIP packets, so decoding takes no more than so many times [`ENOUGH`] as long.
@@ -83,7 +86,7 @@ impl Decoder<'_> {
         let before = before.take(RETURNED).filter(|calls| !calls.is_empty());
         let mut trouble = Trouble::LostAddress;
         for calls in before.chain([ReturnStack::default()]) {
-            match self.try_out(ip, &calls, context) {
+            match self.try_out(ip, &calls, None, &mut { u32::MAX }, context) {
                 Verdict::Confirmed => {}
                 Verdict::Open if certain => {}
                 Verdict::Open => continue,
@@ -103,11 +106,33 @@ impl Decoder<'_> {
         Err(trouble)
     }
 
-    /// Decodes on from `ip`, with these calls to return from.
+    /// Whether no branch of the TNT before ran behind the TIP to `ip`: the code contradicts that any did. It proves
+    /// that only where neither bytes are damaged nor code that is missing comes before the contradiction.
+    pub(super) fn none_waits<L: Labels, S: Sink>(
+        &mut self,
+        tnt: Tnt,
+        ip: u64,
+        context: &mut Context<'_, '_, L, S>,
+    ) -> bool {
+        if self.on_trial || self.damaged || self.read(ip, context).is_err() {
+            return false;
+        }
+        let mut patience = PATIENCE;
+        (1..=tnt.count).all(|count| {
+            let waiting = Tnt { count, ..tnt };
+            let verdict = self.try_out(ip, &ReturnStack::default(), Some(waiting), &mut patience, context);
+            matches!(verdict, Verdict::Contradicted(trouble) if !matches!(trouble, Trouble::EndlessLoop { .. }))
+        })
+    }
+
+    /// Decodes on from `ip`, with these calls to return from, and after branches that wait. Takes no more packets
+    /// than there is patience for.
     fn try_out<L: Labels, S: Sink>(
         &self,
         ip: u64,
         calls: &ReturnStack,
+        waiting: Option<Tnt>,
+        patience: &mut u32,
         context: &mut Context<'_, '_, L, S>,
     ) -> Verdict {
         let mut trial = self.clone();
@@ -121,16 +146,25 @@ impl Decoder<'_> {
         trial.walk.returns = calls.clone();
         trial.walk.go(ip);
         let mut borne_out = 0;
+        let mut waiting = waiting.map(|tnt| trial.tnt(tnt, context));
         while borne_out < ENOUGH {
-            trial.at = trial.packets.position();
-            let Ok(Some(packet)) = trial.packets.next_packet() else { return Verdict::Open };
-            if let Err(trouble) = trial.follow(packet, context) {
+            let (followed, is_tip) = match waiting.take() {
+                Some(followed) => (followed, false),
+                None => {
+                    trial.at = trial.packets.position();
+                    let Ok(Some(packet)) = trial.packets.next_packet() else { return Verdict::Open };
+                    let Some(left) = patience.checked_sub(1) else { return Verdict::Open };
+                    *patience = left;
+                    let is_tip = matches!(packet, Packet::Tip(_) | Packet::TipPgd(_));
+                    (trial.follow(packet, context), is_tip)
+                }
+            };
+            if let Err(trouble) = followed {
                 trial.lose(trouble);
             }
-            let loss = context.sink.0.or(trial.gap.as_ref().map(|gap| gap.trouble));
-            match loss {
-                // Where nothing is mapped no packet leads that is sound, unless code was not given.
-                Some(trouble @ Trouble::Code(Unreadable::Unmapped(_))) => {
+            match context.sink.0.or(trial.gap.as_ref().map(|gap| gap.trouble)) {
+                // Behind damage no packet that is sound leads to where nothing is mapped, unless code was not given.
+                Some(trouble @ Trouble::Code(Unreadable::Unmapped(_))) if self.damaged => {
                     return Verdict::Contradicted(trouble);
                 }
                 Some(trouble) if trouble.is_doubtful() => return Verdict::Contradicted(trouble),
@@ -140,7 +174,7 @@ impl Decoder<'_> {
             if trial.at >= trial.span.end {
                 break;
             }
-            borne_out += u32::from(matches!(packet, Packet::Tip(_) | Packet::TipPgd(_)));
+            borne_out += u32::from(is_tip);
         }
         Verdict::Confirmed
     }
