@@ -14,7 +14,7 @@ use hodo_formats::{
 };
 use hodo_intel_pt::{
     Config,
-    flow::{Guest, Trouble},
+    flow::{Gap, Guest, Trouble},
     packet,
 };
 
@@ -291,6 +291,15 @@ impl<'f> Experiment<'f> {
         let times = self.recording.sideband.iter().filter_map(|sideband| sideband.time);
         let ticks = times.map(|time| clock.ticks(time)).filter(|tick| tick.0 > 0);
         ticks.fold(span, |span, tick| span.map(|(from, to)| (from.min(tick), to.max(tick))))
+    }
+
+    /// Why flow could not be followed, and since which byte of the file what was shown before it is doubtful.
+    pub(crate) fn describe_gap(&self, gap: &Gap) -> String {
+        let reason = self.describe(&gap.trouble);
+        match gap.doubtful_since {
+            Some(byte) => format!("{reason}, doubtful since byte {byte}"),
+            None => reason,
+        }
     }
 
     /// Why flow could not be followed, with the module's name where code is missing.

@@ -12,7 +12,7 @@ use hodo_clock::Tsc;
 use hodo_code::{Graph, Labels, Program};
 use hodo_intel_pt::{
     Config,
-    flow::{Decoder, Event, Executed, Gap, Memos, PacketKind, Sink, Step, Stretch, Trouble},
+    flow::{Decoder, Event, Executed, Gap, Hidden, Memos, PacketKind, Sink, Step, Stretch, Trouble},
     packet::PSB,
 };
 use hodo_trace::{Cause, Loss};
@@ -247,6 +247,18 @@ impl<S: Sink, G: FnMut(&mut S)> Located<'_, '_, S, G> {
         self.start = start;
     }
 
+    /// The same gap, with offsets in the file for its places.
+    fn in_file(&self, gap: Gap) -> Gap {
+        let run: &Run<'_> = &self.experiment.tracks[self.chunk.track].runs[self.chunk.run];
+        let offset = |at: u64| run.file_offset(self.start + at);
+        Gap {
+            from: offset(gap.from),
+            to: offset(gap.to),
+            doubtful_since: gap.doubtful_since.map(offset),
+            ..gap
+        }
+    }
+
     /// Adds a gap to the losses, as far as it lies in the times to look at.
     fn lose(&mut self, gap: &Gap) {
         let is_outside = self.reading.window.is_some_and(|window| {
@@ -257,14 +269,13 @@ impl<S: Sink, G: FnMut(&mut S)> Located<'_, '_, S, G> {
             return;
         }
         let track = &self.experiment.tracks[self.chunk.track];
-        let run: &Run<'_> = &track.runs[self.chunk.run];
         let clock = self.experiment.recording.config.clock;
         let nanos = |tsc: Option<Tsc>| tsc.zip(clock).map(|(tsc, clock)| clock.nanos(tsc));
         let (since, until) = (nanos(gap.since), nanos(gap.until));
         self.losses.add(Loss {
             stream: track.name.clone(),
             cause: cause(&gap.trouble),
-            bytes: run.file_offset(self.start + gap.from)..run.file_offset(self.start + gap.to),
+            bytes: gap.from..gap.to,
             time: since.or(until).zip(until.or(since)),
             count: 1,
             detail: self.experiment.describe(&gap.trouble),
@@ -350,10 +361,14 @@ impl<S: Sink, G: FnMut(&mut S)> Sink for Located<'_, '_, S, G> {
 
     #[inline(always)]
     fn event(&mut self, event: Event) {
-        if let Event::Gap(gap) = &event {
-            self.lose(gap);
+        match event {
+            Event::Gap(gap) => {
+                let gap = self.in_file(gap);
+                self.lose(&gap);
+                self.sink.event(Event::Gap(gap));
+            }
+            event => self.sink.event(event),
         }
-        self.sink.event(event);
     }
 }
 
@@ -365,6 +380,9 @@ fn cause(trouble: &Trouble) -> Cause {
         Trouble::Code(hodo_code::Unreadable::Invalid(_)) => Cause::Mismatch,
         Trouble::Code(_) | Trouble::Guest { .. } => Cause::MissingCode,
         Trouble::NotTraced { .. } | Trouble::UnknownFilter { .. } => Cause::Untraced,
+        Trouble::UnseenCall { hidden: Hidden::ByMissingCode, .. } => Cause::MissingCode,
+        Trouble::UnseenCall { hidden: Hidden::ByOverflow, .. } => Cause::Overflow,
+        Trouble::UnseenCall { hidden: Hidden::ByDamage, .. } => Cause::Mismatch,
         Trouble::Contradiction { .. }
         | Trouble::EmptyReturnStack { .. }
         | Trouble::EndlessLoop { .. }

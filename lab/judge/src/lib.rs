@@ -25,6 +25,7 @@ mod events;
 mod libipt;
 mod lines;
 mod maps;
+mod missing;
 mod perf;
 mod programs;
 mod record;
@@ -58,6 +59,7 @@ const USAGE: &str = "usage: cargo judge pt [--list] [--all] [--config NAME]… [
        cargo judge containers [FILE]…
        cargo judge lines [PROGRAM]…
        cargo judge damage [--count N] [--seed N] [--only NUMBER] [--without-perf]
+       cargo judge missing [--count N] [--seed N] [--only PROGRAM]…
        cargo judge ctf [FOLDER | ARCHIVE]…
        cargo judge events [--count N | FILE…]
        cargo judge analyses [FOLDER | ARCHIVE]";
@@ -79,6 +81,7 @@ pub fn run(arguments: &[String]) -> Outcome {
         Some((first, files)) if first == "containers" => return containers::run(files),
         Some((first, names)) if first == "lines" => return lines::run(names),
         Some((first, rest)) if first == "damage" => return damage::run(rest),
+        Some((first, rest)) if first == "missing" => return missing::run(rest),
         Some((first, rest)) if first == "events" => return events::run(rest),
         Some((first, traces)) if first == "ctf" => return ctf::run(traces),
         Some((first, trace)) if first == "analyses" => return analyses::run(trace),

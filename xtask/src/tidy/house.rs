@@ -57,6 +57,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("hodo-repack", &["hodo-clock", "hodo-formats", "hodo-intel-pt"]),
     ("hodo-damage", &["hodo-code", "hodo-engine", "hodo-formats", "hodo-intel-pt"]),
     ("hodo-fields", &["hodo-engine", "hodo-formats", "hodo-trace"]),
+    ("hodo-missing", &["hodo-code", "hodo-engine", "hodo-formats", "hodo-intel-pt"]),
     ("hodo-repeat", &["hodo-engine", "hodo-formats"]),
     ("hodo-speed", &["hodo-analyses", "hodo-code", "hodo-engine", "hodo-intel-pt"]),
     ("workbench", &[]),

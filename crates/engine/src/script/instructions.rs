@@ -383,7 +383,7 @@ impl Sink for InstructionSink<'_, '_> {
             Event::Gap(gap) => {
                 self.span.gap();
                 if self.gate.open || self.takes_early(0) {
-                    let reason = self.gate.experiment.describe(&gap.trouble);
+                    let reason = self.gate.experiment.describe_gap(&gap);
                     self.gap(&reason);
                 }
             }

@@ -118,7 +118,7 @@ impl MarkSink<'_, '_> {
         let cpu = track.cpu.map_or("-".to_owned(), |cpu| cpu.to_string());
         let thread = thread.map_or("-".to_owned(), |thread| format!("{}/{}", thread.pid, thread.tid));
         let what = match event {
-            Event::Gap(gap) => format!("gap: {}", experiment.describe(&gap.trouble)),
+            Event::Gap(gap) => format!("gap: {}", experiment.describe_gap(gap)),
             Event::Switch(_) => "runs from here on".to_owned(),
             event => {
                 let symbol = self.symbol(event.ip()).map(|symbol| format!(" ({symbol})"));

@@ -4,7 +4,7 @@
 //! trace and transaction aborts without one are told at the FUP of the transfer that they cause. PTWRITE,
 //! MOV to CR3, VM entries and returns without a FUP are bound to the next such instruction.
 
-use hodo_code::{Labels, writes_cr3};
+use hodo_code::{Labels, Terminator, writes_cr3};
 use iced_x86::{Instruction, Mnemonic};
 
 use super::{
@@ -180,7 +180,7 @@ impl Decoder<'_> {
 
     /// The flow was lost; execution is at `ip`.
     fn resume_at<L: Labels, S: Sink>(&mut self, ip: u64, context: &mut Context<'_, '_, L, S>) {
-        if self.machine.missing_guest().is_none() && self.is_readable(ip, context) {
+        if self.machine.missing_guest().is_none() && self.read(ip, context).is_ok() {
             self.close_gap(context.sink);
             self.walk.go(ip);
             self.state = State::On;
@@ -210,11 +210,15 @@ impl Decoder<'_> {
                 self.transaction(in_transaction, aborted, context.sink)
             }
             Packet::Pip { cr3, non_root } => {
-                self.machine.paging(cr3, non_root);
+                if let Some((cr3, non_root)) = self.machine.paging(cr3, non_root) {
+                    context.sink.event(Event::Paging { cr3, non_root });
+                }
                 return self.change_at(writes_cr3, context);
             }
             Packet::Vmcs(base) => {
-                self.machine.virtual_machine(base);
+                if let Some(base) = self.machine.virtual_machine(base) {
+                    context.sink.event(Event::Vmcs(base));
+                }
                 return self.change_at(|instruction| instruction.mnemonic() == Mnemonic::Vmptrld, context);
             }
             Packet::TraceStop => return self.trace_stop(context.sink),
@@ -398,8 +402,8 @@ impl Decoder<'_> {
         context.sink.event(Event::ControlFlow(event));
     }
 
-    /// PIP and VMCS: bound to the TIP or TIP.PGD of the transfer under way, or to the next such
-    /// instruction.
+    /// PIP and VMCS: bound to the TIP or TIP.PGD of the transfer under way, or to the next such instruction.
+    /// Where neither is, the change is reported where its packet stands.
     fn change_at<L: Labels, S: Sink>(
         &mut self,
         instruction: fn(&Instruction) -> bool,
@@ -411,8 +415,15 @@ impl Decoder<'_> {
         if self.is_on() {
             match self.find(instruction, context) {
                 Some((address, length)) => self.walk_to(address + length, context),
-                // A far transfer, whose TIP follows.
-                None => return Ok(()),
+                None => {
+                    let (walk, graph, sink) = self.parts(context);
+                    match walk.next_decision(graph, sink) {
+                        // A far transfer, whose TIP follows.
+                        Ok(Terminator::Far) => return Ok(()),
+                        Err(trouble @ Trouble::Code(_)) => self.lose(trouble),
+                        _ => {}
+                    }
+                }
             }
         }
         self.arrive(context)

@@ -6,7 +6,7 @@ use hodo_clock::Tsc;
 use hodo_code::{Graph, Labels, Program, ReturnStack};
 
 use super::{
-    Event, Expected, Gap, PacketKind, Sink, Trouble,
+    Event, Expected, Gap, Hidden, PacketKind, Sink, Trouble,
     bind::Announced,
     machine::Machine,
     memo::Memos,
@@ -84,8 +84,8 @@ pub struct Decoder<'t> {
     pub(super) program: usize,
     context: u32,
     pub(super) gap: Option<Gap>,
-    /// Calls since the last PSB were missed, so that a return may have none to return from.
-    pub(super) calls_missing: bool,
+    /// Calls since the last PSB may not have been decoded, and why: a return may go back to one of them.
+    pub(super) hidden_calls: Option<Hidden>,
     /// Tracing is off on the word of the first PSB+ alone, which may stand between an OVF and its FUP.
     pub(super) off_since_psb: bool,
     /// While the flow is lost: the branches that may wait for packets that went by.
@@ -137,7 +137,7 @@ impl<'t> Decoder<'t> {
             program: schedule[0].program,
             context: schedule[0].context,
             gap: None,
-            calls_missing: false,
+            hidden_calls: None,
             off_since_psb: false,
             waiting: Waiting::Nothing,
             damaged: false,
@@ -204,6 +204,8 @@ impl<'t> Decoder<'t> {
 
     fn finish<L: Labels, S: Sink>(&mut self, context: &mut Context<'_, '_, L, S>) {
         self.announced.flush(None, context.sink);
+        let unbound = self.machine.take_unbound();
+        self.machine.tell(unbound, context.sink);
         self.close_gap(context.sink);
     }
 
@@ -318,9 +320,10 @@ impl<'t> Decoder<'t> {
             if left == 0 {
                 return Ok(());
             }
-            match walk.branch(graph, sink, tnt.bits >> (left - 1) & 1 == 1)? {
-                true => left -= 1,
-                false => self.deferred_tip(context)?,
+            match walk.branch(graph, sink, tnt.bits >> (left - 1) & 1 == 1) {
+                Ok(true) => left -= 1,
+                Ok(false) => self.deferred_tip(context)?,
+                Err(trouble) => return Err(self.over_unseen_return(trouble, context)),
             }
         }
     }
@@ -328,6 +331,23 @@ impl<'t> Decoder<'t> {
     /// The next packet, where one is expected.
     pub(super) fn next_of_segment(&mut self) -> Result<Option<Packet>, Trouble> {
         self.packets.next_before(self.span.end).map_err(|error| Trouble::Packet(error.kind))
+    }
+
+    /// A compressed return to a call that is hidden has run; only where it went is not known.
+    #[cold]
+    fn over_unseen_return<L: Labels, S: Sink>(
+        &mut self,
+        trouble: Trouble,
+        context: &mut Context<'_, '_, L, S>,
+    ) -> Trouble {
+        let (Trouble::EmptyReturnStack { at }, Some(hidden)) = (trouble, self.hidden_calls) else {
+            return trouble;
+        };
+        let (walk, graph, sink) = self.parts(context);
+        if let Some(id) = walk.block() {
+            walk.report(graph, id, sink);
+        }
+        Trouble::UnseenCall { at, hidden }
     }
 
     /// The TIP of a branch between those of one TNT comes after that TNT.
@@ -451,7 +471,11 @@ impl<'t> Decoder<'t> {
             None if self.is_lost() => return Ok(()),
             None if payload == IpPayload::Suppressed => return Err(Trouble::NoAddress),
             None => return Err(Trouble::LostAddress),
-            Some(ip) if self.damaged && !self.is_believed(ip, certain, context) => return Ok(()),
+            Some(ip) if self.damaged => {
+                // Tracing is on, wherever.
+                self.believe(ip, certain, context)?;
+                self.walk.go(ip);
+            }
             Some(ip) => self.walk.go(ip),
         }
         if let Some(trouble) = self.machine.missing_guest() {

@@ -252,15 +252,16 @@ impl Serialize for Cause {
 }
 
 impl Serialize for Gap {
-    /// Bytes in the stream's segment, ticks, and the reason as text.
+    /// Bytes, ticks, the byte since which it is doubtful, and the reason as text.
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut gap = serializer.serialize_struct("Gap", 5)?;
-        gap.serialize_field("from", &self.from)?;
-        gap.serialize_field("to", &self.to)?;
-        gap.serialize_field("since", &self.since)?;
-        gap.serialize_field("until", &self.until)?;
-        gap.serialize_field("reason", &self.trouble.to_string())?;
-        gap.end()
+        let mut object = serializer.serialize_struct("Gap", 6)?;
+        object.serialize_field("from", &self.from)?;
+        object.serialize_field("to", &self.to)?;
+        object.serialize_field("since", &self.since)?;
+        object.serialize_field("until", &self.until)?;
+        object.serialize_field("doubtful_since", &self.doubtful_since)?;
+        object.serialize_field("reason", &self.trouble.to_string())?;
+        object.end()
     }
 }
 
@@ -409,7 +410,10 @@ impl fmt::Display for Event {
             Event::Asynchronous { from, to, cause } => {
                 write!(f, "interrupt at {from:x}, to {to:x}{}", By(*cause))
             }
-            Event::Gap(gap) => write!(f, "gap: {}", gap.trouble),
+            Event::Gap(gap) => {
+                write!(f, "gap: {}", gap.trouble)?;
+                gap.doubtful_since.map_or(Ok(()), |byte| write!(f, ", doubtful since byte {byte}"))
+            }
             Event::TraceStop => f.write_str("tracing stopped"),
             _ => self.fmt_optional(f),
         }

@@ -25,6 +25,13 @@ pub(super) struct Machine<'t> {
     next_vmcs: Option<u64>,
 }
 
+/// Changes of page tables and VMCS.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Unbound {
+    vmcs: Option<u64>,
+    paging: Option<(u64, bool)>,
+}
+
 impl<'t> Machine<'t> {
     pub(super) fn new(guests: &'t [Guest], host: usize) -> Machine<'t> {
         Machine {
@@ -54,16 +61,33 @@ impl<'t> Machine<'t> {
         self.changes = true;
     }
 
-    /// PIP.
-    pub(super) fn paging(&mut self, cr3: u64, non_root: bool) {
-        self.next_paging = Some((cr3, non_root));
+    /// PIP. Gives the one before it, where nothing came that it was bound to.
+    pub(super) fn paging(&mut self, cr3: u64, non_root: bool) -> Option<(u64, bool)> {
         self.changes = true;
+        self.next_paging.replace((cr3, non_root))
     }
 
-    /// VMCS.
-    pub(super) fn virtual_machine(&mut self, base: u64) {
-        self.next_vmcs = Some(base);
+    /// VMCS. Gives the one before it, likewise.
+    pub(super) fn virtual_machine(&mut self, base: u64) -> Option<u64> {
         self.changes = true;
+        self.next_vmcs.replace(base)
+    }
+
+    /// Takes the changes of page tables and VMCS that were told and wait for a TIP.
+    pub(super) fn take_unbound(&mut self) -> Unbound {
+        Unbound { vmcs: self.next_vmcs.take(), paging: self.next_paging.take() }
+    }
+
+    /// They take effect, wherever that was.
+    pub(super) fn tell(&mut self, unbound: Unbound, sink: &mut impl Sink) {
+        if let Some(base) = unbound.vmcs {
+            self.vmcs = Some(base);
+            sink.event(Event::Vmcs(base));
+        }
+        if let Some((cr3, non_root)) = unbound.paging {
+            self.non_root = non_root;
+            sink.event(Event::Paging { cr3, non_root });
+        }
     }
 
     /// Whether a MODE.Exec waits for the TIP or FUP that it is bound to.
@@ -73,14 +97,8 @@ impl<'t> Machine<'t> {
 
     /// What was told takes effect. A MODE.Exec may be redundant, and tells only what is new.
     pub(super) fn change(&mut self, sink: &mut impl Sink) {
-        if let Some(base) = self.next_vmcs.take() {
-            self.vmcs = Some(base);
-            sink.event(Event::Vmcs(base));
-        }
-        if let Some((cr3, non_root)) = self.next_paging.take() {
-            self.non_root = non_root;
-            sink.event(Event::Paging { cr3, non_root });
-        }
+        let unbound = self.take_unbound();
+        self.tell(unbound, sink);
         if let Some((bits, interrupt_flag)) = self.next_mode.take() {
             if bits != self.bits {
                 self.bits = bits;

@@ -28,7 +28,7 @@ pub use hodo_code::{Stretch, Transfer};
 pub use decoder::{Decoder, Guest, GuestCode, Switch};
 pub use event::{Cause, ControlFlow, ControlFlowKind, Event, EventData, Transaction, ValueBlock};
 pub use memo::{Memos, Step};
-pub use trouble::{Expected, Gap, Trouble};
+pub use trouble::{Expected, Gap, Hidden, Trouble};
 
 /// Instructions that ran one after the other: a block, or its first instructions.
 #[derive(Clone, Copy, Debug)]

@@ -32,15 +32,21 @@ impl Decoder<'_> {
         self.announced.flush(None, context.sink);
         self.last_ip = LastIp::ZERO;
         self.walk.returns.clear();
-        self.calls_missing = false;
+        self.hidden_calls = None;
         self.damaged = false;
         self.calls_before.clear();
         self.left_from = None;
         let first = self.reported.is_none();
-        let plus = self.psb_plus()?;
-        if self.is_on() {
-            self.reach_psb(&plus, context);
+        // It repeats the state; what was told before and not bound to anything is a change of its own.
+        let unbound = self.machine.take_unbound();
+        let plus = self.psb_plus();
+        if self.is_on()
+            && let Ok(plus) = &plus
+        {
+            self.reach_psb(plus, context);
         }
+        self.machine.tell(unbound, context.sink);
+        let plus = plus?;
         if self.machine.changes {
             self.machine.set();
             self.walk.forget_block();
@@ -106,8 +112,8 @@ impl Decoder<'_> {
                 Some(Packet::ModeExec { cs_l, cs_d, interrupt_flag }) => {
                     self.machine.mode(cs_l, cs_d, interrupt_flag);
                 }
-                Some(Packet::Pip { cr3, non_root }) => self.machine.paging(cr3, non_root),
-                Some(Packet::Vmcs(base)) => self.machine.virtual_machine(base),
+                Some(Packet::Pip { cr3, non_root }) => _ = self.machine.paging(cr3, non_root),
+                Some(Packet::Vmcs(base)) => _ = self.machine.virtual_machine(base),
                 Some(Packet::PsbEnd) => return Ok(plus),
                 Some(Packet::Overflow) => return Ok(PsbPlus { overflow: true, ..plus }),
                 Some(Packet::Fup(_) | Packet::ModeTsx { .. } | Packet::Pad | Packet::Mnt(_)) => {}

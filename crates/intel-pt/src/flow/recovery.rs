@@ -8,7 +8,7 @@
 //! Where packets contradict each other or the code, bytes may be damaged, and the last IP may be wrong.
 //! Then an address is believed after a trial only (see [`trial`](super::trial)).
 
-use hodo_code::Labels;
+use hodo_code::{Labels, Unreadable};
 
 use super::{
     Event, Expected, Gap, Sink, Trouble,
@@ -41,14 +41,22 @@ pub(super) enum State {
 pub(super) enum Waiting {
     /// None: whatever packet forced all out.
     Nothing,
-    /// None, if the next TIP forced out a TNT that was not full.
-    PartialTnt,
+    /// Some of the last TNT, which was not full; none, if the next TIP forced it out.
+    OfPartial(Tnt),
+    /// Some of the last TNT, which was full.
+    OfFull(Tnt),
     /// Any.
     Unknown,
 }
 
 /// Branches that fill a TNT-8 and a TNT-64 packet.
 const FULL: [u8; 2] = [6, 47];
+
+impl Waiting {
+    fn behind(tnt: Tnt) -> Waiting {
+        if FULL.contains(&tnt.count) { Waiting::OfFull(tnt) } else { Waiting::OfPartial(tnt) }
+    }
+}
 
 impl Decoder<'_> {
     /// Whether tracing is on, and the flow known.
@@ -61,12 +69,24 @@ impl Decoder<'_> {
     }
 
     /// The flow is lost at the packet, unless it was before.
+    ///
+    /// Calls from before code or packets that are missing are forgotten: the processor may have returned from
+    /// them meanwhile, and have called others on top of them, which a compressed return would go back to.
     pub(super) fn lose(&mut self, trouble: Trouble) {
+        // Behind damage an address at which nothing is may be a damaged one.
+        let unmapped = matches!(trouble, Trouble::Code(Unreadable::Unmapped(_)));
+        let doubtful = trouble.is_doubtful() || self.damaged && unmapped;
+        let calls = std::mem::take(&mut self.walk.returns);
+        if unmapped || !doubtful && !matches!(trouble, Trouble::UnseenCall { .. }) {
+            self.calls_before.clear();
+        } else if doubtful && !calls.is_empty() {
+            self.calls_before = calls;
+        }
         self.state = if trouble == Trouble::Overflow { State::Overflowed } else { State::Lost };
         self.left_from = None;
         self.announced.cause = None;
-        let calls = std::mem::take(&mut self.walk.returns);
-        self.waiting = Waiting::Unknown;
+        self.waiting = if doubtful { Waiting::Unknown } else { self.waiting_behind() };
+        self.hidden_calls = trouble.hides().or(self.hidden_calls);
         let at = self.at as u64;
         let since = self.timing.now();
         let gap = self.gap.get_or_insert(Gap {
@@ -77,17 +97,25 @@ impl Decoder<'_> {
             doubtful_since: None,
             trouble,
         });
-        let expected = self.calls_missing && matches!(trouble, Trouble::EmptyReturnStack { .. });
-        self.calls_missing = true;
-        if trouble.is_doubtful() && !expected {
+        if doubtful {
             gap.doubtful_since.get_or_insert(self.certain_at as u64);
             self.last_ip.forget();
             self.damaged = true;
         }
-        if !trouble.is_doubtful() {
-            self.calls_before.clear();
-        } else if !calls.is_empty() {
-            self.calls_before = calls;
+    }
+
+    /// The branches that may wait behind the packet that could not be followed.
+    fn waiting_behind(&self) -> Waiting {
+        let mut packets = self.packets.clone();
+        packets.skip_to(self.at);
+        match packets.next_packet() {
+            // Unless TIP packets of branches among them were read already.
+            Ok(Some(Packet::Tnt8(tnt) | Packet::Tnt64(tnt)))
+                if packets.position() == self.packets.position() =>
+            {
+                Waiting::behind(tnt)
+            }
+            _ => Waiting::Unknown,
         }
     }
 
@@ -104,10 +132,7 @@ impl Decoder<'_> {
     pub(super) fn confirm_on(&mut self, tnt: Option<Tnt>) -> Result<bool, Trouble> {
         match self.state {
             State::Lost | State::Overflowed => {
-                if let Some(tnt) = tnt {
-                    let full = FULL.contains(&tnt.count);
-                    self.waiting = if full { Waiting::Unknown } else { Waiting::PartialTnt };
-                }
+                self.waiting = tnt.map_or(self.waiting, Waiting::behind);
                 Ok(false)
             }
             State::Off => Err(Trouble::Contradiction { at: self.walk.ip, expected: Expected::On }),
@@ -128,31 +153,21 @@ impl Decoder<'_> {
         self.announced.flush(None, context.sink);
         let to = self.last_ip.join(payload);
         let known_guest = self.arrive(context).is_ok() && self.machine.missing_guest().is_none();
-        let certain = match self.waiting {
-            Waiting::Nothing => true,
-            Waiting::PartialTnt => self.a_tnt_follows(),
-            Waiting::Unknown => false,
+        let certain = match (self.waiting, to) {
+            (_, None) | (Waiting::Unknown, _) => false,
+            (Waiting::Nothing, _) => true,
+            (Waiting::OfPartial(_), _) if self.a_tnt_follows() => true,
+            (Waiting::OfPartial(tnt) | Waiting::OfFull(tnt), Some(to)) => self.none_waits(tnt, to, context),
         };
-        let certain = certain && to.is_some();
         let to = if self.damaged { self.last_ip.guess(payload) } else { to };
         match to {
-            Some(to) if known_guest && self.is_believed(to, certain, context) => {
+            Some(to) if known_guest && self.believe(to, certain, context).is_ok() => {
                 self.close_gap(context.sink);
                 self.left_asynchronously(to, context);
                 self.state = State::On;
             }
             _ => self.left_from = None,
         }
-    }
-
-    /// Whether the code at `ip` can be read.
-    pub(super) fn is_readable<L: Labels, S: Sink>(
-        &mut self,
-        ip: u64,
-        context: &mut Context<'_, '_, L, S>,
-    ) -> bool {
-        let (walk, graph, _) = self.parts(context);
-        graph.at(ip, walk.at).is_ok()
     }
 
     fn a_tnt_follows(&self) -> bool {

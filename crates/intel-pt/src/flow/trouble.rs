@@ -54,6 +54,13 @@ pub enum Trouble {
         /// Address after the return.
         at: u64,
     },
+    /// A compressed return to a call that was not decoded, as something is missing before it.
+    UnseenCall {
+        /// Address after the return.
+        at: u64,
+        /// What the call lies in.
+        hidden: Hidden,
+    },
     /// The code runs in a circle that no packet ends.
     EndlessLoop {
         /// Some address of the circle.
@@ -76,14 +83,37 @@ pub enum Trouble {
     },
 }
 
+/// Why a call was not decoded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Hidden {
+    /// The code that called is missing, or that on the way to it.
+    ByMissingCode,
+    /// The processor lost packets.
+    ByOverflow,
+    /// Packets and code do not fit each other, or bytes are no packets.
+    ByDamage,
+}
+
 impl Trouble {
+    /// What it does to the calls that are made from here on; `None` where it only shows that they are hidden.
+    pub(super) fn hides(self) -> Option<Hidden> {
+        match self {
+            Trouble::UnseenCall { .. } => None,
+            Trouble::Code(Unreadable::Unmapped(_) | Unreadable::MissingBytes(..)) | Trouble::Guest { .. } => {
+                Some(Hidden::ByMissingCode)
+            }
+            Trouble::Overflow => Some(Hidden::ByOverflow),
+            _ => Some(Hidden::ByDamage),
+        }
+    }
+
     /// Whether what was decoded before may be wrong because of it, as bytes were damaged or code changed
     /// unseen. Else the packets are sound, and only code or packets are missing.
     pub(super) fn is_doubtful(self) -> bool {
         match self {
             Trouble::Overflow | Trouble::Missing | Trouble::Guest { .. } | Trouble::NotTraced { .. } => false,
-            Trouble::LostAddress | Trouble::UnknownFilter { .. } => false,
-            Trouble::Code(Unreadable::MissingBytes(..)) => false,
+            Trouble::LostAddress | Trouble::UnknownFilter { .. } | Trouble::UnseenCall { .. } => false,
+            Trouble::Code(code) => matches!(code, Unreadable::Invalid(_)),
             // The stream may end anywhere.
             Trouble::Packet(packet::ErrorKind::CutShort(_)) => false,
             _ => true,
@@ -139,6 +169,14 @@ impl fmt::Display for Trouble {
                 Expected::On => f.write_str("the trace goes on, but tracing was off"),
             },
             Trouble::EmptyReturnStack { at } => write!(f, "the return at {at:x} has no call to return from"),
+            Trouble::UnseenCall { at, hidden } => {
+                let why = match hidden {
+                    Hidden::ByMissingCode => "code is missing",
+                    Hidden::ByOverflow => "packets were lost",
+                    Hidden::ByDamage => "the trace could not be followed",
+                };
+                write!(f, "the return at {at:x} goes back to a call that was not decoded, as {why}")
+            }
             Trouble::EndlessLoop { at } => write!(f, "the code at {at:x} loops without a branch to trace"),
             Trouble::NoAddress => f.write_str("a packet leaves out the address that it is there for"),
             Trouble::LostAddress => f.write_str("the address is told as a change of one that was lost"),

@@ -11,7 +11,10 @@ use hodo_intel_pt::{
 };
 use proptest::prelude::*;
 
-use super::{BASE, SLOT, SLOTS, code, defer_tips, walker};
+use super::{
+    code, defer_tips, holes,
+    walker::{BASE, SLOT, SLOTS, space_with_holes, walker},
+};
 
 /// A function for every two slots.
 struct Functions;
@@ -187,7 +190,7 @@ proptest! {
         mtc_period in prop::option::of(0u8..4),
         cyc_threshold in prop::option::of(0u64..3),
         loss in prop_oneof![3 => Just(0u64), 1 => 20u64..200],
-        holes in prop::collection::vec(0..SLOTS, 0..4),
+        holes in holes(0..6),
         changed in prop::option::of((0..SLOTS, 0u64..3000)),
         damage in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..6),
         deferred: bool,
@@ -201,13 +204,7 @@ proptest! {
             let place = place.index(trace.len());
             trace[place] = byte;
         }
-        let mut space = AddressSpace::new();
-        let content = Content { bytes: &code.bytes, origin: Origin { module: 0, offset: 0 } };
-        space.map(BASE..BASE + code.bytes.len() as u64, content, 0);
-        for hole in holes {
-            let start = BASE + hole * SLOT;
-            space.map(start..start + SLOT, Content { bytes: &[], origin: Origin { module: 1, offset: 0 } }, 0);
-        }
+        let mut space = space_with_holes(&code, &holes);
         if let Some((slot, at)) = changed {
             // The same bytes from elsewhere: the code goes on, and belongs to another function.
             let offset = slot * SLOT;

@@ -405,6 +405,31 @@ impl Walk {
         }
     }
 
+    /// What ends the block that needs a packet next, without going there.
+    ///
+    /// # Errors
+    /// Why none can be reached; where that is missing code, what comes before it has run.
+    pub(super) fn next_decision<L: Labels>(
+        &mut self,
+        graph: &mut Graph<'_, L>,
+        sink: &mut impl Sink,
+    ) -> Result<Terminator, Trouble> {
+        let mut scout = self.scout();
+        loop {
+            let stepped = scout.here(graph).and_then(|id| Ok((id, scout.step(graph, id)?)));
+            match stepped {
+                Ok((_, true)) => {}
+                Ok((id, false)) => return Ok(graph.block(id).terminator),
+                Err(trouble) => {
+                    if matches!(trouble, Trouble::Code(_)) {
+                        self.advance(graph, sink, scout.steps);
+                    }
+                    return Err(trouble);
+                }
+            }
+        }
+    }
+
     /// Takes a TIP.PGD without a FUP: up to the branch that turned tracing off, and over it. `to` is where
     /// it went, which is outside the traced addresses, where the packet says so.
     pub(super) fn leave<L: Labels>(

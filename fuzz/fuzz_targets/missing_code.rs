@@ -1,0 +1,80 @@
+//! Any program, run and traced, decoded with a part of its code withheld: what is shown after a gap is what ran from the
+//! packet on that ended it, up to the next gap, and none of it is doubtful.
+
+#![no_main]
+
+#[allow(dead_code, reason = "what is not needed here is for the crate's own tests")]
+#[path = "../../crates/intel-pt/tests/flow/walker.rs"]
+mod walker;
+
+use hodo_intel_pt::{
+    Config,
+    encoder::{Settings, Timing},
+};
+use libfuzzer_sys::{
+    arbitrary::{self, Arbitrary},
+    fuzz_target,
+};
+use walker::{Code, End, Hole, SLOTS, decode_with_holes, goes_on_where_packets_say, walker};
+
+/// Instructions at most.
+const STEPS: usize = 2000;
+
+#[derive(Arbitrary, Debug)]
+struct Input {
+    /// What each slot of the code ends with, where that leads, and how many instructions come before it.
+    ends: [(u8, u8, u8); SLOTS as usize],
+    /// For each slot whether its code is there, missing, or not even mapped.
+    holes: [u8; SLOTS as usize],
+    choices: Vec<u32>,
+    steps: u16,
+    return_compression: bool,
+    mtc_period: Option<u8>,
+    cyc_threshold: Option<u8>,
+    /// One step in so many loses packets.
+    loss: u8,
+}
+
+/// What a slot ends with; direct jumps and calls go forward only.
+fn end(slot: u64, (kind, target, _): (u8, u8, u8)) -> End {
+    let anywhere = u64::from(target) % SLOTS;
+    let forward = slot + 1 + u64::from(target) % (SLOTS - slot - 1).max(1);
+    let is_last = slot + 1 == SLOTS;
+    match kind % 9 {
+        0..=3 if is_last => End::Return,
+        0 => End::RunOn,
+        1 => End::Conditional(anywhere),
+        2 => End::Jump(forward),
+        3 => End::Call(forward),
+        4 if !is_last => End::CallNext,
+        5 => End::IndirectJump,
+        6 => End::IndirectCall,
+        7 => End::Return,
+        _ => End::SystemCall,
+    }
+}
+
+fuzz_target!(|input: Input| {
+    if input.choices.is_empty() {
+        return;
+    }
+    let ends = (0..).zip(input.ends).map(|(slot, bytes)| (end(slot, bytes), u64::from(bytes.2) % 16));
+    let code = Code::new(ends.collect());
+    let holes: Vec<Hole> = (0..)
+        .zip(input.holes)
+        .filter(|(_, hole)| hole % 4 > 1)
+        .map(|(slot, hole)| Hole { slot, mapped: hole % 4 == 2 })
+        .collect();
+    let timing = Timing {
+        tsc: true,
+        mtc_period: input.mtc_period.map(|period| period % 4),
+        cyc_threshold: input.cyc_threshold.map(|threshold| u64::from(threshold % 3)),
+    };
+    let settings = Settings { return_compression: input.return_compression, timing };
+    let loss = if input.loss < 10 { 0 } else { u64::from(input.loss) };
+    let ran = walker(&code, &input.choices, settings, loss).run(usize::from(input.steps) % STEPS);
+    let config = Config { no_return_compression: !input.return_compression, ..Config::default() };
+    let seen = decode_with_holes(&code, &holes, &ran.trace, &config);
+    assert_eq!(goes_on_where_packets_say(&seen, &ran.truth, &ran.written), Ok(()));
+    assert!(seen.gaps.iter().all(|gap| gap.doubtful_since.is_none()), "{:?}", seen.gaps);
+});

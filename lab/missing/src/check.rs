@@ -1,0 +1,129 @@
+//! The law: whatever code is missing, what is shown is what ran.
+
+use hodo_engine::{Chunk, Experiment, TrackSink, decode_all};
+use hodo_intel_pt::flow::{Event, Executed, PacketKind, Sink};
+
+use crate::truth::{READING, Segment, Segments};
+
+/// What was shown.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Shown {
+    pub(crate) instructions: u64,
+    pub(crate) gaps: u64,
+    /// The first thing that does not hold.
+    pub(crate) violation: Option<String>,
+}
+
+/// Reads an experiment, of which each track must show what ran on the same one of the truth. A chunk gives the place
+/// of its first segment, as there are as many whatever code is missing.
+pub(crate) fn check(experiment: &Experiment<'_>, truth: &[&Segments]) -> Shown {
+    let mut shown = Shown::default();
+    let mut next = vec![0; truth.len()];
+    decode_all(
+        experiment,
+        READING,
+        |chunk: &Chunk, ()| Recorder { track: chunk.track, ..Recorder::default() },
+        |recorder| (recorder, ()),
+        |_, recorder| {
+            for seen in recorder.segments {
+                let index = &mut next[recorder.track];
+                match truth[recorder.track].get(*index) {
+                    Some(segment) => compare(&mut shown, segment, &seen, *index),
+                    None => _ = shown.violation.get_or_insert("there are more segments".into()),
+                }
+                *index += 1;
+            }
+            true
+        },
+        |_| true,
+    );
+    if truth.iter().zip(&next).any(|(truth, &count)| truth.len() != count) {
+        shown.violation.get_or_insert("there are fewer segments".into());
+    }
+    shown
+}
+
+/// What a segment shows.
+#[derive(Debug, Default)]
+struct Seen {
+    instructions: Vec<u64>,
+    packets: usize,
+    /// Gaps: how many instructions were shown before each, how many packets had come where it ended, and what it was.
+    gaps: Vec<(usize, usize, String, bool)>,
+}
+
+#[derive(Default)]
+struct Recorder {
+    track: usize,
+    segments: Vec<Seen>,
+}
+
+impl TrackSink for Recorder {
+    fn begin_segment(&mut self) {
+        self.segments.push(Seen::default());
+    }
+}
+
+impl Sink for Recorder {
+    fn executed(&mut self, executed: Executed<'_>) {
+        if let Some(seen) = self.segments.last_mut() {
+            seen.instructions.extend(executed.addresses());
+        }
+    }
+
+    fn packet(&mut self, _: PacketKind) {
+        if let Some(seen) = self.segments.last_mut() {
+            seen.packets += 1;
+        }
+    }
+
+    fn event(&mut self, event: Event) {
+        if let (Event::Gap(gap), Some(seen)) = (event, self.segments.last_mut()) {
+            let doubtful = gap.doubtful_since.is_some();
+            seen.gaps.push((seen.instructions.len(), seen.packets, gap.trouble.to_string(), doubtful));
+        }
+    }
+}
+
+/// Holds a segment against what ran.
+fn compare(shown: &mut Shown, truth: &Segment, seen: &Seen, index: usize) {
+    shown.instructions += seen.instructions.len() as u64;
+    shown.gaps += seen.gaps.len() as u64;
+    if shown.violation.is_none() {
+        shown.violation = violation(truth, seen).map(|what| format!("segment {index}: {what}"));
+    }
+}
+
+/// What does not hold of a segment.
+fn violation(truth: &Segment, seen: &Seen) -> Option<String> {
+    // The packet that ended a gap is behind what ran before the next one.
+    let resumed =
+        |packets: usize| truth.before.get(packets).map_or(truth.instructions.len(), |&at| at as usize);
+    let (mut shown, mut ran, mut why) = (0, 0, "");
+    let end = (seen.instructions.len(), usize::MAX, String::new(), false);
+    for (until, packets, trouble, doubtful) in seen.gaps.iter().chain([&end]) {
+        let piece = &seen.instructions[shown..*until];
+        let rest = &truth.instructions[ran..];
+        let alike = piece.iter().zip(rest).take_while(|(one, other)| one == other).count();
+        if alike < piece.len() {
+            return Some(format!(
+                "after {shown} instructions, and the gap \"{why}\", {alike} of {} ran; then {:x?} is shown, {:x?} ran",
+                piece.len(),
+                &piece[alike.saturating_sub(2)..piece.len().min(alike + 4)],
+                &rest[alike.saturating_sub(2).min(rest.len())..rest.len().min(alike + 4)],
+            ));
+        }
+        ran += piece.len();
+        if *doubtful {
+            return Some(format!("after {until} instructions doubtful: {trouble}"));
+        }
+        if *packets == usize::MAX && ran < truth.instructions.len() {
+            return Some(format!("{} instructions at the end are not shown", truth.instructions.len() - ran));
+        }
+        if resumed(*packets) < ran {
+            return Some(format!("what ran before the end of the gap \"{trouble}\" is shown twice"));
+        }
+        (shown, ran, why) = (*until, resumed(*packets), trouble);
+    }
+    None
+}

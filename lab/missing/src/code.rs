@@ -1,0 +1,132 @@
+//! The code of a process, in pieces that can be withheld.
+
+use std::{
+    ops::Range,
+    path::{Path, PathBuf},
+};
+
+use hodo_engine::Experiment;
+use hodo_formats::{
+    raw,
+    recording::{KeptCode, Mapping, SidebandKind, Thread},
+};
+
+/// Where the code at some addresses comes from.
+#[derive(Clone, Debug)]
+pub(crate) struct Piece {
+    pub(crate) addresses: Range<u64>,
+    pub(crate) file: PathBuf,
+    pub(crate) offset: u64,
+    /// Index of the file among the experiment's modules; `None` for code that no file holds.
+    pub(crate) module: Option<u32>,
+}
+
+impl Piece {
+    /// As `--code` names it.
+    pub(crate) fn option(&self) -> raw::Code {
+        raw::Code {
+            file: self.file.to_string_lossy().into_owned(),
+            address: self.addresses.start,
+            offset: self.offset,
+            size: Some(self.addresses.end - self.addresses.start),
+        }
+    }
+
+    /// A part of it.
+    pub(crate) fn part(&self, addresses: Range<u64>) -> Piece {
+        Piece { offset: self.offset + (addresses.start - self.addresses.start), addresses, ..self.clone() }
+    }
+}
+
+/// The files of a recording that are there: the path as the recording has it, and the one here.
+pub(crate) fn files(experiment: &Experiment<'_>, symfs: Option<&Path>) -> Vec<(String, PathBuf)> {
+    let mut files: Vec<(String, PathBuf)> = Vec::new();
+    for module in experiment.modules.list() {
+        let here = match symfs {
+            Some(root) => root.join(module.name.trim_start_matches('/')),
+            None => PathBuf::from(&module.name),
+        };
+        if module.name.starts_with('/') && !module.name.starts_with("//") && here.is_file() {
+            files.push((module.name.clone(), here));
+        }
+    }
+    files
+}
+
+/// The code of one process, if it is the same all the time; code that the recording keeps is written to files in a
+/// folder.
+pub(crate) fn of_process(
+    experiment: &Experiment<'_>,
+    thread: Thread,
+    symfs: Option<&Path>,
+    folder: &Path,
+) -> Result<Option<Vec<Piece>>, String> {
+    let files = files(experiment, symfs);
+    let mut pieces: Vec<Piece> = Vec::new();
+    if changes_program(experiment, thread) {
+        return Ok(None);
+    }
+    let mappings = experiment.recording.sideband.iter().filter(|sideband| sideband.thread.pid == thread.pid);
+    let mappings = mappings.filter_map(|sideband| match &sideband.kind {
+        SidebandKind::Map(mapping) => Some(mapping),
+        _ => None,
+    });
+    for mapping in mappings {
+        let Some(piece) = of_mapping(experiment, mapping, &files) else { continue };
+        if pieces.iter().any(|other| overlap(&other.addresses, &piece.addresses)) {
+            return Ok(None);
+        }
+        pieces.push(piece);
+    }
+    let kept = experiment.recording.emulated.iter().flat_map(|emulated| &emulated.code);
+    for (index, code) in kept.filter(|code| code.pid == thread.pid).enumerate() {
+        let piece = keep(code, &folder.join(format!("kept-{}-{index}", thread.pid)))?;
+        if pieces.iter().any(|other| overlap(&other.addresses, &piece.addresses)) {
+            return Ok(None);
+        }
+        pieces.push(piece);
+    }
+    pieces.sort_by_key(|piece| piece.addresses.start);
+    Ok(Some(pieces))
+}
+
+/// Whether a process began with another one's code, or executed another program.
+fn changes_program(experiment: &Experiment<'_>, thread: Thread) -> bool {
+    let sideband = experiment.recording.sideband.iter().filter(|sideband| sideband.thread.pid == thread.pid);
+    let mut executed = 0;
+    for sideband in sideband {
+        match sideband.kind {
+            SidebandKind::Fork { parent } if parent.pid != thread.pid => return true,
+            SidebandKind::Comm { exec: true, .. } => executed += 1,
+            _ => {}
+        }
+    }
+    executed > 1
+}
+
+fn of_mapping(
+    experiment: &Experiment<'_>,
+    mapping: &Mapping<'_>,
+    files: &[(String, PathBuf)],
+) -> Option<Piece> {
+    let name = String::from_utf8_lossy(mapping.name);
+    let (_, file) = files.iter().find(|(of_system, _)| *of_system == name)?;
+    let module = experiment.modules.list().iter().position(|module| module.name == name)?;
+    let left = std::fs::metadata(file).ok()?.len().checked_sub(mapping.file_offset)?;
+    Some(Piece {
+        addresses: mapping.address..mapping.address + mapping.length.min(left),
+        file: file.clone(),
+        offset: mapping.file_offset,
+        module: Some(module as u32),
+    })
+}
+
+fn keep(code: &KeptCode<'_>, file: &Path) -> Result<Piece, String> {
+    std::fs::write(file, code.bytes).map_err(|error| format!("{}: {error}", file.display()))?;
+    let addresses = code.address..code.address + code.bytes.len() as u64;
+    Ok(Piece { addresses, file: file.to_owned(), offset: 0, module: None })
+}
+
+fn overlap(one: &Range<u64>, other: &Range<u64>) -> bool {
+    one.start < other.end && other.start < one.end
+}

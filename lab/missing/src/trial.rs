@@ -1,0 +1,213 @@
+//! One recording, read with a part of its code in one way.
+
+use std::{
+    collections::BTreeSet,
+    fs,
+    os::unix::fs::symlink,
+    path::{Path, PathBuf},
+};
+
+use fastrand::Rng;
+use hodo_engine::{Experiment, Files, Input, Options, Places, RawInput};
+use hodo_formats::perf::layout::{FEATURES_OFFSET, feature};
+
+use crate::{
+    check::{Shown, check},
+    code::{self, Piece},
+    truth::{self, Segments},
+    withhold::{WAYS, Way},
+};
+
+/// What came of a trial.
+#[derive(Clone, Debug)]
+pub(crate) struct Trial {
+    pub(crate) what: String,
+    /// Instructions that ran.
+    pub(crate) ran: u64,
+    /// Those of them whose code was given.
+    pub(crate) given: u64,
+    pub(crate) shown: Shown,
+}
+
+/// A recording, and what really ran.
+pub(crate) struct Subject {
+    name: String,
+    file: PathBuf,
+    symfs: Option<PathBuf>,
+    /// Where files may be written.
+    folder: PathBuf,
+    tracks: Vec<Segments>,
+    /// The code of each track's process, if it is the same all the time.
+    code: Vec<Option<Vec<Piece>>>,
+}
+
+fn text(error: impl std::fmt::Display) -> String {
+    error.to_string()
+}
+
+impl Subject {
+    /// Reads a recording with all of its code, as many instructions of which must be shown as the emulated processor
+    /// counted.
+    pub(crate) fn new(
+        name: &str,
+        file: &Path,
+        symfs: Option<&Path>,
+        folder: &Path,
+    ) -> Result<Subject, String> {
+        let (folder, symfs) = (folder.join(name), symfs.map(Path::to_owned));
+        fs::create_dir_all(&folder).map_err(text)?;
+        let mut subject = Subject {
+            name: name.to_owned(),
+            file: file.to_owned(),
+            tracks: Vec::new(),
+            code: Vec::new(),
+            symfs,
+            folder,
+        };
+        let (tracks, code, counted) = subject.open(subject.symfs.as_deref(), |experiment| {
+            let threads = experiment.tracks.iter().map(|track| track.thread);
+            let code = threads.map(|thread| match thread {
+                Some(thread) => {
+                    code::of_process(experiment, thread, subject.symfs.as_deref(), &subject.folder)
+                }
+                None => Ok(None),
+            });
+            let emulated = experiment.recording.emulated.as_ref();
+            let threads = emulated.map_or(&[][..], |emulated| &emulated.notes.threads);
+            let counted: u64 = threads.iter().map(|thread| thread.traced_instructions).sum();
+            let code: Result<Vec<_>, String> = code.collect();
+            Ok((truth::read(experiment), code?, counted))
+        })?;
+        (subject.tracks, subject.code) = (tracks, code);
+        let mut segments = subject.tracks.iter().flatten();
+        if let Some(gap) = segments.clone().find_map(|segment| segment.gap.as_ref()) {
+            return Err(format!("{name} has a gap: {gap}"));
+        }
+        let ran = subject.ran();
+        if segments.next().is_none() || ran != counted {
+            return Err(format!("{name}: {counted} instructions ran, {ran} are shown"));
+        }
+        Ok(subject)
+    }
+
+    /// Opens the recording, with files from a folder.
+    fn open<T>(
+        &self,
+        symfs: Option<&Path>,
+        then: impl FnOnce(&Experiment<'_>) -> Result<T, String>,
+    ) -> Result<T, String> {
+        self.open_file(&self.file, symfs, then)
+    }
+
+    fn open_file<T>(
+        &self,
+        file: &Path,
+        symfs: Option<&Path>,
+        then: impl FnOnce(&Experiment<'_>) -> Result<T, String>,
+    ) -> Result<T, String> {
+        let (files, input) = (Files::default(), Input::File(file.to_owned()));
+        let places = Places { symfs: symfs.map(Path::to_owned), ..Places::default() };
+        let options = Options { places, ..Options::default() };
+        let experiment = Experiment::open(&files, &input, &options).map_err(text)?;
+        then(&experiment)
+    }
+
+    fn ran(&self) -> u64 {
+        self.tracks.iter().flatten().map(|segment| segment.instructions.len() as u64).sum()
+    }
+
+    /// The trial of this number, the same one each time; `None` where the recording has nothing to withhold so.
+    pub(crate) fn trial(&self, seed: u64, number: u64) -> Result<Option<Trial>, String> {
+        let mut random = Rng::with_seed(seed.wrapping_add(number.wrapping_mul(0x9e37_79b9_7f4a_7c15)));
+        let trial = match number % 3 {
+            2 => self.files_removed(number / 3 % 2 == 0, &mut random).map(Some),
+            rest => self.raw(WAYS[(number / 3 * 2 + rest) as usize % WAYS.len()], &mut random),
+        };
+        trial.map_err(|error| format!("{}, trial {number}: {error}", self.name))
+    }
+
+    /// One track as a raw buffer, with a part of its code.
+    fn raw(&self, way: Way, random: &mut Rng) -> Result<Option<Trial>, String> {
+        let longest = (0..self.tracks.len()).filter(|&track| self.code[track].is_some());
+        let instructions =
+            |track: &usize| self.tracks[*track].iter().map(|segment| segment.instructions.len());
+        let Some(track) = longest.max_by_key(|track| instructions(track).sum::<usize>()) else {
+            return Ok(None);
+        };
+        let Some(pieces) = &self.code[track] else { return Ok(None) };
+        if way == Way::Kept && pieces.iter().all(|piece| piece.module.is_some()) {
+            return Ok(None);
+        }
+        let (trace, config, left) = self.open(self.symfs.as_deref(), |experiment| {
+            let left = way.leave(pieces, experiment, random);
+            let parts: Vec<_> = experiment.tracks[track].parts(u64::MAX).collect();
+            Ok((parts.concat(), experiment.recording.config.clone(), left))
+        })?;
+        let file = self.folder.join("trace");
+        fs::write(&file, trace).map_err(text)?;
+        let code = left.iter().map(Piece::option).collect();
+        let raw = RawInput { trace: file, code, elf: Vec::new(), config };
+        let (files, input) = (Files::default(), Input::Raw(raw));
+        let experiment = Experiment::open(&files, &input, &Options::default()).map_err(text)?;
+        let truth = &self.tracks[track];
+        let shown = check(&experiment, &[truth]);
+        let given = |address: u64| {
+            let after = left.partition_point(|piece| piece.addresses.start <= address);
+            after > 0 && left[after - 1].addresses.contains(&address)
+        };
+        let all = || truth.iter().flat_map(|segment| &segment.instructions);
+        Ok(Some(Trial {
+            what: way.name(),
+            ran: all().count() as u64,
+            given: all().filter(|&&address| given(address)).count() as u64,
+            shown,
+        }))
+    }
+
+    /// The recording with some of its files only, and without the code that it keeps if that is not wanted.
+    fn files_removed(&self, keep_code: bool, random: &mut Rng) -> Result<Trial, String> {
+        let root = self.folder.join("symfs");
+        if root.exists() {
+            fs::remove_dir_all(&root).map_err(text)?;
+        }
+        fs::create_dir_all(&root).map_err(text)?;
+        let (names, files) = self.open(self.symfs.as_deref(), |experiment| {
+            let names: Vec<String> =
+                experiment.modules.list().iter().map(|module| module.name.clone()).collect();
+            Ok((names, code::files(experiment, self.symfs.as_deref())))
+        })?;
+        let mut removed = BTreeSet::new();
+        let one = random.usize(0..files.len().max(1));
+        for (index, (of_system, here)) in files.iter().enumerate() {
+            if index == one || random.u8(0..3) == 0 {
+                removed.insert(of_system.as_str());
+                continue;
+            }
+            let link = root.join(of_system.trim_start_matches('/'));
+            fs::create_dir_all(link.parent().unwrap_or(&root)).map_err(text)?;
+            if !link.exists() {
+                symlink(fs::canonicalize(here).map_err(text)?, link).map_err(text)?;
+            }
+        }
+        let mut file = self.file.clone();
+        if !keep_code {
+            let mut bytes = fs::read(&file).map_err(text)?;
+            bytes[FEATURES_OFFSET + usize::from(feature::HODOSCOPE / 8)] &= !(1 << (feature::HODOSCOPE % 8));
+            file = self.folder.join("without-kept-code.perf.data");
+            fs::write(&file, bytes).map_err(text)?;
+        }
+        let truth: Vec<&Segments> = self.tracks.iter().collect();
+        let shown = self.open_file(&file, Some(&root), |experiment| Ok(check(experiment, &truth)))?;
+        let is_given = |module: u32| {
+            let name = names[module as usize].as_str();
+            !removed.contains(name) && (keep_code || name.starts_with('/'))
+        };
+        let given = self.tracks.iter().flatten().flat_map(|segment| segment.with_modules());
+        Ok(Trial {
+            what: if keep_code { "files removed".into() } else { "files removed, no kept code".into() },
+            ran: self.ran(),
+            given: given.filter(|(_, module)| is_given(*module)).count() as u64,
+            shown,
+        })
+    }
+}

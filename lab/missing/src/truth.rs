@@ -1,0 +1,90 @@
+//! What really ran: a recording that is read with all of its code.
+
+use hodo_engine::{Chunk, ChunkSize, Experiment, Reading, TrackSink, decode_all};
+use hodo_intel_pt::flow::{Event, Executed, PacketKind, Sink};
+
+/// The segments of a track, in order.
+pub(crate) type Segments = Vec<Segment>;
+
+/// What ran between one PSB and the next.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Segment {
+    pub(crate) instructions: Vec<u64>,
+    /// The module that the code of the instructions up to an index comes from, in order.
+    pub(crate) modules: Vec<(u32, u32)>,
+    /// How many instructions ran before each packet.
+    pub(crate) before: Vec<u32>,
+    /// There is a gap, although all code is there.
+    pub(crate) gap: Option<String>,
+}
+
+impl Segment {
+    /// Each instruction, and the module that its code comes from.
+    pub(crate) fn with_modules(&self) -> impl Iterator<Item = (u64, u32)> {
+        let mut modules = self.modules.iter().peekable();
+        self.instructions.iter().enumerate().map(move |(index, &address)| {
+            while modules.next_if(|(until, _)| *until as usize <= index).is_some() {}
+            (address, modules.peek().map_or(0, |(_, module)| *module))
+        })
+    }
+}
+
+/// How everything is read: packet by packet and block by block.
+pub(crate) const READING: Reading<'static> = Reading {
+    threads: 1,
+    chunk_size: ChunkSize::Bytes(1 << 20),
+    window: None,
+    numbers: None,
+    spans: None,
+    memo: false,
+};
+
+/// Reads all tracks.
+pub(crate) fn read(experiment: &Experiment<'_>) -> Vec<Segments> {
+    let mut tracks = vec![Segments::new(); experiment.tracks.len()];
+    decode_all(
+        experiment,
+        READING,
+        |_: &Chunk, ()| Collector::default(),
+        |collector| (collector.0, ()),
+        |chunk, segments| {
+            tracks[chunk.track].extend(segments);
+            true
+        },
+        |_| true,
+    );
+    tracks
+}
+
+#[derive(Default)]
+struct Collector(Segments);
+
+impl TrackSink for Collector {
+    fn begin_segment(&mut self) {
+        self.0.push(Segment::default());
+    }
+}
+
+impl Sink for Collector {
+    fn executed(&mut self, executed: Executed<'_>) {
+        let Some(segment) = self.0.last_mut() else { return };
+        segment.instructions.extend(executed.addresses());
+        let (module, until) = (executed.block.label.module, segment.instructions.len() as u32);
+        match segment.modules.last_mut() {
+            Some((end, last)) if *last == module => *end = until,
+            _ => segment.modules.push((until, module)),
+        }
+    }
+
+    fn packet(&mut self, _: PacketKind) {
+        if let Some(segment) = self.0.last_mut() {
+            segment.before.push(segment.instructions.len() as u32);
+        }
+    }
+
+    fn event(&mut self, event: Event) {
+        if let (Event::Gap(gap), Some(segment)) = (event, self.0.last_mut()) {
+            segment.gap.get_or_insert_with(|| format!("{gap:?}"));
+        }
+    }
+}

@@ -1,0 +1,103 @@
+//! Ways to withhold code of a raw buffer.
+
+use std::ops::Range;
+
+use fastrand::Rng;
+use hodo_engine::Experiment;
+
+use crate::code::Piece;
+
+/// A way to withhold code.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Way {
+    /// None: what shows then is all that ran.
+    None,
+    /// Each file as a whole, by the toss of a coin.
+    Files,
+    /// All but the code of the file that was mapped first, which is the program.
+    Libraries,
+    /// Single pages, one in so many.
+    Pages(u64),
+    /// Single functions, one in so many.
+    Functions(u64),
+    /// Code that no file holds.
+    Kept,
+}
+
+/// All of them.
+pub(crate) const WAYS: [Way; 8] = [
+    Way::Libraries,
+    Way::Files,
+    Way::Pages(2),
+    Way::Functions(4),
+    Way::Pages(30),
+    Way::Functions(100),
+    Way::Kept,
+    Way::None,
+];
+
+const PAGE: u64 = 4096;
+/// Compilers align functions to this.
+const GRAIN: u64 = 16;
+
+impl Way {
+    /// The name in the table.
+    pub(crate) fn name(self) -> String {
+        match self {
+            Way::None => "raw, all code".into(),
+            Way::Files => "raw, files".into(),
+            Way::Libraries => "raw, libraries".into(),
+            Way::Pages(part) => format!("raw, 1 page of {part}"),
+            Way::Functions(part) => format!("raw, 1 function of {part}"),
+            Way::Kept => "raw, code at run time".into(),
+        }
+    }
+
+    /// What is left of the code.
+    pub(crate) fn leave(self, pieces: &[Piece], experiment: &Experiment<'_>, random: &mut Rng) -> Vec<Piece> {
+        let salt = random.u64(..);
+        let toss = |what: u64, part: u64| Rng::with_seed(salt ^ what).u64(0..part) != 0;
+        let main = pieces.iter().find_map(|piece| piece.module);
+        let left = pieces.iter().flat_map(|piece| match self {
+            Way::None => vec![piece.clone()],
+            Way::Files => one(piece, piece.module.is_none_or(|module| toss(module.into(), 2))),
+            Way::Libraries => one(piece, piece.module == main),
+            Way::Pages(part) => parts(piece, PAGE, |address| toss(address / PAGE, part)),
+            Way::Functions(part) => {
+                parts(piece, GRAIN, |address| toss(function(piece, address, experiment), part))
+            }
+            Way::Kept => one(piece, piece.module.is_some()),
+        });
+        left.collect()
+    }
+}
+
+fn one(piece: &Piece, given: bool) -> Vec<Piece> {
+    if given { vec![piece.clone()] } else { Vec::new() }
+}
+
+/// What is left of a piece when it is cut at multiples of `size`.
+fn parts(piece: &Piece, size: u64, given: impl Fn(u64) -> bool) -> Vec<Piece> {
+    let mut left: Vec<Range<u64>> = Vec::new();
+    let mut start = piece.addresses.start;
+    while start < piece.addresses.end {
+        let end = (start / size * size + size).min(piece.addresses.end);
+        if given(start) {
+            match left.last_mut() {
+                Some(last) if last.end == start => last.end = end,
+                _ => left.push(start..end),
+            }
+        }
+        start = end;
+    }
+    left.into_iter().map(|addresses| piece.part(addresses)).collect()
+}
+
+/// A number for the function at an address of a piece.
+fn function(piece: &Piece, address: u64, experiment: &Experiment<'_>) -> u64 {
+    let offset = piece.offset + (address - piece.addresses.start);
+    let Some(module) = piece.module else { return address / PAGE };
+    let modules = &experiment.modules;
+    let (function, _) = modules.function(hodo_code::Origin { module, offset });
+    modules.start(function) ^ u64::from(module) << 48
+}
