@@ -9,7 +9,10 @@ use std::{
 
 use fastrand::Rng;
 use hodo_engine::{Experiment, Files, Input, Options, Places, RawInput};
-use hodo_formats::perf::layout::{FEATURES_OFFSET, feature};
+use hodo_formats::{
+    perf::layout::{FEATURES_OFFSET, feature},
+    raw::Owner,
+};
 
 use crate::{
     check::{Shown, check},
@@ -145,7 +148,7 @@ impl Subject {
         })?;
         let file = self.folder.join("trace");
         fs::write(&file, trace).map_err(text)?;
-        let code = left.iter().map(Piece::option).collect();
+        let code = left.iter().map(|piece| (Owner::Traced, piece.option())).collect();
         let raw = RawInput { trace: file, code, elf: Vec::new(), config };
         let (files, input) = (Files::default(), Input::Raw(raw));
         let experiment = Experiment::open(&files, &input, &Options::default()).map_err(text)?;
