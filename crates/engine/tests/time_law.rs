@@ -56,7 +56,7 @@ fn with_experiment<R>(recording: &[u8], use_it: impl FnOnce(&Experiment<'_>) -> 
     let files = Files::default();
     let places = Places { symfs: Some(symfs), build_ids: None, beside: None };
     let kernel = KernelFiles { kallsyms: None, kcore: None, vmlinux: None };
-    let options = Options { places, kernel, tids: Vec::new(), pids: Vec::new() };
+    let options = Options { places, kernel, ..Options::default() };
     let input = Input::File(file.path().to_owned());
     use_it(&Experiment::open(&files, &input, &options).unwrap())
 }
