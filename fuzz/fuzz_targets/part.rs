@@ -1,42 +1,50 @@
-//! Parts that processes folded, forged: their sum is right, their states are not what was folded. The first byte
-//! chooses the analysis, and each four that follow change a byte of one of two parts.
+//! Parts that processes folded, forged: their sum is right, their partials are not what was folded. The first byte
+//! chooses the report, and each four that follow change a byte of one of two parts.
 
 #![no_main]
 
 use std::{path::Path, sync::LazyLock};
 
-use hodo_analyses::kernel_analyses;
-use hodo_engine::{
-    Files,
-    events::{Chunks, EventReading, EventTraces, Part, Portion, fold_part, merge_parts},
-};
-use hodo_trace::{AnyEventAnalysis, Choice};
+use hodo_engine::{Chunking, Experiment, Input, Needs, Options, Part, Portion, Request, reports};
+use hodo_trace::{Choice, Parameters};
 use libfuzzer_sys::fuzz_target;
 
 /// What a file with a part begins with, and the length of its sum.
 const BEFORE: usize = "hodo part\n".len() + 4;
 
-type Folded = (&'static dyn AnyEventAnalysis, [Vec<u8>; 2]);
+/// A report's views, its two parts of a trace, and the trace.
+struct Folded {
+    views: &'static [&'static str],
+    parts: [Vec<u8>; 2],
+    experiment: &'static Experiment,
+}
 
-/// Each analysis and two parts of a trace.
+/// Each report.
 static PARTS: LazyLock<Vec<Folded>> = LazyLock::new(|| {
-    let files = Files::default();
-    let input = Path::new(env!("CARGO_MANIFEST_DIR")).join("../fixtures/ctf/lttng2.13-kernel");
-    let traces = EventTraces::open(&files, &input, 1, |_, _| ()).expect("a fixture");
-    let reading = EventReading { threads: 1, chunks: Chunks::Bytes(1 << 14), from: None, to: None };
-    let fold = |(name, analysis)| {
+    let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("../fixtures");
+    let open = |name: &str| -> &'static Experiment {
+        let input = vec![Input::File(fixtures.join(name))];
+        let opened = Experiment::open(input, &Options::default(), Needs::ALL, 1, |_, _| ());
+        Box::leak(Box::new(opened.expect("a fixture")))
+    };
+    let traces = [open("ctf/lttng2.13-kernel"), open("perf/tiny.data")];
+    let fold = |(experiment, report): (&'static Experiment, &'static dyn hodo_engine::AnyReport)| {
+        let chunking = Chunking::Bytes(1 << 14);
+        let request = Request { chunking, ..Request::of(vec![report], Parameters::default()) };
         let part = |portion| {
             let portion = Portion::parse(portion).expect("there is one");
-            fold_part(&traces, &[(name, Some(analysis))], portion, &reading, |_| true).to_bytes()
+            Some(experiment.fold(&request, &[], portion, &mut |_| true).ok()?.to_bytes())
         };
-        (analysis, ["1/2", "2/2"].map(part))
+        let parts = [part("1/2")?, part("2/2")?];
+        Some(Folded { views: report.description().views, parts, experiment })
     };
-    kernel_analyses("all").map(|(entry, analysis)| (entry.name, analysis)).map(fold).collect()
+    let all = traces.into_iter().flat_map(|trace| reports().iter().map(move |report| (trace, &**report)));
+    all.filter_map(fold).collect()
 });
 
 fuzz_target!(|bytes: &[u8]| {
     let Some((&which, edits)) = bytes.split_first() else { return };
-    let (analysis, parts) = &PARTS[usize::from(which) % PARTS.len()];
+    let Folded { views, parts, experiment } = &PARTS[usize::from(which) % PARTS.len()];
     let mut parts = parts.clone();
     for edit in edits.chunks_exact(4) {
         let part = &mut parts[usize::from(edit[0] & 1)];
@@ -46,7 +54,7 @@ fuzz_target!(|bytes: &[u8]| {
         part[BEFORE - 4..BEFORE].copy_from_slice(&sum);
     }
     let parts: Result<Vec<Part>, _> = parts.iter().map(|part| Part::from_bytes(part)).collect();
-    let view = analysis.views()[usize::from(which) % analysis.views().len()].to_owned();
-    let choice = Choice { view, ..Choice::default() };
-    let _ = parts.map(|parts| merge_parts(parts, &[*analysis], &choice));
+    let view = views.get(usize::from(which) % views.len().max(1)).copied().unwrap_or_default();
+    let choice = Choice { view: view.to_owned(), ..Choice::default() };
+    let _ = parts.and_then(Part::merge).and_then(|whole| whole.tables(&choice, Some(experiment), 1));
 });

@@ -120,7 +120,7 @@ def file_tables(trace):
         {"file": name} | row(uses) | {"processes": len({process(use[0]) for use in uses})} for name, uses in files.items()
     ]
     by_descriptor = [
-        {"comm": trace.comm.get(of), "pid": of, "fd": None if fd is None else str(fd), "file": name} | row(uses)
+        {"comm": trace.comm.get(of), "pid": of, "fd": fd, "file": name} | row(uses)
         for (of, fd, name), uses in kernel.grouped(trace.used, lambda use: (process(use[0]), use[1], use[2])).items()
     ]
     return {"file": by_file, "descriptor": by_descriptor}

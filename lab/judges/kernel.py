@@ -328,7 +328,7 @@ def cpu_tables(trace):
         by_thread.append(person(trace, thread) | {
             "time_ns": sums[thread],
             "switches": switches[thread],
-            "priority": str(trace.priority[thread]) if thread in trace.priority else None,
+            "priority": trace.priority.get(thread),
             "cpus": len(cpus[thread]),
         })
         processes[trace.pid.get(thread, thread)] += sums[thread]
@@ -355,7 +355,7 @@ def syscall_tables(trace):
     threads = grouped(trace.calls, lambda call: who(call[0]))
     by_thread = [person(trace, thread) | row(calls) for thread, calls in threads.items()]
     slowest = sorted(trace.calls, key=lambda call: (-call[3], call[2]))[:100]
-    slowest = [{"call": call[1], "duration_ns": call[3], "begin_ns": call[2], "result": str(call[4])} | person(trace, who(call[0])) for call in slowest]
+    slowest = [{"call": call[1], "duration_ns": call[3], "begin_ns": call[2], "result": call[4]} | person(trace, who(call[0])) for call in slowest]
     return {"call": by_call, "thread": by_thread, "slowest": slowest}
 
 

@@ -169,8 +169,8 @@ impl Even {
     }
 }
 
-/// The clock of a segment, and who ran since it was told last.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+/// The clock of a segment, and who ran since it was told last. Between segments, where partials travel, it is as new.
+#[derive(Clone, Debug)]
 pub(crate) struct Clock<N> {
     /// The clock, and where time was shared out last.
     now: Option<u64>,

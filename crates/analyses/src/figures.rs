@@ -4,33 +4,33 @@ use hodo_trace::{Column, Unit, Value};
 
 use crate::durations::Durations;
 
-/// Columns of lengths of time.
+/// Columns of lengths of time, as a person reads them. They stand behind the one of how many there are.
 pub(crate) fn duration_columns() -> [Column; 7] {
     let column = |name| Column::integer(name, Unit::Nanoseconds);
     [
         column("total_ns"),
-        column("average_ns"),
-        column("max_ns"),
-        column("p50_ns").secondary(),
-        column("p99_ns").secondary(),
-        column("p95_ns").secondary(),
         column("min_ns").secondary(),
+        column("average_ns"),
+        column("p50_ns").secondary(),
+        column("p95_ns").secondary(),
+        column("p99_ns").secondary(),
+        column("max_ns"),
     ]
 }
 
 /// Their cells.
 pub(crate) fn duration_cells(durations: &Durations) -> [Value; 7] {
-    let some = |length: u64| if durations.count == 0 { Value::Null } else { length.into() };
-    let percentile = |per_cent| durations.percentile(per_cent).map_or(Value::Null, Value::from);
-    [
-        durations.total.into(),
-        durations.average().map_or(Value::Null, Value::from),
-        some(durations.max),
-        percentile(50),
-        percentile(99),
-        percentile(95),
+    let some = |length: u64| Some(length).filter(|_| durations.count > 0);
+    let cells = [
+        Some(durations.total),
         some(durations.min),
-    ]
+        durations.average(),
+        durations.percentile(50),
+        durations.percentile(95),
+        durations.percentile(99),
+        some(durations.max),
+    ];
+    cells.map(Value::from)
 }
 
 /// Rows by their first key, the highest first, then by the second.

@@ -407,6 +407,12 @@ pub(crate) fn cut<T: Copy, F: Copy + PartialEq>(
     }
 }
 
+/// Whether a stack that came from bytes may be one: no two frames that were jumped to stand on each other, so that what
+/// was called is never far below.
+pub(crate) fn is_sound<T, F>(stack: &[Frame<T, F>]) -> bool {
+    stack.array_windows().all(|[below, above]| below.entry != Entry::Tail || above.entry != Entry::Tail)
+}
+
 /// Index of the newest frame that was not jumped to.
 fn physical_frame<T, F>(stack: &[Frame<T, F>]) -> usize {
     stack.iter().rposition(|frame| frame.entry != Entry::Tail).unwrap_or(0)

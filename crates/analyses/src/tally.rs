@@ -74,7 +74,7 @@ impl Of {
     pub(crate) fn columns(self) -> Vec<Column> {
         let tid = (self == Of::Threads).then_some(Column::integer("tid", Unit::None));
         let pid = Column { secondary: self == Of::Threads, ..Column::integer("pid", Unit::None) };
-        [Column::text("comm")].into_iter().chain(tid).chain([pid]).collect()
+        [Column::name("comm")].into_iter().chain(tid).chain([pid]).collect()
     }
 
     pub(crate) fn cells(self, threads: &Threads, thread: Thread) -> Vec<Value> {

@@ -5,12 +5,8 @@ use std::{ffi::OsString, io::Write, ops::Deref, path::PathBuf, process::ExitCode
 use clap::{
     ArgMatches, Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum, builder::Resettable,
 };
-use hodo_analyses::profile::Every;
-use hodo_engine::{
-    events::{COUNT, COUNT_VIEWS, Condition, Portion},
-    script::Field,
-};
-use hodo_trace::{Edge, Period};
+use hodo_engine::{Portion, events::Condition, script::Field};
+use hodo_trace::{Edge, Every, Period};
 
 use crate::{
     buffer::{Guests, Raw},
@@ -41,9 +37,11 @@ pub enum Command {
     Script(Chosen<Script>),
     /// Tables: exact profiles by function or by call path
     Report(Chosen<Report>),
-    /// Part of a report: folds a part of a trace, for `hodo merge`; parts may be folded on other machines
+    /// Tasks of a report, a line of JSON each, for `hodo fold --task`
+    Plan(Chosen<Plan>),
+    /// Part of a report: folds a part of the inputs, for `hodo merge`; parts may be folded on other machines
     Fold(Chosen<Fold>),
-    /// Tables of what `hodo fold` made of all parts of a trace
+    /// Tables of what `hodo fold` made of all parts of the inputs
     Merge(Chosen<Merge>),
     /// Software events in another format, or only some of them: a small trace out of a big one
     Export(Chosen<Export>),
@@ -58,6 +56,13 @@ pub enum Command {
 /// metadata of a small trace.
 #[derive(Debug)]
 pub struct Chosen<T>(Box<T>);
+
+impl<T> Chosen<T> {
+    /// The arguments.
+    pub fn into_inner(self) -> Box<T> {
+        self.0
+    }
+}
 
 impl<T> Deref for Chosen<T> {
     type Target = T;
@@ -157,10 +162,10 @@ pub struct Record {
 /// What to read.
 #[derive(Debug, Args)]
 pub struct Input {
-    /// Recording: a perf.data or trace.dat file, the folder of a CTF trace (LTTng, barectf), or a session that
-    /// LTTng is recording (net://HOST[:PORT]/host/NAME/SESSION)
+    /// Recordings, opened together: perf.data or trace.dat files, folders of CTF traces (LTTng, barectf), or a session
+    /// that LTTng is recording (net://HOST[:PORT]/host/NAME/SESSION)
     #[arg(value_name = "INPUT", default_value = "perf.data", conflicts_with = "pt")]
-    pub file: PathBuf,
+    pub files: Vec<PathBuf>,
     /// Raw Intel PT buffer instead of a recording
     #[arg(long, value_name = "FILE")]
     pub pt: Option<PathBuf>,
@@ -367,21 +372,18 @@ fn matched(text: &str) -> Result<(String, String), String> {
     }
 }
 
+/// What is folded in parts.
 #[derive(Debug, Args)]
-#[command(after_help = "Examples:
-  hodo fold --analysis cpu,io --part 1/2 -o 1.part ./my-trace
-  hodo fold --analysis cpu,io --part 2/2 -o 2.part ./my-trace
-  hodo merge *.part")]
-pub struct Fold {
-    /// Kinds of report about kernel events, or all of these, or count, or periods
-    #[arg(long, value_name = "KIND,…", required = true, value_delimiter = ',', value_parser = kernel_names())]
+pub struct What {
+    /// Kinds of report
+    #[arg(long, value_name = "KIND,…", value_delimiter = ',', value_parser = report_names())]
     pub analysis: Vec<String>,
-    /// Which part of how many: 1/4 is the first of four
-    #[arg(long, value_name = "I/N", value_parser = portion)]
-    pub part: Portion,
-    /// File to write
-    #[arg(short, long, value_name = "FILE")]
-    pub output: PathBuf,
+    /// The rows that tables will have, where these need other parts than the usual rows; `hodo merge` says so
+    #[arg(long, value_name = "WHAT")]
+    pub by: Option<String>,
+    /// Samples at this distance: 100ns, 1us, 10ms or 1000i (instructions)
+    #[arg(long, value_name = "PERIOD", value_parser = every)]
+    pub every: Option<Every>,
     #[command(flatten)]
     pub period: PeriodArguments,
     #[command(flatten)]
@@ -390,12 +392,49 @@ pub struct Fold {
 
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
+  hodo plan --analysis functions --parts 8 perf.data > tasks
+  while read -r task; do hodo fold --task \"$task\" -o $((i++)).part; done < tasks
+  hodo merge *.part")]
+pub struct Plan {
+    /// How many tasks [default: one for each 64 MB of trace]
+    #[arg(long, value_name = "N")]
+    pub parts: Option<std::num::NonZero<u32>>,
+    #[command(flatten)]
+    pub what: What,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  hodo fold --analysis cpu,io --part 1/2 -o 1.part ./my-trace
+  hodo fold --analysis cpu,io --part 2/2 -o 2.part ./my-trace
+  hodo fold --task \"$(hodo plan --analysis functions --parts 4 | head -1)\" -o 1.part
+  hodo merge *.part")]
+pub struct Fold {
+    /// Which part of how many: 1/4 is the first of four
+    #[arg(long, value_name = "I/N", value_parser = portion, required_unless_present = "task")]
+    pub part: Option<Portion>,
+    /// A line that `hodo plan` printed, which says everything else
+    #[arg(long, value_name = "JSON", conflicts_with_all = ["part", "analysis"])]
+    pub task: Option<String>,
+    /// File to write
+    #[arg(short, long, value_name = "FILE")]
+    pub output: PathBuf,
+    #[command(flatten)]
+    pub what: What,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
   hodo merge *.part
-  hodo merge --by process --top 10 1.part 2.part")]
+  hodo merge --by process --top 10 1.part 2.part
+  hodo merge --part left.part 1.part 2.part    a part of both, to be merged with others")]
 pub struct Merge {
-    /// What `hodo fold` wrote: all parts of one whole, in any order
+    /// What `hodo fold` or `hodo merge --part` wrote: all parts of one whole, in any order
     #[arg(value_name = "PART", required = true)]
     pub parts: Vec<PathBuf>,
+    /// Write one part of these neighbours to this file, instead of tables
+    #[arg(long, value_name = "FILE")]
+    pub part: Option<PathBuf>,
     /// What the rows are, as of `hodo report`
     #[arg(long, value_name = "WHAT")]
     pub by: Option<String>,
@@ -479,12 +518,7 @@ fn format_names() -> Vec<&'static str> {
 }
 
 fn report_names() -> Vec<&'static str> {
-    hodo_analyses::ANALYSES.iter().map(|analysis| analysis.name).collect()
-}
-
-fn kernel_names() -> Vec<&'static str> {
-    let names = hodo_analyses::kernel_analyses("all").map(|(entry, _)| entry.name);
-    names.chain(["count", "periods", "all"]).collect()
+    crate::report::list().map(|(name, ..)| name).collect()
 }
 
 /// A part of so many.
@@ -493,13 +527,9 @@ fn portion(text: &str) -> Result<Portion, String> {
 }
 
 fn report_help() -> String {
-    let kinds = hodo_analyses::ANALYSES.iter().map(|kind| format!("  {:10} {}\n", kind.name, kind.help));
-    let views = hodo_analyses::kernel_analyses("all")
-        .map(|(entry, analysis)| (entry.name, analysis.views()))
-        .filter(|(_, views)| views.len() > 1);
-    let others = [(COUNT, &COUNT_VIEWS[..]), ("periods", &hodo_analyses::periods::VIEWS)];
-    let views = others.into_iter().chain(views);
-    let views = views.map(|(name, views)| format!("  {name:10} {}\n", views.join(", ")));
+    let kinds = crate::report::list().map(|(name, help, _)| format!("  {name:10} {help}\n"));
+    let views = crate::report::list().filter(|(.., views)| views.len() > 1);
+    let views = views.map(|(name, _, views)| format!("  {name:10} {}\n", views.join(", ")));
     format!(
         "Kinds:\n{}\nRows (--by), the usual ones first:\n{}\nExamples:
   hodo report functions perf.data

@@ -2,22 +2,26 @@
 
 use std::{fs, io, path::Path, process::ExitCode};
 
-use hodo_engine::events::{self as engine, ExportError};
+use hodo_engine::{
+    Needs,
+    events::{self as engine, EventTraces, ExportError},
+};
 use hodo_formats::ctf::write::Version;
 use tempfile::Builder;
 
 use crate::{
     arguments::{Export, ExportFormat},
     events,
-    failure::{Failure, INTERRUPTED},
+    failure::Failure,
     input,
     progress::Progress,
 };
 
 /// Runs the command.
 pub fn run(command: &Export) -> Result<ExitCode, Failure> {
-    if !events::are_in(&command.input) {
-        return Err(events::none_in(&command.input, "CTF holds software events, and this input has none"));
+    if !events::contents(&command.input).events && events::contents(&command.input).flow {
+        input::experiment(&command.input, Needs { flow: false, events: true })?;
+        return Err(Failure::usage("CTF holds software events, and this input has none"));
     }
     events::refuse_flow(&command.input)?;
     let version = match command.to {
@@ -28,8 +32,11 @@ pub fn run(command: &Export) -> Result<ExitCode, Failure> {
     if fs::read_dir(target).is_ok_and(|mut entries| entries.next().is_some()) || target.is_file() {
         return Err(Failure::usage(format!("{} is there already; name a new folder", target.display())));
     }
-    let traces = events::open(&command.input)?;
-    events::tell_notes(traces, &command.input);
+    events::open(&command.input, |traces| write(command, version, traces))
+}
+
+fn write(command: &Export, version: Version, traces: &EventTraces<'_>) -> Result<Option<bool>, Failure> {
+    let target = &command.output;
     let reading = events::reading(&command.input, traces, events::EXPORT_CHUNKS)?;
     let wanted = events::wanted(&command.filter, &command.input, traces)?;
     let parent = target.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
@@ -45,7 +52,7 @@ pub fn run(command: &Export) -> Result<ExitCode, Failure> {
         ExportError::System(..) => Failure::unreadable(error),
     })?;
     if !exported.is_whole {
-        return Ok(ExitCode::from(INTERRUPTED));
+        return Ok(None);
     }
     readable(folder.path()).and_then(|()| fs::rename(folder.path(), target)).map_err(failed)?;
     let _ = folder.keep();
@@ -54,7 +61,7 @@ pub fn run(command: &Export) -> Result<ExitCode, Failure> {
     }
     let lossless = exported.losses.is_empty() && events::lost(traces) == (0, 0);
     input::tell(exported.losses);
-    Ok(events::exit_code(&command.input, traces, lossless))
+    Ok(Some(lossless))
 }
 
 /// Lets others read a folder that was a temporary one, as they could one that was not.

@@ -2,7 +2,7 @@
 
 use std::{fmt, io, process::ExitCode};
 
-use hodo_engine::{OpenError, OpenErrorReason};
+use hodo_engine::{OpenError, OpenErrorReason, Refusal};
 
 /// Input with errors or loss, under `--strict`.
 pub const LOSS: u8 = 1;
@@ -35,6 +35,12 @@ impl Failure {
     pub fn report(self) -> ExitCode {
         eprintln!("hodo: {}", self.message);
         ExitCode::from(self.code)
+    }
+}
+
+impl From<Refusal> for Failure {
+    fn from(refusal: Refusal) -> Failure {
+        Failure::usage(refusal)
     }
 }
 

@@ -1,13 +1,13 @@
 //! Functions, as the command line names them.
 
-use hodo_engine::{Experiment, NthCalls};
+use hodo_engine::{FlowTrace, NthCalls};
 use hodo_trace::{FunctionId, Names};
 
 use crate::failure::Failure;
 
 /// The one function that people call `name`: as it is in tables, or as the file has it, and with
 /// `@FILE` where several files have one.
-pub fn find(name: &str, experiment: &Experiment<'_>) -> Result<FunctionId, Failure> {
+pub fn find(name: &str, experiment: &FlowTrace<'_>) -> Result<FunctionId, Failure> {
     const SHOWN: usize = 20;
     match experiment.modules.functions_named(name)[..] {
         [function] => Ok(function),
@@ -31,7 +31,7 @@ pub fn find(name: &str, experiment: &Experiment<'_>) -> Result<FunctionId, Failu
 }
 
 /// The calls that `FUNC`, `FUNC#N` or `FUNC#N..M` names: all, the N-th, or the N-th to the M-th.
-pub fn calls(text: &str, experiment: &Experiment<'_>) -> Result<NthCalls, Failure> {
+pub fn calls(text: &str, experiment: &FlowTrace<'_>) -> Result<NthCalls, Failure> {
     let wrong = || {
         Failure::usage(format!(
             "--call {text}: expected FUNC, FUNC#N or FUNC#N..M, where calls are counted from 1"

@@ -5,8 +5,12 @@ use std::{
     process::ExitCode,
 };
 
-use hodo_engine::{Info, ModuleInfo, Source};
+use hodo_engine::{
+    Info, ModuleInfo, Needs, Source, Traces,
+    events::{Contents, EventTraces},
+};
 use hodo_trace::{Column, Shape, Table, Unit, Value};
+use hodo_views::{Reader, View};
 
 use crate::{
     arguments, events,
@@ -17,33 +21,41 @@ use crate::{
 
 /// Runs the command.
 pub fn run(command: &arguments::Info) -> Result<ExitCode, Failure> {
-    if events::are_in(&command.input) {
-        return events::info(command);
-    }
-    let format = command.output.format.as_str();
-    if !["text", "json"].contains(&format) {
-        let reason =
-            format!("hodo info has no rows to write as {format}; use --format text or --format json");
-        return Err(Failure::usage(reason));
-    }
-    if unused(&command.input) {
+    let reader = reader(command)?;
+    let events_only = Contents { events: true, flow: false };
+    if unused(&command.input) && events::contents(&command.input) != events_only {
         return Err(Failure::usage(
             "hodo info decodes nothing: --time, --call, -j and --chunk-size have no meaning",
         ));
     }
-    input::open(&command.input, |experiment| {
-        let info = hodo_engine::info(experiment);
+    let experiment = input::experiment(&command.input, Needs::ALL)?;
+    experiment.with(|traces| {
+        let infos: Vec<Info> = traces.flows.iter().map(|(_, flow)| hodo_engine::info(flow)).collect();
         let mut out = Destination::open(command.output.output.as_deref())?;
-        written(match format {
-            "json" => json(&info, &mut out),
-            _ => text(&info, command, &mut out),
+        written(match reader {
+            Reader::People => all_text(&infos, traces, command, &mut out),
+            _ => json(&infos, &traces.events, &mut out),
         })?;
-        if format == "text" && events::contents(&command.input).events {
-            written(writeln!(out, "\n{}", events::BOTH))?;
-        }
         out.finish()?;
-        Ok(input::exit_code(&command.input, info.loss.is_empty()))
+        let lossless = infos.iter().all(|info| info.loss.is_empty())
+            && traces.events.loss().is_empty()
+            && events::lost(&traces.events) == (0, 0);
+        Ok(input::exit_code_of(&command.input, &experiment, lossless))
     })
+}
+
+/// Who reads the answer: people read tables; other programs than those of JSON are no readers of it.
+pub fn reader(command: &arguments::Info) -> Result<Reader, Failure> {
+    let is_known = |view: &View| matches!(view.reader, Reader::People | Reader::ProgramsOfJson);
+    let view = output::view(&command.output);
+    match is_known(view) {
+        true => Ok(view.reader),
+        false => Err(Failure::usage(format!(
+            "hodo info is not one table, as --format {} expects: use one of the formats {}",
+            view.name,
+            output::names(is_known)
+        ))),
+    }
 }
 
 /// Whether options were given that only matter where flow is decoded.
@@ -51,35 +63,56 @@ fn unused(input: &arguments::Input) -> bool {
     input.time.is_some() || input.call.is_some() || input.jobs.is_some() || input.chunk_size.is_some()
 }
 
-fn json(info: &Info, out: &mut impl Write) -> io::Result<()> {
-    serde_json::to_writer_pretty(&mut *out, info)?;
+/// One recording of control flow, or traces of events, by themselves; both in one object.
+fn json(infos: &[Info], events: &EventTraces<'_>, out: &mut impl Write) -> io::Result<()> {
+    let mut of_events = events::json_info(events);
+    let value = match infos {
+        [] => of_events,
+        [info] if events.traces.is_empty() => serde_json::to_value(info)?,
+        infos => {
+            of_events["recordings"] = serde_json::to_value(infos)?;
+            of_events
+        }
+    };
+    serde_json::to_writer_pretty(&mut *out, &value)?;
     writeln!(out)
 }
 
-fn text(info: &Info, command: &arguments::Info, out: &mut impl Write) -> io::Result<()> {
-    let tables = [recording(info), streams(info), modules(info), truth(info), untraced(info)];
-    let shown = tables.into_iter().filter(|table| !(table.rows.is_empty() && table.summary.is_empty()));
-    for (index, mut table) in shown.enumerate() {
+fn all_text(
+    infos: &[Info],
+    traces: &Traces<'_>,
+    command: &arguments::Info,
+    out: &mut Destination,
+) -> io::Result<()> {
+    let several = infos.len() + traces.events.traces.len() > 1;
+    for (index, (info, (name, _))) in infos.iter().zip(&traces.flows).enumerate() {
         if index > 0 {
             writeln!(out)?;
         }
-        let options = output::options(&mut table, &command.output);
-        (hodo_views::VIEWS[0].write)(&table, &options, out)?;
+        if several {
+            writeln!(out, "{name}")?;
+        }
+        tables(info, command, out)?;
     }
-    let mut losses = Table { loss: info.loss.clone(), ..table("lost", Vec::new(), Vec::new()) };
-    let options = output::options(&mut losses, &command.output);
-    if !losses.loss.is_empty() {
-        writeln!(out)?;
+    if !traces.events.traces.is_empty() {
+        if !infos.is_empty() {
+            writeln!(out)?;
+        }
+        events::write_info(&traces.events, command, out)?;
     }
-    hodo_views::write_loss(&losses, &options, out)
+    Ok(())
 }
 
-fn table(name: &'static str, columns: Vec<Column>, rows: Vec<Vec<Value>>) -> Table {
-    Table { name, shape: Shape::Counters, summary: Vec::new(), columns, rows, loss: Vec::new() }
+fn tables(info: &Info, command: &arguments::Info, out: &mut Destination) -> io::Result<()> {
+    let tables = [recording(info), streams(info), modules(info), truth(info), untraced(info)];
+    let shown = tables.into_iter().filter(|table| !(table.is_empty() && table.summary.is_empty()));
+    let mut tables: Vec<Table> = shown.collect();
+    tables.last_mut().into_iter().for_each(|table| table.loss.clone_from(&info.loss));
+    output::write_all(&tables, command.output.limit, &command.output, out)
 }
 
-fn optional(value: Option<impl Into<Value>>) -> Value {
-    value.map_or(Value::Null, Into::into)
+fn table(name: &'static str, columns: Vec<Column>, rows: impl Iterator<Item = Vec<Value>>) -> Table {
+    Table::new(name, Shape::Counters, Vec::new(), columns, rows)
 }
 
 /// The figures of the whole.
@@ -117,7 +150,7 @@ fn recording(info: &Info) -> Table {
         let kept = format!("{} bytes of code that no file holds", info.kept_code.bytes);
         summary.push(("kept_code", kept.into()));
     }
-    Table { summary, ..table("recording", Vec::new(), Vec::new()) }
+    Table::new("recording", Shape::Counters, summary, Vec::new(), Vec::new())
 }
 
 fn traced_on(info: &Info) -> String {
@@ -187,14 +220,14 @@ fn streams(info: &Info) -> Table {
     let rows = info.streams.iter().map(|stream| {
         vec![
             stream.name.as_str().into(),
-            optional(stream.command.as_deref()),
+            stream.command.as_deref().into(),
             stream.bytes.into(),
             stream.pieces.into(),
             stream.cuts.into(),
             stream.segments.into(),
         ]
     });
-    table("streams", columns, rows.collect())
+    table("streams", columns, rows)
 }
 
 fn modules(info: &Info) -> Table {
@@ -220,7 +253,7 @@ fn modules(info: &Info) -> Table {
         let build_id = module.build_id.get(..12).unwrap_or(&module.build_id);
         vec![module.name.as_str().into(), build_id.into(), module.symbols.into(), code.into()]
     });
-    table("modules", columns, rows.collect())
+    table("modules", columns, rows)
 }
 
 fn truth(info: &Info) -> Table {
@@ -240,7 +273,7 @@ fn truth(info: &Info) -> Table {
             truth.traced_calls.into(),
         ]
     });
-    table("what really ran, as the emulated processor counted it", columns, rows.collect())
+    table("what really ran, as the emulated processor counted it", columns, rows)
 }
 
 fn untraced(info: &Info) -> Table {
@@ -250,5 +283,5 @@ fn untraced(info: &Info) -> Table {
         let thread = format!("tid {}", program.thread.tid);
         vec![thread.into(), program.time_ns.into(), program.reason.as_str().into()]
     });
-    table("what ran untraced", columns, rows.collect())
+    table("what ran untraced", columns, rows)
 }

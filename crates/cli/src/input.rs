@@ -2,14 +2,18 @@
 
 use std::{env, path::PathBuf, process::ExitCode, thread};
 
-use hodo_engine::{ChunkSize, Experiment, Files, KernelFiles, Losses, NthCalls, Options, Places, Reading};
+use hodo_clock::Nanos;
+use hodo_engine::{
+    AnyReport, ChunkSize, Chunking, Experiment, FlowTrace, KernelFiles, Losses, Needs, Options, Places,
+    Reading, Request, TimeSpan, Times, Traces, events::note_lines, nanos,
+};
+use hodo_trace::Parameters;
 
 use crate::{
     arguments::{Input, size},
-    failure::{Failure, INTERRUPTED, LOSS},
+    failure::{Failure, INTERRUPTED, LOSS, UNREADABLE},
     function,
-    progress::Progress,
-    window,
+    progress::{Progress, Searching},
 };
 
 /// More chunks than this makes cost more memory than they are worth.
@@ -23,40 +27,81 @@ pub fn threads(input: &Input) -> usize {
     input.jobs.unwrap_or_else(cores).clamp(1, MOST_THREADS)
 }
 
-/// Opens the input and hands it to `work`.
-pub fn open(
-    input: &Input,
-    work: impl FnOnce(&Experiment<'_>) -> Result<ExitCode, Failure>,
-) -> Result<ExitCode, Failure> {
+/// Opens the inputs, as far as `needs` says. What can't be read of several is said on standard error.
+pub fn experiment(input: &Input, needs: Needs) -> Result<Experiment, Failure> {
     input.raw.check(input.pt.is_some(), &input.guests)?;
-    if input.clock_frequency.is_some() {
-        return Err(Failure::usage("--clock-frequency is about CTF traces, and this input is none"));
-    }
     let places = Places { symfs: input.symfs.clone(), build_ids: build_ids(input), beside: None };
     let kernel = KernelFiles {
         kallsyms: input.kallsyms.clone(),
         kcore: input.kcore.clone(),
         vmlinux: input.vmlinux.clone(),
     };
-    let guests = input.guests.files();
-    let options = Options { places, kernel, guests, tids: input.tid.clone(), pids: input.pid.clone() };
-    let (files, source) = (Files::default(), source(input));
-    let experiment = Experiment::open(&files, &source, &options)?;
-    if !(input.tid.is_empty() && input.pid.is_empty() || experiment.has_any()) {
-        return Err(nobody(&experiment));
+    let options = Options {
+        places,
+        kernel,
+        guests: input.guests.files(),
+        tids: input.tid.clone(),
+        pids: input.pid.clone(),
+        clock_frequency: input.clock_frequency,
+    };
+    let searching = Searching::new(input.quiet);
+    let search = |done, total| searching.set(done, total);
+    let experiment = Experiment::open(sources(input), &options, needs, threads(input), search)?;
+    for problem in &experiment.problems {
+        eprintln!("hodo: {problem}");
     }
-    let code = work(&experiment)?;
-    if let Some(reason) = experiment.nothing_decoded().filter(|_| code != ExitCode::from(INTERRUPTED)) {
+    experiment.with(|traces| {
+        if !input.quiet {
+            note_lines(traces.events.notes()).iter().for_each(|line| eprintln!("hodo: {line}"));
+        }
+        if input.clock_frequency.is_some() && !traces.events.implies_clocks() {
+            return Err(Failure::usage(
+                "--clock-frequency is for traces that describe no clock, and this one says how fast its clock is",
+            ));
+        }
+        let chosen = !(input.tid.is_empty() && input.pid.is_empty());
+        match traces.flows.first().filter(|_| chosen && traces.events.traces.is_empty()) {
+            Some((_, first)) if traces.flows.iter().all(|(_, flow)| !flow.has_any()) => Err(nobody(first)),
+            _ => Ok(()),
+        }
+    })?;
+    Ok(experiment)
+}
+
+/// Opens the one input of control flow and hands it to `work`.
+pub fn open(
+    input: &Input,
+    work: impl FnOnce(&FlowTrace<'_>) -> Result<ExitCode, Failure>,
+) -> Result<ExitCode, Failure> {
+    let experiment = experiment(input, Needs { flow: true, events: false })?;
+    if !experiment.contents.flow {
+        let file = input.files[0].display();
+        return Err(Failure::usage(format!("{file} has no control flow; see `hodo script --events`")));
+    }
+    experiment.with(|traces| match traces.flows.as_slice() {
+        [(_, flow)] => {
+            let code = work(flow)?;
+            if code != ExitCode::from(INTERRUPTED) {
+                say_nothing_decoded(traces);
+            }
+            Ok(code)
+        }
+        _ => Err(Failure::usage("this command reads one recording of control flow; name only one")),
+    })
+}
+
+/// Says on the last line where control flow was decoded and no instruction was found.
+pub fn say_nothing_decoded(traces: &Traces<'_>) {
+    for reason in traces.flows.iter().filter_map(|(_, flow)| flow.nothing_decoded()) {
         eprintln!("hodo: no instruction was decoded: {reason}");
     }
-    Ok(code)
 }
 
 /// What to open.
-fn source(input: &Input) -> hodo_engine::Input {
+fn sources(input: &Input) -> Vec<hodo_engine::Input> {
     match &input.pt {
-        None => hodo_engine::Input::File(input.file.clone()),
-        Some(trace) => hodo_engine::Input::Raw(input.raw.input(trace.clone(), &input.guests)),
+        None => input.files.iter().cloned().map(hodo_engine::Input::File).collect(),
+        Some(trace) => vec![hodo_engine::Input::Raw(input.raw.input(trace.clone(), &input.guests))],
     }
 }
 
@@ -66,8 +111,62 @@ fn build_ids(input: &Input) -> Option<PathBuf> {
     named.or_else(|| Some(PathBuf::from(env::var_os("HOME")?).join(".debug")))
 }
 
+/// `--time`.
+pub fn times(input: &Input) -> Result<Option<TimeSpan>, Failure> {
+    let parse =
+        |text: &str| TimeSpan::parse(text).map_err(|why| Failure::usage(format!("--time {text}: {why}")));
+    input.time.as_deref().map(parse).transpose()
+}
+
+/// `--chunk-size`.
+pub fn chunking(input: &Input) -> Result<Chunking, Failure> {
+    let Some(text) = input.chunk_size.as_deref() else { return Ok(Chunking::Usual) };
+    match nanos(text).filter(|&nanos| nanos > 0 && text.ends_with('s')) {
+        Some(span) => Ok(Chunking::Time(Nanos(span))),
+        None if text == "stream" => Ok(Chunking::Streams),
+        None => Ok(Chunking::Bytes(size(text)?)),
+    }
+}
+
+/// A request of some reports, as far as it does not need the inputs to be read.
+pub fn unopened(
+    input: &Input,
+    filter: Option<&crate::events::Filter>,
+    reports: Vec<&'static dyn AnyReport>,
+    parameters: Parameters,
+) -> Result<Request, Failure> {
+    Ok(Request {
+        reports,
+        parameters,
+        events: filter.map_or_else(Vec::new, |filter| filter.event.clone()),
+        condition: filter.and_then(|filter| filter.condition.clone()),
+        times: Times { span: times(input)?, calls: None },
+        threads: threads(input),
+        chunking: chunking(input)?,
+    })
+}
+
+/// A request of some reports.
+pub fn request(
+    input: &Input,
+    filter: Option<&crate::events::Filter>,
+    reports: Vec<&'static dyn AnyReport>,
+    parameters: Parameters,
+    experiment: &Experiment,
+) -> Result<Request, Failure> {
+    let mut request = unopened(input, filter, reports, parameters)?;
+    let calls = |text: &str| {
+        experiment.with(|traces| match traces.flows.as_slice() {
+            [(_, flow)] => function::calls(text, flow),
+            _ => Err(Failure::usage("--call chooses of one recording of control flow")),
+        })
+    };
+    request.times.calls = input.call.as_deref().map(calls).transpose()?;
+    Ok(request)
+}
+
 /// No thread is left of what the command line asks for.
-fn nobody(experiment: &Experiment<'_>) -> Failure {
+fn nobody(experiment: &FlowTrace<'_>) -> Failure {
     const SHOWN: usize = 20;
     let present = &experiment.present;
     let threads = present.iter().take(SHOWN).map(|thread| format!(" {}/{}", thread.pid, thread.tid));
@@ -83,12 +182,12 @@ fn nobody(experiment: &Experiment<'_>) -> Failure {
 /// `numbered` where it needs the numbers of instructions.
 pub fn read<R>(
     input: &Input,
-    experiment: &Experiment<'_>,
+    experiment: &FlowTrace<'_>,
     chunk_size: impl Fn(usize) -> ChunkSize,
     numbered: bool,
     work: impl FnOnce(Reading<'_>, &mut (dyn FnMut(u64) -> bool + Send)) -> R,
 ) -> Result<Option<R>, Failure> {
-    let window = input.time.as_deref().map(|text| window::parse(text, experiment)).transpose()?;
+    let window = times(input)?.map(|span| span.of_flow(experiment)).transpose()?;
     let calls = input.call.as_deref().map(|text| function::calls(text, experiment)).transpose()?;
     let threads = threads(input);
     let bytes: u64 = experiment.tracks.iter().map(|track| track.bytes()).sum();
@@ -108,7 +207,7 @@ pub fn read<R>(
     if let Some((calls, spans)) = &spans {
         if spans.is_empty() && !progress.is_interrupted() {
             progress.finish();
-            return Err(never_called(calls, experiment));
+            return Err(calls.never_made(experiment).into());
         }
         reading.spans = Some(spans);
     }
@@ -126,17 +225,6 @@ pub fn read<R>(
     Ok(result.filter(|_| !progress.is_interrupted()))
 }
 
-fn never_called(calls: &NthCalls, experiment: &Experiment<'_>) -> Failure {
-    let name = hodo_trace::Names::names(&experiment.modules, calls.function).0;
-    let (from, to) = (calls.numbers.start(), calls.numbers.end());
-    Failure::usage(match (*from, *to) {
-        (1, u64::MAX) => format!("--call: {name} is never called in what was recorded"),
-        _ => {
-            format!("--call: no thread calls {name} {from} times; leave out # to see how often it is called")
-        }
-    })
-}
-
 /// The exit code of a reading that somebody interrupted.
 pub fn interrupted() -> ExitCode {
     INTERRUPTED.into()
@@ -147,6 +235,22 @@ pub fn exit_code(input: &Input, losses_are_empty: bool) -> ExitCode {
     match input.strict && !losses_are_empty {
         true => LOSS.into(),
         false => ExitCode::SUCCESS,
+    }
+}
+
+/// The same of an experiment, of which some inputs may not be readable; and a line where nothing at all could be read.
+pub fn exit_code_of(input: &Input, experiment: &Experiment, lossless: bool) -> ExitCode {
+    let nothing = experiment.with(|traces| {
+        let stray = traces.events.traces.iter().any(|trace| trace.streams.is_empty());
+        (!lossless || stray) && traces.flows.is_empty() && traces.events.is_unreadable()
+    });
+    if nothing {
+        let names: Vec<String> = input.files.iter().map(|file| file.display().to_string()).collect();
+        eprintln!("hodo: {}: not one event of it can be read", names.join(", "));
+    }
+    match nothing || !experiment.problems.is_empty() {
+        true => UNREADABLE.into(),
+        false => exit_code(input, lossless),
     }
 }
 

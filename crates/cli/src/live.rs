@@ -10,7 +10,7 @@ use hodo_clock::OriginNanos;
 use hodo_engine::events::{
     Chunks, EventReading, LiveAddress, LiveError, live_count, live_script, live_sessions,
 };
-use hodo_trace::{Table, Value};
+use hodo_trace::{Parameters, Table, Value};
 
 use crate::{
     arguments::{Input, Report, Script},
@@ -19,7 +19,6 @@ use crate::{
     input,
     output::{self, Destination},
     progress::Progress,
-    window,
 };
 
 /// Bytes of packets that are counted at a time.
@@ -27,7 +26,8 @@ const CHUNK: u64 = 1 << 20;
 
 /// The session that the input names, if it is one.
 pub fn address(input: &Input) -> Result<Option<LiveAddress>, Failure> {
-    let text = input.file.to_string_lossy();
+    let [file] = input.files.as_slice() else { return Ok(None) };
+    let text = file.to_string_lossy();
     match input.pt.is_none() && LiveAddress::is_meant(&text) {
         true => LiveAddress::parse(&text).map(Some).map_err(Failure::usage),
         false => Ok(None),
@@ -51,7 +51,7 @@ fn reading(input: &Input) -> Result<EventReading, Failure> {
         ));
     }
     let start = (OriginNanos(0), OriginNanos(0));
-    let (from, to) = time.map_or(Ok((None, None)), |text| window::of_events(text, Some(start)))?;
+    let (from, to) = input::times(input)?.map_or(Ok((None, None)), |span| span.of_events(Some(start)))?;
     Ok(EventReading { threads: input::threads(input), chunks: Chunks::Bytes(CHUNK), from, to })
 }
 
@@ -110,15 +110,13 @@ pub fn report(command: &Report, address: &LiveAddress) -> Result<ExitCode, Failu
         }
     };
     let go_on = || !progress.is_interrupted();
-    let table = live_count(address, &wanted, &reading(&command.input)?, &go_on, &mut each)?;
+    let count = hodo_engine::report("count").expect("it is listed").make(&Parameters::default());
+    let table = live_count(address, count.analysis(), &wanted, &reading(&command.input)?, &go_on, &mut each)?;
     if let Some(failure) = failed {
         return Err(failure);
     }
     let lost = |name: &str| {
-        table
-            .summary
-            .iter()
-            .any(|(known, value)| *known == name && !matches!(value, Value::Integer(0) | Value::Null))
+        table.figure(name).is_some_and(|value| !matches!(value, Value::Integer(0) | Value::Null))
     };
     let lossless = table.loss.is_empty() && !lost("events_lost") && !lost("packets_lost");
     clear(command)?;

@@ -18,7 +18,6 @@ mod progress;
 mod record;
 mod report;
 mod script;
-mod window;
 
 use std::process::ExitCode;
 
@@ -32,6 +31,7 @@ fn main() -> ExitCode {
         Command::Info(command) => info::run(command),
         Command::Script(command) => script::run(command),
         Command::Report(command) => report::run(command),
+        Command::Plan(command) => parts::plan(command),
         Command::Fold(command) => parts::fold(command),
         Command::Merge(command) => parts::merge(command),
         Command::Export(command) => export::run(command),

@@ -8,7 +8,7 @@ use std::{
 };
 
 use hodo_trace::Table;
-use hodo_views::VIEWS;
+use hodo_views::{Reader, VIEWS, View};
 use tempfile::{Builder, NamedTempFile};
 
 use crate::{
@@ -18,8 +18,6 @@ use crate::{
 
 /// Bytes that are written at a time.
 const BUFFER: usize = 1 << 16;
-/// Rows of each of several tables, where nobody asks for more.
-const ROWS_OF_SEVERAL: u64 = 10;
 
 /// Standard output, or a file that is whole or absent.
 pub enum Destination {
@@ -78,21 +76,45 @@ impl Write for Destination {
     }
 }
 
-/// How to draw a table as the command line asks for it; takes the rows away that are too many.
-pub fn options(table: &mut Table, output: &Output) -> hodo_views::Options {
-    limited(table, output.limit, output)
+/// The view that the command line asks for.
+pub fn view(output: &Output) -> &'static View {
+    VIEWS.iter().find(|view| view.name == output.format).expect("the parser knows the names")
 }
 
-/// The same with another number of rows.
-fn limited(table: &mut Table, limit: Option<u64>, output: &Output) -> hodo_views::Options {
-    let limit = limit.map_or(usize::MAX, |limit| usize::try_from(limit).unwrap_or(usize::MAX));
-    let left_out = table.rows.len().saturating_sub(limit);
-    table.rows.truncate(limit);
+/// The names of the views that do something.
+pub fn names(which: impl Fn(&View) -> bool) -> String {
+    let names: Vec<&str> = VIEWS.iter().filter(|view| which(view)).map(|view| view.name).collect();
+    names.join(", ")
+}
+
+/// Refuses what can't be drawn, before there is any work: more tables than one where each needs its own file, and
+/// bytes on a terminal.
+pub fn check(tables: usize, output: &Output) -> Result<(), Failure> {
+    let view = view(output);
+    if tables > 1 && view.several.is_none() {
+        let others = names(|view| view.several.is_some());
+        return Err(Failure::usage(format!(
+            "--format {} is for one table, and these are {tables}: choose one, or one of the formats {others}",
+            view.name
+        )));
+    }
+    let is_terminal = output.output.is_none() && io::stdout().is_terminal();
+    if is_terminal && view.reader == Reader::ProgramsOfBytes {
+        return Err(Failure::usage(format!(
+            "{} is no text for a terminal: write it with -o FILE",
+            view.name
+        )));
+    }
+    Ok(())
+}
+
+/// How to draw, with at most this many rows of a table.
+pub fn options(limit: Option<u64>, output: &Output) -> hodo_views::Options {
     let terminal = output.output.is_none() && io::stdout().is_terminal();
     hodo_views::Options {
         width: terminal.then(terminal_width).flatten(),
         colour: colours(output, terminal),
-        rows_left_out: left_out as u64,
+        limit,
     }
 }
 
@@ -112,37 +134,41 @@ pub fn draw(table: Table, output: &Output) -> Result<(), Failure> {
     draw_all(vec![table], output)
 }
 
-/// Draws tables of one reading as the command line asks for it: as text below each other, the first rows of each,
-/// as JSON in a list.
+/// Draws tables of one reading as the command line asks for it.
 pub fn draw_all(mut tables: Vec<Table>, output: &Output) -> Result<(), Failure> {
-    let view = VIEWS.iter().find(|view| view.name == output.format).expect("the parser knows the names");
-    let several = tables.len() > 1;
-    let [before, between, after] = match view.name {
-        _ if !several => ["", "", ""],
-        "text" => ["", "\n", ""],
-        "json" => ["[", ",\n", "]\n"],
-        _ => return Err(Failure::usage("several tables are written as text or as json")),
-    };
-    let is_text = several && view.name == "text";
-    if is_text {
-        // All tables of one reading miss the same, which is told once.
+    check(tables.len(), output)?;
+    let view = view(output);
+    let several = view.several.filter(|_| tables.len() > 1);
+    if several.is_some_and(|several| several.loss_once) {
+        // All tables of one reading miss the same.
         tables.iter_mut().rev().skip(1).for_each(|table| table.loss.clear());
     }
-    let limit = output.limit.or(is_text.then_some(ROWS_OF_SEVERAL));
+    let limit = output.limit.or(several.and_then(|several| several.rows));
     let mut destination = Destination::open(output.output.as_deref())?;
-    let mut separator = before;
-    for table in &mut tables {
-        let options = limited(table, limit, output);
-        written(destination.write_all(separator.as_bytes()))?;
-        written((view.write)(table, &options, &mut destination))?;
-        separator = between;
-    }
-    written(destination.write_all(after.as_bytes()))?;
+    written(write_all(&tables, limit, output, &mut destination))?;
     destination.finish()?;
     for table in tables.iter().filter(|_| !view.shows_loss) {
-        written(hodo_views::write_loss(table, &hodo_views::Options::default(), &mut io::stderr()))?;
+        written(hodo_views::write_loss(&table.loss, &hodo_views::Options::default(), &mut io::stderr()))?;
     }
     Ok(())
+}
+
+/// Writes tables, at most so many rows of each, in a view that takes several or of which there is one.
+pub fn write_all(
+    tables: &[Table],
+    limit: Option<u64>,
+    output: &Output,
+    out: &mut (dyn Write + Send),
+) -> io::Result<()> {
+    let view = view(output);
+    let around = view.several.filter(|_| tables.len() > 1).map_or([""; 3], |several| several.around);
+    let [mut separator, between, after] = around;
+    for table in tables {
+        out.write_all(separator.as_bytes())?;
+        view.draw(table, &options(limit, output), out)?;
+        separator = between;
+    }
+    out.write_all(after.as_bytes())
 }
 
 fn terminal_width() -> Option<usize> {

@@ -1,59 +1,146 @@
-//! `hodo fold` and `hodo merge`: parts of a trace, each folded by a process of its own.
+//! `hodo plan`, `hodo fold` and `hodo merge`: one report by several processes or machines.
 
-use std::{fs, io::Write, path::PathBuf, process::ExitCode};
-
-use hodo_analyses::{ANALYSES, Entry, kernel_analyses, periods::Periods};
-use hodo_engine::events::{COUNT, Part, PartError, fold_part, merge_parts};
-use hodo_trace::{AnyEventAnalysis, Choice, Table, Value};
-
-use crate::{
-    arguments::{Fold, Merge},
-    events,
-    failure::{Failure, INTERRUPTED, LOSS, written},
-    output::{self, Destination},
-    progress::Progress,
+use std::{
+    env, fs,
+    io::Write,
+    path::{Path, PathBuf},
+    process::ExitCode,
 };
 
-/// What the analysis of periods is called.
-const PERIODS: &str = "periods";
+use clap::Parser;
+use hodo_engine::{Experiment, Part, PartError, Portion, Request};
+use hodo_trace::{Choice, Parameters};
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    arguments::{Arguments, Command, Fold, Input, Merge, Plan},
+    failure::{Failure, INTERRUPTED, LOSS, written},
+    input,
+    output::{self, Destination},
+    progress::Progress,
+    report,
+};
+
+/// A task as `hodo plan` prints it and `hodo fold --task` takes it.
+#[derive(Serialize, Deserialize)]
+struct Task {
+    /// The arguments of `hodo plan` that say what to fold.
+    arguments: Vec<String>,
+    /// Which part, such as `1/4`.
+    part: String,
+    /// About how many bytes of trace are in it.
+    bytes: u64,
+    /// By what the inputs are known again.
+    identity: String,
+}
+
+/// `hodo plan`.
+pub fn plan(command: &Plan) -> Result<ExitCode, Failure> {
+    let experiment = open(&command.what)?;
+    let bytes = experiment.work(&request(&command.what, &experiment)?);
+    const USUAL: u64 = 64 << 20;
+    let parts = command.parts.map_or(bytes.div_ceil(USUAL).clamp(1, 256) as u32, |parts| parts.get());
+    let mut out = Destination::open(None)?;
+    for portion in Portion::all(parts) {
+        let task = Task {
+            arguments: arguments_of(env::args()),
+            part: portion.to_string(),
+            bytes: portion.share(bytes),
+            identity: experiment.identity(),
+        };
+        let line = serde_json::to_string(&task).expect("text and numbers become JSON");
+        written(writeln!(out, "{line}"))?;
+    }
+    out.finish()?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The arguments behind the name of the command, without those that name a part.
+fn arguments_of(all: impl Iterator<Item = String>) -> Vec<String> {
+    let mut kept = Vec::new();
+    let mut arguments = all.skip(2);
+    while let Some(argument) = arguments.next() {
+        match argument.as_str() {
+            "--parts" | "--part" | "-o" | "--output" => drop(arguments.next()),
+            text if ["--parts=", "--part=", "--output="].iter().any(|start| text.starts_with(start)) => {}
+            _ => kept.push(argument),
+        }
+    }
+    kept
+}
+
+/// The arguments of `hodo fold` that these of a task, or of a part, are.
+fn parse(arguments: &[String], part: &str) -> Result<Box<Fold>, Failure> {
+    let before = ["hodo", "fold", "--part", part, "-o", "-"].map(str::to_owned);
+    let parsed = Arguments::try_parse_from(before.into_iter().chain(arguments.iter().cloned()));
+    match parsed.map(|arguments| arguments.command) {
+        Ok(Command::Fold(fold)) => Ok(fold.into_inner()),
+        Ok(_) => Err(Failure::usage("this is no task that `hodo plan` printed")),
+        Err(error) => Err(Failure::usage(format!("this is no task that `hodo plan` printed: {error}"))),
+    }
+}
 
 /// `hodo fold`.
 pub fn fold(command: &Fold) -> Result<ExitCode, Failure> {
-    if !events::contents(&command.input).events {
-        return Err(events::none_in(&command.input, "fold is about software events, and the input has none"));
+    let Some(text) = &command.task else {
+        let part = command.part.expect("the parser asks for a part or a task");
+        return fold_part(&command.what, part, &arguments_of(env::args()), None, command);
+    };
+    let wrong = |why: &dyn std::fmt::Display| {
+        Failure::usage(format!("--task: this is no task that `hodo plan` printed: {why}"))
+    };
+    let task: Task = serde_json::from_str(text).map_err(|error| wrong(&error))?;
+    let part = Portion::parse(&task.part).ok_or_else(|| wrong(&task.part))?;
+    let parsed = parse(&task.arguments, &task.part)?;
+    fold_part(&parsed.what, part, &task.arguments, Some(&task.identity), command)
+}
+
+fn fold_part(
+    what: &crate::arguments::What,
+    part: Portion,
+    arguments: &[String],
+    identity: Option<&str>,
+    command: &Fold,
+) -> Result<ExitCode, Failure> {
+    let experiment = open(what)?;
+    if identity.is_some_and(|identity| identity != experiment.identity()) {
+        return Err(Failure::unreadable("--task: the input has changed since it was planned; plan it again"));
     }
-    let input = &command.input;
-    if !(input.tid.is_empty() && input.pid.is_empty()) {
-        return Err(Failure::usage("--tid and --pid choose from the whole: give them to `hodo merge`"));
-    }
-    events::refuse_flow(input)?;
-    let traces = events::open(input)?;
-    events::tell_notes(traces, input);
-    let reading = events::reading(input, traces, events::PART_CHUNKS)?;
-    events::refuse_streams(&reading)?;
-    let asks_for = |wanted: &str| command.analysis.iter().any(|name| name == wanted);
-    let count = asks_for(COUNT).then_some((COUNT, None));
-    let kernel = kernel_analyses("all").filter(|(entry, _)| asks_for(entry.name) || asks_for("all"));
-    let periods = Periods { period: command.period.period()? };
-    if asks_for(PERIODS) != periods.period.is_some() {
-        return Err(Failure::usage("--analysis periods, --begin EVENT and --end EVENT need each other"));
-    }
-    periods.period.as_ref().map_or(Ok(()), |period| events::check_period(traces, period))?;
-    let periods: Option<(&str, Option<&dyn AnyEventAnalysis>)> =
-        asks_for(PERIODS).then_some((PERIODS, Some(&periods)));
-    let kernel = kernel.map(|(entry, analysis)| (entry.name, Some(analysis)));
-    let analyses: Vec<_> = count.into_iter().chain(kernel).chain(periods).collect();
-    let passes = u64::from(asks_for(COUNT)) + u64::from(analyses.len() > usize::from(asks_for(COUNT)));
-    let progress = Progress::new(command.part.share(traces.bytes()) * passes, input.quiet);
-    let part = fold_part(traces, &analyses, command.part, &reading, |done| progress.set(done));
+    let request = request(what, &experiment)?;
+    let progress = Progress::new(part.share(experiment.work(&request)), what.input.quiet);
+    let folded = experiment.fold(&request, arguments, part, &mut |done| progress.set(done))?;
     progress.finish();
     if progress.is_interrupted() {
         return Ok(ExitCode::from(INTERRUPTED));
     }
-    let mut out = Destination::open(Some(&command.output))?;
+    write(&folded, &command.output)
+}
+
+fn write(part: &Part, path: &Path) -> Result<ExitCode, Failure> {
+    let mut out = Destination::open(Some(path))?;
     written(out.write_all(&part.to_bytes()))?;
     out.finish()?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Opens what is to be folded: threads are chosen from the whole.
+fn open(what: &crate::arguments::What) -> Result<Experiment, Failure> {
+    let Input { tid, pid, .. } = &what.input;
+    if !(tid.is_empty() && pid.is_empty()) {
+        return Err(Failure::usage("--tid and --pid choose from the whole: give them to `hodo merge`"));
+    }
+    let reports = report::named(&what.analysis);
+    input::unopened(&what.input, None, reports.clone(), parameters(what)?)?.check()?;
+    input::experiment(&what.input, report::needs(&reports))
+}
+
+fn parameters(what: &crate::arguments::What) -> Result<Parameters, Failure> {
+    let choice = Choice { view: what.by.clone().unwrap_or_default(), ..Choice::default() };
+    Ok(Parameters { choice, every: what.every, period: what.period.period()?, alone: false })
+}
+
+fn request(what: &crate::arguments::What, experiment: &Experiment) -> Result<Request, Failure> {
+    input::request(&what.input, None, report::named(&what.analysis), parameters(what)?, experiment)
 }
 
 /// `hodo merge`.
@@ -64,40 +151,33 @@ pub fn merge(command: &Merge) -> Result<ExitCode, Failure> {
         Part::from_bytes(&bytes).map_err(|error| Failure::unreadable(failed(&error)))
     };
     let parts = command.parts.iter().map(read).collect::<Result<Vec<Part>, Failure>>()?;
-    let names = parts.first().map_or(&[][..], Part::analyses);
-    let known = names.iter().filter_map(|name| ANALYSES.iter().find(|entry| entry.name == name));
-    let entries: Vec<&Entry> = known.collect();
-    let mut analyses: Vec<_> =
-        names.iter().flat_map(|name| kernel_analyses(name)).map(|(_, analysis)| analysis).collect();
-    let periods = Periods::default();
-    analyses.extend(names.iter().any(|name| name == PERIODS).then_some(&periods as &dyn AnyEventAnalysis));
-    let choice = Choice {
-        view: String::new(),
-        tids: command.tid.clone(),
-        pids: command.pid.clone(),
-        comms: command.comm.clone(),
-        cpus: command.cpu_list.concat(),
-    };
-    let choice = events::choice(&entries, command.by.as_deref(), choice)?;
-    if analyses.iter().any(|analysis| analysis.of_choice(&choice).is_some()) {
-        return Err(Failure::usage("parts do not hold what this view needs: see it with `hodo report`"));
-    }
-    let tables = merge_parts(parts, &analyses, &choice).map_err(|error| match error {
+    let failed = |error: PartError| match error {
         PartError::Differs(place, what) => Failure::usage(format!(
             "{} and {} are no parts of one whole: {what} differs",
             command.parts[0].display(),
             command.parts[place].display()
         )),
         error => Failure::usage(error),
-    })?;
-    let lossless = tables.iter().all(is_lossless);
-    output::draw_all(tables, &command.output)?;
-    Ok(if command.strict && !lossless { LOSS.into() } else { ExitCode::SUCCESS })
-}
-
-fn is_lossless(table: &Table) -> bool {
-    let lost = |name: &str| {
-        table.summary.iter().any(|(known, value)| *known == name && !matches!(value, Value::Integer(0)))
     };
-    table.loss.is_empty() && !lost("events_lost") && !lost("packets_lost")
+    let whole = Part::merge(parts).map_err(failed)?;
+    if let Some(path) = &command.part {
+        return write(&whole, path);
+    }
+    let choice = Choice {
+        view: command.by.clone().unwrap_or_default(),
+        tids: command.tid.clone(),
+        pids: command.pid.clone(),
+        comms: command.comm.clone(),
+        cpus: command.cpu_list.concat(),
+    };
+    let names = whole.reports();
+    output::check(names.len(), &command.output)?;
+    let parameters = Parameters { choice: choice.clone(), alone: false, ..whole.parameters() };
+    Request::of(report::named(names), parameters).check()?;
+    let reopened = whole.needs_inputs().then(|| parse(whole.inputs(), "1/1")).transpose()?;
+    let experiment = reopened.map(|fold| open(&fold.what)).transpose()?;
+    let outcome = whole.tables(&choice, experiment.as_ref(), 1).map_err(failed)?;
+    let lossless = outcome.is_lossless();
+    output::draw_all(outcome.tables, &command.output)?;
+    Ok(if command.strict && !lossless { LOSS.into() } else { ExitCode::SUCCESS })
 }

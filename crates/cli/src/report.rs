@@ -5,30 +5,23 @@ use std::{
     process::ExitCode,
 };
 
-use hodo_analyses::{
-    ANALYSES, Kind,
-    blocks::Blocks,
-    profile::{self, Every, Functions, Profile},
-};
-use hodo_engine::{ChunkSize, Experiment, Reading};
-use hodo_trace::Table;
+use hodo_engine::{AnyReport, Needs, reports};
+use hodo_trace::{Choice, Interest, Parameters};
 
 use crate::{
     arguments::Report,
-    events,
-    failure::{Failure, written},
+    failure::{Failure, INTERRUPTED, written},
     input, live, output,
+    progress::Progress,
 };
 
 /// Runs the command.
 pub fn run(command: &Report) -> Result<ExitCode, Failure> {
     let Some(kind) = command.kind.as_deref().filter(|_| !command.list) else {
-        let lines = ANALYSES.iter().map(|analysis| format!("{:10} {}\n", analysis.name, analysis.help));
+        let lines = list().map(|(name, help, _)| format!("{name:10} {help}\n"));
         written(io::stdout().write_all(lines.collect::<String>().as_bytes()))?;
         return Ok(ExitCode::SUCCESS);
     };
-    let analysis =
-        ANALYSES.iter().find(|analysis| analysis.name == kind).expect("the parser knows the names");
     if let Some(address) = live::address(&command.input)? {
         return live::report(command, &address);
     }
@@ -37,56 +30,69 @@ pub fn run(command: &Report) -> Result<ExitCode, Failure> {
             "--refresh is for sessions that are being recorded: net://HOST/host/NAME/SESSION",
         ));
     }
-    if matches!(analysis.kind, Kind::EventCount | Kind::Kernel { .. } | Kind::All | Kind::Periods { .. })
-        || events::are_in(&command.input)
-    {
-        return events::report(command, analysis);
+    let reports = named(&[kind.to_owned()]);
+    let parameters = Parameters {
+        choice: Choice {
+            view: command.by.clone().unwrap_or_default(),
+            tids: command.input.tid.clone(),
+            pids: command.input.pid.clone(),
+            comms: command.comm.clone(),
+            cpus: command.filter.cpu_list.concat(),
+        },
+        every: command.every,
+        period: command.period.period()?,
+        alone: reports.len() == 1,
+    };
+    // What is wrong with the request is said before anything is opened.
+    output::check(reports.len(), &command.output)?;
+    input::unopened(&command.input, Some(&command.filter), reports.clone(), parameters.clone())?.check()?;
+    let experiment = input::experiment(&command.input, needs(&reports))?;
+    let request = input::request(&command.input, Some(&command.filter), reports, parameters, &experiment)?;
+    let progress = Progress::new(experiment.work(&request), command.input.quiet);
+    let outcome = experiment.run(&request, &mut |done| progress.set(done))?;
+    progress.finish();
+    if progress.is_interrupted() {
+        return Ok(ExitCode::from(INTERRUPTED));
     }
-    command.filter.refuse()?;
-    if command.by.is_some() || !command.comm.is_empty() {
-        return Err(Failure::usage("--by and --comm are for analyses of kernel events"));
+    if !command.input.quiet {
+        outcome.notes.iter().for_each(|note| eprintln!("hodo: {note}"));
     }
-    if command.every.is_some() && !matches!(analysis.kind, Kind::Profile(_)) {
-        return Err(Failure::usage(
-            "--every takes samples of functions and trees; lines and blocks are counted",
-        ));
-    }
-    input::open(&command.input, |experiment| {
-        let numbered = matches!(command.every, Some(Every::Instructions(_)));
-        let table =
-            input::read(&command.input, experiment, ChunkSize::Shares, numbered, |reading, go_on| {
-                make(command, analysis.kind, experiment, reading, go_on)
-            })?;
-        let Some(table) = table else { return Ok(input::interrupted()) };
-        let code = input::exit_code(&command.input, table.loss.is_empty());
-        output::draw(table, &command.output)?;
-        Ok(code)
-    })
+    let lossless = outcome.is_lossless();
+    output::draw_all(outcome.tables, &command.output)?;
+    experiment.with(input::say_nothing_decoded);
+    let code = input::exit_code_of(&command.input, &experiment, lossless);
+    // Memory of large traces is given back at the end of the process at once, not class by class.
+    std::mem::forget(experiment);
+    Ok(code)
 }
 
-fn make(
-    command: &Report,
-    kind: Kind,
-    experiment: &Experiment<'_>,
-    reading: Reading<'_>,
-    go_on: &mut (dyn FnMut(u64) -> bool + Send),
-) -> Table {
-    match kind {
-        // Samples are taken of trees.
-        Kind::Profile(profile::Report::Functions) if command.every.is_none() => {
-            let functions = Functions { names: &experiment.modules };
-            hodo_engine::profile(experiment, &functions, reading, go_on)
-        }
-        Kind::Profile(report) => {
-            let profile = Profile { report, every: command.every, names: &experiment.modules };
-            hodo_engine::profile(experiment, &profile, reading, go_on)
-        }
-        Kind::Blocks(report) => {
-            let blocks = Blocks { report, sources: &experiment.modules };
-            hodo_engine::profile(experiment, &blocks, reading, go_on)
-        }
-        Kind::EventCount | Kind::Kernel { .. } | Kind::All | Kind::Periods { .. } => {
-            unreachable!("software events are read elsewhere")
-        }
-    }
+/// What stands for every report that `all` has.
+const ALL: (&str, &str) =
+    ("all", "all reports about kernel events in one pass, and functions of control flow");
+
+/// The names of reports, what they are, and their views.
+pub fn list() -> impl Iterator<Item = (&'static str, &'static str, &'static [&'static str])> {
+    let known = reports().iter().map(|report| report.description());
+    known.map(|about| (about.name, about.help, about.views)).chain([(ALL.0, ALL.1, &[][..])])
+}
+
+/// The reports that names stand for, each once.
+pub fn named(names: &[String]) -> Vec<&'static dyn AnyReport> {
+    let asked = |name: &str| names.iter().any(|asked| asked == name);
+    let all = asked(ALL.0);
+    let is_meant = |report: &&'static dyn AnyReport| {
+        let about = report.description();
+        asked(about.name) || all && about.in_all
+    };
+    reports().iter().map(|report| &**report).filter(is_meant).collect()
+}
+
+/// What reports read.
+pub fn needs(reports: &[&'static dyn AnyReport]) -> Needs {
+    let of = |report: &&'static dyn AnyReport| {
+        let run = report.make(&Parameters::default());
+        let Interest { flow, .. } = run.analysis().interest();
+        flow != hodo_trace::FlowInterest::None
+    };
+    Needs { flow: reports.iter().any(of), events: !reports.iter().all(of) }
 }

@@ -1,13 +1,13 @@
 //! `--time`, in perf's syntax.
 
 use hodo_clock::{Nanos, OriginNanos, Tsc};
-use hodo_engine::{Experiment, Window};
+use hodo_engine::{FlowTrace, Window};
 
 use crate::failure::Failure;
 
 /// The ticks that `text` means in a recording: `START,STOP` in seconds (either may be empty),
 /// `+START,+STOP` from the beginning, or `FROM%-TO%` of the whole.
-pub fn parse(text: &str, experiment: &Experiment<'_>) -> Result<Window, Failure> {
+pub fn parse(text: &str, experiment: &FlowTrace<'_>) -> Result<Window, Failure> {
     let wrong = || {
         Failure::usage(format!(
             "--time {text}: expected START,STOP in seconds, +START,+STOP from the beginning, or 10%-20%"
@@ -47,7 +47,7 @@ pub fn parse(text: &str, experiment: &Experiment<'_>) -> Result<Window, Failure>
 }
 
 /// The window, if it can hold anything.
-fn check(text: &str, window: Window, experiment: &Experiment<'_>) -> Result<Window, Failure> {
+fn check(text: &str, window: Window, experiment: &FlowTrace<'_>) -> Result<Window, Failure> {
     let (Some((first, last)), Some(clock)) = (experiment.span(), experiment.recording.config.clock) else {
         return Ok(window);
     };

@@ -7,11 +7,11 @@ use hodo_analyses::{
     blocks::{Block, Blocks, Flow, InstructionCount, Partial, Report, of_flow},
 };
 use hodo_clock::Tsc;
-use hodo_trace::{End, FunctionId, Names, Sources};
+use hodo_trace::{End, FunctionId, Names, Plain, Sources};
 use iced_x86::{Decoder, DecoderOptions, Formatter, GasFormatter};
 use serde::Serialize;
 
-use crate::{Experiment, Losses, Reading, fold::fold};
+use crate::{FlowTrace, Losses, Reading, fold::fold};
 
 /// Longest x86 instruction, in bytes.
 const LONGEST_INSTRUCTION: usize = 15;
@@ -82,13 +82,13 @@ pub struct Instruction {
 /// Counts what ran of a function. `progress` is told the bytes that were decoded, and returns whether to
 /// go on.
 pub fn annotate(
-    experiment: &Experiment<'_>,
+    experiment: &FlowTrace<'_>,
     function: FunctionId,
     reading: Reading<'_>,
     progress: impl FnMut(u64) -> bool + Send,
 ) -> (Annotation, Losses) {
     let modules = &experiment.modules;
-    let analysis = Blocks { report: Report::Lines, sources: modules };
+    let analysis = Plain(Blocks { report: Report::Lines });
     let (threads, losses) = fold(experiment, &analysis, reading, progress);
     let mut blocks: Vec<Block> = Partial::together(threads);
     blocks.retain(|block| block.function == function);
@@ -163,7 +163,7 @@ impl Cycles {
 
 /// Adds all instructions of the function, and the lines that they are of.
 fn list(
-    experiment: &Experiment<'_>,
+    experiment: &FlowTrace<'_>,
     function: FunctionId,
     counts: &BTreeMap<u64, InstructionCount>,
     counted: Cycles,
@@ -228,7 +228,7 @@ fn list(
 }
 
 /// The code of a module at an offset, from its file or from what was kept of it.
-fn bytes_at(experiment: &Experiment<'_>, module: u32, offset: u64) -> Vec<u8> {
+fn bytes_at(experiment: &FlowTrace<'_>, module: u32, offset: u64) -> Vec<u8> {
     let file = experiment.modules.list().get(module as usize).map_or(&[][..], |module| module.bytes);
     let at = usize::try_from(offset).unwrap_or(usize::MAX);
     let found = match file.get(at..) {

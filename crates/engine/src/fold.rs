@@ -5,14 +5,17 @@ use std::collections::BTreeMap;
 use hodo_clock::{Nanos, PerfClock, Tsc};
 use hodo_code::{Graph, Labels};
 use hodo_intel_pt::flow::{Event, Executed, Sink, Step};
-use hodo_trace::{Analysis, Arrival, FunctionId, Numbering, Place, Run, Seen, Stretch, Table, Transfer};
+use hodo_trace::{
+    Arrival, Choice, FastFlow, FunctionId, Item, Numbering, Place, Run, Seen, Start, Stretch, Table,
+    Transfer, Whole, kernel::Threads,
+};
 
 use crate::{
-    ChunkSize, Experiment, Losses, Numbers, Spans, Window,
+    Chunk, ChunkSize, FlowTrace, Losses, Numbers, Spans, Window,
     early::Early,
     gate::Gate,
     seen::{OfGraph, arrival, code, run},
-    segments::{TrackSink, decode_all},
+    segments::{TrackSink, decode_chunks},
 };
 
 /// How to read an experiment.
@@ -40,56 +43,78 @@ impl Reading<'_> {
 }
 
 /// A part of a thread's execution on one track.
-struct Stint<P> {
-    context: u32,
+pub(crate) struct Stint<P> {
+    pub(crate) context: u32,
     /// Tick at which it began, where known.
-    since: Option<Tsc>,
-    partial: P,
+    pub(crate) since: Option<Tsc>,
+    pub(crate) partial: P,
 }
+
+/// The partials of some chunks: of each track, its stints in order.
+pub(crate) type Tracks<P> = BTreeMap<usize, Vec<Stint<P>>>;
 
 /// Folds an analysis over all tracks. `progress` is told the bytes that were decoded, and returns whether
 /// to go on.
-pub fn profile<A: Analysis>(
-    experiment: &Experiment<'_>,
+pub fn profile<A: FastFlow>(
+    experiment: &FlowTrace<'_>,
     analysis: &A,
     reading: Reading<'_>,
     progress: impl FnMut(u64) -> bool + Send,
 ) -> Table {
     let (threads, losses) = fold(experiment, analysis, reading, progress);
-    Table { loss: losses.into_list(), ..analysis.finish(threads) }
+    let (choice, known) = (Choice::default(), Threads::default());
+    let whole = Whole::without_events(&choice, &known, &experiment.modules);
+    analysis.finish(threads, &whole).with_loss(losses.into_list())
 }
 
 /// What [`profile`] makes a table of: the state of each thread, and what is missing.
-pub(crate) fn fold<A: Analysis>(
-    experiment: &Experiment<'_>,
+pub(crate) fn fold<A: FastFlow>(
+    experiment: &FlowTrace<'_>,
     analysis: &A,
     reading: Reading<'_>,
     progress: impl FnMut(u64) -> bool + Send,
 ) -> (Vec<A::Partial>, Losses) {
-    let mut tracks: BTreeMap<usize, Vec<Stint<A::Partial>>> = BTreeMap::new();
-    let losses = decode_all(
+    let chunks = experiment.chunks(reading.chunk_size);
+    let (tracks, losses) = fold_chunks(experiment, analysis, &chunks, reading, progress);
+    let merge = |earlier, later| analysis.merge(earlier, later, &Threads::default());
+    (by_thread(experiment, tracks, merge), losses)
+}
+
+/// Folds some chunks.
+pub(crate) fn fold_chunks<A: FastFlow>(
+    experiment: &FlowTrace<'_>,
+    analysis: &A,
+    chunks: &[Chunk],
+    reading: Reading<'_>,
+    progress: impl FnMut(u64) -> bool + Send,
+) -> (Tracks<A::Partial>, Losses) {
+    let mut tracks = Tracks::new();
+    let losses = decode_chunks(
         experiment,
+        chunks,
         reading,
         |chunk, memory| {
             let folder = Folder { analysis, stints: Vec::new(), memory };
             SeenSink::new(folder, Gate::new(experiment, chunk, reading))
         },
+        |_| None,
         |sink| sink.into_inner().finish(),
         |chunk, stints| {
-            join(analysis, tracks.entry(chunk.track).or_default(), stints);
+            let merge = |earlier, later| analysis.merge(earlier, later, &Threads::default());
+            join(tracks.entry(chunk.track).or_default(), stints, merge);
             true
         },
         progress,
     );
-    (by_thread(experiment, analysis, tracks), losses)
+    (tracks, losses)
 }
 
 /// Adds the stints of a chunk to those of its track.
-fn join<A: Analysis>(analysis: &A, track: &mut Vec<Stint<A::Partial>>, stints: Vec<Stint<A::Partial>>) {
+pub(crate) fn join<P>(track: &mut Vec<Stint<P>>, stints: Vec<Stint<P>>, merge: impl Fn(P, P) -> P) {
     for stint in stints {
         match track.pop() {
             Some(before) if before.context == stint.context => {
-                let partial = analysis.merge(before.partial, stint.partial);
+                let partial = merge(before.partial, stint.partial);
                 track.push(Stint { partial, since: before.since.or(stint.since), ..before });
             }
             before => {
@@ -101,21 +126,21 @@ fn join<A: Analysis>(analysis: &A, track: &mut Vec<Stint<A::Partial>>, stints: V
 }
 
 /// One state for each thread, whatever tracks it ran on.
-fn by_thread<A: Analysis>(
-    experiment: &Experiment<'_>,
-    analysis: &A,
-    tracks: BTreeMap<usize, Vec<Stint<A::Partial>>>,
-) -> Vec<A::Partial> {
-    let mut threads: BTreeMap<u32, Vec<Stint<A::Partial>>> = BTreeMap::new();
+pub(crate) fn by_thread<P>(
+    experiment: &FlowTrace<'_>,
+    tracks: Tracks<P>,
+    merge: impl Fn(P, P) -> P,
+) -> Vec<P> {
+    let mut threads: BTreeMap<u32, Vec<Stint<P>>> = BTreeMap::new();
     for stint in tracks.into_values().flatten().filter(|stint| experiment.wants(stint.context)) {
         threads.entry(stint.context).or_default().push(stint);
     }
     let mut list: Vec<_> = threads.into_iter().collect();
     list.sort_by_key(|&(context, _)| experiment.threads.get(context as usize).copied());
-    let whole = |(_, mut stints): (u32, Vec<Stint<A::Partial>>)| {
+    let whole = |(_, mut stints): (u32, Vec<Stint<P>>)| {
         stints.sort_by_key(|stint| stint.since);
         let partials = stints.into_iter().map(|stint| stint.partial);
-        partials.reduce(|earlier, later| analysis.merge(earlier, later)).expect("a thread has a stint")
+        partials.reduce(&merge).expect("a thread has a stint")
     };
     list.into_iter().map(whole).collect()
 }
@@ -157,14 +182,14 @@ pub(crate) trait Take {
 }
 
 /// Folds what threads show into stints of an analysis.
-struct Folder<'a, A: Analysis> {
+struct Folder<'a, A: FastFlow> {
     analysis: &'a A,
     stints: Vec<Stint<A::Partial>>,
     /// What is remembered of paths, while no stint has it.
     memory: A::Memory,
 }
 
-impl<A: Analysis> Folder<'_, A> {
+impl<A: FastFlow> Folder<'_, A> {
     /// Lends what is remembered to the last stint, or takes it back.
     fn exchange(&mut self) {
         if let Some(stint) = self.stints.last_mut() {
@@ -178,11 +203,11 @@ impl<A: Analysis> Folder<'_, A> {
     }
 }
 
-impl<A: Analysis> Take for Folder<'_, A> {
+impl<A: FastFlow> Take for Folder<'_, A> {
     #[inline(always)]
     fn take(&mut self, _: u32, seen: Seen<'_>) {
         if let Some(stint) = self.stints.last_mut() {
-            self.analysis.fold(&mut stint.partial, seen);
+            self.analysis.fold(&mut stint.partial, Item::Flow(seen));
         }
     }
 
@@ -227,7 +252,7 @@ impl<A: Analysis> Take for Folder<'_, A> {
             Some(stint) if stint.context == context => stint.since = stint.since.or(since),
             _ => {
                 self.exchange();
-                self.stints.push(Stint { context, since, partial: self.analysis.unknown() });
+                self.stints.push(Stint { context, since, partial: self.analysis.begin(&Start::default()) });
                 self.exchange();
             }
         }

@@ -6,7 +6,7 @@ use hodo_clock::Tsc;
 use hodo_intel_pt::flow::{Event, Executed, Sink};
 
 use crate::{
-    Chunk, ChunkSize, Experiment, Reading,
+    Chunk, ChunkSize, FlowTrace, Reading,
     segments::{TrackSink, decode_all},
 };
 
@@ -53,7 +53,7 @@ impl Spans {
 /// Numbers the instructions of each thread: a round of decoding. `progress` is told the bytes that were
 /// decoded, and returns whether to go on.
 pub fn numbers(
-    experiment: &Experiment<'_>,
+    experiment: &FlowTrace<'_>,
     reading: Reading<'_>,
     progress: impl FnMut(u64) -> bool + Send,
 ) -> Numbers {
@@ -111,7 +111,7 @@ impl Sink for Counter<'_, '_> {
 
 /// Follows a track's threads and clock, and tells what of them is asked for.
 pub(crate) struct Gate<'x, 'f> {
-    pub(crate) experiment: &'x Experiment<'f>,
+    pub(crate) experiment: &'x FlowTrace<'f>,
     reading: Reading<'x>,
     /// The context that each segment begins with.
     first: u32,
@@ -131,7 +131,7 @@ pub(crate) struct Gate<'x, 'f> {
 }
 
 impl<'x, 'f> Gate<'x, 'f> {
-    pub(crate) fn new(experiment: &'x Experiment<'f>, chunk: &Chunk, reading: Reading<'x>) -> Gate<'x, 'f> {
+    pub(crate) fn new(experiment: &'x FlowTrace<'f>, chunk: &Chunk, reading: Reading<'x>) -> Gate<'x, 'f> {
         let first = experiment.tracks[chunk.track].schedule[0].context;
         let starts = reading.numbers.map_or(&[][..], |numbers| {
             assert_eq!(numbers.chunk_size, reading.chunk_size, "numbers are of other chunks");

@@ -10,7 +10,7 @@ use hodo_intel_pt::Config;
 use hodo_trace::Loss;
 use serde::{Serialize, Serializer, ser::SerializeMap};
 
-use crate::{Experiment, Module};
+use crate::{FlowTrace, Module};
 
 /// What a recording says of itself, and what of it is at hand. Serialises as one stable JSON object.
 #[derive(Clone, Debug, Serialize)]
@@ -170,7 +170,7 @@ pub struct KeptCode {
 }
 
 /// What a recording holds. Looks for PSBs in all of the trace, but decodes nothing.
-pub fn info(experiment: &Experiment<'_>) -> Info {
+pub fn info(experiment: &FlowTrace<'_>) -> Info {
     let recording = &experiment.recording;
     let mut facts = recording.facts.clone();
     let format = facts.iter().position(|(name, _)| *name == "format").map(|at| facts.remove(at).1);
@@ -222,7 +222,7 @@ fn settings(config: &Config) -> Settings {
     }
 }
 
-fn streams(experiment: &Experiment<'_>) -> Vec<Stream> {
+fn streams(experiment: &FlowTrace<'_>) -> Vec<Stream> {
     let mut names: HashMap<Thread, &[u8]> = HashMap::new();
     for sideband in experiment.recording.of_host() {
         if let SidebandKind::Comm { name, .. } = sideband.kind {
@@ -246,7 +246,7 @@ fn streams(experiment: &Experiment<'_>) -> Vec<Stream> {
     stream.collect()
 }
 
-fn modules(experiment: &Experiment<'_>) -> Vec<ModuleInfo> {
+fn modules(experiment: &FlowTrace<'_>) -> Vec<ModuleInfo> {
     let kept = experiment.recording.emulated.iter().flat_map(|emulated| &emulated.code);
     let mut kept: Vec<Range<u64>> =
         kept.map(|code| code.address..code.address.saturating_add(code.bytes.len() as u64)).collect();
@@ -284,7 +284,7 @@ fn modules(experiment: &Experiment<'_>) -> Vec<ModuleInfo> {
     modules.filter(|(_, module)| module.source != Source::Recording).map(named).collect()
 }
 
-fn sideband(experiment: &Experiment<'_>) -> Vec<(&'static str, u64)> {
+fn sideband(experiment: &FlowTrace<'_>) -> Vec<(&'static str, u64)> {
     const KINDS: [&str; 15] = [
         "mappings",
         "names",

@@ -1,7 +1,7 @@
 //! From files to results: opens inputs, plans chunks, folds them on all cores, merges in order.
 //!
 //! ```text
-//! paths ──Files──► bytes ──format──► Recording ──Experiment──► tracks, programs, modules
+//! paths ──Files──► bytes ──format──► Recording ──FlowTrace──► tracks, programs, modules
 //!                                                                  │
 //!            Table ◄──finish── merged in order ◄──fold, on all cores── chunks of tracks
 //!
@@ -18,6 +18,7 @@ mod early;
 mod experiment;
 mod files;
 mod find;
+mod flow_trace;
 mod fold;
 mod gate;
 mod generated;
@@ -28,6 +29,7 @@ mod losses;
 mod modules;
 mod parallel;
 mod programs;
+mod registry;
 mod seen;
 mod segments;
 mod threads;
@@ -36,9 +38,13 @@ mod track;
 pub mod script;
 
 pub use annotate::{Annotation, Instruction, Line, annotate};
-pub use experiment::{Experiment, Input, OpenError, OpenErrorReason, Options, RawInput, Window};
+pub use experiment::{
+    Chunking, EventWindow, Experiment, Needs, Outcome, Part, PartError, Portion, Refusal, Request, TimeSpan,
+    Times, Traces, nanos,
+};
 pub use files::Files;
 pub use find::Places;
+pub use flow_trace::{FlowTrace, Input, OpenError, OpenErrorReason, Options, RawInput, Window};
 pub use fold::{Reading, profile};
 pub use gate::{Numbers, Spans, numbers};
 pub use guests::GuestFiles;
@@ -46,6 +52,7 @@ pub use info::{Info, ModuleInfo, Source, info};
 pub use kernel::KernelFiles;
 pub use losses::Losses;
 pub use modules::{Module, Modules};
+pub use registry::{AnyReport, AnyRun, FlowPartial, PackedFlow, report, reports};
 pub use segments::{TrackSink, decode_all};
 pub use threads::{CHUNKS_IN_ORDER, CallSink, NthCalls, calls, find_calls};
 pub use track::{Chunk, ChunkSize, Track};

@@ -18,7 +18,7 @@ use hodo_intel_pt::{
 use hodo_trace::{Cause, Loss};
 
 use crate::{
-    Chunk, Experiment, Losses, Modules, Reading, experiment::tsc_after, parallel::parts_in_order, track::Run,
+    Chunk, FlowTrace, Losses, Modules, Reading, flow_trace::tsc_after, parallel::parts_in_order, track::Run,
 };
 
 /// Bytes after a segment that may belong to the PSB+ at its end, padding included.
@@ -48,7 +48,7 @@ pub trait TrackSink: Sink {
 ///
 /// What a sink learns of paths is a memory that it is started with, and gives back in the end.
 pub fn decode_all<S: TrackSink, M: Default, R: Send>(
-    experiment: &Experiment<'_>,
+    experiment: &FlowTrace<'_>,
     reading: Reading<'_>,
     start: impl Fn(&Chunk, M) -> S + Sync,
     finish: impl Fn(S) -> (R, M) + Sync,
@@ -63,7 +63,7 @@ pub fn decode_all<S: TrackSink, M: Default, R: Send>(
 /// give a `part` of it away before the chunk is done: `consume` gets the parts of a chunk one after the other.
 #[allow(clippy::too_many_arguments, reason = "each is a step of the same pipeline")]
 pub(crate) fn decode_chunks<S: TrackSink, M: Default, R: Send>(
-    experiment: &Experiment<'_>,
+    experiment: &FlowTrace<'_>,
     chunks: &[Chunk],
     reading: Reading<'_>,
     start: impl Fn(&Chunk, M) -> S + Sync,
@@ -152,7 +152,7 @@ impl Decoded {
 
 /// Decodes a chunk. What can't be decoded is added to `losses`, and is told to the sink in its place.
 fn decode<'x, 'f, S: TrackSink>(
-    experiment: &'x Experiment<'f>,
+    experiment: &'x FlowTrace<'f>,
     chunk: &Chunk,
     reading: Reading<'x>,
     (programs, memos): (&mut [Program<'x, Modules<'f>>], &mut Memos),
@@ -225,7 +225,7 @@ fn is_outside(bytes: &[u8], length: usize, reading: Reading<'_>) -> bool {
 
 /// Puts the gaps of a segment into the file and on the clock.
 struct Located<'x, 'f, S, G> {
-    experiment: &'x Experiment<'f>,
+    experiment: &'x FlowTrace<'f>,
     chunk: &'x Chunk,
     /// Position of the segment in its run.
     start: u64,

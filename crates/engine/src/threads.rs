@@ -11,11 +11,11 @@ use hodo_analyses::{
     calls::{Calls, Moment, Part, Paths, Spare},
 };
 use hodo_clock::{Nanos, Tsc};
-use hodo_trace::{FunctionId, Numbering, Run, Seen, Stretch};
+use hodo_trace::{FunctionId, Names, Numbering, Run, Seen, Stretch};
 
 use crate::{
-    Chunk, ChunkSize, Experiment, Losses, Reading, Spans,
-    experiment::tsc_after,
+    Chunk, ChunkSize, FlowTrace, Losses, Reading, Refusal, Spans,
+    flow_trace::tsc_after,
     fold::{SeenSink, Take},
     gate::Gate,
     segments::decode_chunks,
@@ -146,7 +146,7 @@ impl Take for Gathered<'_> {
 }
 
 /// Whether threads share streams, as they do in recordings of CPUs.
-fn shared_streams(experiment: &Experiment<'_>) -> bool {
+fn shared_streams(experiment: &FlowTrace<'_>) -> bool {
     experiment.tracks.iter().any(|track| track.thread.is_none())
 }
 
@@ -154,7 +154,7 @@ fn shared_streams(experiment: &Experiment<'_>) -> bool {
 /// thread, else the stints of all CPUs in order of time. `begins` tells whether it is to be told where calls begin.
 /// `consume` and `progress` tell whether to go on.
 fn in_time(
-    experiment: &Experiment<'_>,
+    experiment: &FlowTrace<'_>,
     reading: Reading<'_>,
     begins: bool,
     mut consume: impl FnMut(u32, Part) -> (Spare, bool) + Send,
@@ -235,7 +235,7 @@ pub trait CallSink {
 /// Tells of the calls of all threads: thread by thread where each has a stream of its own, else in order of time.
 /// `progress` is told the bytes that were decoded, and returns whether to go on.
 pub fn calls<S: CallSink + Send>(
-    experiment: &Experiment<'_>,
+    experiment: &FlowTrace<'_>,
     reading: Reading<'_>,
     sink: &mut S,
     progress: impl FnMut(u64) -> bool + Send,
@@ -269,7 +269,7 @@ pub fn calls<S: CallSink + Send>(
 }
 
 /// The chunks, each with a time that nothing in it or in later chunks of its track is before.
-fn with_starts(experiment: &Experiment<'_>, chunks: Vec<Chunk>) -> Vec<(Tsc, Chunk)> {
+fn with_starts(experiment: &FlowTrace<'_>, chunks: Vec<Chunk>) -> Vec<(Tsc, Chunk)> {
     let (mut track, mut start) = (usize::MAX, Tsc(0));
     let mut starts = Vec::with_capacity(chunks.len());
     for chunk in chunks {
@@ -294,10 +294,23 @@ pub struct NthCalls {
     pub numbers: RangeInclusive<u64>,
 }
 
+impl NthCalls {
+    /// Why a trace that has none of these calls is refused.
+    pub fn never_made(&self, experiment: &FlowTrace<'_>) -> Refusal {
+        let name = experiment.modules.names(self.function).0;
+        Refusal(match (*self.numbers.start(), *self.numbers.end()) {
+            (1, u64::MAX) => format!("--call: {name} is never called in what was recorded"),
+            (from, _) => format!(
+                "--call: no thread calls {name} {from} times; leave out # to see how often it is called"
+            ),
+        })
+    }
+}
+
 /// Finds when each thread ran some calls of a function: from its first instruction to its return, with all
 /// that it called. `progress` is told the bytes that were decoded, and returns whether to go on.
 pub fn find_calls(
-    experiment: &Experiment<'_>,
+    experiment: &FlowTrace<'_>,
     calls: &NthCalls,
     reading: Reading<'_>,
     progress: impl FnMut(u64) -> bool + Send,

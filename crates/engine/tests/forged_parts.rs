@@ -8,26 +8,32 @@ use std::{
     path::Path,
 };
 
-use hodo_analyses::kernel_analyses;
 use hodo_engine::{
-    Files,
-    events::{COUNT, Chunks, EventReading, EventTraces, Part, Portion, fold_part, merge_parts},
+    AnyReport, Chunking, Experiment, Input, Needs, Options, Part, Places, Portion, Request, reports,
 };
-use hodo_trace::{AnyEventAnalysis, Choice};
+use hodo_trace::{Choice, Edge, Parameters, Period};
 use proptest::prelude::*;
-
-type Named = (&'static str, Option<&'static dyn AnyEventAnalysis>);
 
 /// What a file with a part begins with, and the length of its sum.
 const BEFORE: usize = "hodo part\n".len() + 4;
 
-/// The first of two parts of a trace, or the second.
-fn part(input: &str, analyses: &[Named], portion: &str) -> Vec<u8> {
-    let files = Files::default();
-    let input = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures").join(input);
-    let traces = EventTraces::open(&files, &input, 1, |_, _| ()).unwrap();
-    let reading = EventReading { threads: 1, chunks: Chunks::Bytes(1 << 14), from: None, to: None };
-    fold_part(&traces, analyses, Portion::parse(portion).unwrap(), &reading, |_| true).to_bytes()
+fn experiment(input: &str) -> Experiment {
+    let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures");
+    let places = Places { symfs: Some(fixtures.join("perf/symfs")), ..Places::default() };
+    let options = Options { places, ..Options::default() };
+    Experiment::open(vec![Input::File(fixtures.join(input))], &options, Needs::ALL, 1, |_, _| ()).unwrap()
+}
+
+fn request(reports: Vec<&'static dyn AnyReport>) -> Request {
+    let edge = |text| Edge::parse(text);
+    let period = reports.iter().any(|report| report.description().takes.period).then(|| Period {
+        begin: edge("sched_switch where next_tid != 0"),
+        end: edge("sched_switch where prev_tid != 0"),
+        matched: vec![("next_tid".to_owned(), "prev_tid".to_owned())],
+        group: vec!["next_comm".to_owned()],
+    });
+    let chunking = Chunking::Bytes(1 << 14);
+    Request { chunking, ..Request::of(reports, Parameters { period, ..Parameters::default() }) }
 }
 
 /// Where two parts of a whole begin to differ, but for their numbers: what is before says what they are parts of.
@@ -48,15 +54,24 @@ fn forged(part: &[u8], from: usize, edits: &[(prop::sample::Index, u8)]) -> Vec<
     forged
 }
 
-fn holds(input: &str, analyses: &[Named]) {
-    let parts = ["1/2", "2/2"].map(|portion| part(input, analyses, portion));
+/// How many forged parts were so near to right ones that tables were made of them.
+fn holds(input: &str, reports: Vec<&'static dyn AnyReport>) -> u32 {
+    let (experiment, request) = (experiment(input), request(reports.clone()));
+    let parts = ["1/2", "2/2"].map(|portion| {
+        let portion = Portion::parse(portion).unwrap();
+        experiment.fold(&request, &[], portion, &mut |_| true).unwrap().to_bytes()
+    });
     let byte = prop_oneof![any::<u8>(), Just(0), Just(1), Just(0x7f), Just(0x80), Just(0xff)];
     let edits = prop::collection::vec((any::<prop::sample::Index>(), byte), 1..6);
     let cases = (any::<bool>(), any::<prop::sample::Index>(), edits);
-    let bare: Vec<_> = analyses.iter().filter_map(|(_, analysis)| *analysis).collect();
-    let views: Vec<&str> = bare.iter().flat_map(|analysis| analysis.views()).copied().chain([""]).collect();
+    let views = reports.iter().flat_map(|report| report.description().views);
+    let views: Vec<&str> = views.copied().chain([""]).collect();
     let (from, taken) = (differ_from(&parts), Cell::new(0));
-    let mut runner = proptest::test_runner::TestRunner::new(ProptestConfig::with_cases(100));
+    // Parts of control flow refer to themselves in many more ways, and are small.
+    let of_flow = reports.iter().any(is_of_flow);
+    let number = if of_flow { 400 } else { 100 };
+    let config = ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(number) };
+    let mut runner = proptest::test_runner::TestRunner::new(config);
     let run = runner.run(&cases, |(which, view, edits)| {
         let bytes = [0, 1].map(|part| match part == usize::from(which) {
             true => forged(&parts[part], from, &edits),
@@ -65,33 +80,51 @@ fn holds(input: &str, analyses: &[Named]) {
         let parts: Result<Vec<Part>, _> = bytes.iter().map(|bytes| Part::from_bytes(bytes)).collect();
         let choice = Choice { view: views[view.index(views.len())].to_owned(), ..Choice::default() };
         let merged = || {
-            let tables = parts.map(|parts| merge_parts(parts, &bare, &choice));
-            taken.set(taken.get() + u32::from(matches!(tables, Ok(Ok(_)))));
+            let whole = parts.and_then(Part::merge);
+            let tables = whole.and_then(|whole| whole.tables(&choice, Some(&experiment), 1));
+            taken.set(taken.get() + u32::from(tables.is_ok()));
         };
         let wraps = |panic: &Box<dyn Any + Send>| {
-            panic.downcast_ref::<&str>().is_some_and(|why| why.starts_with("attempt to "))
+            let why = panic.downcast_ref::<&str>();
+            !of_flow && why.is_some_and(|why| why.starts_with("attempt to "))
         };
-        // Sums of forged numbers wrap in what people run.
+        // Sums of forged numbers of events wrap in what people run.
         catch_unwind(AssertUnwindSafe(merged)).or_else(|panic| match wraps(&panic) {
             true => Ok(()),
             false => Err(TestCaseError::fail("a panic")),
         })
     });
-    assert!(taken.get() > 0, "none was so near to a right one that it was taken");
-    run.unwrap_or_else(|error| panic!("{:?}: {error}", analyses.iter().map(|of| of.0).collect::<Vec<_>>()));
+    let names: Vec<&str> = reports.iter().map(|report| report.description().name).collect();
+    run.unwrap_or_else(|error| panic!("{names:?}: {error}"));
+    taken.get()
+}
+
+/// Whether a report is about control flow.
+fn is_of_flow(report: &&'static dyn AnyReport) -> bool {
+    let run = report.make(&Parameters::default());
+    run.analysis().interest().flow != hodo_trace::FlowInterest::None
+}
+
+/// The reports about control flow, and those about events.
+fn by_kind() -> [Vec<&'static dyn AnyReport>; 2] {
+    let (flow, events): (Vec<_>, Vec<_>) = reports().iter().map(|report| &**report).partition(is_of_flow);
+    [flow, events]
 }
 
 #[test]
-fn of_each_analysis() {
+fn of_each_report() {
+    let [flow, events] = by_kind();
     for input in ["ctf/lttng2.13-kernel", "ftrace/small-7.dat"] {
-        let all = kernel_analyses("all").map(|(entry, analysis)| (entry.name, Some(analysis)));
-        all.chain([(COUNT, None)]).for_each(|analysis| holds(input, &[analysis]));
+        let taken: u32 = events.iter().map(|report| holds(input, vec![*report])).sum();
+        assert!(taken > 20, "{input}: {taken}");
     }
+    let taken: u32 = flow.iter().map(|report| holds("perf/tiny.data", vec![*report])).sum();
+    assert!(taken > 0, "control flow: {taken}");
 }
 
 #[test]
-fn of_all_analyses() {
-    let all: Vec<Named> =
-        kernel_analyses("all").map(|(entry, analysis)| (entry.name, Some(analysis))).collect();
-    holds("ctf/lttng2.13-kernel", &all);
+fn of_all_reports_about_events() {
+    let [_, mut events] = by_kind();
+    events.retain(|report| !report.description().takes.period);
+    assert!(holds("ctf/lttng2.13-kernel", events) > 0);
 }

@@ -9,21 +9,22 @@ use std::{
 
 use hodo_analyses::{
     cpu::{CpuUse, OverTime},
-    io::{self, InputOutput},
+    io,
     states::{Intervals, States},
-    syscalls::{Slowest, Syscalls},
 };
 use hodo_engine::{
-    Files,
+    AnyRun, Files,
     events::{Chunks, EventReading, EventTraces, analyse, holds as holds_events},
+    reports,
 };
 use hodo_trace::{
-    AnyEventAnalysis, Choice, Edge, EventAnalysis, Period, Shape, Table, Whole,
-    kernel::{self, KernelEvent, Kind, Records, Threads, VOCABULARY},
+    Analysis, AnyAnalysis, Choice, CountInterest, Edge, FlowInterest, Interest, Item, Parameters, Period,
+    Shape, Start, Table, Whole,
+    kernel::{self, Kind, Records, Threads, VOCABULARY},
 };
 use proptest::{prelude::*, test_runner::TestRunner};
 
-#[path = "../../analyses/tests/kernel/law.rs"]
+#[path = "../../analyses/tests/law/tables.rs"]
 mod law;
 
 /// Keeps all events, and the names that they refer to.
@@ -36,28 +37,22 @@ struct Keeper {
 /// More fields than any kind has.
 const FIELDS: usize = 13;
 
-impl EventAnalysis for Keeper {
+impl Analysis for Keeper {
     type Partial = ();
 
-    fn interest(&self) -> &'static [(Kind, &'static [usize])] {
+    fn interest(&self) -> Interest<'_> {
         const { assert!(FIELDS > kernel::field::entry::ALL) };
         let places: &'static [usize] = Vec::leak((0..FIELDS).collect());
         // Entries and exits come as they are where somebody does not ask for calls as a whole.
         let all = VOCABULARY.iter().filter(|words| words.kind != Kind::Syscall);
-        Vec::leak(all.map(|words| (words.kind, &places[..words.fields.len()])).collect())
+        let all = Vec::leak(all.map(|words| (words.kind, &places[..words.fields.len()])).collect());
+        Interest::events(all).with_period(Some(&self.period))
     }
 
-    fn period(&self) -> Option<&Period> {
-        Some(&self.period)
-    }
+    fn begin(&self, _: &Start<'_>) {}
 
-    fn views(&self) -> &'static [&'static str] {
-        &[]
-    }
-
-    fn unknown(&self) {}
-
-    fn fold(&self, (): &mut (), event: &KernelEvent<'_>) {
+    fn fold(&self, (): &mut (), item: Item<'_>) {
+        let Item::Event(event) = item else { return };
         let mut records = Records::default();
         records.push(event.time, (event.cpu, None), event.kind, event.name);
         for field in 0..FIELDS {
@@ -72,10 +67,9 @@ impl EventAnalysis for Keeper {
 
     fn merge(&self, (): (), (): (), _: &Threads) {}
 
-    fn finish(&self, (): (), of: &Whole<'_>) -> Table {
+    fn finish(&self, _: Vec<()>, of: &Whole<'_>) -> Table {
         *self.names.lock().unwrap() = of.names.to_vec();
-        let (summary, columns, rows, loss) = Default::default();
-        Table { name: "", shape: Shape::Counters, summary, columns, rows, loss }
+        Table::new("", Shape::Counters, Vec::new(), Vec::new(), Vec::new())
     }
 }
 
@@ -96,9 +90,40 @@ fn kept(fixture: &str) -> (RefCell<Vec<Records>>, Vec<String>) {
     (keeper.events.into_inner().unwrap().into(), keeper.names.into_inner().unwrap())
 }
 
+/// An analysis of events that a report makes, and the views whose tables it makes.
+struct OfEvents {
+    name: String,
+    run: Box<dyn AnyRun>,
+    views: Vec<&'static str>,
+}
+
+/// Every analysis of events, each once.
+fn all() -> Vec<OfEvents> {
+    let mut all: Vec<OfEvents> = Vec::new();
+    for report in reports() {
+        let (about, first) = (report.description(), all.len());
+        for (&view, alone) in about.views.iter().flat_map(|view| [(view, false), (view, true)]) {
+            let choice = Choice { view: view.to_owned(), ..Choice::default() };
+            let run = report.make(&Parameters { choice, alone, ..Parameters::default() });
+            let Interest { flow, counts, .. } = run.analysis().interest();
+            if flow != FlowInterest::None || counts != CountInterest::None {
+                continue;
+            }
+            let same = |known: &&mut OfEvents| known.run.analysis().partial() == run.analysis().partial();
+            match all[first..].iter_mut().find(same) {
+                Some(known) if known.views.contains(&view) => {}
+                Some(known) => known.views.push(view),
+                None => {
+                    all.push(OfEvents { name: format!("{} --by {view}", about.name), run, views: vec![view] })
+                }
+            }
+        }
+    }
+    all
+}
+
 fn holds(
-    name: &str,
-    analysis: &dyn AnyEventAnalysis,
+    OfEvents { name, run: analysis, views }: &OfEvents,
     (events, names): &(RefCell<Vec<Records>>, Vec<String>),
 ) {
     // A part of the trace, so that many plans take no longer than few of all of it.
@@ -119,7 +144,8 @@ fn holds(
             let hash = (seed ^ place as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
             (hash >> 11) as f64 / (1u64 << 53) as f64 <= share
         };
-        let (whole, merged) = law::both(analysis, &mut events[start..end], names, cut, &choices);
+        let (whole, merged) =
+            law::both((analysis.analysis(), views), &mut events[start..end], names, cut, &choices);
         prop_assert_eq!(whole, merged);
         Ok(())
     });
@@ -130,7 +156,7 @@ fn holds_for_all(fixture: &str) {
     let kept = kept(fixture);
     let count = kept.0.borrow().len();
     assert!(count > 500, "{count}");
-    law::all().into_iter().for_each(|(name, analysis)| holds(&name, analysis, &kept));
+    all().iter().for_each(|analysis| holds(analysis, &kept));
 }
 
 #[test]
@@ -153,25 +179,31 @@ fn of_perf() {
     holds_for_all("perf/events.data");
 }
 
-/// `Files` asks for entries and exits, so that beside it nobody is told of calls as a whole.
+/// `Files` asks for entries and exits, so that beside it nobody gets calls as a whole.
 #[test]
-fn calls_told_as_a_whole_change_nothing() {
-    let analyses: [&dyn AnyEventAnalysis; 5] = [&Syscalls, &Slowest, &States, &Intervals, &InputOutput];
+fn calls_as_a_whole_change_nothing() {
+    let asks = |analysis: &dyn AnyAnalysis| {
+        let base = analysis.interest().base.map_or(&[][..], |base| base.interest().events);
+        let events = analysis.interest().events.iter().chain(base);
+        events.clone().any(|(kind, _)| *kind == Kind::Syscall)
+    };
+    let all = all();
+    let joined: Vec<_> = all.iter().filter(|known| asks(known.run.analysis())).collect();
+    assert!(joined.len() > 5, "{}", joined.len());
     for fixture in
         ["ctf/lttng2.13-kernel", "ctf/lttng2.16-kernel-ctf2", "ftrace/small-7.dat", "perf/events.data"]
     {
         let files = Files::default();
         let input = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures").join(fixture);
         let traces = EventTraces::open(&files, &input, 1, |_, _| ()).unwrap();
-        for (analysis, bytes) in
-            analyses.into_iter().flat_map(|analysis| [(analysis, 1 << 10), (analysis, 1 << 30)])
-        {
+        for (known, bytes) in joined.iter().flat_map(|known| [(known, 1 << 10), (known, 1 << 30)]) {
             let reading = EventReading { threads: 2, chunks: Chunks::Bytes(bytes), from: None, to: None };
-            for view in analysis.views() {
+            for view in &known.views {
                 let choice = Choice { view: (*view).to_owned(), ..Choice::default() };
-                let first = |analyses: &[&dyn AnyEventAnalysis]| {
+                let first = |analyses: &[&dyn AnyAnalysis]| {
                     analyse(&traces, analyses, &choice, &reading, |_| true).swap_remove(0)
                 };
+                let analysis = known.run.analysis();
                 assert_eq!(first(&[analysis]), first(&[analysis, &io::Files]), "{fixture} {view}");
             }
         }
@@ -196,7 +228,7 @@ fn tables_of_one_trace_agree() {
         let files = Files::default();
         let Ok(traces) = EventTraces::open(&files, &fixture, 1, |_, _| ()) else { continue };
         let reading = EventReading { threads: 2, chunks: Chunks::Bytes(1 << 12), from: None, to: None };
-        let table = |analysis: &dyn AnyEventAnalysis, view: &str| {
+        let table = |analysis: &dyn AnyAnalysis, view: &str| {
             let choice = Choice { view: view.to_owned(), ..Choice::default() };
             analyse(&traces, &[analysis], &choice, &reading, |_| true).swap_remove(0)
         };
@@ -209,7 +241,7 @@ fn tables_of_one_trace_agree() {
             &Choice::default(),
         );
         agreed.unwrap_or_else(|reason| panic!("{}: {reason}", fixture.display()));
-        busy += by_cpu.rows.len();
+        busy += by_cpu.rows().len();
         let io = law::same_io(&table(&io::Users, "thread"), &table(&io::Files, "file"));
         io.unwrap_or_else(|reason| panic!("{}: {reason}", fixture.display()));
     }

@@ -3,10 +3,11 @@
 
 use std::{fs, path::PathBuf};
 
-use hodo_analyses::profile::{Every, Functions, Profile, Report};
+use hodo_analyses::profile::{Functions, Profile, Report};
 use hodo_engine::{
-    ChunkSize, Experiment, Files, Input, KernelFiles, Options, Places, Reading, profile, script,
+    ChunkSize, Files, FlowTrace, Input, KernelFiles, Options, Places, Reading, profile, script,
 };
+use hodo_trace::Every;
 use proptest::prelude::*;
 
 const RECORDINGS: [&str; 3] = ["tiny.data", "tiny-exact-time.data", "tiny-no-return-compression.data"];
@@ -21,7 +22,7 @@ fn results(recording: &[u8], every: Option<Every>, chunk_size: u64, threads: usi
     let kernel = KernelFiles { kallsyms: None, kcore: None, vmlinux: None };
     let options = Options { places, kernel, ..Options::default() };
     let input = Input::File(file.path().to_owned());
-    let experiment = match Experiment::open(&files, &input, &options) {
+    let experiment = match FlowTrace::open(&files, &input, &options) {
         Ok(experiment) => experiment,
         Err(error) => return format!("{:?}", error.reason),
     };
@@ -29,13 +30,12 @@ fn results(recording: &[u8], every: Option<Every>, chunk_size: u64, threads: usi
     let reading = Reading { threads, chunk_size, window: None, numbers: None, spans: None, memo };
     let mut told = String::new();
     for report in [Report::Functions, Report::Tree] {
-        let analysis = Profile { report, every, names: &experiment.modules };
+        let analysis = Profile { report, every };
         told += &format!("{:?}\n", profile(&experiment, &analysis, reading, |_| true));
     }
-    let functions = Functions { names: &experiment.modules };
-    let functions = profile(&experiment, &functions, reading, |_| true);
+    let functions = profile(&experiment, &Functions, reading, |_| true);
     if every.is_none() {
-        let tree = Profile { report: Report::Functions, every, names: &experiment.modules };
+        let tree = Profile { report: Report::Functions, every };
         assert_eq!(functions, profile(&experiment, &tree, reading, |_| true));
     }
     told += &format!("{functions:?}\n");

@@ -5,15 +5,15 @@ use std::{collections::BTreeMap, fs, path::PathBuf};
 
 use hodo_analyses::{
     blocks::{Blocks, Report as BlockReport},
-    profile::{Every, Functions, Profile, Report},
+    profile::{Functions, Profile, Report},
 };
 use hodo_clock::{Nanos, Tsc};
 use hodo_engine::{
-    ChunkSize, Experiment, Files, Input, KernelFiles, Options, Places, Reading, Window, profile,
+    ChunkSize, Files, FlowTrace, Input, KernelFiles, Options, Places, Reading, Window, profile,
     script::{self, CallFormat, Field, MarkFormat, Marks},
 };
 use hodo_intel_pt::packet::{Decoder, PSB, Packet, find_psb};
-use hodo_trace::{Analysis, Cause, Table, Value};
+use hodo_trace::{Cause, Every, FastFlow, Plain, Table, Value};
 use proptest::prelude::*;
 
 const RECORDINGS: [&str; 3] = ["tiny.data", "tiny-exact-time.data", "tiny-no-return-compression.data"];
@@ -49,7 +49,7 @@ fn delay_clocks(recording: &mut [u8], packets: &[usize]) -> Vec<Tsc> {
     clocks
 }
 
-fn with_experiment<R>(recording: &[u8], use_it: impl FnOnce(&Experiment<'_>) -> R) -> R {
+fn with_experiment<R>(recording: &[u8], use_it: impl FnOnce(&FlowTrace<'_>) -> R) -> R {
     let symfs = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../fixtures/perf/symfs"));
     let file = tempfile::NamedTempFile::new().unwrap();
     fs::write(file.path(), recording).unwrap();
@@ -58,7 +58,7 @@ fn with_experiment<R>(recording: &[u8], use_it: impl FnOnce(&Experiment<'_>) -> 
     let kernel = KernelFiles { kallsyms: None, kcore: None, vmlinux: None };
     let options = Options { places, kernel, ..Options::default() };
     let input = Input::File(file.path().to_owned());
-    use_it(&Experiment::open(&files, &input, &options).unwrap())
+    use_it(&FlowTrace::open(&files, &input, &options).unwrap())
 }
 
 const WHOLE: Reading<'_> = Reading {
@@ -71,7 +71,7 @@ const WHOLE: Reading<'_> = Reading {
 };
 
 /// A listing of instructions: the time of each, as far as it is known, and function and offset.
-fn listing(experiment: &Experiment<'_>, reading: Reading<'_>) -> Vec<(Option<Nanos>, String)> {
+fn listing(experiment: &FlowTrace<'_>, reading: Reading<'_>) -> Vec<(Option<Nanos>, String)> {
     let mut text = Vec::new();
     let fields = [Field::Time, Field::Sym];
     let outcome = script::instructions(experiment, &fields, reading, None, &mut text, |_| true);
@@ -87,7 +87,7 @@ fn listing(experiment: &Experiment<'_>, reading: Reading<'_>) -> Vec<(Option<Nan
 /// What of a full listing lies in some times. What ran before its segment's clock was told, which is one of `clocks`,
 /// ran when it was.
 fn cut(
-    experiment: &Experiment<'_>,
+    experiment: &FlowTrace<'_>,
     all: &[(Option<Nanos>, String)],
     clocks: &[Tsc],
     window: Window,
@@ -122,10 +122,10 @@ fn by_function(symbols: &[String], inlined: bool) -> BTreeMap<String, u64> {
 
 /// The sum of a column for each function.
 fn sums(table: &Table, column: &str) -> BTreeMap<String, u64> {
-    let place = |name: &str| table.columns.iter().position(|column| column.name == name).unwrap();
+    let place = |name: &str| table.columns().iter().position(|column| column.name == name).unwrap();
     let (function, column) = (place("function"), place(column));
     let mut sums = BTreeMap::new();
-    for row in &table.rows {
+    for row in &table.rows() {
         let (Value::Text(function), Value::Integer(count)) = (&row[function], &row[column]) else { panic!() };
         *sums.entry(function.to_string()).or_default() += *count;
     }
@@ -133,7 +133,7 @@ fn sums(table: &Table, column: &str) -> BTreeMap<String, u64> {
     sums
 }
 
-fn table<A: Analysis>(experiment: &Experiment<'_>, analysis: &A, reading: Reading<'_>) -> Table {
+fn table<A: FastFlow>(experiment: &FlowTrace<'_>, analysis: &A, reading: Reading<'_>) -> Table {
     profile(experiment, analysis, reading, |_| true)
 }
 
@@ -152,18 +152,17 @@ fn check(name: &str, late: &[usize], reading: Reading<'_>, part: (f64, f64)) -> 
         let listed: Vec<String> =
             listing(experiment, reading).into_iter().map(|(_, symbol)| symbol).collect();
         assert!(listed == expected, "a listing of {} and not {} instructions", listed.len(), expected.len());
-        let names = &experiment.modules;
         for (report, inlined) in [(BlockReport::Blocks, false), (BlockReport::Lines, true)] {
-            let table = table(experiment, &Blocks { report, sources: names }, reading);
-            assert_eq!(sums(&table, "instructions"), by_function(&expected, inlined), "{}", table.name);
+            let table = table(experiment, &Plain(Blocks { report }), reading);
+            assert_eq!(sums(&table, "instructions"), by_function(&expected, inlined), "{}", table.name());
         }
         let expected = by_function(&expected, false);
-        let functions = table(experiment, &Functions { names }, reading);
+        let functions = table(experiment, &Functions, reading);
         assert_eq!(sums(&functions, "self_instructions"), expected);
         let every = None;
-        let of_tree = table(experiment, &Profile { report: Report::Functions, every, names }, reading);
+        let of_tree = table(experiment, &Profile { report: Report::Functions, every }, reading);
         assert_eq!(of_tree, functions);
-        let tree = table(experiment, &Profile { report: Report::Tree, every, names }, reading);
+        let tree = table(experiment, &Profile { report: Report::Tree, every }, reading);
         assert_eq!(sums(&tree, "self_instructions"), expected);
         listed.len()
     })
@@ -187,20 +186,19 @@ proptest! {
 }
 
 /// Everything that is told of a recording, in which nothing is left out.
-fn everything(experiment: &Experiment<'_>, reading: Reading<'_>) -> Vec<String> {
-    let names = &experiment.modules;
+fn everything(experiment: &FlowTrace<'_>, reading: Reading<'_>) -> Vec<String> {
     let mut told = Vec::new();
     let numbers = hodo_engine::numbers(experiment, reading, |_| true);
     for every in [None, Some(Every::Nanoseconds(100)), Some(Every::Instructions(70))] {
         let numbers = matches!(every, Some(Every::Instructions(_))).then_some(&numbers);
         let reading = Reading { numbers, ..reading };
         for report in [Report::Tree, Report::Functions] {
-            told.push(format!("{:?}", table(experiment, &Profile { report, every, names }, reading)));
+            told.push(format!("{:?}", table(experiment, &Profile { report, every }, reading)));
         }
     }
-    told.push(format!("{:?}", table(experiment, &Functions { names }, reading)));
+    told.push(format!("{:?}", table(experiment, &Functions, reading)));
     for report in [BlockReport::Blocks, BlockReport::Lines] {
-        told.push(format!("{:?}", table(experiment, &Blocks { report, sources: names }, reading)));
+        told.push(format!("{:?}", table(experiment, &Plain(Blocks { report }), reading)));
     }
     let mut text = Vec::new();
     script::calls(experiment, CallFormat::Text, reading, None, &mut text, |_| true);
@@ -249,7 +247,7 @@ fn what_has_no_time_is_a_loss() {
         let detail = format!("no packet tells the time of {untimed} instructions");
         let mut text = Vec::new();
         let listed = script::instructions(experiment, &[Field::Ip], reading, None, &mut text, |_| true);
-        let functions = table(experiment, &Functions { names: &experiment.modules }, reading).loss;
+        let functions = table(experiment, &Functions, reading).loss;
         for losses in [listed.losses.into_list(), functions] {
             let untimed: Vec<_> = losses.iter().filter(|loss| loss.cause == Cause::Untimed).collect();
             assert!(untimed.len() == 1 && untimed[0].detail.contains(&detail), "{losses:?}");

@@ -73,9 +73,9 @@ impl fmt::Display for Error {
 impl fmt::Display for ErrorKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            ErrorKind::NotRecognised => {
-                f.write_str("no recording that hodo knows begins like this; a perf.data begins with PERFILE2")
-            }
+            ErrorKind::NotRecognised => f.write_str(
+                "not a trace: a perf.data, a trace.dat or a folder of CTF with a file `metadata` expected",
+            ),
             ErrorKind::Unsupported { what, help } => write!(f, "{what}; {help}"),
             ErrorKind::CutShort { what, wanted, left } => {
                 write!(f, "{what}: {wanted} bytes expected, but only {left} are left")

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use elsa::FrozenVec;
+use elsa::sync::FrozenVec;
 
 /// The files of a recording.
 #[derive(Clone, Debug)]

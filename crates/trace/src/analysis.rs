@@ -1,229 +1,222 @@
-//! The contract between what was traced and what is computed from it.
+//! The contract of an analysis: how the items of a trace become a table.
+//!
+//! ```text
+//! begin ──fold each item──► partial ──merge with its neighbours──► partial of the whole ──finish──► Table
+//! ```
+//!
+//! The law: for every way to cut a trace into tasks and to group the merges, the table is exactly that of one task.
+//! So `merge` is associative, and a fold of the whole equals any merge of its parts.
 
 use hodo_clock::Nanos;
-use serde::{Deserialize, Serialize, de::DeserializeOwned};
+use serde::{Serialize, de::DeserializeOwned};
 
-use crate::{Numbering, Stretch, Table, Transfer};
+use crate::{
+    AnyAnalysis, AnyPartial, CountInterest, Counts, Names, Numbering, Period, Run, Seen, Sources, Stretch,
+    Table,
+    kernel::{KernelEvent, Kind, Threads},
+};
 
-/// A function of some module: which one is known to the symbol tables of the experiment.
-///
-/// Identifiers depend only on the input, not on the order of decoding, so they may travel between
-/// threads, processes and machines.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-pub struct FunctionId {
-    /// Index of the module in the experiment.
-    pub module: u32,
-    /// Index of the function in the module, in order of address.
-    pub index: u32,
+/// One item of a task.
+#[derive(Clone, Copy, Debug)]
+pub enum Item<'a> {
+    /// A software event. Events of all streams come in order of time.
+    Event(&'a KernelEvent<'a>),
+    /// Control flow of one thread, in the order of execution.
+    Flow(Seen<'a>),
+    /// How many events there were; in any order.
+    Counts(&'a Counts<'a>),
 }
 
-/// Which part of a function an address is.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub enum Place {
-    /// The function's first instruction.
-    Entry,
-    /// Another of its instructions.
-    Middle,
-    /// Some instruction of code whose functions are not known.
+/// What of the control flow an analysis reads.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum FlowInterest {
+    /// Nothing.
     #[default]
-    Unknown,
+    None,
+    /// Runs of instructions, calls, returns and gaps.
+    Runs,
+    /// The same, and the [number](Seen::Number) of the first instruction. Numbers cost another pass of decoding.
+    Numbered,
 }
 
-/// Where execution arrives.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Arrival {
-    /// The address of the instruction.
-    pub address: u64,
-    /// Its function.
-    pub function: FunctionId,
-    /// Where in the function that is.
-    pub place: Place,
+/// What an analysis reads.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Interest<'a> {
+    /// Kinds of events, and the places of the fields that are read of them.
+    pub events: &'a [(Kind, &'static [usize])],
+    /// Whether [`KernelEvent::thread`] and the names of threads are used.
+    pub threads: bool,
+    /// The period whose ends are read, as [`Kind::PeriodBegin`] and [`Kind::PeriodEnd`].
+    pub period: Option<&'a Period>,
+    /// Another analysis whose partial [`Analysis::finish`] reads. Analyses with the same base share it.
+    pub base: Option<&'static dyn AnyAnalysis>,
+    /// Control flow.
+    pub flow: FlowInterest,
+    /// Counts of events.
+    pub counts: CountInterest,
 }
 
-/// How straight-line code ends.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-pub enum End {
-    /// It runs on to the next instruction; also where it did not run to its end.
-    Next,
-    /// A conditional branch.
-    Conditional,
-    /// A direct jump.
-    Jump,
-    /// A near call.
-    Call,
-    /// A near return.
-    Return,
-    /// A jump through a register or memory.
-    Indirect,
-    /// A transfer to other code, such as a system call.
-    Far,
-}
+impl<'a> Interest<'a> {
+    const NOTHING: Interest<'a> = Interest {
+        events: &[],
+        threads: false,
+        period: None,
+        base: None,
+        flow: FlowInterest::None,
+        counts: CountInterest::None,
+    };
 
-/// Which instructions ran, wherever they are mapped.
-#[derive(Clone, Copy, Debug)]
-pub struct Code<'a> {
-    /// Where the module of the function holds the first one: an offset in its file; an address where
-    /// no file holds it.
-    pub offset: u64,
-    /// The tick from which on the code is what it is; 0 unless it was written anew.
-    pub since: u64,
-    /// Their lengths in bytes.
-    pub lengths: &'a [u8],
-    /// What the last one is.
-    pub end: End,
-    /// The address that the last one goes to, of a direct branch; else the address after it.
-    pub target: u64,
-}
+    /// Events, and which thread ran when each happened.
+    pub const fn events(events: &'a [(Kind, &'static [usize])]) -> Interest<'a> {
+        Interest { events, threads: true, ..Interest::NOTHING }
+    }
 
-/// Something that a chunk of a control-flow stream shows, in the order of execution.
-///
-/// Addresses are virtual addresses of the traced program.
-#[derive(Clone, Copy, Debug)]
-pub enum Seen<'a> {
-    /// Straight-line code of one function ran.
-    Run {
-        /// Its first instruction.
-        at: Arrival,
-        /// How many instructions.
-        instructions: u64,
-        /// Which instructions those are.
-        code: Code<'a>,
-    },
-    /// The last instruction was a near call, which will return to this address.
-    Call {
-        /// The address after the call.
-        return_address: u64,
-    },
-    /// The last instruction was a near return.
-    Return,
-    /// The last instruction was a near jump through a register or memory.
-    IndirectJump,
-    /// The thread left what is traced (a system call, an interrupt, the end of a filter's range).
-    Leave {
-        /// The instruction that was to run next, or that runs next elsewhere, where the trace says so.
-        next: Option<u64>,
-    },
-    /// The thread came back to what is traced.
-    Enter,
-    /// A segment begins, with the clock as it stands there, where known; segments know nothing of each
-    /// other's clocks. Each chunk begins with one.
-    Begin(Option<Nanos>),
-    /// The clock: all that was seen since the last time ran until this one.
-    Time(Nanos),
-    /// The core cycles of the segment so far, where the trace counts them: all that was seen since they were
-    /// told last ran in those that came since.
-    Cycles(u64),
-    /// The segment ends; what follows begins with [`Seen::Begin`].
-    End,
-    /// Flow is missing here: nothing is known of the call stack any more.
-    Gap,
-    /// The next instruction is the one of the thread with this number, counted from 0 as far as flow is
-    /// known. Told where the thread is taken up, if the analysis [asked for it](Analysis::needs_numbers).
-    Number(u64),
-    /// This many instructions ran that nobody asked for; nothing is known of the call stack after them.
-    Skip {
-        /// How many.
-        instructions: u64,
-    },
-}
+    /// Control flow.
+    pub const fn flow(flow: FlowInterest) -> Interest<'a> {
+        Interest { flow, ..Interest::NOTHING }
+    }
 
-/// A run for those who don't look into its code.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Run {
-    /// Its first instruction.
-    pub at: Arrival,
-    /// How many instructions of one function.
-    pub instructions: u64,
-    /// What the last of them was.
-    pub transfer: Transfer,
-    /// The address after it, where it was a call.
-    pub end: u64,
-}
+    /// Counts of events.
+    pub const fn counts(counts: CountInterest) -> Interest<'a> {
+        Interest { counts, ..Interest::NOTHING }
+    }
 
-impl Seen<'_> {
-    /// The same for those who don't look into the code, and want to keep it.
-    pub fn without_lengths(self) -> Seen<'static> {
-        match self {
-            Seen::Run { at, instructions, code } => {
-                Seen::Run { at, instructions, code: Code { lengths: &[], ..code } }
-            }
-            Seen::Call { return_address } => Seen::Call { return_address },
-            Seen::Return => Seen::Return,
-            Seen::IndirectJump => Seen::IndirectJump,
-            Seen::Leave { next } => Seen::Leave { next },
-            Seen::Enter => Seen::Enter,
-            Seen::Begin(clock) => Seen::Begin(clock),
-            Seen::Time(clock) => Seen::Time(clock),
-            Seen::Cycles(count) => Seen::Cycles(count),
-            Seen::End => Seen::End,
-            Seen::Gap => Seen::Gap,
-            Seen::Number(number) => Seen::Number(number),
-            Seen::Skip { instructions } => Seen::Skip { instructions },
-        }
+    /// The same without following threads.
+    pub const fn without_threads(self) -> Interest<'a> {
+        Interest { threads: false, ..self }
+    }
+
+    /// The same with the ends of a period.
+    pub const fn with_period(self, period: Option<&'a Period>) -> Interest<'a> {
+        Interest { period, ..self }
+    }
+
+    /// The same with the partial of another analysis.
+    pub const fn with_base(self, base: &'static dyn AnyAnalysis) -> Interest<'a> {
+        Interest { base: Some(base), ..self }
     }
 }
 
-/// Names of functions, for tables.
-pub trait Names: Sync {
-    /// The function's name for people, and its module's.
-    fn names(&self, function: FunctionId) -> (String, String);
+/// What is known where a task begins.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Start<'a> {
+    /// The variable parts of events' names (such as `openat` of `syscall_entry_openat`), by [`KernelEvent::name`].
+    pub names: &'a [String],
+    /// Whether the trace begins here.
+    pub is_first: bool,
 }
 
-/// A line of source that code was made from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct SourceLine<'a> {
-    /// The file's path, as the debugging information has it.
-    pub file: &'a str,
-    /// The line, from 1.
-    pub line: u32,
-    /// Whether a statement of the line begins at the address.
-    pub begins: bool,
+/// Which threads, CPUs and rows a table is made of.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Choice {
+    /// Which of the report's views; empty for the default one.
+    pub view: String,
+    /// Thread ids; empty for all.
+    pub tids: Vec<u32>,
+    /// Process ids; empty for all.
+    pub pids: Vec<u32>,
+    /// Names of threads; empty for all.
+    pub comms: Vec<String>,
+    /// CPUs; empty for all.
+    pub cpus: Vec<u32>,
 }
 
-/// Names of functions, and the lines of source that their code was made from.
-pub trait Sources: Names {
-    /// The address that a module's symbols know the code at an offset by, as [`Code::offset`].
-    fn address(&self, module: u32, offset: u64) -> u64;
+impl Choice {
+    /// Whether nothing is left out.
+    pub fn is_of_all(&self) -> bool {
+        self.tids.is_empty() && self.pids.is_empty() && self.comms.is_empty() && self.cpus.is_empty()
+    }
 
-    /// The line of the instruction at an address of a module; `None` where nothing tells.
-    fn line(&self, module: u32, address: u64) -> Option<SourceLine<'_>>;
-
-    /// The functions whose source the instructions at some addresses of a module are, the inlined one where
-    /// it was inlined; `None` where nothing tells.
-    fn inlined(&self, module: u32, addresses: &[u64]) -> Vec<Option<String>>;
+    /// Whether a CPU is selected.
+    pub fn wants_cpu(&self, cpu: u32) -> bool {
+        self.cpus.is_empty() || self.cpus.contains(&cpu)
+    }
 }
 
-/// A computation over the control flow of threads, cut anywhere.
+/// What [`Analysis::finish`] may look up.
+#[derive(Clone)]
+pub struct Whole<'a> {
+    /// As [`Start::names`].
+    pub names: &'a [String],
+    /// The time of the first event of any kind, and of the last.
+    pub span: (Nanos, Nanos),
+    /// What to make the table of.
+    pub choice: &'a Choice,
+    /// Names of threads, and which thread ran where a partial did not know it.
+    pub threads: &'a Threads,
+    /// The partial of [`Interest::base`].
+    pub base: Option<&'a AnyPartial>,
+    /// Functions and lines of the code that ran.
+    pub sources: &'a dyn Sources,
+}
+
+impl<'a> Whole<'a> {
+    /// The whole of control flow or counts, of which no events are known.
+    pub fn without_events(choice: &'a Choice, threads: &'a Threads, sources: &'a dyn Sources) -> Whole<'a> {
+        Whole { names: &[], span: Default::default(), choice, threads, base: None, sources }
+    }
+
+    /// The partial of [`Interest::base`], of a type that the analysis knows.
+    pub fn base<P: 'static>(&self) -> &P {
+        let base = self.base.and_then(|base| base.downcast_ref());
+        base.expect("a pass folds the bases of its analyses")
+    }
+
+    /// Names of functions.
+    pub fn functions(&self) -> &'a dyn Names {
+        self.sources
+    }
+}
+
+/// A computation over a trace that may be cut anywhere; see the [law](self).
+pub trait Analysis: Send + Sync + 'static {
+    /// What is known after some items; travels between threads, processes and machines.
+    type Partial: Send + Sync + Serialize + DeserializeOwned + 'static;
+
+    /// What it reads. An item that it does not ask for may be folded all the same, if another analysis of the pass
+    /// asks for it.
+    fn interest(&self) -> Interest<'_>;
+
+    /// The partial of a task before its first item. What came before is unknown, unless the trace begins here.
+    fn begin(&self, start: &Start<'_>) -> Self::Partial;
+
+    /// Adds an item.
+    fn fold(&self, partial: &mut Self::Partial, item: Item<'_>);
+
+    /// Joins two neighbours; `earlier` ends where `later` begins, and where `threads` run.
+    fn merge(&self, earlier: Self::Partial, later: Self::Partial, threads: &Threads) -> Self::Partial;
+
+    /// Whether a partial that came from bytes holds together: what it refers to is there. Another one is refused, so
+    /// that whoever merges and finishes may rely on it.
+    fn is_sound(&self, _partial: &Self::Partial) -> bool {
+        true
+    }
+
+    /// The table of a whole trace. An analysis of events gets one partial; an analysis of control flow gets one for
+    /// each thread, in the order of the recording.
+    fn finish(&self, partials: Vec<Self::Partial>, of: &Whole<'_>) -> Table;
+}
+
+/// The partial of an analysis of events or counts, of which there is one.
 ///
-/// The law: for every way to cut a stream into chunks and to group the merges, the result is exactly
-/// that of one chunk. So `merge` is associative, and [`Analysis::unknown`] followed by `fold` of the
-/// whole equals any merge of the parts.
-pub trait Analysis: Sync {
-    /// What is known after some chunks; travels between threads, processes and machines.
-    type Partial: Send + Serialize + DeserializeOwned;
+/// # Panics
+/// Where there is not exactly one.
+pub fn only<P>(partials: Vec<P>) -> P {
+    let [partial] = partials.try_into().ok().expect("events are merged into one partial");
+    partial
+}
 
-    /// What a thread remembers of paths while it folds one chunk after the other; `()` where there are none.
+/// An analysis of control flow that takes cheaper items than [`Item::Flow`]: optional, and equal to folding those by
+/// law. [`Plain`] is for analyses that do without.
+pub trait FastFlow: Analysis {
+    /// What a thread remembers of paths from one task to the next.
     type Memory: Default;
 
-    /// Whether the analysis wants to be told [the numbers of instructions](Seen::Number). They cost another
-    /// round of decoding.
-    fn needs_numbers(&self) -> bool {
-        false
-    }
-
-    /// The state at the start of a chunk, where nothing is known of what came before.
-    fn unknown(&self) -> Self::Partial;
-
-    /// Adds one thing seen to the state.
-    fn fold(&self, partial: &mut Self::Partial, seen: Seen<'_>);
-
-    /// Whether straight-line code may be told as [stretches](Analysis::fold_stretches), joined as far as it is of one
-    /// function: for those who don't look into the code.
+    /// Whether [`FastFlow::fold_stretches`] is used. For analyses that do not look into the code.
     const TAKES_STRETCHES: bool = false;
 
     /// Adds stretches that follow each other, the first of which begins what they count: the same as folding the
-    /// [`Seen::Run`]s that each is made of, and what its last instruction was; and then this [time](Seen::Time), if one
-    /// is given.
+    /// [`Seen::Run`]s that each is made of, and what its last instruction was; then [`Seen::Time`], if one is given.
     fn fold_stretches(
         &self,
         _partial: &mut Self::Partial,
@@ -233,18 +226,16 @@ pub trait Analysis: Sync {
     ) {
     }
 
-    /// Exchanges what a partial state remembers of paths for something else; all that it was told of by these
-    /// paths is then added to it.
+    /// Swaps what a partial remembers of paths; all that those paths added is then part of the partial.
     fn exchange(&self, _partial: &mut Self::Partial, _memory: &mut Self::Memory) {}
 
-    /// A number for all that decides what runs mean to a partial state; `None` where all that is seen is to be
-    /// folded.
+    /// A number for everything that decides what runs do to a partial; `None` where items have to be folded.
     fn state(&self, _partial: &mut Self::Partial) -> Option<u32> {
         None
     }
 
-    /// Learns what runs that follow each other do in a state, which need not be the present one: the number of
-    /// that path, and the state behind it. `None` where they are to be folded.
+    /// Learns what runs that follow each other do in a state, which need not be the present one: the number of that
+    /// path, and the state behind it. `None` where the runs have to be folded.
     fn learn(
         &self,
         _partial: &mut Self::Partial,
@@ -254,16 +245,47 @@ pub trait Analysis: Sync {
         None
     }
 
-    /// Adds the runs of a path: the same as folding what was seen, one after the other, but for where the state
-    /// is from then on.
+    /// Adds the runs of a learned path: the same as folding its items, except for the state, which
+    /// [`FastFlow::resume`] sets.
     fn fold_path(&self, _partial: &mut Self::Partial, _path: u32) {}
 
-    /// Paths led to this state.
+    /// Sets the state that paths led to.
     fn resume(&self, _partial: &mut Self::Partial, _state: u32) {}
+}
 
-    /// Joins the states of two neighbouring spans of one thread; `earlier` ends where `later` begins.
-    fn merge(&self, earlier: Self::Partial, later: Self::Partial) -> Self::Partial;
+/// An analysis of control flow without [fast paths](FastFlow).
+#[derive(Clone, Copy, Debug)]
+pub struct Plain<A>(pub A);
 
-    /// The result of whole threads: one state for each, in the order of the recording.
-    fn finish(&self, threads: Vec<Self::Partial>) -> Table;
+impl<A: Analysis> Analysis for Plain<A> {
+    type Partial = A::Partial;
+
+    fn interest(&self) -> Interest<'_> {
+        self.0.interest()
+    }
+
+    fn begin(&self, start: &Start<'_>) -> A::Partial {
+        self.0.begin(start)
+    }
+
+    #[inline]
+    fn fold(&self, partial: &mut A::Partial, item: Item<'_>) {
+        self.0.fold(partial, item);
+    }
+
+    fn merge(&self, earlier: A::Partial, later: A::Partial, threads: &Threads) -> A::Partial {
+        self.0.merge(earlier, later, threads)
+    }
+
+    fn is_sound(&self, partial: &A::Partial) -> bool {
+        self.0.is_sound(partial)
+    }
+
+    fn finish(&self, partials: Vec<A::Partial>, of: &Whole<'_>) -> Table {
+        self.0.finish(partials, of)
+    }
+}
+
+impl<A: Analysis> FastFlow for Plain<A> {
+    type Memory = ();
 }

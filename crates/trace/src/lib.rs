@@ -1,28 +1,34 @@
-//! The model that everything between a format and a view speaks.
+//! The model that formats, analyses and views share.
 //!
 //! ```text
-//! chunk ──► Seen… ──fold──► partial state ──merge──► partial state ──finish──► Table ──► view
+//! task ──► Item… ──fold──► partial ──merge──► partial ──finish──► Table ──► view
 //! ```
 //!
-//! A format lists streams and cuts them into chunks; an [`Analysis`] folds what was seen in one chunk
-//! into a partial state that starts from "unknown", merges partial states in order, and ends in a
-//! [`Table`]. [`Loss`] travels the whole way: nothing is skipped in silence.
+//! A trace is cut into tasks. An [`Analysis`] folds the items of a task into a partial that starts from "unknown",
+//! merges partials in order, and makes a [`Table`] of the whole. A [`Report`] is an analysis as users ask for it.
+//! [`Loss`] travels the whole way: nothing is skipped in silence.
 
 mod analysis;
-mod event_analysis;
+mod counts;
+mod erased;
+mod flow;
 mod loss;
 mod period;
+mod report;
 mod stretch;
-mod table;
 
 pub mod event;
 pub mod kernel;
 pub mod pass;
+pub mod table;
 pub mod vocabulary;
 
-pub use analysis::{Analysis, Arrival, Code, End, FunctionId, Names, Place, Run, Seen, SourceLine, Sources};
-pub use event_analysis::{AnyEventAnalysis, AnyPartial, Choice, EventAnalysis, Start, Whole};
+pub use analysis::{Analysis, Choice, FastFlow, FlowInterest, Interest, Item, Plain, Start, Whole, only};
+pub use counts::{Bin, CountInterest, Counts};
+pub use erased::{AnyAnalysis, AnyPartial};
+pub use flow::{Arrival, Code, End, FunctionId, Names, NoSources, Place, Run, Seen, SourceLine, Sources};
 pub use loss::{Cause, Loss};
 pub use period::{Edge, Period};
+pub use report::{Description, Every, Maker, Parameters, Report, Simple, Takes, Visitor};
 pub use stretch::{Numbering, Stretch, Transfer};
-pub use table::{Column, Shape, Table, Unit, Value};
+pub use table::{Column, Shape, Summary, Table, Type, Unit, Value};

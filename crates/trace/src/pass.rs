@@ -17,14 +17,14 @@ use hodo_clock::Nanos;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    AnyEventAnalysis, AnyPartial, Choice, Period, Start, Table, Whole,
+    AnyAnalysis, AnyPartial, Choice, Period, Sources, Start, Table, Whole,
     kernel::{Chosen, Kind, Records, Threads, VOCABULARY},
 };
 
 /// The analyses.
 pub struct Pass<'a> {
     /// Those that are asked for, then those that they rest on and nobody asked for.
-    analyses: Vec<&'a dyn AnyEventAnalysis>,
+    analyses: Vec<&'a dyn AnyAnalysis>,
     /// How many are asked for.
     asked: usize,
     by_kind: Vec<Needs>,
@@ -56,27 +56,28 @@ pub struct Packed {
 #[derive(Debug, Default)]
 pub struct Room(Vec<Vec<(u32, u32)>>);
 
-/// Which events an analysis and what it rests on need, and which of their fields.
-pub fn interest(analysis: &dyn AnyEventAnalysis) -> Vec<(Kind, &'static [usize])> {
-    let mut all = analysis.interest().to_vec();
-    all.extend(analysis.base().into_iter().flat_map(interest));
-    all.extend(Threads::INTEREST.into_iter().filter(|_| analysis.needs_threads()));
+/// Which events an analysis and its base need, and which of their fields.
+pub fn interest(analysis: &dyn AnyAnalysis) -> Vec<(Kind, &'static [usize])> {
+    let own = analysis.interest();
+    let mut all = own.events.to_vec();
+    all.extend(own.base.into_iter().flat_map(interest));
+    all.extend(Threads::INTEREST.into_iter().filter(|_| own.threads));
     all
 }
 
 impl<'a> Pass<'a> {
     /// A pass of some analyses.
-    pub fn new(asked: &[&'a dyn AnyEventAnalysis]) -> Pass<'a> {
+    pub fn new(asked: &[&'a dyn AnyAnalysis]) -> Pass<'a> {
         let mut analyses = asked.to_vec();
-        for base in asked.iter().filter_map(|analysis| analysis.base()) {
-            if analyses.iter().all(|known| known.state() != base.state()) {
+        for base in asked.iter().filter_map(|analysis| analysis.interest().base) {
+            if analyses.iter().all(|known| known.partial() != base.partial()) {
                 analyses.push(base);
             }
         }
-        let follows = analyses.iter().any(|analysis| analysis.needs_threads());
+        let follows = analyses.iter().any(|analysis| analysis.interest().threads);
         let needs = |kind: Kind| {
             let is = |(own, _): &(Kind, &[usize])| *own == kind;
-            let needs = |place: &usize| analyses[*place].interest().iter().any(is);
+            let needs = |place: &usize| analyses[*place].interest().events.iter().any(is);
             Needs {
                 threads: follows && Threads::INTEREST.iter().any(is),
                 analyses: (0..analyses.len()).filter(needs).collect(),
@@ -95,14 +96,14 @@ impl<'a> Pass<'a> {
     /// Whether system calls may be told from entry to exit.
     pub fn joins_calls(&self) -> bool {
         self.analyses.iter().all(|analysis| {
-            let asks = |kind| analysis.interest().iter().any(|(own, _)| *own == kind);
+            let asks = |kind| analysis.interest().events.iter().any(|(own, _)| *own == kind);
             asks(Kind::Syscall) || !asks(Kind::SyscallEntry) && !asks(Kind::SyscallExit)
         })
     }
 
     /// The periods that somebody asks for.
     pub fn period(&self) -> Option<&Period> {
-        self.analyses.iter().find_map(|analysis| analysis.period())
+        self.analyses.iter().find_map(|analysis| analysis.interest().period)
     }
 
     /// What is known at the start of a chunk.
@@ -164,9 +165,10 @@ impl<'a> Pass<'a> {
         names: &[String],
         span: (Nanos, Nanos),
         choice: &Choice,
+        sources: &dyn Sources,
         threads: usize,
     ) -> Vec<Table> {
-        let of = Whole { names, span, choice, threads: &whole.threads, base: None };
+        let of = Whole { names, span, choice, threads: &whole.threads, base: None, sources };
         let families = self.families(whole.partials);
         let threads = threads.min(families.len());
         let families = Mutex::new(families.into_iter());
@@ -189,8 +191,8 @@ impl<'a> Pass<'a> {
     /// families first.
     fn families(&self, partials: Vec<AnyPartial>) -> Vec<Vec<(usize, AnyPartial)>> {
         let base = |place: usize| {
-            let state = self.analyses[place].base()?.state();
-            self.analyses.iter().position(|analysis| analysis.state() == state)
+            let state = self.analyses[place].interest().base?.partial();
+            self.analyses.iter().position(|analysis| analysis.partial() == state)
         };
         let mut families: BTreeMap<usize, Vec<(usize, AnyPartial)>> = BTreeMap::new();
         for (place, partial) in partials.into_iter().enumerate() {
@@ -210,7 +212,7 @@ impl<'a> Pass<'a> {
         let base = family.pop();
         let finish = |(place, partial): (usize, AnyPartial), base: Option<&AnyPartial>| {
             let table =
-                |analysis: &&dyn AnyEventAnalysis| analysis.finish(partial, &Whole { base, ..of.clone() });
+                |analysis: &&dyn AnyAnalysis| analysis.finish(vec![partial], &Whole { base, ..of.clone() });
             Some((place, self.analyses[..self.asked].get(place).map(table)?))
         };
         let resting = family.into_iter().map(|state| finish(state, base.as_ref().map(|(_, base)| base)));
@@ -232,8 +234,7 @@ impl<'a> Pass<'a> {
     /// The place of the first analysis that does not know its state.
     pub fn unpack(&self, packed: Packed) -> Result<States, usize> {
         let bytes = |place: usize| packed.partials.get(place).map_or(&[][..], Vec::as_slice);
-        let one =
-            |(place, analysis): (usize, &&dyn AnyEventAnalysis)| analysis.unpack(bytes(place)).ok_or(place);
+        let one = |(place, analysis): (usize, &&dyn AnyAnalysis)| analysis.unpack(bytes(place)).ok_or(place);
         let partials = self.analyses.iter().enumerate().map(one).collect::<Result<_, _>>()?;
         Ok(States { threads: packed.threads, partials })
     }

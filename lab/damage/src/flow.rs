@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use hodo_code::Terminator;
-use hodo_engine::{ChunkSize, Experiment, Files, Input, Options, Places, Reading, TrackSink, decode_all};
+use hodo_engine::{ChunkSize, Files, FlowTrace, Input, Options, Places, Reading, TrackSink, decode_all};
 use hodo_intel_pt::flow::{Event, Executed, Gap, Sink, Trouble};
 
 /// What a segment shows: what is between one PSB and the next.
@@ -26,7 +26,7 @@ pub(crate) fn read(file: &Path, symfs: Option<&Path>, chunk_size: u64) -> Result
     let input = Input::File(file.to_owned());
     let places = Places { symfs: symfs.map(Path::to_owned), ..Places::default() };
     let options = Options { places, ..Options::default() };
-    let experiment = Experiment::open(&files, &input, &options).map_err(|error| error.to_string())?;
+    let experiment = FlowTrace::open(&files, &input, &options).map_err(|error| error.to_string())?;
     let chunk_size = ChunkSize::Bytes(chunk_size);
     let reading = Reading { threads: 1, chunk_size, window: None, numbers: None, spans: None, memo: false };
     let mut segments = Vec::new();
@@ -49,7 +49,7 @@ pub(crate) fn counted(file: &Path) -> Result<u64, String> {
     let files = Files::default();
     let input = Input::File(file.to_owned());
     let experiment =
-        Experiment::open(&files, &input, &Options::default()).map_err(|error| error.to_string())?;
+        FlowTrace::open(&files, &input, &Options::default()).map_err(|error| error.to_string())?;
     let emulated = experiment.recording.emulated.as_ref().ok_or("no count of the emulated processor")?;
     Ok(emulated.notes.threads.iter().map(|thread| thread.traced_instructions).sum())
 }

@@ -1,6 +1,6 @@
 //! The law: whatever code is missing, what is shown is what ran.
 
-use hodo_engine::{Chunk, Experiment, TrackSink, decode_all};
+use hodo_engine::{Chunk, FlowTrace, TrackSink, decode_all};
 use hodo_intel_pt::flow::{Event, Executed, PacketKind, Sink};
 
 use crate::truth::{READING, Segment, Segments};
@@ -16,7 +16,7 @@ pub(crate) struct Shown {
 
 /// Reads an experiment, of which each track must show what ran on the same one of the truth. A chunk gives the place
 /// of its first segment, as there are as many whatever code is missing.
-pub(crate) fn check(experiment: &Experiment<'_>, truth: &[&Segments]) -> Shown {
+pub(crate) fn check(experiment: &FlowTrace<'_>, truth: &[&Segments]) -> Shown {
     let mut shown = Shown::default();
     let mut next = vec![0; truth.len()];
     decode_all(

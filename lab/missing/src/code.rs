@@ -5,7 +5,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use hodo_engine::Experiment;
+use hodo_engine::FlowTrace;
 use hodo_formats::{
     raw,
     recording::{KeptCode, Mapping, SidebandKind, Thread},
@@ -39,7 +39,7 @@ impl Piece {
 }
 
 /// The files of a recording that are there: the path as the recording has it, and the one here.
-pub(crate) fn files(experiment: &Experiment<'_>, symfs: Option<&Path>) -> Vec<(String, PathBuf)> {
+pub(crate) fn files(experiment: &FlowTrace<'_>, symfs: Option<&Path>) -> Vec<(String, PathBuf)> {
     let mut files: Vec<(String, PathBuf)> = Vec::new();
     for module in experiment.modules.list() {
         let here = match symfs {
@@ -56,7 +56,7 @@ pub(crate) fn files(experiment: &Experiment<'_>, symfs: Option<&Path>) -> Vec<(S
 /// The code of one process, if it is the same all the time; code that the recording keeps is written to files in a
 /// folder.
 pub(crate) fn of_process(
-    experiment: &Experiment<'_>,
+    experiment: &FlowTrace<'_>,
     thread: Thread,
     symfs: Option<&Path>,
     folder: &Path,
@@ -91,7 +91,7 @@ pub(crate) fn of_process(
 }
 
 /// Whether a process began with another one's code, or executed another program.
-fn changes_program(experiment: &Experiment<'_>, thread: Thread) -> bool {
+fn changes_program(experiment: &FlowTrace<'_>, thread: Thread) -> bool {
     let sideband = experiment.recording.sideband.iter().filter(|sideband| sideband.thread.pid == thread.pid);
     let mut executed = 0;
     for sideband in sideband {
@@ -105,7 +105,7 @@ fn changes_program(experiment: &Experiment<'_>, thread: Thread) -> bool {
 }
 
 fn of_mapping(
-    experiment: &Experiment<'_>,
+    experiment: &FlowTrace<'_>,
     mapping: &Mapping<'_>,
     files: &[(String, PathBuf)],
 ) -> Option<Piece> {

@@ -8,7 +8,7 @@ use std::{
 };
 
 use fastrand::Rng;
-use hodo_engine::{Experiment, Files, Input, Options, Places, RawInput};
+use hodo_engine::{Files, FlowTrace, Input, Options, Places, RawInput};
 use hodo_formats::{
     perf::layout::{FEATURES_OFFSET, feature},
     raw::Owner,
@@ -97,7 +97,7 @@ impl Subject {
     fn open<T>(
         &self,
         symfs: Option<&Path>,
-        then: impl FnOnce(&Experiment<'_>) -> Result<T, String>,
+        then: impl FnOnce(&FlowTrace<'_>) -> Result<T, String>,
     ) -> Result<T, String> {
         self.open_file(&self.file, symfs, then)
     }
@@ -106,12 +106,12 @@ impl Subject {
         &self,
         file: &Path,
         symfs: Option<&Path>,
-        then: impl FnOnce(&Experiment<'_>) -> Result<T, String>,
+        then: impl FnOnce(&FlowTrace<'_>) -> Result<T, String>,
     ) -> Result<T, String> {
         let (files, input) = (Files::default(), Input::File(file.to_owned()));
         let places = Places { symfs: symfs.map(Path::to_owned), ..Places::default() };
         let options = Options { places, ..Options::default() };
-        let experiment = Experiment::open(&files, &input, &options).map_err(text)?;
+        let experiment = FlowTrace::open(&files, &input, &options).map_err(text)?;
         then(&experiment)
     }
 
@@ -123,7 +123,7 @@ impl Subject {
     pub(crate) fn trial(&self, seed: u64, number: u64) -> Result<Option<Trial>, String> {
         let mut random = Rng::with_seed(seed.wrapping_add(number.wrapping_mul(0x9e37_79b9_7f4a_7c15)));
         let trial = match number % 3 {
-            2 => self.files_removed(number / 3 % 2 == 0, &mut random).map(Some),
+            2 => self.files_removed((number / 3).is_multiple_of(2), &mut random).map(Some),
             rest => self.raw(WAYS[(number / 3 * 2 + rest) as usize % WAYS.len()], &mut random),
         };
         trial.map_err(|error| format!("{}, trial {number}: {error}", self.name))
@@ -151,7 +151,7 @@ impl Subject {
         let code = left.iter().map(|piece| (Owner::Traced, piece.option())).collect();
         let raw = RawInput { trace: file, code, elf: Vec::new(), config };
         let (files, input) = (Files::default(), Input::Raw(raw));
-        let experiment = Experiment::open(&files, &input, &Options::default()).map_err(text)?;
+        let experiment = FlowTrace::open(&files, &input, &Options::default()).map_err(text)?;
         let truth = &self.tracks[track];
         let shown = check(&experiment, &[truth]);
         let given = |address: u64| {

@@ -1,6 +1,6 @@
 //! What really ran: a recording that is read with all of its code.
 
-use hodo_engine::{Chunk, ChunkSize, Experiment, Reading, TrackSink, decode_all};
+use hodo_engine::{Chunk, ChunkSize, FlowTrace, Reading, TrackSink, decode_all};
 use hodo_intel_pt::flow::{Event, Executed, PacketKind, Sink};
 
 /// The segments of a track, in order.
@@ -40,7 +40,7 @@ pub(crate) const READING: Reading<'static> = Reading {
 };
 
 /// Reads all tracks.
-pub(crate) fn read(experiment: &Experiment<'_>) -> Vec<Segments> {
+pub(crate) fn read(experiment: &FlowTrace<'_>) -> Vec<Segments> {
     let mut tracks = vec![Segments::new(); experiment.tracks.len()];
     decode_all(
         experiment,

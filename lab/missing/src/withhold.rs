@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use fastrand::Rng;
-use hodo_engine::Experiment;
+use hodo_engine::FlowTrace;
 
 use crate::code::Piece;
 
@@ -54,7 +54,7 @@ impl Way {
     }
 
     /// What is left of the code.
-    pub(crate) fn leave(self, pieces: &[Piece], experiment: &Experiment<'_>, random: &mut Rng) -> Vec<Piece> {
+    pub(crate) fn leave(self, pieces: &[Piece], experiment: &FlowTrace<'_>, random: &mut Rng) -> Vec<Piece> {
         let salt = random.u64(..);
         let toss = |what: u64, part: u64| Rng::with_seed(salt ^ what).u64(0..part) != 0;
         let main = pieces.iter().find_map(|piece| piece.module);
@@ -94,7 +94,7 @@ fn parts(piece: &Piece, size: u64, given: impl Fn(u64) -> bool) -> Vec<Piece> {
 }
 
 /// A number for the function at an address of a piece.
-fn function(piece: &Piece, address: u64, experiment: &Experiment<'_>) -> u64 {
+fn function(piece: &Piece, address: u64, experiment: &FlowTrace<'_>) -> u64 {
     let offset = piece.offset + (address - piece.addresses.start);
     let Some(module) = piece.module else { return address / PAGE };
     let modules = &experiment.modules;

@@ -20,7 +20,7 @@ use std::{
 use hodo_analyses::{calls::Moment, profile::Functions};
 use hodo_code::{Graph, Labels};
 use hodo_engine::{
-    CHUNKS_IN_ORDER, CallSink, ChunkSize, Experiment, Files, Input, Options, Reading, TrackSink, decode_all,
+    CHUNKS_IN_ORDER, CallSink, ChunkSize, Files, FlowTrace, Input, Options, Reading, TrackSink, decode_all,
     profile, script,
 };
 use hodo_intel_pt::{
@@ -44,7 +44,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let what = what.as_str();
     let files = Files::default();
     let input = Input::File(PathBuf::from(recording));
-    let mut experiment = Experiment::open(&files, &input, &Options::default())?;
+    let mut experiment = FlowTrace::open(&files, &input, &Options::default())?;
     let bytes: u64 = experiment.tracks.iter().map(|track| track.bytes()).sum();
     let twice = experiment.tracks.clone();
     experiment.tracks.extend(twice);
@@ -62,7 +62,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let count = match what {
         "packets" => packets(&experiment, progress),
         "functions" => {
-            let analysis = Functions { names: &experiment.modules };
+            let analysis = Functions;
             table = Some(profile(&experiment, &analysis, reading, progress));
             0
         }
@@ -96,7 +96,7 @@ fn processor_time() -> u64 {
 /// Bytes whose packets are read one after another: the second cache holds what the search for a PSB went over.
 const PART: u64 = 1 << 17;
 
-fn packets(experiment: &Experiment<'_>, mut progress: impl FnMut(u64) -> bool) -> u64 {
+fn packets(experiment: &FlowTrace<'_>, mut progress: impl FnMut(u64) -> bool) -> u64 {
     let (mut done, mut count, mut sum, mut errors) = (0, 0, 0u64, 0);
     for track in &experiment.tracks {
         for bytes in track.parts(PART) {
@@ -245,7 +245,7 @@ impl TrackSink for Addresses {
 }
 
 fn instructions(
-    experiment: &Experiment<'_>,
+    experiment: &FlowTrace<'_>,
     reading: Reading<'_>,
     progress: impl FnMut(u64) -> bool + Send,
 ) -> u64 {

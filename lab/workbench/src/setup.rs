@@ -1,6 +1,9 @@
 //! What the machine needs, installed by name.
 
-use std::process::{Command, Stdio};
+use std::{
+    fs,
+    process::{Command, Stdio},
+};
 
 use crate::{
     Outcome,
@@ -74,7 +77,33 @@ pub fn ensure(need: Need) -> Outcome {
         install(&missing)?;
     }
     plugins()?;
+    if need >= Need::Test {
+        readers()?;
+    }
     if need >= Need::Fuzz { fuzzer() } else { Ok(()) }
+}
+
+/// Programs of others that read the Arrow and Parquet files of tests, of the versions that were tested with.
+const READERS: &str = "pyarrow==26.0.1 polars==2.1.0 duckdb==2.0.1";
+
+/// A virtual environment of Python in `target/python` with [`READERS`]; nothing of it leaves that folder.
+fn readers() -> Outcome {
+    let folder = command::target().join("python");
+    let list = folder.join("readers");
+    if fs::read_to_string(&list).is_ok_and(|known| known == READERS) {
+        return Ok(());
+    }
+    // Debian's Python comes without what makes environments.
+    let mut ensurepip = Command::new("python3");
+    ensurepip.args(["-c", "import ensurepip, venv"]).stderr(Stdio::null());
+    if command::quietly(&mut ensurepip).is_err() {
+        install(&[&tool("python3", "python3-venv", Need::Test)])?;
+    }
+    command::run(Command::new("python3").args(["-m", "venv"]).arg(&folder))?;
+    let mut pip = Command::new(folder.join("bin/pip"));
+    pip.args(["install", "--quiet", "--disable-pip-version-check", "--only-binary", ":all:"]);
+    command::run(pip.args(READERS.split(' ')))?;
+    Ok(fs::write(list, READERS)?)
 }
 
 /// The fuzzer is a subcommand of cargo; the sanitizers that it uses are in nightly only.

@@ -67,12 +67,13 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("xtask", &["workbench"]),
 ];
 
-/// Crates whose folders are extension points, the one list of each, and the folders that are no extension.
-const LISTS: &[(&str, &str, &[&str])] = &[
-    ("formats", "FORMATS", &[]),
+/// Crates whose folders are extension points; how the one list of each begins, and ends; and the folders that are no
+/// extension.
+const LISTS: &[(&str, [&str; 2], &[&str])] = &[
+    ("formats", ["const FORMATS:", ";"], &[]),
     // `calls` is a stream of calls for `hodo script --calls`, and makes no table.
-    ("analyses", "ANALYSES", &["calls"]),
-    ("views", "VIEWS", &[]),
+    ("analyses", ["fn each(", "\n}"], &["calls"]),
+    ("views", ["const VIEWS:", ";"], &[]),
 ];
 
 /// The map of the house.
@@ -161,7 +162,7 @@ fn map(root: &Path, members: &[Member], findings: &mut Vec<Finding>) {
 fn listed(
     root: &Path,
     files: &[File],
-    (room, list, others): (&str, &str, &[&str]),
+    (room, [begin, end], others): (&str, [&str; 2], &[&str]),
     findings: &mut Vec<Finding>,
 ) -> Outcome {
     let source = format!("crates/{room}/src/");
@@ -174,13 +175,17 @@ fn listed(
     }
     let path = format!("{source}lib.rs");
     let text = rust::mask(&fs::read_to_string(root.join(&path))?);
-    let declared = text.find(&format!(" {list}:"));
-    let entries = declared.map_or("", |at| text[at..].split_once(';').map_or("", |(entries, _)| entries));
+    let declared = text.find(begin);
+    let entries = declared.map_or("", |at| text[at..].split_once(end).map_or("", |(entries, _)| entries));
     // A whole word: `syscalls::` does not list the folder `calls`.
     let is_listed =
         |folder: &str| rust::words(entries, folder).any(|at| entries[at + folder.len()..].starts_with("::"));
     for folder in folders.iter().filter(|folder| !is_listed(folder) && !others.contains(*folder)) {
-        findings.push(Finding::at(&path, None, format!("the folder {folder}/ is not in the list {list}")));
+        findings.push(Finding::at(
+            &path,
+            None,
+            format!("the folder {folder}/ is not in the list `{}`", begin.trim_end_matches([':', '('])),
+        ));
     }
     Ok(())
 }

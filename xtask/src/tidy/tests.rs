@@ -99,7 +99,7 @@ fn the_map_shows_no_crate_that_is_not_there() {
 #[test]
 fn a_folder_of_an_extension_point_is_in_its_list() {
     let change = |root: &Path| put(root, "crates/views/src/html/mod.rs", "");
-    broken(change, "crates/views/src/lib.rs: the folder html/ is not in the list VIEWS");
+    broken(change, "crates/views/src/lib.rs: the folder html/ is not in the list `const VIEWS`");
 }
 
 #[test]
@@ -120,7 +120,7 @@ fn unsafe_says_why_it_is_sound() {
 fn a_folder_is_listed_by_its_whole_name() {
     // `ext` ends the listed `text`.
     let change = |root: &Path| put(root, "crates/views/src/ext/mod.rs", "pub const NAME: &str = \"ext\";\n");
-    broken(change, "crates/views/src/lib.rs: the folder ext/ is not in the list VIEWS");
+    broken(change, "crates/views/src/lib.rs: the folder ext/ is not in the list `const VIEWS`");
 }
 
 #[test]

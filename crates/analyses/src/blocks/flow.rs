@@ -62,7 +62,8 @@ impl Flow {
         let mut steps: BTreeMap<(u64, u64), u64> = BTreeMap::new();
         let mut step = |from: u64, to: u64, count: u64| {
             if count > 0 {
-                *steps.entry((from, to)).or_default() += count;
+                let sum = steps.entry((from, to)).or_default();
+                *sum = sum.saturating_add(count);
             }
         };
         for block in blocks {
@@ -87,15 +88,15 @@ impl Flow {
                     taken: 0,
                     not_taken: 0,
                 });
-                found.executions += block.counts.executions;
+                found.executions = found.executions.saturating_add(block.counts.executions);
                 let time = block.counts.time.part(index as u64, index as u64 + 1, count as u64);
                 found.time = found.time.and(time);
                 found.cycles = found.cycles.saturating_add(part(block.counts.cycles));
                 found.counted = found.counted.saturating_add(part(block.counts.counted));
                 if index + 1 == count && block.end != End::Next {
                     found.end = block.end;
-                    found.taken += block.counts.taken;
-                    found.not_taken += block.counts.not_taken;
+                    found.taken = found.taken.saturating_add(block.counts.taken);
+                    found.not_taken = found.not_taken.saturating_add(block.counts.not_taken);
                 }
                 if index > 0 {
                     step(last, address, block.counts.executions);

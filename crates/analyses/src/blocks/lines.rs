@@ -107,7 +107,8 @@ fn executions<'a>(flow: &Flow, sources: &'a dyn Sources) -> BTreeMap<(&'a str, u
     let mut ending: BTreeMap<(&str, u32), BTreeSet<usize>> = BTreeMap::new();
     for (index, piece) in pieces.iter().enumerate() {
         for &line in &piece.lines {
-            *executions.entry(line).or_default() += piece.executions;
+            let sum = executions.entry(line).or_default();
+            *sum = sum.saturating_add(piece.executions);
         }
         if let Some(&line) = piece.lines.last() {
             ending.entry(line).or_default().insert(index);
@@ -129,7 +130,7 @@ fn executions<'a>(flow: &Flow, sources: &'a dyn Sources) -> BTreeMap<(&'a str, u
             }
             pieces[piece].executions.saturating_sub(stays).saturating_add(again)
         };
-        executions.insert(line, pieces_of_line.iter().map(count).sum());
+        executions.insert(line, pieces_of_line.iter().map(count).fold(0, u64::saturating_add));
     }
     executions
 }

@@ -9,7 +9,9 @@ mod lines;
 mod partial;
 mod table;
 
-use hodo_trace::{Analysis, Seen, Sources, Table};
+use hodo_trace::{
+    Analysis, Description, FlowInterest, Interest, Item, Simple, Start, Table, Takes, Whole, kernel::Threads,
+};
 
 pub use flow::{Flow, InstructionCount};
 pub use lines::{LineCount, by_line, of_flow};
@@ -25,36 +27,68 @@ pub enum Report {
 }
 
 /// The counts of blocks as an analysis.
-pub struct Blocks<'a> {
+#[derive(Clone, Copy, Debug)]
+pub struct Blocks {
     /// How they are drawn.
     pub report: Report,
-    /// Names and lines.
-    pub sources: &'a dyn Sources,
 }
 
-impl Analysis for Blocks<'_> {
-    type Partial = Partial;
-    type Memory = ();
+/// The report of lines.
+pub const LINES: Simple<Blocks> = Simple {
+    description: Description {
+        name: "lines",
+        help: "exact counts of each line of source: executions, instructions, time",
+        views: &[],
+        takes: Takes::THREADS,
+        in_all: false,
+    },
+    analysis: Blocks { report: Report::Lines },
+};
 
-    fn unknown(&self) -> Partial {
+/// The report of blocks.
+pub const BLOCKS: Simple<Blocks> = Simple {
+    description: Description {
+        name: "blocks",
+        help: "exact counts of each basic block: executions, branches taken and not taken",
+        views: &[],
+        takes: Takes::THREADS,
+        in_all: false,
+    },
+    analysis: Blocks { report: Report::Blocks },
+};
+
+impl Analysis for Blocks {
+    type Partial = Partial;
+
+    fn interest(&self) -> Interest<'_> {
+        Interest::flow(FlowInterest::Runs)
+    }
+
+    fn begin(&self, _: &Start<'_>) -> Partial {
         Partial::unknown()
     }
 
     #[inline]
-    fn fold(&self, partial: &mut Partial, seen: Seen<'_>) {
-        partial.fold(seen);
+    fn fold(&self, partial: &mut Partial, item: Item<'_>) {
+        if let Item::Flow(seen) = item {
+            partial.fold(seen);
+        }
     }
 
-    fn merge(&self, earlier: Partial, later: Partial) -> Partial {
+    fn merge(&self, earlier: Partial, later: Partial, _: &Threads) -> Partial {
         earlier.merge(later)
     }
 
-    fn finish(&self, threads: Vec<Partial>) -> Table {
+    fn is_sound(&self, partial: &Partial) -> bool {
+        partial.is_sound()
+    }
+
+    fn finish(&self, threads: Vec<Partial>, of: &Whole<'_>) -> Table {
         let count = threads.len() as u64;
         let whole = Partial::together(threads);
         match self.report {
-            Report::Blocks => table::blocks(&whole, count, self.sources),
-            Report::Lines => table::lines(&whole, count, self.sources),
+            Report::Blocks => table::blocks(&whole, count, of.sources),
+            Report::Lines => table::lines(&whole, count, of.sources),
         }
     }
 }

@@ -44,13 +44,13 @@ pub struct Counts {
 
 impl Counts {
     fn add(&mut self, other: &Counts) {
-        self.executions += other.executions;
-        self.taken += other.taken;
-        self.not_taken += other.not_taken;
+        // A damaged clock may tell any number, and a forged partial may have counted anything.
+        self.executions = self.executions.saturating_add(other.executions);
+        self.taken = self.taken.saturating_add(other.taken);
+        self.not_taken = self.not_taken.saturating_add(other.not_taken);
         self.time = self.time.and(other.time);
-        // A damaged clock may tell any number.
         self.cycles = self.cycles.saturating_add(other.cycles);
-        self.counted += other.counted;
+        self.counted = self.counted.saturating_add(other.counted);
     }
 }
 
@@ -181,8 +181,10 @@ pub struct Partial {
     first: First,
     last: Last,
     branch: Option<Branch>,
+    #[serde(skip)]
     clock: Clock<u32>,
     /// The same with core cycles.
+    #[serde(skip)]
     cycles: Clock<u32>,
     /// Nanoseconds of what ran last before the chunk.
     before: u64,
@@ -283,8 +285,9 @@ impl Partial {
     fn decide(&mut self, branch: Branch, address: u64) {
         let counts = self.list.counts(branch.block);
         // An interrupt may have come between, and execution have gone on elsewhere.
-        counts.taken += u64::from(address == branch.target);
-        counts.not_taken += u64::from(address == branch.next && branch.next != branch.target);
+        let (taken, not_taken) = (address == branch.target, address == branch.next);
+        counts.taken = counts.taken.wrapping_add(taken.into());
+        counts.not_taken = counts.not_taken.wrapping_add((not_taken && branch.next != branch.target).into());
     }
 
     fn share(&mut self) {
@@ -321,6 +324,14 @@ impl Partial {
                 }
             });
         }
+    }
+
+    /// See [`hodo_trace::Analysis::is_sound`].
+    pub(super) fn is_sound(&self) -> bool {
+        let List { blocks, index } = &self.list;
+        let last = if let Last::Block(block) = self.last { Some(block) } else { None };
+        let mut named = last.into_iter().chain(self.branch.map(|branch| branch.block));
+        index.len() == blocks.len() && named.all(|block| (block as usize) < blocks.len())
     }
 
     /// Joins two neighbouring parts.
@@ -370,5 +381,43 @@ impl Partial {
             same
         });
         all
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use hodo_trace::{AnyAnalysis, AnyPartial, Place};
+
+    use super::*;
+    use crate::blocks::{Blocks, Report};
+
+    /// That of a block that ends with a branch.
+    fn partial() -> Partial {
+        let at = Arrival { address: 1, function: FunctionId { module: 1, index: 0 }, place: Place::Entry };
+        let code = Code { offset: 1, since: 0, lengths: &[1], end: End::Conditional, target: 9 };
+        let mut partial = Partial::unknown();
+        partial.fold(Seen::Run { at, instructions: 1, code });
+        partial
+    }
+
+    fn travels(partial: Partial) -> bool {
+        let analysis: &dyn AnyAnalysis = &Blocks { report: Report::Blocks };
+        let partial: AnyPartial = Box::new(partial);
+        analysis.unpack(&analysis.pack(&partial)).is_some()
+    }
+
+    #[test]
+    fn a_partial_that_names_what_is_not_there_is_not_sound() {
+        assert!(travels(partial()));
+        let changes: [fn(&mut Partial); 3] = [
+            |partial| partial.last = Last::Block(1),
+            |partial| partial.branch = Some(Branch { block: 1, target: 0, next: 0 }),
+            |partial| partial.list.blocks.push(partial.list.blocks[0].clone()),
+        ];
+        for (index, change) in changes.iter().enumerate() {
+            let mut partial = partial();
+            change(&mut partial);
+            assert!(!travels(partial), "{index}");
+        }
     }
 }

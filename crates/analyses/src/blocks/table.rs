@@ -2,12 +2,12 @@
 
 use std::cmp::Reverse;
 
-use hodo_trace::{Column, End, Shape, Sources, Table, Unit, Value};
+use hodo_trace::{Column, End, Shape, Sources, Summary, Table, Unit, Value};
 
 use super::{Block, lines};
 use crate::{clock::Time, profile::share};
 
-fn summary(blocks: &[Block], threads: u64) -> Vec<(&'static str, Value)> {
+fn summary(blocks: &[Block], threads: u64) -> Summary {
     let sum =
         |part: fn(&Block) -> u64| blocks.iter().fold(0, |sum: u64, block| sum.saturating_add(part(block)));
     let time = blocks.iter().fold(Time::default(), |sum, block| sum.and(block.counts.time));
@@ -25,23 +25,29 @@ pub(super) fn instructions_per_cycle(instructions: u64, cycles: u64) -> Value {
     if cycles == 0 { Value::Null } else { Value::Real(instructions as f64 / cycles as f64) }
 }
 
-/// The columns that only a trace that counts cycles has; each row gets its own cells.
-fn add_cycles(table: &mut Table, cells: impl Iterator<Item = (u64, u64)>) {
+/// A table with the columns that only a trace that counts cycles has; each row gets its own cells.
+fn with_cycles(
+    name: &'static str,
+    mut summary: Summary,
+    mut columns: Vec<Column>,
+    mut rows: Vec<Vec<Value>>,
+    cells: impl Iterator<Item = (u64, u64)>,
+) -> Table {
     let cells: Vec<(u64, u64)> = cells.collect();
     let sum =
         |part: fn(&(u64, u64)) -> u64| cells.iter().fold(0, |sum: u64, row| sum.saturating_add(part(row)));
     let (cycles, counted) = (sum(|row| row.0), sum(|row| row.1));
-    if cycles == 0 {
-        return;
+    if cycles > 0 {
+        let at = 1 + columns.iter().position(|column| column.name == "time_ns").unwrap_or(0);
+        let more = [Column::integer("cycles", Unit::Cycles), Column::real("ipc", Unit::InstructionsPerCycle)];
+        columns.splice(at..at, more);
+        for (row, (cycles, counted)) in rows.iter_mut().zip(cells) {
+            row.splice(at..at, [Value::from(cycles), instructions_per_cycle(counted, cycles)]);
+        }
+        summary.push(("cycles", cycles.into()));
+        summary.push(("ipc", instructions_per_cycle(counted, cycles)));
     }
-    let at = 1 + table.columns.iter().position(|column| column.name == "time_ns").unwrap_or(0);
-    let columns = [Column::integer("cycles", Unit::Cycles), Column::real("ipc", Unit::InstructionsPerCycle)];
-    table.columns.splice(at..at, columns);
-    for (row, (cycles, counted)) in table.rows.iter_mut().zip(cells) {
-        row.splice(at..at, [Value::from(cycles), instructions_per_cycle(counted, cycles)]);
-    }
-    table.summary.push(("cycles", cycles.into()));
-    table.summary.push(("ipc", instructions_per_cycle(counted, cycles)));
+    Table::new(name, Shape::Counters, summary, columns, rows)
 }
 
 pub(super) fn blocks(blocks: &[Block], threads: u64, sources: &dyn Sources) -> Table {
@@ -64,27 +70,20 @@ pub(super) fn blocks(blocks: &[Block], threads: u64, sources: &dyn Sources) -> T
             Value::from(module),
         ]
     };
-    let mut table = Table {
-        name: "blocks",
-        shape: Shape::Counters,
-        summary: summary(blocks, threads),
-        columns: vec![
-            Column::real("share", Unit::Share),
-            Column::integer("executions", Unit::Count),
-            Column::integer("instructions", Unit::Instructions),
-            Column::integer("length", Unit::Instructions),
-            Column::integer("taken", Unit::Count),
-            Column::integer("not_taken", Unit::Count),
-            Column::integer("time_ns", Unit::Nanoseconds).secondary(),
-            Column::integer("address", Unit::Address),
-            Column::text("function"),
-            Column::text("module").secondary(),
-        ],
-        rows: order.iter().map(row).collect(),
-        loss: Vec::new(),
-    };
-    add_cycles(&mut table, order.iter().map(|block| (block.counts.cycles, block.counts.counted)));
-    table
+    let columns = vec![
+        Column::real("share", Unit::Share),
+        Column::integer("executions", Unit::Count),
+        Column::integer("instructions", Unit::Instructions),
+        Column::integer("length", Unit::Instructions),
+        Column::integer("taken", Unit::Count),
+        Column::integer("not_taken", Unit::Count),
+        Column::integer("time_ns", Unit::Nanoseconds).secondary(),
+        Column::integer("address", Unit::Address),
+        Column::name("function"),
+        Column::name("module").secondary(),
+    ];
+    let cycles = order.iter().map(|block| (block.counts.cycles, block.counts.counted));
+    with_cycles("blocks", summary(blocks, threads), columns, order.iter().map(row).collect(), cycles)
 }
 
 pub(super) fn lines(blocks: &[Block], threads: u64, sources: &dyn Sources) -> Table {
@@ -107,22 +106,15 @@ pub(super) fn lines(blocks: &[Block], threads: u64, sources: &dyn Sources) -> Ta
             Value::from(line.module.as_str()),
         ]
     };
-    let mut table = Table {
-        name: "lines",
-        shape: Shape::Counters,
-        summary: summary(blocks, threads),
-        columns: vec![
-            Column::real("share", Unit::Share),
-            Column::integer("executions", Unit::Count),
-            Column::integer("instructions", Unit::Instructions),
-            Column::integer("time_ns", Unit::Nanoseconds),
-            Column::text("line"),
-            Column::text("function"),
-            Column::text("module").secondary(),
-        ],
-        rows: lines.iter().map(row).collect(),
-        loss: Vec::new(),
-    };
-    add_cycles(&mut table, lines.iter().map(|line| (line.cycles, line.counted)));
-    table
+    let columns = vec![
+        Column::real("share", Unit::Share),
+        Column::integer("executions", Unit::Count),
+        Column::integer("instructions", Unit::Instructions),
+        Column::integer("time_ns", Unit::Nanoseconds),
+        Column::text("line"),
+        Column::name("function"),
+        Column::name("module").secondary(),
+    ];
+    let cycles = lines.iter().map(|line| (line.cycles, line.counted));
+    with_cycles("lines", summary(blocks, threads), columns, lines.iter().map(row).collect(), cycles)
 }

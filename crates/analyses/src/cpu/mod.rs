@@ -12,8 +12,10 @@ use std::collections::BTreeMap;
 
 use hodo_clock::Nanos;
 use hodo_trace::{
-    AnyEventAnalysis, Choice, Column, EventAnalysis, Shape, Table, Unit, Value, Whole,
-    kernel::{KernelEvent, Kind, Thread, Threads, field},
+    Analysis, Column, Description, Interest, Item, Maker, Parameters, Report, Shape, Start, Table, Takes,
+    Unit, Value, Whole,
+    kernel::{Kind, Thread, Threads, field},
+    only,
 };
 use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
@@ -31,6 +33,29 @@ pub use over_time::OverTime;
 /// The analysis.
 #[derive(Clone, Copy, Debug)]
 pub struct CpuUse;
+
+/// The report.
+#[derive(Clone, Copy, Debug)]
+pub struct CpuReport;
+
+impl Report for CpuReport {
+    fn description(&self) -> &Description {
+        &Description {
+            name: "cpu",
+            help: "kernel events: how long each thread ran, how busy each CPU was",
+            views: &["thread", "process", "cpu", "time"],
+            takes: Takes::THREADS_AND_CPUS,
+            in_all: true,
+        }
+    }
+
+    fn make<M: Maker>(&self, parameters: &Parameters, maker: M) -> M::Made {
+        match parameters.choice.view.as_str() {
+            "time" => maker.analysis(OverTime),
+            _ => maker.analysis(CpuUse),
+        }
+    }
+}
 
 /// How long a thread ran on a CPU.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
@@ -67,27 +92,20 @@ impl Partial {
 /// How long the threads that are asked for ran on a CPU, and how long it was idle.
 type OnCpu = FxHashMap<Thread, Use>;
 
-impl EventAnalysis for CpuUse {
+impl Analysis for CpuUse {
     type Partial = Partial;
 
-    fn interest(&self) -> &'static [(Kind, &'static [usize])] {
+    fn interest(&self) -> Interest<'_> {
         use field::switch::{NEXT_PRIO, NEXT_TID, PREV_TID};
-        const { &[(Kind::SchedSwitch, &[PREV_TID, NEXT_TID, NEXT_PRIO])] }
+        Interest::events(const { &[(Kind::SchedSwitch, &[PREV_TID, NEXT_TID, NEXT_PRIO])] })
     }
 
-    fn views(&self) -> &'static [&'static str] {
-        &["thread", "process", "cpu", "time"]
-    }
-
-    fn of_choice(&self, choice: &Choice) -> Option<Box<dyn AnyEventAnalysis>> {
-        (choice.view == "time").then_some(Box::new(OverTime))
-    }
-
-    fn unknown(&self) -> Partial {
+    fn begin(&self, _: &Start<'_>) -> Partial {
         Partial::default()
     }
 
-    fn fold(&self, partial: &mut Partial, event: &KernelEvent<'_>) {
+    fn fold(&self, partial: &mut Partial, item: Item<'_>) {
+        let Item::Event(event) = item else { return };
         let Some((_, next)) = event.switch() else { return };
         if let Some(stint) = partial.stints.see(event) {
             partial.ran(&stint);
@@ -104,7 +122,8 @@ impl EventAnalysis for CpuUse {
         earlier
     }
 
-    fn finish(&self, mut whole: Partial, of: &Whole<'_>) -> Table {
+    fn finish(&self, partials: Vec<Partial>, of: &Whole<'_>) -> Table {
+        let mut whole = only(partials);
         let Whole { span, threads, .. } = *of;
         let ends: Vec<Stint> = whole.stints.ends(span).collect();
         ends.iter().for_each(|stint| whole.ran(stint));
@@ -165,7 +184,7 @@ fn table(
         }
         view => by_thread(threads, cpus, length, view == "process"),
     };
-    Table { name: "cpu", shape: Shape::Counters, summary, columns, rows, loss: Vec::new() }
+    Table::new("cpu", Shape::Counters, summary, columns, rows)
 }
 
 /// What a summary has of the switches that are missing.
@@ -190,18 +209,18 @@ fn by_thread(
         sum.1 += 1;
     }
     let mut columns = vec![
-        Column::text("comm"),
+        Column::name("comm"),
         Column::integer("tid", Unit::None),
         Column::integer("pid", Unit::None),
         Column::integer("time_ns", Unit::Nanoseconds),
         Column::real("share", Unit::Share),
         Column::integer("switches", Unit::Count),
-        Column::text("priority").secondary(),
+        Column::signed("priority", Unit::None).secondary(),
         Column::integer("cpus", Unit::Count).secondary(),
     ];
     let row = |(thread, (used, cpus)): (Thread, (Use, u64))| {
         let mut row = threads.cells(thread).to_vec();
-        let priority = used.priority.map_or(Value::Null, |(_, priority)| priority.to_string().into());
+        let priority = used.priority.map(|(_, priority)| priority).into();
         row.extend([used.time.into(), share(used.time, length), used.switches.into(), priority, cpus.into()]);
         (used.time, thread, row)
     };

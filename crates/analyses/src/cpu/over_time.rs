@@ -2,8 +2,9 @@
 
 use hodo_clock::Nanos;
 use hodo_trace::{
-    Column, EventAnalysis, Shape, Table, Unit, Whole,
-    kernel::{KernelEvent, Kind, Thread, Threads, field::switch},
+    Analysis, Column, Interest, Item, Shape, Start, Table, Unit, Whole,
+    kernel::{Kind, Thread, Threads, field::switch},
+    only,
 };
 use serde::{Deserialize, Serialize};
 
@@ -35,22 +36,19 @@ impl Partial {
     }
 }
 
-impl EventAnalysis for OverTime {
+impl Analysis for OverTime {
     type Partial = Partial;
 
-    fn interest(&self) -> &'static [(Kind, &'static [usize])] {
-        const { &[(Kind::SchedSwitch, &[switch::PREV_TID, switch::NEXT_TID])] }
+    fn interest(&self) -> Interest<'_> {
+        Interest::events(const { &[(Kind::SchedSwitch, &[switch::PREV_TID, switch::NEXT_TID])] })
     }
 
-    fn views(&self) -> &'static [&'static str] {
-        &["time"]
-    }
-
-    fn unknown(&self) -> Partial {
+    fn begin(&self, _: &Start<'_>) -> Partial {
         Partial::default()
     }
 
-    fn fold(&self, partial: &mut Partial, event: &KernelEvent<'_>) {
+    fn fold(&self, partial: &mut Partial, item: Item<'_>) {
+        let Item::Event(event) = item else { return };
         if let Some(stint) = partial.stints.see(event) {
             partial.ran(&stint);
         }
@@ -62,7 +60,8 @@ impl EventAnalysis for OverTime {
         earlier
     }
 
-    fn finish(&self, mut whole: Partial, of: &Whole<'_>) -> Table {
+    fn finish(&self, partials: Vec<Partial>, of: &Whole<'_>) -> Table {
+        let mut whole = only(partials);
         let ends: Vec<Stint> = whole.stints.ends(of.span).collect();
         ends.iter().for_each(|stint| whole.ran(stint));
         let Partial { bins, stints } = whole;
@@ -88,7 +87,7 @@ impl EventAnalysis for OverTime {
             let length = within(begin, width, of.span).saturating_mul(cpus);
             vec![begin.0.into(), busy.into(), share(busy, length)]
         };
-        let rows = rows.into_iter().map(row).collect();
-        Table { name: "cpu", shape: Shape::Points, summary, columns, rows, loss: Vec::new() }
+        let rows = rows.into_iter().map(row);
+        Table::new("cpu", Shape::Points, summary, columns, rows)
     }
 }

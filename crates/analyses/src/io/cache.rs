@@ -1,8 +1,9 @@
 //! `io --by cache`: which files' pages came into the page cache, and left it?
 
 use hodo_trace::{
-    Column, EventAnalysis, Shape, Table, Unit, Value, Whole,
-    kernel::{KernelEvent, Kind, Threads, field},
+    Analysis, Column, Interest, Item, Shape, Start, Table, Unit, Value, Whole,
+    kernel::{Kind, Threads, field},
+    only,
 };
 use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
@@ -37,23 +38,22 @@ impl Add for Pages {
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Partial(Tally<(u32, u64), Pages>);
 
-impl EventAnalysis for Cache {
+impl Analysis for Cache {
     type Partial = Partial;
 
-    fn interest(&self) -> &'static [(Kind, &'static [usize])] {
+    fn interest(&self) -> Interest<'_> {
         use field::cache::{DEV, INODE, ORDER};
-        const { &[(Kind::CacheAdd, &[DEV, INODE, ORDER]), (Kind::CacheDelete, &[DEV, INODE, ORDER])] }
+        Interest::events(
+            const { &[(Kind::CacheAdd, &[DEV, INODE, ORDER]), (Kind::CacheDelete, &[DEV, INODE, ORDER])] },
+        )
     }
 
-    fn views(&self) -> &'static [&'static str] {
-        &["cache"]
-    }
-
-    fn unknown(&self) -> Partial {
+    fn begin(&self, _: &Start<'_>) -> Partial {
         Partial::default()
     }
 
-    fn fold(&self, partial: &mut Partial, event: &KernelEvent<'_>) {
+    fn fold(&self, partial: &mut Partial, item: Item<'_>) {
+        let Item::Event(event) = item else { return };
         if !matches!(event.kind, Kind::CacheAdd | Kind::CacheDelete) {
             return;
         }
@@ -72,14 +72,15 @@ impl EventAnalysis for Cache {
         earlier
     }
 
-    fn finish(&self, whole: Partial, of: &Whole<'_>) -> Table {
+    fn finish(&self, partials: Vec<Partial>, of: &Whole<'_>) -> Table {
+        let whole = only(partials);
         let mut files: FxHashMap<(u32, u64), Pages> = FxHashMap::default();
         add_all(&mut files, whole.0.wanted(of).map(|(_, _, file, pages)| (*file, *pages)));
         let mut all = Pages::default();
         files.values().for_each(|pages| all.add(*pages));
         let summary = vec![("pages_added", all.added.into()), ("pages_deleted", all.deleted.into())];
         let columns = vec![
-            Column::text("device"),
+            Column::name("device"),
             Column::integer("inode", Unit::None),
             Column::integer("pages_added", Unit::Count),
             Column::integer("pages_deleted", Unit::Count),
@@ -90,6 +91,6 @@ impl EventAnalysis for Cache {
             (pages.added + pages.deleted, (device, inode), row)
         };
         let rows = most_time_first(files.into_iter().map(row));
-        Table { name: "io", shape: Shape::Counters, summary, columns, rows, loss: Vec::new() }
+        Table::new("io", Shape::Counters, summary, columns, rows)
     }
 }

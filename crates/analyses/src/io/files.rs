@@ -1,8 +1,9 @@
 //! `io --by file` and `--by descriptor`: what was read and written of each file.
 
 use hodo_trace::{
-    Column, EventAnalysis, Shape, Start, Table, Unit, Value, Whole,
+    Analysis, Column, Interest, Item, Shape, Start, Table, Unit, Value, Whole,
     kernel::{Cpus, KernelEvent, Kind, Thread, Threads, field},
+    only,
 };
 use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
@@ -133,60 +134,58 @@ impl Partial {
     }
 }
 
-impl EventAnalysis for Files {
+impl Analysis for Files {
     type Partial = Partial;
 
-    fn interest(&self) -> &'static [(Kind, &'static [usize])] {
+    fn interest(&self) -> Interest<'_> {
         use field::{descriptor, entry, exit, fork, process, switch};
-        const {
-            &[
-                (Kind::SchedSwitch, &[switch::PREV_TID, switch::NEXT_TID, switch::PREV_PID]),
-                (Kind::SchedFork, &[fork::CHILD_TID, fork::CHILD_PID, fork::PARENT_TID, fork::PARENT_PID]),
-                (Kind::StateProcess, &[process::TID, process::PID, process::FILES]),
-                (
-                    Kind::StateDescriptor,
-                    &[
-                        descriptor::FILES,
-                        descriptor::FD,
-                        descriptor::FILENAME,
-                        descriptor::FLAGS,
-                        descriptor::PID,
-                    ],
-                ),
-                (
-                    Kind::SyscallEntry,
-                    &[
-                        entry::FD,
-                        entry::OTHER_FD,
-                        entry::FILENAME,
-                        entry::FLAGS,
-                        entry::COMMAND,
-                        entry::VALUE,
-                        entry::ARGUMENTS,
-                        entry::ARGUMENTS + 1,
-                        entry::ARGUMENTS + 2,
-                        entry::ARGUMENTS + 3,
-                        entry::ARGUMENTS + 4,
-                    ],
-                ),
-                (Kind::SyscallExit, &[exit::RET, exit::FD, exit::OTHER_FD]),
-            ]
-        }
-    }
-
-    fn views(&self) -> &'static [&'static str] {
-        &["file", "descriptor"]
-    }
-
-    fn unknown(&self) -> Partial {
-        Partial::new(&[], false)
+        Interest::events(
+            const {
+                &[
+                    (Kind::SchedSwitch, &[switch::PREV_TID, switch::NEXT_TID, switch::PREV_PID]),
+                    (
+                        Kind::SchedFork,
+                        &[fork::CHILD_TID, fork::CHILD_PID, fork::PARENT_TID, fork::PARENT_PID],
+                    ),
+                    (Kind::StateProcess, &[process::TID, process::PID, process::FILES]),
+                    (
+                        Kind::StateDescriptor,
+                        &[
+                            descriptor::FILES,
+                            descriptor::FD,
+                            descriptor::FILENAME,
+                            descriptor::FLAGS,
+                            descriptor::PID,
+                        ],
+                    ),
+                    (
+                        Kind::SyscallEntry,
+                        &[
+                            entry::FD,
+                            entry::OTHER_FD,
+                            entry::FILENAME,
+                            entry::FLAGS,
+                            entry::COMMAND,
+                            entry::VALUE,
+                            entry::ARGUMENTS,
+                            entry::ARGUMENTS + 1,
+                            entry::ARGUMENTS + 2,
+                            entry::ARGUMENTS + 3,
+                            entry::ARGUMENTS + 4,
+                        ],
+                    ),
+                    (Kind::SyscallExit, &[exit::RET, exit::FD, exit::OTHER_FD]),
+                ]
+            },
+        )
     }
 
     fn begin(&self, start: &Start<'_>) -> Partial {
         Partial::new(start.names, start.is_first)
     }
 
-    fn fold(&self, partial: &mut Partial, event: &KernelEvent<'_>) {
+    fn fold(&self, partial: &mut Partial, item: Item<'_>) {
+        let Item::Event(event) = item else { return };
         match event.kind {
             Kind::SyscallEntry | Kind::SyscallExit => partial.call(event),
             Kind::SchedSwitch => partial.switch(event),
@@ -208,7 +207,8 @@ impl EventAnalysis for Files {
         earlier
     }
 
-    fn finish(&self, whole: Partial, of: &Whole<'_>) -> Table {
+    fn finish(&self, partials: Vec<Partial>, of: &Whole<'_>) -> Table {
+        let whole = only(partials);
         let threads = of.threads;
         let descriptors = whole.steps.finish();
         let names = descriptors.names();
@@ -239,7 +239,7 @@ impl EventAnalysis for Files {
             "descriptor" => by_descriptor(threads, users, &names),
             _ => by_file(threads, users, &names),
         };
-        Table { name: "io", shape: Shape::Counters, summary, columns, rows, loss: Vec::new() }
+        Table::new("io", Shape::Counters, summary, columns, rows)
     }
 }
 
@@ -290,7 +290,7 @@ fn by_file(threads: &Threads, users: Users, names: &[Option<&str>]) -> Rows {
         (used.read.saturating_add(used.written), (std::cmp::Reverse(used.time), name), row)
     });
     let rows = most_time_first(rows);
-    let mut all = vec![Column::text("file")];
+    let mut all = vec![Column::name("file")];
     all.extend(columns());
     all.push(Column::integer("processes", Unit::Count).secondary());
     (all, rows)
@@ -306,17 +306,16 @@ fn by_descriptor(threads: &Threads, users: Users, names: &[Option<&str>]) -> Row
         let name = names[file as usize];
         let pid = if pid == Value::Null { tid } else { pid };
         // Where a call failed to make one there is no descriptor; those below zero stand for special ones.
-        let number = fd.map_or(Value::Null, |fd| fd.to_string().into());
-        let mut row = vec![comm, pid, number, name.map_or(Value::Null, Value::from)];
+        let mut row = vec![comm, pid, fd.into(), name.map_or(Value::Null, Value::from)];
         row.extend(cells(&used));
         (used.read.saturating_add(used.written), (std::cmp::Reverse(used.time), process, fd, name), row)
     });
     let rows = most_time_first(rows);
     let mut all = vec![
-        Column::text("comm"),
+        Column::name("comm"),
         Column::integer("pid", Unit::None),
-        Column::text("fd"),
-        Column::text("file"),
+        Column::signed("fd", Unit::None),
+        Column::name("file"),
     ];
     all.extend(columns());
     (all, rows)

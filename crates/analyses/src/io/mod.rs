@@ -17,8 +17,10 @@ use std::collections::BTreeMap;
 
 use hodo_clock::Nanos;
 use hodo_trace::{
-    AnyEventAnalysis, Choice, Column, EventAnalysis, Shape, Start, Table, Unit, Value, Whole,
+    Analysis, Column, Description, Interest, Item, Maker, Parameters, Report, Shape, Start, Table, Takes,
+    Unit, Value, Whole,
     kernel::{KernelEvent, Kind, Thread, Threads, field},
+    only,
 };
 use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
@@ -40,6 +42,31 @@ pub use users::Users;
 /// The analysis.
 #[derive(Clone, Copy, Debug)]
 pub struct InputOutput;
+
+/// The report.
+#[derive(Clone, Copy, Debug)]
+pub struct InputOutputReport;
+
+impl Report for InputOutputReport {
+    fn description(&self) -> &Description {
+        &Description {
+            name: "io",
+            help: "kernel events: bytes read and written by threads, and how long calls and devices took",
+            views: &["thread", "process", "operation", "device", "file", "descriptor", "cache"],
+            takes: Takes::THREADS_AND_CPUS,
+            in_all: true,
+        }
+    }
+
+    fn make<M: Maker>(&self, parameters: &Parameters, maker: M) -> M::Made {
+        match parameters.choice.view.as_str() {
+            "file" | "descriptor" => maker.analysis(Files),
+            "cache" => maker.analysis(Cache),
+            "" | "thread" | "process" if parameters.alone => maker.analysis(Users),
+            _ => maker.analysis(InputOutput),
+        }
+    }
+}
 
 /// What a system call does with files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -152,35 +179,11 @@ const BLOCKS: [(Kind, &[usize]); 3] = {
     ]
 };
 
-impl EventAnalysis for InputOutput {
+impl Analysis for InputOutput {
     type Partial = Partial;
 
-    fn interest(&self) -> &'static [(Kind, &'static [usize])] {
-        &BLOCKS
-    }
-
-    fn base(&self) -> Option<&'static dyn AnyEventAnalysis> {
-        Some(&Syscalls)
-    }
-
-    fn views(&self) -> &'static [&'static str] {
-        &["thread", "process", "operation", "device", "file", "descriptor", "cache"]
-    }
-
-    fn of_choice(&self, choice: &Choice) -> Option<Box<dyn AnyEventAnalysis>> {
-        match choice.view.as_str() {
-            "file" | "descriptor" => Some(Box::new(Files)),
-            "cache" => Some(Box::new(Cache)),
-            _ => None,
-        }
-    }
-
-    fn alone(&self, choice: &Choice) -> Option<Box<dyn AnyEventAnalysis>> {
-        matches!(choice.view.as_str(), "" | "thread" | "process").then_some(Box::new(Users))
-    }
-
-    fn unknown(&self) -> Partial {
-        Partial::default()
+    fn interest(&self) -> Interest<'_> {
+        Interest::events(&BLOCKS).with_base(&Syscalls)
     }
 
     fn begin(&self, start: &Start<'_>) -> Partial {
@@ -188,7 +191,8 @@ impl EventAnalysis for InputOutput {
     }
 
     #[inline]
-    fn fold(&self, partial: &mut Partial, event: &KernelEvent<'_>) {
+    fn fold(&self, partial: &mut Partial, item: Item<'_>) {
+        let Item::Event(event) = item else { return };
         if matches!(event.kind, Kind::BlockIssue | Kind::BlockComplete | Kind::StateBlockDevice) {
             partial.see(event);
         }
@@ -199,7 +203,8 @@ impl EventAnalysis for InputOutput {
         earlier
     }
 
-    fn finish(&self, whole: Partial, of: &Whole<'_>) -> Table {
+    fn finish(&self, partials: Vec<Partial>, of: &Whole<'_>) -> Table {
+        let whole = only(partials);
         let operations = Operations::of(of.names);
         let wanted = || operations.among(of.base::<Calls>().wanted(of));
         let users = users::sums(wanted().map(|(thread, operation, calls)| (thread, operation, calls.into())));
@@ -253,7 +258,7 @@ fn summary(users: &FxHashMap<Thread, User>, blocks: &Partial) -> Vec<(&'static s
 type Rows = (Vec<Column>, Vec<Vec<Value>>);
 
 fn table(summary: Vec<(&'static str, Value)>, (columns, rows): Rows) -> Table {
-    Table { name: "io", shape: Shape::Counters, summary, columns, rows, loss: Vec::new() }
+    Table::new("io", Shape::Counters, summary, columns, rows)
 }
 
 impl Add for Partial {
@@ -306,12 +311,12 @@ impl Partial {
 
 fn by_operation<'s>(calls: impl Iterator<Item = ((Operation, bool), &'s OfName)>) -> Rows {
     let mut columns = vec![
-        Column::text("operation"),
-        Column::integer("count", Unit::Count),
-        Column::integer("errors", Unit::Count),
+        Column::name("operation"),
         Column::integer("bytes", Unit::Bytes),
+        Column::integer("count", Unit::Count),
     ];
     columns.extend(duration_columns());
+    columns.push(Column::integer("errors", Unit::Count));
     let mut operations: BTreeMap<Operation, (OfName, u64)> = BTreeMap::new();
     for ((operation, has_bytes), calls) in calls {
         let (all, bytes) = operations.entry(operation).or_default();
@@ -319,9 +324,9 @@ fn by_operation<'s>(calls: impl Iterator<Item = ((Operation, bool), &'s OfName)>
         *bytes = bytes.wrapping_add(if has_bytes { calls.returned } else { 0 });
     }
     let row = |(operation, (of, bytes)): (Operation, (OfName, u64))| {
-        let mut row =
-            vec![operation.name().into(), of.durations.count.into(), of.errors.into(), bytes.into()];
+        let mut row = vec![operation.name().into(), bytes.into(), of.durations.count.into()];
         row.extend(duration_cells(&of.durations));
+        row.push(of.errors.into());
         row
     };
     (columns, operations.into_iter().map(row).collect())
@@ -334,13 +339,13 @@ fn numbers(device: u32) -> String {
 
 fn by_device(devices: FxHashMap<u32, Device>) -> Rows {
     let mut columns = vec![
-        Column::text("device"),
-        Column::text("operation"),
-        Column::integer("count", Unit::Count),
-        Column::integer("errors", Unit::Count).secondary(),
+        Column::name("device"),
+        Column::name("operation"),
         Column::integer("bytes", Unit::Bytes),
+        Column::integer("count", Unit::Count),
     ];
     columns.extend(duration_columns());
+    columns.push(Column::integer("errors", Unit::Count).secondary());
     let mut devices: Vec<(u32, Device)> = devices.into_iter().collect();
     devices.sort_unstable_by_key(|(number, _)| *number);
     let mut rows = Vec::new();
@@ -351,8 +356,9 @@ fn by_device(devices: FxHashMap<u32, Device>) -> Rows {
                 continue;
             }
             let mut row: Vec<Value> = vec![name.as_str().into(), operation.into()];
-            row.extend([requests.durations.count.into(), requests.errors.into(), requests.bytes.into()]);
+            row.extend([requests.bytes.into(), requests.durations.count.into()]);
             row.extend(duration_cells(&requests.durations));
+            row.push(requests.errors.into());
             rows.push(row);
         }
     }

@@ -1,8 +1,9 @@
 //! The threads and processes that read and write.
 
 use hodo_trace::{
-    Column, EventAnalysis, Start, Table, Unit, Whole,
-    kernel::{KernelEvent, Kind, Thread, Threads},
+    Analysis, Column, Interest, Item, Start, Table, Unit, Whole,
+    kernel::{Kind, Thread, Threads},
+    only,
 };
 use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
@@ -56,23 +57,17 @@ impl From<&OfName> for Moved {
     }
 }
 
-impl EventAnalysis for Users {
+impl Analysis for Users {
     type Partial = (Partial, Calls<Tally<u32, Moved>>);
 
-    fn interest(&self) -> &'static [(Kind, &'static [usize])] {
-        const {
-            let [switch, entry, exit, whole] = system_calls::INTEREST;
-            let [issue, complete, device] = BLOCKS;
-            &[switch, entry, exit, whole, issue, complete, device]
-        }
-    }
-
-    fn views(&self) -> &'static [&'static str] {
-        &["thread", "process"]
-    }
-
-    fn unknown(&self) -> Self::Partial {
-        Default::default()
+    fn interest(&self) -> Interest<'_> {
+        Interest::events(
+            const {
+                let [switch, entry, exit, whole] = system_calls::INTEREST;
+                let [issue, complete, device] = BLOCKS;
+                &[switch, entry, exit, whole, issue, complete, device]
+            },
+        )
     }
 
     fn begin(&self, start: &Start<'_>) -> Self::Partial {
@@ -80,7 +75,8 @@ impl EventAnalysis for Users {
     }
 
     #[inline]
-    fn fold(&self, (blocks, calls): &mut Self::Partial, event: &KernelEvent<'_>) {
+    fn fold(&self, (blocks, calls): &mut Self::Partial, item: Item<'_>) {
+        let Item::Event(event) = item else { return };
         match event.kind {
             Kind::BlockIssue | Kind::BlockComplete | Kind::StateBlockDevice => blocks.see(event),
             _ => calls.see(event),
@@ -93,7 +89,8 @@ impl EventAnalysis for Users {
         earlier
     }
 
-    fn finish(&self, (blocks, calls): Self::Partial, of: &Whole<'_>) -> Table {
+    fn finish(&self, partials: Vec<Self::Partial>, of: &Whole<'_>) -> Table {
+        let (blocks, calls) = only(partials);
         let calls = calls.wanted(of).map(|(thread, name, calls)| (thread, name, *calls));
         let users = sums(Operations::of(of.names).among(calls));
         table(summary(&users, &blocks), by_user(of.threads, users, of.choice.view == "process"))
@@ -148,7 +145,7 @@ pub(super) fn by_user(threads: &Threads, users: FxHashMap<Thread, User>, process
         let pid = threads.pid(thread).filter(|_| processes);
         sums.entry(pid.map_or(thread, |pid| Thread::new(pid.into(), 0))).or_default().add(user);
     }
-    let mut columns = vec![Column::text("comm")];
+    let mut columns = vec![Column::name("comm")];
     columns.extend((!processes).then_some(Column::integer("tid", Unit::None)));
     columns.extend([
         Column { secondary: !processes, ..Column::integer("pid", Unit::None) },

@@ -9,8 +9,9 @@ mod off;
 
 use hodo_clock::Nanos;
 use hodo_trace::{
-    Column, EventAnalysis, Shape, Table, Unit, Value, Whole,
-    kernel::{KernelEvent, Kind, Threads, field},
+    Analysis, Column, Description, Interest, Item, Shape, Simple, Start, Table, Takes, Unit, Value, Whole,
+    kernel::{Kind, Threads, field},
+    only,
 };
 use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
@@ -21,11 +22,23 @@ use crate::{
     pairs::{Pairs, Requests},
 };
 
-pub use off::InterruptsOff;
+pub use off::{INTERRUPTS_OFF, InterruptsOff};
 
 /// The analysis.
 #[derive(Clone, Copy, Debug)]
 pub struct Interrupts;
+
+/// The report.
+pub const INTERRUPTS: Simple<Interrupts> = Simple {
+    description: Description {
+        name: "irq",
+        help: "kernel events: how long handlers of hard and soft interrupts ran, and how late they began",
+        views: &["handler", "cpu", "slowest"],
+        takes: Takes::CPUS,
+        in_all: true,
+    },
+    analysis: Interrupts,
+};
 
 /// What is measured, in the order of tables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -77,32 +90,26 @@ fn key(cpu: u32, number: u32) -> u64 {
     u64::from(cpu) << 32 | u64::from(number)
 }
 
-impl EventAnalysis for Interrupts {
+impl Analysis for Interrupts {
     type Partial = Partial;
 
-    fn interest(&self) -> &'static [(Kind, &'static [usize])] {
-        &[
+    fn interest(&self) -> Interest<'_> {
+        Interest::events(&[
             (Kind::IrqEntry, &[field::irq::IRQ, field::irq::NAME]),
             (Kind::IrqExit, &[field::irq::IRQ]),
             (Kind::SoftirqRaise, &[field::softirq::VEC]),
             (Kind::SoftirqEntry, &[field::softirq::VEC]),
             (Kind::SoftirqExit, &[field::softirq::VEC]),
-        ]
+        ])
+        .without_threads()
     }
 
-    fn needs_threads(&self) -> bool {
-        false
-    }
-
-    fn views(&self) -> &'static [&'static str] {
-        &["handler", "cpu", "slowest"]
-    }
-
-    fn unknown(&self) -> Partial {
+    fn begin(&self, _: &Start<'_>) -> Partial {
         Partial::default()
     }
 
-    fn fold(&self, partial: &mut Partial, event: &KernelEvent<'_>) {
+    fn fold(&self, partial: &mut Partial, item: Item<'_>) {
+        let Item::Event(event) = item else { return };
         let Partial { names, hard, soft, raised, sums } = partial;
         let Some(number) = event.integer(0).map(|number| number as u32) else { return };
         let (time, cpu) = (event.time, event.cpu);
@@ -149,7 +156,8 @@ impl EventAnalysis for Interrupts {
         earlier
     }
 
-    fn finish(&self, whole: Partial, of: &Whole<'_>) -> Table {
+    fn finish(&self, partials: Vec<Partial>, of: &Whole<'_>) -> Table {
+        let whole = only(partials);
         let Partial { names, hard, soft, raised, mut sums } = whole;
         let (unmatched, unfinished) = (hard.left().0 + soft.left().0, hard.left().1 + soft.left().1);
         raised.finish(|begin, (end, number, cpu)| sums.see(Phase::Raise, number, cpu, begin, end));
@@ -174,7 +182,7 @@ impl EventAnalysis for Interrupts {
             "cpu" => rows(&names, handlers, true),
             _ => rows(&names, handlers, false),
         };
-        Table { name: "irq", shape: Shape::Counters, summary, columns, rows, loss: Vec::new() }
+        Table::new("irq", Shape::Counters, summary, columns, rows)
     }
 }
 
@@ -198,7 +206,7 @@ fn rows(
     for (handler, cpu, durations) in handlers {
         sums.entry((handler, if by_cpu { cpu } else { 0 })).or_default().add(durations);
     }
-    let mut columns = vec![Column::text("kind"), Column::integer("number", Unit::None), Column::text("name")];
+    let mut columns = vec![Column::name("kind"), Column::integer("number", Unit::None), Column::name("name")];
     columns.extend(by_cpu.then_some(Column::integer("cpu", Unit::None)));
     columns.push(Column::integer("count", Unit::Count));
     columns.extend(duration_columns());
@@ -220,9 +228,9 @@ fn slowest(
     of: &Whole<'_>,
 ) -> (Vec<Column>, Vec<Vec<Value>>) {
     let columns = vec![
-        Column::text("kind"),
+        Column::name("kind"),
         Column::integer("number", Unit::None),
-        Column::text("name"),
+        Column::name("name"),
         Column::integer("duration_ns", Unit::Nanoseconds),
         Column::integer("begin_ns", Unit::Nanoseconds),
         Column::integer("cpu", Unit::None),

@@ -4,8 +4,9 @@
 
 use hodo_clock::Nanos;
 use hodo_trace::{
-    Column, EventAnalysis, Shape, Table, Unit, Value, Whole,
-    kernel::{KernelEvent, Kind, Threads},
+    Analysis, Column, Description, Interest, Item, Shape, Simple, Start, Table, Takes, Unit, Value, Whole,
+    kernel::{Kind, Threads},
+    only,
 };
 use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
@@ -19,6 +20,18 @@ use crate::{
 /// The analysis.
 #[derive(Clone, Copy, Debug)]
 pub struct InterruptsOff;
+
+/// The report.
+pub const INTERRUPTS_OFF: Simple<InterruptsOff> = Simple {
+    description: Description {
+        name: "irqoff",
+        help: "kernel events: how long CPUs took no interrupts",
+        views: &["cpu", "slowest"],
+        takes: Takes::CPUS,
+        in_all: true,
+    },
+    analysis: InterruptsOff,
+};
 
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 struct Sums {
@@ -41,26 +54,19 @@ pub struct Partial {
     sums: Sums,
 }
 
-impl EventAnalysis for InterruptsOff {
+impl Analysis for InterruptsOff {
     type Partial = Partial;
 
-    fn interest(&self) -> &'static [(Kind, &'static [usize])] {
-        &[(Kind::IrqDisable, &[]), (Kind::IrqEnable, &[])]
+    fn interest(&self) -> Interest<'_> {
+        Interest::events(&[(Kind::IrqDisable, &[]), (Kind::IrqEnable, &[])]).without_threads()
     }
 
-    fn needs_threads(&self) -> bool {
-        false
-    }
-
-    fn views(&self) -> &'static [&'static str] {
-        &["cpu", "slowest"]
-    }
-
-    fn unknown(&self) -> Partial {
+    fn begin(&self, _: &Start<'_>) -> Partial {
         Partial::default()
     }
 
-    fn fold(&self, partial: &mut Partial, event: &KernelEvent<'_>) {
+    fn fold(&self, partial: &mut Partial, item: Item<'_>) {
+        let Item::Event(event) = item else { return };
         let (key, end) = (u64::from(event.cpu), (event.time, event.cpu));
         match event.kind {
             Kind::IrqDisable => partial.off.begin(key, event.time),
@@ -81,7 +87,8 @@ impl EventAnalysis for InterruptsOff {
         earlier
     }
 
-    fn finish(&self, whole: Partial, of: &Whole<'_>) -> Table {
+    fn finish(&self, partials: Vec<Partial>, of: &Whole<'_>) -> Table {
+        let whole = only(partials);
         let Partial { off, mut sums } = whole;
         sums.cpus.retain(|cpu, _| of.choice.wants_cpu(*cpu));
         let mut all = Durations::default();
@@ -97,7 +104,7 @@ impl EventAnalysis for InterruptsOff {
             "slowest" => slowest(&sums.longest, of),
             _ => by_cpu(sums.cpus),
         };
-        Table { name: "irqoff", shape: Shape::Counters, summary, columns, rows, loss: Vec::new() }
+        Table::new("irqoff", Shape::Counters, summary, columns, rows)
     }
 }
 

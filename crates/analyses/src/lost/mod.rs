@@ -7,8 +7,9 @@ use std::collections::BTreeMap;
 
 use hodo_clock::Nanos;
 use hodo_trace::{
-    Column, EventAnalysis, Shape, Table, Unit, Value, Whole,
-    kernel::{KernelEvent, Kind, Threads, field},
+    Analysis, Column, Description, Interest, Item, Shape, Simple, Start, Table, Takes, Unit, Value, Whole,
+    kernel::{Kind, Threads, field},
+    only,
 };
 use serde::{Deserialize, Serialize};
 
@@ -20,6 +21,18 @@ use crate::{
 /// The analysis.
 #[derive(Clone, Copy, Debug)]
 pub struct Lost;
+
+/// The report.
+pub const LOST: Simple<Lost> = Simple {
+    description: Description {
+        name: "lost",
+        help: "software events: what the tracer lost, of which streams, and when",
+        views: &["stream", "longest"],
+        takes: Takes::NOTHING,
+        in_all: true,
+    },
+    analysis: Lost,
+};
 
 /// What a stream lost.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
@@ -47,33 +60,25 @@ pub struct Partial {
     longest: Longest<Gap>,
 }
 
-impl EventAnalysis for Lost {
+impl Analysis for Lost {
     type Partial = Partial;
 
-    fn interest(&self) -> &'static [(Kind, &'static [usize])] {
-        const {
-            use field::lost::{BEGIN, COUNT, END, PACKETS, STREAM};
-            &[(Kind::Lost, &[COUNT, PACKETS, BEGIN, END, STREAM])]
-        }
+    fn interest(&self) -> Interest<'_> {
+        Interest::events(
+            const {
+                use field::lost::{BEGIN, COUNT, END, PACKETS, STREAM};
+                &[(Kind::Lost, &[COUNT, PACKETS, BEGIN, END, STREAM])]
+            },
+        )
+        .without_threads()
     }
 
-    fn needs_threads(&self) -> bool {
-        false
-    }
-
-    fn views(&self) -> &'static [&'static str] {
-        &["stream", "longest"]
-    }
-
-    fn of_cpus(&self) -> bool {
-        false
-    }
-
-    fn unknown(&self) -> Partial {
+    fn begin(&self, _: &Start<'_>) -> Partial {
         Partial::default()
     }
 
-    fn fold(&self, partial: &mut Partial, event: &KernelEvent<'_>) {
+    fn fold(&self, partial: &mut Partial, item: Item<'_>) {
+        let Item::Event(event) = item else { return };
         let number = |field| event.integer(field).unwrap_or(0) as u64;
         if event.kind != Kind::Lost {
             return;
@@ -98,7 +103,8 @@ impl EventAnalysis for Lost {
         earlier
     }
 
-    fn finish(&self, whole: Partial, of: &Whole<'_>) -> Table {
+    fn finish(&self, partials: Vec<Partial>, of: &Whole<'_>) -> Table {
+        let whole = only(partials);
         let sum = |which: fn(&Figures) -> u64| Value::from(whole.streams.values().map(which).sum::<u64>());
         let summary = vec![
             ("streams_with_loss", (whole.streams.len() as u64).into()),
@@ -109,13 +115,13 @@ impl EventAnalysis for Lost {
             "longest" => (Shape::Intervals, longest_columns(), longest(&whole)),
             _ => (Shape::Counters, stream_columns(), by_stream(whole, of)),
         };
-        Table { name: "lost", shape, summary, columns, rows, loss: Vec::new() }
+        Table::new("lost", shape, summary, columns, rows)
     }
 }
 
 fn stream_columns() -> Vec<Column> {
     vec![
-        Column::text("stream"),
+        Column::name("stream"),
         Column::integer("events", Unit::Count),
         Column::integer("packets", Unit::Count),
         Column::integer("gaps", Unit::Count),
@@ -145,7 +151,7 @@ fn by_stream(whole: Partial, of: &Whole<'_>) -> Vec<Vec<Value>> {
 
 fn longest_columns() -> Vec<Column> {
     vec![
-        Column::text("stream"),
+        Column::name("stream"),
         Column::integer("events", Unit::Count),
         Column::integer("packets", Unit::Count),
         Column::integer("duration_ns", Unit::Nanoseconds),

@@ -4,8 +4,9 @@
 //! thread that runs on the CPU, also where an interrupt allocates them.
 
 use hodo_trace::{
-    Column, EventAnalysis, Shape, Table, Unit, Whole,
-    kernel::{KernelEvent, Kind, Thread, Threads, field},
+    Analysis, Column, Description, Interest, Item, Shape, Simple, Start, Table, Takes, Unit, Whole,
+    kernel::{Kind, Thread, Threads, field},
+    only,
 };
 use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
@@ -19,6 +20,18 @@ use crate::{
 /// The analysis.
 #[derive(Clone, Copy, Debug)]
 pub struct Memory;
+
+/// The report.
+pub const MEMORY: Simple<Memory> = Simple {
+    description: Description {
+        name: "memory",
+        help: "kernel events: pages of memory that processes had allocated, and gave back",
+        views: &["process", "thread"],
+        takes: Takes::THREADS_AND_CPUS,
+        in_all: true,
+    },
+    analysis: Memory,
+};
 
 /// The highest order of pages that the kernel hands out at a time is below this.
 const MOST_ORDER: i64 = 32;
@@ -44,22 +57,21 @@ impl Add for Pages {
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Partial(Tally<(), Pages>);
 
-impl EventAnalysis for Memory {
+impl Analysis for Memory {
     type Partial = Partial;
 
-    fn interest(&self) -> &'static [(Kind, &'static [usize])] {
-        const { &[(Kind::PageAlloc, &[field::page::ORDER]), (Kind::PageFree, &[field::page::ORDER])] }
+    fn interest(&self) -> Interest<'_> {
+        Interest::events(
+            const { &[(Kind::PageAlloc, &[field::page::ORDER]), (Kind::PageFree, &[field::page::ORDER])] },
+        )
     }
 
-    fn views(&self) -> &'static [&'static str] {
-        &["process", "thread"]
-    }
-
-    fn unknown(&self) -> Partial {
+    fn begin(&self, _: &Start<'_>) -> Partial {
         Partial::default()
     }
 
-    fn fold(&self, partial: &mut Partial, event: &KernelEvent<'_>) {
+    fn fold(&self, partial: &mut Partial, item: Item<'_>) {
+        let Item::Event(event) = item else { return };
         let order = event.integer(field::page::ORDER).filter(|order| (0..MOST_ORDER).contains(order));
         let pages = 1 << order.unwrap_or(0);
         match event.kind {
@@ -86,7 +98,8 @@ impl EventAnalysis for Memory {
         earlier
     }
 
-    fn finish(&self, whole: Partial, of: &Whole<'_>) -> Table {
+    fn finish(&self, partials: Vec<Partial>, of: &Whole<'_>) -> Table {
+        let whole = only(partials);
         let threads = of.threads;
         let who = if of.choice.view == "thread" { Of::Threads } else { Of::Processes };
         let mut rows: FxHashMap<Thread, Pages> = FxHashMap::default();
@@ -107,6 +120,6 @@ impl EventAnalysis for Memory {
             (pages.allocated + pages.freed, thread, row)
         };
         let rows = most_time_first(rows.into_iter().map(row));
-        Table { name: "memory", shape: Shape::Counters, summary, columns, rows, loss: Vec::new() }
+        Table::new("memory", Shape::Counters, summary, columns, rows)
     }
 }

@@ -5,8 +5,9 @@
 //! that are received, mostly whoever was interrupted.
 
 use hodo_trace::{
-    Column, EventAnalysis, Shape, Table, Unit, Value, Whole,
-    kernel::{KernelEvent, Kind, Thread, Threads, field},
+    Analysis, Column, Description, Interest, Item, Shape, Simple, Start, Table, Takes, Unit, Value, Whole,
+    kernel::{Kind, Thread, Threads, field},
+    only,
 };
 use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
@@ -20,6 +21,18 @@ use crate::{
 /// The analysis.
 #[derive(Clone, Copy, Debug)]
 pub struct Network;
+
+/// The report.
+pub const NETWORK: Simple<Network> = Simple {
+    description: Description {
+        name: "net",
+        help: "kernel events: packets and bytes through network devices",
+        views: &["device", "process", "thread"],
+        takes: Takes::THREADS_AND_CPUS,
+        in_all: true,
+    },
+    analysis: Network,
+};
 
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 struct Packets {
@@ -42,27 +55,26 @@ impl Add for Packets {
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Partial(Tally<String, Packets>);
 
-impl EventAnalysis for Network {
+impl Analysis for Network {
     type Partial = Partial;
 
-    fn interest(&self) -> &'static [(Kind, &'static [usize])] {
-        const {
-            &[
-                (Kind::NetQueue, &[field::net::NAME, field::net::LEN]),
-                (Kind::NetReceive, &[field::net::NAME, field::net::LEN]),
-            ]
-        }
+    fn interest(&self) -> Interest<'_> {
+        Interest::events(
+            const {
+                &[
+                    (Kind::NetQueue, &[field::net::NAME, field::net::LEN]),
+                    (Kind::NetReceive, &[field::net::NAME, field::net::LEN]),
+                ]
+            },
+        )
     }
 
-    fn views(&self) -> &'static [&'static str] {
-        &["device", "process", "thread"]
-    }
-
-    fn unknown(&self) -> Partial {
+    fn begin(&self, _: &Start<'_>) -> Partial {
         Partial::default()
     }
 
-    fn fold(&self, partial: &mut Partial, event: &KernelEvent<'_>) {
+    fn fold(&self, partial: &mut Partial, item: Item<'_>) {
+        let Item::Event(event) = item else { return };
         if !matches!(event.kind, Kind::NetQueue | Kind::NetReceive) {
             return;
         }
@@ -79,7 +91,8 @@ impl EventAnalysis for Network {
         earlier
     }
 
-    fn finish(&self, whole: Partial, of: &Whole<'_>) -> Table {
+    fn finish(&self, partials: Vec<Partial>, of: &Whole<'_>) -> Table {
+        let whole = only(partials);
         let threads = of.threads;
         let who = match of.choice.view.as_str() {
             "process" => Some(Of::Processes),
@@ -99,7 +112,7 @@ impl EventAnalysis for Network {
         let names = ["sent_bytes", "received_bytes", "packets_sent", "packets_received"];
         let summary = names.into_iter().zip(cells(&all)).collect();
         let mut columns: Vec<Column> = who.map_or(Vec::new(), Of::columns);
-        columns.push(Column::text("device"));
+        columns.push(Column::name("device"));
         columns.extend(names[..2].iter().map(|name| Column::integer(name, Unit::Bytes)));
         columns.extend(names[2..].iter().map(|name| Column::integer(name, Unit::Count)));
         let row = |((person, device), packets): ((Option<Thread>, String), Packets)| {
@@ -110,6 +123,6 @@ impl EventAnalysis for Network {
             (packets.sent_bytes.saturating_add(packets.received_bytes), (person, device), row)
         };
         let rows = most_time_first(rows.into_iter().map(row));
-        Table { name: "net", shape: Shape::Counters, summary, columns, rows, loss: Vec::new() }
+        Table::new("net", Shape::Counters, summary, columns, rows)
     }
 }

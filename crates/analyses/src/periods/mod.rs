@@ -7,8 +7,10 @@ use std::collections::BTreeMap;
 
 use hodo_clock::Nanos;
 use hodo_trace::{
-    Column, EventAnalysis, Period, Shape, Start, Table, Unit, Value, Whole,
-    kernel::{KernelEvent, Kind, Threads, field},
+    Analysis, Column, Description, Interest, Item, Maker, Parameters, Period, Report, Shape, Start, Table,
+    Takes, Unit, Value, Whole,
+    kernel::{Kind, Threads, field},
+    only,
 };
 use serde::{Deserialize, Serialize};
 
@@ -25,8 +27,25 @@ pub struct Periods {
     pub period: Option<Period>,
 }
 
-/// The views of its tables.
-pub const VIEWS: [&str; 2] = ["group", "slowest"];
+/// The report.
+#[derive(Clone, Copy, Debug)]
+pub struct PeriodsReport;
+
+impl Report for PeriodsReport {
+    fn description(&self) -> &Description {
+        &Description {
+            name: "periods",
+            help: "software events: how long from one event to another, of any two sorts",
+            views: &["group", "slowest"],
+            takes: Takes { cpus: true, period: true, ..Takes::NOTHING },
+            in_all: false,
+        }
+    }
+
+    fn make<M: Maker>(&self, parameters: &Parameters, maker: M) -> M::Made {
+        maker.analysis(Periods { period: parameters.period.clone() })
+    }
+}
 
 /// A period that goes on: since when, what group it is of, on which CPU it began.
 type Begun = (Nanos, String, u32);
@@ -56,37 +75,26 @@ impl Sums {
     }
 }
 
-impl EventAnalysis for Periods {
+impl Analysis for Periods {
     type Partial = Partial;
 
-    fn interest(&self) -> &'static [(Kind, &'static [usize])] {
-        const {
-            use field::period::{GROUP, KEY};
-            &[(Kind::PeriodBegin, &[KEY, GROUP]), (Kind::PeriodEnd, &[KEY])]
-        }
-    }
-
-    fn period(&self) -> Option<&Period> {
-        self.period.as_ref()
-    }
-
-    fn needs_threads(&self) -> bool {
-        false
-    }
-
-    fn views(&self) -> &'static [&'static str] {
-        &VIEWS
-    }
-
-    fn unknown(&self) -> Partial {
-        Partial::default()
+    fn interest(&self) -> Interest<'_> {
+        Interest::events(
+            const {
+                use field::period::{GROUP, KEY};
+                &[(Kind::PeriodBegin, &[KEY, GROUP]), (Kind::PeriodEnd, &[KEY])]
+            },
+        )
+        .without_threads()
+        .with_period(self.period.as_ref())
     }
 
     fn begin(&self, start: &Start<'_>) -> Partial {
         Partial { pairs: Pairs::new(start.is_first), ..Partial::default() }
     }
 
-    fn fold(&self, partial: &mut Partial, event: &KernelEvent<'_>) {
+    fn fold(&self, partial: &mut Partial, item: Item<'_>) {
+        let Item::Event(event) = item else { return };
         let text = |field| String::from_utf8_lossy(event.text(field).unwrap_or_default()).into_owned();
         let Partial { pairs, sums } = partial;
         let key = text(field::period::KEY);
@@ -112,7 +120,8 @@ impl EventAnalysis for Periods {
         earlier
     }
 
-    fn finish(&self, whole: Partial, of: &Whole<'_>) -> Table {
+    fn finish(&self, partials: Vec<Partial>, of: &Whole<'_>) -> Table {
+        let whole = only(partials);
         let (unmatched, unfinished) = whole.pairs.left();
         let mut groups: BTreeMap<String, Durations> = BTreeMap::new();
         for (group, cpus) in whole.sums.groups {
@@ -130,21 +139,19 @@ impl EventAnalysis for Periods {
             "slowest" => slowest(&whole.sums.longest, of),
             _ => by_group(groups),
         };
-        Table { name: "periods", shape: Shape::Counters, summary, columns, rows, loss: Vec::new() }
+        Table::new("periods", Shape::Counters, summary, columns, rows)
     }
 }
 
 fn by_group(groups: BTreeMap<String, Durations>) -> (Vec<Column>, Vec<Vec<Value>>) {
     let all = groups.values().map(|durations| durations.total).sum();
-    let mut columns = vec![
-        Column::text("group"),
-        Column::integer("count", Unit::Count),
-        Column::real("share", Unit::Share).secondary(),
-    ];
+    let mut columns = vec![Column::name("group"), Column::integer("count", Unit::Count)];
     columns.extend(duration_columns());
+    columns.push(Column::real("share", Unit::Share).secondary());
     let row = |(group, durations): (String, Durations)| {
-        let mut row = vec![group.as_str().into(), durations.count.into(), share(durations.total, all)];
+        let mut row = vec![group.as_str().into(), durations.count.into()];
         row.extend(duration_cells(&durations));
+        row.push(share(durations.total, all));
         (durations.total, group, row)
     };
     (columns, most_time_first(groups.into_iter().map(row)))
@@ -152,7 +159,7 @@ fn by_group(groups: BTreeMap<String, Durations>) -> (Vec<Column>, Vec<Vec<Value>
 
 fn slowest(longest: &Longest<Long>, of: &Whole<'_>) -> (Vec<Column>, Vec<Vec<Value>>) {
     let columns = vec![
-        Column::text("group"),
+        Column::name("group"),
         Column::text("match"),
         Column::integer("duration_ns", Unit::Nanoseconds),
         Column::integer("begin_ns", Unit::Nanoseconds),

@@ -8,8 +8,10 @@ use std::collections::BTreeMap;
 
 use hodo_clock::Nanos;
 use hodo_trace::{
-    Choice, Column, EventAnalysis, Shape, Table, Unit, Value, Whole,
+    Analysis, Choice, Column, Description, Interest, Item, Shape, Simple, Start, Table, Takes, Unit, Value,
+    Whole,
     kernel::{KernelEvent, Kind, Threads, field},
+    only,
 };
 use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
@@ -17,6 +19,18 @@ use serde::{Deserialize, Serialize};
 /// The analysis.
 #[derive(Clone, Copy, Debug)]
 pub struct Processes;
+
+/// The report.
+pub const PROCESSES: Simple<Processes> = Simple {
+    description: Description {
+        name: "processes",
+        help: "kernel events: who started whom, when, and how long each lived",
+        views: &["process", "thread"],
+        takes: Takes::THREADS,
+        in_all: true,
+    },
+    analysis: Processes,
+};
 
 /// The life of a thread, as far as it is known.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
@@ -107,45 +121,43 @@ impl Partial {
     }
 }
 
-impl EventAnalysis for Processes {
+impl Analysis for Processes {
     type Partial = Partial;
 
-    fn interest(&self) -> &'static [(Kind, &'static [usize])] {
-        const {
-            use field::{exec, fork, process, switch, thread_exit};
-            &[
-                (
-                    Kind::SchedSwitch,
-                    &[switch::PREV_COMM, switch::PREV_TID, switch::NEXT_COMM, switch::NEXT_TID],
-                ),
-                (
-                    Kind::SchedFork,
-                    &[fork::CHILD_COMM, fork::CHILD_TID, fork::CHILD_PID, fork::PARENT_TID, fork::PARENT_PID],
-                ),
-                (Kind::SchedExec, &[exec::TID, exec::FILENAME]),
-                (Kind::SchedExit, &[thread_exit::TID]),
-                (Kind::StateProcess, &[process::TID, process::PID, process::NAME, process::PPID]),
-            ]
-        }
+    fn interest(&self) -> Interest<'_> {
+        Interest::events(
+            const {
+                use field::{exec, fork, process, switch, thread_exit};
+                &[
+                    (
+                        Kind::SchedSwitch,
+                        &[switch::PREV_COMM, switch::PREV_TID, switch::NEXT_COMM, switch::NEXT_TID],
+                    ),
+                    (
+                        Kind::SchedFork,
+                        &[
+                            fork::CHILD_COMM,
+                            fork::CHILD_TID,
+                            fork::CHILD_PID,
+                            fork::PARENT_TID,
+                            fork::PARENT_PID,
+                        ],
+                    ),
+                    (Kind::SchedExec, &[exec::TID, exec::FILENAME]),
+                    (Kind::SchedExit, &[thread_exit::TID]),
+                    (Kind::StateProcess, &[process::TID, process::PID, process::NAME, process::PPID]),
+                ]
+            },
+        )
+        .without_threads()
     }
 
-    fn needs_threads(&self) -> bool {
-        false
-    }
-
-    fn views(&self) -> &'static [&'static str] {
-        &["process", "thread"]
-    }
-
-    fn of_cpus(&self) -> bool {
-        false
-    }
-
-    fn unknown(&self) -> Partial {
+    fn begin(&self, _: &Start<'_>) -> Partial {
         Partial::default()
     }
 
-    fn fold(&self, partial: &mut Partial, event: &KernelEvent<'_>) {
+    fn fold(&self, partial: &mut Partial, item: Item<'_>) {
+        let Item::Event(event) = item else { return };
         partial.see(event);
     }
 
@@ -162,7 +174,8 @@ impl EventAnalysis for Processes {
         earlier
     }
 
-    fn finish(&self, whole: Partial, of: &Whole<'_>) -> Table {
+    fn finish(&self, partials: Vec<Partial>, of: &Whole<'_>) -> Table {
+        let whole = only(partials);
         let family = Family::new(whole, of.choice.view == "thread");
         let rows = family.rows(of);
         let count = |is: fn(&Member) -> bool| {
@@ -174,18 +187,18 @@ impl EventAnalysis for Processes {
             ("ended", count(|member| member.is_process && member.life.died.is_some())),
         ];
         let columns = vec![
-            Column::text("comm"),
+            Column::name("comm"),
             Column::integer("depth", Unit::Count),
             Column::integer("tid", Unit::None),
             Column::integer("pid", Unit::None).secondary(),
             Column::integer("begin_ns", Unit::Nanoseconds),
             Column::integer("duration_ns", Unit::Nanoseconds),
             Column::integer("threads", Unit::Count),
-            Column::text("program").secondary(),
+            Column::name("program").secondary(),
             Column::integer("end_ns", Unit::Nanoseconds).secondary(),
             Column::integer("programs", Unit::Count).secondary(),
         ];
-        Table { name: "processes", shape: Shape::Tree, summary, columns, rows, loss: Vec::new() }
+        Table::new("processes", Shape::Tree, summary, columns, rows)
     }
 }
 

@@ -2,8 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::Every;
 use crate::clock::{Span, Time};
+use hodo_trace::Every;
 
 /// What ran at a node or of a function, without what it called.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -58,10 +58,10 @@ impl Cost {
     }
 
     pub(super) fn add(&mut self, other: &Cost) {
-        self.ran.entries += other.ran.entries;
-        self.ran.instructions += other.ran.instructions;
+        // A forged partial may have counted anything, and a damaged clock may be sampled any number of times.
+        self.ran.entries = self.ran.entries.saturating_add(other.ran.entries);
+        self.ran.instructions = self.ran.instructions.saturating_add(other.ran.instructions);
         self.ran.time = self.ran.time.and(other.ran.time);
-        // A damaged clock may be sampled any number of times.
         self.beside.samples = self.beside.samples.saturating_add(other.beside.samples);
         self.beside.outside = self.beside.outside.and(other.beside.outside);
     }
@@ -85,7 +85,7 @@ impl Sums {
 
     pub(super) fn add(&mut self, other: &Sums) {
         self.lose(other.lost_time);
-        self.gaps += other.gaps;
-        self.calls += other.calls;
+        self.gaps = self.gaps.saturating_add(other.gaps);
+        self.calls = self.calls.saturating_add(other.calls);
     }
 }

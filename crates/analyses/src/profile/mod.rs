@@ -10,6 +10,8 @@ mod functions;
 mod table;
 mod tree;
 
+use hodo_trace::{Description, Every, Maker, Parameters, Takes};
+
 pub use functions::Functions;
 pub use tree::Profile;
 
@@ -24,14 +26,49 @@ pub enum Report {
     Tree,
 }
 
-/// How far samples lie apart.
-///
-/// Both count from a fixed origin, not from where a chunk begins, so that any cutting gives the same
-/// samples: the clock's zero, and the thread's first instruction.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Every {
-    /// A sample at each multiple of so many nanoseconds of the clock; not 0.
-    Nanoseconds(u64),
-    /// A sample at each multiple of so many instructions of a thread; not 0.
-    Instructions(u64),
+/// The report of one [way to draw](Report) a profile.
+#[derive(Clone, Copy, Debug)]
+pub struct ProfileReport {
+    description: Description,
+    report: Report,
+}
+
+const TAKES: Takes = Takes { threads: true, every: true, ..Takes::NOTHING };
+
+/// The report of functions.
+pub const FUNCTIONS: ProfileReport = ProfileReport {
+    description: Description {
+        name: "functions",
+        help: "exact profile: instructions, calls and time of each function",
+        views: &[],
+        takes: TAKES,
+        in_all: true,
+    },
+    report: Report::Functions,
+};
+
+/// The report of call paths.
+pub const TREE: ProfileReport = ProfileReport {
+    description: Description {
+        name: "tree",
+        help: "exact calling-context tree: who called whom, how often, at what cost",
+        views: &[],
+        takes: TAKES,
+        in_all: false,
+    },
+    report: Report::Tree,
+};
+
+impl hodo_trace::Report for ProfileReport {
+    fn description(&self) -> &Description {
+        &self.description
+    }
+
+    fn make<M: Maker>(&self, parameters: &Parameters, maker: M) -> M::Made {
+        match (self.report, parameters.every) {
+            // Samples are taken of call paths.
+            (Report::Functions, None) => maker.fast(Functions),
+            (report, every) => maker.fast(Profile { every, report }),
+        }
+    }
 }

@@ -97,17 +97,11 @@ pub(super) fn functions(
         Column::integer("jumps", Unit::Count).secondary(),
         Column::integer("self_time_ns", Unit::Nanoseconds).secondary(),
         Column::integer("total_time_ns", Unit::Nanoseconds),
-        Column::text("function"),
-        Column::text("module").secondary(),
+        Column::name("function"),
+        Column::name("module").secondary(),
     ]);
-    Table {
-        name: "functions",
-        shape: Shape::Counters,
-        summary: all.summary(every),
-        columns: columns.collect(),
-        rows: functions.iter().map(row).collect(),
-        loss: Vec::new(),
-    }
+    let rows = functions.iter().map(row);
+    Table::new("functions", Shape::Counters, all.summary(every), columns.collect(), rows)
 }
 
 pub(crate) fn share(part: u64, all: u64) -> f64 {

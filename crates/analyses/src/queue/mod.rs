@@ -8,8 +8,8 @@ use std::collections::BTreeMap;
 
 use hodo_clock::Nanos;
 use hodo_trace::{
-    Column, EventAnalysis, Shape, Start, Table, Unit, Value, Whole,
-    kernel::{KernelEvent, Kind, Threads},
+    Analysis, Column, Description, Interest, Item, Shape, Simple, Start, Table, Takes, Unit, Value, Whole,
+    kernel::Threads, only,
 };
 use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
@@ -24,6 +24,18 @@ use crate::{
 /// The analysis.
 #[derive(Clone, Copy, Debug)]
 pub struct Queue;
+
+/// The report.
+pub const QUEUE: Simple<Queue> = Simple {
+    description: Description {
+        name: "queue",
+        help: "kernel events: how many threads waited for each CPU",
+        views: &["cpu", "time"],
+        takes: Takes::CPUS,
+        in_all: true,
+    },
+    analysis: Queue,
+};
 
 /// A run queue.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
@@ -76,30 +88,19 @@ impl Observer for Queues {
     }
 }
 
-impl EventAnalysis for Queue {
+impl Analysis for Queue {
     type Partial = Course<Queues>;
 
-    fn interest(&self) -> &'static [(Kind, &'static [usize])] {
-        &tasks::INTEREST
-    }
-
-    fn needs_threads(&self) -> bool {
-        false
-    }
-
-    fn views(&self) -> &'static [&'static str] {
-        &["cpu", "time"]
-    }
-
-    fn unknown(&self) -> Self::Partial {
-        Course::new(false)
+    fn interest(&self) -> Interest<'_> {
+        Interest::events(&tasks::INTEREST).without_threads()
     }
 
     fn begin(&self, start: &Start<'_>) -> Self::Partial {
         Course::new(start.is_first)
     }
 
-    fn fold(&self, partial: &mut Self::Partial, event: &KernelEvent<'_>) {
+    fn fold(&self, partial: &mut Self::Partial, item: Item<'_>) {
+        let Item::Event(event) = item else { return };
         partial.see(event);
     }
 
@@ -108,7 +109,8 @@ impl EventAnalysis for Queue {
         earlier
     }
 
-    fn finish(&self, whole: Self::Partial, of: &Whole<'_>) -> Table {
+    fn finish(&self, partials: Vec<Self::Partial>, of: &Whole<'_>) -> Table {
+        let whole = only(partials);
         let Queues { cpus, bins } = whole.finish(of.span.1);
         let mut cpus: Vec<(u32, OfCpu)> =
             cpus.into_iter().filter(|(cpu, _)| of.choice.wants_cpu(*cpu)).collect();
@@ -126,7 +128,7 @@ impl EventAnalysis for Queue {
             summary.push(("width_ns", bins.width().into()));
         }
         let (columns, rows) = if is_over_time { over_time(bins, of) } else { by_cpu(cpus, span) };
-        Table { name: "queue", shape: Shape::Counters, summary, columns, rows, loss: Vec::new() }
+        Table::new("queue", Shape::Counters, summary, columns, rows)
     }
 }
 

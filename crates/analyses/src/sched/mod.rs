@@ -6,8 +6,9 @@
 
 use hodo_clock::Nanos;
 use hodo_trace::{
-    Column, EventAnalysis, Shape, Table, Unit, Value, Whole,
+    Analysis, Column, Description, Interest, Item, Shape, Simple, Start, Table, Takes, Unit, Value, Whole,
     kernel::{KernelEvent, Kind, Thread, Threads, field},
+    only,
 };
 use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
@@ -23,6 +24,18 @@ use crate::{
 /// The analysis.
 #[derive(Clone, Copy, Debug)]
 pub struct Scheduling;
+
+/// The report.
+pub const SCHEDULING: Simple<Scheduling> = Simple {
+    description: Description {
+        name: "sched",
+        help: "kernel events: how long woken threads waited for a CPU; preemptions and migrations",
+        views: &["thread", "cpu", "slowest"],
+        takes: Takes::THREADS_AND_CPUS,
+        in_all: true,
+    },
+    analysis: Scheduling,
+};
 
 /// What happened to a thread on a CPU.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
@@ -90,31 +103,30 @@ impl Partial {
     }
 }
 
-impl EventAnalysis for Scheduling {
+impl Analysis for Scheduling {
     type Partial = Partial;
 
-    fn interest(&self) -> &'static [(Kind, &'static [usize])] {
-        const {
-            &[
-                (
-                    Kind::SchedSwitch,
-                    &[field::switch::PREV_TID, field::switch::PREV_STATE, field::switch::NEXT_TID],
-                ),
-                (Kind::SchedWakeup, &[field::wakeup::TID]),
-                (Kind::SchedMigrate, &[field::migrate::TID]),
-            ]
-        }
+    fn interest(&self) -> Interest<'_> {
+        Interest::events(
+            const {
+                &[
+                    (
+                        Kind::SchedSwitch,
+                        &[field::switch::PREV_TID, field::switch::PREV_STATE, field::switch::NEXT_TID],
+                    ),
+                    (Kind::SchedWakeup, &[field::wakeup::TID]),
+                    (Kind::SchedMigrate, &[field::migrate::TID]),
+                ]
+            },
+        )
     }
 
-    fn views(&self) -> &'static [&'static str] {
-        &["thread", "cpu", "slowest"]
-    }
-
-    fn unknown(&self) -> Partial {
+    fn begin(&self, _: &Start<'_>) -> Partial {
         Partial::default()
     }
 
-    fn fold(&self, partial: &mut Partial, event: &KernelEvent<'_>) {
+    fn fold(&self, partial: &mut Partial, item: Item<'_>) {
+        let Item::Event(event) = item else { return };
         let tid = |field| event.integer(field).filter(|&tid| tid != 0);
         match event.kind {
             Kind::SchedWakeup => {
@@ -142,7 +154,8 @@ impl EventAnalysis for Scheduling {
         earlier
     }
 
-    fn finish(&self, whole: Partial, of: &Whole<'_>) -> Table {
+    fn finish(&self, partials: Vec<Partial>, of: &Whole<'_>) -> Table {
+        let whole = only(partials);
         let Sums { figures, longest } = whole.sums;
         let mut all = Figures::default();
         figures.wanted(of).for_each(|(.., figures)| all.add(figures.clone()));
@@ -157,7 +170,7 @@ impl EventAnalysis for Scheduling {
             "cpu" => by_cpu(figures.wanted(of)),
             _ => by_thread(of.threads, figures.wanted(of)),
         };
-        Table { name: "sched", shape: Shape::Counters, summary, columns, rows, loss: Vec::new() }
+        Table::new("sched", Shape::Counters, summary, columns, rows)
     }
 }
 
@@ -193,7 +206,7 @@ fn by_thread<'f>(
         (sum.latencies.total, thread, row)
     };
     let who = [
-        Column::text("comm"),
+        Column::name("comm"),
         Column::integer("tid", Unit::None),
         Column::integer("pid", Unit::None).secondary(),
     ];
@@ -216,7 +229,7 @@ fn slowest(
     of: &Whole<'_>,
 ) -> (Vec<Column>, Vec<Vec<Value>>) {
     let columns = vec![
-        Column::text("comm"),
+        Column::name("comm"),
         Column::integer("tid", Unit::None),
         Column::integer("pid", Unit::None),
         Column::integer("latency_ns", Unit::Nanoseconds),

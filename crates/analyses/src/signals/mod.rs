@@ -8,8 +8,9 @@ use std::collections::BTreeMap;
 
 use hodo_clock::Nanos;
 use hodo_trace::{
-    Column, EventAnalysis, Shape, Table, Unit, Value, Whole,
-    kernel::{KernelEvent, Kind, Thread, Threads, field},
+    Analysis, Column, Description, Interest, Item, Shape, Simple, Start, Table, Takes, Unit, Value, Whole,
+    kernel::{Kind, Thread, Threads, field},
+    only,
 };
 use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
@@ -26,6 +27,18 @@ use taken::{Blocks, Taken};
 /// The analysis.
 #[derive(Clone, Copy, Debug)]
 pub struct Signals;
+
+/// The report.
+pub const SIGNALS: Simple<Signals> = Simple {
+    description: Description {
+        name: "signals",
+        help: "kernel events: signals that were sent, and how long threads took to take them",
+        views: &["signal", "thread", "slowest"],
+        takes: Takes::THREADS,
+        in_all: true,
+    },
+    analysis: Signals,
+};
 
 /// Signals of a number, of a thread.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
@@ -77,32 +90,27 @@ pub struct Partial {
     sums: Sums,
 }
 
-impl EventAnalysis for Signals {
+impl Analysis for Signals {
     type Partial = Partial;
 
-    fn interest(&self) -> &'static [(Kind, &'static [usize])] {
-        const {
-            &[
-                (Kind::SchedSwitch, &[field::switch::PREV_TID, field::switch::NEXT_TID]),
-                (Kind::SignalGenerate, &[field::signal::SIG, field::signal::TID, field::signal::RESULT]),
-                (Kind::SignalDeliver, &[field::signal::SIG]),
-            ]
-        }
+    fn interest(&self) -> Interest<'_> {
+        Interest::events(
+            const {
+                &[
+                    (Kind::SchedSwitch, &[field::switch::PREV_TID, field::switch::NEXT_TID]),
+                    (Kind::SignalGenerate, &[field::signal::SIG, field::signal::TID, field::signal::RESULT]),
+                    (Kind::SignalDeliver, &[field::signal::SIG]),
+                ]
+            },
+        )
     }
 
-    fn views(&self) -> &'static [&'static str] {
-        &["signal", "thread", "slowest"]
-    }
-
-    fn of_cpus(&self) -> bool {
-        false
-    }
-
-    fn unknown(&self) -> Partial {
+    fn begin(&self, _: &Start<'_>) -> Partial {
         Partial::default()
     }
 
-    fn fold(&self, partial: &mut Partial, event: &KernelEvent<'_>) {
+    fn fold(&self, partial: &mut Partial, item: Item<'_>) {
+        let Item::Event(event) = item else { return };
         let Partial { blocks, sums } = partial;
         let number = |field| event.integer(field).map(|number| number as u32);
         match event.kind {
@@ -137,7 +145,8 @@ impl EventAnalysis for Signals {
         earlier
     }
 
-    fn finish(&self, whole: Partial, of: &Whole<'_>) -> Table {
+    fn finish(&self, partials: Vec<Partial>, of: &Whole<'_>) -> Table {
+        let whole = only(partials);
         let Partial { blocks, mut sums } = whole;
         let threads = of.threads;
         let (unmatched, unfinished) = blocks.finish(|cpu| threads.running(cpu).tid(), &mut sums);
@@ -155,7 +164,7 @@ impl EventAnalysis for Signals {
             "thread" => by_thread(threads, sums),
             _ => by_signal(sums),
         };
-        Table { name: "signals", shape: Shape::Counters, summary, columns, rows, loss: Vec::new() }
+        Table::new("signals", Shape::Counters, summary, columns, rows)
     }
 }
 
@@ -199,7 +208,7 @@ fn by_signal(sums: Sums) -> Rows {
         let row = signal(number.into()).into_iter().chain(cells(&figures)).collect();
         (figures.sent.max(figures.taken), number, row)
     };
-    let columns = columns(&[Column::text("signal"), Column::integer("number", Unit::None)]);
+    let columns = columns(&[Column::name("signal"), Column::integer("number", Unit::None)]);
     (columns, most_time_first(signals.into_iter().map(row)))
 }
 
@@ -210,10 +219,10 @@ fn by_thread(threads: &Threads, sums: Sums) -> Rows {
         (figures.sent.max(figures.taken), key, row)
     };
     let columns = columns(&[
-        Column::text("comm"),
+        Column::name("comm"),
         Column::integer("tid", Unit::None),
         Column::integer("pid", Unit::None).secondary(),
-        Column::text("signal"),
+        Column::name("signal"),
         Column::integer("number", Unit::None).secondary(),
     ]);
     (columns, most_time_first(sums.figures.into_iter().map(row)))
@@ -221,9 +230,9 @@ fn by_thread(threads: &Threads, sums: Sums) -> Rows {
 
 fn slowest(threads: &Threads, longest: &Longest<u64>, of: &Whole<'_>) -> Rows {
     let columns = vec![
-        Column::text("signal"),
+        Column::name("signal"),
         Column::integer("number", Unit::None),
-        Column::text("comm"),
+        Column::name("comm"),
         Column::integer("tid", Unit::None),
         Column::integer("pid", Unit::None),
         Column::integer("latency_ns", Unit::Nanoseconds),

@@ -7,8 +7,10 @@
 
 use hodo_clock::Nanos;
 use hodo_trace::{
-    AnyEventAnalysis, Choice, Column, EventAnalysis, Shape, Start, Table, Unit, Value, Whole,
-    kernel::{KernelEvent, Kind, Thread, Threads},
+    Analysis, Column, Description, Interest, Item, Maker, Parameters, Report, Shape, Start, Table, Takes,
+    Unit, Value, Whole,
+    kernel::{Kind, Thread, Threads},
+    only,
 };
 use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
@@ -22,6 +24,29 @@ use crate::{
 /// The analysis.
 #[derive(Clone, Copy, Debug)]
 pub struct States;
+
+/// The report.
+#[derive(Clone, Copy, Debug)]
+pub struct StatesReport;
+
+impl Report for StatesReport {
+    fn description(&self) -> &Description {
+        &Description {
+            name: "states",
+            help: "kernel events: how long threads ran, waited for a CPU, and waited in which system call",
+            views: &["thread", "wait", "interval"],
+            takes: Takes::THREADS_AND_CPUS,
+            in_all: true,
+        }
+    }
+
+    fn make<M: Maker>(&self, parameters: &Parameters, maker: M) -> M::Made {
+        match parameters.choice.view.as_str() {
+            "interval" => maker.analysis(Intervals),
+            _ => maker.analysis(States),
+        }
+    }
+}
 
 /// The states one after the other.
 #[derive(Clone, Copy, Debug)]
@@ -94,30 +119,19 @@ const INTEREST: [(Kind, &[usize]); 6] = {
     [states, wakeup, migrate, (Kind::SyscallEntry, &[]), (Kind::SyscallExit, &[]), (Kind::Syscall, &[])]
 };
 
-impl EventAnalysis for States {
+impl Analysis for States {
     type Partial = Course<Times>;
 
-    fn interest(&self) -> &'static [(Kind, &'static [usize])] {
-        &INTEREST
-    }
-
-    fn views(&self) -> &'static [&'static str] {
-        &["thread", "wait", "interval"]
-    }
-
-    fn of_choice(&self, choice: &Choice) -> Option<Box<dyn AnyEventAnalysis>> {
-        (choice.view == "interval").then_some(Box::new(Intervals))
-    }
-
-    fn unknown(&self) -> Self::Partial {
-        Course::new(false)
+    fn interest(&self) -> Interest<'_> {
+        Interest::events(&INTEREST)
     }
 
     fn begin(&self, start: &Start<'_>) -> Self::Partial {
         Course::new(start.is_first)
     }
 
-    fn fold(&self, partial: &mut Self::Partial, event: &KernelEvent<'_>) {
+    fn fold(&self, partial: &mut Self::Partial, item: Item<'_>) {
+        let Item::Event(event) = item else { return };
         partial.see(event);
     }
 
@@ -126,7 +140,8 @@ impl EventAnalysis for States {
         earlier
     }
 
-    fn finish(&self, whole: Self::Partial, of: &Whole<'_>) -> Table {
+    fn finish(&self, partials: Vec<Self::Partial>, of: &Whole<'_>) -> Table {
+        let whole = only(partials);
         let Whole { span: (begin, end), threads, .. } = *of;
         let mut times = whole.finish(end);
         for (tid, state, until) in std::mem::take(&mut times.first) {
@@ -151,7 +166,7 @@ impl EventAnalysis for States {
             "wait" => by_wait(threads, times, of.names),
             _ => by_thread(threads, sums),
         };
-        Table { name: "states", shape: Shape::Counters, summary, columns, rows, loss: Vec::new() }
+        Table::new("states", Shape::Counters, summary, columns, rows)
     }
 }
 
@@ -174,7 +189,7 @@ fn place(state: State) -> usize {
 
 fn who() -> Vec<Column> {
     let pid = Column::integer("pid", Unit::None).secondary();
-    vec![Column::text("comm"), Column::integer("tid", Unit::None), pid]
+    vec![Column::name("comm"), Column::integer("tid", Unit::None), pid]
 }
 
 fn cells(threads: &Threads, tid: u32) -> Vec<Value> {
@@ -201,7 +216,7 @@ type Waiting = Option<(Wait, Option<u32>)>;
 
 fn by_wait(threads: &Threads, times: Times, names: &[String]) -> Rows {
     let mut columns = who();
-    columns.extend([Column::text("wait"), Column::text("call"), Column::integer("count", Unit::Count)]);
+    columns.extend([Column::name("wait"), Column::name("call"), Column::integer("count", Unit::Count)]);
     columns.extend(duration_columns());
     let mut waits: FxHashMap<(u32, Waiting), Durations> = FxHashMap::default();
     let of = |((tid, state), durations): ((u32, State), Durations)| match state {
@@ -220,26 +235,19 @@ fn by_wait(threads: &Threads, times: Times, names: &[String]) -> Rows {
     (columns, most_time_first(rows))
 }
 
-impl EventAnalysis for Intervals {
+impl Analysis for Intervals {
     type Partial = Course<List>;
 
-    fn interest(&self) -> &'static [(Kind, &'static [usize])] {
-        &INTEREST
-    }
-
-    fn views(&self) -> &'static [&'static str] {
-        &["interval"]
-    }
-
-    fn unknown(&self) -> Self::Partial {
-        Course::new(false)
+    fn interest(&self) -> Interest<'_> {
+        Interest::events(&INTEREST)
     }
 
     fn begin(&self, start: &Start<'_>) -> Self::Partial {
         Course::new(start.is_first)
     }
 
-    fn fold(&self, partial: &mut Self::Partial, event: &KernelEvent<'_>) {
+    fn fold(&self, partial: &mut Self::Partial, item: Item<'_>) {
+        let Item::Event(event) = item else { return };
         partial.see(event);
     }
 
@@ -248,7 +256,8 @@ impl EventAnalysis for Intervals {
         earlier
     }
 
-    fn finish(&self, whole: Self::Partial, of: &Whole<'_>) -> Table {
+    fn finish(&self, partials: Vec<Self::Partial>, of: &Whole<'_>) -> Table {
+        let whole = only(partials);
         let threads = of.threads;
         let List { intervals, left_out } = whole.finish(of.span.1);
         let mut rows: Vec<(Nanos, u32, Nanos, State)> = intervals
@@ -269,7 +278,7 @@ impl EventAnalysis for Intervals {
             Column::integer("duration_ns", Unit::Nanoseconds),
         ];
         columns.extend(who());
-        columns.extend([Column::text("state"), Column::integer("cpu", Unit::None), Column::text("call")]);
+        columns.extend([Column::name("state"), Column::integer("cpu", Unit::None), Column::name("call")]);
         let row = |(from, tid, to, state): (Nanos, u32, Nanos, State)| {
             let mut row = vec![from.0.into(), to.0.saturating_sub(from.0).into()];
             row.extend(cells(threads, tid));
@@ -282,7 +291,6 @@ impl EventAnalysis for Intervals {
             row.extend([state.into(), cpu, name(of.names, call)]);
             row
         };
-        let rows = rows.into_iter().map(row).collect();
-        Table { name: "states", shape: Shape::Intervals, summary, columns, rows, loss: Vec::new() }
+        Table::new("states", Shape::Intervals, summary, columns, rows.into_iter().map(row))
     }
 }

@@ -4,8 +4,10 @@ use std::hash::Hash;
 
 use hodo_clock::Nanos;
 use hodo_trace::{
-    AnyEventAnalysis, Choice, Column, EventAnalysis, Shape, Table, Unit, Value, Whole,
-    kernel::{KernelEvent, Kind, Thread, Threads, field},
+    Analysis, Column, Description, Interest, Item, Maker, Parameters, Report, Shape, Start, Table, Takes,
+    Unit, Value, Whole,
+    kernel::{Kind, Thread, Threads, field},
+    only,
 };
 use rustc_hash::FxHashMap;
 
@@ -19,6 +21,30 @@ use crate::{
 #[derive(Clone, Copy, Debug)]
 pub struct Syscalls;
 
+/// The report.
+#[derive(Clone, Copy, Debug)]
+pub struct SyscallsReport;
+
+impl Report for SyscallsReport {
+    fn description(&self) -> &Description {
+        &Description {
+            name: "syscalls",
+            help: "kernel events: how often each system call was made, how long it took, its errors",
+            views: &["call", "thread", "slowest"],
+            takes: Takes::THREADS_AND_CPUS,
+            in_all: true,
+        }
+    }
+
+    fn make<M: Maker>(&self, parameters: &Parameters, maker: M) -> M::Made {
+        match parameters.choice.view.as_str() {
+            "slowest" => maker.analysis(Slowest),
+            "" | "call" if parameters.alone && parameters.choice.is_of_all() => maker.analysis(OfAll),
+            _ => maker.analysis(Syscalls),
+        }
+    }
+}
+
 /// The slowest calls with their arguments, which nobody else reads.
 #[derive(Clone, Copy, Debug)]
 pub struct Slowest;
@@ -27,25 +53,24 @@ pub struct Slowest;
 #[derive(Clone, Copy, Debug)]
 pub struct OfAll;
 
-impl EventAnalysis for Slowest {
+impl Analysis for Slowest {
     type Partial = Calls<WithLongest>;
 
-    fn interest(&self) -> &'static [(Kind, &'static [usize])] {
-        const {
-            let [switch, entry, exit, whole] = INTEREST;
-            &[switch, entry, exit, whole, (Kind::SyscallEntry, &[field::entry::ALL])]
-        }
+    fn interest(&self) -> Interest<'_> {
+        Interest::events(
+            const {
+                let [switch, entry, exit, whole] = INTEREST;
+                &[switch, entry, exit, whole, (Kind::SyscallEntry, &[field::entry::ALL])]
+            },
+        )
     }
 
-    fn views(&self) -> &'static [&'static str] {
-        &["slowest"]
-    }
-
-    fn unknown(&self) -> Self::Partial {
+    fn begin(&self, _: &Start<'_>) -> Self::Partial {
         Calls::default()
     }
 
-    fn fold(&self, partial: &mut Self::Partial, event: &KernelEvent<'_>) {
+    fn fold(&self, partial: &mut Self::Partial, item: Item<'_>) {
+        let Item::Event(event) = item else { return };
         partial.see(event);
     }
 
@@ -54,7 +79,8 @@ impl EventAnalysis for Slowest {
         earlier
     }
 
-    fn finish(&self, whole: Self::Partial, of: &Whole<'_>) -> Table {
+    fn finish(&self, partials: Vec<Self::Partial>, of: &Whole<'_>) -> Table {
+        let whole = only(partials);
         let WithLongest { calls, longest } = whole.complete();
         let summary = summary(calls.wanted(of).map(|(.., calls)| calls), &whole);
         table(summary, slowest(longest, of))
@@ -81,32 +107,20 @@ fn summary<'c, S: Sums>(
     ]
 }
 
-impl EventAnalysis for Syscalls {
+impl Analysis for Syscalls {
     type Partial = Calls;
 
-    fn interest(&self) -> &'static [(Kind, &'static [usize])] {
-        &INTEREST
+    fn interest(&self) -> Interest<'_> {
+        Interest::events(&INTEREST)
     }
 
-    fn views(&self) -> &'static [&'static str] {
-        &["call", "thread", "slowest"]
-    }
-
-    fn of_choice(&self, choice: &Choice) -> Option<Box<dyn AnyEventAnalysis>> {
-        (choice.view == "slowest").then_some(Box::new(Slowest))
-    }
-
-    fn alone(&self, choice: &Choice) -> Option<Box<dyn AnyEventAnalysis>> {
-        let is_by_call = matches!(choice.view.as_str(), "" | "call");
-        (is_by_call && choice.is_of_all()).then_some(Box::new(OfAll))
-    }
-
-    fn unknown(&self) -> Calls {
+    fn begin(&self, _: &Start<'_>) -> Calls {
         Calls::default()
     }
 
     #[inline]
-    fn fold(&self, partial: &mut Calls, event: &KernelEvent<'_>) {
+    fn fold(&self, partial: &mut Calls, item: Item<'_>) {
+        let Item::Event(event) = item else { return };
         partial.see(event);
     }
 
@@ -115,7 +129,8 @@ impl EventAnalysis for Syscalls {
         earlier
     }
 
-    fn finish(&self, whole: Calls, of: &Whole<'_>) -> Table {
+    fn finish(&self, partials: Vec<Calls>, of: &Whole<'_>) -> Table {
+        let whole = only(partials);
         let calls = whole.wanted(of);
         match of.choice.view.as_str() {
             "thread" => {
@@ -130,23 +145,20 @@ impl EventAnalysis for Syscalls {
     }
 }
 
-impl EventAnalysis for OfAll {
+impl Analysis for OfAll {
     type Partial = Calls<Vec<OfName>>;
 
-    fn interest(&self) -> &'static [(Kind, &'static [usize])] {
-        &INTEREST
+    fn interest(&self) -> Interest<'_> {
+        Interest::events(&INTEREST)
     }
 
-    fn views(&self) -> &'static [&'static str] {
-        &["call"]
-    }
-
-    fn unknown(&self) -> Self::Partial {
+    fn begin(&self, _: &Start<'_>) -> Self::Partial {
         Calls::default()
     }
 
     #[inline]
-    fn fold(&self, partial: &mut Self::Partial, event: &KernelEvent<'_>) {
+    fn fold(&self, partial: &mut Self::Partial, item: Item<'_>) {
+        let Item::Event(event) = item else { return };
         partial.see(event);
     }
 
@@ -155,7 +167,8 @@ impl EventAnalysis for OfAll {
         earlier
     }
 
-    fn finish(&self, whole: Self::Partial, of: &Whole<'_>) -> Table {
+    fn finish(&self, partials: Vec<Self::Partial>, of: &Whole<'_>) -> Table {
+        let whole = only(partials);
         let calls = (0..).zip(whole.complete()).filter(|(_, calls)| calls.durations.count > 0);
         let summary = summary(whole.complete().iter(), &whole);
         table(summary, by_call(calls.map(|(name, calls)| (name, calls.clone())), of.names))
@@ -163,7 +176,7 @@ impl EventAnalysis for OfAll {
 }
 
 fn table(summary: Vec<(&'static str, Value)>, (columns, rows): Rows) -> Table {
-    Table { name: "syscalls", shape: Shape::Counters, summary, columns, rows, loss: Vec::new() }
+    Table::new("syscalls", Shape::Counters, summary, columns, rows)
 }
 
 type Rows = (Vec<Column>, Vec<Vec<Value>>);
@@ -181,16 +194,13 @@ fn sums<'c, K: Hash + Eq>(calls: impl Iterator<Item = (K, &'c OfName)>) -> FxHas
 }
 
 fn by_call(calls: impl IntoIterator<Item = (u32, OfName)>, names: &[String]) -> Rows {
-    let mut columns = vec![
-        Column::text("call"),
-        Column::integer("count", Unit::Count),
-        Column::integer("errors", Unit::Count),
-    ];
+    let mut columns = vec![Column::name("call"), Column::integer("count", Unit::Count)];
     columns.extend(duration_columns());
+    columns.push(Column::integer("errors", Unit::Count));
     let row = |(name, of): (u32, OfName)| {
-        let mut row: Vec<Value> =
-            vec![called(names, name).into(), of.durations.count.into(), of.errors.into()];
+        let mut row: Vec<Value> = vec![called(names, name).into(), of.durations.count.into()];
         row.extend(duration_cells(&of.durations));
+        row.push(of.errors.into());
         (of.durations.total, called(names, name).to_owned(), row)
     };
     (columns, most_time_first(calls.into_iter().map(row)))
@@ -198,17 +208,18 @@ fn by_call(calls: impl IntoIterator<Item = (u32, OfName)>, names: &[String]) -> 
 
 fn by_thread(calls: impl IntoIterator<Item = (Thread, OfName)>, threads: &Threads) -> Rows {
     let mut columns = vec![
-        Column::text("comm"),
+        Column::name("comm"),
         Column::integer("tid", Unit::None),
         Column::integer("pid", Unit::None).secondary(),
         Column::integer("count", Unit::Count),
-        Column::integer("errors", Unit::Count),
     ];
     columns.extend(duration_columns());
+    columns.push(Column::integer("errors", Unit::Count));
     let row = |(thread, sum): (Thread, OfName)| {
         let mut row = threads.cells(thread).to_vec();
-        row.extend([sum.durations.count.into(), sum.errors.into()]);
+        row.push(sum.durations.count.into());
         row.extend(duration_cells(&sum.durations));
+        row.push(sum.errors.into());
         (sum.durations.total, thread, row)
     };
     (columns, most_time_first(calls.into_iter().map(row)))
@@ -216,11 +227,11 @@ fn by_thread(calls: impl IntoIterator<Item = (Thread, OfName)>, threads: &Thread
 
 fn slowest(longest: &Longest<LongCall>, of: &Whole<'_>) -> Rows {
     let columns = vec![
-        Column::text("call"),
+        Column::name("call"),
         Column::integer("duration_ns", Unit::Nanoseconds),
         Column::integer("begin_ns", Unit::Nanoseconds),
-        Column::text("result"),
-        Column::text("comm"),
+        Column::signed("result", Unit::None),
+        Column::name("comm"),
         Column::integer("tid", Unit::None),
         Column::integer("pid", Unit::None).secondary(),
         Column::integer("cpu", Unit::None).secondary(),
@@ -234,7 +245,7 @@ fn slowest(longest: &Longest<LongCall>, of: &Whole<'_>) -> Rows {
         let &(cpu, _, name, result, ref arguments) = call;
         let (length, begin) = (*length, *begin);
         let call = called(of.names, name).into();
-        let mut row: Vec<Value> = vec![call, length.into(), begin.into(), result.to_string().into()];
+        let mut row: Vec<Value> = vec![call, length.into(), begin.into(), result.into()];
         row.extend(threads.cells(thread));
         row.extend([u64::from(cpu).into(), Value::from(&**arguments)]);
         row

@@ -21,5 +21,6 @@ mod raw;
 mod recorded;
 mod relay;
 mod run;
+mod tables;
 mod tracers;
 mod wrong_use;

@@ -11,11 +11,21 @@ fn trace() -> String {
     folder.to_str().unwrap().to_owned()
 }
 
-/// The names of analyses of kernel events, as the list of reports tells them behind `all`.
-fn analyses() -> Vec<String> {
+/// The names of reports, and whether they are about control flow, as `report --list` has them.
+fn reports() -> Vec<(String, bool)> {
     let list = hodo(&["report", "--list"]).fine().stdout;
-    let names = list.lines().filter_map(|line| line.split_whitespace().next().map(str::to_owned));
-    names.skip_while(|name| name != "all").skip(1).collect()
+    let line = |line: &str| {
+        let (name, help) = line.split_once(' ')?;
+        Some((name.to_owned(), help.trim_start().starts_with("exact")))
+    };
+    let needs_more = ["all", "periods"];
+    list.lines().filter_map(line).filter(|(name, _)| !needs_more.contains(&name.as_str())).collect()
+}
+
+/// The names of reports about events that `all` has.
+fn analyses() -> Vec<String> {
+    let of_events = reports().into_iter().filter(|(name, is_of_flow)| !is_of_flow && name != "count");
+    of_events.map(|(name, _)| name).collect()
 }
 
 /// Folds a part; its file.
@@ -110,7 +120,7 @@ fn parts_that_do_not_belong_together_are_refused() {
     let other = fold(&folder, "irq", "2/2", &[]);
     refuse(&[&first, &other], 2, "--analysis differs");
     let other = fold(&folder, "cpu", "2/2", &["--time", "0%-50%"]);
-    refuse(&[&first, &other], 2, "--time differs");
+    refuse(&[&first, &other], 2, "--time or --call differs");
     let other = fold(&folder, "cpu", "3/3", &[]);
     refuse(&[&first, &other], 2, "the number of parts differs");
     refuse(&[&first, "--by", "handler"], 2, "expected thread, process, cpu");
@@ -138,4 +148,90 @@ fn tables_are_the_same_however_traces_are_cut() {
     assert_eq!(report("count", &["--chunk-size", "stream"]), report("count", &[]));
     let merged = hodo(&["report", "cpu", "--chunk-size", "stream", &trace()]);
     assert!(merged.stderr.contains("merges the streams"), "{}", merged.stderr);
+}
+
+fn recording() -> [String; 2] {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/perf");
+    ["tiny.data", "symfs"].map(|name| folder.join(name).to_str().unwrap().to_owned())
+}
+
+/// Every report, of control flow and of events, in processes of their own: tasks as `hodo plan` prints them, merged as
+/// a chain and as a tree.
+#[test]
+fn tasks_of_a_plan_are_the_whole_merged_as_a_chain_and_as_a_tree() {
+    let ([recording, symfs], trace) = (recording(), trace());
+    for (name, is_of_flow) in reports() {
+        let input: Vec<&str> = match is_of_flow {
+            true => vec!["-q", "--chunk-size", "1K", "--symfs", &symfs, &recording],
+            false => vec!["-q", "--chunk-size", "16K", &trace],
+        };
+        let whole = hodo(&[&["report", &name, "--format", "json"], &input[..]].concat()).fine().stdout;
+        let folder = Folder::new();
+        let plan = hodo(&[&["plan", "--analysis", &name, "--parts", "4"], &input[..]].concat()).fine().stdout;
+        let fold = |(number, task): (usize, &str)| {
+            let file = folder.file(&format!("{number}.part"));
+            hodo(&["fold", "--task", task, "-o", &file]).fine();
+            file
+        };
+        let parts: Vec<String> = plan.lines().enumerate().map(fold).collect();
+        let [a, b, c, d] = &parts[..] else { panic!("{plan}") };
+        let join = |one: &str, other: &str, name: &str| {
+            let file = folder.file(name);
+            hodo(&["merge", "--part", &file, one, other]).fine();
+            file
+        };
+        let tables = |parts: &[&str]| hodo(&[&["merge", "--format", "json"], parts].concat()).fine().stdout;
+        let chain = join(&join(&join(a, b, "ab"), c, "abc"), d, "abcd");
+        assert_eq!(tables(&[&chain]), whole, "{name}: a chain");
+        let (left, right) = (join(a, b, "left"), join(c, d, "right"));
+        assert_eq!(tables(&[&right, &left]), whole, "{name}: a tree");
+        let gap = hodo(&["merge", "--part", &folder.file("gap"), a, c]);
+        assert!(gap.code == 2 && gap.stderr.contains("parts are missing: number 2"), "{gap:?}");
+    }
+}
+
+#[test]
+fn a_task_of_an_input_that_changed_is_refused() {
+    let folder = Folder::new();
+    let [recording, _] = recording();
+    let bytes = std::fs::read(recording).unwrap();
+    let copy = folder.write("copy.data", &bytes);
+    let plan = hodo(&["plan", "--analysis", "functions", "--parts", "1", &copy]).fine().stdout;
+    folder.write("copy.data", &bytes[..bytes.len() / 2]);
+    let ran = hodo(&["fold", "--task", plan.trim(), "-o", &folder.file("part")]);
+    assert!(ran.code == 3 && ran.stderr.contains("changed since it was planned"), "{ran:?}");
+    let ran = hodo(&["fold", "--task", "{}", "-o", &folder.file("part")]);
+    assert!(ran.code == 2 && ran.stderr.contains("no task that `hodo plan` printed"), "{ran:?}");
+}
+
+/// One experiment of a recording of control flow and a trace of the kernel.
+#[test]
+fn control_flow_and_kernel_events_are_read_in_one_command() {
+    let ([recording, symfs], trace) = (recording(), trace());
+    let both = ["-q", "--format", "json", "--symfs", &symfs, &recording, &trace];
+    let one = |kind: &str, more: &[&str]| {
+        hodo(&[&["report", kind, "-q", "--format", "json"], more].concat()).fine().json()
+    };
+    let functions = one("functions", &["--symfs", &symfs, &recording]);
+    assert_eq!(hodo(&[&["report", "functions"], &both[..]].concat()).fine().json(), functions);
+    assert_eq!(hodo(&[&["report", "cpu"], &both[..]].concat()).fine().json(), one("cpu", &[&trace]));
+    let all = hodo(&[&["report", "all"], &both[..]].concat()).fine().json();
+    let mut expected = vec![functions];
+    expected.extend(one("all", &[&trace]).as_array().unwrap().iter().cloned());
+    assert_eq!(all, serde_json::Value::Array(expected));
+    let info = hodo(&["info", "-q", "--format", "json", &recording, &trace]).fine().json();
+    assert_eq!(info["recordings"].as_array().unwrap().len(), 1);
+    assert_eq!(info["traces"].as_array().unwrap().len(), 1);
+    let text = hodo(&["info", "-q", &recording, &trace]).fine().stdout;
+    assert!(text.contains("tid ") && text.contains("lttng2.13-kernel"), "{text}");
+}
+
+#[test]
+fn an_input_that_can_not_be_read_hides_no_other() {
+    let folder = Folder::new();
+    let missing = folder.file("missing.data");
+    let ran = hodo(&["report", "cpu", "--format", "json", &missing, &trace()]);
+    assert_eq!(ran.code, 3, "{ran:?}");
+    assert!(ran.stderr.contains(&format!("hodo: {missing}: ")), "{ran:?}");
+    assert_eq!(ran.json(), hodo(&["report", "cpu", "--format", "json", &trace()]).fine().json());
 }

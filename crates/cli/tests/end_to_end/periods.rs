@@ -25,11 +25,11 @@ fn periods_of_interrupts_are_what_the_analysis_of_interrupts_tells() {
         let soft = periods(&trace, &[&soft[..], &["--group", "vec"]].concat());
         assert_eq!(soft["summary"]["total_ns"], irq["summary"]["soft_ns"]);
         let rows = irq["rows"].as_array().unwrap().iter().filter(|row| row[0] == "soft");
-        // Kind, number and name there, group and share here; then the same figures.
+        // Kind, number and name there, the group here; then the same figures.
         let theirs: Vec<_> = rows.map(|row| (row[1].to_string(), row[3].clone(), row[4].clone())).collect();
         let rows = soft["rows"].as_array().unwrap().iter();
         let ours: Vec<_> =
-            rows.map(|row| (row[0].as_str().unwrap().to_owned(), row[1].clone(), row[3].clone())).collect();
+            rows.map(|row| (row[0].as_str().unwrap().to_owned(), row[1].clone(), row[2].clone())).collect();
         assert_eq!(ours, theirs);
     }
 }

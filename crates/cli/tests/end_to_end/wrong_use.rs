@@ -57,7 +57,7 @@ fn wrong_values_of_options_end_with_2() {
     for (option, value, expected) in [
         ("--chunk-size", "many", "4096, 64K"),
         ("--chunk-size", "0", "4096, 64K"),
-        ("--time", "10%", "no times"),
+        ("--time", "10%", "START,STOP"),
         ("--jobs", "all", "invalid"),
     ] {
         let ran = hodo(&["report", "functions", option, value, "--pt", &buffer]);
@@ -73,8 +73,8 @@ fn what_can_not_be_read_ends_with_3() {
     let header = [&b"PERFILE2"[..], &104u64.to_le_bytes(), &[0; 20]].concat();
     let cases = [
         (folder.file("missing.data"), "hodo record -- COMMAND"),
-        (file("empty.data", b""), "offset 0x0: no recording"),
-        (file("text.data", b"PERFECT, but not a recording"), "a perf.data begins with PERFILE2"),
+        (file("empty.data", b""), "offset 0x0: not a trace"),
+        (file("text.data", b"PERFECT, but not a recording"), "not a trace"),
         (file("cut.data", &header), "offset 0x20: perf.data header: 8 bytes expected, but only 4 are left"),
         (folder.file("."), "a folder without a trace: no `metadata`"),
         ("/dev/zero".to_owned(), "is a pipe or a device"),
@@ -105,7 +105,7 @@ fn what_is_no_trace_ends_with_3_for_reports_on_events() {
     ];
     let cases = [
         (folder.write("text", b"root:x:0:0:root:/root:/bin/sh\n"), "not a trace"),
-        (folder.file("."), "not a trace"),
+        (folder.file("."), "a folder without a trace"),
         (folder.file("missing"), "hodo record -- COMMAND"),
     ];
     for (path, expected) in &cases {

@@ -319,7 +319,7 @@ impl Code {
         self.text.extend([0x8b, 0x46, offset_of!(Target, place) as u8]); // mov eax, [rsi+8]
         self.text.extend([0x48, 0x01, 0xc8]); // add rax, rcx
         self.next_leg();
-        assert_eq!(self.text.len() - from, KNOWN.into());
+        assert_eq!(self.text.len() - from, usize::from(KNOWN));
         self.text.extend([0x49, 0xb8]); // unknown: mov r8, NO_OUTCOMES
         self.text.extend(NO_OUTCOMES.to_le_bytes());
         self.jump(self.exit);

@@ -1,65 +1,30 @@
-//! How many events there are, of each name and stream.
+//! How many events there are in a run of packets, of each class.
 
 use hodo_clock::{Cycles, OriginNanos};
-use hodo_formats::ctf::{Cursor, Item, Trace};
-use hodo_trace::{Loss, Table};
+use hodo_formats::ctf::{Cursor, Item, Lost};
+use hodo_trace::Loss;
 
-use super::{
-    EventReading, EventTraces,
-    counts::{Counts, Figures},
-    filter::{Filter, Wanted},
-    runs::{Run, each_of, runs},
-};
+use super::{EventReading, filter::Filter, runs::Run};
 use crate::Losses;
 
-/// What was counted in a run, or in a stream.
+/// What was counted in a run, in a stream, or in a span of time of one.
 #[derive(Default)]
 pub(super) struct Counted {
     /// By index of the class.
     pub(super) events: Vec<u64>,
-    pub(super) figures: Figures,
+    pub(super) events_lost: u64,
+    pub(super) packets_lost: u64,
+    /// The times of the first event and of the last.
+    pub(super) span: Option<(OriginNanos, OriginNanos)>,
     pub(super) losses: Vec<Loss>,
 }
 
-/// Counts the wanted events; rows are what `view` says, events or streams. `progress` is told the bytes that were
-/// read, and returns whether to go on.
-pub fn count(
-    traces: &EventTraces<'_>,
-    wanted: &Wanted,
-    view: &str,
-    reading: &EventReading,
-    progress: impl FnMut(u64) -> bool + Send,
-) -> Table {
-    let mut losses = Losses::default();
-    traces.loss().into_iter().for_each(|loss| losses.add(loss));
-    let runs = runs(traces, reading);
-    let counts = count_runs(traces, wanted, runs, reading, &mut losses, progress);
-    counts.table(view, losses)
-}
-
-/// Counts the wanted events of some runs.
-pub(super) fn count_runs(
-    traces: &EventTraces<'_>,
-    wanted: &Wanted,
-    runs: Vec<Run<'_, '_>>,
-    reading: &EventReading,
-    losses: &mut Losses,
-    mut progress: impl FnMut(u64) -> bool + Send,
-) -> Counts {
-    let filter = (!wanted.is_all()).then(|| Filter::new(traces, wanted));
-    let nothing = |trace: &Trace<'_>| trace.streams.iter().map(|_| Counted::default()).collect();
-    let mut sums: Vec<Vec<Counted>> = traces.traces.iter().map(nothing).collect();
-    let mut done = 0;
-    let work = |run: &Run<'_, '_>| match &filter {
+/// Counts the events of a run that pass the filter.
+pub(super) fn count_run(run: &Run<'_, '_>, filter: Option<&Filter>, reading: &EventReading) -> Counted {
+    match filter {
         Some(filter) => count_wanted(run, filter, reading),
         None => count_all(run, reading),
-    };
-    each_of(traces, &runs, reading, work, |run, counted: Counted| {
-        sums[run.trace][run.stream].add(counted, losses);
-        done += run.bytes;
-        progress(done)
-    });
-    Counts::new(traces, sums)
+    }
 }
 
 fn count_all(run: &Run<'_, '_>, reading: &EventReading) -> Counted {
@@ -100,7 +65,7 @@ fn count_all(run: &Run<'_, '_>, reading: &EventReading) -> Counted {
     }
     lost.iter().for_each(|lost| counted.lose(lost));
     if let Some(clock) = clock.filter(|_| first <= last) {
-        counted.figures.span = Some((clock.nanos(first), clock.nanos(last)));
+        counted.span = Some((clock.nanos(first), clock.nanos(last)));
     }
     counted.losses = one.loss;
     counted.losses.append(&mut other.loss);
@@ -128,28 +93,28 @@ fn count_wanted(run: &Run<'_, '_>, filter: &Filter, reading: &EventReading) -> C
 }
 
 impl Counted {
-    fn new(run: &Run<'_, '_>) -> Counted {
+    pub(super) fn new(run: &Run<'_, '_>) -> Counted {
         Counted { events: vec![0; run.classes().len()], ..Counted::default() }
     }
 
     /// Adds what was counted in another run of the stream.
-    fn add(&mut self, other: Counted, losses: &mut Losses) {
+    pub(super) fn add(&mut self, other: Counted, losses: &mut Losses) {
         self.events.resize(self.events.len().max(other.events.len()), 0);
         self.events.iter_mut().zip(other.events).for_each(|(own, other)| *own += other);
-        self.figures.add(other.figures);
+        self.events_lost = self.events_lost.saturating_add(other.events_lost);
+        self.packets_lost = self.packets_lost.saturating_add(other.packets_lost);
+        other.span.into_iter().flat_map(|(first, last)| [first, last]).for_each(|time| self.see(Some(time)));
         other.losses.into_iter().for_each(|loss| losses.add(loss));
     }
 
     #[inline]
-    fn see(&mut self, time: Option<OriginNanos>) {
+    pub(super) fn see(&mut self, time: Option<OriginNanos>) {
         let Some(time) = time else { return };
-        let span = &mut self.figures.span;
-        *span = Some(span.map_or((time, time), |(first, last)| (first.min(time), last.max(time))));
+        self.span = Some(self.span.map_or((time, time), |(first, last)| (first.min(time), last.max(time))));
     }
 
-    fn lose(&mut self, lost: &hodo_formats::ctf::Lost) {
-        let Figures { events_lost, packets_lost, .. } = &mut self.figures;
-        let sum = if lost.packets { packets_lost } else { events_lost };
+    pub(super) fn lose(&mut self, lost: &Lost) {
+        let sum = if lost.packets { &mut self.packets_lost } else { &mut self.events_lost };
         *sum = sum.saturating_add(lost.count);
     }
 }

@@ -1,166 +1,187 @@
-//! Counts of events, by name and by stream, as they are put together of runs of packets or of parts.
+//! Counts of events, as items of analyses.
 
 use std::collections::BTreeMap;
 
 use hodo_clock::OriginNanos;
-use hodo_formats::ctf::{Stream, Trace};
-use hodo_trace::{Column, Shape, Table, Unit, Value};
-use serde::{Deserialize, Serialize};
+use hodo_formats::ctf::{Cursor, Item as Read, Stream, Trace};
+use hodo_trace::{AnyAnalysis, AnyPartial, Bin, CountInterest, Counts, Item};
 
-use super::{EventTraces, count::Counted};
+use super::{
+    EventReading, EventTraces,
+    count::{Counted, count_run},
+    filter::{Filter, Wanted},
+    runs::{Run, each_of, runs},
+};
 use crate::Losses;
 
-/// What a stream has.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
-struct OfStream {
-    name: String,
-    events: BTreeMap<String, u64>,
-    figures: Figures,
+/// Spans of time where nobody says how wide they are: about as many as a screen has lines.
+const BINS: i128 = 20;
+/// The most spans of time that somebody may ask for.
+pub(crate) const MOST_BINS: i128 = 1 << 20;
+
+/// What was counted in a run: by span of time; `None` where these don't matter, or have none.
+type ByBin = BTreeMap<Option<i128>, Counted>;
+
+/// Which events are counted, and in spans of which width.
+pub(crate) struct Counting<'t> {
+    filter: Option<Filter>,
+    /// 0 where the streams are counted as a whole.
+    width: i128,
+    reading: &'t EventReading,
 }
 
-/// What was lost, and from when to when there are events.
-#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
-pub(super) struct Figures {
-    pub(super) events_lost: u64,
-    pub(super) packets_lost: u64,
-    pub(super) span: Option<(OriginNanos, OriginNanos)>,
-}
-
-impl Figures {
-    pub(super) fn add(&mut self, other: Figures) {
-        self.events_lost = self.events_lost.saturating_add(other.events_lost);
-        self.packets_lost = self.packets_lost.saturating_add(other.packets_lost);
-        self.span = match (self.span, other.span) {
-            (Some(one), Some(other)) => Some((one.0.min(other.0), one.1.max(other.1))),
-            (one, other) => one.or(other),
+impl<'t> Counting<'t> {
+    /// Counts the wanted events for an analysis; `None` where that would be more than [`MOST_BINS`] spans of time.
+    pub(crate) fn new(
+        traces: &EventTraces<'_>,
+        wanted: &Wanted,
+        interest: CountInterest,
+        reading: &'t EventReading,
+    ) -> Option<Counting<'t>> {
+        let (first, last) = traces.span().unwrap_or_default();
+        let from = reading.from.map_or(first, |from| from.max(first));
+        let length = (reading.to.map_or(last, |to| to.min(last)).0 - from.0).max(0);
+        let width = match interest {
+            CountInterest::Bins(width) => width.map_or_else(|| usual(length), i128::from).max(1),
+            CountInterest::Streams | CountInterest::None => 0,
         };
+        let filter = (!wanted.is_all()).then(|| Filter::new(traces, wanted));
+        (width == 0 || length / width <= MOST_BINS).then_some(Counting { filter, width, reading })
     }
 
-    /// What every table of counts tells of the whole.
-    pub(super) fn summary(&self, events: u64, streams: u64) -> Vec<(&'static str, Value)> {
-        vec![
-            ("events", events.into()),
-            ("events_lost", self.events_lost.into()),
-            ("packets_lost", self.packets_lost.into()),
-            ("streams", streams.into()),
-            ("begin_ns", time(self.span.map(|span| span.0))),
-            ("end_ns", time(self.span.map(|span| span.1))),
-        ]
+    fn count(&self, run: &Run<'_, '_>) -> ByBin {
+        match self.width {
+            0 => [(None, count_run(run, self.filter.as_ref(), self.reading))].into(),
+            width => count_bins(run, self.filter.as_ref(), self.reading, width),
+        }
     }
 }
 
-/// A time as a cell.
-pub(super) fn time(time: Option<OriginNanos>) -> Value {
-    match time.map(|time| u64::try_from(time.0)) {
-        Some(Ok(nanos)) => Value::Integer(nanos),
-        // Before its clock's origin, or too far behind it for a column of integers.
-        Some(Err(_)) => Value::from(time.map_or(String::new(), |time| time.0.to_string())),
-        None => Value::Null,
+/// A width of 1, 2 or 5 times a power of ten, of which the length takes at most [`BINS`].
+fn usual(length: i128) -> i128 {
+    let widths = (0..30).flat_map(|power| [1, 2, 5].map(|of| of * 10i128.pow(power)));
+    widths.into_iter().find(|width| width * BINS >= length).unwrap_or(i128::MAX)
+}
+
+/// Counts the events in runs of packets that `choose` takes, and folds them. `progress` gets the bytes that were read
+/// so far, and returns whether to go on.
+pub(crate) fn fold_counts<'t, 'a>(
+    traces: &'t EventTraces<'a>,
+    analysis: &dyn AnyAnalysis,
+    counting: &Counting<'_>,
+    choose: impl FnOnce(Vec<Run<'t, 'a>>) -> Vec<Run<'t, 'a>>,
+    losses: &mut Losses,
+    mut progress: impl FnMut(u64) -> bool + Send,
+) -> AnyPartial {
+    let nothing = |trace: &Trace<'_>| trace.streams.iter().map(|_| ByBin::new()).collect();
+    let mut sums: Vec<Vec<ByBin>> = traces.traces.iter().map(nothing).collect();
+    let mut done = 0;
+    let runs = choose(runs(traces, counting.reading));
+    each_of(
+        traces,
+        &runs,
+        counting.reading,
+        |run| counting.count(run),
+        |run, counted: ByBin| {
+            let stream = &mut sums[run.trace][run.stream];
+            counted
+                .into_iter()
+                .for_each(|(bin, counted)| stream.entry(bin).or_default().add(counted, losses));
+            done += run.bytes;
+            progress(done)
+        },
+    );
+    let mut partial = analysis.begin(&hodo_trace::Start::default());
+    for (trace, streams) in
+        traces.traces.iter().zip(&sums).enumerate().map(|(index, (of, sums))| ((index, of), sums))
+    {
+        for (stream, counted) in streams.iter().enumerate() {
+            fold_stream(traces, trace, stream, counted, counting.width, analysis, &mut partial);
+        }
+    }
+    partial
+}
+
+/// Folds what was counted in a stream: something of each stream, so that all are known.
+fn fold_stream(
+    traces: &EventTraces<'_>,
+    (trace, of): (usize, &Trace<'_>),
+    index: usize,
+    counted: &ByBin,
+    width: i128,
+    analysis: &dyn AnyAnalysis,
+    partial: &mut AnyPartial,
+) {
+    let stream: &Stream<'_> = &of.streams[index];
+    let several = traces.traces.len() > 1;
+    let name = if several { format!("{}/{}", of.name, stream.name) } else { stream.name.clone() };
+    let nothing = [(None, Counted::default())].into();
+    let counted = if counted.is_empty() { &nothing } else { counted };
+    for (bin, counted) in counted {
+        let classes = of.stream_class(stream).events.iter().map(|class| class.name.as_str());
+        let events: Vec<(&str, u64)> = classes.zip(counted.events.iter().copied()).collect();
+        let counts = Counts {
+            stream: (trace as u32, index as u32),
+            name: &name,
+            events: &events,
+            events_lost: counted.events_lost,
+            packets_lost: counted.packets_lost,
+            span: counted.span,
+            bin: bin.map(|number| Bin { number, width }),
+            width,
+        };
+        analysis.fold_item(partial, Item::Counts(&counts));
     }
 }
 
-/// Counts of all streams, by trace and stream.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub(super) struct Counts(Vec<Vec<OfStream>>);
-
-/// What the rows are.
-pub const COUNT_VIEWS: [&str; 3] = ["event", "stream", "time"];
-
-impl Counts {
-    /// Of what was counted in each stream, by trace and stream.
-    pub(super) fn new(traces: &EventTraces<'_>, counted: Vec<Vec<Counted>>) -> Counts {
-        let several = traces.traces.len() > 1;
-        let of_trace = |(trace, counted): (&Trace<'_>, Vec<Counted>)| {
-            let of_stream = |(stream, counted): (&Stream<'_>, Counted)| {
-                let name =
-                    if several { format!("{}/{}", trace.name, stream.name) } else { stream.name.clone() };
-                let mut events = BTreeMap::new();
-                let classes = trace.stream_class(stream).events.iter().zip(counted.events);
-                for (class, count) in classes.filter(|(_, count)| *count > 0) {
-                    *events.entry(class.name.clone()).or_default() += count;
+/// Counts the events of a run by span of time.
+fn count_bins(run: &Run<'_, '_>, filter: Option<&Filter>, reading: &EventReading, width: i128) -> ByBin {
+    let mut bins = ByBin::new();
+    let mut cursor: Cursor<'_, '_> = run.cursor();
+    // The span in hand: most events lie in that of the one before.
+    let (mut number, mut counted) = (None, Counted::new(run));
+    while let Some((time, item)) = cursor.next_item() {
+        if !reading.wants(time) {
+            continue;
+        }
+        let own = time.map(|time: OriginNanos| time.0.div_euclid(width));
+        if own != number {
+            put(&mut bins, number, std::mem::replace(&mut counted, Counted::new(run)));
+            number = own;
+        }
+        match item {
+            Read::Event(parts) => {
+                let is_wanted =
+                    filter.is_none_or(|filter| filter.wants(run.trace, run.stream, &cursor.event(parts)));
+                if is_wanted {
+                    counted.events[parts.class as usize] += 1;
+                    counted.see(time);
                 }
-                OfStream { name, events, figures: counted.figures }
-            };
-            trace.streams.iter().zip(counted).map(of_stream).collect()
-        };
-        Counts(traces.traces.iter().zip(counted).map(of_trace).collect())
-    }
-
-    /// The same streams, of which nothing was counted.
-    pub(super) fn without(&self) -> Counts {
-        let stream = |stream: &OfStream| OfStream { name: stream.name.clone(), ..OfStream::default() };
-        Counts(self.0.iter().map(|streams| streams.iter().map(stream).collect()).collect())
-    }
-
-    /// Adds counts of other packets of the same streams.
-    pub(super) fn add(&mut self, other: Counts) {
-        for (own, other) in self.0.iter_mut().flatten().zip(other.0.into_iter().flatten()) {
-            other.events.into_iter().for_each(|(name, count)| *own.events.entry(name).or_default() += count);
-            own.figures.add(other.figures);
+            }
+            Read::Lost(lost) => counted.lose(&lost),
         }
     }
+    put(&mut bins, number, counted);
+    let rest = bins.entry(None).or_default();
+    rest.losses = cursor.loss;
+    bins
+}
 
-    /// The table of a view: rows are events, or streams.
-    pub(super) fn table(&self, view: &str, losses: Losses) -> Table {
-        let streams = || self.0.iter().flatten();
-        let mut all = Figures::default();
-        streams().for_each(|stream| all.add(stream.figures));
-        let events = streams().flat_map(|stream| stream.events.values()).sum();
-        let (columns, rows) = if view == "stream" { self.by_stream() } else { self.by_event() };
-        Table {
-            name: "count",
-            shape: Shape::Counters,
-            summary: all.summary(events, streams().count() as u64),
-            columns,
-            rows,
-            loss: losses.into_list(),
-        }
-    }
-
-    fn by_event(&self) -> (Vec<Column>, Vec<Vec<Value>>) {
-        let mut names: BTreeMap<&str, u64> = BTreeMap::new();
-        for (name, count) in self.0.iter().flatten().flat_map(|stream| &stream.events) {
-            *names.entry(name).or_default() += count;
-        }
-        let mut rows: Vec<(&str, u64)> = names.into_iter().collect();
-        // Most frequent first, then by name.
-        rows.sort_by_key(|&(_, count)| std::cmp::Reverse(count));
-        let columns = vec![Column::text("event"), Column::integer("count", Unit::Count)];
-        (columns, rows.into_iter().map(|(name, count)| vec![name.into(), count.into()]).collect())
-    }
-
-    fn by_stream(&self) -> (Vec<Column>, Vec<Vec<Value>>) {
-        let columns = vec![
-            Column::text("stream"),
-            Column::integer("count", Unit::Count),
-            Column::integer("per_second", Unit::Count),
-            Column::integer("names", Unit::Count),
-            Column::integer("events_lost", Unit::Count),
-            Column::integer("packets_lost", Unit::Count),
-            Column::integer("begin_ns", Unit::Nanoseconds).secondary(),
-            Column::integer("end_ns", Unit::Nanoseconds).secondary(),
-        ];
-        let row = |stream: &OfStream| {
-            let Figures { events_lost, packets_lost, span } = stream.figures;
-            let count: u64 = stream.events.values().sum();
-            vec![
-                stream.name.as_str().into(),
-                count.into(),
-                span.map_or(Value::Null, |(begin, end)| per_second(count, end.0 - begin.0)),
-                (stream.events.len() as u64).into(),
-                events_lost.into(),
-                packets_lost.into(),
-                time(span.map(|span| span.0)),
-                time(span.map(|span| span.1)),
-            ]
-        };
-        (columns, self.0.iter().flatten().map(row).collect())
+/// Adds what was counted in a span of time, if that is anything.
+fn put(bins: &mut ByBin, number: Option<i128>, counted: Counted) {
+    if counted.events_lost > 0 || counted.packets_lost > 0 || counted.events.iter().any(|&count| count > 0) {
+        bins.entry(number).or_default().add(counted, &mut Losses::default());
     }
 }
 
-/// A rate, rounded to the nearest integer.
-pub(super) fn per_second(count: u64, nanos: i128) -> Value {
-    let nanos = u128::try_from(nanos).unwrap_or(0);
-    let rate = (u128::from(count) * 1_000_000_000 + nanos / 2).checked_div(nanos);
-    rate.map_or(Value::Null, |rate| u64::try_from(rate).unwrap_or(u64::MAX).into())
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn spans_are_of_round_widths_and_few() {
+        for (length, width) in [(0, 1), (20, 1), (21, 2), (41, 5), (1_000_000_007, 100_000_000)] {
+            assert_eq!(usual(length), width);
+        }
+    }
 }

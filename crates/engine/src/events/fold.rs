@@ -17,7 +17,7 @@ use hodo_formats::ctf::{
     schema::{EventClass, StreamClass},
 };
 use hodo_trace::{
-    AnyEventAnalysis, Cause, Choice, Loss, Start, Table, Value,
+    AnyAnalysis, Cause, Choice, Loss, NoSources, Start, Table, Value,
     event::{Compound, FieldSink, Meaning, Name},
     kernel::{ALL, CONTEXT, Kind, Records, VOCABULARY, Words},
     pass::{self, Pass, States},
@@ -36,16 +36,16 @@ use super::{
 use crate::{Losses, parallel::in_order};
 
 /// What a slice or more of them came to.
-pub(super) struct Folded {
-    pub(super) states: States,
-    pub(super) totals: Totals,
+pub(crate) struct Folded {
+    pub(crate) states: States,
+    pub(crate) totals: Totals,
     losses: Vec<Loss>,
     bytes: u64,
 }
 
 /// What is known of some slices beside the states of analyses.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub(super) struct Totals {
+pub(crate) struct Totals {
     /// The first time, and the last.
     pub(super) span: Option<(Nanos, Nanos)>,
     /// Events and packets.
@@ -58,7 +58,7 @@ pub(super) struct Totals {
 /// returns whether to go on.
 pub fn analyse(
     traces: &EventTraces<'_>,
-    analyses: &[&dyn AnyEventAnalysis],
+    analyses: &[&dyn AnyAnalysis],
     choice: &Choice,
     reading: &EventReading,
     progress: impl FnMut(u64) -> bool + Send,
@@ -72,7 +72,7 @@ pub fn analyse(
 
 /// Folds slices that follow each other; and what follows the prefixes of events' names, by the index that events
 /// have.
-pub(super) fn fold_all(
+pub(crate) fn fold_all(
     traces: &EventTraces<'_>,
     pass: &Pass<'_>,
     slices: &[Slice],
@@ -117,7 +117,7 @@ pub(super) fn fold_all(
 }
 
 /// The tables of the whole, made on so many threads.
-pub(super) fn tables(
+pub(crate) fn tables(
     pass: &Pass<'_>,
     whole: Folded,
     names: &[String],
@@ -131,15 +131,16 @@ pub(super) fn tables(
     }
     let span = span.unwrap_or_default();
     let loss = losses.into_list();
-    let tables = pass.finish(whole.states, names, span, choice, threads).into_iter().map(|mut table| {
-        table.summary.extend([
-            ("begin_ns", Value::from(span.0.0)),
-            ("end_ns", span.1.0.into()),
-            ("events_lost", lost.0.into()),
-            ("packets_lost", lost.1.into()),
-        ]);
-        Table { loss: loss.clone(), ..table }
-    });
+    let tables =
+        pass.finish(whole.states, names, span, choice, &NoSources, threads).into_iter().map(|mut table| {
+            table.summary.extend([
+                ("begin_ns", Value::from(span.0.0)),
+                ("end_ns", span.1.0.into()),
+                ("events_lost", lost.0.into()),
+                ("packets_lost", lost.1.into()),
+            ]);
+            table.with_loss(loss.clone())
+        });
     tables.collect()
 }
 
@@ -165,11 +166,11 @@ impl Totals {
 }
 
 impl Folded {
-    pub(super) fn new(states: States, totals: Totals) -> Folded {
+    pub(crate) fn new(states: States, totals: Totals) -> Folded {
         Folded { states, totals, losses: Vec::new(), bytes: 0 }
     }
 
-    pub(super) fn merge(mut self, later: Folded, pass: &Pass<'_>) -> Folded {
+    pub(crate) fn merge(mut self, later: Folded, pass: &Pass<'_>) -> Folded {
         self.totals.add(later.totals);
         Folded { states: pass.merge(self.states, later.states), ..self }
     }

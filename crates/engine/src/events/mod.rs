@@ -21,9 +21,7 @@ mod live;
 mod merge;
 mod names;
 mod notes;
-mod parts;
 mod periods;
-mod rates;
 mod runs;
 mod slices;
 mod sources;
@@ -44,19 +42,18 @@ use serde::{Deserialize, Serialize};
 use crate::{Files, OpenError, OpenErrorReason, files::Maps, parallel::share};
 
 pub use condition::Condition;
-pub use count::count;
-pub use counts::COUNT_VIEWS;
+pub(crate) use counts::{Counting, MOST_BINS, fold_counts};
 pub use export::{ExportError, Exported, export};
 pub use filter::Wanted;
 pub use fold::analyse;
+pub(crate) use fold::{Folded, Totals, fold_all, tables};
 pub use hodo_formats::perf::samples::Contents;
 pub use info::{ClockInfo, EventInfo, StreamInfo, TraceInfo, info};
 pub use live::{LiveAddress, LiveError, live_count, live_script, live_sessions};
 pub use notes::note_lines;
-pub use parts::{COUNT, Part, PartError, Portion, fold_part, merge_parts};
 pub use periods::no_such_period;
-pub use rates::{MOST_BINS, count_over_time};
 pub use runs::{Run, each_run};
+pub(crate) use slices::plan;
 pub use write::{EventFormat, script};
 
 /// Traces of one input.
@@ -173,6 +170,11 @@ fn starts_as_metadata(path: &Path) -> bool {
 }
 
 impl<'f> EventTraces<'f> {
+    /// No traces.
+    pub(crate) fn none(files: &'f Files) -> EventTraces<'f> {
+        EventTraces { traces: Vec::new(), maps: Some(files.maps()) }
+    }
+
     /// Opens the traces in a folder, in a file, or of a metadata file. Folders with the same UUID, such as those of a
     /// rotated session or of several snapshots, become one trace. Files are searched for packets by so many
     /// `threads`, and `progress` is told how many bytes of how many were.

@@ -28,16 +28,16 @@ pub(super) struct Part {
 
 /// A slice of time.
 #[derive(Clone, Debug)]
-pub(super) struct Slice {
+pub(crate) struct Slice {
     pub(super) parts: Vec<Part>,
     /// Whether none is before it.
     pub(super) is_first: bool,
     /// Bytes of packets that begin in it.
-    pub(super) bytes: u64,
+    pub(crate) bytes: u64,
 }
 
 /// Cuts traces into slices of about as many bytes as asked for, or of as much time.
-pub(super) fn plan(traces: &EventTraces<'_>, reading: &EventReading) -> Vec<Slice> {
+pub(crate) fn plan(traces: &EventTraces<'_>, reading: &EventReading) -> Vec<Slice> {
     let borders = borders(traces, reading);
     let mut slices = Vec::new();
     for (index, &(from, bytes)) in borders.iter().enumerate() {

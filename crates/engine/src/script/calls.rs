@@ -12,7 +12,7 @@ use rustc_hash::FxHashMap;
 
 use super::{Lines, Outcome};
 use crate::{
-    CallSink, Experiment, Reading,
+    CallSink, FlowTrace, Reading,
     digits::{decimal, nine},
 };
 
@@ -28,7 +28,7 @@ pub enum CallFormat {
 /// Writes the calls of all threads to `out`, at most `limit` lines: thread by thread where each has a stream
 /// of its own, else in order of time.
 pub fn calls(
-    experiment: &Experiment<'_>,
+    experiment: &FlowTrace<'_>,
     format: CallFormat,
     reading: Reading<'_>,
     limit: Option<u64>,
@@ -52,7 +52,7 @@ pub fn calls(
 }
 
 struct Writer<'x, 'f> {
-    experiment: &'x Experiment<'f>,
+    experiment: &'x FlowTrace<'f>,
     format: CallFormat,
     lines: Lines<'x>,
     /// Lines that are not written yet.
@@ -209,7 +209,7 @@ impl Writer<'_, '_> {
 /// The name of a function, which is looked up once.
 fn name<'n>(
     names: &'n mut FxHashMap<FunctionId, Name>,
-    experiment: &Experiment<'_>,
+    experiment: &FlowTrace<'_>,
     function: FunctionId,
 ) -> &'n Name {
     names.entry(function).or_insert_with(|| {

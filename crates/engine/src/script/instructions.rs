@@ -11,7 +11,7 @@ use iced_x86::{Formatter, GasFormatter};
 
 use super::{Outcome, TextSink, span::Span, write_chunks};
 use crate::{
-    Chunk, Experiment, Reading,
+    Chunk, FlowTrace, Reading,
     digits::{decimal, hexadecimal},
     early::EarlyLines,
     gate::Gate,
@@ -68,7 +68,7 @@ impl FromStr for Field {
 /// Writes the fields of every executed instruction to `out`, at most `limit` lines; a line `# gap …` where
 /// the flow is interrupted.
 pub fn instructions(
-    experiment: &Experiment<'_>,
+    experiment: &FlowTrace<'_>,
     fields: &[Field],
     reading: Reading<'_>,
     limit: Option<u64>,

@@ -8,7 +8,7 @@ use hodo_trace::Names;
 use serde_json::{Value, json};
 
 use super::{Outcome, TextSink, write_chunks};
-use crate::{Chunk, Experiment, Reading, early::EarlyLines, gate::Gate, segments::TrackSink};
+use crate::{Chunk, FlowTrace, Reading, early::EarlyLines, gate::Gate, segments::TrackSink};
 
 /// Which of them to write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,7 +50,7 @@ pub enum MarkFormat {
 /// Writes what each track tells beside the flow to `out`, at most `limit` lines: track by track, and in the
 /// order of execution in each.
 pub fn marks(
-    experiment: &Experiment<'_>,
+    experiment: &FlowTrace<'_>,
     marks: Marks,
     format: MarkFormat,
     reading: Reading<'_>,

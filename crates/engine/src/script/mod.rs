@@ -22,7 +22,7 @@ use std::{
 };
 
 use crate::{
-    Chunk, Experiment, Losses, Reading,
+    Chunk, FlowTrace, Losses, Reading,
     segments::{TrackSink, decode_chunks},
 };
 
@@ -58,7 +58,7 @@ trait TextSink: TrackSink {
 
 /// Turns each chunk into text and writes that in the order of the chunks, at most `limit` lines.
 fn write_chunks<S: TextSink>(
-    experiment: &Experiment<'_>,
+    experiment: &FlowTrace<'_>,
     reading: Reading<'_>,
     limit: Option<u64>,
     out: &mut (dyn Write + Send),

@@ -5,12 +5,12 @@ use std::{io::Write, mem, ops::Range};
 use hodo_intel_pt::packet::{self, Packet};
 
 use super::{Lines, Outcome, PART};
-use crate::{Chunk, Experiment, Reading, parallel::parts_in_order, track::Run};
+use crate::{Chunk, FlowTrace, Reading, parallel::parts_in_order, track::Run};
 
 /// Writes every packet to `out`, at most `limit` lines: its offset in the file, its bytes, and the packet as
 /// text. Bytes that are no packet show as such, up to the next PSB, and so does a packet that a PSB cuts.
 pub fn packets(
-    experiment: &Experiment<'_>,
+    experiment: &FlowTrace<'_>,
     reading: Reading<'_>,
     limit: Option<u64>,
     out: &mut (dyn Write + Send),
@@ -38,7 +38,7 @@ pub fn packets(
 }
 
 /// The packets between the first PSB of a chunk and the first PSB after it.
-fn text(experiment: &Experiment<'_>, chunk: &Chunk, hand_over: &dyn Fn(Vec<u8>) -> bool) -> Vec<u8> {
+fn text(experiment: &FlowTrace<'_>, chunk: &Chunk, hand_over: &dyn Fn(Vec<u8>) -> bool) -> Vec<u8> {
     let track = &experiment.tracks[chunk.track];
     let run = &track.runs[chunk.run];
     let mut text = Vec::new();
@@ -59,7 +59,7 @@ fn text(experiment: &Experiment<'_>, chunk: &Chunk, hand_over: &dyn Fn(Vec<u8>) 
 /// Shows packets from a PSB up to another one, or to the end. Gives the last lines back, those before in parts as
 /// large as [`PART`].
 fn show(
-    experiment: &Experiment<'_>,
+    experiment: &FlowTrace<'_>,
     run: &Run<'_>,
     span: Range<u64>,
     mut text: Vec<u8>,

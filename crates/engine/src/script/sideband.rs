@@ -5,12 +5,12 @@ use std::{fmt, io::Write};
 use hodo_formats::recording::{Mapping, Sideband, SidebandKind, Thread};
 
 use super::{Lines, Outcome};
-use crate::{Experiment, Reading};
+use crate::{FlowTrace, Reading};
 
 /// Writes every sideband record to `out`, at most `limit` lines, in order of time: when, on which CPU, whom it
 /// is about, and what happened. A `-` stands for what the record does not say.
 pub fn sideband(
-    experiment: &Experiment<'_>,
+    experiment: &FlowTrace<'_>,
     reading: Reading,
     limit: Option<u64>,
     out: &mut (dyn Write + Send),
@@ -32,7 +32,7 @@ pub fn sideband(
 
 /// One record as a line of text.
 struct Line<'x, 'f> {
-    experiment: &'x Experiment<'f>,
+    experiment: &'x FlowTrace<'f>,
     record: &'x Sideband<'f>,
 }
 

@@ -237,7 +237,6 @@ impl Threads {
 
     /// Cells that tell who a thread is: its name, its id and its process.
     pub fn cells(&self, thread: Thread) -> [Value; 3] {
-        let number = |number: Option<u32>| number.map_or(Value::Null, |number| u64::from(number).into());
-        [self.comm(thread).map_or(Value::Null, Value::from), number(thread.tid()), number(self.pid(thread))]
+        [self.comm(thread).into(), thread.tid().into(), self.pid(thread).into()]
     }
 }

@@ -1,97 +1,116 @@
 //! One JSON object for the whole table; every integer exact, one row a line.
 
-use std::io::{self, Write};
+use std::io;
 
-use hodo_trace::{Loss, Table, Value};
-use serde_json::to_writer;
+use arrow_array::RecordBatch;
+use arrow_schema::{Field, SchemaRef};
+use hodo_trace::table::{
+    Cell, cells,
+    metadata::{ColumnMetadata, TableMetadata, loss_json, summary_json},
+};
 
-use crate::{Options, View};
+use crate::{Draw, End, Options, Output, Reader, Several, View};
 
 pub(crate) const VIEW: View = View {
     name: "json",
     help: "one JSON object: table, summary, columns, rows, loss",
+    reader: Reader::ProgramsOfJson,
     shows_loss: true,
-    write,
+    several: Some(Several { around: ["[", ",\n", "]\n"], rows: None, loss_once: false }),
+    begin,
 };
 
-fn write(table: &Table, _: &Options, out: &mut dyn Write) -> io::Result<()> {
-    write!(out, "{{\"table\":")?;
-    to_writer(&mut *out, table.name)?;
-    write!(out, ",\n\"summary\":")?;
-    write_object(table.summary.iter().map(|(name, value)| (*name, value)), out)?;
-    write!(out, ",\n\"columns\":")?;
-    write_list(&table.columns, out, |column, out| {
-        let [name, kind, unit] = [column.name, column.kind, column.unit.name()].map(Value::from);
-        write_object([("name", &name), ("type", &kind), ("unit", &unit)].into_iter(), out)
-    })?;
-    write!(out, ",\n\"rows\":")?;
-    write_list(&table.rows, out, |row, out| {
-        let mut separator = "[";
-        for value in row {
-            write!(out, "{separator}")?;
-            write_value(value, out)?;
-            separator = ",";
+/// Bytes after which lines are handed on.
+const BUFFER: usize = 1 << 15;
+
+/// Lines of JSON that are handed on many at a time.
+pub(crate) struct Lines<'o> {
+    pub(crate) json: Vec<u8>,
+    out: Output<'o>,
+}
+
+impl<'o> Lines<'o> {
+    pub(crate) fn new(out: Output<'o>) -> Lines<'o> {
+        Lines { json: Vec::with_capacity(2 * BUFFER), out }
+    }
+
+    /// Hands lines on, if there are many.
+    pub(crate) fn hand_on(&mut self) -> io::Result<()> {
+        if self.json.len() < BUFFER { Ok(()) } else { self.end() }
+    }
+
+    /// Hands all lines on.
+    pub(crate) fn end(&mut self) -> io::Result<()> {
+        self.out.write_all(&self.json)?;
+        self.json.clear();
+        Ok(())
+    }
+}
+
+struct Json<'o> {
+    lines: Lines<'o>,
+    has_rows: bool,
+    has_summary: bool,
+}
+
+fn begin<'o>(schema: &SchemaRef, _: &Options, out: Output<'o>) -> io::Result<Box<dyn Draw + 'o>> {
+    let mut lines = Lines::new(out);
+    let json = &mut lines.json;
+    json.extend(b"{\"table\":");
+    Cell::Text(schema.table_name()).write_json(json);
+    let summary = schema.summary_json();
+    summary.into_iter().for_each(|summary| member("summary", summary, json));
+    json.extend(b",\n\"columns\":[");
+    for (index, field) in schema.fields().iter().enumerate() {
+        json.extend(if index == 0 { &b"\n"[..] } else { b",\n" });
+        column(field, json);
+    }
+    json.extend(b"],\n\"rows\":[");
+    Ok(Box::new(Json { lines, has_rows: false, has_summary: summary.is_some() }))
+}
+
+fn column(field: &Field, json: &mut Vec<u8>) {
+    json.extend(b"{\"name\":");
+    Cell::Text(field.name()).write_json(json);
+    json.extend(b",\"type\":");
+    Cell::Text(field.type_name()).write_json(json);
+    json.extend(b",\"unit\":");
+    Cell::Text(field.unit().name()).write_json(json);
+    json.push(b'}');
+}
+
+fn member(name: &str, value: &str, json: &mut Vec<u8>) {
+    json.extend(b",\n");
+    Cell::Text(name).write_json(json);
+    json.push(b':');
+    json.extend(value.as_bytes());
+}
+
+impl Draw for Json<'_> {
+    fn batch(&mut self, batch: &RecordBatch) -> io::Result<()> {
+        let columns = cells(batch);
+        for row in 0..batch.num_rows() {
+            let json = &mut self.lines.json;
+            json.extend(if self.has_rows { &b",\n["[..] } else { b"\n[" });
+            self.has_rows = true;
+            for (index, column) in columns.iter().enumerate() {
+                json.extend((index > 0).then_some(b','));
+                column.cell(row).write_json(json);
+            }
+            json.push(b']');
+            self.lines.hand_on()?;
         }
-        write!(out, "{}", if row.is_empty() { "[]" } else { "]" })
-    })?;
-    write!(out, ",\n\"loss\":")?;
-    write_list(&table.loss, out, write_loss)?;
-    writeln!(out, "}}")
-}
-
-/// One item a line, between brackets.
-fn write_list<Item>(
-    items: &[Item],
-    out: &mut dyn Write,
-    write_item: impl Fn(&Item, &mut dyn Write) -> io::Result<()>,
-) -> io::Result<()> {
-    write!(out, "[")?;
-    for (index, item) in items.iter().enumerate() {
-        write!(out, "{}", if index == 0 { "\n" } else { ",\n" })?;
-        write_item(item, out)?;
+        Ok(())
     }
-    write!(out, "]")
-}
 
-/// An object with its members in the given order.
-pub(crate) fn write_object<'a>(
-    members: impl Iterator<Item = (&'a str, &'a Value)>,
-    out: &mut dyn Write,
-) -> io::Result<()> {
-    write!(out, "{{")?;
-    for (index, (name, value)) in members.enumerate() {
-        if index > 0 {
-            write!(out, ",")?;
+    fn end(mut self: Box<Self>, end: &End<'_>) -> io::Result<()> {
+        let json = &mut self.lines.json;
+        json.push(b']');
+        if !self.has_summary {
+            member("summary", &summary_json(end.summary), json);
         }
-        to_writer(&mut *out, name)?;
-        write!(out, ":")?;
-        write_value(value, out)?;
+        member("loss", &loss_json(end.loss), json);
+        json.extend(b"}\n");
+        self.lines.end()
     }
-    write!(out, "}}")
-}
-
-/// JSON has no infinities and no "not a number"; they become null.
-fn write_value(value: &Value, out: &mut dyn Write) -> io::Result<()> {
-    match value {
-        Value::Null => write!(out, "null"),
-        Value::Text(text) => Ok(to_writer(out, text)?),
-        Value::Integer(integer) => write!(out, "{integer}"),
-        Value::Real(real) => Ok(to_writer(out, real)?),
-    }
-}
-
-fn write_loss(loss: &Loss, out: &mut dyn Write) -> io::Result<()> {
-    let known = |value: Option<u64>| value.map_or(Value::Null, Value::Integer);
-    let bytes = Some(&loss.bytes).filter(|bytes| !bytes.is_empty());
-    let members = [
-        ("stream", Value::from(loss.stream.as_str())),
-        ("cause", Value::from(loss.cause.name())),
-        ("count", Value::from(loss.count)),
-        ("begin_ns", known(loss.time.map(|(begin, _)| begin.0))),
-        ("end_ns", known(loss.time.map(|(_, end)| end.0))),
-        ("begin_byte", known(bytes.map(|bytes| bytes.start))),
-        ("end_byte", known(bytes.map(|bytes| bytes.end))),
-        ("detail", Value::from(loss.detail.as_str())),
-    ];
-    write_object(members.iter().map(|(name, value)| (*name, value)), out)
 }

@@ -1,20 +1,55 @@
 //! One JSON object a row.
 
-use std::io::{self, Write};
+use std::io;
 
-use hodo_trace::Table;
+use arrow_array::RecordBatch;
+use arrow_schema::SchemaRef;
+use hodo_trace::table::{Cell, cells};
 
-use crate::json::write_object;
-use crate::{Options, View};
+use crate::{Draw, End, Options, Output, Reader, View, json::Lines};
 
-pub(crate) const VIEW: View =
-    View { name: "jsonl", help: "one JSON object a line, for each row", shows_loss: false, write };
+pub(crate) const VIEW: View = View {
+    name: "jsonl",
+    help: "one JSON object a line, for each row",
+    reader: Reader::Programs,
+    shows_loss: false,
+    several: None,
+    begin,
+};
 
-fn write(table: &Table, _: &Options, out: &mut dyn Write) -> io::Result<()> {
-    for row in &table.rows {
-        let names = table.columns.iter().map(|column| column.name);
-        write_object(names.zip(row), out)?;
-        writeln!(out)?;
+struct JsonLines<'o> {
+    lines: Lines<'o>,
+    /// Of each column, what stands before its value.
+    keys: Vec<Vec<u8>>,
+}
+
+fn begin<'o>(schema: &SchemaRef, _: &Options, out: Output<'o>) -> io::Result<Box<dyn Draw + 'o>> {
+    let key = |(index, name): (usize, &str)| {
+        let mut key = vec![if index == 0 { b'{' } else { b',' }];
+        Cell::Text(name).write_json(&mut key);
+        key.push(b':');
+        key
+    };
+    let keys = schema.fields().iter().map(|field| field.name().as_str()).enumerate().map(key).collect();
+    Ok(Box::new(JsonLines { lines: Lines::new(out), keys }))
+}
+
+impl Draw for JsonLines<'_> {
+    fn batch(&mut self, batch: &RecordBatch) -> io::Result<()> {
+        let columns = cells(batch);
+        for row in 0..batch.num_rows() {
+            let json = &mut self.lines.json;
+            for (column, key) in columns.iter().zip(&self.keys) {
+                json.extend_from_slice(key);
+                column.cell(row).write_json(json);
+            }
+            json.extend(if columns.is_empty() { &b"{}\n"[..] } else { b"}\n" });
+            self.lines.hand_on()?;
+        }
+        Ok(())
     }
-    Ok(())
+
+    fn end(mut self: Box<Self>, _: &End<'_>) -> io::Result<()> {
+        self.lines.end()
+    }
 }

@@ -6,10 +6,14 @@ use std::{
 };
 
 use anstyle::Style;
-use hodo_trace::{Column, Table, Value};
+use arrow_schema::Field;
+use hodo_trace::{Unit, table::metadata::ColumnMetadata};
 
-use super::cell::{cut, show, words};
-use super::tree::{Guides, depth_column};
+use crate::{
+    cell::{cut, is_text, show, words},
+    rows::Rows,
+    tree::{Guides, depth_column},
+};
 
 /// Between two columns.
 const GAP: usize = 2;
@@ -25,26 +29,30 @@ const READABLE: usize = 24;
 const WIDEST: usize = 100;
 
 /// A column as it is drawn.
-struct Drawn {
-    column: Column,
-    /// Its place among the cells of a row.
+struct Drawn<'t> {
+    name: &'t str,
+    unit: Unit,
+    is_text: bool,
+    is_secondary: bool,
+    /// Its place among the columns of the table, and among those that are drawn.
+    index: usize,
     place: usize,
     /// Its name, a word a line.
-    heading: Vec<&'static str>,
+    heading: Vec<&'t str>,
     /// In characters.
     width: usize,
 }
 
 /// Draws headings and rows, in lines of at most `width` characters where the numbers leave room.
-pub(super) fn write(table: &Table, width: Option<usize>, bold: Style, out: &mut dyn Write) -> io::Result<()> {
-    let (mut columns, cells) = drawn(table);
+pub(super) fn write(rows: &Rows, width: Option<usize>, bold: Style, out: &mut dyn Write) -> io::Result<()> {
+    let (mut columns, cells) = drawn(rows);
     let all = columns.len();
     match width {
         Some(width) => {
             leave_out(&mut columns, width);
             shrink(&mut columns, width);
         }
-        None => columns.iter_mut().filter(|c| c.is_text()).for_each(|c| c.width = c.width.min(WIDEST)),
+        None => columns.iter_mut().filter(|c| c.is_text).for_each(|c| c.width = c.width.min(WIDEST)),
     }
     let cuts = width.is_some();
     let height = columns.iter().map(|column| column.heading.len()).max().unwrap_or(0);
@@ -72,7 +80,7 @@ pub(super) fn write(table: &Table, width: Option<usize>, bold: Style, out: &mut 
 
 /// Makes a line of cells and their characters, without blanks at its end; what is too wide is cut or shown in full.
 fn align<'c>(
-    columns: &[Drawn],
+    columns: &[Drawn<'_>],
     cells: impl Iterator<Item = (&'c str, usize)>,
     cuts: bool,
     line: &mut String,
@@ -80,7 +88,7 @@ fn align<'c>(
     line.clear();
     for (column, (cell, characters)) in columns.iter().zip(cells) {
         let blanks = column.width.saturating_sub(characters);
-        let (before, behind) = if column.is_text() { (0, blanks) } else { (blanks, 0) };
+        let (before, behind) = if column.is_text { (0, blanks) } else { (blanks, 0) };
         line.extend(repeat_n(' ', before));
         match cuts && characters > column.width {
             true => *line += &cut(cell, column.width),
@@ -91,9 +99,13 @@ fn align<'c>(
     line.truncate(line.trim_end().len());
 }
 
-impl Drawn {
-    fn is_text(&self) -> bool {
-        self.column.kind == "string"
+impl<'t> Drawn<'t> {
+    fn new(index: usize, place: usize, field: &'t Field) -> Drawn<'t> {
+        let name = field.name();
+        let heading = words(name);
+        let width = heading.iter().map(|word| word.len()).max().unwrap_or(0);
+        let (unit, is_text, is_secondary) = (field.unit(), is_text(field), field.is_secondary());
+        Drawn { name, unit, is_text, is_secondary, index, place, heading, width }
     }
 }
 
@@ -129,40 +141,37 @@ impl Cells {
 }
 
 /// All columns, as wide as their cells are, and these.
-fn drawn(table: &Table) -> (Vec<Drawn>, Cells) {
-    let depth = depth_column(table);
-    let shown = table.columns.iter().enumerate().filter(|(index, _)| Some(*index) != depth);
-    let (indices, columns): (Vec<usize>, Vec<Column>) = shown.map(|(index, column)| (index, *column)).unzip();
-    let new = |(place, column): (usize, Column)| {
-        let heading = words(column.name);
-        let width = heading.iter().map(|word| word.len()).max().unwrap_or(0);
-        Drawn { column, place, heading, width }
-    };
-    let mut columns: Vec<Drawn> = columns.into_iter().enumerate().map(new).collect();
+fn drawn(rows: &Rows) -> (Vec<Drawn<'_>>, Cells) {
+    let depth = depth_column(&rows.schema);
+    let fields = rows.schema.fields().iter().enumerate().filter(|(index, _)| Some(*index) != depth);
+    let columns = fields.enumerate().map(|(place, (index, field))| Drawn::new(index, place, field));
+    let mut columns: Vec<Drawn<'_>> = columns.collect();
     // The guides of a tree stand in front of its names.
-    let guided = depth.and_then(|_| columns.iter().position(Drawn::is_text));
+    let guided = depth.and_then(|_| columns.iter().position(|column| column.is_text));
     let mut cells = Cells::default();
-    let guides = Guides::of(table);
-    for (row, guide) in table.rows.iter().zip(guides.draw().chain(std::iter::repeat(String::new()))) {
-        for (column, index) in columns.iter_mut().zip(&indices) {
+    let guides = Guides::of(rows);
+    let mut guides = guides.draw();
+    rows.each(|row| {
+        let guide = guides.next().unwrap_or_default();
+        for column in &mut columns {
             let begin = cells.text.len();
             if guided == Some(column.place) {
                 cells.text += &guide;
             }
-            let value = row.get(*index).unwrap_or(&Value::Null);
-            show(column.column.name, column.column.unit, value, &mut cells.text);
+            show(column.name, column.unit, row.cell(column.index), &mut cells.text);
             column.width = column.width.max(cells.end(begin));
         }
-    }
+    });
+    drop(guides);
     (columns, cells)
 }
 
 /// Leaves secondary columns out, the last first, until the numbers fit beside names that can be read.
-fn leave_out(columns: &mut Vec<Drawn>, width: usize) {
+fn leave_out(columns: &mut Vec<Drawn<'_>>, width: usize) {
     let needed =
-        |column: &Drawn| GAP + column.width.min(if column.is_text() { READABLE } else { usize::MAX });
+        |column: &Drawn<'_>| GAP + column.width.min(if column.is_text { READABLE } else { usize::MAX });
     while columns.iter().map(needed).sum::<usize>() > width + GAP {
-        match columns.iter().rposition(|column| column.column.secondary) {
+        match columns.iter().rposition(|column| column.is_secondary) {
             Some(index) => drop(columns.remove(index)),
             None => return,
         }
@@ -170,11 +179,11 @@ fn leave_out(columns: &mut Vec<Drawn>, width: usize) {
 }
 
 /// Takes from the widest column of text until the line fits or nothing is left to take.
-fn shrink(columns: &mut [Drawn], width: usize) {
+fn shrink(columns: &mut [Drawn<'_>], width: usize) {
     let gaps = GAP * columns.len().saturating_sub(1);
     let mut total = gaps + columns.iter().map(|column| column.width).sum::<usize>();
     while total > width {
-        let widest = columns.iter_mut().filter(|c| c.is_text()).max_by_key(|c| c.width);
+        let widest = columns.iter_mut().filter(|c| c.is_text).max_by_key(|c| c.width);
         match widest.filter(|column| column.width > NARROWEST) {
             Some(column) => column.width -= 1,
             None => return,

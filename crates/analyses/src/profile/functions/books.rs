@@ -15,7 +15,7 @@ use crate::{
 pub(super) type Slot = u32;
 
 /// A function that comes onto the stack, or leaves it.
-#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug)]
 pub(super) struct LogEntry {
     /// Instructions before that.
     pub(super) until: u64,
@@ -86,7 +86,7 @@ impl Amount {
 
     /// From an earlier point to this one.
     fn since(self, earlier: Amount) -> Amount {
-        let instructions = self.instructions - earlier.instructions;
+        let instructions = self.instructions.wrapping_sub(earlier.instructions);
         Amount { instructions, time: { self.time }.since(earlier.time) }
     }
 }
@@ -188,6 +188,26 @@ impl From<Books> for Record {
 }
 
 impl Books {
+    /// Whether each slot is one of theirs, and `open` are those of the frames that are open in the last piece.
+    pub(super) fn are_sound(&self, open: impl Iterator<Item = Slot>) -> bool {
+        let Books { slots, accounts, pieces, sums, summed, .. } = self;
+        let mut depths = vec![0; accounts.len()];
+        for slot in open {
+            match depths.get_mut(slot as usize) {
+                Some(depth) if !pieces.is_empty() => *depth += 1,
+                _ => return false,
+            }
+        }
+        let has_sum = |slot: &Slot| accounts.get(*slot as usize).is_some_and(|account| account.has_sum);
+        slots.all.len() == accounts.len()
+            && accounts.iter().map(|account| account.depth).eq(depths)
+            && accounts.iter().filter(|account| account.has_sum).count() == summed.len()
+            && summed.iter().all(has_sum)
+            && sums.iter().all(|sum| (sum.slot as usize) < accounts.len())
+            && pieces.is_sorted_by_key(|piece| piece.sums)
+            && pieces.last().is_none_or(|last| last.sums as usize <= sums.len())
+    }
+
     /// The slot of a function.
     pub(super) fn slot(&mut self, function: FunctionId) -> Slot {
         *self.slots.all.entry(function).or_insert_with(|| {
@@ -235,8 +255,14 @@ impl Books {
     #[inline]
     pub(super) fn entered(&mut self, slot: Slot, entry: Entry, times: u64) {
         match entry {
-            Entry::Call => self.account(slot).calls += times,
-            Entry::Tail => self.holders[slot as usize].jumps += times,
+            Entry::Call => {
+                let calls = &mut self.account(slot).calls;
+                *calls = calls.wrapping_add(times);
+            }
+            Entry::Tail => {
+                let jumps = &mut self.holders[slot as usize].jumps;
+                *jumps = jumps.wrapping_add(times);
+            }
             Entry::Root | Entry::Interrupt => {}
         }
     }
@@ -355,8 +381,9 @@ impl Books {
             let slot = self.slot(holder.function);
             let mine = self.account(slot);
             mine.own.add(account.own);
-            mine.calls += account.calls;
-            self.holders[slot as usize].jumps += holder.jumps;
+            mine.calls = mine.calls.saturating_add(account.calls);
+            let jumps = &mut self.holders[slot as usize].jumps;
+            *jumps = jumps.saturating_add(holder.jumps);
             slot
         };
         later.holders.iter().zip(&later.accounts).map(add).collect()
@@ -519,6 +546,49 @@ impl Watch<(), Slot> for OpenBooks<'_> {
         if account.depth == 0 {
             debug_assert!(account.has_sum, "it has one since it came");
             account.sum.add(now);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use hodo_trace::Place;
+
+    use super::*;
+
+    /// Those of a function that is on the stack, in their second piece.
+    fn books() -> Books {
+        let (mut books, function) = (Books::default(), FunctionId { module: 1, index: 0 });
+        let slot = books.slot(function);
+        let arrival = Arrival { address: 0, function, place: Place::Entry };
+        books.begin_piece(Edge::Gap, arrival, slot);
+        books.leave_frame(slot);
+        books.begin_piece(Edge::Gap, arrival, slot);
+        books
+    }
+
+    #[test]
+    fn books_that_name_what_is_not_there_are_not_sound() {
+        assert!(books().are_sound([0].into_iter()));
+        assert!(!books().are_sound([1].into_iter()));
+        let changes: [fn(&mut Books); 9] = [
+            |books| books.accounts[0].depth = 2,
+            |books| books.accounts[0].has_sum = false,
+            |books| books.summed[0] = 1,
+            |books| books.summed.clear(),
+            |books| books.sums[0].slot = 1,
+            |books| books.pieces[0].sums = 2,
+            |books| books.pieces[1].sums = 2,
+            |books| books.pieces.clear(),
+            |books| {
+                books.accounts.push(Account::default());
+                books.holders.push(books.holders[0]);
+            },
+        ];
+        for (index, change) in changes.iter().enumerate() {
+            let mut books = books();
+            change(&mut books);
+            assert!(!Books::from(Record::from(books)).are_sound([0].into_iter()), "{index}");
         }
     }
 }

@@ -12,7 +12,10 @@ mod partial;
 mod paths;
 
 use hodo_clock::Nanos;
-use hodo_trace::{Analysis, Names, Numbering, Run, Seen, Stretch, Table};
+use hodo_trace::{
+    Analysis, FastFlow, FlowInterest, Interest, Item, Numbering, Run, Start, Stretch, Table, Whole,
+    kernel::Threads,
+};
 use rustc_hash::FxHashMap;
 
 use self::{books::Amount, partial::Partial, paths::Paths};
@@ -22,23 +25,11 @@ use super::{
 };
 
 /// The profile of functions, without samples, as an analysis.
-pub struct Functions<'a> {
-    /// Names of functions.
-    pub names: &'a dyn Names,
-}
+#[derive(Clone, Copy, Debug)]
+pub struct Functions;
 
-impl Analysis for Functions<'_> {
-    type Partial = Partial;
+impl FastFlow for Functions {
     type Memory = Paths;
-
-    fn unknown(&self) -> Partial {
-        Partial::unknown()
-    }
-
-    #[inline]
-    fn fold(&self, partial: &mut Partial, seen: Seen<'_>) {
-        partial.fold(seen);
-    }
 
     const TAKES_STRETCHES: bool = true;
 
@@ -78,12 +69,35 @@ impl Analysis for Functions<'_> {
     fn resume(&self, partial: &mut Partial, state: u32) {
         partial.resume(state);
     }
+}
 
-    fn merge(&self, earlier: Partial, later: Partial) -> Partial {
+impl Analysis for Functions {
+    type Partial = Partial;
+
+    fn interest(&self) -> Interest<'_> {
+        Interest::flow(FlowInterest::Runs)
+    }
+
+    fn begin(&self, _: &Start<'_>) -> Partial {
+        Partial::unknown()
+    }
+
+    #[inline]
+    fn fold(&self, partial: &mut Partial, item: Item<'_>) {
+        if let Item::Flow(seen) = item {
+            partial.fold(seen);
+        }
+    }
+
+    fn merge(&self, earlier: Partial, later: Partial, _: &Threads) -> Partial {
         earlier.merge(later)
     }
 
-    fn finish(&self, threads: Vec<Partial>) -> Table {
+    fn is_sound(&self, partial: &Partial) -> bool {
+        partial.is_sound()
+    }
+
+    fn finish(&self, threads: Vec<Partial>, of: &Whole<'_>) -> Table {
         let mut functions: FxHashMap<_, FunctionCost> = FxHashMap::default();
         let mut all = Amounts { threads: threads.len() as u64, ..Amounts::default() };
         for thread in threads {
@@ -97,12 +111,12 @@ impl Analysis for Functions<'_> {
                 all.cost.add(&own);
                 let function = functions.entry(holder.function).or_default();
                 function.own.add(&own);
-                function.calls += account.calls;
-                function.jumps += holder.jumps;
-                function.instructions += total.instructions;
+                function.calls = function.calls.saturating_add(account.calls);
+                function.jumps = function.jumps.saturating_add(holder.jumps);
+                function.instructions = function.instructions.saturating_add(total.instructions);
                 function.time = function.time.and(total.time);
             }
         }
-        table::functions(functions, &all, self.names, None)
+        table::functions(functions, &all, of.functions(), None)
     }
 }

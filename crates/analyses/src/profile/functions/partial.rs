@@ -18,7 +18,7 @@ use crate::{
     learned::Learned,
     pile::Pile,
     profile::cost::Sums,
-    stack::{At, Back, Below, Edge, Entry, Frame, Watch, arrive, cut},
+    stack::{self, At, Back, Below, Edge, Entry, Frame, Watch, arrive, cut},
 };
 
 /// Without a clock nothing waits for it: so many events are enough at once.
@@ -32,7 +32,10 @@ pub struct Partial {
     stack: Pile<Frame<(), Slot>>,
     /// The edge after the last run.
     edge: Edge,
+    #[serde(skip)]
     clock: Clock<()>,
+    /// Empty between segments, where partials travel.
+    #[serde(skip)]
     log: Log,
     /// What belongs to the frame that ran at the start, before anything ran.
     before: Waits,
@@ -40,6 +43,7 @@ pub struct Partial {
     outside: Time,
     sums: Sums,
     /// The last path, while paths run.
+    #[serde(skip)]
     path: Option<u32>,
     /// What is remembered of paths.
     #[serde(skip)]
@@ -56,7 +60,7 @@ struct Waits {
 }
 
 /// What happened since the clock was told last.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default)]
 struct Log {
     entries: Vec<LogEntry>,
     /// What else happened, each with the instructions and the number of entries before it.
@@ -70,7 +74,7 @@ struct Log {
     unseen: bool,
 }
 
-#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug)]
 enum Event {
     /// The next so many paths ran.
     Paths(u32),
@@ -463,6 +467,11 @@ impl Partial {
     pub(super) fn merge(mut self, later: Partial) -> Partial {
         self.append(&later, Below::Unknown);
         self
+    }
+
+    /// See [`hodo_trace::Analysis::is_sound`].
+    pub(super) fn is_sound(&self) -> bool {
+        stack::is_sound(&self.stack) && self.books.are_sound(self.stack.iter().map(|frame| frame.function))
     }
 
     /// The whole thread: nothing came before it.

@@ -6,37 +6,25 @@ mod paths;
 mod whole;
 
 use hodo_clock::Nanos;
-use hodo_trace::{Analysis, Names, Numbering, Run, Seen, Stretch, Table};
+use hodo_trace::{
+    Analysis, Every, FastFlow, FlowInterest, Interest, Item, Numbering, Run, Seen, Start, Stretch, Table,
+    Whole, kernel::Threads,
+};
 
-use self::{partial::Partial, paths::Paths, whole::Whole};
-use super::{Every, Report};
+use self::{partial::Partial, paths::Paths, whole::CallTree};
+use super::Report;
 
 /// The profile with its call paths, and with samples if they are asked for, as an analysis.
-pub struct Profile<'a> {
+#[derive(Clone, Copy, Debug)]
+pub struct Profile {
     /// How far the samples lie apart that are counted too, if any are.
     pub every: Option<Every>,
     /// How it is drawn.
     pub report: Report,
-    /// Names of functions.
-    pub names: &'a dyn Names,
 }
 
-impl Analysis for Profile<'_> {
-    type Partial = Partial;
+impl FastFlow for Profile {
     type Memory = Paths;
-
-    fn needs_numbers(&self) -> bool {
-        matches!(self.every, Some(Every::Instructions(_)))
-    }
-
-    fn unknown(&self) -> Partial {
-        Partial::unknown()
-    }
-
-    #[inline]
-    fn fold(&self, partial: &mut Partial, seen: Seen<'_>) {
-        partial.fold(self.every, seen);
-    }
 
     const TAKES_STRETCHES: bool = true;
 
@@ -78,16 +66,42 @@ impl Analysis for Profile<'_> {
     fn resume(&self, partial: &mut Partial, state: u32) {
         partial.resume(state);
     }
+}
 
-    fn merge(&self, earlier: Partial, later: Partial) -> Partial {
+impl Analysis for Profile {
+    type Partial = Partial;
+
+    fn interest(&self) -> Interest<'_> {
+        Interest::flow(match self.every {
+            Some(Every::Instructions(_)) => FlowInterest::Numbered,
+            _ => FlowInterest::Runs,
+        })
+    }
+
+    fn begin(&self, _: &Start<'_>) -> Partial {
+        Partial::unknown()
+    }
+
+    #[inline]
+    fn fold(&self, partial: &mut Partial, item: Item<'_>) {
+        if let Item::Flow(seen) = item {
+            partial.fold(self.every, seen);
+        }
+    }
+
+    fn merge(&self, earlier: Partial, later: Partial, _: &Threads) -> Partial {
         earlier.merge(later)
     }
 
-    fn finish(&self, threads: Vec<Partial>) -> Table {
-        let whole = Whole::new(threads.into_iter().map(Partial::close));
+    fn is_sound(&self, partial: &Partial) -> bool {
+        partial.is_sound()
+    }
+
+    fn finish(&self, threads: Vec<Partial>, of: &Whole<'_>) -> Table {
+        let whole = CallTree::new(threads.into_iter().map(Partial::close));
         match self.report {
-            Report::Functions => whole.functions(self.names, self.every),
-            Report::Tree => whole.tree(self.names, self.every),
+            Report::Functions => whole.functions(of.functions(), self.every),
+            Report::Tree => whole.tree(of.functions(), self.every),
         }
     }
 }

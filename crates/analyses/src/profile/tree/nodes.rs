@@ -78,6 +78,19 @@ impl From<Tree> for (Vec<Node>, Vec<Beside>) {
 }
 
 impl Tree {
+    /// Whether it has this many roots, and parents stand before their children.
+    pub(super) fn is_sound(&self, roots: usize) -> bool {
+        let is_root = |(_, node): &(NodeId, &Node)| node.parent == NO_PARENT;
+        self.beside.len() <= self.nodes.len()
+            && self.iter().filter(is_root).count() == roots
+            && self.iter().all(|(id, node)| node.parent < id || node.parent == NO_PARENT)
+    }
+
+    #[cfg(test)]
+    pub(super) fn parents(&mut self) -> impl Iterator<Item = &mut NodeId> {
+        self.nodes.iter_mut().skip(1).map(|node| &mut node.parent)
+    }
+
     pub(super) fn node(&self, id: NodeId) -> &Node {
         &self.nodes[id as usize]
     }
@@ -170,7 +183,8 @@ impl Tree {
 impl Watch<NodeId> for Tree {
     fn enter(&mut self, from: &Frame<NodeId>, function: FunctionId, entry: Entry, _: Option<Back>) -> NodeId {
         let node = self.child(from.note, function, entry);
-        self.ran(node).entries += 1;
+        let entries = &mut self.ran(node).entries;
+        *entries = entries.wrapping_add(1);
         node
     }
 

@@ -20,7 +20,7 @@ use crate::{
         Every,
         cost::{Cost, Sums},
     },
-    stack::{At, Below, Edge, Frame, arrive},
+    stack::{self, At, Below, Edge, Frame, arrive},
 };
 
 /// The trees that grow on one unknown frame.
@@ -41,6 +41,7 @@ pub struct Partial {
     stack: Pile<Frame<NodeId>>,
     /// The edge after the last run.
     edge: Edge,
+    #[serde(skip)]
     clock: Clock<NodeId>,
     /// The number of the next instruction, where samples need it.
     number: u64,
@@ -225,6 +226,14 @@ impl Partial {
         self
     }
 
+    /// See [`hodo_trace::Analysis::is_sound`].
+    pub(super) fn is_sound(&self) -> bool {
+        let Partial { tree, pieces, stack, .. } = self;
+        tree.is_sound(pieces.len())
+            && stack.iter().all(|frame| (frame.note as usize) < tree.len())
+            && stack::is_sound(stack)
+    }
+
     /// The whole thread as one tree: nothing came before it.
     pub(super) fn close(self) -> (Tree, Sums) {
         let mut whole = Partial::unknown();
@@ -267,5 +276,54 @@ impl Partial {
             places.push(place);
         }
         places
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use hodo_trace::{AnyAnalysis, AnyPartial, FunctionId, Place};
+
+    use super::*;
+    use crate::{
+        profile::{Profile, Report, cost::Beside},
+        stack::Entry,
+    };
+
+    /// That of a function that called another one, which goes on in a third one's place.
+    fn partial() -> Partial {
+        let mut partial = Partial::unknown();
+        let at =
+            |index| Arrival { address: 0, function: FunctionId { module: 1, index }, place: Place::Entry };
+        let run = |index, transfer| Run { at: at(index), instructions: 1, transfer, end: 1 };
+        partial.fold_run(None, &run(0, Transfer::Call));
+        partial.fold_run(None, &run(1, Transfer::IndirectJump));
+        partial.fold_run(None, &run(2, Transfer::None));
+        partial
+    }
+
+    fn travels(partial: Partial) -> bool {
+        let analysis: &dyn AnyAnalysis = &Profile { every: None, report: Report::Tree };
+        let partial: AnyPartial = Box::new(partial);
+        analysis.unpack(&analysis.pack(&partial)).is_some()
+    }
+
+    #[test]
+    fn a_partial_that_names_what_is_not_there_is_not_sound() {
+        assert!(travels(partial()));
+        let changes: [fn(&mut Partial); 7] = [
+            |partial| partial.pieces.clear(),
+            |partial| partial.pieces.push(partial.pieces[0]),
+            |partial| partial.tree = Tree::default(),
+            |partial| partial.stack[2].note = 3,
+            // Two on each other that were jumped to.
+            |partial| partial.stack[1].entry = Entry::Tail,
+            |partial| partial.tree.parents().for_each(|parent| *parent = 2),
+            |partial| *partial.tree.beside(3) = Beside::default(),
+        ];
+        for (index, change) in changes.iter().enumerate() {
+            let mut partial = partial();
+            change(&mut partial);
+            assert!(!travels(partial), "{index}");
+        }
     }
 }

@@ -16,15 +16,15 @@ use crate::{
 };
 
 /// The profile of all threads together.
-pub(super) struct Whole {
+pub(super) struct CallTree {
     tree: Tree,
     /// Of each node, what it and the nodes below it cost.
     totals: Vec<Cost>,
     all: Amounts,
 }
 
-impl Whole {
-    pub(super) fn new(threads: impl Iterator<Item = (Tree, Sums)>) -> Whole {
+impl CallTree {
+    pub(super) fn new(threads: impl Iterator<Item = (Tree, Sums)>) -> CallTree {
         let mut tree = Tree::default();
         let mut all = Amounts::default();
         let mut roots: BTreeMap<FunctionId, NodeId> = BTreeMap::new();
@@ -51,7 +51,7 @@ impl Whole {
                 totals[node.parent as usize].add(&total);
             }
         }
-        Whole { tree, totals, all }
+        CallTree { tree, totals, all }
     }
 
     /// Costs by function. What a function called counts once, however often it stands on the path.
@@ -68,16 +68,16 @@ impl Whole {
                 continue;
             }
             if *depth == 0 {
-                function.instructions += self.totals[id as usize].ran.instructions;
                 let total = &self.totals[id as usize];
+                function.instructions = function.instructions.saturating_add(total.ran.instructions);
                 function.time = function.time.and(total.elapsed());
                 function.samples = function.samples.saturating_add(total.beside.samples);
             }
             *depth += 1;
             function.own.add(&self.tree.cost(id));
             match node.entry {
-                Entry::Call => function.calls += node.ran.entries,
-                Entry::Tail => function.jumps += node.ran.entries,
+                Entry::Call => function.calls = function.calls.saturating_add(node.ran.entries),
+                Entry::Tail => function.jumps = function.jumps.saturating_add(node.ran.entries),
                 Entry::Root | Entry::Interrupt => {}
             }
             walk.push((id, true));
@@ -122,18 +122,11 @@ impl Whole {
             Column::integer("self_time_ns", Unit::Nanoseconds).secondary(),
             Column::integer("total_time_ns", Unit::Nanoseconds).secondary(),
             Column::integer("depth", Unit::None),
-            Column::text("function"),
-            Column::text("entered_by"),
-            Column::text("module").secondary(),
+            Column::name("function"),
+            Column::name("entered_by"),
+            Column::name("module").secondary(),
         ]);
-        Table {
-            name: "tree",
-            shape: Shape::Tree,
-            summary: self.all.summary(every),
-            columns: columns.collect(),
-            rows,
-            loss: Vec::new(),
-        }
+        Table::new("tree", Shape::Tree, self.all.summary(every), columns.collect(), rows)
     }
 
     fn tree_row(&self, id: NodeId, depth: u64, all: u64, names: &dyn Names, sampled: bool) -> Vec<Value> {

@@ -15,15 +15,17 @@ mod client;
 mod stream;
 mod viewer;
 
-use std::{collections::BTreeMap, io::Write, thread, time::Duration};
+use std::{io::Write, thread, time::Duration};
 
 use hodo_formats::ctf::lttng_live::Session;
-use hodo_trace::{Table, Value};
+use hodo_trace::{
+    AnyAnalysis, Choice, CountInterest, NoSources, Start, Table, Value, Whole, kernel::Threads,
+};
 
 pub use address::LiveAddress;
 pub use client::LiveError;
 
-use super::{EventFormat, EventReading, Wanted, count, slices::Slice, write::Script};
+use super::{Counting, EventFormat, EventReading, Wanted, fold_counts, slices::Slice, write::Script};
 use crate::{Losses, script::Outcome};
 use client::Client;
 use viewer::Viewer;
@@ -79,44 +81,47 @@ pub fn live_script(
     Ok(script.outcome())
 }
 
-/// Counts the wanted events of a session by name, until it ends or `go_on` says that somebody has enough. `each`
-/// is given the counts so far, now and then.
+/// Folds counts of the wanted events of a session, until it ends or `go_on` returns false. `each` gets the table so
+/// far, now and then. Streams may come and go, so `analysis` must not tell them apart by their indices.
 ///
 /// # Errors
 /// A session that can't be read.
 pub fn live_count(
     address: &LiveAddress,
+    analysis: &dyn AnyAnalysis,
     wanted: &Wanted,
     reading: &EventReading,
     go_on: &dyn Fn() -> bool,
     each: &mut dyn FnMut(&Table),
 ) -> Result<Table, LiveError> {
     let mut viewer = Viewer::attach(address)?;
-    let mut total: Option<Table> = None;
+    let mut sum = analysis.begin(&Start::default());
     let (mut streams, mut losses) = (0, Losses::default());
     loop {
         let progressed = viewer.gather(go_on)?;
         let is_last = viewer.has_ended() || !go_on();
         let (traces, _) = viewer.traces(None);
         check(wanted, &traces)?;
-        let mut table = count(&traces, wanted, "event", reading, |_| true);
-        table.loss.drain(..).for_each(|loss| losses.add(loss));
+        let counting = Counting::new(&traces, wanted, CountInterest::Streams, reading);
+        let counting = counting.expect("streams are counted without spans of time");
+        traces.loss().into_iter().for_each(|loss| losses.add(loss));
+        let more = fold_counts(&traces, analysis, &counting, |runs| runs, &mut losses, |_| true);
+        sum = analysis.merge(sum, more, &Threads::default());
         streams = streams.max(viewer.stream_count());
         drop(traces);
         viewer.shown(None);
-        let mut sum = match total.take() {
-            Some(total) => add(total, &table),
-            None => table,
-        };
-        set(&mut sum, "streams", Value::Integer(streams));
+        let (choice, nobody) = (Choice::default(), Threads::default());
+        let whole = Whole::without_events(&choice, &nobody, &NoSources);
+        let copy = analysis.unpack(&analysis.pack(&sum)).expect("what was packed can be unpacked");
+        let mut table = analysis.finish(vec![copy], &whole);
+        set(&mut table, "streams", Value::Integer(streams));
         if is_last {
             viewer.detach();
             std::mem::take(&mut viewer.losses).into_list().into_iter().for_each(|loss| losses.add(loss));
-            sum.loss = losses.into_list();
-            return Ok(sum);
+            table.loss = losses.into_list();
+            return Ok(table);
         }
-        each(&sum);
-        total = Some(sum);
+        each(&table);
         if !progressed {
             thread::sleep(PAUSE);
         }
@@ -138,30 +143,4 @@ fn set(table: &mut Table, name: &str, value: Value) {
         .iter_mut()
         .filter(|(known, _)| *known == name)
         .for_each(|(_, known)| *known = value.clone());
-}
-
-/// Counts of two parts of a trace, together.
-fn add(mut total: Table, more: &Table) -> Table {
-    for ((name, one), (_, other)) in total.summary.iter_mut().zip(&more.summary) {
-        *one = match (&*one, other) {
-            (Value::Null, other) => other.clone(),
-            (one, Value::Null) => one.clone(),
-            (Value::Integer(one), Value::Integer(other)) => Value::Integer(match *name {
-                "begin_ns" => *one.min(other),
-                "end_ns" => *one.max(other),
-                _ => one.saturating_add(*other),
-            }),
-            (one, _) => one.clone(),
-        };
-    }
-    let mut counts: BTreeMap<String, u64> = BTreeMap::new();
-    for row in total.rows.iter().chain(&more.rows) {
-        if let [Value::Text(name), Value::Integer(count)] = row.as_slice() {
-            *counts.entry(name.clone()).or_default() += count;
-        }
-    }
-    let mut rows: Vec<(String, u64)> = counts.into_iter().collect();
-    rows.sort_by_key(|&(_, count)| std::cmp::Reverse(count));
-    total.rows = rows.into_iter().map(|(name, count)| vec![name.as_str().into(), count.into()]).collect();
-    total
 }

@@ -1,38 +1,11 @@
-//! What the law says of an analysis and the events of a trace.
+//! Tables of a trace of events as one task, and cut and merged.
 
-use hodo_analyses::{ANALYSES, Kind, periods::Periods};
 use hodo_clock::Nanos;
 use hodo_trace::{
-    AnyEventAnalysis, Choice, Start, Table, Value,
+    AnyAnalysis, Choice, NoSources, Start, Table, Value,
     kernel::Records,
     pass::{Pass, Room, States},
 };
-
-/// Every analysis of kernel events in the list, and those that stand in for one for a view or alone, with their names.
-/// A new entry comes under the law by being in the list.
-pub(crate) fn all() -> Vec<(String, &'static dyn AnyEventAnalysis)> {
-    let mut all = Vec::new();
-    for entry in ANALYSES {
-        let usual: &'static dyn AnyEventAnalysis = match entry.kind {
-            Kind::Kernel { analysis, .. } => analysis,
-            Kind::Periods { .. } => Box::leak(Box::new(Periods::default())),
-            // Those of control flow have their own test of the law; the engine counts events and runs all in one.
-            Kind::Profile(_) | Kind::Blocks(_) | Kind::EventCount | Kind::All => continue,
-        };
-        all.push((entry.name.to_owned(), usual));
-        let mut states = Vec::new();
-        for view in usual.views() {
-            let choice = Choice { view: (*view).to_owned(), ..Choice::default() };
-            for other in [usual.of_choice(&choice), usual.alone(&choice)].into_iter().flatten() {
-                if !states.contains(&other.state()) {
-                    states.push(other.state());
-                    all.push((format!("{} --by {view}", entry.name), &*Box::leak(other)));
-                }
-            }
-        }
-    }
-    all
-}
 
 /// The state of a chunk.
 pub(crate) fn fold(pass: &Pass<'_>, events: &mut [Records], names: &[String], is_first: bool) -> States {
@@ -69,13 +42,13 @@ pub(crate) fn table(
 ) -> Vec<Table> {
     let time = |records: &Records| records.times(0).next().unwrap_or(Nanos(0));
     let span = (events.first().map_or(Nanos(0), time), events.last().map_or(Nanos(0), time));
-    pass.finish(travelled(pass, states), names, span, choice, 2)
+    pass.finish(travelled(pass, states), names, span, choice, &NoSources, 2)
 }
 
 /// The tables of a trace as one chunk, and of the same cut behind the events where `cuts` says so, with the parts
 /// merged in the order that `choices` picks.
 pub(crate) fn both(
-    analysis: &dyn AnyEventAnalysis,
+    (analysis, views): (&dyn AnyAnalysis, &[&str]),
     events: &mut [Records],
     names: &[String],
     cuts: impl Fn(usize) -> bool,
@@ -95,7 +68,7 @@ pub(crate) fn both(
     let tables = |states| {
         let choice = |view: &&str| Choice { view: (*view).to_owned(), ..Choice::default() };
         let table = |view| table(&pass, states, events, names, &choice(view));
-        analysis.views().iter().flat_map(table).collect()
+        views.iter().flat_map(table).collect()
     };
     (tables(&whole), tables(&merged))
 }
@@ -114,11 +87,11 @@ pub(crate) fn agreement(
 ) -> Result<(), String> {
     let busy = figure(by_cpu, "busy_ns");
     let rows = |table: &Table, column: &str| -> Vec<u64> {
-        let place = table.columns.iter().position(|known| known.name == column).expect("a column");
-        table.rows.iter().map(|row| integer(&row[place])).collect()
+        let place = table.columns().iter().position(|known| known.name == column).expect("a column");
+        table.rows().iter().map(|row| integer(&row[place])).collect()
     };
     let running: u64 = intervals
-        .rows
+        .rows()
         .iter()
         .zip(rows(intervals, "duration_ns"))
         .filter(|(row, _)| row.contains(&"running".into()))
@@ -142,8 +115,8 @@ pub(crate) fn agreement(
     }
     let parts = ["busy_ns", "idle_ns", "unknown_ns"].map(|column| rows(by_cpu, column));
     let duration = figure(by_cpu, "duration_ns");
-    match (0..by_cpu.rows.len()).find(|&row| parts.iter().map(|part| part[row]).sum::<u64>() != duration) {
-        Some(row) => Err(format!("{:?}: not {duration} ns in all", by_cpu.rows[row])),
+    match (0..by_cpu.rows().len()).find(|&row| parts.iter().map(|part| part[row]).sum::<u64>() != duration) {
+        Some(row) => Err(format!("{:?}: not {duration} ns in all", by_cpu.rows()[row])),
         None => Ok(()),
     }
 }

@@ -1,33 +1,61 @@
-//! Values as people read them.
+//! Cells as people read them.
 
-use hodo_trace::{Unit, Value};
+use anstyle::Style;
+use arrow_schema::Field;
+use hodo_trace::{
+    Unit, Value,
+    table::{Cell, metadata::ColumnMetadata},
+};
 
-/// Adds a value of a column with this name and unit.
-pub(super) fn show(name: &str, unit: Unit, value: &Value, out: &mut String) {
-    match (value, unit) {
-        (Value::Null, _) => {}
-        (Value::Text(text), _) => printable(text, out),
-        (&Value::Integer(integer), Unit::Nanoseconds) if is_instant(name) => *out += &instant(integer),
-        (&Value::Integer(integer), Unit::Nanoseconds) => length(integer, out),
-        (Value::Integer(address), Unit::Address) => *out += &format!("{address:#x}"),
-        (&Value::Integer(integer), _) => thousands(integer, out),
-        (&Value::Real(share), Unit::Share) => *out += &format!("{:.2}%", share * 100.0),
-        (&Value::Real(nanoseconds), Unit::Nanoseconds) => *out += &duration(nanoseconds),
-        (Value::Real(real), _) => *out += &format!("{real:.3}"),
+use crate::Options;
+
+/// Adds a cell of a column with this name and unit.
+pub(crate) fn show(name: &str, unit: Unit, cell: Cell<'_>, out: &mut String) {
+    match (cell, unit) {
+        (Cell::Null, _) => {}
+        (Cell::Text(text), _) => printable(text, out),
+        (Cell::Integer(integer), Unit::Nanoseconds) if is_instant(name) => instant(integer, out),
+        (Cell::Integer(integer), Unit::Nanoseconds) => length(integer, out),
+        (Cell::Integer(address), Unit::Address) => *out += &format!("{address:#x}"),
+        (Cell::Integer(integer), _) => thousands(integer, out),
+        (Cell::Signed(integer), unit) => {
+            out.extend((integer < 0).then_some('-'));
+            show(name, unit, Cell::Integer(integer.unsigned_abs()), out);
+        }
+        (Cell::Real(share), Unit::Share) => *out += &format!("{:.2}%", share * 100.0),
+        (Cell::Real(nanoseconds), Unit::Nanoseconds) => *out += &duration(nanoseconds),
+        (Cell::Real(real), _) => *out += &format!("{real:.3}"),
+        (Cell::Boolean(truth), _) => *out += if truth { "yes" } else { "no" },
+        (Cell::List(items), unit) => {
+            for (index, item) in items.iter().enumerate() {
+                *out += if index > 0 { ", " } else { "" };
+                show(name, unit, item, out);
+            }
+        }
     }
 }
 
-/// A figure of a summary, which tells its unit by its name only.
-pub(super) fn show_figure(name: &str, value: &Value) -> String {
+/// A figure of a summary, whose name says its unit.
+pub(crate) fn show_figure(name: &str, value: &Value) -> String {
     let unit = if name.ends_with("_ns") { Unit::Nanoseconds } else { Unit::None };
     let mut text = String::new();
-    show(name, unit, value, &mut text);
+    show(name, unit, value.cell(), &mut text);
     text
 }
 
 /// The words of a name such as `self_time_ns`, without a unit, which the values show.
-pub(super) fn words(name: &'static str) -> Vec<&'static str> {
+pub(crate) fn words(name: &str) -> Vec<&str> {
     name.strip_suffix("_ns").unwrap_or(name).split('_').collect()
+}
+
+/// Whether a column's cells stand at its left, as text does.
+pub(crate) fn is_text(field: &Field) -> bool {
+    matches!(field.type_name(), "string" | "list" | "boolean")
+}
+
+/// The style, where colours are wanted.
+pub(crate) fn styled(options: &Options, style: Style) -> Style {
+    if options.colour { style } else { Style::new() }
 }
 
 /// Columns of nanoseconds that are points on the clock, not lengths of time.
@@ -36,8 +64,20 @@ fn is_instant(name: &str) -> bool {
 }
 
 /// A point on the clock, to the nanosecond.
-pub(super) fn instant(nanoseconds: u64) -> String {
-    format!("{}.{:09} s", nanoseconds / 1_000_000_000, nanoseconds % 1_000_000_000)
+pub(crate) fn instant(nanoseconds: u64, out: &mut String) {
+    digits(nanoseconds / 1_000_000_000, usize::MAX, out);
+    out.push('.');
+    decimals(nanoseconds % 1_000_000_000, 1_000_000_000, out);
+    *out += " s";
+}
+
+/// Adds a number below a power of ten, with as many digits as fit below it.
+fn decimals(number: u64, power: u64, out: &mut String) {
+    let mut place = power / 10;
+    while place > 0 {
+        out.push(char::from(b'0' + (number / place % 10) as u8));
+        place /= 10;
+    }
 }
 
 /// A length of time, to a thousandth of its unit. Tables have tens of thousands of them, and whole numbers are
@@ -56,7 +96,7 @@ fn length(nanoseconds: u64, out: &mut String) {
         let thousandths = nanoseconds / thousandth + u64::from(nanoseconds % thousandth * 2 >= thousandth);
         digits(thousandths / 1_000, usize::MAX, out);
         out.push('.');
-        out.extend([100, 10, 1].map(|place| char::from(b'0' + (thousandths / place % 10) as u8)));
+        decimals(thousandths % 1_000, 1_000, out);
     }
     *out += name;
 }
@@ -71,7 +111,7 @@ fn duration(nanoseconds: f64) -> String {
 }
 
 /// Adds an integer with commas between its thousands.
-pub(super) fn thousands(integer: u64, out: &mut String) {
+pub(crate) fn thousands(integer: u64, out: &mut String) {
     digits(integer, 3, out);
 }
 
@@ -91,7 +131,7 @@ fn digits(mut integer: u64, group: usize, out: &mut String) {
 }
 
 /// Adds text without characters that would steer the terminal: names come from files that nobody vouches for.
-pub(super) fn printable(text: &str, out: &mut String) {
+pub(crate) fn printable(text: &str, out: &mut String) {
     if !text.contains(char::is_control) {
         return out.push_str(text);
     }
@@ -105,7 +145,7 @@ pub(super) fn printable(text: &str, out: &mut String) {
 }
 
 /// Text cut to a width in characters: a path loses its front, anything else its middle.
-pub(super) fn cut(text: &str, width: usize) -> String {
+pub(crate) fn cut(text: &str, width: usize) -> String {
     let length = text.chars().count();
     if length <= width {
         return text.to_owned();
@@ -117,7 +157,7 @@ pub(super) fn cut(text: &str, width: usize) -> String {
 }
 
 /// Text in lines of at most `width` characters, where it has blanks to break it at.
-pub(super) fn wrap(text: &str, width: Option<usize>) -> Vec<String> {
+pub(crate) fn wrap(text: &str, width: Option<usize>) -> Vec<String> {
     let mut lines = vec![String::new()];
     for word in text.split(' ') {
         let line = lines.last_mut().expect("there is a line at all times");
@@ -155,11 +195,16 @@ mod tests {
             (Unit::Share, Value::Real(1.0), "100.00%"),
             (Unit::None, Value::Real(0.5), "0.500"),
             (Unit::None, Value::Null, ""),
+            (Unit::None, Value::Signed(-11), "-11"),
+            (Unit::Count, Value::Signed(i64::MIN), "-9,223,372,036,854,775,808"),
+            (Unit::Nanoseconds, Value::Signed(-1_234), "-1.234 µs"),
+            (Unit::None, Value::Boolean(true), "yes"),
+            (Unit::Bytes, Value::from(vec![1_000_u64, 2]), "1,000, 2"),
             (Unit::None, Value::from("a\u{1b}[2Jb\n"), "a\\u{1b}[2Jb\\n"),
         ];
-        let shown = |name, unit, value| {
+        let shown = |name, unit, value: Value| {
             let mut text = String::new();
-            show(name, unit, &value, &mut text);
+            show(name, unit, value.cell(), &mut text);
             text
         };
         for (unit, value, expected) in cases {

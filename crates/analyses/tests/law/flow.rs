@@ -1,16 +1,22 @@
-//! The law: any cutting into chunks, any grouping of merges, gives the result of one chunk.
+//! The law for control flow: any cutting into tasks, any grouping of merges, gives the table of one task.
 
 use hodo_analyses::{
     blocks::{self, Blocks},
     calls::{Calls, Moment, Part, Spare},
-    profile::{Every, Functions, Profile, Report},
+    profile::{Functions, Profile, Report},
 };
 use hodo_clock::Nanos;
 use hodo_trace::{
-    Analysis, Arrival, Code, End, FunctionId, Names, Numbering, Place, Seen, SourceLine, Sources, Stretch,
-    Table, Transfer, Value,
+    Analysis, AnyAnalysis, AnyPartial, Arrival, Choice, Code, End, Every, FastFlow, FlowInterest, FunctionId,
+    Item, Names, Numbering, Place, Seen, SourceLine, Sources, Start, Stretch, Table, Transfer, Value, Whole,
+    kernel::Threads,
 };
-use proptest::prelude::*;
+use proptest::{
+    prelude::*,
+    test_runner::{RngAlgorithm, TestRng, TestRunner},
+};
+
+use crate::config;
 
 struct Numbers;
 
@@ -114,13 +120,23 @@ fn thread() -> impl Strategy<Value = Vec<Vec<Seen<'static>>>> {
 }
 
 fn fold<A: Analysis>(analysis: &A, number: u64, segments: &[Vec<Seen<'_>>]) -> A::Partial {
-    let mut partial = analysis.unknown();
-    if analysis.needs_numbers() {
-        analysis.fold(&mut partial, Seen::Number(number));
+    let mut partial = analysis.begin(&Start::default());
+    if analysis.interest().flow == FlowInterest::Numbered {
+        analysis.fold(&mut partial, Item::Flow(Seen::Number(number)));
     }
-    segments.iter().flatten().for_each(|&seen| analysis.fold(&mut partial, seen));
+    segments.iter().flatten().for_each(|&seen| analysis.fold(&mut partial, Item::Flow(seen)));
     // What travels to another process must be all that there is.
-    serde_json::from_str(&serde_json::to_string(&partial).unwrap()).unwrap()
+    let (any, partial): (&dyn AnyAnalysis, AnyPartial) = (analysis, Box::new(partial));
+    let travelled = any.unpack(&any.pack(&partial)).expect("what was packed can be unpacked");
+    *travelled.downcast().expect("the partial of this analysis")
+}
+
+/// The table of some threads.
+fn finish<A: Analysis>(analysis: &A, threads: Vec<A::Partial>) -> Table {
+    let (choice, names) = (Choice::default(), &[]);
+    let (known, span) = (Threads::default(), Default::default());
+    let of = Whole { names, span, choice: &choice, threads: &known, base: None, sources: &Numbers };
+    analysis.finish(threads, &of)
 }
 
 /// A way to number the functions of these laws.
@@ -149,18 +165,18 @@ trait Takes {
     fn seen(&mut self, seen: Seen<'_>);
 }
 
-struct Folding<'a, A: Analysis> {
+struct Folding<'a, A: FastFlow> {
     analysis: &'a A,
     partial: A::Partial,
 }
 
-impl<A: Analysis> Takes for Folding<'_, A> {
+impl<A: FastFlow> Takes for Folding<'_, A> {
     fn stretches(&mut self, functions: &Numbered, stretches: &[Stretch], until: Option<Nanos>) {
         self.analysis.fold_stretches(&mut self.partial, functions, stretches, until);
     }
 
     fn seen(&mut self, seen: Seen<'_>) {
-        self.analysis.fold(&mut self.partial, seen);
+        self.analysis.fold(&mut self.partial, Item::Flow(seen));
     }
 }
 
@@ -175,10 +191,10 @@ impl Takes for Part {
 }
 
 /// A table of a thread that is told as stretches.
-fn table_of_stretches<A: Analysis>(analysis: &A, segments: &[Vec<Seen<'_>>], timed: bool) -> Table {
-    let mut folding = Folding { analysis, partial: analysis.unknown() };
+fn table_of_stretches<A: FastFlow>(analysis: &A, segments: &[Vec<Seen<'_>>], timed: bool) -> Table {
+    let mut folding = Folding { analysis, partial: analysis.begin(&Start::default()) };
     tell_stretches(&mut folding, segments, timed);
-    analysis.finish(vec![folding.partial])
+    finish(analysis, vec![folding.partial])
 }
 
 /// The calls of a thread that is told in some way.
@@ -232,8 +248,8 @@ fn merge_all<A: Analysis>(analysis: &A, mut parts: Vec<A::Partial>, choices: &[u
     while parts.len() > 1 {
         let at = choices.next().unwrap() % (parts.len() - 1);
         let later = parts.remove(at + 1);
-        let earlier = std::mem::replace(&mut parts[at], analysis.unknown());
-        parts[at] = analysis.merge(earlier, later);
+        let earlier = parts.remove(at);
+        parts.insert(at, analysis.merge(earlier, later, &Threads::default()));
     }
     parts.pop().unwrap()
 }
@@ -247,13 +263,8 @@ fn instructions(segments: &[Vec<Seen<'_>>]) -> u64 {
     segments.iter().flatten().map(count).sum()
 }
 
-/// The tables of the whole and of its parts.
-fn tables<A: Analysis>(
-    analysis: &A,
-    thread: &[Vec<Seen<'_>>],
-    cuts: &[bool],
-    choices: &[usize],
-) -> (Table, Table) {
+/// The parts of a thread that is cut.
+fn parts<A: Analysis>(analysis: &A, thread: &[Vec<Seen<'_>>], cuts: &[bool]) -> Vec<A::Partial> {
     let mut parts = Vec::new();
     let mut begin = 0;
     for end in 1..=thread.len() {
@@ -262,36 +273,91 @@ fn tables<A: Analysis>(
             begin = end;
         }
     }
-    let merged = merge_all(analysis, parts, choices);
-    (analysis.finish(vec![fold(analysis, 0, thread)]), analysis.finish(vec![merged]))
+    parts
+}
+
+/// The tables of the whole and of its parts.
+fn tables<A: Analysis>(
+    analysis: &A,
+    thread: &[Vec<Seen<'_>>],
+    cuts: &[bool],
+    choices: &[usize],
+) -> (Table, Table) {
+    let merged = merge_all(analysis, parts(analysis, thread, cuts), choices);
+    (finish(analysis, vec![fold(analysis, 0, thread)]), finish(analysis, vec![merged]))
 }
 
 /// The figure of a table's summary.
 fn figure(table: &Table, name: &str) -> Option<Value> {
-    table.summary.iter().find(|(found, _)| *found == name).map(|(_, value)| value.clone())
+    table.figure(name).cloned()
+}
+
+/// A thread, where to cut it, and in which order to merge.
+type Case = (Vec<Vec<Seen<'static>>>, Vec<bool>, Vec<usize>);
+
+fn case() -> impl Strategy<Value = Case> {
+    (thread(), prop::collection::vec(any::<bool>(), 8), prop::collection::vec(0usize..8, 1..8))
+}
+
+fn holds<A: FastFlow>(analysis: &A, (thread, cuts, choices): &Case) -> Result<(), TestCaseError> {
+    let (whole, merged) = tables(analysis, thread, cuts, choices);
+    prop_assert_eq!(&whole, &merged);
+    if A::TAKES_STRETCHES && analysis.interest().flow != FlowInterest::Numbered {
+        for timed in [false, true] {
+            prop_assert_eq!(&whole, &table_of_stretches(analysis, thread, timed));
+        }
+    }
+    Ok(())
+}
+
+/// Whether the table is the same for every cut, and of stretches, in `cases` cases.
+pub(crate) fn holds_always<A: FastFlow>(analysis: &A, cases: u32) -> Result<(), String> {
+    let mut runner = TestRunner::new(config(cases));
+    runner.run(&case(), |case| holds(analysis, &case)).map_err(|error| error.to_string())
+}
+
+/// Whether a broken analysis is found to be one, by the same cases each time.
+pub(crate) fn is_caught<A: FastFlow>(analysis: &A) -> bool {
+    let always_the_same = TestRng::deterministic_rng(RngAlgorithm::ChaCha);
+    let mut runner = TestRunner::new_with_rng(config(1000), always_the_same);
+    runner.run(&case(), |case| holds(analysis, &case)).is_err()
+}
+
+/// One of the parts that are merged, and what of its bytes is changed to what.
+type Forgery = (prop::sample::Index, Vec<(prop::sample::Index, u8)>);
+
+fn forgery() -> impl Strategy<Value = Forgery> {
+    let byte = prop_oneof![any::<u8>(), 0u8..9, Just(0x7f), Just(0xff)];
+    (any::<prop::sample::Index>(), prop::collection::vec((any::<prop::sample::Index>(), byte), 1..4))
+}
+
+/// Makes the table of a thread of which somebody forged a part, unless that is found out.
+fn finish_forged<A: Analysis>(
+    analysis: &A,
+    (thread, cuts, choices): &Case,
+    (which, edits): &Forgery,
+) -> Option<Table> {
+    let mut parts = parts(analysis, thread, cuts);
+    let which = which.index(parts.len());
+    let (any, part): (&dyn AnyAnalysis, AnyPartial) = (analysis, Box::new(parts.remove(which)));
+    let mut bytes = any.pack(&part);
+    let len = bytes.len();
+    edits.iter().for_each(|(place, byte)| bytes[place.index(len)] = *byte);
+    let forged = any.unpack(&bytes)?.downcast().expect("the partial of this analysis");
+    parts.insert(which, *forged);
+    Some(finish(analysis, vec![merge_all(analysis, parts, choices)]))
 }
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(250))]
     #[test]
-    fn any_chunks_in_any_grouping_give_the_result_of_one(
-        thread in thread(),
-        cuts in prop::collection::vec(any::<bool>(), 8),
-        choices in prop::collection::vec(0usize..8, 1..8),
-        period in 1u64..12,
-    ) {
-        for every in [None, Some(Every::Nanoseconds(period)), Some(Every::Instructions(period))] {
-            for report in [Report::Tree, Report::Functions] {
-                let profile = Profile { report, every, names: &Numbers };
-                let (whole, merged) = tables(&profile, &thread, &cuts, &choices);
-                prop_assert_eq!(whole, merged);
-            }
+    fn forged_partials_are_refused_or_make_a_table(case in case(), forgery in forgery()) {
+        finish_forged(&Functions, &case, &forgery);
+        for (report, every) in [(Report::Tree, None), (Report::Functions, Some(Every::Nanoseconds(7)))] {
+            finish_forged(&Profile { report, every }, &case, &forgery);
         }
-        let (whole, merged) = tables(&Functions { names: &Numbers }, &thread, &cuts, &choices);
-        prop_assert_eq!(whole, merged);
         for report in [blocks::Report::Blocks, blocks::Report::Lines] {
-            let (whole, merged) = tables(&Blocks { report, sources: &Numbers }, &thread, &cuts, &choices);
-            prop_assert_eq!(whole, merged);
+            finish_forged(&Blocks { report }, &case, &forgery);
         }
     }
 
@@ -305,10 +371,10 @@ proptest! {
 
     #[test]
     fn functions_need_no_tree(thread in thread()) {
-        let tree = Profile { report: Report::Functions, every: None, names: &Numbers };
-        let sums = Functions { names: &Numbers };
-        let by_tree = tree.finish(vec![fold(&tree, 0, &thread)]);
-        prop_assert_eq!(&by_tree, &sums.finish(vec![fold(&sums, 0, &thread)]));
+        let tree = Profile { report: Report::Functions, every: None };
+        let sums = Functions;
+        let by_tree = finish(&tree, vec![fold(&tree, 0, &thread)]);
+        prop_assert_eq!(&by_tree, &finish(&sums, vec![fold(&sums, 0, &thread)]));
         for timed in [false, true] {
             prop_assert_eq!(&by_tree, &table_of_stretches(&sums, &thread, timed));
             prop_assert_eq!(&by_tree, &table_of_stretches(&tree, &thread, timed));
@@ -325,17 +391,17 @@ proptest! {
         let runs = |count: u64| (0..count).map(|_| run);
         let segment: Vec<_> = [Seen::Begin(None)].into_iter().chain(runs(before)).chain([time(100)])
             .chain(runs(after)).chain([time(100 + later), Seen::End]).collect();
-        let sums = Functions { names: &Numbers };
-        let table = sums.finish(vec![fold(&sums, 0, &[segment])]);
+        let sums = Functions;
+        let table = finish(&sums, vec![fold(&sums, 0, &[segment])]);
         prop_assert_eq!(figure(&table, "time_ns"), Some(Value::from(later)));
     }
 
     #[test]
     fn blocks_and_functions_agree(thread in thread()) {
-        let profile = Profile { report: Report::Functions, every: None, names: &Numbers };
-        let by_function = profile.finish(vec![fold(&profile, 0, &thread)]);
-        let blocks = Blocks { report: blocks::Report::Lines, sources: &Numbers };
-        let by_line = blocks.finish(vec![fold(&blocks, 0, &thread)]);
+        let profile = Profile { report: Report::Functions, every: None };
+        let by_function = finish(&profile, vec![fold(&profile, 0, &thread)]);
+        let blocks = Blocks { report: blocks::Report::Lines };
+        let by_line = finish(&blocks, vec![fold(&blocks, 0, &thread)]);
         prop_assert_eq!(figure(&by_function, "instructions"), figure(&by_line, "instructions"));
         prop_assert_eq!(figure(&by_function, "time_ns"), figure(&by_line, "time_ns"));
     }

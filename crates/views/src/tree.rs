@@ -1,25 +1,32 @@
 //! The lines in front of the rows of a tree.
 
-use hodo_trace::{Shape, Table, Value};
+use arrow_schema::Schema;
+use hodo_trace::{
+    Shape,
+    table::{Cell, metadata::TableMetadata},
+};
+
+use crate::rows::Rows;
 
 /// The most characters that the guides of a row take; deeper rows show their innermost ones only.
 const WIDEST: usize = 40;
 
-/// The guides of every row; none where the table is no tree.
+/// The guides of every row; empty where the table is no tree.
 #[derive(Default)]
-pub(super) struct Guides {
+pub(crate) struct Guides {
     /// For each row its depth, and whether a sibling follows it.
     rows: Vec<(u64, bool)>,
 }
 
 impl Guides {
-    pub(super) fn of(table: &Table) -> Guides {
-        let Some(column) = depth_column(table) else { return Guides::default() };
-        let depths = table.rows.iter().map(|row| match row.get(column) {
-            Some(&Value::Integer(depth)) => depth,
-            _ => 0,
+    pub(crate) fn of(rows: &Rows) -> Guides {
+        let Some(column) = depth_column(&rows.schema) else { return Guides::default() };
+        let mut depths: Vec<(u64, bool)> = Vec::new();
+        rows.each(|row| match row.cell(column) {
+            Cell::Integer(depth) => depths.push((depth, false)),
+            _ => depths.push((0, false)),
         });
-        let mut rows: Vec<(u64, bool)> = depths.map(|depth| (depth, false)).collect();
+        let mut rows = depths;
         // From the end, with the depths that still have a row to come, deepest last.
         let mut later: Vec<u64> = Vec::new();
         for (depth, has_sibling) in rows.iter_mut().rev() {
@@ -33,7 +40,7 @@ impl Guides {
     }
 
     /// What stands in front of each row, in order.
-    pub(super) fn draw(&self) -> impl Iterator<Item = String> {
+    pub(crate) fn draw(&self) -> impl Iterator<Item = String> {
         let mut ancestors: Vec<(u64, bool)> = Vec::new();
         self.rows.iter().map(move |&(depth, has_sibling)| {
             while ancestors.pop_if(|ancestor| ancestor.0 >= depth).is_some() {}
@@ -43,10 +50,10 @@ impl Guides {
     }
 }
 
-/// The column that tells the depth of a tree's rows.
-pub(super) fn depth_column(table: &Table) -> Option<usize> {
-    let column = table.columns.iter().position(|column| column.name == "depth");
-    column.filter(|_| table.shape == Shape::Tree)
+/// The column that holds the depth of a tree's rows.
+pub(crate) fn depth_column(schema: &Schema) -> Option<usize> {
+    let column = schema.fields().iter().position(|field| field.name() == "depth");
+    column.filter(|_| schema.shape() == Shape::Tree)
 }
 
 /// The guides of the last of `path`, which leads to it from a root.

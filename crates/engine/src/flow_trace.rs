@@ -58,6 +58,8 @@ pub struct Options {
     pub tids: Vec<u32>,
     /// Processes to look at; all where empty.
     pub pids: Vec<u32>,
+    /// Cycles a second of the clock of CTF traces that describe none.
+    pub clock_frequency: Option<u64>,
 }
 
 impl Options {
@@ -112,7 +114,7 @@ impl std::error::Error for OpenError {}
 
 /// A recording with the code that it ran.
 #[derive(Debug)]
-pub struct Experiment<'f> {
+pub struct FlowTrace<'f> {
     /// What the format read.
     pub recording: Recording<'f>,
     /// Where the code comes from.
@@ -132,12 +134,12 @@ pub struct Experiment<'f> {
     pub(crate) decoded: Decoded,
 }
 
-impl<'f> Experiment<'f> {
+impl<'f> FlowTrace<'f> {
     /// Opens an input and the files that its code was mapped from.
     ///
     /// # Errors
     /// An input that can't be opened or read at all; whatever is missing else is a loss.
-    pub fn open(files: &'f Files, input: &'f Input, options: &Options) -> Result<Experiment<'f>, OpenError> {
+    pub fn open(files: &'f Files, input: &'f Input, options: &Options) -> Result<FlowTrace<'f>, OpenError> {
         let mut recording = match input {
             Input::File(path) => {
                 let input = files.recording(path).map_err(|error| system_error(path, error))?;
@@ -171,7 +173,7 @@ impl<'f> Experiment<'f> {
         present.extend(&threads);
         present.sort_unstable();
         present.dedup();
-        Ok(Experiment {
+        Ok(FlowTrace {
             recording,
             modules,
             tracks,
@@ -194,6 +196,11 @@ impl<'f> Experiment<'f> {
         self.wanted.get(context as usize).is_some_and(|&wanted| wanted)
     }
 
+    /// Bytes of trace.
+    pub fn bytes(&self) -> u64 {
+        self.tracks.iter().map(Track::bytes).sum()
+    }
+
     /// Why the flow was decoded and yet no instruction of it was found, for people; `None` where there are some, or
     /// nothing was decoded.
     pub fn nothing_decoded(&self) -> Option<String> {
@@ -207,7 +214,7 @@ impl<'f> Experiment<'f> {
 
     /// Everything cut into chunks, in the order of tracks and of time.
     pub fn chunks(&self, size: ChunkSize) -> Vec<Chunk> {
-        let mut left: u64 = self.tracks.iter().map(Track::bytes).sum();
+        let mut left = self.bytes();
         let tracks = self.tracks.iter().enumerate();
         let chunks = tracks.flat_map(|(index, track)| {
             let chunks = track.chunks(index, size, left);

@@ -1,0 +1,191 @@
+//! `count`: how many events are there, of each name and stream, and how many were lost?
+
+mod over_time;
+
+use std::collections::BTreeMap;
+
+use hodo_clock::OriginNanos;
+use hodo_trace::{
+    Analysis, Column, CountInterest, Counts, Description, Every, Interest, Item, Maker, Parameters, Report,
+    Shape, Start, Table, Takes, Unit, Value, Whole, kernel::Threads, only,
+};
+use serde::{Deserialize, Serialize};
+
+pub use over_time::OverTime;
+
+/// The report.
+#[derive(Clone, Copy, Debug)]
+pub struct CountReport;
+
+impl Report for CountReport {
+    fn description(&self) -> &Description {
+        &Description {
+            name: "count",
+            help: "software events: how many of each name, and how many were lost",
+            views: &["event", "stream", "time"],
+            takes: Takes { threads: true, cpus: true, every: true, period: false, events: true },
+            in_all: false,
+        }
+    }
+
+    fn make<M: Maker>(&self, parameters: &Parameters, maker: M) -> M::Made {
+        match (parameters.every, parameters.choice.view.as_str()) {
+            (Some(Every::Nanoseconds(width)), _) => maker.analysis(OverTime { width: Some(width) }),
+            (_, "time") => maker.analysis(OverTime { width: None }),
+            _ => maker.analysis(Count),
+        }
+    }
+}
+
+/// Counts by name and by stream.
+#[derive(Clone, Copy, Debug)]
+pub struct Count;
+
+/// What was lost, and from when to when there are events.
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+struct Extent {
+    events_lost: u64,
+    packets_lost: u64,
+    span: Option<(OriginNanos, OriginNanos)>,
+}
+
+impl Extent {
+    fn of(counts: &Counts<'_>) -> Extent {
+        Extent { events_lost: counts.events_lost, packets_lost: counts.packets_lost, span: counts.span }
+    }
+
+    fn add(&mut self, other: Extent) {
+        self.events_lost = self.events_lost.saturating_add(other.events_lost);
+        self.packets_lost = self.packets_lost.saturating_add(other.packets_lost);
+        self.span = match (self.span, other.span) {
+            (Some(one), Some(other)) => Some((one.0.min(other.0), one.1.max(other.1))),
+            (one, other) => one.or(other),
+        };
+    }
+
+    /// The summary of every table of counts.
+    fn summary(&self, events: u64, streams: u64) -> Vec<(&'static str, Value)> {
+        vec![
+            ("events", events.into()),
+            ("events_lost", self.events_lost.into()),
+            ("packets_lost", self.packets_lost.into()),
+            ("streams", streams.into()),
+            ("begin_ns", time(self.span.map(|span| span.0))),
+            ("end_ns", time(self.span.map(|span| span.1))),
+        ]
+    }
+}
+
+/// A stream.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+struct Stream {
+    name: String,
+    events: BTreeMap<String, u64>,
+    extent: Extent,
+}
+
+impl Stream {
+    fn add(&mut self, other: Stream) {
+        self.name = other.name;
+        self.extent.add(other.extent);
+        other.events.into_iter().for_each(|(name, count)| *self.events.entry(name).or_default() += count);
+    }
+}
+
+/// What is known after some counts: by trace and stream.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Partial(BTreeMap<(u32, u32), Stream>);
+
+impl Analysis for Count {
+    type Partial = Partial;
+
+    fn interest(&self) -> Interest<'_> {
+        Interest::counts(CountInterest::Streams)
+    }
+
+    fn begin(&self, _: &Start<'_>) -> Partial {
+        Partial::default()
+    }
+
+    fn fold(&self, partial: &mut Partial, item: Item<'_>) {
+        let Item::Counts(counts) = item else { return };
+        let events = counts.events.iter().filter(|(_, count)| *count > 0);
+        let mut stream =
+            Stream { name: counts.name.to_owned(), extent: Extent::of(counts), ..Stream::default() };
+        // Several classes may have one name.
+        events.for_each(|&(name, count)| *stream.events.entry(name.to_owned()).or_default() += count);
+        partial.0.entry(counts.stream).or_default().add(stream);
+    }
+
+    fn merge(&self, mut earlier: Partial, later: Partial, _: &Threads) -> Partial {
+        for (key, stream) in later.0 {
+            earlier.0.entry(key).or_default().add(stream);
+        }
+        earlier
+    }
+
+    fn finish(&self, partials: Vec<Partial>, of: &Whole<'_>) -> Table {
+        let streams = only(partials).0;
+        let mut all = Extent::default();
+        streams.values().for_each(|stream| all.add(stream.extent));
+        let events = streams.values().flat_map(|stream| stream.events.values()).sum();
+        let summary = all.summary(events, streams.len() as u64);
+        let (columns, rows) = match of.choice.view.as_str() {
+            "stream" => by_stream(streams.values()),
+            _ => by_event(streams.values()),
+        };
+        Table::new("count", Shape::Counters, summary, columns, rows)
+    }
+}
+
+fn by_event<'s>(streams: impl Iterator<Item = &'s Stream>) -> (Vec<Column>, Vec<Vec<Value>>) {
+    let mut names: BTreeMap<&str, u64> = BTreeMap::new();
+    for (name, count) in streams.flat_map(|stream| &stream.events) {
+        *names.entry(name).or_default() += count;
+    }
+    let mut rows: Vec<(&str, u64)> = names.into_iter().collect();
+    // Most frequent first, then by name.
+    rows.sort_by_key(|&(_, count)| std::cmp::Reverse(count));
+    let columns = vec![Column::text("event"), Column::integer("count", Unit::Count)];
+    (columns, rows.into_iter().map(|(name, count)| vec![name.into(), count.into()]).collect())
+}
+
+fn by_stream<'s>(streams: impl Iterator<Item = &'s Stream>) -> (Vec<Column>, Vec<Vec<Value>>) {
+    let columns = vec![
+        Column::text("stream"),
+        Column::integer("count", Unit::Count),
+        Column::integer("per_second", Unit::Count),
+        Column::integer("names", Unit::Count),
+        Column::integer("events_lost", Unit::Count),
+        Column::integer("packets_lost", Unit::Count),
+        Column::signed("begin_ns", Unit::Nanoseconds).secondary(),
+        Column::signed("end_ns", Unit::Nanoseconds).secondary(),
+    ];
+    let row = |stream: &Stream| {
+        let Extent { events_lost, packets_lost, span } = stream.extent;
+        let count: u64 = stream.events.values().sum();
+        vec![
+            stream.name.as_str().into(),
+            count.into(),
+            span.map_or(Value::Null, |(begin, end)| per_second(count, end.0 - begin.0)),
+            (stream.events.len() as u64).into(),
+            events_lost.into(),
+            packets_lost.into(),
+            time(span.map(|span| span.0)),
+            time(span.map(|span| span.1)),
+        ]
+    };
+    (columns, streams.map(row).collect())
+}
+
+/// A rate, rounded to the nearest integer.
+fn per_second(count: u64, nanos: i128) -> Value {
+    let nanos = u128::try_from(nanos).unwrap_or(0);
+    let rate = (u128::from(count) * 1_000_000_000 + nanos / 2).checked_div(nanos);
+    rate.map_or(Value::Null, |rate| u64::try_from(rate).unwrap_or(u64::MAX).into())
+}
+
+/// A time as a cell; null where it lies too far from its clock's origin for a column of integers.
+fn time(time: Option<OriginNanos>) -> Value {
+    time.and_then(|time| i64::try_from(time.0).ok()).into()
+}

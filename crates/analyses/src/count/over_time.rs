@@ -1,0 +1,116 @@
+//! Counts over time.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use hodo_clock::OriginNanos;
+use hodo_trace::{
+    Analysis, Column, CountInterest, Interest, Item, Shape, Start, Table, Unit, Value, Whole,
+    kernel::Threads, only,
+};
+use serde::{Deserialize, Serialize};
+
+use super::{Extent, per_second, time};
+
+/// The most rows that are filled in where nothing happened.
+const MOST_ROWS: i128 = 1 << 20;
+
+/// The events of spans of time.
+#[derive(Clone, Copy, Debug)]
+pub struct OverTime {
+    /// How wide spans are, in nanoseconds; as suits the trace if it is not given.
+    pub width: Option<u64>,
+}
+
+/// A span of time: events, and what was lost.
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+struct Bin {
+    events: u64,
+    events_lost: u64,
+    packets_lost: u64,
+}
+
+/// What is known after some counts.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Partial {
+    width: i128,
+    bins: BTreeMap<i128, Bin>,
+    untimed: u64,
+    extent: Extent,
+    streams: BTreeSet<(u32, u32)>,
+}
+
+impl Partial {
+    fn add(&mut self, number: i128, bin: Bin) {
+        let own = self.bins.entry(number).or_default();
+        own.events += bin.events;
+        own.events_lost = own.events_lost.saturating_add(bin.events_lost);
+        own.packets_lost = own.packets_lost.saturating_add(bin.packets_lost);
+    }
+}
+
+impl Analysis for OverTime {
+    type Partial = Partial;
+
+    fn interest(&self) -> Interest<'_> {
+        Interest::counts(CountInterest::Bins(self.width))
+    }
+
+    fn begin(&self, _: &Start<'_>) -> Partial {
+        Partial::default()
+    }
+
+    fn fold(&self, partial: &mut Partial, item: Item<'_>) {
+        let Item::Counts(counts) = item else { return };
+        let events = counts.events.iter().map(|(_, count)| count).sum();
+        partial.streams.insert(counts.stream);
+        partial.width = partial.width.max(counts.width);
+        partial.extent.add(Extent::of(counts));
+        match counts.bin {
+            Some(bin) => {
+                let (events_lost, packets_lost) = (counts.events_lost, counts.packets_lost);
+                partial.add(bin.number, Bin { events, events_lost, packets_lost });
+            }
+            None => partial.untimed += events,
+        }
+    }
+
+    fn merge(&self, mut earlier: Partial, later: Partial, _: &Threads) -> Partial {
+        later.bins.into_iter().for_each(|(number, bin)| earlier.add(number, bin));
+        earlier.width = earlier.width.max(later.width);
+        earlier.untimed += later.untimed;
+        earlier.extent.add(later.extent);
+        earlier.streams.extend(later.streams);
+        earlier
+    }
+
+    fn finish(&self, partials: Vec<Partial>, _: &Whole<'_>) -> Table {
+        let Partial { width, bins, untimed, extent, streams } = only(partials);
+        let events: u64 = bins.values().map(|bin| bin.events).sum();
+        let mut summary = extent.summary(events + untimed, streams.len() as u64);
+        summary.push(("untimed", untimed.into()));
+        summary.push(("width_ns", time(Some(OriginNanos(width)))));
+        let ends = bins.first_key_value().zip(bins.last_key_value());
+        let (first, last) = ends.map_or((0, -1), |(first, last)| (*first.0, *last.0));
+        let row = |number: i128, bin: &Bin| -> Vec<Value> {
+            let rate = per_second(bin.events, width);
+            let begin = time(Some(OriginNanos(number.saturating_mul(width))));
+            vec![begin, bin.events.into(), rate, bin.events_lost.into(), bin.packets_lost.into()]
+        };
+        // Times in damaged packets may lie anywhere; then only spans that have something are rows.
+        let rows: Vec<Vec<Value>> = if last.saturating_sub(first) <= MOST_ROWS {
+            (first..=last)
+                .map(|number| row(number, &bins.get(&number).copied().unwrap_or_default()))
+                .collect()
+        } else {
+            bins.iter().map(|(number, bin)| row(*number, bin)).collect()
+        };
+        let columns = vec![
+            Column::signed("begin_ns", Unit::Nanoseconds),
+            Column::integer("count", Unit::Count),
+            Column::integer("per_second", Unit::Count),
+            Column::integer("events_lost", Unit::Count),
+            Column::integer("packets_lost", Unit::Count),
+        ];
+        Table::new("count", Shape::Points, summary, columns, rows)
+    }
+}

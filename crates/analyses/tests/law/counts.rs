@@ -1,0 +1,81 @@
+//! The law for counts of events: any tasks, merged in any grouping, give the tables of one task.
+
+use hodo_clock::OriginNanos;
+use hodo_trace::{
+    AnyAnalysis, AnyPartial, Bin, Choice, Counts, Item, NoSources, Start, Table, Whole, kernel::Threads,
+};
+use proptest::{prelude::*, test_runner::TestRunner};
+
+use crate::config;
+
+/// Width of spans of time.
+const WIDTH: i128 = 10;
+const NAMES: [&str; 4] = ["open", "close", "open", "tick"];
+
+/// What is counted in a stream: its number, a span of time, how many of each name, what was lost, a time.
+type Counted = (u32, Option<i8>, [u64; 4], u64, u64, i64);
+
+fn counted() -> impl Strategy<Value = Counted> {
+    (0u32..3, any::<Option<i8>>(), [0u64..9, 0u64..9, 0u64..9, 0u64..9], 0u64..9, 0u64..3, any::<i64>())
+}
+
+fn fold(analysis: &dyn AnyAnalysis, items: &[Counted]) -> AnyPartial {
+    let mut partial = analysis.begin(&Start::default());
+    for &(stream, bin, counts, events_lost, packets_lost, time) in items {
+        let events: Vec<_> = NAMES.into_iter().zip(counts).collect();
+        let time = OriginNanos(time.into());
+        analysis.fold_item(
+            &mut partial,
+            Item::Counts(&Counts {
+                stream: (0, stream),
+                name: ["a", "b", "c"][stream as usize],
+                events: &events,
+                events_lost,
+                packets_lost,
+                span: Some((time, time)),
+                bin: bin.map(|number| Bin { number: number.into(), width: WIDTH }),
+                width: WIDTH,
+            }),
+        );
+    }
+    // What travels to another process must be all that there is.
+    analysis.unpack(&analysis.pack(&partial)).expect("what was packed can be unpacked")
+}
+
+fn tables(analysis: &dyn AnyAnalysis, views: &[&str], partial: &AnyPartial) -> Vec<Table> {
+    let nobody = Threads::default();
+    let table = |view: &&str| {
+        let choice = Choice { view: (*view).to_owned(), ..Choice::default() };
+        let copy = analysis.unpack(&analysis.pack(partial)).expect("what was packed can be unpacked");
+        analysis.finish(vec![copy], &Whole::without_events(&choice, &nobody, &NoSources))
+    };
+    views.iter().map(table).collect()
+}
+
+/// Whether the tables of some views are the same for every cut, in `cases` cases.
+pub(crate) fn holds_always(analysis: &dyn AnyAnalysis, views: &[&str], cases: u32) -> Result<(), String> {
+    let items = prop::collection::vec(counted(), 0..30);
+    let case = (items, prop::collection::vec(any::<bool>(), 30), prop::collection::vec(0usize..30, 1..8));
+    let mut runner = TestRunner::new(config(cases));
+    let run = runner.run(&case, |(items, cuts, choices)| {
+        let mut parts = Vec::new();
+        let mut begin = 0;
+        for end in 1..=items.len() {
+            if end == items.len() || cuts[end] {
+                parts.push(fold(analysis, &items[begin..end]));
+                begin = end;
+            }
+        }
+        let mut choices = choices.iter().cycle();
+        while parts.len() > 1 {
+            let at = choices.next().unwrap() % (parts.len() - 1);
+            let later = parts.remove(at + 1);
+            let earlier = parts.remove(at);
+            parts.insert(at, analysis.merge(earlier, later, &Threads::default()));
+        }
+        let merged = parts.pop().unwrap_or_else(|| fold(analysis, &[]));
+        prop_assert_eq!(tables(analysis, views, &fold(analysis, &items)), tables(analysis, views, &merged));
+        Ok(())
+    });
+    run.map_err(|error| error.to_string())
+}

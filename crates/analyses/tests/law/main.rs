@@ -1,0 +1,263 @@
+//! The law for every report: any cutting into tasks, any grouping of merges, gives the tables of one task.
+//!
+//! The tests iterate the list of reports, so a new analysis is under the law without further lines.
+
+mod counts;
+mod events;
+mod flow;
+mod tables;
+
+use hodo_trace::{
+    Analysis, AnyAnalysis, Choice, CountInterest, Every, FastFlow, FlowInterest, Interest, Item, Maker,
+    Parameters, Plain, Report, Start, Table, Visitor, Whole, kernel::Threads,
+};
+use proptest::prelude::ProptestConfig;
+
+/// So many cases, of which none is kept in a file: the list of reports is no file.
+fn config(cases: u32) -> ProptestConfig {
+    ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(cases) }
+}
+
+/// Everything that changes which analysis a report makes: its views, cheaper analyses, samples.
+fn parameters<R: Report>(report: &R) -> Vec<Parameters> {
+    let about = report.description();
+    let views = if about.views.is_empty() { &[""] } else { about.views };
+    let samples =
+        [Every::Nanoseconds(1), Every::Nanoseconds(7), Every::Instructions(1), Every::Instructions(5)];
+    let every = samples.map(Some).into_iter().filter(|_| about.takes.every).chain([None]);
+    let mut all = Vec::new();
+    for every in every {
+        for (view, alone) in views.iter().flat_map(|&view| [(view, false), (view, true)]) {
+            let choice = Choice { view: view.to_owned(), ..Choice::default() };
+            all.push(Parameters { choice, every, period: None, alone });
+        }
+    }
+    all
+}
+
+/// Whether tables are the same for every cut.
+struct Holds<'a>(&'a [&'a str]);
+
+impl Maker for Holds<'_> {
+    type Made = Result<(), String>;
+
+    fn analysis<A: Analysis>(self, analysis: A) -> Self::Made {
+        match analysis.interest() {
+            Interest { flow: FlowInterest::None, counts: CountInterest::None, .. } => {
+                events::holds_always(&analysis, self.0, 400)
+            }
+            Interest { flow: FlowInterest::None, .. } => counts::holds_always(&analysis, self.0, 400),
+            _ => self.fast(Plain(analysis)),
+        }
+    }
+
+    fn fast<A: FastFlow>(self, analysis: A) -> Self::Made {
+        flow::holds_always(&analysis, 250)
+    }
+}
+
+/// How a merge is broken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Broken {
+    /// It takes its neighbours in the wrong order.
+    Swapped,
+    /// It drops the later one.
+    Forgetful,
+}
+
+/// Whether the law finds out that a merge is broken.
+struct IsCaught<'a>(Broken, &'a [&'a str]);
+
+impl Maker for IsCaught<'_> {
+    type Made = bool;
+
+    fn analysis<A: Analysis>(self, analysis: A) -> bool {
+        let broken = WithBroken(analysis, self.0);
+        match Analysis::interest(&broken) {
+            Interest { flow: FlowInterest::None, counts: CountInterest::None, .. } => {
+                events::is_caught(&broken, self.1)
+            }
+            Interest { flow: FlowInterest::None, .. } => counts::holds_always(&broken, self.1, 400).is_err(),
+            _ => flow::is_caught(&Plain(broken)),
+        }
+    }
+
+    fn fast<A: FastFlow>(self, analysis: A) -> bool {
+        flow::is_caught(&WithBroken(analysis, self.0))
+    }
+}
+
+/// An analysis with a broken merge.
+struct WithBroken<A>(A, Broken);
+
+impl<A: Analysis> Analysis for WithBroken<A> {
+    type Partial = A::Partial;
+
+    fn interest(&self) -> Interest<'_> {
+        self.0.interest()
+    }
+
+    fn begin(&self, start: &Start<'_>) -> A::Partial {
+        self.0.begin(start)
+    }
+
+    fn fold(&self, partial: &mut A::Partial, item: Item<'_>) {
+        self.0.fold(partial, item);
+    }
+
+    fn merge(&self, earlier: A::Partial, later: A::Partial, threads: &Threads) -> A::Partial {
+        match self.1 {
+            Broken::Swapped => self.0.merge(later, earlier, threads),
+            Broken::Forgetful => earlier,
+        }
+    }
+
+    fn is_sound(&self, partial: &A::Partial) -> bool {
+        self.0.is_sound(partial)
+    }
+
+    fn finish(&self, partials: Vec<A::Partial>, of: &Whole<'_>) -> Table {
+        self.0.finish(partials, of)
+    }
+}
+
+impl<A: FastFlow> FastFlow for WithBroken<A> {
+    type Memory = A::Memory;
+}
+
+/// Makes the analysis of a report a trait object.
+struct Boxed;
+
+impl Maker for Boxed {
+    type Made = Box<dyn AnyAnalysis>;
+
+    fn analysis<A: Analysis>(self, analysis: A) -> Self::Made {
+        Box::new(analysis)
+    }
+
+    fn fast<A: FastFlow>(self, analysis: A) -> Self::Made {
+        Box::new(analysis)
+    }
+}
+
+/// Does something with every analysis that reports make, each once: `(report, views of that analysis, parameters)`.
+struct Each<F>(F);
+
+trait Work {
+    fn work<R: Report>(&mut self, report: &R, views: &[&str], parameters: &Parameters);
+}
+
+impl<W: Work> Visitor for Each<W> {
+    fn visit<R: Report>(&mut self, report: &'static R) {
+        let mut groups: Vec<(std::any::TypeId, Parameters, Vec<&str>)> = Vec::new();
+        for parameters in parameters(report) {
+            let partial = report.make(&parameters, Boxed).partial();
+            let view = about_view(report, &parameters);
+            let known = groups
+                .iter_mut()
+                .find(|(known, first, _)| *known == partial && first.every == parameters.every);
+            match known {
+                Some((.., views)) if views.contains(&view) => {}
+                Some((.., views)) => views.push(view),
+                None => groups.push((partial, parameters, vec![view])),
+            }
+        }
+        groups.iter().for_each(|(_, parameters, views)| self.0.work(report, views, parameters));
+    }
+}
+
+/// The view of some parameters, for as long as the report.
+fn about_view<R: Report>(report: &'static R, parameters: &Parameters) -> &'static str {
+    let views = report.description().views;
+    views.iter().copied().find(|view| *view == parameters.choice.view).unwrap_or_default()
+}
+
+#[derive(Default)]
+struct Law {
+    broken: Vec<String>,
+    reports: usize,
+}
+
+impl Work for Law {
+    fn work<R: Report>(&mut self, report: &R, views: &[&str], parameters: &Parameters) {
+        self.reports += 1;
+        if let Err(why) = report.make(parameters, Holds(views)) {
+            self.broken.push(format!(
+                "{} {views:?} {:?}: {why}",
+                report.description().name,
+                parameters.every
+            ));
+        }
+    }
+}
+
+#[test]
+fn any_tasks_in_any_grouping_give_the_table_of_one() {
+    let mut law = Each(Law::default());
+    hodo_analyses::each(&mut law);
+    assert!(law.0.broken.is_empty(), "{}", law.0.broken.join("\n\n"));
+    assert!(law.0.reports > 20, "{}", law.0.reports);
+}
+
+#[derive(Default)]
+struct Catch(Vec<String>);
+
+impl Work for Catch {
+    fn work<R: Report>(&mut self, report: &R, views: &[&str], parameters: &Parameters) {
+        let name = report.description().name;
+        for broken in [Broken::Swapped, Broken::Forgetful] {
+            let commutes = COMMUTATIVE.contains(&(name, views[0])) && broken == Broken::Swapped;
+            if !commutes && !report.make(parameters, IsCaught(broken, views)) {
+                self.0.push(format!("{name} {views:?} {:?} {broken:?}", parameters.every));
+            }
+        }
+    }
+}
+
+/// These sum up what has no order, so nobody can tell which neighbour came first.
+const COMMUTATIVE: &[(&str, &str)] =
+    &[("lost", "stream"), ("io", "cache"), ("count", "event"), ("count", "time")];
+
+#[test]
+fn a_broken_merge_is_caught() {
+    let mut catch = Each(Catch::default());
+    hodo_analyses::each(&mut catch);
+    assert!(catch.0.0.is_empty(), "{:?}", catch.0.0);
+}
+
+#[derive(Default)]
+struct Alone {
+    compared: usize,
+    different: Vec<String>,
+}
+
+impl Visitor for Alone {
+    fn visit<R: Report>(&mut self, report: &'static R) {
+        let about = report.description();
+        let one = |tid| Choice { tids: vec![tid], ..Choice::default() };
+        let choices = [Choice::default(), one(1), Choice { cpus: vec![1], ..Choice::default() }];
+        for (choice, view) in
+            choices.iter().flat_map(|choice| about.views.iter().map(move |view| (choice, view)))
+        {
+            let choice = Choice { view: (*view).to_owned(), ..choice.clone() };
+            let make = |alone| {
+                report.make(&Parameters { choice: choice.clone(), alone, ..Parameters::default() }, Boxed)
+            };
+            let (usual, alone) = (make(false), make(true));
+            if usual.partial() != alone.partial() {
+                self.compared += 1;
+                self.different.extend(events::are_same(&*alone, &*usual, &choice).err());
+            }
+        }
+    }
+}
+
+/// A cheaper analysis makes the same table.
+#[test]
+fn alone_the_table_is_the_same() {
+    let mut alone = Alone::default();
+    hodo_analyses::each(&mut alone);
+    assert!(alone.different.is_empty(), "{}", alone.different.join("\n\n"));
+    // System calls by name, of all; threads and processes, of all, of a thread, of a CPU.
+    assert_eq!(alone.compared, 7);
+}

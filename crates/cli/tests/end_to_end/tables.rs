@@ -1,0 +1,165 @@
+//! Tables as files of Arrow and Parquet, read by programs that others wrote; and as Markdown.
+
+use std::{path::Path, process::Command};
+
+use serde_json::{Map, Value};
+
+use crate::{
+    program, raw,
+    run::{Folder, hodo},
+};
+
+/// A trace of the fixtures.
+fn fixture(name: &str) -> String {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures").join(name);
+    path.to_string_lossy().into_owned()
+}
+
+/// What pyarrow, polars and DuckDB find in the files of a table.
+fn read(arrow: &str, parquet: &str) -> Map<String, Value> {
+    let target =
+        Path::new(env!("CARGO_BIN_EXE_hodo")).ancestors().nth(2).expect("a folder that is built into");
+    let python = target.join("python/bin/python");
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/end_to_end/read.py");
+    let output = Command::new(&python).arg(script).args([arrow, parquet]).output();
+    let output = output.unwrap_or_else(|error| {
+        panic!("{}: {error}; `cargo xtask setup` installs the readers of this test", python.display())
+    });
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    serde_json::from_slice(&output.stdout).expect("JSON")
+}
+
+/// The table of a report in JSON, and what others find in its files.
+fn table(report: &[&str], folder: &Folder) -> (Value, Map<String, Value>) {
+    let of_format = |format: &str, file: &str| {
+        let file = folder.file(file);
+        let arguments = [&["report"], report, &["--format", format, "-o", &file]].concat();
+        assert!(hodo(&arguments).fine().stdout.is_empty());
+        file
+    };
+    let arguments = [&["report"], report, &["--format", "json"]].concat();
+    let json = hodo(&arguments).fine().json();
+    (json, read(&of_format("arrow", "table.arrow"), &of_format("parquet", "table.parquet")))
+}
+
+/// Checks that all readers find the names and the rows of the JSON, and pyarrow the units and these types.
+#[track_caller]
+fn check(report: &[&str], types: &[(&str, &str)]) {
+    let folder = Folder::new();
+    let (json, found) = table(report, &folder);
+    let columns = json["columns"].as_array().unwrap();
+    let of_columns = |member: &str| columns.iter().map(|column| column[member].clone()).collect::<Value>();
+    assert!(!json["rows"].as_array().unwrap().is_empty(), "{report:?} has no rows to compare");
+    assert_eq!(found.len(), 6);
+    for (reader, found) in &found {
+        assert_eq!(found["names"], of_columns("name"), "{report:?}: {reader}");
+        assert_eq!(found["rows"], json["rows"], "{report:?}: {reader}");
+    }
+    for reader in ["pyarrow of arrow", "pyarrow of parquet"] {
+        let found = &found[reader];
+        assert_eq!(found["units"], of_columns("unit"), "{report:?}: {reader}");
+        assert_eq!(found["metadata"]["hodo.table"], json["table"], "{report:?}: {reader}");
+        for (member, key) in [("summary", "hodo.summary"), ("loss", "hodo.loss")] {
+            let parsed: Value = serde_json::from_str(found["metadata"][key].as_str().unwrap()).unwrap();
+            assert_eq!(parsed, json[member], "{report:?}: {reader}");
+        }
+        for (name, kind) in types {
+            let place = columns.iter().position(|column| column["name"] == *name);
+            let place = place.unwrap_or_else(|| panic!("{report:?} has no column {name}"));
+            assert_eq!(found["types"][place], *kind, "{report:?}: {reader}: {name}");
+        }
+    }
+}
+
+/// How pyarrow calls the type of names.
+const NAME: &str = "dictionary<values=string, indices=int32, ordered=0>";
+
+#[test]
+fn others_read_arrow_and_parquet_with_equal_values_and_types() {
+    let kernel = &fixture("ctf/lttng2.13-kernel");
+    check(
+        &["states", "--by", "interval", kernel],
+        &[("begin_ns", "uint64"), ("comm", NAME), ("state", NAME), ("cpu", "uint64")],
+    );
+    check(&["cpu", kernel], &[("priority", "int64"), ("share", "double"), ("time_ns", "uint64")]);
+    check(&["syscalls", "--by", "slowest", kernel], &[("result", "int64"), ("arguments", "string")]);
+    check(&["io", "--by", "descriptor", kernel], &[("fd", "int64"), ("file", NAME)]);
+    check(&["count", "--by", "stream", kernel], &[("begin_ns", "int64"), ("stream", NAME)]);
+    let folder = Folder::new();
+    let trace = folder.write("trace.pt", &raw::trace(0x1000, 10));
+    let code = format!("{}@0x1000", folder.write("code.bin", &program::code(10)));
+    check(
+        &["functions", "--pt", &trace, "--code", &code],
+        &[("function", NAME), ("self_instructions", "uint64"), ("share", "double")],
+    );
+}
+
+#[test]
+fn numbers_that_may_be_negative_are_numbers() {
+    let kernel = &fixture("ctf/lttng2.13-kernel");
+    let numbers = |report: &[&str], name: &str| {
+        let json = hodo(&[&["report"], report, &["--format", "json", kernel]].concat()).fine().json();
+        let columns = json["columns"].as_array().unwrap();
+        let place = columns.iter().position(|column| column["name"] == name).unwrap();
+        assert_eq!(columns[place]["type"], "integer", "{name}");
+        let rows = json["rows"].as_array().unwrap();
+        assert!(
+            !rows.is_empty() && rows.iter().all(|row| row[place].is_i64() || row[place].is_null()),
+            "{name}"
+        );
+    };
+    numbers(&["cpu"], "priority");
+    numbers(&["syscalls", "--by", "slowest"], "result");
+    numbers(&["io", "--by", "descriptor"], "fd");
+}
+
+#[test]
+fn columns_of_latencies_stand_as_a_person_reads_them() {
+    let kernel = &fixture("ctf/lttng2.13-kernel");
+    let durations =
+        ["total_ns", "min_ns", "average_ns", "p50_ns", "p95_ns", "p99_ns", "max_ns"].map(Value::from);
+    for (report, count) in [
+        (&["syscalls"][..], "count"),
+        (&["syscalls", "--by", "thread"], "count"),
+        (&["irq"], "count"),
+        (&["sched"], "wakeups"),
+        (&["signals"], "taken"),
+        (&["io", "--by", "operation"], "count"),
+        (&["io", "--by", "device"], "count"),
+        (&["states", "--by", "wait"], "count"),
+        (&["periods", "--begin", "sched_*", "--end", "sched_*"], "count"),
+    ] {
+        let json = hodo(&[&["report"], report, &["--format", "json", kernel]].concat()).json();
+        let columns = json["columns"].as_array().unwrap();
+        let names: Vec<Value> = columns.iter().map(|column| column["name"].clone()).collect();
+        let place =
+            names.iter().position(|name| name == count).unwrap_or_else(|| panic!("{report:?}: {names:?}"));
+        assert_eq!(names[place + 1..place + 8], durations, "{report:?}");
+    }
+}
+
+#[test]
+fn a_format_of_one_table_refuses_several_before_there_is_work() {
+    let folder = Folder::new();
+    let missing = folder.file("missing");
+    let kernel = fixture("ctf/lttng2.13-kernel");
+    for format in ["jsonl", "csv", "arrow", "parquet"] {
+        let ran = hodo(&["report", "all", "--format", format, &kernel]);
+        assert_eq!((ran.code, ran.stdout.as_str()), (2, ""), "{ran:?}");
+        assert!(ran.stderr.contains("choose one, or one of the formats text, markdown, json"), "{ran:?}");
+    }
+    assert_eq!(hodo(&["report", "functions", "--format", "arrow", &missing]).code, 3);
+}
+
+#[test]
+fn several_tables_and_info_are_written_as_markdown() {
+    let kernel = &fixture("ctf/lttng2.13-kernel");
+    let all = hodo(&["report", "all", "--format", "markdown", kernel]).fine().stdout;
+    let headings: Vec<&str> = all.lines().filter(|line| line.starts_with("### ")).collect();
+    assert!(headings.len() > 5 && headings.contains(&"### syscalls"), "{headings:?}");
+    let info = hodo(&["info", "--format", "markdown", kernel]).fine().stdout;
+    assert!(info.starts_with("### trace\n\n- name:") && info.contains("\n| stream |"), "{info}");
+    let refused = hodo(&["info", "--format", "csv", kernel]);
+    assert_eq!(refused.code, 2);
+    assert!(refused.stderr.contains("use one of the formats text, markdown, json"), "{refused:?}");
+}

@@ -1,0 +1,19 @@
+//! Any number of traces, opened together: the one door through which commands ask for tables.
+//!
+//! ```text
+//! inputs ──open──► Experiment: traces of control flow, traces of events
+//!                      │
+//! Request ──────────► run ──────────────────────────────► Outcome: tables
+//!                      ├─ plan ──► Task… ──fold──► Part… ──merge──► Part ──finish──► Outcome
+//! ```
+
+mod open;
+mod part;
+mod request;
+mod run;
+mod time;
+
+pub use open::{Experiment, Needs, Traces};
+pub use part::{Part, PartError, Portion};
+pub use request::{Chunking, Outcome, Refusal, Request, Times};
+pub use time::{EventWindow, TimeSpan, nanos};

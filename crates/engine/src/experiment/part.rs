@@ -1,0 +1,584 @@
+//! Parts: what processes fold by themselves, and what they come to together.
+//!
+//! ```text
+//! request ──1/N──► fold ──► Part ──bytes──┐
+//!         ──2/N──► fold ──► Part ──bytes──┴──► merge, in any grouping of neighbours ──► Part of all ──► tables
+//! ```
+//!
+//! A part says what it is a part of: parts of other inputs, of other analyses, or made by another version, are
+//! refused. Which view to show, of which threads and CPUs, is chosen when tables are made.
+
+use std::{fmt, ops::RangeInclusive};
+
+use hodo_formats::ctf::Trace;
+use hodo_trace::{
+    AnyPartial, Choice, Every, Loss, Parameters, Period,
+    kernel::Threads,
+    pass::{Packed, Pass},
+};
+use serde::{Deserialize, Serialize};
+
+use super::{
+    Experiment, Outcome, Refusal, Request, Traces,
+    request::{Analyses, Asked},
+    run::{OfEvents, OfFlow, Plan, Progress, State, check_events, finish, finish_events},
+};
+use crate::{
+    AnyReport, FlowPartial, FlowTrace, Losses, PackedFlow,
+    events::{Folded, Totals},
+    report,
+};
+
+/// What a file with a part begins with; its checksum and its content follow.
+const MAGIC: &[u8] = b"hodo part\n";
+const VERSION: &str = env!("CARGO_PKG_VERSION");
+/// More parts than anybody has processes.
+const MOST_PARTS: u32 = 1 << 20;
+/// More reports than anybody asks for at once.
+const MOST_REPORTS: usize = 1 << 10;
+/// Numbers of missing parts that an error shows.
+const SHOWN: usize = 10;
+
+/// Which part of how many; the first is 1.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Portion {
+    number: u32,
+    of: u32,
+}
+
+impl Portion {
+    /// The part that `I/N` names, if there is such a part.
+    pub fn parse(text: &str) -> Option<Portion> {
+        let (number, of) = text.split_once('/')?;
+        let (number, of) = (number.parse().ok()?, of.parse().ok()?);
+        ((1..=of).contains(&number) && of <= MOST_PARTS).then_some(Portion { number, of })
+    }
+
+    /// All parts of so many.
+    pub fn all(of: u32) -> impl Iterator<Item = Portion> {
+        (1..=of.min(MOST_PARTS)).map(move |number| Portion { number, of })
+    }
+
+    /// Its share of some bytes.
+    pub fn share(self, bytes: u64) -> u64 {
+        bytes / u64::from(self.of)
+    }
+
+    /// Those of chunks, or slices, that are in it: in each part about the same number of bytes.
+    pub(super) fn choose<S>(self, mut all: Vec<S>, bytes: impl Fn(&S) -> u64) -> Vec<S> {
+        let total: u64 = all.iter().map(&bytes).sum();
+        let mut before = 0;
+        all.retain(|one| {
+            // The part in which its middle lies.
+            let middle = u128::from(before) + u128::from(bytes(one) / 2);
+            before += bytes(one);
+            let number = middle * u128::from(self.of) / u128::from(total.max(1)) + 1;
+            number.min(self.of.into()) == u128::from(self.number)
+        });
+        all
+    }
+}
+
+impl fmt::Display for Portion {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.number, self.of)
+    }
+}
+
+/// What all parts of a whole have in common.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct Origin {
+    /// How the inputs were named, for who opens them again.
+    inputs: Vec<String>,
+    traces: Vec<TraceOrigin>,
+    reports: Vec<String>,
+    view: String,
+    every: Option<Every>,
+    period: Option<Period>,
+    /// The times, as text.
+    times: String,
+    /// The chunks, as text.
+    chunks: String,
+    names: Vec<String>,
+}
+
+/// By what a trace is known again, wherever it lies.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct TraceOrigin {
+    uuid: Option<[u8; 16]>,
+    streams: usize,
+    bytes: u64,
+    /// First and last time, in ticks or nanoseconds.
+    span: Option<(i128, i128)>,
+}
+
+impl TraceOrigin {
+    fn of_all(traces: &Traces<'_>) -> Vec<TraceOrigin> {
+        let flows = traces.flows.iter().map(|(_, flow)| TraceOrigin::of_flow(flow));
+        flows.chain(traces.events.traces.iter().map(TraceOrigin::of_events)).collect()
+    }
+
+    fn of_events(trace: &Trace<'_>) -> TraceOrigin {
+        let packets = trace.streams.iter().flat_map(|stream| &stream.packets);
+        TraceOrigin {
+            uuid: trace.class.uuid,
+            streams: trace.streams.len(),
+            bytes: packets.map(|packet| packet.size()).sum(),
+            span: trace.span().map(|(first, last)| (first.0, last.0)),
+        }
+    }
+
+    fn of_flow(trace: &FlowTrace<'_>) -> TraceOrigin {
+        TraceOrigin {
+            uuid: None,
+            streams: trace.tracks.len(),
+            bytes: trace.bytes(),
+            span: trace.span().map(|(first, last)| (first.0.into(), last.0.into())),
+        }
+    }
+}
+
+/// Traces of events, folded.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+struct EventPart {
+    totals: Totals,
+    losses: Vec<Loss>,
+    states: Packed,
+}
+
+/// A part of a request, folded; or several neighbours, merged.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Part {
+    /// The numbers of the first and of the last portion in it, and of how many.
+    portions: (u32, u32, u32),
+    origin: Origin,
+    /// By trace and analysis of control flow.
+    flows: Vec<Vec<(PackedFlow, Vec<Loss>)>>,
+    /// By analysis of counts.
+    counts: Vec<(Vec<u8>, Vec<Loss>)>,
+    events: Option<EventPart>,
+}
+
+/// Why parts can't be used.
+#[derive(Debug, PartialEq, Eq)]
+pub enum PartError {
+    /// It is not what [`Part::to_bytes`] wrote.
+    Damaged,
+    /// It was written by another version: this one.
+    Version(String),
+    /// The one at this place differs from the first in what this says.
+    Differs(usize, &'static str),
+    /// The same portion comes twice.
+    Twice(u32),
+    /// These portions are not there.
+    Missing(Vec<u32>),
+    /// A partial of this report can't be read.
+    Partial(String),
+    /// The parts don't hold what a view needs.
+    View(String),
+    /// The input is another one than was folded.
+    Input(String),
+    /// The request itself is wrong.
+    Refused(Refusal),
+}
+
+impl From<Refusal> for PartError {
+    fn from(refusal: Refusal) -> PartError {
+        PartError::Refused(refusal)
+    }
+}
+
+impl Experiment {
+    /// By what the inputs are known again: other or changed ones have another identity.
+    pub fn identity(&self) -> String {
+        let origins = self.with(TraceOrigin::of_all);
+        let bytes = postcard::to_allocvec(&origins).expect("memory takes what is written to it");
+        format!("{:08x}", crc32fast::hash(&bytes))
+    }
+
+    /// Folds a part of a request. `inputs` is how the inputs were named, for those who open them again to make
+    /// tables. `progress` gets the bytes that were read so far, and returns whether to go on.
+    ///
+    /// # Errors
+    /// A request that does not fit the traces.
+    pub fn fold(
+        &self,
+        request: &Request,
+        inputs: &[String],
+        portion: Portion,
+        progress: Progress<'_>,
+    ) -> Result<Part, Refusal> {
+        // Other views may be asked of the whole.
+        let parameters = Parameters { alone: false, ..request.parameters.clone() };
+        let request = &Request { parameters, ..request.clone() };
+        let analyses = request.analyses();
+        self.fits(&analyses)?;
+        self.with(|traces| {
+            check_events(traces, request)?;
+            let state = Plan::new(traces, request, Some(portion))?.fold(request, &analyses, progress)?;
+            let origin = Origin::of(traces, request, inputs, state.events.as_ref());
+            Ok(Part::pack((portion.number, portion.number, portion.of), origin, state, &analyses))
+        })
+    }
+}
+
+impl Origin {
+    fn of(traces: &Traces<'_>, request: &Request, inputs: &[String], events: Option<&OfEvents>) -> Origin {
+        let parameters = &request.parameters;
+        Origin {
+            inputs: inputs.to_vec(),
+            traces: TraceOrigin::of_all(traces),
+            reports: request.reports.iter().map(|report| report.description().name.to_owned()).collect(),
+            view: parameters.choice.view.clone(),
+            every: parameters.every,
+            period: parameters.period.clone(),
+            times: format!("{:?}", request.times),
+            chunks: format!("{:?}", request.chunking),
+            names: events.map_or_else(Vec::new, |events| events.names.clone()),
+        }
+    }
+
+    /// In what it differs from that of a part of the same whole.
+    fn differs(&self, other: &Origin) -> Option<&'static str> {
+        let differences = [
+            (self.traces != other.traces, "the trace"),
+            (self.reports != other.reports, "--analysis"),
+            (self.view != other.view, "--by"),
+            (self.every != other.every, "--every"),
+            (self.period != other.period, "what periods are"),
+            (self.times != other.times, "--time or --call"),
+            (self.chunks != other.chunks, "--chunk-size"),
+            (self.names != other.names, "the names of events"),
+        ];
+        differences.into_iter().find_map(|(differs, what)| differs.then_some(what))
+    }
+
+    /// The analyses that were folded.
+    fn analyses(&self) -> Result<Analyses, PartError> {
+        self.made_for(&Choice { view: self.view.clone(), ..Choice::default() })
+    }
+
+    /// The analyses that make the tables of a choice.
+    fn made_for(&self, choice: &Choice) -> Result<Analyses, PartError> {
+        let known = |name: &String| report(name).ok_or_else(|| PartError::Partial(name.clone()));
+        let reports = self.reports.iter().map(known).collect::<Result<Vec<&'static dyn AnyReport>, _>>()?;
+        let (every, period) = (self.every, self.period.clone());
+        let parameters = Parameters { choice: choice.clone(), every, period, alone: false };
+        Ok(Request::of(reports, parameters).analyses())
+    }
+}
+
+impl Part {
+    fn pack(portions: (u32, u32, u32), origin: Origin, state: State, analyses: &Analyses) -> Part {
+        let of_flow = |partials: OfFlow| {
+            let pack = |((partial, losses), asked): ((FlowPartial, Losses), &Asked)| {
+                (partial.pack(asked.analysis()), losses.into_list())
+            };
+            partials.into_iter().zip(&analyses.flow).map(pack).collect()
+        };
+        let of_counts = |((partial, losses), asked): ((AnyPartial, Losses), &Asked)| {
+            (asked.analysis().pack(&partial), losses.into_list())
+        };
+        let of_events = |state: OfEvents| EventPart {
+            totals: state.folded.totals,
+            losses: state.losses.into_list(),
+            states: Pass::new(&analyses.of_events()).pack(&state.folded.states),
+        };
+        let flows = state.flows.into_iter().map(of_flow).collect();
+        let counts = state.counts.into_iter().zip(&analyses.counts).map(of_counts).collect();
+        Part { portions, origin, flows, counts, events: state.events.map(of_events) }
+    }
+
+    fn unpack(self, analyses: &Analyses) -> Result<State, PartError> {
+        let wrong = |asked: &Asked| PartError::Partial(asked.name.to_owned());
+        // Behind traces of control flow stand those of events.
+        let events = self.origin.traces.len().checked_sub(self.flows.len()).ok_or(PartError::Damaged)?;
+        let asked = |list: &[Asked]| if events > 0 { list.len() } else { 0 };
+        let is_whole = self.flows.iter().all(|flow| flow.len() == analyses.flow.len())
+            && self.counts.len() == asked(&analyses.counts)
+            && self.events.is_some() == (asked(&analyses.events) > 0);
+        if !is_whole {
+            return Err(PartError::Damaged);
+        }
+        let of_flow = |packed: Vec<(PackedFlow, Vec<Loss>)>| -> Result<OfFlow, PartError> {
+            let unpack = |((packed, losses), asked): ((PackedFlow, Vec<Loss>), &Asked)| {
+                let partial = FlowPartial::unpack(packed, asked.analysis());
+                Ok((partial.ok_or_else(|| wrong(asked))?, gathered(losses)))
+            };
+            packed.into_iter().zip(&analyses.flow).map(unpack).collect()
+        };
+        let flows = self.flows.into_iter().map(of_flow).collect::<Result<_, _>>()?;
+        let of_counts = |((packed, losses), asked): ((Vec<u8>, Vec<Loss>), &Asked)| -> Result<_, PartError> {
+            Ok((asked.analysis().unpack(&packed).ok_or_else(|| wrong(asked))?, gathered(losses)))
+        };
+        let counts =
+            self.counts.into_iter().zip(&analyses.counts).map(of_counts).collect::<Result<_, _>>()?;
+        let names = self.origin.names;
+        let of_events = |part: EventPart| -> Result<OfEvents, PartError> {
+            let last = analyses.events.len() - 1;
+            // Behind those that were asked for come what they rest on.
+            let which = |place: usize| wrong(&analyses.events[place.min(last)]);
+            let states = Pass::new(&analyses.of_events()).unpack(part.states).map_err(which)?;
+            Ok(OfEvents { folded: Folded::new(states, part.totals), names, losses: gathered(part.losses) })
+        };
+        Ok(State { flows, counts, events: self.events.map(of_events).transpose()? })
+    }
+
+    /// The part as the content of a file.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        let content = postcard::to_allocvec(&(VERSION, self)).expect("memory takes what is written to it");
+        [MAGIC, &crc32fast::hash(&content).to_le_bytes(), &content].concat()
+    }
+
+    /// The part in a file.
+    ///
+    /// # Errors
+    /// Bytes that are none, or of another version.
+    pub fn from_bytes(bytes: &[u8]) -> Result<Part, PartError> {
+        let sum = bytes.strip_prefix(MAGIC).and_then(<[u8]>::split_first_chunk::<4>);
+        let (sum, content) = sum.ok_or(PartError::Damaged)?;
+        if crc32fast::hash(content) != u32::from_le_bytes(*sum) {
+            return Err(PartError::Damaged);
+        }
+        let (version, content) =
+            postcard::take_from_bytes::<&str>(content).map_err(|_| PartError::Damaged)?;
+        if version != VERSION {
+            return Err(PartError::Version(version.to_owned()));
+        }
+        let (part, rest): (Part, _) = postcard::take_from_bytes(content).map_err(|_| PartError::Damaged)?;
+        let (first, last, of) = part.portions;
+        let is_one = (1..=of).contains(&first) && (first..=of).contains(&last) && of <= MOST_PARTS;
+        match is_one && part.origin.reports.len() <= MOST_REPORTS && rest.is_empty() {
+            true => Ok(part),
+            false => Err(PartError::Damaged),
+        }
+    }
+
+    /// The names of its reports.
+    pub fn reports(&self) -> &[String] {
+        &self.origin.reports
+    }
+
+    /// What was asked when it was folded.
+    pub fn parameters(&self) -> Parameters {
+        let choice = Choice { view: self.origin.view.clone(), ..Choice::default() };
+        Parameters { choice, every: self.origin.every, period: self.origin.period.clone(), alone: false }
+    }
+
+    /// How its inputs were named. They have to be opened for tables of control flow, whose functions have names there.
+    pub fn inputs(&self) -> &[String] {
+        &self.origin.inputs
+    }
+
+    /// Whether its tables need the inputs.
+    pub fn needs_inputs(&self) -> bool {
+        self.flows.iter().any(|analyses| !analyses.is_empty())
+    }
+
+    fn numbers(&self) -> RangeInclusive<u32> {
+        self.portions.0..=self.portions.1
+    }
+
+    /// Joins it with the part that follows.
+    fn joined(self, later: Part, analyses: &Analyses) -> Result<Part, PartError> {
+        let portions = (self.portions.0, later.portions.1, self.portions.2);
+        let origin = self.origin.clone();
+        let (one, other) = (self.unpack(analyses)?, later.unpack(analyses)?);
+        if one.flows.len() != other.flows.len() {
+            return Err(PartError::Damaged);
+        }
+        let of_flow = |(one, other): (OfFlow, OfFlow)| {
+            let mut joined = OfFlow::new();
+            for (((one, losses), (other, more)), asked) in one.into_iter().zip(other).zip(&analyses.flow) {
+                joined.push((one.merge(other, asked.analysis()), both(losses, more)));
+            }
+            joined
+        };
+        let flows = one.flows.into_iter().zip(other.flows).map(of_flow).collect();
+        let mut counts = Vec::new();
+        for (((one, losses), (other, more)), asked) in
+            one.counts.into_iter().zip(other.counts).zip(&analyses.counts)
+        {
+            counts.push((asked.analysis().merge(one, other, &Threads::default()), both(losses, more)));
+        }
+        let of_events = analyses.of_events();
+        let pass = Pass::new(&of_events);
+        let events = one.events.zip(other.events).map(|(one, other)| OfEvents {
+            folded: one.folded.merge(other.folded, &pass),
+            losses: both(one.losses, other.losses),
+            names: one.names,
+        });
+        Ok(Part::pack(portions, origin, State { flows, counts, events }, analyses))
+    }
+
+    /// Merges neighbours, which come in any order, into one part.
+    ///
+    /// # Errors
+    /// Parts that do not belong together, or that have others between them.
+    pub fn merge(mut parts: Vec<Part>) -> Result<Part, PartError> {
+        let Some(first) = parts.first() else { return Err(PartError::Missing(vec![1])) };
+        for (index, part) in parts.iter().enumerate() {
+            let difference = part.origin.differs(&first.origin);
+            let count = (part.portions.2 != first.portions.2).then_some("the number of parts");
+            if let Some(what) = difference.or(count) {
+                return Err(PartError::Differs(index, what));
+            }
+        }
+        parts.sort_by_key(|part| part.portions);
+        for pair in parts.windows(2) {
+            let (end, next) = (*pair[0].numbers().end(), *pair[1].numbers().start());
+            if next <= end {
+                return Err(PartError::Twice(next));
+            }
+            if next > end + 1 {
+                return Err(PartError::Missing((end + 1..next).take(SHOWN + 1).collect()));
+            }
+        }
+        let analyses = parts[0].origin.analyses()?;
+        let mut parts = parts.into_iter();
+        let first = parts.next().expect("there is one");
+        parts.try_fold(first, |earlier, later| earlier.joined(later, &analyses))
+    }
+
+    /// The tables of a part that is the whole. `experiment` is that of its inputs, where they are
+    /// [needed](Part::needs_inputs).
+    ///
+    /// # Errors
+    /// A part that is not the whole; a choice that it does not hold; another input.
+    pub fn tables(
+        self,
+        choice: &Choice,
+        experiment: Option<&Experiment>,
+        threads: usize,
+    ) -> Result<Outcome, PartError> {
+        let (first, last, of) = self.portions;
+        let missing: Vec<u32> = (1..first).chain(last + 1..=of).take(SHOWN + 1).collect();
+        if !missing.is_empty() {
+            return Err(PartError::Missing(missing));
+        }
+        let origin = self.origin.clone();
+        let (folded, shown) = (origin.analyses()?, origin.made_for(choice)?);
+        let is_same = |one: &Asked, other: &Asked| one.analysis().partial() == other.analysis().partial();
+        if let Some((one, _)) = folded.all().zip(shown.all()).find(|(one, other)| !is_same(one, other)) {
+            return Err(PartError::View(one.name.to_owned()));
+        }
+        let state = self.unpack(&folded)?;
+        let Some(experiment) = experiment else { return Ok(finish_events(state, &shown, choice, threads)) };
+        experiment.with(|traces| {
+            let flows = traces.flows.iter().map(|(_, flow)| TraceOrigin::of_flow(flow));
+            if !flows.eq(origin.traces.iter().take(traces.flows.len()).cloned()) {
+                return Err(PartError::Input(origin.inputs.join(" ")));
+            }
+            let is_of = |(of_flow, (_, trace)): (&OfFlow, &(_, FlowTrace<'_>))| {
+                of_flow.iter().all(|(partial, _)| partial.is_of(trace))
+            };
+            if state.flows.len() != traces.flows.len() || !state.flows.iter().zip(&traces.flows).all(is_of) {
+                return Err(PartError::Damaged);
+            }
+            Ok(finish(traces, state, &shown, choice, threads))
+        })
+    }
+}
+
+fn both(mut losses: Losses, more: Losses) -> Losses {
+    more.into_list().into_iter().for_each(|loss| losses.add(loss));
+    losses
+}
+
+fn gathered(losses: Vec<Loss>) -> Losses {
+    let mut all = Losses::default();
+    losses.into_iter().for_each(|loss| all.add(loss));
+    all
+}
+
+impl fmt::Display for PartError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            PartError::Damaged => write!(f, "this is no part that `hodo fold` wrote, or it is damaged"),
+            PartError::Version(version) => {
+                write!(f, "this part is of version {version} of hodo, and this is {VERSION}: fold it again")
+            }
+            PartError::Differs(place, what) => {
+                write!(f, "part number {} on the list is of another whole: {what} differs", place + 1)
+            }
+            PartError::Twice(number) => write!(f, "part {number} is there twice"),
+            PartError::Missing(numbers) => {
+                let shown: Vec<String> = numbers.iter().take(SHOWN).map(u32::to_string).collect();
+                let more = if numbers.len() > SHOWN { ", …" } else { "" };
+                write!(f, "parts are missing: number {}{more}", shown.join(", "))
+            }
+            PartError::Partial(report) => write!(f, "a part's state of `{report}` can't be read"),
+            PartError::View(report) => {
+                write!(
+                    f,
+                    "parts do not hold what this view of `{report}` needs: fold them with --by, or see it with `hodo report`"
+                )
+            }
+            PartError::Input(inputs) => {
+                write!(f, "{inputs}: this is not the input that was folded, or it has changed since")
+            }
+            PartError::Refused(refusal) => write!(f, "{refusal}"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+    use crate::{Input, Needs, Options, registry::PackedStint};
+
+    type Stints = Vec<PackedStint>;
+
+    /// What comes of a part of control flow that somebody changed.
+    fn tables(change: impl FnOnce(&mut Part)) -> Result<usize, PartError> {
+        let input = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/perf/tiny.data");
+        let options = Options::default();
+        let experiment =
+            Experiment::open(vec![Input::File(input)], &options, Needs::ALL, 1, |_, _| ()).unwrap();
+        let request = Request::of(vec![report("functions").unwrap()], Parameters::default());
+        let portion = Portion::parse("1/1").unwrap();
+        let mut part = experiment.fold(&request, &[], portion, &mut |_| true).unwrap();
+        change(&mut part);
+        let part = Part::from_bytes(&part.to_bytes())?;
+        part.tables(&Choice::default(), Some(&experiment), 1).map(|outcome| outcome.tables.len())
+    }
+
+    /// Changes the first track's number, and its stints.
+    fn change_track(part: &mut Part, change: impl FnOnce(usize, Stints) -> (usize, Stints)) {
+        let packed = &mut part.flows[0][0].0;
+        let bytes = postcard::to_allocvec(packed).unwrap();
+        let mut tracks: std::collections::BTreeMap<usize, Stints> = postcard::from_bytes(&bytes).unwrap();
+        let (track, stints) = tracks.pop_first().unwrap();
+        tracks.extend([change(track, stints)]);
+        *packed = postcard::from_bytes(&postcard::to_allocvec(&tracks).unwrap()).unwrap();
+    }
+
+    #[test]
+    fn parts_of_what_is_not_there_are_damaged() {
+        let with = |change: fn(usize, Stints) -> (usize, Stints)| tables(|part| change_track(part, change));
+        assert_eq!(with(|track, stints| (track, stints)), Ok(1));
+        assert_eq!(with(|_, stints| (1 << 40, stints)), Err(PartError::Damaged));
+        let of_nobody = |track, mut stints: Stints| {
+            stints[0].0 = 1 << 20;
+            (track, stints)
+        };
+        assert_eq!(with(of_nobody), Err(PartError::Damaged));
+        assert_eq!(tables(|part| part.flows.clear()), Err(PartError::Damaged));
+        assert_eq!(tables(|part| part.flows[0].clear()), Err(PartError::Damaged));
+        assert_eq!(tables(|part| part.flows.push(part.flows[0].clone())), Err(PartError::Damaged));
+        let more = |part: &mut Part| part.origin.reports = vec!["functions".to_owned(); MOST_REPORTS + 1];
+        assert_eq!(tables(more), Err(PartError::Damaged));
+    }
+
+    #[test]
+    fn bytes_behind_a_partial_are_none_of_it() {
+        let longer = |track, mut stints: Stints| {
+            stints[0].2.push(0);
+            (track, stints)
+        };
+        let tables = tables(|part| change_track(part, longer));
+        assert_eq!(tables, Err(PartError::Partial("functions".to_owned())));
+    }
+}

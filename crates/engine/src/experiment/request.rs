@@ -1,0 +1,254 @@
+//! What is asked of an experiment, and what comes of it.
+
+use std::fmt;
+
+use hodo_clock::Nanos;
+use hodo_trace::{AnyAnalysis, Choice, CountInterest, FlowInterest, Interest, Parameters, Table, Value};
+
+use super::time::TimeSpan;
+use crate::{
+    AnyReport, AnyRun, ChunkSize, NthCalls,
+    events::{Chunks, Condition, Wanted},
+};
+
+/// A request that can't be met as it is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refusal(pub String);
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for Refusal {}
+
+/// How much is decoded at a time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Chunking {
+    /// As suits the number of threads.
+    Usual,
+    /// About this many bytes of trace.
+    Bytes(u64),
+    /// This much time; of events only.
+    Time(Nanos),
+    /// Streams as they are; of counts only.
+    Streams,
+}
+
+impl Chunking {
+    /// Fewer bytes than this make so many chunks that they cost more memory than they are worth.
+    const SMALLEST: u64 = 1 << 10;
+    /// Smallest share of events that one of several threads counts.
+    const SMALLEST_RUN: u64 = 2 << 20;
+    /// Smallest share of events that one of several threads takes. Packets over borders are read twice.
+    const SMALLEST_SLICE: u64 = 8 << 20;
+
+    pub(super) fn of_flow(self, threads: usize) -> ChunkSize {
+        match self {
+            Chunking::Bytes(bytes) => ChunkSize::Bytes(bytes.max(Chunking::SMALLEST)),
+            Chunking::Usual | Chunking::Time(_) | Chunking::Streams => ChunkSize::Shares(threads),
+        }
+    }
+
+    /// Chunks of events that are counted.
+    pub(super) fn of_counts(self, threads: usize) -> Chunks {
+        match self {
+            Chunking::Usual => Chunks::Shares { threads, smallest: Chunking::SMALLEST_RUN },
+            chunking => chunking.of_events(threads),
+        }
+    }
+
+    pub(super) fn of_events(self, threads: usize) -> Chunks {
+        match self {
+            Chunking::Usual => Chunks::Shares { threads, smallest: Chunking::SMALLEST_SLICE },
+            Chunking::Bytes(bytes) => Chunks::Bytes(bytes.max(Chunking::SMALLEST)),
+            Chunking::Time(span) => Chunks::Time(span),
+            Chunking::Streams => Chunks::Streams,
+        }
+    }
+}
+
+/// Which times.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Times {
+    /// A span of the clock.
+    pub span: Option<TimeSpan>,
+    /// While these calls run; of control flow only.
+    pub calls: Option<NthCalls>,
+}
+
+/// What is asked of an experiment.
+#[derive(Clone)]
+pub struct Request {
+    /// The reports.
+    pub reports: Vec<&'static dyn AnyReport>,
+    /// What is asked of each.
+    pub parameters: Parameters,
+    /// Patterns of the names of events, of which others are left out; all where empty.
+    pub events: Vec<String>,
+    /// A condition on fields of events, of which others are left out.
+    pub condition: Option<Condition>,
+    /// Which times are looked at.
+    pub times: Times,
+    /// Threads that decode.
+    pub threads: usize,
+    /// What they decode at a time.
+    pub chunking: Chunking,
+}
+
+/// What came of a request.
+#[derive(Debug, Default)]
+pub struct Outcome {
+    /// A table for each report: those about control flow first, of each trace, then counts, then those about events.
+    pub tables: Vec<Table>,
+    /// What to say beside the tables, such as which events a report needs that found none.
+    pub notes: Vec<String>,
+}
+
+impl Outcome {
+    /// Whether nothing is missing, neither of what was read nor of what the tracer wrote.
+    pub fn is_lossless(&self) -> bool {
+        let lost = |table: &Table, name| {
+            table.figure(name).is_some_and(|value| !matches!(value, Value::Integer(0) | Value::Null))
+        };
+        let is_lossless = |table: &Table| {
+            table.loss.is_empty() && !lost(table, "events_lost") && !lost(table, "packets_lost")
+        };
+        self.tables.iter().all(is_lossless)
+    }
+}
+
+/// An analysis of a request, with the name of its report.
+pub(super) struct Asked {
+    pub(super) name: &'static str,
+    pub(super) run: Box<dyn AnyRun>,
+}
+
+impl Asked {
+    pub(super) fn analysis(&self) -> &dyn AnyAnalysis {
+        self.run.analysis()
+    }
+}
+
+/// The analyses of a request, by what they read.
+#[derive(Default)]
+pub(super) struct Analyses {
+    /// Control flow.
+    pub(super) flow: Vec<Asked>,
+    /// Events.
+    pub(super) events: Vec<Asked>,
+    /// Counts of events.
+    pub(super) counts: Vec<Asked>,
+}
+
+impl Analyses {
+    /// All of them, in the order of their tables.
+    pub(super) fn all(&self) -> impl Iterator<Item = &Asked> {
+        self.flow.iter().chain(&self.counts).chain(&self.events)
+    }
+
+    /// Whether any reads events or counts of them.
+    pub(super) fn read_events(&self) -> bool {
+        !self.events.is_empty() || !self.counts.is_empty()
+    }
+
+    /// Those of events, for a pass.
+    pub(super) fn of_events(&self) -> Vec<&dyn AnyAnalysis> {
+        self.events.iter().map(Asked::analysis).collect()
+    }
+}
+
+impl Request {
+    /// A request of everything, on one thread.
+    pub fn of(reports: Vec<&'static dyn AnyReport>, parameters: Parameters) -> Request {
+        Request {
+            reports,
+            parameters,
+            events: Vec::new(),
+            condition: None,
+            times: Times::default(),
+            threads: 1,
+            chunking: Chunking::Usual,
+        }
+    }
+
+    /// The analyses of the reports.
+    pub(super) fn analyses(&self) -> Analyses {
+        let mut analyses = Analyses::default();
+        for report in &self.reports {
+            let asked = Asked { name: report.description().name, run: report.make(&self.parameters) };
+            let Interest { flow, counts, .. } = asked.analysis().interest();
+            let list = match (flow, counts) {
+                (FlowInterest::None, CountInterest::None) => &mut analyses.events,
+                (FlowInterest::None, _) => &mut analyses.counts,
+                _ => &mut analyses.flow,
+            };
+            list.push(asked);
+        }
+        analyses
+    }
+
+    /// The events that are counted.
+    pub(super) fn wanted(&self) -> Wanted {
+        let Choice { tids, pids, cpus, .. } = self.parameters.choice.clone();
+        Wanted { events: self.events.clone(), condition: self.condition.clone(), tids, pids, cpus }
+    }
+
+    /// Refuses what one of the reports can't be asked.
+    ///
+    /// # Errors
+    /// What can't be asked of which report.
+    pub fn check(&self) -> Result<(), Refusal> {
+        let Parameters { choice, every, period, .. } = &self.parameters;
+        let any_thread = choice.tids.is_empty() && choice.pids.is_empty() && choice.comms.is_empty();
+        for about in self.reports.iter().map(|report| report.description()) {
+            let (name, takes) = (about.name, about.takes);
+            let wrong = match () {
+                () if !any_thread && !takes.threads => {
+                    format!("--tid, --pid and --comm choose threads, and `{name}` is of no thread")
+                }
+                () if !choice.cpus.is_empty() && !takes.cpus => {
+                    format!("--cpu-list chooses CPUs, and `{name}` is of none")
+                }
+                () if (!self.events.is_empty() || self.condition.is_some()) && !takes.events => {
+                    format!("--event and --where choose single events, without which `{name}` goes wrong")
+                }
+                () if !choice.comms.is_empty() && takes.events => {
+                    format!("--comm is for analyses of kernel events, and `{name}` is none")
+                }
+                () if every.is_some() && !takes.every => {
+                    format!("--every takes samples of functions and call paths, and `{name}` has none")
+                }
+                () if period.is_some() && !takes.period => {
+                    format!(
+                        "--begin, --end, --match and --group are for `hodo report periods`, not for `{name}`"
+                    )
+                }
+                () if period.is_none() && takes.period => {
+                    "which periods? --begin EVENT and --end EVENT say so: see `hodo report --help`".to_owned()
+                }
+                () => continue,
+            };
+            return Err(Refusal(wrong));
+        }
+        if self.chunking == Chunking::Streams && !self.analyses().events.is_empty() {
+            return Err(Refusal(
+                "--chunk-size stream is for `report count` and `export`: everything else merges the streams; give bytes or seconds".to_owned(),
+            ));
+        }
+        let view = choice.view.as_str();
+        match self.reports.as_slice() {
+            _ if view.is_empty() => Ok(()),
+            [report] => {
+                let about = report.description();
+                match about.views {
+                    [] => Err(Refusal(format!("--by {view}: `{}` has one kind of rows", about.name))),
+                    views if views.contains(&view) => Ok(()),
+                    views => Err(Refusal(format!("--by {view}: expected {}", views.join(", ")))),
+                }
+            }
+            _ => Err(Refusal("--by is for one analysis, and these are several".to_owned())),
+        }
+    }
+}

@@ -1,0 +1,300 @@
+//! Running a request: on all traces, in this process.
+
+use hodo_trace::{
+    AnyAnalysis, AnyPartial, Choice, FlowInterest, NoSources, Table, Whole,
+    kernel::{Threads, VOCABULARY},
+    pass::{Pass, interest},
+    vocabulary,
+};
+
+use super::{
+    Experiment, Outcome, Portion, Refusal, Request, Traces,
+    request::{Analyses, Asked},
+};
+use crate::{
+    FlowPartial, FlowTrace, Losses, Reading, Window,
+    events::{
+        Counting, EventReading, Folded, MOST_BINS, Run, fold_all, fold_counts, no_such_period, plan, tables,
+    },
+};
+
+/// Gets the bytes that were read so far, and returns whether to go on.
+pub(super) type Progress<'p> = &'p mut (dyn FnMut(u64) -> bool + Send);
+
+/// What one trace of control flow came to, by analysis.
+pub(super) type OfFlow = Vec<(FlowPartial, Losses)>;
+
+/// What traces of events came to.
+pub(super) struct OfEvents {
+    pub(super) folded: Folded,
+    /// The variable parts of events' names.
+    pub(super) names: Vec<String>,
+    pub(super) losses: Losses,
+}
+
+/// What a request, or a part of it, came to.
+#[derive(Default)]
+pub(super) struct State {
+    /// By trace of control flow.
+    pub(super) flows: Vec<OfFlow>,
+    /// By analysis of counts.
+    pub(super) counts: Vec<(AnyPartial, Losses)>,
+    pub(super) events: Option<OfEvents>,
+}
+
+/// How a request reads the traces.
+pub(super) struct Plan<'t, 'f> {
+    /// Of each trace of control flow, the times that are looked at.
+    windows: Vec<Option<Window>>,
+    pub(super) events: EventReading,
+    /// What of everything is read; all where `None`.
+    portion: Option<Portion>,
+    traces: &'t Traces<'f>,
+}
+
+impl Experiment {
+    /// Makes the tables of a request. `progress` gets the bytes that were read so far, of
+    /// [`Experiment::work`], and returns whether to go on; if it does not, tables are of what was read.
+    ///
+    /// # Errors
+    /// A request that does not fit the traces.
+    pub fn run(&self, request: &Request, progress: Progress<'_>) -> Result<Outcome, Refusal> {
+        request.check()?;
+        let analyses = request.analyses();
+        self.fits(&analyses)?;
+        self.with(|traces| {
+            check_events(traces, request)?;
+            let state = Plan::new(traces, request, None)?.fold(request, &analyses, progress)?;
+            Ok(finish(traces, state, &analyses, &request.parameters.choice, request.threads))
+        })
+    }
+
+    /// Refuses reports about what the traces do not have, unless others are about what they have.
+    pub(super) fn fits(&self, analyses: &Analyses) -> Result<(), Refusal> {
+        let (flow, events) = (!analyses.flow.is_empty(), analyses.read_events());
+        let wrong = match () {
+            () if flow && self.contents.flow || events && self.contents.events => return Ok(()),
+            () if events => "this report is about software events, and the input has none",
+            () => "this report is about control flow, and the input has software events",
+        };
+        Err(Refusal(wrong.to_owned()))
+    }
+
+    /// Bytes that a request reads, some of them several times.
+    pub fn work(&self, request: &Request) -> u64 {
+        let analyses = request.analyses();
+        let calls = u64::from(request.times.calls.is_some());
+        let numbered = u64::from(calls > 0 || analyses.flow.iter().any(is_numbered));
+        let flow_passes = analyses.flow.len() as u64 + calls + numbered;
+        let event_passes = analyses.counts.len() as u64 + u64::from(!analyses.events.is_empty());
+        self.with(|traces| {
+            let flows: u64 = traces.flows.iter().map(|(_, flow)| flow.bytes()).sum();
+            flows * flow_passes + traces.events.bytes() * event_passes
+        })
+    }
+}
+
+fn is_numbered(asked: &Asked) -> bool {
+    asked.analysis().interest().flow == FlowInterest::Numbered
+}
+
+/// Refuses events of which there can be none.
+pub(super) fn check_events(traces: &Traces<'_>, request: &Request) -> Result<(), Refusal> {
+    if traces.events.traces.is_empty() {
+        return Ok(());
+    }
+    let period = request.parameters.period.as_ref();
+    if let Some(why) = period.and_then(|period| no_such_period(&traces.events, period)) {
+        return Err(Refusal(why));
+    }
+    let filters = request.reports.iter().any(|report| report.description().takes.events);
+    match request.wanted().missing_contexts(&traces.events).filter(|_| filters) {
+        Some(name) => Err(Refusal(format!(
+            "no event has the context `{name}`; record with it (such as lttng add-context -t {name}), or choose by fields with --where"
+        ))),
+        None => Ok(()),
+    }
+}
+
+impl<'t, 'f> Plan<'t, 'f> {
+    pub(super) fn new(
+        traces: &'t Traces<'f>,
+        request: &Request,
+        portion: Option<Portion>,
+    ) -> Result<Plan<'t, 'f>, Refusal> {
+        let span = request.times.span.as_ref();
+        let windows = traces.flows.iter().map(|(_, flow)| span.map(|span| span.of_flow(flow)).transpose());
+        let windows = windows.collect::<Result<_, _>>()?;
+        let of_events = || span.map(|span| span.of_events(traces.events.span())).transpose();
+        let times = if traces.events.traces.is_empty() { None } else { of_events()? };
+        let (from, to) = times.unwrap_or_default();
+        let chunks = request.chunking.of_events(request.threads);
+        let events = EventReading { threads: request.threads, chunks, from, to };
+        Ok(Plan { windows, events, portion, traces })
+    }
+
+    /// Folds the analyses.
+    pub(super) fn fold(
+        &self,
+        request: &Request,
+        analyses: &Analyses,
+        progress: Progress<'_>,
+    ) -> Result<State, Refusal> {
+        let (mut before, mut state) = (0, State::default());
+        for ((_, trace), window) in self.traces.flows.iter().zip(&self.windows) {
+            let flow = self.fold_flow(request, trace, *window, &analyses.flow, &mut before, progress)?;
+            state.flows.push(flow);
+        }
+        if self.traces.events.traces.is_empty() {
+            return Ok(state);
+        }
+        for asked in &analyses.counts {
+            state.counts.push(self.fold_counts(request, asked, &mut |done| progress(before + done))?);
+            before += self.traces.events.bytes();
+        }
+        let analyses = analyses.of_events();
+        state.events = (!analyses.is_empty())
+            .then(|| self.fold_events(&Pass::new(&analyses), &mut |done| progress(before + done)));
+        Ok(state)
+    }
+
+    fn fold_counts(
+        &self,
+        request: &Request,
+        asked: &Asked,
+        progress: Progress<'_>,
+    ) -> Result<(AnyPartial, Losses), Refusal> {
+        let interest = asked.analysis().interest().counts;
+        let reading =
+            EventReading { chunks: request.chunking.of_counts(request.threads), ..self.events.clone() };
+        let counting = Counting::new(&self.traces.events, &request.wanted(), interest, &reading);
+        let counting = counting.ok_or_else(|| {
+            Refusal(format!("--every: the trace has more than {MOST_BINS} such spans; choose by --time"))
+        })?;
+        let mut losses = self.losses();
+        let choose = |runs: Vec<_>| match self.portion {
+            Some(portion) => portion.choose(runs, |run: &Run<'_, '_>| run.bytes),
+            None => runs,
+        };
+        let analysis = asked.analysis();
+        let partial = fold_counts(&self.traces.events, analysis, &counting, choose, &mut losses, progress);
+        Ok((partial, losses))
+    }
+
+    /// What of the files of events can't be read.
+    fn losses(&self) -> Losses {
+        let mut losses = Losses::default();
+        self.traces.events.loss().into_iter().for_each(|loss| losses.add(loss));
+        losses
+    }
+
+    fn fold_flow(
+        &self,
+        request: &Request,
+        trace: &FlowTrace<'_>,
+        window: Option<Window>,
+        analyses: &[Asked],
+        before: &mut u64,
+        progress: Progress<'_>,
+    ) -> Result<OfFlow, Refusal> {
+        let chunk_size = request.chunking.of_flow(request.threads);
+        let threads = request.threads;
+        let mut reading = Reading { threads, chunk_size, window, numbers: None, spans: None, memo: true };
+        let bytes = trace.bytes();
+        let calls = request.times.calls.as_ref();
+        let spans =
+            calls.map(|calls| crate::find_calls(trace, calls, reading, |done| progress(*before + done)));
+        *before += if spans.is_some() { bytes } else { 0 };
+        if let Some((calls, _)) = calls.zip(spans.as_ref()).filter(|(_, spans)| spans.is_empty()) {
+            return Err(calls.never_made(trace));
+        }
+        reading.spans = spans.as_ref();
+        let numbered = spans.is_some() || analyses.iter().any(is_numbered);
+        let numbers = numbered.then(|| crate::numbers(trace, reading, |done| progress(*before + done)));
+        *before += if numbered { bytes } else { 0 };
+        reading.numbers = numbers.as_ref();
+        let mut chunks = trace.chunks(chunk_size);
+        if let Some(portion) = self.portion {
+            chunks = portion.choose(chunks, |chunk| chunk.bytes());
+        }
+        let mut fold = |asked: &Asked| {
+            let folded = asked.run.fold_flow(trace, &chunks, reading, &mut |done| progress(*before + done));
+            *before += bytes;
+            folded
+        };
+        Ok(analyses.iter().map(&mut fold).collect())
+    }
+
+    fn fold_events(&self, pass: &Pass<'_>, progress: Progress<'_>) -> OfEvents {
+        let mut slices = plan(&self.traces.events, &self.events);
+        if let Some(portion) = self.portion {
+            slices = portion.choose(slices, |slice| slice.bytes);
+        }
+        let mut losses = self.losses();
+        let (folded, names) =
+            fold_all(&self.traces.events, pass, &slices, &self.events, &mut losses, progress);
+        OfEvents { folded, names, losses }
+    }
+}
+
+/// The tables of a whole, made on this many threads.
+pub(super) fn finish(
+    traces: &Traces<'_>,
+    state: State,
+    analyses: &Analyses,
+    choice: &Choice,
+    threads: usize,
+) -> Outcome {
+    let mut tables = Vec::new();
+    let several = traces.flows.len() > 1;
+    for ((name, trace), partials) in traces.flows.iter().zip(state.flows) {
+        for (asked, (partial, losses)) in analyses.flow.iter().zip(partials) {
+            let table = partial.finish(trace, asked.analysis(), choice);
+            let mut table = table.with_loss(losses.into_list());
+            if several {
+                table.summary.insert(0, ("input", name.as_str().into()));
+            }
+            tables.push(table);
+        }
+    }
+    let of_events = finish_events(State { flows: Vec::new(), ..state }, analyses, choice, threads);
+    tables.extend(of_events.tables);
+    Outcome { tables, ..of_events }
+}
+
+/// The tables of a whole of events.
+pub(super) fn finish_events(state: State, analyses: &Analyses, choice: &Choice, threads: usize) -> Outcome {
+    let nobody = Threads::default();
+    let whole = Whole::without_events(choice, &nobody, &NoSources);
+    let count = |(asked, (partial, losses)): (&Asked, (AnyPartial, Losses))| {
+        asked.analysis().finish(vec![partial], &whole).with_loss(losses.into_list())
+    };
+    let mut made: Vec<Table> = analyses.counts.iter().zip(state.counts).map(count).collect();
+    let of_events = analyses.of_events();
+    if let Some(OfEvents { folded, names, losses }) = state.events {
+        made.extend(tables(&Pass::new(&of_events), folded, &names, choice, losses, threads));
+    }
+    let notes = match (of_events.as_slice(), made.as_slice()) {
+        ([analysis], [table]) if table.is_empty() => {
+            vec![format!("{}: nothing found; it is made of {}", table.name(), needed(*analysis))]
+        }
+        _ => Vec::new(),
+    };
+    Outcome { tables: made, notes }
+}
+
+/// What the events that an analysis reads are called; without those that say how things were when tracing began.
+fn needed(analysis: &dyn AnyAnalysis) -> String {
+    let mut kinds: Vec<_> = interest(analysis).into_iter().map(|(kind, _)| kind).collect();
+    kinds.sort_unstable();
+    kinds.dedup();
+    let name = |kind| {
+        let words = VOCABULARY.iter().find(|words| words.kind == kind)?;
+        let name = words.names.first().filter(|name| !name.starts_with("lttng_statedump"))?;
+        Some(match vocabulary::others(name) {
+            [] => (*name).to_owned(),
+            others => format!("{name} (of ftrace and perf: {})", others.join(", ")),
+        })
+    };
+    kinds.into_iter().filter_map(name).collect::<Vec<String>>().join(", ")
+}

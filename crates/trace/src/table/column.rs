@@ -1,0 +1,173 @@
+//! Columns: what they hold, and the fields of an Arrow schema that they become.
+
+use std::{collections::HashMap, sync::Arc};
+
+use arrow_schema::{DataType, Field};
+
+use super::metadata::{SECONDARY, UNIT};
+
+/// What a number counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unit {
+    /// Text, or a number without a unit.
+    None,
+    /// Things of one kind, such as calls.
+    Count,
+    /// Executed instructions.
+    Instructions,
+    /// Nanoseconds.
+    Nanoseconds,
+    /// Core cycles.
+    Cycles,
+    /// Instructions per core cycle.
+    InstructionsPerCycle,
+    /// Bytes.
+    Bytes,
+    /// A share of a whole, 0 to 1.
+    Share,
+    /// An address in a program's memory; hexadecimal in text.
+    Address,
+}
+
+impl Unit {
+    const ALL: [Unit; 9] = [
+        Unit::None,
+        Unit::Count,
+        Unit::Instructions,
+        Unit::Nanoseconds,
+        Unit::Cycles,
+        Unit::InstructionsPerCycle,
+        Unit::Bytes,
+        Unit::Share,
+        Unit::Address,
+    ];
+
+    /// The unit's name in JSON and in schemas: `count`, `instructions`, `ns`, …; empty for none.
+    pub fn name(self) -> &'static str {
+        match self {
+            Unit::None => "",
+            Unit::Count => "count",
+            Unit::Instructions => "instructions",
+            Unit::Nanoseconds => "ns",
+            Unit::Cycles => "cycles",
+            Unit::InstructionsPerCycle => "instructions/cycle",
+            Unit::Bytes => "bytes",
+            Unit::Share => "share",
+            Unit::Address => "address",
+        }
+    }
+
+    /// The unit with a name; none where there is no such unit.
+    pub fn of_name(name: &str) -> Unit {
+        Unit::ALL.into_iter().find(|unit| unit.name() == name).unwrap_or(Unit::None)
+    }
+}
+
+/// What the cells of a column are. Each may also be null: unknown, or of no meaning in its row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Type {
+    /// Text that is mostly different from row to row. Arrow: `Utf8`.
+    Text,
+    /// Names that repeat, of which each is stored once. Arrow: `Dictionary(Int32, Utf8)`.
+    Name,
+    /// Integers from 0. Arrow: `UInt64`.
+    Integer,
+    /// Integers that may be negative. Arrow: `Int64`.
+    Signed,
+    /// Fractions. Arrow: `Float64`.
+    Real,
+    /// True or false. Arrow: `Boolean`.
+    Boolean,
+    /// Lists of one type, which is not [`Type::Name`]. Arrow: `List`.
+    List(&'static Type),
+}
+
+impl Type {
+    /// The type of the Arrow array.
+    pub fn arrow(self) -> DataType {
+        match self {
+            Type::Text => DataType::Utf8,
+            Type::Name => DataType::Dictionary(Box::new(DataType::Int32), Box::new(DataType::Utf8)),
+            Type::Integer => DataType::UInt64,
+            Type::Signed => DataType::Int64,
+            Type::Real => DataType::Float64,
+            Type::Boolean => DataType::Boolean,
+            Type::List(items) => DataType::List(Arc::new(items.item_field())),
+        }
+    }
+
+    pub(super) fn item_field(self) -> Field {
+        Field::new_list_field(self.arrow(), true)
+    }
+}
+
+/// A column's name and meaning, as an analysis declares it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Column {
+    /// The stable name, such as `self_instructions`.
+    pub name: &'static str,
+    /// What its cells are.
+    pub kind: Type,
+    /// What its numbers count.
+    pub unit: Unit,
+    /// People can do without it where a terminal has no room for all columns.
+    pub secondary: bool,
+}
+
+impl Column {
+    /// A column of text that is mostly different from row to row.
+    pub const fn text(name: &'static str) -> Column {
+        Column::new(name, Type::Text, Unit::None)
+    }
+
+    /// A column of names that repeat, such as those of threads.
+    pub const fn name(name: &'static str) -> Column {
+        Column::new(name, Type::Name, Unit::None)
+    }
+
+    /// A column of exact integers from 0.
+    pub const fn integer(name: &'static str, unit: Unit) -> Column {
+        Column::new(name, Type::Integer, unit)
+    }
+
+    /// A column of exact integers that may be negative.
+    pub const fn signed(name: &'static str, unit: Unit) -> Column {
+        Column::new(name, Type::Signed, unit)
+    }
+
+    /// A column of fractions.
+    pub const fn real(name: &'static str, unit: Unit) -> Column {
+        Column::new(name, Type::Real, unit)
+    }
+
+    /// A column of truths.
+    pub const fn boolean(name: &'static str) -> Column {
+        Column::new(name, Type::Boolean, Unit::None)
+    }
+
+    /// A column of lists.
+    pub const fn list(name: &'static str, items: &'static Type, unit: Unit) -> Column {
+        Column::new(name, Type::List(items), unit)
+    }
+
+    const fn new(name: &'static str, kind: Type, unit: Unit) -> Column {
+        Column { name, kind, unit, secondary: false }
+    }
+
+    /// The same column, as one that people can do without where there is no room for all.
+    pub const fn secondary(self) -> Column {
+        Column { secondary: true, ..self }
+    }
+
+    /// The column in an Arrow schema.
+    pub fn field(&self) -> Field {
+        let mut metadata = HashMap::new();
+        if self.unit != Unit::None {
+            metadata.insert(UNIT.to_owned(), self.unit.name().to_owned());
+        }
+        if self.secondary {
+            metadata.insert(SECONDARY.to_owned(), "true".to_owned());
+        }
+        Field::new(self.name, self.kind.arrow(), true).with_metadata(metadata)
+    }
+}

@@ -1,0 +1,133 @@
+//! What a table's Arrow schema says beside names and types.
+//!
+//! | key | of | value |
+//! |---|---|---|
+//! | `hodo.unit` | a field | [`Unit::name`]: what its numbers count; absent where nothing |
+//! | `hodo.secondary` | a field | `true` where people can do without it; else absent |
+//! | `hodo.table` | the schema | the table's name |
+//! | `hodo.shape` | the schema | [`Shape::name`] |
+//! | `hodo.summary` | the schema | JSON: an object of the figures of the whole, in order |
+//! | `hodo.loss` | the schema | JSON: a list of what is missing, as in `--format json` |
+//!
+//! The last two are known when all rows are: the schema of a [`Table`](super::Table) has them, that of a table which
+//! is written batch by batch does not. Files have them in their footer then.
+
+use arrow_schema::{DataType, Field, Schema};
+
+use super::{Shape, Summary, Unit, Value, cell::write_text};
+use crate::Loss;
+
+/// The key of a field's unit.
+pub const UNIT: &str = "hodo.unit";
+/// The key of fields that people can do without.
+pub const SECONDARY: &str = "hodo.secondary";
+/// The key of a table's name.
+pub const TABLE: &str = "hodo.table";
+/// The key of a table's shape.
+pub const SHAPE: &str = "hodo.shape";
+/// The key of a table's summary.
+pub const SUMMARY: &str = "hodo.summary";
+/// The key of what is missing from a table.
+pub const LOSS: &str = "hodo.loss";
+
+/// What a schema's metadata says of the whole table.
+pub trait TableMetadata {
+    /// The table's name; empty where the schema has none.
+    fn table_name(&self) -> &str;
+    /// What kind of picture the table can become.
+    fn shape(&self) -> Shape;
+    /// The summary as JSON, where it was known before the rows were written.
+    fn summary_json(&self) -> Option<&str>;
+}
+
+impl TableMetadata for Schema {
+    fn table_name(&self) -> &str {
+        self.metadata.get(TABLE).map_or("", String::as_str)
+    }
+
+    fn shape(&self) -> Shape {
+        Shape::of_name(self.metadata.get(SHAPE).map_or("", String::as_str))
+    }
+
+    fn summary_json(&self) -> Option<&str> {
+        self.metadata.get(SUMMARY).map(String::as_str)
+    }
+}
+
+/// What a field's metadata says of its column.
+pub trait ColumnMetadata {
+    /// What its numbers count.
+    fn unit(&self) -> Unit;
+    /// Whether people can do without it.
+    fn is_secondary(&self) -> bool;
+    /// The type's name in JSON: `string`, `integer`, `number`, `boolean` or `list`.
+    fn type_name(&self) -> &'static str;
+}
+
+impl ColumnMetadata for Field {
+    fn unit(&self) -> Unit {
+        self.metadata().get(UNIT).map_or(Unit::None, |name| Unit::of_name(name))
+    }
+
+    fn is_secondary(&self) -> bool {
+        self.metadata().contains_key(SECONDARY)
+    }
+
+    fn type_name(&self) -> &'static str {
+        match self.data_type() {
+            DataType::UInt64 | DataType::Int64 => "integer",
+            DataType::Float64 => "number",
+            DataType::Boolean => "boolean",
+            DataType::List(_) => "list",
+            _ => "string",
+        }
+    }
+}
+
+/// A summary as a JSON object, its figures in order.
+pub fn summary_json(summary: &Summary) -> String {
+    let mut json = b"{".to_vec();
+    for (index, (name, value)) in summary.iter().enumerate() {
+        json.extend((index > 0).then_some(b','));
+        member(name, value, &mut json);
+    }
+    json.push(b'}');
+    text(json)
+}
+
+/// Losses as a JSON list of objects, one a line.
+pub fn loss_json(losses: &[Loss]) -> String {
+    let mut json = b"[".to_vec();
+    for (index, loss) in losses.iter().enumerate() {
+        json.extend(if index == 0 { &b"\n"[..] } else { b",\n" });
+        let known = |value: Option<u64>| value.map_or(Value::Null, Value::Integer);
+        let bytes = Some(&loss.bytes).filter(|bytes| !bytes.is_empty());
+        let members = [
+            ("stream", Value::from(loss.stream.as_str())),
+            ("cause", Value::from(loss.cause.name())),
+            ("count", Value::from(loss.count)),
+            ("begin_ns", known(loss.time.map(|(begin, _)| begin.0))),
+            ("end_ns", known(loss.time.map(|(_, end)| end.0))),
+            ("begin_byte", known(bytes.map(|bytes| bytes.start))),
+            ("end_byte", known(bytes.map(|bytes| bytes.end))),
+            ("detail", Value::from(loss.detail.as_str())),
+        ];
+        for (index, (name, value)) in members.iter().enumerate() {
+            json.push(if index == 0 { b'{' } else { b',' });
+            member(name, value, &mut json);
+        }
+        json.push(b'}');
+    }
+    json.push(b']');
+    text(json)
+}
+
+fn member(name: &str, value: &Value, json: &mut Vec<u8>) {
+    write_text(name, json);
+    json.push(b':');
+    value.cell().write_json(json);
+}
+
+fn text(json: Vec<u8>) -> String {
+    String::from_utf8(json).expect("JSON of text is text")
+}

@@ -1,0 +1,77 @@
+//! An Arrow IPC file: the columns as they are in memory.
+//!
+//! It is the file format, not the stream: pyarrow, polars and (by way of pyarrow) DuckDB read it whole, column by
+//! column and mapped into memory, and its footer has room for what is known behind the last row.
+
+use std::{io, sync::Arc};
+
+use arrow_array::{ArrayRef, RecordBatch, StringArray, cast::AsArray, types::Int32Type};
+use arrow_ipc::writer::FileWriter;
+use arrow_schema::{ArrowError, DataType, Field, Schema, SchemaRef};
+use hodo_trace::table::metadata::{LOSS, SUMMARY, TableMetadata, loss_json, summary_json};
+
+use crate::{Draw, End, Options, Output, Reader, View};
+
+pub(crate) const VIEW: View = View {
+    name: "arrow",
+    help: "an Arrow IPC file, for pyarrow, DuckDB and polars",
+    reader: Reader::ProgramsOfBytes,
+    shows_loss: true,
+    several: None,
+    begin,
+};
+
+struct Arrow<'o> {
+    writer: FileWriter<Output<'o>>,
+    /// The schema, where batches do not share dictionaries: a file has one of each, and polars reads none that
+    /// grows. Names are text then.
+    plain: Option<SchemaRef>,
+}
+
+fn begin<'o>(schema: &SchemaRef, _: &Options, out: Output<'o>) -> io::Result<Box<dyn Draw + 'o>> {
+    let plain = schema.summary_json().is_none().then(|| Arc::new(without_names(schema)));
+    let writer = FileWriter::try_new(out, plain.as_ref().unwrap_or(schema)).map_err(failed)?;
+    Ok(Box::new(Arrow { writer, plain }))
+}
+
+impl Draw for Arrow<'_> {
+    fn batch(&mut self, batch: &RecordBatch) -> io::Result<()> {
+        let Some(plain) = &self.plain else { return self.writer.write(batch).map_err(failed) };
+        let columns = batch.columns().iter().map(as_text).collect();
+        let batch = RecordBatch::try_new(Arc::clone(plain), columns).map_err(failed)?;
+        self.writer.write(&batch).map_err(failed)
+    }
+
+    fn end(mut self: Box<Self>, end: &End<'_>) -> io::Result<()> {
+        if self.plain.is_some() {
+            self.writer.write_metadata(SUMMARY, summary_json(end.summary));
+            self.writer.write_metadata(LOSS, loss_json(end.loss));
+        }
+        self.writer.finish().map_err(failed)
+    }
+}
+
+fn without_names(schema: &Schema) -> Schema {
+    let plain = |field: &Arc<Field>| match field.data_type() {
+        DataType::Dictionary(..) => Field::clone(field).with_data_type(DataType::Utf8),
+        _ => Field::clone(field),
+    };
+    Schema::new(schema.fields().iter().map(plain).collect::<Vec<_>>())
+        .with_metadata(schema.metadata().clone())
+}
+
+/// Names as text.
+fn as_text(column: &ArrayRef) -> ArrayRef {
+    let Some(names) = column.as_dictionary_opt::<Int32Type>() else { return Arc::clone(column) };
+    let values = names.values().as_string::<i32>();
+    let text = names.keys().iter().map(|place| place.map(|place| values.value(place as usize)));
+    Arc::new(text.collect::<StringArray>())
+}
+
+/// The error of the writer below, where there is one.
+fn failed(error: ArrowError) -> io::Error {
+    match error {
+        ArrowError::IoError(_, error) => error,
+        error => io::Error::other(error),
+    }
+}

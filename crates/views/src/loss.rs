@@ -1,0 +1,58 @@
+//! What is missing from a table, as people read it.
+
+use std::io::{self, Write};
+
+use anstyle::AnsiColor;
+use hodo_trace::Loss;
+
+use crate::{
+    Options,
+    cell::{instant, printable, styled, thousands, words},
+};
+
+/// Draws what is missing from a table, a line each; nothing where nothing is.
+///
+/// # Errors
+/// Those of the writer.
+pub fn write_loss(losses: &[Loss], options: &Options, out: &mut dyn Write) -> io::Result<()> {
+    let yellow = styled(options, AnsiColor::Yellow.on_default());
+    if !losses.is_empty() {
+        writeln!(out, "{yellow}lost{yellow:#}")?;
+    }
+    for loss in losses {
+        writeln!(out, "  {yellow}{}{yellow:#}", line(loss))?;
+    }
+    Ok(())
+}
+
+/// A loss in a line.
+pub(crate) fn line(loss: &Loss) -> String {
+    let mut line = String::new();
+    thousands(loss.count, &mut line);
+    line += " × ";
+    line += &words(loss.cause.name()).join(" ");
+    if !loss.stream.is_empty() {
+        line += ", ";
+        printable(&loss.stream, &mut line);
+    }
+    let mut at = |word: &str, time: u64| {
+        line += word;
+        instant(time, &mut line);
+    };
+    match loss.time {
+        Some((begin, end)) if begin == end => at(", at ", begin.0),
+        Some((begin, end)) => {
+            at(", from ", begin.0);
+            at(" to ", end.0);
+        }
+        None => {}
+    }
+    if !loss.bytes.is_empty() {
+        line += &format!(", bytes {:#x}..{:#x}", loss.bytes.start, loss.bytes.end);
+    }
+    if !loss.detail.is_empty() {
+        line += ": ";
+        printable(&loss.detail, &mut line);
+    }
+    line
+}

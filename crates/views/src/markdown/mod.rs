@@ -1,0 +1,102 @@
+//! For reports that people write: a table of GitHub's Markdown, with figures of the whole and what is missing.
+
+use std::io;
+
+use hodo_trace::table::metadata::{ColumnMetadata, TableMetadata};
+
+use crate::{
+    BELOW_EACH_OTHER, End, Options, Output, Reader, View,
+    cell::{is_text, show, show_figure, thousands, words},
+    loss,
+    rows::{Rows, keep},
+    tree::{Guides, depth_column},
+};
+
+pub(crate) const VIEW: View = View {
+    name: "markdown",
+    help: "a table to paste into an issue or a page",
+    reader: Reader::People,
+    shows_loss: true,
+    several: BELOW_EACH_OTHER,
+    begin: |schema, options, out| Ok(keep(schema, options, out, draw)),
+};
+
+fn draw(rows: &Rows, end: &End<'_>, _: &Options, out: Output<'_>) -> io::Result<()> {
+    writeln!(out, "### {}\n", plain(rows.schema.table_name()))?;
+    for (name, value) in end.summary {
+        let line = format!("- {}: {}", plain(&words(name).join(" ")), plain(&show_figure(name, value)));
+        writeln!(out, "{}", line.trim_end())?;
+    }
+    if !rows.is_empty() {
+        let gap = if end.summary.is_empty() { "" } else { "\n" };
+        write!(out, "{gap}{}", table(rows))?;
+    }
+    if end.rows_left_out > 0 {
+        let mut count = String::new();
+        thousands(end.rows_left_out, &mut count);
+        writeln!(out, "\n… {count} more rows")?;
+    }
+    if !end.loss.is_empty() {
+        writeln!(out, "\n**lost**\n")?;
+    }
+    end.loss.iter().try_for_each(|loss| writeln!(out, "- {}", plain(&loss::line(loss))))
+}
+
+fn table(rows: &Rows) -> String {
+    let depth = depth_column(&rows.schema);
+    let fields = rows.schema.fields().iter().enumerate().filter(|(index, _)| Some(*index) != depth);
+    let columns: Vec<_> = fields.collect();
+    // The guides of a tree stand in front of its names.
+    let guided = columns.iter().find(|(_, field)| is_text(field)).map(|(index, _)| *index);
+    let mut text = String::new();
+    for (_, field) in &columns {
+        text += &format!("| {} ", plain(&words(field.name()).join(" ")));
+    }
+    text += "|\n";
+    columns.iter().for_each(|(_, field)| text += if is_text(field) { "| :-- " } else { "| --: " });
+    text += "|\n";
+    let guides = Guides::of(rows);
+    let mut guides = guides.draw();
+    rows.each(|row| {
+        let guide = guides.next().unwrap_or_default();
+        for (index, field) in &columns {
+            let mut content = String::new();
+            show(field.name(), field.unit(), row.cell(*index), &mut content);
+            let guide = if guided == Some(*index) { guide.as_str() } else { "" };
+            let content = if is_text(field) { code(guide, &content) } else { content };
+            text += "| ";
+            text += &content;
+            text.extend((!content.is_empty()).then_some(' '));
+        }
+        text += "|\n";
+    });
+    text
+}
+
+/// Text as code, in which nothing but the bars of the table has a meaning. Blanks of guides stay as wide as they are.
+fn code(guide: &str, text: &str) -> String {
+    if guide.is_empty() && text.is_empty() {
+        return String::new();
+    }
+    let content = format!("{}{text}", guide.replace(' ', "\u{a0}")).replace('|', "\\|");
+    // The fence is longer than any run of backticks in the text, and apart from those at its ends.
+    let longest = content.split(|character| character != '`').map(str::len).max().unwrap_or(0);
+    let fence = "`".repeat(longest + 1);
+    let is_fenced = content.starts_with(['`', ' ']) || content.ends_with(['`', ' ']);
+    let gap = if is_fenced { " " } else { "" };
+    format!("{fence}{gap}{content}{gap}{fence}")
+}
+
+/// Text as Markdown that means this text: what could be taken for markup has a backslash in front.
+fn plain(text: &str) -> String {
+    let mut plain = String::with_capacity(text.len());
+    for character in text.chars() {
+        let is_markup = matches!(
+            character,
+            '\\' | '`' | '*' | '_' | '[' | ']' | '<' | '>' | '|' | '#' | '&' | '~' | '!' | '$'
+        );
+        plain.extend(is_markup.then_some('\\'));
+        plain.push(character);
+    }
+    plain
+}

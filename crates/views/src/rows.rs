@@ -1,0 +1,74 @@
+//! Rows that are kept until all are there, for views that need each before the first is drawn.
+
+use std::io;
+
+use arrow_array::RecordBatch;
+use arrow_schema::SchemaRef;
+use hodo_trace::table::{Cell, Cells, cells};
+
+use crate::{Draw, End, Options, Output};
+
+/// The rows of a table.
+pub(crate) struct Rows {
+    pub(crate) schema: SchemaRef,
+    batches: Vec<RecordBatch>,
+}
+
+impl Rows {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.batches.is_empty()
+    }
+
+    /// Calls `each` with each row, in order.
+    pub(crate) fn each(&self, mut each: impl FnMut(Row<'_>)) {
+        for batch in &self.batches {
+            let columns = cells(batch);
+            (0..batch.num_rows()).for_each(|row| each(Row { columns: &columns, row }));
+        }
+    }
+}
+
+/// A row of a batch.
+#[derive(Clone, Copy)]
+pub(crate) struct Row<'t> {
+    columns: &'t [Cells<'t>],
+    row: usize,
+}
+
+impl<'t> Row<'t> {
+    pub(crate) fn cell(self, column: usize) -> Cell<'t> {
+        self.columns[column].cell(self.row)
+    }
+}
+
+/// How a table is drawn of which all rows are there.
+pub(crate) type DrawRows = fn(&Rows, &End<'_>, &Options, Output<'_>) -> io::Result<()>;
+
+struct Kept<'o> {
+    rows: Rows,
+    options: Options,
+    draw: DrawRows,
+    out: Output<'o>,
+}
+
+/// Keeps the rows of a table, and draws all in the end.
+pub(crate) fn keep<'o>(
+    schema: &SchemaRef,
+    options: &Options,
+    out: Output<'o>,
+    draw: DrawRows,
+) -> Box<dyn Draw + 'o> {
+    let rows = Rows { schema: SchemaRef::clone(schema), batches: Vec::new() };
+    Box::new(Kept { rows, options: *options, draw, out })
+}
+
+impl Draw for Kept<'_> {
+    fn batch(&mut self, batch: &RecordBatch) -> io::Result<()> {
+        self.rows.batches.push(batch.clone());
+        Ok(())
+    }
+
+    fn end(self: Box<Self>, end: &End<'_>) -> io::Result<()> {
+        (self.draw)(&self.rows, end, &self.options, self.out)
+    }
+}

@@ -1,0 +1,277 @@
+//! What the views draw, against files (`UPDATE=1` rewrites them), and what must hold for any table.
+
+mod formats;
+
+use std::fs;
+use std::path::Path;
+
+use hodo_clock::Nanos;
+use hodo_trace::{Cause, Column, Loss, Shape, Table, Type, Unit, Value};
+use hodo_views::{Options, Reader, VIEWS, View, write_loss};
+use proptest::prelude::*;
+
+fn view(name: &str) -> &'static View {
+    VIEWS.iter().find(|view| view.name == name).unwrap()
+}
+
+fn draw_bytes(name: &str, table: &Table, options: Options) -> Vec<u8> {
+    let mut out = Vec::new();
+    view(name).draw(table, &options, &mut out).unwrap();
+    out
+}
+
+fn draw(name: &str, table: &Table, options: Options) -> String {
+    String::from_utf8(draw_bytes(name, table, options)).unwrap()
+}
+
+/// The views whose output is text.
+fn of_text() -> impl Iterator<Item = &'static View> {
+    VIEWS.iter().filter(|view| view.reader != Reader::ProgramsOfBytes)
+}
+
+fn check(file: &str, drawn: &str) {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(file);
+    if std::env::var_os("UPDATE").is_some() {
+        fs::write(&path, drawn).unwrap();
+    }
+    assert_eq!(drawn, fs::read_to_string(&path).unwrap(), "{file}; UPDATE=1 rewrites it");
+}
+
+fn functions() -> Table {
+    let row = |function: &str, module: &str, own: u64, calls: u64, time: u64, share: f64| {
+        vec![function.into(), module.into(), own.into(), calls.into(), time.into(), share.into()]
+    };
+    let columns = vec![
+        Column::text("function"),
+        Column::name("module"),
+        Column::integer("self_instructions", Unit::Instructions),
+        Column::integer("calls", Unit::Count),
+        Column::integer("self_time_ns", Unit::Nanoseconds),
+        Column::real("share", Unit::Share),
+    ];
+    let summary = vec![("instructions", 1_234_567_u64.into()), ("elapsed_ns", 2_500_000_u64.into())];
+    let rows = vec![
+        row("fibonacci(int)", "/usr/bin/demo", 1_200_000, 21_891, 1_200_000, 0.972),
+        row(
+            "std::vector<std::string, std::allocator<std::string> >::push_back(std::string&&)",
+            "/usr/lib/x86_64-linux-gnu/libstdc++.so.6.0.30",
+            34_000,
+            1,
+            34_000,
+            0.02754,
+        ),
+        row("a \"quoted\",\nbroken name\u{1b}[31m", "", 567, 0, 567, 0.00046),
+        vec![
+            "libc.so.6+0x28000".into(),
+            Value::Null,
+            0_u64.into(),
+            u64::MAX.into(),
+            Value::Null,
+            Value::Null,
+        ],
+    ];
+    let loss = vec![
+        Loss {
+            stream: "tid 4242".into(),
+            cause: Cause::Overflow,
+            bytes: 0x100..0x102,
+            time: Some((Nanos(1_000_000_001), Nanos(1_000_500_000))),
+            count: 1,
+            detail: "OVF packet".into(),
+        },
+        Loss {
+            stream: String::new(),
+            cause: Cause::MissingCode,
+            bytes: 0..0,
+            time: None,
+            count: 12_000,
+            detail: "/usr/bin/gone: no such file".into(),
+        },
+    ];
+    Table::new("functions", Shape::Counters, summary, columns, rows).with_loss(loss)
+}
+
+fn tree_of(rows: Vec<Vec<Value>>) -> Table {
+    let columns = vec![
+        Column::integer("depth", Unit::None),
+        Column::name("function"),
+        Column::integer("total_instructions", Unit::Instructions),
+    ];
+    Table::new("tree", Shape::Tree, vec![], columns, rows)
+}
+
+fn tree() -> Table {
+    let row = |depth: u64, function: &str, total: u64| vec![depth.into(), function.into(), total.into()];
+    tree_of(vec![
+        row(0, "thread 1", 1_000),
+        row(1, "_start", 990),
+        row(2, "main", 900),
+        row(3, "parse", 400),
+        row(4, "read", 100),
+        row(3, "print", 300),
+        row(2, "exit", 50),
+        row(1, "signal handler", 10),
+        row(0, "thread 2", 7),
+        row(1, "worker", 7),
+    ])
+}
+
+/// A column of each type, with its extremes.
+fn types() -> Table {
+    let columns = vec![
+        Column::text("text"),
+        Column::name("name"),
+        Column::integer("integer", Unit::Bytes).secondary(),
+        Column::signed("signed_ns", Unit::Nanoseconds),
+        Column::real("real", Unit::Share),
+        Column::boolean("boolean"),
+        Column::list("integers", &Type::Integer, Unit::Count),
+        Column::list("texts", &Type::Text, Unit::None),
+    ];
+    let rows = vec![
+        vec![
+            "a|b".into(),
+            "`tick` |".into(),
+            u64::MAX.into(),
+            i64::MIN.into(),
+            0.1.into(),
+            true.into(),
+            vec![0, u64::MAX].into(),
+            vec!["x,y", "\"z\""].into(),
+        ],
+        vec![Value::Null; 8],
+        vec![
+            "".into(),
+            "".into(),
+            0_u64.into(),
+            i64::MAX.into(),
+            f64::NAN.into(),
+            false.into(),
+            Vec::<u64>::new().into(),
+            Value::List(vec![Value::Null, "".into()]),
+        ],
+    ];
+    let summary = vec![("lowest", (-5_i64).into()), ("is_whole", false.into()), ("none", Value::Null)];
+    Table::new("types", Shape::Intervals, summary, columns, rows)
+}
+
+#[test]
+fn text() {
+    check("functions.txt", &draw("text", &functions(), Options::default()));
+    let narrow = Options { width: Some(80), limit: Some(3), ..Options::default() };
+    check("functions-80.txt", &draw("text", &functions(), narrow));
+    check("functions-colour.txt", &draw("text", &functions(), Options { colour: true, ..narrow }));
+    check("tree.txt", &draw("text", &tree(), Options::default()));
+}
+
+#[test]
+fn machines() {
+    check("functions.json", &draw("json", &functions(), Options::default()));
+    check("functions.jsonl", &draw("jsonl", &functions(), Options::default()));
+    check("functions.csv", &draw("csv", &functions(), Options::default()));
+    for format in ["json", "jsonl", "csv", "text", "markdown"] {
+        check(&format!("types.{format}"), &draw(format, &types(), Options::default()));
+    }
+}
+
+#[test]
+fn markdown() {
+    check("functions.md", &draw("markdown", &functions(), Options { limit: Some(3), ..Options::default() }));
+    check("tree.md", &draw("markdown", &tree(), Options::default()));
+}
+
+#[test]
+fn a_view_either_shows_loss_or_says_that_it_does_not() {
+    for view in VIEWS {
+        let drawn = draw_bytes(view.name, &functions(), Options::default());
+        let says = b"no such file";
+        assert_eq!(drawn.windows(says.len()).any(|bytes| bytes == says), view.shows_loss, "{}", view.name);
+    }
+    let mut beside = Vec::new();
+    write_loss(&functions().loss, &Options::default(), &mut beside).unwrap();
+    assert!(String::from_utf8(beside).unwrap().contains("no such file"));
+}
+
+#[test]
+fn nothing_to_show_is_shown_as_such() {
+    let table = Table::new("functions", Shape::Counters, vec![], functions().columns().to_vec(), vec![]);
+    assert_eq!(draw("text", &table, Options::default()), "functions\n");
+    assert_eq!(draw("markdown", &table, Options::default()), "### functions\n\n");
+    assert_eq!(draw("jsonl", &table, Options::default()), "");
+    let parsed: serde_json::Value = serde_json::from_str(&draw("json", &table, Options::default())).unwrap();
+    assert_eq!(parsed["rows"], serde_json::json!([]));
+    assert_eq!(parsed["summary"], serde_json::json!({}));
+}
+
+#[test]
+fn deep_trees_keep_to_the_width() {
+    let row = |depth: u64| vec![depth.into(), "recursive".into(), 1_u64.into()];
+    let table = tree_of((0..5_000).map(row).collect());
+    let drawn = draw("text", &table, Options { width: Some(100), ..Options::default() });
+    assert!(drawn.lines().all(|line| line.chars().count() <= 100));
+    assert!(drawn.lines().skip(4).all(|line| line.contains("recursive")));
+}
+
+#[test]
+fn a_name_without_end_widens_its_own_line_alone() {
+    let mut rows = functions().rows();
+    rows[0][0] = "x".repeat(3_000).into();
+    let table = Table::new("functions", Shape::Counters, vec![], functions().columns().to_vec(), rows);
+    let drawn = draw("text", &table, Options::default());
+    let (long, others): (Vec<&str>, Vec<&str>) = drawn.lines().partition(|line| line.contains("xxx"));
+    assert!(long.len() == 1 && long[0].contains(&"x".repeat(3_000)) && long[0].contains("/usr/bin/demo"));
+    assert!(others.iter().all(|line| line.chars().count() < 250));
+}
+
+#[test]
+fn a_limit_leaves_rows_out_in_every_view_of_text() {
+    for view in of_text() {
+        let first = Options { limit: Some(1), ..Options::default() };
+        let drawn = draw(view.name, &tree(), first);
+        assert!(drawn.contains("thread 1") && !drawn.contains("_start"), "{}: {drawn}", view.name);
+    }
+}
+
+#[test]
+#[should_panic(expected = "the column `share` holds Real, and is given Text(\"much\")")]
+fn a_cell_of_another_type_is_a_broken_invariant() {
+    let columns = vec![Column::real("share", Unit::Share)];
+    Table::new("any", Shape::Counters, vec![], columns, [vec!["much".into()]]);
+}
+
+#[test]
+#[should_panic(expected = "a row ends before its column `calls`")]
+fn so_is_a_row_that_is_too_short() {
+    let columns = vec![Column::real("share", Unit::Share), Column::integer("calls", Unit::Count)];
+    Table::new("any", Shape::Counters, vec![], columns, [vec![0.5.into()]]);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn text_sends_nothing_that_steers_a_terminal(
+        table in formats::table(),
+        width in prop::option::of(0_usize..200),
+    ) {
+        for view in ["text", "markdown"] {
+            let drawn = draw(view, &table, Options { width, ..Options::default() });
+            prop_assert!(drawn.chars().all(|c| c == '\n' || !c.is_control()));
+            prop_assert!(drawn.lines().all(|line| line == line.trim_end()));
+        }
+    }
+
+    #[test]
+    fn every_row_of_a_table_of_markdown_has_all_columns(table in formats::table()) {
+        let drawn = draw("markdown", &table, Options::default());
+        // Bars that end no cell have a backslash in front.
+        let bars = |line: &str| line.replace("\\|", "").matches('|').count();
+        let rows: Vec<&str> = drawn.lines().filter(|line| line.starts_with('|')).collect();
+        let is_tree = table.shape() == Shape::Tree;
+        let columns = table.columns().len() - usize::from(is_tree);
+        prop_assert_eq!(rows.len(), if table.is_empty() { 0 } else { table.row_count() + 2 });
+        for row in rows {
+            prop_assert_eq!(bars(row), columns + 1, "{}", row);
+        }
+    }
+}
