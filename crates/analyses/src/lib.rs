@@ -23,6 +23,7 @@ pub mod sched;
 pub mod signals;
 pub mod states;
 pub mod syscalls;
+pub mod wakers;
 
 mod bins;
 mod clock;
@@ -65,4 +66,5 @@ pub fn each(visitor: &mut impl Visitor) {
     visitor.visit(&irq::INTERRUPTS_OFF);
     visitor.visit(&memory::MEMORY);
     visitor.visit(&net::NETWORK);
+    visitor.visit(&wakers::WAKERS);
 }

@@ -1,0 +1,170 @@
+//! `wakers`: which thread woke which, how often, and how long until the woken one ran?
+//!
+//! The waker is the thread that ran on the CPU of a `sched_wakeup` or `sched_wakeup_new`; interrupts wake in the name
+//! of the thread that they interrupted. The latency lasts from a thread's last wake-up to the `sched_switch` to it.
+
+use hodo_clock::Nanos;
+use hodo_trace::{
+    Analysis, Column, Description, Interest, Item, Shape, Simple, Start, Table, Takes, Unit, Whole,
+    kernel::{Kind, Thread, Threads, field},
+    only,
+};
+use rustc_hash::FxHashMap;
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    durations::{Add, Durations, add_all},
+    figures::{duration_cells, duration_columns, most_time_first},
+    tally::Tally,
+};
+
+/// The analysis.
+#[derive(Clone, Copy, Debug)]
+pub struct Wakers;
+
+/// The report.
+pub const WAKERS: Simple<Wakers> = Simple {
+    description: Description {
+        name: "wakers",
+        help: "kernel events: which thread woke which, how often, and how long until it ran",
+        views: &["pair"],
+        takes: Takes::THREADS_AND_CPUS,
+        in_all: true,
+    },
+    analysis: Wakers,
+};
+
+/// Wake-ups of one thread by another.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+struct Wakeups {
+    count: u64,
+    latencies: Durations,
+}
+
+impl Add for Wakeups {
+    fn add(&mut self, later: Wakeups) {
+        self.count += later.count;
+        self.latencies.add(later.latencies);
+    }
+}
+
+/// When a thread was woken, by which thread, on which CPU.
+type Woken = (Nanos, Thread, u32);
+
+/// What is known of a thread that is woken and runs.
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+struct Sleeper {
+    /// Whether anything of it was seen; if not, it may have been woken before.
+    seen: bool,
+    /// When it came first, where it may have been woken before.
+    came: Option<Nanos>,
+    /// Its last wake-up, if it did not run since.
+    woken: Option<Woken>,
+}
+
+/// What is known after some events.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Partial {
+    /// By waker, its CPU and the tid of the woken thread.
+    wakeups: Tally<u32, Wakeups>,
+    /// By tid.
+    sleepers: FxHashMap<u32, Sleeper>,
+}
+
+impl Partial {
+    fn comes(&mut self, tid: u32, time: Nanos) {
+        let sleeper = self.sleepers.entry(tid).or_default();
+        let was_seen = std::mem::replace(&mut sleeper.seen, true);
+        match sleeper.woken.take() {
+            Some((woken, waker, cpu)) => {
+                let latency = time.0.saturating_sub(woken.0);
+                self.wakeups.of(waker, cpu, tid).latencies.see(latency);
+            }
+            None if !was_seen => sleeper.came = Some(time),
+            None => {}
+        }
+    }
+
+    fn leaves(&mut self, tid: u32) {
+        let sleeper = self.sleepers.entry(tid).or_default();
+        (sleeper.seen, sleeper.woken) = (true, None);
+    }
+}
+
+impl Analysis for Wakers {
+    type Partial = Partial;
+
+    fn interest(&self) -> Interest<'_> {
+        use field::{switch, wakeup};
+        Interest::events(&[
+            (Kind::SchedSwitch, &[switch::PREV_TID, switch::NEXT_TID]),
+            (Kind::SchedWakeup, &[wakeup::TID]),
+        ])
+    }
+
+    fn begin(&self, _: &Start<'_>) -> Partial {
+        Partial::default()
+    }
+
+    fn fold(&self, partial: &mut Partial, item: Item<'_>) {
+        let Item::Event(event) = item else { return };
+        let known = |thread: Thread| thread.tid().filter(|&tid| tid != 0);
+        if let Some((prev, next)) = event.switch() {
+            known(prev).into_iter().for_each(|tid| partial.leaves(tid));
+            known(next).into_iter().for_each(|tid| partial.comes(tid, event.time));
+        } else if let (Kind::SchedWakeup, Some(tid)) = (event.kind, event.integer(field::wakeup::TID)) {
+            let tid = tid as u32;
+            partial.wakeups.of(event.thread, event.cpu, tid).count += 1;
+            let sleeper = partial.sleepers.entry(tid).or_default();
+            (sleeper.seen, sleeper.woken) = (true, Some((event.time, event.thread, event.cpu)));
+        }
+    }
+
+    fn merge(&self, mut earlier: Partial, later: Partial, threads: &Threads) -> Partial {
+        earlier.wakeups.add(later.wakeups, threads);
+        for (tid, sleeper) in later.sleepers {
+            match sleeper.came {
+                Some(time) => earlier.comes(tid, time),
+                None => earlier.leaves(tid),
+            }
+            let woken = sleeper.woken.map(|(time, waker, cpu)| (time, threads.known(waker), cpu));
+            earlier.sleepers.entry(tid).or_default().woken = woken;
+        }
+        earlier
+    }
+
+    fn finish(&self, partials: Vec<Partial>, of: &Whole<'_>) -> Table {
+        let partial = only(partials);
+        let mut pairs: FxHashMap<(Thread, u32), Wakeups> = FxHashMap::default();
+        add_all(
+            &mut pairs,
+            partial.wakeups.wanted(of).map(|(waker, _, &tid, wakeups)| ((waker, tid), wakeups.clone())),
+        );
+        let summary = vec![
+            ("wakeups", pairs.values().map(|wakeups| wakeups.count).sum::<u64>().into()),
+            ("pairs", (pairs.len() as u64).into()),
+        ];
+        let mut columns = vec![
+            Column::name("waker"),
+            Column::integer("waker_tid", Unit::None),
+            Column::name("woken"),
+            Column::integer("woken_tid", Unit::None),
+            Column::integer("count", Unit::Count),
+        ];
+        columns.extend(duration_columns());
+        let row = |((waker, tid), wakeups): ((Thread, u32), Wakeups)| {
+            let woken = Thread::new(tid.into(), 0);
+            let mut row = vec![
+                of.threads.comm(waker).into(),
+                waker.tid().into(),
+                of.threads.comm(woken).into(),
+                tid.into(),
+                wakeups.count.into(),
+            ];
+            row.extend(duration_cells(&wakeups.latencies));
+            (wakeups.count, (waker, tid), row)
+        };
+        let rows = most_time_first(pairs.into_iter().map(row));
+        Table::new("wakers", Shape::Counters, summary, columns, rows)
+    }
+}
