@@ -17,6 +17,7 @@ mod fixtures;
 mod fuzz;
 mod judge;
 mod lab;
+mod machine;
 mod release;
 mod resolution;
 mod setup;
@@ -36,7 +37,12 @@ struct Chore {
 }
 
 const CHORES: &[Chore] = &[
-    Chore { name: "setup", help: "install what the other chores need (Debian, Ubuntu)", run: setup::run },
+    Chore {
+        name: "setup",
+        help: "install what the other chores need (Debian, Ubuntu); --machine: fetch a machine for --engine machine into \
+               the user's cache",
+        run: setup::run,
+    },
     Chore {
         name: "demo",
         help: "record two small programs, and see what was hidden in them",

@@ -5,6 +5,7 @@ use std::process::{Command, Stdio};
 use crate::{
     Outcome,
     command::{self, installed},
+    machine,
 };
 
 /// How much is needed; each includes the ones before.
@@ -60,8 +61,13 @@ const TOOLS: &[Tool] = &[
     tool("node", "nodejs", Need::Bench),
 ];
 
-/// Installs everything.
-pub(crate) fn run(_arguments: &[String]) -> Outcome {
+/// Installs everything; with `--machine` fetches what a machine is made of, and installs nothing.
+pub(crate) fn run(arguments: &[String]) -> Outcome {
+    match arguments {
+        [] => {}
+        [option] if option == "--machine" => return machine::ensure(),
+        _ => return Err("usage: cargo xtask setup [--machine]".into()),
+    }
     ensure(Need::Fuzz)?;
     println!("setup: everything is there");
     Ok(())

@@ -98,7 +98,8 @@ impl Vcpu {
             counters: Counters { start: now, ..Counters::default() },
         };
         memory.switched(index, now, cr3);
-        vcpu.encoder.set_cr3(cr3, now, &mut vcpu.buffer);
+        // The PSB+ says it.
+        vcpu.encoder.set_cr3(cr3, now, &mut Vec::new());
         vcpu.synchronize(None);
         vcpu
     }
