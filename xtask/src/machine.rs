@@ -20,14 +20,16 @@ use crate::{
     command::{self, cargo, installed, quietly},
 };
 
-/// Where packages come from: QEMU 11.1, and a kernel whose modules are not compressed.
-const SOURCES: &str = "\
-deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] http://deb.debian.org/debian trixie-backports main
-deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] http://deb.debian.org/debian trixie main
-deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] http://deb.debian.org/debian bookworm main
-";
-const QEMU: &str = "qemu-system-x86/trixie-backports";
-const KERNEL: &str = "linux-image-amd64/bookworm";
+/// Debian's packages of a suite.
+const ARCHIVE: &str =
+    "deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] http://deb.debian.org/debian";
+/// The suite that has QEMU 11.1, and the one that it is made for.
+const QEMU_SUITES: [&str; 2] = ["trixie-backports", "trixie"];
+/// A suite with a kernel whose modules are not packed.
+const KERNEL_SUITES: [&str; 1] = ["bookworm"];
+const QEMU: &str = "qemu-system-x86";
+/// Depends on the kernel of the day.
+const KERNEL: &str = "linux-image-amd64";
 
 /// The folder that the recorder looks into: see there.
 fn folder() -> Outcome<PathBuf> {
@@ -72,21 +74,16 @@ fn fetch(folder: &Path) -> Outcome {
             return Err(format!("{tool} is not there; a machine is made of Debian's packages").into());
         }
     }
-    let apt = Apt::new(&folder.join("apt"))?;
-    quietly(&mut apt.command(&["update"]))?;
-    let packages = apt.fetch(&[QEMU, KERNEL])?;
     let fresh = folder.join("fresh");
     _ = fs::remove_dir_all(&fresh);
-    for package in packages {
-        let name = package.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        let into = fresh.join(if name.starts_with("linux-image") { "kernel" } else { "qemu" });
-        // Parts of the kernel's packages that only an installed system needs stay out.
-        if name.starts_with("linux-") && !name.starts_with("linux-image-") {
-            continue;
-        }
+    let unpack = |packages: Vec<PathBuf>, part: &str| -> Outcome {
+        let into = fresh.join(part);
         fs::create_dir_all(&into)?;
-        quietly(Command::new("dpkg-deb").arg("--extract").arg(&package).arg(&into))?;
-    }
+        let extract = |package| quietly(Command::new("dpkg-deb").arg("--extract").arg(package).arg(&into));
+        packages.iter().try_for_each(extract)
+    };
+    unpack(Apt::new(&folder.join("apt/qemu"), &QEMU_SUITES)?.with_all_needed(QEMU, QEMU_SUITES[0])?, "qemu")?;
+    unpack(Apt::new(&folder.join("apt/kernel"), &KERNEL_SUITES)?.needed_alone(KERNEL)?, "kernel")?;
     kernel(&fresh.join("kernel"))?;
     for part in ["qemu", "kernel"] {
         _ = fs::remove_dir_all(folder.join(part));
@@ -144,18 +141,21 @@ struct Apt {
 }
 
 impl Apt {
-    fn new(folder: &Path) -> Outcome<Apt> {
-        for part in [
+    /// With up-to-date lists of these suites.
+    fn new(folder: &Path, suites: &[&str]) -> Outcome<Apt> {
+        let parts = [
             "state/lists/partial",
             "cache/archives/partial",
             "etc/apt.conf.d",
             "etc/preferences.d",
             "etc/sources.list.d",
-        ] {
+        ];
+        for part in parts {
             fs::create_dir_all(folder.join(part))?;
         }
         fs::write(folder.join("status"), "")?;
-        fs::write(folder.join("etc/sources.list"), SOURCES)?;
+        let sources: Vec<String> = suites.iter().map(|suite| format!("{ARCHIVE} {suite} main\n")).collect();
+        fs::write(folder.join("etc/sources.list"), sources.concat())?;
         // The system's proxies are kept.
         let system = Path::new("/etc/apt/apt.conf.d");
         for entry in fs::read_dir(system).into_iter().flatten().flatten() {
@@ -164,12 +164,14 @@ impl Apt {
                 symlink(entry.path(), link)?;
             }
         }
-        Ok(Apt { folder: folder.to_owned() })
+        let apt = Apt { folder: folder.to_owned() };
+        quietly(apt.command("apt-get").args(["-qq", "update"]))?;
+        Ok(apt)
     }
 
-    fn command(&self, words: &[&str]) -> Command {
-        let mut command = Command::new("apt-get");
-        command.args(words).arg("-qq").stdout(Stdio::null()).env("DEBIAN_FRONTEND", "noninteractive");
+    fn command(&self, program: &str) -> Command {
+        let mut command = Command::new(program);
+        command.current_dir(&self.folder).env("DEBIAN_FRONTEND", "noninteractive");
         let places = [
             ("Dir::State", "state"),
             ("Dir::State::status", "status"),
@@ -193,16 +195,38 @@ impl Apt {
         command
     }
 
-    /// Fetches packages with all that they need, and gives their files.
-    fn fetch(&self, packages: &[&str]) -> Outcome<Vec<PathBuf>> {
-        let mut words = vec!["install", "--yes", "--download-only", "--no-install-recommends"];
-        words.extend(packages);
-        eprintln!("$ apt-get {} (with folders of its own)", words.join(" "));
-        quietly(&mut self.command(&words))?;
-        let entries = fs::read_dir(self.folder.join("cache/archives"))?.flatten().map(|entry| entry.path());
-        let is_package = |path: &PathBuf| path.extension().is_some_and(|extension| extension == "deb");
-        let mut found: Vec<PathBuf> = entries.filter(is_package).collect();
-        found.sort();
-        Ok(found)
+    /// Fetches a package with all that it needs, and gives their files.
+    fn with_all_needed(&self, package: &str, suite: &str) -> Outcome<Vec<PathBuf>> {
+        eprintln!("fetching {package} of {suite}, and the libraries that it needs");
+        let mut install = self.command("apt-get");
+        install.args([
+            "-qq",
+            "--yes",
+            "--download-only",
+            "--no-install-recommends",
+            "--target-release",
+            suite,
+        ]);
+        quietly(install.args(["install", package]).stdout(Stdio::null()))?;
+        packages(&self.folder.join("cache/archives"))
     }
+
+    /// Fetches the one package that a package depends on, by itself.
+    fn needed_alone(&self, package: &str) -> Outcome<Vec<PathBuf>> {
+        let depends = command::capture(self.command("apt-cache").args(["depends", package]))?;
+        let needed = depends.lines().find_map(|line| line.trim().strip_prefix("Depends: "));
+        let needed = needed.ok_or_else(|| format!("{package} depends on nothing"))?;
+        eprintln!("fetching {needed}");
+        quietly(self.command("apt-get").args(["-qq", "download", needed]))?;
+        packages(&self.folder)
+    }
+}
+
+/// The packages in a folder.
+fn packages(folder: &Path) -> Outcome<Vec<PathBuf>> {
+    let entries = fs::read_dir(folder)?.flatten().map(|entry| entry.path());
+    let is_package = |path: &PathBuf| path.extension().is_some_and(|extension| extension == "deb");
+    let mut found: Vec<PathBuf> = entries.filter(is_package).collect();
+    found.sort();
+    Ok(found)
 }
