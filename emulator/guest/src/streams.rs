@@ -23,6 +23,8 @@ const PORTS: [u32; 4] = [1, 2, 3, 4];
 /// The streams.
 pub(crate) struct Streams {
     input: Option<(File, File)>,
+    /// Bytes that are left of the piece of input that has begun.
+    left: usize,
     output: [Option<(File, File)>; 2],
     signals: File,
     /// The ends of the command's pipes that are the command's.
@@ -42,6 +44,7 @@ impl Streams {
         let [stdin, stdout, stderr, signals] = PORTS;
         Ok(Streams {
             input: Some((port(stdin)?, input.into())),
+            left: 0,
             output: [Some((output.into(), port(stdout)?)), Some((errors.into(), port(stderr)?))],
             signals: port(signals)?,
             theirs: vec![their_input, their_output, their_errors],
@@ -134,17 +137,30 @@ impl Streams {
         }
     }
 
-    /// Passes input on, as far as the command takes it.
+    /// Passes input on, as far as the command takes it. Its length stands before each piece, and 0 at its end.
     fn feed(&mut self) {
         let Some((from, to)) = &mut self.input else { return };
         if poll(&[(to.as_raw_fd(), libc::POLLOUT)], 0).is_ok_and(|ready| ready.is_empty()) {
             thread::sleep(Duration::from_millis(1));
             return;
         }
+        if self.left == 0 {
+            let mut length = [0; 4];
+            match from.read_exact(&mut length) {
+                Ok(()) => self.left = u32::from_le_bytes(length) as usize,
+                // The host's end is not there yet.
+                Err(_) => return thread::sleep(Duration::from_millis(20)),
+            }
+            if self.left == 0 {
+                self.input = None;
+            }
+            return;
+        }
         // A pipe that is ready takes a page.
         let mut bytes = [0; 4096];
-        match from.read(&mut bytes) {
-            Ok(count @ 1..) if to.write_all(&bytes[..count]).is_ok() => {}
+        let most = self.left.min(bytes.len());
+        match from.read(&mut bytes[..most]) {
+            Ok(count @ 1..) if to.write_all(&bytes[..count]).is_ok() => self.left -= count,
             _ => self.input = None,
         }
     }

@@ -75,6 +75,8 @@ pub(super) fn run(files: &Files, plugin: &Path, spool: &Path) -> Result<ExitStat
     let mut ports = ports.into_iter();
     let mut port = || ports.next().expect("four were made");
     let (stdin, stdout, stderr, mut control) = (port(), port(), port(), port());
+    // Open until the end, whatever becomes of the input.
+    let _stdin = stdin.try_clone();
     feed(stdin);
     let pumps = [pump(stdout, io::stdout()), pump(stderr, io::stderr())];
     let status = wait(&mut child, &mut incoming, &mut control, spool);
@@ -121,13 +123,20 @@ fn wait(
     }
 }
 
-/// Passes our standard input on. The thread may still wait for input when the guest has ended; it ends with us.
+/// Passes our standard input on: its length before each piece, and a length of 0 at its end, as a port is closed at
+/// once and what is on its way is lost. The thread may still wait for input when the guest has ended; it ends with us.
 fn feed(mut port: UnixStream) {
     thread::spawn(move || {
-        _ = io::copy(&mut io::stdin().lock(), &mut port);
-        _ = port.shutdown(std::net::Shutdown::Write);
-        // The guest sees the end when we close, and reads what is left before.
-        thread::sleep(Duration::from_secs(1));
+        let mut bytes = vec![0; 1 << 16];
+        let mut stdin = io::stdin().lock();
+        loop {
+            let count = stdin.read(&mut bytes).unwrap_or(0);
+            let sent =
+                port.write_all(&(count as u32).to_le_bytes()).and_then(|()| port.write_all(&bytes[..count]));
+            if count == 0 || sent.is_err() {
+                break;
+            }
+        }
     });
 }
 
