@@ -11,6 +11,7 @@
 mod demo;
 mod fixtures;
 mod fuzz;
+mod machine;
 mod test;
 mod tidy;
 
@@ -30,7 +31,12 @@ struct Chore {
 }
 
 const CHORES: &[Chore] = &[
-    Chore { name: "setup", help: "install what the other chores need (Debian, Ubuntu)", run: set_up },
+    Chore {
+        name: "setup",
+        help: "install what the other chores need (Debian, Ubuntu); --machine: fetch a machine for --engine machine into \
+               the user's cache",
+        run: set_up,
+    },
     Chore {
         name: "demo",
         help: "record two small programs, and see what was hidden in them",
@@ -68,7 +74,12 @@ fn main() -> ExitCode {
 }
 
 /// Installs everything.
-fn set_up(_arguments: &[String]) -> Outcome {
+fn set_up(arguments: &[String]) -> Outcome {
+    match arguments {
+        [] => {}
+        [option] if option == "--machine" => return machine::ensure(),
+        _ => return Err("usage: cargo xtask setup [--machine]".into()),
+    }
     setup::ensure(Need::Fuzz)?;
     println!("setup: everything is there");
     Ok(())

@@ -107,6 +107,8 @@ pub enum Engine {
     Perf,
     /// The emulated processor: QEMU's user-mode emulation with virtual time
     Emulate,
+    /// A whole emulated machine: a small guest, its kernel and all its processes
+    Machine,
     /// The kernel's own tracer: events of the whole system while the command runs (needs root)
     Ftrace,
 }
@@ -117,6 +119,7 @@ pub enum Engine {
   hodo record -e intel_pt/cyc,psb_period=0/u -o prog.data -- ./prog
   hodo record --filter 'filter main @ ./prog' -- ./prog
   hodo record --snapshot=1M -- ./prog      keep the last megabyte of each thread
+  hodo record --engine machine -- ls -l /usr         the kernel and every process of a small machine
   hodo record --engine ftrace -e sched -e irq -e syscalls -o trace.dat -- ./prog")]
 pub struct Record {
     /// Where the trace comes from
@@ -142,6 +145,15 @@ pub struct Record {
     /// buffer had overflowed: the numbers of the first and of the one after the last
     #[arg(long, value_name = "FROM..TO", value_parser = instructions)]
     pub overflow: Option<std::ops::Range<u64>>,
+    /// A machine: trace the kernel only
+    #[arg(long, conflicts_with = "user")]
+    pub kernel: bool,
+    /// A machine: trace user space only
+    #[arg(long)]
+    pub user: bool,
+    /// A machine: count instructions one by one as well, and hold the trace's own count against it
+    #[arg(long)]
+    pub witness: bool,
     /// File to write
     #[arg(
         short,

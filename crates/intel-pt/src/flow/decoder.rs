@@ -81,6 +81,8 @@ pub struct Decoder<'t> {
     no_tnt: bool,
     pub(super) no_branches: bool,
     schedule: &'t [Switch],
+    /// When the schedule goes on.
+    next_switch: Option<Tsc>,
     pub(super) program: usize,
     context: u32,
     pub(super) gap: Option<Gap>,
@@ -106,6 +108,9 @@ pub(super) struct Context<'x, 'a, L, S> {
     pub(super) programs: &'x mut [Program<'a, L>],
     pub(super) sink: &'x mut S,
 }
+
+/// Set in the addresses of the kernel's half.
+const KERNEL: u64 = 1 << 63;
 
 impl<'t> Decoder<'t> {
     /// A decoder for one segment: the bytes of `stream` from the PSB at `span.start` up to, and
@@ -134,6 +139,7 @@ impl<'t> Decoder<'t> {
             no_tnt: config.no_tnt,
             no_branches: config.no_branches,
             schedule,
+            next_switch: schedule.get(1).map(|next| next.at),
             program: schedule[0].program,
             context: schedule[0].context,
             gap: None,
@@ -253,7 +259,16 @@ impl<'t> Decoder<'t> {
             }
         }
         self.tell_time(context);
+        if self.switch_is_due() && self.walk.ip & KERNEL != 0 && self.is_on() {
+            self.switch_within_kernel(context);
+        }
         Ok(())
+    }
+
+    /// Whether another thread runs by now, as the schedule says.
+    #[inline]
+    pub(super) fn switch_is_due(&self) -> bool {
+        self.next_switch.is_some_and(|at| self.reported >= Some(at))
     }
 
     /// Reports the time, where it went on, and looks at the code of that time from now on.
@@ -278,6 +293,19 @@ impl<'t> Decoder<'t> {
         if is_counted {
             self.reported_cycles = self.timing.cycles();
             context.sink.event(Event::Cycles(self.reported_cycles));
+        }
+    }
+
+    /// Another thread may run from here on although tracing did not go off: the kernel's code, which all programs
+    /// have, takes the processor from one and gives it to the other. User space gives it to nobody but the kernel.
+    #[cold]
+    #[inline(never)]
+    fn switch_within_kernel<L: Labels, S: Sink>(&mut self, context: &mut Context<'_, '_, L, S>) {
+        if let Some(switch) = self.switch_program() {
+            context.sink.event(Event::Switch(switch));
+            let at = self.timing.now().map_or(0, |now| now.0);
+            let (walk, graph, _) = self.parts(context);
+            walk.look_at(graph, at);
         }
     }
 
@@ -495,6 +523,7 @@ impl<'t> Decoder<'t> {
         let now = self.timing.now().unwrap_or(Tsc(0));
         let after = self.schedule.partition_point(|switch| switch.at <= now);
         let switch = self.schedule[after.saturating_sub(1)];
+        self.next_switch = self.schedule.get(after.max(1)).map(|next| next.at);
         let switched = (switch.program, switch.context) != (self.program, self.context);
         if switched {
             (self.program, self.context) = (switch.program, switch.context);
