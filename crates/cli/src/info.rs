@@ -57,7 +57,8 @@ fn json(info: &Info, out: &mut impl Write) -> io::Result<()> {
 }
 
 fn text(info: &Info, command: &arguments::Info, out: &mut impl Write) -> io::Result<()> {
-    let tables = [recording(info), streams(info), modules(info), truth(info), untraced(info)];
+    let tables =
+        [recording(info), streams(info), modules(info), truth(info), cpu_truth(info), untraced(info)];
     let shown = tables.into_iter().filter(|table| !(table.rows.is_empty() && table.summary.is_empty()));
     for (index, mut table) in shown.enumerate() {
         if index > 0 {
@@ -123,6 +124,9 @@ fn recording(info: &Info) -> Table {
 fn traced_on(info: &Info) -> String {
     let name = info.engine.name.as_deref().unwrap_or("a processor that the recording does not name");
     match info.engine.frequency.filter(|_| info.engine.emulated) {
+        Some(_) if !info.cpu_truth.is_empty() => {
+            format!("emulated machine ({name}); its time is that of the machine that emulates it")
+        }
         Some(frequency) => format!(
             "emulated processor ({name}); virtual time: one instruction is one cycle of {}",
             hertz(frequency as f64)
@@ -237,6 +241,25 @@ fn truth(info: &Info) -> Table {
         ]
     });
     table("what really ran, as the emulated processor counted it", columns, rows.collect())
+}
+
+fn cpu_truth(info: &Info) -> Table {
+    let columns = vec![
+        Column::text("processor"),
+        Column::integer("instructions", Unit::Instructions),
+        Column::text("digest"),
+        Column::text("counted_one_by_one"),
+    ];
+    let rows = info.cpu_truth.iter().map(|truth| {
+        let witnessed = match truth.witnessed {
+            None => "no",
+            Some(true) => "the same",
+            Some(false) => "another count",
+        };
+        let digest = format!("{:016x}", truth.digest);
+        vec![format!("cpu {}", truth.cpu).into(), truth.instructions.into(), digest.into(), witnessed.into()]
+    });
+    table("what really ran, as the emulated machine counted it", columns, rows.collect())
 }
 
 fn untraced(info: &Info) -> Table {

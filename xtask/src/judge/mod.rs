@@ -21,6 +21,7 @@ mod difference;
 mod events;
 mod libipt;
 mod lines;
+mod machine;
 mod maps;
 mod perf;
 mod programs;
@@ -55,6 +56,7 @@ const USAGE: &str =
        cargo xtask judge cases [NAME]…
        cargo xtask judge containers [FILE]…
        cargo xtask judge lines [PROGRAM]…
+       cargo xtask judge machine [WORKLOAD]…
        cargo xtask judge damage [--count N] [--seed N] [--only NUMBER] [--without-perf]
        cargo xtask judge ctf [FOLDER | ARCHIVE]…
        cargo xtask judge events [--count N | FILE…]
@@ -76,6 +78,7 @@ pub(crate) fn run(arguments: &[String]) -> Outcome {
         Some((first, names)) if first == "cases" => return cases::run(names),
         Some((first, files)) if first == "containers" => return containers::run(files),
         Some((first, names)) if first == "lines" => return lines::run(names),
+        Some((first, names)) if first == "machine" => return machine::run(names),
         Some((first, rest)) if first == "damage" => return damage::run(rest),
         Some((first, rest)) if first == "events" => return events::run(rest),
         Some((first, traces)) if first == "ctf" => return ctf::run(traces),
