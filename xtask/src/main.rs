@@ -11,14 +11,13 @@
 mod demo;
 mod fixtures;
 mod fuzz;
-mod machine;
 mod test;
 mod tidy;
 
 use std::{os::unix::process::CommandExt, process::ExitCode};
 
 use workbench::{
-    Outcome, command, release,
+    Outcome, command, machine, release,
     setup::{self, Need},
     workloads,
 };

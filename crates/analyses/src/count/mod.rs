@@ -146,13 +146,13 @@ fn by_event<'s>(streams: impl Iterator<Item = &'s Stream>) -> (Vec<Column>, Vec<
     let mut rows: Vec<(&str, u64)> = names.into_iter().collect();
     // Most frequent first, then by name.
     rows.sort_by_key(|&(_, count)| std::cmp::Reverse(count));
-    let columns = vec![Column::text("event"), Column::integer("count", Unit::Count)];
+    let columns = vec![Column::name("event"), Column::integer("count", Unit::Count)];
     (columns, rows.into_iter().map(|(name, count)| vec![name.into(), count.into()]).collect())
 }
 
 fn by_stream<'s>(streams: impl Iterator<Item = &'s Stream>) -> (Vec<Column>, Vec<Vec<Value>>) {
     let columns = vec![
-        Column::text("stream"),
+        Column::name("stream"),
         Column::integer("count", Unit::Count),
         Column::integer("per_second", Unit::Count),
         Column::integer("names", Unit::Count),

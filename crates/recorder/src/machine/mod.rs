@@ -27,13 +27,18 @@ use crate::{Engine, Error, Outcome, Request, emulate, event::Event};
 /// be about time.
 const MTC_PERIOD: u8 = 9;
 
+/// Set, where the spool is to stay: a folder `.hodo-…` beside the recording.
+const KEEP: &str = "HODO_KEEP_SPOOL";
+
 pub(crate) fn record(request: &Request) -> Result<Outcome, Error> {
     refuse(request)?;
     let (event, privilege) = event(request)?;
     let files = files::Files::find()?;
     let engine = files.version()?;
     let plugin = emulate::find_plugin()?;
-    let spool = emulate::spool(&request.output)?;
+    let mut spool = emulate::spool(&request.output)?;
+    // Judges look at what the recording is made of.
+    spool.disable_cleanup(std::env::var_os(KEEP).is_some());
     let settings = Settings {
         psb_period: event.psb_bytes(),
         tsc: event.tsc,

@@ -15,7 +15,7 @@ use std::{
     process::{Command, Stdio},
 };
 
-use workbench::{
+use crate::{
     Outcome,
     command::{self, cargo, installed, quietly},
 };
@@ -43,7 +43,7 @@ fn folder() -> Outcome<PathBuf> {
 ///
 /// # Errors
 /// What is missing, or failed.
-pub(crate) fn ensure() -> Outcome {
+pub fn ensure() -> Outcome {
     let folder = folder()?;
     fs::create_dir_all(&folder)?;
     let needed = ["qemu/usr/bin/qemu-system-x86_64", "kernel/vmlinux", "kernel/modules/modules.order"];
