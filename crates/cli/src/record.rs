@@ -9,8 +9,9 @@ use std::{
 use hodo_recorder::{Engine, Error, Privilege, Request};
 
 use crate::{
-    arguments::{self, Record, size},
+    arguments::{self, Record},
     failure::Failure,
+    quantities::size,
 };
 
 /// Runs the command; ends as the recorded program ended.

@@ -296,19 +296,6 @@ impl<'t> Decoder<'t> {
         }
     }
 
-    /// Another thread may run from here on although tracing did not go off: the kernel's code, which all programs
-    /// have, takes the processor from one and gives it to the other. User space gives it to nobody but the kernel.
-    #[cold]
-    #[inline(never)]
-    fn switch_within_kernel<L: Labels, S: Sink>(&mut self, context: &mut Context<'_, '_, L, S>) {
-        if let Some(switch) = self.switch_program() {
-            context.sink.event(Event::Switch(switch));
-            let at = self.timing.now().map_or(0, |now| now.0);
-            let (walk, graph, _) = self.parts(context);
-            walk.look_at(graph, at);
-        }
-    }
-
     /// What it takes to walk on.
     #[inline]
     pub(super) fn parts<'c, 'a, L: Labels, S: Sink>(
@@ -359,23 +346,6 @@ impl<'t> Decoder<'t> {
     /// The next packet, where one is expected.
     pub(super) fn next_of_segment(&mut self) -> Result<Option<Packet>, Trouble> {
         self.packets.next_before(self.span.end).map_err(|error| Trouble::Packet(error.kind))
-    }
-
-    /// A compressed return to a call that is hidden has run; only where it went is not known.
-    #[cold]
-    fn over_unseen_return<L: Labels, S: Sink>(
-        &mut self,
-        trouble: Trouble,
-        context: &mut Context<'_, '_, L, S>,
-    ) -> Trouble {
-        let (Trouble::EmptyReturnStack { at }, Some(hidden)) = (trouble, self.hidden_calls) else {
-            return trouble;
-        };
-        let (walk, graph, sink) = self.parts(context);
-        if let Some(id) = walk.block() {
-            walk.report(graph, id, sink);
-        }
-        Trouble::UnseenCall { at, hidden }
     }
 
     /// The TIP of a branch between those of one TNT comes after that TNT.
