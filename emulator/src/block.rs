@@ -113,6 +113,11 @@ impl Block {
         self.offsets.binary_search(&offset).ok().map(|index| index as u64)
     }
 
+    /// Where the instruction at an index begins.
+    pub(crate) fn address(&self, index: u64) -> u64 {
+        self.pc + u64::from(self.offsets[index as usize])
+    }
+
     /// The addresses of its instructions.
     pub(crate) fn addresses(&self) -> impl Iterator<Item = u64> {
         self.offsets.iter().map(|&offset| self.pc + u64::from(offset))

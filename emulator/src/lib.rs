@@ -23,6 +23,7 @@ mod exec;
 mod filter;
 mod launch;
 mod lock;
+pub mod machine;
 mod mappings;
 mod memory;
 pub mod messages;

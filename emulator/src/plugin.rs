@@ -6,12 +6,15 @@ use std::{
     os::unix::ffi::{OsStrExt, OsStringExt},
     path::PathBuf,
     slice,
-    sync::OnceLock,
+    sync::{
+        OnceLock,
+        atomic::{AtomicI32, Ordering},
+    },
 };
 
 use crate::{
     block::{Block, Read},
-    filter, memory, messages,
+    filter, machine, memory, messages,
     process::{PROCESS, Process},
     qemu::{self, Api, Id, Info, Tb},
     settings::Settings,
@@ -22,9 +25,21 @@ use crate::{
 
 static API: OnceLock<Api> = OnceLock::new();
 
-/// The interface version, which QEMU looks for before it installs the plugin.
+/// The interface version, which QEMU looks for before it installs the plugin: the one of a whole machine where it
+/// reports interrupts, else that of a program.
 #[unsafe(no_mangle)]
-pub static qemu_plugin_version: c_int = qemu::VERSION;
+pub static qemu_plugin_version: AtomicI32 = AtomicI32::new(qemu::VERSION);
+
+/// Run when the library is loaded, which is before QEMU looks.
+#[used]
+#[unsafe(link_section = ".init_array")]
+static CHOOSE_VERSION: extern "C" fn() = choose_version;
+
+extern "C" fn choose_version() {
+    if qemu::has(c"qemu_plugin_register_vcpu_discon_cb") {
+        qemu_plugin_version.store(machine::VERSION, Ordering::Relaxed);
+    }
+}
 
 /// Called by QEMU when it loads the plugin, with the plugin's arguments as `name=value`.
 ///
@@ -56,18 +71,19 @@ pub unsafe extern "C" fn qemu_plugin_install(
 }
 
 fn install(id: Id, info: &Info, arguments: &[&CStr]) -> Result<(), String> {
-    if !(info.version_min..=info.version_current).contains(&qemu::VERSION) {
-        return Err(format!(
-            "this QEMU speaks plugin interface versions {} to {}, and version {} is needed (Debian 12's QEMU 7.2 has it)",
-            info.version_min,
-            info.version_current,
-            qemu::VERSION
-        ));
-    }
     // SAFETY: QEMU gives a NUL-terminated name.
     let target = unsafe { CStr::from_ptr(info.target_name) };
-    if info.system_emulation || target != c"x86_64" {
-        return Err(format!("it runs in qemu-x86_64 only, not in {}", target.to_string_lossy()));
+    if target != c"x86_64" {
+        return Err(format!("it emulates x86_64 only, not {}", target.to_string_lossy()));
+    }
+    let version = if info.system_emulation { machine::VERSION } else { qemu::VERSION };
+    if !(info.version_min..=info.version_current).contains(&version) {
+        return Err(format!(
+            "this QEMU speaks plugin interface versions {} to {}, and version {version} is needed ({})",
+            info.version_min,
+            info.version_current,
+            if info.system_emulation { "QEMU 11.1 has it" } else { "Debian 12's QEMU 7.2 has it" }
+        ));
     }
     let option = |name: &str| {
         let value = |argument: &&CStr| {
@@ -77,6 +93,9 @@ fn install(id: Id, info: &Info, arguments: &[&CStr]) -> Result<(), String> {
     };
     let spool =
         PathBuf::from(OsString::from_vec(option("spool").ok_or("the option spool=DIRECTORY is missing")?));
+    if info.system_emulation {
+        return machine::install(id, spool);
+    }
     let clock = option("clock").and_then(|clock| String::from_utf8(clock).ok()?.parse().ok()).unwrap_or(0);
     let settings = match Settings::load(&spool) {
         // The recording ended while this program was being executed; it runs, and nothing follows it.

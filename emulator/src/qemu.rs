@@ -72,8 +72,14 @@ impl Api {
     }
 }
 
+/// Whether the running QEMU has a function.
+pub(crate) fn has(name: &CStr) -> bool {
+    // SAFETY: dlsym takes any name.
+    !unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) }.is_null()
+}
+
 /// Looks up a function of type `F`, a function pointer.
-fn function<F: Copy>(name: &CStr) -> Result<F, String> {
+pub(crate) fn function<F: Copy>(name: &CStr) -> Result<F, String> {
     const { assert!(size_of::<F>() == size_of::<*mut c_void>()) };
     // SAFETY: dlsym takes any name; the result is checked before use.
     let address = unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) };

@@ -17,7 +17,7 @@ mod tidy;
 use std::{os::unix::process::CommandExt, process::ExitCode};
 
 use workbench::{
-    Outcome, command, release,
+    Outcome, command, machine, release,
     setup::{self, Need},
     workloads,
 };
@@ -30,7 +30,12 @@ struct Chore {
 }
 
 const CHORES: &[Chore] = &[
-    Chore { name: "setup", help: "install what the other chores need (Debian, Ubuntu)", run: set_up },
+    Chore {
+        name: "setup",
+        help: "install what the other chores need (Debian, Ubuntu); --machine: fetch a machine for --engine machine into \
+               the user's cache",
+        run: set_up,
+    },
     Chore {
         name: "demo",
         help: "record two small programs, and see what was hidden in them",
@@ -68,7 +73,12 @@ fn main() -> ExitCode {
 }
 
 /// Installs everything.
-fn set_up(_arguments: &[String]) -> Outcome {
+fn set_up(arguments: &[String]) -> Outcome {
+    match arguments {
+        [] => {}
+        [option] if option == "--machine" => return machine::ensure(),
+        _ => return Err("usage: cargo xtask setup [--machine]".into()),
+    }
     setup::ensure(Need::Fuzz)?;
     println!("setup: everything is there");
     Ok(())

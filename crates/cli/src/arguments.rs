@@ -11,6 +11,7 @@ use hodo_trace::{Edge, Every, Period};
 use crate::{
     buffer::{Guests, Raw},
     failure::{Failure, written},
+    quantities,
 };
 
 /// Shows the path that a program took: records and reads Intel Processor Trace, and tells exactly which
@@ -107,6 +108,8 @@ pub enum Engine {
     Perf,
     /// The emulated processor: QEMU's user-mode emulation with virtual time
     Emulate,
+    /// A whole emulated machine: a small guest, its kernel and all its processes
+    Machine,
     /// The kernel's own tracer: events of the whole system while the command runs (needs root)
     Ftrace,
 }
@@ -117,6 +120,7 @@ pub enum Engine {
   hodo record -e intel_pt/cyc,psb_period=0/u -o prog.data -- ./prog
   hodo record --filter 'filter main @ ./prog' -- ./prog
   hodo record --snapshot=1M -- ./prog      keep the last megabyte of each thread
+  hodo record --engine machine -- ls -l /usr         the kernel and every process of a small machine
   hodo record --engine ftrace -e sched -e irq -e syscalls -o trace.dat -- ./prog")]
 pub struct Record {
     /// Where the trace comes from
@@ -140,8 +144,17 @@ pub struct Record {
     pub snapshot: Option<String>,
     /// Make the emulated processor lose the packets of these instructions of each thread, as if its
     /// buffer had overflowed: the numbers of the first and of the one after the last
-    #[arg(long, value_name = "FROM..TO", value_parser = instructions)]
+    #[arg(long, value_name = "FROM..TO", value_parser = quantities::instructions)]
     pub overflow: Option<std::ops::Range<u64>>,
+    /// A machine: trace the kernel only
+    #[arg(long, conflicts_with = "user")]
+    pub kernel: bool,
+    /// A machine: trace user space only
+    #[arg(long)]
+    pub user: bool,
+    /// A machine: count instructions one by one as well, and hold the trace's own count against it
+    #[arg(long)]
+    pub witness: bool,
     /// File to write
     #[arg(
         short,
@@ -298,11 +311,11 @@ pub struct Report {
     #[arg(value_name = "KIND", required_unless_present = "list", value_parser = report_names())]
     pub kind: Option<String>,
     /// Redraw the table at this distance while a session is being recorded: 1s, 500ms
-    #[arg(long, value_name = "TIME", value_parser = interval)]
+    #[arg(long, value_name = "TIME", value_parser = quantities::interval)]
     pub refresh: Option<std::time::Duration>,
     /// Samples at this distance instead of weights by instructions, as perf would take them: 100ns, 1us,
     /// 10ms or 1000i (instructions); of `count --by time`, how wide the spans are
-    #[arg(long, value_name = "PERIOD", value_parser = every)]
+    #[arg(long, value_name = "PERIOD", value_parser = quantities::every)]
     pub every: Option<Every>,
     /// What the rows are, of the count of software events and of analyses of kernel events; what there is of each is
     /// listed below
@@ -382,7 +395,7 @@ pub struct What {
     #[arg(long, value_name = "WHAT")]
     pub by: Option<String>,
     /// Samples at this distance: 100ns, 1us, 10ms or 1000i (instructions)
-    #[arg(long, value_name = "PERIOD", value_parser = every)]
+    #[arg(long, value_name = "PERIOD", value_parser = quantities::every)]
     pub every: Option<Every>,
     #[command(flatten)]
     pub period: PeriodArguments,
@@ -547,54 +560,10 @@ fn report_help() -> String {
     )
 }
 
-/// How far samples lie apart: a number and a unit.
-fn every(text: &str) -> Result<Every, String> {
-    let units = [("ns", 1), ("us", 1_000), ("ms", 1_000_000), ("s", 1_000_000_000)];
-    let period = |digits: &str| digits.parse::<u64>().ok().filter(|&period| period > 0);
-    let instructions = text.strip_suffix('i').and_then(period).map(Every::Instructions);
-    let time = || {
-        let (digits, scale) =
-            units.iter().find_map(|&(unit, scale)| Some((text.strip_suffix(unit)?, scale)))?;
-        Some(Every::Nanoseconds(period(digits)?.checked_mul(scale)?))
-    };
-    instructions.or_else(time).ok_or("expected a period such as 100ns, 1us, 10ms or 1000i".to_owned())
-}
-
-/// A time: a number and a unit.
-fn interval(text: &str) -> Result<std::time::Duration, String> {
-    let units = [("ms", 1), ("s", 1000), ("min", 60_000)];
-    let found =
-        units.iter().find_map(|&(unit, scale)| Some((text.strip_suffix(unit)?.parse::<u32>().ok()?, scale)));
-    let found = found.filter(|&(number, _)| number > 0).ok_or("expected a time such as 1s or 500ms")?;
-    Ok(std::time::Duration::from_millis(u64::from(found.0) * found.1))
-}
-
-/// Two numbers with `..` between them.
-fn instructions(text: &str) -> Result<std::ops::Range<u64>, String> {
-    let range = text.split_once("..").and_then(|(from, to)| Some(from.parse().ok()?..to.parse().ok()?));
-    range.filter(|range| range.start < range.end).ok_or("expected two numbers, such as 1000..2000".to_owned())
-}
-
 /// Prints shell completions.
 pub fn completions(shell: clap_complete::Shell) -> Result<ExitCode, Failure> {
     let mut script = Vec::new();
     clap_complete::generate(shell, &mut Arguments::command(), "hodo", &mut script);
     written(std::io::stdout().write_all(&script))?;
     Ok(ExitCode::SUCCESS)
-}
-
-/// A number of bytes with an optional K, M or G.
-pub fn size(text: &str) -> Result<u64, Failure> {
-    let (digits, shift) = match text.strip_suffix(['K', 'k']) {
-        Some(digits) => (digits, 10),
-        None => match (text.strip_suffix(['M', 'm']), text.strip_suffix(['G', 'g'])) {
-            (Some(digits), _) => (digits, 20),
-            (_, Some(digits)) => (digits, 30),
-            _ => (text, 0),
-        },
-    };
-    let number = digits.parse::<u64>().ok().and_then(|number| number.checked_mul(1 << shift));
-    number
-        .filter(|&bytes| bytes > 0)
-        .ok_or_else(|| Failure::usage(format!("`{text}` is no size; write 4096, 64K, 4M or 1G")))
 }

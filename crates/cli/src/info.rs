@@ -104,7 +104,8 @@ fn all_text(
 }
 
 fn tables(info: &Info, command: &arguments::Info, out: &mut Destination) -> io::Result<()> {
-    let tables = [recording(info), streams(info), modules(info), truth(info), untraced(info)];
+    let tables =
+        [recording(info), streams(info), modules(info), truth(info), cpu_truth(info), untraced(info)];
     let shown = tables.into_iter().filter(|table| !(table.is_empty() && table.summary.is_empty()));
     let mut tables: Vec<Table> = shown.collect();
     tables.last_mut().into_iter().for_each(|table| table.loss.clone_from(&info.loss));
@@ -160,6 +161,9 @@ fn traced_on(info: &Info) -> String {
     };
     let name = info.engine.name.clone().unwrap_or_else(model);
     match info.engine.frequency.filter(|_| info.engine.emulated) {
+        Some(_) if !info.cpu_truth.is_empty() => {
+            format!("emulated machine ({name}); its time is that of the machine that emulates it")
+        }
         Some(frequency) => format!(
             "emulated processor ({name}); virtual time: one instruction is one cycle of {}",
             hertz(frequency as f64)
@@ -274,6 +278,25 @@ fn truth(info: &Info) -> Table {
         ]
     });
     table("what really ran, as the emulated processor counted it", columns, rows)
+}
+
+fn cpu_truth(info: &Info) -> Table {
+    let columns = vec![
+        Column::text("processor"),
+        Column::integer("instructions", Unit::Instructions),
+        Column::text("digest"),
+        Column::text("counted_one_by_one"),
+    ];
+    let rows = info.cpu_truth.iter().map(|truth| {
+        let witnessed = match truth.witnessed {
+            None => "no",
+            Some(true) => "the same",
+            Some(false) => "another count",
+        };
+        let digest = format!("{:016x}", truth.digest);
+        vec![format!("cpu {}", truth.cpu).into(), truth.instructions.into(), digest.into(), witnessed.into()]
+    });
+    table("what really ran, as the emulated machine counted it", columns, rows)
 }
 
 fn untraced(info: &Info) -> Table {

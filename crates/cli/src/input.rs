@@ -10,10 +10,11 @@ use hodo_engine::{
 use hodo_trace::Parameters;
 
 use crate::{
-    arguments::{Input, size},
+    arguments::Input,
     failure::{Failure, INTERRUPTED, LOSS, UNREADABLE},
     function,
     progress::{Progress, Searching},
+    quantities::size,
 };
 
 /// More chunks than this makes cost more memory than they are worth.

@@ -15,6 +15,7 @@ mod live;
 mod output;
 mod parts;
 mod progress;
+mod quantities;
 mod record;
 mod report;
 mod script;

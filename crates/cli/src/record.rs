@@ -6,11 +6,12 @@ use std::{
     process::{ExitCode, ExitStatus},
 };
 
-use hodo_recorder::{Engine, Error, Request};
+use hodo_recorder::{Engine, Error, Privilege, Request};
 
 use crate::{
-    arguments::{self, Record, size},
+    arguments::{self, Record},
     failure::Failure,
+    quantities::size,
 };
 
 /// Runs the command; ends as the recorded program ended.
@@ -21,6 +22,7 @@ pub fn run(command: &Record) -> Result<ExitCode, Failure> {
             arguments::Engine::Auto => Engine::Auto,
             arguments::Engine::Perf => Engine::Perf,
             arguments::Engine::Emulate => Engine::Emulate,
+            arguments::Engine::Machine => Engine::Machine,
             arguments::Engine::Ftrace => Engine::Ftrace,
         },
         events: command.event.clone(),
@@ -29,6 +31,12 @@ pub fn run(command: &Record) -> Result<ExitCode, Failure> {
         filter: command.filter.clone(),
         overflow: command.overflow.clone(),
         snapshot,
+        privilege: match (command.kernel, command.user) {
+            (true, false) => Privilege::Kernel,
+            (false, true) => Privilege::User,
+            _ => Privilege::All,
+        },
+        witness: command.witness,
         output: command.output.clone(),
         command: command.command.clone(),
         recorded_by: std::env::args_os().collect(),
@@ -52,6 +60,7 @@ pub fn run(command: &Record) -> Result<ExitCode, Failure> {
             outcome.instructions.map_or(String::new(), |count| format!(", {count} instructions"));
         let engine = match outcome.engine {
             Engine::Emulate => "the emulated processor (virtual time: one instruction is one nanosecond)",
+            Engine::Machine => "an emulated machine",
             Engine::Ftrace => "ftrace",
             _ => "Intel PT of this processor",
         };

@@ -5,7 +5,7 @@ use std::{
     ops::Range,
 };
 
-use hodo_formats::recording::{SidebandKind, Thread, Truth, Untraced};
+use hodo_formats::recording::{CpuTruth, SidebandKind, Thread, Truth, Untraced};
 use hodo_intel_pt::Config;
 use hodo_trace::Loss;
 use serde::{Serialize, Serializer, ser::SerializeMap};
@@ -40,6 +40,9 @@ pub struct Info {
     /// What each thread really ran, by the emulator's count.
     #[serde(serialize_with = "truth")]
     pub truth: Vec<Truth>,
+    /// What each virtual processor really ran, where a whole machine was recorded.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub cpu_truth: Vec<CpuTruth>,
     /// Programs that ran where no trace is made.
     #[serde(serialize_with = "untraced")]
     pub untraced: Vec<Untraced>,
@@ -203,6 +206,7 @@ pub fn info(experiment: &FlowTrace<'_>) -> Info {
             bytes: code().map(|kept| kept.bytes.len() as u64).sum(),
         },
         truth: notes.map(|notes| notes.threads.clone()).unwrap_or_default(),
+        cpu_truth: notes.map(|notes| notes.cpus.clone()).unwrap_or_default(),
         untraced: notes.map(|notes| notes.untraced.clone()).unwrap_or_default(),
         loss: experiment.recorded_losses().into_list(),
     }

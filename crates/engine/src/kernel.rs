@@ -8,7 +8,7 @@ use std::{
 };
 
 use hodo_code::Origin;
-use hodo_formats::recording::{KernelSymbol, Mapping, Recording, SidebandKind};
+use hodo_formats::recording::{KeptCode, KernelSymbol, Mapping, Recording, SidebandKind};
 use hodo_symbols::{KernelEntry, Module, kallsyms, loaded_segments, symbol_address};
 
 use crate::{Files, Places};
@@ -35,6 +35,8 @@ pub(crate) struct Kernel<'f> {
     vmlinux: Option<&'f [u8]>,
     /// What of the files can't be used.
     problems: Vec<String>,
+    /// The recording itself keeps the code that ran.
+    is_kept: bool,
     /// What the kernel made at run time: the place of each in the row of all, by address and name.
     made: HashMap<(u64, &'f [u8]), u64>,
     /// The code of BPF programs; none, where an address had several.
@@ -62,9 +64,12 @@ impl<'f> Kernel<'f> {
         }
         let cached = || places.cached(image.build_id, "kallsyms").filter(|path| path.exists());
         let list = named.kallsyms.clone().or_else(|| copy("kallsyms")).or_else(cached);
-        if let Some(bytes) = list.and_then(|path| kernel.read(files, &path)) {
+        let list = list.and_then(|path| kernel.read(files, &path));
+        let own = recording.emulated.as_ref().map(|emulated| emulated.kallsyms);
+        if let Some(bytes) = list.or(own.filter(|own| !own.is_empty())) {
             kernel.add_symbols(kallsyms(bytes).collect());
         }
+        kernel.is_kept = kept(recording).next().is_some();
         let cached = || places.cached(image.build_id, "elf").filter(|path| path.exists());
         if let Some(path) = named.vmlinux.clone().or_else(cached) {
             kernel.vmlinux = kernel.read(files, &path);
@@ -174,6 +179,11 @@ impl<'f> Kernel<'f> {
         (!self.problems.is_empty()).then(|| self.problems.join("; "))
     }
 
+    /// Whether the recording itself keeps the code that ran.
+    pub(crate) fn is_kept(&self) -> bool {
+        self.is_kept
+    }
+
     /// Whether some of a range's code is known.
     pub(crate) fn has_code(&self, range: Range<u64>) -> bool {
         self.code(range).next().is_some()
@@ -234,6 +244,12 @@ impl<'f> Kernel<'f> {
         let code = self.bpf.get(&symbol.address).copied().flatten().filter(|_| symbol.bpf);
         (Origin { module, offset }, code)
     }
+}
+
+/// The kernel's code that the recording keeps.
+fn kept<'r, 'f>(recording: &'r Recording<'f>) -> impl Iterator<Item = &'r KeptCode<'f>> {
+    let code = recording.emulated.iter().flat_map(|emulated| &emulated.code);
+    code.filter(|code| code.pid == KeptCode::KERNEL)
 }
 
 /// What the kernel made at run time, in order of time.

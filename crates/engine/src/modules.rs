@@ -153,8 +153,12 @@ impl<'f> Modules<'f> {
         let name = String::from_utf8_lossy(mapping.name);
         // perf puts the name of the symbol behind it that tells where the kernel lies.
         let name = if is_image(mapping) { "[kernel.kallsyms]" } else { &*name };
-        let known = ranges.iter().any(|range| self.kernel.has_code(range.clone()));
-        let source = if known { Source::File } else { Source::Missing };
+        let known = ranges.iter().any(|range| self.kernel.has_code(range.clone())) || self.kernel.is_kept();
+        let source = match known {
+            _ if self.kernel.is_kept() => Source::Recording,
+            true => Source::File,
+            false => Source::Missing,
+        };
         let problem = match (known, self.kernel.problem().filter(|_| is_image(mapping))) {
             (_, Some(problem)) => Some(problem),
             (true, None) => None,
@@ -192,7 +196,10 @@ impl<'f> Modules<'f> {
     /// Modules that no mapping names: code that the recording keeps, lists of names for it, and what the
     /// kernel made.
     fn add_generated(&mut self, files: &'f Files, options: &Options, recording: &Recording<'f>) {
-        let kept = || recording.emulated.iter().flat_map(|emulated| &emulated.code);
+        let kept = || {
+            let code = recording.emulated.iter().flat_map(|emulated| &emulated.code);
+            code.filter(|code| code.pid != KeptCode::KERNEL)
+        };
         let processes: BTreeSet<u32> = kept().map(|code| code.pid).collect();
         for pid in processes {
             // A jitdump says the same, and when.

@@ -43,7 +43,7 @@ enum Arrival<'f> {
 }
 
 /// The pid of kernel mappings in perf.data.
-const KERNEL: u32 = u32::MAX;
+const KERNEL: u32 = KeptCode::KERNEL;
 
 impl<'f> Programs<'f> {
     pub(crate) fn new(recording: &Recording<'f>, modules: &Modules<'f>) -> Programs<'f> {
@@ -114,6 +114,7 @@ impl<'f> Programs<'f> {
 
     fn arrive(&mut self, arrival: Arrival<'f>, at: u64, modules: &Modules<'f>) {
         match arrival {
+            Arrival::Kept(code) if code.pid == KERNEL => self.keep_kernel(&code, at, modules),
             Arrival::Kept(code) => self.keep(&code, at, modules),
             Arrival::Loaded(load) => {
                 self.space(load.pid, at).map(load.range, load.content, at);
@@ -134,6 +135,21 @@ impl<'f> Programs<'f> {
             }
             let range = address..address.saturating_add(here.len() as u64);
             self.space(code.pid, at).map(range.clone(), Content { bytes: here, origin }, at);
+            (address, bytes) = (range.end, rest);
+        }
+    }
+
+    /// Code of the kernel that the recording keeps. It belongs to what is mapped there: the image, a module, or
+    /// something that the kernel made.
+    fn keep_kernel(&mut self, code: &KeptCode<'f>, at: u64, modules: &Modules<'f>) {
+        let (mut address, mut bytes) = (code.address, code.bytes);
+        while !bytes.is_empty() {
+            let there = self.kernel.at(address, at).map(|(content, _)| content.origin);
+            let origin = there.unwrap_or(Origin { module: modules.kept(), offset: address });
+            let length = self.kernel.boundary(address).saturating_sub(address).max(1);
+            let (here, rest) = bytes.split_at(usize::try_from(length).unwrap_or(usize::MAX).min(bytes.len()));
+            let range = address..address.saturating_add(here.len() as u64);
+            self.kernel.map(range.clone(), Content { bytes: here, origin }, at);
             (address, bytes) = (range.end, rest);
         }
     }
@@ -180,6 +196,8 @@ impl<'f> Programs<'f> {
                 self.parents.remove(&pid);
             }
             SidebandKind::KernelSymbol(symbol) if !symbol.dropped => self.add_made(symbol, at, modules),
+            // What ran is kept, and when; the kernel says of a change before it is made.
+            SidebandKind::TextPoke(_) if self.keeps_code => {}
             SidebandKind::TextPoke(poke) => self.poke(poke, at),
             _ => {}
         }

@@ -239,6 +239,13 @@ pub struct Emulated<'a> {
     pub notes: EmulatedNotes,
     /// Code that no file holds, in order of time.
     pub code: Vec<KeptCode<'a>>,
+    /// The symbols of the machine's kernel, as `/proc/kallsyms` has them; empty, where no kernel was recorded.
+    pub kallsyms: &'a [u8],
+}
+
+impl KeptCode<'_> {
+    /// The process of code that is the kernel's.
+    pub const KERNEL: u32 = u32::MAX;
 }
 
 /// The emulated processor's account of itself and of what it ran.
@@ -250,6 +257,9 @@ pub struct EmulatedNotes {
     pub frequency: u64,
     /// What each thread really ran.
     pub threads: Vec<Truth>,
+    /// What each virtual processor really ran, where a whole machine was recorded.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub cpus: Vec<CpuTruth>,
     /// What ran outside the emulator, and why.
     pub untraced: Vec<Untraced>,
 }
@@ -269,6 +279,22 @@ pub struct Truth {
     pub traced_calls: u64,
 }
 
+/// What one virtual processor really ran while its trace was on, by the emulator's own count.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CpuTruth {
+    /// The virtual processor.
+    pub cpu: u32,
+    /// Instructions retired.
+    pub instructions: u64,
+    /// Digest of their addresses, in order: `digest = digest * 0x9e3779b97f4a7c15 + address` for each, from 0
+    /// on, in 64 bits.
+    pub digest: u64,
+    /// Whether an account that counts instructions one by one, as they begin, came to the same; unknown where
+    /// there was none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub witnessed: Option<bool>,
+}
+
 /// A program that ran where the emulator could not follow.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Untraced {
@@ -283,7 +309,7 @@ pub struct Untraced {
 /// Bytes of code that no file holds, as they were from a time on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KeptCode<'a> {
-    /// The process.
+    /// The process, or [`KeptCode::KERNEL`].
     pub pid: u32,
     /// From when on.
     pub time: Nanos,

@@ -15,7 +15,7 @@ use hodo_emulator::{
 use hodo_formats::{
     perf::{
         layout::{CodeEntry, HodoscopeSection},
-        write::{Setup, Writer},
+        write::{Setup, Source, Writer},
     },
     recording::{EmulatedNotes, Mapping, Sideband, SidebandKind, Thread, Truth, Untraced},
 };
@@ -150,7 +150,7 @@ impl Collected {
             command,
             version: concat!("hodo ", env!("CARGO_PKG_VERSION")),
         };
-        let names: Vec<Thread> = self.threads.keys().map(|&(_, pid, tid)| Thread { pid, tid }).collect();
+        let names = self.threads.keys().map(|&(_, pid, tid)| Source::Thread(Thread { pid, tid })).collect();
         let mut writer = Writer::new(out, setup, names)?;
         self.sideband().iter().try_for_each(|event| writer.sideband(event))?;
         writer.finished_round()?;
@@ -214,8 +214,9 @@ impl Collected {
             frequency: FREQUENCY,
             threads: threads.collect(),
             untraced: self.untraced(),
+            ..EmulatedNotes::default()
         };
-        HodoscopeSection { notes, code: code.collect() }
+        HodoscopeSection { notes, code: code.collect(), kallsyms: 0 }
     }
 }
 

@@ -34,13 +34,7 @@ pub(crate) fn record(request: &Request, notice: &dyn Fn(&str)) -> Result<Outcome
     let engine = check_qemu(&qemu)?;
     let plugin = find_plugin()?;
     let program = find_program(&request.command)?;
-    let directory = match request.output.parent() {
-        Some(parent) if parent != Path::new("") => parent,
-        _ => Path::new("."),
-    };
-    let directory = directory.canonicalize().map_err(Error::file(directory))?;
-    let home =
-        tempfile::Builder::new().prefix(".hodo-").tempdir_in(&directory).map_err(Error::file(&directory))?;
+    let home = spool(&request.output)?;
     // Where the spool is while it grows, and after that.
     let (spool, sealed) = (home.path().join("spool"), home.path().join("sealed"));
     let settings = settings(request, &event, &plugin)?;
@@ -67,7 +61,10 @@ pub(crate) fn record(request: &Request, notice: &dyn Fn(&str)) -> Result<Outcome
              the program's first instruction"
         )));
     }
-    let bytes = write(request, &event, &filter::show(&settings.filter), &recording)?;
+    let command: Vec<Vec<u8>> =
+        request.recorded_by.iter().map(|argument| argument.clone().into_vec()).collect();
+    let filter = filter::show(&settings.filter);
+    let bytes = write(&request.output, |out| recording.write(out, &event, &filter, &command))?;
     Ok(Outcome {
         engine: Engine::Emulate,
         status,
@@ -86,29 +83,32 @@ fn messages(spool: &Path) -> Vec<String> {
     lines.map(|line| format!("QEMU says: {line}")).collect()
 }
 
+/// A folder for what is written while the command runs, beside the recording.
+pub(crate) fn spool(output: &Path) -> Result<tempfile::TempDir, Error> {
+    let directory = match output.parent() {
+        Some(parent) if parent != Path::new("") => parent,
+        _ => Path::new("."),
+    };
+    let directory = directory.canonicalize().map_err(Error::file(directory))?;
+    tempfile::Builder::new().prefix(".hodo-").tempdir_in(&directory).map_err(Error::file(&directory))
+}
+
 /// Writes the recording beside its place, and moves it there when it is whole.
-fn write(
-    request: &Request,
-    event: &Event,
-    filter: &str,
-    recording: &collect::Collected,
+pub(crate) fn write(
+    output: &Path,
+    write: impl FnOnce(BufWriter<File>) -> std::io::Result<()>,
 ) -> Result<u64, Error> {
-    let mut partial = request.output.clone().into_os_string();
+    let mut partial = output.to_owned().into_os_string();
     partial.push(".partial");
     let partial = PathBuf::from(partial);
-    let command: Vec<Vec<u8>> =
-        request.recorded_by.iter().map(|argument| argument.clone().into_vec()).collect();
     let written = File::create(&partial)
-        .and_then(|file| {
-            let out = BufWriter::with_capacity(1 << 20, file);
-            recording.write(out, event, filter, &command)
-        })
-        .and_then(|()| std::fs::rename(&partial, &request.output))
-        .and_then(|()| std::fs::metadata(&request.output));
+        .and_then(|file| write(BufWriter::with_capacity(1 << 20, file)))
+        .and_then(|()| std::fs::rename(&partial, output))
+        .and_then(|()| std::fs::metadata(output));
     if written.is_err() {
         _ = std::fs::remove_file(&partial);
     }
-    Ok(written.map_err(Error::file(&request.output))?.len())
+    Ok(written.map_err(Error::file(output))?.len())
 }
 
 fn settings(request: &Request, event: &Event, plugin: &Path) -> Result<Settings, Error> {
@@ -160,7 +160,7 @@ fn check_qemu(qemu: &Path) -> Result<String, Error> {
 }
 
 /// The plugin: named by the environment, or installed with this program.
-fn find_plugin() -> Result<PathBuf, Error> {
+pub(crate) fn find_plugin() -> Result<PathBuf, Error> {
     const NAME: &str = "libhodo_emulator.so";
     let named = std::env::var_os("HODO_EMULATOR").map(PathBuf::from);
     let beside = std::env::current_exe().ok().and_then(|exe| exe.parent().map(Path::to_owned));

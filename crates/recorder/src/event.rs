@@ -36,28 +36,33 @@ impl Default for Event {
 
 impl Event {
     pub(crate) fn parse(text: &str) -> Result<Event, Error> {
+        let (event, modifier) = Event::parse_with_modifier(text, Event::default())?;
+        match modifier.as_str() {
+            "" | "u" => Ok(event),
+            _ => Err(Error::Event {
+                event: text.to_owned(),
+                reason: format!(
+                    "`{modifier}`: the emulated processor runs user space only, /u; --engine machine has a kernel"
+                ),
+            }),
+        }
+    }
+
+    /// The event, whose terms change `default`, and what follows its second slash.
+    pub(crate) fn parse_with_modifier(text: &str, default: Event) -> Result<(Event, String), Error> {
         let wrong = |reason: String| Error::Event { event: text.to_owned(), reason };
         let rest =
             text.strip_prefix("intel_pt").ok_or_else(|| wrong("only intel_pt can be recorded".into()))?;
-        let terms = match rest.strip_prefix('/') {
-            None if rest.is_empty() => "",
+        let (terms, modifier) = match rest.strip_prefix('/') {
+            None if rest.is_empty() => ("", ""),
             None => return Err(wrong("a / is expected after intel_pt".into())),
-            Some(rest) => {
-                let (terms, modifier) =
-                    rest.split_once('/').ok_or_else(|| wrong("it ends without a second /".into()))?;
-                if !matches!(modifier, "" | "u") {
-                    return Err(wrong(format!(
-                        "`{modifier}`: the emulated processor runs user space only, /u"
-                    )));
-                }
-                terms
-            }
+            Some(rest) => rest.split_once('/').ok_or_else(|| wrong("it ends without a second /".into()))?,
         };
-        let mut event = Event { text: text.to_owned(), ..Event::default() };
+        let mut event = Event { text: text.to_owned(), ..default };
         for term in terms.split(',').filter(|term| !term.is_empty()) {
             event.set(term).map_err(wrong)?;
         }
-        Ok(event)
+        Ok((event, modifier.to_owned()))
     }
 
     fn set(&mut self, term: &str) -> Result<(), String> {

@@ -6,6 +6,7 @@
 //! Request ───┤                                                           ├──► perf.data, Outcome
 //!            └─ qemu-x86_64 -plugin emulator ──► spool ──collect, write──┘
 //!
+//! Request of a machine ──► qemu-system-x86_64 -plugin emulator, a small guest ──► spool ──► perf.data, Outcome
 //! Request of ftrace ──► tracefs, an instance ──► trace.dat, Outcome
 //! ```
 //!
@@ -18,11 +19,13 @@ mod event;
 mod filter;
 mod ftrace;
 mod hardware;
+mod machine;
 mod signals;
 mod supervise;
 
 use std::{ffi::OsString, io, ops::Range, path::PathBuf, process::ExitStatus};
 
+pub use hodo_emulator::machine::Privilege;
 use thiserror::Error;
 
 /// What records.
@@ -35,6 +38,8 @@ pub enum Engine {
     Perf,
     /// The emulated processor.
     Emulate,
+    /// A whole emulated machine, kernel and user space.
+    Machine,
     /// The kernel's own tracer: events of the system while the command runs.
     Ftrace,
 }
@@ -46,6 +51,7 @@ impl Engine {
             Engine::Auto => "auto",
             Engine::Perf => "perf",
             Engine::Emulate => "emulate",
+            Engine::Machine => "machine",
             Engine::Ftrace => "ftrace",
         }
     }
@@ -70,6 +76,11 @@ pub struct Request {
     pub overflow: Option<Range<u64>>,
     /// Keep only the last part of each thread's trace: so many bytes, or 4 MiB.
     pub snapshot: Option<Option<u64>>,
+    /// A machine: which code is recorded.
+    pub privilege: Privilege,
+    /// A machine: count instructions one by one as well, and hold the trace's own count against it. Takes about as
+    /// long again.
+    pub witness: bool,
     /// Where the recording goes; absent or whole, never a part.
     pub output: PathBuf,
     /// The program and its arguments.
@@ -179,10 +190,14 @@ pub fn record(request: &Request, notice: &dyn Fn(&str)) -> Result<Outcome, Error
     if request.engine != Engine::Ftrace {
         request.only_flow()?;
     }
+    if request.engine != Engine::Machine && (request.privilege != Privilege::All || request.witness) {
+        return Err(Error::Missing("--kernel, --user and --witness need --engine machine".to_owned()));
+    }
     match request.engine {
         Engine::Ftrace => ftrace::record(request),
         Engine::Perf => hardware::record(request),
         Engine::Emulate => emulate::record(request, notice),
+        Engine::Machine => machine::record(request),
         Engine::Auto if hardware::present() => hardware::record(request),
         Engine::Auto => emulate::record(request, notice),
     }

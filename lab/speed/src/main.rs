@@ -2,8 +2,11 @@
 //! written as lines of JSON), or instructions.
 //!
 //! ```text
-//! hodo-speed packets|functions|calls|lines|instructions RECORDING [--without-memo | --threads N]
+//! hodo-speed packets|functions|calls|lines|instructions|digests RECORDING [--without-memo | --threads N]
 //! ```
+//!
+//! `digests` reads it once, and prints for each stream how many instructions it shows and the digest of their
+//! addresses (`CpuTruth::digest` of `hodo-formats`), to be held against what an emulated machine counted.
 //!
 //! Reads all trace twice in one process, on one thread if not told otherwise, and prints one line of JSON as the
 //! harnesses around other decoders do (`lab/peers`): `bytes`, `cold_ns` (first pass, with nothing known), `hot_ns`
@@ -29,8 +32,7 @@ use hodo_intel_pt::{
 };
 use rustix::time::{ClockId, clock_gettime};
 
-const USAGE: &str =
-    "usage: hodo-speed packets|functions|calls|lines|instructions RECORDING [--without-memo | --threads N]";
+const USAGE: &str = "usage: hodo-speed packets|functions|calls|lines|instructions|digests RECORDING [--without-memo | --threads N]";
 
 fn main() -> Result<(), Box<dyn Error>> {
     let arguments: Vec<String> = env::args().skip(1).collect();
@@ -46,6 +48,11 @@ fn main() -> Result<(), Box<dyn Error>> {
     let input = Input::File(PathBuf::from(recording));
     let mut experiment = FlowTrace::open(&files, &input, &Options::default())?;
     let bytes: u64 = experiment.tracks.iter().map(|track| track.bytes()).sum();
+    if what == "digests" {
+        let chunk_size = CHUNKS_IN_ORDER;
+        digests(&experiment, Reading { threads, chunk_size, window: None, numbers: None, spans: None, memo });
+        return Ok(());
+    }
     let twice = experiment.tracks.clone();
     experiment.tracks.extend(twice);
     let chunk_size = if what == "functions" { ChunkSize::Shares(threads) } else { CHUNKS_IN_ORDER };
@@ -172,6 +179,68 @@ impl std::io::Write for Count {
     fn flush(&mut self) -> std::io::Result<()> {
         Ok(())
     }
+}
+
+/// By what a digest is multiplied before the next address is added.
+const FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
+
+/// How many instructions each stream shows, and the digest of their addresses; and how often the flow is lost.
+fn digests(experiment: &FlowTrace<'_>, reading: Reading<'_>) {
+    let mut streams = vec![Digest::default(); experiment.tracks.len()];
+    let consume = |chunk: &hodo_engine::Chunk, of_chunk: Digest| {
+        streams[chunk.track].join(&of_chunk);
+        true
+    };
+    let start = |_: &_, ()| Digest::default();
+    decode_all(experiment, reading, start, |sink: Digest| (sink, ()), consume, |_| true);
+    for (track, stream) in experiment.tracks.iter().zip(streams) {
+        println!("{}: {} {} gaps {}", track.name, stream.count, stream.digest, stream.gaps);
+    }
+}
+
+/// Instructions that ran one after the other.
+#[derive(Clone, Copy)]
+struct Digest {
+    count: u64,
+    digest: u64,
+    /// What a digest of those before is multiplied by.
+    power: u64,
+    gaps: u64,
+}
+
+impl Default for Digest {
+    fn default() -> Digest {
+        Digest { count: 0, digest: 0, power: 1, gaps: 0 }
+    }
+}
+
+impl Digest {
+    fn join(&mut self, next: &Digest) {
+        self.count += next.count;
+        self.digest = self.digest.wrapping_mul(next.power).wrapping_add(next.digest);
+        self.power = self.power.wrapping_mul(next.power);
+        self.gaps += next.gaps;
+    }
+}
+
+impl Sink for Digest {
+    const TAKES_BLOCKS: bool = true;
+
+    fn executed(&mut self, executed: Executed<'_>) {
+        for address in executed.addresses() {
+            self.count += 1;
+            self.digest = self.digest.wrapping_mul(FACTOR).wrapping_add(address);
+            self.power = self.power.wrapping_mul(FACTOR);
+        }
+    }
+
+    fn event(&mut self, event: Event) {
+        self.gaps += u64::from(matches!(event, Event::Gap(_)));
+    }
+}
+
+impl TrackSink for Digest {
+    fn begin_segment(&mut self) {}
 }
 
 /// Looks at the address of each instruction.

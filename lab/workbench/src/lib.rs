@@ -3,9 +3,11 @@
 //! ```text
 //! setup     what the machine needs, installed        release  the programs as they are shipped and measured
 //! command   other programs started, their output     workloads  the programs that are recorded, their input
+//! machine   what an emulated machine is made of, fetched
 //! ```
 
 pub mod command;
+pub mod machine;
 pub mod release;
 pub mod setup;
 pub mod workloads;

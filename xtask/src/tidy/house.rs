@@ -54,6 +54,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
         ],
     ),
     ("hodo-emulator", &["hodo-intel-pt", "hodo-formats"]),
+    ("hodo-guest", &[]),
     ("hodo-repack", &["hodo-clock", "hodo-formats", "hodo-intel-pt"]),
     ("hodo-damage", &["hodo-code", "hodo-engine", "hodo-formats", "hodo-intel-pt"]),
     ("hodo-fields", &["hodo-engine", "hodo-formats", "hodo-trace"]),

@@ -6,7 +6,7 @@ use hodo_clock::{Nanos, PerfClock};
 use hodo_formats::{
     perf::{
         layout::{HodoscopeSection, intel_pt_config},
-        write::{Setup, Writer},
+        write::{Setup, Source, Writer},
     },
     recording::{Mapping, Sideband, SidebandKind, Thread},
 };
@@ -85,7 +85,8 @@ fn recording(folder: &Folder, program: &str, base: u64) -> String {
         command: &[],
         version: "1",
     };
-    let mut writer = Writer::new(io::Cursor::new(Vec::new()), setup, vec![HYPERVISOR]).expect("a recording");
+    let mut writer = Writer::new(io::Cursor::new(Vec::new()), setup, vec![Source::Thread(HYPERVISOR)])
+        .expect("a recording");
     let mapping = Mapping {
         address: program::LOADED_AT,
         length: 0x1000,

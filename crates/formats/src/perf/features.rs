@@ -177,7 +177,8 @@ pub(super) fn emulated(section: Section<'_>) -> Result<Emulated<'_>, Error> {
         });
     }
     code.sort_by_key(|kept| kept.time);
-    Ok(Emulated { notes: parsed.notes, code })
+    let kallsyms = cursor.take(usize::try_from(parsed.kallsyms).unwrap_or(usize::MAX)).map_err(cut)?;
+    Ok(Emulated { notes: parsed.notes, code, kallsyms })
 }
 
 /// Facts about the machine and the recorder, as far as they can be read.

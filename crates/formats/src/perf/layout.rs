@@ -405,12 +405,19 @@ pub struct HodoscopeSection {
     /// Pieces of code that no file holds, in order of time; their bytes follow the JSON in this order,
     /// one directly behind the other.
     pub code: Vec<CodeEntry>,
+    /// Length in bytes of the kernel's symbols, which follow the code.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub kallsyms: u64,
+}
+
+fn is_zero(number: &u64) -> bool {
+    *number == 0
 }
 
 /// One piece of code that no file holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CodeEntry {
-    /// The process.
+    /// The process; `u32::MAX` for the kernel.
     pub pid: u32,
     /// From when on, in nanoseconds of the recording's clock.
     pub time_ns: u64,

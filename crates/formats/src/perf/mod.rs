@@ -16,6 +16,7 @@ mod overlap;
 mod read;
 mod reader;
 mod records;
+pub mod ring;
 mod sample;
 pub mod samples;
 mod sideband;

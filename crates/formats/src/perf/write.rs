@@ -1,15 +1,17 @@
-//! Writing perf.data: per-thread recordings of Intel PT that perf decodes.
+//! Writing perf.data: recordings of Intel PT, per thread or per CPU, that perf decodes.
 //!
 //! ```text
-//! Setup, threads ──► header, attr, AUXTRACE_INFO, ID_INDEX
+//! Setup, sources ──► header, attr, AUXTRACE_INFO, ID_INDEX
 //! Sideband…      ──► COMM, MMAP2, FORK, …, each with its sample_id
 //! trace bytes    ──► AUX and AUXTRACE records, copied through
 //! notes, code    ──► feature sections, the hodoscope section among them
 //! ```
 //!
 //! Sideband comes in order of time and before the trace. What a file can't know before its end (the
-//! sizes of its sections) is filled in by [`Writer::finish`]. Memory grows with the number of threads
+//! sizes of its sections) is filled in by [`Writer::finish`]. Memory grows with the number of sources
 //! and trace pieces, not with their size.
+
+mod bodies;
 
 use std::{
     collections::HashMap,
@@ -19,20 +21,23 @@ use std::{
 use hodo_clock::{Nanos, PerfClock};
 
 use super::layout::{
-    AUXTRACE_ALIGNMENT, AUXTRACE_SIZE, BPF_LOAD, BPF_UNLOAD, FILE_HEADER_SIZE, HodoscopeSection, MAGIC,
-    NO_CPU, RECORD_HEADER_SIZE, attr_flag, aux_flag, auxtrace_type, feature, intel_pt_config, intel_pt_info,
-    ksymbol, misc, record, sample,
+    AUXTRACE_ALIGNMENT, AUXTRACE_SIZE, FILE_HEADER_SIZE, HodoscopeSection, MAGIC, NO_CPU, RECORD_HEADER_SIZE,
+    attr_flag, aux_flag, auxtrace_type, feature, intel_pt_config, intel_pt_info, record, sample,
 };
-use crate::recording::{KernelSymbol, Mapping, Sideband, SidebandKind, TextPoke, Thread};
+use super::ring::RingRecord;
+use crate::recording::{Sideband, Thread};
+use bodies::{sideband_body, words};
 
 /// `type` of the event: what the kernel that recorded had called its intel_pt PMU.
 const PMU_TYPE: u32 = 8;
 /// PERF_ATTR_SIZE_VER7, as perf 6.1 writes it.
 const ATTR_SIZE: u32 = 128;
-/// The first thread's event id; the others follow.
+/// The first source's event id; the others follow.
 const FIRST_ID: u64 = 1;
 /// The longest piece of trace in one AUXTRACE record, a multiple of [`AUXTRACE_ALIGNMENT`].
 const PIECE: u64 = 32 << 20;
+/// `have_sched_switch`: SWITCH_CPU_WIDE records of each CPU.
+const SWITCHES_OF_CPUS: u64 = 3;
 /// PROT_READ and PROT_EXEC of an MMAP2 record, and MAP_PRIVATE.
 const PROTECTION: [u32; 2] = [5, 2];
 
@@ -59,15 +64,34 @@ pub struct Setup<'a> {
     pub version: &'a str,
 }
 
+/// What has a trace of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Source {
+    /// A thread, wherever it runs.
+    Thread(Thread),
+    /// A CPU, whatever runs there. A recording has sources of one kind.
+    Cpu(u32),
+}
+
+impl Source {
+    /// The thread and the CPU, as records have them.
+    fn owner(self) -> (u32, u32) {
+        match self {
+            Source::Thread(thread) => (thread.tid, NO_CPU),
+            Source::Cpu(cpu) => (u32::MAX, cpu),
+        }
+    }
+}
+
 /// A perf.data that is being written.
 #[derive(Debug)]
 pub struct Writer<'a, W> {
     out: W,
     position: u64,
     setup: Setup<'a>,
-    threads: Vec<Thread>,
-    indices: HashMap<Thread, usize>,
-    /// Bytes of trace of each thread so far.
+    sources: Vec<Source>,
+    indices: HashMap<Source, usize>,
+    /// Bytes of trace of each source so far.
     offsets: Vec<u64>,
     /// File offset and size of each AUXTRACE record.
     pieces: Vec<(u64, u64)>,
@@ -76,18 +100,18 @@ pub struct Writer<'a, W> {
 }
 
 impl<'a, W: Write + Seek> Writer<'a, W> {
-    /// Starts a file about `threads`, each of which has one trace.
+    /// Starts a file about `sources`, each of which has one trace.
     ///
     /// # Errors
     /// Those of `out`.
-    pub fn new(out: W, setup: Setup<'a>, threads: Vec<Thread>) -> io::Result<Self> {
-        let offsets = vec![0; threads.len()];
+    pub fn new(out: W, setup: Setup<'a>, sources: Vec<Source>) -> io::Result<Self> {
+        let offsets = vec![0; sources.len()];
         let mut writer = Writer {
             out,
             position: 0,
             setup,
-            indices: threads.iter().enumerate().map(|(index, &thread)| (thread, index)).collect(),
-            threads,
+            indices: sources.iter().enumerate().map(|(index, &source)| (source, index)).collect(),
+            sources,
             offsets,
             pieces: Vec::new(),
             data_start: 0,
@@ -95,7 +119,7 @@ impl<'a, W: Write + Seek> Writer<'a, W> {
         };
         writer.bytes(&[0; FILE_HEADER_SIZE as usize])?;
         let ids: Vec<u8> =
-            (0..writer.threads.len()).flat_map(|index| (FIRST_ID + index as u64).to_le_bytes()).collect();
+            (0..writer.sources.len()).flat_map(|index| (FIRST_ID + index as u64).to_le_bytes()).collect();
         writer.bytes(&ids)?;
         let mut attr = writer.attr();
         section(&mut attr, FILE_HEADER_SIZE, ids.len() as u64);
@@ -121,6 +145,19 @@ impl<'a, W: Write + Seek> Writer<'a, W> {
         self.record(kind, flags, &body)
     }
 
+    /// Copies a sideband record as a kernel wrote it; they come in order of time, together with the others.
+    ///
+    /// # Errors
+    /// Those of `out`.
+    pub fn copy(&mut self, record: &RingRecord<'_>) -> io::Result<()> {
+        let time = record.time.unwrap_or_default();
+        let (first, last) = self.first_and_last.unwrap_or((time, time));
+        self.first_and_last = Some((first.min(time), last.max(time)));
+        let mut body = record.body.to_vec();
+        self.sample_id(&mut body, record.thread, time, record.cpu);
+        self.record(record.kind, record.misc, &body)
+    }
+
     /// Ends a run of sideband: perf sorts records by time between two such marks.
     ///
     /// # Errors
@@ -129,7 +166,7 @@ impl<'a, W: Write + Seek> Writer<'a, W> {
         self.record(record::FINISHED_ROUND, 0, &[])
     }
 
-    /// Appends `length` bytes to the trace of the thread at `index`; `end` is when they were complete.
+    /// Appends `length` bytes to the trace of the source at `index`; `end` is when they were complete.
     ///
     /// # Errors
     /// Those of `out` and `trace`, and a trace that is shorter than `length`.
@@ -140,13 +177,16 @@ impl<'a, W: Write + Seek> Writer<'a, W> {
         mut length: u64,
         mut trace: impl Read,
     ) -> io::Result<()> {
-        let thread = self.threads[index];
+        let (thread, cpu) = match self.sources[index] {
+            Source::Thread(thread) => (thread, None),
+            Source::Cpu(cpu) => (Thread { pid: 0, tid: 0 }, Some(cpu)),
+        };
         let flags = if self.setup.snapshot { aux_flag::OVERWRITE } else { 0 };
         while length > 0 {
             let size = length.min(PIECE);
             let offset = self.offsets[index];
             let mut body = words(&[offset, size, flags]);
-            self.sample_id(&mut body, thread, end, None);
+            self.sample_id(&mut body, thread, end, cpu);
             self.record(record::AUX, 0, &body)?;
             self.piece(index, size, self.setup.clock.ticks(end).0, &mut trace)?;
             self.offsets[index] += size;
@@ -161,7 +201,8 @@ impl<'a, W: Write + Seek> Writer<'a, W> {
         let padded = size.next_multiple_of(AUXTRACE_ALIGNMENT);
         self.pieces.push((self.position, AUXTRACE_SIZE.into()));
         let mut body = words(&[padded, self.offsets[index], reference]);
-        for word in [index as u32, self.threads[index].tid, NO_CPU, 0] {
+        let (tid, cpu) = self.sources[index].owner();
+        for word in [index as u32, tid, cpu, 0] {
             body.extend_from_slice(&word.to_le_bytes());
         }
         self.record(record::AUXTRACE, 0, &body)?;
@@ -177,7 +218,7 @@ impl<'a, W: Write + Seek> Writer<'a, W> {
     }
 
     /// Writes the feature sections and the header. `code` gives the bytes of `section.code`, one piece
-    /// behind the other.
+    /// behind the other, and behind them the kernel's symbols.
     ///
     /// # Errors
     /// Those of `out` and `code`.
@@ -196,11 +237,12 @@ impl<'a, W: Write + Seek> Writer<'a, W> {
         bits[usize::from(feature::HODOSCOPE / 8)] |= 1 << (feature::HODOSCOPE % 8);
         let json = serde_json::to_vec(hodoscope)?;
         let code_length: u64 = hodoscope.code.iter().map(|entry| entry.length).sum();
-        section(&mut table, offset, 4 + json.len() as u64 + code_length);
+        section(&mut table, offset, 4 + json.len() as u64 + code_length + hodoscope.kallsyms);
         self.bytes(&table)?;
         features.iter().try_for_each(|(_, bytes)| self.bytes(bytes))?;
         self.bytes(&(json.len() as u32).to_le_bytes())?;
         self.bytes(&json)?;
+        let code_length = code_length + hodoscope.kallsyms;
         let copied = io::copy(&mut code.take(code_length), &mut self.out)?;
         if copied != code_length {
             return Err(io::Error::new(
@@ -232,13 +274,12 @@ impl<'a, W: Write + Seek> Writer<'a, W> {
         attr.extend_from_slice(&ATTR_SIZE.to_le_bytes());
         let period = 1;
         let samples = sample::IP | sample::TID | sample::TIME | sample::CPU | sample::IDENTIFIER;
+        let of_program = attr_flag::INHERIT | attr_flag::EXCLUDE_KERNEL | attr_flag::ENABLE_ON_EXEC;
         let flags = attr_flag::DISABLED
-            | attr_flag::INHERIT
-            | attr_flag::EXCLUDE_KERNEL
+            | if self.per_cpu() { 0 } else { of_program }
             | attr_flag::EXCLUDE_HV
             | attr_flag::MMAP
             | attr_flag::COMM
-            | attr_flag::ENABLE_ON_EXEC
             | attr_flag::TASK
             | attr_flag::SAMPLE_ID_ALL
             | attr_flag::MMAP2
@@ -262,6 +303,10 @@ impl<'a, W: Write + Seek> Writer<'a, W> {
         private[place::CAP_USER_TIME_ZERO] = 1;
         private[place::TSC_BIT] = intel_pt_config::TSC;
         private[place::NORETCOMP_BIT] = intel_pt_config::NORETCOMP;
+        if self.per_cpu() {
+            private[place::HAVE_SCHED_SWITCH] = SWITCHES_OF_CPUS;
+            private[place::PER_CPU_MMAPS] = 1;
+        }
         private[place::SNAPSHOT_MODE] = self.setup.snapshot.into();
         private[place::MTC_BIT] = intel_pt_config::MTC;
         private[place::MTC_FREQ_BITS] = intel_pt_config::MTC_PERIOD;
@@ -279,12 +324,17 @@ impl<'a, W: Write + Seek> Writer<'a, W> {
         body
     }
 
-    /// ID_INDEX records: which event id belongs to which thread.
+    fn per_cpu(&self) -> bool {
+        matches!(self.sources.first(), Some(Source::Cpu(_)))
+    }
+
+    /// ID_INDEX records: which event id belongs to which source.
     fn id_index(&mut self) -> io::Result<()> {
         let most = (usize::from(u16::MAX) - 64) / 32;
-        let entries: Vec<Vec<u8>> = (self.threads.iter().enumerate())
-            .map(|(index, thread)| {
-                words(&[FIRST_ID + index as u64, index as u64, u32::MAX.into(), thread.tid.into()])
+        let entries: Vec<Vec<u8>> = (self.sources.iter().enumerate())
+            .map(|(index, source)| {
+                let (tid, cpu) = source.owner();
+                words(&[FIRST_ID + index as u64, index as u64, cpu.into(), tid.into()])
             })
             .collect();
         entries.chunks(most).try_for_each(|chunk| {
@@ -297,7 +347,11 @@ impl<'a, W: Write + Seek> Writer<'a, W> {
     /// The trailer of a record that says whose it is and when: TID, TIME, CPU, IDENTIFIER.
     fn sample_id(&self, body: &mut Vec<u8>, thread: Thread, time: Nanos, cpu: Option<u32>) {
         body.resize(body.len().next_multiple_of(8), 0);
-        let index = self.indices.get(&thread).copied().unwrap_or(0);
+        let source = match cpu.filter(|_| self.per_cpu()) {
+            Some(cpu) => Source::Cpu(cpu),
+            None => Source::Thread(thread),
+        };
+        let index = self.indices.get(&source).copied().unwrap_or(0);
         body.extend_from_slice(&thread.pid.to_le_bytes());
         body.extend_from_slice(&thread.tid.to_le_bytes());
         body.extend(words(&[time.0, cpu.unwrap_or(0).into(), FIRST_ID + index as u64]));
@@ -328,9 +382,9 @@ impl<'a, W: Write + Seek> Writer<'a, W> {
     fn event_desc(&self) -> Vec<u8> {
         let mut bytes = [1, ATTR_SIZE].map(u32::to_le_bytes).concat();
         bytes.extend(self.attr());
-        bytes.extend((self.threads.len() as u32).to_le_bytes());
+        bytes.extend((self.sources.len() as u32).to_le_bytes());
         text(&mut bytes, self.setup.event.as_bytes());
-        bytes.extend((0..self.threads.len()).flat_map(|index| (FIRST_ID + index as u64).to_le_bytes()));
+        bytes.extend((0..self.sources.len()).flat_map(|index| (FIRST_ID + index as u64).to_le_bytes()));
         bytes
     }
 
@@ -350,105 +404,6 @@ impl<'a, W: Write + Seek> Writer<'a, W> {
     }
 }
 
-/// Type, misc and body of a sideband record, without its trailer.
-fn sideband_body(event: &Sideband<'_>) -> (u32, u16, Vec<u8>) {
-    let Thread { pid, tid } = event.thread;
-    let who = || [pid, tid].map(u32::to_le_bytes).concat();
-    match &event.kind {
-        SidebandKind::Map(mapping) => {
-            let mode = if mapping.kernel { misc::KERNEL } else { misc::USER };
-            let with_id = if mapping.build_id.is_empty() { 0 } else { misc::MMAP_BUILD_ID };
-            (record::MMAP2, mode | with_id, map_body(who(), mapping))
-        }
-        SidebandKind::Comm { name, exec } => {
-            let mut body = who();
-            body.extend_from_slice(name);
-            body.push(0);
-            (record::COMM, if *exec { misc::COMM_EXEC } else { 0 }, body)
-        }
-        SidebandKind::Fork { parent } => (record::FORK, 0, task(event, *parent)),
-        SidebandKind::Exit => (record::EXIT, 0, task(event, event.thread)),
-        SidebandKind::SwitchIn => (record::SWITCH, 0, Vec::new()),
-        SidebandKind::SwitchOut { preempted, next } => switch_out(*preempted, *next),
-        SidebandKind::TraceStart => (record::ITRACE_START, 0, who()),
-        SidebandKind::Lost { records } => (record::LOST, 0, words(&[FIRST_ID, *records])),
-        SidebandKind::Throttle { on } => {
-            let time = event.time.unwrap_or_default().0;
-            (if *on { record::THROTTLE } else { record::UNTHROTTLE }, 0, words(&[time, FIRST_ID, FIRST_ID]))
-        }
-        SidebandKind::KernelSymbol(symbol) => (record::KSYMBOL, misc::KERNEL, kernel_symbol(symbol)),
-        SidebandKind::BpfProgram { id, loaded, tag } => {
-            (record::BPF_EVENT, misc::KERNEL, bpf_event(*id, *loaded, tag))
-        }
-        SidebandKind::TextPoke(poke) => (record::TEXT_POKE, misc::KERNEL, text_poke(poke)),
-        SidebandKind::HardwareId { id, .. } => (record::AUX_OUTPUT_HW_ID, 0, words(&[*id])),
-    }
-}
-
-fn switch_out(preempted: bool, next: Option<Thread>) -> (u32, u16, Vec<u8>) {
-    let flags = misc::SWITCH_OUT | if preempted { misc::SWITCH_OUT_PREEMPT } else { 0 };
-    match next {
-        Some(Thread { pid, tid }) => {
-            (record::SWITCH_CPU_WIDE, flags, [pid, tid].map(u32::to_le_bytes).concat())
-        }
-        None => (record::SWITCH, flags, Vec::new()),
-    }
-}
-
-/// u64 addr, u32 len, u16 ksym_type, u16 flags, name.
-fn kernel_symbol(symbol: &KernelSymbol<'_>) -> Vec<u8> {
-    let mut body = words(&[symbol.address]);
-    body.extend((symbol.length as u32).to_le_bytes());
-    body.extend(if symbol.bpf { ksymbol::BPF } else { ksymbol::OUT_OF_LINE }.to_le_bytes());
-    body.extend(if symbol.dropped { ksymbol::UNREGISTER } else { 0 }.to_le_bytes());
-    body.extend_from_slice(symbol.name);
-    body.push(0);
-    body
-}
-
-/// u16 type, u16 flags, u32 id, 8 bytes of tag.
-fn bpf_event(id: u32, loaded: bool, tag: &[u8]) -> Vec<u8> {
-    let mut body = [if loaded { BPF_LOAD } else { BPF_UNLOAD }, 0].map(u16::to_le_bytes).concat();
-    body.extend(id.to_le_bytes());
-    body.extend_from_slice(tag);
-    body.resize(16, 0);
-    body
-}
-
-/// u64 addr, u16 old_len, u16 new_len, bytes of old, bytes of new.
-fn text_poke(poke: &TextPoke<'_>) -> Vec<u8> {
-    let mut body = words(&[poke.address]);
-    body.extend([poke.old.len() as u16, poke.new.len() as u16].map(u16::to_le_bytes).concat());
-    body.extend_from_slice(poke.old);
-    body.extend_from_slice(poke.new);
-    body
-}
-
-/// u32 pid, ppid, tid, ptid, u64 time.
-fn task(event: &Sideband<'_>, parent: Thread) -> Vec<u8> {
-    let mut body =
-        [event.thread.pid, parent.pid, event.thread.tid, parent.tid].map(u32::to_le_bytes).concat();
-    body.extend(words(&[event.time.unwrap_or_default().0]));
-    body
-}
-
-fn map_body(mut body: Vec<u8>, mapping: &Mapping<'_>) -> Vec<u8> {
-    body.extend(words(&[mapping.address, mapping.length, mapping.file_offset]));
-    let length = mapping.build_id.len().min(20);
-    let mut identity = [0; 24];
-    identity[0] = length as u8;
-    identity[4..4 + length].copy_from_slice(&mapping.build_id[..length]);
-    body.extend_from_slice(&identity);
-    body.extend(PROTECTION.map(u32::to_le_bytes).concat());
-    body.extend_from_slice(mapping.name);
-    body.push(0);
-    body
-}
-
-fn words(words: &[u64]) -> Vec<u8> {
-    words.iter().flat_map(|word| word.to_le_bytes()).collect()
-}
-
 fn section(bytes: &mut Vec<u8>, offset: u64, size: u64) {
     bytes.extend(words(&[offset, size]));
 }
@@ -464,6 +419,7 @@ fn text(bytes: &mut Vec<u8>, text: &[u8]) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::recording::{Mapping, SidebandKind};
     use crate::{Input, Unpacked, perf::layout::CodeEntry, perf::read, recording::EmulatedNotes};
 
     const THREADS: [Thread; 2] = [Thread { pid: 7, tid: 7 }, Thread { pid: 7, tid: 8 }];
@@ -509,13 +465,14 @@ mod tests {
             command: &[b"hodo".to_vec(), b"record".to_vec()],
             version: "hodo test",
         };
-        let mut writer = Writer::new(io::Cursor::new(Vec::new()), setup, THREADS.to_vec()).unwrap();
+        let mut writer =
+            Writer::new(io::Cursor::new(Vec::new()), setup, THREADS.map(Source::Thread).to_vec()).unwrap();
         sideband().iter().for_each(|event| writer.sideband(event).unwrap());
         writer.finished_round().unwrap();
         for (index, bytes) in trace.iter().enumerate() {
             writer.trace(index, Nanos(200), bytes.len() as u64, *bytes).unwrap();
         }
-        writer.finish(section, &b"code"[..]).unwrap().into_inner()
+        writer.finish(section, &b"codenames"[..]).unwrap().into_inner()
     }
 
     #[test]
@@ -523,6 +480,7 @@ mod tests {
         let section = HodoscopeSection {
             notes: EmulatedNotes { engine: "test".into(), frequency: 1, ..EmulatedNotes::default() },
             code: vec![CodeEntry { pid: 7, time_ns: 5, found_ns: None, address: 0x5000, length: 4 }],
+            kallsyms: 5,
         };
         let bytes = write(&[&[2, 0x82, 1], &[5; 16]], &section);
         let unpacked = Unpacked::default();
@@ -540,6 +498,7 @@ mod tests {
         let emulated = recording.emulated.unwrap();
         assert_eq!(emulated.notes, section.notes);
         assert_eq!((emulated.code[0].address, emulated.code[0].bytes), (0x5000, &b"code"[..]));
+        assert_eq!(emulated.kallsyms, b"names");
     }
 
     #[test]
@@ -555,7 +514,8 @@ mod tests {
             command: &[],
             version: "",
         };
-        let mut writer = Writer::new(io::Cursor::new(Vec::new()), setup, THREADS.to_vec()).unwrap();
+        let mut writer =
+            Writer::new(io::Cursor::new(Vec::new()), setup, THREADS.map(Source::Thread).to_vec()).unwrap();
         let error = writer.trace(0, Nanos(1), 10, &[1, 2, 3][..]).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::UnexpectedEof);
     }

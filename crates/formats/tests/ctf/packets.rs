@@ -148,7 +148,7 @@ fn what_the_first_packet_discarded_holds_none_of_its_events_back() {
         of(&[("s", [at(0, 10, 4), at(1, 20, 4)].concat())]),
         ["10 lost 4", "10 e", "12 e", "20 e", "22 e"]
     );
-    // Of a packet that only says when it ends, the loss was at some time before that.
+    // A packet that only says when it ends begins with its first event.
     let endless = tsdl(
         "clock { name = c; };
         typealias integer { size = 8; map = clock.c.value; } := time;
@@ -158,7 +158,7 @@ fn what_the_first_packet_discarded_holds_none_of_its_events_back() {
     );
     assert_eq!(
         lines(&endless, &[3, 30, 48, 48, 10, 20, 3, 40, 40, 40, 35]),
-        ["10 e", "20 e", "30 lost 3", "35 e"]
+        ["10 lost 3", "10 e", "20 e", "35 e"]
     );
 }
 

@@ -205,7 +205,7 @@ fn a_damaged_section_is_a_loss() {
 fn inputs_that_are_not_read_say_what_they_are() {
     let error = |bytes: &[u8]| read(bytes).unwrap_err().to_string();
     let file = PerfFile::new(&[FIELDS]).finish();
-    assert!(error(b"\x7fELF").contains("a perf.data begins with PERFILE2"));
+    assert!(error(b"\x7fELF").contains("not a trace"));
     assert!(error(b"2ELIFREP").contains("big-endian"));
     assert!(error(b"PERFFILE").contains("2009"));
     assert_eq!(error(&file[..20]), "offset 0x10: perf.data header: 8 bytes expected, but only 4 are left");

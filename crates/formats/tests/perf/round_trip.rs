@@ -6,7 +6,7 @@ use crate::file::read;
 use hodo_clock::{Nanos, PerfClock};
 use hodo_formats::{
     perf::layout::{CodeEntry, HodoscopeSection, intel_pt_config},
-    perf::write::{Setup, Writer},
+    perf::write::{Setup, Source, Writer},
     recording::{EmulatedNotes, KernelSymbol, Mapping, Sideband, SidebandKind, TextPoke, Thread},
 };
 use proptest::{collection::vec, prelude::*};
@@ -104,7 +104,7 @@ proptest! {
         filter in "(filter [a-z]{1,9} @ /bin/[a-z]{1,9})?",
     ) {
         let sideband = sideband(&events);
-        let mut writer = Writer::new(Cursor::new(Vec::new()), setup(&filter), THREADS.to_vec()).unwrap();
+        let mut writer = Writer::new(Cursor::new(Vec::new()), setup(&filter), THREADS.map(Source::Thread).to_vec()).unwrap();
         sideband.iter().for_each(|record| writer.sideband(record).unwrap());
         for (thread, bytes) in &traces {
             writer.trace(*thread, Nanos(9), bytes.len() as u64, &bytes[..]).unwrap();
@@ -113,7 +113,11 @@ proptest! {
         let entry = |(index, bytes): (usize, &Vec<u8>)| {
             CodeEntry { pid: 7, time_ns: index as u64, found_ns: Some(9), address: 4096, length: bytes.len() as u64 }
         };
-        let section = HodoscopeSection { notes: notes.clone(), code: code.iter().enumerate().map(entry).collect() };
+        let section = HodoscopeSection {
+            notes: notes.clone(),
+            code: code.iter().enumerate().map(entry).collect(),
+            kallsyms: 0,
+        };
         let file = writer.finish(&section, &code.concat()[..]).unwrap().into_inner();
 
         let read = read(&file).unwrap();

@@ -44,6 +44,12 @@ const RETURNS: usize = 64;
 /// do after a PSB, although compressing against zero is allowed too and perf fails on it.
 const NO_IP: u64 = 1 << 63;
 
+/// The bits of CR3 that a PIP packet shows: 51 to 5.
+const CR3_SHOWN: u64 = ((1 << 52) - 1) & !0x1f;
+
+/// A CR3 that no processor has: its reserved bits are set.
+const NO_CR3: u64 = u64::MAX;
+
 /// Branches that a TNT-64 packet holds.
 const LONG_TNT: u32 = 47;
 /// Branches that a TNT-8 packet holds.
@@ -65,6 +71,8 @@ pub struct Encoder {
     return_compression: u64,
     /// Whether MODE.Exec was sent since the last PSB.
     mode_known: u64,
+    /// CR3, or [`NO_CR3`] where the caller never set it.
+    cr3: u64,
     time: time::State,
 }
 
@@ -82,6 +90,7 @@ impl Encoder {
             returns_depth: 0,
             return_compression: settings.return_compression.into(),
             mode_known: 0,
+            cr3: NO_CR3,
             time: time::State::new(settings.timing, now),
         }
     }
@@ -163,6 +172,28 @@ impl Encoder {
         self.disable(None, now, sink);
     }
 
+    /// An interrupt, fault or trap within traced code, from before the instruction at `ip` to `target`:
+    /// FUP, then TIP.
+    pub fn interrupt_to(&mut self, ip: u64, target: u64, now: u64, sink: &mut impl Sink) {
+        self.flush(now, sink);
+        self.time.cyc(now, sink);
+        self.ip_packet(0x1d, ip, sink);
+        self.ip_packet(0x0d, target, sink);
+    }
+
+    /// CR3 has a new value: PIP (SDM, "PIP packet"). Each PSB+ repeats it from then on.
+    pub fn set_cr3(&mut self, cr3: u64, now: u64, sink: &mut impl Sink) {
+        self.flush(now, sink);
+        self.cr3 = cr3;
+        self.paging(sink);
+    }
+
+    fn paging(&self, sink: &mut impl Sink) {
+        if self.cr3 != NO_CR3 {
+            packet(Packet::Pip { cr3: self.cr3 & CR3_SHOWN, non_root: false }, sink);
+        }
+    }
+
     /// Packets were lost: OVF, and a FUP with the instruction that runs next, where tracing is on.
     pub fn overflow(&mut self, next: Option<u64>, now: u64, sink: &mut impl Sink) {
         self.tnt = 1;
@@ -197,6 +228,7 @@ impl Encoder {
         self.returns_depth = 0;
         self.mode_known = 0;
         self.time.status(now, sink);
+        self.paging(sink);
         if let Some(ip) = next {
             self.mode(sink);
             self.ip_packet(0x1d, ip, sink);
@@ -208,6 +240,16 @@ impl Encoder {
     #[inline(always)]
     pub fn next_mtc(&self) -> u64 {
         self.time.next_mtc()
+    }
+
+    /// Ticks between MTC packets, where there are any.
+    pub fn mtc_ticks(&self) -> u64 {
+        self.time.mtc_ticks()
+    }
+
+    /// Leaves out the MTC packets that are due at `now`; to be called right before a TSC packet, which says more.
+    pub fn skip_mtc(&mut self, now: u64) {
+        self.time.skip(now);
     }
 
     /// The MTC packets that are due at `now`.
@@ -362,6 +404,29 @@ mod tests {
         let packets = packets(&bytes);
         assert_eq!(branches(&packets), [true; RETURNS]);
         assert_eq!(packets.iter().filter(|packet| matches!(packet, Packet::Tip(_))).count(), 70 - RETURNS);
+    }
+
+    #[test]
+    fn an_address_space_is_shown_when_it_changes_and_at_each_psb() {
+        let mut encoder = Encoder::new(QUIET, 0);
+        let mut bytes = Vec::new();
+        encoder.branch(true, 0, &mut bytes);
+        encoder.set_cr3(0x1234_5678_9007, 0, &mut bytes);
+        encoder.interrupt_to(0x40_1000, 0xffff_ffff_8100_0000, 0, &mut bytes);
+        encoder.synchronize(None, 7, &mut bytes);
+        let pip = Packet::Pip { cr3: 0x1234_5678_9000, non_root: false };
+        let expected = [
+            Packet::Tnt8(Tnt { bits: 1, count: 1 }),
+            pip,
+            Packet::Fup(IpPayload::Sext48(0x40_1000)),
+            Packet::Tip(IpPayload::Sext48(0xffff_8100_0000)),
+            Packet::Psb,
+            Packet::Tsc(7),
+            Packet::Cbr(10),
+            pip,
+            Packet::PsbEnd,
+        ];
+        assert_eq!(packets(&bytes), expected);
     }
 
     #[test]

@@ -59,6 +59,16 @@ impl State {
         self.next_mtc
     }
 
+    pub(super) fn mtc_ticks(&self) -> u64 {
+        self.mtc_ticks
+    }
+
+    pub(super) fn skip(&mut self, now: u64) {
+        if self.mtc != 0 {
+            self.next_mtc = (now / self.mtc_ticks + 1) * self.mtc_ticks;
+        }
+    }
+
     /// One MTC for each boundary that `now` has reached.
     pub(super) fn tick(&mut self, now: u64, sink: &mut impl Sink) {
         while self.next_mtc <= now {
@@ -88,9 +98,7 @@ impl State {
     /// The clock jumped to `now` without cycles passing.
     pub(super) fn set(&mut self, now: u64, sink: &mut impl Sink) {
         self.last_cyc = now;
-        if self.mtc != 0 {
-            self.next_mtc = (now / self.mtc_ticks + 1) * self.mtc_ticks;
-        }
+        self.skip(now);
         self.alignment(now, sink);
     }
 

@@ -81,6 +81,8 @@ pub struct Decoder<'t> {
     no_tnt: bool,
     pub(super) no_branches: bool,
     schedule: &'t [Switch],
+    /// When the schedule goes on.
+    next_switch: Option<Tsc>,
     pub(super) program: usize,
     context: u32,
     pub(super) gap: Option<Gap>,
@@ -106,6 +108,9 @@ pub(super) struct Context<'x, 'a, L, S> {
     pub(super) programs: &'x mut [Program<'a, L>],
     pub(super) sink: &'x mut S,
 }
+
+/// Set in the addresses of the kernel's half.
+const KERNEL: u64 = 1 << 63;
 
 impl<'t> Decoder<'t> {
     /// A decoder for one segment: the bytes of `stream` from the PSB at `span.start` up to, and
@@ -134,6 +139,7 @@ impl<'t> Decoder<'t> {
             no_tnt: config.no_tnt,
             no_branches: config.no_branches,
             schedule,
+            next_switch: schedule.get(1).map(|next| next.at),
             program: schedule[0].program,
             context: schedule[0].context,
             gap: None,
@@ -253,7 +259,16 @@ impl<'t> Decoder<'t> {
             }
         }
         self.tell_time(context);
+        if self.switch_is_due() && self.walk.ip & KERNEL != 0 && self.is_on() {
+            self.switch_within_kernel(context);
+        }
         Ok(())
+    }
+
+    /// Whether another thread runs by now, as the schedule says.
+    #[inline]
+    pub(super) fn switch_is_due(&self) -> bool {
+        self.next_switch.is_some_and(|at| self.reported >= Some(at))
     }
 
     /// Reports the time, where it went on, and looks at the code of that time from now on.
@@ -331,23 +346,6 @@ impl<'t> Decoder<'t> {
     /// The next packet, where one is expected.
     pub(super) fn next_of_segment(&mut self) -> Result<Option<Packet>, Trouble> {
         self.packets.next_before(self.span.end).map_err(|error| Trouble::Packet(error.kind))
-    }
-
-    /// A compressed return to a call that is hidden has run; only where it went is not known.
-    #[cold]
-    fn over_unseen_return<L: Labels, S: Sink>(
-        &mut self,
-        trouble: Trouble,
-        context: &mut Context<'_, '_, L, S>,
-    ) -> Trouble {
-        let (Trouble::EmptyReturnStack { at }, Some(hidden)) = (trouble, self.hidden_calls) else {
-            return trouble;
-        };
-        let (walk, graph, sink) = self.parts(context);
-        if let Some(id) = walk.block() {
-            walk.report(graph, id, sink);
-        }
-        Trouble::UnseenCall { at, hidden }
     }
 
     /// The TIP of a branch between those of one TNT comes after that TNT.
@@ -495,6 +493,7 @@ impl<'t> Decoder<'t> {
         let now = self.timing.now().unwrap_or(Tsc(0));
         let after = self.schedule.partition_point(|switch| switch.at <= now);
         let switch = self.schedule[after.saturating_sub(1)];
+        self.next_switch = self.schedule.get(after.max(1)).map(|next| next.at);
         let switched = (switch.program, switch.context) != (self.program, self.context);
         if switched {
             (self.program, self.context) = (switch.program, switch.context);

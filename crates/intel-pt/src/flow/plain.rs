@@ -30,6 +30,9 @@ impl Decoder<'_> {
                     0 => break,
                     size => self.packets.skip_to(at + size),
                 }
+                if self.switch_is_due() {
+                    break;
+                }
                 continue;
             }
             let most = if counted { 1 } else { most - followed };
@@ -42,6 +45,9 @@ impl Decoder<'_> {
             }
             if std::mem::take(&mut counted) {
                 self.tell_time(context);
+                if self.switch_is_due() {
+                    break;
+                }
             }
             if self.walk.has_much_to_tell() {
                 let (walk, graph, sink) = self.parts(context);

@@ -59,6 +59,36 @@ impl Waiting {
 }
 
 impl Decoder<'_> {
+    /// A compressed return to a call that is hidden has run; only where it went is not known.
+    #[cold]
+    pub(super) fn over_unseen_return<L: Labels, S: Sink>(
+        &mut self,
+        trouble: Trouble,
+        context: &mut Context<'_, '_, L, S>,
+    ) -> Trouble {
+        let (Trouble::EmptyReturnStack { at }, Some(hidden)) = (trouble, self.hidden_calls) else {
+            return trouble;
+        };
+        let (walk, graph, sink) = self.parts(context);
+        if let Some(id) = walk.block() {
+            walk.report(graph, id, sink);
+        }
+        Trouble::UnseenCall { at, hidden }
+    }
+
+    /// Another thread may run from here on although tracing did not go off: the kernel's code, which all programs
+    /// have, takes the processor from one and gives it to the other. User space gives it to nobody but the kernel.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn switch_within_kernel<L: Labels, S: Sink>(&mut self, context: &mut Context<'_, '_, L, S>) {
+        if let Some(switch) = self.switch_program() {
+            context.sink.event(Event::Switch(switch));
+            let at = self.timing.now().map_or(0, |now| now.0);
+            let (walk, graph, _) = self.parts(context);
+            walk.look_at(graph, at);
+        }
+    }
+
     /// Whether tracing is on, and the flow known.
     pub(super) fn is_on(&self) -> bool {
         matches!(self.state, State::On | State::OnSincePsb | State::OnSinceOverflow)

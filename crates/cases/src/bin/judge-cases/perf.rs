@@ -7,7 +7,7 @@ use hodo_clock::{Nanos, PerfClock};
 use hodo_formats::{
     perf::{
         layout::{HodoscopeSection, intel_pt_config},
-        write::{Setup, Writer},
+        write::{Setup, Source, Writer},
     },
     recording::{Mapping, Sideband, SidebandKind, Thread},
 };
@@ -68,7 +68,7 @@ fn write(
         command: &[],
         version: "1",
     };
-    let mut writer = Writer::new(File::create(recording)?, setup, vec![THREAD])?;
+    let mut writer = Writer::new(File::create(recording)?, setup, vec![Source::Thread(THREAD)])?;
     tell(&mut writer, SidebandKind::Comm { name: b"case", exec: true })?;
     for (index, section) in assembly.sections.iter().enumerate() {
         let path = folder.join(format!("code-{index}"));

@@ -396,7 +396,7 @@ impl Decoder<'_> {
     #[inline]
     fn goes_on<L, S: Sink>(&self, context: &Context<'_, '_, L, S>) -> bool {
         // No code is valid at the last tick.
-        self.walk.at != u64::MAX && context.sink.takes_paths()
+        self.walk.at != u64::MAX && context.sink.takes_paths() && !self.switch_is_due()
     }
 
     /// Whether a TNT or TIP that comes next says what it seems to.

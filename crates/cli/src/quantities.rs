@@ -1,0 +1,49 @@
+//! Numbers with units, as the command line writes them.
+
+use hodo_trace::Every;
+
+use crate::failure::Failure;
+
+/// How far samples lie apart: a number and a unit.
+pub fn every(text: &str) -> Result<Every, String> {
+    let units = [("ns", 1), ("us", 1_000), ("ms", 1_000_000), ("s", 1_000_000_000)];
+    let period = |digits: &str| digits.parse::<u64>().ok().filter(|&period| period > 0);
+    let instructions = text.strip_suffix('i').and_then(period).map(Every::Instructions);
+    let time = || {
+        let (digits, scale) =
+            units.iter().find_map(|&(unit, scale)| Some((text.strip_suffix(unit)?, scale)))?;
+        Some(Every::Nanoseconds(period(digits)?.checked_mul(scale)?))
+    };
+    instructions.or_else(time).ok_or("expected a period such as 100ns, 1us, 10ms or 1000i".to_owned())
+}
+
+/// A time: a number and a unit.
+pub fn interval(text: &str) -> Result<std::time::Duration, String> {
+    let units = [("ms", 1), ("s", 1000), ("min", 60_000)];
+    let found =
+        units.iter().find_map(|&(unit, scale)| Some((text.strip_suffix(unit)?.parse::<u32>().ok()?, scale)));
+    let found = found.filter(|&(number, _)| number > 0).ok_or("expected a time such as 1s or 500ms")?;
+    Ok(std::time::Duration::from_millis(u64::from(found.0) * found.1))
+}
+
+/// Two numbers with `..` between them.
+pub fn instructions(text: &str) -> Result<std::ops::Range<u64>, String> {
+    let range = text.split_once("..").and_then(|(from, to)| Some(from.parse().ok()?..to.parse().ok()?));
+    range.filter(|range| range.start < range.end).ok_or("expected two numbers, such as 1000..2000".to_owned())
+}
+
+/// A number of bytes with an optional K, M or G.
+pub fn size(text: &str) -> Result<u64, Failure> {
+    let (digits, shift) = match text.strip_suffix(['K', 'k']) {
+        Some(digits) => (digits, 10),
+        None => match (text.strip_suffix(['M', 'm']), text.strip_suffix(['G', 'g'])) {
+            (Some(digits), _) => (digits, 20),
+            (_, Some(digits)) => (digits, 30),
+            _ => (text, 0),
+        },
+    };
+    let number = digits.parse::<u64>().ok().and_then(|number| number.checked_mul(1 << shift));
+    number
+        .filter(|&bytes| bytes > 0)
+        .ok_or_else(|| Failure::usage(format!("`{text}` is no size; write 4096, 64K, 4M or 1G")))
+}

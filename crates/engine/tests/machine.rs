@@ -1,0 +1,156 @@
+//! A recording of a machine: a stream for each CPU, the kernel's code in the recording, and threads that take the
+//! processor from each other while the kernel runs and is traced.
+
+use std::{
+    fs::File,
+    io::{BufWriter, Cursor, Seek, Write},
+};
+
+use hodo_clock::{Nanos, PerfClock};
+use hodo_engine::{ChunkSize, Files, FlowTrace, Input, Options, Reading, TrackSink, decode_all};
+use hodo_formats::{
+    perf::{
+        layout::{CodeEntry, HodoscopeSection, intel_pt_config},
+        write::{Setup, Source, Writer},
+    },
+    recording::{EmulatedNotes, KeptCode, Mapping, Sideband, SidebandKind, Thread},
+};
+use hodo_intel_pt::{
+    encoder::{Encoder, Settings, Timing},
+    flow::{Event, Executed, Sink},
+};
+
+const KERNEL: u64 = 0xffff_ffff_8100_0000;
+const USER: u64 = 0x1000;
+const FIRST: Thread = Thread { pid: 7, tid: 7 };
+const SECOND: Thread = Thread { pid: 8, tid: 8 };
+
+/// Both programs lie at the same address: a NOP and SYSCALL, and two NOPs and SYSCALL. The kernel is a NOP and
+/// SYSRET; later, two NOPs and SYSRET.
+const CODE: [(u32, u64, u64, &[u8]); 4] = [
+    (KeptCode::KERNEL, 1000, KERNEL, &[0x90, 0x48, 0x0f, 0x07]),
+    (FIRST.pid, 1000, USER, &[0x90, 0x0f, 0x05]),
+    (SECOND.pid, 1000, USER, &[0x90, 0x90, 0x0f, 0x05]),
+    (KeptCode::KERNEL, 5000, KERNEL, &[0x90, 0x90, 0x48, 0x0f, 0x07]),
+];
+
+fn trace() -> Vec<u8> {
+    let timing = Timing { tsc: true, mtc_period: None, cyc_threshold: None };
+    let mut encoder = Encoder::new(Settings { return_compression: true, timing }, 1000);
+    let mut bytes = Vec::new();
+    let out = &mut bytes;
+    encoder.set_cr3(0x5000, 1000, &mut Vec::new());
+    encoder.synchronize(None, 1000, out);
+    encoder.enable(USER, 1000, out);
+    // SYSCALL of the first program; the kernel gives the processor to the second one, and returns to it.
+    encoder.indirect(KERNEL, 1000, out);
+    encoder.set_clock(2500, out);
+    encoder.set_cr3(0x6000, 2500, out);
+    encoder.indirect(USER, 2500, out);
+    // SYSCALL of the second; here the kernel's code is another one.
+    encoder.set_clock(5500, out);
+    encoder.indirect(KERNEL, 5500, out);
+    encoder.indirect(USER, 5500, out);
+    encoder.interrupt_to(USER + 1, KERNEL, 5500, out);
+    encoder.interrupt(KERNEL, 5500, out);
+    bytes
+}
+
+fn write(out: impl Write + Seek) {
+    let setup = Setup {
+        config: intel_pt_config::TSC,
+        clock: PerfClock::new(10, 1024, 0).unwrap(),
+        tsc_ctc_ratio: (40, 1),
+        max_nonturbo_ratio: 10,
+        snapshot: false,
+        filter: "",
+        event: "intel_pt//",
+        command: &[],
+        version: "test",
+    };
+    let map = Mapping {
+        address: KERNEL,
+        length: 0x1000,
+        file_offset: KERNEL,
+        name: b"[kernel.kallsyms]_text",
+        build_id: &[],
+        kernel: true,
+    };
+    let nobody = Thread { pid: KeptCode::KERNEL, tid: 0 };
+    let records = [
+        (1000, nobody, SidebandKind::Map(map)),
+        (2000, FIRST, SidebandKind::SwitchOut { preempted: false, next: Some(SECOND) }),
+        (2001, SECOND, SidebandKind::SwitchIn),
+    ];
+    let mut writer = Writer::new(out, setup, vec![Source::Cpu(3)]).unwrap();
+    for (time, thread, kind) in records {
+        let said = Sideband { time: Some(Nanos(time)), cpu: Some(3), thread, guest: None, kind };
+        writer.sideband(&said).unwrap();
+    }
+    let trace = trace();
+    writer.trace(0, Nanos(9000), trace.len() as u64, &trace[..]).unwrap();
+    let entry = |&(pid, time_ns, address, bytes): &(u32, u64, u64, &[u8])| CodeEntry {
+        pid,
+        time_ns,
+        found_ns: None,
+        address,
+        length: bytes.len() as u64,
+    };
+    let kallsyms = format!("{KERNEL:016x} T _text\n");
+    let section = HodoscopeSection {
+        notes: EmulatedNotes { engine: "test".into(), frequency: 1_000_000_000, ..EmulatedNotes::default() },
+        code: CODE.iter().map(entry).collect(),
+        kallsyms: kallsyms.len() as u64,
+    };
+    let code = CODE.map(|(.., bytes)| bytes).concat();
+    writer.finish(&section, Cursor::new([&code[..], kallsyms.as_bytes()].concat())).unwrap();
+}
+
+#[derive(Default)]
+struct Seen(Vec<String>);
+
+impl Sink for Seen {
+    fn executed(&mut self, executed: Executed<'_>) {
+        self.0.extend(executed.addresses().map(|address| format!("{address:x}")));
+    }
+
+    fn event(&mut self, event: Event) {
+        match event {
+            Event::Switch(context) => self.0.push(format!("switch {context}")),
+            Event::Gap(gap) => self.0.push(format!("gap {gap:?}")),
+            _ => {}
+        }
+    }
+}
+
+impl TrackSink for Seen {
+    fn begin_segment(&mut self) {}
+}
+
+#[test]
+fn threads_change_while_the_kernel_is_traced() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("perf.data");
+    write(BufWriter::new(File::create(&path).unwrap()));
+    let files = Files::default();
+    let input = Input::File(path);
+    let experiment = FlowTrace::open(&files, &input, &Options::default()).unwrap();
+    assert_eq!(experiment.tracks[0].name, "cpu 3");
+    let whole = ChunkSize::Bytes(u64::MAX);
+    let reading =
+        Reading { threads: 1, chunk_size: whole, window: None, numbers: None, spans: None, memo: false };
+    let mut seen = Vec::new();
+    let start = |_: &_, ()| Seen::default();
+    let consume = |_: &_, lines: Vec<String>| {
+        seen.extend(lines);
+        true
+    };
+    decode_all(&experiment, reading, start, |sink: Seen| (sink.0, ()), consume, |_| true);
+    let kernel = |offset| format!("{:x}", KERNEL + offset);
+    let user = |offset| format!("{:x}", USER + offset);
+    let expected = [
+        vec![user(0), user(1), "switch 1".to_owned(), kernel(0), kernel(1)],
+        vec![user(0), user(1), user(2), kernel(0), kernel(1), kernel(2), user(0)],
+    ];
+    assert_eq!(seen, expected.concat());
+}

@@ -1,0 +1,243 @@
+//! From the code that a machine ran to the pieces that a recording has to keep.
+//!
+//! ```text
+//! code of the kernel ──────────────► its first state, as large pieces; then each change
+//! code of user space ──who ran?────► what differs from the files that the process maps
+//! ```
+//!
+//! The plugin knows address spaces by CR3 and says what is new in each. A CR3 that a process left is given to
+//! another one, which may have the same code at the same place: what no file holds is kept for that one too.
+
+use std::{
+    collections::{BTreeMap, HashMap, HashSet},
+    fs::File,
+    os::unix::{ffi::OsStrExt, fs::FileExt},
+    path::Path,
+};
+
+use hodo_clock::{Nanos, PerfClock, Tsc};
+use hodo_emulator::machine::spool::{CodeNote, SpaceNote};
+use hodo_formats::{
+    perf::ring::RingRecord,
+    recording::{KeptCode, Mapping, SidebandKind},
+};
+
+const PAGE: u64 = 4096;
+
+/// A piece of code that the recording keeps.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Piece {
+    pub(super) pid: u32,
+    pub(super) time: Nanos,
+    pub(super) address: u64,
+    pub(super) bytes: Vec<u8>,
+}
+
+/// The pieces to keep, in order of time; the kernel is there from `begin` on. `records` are in order of time.
+pub(super) fn pieces(
+    notes: Vec<(CodeNote, Vec<u8>)>,
+    spaces: &[SpaceNote],
+    records: &[RingRecord<'_>],
+    clock: &PerfClock,
+    begin: Nanos,
+) -> Vec<Piece> {
+    let (kernel, user): (Vec<_>, Vec<_>) = notes.into_iter().partition(|(note, _)| note.space == 0);
+    let mut pieces = of_kernel(kernel, clock, begin);
+    pieces.extend(of_processes(user, spaces, records, clock));
+    pieces.sort_by_key(|piece| piece.time);
+    pieces
+}
+
+/// The kernel's code: as it was first, then its changes.
+fn of_kernel(notes: Vec<(CodeNote, Vec<u8>)>, clock: &PerfClock, begin: Nanos) -> Vec<Piece> {
+    let mut first: BTreeMap<u64, u8> = BTreeMap::new();
+    let mut changes = Vec::new();
+    for (note, bytes) in notes {
+        for (address, &byte) in (note.address..).zip(&bytes) {
+            first.entry(address).or_insert(byte);
+        }
+        if note.changed {
+            let time = clock.nanos(Tsc(note.time));
+            changes.push(Piece { pid: KeptCode::KERNEL, time, address: note.address, bytes });
+        }
+    }
+    let mut pieces: Vec<Piece> = Vec::new();
+    for (address, byte) in first {
+        match pieces.last_mut() {
+            Some(last) if last.address + last.bytes.len() as u64 == address => last.bytes.push(byte),
+            _ => {
+                pieces.push(Piece { pid: KeptCode::KERNEL, time: begin, address, bytes: vec![byte] });
+            }
+        }
+    }
+    pieces.extend(changes);
+    pieces
+}
+
+/// What happened, by time.
+enum Event<'r, 'b> {
+    Record(&'r RingRecord<'b>),
+    Space(&'r SpaceNote),
+    Code(CodeNote, Vec<u8>),
+}
+
+fn of_processes(
+    notes: Vec<(CodeNote, Vec<u8>)>,
+    spaces: &[SpaceNote],
+    records: &[RingRecord<'_>],
+    clock: &PerfClock,
+) -> Vec<Piece> {
+    let time = |ticks: u64| clock.nanos(Tsc(ticks)).0;
+    let mut events: Vec<(u64, Event<'_, '_>)> =
+        records.iter().map(|record| (record.time.unwrap_or_default().0, Event::Record(record))).collect();
+    events.extend(spaces.iter().map(|space| (time(space.time), Event::Space(space))));
+    events.extend(notes.into_iter().map(|(note, bytes)| (time(note.time), Event::Code(note, bytes))));
+    events.sort_by_key(|&(time, _)| time);
+    let mut processes = Processes::new(records);
+    for (time, event) in events {
+        match event {
+            Event::Record(record) => processes.record(record, time),
+            Event::Space(note) => processes.switched(note, time),
+            Event::Code(note, bytes) => processes.code(&note, bytes, time),
+        }
+    }
+    processes.pieces
+}
+
+/// A part of a file that a process maps.
+#[derive(Clone, Debug)]
+struct Map {
+    address: u64,
+    length: u64,
+    file_offset: u64,
+    name: Vec<u8>,
+}
+
+/// Code that no file holds, in an address space.
+#[derive(Default)]
+struct Space {
+    /// The process that it belongs to, and how many programs that had executed.
+    owner: Option<(u32, u32)>,
+    /// The bytes by address.
+    kept: BTreeMap<u64, Vec<u8>>,
+}
+
+/// What is known of processes at a time.
+#[derive(Default)]
+struct Processes {
+    /// Who runs, by CPU.
+    running: HashMap<u32, u32>,
+    /// The address space, by CPU.
+    at: HashMap<u32, u64>,
+    maps: HashMap<u32, Vec<Map>>,
+    programs: HashMap<u32, u32>,
+    spaces: HashMap<u64, Space>,
+    /// Pages of processes of which something is kept.
+    kept: HashSet<(u32, u64)>,
+    files: HashMap<Vec<u8>, Option<File>>,
+    pieces: Vec<Piece>,
+}
+
+impl Processes {
+    /// Who runs at first is who goes first.
+    fn new(records: &[RingRecord<'_>]) -> Processes {
+        let mut processes = Processes::default();
+        for record in records {
+            if let Some(said) = &record.said
+                && let SidebandKind::SwitchOut { .. } = said.kind
+            {
+                let cpu = record.cpu.unwrap_or(0);
+                processes.running.entry(cpu).or_insert(said.thread.pid);
+            }
+        }
+        processes
+    }
+
+    fn record(&mut self, record: &RingRecord<'_>, time: u64) {
+        let Some(said) = &record.said else { return };
+        let (cpu, pid) = (record.cpu.unwrap_or(0), said.thread.pid);
+        match &said.kind {
+            SidebandKind::SwitchOut { next: Some(next), .. } => {
+                self.running.insert(cpu, next.pid);
+            }
+            SidebandKind::Comm { exec: true, .. } => {
+                *self.programs.entry(pid).or_default() += 1;
+                self.maps.remove(&pid);
+                self.kept.retain(|&(of, _)| of != pid);
+                self.take_over(cpu, time);
+            }
+            SidebandKind::Fork { parent } if parent.pid != pid => {
+                let inherited = self.maps.get(&parent.pid).cloned().unwrap_or_default();
+                self.maps.insert(pid, inherited);
+                let pages: Vec<u64> =
+                    self.kept.iter().filter(|&&(of, _)| of == parent.pid).map(|&(_, page)| page).collect();
+                self.kept.extend(pages.into_iter().map(|page| (pid, page)));
+            }
+            SidebandKind::Map(Mapping { address, length, file_offset, name, kernel: false, .. }) => {
+                let (address, length, file_offset) = (*address, *length, *file_offset);
+                let map = Map { address, length, file_offset, name: name.to_vec() };
+                self.maps.entry(pid).or_default().push(map);
+            }
+            _ => {}
+        }
+    }
+
+    fn switched(&mut self, note: &SpaceNote, time: u64) {
+        self.at.insert(note.cpu, note.space);
+        self.take_over(note.cpu, time);
+    }
+
+    /// What the address space of a CPU holds belongs to the process that runs there, which may be a new one.
+    fn take_over(&mut self, cpu: u32, time: u64) {
+        let (Some(&space), Some(&pid)) = (self.at.get(&cpu), self.running.get(&cpu)) else { return };
+        let owner = (pid, self.programs.get(&pid).copied().unwrap_or(0));
+        let space = self.spaces.entry(space).or_default();
+        // The kernel's own threads (and pid 0) borrow whatever address space is there.
+        if pid == 0 || space.owner == Some(owner) {
+            return;
+        }
+        space.owner = Some(owner);
+        for (&address, bytes) in &space.kept {
+            self.kept.extend(pages(address, bytes.len()).map(|page| (pid, page)));
+            self.pieces.push(Piece { pid, time: Nanos(time), address, bytes: bytes.clone() });
+        }
+    }
+
+    fn code(&mut self, note: &CodeNote, bytes: Vec<u8>, time: u64) {
+        self.at.insert(note.cpu, note.space);
+        let pid = self.running.get(&note.cpu).copied().unwrap_or(0);
+        self.take_over(note.cpu, time);
+        let mut touched = pages(note.address, bytes.len());
+        if !touched.any(|page| self.kept.contains(&(pid, page))) && self.is_of_file(pid, note.address, &bytes)
+        {
+            return;
+        }
+        self.kept.extend(pages(note.address, bytes.len()).map(|page| (pid, page)));
+        self.spaces.entry(note.space).or_default().kept.insert(note.address, bytes.clone());
+        self.pieces.push(Piece { pid, time: Nanos(time), address: note.address, bytes });
+    }
+
+    /// Whether the file that a process maps at an address has these bytes there.
+    fn is_of_file(&mut self, pid: u32, address: u64, bytes: &[u8]) -> bool {
+        let maps = self.maps.get(&pid).map_or(&[][..], Vec::as_slice);
+        let end = address + bytes.len() as u64;
+        let covers = |map: &&Map| map.address <= address && end <= map.address.saturating_add(map.length);
+        let Some(map) = maps.iter().rev().find(covers) else { return false };
+        let at = map.file_offset + (address - map.address);
+        let open = |name: &Vec<u8>| {
+            let path = Path::new(std::ffi::OsStr::from_bytes(name));
+            File::open(path).ok().filter(|_| path.is_absolute())
+        };
+        let name = &map.name;
+        if !self.files.contains_key(name) {
+            self.files.insert(name.clone(), open(name));
+        }
+        let Some(Some(file)) = self.files.get(name) else { return false };
+        let mut found = vec![0; bytes.len()];
+        file.read_exact_at(&mut found, at).is_ok() && found == bytes
+    }
+}
+
+fn pages(address: u64, length: usize) -> impl Iterator<Item = u64> {
+    address / PAGE..=(address + length.max(1) as u64 - 1) / PAGE
+}

@@ -1,0 +1,104 @@
+//! What a machine is made of: the cache that `cargo xtask setup --machine` fills.
+//!
+//! ```text
+//! qemu/              QEMU's packages, unpacked, with their own dynamic loader and libraries
+//! kernel/vmlinux     the guest's kernel
+//! kernel/modules/    its modules, as its package has them
+//! hodo-guest         the guest's first process
+//! ```
+
+use std::{
+    ffi::OsString,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use crate::Error;
+
+/// Where the files are.
+#[derive(Debug)]
+pub(crate) struct Files {
+    folder: PathBuf,
+    pub(crate) kernel: PathBuf,
+    pub(crate) modules: PathBuf,
+    pub(crate) init: PathBuf,
+}
+
+/// What says where the cache is, if it is elsewhere.
+const VARIABLE: &str = "HODO_MACHINE";
+/// Where Debian keeps libraries.
+const LIBRARIES: &str = "usr/lib/x86_64-linux-gnu";
+const LOADER: &str = "ld-linux-x86-64.so.2";
+const QEMU: &str = "usr/bin/qemu-system-x86_64";
+
+impl Files {
+    pub(crate) fn find() -> Result<Files, Error> {
+        let folder =
+            folder().ok_or_else(|| missing("neither HODO_MACHINE, XDG_CACHE_HOME nor HOME is set"))?;
+        let files = Files {
+            kernel: folder.join("kernel/vmlinux"),
+            modules: folder.join("kernel/modules"),
+            init: init(&folder),
+            folder,
+        };
+        let needed = [files.kernel.clone(), files.modules.clone(), files.init.clone(), files.qemu()];
+        match needed.iter().find(|path| !path.exists()) {
+            Some(path) => Err(missing(&format!("{} is not there", path.display()))),
+            None => Ok(files),
+        }
+    }
+
+    fn qemu(&self) -> PathBuf {
+        self.folder.join("qemu").join(QEMU)
+    }
+
+    /// A command that starts QEMU, with the libraries of its own packages.
+    pub(crate) fn command(&self) -> Command {
+        let root = self.folder.join("qemu");
+        let libraries = root.join(LIBRARIES);
+        let mut command = Command::new(libraries.join(LOADER));
+        let mut path = OsString::from(&libraries);
+        path.push(":");
+        path.push(root.join("lib/x86_64-linux-gnu"));
+        command.arg("--library-path").arg(path).arg(self.qemu());
+        for folder in ["usr/share/qemu", "usr/share/seabios"] {
+            command.arg("-L").arg(root.join(folder));
+        }
+        command
+    }
+
+    /// The name and version of QEMU.
+    pub(crate) fn version(&self) -> Result<String, Error> {
+        let output = self.command().arg("--version").output().map_err(Error::file(&self.qemu()))?;
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        let number = text.split_whitespace().skip_while(|&word| word != "version").nth(1);
+        match number {
+            Some(number) => Ok(format!("qemu-system-x86_64 {number}")),
+            None => {
+                let said = String::from_utf8_lossy(&output.stderr).trim().to_owned();
+                Err(missing(&format!("{} does not start ({said})", self.qemu().display())))
+            }
+        }
+    }
+}
+
+fn folder() -> Option<PathBuf> {
+    let of = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+    let cache = || of("XDG_CACHE_HOME").or_else(|| Some(of("HOME")?.join(".cache")));
+    of(VARIABLE).or_else(|| Some(cache()?.join("hodo/machine")))
+}
+
+/// The guest's first process: the one that was installed with this program, else that of the cache.
+fn init(folder: &Path) -> PathBuf {
+    const NAME: &str = "hodo-guest";
+    let beside =
+        std::env::current_exe().ok().and_then(|exe| Some(exe.parent()?.join("../lib/hodo").join(NAME)));
+    beside.filter(|path| path.exists()).unwrap_or_else(|| folder.join(NAME))
+}
+
+fn missing(what: &str) -> Error {
+    Error::Missing(format!(
+        "a whole machine needs QEMU 11.1 and a kernel of its own: {what}. `cargo xtask setup --machine` fetches them into \
+         the user's cache, and installs nothing"
+    ))
+}

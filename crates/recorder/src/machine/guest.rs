@@ -1,0 +1,184 @@
+//! QEMU, the streams between the guest and us, and signals for the command.
+
+use std::{
+    ffi::OsString,
+    fs,
+    io::{self, Read, Write},
+    os::{
+        fd::AsFd,
+        unix::{ffi::OsStrExt, net::UnixStream, process::CommandExt, process::ExitStatusExt},
+    },
+    path::{Path, PathBuf},
+    process::{Child, Command, ExitStatus},
+    thread::{self, JoinHandle},
+    time::{Duration, Instant},
+};
+
+use hodo_emulator::machine::tick_frequency;
+use rustix::io::{FdFlags, fcntl_setfd};
+use signal_hook::{
+    consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM},
+    iterator::Signals,
+};
+
+use super::files::Files;
+use crate::{Error, signals};
+
+/// Virtual processors.
+const CPUS: u32 = 2;
+/// Memory of the guest, which also holds what it writes to files.
+const MEMORY: &str = "2G";
+/// How long the guest may take until it runs the command.
+const PATIENCE: Duration = Duration::from_secs(300);
+/// Signals that would end the recorder, whose work begins when the guest has ended.
+const ENDING: [i32; 4] = [SIGHUP, SIGINT, SIGQUIT, SIGTERM];
+
+/// What the guest's first process reads: see its `Request`.
+pub(super) fn request(command: &[OsString]) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    let mut put = |text: &[u8]| {
+        bytes.extend(text);
+        bytes.push(0);
+    };
+    put(std::env::current_dir()?.as_os_str().as_bytes());
+    put(rustix::process::geteuid().as_raw().to_string().as_bytes());
+    put(rustix::process::getegid().as_raw().to_string().as_bytes());
+    put(command.len().to_string().as_bytes());
+    command.iter().for_each(|argument| put(argument.as_bytes()));
+    for (name, value) in std::env::vars_os() {
+        put(&[name.as_bytes(), b"=", value.as_bytes()].concat());
+    }
+    Ok(bytes)
+}
+
+/// Runs the guest to its end, and gives QEMU's own.
+pub(super) fn run(files: &Files, plugin: &Path, spool: &Path) -> Result<ExitStatus, Error> {
+    let qemu = || Error::file(&files.kernel);
+    let mut ports = Vec::new();
+    let mut theirs = Vec::new();
+    for _ in 0..4 {
+        let (ours, other) = UnixStream::pair().map_err(qemu())?;
+        fcntl_setfd(other.as_fd(), FdFlags::empty()).map_err(|error| qemu()(error.into()))?;
+        ports.push(ours);
+        theirs.push(other);
+    }
+    let mut command = files.command();
+    arguments(&mut command, files, plugin, spool, &theirs);
+    // Keys such as Ctrl-C are for the command, and QEMU is not to end by them.
+    command.process_group(0);
+    let output = fs::File::create(spool.join(MESSAGES)).map_err(Error::file(spool))?;
+    command.stdin(std::process::Stdio::null()).stdout(std::process::Stdio::null()).stderr(output);
+    let kept: Vec<i32> = ENDING.into_iter().filter(|&signal| !signals::ignored(signal)).collect();
+    let mut incoming = Signals::new(kept).map_err(qemu())?;
+    let mut child = command.spawn().map_err(qemu())?;
+    drop(theirs);
+    let mut ports = ports.into_iter();
+    let mut port = || ports.next().expect("four were made");
+    let (stdin, stdout, stderr, mut control) = (port(), port(), port(), port());
+    // Open until the end, whatever becomes of the input.
+    let _stdin = stdin.try_clone();
+    feed(stdin);
+    let pumps = [pump(stdout, io::stdout()), pump(stderr, io::stderr())];
+    let status = wait(&mut child, &mut incoming, &mut control, spool);
+    // Whatever happened, nothing is left running.
+    _ = child.kill();
+    _ = child.wait();
+    for pump in pumps {
+        _ = pump.join();
+    }
+    status
+}
+
+/// Name of the file with QEMU's own messages, in the spool.
+pub(super) const MESSAGES: &str = "messages";
+/// Name of the file with what the guest's kernel says, in the spool.
+pub(super) const CONSOLE: &str = "console";
+
+/// Waits for the end, and passes signals on: the first to the command, the third to QEMU.
+fn wait(
+    child: &mut Child,
+    incoming: &mut Signals,
+    control: &mut UnixStream,
+    spool: &Path,
+) -> Result<ExitStatus, Error> {
+    let begin = Instant::now();
+    let mut count = 0;
+    loop {
+        if let Some(status) = child.try_wait().map_err(Error::file(spool))? {
+            return Ok(status);
+        }
+        for signal in incoming.pending() {
+            count += 1;
+            if count < 3 && spool.join("clock").exists() {
+                _ = control.write_all(&[signal as u8]);
+            } else if let Some(pid) = rustix::process::Pid::from_raw(child.id() as i32) {
+                // QEMU writes what it has, and ends.
+                _ = rustix::process::kill_process(pid, rustix::process::Signal::TERM);
+            }
+        }
+        if begin.elapsed() > PATIENCE && !spool.join("clock").exists() {
+            return Ok(ExitStatus::from_raw(SIGTERM));
+        }
+        thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// Passes our standard input on: its length before each piece, and a length of 0 at its end, as a port is closed at
+/// once and what is on its way is lost. The thread may still wait for input when the guest has ended; it ends with us.
+fn feed(mut port: UnixStream) {
+    thread::spawn(move || {
+        let mut bytes = vec![0; 1 << 16];
+        let mut stdin = io::stdin().lock();
+        loop {
+            let count = stdin.read(&mut bytes).unwrap_or(0);
+            let sent =
+                port.write_all(&(count as u32).to_le_bytes()).and_then(|()| port.write_all(&bytes[..count]));
+            if count == 0 || sent.is_err() {
+                break;
+            }
+        }
+    });
+}
+
+fn pump(mut port: UnixStream, mut out: impl Write + Send + 'static) -> JoinHandle<()> {
+    thread::spawn(move || {
+        let mut bytes = vec![0; 1 << 16];
+        while let Ok(count @ 1..) = port.read(&mut bytes) {
+            if out.write_all(&bytes[..count]).and_then(|()| out.flush()).is_err() {
+                return;
+            }
+        }
+    })
+}
+
+fn arguments(command: &mut Command, files: &Files, plugin: &Path, spool: &Path, ports: &[UnixStream]) {
+    use std::os::fd::AsRawFd;
+    let escaped = |path: &Path| path.display().to_string().replace(',', ",,");
+    let spool_name = escaped(spool);
+    let kernel =
+        "console=ttyS0 quiet nokaslr rdinit=/init tsc=reliable no_timer_check panic=-1 random.trust_cpu=on";
+    // The guest can't measure how fast the counter is while it is being translated.
+    let kernel = format!("{kernel} tsc_early_khz={}", tick_frequency() / 1000);
+    command.args(["-M", "q35,smm=off", "-accel", "tcg,thread=multi", "-cpu", "max,-la57", "-m", MEMORY]);
+    command.arg("-smp").arg(CPUS.to_string());
+    command.args(["-nodefaults", "-no-user-config", "-no-reboot", "-display", "none"]);
+    command.arg("-serial").arg(format!("file:{}", escaped(&spool.join(CONSOLE))));
+    command.arg("-kernel").arg(&files.kernel).arg("-initrd").arg(initrd(spool)).arg("-append").arg(kernel);
+    let share = |id: &str, path: &str, more: &str| {
+        format!("local,id={id},path={path},security_model=none,multidevs=remap{more}")
+    };
+    command.arg("-fsdev").arg(share("root", "/", ",readonly=on"));
+    command.args(["-device", "virtio-9p-pci,fsdev=root,mount_tag=root"]);
+    command.arg("-fsdev").arg(share("spool", &spool_name, ""));
+    command.args(["-device", "virtio-9p-pci,fsdev=spool,mount_tag=spool", "-device", "virtio-serial-pci"]);
+    for (port, number) in ports.iter().zip(1..) {
+        command.arg("-chardev").arg(format!("socket,id=port{number},fd={}", port.as_raw_fd()));
+        command.arg("-device").arg(format!("virtserialport,chardev=port{number},nr={number}"));
+    }
+    command.arg("-plugin").arg(format!("{},spool={spool_name}", escaped(plugin)));
+}
+
+/// Where the guest's first files are, in the spool.
+pub(super) fn initrd(spool: &Path) -> PathBuf {
+    spool.join("initramfs")
+}

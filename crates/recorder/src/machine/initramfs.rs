@@ -1,0 +1,141 @@
+//! The guest's first files: an archive in the "newc" form of cpio (Linux, Documentation/driver-api/early-userspace/
+//! buffer-format.rst).
+
+use std::{
+    collections::HashMap,
+    fs, io,
+    path::{Path, PathBuf},
+};
+
+use object::{Object, ObjectSection};
+
+/// What the guest can't do without; what these need is found out.
+const MODULES: [&str; 5] = ["virtio_pci", "9pnet_virtio", "9p", "overlay", "virtio_console"];
+
+/// Makes the archive of `init` and the modules that it loads.
+pub(super) fn build(init: &Path, modules: &Path) -> io::Result<Vec<u8>> {
+    let mut archive = Archive::default();
+    for folder in ["dev", "proc", "sys", "modules"] {
+        archive.folder(folder);
+    }
+    archive.device("dev/console", (5, 1));
+    archive.file("init", 0o755, &fs::read(init)?);
+    let mut order = String::new();
+    for (name, bytes) in in_order(modules)? {
+        archive.file(&format!("modules/{name}.ko"), 0o644, &bytes);
+        order.push_str(&format!("{name}.ko\n"));
+    }
+    archive.file("modules/order", 0o644, order.as_bytes());
+    Ok(archive.finish())
+}
+
+/// The modules with all that they need, each behind those.
+fn in_order(folder: &Path) -> io::Result<Vec<(String, Vec<u8>)>> {
+    let list = fs::read_to_string(folder.join("modules.order"))?;
+    let paths: HashMap<String, PathBuf> =
+        list.lines().filter_map(|line| Some((name_of(line)?, folder.join(line)))).collect();
+    let mut found = Vec::new();
+    MODULES.iter().try_for_each(|name| add(name, &paths, &mut found))?;
+    Ok(found)
+}
+
+fn name_of(path: &str) -> Option<String> {
+    Some(path.rsplit('/').next()?.strip_suffix(".ko")?.replace('-', "_"))
+}
+
+/// Adds a module behind those that it needs. One that no file holds is part of the kernel itself.
+fn add(name: &str, paths: &HashMap<String, PathBuf>, found: &mut Vec<(String, Vec<u8>)>) -> io::Result<()> {
+    let name = name.replace('-', "_");
+    let Some(path) = paths.get(&name).filter(|_| found.iter().all(|(known, _)| *known != name)) else {
+        return Ok(());
+    };
+    let bytes = fs::read(path)?;
+    for needed in needs(&bytes) {
+        add(&needed, paths, found)?;
+    }
+    found.push((name, bytes));
+    Ok(())
+}
+
+/// The modules that a module names as needed: `depends=a,b` and `softdep=pre: a b` of its section .modinfo.
+fn needs(module: &[u8]) -> Vec<String> {
+    let info = object::File::parse(module)
+        .ok()
+        .and_then(|file| file.section_by_name(".modinfo")?.data().ok().map(<[u8]>::to_vec))
+        .unwrap_or_default();
+    let mut names = Vec::new();
+    for entry in info.split(|&byte| byte == 0) {
+        let entry = String::from_utf8_lossy(entry);
+        let list = entry.strip_prefix("depends=").or_else(|| entry.strip_prefix("softdep=pre: "));
+        let words = list.into_iter().flat_map(|list| list.split([',', ' ']));
+        names.extend(words.filter(|word| !word.is_empty()).map(str::to_owned));
+    }
+    names
+}
+
+/// An archive that is being made.
+#[derive(Default)]
+struct Archive {
+    bytes: Vec<u8>,
+    entries: u32,
+}
+
+const FOLDER: u32 = 0o040_000;
+const FILE: u32 = 0o100_000;
+const CHARACTER_DEVICE: u32 = 0o020_000;
+
+impl Archive {
+    fn folder(&mut self, name: &str) {
+        self.entry(name, FOLDER | 0o755, (0, 0), &[]);
+    }
+
+    fn device(&mut self, name: &str, number: (u32, u32)) {
+        self.entry(name, CHARACTER_DEVICE | 0o600, number, &[]);
+    }
+
+    fn file(&mut self, name: &str, mode: u32, bytes: &[u8]) {
+        self.entry(name, FILE | mode, (0, 0), bytes);
+    }
+
+    fn entry(&mut self, name: &str, mode: u32, device: (u32, u32), bytes: &[u8]) {
+        self.entries += 1;
+        let (size, name_size) = (bytes.len() as u32, name.len() as u32 + 1);
+        // Inode, mode, user, group, links, time, size, device of the file, number of the device, size of the name, sum.
+        let fields = [self.entries, mode, 0, 0, 1, 0, size, 0, 0, device.0, device.1, name_size, 0];
+        self.bytes.extend(b"070701");
+        fields.iter().for_each(|field| self.bytes.extend(format!("{field:08x}").bytes()));
+        self.bytes.extend(name.bytes().chain([0]));
+        self.pad();
+        self.bytes.extend(bytes);
+        self.pad();
+    }
+
+    fn pad(&mut self) {
+        self.bytes.resize(self.bytes.len().next_multiple_of(4), 0);
+    }
+
+    fn finish(mut self) -> Vec<u8> {
+        self.entry("TRAILER!!!", 0, (0, 0), &[]);
+        self.bytes
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn entries_have_headers_of_the_newc_form() {
+        let mut archive = Archive::default();
+        archive.folder("dev");
+        archive.device("dev/console", (5, 1));
+        archive.file("init", 0o755, b"#!/bin/sh\n");
+        let bytes = archive.finish();
+        assert_eq!(bytes.len() % 4, 0);
+        let text = String::from_utf8_lossy(&bytes);
+        // The header of the last entry but one: its mode and its size.
+        let at = text.find("init").unwrap();
+        assert_eq!(&text[at - 110..at - 104], "070701");
+        assert_eq!((&text[at - 96..at - 88], &text[at - 56..at - 48]), ("000081ed", "0000000a"));
+    }
+}

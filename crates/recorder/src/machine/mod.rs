@@ -1,0 +1,153 @@
+//! A whole machine: QEMU with a plugin and a small guest, then its spool made into a perf.data.
+//!
+//! ```text
+//! kernel, initramfs, host's root (read-only) ──► QEMU, plugin ──► trace, code, what really ran ─┐
+//!                        guest's first process ──► perf records, symbols, status ──────────────┴► perf.data
+//! ```
+
+mod code;
+mod collect;
+mod files;
+mod guest;
+mod initramfs;
+
+use std::{
+    ffi::OsString,
+    fs,
+    os::unix::{ffi::OsStringExt, process::ExitStatusExt},
+    path::Path,
+    process::ExitStatus,
+};
+
+use hodo_emulator::machine::{Privilege, Settings};
+
+use crate::{Engine, Error, Outcome, Request, emulate, event::Event};
+
+/// MTC packets are rare where nothing else is asked for: the emulated processor is slow, and most of the trace would
+/// be about time.
+const MTC_PERIOD: u8 = 9;
+
+/// Set, where the spool is to stay: a folder `.hodo-…` beside the recording.
+const KEEP: &str = "HODO_KEEP_SPOOL";
+
+pub(crate) fn record(request: &Request) -> Result<Outcome, Error> {
+    refuse(request)?;
+    let (event, privilege) = event(request)?;
+    let files = files::Files::find()?;
+    let engine = files.version()?;
+    let plugin = emulate::find_plugin()?;
+    let mut spool = emulate::spool(&request.output)?;
+    // Judges look at what the recording is made of.
+    spool.disable_cleanup(std::env::var_os(KEEP).is_some());
+    let settings = Settings {
+        psb_period: event.psb_bytes(),
+        tsc: event.tsc,
+        mtc_period: event.mtc.then_some(event.mtc_period),
+        return_compression: !event.no_return_compression,
+        privilege,
+        witness: request.witness,
+    };
+    let prepared = settings.save(spool.path()).and_then(|()| {
+        fs::write(spool.path().join("request"), guest::request(&request.command)?)?;
+        fs::write(guest::initrd(spool.path()), initramfs::build(&files.init, &files.modules)?)
+    });
+    prepared.map_err(Error::file(spool.path()))?;
+    let ended = guest::run(&files, &plugin, spool.path())?;
+    let status = status(spool.path(), &request.command)?;
+    let recording = match collect::Collected::read(spool.path(), engine) {
+        Ok(recording) if recording.cpus() > 0 => recording,
+        Ok(_) => return Err(nothing(spool.path(), ended)),
+        Err(_) if status.is_none() => return Err(nothing(spool.path(), ended)),
+        Err(error) => return Err(error),
+    };
+    let command: Vec<Vec<u8>> =
+        request.recorded_by.iter().map(|argument| argument.clone().into_vec()).collect();
+    let bytes = emulate::write(&request.output, |out| recording.write(spool.path(), out, &event, &command))?;
+    let mut warnings = recording.warnings();
+    if status.is_none() {
+        warnings.push(format!("the guest ended before the command did{}", said(spool.path())));
+    }
+    Ok(Outcome {
+        engine: Engine::Machine,
+        // A guest that was ended: as by the signal that did it.
+        status: status.unwrap_or(ExitStatus::from_raw(signal_hook::consts::SIGTERM)),
+        instructions: Some(recording.instructions()),
+        threads: None,
+        bytes,
+        warnings,
+    })
+}
+
+/// What other engines do.
+fn refuse(request: &Request) -> Result<(), Error> {
+    let absent = [
+        (request.filter.is_some(), "--filter"),
+        (request.snapshot.is_some(), "--snapshot"),
+        (request.overflow.is_some(), "--overflow"),
+    ];
+    match absent.iter().find(|(asked, _)| *asked) {
+        Some((_, option)) => Err(Error::Missing(format!("{option} is not there for --engine machine"))),
+        None => Ok(()),
+    }
+}
+
+/// The event, and which code is recorded: its modifier, or the options.
+fn event(request: &Request) -> Result<(Event, Privilege), Error> {
+    let default = Event { text: "intel_pt//".to_owned(), mtc_period: MTC_PERIOD, ..Event::default() };
+    let (event, modifier) = match request.event() {
+        Some(text) => Event::parse_with_modifier(text, default)?,
+        None => (default, String::new()),
+    };
+    let wrong = |reason: &str| Error::Event { event: event.text.clone(), reason: reason.to_owned() };
+    if event.cyc {
+        return Err(wrong(
+            "cyc: an emulated machine has no cycles; its time is that of the machine it runs on",
+        ));
+    }
+    let privilege = match (modifier.as_str(), request.privilege) {
+        ("" | "uk" | "ku", privilege) => privilege,
+        ("u", Privilege::All | Privilege::User) => Privilege::User,
+        ("k", Privilege::All | Privilege::Kernel) => Privilege::Kernel,
+        ("u" | "k", _) => return Err(wrong("its modifier contradicts --kernel or --user")),
+        _ => return Err(wrong("its modifier is none of u, k and uk")),
+    };
+    Ok((event, privilege))
+}
+
+/// How the command ended; `None` where the guest did not come to tell.
+fn status(spool: &Path, command: &[OsString]) -> Result<Option<ExitStatus>, Error> {
+    let text = fs::read_to_string(spool.join("status")).unwrap_or_default();
+    let Some((kind, number)) = text.trim().split_once(' ') else { return Ok(None) };
+    let number: i32 = number.parse().unwrap_or(0);
+    match kind {
+        "exit" => Ok(Some(ExitStatus::from_raw((number & 0xff) << 8))),
+        "signal" => Ok(Some(ExitStatus::from_raw(number))),
+        _ => Err(Error::Command {
+            command: command.first().map_or_else(String::new, |name| name.to_string_lossy().into_owned()),
+            reason: format!(
+                "can't be executed in the machine: {}",
+                std::io::Error::from_raw_os_error(number)
+            ),
+        }),
+    }
+}
+
+/// Why there is no recording.
+fn nothing(spool: &Path, ended: ExitStatus) -> Error {
+    Error::Missing(format!("nothing was recorded: QEMU ended ({ended}){}", said(spool)))
+}
+
+/// What the guest and QEMU said last, if anything.
+fn said(spool: &Path) -> String {
+    let last = |name: &str| {
+        let text = fs::read(spool.join(name)).unwrap_or_default();
+        let text = String::from_utf8_lossy(&text).into_owned();
+        let lines: Vec<&str> = text.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
+        let lines = lines[lines.len().saturating_sub(5)..].join("; ");
+        (!lines.is_empty()).then_some(lines)
+    };
+    let [error, messages, console] = ["error", guest::MESSAGES, guest::CONSOLE].map(last);
+    let parts = [("the guest says", error), ("QEMU says", messages), ("the console says", console)];
+    let parts = parts.into_iter().filter_map(|(who, what)| Some(format!("; {who}: {}", what?)));
+    parts.collect()
+}

@@ -1,0 +1,63 @@
+//! The first process of an emulated machine: prepares the guest, runs the command, and brings out what the
+//! recorder needs.
+//!
+//! ```text
+//! initramfs: modules ──► host's root (9p, read-only) under a writable layer ──► chroot, command
+//! spool (9p): request ──► arguments, environment, folder          streams: stdin, stdout, stderr, signals
+//!             sideband-N ◄── perf's own records of each CPU         between virtio ports and pipes
+//!             clock, threads, kallsyms, modules, status ◄──
+//! ```
+//!
+//! It is linked statically, and starts before there is anything else. An error ends the guest, and is in the spool
+//! as `error`, or on the console where there is no spool yet.
+
+#![allow(unsafe_code)]
+
+mod command;
+mod setup;
+mod sideband;
+mod streams;
+mod system;
+
+use std::fs;
+
+use command::Status;
+use system::Error;
+
+/// Where the spool is mounted, outside of the root that the command sees.
+const SPOOL: &str = "/spool";
+
+fn main() {
+    if let Err(error) = run() {
+        let message = format!("{error}\n");
+        if fs::write(format!("{SPOOL}/error"), &message).is_err() {
+            eprint!("hodo: {message}");
+        }
+    }
+    system::power_off();
+}
+
+fn run() -> Result<(), Error> {
+    setup::mount_basics()?;
+    setup::load_modules()?;
+    setup::mount_spool(SPOOL)?;
+    let request = command::Request::read(SPOOL)?;
+    let root = setup::mount_root()?;
+    let mut rings = sideband::Rings::open(SPOOL)?;
+    sideband::list_threads(SPOOL)?;
+    let mut streams = streams::Streams::open()?;
+    let child = command::start(&request, &root, &mut streams)?;
+    let status = streams.run(child, &mut rings)?;
+    command::mark_end();
+    rings.drain()?;
+    streams.drain();
+    for name in ["kallsyms", "modules"] {
+        setup::copy(&format!("/proc/{name}"), &format!("{SPOOL}/{name}"))?;
+    }
+    let text = match status {
+        Status::Exited(code) => format!("exit {code}\n"),
+        Status::Killed(signal) => format!("signal {signal}\n"),
+        Status::NotStarted(errno) => format!("exec {errno}\n"),
+    };
+    fs::write(format!("{SPOOL}/status"), text).map_err(Error::of("status"))
+}

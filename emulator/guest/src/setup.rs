@@ -1,0 +1,74 @@
+//! Mounts and modules.
+
+use std::{
+    fs::{self, File},
+    io::{self, Read, Write},
+};
+
+use crate::system::{Error, load_module, mount};
+
+/// Where the root lies that the command sees.
+const ROOT: &str = "/root";
+/// The largest message of 9p: few round trips, as each leaves the emulated processor.
+const MESSAGE: &str = "trans=virtio,version=9p2000.L,msize=512000";
+
+pub(crate) fn mount_basics() -> Result<(), Error> {
+    mount("proc", "/proc", "proc", 0, "")?;
+    mount("dev", "/dev", "devtmpfs", 0, "")?;
+    mount("sys", "/sys", "sysfs", 0, "")
+}
+
+/// Loads the modules of the initramfs, in the order in which they need each other.
+pub(crate) fn load_modules() -> Result<(), Error> {
+    let order = fs::read_to_string("/modules/order").map_err(Error::of("/modules/order"))?;
+    for name in order.lines() {
+        let path = format!("/modules/{name}");
+        let loaded = File::open(&path).and_then(|file| load_module(&file));
+        loaded.map_err(Error::of(format!("module {name}")))?;
+    }
+    Ok(())
+}
+
+pub(crate) fn mount_spool(place: &str) -> Result<(), Error> {
+    mount("spool", place, "9p", 0, &format!("{MESSAGE},cache=none"))
+}
+
+/// Mounts the host's root with a layer over it that takes what is written, and gives its place.
+pub(crate) fn mount_root() -> Result<String, Error> {
+    mount("root", "/host", "9p", libc::MS_RDONLY, &format!("{MESSAGE},cache=loose,access=any"))?;
+    mount("layer", "/layer", "tmpfs", 0, "")?;
+    for folder in ["/layer/upper", "/layer/work"] {
+        fs::create_dir_all(folder).map_err(Error::of(folder))?;
+    }
+    mount("root", ROOT, "overlay", 0, "lowerdir=/host,upperdir=/layer/upper,workdir=/layer/work")?;
+    for (kind, place) in [("proc", "proc"), ("sysfs", "sys"), ("devtmpfs", "dev"), ("tmpfs", "run")] {
+        mount(kind, &format!("{ROOT}/{place}"), kind, 0, "")?;
+    }
+    for (kind, place) in [("tmpfs", "dev/shm"), ("devpts", "dev/pts")] {
+        mount(kind, &format!("{ROOT}/{place}"), kind, 0, "")?;
+    }
+    // Not every kernel has it, and few commands need it.
+    _ = mount("tracefs", &format!("{ROOT}/sys/kernel/tracing"), "tracefs", 0, "");
+    Ok(ROOT.to_owned())
+}
+
+/// Copies a file of the kernel's, which has no size.
+pub(crate) fn copy(from: &str, to: &str) -> Result<(), Error> {
+    let copied = (|| {
+        let (mut source, mut target) = (File::open(from)?, File::create(to)?);
+        let mut buffer = vec![0; 1 << 18];
+        let mut filled = 0;
+        loop {
+            let count = source.read(&mut buffer[filled..])?;
+            filled += count;
+            if count == 0 || filled + 8192 > buffer.len() {
+                target.write_all(&buffer[..filled])?;
+                filled = 0;
+            }
+            if count == 0 {
+                return io::Result::Ok(());
+            }
+        }
+    })();
+    copied.map_err(Error::of(format!("copying {from}")))
+}

@@ -1,0 +1,226 @@
+//! The command's standard streams, and signals for it: pipes on its side, virtio ports on the host's.
+
+use std::{
+    fs::{File, OpenOptions},
+    io::{self, Read, Write},
+    os::{
+        fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd},
+        unix::fs::OpenOptionsExt,
+    },
+    thread,
+    time::Duration,
+};
+
+use crate::{
+    command::Status,
+    sideband::Rings,
+    system::{self, Error, check, pipe},
+};
+
+/// Numbers of the ports: standard input, output, error; and signals, a byte each.
+const PORTS: [u32; 4] = [1, 2, 3, 4];
+
+/// The streams.
+pub(crate) struct Streams {
+    input: Option<(File, File)>,
+    /// Bytes that are left of the piece of input that has begun.
+    left: usize,
+    output: [Option<(File, File)>; 2],
+    signals: File,
+    /// The ends of the command's pipes that are the command's.
+    theirs: Vec<OwnedFd>,
+    /// An error number comes here where the command can't be executed.
+    report: (File, Option<File>),
+}
+
+impl Streams {
+    pub(crate) fn open() -> Result<Streams, Error> {
+        let wrong = || Error::of("pipe");
+        let (their_input, input) = pipe().map_err(wrong())?;
+        let (output, their_output) = pipe().map_err(wrong())?;
+        let (errors, their_errors) = pipe().map_err(wrong())?;
+        let (report, their_report) = pipe().map_err(wrong())?;
+        set_nonblocking(input.as_raw_fd()).map_err(wrong())?;
+        let [stdin, stdout, stderr, signals] = PORTS;
+        Ok(Streams {
+            input: Some((port(stdin)?, input.into())),
+            left: 0,
+            output: [Some((output.into(), port(stdout)?)), Some((errors.into(), port(stderr)?))],
+            signals: port(signals)?,
+            theirs: vec![their_input, their_output, their_errors],
+            report: (report.into(), Some(their_report.into())),
+        })
+    }
+
+    /// The command's ends, in the order of their numbers.
+    pub(crate) fn of_command(&self) -> Vec<BorrowedFd<'_>> {
+        use std::os::fd::AsFd;
+        self.theirs.iter().map(AsFd::as_fd).collect()
+    }
+
+    /// In the child: why the command can't be executed.
+    pub(crate) fn report(&mut self, error: i32) {
+        if let Some(report) = &mut self.report.1 {
+            _ = report.write_all(&error.to_ne_bytes());
+        }
+    }
+
+    /// In the parent: the command has its ends.
+    pub(crate) fn started(&mut self) {
+        self.theirs.clear();
+        self.report.1 = None;
+    }
+
+    /// Passes bytes on until the command ends.
+    pub(crate) fn run(&mut self, child: i32, rings: &mut Rings) -> Result<Status, Error> {
+        let process = system::process(child).map_err(Error::of("pidfd_open"))?;
+        loop {
+            let mut status = 0;
+            // SAFETY: there is room for the status.
+            let ended = check(i64::from(unsafe { libc::waitpid(-1, &mut status, libc::WNOHANG) }))
+                .map_err(Error::of("wait"))?;
+            if ended == i64::from(child) {
+                return Ok(self.status(status));
+            }
+            if ended == 0 {
+                self.pass(process.as_raw_fd(), rings)?;
+            }
+        }
+    }
+
+    fn status(&mut self, status: i32) -> Status {
+        let mut error = [0; 4];
+        if self.report.0.read_exact(&mut error).is_ok() {
+            return Status::NotStarted(i32::from_ne_bytes(error));
+        }
+        match libc::WIFSIGNALED(status) {
+            true => Status::Killed(libc::WTERMSIG(status)),
+            false => Status::Exited(libc::WEXITSTATUS(status)),
+        }
+    }
+
+    /// Waits for something to pass on, or for the end of the command's process.
+    fn pass(&mut self, process: RawFd, rings: &mut Rings) -> Result<(), Error> {
+        let reads = |file: &File| (file.as_raw_fd(), libc::POLLIN);
+        let mut waits = vec![reads(&self.signals), (process, libc::POLLIN)];
+        waits.extend(self.output.iter().flatten().map(|(from, _)| reads(from)));
+        waits.extend(self.input.as_ref().map(|(from, _)| reads(from)));
+        waits.extend(rings.events().map(|event| (event, libc::POLLIN)));
+        // Children of others that ended are collected once a second.
+        let ready = poll(&waits, 1000).map_err(Error::of("poll"))?;
+        let is_ready = |file: RawFd| ready.contains(&file);
+        if is_ready(self.signals.as_raw_fd()) {
+            self.signal();
+        }
+        for stream in &mut self.output {
+            if stream.as_ref().is_some_and(|(from, _)| is_ready(from.as_raw_fd())) {
+                forward(stream);
+            }
+        }
+        if self.input.as_ref().is_some_and(|(from, _)| is_ready(from.as_raw_fd())) {
+            self.feed();
+        }
+        if rings.events().any(is_ready) {
+            rings.drain()?;
+        }
+        Ok(())
+    }
+
+    /// A signal for the command and what it started.
+    fn signal(&mut self) {
+        let mut signal = [0];
+        if let Ok(1) = self.signals.read(&mut signal) {
+            // SAFETY: no memory is involved. Init itself gets no signal that it does not handle.
+            unsafe { libc::kill(-1, signal[0].into()) };
+        } else {
+            thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    /// Passes input on, as far as the command takes it. Its length stands before each piece, and 0 at its end.
+    fn feed(&mut self) {
+        let Some((from, to)) = &mut self.input else { return };
+        if poll(&[(to.as_raw_fd(), libc::POLLOUT)], 0).is_ok_and(|ready| ready.is_empty()) {
+            thread::sleep(Duration::from_millis(1));
+            return;
+        }
+        if self.left == 0 {
+            let mut length = [0; 4];
+            match from.read_exact(&mut length) {
+                Ok(()) => self.left = u32::from_le_bytes(length) as usize,
+                // The host's end is not there yet.
+                Err(_) => return thread::sleep(Duration::from_millis(20)),
+            }
+            if self.left == 0 {
+                self.input = None;
+            }
+            return;
+        }
+        // A pipe that is ready takes a page.
+        let mut bytes = [0; 4096];
+        let most = self.left.min(bytes.len());
+        match from.read(&mut bytes[..most]) {
+            Ok(count @ 1..) if to.write_all(&bytes[..count]).is_ok() => self.left -= count,
+            _ => self.input = None,
+        }
+    }
+
+    /// Passes on what the command left in its pipes.
+    pub(crate) fn drain(&mut self) {
+        for stream in &mut self.output {
+            while let Some((from, _)) = stream {
+                match poll(&[(from.as_raw_fd(), libc::POLLIN)], 0) {
+                    Ok(ready) if !ready.is_empty() => forward(stream),
+                    _ => break,
+                }
+            }
+        }
+    }
+}
+
+/// Passes on what there is; closes the stream at its end.
+fn forward(stream: &mut Option<(File, File)>) {
+    let Some((from, to)) = stream else { return };
+    let mut bytes = vec![0; 1 << 16];
+    match from.read(&mut bytes) {
+        Ok(count @ 1..) if to.write_all(&bytes[..count]).is_ok() => {}
+        _ => *stream = None,
+    }
+}
+
+/// Opens a port, which may take a while to appear.
+fn port(number: u32) -> Result<File, Error> {
+    let mut wait = 0;
+    loop {
+        let found = (0..4).find_map(|device| {
+            let path = format!("/dev/vport{device}p{number}");
+            OpenOptions::new().read(true).write(true).custom_flags(libc::O_CLOEXEC).open(path).ok()
+        });
+        match found {
+            Some(port) => return Ok(port),
+            None if wait == 500 => {
+                return Err(Error::of(format!("port {number}"))(io::ErrorKind::NotFound.into()));
+            }
+            None => thread::sleep(Duration::from_millis(10)),
+        }
+        wait += 1;
+    }
+}
+
+fn set_nonblocking(fd: RawFd) -> io::Result<()> {
+    // SAFETY: no memory is involved.
+    check(i64::from(unsafe { libc::fcntl(fd, libc::F_SETFL, libc::O_NONBLOCK) })).map(drop)
+}
+
+/// Those of which something can be had within so many milliseconds.
+fn poll(waits: &[(RawFd, i16)], milliseconds: i32) -> io::Result<Vec<RawFd>> {
+    let mut all: Vec<libc::pollfd> =
+        waits.iter().map(|&(fd, events)| libc::pollfd { fd, events, revents: 0 }).collect();
+    // SAFETY: the row is as long as it says.
+    let count = unsafe { libc::poll(all.as_mut_ptr(), all.len() as libc::nfds_t, milliseconds) };
+    match check(count.into()) {
+        Ok(_) => Ok(all.iter().filter(|one| one.revents != 0).map(|one| one.fd).collect()),
+        Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok(Vec::new()),
+        Err(error) => Err(error),
+    }
+}

@@ -1,0 +1,108 @@
+//! System calls that the standard library has no function for.
+
+use std::{
+    ffi::CString,
+    fmt, io,
+    os::fd::{FromRawFd, OwnedFd},
+    ptr,
+};
+
+/// Something that the guest could not do.
+#[derive(Debug)]
+pub(crate) struct Error {
+    what: String,
+    error: io::Error,
+}
+
+impl Error {
+    /// For `map_err`: what it was about.
+    pub(crate) fn of(what: impl Into<String>) -> impl FnOnce(io::Error) -> Error {
+        let what = what.into();
+        move |error| Error { what, error }
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "{}: {}", self.what, self.error)
+    }
+}
+
+/// The result of a system call as C gives it.
+pub(crate) fn check(result: i64) -> io::Result<i64> {
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
+}
+
+fn c_string(text: &str) -> io::Result<CString> {
+    Ok(CString::new(text)?)
+}
+
+/// mount(2).
+pub(crate) fn mount(
+    source: &str,
+    target: &str,
+    kind: &str,
+    flags: libc::c_ulong,
+    options: &str,
+) -> Result<(), Error> {
+    let mounted = (|| {
+        std::fs::create_dir_all(target).or_else(|error| match error.kind() {
+            io::ErrorKind::ReadOnlyFilesystem | io::ErrorKind::AlreadyExists => Ok(()),
+            _ => Err(error),
+        })?;
+        let (source, target) = (c_string(source)?, c_string(target)?);
+        let (kind, options) = (c_string(kind)?, c_string(options)?);
+        // SAFETY: all strings end in NUL and live until the call is over.
+        check(i64::from(unsafe {
+            libc::mount(source.as_ptr(), target.as_ptr(), kind.as_ptr(), flags, options.as_ptr().cast())
+        }))
+    })();
+    mounted.map(drop).map_err(Error::of(format!("mounting {kind} on {target}")))
+}
+
+/// finit_module(2). A module that is there already is no error.
+pub(crate) fn load_module(file: &std::fs::File) -> io::Result<()> {
+    use std::os::fd::AsRawFd;
+    // SAFETY: the parameters are an empty string.
+    let loaded = check(unsafe { libc::syscall(libc::SYS_finit_module, file.as_raw_fd(), c"".as_ptr(), 0) });
+    match loaded {
+        Err(error) if error.raw_os_error() == Some(libc::EEXIST) => Ok(()),
+        other => other.map(drop),
+    }
+}
+
+/// pidfd_open(2): becomes readable when the process ends.
+pub(crate) fn process(pid: i32) -> io::Result<OwnedFd> {
+    // SAFETY: no memory is involved.
+    let fd = check(unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) })?;
+    // SAFETY: it was just opened, and is ours.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd as i32) })
+}
+
+/// pipe2(2): the end to read from, and the end to write to.
+pub(crate) fn pipe() -> io::Result<(OwnedFd, OwnedFd)> {
+    let mut ends = [0; 2];
+    // SAFETY: there is room for two numbers.
+    check(i64::from(unsafe { libc::pipe2(ends.as_mut_ptr(), libc::O_CLOEXEC) }))?;
+    // SAFETY: both were just opened, and are ours.
+    Ok(unsafe { (OwnedFd::from_raw_fd(ends[0]), OwnedFd::from_raw_fd(ends[1])) })
+}
+
+/// Ends the guest, and QEMU with it.
+pub(crate) fn power_off() -> ! {
+    // SAFETY: no memory is involved.
+    unsafe {
+        libc::sync();
+        libc::reboot(libc::RB_POWER_OFF);
+        libc::_exit(0)
+    }
+}
+
+/// Maps a file for reading and writing; `None` where that fails.
+pub(crate) fn map(fd: i32, length: usize) -> io::Result<*mut u8> {
+    // SAFETY: the kernel chooses addresses that are free.
+    let address = unsafe {
+        libc::mmap(ptr::null_mut(), length, libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED, fd, 0)
+    };
+    if address == libc::MAP_FAILED { Err(io::Error::last_os_error()) } else { Ok(address.cast()) }
+}

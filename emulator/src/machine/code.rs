@@ -1,0 +1,243 @@
+//! The code that a machine runs: what lies at which address, in which address space, from when on.
+//!
+//! The kernel's half of the addresses is the same in all address spaces. An address space is known by its CR3; what
+//! process it belongs to, the recorder finds out by who ran at the time.
+
+use std::{
+    collections::HashMap,
+    fs::File,
+    io::{BufWriter, Write},
+    sync::{
+        Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
+};
+
+use super::spool::{CodeNote, SpaceNote};
+
+const PAGE: u64 = 4096;
+/// The bits of CR3 that tell address spaces apart.
+const CR3_PAGE: u64 = !0xfff;
+
+/// An address space. There is one of each as long as the machine runs.
+pub(crate) struct Space {
+    /// CR3, or 0 for the kernel's half.
+    key: u64,
+    /// How often code in it changed.
+    epoch: AtomicU64,
+}
+
+impl Space {
+    /// A number for an address in here, which is another one after code changed; never 0.
+    #[inline(always)]
+    pub(crate) fn place(&self, pc: u64) -> u64 {
+        let epoch = self.epoch.load(Ordering::Relaxed);
+        (pc ^ self.key.rotate_left(20)).wrapping_add(epoch.wrapping_mul(0x9e37_79b9_7f4a_7c15)) | 1 << 62
+    }
+}
+
+/// What is known of a page.
+struct Page {
+    bytes: [u8; PAGE as usize],
+    /// Which bytes are known.
+    known: [u64; PAGE as usize / 64],
+    /// When it last changed; 0, if never.
+    changed: u64,
+}
+
+/// What is known of the machine's code, and the files that say it.
+pub(crate) struct Memory {
+    kernel: &'static Space,
+    inner: Mutex<Inner>,
+}
+
+struct Inner {
+    spaces: HashMap<u64, &'static Space>,
+    pages: HashMap<(u64, u64), Box<Page>>,
+    code: BufWriter<File>,
+    switches: BufWriter<File>,
+    failed: Option<String>,
+}
+
+/// Code that is about to run.
+pub(crate) struct Seen<'a> {
+    pub(crate) index: u32,
+    pub(crate) space: &'static Space,
+    pub(crate) pc: u64,
+    pub(crate) bytes: &'a [u8],
+    pub(crate) clock: extern "C" fn() -> i64,
+}
+
+/// What was known of code.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Sight {
+    pub(crate) was: Was,
+    /// The tick at which something on its pages changed last; 0, where nothing ever did.
+    pub(crate) changed: u64,
+}
+
+/// See [`Sight`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Was {
+    /// All of it was known.
+    Known,
+    /// Some of it was not.
+    Fresh,
+    /// It was something else until now.
+    Other,
+}
+
+impl Memory {
+    pub(crate) fn new(code: File, switches: File) -> Memory {
+        let kernel = Box::leak(Box::new(Space { key: 0, epoch: AtomicU64::new(0) }));
+        let inner = Inner {
+            spaces: HashMap::new(),
+            pages: HashMap::new(),
+            code: BufWriter::with_capacity(1 << 18, code),
+            switches: BufWriter::new(switches),
+            failed: None,
+        };
+        Memory { kernel, inner: Mutex::new(inner) }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn kernel(&self) -> &'static Space {
+        self.kernel
+    }
+
+    /// The user's half of the address space of a CR3.
+    pub(crate) fn space(&self, cr3: u64) -> &'static Space {
+        let key = cr3 & CR3_PAGE;
+        let mut inner = self.lock();
+        inner
+            .spaces
+            .entry(key)
+            .or_insert_with(|| Box::leak(Box::new(Space { key, epoch: AtomicU64::new(0) })))
+    }
+
+    /// A virtual processor has another CR3 from now on.
+    pub(crate) fn switched(&self, index: u32, time: u64, cr3: u64) {
+        let mut inner = self.lock();
+        let note = SpaceNote { cpu: index, time, space: cr3 & CR3_PAGE };
+        let written = inner.switches.write_all(&note.encode());
+        inner.check(written);
+    }
+
+    /// Code is about to run; writes down what is new of it.
+    pub(crate) fn see(&self, seen: &Seen<'_>) -> Sight {
+        let mut inner = self.lock();
+        let sight = inner.compare(seen);
+        if sight.was == Was::Known {
+            return sight;
+        }
+        let time = (seen.clock)() as u64;
+        let changed = sight.was == Was::Other;
+        if changed {
+            seen.space.epoch.fetch_add(1, Ordering::Relaxed);
+        }
+        inner.keep(seen, changed.then_some(time));
+        let length = seen.bytes.len() as u64;
+        let note =
+            CodeNote { cpu: seen.index, changed, time, space: seen.space.key, address: seen.pc, length };
+        let written = inner.code.write_all(&note.encode()).and_then(|()| inner.code.write_all(seen.bytes));
+        inner.check(written);
+        Sight { changed: if changed { time } else { sight.changed }, ..sight }
+    }
+
+    /// Writes what is left; why something is missing, if it is.
+    pub(crate) fn finish(&self) -> Option<String> {
+        let mut inner = self.lock();
+        let written = inner.code.flush().and_then(|()| inner.switches.flush());
+        inner.check(written);
+        inner.failed.clone()
+    }
+}
+
+impl Inner {
+    fn check(&mut self, written: std::io::Result<()>) {
+        if let Err(error) = written {
+            self.failed.get_or_insert_with(|| error.to_string());
+        }
+    }
+
+    fn compare(&self, seen: &Seen<'_>) -> Sight {
+        let mut sight = Sight { was: Was::Known, changed: 0 };
+        for (address, piece) in pieces(seen.pc, seen.bytes) {
+            let Some(page) = self.pages.get(&(seen.space.key, address / PAGE)) else {
+                sight.was = Was::Fresh;
+                continue;
+            };
+            sight.changed = page.changed.max(sight.changed);
+            let start = (address % PAGE) as usize;
+            for (offset, &byte) in (start..).zip(piece) {
+                if page.known[offset / 64] >> (offset % 64) & 1 == 0 {
+                    sight.was = Was::Fresh;
+                } else if page.bytes[offset] != byte {
+                    return Sight { was: Was::Other, ..sight };
+                }
+            }
+        }
+        sight
+    }
+
+    fn keep(&mut self, seen: &Seen<'_>, changed: Option<u64>) {
+        for (address, piece) in pieces(seen.pc, seen.bytes) {
+            let page = self.pages.entry((seen.space.key, address / PAGE)).or_insert_with(|| {
+                Box::new(Page { bytes: [0; PAGE as usize], known: [0; PAGE as usize / 64], changed: 0 })
+            });
+            let start = (address % PAGE) as usize;
+            page.bytes[start..start + piece.len()].copy_from_slice(piece);
+            (start..start + piece.len()).for_each(|offset| page.known[offset / 64] |= 1 << (offset % 64));
+            page.changed = changed.unwrap_or(page.changed);
+        }
+    }
+}
+
+/// The parts of some bytes that lie in one page each, with their addresses.
+fn pieces(address: u64, bytes: &[u8]) -> impl Iterator<Item = (u64, &[u8])> {
+    let first = (PAGE - address % PAGE) as usize;
+    let (head, tail) = bytes.split_at(first.min(bytes.len()));
+    let tails = tail.chunks(PAGE as usize).zip(0u64..);
+    std::iter::once((address, head))
+        .chain(tails.map(move |(piece, index)| (address + first as u64 + index * PAGE, piece)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    extern "C" fn noon() -> i64 {
+        12
+    }
+
+    #[test]
+    fn code_is_known_fresh_or_changed() {
+        let file = || tempfile().unwrap();
+        let memory = Memory::new(file(), file());
+        let see = |space, pc, bytes: &[u8]| memory.see(&Seen { index: 0, space, pc, bytes, clock: noon });
+        let (kernel, user) = (memory.kernel(), memory.space(0x5007));
+        let before = kernel.place(0xffe);
+        let sight = |was, changed| Sight { was, changed };
+        assert_eq!(see(kernel, 0xffe, b"abcd"), sight(Was::Fresh, 0));
+        assert_eq!(see(kernel, 0xfff, b"bc"), sight(Was::Known, 0));
+        assert_eq!(see(kernel, 0x1000, b"cde"), sight(Was::Fresh, 0));
+        assert_eq!(see(user, 0xffe, b"xx"), sight(Was::Fresh, 0));
+        assert_eq!(kernel.place(0xffe), before);
+        assert_eq!(see(kernel, 0x1001, b"D"), sight(Was::Other, 12));
+        assert_eq!(see(kernel, 0x1000, b"cDe"), sight(Was::Known, 12));
+        assert_eq!(see(kernel, 0x1002, b"ef"), sight(Was::Fresh, 12));
+        assert_eq!(see(kernel, 0xffe, b"ab"), sight(Was::Known, 0));
+        assert_ne!(kernel.place(0xffe), before);
+        assert_eq!(memory.space(0x5000).key, user.key);
+    }
+
+    fn tempfile() -> std::io::Result<File> {
+        let path = std::env::temp_dir().join(format!("hodo-code-{}-{:p}", std::process::id(), &()));
+        let file = File::create(&path)?;
+        std::fs::remove_file(path)?;
+        Ok(file)
+    }
+}

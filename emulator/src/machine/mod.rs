@@ -1,0 +1,43 @@
+//! A whole machine: a plugin of `qemu-system-x86_64` that emits the Intel PT of each virtual processor.
+//!
+//! ```text
+//! QEMU translates a block ──► Block: instructions, how it may end        Memory: code as it changes ──► code
+//! QEMU enters a block     ──► Vcpu: how did the one before end? ──Encoder──► Buffer ──────────────────► cpu-N.pt
+//! interrupt, exception    ──► Vcpu: FUP, TIP
+//! QEMU begins an insn     ──► Witness: the same account, counted one by one (where asked for)
+//! ```
+//!
+//! Recording begins and ends with an instruction that the guest's init runs: a long NOP with a number in it that
+//! no compiler writes, which needs no privilege and does nothing on any processor.
+
+mod block;
+mod buffer;
+mod code;
+mod plugin;
+mod qemu;
+mod settings;
+pub mod spool;
+pub mod truth;
+mod vcpu;
+
+pub(crate) use plugin::install;
+pub(crate) use qemu::VERSION;
+pub use settings::{Privilege, Settings};
+
+/// Ticks of the time-stamp counter in a second: QEMU gives it to guests as it is. Takes a twentieth of a second.
+pub fn tick_frequency() -> u64 {
+    // SAFETY: all x86-64 processors have the instruction.
+    let ticks = || unsafe { std::arch::x86_64::_rdtsc() };
+    let (begin, from) = (std::time::Instant::now(), ticks());
+    std::thread::sleep(std::time::Duration::from_millis(50));
+    let (passed, nanoseconds) = (ticks().wrapping_sub(from), begin.elapsed().as_nanos().max(1));
+    (u128::from(passed) * 1_000_000_000 / nanoseconds) as u64
+}
+
+/// Virtual processors that a machine may have.
+pub const VCPUS: usize = 16;
+
+/// `nopl 0x6f646f68(%rax,%rax,1)`: recording begins.
+pub const BEGIN: [u8; 8] = [0x0f, 0x1f, 0x84, 0x00, b'h', b'o', b'd', b'o'];
+/// `nopl 0x6f646f69(%rax,%rax,1)`: recording ends.
+pub const END: [u8; 8] = [0x0f, 0x1f, 0x84, 0x00, b'i', b'o', b'd', b'o'];

@@ -1,0 +1,317 @@
+//! The edge between a machine and QEMU.
+
+use std::{
+    cell::UnsafeCell,
+    ffi::{c_int, c_uint, c_void},
+    fs::File,
+    io,
+    path::PathBuf,
+    sync::{
+        OnceLock,
+        atomic::{AtomicU8, Ordering},
+    },
+};
+
+use hodo_intel_pt::encoder::Encoder;
+use iced_x86::{Decoder, DecoderOptions, FlowControl};
+
+use super::{
+    BEGIN, END, VCPUS,
+    block::Block,
+    buffer::Buffer,
+    code::Memory,
+    qemu::{
+        self, Api, EXCEPTION, INTERRUPT, NO_REGISTERS, READ_REGISTERS, STORE, Scoreboard, ScoreboardWord,
+    },
+    settings::Settings,
+    spool::{self, Cpu, Machine},
+    truth::Begun,
+    vcpu::{Start, Vcpu},
+};
+use crate::{
+    block::Read,
+    qemu::{Id, Tb},
+};
+
+/// What all callbacks share.
+struct Shared {
+    api: Api,
+    settings: Settings,
+    spool: PathBuf,
+    memory: Memory,
+    board: *mut Scoreboard,
+}
+
+// SAFETY: the scoreboard is QEMU's, which looks after it itself; all else may be shared.
+unsafe impl Sync for Shared {}
+// SAFETY: as above.
+unsafe impl Send for Shared {}
+
+static SHARED: OnceLock<Shared> = OnceLock::new();
+
+/// Whether the guest's command runs: 0 not yet, 1 it does, 2 not any more.
+static STATE: AtomicU8 = AtomicU8::new(WAITING);
+const WAITING: u8 = 0;
+const RECORDING: u8 = 1;
+const ENDED: u8 = 2;
+
+/// The virtual processors. Each is used by the thread that runs it, and by the callback at QEMU's end, when none
+/// runs any more.
+struct Vcpus([UnsafeCell<Option<Vcpu>>; VCPUS]);
+
+// SAFETY: as said there.
+unsafe impl Sync for Vcpus {}
+
+static VCPU: Vcpus = Vcpus([const { UnsafeCell::new(None) }; VCPUS]);
+
+/// The virtual processor of the calling thread.
+///
+/// # Safety
+/// The caller runs on behalf of this virtual processor, or none runs any more; and it holds no other reference
+/// to it.
+#[inline(always)]
+unsafe fn vcpu(index: c_uint) -> Option<&'static mut Option<Vcpu>> {
+    let cell = VCPU.0.get(index as usize)?;
+    // SAFETY: as the caller promises.
+    Some(unsafe { &mut *cell.get() })
+}
+
+/// Sets up the recording of a machine whose spool is known.
+pub(crate) fn install(id: Id, spool: PathBuf) -> Result<(), String> {
+    let wrong = |error: io::Error| format!("{}: {error}", spool.display());
+    let settings = Settings::load(&spool).map_err(wrong)?;
+    let api = Api::find()?;
+    let file = |name: &str| File::create(spool.join(name)).map_err(wrong);
+    let memory = Memory::new(file(spool::CODE)?, file(spool::SPACES)?);
+    let board = (api.scoreboard)(size_of::<u64>());
+    let shared = Shared { api, settings, spool, memory, board };
+    if SHARED.set(shared).is_err() {
+        return Err("it is loaded twice".to_owned());
+    }
+    let nothing = std::ptr::null_mut();
+    (api.on_translate)(id, translate, nothing);
+    (api.on_discontinuity)(id, INTERRUPT | EXCEPTION, discontinuity, nothing);
+    (api.on_exit)(id, exit, nothing);
+    (api.on_vcpu)(id, vcpu_begins, nothing);
+    Ok(())
+}
+
+extern "C" fn vcpu_begins(index: c_uint, _: *mut c_void) {
+    if index as usize >= VCPUS {
+        eprintln!("hodo: the emulated processor can't start: a machine has at most {VCPUS} processors");
+        std::process::exit(125);
+    }
+}
+
+/// QEMU translates a block.
+extern "C" fn translate(tb: *mut Tb, _: *mut c_void) {
+    let Some(shared) = SHARED.get() else { return };
+    let api = &shared.api;
+    let insns: Vec<_> = (0..(api.tb_length)(tb)).map(|index| (api.tb_insn)(tb, index)).collect();
+    let read = |&insn: &*mut crate::qemu::Insn| {
+        let mut bytes = [0; 16];
+        let size = (api.insn_data)(insn, bytes.as_mut_ptr(), (api.insn_size)(insn).min(bytes.len()));
+        ((api.insn_vaddr)(insn), bytes, size)
+    };
+    let owned: Vec<_> = insns.iter().map(read).collect();
+    let reads: Vec<_> = owned
+        .iter()
+        .map(|(address, bytes, size)| Read { address: *address, bytes: &bytes[..*size] })
+        .collect();
+    if reads.is_empty() {
+        return;
+    }
+    let block = Box::leak(Box::new(Block::new(&reads)));
+    (api.on_block)(tb, entered, NO_REGISTERS, (&raw const *block).cast_mut().cast());
+    let pc = reads[0].address;
+    for ((&insn, read), index) in insns.iter().zip(&reads).zip(0..) {
+        let word = ScoreboardWord { score: shared.board, offset: 0 };
+        (api.before_insn)(insn, STORE, word, index);
+        if shared.settings.witness {
+            let data = Box::leak(Box::new(Witnessed::new(read, pc)));
+            (api.on_insn)(insn, witnessed, NO_REGISTERS, (&raw const *data).cast_mut().cast());
+        }
+        if read.bytes == BEGIN || read.bytes == END {
+            let state = if read.bytes == BEGIN { RECORDING } else { ENDED };
+            (api.on_insn)(insn, marked, READ_REGISTERS, std::ptr::without_provenance_mut(state.into()));
+        }
+    }
+}
+
+/// QEMU's code calls this before each block. It keeps the address of `CPUX86State` in `rbp` (TCG_AREG0). Blocks are
+/// translated for any address at which their page is mapped; where this one lies now, only RIP in there says. Reading
+/// it by the interface would take longer than the block. [`marked`] checks that it is where it should be.
+#[unsafe(naked)]
+extern "C" fn entered(index: c_uint, block: *mut c_void) {
+    std::arch::naked_asm!("mov rdx, rbp", "jmp {enter}", enter = sym enter)
+}
+
+extern "C" fn enter(index: c_uint, block: &'static Block, env: *const u64) {
+    // SAFETY: the callback is for this virtual processor.
+    let Some(slot) = (unsafe { vcpu(index) }) else { return };
+    let state = STATE.load(Ordering::Relaxed);
+    if slot.is_none() && state != RECORDING {
+        return;
+    }
+    // SAFETY: `env` is as `entered` says.
+    let (pc, cr3) = unsafe { (env.add(qemu::ENV_RIP).read(), env.add(qemu::ENV_CR3).read()) };
+    let Some(shared) = SHARED.get() else { return };
+    match slot {
+        Some(vcpu) if vcpu.has_ended() => {}
+        Some(vcpu) if state == ENDED => vcpu.end(Some(pc)),
+        Some(vcpu) => vcpu.enter(block, pc, cr3, &shared.memory),
+        None => {
+            if let Some(vcpu) = begin(shared, index, cr3) {
+                slot.insert(vcpu).enter(block, pc, cr3, &shared.memory);
+            }
+        }
+    }
+}
+
+/// A virtual processor is recorded from now on.
+#[cold]
+fn begin(shared: &'static Shared, index: u32, cr3: u64) -> Option<Vcpu> {
+    let path = spool::trace_path(&shared.spool, index);
+    let file = File::create(&path).map_err(|error| eprintln!("hodo: {}: {error}", path.display())).ok()?;
+    let now = (shared.api.ticks)() as u64;
+    let start = Start {
+        index,
+        encoder: Encoder::new(shared.settings.encoder(), now),
+        buffer: Buffer::new(file, shared.settings.psb_period),
+        ticks: shared.api.ticks,
+        privilege: shared.settings.privilege,
+        begun: (shared.api.scoreboard_find)(shared.board, index).cast(),
+        cr3,
+    };
+    Some(Vcpu::new(start, &shared.memory))
+}
+
+extern "C" fn discontinuity(index: c_uint, kind: c_int, from: u64, to: u64, _: *mut c_void) {
+    // QEMU 11.1 reports a fault twice: when it is raised, with no place to go to, and when it is delivered.
+    if from == to && kind != INTERRUPT {
+        return;
+    }
+    // SAFETY: the callback is for this virtual processor.
+    if let Some(Some(vcpu)) = unsafe { vcpu(index) }
+        && !vcpu.has_ended()
+    {
+        vcpu.witness.interrupt(from);
+        vcpu.interrupt(from, to);
+    }
+}
+
+/// An instruction that is counted by itself.
+struct Witnessed {
+    /// Its distance from the block's start.
+    offset: u64,
+    to_itself: bool,
+    raises: bool,
+}
+
+impl Witnessed {
+    fn new(read: &Read<'_>, block: u64) -> Witnessed {
+        let insn = Decoder::with_ip(64, read.bytes, read.address, DecoderOptions::NONE).decode();
+        Witnessed {
+            offset: read.address - block,
+            to_itself: insn.near_branch_target() == read.address,
+            raises: insn.flow_control() == FlowControl::Interrupt,
+        }
+    }
+}
+
+/// QEMU's code calls this before each instruction that is counted by itself; see [`entered`].
+#[unsafe(naked)]
+extern "C" fn witnessed(index: c_uint, insn: *mut c_void) {
+    std::arch::naked_asm!("mov rdx, rbp", "jmp {witness}", witness = sym witness)
+}
+
+extern "C" fn witness(index: c_uint, insn: &'static Witnessed, env: *const u64) {
+    // SAFETY: the callback is for this virtual processor.
+    let Some(Some(vcpu)) = (unsafe { vcpu(index) }) else { return };
+    if vcpu.has_ended() {
+        return;
+    }
+    if insn.offset == 0 {
+        // SAFETY: `env` is as `entered` says. QEMU updates RIP when it enters a block, and not within it.
+        vcpu.witness_base = unsafe { env.add(qemu::ENV_RIP).read() };
+    }
+    let address = vcpu.witness_base.wrapping_add(insn.offset);
+    vcpu.witness.begin(Begun { address, to_itself: insn.to_itself, raises: insn.raises });
+}
+
+/// The guest begins or ends what is to be recorded.
+#[unsafe(naked)]
+extern "C" fn marked(index: c_uint, state: *mut c_void) {
+    std::arch::naked_asm!("mov rdx, rbp", "jmp {mark}", mark = sym mark)
+}
+
+extern "C" fn mark(_: c_uint, state: *mut c_void, env: *const u64) {
+    let Some(shared) = SHARED.get() else { return };
+    let state = state.addr() as u8;
+    // SAFETY: `env` is as `entered` says.
+    let (rip, cr3) = unsafe { (env.add(qemu::ENV_RIP).read(), env.add(qemu::ENV_CR3).read()) };
+    let same = |name: &str, word: u64, mask: u64| {
+        register(&shared.api, name).is_some_and(|value| value & mask == word & mask)
+    };
+    if !same("rip", rip, !0xfff) || !same("cr3", cr3, !0) {
+        eprintln!(
+            "hodo: the emulated processor can't start: this QEMU keeps its registers elsewhere than 11.1 does"
+        );
+        std::process::exit(125);
+    }
+    let before = if state == RECORDING { WAITING } else { RECORDING };
+    _ = STATE.compare_exchange(before, state, Ordering::AcqRel, Ordering::Relaxed);
+}
+
+/// Reads a register of the virtual processor that calls.
+fn register(api: &Api, name: &str) -> Option<u64> {
+    let registers = (api.registers)();
+    if registers.is_null() {
+        return None;
+    }
+    // SAFETY: QEMU gives an array of descriptors, which is ours.
+    let registers = unsafe {
+        std::slice::from_raw_parts(
+            (*registers).data.cast::<qemu::RegisterDescriptor>(),
+            (*registers).length as usize,
+        )
+    };
+    // SAFETY: names are NUL-terminated.
+    let is_it = |found: &&qemu::RegisterDescriptor| unsafe {
+        !found.name.is_null() && std::ffi::CStr::from_ptr(found.name).to_bytes() == name.as_bytes()
+    };
+    let found = registers.iter().find(is_it)?;
+    let bytes = (api.byte_array)();
+    (api.set_size)(bytes, 0);
+    if !(api.read_register)(found.handle, bytes) {
+        return None;
+    }
+    // SAFETY: QEMU fills the array with the register's bytes.
+    let value = unsafe { std::slice::from_raw_parts((*bytes).data, (*bytes).length as usize) };
+    Some(value.iter().take(8).rev().fold(0, |word, &byte| word << 8 | u64::from(byte)))
+}
+
+/// QEMU ends.
+extern "C" fn exit(_: *mut c_void) {
+    let Some(shared) = SHARED.get() else { return };
+    let mut machine = Machine::default();
+    for index in 0..VCPUS as u32 {
+        // SAFETY: no virtual processor runs any more.
+        if let Some(Some(vcpu)) = unsafe { vcpu(index) } {
+            if !vcpu.has_ended() {
+                vcpu.end(None);
+            }
+            machine.cpus.push(Cpu {
+                cpu: index,
+                account: vcpu.account,
+                traced: vcpu.traced,
+                witness: shared.settings.witness.then_some(vcpu.witness.account),
+                counters: vcpu.counters.clone(),
+            });
+        }
+    }
+    machine.failed = shared.memory.finish();
+    if let Err(error) = machine.save(&shared.spool) {
+        eprintln!("hodo: {}: {error}", shared.spool.display());
+    }
+}

@@ -1,0 +1,111 @@
+//! QEMU's plugin interface, version 7 (QEMU 11.1's `include/plugins/qemu-plugin.h`), as far as a whole machine
+//! uses it.
+
+use std::ffi::{c_char, c_int, c_uint, c_void};
+
+use crate::qemu::{Id, Insn, Tb, function};
+
+/// The interface version that this part speaks.
+pub(crate) const VERSION: c_int = 7;
+/// Words of `CPUX86State`, of which QEMU 11.1 keeps the address in `rbp` (TCG_AREG0): RSP, RIP, CR3.
+pub(crate) const ENV_RIP: usize = 32;
+/// See [`ENV_RIP`].
+pub(crate) const ENV_CR3: usize = 72;
+
+/// `QEMU_PLUGIN_CB_NO_REGS` and `QEMU_PLUGIN_CB_R_REGS`.
+pub(crate) const NO_REGISTERS: c_int = 0;
+/// See [`NO_REGISTERS`].
+pub(crate) const READ_REGISTERS: c_int = 1;
+/// `QEMU_PLUGIN_INLINE_STORE_U64`.
+pub(crate) const STORE: c_int = 1;
+/// `QEMU_PLUGIN_DISCON_INTERRUPT`.
+pub(crate) const INTERRUPT: c_int = 1;
+/// `QEMU_PLUGIN_DISCON_EXCEPTION`.
+pub(crate) const EXCEPTION: c_int = 2;
+
+/// `struct qemu_plugin_scoreboard`, opaque.
+#[repr(C)]
+pub(crate) struct Scoreboard {
+    _opaque: [u8; 0],
+}
+
+/// `qemu_plugin_u64`: a word of each element of a scoreboard.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub(crate) struct ScoreboardWord {
+    pub(crate) score: *mut Scoreboard,
+    pub(crate) offset: usize,
+}
+
+/// `GArray` and `GByteArray`, their public fields.
+#[repr(C)]
+pub(crate) struct GArray {
+    pub(crate) data: *mut u8,
+    pub(crate) length: c_uint,
+}
+
+/// `qemu_plugin_reg_descriptor`.
+#[repr(C)]
+pub(crate) struct RegisterDescriptor {
+    pub(crate) handle: *mut c_void,
+    pub(crate) name: *const c_char,
+    pub(crate) feature: *const c_char,
+    pub(crate) read_only: bool,
+}
+
+pub(crate) type VcpuCallback = extern "C" fn(c_uint, *mut c_void);
+pub(crate) type TranslateCallback = extern "C" fn(*mut Tb, *mut c_void);
+pub(crate) type ExitCallback = extern "C" fn(*mut c_void);
+pub(crate) type DiscontinuityCallback = extern "C" fn(c_uint, c_int, u64, u64, *mut c_void);
+
+/// QEMU's functions.
+#[derive(Clone, Copy)]
+pub(crate) struct Api {
+    pub(crate) on_vcpu: extern "C" fn(Id, VcpuCallback, *mut c_void),
+    pub(crate) on_translate: extern "C" fn(Id, TranslateCallback, *mut c_void),
+    pub(crate) on_discontinuity: extern "C" fn(Id, c_int, DiscontinuityCallback, *mut c_void),
+    pub(crate) on_exit: extern "C" fn(Id, ExitCallback, *mut c_void),
+    pub(crate) on_block: extern "C" fn(*mut Tb, VcpuCallback, c_int, *mut c_void),
+    pub(crate) on_insn: extern "C" fn(*mut Insn, VcpuCallback, c_int, *mut c_void),
+    pub(crate) before_insn: extern "C" fn(*mut Insn, c_int, ScoreboardWord, u64),
+    pub(crate) scoreboard: extern "C" fn(usize) -> *mut Scoreboard,
+    pub(crate) scoreboard_find: extern "C" fn(*mut Scoreboard, c_uint) -> *mut c_void,
+    pub(crate) tb_length: extern "C" fn(*const Tb) -> usize,
+    pub(crate) tb_insn: extern "C" fn(*const Tb, usize) -> *mut Insn,
+    pub(crate) insn_data: extern "C" fn(*const Insn, *mut u8, usize) -> usize,
+    pub(crate) insn_size: extern "C" fn(*const Insn) -> usize,
+    pub(crate) insn_vaddr: extern "C" fn(*const Insn) -> u64,
+    pub(crate) registers: extern "C" fn() -> *mut GArray,
+    pub(crate) read_register: extern "C" fn(*mut c_void, *mut GArray) -> bool,
+    pub(crate) byte_array: extern "C" fn() -> *mut GArray,
+    pub(crate) set_size: extern "C" fn(*mut GArray, c_uint) -> *mut GArray,
+    /// The time-stamp counter that guests read, as far as they did not set it.
+    pub(crate) ticks: extern "C" fn() -> i64,
+}
+
+impl Api {
+    /// Finds the functions in the running QEMU; the name of the first that is missing, else.
+    pub(crate) fn find() -> Result<Api, String> {
+        Ok(Api {
+            on_vcpu: function(c"qemu_plugin_register_vcpu_init_cb")?,
+            on_translate: function(c"qemu_plugin_register_vcpu_tb_trans_cb")?,
+            on_discontinuity: function(c"qemu_plugin_register_vcpu_discon_cb")?,
+            on_exit: function(c"qemu_plugin_register_atexit_cb")?,
+            on_block: function(c"qemu_plugin_register_vcpu_tb_exec_cb")?,
+            on_insn: function(c"qemu_plugin_register_vcpu_insn_exec_cb")?,
+            before_insn: function(c"qemu_plugin_register_vcpu_insn_exec_inline_per_vcpu")?,
+            scoreboard: function(c"qemu_plugin_scoreboard_new")?,
+            scoreboard_find: function(c"qemu_plugin_scoreboard_find")?,
+            tb_length: function(c"qemu_plugin_tb_n_insns")?,
+            tb_insn: function(c"qemu_plugin_tb_get_insn")?,
+            insn_data: function(c"qemu_plugin_insn_data")?,
+            insn_size: function(c"qemu_plugin_insn_size")?,
+            insn_vaddr: function(c"qemu_plugin_insn_vaddr")?,
+            registers: function(c"qemu_plugin_get_registers")?,
+            read_register: function(c"qemu_plugin_read_register")?,
+            byte_array: function(c"g_byte_array_new")?,
+            set_size: function(c"g_byte_array_set_size")?,
+            ticks: function(c"cpus_get_elapsed_ticks")?,
+        })
+    }
+}

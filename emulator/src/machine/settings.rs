@@ -1,0 +1,74 @@
+//! What the recorder asks of an emulated machine: a small file in the spool.
+
+use std::{io, path::Path};
+
+use hodo_intel_pt::encoder::{self, Timing};
+use serde::{Deserialize, Serialize};
+
+/// The settings of a recording.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Settings {
+    /// Bytes of trace between PSB packets.
+    pub psb_period: u64,
+    /// TSC packets.
+    pub tsc: bool,
+    /// MTC packets, one each `2^period` ticks of the crystal clock.
+    pub mtc_period: Option<u8>,
+    /// Whether returns are compressed.
+    pub return_compression: bool,
+    /// Which code is recorded.
+    pub privilege: Privilege,
+    /// Whether instructions are counted one by one as well, which takes about as long again.
+    pub witness: bool,
+}
+
+/// The privilege levels whose code is recorded.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Privilege {
+    /// All.
+    #[default]
+    All,
+    /// The kernel's: addresses of the upper half.
+    Kernel,
+    /// User space's: addresses of the lower half.
+    User,
+}
+
+impl Privilege {
+    /// Whether code at this address is recorded.
+    #[inline(always)]
+    pub fn holds(self, address: u64) -> bool {
+        match self {
+            Privilege::All => true,
+            Privilege::Kernel => address >> 63 == 1,
+            Privilege::User => address >> 63 == 0,
+        }
+    }
+}
+
+const FILE: &str = "settings.json";
+
+impl Settings {
+    /// Reads the settings of a spool.
+    ///
+    /// # Errors
+    /// What the system says, or what is wrong with the file.
+    pub fn load(spool: &Path) -> io::Result<Settings> {
+        Ok(serde_json::from_slice(&std::fs::read(spool.join(FILE))?)?)
+    }
+
+    /// Writes the settings of a spool.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn save(&self, spool: &Path) -> io::Result<()> {
+        std::fs::write(spool.join(FILE), serde_json::to_vec(self)?)
+    }
+
+    pub(crate) fn encoder(&self) -> encoder::Settings {
+        encoder::Settings {
+            return_compression: self.return_compression,
+            timing: Timing { tsc: self.tsc, mtc_period: self.mtc_period, cyc_threshold: None },
+        }
+    }
+}

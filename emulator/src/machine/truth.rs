@@ -1,0 +1,154 @@
+//! What really ran: how many instructions, and a digest of their addresses in their order.
+//!
+//! The digest of a row of addresses is `digest = digest * FACTOR + address` for each, in 64 bits. It is linear in
+//! the address at which a block lies, so that a whole block is taken in at once.
+
+use serde::{Deserialize, Serialize};
+
+/// By what a digest is multiplied before the next address is added; odd, so that nothing is lost.
+pub const FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
+
+/// Instructions, and the digest of their addresses.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Account {
+    /// Instructions retired; a repeated string instruction is one, however many rounds it makes.
+    pub instructions: u64,
+    /// The digest of their addresses, in order.
+    pub digest: u64,
+}
+
+impl Account {
+    /// One more instruction retired.
+    #[inline(always)]
+    pub fn retire(&mut self, address: u64) {
+        self.instructions += 1;
+        self.digest = self.digest.wrapping_mul(FACTOR).wrapping_add(address);
+    }
+
+    /// All instructions of a block retired that lies at `pc`.
+    #[inline(always)]
+    pub(crate) fn retire_all(&mut self, block: &Digest, pc: u64) {
+        self.instructions += block.instructions;
+        self.digest = (self.digest.wrapping_mul(block.power))
+            .wrapping_add(pc.wrapping_mul(block.slope))
+            .wrapping_add(block.constant);
+    }
+}
+
+/// What a block adds to an account: `digest * power + pc * slope + constant`.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Digest {
+    instructions: u64,
+    power: u64,
+    slope: u64,
+    constant: u64,
+}
+
+impl Digest {
+    /// Of instructions at these distances from the block's start.
+    pub(crate) fn of(offsets: impl Iterator<Item = u64>) -> Digest {
+        let empty = Digest { instructions: 0, power: 1, slope: 0, constant: 0 };
+        offsets.fold(empty, |digest, offset| Digest {
+            instructions: digest.instructions + 1,
+            power: digest.power.wrapping_mul(FACTOR),
+            slope: digest.slope.wrapping_mul(FACTOR).wrapping_add(1),
+            constant: digest.constant.wrapping_mul(FACTOR).wrapping_add(offset),
+        })
+    }
+}
+
+/// Counts instructions as QEMU begins them one by one; shares nothing with blocks and how they end.
+///
+/// An instruction that was begun has retired when another one begins, or an interrupt or exception comes that does
+/// not leave from its own address. Begun anew at once it has not: a repeated string instruction makes its rounds so,
+/// and QEMU runs an access to a device again.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Witness {
+    pub(crate) account: Account,
+    /// The instruction that was begun last, if nothing is known of its end.
+    begun: Option<Begun>,
+}
+
+/// An instruction that was begun.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Begun {
+    pub(crate) address: u64,
+    /// It is a direct branch to itself.
+    pub(crate) to_itself: bool,
+    /// It raises the exception that it ends with.
+    pub(crate) raises: bool,
+}
+
+impl Witness {
+    /// An instruction begins.
+    #[inline(always)]
+    pub(crate) fn begin(&mut self, next: Begun) {
+        if let Some(begun) = self.begun {
+            if begun.address == next.address && !begun.to_itself {
+                return;
+            }
+            self.account.retire(begun.address);
+        }
+        self.begun = Some(next);
+    }
+
+    /// An interrupt or exception leaves from before `from`.
+    pub(crate) fn interrupt(&mut self, from: u64) {
+        if let Some(begun) = self.begun.take()
+            && (begun.address != from || begun.raises || begun.to_itself)
+        {
+            self.account.retire(begun.address);
+        }
+    }
+
+    /// The recording ends before the instruction at `next`, or within the one that was begun last.
+    pub(crate) fn end(&mut self, next: Option<u64>) {
+        if let Some(address) = next {
+            self.begin(Begun { address, to_itself: false, raises: false });
+        }
+        self.begun = None;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn account(addresses: &[u64]) -> Account {
+        let mut account = Account::default();
+        addresses.iter().for_each(|&address| account.retire(address));
+        account
+    }
+
+    #[test]
+    fn a_block_is_taken_in_at_once() {
+        let mut one = account(&[7, 9]);
+        let mut all = one;
+        let offsets = [0, 3, 4, 11];
+        let pc = 0xffff_ffff_8100_0ff0;
+        offsets.iter().for_each(|offset| one.retire(pc + offset));
+        all.retire_all(&Digest::of(offsets.into_iter()), pc);
+        assert_eq!(one, all);
+        assert_ne!(account(&[1, 2]).digest, account(&[2, 1]).digest);
+    }
+
+    #[test]
+    fn what_was_begun_has_retired_unless_it_was_left() {
+        let plain = |address| Begun { address, to_itself: false, raises: false };
+        let mut witness = Witness::default();
+        // A string instruction makes three rounds, and is interrupted before a fourth.
+        [1, 2, 2, 2].into_iter().for_each(|address| witness.begin(plain(address)));
+        witness.interrupt(2);
+        witness.begin(plain(100));
+        // The handler's first instruction is done when another interrupt comes.
+        witness.interrupt(101);
+        [200, 2, 3].into_iter().for_each(|address| witness.begin(plain(address)));
+        // A page fault, then a breakpoint.
+        witness.interrupt(3);
+        witness.begin(Begun { raises: true, ..plain(4) });
+        witness.interrupt(4);
+        (0..3).for_each(|_| witness.begin(Begun { to_itself: true, ..plain(5) }));
+        witness.end(Some(5));
+        assert_eq!(witness.account, account(&[1, 100, 200, 2, 4, 5, 5, 5]));
+    }
+}

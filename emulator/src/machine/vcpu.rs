@@ -1,0 +1,421 @@
+//! A virtual processor: each block that it enters says how the one before ended.
+//!
+//! ```text
+//! previous block, how far it came ──where control is now──► taken? target? left early? ──► Encoder ──► Buffer
+//! interrupt or exception ──────────from where to where────► FUP, TIP ───────────────────►
+//! ```
+
+use std::sync::atomic::Ordering;
+
+use hodo_intel_pt::encoder::Encoder;
+
+use super::{
+    block::Block,
+    buffer::Buffer,
+    code::{Memory, Seen, Space, Was},
+    settings::Privilege,
+    spool::Counters,
+    truth::{Account, Witness},
+};
+use crate::block::Kind;
+
+/// Blocks between two looks at the clock.
+const PATIENCE: u32 = 32;
+/// Periods of MTC packets that may be made up for; after a longer sleep there is a TSC packet instead.
+const MOST_MTC: u64 = 64;
+/// Set in the addresses of the kernel's half.
+const KERNEL: u64 = 1 << 63;
+
+/// A virtual processor that is being recorded. Only its own thread uses it.
+pub(crate) struct Vcpu {
+    pub(crate) index: u32,
+    encoder: Encoder,
+    buffer: Buffer,
+    ticks: extern "C" fn() -> i64,
+    privilege: Privilege,
+    /// Whether packets are being made.
+    tracing: bool,
+    /// The block that was entered last, unless its end is known already.
+    previous: Option<&'static Block>,
+    /// What to add to the addresses of that block.
+    shift: u64,
+    /// Where QEMU's code stores the index of the instruction that it begins.
+    begun: *const u64,
+    cr3: u64,
+    kernel: &'static Space,
+    user: &'static Space,
+    now: u64,
+    /// The last TSC packet's.
+    stamped: u64,
+    patience: u32,
+    next_psb: u64,
+    pub(crate) account: Account,
+    pub(crate) traced: Account,
+    pub(crate) witness: Witness,
+    /// Where the block lies whose instructions the witness sees.
+    pub(crate) witness_base: u64,
+    ended: bool,
+    pub(crate) counters: Counters,
+}
+
+/// What a virtual processor starts with.
+pub(crate) struct Start {
+    pub(crate) index: u32,
+    pub(crate) encoder: Encoder,
+    pub(crate) buffer: Buffer,
+    pub(crate) ticks: extern "C" fn() -> i64,
+    pub(crate) privilege: Privilege,
+    pub(crate) begun: *const u64,
+    pub(crate) cr3: u64,
+}
+
+impl Vcpu {
+    pub(crate) fn new(start: Start, memory: &Memory) -> Vcpu {
+        let Start { index, encoder, buffer, ticks, privilege, begun, cr3 } = start;
+        let now = ticks() as u64;
+        let mut vcpu = Vcpu {
+            index,
+            encoder,
+            buffer,
+            ticks,
+            privilege,
+            tracing: false,
+            previous: None,
+            shift: 0,
+            begun,
+            cr3,
+            kernel: memory.kernel(),
+            user: memory.space(cr3),
+            now,
+            stamped: now,
+            patience: PATIENCE,
+            next_psb: 0,
+            account: Account::default(),
+            traced: Account::default(),
+            witness: Witness::default(),
+            witness_base: 0,
+            ended: false,
+            counters: Counters { start: now, ..Counters::default() },
+        };
+        memory.switched(index, now, cr3);
+        // The PSB+ says it.
+        vcpu.encoder.set_cr3(cr3, now, &mut Vec::new());
+        vcpu.synchronize(None);
+        vcpu
+    }
+
+    /// Whether nothing of it is recorded any more.
+    #[inline(always)]
+    pub(crate) fn has_ended(&self) -> bool {
+        self.ended
+    }
+
+    /// It is about to run `block`, which lies at `pc`.
+    #[inline(always)]
+    pub(crate) fn enter(&mut self, block: &'static Block, pc: u64, cr3: u64, memory: &Memory) {
+        self.resolve(pc);
+        self.counters.blocks += 1;
+        if cr3 != self.cr3 {
+            self.switch(cr3, memory);
+        }
+        self.patience -= 1;
+        if self.patience == 0 {
+            self.look_at_clock();
+        }
+        let space = if pc & KERNEL != 0 { self.kernel } else { self.user };
+        let place = space.place(pc);
+        let known_at = &block.known_at[self.index as usize];
+        if known_at.load(Ordering::Relaxed) != place {
+            self.learn(block, pc, space, memory);
+        }
+        if self.tracing != self.privilege.holds(pc) {
+            self.set_tracing(pc);
+        }
+        if self.buffer.is_due() {
+            self.make_room(pc);
+        }
+        self.previous = Some(block);
+        self.shift = pc.wrapping_sub(block.flow.pc);
+    }
+
+    /// The instruction at `address` ran.
+    #[inline(always)]
+    fn retire(&mut self, address: u64) {
+        self.account.retire(address);
+        if self.privilege.holds(address) {
+            self.traced.retire(address);
+        }
+    }
+
+    #[inline(always)]
+    fn retire_all(&mut self, block: &Block) {
+        let pc = block.flow.pc.wrapping_add(self.shift);
+        self.account.retire_all(&block.digest, pc);
+        if self.privilege.holds(pc) {
+            self.traced.retire_all(&block.digest, pc);
+        }
+    }
+
+    /// The first `count` instructions of the block ran; no branch is among them.
+    fn retire_first(&mut self, block: &Block, count: u64) {
+        for address in block.flow.addresses().take(count as usize) {
+            self.retire(address.wrapping_add(self.shift));
+        }
+    }
+
+    /// Traces how the previous block ended, if control is at `next`.
+    #[inline(always)]
+    fn resolve(&mut self, next: u64) {
+        let Some(block) = self.previous.take() else { return };
+        // SAFETY: QEMU keeps the word for as long as it runs, and only this thread's code writes to it.
+        let begun = unsafe { self.begun.read() };
+        let flow = &block.flow;
+        let taken = flow.taken.wrapping_add(self.shift);
+        let fall = flow.fall.wrapping_add(self.shift);
+        let possible = begun + 1 >= flow.count
+            && match flow.kind {
+                Kind::Direct | Kind::Call | Kind::CallNext => next == taken,
+                Kind::Conditional => next == taken || next == fall,
+                Kind::Return | Kind::Jump | Kind::CallIndirect | Kind::Far => true,
+                Kind::Repeat => next == fall,
+                Kind::Outside => false,
+            };
+        if !possible {
+            return self.left_early(block, begun, next);
+        }
+        self.retire_all(block);
+        let (encoder, buffer, now) = (&mut self.encoder, &mut self.buffer, self.now);
+        match flow.kind {
+            Kind::Conditional if self.tracing => encoder.branch(next == taken, now, buffer),
+            Kind::Call => {
+                self.counters.calls += 1;
+                encoder.call(fall);
+            }
+            Kind::Return if self.tracing => encoder.ret(next, now, buffer),
+            Kind::Jump if self.tracing => encoder.indirect(next, now, buffer),
+            Kind::CallIndirect => {
+                self.counters.calls += 1;
+                // A call to the next instruction leaves no return address behind.
+                if next != fall {
+                    encoder.call(fall);
+                }
+                if self.tracing {
+                    encoder.indirect(next, now, buffer);
+                }
+            }
+            Kind::CallNext => self.counters.calls += 1,
+            Kind::Far => self.far(block, next),
+            _ => {}
+        }
+    }
+
+    /// A system call, or the way back from the kernel. User space sees what the kernel mapped meanwhile, so that
+    /// the time is told before it goes on; and so it is at IRET, by which processors learn of changed code.
+    fn far(&mut self, block: &Block, next: u64) {
+        let from = block.flow.pc.wrapping_add(self.shift);
+        if from & KERNEL != 0 && (next & KERNEL == 0 || block.interrupt_return) {
+            self.stamp();
+        }
+        if !self.tracing {
+            return;
+        }
+        if self.privilege.holds(next) {
+            self.encoder.indirect(next, self.now, &mut self.buffer);
+        } else {
+            self.encoder.disable(None, self.now, &mut self.buffer);
+            self.tracing = false;
+        }
+    }
+
+    /// The block was left before its end without an exception: by an access to a device, or because it wrote over
+    /// its own code. The instruction ran, or it is to be begun again.
+    #[cold]
+    fn left_early(&mut self, block: &Block, begun: u64, next: u64) {
+        let flow = &block.flow;
+        let last = begun.min(flow.count.saturating_sub(1));
+        let at = flow.address(last).wrapping_add(self.shift);
+        self.retire_first(block, last);
+        let fall = match last + 1 < flow.count {
+            true => flow.address(last + 1).wrapping_add(self.shift),
+            false => at,
+        };
+        if next == at {
+            self.counters.restarted += 1;
+        } else if next == fall {
+            self.counters.left_early += 1;
+            self.retire(at);
+        } else {
+            self.surprise(at, next);
+        }
+    }
+
+    /// Nothing explains how control came from the instruction at `at` to `next`.
+    fn surprise(&mut self, at: u64, next: u64) {
+        self.counters.surprises += 1;
+        if self.counters.surprises <= 10 {
+            eprintln!("hodo: vcpu {}: control went from {at:#x} to {next:#x} without a reason", self.index);
+        }
+        self.transfer(at, next);
+    }
+
+    /// An interrupt or exception leaves from before `from`, and goes to `to`.
+    pub(crate) fn interrupt(&mut self, from: u64, to: u64) {
+        self.counters.interrupts += 1;
+        if let Some(block) = self.previous {
+            // SAFETY: as in `resolve`.
+            let begun = unsafe { self.begun.read() };
+            let flow = &block.flow;
+            let last = begun + 1 >= flow.count;
+            let at = flow.address(begun.min(flow.count - 1)).wrapping_add(self.shift);
+            let fall = flow.fall.wrapping_add(self.shift);
+            let to_itself = last && goes_to_itself(block);
+            if last && block.software_interrupt && (from == at || from == fall) {
+                self.previous = None;
+                self.retire_all(block);
+                return self.far(block, to);
+            }
+            if at == from && !to_itself {
+                self.previous = None;
+                self.retire_first(block, begun);
+            } else {
+                self.resolve(from);
+            }
+        }
+        self.stamp();
+        self.transfer(from, to);
+    }
+
+    /// FUP and TIP, or as much of it as is recorded.
+    fn transfer(&mut self, from: u64, to: u64) {
+        if !self.tracing {
+            return;
+        }
+        if self.privilege.holds(to) {
+            self.encoder.interrupt_to(from, to, self.now, &mut self.buffer);
+        } else {
+            self.encoder.interrupt(from, self.now, &mut self.buffer);
+            self.tracing = false;
+        }
+    }
+
+    #[cold]
+    fn switch(&mut self, cr3: u64, memory: &Memory) {
+        self.cr3 = cr3;
+        self.counters.switches += 1;
+        self.user = memory.space(cr3);
+        self.stamp();
+        self.encoder.set_cr3(cr3, self.now, &mut self.buffer);
+        memory.switched(self.index, self.now, cr3);
+    }
+
+    /// A TSC packet.
+    fn stamp(&mut self) {
+        self.now = (self.ticks)() as u64;
+        self.stamped = self.now;
+        self.patience = PATIENCE;
+        self.encoder.set_clock(self.now, &mut self.buffer);
+    }
+
+    /// The MTC packets that are due, or a TSC packet where there are too many of them.
+    #[cold]
+    fn look_at_clock(&mut self) {
+        self.patience = PATIENCE;
+        let next = self.encoder.next_mtc();
+        if next == u64::MAX {
+            return;
+        }
+        self.now = (self.ticks)() as u64;
+        let periods = self.now.saturating_sub(next) / self.encoder.mtc_ticks();
+        if periods > MOST_MTC {
+            self.stamp();
+        } else {
+            self.encoder.tick(self.now, &mut self.buffer);
+        }
+    }
+
+    /// Makes sure that the recording has the block's code, at the time at which it runs.
+    #[cold]
+    fn learn(&mut self, block: &Block, pc: u64, space: &'static Space, memory: &Memory) {
+        let place = space.place(pc);
+        let seen = memory.see(&Seen { index: self.index, space, pc, bytes: &block.bytes, clock: self.ticks });
+        self.counters.changes += u64::from(seen.was == Was::Other);
+        // What is there now must not seem to run before it was there, nor what was there before after it.
+        if seen.changed > self.stamped {
+            if self.tracing {
+                self.encoder.interrupt(pc, self.now, &mut self.buffer);
+                self.tracing = false;
+            }
+            self.stamp();
+        }
+        block.known_at[self.index as usize].store(place, Ordering::Relaxed);
+    }
+
+    /// Goes on tracing at `pc`, or ends it, as is asked for.
+    #[cold]
+    fn set_tracing(&mut self, pc: u64) {
+        if self.tracing {
+            // Control came here without a far transfer or an interrupt.
+            self.encoder.interrupt(pc, self.now, &mut self.buffer);
+            self.tracing = false;
+        } else {
+            self.encoder.enable(pc, self.now, &mut self.buffer);
+            self.tracing = true;
+        }
+    }
+
+    /// A PSB is due, or bytes are to be written to the file.
+    #[cold]
+    fn make_room(&mut self, pc: u64) {
+        if self.buffer.position() >= self.next_psb {
+            self.synchronize(self.tracing.then_some(pc));
+        }
+        self.buffer.spill(self.next_psb);
+    }
+
+    fn synchronize(&mut self, next: Option<u64>) {
+        self.now = (self.ticks)() as u64;
+        self.stamped = self.now;
+        self.encoder.skip_mtc(self.now);
+        self.encoder.synchronize(next, self.now, &mut self.buffer);
+        self.next_psb = self.buffer.position() + self.buffer.psb_period;
+        self.buffer.spill(self.next_psb);
+    }
+
+    /// The recording ends: before the instruction at `next`, or where it is unknown before the one that was begun
+    /// last.
+    pub(crate) fn end(&mut self, next: Option<u64>) {
+        let at = match (next, self.previous) {
+            (Some(next), _) => {
+                self.resolve(next);
+                Some(next)
+            }
+            (None, Some(block)) => {
+                // SAFETY: as in `resolve`.
+                let begun = unsafe { self.begun.read() }.min(block.flow.count - 1);
+                self.previous = None;
+                self.retire_first(block, begun);
+                Some(block.flow.address(begun).wrapping_add(self.shift))
+            }
+            (None, None) => None,
+        };
+        self.witness.end(next);
+        self.ended = true;
+        self.now = (self.ticks)() as u64;
+        self.counters.end = self.now;
+        if let Some(at) = at.filter(|_| self.tracing) {
+            self.encoder.interrupt(at, self.now, &mut self.buffer);
+            self.tracing = false;
+        }
+        self.encoder.flush(self.now, &mut self.buffer);
+        self.buffer.finish();
+        self.counters.bytes = self.buffer.position();
+        self.counters.failed = self.buffer.failed();
+    }
+}
+
+/// Whether a block's last instruction is a direct branch to itself.
+fn goes_to_itself(block: &Block) -> bool {
+    let flow = &block.flow;
+    let direct = matches!(flow.kind, Kind::Direct | Kind::Conditional | Kind::Call);
+    direct && flow.count > 0 && flow.taken == flow.address(flow.count - 1)
+}

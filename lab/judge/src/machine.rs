@@ -1,0 +1,186 @@
+//! `cargo judge machine`: recordings of a whole emulated machine, held against what really ran.
+//!
+//! ```text
+//! workload ──record──► recording ──hodo script --insns──► count and digest of each processor ─┐
+//!                 └──► spool: trace, code ──libipt──────► the same ───────────────────────────┼─ equal?
+//!                 └──► the emulator's account, which a count one by one confirms ─────────────┘
+//! ```
+
+use std::{
+    collections::BTreeMap,
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use serde_json::Value;
+
+use workbench::{
+    Outcome,
+    command::{self, each_line},
+    machine,
+    setup::{self, Need},
+};
+
+/// By what a digest is multiplied before the next address is added (`CpuTruth` of `hodo-formats`).
+const FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
+/// Returns are not compressed: libipt 2.0.5 takes no call off its stack at a return that comes as a TIP.
+const EVENT: &str = "intel_pt/noretcomp,mtc_period=9/";
+
+/// What runs in the machine.
+struct Workload {
+    name: &'static str,
+    script: &'static str,
+}
+
+const WORKLOADS: &[Workload] = &[
+    Workload { name: "files", script: "ls -lR /usr/share/doc/[a-b]* | gzip > /dev/null" },
+    Workload {
+        name: "patched-kernel",
+        script: "cd /sys/kernel/tracing; echo 'vfs_*' > set_ftrace_filter; for i in 1 2 3; do echo function > \
+                 current_tracer; ls -l /usr/bin > /dev/null; echo nop > current_tracer; done",
+    },
+    Workload {
+        name: "events",
+        script: "cd /sys/kernel/tracing; echo 1 > events/sched/enable; echo 1 > events/raw_syscalls/enable; for i in 1 2 \
+                 3 4; do /bin/true; done; echo 0 > events/enable; ls /usr/bin > /dev/null",
+    },
+    Workload {
+        name: "signals",
+        script: "perl -e '$SIG{ALRM}=sub{$n++}; use Time::HiRes qw(ualarm); ualarm(1000,1000); \
+                 for($i=0;$i<200000;$i++){$x{$i%977}.=$i} ualarm(0,0); print \"$n signals\\n\"'",
+    },
+    Workload {
+        name: "page-faults",
+        script: "perl -e 'for(1..20){my $x = \"x\" x 4000000; substr($x,$_*4096,1)=\"y\" for 0..900}'; \
+                 head -c 20000000 /dev/zero | sort -z | wc -c",
+    },
+    Workload { name: "forks", script: "for i in $(seq 150); do (date +%s%N > /dev/null); done" },
+    Workload {
+        name: "two-busy",
+        script: "head -c 3000000 /dev/urandom | sha256sum > /dev/null & head -c 3000000 /dev/zero | gzip | wc -c; wait",
+    },
+    Workload {
+        name: "interpreter",
+        script: "perl -e 'for $i (1..300000) { $h{$i % 1000} .= chr($i % 256) } print length(join(\"\", values %h)), \"\\n\"'",
+    },
+];
+
+/// Instructions and the digest of their addresses.
+type Account = (u64, u64);
+
+/// Judges the workloads that are named, or all; the error says how many differ.
+pub(super) fn run(names: &[String]) -> Outcome {
+    setup::ensure(Need::Judge)?;
+    machine::ensure()?;
+    command::build_hodo()?;
+    let folder = command::target().join("judge/machine");
+    _ = fs::remove_dir_all(&folder);
+    fs::create_dir_all(&folder)?;
+    let harness = compile(&folder)?;
+    let (mut total, mut wrong) = (0, 0);
+    for workload in
+        WORKLOADS.iter().filter(|one| names.is_empty() || names.iter().any(|name| name == one.name))
+    {
+        let recording = record(workload, &folder)?;
+        let spool = spool(&folder)?;
+        let truth = truth(&recording)?;
+        let judged = [("hodo", ours(&recording)?), ("libipt", libipt(&harness, &spool, &truth)?)];
+        let count: u64 = truth.values().map(|(instructions, _)| instructions).sum();
+        total += count;
+        let differ: Vec<&str> =
+            judged.iter().filter(|(_, found)| *found != truth).map(|(who, _)| *who).collect();
+        let verdict =
+            if differ.is_empty() { "equal".to_owned() } else { format!("DIFFERENT: {}", differ.join(", ")) };
+        println!("{:16} {count:>13} instructions on {} processors: {verdict}", workload.name, truth.len());
+        for (who, found) in judged.iter().filter(|(_, found)| *found != truth) {
+            println!("  {who}: {found:?}\n  truth: {truth:?}");
+        }
+        wrong += differ.len();
+        _ = fs::remove_dir_all(spool);
+    }
+    match wrong {
+        0 => println!("judge machine: {total} instructions, all equal"),
+        wrong => return Err(format!("{wrong} of the verdicts are different").into()),
+    }
+    Ok(())
+}
+
+fn compile(folder: &Path) -> Outcome<PathBuf> {
+    let program = folder.join("judge-machine");
+    let mut gcc = Command::new("gcc");
+    gcc.args(["-std=c11", "-O2", "-Wall", "-Wextra", "-Werror", "-o"]).arg(&program);
+    command::quietly(gcc.arg(command::root().join("lab/judges/machine.c")).arg("-lipt"))?;
+    Ok(program)
+}
+
+fn record(workload: &Workload, folder: &Path) -> Outcome<PathBuf> {
+    let recording = folder.join(workload.name).with_extension("data");
+    let mut hodo = Command::new(command::hodo());
+    hodo.env("HODO_KEEP_SPOOL", "1");
+    hodo.args(["record", "--quiet", "--engine", "machine", "--witness", "-e", EVENT, "-o"]).arg(&recording);
+    command::run(hodo.args(["--", "sh", "-c", workload.script]).stdin(std::process::Stdio::null()))?;
+    Ok(recording)
+}
+
+/// The spool that the recorder left.
+fn spool(folder: &Path) -> Outcome<PathBuf> {
+    let mut entries = fs::read_dir(folder)?.flatten().map(|entry| entry.path());
+    let is_spool =
+        |path: &PathBuf| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(".hodo-"));
+    entries.find(is_spool).ok_or_else(|| "the recorder left no spool".into())
+}
+
+/// What the recording says that each processor ran.
+fn truth(recording: &Path) -> Outcome<BTreeMap<u32, Account>> {
+    let mut hodo = Command::new(command::hodo());
+    let info = command::capture(hodo.args(["info", "--format", "json"]).arg(recording))?;
+    let info: Value = serde_json::from_str(&info)?;
+    let rows = info["cpu_truth"].as_array().ok_or("`hodo info` shows no count of the emulated machine")?;
+    let mut truth = BTreeMap::new();
+    for row in rows {
+        let number = |name: &str| row[name].as_u64().ok_or(format!("`hodo info` shows no {name}"));
+        if row["witnessed"] != Value::Bool(true) {
+            return Err(
+                format!("processor {}: counted one by one, other instructions ran", row["cpu"]).into()
+            );
+        }
+        truth.insert(number("cpu")? as u32, (number("instructions")?, number("digest")?));
+    }
+    Ok(truth)
+}
+
+/// What `hodo script --insns` shows.
+fn ours(recording: &Path) -> Outcome<BTreeMap<u32, Account>> {
+    let mut hodo = Command::new(command::hodo());
+    hodo.args(["script", "--insns", "--fields", "cpu,ip"]).arg(recording);
+    let mut found: BTreeMap<u32, Account> = BTreeMap::new();
+    each_line(hodo, |line| {
+        let text = std::str::from_utf8(line).unwrap_or_default();
+        let address = |ip: &str| u64::from_str_radix(ip, 16).ok();
+        let words =
+            text.trim_end().split_once(' ').and_then(|(cpu, ip)| Some((cpu.parse().ok()?, address(ip)?)));
+        // A gap or another notice makes the count differ.
+        let Some((cpu, ip)) = words else { return };
+        let (count, digest) = found.entry(cpu).or_default();
+        *count += 1;
+        *digest = digest.wrapping_mul(FACTOR).wrapping_add(ip);
+    })?;
+    Ok(found)
+}
+
+fn libipt(harness: &Path, spool: &Path, truth: &BTreeMap<u32, Account>) -> Outcome<BTreeMap<u32, Account>> {
+    let mut found = BTreeMap::new();
+    for &cpu in truth.keys() {
+        let mut judge = Command::new(harness);
+        let output = judge.arg(spool.join("code")).arg(spool.join(format!("cpu-{cpu}.pt"))).output()?;
+        eprint!("{}", String::from_utf8_lossy(&output.stderr));
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        let numbers: Vec<u64> = text.split_whitespace().filter_map(|word| word.parse().ok()).collect();
+        let [count, digest] = numbers[..] else {
+            return Err(format!("libipt's harness says `{text}`").into());
+        };
+        found.insert(cpu, (count, digest));
+    }
+    Ok(found)
+}
