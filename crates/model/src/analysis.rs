@@ -190,6 +190,11 @@ pub trait Analysis: Send + Sync + 'static {
     /// Joins two neighbours; `earlier` ends where `later` begins, and where `threads` run.
     fn merge(&self, earlier: Self::Partial, later: Self::Partial, threads: &Threads) -> Self::Partial;
 
+    /// Whether [`Analysis::merge`] may take its neighbours in either order, as sums may.
+    fn is_commutative(&self) -> bool {
+        false
+    }
+
     /// Whether a partial that came from bytes holds together: what it refers to is there. Another one is refused, so
     /// that whoever merges and finishes may rely on it.
     fn is_sound(&self, _partial: &Self::Partial) -> bool {
@@ -279,6 +284,10 @@ impl<A: Analysis> Analysis for Plain<A> {
 
     fn merge(&self, earlier: A::Partial, later: A::Partial, threads: &Threads) -> A::Partial {
         self.0.merge(earlier, later, threads)
+    }
+
+    fn is_commutative(&self) -> bool {
+        self.0.is_commutative()
     }
 
     fn is_sound(&self, partial: &A::Partial) -> bool {

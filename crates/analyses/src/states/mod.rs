@@ -16,7 +16,7 @@ use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    columns::{duration_cells, duration_columns, most_time_first},
+    columns::{duration_cells, duration_columns, most_first},
     durations::{Durations, add_all},
     thread_states::{self, Observer, State, StateDelta, Wait},
 };
@@ -204,7 +204,7 @@ fn by_thread(threads: &Threads, sums: FxHashMap<u32, [u64; 5]>) -> Rows {
         row.extend(sums.map(Value::from));
         (sums[0] + sums[1], tid, row)
     });
-    (columns, most_time_first(rows))
+    (columns, most_first(rows))
 }
 
 fn name(names: &[String], call: Option<u32>) -> Value {
@@ -232,7 +232,7 @@ fn by_wait(threads: &Threads, times: Times, names: &[String]) -> Rows {
         row.extend(duration_cells(&durations));
         (durations.total, (tid, wait), row)
     });
-    (columns, most_time_first(rows))
+    (columns, most_first(rows))
 }
 
 impl Analysis for Intervals {
