@@ -12,7 +12,7 @@ use std::{
 };
 
 use hodo_clock::Nanos;
-use hodo_formats::ctf::{
+use hodo_formats::events::{
     Event, FieldPath, Stream, Trace,
     schema::{EventClass, StreamClass},
 };
@@ -162,7 +162,7 @@ impl Totals {
         self.untimed += later.untimed;
     }
 
-    pub(super) fn lose(&mut self, lost: &hodo_formats::ctf::Lost) {
+    pub(super) fn lose(&mut self, lost: &hodo_formats::events::Lost) {
         let sum = if lost.packets { &mut self.lost.1 } else { &mut self.lost.0 };
         *sum = sum.saturating_add(lost.count);
     }
