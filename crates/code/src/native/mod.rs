@@ -2,8 +2,8 @@
 //!
 //! ```text
 //! compact blocks ──translate──► code: a branch takes its outcome as the carry of a shift, a call pushes, a return pops and jumps
-//!                                  │
-//! branch batches ──────run──────────┴──► function runs, up to the end of the last batch or a block without code
+//!                                │
+//! branch batches ──────run───────┴──► function runs, up to the end of the last batch or a block without code
 //! ```
 //!
 //! The code does the same as the tables of a [`Graph`], without look-ups: the processor predicts its branches as it
