@@ -41,7 +41,7 @@ impl BranchBatch {
 /// A sequence of branch batches, and how far the walk has followed them.
 #[derive(Clone, Debug)]
 pub struct BranchBatches {
-    /// While generated code follows the batches, an empty one stands behind the last.
+    /// While generated code follows the batches, an empty one stands after the last.
     all: [BranchBatch; BranchBatches::MOST + 1],
     count: usize,
     passed: usize,
@@ -125,7 +125,7 @@ impl BranchBatches {
         is_over
     }
 
-    /// Returns a pointer to the batch being followed, or to the empty one behind the last if all are completed.
+    /// Returns a pointer to the batch being followed, or to the empty one after the last if all are completed.
     pub(crate) fn here(&mut self) -> *mut BranchBatch {
         self.all[self.count] = BranchBatch::NONE;
         self.all[self.passed..].as_mut_ptr()
@@ -135,7 +135,7 @@ impl BranchBatches {
     pub(crate) fn follow_to(&mut self, here: *const BranchBatch) {
         self.passed = (here.addr() - self.all.as_ptr().addr()) / size_of::<BranchBatch>();
         let outcomes = &mut self.all[self.passed].outcomes;
-        // The last shift also removes the marker bit behind the outcomes.
+        // The last shift also removes the marker bit after the outcomes.
         *outcomes = if *outcomes == 0 { NO_OUTCOMES } else { *outcomes };
     }
 }

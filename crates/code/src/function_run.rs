@@ -27,7 +27,7 @@ impl FunctionRuns {
     /// An empty function run.
     const NONE: FunctionRun = FunctionRun { start: 0, begins: 0, until: 0, transfer: Transfer::None, end: 0 };
 
-    /// Returns the open function run and at least `more` spare slots behind it.
+    /// Returns the open function run and at least `more` spare slots after it.
     #[inline(always)]
     pub(crate) fn with_room(&mut self, more: usize) -> &mut [FunctionRun] {
         if self.all.len() <= self.ended + more {

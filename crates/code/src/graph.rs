@@ -210,7 +210,7 @@ impl<'a, L: Labels> Graph<'a, L> {
         self.bytes.get(begin..end).unwrap_or_default()
     }
 
-    /// Returns the code behind the blocks as it is at tick `at`.
+    /// Returns the code of the blocks as it is at tick `at`.
     #[inline]
     pub fn snapshot(&self, at: u64) -> Snapshot<'a> {
         Snapshot { space: self.space, bits: self.bits, at }

@@ -204,7 +204,7 @@ impl Code {
     pub(super) fn run(&self, state: &mut State) -> u32 {
         // SAFETY: `Code` generated everything that runs here. It writes to function runs, of which the caller
         // provides the maximum that the batches lead to; to the return stack, whose index it wraps; and to a batch,
-        // as it can't pass the empty one behind the last. It reads the target cache, which has a slot for each index.
+        // as it can't pass the empty one after the last. It reads the target cache, which has a slot for each index.
         unsafe { self.memory.call(self.enter, state) }
     }
 
@@ -430,7 +430,7 @@ impl Code {
     }
 
     /// Returns where the distance of [`branch`](Code::branch) is, for a block with this checked entry. The distance
-    /// of a second jump right behind it comes five bytes later.
+    /// of a second jump right after it comes five bytes later.
     fn site(gate: Place, instructions: u16) -> Place {
         let count = if i8::try_from(instructions).is_ok() { 4 } else { 7 };
         gate + 9 + count + 2

@@ -1,9 +1,9 @@
 //! Native code that walks over blocks.
 //!
 //! ```text
-//! compact blocks ──translate──► code: a branch takes its outcome as the carry of a shift, a call pushes, a return pops and jumps
+//! compact blocks ──translate──► code: branch = shift and jump on carry, call = push, return = pop and jump
 //!                                │
-//! branch batches ──────run───────┴──► function runs, up to the end of the last batch or a block without code
+//! branch batches ──────run───────┴──► function runs, up to the end of the batches or a block without code
 //! ```
 //!
 //! The code does the same as the tables of a [`Graph`], without look-ups: the processor predicts its branches as it
@@ -39,7 +39,7 @@ const MOST_ROOM: usize = 1 << 30;
 const LONGEST: usize = 16;
 
 /// Maximum number of function runs of a walk: for each decision, and before the first, the blocks of straight-line
-/// code and the one behind them.
+/// code and the one after them.
 const MOST_FUNCTION_RUNS: usize = (BranchBatches::MOST_DECISIONS + 1) * (LONGEST + 2);
 
 /// Generated code of a graph.
@@ -86,7 +86,7 @@ impl<L: Labels> Graph<'_, L> {
     /// Walks over generated code from a block at which a function run is open. It follows `branch_batches` as far as
     /// there is code. Returns `None` without any effect if the graph has no code.
     ///
-    /// A batch without an indirect branch ends right behind its last outcome.
+    /// A batch without an indirect branch ends right after its last outcome.
     #[inline]
     pub fn run(
         &mut self,

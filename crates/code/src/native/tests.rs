@@ -102,7 +102,7 @@ fn machine_code_is_as_expected() {
     }
 }
 
-/// The first successor that a branch takes lies right behind it; the other one is reached as well.
+/// The first successor that a branch takes lies right after it; the other one is reached as well.
 #[test]
 #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
 fn code_lies_in_the_order_in_which_it_runs() {

@@ -225,7 +225,7 @@ impl<L: Labels> Translation<'_, '_, L> {
         start
     }
 
-    /// Generates the body of a block. Returns the block whose code comes right behind it, and its entry.
+    /// Generates the body of a block. Returns the block whose code comes right after it, and its entry.
     fn body(&mut self, id: BlockId, kind: Kind) -> Option<(BlockId, Entry)> {
         let hop = self.graph.hop(id);
         let body = self.code.here();

@@ -76,8 +76,8 @@ impl Decoder<'_> {
         Trouble::UnseenCall { at, hidden }
     }
 
-    /// Switches to another thread without a TIP.PGE: the kernel, whose code is part of all programs, switches
-    /// threads. User space can't.
+    /// Applies a thread switch of the schedule while tracing stays on. Only the kernel switches threads, and its code is
+    /// part of all programs.
     #[cold]
     #[inline(never)]
     pub(super) fn switch_within_kernel<L: Labels, S: Sink>(&mut self, context: &mut Context<'_, '_, L, S>) {

@@ -93,7 +93,7 @@ impl Decoder<'_> {
         self.tip_to(to, || payload(word), context).map(|()| passed + 1)
     }
 
-    /// Sets the position to the first packet of a batch, or behind the last batch.
+    /// Sets the position to the first packet of a batch, or after the last batch.
     fn stand_at(&mut self, leg: usize) {
         let Start { position, last_ip, .. } = self.starts[leg];
         self.packets.skip_to(position);
@@ -136,8 +136,7 @@ impl Decoder<'_> {
         }
     }
 
-    /// Follows the rest of a batch's TNT packets from `start`, after `behind` outcomes: the packet that contains the
-    /// next one.
+    /// Skips `behind` outcomes of the TNT packets at `start`, and follows the rest of the packet there.
     #[cold]
     fn follow_rest<L: Labels, S: Sink>(
         &mut self,
@@ -169,12 +168,12 @@ pub(in crate::flow) struct Start {
     position: usize,
     /// The last IP before them.
     last_ip: u64,
-    /// Number of outcomes of the batch's TNT packets, and the position behind these.
+    /// Number of outcomes of the batch's TNT packets, and the position after these.
     tnts: u8,
     tip: usize,
 }
 
-/// The start of each branch batch, and the position behind the last one.
+/// The start of each branch batch, and the position after the last one.
 pub(in crate::flow) type Starts = [Start; BranchBatches::MOST + 1];
 
 /// Maximum outcomes of a branch batch.
