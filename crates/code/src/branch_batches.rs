@@ -4,7 +4,7 @@ use std::mem::offset_of;
 
 use crate::NO_OUTCOMES;
 
-/// Conditional branch outcomes, optionally followed by the target of an indirect branch. Generated code reads it,
+/// Conditional branch outcomes, optionally followed by the target of an indirect branch. Native code reads it,
 /// hence the C layout.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
@@ -41,7 +41,7 @@ impl BranchBatch {
 /// A sequence of branch batches, and how far the walk has followed them.
 #[derive(Clone, Debug)]
 pub struct BranchBatches {
-    /// While generated code follows the batches, an empty one stands after the last.
+    /// While native code follows the batches, an empty one stands after the last.
     all: [BranchBatch; BranchBatches::MOST + 1],
     count: usize,
     passed: usize,
@@ -131,7 +131,7 @@ impl BranchBatches {
         self.all[self.passed..].as_mut_ptr()
     }
 
-    /// Records that generated code followed the batches up to `here` and updated that batch.
+    /// Records that native code followed the batches up to `here` and updated that batch.
     pub(crate) fn follow_to(&mut self, here: *const BranchBatch) {
         self.passed = (here.addr() - self.all.as_ptr().addr()) / size_of::<BranchBatch>();
         let outcomes = &mut self.all[self.passed].outcomes;

@@ -7,7 +7,7 @@ use crate::CompactBlock;
 /// Completed function runs in order, and the open one, which may still be without instructions.
 #[derive(Debug, Default)]
 pub struct FunctionRuns {
-    /// Completed runs, the open one, and spare slots that generated code writes to.
+    /// Completed runs, the open one, and spare slots that native code writes to.
     all: Vec<FunctionRun>,
     ended: usize,
 }

@@ -17,7 +17,7 @@ impl<'a, L: Labels> Program<'a, L> {
         Program { space, labels, graphs: [None, None, None], native_after: MUCH }
     }
 
-    /// Sets the number of walks over a graph after which machine code is generated, instead of the default;
+    /// Sets the number of walks over a graph after which native code is generated, instead of the default;
     /// [`u32::MAX`] disables it.
     #[must_use]
     pub fn native_after(self, walks: u32) -> Program<'a, L> {

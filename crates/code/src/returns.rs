@@ -5,12 +5,12 @@ use crate::{BlockId, block::UNMET};
 /// Depth of the processor's stack of return addresses (SDM, "RET Compression").
 pub const DEPTH: usize = 64;
 
-/// Return addresses of the calls that the processor keeps; on overflow the oldest is lost. Generated code pushes and
+/// Return addresses of the calls that the processor keeps; on overflow the oldest is lost. Native code pushes and
 /// pops too, hence the C layout.
 #[derive(Clone, Debug)]
 #[repr(C)]
 pub struct ReturnStack {
-    /// Generated code of each [return target](ReturnTarget); 0 if the slot is empty.
+    /// Native code of each [return target](ReturnTarget); 0 if the slot is empty.
     pub(crate) codes: [u32; DEPTH],
     pub(crate) addresses: [u64; DEPTH],
     pub(crate) blocks: [BlockId; DEPTH],
@@ -29,7 +29,7 @@ pub struct Back {
     pub block: Option<BlockId>,
 }
 
-/// Entry for returns in the generated code of a block.
+/// Entry for returns in the native code of a block.
 #[derive(Clone, Copy, Debug)]
 pub struct ReturnTarget {
     pub(crate) code: u32,
@@ -37,7 +37,7 @@ pub struct ReturnTarget {
 }
 
 impl ReturnTarget {
-    /// No known entry: a return leaves the generated code.
+    /// No known entry: a return leaves the native code.
     pub const UNKNOWN: ReturnTarget = ReturnTarget { code: 1, generation: 0 };
 }
 
@@ -104,7 +104,7 @@ impl ReturnStack {
         self.codes = [0; DEPTH];
     }
 
-    /// Returns the newest call's index as generated code uses it: in bytes of `codes`.
+    /// Returns the newest call's index as native code uses it: in bytes of `codes`.
     pub(crate) fn top(&self) -> u64 {
         u64::from(self.top) * 4
     }
@@ -113,7 +113,7 @@ impl ReturnStack {
         self.top = top as u32 / 4 % DEPTH as u32;
     }
 
-    /// Invalidates the entries of all calls if they belong to other generated code.
+    /// Invalidates the entries of all calls if they belong to other native code.
     pub(crate) fn belong_to(&mut self, generation: u32) {
         if self.generation != generation {
             self.generation = generation;

@@ -1,4 +1,4 @@
-//! Machine code for blocks.
+//! Native code for blocks.
 //!
 //! Registers: `r8` branch outcomes, `r9` instruction count, `r10` the function run, `r11` the newest call, `rdx` the
 //! return stack, or the block's checked entry on exit before a block; `rcx` base address of the code, `rsi` the value
@@ -72,7 +72,7 @@ impl Target {
     }
 }
 
-/// Machine code for some blocks of a graph.
+/// Native code for some blocks of a graph.
 #[derive(Debug)]
 pub(crate) struct Code {
     memory: Memory,
@@ -87,7 +87,7 @@ pub(crate) struct Code {
     /// Code that follows an uncompressed return.
     back: Place,
     targets: Box<[Target]>,
-    /// A nonzero number, unique among all generated code.
+    /// A nonzero number, unique among all native code.
     generation: u32,
     /// The block of the last exit before a block, and its checked entry: the next walk mostly starts there.
     left: (BlockId, Place),

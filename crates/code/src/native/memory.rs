@@ -5,7 +5,7 @@ use std::io;
 use super::code::{Place, Target};
 use crate::{BranchBatch, FunctionRun, ReturnStack};
 
-/// State of a walk. Generated code accesses it by offset, hence the C layout.
+/// State of a walk. Native code accesses it by offset, hence the C layout.
 #[repr(C)]
 pub(super) struct State {
     /// The branch batch being followed.

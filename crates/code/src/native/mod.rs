@@ -42,7 +42,7 @@ const LONGEST: usize = 16;
 /// code and the one after them.
 const MOST_FUNCTION_RUNS: usize = (BranchBatches::MOST_DECISIONS + 1) * (LONGEST + 2);
 
-/// Generated code of a graph.
+/// Native code of a graph.
 #[derive(Debug)]
 pub(crate) enum Native {
     /// Not generated yet: the number of walks until then.
@@ -58,7 +58,7 @@ impl Default for Native {
     }
 }
 
-/// How to walk over machine code.
+/// How to walk over native code.
 #[derive(Clone, Copy, Debug)]
 pub struct Rules {
     /// Tick of the code to walk over.
@@ -67,7 +67,7 @@ pub struct Rules {
     pub returns: bool,
 }
 
-/// Where the walk left the generated code.
+/// Where the walk left the native code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NativeExit {
     /// Before this block: all batches are completed, or the rest of one needs another walk.
@@ -77,13 +77,13 @@ pub enum NativeExit {
 }
 
 impl<L: Labels> Graph<'_, L> {
-    /// Sets the number of walks after which machine code is generated; [`u32::MAX`] disables it.
+    /// Sets the number of walks after which native code is generated; [`u32::MAX`] disables it.
     pub(crate) fn native_after(mut self, walks: u32) -> Self {
         self.native = if walks == u32::MAX { Native::Refused } else { Native::Waits(walks) };
         self
     }
 
-    /// Walks over generated code from a block at which a function run is open. It follows `branch_batches` as far as
+    /// Walks over native code from a block at which a function run is open. It follows `branch_batches` as far as
     /// there is code. Returns `None` without any effect if the graph has no code.
     ///
     /// A batch without an indirect branch ends right after its last outcome.
@@ -154,7 +154,7 @@ impl<L: Labels> Graph<'_, L> {
         Ok(next)
     }
 
-    /// Generates code for a successor that the generated code did not know, and returns the block there.
+    /// Generates code for a successor that the native code did not know, and returns the block there.
     ///
     /// # Errors
     /// Its address, if no code can be read there.

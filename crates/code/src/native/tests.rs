@@ -29,7 +29,7 @@ fn space(bytes: &[u8]) -> AddressSpace<'_> {
     space
 }
 
-/// Walks over the machine code of a graph from an address, generating it at once. Unless `stops`, an indirect branch
+/// Walks over the native code of a graph from an address, generating it at once. Unless `stops`, an indirect branch
 /// follows the outcomes.
 fn walk(
     graph: &mut Graph<'_, Functions>,
@@ -144,7 +144,7 @@ fn returns_that_lead_nowhere_are_left_to_others() {
     }
 }
 
-/// When calls nest too deeply, generated code drops the oldest, as the processor does.
+/// When calls nest too deeply, native code drops the oldest, as the processor does.
 #[test]
 #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
 fn the_oldest_calls_fall_out() {
@@ -200,7 +200,7 @@ fn full_code_is_made_anew() {
         all.close();
         instructions += all.ended().last().map_or(0, |last| last.until);
         if left != NO_OUTCOMES {
-            // The generated code was full and is discarded: the remaining outcomes are left.
+            // The native code was full and is discarded: the remaining outcomes are left.
             break;
         }
     }

@@ -1,4 +1,4 @@
-//! Generates machine code for the blocks of a graph.
+//! Generates native code for the blocks of a graph.
 
 use super::{
     LONGEST, MOST_ROOM, Native,
@@ -62,7 +62,7 @@ impl<'a, L: Labels> Graph<'a, L> {
         });
     }
 
-    /// Connects a branch in generated code to a successor that the walk found.
+    /// Connects a branch in native code to a successor that the walk found.
     pub(super) fn join(&mut self, id: BlockId, taken: bool, next: BlockId, at: u64) {
         self.with_code(at, |translation| {
             let CompactBlock { instructions, function, .. } = translation.graph.hop(id);
