@@ -5,6 +5,7 @@ mod containers;
 mod damage;
 mod descendants;
 mod events;
+mod explain;
 mod export;
 mod files;
 mod guests;
