@@ -6,7 +6,7 @@
 //! folder of a trace ──ctf──┬► events::Trace: streams of software events
 //! trace.dat ──ftrace───────┤
 //! perf.data ──perf─────────┘
-//! relay daemon ──lttng_live──► packets of such streams, while they are recorded
+//! relay daemon ──lttng_live──► packets of event streams, while they are recorded
 //! ```
 //!
 //! Formats convert bytes to values; the engine opens files.

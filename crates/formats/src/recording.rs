@@ -1,4 +1,4 @@
-//! The common form of control-flow recordings, whatever their container.
+//! The common form of control-flow recordings in any container.
 
 use hodo_clock::Nanos;
 use hodo_intel_pt::Config;
@@ -267,7 +267,7 @@ pub struct EmulatedNotes {
 pub struct Truth {
     /// Process and thread.
     pub thread: Thread,
-    /// Instructions retired; a `rep` string instruction counts once, whatever its number of iterations.
+    /// Instructions retired; a `rep` string instruction counts once, however often it iterates.
     pub instructions: u64,
     /// Near calls retired.
     pub calls: u64,

@@ -86,7 +86,7 @@ impl StreamPlan {
     pub(super) fn new(class: &StreamClass) -> StreamPlan {
         let header = Header::new(class.event_header.as_ref());
         let (common, known) = Steps::of(class.common_context.as_ref(), header.end);
-        // Without an id in their headers, all events belong to the only class, whatever its id.
+        // Without an id in their headers, all events belong to the only class, regardless of its id.
         let is_only = class.events.len() == 1 && !class.tells_event_classes();
         let plan = |event: &EventClass| {
             let (specific, known) = Steps::of(event.specific_context.as_ref(), known);

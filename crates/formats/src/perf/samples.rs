@@ -6,7 +6,7 @@
 //! ```
 //!
 //! perf writes the buffers of the CPUs one after another, so records are only roughly in order of time. A window's
-//! samples are in the few blocks that overlap it, in whatever rounds perf wrote them.
+//! samples are in the few blocks that overlap it, regardless of the rounds in which perf wrote them.
 
 use std::{collections::BTreeMap, ops::Range, str};
 

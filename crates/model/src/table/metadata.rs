@@ -32,7 +32,7 @@ pub const LOSS: &str = "hodo.loss";
 
 /// Typed access to the metadata of a table's schema.
 pub trait TableMetadata {
-    /// The table's name; empty where the schema has none.
+    /// The table's name; empty if the schema has none.
     fn table_name(&self) -> &str;
     /// The table's shape.
     fn shape(&self) -> Shape;
