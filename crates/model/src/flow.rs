@@ -123,7 +123,7 @@ pub enum FlowEvent<'a> {
     /// The number of the next instruction within the thread, counted from 0 over the known flow. Reported where
     /// decoding of the thread starts, if the analysis [requests it](crate::FlowInterest::Numbered).
     Number(u64),
-    /// Instructions outside the requested window ran. The call stack is unknown after them.
+    /// Instructions outside the selection ran. The call stack is unknown after them.
     Skip {
         /// The number of instructions.
         instructions: u64,

@@ -73,8 +73,8 @@ impl Module {
     }
 
     /// Creates a module from a list of functions, such as code in no file. `areas` are the code ranges, ascending and
-    /// disjoint; `functions` have names and are in order of address. A function of size zero extends to the next one;
-    /// of several at one address, the first counts.
+    /// disjoint; `functions` are address ranges and names. A function of size zero extends to the next one; of
+    /// several at one address, the first counts.
     pub fn of_functions(name: &str, areas: &[Range<u64>], functions: &[(Range<u64>, &[u8])]) -> Module {
         let mut names = Names::new(functions.iter().map(|(_, name)| 3 * name.len()).sum());
         let mut named: Vec<Extent> = functions
