@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! QEMU translates a block ──► Block: instructions, how it may end; Mappings: which file it is from
-//! QEMU enters a block     ──► Thread: how did the previous end? ──Encoder──► trace bytes ─┐
+//! QEMU enters a block     ──► Thread: how did the previous end? ──Encoder──► trace bytes ───┐
 //! QEMU makes a system call ─► Process: mappings, handlers, forks; exec under QEMU again ────┤ notes
 //!                                                                                          ▼
 //!                                                                        spool ──► recorder

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! QEMU translates a block ──► Block: instructions, how it may end        Memory: code as it changes ──► code
-//! QEMU enters a block     ──► Vcpu: how did the previous one end? ──Encoder──► Buffer ──────────────────► cpu-N.pt
+//! QEMU enters a block     ──► Vcpu: how did the previous one end? ──Encoder──► Buffer ────────────────► cpu-N.pt
 //! interrupt, exception    ──► Vcpu: FUP, TIP
 //! QEMU begins an insn     ──► Witness: the same account, counted one by one (if requested)
 //! ```
