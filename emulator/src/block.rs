@@ -79,9 +79,9 @@ pub(crate) static OUTSIDE: Block = Block {
 impl Block {
     /// The block of some instructions; there is at least one.
     ///
-    /// QEMU lists, as a block's last, an instruction that crosses the end of a page, stops reading its bytes
-    /// there, and then ends the block before it. No instruction is a prefix of another, so a last instruction
-    /// that does not decode does not run here.
+    /// QEMU lists, as a block's last, an instruction that crosses the end of a page, stops reading its bytes there, and
+    /// then ends the block before it. No instruction is a prefix of another, so a last instruction that does not decode
+    /// does not run here.
     pub(crate) fn new(pc: u64, instructions: &[Read<'_>]) -> Block {
         let mut offsets: Vec<u16> = instructions.iter().map(|read| (read.address - pc) as u16).collect();
         let last = instructions.last().and_then(decode);
@@ -140,8 +140,8 @@ fn decode(read: &Read<'_>) -> Option<Instruction> {
     (!instruction.is_invalid()).then_some(instruction)
 }
 
-/// How control flow continues after an instruction: the kind, the target of a direct branch, and the address
-/// of the next instruction.
+/// How control flow continues after an instruction: the kind, the target of a direct branch, and the address of the
+/// next instruction.
 fn ending(last: &Instruction) -> (Kind, u64, u64) {
     let next = last.next_ip();
     let target = last.near_branch_target();

@@ -21,8 +21,8 @@ use crate::{
     threads, window,
 };
 
-/// Replaces the process by an emulator that runs the program. Returns if that is impossible: QEMU then makes
-/// the original call, which fails as it should, or runs the program untraced.
+/// Replaces the process by an emulator that runs the program. Returns if that is impossible: QEMU then makes the
+/// original call, which fails as it should, or runs the program untraced.
 pub(crate) fn execute(call: &Call, at: bool) {
     let Some((path, arguments, environment)) = request(call, at) else { return };
     let (spool, settings) = match PROCESS.lock().as_ref() {

@@ -105,8 +105,8 @@ impl Thread {
         }
     }
 
-    /// The last instruction of a block branches to `next`. A branch out of the traced ranges has a TIP.PGD
-    /// with its target instead of its own packet.
+    /// The last instruction of a block branches to `next`. A branch out of the traced ranges has a TIP.PGD with its
+    /// target instead of its own packet.
     fn branch_filtered(&mut self, block: &'static Block, next: u64) {
         let is_call = matches!(block.kind, Kind::Call | Kind::CallNext | Kind::CallIndirect);
         if self.tracing != 0 && is_traced(next) {
@@ -119,8 +119,8 @@ impl Thread {
         }
     }
 
-    /// Before the block at `pc`: begins or ends the requested loss of packets, and resumes tracing if the
-    /// block is traced.
+    /// Before the block at `pc`: begins or ends the requested loss of packets, and resumes tracing if the block is
+    /// traced.
     pub(crate) fn resume_filtered(&mut self, previous: &Block, pc: u64) {
         let overflow = FILTER.lock().overflow.clone();
         let lost = overflow.contains(&(self.counts.now - self.start - self.counts.skipped));

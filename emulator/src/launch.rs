@@ -1,5 +1,5 @@
-//! The command line that runs a program under the emulator, for the recorder and for programs that the traced
-//! program executes.
+//! The command line that runs a program under the emulator, for the recorder and for programs that the traced program
+//! executes.
 
 use std::{
     ffi::{OsStr, OsString},
@@ -22,8 +22,8 @@ pub struct Program {
 }
 
 impl Program {
-    /// The ELF program of `path`: itself, or the interpreter of a script (execve(2), "Interpreter scripts").
-    /// `Ok(None)` if executing it fails anyway.
+    /// The ELF program of `path`: itself, or the interpreter of a script (execve(2), "Interpreter scripts"). `Ok(None)`
+    /// if executing it fails anyway.
     ///
     /// # Errors
     /// Why the emulator can't run it although the system could.
@@ -81,8 +81,8 @@ pub struct Launch<'a> {
 impl Launch<'_> {
     /// The emulator's argv, and its environment.
     ///
-    /// Variables that would change the emulator itself are passed to it as options, so that only the program
-    /// sees them. QEMU splits such an option at commas, so a variable with a comma stays in the environment.
+    /// Variables that would change the emulator itself are passed to it as options, so that only the program sees them.
+    /// QEMU splits such an option at commas, so a variable with a comma stays in the environment.
     pub fn command(&self, program: &Program, environment: Vec<Vec<u8>>) -> (Vec<OsString>, Vec<Vec<u8>>) {
         let mut plugin = escape(self.plugin.as_os_str());
         plugin.push(",spool=");

@@ -8,13 +8,13 @@
 //!                                                                        spool ──► recorder
 //! ```
 //!
-//! A block's callback precedes its instructions, so the next callback of the same thread shows how the block
-//! ended. Time is virtual: one instruction is one cycle is one tick of a 1 GHz time-stamp counter, separate
-//! for each thread from the time at which it was made. Executing another program takes 0.1 ms of virtual
-//! time, and so does replacing code at the same address.
+//! A block's callback precedes its instructions, so the next callback of the same thread shows how the block ended.
+//! Time is virtual: one instruction is one cycle is one tick of a 1 GHz time-stamp counter, separate for each thread
+//! from the time at which it was made. Executing another program takes 0.1 ms of virtual time, and so does replacing
+//! code at the same address.
 //!
-//! If a thread dies in a block, it is unknown which instructions of the block ran: its trace and its counts
-//! end at the begin of the block.
+//! If a thread dies in a block, it is unknown which instructions of the block ran: its trace and its counts end at the
+//! begin of the block.
 
 #![allow(unsafe_code)]
 

@@ -6,8 +6,8 @@ use std::{
     sync::atomic::{AtomicBool, Ordering},
 };
 
-/// A spin lock around a value. Unlike a standard mutex, it can be taken before a fork and released on both
-/// sides of it, so that a child never finds it held by a thread that it does not have.
+/// A spin lock around a value. Unlike a standard mutex, it can be taken before a fork and released on both sides of it,
+/// so that a child never finds it held by a thread that it does not have.
 pub(crate) struct Lock<T> {
     held: AtomicBool,
     value: UnsafeCell<T>,

@@ -83,8 +83,8 @@ impl Mappings {
         });
     }
 
-    /// A file of this name is about to be mapped, perhaps only to announce it to a tracer: run-time compilers
-    /// do so with the jitdump that they write (Linux, `jitdump-specification.txt`).
+    /// A file of this name is about to be mapped, perhaps only to announce it to a tracer: run-time compilers do so
+    /// with the jitdump that they write (Linux, `jitdump-specification.txt`).
     pub(crate) fn mark(&mut self, name: Vec<u8>) {
         let file = name.rsplit(|&byte| byte == b'/').next().unwrap_or(&name);
         if file.starts_with(b"jit-") && file.ends_with(b".dump") {
@@ -103,8 +103,8 @@ impl Mappings {
         lines.filter(|map| marks.contains(&map.name)).collect()
     }
 
-    /// What to record about `bytes` that are about to run at `pc`. `later` returns a time after everything
-    /// that ran so far.
+    /// What to record about `bytes` that are about to run at `pc`. `later` returns a time after everything that ran so
+    /// far.
     pub(crate) fn place(&mut self, pc: u64, bytes: &[u8], later: &dyn Fn() -> u64) -> Placed {
         let mut placed = Placed::default();
         let index = match self.regions.iter().position(|region| region.note.contains(pc)) {
@@ -196,8 +196,8 @@ impl Page {
         Page { bytes: Box::new([None; PAGE as usize]), not_before: 0 }
     }
 
-    /// Whether some of the code that ran from the page is gone. The whole page then counts as new: another
-    /// function may begin with the very bytes of its predecessor.
+    /// Whether some of the code that ran from the page is gone. The whole page then counts as new: another function may
+    /// begin with the very bytes of its predecessor.
     fn has_changed(&self, number: u64) -> bool {
         let mut now = [0; PAGE as usize];
         memory::read(number * PAGE, &mut now)
@@ -242,8 +242,8 @@ fn map_file(path: &Path) -> io::Result<&'static [u8]> {
     if address == libc::MAP_FAILED {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: the mapping is `length` bytes and is never removed. The program runs from the same file, so the
-    // file is not truncated.
+    // SAFETY: the mapping is `length` bytes and is never removed. The program runs from the same file, so the file is
+    // not truncated.
     Ok(unsafe { std::slice::from_raw_parts(address.cast(), length) })
 }
 

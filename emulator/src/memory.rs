@@ -4,8 +4,8 @@
 const LONGEST: usize = 128 << 10;
 const PAGE: u64 = 4096;
 
-/// Fills `buffer` from `address`; `false` if that is unreadable. Guest addresses are host addresses:
-/// [`crate::plugin`] checks that when the program starts.
+/// Fills `buffer` from `address`; `false` if that is unreadable. Guest addresses are host addresses: [`crate::plugin`]
+/// checks that when the program starts.
 pub(crate) fn read(address: u64, buffer: &mut [u8]) -> bool {
     let length = buffer.len();
     let local = libc::iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: length };

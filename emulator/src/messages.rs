@@ -1,8 +1,8 @@
 //! The messages of QEMU itself.
 //!
-//! QEMU writes its messages, for example the signal that ended the program, through C's `stderr` into the
-//! same file as the program, whose output must contain nothing else. The program writes there by system
-//! calls, so redirecting that stream does not affect it.
+//! QEMU writes its messages, for example the signal that ended the program, through C's `stderr` into the same file as
+//! the program, whose output must contain nothing else. The program writes there by system calls, so redirecting that
+//! stream does not affect it.
 
 use std::{
     ffi::{c_char, c_int, c_long, c_void},

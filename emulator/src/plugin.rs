@@ -25,8 +25,8 @@ use crate::{
 
 static API: OnceLock<Api> = OnceLock::new();
 
-/// The interface version, which QEMU reads before it installs the plugin: the version for machines if QEMU
-/// reports interrupts, else the version for programs.
+/// The interface version, which QEMU reads before it installs the plugin: the version for machines if QEMU reports
+/// interrupts, else the version for programs.
 #[unsafe(no_mangle)]
 pub static qemu_plugin_version: AtomicI32 = AtomicI32::new(qemu::VERSION);
 
@@ -145,10 +145,10 @@ extern "C" fn translate(_: Id, tb: *mut Tb) {
     }
 }
 
-/// QEMU's code calls this before each block with the number of the vCPU and the block. It keeps the address
-/// of `CPUX86State` in `rbp` (TCG_AREG0 of its x86-64 backend), and at the start of a block all registers of
-/// the emulated processor are in there; plugin interface version 1 has no other way to read them.
-/// [`program_begins`] checks that this is so.
+/// QEMU's code calls this before each block with the number of the vCPU and the block. It keeps the address of
+/// `CPUX86State` in `rbp` (TCG_AREG0 of its x86-64 backend), and at the start of a block all registers of the emulated
+/// processor are in there; plugin interface version 1 has no other way to read them. [`program_begins`] checks that
+/// this is so.
 #[unsafe(naked)]
 extern "C" fn entered(index: c_uint, block: *mut c_void) {
     std::arch::naked_asm!("mov rdx, rbp", "jmp {enter}", enter = sym enter)
@@ -167,9 +167,9 @@ extern "C" fn enter(index: c_uint, block: &'static Block, registers: &Registers)
     thread.enter(block, registers);
 }
 
-/// A program's first block is about to run. Its stack begins with argc and argv (System V ABI, "Initial
-/// Process Stack"), which shows whether `registers` are the emulated processor's, and whether guest addresses
-/// are host addresses.
+/// A program's first block is about to run. Its stack begins with argc and argv (System V ABI, "Initial Process
+/// Stack"), which shows whether `registers` are the emulated processor's, and whether guest addresses are host
+/// addresses.
 pub(crate) fn program_begins(registers: &Registers) {
     let stack = registers.rsp();
     let plausible = memory::word(stack).is_some_and(|argc| {

@@ -96,8 +96,8 @@ impl Process {
         self.choose_files();
     }
 
-    /// Appends to the process's notes. If that fails (the disk is full, or the recorder and its spool are
-    /// gone), the traces of the process end: they are useless without the notes.
+    /// Appends to the process's notes. If that fails (the disk is full, or the recorder and its spool are gone), the
+    /// traces of the process end: they are useless without the notes.
     pub(crate) fn note(&self, time: u64, tid: u32, kind: NoteKind) {
         let note = Note { time, pid: self.pid, tid, kind };
         let line = serde_json::to_vec(&note).map_err(io::Error::from);
@@ -194,8 +194,8 @@ impl Process {
         block
     }
 
-    /// Records what is new about the code's place. Code that replaced none is dated back to the birth of the
-    /// program: threads have separate clocks, and none may run code that, by its clock, does not exist yet.
+    /// Records what is new about the code's place. Code that replaced none is dated back to the birth of the program:
+    /// threads have separate clocks, and none may run code that, by its clock, does not exist yet.
     fn tell(&self, pc: u64, bytes: &[u8], placed: Placed) {
         let time = placed.not_before.max(self.birth);
         if let Some(map) = placed.new_mapping {
@@ -230,9 +230,8 @@ fn monotonic() -> u64 {
     now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }
 
-/// Appends in a single write, so that lines stay whole despite other writers or a sudden end of the process.
-/// Returns the offset of the bytes in the file. No file stays open: the program may close or count all its
-/// file descriptors.
+/// Appends in a single write, so that lines stay whole despite other writers or a sudden end of the process. Returns
+/// the offset of the bytes in the file. No file stays open: the program may close or count all its file descriptors.
 fn append(path: &Path, bytes: &[u8]) -> io::Result<u64> {
     let mut file = OpenOptions::new().append(true).create(true).open(path)?;
     let offset = file.metadata()?.len();

@@ -1,8 +1,8 @@
 //! The used parts of QEMU's plugin interface, version 1 (QEMU's `include/qemu/qemu-plugin.h`).
 //!
-//! Functions are looked up by name when the plugin is installed, so that a missing one is an error with a
-//! name and not a failure of the dynamic linker, and so that the recorder can share this crate's file formats
-//! without being a plugin.
+//! Functions are looked up by name when the plugin is installed, so that a missing one is an error with a name and not
+//! a failure of the dynamic linker, and so that the recorder can share this crate's file formats without being a
+//! plugin.
 
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 
@@ -86,7 +86,6 @@ pub(crate) fn function<F: Copy>(name: &CStr) -> Result<F, String> {
     if address.is_null() {
         return Err(format!("this QEMU has no function {}", name.to_string_lossy()));
     }
-    // SAFETY: `F` has the size of a pointer, and each caller names the type of this function in QEMU's
-    // header.
+    // SAFETY: `F` has the size of a pointer, and each caller names the type of this function in QEMU's header.
     Ok(unsafe { std::mem::transmute_copy(&address) })
 }

@@ -1,13 +1,13 @@
-//! Ends a recording while its program continues: from here on no thread writes to its file, and the spool
-//! gets no new files.
+//! Ends a recording while its program continues: from here on no thread writes to its file, and the spool gets no new
+//! files.
 //!
 //! ```text
 //! recorder: sets SEALED in each thread's file ──► waits until none is within a change ──► moves the spool away
 //! thread:   at its next block or system call: sees SEALED, and leaves its file for good
 //! others:   a thread, a program or a note that is new finds no spool, and goes unrecorded
 //! ```
-//! A thread sets `busy` before it reads the seal. Some time after the seal was set, a thread that is not busy
-//! has seen the seal, or will see it before it changes anything.
+//! A thread sets `busy` before it reads the seal. Some time after the seal was set, a thread that is not busy has seen
+//! the seal, or will see it before it changes anything.
 
 use std::{
     ffi::OsString,
@@ -32,13 +32,13 @@ const PATIENCE: Duration = Duration::from_millis(500);
 pub struct SealedThread {
     /// The name of the file.
     pub name: OsString,
-    /// Whether the thread's words are consistent. If not, the thread died in the middle of a change, or is
-    /// stopped there.
+    /// Whether the thread's words are consistent. If not, the thread died in the middle of a change, or is stopped
+    /// there.
     pub settled: bool,
 }
 
-/// Ends the recording in `spool`, and moves it to `to`, which is on the same file system. Returns the
-/// recorded threads. `goes_on`: some of them may still run.
+/// Ends the recording in `spool`, and moves it to `to`, which is on the same file system. Returns the recorded threads.
+/// `goes_on`: some of them may still run.
 ///
 /// # Errors
 /// The system's error about the folder.

@@ -54,8 +54,8 @@ const FRAME: u64 = 1024;
 /// si_code in siginfo.
 const SI_CODE: u64 = 8;
 
-/// The signal whose handler, at `pc`, the thread is about to run; `None` if it reached the handler's first
-/// instruction in another way, such as a call.
+/// The signal whose handler, at `pc`, the thread is about to run; `None` if it reached the handler's first instruction
+/// in another way, such as a call.
 pub(crate) fn delivered(
     thread: &mut Thread,
     previous: &Block,
@@ -84,9 +84,9 @@ pub(crate) fn delivered(
     Some(Signal { interrupted, fault: may_fault && code > 0 })
 }
 
-/// Signals that arrive together stack their frames before the first handler runs: a frame that interrupted a
-/// handler at its first instruction lies above that handler's frame. Returns the frame that interrupted the
-/// program itself, and its signal.
+/// Signals that arrive together stack their frames before the first handler runs: a frame that interrupted a handler at
+/// its first instruction lies above that handler's frame. Returns the frame that interrupted the program itself, and
+/// its signal.
 fn innermost(mut frame: u64, mut number: u64) -> Option<(u64, u64)> {
     loop {
         let interrupted = memory::word(frame + SAVED_RIP)?;

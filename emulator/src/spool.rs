@@ -7,8 +7,8 @@
 //! process-PID-N.code        code that no file contains
 //! ```
 //!
-//! Files are written through shared mappings or by single appends, so that they are usable however the
-//! program dies. [`ThreadRecord::read`] completes the trace of a thread that died.
+//! Files are written through shared mappings or by single appends, so that they are usable however the program dies.
+//! [`ThreadRecord::read`] completes the trace of a thread that died.
 
 use std::{
     fs::File,
@@ -70,8 +70,8 @@ pub enum NoteKind {
         address: u64,
         /// Length in bytes.
         length: u64,
-        /// When it was found there, in nanoseconds of `CLOCK_MONOTONIC`: the clock of a run-time compiler's
-        /// own record (jitdump).
+        /// When it was found there, in nanoseconds of `CLOCK_MONOTONIC`: the clock of a run-time compiler's own record
+        /// (jitdump).
         found: u64,
     },
     /// A program ran where the emulator could not follow.
@@ -149,8 +149,8 @@ pub(crate) struct Counts {
     pub(crate) untraced_calls: u64,
 }
 
-/// A thread of the emulated program, at the start of its file: plain words, so that the recorder can read
-/// them in whatever state the thread died.
+/// A thread of the emulated program, at the start of its file: plain words, so that the recorder can read them in
+/// whatever state the thread died.
 #[repr(C)]
 pub(crate) struct Thread {
     pub(crate) magic: u64,
@@ -183,8 +183,8 @@ pub(crate) struct Thread {
     pub(crate) encoder: Encoder,
     /// The state right after the last PSB+, and after the one before.
     checkpoints: [Checkpoint; 2],
-    /// The index of the last one. It changes when the checkpoint is complete, so that a thread that dies
-    /// while it writes one leaves the other.
+    /// The index of the last one. It changes when the checkpoint is complete, so that a thread that dies while it
+    /// writes one leaves the other.
     latest: u64,
 }
 
@@ -256,8 +256,8 @@ impl Thread {
         unsafe { ptr::write_volatile(&mut self.latest, next) };
     }
 
-    /// Writes a thread's words to the start of its file. The magic word comes last, so that a file whose
-    /// thread died meanwhile is not taken for a complete one.
+    /// Writes a thread's words to the start of its file. The magic word comes last, so that a file whose thread died
+    /// meanwhile is not taken for a complete one.
     ///
     /// # Safety
     /// `home` is a valid place for a `Thread`, and no other code uses it.
@@ -297,8 +297,7 @@ pub struct ThreadRecord {
     pub traced_calls: u64,
     /// All trace bytes that were ever written to the file.
     pub written: u64,
-    /// Size of the ring that contains the last of them, in snapshot mode: byte `n` is at `n` modulo this
-    /// size.
+    /// Size of the ring that contains the last of them, in snapshot mode: byte `n` is at `n` modulo this size.
     pub ring: Option<u64>,
     /// Trace bytes that the ring no longer contains, counted from the first.
     pub overwritten: u64,
@@ -313,9 +312,9 @@ pub struct ThreadRecord {
 }
 
 impl ThreadRecord {
-    /// Reads a thread's file, and completes its trace: a thread that died while it was running ends with an
-    /// interrupt at the start of its last block, whose instructions count as not executed, here and in the
-    /// trace. `None` for a thread that ran no instruction: its file is not complete.
+    /// Reads a thread's file, and completes its trace: a thread that died while it was running ends with an interrupt
+    /// at the start of its last block, whose instructions count as not executed, here and in the trace. `None` for a
+    /// thread that ran no instruction: its file is not complete.
     ///
     /// `settled`: the thread lives and was [sealed](crate::seal::seal) between two blocks.
     ///
@@ -327,8 +326,8 @@ impl ThreadRecord {
             Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(None),
             other => other?,
         }
-        // SAFETY: the array has the size of a `Thread`, whose fields are all words for which every value is
-        // valid; the pointers among them are compared, never dereferenced.
+        // SAFETY: the array has the size of a `Thread`, whose fields are all words for which every value is valid; the
+        // pointers among them are compared, never dereferenced.
         let mut thread: Thread = unsafe { bytes.as_ptr().cast::<Thread>().read_unaligned() };
         match thread.magic {
             0 => return Ok(None),
@@ -478,8 +477,8 @@ mod tests {
         }
     }
 
-    /// A thread that dies while it changes its words is cut at its checkpoint. Its later bytes overwrite the
-    /// oldest bytes of the ring, and must not be taken for them.
+    /// A thread that dies while it changes its words is cut at its checkpoint. Its later bytes overwrite the oldest
+    /// bytes of the ring, and must not be taken for them.
     #[test]
     fn a_ring_that_is_cut_holds_nothing_new_in_the_place_of_the_old() {
         let folder = tempfile::tempdir().unwrap();

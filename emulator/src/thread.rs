@@ -37,8 +37,8 @@ pub(crate) struct End {
     pub(crate) interrupted: Option<u64>,
 }
 
-/// How a block ended without a signal, if control continues at `pc`; `alone` if QEMU may have left the block
-/// to run the instruction at `pc` separately.
+/// How a block ended without a signal, if control continues at `pc`; `alone` if QEMU may have left the block to run the
+/// instruction at `pc` separately.
 fn ended(block: &Block, pc: u64, alone: bool) -> Ran {
     match (block.kind, block.index_of(pc)) {
         (Kind::Outside, _) => Ran::Part(0),
@@ -87,8 +87,8 @@ impl Thread {
         self.end_change();
     }
 
-    /// Fast path: the previous block ran whole, and control continues at `pc`. Does nothing and returns
-    /// `false` if it can't end that way.
+    /// Fast path: the previous block ran whole, and control continues at `pc`. Does nothing and returns `false` if it
+    /// can't end that way.
     #[inline(always)]
     fn follow(&mut self, previous: &'static Block, pc: u64) -> bool {
         let taken = pc == previous.taken;
@@ -140,8 +140,8 @@ impl Thread {
         }
     }
 
-    /// Slow path: signals, repeated instructions, blocks left in their middle, returns from system calls,
-    /// filters. Does nothing and returns `false` if the recording has ended.
+    /// Slow path: signals, repeated instructions, blocks left in their middle, returns from system calls, filters. Does
+    /// nothing and returns `false` if the recording has ended.
     #[cold]
     #[inline(never)]
     fn step_carefully(
@@ -178,8 +178,8 @@ impl Thread {
         true
     }
 
-    /// The reasons for the slow path: read once within a change, and after announcing the change, because the
-    /// recorder may set a bit at any time.
+    /// The reasons for the slow path: read once within a change, and after announcing the change, because the recorder
+    /// may set a bit at any time.
     #[inline(always)]
     fn read_careful(&self) -> u64 {
         self.careful.load(Ordering::Relaxed)
@@ -279,8 +279,8 @@ impl Thread {
         window::set_limit(&mut self.window);
     }
 
-    /// From here to [`Thread::end_change`] the words of the thread are inconsistent. If it dies meanwhile,
-    /// the recorder returns to the last PSB.
+    /// From here to [`Thread::end_change`] the words of the thread are inconsistent. If it dies meanwhile, the recorder
+    /// returns to the last PSB.
     #[inline(always)]
     fn begin_change(&mut self) {
         // SAFETY: a plain store, volatile so that it is not merged with the following one.

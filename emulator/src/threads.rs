@@ -1,7 +1,7 @@
 //! The threads by virtual processor.
 //!
-//! A block's callback finds its thread with one load from [`THREADS`] and without a lock. Small numbers
-//! instead of a pointer mean that there is no thread, or that it must wait.
+//! A block's callback finds its thread with one load from [`THREADS`] and without a lock. Small numbers instead of a
+//! pointer mean that there is no thread, or that it must wait.
 
 use std::{
     ptr,
@@ -42,8 +42,8 @@ pub(crate) fn get(index: u32) -> Option<*mut Thread> {
     (thread > UNRECORDED).then_some(thread)
 }
 
-/// The thread of a vCPU that [`get`] does not know: makes it if it is new, waits for it if it is parked.
-/// `None` if it is not recorded.
+/// The thread of a vCPU that [`get`] does not know: makes it if it is new, waits for it if it is parked. `None` if it
+/// is not recorded.
 #[cold]
 #[inline(never)]
 pub(crate) fn find(index: u32, registers: &Registers) -> Option<*mut Thread> {
@@ -117,8 +117,8 @@ pub(crate) fn stop(thread: *mut Thread) {
     }
 }
 
-/// Notes can't be written any more: each thread ends its trace at its next block. `_process` is held, so that
-/// no thread is unmapped meanwhile.
+/// Notes can't be written any more: each thread ends its trace at its next block. `_process` is held, so that no thread
+/// is unmapped meanwhile.
 pub(crate) fn give_up(_process: &Process) {
     for index in 0..USED.load(Ordering::Acquire) {
         if let Some(thread) = get(index as u32) {
@@ -135,28 +135,28 @@ pub(crate) fn forget_all() {
 
 /// Ticks that pass when code replaces other code, and when a program executes another.
 ///
-/// A tracer's times are estimates between two timing packets; those of perf run ahead by up to the
-/// instructions between them. What runs before and after a change must not be confused.
+/// A tracer's times are estimates between two timing packets; those of perf run ahead by up to the instructions between
+/// them. What runs before and after a change must not be confused.
 pub(crate) const CHANGE: u64 = 100_000;
 
 /// A time after everything that the threads ran so far. The process is locked.
 pub(crate) fn later() -> u64 {
     let clocks = (0..USED.load(Ordering::Acquire)).filter_map(|index| {
-        // SAFETY: a thread is unmapped only while its process is locked; a concurrent write of a clock makes
-        // the read return the old or the new value.
+        // SAFETY: a thread is unmapped only while its process is locked; a concurrent write of a clock makes the read
+        // return the old or the new value.
         get(index as u32).map(|thread| unsafe { (&raw const (*thread).counts.now).read_volatile() })
     });
     clocks.max().unwrap_or(0) + CHANGE
 }
 
-/// Stops all other threads between two blocks, so that their files are complete when another program replaces
-/// this one. They continue when the result is dropped, which happens if none did.
+/// Stops all other threads between two blocks, so that their files are complete when another program replaces this one.
+/// They continue when the result is dropped, which happens if none did.
 pub(crate) fn park_others(index: u32) -> Parked {
     Parked(take_others(index, PARKED))
 }
 
-/// Stops recording all other threads between two blocks, because the process ends: QEMU then waits for them,
-/// so they must not stop.
+/// Stops recording all other threads between two blocks, because the process ends: QEMU then waits for them, so they
+/// must not stop.
 pub(crate) fn leave_others(index: u32) {
     take_others(index, UNRECORDED);
 }

@@ -90,8 +90,8 @@ pub(crate) fn advance(thread: &mut Thread) -> io::Result<()> {
     if ring != 0 {
         let into = window.cursor as u64 - window.base as u64;
         if into >= ring {
-            // A reader that sees only the first update takes the ring for newer than it is, and reads nothing
-            // old as new.
+            // A reader that sees only the first update takes the ring for newer than it is, and reads nothing old as
+            // new.
             window.offset += ring;
             compiler_fence(Ordering::SeqCst);
             window.cursor = window.cursor.wrapping_sub(ring as usize);
@@ -121,8 +121,8 @@ fn extend(path: &Path, offset: u64) -> io::Result<*mut u8> {
     map(&file, HEADER + offset, WINDOW, None)
 }
 
-/// Extends the file, and allocates disk space for it if the file system can: writing to a mapping without
-/// disk space would raise SIGBUS in the program.
+/// Extends the file, and allocates disk space for it if the file system can: writing to a mapping without disk space
+/// would raise SIGBUS in the program.
 fn allocate(file: &File, offset: u64, length: u64) -> io::Result<()> {
     // SAFETY: plain numbers and an open file.
     let error =
@@ -143,8 +143,8 @@ pub(crate) fn set_limit(window: &mut Window) {
 
 fn map(file: &File, offset: u64, length: u64, place: Option<*mut u8>) -> io::Result<*mut u8> {
     let fixed = if place.is_some() { libc::MAP_FIXED } else { 0 };
-    // SAFETY: without a place the kernel chooses a free one; a place is inside a mapping that `map_nothing`
-    // made for this.
+    // SAFETY: without a place the kernel chooses a free one; a place is inside a mapping that `map_nothing` made for
+    // this.
     let address = unsafe {
         libc::mmap(
             place.unwrap_or(ptr::null_mut()).cast(),

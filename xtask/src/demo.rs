@@ -1,5 +1,5 @@
-//! `cargo xtask demo`: records two small programs and explains the result. The last lines are the
-//! conclusions, computed from what `hodo` prints about this run.
+//! `cargo xtask demo`: records two small programs and explains the result. The last lines are the conclusions, computed
+//! from what `hodo` prints about this run.
 
 use std::{
     fs,

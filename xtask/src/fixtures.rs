@@ -1,7 +1,7 @@
 //! `cargo xtask fixtures`: records the contents of `fixtures/` again.
 //!
-//! Recordings contain the full paths of the files that they mapped, so the program is recorded at a path that
-//! is the same on every machine, and kept under that path inside the fixture: `--symfs` finds it.
+//! Recordings contain the full paths of the files that they mapped, so the program is recorded at a path that is the
+//! same on every machine, and kept under that path inside the fixture: `--symfs` finds it.
 
 use std::{fs, os::unix::process::CommandExt, path::Path, process::Command};
 

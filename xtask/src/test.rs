@@ -30,8 +30,7 @@ pub(crate) fn run(_arguments: &[String]) -> Outcome {
     Ok(())
 }
 
-/// Lints of the fuzz targets, which are not part of the workspace: they are compiled only as far as lints
-/// need it.
+/// Lints of the fuzz targets, which are not part of the workspace: they are compiled only as far as lints need it.
 fn lints_of_fuzz_targets() -> Command {
     let target = command::target();
     let mut lints = cargo(&["clippy", "--manifest-path", "fuzz/Cargo.toml", "--all-targets"]);

@@ -1,5 +1,4 @@
-//! Shares the time between two clock readings (nanoseconds or core cycles) among the instructions executed
-//! meanwhile.
+//! Shares the time between two clock readings (nanoseconds or core cycles) among the instructions executed meanwhile.
 
 use std::mem;
 
@@ -52,8 +51,7 @@ pub(crate) enum Share<N> {
     Lost(Span),
 }
 
-/// A sum of shares of time, in units of `2^-32` nanoseconds. Damaged clocks may give any time; no sum
-/// overflows.
+/// A sum of shares of time, in units of `2^-32` nanoseconds. Damaged clocks may give any time; no sum overflows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Time(u128);
 
@@ -171,8 +169,7 @@ impl Even {
     }
 }
 
-/// The clock of a segment, and what ran since the last reading. Between segments, where partials travel, it
-/// is reset.
+/// The clock of a segment, and what ran since the last reading. Between segments, where partials travel, it is reset.
 #[derive(Clone, Debug)]
 pub(crate) struct Clock<N> {
     /// The clock, and the time up to which time was shared.
@@ -220,9 +217,8 @@ impl<N: Copy + PartialEq> Clock<N> {
         self.left = false;
     }
 
-    /// Sets the clock to `now`, and returns whether to share time. If nothing ran since the last sharing
-    /// although tracing is on, the instructions are still to come: the processor holds branches back until
-    /// their packet is full.
+    /// Sets the clock to `now`, and returns whether to share time. If nothing ran since the last sharing although
+    /// tracing is on, the instructions are still to come: the processor holds branches back until their packet is full.
     #[inline]
     pub(crate) fn tell(&mut self, now: u64) -> bool {
         if self.now.replace(now).is_none() {
@@ -242,8 +238,8 @@ impl<N: Copy + PartialEq> Clock<N> {
         (self.now, self.shared_until, self.left) = (None, None, false);
     }
 
-    /// Shares the time since the last sharing among the instructions executed in it and `others` that were
-    /// not added; returns the share of the others.
+    /// Shares the time since the last sharing among the instructions executed in it and `others` that were not added;
+    /// returns the share of the others.
     #[inline]
     pub(crate) fn share(&mut self, others: u64, mut give: impl FnMut(Share<N>)) -> Even {
         let since = mem::replace(&mut self.shared_until, self.now);

@@ -158,8 +158,8 @@ impl States {
         self.states.insert_full((context, edge)).0 as u32
     }
 
-    /// Follows runs from a state and reports their effect to `notes`; `None` if they reach below the oldest
-    /// frame, or there are too many.
+    /// Follows runs from a state and reports their effect to `notes`; `None` if they reach below the oldest frame, or
+    /// there are too many.
     pub(crate) fn follow(
         &mut self,
         state: u32,

@@ -5,10 +5,10 @@
 //! other chunks:  events ──► operations, kept ──merge──► the machine of the chunks before
 //! ```
 //!
-//! What a file descriptor refers to, or the length of a queue, depends on all earlier events, so a single
-//! chunk can not determine it. A chunk that does not begin the trace therefore only reduces its events to
-//! operations, and the merge, in order of time, applies them. Whatever the chunk borders, the machine sees
-//! the same operations. As merges follow folds closely, only the operations of the chunks in flight are kept.
+//! What a file descriptor refers to, or the length of a queue, depends on all earlier events, so a single chunk can not
+//! determine it. A chunk that does not begin the trace therefore only reduces its events to operations, and the merge,
+//! in order of time, applies them. Whatever the chunk borders, the machine sees the same operations. As merges follow
+//! folds closely, only the operations of the chunks in flight are kept.
 
 use serde::{Deserialize, Serialize};
 

@@ -34,9 +34,9 @@ pub(crate) struct Durations {
     pub(crate) max: u64,
     /// The number of slots in use.
     taken: u32,
-    /// A hash table from bucket to count. Each slot holds both in one word, and 0 if it is free. Buckets are
-    /// small numbers close to each other, so most are found in the first slot. Most threads make a call once
-    /// or twice, which takes no further memory.
+    /// A hash table from bucket to count. Each slot holds both in one word, and 0 if it is free. Buckets are small
+    /// numbers close to each other, so most are found in the first slot. Most threads make a call once or twice, which
+    /// takes no further memory.
     places: SmallVec<[u64; SMALLEST]>,
 }
 
@@ -72,8 +72,7 @@ impl TryFrom<Travelling> for Durations {
     }
 }
 
-/// Bits of a duration that its bucket keeps after the leading one: a bucket is at most 1/64 of its durations
-/// wide.
+/// Bits of a duration that its bucket keeps after the leading one: a bucket is at most 1/64 of its durations wide.
 const KEPT: u32 = 6;
 
 /// The bucket of a duration: itself below 128; above, its magnitude and the bits after the leading one.
@@ -167,8 +166,8 @@ impl Durations {
         self.total.checked_div(self.count)
     }
 
-    /// The `per_cent`th percentile by nearest rank: the smallest duration that this share does not exceed, to
-    /// within 1/128 of itself.
+    /// The `per_cent`th percentile by nearest rank: the smallest duration that this share does not exceed, to within
+    /// 1/128 of itself.
     pub(crate) fn percentile(&self, per_cent: u64) -> Option<u64> {
         let rank = (self.count * per_cent).div_ceil(100).max(1);
         let mut seen = 0;

@@ -1,8 +1,8 @@
 //! Memoized paths: what each adds to the frames that it runs in, and how often it ran.
 //!
-//! The effect of a path on the stack, and the frames that its instructions count to, depend on the stack and
-//! on the edge over which execution arrives: a *state*. So each path is learned for a state and runs by its
-//! number from then on, and its costs are added once for all its executions.
+//! The effect of a path on the stack, and the frames that its instructions count to, depend on the stack and on the
+//! edge over which execution arrives: a *state*. So each path is learned for a state and runs by its number from then
+//! on, and its costs are added once for all its executions.
 
 use std::{mem, ops::Range};
 
@@ -91,8 +91,8 @@ impl Notes for Gatherer<'_> {
 }
 
 impl MemoizedPaths {
-    /// Learns what runs do in a state: returns the number of the path, and the state after it; `None` if they
-    /// reach below the oldest frame.
+    /// Learns what runs do in a state: returns the number of the path, and the state after it; `None` if they reach
+    /// below the oldest frame.
     pub(crate) fn learn(&mut self, state: u32, runs: impl Iterator<Item = Run>) -> Option<(u32, u32)> {
         let start = self.parts.len();
         let mut gatherer = Gatherer { parts: &mut self.parts, start, instructions: 0, calls: 0 };

@@ -65,8 +65,7 @@ pub(crate) enum Of {
 }
 
 impl Of {
-    /// The thread itself, or the thread that stands for its process. A thread of an unknown process stands
-    /// for itself.
+    /// The thread itself, or the thread that stands for its process. A thread of an unknown process stands for itself.
     pub(crate) fn of(self, threads: &Threads, thread: Thread) -> Thread {
         let pid = threads.pid(thread).filter(|_| self == Of::Processes);
         pid.map_or(thread, |pid| Thread::new(pid.into(), 0))

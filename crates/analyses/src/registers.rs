@@ -1,10 +1,10 @@
 //! The state of threads, followed from CPU to CPU.
 //!
-//! A system call begins on one CPU and may end on another, and its events do not name the thread. So each CPU
-//! and each thread has a register: the state of the running thread is in the register of its CPU. A switch
-//! moves it to the register of the previous thread, and moves the register of the next thread to the CPU. In
-//! a chunk the first contents of the registers are unknown; each content records the register that it came
-//! from. Merging two neighbours composes these permutations: exactly, whatever events are missing.
+//! A system call begins on one CPU and may end on another, and its events do not name the thread. So each CPU and each
+//! thread has a register: the state of the running thread is in the register of its CPU. A switch moves it to the
+//! register of the previous thread, and moves the register of the next thread to the CPU. In a chunk the first contents
+//! of the registers are unknown; each content records the register that it came from. Merging two neighbours composes
+//! these permutations: exactly, whatever events are missing.
 
 use hodo_model::kernel::{Cpus, Thread};
 use rustc_hash::FxHashMap;
@@ -65,8 +65,8 @@ impl<S: Default> Registers<S> {
         *self.running(cpu) = comes;
     }
 
-    /// Adds the registers of the later of two neighbours. `join` adds later changes to a content; `end`
-    /// receives overwritten contents that began in the chunk.
+    /// Adds the registers of the later of two neighbours. `join` adds later changes to a content; `end` receives
+    /// overwritten contents that began in the chunk.
     pub(crate) fn add(
         &mut self,
         later: Registers<S>,

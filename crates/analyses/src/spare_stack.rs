@@ -4,8 +4,8 @@ use std::ops::{Deref, DerefMut};
 
 use serde::{Deserialize, Serialize};
 
-/// A stack with spare capacity of unspecified content: a bulk writer requests slots once, and commits the
-/// used ones at the end.
+/// A stack with spare capacity of unspecified content: a bulk writer requests slots once, and commits the used ones at
+/// the end.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(bound(serialize = "T: Copy + Serialize", deserialize = "T: Deserialize<'de>"))]
 #[serde(from = "Vec<T>", into = "Vec<T>")]

@@ -192,8 +192,8 @@ fn step<F: PartialEq>(edge: Edge, arrival: &At<F>, top: F, top_is_interrupt: boo
         Edge::Indirect if arrival.place == Place::Middle => Step::UnwindTo,
         Edge::Indirect => Step::Jump,
         Edge::Call { return_address } => Step::Push(Entry::Call, Back::new(return_address)),
-        // A return to a first instruction is a jump: the address was pushed. And a handler returns to a
-        // trampoline that did not call it.
+        // A return to a first instruction is a jump: the address was pushed. And a handler returns to a trampoline that
+        // did not call it.
         Edge::Return if arrival.place == Place::Entry || top_is_interrupt => Step::Jump,
         Edge::JumpBelow => Step::Jump,
         Edge::Return | Edge::ReturnBelow => Step::ReturnTo(arrival.address),
@@ -217,8 +217,8 @@ pub(crate) enum Below {
 /// Moves a non-empty stack over an edge, so that the function of the arrival is on top.
 ///
 /// # Errors
-/// If the outcome depends on the frames below, or the stack becomes empty: the edge as those frames see it.
-/// The stack is then empty, and the caller starts a new one.
+/// If the outcome depends on the frames below, or the stack becomes empty: the edge as those frames see it. The stack
+/// is then empty, and the caller starts a new one.
 #[inline(always)]
 pub(crate) fn arrive<T: Copy, F: Copy + PartialEq>(
     stack: &mut SpareCapacityStack<Frame<T, F>>,
@@ -332,12 +332,12 @@ impl<T: Copy, F: Copy + PartialEq> Top<'_, T, F> {
     }
 }
 
-/// Fast path of [`arrive`]: moves a non-empty stack over an edge made by a branch (`end` is the return
-/// address of a call), if it stays in the function, calls, returns from the newest call to where it came
-/// from, or jumps to a function that replaces a called one. Returns whether it is one of these.
+/// Fast path of [`arrive`]: moves a non-empty stack over an edge made by a branch (`end` is the return address of a
+/// call), if it stays in the function, calls, returns from the newest call to where it came from, or jumps to a
+/// function that replaces a called one. Returns whether it is one of these.
 ///
-/// The most frequent case is tested first, and only two properties of the branch are tested: a jump table of
-/// four is mispredicted more often.
+/// The most frequent case is tested first, and only two properties of the branch are tested: a jump table of four is
+/// mispredicted more often.
 #[inline(always)]
 pub(crate) fn arrive_plainly<T: Copy, F: Copy + PartialEq>(
     stack: &mut Top<'_, T, F>,
@@ -410,8 +410,8 @@ pub(crate) fn cut<T: Copy, F: Copy + PartialEq>(
     }
 }
 
-/// Whether a deserialized stack is valid: no two frames entered by jumps are adjacent, so that the called
-/// function is never far below.
+/// Whether a deserialized stack is valid: no two frames entered by jumps are adjacent, so that the called function is
+/// never far below.
 pub(crate) fn is_sound<T, F>(stack: &[Frame<T, F>]) -> bool {
     stack.array_windows().all(|[below, above]| below.entry != Entry::Tail || above.entry != Entry::Tail)
 }
@@ -421,8 +421,8 @@ fn physical_frame<T, F>(stack: &[Frame<T, F>]) -> usize {
     stack.iter().rposition(|frame| frame.entry != Entry::Tail).unwrap_or(0)
 }
 
-/// A jump replaces the frame of an earlier jump, so a machine frame shows as at most two: the called
-/// function, and the one that runs in its place.
+/// A jump replaces the frame of an earlier jump, so a machine frame shows as at most two: the called function, and the
+/// one that runs in its place.
 fn jump<T: Copy, F: Copy + PartialEq>(
     stack: &mut SpareCapacityStack<Frame<T, F>>,
     watch: &mut impl Watch<T, F>,

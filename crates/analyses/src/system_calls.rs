@@ -1,8 +1,8 @@
 //! The system calls of each thread, shared by the analyses that read them.
 //!
-//! A call is a `syscall_entry_NAME` and the next `syscall_exit_NAME` of the same thread. An exit is unmatched
-//! if its entry is not in the trace or it follows the entry of another call; so is the second return of
-//! `fork` and its variants, in the child. An entry without an exit is unfinished.
+//! A call is a `syscall_entry_NAME` and the next `syscall_exit_NAME` of the same thread. An exit is unmatched if its
+//! entry is not in the trace or it follows the entry of another call; so is the second return of `fork` and its
+//! variants, in the child. An entry without an exit is unfinished.
 
 use std::{cell::RefCell, fmt::Debug};
 
@@ -89,8 +89,8 @@ impl Exit {
 struct StateDelta<A> {
     /// Whether any call began or ended.
     touched: bool,
-    /// The first exit, if the state before it is unknown. Boxed, as few have one and the whole struct moves
-    /// with every switch.
+    /// The first exit, if the state before it is unknown. Boxed, as few have one and the whole struct moves with every
+    /// switch.
     first: Option<Box<Exit>>,
     /// The call in progress.
     open: Option<Entry<A>>,

@@ -7,13 +7,13 @@
 //!     └────── wake-up ─────── Blocked
 //! ```
 //!
-//! A thread has no state until an event names it. The first switch on a CPU names the thread that ran there
-//! until then. If the previous thread of a switch is not the next thread of the switch before it, a switch is
-//! missing, and the state of both threads is unknown.
+//! A thread has no state until an event names it. The first switch on a CPU names the thread that ran there until then.
+//! If the previous thread of a switch is not the next thread of the switch before it, a switch is missing, and the
+//! state of both threads is unknown.
 //!
-//! The running time is counted from switch to switch of each CPU, as in `cpu`, so that both agree whatever
-//! events are lost. The states of threads do not offer that: they change by events of any CPU, and a thread
-//! that came to a CPU before a loss may appear on another one after it.
+//! The running time is counted from switch to switch of each CPU, as in `cpu`, so that both agree whatever events are
+//! lost. The states of threads do not offer that: they change by events of any CPU, and a thread that came to a CPU
+//! before a loss may appear on another one after it.
 
 use std::hash::{Hash, Hasher};
 
@@ -131,8 +131,8 @@ pub(crate) const INTEREST: [(Kind, &[usize]); 3] = [
 
 /// Receives changes.
 pub trait Observer: Default {
-    /// A thread changes its state. `before` is the state that ends and its begin, except for
-    /// [`State::Running`], which [`Observer::ran`] reports.
+    /// A thread changes its state. `before` is the state that ends and its begin, except for [`State::Running`], which
+    /// [`Observer::ran`] reports.
     fn change(&mut self, tid: u32, before: Option<(Nanos, State)>, now: Option<State>, time: Nanos);
 
     /// A thread ran on a CPU from a switch, or from the begin of the trace, to the next switch there.
@@ -203,8 +203,8 @@ impl<O: Observer> ThreadStateMachine<O> {
         self.observer
     }
 
-    /// A thread leaves a CPU. `came` is when it came, or that it ran there when the trace began; `None` if
-    /// the last switch was to another thread. `now` makes the new state from the call that it is in.
+    /// A thread leaves a CPU. `came` is when it came, or that it ran there when the trace began; `None` if the last
+    /// switch was to another thread. `now` makes the new state from the call that it is in.
     fn leave(
         &mut self,
         (tid, cpu, time): (u32, u32, Nanos),

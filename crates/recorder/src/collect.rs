@@ -220,8 +220,8 @@ impl Collected {
     }
 }
 
-/// Reads the bytes of each code note of a process from its code file. Drops notes whose bytes are missing,
-/// and adds a message to `unreadable`.
+/// Reads the bytes of each code note of a process from its code file. Drops notes whose bytes are missing, and adds a
+/// message to `unreadable`.
 fn with_code(
     notes: Vec<Note>,
     code: &Path,
@@ -277,8 +277,8 @@ fn by_thread(mut records: Vec<ThreadRecord>) -> BTreeMap<(u64, u32, u32), Vec<Th
     threads
 }
 
-/// Order among records with the same time: a thread exists before it acts, and code that no file contains
-/// comes after the mapping that it overlays.
+/// Order among records with the same time: a thread exists before it acts, and code that no file contains comes after
+/// the mapping that it overlays.
 fn rank(kind: &NoteKind) -> u8 {
     match kind {
         NoteKind::Fork { .. } => 0,

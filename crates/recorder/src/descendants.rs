@@ -22,8 +22,8 @@ const EXECUTIONS: u32 = 1000;
 /// The maximum length of the emulator's options; paths are shorter.
 const OPTIONS: u64 = 32 << 10;
 
-/// Waits until the processes that are recorded into `spool` have ended, or the user ends the wait; returns
-/// those that still run. Reports a long wait to `notice`.
+/// Waits until the processes that are recorded into `spool` have ended, or the user ends the wait; returns those that
+/// still run. Reports a long wait to `notice`.
 pub(crate) fn wait(spool: &Path, interrupt: &Interrupt, notice: &dyn Fn(&str)) -> BTreeSet<u32> {
     let start = Instant::now();
     let mut silent = true;
@@ -60,8 +60,8 @@ fn running(spool: &Path) -> BTreeSet<u32> {
     if !found.is_empty() {
         return found;
     }
-    // The list may miss a process that was forked behind the read position by one that ended before it was
-    // read. The next list contains it.
+    // The list may miss a process that was forked behind the read position by one that ended before it was read. The
+    // next list contains it.
     look(spool).0
 }
 
@@ -80,9 +80,9 @@ fn look(spool: &Path) -> (BTreeSet<u32>, bool) {
     (found, executing)
 }
 
-/// Whether a process is the emulator and records into `spool`: the program can't change the emulator's own
-/// command line. `None` while the process executes a program: it then has no command line but an executable
-/// file, unlike ended processes and kernel threads.
+/// Whether a process is the emulator and records into `spool`: the program can't change the emulator's own command
+/// line. `None` while the process executes a program: it then has no command line but an executable file, unlike ended
+/// processes and kernel threads.
 fn is_recorded(process: u32, spool: &Path) -> Option<bool> {
     let mut line = Vec::new();
     let Ok(file) = File::open(format!("/proc/{process}/cmdline")) else { return Some(false) };

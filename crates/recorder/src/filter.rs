@@ -1,5 +1,5 @@
-//! perf's syntax for address filters: `filter main @ ./program`, `filter 0x1000 / 0x80 @ /lib/libc.so.6`,
-//! `filter first / last @ ./program`, `filter * @ ./program`; several are separated by commas or spaces.
+//! perf's syntax for address filters: `filter main @ ./program`, `filter 0x1000 / 0x80 @ /lib/libc.so.6`, `filter first
+//! / last @ ./program`, `filter * @ ./program`; several are separated by commas or spaces.
 
 use std::{collections::VecDeque, ops::Range, os::unix::ffi::OsStrExt, path::Path};
 

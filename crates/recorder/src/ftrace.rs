@@ -5,8 +5,8 @@
 //!                                                    └──► a spool per CPU ──► trace.dat
 //! ```
 //!
-//! An instance has separate buffers and settings, so it does not disturb other tracers and changes no setting
-//! of the system. It is removed at the end, however the recording ends.
+//! An instance has separate buffers and settings, so it does not disturb other tracers and changes no setting of the
+//! system. It is removed at the end, however the recording ends.
 //!
 //! Source: the kernel's Documentation/trace/ftrace.rst, "Instances" and "per_cpu/cpu0/trace_pipe_raw".
 

@@ -1,5 +1,4 @@
-//! Records the execution of a program: with `perf` on hardware with Intel PT, on the emulated processor
-//! elsewhere.
+//! Records the execution of a program: with `perf` on hardware with Intel PT, on the emulated processor elsewhere.
 //!
 //! ```text
 //!            ┌─ perf record -e intel_pt//u ──────────────────────────────┐
@@ -10,8 +9,7 @@
 //! Request of ftrace ──► tracefs, an instance ──► trace.dat, Outcome
 //! ```
 //!
-//! Both engines for Intel PT write the same kind of file. The program keeps its own output, exit status and
-//! signals.
+//! Both engines for Intel PT write the same kind of file. The program keeps its own output, exit status and signals.
 
 mod collect;
 mod descendants;
@@ -63,8 +61,8 @@ impl Engine {
 pub struct Request {
     /// How to record.
     pub engine: Engine,
-    /// For Intel PT, one event in perf's syntax, such as `intel_pt/cyc,psb_period=0/u`; empty for perf's
-    /// default. For ftrace, systems or events, such as `sched` or `sched:sched_switch`.
+    /// For Intel PT, one event in perf's syntax, such as `intel_pt/cyc,psb_period=0/u`; empty for perf's default. For
+    /// ftrace, systems or events, such as `sched` or `sched:sched_switch`.
     pub events: Vec<String>,
     /// ftrace: the functions to trace, such as `vfs_*`.
     pub function: Option<String>,
@@ -79,8 +77,7 @@ pub struct Request {
     pub snapshot: Option<Option<u64>>,
     /// Machine: the recorded code.
     pub privilege: Privilege,
-    /// Machine: count instructions one by one as well, and compare the count with the trace. Doubles the
-    /// time.
+    /// Machine: count instructions one by one as well, and compare the count with the trace. Doubles the time.
     pub witness: bool,
     /// Path of the recording, which is complete or absent.
     pub output: PathBuf,
@@ -179,12 +176,10 @@ impl Error {
     }
 }
 
-/// Runs a command and records it. Messages for the user during the recording go to `notice`, one sentence
-/// each.
+/// Runs a command and records it. Messages for the user during the recording go to `notice`, one sentence each.
 ///
 /// # Errors
-/// What is missing, wrong in the request, or can't be written. A failed command is no error but an
-/// [`Outcome::status`].
+/// What is missing, wrong in the request, or can't be written. A failed command is no error but an [`Outcome::status`].
 pub fn record(request: &Request, notice: &dyn Fn(&str)) -> Result<Outcome, Error> {
     if request.command.is_empty() {
         return Err(Error::NoCommand);

@@ -57,8 +57,8 @@ fn kept() -> Vec<i32> {
 
 /// Runs the command to its end.
 ///
-/// A key like Ctrl-C reaches the program directly, because it is in our process group; a signal that a
-/// process sends to the recorder is forwarded. The recorder survives both.
+/// A key like Ctrl-C reaches the program directly, because it is in our process group; a signal that a process sends to
+/// the recorder is forwarded. The recorder survives both.
 pub(crate) fn run(command: &mut Command) -> io::Result<ExitStatus> {
     let mut incoming = SignalsInfo::<WithOrigin>::new(kept())?;
     let handle = incoming.handle();

@@ -1,5 +1,5 @@
-//! Writes a perf.data in other containers: the same trace and sideband as other ways of recording write them.
-//! For tests and judges only.
+//! Writes a perf.data in other containers: the same trace and sideband as other ways of recording write them. For tests
+//! and judges only.
 //!
 //! ```text
 //! perf.data ──Recorded──┬─► records over a pipe      ─┐
@@ -101,8 +101,8 @@ pub fn pipe(recorded: &Recorded) -> Vec<u8> {
     out
 }
 
-/// The files of the folder that `perf record --threads` writes: the kernel's records alternate between two
-/// files, all others are in `data`.
+/// The files of the folder that `perf record --threads` writes: the kernel's records alternate between two files, all
+/// others are in `data`.
 pub fn folder(recorded: &Recorded) -> BTreeMap<String, Vec<u8>> {
     let mut parts = [Vec::new(), Vec::new()];
     let mut first = Recorded { records: Vec::new(), ..recorded.clone() };

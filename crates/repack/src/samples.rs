@@ -1,5 +1,5 @@
-//! Trace in samples, as `perf record --aux-sample` writes it: each sample of another event contains the last
-//! bytes of its thread's trace.
+//! Trace in samples, as `perf record --aux-sample` writes it: each sample of another event contains the last bytes of
+//! its thread's trace.
 
 use hodo_clock::{Nanos, PerfClock, Tsc};
 use hodo_formats::perf::layout::{feature, record, sample};

@@ -33,8 +33,8 @@ pub(crate) enum Status {
 }
 
 impl Request {
-    /// Reads `request` from the spool, a sequence of NUL-terminated strings: folder, user and group, number
-    /// of arguments, arguments, and environment.
+    /// Reads `request` from the spool, a sequence of NUL-terminated strings: folder, user and group, number of
+    /// arguments, arguments, and environment.
     pub(crate) fn read(spool: &str) -> Result<Request, Error> {
         let parse = || -> io::Result<Request> {
             let bytes = fs::read(format!("{spool}/request"))?;

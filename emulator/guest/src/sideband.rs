@@ -91,8 +91,7 @@ fn open(cpu: i32) -> io::Result<OwnedFd> {
 
 impl Ring {
     fn word<T: Copy>(&self, offset: usize) -> T {
-        // SAFETY: the first page is mapped, the kernel's layout is aligned, and offsets are the constants
-        // above.
+        // SAFETY: the first page is mapped, the kernel's layout is aligned, and offsets are the constants above.
         unsafe { self.page.add(offset).cast::<T>().read_volatile() }
     }
 
@@ -101,8 +100,7 @@ impl Ring {
         unsafe { AtomicU64::from_ptr(self.page.add(offset).cast()) }
     }
 
-    /// The conversion of ticks to the records' nanoseconds: shift, multiplier, zero, and whether they are
-    /// valid.
+    /// The conversion of ticks to the records' nanoseconds: shift, multiplier, zero, and whether they are valid.
     fn clock(&self) -> String {
         let valid = self.word::<u64>(CAPABILITIES) & HAS_TIME_ZERO != 0;
         let (shift, multiplier) = (self.word::<u16>(TIME_SHIFT), self.word::<u32>(TIME_MULT));
@@ -113,8 +111,7 @@ impl Ring {
         let head = self.pointer(DATA_HEAD).load(Ordering::Acquire);
         let tail = self.pointer(DATA_TAIL).load(Ordering::Relaxed);
         let (from, to) = (tail as usize % RING, head as usize % RING);
-        // SAFETY: the ring is mapped after the first page, and the kernel does not write between tail and
-        // head.
+        // SAFETY: the ring is mapped after the first page, and the kernel does not write between tail and head.
         let ring = unsafe { std::slice::from_raw_parts(self.page.add(PAGE), RING) };
         if head != tail {
             match from < to {

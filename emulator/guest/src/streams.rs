@@ -137,8 +137,7 @@ impl Streams {
         }
     }
 
-    /// Forwards input as far as the command accepts it. Its length precedes each piece; length 0 ends the
-    /// input.
+    /// Forwards input as far as the command accepts it. Its length precedes each piece; length 0 ends the input.
     fn feed(&mut self) {
         let Some((from, to)) = &mut self.input else { return };
         if poll(&[(to.as_raw_fd(), libc::POLLOUT)], 0).is_ok_and(|ready| ready.is_empty()) {

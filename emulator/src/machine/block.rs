@@ -7,8 +7,8 @@ use iced_x86::{Decoder, DecoderOptions, FlowControl, Mnemonic};
 use super::{VCPUS, truth::Digest};
 use crate::block::{self, Read};
 
-/// Instructions that QEMU translated together, for any address at which their page is mapped. Lives as long
-/// as the process.
+/// Instructions that QEMU translated together, for any address at which their page is mapped. Lives as long as the
+/// process.
 pub(crate) struct Block {
     /// Its control flow, with the addresses at translation.
     pub(crate) flow: block::Block,

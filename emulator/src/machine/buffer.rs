@@ -26,8 +26,7 @@ impl Sink for Buffer {
     #[inline(always)]
     fn put(&mut self, word: u64, length: usize) {
         let Some(place) = self.bytes.get_mut(self.filled..self.filled + 8) else {
-            // More bytes at once than the end of a block makes; the loss shows as a difference to the
-            // account.
+            // More bytes at once than the end of a block makes; the loss shows as a difference to the account.
             self.failed.get_or_insert_with(|| "too many packets at once".to_owned());
             return;
         };
@@ -52,8 +51,8 @@ impl Buffer {
         self.written + self.filled as u64
     }
 
-    /// Writes the bytes if the buffer is nearly full. The next check is due at the PSB at `next_psb`, or when
-    /// it is full.
+    /// Writes the bytes if the buffer is nearly full. The next check is due at the PSB at `next_psb`, or when it is
+    /// full.
     pub(crate) fn spill(&mut self, next_psb: u64) {
         if self.filled >= SIZE - SLACK {
             self.finish();

@@ -1,7 +1,7 @@
 //! The code that a machine runs: by address, address space and time.
 //!
-//! The kernel half of the addresses is the same in all address spaces. CR3 identifies an address space; the
-//! recorder determines its process from the thread that ran at the time.
+//! The kernel half of the addresses is the same in all address spaces. CR3 identifies an address space; the recorder
+//! determines its process from the thread that ran at the time.
 
 use std::{
     collections::HashMap,

@@ -7,8 +7,8 @@
 //! QEMU begins an insn     ──► Witness: the same account, counted one by one (if requested)
 //! ```
 //!
-//! Recording begins and ends with an instruction that the guest's init runs: a long NOP with a number in it
-//! that no compiler emits. It needs no privilege and has no effect on any processor.
+//! Recording begins and ends with an instruction that the guest's init runs: a long NOP with a number in it that no
+//! compiler emits. It needs no privilege and has no effect on any processor.
 
 mod block;
 mod buffer;
@@ -24,8 +24,7 @@ pub(crate) use plugin::install;
 pub(crate) use qemu::VERSION;
 pub use settings::{Privilege, Settings};
 
-/// Ticks of the time-stamp counter per second, which QEMU passes to guests unchanged. Takes a twentieth of a
-/// second.
+/// Ticks of the time-stamp counter per second, which QEMU passes to guests unchanged. Takes a twentieth of a second.
 pub fn tick_frequency() -> u64 {
     // SAFETY: all x86-64 processors have the instruction.
     let ticks = || unsafe { std::arch::x86_64::_rdtsc() };

@@ -55,8 +55,7 @@ const WAITING: u8 = 0;
 const RECORDING: u8 = 1;
 const ENDED: u8 = 2;
 
-/// The vCPUs. Each is used by the thread that runs it, and by the callback at QEMU's end, when none runs any
-/// more.
+/// The vCPUs. Each is used by the thread that runs it, and by the callback at QEMU's end, when none runs any more.
 struct Vcpus([UnsafeCell<Option<Vcpu>>; VCPUS]);
 
 // SAFETY: each element has one user at a time, as described above.
@@ -137,10 +136,9 @@ extern "C" fn translate(tb: *mut Tb, _: *mut c_void) {
     }
 }
 
-/// QEMU's code calls this before each block. It keeps the address of `CPUX86State` in `rbp` (TCG_AREG0).
-/// Blocks are translated for any address at which their page is mapped; only RIP in that state contains the
-/// present address. Reading it through the interface would take longer than the block. [`marked`] checks that
-/// the state is as expected.
+/// QEMU's code calls this before each block. It keeps the address of `CPUX86State` in `rbp` (TCG_AREG0). Blocks are
+/// translated for any address at which their page is mapped; only RIP in that state contains the present address.
+/// Reading it through the interface would take longer than the block. [`marked`] checks that the state is as expected.
 #[unsafe(naked)]
 extern "C" fn entered(index: c_uint, block: *mut c_void) {
     std::arch::naked_asm!("mov rdx, rbp", "jmp {enter}", enter = sym enter)

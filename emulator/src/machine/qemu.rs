@@ -1,5 +1,5 @@
-//! The parts of QEMU's plugin interface, version 7 (QEMU 11.1's `include/plugins/qemu-plugin.h`), that a
-//! whole machine needs.
+//! The parts of QEMU's plugin interface, version 7 (QEMU 11.1's `include/plugins/qemu-plugin.h`), that a whole machine
+//! needs.
 
 use std::ffi::{c_char, c_int, c_uint, c_void};
 

@@ -1,7 +1,7 @@
 //! What really ran: the number of instructions, and a digest of their addresses in order.
 //!
-//! The digest of a sequence of addresses is `digest = digest * FACTOR + address` for each, in 64 bits. It is
-//! linear in the address of a block, so a whole block is added at once.
+//! The digest of a sequence of addresses is `digest = digest * FACTOR + address` for each, in 64 bits. It is linear in
+//! the address of a block, so a whole block is added at once.
 
 use serde::{Deserialize, Serialize};
 
@@ -59,9 +59,9 @@ impl Digest {
 
 /// Counts instructions as QEMU begins them one by one, independent of blocks and their ends.
 ///
-/// A begun instruction has retired when another one begins, or at an interrupt or exception that does not
-/// leave from its address. If it begins again at once, it has not retired: a repeated string instruction
-/// iterates that way, and QEMU repeats an access to a device.
+/// A begun instruction has retired when another one begins, or at an interrupt or exception that does not leave from
+/// its address. If it begins again at once, it has not retired: a repeated string instruction iterates that way, and
+/// QEMU repeats an access to a device.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Witness {
     pub(crate) account: Account,
@@ -101,8 +101,7 @@ impl Witness {
         }
     }
 
-    /// The recording ends before the instruction at `next`, or, without one, within the last begun
-    /// instruction.
+    /// The recording ends before the instruction at `next`, or, without one, within the last begun instruction.
     pub(crate) fn end(&mut self, next: Option<u64>) {
         if let Some(address) = next {
             self.begin(Begun { address, to_itself: false, raises: false });

@@ -209,8 +209,8 @@ impl Vcpu {
         }
     }
 
-    /// A system call, or the return from the kernel. A TSC packet precedes the return, as user space sees
-    /// what the kernel mapped meanwhile; and precedes every IRET, which makes processors see changed code.
+    /// A system call, or the return from the kernel. A TSC packet precedes the return, as user space sees what the
+    /// kernel mapped meanwhile; and precedes every IRET, which makes processors see changed code.
     fn far(&mut self, block: &Block, next: u64) {
         let from = block.flow.pc.wrapping_add(self.shift);
         if from & KERNEL != 0 && (next & KERNEL == 0 || block.interrupt_return) {
@@ -227,8 +227,8 @@ impl Vcpu {
         }
     }
 
-    /// The block was left before its end without an exception: by an access to a device, or because it wrote
-    /// over its own code. The instruction ran, or it will begin again.
+    /// The block was left before its end without an exception: by an access to a device, or because it wrote over its
+    /// own code. The instruction ran, or it will begin again.
     #[cold]
     fn left_early(&mut self, block: &Block, begun: u64, next: u64) {
         let flow = &block.flow;
@@ -381,8 +381,7 @@ impl Vcpu {
         self.buffer.spill(self.next_psb);
     }
 
-    /// The recording ends: before the instruction at `next`, or, if that is unknown, before the last begun
-    /// instruction.
+    /// The recording ends: before the instruction at `next`, or, if that is unknown, before the last begun instruction.
     pub(crate) fn end(&mut self, next: Option<u64>) {
         let at = match (next, self.previous) {
             (Some(next), _) => {

@@ -1,5 +1,5 @@
-//! `cargo bench-peers ctf [TRACE]`: speed and memory of reading software events, compared with babeltrace2,
-//! on one thread and on two. `cargo bench-peers analyses [TRACE]`: the same for analyses of these events.
+//! `cargo bench-peers ctf [TRACE]`: speed and memory of reading software events, compared with babeltrace2, on one
+//! thread and on two. `cargo bench-peers analyses [TRACE]`: the same for analyses of these events.
 
 use std::{
     path::{Path, PathBuf},
@@ -115,8 +115,8 @@ pub(super) fn run(readings: &[Reading], traces: &[String]) -> Outcome {
     Ok(())
 }
 
-/// Evicts a trace from the page cache. When it is read again, the cache keeps it in larger pages than after
-/// the piecewise writes of unpacking: as other users have it.
+/// Evicts a trace from the page cache. When it is read again, the cache keeps it in larger pages than after the
+/// piecewise writes of unpacking: as other users have it.
 fn forget(trace: &Path) -> Outcome {
     let mut find = Command::new("find");
     find.arg(trace).args(["-type", "f", "-exec", "sync", "{}", ";"]);

@@ -1,5 +1,4 @@
-//! The speed of decoding a recording compared with other decoders on the same bytes, in CPU time of one
-//! thread.
+//! The speed of decoding a recording compared with other decoders on the same bytes, in CPU time of one thread.
 
 use std::{
     collections::BTreeMap,

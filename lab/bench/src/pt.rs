@@ -1,5 +1,5 @@
-//! `cargo bench-peers pt [NAME…]`: the speed of recording programs and of decoding their recordings, compared
-//! with other decoders and with perf, on one thread and on two; and the memory.
+//! `cargo bench-peers pt [NAME…]`: the speed of recording programs and of decoding their recordings, compared with
+//! other decoders and with perf, on one thread and on two; and the memory.
 
 use std::{fs, path::Path, process::Command};
 
@@ -87,8 +87,8 @@ fn recording(folder: &Path) -> Outcome {
     Ok(())
 }
 
-/// Whole programs as people start them, in CPU time of all their threads, on short recordings that perf
-/// decodes in bearable time.
+/// Whole programs as people start them, in CPU time of all their threads, on short recordings that perf decodes in
+/// bearable time.
 fn whole_programs(workloads: &[&Workload], folder: &Path) -> Outcome {
     let pairs: [(&[&str], &[&str], f64); 2] = [
         (&["report", "functions", "-q"], &["report", "--itrace=i0ns", "--stdio", "-i"], 50.0),

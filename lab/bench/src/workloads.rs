@@ -13,8 +13,8 @@ pub(super) struct Workload {
     pub(super) name: &'static str,
     /// The command for input of this size; each workload has a separate folder.
     command: fn(&Path, u32) -> Outcome<Vec<String>>,
-    /// The size of input that makes at least some 20 MB of trace, and one that makes so little that perf
-    /// decodes it in bearable time.
+    /// The size of input that makes at least some 20 MB of trace, and one that makes so little that perf decodes it in
+    /// bearable time.
     sizes: [u32; 2],
 }
 
@@ -111,8 +111,8 @@ fn gzip(folder: &Path, size: u32) -> Outcome<Vec<String>> {
     Ok(["gzip", "-1", "-c", &text(&input)].map(str::to_owned).to_vec())
 }
 
-/// Without code that is generated at run time: other decoders do not support changing code. A script, however
-/// short, takes perf many minutes.
+/// Without code that is generated at run time: other decoders do not support changing code. A script, however short,
+/// takes perf many minutes.
 fn node(_: &Path, size: u32) -> Outcome<Vec<String>> {
     if size == 0 {
         return Ok(["node", "--v8-options"].map(str::to_owned).to_vec());

@@ -70,8 +70,8 @@ pub(crate) fn check(
     }
 }
 
-/// The instructions between two gaps are a path through the code: a contradiction to the code is never shown
-/// without a gap.
+/// The instructions between two gaps are a path through the code: a contradiction to the code is never shown without a
+/// gap.
 pub(crate) fn check_paths(read: &[Segment]) -> Result<(), String> {
     match read.iter().find_map(|segment| segment.jump) {
         Some(address) => Err(format!("nothing leads to {address:x}, and no gap says so")),

@@ -1,5 +1,5 @@
-//! Damages real recordings, and compares what we decode with what really ran; also measures how much of them
-//! perf recovers.
+//! Damages real recordings, and compares what we decode with what really ran; also measures how much of them perf
+//! recovers.
 //!
 //! ```text
 //! recording ──► truth: every segment's instructions

@@ -17,8 +17,8 @@ pub(crate) enum Kind {
     CutMiddle,
     /// Two snapshots of a ring, which may overlap.
     Wrap,
-    /// The processor lost the packets of a span and wrote OVF. Such a trace is recorded again, so that it is
-    /// as a processor leaves it.
+    /// The processor lost the packets of a span and wrote OVF. Such a trace is recorded again, so that it is as a
+    /// processor leaves it.
     Overflow,
     /// One to eight bits are flipped.
     FlippedBits,
@@ -93,8 +93,8 @@ pub(crate) struct Damaged {
 
 /// The longest run of damaged bytes, except pages.
 const RUN: usize = 16;
-/// The size of a block that a file system or a network loses at once; smaller than a page, as the traces here
-/// are small.
+/// The size of a block that a file system or a network loses at once; smaller than a page, as the traces here are
+/// small.
 const PAGE: usize = 512;
 
 impl Damaged {

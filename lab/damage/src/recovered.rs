@@ -77,8 +77,8 @@ impl Ran {
     }
 }
 
-/// The runs in order in both streams that contain the most instructions in total. A run may begin before the
-/// one before it ends.
+/// The runs in order in both streams that contain the most instructions in total. A run may begin before the one before
+/// it ends.
 fn chain(matches: &[Match]) -> Vec<Match> {
     // For each run, the most instructions in a chain that ends with it, and the run before it.
     let mut best: Vec<(usize, Option<usize>)> = Vec::new();

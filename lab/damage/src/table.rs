@@ -6,9 +6,9 @@ use crate::{
     trial::Trial,
 };
 
-/// Prints the table; returns whether the median of what perf recovers, over all trials, is more than ours.
-/// For single ways to damage it may be, as perf continues across a cut or up to the branch after the last
-/// proven one: the table shows the wrong instructions as well.
+/// Prints the table; returns whether the median of what perf recovers, over all trials, is more than ours. For single
+/// ways to damage it may be, as perf continues across a cut or up to the branch after the last proven one: the table
+/// shows the wrong instructions as well.
 pub(crate) fn print(trials: &[&Trial], perf: bool) -> bool {
     println!(
         "\n{:26} {:>6} {:>10} {:>7}   {:>9} {:>9} {:>9} {:>9}   {:>11} {:>11}",

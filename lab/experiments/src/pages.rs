@@ -1,5 +1,5 @@
-//! Reads the pages of a trace with a given amount of work per page, to simulate an analysis of a given
-//! decoding speed with the trace in memory or on disk.
+//! Reads the pages of a trace with a given amount of work per page, to simulate an analysis of a given decoding speed
+//! with the trace in memory or on disk.
 
 use std::{
     fs::{self, File},

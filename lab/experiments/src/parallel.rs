@@ -1,9 +1,9 @@
-//! `cargo run -p lab -- parallel [TRACE]`: the speed-up of analyses with threads, by partition of the trace
-//! and by chunk size; and the decoding speed from which they wait for storage.
+//! `cargo run -p lab -- parallel [TRACE]`: the speed-up of analyses with threads, by partition of the trace and by
+//! chunk size; and the decoding speed from which they wait for storage.
 //!
-//! It repeats on this machine what Reumont-Locke, Ezzati-Jivan and Dagenais measured in "Efficient Methods
-//! for Trace Analysis Parallelization" (International Journal of Parallel Programming 47, 2019). Prints
-//! Markdown, and writes two plots to the build folder.
+//! It repeats on this machine what Reumont-Locke, Ezzati-Jivan and Dagenais measured in "Efficient Methods for Trace
+//! Analysis Parallelization" (International Journal of Parallel Programming 47, 2019). Prints Markdown, and writes two
+//! plots to the build folder.
 
 use std::{
     fs,
@@ -117,8 +117,8 @@ fn projection(analysis: &str, (threads, speed_up): (f64, f64)) -> String {
     )
 }
 
-/// Compares balanced pieces of all streams, equal times, and whole streams. Only `count` supports the last:
-/// the others need the events of all streams in order.
+/// Compares balanced pieces of all streams, equal times, and whole streams. Only `count` supports the last: the others
+/// need the events of all streams in order.
 fn by_partition(trace: &Path, threads: usize) -> Outcome {
     println!("\n## By partition, {threads} threads\n\n| analysis | partition | s |\n|---|---|---|");
     let pieces = pages::bytes(&pages::files(trace)?).div_ceil(16 << 20);

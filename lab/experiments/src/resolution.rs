@@ -1,9 +1,8 @@
 //! `cargo run -p lab -- resolution`: the distance between timestamps, by the enabled packets.
 //!
-//! An instruction ran no later than the timestamp after it. How much earlier is not measured: the processor
-//! holds branches back until their packet, which follows the timing packets of that time. One program is
-//! recorded on the emulated processor, which runs one instruction per nanosecond, with one setting after the
-//! other.
+//! An instruction ran no later than the timestamp after it. How much earlier is not measured: the processor holds
+//! branches back until their packet, which follows the timing packets of that time. One program is recorded on the
+//! emulated processor, which runs one instruction per nanosecond, with one setting after the other.
 
 use std::{fs, path::Path, process::Command, process::Stdio};
 

@@ -1,5 +1,5 @@
-//! Reads every field of every event of a trace, and prints their number and a checksum of their values: the
-//! minimum time of an analysis that uses all fields. `cargo bench-peers ctf` measures it.
+//! Reads every field of every event of a trace, and prints their number and a checksum of their values: the minimum
+//! time of an analysis that uses all fields. `cargo bench-peers ctf` measures it.
 //!
 //! usage: hodo-fields TRACE [THREADS]
 

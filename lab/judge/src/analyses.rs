@@ -1,13 +1,12 @@
-//! `cargo judge analyses [FOLDER | ARCHIVE | trace.dat | perf.data]`: compares our reports on kernel events
-//! with a second implementation of the definitions, slow and simple, in Python, over babeltrace2.
+//! `cargo judge analyses [FOLDER | ARCHIVE | trace.dat | perf.data]`: compares our reports on kernel events with a
+//! second implementation of the definitions, slow and simple, in Python, over babeltrace2.
 //!
 //! ```text
 //! a cut of the trace ─┬─► hodo report KIND --by VIEW, in chunks small and large ─┐ row by row: every
 //!                     └─► lab/judges/kernel.py ──────────────────────────────────┴─► column of theirs
 //! ```
 //!
-//! Recordings of ftrace and perf are made during the run, and are compared with the output of trace-cmd and
-//! perf.
+//! Recordings of ftrace and perf are made during the run, and are compared with the output of trace-cmd and perf.
 //!
 //! Percentiles may differ as docs/analyses.md states; everything else is equal.
 

@@ -132,8 +132,8 @@ fn pipe(path: &Path) -> Outcome<Stdio> {
     Ok(cat.stdout.ok_or("cat has no output")?.into())
 }
 
-/// Converts a line of `perf script` to the format of `hodo script --sideband`: time, CPU, process and thread,
-/// what happened. `None` for lines of other things, such as mappings of data.
+/// Converts a line of `perf script` to the format of `hodo script --sideband`: time, CPU, process and thread, what
+/// happened. `None` for lines of other things, such as mappings of data.
 fn canonical(line: &str) -> Option<String> {
     let (head, said) = line.trim_end().split_once(": PERF_RECORD_")?;
     let mut head = head.rsplit(' ').filter(|word| !word.is_empty());
@@ -197,8 +197,7 @@ fn switch(rest: &str) -> String {
     format!("switch out{preempted}{}", next.unwrap_or_default())
 }
 
-/// The number of repacked forms of an emulated recording with different instructions than the recording
-/// itself.
+/// The number of repacked forms of an emulated recording with different instructions than the recording itself.
 fn repacked(folder: &Path) -> Outcome<usize> {
     let program = PROGRAMS.iter().find(|program| program.name == PROGRAM).ok_or("no such program")?;
     let ready = (program.prepare)(folder)?;

@@ -5,14 +5,14 @@
 //!         └─► babeltrace2's Python module ─────────┴─► contexts; and what was lost, stream by stream
 //! ```
 //!
-//! Known differences are reported separately: another order of events with the same time, empty texts
-//! (babeltrace2 before 2.0.5 shows what was there before), counters of lost events that went back (it takes
-//! those for nearly 2^64 lost events), streams whose time goes back (it stops there). Large traces are judged
-//! in two parts of their time, in parallel.
+//! Known differences are reported separately: another order of events with the same time, empty texts (babeltrace2
+//! before 2.0.5 shows what was there before), counters of lost events that went back (it takes those for nearly 2^64
+//! lost events), streams whose time goes back (it stops there). Large traces are judged in two parts of their time, in
+//! parallel.
 //!
-//! Debian's babeltrace2 does not read CTF 2. There it reads our export to CTF 1.8, the counts are compared
-//! with those of a newer version, which are stored with the archives, and a program that was recorded as CTF
-//! 1.8 and as CTF 2 must have the same events, thread by thread.
+//! Debian's babeltrace2 does not read CTF 2. There it reads our export to CTF 1.8, the counts are compared with those
+//! of a newer version, which are stored with the archives, and a program that was recorded as CTF 1.8 and as CTF 2 must
+//! have the same events, thread by thread.
 
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
@@ -138,8 +138,8 @@ fn count(folder: &Path) -> Outcome<Value> {
     Ok(serde_json::from_str(&table)?)
 }
 
-/// Compares our event counts with those of a newer babeltrace2, which are stored with the archive: the total,
-/// and by name if there is a list.
+/// Compares our event counts with those of a newer babeltrace2, which are stored with the archive: the total, and by
+/// name if there is a list.
 fn counted(path: &Path, folder: &Path) -> Outcome<Verdict> {
     let table = count(folder)?;
     let ours = table["summary"]["events"].as_u64().unwrap_or(0);
@@ -170,8 +170,8 @@ fn counted(path: &Path, folder: &Path) -> Outcome<Verdict> {
 /// Names and fields of events, by thread in order of thread number.
 type Threads = Vec<Vec<String>>;
 
-/// Compares the events and fields of two runs of a program, thread by thread. Times, CPUs and thread ids
-/// differ between runs.
+/// Compares the events and fields of two runs of a program, thread by thread. Times, CPUs and thread ids differ between
+/// runs.
 fn compare_threads(ours: &Threads, theirs: &Threads) -> Verdict {
     let events = |threads: &Threads| threads.iter().map(Vec::len).sum::<usize>() as u64;
     let mut verdict = Verdict { events: events(ours), only: Some("names and fields"), ..Verdict::default() };

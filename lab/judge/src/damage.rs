@@ -1,5 +1,5 @@
-//! `cargo judge damage`: damages real recordings and compares what we decode with what really ran; also
-//! measures how much perf recovers. `lab/damage` does the work.
+//! `cargo judge damage`: damages real recordings and compares what we decode with what really ran; also measures how
+//! much perf recovers. `lab/damage` does the work.
 
 use std::process::Command;
 
@@ -10,8 +10,8 @@ use crate::{
     workloads,
 };
 
-/// The recordings: small enough that perf can read each of ten thousand damaged copies, with as many PSBs as
-/// possible. A name, the event, and the command; `tiny` and `signals` are programs of the lab.
+/// The recordings: small enough that perf can read each of ten thousand damaged copies, with as many PSBs as possible.
+/// A name, the event, and the command; `tiny` and `signals` are programs of the lab.
 const RECORDINGS: &[(&str, &str, &str)] = &[
     ("tiny-cyc", "intel_pt/cyc,psb_period=0/u", "{}/tiny"),
     ("tiny-noretcomp", "intel_pt/cyc,noretcomp,psb_period=0/u", "{}/tiny"),

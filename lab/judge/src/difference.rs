@@ -15,8 +15,8 @@ const CONTEXT: usize = 8;
 /// Packets shown before and after it.
 const PACKETS: usize = 20;
 
-/// Describes where a thread's streams diverge: the instruction's number, both addresses, the instructions and
-/// our packets around them, and the code.
+/// Describes where a thread's streams diverge: the instruction's number, both addresses, the instructions and our
+/// packets around them, and the code.
 pub(super) fn explain(
     recording: &Path,
     tid: u32,
@@ -74,8 +74,8 @@ fn packets(recording: &Path, tid: u32, instruction: u64) -> Outcome<String> {
     Ok(format!("  packets around there:\n    {}\n", around.join("\n    ")))
 }
 
-/// The time of the last timing packet before an instruction, in nanoseconds; if there are fewer instructions,
-/// before the last one.
+/// The time of the last timing packet before an instruction, in nanoseconds; if there are fewer instructions, before
+/// the last one.
 fn time(recording: &Path, tid: u32, instruction: u64) -> Outcome<u64> {
     let hodo = streams::hodo(recording, "time", Some(tid));
     let (mut index, mut time) = (0, 0);

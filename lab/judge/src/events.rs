@@ -7,9 +7,8 @@
 //!                                                   └─► hodo export --to ctf ─► hodo  ≟  babeltrace2
 //! ```
 //!
-//! The time in nanoseconds, the CPU, the thread, the name and each field of each event are compared; events
-//! of one time in any order. perf prints some events after later ones, and warns about that; they are sorted
-//! first.
+//! The time in nanoseconds, the CPU, the thread, the name and each field of each event are compared; events of one time
+//! in any order. perf prints some events after later ones, and warns about that; they are sorted first.
 
 mod fields;
 mod peers;

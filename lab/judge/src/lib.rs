@@ -1,8 +1,8 @@
-//! The judge: compares our decoding with foreign programs. Each `cargo judge KIND` has its own module; the
-//! benchmark uses the judge to inspect recordings.
+//! The judge: compares our decoding with foreign programs. Each `cargo judge KIND` has its own module; the benchmark
+//! uses the judge to inspect recordings.
 //!
-//! `cargo judge pt` compares our decoding of real programs, instruction by instruction, with perf's decoder,
-//! and our totals with the emulated processor's count, in several configurations of the trace.
+//! `cargo judge pt` compares our decoding of real programs, instruction by instruction, with perf's decoder, and our
+//! totals with the emulated processor's count, in several configurations of the trace.
 //!
 //! ```text
 //! programs × configurations ──record──► recordings
@@ -170,8 +170,7 @@ impl Wish {
     }
 }
 
-/// Judges recordings on all cores, the longest first, and passes on the verdicts in the order of the
-/// recordings.
+/// Judges recordings on all cores, the longest first, and passes on the verdicts in the order of the recordings.
 fn judge_all(recordings: Vec<Recorded>, judges: &Judges, mut take: impl FnMut(Verdict)) {
     let count = recordings.len();
     let mut order: Vec<(usize, Recorded)> = recordings.into_iter().enumerate().collect();

@@ -140,8 +140,8 @@ pub fn harness_arguments(recording: &Path) -> Outcome<BTreeMap<u32, Option<Vec<S
     Ok(arguments)
 }
 
-/// The harness's arguments for a stream: its pieces, each with the code of its process at its begin. A
-/// program begins in a new piece. `None` if the code changes within one: libipt knows no time.
+/// The harness's arguments for a stream: its pieces, each with the code of its process at its begin. A program begins
+/// in a new piece. `None` if the code changes within one: libipt knows no time.
 fn words<'i>(
     recording: &Path,
     file: &File,
@@ -189,9 +189,9 @@ fn joined(recording: &Path, file: &File, pieces: &[(u64, u64)]) -> Outcome<PathB
     Ok(path)
 }
 
-/// The time at which a piece of trace begins, from its PSB and TSC (SDM, "PSB", "TSC"). The emulated
-/// processor's counter ticks once per nanosecond. Without timestamps it is unknown: then the maximum, at
-/// which the process has all of its code. `None` if the piece continues the one before.
+/// The time at which a piece of trace begins, from its PSB and TSC (SDM, "PSB", "TSC"). The emulated processor's
+/// counter ticks once per nanosecond. Without timestamps it is unknown: then the maximum, at which the process has all
+/// of its code. `None` if the piece continues the one before.
 fn begin(file: &File, offset: u64) -> Outcome<Option<u64>> {
     let mut bytes = [0; 24];
     file.read_at(&mut bytes, offset)?;

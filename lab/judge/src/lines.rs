@@ -93,8 +93,8 @@ pub(super) fn run(names: &[String]) -> Outcome {
 struct Counts {
     ours: BTreeMap<u64, u64>,
     theirs: BTreeMap<u64, u64>,
-    /// Lines that declare functions. gcov counts them as run when the function is called; if the function's
-    /// brace has a separate line, that is the line of its first instruction.
+    /// Lines that declare functions. gcov counts them as run when the function is called; if the function's brace has a
+    /// separate line, that is the line of its first instruction.
     declared: BTreeSet<u64>,
 }
 

@@ -13,8 +13,7 @@ pub(super) struct Map {
 }
 
 impl Map {
-    /// Parses a line such as `… PERF_RECORD_MMAP2 1/1: [0x401000(0x1000) @ 0x1000 08:01 5 0]: r-xp
-    /// /bin/true`.
+    /// Parses a line such as `… PERF_RECORD_MMAP2 1/1: [0x401000(0x1000) @ 0x1000 08:01 5 0]: r-xp /bin/true`.
     pub(super) fn parse(line: &str) -> Option<Map> {
         let (_, rest) = line.split_once("PERF_RECORD_MMAP2 ")?;
         let (pid, rest) = rest.split_once('/')?;

@@ -1,5 +1,5 @@
-//! `cargo judge missing`: decodes real recordings with some of their code withheld, and compares with what
-//! really ran. `lab/missing` does the work.
+//! `cargo judge missing`: decodes real recordings with some of their code withheld, and compares with what really ran.
+//! `lab/missing` does the work.
 
 use std::{path::Path, process::Command};
 

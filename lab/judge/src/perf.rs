@@ -30,8 +30,8 @@ pub(super) fn read(recording: &Path, library: &Path) -> Outcome<Streams> {
     Ok(streams)
 }
 
-/// perf's output for the sideband of a recording: mappings, executed programs, new processes; in order of
-/// time, with full precision.
+/// perf's output for the sideband of a recording: mappings, executed programs, new processes; in order of time, with
+/// full precision.
 pub(super) fn sideband(recording: &Path) -> Outcome<String> {
     let mut perf = Command::new("perf");
     perf.args(["script", "--no-itrace", "--ns", "--show-mmap-events", "--show-task-events", "-i"]);

@@ -1,5 +1,5 @@
-//! The instruction streams that two decoders print, as digests, which are compared thread by thread in little
-//! memory, however each decoder interleaves the threads.
+//! The instruction streams that two decoders print, as digests, which are compared thread by thread in little memory,
+//! however each decoder interleaves the threads.
 
 use std::{
     collections::BTreeMap,
@@ -120,8 +120,8 @@ struct Prefix {
 }
 
 impl Streams {
-    /// Adds a line of thread id, time and address; returns the address, or `None` for another line. There are
-    /// billions of lines, so a beginning shared with the line before is not parsed again.
+    /// Adds a line of thread id, time and address; returns the address, or `None` for another line. There are billions
+    /// of lines, so a beginning shared with the line before is not parsed again.
     fn add(&mut self, line: &[u8], before: &mut Prefix) -> Option<u64> {
         let address = self.instruction(line, before);
         if address.is_none() {
@@ -194,8 +194,8 @@ pub(super) fn nanoseconds(text: &[u8]) -> Option<u64> {
     std::str::from_utf8(text).ok()?.trim().replace('.', "").parse().ok()
 }
 
-/// Parses the number that the text begins with, after spaces, and returns the rest. There are billions of
-/// numbers, so the bytes are parsed directly.
+/// Parses the number that the text begins with, after spaces, and returns the rest. There are billions of numbers, so
+/// the bytes are parsed directly.
 fn number(text: &[u8], base: u32) -> Option<(u64, &[u8])> {
     let text = text.trim_ascii_start();
     let mut value = 0u64;

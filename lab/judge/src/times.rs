@@ -1,7 +1,7 @@
 //! Where and why perf's time of an instruction differs from ours.
 //!
-//! Our time is that of the last timing packet that the processor made before the instruction. perf's time
-//! differs for one of three reasons, which the time itself shows.
+//! Our time is that of the last timing packet that the processor made before the instruction. perf's time differs for
+//! one of three reasons, which the time itself shows.
 
 use std::fmt;
 
@@ -111,8 +111,8 @@ impl Times {
     }
 }
 
-/// Our times never step back, so a search finds whether a packet has perf's time, and on which side of ours.
-/// An estimate may happen to be the time of a later packet; perf only looks ahead for CYC packets.
+/// Our times never step back, so a search finds whether a packet has perf's time, and on which side of ours. An
+/// estimate may happen to be the time of a later packet; perf only looks ahead for CYC packets.
 fn why(ours: &Digest, our: u64, their: u64, cycles: bool) -> Why {
     match ours.times.binary_search_by_key(&their, |(_, time)| *time) {
         Ok(_) if their < our => Why::Behind,

@@ -14,8 +14,8 @@ pub(crate) struct Shown {
     pub(crate) violation: Option<String>,
 }
 
-/// Reads an experiment; each of its trace streams must show what ran in the same stream of the truth. A chunk
-/// contains the index of its first segment, as missing code does not change the number of segments.
+/// Reads an experiment; each of its trace streams must show what ran in the same stream of the truth. A chunk contains
+/// the index of its first segment, as missing code does not change the number of segments.
 pub(crate) fn check(experiment: &FlowTrace<'_>, truth: &[&Segments]) -> Shown {
     let mut shown = Shown::default();
     let mut next = vec![0; truth.len()];

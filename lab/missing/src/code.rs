@@ -53,8 +53,7 @@ pub(crate) fn files(experiment: &FlowTrace<'_>, symfs: Option<&Path>) -> Vec<(St
     files
 }
 
-/// The code of one process, if it never changes; code that the recording keeps is written to files in a
-/// folder.
+/// The code of one process, if it never changes; code that the recording keeps is written to files in a folder.
 pub(crate) fn of_process(
     experiment: &FlowTrace<'_>,
     thread: Thread,

@@ -49,8 +49,7 @@ fn text(error: impl std::fmt::Display) -> String {
 }
 
 impl Subject {
-    /// Reads a recording with all of its code. The number of its instructions must be the emulated
-    /// processor's count.
+    /// Reads a recording with all of its code. The number of its instructions must be the emulated processor's count.
     pub(crate) fn new(
         name: &str,
         file: &Path,
@@ -119,8 +118,7 @@ impl Subject {
         self.tracks.iter().flatten().map(|segment| segment.instructions.len() as u64).sum()
     }
 
-    /// The trial with this number, which is deterministic; `None` if the recording has nothing to withhold in
-    /// this way.
+    /// The trial with this number, which is deterministic; `None` if the recording has nothing to withhold in this way.
     pub(crate) fn trial(&self, seed: u64, number: u64) -> Result<Option<Trial>, String> {
         let mut random = Rng::with_seed(seed.wrapping_add(number.wrapping_mul(0x9e37_79b9_7f4a_7c15)));
         let trial = match number % 3 {

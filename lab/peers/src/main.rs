@@ -4,9 +4,9 @@
 //! peers iptr-packets|iptr-edges|ptcov [--code FILE:OFFSET:SIZE@ADDRESS]… TRACE[:OFFSET:SIZE]…
 //! ```
 //!
-//! Reads all traces twice in one process and prints one line of JSON: `bytes`, `cold_ns` (first pass),
-//! `hot_ns` (second pass, with the caches of the first), `items` (packets, blocks or edges, if the decoder
-//! reports them) and `errors` (traces that it gave up).
+//! Reads all traces twice in one process and prints one line of JSON: `bytes`, `cold_ns` (first pass), `hot_ns` (second
+//! pass, with the caches of the first), `items` (packets, blocks or edges, if the decoder reports them) and `errors`
+//! (traces that it gave up).
 
 use std::{
     convert::Infallible,

@@ -1,9 +1,9 @@
-//! Writes a long trace from a short one: repeats its packets, and each time the clocks continue where they
-//! ended before. For measuring analyses on traces that are larger than memory.
+//! Writes a long trace from a short one: repeats its packets, and each time the clocks continue where they ended
+//! before. For measuring analyses on traces that are larger than memory.
 //!
-//! Only times and counters change, in place: full times, the discarded events so far and packet numbers.
-//! Event times with only the lowest bits stay the same, as clocks advance by a multiple of 2^32. So it
-//! accepts traces in the layout of LTTng.
+//! Only times and counters change, in place: full times, the discarded events so far and packet numbers. Event times
+//! with only the lowest bits stay the same, as clocks advance by a multiple of 2^32. So it accepts traces in the layout
+//! of LTTng.
 //!
 //! usage: hodo-repeat TRACE TIMES FOLDER
 

@@ -1,16 +1,16 @@
-//! Measures how fast this decoder reads a recording: packets, the profile of functions, calls (passed to this
-//! program, or written as lines of JSON), or instructions.
+//! Measures how fast this decoder reads a recording: packets, the profile of functions, calls (passed to this program,
+//! or written as lines of JSON), or instructions.
 //!
 //! ```text
 //! hodo-speed packets|functions|calls|lines|instructions|digests RECORDING [--without-memo | --threads N]
 //! ```
 //!
-//! `digests` reads it once, and prints for each stream the number of its instructions and the digest of their
-//! addresses (`CpuTruth::digest` of `hodo-formats`), to compare with the count of an emulated machine.
+//! `digests` reads it once, and prints for each stream the number of its instructions and the digest of their addresses
+//! (`CpuTruth::digest` of `hodo-formats`), to compare with the count of an emulated machine.
 //!
-//! Reads all trace twice in one process, by default on one thread, and prints one line of JSON like the
-//! harnesses of other decoders (`lab/peers`): `bytes`, `cold_ns` (first pass, with empty caches), `hot_ns`
-//! (second pass), `items` of both (for functions: a digest of the table), in CPU time of the first thread.
+//! Reads all trace twice in one process, by default on one thread, and prints one line of JSON like the harnesses of
+//! other decoders (`lab/peers`): `bytes`, `cold_ns` (first pass, with empty caches), `hot_ns` (second pass), `items` of
+//! both (for functions: a digest of the table), in CPU time of the first thread.
 
 use std::{
     env,

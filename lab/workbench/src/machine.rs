@@ -5,8 +5,8 @@
 //! crates of this repository ──────────────► hodo-guest, linked statically
 //! ```
 //!
-//! apt runs with separate folders for all its state, so that the system's lists, sources and packages do not
-//! change, and no privilege is needed.
+//! apt runs with separate folders for all its state, so that the system's lists, sources and packages do not change,
+//! and no privilege is needed.
 
 use std::{
     fs,

@@ -1,6 +1,6 @@
 //! `cargo xtask release`: builds the programs as shipped and measured, with profile-guided optimisation
-//! (docs/decisions/0014): the compiler receives profiles of their runs on small inputs of ours, none of which
-//! is measured.
+//! (docs/decisions/0014): the compiler receives profiles of their runs on small inputs of ours, none of which is
+//! measured.
 //!
 //! ```text
 //! instrumented build ──training──► target/training/hodo.profdata ──► target/shipped/

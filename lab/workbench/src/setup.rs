@@ -86,8 +86,7 @@ pub fn ensure(need: Need) -> Outcome {
 /// Other programs that read the Arrow and Parquet files of tests, in the tested versions.
 const READERS: &str = "pyarrow==26.0.1 polars==2.1.0 duckdb==2.0.1";
 
-/// Makes a virtual environment of Python in `target/python` with [`READERS`]; it changes nothing outside that
-/// folder.
+/// Makes a virtual environment of Python in `target/python` with [`READERS`]; it changes nothing outside that folder.
 fn readers() -> Outcome {
     let folder = command::target().join("python");
     let list = folder.join("readers");

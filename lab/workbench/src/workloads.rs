@@ -13,8 +13,8 @@ pub fn source(name: &str) -> PathBuf {
     command::root().join("lab/workloads").join(name)
 }
 
-/// Compiles a source of the lab, optimised and with debug information, into `folder`; returns the program,
-/// which has the name of its source.
+/// Compiles a source of the lab, optimised and with debug information, into `folder`; returns the program, which has
+/// the name of its source.
 pub fn compile(name: &str, flags: &[&str], folder: &Path) -> Outcome<PathBuf> {
     fs::create_dir_all(folder)?;
     let (stem, extension) = name.rsplit_once('.').ok_or_else(|| format!("{name} has no extension"))?;

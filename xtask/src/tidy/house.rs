@@ -34,8 +34,8 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ),
     ("hodo-views", &["hodo-model"]),
     ("hodo-findings", &["hodo-model"]),
-    // The writer of perf.data is next to its reader; filters name functions; the emulator's spool is read
-    // with the types that write it.
+    // The writer of perf.data is next to its reader; filters name functions; the emulator's spool is read with the
+    // types that write it.
     (
         "hodo-recorder",
         &["hodo-clock", "hodo-emulator", "hodo-formats", "hodo-intel-pt", "hodo-symbols", "hodo-model"],
@@ -70,8 +70,8 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("xtask", &["workbench"]),
 ];
 
-/// Crates whose folders are extension points; the begin and the end of each crate's list; and the folders
-/// that are not extensions.
+/// Crates whose folders are extension points; the begin and the end of each crate's list; and the folders that are not
+/// extensions.
 const LISTS: &[(&str, [&str; 2], &[&str])] = &[
     // `events` is shared by the formats of events.
     ("formats", ["const FORMATS:", ";"], &["events"]),

@@ -1,7 +1,7 @@
 //! Parses as much of Rust's grammar as the rules need: what is code, and where functions begin and end.
 
-/// The text with the contents of comments, strings and characters blanked, so that only code remains. Line
-/// numbers do not change.
+/// The text with the contents of comments, strings and characters blanked, so that only code remains. Line numbers do
+/// not change.
 pub(crate) fn mask(text: &str) -> String {
     let mut masked = String::with_capacity(text.len());
     let mut rest = text;
@@ -18,8 +18,8 @@ pub(crate) fn mask(text: &str) -> String {
     masked
 }
 
-/// The length in bytes of the comment or literal that `text` begins with; 0 for code. `before` is the
-/// preceding character.
+/// The length in bytes of the comment or literal that `text` begins with; 0 for code. `before` is the preceding
+/// character.
 fn literal(text: &str, before: Option<char>) -> usize {
     if text.starts_with("//") {
         return text.find('\n').unwrap_or(text.len());

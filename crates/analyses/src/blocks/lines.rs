@@ -1,8 +1,8 @@
 //! How often each line of source ran.
 //!
-//! A line runs each time execution comes to one of its statements from elsewhere in the function, and each
-//! time a loop within the line iterates. gcov counts in the same way, over the blocks of the compiler; this
-//! counts over the blocks of the program. A call that returns to its line does not run the line again.
+//! A line runs each time execution comes to one of its statements from elsewhere in the function, and each time a loop
+//! within the line iterates. gcov counts in the same way, over the blocks of the compiler; this counts over the blocks
+//! of the program. A call that returns to its line does not run the line again.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -135,8 +135,8 @@ fn executions<'a>(flow: &Flow, sources: &'a dyn Sources) -> BTreeMap<(&'a str, u
     executions
 }
 
-/// The piece that each piece belongs to: one in which no statement begins continues the one before it, or, if
-/// there are several before it, is the beginning of the one after it.
+/// The piece that each piece belongs to: one in which no statement begins continues the one before it, or, if there are
+/// several before it, is the beginning of the one after it.
 fn owners(pieces: &[Piece<'_>], steps: &[(usize, usize, u64)]) -> Vec<usize> {
     let mut before: Vec<Vec<usize>> = vec![Vec::new(); pieces.len()];
     let mut after = before.clone();

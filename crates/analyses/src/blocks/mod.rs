@@ -1,7 +1,7 @@
 //! Exact counts of basic blocks, and what follows from them: executions of lines, instructions and branches.
 //!
-//! Blocks are counted as they run and expanded into instructions and lines only at the end, so a profile by
-//! line costs no more for a long run than for a short one over the same code.
+//! Blocks are counted as they run and expanded into instructions and lines only at the end, so a profile by line costs
+//! no more for a long run than for a short one over the same code.
 
 mod flow;
 mod lines;

@@ -25,8 +25,7 @@ pub(super) fn instructions_per_cycle(instructions: u64, cycles: u64) -> Value {
     if cycles == 0 { Value::Null } else { Value::Real(instructions as f64 / cycles as f64) }
 }
 
-/// A table to which the columns of cycles are added if the trace counts cycles; each row appends its own
-/// cells.
+/// A table to which the columns of cycles are added if the trace counts cycles; each row appends its own cells.
 fn with_cycles(
     name: &'static str,
     mut summary: Summary,

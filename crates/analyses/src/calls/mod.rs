@@ -1,8 +1,8 @@
 //! The calls of a thread in order, with their times.
 //!
-//! This is a stream, unlike an analysis. A [`Part`] gathers the calls of one chunk of a thread, beginning
-//! with an unknown stack: calls that begin and end in it are complete. [`Calls`] joins parts in order, and
-//! reports the begin and the end of each call.
+//! This is a stream, unlike an analysis. A [`Part`] gathers the calls of one chunk of a thread, beginning with an
+//! unknown stack: calls that begin and end in it are complete. [`Calls`] joins parts in order, and reports the begin
+//! and the end of each call.
 
 mod paths;
 mod timed;
@@ -112,8 +112,8 @@ impl Open {
     }
 }
 
-/// What happens in a part, in order. Depths count from the frame that ran at its start, or from the oldest
-/// frame that execution has reached since; instructions count from the start of the part.
+/// What happens in a part, in order. Depths count from the frame that ran at its start, or from the oldest frame that
+/// execution has reached since; instructions count from the start of the part.
 #[derive(Debug)]
 enum Item {
     Begin(Open),
@@ -125,9 +125,8 @@ enum Item {
     Forget(bool, When, u64),
 }
 
-/// A call that ended, with the time and instruction count of its end. The fields written last are apart from
-/// the other fields, so that no wide load of a copy spans recent and older stores, which would stall store
-/// forwarding.
+/// A call that ended, with the time and instruction count of its end. The fields written last are apart from the other
+/// fields, so that no wide load of a copy spans recent and older stores, which would stall store forwarding.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 struct Ended {
@@ -287,8 +286,8 @@ impl Part {
         }
     }
 
-    /// Sets the clock to `now`, and spreads the operations since the last timestamp evenly over the
-    /// instructions executed in between. Without a `now`, their times are unknown.
+    /// Sets the clock to `now`, and spreads the operations since the last timestamp evenly over the instructions
+    /// executed in between. Without a `now`, their times are unknown.
     fn time(&mut self, now: Option<Nanos>) {
         let since = mem::replace(&mut self.clock, now);
         let at_clock = mem::replace(&mut self.at_clock, self.log.instructions);
@@ -317,8 +316,8 @@ impl Part {
         }
     }
 
-    /// The number of the state, which decides what further runs do; `None` if they may reach frames below the
-    /// known ones.
+    /// The number of the state, which decides what further runs do; `None` if they may reach frames below the known
+    /// ones.
     pub fn state(&mut self) -> Option<u32> {
         match self.stack.is_empty() || self.edge == Edge::Gap {
             true => None,

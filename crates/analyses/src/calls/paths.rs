@@ -41,8 +41,8 @@ pub struct Paths {
 }
 
 impl Paths {
-    /// Learns what runs do in a state: returns the number of their path, and the state after it. `begins`:
-    /// the begins of calls are reported.
+    /// Learns what runs do in a state: returns the number of their path, and the state after it. `begins`: the begins
+    /// of calls are reported.
     pub(super) fn learn(
         &mut self,
         state: u32,
@@ -72,8 +72,8 @@ impl Paths {
         &self.steps[start..self.paths[path].steps_end as usize]
     }
 
-    /// Keeps the steps that were learned. A call that begins and ends among them becomes one step, unless
-    /// begins are reported.
+    /// Keeps the steps that were learned. A call that begins and ends among them becomes one step, unless begins are
+    /// reported.
     fn keep(&mut self, begins: bool) {
         let Paths { steps, memoized_paths, .. } = self;
         if begins {

@@ -1,10 +1,9 @@
 //! What file descriptors refer to, from the beginning of the trace.
 //!
-//! A descriptor belongs to the table of a process. It gets its name from the call that made it, from the
-//! state dump or, by `dup`, its variants and `fork`, from another descriptor; it loses the name when it is
-//! closed, and when an executed program closes it. A descriptor without such an event has no name. Neither
-//! have descriptors of a thread whose process is unknown: another thread of the process could have closed
-//! them.
+//! A descriptor belongs to the table of a process. It gets its name from the call that made it, from the state dump or,
+//! by `dup`, its variants and `fork`, from another descriptor; it loses the name when it is closed, and when an
+//! executed program closes it. A descriptor without such an event has no name. Neither have descriptors of a thread
+//! whose process is unknown: another thread of the process could have closed them.
 
 use hodo_model::kernel::Thread;
 use rustc_hash::FxHashMap;

@@ -2,8 +2,8 @@
 //!
 //! * `hard`: from `irq_handler_entry` to the next `irq_handler_exit` with the same number on the CPU;
 //! * `soft`: from `irq_softirq_entry` to the next `irq_softirq_exit` with the same vector on the CPU;
-//! * `raise`: from the first `irq_softirq_raise` of a vector on a CPU since its handler last began there, to
-//!   the next begin of the handler.
+//! * `raise`: from the first `irq_softirq_raise` of a vector on a CPU since its handler last began there, to the next
+//!   begin of the handler.
 
 mod off;
 

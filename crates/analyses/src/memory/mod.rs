@@ -1,7 +1,7 @@
 //! `memory`: which threads had the kernel allocate pages of memory, and free them?
 //!
-//! Pages are those of `mm_page_alloc` and `mm_page_free`: two to the power of `order` per event. They count
-//! to the thread that runs on the CPU, even if an interrupt allocates them.
+//! Pages are those of `mm_page_alloc` and `mm_page_free`: two to the power of `order` per event. They count to the
+//! thread that runs on the CPU, even if an interrupt allocates them.
 
 use hodo_model::{
     Analysis, Column, Description, FinishContext, Interest, Item, Shape, Simple, Start, Table, Takes, Unit,

@@ -1,7 +1,7 @@
 //! `periods`: how long did it take from one event to another, for any pair of events?
 //!
-//! A period begins at each event of one sort and ends at the next event of another sort with the same values
-//! in the matching fields. If another period begins before its end, it is unfinished.
+//! A period begins at each event of one sort and ends at the next event of another sort with the same values in the
+//! matching fields. If another period begins before its end, it is unfinished.
 
 use std::collections::BTreeMap;
 

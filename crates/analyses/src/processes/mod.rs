@@ -1,8 +1,8 @@
 //! `processes`: which process started which, when, and how long did each live?
 //!
-//! A thread lives from its `sched_process_fork` to its `sched_process_exit`; a reused id is another thread. A
-//! thread without a fork in the trace existed before, or the event is missing. A process is the thread whose
-//! id is the id of the process.
+//! A thread lives from its `sched_process_fork` to its `sched_process_exit`; a reused id is another thread. A thread
+//! without a fork in the trace existed before, or the event is missing. A process is the thread whose id is the id of
+//! the process.
 
 use std::collections::BTreeMap;
 
@@ -248,8 +248,7 @@ impl Family {
         family
     }
 
-    /// The process of a thread that is not itself a process, and its parent in the tree: its process, or its
-    /// creator.
+    /// The process of a thread that is not itself a process, and its parent in the tree: its process, or its creator.
     fn above(&self, index: usize) -> (Option<usize>, Option<usize>) {
         let at = self.members[index].life.born.unwrap_or_default();
         let process = |index: usize| {

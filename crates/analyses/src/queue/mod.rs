@@ -1,8 +1,8 @@
 //! `queue`: how many threads waited for each CPU?
 //!
-//! The run queue of a CPU consists of the threads that are runnable there (see `states`), without the running
-//! one. Its length is averaged over the trace; the longest is the maximum that lasted for any time. A thread
-//! that waits since before the trace began counts from the first event that names it.
+//! The run queue of a CPU consists of the threads that are runnable there (see `states`), without the running one. Its
+//! length is averaged over the trace; the longest is the maximum that lasted for any time. A thread that waits since
+//! before the trace began counts from the first event that names it.
 
 use std::collections::BTreeMap;
 

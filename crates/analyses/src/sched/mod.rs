@@ -1,8 +1,8 @@
 //! `sched`: how long did threads wait for a CPU after they were woken, and how often were they moved and preempted?
 //!
 //! A wake-up lasts from the last `sched_wakeup` or `sched_wakeup_new` of a thread since it last ran, to the
-//! `sched_switch` to it. It counts to the CPU on which the thread then runs. A switch is a preemption if the
-//! previous thread could continue: its state is 0 or has the kernel's mark of preemption (256).
+//! `sched_switch` to it. It counts to the CPU on which the thread then runs. A switch is a preemption if the previous
+//! thread could continue: its state is 0 or has the kernel's mark of preemption (256).
 
 use hodo_clock::Nanos;
 use hodo_model::{

@@ -1,9 +1,8 @@
 //! `signals`: which signals were sent to which thread, and how long until they were delivered?
 //!
 //! A signal that is sent (`signal_generate`, with the result 0) to a thread waits until that thread takes it
-//! (`signal_deliver`); if several of a number wait, from the first. The event does not contain the thread
-//! that takes it: it is the previous thread of the next `sched_switch` on the CPU, or the one that runs there
-//! at the end.
+//! (`signal_deliver`); if several of a number wait, from the first. The event does not contain the thread that takes
+//! it: it is the previous thread of the next `sched_switch` on the CPU, or the one that runs there at the end.
 
 use std::collections::BTreeMap;
 

@@ -1,9 +1,8 @@
 //! The thread that took a signal, which only a later switch names.
 //!
-//! The events after a taken signal wait until then: the same thread may be sent another. So the history of
-//! signals is a list of blocks, each of which ends in waiting events; a block without waiting events joins
-//! the next. Between a taken signal and the next switch on its CPU little happens, so there is mostly one
-//! block.
+//! The events after a taken signal wait until then: the same thread may be sent another. So the history of signals is a
+//! list of blocks, each of which ends in waiting events; a block without waiting events joins the next. Between a taken
+//! signal and the next switch on its CPU little happens, so there is mostly one block.
 
 use hodo_clock::Nanos;
 use rustc_hash::FxHashMap;

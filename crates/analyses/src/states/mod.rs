@@ -1,10 +1,9 @@
 //! `states`: how long did each thread run, wait for a CPU, and wait for something else?
 //!
-//! A thread is runnable from its wake-up, or from a switch away from it while it could continue, to the
-//! switch to it. After any other switch away from it, it is blocked until its wake-up, in the system call
-//! that it is in. States last to the end of the trace; a thread has none before the first event that names
-//! it, except for the thread that runs before the first switch on a CPU. The running times are those of
-//! `cpu`.
+//! A thread is runnable from its wake-up, or from a switch away from it while it could continue, to the switch to it.
+//! After any other switch away from it, it is blocked until its wake-up, in the system call that it is in. States last
+//! to the end of the trace; a thread has none before the first event that names it, except for the thread that runs
+//! before the first switch on a CPU. The running times are those of `cpu`.
 
 use hodo_clock::Nanos;
 use hodo_model::{
@@ -277,8 +276,7 @@ impl Analysis for Intervals {
         rows: &mut TableBuilder,
     ) {
         let Some(list) = partial.observer() else { return };
-        // Later intervals end at `until` at the earliest; the order of those that end at the same time is
-        // unknown yet.
+        // Later intervals end at `until` at the earliest; the order of those that end at the same time is unknown yet.
         let settled: Vec<_> = list.intervals.extract_if(.., |&mut (.., to)| to < until).collect();
         list.settled += add_rows(settled, of, rows);
     }

@@ -1,8 +1,7 @@
 //! `wakers`: which thread woke which, how often, and how long until the woken thread ran?
 //!
-//! The waker is the thread that ran on the CPU of a `sched_wakeup` or `sched_wakeup_new`; wake-ups by
-//! interrupts count to the interrupted thread. The latency lasts from a thread's last wake-up to the
-//! `sched_switch` to it.
+//! The waker is the thread that ran on the CPU of a `sched_wakeup` or `sched_wakeup_new`; wake-ups by interrupts count
+//! to the interrupted thread. The latency lasts from a thread's last wake-up to the `sched_switch` to it.
 
 use hodo_clock::Nanos;
 use hodo_model::{

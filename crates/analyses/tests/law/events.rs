@@ -1,7 +1,6 @@
 //! The law for events: any cuts in time, and any grouping of merges, give the tables of one chunk.
 //!
-//! The traces are synthetic: some from a scheduler that follows the rules, some in which any event may be
-//! missing.
+//! The traces are synthetic: some from a scheduler that follows the rules, some in which any event may be missing.
 
 use hodo_analyses::{
     cpu::{CpuUse, OverTime},
@@ -24,8 +23,7 @@ use crate::{config, tables};
 const CPUS: u32 = 3;
 const THREADS: i64 = 6;
 
-/// Numbers that determine an event: the time since the one before, the CPU, the kind, and three for its
-/// fields.
+/// Numbers that determine an event: the time since the one before, the CPU, the kind, and three for its fields.
 type Seed = (u8, u32, usize, i64, i64, i64);
 
 /// The numbers of the events, and whether the scheduler follows the rules.
@@ -163,8 +161,7 @@ fn agree(events: &mut [Records], selection: &Selection) -> Result<(), String> {
     tables::agreement(&by_cpu, &states, &table(&OverTime, "time"), &table(&Intervals, "interval"), selection)
 }
 
-/// The running times of threads agree in `cpu`, over time, and in `states`; and each CPU is busy, idle or
-/// unknown.
+/// The running times of threads agree in `cpu`, over time, and in `states`; and each CPU is busy, idle or unknown.
 #[test]
 fn cpu_and_states_agree() {
     let choices = [

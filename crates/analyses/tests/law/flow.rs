@@ -214,8 +214,8 @@ fn moments(begins: bool, tell: impl FnOnce(&mut Part)) -> Vec<Moment> {
     moments
 }
 
-/// Passes function runs in batches, with a new numbering of functions each time; with the timestamp that
-/// follows, or without.
+/// Passes function runs in batches, with a new numbering of functions each time; with the timestamp that follows, or
+/// without.
 fn tell_function_runs(takes: &mut impl Takes, segments: &[Vec<FlowEvent<'_>>], timed: bool) {
     let (mut function_runs, mut functions) = (Vec::<FunctionRun>::new(), Numbered(1));
     for &seen in segments.iter().flatten() {
@@ -388,8 +388,8 @@ proptest! {
         }
     }
 
-    /// In a segment that begins without a timestamp, the time before the first one is unknown, and all time
-    /// after it counts.
+    /// In a segment that begins without a timestamp, the time before the first one is unknown, and all time after it
+    /// counts.
     #[test]
     fn time_counts_from_where_the_clock_is_told_first(before in 0u64..9, after in 1u64..9, later in 0u64..9) {
         let at = Arrival { address: 1, function: FunctionId { module: 1, index: 0 }, place: Place::Entry };

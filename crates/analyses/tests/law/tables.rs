@@ -51,8 +51,8 @@ fn span(events: &[Records]) -> (Nanos, Nanos) {
     (events.first().map_or(Nanos(0), time), events.last().map_or(Nanos(0), time))
 }
 
-/// The tables of a trace as one chunk, and of the same trace cut after the events that `cuts` marks, with the
-/// parts merged in the order that `choices` picks.
+/// The tables of a trace as one chunk, and of the same trace cut after the events that `cuts` marks, with the parts
+/// merged in the order that `choices` picks.
 pub(crate) fn both(
     (analysis, views): (&dyn AnyAnalysis, &[&str]),
     events: &mut [Records],
@@ -114,8 +114,7 @@ fn streamed(
     rows.finish(last.summary)
 }
 
-/// Checks that the running times have the same sum in all tables, and that each CPU is always busy, idle or
-/// unknown.
+/// Checks that the running times have the same sum in all tables, and that each CPU is always busy, idle or unknown.
 ///
 /// # Errors
 /// The differing values.

@@ -5,9 +5,8 @@
 //! code of user space ──which process?──► what differs from the files that the process maps
 //! ```
 //!
-//! The plugin identifies address spaces by CR3 and reports new code in each. After a process leaves a CR3,
-//! another may use it, with the same code at the same place: code that no file contains is kept for that
-//! process too.
+//! The plugin identifies address spaces by CR3 and reports new code in each. After a process leaves a CR3, another may
+//! use it, with the same code at the same place: code that no file contains is kept for that process too.
 
 use std::{
     collections::{BTreeMap, HashMap, HashSet},
@@ -34,8 +33,7 @@ pub(super) struct Piece {
     pub(super) bytes: Vec<u8>,
 }
 
-/// The pieces to keep, in order of time; those of the kernel exist from `begin`. `records` are in order of
-/// time.
+/// The pieces to keep, in order of time; those of the kernel exist from `begin`. `records` are in order of time.
 pub(super) fn pieces(
     notes: Vec<(CodeNote, Vec<u8>)>,
     spaces: &[SpaceNote],

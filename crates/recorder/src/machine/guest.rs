@@ -123,9 +123,8 @@ fn wait(
     }
 }
 
-/// Forwards our standard input: its length before each piece, and a length of 0 at its end, as closing a port
-/// drops the data in flight. The thread may still wait for input when the guest has ended; it ends with the
-/// recorder.
+/// Forwards our standard input: its length before each piece, and a length of 0 at its end, as closing a port drops the
+/// data in flight. The thread may still wait for input when the guest has ended; it ends with the recorder.
 fn feed(mut port: UnixStream) {
     thread::spawn(move || {
         let mut bytes = vec![0; 1 << 16];

@@ -100,8 +100,7 @@ impl Archive {
     fn entry(&mut self, name: &str, mode: u32, device: (u32, u32), bytes: &[u8]) {
         self.entries += 1;
         let (size, name_size) = (bytes.len() as u32, name.len() as u32 + 1);
-        // Inode, mode, user, group, links, time, size, device of the file, number of the device, size of the
-        // name, sum.
+        // Inode, mode, user, group, links, time, size, device of the file, number of the device, size of the name, sum.
         let fields = [self.entries, mode, 0, 0, 1, 0, size, 0, 0, device.0, device.1, name_size, 0];
         self.bytes.extend(b"070701");
         fields.iter().for_each(|field| self.bytes.extend(format!("{field:08x}").bytes()));

@@ -1,5 +1,4 @@
-//! Records with a whole machine: runs QEMU with a plugin and a small guest, then converts its spool to a
-//! perf.data.
+//! Records with a whole machine: runs QEMU with a plugin and a small guest, then converts its spool to a perf.data.
 //!
 //! ```text
 //! kernel, initramfs, host's root (read-only) ──► QEMU, plugin ──► trace, code, what really ran ─┐
@@ -24,8 +23,8 @@ use hodo_emulator::machine::{Privilege, Settings};
 
 use crate::{Engine, Error, Outcome, Request, emulate, event::Event};
 
-/// The default period of MTC packets is long: the emulated processor is slow, and most of the trace would
-/// otherwise be time.
+/// The default period of MTC packets is long: the emulated processor is slow, and most of the trace would otherwise be
+/// time.
 const MTC_PERIOD: u8 = 9;
 
 /// If this variable is set, the spool stays: a folder `.hodo-…` in the recording's folder.

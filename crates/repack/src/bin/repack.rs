@@ -1,5 +1,5 @@
-//! `repack FORM IN OUT`: writes a perf.data in another container. FORM is `file`, `pipe`, `folder`,
-//! `compressed`, `cpus` or `samples`.
+//! `repack FORM IN OUT`: writes a perf.data in another container. FORM is `file`, `pipe`, `folder`, `compressed`,
+//! `cpus` or `samples`.
 
 use std::{env, fs, io, path::Path, process::ExitCode};
 

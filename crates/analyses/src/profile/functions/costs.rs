@@ -96,8 +96,8 @@ impl Amount {
 #[repr(align(64))]
 pub(super) struct Account {
     pub(super) own: Amount,
-    /// What ran in this piece while the function was on the stack: the sum over its last exits, minus the sum
-    /// over its first entries.
+    /// What ran in this piece while the function was on the stack: the sum over its last exits, minus the sum over its
+    /// first entries.
     sum: Amount,
     pub(super) calls: u64,
     /// How often it is on the stack.
@@ -292,8 +292,7 @@ impl FunctionCosts {
         self.now.add(amount);
     }
 
-    /// Replays log entries from instruction `from`, at `each` per instruction; returns the end instruction
-    /// count.
+    /// Replays log entries from instruction `from`, at `each` per instruction; returns the end instruction count.
     pub(super) fn follow(&mut self, entries: &[LogEntry], from: u64, each: Time) -> u64 {
         match each.short() {
             Some(short) => self.follow_in(entries, from, |count| short.times(count)),
@@ -359,8 +358,8 @@ impl FunctionCosts {
         }
     }
 
-    /// Adds costs from frames that are not open here: of a function itself, and, if it was on the stack there
-    /// for the first time, what ran while it was.
+    /// Adds costs from frames that are not open here: of a function itself, and, if it was on the stack there for the
+    /// first time, what ran while it was.
     pub(super) fn add(&mut self, slot: Slot, own: Amount, all: Option<Amount>) {
         self.credit(slot, own);
         if let Some(all) = all {
@@ -399,9 +398,8 @@ impl FunctionCosts {
         self.pieces.iter().map(|piece| (piece.edge, &piece.arrival))
     }
 
-    /// Adds the sums of a piece of later costs to the open frames; `slots` maps its slots to those here. If
-    /// it is the last piece, the frames of `open`, which are later slots, are still open above its first
-    /// frame.
+    /// Adds the sums of a piece of later costs to the open frames; `slots` maps its slots to those here. If it is the
+    /// last piece, the frames of `open`, which are later slots, are still open above its first frame.
     pub(super) fn add_piece(&mut self, later: &FunctionCosts, index: usize, slots: &[Slot], open: &[Slot]) {
         let next = later.pieces.get(index + 1);
         let end = next.map_or(later.sums.len(), |next| next.sums as usize);

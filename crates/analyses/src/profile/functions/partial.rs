@@ -28,8 +28,7 @@ const ENOUGH: usize = 1 << 10;
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Partial {
     books: FunctionCosts,
-    /// The known frames at the end, out of date while paths run; the oldest is the one that execution reached
-    /// last.
+    /// The known frames at the end, out of date while paths run; the oldest is the one that execution reached last.
     stack: SpareCapacityStack<Frame<(), Slot>>,
     /// The edge after the last run.
     edge: Edge,

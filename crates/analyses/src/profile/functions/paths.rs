@@ -77,8 +77,7 @@ impl Paths {
         amount.add(Amount { instructions: 0, time });
     }
 
-    /// Moves the costs of all paths to the accounts, which have none of their frames open; returns the number
-    /// of calls.
+    /// Moves the costs of all paths to the accounts, which have none of their frames open; returns the number of calls.
     pub(super) fn expand(&mut self, books: &mut FunctionCosts) -> u64 {
         let Paths { memoized_paths, contexts } = self;
         let calls = memoized_paths.take(|states, sum| {

@@ -1,8 +1,8 @@
 //! Checks every case against foreign decoders: `judge-cases LIBIPT FOLDER [NAME]…`, where LIBIPT is
 //! `lab/judges/libipt.c`, compiled. `cargo judge cases` runs all of it.
 //!
-//! The instructions and errors must be the same in the same order, as must the events of libipt, but not the
-//! times. A case that a decoder decodes differently must state that and the reason, and no other case may.
+//! The instructions and errors must be the same in the same order, as must the events of libipt, but not the times. A
+//! case that a decoder decodes differently must state that and the reason, and no other case may.
 
 mod libipt;
 mod perf;
@@ -140,9 +140,8 @@ fn ours(case: &Case<'_>, assembly: Assembly, trace: &Trace<'_>) -> Vec<String> {
     lines.map(str::to_owned).collect()
 }
 
-/// Removes what each decoder reports in a different way: that tracing is off when it was already off or
-/// unknown, the number of consecutive errors, an unchanged mode, and the order of a mode and the start of
-/// tracing.
+/// Removes what each decoder reports in a different way: that tracing is off when it was already off or unknown, the
+/// number of consecutive errors, an unchanged mode, and the order of a mode and the start of tracing.
 pub(crate) fn without_repetitions<'a>(lines: impl Iterator<Item = &'a str>) -> Vec<String> {
     let mut kept: Vec<String> = Vec::new();
     let mut mode = "64-bit code";
@@ -163,8 +162,8 @@ pub(crate) fn without_repetitions<'a>(lines: impl Iterator<Item = &'a str>) -> V
     kept
 }
 
-/// Their lines without unproven instructions before an error: at the point where we report a lost flow, they
-/// continue through the code to the first branch that they can't resolve.
+/// Their lines without unproven instructions before an error: at the point where we report a lost flow, they continue
+/// through the code to the first branch that they can't resolve.
 fn without_guesses(ours: &[String], theirs: Vec<String>) -> Vec<String> {
     let mut kept = Vec::new();
     for (index, line) in theirs.iter().enumerate() {

@@ -1,5 +1,5 @@
-//! Function runs that come with their timestamp: the time per instruction is known before they are folded, so
-//! nothing is logged.
+//! Function runs that come with their timestamp: the time per instruction is known before they are folded, so nothing
+//! is logged.
 
 use hodo_clock::Nanos;
 use hodo_model::{FunctionRun, Numbering, Place, Transfer};
@@ -73,8 +73,8 @@ impl Partial {
         }
     }
 
-    /// Fast path: folds the first function run, whose function execution has reached, and those after it,
-    /// while they are entered by call, return or fall-through. Returns how many.
+    /// Fast path: folds the first function run, whose function execution has reached, and those after it, while they
+    /// are entered by call, return or fall-through. Returns how many.
     #[inline(always)]
     fn fold_plain(
         &mut self,
