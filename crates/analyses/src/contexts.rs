@@ -32,7 +32,7 @@ pub(crate) trait Notes {
     fn ran(&mut self, context: ContextId, run: &Run);
 }
 
-/// Contexts, each once.
+/// Distinct contexts.
 #[derive(Clone, Debug, Default)]
 struct Contexts {
     /// The note of a frame is the context below it.

@@ -1,4 +1,4 @@
-//! From the emulated processor's spool to a perf.data.
+//! Converts the emulated processor's spool to a perf.data.
 
 use std::{
     collections::{BTreeMap, BTreeSet},

@@ -136,7 +136,7 @@ mod tests {
     fn what_was_begun_has_retired_unless_it_was_left() {
         let plain = |address| Begun { address, to_itself: false, raises: false };
         let mut witness = Witness::default();
-        // A string instruction makes three rounds, and is interrupted before a fourth.
+        // A string instruction iterates three times, and is interrupted before a fourth iteration.
         [1, 2, 2, 2].into_iter().for_each(|address| witness.begin(plain(address)));
         witness.interrupt(2);
         witness.begin(plain(100));

@@ -35,7 +35,7 @@ impl LogEntry {
         LogEntry { until, ran, moves: slot }
     }
 
-    /// The same by a call, which is counted.
+    /// A push by a call, which is counted.
     #[inline]
     pub(super) fn call(until: u64, ran: Slot, slot: Slot) -> LogEntry {
         LogEntry { until, ran, moves: slot | LogEntry::CALLED }

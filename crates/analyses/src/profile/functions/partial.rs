@@ -96,7 +96,7 @@ impl Log {
         self.entries.push(LogEntry::enter(self.instructions, ran, slot));
     }
 
-    /// The same by a call.
+    /// A frame of a function is entered by a call.
     #[inline]
     fn call(&mut self, ran: Slot, slot: Slot) {
         self.entries.push(LogEntry::call(self.instructions, ran, slot));
