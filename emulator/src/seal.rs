@@ -6,6 +6,7 @@
 //! thread:   at its next block or system call: sees SEALED, and leaves its file for good
 //! others:   a new thread, program or note finds no spool, and is not recorded
 //! ```
+//!
 //! A thread sets `busy` before it reads the seal. Some time after the seal was set, a thread that is not busy has seen
 //! the seal, or will see it before it changes anything.
 

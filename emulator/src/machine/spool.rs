@@ -7,7 +7,6 @@
 //! spaces            address spaces of vCPUs: SpaceNote, and so on
 //! machine.json      what really ran; written last
 //! ```
-//! ```
 
 use std::{
     fs::File,
