@@ -91,7 +91,7 @@ fn shared(process: &mut Process, number: libc::c_long, call: &Call) {
     }
 }
 
-/// Before a fork: takes the lock, so that no thread of the child can be missing while it holds the lock.
+/// Before a fork: takes the lock, so that no other thread holds it when the child is made.
 pub(crate) extern "C" fn before_fork() {
     mem::forget(PROCESS.lock());
 }

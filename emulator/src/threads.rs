@@ -1,4 +1,4 @@
-//! The threads by virtual processor.
+//! The threads by vCPU.
 //!
 //! A block's callback finds its thread with one load from [`THREADS`] and without a lock. Small numbers instead of a
 //! pointer mean that there is no thread, or that it must wait.

@@ -159,7 +159,7 @@ impl States {
     }
 
     /// Follows runs from a state and reports their effect to `notes`; `None` if they reach below the oldest frame, or
-    /// there are too many.
+    /// the stack becomes too deep.
     pub(crate) fn follow(
         &mut self,
         state: u32,

@@ -145,7 +145,7 @@ extern "C" fn entered(index: c_uint, block: *mut c_void) {
 }
 
 extern "C" fn enter(index: c_uint, block: &'static Block, env: *const u64) {
-    // SAFETY: the callback is for this virtual processor.
+    // SAFETY: the callback is for this vCPU.
     let Some(slot) = (unsafe { vcpu(index) }) else { return };
     let state = STATE.load(Ordering::Relaxed);
     if slot.is_none() && state != RECORDING {
@@ -189,7 +189,7 @@ extern "C" fn discontinuity(index: c_uint, kind: c_int, from: u64, to: u64, _: *
     if from == to && kind != INTERRUPT {
         return;
     }
-    // SAFETY: the callback is for this virtual processor.
+    // SAFETY: the callback is for this vCPU.
     if let Some(Some(vcpu)) = unsafe { vcpu(index) }
         && !vcpu.has_ended()
     {
@@ -224,7 +224,7 @@ extern "C" fn witnessed(index: c_uint, insn: *mut c_void) {
 }
 
 extern "C" fn witness(index: c_uint, insn: &'static Witnessed, env: *const u64) {
-    // SAFETY: the callback is for this virtual processor.
+    // SAFETY: the callback is for this vCPU.
     let Some(Some(vcpu)) = (unsafe { vcpu(index) }) else { return };
     if vcpu.has_ended() {
         return;

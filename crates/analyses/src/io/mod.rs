@@ -2,7 +2,7 @@
 //!
 //! * Bytes are the results of calls that read, write or copy (see [`Operation`]); copied bytes count as read and as
 //!   written. A call that failed moves nothing. Calls that return a number of messages count as operations without
-//!   bytes. operations without bytes.
+//!   bytes.
 //! * A request of the block layer lasts from `block_rq_issue` to the next `block_rq_complete` of its device and sector.
 //!   It is a write if its flags contain that, else a read; its bytes are its sectors, of 512 bytes each, when it
 //!   completes.

@@ -358,8 +358,8 @@ impl FunctionCosts {
         }
     }
 
-    /// Adds costs from frames that are not open here: of a function itself, and, if it was on the stack there for the
-    /// first time, what ran while it was.
+    /// Adds costs from frames that are not open here: `own` of the function itself, and for its outermost frame `all`
+    /// that ran while the frame was on the stack.
     pub(super) fn add(&mut self, slot: Slot, own: Amount, all: Option<Amount>) {
         self.credit(slot, own);
         if let Some(all) = all {
