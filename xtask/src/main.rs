@@ -22,7 +22,7 @@ use workbench::{
     workloads,
 };
 
-/// A chore: what to type, what it does, and its entry.
+/// A chore: its name, its help text, and its function.
 struct Chore {
     name: &'static str,
     help: &'static str,
@@ -72,7 +72,7 @@ fn main() -> ExitCode {
     workbench::end(&format!("xtask {}", chore.name), (chore.run)(&arguments[1..]))
 }
 
-/// Installs everything.
+/// Installs all requirements.
 fn set_up(arguments: &[String]) -> Outcome {
     match arguments {
         [] => {}
@@ -84,14 +84,14 @@ fn set_up(arguments: &[String]) -> Outcome {
     Ok(())
 }
 
-/// Builds what is shipped.
+/// Builds the shipped programs.
 fn ship(_arguments: &[String]) -> Outcome {
     release::build()?;
     println!("{}", release::shipped("hodo").display());
     Ok(())
 }
 
-/// Goes on as a program of the lab, in the folder where this one was started: arguments may be paths.
+/// Executes a program of the lab in the present folder, as arguments may be paths.
 fn forward(program: &str, arguments: &[String]) -> Outcome {
     let mut cargo = command::cargo(&["run", "--quiet", "--package", program, "--"]);
     Err(format!("can't start cargo: {}", cargo.args(arguments).current_dir(".").exec()).into())

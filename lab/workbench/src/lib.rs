@@ -1,4 +1,4 @@
-//! What the chores (`xtask`) and the programs of the lab work with.
+//! Shared by the chores (`xtask`) and the programs of the lab.
 //!
 //! ```text
 //! setup     what the machine needs, installed        release  the programs as they are shipped and measured
@@ -14,16 +14,16 @@ pub mod workloads;
 
 use std::process::ExitCode;
 
-/// What a piece of work ends with; the error is a sentence for the person who started it.
+/// The result of a piece of work; the error is a sentence for the user.
 pub type Outcome<T = ()> = Result<T, Box<dyn std::error::Error>>;
 
-/// Runs a program of the lab with its arguments; prints the error that it ends with.
+/// Runs a program of the lab with its arguments; prints its error, if any.
 pub fn main(program: &str, run: fn(&[String]) -> Outcome) -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     end(program, run(&arguments))
 }
 
-/// Prints an error of `program`, if it ends with one; gives its exit code.
+/// Prints an error of `program`, if any; returns its exit code.
 pub fn end(program: &str, outcome: Outcome) -> ExitCode {
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
