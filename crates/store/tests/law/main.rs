@@ -1,5 +1,7 @@
 //! The law: whatever the order, the cutting and the threads, a store answers as a plain list of records does.
 
+#![allow(unreachable_pub, reason = "a test has no public interface")]
+
 mod cases;
 mod plain;
 
@@ -19,7 +21,7 @@ const CASES: &[Case] = &[
         shape: Shape::Intervals,
         value: Kind::Name,
         lanes: 200,
-        rows: 120_000,
+        rows: 60_000,
         values: 5,
         in_turn: true,
         digits: 22,
@@ -31,7 +33,7 @@ const CASES: &[Case] = &[
         shape: Shape::Intervals,
         value: Kind::Integer,
         lanes: 6,
-        rows: 90_000,
+        rows: 40_000,
         values: 1 << 40,
         in_turn: false,
         digits: 31,
@@ -43,7 +45,7 @@ const CASES: &[Case] = &[
         shape: Shape::Points,
         value: Kind::Name,
         lanes: 30,
-        rows: 60_000,
+        rows: 30_000,
         values: 40,
         in_turn: false,
         digits: 30,
@@ -55,7 +57,7 @@ const CASES: &[Case] = &[
         shape: Shape::Counters,
         value: Kind::Real,
         lanes: 9,
-        rows: 50_000,
+        rows: 25_000,
         values: 1 << 20,
         in_turn: true,
         digits: 30,
@@ -67,7 +69,7 @@ const CASES: &[Case] = &[
         shape: Shape::Counters,
         value: Kind::Signed,
         lanes: 100,
-        rows: 40_000,
+        rows: 20_000,
         values: 100,
         in_turn: false,
         digits: 30,
@@ -79,7 +81,7 @@ const CASES: &[Case] = &[
         shape: Shape::Links,
         value: Kind::Lane,
         lanes: 300,
-        rows: 40_000,
+        rows: 20_000,
         values: 3,
         in_turn: false,
         digits: 20,
@@ -91,7 +93,7 @@ const CASES: &[Case] = &[
         shape: Shape::Intervals,
         value: Kind::Name,
         lanes: 20,
-        rows: 30_000,
+        rows: 15_000,
         values: 3,
         in_turn: false,
         digits: 64,
@@ -122,12 +124,10 @@ fn every_store_answers_as_a_plain_list_does() {
         let mut rng = Rng::with_seed(1);
         for query in 0..QUERIES {
             let seed = rng.u64(..);
-            for (store, way) in stores.iter().zip(WAYS) {
-                let table = store.table(case.name).unwrap();
-                ask(&table, &plain, seed, &format!("{} {way:?}, query {query}", case.name));
-            }
+            let tables: Vec<Table<'_>> = stores.iter().map(|store| store.table(case.name).unwrap()).collect();
+            ask(&tables, &plain, seed, &format!("{}, query {query}", case.name));
             // Also where values were left out: finished stores are the same to the last digit.
-            let [one, two, three] = [0, 1, 2].map(|of| picture(&stores[of].table(case.name).unwrap(), seed));
+            let [one, two, three] = [0, 1, 2].map(|way| picture(&tables[way], seed));
             assert!(one == two && two == three, "{}, query {query}", case.name);
         }
     }
@@ -151,21 +151,31 @@ fn picture(table: &Table<'_>, seed: u64) -> Vec<LaneSlices> {
     table.slices(span, Lanes::All, rng.usize(1..300), &Budget::default()).unwrap()
 }
 
-fn ask(table: &Table<'_>, plain: &Plain, seed: u64, of: &str) {
+/// Asks every store the same, and a plain list once.
+fn ask(tables: &[Table<'_>], plain: &Plain, seed: u64, of: &str) {
     let (mut rng, budget) = (Rng::with_seed(seed), Budget::default());
-    let some: Vec<u32> = (0..rng.usize(0..9)).map(|_| rng.u32(0..table.lanes())).collect();
+    let count = tables[0].lanes();
+    let some: Vec<u32> = (0..rng.usize(0..9)).map(|_| rng.u32(0..count)).collect();
     let lanes = if rng.bool() { Lanes::All } else { Lanes::Some(&some) };
     let (begin, end) = span(plain, &mut rng);
-    let lane = rng.u32(0..table.lanes());
+    let lane = rng.u32(0..count);
+    let same = |what: &str, found: &mut dyn FnMut(&Table<'_>) -> bool| {
+        for (table, way) in tables.iter().zip(WAYS) {
+            assert!(found(table), "{of}, {way:?}: {what}: {begin}..{end}, lane {lane} of {lanes:?}");
+        }
+    };
     match rng.u32(0..6) {
-        0 => assert_eq!(table.at(begin, lanes, &budget).unwrap(), plain.at(begin, lanes), "{of}"),
+        0 => {
+            let expected = plain.at(begin, lanes);
+            same("at", &mut |table| table.at(begin, lanes, &budget).unwrap() == expected);
+        }
         1 => {
-            let found = table.next_change(lane, begin, &budget).unwrap();
-            assert_eq!(found, plain.next_change(lane, begin), "{of}: lane {lane} after {begin}");
+            let expected = plain.next_change(lane, begin);
+            same("next", &mut |table| table.next_change(lane, begin, &budget).unwrap() == expected);
         }
         2 => {
-            let found = table.previous_change(lane, end, &budget).unwrap();
-            assert_eq!(found, plain.previous_change(lane, end), "{of}: lane {lane} before {end}");
+            let expected = plain.previous_change(lane, end);
+            same("previous", &mut |table| table.previous_change(lane, end, &budget).unwrap() == expected);
         }
         kind @ (3 | 4) => {
             let record = &plain.records[rng.usize(0..plain.records.len())];
@@ -174,19 +184,25 @@ fn ask(table: &Table<'_>, plain: &Plain, seed: u64, of: &str) {
             let value = rng.bool().then_some(record.value);
             let wanted = Wanted { lanes, span: (begin, end), durations, value };
             let (limit, after) = (rng.usize(0..30), rng.bool().then_some(record));
-            let (found, expected) = match kind {
-                3 => (table.records(&wanted, after, limit, &budget), plain.records(&wanted, after, limit)),
-                _ => (table.longest(&wanted, limit, &budget), plain.longest(&wanted, limit)),
-            };
-            assert_eq!(found.unwrap(), expected, "{of}: {wanted:?}");
+            if kind == 3 {
+                let expected = plain.records(&wanted, after, limit);
+                same("records", &mut |table| {
+                    table.records(&wanted, after, limit, &budget).unwrap() == expected
+                });
+            } else {
+                let expected = plain.longest(&wanted, limit);
+                same("longest", &mut |table| table.longest(&wanted, limit, &budget).unwrap() == expected);
+            }
         }
         _ => {
             let most = rng.usize(1..400);
-            let found = table.slices((begin, end), lanes, most, &budget).unwrap();
             let expected = plain.slices((begin, end), lanes, most);
-            assert_eq!(found.len(), expected.len(), "{of}: lanes of {begin}..{end}");
-            for (found, expected) in found.iter().zip(&expected) {
-                same_lane(found, expected, &format!("{of}: {begin}..{end} in {most}"));
+            for (table, way) in tables.iter().zip(WAYS) {
+                let found = table.slices((begin, end), lanes, most, &budget).unwrap();
+                assert_eq!(found.len(), expected.len(), "{of}, {way:?}: lanes of {begin}..{end}");
+                for (found, expected) in found.iter().zip(&expected) {
+                    same_lane(found, expected, &format!("{of}, {way:?}: {begin}..{end} in {most}"));
+                }
             }
         }
     }
@@ -207,7 +223,9 @@ fn same_lane(found: &LaneSlices, expected: &LaneSlices, of: &str) {
 fn same_slice(found: &Slice, expected: &Slice, of: &str) {
     let figures = |slice: &Slice| (slice.begin, slice.last, slice.rows, slice.weight, slice.range);
     assert_eq!(figures(found), figures(expected), "{of}");
-    if found.missing == 0 {
+    assert!(found.values.len() <= 8, "{of}");
+    // What weighs nothing may be left out, and nothing is missing.
+    if found.missing == 0 && expected.values.len() <= 8 {
         assert_eq!(found.values, expected.values, "{of}");
         return;
     }
@@ -253,12 +271,14 @@ fn work_is_bounded_and_can_be_stopped() {
 fn a_whole_picture_reads_summaries_and_not_records() {
     let case = &CASES[0];
     let folder = tempfile::tempdir().unwrap();
-    let store = WAYS[0].write(folder.path(), case, &case.plain());
+    let plain = case.plain();
+    let store = WAYS[0].write(folder.path(), case, &plain);
     let table = store.table(case.name).unwrap();
     let (first, last) = table.span().unwrap();
     let budget = Budget { rows: table.rows() / 4, stop: None };
     let picture = table.slices((first, last + 1), Lanes::All, 20, &budget).unwrap();
-    assert_eq!(picture.len(), case.lanes as usize);
+    let busy: std::collections::BTreeSet<u32> = plain.records.iter().map(|record| record.lane).collect();
+    assert_eq!(picture.len(), busy.len());
 }
 
 #[test]

@@ -94,9 +94,8 @@ impl Plain {
         let digits = (0..=64).step_by(2).find(fits).unwrap();
         let (first_cell, last_cell) = cells(digits);
         let span = (borders(first_cell, digits).0, borders(last_cell, digits).1);
-        let touches = |record: &&Record| {
-            wants(lanes, record.lane) && record.begin <= span.1 && last(record) >= span.0
-        };
+        let touches =
+            |record: &&Record| wants(lanes, record.lane) && record.begin <= span.1 && last(record) >= span.0;
         let mut touching: Vec<&Record> = self.records.iter().filter(touches).collect();
         touching.sort();
         let lane = |records: &[&Record]| LaneSlices {
@@ -120,8 +119,15 @@ impl Plain {
     }
 
     fn slice(&self, records: &[&Record], (begin, last_instant): (u64, u64)) -> Slice {
-        let mut slice =
-            Slice { begin, last: last_instant, rows: 0, weight: 0, values: Vec::new(), missing: 0, range: None };
+        let mut slice = Slice {
+            begin,
+            last: last_instant,
+            rows: 0,
+            weight: 0,
+            values: Vec::new(),
+            missing: 0,
+            range: None,
+        };
         let mut numbers = Vec::new();
         let mut weights: std::collections::BTreeMap<Option<u64>, u64> = Default::default();
         for record in records {
@@ -142,7 +148,9 @@ impl Plain {
         }
         match self.schema.value.kind {
             Kind::Signed => numbers.sort_by_key(|&bits| bits as i64),
-            Kind::Real => numbers.sort_by(|&one, &other| f64::from_bits(one).total_cmp(&f64::from_bits(other))),
+            Kind::Real => {
+                numbers.sort_by(|&one, &other| f64::from_bits(one).total_cmp(&f64::from_bits(other)))
+            }
             _ => numbers.sort(),
         }
         slice.range = numbers.first().copied().zip(numbers.last().copied());
