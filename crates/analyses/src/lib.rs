@@ -14,6 +14,7 @@ pub mod io;
 pub mod irq;
 pub mod lost;
 pub mod memory;
+pub mod mnemonics;
 pub mod net;
 pub mod periods;
 pub mod processes;
@@ -27,23 +28,23 @@ pub mod wakers;
 
 mod bins;
 mod clock;
+mod columns;
 mod contexts;
+mod deferred_ops;
 mod durations;
-mod figures;
-mod learned;
+mod memoized_paths;
 mod pairs;
-mod pile;
+mod per_thread_sums;
 mod registers;
-mod replay;
+mod spare_stack;
 mod stack;
 mod system_calls;
-mod tally;
-mod tasks;
+mod thread_states;
 
 pub use clock::Time;
 pub use stack::Entry as FrameEntry;
 
-use hodo_trace::Visitor;
+use hodo_model::Visitor;
 
 /// Hands every report to `visitor`, in the order of `hodo report --list`. A new analysis is a line here.
 pub fn each(visitor: &mut impl Visitor) {
@@ -51,6 +52,7 @@ pub fn each(visitor: &mut impl Visitor) {
     visitor.visit(&profile::TREE);
     visitor.visit(&blocks::LINES);
     visitor.visit(&blocks::BLOCKS);
+    visitor.visit(&mnemonics::MNEMONICS);
     visitor.visit(&count::CountReport);
     visitor.visit(&periods::PeriodsReport);
     visitor.visit(&cpu::CpuReport);

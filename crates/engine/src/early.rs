@@ -5,7 +5,7 @@
 
 use std::mem;
 
-use hodo_trace::{Code, Seen};
+use hodo_model::{Code, FlowEvent};
 
 /// Most that is kept. A segment may be as long as the recording.
 const MOST: usize = 1 << 18;
@@ -13,10 +13,12 @@ const MOST: usize = 1 << 18;
 /// What was seen before the first time.
 #[derive(Default)]
 pub(crate) struct Early {
-    /// Runs have no lengths here.
-    seen: Vec<Seen<'static>>,
+    /// Runs have no instructions here.
+    seen: Vec<FlowEvent<'static>>,
     /// The lengths of the instructions of all runs.
     lengths: Vec<u8>,
+    /// And their bytes.
+    bytes: Vec<u8>,
     /// Instructions that ran since the first that is kept, asked for or not.
     ran: u64,
     /// Instructions that were left out, because they were too many.
@@ -46,49 +48,60 @@ impl Early {
     pub(crate) fn clear(&mut self) {
         self.seen.clear();
         self.lengths.clear();
+        self.bytes.clear();
         (self.ran, self.left_out) = (0, 0);
     }
 
     #[cold]
-    pub(crate) fn push(&mut self, seen: Seen<'_>) {
+    pub(crate) fn push(&mut self, seen: FlowEvent<'_>) {
         if self.left_out > 0 {
-            if let Seen::Run { instructions, .. } = seen {
+            if let FlowEvent::Run { instructions, .. } = seen {
                 self.left_out += instructions;
             }
             return;
         }
         match &seen {
-            Seen::Run { code, .. } => {
+            FlowEvent::Run { code, .. } => {
                 self.lengths.extend_from_slice(code.lengths);
+                self.bytes.extend_from_slice(code.bytes);
                 self.ran += code.lengths.len() as u64;
             }
-            Seen::Skip { instructions } => self.ran += instructions,
+            FlowEvent::Skip { instructions } => self.ran += instructions,
             _ => {}
         }
-        self.seen.push(seen.without_lengths());
+        self.seen.push(seen.without_instructions());
         if self.seen.len() > MOST {
             self.left_out = self.lengths.len().max(1) as u64;
             self.lengths.clear();
+            self.bytes.clear();
             self.ran = 0;
             // What comes next does not follow from anything that is known.
-            self.seen = vec![Seen::Gap];
+            self.seen = vec![FlowEvent::Gap];
         }
     }
 
     /// Tells what was seen, in order, and forgets it.
-    pub(crate) fn tell(&mut self, mut take: impl FnMut(Seen<'_>)) {
-        let mut lengths = &self.lengths[..];
+    pub(crate) fn tell(&mut self, mut take: impl FnMut(FlowEvent<'_>)) {
+        let (mut lengths, mut bytes) = (&self.lengths[..], &self.bytes[..]);
         for seen in mem::take(&mut self.seen) {
             match seen {
-                Seen::Run { at, instructions, code } => {
+                FlowEvent::Run { at, instructions, code } => {
                     let (of_run, rest) = lengths.split_at(instructions as usize);
                     lengths = rest;
-                    take(Seen::Run { at, instructions, code: Code { lengths: of_run, ..code } });
+                    let size: usize = of_run.iter().map(|&length| usize::from(length)).sum();
+                    let (of_code, rest) = bytes.split_at(size.min(bytes.len()));
+                    bytes = rest;
+                    take(FlowEvent::Run {
+                        at,
+                        instructions,
+                        code: Code { lengths: of_run, bytes: of_code, ..code },
+                    });
                 }
                 other => take(other),
             }
         }
         self.lengths.clear();
+        self.bytes.clear();
         self.ran = 0;
     }
 }
@@ -152,26 +165,29 @@ impl EarlyLines {
 
 #[cfg(test)]
 mod tests {
-    use hodo_trace::{Arrival, End, FunctionId, Place};
+    use hodo_model::{Arrival, End, FunctionId, Place};
 
     use super::*;
 
-    fn run(address: u64, lengths: &[u8]) -> Seen<'_> {
+    const NOPS: [u8; 16] = [0x90; 16];
+
+    fn run(address: u64, lengths: &[u8]) -> FlowEvent<'_> {
         let at = Arrival { address, function: FunctionId { module: 0, index: 0 }, place: Place::Entry };
-        let code = Code { offset: address, since: 0, lengths, end: End::Next, target: 0 };
-        Seen::Run { at, instructions: lengths.len() as u64, code }
+        let bytes = &NOPS[..lengths.iter().map(|&length| usize::from(length)).sum()];
+        let code = Code { offset: address, since: 0, lengths, bytes, bits: 64, end: End::Next, target: 0 };
+        FlowEvent::Run { at, instructions: lengths.len() as u64, code }
     }
 
     #[test]
-    fn runs_keep_their_lengths() {
+    fn runs_keep_their_instructions() {
         let mut early = Early::default();
-        [run(1, &[1, 2, 3]), Seen::Enter, run(7, &[]), run(9, &[4])]
+        [run(1, &[1, 2, 3]), FlowEvent::Enter, run(7, &[]), run(9, &[4])]
             .into_iter()
             .for_each(|seen| early.push(seen));
         assert_eq!(early.instructions(), 4);
         let mut told = Vec::new();
         early.tell(|seen| told.push(format!("{seen:?}")));
-        let expected = [run(1, &[1, 2, 3]), Seen::Enter, run(7, &[]), run(9, &[4])];
+        let expected = [run(1, &[1, 2, 3]), FlowEvent::Enter, run(7, &[]), run(9, &[4])];
         assert_eq!(told, expected.map(|seen| format!("{seen:?}")));
         assert!(early.is_empty() && early.instructions() == 0);
     }
@@ -184,7 +200,7 @@ mod tests {
         }
         assert_eq!((early.left_out(), early.instructions()), (6 * MOST as u64, 6 * MOST as u64));
         let mut told = Vec::new();
-        early.tell(|seen| told.push(matches!(seen, Seen::Gap)));
+        early.tell(|seen| told.push(matches!(seen, FlowEvent::Gap)));
         assert_eq!(told, [true]);
     }
 

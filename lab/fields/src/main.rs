@@ -9,8 +9,8 @@ use hodo_engine::{
     Files,
     events::{Chunks, EventReading, EventTraces, Run, each_run},
 };
-use hodo_formats::ctf::{Item, Trouble, schema::Scope};
-use hodo_trace::event::{Compound, FieldSink, Meaning, Name};
+use hodo_formats::events::{Item, Trouble, schema::Scope};
+use hodo_model::event::{Compound, FieldSink, Meaning, Name};
 
 /// Bytes of trace that are decoded at a time.
 const CHUNK: u64 = 1 << 20;

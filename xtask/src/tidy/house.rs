@@ -13,13 +13,13 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("hodo-bytes", &[]),
     ("hodo-sync", &[]),
     ("hodo-store", &[]),
-    ("hodo-trace", &["hodo-clock"]),
-    ("hodo-code", &["hodo-bytes", "hodo-clock", "hodo-trace"]),
+    ("hodo-model", &["hodo-clock"]),
+    ("hodo-code", &["hodo-bytes", "hodo-clock", "hodo-model"]),
     ("hodo-intel-pt", &["hodo-clock", "hodo-bytes", "hodo-code"]),
     ("hodo-cases", &["hodo-clock", "hodo-code", "hodo-formats", "hodo-intel-pt"]),
-    ("hodo-symbols", &["hodo-bytes", "hodo-trace", "hodo-code"]),
-    ("hodo-formats", &["hodo-trace", "hodo-clock", "hodo-bytes", "hodo-intel-pt", "hodo-code"]),
-    ("hodo-analyses", &["hodo-trace", "hodo-clock", "hodo-symbols"]),
+    ("hodo-symbols", &["hodo-bytes", "hodo-model", "hodo-code"]),
+    ("hodo-formats", &["hodo-model", "hodo-clock", "hodo-bytes", "hodo-intel-pt", "hodo-code"]),
+    ("hodo-analyses", &["hodo-model", "hodo-clock", "hodo-symbols"]),
     (
         "hodo-engine",
         &[
@@ -30,15 +30,15 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "hodo-formats",
             "hodo-intel-pt",
             "hodo-symbols",
-            "hodo-trace",
+            "hodo-model",
         ],
     ),
-    ("hodo-views", &["hodo-trace"]),
+    ("hodo-views", &["hodo-model"]),
     // The writer of perf.data lies beside its reader; filters name functions; the emulator's spool is read
     // by the types that write it.
     (
         "hodo-recorder",
-        &["hodo-clock", "hodo-emulator", "hodo-formats", "hodo-intel-pt", "hodo-symbols", "hodo-trace"],
+        &["hodo-clock", "hodo-emulator", "hodo-formats", "hodo-intel-pt", "hodo-symbols", "hodo-model"],
     ),
     // The lists of analyses and views make the help; the rest lends the types of arguments.
     (
@@ -50,7 +50,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "hodo-formats",
             "hodo-intel-pt",
             "hodo-recorder",
-            "hodo-trace",
+            "hodo-model",
             "hodo-views",
         ],
     ),
@@ -58,7 +58,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("hodo-guest", &[]),
     ("hodo-repack", &["hodo-clock", "hodo-formats", "hodo-intel-pt"]),
     ("hodo-damage", &["hodo-code", "hodo-engine", "hodo-formats", "hodo-intel-pt"]),
-    ("hodo-fields", &["hodo-engine", "hodo-formats", "hodo-trace"]),
+    ("hodo-fields", &["hodo-engine", "hodo-formats", "hodo-model"]),
     ("hodo-missing", &["hodo-code", "hodo-engine", "hodo-formats", "hodo-intel-pt"]),
     ("hodo-repeat", &["hodo-engine", "hodo-formats"]),
     ("hodo-history", &["hodo-store"]),
@@ -73,7 +73,8 @@ const MAY_USE: &[(&str, &[&str])] = &[
 /// Crates whose folders are extension points; how the one list of each begins, and ends; and the folders that are no
 /// extension.
 const LISTS: &[(&str, [&str; 2], &[&str])] = &[
-    ("formats", ["const FORMATS:", ";"], &[]),
+    // `events` is what formats of events fill.
+    ("formats", ["const FORMATS:", ";"], &["events"]),
     // `calls` is a stream of calls for `hodo script --calls`, and makes no table.
     ("analyses", ["fn each(", "\n}"], &["calls"]),
     ("views", ["const VIEWS:", ";"], &[]),

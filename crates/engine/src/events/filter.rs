@@ -1,10 +1,10 @@
 //! Which events are to be seen.
 
-use hodo_formats::ctf::{
+use hodo_formats::events::{
     Event, FieldPath, Stream, Trace,
     schema::{Environment, EventClass},
 };
-use hodo_trace::vocabulary::{self, system_calls::Machine};
+use hodo_model::vocabulary::{self, system_calls::Machine};
 
 use super::{
     EventTraces,

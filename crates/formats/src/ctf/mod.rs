@@ -10,40 +10,16 @@
 //!
 //! Specifications: CTF 1.8.3 and CTF2-SPEC-2.0, both of the DiaMon workgroup.
 
-pub(crate) mod apart;
-mod arrivals;
-mod bits;
-mod cursor;
-mod event;
-mod fixups;
-pub(crate) mod framing;
-mod header;
-mod index;
+pub(crate) mod index;
 mod json;
-#[cfg(test)]
-mod laws;
 pub mod lttng_live;
 mod metadata;
-mod packet;
-mod places;
-mod plan;
-mod read;
 mod resolve;
-pub mod schema;
-mod steps;
-mod trace;
 mod tsdl;
 pub mod uuid;
 pub mod write;
 
-pub use arrivals::Arrivals;
-pub use cursor::{Cursor, Item, Lost};
-pub use event::{Event, EventTrouble, Parts, Reader};
 pub use metadata::{read as read_metadata, read_head, recognise};
-pub use packet::{FilePackets, Packet};
-pub use plan::{FieldPath, Plans, StreamPlan};
-pub use steps::Trouble;
-pub use trace::{DataFile, Stream, StreamPacket, Trace};
 
 use crate::{Format, Holds};
 

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, str};
 
 use hodo_bytes::Cursor;
 use hodo_clock::{CycleClock, OriginNanos};
-use hodo_trace::{Cause, Loss, event::Meaning};
+use hodo_model::{Cause, Loss, event::Meaning};
 
 use super::{
     description::Description,
@@ -15,16 +15,13 @@ use super::{
     reader::{Pages, Ticks},
     schema::{CPU_SLOT, Called, Part, SLOTS, event_class, member, named, structure},
 };
-use crate::{
-    Input,
-    ctf::{
-        DataFile, Packet, Stream, StreamPacket, Trace,
-        apart::Apart,
-        framing::Framing,
-        schema::{ClockClass, Environment, EventClass, FieldClass, StreamClass, Structure, TraceClass},
-    },
-    error::Error,
+use crate::events::{
+    DataFile, Packet, Stream, StreamPacket, Trace,
+    foreign::ForeignField,
+    framing::Framing,
+    schema::{ClockClass, Environment, EventClass, FieldClass, StreamClass, Structure, TraceClass},
 };
+use crate::{Input, error::Error};
 
 /// Pages that are read at a time.
 const PAGES: usize = 16;
@@ -57,8 +54,8 @@ fn events(description: &Description<'_>, threads: &[u8]) -> StreamClass {
         common.get_or_insert_with(|| common_fields(&format, long, &threads));
         events.entry(format.id).or_insert_with(|| event_class(system, &format, &called, long));
     }
-    let cpu = Apart::Known { slot: CPU_SLOT, meaning: Meaning { size: 32, ..Meaning::default() } };
-    let cpu = member("cpu_id", FieldClass::Apart(Box::new(cpu)));
+    let cpu = ForeignField::Known { slot: CPU_SLOT, meaning: Meaning { size: 32, ..Meaning::default() } };
+    let cpu = member("cpu_id", FieldClass::ForeignField(Box::new(cpu)));
     StreamClass {
         id: 0,
         clock: Some(0),

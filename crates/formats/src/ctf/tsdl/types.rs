@@ -2,18 +2,16 @@
 
 use std::{borrow::Cow, collections::HashMap};
 
-use hodo_trace::event::{Base, Label, Meaning};
+use hodo_model::event::{Base, Label, Meaning};
 
 use super::{
     parser::{DEEPEST, Parser},
     token::Kind,
 };
-use crate::{
-    ctf::schema::{
-        Array, ByteOrder, Choice, ChoiceOption, Encoding, FieldClass, Integer, Length, Member, Real,
-        Reference, Scope, Structure,
-    },
-    error::Error,
+use crate::error::Error;
+use crate::events::schema::{
+    Array, ByteOrder, Choice, ChoiceOption, Encoding, FieldClass, Integer, Length, Member, Real, Reference,
+    Scope, Structure,
 };
 
 /// A value that is assigned.

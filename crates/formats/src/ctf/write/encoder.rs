@@ -1,9 +1,9 @@
 //! Fields as they are told, written as their classes say.
 
-use hodo_trace::event::{Compound, FieldSink, Meaning, Name};
+use hodo_model::event::{Compound, FieldSink, Meaning, Name};
 
 use super::bits::BitWriter;
-use crate::ctf::{
+use crate::events::{
     bits,
     schema::{
         Array, ByteOrder, Choice, Encoding, FieldClass, Integer, Length, Member, Real, Role, Structure,

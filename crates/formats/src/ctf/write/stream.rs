@@ -2,12 +2,12 @@
 
 use super::{
     Target, Unwritable,
-    apart::Arranged,
     bits::BitWriter,
     encoder::{Encoder, Place, RoleValues},
+    foreign::Arranged,
     header::{HeaderTrouble, HeaderWriter, Others, has_others},
 };
-use crate::ctf::{
+use crate::events::{
     Event, Lost, Stream, StreamPacket, Trace, Trouble,
     event::advance,
     packet::MAGIC,

@@ -1,0 +1,523 @@
+//! The events of a packet, one after another, without a copy.
+
+use hodo_bytes::prefetch;
+use hodo_model::event::{Compound, FieldSink, Ignore, Meaning, Name};
+
+use super::{
+    header::Word,
+    packet::Packet,
+    plan::{FieldPath, Listed, StreamPlan},
+    read::Walk,
+    schema::{EventClass, FieldClass, Scope, Slot, StreamClass, Structure, TraceClass},
+    steps::{Content, Slots, Trouble},
+};
+
+/// How far ahead events are fetched, in bytes.
+const AHEAD: usize = 1536;
+
+/// Moves a clock to a value of which only the lowest bits may be given: CTF 1.8 section 8. The clock is
+/// taken to have wrapped once where the value is smaller than those bits of it. Without any bits it stands still.
+#[inline]
+pub(crate) fn advance(clock: u64, value: u64, size: u32) -> u64 {
+    let mask = if size >= 64 { u64::MAX } else { (1 << size) - 1 };
+    advance_within(clock, value, mask)
+}
+
+/// The same, with a mask of the bits that are given.
+#[inline]
+pub(crate) fn advance_within(clock: u64, value: u64, mask: u64) -> u64 {
+    clock.wrapping_add(value.wrapping_sub(clock) & mask)
+}
+
+/// Where the parts of an event lie, in bits from the beginning of its packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Parts {
+    /// Index of its class among those of its stream.
+    pub class: u32,
+    /// The clock; `None` where the stream has none.
+    pub cycles: Option<u64>,
+    /// Where its header begins.
+    pub start: u64,
+    /// Where what comes after the header begins, before alignment.
+    pub common: u64,
+    /// Where its own context begins, before alignment.
+    pub specific: u64,
+    /// Where its payload begins, before alignment.
+    pub payload: u64,
+    /// Where it ends.
+    pub end: u64,
+}
+
+/// Why the rest of a packet can't be read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EventTrouble {
+    /// Where the event begins, in bits from the beginning of its packet.
+    pub at: u64,
+    /// Why.
+    pub reason: String,
+}
+
+/// Reads the events of packets of one class of streams.
+#[derive(Debug)]
+pub struct Reader<'t, 'a> {
+    trace: &'t TraceClass,
+    stream: &'t StreamClass,
+    plan: &'t StreamPlan,
+    slots: Slots,
+    content: Content<'a>,
+    /// Where the packet's context begins.
+    context: u64,
+    at: u64,
+    /// The clock as it stands.
+    clock: u64,
+}
+
+impl<'t, 'a> Reader<'t, 'a> {
+    pub(crate) fn new(
+        trace: &'t TraceClass,
+        stream: &'t StreamClass,
+        plan: &'t StreamPlan,
+    ) -> Reader<'t, 'a> {
+        let content = Content { bytes: &[], end: 0 };
+        Reader { trace, stream, plan, slots: Slots::new(trace.slots), content, context: 0, at: 0, clock: 0 }
+    }
+
+    /// Goes to the first event of a packet, before which the clock stood at `clock`.
+    pub(crate) fn open(&mut self, bytes: &'a [u8], packet: &Packet, clock: u64) {
+        self.content = Content { bytes, end: packet.content };
+        (self.at, self.context, self.clock) = (packet.events, packet.context, clock);
+        if let Some((value, size)) = packet.begin {
+            self.clock = advance(clock, value, size);
+        }
+        // What events depend on in the packet's header and context; both were read before.
+        let mut ignore = Ignore;
+        let mut walk = Walk::new(self.content, 0, &self.slots, &mut ignore);
+        let start = self.trace.packet_header.as_ref().map_or(Ok(0), |header| walk.root(header, 0));
+        if let (Ok(start), Some(context)) = (start, &self.stream.packet_context) {
+            let _ = walk.root(context, start);
+        }
+    }
+
+    /// Shows the bytes that events lie in whose parts something else finds; `slot` gets a number of the stream.
+    pub(crate) fn show(&mut self, bytes: &'a [u8], slot: Option<(Slot, u64)>) {
+        self.content = Content { bytes, end: bytes.len() as u64 * 8 };
+        slot.iter().for_each(|&(slot, number)| self.slots.set(slot, number));
+    }
+
+    /// The clock as it stands.
+    pub fn clock(&self) -> u64 {
+        self.clock
+    }
+
+    /// The parts of the next event; `None` at the content's end.
+    ///
+    /// # Errors
+    /// The rest of the packet can't be read.
+    #[inline]
+    pub fn next_event(&mut self) -> Result<Option<Parts>, EventTrouble> {
+        let start = self.plan.header.start(self.at);
+        if start >= self.content.end {
+            return Ok(None);
+        }
+        match self.event(start) {
+            Ok(parts) => {
+                self.at = parts.end;
+                Ok(Some(parts))
+            }
+            Err(reason) => {
+                let reason = self.explain(reason, start);
+                self.at = self.content.end;
+                Err(EventTrouble { at: start, reason })
+            }
+        }
+    }
+
+    /// The parts of the next event that is wanted, by the index of its class and the clock; `None` at the content's
+    /// end. Each event is asked about once.
+    ///
+    /// # Errors
+    /// The rest of the packet can't be read.
+    #[inline]
+    pub fn next_where(
+        &mut self,
+        mut wanted: impl FnMut(u32, Option<u64>) -> bool,
+    ) -> Result<Option<Parts>, EventTrouble> {
+        loop {
+            if let Some(parts) = self.skim(&mut wanted) {
+                return Ok(Some(parts));
+            }
+            match self.next_event()? {
+                Some(parts) if !wanted(parts.class, parts.cycles) => {}
+                next => return Ok(next),
+            }
+        }
+    }
+
+    /// Goes over events whose headers lie in a word, up to one that is wanted, if there is one before others and
+    /// before one that can't be read. That is all that most events need.
+    #[inline(always)]
+    fn skim(&mut self, wanted: &mut impl FnMut(u32, Option<u64>) -> bool) -> Option<Parts> {
+        let word = self.plan.header.word()?;
+        let mut lane = self.lane()?;
+        let found = loop {
+            let start = lane.start();
+            let Some(step) = self.step(word, &mut lane) else { break None };
+            let cycles = self.cycles(lane.clock);
+            match step {
+                Step::Sized(sized, id) if wanted(sized.class, cycles) => {
+                    word.keep(id, &self.slots);
+                    break Some(self.plan.sized_parts(sized, cycles, start, start + word.bits));
+                }
+                Step::Other(parts) if wanted(parts.class, cycles) => break Some(parts),
+                _ => {}
+            }
+        };
+        self.leave(lane);
+        found
+    }
+
+    /// Goes over events of two packets of one stream by turns, as far as both are such that [`Reader::next_where`]
+    /// could go over them, and says whether the second is the one that is not; `None` if there are no such in the
+    /// stream. What takes time is the way from one event to the next, and two ways at once take little more than one.
+    #[inline(always)]
+    pub(crate) fn skim_both(
+        one: &mut Self,
+        other: &mut Self,
+        mut see: impl FnMut(u32, Option<u64>),
+    ) -> Option<bool> {
+        let word = one.plan.header.word()?;
+        let (Some(mut first), Some(mut second)) = (one.lane(), other.lane()) else {
+            return Some(one.lane().is_some());
+        };
+        let class = |step| match step {
+            Step::Sized(sized, _) => sized.class,
+            Step::Other(parts) => parts.class,
+        };
+        let is_second = loop {
+            let Some(step) = one.step(word, &mut first) else { break false };
+            see(class(step), one.cycles(first.clock));
+            let Some(step) = other.step(word, &mut second) else { break true };
+            see(class(step), other.cycles(second.clock));
+        };
+        one.leave(first);
+        other.leave(second);
+        Some(is_second)
+    }
+
+    /// The way from the next event on; `None` at the content's end.
+    #[inline(always)]
+    fn lane(&self) -> Option<Lane<'a>> {
+        let bytes = self.content.bytes_from(0);
+        let rest = bytes.get((self.plan.header.start(self.at) / 8) as usize..)?;
+        Some(Lane { bytes, rest, clock: self.clock })
+    }
+
+    /// Goes on behind what was gone over.
+    #[inline(always)]
+    fn leave(&mut self, lane: Lane<'a>) {
+        (self.at, self.clock) = (lane.start(), lane.clock);
+    }
+
+    /// Goes over an event whose header lies in a word.
+    // Where events are of fixed sizes, one depends on the one before by a load, a shift and another load alone.
+    #[inline(always)]
+    fn step(&self, word: Word, lane: &mut Lane<'a>) -> Option<Step> {
+        let head = *lane.rest.first_chunk()?;
+        prefetch(lane.rest, AHEAD);
+        let head = word.number(head);
+        let id = word.id(head);
+        let clock = word.advance(lane.clock, head);
+        if let Some((sized, stride)) = self.plan.stride(id) {
+            (lane.rest, lane.clock) = (lane.rest.get(stride..)?, clock);
+            return Some(Step::Sized(sized, id));
+        }
+        if !word.is_of(id) {
+            return None;
+        }
+        word.keep(id, &self.slots);
+        let start = lane.start();
+        let parts = self.parts(id, self.cycles(clock), start, start + word.bits).ok()?;
+        (lane.rest, lane.clock) =
+            (lane.bytes.get((self.plan.header.start(parts.end) / 8) as usize..)?, clock);
+        Some(Step::Other(parts))
+    }
+
+    /// The clock, where the stream has one.
+    #[inline(always)]
+    fn cycles(&self, clock: u64) -> Option<u64> {
+        self.stream.clock.is_some().then_some(clock)
+    }
+
+    #[inline]
+    fn event(&mut self, start: u64) -> Result<Parts, Reason> {
+        let head = self.plan.header.read(self.content, start, &self.slots)?;
+        self.clock = advance(self.clock, head.time, head.time_size);
+        let cycles = self.cycles(self.clock);
+        if let Some(sized) = self.plan.sized(head.id) {
+            let end = head.end + u64::from(sized.bits);
+            if start < end && end <= self.content.end {
+                return Ok(self.plan.sized_parts(sized, cycles, start, head.end));
+            }
+        }
+        self.parts(head.id, cycles, start, head.end)
+    }
+
+    /// The parts of an event of any size, from its header's beginning and end on.
+    fn parts(&self, id: u64, cycles: Option<u64>, start: u64, common: u64) -> Result<Parts, Reason> {
+        let class = self.plan.index(id).ok_or(Reason::UnknownClass(id))?;
+        let plan = &self.plan.events[class as usize];
+        let specific = self.plan.common.run(self.content, common, &self.slots)?;
+        let payload = plan.specific.run(self.content, specific, &self.slots)?;
+        let end = plan.payload.run(self.content, payload, &self.slots)?;
+        if end > self.content.end {
+            return Err(Reason::Trouble(Trouble::CutShort));
+        }
+        if end == start {
+            return Err(Reason::Empty);
+        }
+        Ok(Parts { class, cycles, start, common, specific, payload, end })
+    }
+
+    #[cold]
+    fn explain(&self, reason: Reason, start: u64) -> String {
+        let what = match reason {
+            Reason::UnknownClass(id) => format!("the metadata has no event class {id}"),
+            Reason::Empty => "an event without a single bit, after which there would be no next".to_owned(),
+            Reason::Trouble(trouble) => trouble.to_string(),
+        };
+        format!("event at bit {start} of its packet: {what}")
+    }
+
+    /// A look at the event with these parts, which is the last that was read.
+    #[inline]
+    pub fn event_of(&self, parts: Parts) -> Event<'_, 't, 'a> {
+        Event { reader: self, parts }
+    }
+}
+
+/// A way through the events of a packet.
+struct Lane<'a> {
+    /// The content.
+    bytes: &'a [u8],
+    /// From the next event on.
+    rest: &'a [u8],
+    clock: u64,
+}
+
+impl Lane<'_> {
+    /// Where the next event begins, in bits.
+    #[inline(always)]
+    fn start(&self) -> u64 {
+        (self.bytes.len() - self.rest.len()) as u64 * 8
+    }
+}
+
+/// An event that was gone over.
+enum Step {
+    /// One of a class whose events are all of one size, and its id.
+    Sized(Listed, u64),
+    Other(Parts),
+}
+
+enum Reason {
+    UnknownClass(u64),
+    Empty,
+    Trouble(Trouble),
+}
+
+impl From<Trouble> for Reason {
+    #[inline]
+    fn from(trouble: Trouble) -> Reason {
+        Reason::Trouble(trouble)
+    }
+}
+
+/// An event, whose fields are read when asked for.
+#[derive(Clone, Copy, Debug)]
+pub struct Event<'r, 't, 'a> {
+    reader: &'r Reader<'t, 'a>,
+    /// Where its parts lie.
+    pub parts: Parts,
+}
+
+impl<'t, 'a> Event<'_, 't, 'a> {
+    /// Its class.
+    #[inline]
+    pub fn class(&self) -> &'t EventClass {
+        &self.reader.stream.events[self.parts.class as usize]
+    }
+
+    /// What it may read: nothing behind itself.
+    #[inline]
+    fn content(&self) -> Content<'a> {
+        Content { end: self.parts.end, ..self.reader.content }
+    }
+
+    #[inline]
+    fn root(&self, scope: Scope) -> Option<&'t Structure> {
+        let stream = self.reader.stream;
+        match scope {
+            Scope::PacketHeader => self.reader.trace.packet_header.as_ref(),
+            Scope::PacketContext => stream.packet_context.as_ref(),
+            Scope::EventHeader => stream.event_header.as_ref(),
+            Scope::CommonContext => stream.common_context.as_ref(),
+            Scope::SpecificContext => self.class().specific_context.as_ref(),
+            Scope::Payload => self.class().payload.as_ref(),
+        }
+    }
+
+    /// Where a scope begins, before alignment.
+    #[inline]
+    fn begin(&self, scope: Scope) -> u64 {
+        match scope {
+            Scope::PacketHeader => 0,
+            Scope::PacketContext => self.reader.context,
+            Scope::EventHeader => self.parts.start,
+            Scope::CommonContext => self.parts.common,
+            Scope::SpecificContext => self.parts.specific,
+            Scope::Payload => self.parts.payload,
+        }
+    }
+
+    /// Whether it has anything in a scope.
+    #[inline]
+    pub fn has(&self, scope: Scope) -> bool {
+        self.root(scope).is_some()
+    }
+
+    /// Tells a sink the fields of a scope, in order.
+    ///
+    /// # Errors
+    /// A field that can't be read; those before it were told.
+    // The scope is known where it is called, and what it has mostly nothing of costs nothing then.
+    #[inline(always)]
+    pub fn tell(&self, scope: Scope, sink: &mut impl FieldSink) -> Result<(), Trouble> {
+        let (plan, at) = (self.reader.plan, self.begin(scope));
+        let places = || plan.places(self.parts.class, self.class());
+        let places = match scope {
+            Scope::CommonContext => &plan.common_places,
+            Scope::SpecificContext => match &places().specific {
+                Some(places) => places,
+                None => return Ok(()),
+            },
+            Scope::Payload => &places().payload,
+            _ => {
+                let Some(root) = self.root(scope) else { return Ok(()) };
+                return self.walk(at, sink).root(root, at).map(drop);
+            }
+        };
+        if places.is_empty() {
+            return Ok(());
+        }
+        self.walk(at, sink).placed(places, at).map(drop)
+    }
+
+    #[inline]
+    fn walk<'w, S: FieldSink>(&'w self, at: u64, sink: &'w mut S) -> Walk<'a, 'w, S> {
+        Walk::new(self.content(), at, &self.reader.slots, sink)
+    }
+
+    /// Tells a sink one field, of a path that was found in the event's class.
+    ///
+    /// # Errors
+    /// It can't be read.
+    #[inline]
+    pub fn tell_field(&self, path: &FieldPath, sink: &mut impl FieldSink) -> Result<(), Trouble> {
+        let (at, content, slots) = (self.begin(path.scope), self.content(), &self.reader.slots);
+        if let Some(place) = &path.place {
+            return place.tell(content, at, slots, NAMELESS, sink);
+        }
+        let way = path.way.as_ref();
+        let at = way.steps.run(content, at, slots)?;
+        match (way.inner.as_slice(), &way.class) {
+            ([], FieldClass::Integer(integer)) => {
+                Walk::new(content, at, slots, sink).integer(integer, NAMELESS, at).map(drop)
+            }
+            ([], class) => Walk::new(content, at, slots, sink).class(class, NAMELESS, at).map(drop),
+            (inner, class) => {
+                let mut within = Within { wanted: inner, depth: 0, sink };
+                Walk::new(content, at, slots, &mut within).class(class, NAMELESS, at).map(drop)
+            }
+        }
+    }
+}
+
+/// The name of a field that was asked for by its name.
+const NAMELESS: Name<'static> = Name::Member("");
+
+/// Lets only a field within a field through.
+struct Within<'s, S> {
+    /// The names on the way to it.
+    wanted: &'s [String],
+    /// How many structures on the way are open; beyond the way, all are counted.
+    depth: usize,
+    sink: &'s mut S,
+}
+
+impl<S> Within<'_, S> {
+    fn is(&self, name: Name<'_>) -> bool {
+        // The field that was begun first is the one outside.
+        self.depth == self.wanted.len() && self.matches(name)
+    }
+
+    fn matches(&self, name: Name<'_>) -> bool {
+        match (name, self.depth.checked_sub(1).and_then(|index| self.wanted.get(index))) {
+            (Name::Member(name), Some(wanted)) => name == wanted,
+            (Name::Element(index), Some(wanted)) => wanted.parse() == Ok(index),
+            _ => false,
+        }
+    }
+}
+
+impl<S: FieldSink> FieldSink for Within<'_, S> {
+    fn unsigned(&mut self, name: Name<'_>, value: u64, meaning: &Meaning) {
+        if self.is(name) {
+            self.sink.unsigned(NAMELESS, value, meaning);
+        }
+    }
+
+    fn signed(&mut self, name: Name<'_>, value: i64, meaning: &Meaning) {
+        if self.is(name) {
+            self.sink.signed(NAMELESS, value, meaning);
+        }
+    }
+
+    fn real(&mut self, name: Name<'_>, value: f64) {
+        if self.is(name) {
+            self.sink.real(NAMELESS, value);
+        }
+    }
+
+    fn boolean(&mut self, name: Name<'_>, value: bool) {
+        if self.is(name) {
+            self.sink.boolean(NAMELESS, value);
+        }
+    }
+
+    fn text(&mut self, name: Name<'_>, text: &[u8]) {
+        if self.is(name) {
+            self.sink.text(NAMELESS, text);
+        }
+    }
+
+    fn blob(&mut self, name: Name<'_>, bytes: &[u8]) {
+        if self.is(name) {
+            self.sink.blob(NAMELESS, bytes);
+        }
+    }
+
+    fn absent(&mut self, _: Name<'_>) {}
+
+    fn begin(&mut self, name: Name<'_>, _: Compound) {
+        // Once off the way, or beyond its end, nothing matches until all of that is closed again.
+        let on_the_way = self.depth == 0 || (self.depth < self.wanted.len() && self.matches(name));
+        self.depth += if on_the_way { 1 } else { OFF };
+    }
+
+    fn end(&mut self, _: Compound) {
+        self.depth -= if self.depth >= OFF { OFF } else { 1 };
+    }
+}
+
+/// Added to the depth for each field that is off the way.
+const OFF: usize = 1 << 16;

@@ -1,0 +1,359 @@
+//! The header of events: which class, and when. The hottest code there is.
+//!
+//! Tracers use a few shapes, and these are compiled: fields at fixed places, or an id at a fixed place that
+//! selects between two or more of such (LTTng's "compact" and "large" headers). Anything else is walked through.
+//! Where all of a header lies in its first 64 bits, as nearly all do, it is one load and a few shifts.
+
+use hodo_model::event::Ignore;
+
+use super::{
+    bits::{self, Layout},
+    event::advance_within,
+    read::{Roles, Walk},
+    schema::{ByteOrder, Choice, FieldClass, Integer, Length, Role, Slot, Structure},
+    steps::{Content, Known, Slots, Steps, Trouble, within},
+};
+
+/// What a header says.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Head {
+    /// The class; 0 where the header does not say.
+    pub(super) id: u64,
+    /// The value that the clock moves to.
+    pub(super) time: u64,
+    /// The size of that in bits; 0 where the header does not say.
+    pub(super) time_size: u32,
+    /// Where the header ends, in bits.
+    pub(super) end: u64,
+}
+
+/// Where bits lie in a word.
+#[derive(Clone, Copy, Debug, Default)]
+struct Part {
+    shift: u32,
+    mask: u64,
+}
+
+/// A header within 64 bits from a byte on. If its id is of certain values, that is all of it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Word {
+    order: ByteOrder,
+    pub(super) bits: u64,
+    id: Part,
+    /// The first and the last of the ids with which this is the header.
+    ids: (u64, u64),
+    /// Where the id is kept.
+    slot: Option<Slot>,
+    time: Part,
+    time_size: u32,
+}
+
+/// How to read headers.
+#[derive(Clone, Debug)]
+pub(super) struct Header {
+    alignment: u32,
+    /// What most headers of this shape are.
+    word: Option<Word>,
+    shape: Shape,
+    /// What is known of where it ends.
+    pub(super) end: Known,
+}
+
+#[derive(Clone, Debug)]
+enum Shape {
+    /// Fields at fixed places.
+    Fixed(Fields),
+    /// Fields at fixed places, one of which selects further ones.
+    Selected { first: Fields, selector: Field, arms: Vec<Arm> },
+    /// Anything.
+    Walked(Structure),
+}
+
+/// Fields at fixed places from the header's beginning.
+#[derive(Clone, Debug, Default)]
+struct Fields {
+    bits: u64,
+    id: Option<Field>,
+    time: Option<Field>,
+    /// Fields that others depend on.
+    kept: Vec<(Slot, Field)>,
+}
+
+/// An integer at a fixed place.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Field {
+    offset: u64,
+    layout: Layout,
+}
+
+#[derive(Clone, Debug)]
+struct Arm {
+    ranges: Vec<(i128, i128)>,
+    fields: Fields,
+}
+
+impl Field {
+    #[inline]
+    fn read(&self, bytes: &[u8], at: u64) -> u64 {
+        self.layout.read(bytes, at + self.offset)
+    }
+}
+
+impl Header {
+    /// Compiles the header of a class of streams.
+    pub(super) fn new(structure: Option<&Structure>) -> Header {
+        let Some(structure) = structure else {
+            let shape = Shape::Fixed(Fields::default());
+            return Header { alignment: 1, word: None, shape, end: Known::NOTHING };
+        };
+        let alignment = structure.alignment();
+        let end = Steps::of(Some(structure), Known::aligned(alignment)).1;
+        let shape = shape(structure, alignment).unwrap_or_else(|| Shape::Walked(structure.clone()));
+        Header { alignment, word: Word::of(&shape).filter(|_| alignment >= 8), shape, end }
+    }
+
+    /// Where the header begins that comes after `at`.
+    #[inline]
+    pub(super) fn start(&self, at: u64) -> u64 {
+        bits::align(at, self.alignment)
+    }
+
+    /// What headers mostly are, where that is a word.
+    #[inline]
+    pub(super) fn word(&self) -> Option<Word> {
+        self.word
+    }
+
+    /// Bytes from the header of an event with this id, and with so many bits behind it, to the next, where
+    /// the header is a word.
+    pub(super) fn stride(&self, id: u64, bits: u64) -> Option<u32> {
+        let word = self.word.filter(|word| word.is_of(id))?;
+        u32::try_from(self.start(word.bits + bits) / 8).ok()
+    }
+
+    /// Whether its fields lie at known places.
+    pub(super) fn is_compiled(&self) -> bool {
+        !matches!(self.shape, Shape::Walked(_))
+    }
+
+    /// Reads the header that begins at `at`.
+    #[inline]
+    pub(super) fn read(&self, content: Content<'_>, at: u64, slots: &Slots) -> Result<Head, Trouble> {
+        if let Some(word) = &self.word
+            && let Some(head) = word.read(content, at, slots)
+        {
+            return Ok(head);
+        }
+        self.shape.read(content, at, slots)
+    }
+}
+
+impl Shape {
+    fn read(&self, content: Content<'_>, at: u64, slots: &Slots) -> Result<Head, Trouble> {
+        match self {
+            Shape::Fixed(fields) => fields.read(content, at, slots, Head::default()),
+            Shape::Selected { first, selector, arms } => {
+                let head = first.read(content, at, slots, Head::default())?;
+                let value = selector.read(content.bytes, at);
+                let value = if selector.layout.signed { i128::from(value as i64) } else { i128::from(value) };
+                let arm =
+                    arms.iter().find(|arm| within(&arm.ranges, value)).ok_or(Trouble::NoOption(value))?;
+                arm.fields.read(content, at, slots, head)
+            }
+            Shape::Walked(structure) => walked(structure, content, at, slots),
+        }
+    }
+}
+
+#[cold]
+fn walked(structure: &Structure, content: Content<'_>, at: u64, slots: &Slots) -> Result<Head, Trouble> {
+    let mut roles = Roles::default();
+    let end = Walk::new(content, at, slots, &mut Ignore).noting(&mut roles).deep(structure, at)?;
+    let id = roles.get(Role::EventClassId).map_or(0, |(id, _)| id);
+    let (time, time_size) = roles.get(Role::Timestamp).unwrap_or_default();
+    Ok(Head { id, time, time_size, end })
+}
+
+impl Fields {
+    /// Reads them, and adds what they say to what those before them said.
+    fn read(&self, content: Content<'_>, at: u64, slots: &Slots, mut head: Head) -> Result<Head, Trouble> {
+        content.has(at, self.bits)?;
+        head.end = at + self.bits;
+        if let Some(id) = &self.id {
+            head.id = id.read(content.bytes, at);
+        }
+        if let Some(time) = &self.time {
+            (head.time, head.time_size) = (time.read(content.bytes, at), time.layout.size);
+        }
+        for (slot, field) in &self.kept {
+            slots.set(*slot, field.read(content.bytes, at));
+        }
+        Ok(head)
+    }
+
+    /// Adds a field behind the ones before; whether its place is fixed.
+    fn add(&mut self, class: &FieldClass, alignment: u32) -> bool {
+        let needed = class.alignment();
+        if needed > alignment {
+            return false;
+        }
+        self.bits = bits::align(self.bits, needed);
+        match class {
+            FieldClass::Integer(integer) => {
+                self.add_integer(integer);
+                true
+            }
+            FieldClass::Real(real) => {
+                self.bits += u64::from(real.size);
+                true
+            }
+            FieldClass::Structure(structure) => {
+                structure.members.iter().all(|member| self.add(&member.class, alignment))
+            }
+            FieldClass::Text(_, Length::Static(bytes)) | FieldClass::Blob(Length::Static(bytes), _) => {
+                self.bits = self.bits.saturating_add(bytes.saturating_mul(8));
+                true
+            }
+            _ => false,
+        }
+    }
+
+    fn add_integer(&mut self, integer: &Integer) {
+        let field = Field { offset: self.bits, layout: integer.layout() };
+        for role in &integer.roles {
+            match role {
+                Role::EventClassId => self.id = Some(field),
+                Role::Timestamp => self.time = Some(field),
+                _ => {}
+            }
+        }
+        self.kept.extend(integer.slot.map(|slot| (slot, field)));
+        self.bits += u64::from(field.layout.size);
+    }
+}
+
+impl Part {
+    #[inline]
+    fn of(self, word: u64) -> u64 {
+        (word >> self.shift) & self.mask
+    }
+}
+
+impl Word {
+    /// The word that headers of a shape mostly are.
+    fn of(shape: &Shape) -> Option<Word> {
+        let (first, rest, ids) = match shape {
+            Shape::Fixed(fields) => (fields, fields, (0, u64::MAX)),
+            Shape::Selected { first, arms, .. } => {
+                let arm = arms.first()?;
+                let &[(from, to)] = arm.ranges.as_slice() else { return None };
+                (first, &arm.fields, (u64::try_from(from).ok()?, u64::try_from(to).ok()?))
+            }
+            Shape::Walked(_) => return None,
+        };
+        let id = rest.id.or(first.id);
+        // Of those that are kept it knows how to keep the id only, which is what LTTng's variants depend on.
+        let kept = || first.kept.iter().chain(&rest.kept);
+        let time = rest.time.or(first.time);
+        let order = id.or(time)?.layout.order;
+        let is_simple = |field: &Field| {
+            let Layout { size, signed, order: own, reversed } = field.layout;
+            own == order && !signed && !reversed && field.offset + u64::from(size) <= 64
+        };
+        let simple = id.iter().chain(&time).all(is_simple)
+            && (ids == (0, u64::MAX) || first.id.is_some() && rest.id.is_none())
+            && kept().all(|(_, field)| Some(field) == id.as_ref());
+        let part = |field: Option<Field>| {
+            let Some(Field { offset, layout: Layout { size, .. } }) = field else { return Part::default() };
+            let offset = offset as u32;
+            let shift = if order == ByteOrder::Little { offset } else { 64 - offset - size };
+            Part { shift, mask: u64::MAX >> (64 - size) }
+        };
+        let slot = kept().next().map(|(slot, _)| *slot);
+        let time_size = time.map_or(0, |time| time.layout.size);
+        simple.then(|| Word { order, bits: rest.bits, id: part(id), ids, slot, time: part(time), time_size })
+    }
+
+    #[inline]
+    fn read(&self, content: Content<'_>, at: u64, slots: &Slots) -> Option<Head> {
+        let head = self.number(*content.bytes_from(at).first_chunk()?);
+        let id = self.id(head);
+        if !self.is_of(id) {
+            return None;
+        }
+        self.keep(id, slots);
+        Some(Head { id, time: self.time.of(head), time_size: self.time_size, end: at + self.bits })
+    }
+
+    /// Keeps an id for what depends on it.
+    #[inline(always)]
+    pub(super) fn keep(&self, id: u64, slots: &Slots) {
+        if let Some(slot) = self.slot {
+            slots.set(slot, id);
+        }
+    }
+
+    /// The bytes where a header begins as a number.
+    #[inline(always)]
+    pub(super) fn number(&self, bytes: [u8; 8]) -> u64 {
+        if self.order == ByteOrder::Little { u64::from_le_bytes(bytes) } else { u64::from_be_bytes(bytes) }
+    }
+
+    /// The id in a header.
+    #[inline(always)]
+    pub(super) fn id(&self, head: u64) -> u64 {
+        self.id.of(head)
+    }
+
+    /// Whether the header of an event with this id is this.
+    #[inline(always)]
+    pub(super) fn is_of(&self, id: u64) -> bool {
+        let (from, to) = self.ids;
+        from <= id && id <= to
+    }
+
+    /// Moves a clock to where a header says that it is.
+    #[inline(always)]
+    pub(super) fn advance(&self, clock: u64, head: u64) -> u64 {
+        advance_within(clock, head >> self.time.shift, self.time.mask)
+    }
+}
+
+/// The shape of a header, if it is one of those that can be compiled.
+fn shape(structure: &Structure, alignment: u32) -> Option<Shape> {
+    let mut first = Fields::default();
+    for (index, member) in structure.members.iter().enumerate() {
+        match &member.class {
+            FieldClass::Variant(choice) if index + 1 == structure.members.len() => {
+                return selected(first, choice, alignment);
+            }
+            class => first.add(class, alignment).then_some(())?,
+        }
+    }
+    Some(Shape::Fixed(first))
+}
+
+fn selected(first: Fields, choice: &Choice, alignment: u32) -> Option<Shape> {
+    let selector = first.kept.iter().find(|(slot, _)| *slot == choice.selector.slot)?.1;
+    let mut arms = Vec::new();
+    for option in &choice.options {
+        let mut fields = Fields { bits: first.bits, ..Fields::default() };
+        fields.add(&option.class, alignment).then_some(())?;
+        arms.push(Arm { ranges: option.ranges.clone(), fields });
+    }
+    Some(Shape::Selected { first, selector, arms })
+}
+
+#[cfg(test)]
+impl Header {
+    /// What the word says, if the header is one; what the shape says; and what a walk says.
+    pub(super) fn all_ways(
+        &self,
+        structure: &Structure,
+        content: Content<'_>,
+        slots: &Slots,
+    ) -> (Option<Head>, Option<Head>, Option<Head>) {
+        let word = self.word.and_then(|word| word.read(content, 0, slots));
+        (word, self.shape.read(content, 0, slots).ok(), walked(structure, content, 0, slots).ok())
+    }
+}

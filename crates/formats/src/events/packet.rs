@@ -1,0 +1,274 @@
+//! Packets: CTF 1.8 section 5, CTF 2 "Packet decoding procedure".
+
+use std::ops::Range;
+
+use hodo_model::event::Ignore;
+
+use super::{
+    read::{Roles, Walk},
+    schema::{FieldClass, Member, Role, Structure, TraceClass},
+    steps::{Content, Slots, Trouble},
+    trace::DataFile,
+};
+use crate::ctf::index::{self, Entry};
+
+/// What each packet may begin with.
+pub(crate) const MAGIC: u64 = 0xC1FC_1FC1;
+
+/// A packet as it lies in its file. Sizes and positions are in bits from its beginning.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Packet {
+    /// Bytes of the file that it takes.
+    pub bytes: Range<usize>,
+    /// Where its content ends.
+    pub content: u64,
+    /// Where its context begins.
+    pub context: u64,
+    /// Where its first event may begin.
+    pub events: u64,
+    /// Class of its stream.
+    pub stream_class: u64,
+    /// Which of the streams of the class.
+    pub stream: Option<u64>,
+    /// What the clock moves to at its beginning, and the size of that in bits.
+    pub begin: Option<(u64, u32)>,
+    /// The clock at its end, and the size of that in bits.
+    pub end: Option<(u64, u32)>,
+    /// Events discarded so far, at its end, and the size of the counter in bits.
+    pub discarded: Option<(u64, u32)>,
+    /// Its number in the stream, and the size of that in bits.
+    pub sequence: Option<(u64, u32)>,
+}
+
+impl Packet {
+    /// A packet of another format, which is content from its first bit to its last.
+    pub(crate) fn framed(bytes: Range<usize>, stream: Option<u64>) -> Packet {
+        Packet {
+            content: bytes.len() as u64 * 8,
+            bytes,
+            context: 0,
+            events: 0,
+            stream_class: 0,
+            stream,
+            begin: None,
+            end: None,
+            discarded: None,
+            sequence: None,
+        }
+    }
+}
+
+/// Why a packet, and what follows it in its file, can't be read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct PacketTrouble {
+    /// The bytes of the file that are not looked at.
+    pub(crate) bytes: Range<usize>,
+    /// Why.
+    pub reason: String,
+    /// The file ends within it, as that of a tracer that was stopped.
+    pub cut_short: bool,
+}
+
+/// The packets of a file.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct FilePackets {
+    pub(crate) packets: Vec<Packet>,
+    pub(crate) troubles: Vec<PacketTrouble>,
+    /// For people: what was made of the file.
+    pub(crate) note: Option<String>,
+}
+
+impl FilePackets {
+    /// Reads the packets of a file, by its index if that is of use. `seen` is told the size of each, as the first
+    /// look at a page of a large file takes its time.
+    pub fn read(trace: &TraceClass, file: &DataFile<'_>, seen: &dyn Fn(usize)) -> FilePackets {
+        let index = file.index.map(|index| index::read(index, file.bytes.len() as u64));
+        let by_index = match index {
+            None => return FilePackets::walk(trace, file.bytes, seen),
+            Some(Ok(entries)) => FilePackets::by(&entries, trace, file.bytes, seen),
+            Some(Err(reason)) => Err(reason),
+        };
+        by_index.unwrap_or_else(|reason| {
+            let note = Some(format!("the index of this file was not used: {reason}"));
+            FilePackets { note, ..FilePackets::walk(trace, file.bytes, seen) }
+        })
+    }
+
+    fn by(
+        entries: &[Entry],
+        trace: &TraceClass,
+        file: &[u8],
+        seen: &dyn Fn(usize),
+    ) -> Result<FilePackets, String> {
+        let mut found = FilePackets { packets: Vec::with_capacity(entries.len()), ..FilePackets::default() };
+        let packets = Packets::new(trace, file);
+        for (number, entry) in entries.iter().enumerate() {
+            let bytes = entry.offset as usize..entry.file_end() as usize;
+            match packets.packet(bytes.start) {
+                Ok((packet, _)) if !entry.agrees(&packet) => {
+                    return Err(format!(
+                        "its entry {number} contradicts the packet at byte {}",
+                        entry.offset
+                    ));
+                }
+                Ok((packet, trouble)) => {
+                    seen(bytes.len());
+                    found.packets.push(packet);
+                    found.troubles.extend(trouble);
+                }
+                Err(reason) => found.troubles.push(PacketTrouble { bytes, cut_short: false, reason }),
+            }
+        }
+        match found.packets.is_empty() && !entries.is_empty() {
+            true => Err("there is no packet where it tells of one".to_owned()),
+            false => Ok(found),
+        }
+    }
+
+    fn walk(trace: &TraceClass, file: &[u8], seen: &dyn Fn(usize)) -> FilePackets {
+        let mut found = FilePackets::default();
+        let mut packets = Packets::new(trace, file);
+        while let Some(read) = packets.next_packet() {
+            match read {
+                Ok((packet, trouble)) => {
+                    seen(packet.bytes.len());
+                    found.packets.push(packet);
+                    found.troubles.extend(trouble);
+                }
+                Err(trouble) => found.troubles.push(trouble),
+            }
+        }
+        if found.packets.is_empty() && is_stray(trace, file) {
+            let note = "this file is no stream: nothing in it is marked as a packet (c1fc1fc1)".to_owned();
+            return FilePackets { note: Some(note), ..FilePackets::default() };
+        }
+        found
+    }
+}
+
+/// The packet that these bytes are.
+pub(crate) fn single(trace: &TraceClass, bytes: &[u8]) -> Result<Packet, String> {
+    match Packets::new(trace, bytes).packet(0)? {
+        (packet, None) => Ok(packet),
+        (_, Some(trouble)) => Err(trouble.reason),
+    }
+}
+
+/// Whether packets carry a mark and nothing in the file does.
+fn is_stray(trace: &TraceClass, file: &[u8]) -> bool {
+    let members = trace.packet_header.iter().flat_map(|header| &header.members);
+    let magic = |member: &Member| matches!(&member.class, FieldClass::Integer(integer) if integer.roles.contains(&Role::PacketMagic));
+    let mark = MAGIC as u32;
+    let has = |bytes: &[u8]| memchr::memmem::find(file, bytes).is_some();
+    let uuid = trace.uuid.is_some_and(|uuid| has(&uuid));
+    members.into_iter().any(magic) && !uuid && !has(&mark.to_le_bytes()) && !has(&mark.to_be_bytes())
+}
+
+/// Reads the packets of a file, one after another.
+struct Packets<'t, 'a> {
+    trace: &'t TraceClass,
+    file: &'a [u8],
+    at: usize,
+    slots: Slots,
+}
+
+impl<'t, 'a> Packets<'t, 'a> {
+    fn new(trace: &'t TraceClass, file: &'a [u8]) -> Packets<'t, 'a> {
+        Packets { trace, file, at: 0, slots: Slots::new(trace.slots) }
+    }
+
+    /// The next packet; `None` at the file's end. What comes after trouble is not looked at.
+    fn next_packet(&mut self) -> Option<Result<(Packet, Option<PacketTrouble>), PacketTrouble>> {
+        if self.at >= self.file.len() {
+            return None;
+        }
+        let at = self.at;
+        let read = self.packet(at);
+        self.at = match &read {
+            Ok((packet, None)) => packet.bytes.end,
+            _ => self.file.len(),
+        };
+        let bytes = at..self.file.len();
+        Some(read.map_err(|reason| PacketTrouble { bytes, cut_short: false, reason }))
+    }
+
+    fn packet(&self, at: usize) -> Result<(Packet, Option<PacketTrouble>), String> {
+        let bytes = &self.file[at..];
+        let content = Content { bytes, end: bytes.len() as u64 * 8 };
+        let mut roles = Roles::default();
+        let start = self.root(self.trace.packet_header.as_ref(), content, 0, &mut roles);
+        let start = start.map_err(|trouble| format!("packet header: {trouble}"))?;
+        self.check(&roles)?;
+        let stream_class = roles.get(Role::StreamClassId).map(|(id, _)| id);
+        let stream = roles.get(Role::StreamId).map(|(id, _)| id);
+        let only = self.trace.streams.keys().next().copied().filter(|_| self.trace.streams.len() == 1);
+        let stream_class = stream_class.or(only).unwrap_or(0);
+        let class = self.trace.streams.get(&stream_class);
+        let class = class.ok_or_else(|| format!("the metadata has no stream class {stream_class}"))?;
+        let events = self.root(class.packet_context.as_ref(), content, start, &mut roles);
+        let events = events.map_err(|trouble| format!("packet context: {trouble}"))?;
+        let time = |role| roles.get(role).filter(|_| class.clock.is_some());
+        let bits = |role| roles.get(role).map(|(bits, _)| bits);
+        let (whole, filled) = (bits(Role::PacketTotalLength), bits(Role::PacketContentLength));
+        // A packet that only says how much is in it is as long as that, and the next follows.
+        let size = whole.or_else(|| filled?.checked_next_multiple_of(8)).unwrap_or(content.end);
+        let content_size = filled.unwrap_or(size);
+        if size == 0 || !size.is_multiple_of(8) {
+            return Err(format!("a packet of {size} bits; whole bytes, and more than none, expected"));
+        }
+        if content_size > size || content_size < events {
+            return Err(format!(
+                "a packet of {size} bits with a content of {content_size}; at least the {events} of its header and \
+                 context, and no more than the packet has, expected"
+            ));
+        }
+        let there = size.min(content.end);
+        let packet = Packet {
+            bytes: at..at + (there / 8) as usize,
+            content: content_size.min(there),
+            context: start,
+            events,
+            stream_class,
+            stream,
+            begin: time(Role::Timestamp),
+            end: time(Role::PacketEndTimestamp),
+            discarded: roles.get(Role::DiscardedEvents),
+            sequence: roles.get(Role::PacketSequenceNumber),
+        };
+        let cut = (content_size > content.end).then(|| PacketTrouble {
+            bytes: at..self.file.len(),
+            cut_short: true,
+            reason: format!("the packet has {} bytes, and the file only {} for it", size / 8, bytes.len()),
+        });
+        Ok((packet, cut))
+    }
+
+    /// Where a structure ends that begins at `at`, and what the roles of its fields say.
+    fn root(
+        &self,
+        structure: Option<&Structure>,
+        content: Content<'_>,
+        at: u64,
+        roles: &mut Roles,
+    ) -> Result<u64, Trouble> {
+        let Some(structure) = structure else { return Ok(at) };
+        Walk::new(content, at, &self.slots, &mut Ignore).noting(roles).root(structure, at)
+    }
+
+    fn check(&self, roles: &Roles) -> Result<(), String> {
+        match roles.get(Role::PacketMagic) {
+            Some((magic, _)) if magic != MAGIC => {
+                return Err(format!("a packet begins with c1fc1fc1, and this with {magic:08x}"));
+            }
+            _ => {}
+        }
+        match (roles.uuid, self.trace.uuid) {
+            (Some(packet), Some(trace)) if packet != trace => Err(format!(
+                "the packet is of the trace {}, and the metadata of {}",
+                crate::ctf::uuid::show(&packet),
+                crate::ctf::uuid::show(&trace)
+            )),
+            _ => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,287 @@
+//! What do these fields say? The part of reading that only those pay for who ask.
+
+use hodo_model::event::{Compound, FieldSink, Meaning, Name};
+
+use super::{
+    bits,
+    schema::{
+        ByteOrder, Choice, ChoiceOption, Encoding, FieldClass, Integer, Length, Member, Real, Role,
+        Structure, VariableInteger,
+    },
+    steps::{Content, Slots, Trouble, nul, variable, within},
+};
+
+/// The values of fields with roles. Most fields have none, and this takes no time then.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Roles {
+    /// Value and size in bits, in the order of the fields.
+    values: Vec<(Role, u64, u32)>,
+    /// The UUID.
+    pub(super) uuid: Option<[u8; 16]>,
+}
+
+impl Roles {
+    /// The value of the last field with this role, and its size in bits.
+    pub(super) fn get(&self, role: Role) -> Option<(u64, u32)> {
+        let last = self.values.iter().rev().find(|(of, ..)| *of == role);
+        last.map(|&(_, value, size)| (value, size))
+    }
+}
+
+/// Walks through fields, and tells a sink what they say.
+pub(super) struct Walk<'a, 'w, S> {
+    pub(super) content: Content<'a>,
+    pub(super) slots: &'w Slots,
+    pub(super) sink: &'w mut S,
+    /// Takes the values of fields with roles, where they are asked for.
+    roles: Option<&'w mut Roles>,
+    /// Elements that may yet be read; each array of elements without a size would be endless else.
+    fuel: u64,
+}
+
+impl<'a, 'w, S: FieldSink> Walk<'a, 'w, S> {
+    #[inline]
+    pub(super) fn new(content: Content<'a>, at: u64, slots: &'w Slots, sink: &'w mut S) -> Walk<'a, 'w, S> {
+        Walk { content, slots, sink, roles: None, fuel: content.room(at) }
+    }
+
+    /// One that also takes note of fields with roles.
+    pub(super) fn noting(self, roles: &'w mut Roles) -> Walk<'a, 'w, S> {
+        Walk { roles: Some(roles), ..self }
+    }
+
+    /// The members of a root structure from `at` on, and where it ends. Those that only the reader needs are
+    /// not told.
+    pub(super) fn root(&mut self, structure: &Structure, at: u64) -> Result<u64, Trouble> {
+        let mut at = bits::align(at, structure.minimum_alignment);
+        for member in &structure.members {
+            at = self.member(member, at)?;
+        }
+        Ok(at)
+    }
+
+    /// A member of a root structure.
+    pub(super) fn member(&mut self, member: &Member, at: u64) -> Result<u64, Trouble> {
+        match &member.class {
+            FieldClass::Integer(integer) if !integer.roles.is_empty() => Ok(self.number(integer, at)?.1),
+            FieldClass::VariableInteger(integer) if !integer.roles.is_empty() => {
+                Ok(self.variable(integer, at)?.1)
+            }
+            FieldClass::Blob(length, Some(Role::MetadataUuid)) => self.uuid(length, at),
+            class => self.class(class, Name::Member(&member.name), at),
+        }
+    }
+
+    /// All the fields of a header, wherever in it those with roles are.
+    pub(super) fn deep(&mut self, structure: &Structure, at: u64) -> Result<u64, Trouble> {
+        self.members(&structure.members, bits::align(at, structure.minimum_alignment))
+    }
+
+    #[inline]
+    fn members(&mut self, members: &[Member], mut at: u64) -> Result<u64, Trouble> {
+        for Member { name, class, .. } in members {
+            at = match class {
+                FieldClass::Integer(integer) => self.integer(integer, Name::Member(name), at)?,
+                class => self.class(class, Name::Member(name), at)?,
+            };
+        }
+        Ok(at)
+    }
+
+    pub(super) fn class(&mut self, class: &FieldClass, name: Name<'_>, at: u64) -> Result<u64, Trouble> {
+        match class {
+            FieldClass::Integer(integer) => self.integer(integer, name, at),
+            FieldClass::VariableInteger(integer) => {
+                let (value, end) = self.variable(integer, at)?;
+                self.tell(name, value, integer.signed, &integer.meaning);
+                Ok(end)
+            }
+            FieldClass::Real(real) => self.real(real, name, at),
+            FieldClass::String(encoding) => self.string(*encoding, name, at),
+            FieldClass::Text(encoding, length) => self.sized_text(*encoding, length, name, at),
+            FieldClass::Blob(length, _) => {
+                let (bytes, end) = self.bytes(length, at)?;
+                self.sink.blob(name, bytes);
+                Ok(end)
+            }
+            FieldClass::Structure(structure) => {
+                self.sink.begin(name, Compound::Structure);
+                let end = self.members(&structure.members, bits::align(at, structure.minimum_alignment))?;
+                self.sink.end(Compound::Structure);
+                Ok(end)
+            }
+            FieldClass::Array(array) => {
+                self.sink.begin(name, Compound::Array);
+                let mut at = bits::align(at, array.minimum_alignment);
+                let count = self.count(&array.length);
+                self.fuel = self.fuel.checked_sub(count).ok_or(Trouble::TooLong(count))?;
+                for index in 0..count {
+                    at = self.class(&array.element, Name::Element(index), at)?;
+                }
+                self.sink.end(Compound::Array);
+                Ok(at)
+            }
+            FieldClass::ForeignField(foreign) => self.foreign(foreign, name, bits::align(at, 8)),
+            FieldClass::Optional(choice) => match self.selected(choice) {
+                Ok(option) => self.class(&option.class, name, at),
+                Err(_) => {
+                    self.sink.absent(name);
+                    Ok(at)
+                }
+            },
+            FieldClass::Variant(choice) => {
+                let option = self.selected(choice)?;
+                self.sink.begin(name, Compound::Variant);
+                let end = self.class(&option.class, Name::Member(&option.name), at)?;
+                self.sink.end(Compound::Variant);
+                Ok(end)
+            }
+        }
+    }
+
+    fn selected<'c>(&self, choice: &'c Choice) -> Result<&'c ChoiceOption, Trouble> {
+        let value = self.slots.selector(choice.selector.slot, choice.selector.signed);
+        let option = choice.options.iter().find(|option| within(&option.ranges, value));
+        option.ok_or(Trouble::NoOption(value))
+    }
+
+    #[inline]
+    fn count(&self, length: &Length) -> u64 {
+        match length {
+            Length::Static(count) => *count,
+            Length::Dynamic(reference) => self.slots.get(reference.slot),
+        }
+    }
+
+    #[inline]
+    fn bytes(&self, length: &Length, at: u64) -> Result<(&'a [u8], u64), Trouble> {
+        let at = bits::align(at, 8);
+        let count = self.count(length);
+        let bytes = usize::try_from(count).ok().and_then(|count| self.content.bytes_from(at).get(..count));
+        Ok((bytes.ok_or(Trouble::TooLong(count))?, at + 8 * count))
+    }
+
+    /// Text up to its NUL.
+    #[inline]
+    pub(super) fn string(&mut self, encoding: Encoding, name: Name<'_>, at: u64) -> Result<u64, Trouble> {
+        let at = bits::align(at, 8);
+        let (length, whole) = self.content.terminated(at, encoding)?;
+        self.text(name, &self.content.bytes_from(at)[..length], encoding);
+        Ok(at + 8 * whole as u64)
+    }
+
+    /// Text in so many bytes, of which a NUL ends it.
+    #[inline]
+    pub(super) fn sized_text(
+        &mut self,
+        encoding: Encoding,
+        length: &Length,
+        name: Name<'_>,
+        at: u64,
+    ) -> Result<u64, Trouble> {
+        let (bytes, end) = self.bytes(length, at)?;
+        let length = nul(bytes, encoding).unwrap_or(bytes.len());
+        self.text(name, &bytes[..length], encoding);
+        Ok(end)
+    }
+
+    fn uuid(&mut self, length: &Length, at: u64) -> Result<u64, Trouble> {
+        let (bytes, end) = self.bytes(length, at)?;
+        self.roles.iter_mut().for_each(|roles| roles.uuid = bytes.try_into().ok());
+        Ok(end)
+    }
+
+    /// An integer's value, which is kept where something depends on it.
+    #[inline(always)]
+    fn number(&mut self, integer: &Integer, at: u64) -> Result<(u64, u64), Trouble> {
+        let at = bits::align(at, integer.alignment);
+        let size = integer.meaning.size;
+        self.content.has(at, u64::from(size))?;
+        let value = integer.layout().read(self.content.bytes, at);
+        if let Some(slot) = integer.slot {
+            self.slots.set(slot, value);
+        }
+        if !integer.roles.is_empty() {
+            self.note(&integer.roles, value, size);
+        }
+        Ok((value, at + u64::from(size)))
+    }
+
+    #[cold]
+    fn note(&mut self, roles: &[Role], value: u64, size: u32) {
+        let noted = roles.iter().map(|&role| (role, value, size));
+        self.roles.iter_mut().for_each(|all| all.values.extend(noted.clone()));
+    }
+
+    #[inline(always)]
+    pub(super) fn integer(&mut self, integer: &Integer, name: Name<'_>, at: u64) -> Result<u64, Trouble> {
+        let (value, end) = self.number(integer, at)?;
+        match integer.boolean {
+            true => self.sink.boolean(name, value != 0),
+            false => self.tell(name, value, integer.signed, &integer.meaning),
+        }
+        Ok(end)
+    }
+
+    #[inline]
+    pub(super) fn tell(&mut self, name: Name<'_>, value: u64, signed: bool, meaning: &Meaning) {
+        match signed {
+            true => self.sink.signed(name, value as i64, meaning),
+            false => self.sink.unsigned(name, value, meaning),
+        }
+    }
+
+    fn variable(&mut self, integer: &VariableInteger, at: u64) -> Result<(u64, u64), Trouble> {
+        let at = bits::align(at, 8);
+        let (value, length) = variable(self.content, at, integer.signed)?;
+        integer.slot.iter().for_each(|&slot| self.slots.set(slot, value));
+        self.note(&integer.roles, value, (7 * length as u32).min(64));
+        Ok((value, at + 8 * length as u64))
+    }
+
+    fn real(&mut self, real: &Real, name: Name<'_>, at: u64) -> Result<u64, Trouble> {
+        let at = bits::align(at, real.alignment);
+        self.content.has(at, u64::from(real.size))?;
+        let bits = real.layout().read(self.content.bytes, at);
+        self.sink.real(
+            name,
+            match real.size {
+                16 => half(bits as u16),
+                32 => f64::from(f32::from_bits(bits as u32)),
+                _ => f64::from_bits(bits),
+            },
+        );
+        Ok(at + u64::from(real.size))
+    }
+
+    #[inline]
+    pub(super) fn text(&mut self, name: Name<'_>, bytes: &[u8], encoding: Encoding) {
+        match encoding {
+            Encoding::Utf8 => self.sink.text(name, bytes),
+            Encoding::Utf16(order) => self.sink.text(name, from_utf16(bytes, order).as_bytes()),
+            Encoding::Utf32(order) => self.sink.text(name, from_utf32(bytes, order).as_bytes()),
+        }
+    }
+}
+
+fn from_utf16(bytes: &[u8], order: ByteOrder) -> String {
+    let units = bytes.chunks_exact(2).map(|unit| bits::unsigned(unit, 0, 16, order) as u16);
+    char::decode_utf16(units).map(|c| c.unwrap_or(char::REPLACEMENT_CHARACTER)).collect()
+}
+
+fn from_utf32(bytes: &[u8], order: ByteOrder) -> String {
+    let codes = bytes.chunks_exact(4).map(|code| bits::unsigned(code, 0, 32, order) as u32);
+    codes.map(|code| char::from_u32(code).unwrap_or(char::REPLACEMENT_CHARACTER)).collect()
+}
+
+/// An IEEE 754 binary16 number.
+fn half(bits: u16) -> f64 {
+    let (exponent, fraction) = (i32::from(bits >> 10 & 0x1f), f64::from(bits & 0x3ff));
+    let magnitude = match exponent {
+        0 => fraction * 2f64.powi(-24),
+        31 if fraction == 0.0 => f64::INFINITY,
+        31 => f64::NAN,
+        _ => (1024.0 + fraction) * 2f64.powi(exponent - 25),
+    };
+    if bits >> 15 == 1 { -magnitude } else { magnitude }
+}

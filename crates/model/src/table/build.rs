@@ -1,0 +1,302 @@
+//! From rows to the columns of a table.
+
+use std::sync::Arc;
+
+use arrow_array::{
+    ArrayRef, DictionaryArray, Int32Array, ListArray, RecordBatch, RecordBatchOptions,
+    builder::{BooleanBuilder, Float64Builder, Int32Builder, Int64Builder, StringBuilder, UInt64Builder},
+    cast::AsArray,
+    types::Int32Type,
+};
+use arrow_buffer::{NullBufferBuilder, OffsetBufferBuilder};
+use arrow_schema::SchemaRef;
+use rustc_hash::FxHashMap;
+
+use super::{Cell, Column, Shape, Summary, Table, Type, schema};
+
+/// Rows of a batch.
+const BATCH_ROWS: usize = 1 << 16;
+/// Bytes of text after which a batch ends early: offsets into text have 31 bits.
+const BATCH_TEXT: usize = 1 << 28;
+/// Bytes of names after which a dictionary ends, for the same reason.
+const NAME_TEXT: usize = 1 << 30;
+
+/// Makes columns of rows.
+///
+/// A table is built whole, with [`finish`](TableBuilder::finish); or it leaves batch by batch, with
+/// [`full_batch`](TableBuilder::full_batch) after each row and [`last_batch`](TableBuilder::last_batch), and needs the
+/// memory of one batch. Names have one dictionary for a whole table, and one for each batch of the others.
+#[derive(Debug)]
+pub struct TableBuilder {
+    name: &'static str,
+    shape: Shape,
+    columns: Vec<Column>,
+    schema: SchemaRef,
+    growing: Vec<Growing>,
+    /// Rows of the batch that grows.
+    rows: usize,
+    /// Whole batches whose names are still places in dictionaries that grow, and how many rows each has.
+    open: Vec<(Vec<ArrayRef>, usize)>,
+    done: Vec<RecordBatch>,
+}
+
+/// What stands above the rows of a table.
+#[derive(Clone, Debug)]
+pub struct Heading {
+    /// The stable name, such as `states`.
+    pub name: &'static str,
+    /// What kind of picture it can become.
+    pub shape: Shape,
+    /// The columns.
+    pub columns: Vec<Column>,
+}
+
+impl Heading {
+    /// The table under it.
+    pub fn builder(self) -> TableBuilder {
+        TableBuilder::new(self.name, self.shape, self.columns)
+    }
+}
+
+impl TableBuilder {
+    /// A table without rows.
+    pub fn new(name: &'static str, shape: Shape, columns: Vec<Column>) -> TableBuilder {
+        let schema = Arc::new(schema(name, shape, &columns));
+        let growing = columns.iter().map(|column| Growing::new(column.kind)).collect();
+        TableBuilder { name, shape, columns, schema, growing, rows: 0, open: Vec::new(), done: Vec::new() }
+    }
+
+    /// The schema of its batches. It has no summary, which is not known yet.
+    pub fn schema(&self) -> &SchemaRef {
+        &self.schema
+    }
+
+    /// Adds a row: a cell a column, of the column's type or null.
+    ///
+    /// # Panics
+    /// Where cells and columns differ in number or type.
+    pub fn row<'c>(&mut self, cells: impl IntoIterator<Item = Cell<'c>>) {
+        let mut cells = cells.into_iter();
+        for (growing, column) in self.growing.iter_mut().zip(&self.columns) {
+            let cell =
+                cells.next().unwrap_or_else(|| panic!("a row ends before its column `{}`", column.name));
+            if !growing.push(cell) {
+                panic!("the column `{}` holds {:?}, and is given {cell:?}", column.name, column.kind);
+            }
+        }
+        assert!(cells.next().is_none(), "a row of `{}` is longer than its columns", self.name);
+        self.rows += 1;
+        if self.rows >= BATCH_ROWS || self.growing.iter().any(|growing| growing.text() >= BATCH_TEXT) {
+            self.end_batch();
+        }
+    }
+
+    /// The next batch, if it is full.
+    pub fn full_batch(&mut self) -> Option<RecordBatch> {
+        let is_full = !(self.open.is_empty() && self.done.is_empty());
+        if is_full { self.last_batch() } else { None }
+    }
+
+    /// The next batch, of rows that have not left yet; none where all have.
+    pub fn last_batch(&mut self) -> Option<RecordBatch> {
+        if self.done.is_empty() {
+            if self.open.is_empty() {
+                self.end_batch();
+            }
+            self.seal();
+        }
+        (!self.done.is_empty()).then(|| self.done.remove(0))
+    }
+
+    /// The table of all rows.
+    pub fn finish(mut self, summary: Summary) -> Table {
+        self.end_batch();
+        self.seal();
+        let TableBuilder { name, shape, columns, schema, done, .. } = self;
+        Table { name, shape, columns, schema, batches: done, summary, loss: Vec::new() }
+    }
+
+    fn end_batch(&mut self) {
+        if self.rows == 0 {
+            return;
+        }
+        let columns = self.growing.iter_mut().map(Growing::take).collect();
+        self.open.push((columns, std::mem::take(&mut self.rows)));
+        if self
+            .growing
+            .iter()
+            .any(|growing| matches!(growing, Growing::Name(names) if names.bytes >= NAME_TEXT))
+        {
+            self.seal();
+        }
+    }
+
+    /// Ends dictionaries, and makes the batches whole that need them.
+    fn seal(&mut self) {
+        let names: Vec<Option<ArrayRef>> = self.growing.iter_mut().map(Growing::take_names).collect();
+        for (columns, rows) in std::mem::take(&mut self.open) {
+            let whole = columns.into_iter().zip(&names).map(|(column, names)| match names {
+                None => column,
+                Some(names) => {
+                    let places: Int32Array = column.as_primitive::<Int32Type>().clone();
+                    Arc::new(DictionaryArray::new(places, Arc::clone(names)))
+                }
+            });
+            let options = RecordBatchOptions::new().with_row_count(Some(rows));
+            let batch =
+                RecordBatch::try_new_with_options(Arc::clone(&self.schema), whole.collect(), &options);
+            self.done.push(batch.expect("columns are as long as there are rows, and of the schema's types"));
+        }
+    }
+}
+
+/// A column that grows.
+#[derive(Debug)]
+enum Growing {
+    Text(StringBuilder),
+    Name(Names),
+    Integer(UInt64Builder),
+    Signed(Int64Builder),
+    Real(Float64Builder),
+    Boolean(BooleanBuilder),
+    List(Box<Lists>),
+}
+
+/// Names, each stored once.
+#[derive(Debug, Default)]
+struct Names {
+    places: FxHashMap<Box<str>, i32>,
+    names: StringBuilder,
+    /// Of all names.
+    bytes: usize,
+    cells: Int32Builder,
+}
+
+/// Lists, as the items of all of them and where each ends.
+#[derive(Debug)]
+struct Lists {
+    of: Type,
+    items: Growing,
+    /// Items of all lists.
+    count: usize,
+    ends: OffsetBufferBuilder<i32>,
+    known: NullBufferBuilder,
+}
+
+impl Lists {
+    fn new(of: Type) -> Lists {
+        let (ends, known) = (OffsetBufferBuilder::new(0), NullBufferBuilder::new(0));
+        Lists { of, items: Growing::new(of), count: 0, ends, known }
+    }
+}
+
+impl Growing {
+    fn new(kind: Type) -> Growing {
+        match kind {
+            Type::Text => Growing::Text(StringBuilder::new()),
+            Type::Name => Growing::Name(Names::default()),
+            Type::Integer => Growing::Integer(UInt64Builder::new()),
+            Type::Signed => Growing::Signed(Int64Builder::new()),
+            Type::Real => Growing::Real(Float64Builder::new()),
+            Type::Boolean => Growing::Boolean(BooleanBuilder::new()),
+            Type::List(Type::Name) => panic!("lists hold text, not names"),
+            Type::List(items) => Growing::List(Box::new(Lists::new(*items))),
+        }
+    }
+
+    /// Adds a cell. Returns whether it is of the right type.
+    #[inline]
+    fn push(&mut self, cell: Cell<'_>) -> bool {
+        match (self, cell) {
+            (Growing::Integer(column), Cell::Integer(integer)) => column.append_value(integer),
+            (Growing::Name(names), Cell::Text(name)) => names.push(name),
+            (Growing::Text(column), Cell::Text(text)) => column.append_value(text),
+            (Growing::Signed(column), Cell::Signed(integer)) => column.append_value(integer),
+            (Growing::Real(column), Cell::Real(real)) => column.append_value(real),
+            (Growing::Boolean(column), Cell::Boolean(truth)) => column.append_value(truth),
+            (Growing::List(lists), Cell::List(items)) => {
+                let mut count = 0;
+                for item in items.iter() {
+                    count += 1;
+                    if !lists.items.push(item) {
+                        return false;
+                    }
+                }
+                lists.count += count;
+                lists.ends.push_length(count);
+                lists.known.append_non_null();
+            }
+            (column, Cell::Null) => column.push_null(),
+            _ => return false,
+        }
+        true
+    }
+
+    fn push_null(&mut self) {
+        match self {
+            Growing::Text(column) => column.append_null(),
+            Growing::Name(names) => names.cells.append_null(),
+            Growing::Integer(column) => column.append_null(),
+            Growing::Signed(column) => column.append_null(),
+            Growing::Real(column) => column.append_null(),
+            Growing::Boolean(column) => column.append_null(),
+            Growing::List(lists) => {
+                lists.ends.push_length(0);
+                lists.known.append_null();
+            }
+        }
+    }
+
+    /// Bytes of text in the batch that grows.
+    fn text(&self) -> usize {
+        match self {
+            Growing::Text(column) => column.values_slice().len(),
+            // Items are counted as if each were text of eight bytes.
+            Growing::List(lists) => lists.items.text().max(lists.count.saturating_mul(8)),
+            _ => 0,
+        }
+    }
+
+    /// The cells so far as an array: of names, their places in the dictionary.
+    fn take(&mut self) -> ArrayRef {
+        match self {
+            Growing::Text(column) => Arc::new(column.finish()),
+            Growing::Name(names) => Arc::new(names.cells.finish()),
+            Growing::Integer(column) => Arc::new(column.finish()),
+            Growing::Signed(column) => Arc::new(column.finish()),
+            Growing::Real(column) => Arc::new(column.finish()),
+            Growing::Boolean(column) => Arc::new(column.finish()),
+            Growing::List(lists) => {
+                let whole = Lists::new(lists.of);
+                let Lists { of, mut items, ends, mut known, .. } = std::mem::replace(&mut **lists, whole);
+                let field = Arc::new(of.item_field());
+                Arc::new(ListArray::new(field, ends.finish(), items.take(), known.finish()))
+            }
+        }
+    }
+
+    /// The dictionary of names, which begins anew.
+    fn take_names(&mut self) -> Option<ArrayRef> {
+        let Growing::Name(names) = self else { return None };
+        names.places.clear();
+        names.bytes = 0;
+        Some(Arc::new(names.names.finish()))
+    }
+}
+
+impl Names {
+    #[inline]
+    fn push(&mut self, name: &str) {
+        let place = match self.places.get(name) {
+            Some(place) => *place,
+            None => {
+                let place = self.places.len() as i32;
+                self.places.insert(name.into(), place);
+                self.names.append_value(name);
+                self.bytes += name.len();
+                place
+            }
+        };
+        self.cells.append_value(place);
+    }
+}
