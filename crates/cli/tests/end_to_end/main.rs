@@ -8,6 +8,7 @@ mod events;
 mod export;
 mod files;
 mod guests;
+mod index;
 mod jitted;
 mod live;
 mod marks;
