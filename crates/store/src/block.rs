@@ -109,7 +109,10 @@ impl Zone {
 #[derive(Debug, Default)]
 pub(crate) struct Codec {
     column: Vec<u64>,
+    differences: Vec<u64>,
     raw: Vec<u8>,
+    /// As they lie in the file.
+    pub(crate) bytes: Vec<u8>,
 }
 
 impl Codec {
@@ -182,7 +185,8 @@ impl Codec {
     }
 
     fn columns(&mut self, mut input: &[u8], zone: &Zone, into: &mut Rows) -> Option<()> {
-        let (count, input, column) = (zone.rows as usize, &mut input, &mut self.column);
+        let (count, input) = (zone.rows as usize, &mut input);
+        let Codec { column, differences, .. } = self;
         into.clear();
         into.rows.resize(count, Row::default());
         decode(input, count, column)?;
@@ -192,11 +196,10 @@ impl Codec {
             row.lane = u32::try_from(lane).ok()?;
             row.at = at as u32;
         }
-        let mut differences = Vec::new();
-        decode(input, count, &mut differences)?;
+        decode(input, count, differences)?;
         decode(input, count, column)?;
         let mut before = (into.rows[0].lane, zone.begins.0);
-        for ((row, &difference), &duration) in into.rows.iter_mut().zip(&differences).zip(&*column) {
+        for ((row, &difference), &duration) in into.rows.iter_mut().zip(&*differences).zip(&*column) {
             let from = if before.0 == row.lane { before.1 } else { zone.begins.0 };
             row.begin = unzigzag(from, difference);
             row.end = row.begin.checked_add(duration)?;

@@ -172,8 +172,10 @@ impl Out<'_> {
     /// Writes the rows of a bin so far, and adds them to its summary.
     fn rows(&mut self, form: Form, bin: Bin, open: &mut Open) -> Result<(), Error> {
         let rows = &mut open.rows;
-        let group = |row: &Row| group(form.base, bin.level, row.begin, row.last());
-        rows.sort_by_group(group);
+        for row in &mut rows.rows {
+            row.group = group(form.base, bin.level, row.begin, row.last());
+        }
+        rows.sort_by_group();
         for lane in rows.rows.chunk_by(|one, other| one.lane == other.lane) {
             let number = lane[0].lane;
             open.fold.add(number, lane, form.kind, &mut self.scratch);
@@ -185,7 +187,7 @@ impl Out<'_> {
         while begin < rows.len() {
             // A block ends where another group begins, but not after a few rows.
             let longest = (rows.len() - begin).min(BLOCK_ROWS);
-            let ends = |at: &usize| group(&rows.rows[begin + at]) != group(&rows.rows[begin + at - 1]);
+            let ends = |at: &usize| rows.rows[begin + at].group != rows.rows[begin + at - 1].group;
             let length = (BLOCK_ROWS / 8..longest).find(ends).unwrap_or(longest);
             let block = &rows.rows[begin..begin + length];
             let zone = self.codec.encode(rows, block, true, &mut self.bytes);

@@ -116,9 +116,12 @@ pub(crate) fn read_block(
     codec: &mut Codec,
     rows: &mut Rows,
 ) -> Result<(), Error> {
-    let mut bytes = vec![0; zone.length as usize];
+    let mut bytes = std::mem::take(&mut codec.bytes);
+    bytes.resize(zone.length as usize, 0);
     file.read_exact_at(&mut bytes, zone.offset).map_err(Error::system(path))?;
-    codec.decode(&bytes, zone, compressed, rows).ok_or_else(|| Error::Damaged {
+    let decoded = codec.decode(&bytes, zone, compressed, rows);
+    codec.bytes = bytes;
+    decoded.ok_or_else(|| Error::Damaged {
         file: path.to_owned(),
         offset: zone.offset,
         expected: "a block that is whole",

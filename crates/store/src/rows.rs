@@ -16,6 +16,8 @@ pub(crate) struct Row {
     pub(crate) nulls: u32,
     /// Where its cells are, as a multiple of their number.
     pub(crate) at: u32,
+    /// Of a row of a bin that is written: the child bins in which it begins and ends.
+    pub(crate) group: u8,
 }
 
 impl Row {
@@ -95,8 +97,8 @@ impl Rows {
         self.rows.sort_unstable_by_key(|row| row.begin);
     }
 
-    /// Sorts by a group, then as records are ordered.
-    pub(crate) fn sort_by_group(&mut self, group: impl Fn(&Row) -> u8) {
+    /// Sorts by group, then as records are ordered.
+    pub(crate) fn sort_by_group(&mut self) {
         let (cells, width) = (&self.cells, self.width);
         let cells_of = |row: &Row| &cells[row.at as usize * width..][..width];
         let rest = |one: &Row, other: &Row| {
@@ -104,7 +106,7 @@ impl Rows {
             key(one).cmp(&key(other)).then_with(|| cells_of(one).cmp(cells_of(other)))
         };
         self.rows.sort_unstable_by(|one, other| {
-            let first = |row: &Row| (u64::from(group(row)) << 32) | u64::from(row.lane);
+            let first = |row: &Row| (u64::from(row.group) << 32) | u64::from(row.lane);
             match (first(one), one.begin).cmp(&(first(other), other.begin)) {
                 Ordering::Equal => rest(one, other),
                 order => order,

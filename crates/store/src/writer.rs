@@ -269,7 +269,7 @@ impl Feed {
             self.check(self.schema.columns[place].kind, *cell)?;
             nulls |= u32::from(cell.is_none()) << (place + 1);
         }
-        let row = Row { begin, end, bits: value.unwrap_or(0), lane, nulls, at: 0 };
+        let row = Row { begin, end, bits: value.unwrap_or(0), lane, nulls, ..Row::default() };
         self.rows.push(row, cells.iter().map(|cell| cell.unwrap_or(0)));
         if self.rows.len() >= self.shared.run_rows { self.flush() } else { Ok(()) }
     }
