@@ -275,8 +275,12 @@ pub(crate) fn encode_summaries(level: u8, entries: &[Summary], out: &mut Vec<u8>
     }
 }
 
-/// The summaries of a block; `None` where the bytes are none.
-pub(crate) fn decode_summaries(bytes: &[u8], zone: &SummaryZone) -> Option<Vec<Summary>> {
+/// The summaries of a block, of the bins and lanes that are wanted; `None` where the bytes are none.
+pub(crate) fn decode_summaries(
+    bytes: &[u8],
+    zone: &SummaryZone,
+    wants: impl Fn(u64, u32) -> bool,
+) -> Option<Vec<Summary>> {
     if bytes.len() != zone.length as usize || crc32fast::hash(bytes) != zone.crc {
         return None;
     }
@@ -287,23 +291,26 @@ pub(crate) fn decode_summaries(bytes: &[u8], zone: &SummaryZone) -> Option<Vec<S
         decode(&mut input, if place < 8 { entries } else { values }, column)?;
     }
     let [bins, lanes, rows, weights, missing, counts, least, most, nulls, bits, each] = columns;
-    let (mut summaries, mut lane, mut at) = (Vec::with_capacity(entries), 0, 0usize);
+    let (mut summaries, mut lane, mut at) = (Vec::new(), 0, 0usize);
     for entry in 0..entries {
         lane = unzigzag(lane, lanes[entry]);
         let end = at.checked_add(usize::try_from(counts[entry]).ok()?).filter(|&end| end <= values)?;
+        let (begin, number) = (std::mem::replace(&mut at, end), u32::try_from(lane).ok()?);
+        if !wants(bins[entry], number) {
+            continue;
+        }
         let value = |place| ((nulls[place] == 0).then_some(bits[place]), each[place]);
         let mix = Mix {
             rows: rows[entry],
             weight: weights[entry],
             missing: missing[entry],
-            values: (at..end).map(value).collect(),
+            values: (begin..end).map(value).collect(),
             range: (least[entry] <= most[entry]).then_some((least[entry], most[entry])),
         };
         if !mix.values.is_sorted_by(|one, other| one.0 < other.0) {
             return None;
         }
-        summaries.push((bins[entry], u32::try_from(lane).ok()?, mix));
-        at = end;
+        summaries.push((bins[entry], number, mix));
     }
     Some(summaries)
 }
@@ -336,6 +343,10 @@ mod tests {
         let mut bytes = vec![7];
         let zone = encode_summaries(2, &entries, &mut bytes);
         assert!(zone.is_sound(10, bytes.len() as u64));
-        assert_eq!(decode_summaries(&bytes[1..], &zone), Some(entries));
+        assert_eq!(
+            decode_summaries(&bytes[1..], &zone, |_, lane| lane != 9),
+            Some(vec![entries[0].clone(), entries[2].clone()])
+        );
+        assert_eq!(decode_summaries(&bytes[1..], &zone, |_, _| true), Some(entries));
     }
 }

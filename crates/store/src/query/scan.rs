@@ -106,12 +106,17 @@ impl<'b> Scan<'b> {
         Ok(())
     }
 
-    /// The summaries of a block.
-    pub(super) fn summaries(&mut self, part: &Part, zone: &SummaryZone) -> Result<Vec<Summary>, Error> {
+    /// The summaries of a block, of the bins and lanes that are wanted.
+    pub(super) fn summaries(
+        &mut self,
+        part: &Part,
+        zone: &SummaryZone,
+        wants: impl Fn(u64, u32) -> bool,
+    ) -> Result<Vec<Summary>, Error> {
         self.spend(zone.entries.into())?;
         let mut bytes = vec![0; zone.length as usize];
         part.file.read_exact_at(&mut bytes, zone.offset).map_err(Error::system(&part.path))?;
-        decode_summaries(&bytes, zone).ok_or_else(|| Error::Damaged {
+        decode_summaries(&bytes, zone, wants).ok_or_else(|| Error::Damaged {
             file: part.path.clone(),
             offset: zone.offset,
             expected: "a block of summaries that is whole",

@@ -166,10 +166,9 @@ impl Picture<'_> {
             blocks_of(part, (start(from, digits), end(last_bin, digits)), lanes, 0..=level, blocks);
         }
         for zone in summaries_of(&bins.summaries, (level, first_bin, last_bin), lanes) {
-            for (bin, lane, mix) in scan.summaries(part, zone)? {
-                if (first_bin..=last_bin).contains(&bin) && lanes.has(lane) {
-                    self.summary(cell(start(bin, digits), self.digits), lane, &mix);
-                }
+            let wants = |bin: u64, lane: u32| (first_bin..=last_bin).contains(&bin) && lanes.has(lane);
+            for (bin, lane, mix) in scan.summaries(part, zone, wants)? {
+                self.summary(cell(start(bin, digits), self.digits), lane, &mix);
             }
         }
         Ok(())
