@@ -81,7 +81,8 @@ impl Mix {
                 (Some(a), Some(b)) if a.0 == b.0 => {
                     let (value, weight) = *a;
                     let sum = weight.saturating_add(b.1);
-                    (one.next(), other.next());
+                    one.next();
+                    other.next();
                     Some((value, sum))
                 }
                 (Some(a), Some(b)) if a.0 > b.0 => other.next(),
