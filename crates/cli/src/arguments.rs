@@ -48,6 +48,8 @@ pub enum Command {
     Merge(Chosen<Merge>),
     /// Software events in another format, or only some of them: a small trace out of a big one
     Export(Chosen<Export>),
+    /// A store of what happened, for quick answers: which thread was in which state, at any time
+    Index(Chosen<Index>),
     /// One function: source and disassembly, with how often each line, instruction and branch ran
     Annotate(Chosen<Annotate>),
     /// Print shell completions
@@ -259,7 +261,29 @@ pub struct Info {
     #[command(flatten)]
     pub input: Input,
     #[command(flatten)]
+    pub store: StoreFolder,
+    #[command(flatten)]
     pub output: Output,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  hodo index kernel-trace/
+  hodo index --store /tmp/store kernel-trace/
+  hodo info kernel-trace/       is there a store, and is it of the trace as it is now?")]
+pub struct Index {
+    #[command(flatten)]
+    pub input: Input,
+    #[command(flatten)]
+    pub store: StoreFolder,
+}
+
+/// Where a store lies.
+#[derive(Debug, Args)]
+pub struct StoreFolder {
+    /// Folder of the store of what happened [default: one in the user's cache, by the inputs' paths]
+    #[arg(long, value_name = "DIR")]
+    pub store: Option<PathBuf>,
 }
 
 #[derive(Debug, Args)]

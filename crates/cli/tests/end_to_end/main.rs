@@ -9,6 +9,7 @@ mod explain;
 mod export;
 mod files;
 mod guests;
+mod index;
 mod jitted;
 mod live;
 mod marks;
