@@ -35,7 +35,7 @@ pub fn run(command: &Index) -> Result<ExitCode, Failure> {
             "a store is of what was recorded, not of a session that is being recorded",
         ));
     }
-    let experiment = input::experiment(options, Needs { flow: false, events: true })?;
+    let experiment = input::experiment(options, Needs { flow: false, sideband: false, events: true })?;
     // Before anything is read: an input that changes meanwhile is another one.
     let identity = identity(options)?;
     let folder = folder(&command.store, &identity)?;
