@@ -51,6 +51,8 @@ const TOOLS: &[Tool] = &[
     tool("lttng-relayd", "lttng-tools", Need::Test),
     tool("babeltrace2", "babeltrace2 python3-bt2", Need::Test),
     tool("setpriv", "util-linux", Need::Test),
+    tool("riscv64-unknown-elf-gcc", "gcc-riscv64-unknown-elf", Need::Test),
+    tool("arm-none-eabi-gcc", "gcc-arm-none-eabi", Need::Test),
     // No program, but found by its path.
     tool("/usr/include/x86_64-linux-gnu/lttng/tracef.h", "liblttng-ust-dev", Need::Test),
     tool("/usr/include/intel-pt.h", "libipt-dev", Need::Judge),
