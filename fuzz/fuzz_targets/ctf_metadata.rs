@@ -11,11 +11,11 @@ const BEGIN: &[u8] = b"trace { byte_order = le; }; typealias integer { size = 8;
 const PREAMBLE: &[u8] = b"\x1e{\"type\": \"preamble\", \"version\": 2}\x1e";
 
 fuzz_target!(|bytes: &[u8]| {
-    let Some((&choice, rest)) = bytes.split_first() else { return };
+    let Some((&selection, rest)) = bytes.split_first() else { return };
     // Metadata ends at the first NUL, which it never has.
     let end = rest.iter().position(|&byte| byte == 0).unwrap_or(rest.len());
     let (metadata, data) = rest.split_at(end);
-    let metadata = match choice % 3 {
+    let metadata = match selection % 3 {
         0 => metadata.to_vec(),
         1 => [BEGIN, metadata].concat(),
         _ => [PREAMBLE, metadata].concat(),

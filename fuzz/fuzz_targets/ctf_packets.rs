@@ -3,7 +3,7 @@
 #![no_main]
 
 use hodo_formats::ctf::{Cursor, DataFile, Item, Trace, read_metadata, schema::Scope};
-use hodo_trace::event::{Compound, FieldSink, Meaning, Name};
+use hodo_model::event::{Compound, FieldSink, Meaning, Name};
 use libfuzzer_sys::fuzz_target;
 
 const TSDL: &str = "trace { byte_order = be; packet.header := struct { integer { size = 1; } stream_id; }; };
@@ -37,9 +37,9 @@ const JSON: &str = r#"{"type": "preamble", "version": 2}
         "byte-order": "big-endian", "bit-order": "first-to-last"}}}}]}}"#;
 
 fuzz_target!(|bytes: &[u8]| {
-    let Some((&choice, data)) = bytes.split_first() else { return };
+    let Some((&selection, data)) = bytes.split_first() else { return };
     let metadata =
-        if choice % 2 == 0 { TSDL.to_owned() } else { format!("\x1e{}", JSON.replace("}\n{", "}\x1e{")) };
+        if selection % 2 == 0 { TSDL.to_owned() } else { format!("\x1e{}", JSON.replace("}\n{", "}\x1e{")) };
     let class = read_metadata(metadata.as_bytes()).expect("it is right");
     let trace =
         Trace::new("fuzz".to_owned(), class, vec![DataFile { name: "stream".to_owned(), bytes: data, index: None }]);

@@ -1,5 +1,5 @@
 //! Any packets over any code: the decoder comes to an end, what it shows lies in the code, time never runs
-//! backwards, gaps lie in the stream, stretches tell as much as blocks, and a segment decodes to the same wherever the
+//! backwards, gaps lie in the stream, function runs tell as much as blocks, and a segment decodes to the same wherever the
 //! stream is cut.
 
 #![no_main]
@@ -10,7 +10,7 @@ use hodo_clock::Tsc;
 use hodo_code::{AddressSpace, Content, Graph, Label, Labels, Origin, Program};
 use hodo_intel_pt::{
     Config, Cpu,
-    flow::{Decoder, Event, Executed, Sink, Stretch, Switch},
+    flow::{Decoder, Event, Executed, Sink, FunctionRun, Switch},
     packet::{IpPayload, PSB, Packet, Tnt, find_psb},
 };
 use libfuzzer_sys::{
@@ -96,7 +96,7 @@ enum Address {
     Suppressed,
     Near(u16),
     Inside(u16),
-    Whole(u16),
+    FinishContext(u16),
     Any(u64),
 }
 
@@ -107,7 +107,7 @@ impl Address {
             Address::Suppressed => IpPayload::Suppressed,
             Address::Near(low) => IpPayload::Update16(*low),
             Address::Inside(offset) => IpPayload::Sext48(inside(offset)),
-            Address::Whole(offset) => IpPayload::Full(inside(offset)),
+            Address::FinishContext(offset) => IpPayload::Full(inside(offset)),
             Address::Any(ip) => IpPayload::Full(*ip),
         }
     }
@@ -272,7 +272,7 @@ impl Sink for Shown {
 /// What happened, after how many instructions.
 #[derive(Default)]
 struct Counted {
-    stretches: bool,
+    function_runs: bool,
     instructions: u64,
     events: Vec<(u64, Event)>,
 }
@@ -286,12 +286,12 @@ impl Sink for Counted {
         self.events.push((self.instructions, event));
     }
 
-    fn takes_stretches(&self) -> bool {
-        self.stretches
+    fn takes_function_runs(&self) -> bool {
+        self.function_runs
     }
 
-    fn stretches<L: Labels>(&mut self, stretches: &[Stretch], _: &Graph<'_, L>, until: Option<Tsc>) {
-        self.instructions += stretches.last().map_or(0, |last| u64::from(last.until));
+    fn function_runs<L: Labels>(&mut self, function_runs: &[FunctionRun], _: &Graph<'_, L>, until: Option<Tsc>) {
+        self.instructions += function_runs.last().map_or(0, |last| u64::from(last.until));
         until.into_iter().for_each(|until| self.event(Event::Time(until)));
     }
 }
@@ -305,12 +305,12 @@ fn decode(
 ) -> Vec<String> {
     let mut shown = Shown { start: span.start as u64, ..Shown::default() };
     Decoder::new(stream, span.clone(), config, schedule).decode(programs, &mut shown);
-    let [blocks, stretches] = [false, true].map(|stretches| {
-        let mut counted = Counted { stretches, ..Counted::default() };
+    let [blocks, function_runs] = [false, true].map(|function_runs| {
+        let mut counted = Counted { function_runs, ..Counted::default() };
         Decoder::new(stream, span.clone(), config, schedule).decode(programs, &mut counted);
         (counted.instructions, counted.events)
     });
-    assert_eq!(stretches, blocks);
+    assert_eq!(function_runs, blocks);
     shown.text
 }
 

@@ -6,7 +6,7 @@
 use std::{path::Path, sync::LazyLock};
 
 use hodo_engine::{Chunking, Experiment, Input, Needs, Options, Part, Portion, Request, reports};
-use hodo_trace::{Choice, Parameters};
+use hodo_model::{Selection, Parameters};
 use libfuzzer_sys::fuzz_target;
 
 /// What a file with a part begins with, and the length of its sum.
@@ -55,6 +55,6 @@ fuzz_target!(|bytes: &[u8]| {
     }
     let parts: Result<Vec<Part>, _> = parts.iter().map(|part| Part::from_bytes(part)).collect();
     let view = views.get(usize::from(which) % views.len().max(1)).copied().unwrap_or_default();
-    let choice = Choice { view: view.to_owned(), ..Choice::default() };
-    let _ = parts.and_then(Part::merge).and_then(|whole| whole.tables(&choice, Some(experiment), 1));
+    let selection = Selection { view: view.to_owned(), ..Selection::default() };
+    let _ = parts.and_then(Part::merge).and_then(|whole| whole.tables(&selection, Some(experiment), 1));
 });

@@ -17,8 +17,8 @@ use libfuzzer_sys::fuzz_target;
 mod file;
 
 fuzz_target!(|bytes: &[u8]| {
-    let Some((&choice, rest)) = bytes.split_first() else { return };
-    let whole = match choice % 6 {
+    let Some((&selection, rest)) = bytes.split_first() else { return };
+    let whole = match selection % 6 {
         0 => [perf::layout::MAGIC, rest].concat(),
         1 => records(file::FIELDS, rest),
         2 => sections(rest),
@@ -29,11 +29,11 @@ fuzz_target!(|bytes: &[u8]| {
     let unpacked = Unpacked::default();
     let Ok(read) = perf::read(&Input::file(&whole, &unpacked)) else { return };
     // What was unpacked may be more than the file has, and says so little that memory stays in proportion.
-    if choice % 6 != 4 {
+    if selection % 6 != 4 {
         check(&read, whole.len());
     }
     // An index of trace may show that records are damaged; `records` makes files without one.
-    if let (1, Ok(half)) = (choice % 6, perf::read(&Input::file(&whole[..whole.len() / 2], &unpacked))) {
+    if let (1, Ok(half)) = (selection % 6, perf::read(&Input::file(&whole[..whole.len() / 2], &unpacked))) {
         assert!(half.sideband.len() <= read.sideband.len());
     }
 });

@@ -7,7 +7,7 @@ use hodo_formats::{
     ctf::{Cursor, Item, schema::Scope},
     ftrace,
 };
-use hodo_trace::event::Ignore;
+use hodo_model::event::Ignore;
 use libfuzzer_sys::fuzz_target;
 
 #[allow(dead_code, reason = "the tests of the reader use all of it")]
@@ -15,9 +15,9 @@ use libfuzzer_sys::fuzz_target;
 mod file;
 
 fuzz_target!(|bytes: &[u8]| {
-    let Some((&choice, rest)) = bytes.split_first() else { return };
+    let Some((&selection, rest)) = bytes.split_first() else { return };
     let mark = b"\x17\x08\x44tracing";
-    let whole = match choice % 4 {
+    let whole = match selection % 4 {
         0 => [&mark[..], b"6\0\0\x08", rest].concat(),
         1 => [&mark[..], b"7\0\0\x08\0\x01\0\0none\0\0", rest].concat(),
         2 => [&mark[..], b"7\0\0\x08\0\x01\0\0zstd\x001\0", rest].concat(),

@@ -2,12 +2,12 @@
 //!
 //! What comes next does to a stack depends on the frames, and on how execution arrives: a *state*.
 
-use hodo_trace::{Arrival, FunctionId, Place, Run};
+use hodo_model::{Arrival, FunctionId, Place, Run};
 use indexmap::IndexSet;
 use rustc_hash::FxBuildHasher;
 
 use crate::{
-    pile::Pile,
+    spare_stack::SpareCapacityStack,
     stack::{At, Back, Below, Edge, Entry, Frame, Watch, arrive},
 };
 
@@ -121,7 +121,7 @@ impl Contexts {
     }
 
     /// The frames of a stack, the oldest first. Each notes its own context.
-    fn stack(&self, top: ContextId) -> Pile<Frame<ContextId>> {
+    fn stack(&self, top: ContextId) -> SpareCapacityStack<Frame<ContextId>> {
         let below = |context: &ContextId| Some(self.frames[*context as usize].note).filter(|&id| id != BELOW);
         let contexts = std::iter::successors(Some(top), below);
         let mut stack: Vec<_> = contexts.map(|note| Frame { note, ..self.frames[note as usize] }).collect();
@@ -182,7 +182,7 @@ impl States {
     }
 
     /// The stack in a state, each of whose frames notes its own context, and the edge after it.
-    pub(crate) fn stack(&self, state: u32) -> (Pile<Frame<ContextId>>, Edge) {
+    pub(crate) fn stack(&self, state: u32) -> (SpareCapacityStack<Frame<ContextId>>, Edge) {
         let (context, edge) = self.states[state as usize];
         (self.contexts.stack(context), edge)
     }

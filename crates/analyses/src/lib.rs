@@ -27,23 +27,23 @@ pub mod wakers;
 
 mod bins;
 mod clock;
+mod columns;
 mod contexts;
+mod deferred_ops;
 mod durations;
-mod figures;
-mod learned;
+mod memoized_paths;
 mod pairs;
-mod pile;
+mod per_thread_sums;
 mod registers;
-mod replay;
+mod spare_stack;
 mod stack;
 mod system_calls;
-mod tally;
-mod tasks;
+mod thread_states;
 
 pub use clock::Time;
 pub use stack::Entry as FrameEntry;
 
-use hodo_trace::Visitor;
+use hodo_model::Visitor;
 
 /// Hands every report to `visitor`, in the order of `hodo report --list`. A new analysis is a line here.
 pub fn each(visitor: &mut impl Visitor) {

@@ -6,7 +6,7 @@
 //! first contents are not known; each content tells from which register it came. Two neighbours are then
 //! joined as two rearrangements are: exactly, whatever events are missing.
 
-use hodo_trace::kernel::{Cpus, Thread};
+use hodo_model::kernel::{Cpus, Thread};
 use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 

@@ -2,10 +2,10 @@
 
 use std::num::NonZero;
 
-use hodo_trace::{Arrival, FunctionId, Place, Run, Seen, Stretch, Transfer};
+use hodo_model::{Arrival, FlowEvent, FunctionId, FunctionRun, Place, Run, Transfer};
 use serde::{Deserialize, Serialize};
 
-use crate::pile::Pile;
+use crate::spare_stack::SpareCapacityStack;
 
 /// How a frame came to be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -115,13 +115,13 @@ pub(crate) enum Edge {
 impl Edge {
     /// The edge that something seen makes of what comes next, if any.
     #[inline]
-    pub(crate) fn of(seen: &Seen<'_>) -> Edge {
+    pub(crate) fn of(seen: &FlowEvent<'_>) -> Edge {
         match *seen {
-            Seen::Call { return_address } => Edge::Call { return_address },
-            Seen::Return => Edge::Return,
-            Seen::IndirectJump => Edge::Indirect,
-            Seen::Enter => Edge::Enter,
-            Seen::Gap => Edge::Gap,
+            FlowEvent::Call { return_address } => Edge::Call { return_address },
+            FlowEvent::Return => Edge::Return,
+            FlowEvent::IndirectJump => Edge::Indirect,
+            FlowEvent::Enter => Edge::Enter,
+            FlowEvent::Gap => Edge::Gap,
             _ => Edge::Unknown,
         }
     }
@@ -131,10 +131,10 @@ impl Edge {
         Edge::over(run.transfer, run.end)
     }
 
-    /// The edge behind a stretch.
+    /// The edge behind a function run.
     #[inline(always)]
-    pub(crate) fn behind(stretch: &Stretch) -> Edge {
-        Edge::over(stretch.transfer, stretch.end)
+    pub(crate) fn behind(function_run: &FunctionRun) -> Edge {
+        Edge::over(function_run.transfer, function_run.end)
     }
 
     /// The edge behind an instruction that ends where it is a call.
@@ -221,7 +221,7 @@ pub(crate) enum Below {
 /// those frames. The stack is then empty, and the caller starts a new one.
 #[inline(always)]
 pub(crate) fn arrive<T: Copy, F: Copy + PartialEq>(
-    stack: &mut Pile<Frame<T, F>>,
+    stack: &mut SpareCapacityStack<Frame<T, F>>,
     watch: &mut impl Watch<T, F>,
     below: Below,
     edge: Edge,
@@ -242,7 +242,7 @@ pub(crate) fn arrive<T: Copy, F: Copy + PartialEq>(
 /// The same over other edges than most.
 #[inline(never)]
 fn arrive_otherwise<T: Copy, F: Copy + PartialEq>(
-    stack: &mut Pile<Frame<T, F>>,
+    stack: &mut SpareCapacityStack<Frame<T, F>>,
     watch: &mut impl Watch<T, F>,
     below: Below,
     edge: Edge,
@@ -377,7 +377,10 @@ pub(crate) fn arrive_plainly<T: Copy, F: Copy + PartialEq>(
 
 /// Leaves the newest frame.
 #[inline(always)]
-fn leave<T: Copy, F: Copy + PartialEq>(stack: &mut Pile<Frame<T, F>>, watch: &mut impl Watch<T, F>) {
+fn leave<T: Copy, F: Copy + PartialEq>(
+    stack: &mut SpareCapacityStack<Frame<T, F>>,
+    watch: &mut impl Watch<T, F>,
+) {
     if let Some(frame) = stack.last() {
         watch.leave(frame);
     }
@@ -386,7 +389,7 @@ fn leave<T: Copy, F: Copy + PartialEq>(stack: &mut Pile<Frame<T, F>>, watch: &mu
 
 #[inline(always)]
 fn enter<T: Copy, F: Copy + PartialEq>(
-    stack: &mut Pile<Frame<T, F>>,
+    stack: &mut SpareCapacityStack<Frame<T, F>>,
     watch: &mut impl Watch<T, F>,
     function: F,
     entry: Entry,
@@ -398,7 +401,7 @@ fn enter<T: Copy, F: Copy + PartialEq>(
 
 /// Leaves all frames but the oldest `length`.
 pub(crate) fn cut<T: Copy, F: Copy + PartialEq>(
-    stack: &mut Pile<Frame<T, F>>,
+    stack: &mut SpareCapacityStack<Frame<T, F>>,
     watch: &mut impl Watch<T, F>,
     length: usize,
 ) {
@@ -421,7 +424,7 @@ fn physical_frame<T, F>(stack: &[Frame<T, F>]) -> usize {
 /// A jump replaces what was jumped to before, so a frame of the machine shows as at most two: the
 /// function that was called, and the one that runs in its place.
 fn jump<T: Copy, F: Copy + PartialEq>(
-    stack: &mut Pile<Frame<T, F>>,
+    stack: &mut SpareCapacityStack<Frame<T, F>>,
     watch: &mut impl Watch<T, F>,
     below: Below,
     function: F,

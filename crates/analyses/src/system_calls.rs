@@ -7,16 +7,16 @@
 use std::{cell::RefCell, fmt::Debug};
 
 use hodo_clock::Nanos;
-use hodo_trace::{
-    Whole,
+use hodo_model::{
+    FinishContext,
     kernel::{KernelEvent, Kind, Thread, Threads, field},
 };
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use crate::{
     durations::{Add, Durations, Longest},
+    per_thread_sums::PerThreadSums,
     registers::{Content, Registers},
-    tally::Tally,
 };
 
 /// The events that [`Calls`] needs.
@@ -86,7 +86,7 @@ impl Exit {
 
 /// What happened to a thread, or to whoever was on a CPU.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-struct Course<A> {
+struct StateDelta<A> {
     /// Whether any call began or ended.
     touched: bool,
     /// The exit that came first, where nothing is known of the time before; apart, as few have one and all of this
@@ -115,7 +115,7 @@ pub trait OfCalls: Add + Clone + Debug + Default + Serialize + DeserializeOwned 
 }
 
 /// By thread, CPU and name.
-impl<V: OfCalls> Sums for Tally<u32, V> {
+impl<V: OfCalls> Sums for PerThreadSums<u32, V> {
     type Arguments = ();
 
     #[inline]
@@ -153,7 +153,7 @@ pub(crate) type LongCall = (u32, Thread, u32, i64, Box<str>);
 /// By thread, CPU and name, and the longest of all.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct WithLongest {
-    pub(crate) calls: Tally<u32, OfName>,
+    pub(crate) calls: PerThreadSums<u32, OfName>,
     pub(crate) longest: Longest<LongCall>,
 }
 
@@ -231,14 +231,14 @@ impl<S: Sums> Totals<S> {
 
     /// A call begins.
     #[inline]
-    fn enter(&mut self, course: &mut Course<S::Arguments>, entry: Entry<S::Arguments>) {
+    fn enter(&mut self, course: &mut StateDelta<S::Arguments>, entry: Entry<S::Arguments>) {
         self.unfinished += u64::from(course.open.replace(entry).is_some());
         course.touched = true;
     }
 
     /// A call begins, and ends.
     #[inline]
-    fn whole(&mut self, course: &mut Course<S::Arguments>, entry: Entry<S::Arguments>, exit: Exit) {
+    fn whole(&mut self, course: &mut StateDelta<S::Arguments>, entry: Entry<S::Arguments>, exit: Exit) {
         self.unfinished += u64::from(course.open.take().is_some());
         course.touched = true;
         self.complete(entry, exit);
@@ -246,7 +246,7 @@ impl<S: Sums> Totals<S> {
 
     /// A call ends.
     #[inline]
-    fn exit(&mut self, content: &mut Content<Course<S::Arguments>>, exit: Exit) {
+    fn exit(&mut self, content: &mut Content<StateDelta<S::Arguments>>, exit: Exit) {
         let course = &mut content.since;
         match course.open.take() {
             Some(entry) if entry.name == exit.name => self.complete(entry, exit),
@@ -261,7 +261,7 @@ impl<S: Sums> Totals<S> {
     }
 
     /// What happened later, to a content.
-    fn join(&mut self, content: &mut Content<Course<S::Arguments>>, later: Course<S::Arguments>) {
+    fn join(&mut self, content: &mut Content<StateDelta<S::Arguments>>, later: StateDelta<S::Arguments>) {
         match later.first {
             Some(exit) => self.exit(content, *exit),
             None if later.touched => self.unfinished += u64::from(content.since.open.take().is_some()),
@@ -272,7 +272,7 @@ impl<S: Sums> Totals<S> {
     }
 
     /// Nothing more happens.
-    fn end(&mut self, course: &Course<S::Arguments>) {
+    fn end(&mut self, course: &StateDelta<S::Arguments>) {
         self.unmatched += u64::from(course.first.is_some());
         self.unfinished += u64::from(course.open.is_some());
     }
@@ -288,8 +288,8 @@ impl<S: Sums> Totals<S> {
 /// What is known of calls after some events.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(bound = "")]
-pub struct Calls<S: Sums = Tally<u32, OfName>> {
-    registers: Registers<Course<S::Arguments>>,
+pub struct Calls<S: Sums = PerThreadSums<u32, OfName>> {
+    registers: Registers<StateDelta<S::Arguments>>,
     totals: Totals<S>,
 }
 
@@ -322,10 +322,10 @@ impl<S: Sums> Calls<S> {
     pub(crate) fn add(&mut self, later: Calls<S>, threads: &Threads) {
         self.totals.add(later.totals, threads);
         let sums = RefCell::new(&mut self.totals);
-        let join = |content: &mut Content<Course<S::Arguments>>, later: Course<S::Arguments>| {
+        let join = |content: &mut Content<StateDelta<S::Arguments>>, later: StateDelta<S::Arguments>| {
             let first =
                 later.first.map(|exit| Box::new(Exit { thread: threads.known(exit.thread), ..*exit }));
-            sums.borrow_mut().join(content, Course { first, ..later });
+            sums.borrow_mut().join(content, StateDelta { first, ..later });
         };
         self.registers.add(later.registers, join, |course| sums.borrow_mut().end(&course));
     }
@@ -344,9 +344,12 @@ impl<S: Sums> Calls<S> {
     }
 }
 
-impl<V: OfCalls> Calls<Tally<u32, V>> {
+impl<V: OfCalls> Calls<PerThreadSums<u32, V>> {
     /// Those of the whole that are asked for: of a thread, of one name; there may be several of both.
-    pub(crate) fn wanted<'s>(&'s self, of: &'s Whole<'_>) -> impl Iterator<Item = (Thread, u32, &'s V)> {
+    pub(crate) fn wanted<'s>(
+        &'s self,
+        of: &'s FinishContext<'_>,
+    ) -> impl Iterator<Item = (Thread, u32, &'s V)> {
         self.complete().wanted(of).map(|(thread, _, name, calls)| (thread, *name, calls))
     }
 }

@@ -6,7 +6,7 @@ use clap::{
     ArgMatches, Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum, builder::Resettable,
 };
 use hodo_engine::{Portion, events::Condition, script::Field};
-use hodo_trace::{Edge, Every, Period};
+use hodo_model::{Edge, Every, Period};
 
 use crate::{
     buffer::{Guests, Raw},

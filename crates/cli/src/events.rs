@@ -13,7 +13,7 @@ use hodo_engine::{
         Wanted,
     },
 };
-use hodo_trace::{Column, Loss, Shape, Table, Unit, Value};
+use hodo_model::{Column, Loss, Shape, Table, Unit, Value};
 
 use crate::{
     arguments::{self, Input},

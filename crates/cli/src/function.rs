@@ -1,7 +1,7 @@
 //! Functions, as the command line names them.
 
 use hodo_engine::{FlowTrace, NthCalls};
-use hodo_trace::{FunctionId, Names};
+use hodo_model::{FunctionId, Names};
 
 use crate::failure::Failure;
 

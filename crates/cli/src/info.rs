@@ -9,7 +9,7 @@ use hodo_engine::{
     Info, ModuleInfo, Needs, Source, Traces,
     events::{Contents, EventTraces},
 };
-use hodo_trace::{Column, Shape, Table, Unit, Value};
+use hodo_model::{Column, Shape, Table, Unit, Value};
 use hodo_views::{Reader, View};
 
 use crate::{

@@ -4,10 +4,10 @@ use std::{env, path::PathBuf, process::ExitCode, thread};
 
 use hodo_clock::Nanos;
 use hodo_engine::{
-    AnyReport, ChunkSize, Chunking, Experiment, FlowTrace, KernelFiles, Losses, Needs, Options, Places,
-    Reading, Request, TimeSpan, Times, Traces, events::note_lines, nanos,
+    AnyReport, ChunkSize, Chunking, Experiment, FileSearchPaths, FlowTrace, KernelFiles, Losses, Needs,
+    Options, Reading, Request, TimeSpan, Times, Traces, events::note_lines, nanos,
 };
-use hodo_trace::Parameters;
+use hodo_model::Parameters;
 
 use crate::{
     arguments::Input,
@@ -31,7 +31,7 @@ pub fn threads(input: &Input) -> usize {
 /// Opens the inputs, as far as `needs` says. What can't be read of several is said on standard error.
 pub fn experiment(input: &Input, needs: Needs) -> Result<Experiment, Failure> {
     input.raw.check(input.pt.is_some(), &input.guests)?;
-    let places = Places { symfs: input.symfs.clone(), build_ids: build_ids(input), beside: None };
+    let places = FileSearchPaths { symfs: input.symfs.clone(), build_ids: build_ids(input), beside: None };
     let kernel = KernelFiles {
         kallsyms: input.kallsyms.clone(),
         kcore: input.kcore.clone(),

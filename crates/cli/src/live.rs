@@ -10,7 +10,7 @@ use hodo_clock::OriginNanos;
 use hodo_engine::events::{
     Chunks, EventReading, LiveAddress, LiveError, live_count, live_script, live_sessions,
 };
-use hodo_trace::{Parameters, Table, Value};
+use hodo_model::{Parameters, Table, Value};
 
 use crate::{
     arguments::{Input, Report, Script},

@@ -7,7 +7,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use hodo_trace::Table;
+use hodo_model::Table;
 use hodo_views::{Reader, VIEWS, View};
 use tempfile::{Builder, NamedTempFile};
 

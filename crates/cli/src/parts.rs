@@ -9,7 +9,7 @@ use std::{
 
 use clap::Parser;
 use hodo_engine::{Experiment, Part, PartError, Portion, Request};
-use hodo_trace::{Choice, Parameters};
+use hodo_model::{Parameters, Selection};
 use serde::{Deserialize, Serialize};
 
 use crate::{
@@ -135,8 +135,8 @@ fn open(what: &crate::arguments::What) -> Result<Experiment, Failure> {
 }
 
 fn parameters(what: &crate::arguments::What) -> Result<Parameters, Failure> {
-    let choice = Choice { view: what.by.clone().unwrap_or_default(), ..Choice::default() };
-    Ok(Parameters { choice, every: what.every, period: what.period.period()?, alone: false })
+    let selection = Selection { view: what.by.clone().unwrap_or_default(), ..Selection::default() };
+    Ok(Parameters { selection, every: what.every, period: what.period.period()?, alone: false })
 }
 
 fn request(what: &crate::arguments::What, experiment: &Experiment) -> Result<Request, Failure> {
@@ -163,7 +163,7 @@ pub fn merge(command: &Merge) -> Result<ExitCode, Failure> {
     if let Some(path) = &command.part {
         return write(&whole, path);
     }
-    let choice = Choice {
+    let selection = Selection {
         view: command.by.clone().unwrap_or_default(),
         tids: command.tid.clone(),
         pids: command.pid.clone(),
@@ -172,11 +172,11 @@ pub fn merge(command: &Merge) -> Result<ExitCode, Failure> {
     };
     let names = whole.reports();
     output::check(names.len(), &command.output)?;
-    let parameters = Parameters { choice: choice.clone(), alone: false, ..whole.parameters() };
+    let parameters = Parameters { selection: selection.clone(), alone: false, ..whole.parameters() };
     Request::of(report::named(names), parameters).check()?;
     let reopened = whole.needs_inputs().then(|| parse(whole.inputs(), "1/1")).transpose()?;
     let experiment = reopened.map(|fold| open(&fold.what)).transpose()?;
-    let outcome = whole.tables(&choice, experiment.as_ref(), 1).map_err(failed)?;
+    let outcome = whole.tables(&selection, experiment.as_ref(), 1).map_err(failed)?;
     let lossless = outcome.is_lossless();
     output::draw_all(outcome.tables, &command.output)?;
     Ok(if command.strict && !lossless { LOSS.into() } else { ExitCode::SUCCESS })

@@ -1,6 +1,6 @@
 //! Numbers with units, as the command line writes them.
 
-use hodo_trace::Every;
+use hodo_model::Every;
 
 use crate::failure::Failure;
 

@@ -6,7 +6,7 @@ use std::{
 };
 
 use hodo_engine::{AnyReport, Needs, reports};
-use hodo_trace::{Choice, Interest, Parameters};
+use hodo_model::{Interest, Parameters, Selection};
 
 use crate::{
     arguments::Report,
@@ -32,7 +32,7 @@ pub fn run(command: &Report) -> Result<ExitCode, Failure> {
     }
     let reports = named(&[kind.to_owned()]);
     let parameters = Parameters {
-        choice: Choice {
+        selection: Selection {
             view: command.by.clone().unwrap_or_default(),
             tids: command.input.tid.clone(),
             pids: command.input.pid.clone(),
@@ -92,7 +92,7 @@ pub fn needs(reports: &[&'static dyn AnyReport]) -> Needs {
     let of = |report: &&'static dyn AnyReport| {
         let run = report.make(&Parameters::default());
         let Interest { flow, .. } = run.analysis().interest();
-        flow != hodo_trace::FlowInterest::None
+        flow != hodo_model::FlowInterest::None
     };
     Needs { flow: reports.iter().any(of), events: !reports.iter().all(of) }
 }

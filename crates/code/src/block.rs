@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use hodo_trace::{Place, Stretch, Transfer};
+use hodo_model::{FunctionRun, Place, Transfer};
 
 use crate::{Label, Origin};
 
@@ -58,7 +58,7 @@ pub struct Block {
 /// for memory.
 #[derive(Clone, Copy, Debug)]
 #[repr(align(16))]
-pub struct Hop {
+pub struct CompactBlock {
     /// The blocks without and with its branch, or [`UNMET`]; where only one can follow, both are that one.
     pub(crate) next: [BlockId; 2],
     /// A number that blocks with the same module and function share.
@@ -66,14 +66,14 @@ pub struct Hop {
     /// Number of instructions.
     pub instructions: u16,
     /// What it takes to pass.
-    pub pass: Pass,
+    pub pass: EdgeKind,
     /// Where in its function the block begins.
     pub(crate) place: Place,
 }
 
 /// What it takes to pass over a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Pass {
+pub enum EdgeKind {
     /// Nothing, and no call is remembered.
     Free,
     /// The outcome of a conditional branch.
@@ -90,47 +90,47 @@ pub enum Pass {
     Other,
 }
 
-impl Pass {
+impl EdgeKind {
     /// What the end of a block that is passed does to the call stack.
     #[inline]
     pub fn transfer(self) -> Transfer {
         match self {
-            Pass::Call | Pass::IndirectCall => Transfer::Call,
-            Pass::Return => Transfer::Return,
-            Pass::IndirectJump => Transfer::IndirectJump,
-            Pass::Free | Pass::Branch | Pass::Other => Transfer::None,
+            EdgeKind::Call | EdgeKind::IndirectCall => Transfer::Call,
+            EdgeKind::Return => Transfer::Return,
+            EdgeKind::IndirectJump => Transfer::IndirectJump,
+            EdgeKind::Free | EdgeKind::Branch | EdgeKind::Other => Transfer::None,
         }
     }
 }
 
-impl Hop {
+impl CompactBlock {
     /// The block that follows, with its branch taken or not; `None` where none was met there yet.
     #[inline]
     pub fn next(&self, taken: bool) -> Option<BlockId> {
         Some(self.next[usize::from(taken)]).filter(|&next| next != UNMET)
     }
 
-    /// How a [`Stretch`] begins with it.
+    /// How a [`FunctionRun`] begins with it.
     #[inline]
     pub(crate) fn begins(&self) -> u32 {
-        Stretch::begins(self.function, self.place)
+        FunctionRun::begins(self.function, self.place)
     }
 
     /// A hop over a block of a function, from where no other was met yet.
-    pub(crate) fn over(block: &Block, is_lasting: bool, function: u32) -> Hop {
+    pub(crate) fn over(block: &Block, is_lasting: bool, function: u32) -> CompactBlock {
         let pass = match block.terminator {
-            _ if !is_lasting => Pass::Other,
-            Terminator::None | Terminator::Jump => Pass::Free,
-            Terminator::Call if block.is_call() => Pass::Call,
-            Terminator::Call => Pass::Free,
-            Terminator::Conditional => Pass::Branch,
-            Terminator::Return => Pass::Return,
-            Terminator::IndirectJump => Pass::IndirectJump,
-            Terminator::IndirectCall => Pass::IndirectCall,
-            Terminator::Far => Pass::Other,
+            _ if !is_lasting => EdgeKind::Other,
+            Terminator::None | Terminator::Jump => EdgeKind::Free,
+            Terminator::Call if block.is_call() => EdgeKind::Call,
+            Terminator::Call => EdgeKind::Free,
+            Terminator::Conditional => EdgeKind::Branch,
+            Terminator::Return => EdgeKind::Return,
+            Terminator::IndirectJump => EdgeKind::IndirectJump,
+            Terminator::IndirectCall => EdgeKind::IndirectCall,
+            Terminator::Far => EdgeKind::Other,
         };
         let (instructions, place) = (block.instructions as u16, block.label.place);
-        Hop { next: [UNMET; 2], function, instructions, pass, place }
+        CompactBlock { next: [UNMET; 2], function, instructions, pass, place }
     }
 }
 
@@ -185,6 +185,6 @@ mod tests {
 
     #[test]
     fn hops_fit_lines_of_the_cache() {
-        assert_eq!((size_of::<Block>(), size_of::<Hop>()), (48, 16));
+        assert_eq!((size_of::<Block>(), size_of::<CompactBlock>()), (48, 16));
     }
 }

@@ -7,13 +7,13 @@ use std::{
 };
 
 use hashbrown::HashTable;
-use hodo_trace::Place;
+use hodo_model::Place;
 use iced_x86::{Code, FlowControl, Instruction, Register};
 use rustc_hash::{FxBuildHasher, FxHashMap};
 
 use crate::{
-    AddressSpace, Bits, Block, BlockId, Hop, Origin, Pass, Provenance, Snapshot, Terminator, block::UNMET,
-    native::Native, snapshot::Reader,
+    AddressSpace, Bits, Block, BlockId, CompactBlock, EdgeKind, Origin, Provenance, Snapshot, Terminator,
+    block::UNMET, native::Native, snapshot::Reader,
 };
 
 /// A block that grows longer is cut, so that one look-up stays cheap.
@@ -87,7 +87,7 @@ pub struct Graph<'a, L> {
     labelled: Labelled,
     blocks: Vec<Block>,
     /// What it takes to pass over each block, and where it starts.
-    hops: Vec<Hop>,
+    hops: Vec<CompactBlock>,
     starts: Vec<u64>,
     /// The functions that hops name by their numbers: modules, and functions in them.
     functions: Vec<(u32, u32)>,
@@ -144,7 +144,7 @@ impl<'a, L: Labels> Graph<'a, L> {
 
     /// What it takes to pass over a block.
     #[inline]
-    pub fn hop(&self, id: BlockId) -> Hop {
+    pub fn hop(&self, id: BlockId) -> CompactBlock {
         self.hops[id.0 as usize]
     }
 
@@ -157,7 +157,7 @@ impl<'a, L: Labels> Graph<'a, L> {
         while bits != NO_OUTCOMES {
             let hop = &self.hops[id.0 as usize];
             let next = hop.next[(bits >> 63) as usize];
-            if hop.pass != Pass::Branch || hop.function != function || next == UNMET {
+            if hop.pass != EdgeKind::Branch || hop.function != function || next == UNMET {
                 break;
             }
             instructions += u32::from(hop.instructions);
@@ -317,7 +317,7 @@ impl<'a, L: Labels> Graph<'a, L> {
         if (asked.label.module, asked.label.function) == function && asked.from.offset < part.from.offset {
             *part = *asked;
         }
-        self.hops.push(Hop::over(&block, provenance.is_lasting(), number));
+        self.hops.push(CompactBlock::over(&block, provenance.is_lasting(), number));
         self.starts.push(block.start);
         self.blocks.push(block);
         self.provenances.push(provenance);

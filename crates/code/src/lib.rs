@@ -9,23 +9,23 @@
 //! Bytes come from the caller: this crate opens no file.
 
 mod block;
+mod branch_batches;
+mod function_run;
 mod graph;
-mod legs;
 mod native;
 mod program;
 mod returns;
 mod snapshot;
 mod space;
-mod stretch;
 
-pub use block::{Block, BlockId, Hop, Pass, Provenance, Terminator};
+pub use block::{Block, BlockId, CompactBlock, EdgeKind, Provenance, Terminator};
+pub use branch_batches::{BranchBatch, Legs};
+pub use function_run::FunctionRuns;
 pub use graph::{Graph, Label, Labels, NO_OUTCOMES, Unreadable, writes_cr3};
-pub use legs::{Leg, Legs};
-pub use native::{Led, Rules};
+pub use native::{NativeExit, Rules};
 pub use program::Program;
-pub use returns::{Back, DEPTH, Landing, ReturnStack};
+pub use returns::{Back, DEPTH, ReturnStack, ReturnTarget};
 pub use snapshot::Snapshot;
 pub use space::{AddressSpace, Bits, Content, Origin};
-pub use stretch::Stretches;
 
-pub use hodo_trace::{Place, Stretch, Transfer};
+pub use hodo_model::{FunctionRun, Place, Transfer};

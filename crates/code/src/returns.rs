@@ -10,7 +10,7 @@ pub const DEPTH: usize = 64;
 #[derive(Clone, Debug)]
 #[repr(C)]
 pub struct ReturnStack {
-    /// Where the [machine code](Landing) of each is; 0 where there is none, as it was popped.
+    /// Where the [machine code](ReturnTarget) of each is; 0 where there is none, as it was popped.
     pub(crate) codes: [u32; DEPTH],
     pub(crate) addresses: [u64; DEPTH],
     pub(crate) blocks: [BlockId; DEPTH],
@@ -31,14 +31,14 @@ pub struct Back {
 
 /// Where the machine code of a block begins that returns lead to.
 #[derive(Clone, Copy, Debug)]
-pub struct Landing {
+pub struct ReturnTarget {
     pub(crate) code: u32,
     pub(crate) generation: u32,
 }
 
-impl Landing {
+impl ReturnTarget {
     /// There is none that is known: returns leave machine code.
-    pub const UNKNOWN: Landing = Landing { code: 1, generation: 0 };
+    pub const UNKNOWN: ReturnTarget = ReturnTarget { code: 1, generation: 0 };
 }
 
 impl Default for ReturnStack {
@@ -56,11 +56,11 @@ impl Default for ReturnStack {
 impl ReturnStack {
     /// A call.
     #[inline]
-    pub fn push(&mut self, back: Back, landing: Landing) {
+    pub fn push(&mut self, back: Back, landing: ReturnTarget) {
         let top = (self.top as usize + 1) % DEPTH;
         self.top = top as u32;
         let is_known = landing.generation == self.generation;
-        self.codes[top] = if is_known { landing.code } else { Landing::UNKNOWN.code };
+        self.codes[top] = if is_known { landing.code } else { ReturnTarget::UNKNOWN.code };
         self.addresses[top] = back.address;
         self.blocks[top] = back.block.unwrap_or(UNMET);
     }
@@ -117,7 +117,10 @@ impl ReturnStack {
     pub(crate) fn belong_to(&mut self, generation: u32) {
         if self.generation != generation {
             self.generation = generation;
-            self.codes.iter_mut().filter(|code| **code != 0).for_each(|code| *code = Landing::UNKNOWN.code);
+            self.codes
+                .iter_mut()
+                .filter(|code| **code != 0)
+                .for_each(|code| *code = ReturnTarget::UNKNOWN.code);
         }
     }
 }
@@ -130,11 +133,11 @@ mod tests {
     fn the_oldest_calls_fall_out() {
         let mut stack = ReturnStack::default();
         let back = |address| Back { address, block: None };
-        (0..70).for_each(|address| stack.push(back(address), Landing::UNKNOWN));
+        (0..70).for_each(|address| stack.push(back(address), ReturnTarget::UNKNOWN));
         assert!(stack.addresses().eq(6..70));
         assert!((6..70).rev().all(|address| stack.pop() == Some(back(address))));
         assert_eq!(stack.pop(), None);
-        stack.push(back(1), Landing::UNKNOWN);
+        stack.push(back(1), ReturnTarget::UNKNOWN);
         stack.clear();
         assert!(stack.is_empty());
         assert_eq!(stack.pop(), None);

@@ -7,7 +7,7 @@ use hodo_analyses::{
     blocks::{Block, Blocks, Flow, InstructionCount, Partial, Report, of_flow},
 };
 use hodo_clock::Tsc;
-use hodo_trace::{End, FunctionId, Names, Plain, Sources};
+use hodo_model::{End, FunctionId, Names, Plain, Sources};
 use iced_x86::{Decoder, DecoderOptions, Formatter, GasFormatter};
 use serde::Serialize;
 

@@ -5,7 +5,7 @@
 
 use std::mem;
 
-use hodo_trace::{Code, Seen};
+use hodo_model::{Code, FlowEvent};
 
 /// Most that is kept. A segment may be as long as the recording.
 const MOST: usize = 1 << 18;
@@ -14,7 +14,7 @@ const MOST: usize = 1 << 18;
 #[derive(Default)]
 pub(crate) struct Early {
     /// Runs have no lengths here.
-    seen: Vec<Seen<'static>>,
+    seen: Vec<FlowEvent<'static>>,
     /// The lengths of the instructions of all runs.
     lengths: Vec<u8>,
     /// Instructions that ran since the first that is kept, asked for or not.
@@ -50,19 +50,19 @@ impl Early {
     }
 
     #[cold]
-    pub(crate) fn push(&mut self, seen: Seen<'_>) {
+    pub(crate) fn push(&mut self, seen: FlowEvent<'_>) {
         if self.left_out > 0 {
-            if let Seen::Run { instructions, .. } = seen {
+            if let FlowEvent::Run { instructions, .. } = seen {
                 self.left_out += instructions;
             }
             return;
         }
         match &seen {
-            Seen::Run { code, .. } => {
+            FlowEvent::Run { code, .. } => {
                 self.lengths.extend_from_slice(code.lengths);
                 self.ran += code.lengths.len() as u64;
             }
-            Seen::Skip { instructions } => self.ran += instructions,
+            FlowEvent::Skip { instructions } => self.ran += instructions,
             _ => {}
         }
         self.seen.push(seen.without_lengths());
@@ -71,19 +71,19 @@ impl Early {
             self.lengths.clear();
             self.ran = 0;
             // What comes next does not follow from anything that is known.
-            self.seen = vec![Seen::Gap];
+            self.seen = vec![FlowEvent::Gap];
         }
     }
 
     /// Tells what was seen, in order, and forgets it.
-    pub(crate) fn tell(&mut self, mut take: impl FnMut(Seen<'_>)) {
+    pub(crate) fn tell(&mut self, mut take: impl FnMut(FlowEvent<'_>)) {
         let mut lengths = &self.lengths[..];
         for seen in mem::take(&mut self.seen) {
             match seen {
-                Seen::Run { at, instructions, code } => {
+                FlowEvent::Run { at, instructions, code } => {
                     let (of_run, rest) = lengths.split_at(instructions as usize);
                     lengths = rest;
-                    take(Seen::Run { at, instructions, code: Code { lengths: of_run, ..code } });
+                    take(FlowEvent::Run { at, instructions, code: Code { lengths: of_run, ..code } });
                 }
                 other => take(other),
             }
@@ -152,26 +152,26 @@ impl EarlyLines {
 
 #[cfg(test)]
 mod tests {
-    use hodo_trace::{Arrival, End, FunctionId, Place};
+    use hodo_model::{Arrival, End, FunctionId, Place};
 
     use super::*;
 
-    fn run(address: u64, lengths: &[u8]) -> Seen<'_> {
+    fn run(address: u64, lengths: &[u8]) -> FlowEvent<'_> {
         let at = Arrival { address, function: FunctionId { module: 0, index: 0 }, place: Place::Entry };
         let code = Code { offset: address, since: 0, lengths, end: End::Next, target: 0 };
-        Seen::Run { at, instructions: lengths.len() as u64, code }
+        FlowEvent::Run { at, instructions: lengths.len() as u64, code }
     }
 
     #[test]
     fn runs_keep_their_lengths() {
         let mut early = Early::default();
-        [run(1, &[1, 2, 3]), Seen::Enter, run(7, &[]), run(9, &[4])]
+        [run(1, &[1, 2, 3]), FlowEvent::Enter, run(7, &[]), run(9, &[4])]
             .into_iter()
             .for_each(|seen| early.push(seen));
         assert_eq!(early.instructions(), 4);
         let mut told = Vec::new();
         early.tell(|seen| told.push(format!("{seen:?}")));
-        let expected = [run(1, &[1, 2, 3]), Seen::Enter, run(7, &[]), run(9, &[4])];
+        let expected = [run(1, &[1, 2, 3]), FlowEvent::Enter, run(7, &[]), run(9, &[4])];
         assert_eq!(told, expected.map(|seen| format!("{seen:?}")));
         assert!(early.is_empty() && early.instructions() == 0);
     }
@@ -184,7 +184,7 @@ mod tests {
         }
         assert_eq!((early.left_out(), early.instructions()), (6 * MOST as u64, 6 * MOST as u64));
         let mut told = Vec::new();
-        early.tell(|seen| told.push(matches!(seen, Seen::Gap)));
+        early.tell(|seen| told.push(matches!(seen, FlowEvent::Gap)));
         assert_eq!(told, [true]);
     }
 

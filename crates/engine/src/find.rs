@@ -14,7 +14,7 @@ use crate::Files;
 
 /// Where files are looked for.
 #[derive(Clone, Debug, Default)]
-pub struct Places {
+pub struct FileSearchPaths {
     /// The folder that the traced system's files lie below.
     pub symfs: Option<PathBuf>,
     /// perf's cache of files by their build ids (perf-buildid-cache(1)).
@@ -42,7 +42,7 @@ pub(crate) fn is_file(name: &str) -> bool {
     !name.starts_with("//") && !name.starts_with('[') && !name.is_empty()
 }
 
-impl Places {
+impl FileSearchPaths {
     /// A path of the traced system, here.
     pub(crate) fn path(&self, of_system: &str) -> PathBuf {
         match &self.symfs {

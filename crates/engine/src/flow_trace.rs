@@ -19,8 +19,8 @@ use hodo_intel_pt::{
 };
 
 use crate::{
-    Chunk, ChunkSize, Files, GuestFiles, KernelFiles, Losses, Modules, Places, Track, programs::Programs,
-    segments::Decoded,
+    Chunk, ChunkSize, FileSearchPaths, Files, GuestFiles, KernelFiles, Losses, Modules, TraceStream,
+    process_history::ProcessHistory, segments::Decoded,
 };
 
 /// What to open.
@@ -49,7 +49,7 @@ pub struct RawInput {
 #[derive(Clone, Debug, Default)]
 pub struct Options {
     /// Where the traced system's files are looked for.
-    pub places: Places,
+    pub places: FileSearchPaths,
     /// Files of its kernel.
     pub kernel: KernelFiles,
     /// Where the code of its guests is.
@@ -120,7 +120,7 @@ pub struct FlowTrace<'f> {
     /// Where the code comes from.
     pub modules: Modules<'f>,
     /// The streams of trace, those that were asked for.
-    pub tracks: Vec<Track<'f>>,
+    pub tracks: Vec<TraceStream<'f>>,
     /// The threads that the tracks show, by their contexts.
     pub threads: Vec<Thread>,
     /// The threads of the recording, asked for or not, in order.
@@ -160,12 +160,12 @@ impl<'f> FlowTrace<'f> {
         if let Input::Raw(raw) = input {
             modules.accept_flat(raw.code.iter().map(|(_, code)| code.file.as_str()));
         }
-        let mut programs = Programs::new(&recording, &modules);
+        let mut programs = ProcessHistory::new(&recording, &modules);
         let mut threads = Vec::new();
         let tracks = recording
             .streams
             .iter()
-            .map(|stream| Track::new(stream, programs.schedule(stream, &recording, &mut threads)))
+            .map(|stream| TraceStream::new(stream, programs.schedule(stream, &recording, &mut threads)))
             .collect();
         programs.share_kernel();
         let guests = programs.guests(&recording, &modules);
@@ -198,7 +198,7 @@ impl<'f> FlowTrace<'f> {
 
     /// Bytes of trace.
     pub fn bytes(&self) -> u64 {
-        self.tracks.iter().map(Track::bytes).sum()
+        self.tracks.iter().map(TraceStream::bytes).sum()
     }
 
     /// Why the flow was decoded and yet no instruction of it was found, for people; `None` where there are some, or
@@ -236,9 +236,9 @@ impl<'f> FlowTrace<'f> {
         let untraced = self.recording.emulated.iter().flat_map(|emulated| &emulated.notes.untraced);
         for program in untraced {
             let time = Nanos(program.time_ns);
-            losses.add(hodo_trace::Loss {
+            losses.add(hodo_model::Loss {
                 stream: format!("tid {}", program.thread.tid),
-                cause: hodo_trace::Cause::Untraced,
+                cause: hodo_model::Cause::Untraced,
                 bytes: 0..0,
                 time: Some((time, time)),
                 count: 1,

@@ -7,7 +7,7 @@ use std::{
 
 use hodo_formats::recording::{CpuTruth, SidebandKind, Thread, Truth, Untraced};
 use hodo_intel_pt::Config;
-use hodo_trace::Loss;
+use hodo_model::Loss;
 use serde::{Serialize, Serializer, ser::SerializeMap};
 
 use crate::{FlowTrace, Module};

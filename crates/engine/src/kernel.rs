@@ -11,7 +11,7 @@ use hodo_code::Origin;
 use hodo_formats::recording::{KeptCode, KernelSymbol, Mapping, Recording, SidebandKind};
 use hodo_symbols::{KernelEntry, Module, kallsyms, loaded_segments, symbol_address};
 
-use crate::{Files, Places};
+use crate::{FileSearchPaths, Files};
 
 /// Files of the kernel that the user names.
 #[derive(Clone, Debug, Default)]
@@ -51,7 +51,7 @@ impl<'f> Kernel<'f> {
     pub(crate) fn open(
         files: &'f Files,
         named: &KernelFiles,
-        places: &Places,
+        places: &FileSearchPaths,
         recording: &Recording<'f>,
     ) -> Kernel<'f> {
         let mut kernel = Kernel::default();
@@ -274,7 +274,7 @@ pub(crate) fn is_image(mapping: &Mapping<'_>) -> bool {
 }
 
 /// Folders with copies of the kernel's files: in the recording's, and in perf's cache.
-fn copies(places: &Places, build_id: &[u8]) -> Vec<PathBuf> {
+fn copies(places: &FileSearchPaths, build_id: &[u8]) -> Vec<PathBuf> {
     let mut folders: Vec<PathBuf> = places.beside.iter().map(|folder| folder.join("kcore_dir")).collect();
     if let Some(cache) = places.build_ids.as_ref().filter(|_| !build_id.is_empty()) {
         let name: String = build_id.iter().map(|byte| format!("{byte:02x}")).collect();

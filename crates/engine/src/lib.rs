@@ -13,14 +13,15 @@
 pub mod events;
 
 mod annotate;
-mod digits;
 mod early;
 mod experiment;
+mod fast_format;
 mod files;
 mod find;
+mod flow_event;
+mod flow_event_sink;
 mod flow_trace;
 mod fold;
-mod gate;
 mod generated;
 mod guests;
 mod info;
@@ -28,12 +29,12 @@ mod kernel;
 mod losses;
 mod modules;
 mod parallel;
-mod programs;
+mod process_history;
 mod registry;
-mod seen;
 mod segments;
+mod selection_filter;
 mod threads;
-mod track;
+mod trace_stream;
 
 pub mod script;
 
@@ -43,10 +44,9 @@ pub use experiment::{
     Times, Traces, nanos,
 };
 pub use files::Files;
-pub use find::Places;
+pub use find::FileSearchPaths;
 pub use flow_trace::{FlowTrace, Input, OpenError, OpenErrorReason, Options, RawInput, Window};
 pub use fold::{Reading, profile};
-pub use gate::{Numbers, Spans, numbers};
 pub use guests::GuestFiles;
 pub use info::{Info, ModuleInfo, Source, info};
 pub use kernel::KernelFiles;
@@ -54,5 +54,6 @@ pub use losses::Losses;
 pub use modules::{Module, Modules};
 pub use registry::{AnyReport, AnyRun, FlowPartial, PackedFlow, report, reports};
 pub use segments::{TrackSink, decode_all};
+pub use selection_filter::{Numbers, Spans, numbers};
 pub use threads::{CHUNKS_IN_ORDER, CallSink, NthCalls, calls, find_calls};
-pub use track::{Chunk, ChunkSize, Track};
+pub use trace_stream::{Chunk, ChunkSize, TraceStream};

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use hodo_trace::{Cause, Loss};
+use hodo_model::{Cause, Loss};
 
 /// Kinds of loss that are told apart; what comes after is counted together.
 const KINDS: usize = 1000;

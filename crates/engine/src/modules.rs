@@ -8,8 +8,8 @@ use std::{
 
 use hodo_code::{Content, Label, Labels, Origin};
 use hodo_formats::recording::{GuestCode, KeptCode, KernelSymbol, Mapping, Recording, SidebandKind};
+use hodo_model::{FunctionId, Names, Place, SourceLine, Sources};
 use hodo_symbols::{DebugSections, Lines, Rows, Symbols};
-use hodo_trace::{FunctionId, Names, Place, SourceLine, Sources};
 
 use crate::{
     Files, Options,

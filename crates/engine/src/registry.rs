@@ -10,15 +10,15 @@
 use std::{collections::BTreeMap, sync::LazyLock};
 
 use hodo_clock::Tsc;
-use hodo_trace::{
-    Analysis, AnyAnalysis, AnyPartial, Choice, Description, FastFlow, Maker, Parameters, Plain, Report,
-    Table, Visitor, Whole, kernel::Threads,
+use hodo_model::{
+    Analysis, AnyAnalysis, AnyPartial, Description, FastFlow, FinishContext, Maker, Parameters, Plain,
+    Report, Selection, Table, Visitor, kernel::Threads,
 };
 use serde::{Deserialize, Serialize};
 
 use crate::{
     Chunk, FlowTrace, Losses, Reading,
-    fold::{Stint, Tracks, by_thread, fold_chunks, join},
+    fold::{ThreadSlice, Tracks, by_thread, fold_chunks, join},
 };
 
 /// A report, whatever its analysis.
@@ -109,7 +109,7 @@ impl<A: FastFlow> AnyRun for Run<A> {
         progress: &mut (dyn FnMut(u64) -> bool + Send),
     ) -> (FlowPartial, Losses) {
         let (tracks, losses) = fold_chunks(experiment, &self.0, chunks, reading, progress);
-        let any = |stint: Stint<A::Partial>| Stint {
+        let any = |stint: ThreadSlice<A::Partial>| ThreadSlice {
             context: stint.context,
             since: stint.since,
             partial: Box::new(stint.partial) as AnyPartial,
@@ -145,23 +145,28 @@ impl FlowPartial {
 
     /// Whether its tracks and threads are those of a trace.
     pub(crate) fn is_of(&self, trace: &FlowTrace<'_>) -> bool {
-        let is_there = |stint: &Stint<_>| (stint.context as usize) < trace.threads.len();
+        let is_there = |stint: &ThreadSlice<_>| (stint.context as usize) < trace.threads.len();
         self.tracks.iter().all(|(track, stints)| *track < trace.tracks.len() && stints.iter().all(is_there))
     }
 
     /// The table of the whole.
-    pub fn finish(self, experiment: &FlowTrace<'_>, analysis: &dyn AnyAnalysis, choice: &Choice) -> Table {
+    pub fn finish(
+        self,
+        experiment: &FlowTrace<'_>,
+        analysis: &dyn AnyAnalysis,
+        selection: &Selection,
+    ) -> Table {
         let threads = Threads::default();
         let merge = |earlier, later| analysis.merge(earlier, later, &threads);
         analysis.finish(
             by_thread(experiment, self.tracks, merge),
-            &Whole::without_events(choice, &threads, &experiment.modules),
+            &FinishContext::without_events(selection, &threads, &experiment.modules),
         )
     }
 
     /// The partial as bytes.
     pub fn pack(&self, analysis: &dyn AnyAnalysis) -> PackedFlow {
-        let stint = |stint: &Stint<AnyPartial>| {
+        let stint = |stint: &ThreadSlice<AnyPartial>| {
             (stint.context, stint.since.map(|since| since.0), analysis.pack(&stint.partial))
         };
         let track = |(&track, stints): (&usize, &Vec<_>)| (track, stints.iter().map(stint).collect());
@@ -171,7 +176,7 @@ impl FlowPartial {
     /// The partial that bytes stand for; `None` where they are none of the analysis.
     pub fn unpack(packed: PackedFlow, analysis: &dyn AnyAnalysis) -> Option<FlowPartial> {
         let stint = |(context, since, bytes): PackedStint| {
-            Some(Stint { context, since: since.map(Tsc), partial: analysis.unpack(&bytes)? })
+            Some(ThreadSlice { context, since: since.map(Tsc), partial: analysis.unpack(&bytes)? })
         };
         let track = |(track, stints): (usize, Vec<_>)| {
             Some((track, stints.into_iter().map(stint).collect::<Option<Vec<_>>>()?))

@@ -12,13 +12,14 @@ use hodo_clock::Tsc;
 use hodo_code::{Graph, Labels, Program};
 use hodo_intel_pt::{
     Config,
-    flow::{Decoder, Event, Executed, Gap, Hidden, Memos, PacketKind, Sink, Step, Stretch, Trouble},
+    flow::{Decoder, Event, Executed, FunctionRun, Gap, Hidden, Memos, PacketKind, Sink, Step, Trouble},
     packet::PSB,
 };
-use hodo_trace::{Cause, Loss};
+use hodo_model::{Cause, Loss};
 
 use crate::{
-    Chunk, FlowTrace, Losses, Modules, Reading, flow_trace::tsc_after, parallel::parts_in_order, track::Run,
+    Chunk, FlowTrace, Losses, Modules, Reading, flow_trace::tsc_after, parallel::parts_in_order,
+    trace_stream::Run,
 };
 
 /// Bytes after a segment that may belong to the PSB+ at its end, padding included.
@@ -315,14 +316,19 @@ impl<S: Sink, G: FnMut(&mut S)> Sink for Located<'_, '_, S, G> {
     }
 
     #[inline]
-    fn takes_stretches(&self) -> bool {
-        self.sink.takes_stretches()
+    fn takes_function_runs(&self) -> bool {
+        self.sink.takes_function_runs()
     }
 
     #[inline]
-    fn stretches<L: Labels>(&mut self, stretches: &[Stretch], graph: &Graph<'_, L>, until: Option<Tsc>) {
+    fn function_runs<L: Labels>(
+        &mut self,
+        function_runs: &[FunctionRun],
+        graph: &Graph<'_, L>,
+        until: Option<Tsc>,
+    ) {
         self.ran = true;
-        self.sink.stretches(stretches, graph, until);
+        self.sink.function_runs(function_runs, graph, until);
     }
 
     #[inline]

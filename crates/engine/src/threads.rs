@@ -11,18 +11,15 @@ use hodo_analyses::{
     calls::{Calls, Moment, Part, Paths, Spare},
 };
 use hodo_clock::{Nanos, Tsc};
-use hodo_trace::{FunctionId, Names, Numbering, Run, Seen, Stretch};
+use hodo_model::{FlowEvent, FunctionId, FunctionRun, Names, Numbering, Run};
 
 use crate::{
-    Chunk, ChunkSize, FlowTrace, Losses, Reading, Refusal, Spans,
-    flow_trace::tsc_after,
-    fold::{SeenSink, Take},
-    gate::Gate,
-    segments::decode_chunks,
+    Chunk, ChunkSize, FlowTrace, Losses, Reading, Refusal, Spans, flow_event_sink::FlowEventSink,
+    flow_trace::tsc_after, fold::ThreadSink, segments::decode_chunks, selection_filter::SelectionFilter,
 };
 
 /// What a thread showed without interruption.
-struct Stint {
+struct ThreadSlice {
     context: u32,
     since: Option<Tsc>,
     part: Part,
@@ -56,7 +53,7 @@ struct Gathered<'s> {
     spares: &'s Spares,
     /// Whether it is told where calls begin.
     begins: bool,
-    stints: Vec<Stint>,
+    stints: Vec<ThreadSlice>,
     /// What is remembered of paths, while no stint has it.
     paths: Paths,
 }
@@ -74,34 +71,39 @@ impl Gathered<'_> {
 
     /// What the thread showed so far, once it is much.
     #[inline]
-    fn part(&mut self) -> Option<Vec<Stint>> {
-        let [Stint { context, since, part, seen }] = &mut self.stints[..] else { return None };
+    fn part(&mut self) -> Option<Vec<ThreadSlice>> {
+        let [ThreadSlice { context, since, part, seen }] = &mut self.stints[..] else { return None };
         let part = part.take(Self::MUCH, || self.spares.take())?;
-        Some(vec![Stint { context: *context, since: *since, part, seen: *seen }])
+        Some(vec![ThreadSlice { context: *context, since: *since, part, seen: *seen }])
     }
 
-    fn finish(mut self) -> (Vec<Stint>, Paths) {
+    fn finish(mut self) -> (Vec<ThreadSlice>, Paths) {
         self.exchange();
         (self.stints, self.paths)
     }
 }
 
-impl Take for Gathered<'_> {
+impl ThreadSink for Gathered<'_> {
     #[inline]
-    fn take(&mut self, _: u32, seen: Seen<'_>) {
+    fn take(&mut self, _: u32, seen: FlowEvent<'_>) {
         if let Some(stint) = self.stints.last_mut() {
             stint.seen = true;
             stint.part.fold(&seen);
         }
     }
 
-    const TAKES_STRETCHES: bool = true;
+    const TAKES_FUNCTION_RUNS: bool = true;
 
     #[inline]
-    fn take_stretches(&mut self, functions: &impl Numbering, stretches: &[Stretch], until: Option<Nanos>) {
+    fn take_function_runs(
+        &mut self,
+        functions: &impl Numbering,
+        function_runs: &[FunctionRun],
+        until: Option<Nanos>,
+    ) {
         if let Some(stint) = self.stints.last_mut() {
             stint.seen = true;
-            stint.part.fold_stretches(functions, stretches, until);
+            stint.part.fold_function_runs(functions, function_runs, until);
         }
     }
 
@@ -138,7 +140,7 @@ impl Take for Gathered<'_> {
             _ => {
                 self.exchange();
                 let part = Part::unknown(self.begins, self.spares.take());
-                self.stints.push(Stint { context, since, part, seen: false });
+                self.stints.push(ThreadSlice { context, since, part, seen: false });
                 self.exchange();
             }
         }
@@ -169,9 +171,9 @@ fn in_time(
         chunks = timed.into_iter().map(|(_, chunk)| chunk).collect();
     }
     // What later chunks may still be earlier than waits; the number keeps what has no time in its place.
-    let mut waiting: BTreeMap<(Option<Tsc>, u64), Stint> = BTreeMap::new();
+    let mut waiting: BTreeMap<(Option<Tsc>, u64), ThreadSlice> = BTreeMap::new();
     let (mut number, spares) = (0, Spares::default());
-    let mut consume = |stint: Stint| {
+    let mut consume = |stint: ThreadSlice| {
         let (spare, go_on) = consume(stint.context, stint.part);
         spares.give(spare);
         go_on
@@ -183,7 +185,7 @@ fn in_time(
         reading,
         |chunk, paths| {
             let gathered = Gathered { spares: &spares, begins, stints: Vec::new(), paths };
-            SeenSink::new(gathered, Gate::new(experiment, chunk, reading))
+            FlowEventSink::new(gathered, SelectionFilter::new(experiment, chunk, reading))
         },
         |sink| if shared { None } else { sink.taker().part() },
         |sink| sink.into_inner().finish(),

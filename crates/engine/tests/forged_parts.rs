@@ -9,9 +9,9 @@ use std::{
 };
 
 use hodo_engine::{
-    AnyReport, Chunking, Experiment, Input, Needs, Options, Part, Places, Portion, Request, reports,
+    AnyReport, Chunking, Experiment, FileSearchPaths, Input, Needs, Options, Part, Portion, Request, reports,
 };
-use hodo_trace::{Choice, Edge, Parameters, Period};
+use hodo_model::{Edge, Parameters, Period, Selection};
 use proptest::prelude::*;
 
 /// What a file with a part begins with, and the length of its sum.
@@ -19,7 +19,7 @@ const BEFORE: usize = "hodo part\n".len() + 4;
 
 fn experiment(input: &str) -> Experiment {
     let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures");
-    let places = Places { symfs: Some(fixtures.join("perf/symfs")), ..Places::default() };
+    let places = FileSearchPaths { symfs: Some(fixtures.join("perf/symfs")), ..FileSearchPaths::default() };
     let options = Options { places, ..Options::default() };
     Experiment::open(vec![Input::File(fixtures.join(input))], &options, Needs::ALL, 1, |_, _| ()).unwrap()
 }
@@ -78,10 +78,10 @@ fn holds(input: &str, reports: Vec<&'static dyn AnyReport>) -> u32 {
             false => parts[part].clone(),
         });
         let parts: Result<Vec<Part>, _> = bytes.iter().map(|bytes| Part::from_bytes(bytes)).collect();
-        let choice = Choice { view: views[view.index(views.len())].to_owned(), ..Choice::default() };
+        let selection = Selection { view: views[view.index(views.len())].to_owned(), ..Selection::default() };
         let merged = || {
             let whole = parts.and_then(Part::merge);
-            let tables = whole.and_then(|whole| whole.tables(&choice, Some(&experiment), 1));
+            let tables = whole.and_then(|whole| whole.tables(&selection, Some(&experiment), 1));
             taken.set(taken.get() + u32::from(tables.is_ok()));
         };
         let wraps = |panic: &Box<dyn Any + Send>| {
@@ -102,7 +102,7 @@ fn holds(input: &str, reports: Vec<&'static dyn AnyReport>) -> u32 {
 /// Whether a report is about control flow.
 fn is_of_flow(report: &&'static dyn AnyReport) -> bool {
     let run = report.make(&Parameters::default());
-    run.analysis().interest().flow != hodo_trace::FlowInterest::None
+    run.analysis().interest().flow != hodo_model::FlowInterest::None
 }
 
 /// The reports about control flow, and those about events.

@@ -17,9 +17,9 @@ use hodo_engine::{
     events::{Chunks, EventReading, EventTraces, analyse, holds as holds_events},
     reports,
 };
-use hodo_trace::{
-    Analysis, AnyAnalysis, Choice, CountInterest, Edge, FlowInterest, Interest, Item, Parameters, Period,
-    Shape, Start, Table, Whole,
+use hodo_model::{
+    Analysis, AnyAnalysis, CountInterest, Edge, FinishContext, FlowInterest, Interest, Item, Parameters,
+    Period, Selection, Shape, Start, Table,
     kernel::{self, Kind, Records, Threads, VOCABULARY},
 };
 use proptest::{prelude::*, test_runner::TestRunner};
@@ -67,7 +67,7 @@ impl Analysis for Keeper {
 
     fn merge(&self, (): (), (): (), _: &Threads) {}
 
-    fn finish(&self, _: Vec<()>, of: &Whole<'_>) -> Table {
+    fn finish(&self, _: Vec<()>, of: &FinishContext<'_>) -> Table {
         *self.names.lock().unwrap() = of.names.to_vec();
         Table::new("", Shape::Counters, Vec::new(), Vec::new(), Vec::new())
     }
@@ -86,7 +86,7 @@ fn kept(fixture: &str) -> (RefCell<Vec<Records>>, Vec<String>) {
         group: vec!["next_comm".to_owned()],
     };
     let keeper = Keeper { period, events: Mutex::default(), names: Mutex::default() };
-    analyse(&traces, &[&keeper], &Choice::default(), &reading, |_| true);
+    analyse(&traces, &[&keeper], &Selection::default(), &reading, |_| true);
     (keeper.events.into_inner().unwrap().into(), keeper.names.into_inner().unwrap())
 }
 
@@ -103,8 +103,8 @@ fn all() -> Vec<OfEvents> {
     for report in reports() {
         let (about, first) = (report.description(), all.len());
         for (&view, alone) in about.views.iter().flat_map(|view| [(view, false), (view, true)]) {
-            let choice = Choice { view: view.to_owned(), ..Choice::default() };
-            let run = report.make(&Parameters { choice, alone, ..Parameters::default() });
+            let selection = Selection { view: view.to_owned(), ..Selection::default() };
+            let run = report.make(&Parameters { selection, alone, ..Parameters::default() });
             let Interest { flow, counts, .. } = run.analysis().interest();
             if flow != FlowInterest::None || counts != CountInterest::None {
                 continue;
@@ -199,9 +199,9 @@ fn calls_as_a_whole_change_nothing() {
         for (known, bytes) in joined.iter().flat_map(|known| [(known, 1 << 10), (known, 1 << 30)]) {
             let reading = EventReading { threads: 2, chunks: Chunks::Bytes(bytes), from: None, to: None };
             for view in &known.views {
-                let choice = Choice { view: (*view).to_owned(), ..Choice::default() };
+                let selection = Selection { view: (*view).to_owned(), ..Selection::default() };
                 let first = |analyses: &[&dyn AnyAnalysis]| {
-                    analyse(&traces, analyses, &choice, &reading, |_| true).swap_remove(0)
+                    analyse(&traces, analyses, &selection, &reading, |_| true).swap_remove(0)
                 };
                 let analysis = known.run.analysis();
                 assert_eq!(first(&[analysis]), first(&[analysis, &io::Files]), "{fixture} {view}");
@@ -229,8 +229,8 @@ fn tables_of_one_trace_agree() {
         let Ok(traces) = EventTraces::open(&files, &fixture, 1, |_, _| ()) else { continue };
         let reading = EventReading { threads: 2, chunks: Chunks::Bytes(1 << 12), from: None, to: None };
         let table = |analysis: &dyn AnyAnalysis, view: &str| {
-            let choice = Choice { view: view.to_owned(), ..Choice::default() };
-            analyse(&traces, &[analysis], &choice, &reading, |_| true).swap_remove(0)
+            let selection = Selection { view: view.to_owned(), ..Selection::default() };
+            analyse(&traces, &[analysis], &selection, &reading, |_| true).swap_remove(0)
         };
         let by_cpu = table(&CpuUse, "cpu");
         let agreed = law::agreement(
@@ -238,7 +238,7 @@ fn tables_of_one_trace_agree() {
             &table(&States, "thread"),
             &table(&OverTime, "time"),
             &table(&Intervals, "interval"),
-            &Choice::default(),
+            &Selection::default(),
         );
         agreed.unwrap_or_else(|reason| panic!("{}: {reason}", fixture.display()));
         busy += by_cpu.rows().len();

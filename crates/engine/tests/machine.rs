@@ -107,9 +107,9 @@ fn write(out: impl Write + Seek) {
 }
 
 #[derive(Default)]
-struct Seen(Vec<String>);
+struct FlowEvent(Vec<String>);
 
-impl Sink for Seen {
+impl Sink for FlowEvent {
     fn executed(&mut self, executed: Executed<'_>) {
         self.0.extend(executed.addresses().map(|address| format!("{address:x}")));
     }
@@ -123,7 +123,7 @@ impl Sink for Seen {
     }
 }
 
-impl TrackSink for Seen {
+impl TrackSink for FlowEvent {
     fn begin_segment(&mut self) {}
 }
 
@@ -140,12 +140,12 @@ fn threads_change_while_the_kernel_is_traced() {
     let reading =
         Reading { threads: 1, chunk_size: whole, window: None, numbers: None, spans: None, memo: false };
     let mut seen = Vec::new();
-    let start = |_: &_, ()| Seen::default();
+    let start = |_: &_, ()| FlowEvent::default();
     let consume = |_: &_, lines: Vec<String>| {
         seen.extend(lines);
         true
     };
-    decode_all(&experiment, reading, start, |sink: Seen| (sink.0, ()), consume, |_| true);
+    decode_all(&experiment, reading, start, |sink: FlowEvent| (sink.0, ()), consume, |_| true);
     let kernel = |offset| format!("{:x}", KERNEL + offset);
     let user = |offset| format!("{:x}", USER + offset);
     let expected = [

@@ -5,9 +5,9 @@ use std::{fs, path::PathBuf};
 
 use hodo_analyses::profile::{Functions, Profile, Report};
 use hodo_engine::{
-    ChunkSize, Files, FlowTrace, Input, KernelFiles, Options, Places, Reading, profile, script,
+    ChunkSize, FileSearchPaths, Files, FlowTrace, Input, KernelFiles, Options, Reading, profile, script,
 };
-use hodo_trace::Every;
+use hodo_model::Every;
 use proptest::prelude::*;
 
 const RECORDINGS: [&str; 3] = ["tiny.data", "tiny-exact-time.data", "tiny-no-return-compression.data"];
@@ -18,7 +18,7 @@ fn results(recording: &[u8], every: Option<Every>, chunk_size: u64, threads: usi
     let file = tempfile::NamedTempFile::new().unwrap();
     fs::write(file.path(), recording).unwrap();
     let files = Files::default();
-    let places = Places { symfs: Some(fixtures.join("symfs")), build_ids: None, beside: None };
+    let places = FileSearchPaths { symfs: Some(fixtures.join("symfs")), build_ids: None, beside: None };
     let kernel = KernelFiles { kallsyms: None, kcore: None, vmlinux: None };
     let options = Options { places, kernel, ..Options::default() };
     let input = Input::File(file.path().to_owned());

@@ -9,11 +9,11 @@ use hodo_analyses::{
 };
 use hodo_clock::{Nanos, Tsc};
 use hodo_engine::{
-    ChunkSize, Files, FlowTrace, Input, KernelFiles, Options, Places, Reading, Window, profile,
+    ChunkSize, FileSearchPaths, Files, FlowTrace, Input, KernelFiles, Options, Reading, Window, profile,
     script::{self, CallFormat, Field, MarkFormat, Marks},
 };
 use hodo_intel_pt::packet::{Decoder, PSB, Packet, find_psb};
-use hodo_trace::{Cause, Every, FastFlow, Plain, Table, Value};
+use hodo_model::{Cause, Every, FastFlow, Plain, Table, Value};
 use proptest::prelude::*;
 
 const RECORDINGS: [&str; 3] = ["tiny.data", "tiny-exact-time.data", "tiny-no-return-compression.data"];
@@ -54,7 +54,7 @@ fn with_experiment<R>(recording: &[u8], use_it: impl FnOnce(&FlowTrace<'_>) -> R
     let file = tempfile::NamedTempFile::new().unwrap();
     fs::write(file.path(), recording).unwrap();
     let files = Files::default();
-    let places = Places { symfs: Some(symfs), build_ids: None, beside: None };
+    let places = FileSearchPaths { symfs: Some(symfs), build_ids: None, beside: None };
     let kernel = KernelFiles { kallsyms: None, kcore: None, vmlinux: None };
     let options = Options { places, kernel, ..Options::default() };
     let input = Input::File(file.path().to_owned());

@@ -7,7 +7,7 @@
 use std::{fmt, num::IntErrorKind, str::FromStr};
 
 use hodo_intel_pt::{Config, Cpu};
-use hodo_trace::{Cause, Loss};
+use hodo_model::{Cause, Loss};
 use object::{Object, ObjectSegment};
 
 use crate::{

@@ -2,7 +2,7 @@
 
 use hodo_clock::Nanos;
 use hodo_intel_pt::Config;
-use hodo_trace::Loss;
+use hodo_model::Loss;
 use serde::{Deserialize, Serialize};
 
 /// A recording of Intel PT with its sideband.

@@ -6,8 +6,8 @@ use hodo_formats::{
     Input, Unpacked,
     recording::{Piece, Recording, Sideband},
 };
+use hodo_model::Loss;
 use hodo_repack::{Recorded, compressed, file, folder, in_samples, per_cpu, pipe};
-use hodo_trace::Loss;
 use proptest::prelude::*;
 
 /// A small recording in every form; of a folder its `data`.

@@ -1,6 +1,6 @@
 //! The modules of an experiment.
 
-use hodo_trace::FunctionId;
+use hodo_model::FunctionId;
 
 use crate::module::{Function, Module};
 

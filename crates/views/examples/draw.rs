@@ -7,7 +7,7 @@ use std::{
     time::Instant,
 };
 
-use hodo_trace::{Column, Shape, Table, Unit, Value};
+use hodo_model::{Column, Shape, Table, Unit, Value};
 use hodo_views::{Options, VIEWS};
 
 const ROWS: u64 = 1_000_000;

@@ -2,7 +2,7 @@
 
 use anstyle::Style;
 use arrow_schema::Field;
-use hodo_trace::{
+use hodo_model::{
     Unit, Value,
     table::{Cell, metadata::ColumnMetadata},
 };

@@ -16,7 +16,7 @@ use std::io::{self, Write};
 
 use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
-use hodo_trace::{Loss, Summary, Table};
+use hodo_model::{Loss, Summary, Table};
 
 mod arrow;
 mod cell;
@@ -125,7 +125,7 @@ impl View {
         drawing.end(&table.summary, &table.loss)
     }
 
-    /// Begins a table of which batches come one by one, under a schema of [`hodo_trace::table`].
+    /// Begins a table of which batches come one by one, under a schema of [`hodo_model::table`].
     ///
     /// # Errors
     /// Those of the writer.

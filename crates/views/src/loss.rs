@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 
 use anstyle::AnsiColor;
-use hodo_trace::Loss;
+use hodo_model::Loss;
 
 use crate::{
     Options,

@@ -4,7 +4,7 @@ use std::io;
 
 use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
-use hodo_trace::table::{Cell, Cells, cells};
+use hodo_model::table::{Cell, Cells, cells};
 
 use crate::{Draw, End, Options, Output};
 

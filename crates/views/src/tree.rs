@@ -1,7 +1,7 @@
 //! The lines in front of the rows of a tree.
 
 use arrow_schema::Schema;
-use hodo_trace::{
+use hodo_model::{
     Shape,
     table::{Cell, metadata::TableMetadata},
 };

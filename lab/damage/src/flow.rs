@@ -3,7 +3,9 @@
 use std::path::Path;
 
 use hodo_code::Terminator;
-use hodo_engine::{ChunkSize, Files, FlowTrace, Input, Options, Places, Reading, TrackSink, decode_all};
+use hodo_engine::{
+    ChunkSize, FileSearchPaths, Files, FlowTrace, Input, Options, Reading, TrackSink, decode_all,
+};
 use hodo_intel_pt::flow::{Event, Executed, Gap, Sink, Trouble};
 
 /// What a segment shows: what is between one PSB and the next.
@@ -24,7 +26,7 @@ pub(crate) struct Segment {
 pub(crate) fn read(file: &Path, symfs: Option<&Path>, chunk_size: u64) -> Result<Vec<Segment>, String> {
     let files = Files::default();
     let input = Input::File(file.to_owned());
-    let places = Places { symfs: symfs.map(Path::to_owned), ..Places::default() };
+    let places = FileSearchPaths { symfs: symfs.map(Path::to_owned), ..FileSearchPaths::default() };
     let options = Options { places, ..Options::default() };
     let experiment = FlowTrace::open(&files, &input, &options).map_err(|error| error.to_string())?;
     let chunk_size = ChunkSize::Bytes(chunk_size);

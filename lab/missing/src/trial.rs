@@ -8,7 +8,7 @@ use std::{
 };
 
 use fastrand::Rng;
-use hodo_engine::{Files, FlowTrace, Input, Options, Places, RawInput};
+use hodo_engine::{FileSearchPaths, Files, FlowTrace, Input, Options, RawInput};
 use hodo_formats::{
     perf::layout::{FEATURES_OFFSET, feature},
     raw::Owner,
@@ -109,7 +109,7 @@ impl Subject {
         then: impl FnOnce(&FlowTrace<'_>) -> Result<T, String>,
     ) -> Result<T, String> {
         let (files, input) = (Files::default(), Input::File(file.to_owned()));
-        let places = Places { symfs: symfs.map(Path::to_owned), ..Places::default() };
+        let places = FileSearchPaths { symfs: symfs.map(Path::to_owned), ..FileSearchPaths::default() };
         let options = Options { places, ..Options::default() };
         let experiment = FlowTrace::open(&files, &input, &options).map_err(text)?;
         then(&experiment)

@@ -12,13 +12,13 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("hodo-clock", &[]),
     ("hodo-bytes", &[]),
     ("hodo-sync", &[]),
-    ("hodo-trace", &["hodo-clock"]),
-    ("hodo-code", &["hodo-bytes", "hodo-clock", "hodo-trace"]),
+    ("hodo-model", &["hodo-clock"]),
+    ("hodo-code", &["hodo-bytes", "hodo-clock", "hodo-model"]),
     ("hodo-intel-pt", &["hodo-clock", "hodo-bytes", "hodo-code"]),
     ("hodo-cases", &["hodo-clock", "hodo-code", "hodo-formats", "hodo-intel-pt"]),
-    ("hodo-symbols", &["hodo-bytes", "hodo-trace", "hodo-code"]),
-    ("hodo-formats", &["hodo-trace", "hodo-clock", "hodo-bytes", "hodo-intel-pt", "hodo-code"]),
-    ("hodo-analyses", &["hodo-trace", "hodo-clock", "hodo-symbols"]),
+    ("hodo-symbols", &["hodo-bytes", "hodo-model", "hodo-code"]),
+    ("hodo-formats", &["hodo-model", "hodo-clock", "hodo-bytes", "hodo-intel-pt", "hodo-code"]),
+    ("hodo-analyses", &["hodo-model", "hodo-clock", "hodo-symbols"]),
     (
         "hodo-engine",
         &[
@@ -29,15 +29,15 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "hodo-formats",
             "hodo-intel-pt",
             "hodo-symbols",
-            "hodo-trace",
+            "hodo-model",
         ],
     ),
-    ("hodo-views", &["hodo-trace"]),
+    ("hodo-views", &["hodo-model"]),
     // The writer of perf.data lies beside its reader; filters name functions; the emulator's spool is read
     // by the types that write it.
     (
         "hodo-recorder",
-        &["hodo-clock", "hodo-emulator", "hodo-formats", "hodo-intel-pt", "hodo-symbols", "hodo-trace"],
+        &["hodo-clock", "hodo-emulator", "hodo-formats", "hodo-intel-pt", "hodo-symbols", "hodo-model"],
     ),
     // The lists of analyses and views make the help; the rest lends the types of arguments.
     (
@@ -49,7 +49,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "hodo-formats",
             "hodo-intel-pt",
             "hodo-recorder",
-            "hodo-trace",
+            "hodo-model",
             "hodo-views",
         ],
     ),
@@ -57,7 +57,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("hodo-guest", &[]),
     ("hodo-repack", &["hodo-clock", "hodo-formats", "hodo-intel-pt"]),
     ("hodo-damage", &["hodo-code", "hodo-engine", "hodo-formats", "hodo-intel-pt"]),
-    ("hodo-fields", &["hodo-engine", "hodo-formats", "hodo-trace"]),
+    ("hodo-fields", &["hodo-engine", "hodo-formats", "hodo-model"]),
     ("hodo-missing", &["hodo-code", "hodo-engine", "hodo-formats", "hodo-intel-pt"]),
     ("hodo-repeat", &["hodo-engine", "hodo-formats"]),
     ("hodo-speed", &["hodo-analyses", "hodo-code", "hodo-engine", "hodo-intel-pt"]),

@@ -11,10 +11,10 @@ fn house() -> TempDir {
     let house = TempDir::new().expect("a folder for the made-up tree");
     let root = house.path();
     put(root, "Cargo.toml", "[workspace]\nresolver = \"3\"\nmembers = [\"crates/*\"]\n");
-    put(root, "ARCHITECTURE.md", "`crates/clock` `crates/trace/` `crates/views`\n");
+    put(root, "ARCHITECTURE.md", "`crates/clock` `crates/model/` `crates/views`\n");
     add_crate(root, "clock", "");
     add_crate(root, "trace", "hodo-clock = { path = \"../clock\" }");
-    add_crate(root, "views", "hodo-trace = { path = \"../trace\" }");
+    add_crate(root, "views", "hodo-model = { path = \"../trace\" }");
     put(root, "crates/views/src/lib.rs", "mod text;\n/// All.\npub const VIEWS: &[&str] = &[text::NAME];\n");
     put(root, "crates/views/src/text/mod.rs", "pub const NAME: &str = \"text\";\n");
     put(root, "crates/bytes/src/map.rs", "// SAFETY: nobody else has it.\nlet map = unsafe { map() };\n");
@@ -86,7 +86,7 @@ fn a_new_crate_is_entered_in_the_table() {
 
 #[test]
 fn the_map_shows_every_crate() {
-    let change = |root: &Path| put(root, "ARCHITECTURE.md", "`crates/clock` `crates/trace` `crates/bytes`\n");
+    let change = |root: &Path| put(root, "ARCHITECTURE.md", "`crates/clock` `crates/model` `crates/bytes`\n");
     broken(change, "ARCHITECTURE.md: `crates/views` is not on the map");
 }
 
@@ -105,8 +105,8 @@ fn a_folder_of_an_extension_point_is_in_its_list() {
 #[test]
 fn unsafe_stands_only_where_it_may() {
     let change =
-        |root: &Path| put(root, "crates/trace/src/lib.rs", "// SAFETY: sure.\nfn f() { unsafe { g() } }\n");
-    broken(change, "crates/trace/src/lib.rs:2: `unsafe` has no place here");
+        |root: &Path| put(root, "crates/model/src/lib.rs", "// SAFETY: sure.\nfn f() { unsafe { g() } }\n");
+    broken(change, "crates/model/src/lib.rs:2: `unsafe` has no place here");
 }
 
 #[test]
@@ -133,8 +133,8 @@ fn a_safety_comment_holds_for_one_statement() {
 #[test]
 fn functions_and_files_have_a_limit() {
     let long = format!("fn long() {{\n{}}}\n", "    step();\n".repeat(69));
-    let change = |root: &Path| put(root, "crates/trace/src/lib.rs", &long);
-    broken(change, "crates/trace/src/lib.rs:1: crates/trace/src/lib.rs:long has 71 lines, at most 70");
+    let change = |root: &Path| put(root, "crates/model/src/lib.rs", &long);
+    broken(change, "crates/model/src/lib.rs:1: crates/model/src/lib.rs:long has 71 lines, at most 70");
     let change = |root: &Path| put(root, "lab/long.c", &"int x;\n".repeat(601));
     broken(change, "lab/long.c: lab/long.c has 601 lines, at most 600");
 }
@@ -161,17 +161,17 @@ fn the_ratchet_only_shrinks() {
 #[test]
 fn nothing_is_left_unfinished() {
     let note = format!("// {}: later\n", concat!("TO", "DO"));
-    let change = |root: &Path| put(root, "crates/trace/src/lib.rs", &note);
-    broken(change, concat!("crates/trace/src/lib.rs:1: TO", "DO: do it, or make it an issue"));
+    let change = |root: &Path| put(root, "crates/model/src/lib.rs", &note);
+    broken(change, concat!("crates/model/src/lib.rs:1: TO", "DO: do it, or make it an issue"));
     let print = format!("fn f() {{ {}(1); }}\n", concat!("dbg", "!"));
-    let change = |root: &Path| put(root, "crates/trace/src/lib.rs", &print);
-    broken(change, "crates/trace/src/lib.rs:1: a debugging print");
+    let change = |root: &Path| put(root, "crates/model/src/lib.rs", &print);
+    broken(change, "crates/model/src/lib.rs:1: a debugging print");
 }
 
 #[test]
 fn names_say_something() {
-    let change = |root: &Path| put(root, "crates/trace/src/utils.rs", "");
-    broken(change, "crates/trace/src/utils.rs: `utils.rs` says nothing: name it by what it holds");
+    let change = |root: &Path| put(root, "crates/model/src/utils.rs", "");
+    broken(change, "crates/model/src/utils.rs: `utils.rs` says nothing: name it by what it holds");
     let change = |root: &Path| put(root, "lab/common/x.c", "int x;\n");
     broken(change, "lab/common/x.c: `common` says nothing: name it by what it holds");
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use hodo_trace::{End, FunctionId, Sources};
+use hodo_model::{End, FunctionId, Sources};
 
 use super::Block;
 use crate::clock::Time;

@@ -6,7 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use hodo_trace::{End, Sources};
+use hodo_model::{End, Sources};
 
 use super::{Block, Flow, InstructionCount};
 use crate::clock::Time;

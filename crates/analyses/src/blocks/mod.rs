@@ -9,8 +9,9 @@ mod lines;
 mod partial;
 mod table;
 
-use hodo_trace::{
-    Analysis, Description, FlowInterest, Interest, Item, Simple, Start, Table, Takes, Whole, kernel::Threads,
+use hodo_model::{
+    Analysis, Description, FinishContext, FlowInterest, Interest, Item, Simple, Start, Table, Takes,
+    kernel::Threads,
 };
 
 pub use flow::{Flow, InstructionCount};
@@ -83,7 +84,7 @@ impl Analysis for Blocks {
         partial.is_sound()
     }
 
-    fn finish(&self, threads: Vec<Partial>, of: &Whole<'_>) -> Table {
+    fn finish(&self, threads: Vec<Partial>, of: &FinishContext<'_>) -> Table {
         let count = threads.len() as u64;
         let whole = Partial::together(threads);
         match self.report {

@@ -1,6 +1,6 @@
 //! What a chunk tells of the blocks of a thread.
 
-use hodo_trace::{Arrival, Code, End, FunctionId, Seen};
+use hodo_model::{Arrival, Code, End, FlowEvent, FunctionId};
 use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
 
@@ -204,40 +204,40 @@ impl Partial {
     }
 
     #[inline]
-    pub(super) fn fold(&mut self, seen: Seen<'_>) {
+    pub(super) fn fold(&mut self, seen: FlowEvent<'_>) {
         match seen {
-            Seen::Run { at, code, .. } => self.run(&at, &code),
-            Seen::Leave { next } => {
+            FlowEvent::Run { at, code, .. } => self.run(&at, &code),
+            FlowEvent::Leave { next } => {
                 if let Some(next) = next {
                     self.arrive(next);
                 }
                 self.leave(true);
             }
-            Seen::Gap => {
+            FlowEvent::Gap => {
                 self.lose();
                 self.clock.gap();
                 self.cycles.gap();
             }
-            Seen::Skip { instructions } => {
+            FlowEvent::Skip { instructions } => {
                 self.clock.ran(NOBODY, instructions);
                 self.cycles.ran(NOBODY, instructions);
                 self.lose();
             }
-            Seen::Number(_) => {}
-            Seen::Begin(clock) => self.clock.begin(clock.map(|clock| clock.0)),
-            Seen::Time(clock) => {
+            FlowEvent::Number(_) => {}
+            FlowEvent::Begin(clock) => self.clock.begin(clock.map(|clock| clock.0)),
+            FlowEvent::Time(clock) => {
                 if self.clock.tell(clock.0) {
                     self.share();
                 }
             }
-            Seen::End => {
+            FlowEvent::End => {
                 self.clock.last_of_segment();
                 self.share();
                 self.clock.end();
                 // No count of this segment tells in how many cycles the last instructions ran.
                 self.cycles = Clock::default();
             }
-            Seen::Cycles(count) => self.count_cycles(count),
+            FlowEvent::Cycles(count) => self.count_cycles(count),
             _ => self.leave(false),
         }
     }
@@ -326,7 +326,7 @@ impl Partial {
         }
     }
 
-    /// See [`hodo_trace::Analysis::is_sound`].
+    /// See [`hodo_model::Analysis::is_sound`].
     pub(super) fn is_sound(&self) -> bool {
         let List { blocks, index } = &self.list;
         let last = if let Last::Block(block) = self.last { Some(block) } else { None };
@@ -386,7 +386,7 @@ impl Partial {
 
 #[cfg(test)]
 mod tests {
-    use hodo_trace::{AnyAnalysis, AnyPartial, Place};
+    use hodo_model::{AnyAnalysis, AnyPartial, Place};
 
     use super::*;
     use crate::blocks::{Blocks, Report};
@@ -396,7 +396,7 @@ mod tests {
         let at = Arrival { address: 1, function: FunctionId { module: 1, index: 0 }, place: Place::Entry };
         let code = Code { offset: 1, since: 0, lengths: &[1], end: End::Conditional, target: 9 };
         let mut partial = Partial::unknown();
-        partial.fold(Seen::Run { at, instructions: 1, code });
+        partial.fold(FlowEvent::Run { at, instructions: 1, code });
         partial
     }
 

@@ -2,7 +2,7 @@
 
 use std::cmp::Reverse;
 
-use hodo_trace::{Column, End, Shape, Sources, Summary, Table, Unit, Value};
+use hodo_model::{Column, End, Shape, Sources, Summary, Table, Unit, Value};
 
 use super::{Block, lines};
 use crate::{clock::Time, profile::share};

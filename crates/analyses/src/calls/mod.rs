@@ -10,7 +10,7 @@ mod timed;
 use std::mem;
 
 use hodo_clock::Nanos;
-use hodo_trace::{Arrival, FunctionId, Numbering, Run, Seen, Stretch};
+use hodo_model::{Arrival, FlowEvent, FunctionId, FunctionRun, Numbering, Run};
 
 pub use paths::Paths;
 
@@ -18,7 +18,7 @@ use self::{paths::Step, timed::Timed};
 use crate::{
     clock::Shares,
     contexts::ContextId,
-    pile::Pile,
+    spare_stack::SpareCapacityStack,
     stack::{At, Back, Below, Edge, Entry, Frame, Watch, arrive, cut},
 };
 
@@ -183,7 +183,7 @@ impl Watch<()> for Log {
 pub struct Part {
     timed: Timed,
     /// The frames that are known, but for while paths run; the oldest is the one that was arrived at last.
-    stack: Pile<Frame<()>>,
+    stack: SpareCapacityStack<Frame<()>>,
     edge: Edge,
     clock: Option<Nanos>,
     /// Instructions at that time.
@@ -197,7 +197,7 @@ impl Part {
     pub fn unknown(begins: bool, spare: Spare) -> Part {
         Part {
             timed: Timed { begins, items: spare.0, open: Vec::new() },
-            stack: Pile::default(),
+            stack: SpareCapacityStack::default(),
             edge: Edge::Unknown,
             clock: None,
             at_clock: 0,
@@ -207,19 +207,19 @@ impl Part {
     }
 
     /// Takes in what is seen next.
-    pub fn fold(&mut self, seen: &Seen<'_>) {
+    pub fn fold(&mut self, seen: &FlowEvent<'_>) {
         match *seen {
-            Seen::Run { at, instructions, .. } => {
+            FlowEvent::Run { at, instructions, .. } => {
                 let edge = mem::replace(&mut self.edge, Edge::Flow);
                 self.arrive(edge, &at);
                 self.log.instructions += instructions;
             }
-            Seen::Begin(clock) => self.time(clock),
-            Seen::Time(clock) => self.time(Some(clock)),
-            Seen::End => self.time(None),
-            Seen::Gap => self.forget(true),
-            Seen::Number(_) | Seen::Cycles(_) => {}
-            Seen::Skip { instructions } => {
+            FlowEvent::Begin(clock) => self.time(clock),
+            FlowEvent::Time(clock) => self.time(Some(clock)),
+            FlowEvent::End => self.time(None),
+            FlowEvent::Gap => self.forget(true),
+            FlowEvent::Number(_) | FlowEvent::Cycles(_) => {}
+            FlowEvent::Skip { instructions } => {
                 if self.edge != Edge::Gap {
                     self.forget(false);
                 }
@@ -230,12 +230,12 @@ impl Part {
         self.tell_the_timeless();
     }
 
-    /// Takes in stretches that follow each other, and what the last instruction of each was; and then a time, if one is
+    /// Takes in function runs that follow each other, and what the last instruction of each was; and then a time, if one is
     /// given.
-    pub fn fold_stretches(
+    pub fn fold_function_runs(
         &mut self,
         functions: &impl Numbering,
-        stretches: &[Stretch],
+        function_runs: &[FunctionRun],
         until: Option<Nanos>,
     ) {
         let waits = self.log.instructions > self.at_clock || !self.log.pending.is_empty();
@@ -246,12 +246,12 @@ impl Part {
             _ => None,
         };
         if let Some(times) = times.filter(|_| !waits && !self.stack.is_empty()) {
-            self.fold_timed(functions, stretches, times);
+            self.fold_timed(functions, function_runs, times);
             return self.time(until);
         }
         // A processor waits where a value is read that was written in parts, so it is kept out of memory.
         let mut edge = self.edge;
-        for run in Stretch::runs(stretches, functions) {
+        for run in FunctionRun::runs(function_runs, functions) {
             self.arrive(edge, &run.at);
             self.log.instructions += run.instructions;
             edge = Edge::after(&run);
@@ -380,7 +380,7 @@ impl Part {
 /// Follows the calls of one thread.
 #[derive(Debug)]
 pub struct Calls {
-    stack: Pile<Frame<Open>>,
+    stack: SpareCapacityStack<Frame<Open>>,
     edge: Edge,
     /// Instructions so far.
     instructions: u64,
@@ -414,7 +414,7 @@ impl<F: FnMut(Moment)> Watch<Open> for Teller<'_, F> {
 
 impl Default for Calls {
     fn default() -> Calls {
-        Calls { stack: Pile::default(), edge: Edge::Unknown, instructions: 0 }
+        Calls { stack: SpareCapacityStack::default(), edge: Edge::Unknown, instructions: 0 }
     }
 }
 
@@ -475,18 +475,18 @@ impl Calls {
 
 #[cfg(test)]
 mod tests {
-    use hodo_trace::{Arrival, Code, End, Place};
+    use hodo_model::{Arrival, Code, End, Place};
 
     use super::*;
 
-    fn run(index: u32, place: Place, instructions: u64) -> Seen<'static> {
+    fn run(index: u32, place: Place, instructions: u64) -> FlowEvent<'static> {
         let at =
             Arrival { address: u64::from(index) * 100, function: FunctionId { module: 1, index }, place };
         let code = Code { offset: at.address, since: 0, lengths: &[], end: End::Next, target: 0 };
-        Seen::Run { at, instructions, code }
+        FlowEvent::Run { at, instructions, code }
     }
 
-    fn told(seen: &[Seen]) -> Vec<String> {
+    fn told(seen: &[FlowEvent]) -> Vec<String> {
         let mut told = Vec::new();
         let time = |time: Option<Nanos>| time.map_or("?".to_owned(), |time| time.0.to_string());
         let mut tell = |moment: Moment| {
@@ -513,15 +513,15 @@ mod tests {
 
     #[test]
     fn times_between_two_clocks_are_spread_over_the_instructions() {
-        let call = Seen::Call { return_address: 100 };
+        let call = FlowEvent::Call { return_address: 100 };
         let seen = [
-            Seen::Begin(Some(Nanos(1000))),
+            FlowEvent::Begin(Some(Nanos(1000))),
             run(1, Place::Entry, 10),
             call,
             run(2, Place::Entry, 20),
-            Seen::Return,
+            FlowEvent::Return,
             run(1, Place::Middle, 10),
-            Seen::Time(Nanos(1080)),
+            FlowEvent::Time(Nanos(1080)),
             run(1, Place::Middle, 5),
         ];
         let expected = [
@@ -535,7 +535,8 @@ mod tests {
 
     #[test]
     fn a_gap_ends_what_was_open() {
-        let seen = [Seen::Begin(None), run(1, Place::Entry, 3), Seen::Gap, run(2, Place::Middle, 4)];
+        let seen =
+            [FlowEvent::Begin(None), run(1, Place::Entry, 3), FlowEvent::Gap, run(2, Place::Middle, 4)];
         let expected =
             ["f1 at ?", "f1 ? to ?, 3 instructions", "gap", "f2 at ?", "f2 ? to ?, 4 instructions"];
         assert_eq!(told(&seen), expected);

@@ -1,6 +1,6 @@
 //! Paths that run again and again, and the calls that begin and end on them.
 
-use hodo_trace::{FunctionId, Run};
+use hodo_model::{FunctionId, Run};
 
 use crate::{
     contexts::{ContextId, Notes, States},
@@ -13,7 +13,7 @@ pub(super) enum Step {
     Enter(FunctionId, Entry),
     Leave,
     /// A call ends that began so many instructions ago, on so many that end as such, too.
-    Whole {
+    FinishContext {
         function: FunctionId,
         entry: Entry,
         instructions: u32,
@@ -37,7 +37,7 @@ pub struct Paths {
     /// Each with the instructions of the path before it.
     steps: Vec<(u32, Step)>,
     /// Those of a path while it is learned.
-    learned: Vec<(u32, Step)>,
+    memoized_paths: Vec<(u32, Step)>,
 }
 
 impl Paths {
@@ -49,8 +49,8 @@ impl Paths {
         runs: impl Iterator<Item = Run>,
         begins: bool,
     ) -> Option<(u32, u32)> {
-        self.learned.clear();
-        let mut gatherer = Gatherer { steps: &mut self.learned, instructions: 0 };
+        self.memoized_paths.clear();
+        let mut gatherer = Gatherer { steps: &mut self.memoized_paths, instructions: 0 };
         let to = self.states.follow(state, runs, &mut gatherer)?;
         let instructions = gatherer.instructions;
         self.keep(begins);
@@ -75,14 +75,14 @@ impl Paths {
     /// Keeps the steps that were learned. A call that begins and ends among them is one, unless somebody wants to know
     /// where it begins.
     fn keep(&mut self, begins: bool) {
-        let Paths { steps, learned, .. } = self;
+        let Paths { steps, memoized_paths, .. } = self;
         if begins {
-            steps.append(learned);
+            steps.append(memoized_paths);
             return;
         }
         // Of each step whether it is part of a whole call, and where those begin that have not ended.
-        let (mut whole, mut open) = (vec![false; learned.len()], Vec::new());
-        for (index, (_, step)) in learned.iter().enumerate() {
+        let (mut whole, mut open) = (vec![false; memoized_paths.len()], Vec::new());
+        for (index, (_, step)) in memoized_paths.iter().enumerate() {
             match step {
                 Step::Enter(..) => open.push(index),
                 _ => {
@@ -93,21 +93,22 @@ impl Paths {
             }
         }
         open.clear();
-        for (index, &(at, step)) in learned.iter().enumerate() {
+        for (index, &(at, step)) in memoized_paths.iter().enumerate() {
             match step {
                 Step::Enter(..) if whole[index] => open.push(index),
                 Step::Leave if whole[index] => {
-                    let Some((begin, Step::Enter(function, entry))) = open.pop().map(|begin| learned[begin])
+                    let Some((begin, Step::Enter(function, entry))) =
+                        open.pop().map(|begin| memoized_paths[begin])
                     else {
                         continue;
                     };
                     let (instructions, above) = (at - begin, open.len() as u32);
-                    steps.push((at, Step::Whole { function, entry, instructions, above }));
+                    steps.push((at, Step::FinishContext { function, entry, instructions, above }));
                 }
                 _ => steps.push((at, step)),
             }
         }
-        learned.clear();
+        memoized_paths.clear();
     }
 }
 

@@ -1,6 +1,6 @@
 //! Calls whose times are known.
 
-use hodo_trace::{FunctionId, Numbering, Stretch};
+use hodo_model::{FunctionId, FunctionRun, Numbering};
 
 use super::{Item, Open, Part, When, paths::Step};
 use crate::{
@@ -23,7 +23,7 @@ impl Timed {
     pub(super) fn step(&mut self, step: Step, before: u64, when: impl Fn(u64) -> When) {
         let depth = self.open.len() as u32 + 1;
         match step {
-            Step::Whole { function, entry, instructions, above } => {
+            Step::FinishContext { function, entry, instructions, above } => {
                 let begin = before - u64::from(instructions);
                 let open = Open { depth: depth + above, function, entry, time: when(begin), before: begin };
                 self.items.push(Item::End(open.ended(when(before), before)));
@@ -81,34 +81,34 @@ impl Watch<()> for Clocked<'_> {
 }
 
 impl Part {
-    /// Takes in stretches of which it is known since when they ran, and how long: nothing need wait for that.
+    /// Takes in function runs of which it is known since when they ran, and how long: nothing need wait for that.
     #[inline]
     pub(super) fn fold_timed(
         &mut self,
         functions: &impl Numbering,
-        stretches: &[Stretch],
+        function_runs: &[FunctionRun],
         (since, elapsed): (When, u64),
     ) {
-        let total = Stretch::instructions(stretches);
+        let total = FunctionRun::instructions(function_runs);
         let Part { timed, stack, edge: last, log, .. } = self;
         let at_clock = log.instructions;
         let shares = Shares::new(elapsed, total.max(1));
         let mut clocked = Clocked { timed, before: at_clock, at_clock, since, shares };
         let anything = stack[stack.len() - 1];
         let mut folded = 0;
-        while let Some(stretch) = stretches.get(folded) {
-            let at = stretch.arrival(functions);
+        while let Some(function_run) = function_runs.get(folded) {
+            let at = function_run.arrival(functions);
             if let Err(edge) = arrive(stack, &mut clocked, Below::Unknown, *last, &At::of(&at)) {
                 let (before, when) = (clocked.before, clocked.when(clocked.before));
                 clocked.timed.items.push(Item::Arrive(Box::new((edge, at)), when, before));
                 stack.push(Frame::root(at.function, ()));
             }
             // Those behind it, as far as they are arrived at as nearly all are.
-            let (frames, depth) = stack.with_room(stretches.len() - folded, anything);
+            let (frames, depth) = stack.with_room(function_runs.len() - folded, anything);
             let mut top = Top { frames, depth };
-            for [before, stretch] in stretches[folded..].array_windows() {
+            for [before, function_run] in function_runs[folded..].array_windows() {
                 clocked.before = at_clock + u64::from(before.until);
-                let at = At::of(&stretch.arrival(functions));
+                let at = At::of(&function_run.arrival(functions));
                 if !arrive_plainly(&mut top, &mut clocked, (before.transfer, before.end), &at) {
                     break;
                 }
@@ -116,8 +116,8 @@ impl Part {
             }
             let depth = top.depth;
             stack.count(depth);
-            clocked.before = at_clock + u64::from(stretches[folded].until);
-            *last = Edge::behind(&stretches[folded]);
+            clocked.before = at_clock + u64::from(function_runs[folded].until);
+            *last = Edge::behind(&function_runs[folded]);
             folded += 1;
         }
         log.instructions = at_clock + total;

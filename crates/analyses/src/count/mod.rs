@@ -5,9 +5,9 @@ mod over_time;
 use std::collections::BTreeMap;
 
 use hodo_clock::OriginNanos;
-use hodo_trace::{
-    Analysis, Column, CountInterest, Counts, Description, Every, Interest, Item, Maker, Parameters, Report,
-    Shape, Start, Table, Takes, Unit, Value, Whole, kernel::Threads, only,
+use hodo_model::{
+    Analysis, Column, CountInterest, Counts, Description, Every, FinishContext, Interest, Item, Maker,
+    Parameters, Report, Shape, Start, Table, Takes, Unit, Value, kernel::Threads, only,
 };
 use serde::{Deserialize, Serialize};
 
@@ -29,7 +29,7 @@ impl Report for CountReport {
     }
 
     fn make<M: Maker>(&self, parameters: &Parameters, maker: M) -> M::Made {
-        match (parameters.every, parameters.choice.view.as_str()) {
+        match (parameters.every, parameters.selection.view.as_str()) {
             (Some(Every::Nanoseconds(width)), _) => maker.analysis(OverTime { width: Some(width) }),
             (_, "time") => maker.analysis(OverTime { width: None }),
             _ => maker.analysis(Count),
@@ -124,13 +124,13 @@ impl Analysis for Count {
         earlier
     }
 
-    fn finish(&self, partials: Vec<Partial>, of: &Whole<'_>) -> Table {
+    fn finish(&self, partials: Vec<Partial>, of: &FinishContext<'_>) -> Table {
         let streams = only(partials).0;
         let mut all = Extent::default();
         streams.values().for_each(|stream| all.add(stream.extent));
         let events = streams.values().flat_map(|stream| stream.events.values()).sum();
         let summary = all.summary(events, streams.len() as u64);
-        let (columns, rows) = match of.choice.view.as_str() {
+        let (columns, rows) = match of.selection.view.as_str() {
             "stream" => by_stream(streams.values()),
             _ => by_event(streams.values()),
         };

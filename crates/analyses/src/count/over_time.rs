@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use hodo_clock::OriginNanos;
-use hodo_trace::{
-    Analysis, Column, CountInterest, Interest, Item, Shape, Start, Table, Unit, Value, Whole,
+use hodo_model::{
+    Analysis, Column, CountInterest, FinishContext, Interest, Item, Shape, Start, Table, Unit, Value,
     kernel::Threads, only,
 };
 use serde::{Deserialize, Serialize};
@@ -83,7 +83,7 @@ impl Analysis for OverTime {
         earlier
     }
 
-    fn finish(&self, partials: Vec<Partial>, _: &Whole<'_>) -> Table {
+    fn finish(&self, partials: Vec<Partial>, _: &FinishContext<'_>) -> Table {
         let Partial { width, bins, untimed, extent, streams } = only(partials);
         let events: u64 = bins.values().map(|bin| bin.events).sum();
         let mut summary = extent.summary(events + untimed, streams.len() as u64);

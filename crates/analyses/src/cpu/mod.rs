@@ -11,9 +11,9 @@ mod stints;
 use std::collections::BTreeMap;
 
 use hodo_clock::Nanos;
-use hodo_trace::{
-    Analysis, Column, Description, Interest, Item, Maker, Parameters, Report, Shape, Start, Table, Takes,
-    Unit, Value, Whole,
+use hodo_model::{
+    Analysis, Column, Description, FinishContext, Interest, Item, Maker, Parameters, Report, Shape, Start,
+    Table, Takes, Unit, Value,
     kernel::{Kind, Thread, Threads, field},
     only,
 };
@@ -21,9 +21,9 @@ use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
 
 use crate::{
+    columns::{most_time_first, share},
     durations::Add,
-    figures::{most_time_first, share},
-    tally::Tally,
+    per_thread_sums::PerThreadSums,
 };
 
 use stints::{Missing, Stint, Stints};
@@ -50,7 +50,7 @@ impl Report for CpuReport {
     }
 
     fn make<M: Maker>(&self, parameters: &Parameters, maker: M) -> M::Made {
-        match parameters.choice.view.as_str() {
+        match parameters.selection.view.as_str() {
             "time" => maker.analysis(OverTime),
             _ => maker.analysis(CpuUse),
         }
@@ -79,7 +79,7 @@ impl Add for Use {
 /// What is known after some events.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Partial {
-    used: Tally<(), Use>,
+    used: PerThreadSums<(), Use>,
     stints: Stints,
 }
 
@@ -122,22 +122,22 @@ impl Analysis for CpuUse {
         earlier
     }
 
-    fn finish(&self, partials: Vec<Partial>, of: &Whole<'_>) -> Table {
+    fn finish(&self, partials: Vec<Partial>, of: &FinishContext<'_>) -> Table {
         let mut whole = only(partials);
-        let Whole { span, threads, .. } = *of;
+        let FinishContext { span, threads, .. } = *of;
         let ends: Vec<Stint> = whole.stints.ends(span).collect();
         ends.iter().for_each(|stint| whole.ran(stint));
         let mut cpus: BTreeMap<u32, OnCpu> = BTreeMap::new();
         for (thread, cpu, (), used) in
-            whole.used.settled(threads).filter(|(_, cpu, ..)| of.choice.wants_cpu(*cpu))
+            whole.used.settled(threads).filter(|(_, cpu, ..)| of.selection.wants_cpu(*cpu))
         {
             let on = cpus.entry(cpu).or_default();
-            if thread.is_idle() || threads.wanted(thread, of.choice) {
+            if thread.is_idle() || threads.wanted(thread, of.selection) {
                 on.entry(thread).or_default().add(*used);
             }
         }
-        let missing = whole.stints.missing().filter(|(cpu, _)| of.choice.wants_cpu(*cpu)).collect();
-        table(threads, cpus, &missing, span.1.0.saturating_sub(span.0.0), &of.choice.view)
+        let missing = whole.stints.missing().filter(|(cpu, _)| of.selection.wants_cpu(*cpu)).collect();
+        table(threads, cpus, &missing, span.1.0.saturating_sub(span.0.0), &of.selection.view)
     }
 }
 

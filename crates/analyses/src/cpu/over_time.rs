@@ -1,8 +1,8 @@
 //! `cpu --by time`: how busy were the processors when?
 
 use hodo_clock::Nanos;
-use hodo_trace::{
-    Analysis, Column, Interest, Item, Shape, Start, Table, Unit, Whole,
+use hodo_model::{
+    Analysis, Column, FinishContext, Interest, Item, Shape, Start, Table, Unit,
     kernel::{Kind, Thread, Threads, field::switch},
     only,
 };
@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     bins::{Bins, within},
-    figures::share,
+    columns::share,
 };
 
 use super::{
@@ -60,19 +60,19 @@ impl Analysis for OverTime {
         earlier
     }
 
-    fn finish(&self, partials: Vec<Partial>, of: &Whole<'_>) -> Table {
+    fn finish(&self, partials: Vec<Partial>, of: &FinishContext<'_>) -> Table {
         let mut whole = only(partials);
         let ends: Vec<Stint> = whole.stints.ends(of.span).collect();
         ends.iter().for_each(|stint| whole.ran(stint));
         let Partial { bins, stints } = whole;
         let missing: Vec<Missing> =
-            stints.missing().filter(|(cpu, _)| of.choice.wants_cpu(*cpu)).map(|(_, own)| own).collect();
+            stints.missing().filter(|(cpu, _)| of.selection.wants_cpu(*cpu)).map(|(_, own)| own).collect();
         let cpus = missing.len() as u64;
         let width = bins.width();
         let mut rows: std::collections::BTreeMap<Nanos, u64> = std::collections::BTreeMap::new();
         for (begin, (thread, cpu), bin) in bins.into_bins() {
             let is_wanted =
-                of.choice.wants_cpu(cpu) && !thread.is_idle() && of.threads.wanted(thread, of.choice);
+                of.selection.wants_cpu(cpu) && !thread.is_idle() && of.threads.wanted(thread, of.selection);
             *rows.entry(begin).or_default() += if is_wanted { bin.area } else { 0 };
         }
         let total: u64 = rows.values().sum();

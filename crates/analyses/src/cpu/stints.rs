@@ -1,7 +1,7 @@
 //! Who ran on each CPU, from switch to switch.
 
 use hodo_clock::Nanos;
-use hodo_trace::kernel::{Cpus, KernelEvent, Thread};
+use hodo_model::kernel::{Cpus, KernelEvent, Thread};
 use serde::{Deserialize, Serialize};
 
 /// A thread that ran on a CPU, from when to when.

@@ -1,7 +1,7 @@
 //! What system calls do to the table of file descriptors.
 
 use hodo_clock::Nanos;
-use hodo_trace::kernel::{
+use hodo_model::kernel::{
     KernelEvent, Thread,
     field::{entry, exit},
 };

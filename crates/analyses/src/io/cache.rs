@@ -1,7 +1,7 @@
 //! `io --by cache`: which files' pages came into the page cache, and left it?
 
-use hodo_trace::{
-    Analysis, Column, Interest, Item, Shape, Start, Table, Unit, Value, Whole,
+use hodo_model::{
+    Analysis, Column, FinishContext, Interest, Item, Shape, Start, Table, Unit, Value,
     kernel::{Kind, Threads, field},
     only,
 };
@@ -9,9 +9,9 @@ use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
 
 use crate::{
+    columns::most_time_first,
     durations::{Add, add_all},
-    figures::most_time_first,
-    tally::Tally,
+    per_thread_sums::PerThreadSums,
 };
 
 /// The analysis.
@@ -36,7 +36,7 @@ impl Add for Pages {
 
 /// What is known after some events: by device and inode.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub struct Partial(Tally<(u32, u64), Pages>);
+pub struct Partial(PerThreadSums<(u32, u64), Pages>);
 
 impl Analysis for Cache {
     type Partial = Partial;
@@ -72,7 +72,7 @@ impl Analysis for Cache {
         earlier
     }
 
-    fn finish(&self, partials: Vec<Partial>, of: &Whole<'_>) -> Table {
+    fn finish(&self, partials: Vec<Partial>, of: &FinishContext<'_>) -> Table {
         let whole = only(partials);
         let mut files: FxHashMap<(u32, u64), Pages> = FxHashMap::default();
         add_all(&mut files, whole.0.wanted(of).map(|(_, _, file, pages)| (*file, *pages)));

@@ -5,7 +5,7 @@
 //! executed that is to close it. What nothing tells has no name. Descriptors of a thread whose process is not known
 //! have none either: another thread of the process could have closed them.
 
-use hodo_trace::kernel::Thread;
+use hodo_model::kernel::Thread;
 use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
 
@@ -13,7 +13,7 @@ use super::{
     Operation,
     action::{Action, CLOSE_ON_EXEC, Entry, Exit, LABELS},
 };
-use crate::{durations::Add, replay::Machine, system_calls::is_error};
+use crate::{deferred_ops::Machine, durations::Add, system_calls::is_error};
 
 /// What happens to tables and with files.
 #[derive(Clone, Debug, Serialize, Deserialize)]

@@ -1,7 +1,7 @@
 //! `io --by file` and `--by descriptor`: what was read and written of each file.
 
-use hodo_trace::{
-    Analysis, Column, Interest, Item, Shape, Start, Table, Unit, Value, Whole,
+use hodo_model::{
+    Analysis, Column, FinishContext, Interest, Item, Shape, Start, Table, Unit, Value,
     kernel::{Cpus, KernelEvent, Kind, Thread, Threads, field},
     only,
 };
@@ -13,9 +13,9 @@ use super::{
     descriptors::{Descriptors, File, Step, UNKNOWN, Use},
 };
 use crate::{
+    columns::most_time_first,
+    deferred_ops::DeferredOps,
     durations::{Add, add_all},
-    figures::most_time_first,
-    replay::Replay,
 };
 
 /// The analysis.
@@ -30,7 +30,7 @@ pub struct Partial {
     calls: Vec<Option<Call>>,
     /// What the threads on CPUs do, where a call began or ended since the last switch.
     inside: Cpus<Inside>,
-    steps: Replay<Descriptors, Step>,
+    steps: DeferredOps<Descriptors, Step>,
 }
 
 /// What a thread is in the middle of.
@@ -47,7 +47,7 @@ impl Partial {
         Partial {
             calls: names.iter().map(|name| Call::of(name)).collect(),
             inside: Cpus::default(),
-            steps: Replay::new(is_first),
+            steps: DeferredOps::new(is_first),
         }
     }
 
@@ -207,7 +207,7 @@ impl Analysis for Files {
         earlier
     }
 
-    fn finish(&self, partials: Vec<Partial>, of: &Whole<'_>) -> Table {
+    fn finish(&self, partials: Vec<Partial>, of: &FinishContext<'_>) -> Table {
         let whole = only(partials);
         let threads = of.threads;
         let descriptors = whole.steps.finish();
@@ -218,7 +218,7 @@ impl Analysis for Files {
             .iter()
             .map(|(&(thread, cpu, fd, file), used)| (threads.settled(thread), cpu, fd, file, *used));
         let wanted = settled
-            .filter(|&(thread, cpu, ..)| threads.wanted(thread, of.choice) && of.choice.wants_cpu(cpu));
+            .filter(|&(thread, cpu, ..)| threads.wanted(thread, of.selection) && of.selection.wants_cpu(cpu));
         add_all(&mut users, wanted.map(|(thread, _, fd, file, used)| ((thread, fd, file), used)));
         let mut all = Use::default();
         users.values().for_each(|used| all.add(*used));
@@ -235,7 +235,7 @@ impl Analysis for Files {
             ("files", (files.len() as u64).into()),
             ("nameless_bytes", nameless.fold(0, u64::saturating_add).into()),
         ];
-        let (columns, rows) = match of.choice.view.as_str() {
+        let (columns, rows) = match of.selection.view.as_str() {
             "descriptor" => by_descriptor(threads, users, &names),
             _ => by_file(threads, users, &names),
         };

@@ -16,9 +16,9 @@ mod users;
 use std::collections::BTreeMap;
 
 use hodo_clock::Nanos;
-use hodo_trace::{
-    Analysis, Column, Description, Interest, Item, Maker, Parameters, Report, Shape, Start, Table, Takes,
-    Unit, Value, Whole,
+use hodo_model::{
+    Analysis, Column, Description, FinishContext, Interest, Item, Maker, Parameters, Report, Shape, Start,
+    Table, Takes, Unit, Value,
     kernel::{KernelEvent, Kind, Thread, Threads, field},
     only,
 };
@@ -26,8 +26,8 @@ use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
 
 use crate::{
+    columns::{duration_cells, duration_columns},
     durations::{Add, Durations},
-    figures::{duration_cells, duration_columns},
     pairs::Pairs,
     syscalls::Syscalls,
     system_calls::{Calls, OfName},
@@ -59,7 +59,7 @@ impl Report for InputOutputReport {
     }
 
     fn make<M: Maker>(&self, parameters: &Parameters, maker: M) -> M::Made {
-        match parameters.choice.view.as_str() {
+        match parameters.selection.view.as_str() {
             "file" | "descriptor" => maker.analysis(Files),
             "cache" => maker.analysis(Cache),
             "" | "thread" | "process" if parameters.alone => maker.analysis(Users),
@@ -203,13 +203,13 @@ impl Analysis for InputOutput {
         earlier
     }
 
-    fn finish(&self, partials: Vec<Partial>, of: &Whole<'_>) -> Table {
+    fn finish(&self, partials: Vec<Partial>, of: &FinishContext<'_>) -> Table {
         let whole = only(partials);
         let operations = Operations::of(of.names);
         let wanted = || operations.among(of.base::<Calls>().wanted(of));
         let users = users::sums(wanted().map(|(thread, operation, calls)| (thread, operation, calls.into())));
         let summary = summary(&users, &whole);
-        let (columns, rows) = match of.choice.view.as_str() {
+        let (columns, rows) = match of.selection.view.as_str() {
             "operation" => by_operation(wanted().map(|(_, operation, calls)| (operation, calls))),
             "device" => by_device(whole.devices),
             view => users::by_user(of.threads, users, view == "process"),

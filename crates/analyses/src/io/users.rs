@@ -1,7 +1,7 @@
 //! The threads and processes that read and write.
 
-use hodo_trace::{
-    Analysis, Column, Interest, Item, Start, Table, Unit, Whole,
+use hodo_model::{
+    Analysis, Column, FinishContext, Interest, Item, Start, Table, Unit,
     kernel::{Kind, Thread, Threads},
     only,
 };
@@ -9,10 +9,10 @@ use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
 
 use crate::{
+    columns::most_time_first,
     durations::Add,
-    figures::most_time_first,
+    per_thread_sums::PerThreadSums,
     system_calls::{self, Calls, OfCalls, OfName, is_error},
-    tally::Tally,
 };
 
 use super::{BLOCKS, Operation, Operations, Partial, Rows, summary, table};
@@ -58,7 +58,7 @@ impl From<&OfName> for Moved {
 }
 
 impl Analysis for Users {
-    type Partial = (Partial, Calls<Tally<u32, Moved>>);
+    type Partial = (Partial, Calls<PerThreadSums<u32, Moved>>);
 
     fn interest(&self) -> Interest<'_> {
         Interest::events(
@@ -89,11 +89,11 @@ impl Analysis for Users {
         earlier
     }
 
-    fn finish(&self, partials: Vec<Self::Partial>, of: &Whole<'_>) -> Table {
+    fn finish(&self, partials: Vec<Self::Partial>, of: &FinishContext<'_>) -> Table {
         let (blocks, calls) = only(partials);
         let calls = calls.wanted(of).map(|(thread, name, calls)| (thread, name, *calls));
         let users = sums(Operations::of(of.names).among(calls));
-        table(summary(&users, &blocks), by_user(of.threads, users, of.choice.view == "process"))
+        table(summary(&users, &blocks), by_user(of.threads, users, of.selection.view == "process"))
     }
 }
 

@@ -8,8 +8,9 @@
 mod off;
 
 use hodo_clock::Nanos;
-use hodo_trace::{
-    Analysis, Column, Description, Interest, Item, Shape, Simple, Start, Table, Takes, Unit, Value, Whole,
+use hodo_model::{
+    Analysis, Column, Description, FinishContext, Interest, Item, Shape, Simple, Start, Table, Takes, Unit,
+    Value,
     kernel::{Kind, Threads, field},
     only,
 };
@@ -17,8 +18,8 @@ use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
 
 use crate::{
+    columns::{duration_cells, duration_columns, most_time_first},
     durations::{Add, Durations, Longest, add_all},
-    figures::{duration_cells, duration_columns, most_time_first},
     pairs::{Pairs, Requests},
 };
 
@@ -156,7 +157,7 @@ impl Analysis for Interrupts {
         earlier
     }
 
-    fn finish(&self, partials: Vec<Partial>, of: &Whole<'_>) -> Table {
+    fn finish(&self, partials: Vec<Partial>, of: &FinishContext<'_>) -> Table {
         let whole = only(partials);
         let Partial { names, hard, soft, raised, mut sums } = whole;
         let (unmatched, unfinished) = (hard.left().0 + soft.left().0, hard.left().1 + soft.left().1);
@@ -164,7 +165,7 @@ impl Analysis for Interrupts {
         let mut handlers: Vec<(Handler, u32, Durations)> = Vec::new();
         for (phase, numbers) in [Phase::Hard, Phase::Soft, Phase::Raise].into_iter().zip(sums.handlers) {
             let all = numbers.into_iter().map(|(key, durations)| ((key >> 32) as u32, key as u32, durations));
-            let wanted = all.filter(|(cpu, ..)| of.choice.wants_cpu(*cpu));
+            let wanted = all.filter(|(cpu, ..)| of.selection.wants_cpu(*cpu));
             handlers.extend(wanted.map(|(cpu, number, durations)| (Handler(phase, number), cpu, durations)));
         }
         let total = |phase| {
@@ -177,7 +178,7 @@ impl Analysis for Interrupts {
             ("unmatched", unmatched.into()),
             ("unfinished", unfinished.into()),
         ];
-        let (columns, rows) = match of.choice.view.as_str() {
+        let (columns, rows) = match of.selection.view.as_str() {
             "slowest" => slowest(&names, &sums.longest, of),
             "cpu" => rows(&names, handlers, true),
             _ => rows(&names, handlers, false),
@@ -225,7 +226,7 @@ fn rows(
 fn slowest(
     names: &FxHashMap<u32, String>,
     longest: &Longest<(Phase, u32, u32)>,
-    of: &Whole<'_>,
+    of: &FinishContext<'_>,
 ) -> (Vec<Column>, Vec<Vec<Value>>) {
     let columns = vec![
         Column::name("kind"),
@@ -235,7 +236,7 @@ fn slowest(
         Column::integer("begin_ns", Unit::Nanoseconds),
         Column::integer("cpu", Unit::None),
     ];
-    let wanted = longest.iter().filter(|(.., (.., cpu))| of.choice.wants_cpu(*cpu));
+    let wanted = longest.iter().filter(|(.., (.., cpu))| of.selection.wants_cpu(*cpu));
     let row = |&(length, Nanos(begin), (phase, number, cpu)): &(u64, Nanos, (Phase, u32, u32))| {
         let mut row = cells(names, Handler(phase, number)).to_vec();
         row.extend([length.into(), begin.into(), u64::from(cpu).into()]);

@@ -3,8 +3,9 @@
 //! From `irq_disable` to the next `irq_enable` on the CPU.
 
 use hodo_clock::Nanos;
-use hodo_trace::{
-    Analysis, Column, Description, Interest, Item, Shape, Simple, Start, Table, Takes, Unit, Value, Whole,
+use hodo_model::{
+    Analysis, Column, Description, FinishContext, Interest, Item, Shape, Simple, Start, Table, Takes, Unit,
+    Value,
     kernel::{Kind, Threads},
     only,
 };
@@ -12,8 +13,8 @@ use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
 
 use crate::{
+    columns::{duration_cells, duration_columns},
     durations::{Add, Durations, Longest, add_all},
-    figures::{duration_cells, duration_columns},
     pairs::Pairs,
 };
 
@@ -87,10 +88,10 @@ impl Analysis for InterruptsOff {
         earlier
     }
 
-    fn finish(&self, partials: Vec<Partial>, of: &Whole<'_>) -> Table {
+    fn finish(&self, partials: Vec<Partial>, of: &FinishContext<'_>) -> Table {
         let whole = only(partials);
         let Partial { off, mut sums } = whole;
-        sums.cpus.retain(|cpu, _| of.choice.wants_cpu(*cpu));
+        sums.cpus.retain(|cpu, _| of.selection.wants_cpu(*cpu));
         let mut all = Durations::default();
         sums.cpus.values().for_each(|durations| all.add(durations.clone()));
         let (unmatched, unfinished) = off.left();
@@ -100,7 +101,7 @@ impl Analysis for InterruptsOff {
             ("unmatched", unmatched.into()),
             ("unfinished", unfinished.into()),
         ];
-        let (columns, rows) = match of.choice.view.as_str() {
+        let (columns, rows) = match of.selection.view.as_str() {
             "slowest" => slowest(&sums.longest, of),
             _ => by_cpu(sums.cpus),
         };
@@ -123,13 +124,13 @@ fn by_cpu(cpus: FxHashMap<u32, Durations>) -> Rows {
     (columns, cpus.into_iter().map(row).collect())
 }
 
-fn slowest(longest: &Longest<u32>, of: &Whole<'_>) -> Rows {
+fn slowest(longest: &Longest<u32>, of: &FinishContext<'_>) -> Rows {
     let columns = vec![
         Column::integer("duration_ns", Unit::Nanoseconds),
         Column::integer("begin_ns", Unit::Nanoseconds),
         Column::integer("cpu", Unit::None),
     ];
-    let wanted = longest.iter().filter(|(.., cpu)| of.choice.wants_cpu(*cpu));
+    let wanted = longest.iter().filter(|(.., cpu)| of.selection.wants_cpu(*cpu));
     let row = |&(length, begin, cpu): &(u64, Nanos, u32)| {
         vec![length.into(), begin.0.into(), u64::from(cpu).into()]
     };

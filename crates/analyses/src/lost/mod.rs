@@ -6,16 +6,17 @@
 use std::collections::BTreeMap;
 
 use hodo_clock::Nanos;
-use hodo_trace::{
-    Analysis, Column, Description, Interest, Item, Shape, Simple, Start, Table, Takes, Unit, Value, Whole,
+use hodo_model::{
+    Analysis, Column, Description, FinishContext, Interest, Item, Shape, Simple, Start, Table, Takes, Unit,
+    Value,
     kernel::{Kind, Threads, field},
     only,
 };
 use serde::{Deserialize, Serialize};
 
 use crate::{
+    columns::{most_time_first, share},
     durations::{Add, Durations, Longest},
-    figures::{most_time_first, share},
 };
 
 /// The analysis.
@@ -36,14 +37,14 @@ pub const LOST: Simple<Lost> = Simple {
 
 /// What a stream lost.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-struct Figures {
+struct Totals {
     events: u64,
     packets: u64,
     gaps: Durations,
 }
 
-impl Add for Figures {
-    fn add(&mut self, later: Figures) {
+impl Add for Totals {
+    fn add(&mut self, later: Totals) {
         self.events = self.events.saturating_add(later.events);
         self.packets = self.packets.saturating_add(later.packets);
         self.gaps.add(later.gaps);
@@ -56,7 +57,7 @@ type Gap = (String, u64, u64);
 /// What is known after some events.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Partial {
-    streams: BTreeMap<String, Figures>,
+    streams: BTreeMap<String, Totals>,
     longest: Longest<Gap>,
 }
 
@@ -91,7 +92,7 @@ impl Analysis for Lost {
         let mut gaps = Durations::default();
         gaps.see(length);
         let own = partial.streams.entry(stream.clone().into_owned()).or_default();
-        own.add(Figures { events, packets, gaps });
+        own.add(Totals { events, packets, gaps });
         partial.longest.see(length, Nanos(begin), (stream.into_owned(), events, packets));
     }
 
@@ -103,15 +104,15 @@ impl Analysis for Lost {
         earlier
     }
 
-    fn finish(&self, partials: Vec<Partial>, of: &Whole<'_>) -> Table {
+    fn finish(&self, partials: Vec<Partial>, of: &FinishContext<'_>) -> Table {
         let whole = only(partials);
-        let sum = |which: fn(&Figures) -> u64| Value::from(whole.streams.values().map(which).sum::<u64>());
+        let sum = |which: fn(&Totals) -> u64| Value::from(whole.streams.values().map(which).sum::<u64>());
         let summary = vec![
             ("streams_with_loss", (whole.streams.len() as u64).into()),
             ("gaps", sum(|figures| figures.gaps.count)),
             ("duration_ns", of.span.1.0.saturating_sub(of.span.0.0).into()),
         ];
-        let (shape, columns, rows) = match of.choice.view.as_str() {
+        let (shape, columns, rows) = match of.selection.view.as_str() {
             "longest" => (Shape::Intervals, longest_columns(), longest(&whole)),
             _ => (Shape::Counters, stream_columns(), by_stream(whole, of)),
         };
@@ -131,10 +132,10 @@ fn stream_columns() -> Vec<Column> {
     ]
 }
 
-fn by_stream(whole: Partial, of: &Whole<'_>) -> Vec<Vec<Value>> {
+fn by_stream(whole: Partial, of: &FinishContext<'_>) -> Vec<Vec<Value>> {
     let length = of.span.1.0.saturating_sub(of.span.0.0);
-    let row = |(stream, figures): (String, Figures)| {
-        let Figures { events, packets, gaps } = figures;
+    let row = |(stream, figures): (String, Totals)| {
+        let Totals { events, packets, gaps } = figures;
         let row = vec![
             stream.as_str().into(),
             events.into(),

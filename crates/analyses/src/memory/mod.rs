@@ -3,8 +3,8 @@
 //! Pages are those of `mm_page_alloc` and `mm_page_free`: two to the power of `order` each time. They count to the
 //! thread that runs on the CPU, also where an interrupt allocates them.
 
-use hodo_trace::{
-    Analysis, Column, Description, Interest, Item, Shape, Simple, Start, Table, Takes, Unit, Whole,
+use hodo_model::{
+    Analysis, Column, Description, FinishContext, Interest, Item, Shape, Simple, Start, Table, Takes, Unit,
     kernel::{Kind, Thread, Threads, field},
     only,
 };
@@ -12,9 +12,9 @@ use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
 
 use crate::{
+    columns::most_time_first,
     durations::{Add, add_all},
-    figures::most_time_first,
-    tally::{Of, Tally},
+    per_thread_sums::{Of, PerThreadSums},
 };
 
 /// The analysis.
@@ -55,7 +55,7 @@ impl Add for Pages {
 
 /// What is known after some events.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub struct Partial(Tally<(), Pages>);
+pub struct Partial(PerThreadSums<(), Pages>);
 
 impl Analysis for Memory {
     type Partial = Partial;
@@ -98,10 +98,10 @@ impl Analysis for Memory {
         earlier
     }
 
-    fn finish(&self, partials: Vec<Partial>, of: &Whole<'_>) -> Table {
+    fn finish(&self, partials: Vec<Partial>, of: &FinishContext<'_>) -> Table {
         let whole = only(partials);
         let threads = of.threads;
-        let who = if of.choice.view == "thread" { Of::Threads } else { Of::Processes };
+        let who = if of.selection.view == "thread" { Of::Threads } else { Of::Processes };
         let mut rows: FxHashMap<Thread, Pages> = FxHashMap::default();
         add_all(
             &mut rows,

@@ -4,8 +4,9 @@
 //! (`netif_receive_skb`); its bytes are its length then. It counts to the thread that runs on the CPU: of packets
 //! that are received, mostly whoever was interrupted.
 
-use hodo_trace::{
-    Analysis, Column, Description, Interest, Item, Shape, Simple, Start, Table, Takes, Unit, Value, Whole,
+use hodo_model::{
+    Analysis, Column, Description, FinishContext, Interest, Item, Shape, Simple, Start, Table, Takes, Unit,
+    Value,
     kernel::{Kind, Thread, Threads, field},
     only,
 };
@@ -13,9 +14,9 @@ use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
 
 use crate::{
+    columns::most_time_first,
     durations::{Add, add_all},
-    figures::most_time_first,
-    tally::{Of, Tally},
+    per_thread_sums::{Of, PerThreadSums},
 };
 
 /// The analysis.
@@ -53,7 +54,7 @@ impl Add for Packets {
 
 /// What is known after some events: by the device's name.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub struct Partial(Tally<String, Packets>);
+pub struct Partial(PerThreadSums<String, Packets>);
 
 impl Analysis for Network {
     type Partial = Partial;
@@ -91,10 +92,10 @@ impl Analysis for Network {
         earlier
     }
 
-    fn finish(&self, partials: Vec<Partial>, of: &Whole<'_>) -> Table {
+    fn finish(&self, partials: Vec<Partial>, of: &FinishContext<'_>) -> Table {
         let whole = only(partials);
         let threads = of.threads;
-        let who = match of.choice.view.as_str() {
+        let who = match of.selection.view.as_str() {
             "process" => Some(Of::Processes),
             "thread" => Some(Of::Threads),
             _ => None,

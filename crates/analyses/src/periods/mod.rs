@@ -6,17 +6,17 @@
 use std::collections::BTreeMap;
 
 use hodo_clock::Nanos;
-use hodo_trace::{
-    Analysis, Column, Description, Interest, Item, Maker, Parameters, Period, Report, Shape, Start, Table,
-    Takes, Unit, Value, Whole,
+use hodo_model::{
+    Analysis, Column, Description, FinishContext, Interest, Item, Maker, Parameters, Period, Report, Shape,
+    Start, Table, Takes, Unit, Value,
     kernel::{Kind, Threads, field},
     only,
 };
 use serde::{Deserialize, Serialize};
 
 use crate::{
+    columns::{duration_cells, duration_columns, most_time_first, share},
     durations::{Add, Durations, Longest},
-    figures::{duration_cells, duration_columns, most_time_first, share},
     pairs::Pairs,
 };
 
@@ -120,12 +120,12 @@ impl Analysis for Periods {
         earlier
     }
 
-    fn finish(&self, partials: Vec<Partial>, of: &Whole<'_>) -> Table {
+    fn finish(&self, partials: Vec<Partial>, of: &FinishContext<'_>) -> Table {
         let whole = only(partials);
         let (unmatched, unfinished) = whole.pairs.left();
         let mut groups: BTreeMap<String, Durations> = BTreeMap::new();
         for (group, cpus) in whole.sums.groups {
-            let wanted = cpus.into_iter().filter(|(cpu, _)| of.choice.wants_cpu(*cpu));
+            let wanted = cpus.into_iter().filter(|(cpu, _)| of.selection.wants_cpu(*cpu));
             wanted.for_each(|(_, durations)| groups.entry(group.clone()).or_default().add(durations));
         }
         let sum = |which: fn(&Durations) -> u64| Value::from(groups.values().map(which).sum::<u64>());
@@ -135,7 +135,7 @@ impl Analysis for Periods {
             ("unmatched", unmatched.into()),
             ("unfinished", unfinished.into()),
         ];
-        let (columns, rows) = match of.choice.view.as_str() {
+        let (columns, rows) = match of.selection.view.as_str() {
             "slowest" => slowest(&whole.sums.longest, of),
             _ => by_group(groups),
         };
@@ -157,7 +157,7 @@ fn by_group(groups: BTreeMap<String, Durations>) -> (Vec<Column>, Vec<Vec<Value>
     (columns, most_time_first(groups.into_iter().map(row)))
 }
 
-fn slowest(longest: &Longest<Long>, of: &Whole<'_>) -> (Vec<Column>, Vec<Vec<Value>>) {
+fn slowest(longest: &Longest<Long>, of: &FinishContext<'_>) -> (Vec<Column>, Vec<Vec<Value>>) {
     let columns = vec![
         Column::name("group"),
         Column::text("match"),
@@ -166,7 +166,7 @@ fn slowest(longest: &Longest<Long>, of: &Whole<'_>) -> (Vec<Column>, Vec<Vec<Val
         Column::integer("end_ns", Unit::Nanoseconds).secondary(),
         Column::integer("cpu", Unit::None),
     ];
-    let wanted = longest.iter().filter(|(.., (.., cpu))| of.choice.wants_cpu(*cpu));
+    let wanted = longest.iter().filter(|(.., (.., cpu))| of.selection.wants_cpu(*cpu));
     let row = |(length, begin, (group, key, cpu)): &(u64, Nanos, Long)| {
         let end = begin.0.saturating_add(*length);
         vec![

@@ -7,9 +7,9 @@
 use std::collections::BTreeMap;
 
 use hodo_clock::Nanos;
-use hodo_trace::{
-    Analysis, Choice, Column, Description, Interest, Item, Shape, Simple, Start, Table, Takes, Unit, Value,
-    Whole,
+use hodo_model::{
+    Analysis, Column, Description, FinishContext, Interest, Item, Selection, Shape, Simple, Start, Table,
+    Takes, Unit, Value,
     kernel::{KernelEvent, Kind, Threads, field},
     only,
 };
@@ -174,9 +174,9 @@ impl Analysis for Processes {
         earlier
     }
 
-    fn finish(&self, partials: Vec<Partial>, of: &Whole<'_>) -> Table {
+    fn finish(&self, partials: Vec<Partial>, of: &FinishContext<'_>) -> Table {
         let whole = only(partials);
-        let family = Family::new(whole, of.choice.view == "thread");
+        let family = Family::new(whole, of.selection.view == "thread");
         let rows = family.rows(of);
         let count = |is: fn(&Member) -> bool| {
             Value::from(family.members.iter().filter(|member| is(member)).count() as u64)
@@ -274,8 +274,8 @@ impl Family {
     }
 
     /// The rows, depth first; children in the order in which they began.
-    fn rows(&self, of: &Whole<'_>) -> Vec<Vec<Value>> {
-        let wanted = self.wanted(of.choice);
+    fn rows(&self, of: &FinishContext<'_>) -> Vec<Vec<Value>> {
+        let wanted = self.wanted(of.selection);
         let order = |&index: &usize| (self.members[index].life.born, self.members[index].tid, index);
         let sorted = |mut some: Vec<usize>| {
             some.sort_unstable_by_key(order);
@@ -303,9 +303,9 @@ impl Family {
     }
 
     /// Who is asked for, and from whom they come.
-    fn wanted(&self, choice: &Choice) -> Vec<bool> {
+    fn wanted(&self, selection: &Selection) -> Vec<bool> {
         let mut wanted = vec![false; self.members.len()];
-        for (index, _) in self.members.iter().enumerate().filter(|(_, member)| member.is_chosen(choice)) {
+        for (index, _) in self.members.iter().enumerate().filter(|(_, member)| member.is_chosen(selection)) {
             let mut at = Some(index);
             while let Some(index) = at.filter(|&index| !wanted[index]) {
                 wanted[index] = true;
@@ -321,15 +321,15 @@ impl Member {
         self.life.pid.unwrap_or(self.tid)
     }
 
-    fn is_chosen(&self, choice: &Choice) -> bool {
+    fn is_chosen(&self, selection: &Selection) -> bool {
         let listed = |list: &[u32], id| list.is_empty() || list.contains(&id);
-        let called = self.life.comm.as_ref().is_some_and(|comm| choice.comms.contains(comm));
-        listed(&choice.tids, self.tid)
-            && listed(&choice.pids, self.pid())
-            && (choice.comms.is_empty() || called)
+        let called = self.life.comm.as_ref().is_some_and(|comm| selection.comms.contains(comm));
+        listed(&selection.tids, self.tid)
+            && listed(&selection.pids, self.pid())
+            && (selection.comms.is_empty() || called)
     }
 
-    fn cells(&self, depth: u64, of: &Whole<'_>) -> Vec<Value> {
+    fn cells(&self, depth: u64, of: &FinishContext<'_>) -> Vec<Value> {
         let text = |text: &Option<String>| text.as_deref().map_or(Value::Null, Value::from);
         let time = |time: Option<Nanos>| time.map_or(Value::Null, |time| time.0.into());
         let Life { born, died, ref comm, ref program, programs, .. } = self.life;

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::clock::{Span, Time};
-use hodo_trace::Every;
+use hodo_model::Every;
 
 /// What ran at a node or of a function, without what it called.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

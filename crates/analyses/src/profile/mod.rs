@@ -10,7 +10,7 @@ mod functions;
 mod table;
 mod tree;
 
-use hodo_trace::{Description, Every, Maker, Parameters, Takes};
+use hodo_model::{Description, Every, Maker, Parameters, Takes};
 
 pub use functions::Functions;
 pub use tree::Profile;
@@ -59,7 +59,7 @@ pub const TREE: ProfileReport = ProfileReport {
     report: Report::Tree,
 };
 
-impl hodo_trace::Report for ProfileReport {
+impl hodo_model::Report for ProfileReport {
     fn description(&self) -> &Description {
         &self.description
     }

@@ -7,18 +7,18 @@
 use std::collections::BTreeMap;
 
 use hodo_clock::Nanos;
-use hodo_trace::{
-    Analysis, Column, Description, Interest, Item, Shape, Simple, Start, Table, Takes, Unit, Value, Whole,
-    kernel::Threads, only,
+use hodo_model::{
+    Analysis, Column, Description, FinishContext, Interest, Item, Shape, Simple, Start, Table, Takes, Unit,
+    Value, kernel::Threads, only,
 };
 use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
 
 use crate::{
     bins::{Bin, Bins, within},
+    columns::share,
     durations::Add,
-    figures::share,
-    tasks::{self, Course, Observer, State},
+    thread_states::{self, Observer, State, StateDelta},
 };
 
 /// The analysis.
@@ -89,14 +89,14 @@ impl Observer for Queues {
 }
 
 impl Analysis for Queue {
-    type Partial = Course<Queues>;
+    type Partial = StateDelta<Queues>;
 
     fn interest(&self) -> Interest<'_> {
-        Interest::events(&tasks::INTEREST).without_threads()
+        Interest::events(&thread_states::INTEREST).without_threads()
     }
 
     fn begin(&self, start: &Start<'_>) -> Self::Partial {
-        Course::new(start.is_first)
+        StateDelta::new(start.is_first)
     }
 
     fn fold(&self, partial: &mut Self::Partial, item: Item<'_>) {
@@ -109,11 +109,11 @@ impl Analysis for Queue {
         earlier
     }
 
-    fn finish(&self, partials: Vec<Self::Partial>, of: &Whole<'_>) -> Table {
+    fn finish(&self, partials: Vec<Self::Partial>, of: &FinishContext<'_>) -> Table {
         let whole = only(partials);
         let Queues { cpus, bins } = whole.finish(of.span.1);
         let mut cpus: Vec<(u32, OfCpu)> =
-            cpus.into_iter().filter(|(cpu, _)| of.choice.wants_cpu(*cpu)).collect();
+            cpus.into_iter().filter(|(cpu, _)| of.selection.wants_cpu(*cpu)).collect();
         cpus.sort_unstable_by_key(|(cpu, _)| *cpu);
         let span = of.span.1.0.saturating_sub(of.span.0.0);
         let waited = cpus.iter().map(|(_, queue)| queue.sum.area).sum::<u64>();
@@ -123,7 +123,7 @@ impl Analysis for Queue {
             ("mean", share(waited, span)),
             ("max", cpus.iter().map(|(_, queue)| queue.sum.most).max().unwrap_or(0).into()),
         ];
-        let is_over_time = of.choice.view == "time";
+        let is_over_time = of.selection.view == "time";
         if is_over_time {
             summary.push(("width_ns", bins.width().into()));
         }
@@ -149,12 +149,12 @@ fn by_cpu(cpus: Vec<(u32, OfCpu)>, span: u64) -> Rows {
     (columns, cpus.into_iter().map(row).collect())
 }
 
-fn over_time(bins: Bins<u32>, of: &Whole<'_>) -> Rows {
+fn over_time(bins: Bins<u32>, of: &FinishContext<'_>) -> Rows {
     let width = bins.width();
     let mut rows: BTreeMap<Nanos, Bin> = BTreeMap::new();
     for (begin, cpu, bin) in bins.into_bins() {
         let row = rows.entry(begin).or_default();
-        if of.choice.wants_cpu(cpu) {
+        if of.selection.wants_cpu(cpu) {
             row.add(bin);
         }
     }

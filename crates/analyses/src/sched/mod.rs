@@ -5,8 +5,9 @@
 //! thread that leaves could go on: its state is 0 or has the kernel's mark of preemption (256).
 
 use hodo_clock::Nanos;
-use hodo_trace::{
-    Analysis, Column, Description, Interest, Item, Shape, Simple, Start, Table, Takes, Unit, Value, Whole,
+use hodo_model::{
+    Analysis, Column, Description, FinishContext, Interest, Item, Shape, Simple, Start, Table, Takes, Unit,
+    Value,
     kernel::{KernelEvent, Kind, Thread, Threads, field},
     only,
 };
@@ -14,11 +15,11 @@ use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
 
 use crate::{
+    columns::{duration_cells, duration_columns, most_time_first},
     durations::{Add, Durations, Longest, add_all},
-    figures::{duration_cells, duration_columns, most_time_first},
     pairs::Pairs,
-    tally::Tally,
-    tasks::could_go_on,
+    per_thread_sums::PerThreadSums,
+    thread_states::could_go_on,
 };
 
 /// The analysis.
@@ -39,15 +40,15 @@ pub const SCHEDULING: Simple<Scheduling> = Simple {
 
 /// What happened to a thread on a CPU.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-struct Figures {
+struct Totals {
     latencies: Durations,
     switches: u64,
     preemptions: u64,
     migrations: u64,
 }
 
-impl Add for Figures {
-    fn add(&mut self, later: Figures) {
+impl Add for Totals {
+    fn add(&mut self, later: Totals) {
         self.latencies.add(later.latencies);
         self.switches += later.switches;
         self.preemptions += later.preemptions;
@@ -60,12 +61,12 @@ type In = (Nanos, Thread, u32);
 
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 struct Sums {
-    figures: Tally<(), Figures>,
+    figures: PerThreadSums<(), Totals>,
     longest: Longest<(Thread, u32)>,
 }
 
 impl Sums {
-    fn of(&mut self, thread: Thread, cpu: u32) -> &mut Figures {
+    fn of(&mut self, thread: Thread, cpu: u32) -> &mut Totals {
         self.figures.of(thread, cpu, ())
     }
 
@@ -154,10 +155,10 @@ impl Analysis for Scheduling {
         earlier
     }
 
-    fn finish(&self, partials: Vec<Partial>, of: &Whole<'_>) -> Table {
+    fn finish(&self, partials: Vec<Partial>, of: &FinishContext<'_>) -> Table {
         let whole = only(partials);
         let Sums { figures, longest } = whole.sums;
-        let mut all = Figures::default();
+        let mut all = Totals::default();
         figures.wanted(of).for_each(|(.., figures)| all.add(figures.clone()));
         let summary = vec![
             ("wakeups", all.latencies.count.into()),
@@ -165,7 +166,7 @@ impl Analysis for Scheduling {
             ("preemptions", all.preemptions.into()),
             ("migrations", all.migrations.into()),
         ];
-        let (columns, rows) = match of.choice.view.as_str() {
+        let (columns, rows) = match of.selection.view.as_str() {
             "slowest" => slowest(of.threads, &longest, of),
             "cpu" => by_cpu(figures.wanted(of)),
             _ => by_thread(of.threads, figures.wanted(of)),
@@ -186,22 +187,22 @@ fn columns(of: &[Column]) -> Vec<Column> {
     columns
 }
 
-fn cells(figures: &Figures) -> Vec<Value> {
+fn cells(figures: &Totals) -> Vec<Value> {
     let mut cells = vec![figures.latencies.count.into()];
     cells.extend(duration_cells(&figures.latencies));
     cells.extend([figures.switches.into(), figures.preemptions.into(), figures.migrations.into()]);
     cells
 }
 
-type Wanted<'f> = (Thread, u32, &'f (), &'f Figures);
+type Wanted<'f> = (Thread, u32, &'f (), &'f Totals);
 
 fn by_thread<'f>(
     threads: &Threads,
     figures: impl Iterator<Item = Wanted<'f>>,
 ) -> (Vec<Column>, Vec<Vec<Value>>) {
-    let mut sums: FxHashMap<Thread, Figures> = FxHashMap::default();
+    let mut sums: FxHashMap<Thread, Totals> = FxHashMap::default();
     add_all(&mut sums, figures.map(|(thread, .., figures)| (thread, figures.clone())));
-    let row = |(thread, sum): (Thread, Figures)| {
+    let row = |(thread, sum): (Thread, Totals)| {
         let row = threads.cells(thread).into_iter().chain(cells(&sum)).collect();
         (sum.latencies.total, thread, row)
     };
@@ -214,19 +215,19 @@ fn by_thread<'f>(
 }
 
 fn by_cpu<'f>(figures: impl Iterator<Item = Wanted<'f>>) -> (Vec<Column>, Vec<Vec<Value>>) {
-    let mut cpus: std::collections::BTreeMap<u32, Figures> = std::collections::BTreeMap::new();
+    let mut cpus: std::collections::BTreeMap<u32, Totals> = std::collections::BTreeMap::new();
     for (_, cpu, _, figures) in figures {
         cpus.entry(cpu).or_default().add(figures.clone());
     }
     let row =
-        |(cpu, figures): (u32, Figures)| [u64::from(cpu).into()].into_iter().chain(cells(&figures)).collect();
+        |(cpu, figures): (u32, Totals)| [u64::from(cpu).into()].into_iter().chain(cells(&figures)).collect();
     (columns(&[Column::integer("cpu", Unit::None)]), cpus.into_iter().map(row).collect())
 }
 
 fn slowest(
     threads: &Threads,
     longest: &Longest<(Thread, u32)>,
-    of: &Whole<'_>,
+    of: &FinishContext<'_>,
 ) -> (Vec<Column>, Vec<Vec<Value>>) {
     let columns = vec![
         Column::name("comm"),
@@ -238,7 +239,7 @@ fn slowest(
     ];
     let wanted = longest
         .iter()
-        .filter(|(.., (thread, cpu))| threads.wanted(*thread, of.choice) && of.choice.wants_cpu(*cpu));
+        .filter(|(.., (thread, cpu))| threads.wanted(*thread, of.selection) && of.selection.wants_cpu(*cpu));
     let row = |&(length, Nanos(begin), (thread, cpu)): &(u64, Nanos, (Thread, u32))| {
         let mut row = threads.cells(thread).to_vec();
         row.extend([length.into(), begin.into(), u64::from(cpu).into()]);

@@ -7,8 +7,9 @@
 use std::collections::BTreeMap;
 
 use hodo_clock::Nanos;
-use hodo_trace::{
-    Analysis, Column, Description, Interest, Item, Shape, Simple, Start, Table, Takes, Unit, Value, Whole,
+use hodo_model::{
+    Analysis, Column, Description, FinishContext, Interest, Item, Shape, Simple, Start, Table, Takes, Unit,
+    Value,
     kernel::{Kind, Thread, Threads, field},
     only,
 };
@@ -16,8 +17,8 @@ use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
 
 use crate::{
+    columns::{duration_cells, duration_columns, most_time_first},
     durations::{Add, Durations, Longest, add_all},
-    figures::{duration_cells, duration_columns, most_time_first},
 };
 
 mod taken;
@@ -42,7 +43,7 @@ pub const SIGNALS: Simple<Signals> = Simple {
 
 /// Signals of a number, of a thread.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-struct Figures {
+struct Totals {
     sent: u64,
     /// Of these, those that did not come to wait: ignored, or one waits already, or there was no room.
     dropped: u64,
@@ -50,8 +51,8 @@ struct Figures {
     latencies: Durations,
 }
 
-impl Add for Figures {
-    fn add(&mut self, later: Figures) {
+impl Add for Totals {
+    fn add(&mut self, later: Totals) {
         self.sent += later.sent;
         self.dropped += later.dropped;
         self.taken += later.taken;
@@ -67,7 +68,7 @@ fn key(tid: u32, number: u32) -> u64 {
 /// Figures by thread and number.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 struct Sums {
-    figures: FxHashMap<u64, Figures>,
+    figures: FxHashMap<u64, Totals>,
     longest: Longest<u64>,
 }
 
@@ -145,21 +146,21 @@ impl Analysis for Signals {
         earlier
     }
 
-    fn finish(&self, partials: Vec<Partial>, of: &Whole<'_>) -> Table {
+    fn finish(&self, partials: Vec<Partial>, of: &FinishContext<'_>) -> Table {
         let whole = only(partials);
         let Partial { blocks, mut sums } = whole;
         let threads = of.threads;
         let (unmatched, unfinished) = blocks.finish(|cpu| threads.running(cpu).tid(), &mut sums);
         let thread = |key: u64| Thread::new((key >> 32) as i64, 0);
-        sums.figures.retain(|&key, _| threads.wanted(thread(key), of.choice));
-        let sum = |which: fn(&Figures) -> u64| Value::from(sums.figures.values().map(which).sum::<u64>());
+        sums.figures.retain(|&key, _| threads.wanted(thread(key), of.selection));
+        let sum = |which: fn(&Totals) -> u64| Value::from(sums.figures.values().map(which).sum::<u64>());
         let summary = vec![
             ("sent", sum(|figures| figures.sent)),
             ("taken", sum(|figures| figures.taken)),
             ("unmatched", unmatched.into()),
             ("unfinished", unfinished.into()),
         ];
-        let (columns, rows) = match of.choice.view.as_str() {
+        let (columns, rows) = match of.selection.view.as_str() {
             "slowest" => slowest(threads, &sums.longest, of),
             "thread" => by_thread(threads, sums),
             _ => by_signal(sums),
@@ -193,18 +194,18 @@ fn columns(of: &[Column]) -> Vec<Column> {
     columns
 }
 
-fn cells(figures: &Figures) -> Vec<Value> {
+fn cells(figures: &Totals) -> Vec<Value> {
     let mut cells = vec![figures.sent.into(), figures.dropped.into(), figures.taken.into()];
     cells.extend(duration_cells(&figures.latencies));
     cells
 }
 
 fn by_signal(sums: Sums) -> Rows {
-    let mut signals: BTreeMap<u32, Figures> = BTreeMap::new();
+    let mut signals: BTreeMap<u32, Totals> = BTreeMap::new();
     for (key, figures) in sums.figures {
         signals.entry(key as u32).or_default().add(figures);
     }
-    let row = |(number, figures): (u32, Figures)| {
+    let row = |(number, figures): (u32, Totals)| {
         let row = signal(number.into()).into_iter().chain(cells(&figures)).collect();
         (figures.sent.max(figures.taken), number, row)
     };
@@ -213,7 +214,7 @@ fn by_signal(sums: Sums) -> Rows {
 }
 
 fn by_thread(threads: &Threads, sums: Sums) -> Rows {
-    let row = |(key, figures): (u64, Figures)| {
+    let row = |(key, figures): (u64, Totals)| {
         let who = threads.cells(Thread::new((key >> 32) as i64, 0));
         let row = who.into_iter().chain(signal(key)).chain(cells(&figures)).collect();
         (figures.sent.max(figures.taken), key, row)
@@ -228,7 +229,7 @@ fn by_thread(threads: &Threads, sums: Sums) -> Rows {
     (columns, most_time_first(sums.figures.into_iter().map(row)))
 }
 
-fn slowest(threads: &Threads, longest: &Longest<u64>, of: &Whole<'_>) -> Rows {
+fn slowest(threads: &Threads, longest: &Longest<u64>, of: &FinishContext<'_>) -> Rows {
     let columns = vec![
         Column::name("signal"),
         Column::integer("number", Unit::None),
@@ -239,7 +240,7 @@ fn slowest(threads: &Threads, longest: &Longest<u64>, of: &Whole<'_>) -> Rows {
         Column::integer("begin_ns", Unit::Nanoseconds),
     ];
     let thread = |key: u64| Thread::new((key >> 32) as i64, 0);
-    let wanted = longest.iter().filter(|(.., key)| threads.wanted(thread(*key), of.choice));
+    let wanted = longest.iter().filter(|(.., key)| threads.wanted(thread(*key), of.selection));
     let row = |&(length, begin, key): &(u64, Nanos, u64)| {
         let who = threads.cells(thread(key));
         signal(key).into_iter().chain(who).chain([length.into(), begin.0.into()]).collect()

@@ -6,9 +6,9 @@
 //! one that runs before the first switch on a CPU. How long threads ran is what `cpu` has.
 
 use hodo_clock::Nanos;
-use hodo_trace::{
-    Analysis, Column, Description, Interest, Item, Maker, Parameters, Report, Shape, Start, Table, Takes,
-    Unit, Value, Whole,
+use hodo_model::{
+    Analysis, Column, Description, FinishContext, Interest, Item, Maker, Parameters, Report, Shape, Start,
+    Table, Takes, Unit, Value,
     kernel::{Kind, Thread, Threads},
     only,
 };
@@ -16,9 +16,9 @@ use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
 
 use crate::{
+    columns::{duration_cells, duration_columns, most_time_first},
     durations::{Durations, add_all},
-    figures::{duration_cells, duration_columns, most_time_first},
-    tasks::{self, Course, Observer, State, Wait},
+    thread_states::{self, Observer, State, StateDelta, Wait},
 };
 
 /// The analysis.
@@ -41,7 +41,7 @@ impl Report for StatesReport {
     }
 
     fn make<M: Maker>(&self, parameters: &Parameters, maker: M) -> M::Made {
-        match parameters.choice.view.as_str() {
+        match parameters.selection.view.as_str() {
             "interval" => maker.analysis(Intervals),
             _ => maker.analysis(States),
         }
@@ -115,19 +115,19 @@ impl List {
 }
 
 const INTEREST: [(Kind, &[usize]); 6] = {
-    let [states, wakeup, migrate] = tasks::INTEREST;
+    let [states, wakeup, migrate] = thread_states::INTEREST;
     [states, wakeup, migrate, (Kind::SyscallEntry, &[]), (Kind::SyscallExit, &[]), (Kind::Syscall, &[])]
 };
 
 impl Analysis for States {
-    type Partial = Course<Times>;
+    type Partial = StateDelta<Times>;
 
     fn interest(&self) -> Interest<'_> {
         Interest::events(&INTEREST)
     }
 
     fn begin(&self, start: &Start<'_>) -> Self::Partial {
-        Course::new(start.is_first)
+        StateDelta::new(start.is_first)
     }
 
     fn fold(&self, partial: &mut Self::Partial, item: Item<'_>) {
@@ -140,19 +140,19 @@ impl Analysis for States {
         earlier
     }
 
-    fn finish(&self, partials: Vec<Self::Partial>, of: &Whole<'_>) -> Table {
+    fn finish(&self, partials: Vec<Self::Partial>, of: &FinishContext<'_>) -> Table {
         let whole = only(partials);
-        let Whole { span: (begin, end), threads, .. } = *of;
+        let FinishContext { span: (begin, end), threads, .. } = *of;
         let mut times = whole.finish(end);
         for (tid, state, until) in std::mem::take(&mut times.first) {
             times.see(tid, state, begin, until);
         }
         let wanted = |tid: u32, state: State| {
             let on = match state {
-                State::Running(cpu) | State::Runnable(cpu) => of.choice.wants_cpu(cpu),
+                State::Running(cpu) | State::Runnable(cpu) => of.selection.wants_cpu(cpu),
                 State::Blocked(..) => true,
             };
-            on && threads.wanted(Thread::new(tid.into(), 0), of.choice)
+            on && threads.wanted(Thread::new(tid.into(), 0), of.selection)
         };
         times.states.retain(|&(tid, state), _| wanted(tid, state));
         let mut sums: FxHashMap<u32, [u64; 5]> = FxHashMap::default();
@@ -162,7 +162,7 @@ impl Analysis for States {
         let total = |place: usize| Value::from(sums.values().map(|sums| sums[place]).sum::<u64>());
         let mut summary = vec![("threads", (sums.len() as u64).into())];
         summary.extend(PLACES.into_iter().enumerate().map(|(place, name)| (name, total(place))));
-        let (columns, rows) = match of.choice.view.as_str() {
+        let (columns, rows) = match of.selection.view.as_str() {
             "wait" => by_wait(threads, times, of.names),
             _ => by_thread(threads, sums),
         };
@@ -236,14 +236,14 @@ fn by_wait(threads: &Threads, times: Times, names: &[String]) -> Rows {
 }
 
 impl Analysis for Intervals {
-    type Partial = Course<List>;
+    type Partial = StateDelta<List>;
 
     fn interest(&self) -> Interest<'_> {
         Interest::events(&INTEREST)
     }
 
     fn begin(&self, start: &Start<'_>) -> Self::Partial {
-        Course::new(start.is_first)
+        StateDelta::new(start.is_first)
     }
 
     fn fold(&self, partial: &mut Self::Partial, item: Item<'_>) {
@@ -256,7 +256,7 @@ impl Analysis for Intervals {
         earlier
     }
 
-    fn finish(&self, partials: Vec<Self::Partial>, of: &Whole<'_>) -> Table {
+    fn finish(&self, partials: Vec<Self::Partial>, of: &FinishContext<'_>) -> Table {
         let whole = only(partials);
         let threads = of.threads;
         let List { intervals, left_out } = whole.finish(of.span.1);
@@ -265,10 +265,10 @@ impl Analysis for Intervals {
             .map(|(tid, state, from, to)| (from.unwrap_or(of.span.0), tid, to, state))
             .filter(|&(_, tid, _, state)| {
                 let on = match state {
-                    State::Running(cpu) | State::Runnable(cpu) => of.choice.wants_cpu(cpu),
+                    State::Running(cpu) | State::Runnable(cpu) => of.selection.wants_cpu(cpu),
                     State::Blocked(..) => true,
                 };
-                on && threads.wanted(Thread::new(tid.into(), 0), of.choice)
+                on && threads.wanted(Thread::new(tid.into(), 0), of.selection)
             })
             .collect();
         rows.sort_unstable();

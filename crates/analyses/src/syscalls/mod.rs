@@ -3,17 +3,17 @@
 use std::hash::Hash;
 
 use hodo_clock::Nanos;
-use hodo_trace::{
-    Analysis, Column, Description, Interest, Item, Maker, Parameters, Report, Shape, Start, Table, Takes,
-    Unit, Value, Whole,
+use hodo_model::{
+    Analysis, Column, Description, FinishContext, Interest, Item, Maker, Parameters, Report, Shape, Start,
+    Table, Takes, Unit, Value,
     kernel::{Kind, Thread, Threads, field},
     only,
 };
 use rustc_hash::FxHashMap;
 
 use crate::{
+    columns::{duration_cells, duration_columns, most_time_first},
     durations::Longest,
-    figures::{duration_cells, duration_columns, most_time_first},
     system_calls::{Calls, INTEREST, LongCall, OfName, Sums, WithLongest},
 };
 
@@ -37,9 +37,9 @@ impl Report for SyscallsReport {
     }
 
     fn make<M: Maker>(&self, parameters: &Parameters, maker: M) -> M::Made {
-        match parameters.choice.view.as_str() {
+        match parameters.selection.view.as_str() {
             "slowest" => maker.analysis(Slowest),
-            "" | "call" if parameters.alone && parameters.choice.is_of_all() => maker.analysis(OfAll),
+            "" | "call" if parameters.alone && parameters.selection.is_of_all() => maker.analysis(OfAll),
             _ => maker.analysis(Syscalls),
         }
     }
@@ -79,7 +79,7 @@ impl Analysis for Slowest {
         earlier
     }
 
-    fn finish(&self, partials: Vec<Self::Partial>, of: &Whole<'_>) -> Table {
+    fn finish(&self, partials: Vec<Self::Partial>, of: &FinishContext<'_>) -> Table {
         let whole = only(partials);
         let WithLongest { calls, longest } = whole.complete();
         let summary = summary(calls.wanted(of).map(|(.., calls)| calls), &whole);
@@ -129,10 +129,10 @@ impl Analysis for Syscalls {
         earlier
     }
 
-    fn finish(&self, partials: Vec<Calls>, of: &Whole<'_>) -> Table {
+    fn finish(&self, partials: Vec<Calls>, of: &FinishContext<'_>) -> Table {
         let whole = only(partials);
         let calls = whole.wanted(of);
-        match of.choice.view.as_str() {
+        match of.selection.view.as_str() {
             "thread" => {
                 let calls = sums(calls.map(|(thread, _, calls)| (thread, calls)));
                 table(summary(calls.values(), &whole), by_thread(calls, of.threads))
@@ -167,7 +167,7 @@ impl Analysis for OfAll {
         earlier
     }
 
-    fn finish(&self, partials: Vec<Self::Partial>, of: &Whole<'_>) -> Table {
+    fn finish(&self, partials: Vec<Self::Partial>, of: &FinishContext<'_>) -> Table {
         let whole = only(partials);
         let calls = (0..).zip(whole.complete()).filter(|(_, calls)| calls.durations.count > 0);
         let summary = summary(whole.complete().iter(), &whole);
@@ -225,7 +225,7 @@ fn by_thread(calls: impl IntoIterator<Item = (Thread, OfName)>, threads: &Thread
     (columns, most_time_first(calls.into_iter().map(row)))
 }
 
-fn slowest(longest: &Longest<LongCall>, of: &Whole<'_>) -> Rows {
+fn slowest(longest: &Longest<LongCall>, of: &FinishContext<'_>) -> Rows {
     let columns = vec![
         Column::name("call"),
         Column::integer("duration_ns", Unit::Nanoseconds),
@@ -239,8 +239,9 @@ fn slowest(longest: &Longest<LongCall>, of: &Whole<'_>) -> Rows {
     ];
     let threads = of.threads;
     let settled = longest.iter().map(|call| (threads.settled(call.2.1), call));
-    let wanted = settled
-        .filter(|(thread, (.., (cpu, ..)))| threads.wanted(*thread, of.choice) && of.choice.wants_cpu(*cpu));
+    let wanted = settled.filter(|(thread, (.., (cpu, ..)))| {
+        threads.wanted(*thread, of.selection) && of.selection.wants_cpu(*cpu)
+    });
     let row = |(thread, (length, Nanos(begin), call)): (Thread, &(u64, Nanos, LongCall))| {
         let &(cpu, _, name, result, ref arguments) = call;
         let (length, begin) = (*length, *begin);

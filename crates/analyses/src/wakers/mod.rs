@@ -4,8 +4,8 @@
 //! of the thread that they interrupted. The latency lasts from a thread's last wake-up to the `sched_switch` to it.
 
 use hodo_clock::Nanos;
-use hodo_trace::{
-    Analysis, Column, Description, Interest, Item, Shape, Simple, Start, Table, Takes, Unit, Whole,
+use hodo_model::{
+    Analysis, Column, Description, FinishContext, Interest, Item, Shape, Simple, Start, Table, Takes, Unit,
     kernel::{Kind, Thread, Threads, field},
     only,
 };
@@ -13,9 +13,9 @@ use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
 
 use crate::{
+    columns::{duration_cells, duration_columns, most_time_first},
     durations::{Add, Durations, add_all},
-    figures::{duration_cells, duration_columns, most_time_first},
-    tally::Tally,
+    per_thread_sums::PerThreadSums,
 };
 
 /// The analysis.
@@ -66,7 +66,7 @@ struct Sleeper {
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Partial {
     /// By waker, its CPU and the tid of the woken thread.
-    wakeups: Tally<u32, Wakeups>,
+    wakeups: PerThreadSums<u32, Wakeups>,
     /// By tid.
     sleepers: FxHashMap<u32, Sleeper>,
 }
@@ -133,7 +133,7 @@ impl Analysis for Wakers {
         earlier
     }
 
-    fn finish(&self, partials: Vec<Partial>, of: &Whole<'_>) -> Table {
+    fn finish(&self, partials: Vec<Partial>, of: &FinishContext<'_>) -> Table {
         let partial = only(partials);
         let mut pairs: FxHashMap<(Thread, u32), Wakeups> = FxHashMap::default();
         add_all(

@@ -1,8 +1,9 @@
 //! The law for counts of events: any tasks, merged in any grouping, give the tables of one task.
 
 use hodo_clock::OriginNanos;
-use hodo_trace::{
-    AnyAnalysis, AnyPartial, Bin, Choice, Counts, Item, NoSources, Start, Table, Whole, kernel::Threads,
+use hodo_model::{
+    AnyAnalysis, AnyPartial, Bin, Counts, FinishContext, Item, NoSources, Selection, Start, Table,
+    kernel::Threads,
 };
 use proptest::{prelude::*, test_runner::TestRunner};
 
@@ -45,9 +46,9 @@ fn fold(analysis: &dyn AnyAnalysis, items: &[Counted]) -> AnyPartial {
 fn tables(analysis: &dyn AnyAnalysis, views: &[&str], partial: &AnyPartial) -> Vec<Table> {
     let nobody = Threads::default();
     let table = |view: &&str| {
-        let choice = Choice { view: (*view).to_owned(), ..Choice::default() };
+        let selection = Selection { view: (*view).to_owned(), ..Selection::default() };
         let copy = analysis.unpack(&analysis.pack(partial)).expect("what was packed can be unpacked");
-        analysis.finish(vec![copy], &Whole::without_events(&choice, &nobody, &NoSources))
+        analysis.finish(vec![copy], &FinishContext::without_events(&selection, &nobody, &NoSources))
     };
     views.iter().map(table).collect()
 }

@@ -8,8 +8,8 @@ use hodo_analyses::{
     states::{Intervals, States},
 };
 use hodo_clock::Nanos;
-use hodo_trace::{
-    AnyAnalysis, Choice,
+use hodo_model::{
+    AnyAnalysis, Selection,
     kernel::{ALL, Kind, Records, VOCABULARY, Words},
     pass::Pass,
 };
@@ -133,7 +133,7 @@ pub(crate) fn is_caught(analysis: &dyn AnyAnalysis, views: &[&str]) -> bool {
 pub(crate) fn are_same(
     one: &dyn AnyAnalysis,
     other: &dyn AnyAnalysis,
-    choice: &Choice,
+    selection: &Selection,
 ) -> Result<(), String> {
     let mut runner = TestRunner::new(config(100));
     let same = runner.run(&plan(), |plan| {
@@ -141,7 +141,7 @@ pub(crate) fn are_same(
         let table = |analysis| {
             let (pass, mut events) = (Pass::new(&[analysis]), events(&plan));
             let whole = tables::fold(&pass, &mut events, &names, true);
-            tables::table(&pass, &whole, &events, &names, choice)
+            tables::table(&pass, &whole, &events, &names, selection)
         };
         prop_assert_eq!(table(one), table(other));
         Ok(())
@@ -149,31 +149,31 @@ pub(crate) fn are_same(
     same.map_err(|error| error.to_string())
 }
 
-fn agree(events: &mut [Records], choice: &Choice) -> Result<(), String> {
+fn agree(events: &mut [Records], selection: &Selection) -> Result<(), String> {
     let mut table = |analysis: &dyn AnyAnalysis, view: &str| {
         let pass = Pass::new(&[analysis]);
         let states = tables::fold(&pass, events, &[], true);
-        let choice = Choice { view: view.to_owned(), ..choice.clone() };
-        tables::table(&pass, &states, events, &[], &choice).remove(0)
+        let selection = Selection { view: view.to_owned(), ..selection.clone() };
+        tables::table(&pass, &states, events, &[], &selection).remove(0)
     };
     let by_cpu = table(&CpuUse, "cpu");
     let states = table(&States, "thread");
-    tables::agreement(&by_cpu, &states, &table(&OverTime, "time"), &table(&Intervals, "interval"), choice)
+    tables::agreement(&by_cpu, &states, &table(&OverTime, "time"), &table(&Intervals, "interval"), selection)
 }
 
 /// How long threads ran is the same in `cpu`, over time, and in `states`; and each CPU is busy, idle or unknown.
 #[test]
 fn cpu_and_states_agree() {
     let choices = [
-        Choice::default(),
-        Choice { cpus: vec![1], ..Choice::default() },
-        Choice { tids: vec![2, 3], ..Choice::default() },
+        Selection::default(),
+        Selection { cpus: vec![1], ..Selection::default() },
+        Selection { tids: vec![2, 3], ..Selection::default() },
     ];
     let mut runner = TestRunner::new(config(1000));
     let run = runner.run(&plan(), |plan| {
         let mut events = events(&plan);
-        for choice in &choices {
-            agree(&mut events, choice).map_err(TestCaseError::fail)?;
+        for selection in &choices {
+            agree(&mut events, selection).map_err(TestCaseError::fail)?;
         }
         Ok(())
     });
@@ -192,7 +192,7 @@ fn io_by_thread_and_by_file_agree() {
         let mut table = |analysis: &dyn AnyAnalysis| {
             let pass = Pass::new(&[analysis]);
             let whole = tables::fold(&pass, &mut events, &names, true);
-            tables::table(&pass, &whole, &events, &names, &Choice::default()).remove(0)
+            tables::table(&pass, &whole, &events, &names, &Selection::default()).remove(0)
         };
         tables::same_io(&table(&Users), &table(&Files)).map_err(TestCaseError::fail)
     });

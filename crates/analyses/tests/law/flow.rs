@@ -6,10 +6,10 @@ use hodo_analyses::{
     profile::{Functions, Profile, Report},
 };
 use hodo_clock::Nanos;
-use hodo_trace::{
-    Analysis, AnyAnalysis, AnyPartial, Arrival, Choice, Code, End, Every, FastFlow, FlowInterest, FunctionId,
-    Item, Names, Numbering, Place, Seen, SourceLine, Sources, Start, Stretch, Table, Transfer, Value, Whole,
-    kernel::Threads,
+use hodo_model::{
+    Analysis, AnyAnalysis, AnyPartial, Arrival, Code, End, Every, FastFlow, FinishContext, FlowEvent,
+    FlowInterest, FunctionId, FunctionRun, Item, Names, Numbering, Place, Selection, SourceLine, Sources,
+    Start, Table, Transfer, Value, kernel::Threads,
 };
 use proptest::{
     prelude::*,
@@ -54,42 +54,42 @@ fn arrival() -> impl Strategy<Value = Arrival> {
 }
 
 /// What one block shows, or what happens between blocks.
-fn step() -> impl Strategy<Value = Vec<Seen<'static>>> {
+fn step() -> impl Strategy<Value = Vec<FlowEvent<'static>>> {
     let end = prop_oneof![
         4 => Just((End::Next, None)),
         4 => Just((End::Conditional, None)),
         1 => Just((End::Jump, None)),
-        4 => (0u64..4, 0u64..3).prop_map(|(f, a)| (End::Call, Some(Seen::Call { return_address: f * 10 + a }))),
-        4 => Just((End::Return, Some(Seen::Return))),
-        2 => Just((End::Indirect, Some(Seen::IndirectJump))),
+        4 => (0u64..4, 0u64..3).prop_map(|(f, a)| (End::Call, Some(FlowEvent::Call { return_address: f * 10 + a }))),
+        4 => Just((End::Return, Some(FlowEvent::Return))),
+        2 => Just((End::Indirect, Some(FlowEvent::IndirectJump))),
     ];
     let block = (arrival(), 1usize..9, end, 0u64..40).prop_map(|(at, instructions, (end, then), target)| {
         let code = Code { offset: at.address, since: 0, lengths: &LENGTHS[..instructions], end, target };
         let instructions = instructions as u64;
-        [Seen::Run { at, instructions, code }].into_iter().chain(then).collect()
+        [FlowEvent::Run { at, instructions, code }].into_iter().chain(then).collect()
     });
     // A function that calls none itself, with what runs where it returns to, which may be another one than called it.
     let leaf = (arrival(), arrival(), arrival(), 1usize..9).prop_map(|(at, called, back, instructions)| {
         let run = |at: Arrival, end| {
             let code =
                 Code { offset: at.address, since: 0, lengths: &LENGTHS[..instructions], end, target: 0 };
-            Seen::Run { at, instructions: instructions as u64, code }
+            FlowEvent::Run { at, instructions: instructions as u64, code }
         };
-        let call = Seen::Call { return_address: back.address };
-        vec![run(at, End::Call), call, run(called, End::Return), Seen::Return, run(back, End::Next)]
+        let call = FlowEvent::Call { return_address: back.address };
+        vec![run(at, End::Call), call, run(called, End::Return), FlowEvent::Return, run(back, End::Next)]
     });
     prop_oneof![
         12 => block,
         2 => leaf,
-        1 => prop::option::of(0u64..40).prop_map(|next| vec![Seen::Leave { next }]),
-        1 => Just(vec![Seen::Enter]),
-        1 => Just(vec![Seen::Gap]),
-        1 => (1u64..9).prop_map(|instructions| vec![Seen::Skip { instructions }]),
+        1 => prop::option::of(0u64..40).prop_map(|next| vec![FlowEvent::Leave { next }]),
+        1 => Just(vec![FlowEvent::Enter]),
+        1 => Just(vec![FlowEvent::Gap]),
+        1 => (1u64..9).prop_map(|instructions| vec![FlowEvent::Skip { instructions }]),
     ]
 }
 
 /// Segments end with the clock and mostly begin with it, as a PSB+ tells it to both of its neighbours.
-fn thread() -> impl Strategy<Value = Vec<Vec<Seen<'static>>>> {
+fn thread() -> impl Strategy<Value = Vec<Vec<FlowEvent<'static>>>> {
     let steps = prop::collection::vec((step(), 0u64..5, any::<bool>()), 0..30);
     let segment = (steps, 0u64..5, prop::bool::weighted(0.9));
     prop::collection::vec(segment, 1..8).prop_map(|segments| {
@@ -97,32 +97,32 @@ fn thread() -> impl Strategy<Value = Vec<Vec<Seen<'static>>>> {
         let mut result = Vec::new();
         for (steps, tail, begins) in segments {
             let mut cycles = tail;
-            let mut segment = vec![Seen::Begin(begins.then_some(Nanos(now)))];
+            let mut segment = vec![FlowEvent::Begin(begins.then_some(Nanos(now)))];
             for (step, later, tell) in steps {
                 segment.extend(step);
                 if tell {
                     now += later;
-                    segment.push(Seen::Time(Nanos(now)));
+                    segment.push(FlowEvent::Time(Nanos(now)));
                 }
                 cycles += 3 * later;
                 if later == 1 {
-                    segment.push(Seen::Cycles(cycles));
+                    segment.push(FlowEvent::Cycles(cycles));
                 }
             }
             now += tail;
-            segment.push(Seen::Time(Nanos(now)));
-            segment.push(Seen::Cycles(cycles));
-            segment.push(Seen::End);
+            segment.push(FlowEvent::Time(Nanos(now)));
+            segment.push(FlowEvent::Cycles(cycles));
+            segment.push(FlowEvent::End);
             result.push(segment);
         }
         result
     })
 }
 
-fn fold<A: Analysis>(analysis: &A, number: u64, segments: &[Vec<Seen<'_>>]) -> A::Partial {
+fn fold<A: Analysis>(analysis: &A, number: u64, segments: &[Vec<FlowEvent<'_>>]) -> A::Partial {
     let mut partial = analysis.begin(&Start::default());
     if analysis.interest().flow == FlowInterest::Numbered {
-        analysis.fold(&mut partial, Item::Flow(Seen::Number(number)));
+        analysis.fold(&mut partial, Item::Flow(FlowEvent::Number(number)));
     }
     segments.iter().flatten().for_each(|&seen| analysis.fold(&mut partial, Item::Flow(seen)));
     // What travels to another process must be all that there is.
@@ -133,9 +133,10 @@ fn fold<A: Analysis>(analysis: &A, number: u64, segments: &[Vec<Seen<'_>>]) -> A
 
 /// The table of some threads.
 fn finish<A: Analysis>(analysis: &A, threads: Vec<A::Partial>) -> Table {
-    let (choice, names) = (Choice::default(), &[]);
+    let (selection, names) = (Selection::default(), &[]);
     let (known, span) = (Threads::default(), Default::default());
-    let of = Whole { names, span, choice: &choice, threads: &known, base: None, sources: &Numbers };
+    let of =
+        FinishContext { names, span, selection: &selection, threads: &known, base: None, sources: &Numbers };
     analysis.finish(threads, &of)
 }
 
@@ -158,11 +159,11 @@ impl Numbering for Numbered {
     }
 }
 
-/// Who is told of stretches, and then of a time or of something else.
+/// Who is told of function runs, and then of a time or of something else.
 trait Takes {
-    fn stretches(&mut self, functions: &Numbered, stretches: &[Stretch], until: Option<Nanos>);
+    fn function_runs(&mut self, functions: &Numbered, function_runs: &[FunctionRun], until: Option<Nanos>);
 
-    fn seen(&mut self, seen: Seen<'_>);
+    fn seen(&mut self, seen: FlowEvent<'_>);
 }
 
 struct Folding<'a, A: FastFlow> {
@@ -171,29 +172,29 @@ struct Folding<'a, A: FastFlow> {
 }
 
 impl<A: FastFlow> Takes for Folding<'_, A> {
-    fn stretches(&mut self, functions: &Numbered, stretches: &[Stretch], until: Option<Nanos>) {
-        self.analysis.fold_stretches(&mut self.partial, functions, stretches, until);
+    fn function_runs(&mut self, functions: &Numbered, function_runs: &[FunctionRun], until: Option<Nanos>) {
+        self.analysis.fold_function_runs(&mut self.partial, functions, function_runs, until);
     }
 
-    fn seen(&mut self, seen: Seen<'_>) {
+    fn seen(&mut self, seen: FlowEvent<'_>) {
         self.analysis.fold(&mut self.partial, Item::Flow(seen));
     }
 }
 
 impl Takes for Part {
-    fn stretches(&mut self, functions: &Numbered, stretches: &[Stretch], until: Option<Nanos>) {
-        self.fold_stretches(functions, stretches, until);
+    fn function_runs(&mut self, functions: &Numbered, function_runs: &[FunctionRun], until: Option<Nanos>) {
+        self.fold_function_runs(functions, function_runs, until);
     }
 
-    fn seen(&mut self, seen: Seen<'_>) {
+    fn seen(&mut self, seen: FlowEvent<'_>) {
         self.fold(&seen);
     }
 }
 
-/// A table of a thread that is told as stretches.
-fn table_of_stretches<A: FastFlow>(analysis: &A, segments: &[Vec<Seen<'_>>], timed: bool) -> Table {
+/// A table of a thread that is told as function runs.
+fn table_of_function_runs<A: FastFlow>(analysis: &A, segments: &[Vec<FlowEvent<'_>>], timed: bool) -> Table {
     let mut folding = Folding { analysis, partial: analysis.begin(&Start::default()) };
-    tell_stretches(&mut folding, segments, timed);
+    tell_function_runs(&mut folding, segments, timed);
     finish(analysis, vec![folding.partial])
 }
 
@@ -207,37 +208,37 @@ fn moments(begins: bool, tell: impl FnOnce(&mut Part)) -> Vec<Moment> {
     moments
 }
 
-/// Tells of stretches together, of functions that are numbered each time in another way; with the time that comes next,
+/// Tells of function runs together, of functions that are numbered each time in another way; with the time that comes next,
 /// or without.
-fn tell_stretches(takes: &mut impl Takes, segments: &[Vec<Seen<'_>>], timed: bool) {
-    let (mut stretches, mut functions) = (Vec::<Stretch>::new(), Numbered(1));
+fn tell_function_runs(takes: &mut impl Takes, segments: &[Vec<FlowEvent<'_>>], timed: bool) {
+    let (mut function_runs, mut functions) = (Vec::<FunctionRun>::new(), Numbered(1));
     for &seen in segments.iter().flatten() {
         let transfer = match seen {
-            Seen::Run { at: Arrival { address: start, function, place }, instructions, .. } => {
+            FlowEvent::Run { at: Arrival { address: start, function, place }, instructions, .. } => {
                 let (function, transfer) = (functions.number(function), Transfer::None);
-                let until = instructions as u32 + stretches.last().map_or(0, |last| last.until);
-                let begins = Stretch::begins(function, place);
-                stretches.push(Stretch { start, begins, until, transfer, end: 0 });
+                let until = instructions as u32 + function_runs.last().map_or(0, |last| last.until);
+                let begins = FunctionRun::begins(function, place);
+                function_runs.push(FunctionRun { start, begins, until, transfer, end: 0 });
                 continue;
             }
-            Seen::Call { return_address } => (Transfer::Call, return_address),
-            Seen::Return => (Transfer::Return, 0),
-            Seen::IndirectJump => (Transfer::IndirectJump, 0),
+            FlowEvent::Call { return_address } => (Transfer::Call, return_address),
+            FlowEvent::Return => (Transfer::Return, 0),
+            FlowEvent::IndirectJump => (Transfer::IndirectJump, 0),
             other => {
                 let until = match other {
-                    Seen::Time(until) if timed => Some(until),
+                    FlowEvent::Time(until) if timed => Some(until),
                     _ => None,
                 };
-                takes.stretches(&functions, &stretches, until);
-                stretches.clear();
-                functions.0 += u64::from(matches!(other, Seen::Gap | Seen::End));
+                takes.function_runs(&functions, &function_runs, until);
+                function_runs.clear();
+                functions.0 += u64::from(matches!(other, FlowEvent::Gap | FlowEvent::End));
                 if until.is_none() {
                     takes.seen(other);
                 }
                 continue;
             }
         };
-        let last = stretches.last_mut().expect("it ends one");
+        let last = function_runs.last_mut().expect("it ends one");
         (last.transfer, last.end) = transfer;
     }
 }
@@ -255,16 +256,16 @@ fn merge_all<A: Analysis>(analysis: &A, mut parts: Vec<A::Partial>, choices: &[u
 }
 
 /// Instructions that ran in some segments.
-fn instructions(segments: &[Vec<Seen<'_>>]) -> u64 {
-    let count = |seen: &Seen<'_>| match *seen {
-        Seen::Run { instructions, .. } | Seen::Skip { instructions } => instructions,
+fn instructions(segments: &[Vec<FlowEvent<'_>>]) -> u64 {
+    let count = |seen: &FlowEvent<'_>| match *seen {
+        FlowEvent::Run { instructions, .. } | FlowEvent::Skip { instructions } => instructions,
         _ => 0,
     };
     segments.iter().flatten().map(count).sum()
 }
 
 /// The parts of a thread that is cut.
-fn parts<A: Analysis>(analysis: &A, thread: &[Vec<Seen<'_>>], cuts: &[bool]) -> Vec<A::Partial> {
+fn parts<A: Analysis>(analysis: &A, thread: &[Vec<FlowEvent<'_>>], cuts: &[bool]) -> Vec<A::Partial> {
     let mut parts = Vec::new();
     let mut begin = 0;
     for end in 1..=thread.len() {
@@ -279,7 +280,7 @@ fn parts<A: Analysis>(analysis: &A, thread: &[Vec<Seen<'_>>], cuts: &[bool]) -> 
 /// The tables of the whole and of its parts.
 fn tables<A: Analysis>(
     analysis: &A,
-    thread: &[Vec<Seen<'_>>],
+    thread: &[Vec<FlowEvent<'_>>],
     cuts: &[bool],
     choices: &[usize],
 ) -> (Table, Table) {
@@ -293,7 +294,7 @@ fn figure(table: &Table, name: &str) -> Option<Value> {
 }
 
 /// A thread, where to cut it, and in which order to merge.
-type Case = (Vec<Vec<Seen<'static>>>, Vec<bool>, Vec<usize>);
+type Case = (Vec<Vec<FlowEvent<'static>>>, Vec<bool>, Vec<usize>);
 
 fn case() -> impl Strategy<Value = Case> {
     (thread(), prop::collection::vec(any::<bool>(), 8), prop::collection::vec(0usize..8, 1..8))
@@ -302,15 +303,15 @@ fn case() -> impl Strategy<Value = Case> {
 fn holds<A: FastFlow>(analysis: &A, (thread, cuts, choices): &Case) -> Result<(), TestCaseError> {
     let (whole, merged) = tables(analysis, thread, cuts, choices);
     prop_assert_eq!(&whole, &merged);
-    if A::TAKES_STRETCHES && analysis.interest().flow != FlowInterest::Numbered {
+    if A::TAKES_FUNCTION_RUNS && analysis.interest().flow != FlowInterest::Numbered {
         for timed in [false, true] {
-            prop_assert_eq!(&whole, &table_of_stretches(analysis, thread, timed));
+            prop_assert_eq!(&whole, &table_of_function_runs(analysis, thread, timed));
         }
     }
     Ok(())
 }
 
-/// Whether the table is the same for every cut, and of stretches, in `cases` cases.
+/// Whether the table is the same for every cut, and of function runs, in `cases` cases.
 pub(crate) fn holds_always<A: FastFlow>(analysis: &A, cases: u32) -> Result<(), String> {
     let mut runner = TestRunner::new(config(cases));
     runner.run(&case(), |case| holds(analysis, &case)).map_err(|error| error.to_string())
@@ -362,10 +363,10 @@ proptest! {
     }
 
     #[test]
-    fn calls_are_the_same_of_stretches(thread in thread(), begins: bool) {
+    fn calls_are_the_same_of_function_runs(thread in thread(), begins: bool) {
         let by_runs = moments(begins, |part| thread.iter().flatten().for_each(|seen| part.fold(seen)));
         for timed in [false, true] {
-            prop_assert_eq!(&by_runs, &moments(begins, |part| tell_stretches(part, &thread, timed)));
+            prop_assert_eq!(&by_runs, &moments(begins, |part| tell_function_runs(part, &thread, timed)));
         }
     }
 
@@ -376,8 +377,8 @@ proptest! {
         let by_tree = finish(&tree, vec![fold(&tree, 0, &thread)]);
         prop_assert_eq!(&by_tree, &finish(&sums, vec![fold(&sums, 0, &thread)]));
         for timed in [false, true] {
-            prop_assert_eq!(&by_tree, &table_of_stretches(&sums, &thread, timed));
-            prop_assert_eq!(&by_tree, &table_of_stretches(&tree, &thread, timed));
+            prop_assert_eq!(&by_tree, &table_of_function_runs(&sums, &thread, timed));
+            prop_assert_eq!(&by_tree, &table_of_function_runs(&tree, &thread, timed));
         }
     }
 
@@ -386,11 +387,11 @@ proptest! {
     fn time_counts_from_where_the_clock_is_told_first(before in 0u64..9, after in 1u64..9, later in 0u64..9) {
         let at = Arrival { address: 1, function: FunctionId { module: 1, index: 0 }, place: Place::Entry };
         let code = Code { offset: 1, since: 0, lengths: &LENGTHS[..1], end: End::Next, target: 2 };
-        let run = Seen::Run { at, instructions: 1, code };
-        let time = |nanos| Seen::Time(Nanos(nanos));
+        let run = FlowEvent::Run { at, instructions: 1, code };
+        let time = |nanos| FlowEvent::Time(Nanos(nanos));
         let runs = |count: u64| (0..count).map(|_| run);
-        let segment: Vec<_> = [Seen::Begin(None)].into_iter().chain(runs(before)).chain([time(100)])
-            .chain(runs(after)).chain([time(100 + later), Seen::End]).collect();
+        let segment: Vec<_> = [FlowEvent::Begin(None)].into_iter().chain(runs(before)).chain([time(100)])
+            .chain(runs(after)).chain([time(100 + later), FlowEvent::End]).collect();
         let sums = Functions;
         let table = finish(&sums, vec![fold(&sums, 0, &[segment])]);
         prop_assert_eq!(figure(&table, "time_ns"), Some(Value::from(later)));

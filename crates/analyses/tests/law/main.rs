@@ -7,9 +7,9 @@ mod events;
 mod flow;
 mod tables;
 
-use hodo_trace::{
-    Analysis, AnyAnalysis, Choice, CountInterest, Every, FastFlow, FlowInterest, Interest, Item, Maker,
-    Parameters, Plain, Report, Start, Table, Visitor, Whole, kernel::Threads,
+use hodo_model::{
+    Analysis, AnyAnalysis, CountInterest, Every, FastFlow, FinishContext, FlowInterest, Interest, Item,
+    Maker, Parameters, Plain, Report, Selection, Start, Table, Visitor, kernel::Threads,
 };
 use proptest::prelude::ProptestConfig;
 
@@ -28,8 +28,8 @@ fn parameters<R: Report>(report: &R) -> Vec<Parameters> {
     let mut all = Vec::new();
     for every in every {
         for (view, alone) in views.iter().flat_map(|&view| [(view, false), (view, true)]) {
-            let choice = Choice { view: view.to_owned(), ..Choice::default() };
-            all.push(Parameters { choice, every, period: None, alone });
+            let selection = Selection { view: view.to_owned(), ..Selection::default() };
+            all.push(Parameters { selection, every, period: None, alone });
         }
     }
     all
@@ -116,7 +116,7 @@ impl<A: Analysis> Analysis for WithBroken<A> {
         self.0.is_sound(partial)
     }
 
-    fn finish(&self, partials: Vec<A::Partial>, of: &Whole<'_>) -> Table {
+    fn finish(&self, partials: Vec<A::Partial>, of: &FinishContext<'_>) -> Table {
         self.0.finish(partials, of)
     }
 }
@@ -169,7 +169,7 @@ impl<W: Work> Visitor for Each<W> {
 /// The view of some parameters, for as long as the report.
 fn about_view<R: Report>(report: &'static R, parameters: &Parameters) -> &'static str {
     let views = report.description().views;
-    views.iter().copied().find(|view| *view == parameters.choice.view).unwrap_or_default()
+    views.iter().copied().find(|view| *view == parameters.selection.view).unwrap_or_default()
 }
 
 #[derive(Default)]
@@ -234,19 +234,20 @@ struct Alone {
 impl Visitor for Alone {
     fn visit<R: Report>(&mut self, report: &'static R) {
         let about = report.description();
-        let one = |tid| Choice { tids: vec![tid], ..Choice::default() };
-        let choices = [Choice::default(), one(1), Choice { cpus: vec![1], ..Choice::default() }];
-        for (choice, view) in
-            choices.iter().flat_map(|choice| about.views.iter().map(move |view| (choice, view)))
+        let one = |tid| Selection { tids: vec![tid], ..Selection::default() };
+        let choices = [Selection::default(), one(1), Selection { cpus: vec![1], ..Selection::default() }];
+        for (selection, view) in
+            choices.iter().flat_map(|selection| about.views.iter().map(move |view| (selection, view)))
         {
-            let choice = Choice { view: (*view).to_owned(), ..choice.clone() };
+            let selection = Selection { view: (*view).to_owned(), ..selection.clone() };
             let make = |alone| {
-                report.make(&Parameters { choice: choice.clone(), alone, ..Parameters::default() }, Boxed)
+                report
+                    .make(&Parameters { selection: selection.clone(), alone, ..Parameters::default() }, Boxed)
             };
             let (usual, alone) = (make(false), make(true));
             if usual.partial() != alone.partial() {
                 self.compared += 1;
-                self.different.extend(events::are_same(&*alone, &*usual, &choice).err());
+                self.different.extend(events::are_same(&*alone, &*usual, &selection).err());
             }
         }
     }

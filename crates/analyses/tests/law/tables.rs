@@ -1,17 +1,17 @@
 //! Tables of a trace of events as one task, and cut and merged.
 
 use hodo_clock::Nanos;
-use hodo_trace::{
-    AnyAnalysis, Choice, NoSources, Start, Table, Value,
+use hodo_model::{
+    AnyAnalysis, NoSources, Selection, Start, Table, Value,
     kernel::Records,
-    pass::{Pass, Room, States},
+    pass::{Pass, Scratch, States},
 };
 
 /// The state of a chunk.
 pub(crate) fn fold(pass: &Pass<'_>, events: &mut [Records], names: &[String], is_first: bool) -> States {
     let mut states = pass.begin(&Start { names, is_first });
     let runs: Vec<_> = (0..).zip(&*events).map(|(stream, records)| (stream, 0..records.len())).collect();
-    pass.fold(&mut states, events, &runs, &mut Room::default());
+    pass.fold(&mut states, events, &runs, &mut Scratch::default());
     travelled(pass, &states)
 }
 
@@ -38,11 +38,11 @@ pub(crate) fn table(
     states: &States,
     events: &[Records],
     names: &[String],
-    choice: &Choice,
+    selection: &Selection,
 ) -> Vec<Table> {
     let time = |records: &Records| records.times(0).next().unwrap_or(Nanos(0));
     let span = (events.first().map_or(Nanos(0), time), events.last().map_or(Nanos(0), time));
-    pass.finish(travelled(pass, states), names, span, choice, &NoSources, 2)
+    pass.finish(travelled(pass, states), names, span, selection, &NoSources, 2)
 }
 
 /// The tables of a trace as one chunk, and of the same cut behind the events where `cuts` says so, with the parts
@@ -66,8 +66,8 @@ pub(crate) fn both(
     let whole = fold(&pass, events, names, true);
     let merged = merge_all(&pass, parts, choices).unwrap_or_else(|| fold(&pass, &mut [], names, true));
     let tables = |states| {
-        let choice = |view: &&str| Choice { view: (*view).to_owned(), ..Choice::default() };
-        let table = |view| table(&pass, states, events, names, &choice(view));
+        let selection = |view: &&str| Selection { view: (*view).to_owned(), ..Selection::default() };
+        let table = |view| table(&pass, states, events, names, &selection(view));
         views.iter().flat_map(table).collect()
     };
     (tables(&whole), tables(&merged))
@@ -83,7 +83,7 @@ pub(crate) fn agreement(
     states: &Table,
     over_time: &Table,
     intervals: &Table,
-    choice: &Choice,
+    selection: &Selection,
 ) -> Result<(), String> {
     let busy = figure(by_cpu, "busy_ns");
     let rows = |table: &Table, column: &str| -> Vec<u64> {
@@ -110,7 +110,7 @@ pub(crate) fn agreement(
     if figure(over_time, "unknown_ns") != figure(by_cpu, "unknown_ns") {
         return Err("what is unknown differs over time".to_owned());
     }
-    if !choice.tids.is_empty() {
+    if !selection.tids.is_empty() {
         return Ok(());
     }
     let parts = ["busy_ns", "idle_ns", "unknown_ns"].map(|column| rows(by_cpu, column));

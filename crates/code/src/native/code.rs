@@ -1,6 +1,6 @@
 //! The machine code of blocks.
 //!
-//! Registers: `r8` outcomes of branches, `r9` instructions so far, `r10` the stretch, `r11` the newest call,
+//! Registers: `r8` outcomes of branches, `r9` instructions so far, `r10` the function run, `r11` the newest call,
 //! `rdx` the calls, or on the way out before a block its gate; `rcx` where code lies, `rsi` what `r8` is where it stops at
 //! a gate, `rbx` the leg; `rdi` the [`State`].
 //!
@@ -17,7 +17,10 @@ use super::{
     memory::{Memory, State},
     translate::Reference,
 };
-use crate::{BlockId, Hop, Leg, NO_OUTCOMES, ReturnStack, Stretch, Transfer, block::UNMET, returns::Landing};
+use crate::{
+    BlockId, BranchBatch, CompactBlock, FunctionRun, NO_OUTCOMES, ReturnStack, Transfer, block::UNMET,
+    returns::ReturnTarget,
+};
 
 /// Why machine code was left, in the highest bits of what it returns; the others are the block.
 pub(super) const BEFORE: u32 = 0;
@@ -40,7 +43,7 @@ pub(super) struct Places {
     pub(super) gate: Place,
     /// Where it knows that one is.
     pub(super) body: Place,
-    /// Where returns lead, which begin a stretch.
+    /// Where returns lead, which begin a function run.
     pub(super) landing: Place,
 }
 
@@ -123,7 +126,7 @@ impl Code {
             references: Vec::new(),
             text: Vec::new(),
         };
-        assert_eq!(code.low, Landing::UNKNOWN.code);
+        assert_eq!(code.low, ReturnTarget::UNKNOWN.code);
         code.text.extend([0xb8]); // mov eax, LANDED
         code.word(LANDED);
         code.exit = code.here();
@@ -199,7 +202,7 @@ impl Code {
     #[inline]
     #[allow(unsafe_code)]
     pub(super) fn run(&self, state: &mut State) -> u32 {
-        // SAFETY: what is here was put together below: it writes to stretches, of which the caller has room for the
+        // SAFETY: what is here was put together below: it writes to function runs, of which the caller has room for the
         // most that legs lead to, to the calls, whose number it wraps, and to a leg, of which the one behind the last
         // can't be passed; and it reads targets, as many as an index has values.
         unsafe { self.memory.call(self.enter, state) }
@@ -278,7 +281,7 @@ impl Code {
         self.text.extend([0x53]); // push rbx
         self.text.extend([0x48, 0x8b, 0x5f, offset_of!(State, leg) as u8]); // mov rbx, [rdi]
         self.text.extend([0x4c, 0x8b, 0x4f, offset_of!(State, instructions) as u8]); // mov r9, [rdi+8]
-        self.text.extend([0x4c, 0x8b, 0x57, offset_of!(State, stretch) as u8]); // mov r10, [rdi+16]
+        self.text.extend([0x4c, 0x8b, 0x57, offset_of!(State, function_run) as u8]); // mov r10, [rdi+16]
         self.text.extend([0x4c, 0x8b, 0x5f, offset_of!(State, top) as u8]); // mov r11, [rdi+24]
         self.text.extend([0x48, 0x8b, 0x57, offset_of!(State, returns) as u8]); // mov rdx, [rdi+32]
         self.text.extend([0x48, 0x8b, 0x4f, offset_of!(State, base) as u8]); // mov rcx, [rdi+40]
@@ -287,27 +290,27 @@ impl Code {
     }
 
     fn load_leg(&mut self) {
-        self.text.extend([0x4c, 0x8b, 0x43, Leg::OUTCOMES as u8]); // mov r8, [rbx]
-        self.text.extend([0x48, 0x8b, 0x73, Leg::STOP as u8]); // mov rsi, [rbx+8]
+        self.text.extend([0x4c, 0x8b, 0x43, BranchBatch::OUTCOMES as u8]); // mov r8, [rbx]
+        self.text.extend([0x48, 0x8b, 0x73, BranchBatch::STOP as u8]); // mov rsi, [rbx+8]
     }
 
     fn store_state(&mut self) {
-        self.text.extend([0x4c, 0x89, 0x43, Leg::OUTCOMES as u8]); // mov [rbx], r8
+        self.text.extend([0x4c, 0x89, 0x43, BranchBatch::OUTCOMES as u8]); // mov [rbx], r8
         self.text.extend([0x48, 0x89, 0x5f, offset_of!(State, leg) as u8]); // mov [rdi], rbx
         self.text.extend([0x4c, 0x89, 0x4f, offset_of!(State, instructions) as u8]); // mov [rdi+8], r9
-        self.text.extend([0x4c, 0x89, 0x57, offset_of!(State, stretch) as u8]); // mov [rdi+16], r10
+        self.text.extend([0x4c, 0x89, 0x57, offset_of!(State, function_run) as u8]); // mov [rdi+16], r10
         self.text.extend([0x4c, 0x89, 0x5f, offset_of!(State, top) as u8]); // mov [rdi+24], r11
         self.text.extend([0x89, 0x57, offset_of!(State, gate) as u8]); // mov [rdi+64], edx
         self.text.extend([0x5b, 0xc3]); // pop rbx; ret
     }
 
-    /// Over an indirect branch, which ended a stretch, to the next leg where the leg says, if that is known; else it
+    /// Over an indirect branch, which ended a function run, to the next leg where the leg says, if that is known; else it
     /// leaves as `eax` says.
     fn go_over(&mut self) {
         const SHIFT: u8 = (u32::BITS - Target::BITS) as u8;
         const KNOWN: u8 = 20;
         const { assert!(size_of::<Target>() == 1 << 4 && offset_of!(Target, address) == 0) };
-        self.text.extend([0x4c, 0x8b, 0x43, Leg::TO as u8]); // mov r8, [rbx+16]
+        self.text.extend([0x4c, 0x8b, 0x43, BranchBatch::TO as u8]); // mov r8, [rbx+16]
         self.text.extend([0x41, 0x69, 0xf0]); // imul esi, r8d, FACTOR
         self.word(Target::FACTOR);
         self.text.extend([0xc1, 0xee, SHIFT]); // shr esi, SHIFT
@@ -325,7 +328,7 @@ impl Code {
         self.jump(self.exit);
     }
 
-    /// Over a return, which ended a stretch, to the newest call if that is where the leg says; else over it as over any
+    /// Over a return, which ended a function run, to the newest call if that is where the leg says; else over it as over any
     /// indirect branch.
     fn go_back(&mut self) {
         self.text.extend([0x4e, 0x8b, 0x84, 0x5a]); // mov r8, [rdx+r11*2+256]
@@ -335,7 +338,7 @@ impl Code {
         self.to(self.over);
         self.text.extend([0x42, 0xc7, 0x04, 0x1a, 0, 0, 0, 0]); // mov dword [rdx+r11], 0
         self.text.extend([0x41, 0x80, 0xeb, 4]); // sub r11b, 4
-        self.text.extend([0x4c, 0x3b, 0x43, Leg::TO as u8, 0x0f, 0x85]); // cmp r8, [rbx+16]; jne over
+        self.text.extend([0x4c, 0x3b, 0x43, BranchBatch::TO as u8, 0x0f, 0x85]); // cmp r8, [rbx+16]; jne over
         self.to(self.over);
         self.text.extend([0x48, 0x8d, 0x04, 0x31]); // lea rax, [rcx+rsi]
         self.next_leg();
@@ -343,7 +346,7 @@ impl Code {
 
     /// To the next leg, at an address.
     fn next_leg(&mut self) {
-        self.text.extend([0x48, 0x83, 0xc3, size_of::<Leg>() as u8]); // add rbx, 24
+        self.text.extend([0x48, 0x83, 0xc3, size_of::<BranchBatch>() as u8]); // add rbx, 24
         self.load_leg();
         self.text.extend([0xff, 0xe0]); // jmp rax
     }
@@ -383,26 +386,26 @@ impl Code {
         }
     }
 
-    /// Ends a stretch, whose end was stored where there is one.
-    fn end_stretch(&mut self, transfer: Transfer) {
-        self.text.extend([0x45, 0x89, 0x4a, offset_of!(Stretch, until) as u8]); // mov [r10+12], r9d
-        self.text.extend([0x41, 0xc6, 0x42, offset_of!(Stretch, transfer) as u8, transfer as u8]); // mov byte [r10+16], transfer
-        self.text.extend([0x49, 0x83, 0xc2, size_of::<Stretch>() as u8]); // add r10, 32
+    /// Ends a function run, whose end was stored where there is one.
+    fn end_function_run(&mut self, transfer: Transfer) {
+        self.text.extend([0x45, 0x89, 0x4a, offset_of!(FunctionRun, until) as u8]); // mov [r10+12], r9d
+        self.text.extend([0x41, 0xc6, 0x42, offset_of!(FunctionRun, transfer) as u8, transfer as u8]); // mov byte [r10+16], transfer
+        self.text.extend([0x49, 0x83, 0xc2, size_of::<FunctionRun>() as u8]); // add r10, 32
     }
 
-    /// Begins a stretch before a block of a function.
-    pub(super) fn begin_stretch(&mut self, start: u64, hop: Hop) {
-        const { assert!(offset_of!(Stretch, start) == 0) };
+    /// Begins a function run before a block of a function.
+    pub(super) fn begin_function_run(&mut self, start: u64, hop: CompactBlock) {
+        const { assert!(offset_of!(FunctionRun, start) == 0) };
         self.load(start);
         self.text.extend([0x49, 0x89, 0x02]); // mov [r10], rax
-        self.text.extend([0x41, 0xc7, 0x42, offset_of!(Stretch, begins) as u8]); // mov dword [r10+8], begins
+        self.text.extend([0x41, 0xc7, 0x42, offset_of!(FunctionRun, begins) as u8]); // mov dword [r10+8], begins
         self.word(hop.begins());
     }
 
-    /// Crosses into another function, before a block of which a stretch begins.
-    pub(super) fn cross(&mut self, start: u64, hop: Hop) {
-        self.end_stretch(Transfer::None);
-        self.begin_stretch(start, hop);
+    /// Crosses into another function, before a block of which a function run begins.
+    pub(super) fn cross(&mut self, start: u64, hop: CompactBlock) {
+        self.end_function_run(Transfer::None);
+        self.begin_function_run(start, hop);
     }
 
     const IF_TAKEN: u8 = 0x82;
@@ -476,21 +479,21 @@ impl Code {
     /// An indirect jump.
     pub(super) fn indirect(&mut self, instructions: u16) {
         self.count(instructions);
-        self.end_stretch(Transfer::IndirectJump);
+        self.end_function_run(Transfer::IndirectJump);
     }
 
     /// A call, up to where it goes; where the place stands that it returns to.
-    pub(super) fn call(&mut self, hop: Hop, back: BlockId, end: u64) -> Place {
+    pub(super) fn call(&mut self, hop: CompactBlock, back: BlockId, end: u64) -> Place {
         const BLOCKS: u32 = offset_of!(ReturnStack, blocks) as u32;
         const { assert!(offset_of!(ReturnStack, codes) == 0) };
         self.count(hop.instructions);
         self.load(end);
-        self.text.extend([0x49, 0x89, 0x42, offset_of!(Stretch, end) as u8]); // mov [r10+24], rax
-        self.end_stretch(Transfer::Call);
+        self.text.extend([0x49, 0x89, 0x42, offset_of!(FunctionRun, end) as u8]); // mov [r10+24], rax
+        self.end_function_run(Transfer::Call);
         self.text.extend([0x41, 0x80, 0xc3, 4]); // add r11b, 4
         self.text.extend([0x42, 0xc7, 0x04, 0x1a]); // mov dword [rdx+r11], code
         let site = self.here();
-        self.word(Landing::UNKNOWN.code);
+        self.word(ReturnTarget::UNKNOWN.code);
         self.text.extend([0x4a, 0x89, 0x84, 0x5a]); // mov [rdx+r11*2+256], rax
         self.word(Code::ADDRESSES);
         self.text.extend([0x42, 0xc7, 0x84, 0x1a]); // mov dword [rdx+r11+768], back
@@ -515,7 +518,7 @@ impl Code {
         self.text.extend([0x85, 0xc0, 0x0f, 0x84]); // test eax, eax; jz no_call
         self.to(no_call);
         self.count(instructions);
-        self.end_stretch(Transfer::Return);
+        self.end_function_run(Transfer::Return);
         self.text.extend([0x42, 0xc7, 0x04, 0x1a, 0, 0, 0, 0]); // mov dword [rdx+r11], 0
         self.text.extend([0x41, 0x80, 0xeb, 4]); // sub r11b, 4
         self.text.extend([0x48, 0x01, 0xc8]); // add rax, rcx
@@ -525,7 +528,7 @@ impl Code {
     /// A return that is told by its address.
     pub(super) fn told_ret(&mut self, id: BlockId, instructions: u16) {
         self.count(instructions);
-        self.end_stretch(Transfer::Return);
+        self.end_function_run(Transfer::Return);
         self.text.extend([0xb8]); // mov eax, OVER
         self.word(OVER | id.0);
         self.jump(self.back);

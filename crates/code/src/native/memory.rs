@@ -3,17 +3,17 @@
 use std::io;
 
 use super::code::{Place, Target};
-use crate::{Leg, ReturnStack, Stretch};
+use crate::{BranchBatch, FunctionRun, ReturnStack};
 
 /// What machine code works on: by its offsets, so it is laid out as in C.
 #[repr(C)]
 pub(super) struct State {
     /// What is being followed.
-    pub(super) leg: *mut Leg,
-    /// Instructions up to the present, as stretches count them.
+    pub(super) leg: *mut BranchBatch,
+    /// Instructions up to the present, as function runs count them.
     pub(super) instructions: u64,
-    /// The stretch that has begun.
-    pub(super) stretch: *mut Stretch,
+    /// The function run that has begun.
+    pub(super) function_run: *mut FunctionRun,
     /// The newest call, in bytes of the codes of [`ReturnStack`].
     pub(super) top: u64,
     pub(super) returns: *mut ReturnStack,

@@ -3,7 +3,7 @@
 //! ```text
 //! hops ──translate──► code: a branch takes its outcome as the carry of a shift, a call pushes, a return pops and jumps
 //!                       │
-//! legs ────────run──────┴──► stretches, up to the end of the last leg or a block that code is not made of
+//! legs ────────run──────┴──► function runs, up to the end of the last leg or a block that code is not made of
 //! ```
 //!
 //! What runs does no more than the tables of a [`Graph`] say, without looking them up: the processor foresees the
@@ -24,8 +24,8 @@ use self::{
     memory::State,
 };
 use crate::{
-    BlockId, Graph, Labels, Legs, Pass, ReturnStack, Stretch, Stretches, Transfer,
-    returns::{Back, DEPTH, Landing},
+    BlockId, EdgeKind, FunctionRun, FunctionRuns, Graph, Labels, Legs, ReturnStack, Transfer,
+    returns::{Back, DEPTH, ReturnTarget},
 };
 
 /// Walks before a graph is one that is walked over much.
@@ -38,8 +38,8 @@ const MOST_ROOM: usize = 1 << 30;
 /// The longest straight way that code is made of.
 const LONGEST: usize = 16;
 
-/// The most stretches that legs lead to: for each decision, and before the first, a straight way and what comes behind it.
-const MOST_STRETCHES: usize = (Legs::MOST_DECISIONS + 1) * (LONGEST + 2);
+/// The most function runs that legs lead to: for each decision, and before the first, a straight way and what comes behind it.
+const MOST_FUNCTION_RUNS: usize = (Legs::MOST_DECISIONS + 1) * (LONGEST + 2);
 
 /// Code of a graph.
 #[derive(Debug)]
@@ -68,7 +68,7 @@ pub struct Rules {
 
 /// Where machine code led.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Led {
+pub enum NativeExit {
     /// Before this block: all legs were passed, or what is left of one is to be followed otherwise.
     Before(BlockId),
     /// To this address, which no code can be read at.
@@ -82,7 +82,7 @@ impl<L: Labels> Graph<'_, L> {
         self
     }
 
-    /// Walks over machine code from a block, of which a stretch is open, as far as that is made, and as the legs reach,
+    /// Walks over machine code from a block, of which a function run is open, as far as that is made, and as the legs reach,
     /// which are passed. `None` where there is no code, and nothing was done.
     ///
     /// Without an indirect branch a leg ends right behind its last outcome.
@@ -90,41 +90,41 @@ impl<L: Labels> Graph<'_, L> {
     pub fn run(
         &mut self,
         from: BlockId,
-        legs: &mut Legs,
-        stretches: &mut Stretches,
+        branch_batches: &mut Legs,
+        function_runs: &mut FunctionRuns,
         returns: &mut ReturnStack,
         rules: Rules,
-    ) -> Option<Led> {
+    ) -> Option<NativeExit> {
         if !self.has_code(rules.returns) {
             return None;
         }
         let at = rules.at;
         let mut from = from;
         // It may be forgotten on the way.
-        while let (Native::Made(code), Some(_)) = (&mut self.native, legs.current()) {
+        while let (Native::Made(code), Some(_)) = (&mut self.native, branch_batches.current()) {
             returns.belong_to(code.generation());
             let gate = code.gate_of(from);
             if gate == 0 {
                 self.translate(from, at);
                 continue;
             }
-            let out = code.walk(gate, legs, stretches, returns);
+            let out = code.walk(gate, branch_batches, function_runs, returns);
             let id = BlockId(out & !WHY);
             let led = match out & WHY {
-                BEFORE if legs.pass_if_over() => Ok(id),
-                BEFORE => return Some(Led::Before(id)),
-                OVER => self.go_over(id, legs, stretches, at),
+                BEFORE if branch_batches.pass_if_over() => Ok(id),
+                BEFORE => return Some(NativeExit::Before(id)),
+                OVER => self.go_over(id, branch_batches, function_runs, at),
                 why => {
-                    legs.pass_if_over();
-                    self.leave(why, id, stretches, returns, at)
+                    branch_batches.pass_if_over();
+                    self.leave(why, id, function_runs, returns, at)
                 }
             };
             match led {
                 Ok(next) => from = next,
-                Err(address) => return Some(Led::Unreadable(address)),
+                Err(address) => return Some(NativeExit::Unreadable(address)),
             }
         }
-        Some(Led::Before(from))
+        Some(NativeExit::Before(from))
     }
 
     /// Goes over the indirect branch at the end of a block to the next leg, and remembers the way: the block there.
@@ -134,17 +134,17 @@ impl<L: Labels> Graph<'_, L> {
     fn go_over(
         &mut self,
         id: BlockId,
-        legs: &mut Legs,
-        stretches: &mut Stretches,
+        branch_batches: &mut Legs,
+        function_runs: &mut FunctionRuns,
         at: u64,
     ) -> Result<BlockId, u64> {
-        let to = legs.current().and_then(|leg| leg.to()).unwrap_or_default();
-        legs.pass();
+        let to = branch_batches.current().and_then(|leg| leg.to()).unwrap_or_default();
+        branch_batches.pass();
         let next = self.lead(id, to, at).map_err(|_| to)?;
         let hop = self.hop(next);
-        stretches.begin(self.start(next), hop);
+        function_runs.begin(self.start(next), hop);
         if let Native::Made(code) = &mut self.native
-            && hop.pass != Pass::Other
+            && hop.pass != EdgeKind::Other
             && !code.know(to, next)
         {
             self.translate_landing(next, at);
@@ -160,7 +160,7 @@ impl<L: Labels> Graph<'_, L> {
         &mut self,
         why: u32,
         id: BlockId,
-        stretches: &mut Stretches,
+        function_runs: &mut FunctionRuns,
         returns: &ReturnStack,
         at: u64,
     ) -> Result<BlockId, u64> {
@@ -171,13 +171,13 @@ impl<L: Labels> Graph<'_, L> {
             let taken = why == TAKEN;
             let next = self.follow(id, taken, at).map_err(|unreadable| unreadable.address())?;
             self.join(id, taken, next, at);
-            if self.hop(next).function == stretches.open().function() {
+            if self.hop(next).function == function_runs.open().function() {
                 return Ok(next);
             }
-            stretches.end(0, Transfer::None, 0);
+            function_runs.end(0, Transfer::None, 0);
             next
         };
-        stretches.begin(self.start(next), self.hop(next));
+        function_runs.begin(self.start(next), self.hop(next));
         Ok(next)
     }
 
@@ -207,12 +207,12 @@ impl<L: Labels> Graph<'_, L> {
 
     /// Where returns to a block lead.
     #[inline]
-    pub fn landing(&self, id: Option<BlockId>) -> Landing {
+    pub fn landing(&self, id: Option<BlockId>) -> ReturnTarget {
         match (&self.native, id) {
             (Native::Made(code), Some(id)) if code.places(id).landing != 0 => {
-                Landing { code: code.places(id).landing, generation: code.generation() }
+                ReturnTarget { code: code.places(id).landing, generation: code.generation() }
             }
-            _ => Landing::UNKNOWN,
+            _ => ReturnTarget::UNKNOWN,
         }
     }
 }
@@ -229,16 +229,16 @@ impl Code {
     fn walk(
         &mut self,
         gate: Place,
-        legs: &mut Legs,
-        stretches: &mut Stretches,
+        branch_batches: &mut Legs,
+        function_runs: &mut FunctionRuns,
         returns: &mut ReturnStack,
     ) -> u32 {
-        let room = stretches.with_room(MOST_STRETCHES);
+        let room = function_runs.with_room(MOST_FUNCTION_RUNS);
         let start = room.as_mut_ptr();
         let mut state = State {
-            leg: legs.here(),
+            leg: branch_batches.here(),
             instructions: room[0].until.into(),
-            stretch: start,
+            function_run: start,
             top: returns.top(),
             returns,
             base: self.address(0),
@@ -250,10 +250,10 @@ impl Code {
         if out & WHY == BEFORE {
             self.leave_at(BlockId(out & !WHY), state.gate);
         }
-        legs.follow_to(state.leg);
+        branch_batches.follow_to(state.leg);
         returns.set_top(state.top);
-        stretches.end_more((state.stretch.addr() - start.addr()) / size_of::<Stretch>());
-        stretches.open().until = state.instructions as u32;
+        function_runs.end_more((state.function_run.addr() - start.addr()) / size_of::<FunctionRun>());
+        function_runs.open().until = state.instructions as u32;
         out
     }
 }

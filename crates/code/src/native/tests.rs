@@ -37,18 +37,18 @@ fn walk(
     outcomes: &mut u64,
     stops: bool,
     returns: &mut ReturnStack,
-) -> (Led, Stretches) {
+) -> (NativeExit, FunctionRuns) {
     let id = graph.at(from, 0).unwrap();
-    let mut stretches = Stretches::default();
-    stretches.begin(from, graph.hop(id));
+    let mut function_runs = FunctionRuns::default();
+    function_runs.begin(from, graph.hop(id));
     graph.has_code(true);
     let count = 63 - outcomes.trailing_zeros() as u8;
-    let mut legs = Legs::default();
-    assert!(legs.push(*outcomes >> (63 - count) >> 1, count, Some(START).filter(|_| !stops)));
+    let mut branch_batches = Legs::default();
+    assert!(branch_batches.push(*outcomes >> (63 - count) >> 1, count, Some(START).filter(|_| !stops)));
     let rules = Rules { at: 0, returns: true };
-    let led = graph.run(id, &mut legs, &mut stretches, returns, rules).expect("there is code");
-    *outcomes = legs.current().map_or(NO_OUTCOMES, |leg| leg.outcomes);
-    (led, stretches)
+    let led = graph.run(id, &mut branch_batches, &mut function_runs, returns, rules).expect("there is code");
+    *outcomes = branch_batches.current().map_or(NO_OUTCOMES, |leg| leg.outcomes);
+    (led, function_runs)
 }
 
 /// So many outcomes, the first one highest.
@@ -120,9 +120,9 @@ fn code_lies_in_the_order_in_which_it_runs() {
         let from = graph.at(START, 0).unwrap();
         for taken in [first, !first, first, !first] {
             let mut left = outcomes(taken.into(), 1);
-            let (led, stretches) = walk(&mut graph, START, &mut left, true, &mut ReturnStack::default());
+            let (led, function_runs) = walk(&mut graph, START, &mut left, true, &mut ReturnStack::default());
             let next = graph.follow(from, taken, 0).unwrap();
-            assert_eq!((led, left, stretches.is_empty()), (Led::Before(next), NO_OUTCOMES, false));
+            assert_eq!((led, left, function_runs.is_empty()), (NativeExit::Before(next), NO_OUTCOMES, false));
             let (way, branch) = (gate(&graph, next), gate(&graph, from) + 19);
             assert!(if taken == first { way == branch } else { way > branch }, "{way} behind {branch}");
         }
@@ -137,10 +137,10 @@ fn returns_that_lead_nowhere_are_left_to_others() {
     let mut graph = Graph::new(&space, &Functions, Bits::B64).native_after(1);
     for bits in [0b1011, 0b0101] {
         let mut left = outcomes(bits, 4);
-        let (led, stretches) = walk(&mut graph, START, &mut left, true, &mut ReturnStack::default());
-        assert_eq!(led, Led::Before(graph.at(START, 0).unwrap()));
+        let (led, function_runs) = walk(&mut graph, START, &mut left, true, &mut ReturnStack::default());
+        assert_eq!(led, NativeExit::Before(graph.at(START, 0).unwrap()));
         assert_eq!(left, outcomes(bits, 4));
-        assert!(stretches.is_empty());
+        assert!(function_runs.is_empty());
     }
 }
 
@@ -155,11 +155,15 @@ fn the_oldest_calls_fall_out() {
     let mut returns = ReturnStack::default();
     let mut calls = |count: u32| {
         let mut left = outcomes(0, count);
-        let (led, stretches) = walk(&mut graph, START, &mut left, false, &mut returns);
-        assert_eq!(led, Led::Before(graph.at(START, 0).unwrap()), "before a branch without an outcome");
-        assert_eq!((left, stretches.ended().len()), (NO_OUTCOMES, count as usize));
+        let (led, function_runs) = walk(&mut graph, START, &mut left, false, &mut returns);
+        assert_eq!(
+            led,
+            NativeExit::Before(graph.at(START, 0).unwrap()),
+            "before a branch without an outcome"
+        );
+        assert_eq!((left, function_runs.ended().len()), (NO_OUTCOMES, count as usize));
         assert!(
-            stretches.ended().iter().all(|call| call.transfer == Transfer::Call && call.end == START + 7)
+            function_runs.ended().iter().all(|call| call.transfer == Transfer::Call && call.end == START + 7)
         );
     };
     calls(60);
@@ -170,9 +174,9 @@ fn the_oldest_calls_fall_out() {
     // One outcome is the branch's.
     assert_eq!((left, returns.addresses().count()), (NO_OUTCOMES, 2));
     let mut left = outcomes(0b1111, 4);
-    let (led, stretches) = walk(&mut graph, START + 7, &mut left, true, &mut returns);
-    assert_eq!(led, Led::Before(graph.at(START + 7, 0).unwrap()));
-    assert_eq!((left, stretches.ended().len()), (outcomes(0b11, 2), 2));
+    let (led, function_runs) = walk(&mut graph, START + 7, &mut left, true, &mut returns);
+    assert_eq!(led, NativeExit::Before(graph.at(START + 7, 0).unwrap()));
+    assert_eq!((left, function_runs.ended().len()), (outcomes(0b11, 2), 2));
     assert!(returns.is_empty());
 }
 
@@ -189,10 +193,10 @@ fn full_code_is_made_anew() {
     let (mut from, mut instructions) = (START, 0);
     for taken in [0, u64::MAX >> 1].into_iter().cycle().take(30) {
         let mut left = outcomes(taken, 63);
-        let (led, stretches) = walk(&mut graph, from, &mut left, true, &mut returns);
-        let Led::Before(id) = led else { panic!("all can be read") };
+        let (led, function_runs) = walk(&mut graph, from, &mut left, true, &mut returns);
+        let NativeExit::Before(id) = led else { panic!("all can be read") };
         from = graph.start(id);
-        let mut all = stretches;
+        let mut all = function_runs;
         all.close();
         instructions += all.ended().last().map_or(0, |last| last.until);
         if left != NO_OUTCOMES {
@@ -220,29 +224,35 @@ fn indirect_branches_lead_from_leg_to_leg() {
         let from = graph.at(START, 0).unwrap();
         graph.has_code(returns);
         let mut calls = ReturnStack::default();
-        let mut stretches = Stretches::default();
-        stretches.begin(START, graph.hop(from));
+        let mut function_runs = FunctionRuns::default();
+        function_runs.begin(START, graph.hop(from));
         let rules = Rules { at: 0, returns };
-        let run = |graph: &mut Graph<'_, _>, stretches: &mut _, calls: &mut _, to: &[u64]| {
-            let mut legs = Legs::default();
-            to.iter().for_each(|to| assert!(legs.push(0, 0, Some(START + to))));
-            (graph.run(from, &mut legs, stretches, calls, rules).unwrap(), legs.passed())
+        let run = |graph: &mut Graph<'_, _>, function_runs: &mut _, calls: &mut _, to: &[u64]| {
+            let mut branch_batches = Legs::default();
+            to.iter().for_each(|to| assert!(branch_batches.push(0, 0, Some(START + to))));
+            (
+                graph.run(from, &mut branch_batches, function_runs, calls, rules).unwrap(),
+                branch_batches.passed(),
+            )
         };
         for _ in 0..3 {
             // A return that is told is passed where all are; else it is left to others.
-            let (led, passed) = run(&mut graph, &mut stretches, &mut calls, &[16, 32, 18]);
+            let (led, passed) = run(&mut graph, &mut function_runs, &mut calls, &[16, 32, 18]);
             let expected = if returns { (32, 2) } else { (18, 3) };
-            assert_eq!((led, passed), (Led::Before(graph.at(START + expected.0, 0).unwrap()), expected.1));
+            assert_eq!(
+                (led, passed),
+                (NativeExit::Before(graph.at(START + expected.0, 0).unwrap()), expected.1)
+            );
             let told: Vec<_> =
-                stretches.ended().iter().map(|one| (one.start - START, one.transfer)).collect();
+                function_runs.ended().iter().map(|one| (one.start - START, one.transfer)).collect();
             let all = [(0, Transfer::IndirectJump), (16, Transfer::Call), (32, Transfer::Return)];
             assert_eq!(told, all[..passed]);
             assert!(calls.addresses().eq([START + 18].into_iter().filter(|_| returns)));
             calls.clear();
-            stretches.clear();
-            stretches.begin(START, graph.hop(from));
+            function_runs.clear();
+            function_runs.begin(START, graph.hop(from));
         }
-        let (led, passed) = run(&mut graph, &mut stretches, &mut calls, &[16, 0x1000, 32]);
-        assert_eq!((led, passed), (Led::Unreadable(START + 0x1000), 2));
+        let (led, passed) = run(&mut graph, &mut function_runs, &mut calls, &[16, 0x1000, 32]);
+        assert_eq!((led, passed), (NativeExit::Unreadable(START + 0x1000), 2));
     }
 }

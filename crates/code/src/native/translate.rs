@@ -4,14 +4,14 @@ use super::{
     LONGEST, MOST_ROOM, Native,
     code::{Code, Place},
 };
-use crate::{BlockId, Graph, Hop, Labels, Pass};
+use crate::{BlockId, CompactBlock, EdgeKind, Graph, Labels};
 
 /// Where in the code of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Entry {
     Gate,
     Body,
-    Landing,
+    ReturnTarget,
 }
 
 /// A place in the code that is to lead to a block.
@@ -20,7 +20,7 @@ pub(super) enum Reference {
     /// The distance of a jump from a function stands there.
     Jump { site: Place, function: u32, to: BlockId },
     /// The place that returns lead to stands there.
-    Landing { site: Place, to: BlockId },
+    ReturnTarget { site: Place, to: BlockId },
 }
 
 /// What code is made of a block.
@@ -57,14 +57,14 @@ impl<'a, L: Labels> Graph<'a, L> {
     pub(super) fn translate_landing(&mut self, id: BlockId, at: u64) {
         self.with_code(at, |translation| {
             translation.place(id, Entry::Gate);
-            translation.place(id, Entry::Landing);
+            translation.place(id, Entry::ReturnTarget);
         });
     }
 
     /// Joins a branch, which is code, to the block that it was seen to go to.
     pub(super) fn join(&mut self, id: BlockId, taken: bool, next: BlockId, at: u64) {
         self.with_code(at, |translation| {
-            let Hop { instructions, function, .. } = translation.graph.hop(id);
+            let CompactBlock { instructions, function, .. } = translation.graph.hop(id);
             let gate = translation.code.places(id).gate;
             if translation.may_come_behind(function, next)
                 && translation.code.go_on_behind(gate, instructions, taken)
@@ -105,7 +105,7 @@ impl<L: Labels> Translation<'_, '_, L> {
         let place = match entry {
             Entry::Gate => places.gate,
             Entry::Body => places.body,
-            Entry::Landing => places.landing,
+            Entry::ReturnTarget => places.landing,
         };
         if place == 0 { self.emit(id, entry) } else { place }
     }
@@ -114,22 +114,24 @@ impl<L: Labels> Translation<'_, '_, L> {
     fn kind(&mut self, id: BlockId) -> Kind {
         let hop = self.graph.hop(id);
         match hop.pass {
-            Pass::Branch => Kind::Branch,
-            Pass::Return => Kind::Return,
-            Pass::IndirectJump => Kind::IndirectJump,
-            Pass::IndirectCall => {
+            EdgeKind::Branch => Kind::Branch,
+            EdgeKind::Return => Kind::Return,
+            EdgeKind::IndirectJump => Kind::IndirectJump,
+            EdgeKind::IndirectCall => {
                 self.graph.follow(id, false, self.at).map_or(Kind::Other, Kind::IndirectCall)
             }
-            Pass::Free | Pass::Call if self.decides(id) => self.straight(id, hop).unwrap_or(Kind::Other),
+            EdgeKind::Free | EdgeKind::Call if self.decides(id) => {
+                self.straight(id, hop).unwrap_or(Kind::Other)
+            }
             _ => Kind::Other,
         }
     }
 
     /// What is made of a block without a decision; `None` where code can't be read.
-    fn straight(&mut self, id: BlockId, hop: Hop) -> Option<Kind> {
+    fn straight(&mut self, id: BlockId, hop: CompactBlock) -> Option<Kind> {
         let next = self.graph.follow(id, true, self.at).ok()?;
         match hop.pass {
-            Pass::Call => Some(Kind::Call(next, self.graph.follow(id, false, self.at).ok()?)),
+            EdgeKind::Call => Some(Kind::Call(next, self.graph.follow(id, false, self.at).ok()?)),
             _ => Some(Kind::Free(next)),
         }
     }
@@ -139,9 +141,11 @@ impl<L: Labels> Translation<'_, '_, L> {
         for _ in 0..LONGEST {
             let hop = self.graph.hop(id);
             match hop.pass {
-                Pass::Branch | Pass::Return | Pass::IndirectJump | Pass::IndirectCall => return true,
-                Pass::Other => return false,
-                Pass::Free | Pass::Call => match self.straight(id, hop) {
+                EdgeKind::Branch | EdgeKind::Return | EdgeKind::IndirectJump | EdgeKind::IndirectCall => {
+                    return true;
+                }
+                EdgeKind::Other => return false,
+                EdgeKind::Free | EdgeKind::Call => match self.straight(id, hop) {
                     Some(Kind::Free(next) | Kind::Call(next, _)) => id = next,
                     _ => return false,
                 },
@@ -150,8 +154,8 @@ impl<L: Labels> Translation<'_, '_, L> {
         false
     }
 
-    /// Where a block starts that a stretch begins with, and what else is to be known of it.
-    fn start(&self, id: BlockId) -> (u64, Hop) {
+    /// Where a block starts that a function run begins with, and what else is to be known of it.
+    fn start(&self, id: BlockId) -> (u64, CompactBlock) {
         (self.graph.start(id), self.graph.hop(id))
     }
 
@@ -161,9 +165,9 @@ impl<L: Labels> Translation<'_, '_, L> {
         let newest = self.code.references.len().wrapping_sub(1);
         match self.code.references.get(newest) {
             None => return false,
-            Some(&Reference::Landing { site, to }) => {
+            Some(&Reference::ReturnTarget { site, to }) => {
                 self.code.references.truncate(newest);
-                let place = self.place(to, Entry::Landing);
+                let place = self.place(to, Entry::ReturnTarget);
                 self.code.name(site, place);
             }
             Some(&Reference::Jump { site, function, to }) => {
@@ -190,10 +194,10 @@ impl<L: Labels> Translation<'_, '_, L> {
         let start = self.code.here();
         let (mut id, mut entry) = (id, entry);
         loop {
-            if entry == Entry::Landing {
+            if entry == Entry::ReturnTarget {
                 self.code.places_of(id).landing = self.code.here();
                 let (start, hop) = self.start(id);
-                self.code.begin_stretch(start, hop);
+                self.code.begin_function_run(start, hop);
                 if let gate @ 1.. = self.code.places(id).gate {
                     self.code.jump(gate);
                     break;
@@ -241,9 +245,9 @@ impl<L: Labels> Translation<'_, '_, L> {
             }
             Kind::Call(to, back) => {
                 let site = self.code.call(hop, back, self.graph.start(back));
-                self.code.references.push(Reference::Landing { site, to: back });
+                self.code.references.push(Reference::ReturnTarget { site, to: back });
                 let (start, hop) = self.start(to);
-                self.code.begin_stretch(start, hop);
+                self.code.begin_function_run(start, hop);
                 self.go_on(to)
             }
             Kind::Return if self.code.returns => {
@@ -264,7 +268,7 @@ impl<L: Labels> Translation<'_, '_, L> {
             Kind::IndirectCall(back) => {
                 self.code.last(id);
                 let site = self.code.call(hop, back, self.graph.start(back));
-                self.code.references.push(Reference::Landing { site, to: back });
+                self.code.references.push(Reference::ReturnTarget { site, to: back });
                 self.code.over(id);
                 None
             }
@@ -277,7 +281,7 @@ impl<L: Labels> Translation<'_, '_, L> {
     }
 
     /// Makes the body of a block that ends in a conditional branch.
-    fn branch(&mut self, id: BlockId, hop: Hop) -> Option<(BlockId, Entry)> {
+    fn branch(&mut self, id: BlockId, hop: CompactBlock) -> Option<(BlockId, Entry)> {
         let function = hop.function;
         let jump = |site, to: Option<BlockId>| to.map(|to| Reference::Jump { site, function, to });
         let [not_taken, taken] = [false, true].map(|taken| hop.next(taken));

@@ -8,7 +8,7 @@
 use std::cmp::Ordering;
 
 use hodo_formats::ctf::{Event, FieldPath};
-use hodo_trace::event::{Compound, FieldSink, Meaning, Name};
+use hodo_model::event::{Compound, FieldSink, Meaning, Name};
 use winnow::{
     ModalResult, Parser,
     ascii::{digit1, hex_digit1, multispace0},

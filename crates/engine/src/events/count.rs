@@ -2,7 +2,7 @@
 
 use hodo_clock::{Cycles, OriginNanos};
 use hodo_formats::ctf::{Cursor, Item, Lost};
-use hodo_trace::Loss;
+use hodo_model::Loss;
 
 use super::{EventReading, filter::Filter, runs::Run};
 use crate::Losses;

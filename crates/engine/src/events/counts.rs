@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use hodo_clock::OriginNanos;
 use hodo_formats::ctf::{Cursor, Item as Read, Stream, Trace};
-use hodo_trace::{AnyAnalysis, AnyPartial, Bin, CountInterest, Counts, Item};
+use hodo_model::{AnyAnalysis, AnyPartial, Bin, CountInterest, Counts, Item};
 
 use super::{
     EventReading, EventTraces,
@@ -91,7 +91,7 @@ pub(crate) fn fold_counts<'t, 'a>(
             progress(done)
         },
     );
-    let mut partial = analysis.begin(&hodo_trace::Start::default());
+    let mut partial = analysis.begin(&hodo_model::Start::default());
     for (trace, streams) in
         traces.traces.iter().zip(&sums).enumerate().map(|(index, (of, sums))| ((index, of), sums))
     {

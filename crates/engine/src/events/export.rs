@@ -16,7 +16,7 @@ use hodo_formats::ctf::{
     schema::{EventClass, StreamClass},
     write::{NotWritten, StreamWriter, Target, Unwritable, Version},
 };
-use hodo_trace::{Cause, Loss};
+use hodo_model::{Cause, Loss};
 
 use super::{
     EventReading, EventTraces,

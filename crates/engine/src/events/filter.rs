@@ -4,7 +4,7 @@ use hodo_formats::ctf::{
     Event, FieldPath, Stream, Trace,
     schema::{Environment, EventClass},
 };
-use hodo_trace::vocabulary::{self, system_calls::Machine};
+use hodo_model::vocabulary::{self, system_calls::Machine};
 
 use super::{
     EventTraces,

@@ -16,8 +16,8 @@ use hodo_formats::ctf::{
     Event, FieldPath, Stream, Trace,
     schema::{EventClass, StreamClass},
 };
-use hodo_trace::{
-    AnyAnalysis, Cause, Choice, Loss, NoSources, Start, Table, Value,
+use hodo_model::{
+    AnyAnalysis, Cause, Loss, NoSources, Selection, Start, Table, Value,
     event::{Compound, FieldSink, Meaning, Name},
     kernel::{ALL, CONTEXT, Kind, Records, VOCABULARY, Words},
     pass::{self, Pass, States},
@@ -59,7 +59,7 @@ pub(crate) struct Totals {
 pub fn analyse(
     traces: &EventTraces<'_>,
     analyses: &[&dyn AnyAnalysis],
-    choice: &Choice,
+    selection: &Selection,
     reading: &EventReading,
     progress: impl FnMut(u64) -> bool + Send,
 ) -> Vec<Table> {
@@ -67,7 +67,7 @@ pub fn analyse(
     traces.loss().into_iter().for_each(|loss| losses.add(loss));
     let pass = Pass::new(analyses);
     let (folded, names) = fold_all(traces, &pass, &plan(traces, reading), reading, &mut losses, progress);
-    tables(&pass, folded, &names, choice, losses, reading.threads)
+    tables(&pass, folded, &names, selection, losses, reading.threads)
 }
 
 /// Folds slices that follow each other; and what follows the prefixes of events' names, by the index that events
@@ -83,7 +83,7 @@ pub(crate) fn fold_all(
     let binding = Binding::new(traces, pass);
     let start =
         |is_first| Folded::new(pass.begin(&Start { names: &binding.names, is_first }), Totals::default());
-    let fold = |room: &mut Room, folded: Folded, slice: &Slice| {
+    let fold = |room: &mut Scratch, folded: Folded, slice: &Slice| {
         fold(traces, pass, &binding, reading, slice, room, folded)
     };
     let mut whole: Option<Folded> = None;
@@ -95,7 +95,7 @@ pub(crate) fn fold_all(
     };
     if reading.threads <= 1 {
         // One thread goes on where it was: nothing is unknown, and nothing to be merged.
-        let mut room = Room::default();
+        let mut room = Scratch::default();
         for slice in slices {
             let earlier = whole.take().unwrap_or_else(|| start(slice.is_first));
             if !take(whole.insert(fold(&mut room, earlier, slice))) {
@@ -103,8 +103,8 @@ pub(crate) fn fold_all(
             }
         }
     } else {
-        let work = |room: &mut Room, slice: &Slice| fold(room, start(slice.is_first), slice);
-        in_order(slices, reading.threads, Room::default, work, |mut folded| {
+        let work = |room: &mut Scratch, slice: &Slice| fold(room, start(slice.is_first), slice);
+        in_order(slices, reading.threads, Scratch::default, work, |mut folded| {
             let go_on = take(&mut folded);
             whole = Some(match whole.take() {
                 Some(earlier) => earlier.merge(folded, pass),
@@ -121,7 +121,7 @@ pub(crate) fn tables(
     pass: &Pass<'_>,
     whole: Folded,
     names: &[String],
-    choice: &Choice,
+    selection: &Selection,
     mut losses: Losses,
     threads: usize,
 ) -> Vec<Table> {
@@ -131,8 +131,8 @@ pub(crate) fn tables(
     }
     let span = span.unwrap_or_default();
     let loss = losses.into_list();
-    let tables =
-        pass.finish(whole.states, names, span, choice, &NoSources, threads).into_iter().map(|mut table| {
+    let tables = pass.finish(whole.states, names, span, selection, &NoSources, threads).into_iter().map(
+        |mut table| {
             table.summary.extend([
                 ("begin_ns", Value::from(span.0.0)),
                 ("end_ns", span.1.0.into()),
@@ -140,7 +140,8 @@ pub(crate) fn tables(
                 ("packets_lost", lost.1.into()),
             ]);
             table.with_loss(loss.clone())
-        });
+        },
+    );
     tables.collect()
 }
 
@@ -178,9 +179,9 @@ impl Folded {
 
 /// What is used again from slice to slice.
 #[derive(Default)]
-struct Room {
+struct Scratch {
     records: Vec<Records>,
-    events: pass::Room,
+    events: pass::Scratch,
 }
 
 /// Adds a slice to what came before it, or to nothing.
@@ -190,7 +191,7 @@ fn fold(
     binding: &Binding,
     reading: &EventReading,
     slice: &Slice,
-    room: &mut Room,
+    room: &mut Scratch,
     mut folded: Folded,
 ) -> Folded {
     let mut sources = Sources::new(traces, binding, reading, slice, std::mem::take(&mut room.records));

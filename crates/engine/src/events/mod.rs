@@ -36,7 +36,7 @@ use hodo_formats::{
     ctf::{Cursor, Item, Stream, StreamPacket, Trace, recognise},
     perf::samples::contents,
 };
-use hodo_trace::Loss;
+use hodo_model::Loss;
 use serde::{Deserialize, Serialize};
 
 use crate::{Files, OpenError, OpenErrorReason, files::Maps, parallel::share};

@@ -2,7 +2,7 @@
 
 use hodo_clock::Nanos;
 use hodo_formats::ctf::{Event, FieldPath, Stream, Trace, schema::EventClass};
-use hodo_trace::{
+use hodo_model::{
     Edge, Period,
     event::{Compound, FieldSink, Meaning, Name},
     kernel::{Kind, Records},

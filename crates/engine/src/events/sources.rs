@@ -7,7 +7,7 @@ use std::{cmp::Reverse, collections::BinaryHeap, ops::Range};
 
 use hodo_clock::{CycleClock, Cycles, Nanos, OriginNanos};
 use hodo_formats::ctf::{Cursor, Item, Lost, Parts, Trace};
-use hodo_trace::{
+use hodo_model::{
     Cause, Loss,
     kernel::{Kind, Records},
 };

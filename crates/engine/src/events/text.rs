@@ -4,10 +4,10 @@ use std::io::Write;
 
 use hodo_clock::OriginNanos;
 use hodo_formats::ctf::{Event, Lost, Trouble, schema::Scope};
-use hodo_trace::event::{Base, Compound, FieldSink, Meaning, Name};
+use hodo_model::event::{Base, Compound, FieldSink, Meaning, Name};
 
 use super::names::StreamNames;
-use crate::digits::{decimal, hexadecimal, nine};
+use crate::fast_format::{decimal, hexadecimal, nine};
 
 /// Nanoseconds in a second and in a day.
 const SECOND: i128 = 1_000_000_000;

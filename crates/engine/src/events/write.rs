@@ -4,7 +4,7 @@ use std::io::Write;
 
 use hodo_clock::OriginNanos;
 use hodo_formats::ctf::{Event, Item, Trouble};
-use hodo_trace::{Cause, Loss};
+use hodo_model::{Cause, Loss};
 
 use super::{
     EventReading, EventTraces,

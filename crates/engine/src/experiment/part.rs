@@ -11,8 +11,8 @@
 use std::{fmt, ops::RangeInclusive};
 
 use hodo_formats::ctf::Trace;
-use hodo_trace::{
-    AnyPartial, Choice, Every, Loss, Parameters, Period,
+use hodo_model::{
+    AnyPartial, Every, Loss, Parameters, Period, Selection,
     kernel::Threads,
     pass::{Packed, Pass},
 };
@@ -229,7 +229,7 @@ impl Origin {
             inputs: inputs.to_vec(),
             traces: TraceOrigin::of_all(traces),
             reports: request.reports.iter().map(|report| report.description().name.to_owned()).collect(),
-            view: parameters.choice.view.clone(),
+            view: parameters.selection.view.clone(),
             every: parameters.every,
             period: parameters.period.clone(),
             times: format!("{:?}", request.times),
@@ -255,15 +255,15 @@ impl Origin {
 
     /// The analyses that were folded.
     fn analyses(&self) -> Result<Analyses, PartError> {
-        self.made_for(&Choice { view: self.view.clone(), ..Choice::default() })
+        self.made_for(&Selection { view: self.view.clone(), ..Selection::default() })
     }
 
     /// The analyses that make the tables of a choice.
-    fn made_for(&self, choice: &Choice) -> Result<Analyses, PartError> {
+    fn made_for(&self, selection: &Selection) -> Result<Analyses, PartError> {
         let known = |name: &String| report(name).ok_or_else(|| PartError::Partial(name.clone()));
         let reports = self.reports.iter().map(known).collect::<Result<Vec<&'static dyn AnyReport>, _>>()?;
         let (every, period) = (self.every, self.period.clone());
-        let parameters = Parameters { choice: choice.clone(), every, period, alone: false };
+        let parameters = Parameters { selection: selection.clone(), every, period, alone: false };
         Ok(Request::of(reports, parameters).analyses())
     }
 }
@@ -361,8 +361,8 @@ impl Part {
 
     /// What was asked when it was folded.
     pub fn parameters(&self) -> Parameters {
-        let choice = Choice { view: self.origin.view.clone(), ..Choice::default() };
-        Parameters { choice, every: self.origin.every, period: self.origin.period.clone(), alone: false }
+        let selection = Selection { view: self.origin.view.clone(), ..Selection::default() };
+        Parameters { selection, every: self.origin.every, period: self.origin.period.clone(), alone: false }
     }
 
     /// How its inputs were named. They have to be opened for tables of control flow, whose functions have names there.
@@ -447,7 +447,7 @@ impl Part {
     /// A part that is not the whole; a choice that it does not hold; another input.
     pub fn tables(
         self,
-        choice: &Choice,
+        selection: &Selection,
         experiment: Option<&Experiment>,
         threads: usize,
     ) -> Result<Outcome, PartError> {
@@ -457,13 +457,15 @@ impl Part {
             return Err(PartError::Missing(missing));
         }
         let origin = self.origin.clone();
-        let (folded, shown) = (origin.analyses()?, origin.made_for(choice)?);
+        let (folded, shown) = (origin.analyses()?, origin.made_for(selection)?);
         let is_same = |one: &Asked, other: &Asked| one.analysis().partial() == other.analysis().partial();
         if let Some((one, _)) = folded.all().zip(shown.all()).find(|(one, other)| !is_same(one, other)) {
             return Err(PartError::View(one.name.to_owned()));
         }
         let state = self.unpack(&folded)?;
-        let Some(experiment) = experiment else { return Ok(finish_events(state, &shown, choice, threads)) };
+        let Some(experiment) = experiment else {
+            return Ok(finish_events(state, &shown, selection, threads));
+        };
         experiment.with(|traces| {
             let flows = traces.flows.iter().map(|(_, flow)| TraceOrigin::of_flow(flow));
             if !flows.eq(origin.traces.iter().take(traces.flows.len()).cloned()) {
@@ -475,7 +477,7 @@ impl Part {
             if state.flows.len() != traces.flows.len() || !state.flows.iter().zip(&traces.flows).all(is_of) {
                 return Err(PartError::Damaged);
             }
-            Ok(finish(traces, state, &shown, choice, threads))
+            Ok(finish(traces, state, &shown, selection, threads))
         })
     }
 }
@@ -542,7 +544,7 @@ mod tests {
         let mut part = experiment.fold(&request, &[], portion, &mut |_| true).unwrap();
         change(&mut part);
         let part = Part::from_bytes(&part.to_bytes())?;
-        part.tables(&Choice::default(), Some(&experiment), 1).map(|outcome| outcome.tables.len())
+        part.tables(&Selection::default(), Some(&experiment), 1).map(|outcome| outcome.tables.len())
     }
 
     /// Changes the first track's number, and its stints.

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use hodo_clock::Nanos;
-use hodo_trace::{AnyAnalysis, Choice, CountInterest, FlowInterest, Interest, Parameters, Table, Value};
+use hodo_model::{AnyAnalysis, CountInterest, FlowInterest, Interest, Parameters, Selection, Table, Value};
 
 use super::time::TimeSpan;
 use crate::{
@@ -191,7 +191,7 @@ impl Request {
 
     /// The events that are counted.
     pub(super) fn wanted(&self) -> Wanted {
-        let Choice { tids, pids, cpus, .. } = self.parameters.choice.clone();
+        let Selection { tids, pids, cpus, .. } = self.parameters.selection.clone();
         Wanted { events: self.events.clone(), condition: self.condition.clone(), tids, pids, cpus }
     }
 
@@ -200,21 +200,21 @@ impl Request {
     /// # Errors
     /// What can't be asked of which report.
     pub fn check(&self) -> Result<(), Refusal> {
-        let Parameters { choice, every, period, .. } = &self.parameters;
-        let any_thread = choice.tids.is_empty() && choice.pids.is_empty() && choice.comms.is_empty();
+        let Parameters { selection, every, period, .. } = &self.parameters;
+        let any_thread = selection.tids.is_empty() && selection.pids.is_empty() && selection.comms.is_empty();
         for about in self.reports.iter().map(|report| report.description()) {
             let (name, takes) = (about.name, about.takes);
             let wrong = match () {
                 () if !any_thread && !takes.threads => {
                     format!("--tid, --pid and --comm choose threads, and `{name}` is of no thread")
                 }
-                () if !choice.cpus.is_empty() && !takes.cpus => {
+                () if !selection.cpus.is_empty() && !takes.cpus => {
                     format!("--cpu-list chooses CPUs, and `{name}` is of none")
                 }
                 () if (!self.events.is_empty() || self.condition.is_some()) && !takes.events => {
                     format!("--event and --where choose single events, without which `{name}` goes wrong")
                 }
-                () if !choice.comms.is_empty() && takes.events => {
+                () if !selection.comms.is_empty() && takes.events => {
                     format!("--comm is for analyses of kernel events, and `{name}` is none")
                 }
                 () if every.is_some() && !takes.every => {
@@ -237,7 +237,7 @@ impl Request {
                 "--chunk-size stream is for `report count` and `export`: everything else merges the streams; give bytes or seconds".to_owned(),
             ));
         }
-        let view = choice.view.as_str();
+        let view = selection.view.as_str();
         match self.reports.as_slice() {
             _ if view.is_empty() => Ok(()),
             [report] => {

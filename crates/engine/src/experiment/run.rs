@@ -1,7 +1,7 @@
 //! Running a request: on all traces, in this process.
 
-use hodo_trace::{
-    AnyAnalysis, AnyPartial, Choice, FlowInterest, NoSources, Table, Whole,
+use hodo_model::{
+    AnyAnalysis, AnyPartial, FinishContext, FlowInterest, NoSources, Selection, Table,
     kernel::{Threads, VOCABULARY},
     pass::{Pass, interest},
     vocabulary,
@@ -65,7 +65,7 @@ impl Experiment {
         self.with(|traces| {
             check_events(traces, request)?;
             let state = Plan::new(traces, request, None)?.fold(request, &analyses, progress)?;
-            Ok(finish(traces, state, &analyses, &request.parameters.choice, request.threads))
+            Ok(finish(traces, state, &analyses, &request.parameters.selection, request.threads))
         })
     }
 
@@ -242,14 +242,14 @@ pub(super) fn finish(
     traces: &Traces<'_>,
     state: State,
     analyses: &Analyses,
-    choice: &Choice,
+    selection: &Selection,
     threads: usize,
 ) -> Outcome {
     let mut tables = Vec::new();
     let several = traces.flows.len() > 1;
     for ((name, trace), partials) in traces.flows.iter().zip(state.flows) {
         for (asked, (partial, losses)) in analyses.flow.iter().zip(partials) {
-            let table = partial.finish(trace, asked.analysis(), choice);
+            let table = partial.finish(trace, asked.analysis(), selection);
             let mut table = table.with_loss(losses.into_list());
             if several {
                 table.summary.insert(0, ("input", name.as_str().into()));
@@ -257,22 +257,27 @@ pub(super) fn finish(
             tables.push(table);
         }
     }
-    let of_events = finish_events(State { flows: Vec::new(), ..state }, analyses, choice, threads);
+    let of_events = finish_events(State { flows: Vec::new(), ..state }, analyses, selection, threads);
     tables.extend(of_events.tables);
     Outcome { tables, ..of_events }
 }
 
 /// The tables of a whole of events.
-pub(super) fn finish_events(state: State, analyses: &Analyses, choice: &Choice, threads: usize) -> Outcome {
+pub(super) fn finish_events(
+    state: State,
+    analyses: &Analyses,
+    selection: &Selection,
+    threads: usize,
+) -> Outcome {
     let nobody = Threads::default();
-    let whole = Whole::without_events(choice, &nobody, &NoSources);
+    let whole = FinishContext::without_events(selection, &nobody, &NoSources);
     let count = |(asked, (partial, losses)): (&Asked, (AnyPartial, Losses))| {
         asked.analysis().finish(vec![partial], &whole).with_loss(losses.into_list())
     };
     let mut made: Vec<Table> = analyses.counts.iter().zip(state.counts).map(count).collect();
     let of_events = analyses.of_events();
     if let Some(OfEvents { folded, names, losses }) = state.events {
-        made.extend(tables(&Pass::new(&of_events), folded, &names, choice, losses, threads));
+        made.extend(tables(&Pass::new(&of_events), folded, &names, selection, losses, threads));
     }
     let notes = match (of_events.as_slice(), made.as_slice()) {
         ([analysis], [table]) if table.is_empty() => {

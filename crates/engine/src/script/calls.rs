@@ -7,13 +7,13 @@ use hodo_analyses::{
     calls::{Call, Moment},
 };
 use hodo_clock::Nanos;
-use hodo_trace::{FunctionId, Names};
+use hodo_model::{FunctionId, Names};
 use rustc_hash::FxHashMap;
 
 use super::{Lines, Outcome};
 use crate::{
     CallSink, FlowTrace, Reading,
-    digits::{decimal, nine},
+    fast_format::{decimal, nine},
 };
 
 /// How calls are written.

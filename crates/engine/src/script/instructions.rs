@@ -5,17 +5,17 @@ use std::{collections::HashMap, fmt::Write as _, io::Write, mem, str::FromStr};
 use hodo_clock::Tsc;
 use hodo_code::{Graph, Labels, Origin};
 use hodo_intel_pt::flow::{Event, Executed, PacketKind, Sink, Step};
+use hodo_model::{Names, Sources};
 use hodo_symbols::{Frame, Lines as SourceLines};
-use hodo_trace::{Names, Sources};
 use iced_x86::{Formatter, GasFormatter};
 
 use super::{Outcome, TextSink, span::Span, write_chunks};
 use crate::{
     Chunk, FlowTrace, Reading,
-    digits::{decimal, hexadecimal},
     early::EarlyLines,
-    gate::Gate,
+    fast_format::{decimal, hexadecimal},
     segments::TrackSink,
+    selection_filter::SelectionFilter,
 };
 
 /// What a line tells of an instruction.
@@ -75,12 +75,13 @@ pub fn instructions(
     out: &mut (dyn Write + Send),
     progress: impl FnMut(u64) -> bool + Send,
 ) -> Outcome {
-    let start = |chunk: &Chunk| InstructionSink::new(Gate::new(experiment, chunk, reading), chunk, fields);
+    let start =
+        |chunk: &Chunk| InstructionSink::new(SelectionFilter::new(experiment, chunk, reading), chunk, fields);
     write_chunks(experiment, reading, limit, out, start, progress)
 }
 
 struct InstructionSink<'x, 'f> {
-    gate: Gate<'x, 'f>,
+    filter: SelectionFilter<'x, 'f>,
     fields: &'x [Field],
     text: Vec<u8>,
     cpu: Option<u32>,
@@ -106,10 +107,10 @@ struct Paths {
 }
 
 impl<'x, 'f> InstructionSink<'x, 'f> {
-    fn new(gate: Gate<'x, 'f>, chunk: &Chunk, fields: &'x [Field]) -> Self {
+    fn new(filter: SelectionFilter<'x, 'f>, chunk: &Chunk, fields: &'x [Field]) -> Self {
         InstructionSink {
-            cpu: gate.experiment.tracks[chunk.track].cpu,
-            gate,
+            cpu: filter.experiment.tracks[chunk.track].cpu,
+            filter,
             fields,
             text: Vec::new(),
             time: "-".to_owned(),
@@ -135,7 +136,7 @@ impl<'x, 'f> InstructionSink<'x, 'f> {
     }
 
     fn field(&mut self, field: Field, address: u64, executed: &Executed<'_>) {
-        let thread = self.gate.experiment.threads.get(self.gate.context as usize);
+        let thread = self.filter.experiment.threads.get(self.filter.context as usize);
         match field {
             Field::Ip => {
                 let (digits, zeros) = hexadecimal(address, b'a');
@@ -146,7 +147,7 @@ impl<'x, 'f> InstructionSink<'x, 'f> {
             Field::Cpu => self.number(self.cpu.map(u64::from)),
             Field::Time => self.text.extend_from_slice(self.time.as_bytes()),
             // Without a clock no span would ever be known.
-            Field::Span if self.gate.experiment.recording.config.clock.is_none() => {
+            Field::Span if self.filter.experiment.recording.config.clock.is_none() => {
                 self.text.extend_from_slice(b"-..-");
             }
             Field::Span => self.span.begin(&mut self.text),
@@ -172,14 +173,14 @@ impl<'x, 'f> InstructionSink<'x, 'f> {
 
     /// The inlined frames at an instruction, innermost first, and the function that holds them all.
     fn frames(&mut self, origin: Origin) -> Vec<Frame> {
-        let modules = &self.gate.experiment.modules;
+        let modules = &self.filter.experiment.modules;
         let lines = self.lines.entry(origin.module).or_insert_with(|| modules.lines(origin.module));
         lines.as_ref().map(|lines| lines.frames_at(modules.address(origin))).unwrap_or_default()
     }
 
     fn source_line(&mut self, origin: Origin) {
         if !self.source_lines.contains_key(&origin) {
-            let modules = &self.gate.experiment.modules;
+            let modules = &self.filter.experiment.modules;
             let line = modules.line(origin.module, modules.address(origin));
             let line = line.map_or("??:0".to_owned(), |line| format!("{}:{}", line.file, line.line));
             self.source_lines.insert(origin, line.into_bytes().into());
@@ -194,7 +195,7 @@ impl<'x, 'f> InstructionSink<'x, 'f> {
             let inlined = frames.iter().filter(|frame| frame.inlined);
             let mut symbol: String =
                 inlined.map(|frame| format!("{} < ", frame.function.as_deref().unwrap_or("??"))).collect();
-            let modules = &self.gate.experiment.modules;
+            let modules = &self.filter.experiment.modules;
             let (function, behind) = modules.function(origin);
             symbol += &format!("{}+{behind:#x}", modules.names(function).0);
             self.symbols.insert(origin, symbol.into_bytes().into());
@@ -203,11 +204,11 @@ impl<'x, 'f> InstructionSink<'x, 'f> {
     }
 
     fn set_time(&mut self, now: Tsc) {
-        self.gate.time(now);
-        if self.early.wait() && self.early.decide(self.gate.open, &mut self.text) {
+        self.filter.time(now);
+        if self.early.wait() && self.early.decide(self.filter.open, &mut self.text) {
             self.span.forget();
         }
-        let Some(clock) = self.gate.experiment.recording.config.clock else { return };
+        let Some(clock) = self.filter.experiment.recording.config.clock else { return };
         if self.fields.contains(&Field::Time) {
             self.time.clear();
             let _ = write!(self.time, "{}", clock.nanos(now));
@@ -308,10 +309,10 @@ impl TextSink for InstructionSink<'_, '_> {
 
 impl TrackSink for InstructionSink<'_, '_> {
     fn begin_segment(&mut self) {
-        self.gate.begin_segment();
+        self.filter.begin_segment();
         self.time.replace_range(.., "-");
         self.span = Span::default();
-        self.early.begin(self.gate.is_part(), &self.text);
+        self.early.begin(self.filter.is_part(), &self.text);
     }
 
     fn end_segment(&mut self) {
@@ -332,7 +333,10 @@ impl Sink for InstructionSink<'_, '_> {
     /// Lines that tell nothing but addresses are the same each time.
     #[inline]
     fn takes_paths(&self) -> bool {
-        self.fields == [Field::Ip] && self.gate.open && self.gate.wanted && !self.gate.numbers_instructions()
+        self.fields == [Field::Ip]
+            && self.filter.open
+            && self.filter.wanted
+            && !self.filter.numbers_instructions()
     }
 
     fn state(&mut self) -> Option<u32> {
@@ -357,10 +361,10 @@ impl Sink for InstructionSink<'_, '_> {
     }
 
     fn executed(&mut self, executed: Executed<'_>) {
-        let inside = self.gate.ran(executed.lengths.len() as u64);
+        let inside = self.filter.ran(executed.lengths.len() as u64);
         if !inside
-            || !self.gate.wanted
-            || !(self.gate.open || self.takes_early(executed.lengths.len() as u64))
+            || !self.filter.wanted
+            || !(self.filter.open || self.takes_early(executed.lengths.len() as u64))
         {
             return;
         }
@@ -379,11 +383,11 @@ impl Sink for InstructionSink<'_, '_> {
     fn event(&mut self, event: Event) {
         match event {
             Event::Time(now) => self.set_time(now),
-            Event::Switch(context) => self.gate.switch(context),
+            Event::Switch(context) => self.filter.switch(context),
             Event::Gap(gap) => {
                 self.span.gap();
-                if self.gate.open || self.takes_early(0) {
-                    let reason = self.gate.experiment.describe_gap(&gap);
+                if self.filter.open || self.takes_early(0) {
+                    let reason = self.filter.experiment.describe_gap(&gap);
                     self.gap(&reason);
                 }
             }

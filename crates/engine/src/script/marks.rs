@@ -4,11 +4,13 @@ use std::io::Write;
 
 use hodo_code::Origin;
 use hodo_intel_pt::flow::{Event, Executed, Sink};
-use hodo_trace::Names;
+use hodo_model::Names;
 use serde_json::{Value, json};
 
 use super::{Outcome, TextSink, write_chunks};
-use crate::{Chunk, FlowTrace, Reading, early::EarlyLines, gate::Gate, segments::TrackSink};
+use crate::{
+    Chunk, FlowTrace, Reading, early::EarlyLines, segments::TrackSink, selection_filter::SelectionFilter,
+};
 
 /// Which of them to write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,7 +61,7 @@ pub fn marks(
     progress: impl FnMut(u64) -> bool + Send,
 ) -> Outcome {
     let start = |chunk: &Chunk| MarkSink {
-        gate: Gate::new(experiment, chunk, reading),
+        filter: SelectionFilter::new(experiment, chunk, reading),
         track: chunk.track,
         marks,
         format,
@@ -72,7 +74,7 @@ pub fn marks(
 }
 
 struct MarkSink<'x, 'f> {
-    gate: Gate<'x, 'f>,
+    filter: SelectionFilter<'x, 'f>,
     track: usize,
     marks: Marks,
     format: MarkFormat,
@@ -86,10 +88,11 @@ struct MarkSink<'x, 'f> {
 
 impl MarkSink<'_, '_> {
     fn write(&mut self, event: &Event) {
-        let experiment = self.gate.experiment;
+        let experiment = self.filter.experiment;
         let track = &experiment.tracks[self.track];
-        let time = self.gate.now.zip(experiment.recording.config.clock).map(|(now, clock)| clock.nanos(now));
-        let thread = experiment.threads.get(self.gate.context as usize);
+        let time =
+            self.filter.now.zip(experiment.recording.config.clock).map(|(now, clock)| clock.nanos(now));
+        let thread = experiment.threads.get(self.filter.context as usize);
         if self.format == MarkFormat::JsonLines {
             let mut object = json!({ "ts": time.map(|time| time.0), "stream": track.name });
             if let Some(thread) = thread {
@@ -132,7 +135,7 @@ impl MarkSink<'_, '_> {
     fn symbol(&self, ip: Option<u64>) -> Option<String> {
         let (start, end, origin) = self.last?;
         let ip = ip.filter(|ip| (start..end).contains(ip))?;
-        let modules = &self.gate.experiment.modules;
+        let modules = &self.filter.experiment.modules;
         let (function, behind) =
             modules.function(Origin { offset: origin.offset.wrapping_add(ip - start), ..origin });
         Some(format!("{}+{behind:#x}", modules.names(function).0))
@@ -153,9 +156,9 @@ impl TextSink for MarkSink<'_, '_> {
 
 impl TrackSink for MarkSink<'_, '_> {
     fn begin_segment(&mut self) {
-        self.gate.begin_segment();
+        self.filter.begin_segment();
         self.last = None;
-        self.early.begin(self.gate.is_part(), &self.text);
+        self.early.begin(self.filter.is_part(), &self.text);
     }
 
     fn end_segment(&mut self) {
@@ -170,7 +173,7 @@ impl TrackSink for MarkSink<'_, '_> {
 impl Sink for MarkSink<'_, '_> {
     #[inline]
     fn executed(&mut self, executed: Executed<'_>) {
-        self.inside = self.gate.ran(executed.lengths.len() as u64);
+        self.inside = self.filter.ran(executed.lengths.len() as u64);
         let block = executed.block;
         self.last = Some((block.start, block.end, executed.provenance.origin));
     }
@@ -178,14 +181,14 @@ impl Sink for MarkSink<'_, '_> {
     fn event(&mut self, event: Event) {
         match event {
             Event::Time(now) => {
-                self.gate.time(now);
-                self.early.decide(self.gate.open, &mut self.text);
+                self.filter.time(now);
+                self.early.decide(self.filter.open, &mut self.text);
             }
-            Event::Switch(context) => self.gate.switch(context),
+            Event::Switch(context) => self.filter.switch(context),
             _ => {}
         }
-        let wanted = self.marks.want(&event) && self.inside && self.gate.wanted;
-        if wanted && (self.gate.open || self.early.takes(1, &mut self.text, "")) {
+        let wanted = self.marks.want(&event) && self.inside && self.filter.wanted;
+        if wanted && (self.filter.open || self.early.takes(1, &mut self.text, "")) {
             self.write(&event);
         }
     }

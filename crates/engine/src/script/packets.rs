@@ -5,7 +5,7 @@ use std::{io::Write, mem, ops::Range};
 use hodo_intel_pt::packet::{self, Packet};
 
 use super::{Lines, Outcome, PART};
-use crate::{Chunk, FlowTrace, Reading, parallel::parts_in_order, track::Run};
+use crate::{Chunk, FlowTrace, Reading, parallel::parts_in_order, trace_stream::Run};
 
 /// Writes every packet to `out`, at most `limit` lines: its offset in the file, its bytes, and the packet as
 /// text. Bytes that are no packet show as such, up to the next PSB, and so does a packet that a PSB cuts.

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use hodo_clock::{CycleClock, OriginNanos};
-use hodo_trace::{Cause, Loss};
+use hodo_model::{Cause, Loss};
 
 use super::{
     event::{Event, EventTrouble, Parts, Reader},

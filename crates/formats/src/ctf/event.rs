@@ -1,7 +1,7 @@
 //! The events of a packet, one after another, without a copy.
 
 use hodo_bytes::prefetch;
-use hodo_trace::event::{Compound, FieldSink, Ignore, Meaning, Name};
+use hodo_model::event::{Compound, FieldSink, Ignore, Meaning, Name};
 
 use super::{
     header::Word,

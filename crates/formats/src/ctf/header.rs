@@ -4,7 +4,7 @@
 //! selects between two or more of such (LTTng's "compact" and "large" headers). Anything else is walked through.
 //! Where all of a header lies in its first 64 bits, as nearly all do, it is one load and a few shifts.
 
-use hodo_trace::event::Ignore;
+use hodo_model::event::Ignore;
 
 use super::{
     bits::{self, Layout},

@@ -1,6 +1,6 @@
 //! Whichever way fields are read, it comes to the same: steps over them, a walk through them, a header's shape.
 
-use hodo_trace::event::{Compound, FieldSink, Meaning, Name};
+use hodo_model::event::{Compound, FieldSink, Meaning, Name};
 use proptest::{collection::vec, prelude::*};
 
 use super::{

@@ -10,18 +10,18 @@
 //!
 //! Specifications: CTF 1.8.3 and CTF2-SPEC-2.0, both of the DiaMon workgroup.
 
-pub(crate) mod apart;
-mod arrivals;
 mod bits;
 mod cursor;
 mod event;
 mod fixups;
+pub(crate) mod foreign;
 pub(crate) mod framing;
 mod header;
 mod index;
 mod json;
 #[cfg(test)]
 mod laws;
+mod live_packets;
 pub mod lttng_live;
 mod metadata;
 mod packet;
@@ -36,9 +36,9 @@ mod tsdl;
 pub mod uuid;
 pub mod write;
 
-pub use arrivals::Arrivals;
 pub use cursor::{Cursor, Item, Lost};
 pub use event::{Event, EventTrouble, Parts, Reader};
+pub use live_packets::LivePacketReader;
 pub use metadata::{read as read_metadata, read_head, recognise};
 pub use packet::{FilePackets, Packet};
 pub use plan::{FieldPath, Plans, StreamPlan};

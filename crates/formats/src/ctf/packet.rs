@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use hodo_trace::event::Ignore;
+use hodo_model::event::Ignore;
 
 use super::{
     index::{self, Entry},

@@ -1,7 +1,7 @@
 //! Where the members of a structure lie, as far as that is known before a byte is read. Compiled once, it makes
 //! of most integers a load and two shifts.
 
-use hodo_trace::event::{FieldSink, Meaning, Name};
+use hodo_model::event::{FieldSink, Meaning, Name};
 
 use super::{
     bits,

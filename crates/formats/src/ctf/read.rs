@@ -1,6 +1,6 @@
 //! What do these fields say? The part of reading that only those pay for who ask.
 
-use hodo_trace::event::{Compound, FieldSink, Meaning, Name};
+use hodo_model::event::{Compound, FieldSink, Meaning, Name};
 
 use super::{
     bits,
@@ -121,7 +121,7 @@ impl<'a, 'w, S: FieldSink> Walk<'a, 'w, S> {
                 self.sink.end(Compound::Array);
                 Ok(at)
             }
-            FieldClass::Apart(apart) => self.apart(apart, name, bits::align(at, 8)),
+            FieldClass::ForeignField(foreign) => self.foreign(foreign, name, bits::align(at, 8)),
             FieldClass::Optional(choice) => match self.selected(choice) {
                 Ok(option) => self.class(&option.class, name, at),
                 Err(_) => {

@@ -5,7 +5,7 @@
 
 use std::collections::HashMap;
 
-use hodo_trace::event::Label;
+use hodo_model::event::Label;
 
 use super::bits;
 use super::schema::{
@@ -284,7 +284,7 @@ impl<'s> Finder<'s, '_> {
             | FieldClass::VariableInteger(_)
             | FieldClass::Real(_)
             | FieldClass::String(_)
-            | FieldClass::Apart(_) => Ok(()),
+            | FieldClass::ForeignField(_) => Ok(()),
         }
     }
 

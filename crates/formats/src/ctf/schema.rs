@@ -5,9 +5,9 @@
 use std::collections::BTreeMap;
 
 use hodo_clock::CycleClock;
-use hodo_trace::event::Meaning;
+use hodo_model::event::Meaning;
 
-use super::{apart::Apart, bits::Layout};
+use super::{bits::Layout, foreign::ForeignField};
 
 /// The note about a clock that is implied.
 const NO_CLOCK: &str = "it describes no clock, so times are taken for nanoseconds from an origin of their own; \
@@ -236,7 +236,7 @@ pub enum FieldClass {
     /// One of several fields.
     Variant(Box<Choice>),
     /// What formats have that give fields their places.
-    Apart(Box<Apart>),
+    ForeignField(Box<ForeignField>),
 }
 
 /// An integer of a fixed number of bits, up to 64.
@@ -439,7 +439,7 @@ impl FieldClass {
             | FieldClass::String(_)
             | FieldClass::Text(..)
             | FieldClass::Blob(..)
-            | FieldClass::Apart(_) => 8,
+            | FieldClass::ForeignField(_) => 8,
             FieldClass::Structure(structure) => structure.alignment(),
             FieldClass::Array(array) => array.alignment(),
             FieldClass::Optional(_) | FieldClass::Variant(_) => 1,

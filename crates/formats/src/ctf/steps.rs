@@ -404,9 +404,9 @@ impl Compiler {
                 self.align(array.alignment());
                 self.elements(&array.length, &array.element);
             }
-            FieldClass::Apart(apart) => {
+            FieldClass::ForeignField(foreign) => {
                 self.align(8);
-                self.skip(8 * apart.size());
+                self.skip(8 * foreign.size());
             }
             FieldClass::Variant(choice) => self.choice(choice, false),
             FieldClass::Optional(choice) => self.choice(choice, true),

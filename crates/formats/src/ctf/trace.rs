@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, ops::Range};
 
 use hodo_clock::{CycleClock, OriginNanos};
-use hodo_trace::{
+use hodo_model::{
     Cause, Loss,
     event::{FieldSink, Ignore},
 };

@@ -1,13 +1,13 @@
 //! Format files to classes of events, by which the same code reads them that reads CTF.
 
-use hodo_trace::event::{Base, Meaning};
+use hodo_model::event::{Base, Meaning};
 
 use super::{
     format::{EventFormat, Field, Shape},
     names::Names,
 };
 use crate::ctf::{
-    apart::{Apart, Elements},
+    foreign::{Elements, ForeignField},
     schema::{
         Array, Encoding, EventClass, FieldClass, Integer, Length, Member, Reference, Role, Slot, Structure,
     },
@@ -49,8 +49,8 @@ pub(crate) fn structure(format: &EventFormat<'_>, part: Part, long: u32) -> Stru
             continue;
         }
         if field.offset > at {
-            let gap = Apart::Padding(u64::from(field.offset - at));
-            structure.members.push(member("", FieldClass::Apart(Box::new(gap))));
+            let gap = ForeignField::Padding(u64::from(field.offset - at));
+            structure.members.push(member("", FieldClass::ForeignField(Box::new(gap))));
         }
         structure.members.push(member(field.name, class(format, field, long)));
         at = field.end();
@@ -90,21 +90,21 @@ fn printed(format: &EventFormat<'_>, called: &Called, long: u32) -> Option<Membe
     let field = |name: &str| format.fields.iter().find(|field| field.name == name);
     let is_bprint = format.name == "bprint" && [4, 8].contains(&long);
     let (text, arguments) = field("fmt").zip(field("buf")).filter(|_| is_bprint)?;
-    let printed = Apart::Printed {
+    let printed = ForeignField::Printed {
         format: text.offset.into(),
         arguments: arguments.offset.into(),
         long,
         texts: called.texts.clone(),
         symbols: called.symbols.clone(),
     };
-    Some(member("text", FieldClass::Apart(Box::new(printed))))
+    Some(member("text", FieldClass::ForeignField(Box::new(printed))))
 }
 
 /// What the number in a field is called, told from the record's beginning; `None` where it is no number.
 pub(crate) fn named(name: &str, field: &Field<'_>, names: &Names) -> Option<Member> {
     let size = integer_size(field)?;
-    let called = Apart::Named { offset: u64::from(field.offset), size, names: names.clone() };
-    Some(member(name, FieldClass::Apart(Box::new(called))))
+    let called = ForeignField::Named { offset: u64::from(field.offset), size, names: names.clone() };
+    Some(member(name, FieldClass::ForeignField(Box::new(called))))
 }
 
 pub(crate) fn member(name: &str, class: FieldClass) -> Member {
@@ -112,7 +112,7 @@ pub(crate) fn member(name: &str, class: FieldClass) -> Member {
 }
 
 fn class(format: &EventFormat<'_>, field: &Field<'_>, long: u32) -> FieldClass {
-    let apart = |apart| FieldClass::Apart(Box::new(apart));
+    let foreign = |foreign| FieldClass::ForeignField(Box::new(foreign));
     let elements = || match field.element_size(long) {
         _ if field.is_text() => Elements::Text,
         Some(size) if size > 1 => Elements::Integers(integer(field, size)),
@@ -120,9 +120,11 @@ fn class(format: &EventFormat<'_>, field: &Field<'_>, long: u32) -> FieldClass {
     };
     match field.shape {
         // From this field back to the record's beginning, or on to its own end.
-        Shape::Located => apart(Apart::Located { origin: -i64::from(field.offset), elements: elements() }),
-        Shape::RelativelyLocated => apart(Apart::Located { origin: 4, elements: elements() }),
-        Shape::Array if field.size == 0 => apart(Apart::Rest(elements())),
+        Shape::Located => {
+            foreign(ForeignField::Located { origin: -i64::from(field.offset), elements: elements() })
+        }
+        Shape::RelativelyLocated => foreign(ForeignField::Located { origin: 4, elements: elements() }),
+        Shape::Array if field.size == 0 => foreign(ForeignField::Rest(elements())),
         // As many entries as the field `size` before it says; the format only has the usual number.
         Shape::Array if format.name == "kernel_stack" && field.name == "caller" => {
             let length = Reference { slot: STACK_SLOT, ..Reference::new(None, Vec::new()) };

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, str};
 
 use hodo_bytes::Cursor;
 use hodo_clock::{CycleClock, OriginNanos};
-use hodo_trace::{Cause, Loss, event::Meaning};
+use hodo_model::{Cause, Loss, event::Meaning};
 
 use super::{
     description::Description,
@@ -19,7 +19,7 @@ use crate::{
     Input,
     ctf::{
         DataFile, Packet, Stream, StreamPacket, Trace,
-        apart::Apart,
+        foreign::ForeignField,
         framing::Framing,
         schema::{ClockClass, Environment, EventClass, FieldClass, StreamClass, Structure, TraceClass},
     },
@@ -57,8 +57,8 @@ fn events(description: &Description<'_>, threads: &[u8]) -> StreamClass {
         common.get_or_insert_with(|| common_fields(&format, long, &threads));
         events.entry(format.id).or_insert_with(|| event_class(system, &format, &called, long));
     }
-    let cpu = Apart::Known { slot: CPU_SLOT, meaning: Meaning { size: 32, ..Meaning::default() } };
-    let cpu = member("cpu_id", FieldClass::Apart(Box::new(cpu)));
+    let cpu = ForeignField::Known { slot: CPU_SLOT, meaning: Meaning { size: 32, ..Meaning::default() } };
+    let cpu = member("cpu_id", FieldClass::ForeignField(Box::new(cpu)));
     StreamClass {
         id: 0,
         clock: Some(0),

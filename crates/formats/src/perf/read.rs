@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use hodo_trace::{Cause, Loss};
+use hodo_model::{Cause, Loss};
 
 use super::{
     file::File,

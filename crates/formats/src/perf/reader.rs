@@ -7,7 +7,7 @@ use std::{
 
 use hodo_bytes::{Cursor, Eof};
 use hodo_clock::PerfClock;
-use hodo_trace::{Cause, Loss};
+use hodo_model::{Cause, Loss};
 
 use super::{
     bpf,

@@ -12,7 +12,7 @@ use std::{collections::BTreeMap, ops::Range, str};
 
 use hodo_bytes::Cursor;
 use hodo_clock::CycleClock;
-use hodo_trace::event::{Base, Meaning};
+use hodo_model::event::{Base, Meaning};
 
 use super::{
     events::{Attr, Events},
@@ -27,7 +27,7 @@ use crate::{
     Input,
     ctf::{
         DataFile, EventTrouble, Lost, Packet, Parts, Stream, StreamPacket, Trace,
-        apart::{Apart, Elements},
+        foreign::{Elements, ForeignField},
         framing::{Found, Framing},
         schema::{
             ClockClass, Environment, EventClass, FieldClass, Integer, Member, StreamClass, Structure,
@@ -273,7 +273,7 @@ fn event_class(id: u64, attr: &Attr, name: String, format: Option<&(&[u8], Event
     let of_numbers = || format!("type {} config {:#x}", attr.kind, attr.config);
     let name = Some(name).filter(|name| !name.is_empty()).or_else(of_format).unwrap_or_else(of_numbers);
     let raw = || {
-        let raw = FieldClass::Apart(Box::new(Apart::Rest(Elements::Blob)));
+        let raw = FieldClass::ForeignField(Box::new(ForeignField::Rest(Elements::Blob)));
         Structure { members: vec![member("raw", raw)], minimum_alignment: 8 }
     };
     let payload = match format {
@@ -285,8 +285,8 @@ fn event_class(id: u64, attr: &Attr, name: String, format: Option<&(&[u8], Event
 
 /// What a sample says before its raw part; fields are those of the kernel's `perf_output_sample`.
 fn context(attr: &Attr) -> Structure {
-    let apart = |apart| FieldClass::Apart(Box::new(apart));
-    let hidden = || vec![member("", apart(Apart::Padding(8)))];
+    let foreign = |foreign| FieldClass::ForeignField(Box::new(foreign));
+    let hidden = || vec![member("", foreign(ForeignField::Padding(8)))];
     let one = |name: &str, class| vec![member(name, class)];
     let fields: [(u64, Vec<Member>); 9] = [
         (sample::IDENTIFIER, hidden()),
@@ -303,7 +303,10 @@ fn context(attr: &Attr) -> Structure {
         (sample::STREAM_ID, hidden()),
         (
             sample::CPU,
-            vec![member("cpu", integer(4, Base::Decimal, false)), member("", apart(Apart::Padding(4)))],
+            vec![
+                member("cpu", integer(4, Base::Decimal, false)),
+                member("", foreign(ForeignField::Padding(4))),
+            ],
         ),
         (sample::PERIOD, one("period", integer(8, Base::Decimal, false))),
     ];
@@ -315,7 +318,7 @@ fn context(attr: &Attr) -> Structure {
     }
     // Counter values, of whatever number, would lie before it.
     if attr.has(sample::CALLCHAIN) && !attr.has(sample::READ) {
-        members.push(member("callchain", apart(Apart::Counted(address()))));
+        members.push(member("callchain", foreign(ForeignField::Counted(address()))));
     }
     Structure { members, minimum_alignment: 8 }
 }

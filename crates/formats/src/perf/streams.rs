@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use hodo_bytes::Eof;
 use hodo_intel_pt::packet::PSB;
-use hodo_trace::{Cause, Loss};
+use hodo_model::{Cause, Loss};
 
 use super::{
     layout::{AUXTRACE_ALIGNMENT, NO_CPU},
@@ -237,8 +237,9 @@ mod tests {
     fn a_snapshot_gives_only_what_the_one_before_did_not() {
         let mut stream: Vec<u8> = (1..=100).collect();
         stream[40..56].copy_from_slice(&PSB);
-        let (earlier, later, apart) = (&stream[..80], &stream[30..], &[7; 9][..]);
-        let pieces = from_snapshots(&[buffer(0, 0, earlier), buffer(0, 1000, later), buffer(0, 2000, apart)]);
+        let (earlier, later, foreign) = (&stream[..80], &stream[30..], &[7; 9][..]);
+        let pieces =
+            from_snapshots(&[buffer(0, 0, earlier), buffer(0, 1000, later), buffer(0, 2000, foreign)]);
         assert_eq!(shown(&pieces), [(0, 80, true), (1050, 20, false), (2000, 9, true)]);
     }
 

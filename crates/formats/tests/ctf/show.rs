@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use hodo_formats::ctf::{Cursor, DataFile, Event, Item, Trace, read_metadata, schema::Scope};
-use hodo_trace::event::{Compound, FieldSink, Meaning, Name};
+use hodo_model::event::{Compound, FieldSink, Meaning, Name};
 
 /// TSDL of a little-endian trace whose classes follow.
 pub(crate) fn tsdl(rest: &str) -> String {

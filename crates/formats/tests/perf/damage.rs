@@ -7,7 +7,7 @@ use hodo_formats::{
     perf::layout::{NO_CPU, feature, misc, record},
     recording::{Mapping, Piece, Recording, Sideband, SidebandKind},
 };
-use hodo_trace::{Cause, Loss};
+use hodo_model::{Cause, Loss};
 use proptest::prelude::*;
 
 use crate::file::{Bytes, FIELDS, PerfFile, read, trailer};

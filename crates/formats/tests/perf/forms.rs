@@ -6,7 +6,7 @@ use hodo_formats::{
     perf::layout::{NO_CPU, PIPE_HEADER_SIZE, feature, ksymbol, misc, record, sample},
     recording::{Guest, KernelSymbol, RecordedEvent, Sideband, SidebandKind, TextPoke, Thread},
 };
-use hodo_trace::Cause;
+use hodo_model::Cause;
 
 use crate::file::{Bytes, FIELDS, PMU, PerfFile, read, trailer};
 

@@ -8,7 +8,7 @@ use hodo_formats::{
     recording::{Recording, SidebandKind, Thread},
 };
 use hodo_intel_pt::Cpu;
-use hodo_trace::Cause;
+use hodo_model::Cause;
 
 const MAIN: (u32, u32) = (7, 7);
 

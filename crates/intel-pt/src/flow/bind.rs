@@ -20,7 +20,7 @@ use crate::{
 
 /// Events that wait for the FUP that says where they happened.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Announced {
+pub(super) struct PendingEvents {
     /// There are some.
     pub(super) waits: bool,
     events: Vec<Event>,
@@ -34,7 +34,7 @@ pub(super) struct Announced {
     pub(super) cause: Option<Cause>,
 }
 
-impl Announced {
+impl PendingEvents {
     fn push(&mut self, event: Event) {
         self.events.push(event);
         self.waits = true;

@@ -7,10 +7,10 @@ use hodo_code::{Graph, Labels, Program, ReturnStack};
 
 use super::{
     Event, Expected, Gap, Hidden, PacketKind, Sink, Trouble,
-    bind::Announced,
+    bind::PendingEvents,
+    fast_loop::Starts,
     machine::Machine,
     memo::Memos,
-    plain::Starts,
     recovery::{State, Waiting},
     walk::{Filtering, Walk, enters_guest},
 };
@@ -69,7 +69,7 @@ pub struct Decoder<'t> {
     pub(super) starts: Starts,
     pub(super) state: State,
     pub(super) machine: Machine<'t>,
-    pub(super) announced: Announced,
+    pub(super) announced: PendingEvents,
     /// The address that an asynchronous transfer leaves.
     pub(super) left_from: Option<u64>,
     /// The time that the sink was told last.
@@ -130,7 +130,7 @@ impl<'t> Decoder<'t> {
             starts: Starts::default(),
             state: State::Lost,
             machine: Machine::new(&[], schedule[0].program),
-            announced: Announced::default(),
+            announced: PendingEvents::default(),
             left_from: None,
             reported: None,
             reported_cycles: 0,
@@ -325,10 +325,10 @@ impl<'t> Decoder<'t> {
         loop {
             let (walk, graph, sink) = self.parts(context);
             let rest = Tnt { count: left, ..tnt };
-            left = if sink.takes_stretches() {
+            left = if sink.takes_function_runs() {
                 walk.follow(graph, rest, None);
                 walk.tell(graph, sink);
-                walk.legs.current().map_or(0, |leg| leg.left())
+                walk.branch_batches.current().map_or(0, |leg| leg.left())
             } else {
                 walk.branches(graph, sink, rest)
             };

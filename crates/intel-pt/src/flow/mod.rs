@@ -11,19 +11,19 @@
 mod bind;
 mod decoder;
 mod event;
+mod fast_loop;
+mod lookahead;
 mod machine;
 mod memo;
-mod plain;
 mod psb;
 mod recovery;
-mod scout;
-mod trial;
+mod resync_probe;
 mod trouble;
 mod walk;
 
 use hodo_clock::Tsc;
 use hodo_code::{Block, Graph, Labels, Provenance, Snapshot};
-pub use hodo_code::{Stretch, Transfer};
+pub use hodo_code::{FunctionRun, Transfer};
 
 pub use decoder::{Decoder, Guest, GuestCode, Switch};
 pub use event::{Cause, ControlFlow, ControlFlowKind, Event, EventData, Transaction, ValueBlock};
@@ -80,16 +80,22 @@ pub trait Sink {
     /// Something else happened.
     fn event(&mut self, event: Event);
 
-    /// Whether stretches may be told in place of blocks; asked again with each packet.
+    /// Whether function runs may be told in place of blocks; asked again with each packet.
     #[inline]
-    fn takes_stretches(&self) -> bool {
+    fn takes_function_runs(&self) -> bool {
         false
     }
 
-    /// Blocks of this graph ran, some stretches one after another, and then it is this [time](Event::Time), if one is
+    /// Blocks of this graph ran, some function runs one after another, and then it is this [time](Event::Time), if one is
     /// given. What else is told comes after all that ran before.
     #[inline]
-    fn stretches<L: Labels>(&mut self, _stretches: &[Stretch], _graph: &Graph<'_, L>, _until: Option<Tsc>) {}
+    fn function_runs<L: Labels>(
+        &mut self,
+        _function_runs: &[FunctionRun],
+        _graph: &Graph<'_, L>,
+        _until: Option<Tsc>,
+    ) {
+    }
 
     /// What is told next is what one packet says.
     #[inline]

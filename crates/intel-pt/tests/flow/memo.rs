@@ -1,4 +1,4 @@
-//! The law of the memo, and of stretches: whatever the trace and the code, they change nothing of what is told but
+//! The law of the memo, and of function runs: whatever the trace and the code, they change nothing of what is told but
 //! how runs are cut.
 
 use hodo_clock::Tsc;
@@ -6,7 +6,7 @@ use hodo_code::{AddressSpace, Content, Graph, Label, Labels, Origin, Place, Prog
 use hodo_intel_pt::{
     Config,
     encoder::{Settings, Timing},
-    flow::{Decoder, Event, Executed, Memos, Sink, Step, Stretch, Switch, Transfer},
+    flow::{Decoder, Event, Executed, FunctionRun, Memos, Sink, Step, Switch, Transfer},
     packet::{IpPayload, PSB, Packet, Tnt, find_psb},
 };
 use proptest::prelude::*;
@@ -42,8 +42,8 @@ struct Told<const BLOCKS: bool> {
     paths: Vec<Vec<Step>>,
     /// Instructions that paths told of.
     by_path: u64,
-    /// Whether stretches are taken, too.
-    stretches: bool,
+    /// Whether function runs are taken, too.
+    function_runs: bool,
     /// Instructions that were told together with others.
     together: u32,
 }
@@ -85,19 +85,24 @@ impl<const BLOCKS: bool> Sink for Told<BLOCKS> {
         true
     }
 
-    fn takes_stretches(&self) -> bool {
+    fn takes_function_runs(&self) -> bool {
         // Now and then single blocks come between.
-        self.stretches && self.items.len() % 5 != 4
+        self.function_runs && self.items.len() % 5 != 4
     }
 
-    fn stretches<L: Labels>(&mut self, stretches: &[Stretch], graph: &Graph<'_, L>, until: Option<Tsc>) {
+    fn function_runs<L: Labels>(
+        &mut self,
+        function_runs: &[FunctionRun],
+        graph: &Graph<'_, L>,
+        until: Option<Tsc>,
+    ) {
         let mut before = 0;
-        for stretch in stretches {
-            let &Stretch { start, until, transfer, end, .. } = stretch;
+        for function_run in function_runs {
+            let &FunctionRun { start, until, transfer, end, .. } = function_run;
             let instructions = until - std::mem::replace(&mut before, until);
             self.together += instructions.saturating_sub(1);
-            let (module, function) = graph.function(stretch.function());
-            let label = Label { module, function, place: stretch.place() };
+            let (module, function) = graph.function(function_run.function());
+            let label = Label { module, function, place: function_run.place() };
             self.run(start, end, label, instructions.into(), transfer);
         }
         until.into_iter().for_each(|until| self.event(Event::Time(until)));
@@ -131,7 +136,7 @@ impl<const BLOCKS: bool> Sink for Told<BLOCKS> {
     }
 }
 
-/// What is told, without what stretches do not tell: the ends of runs but for those that a call returns to, and where a
+/// What is told, without what function runs do not tell: the ends of runs but for those that a call returns to, and where a
 /// run begins that goes on with one of which only the time was told since.
 fn as_stretches_tell<const BLOCKS: bool>(mut told: Told<BLOCKS>) -> Vec<Item> {
     let mut goes_on = None;
@@ -160,15 +165,15 @@ fn told<const BLOCKS: bool>(
     trace: &[u8],
     config: &Config,
     memo: Option<Memos>,
-    stretches: Option<u32>,
+    function_runs: Option<u32>,
 ) -> Told<BLOCKS> {
-    let mut programs = [Program::new(space, &Functions).native_after(stretches.unwrap_or(u32::MAX))];
+    let mut programs = [Program::new(space, &Functions).native_after(function_runs.unwrap_or(u32::MAX))];
     let mut memo = memo;
     let schedule = [Switch { at: Tsc(0), program: 0, context: 0 }];
     let next = |from: usize| Some(from + find_psb(trace.get(from..)?)?);
     let starts: Vec<usize> = std::iter::successors(next(0), |&start| next(start + PSB.len())).collect();
     let ends = || starts.iter().copied().skip(1).chain([trace.len()]);
-    let mut told = Told::<BLOCKS> { stretches: stretches.is_some(), ..Told::default() };
+    let mut told = Told::<BLOCKS> { function_runs: function_runs.is_some(), ..Told::default() };
     for (start, end) in starts.iter().copied().zip(ends()).chain(starts.iter().copied().zip(ends())) {
         let decoder = Decoder::new(trace, start..end, config, &schedule);
         match &mut memo {
@@ -226,16 +231,16 @@ proptest! {
         prop_assert_eq!(&told::<true>(&space, &trace, &config, small, None).items, &without.items);
         let without = as_stretches_tell(without);
         for native_after in [u32::MAX, native_after] {
-            let stretches = Some(native_after);
-            prop_assert_eq!(&as_stretches_tell(told::<false>(&space, &trace, &config, None, stretches)), &without);
-            prop_assert_eq!(&as_stretches_tell(told::<false>(&space, &trace, &config, memo(), stretches)), &without);
+            let function_runs = Some(native_after);
+            prop_assert_eq!(&as_stretches_tell(told::<false>(&space, &trace, &config, None, function_runs)), &without);
+            prop_assert_eq!(&as_stretches_tell(told::<false>(&space, &trace, &config, memo(), function_runs)), &without);
         }
     }
 }
 
 /// It is there to be used.
 #[test]
-fn a_plain_trace_is_told_by_paths_and_stretches() {
+fn a_plain_trace_is_told_by_paths_and_function_runs() {
     let bytes = [0x74, 0].repeat((SLOT * SLOTS / 2) as usize);
     let mut space = AddressSpace::new();
     let content = Content { bytes: &bytes, origin: Origin { module: 0, offset: 0 } };

@@ -8,7 +8,7 @@ use std::{io, sync::Arc};
 use arrow_array::{ArrayRef, RecordBatch, StringArray, cast::AsArray, types::Int32Type};
 use arrow_ipc::writer::FileWriter;
 use arrow_schema::{ArrowError, DataType, Field, Schema, SchemaRef};
-use hodo_trace::table::metadata::{LOSS, SUMMARY, TableMetadata, loss_json, summary_json};
+use hodo_model::table::metadata::{LOSS, SUMMARY, TableMetadata, loss_json, summary_json};
 
 use crate::{Draw, End, Options, Output, Reader, View};
 

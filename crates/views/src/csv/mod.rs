@@ -4,7 +4,7 @@ use std::io;
 
 use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
-use hodo_trace::table::{Cell, cells};
+use hodo_model::table::{Cell, cells};
 
 use crate::{Draw, End, Options, Output, Reader, View, json::Lines};
 

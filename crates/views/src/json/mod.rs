@@ -4,7 +4,7 @@ use std::io;
 
 use arrow_array::RecordBatch;
 use arrow_schema::{Field, SchemaRef};
-use hodo_trace::table::{
+use hodo_model::table::{
     Cell, cells,
     metadata::{ColumnMetadata, TableMetadata, loss_json, summary_json},
 };

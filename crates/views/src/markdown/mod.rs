@@ -2,7 +2,7 @@
 
 use std::io;
 
-use hodo_trace::table::metadata::{ColumnMetadata, TableMetadata};
+use hodo_model::table::metadata::{ColumnMetadata, TableMetadata};
 
 use crate::{
     BELOW_EACH_OTHER, End, Options, Output, Reader, View,

@@ -4,7 +4,7 @@ use std::io;
 
 use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
-use hodo_trace::table::metadata::{LOSS, SUMMARY, loss_json, summary_json};
+use hodo_model::table::metadata::{LOSS, SUMMARY, loss_json, summary_json};
 use parquet::{
     arrow::ArrowWriter,
     basic::Compression,

@@ -3,7 +3,7 @@
 use std::io;
 
 use anstyle::Style;
-use hodo_trace::table::metadata::TableMetadata;
+use hodo_model::table::metadata::TableMetadata;
 
 mod rows;
 

@@ -7,7 +7,7 @@ use std::{
 
 use anstyle::Style;
 use arrow_schema::Field;
-use hodo_trace::{Unit, table::metadata::ColumnMetadata};
+use hodo_model::{Unit, table::metadata::ColumnMetadata};
 
 use crate::{
     cell::{cut, is_text, show, words},

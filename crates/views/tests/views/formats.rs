@@ -3,7 +3,7 @@
 use arrow_array::RecordBatch;
 use arrow_ipc::reader::FileReader;
 use arrow_schema::{Schema, SchemaRef};
-use hodo_trace::{
+use hodo_model::{
     Column, Shape, Summary, Table, Type, Unit, Value,
     table::{
         TableBuilder, cells,

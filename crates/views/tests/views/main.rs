@@ -6,7 +6,7 @@ use std::fs;
 use std::path::Path;
 
 use hodo_clock::Nanos;
-use hodo_trace::{Cause, Column, Loss, Shape, Table, Type, Unit, Value};
+use hodo_model::{Cause, Column, Loss, Shape, Table, Type, Unit, Value};
 use hodo_views::{Options, Reader, VIEWS, View, write_loss};
 use proptest::prelude::*;
 

@@ -7,18 +7,18 @@
 //! A chunk begins with an unknown stack, as that of a [tree](super::tree) does. Its *pieces* each keep such sums
 //! of their own: merging drops those of functions that stand on the stack below, which the difference there covers.
 
-mod books;
+mod costs;
 mod partial;
 mod paths;
 
 use hodo_clock::Nanos;
-use hodo_trace::{
-    Analysis, FastFlow, FlowInterest, Interest, Item, Numbering, Run, Start, Stretch, Table, Whole,
-    kernel::Threads,
+use hodo_model::{
+    Analysis, FastFlow, FinishContext, FlowInterest, FunctionRun, Interest, Item, Numbering, Run, Start,
+    Table, kernel::Threads,
 };
 use rustc_hash::FxHashMap;
 
-use self::{books::Amount, partial::Partial, paths::Paths};
+use self::{costs::Amount, partial::Partial, paths::Paths};
 use super::{
     cost::{Beside, Cost, Ran},
     table::{self, Amounts, FunctionCost},
@@ -31,17 +31,17 @@ pub struct Functions;
 impl FastFlow for Functions {
     type Memory = Paths;
 
-    const TAKES_STRETCHES: bool = true;
+    const TAKES_FUNCTION_RUNS: bool = true;
 
     #[inline]
-    fn fold_stretches(
+    fn fold_function_runs(
         &self,
         partial: &mut Partial,
         functions: &impl Numbering,
-        stretches: &[Stretch],
+        function_runs: &[FunctionRun],
         until: Option<Nanos>,
     ) {
-        partial.fold_stretches(functions, stretches, until);
+        partial.fold_function_runs(functions, function_runs, until);
     }
 
     fn exchange(&self, partial: &mut Partial, memory: &mut Paths) {
@@ -97,7 +97,7 @@ impl Analysis for Functions {
         partial.is_sound()
     }
 
-    fn finish(&self, threads: Vec<Partial>, of: &Whole<'_>) -> Table {
+    fn finish(&self, threads: Vec<Partial>, of: &FinishContext<'_>) -> Table {
         let mut functions: FxHashMap<_, FunctionCost> = FxHashMap::default();
         let mut all = Amounts { threads: threads.len() as u64, ..Amounts::default() };
         for thread in threads {

@@ -5,19 +5,19 @@ mod timed;
 use std::mem;
 
 use hodo_clock::Nanos;
-use hodo_trace::{Arrival, Numbering, Run, Seen, Stretch, Transfer};
+use hodo_model::{Arrival, FlowEvent, FunctionRun, Numbering, Run, Transfer};
 use serde::{Deserialize, Serialize};
 
 use self::timed::stays;
 use super::{
-    books::{Account, Amount, Books, Holder, LogEntry, Slot},
+    costs::{Account, Amount, FunctionCosts, Holder, LogEntry, Slot},
     paths::Paths,
 };
 use crate::{
     clock::{Clock, Even, Share, Time},
-    learned::Learned,
-    pile::Pile,
+    memoized_paths::MemoizedPaths,
     profile::cost::Sums,
+    spare_stack::SpareCapacityStack,
     stack::{self, At, Back, Below, Edge, Entry, Frame, Watch, arrive, cut},
 };
 
@@ -27,9 +27,9 @@ const ENOUGH: usize = 1 << 10;
 /// The functions of a part of a thread's execution.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Partial {
-    books: Books,
+    books: FunctionCosts,
     /// The known frames at the end, but for while paths run; the oldest is the one that was arrived at last.
-    stack: Pile<Frame<(), Slot>>,
+    stack: SpareCapacityStack<Frame<(), Slot>>,
     /// The edge after the last run.
     edge: Edge,
     #[serde(skip)]
@@ -109,8 +109,9 @@ impl Log {
     }
 
     /// Tells of the paths of which no event tells yet.
-    fn push_paths(&mut self, learned: &Learned) {
-        let instructions: u64 = self.paths[self.told..].iter().map(|&path| learned.instructions(path)).sum();
+    fn push_paths(&mut self, memoized_paths: &MemoizedPaths) {
+        let instructions: u64 =
+            self.paths[self.told..].iter().map(|&path| memoized_paths.instructions(path)).sum();
         if instructions > 0 {
             self.push(Event::Paths((self.paths.len() - self.told) as u32));
             self.instructions += instructions;
@@ -125,7 +126,7 @@ impl Log {
 
 /// Writes down in the log what happens to the stack.
 struct Writer<'p> {
-    books: &'p mut Books,
+    books: &'p mut FunctionCosts,
     log: &'p mut Log,
 }
 
@@ -150,8 +151,8 @@ impl Watch<(), Slot> for Writer<'_> {
 impl Partial {
     pub(super) fn unknown() -> Partial {
         Partial {
-            books: Books::default(),
-            stack: Pile::default(),
+            books: FunctionCosts::default(),
+            stack: SpareCapacityStack::default(),
             edge: Edge::Unknown,
             clock: Clock::default(),
             log: Log::default(),
@@ -164,9 +165,9 @@ impl Partial {
     }
 
     #[inline(always)]
-    pub(super) fn fold(&mut self, seen: Seen<'_>) {
+    pub(super) fn fold(&mut self, seen: FlowEvent<'_>) {
         match seen {
-            Seen::Run { at, instructions, .. } => {
+            FlowEvent::Run { at, instructions, .. } => {
                 if !self.clock.runs() && self.log.is_long() {
                     self.settle(Even::default());
                 }
@@ -175,56 +176,56 @@ impl Partial {
                 self.arrive(edge, &at, slot);
                 self.log.instructions += instructions;
             }
-            Seen::Begin(clock) => self.clock.begin(clock.map(|clock| clock.0)),
-            Seen::Time(clock) => {
-                self.log.push_paths(&self.paths.learned);
+            FlowEvent::Begin(clock) => self.clock.begin(clock.map(|clock| clock.0)),
+            FlowEvent::Time(clock) => {
+                self.log.push_paths(&self.paths.memoized_paths);
                 if self.clock.tell(clock.0) || self.log.instructions > 0 {
                     self.share();
                 }
             }
-            Seen::End => {
+            FlowEvent::End => {
                 self.settle(Even::default());
                 self.share();
                 self.clock.end();
             }
-            Seen::Gap => {
+            FlowEvent::Gap => {
                 self.clock.gap();
                 self.sums.gaps += 1;
                 self.edge = Edge::Gap;
             }
-            Seen::Number(_) | Seen::Cycles(_) => {}
-            Seen::Skip { instructions } => {
+            FlowEvent::Number(_) | FlowEvent::Cycles(_) => {}
+            FlowEvent::Skip { instructions } => {
                 let ran = self.stack.last().map(|frame| frame.function);
                 self.log.push(Event::Unseen(ran));
                 self.log.instructions += instructions;
                 self.edge = Edge::Gap;
             }
             seen => {
-                self.clock.left = matches!(seen, Seen::Leave { .. });
-                self.sums.calls += u64::from(matches!(seen, Seen::Call { .. }));
+                self.clock.left = matches!(seen, FlowEvent::Leave { .. });
+                self.sums.calls += u64::from(matches!(seen, FlowEvent::Call { .. }));
                 self.edge = self.edge.then(Edge::of(&seen));
             }
         }
     }
 
-    /// Stretches, each of which is known to be followed by what it ends with; and then a time, if one is given.
+    /// Function runs, each of which is known to be followed by what it ends with; and then a time, if one is given.
     #[inline]
-    pub(super) fn fold_stretches(
+    pub(super) fn fold_function_runs(
         &mut self,
         functions: &impl Numbering,
-        stretches: &[Stretch],
+        function_runs: &[FunctionRun],
         until: Option<Nanos>,
     ) {
         self.books.read(functions.id());
-        if functions.id() != 0 && Stretch::instructions(stretches) > 0 {
+        if functions.id() != 0 && FunctionRun::instructions(function_runs) > 0 {
             let is_timeless = !self.clock.runs();
             if is_timeless {
                 self.settle(Even::default());
             }
             match until {
-                Some(until) if self.is_settled() => return self.fold_timed(functions, stretches, until),
+                Some(until) if self.is_settled() => return self.fold_timed(functions, function_runs, until),
                 None if is_timeless && self.is_settled() => {
-                    return self.fold_evenly(functions, stretches, Even::default());
+                    return self.fold_evenly(functions, function_runs, Even::default());
                 }
                 _ => {}
             }
@@ -233,26 +234,28 @@ impl Partial {
             self.settle(Even::default());
         }
         let mut before = 0;
-        for stretch in stretches {
+        for function_run in function_runs {
             // Those of no source leave the numbers of others alone.
             let slot = match functions.id() {
-                0 => self.books.slot(functions.function(stretch.function())),
-                _ => self.books.slot_of(stretch.function(), || functions.function(stretch.function())),
+                0 => self.books.slot(functions.function(function_run.function())),
+                _ => self
+                    .books
+                    .slot_of(function_run.function(), || functions.function(function_run.function())),
             };
-            self.arrive(self.edge, &stretch.arrival(functions), slot);
-            self.log.instructions += u64::from(stretch.until - before);
-            before = stretch.until;
-            self.end(stretch);
+            self.arrive(self.edge, &function_run.arrival(functions), slot);
+            self.log.instructions += u64::from(function_run.until - before);
+            before = function_run.until;
+            self.end(function_run);
         }
-        self.clock.left = self.clock.left && stays(stretches);
-        until.into_iter().for_each(|until| self.fold(Seen::Time(until)));
+        self.clock.left = self.clock.left && stays(function_runs);
+        until.into_iter().for_each(|until| self.fold(FlowEvent::Time(until)));
     }
 
-    /// A stretch ended.
+    /// A function run ended.
     #[inline(always)]
-    fn end(&mut self, stretch: &Stretch) {
-        self.edge = Edge::behind(stretch);
-        self.sums.calls += u64::from(stretch.transfer == Transfer::Call);
+    fn end(&mut self, function_run: &FunctionRun) {
+        self.edge = Edge::behind(function_run);
+        self.sums.calls += u64::from(function_run.transfer == Transfer::Call);
     }
 
     /// Whether the books are up to the present, in which it is known who runs.
@@ -327,7 +330,7 @@ impl Partial {
     /// Brings the books up to the present: each instruction of the log took so long.
     fn settle(&mut self, even: Even) {
         let Partial { books, log, paths, sums, path, stack, .. } = self;
-        log.push_paths(&paths.learned);
+        log.push_paths(&paths.memoized_paths);
         let Log { entries, events, paths: ran, arrivals, instructions, unseen, .. } = log;
         let amount = |instructions| Amount { instructions, time: even.each.times(instructions) };
         let (mut arrivals, mut ran) = (arrivals.drain(..), ran.drain(..));
@@ -341,7 +344,8 @@ impl Partial {
             match event {
                 Event::Paths(count) => {
                     let count = ran.by_ref().take(count as usize);
-                    let instructions: u64 = count.map(|path| paths.learned.count(path, even.each)).sum();
+                    let instructions: u64 =
+                        count.map(|path| paths.memoized_paths.count(path, even.each)).sum();
                     books.pass(amount(instructions));
                     at += instructions;
                 }
@@ -409,8 +413,8 @@ impl Partial {
             return;
         }
         let Partial { stack, edge, books, log, paths, .. } = self;
-        log.push_paths(&paths.learned);
-        let (frames, after) = paths.learned.states.stack(state);
+        log.push_paths(&paths.memoized_paths);
+        let (frames, after) = paths.memoized_paths.states.stack(state);
         for frame in frames.iter().copied() {
             let function = books.slot(frame.function);
             let Frame { entry, return_address, .. } = frame;
@@ -434,10 +438,11 @@ impl Partial {
     /// Puts into the log what paths in it are, in place of their numbers.
     fn spell_out(&mut self) {
         let Partial { log, paths, books, sums, .. } = self;
-        log.push_paths(&paths.learned);
+        log.push_paths(&paths.memoized_paths);
         log.told = 0;
         let (entries, events) = (mem::take(&mut log.entries), mem::take(&mut log.events));
-        let (states, mut ran, mut done) = (&paths.learned.states, mem::take(&mut log.paths).into_iter(), 0);
+        let (states, mut ran, mut done) =
+            (&paths.memoized_paths.states, mem::take(&mut log.paths).into_iter(), 0);
         for (mut at, before, event) in events {
             log.entries.extend(&entries[done..before]);
             done = before;
@@ -446,8 +451,8 @@ impl Partial {
                 continue;
             };
             for path in ran.by_ref().take(count as usize) {
-                sums.calls += u64::from(paths.learned.calls(path));
-                for part in paths.learned.parts(path) {
+                sums.calls += u64::from(paths.memoized_paths.calls(path));
+                for part in paths.memoized_paths.parts(path) {
                     let frame = states.frame(part.context);
                     let slot = books.slot(frame.function);
                     books.entered(slot, frame.entry, u64::from(part.entries));
@@ -469,17 +474,17 @@ impl Partial {
         self
     }
 
-    /// See [`hodo_trace::Analysis::is_sound`].
+    /// See [`hodo_model::Analysis::is_sound`].
     pub(super) fn is_sound(&self) -> bool {
         stack::is_sound(&self.stack) && self.books.are_sound(self.stack.iter().map(|frame| frame.function))
     }
 
     /// The whole thread: nothing came before it.
-    pub(super) fn close(self) -> Whole {
+    pub(super) fn close(self) -> FinishContext {
         let mut whole = Partial::unknown();
         whole.append(&self, Below::Nothing);
         cut(&mut whole.stack, &mut whole.books, 0);
-        Whole { books: whole.books, outside: whole.outside, sums: whole.sums }
+        FinishContext { books: whole.books, outside: whole.outside, sums: whole.sums }
     }
 
     fn append(&mut self, later: &Partial, below: Below) {
@@ -522,7 +527,7 @@ impl Partial {
 }
 
 /// Follows entries of the log, the first of which may end what is not to be looked at.
-fn follow(books: &mut Books, entries: &[LogEntry], at: &mut u64, unseen: &mut bool, each: Time) {
+fn follow(books: &mut FunctionCosts, entries: &[LogEntry], at: &mut u64, unseen: &mut bool, each: Time) {
     let Some(first) = entries.first() else { return };
     if mem::take(unseen) {
         *at = first.until;
@@ -531,13 +536,13 @@ fn follow(books: &mut Books, entries: &[LogEntry], at: &mut u64, unseen: &mut bo
 }
 
 /// The functions of a whole thread.
-pub(super) struct Whole {
-    books: Books,
+pub(super) struct FinishContext {
+    books: FunctionCosts,
     pub(super) outside: Time,
     pub(super) sums: Sums,
 }
 
-impl Whole {
+impl FinishContext {
     /// The accounts of functions, and what ran while each stood on the stack.
     pub(super) fn balance(&self) -> impl Iterator<Item = (&Holder, &Account, Amount)> {
         self.books.balance()

@@ -2,20 +2,20 @@
 
 use std::{cmp::Reverse, mem};
 
-use hodo_trace::Run;
+use hodo_model::Run;
 
-use super::books::{Amount, Books};
+use super::costs::{Amount, FunctionCosts};
 use crate::{
     clock::Time,
     contexts::{BELOW, ContextId, States},
-    learned::Learned,
+    memoized_paths::MemoizedPaths,
     stack::{Edge, Frame},
 };
 
 /// What a thread remembers of paths while it folds one chunk after the other.
 #[derive(Clone, Debug, Default)]
 pub struct Paths {
-    pub(super) learned: Learned,
+    pub(super) memoized_paths: MemoizedPaths,
     contexts: Contexts,
 }
 
@@ -60,27 +60,27 @@ impl Paths {
         stack: impl ExactSizeIterator<Item = Frame<()>>,
         edge: Edge,
     ) -> Option<u32> {
-        self.learned.states.enter(stack, edge)
+        self.memoized_paths.states.enter(stack, edge)
     }
 
     /// Learns what runs do in a state; `None` where they reach below the oldest frame.
     pub(super) fn learn(&mut self, state: u32, runs: impl Iterator<Item = Run>) -> Option<(u32, u32)> {
-        self.learned.learn(state, runs)
+        self.memoized_paths.learn(state, runs)
     }
 
     /// The newest frame behind a path took some more time, or waited for it `outside`.
     pub(super) fn took(&mut self, path: u32, time: Time, outside: bool) {
-        let Paths { learned, contexts } = self;
-        let states = &learned.states;
-        let context = contexts.of(states.context(learned.behind(path)), states);
+        let Paths { memoized_paths, contexts } = self;
+        let states = &memoized_paths.states;
+        let context = contexts.of(states.context(memoized_paths.behind(path)), states);
         let amount = if outside { &mut context.above } else { &mut context.own };
         amount.add(Amount { instructions: 0, time });
     }
 
     /// Moves all that paths added to the books, whose open frames are none of theirs; how many calls there were.
-    pub(super) fn expand(&mut self, books: &mut Books) -> u64 {
-        let Paths { learned, contexts } = self;
-        let calls = learned.take(|states, sum| {
+    pub(super) fn expand(&mut self, books: &mut FunctionCosts) -> u64 {
+        let Paths { memoized_paths, contexts } = self;
+        let calls = memoized_paths.take(|states, sum| {
             let frame = states.frame(sum.context);
             let slot = books.slot(frame.function);
             books.entered(slot, frame.entry, sum.entries);
@@ -91,9 +91,9 @@ impl Paths {
         let mut used = mem::take(&mut contexts.used);
         used.sort_unstable_by_key(|&context| Reverse(context));
         for context in used {
-            let Frame { function, note: below, .. } = *learned.states.frame(context);
+            let Frame { function, note: below, .. } = *memoized_paths.states.frame(context);
             let entry = &mut contexts.list[context as usize];
-            let is_first = || !learned.states.frames(below).any(|frame| frame.function == function);
+            let is_first = || !memoized_paths.states.frames(below).any(|frame| frame.function == function);
             let is_outermost = *entry.is_outermost.get_or_insert_with(is_first);
             let Context { own, above: mut all, .. } = *entry;
             *entry = Context { is_outermost: entry.is_outermost, ..Context::default() };

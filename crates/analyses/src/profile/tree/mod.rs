@@ -6,9 +6,9 @@ mod paths;
 mod whole;
 
 use hodo_clock::Nanos;
-use hodo_trace::{
-    Analysis, Every, FastFlow, FlowInterest, Interest, Item, Numbering, Run, Seen, Start, Stretch, Table,
-    Whole, kernel::Threads,
+use hodo_model::{
+    Analysis, Every, FastFlow, FinishContext, FlowEvent, FlowInterest, FunctionRun, Interest, Item,
+    Numbering, Run, Start, Table, kernel::Threads,
 };
 
 use self::{partial::Partial, paths::Paths, whole::CallTree};
@@ -26,18 +26,18 @@ pub struct Profile {
 impl FastFlow for Profile {
     type Memory = Paths;
 
-    const TAKES_STRETCHES: bool = true;
+    const TAKES_FUNCTION_RUNS: bool = true;
 
     #[inline]
-    fn fold_stretches(
+    fn fold_function_runs(
         &self,
         partial: &mut Partial,
         functions: &impl Numbering,
-        stretches: &[Stretch],
+        function_runs: &[FunctionRun],
         until: Option<Nanos>,
     ) {
-        Stretch::runs(stretches, functions).for_each(|run| partial.fold_run(self.every, &run));
-        until.into_iter().for_each(|until| partial.fold(self.every, Seen::Time(until)));
+        FunctionRun::runs(function_runs, functions).for_each(|run| partial.fold_run(self.every, &run));
+        until.into_iter().for_each(|until| partial.fold(self.every, FlowEvent::Time(until)));
     }
 
     fn exchange(&self, partial: &mut Partial, memory: &mut Paths) {
@@ -97,7 +97,7 @@ impl Analysis for Profile {
         partial.is_sound()
     }
 
-    fn finish(&self, threads: Vec<Partial>, of: &Whole<'_>) -> Table {
+    fn finish(&self, threads: Vec<Partial>, of: &FinishContext<'_>) -> Table {
         let whole = CallTree::new(threads.into_iter().map(Partial::close));
         match self.report {
             Report::Functions => whole.functions(of.functions(), self.every),

@@ -1,6 +1,6 @@
 //! Calling-context trees.
 
-use hodo_trace::FunctionId;
+use hodo_model::FunctionId;
 use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
 

@@ -6,7 +6,7 @@
 //! that led to it. Merging replays these edges on the stack of the chunk before and grafts each piece
 //! onto the frame where its edge ends.
 
-use hodo_trace::{Arrival, Run, Seen, Transfer};
+use hodo_model::{Arrival, FlowEvent, Run, Transfer};
 use serde::{Deserialize, Serialize};
 
 use super::{
@@ -15,11 +15,11 @@ use super::{
 };
 use crate::{
     clock::{Clock, Even, Share},
-    pile::Pile,
     profile::{
         Every,
         cost::{Cost, Sums},
     },
+    spare_stack::SpareCapacityStack,
     stack::{self, At, Below, Edge, Frame, arrive},
 };
 
@@ -38,7 +38,7 @@ pub struct Partial {
     /// One for each root of the tree, in order.
     pieces: Vec<Piece>,
     /// The known frames at the end, above the root of the last piece; empty before the first run.
-    stack: Pile<Frame<NodeId>>,
+    stack: SpareCapacityStack<Frame<NodeId>>,
     /// The edge after the last run.
     edge: Edge,
     #[serde(skip)]
@@ -58,7 +58,7 @@ impl Partial {
         Partial {
             tree: Tree::default(),
             pieces: Vec::new(),
-            stack: Pile::default(),
+            stack: SpareCapacityStack::default(),
             edge: Edge::Unknown,
             clock: Clock::default(),
             number: 0,
@@ -69,36 +69,36 @@ impl Partial {
     }
 
     #[inline]
-    pub(super) fn fold(&mut self, every: Option<Every>, seen: Seen<'_>) {
+    pub(super) fn fold(&mut self, every: Option<Every>, seen: FlowEvent<'_>) {
         match seen {
-            Seen::Run { at, instructions, .. } => self.run(every, &at, instructions),
-            Seen::Begin(clock) => self.clock.begin(clock.map(|clock| clock.0)),
-            Seen::Time(clock) => {
+            FlowEvent::Run { at, instructions, .. } => self.run(every, &at, instructions),
+            FlowEvent::Begin(clock) => self.clock.begin(clock.map(|clock| clock.0)),
+            FlowEvent::Time(clock) => {
                 if self.clock.tell(clock.0) || self.paths.have_run() {
                     self.share(every);
                 }
             }
-            Seen::End => {
+            FlowEvent::End => {
                 self.clock.last_of_segment();
                 self.paths.count(Even::default());
                 self.share(every);
                 self.clock.end();
             }
-            Seen::Gap => {
+            FlowEvent::Gap => {
                 self.clock.gap();
                 self.sums.gaps += 1;
                 self.edge = Edge::Gap;
             }
-            Seen::Number(number) => self.number = number,
-            Seen::Cycles(_) => {}
-            Seen::Skip { instructions } => {
+            FlowEvent::Number(number) => self.number = number,
+            FlowEvent::Cycles(_) => {}
+            FlowEvent::Skip { instructions } => {
                 self.clock.ran(NO_PARENT, instructions);
                 self.number += instructions;
                 self.edge = Edge::Gap;
             }
             seen => {
-                self.clock.left = matches!(seen, Seen::Leave { .. });
-                self.sums.calls += u64::from(matches!(seen, Seen::Call { .. }));
+                self.clock.left = matches!(seen, FlowEvent::Leave { .. });
+                self.sums.calls += u64::from(matches!(seen, FlowEvent::Call { .. }));
                 self.edge = self.edge.then(Edge::of(&seen));
             }
         }
@@ -226,7 +226,7 @@ impl Partial {
         self
     }
 
-    /// See [`hodo_trace::Analysis::is_sound`].
+    /// See [`hodo_model::Analysis::is_sound`].
     pub(super) fn is_sound(&self) -> bool {
         let Partial { tree, pieces, stack, .. } = self;
         tree.is_sound(pieces.len())
@@ -281,7 +281,7 @@ impl Partial {
 
 #[cfg(test)]
 mod tests {
-    use hodo_trace::{AnyAnalysis, AnyPartial, FunctionId, Place};
+    use hodo_model::{AnyAnalysis, AnyPartial, FunctionId, Place};
 
     use super::*;
     use crate::{

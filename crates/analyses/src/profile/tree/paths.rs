@@ -1,14 +1,14 @@
 //! Paths that run again and again, and what they add to a tree.
 
-use hodo_trace::Run;
+use hodo_model::Run;
 
 use super::nodes::{NodeId, Tree};
 use crate::{
     clock::{Clock, Even},
     contexts::{BELOW, ContextId, States},
-    learned::{Learned, Part},
-    pile::Pile,
+    memoized_paths::{MemoizedPaths, Part},
     profile::cost::Sums,
+    spare_stack::SpareCapacityStack,
     stack::{Edge, Frame},
 };
 
@@ -18,7 +18,7 @@ const NOWHERE: NodeId = NodeId::MAX;
 /// What a thread remembers of paths while it folds one chunk after the other.
 #[derive(Clone, Debug, Default)]
 pub struct Paths {
-    learned: Learned,
+    memoized_paths: MemoizedPaths,
     /// Paths that ran since the clock was told last.
     ran: Vec<u32>,
     /// The state before those in `ran`; `None` where what comes next is folded.
@@ -69,13 +69,13 @@ impl Paths {
 
     /// The number of the state after an edge from a stack; `None` where it has too many frames.
     pub(super) fn enter(&mut self, stack: &[Frame<NodeId>], edge: Edge) -> Option<u32> {
-        self.state = self.learned.states.enter(stack.iter().copied(), edge);
+        self.state = self.memoized_paths.states.enter(stack.iter().copied(), edge);
         self.state
     }
 
     /// Learns what runs do in a state; `None` where they reach below the root.
     pub(super) fn learn(&mut self, state: u32, runs: impl Iterator<Item = Run>) -> Option<(u32, u32)> {
-        self.learned.learn(state, runs)
+        self.memoized_paths.learn(state, runs)
     }
 
     /// A path ran.
@@ -91,29 +91,29 @@ impl Paths {
 
     /// Instructions of those that did.
     pub(super) fn instructions(&self) -> u64 {
-        self.ran.iter().map(|&path| self.learned.instructions(path)).sum()
+        self.ran.iter().map(|&path| self.memoized_paths.instructions(path)).sum()
     }
 
     /// Counts those that did; each of their instructions took so long.
     pub(super) fn count(&mut self, even: Even) {
         let Some(&last) = self.ran.last() else { return };
-        self.state = self.state.map(|_| self.learned.behind(last));
+        self.state = self.state.map(|_| self.memoized_paths.behind(last));
         for path in self.ran.drain(..) {
-            self.learned.count(path, even.each);
+            self.memoized_paths.count(path, even.each);
         }
     }
 
     /// The node that runs, where paths led to it.
     pub(super) fn node(&mut self, tree: &mut Tree) -> Option<NodeId> {
-        let state = self.ran.last().map_or(self.state?, |&path| self.learned.behind(path));
-        let states = &self.learned.states;
+        let state = self.ran.last().map_or(self.state?, |&path| self.memoized_paths.behind(path));
+        let states = &self.memoized_paths.states;
         Some(self.places.of(states.context(state), states, tree))
     }
 
     /// Leaves paths in a state: the stack there, and the edge after it.
-    pub(super) fn leave(&mut self, state: u32, tree: &mut Tree) -> (Pile<Frame<NodeId>>, Edge) {
+    pub(super) fn leave(&mut self, state: u32, tree: &mut Tree) -> (SpareCapacityStack<Frame<NodeId>>, Edge) {
         self.state = None;
-        let states = &self.learned.states;
+        let states = &self.memoized_paths.states;
         let (mut stack, edge) = states.stack(state);
         stack.iter_mut().for_each(|frame| frame.note = self.places.of(frame.note, states, tree));
         (stack, edge)
@@ -121,15 +121,15 @@ impl Paths {
 
     /// Expands all paths into the tree. The clock is to share time out over what ran since it was told last.
     pub(super) fn expand(&mut self, tree: &mut Tree, sums: &mut Sums, clock: &mut Clock<NodeId>) {
-        let Paths { learned, ran, places, .. } = self;
+        let Paths { memoized_paths, ran, places, .. } = self;
         for &path in &*ran {
-            for &Part { context, instructions, .. } in learned.parts(path) {
-                clock.ran(places.of(context, &learned.states, tree), u64::from(instructions));
+            for &Part { context, instructions, .. } in memoized_paths.parts(path) {
+                clock.ran(places.of(context, &memoized_paths.states, tree), u64::from(instructions));
             }
         }
         self.count(Even::default());
-        let Paths { learned, places, .. } = self;
-        sums.calls += learned.take(|states, sum| {
+        let Paths { memoized_paths, places, .. } = self;
+        sums.calls += memoized_paths.take(|states, sum| {
             let node = places.of(sum.context, states, tree);
             let ran = tree.ran(node);
             ran.entries += sum.entries;

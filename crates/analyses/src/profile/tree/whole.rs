@@ -2,7 +2,7 @@
 
 use std::{cmp::Reverse, collections::BTreeMap};
 
-use hodo_trace::{Column, FunctionId, Names, Shape, Table, Unit, Value};
+use hodo_model::{Column, FunctionId, Names, Shape, Table, Unit, Value};
 use rustc_hash::FxHashMap;
 
 use super::nodes::{NO_PARENT, NodeId, Tree};

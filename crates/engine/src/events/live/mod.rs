@@ -18,8 +18,8 @@ mod viewer;
 use std::{io::Write, thread, time::Duration};
 
 use hodo_formats::ctf::lttng_live::Session;
-use hodo_trace::{
-    AnyAnalysis, Choice, CountInterest, NoSources, Start, Table, Value, Whole, kernel::Threads,
+use hodo_model::{
+    AnyAnalysis, CountInterest, FinishContext, NoSources, Selection, Start, Table, Value, kernel::Threads,
 };
 
 pub use address::LiveAddress;
@@ -110,8 +110,8 @@ pub fn live_count(
         streams = streams.max(viewer.stream_count());
         drop(traces);
         viewer.shown(None);
-        let (choice, nobody) = (Choice::default(), Threads::default());
-        let whole = Whole::without_events(&choice, &nobody, &NoSources);
+        let (selection, nobody) = (Selection::default(), Threads::default());
+        let whole = FinishContext::without_events(&selection, &nobody, &NoSources);
         let copy = analysis.unpack(&analysis.pack(&sum)).expect("what was packed can be unpacked");
         let mut table = analysis.finish(vec![copy], &whole);
         set(&mut table, "streams", Value::Integer(streams));

@@ -3,7 +3,7 @@
 use std::{collections::VecDeque, time::Instant};
 
 use hodo_clock::OriginNanos;
-use hodo_formats::ctf::{Arrivals, Stream, StreamPacket, Trace, lttng_live::Index};
+use hodo_formats::ctf::{LivePacketReader, Stream, StreamPacket, Trace, lttng_live::Index};
 
 use crate::events::slices::Part;
 
@@ -14,7 +14,7 @@ pub(super) struct LiveStream {
     /// Its channel.
     pub(super) name: String,
     pub(super) held: VecDeque<Held>,
-    arrivals: Arrivals,
+    live_packets: LivePacketReader,
     /// Index of the packet in which what is not shown yet begins.
     start: usize,
     /// What comes before this time was shown.
@@ -51,7 +51,7 @@ impl LiveStream {
             id,
             name,
             held: VecDeque::new(),
-            arrivals: Arrivals::default(),
+            live_packets: LivePacketReader::default(),
             start: 0,
             shown_to: None,
             known_to: None,
@@ -68,7 +68,7 @@ impl LiveStream {
     /// Why it can't be read.
     pub(super) fn take(&mut self, trace: &Trace<'static>, file: usize, bytes: Vec<u8>) -> Result<(), String> {
         let StreamPacket { file, bytes: _, packet, clock, begin, end, events_lost, packets_lost, pieces } =
-            self.arrivals.next(trace, file, &bytes)?;
+            self.live_packets.next(trace, file, &bytes)?;
         let packet =
             StreamPacket { file, bytes: &[], packet, clock, begin, end, events_lost, packets_lost, pieces };
         // A time that goes back does not make known what was not.

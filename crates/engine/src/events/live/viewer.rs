@@ -13,7 +13,7 @@ use hodo_formats::ctf::{
     lttng_live::{Index, IndexStatus, PacketStatus, Session, StreamInfo},
     read_metadata,
 };
-use hodo_trace::{Cause, Loss};
+use hodo_model::{Cause, Loss};
 
 use super::{
     LiveAddress, LiveError,

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use hodo_trace::event::{Base, Label, Meaning};
+use hodo_model::event::{Base, Label, Meaning};
 use serde_json::Value;
 
 use super::node::{Node, Wrong};

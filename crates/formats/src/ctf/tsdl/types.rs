@@ -2,7 +2,7 @@
 
 use std::{borrow::Cow, collections::HashMap};
 
-use hodo_trace::event::{Base, Label, Meaning};
+use hodo_model::event::{Base, Label, Meaning};
 
 use super::{
     parser::{DEEPEST, Parser},

@@ -1,7 +1,7 @@
 //! What packets need so that some of a stream's events can be written, and others read them: of which class of streams
 //! they are, their sizes, and when they begin and end.
 
-use hodo_trace::event::Meaning;
+use hodo_model::event::Meaning;
 
 use super::Unwritable;
 use crate::ctf::schema::{ClockClass, FieldClass, Integer, Member, Role, StreamClass, Structure, TraceClass};

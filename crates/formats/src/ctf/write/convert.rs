@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashSet};
 
-use hodo_trace::event::{Base, Label, Meaning};
+use hodo_model::event::{Base, Label, Meaning};
 
 use super::{Unwritable, Version, locate};
 use crate::ctf::schema::{

@@ -1,6 +1,6 @@
 //! Fields as they are told, written as their classes say.
 
-use hodo_trace::event::{Compound, FieldSink, Meaning, Name};
+use hodo_model::event::{Compound, FieldSink, Meaning, Name};
 
 use super::bits::BitWriter;
 use crate::ctf::{

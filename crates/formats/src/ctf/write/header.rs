@@ -1,6 +1,6 @@
 //! The headers of events, made anew: which class, and when.
 
-use hodo_trace::event::{Compound, FieldSink, Meaning, Name};
+use hodo_model::event::{Compound, FieldSink, Meaning, Name};
 
 use super::bits::BitWriter;
 use crate::ctf::{

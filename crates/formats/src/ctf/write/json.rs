@@ -1,6 +1,6 @@
 //! Metadata of CTF 2: JSON fragments (CTF2-SPEC-2.0 section 5).
 
-use hodo_trace::event::{Base, Meaning};
+use hodo_model::event::{Base, Meaning};
 use serde_json::{Map, Value, json};
 
 use crate::ctf::schema::{
@@ -138,7 +138,7 @@ fn class(class: &FieldClass) -> Value {
         }
         FieldClass::Optional(choice) => optional(choice),
         FieldClass::Variant(choice) => variant(choice),
-        FieldClass::Apart(_) => unreachable!("only classes of CTF are written"),
+        FieldClass::ForeignField(_) => unreachable!("only classes of CTF are written"),
     }
 }
 

@@ -10,11 +10,11 @@
 //!
 //! What is written is laid out by the classes that a reader gets from the metadata, and never by others.
 
-mod apart;
 mod bits;
 mod complete;
 mod convert;
 mod encoder;
+mod foreign;
 mod header;
 mod json;
 mod locate;
@@ -25,7 +25,7 @@ use std::{collections::BTreeMap, fmt};
 
 pub use stream::{NotWritten, StreamWriter};
 
-use apart::Lifted;
+use foreign::Lifted;
 
 use super::{
     metadata,
@@ -92,7 +92,7 @@ impl Target {
             let mut kept = kept.into_iter();
             stream.events.retain(|_| kept.next() == Some(true));
         }
-        let lifted = if source.version == 0 { apart::arrange(&mut class) } else { Lifted::new() };
+        let lifted = if source.version == 0 { foreign::arrange(&mut class) } else { Lifted::new() };
         complete::complete(&mut class)?;
         let conversions = convert::convert(&mut class, version)?;
         let metadata = match version {

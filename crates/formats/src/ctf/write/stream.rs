@@ -2,9 +2,9 @@
 
 use super::{
     Target, Unwritable,
-    apart::Arranged,
     bits::BitWriter,
     encoder::{Encoder, Place, RoleValues},
+    foreign::Arranged,
     header::{HeaderTrouble, HeaderWriter, Others, has_others},
 };
 use crate::ctf::{

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use hodo_trace::event::{Base, Meaning};
+use hodo_model::event::{Base, Meaning};
 
 use crate::ctf::{
     schema::{
@@ -159,7 +159,7 @@ impl Text {
             FieldClass::Blob(..) => self.0 += "integer { size = 8; align = 8; signed = false; }",
             FieldClass::Structure(structure) => self.structure(structure, depth),
             FieldClass::Variant(choice) | FieldClass::Optional(choice) => self.variant(choice, depth),
-            FieldClass::Apart(_) => unreachable!("only classes of CTF are written"),
+            FieldClass::ForeignField(_) => unreachable!("only classes of CTF are written"),
             FieldClass::Array(_) | FieldClass::VariableInteger(_) => {
                 unreachable!("an array is a field, and variable-length integers were converted")
             }

@@ -17,21 +17,24 @@
 //! then stands where it would without a memo.
 
 mod record;
+mod superblocks;
 mod table;
-mod trains;
-mod ways;
+mod transitions;
+mod word;
 
 use hodo_code::{Graph, Labels, Transfer};
 use rustc_hash::FxHashMap;
 
 pub(super) use record::join;
 pub use table::Step;
+pub(super) use word::{LONG_SIZE, plain_size};
 
 use self::{
     record::Recorder,
+    superblocks::{Ride, Superblocks},
     table::{Key, NO_REGION, Next, Table},
-    trains::{Ride, Trains},
-    ways::{State, Ways},
+    transitions::{State, TransitionTable},
+    word::{TOGETHER, begins_flow, branches, has_tip, plain, short_tnts, without_branches},
 };
 use super::{
     Sink,
@@ -39,14 +42,14 @@ use super::{
     recovery,
     walk::Walk,
 };
-use crate::packet::{LONG_TNT, Packet, Tnt, short_cyc, tnt};
+use crate::packet::{LONG_TNT, Packet, short_cyc};
 
 /// What is remembered of programs in their modes, by one thread. It goes with one sink, or with sinks that take
 /// over from each other what they [learned](Sink::learn).
 #[derive(Debug)]
 pub struct Memos {
     programs: FxHashMap<(usize, u8), Memo>,
-    learned: Learned,
+    learned: MemoizedPaths,
 }
 
 impl Default for Memos {
@@ -58,7 +61,10 @@ impl Default for Memos {
 impl Memos {
     /// Room for so many paths, before everything is forgotten.
     pub fn with_room(paths: usize) -> Memos {
-        Memos { programs: FxHashMap::default(), learned: Learned { most: paths, ..Learned::default() } }
+        Memos {
+            programs: FxHashMap::default(),
+            learned: MemoizedPaths { most: paths, ..MemoizedPaths::default() },
+        }
     }
 }
 
@@ -66,13 +72,13 @@ impl Memos {
 #[derive(Debug)]
 struct Memo {
     table: Table,
-    ways: Ways,
-    trains: Trains,
+    ways: TransitionTable,
+    trains: Superblocks,
 }
 
 impl Memo {
     fn new() -> Memo {
-        Memo { table: Table::new(), ways: Ways::new(), trains: Trains::new() }
+        Memo { table: Table::new(), ways: TransitionTable::new(), trains: Superblocks::new() }
     }
 
     fn is_full(&self) -> bool {
@@ -89,7 +95,7 @@ impl Memo {
 
 /// What the sink was told to learn.
 #[derive(Debug, Default)]
-struct Learned {
+struct MemoizedPaths {
     recorder: Recorder,
     /// Most paths.
     most: usize,
@@ -110,10 +116,10 @@ struct Learned {
     rest: usize,
 }
 
-impl Learned {
+impl MemoizedPaths {
     /// After everything was forgotten, because there was too much.
-    fn anew(&self) -> Learned {
-        Learned { seldom: self.seldom, most: self.most, ..Learned::default() }
+    fn anew(&self) -> MemoizedPaths {
+        MemoizedPaths { seldom: self.seldom, most: self.most, ..MemoizedPaths::default() }
     }
 
     /// Paths, and bytes of trace that were followed by them, since it was asked last.
@@ -162,9 +168,9 @@ struct Worth {
 }
 
 impl Worth {
-    /// A path saves more where a sink would be told of blocks one by one than where it takes stretches.
+    /// A path saves more where a sink would be told of blocks one by one than where it takes function runs.
     fn to(sink: &impl Sink) -> Worth {
-        match sink.takes_stretches() {
+        match sink.takes_function_runs() {
             true => Worth { bytes: 128, few: 1024 },
             false => Worth { bytes: 32, few: 512 },
         }
@@ -183,75 +189,6 @@ const STEPS: usize = 1 << 20;
 
 /// Most instructions of these.
 const INSTRUCTIONS: usize = 1 << 22;
-
-/// Size of plain packets that are part of the flow, by their first byte; 0 for others. These are TNT-8, and TIP
-/// with 2, 4 or 6 bytes of address.
-static PLAIN: [u8; 256] = {
-    let mut sizes = [0; 256];
-    let mut opcode = 4;
-    while opcode < 256 {
-        sizes[opcode] = match opcode {
-            0x2d => 3,
-            0x4d => 5,
-            0x6d => 7,
-            _ if opcode & 1 == 0 => 1,
-            _ => 0,
-        };
-        opcode += 1;
-    }
-    sizes
-};
-
-/// Size of a TNT-64.
-pub(super) const LONG_SIZE: usize = 8;
-
-/// Size of the plain packet in the lowest bytes of a word; 0 where another one is there.
-pub(super) fn plain_size(word: u64) -> u8 {
-    PLAIN[usize::from(word as u8)]
-}
-
-/// Whether the packet in the lowest bytes of a word is one to follow.
-fn begins_flow(word: u64) -> bool {
-    plain_size(word) != 0 || word as u16 == LONG_TNT
-}
-
-/// The TNT-8 packets that say the same as a TNT-64, the first in the lowest byte; 0 where it is not well-formed.
-fn short_tnts(long: u64) -> u64 {
-    let field = long >> 16;
-    let (mut left, mut shorts, mut place) = (field.checked_ilog2().unwrap_or(0), 0, 0);
-    while left > 0 {
-        let count = left.min(6);
-        left -= count;
-        let branches = field >> left & ((1 << count) - 1) | 1 << count;
-        shorts |= branches << 1 << place;
-        place += 8;
-    }
-    shorts
-}
-
-/// The branches of TNT-8 packets, the first of which is in the lowest byte.
-fn branches(shorts: u64) -> Tnt {
-    let packets = shorts.to_le_bytes().into_iter().take_while(|&opcode| opcode != 0);
-    packets.map(|opcode| tnt(u64::from(opcode >> 1))).fold(Tnt { bits: 0, count: 0 }, |all, next| Tnt {
-        bits: all.bits << next.count | next.bits,
-        count: all.count + next.count,
-    })
-}
-
-/// Packets that are looked up together, as far as they lie in eight bytes.
-const TOGETHER: usize = 4;
-
-/// Plain packets at the lowest bytes of a word, at most so many: how many bytes. It takes as long for any packets,
-/// so that no branch is guessed wrong.
-#[inline(always)]
-fn plain(word: u64, most: usize) -> u32 {
-    let mut size = 0;
-    for _ in 0..most {
-        let more = u32::from(PLAIN[usize::from(word.unbounded_shr(8 * size) as u8)]);
-        size += if size + more <= u64::BITS / 8 { more } else { 0 };
-    }
-    size
-}
 
 impl Decoder<'_> {
     /// Follows packets as long as they are plain.
@@ -327,7 +264,7 @@ impl Decoder<'_> {
         position: &mut usize,
         state: &mut u32,
         memo: &mut Memo,
-        learned: &mut Learned,
+        learned: &mut MemoizedPaths,
         context: &mut Context<'_, '_, L, S>,
     ) -> u64 {
         // A CYC packet told the time of the packet that comes next; what is left of a TNT-64; bytes of packets that
@@ -358,7 +295,7 @@ impl Decoder<'_> {
                     break;
                 }
                 let (walk, graph, sink) = self.parts(context);
-                if !(Pupil { walk, graph, sink, memo, learned }.meet(*state, packets, size)) {
+                if !(MemoBuilder { walk, graph, sink, memo, learned }.meet(*state, packets, size)) {
                     apart = size;
                 }
                 continue;
@@ -449,12 +386,12 @@ fn ride<S: Sink>(bytes: &[u8], position: &mut usize, state: &mut u32, memo: &mut
 }
 
 /// What it takes to learn where packets lead.
-struct Pupil<'x, 'a, L, S> {
+struct MemoBuilder<'x, 'a, L, S> {
     walk: &'x Walk,
     graph: &'x mut Graph<'a, L>,
     sink: &'x mut S,
     memo: &'x mut Memo,
-    learned: &'x mut Learned,
+    learned: &'x mut MemoizedPaths,
 }
 
 /// How far packets were followed.
@@ -467,7 +404,7 @@ struct Reached {
     steps: usize,
 }
 
-impl<L: Labels, S: Sink> Pupil<'_, '_, L, S> {
+impl<L: Labels, S: Sink> MemoBuilder<'_, '_, L, S> {
     /// Learns where packets lead, unless they came together for the first time: what comes but once is not worth
     /// to be known as a whole. Whether they were learned.
     fn meet(&mut self, from: u32, packets: u64, size: u32) -> bool {
@@ -583,18 +520,4 @@ impl<L: Labels, S: Sink> Pupil<'_, '_, L, S> {
         }
         newest
     }
-}
-
-/// Whether a TIP is among plain packets.
-fn has_tip(mut packets: u64) -> bool {
-    while packets & 1 == 0 && plain_size(packets) != 0 {
-        packets = packets.unbounded_shr(8 * u32::from(plain_size(packets)));
-    }
-    packets & 1 == 1
-}
-
-/// Packets of which the first is a TNT, without the first of its branches: so many of them are left.
-fn without_branches(packets: u64, left: u8) -> u64 {
-    let branches = packets >> 1 & ((1 << left) - 1) | 1 << left;
-    packets & !0xff | branches << 1
 }

@@ -53,7 +53,7 @@ impl Sink for Recorder {
 
 /// What became of packets.
 #[derive(Clone, Copy)]
-struct Led {
+struct NativeExit {
     next: Next,
     /// The region of the last IP, where a packet told one.
     region: u16,
@@ -105,11 +105,11 @@ impl Recorder {
         graph: &mut Graph<'_, L>,
         key: Key,
         most: usize,
-    ) -> Result<Led, usize> {
+    ) -> Result<NativeExit, usize> {
         self.steps.clear();
         (self.blocks, self.depth, self.unfit) = (0, 0, false);
         walk.go_to_block(graph.block(key.block).start, key.block);
-        let mut led = Led { next: Next::Untold, region: NO_REGION };
+        let mut led = NativeExit { next: Next::Untold, region: NO_REGION };
         let (mut packets, mut region, mut bytes) = (key.packets, key.region, 0);
         for plain in 0..most {
             let opcode = packets as u8;

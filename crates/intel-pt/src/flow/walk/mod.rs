@@ -1,16 +1,16 @@
 //! From one packet to the next over the code.
 
-mod stretches;
+mod function_runs;
 
 use std::mem;
 
-use hodo_code::{Back, BlockId, Graph, Labels, Legs, ReturnStack, Stretches, Terminator, writes_cr3};
+use hodo_code::{Back, BlockId, FunctionRuns, Graph, Labels, Legs, ReturnStack, Terminator, writes_cr3};
 use iced_x86::{Instruction, Mnemonic};
 
-use self::stretches::Standing;
+use self::function_runs::Standing;
 use super::{
     Executed, Expected, Sink, Trouble,
-    scout::{CircleGuard, SUSPICIOUS, Scout, instructions_before},
+    lookahead::{CircleGuard, Lookahead, SUSPICIOUS, instructions_before},
 };
 use crate::{Config, packet::Tnt};
 
@@ -37,10 +37,10 @@ pub(super) struct Walk {
     /// Returns are compressed into TNT bits that are not traced.
     returns_are_hidden: bool,
     /// What is followed together, and how far it was.
-    pub(super) legs: Legs,
-    /// Stretches that ran, of which the sink was not told yet.
-    untold: Stretches,
-    /// Where a walk stands that goes on with stretches: `ip` and `block` are out of date until it [halts](Walk::halt).
+    pub(super) branch_batches: Legs,
+    /// Function runs that ran, of which the sink was not told yet.
+    untold: FunctionRuns,
+    /// Where a walk stands that goes on with function runs: `ip` and `block` are out of date until it [halts](Walk::halt).
     standing: Option<Standing>,
 }
 
@@ -54,8 +54,8 @@ impl Walk {
             straight: 0,
             no_return_compression: config.no_return_compression,
             returns_are_hidden: config.no_tnt && !config.no_return_compression,
-            legs: Legs::default(),
-            untold: Stretches::default(),
+            branch_batches: Legs::default(),
+            untold: FunctionRuns::default(),
             standing: None,
         }
     }
@@ -285,10 +285,10 @@ impl Walk {
         sink: &mut impl Sink,
         to: u64,
     ) -> Result<(), Trouble> {
-        if sink.takes_stretches() {
+        if sink.takes_function_runs() {
             self.follow(graph, Tnt { bits: 0, count: 0 }, Some(to));
             self.tell(graph, sink);
-            if self.legs.current().is_none() {
+            if self.branch_batches.current().is_none() {
                 return Ok(());
             }
         }
@@ -304,8 +304,8 @@ impl Walk {
         Ok(())
     }
 
-    fn scout(&self) -> Scout {
-        Scout::new(self.ip, self.block, self.at)
+    fn scout(&self) -> Lookahead {
+        Lookahead::new(self.ip, self.block, self.at)
     }
 
     /// Over as many blocks as a scout passed.
@@ -338,7 +338,7 @@ impl Walk {
     fn scout_for<L: Labels>(
         &mut self,
         graph: &mut Graph<'_, L>,
-        scout: &mut Scout,
+        scout: &mut Lookahead,
         ip: u64,
     ) -> Result<(), Trouble> {
         while scout.ip != ip {

@@ -1,23 +1,28 @@
-//! Stretches that are told with the time that comes next: how long each instruction took is known before they are
+//! Function runs that are told with the time that comes next: how long each instruction took is known before they are
 //! looked at, and nothing need be written down.
 
 use hodo_clock::Nanos;
-use hodo_trace::{Numbering, Place, Stretch, Transfer};
+use hodo_model::{FunctionRun, Numbering, Place, Transfer};
 
 use super::Partial;
 use crate::{
     clock::{Even, Share, ShortTime},
-    profile::functions::books::{Amount, Slot},
+    profile::functions::costs::{Amount, Slot},
     stack::{At, Below, Frame, Top, arrive, arrive_plainly},
 };
 
 const ROOM_FOR_FRAME: Frame<(), Slot> = Frame::root(0, ());
 
 impl Partial {
-    /// Stretches up to a time.
+    /// Function runs up to a time.
     #[inline]
-    pub(super) fn fold_timed(&mut self, functions: &impl Numbering, stretches: &[Stretch], until: Nanos) {
-        let ran = Stretch::instructions(stretches);
+    pub(super) fn fold_timed(
+        &mut self,
+        functions: &impl Numbering,
+        function_runs: &[FunctionRun],
+        until: Nanos,
+    ) {
+        let ran = FunctionRun::instructions(function_runs);
         let Partial { clock, sums, .. } = self;
         clock.tell(until.0);
         // Something ran, so nobody waited.
@@ -26,34 +31,40 @@ impl Partial {
                 sums.lose(time.length());
             }
         });
-        self.fold_evenly(functions, stretches, even);
+        self.fold_evenly(functions, function_runs, even);
     }
 
-    /// Stretches of which it is known how long each instruction took.
+    /// Function runs of which it is known how long each instruction took.
     #[inline]
-    pub(super) fn fold_evenly(&mut self, functions: &impl Numbering, stretches: &[Stretch], even: Even) {
-        self.clock.left = self.clock.left && stays(stretches);
-        let short = even.each.short_up_to(Stretch::instructions(stretches));
+    pub(super) fn fold_evenly(
+        &mut self,
+        functions: &impl Numbering,
+        function_runs: &[FunctionRun],
+        even: Even,
+    ) {
+        self.clock.left = self.clock.left && stays(function_runs);
+        let short = even.each.short_up_to(FunctionRun::instructions(function_runs));
         let (mut folded, mut before) = (0, 0);
-        while let Some(stretch) = stretches.get(folded) {
-            let slot = self.books.slot_of(stretch.function(), || functions.function(stretch.function()));
+        while let Some(function_run) = function_runs.get(folded) {
+            let slot =
+                self.books.slot_of(function_run.function(), || functions.function(function_run.function()));
             let Partial { stack, books, sums, paths, edge, .. } = self;
-            let at = At { address: stretch.start, function: slot, place: stretch.place() };
+            let at = At { address: function_run.start, function: slot, place: function_run.place() };
             if let Err(edge) = arrive(stack, books, Below::Unknown, *edge, &at) {
                 sums.calls += paths.expand(books);
-                books.begin_piece(edge, stretch.arrival(functions), slot);
+                books.begin_piece(edge, function_run.arrival(functions), slot);
                 stack.push(Frame::root(slot, ()));
             }
-            let instructions = u64::from(stretch.until - before);
+            let instructions = u64::from(function_run.until - before);
             folded += match short {
-                Some(each) => self.fold_plain((slot, instructions), &stretches[folded..], each),
+                Some(each) => self.fold_plain((slot, instructions), &function_runs[folded..], each),
                 None => {
                     let amount = Amount { instructions, time: even.each.times(instructions) };
                     books.ran(slot, amount);
                     1
                 }
             };
-            let last = &stretches[folded - 1];
+            let last = &function_runs[folded - 1];
             before = last.until;
             self.end(last);
         }
@@ -62,39 +73,39 @@ impl Partial {
         }
     }
 
-    /// Stretches, each instruction of which took so long: the first one, which a function ran that was arrived at, and
+    /// Function runs, each instruction of which took so long: the first one, which a function ran that was arrived at, and
     /// those behind it, as far as they are arrived at as nearly all are. How many.
     #[inline(always)]
     fn fold_plain(
         &mut self,
         (slot, instructions): (Slot, u64),
-        stretches: &[Stretch],
+        function_runs: &[FunctionRun],
         each: ShortTime,
     ) -> usize {
         let Partial { stack, books, sums, .. } = self;
-        let (frames, depth) = stack.with_room(stretches.len(), ROOM_FOR_FRAME);
+        let (frames, depth) = stack.with_room(function_runs.len(), ROOM_FOR_FRAME);
         let mut top = Top { frames, depth };
         let (slots, mut open) = books.open(each, &mut sums.calls);
         open.ran(slot, instructions);
-        let mut rest = stretches;
-        while let [last, stretch, later @ ..] = rest {
-            let Some(&slot) = slots.get(stretch.function() as usize) else { break };
+        let mut rest = function_runs;
+        while let [last, function_run, later @ ..] = rest {
+            let Some(&slot) = slots.get(function_run.function() as usize) else { break };
             if !open.has(slot) {
                 break;
             }
-            let ran = u64::from(stretch.until - last.until);
+            let ran = u64::from(function_run.until - last.until);
             // The stack is the same again behind a function that calls none itself.
             if last.transfer == Transfer::Call
-                && stretch.transfer == Transfer::Return
+                && function_run.transfer == Transfer::Return
                 && let Some(back) = later.first()
                 && returns_to(last, back)
             {
                 open.called(slot, ran);
-                open.ran(top.function(), (back.until - stretch.until).into());
+                open.ran(top.function(), (back.until - function_run.until).into());
                 rest = &rest[2..];
                 continue;
             }
-            let at = At { address: stretch.start, function: slot, place: stretch.place() };
+            let at = At { address: function_run.start, function: slot, place: function_run.place() };
             if !arrive_plainly(&mut top, &mut open, (last.transfer, last.end), &at) {
                 break;
             }
@@ -104,18 +115,18 @@ impl Partial {
         open.close();
         let depth = top.depth;
         stack.count(depth);
-        stretches.len() + 1 - rest.len()
+        function_runs.len() + 1 - rest.len()
     }
 }
 
-/// Whether no stretch ends with what shows that the thread is traced.
-pub(super) fn stays(stretches: &[Stretch]) -> bool {
-    stretches.iter().all(|stretch| stretch.transfer == Transfer::None)
+/// Whether no function run ends with what shows that the thread is traced.
+pub(super) fn stays(function_runs: &[FunctionRun]) -> bool {
+    function_runs.iter().all(|function_run| function_run.transfer == Transfer::None)
 }
 
-/// Whether a stretch is where the call returns to that another one ends with.
+/// Whether a function run is where the call returns to that another one ends with.
 #[inline(always)]
-fn returns_to(call: &Stretch, back: &Stretch) -> bool {
+fn returns_to(call: &FunctionRun, back: &FunctionRun) -> bool {
     call.end == back.start
         && back.start != 0
         && call.function() == back.function()

@@ -1,0 +1,46 @@
+//! Columns and rows that several tables have.
+
+use hodo_model::{Column, Unit, Value};
+
+use crate::durations::Durations;
+
+/// Columns of lengths of time, as a person reads them. They stand behind the one of how many there are.
+pub(crate) fn duration_columns() -> [Column; 7] {
+    let column = |name| Column::integer(name, Unit::Nanoseconds);
+    [
+        column("total_ns"),
+        column("min_ns").secondary(),
+        column("average_ns"),
+        column("p50_ns").secondary(),
+        column("p95_ns").secondary(),
+        column("p99_ns").secondary(),
+        column("max_ns"),
+    ]
+}
+
+/// Their cells.
+pub(crate) fn duration_cells(durations: &Durations) -> [Value; 7] {
+    let some = |length: u64| Some(length).filter(|_| durations.count > 0);
+    let cells = [
+        Some(durations.total),
+        some(durations.min),
+        durations.average(),
+        durations.percentile(50),
+        durations.percentile(95),
+        durations.percentile(99),
+        some(durations.max),
+    ];
+    cells.map(Value::from)
+}
+
+/// Rows by their first key, the highest first, then by the second.
+pub(crate) fn most_time_first<K: Ord>(rows: impl Iterator<Item = (u64, K, Vec<Value>)>) -> Vec<Vec<Value>> {
+    let mut rows: Vec<_> = rows.collect();
+    rows.sort_by(|one, other| (other.0, &one.1).cmp(&(one.0, &other.1)));
+    rows.into_iter().map(|(_, _, row)| row).collect()
+}
+
+/// A part of a whole.
+pub(crate) fn share(part: u64, whole: u64) -> Value {
+    if whole == 0 { Value::Null } else { (part as f64 / whole as f64).into() }
+}

@@ -1,0 +1,166 @@
+//! Paths that run again and again: what each adds to the frames that it runs in, and how often it ran.
+//!
+//! What a path does to the stack, and whose instructions it counts, depends on the stack and on how execution
+//! arrives: a *state*. So each path is learned for a state, runs by its number from then on, and what it adds is
+//! looked at once for all times that it ran.
+
+use std::{mem, ops::Range};
+
+use hodo_model::{Run, Transfer};
+
+use crate::{
+    clock::Time,
+    contexts::{ContextId, Notes, States},
+    stack::Frame,
+};
+
+/// What a path adds in one context, each time that it runs.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Part {
+    pub(crate) context: ContextId,
+    pub(crate) entries: u32,
+    pub(crate) instructions: u32,
+}
+
+/// A path, and how often it ran.
+#[derive(Clone, Debug)]
+struct Path {
+    count: u64,
+    /// The sum of the time that each instruction took, of all times that it ran.
+    each: Time,
+    instructions: u32,
+    calls: u32,
+    /// The state behind it.
+    to: u32,
+    /// Where its parts end; they begin where those of the path before end.
+    parts_end: u32,
+}
+
+/// What a path added to one context, all times that it ran.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Sum {
+    pub(crate) context: ContextId,
+    pub(crate) entries: u64,
+    pub(crate) instructions: u64,
+    pub(crate) time: Time,
+}
+
+/// Paths that were learned.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct MemoizedPaths {
+    pub(crate) states: States,
+    paths: Vec<Path>,
+    parts: Vec<Part>,
+    /// Paths that ran since their sums were taken.
+    counted: Vec<u32>,
+}
+
+/// Gathers what a path adds.
+struct Gatherer<'p> {
+    parts: &'p mut Vec<Part>,
+    /// Where the path's parts begin.
+    start: usize,
+    instructions: u32,
+    calls: u32,
+}
+
+impl Gatherer<'_> {
+    fn part(&mut self, context: ContextId) -> &mut Part {
+        let found = self.parts[self.start..].iter().rposition(|part| part.context == context);
+        let index = found.map_or(self.parts.len(), |index| self.start + index);
+        if found.is_none() {
+            self.parts.push(Part { context, entries: 0, instructions: 0 });
+        }
+        &mut self.parts[index]
+    }
+}
+
+impl Notes for Gatherer<'_> {
+    fn enter(&mut self, context: ContextId, _: &Frame<ContextId>) {
+        self.part(context).entries += 1;
+    }
+
+    fn leave(&mut self) {}
+
+    fn ran(&mut self, context: ContextId, run: &Run) {
+        let instructions = run.instructions as u32;
+        self.part(context).instructions += instructions;
+        self.instructions += instructions;
+        self.calls += u32::from(run.transfer == Transfer::Call);
+    }
+}
+
+impl MemoizedPaths {
+    /// Learns what runs do in a state: the number of the path, and the state behind it; `None` where they reach below
+    /// the oldest frame.
+    pub(crate) fn learn(&mut self, state: u32, runs: impl Iterator<Item = Run>) -> Option<(u32, u32)> {
+        let start = self.parts.len();
+        let mut gatherer = Gatherer { parts: &mut self.parts, start, instructions: 0, calls: 0 };
+        let found = self.states.follow(state, runs, &mut gatherer);
+        let Gatherer { instructions, calls, .. } = gatherer;
+        let Some(to) = found else {
+            self.parts.truncate(start);
+            return None;
+        };
+        let parts_end = self.parts.len() as u32;
+        self.paths.push(Path { count: 0, each: Time::default(), instructions, calls, to, parts_end });
+        Some((self.paths.len() as u32 - 1, to))
+    }
+
+    /// Instructions of a path.
+    #[inline]
+    pub(crate) fn instructions(&self, path: u32) -> u64 {
+        self.paths[path as usize].instructions.into()
+    }
+
+    /// Near calls on a path.
+    pub(crate) fn calls(&self, path: u32) -> u32 {
+        self.paths[path as usize].calls
+    }
+
+    /// The state behind a path.
+    #[inline]
+    pub(crate) fn behind(&self, path: u32) -> u32 {
+        self.paths[path as usize].to
+    }
+
+    /// What a path adds each time.
+    pub(crate) fn parts(&self, path: u32) -> &[Part] {
+        &self.parts[self.range(path)]
+    }
+
+    fn range(&self, path: u32) -> Range<usize> {
+        let end = |path: u32| self.paths[path as usize].parts_end as usize;
+        path.checked_sub(1).map_or(0, end)..end(path)
+    }
+
+    /// A path ran, and each of its instructions took so long; how many those are.
+    #[inline]
+    pub(crate) fn count(&mut self, id: u32, each: Time) -> u64 {
+        let path = &mut self.paths[id as usize];
+        if path.count == 0 {
+            self.counted.push(id);
+        }
+        path.count += 1;
+        path.each = path.each.and(each);
+        path.instructions.into()
+    }
+
+    /// Takes what paths added since this was asked for last; how many calls there were among it.
+    pub(crate) fn take(&mut self, mut add: impl FnMut(&States, Sum)) -> u64 {
+        let mut all_calls = 0;
+        for path in mem::take(&mut self.counted) {
+            let Path { count, each, calls, .. } = self.paths[path as usize];
+            for &Part { context, entries, instructions } in &self.parts[self.range(path)] {
+                let (entries, instructions) = (u64::from(entries), u64::from(instructions));
+                let time = each.times(instructions);
+                let sum = Sum { context, entries: entries * count, instructions: instructions * count, time };
+                add(&self.states, sum);
+            }
+            all_calls += u64::from(calls) * count;
+            let path = &mut self.paths[path as usize];
+            (path.count, path.each) = (0, Time::default());
+        }
+        all_calls
+    }
+}

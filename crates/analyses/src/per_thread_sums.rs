@@ -1,0 +1,88 @@
+//! Sums of what threads do, by something beside the thread.
+
+use std::hash::Hash;
+
+use hodo_model::{
+    Column, FinishContext, Unit, Value,
+    kernel::{Thread, Threads},
+};
+use rustc_hash::FxHashMap;
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
+
+use crate::durations::{Add, add_all};
+
+/// Sums by thread, CPU and a key.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(bound(
+    serialize = "K: Serialize, V: Serialize",
+    deserialize = "K: DeserializeOwned + Hash + Eq, V: DeserializeOwned"
+))]
+pub struct PerThreadSums<K, V>(FxHashMap<(Thread, u32, K), V>);
+
+impl<K, V> Default for PerThreadSums<K, V> {
+    fn default() -> PerThreadSums<K, V> {
+        PerThreadSums(FxHashMap::default())
+    }
+}
+
+impl<K: Hash + Eq, V: Add + Default> PerThreadSums<K, V> {
+    /// The sum of a thread on a CPU.
+    #[inline]
+    pub(crate) fn of(&mut self, thread: Thread, cpu: u32, key: K) -> &mut V {
+        self.0.entry((thread, cpu, key)).or_default()
+    }
+
+    /// Adds what the later of two neighbours has; `threads` run where it begins.
+    pub(crate) fn add(&mut self, later: PerThreadSums<K, V>, threads: &Threads) {
+        let known = later.0.into_iter();
+        add_all(&mut self.0, known.map(|((thread, cpu, key), sum)| ((threads.known(thread), cpu, key), sum)));
+    }
+
+    /// The sums of the whole by thread, CPU and key; there may be several of the same.
+    pub(crate) fn settled<'s>(
+        &'s self,
+        threads: &'s Threads,
+    ) -> impl Iterator<Item = (Thread, u32, &'s K, &'s V)> {
+        self.0.iter().map(|((thread, cpu, key), sum)| (threads.settled(*thread), *cpu, key, sum))
+    }
+
+    /// Those that are asked for.
+    pub(crate) fn wanted<'s>(
+        &'s self,
+        of: &'s FinishContext<'_>,
+    ) -> impl Iterator<Item = (Thread, u32, &'s K, &'s V)> {
+        self.settled(of.threads).filter(|(thread, cpu, ..)| {
+            of.threads.wanted(*thread, of.selection) && of.selection.wants_cpu(*cpu)
+        })
+    }
+}
+
+/// Who a row is of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Of {
+    Threads,
+    Processes,
+}
+
+impl Of {
+    /// The thread itself, or the one that stands for its process; a thread whose process is not known stands for
+    /// itself.
+    pub(crate) fn of(self, threads: &Threads, thread: Thread) -> Thread {
+        let pid = threads.pid(thread).filter(|_| self == Of::Processes);
+        pid.map_or(thread, |pid| Thread::new(pid.into(), 0))
+    }
+
+    pub(crate) fn columns(self) -> Vec<Column> {
+        let tid = (self == Of::Threads).then_some(Column::integer("tid", Unit::None));
+        let pid = Column { secondary: self == Of::Threads, ..Column::integer("pid", Unit::None) };
+        [Column::name("comm")].into_iter().chain(tid).chain([pid]).collect()
+    }
+
+    pub(crate) fn cells(self, threads: &Threads, thread: Thread) -> Vec<Value> {
+        let [comm, tid, pid] = threads.cells(thread);
+        match self {
+            Of::Threads => vec![comm, tid, pid],
+            Of::Processes => vec![comm, if pid == Value::Null { tid } else { pid }],
+        }
+    }
+}

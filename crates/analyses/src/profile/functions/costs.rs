@@ -1,0 +1,598 @@
+//! The accounts of functions, up to where it is known when they ran.
+
+use std::mem;
+
+use hodo_model::{Arrival, FunctionId};
+use rustc_hash::FxHashMap;
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    clock::{ShortTime, Time},
+    stack::{Back, Edge, Entry, Frame, Watch},
+};
+
+/// Index of a function in its books.
+pub(super) type Slot = u32;
+
+/// A function that comes onto the stack, or leaves it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct LogEntry {
+    /// Instructions before that.
+    pub(super) until: u64,
+    /// Who ran them, since the entry before.
+    ran: Slot,
+    /// Whose slot it is, and how it moves in the highest bits.
+    moves: u32,
+}
+
+impl LogEntry {
+    const LEAVES: u32 = 1 << 31;
+    const CALLED: u32 = 1 << 30;
+    const SLOT: u32 = LogEntry::CALLED - 1;
+
+    #[inline]
+    pub(super) fn enter(until: u64, ran: Slot, slot: Slot) -> LogEntry {
+        LogEntry { until, ran, moves: slot }
+    }
+
+    /// The same by a call, which is counted.
+    #[inline]
+    pub(super) fn call(until: u64, ran: Slot, slot: Slot) -> LogEntry {
+        LogEntry { until, ran, moves: slot | LogEntry::CALLED }
+    }
+
+    /// The function that runs leaves the stack.
+    #[inline]
+    pub(super) fn leave(until: u64, slot: Slot) -> LogEntry {
+        LogEntry { until, ran: slot, moves: slot | LogEntry::LEAVES }
+    }
+}
+
+/// What ran: up to some point, or from one to another.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[repr(C, packed(8))]
+pub(super) struct Amount {
+    pub(super) instructions: u64,
+    /// Time of execution; in all, also that outside of what is traced.
+    pub(super) time: Time,
+}
+
+impl Amount {
+    /// Adds another one.
+    #[inline]
+    pub(super) fn add(&mut self, other: Amount) {
+        self.instructions = self.instructions.wrapping_add(other.instructions);
+        self.time = { self.time }.wrapping_and(other.time);
+    }
+
+    /// Takes one off. What is left may be less than nothing for a while.
+    #[inline]
+    fn less(&mut self, other: Amount) {
+        self.instructions = self.instructions.wrapping_sub(other.instructions);
+        self.time = { self.time }.wrapping_less(other.time);
+    }
+
+    /// Adds another one or takes it off, without a decision that could be guessed wrong.
+    #[inline]
+    fn count(&mut self, other: Amount, add: bool) {
+        let sign = if add { 1 } else { u64::MAX };
+        self.instructions = self.instructions.wrapping_add(other.instructions.wrapping_mul(sign));
+        self.time = if add {
+            { self.time }.wrapping_and(other.time)
+        } else {
+            { self.time }.wrapping_less(other.time)
+        };
+    }
+
+    /// From an earlier point to this one.
+    fn since(self, earlier: Amount) -> Amount {
+        let instructions = self.instructions.wrapping_sub(earlier.instructions);
+        Amount { instructions, time: { self.time }.since(earlier.time) }
+    }
+}
+
+/// The account of a function: a line of the cache.
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+#[repr(align(64))]
+pub(super) struct Account {
+    pub(super) own: Amount,
+    /// What ran in the piece while it stood on the stack: what had run whenever it was left for good, less what had
+    /// whenever it was entered first.
+    sum: Amount,
+    pub(super) calls: u64,
+    /// How often it stands on the stack.
+    depth: u32,
+    /// Whether it is one of those that have a sum in the piece.
+    has_sum: bool,
+}
+
+/// Whose account it is.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub(super) struct Holder {
+    pub(super) function: FunctionId,
+    /// Calls are counted in the account.
+    pub(super) jumps: u64,
+}
+
+/// What runs on one frame that was not known.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+struct Piece {
+    /// How execution arrived at that frame.
+    edge: Edge,
+    arrival: Arrival,
+    /// What had run by then.
+    at: Amount,
+    /// Its first sum.
+    sums: u32,
+}
+
+/// What ran in a piece while a function stood on the stack at least once.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+struct Sum {
+    slot: Slot,
+    amount: Amount,
+}
+
+/// The slots of functions.
+#[derive(Clone, Debug, Default)]
+struct Slots {
+    all: FxHashMap<FunctionId, Slot>,
+    /// By the numbers that the source of runs has for them, or [`UNKNOWN`].
+    by_number: Vec<Slot>,
+    source: u64,
+}
+
+/// The slot of a number that was not met yet.
+pub(super) const UNKNOWN: Slot = Slot::MAX;
+
+/// The accounts of functions, the stack that is open, and the pieces so far.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(from = "Record", into = "Record")]
+pub(super) struct FunctionCosts {
+    slots: Slots,
+    accounts: Vec<Account>,
+    holders: Vec<Holder>,
+    pieces: Vec<Piece>,
+    /// Those of the pieces before the last one, one after another; a function has one a piece at most.
+    sums: Vec<Sum>,
+    /// Who has one in the last piece, in its account.
+    summed: Vec<Slot>,
+    now: Amount,
+}
+
+/// [`FunctionCosts`] as they travel.
+#[derive(Clone, Serialize, Deserialize)]
+struct Record {
+    accounts: Vec<(Holder, Account)>,
+    pieces: Vec<Piece>,
+    sums: Vec<Sum>,
+    summed: Vec<Slot>,
+    now: Amount,
+}
+
+impl From<Record> for FunctionCosts {
+    fn from(record: Record) -> FunctionCosts {
+        let Record { accounts, pieces, sums, summed, now } = record;
+        let (holders, accounts): (Vec<Holder>, _) = accounts.into_iter().unzip();
+        let mut slots = Slots::default();
+        slots.all.extend(holders.iter().map(|holder| holder.function).zip(0..));
+        FunctionCosts { slots, accounts, holders, pieces, sums, summed, now }
+    }
+}
+
+impl From<FunctionCosts> for Record {
+    fn from(books: FunctionCosts) -> Record {
+        let FunctionCosts { accounts, holders, pieces, sums, summed, now, .. } = books;
+        Record { accounts: holders.into_iter().zip(accounts).collect(), pieces, sums, summed, now }
+    }
+}
+
+impl FunctionCosts {
+    /// Whether each slot is one of theirs, and `open` are those of the frames that are open in the last piece.
+    pub(super) fn are_sound(&self, open: impl Iterator<Item = Slot>) -> bool {
+        let FunctionCosts { slots, accounts, pieces, sums, summed, .. } = self;
+        let mut depths = vec![0; accounts.len()];
+        for slot in open {
+            match depths.get_mut(slot as usize) {
+                Some(depth) if !pieces.is_empty() => *depth += 1,
+                _ => return false,
+            }
+        }
+        let has_sum = |slot: &Slot| accounts.get(*slot as usize).is_some_and(|account| account.has_sum);
+        slots.all.len() == accounts.len()
+            && accounts.iter().map(|account| account.depth).eq(depths)
+            && accounts.iter().filter(|account| account.has_sum).count() == summed.len()
+            && summed.iter().all(has_sum)
+            && sums.iter().all(|sum| (sum.slot as usize) < accounts.len())
+            && pieces.is_sorted_by_key(|piece| piece.sums)
+            && pieces.last().is_none_or(|last| last.sums as usize <= sums.len())
+    }
+
+    /// The slot of a function.
+    pub(super) fn slot(&mut self, function: FunctionId) -> Slot {
+        *self.slots.all.entry(function).or_insert_with(|| {
+            self.accounts.push(Account::default());
+            self.holders.push(Holder { function, jumps: 0 });
+            self.holders.len() as Slot - 1
+        })
+    }
+
+    /// Numbers are those of this source from now on; 0 has none.
+    #[inline]
+    pub(super) fn read(&mut self, source: u64) {
+        if source != 0 && self.slots.source != source {
+            self.slots.source = source;
+            self.slots.by_number.clear();
+        }
+    }
+
+    /// The slot of a function, which has this number.
+    #[inline]
+    pub(super) fn slot_of(&mut self, number: u32, function: impl FnOnce() -> FunctionId) -> Slot {
+        match self.slots.by_number.get(number as usize) {
+            Some(&slot) if slot != UNKNOWN => slot,
+            _ => self.meet(number, function()),
+        }
+    }
+
+    #[cold]
+    fn meet(&mut self, number: u32, function: FunctionId) -> Slot {
+        let slot = self.slot(function);
+        let (index, by_number) = (number as usize, &mut self.slots.by_number);
+        if by_number.len() <= index {
+            by_number.resize(index + 1, UNKNOWN);
+        }
+        by_number[index] = slot;
+        slot
+    }
+
+    #[inline]
+    fn account(&mut self, slot: Slot) -> &mut Account {
+        &mut self.accounts[slot as usize]
+    }
+
+    /// A function was entered so many times.
+    #[inline]
+    pub(super) fn entered(&mut self, slot: Slot, entry: Entry, times: u64) {
+        match entry {
+            Entry::Call => {
+                let calls = &mut self.account(slot).calls;
+                *calls = calls.wrapping_add(times);
+            }
+            Entry::Tail => {
+                let jumps = &mut self.holders[slot as usize].jumps;
+                *jumps = jumps.wrapping_add(times);
+            }
+            Entry::Root | Entry::Interrupt => {}
+        }
+    }
+
+    /// A frame, with its function.
+    pub(super) fn named(&self, frame: &Frame<(), Slot>) -> Frame<()> {
+        let &Frame { function: slot, entry, return_address, note } = frame;
+        Frame { function: self.holders[slot as usize].function, entry, return_address, note }
+    }
+
+    /// A function ran.
+    #[inline]
+    pub(super) fn credit(&mut self, slot: Slot, amount: Amount) {
+        self.account(slot).own.add(amount);
+    }
+
+    /// The same, and all that ran goes on with it.
+    #[inline]
+    pub(super) fn ran(&mut self, slot: Slot, amount: Amount) {
+        self.credit(slot, amount);
+        self.pass(amount);
+    }
+
+    /// Something ran, in an account or elsewhere.
+    #[inline]
+    pub(super) fn pass(&mut self, amount: Amount) {
+        self.now.add(amount);
+    }
+
+    /// What a log says, from so many instructions on, of which each took so long: up to how many.
+    pub(super) fn follow(&mut self, entries: &[LogEntry], from: u64, each: Time) -> u64 {
+        match each.short() {
+            Some(short) => self.follow_in(entries, from, |count| short.times(count)),
+            None => self.follow_in(entries, from, |count| each.times(count)),
+        }
+    }
+
+    #[inline(always)]
+    fn follow_in(&mut self, entries: &[LogEntry], mut from: u64, time: impl Fn(u64) -> Time) -> u64 {
+        let FunctionCosts { accounts, summed, now: so_far, .. } = self;
+        let mut now = *so_far;
+        for &LogEntry { until, ran, moves } in entries {
+            let (slot, leaves) = (moves & LogEntry::SLOT, moves & LogEntry::LEAVES != 0);
+            let instructions = until - from;
+            let amount = Amount { instructions, time: time(instructions) };
+            accounts[ran as usize].own.add(amount);
+            now.add(amount);
+            from = until;
+            let account = &mut accounts[slot as usize];
+            account.calls += u64::from(moves & LogEntry::CALLED != 0);
+            let before = account.depth;
+            account.depth = if leaves { before - 1 } else { before + 1 };
+            if before.min(account.depth) == 0 {
+                account.sum.count(now, leaves);
+                if !account.has_sum {
+                    account.has_sum = true;
+                    summed.push(slot);
+                }
+            }
+        }
+        *so_far = now;
+        from
+    }
+
+    /// The slots of functions by their numbers, or [`UNKNOWN`]; and the books to be written in at once.
+    #[inline(always)]
+    pub(super) fn open<'b>(
+        &'b mut self,
+        each: ShortTime,
+        calls: &'b mut u64,
+    ) -> (&'b [Slot], CostWriter<'b>) {
+        let FunctionCosts { slots, accounts, holders, summed, now: so_far, .. } = self;
+        let open = CostWriter { accounts, holders, summed, so_far, ran: 0, each, calls };
+        (&slots.by_number, open)
+    }
+
+    /// A frame of a function is entered.
+    fn enter_frame(&mut self, slot: Slot) {
+        self.follow(&[LogEntry::enter(0, slot, slot)], 0, Time::default());
+    }
+
+    /// The newest frame, which is one of a function, is left.
+    fn leave_frame(&mut self, slot: Slot) {
+        self.follow(&[LogEntry::leave(0, slot)], 0, Time::default());
+    }
+
+    /// Adds to what ran in this piece while a function stood on the stack.
+    fn sum(&mut self, slot: Slot, amount: Amount) {
+        let account = &mut self.accounts[slot as usize];
+        account.sum.add(amount);
+        if !mem::replace(&mut account.has_sum, true) {
+            self.summed.push(slot);
+        }
+    }
+
+    /// Adds what ran in frames that are not open here: of a function itself, and while it stood on the stack, where
+    /// it did so once.
+    pub(super) fn add(&mut self, slot: Slot, own: Amount, all: Option<Amount>) {
+        self.credit(slot, own);
+        if let Some(all) = all {
+            self.sum(slot, all);
+        }
+    }
+
+    /// All frames were left, and execution arrives at one that is not known.
+    pub(super) fn begin_piece(&mut self, edge: Edge, arrival: Arrival, slot: Slot) {
+        let FunctionCosts { accounts, sums, summed, .. } = self;
+        for slot in summed.drain(..) {
+            let account = &mut accounts[slot as usize];
+            account.has_sum = false;
+            sums.push(Sum { slot, amount: mem::take(&mut account.sum) });
+        }
+        self.pieces.push(Piece { edge, arrival, at: self.now, sums: self.sums.len() as u32 });
+        self.enter_frame(slot);
+    }
+
+    /// Adds what later books say of functions: their slots here.
+    pub(super) fn add_accounts(&mut self, later: &FunctionCosts) -> Vec<Slot> {
+        let add = |(holder, account): (&Holder, &Account)| {
+            let slot = self.slot(holder.function);
+            let mine = self.account(slot);
+            mine.own.add(account.own);
+            mine.calls = mine.calls.saturating_add(account.calls);
+            let jumps = &mut self.holders[slot as usize].jumps;
+            *jumps = jumps.saturating_add(holder.jumps);
+            slot
+        };
+        later.holders.iter().zip(&later.accounts).map(add).collect()
+    }
+
+    /// How execution arrived at the pieces, in order.
+    pub(super) fn arrivals(&self) -> impl Iterator<Item = (Edge, &Arrival)> {
+        self.pieces.iter().map(|piece| (piece.edge, &piece.arrival))
+    }
+
+    /// Adds the sums of a piece of later books, whose functions have these slots, on the frames that are open. Of the
+    /// last piece, frames of these slots of theirs are still open above its first one.
+    pub(super) fn add_piece(&mut self, later: &FunctionCosts, index: usize, slots: &[Slot], open: &[Slot]) {
+        let next = later.pieces.get(index + 1);
+        let end = next.map_or(later.sums.len(), |next| next.sums as usize);
+        for &Sum { slot, amount } in &later.sums[later.pieces[index].sums as usize..end] {
+            self.sum_on_stack(slots[slot as usize], amount);
+        }
+        let begin = self.now;
+        let at = later.pieces[index].at;
+        self.now.add(next.map_or(later.now, |next| next.at).since(at));
+        if next.is_some() {
+            return;
+        }
+        for &slot in &later.summed {
+            let Account { mut sum, depth, .. } = later.accounts[slot as usize];
+            if depth > 0 {
+                // It was entered at a point that the pieces before moved on.
+                sum.add(at);
+                sum.less(begin);
+            }
+            self.sum_on_stack(slots[slot as usize], sum);
+        }
+        for &slot in open {
+            self.account(slots[slot as usize]).depth += 1;
+        }
+    }
+
+    /// Adds to what ran while a function stood on the stack, unless it stands there anyway.
+    fn sum_on_stack(&mut self, slot: Slot, amount: Amount) {
+        if self.account(slot).depth == 0 {
+            self.sum(slot, amount);
+        }
+    }
+
+    /// The accounts, and of each what ran while it stood on the stack; all frames were left.
+    pub(super) fn balance(&self) -> impl Iterator<Item = (&Holder, &Account, Amount)> {
+        let mut all: Vec<Amount> = self.accounts.iter().map(|account| account.sum).collect();
+        for sum in &self.sums {
+            all[sum.slot as usize].add(sum.amount);
+        }
+        let accounts = self.holders.iter().zip(&self.accounts).zip(all);
+        accounts.map(|((holder, account), all)| (holder, account, all))
+    }
+}
+
+impl Watch<(), Slot> for FunctionCosts {
+    fn enter(&mut self, _: &Frame<(), Slot>, slot: Slot, entry: Entry, _: Option<Back>) {
+        self.entered(slot, entry, 1);
+        self.enter_frame(slot);
+    }
+
+    fn leave(&mut self, frame: &Frame<(), Slot>) {
+        self.leave_frame(frame.function);
+    }
+}
+
+/// Books that frames that come and go, and what they run, are written in at once.
+pub(super) struct CostWriter<'b> {
+    accounts: &'b mut [Account],
+    holders: &'b mut [Holder],
+    summed: &'b mut Vec<Slot>,
+    /// What had run before, until the books are closed.
+    so_far: &'b mut Amount,
+    /// What ran since, and how long each of these instructions took.
+    ran: u64,
+    each: ShortTime,
+    /// Calls so far.
+    calls: &'b mut u64,
+}
+
+impl CostWriter<'_> {
+    /// Whether there is an account.
+    #[inline(always)]
+    pub(super) fn has(&self, slot: Slot) -> bool {
+        (slot as usize) < self.accounts.len()
+    }
+
+    /// A function ran.
+    #[inline(always)]
+    pub(super) fn ran(&mut self, slot: Slot, instructions: u64) {
+        let amount = Amount { instructions, time: self.each.few_times(instructions) };
+        self.accounts[slot as usize].own.add(amount);
+        self.ran += instructions;
+    }
+
+    /// A function was called, ran, and returned.
+    #[inline(always)]
+    pub(super) fn called(&mut self, slot: Slot, instructions: u64) {
+        let amount = Amount { instructions, time: self.each.few_times(instructions) };
+        let account = &mut self.accounts[slot as usize];
+        account.own.add(amount);
+        self.ran += instructions;
+        account.calls += 1;
+        *self.calls += 1;
+        if account.depth == 0 {
+            account.sum.add(amount);
+            if !account.has_sum {
+                CostWriter::begin_sum(account, self.summed, slot);
+            }
+        }
+    }
+
+    /// What ran up to the present.
+    #[inline(always)]
+    fn now(&self) -> Amount {
+        let mut now = *self.so_far;
+        now.add(Amount { instructions: self.ran, time: self.each.few_times(self.ran) });
+        now
+    }
+
+    #[inline(always)]
+    pub(super) fn close(self) {
+        *self.so_far = self.now();
+    }
+
+    /// A function comes onto the stack for the first time in the piece.
+    #[cold]
+    #[inline(never)]
+    fn begin_sum(account: &mut Account, summed: &mut Vec<Slot>, slot: Slot) {
+        account.has_sum = true;
+        summed.push(slot);
+    }
+}
+
+impl Watch<(), Slot> for CostWriter<'_> {
+    #[inline(always)]
+    fn enter(&mut self, _: &Frame<(), Slot>, slot: Slot, entry: Entry, _: Option<Back>) {
+        let now = self.now();
+        let account = &mut self.accounts[slot as usize];
+        account.calls += u64::from(entry == Entry::Call);
+        *self.calls += u64::from(entry == Entry::Call);
+        account.depth += 1;
+        if account.depth == 1 {
+            account.sum.less(now);
+            if !account.has_sum {
+                CostWriter::begin_sum(account, self.summed, slot);
+            }
+        }
+        if entry == Entry::Tail {
+            self.holders[slot as usize].jumps += 1;
+        }
+    }
+
+    #[inline(always)]
+    fn leave(&mut self, frame: &Frame<(), Slot>) {
+        let now = self.now();
+        let account = &mut self.accounts[frame.function as usize];
+        account.depth -= 1;
+        if account.depth == 0 {
+            debug_assert!(account.has_sum, "it has one since it came");
+            account.sum.add(now);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use hodo_model::Place;
+
+    use super::*;
+
+    /// Those of a function that is on the stack, in their second piece.
+    fn books() -> FunctionCosts {
+        let (mut books, function) = (FunctionCosts::default(), FunctionId { module: 1, index: 0 });
+        let slot = books.slot(function);
+        let arrival = Arrival { address: 0, function, place: Place::Entry };
+        books.begin_piece(Edge::Gap, arrival, slot);
+        books.leave_frame(slot);
+        books.begin_piece(Edge::Gap, arrival, slot);
+        books
+    }
+
+    #[test]
+    fn books_that_name_what_is_not_there_are_not_sound() {
+        assert!(books().are_sound([0].into_iter()));
+        assert!(!books().are_sound([1].into_iter()));
+        let changes: [fn(&mut FunctionCosts); 9] = [
+            |books| books.accounts[0].depth = 2,
+            |books| books.accounts[0].has_sum = false,
+            |books| books.summed[0] = 1,
+            |books| books.summed.clear(),
+            |books| books.sums[0].slot = 1,
+            |books| books.pieces[0].sums = 2,
+            |books| books.pieces[1].sums = 2,
+            |books| books.pieces.clear(),
+            |books| {
+                books.accounts.push(Account::default());
+                books.holders.push(books.holders[0]);
+            },
+        ];
+        for (index, change) in changes.iter().enumerate() {
+            let mut books = books();
+            change(&mut books);
+            assert!(!FunctionCosts::from(Record::from(books)).are_sound([0].into_iter()), "{index}");
+        }
+    }
+}

@@ -1,0 +1,97 @@
+//! A stack that is written ahead of its end.
+
+use std::ops::{Deref, DerefMut};
+
+use serde::{Deserialize, Serialize};
+
+/// Values one upon the other. Behind them is room that keeps what was there: who writes much at once asks for it once,
+/// and says at the end how much of it counts.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(bound(serialize = "T: Copy + Serialize", deserialize = "T: Deserialize<'de>"))]
+#[serde(from = "Vec<T>", into = "Vec<T>")]
+pub(crate) struct SpareCapacityStack<T> {
+    all: Vec<T>,
+    len: usize,
+}
+
+impl<T> Default for SpareCapacityStack<T> {
+    fn default() -> SpareCapacityStack<T> {
+        SpareCapacityStack { all: Vec::new(), len: 0 }
+    }
+}
+
+impl<T> From<Vec<T>> for SpareCapacityStack<T> {
+    fn from(all: Vec<T>) -> SpareCapacityStack<T> {
+        SpareCapacityStack { len: all.len(), all }
+    }
+}
+
+impl<T: Copy> From<SpareCapacityStack<T>> for Vec<T> {
+    fn from(mut spare_stack: SpareCapacityStack<T>) -> Vec<T> {
+        spare_stack.all.truncate(spare_stack.len);
+        spare_stack.all
+    }
+}
+
+impl<T: Copy> Extend<T> for SpareCapacityStack<T> {
+    fn extend<I: IntoIterator<Item = T>>(&mut self, values: I) {
+        values.into_iter().for_each(|value| self.push(value));
+    }
+}
+
+impl<T> Deref for SpareCapacityStack<T> {
+    type Target = [T];
+
+    #[inline(always)]
+    fn deref(&self) -> &[T] {
+        &self.all[..self.len]
+    }
+}
+
+impl<T> DerefMut for SpareCapacityStack<T> {
+    #[inline(always)]
+    fn deref_mut(&mut self) -> &mut [T] {
+        &mut self.all[..self.len]
+    }
+}
+
+impl<T: Copy> SpareCapacityStack<T> {
+    #[inline(always)]
+    pub(crate) fn push(&mut self, value: T) {
+        match self.all.get_mut(self.len) {
+            Some(place) => *place = value,
+            None => self.all.push(value),
+        }
+        self.len += 1;
+    }
+
+    #[inline(always)]
+    pub(crate) fn pop(&mut self) -> Option<T> {
+        self.len = self.len.checked_sub(1)?;
+        Some(self.all[self.len])
+    }
+
+    #[inline(always)]
+    pub(crate) fn clear(&mut self) {
+        self.len = 0;
+    }
+
+    /// All of it, with room for so many more, which holds anything; and how much it is.
+    #[inline(always)]
+    pub(crate) fn with_room(&mut self, more: usize, anything: T) -> (&mut [T], usize) {
+        if self.all.len() < self.len + more {
+            self.all.resize(self.len + 2 * more, anything);
+        }
+        (&mut self.all, self.len)
+    }
+
+    /// So much of it, and of what was written behind it, counts from now on.
+    ///
+    /// # Panics
+    /// There was no room for as much.
+    #[inline(always)]
+    pub(crate) fn count(&mut self, len: usize) {
+        assert!(len <= self.all.len());
+        self.len = len;
+    }
+}

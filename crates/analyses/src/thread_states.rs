@@ -1,0 +1,333 @@
+//! In which state each thread is, from the beginning of the trace on.
+//!
+//! ```text
+//!            switch to it                    switch from it, and it could go on
+//! Runnable ───────────────► Running ──────────────────────────────────────────► Runnable
+//!     ▲                        │ switch from it, and it waits
+//!     └────── wake-up ─────── Blocked
+//! ```
+//!
+//! A thread is in no state until an event names it. The first switch on a CPU names the thread that ran there until then.
+//! Where a switch names another thread as previous than came with the switch before, one is missing between them, and the
+//! state of both threads is unknown.
+//!
+//! How long threads run is counted from switch to switch of each CPU, as `cpu` counts it, so that both agree whatever
+//! events are lost. The state of a thread cannot: it changes by events of any CPU, and a thread that came to a CPU before a
+//! loss may be seen on another one after it.
+
+use std::hash::{Hash, Hasher};
+
+use hodo_clock::Nanos;
+use hodo_model::kernel::{Cpus, KernelEvent, Kind, field};
+use rustc_hash::FxHashMap;
+use serde::{Deserialize, Serialize};
+
+use crate::deferred_ops::{DeferredOps, Machine};
+
+/// How a thread waits: what the kernel's `prev_state` has of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub enum Wait {
+    /// A signal ends it.
+    Interruptible,
+    /// Nothing but what it waits for ends it.
+    Uninterruptible,
+    /// A thread of the kernel that has nothing to do.
+    Idle,
+    /// Stopped, traced or parked.
+    Stopped,
+}
+
+impl Wait {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Wait::Interruptible => "interruptible",
+            Wait::Uninterruptible => "uninterruptible",
+            Wait::Idle => "idle",
+            Wait::Stopped => "stopped",
+        }
+    }
+}
+
+/// The state of a thread.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub enum State {
+    /// On this CPU.
+    Running(u32),
+    /// It waits for this CPU.
+    Runnable(u32),
+    /// It waits for something else, in the system call with this name.
+    Blocked(Wait, Option<u32>),
+}
+
+impl Hash for State {
+    // States are looked up at each change, and what tells them apart fits in a number.
+    fn hash<H: Hasher>(&self, hasher: &mut H) {
+        let (kind, number) = match *self {
+            State::Running(cpu) => (0, cpu),
+            State::Runnable(cpu) => (1, cpu),
+            State::Blocked(wait, call) => (2 + wait as u64, call.map_or(0, |call| call.wrapping_add(1))),
+        };
+        hasher.write_u64(kind << 32 | u64::from(number));
+    }
+}
+
+/// `TASK_REPORT_MAX`: what `prev_state` has of a thread that was preempted.
+pub(crate) const PREEMPTED: i64 = 256;
+
+/// Whether a thread that leaves its CPU could go on.
+pub(crate) fn could_go_on(state: i64) -> bool {
+    state == 0 || state & PREEMPTED != 0
+}
+
+/// How it waits, by `prev_state`; `None` of a thread that has ended.
+fn wait(state: i64) -> Option<Wait> {
+    match state & 0xff {
+        state if state & 0x30 != 0 => None,
+        state if state & 0x4c != 0 => Some(Wait::Stopped),
+        state if state & 0x80 != 0 => Some(Wait::Idle),
+        state if state & 0x02 != 0 => Some(Wait::Uninterruptible),
+        _ => Some(Wait::Interruptible),
+    }
+}
+
+/// What happens to threads.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub(crate) enum Step {
+    /// One thread leaves a CPU, and another comes.
+    Switch {
+        time: Nanos,
+        cpu: u32,
+        prev: u32,
+        next: u32,
+        state: i64,
+        call: Call,
+    },
+    Wakeup {
+        time: Nanos,
+        tid: u32,
+        cpu: u32,
+    },
+    Migrate {
+        time: Nanos,
+        tid: u32,
+        cpu: u32,
+    },
+    /// The system call in which the thread on a CPU is.
+    Now {
+        cpu: u32,
+        call: Call,
+    },
+}
+
+/// A system call; `None` where nothing is known, and `Some(None)` where it is none.
+pub(crate) type Call = Option<Option<u32>>;
+
+/// The events that [`ThreadStateMachine`] needs, but for system calls.
+pub(crate) const INTEREST: [(Kind, &[usize]); 3] = [
+    (Kind::SchedSwitch, &[field::switch::PREV_TID, field::switch::PREV_STATE, field::switch::NEXT_TID]),
+    (Kind::SchedWakeup, &[field::wakeup::TID, field::wakeup::TARGET_CPU]),
+    (Kind::SchedMigrate, &[field::migrate::TID, field::migrate::DEST_CPU]),
+];
+
+/// Takes note of changes.
+pub trait Observer: Default {
+    /// A thread changes its state. `before` is the state that ends and its begin, but for [`State::Running`]: that is
+    /// reported by [`Observer::ran`].
+    fn change(&mut self, tid: u32, before: Option<(Nanos, State)>, now: Option<State>, time: Nanos);
+
+    /// A thread ran on a CPU from a switch, or from the begin of the trace, to the next switch there.
+    fn ran(&mut self, tid: u32, cpu: u32, since: Option<Nanos>, until: Nanos) {
+        let _ = (tid, cpu, since, until);
+    }
+
+    /// A thread's state is unknown from here on, and so is how long it was in this one.
+    fn lose(&mut self, state: State, time: Nanos) {
+        let _ = (state, time);
+    }
+}
+
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+struct Task {
+    state: Option<(Nanos, State)>,
+    call: Option<u32>,
+}
+
+/// The state of each thread.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub(crate) struct ThreadStateMachine<O> {
+    tasks: FxHashMap<u32, Task>,
+    cpus: Cpus<OnCpu>,
+    pub(crate) observer: O,
+}
+
+/// What is known of a CPU.
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+struct OnCpu {
+    /// Who came at the last switch, and when that was.
+    now: Option<(u32, Nanos)>,
+    /// The call in which the thread is that runs there.
+    call: Call,
+}
+
+impl Task {
+    fn to(&mut self, tid: u32, state: Option<State>, time: Nanos, observer: &mut impl Observer) {
+        let before = std::mem::replace(&mut self.state, state.map(|state| (time, state)));
+        let before = before.filter(|(_, state)| !matches!(state, State::Running(_)));
+        observer.change(tid, before, state, time);
+    }
+
+    fn state(&self) -> Option<State> {
+        self.state.map(|(_, state)| state)
+    }
+
+    /// Its state is not known.
+    fn lose(&mut self, time: Nanos, observer: &mut impl Observer) {
+        if let Some((_, state)) = self.state.take() {
+            observer.lose(state, time);
+        }
+    }
+}
+
+impl<O: Observer> ThreadStateMachine<O> {
+    /// Nothing more happens.
+    pub(crate) fn end(mut self, time: Nanos) -> O {
+        let came = |(cpu, on): (u32, &OnCpu)| Some((cpu, on.now?));
+        let mut running: Vec<(u32, (u32, Nanos))> = self.cpus.all().filter_map(came).collect();
+        running.sort_unstable();
+        for (cpu, (tid, since)) in running.into_iter().filter(|(_, (tid, _))| *tid != 0) {
+            self.observer.ran(tid, cpu, Some(since), time);
+        }
+        let mut tasks: Vec<(u32, Task)> = self.tasks.into_iter().collect();
+        tasks.sort_unstable_by_key(|(tid, _)| *tid);
+        tasks.into_iter().for_each(|(tid, mut task)| task.to(tid, None, time, &mut self.observer));
+        self.observer
+    }
+
+    /// A thread leaves a CPU to which it came at a time, or on which it ran when the trace began; `None` where another
+    /// one came. `now` is the state into which it leaves, made of the call that it is in.
+    fn leave(
+        &mut self,
+        (tid, cpu, time): (u32, u32, Nanos),
+        came: Option<Option<Nanos>>,
+        call: Call,
+        now: impl Fn(Option<u32>) -> Option<State>,
+    ) {
+        let task = self.tasks.entry(tid).or_default();
+        task.call = call.unwrap_or(task.call);
+        if let Some(since) = came {
+            self.observer.ran(tid, cpu, since, time);
+            // It came to another CPU meanwhile: it is there, or nothing is known of it.
+            if matches!(task.state(), Some(State::Running(on)) if on != cpu) {
+                return;
+            }
+        }
+        if task.state() != Some(State::Running(cpu)) {
+            task.lose(time, &mut self.observer);
+        }
+        task.to(tid, now(task.call), time, &mut self.observer);
+    }
+}
+
+impl<O: Observer> Machine<Step> for ThreadStateMachine<O> {
+    fn apply(&mut self, step: Step) {
+        match step {
+            Step::Switch { time, cpu, prev, next, state, call } => {
+                let on = self.cpus.get_or(cpu, OnCpu::default);
+                let before = on.now.replace((next, time));
+                let call = call.or(on.call.take());
+                let came = match before {
+                    None => Some(None),
+                    Some((tid, since)) if tid == prev => Some(Some(since)),
+                    Some((other, _)) => {
+                        // A switch is missing, so the other one does not run here any more.
+                        let stays = |task: &&mut Task| task.state() == Some(State::Running(cpu));
+                        let other = self.tasks.get_mut(&other).filter(stays);
+                        other.into_iter().for_each(|task| task.lose(time, &mut self.observer));
+                        None
+                    }
+                };
+                if prev != 0 {
+                    self.leave((prev, cpu, time), came, call, |call| match could_go_on(state) {
+                        true => Some(State::Runnable(cpu)),
+                        false => wait(state).map(|wait| State::Blocked(wait, call)),
+                    });
+                }
+                if next != 0 {
+                    let task = self.tasks.entry(next).or_default();
+                    task.to(next, Some(State::Running(cpu)), time, &mut self.observer);
+                }
+            }
+            Step::Wakeup { time, tid, cpu } => {
+                let task = self.tasks.entry(tid).or_default();
+                if !matches!(task.state(), Some(State::Running(_) | State::Runnable(_))) {
+                    task.to(tid, Some(State::Runnable(cpu)), time, &mut self.observer);
+                }
+            }
+            Step::Migrate { time, tid, cpu } => {
+                let task = self.tasks.get_mut(&tid);
+                let waits = |task: &&mut Task| matches!(task.state(), Some(State::Runnable(on)) if on != cpu);
+                if let Some(task) = task.filter(waits) {
+                    task.to(tid, Some(State::Runnable(cpu)), time, &mut self.observer);
+                }
+            }
+            Step::Now { cpu, call } => self.cpus.get_or(cpu, OnCpu::default).call = call,
+        }
+    }
+}
+
+/// A chunk's part in that.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct StateDelta<O> {
+    steps: DeferredOps<ThreadStateMachine<O>, Step>,
+    /// What is known of the calls in which the threads on CPUs are.
+    calls: Cpus<Call>,
+}
+
+impl<O: Observer> StateDelta<O> {
+    pub(crate) fn new(is_first: bool) -> StateDelta<O> {
+        StateDelta { steps: DeferredOps::new(is_first), calls: Cpus::default() }
+    }
+
+    /// Takes in an event of those that it needs.
+    pub(crate) fn see(&mut self, event: &KernelEvent<'_>) {
+        let (time, cpu) = (event.time, event.cpu);
+        let tid = |place| event.integer(place).map(|tid| tid as u32);
+        let on = |place| event.integer(place).and_then(|cpu| u32::try_from(cpu).ok()).unwrap_or(cpu);
+        match event.kind {
+            Kind::SyscallEntry => *self.calls.get_or(cpu, || None) = Some(Some(event.name)),
+            Kind::SyscallExit | Kind::Syscall => *self.calls.get_or(cpu, || None) = Some(None),
+            Kind::SchedSwitch => {
+                let tids = tid(field::switch::PREV_TID).zip(tid(field::switch::NEXT_TID));
+                let Some((prev, next)) = tids else { return };
+                let state = event.integer(field::switch::PREV_STATE).unwrap_or(0);
+                let call = self.calls.remove(cpu).flatten();
+                self.steps.see(Step::Switch { time, cpu, prev, next, state, call });
+            }
+            Kind::SchedWakeup => {
+                if let Some(tid) = tid(field::wakeup::TID).filter(|&tid| tid != 0) {
+                    self.steps.see(Step::Wakeup { time, tid, cpu: on(field::wakeup::TARGET_CPU) });
+                }
+            }
+            Kind::SchedMigrate => {
+                if let Some(tid) = tid(field::migrate::TID).filter(|&tid| tid != 0) {
+                    self.steps.see(Step::Migrate { time, tid, cpu: on(field::migrate::DEST_CPU) });
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Adds what the later of two neighbours has.
+    pub(crate) fn add(&mut self, later: StateDelta<O>) {
+        for (cpu, call) in std::mem::take(&mut self.calls).into_all() {
+            self.steps.see(Step::Now { cpu, call });
+        }
+        self.steps.add(later.steps);
+        self.calls = later.calls;
+    }
+
+    /// What the observer saw by the end of the trace.
+    pub(crate) fn finish(self, end: Nanos) -> O {
+        self.steps.finish().end(end)
+    }
+}

@@ -1,0 +1,56 @@
+//! What a flow shows, in the words of analyses.
+
+use hodo_code::{Graph, Label, Labels, Terminator};
+use hodo_intel_pt::flow::{Executed, Step};
+use hodo_model::{Arrival, Code, End, FunctionId, Numbering, Run};
+
+/// A step, in the words of analyses.
+#[inline]
+pub(crate) fn run(step: &Step) -> Run {
+    let at = arrival(step.start, step.label());
+    Run { at, instructions: step.instructions.into(), transfer: step.transfer, end: step.end }
+}
+
+/// Where code begins, in the words of analyses.
+#[inline]
+pub(crate) fn arrival(address: u64, label: Label) -> Arrival {
+    let function = FunctionId { module: label.module, index: label.function };
+    Arrival { address, function, place: label.place }
+}
+
+/// The functions of a graph by their numbers.
+pub(crate) struct OfGraph<'g, 'a, L>(pub(crate) &'g Graph<'a, L>);
+
+impl<L: Labels> Numbering for OfGraph<'_, '_, L> {
+    fn id(&self) -> u64 {
+        self.0.number()
+    }
+
+    fn function(&self, number: u32) -> FunctionId {
+        let (module, index) = self.0.function(number);
+        FunctionId { module, index }
+    }
+}
+
+/// What ran of a block, in the words of analyses.
+#[inline]
+pub(crate) fn code<'a>(executed: &Executed<'a>) -> Code<'a> {
+    let block = executed.block;
+    let lengths = executed.lengths;
+    let (offset, since) = (executed.provenance.origin.offset, executed.provenance.valid.start);
+    if !executed.is_whole() {
+        let target = lengths.iter().fold(block.start, |at, &length| at.wrapping_add(u64::from(length)));
+        return Code { offset, since, lengths, end: End::Next, target };
+    }
+    let end = match block.terminator {
+        Terminator::None => End::Next,
+        Terminator::Conditional => End::Conditional,
+        Terminator::Jump => End::Jump,
+        Terminator::Call | Terminator::IndirectCall if block.is_call() => End::Call,
+        Terminator::Call | Terminator::IndirectCall => End::Jump,
+        Terminator::Return => End::Return,
+        Terminator::IndirectJump => End::Indirect,
+        Terminator::Far => End::Far,
+    };
+    Code { offset, since, lengths, end, target: block.target }
+}

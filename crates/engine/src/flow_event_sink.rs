@@ -1,0 +1,356 @@
+//! From the decoded flow of a trace stream to what its threads show.
+
+use hodo_clock::{Nanos, PerfClock, Tsc};
+use hodo_code::{Graph, Labels};
+use hodo_intel_pt::flow::{Event, Executed, Sink, Step};
+use hodo_model::{Arrival, FlowEvent, FunctionId, FunctionRun, Place, Run, Transfer};
+
+use crate::{
+    early::Early,
+    flow_event::{OfGraph, arrival, code, run},
+    fold::ThreadSink,
+    segments::TrackSink,
+    selection_filter::SelectionFilter,
+};
+
+/// From the flow of a track to what its threads show, as far as it is asked for.
+pub(crate) struct FlowEventSink<'x, 'f, T> {
+    taker: T,
+    filter: SelectionFilter<'x, 'f>,
+    clock: Option<PerfClock>,
+    /// The segment's clock was not told yet.
+    fresh: bool,
+    /// Whether what went on since the last time that is to be looked at was told; else it is told of the
+    /// thread where it is taken up again.
+    open: bool,
+    /// What happened before the segment's first time, which decides whether to look at it.
+    early: Early,
+    /// Whether blocks are joined, for now.
+    joins: bool,
+    /// What ran since the last run that was told; of no instruction where nothing did.
+    run: Run,
+}
+
+/// A run is told in parts where so many instructions ran.
+const LONG: u64 = 1 << 30;
+
+/// Nothing ran.
+const NO_RUN: Run = Run {
+    at: Arrival { address: 0, function: FunctionId { module: 0, index: 0 }, place: Place::Unknown },
+    instructions: 0,
+    transfer: Transfer::None,
+    end: 0,
+};
+
+impl<'x, 'f, T: ThreadSink> FlowEventSink<'x, 'f, T> {
+    pub(crate) fn new(taker: T, filter: SelectionFilter<'x, 'f>) -> Self {
+        let clock = filter.experiment.recording.config.clock;
+        let open = filter.open;
+        let early = Early::default();
+        FlowEventSink { taker, filter, clock, fresh: false, open, early, joins: false, run: NO_RUN }
+    }
+
+    #[inline]
+    pub(crate) fn taker(&mut self) -> &mut T {
+        &mut self.taker
+    }
+
+    pub(crate) fn into_inner(self) -> T {
+        self.taker
+    }
+
+    #[inline]
+    fn take(&mut self, seen: FlowEvent<'_>) {
+        if self.fresh {
+            if !self.open {
+                self.early.push(seen);
+                return;
+            }
+            self.fresh = false;
+            self.tell(FlowEvent::Begin(None));
+        }
+        self.tell(seen);
+    }
+
+    #[inline]
+    fn tell(&mut self, seen: FlowEvent<'_>) {
+        if self.open && self.filter.wanted {
+            self.taker.take(self.filter.context, seen);
+        }
+    }
+
+    /// Adds what ran of a block to the run, which is told where it ends.
+    #[inline]
+    fn join(&mut self, executed: &Executed<'_>) {
+        let block = executed.block;
+        if self.run.instructions >= LONG {
+            self.tell_run();
+        }
+        self.begin_run(arrival(block.start, block.label));
+        self.run.instructions += executed.lengths.len() as u64;
+        if executed.is_whole() {
+            self.end_run(block.transfer(), || block.end);
+        }
+    }
+
+    /// Begins a run, unless it goes on with the one before.
+    #[inline]
+    fn begin_run(&mut self, at: Arrival) {
+        if self.run.instructions == 0 || self.run.at.function != at.function {
+            self.tell_run();
+            self.run.at = at;
+        }
+    }
+
+    /// Ends a run, if that is what its last block does; with a call, at this address.
+    #[inline]
+    fn end_run(&mut self, transfer: Transfer, end: impl FnOnce() -> u64) {
+        self.run.transfer = transfer;
+        if self.run.transfer == Transfer::Call {
+            self.run.end = end();
+        }
+        if self.run.transfer != Transfer::None {
+            self.tell_run();
+        }
+    }
+
+    /// Tells what ran, if anything did.
+    #[inline]
+    fn tell_run(&mut self) {
+        if self.run.instructions > 0 {
+            self.filter.ran(self.run.instructions);
+            let Run { at: Arrival { address: start, function, place }, instructions, transfer, end } =
+                self.run;
+            let (begins, until) = (FunctionRun::begins(0, place), instructions as u32);
+            self.taker.take_function_runs(
+                &function,
+                &[FunctionRun { start, begins, until, transfer, end }],
+                None,
+            );
+            self.run.instructions = 0;
+            self.run.transfer = Transfer::None;
+        }
+    }
+
+    /// Whether nothing stands between what runs and who takes it.
+    #[inline]
+    fn is_direct(&self) -> bool {
+        !self.fresh && self.open && self.filter.wanted && !self.filter.numbers_instructions()
+    }
+
+    /// Whether the next time is not the first one, nor one that something begins with.
+    #[inline]
+    fn goes_on(&self) -> bool {
+        self.filter.now.is_some() && self.is_direct()
+    }
+
+    /// The thread runs whose turn it is at the gate.
+    fn resume_thread(&mut self) {
+        self.taker.switch(self.filter.context, self.filter.now);
+        if let Some(number) = self.filter.number() {
+            self.tell(FlowEvent::Number(number));
+        }
+    }
+
+    fn clock(&self) -> Option<Nanos> {
+        Some(self.clock?.nanos(self.filter.now?))
+    }
+
+    #[inline]
+    fn time(&mut self, now: Tsc) {
+        let goes_on = self.goes_on();
+        self.filter.time(now);
+        if !(goes_on && self.filter.open) {
+            return self.time_anew();
+        }
+        if let Some(clock) = self.clock() {
+            self.taker.take(self.filter.context, FlowEvent::Time(clock));
+        }
+    }
+
+    /// The clock was told, where that may begin or end what is to be looked at.
+    fn time_anew(&mut self) {
+        let was_open = std::mem::replace(&mut self.open, self.filter.open);
+        let opens = self.open;
+        if was_open && !opens {
+            self.open = true;
+            self.tell(FlowEvent::End);
+            self.open = false;
+        }
+        self.resume_thread();
+        if self.fresh || (opens && !was_open) {
+            self.fresh = false;
+            self.begin();
+        } else if let Some(clock) = self.clock() {
+            self.tell(FlowEvent::Time(clock));
+        }
+    }
+
+    /// The segment begins, or what is to be looked at does, and the clock was told.
+    fn begin(&mut self) {
+        if !self.open {
+            self.early.clear();
+        }
+        if self.early.is_empty() {
+            return self.tell(FlowEvent::Begin(self.clock()));
+        }
+        self.tell(FlowEvent::Begin(None));
+        if let Some(number) = self.filter.number() {
+            self.tell(FlowEvent::Number(number - self.early.ran()));
+        }
+        let mut early = std::mem::take(&mut self.early);
+        early.tell(|seen| self.tell(seen));
+        self.early = early;
+        if let Some(clock) = self.clock() {
+            self.tell(FlowEvent::Time(clock));
+        }
+    }
+
+    fn other_event(&mut self, event: &Event) {
+        match *event {
+            Event::Switch(context) => self.switch(context),
+            Event::Enabled(_) => self.take(FlowEvent::Enter),
+            Event::Asynchronous { from, .. } => {
+                self.take(FlowEvent::Leave { next: Some(from) });
+                self.take(FlowEvent::Enter);
+            }
+            Event::Disabled { from, to, .. } => self.take(FlowEvent::Leave { next: from.or(to) }),
+            Event::Gap(_) => self.take(FlowEvent::Gap),
+            _ => {}
+        }
+    }
+
+    /// Another thread runs: what ran until now ran until the clock as it stands. Threads change by the clock, so
+    /// nothing is early then.
+    fn switch(&mut self, context: u32) {
+        let runs = !self.fresh;
+        if runs {
+            self.tell(FlowEvent::End);
+        }
+        self.filter.switch(context);
+        self.resume_thread();
+        if runs {
+            self.tell(FlowEvent::Begin(self.clock()));
+        }
+    }
+}
+
+impl<T: ThreadSink> TrackSink for FlowEventSink<'_, '_, T> {
+    fn begin_segment(&mut self) {
+        self.filter.begin_segment();
+        self.open = self.filter.open;
+        self.fresh = true;
+        self.early.clear();
+        self.joins = false;
+        self.resume_thread();
+    }
+
+    fn end_segment(&mut self) {
+        self.tell_run();
+        self.joins = false;
+        if self.fresh && !self.open {
+            return self.early.clear();
+        }
+        self.take(FlowEvent::End);
+    }
+
+    fn untimed(&self) -> u64 {
+        match () {
+            () if !self.filter.wanted => 0,
+            () if self.fresh => self.early.instructions(),
+            () => self.early.left_out(),
+        }
+    }
+}
+
+impl<T: ThreadSink> Sink for FlowEventSink<'_, '_, T> {
+    #[inline]
+    fn executed(&mut self, executed: Executed<'_>) {
+        if self.joins {
+            return self.join(&executed);
+        }
+        let block = executed.block;
+        let (at, instructions) = (arrival(block.start, block.label), executed.lengths.len() as u64);
+        if !self.filter.ran(instructions) {
+            return self.take(FlowEvent::Skip { instructions });
+        }
+        self.take(FlowEvent::Run { at, instructions, code: code(&executed) });
+        if executed.is_whole() {
+            match block.transfer() {
+                Transfer::Call => self.take(FlowEvent::Call { return_address: block.end }),
+                Transfer::Return => self.take(FlowEvent::Return),
+                Transfer::IndirectJump => self.take(FlowEvent::IndirectJump),
+                Transfer::None => {}
+            }
+        }
+        self.joins = T::TAKES_FUNCTION_RUNS && self.is_direct();
+    }
+
+    #[inline]
+    fn takes_function_runs(&self) -> bool {
+        self.joins
+    }
+
+    #[inline]
+    fn function_runs<L: Labels>(
+        &mut self,
+        function_runs: &[FunctionRun],
+        graph: &Graph<'_, L>,
+        until: Option<Tsc>,
+    ) {
+        self.tell_run();
+        // A time may also be one that is not to be looked at.
+        let goes_on = until.filter(|&until| self.goes_on() && self.filter.wants(until));
+        let time = self.clock.zip(goes_on).map(|(clock, until)| clock.nanos(until));
+        self.taker.take_function_runs(&OfGraph(graph), function_runs, time);
+        self.filter.ran(FunctionRun::instructions(function_runs));
+        match until {
+            Some(until) if time.is_some() => self.filter.time(until),
+            Some(until) => self.event(Event::Time(until)),
+            None => {}
+        }
+    }
+
+    #[inline]
+    fn takes_paths(&self) -> bool {
+        self.is_direct() && self.taker.takes_paths()
+    }
+
+    fn state(&mut self) -> Option<u32> {
+        self.tell_run();
+        if self.takes_paths() { self.taker.state() } else { None }
+    }
+
+    fn learn<L: Labels>(&mut self, state: u32, steps: &[Step], _: &Graph<'_, L>) -> Option<(u32, u32)> {
+        self.taker.learn(state, steps.iter().map(run))
+    }
+
+    #[inline]
+    fn path(&mut self, path: u32) {
+        self.taker.take_path(self.filter.context, path);
+    }
+
+    fn resume(&mut self, state: u32) {
+        self.taker.resume(state);
+    }
+
+    fn forget(&mut self) {
+        self.tell_run();
+        self.taker.forget();
+    }
+
+    #[inline(always)]
+    fn event(&mut self, event: Event) {
+        self.tell_run();
+        match event {
+            // Nearly all events.
+            Event::Time(now) => self.time(now),
+            // A segment is seen to begin with its first time.
+            Event::Cycles(count) if !self.fresh || !self.early.is_empty() => {
+                self.take(FlowEvent::Cycles(count))
+            }
+            _ => self.other_event(&event),
+        }
+        self.joins = T::TAKES_FUNCTION_RUNS && self.is_direct();
+    }
+}

@@ -1,0 +1,423 @@
+//! From sideband to address spaces, and who ran when.
+
+use std::{
+    collections::{BTreeMap, HashMap, HashSet},
+    sync::Arc,
+};
+
+use hodo_clock::{Nanos, Tsc};
+use hodo_code::{AddressSpace, Content, Origin};
+use hodo_formats::recording::{
+    GuestCode, KeptCode, KernelSymbol, Mapping, Recording, Sideband, SidebandKind, Stream, TextPoke, Thread,
+};
+use hodo_intel_pt::flow::{self, Guest, Switch};
+
+use crate::{
+    Modules,
+    find::is_file,
+    generated::{Load, is_jitdump},
+};
+
+/// The programs that ran: each process has one from its start, and another from each exec on.
+#[derive(Debug, Default)]
+pub(crate) struct ProcessHistory<'f> {
+    pub(crate) spaces: Vec<AddressSpace<'f>>,
+    /// From when on a process runs which program.
+    by_process: BTreeMap<u32, Vec<(Tsc, usize)>>,
+    /// Who made a process: its run-time compiler's code is the child's too.
+    parents: BTreeMap<u32, u32>,
+    /// What is the same in all of them.
+    kernel: AddressSpace<'f>,
+    /// The index of each thread that some stream shows.
+    contexts: HashMap<Thread, u32>,
+    /// The recording keeps the code that ran and that no file holds.
+    keeps_code: bool,
+    /// Functions of run-time compilers that were met, by program and place.
+    met: HashSet<(usize, Origin)>,
+}
+
+/// Code that becomes known at a time, in order of time.
+enum Arrival<'f> {
+    Kept(KeptCode<'f>),
+    Loaded(Load<'f>),
+}
+
+/// The pid of kernel mappings in perf.data.
+const KERNEL: u32 = KeptCode::KERNEL;
+
+impl<'f> ProcessHistory<'f> {
+    pub(crate) fn new(recording: &Recording<'f>, modules: &Modules<'f>) -> ProcessHistory<'f> {
+        let mut programs =
+            ProcessHistory { keeps_code: recording.emulated.is_some(), ..ProcessHistory::default() };
+        let mut arrivals = arrivals(recording, modules).into_iter().peekable();
+        for sideband in recording.of_host() {
+            let at = ticks(recording, sideband);
+            let before = |(time, ..): &(Nanos, _, _)| sideband.time.is_some_and(|at| *time < at);
+            while let Some((_, at, arrival)) = arrivals.next_if(before) {
+                programs.arrive(arrival, at, modules);
+            }
+            programs.follow(sideband, at, modules);
+        }
+        arrivals.for_each(|(_, at, arrival)| programs.arrive(arrival, at, modules));
+        programs
+    }
+
+    /// The kernel is the same in all programs; to be called when nothing more is to come.
+    pub(crate) fn share_kernel(&mut self) {
+        let kernel = Arc::new(std::mem::take(&mut self.kernel));
+        if !kernel.is_empty() {
+            self.spaces.iter_mut().for_each(|space| space.set_kernel(kernel.clone()));
+        }
+    }
+
+    /// The guests whose code is known, those of one process first; to be called when all programs are there.
+    pub(crate) fn guests(&mut self, recording: &Recording<'f>, modules: &Modules<'f>) -> Vec<Guest> {
+        let mut guests = Vec::new();
+        for kernel in modules.guest_kernels() {
+            let code = self.add(kernel.space());
+            // A process that ran several programs may run its guest in any of them.
+            let hosts = kernel.pid.map(|pid| self.by_process.get(&pid).map_or(&[][..], Vec::as_slice));
+            match hosts {
+                Some(hosts) => {
+                    guests.extend(hosts.iter().map(|&(_, host)| Guest {
+                        vmcs: None,
+                        host: Some(host),
+                        code,
+                    }));
+                }
+                None => guests.push(Guest { vmcs: None, host: None, code }),
+            }
+        }
+        match recording.guest_code {
+            GuestCode::Unknown => {}
+            GuestCode::OfHost => guests.push(Guest { vmcs: None, host: None, code: flow::GuestCode::OfHost }),
+            GuestCode::Mapped => {
+                let mut space = AddressSpace::new();
+                let of_guests = recording.sideband.iter().filter(|sideband| sideband.guest.is_some());
+                for sideband in of_guests {
+                    if let SidebandKind::Map(mapping) = &sideband.kind {
+                        map(&mut space, mapping, ticks(recording, sideband), modules);
+                    }
+                }
+                if !space.is_empty() {
+                    let code = self.add(space);
+                    guests.push(Guest { vmcs: None, host: None, code });
+                }
+            }
+        }
+        guests
+    }
+
+    fn add(&mut self, space: AddressSpace<'f>) -> flow::GuestCode {
+        self.spaces.push(space);
+        flow::GuestCode::Program(self.spaces.len() - 1)
+    }
+
+    fn arrive(&mut self, arrival: Arrival<'f>, at: u64, modules: &Modules<'f>) {
+        match arrival {
+            Arrival::Kept(code) if code.pid == KERNEL => self.keep_kernel(&code, at, modules),
+            Arrival::Kept(code) => self.keep(&code, at, modules),
+            Arrival::Loaded(load) => {
+                self.space(load.pid, at).map(load.range, load.content, at);
+            }
+        }
+    }
+
+    /// Code that the recording keeps, function by function.
+    fn keep(&mut self, code: &KeptCode<'f>, at: u64, modules: &Modules<'f>) {
+        let found = code.found.map_or(u64::MAX - 1, |found| found.0);
+        let compiler = self.compiler(code.pid, modules);
+        let (mut address, mut bytes) = (code.address, code.bytes);
+        while !bytes.is_empty() {
+            let (origin, length) = modules.of_kept(compiler, address, found);
+            let (here, rest) = bytes.split_at(usize::try_from(length).unwrap_or(usize::MAX).min(bytes.len()));
+            if origin.module != modules.kept() {
+                self.meet(code.pid, address, origin, at, modules);
+            }
+            let range = address..address.saturating_add(here.len() as u64);
+            self.space(code.pid, at).map(range.clone(), Content { bytes: here, origin }, at);
+            (address, bytes) = (range.end, rest);
+        }
+    }
+
+    /// Code of the kernel that the recording keeps. It belongs to what is mapped there: the image, a module, or
+    /// something that the kernel made.
+    fn keep_kernel(&mut self, code: &KeptCode<'f>, at: u64, modules: &Modules<'f>) {
+        let (mut address, mut bytes) = (code.address, code.bytes);
+        while !bytes.is_empty() {
+            let there = self.kernel.at(address, at).map(|(content, _)| content.origin);
+            let origin = there.unwrap_or(Origin { module: modules.kept(), offset: address });
+            let length = self.kernel.boundary(address).saturating_sub(address).max(1);
+            let (here, rest) = bytes.split_at(usize::try_from(length).unwrap_or(usize::MAX).min(bytes.len()));
+            let range = address..address.saturating_add(here.len() as u64);
+            self.kernel.map(range.clone(), Content { bytes: here, origin }, at);
+            (address, bytes) = (range.end, rest);
+        }
+    }
+
+    /// A function that is met for the first time takes over what it has in common with the one that was
+    /// at its addresses before: the recording keeps bytes only where they are other than before.
+    fn meet(&mut self, pid: u32, address: u64, origin: Origin, at: u64, modules: &Modules<'f>) {
+        let place = modules.extent(origin);
+        let start = address.saturating_sub(origin.offset - place.start);
+        let origin = Origin { offset: place.start, ..origin };
+        self.space(pid, at);
+        let program = self.by_process[&pid].last().expect("it was started").1;
+        if self.met.insert((program, origin)) {
+            let range = start..start.saturating_add(place.end - place.start);
+            self.spaces[program].relabel(range, origin, at);
+        }
+    }
+
+    /// The process whose run-time compiler made the code of a process: itself, or what it was forked from.
+    fn compiler(&self, pid: u32, modules: &Modules<'f>) -> u32 {
+        /// Generations that are looked back.
+        const DEPTH: usize = 64;
+        let ancestors = std::iter::successors(Some(pid), |pid| self.parents.get(pid).copied());
+        ancestors.take(DEPTH).find(|&pid| modules.tells_of(pid)).unwrap_or(pid)
+    }
+
+    fn follow(&mut self, sideband: &Sideband<'f>, at: u64, modules: &Modules<'f>) {
+        let pid = sideband.thread.pid;
+        match &sideband.kind {
+            SidebandKind::Map(mapping) if mapping.kernel || pid == KERNEL => {
+                self.map_kernel(mapping, at, modules);
+            }
+            SidebandKind::Map(mapping) if is_jitdump(mapping.name) => {}
+            // What no file holds is kept as it ran by the emulated processor, and stays known.
+            SidebandKind::Map(mapping) if self.keeps_code && !holds_file(mapping, modules) => {}
+            SidebandKind::Map(mapping) => map(self.space(pid, at), mapping, at, modules),
+            SidebandKind::Fork { parent } if parent.pid != pid => {
+                let child = self.space(parent.pid, at).fork(at);
+                self.start(pid, at, child);
+                self.parents.insert(pid, parent.pid);
+            }
+            SidebandKind::Comm { exec: true, .. } => {
+                self.start(pid, at, AddressSpace::new());
+                self.parents.remove(&pid);
+            }
+            SidebandKind::KernelSymbol(symbol) if !symbol.dropped => self.add_made(symbol, at, modules),
+            // What ran is kept, and when; the kernel says of a change before it is made.
+            SidebandKind::TextPoke(_) if self.keeps_code => {}
+            SidebandKind::TextPoke(poke) => self.poke(poke, at),
+            _ => {}
+        }
+    }
+
+    fn map_kernel(&mut self, mapping: &Mapping<'f>, at: u64, modules: &Modules<'f>) {
+        let module = modules.of(mapping);
+        let range = mapping.address..mapping.address.saturating_add(mapping.length);
+        let origin = Origin { module, offset: mapping.address };
+        self.kernel.map(range.clone(), Content { bytes: &[], origin }, at);
+        for (address, content) in modules.kernel_code(range, module) {
+            let range = address..address + content.bytes.len() as u64;
+            self.kernel.map(range, content, at);
+        }
+    }
+
+    /// The kernel made code: a BPF program, or something whose code is known from elsewhere.
+    fn add_made(&mut self, symbol: &KernelSymbol<'f>, at: u64, modules: &Modules<'f>) {
+        let (origin, code) = modules.made_by_kernel(symbol);
+        let range = symbol.address..symbol.address.saturating_add(symbol.length);
+        if let Some(bytes) = code {
+            self.kernel.map(range, Content { bytes, origin }, at);
+            return;
+        }
+        if !self.kernel.hole(symbol.address).is_empty() {
+            self.kernel.map(range.clone(), Content { bytes: &[], origin }, at);
+        }
+        for (address, content) in modules.kernel_code(range.clone(), origin.module) {
+            let range = address..address + content.bytes.len() as u64;
+            self.kernel.map(range, content, at);
+        }
+        self.kernel.relabel(range, origin, at);
+    }
+
+    /// The kernel changed its code. What it was before is known by that, too.
+    fn poke(&mut self, poke: &TextPoke<'f>, at: u64) {
+        let there = self.kernel.at(poke.address, at).map(|(content, _)| content.origin);
+        let origin = there.unwrap_or(Origin { module: 0, offset: poke.address });
+        for bytes in [poke.old, poke.new] {
+            let range = poke.address..poke.address.saturating_add(bytes.len() as u64);
+            self.kernel.map(range, Content { bytes, origin }, at);
+        }
+    }
+
+    fn start(&mut self, pid: u32, at: u64, space: AddressSpace<'f>) {
+        let programs = self.by_process.entry(pid).or_default();
+        // The first program of a process was there before anything is known of it.
+        let since = if programs.is_empty() { 0 } else { at };
+        programs.push((Tsc(since), self.spaces.len()));
+        self.spaces.push(space);
+    }
+
+    /// The address space that a process has now.
+    fn space(&mut self, pid: u32, at: u64) -> &mut AddressSpace<'f> {
+        if !self.by_process.contains_key(&pid) {
+            self.start(pid, at, AddressSpace::new());
+        }
+        let index = self.by_process[&pid].last().expect("it was started").1;
+        &mut self.spaces[index]
+    }
+
+    /// Who runs on a stream from when on. Threads are contexts: indexes into `threads`, which grows.
+    pub(crate) fn schedule(
+        &mut self,
+        stream: &Stream<'_>,
+        recording: &Recording<'_>,
+        threads: &mut Vec<Thread>,
+    ) -> Vec<Switch> {
+        if let Some(thread) = stream.thread {
+            self.space(thread.pid, 0);
+            return self.stints(thread, Tsc(0), Tsc(u64::MAX), threads);
+        }
+        let of_cpu = recording.of_host().filter(|sideband| sideband.cpu == stream.cpu);
+        let switches = switches(of_cpu.map(|sideband| (ticks(recording, sideband), sideband)));
+        for (_, thread) in &switches {
+            self.space(thread.pid, 0);
+        }
+        let ends = switches[1..].iter().map(|&(at, _)| at).chain([Tsc(u64::MAX)]).collect::<Vec<_>>();
+        let stints = switches.iter().zip(ends);
+        stints.flat_map(|(&(from, thread), to)| self.stints(thread, from, to, threads)).collect()
+    }
+
+    /// The programs of a thread's process, which has one, between two ticks.
+    fn stints(&mut self, thread: Thread, from: Tsc, to: Tsc, threads: &mut Vec<Thread>) -> Vec<Switch> {
+        let context = *self.contexts.entry(thread).or_insert_with(|| {
+            threads.push(thread);
+            threads.len() as u32 - 1
+        });
+        let programs = &self.by_process[&thread.pid];
+        let first = programs.partition_point(|&(at, _)| at <= from).saturating_sub(1);
+        let during = programs[first..].iter().take_while(|&&(at, _)| at < to);
+        during.map(|&(at, program)| Switch { at: at.max(from), program, context }).collect()
+    }
+}
+
+/// Nobody that is known.
+const UNKNOWN: Thread = Thread { pid: 0, tid: 0 };
+
+/// Who runs on a CPU from when on, by the CPU's own sideband; begins at tick 0 and is never empty.
+///
+/// A thread's stint begins when the one before it went: nothing of either is traced in between, or the
+/// kernel's code only, and the trace's clock may lag behind the record that says "in". A thread whose
+/// tracing begins while it runs has no such record.
+fn switches<'s>(sideband: impl Iterator<Item = (u64, &'s Sideband<'s>)>) -> Vec<(Tsc, Thread)> {
+    let mut switches: Vec<(Tsc, Thread)> = Vec::new();
+    let mut left = None;
+    for (at, Sideband { thread, kind, .. }) in sideband {
+        let (since, runs) = match kind {
+            SidebandKind::SwitchOut { next, .. } => {
+                if switches.is_empty() {
+                    switches.push((Tsc(0), *thread));
+                }
+                left = Some(at);
+                let Some(next) = next else { continue };
+                (at, *next)
+            }
+            SidebandKind::SwitchIn => (left.take().unwrap_or(at), *thread),
+            SidebandKind::TraceStart => {
+                left = None;
+                (at, *thread)
+            }
+            _ => continue,
+        };
+        if switches.is_empty() && since > 0 {
+            switches.push((Tsc(0), UNKNOWN));
+        }
+        if switches.last().is_none_or(|&(_, last)| last != runs) {
+            // A record without a time has tick 0.
+            let earliest = switches.last().map_or(0, |&(before, _)| before.0);
+            switches.push((Tsc(since.max(earliest)), runs));
+        }
+    }
+    if switches.is_empty() {
+        switches.push((Tsc(0), UNKNOWN));
+    }
+    switches
+}
+
+/// Code that becomes known beside the mappings, in order of time: nanoseconds, and ticks where the trace
+/// has any.
+fn arrivals<'f>(recording: &Recording<'f>, modules: &Modules<'f>) -> Vec<(Nanos, u64, Arrival<'f>)> {
+    let clock = recording.config.clock;
+    let tick = |time: Nanos| {
+        let clock = clock.filter(|_| recording.config.tsc);
+        clock.map_or(0, |clock| clock.ticks(time).0.min(u64::MAX - 1))
+    };
+    let kept = recording.emulated.iter().flat_map(|emulated| &emulated.code);
+    let kept = kept.map(|code| (code.time, tick(code.time), Arrival::Kept(*code)));
+    // What ran on the emulated processor is kept as it ran, and its time is another than the files'.
+    let loads = modules.loads().iter().filter(|_| recording.emulated.is_none());
+    let loads = loads.map(|load| {
+        let in_ticks = clock.filter(|_| load.in_ticks).map(|clock| clock.nanos(Tsc(load.time)));
+        let time = in_ticks.unwrap_or(Nanos(load.time));
+        (time, tick(time), Arrival::Loaded(load.clone()))
+    });
+    let mut arrivals: Vec<_> = kept.chain(loads).collect();
+    arrivals.sort_by_key(|&(time, ..)| time);
+    arrivals
+}
+
+fn ticks(recording: &Recording<'_>, sideband: &Sideband<'_>) -> u64 {
+    let clock = recording.config.clock.filter(|_| recording.config.tsc);
+    // The last tick stands for "never ends".
+    clock.zip(sideband.time).map_or(0, |(clock, time)| clock.ticks(time).0.min(u64::MAX - 1))
+}
+
+fn holds_file(mapping: &Mapping<'_>, modules: &Modules<'_>) -> bool {
+    is_file(&modules.list()[modules.of(mapping) as usize].name)
+}
+
+fn map<'f>(space: &mut AddressSpace<'f>, mapping: &Mapping<'f>, at: u64, modules: &Modules<'f>) {
+    let module = modules.of(mapping);
+    let file = modules.list()[module as usize].bytes;
+    let offset = usize::try_from(mapping.file_offset).unwrap_or(usize::MAX).min(file.len());
+    let origin = Origin { module, offset: mapping.file_offset };
+    let range = mapping.address..mapping.address.saturating_add(mapping.length);
+    space.map(range, Content { bytes: &file[offset..], origin }, at);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn said(tid: u32, kind: SidebandKind<'static>) -> Sideband<'static> {
+        Sideband { time: None, cpu: Some(0), thread: Thread { pid: 1, tid }, guest: None, kind }
+    }
+
+    fn out(tid: u32, next: Option<u32>) -> Sideband<'static> {
+        let next = next.map(|tid| Thread { pid: 1, tid });
+        said(tid, SidebandKind::SwitchOut { preempted: false, next })
+    }
+
+    /// Ticks and threads of the stints.
+    fn shown(sideband: &[(u64, Sideband<'static>)]) -> Vec<(u64, u32)> {
+        let switches = switches(sideband.iter().map(|(at, sideband)| (*at, sideband)));
+        switches.into_iter().map(|(at, thread)| (at.0, thread.tid)).collect()
+    }
+
+    #[test]
+    fn a_stint_begins_when_the_thread_before_it_went() {
+        let r#in = |tid| said(tid, SidebandKind::SwitchIn);
+        assert_eq!(shown(&[]), [(0, 0)]);
+        assert_eq!(shown(&[(5, r#in(7)), (9, out(7, None)), (20, r#in(8))]), [(0, 0), (5, 7), (9, 8)]);
+        // Who goes first was there from the start; the same thread again is no switch.
+        assert_eq!(
+            shown(&[(5, out(7, None)), (9, r#in(7)), (12, out(7, None)), (15, r#in(8))]),
+            [(0, 7), (12, 8)]
+        );
+        // The record that says "in" is lost, or says the same again.
+        assert_eq!(
+            shown(&[(5, out(7, Some(8))), (9, out(8, Some(9))), (10, r#in(9))]),
+            [(0, 7), (5, 8), (9, 9)]
+        );
+        // Tracing began while the thread ran.
+        let start = |tid| said(tid, SidebandKind::TraceStart);
+        assert_eq!(
+            shown(&[(3, start(7)), (9, out(7, None)), (10, start(8)), (12, r#in(9))]),
+            [(0, 0), (3, 7), (10, 8), (12, 9)]
+        );
+        assert_eq!(shown(&[(9, r#in(7)), (0, r#in(8))]), [(0, 0), (9, 7), (9, 8)]);
+    }
+}

@@ -1,0 +1,230 @@
+//! Which part of what a track shows is asked for: threads, times, calls.
+
+use std::{collections::BTreeMap, ops::Range};
+
+use hodo_clock::Tsc;
+use hodo_intel_pt::flow::{Event, Executed, Sink};
+
+use crate::{
+    Chunk, ChunkSize, FlowTrace, Reading,
+    segments::{TrackSink, decode_all},
+};
+
+/// A part of a thread's execution on one track, within a chunk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct ThreadSlice {
+    pub(crate) context: u32,
+    /// The first tick that is known in it.
+    pub(crate) since: Option<Tsc>,
+    /// Instructions in it.
+    pub(crate) instructions: u64,
+}
+
+/// Of each chunk's stints the number of the first instruction in its thread, counted from 0 as far as flow
+/// is known.
+///
+/// Numbers depend on nothing but the recording, so what is chosen by them does not depend on chunks.
+#[derive(Debug)]
+pub struct Numbers {
+    /// By the index of the chunk.
+    chunks: Vec<Vec<u64>>,
+    /// Numbers hold for these chunks only.
+    chunk_size: ChunkSize,
+}
+
+/// Spans of threads' execution, as numbers of instructions, by context.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Spans {
+    pub(crate) by_context: BTreeMap<u32, Vec<Range<u64>>>,
+}
+
+impl Spans {
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.by_context.values().map(Vec::len).sum()
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+/// Numbers the instructions of each thread: a round of decoding. `progress` is told the bytes that were
+/// decoded, and returns whether to go on.
+pub fn numbers(
+    experiment: &FlowTrace<'_>,
+    reading: Reading<'_>,
+    progress: impl FnMut(u64) -> bool + Send,
+) -> Numbers {
+    let reading = Reading { window: None, numbers: None, spans: None, ..reading };
+    let mut stints: Vec<(usize, usize, ThreadSlice)> = Vec::new();
+    let mut lengths = Vec::new();
+    decode_all(
+        experiment,
+        reading,
+        |chunk, ()| Counter(SelectionFilter::new(experiment, chunk, reading)),
+        |counter| (counter.0.stints, ()),
+        |_, of_chunk| {
+            lengths.push(of_chunk.len());
+            let chunk = lengths.len() - 1;
+            stints.extend(of_chunk.into_iter().enumerate().map(|(index, stint)| (chunk, index, stint)));
+            true
+        },
+        progress,
+    );
+    // A thread may move from CPU to CPU; the sort is stable, so what has no time stays where it was.
+    stints.sort_by_key(|(_, _, stint)| stint.since);
+    let mut chunks: Vec<Vec<u64>> = lengths.into_iter().map(|length| vec![0; length]).collect();
+    let mut next: BTreeMap<u32, u64> = BTreeMap::new();
+    for (chunk, index, stint) in stints {
+        let number = next.entry(stint.context).or_default();
+        chunks[chunk][index] = *number;
+        *number += stint.instructions;
+    }
+    Numbers { chunks, chunk_size: reading.chunk_size }
+}
+
+/// Counts the instructions of stints.
+struct Counter<'x, 'f>(SelectionFilter<'x, 'f>);
+
+impl TrackSink for Counter<'_, '_> {
+    fn begin_segment(&mut self) {
+        self.0.begin_segment();
+    }
+}
+
+impl Sink for Counter<'_, '_> {
+    #[inline]
+    fn executed(&mut self, executed: Executed<'_>) {
+        self.0.ran(executed.lengths.len() as u64);
+    }
+
+    fn event(&mut self, event: Event) {
+        match event {
+            Event::Time(now) => self.0.time(now),
+            Event::Switch(context) => self.0.switch(context),
+            _ => {}
+        }
+    }
+}
+
+/// Follows a track's threads and clock, and tells what of them is asked for.
+pub(crate) struct SelectionFilter<'x, 'f> {
+    pub(crate) experiment: &'x FlowTrace<'f>,
+    reading: Reading<'x>,
+    /// The context that each segment begins with.
+    first: u32,
+    pub(crate) context: u32,
+    /// The thread is one to look at.
+    pub(crate) wanted: bool,
+    /// The tick that this segment told last.
+    pub(crate) now: Option<Tsc>,
+    /// The time is one to look at.
+    pub(crate) open: bool,
+    /// The stints so far, the current one last.
+    stints: Vec<ThreadSlice>,
+    /// Numbers of the first instructions of this chunk's stints, where they are known.
+    starts: &'x [u64],
+    /// Spans of the thread to look at, those that are over left out.
+    spans: Option<&'x [Range<u64>]>,
+}
+
+impl<'x, 'f> SelectionFilter<'x, 'f> {
+    pub(crate) fn new(
+        experiment: &'x FlowTrace<'f>,
+        chunk: &Chunk,
+        reading: Reading<'x>,
+    ) -> SelectionFilter<'x, 'f> {
+        let first = experiment.tracks[chunk.track].schedule[0].context;
+        let starts = reading.numbers.map_or(&[][..], |numbers| {
+            assert_eq!(numbers.chunk_size, reading.chunk_size, "numbers are of other chunks");
+            numbers.chunks.get(chunk.index).map_or(&[][..], Vec::as_slice)
+        });
+        let mut filter = SelectionFilter {
+            experiment,
+            reading,
+            first,
+            context: first,
+            wanted: false,
+            now: None,
+            open: reading.window.is_none(),
+            stints: Vec::new(),
+            starts,
+            spans: None,
+        };
+        filter.switch(first);
+        filter
+    }
+
+    /// A segment begins, and its thread and clock are to be told anew.
+    pub(crate) fn begin_segment(&mut self) {
+        self.now = None;
+        self.open = self.reading.window.is_none();
+        self.switch(self.first);
+    }
+
+    /// The thread with this context runs.
+    pub(crate) fn switch(&mut self, context: u32) {
+        if !self.stints.is_empty() && self.context == context {
+            return;
+        }
+        self.context = context;
+        self.wanted = self.experiment.wants(context);
+        self.stints.push(ThreadSlice { context, since: self.now, instructions: 0 });
+        let spans = |spans: &'x Spans| spans.by_context.get(&context).map_or(&[][..], Vec::as_slice);
+        self.spans = self.reading.spans.map(spans);
+    }
+
+    /// The clock stands at `now`.
+    #[inline]
+    pub(crate) fn time(&mut self, now: Tsc) {
+        self.now = Some(now);
+        self.open = self.reading.wants(now);
+        let stint = self.stint();
+        stint.since = stint.since.or(Some(now));
+    }
+
+    /// Whether only a part of the times is to be looked at.
+    pub(crate) fn is_part(&self) -> bool {
+        self.reading.window.is_some()
+    }
+
+    /// Whether what happened up to a time is to be looked at.
+    #[inline]
+    pub(crate) fn wants(&self, now: Tsc) -> bool {
+        self.reading.wants(now)
+    }
+
+    /// Whether the numbers of instructions matter.
+    #[inline]
+    pub(crate) fn numbers_instructions(&self) -> bool {
+        self.reading.spans.is_some() || self.reading.numbers.is_some()
+    }
+
+    #[inline]
+    fn stint(&mut self) -> &mut ThreadSlice {
+        self.stints.last_mut().expect("a gate is made with a stint")
+    }
+
+    /// The number of the next instruction in its thread, where it is known.
+    pub(crate) fn number(&self) -> Option<u64> {
+        let stint = self.stints.len() - 1;
+        self.starts.get(stint).map(|start| start + self.stints[stint].instructions)
+    }
+
+    /// Instructions ran, whether asked for or not; whether they lie in a span to look at.
+    #[inline]
+    pub(crate) fn ran(&mut self, instructions: u64) -> bool {
+        let inside = self.spans.is_none() || self.is_in_span();
+        self.stint().instructions += instructions;
+        inside
+    }
+
+    fn is_in_span(&mut self) -> bool {
+        let (Some(number), Some(spans)) = (self.number(), self.spans) else { return false };
+        let over = spans.iter().take_while(|span| span.end <= number).count();
+        self.spans = Some(&spans[over..]);
+        spans.get(over).is_some_and(|span| span.start <= number)
+    }
+}

@@ -1,0 +1,149 @@
+//! Fields of formats that give each field its place (ftrace, perf), where CTF gives them their order.
+
+use hodo_model::event::{Compound, FieldSink, Meaning, Name};
+
+use super::{
+    bits,
+    read::Walk,
+    schema::{Encoding, Integer, Slot},
+    steps::{Content, Trouble},
+};
+use crate::ftrace::{Names, printk::print};
+
+/// A field, or what stands between fields, that CTF does not have. All sizes are in bytes.
+#[derive(Clone, Debug, PartialEq)]
+pub enum ForeignField {
+    /// Bytes that belong to no field.
+    Padding(u64),
+    /// u16 offset and u16 size of the elements, counted from a place that lies so far from this field.
+    Located {
+        /// From this field to where the offset counts from.
+        origin: i64,
+        /// What is there.
+        elements: Elements,
+    },
+    /// Everything up to the event's end.
+    Rest(Elements),
+    /// u64 count, and as many numbers; nothing may follow.
+    Counted(Integer),
+    /// A number of the stream, which takes no bytes of the event.
+    Known {
+        /// Where it is kept.
+        slot: Slot,
+        /// What it means.
+        meaning: Meaning,
+    },
+    /// What the number is called that lies so far behind this place. It takes no bytes, and is not there
+    /// where the number has no name.
+    Named {
+        /// From here to the number.
+        offset: u64,
+        /// Of the number.
+        size: u32,
+        /// The names.
+        names: Names,
+    },
+    /// The text that a format and its arguments make. It takes no bytes, and is not there where they make none.
+    Printed {
+        /// From here to the address of the format.
+        format: u64,
+        /// From here to the arguments, which end with the event.
+        arguments: u64,
+        /// Of an address, and of a `long`.
+        long: u32,
+        /// The formats by their addresses.
+        texts: Names,
+        /// Functions by theirs.
+        symbols: Names,
+    },
+}
+
+/// What an array consists of.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Elements {
+    /// Letters, up to a NUL.
+    Text,
+    /// Bytes.
+    Blob,
+    /// Numbers.
+    Integers(Integer),
+}
+
+impl ForeignField {
+    /// Bytes that it takes where it stands.
+    pub(crate) fn size(&self) -> u64 {
+        match self {
+            ForeignField::Padding(bytes) => *bytes,
+            ForeignField::Located { .. } => 4,
+            ForeignField::Rest(_) | ForeignField::Counted(_) | ForeignField::Known { .. } => 0,
+            ForeignField::Named { .. } | ForeignField::Printed { .. } => 0,
+        }
+    }
+}
+
+/// An unsigned integer of so many bytes.
+fn number(content: Content<'_>, at: u64, size: u32) -> Result<u64, Trouble> {
+    content.has(at, u64::from(size) * 8)?;
+    Ok(bits::unsigned(content.bytes, at, size * 8, super::schema::ByteOrder::Little))
+}
+
+impl<S: FieldSink> Walk<'_, '_, S> {
+    /// Tells what is at `at`, which is the first bit of a byte; and where it ends.
+    pub(super) fn foreign(
+        &mut self,
+        foreign: &ForeignField,
+        name: Name<'_>,
+        at: u64,
+    ) -> Result<u64, Trouble> {
+        match foreign {
+            ForeignField::Padding(_) => {}
+            ForeignField::Located { origin, elements } => {
+                let place = number(self.content, at, 4)?;
+                let (offset, size) = (place & 0xffff, place >> 16);
+                let start = at.checked_add_signed(8 * origin).ok_or(Trouble::CutShort)? + 8 * offset;
+                self.content.has(start, 8 * size).map_err(|_| Trouble::TooLong(size))?;
+                self.elements(elements, name, start, size)?;
+            }
+            ForeignField::Rest(elements) => {
+                self.elements(elements, name, at, self.content.end.saturating_sub(at) / 8)?;
+            }
+            ForeignField::Counted(integer) => {
+                let count = number(self.content, at, 8)?;
+                let bytes =
+                    count.checked_mul(u64::from(integer.meaning.size / 8)).ok_or(Trouble::TooLong(count))?;
+                self.elements(&Elements::Integers(integer.clone()), name, at + 64, bytes)?;
+            }
+            ForeignField::Known { slot, meaning } => self.sink.unsigned(name, self.slots.get(*slot), meaning),
+            ForeignField::Named { offset, size, names } => {
+                let number = number(self.content, at + 8 * offset, *size)?;
+                names.of(number).into_iter().for_each(|text| self.sink.text(name, text));
+            }
+            ForeignField::Printed { format, arguments, long, texts, symbols } => {
+                let format = number(self.content, at + 8 * format, *long)?;
+                self.content.has(at, 8 * arguments)?;
+                let arguments = self.content.bytes_from(at + 8 * arguments);
+                let text = texts.of(format).and_then(|format| print(format, arguments, *long, symbols));
+                text.into_iter().for_each(|text| self.sink.text(name, &text));
+            }
+        }
+        Ok(at + 8 * foreign.size())
+    }
+
+    fn elements(&mut self, elements: &Elements, name: Name<'_>, at: u64, size: u64) -> Result<(), Trouble> {
+        let length = usize::try_from(size).unwrap_or(usize::MAX);
+        let bytes = self.content.bytes_from(at).get(..length).ok_or(Trouble::CutShort)?;
+        match elements {
+            Elements::Text => self.text(name, &bytes[..bits::nul(bytes).unwrap_or(length)], Encoding::Utf8),
+            Elements::Blob => self.sink.blob(name, bytes),
+            Elements::Integers(integer) => {
+                self.sink.begin(name, Compound::Array);
+                let width = u64::from(integer.meaning.size);
+                for index in 0..8 * size / width {
+                    self.integer(integer, Name::Element(index), at + index * width)?;
+                }
+                self.sink.end(Compound::Array);
+            }
+        }
+        Ok(())
+    }
+}

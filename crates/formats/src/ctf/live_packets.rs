@@ -1,0 +1,44 @@
+//! Packets of a stream that come one by one, while it is recorded.
+
+use super::{
+    packet,
+    trace::{Counters, Stream, StreamPacket, Trace},
+};
+
+/// What of the packets before is needed for the next.
+#[derive(Clone, Debug, Default)]
+pub struct LivePacketReader {
+    counters: Counters,
+    clock: u64,
+}
+
+impl LivePacketReader {
+    /// The next packet of the stream, which is all of these bytes.
+    ///
+    /// # Errors
+    /// Why it is none of this trace.
+    pub fn next<'a>(
+        &mut self,
+        trace: &Trace<'a>,
+        file: usize,
+        bytes: &'a [u8],
+    ) -> Result<StreamPacket<'a>, String> {
+        let packet = packet::single(&trace.class, bytes)?;
+        let (class, id) = (packet.stream_class, packet.stream);
+        let mut packet = StreamPacket::new(file, bytes, packet);
+        packet.clock = self.clock;
+        let stream =
+            Stream { class, id, name: String::new(), packets: Vec::new(), had_pre_pass: false, number: None };
+        if let Some(clock) = trace.clock(&stream) {
+            packet.set_times(clock);
+            if packet.packet.begin.is_none_or(|(_, size)| size < 64) {
+                let mut reader = trace.reader(&stream);
+                reader.open(packet.bytes, &packet.packet, packet.clock);
+                while let Ok(Some(_)) = reader.next_event() {}
+                self.clock = reader.clock();
+            }
+        }
+        self.counters.count(&mut packet);
+        Ok(packet)
+    }
+}

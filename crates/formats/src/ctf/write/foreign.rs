@@ -1,0 +1,318 @@
+//! Events of ftrace and perf as CTF has them: with headers, and each field behind the one before.
+//!
+//! ```text
+//! format files' classes ──arrange──► classes of CTF: no padding, texts as strings, lengths before what is as long
+//! fields as they are told ──Arranged──► the same in that order ──► Encoder
+//! ```
+
+use std::collections::BTreeMap;
+
+use hodo_model::event::{Compound, FieldSink, Meaning, Name};
+
+use super::encoder::{Encoder, Place};
+use crate::ctf::{
+    foreign::{Elements, ForeignField},
+    schema::{
+        Array, Encoding, FieldClass, Integer, Length, Member, Reference, Role, Slot, StreamClass, Structure,
+        TraceClass,
+    },
+};
+
+/// Bits of a length; an event of any tracer is far smaller.
+const LENGTH_BITS: u32 = 32;
+/// Bits of the time in an event's header; where more passes between two events, a packet begins.
+const TIME_BITS: u32 = 32;
+
+/// Members of the contexts of a stream's events that became those of the context of the stream, by its class.
+pub(super) type Lifted = BTreeMap<u64, Vec<Member>>;
+
+/// Makes the classes of a trace that is no CTF ones of CTF.
+pub(super) fn arrange(trace: &mut TraceClass) -> Lifted {
+    let mut slots = trace.slots;
+    let lifted = trace.streams.values_mut().map(|stream| (stream.id, lift_context(stream))).collect();
+    let mut header = vec![
+        member("magic", integer(32, Some(Role::PacketMagic))),
+        member("stream_id", integer(32, Some(Role::StreamClassId))),
+    ];
+    if trace.streams.values().any(has_numbers) {
+        header.push(member("stream_instance_id", integer(32, Some(Role::StreamId))));
+    }
+    trace.packet_header = Some(structure(header));
+    for stream in trace.streams.values_mut() {
+        let id_bits = if stream.events.iter().all(|event| u16::try_from(event.id).is_ok()) { 16 } else { 32 };
+        let mut header = vec![member("id", integer(id_bits, Some(Role::EventClassId)))];
+        if stream.clock.is_some() {
+            header.push(member("timestamp", integer(TIME_BITS, Some(Role::Timestamp))));
+        }
+        stream.event_header = Some(structure(header));
+        let context = stream.packet_context.get_or_insert_with(|| structure(Vec::new()));
+        context.members.push(member("events_discarded", integer(64, Some(Role::DiscardedEvents))));
+        let of_stream = [&mut stream.packet_context, &mut stream.common_context];
+        let of_events =
+            stream.events.iter_mut().flat_map(|event| [&mut event.specific_context, &mut event.payload]);
+        let roots = of_stream.into_iter().chain(of_events).flatten();
+        roots.for_each(|root| arrange_members(root, &mut slots));
+    }
+    trace.slots = slots;
+    lifted
+}
+
+/// Makes what the contexts of all events have that of the stream; which members that are. babeltrace2 2.0 does not read
+/// arrays in the context of an event (it resolves that of the stream twice instead).
+fn lift_context(stream: &mut StreamClass) -> Vec<Member> {
+    let contexts: Option<Vec<&Structure>> =
+        stream.events.iter().map(|event| event.specific_context.as_ref()).collect();
+    let contexts = contexts.filter(|_| stream.common_context.is_none()).unwrap_or_default();
+    let Some((first, others)) = contexts.split_first() else { return Vec::new() };
+    let is_shared = |member: &&Member| others.iter().all(|other| other.members.contains(member));
+    let lifted: Vec<Member> = first.members.iter().filter(is_shared).cloned().collect();
+    if !lifted.is_empty() {
+        stream.common_context = Some(structure(lifted.clone()));
+    }
+    for context in stream.events.iter_mut().filter_map(|event| event.specific_context.as_mut()) {
+        context.members.retain(|member| !lifted.contains(member));
+    }
+    lifted
+}
+
+/// Whether its streams have numbers: the CPUs.
+fn has_numbers(stream: &StreamClass) -> bool {
+    let members = stream.packet_context.iter().flat_map(|context| &context.members);
+    members.into_iter().any(
+        |member| matches!(&member.class, FieldClass::ForeignField(foreign) if matches!(**foreign, ForeignField::Known { .. })),
+    )
+}
+
+fn arrange_members(root: &mut Structure, slots: &mut Slot) {
+    for member in std::mem::take(&mut root.members) {
+        let class = match &member.class {
+            // The header has the number of the class.
+            _ if is_class_id(&member.class) => continue,
+            FieldClass::ForeignField(foreign) => match &**foreign {
+                ForeignField::Padding(_) => continue,
+                ForeignField::Known { meaning, .. } => FieldClass::Integer(Integer::plain(meaning.clone())),
+                ForeignField::Named { .. } | ForeignField::Printed { .. } => {
+                    FieldClass::String(Encoding::Utf8)
+                }
+                ForeignField::Located { .. } | ForeignField::Rest(_) | ForeignField::Counted(_) => {
+                    elements(&member.class)
+                        .map_or(FieldClass::String(Encoding::Utf8), |of| several(of, *slots))
+                }
+            },
+            // Only what is never negative can be a length.
+            FieldClass::Integer(integer) if integer.slot.is_some() => {
+                FieldClass::Integer(Integer { signed: false, ..integer.clone() })
+            }
+            class => class.clone(),
+        };
+        if let Some(length) = length_of(&member, *slots) {
+            root.members.push(length);
+            *slots += 1;
+        }
+        root.members.push(Member { class, ..member });
+    }
+}
+
+fn is_class_id(class: &FieldClass) -> bool {
+    matches!(class, FieldClass::Integer(integer) if integer.roles == [Role::EventClassId])
+}
+
+/// What an array consists of, if CTF has its length in another field.
+fn elements(class: &FieldClass) -> Option<Elements> {
+    let FieldClass::ForeignField(foreign) = class else { return None };
+    let elements = match &**foreign {
+        ForeignField::Located { elements, .. } | ForeignField::Rest(elements) => elements.clone(),
+        ForeignField::Counted(integer) => Elements::Integers(integer.clone()),
+        ForeignField::Padding(_)
+        | ForeignField::Known { .. }
+        | ForeignField::Named { .. }
+        | ForeignField::Printed { .. } => return None,
+    };
+    (elements != Elements::Text).then_some(elements)
+}
+
+/// The field with the length of another, called as LTTng calls it.
+fn length_of(of: &Member, slot: Slot) -> Option<Member> {
+    elements(&of.class)?;
+    let meaning = Meaning { size: LENGTH_BITS, ..Meaning::default() };
+    let length = Integer { slot: Some(slot), ..Integer::plain(meaning) };
+    Some(member(&format!("_{}_length", of.name), FieldClass::Integer(length)))
+}
+
+/// As many elements as the integer says that is kept in a slot.
+fn several(elements: Elements, slot: Slot) -> FieldClass {
+    let length = Length::Dynamic(Reference { slot, ..Reference::new(None, Vec::new()) });
+    match elements {
+        Elements::Integers(integer) => {
+            let element = FieldClass::Integer(integer);
+            FieldClass::Array(Box::new(Array { length, element, minimum_alignment: 8 }))
+        }
+        Elements::Blob | Elements::Text => FieldClass::Blob(length, None),
+    }
+}
+
+fn structure(members: Vec<Member>) -> Structure {
+    Structure { members, minimum_alignment: 8 }
+}
+
+fn member(name: &str, class: FieldClass) -> Member {
+    Member { name: name.to_owned(), raw_name: name.to_owned(), class }
+}
+
+fn integer(size: u32, role: Option<Role>) -> FieldClass {
+    let meaning = Meaning { size, ..Meaning::default() };
+    FieldClass::Integer(Integer { roles: role.into_iter().collect(), ..Integer::plain(meaning) })
+}
+
+/// Takes the fields of a scope of ftrace or perf, and tells an encoder what CTF has for them.
+pub(super) struct Arranged<'s, 't, 'e> {
+    encoder: Encoder<'t, 'e>,
+    /// The fields that are yet to be told.
+    left: std::slice::Iter<'s, Member>,
+    /// Which of them are written.
+    wants: &'s dyn Fn(&Member) -> bool,
+    /// Whether the field that is told is not.
+    is_left_out: bool,
+    /// Compounds that are open.
+    depth: u32,
+    /// The elements of an array whose length is known at its end; and what they are.
+    array: Option<(Integer, Vec<u64>)>,
+}
+
+impl<'s, 't, 'e> Arranged<'s, 't, 'e> {
+    /// At the beginning of a scope of which the format says this, and of which some members are written.
+    pub(super) fn new(
+        encoder: Encoder<'t, 'e>,
+        source: &'s Structure,
+        wants: &'s dyn Fn(&Member) -> bool,
+    ) -> Arranged<'s, 't, 'e> {
+        let left = source.members.iter();
+        Arranged { encoder, left, wants, is_left_out: false, depth: 0, array: None }
+    }
+
+    /// After the last field: as [`Encoder::finish`].
+    pub(super) fn finish(mut self) -> Result<Vec<Place>, (String, &'static str)> {
+        self.reach(None);
+        self.encoder.finish()
+    }
+
+    /// Goes to the field that is told, or to the end. Names that numbers do not have are empty.
+    fn reach(&mut self, name: Option<Name<'_>>) -> Option<&'s Member> {
+        loop {
+            let member = self.left.next()?;
+            match &member.class {
+                FieldClass::ForeignField(foreign) if matches!(**foreign, ForeignField::Padding(_)) => {}
+                FieldClass::ForeignField(foreign)
+                    if matches!(**foreign, ForeignField::Named { .. } | ForeignField::Printed { .. }) =>
+                {
+                    if name == Some(Name::Member(&member.name)) {
+                        return Some(member);
+                    }
+                    if (self.wants)(member) {
+                        self.encoder.text(Name::Member(&member.name), b"");
+                    }
+                }
+                class if is_class_id(class) => {}
+                _ => return Some(member),
+            }
+        }
+    }
+
+    /// A field is told. If it is written, the encoder to write it with; and if CTF has its length in another field,
+    /// what it consists of.
+    fn field(&mut self, name: Name<'_>) -> Option<(&mut Encoder<'t, 'e>, Option<Elements>)> {
+        let mut of = None;
+        if self.depth == 0 {
+            let member = self.reach(Some(name));
+            self.is_left_out = member.is_some_and(|member| !(self.wants)(member));
+            of = member.and_then(|member| elements(&member.class));
+        }
+        (!self.is_left_out).then_some((&mut self.encoder, of))
+    }
+}
+
+fn write_length(encoder: &mut Encoder<'_, '_>, name: Name<'_>, length: usize) {
+    encoder.unsigned(name, length as u64, &Meaning::default());
+}
+
+impl FieldSink for Arranged<'_, '_, '_> {
+    fn unsigned(&mut self, name: Name<'_>, value: u64, meaning: &Meaning) {
+        if let Some((_, elements)) = &mut self.array {
+            return elements.push(value);
+        }
+        if let Some((encoder, _)) = self.field(name) {
+            encoder.unsigned(name, value, meaning);
+        }
+    }
+
+    fn signed(&mut self, name: Name<'_>, value: i64, meaning: &Meaning) {
+        if let Some((_, elements)) = &mut self.array {
+            return elements.push(value as u64);
+        }
+        if let Some((encoder, _)) = self.field(name) {
+            encoder.signed(name, value, meaning);
+        }
+    }
+
+    fn real(&mut self, name: Name<'_>, value: f64) {
+        if let Some((encoder, _)) = self.field(name) {
+            encoder.real(name, value);
+        }
+    }
+
+    fn boolean(&mut self, name: Name<'_>, value: bool) {
+        if let Some((encoder, _)) = self.field(name) {
+            encoder.boolean(name, value);
+        }
+    }
+
+    fn text(&mut self, name: Name<'_>, text: &[u8]) {
+        if let Some((encoder, _)) = self.field(name) {
+            // What numbers are called comes from lists, which may hold any bytes.
+            encoder.text(name, text.split(|&byte| byte == 0).next().unwrap_or_default());
+        }
+    }
+
+    fn blob(&mut self, name: Name<'_>, bytes: &[u8]) {
+        if let Some((encoder, of)) = self.field(name) {
+            if of.is_some() {
+                write_length(encoder, name, bytes.len());
+            }
+            encoder.blob(name, bytes);
+        }
+    }
+
+    fn absent(&mut self, name: Name<'_>) {
+        if let Some((encoder, _)) = self.field(name) {
+            encoder.absent(name);
+        }
+    }
+
+    fn begin(&mut self, name: Name<'_>, compound: Compound) {
+        match self.field(name) {
+            Some((_, Some(Elements::Integers(integer)))) => self.array = Some((integer, Vec::new())),
+            Some((encoder, _)) => encoder.begin(name, compound),
+            None => {}
+        }
+        self.depth += 1;
+    }
+
+    fn end(&mut self, compound: Compound) {
+        self.depth -= 1;
+        let encoder = &mut self.encoder;
+        if let Some((integer, elements)) = self.array.take() {
+            let name = Name::Member("");
+            write_length(encoder, name, elements.len());
+            encoder.begin(name, compound);
+            for (index, element) in (0..).zip(elements) {
+                match integer.signed {
+                    true => encoder.signed(Name::Element(index), element as i64, &integer.meaning),
+                    false => encoder.unsigned(Name::Element(index), element, &integer.meaning),
+                }
+            }
+        }
+        if !self.is_left_out {
+            encoder.end(compound);
+        }
+    }
+}

@@ -1,0 +1,232 @@
+//! Packets one after another with nothing else to be thought of, which most are.
+
+use hodo_code::{Labels, Legs};
+
+use super::{
+    PacketKind, Sink, Trouble,
+    decoder::{Context, Decoder},
+    memo::{LONG_SIZE, join, plain_size},
+};
+use crate::packet::{IpPayload, LONG_TNT, Packet, Tnt, frequent, leading_tnts, tnt};
+
+impl Decoder<'_> {
+    /// Follows TNT, TIP and clock packets for a sink that takes function runs, up to what needs more than a walk. At
+    /// most so many legs of the first two; how many those were.
+    pub(super) fn follow_plain<L: Labels, S: Sink>(
+        &mut self,
+        most: usize,
+        context: &mut Context<'_, '_, L, S>,
+    ) -> usize {
+        let (Some(bytes), Some(_)) = (self.packets.outside_block(), self.last_ip.get()) else { return 0 };
+        // The decoder knows best where the segment ends.
+        let bytes = &bytes[..self.span.end.min(bytes.len())];
+        // A CYC packet may have told the time of the packet that comes next.
+        let (mut followed, mut counted) = (0, true);
+        while followed < most && self.is_plain() && context.sink.takes_function_runs() {
+            let at = self.packets.position();
+            let Some(word) = word_at(bytes, at) else { break };
+            if plain_size(word) == 0 && !is_long(word) {
+                match self.follow_clock(word, &mut counted, context) {
+                    0 => break,
+                    size => self.packets.skip_to(at + size),
+                }
+                if self.switch_is_due() {
+                    break;
+                }
+                continue;
+            }
+            let most = if counted { 1 } else { most - followed };
+            match self.follow_legs(bytes, most, context) {
+                Ok(count) => followed += count,
+                Err(trouble) => {
+                    self.lose(trouble);
+                    break;
+                }
+            }
+            if std::mem::take(&mut counted) {
+                self.tell_time(context);
+                if self.switch_is_due() {
+                    break;
+                }
+            }
+            if self.walk.has_much_to_tell() {
+                let (walk, graph, sink) = self.parts(context);
+                walk.tell(graph, sink);
+            }
+        }
+        let (walk, graph, sink) = self.parts(context);
+        walk.tell(graph, sink);
+        walk.halt(graph);
+        followed
+    }
+
+    /// Follows TNT and TIP packets that stand one after another at the position, in at most so many legs; one packet
+    /// alone if that is one. How many legs there were.
+    #[inline(always)]
+    fn follow_legs<L: Labels, S: Sink>(
+        &mut self,
+        bytes: &[u8],
+        most: usize,
+        context: &mut Context<'_, '_, L, S>,
+    ) -> Result<usize, Trouble> {
+        self.read_legs(bytes, most)?;
+        let (walk, graph, sink) = self.parts(context);
+        walk.function_runs(graph);
+        let passed = walk.branch_batches.passed();
+        let Some(&mut leg) = walk.branch_batches.current() else {
+            self.stand_at(passed);
+            return Ok(passed);
+        };
+        walk.tell(graph, sink);
+        self.stand_at(passed);
+        let Start { tnts, tip, .. } = self.starts[passed];
+        if leg.left() > 0 || leg.to().is_none() {
+            let position = self.packets.position();
+            return self.follow_rest(bytes, position, tnts - leg.left(), context).map(|()| passed + 1);
+        }
+        let (Some(word), Some(to)) = (word_at(bytes, tip), leg.to()) else { return Ok(passed + 1) };
+        context.sink.packet(PacketKind::Other);
+        self.at = tip;
+        self.stand_at(passed + 1);
+        self.tip_to(to, || payload(word), context).map(|()| passed + 1)
+    }
+
+    /// Goes to the first packet of a leg, or behind those of the last one.
+    fn stand_at(&mut self, leg: usize) {
+        let Start { position, last_ip, .. } = self.starts[leg];
+        self.packets.skip_to(position);
+        self.last_ip.set(last_ip);
+    }
+
+    /// Reads TNT and TIP packets that stand one after another at the position: TNT packets in a row, and a TIP behind
+    /// them, are a leg.
+    #[inline(always)]
+    fn read_legs(&mut self, bytes: &[u8], most: usize) -> Result<(), Trouble> {
+        let (branch_batches, starts) = (&mut self.walk.branch_batches, &mut self.starts);
+        let mut last_ip = self.last_ip.get().ok_or(Trouble::NoAddress)?;
+        let mut position = self.packets.position();
+        branch_batches.clear();
+        let most_outcomes = if most == 1 { 1 } else { MOST_OUTCOMES };
+        loop {
+            let start = &mut starts[branch_batches.count()];
+            (start.position, start.last_ip) = (position, last_ip);
+            if branch_batches.count() == most.min(Legs::MOST) {
+                return Ok(());
+            }
+            let mut tnt = Tnt { bits: 0, count: 0 };
+            let end = each_tnt(bytes, position, |one, _, _| {
+                let fits = tnt.count == 0 || tnt.count + one.count <= most_outcomes;
+                if fits {
+                    tnt = Tnt { bits: tnt.bits << one.count | one.bits, count: tnt.count + one.count };
+                }
+                fits
+            });
+            (start.tnts, start.tip) = (tnt.count, end);
+            let tip = if tnt.count == 0 || most > 1 { tip_at(bytes, end, last_ip) } else { None };
+            if tnt.count == 0 && tip.is_none()
+                || !branch_batches.push(tnt.bits, tnt.count, tip.map(|(to, _)| to))
+            {
+                return Ok(());
+            }
+            position = end;
+            if let Some((to, size)) = tip {
+                (last_ip, position) = (to, end + size);
+            }
+        }
+    }
+
+    /// Follows what is left of TNT packets from a place on, behind so many outcomes: of the packet in which it begins.
+    #[cold]
+    fn follow_rest<L: Labels, S: Sink>(
+        &mut self,
+        bytes: &[u8],
+        start: usize,
+        mut behind: u8,
+        context: &mut Context<'_, '_, L, S>,
+    ) -> Result<(), Trouble> {
+        let (mut rest, mut end) = (Tnt { bits: 0, count: 0 }, start);
+        each_tnt(bytes, start, |one, at, size| {
+            let is_over = behind >= one.count;
+            if is_over {
+                behind -= one.count;
+            } else {
+                rest = Tnt { count: one.count - behind, ..one };
+                (self.at, end) = (at, at + size);
+            }
+            is_over
+        });
+        self.packets.skip_to(end);
+        context.sink.packet(PacketKind::Tnt);
+        self.tnt(rest, context)
+    }
+}
+
+/// Where the packets of a leg begin.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Start {
+    position: usize,
+    /// The last IP there.
+    last_ip: u64,
+    /// How many outcomes its TNT packets have, and where they end.
+    tnts: u8,
+    tip: usize,
+}
+
+/// Where the packets of each leg begin, and behind those of the last one.
+pub(super) type Starts = [Start; Legs::MOST + 1];
+
+/// So many outcomes of branches are followed at once.
+const MOST_OUTCOMES: u8 = 63;
+
+/// The bytes from a place on, the first one lowest; `None` where they are not as many.
+fn word_at(bytes: &[u8], at: usize) -> Option<u64> {
+    bytes.get(at..)?.first_chunk().map(|wide| u64::from_le_bytes(*wide))
+}
+
+/// Whether a TNT-64 is in a word.
+fn is_long(word: u64) -> bool {
+    word as u16 == LONG_TNT && word >> 16 > 1
+}
+
+/// Hands on TNT packets one after another, each with its place and size, as long as `take` takes them: where that ends.
+#[inline(always)]
+fn each_tnt(bytes: &[u8], mut at: usize, mut take: impl FnMut(Tnt, usize, usize) -> bool) -> usize {
+    while let Some(word) = word_at(bytes, at) {
+        let start = at;
+        for one in leading_tnts(word) {
+            if !take(one, at, 1) {
+                return at;
+            }
+            at += 1;
+        }
+        if at > start {
+            continue;
+        }
+        if !is_long(word) || !take(tnt(word >> 16), at, LONG_SIZE) {
+            break;
+        }
+        at += LONG_SIZE;
+    }
+    at
+}
+
+/// Where the TIP leads that stands at a place, behind another IP, and its size.
+#[inline(always)]
+fn tip_at(bytes: &[u8], at: usize, last_ip: u64) -> Option<(u64, usize)> {
+    let word = word_at(bytes, at)?;
+    match word as u8 {
+        0x2d => Some((join(last_ip, 0x2d, word), 3)),
+        0x4d => Some((join(last_ip, 0x4d, word), 5)),
+        0x6d => Some((join(last_ip, 0x6d, word), 7)),
+        _ => None,
+    }
+}
+
+/// What the TIP in the lowest bytes of a word carries.
+#[cold]
+fn payload(word: u64) -> IpPayload {
+    match frequent(word) {
+        Some((Packet::Tip(payload), _)) => payload,
+        _ => IpPayload::Suppressed,
+    }
+}

@@ -1,0 +1,201 @@
+//! States of decoding as numbers, and where packets lead from one to another.
+
+use hodo_code::BlockId;
+use indexmap::IndexSet;
+use rustc_hash::FxBuildHasher;
+
+use hodo_code::{Back, DEPTH, ReturnStack, ReturnTarget};
+
+/// All that decides what plain packets do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct State {
+    /// Execution stands before it.
+    pub(super) block: BlockId,
+    /// The region of the last IP.
+    pub(super) region: u16,
+    /// Calls that returns may go back to.
+    pub(super) returns: Returns,
+    /// What the sink says of itself.
+    pub(super) sink: u32,
+}
+
+/// A stack of return addresses: a link of a chain, and how many up to there are remembered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Returns {
+    link: u32,
+    count: u8,
+}
+
+/// Return addresses, each with those below it.
+#[derive(Debug)]
+pub(super) struct Chains {
+    /// The link below, and the address.
+    links: IndexSet<(u32, u64), FxBuildHasher>,
+}
+
+/// No address.
+const BOTTOM: u32 = 0;
+
+impl Chains {
+    pub(super) fn new() -> Chains {
+        Chains { links: IndexSet::from_iter([(BOTTOM, 0)]) }
+    }
+
+    /// A call that will return to `address`.
+    pub(super) fn push(&mut self, below: Returns, address: u64) -> Returns {
+        let link = self.links.insert_full((below.link, address)).0 as u32;
+        Returns { link, count: (below.count + 1).min(DEPTH as u8) }
+    }
+
+    /// The newest address, and the others; `None` where none is remembered.
+    pub(super) fn pop(&self, returns: Returns) -> Option<(u64, Returns)> {
+        let count = returns.count.checked_sub(1)?;
+        let (below, address) = self.links[returns.link as usize];
+        Some((address, Returns { link: if count == 0 { BOTTOM } else { below }, count }))
+    }
+
+    pub(super) fn of(&mut self, stack: &ReturnStack) -> Returns {
+        let bottom = Returns { link: BOTTOM, count: 0 };
+        stack.addresses().fold(bottom, |below, address| self.push(below, address))
+    }
+
+    pub(super) fn stack(&self, mut returns: Returns) -> ReturnStack {
+        let mut newest_first = Vec::with_capacity(DEPTH);
+        while let Some((address, below)) = self.pop(returns) {
+            newest_first.push(address);
+            returns = below;
+        }
+        let mut stack = ReturnStack::default();
+        let backs = newest_first.into_iter().rev().map(|address| Back { address, block: None });
+        backs.for_each(|back| stack.push(back, ReturnTarget::UNKNOWN));
+        stack
+    }
+}
+
+/// Where packets lead from a state.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Way {
+    packets: u64,
+    from: u32,
+    /// The state that they lead to.
+    pub(super) to: u32,
+    /// The sink's number for what ran.
+    pub(super) path: u32,
+    /// Bytes of the packets that are followed; 0 where the first is left to the decoder.
+    pub(super) bytes: u32,
+}
+
+/// A state that there is not.
+const VACANT: u32 = u32::MAX;
+
+/// No way at all.
+const NOWHERE: Way = Way { packets: 0, from: VACANT, to: VACANT, path: 0, bytes: 0 };
+
+/// Ways that are remembered at most: 24 bytes each, and as much again that is vacant.
+const WAYS: usize = 1 << 18;
+
+/// States that are remembered at most, and return addresses: some 60 bytes each.
+const STATES: usize = 1 << 17;
+
+/// Places for packets that were met.
+const MET: usize = 1 << 16;
+
+/// Fibonacci hashing.
+#[inline(always)]
+pub(super) fn hash(from: u32, packets: u64) -> u64 {
+    let mixed = packets ^ u64::from(from).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    let mixed = mixed.wrapping_mul(0xd6e8_feb8_6659_fd93);
+    mixed ^ mixed >> 32
+}
+
+/// Ways from state to state, in open addressing.
+#[derive(Debug)]
+pub(super) struct TransitionTable {
+    slots: Vec<Way>,
+    used: usize,
+    /// Hashes of packets that were met, in the place that they give them.
+    met: Vec<u32>,
+    states: IndexSet<State, FxBuildHasher>,
+    pub(super) chains: Chains,
+}
+
+impl TransitionTable {
+    pub(super) fn new() -> TransitionTable {
+        TransitionTable {
+            slots: vec![NOWHERE; 1 << 10],
+            used: 0,
+            met: vec![0; MET],
+            states: IndexSet::default(),
+            chains: Chains::new(),
+        }
+    }
+
+    /// Forgets everything; the room is kept.
+    pub(super) fn clear(&mut self) {
+        self.slots.fill(NOWHERE);
+        self.used = 0;
+        self.states.clear();
+        self.chains.links.truncate(1);
+    }
+
+    /// Whether there is too much to remember.
+    pub(super) fn is_full(&self) -> bool {
+        self.used >= WAYS || self.states.len() >= STATES || self.chains.links.len() >= STATES
+    }
+
+    /// The number of a state.
+    pub(super) fn number(&mut self, state: State) -> u32 {
+        self.states.insert_full(state).0 as u32
+    }
+
+    pub(super) fn state(&self, number: u32) -> State {
+        self.states[number as usize]
+    }
+
+    /// Where packets lead, if that is known.
+    #[inline(always)]
+    pub(super) fn find(&self, from: u32, packets: u64) -> Option<&Way> {
+        let way = &self.slots[self.slot(from, packets)];
+        (way.from == from).then_some(way)
+    }
+
+    /// Whether packets were met before from a state, as far as that is remembered; they are from now on.
+    pub(super) fn was_met(&mut self, from: u32, packets: u64) -> bool {
+        let hash = hash(from, packets);
+        let met = &mut self.met[(hash >> 32) as usize % MET];
+        std::mem::replace(met, hash as u32) == hash as u32
+    }
+
+    /// The slot of packets, or the one to put them into.
+    #[inline(always)]
+    fn slot(&self, from: u32, packets: u64) -> usize {
+        let mask = self.slots.len() - 1;
+        let mut index = hash(from, packets) as usize & mask;
+        loop {
+            let way = &self.slots[index];
+            if (way.from, way.packets) == (from, packets) || way.from == VACANT {
+                return index;
+            }
+            index = (index + 1) & mask;
+        }
+    }
+
+    /// Remembers where packets lead.
+    pub(super) fn insert(&mut self, from: u32, packets: u64, to: u32, path: u32, bytes: u32) {
+        if self.used * 2 >= self.slots.len() {
+            let larger = vec![NOWHERE; self.slots.len() * 2];
+            for way in std::mem::replace(&mut self.slots, larger) {
+                if way.from != VACANT {
+                    self.put(way);
+                }
+            }
+        }
+        self.used += 1;
+        self.put(Way { packets, from, to, path, bytes });
+    }
+
+    fn put(&mut self, way: Way) {
+        let slot = self.slot(way.from, way.packets);
+        self.slots[slot] = way;
+    }
+}

@@ -1,0 +1,279 @@
+//! From one packet to the next over the code, told as function runs.
+
+use std::mem;
+
+use hodo_clock::Tsc;
+use hodo_code::{BlockId, BranchBatch, EdgeKind, Graph, Labels, NO_OUTCOMES, NativeExit, Rules};
+
+use super::{super::Sink, LONGEST_STRAIGHT, Walk};
+use crate::packet::Tnt;
+
+/// So many function runs are told at once, if nothing else comes before; or so many instructions.
+const ENOUGH: usize = 1 << 12;
+const LONG: u32 = 1 << 30;
+
+/// Legs of so few decisions are short: getting into machine code and out of it would take longer.
+const FEW: usize = 8;
+
+/// Where a walk stands.
+#[derive(Clone, Debug)]
+pub(super) struct Standing {
+    id: BlockId,
+    /// Blocks without a decision that were passed since the last one.
+    straight: u32,
+}
+
+impl Walk {
+    /// Follows [legs](Walk::branch_batches) one after another, for a sink that takes function runs, which are [told](Walk::tell) later.
+    /// What can't be followed so is left of them to others, and code that is not the same at all times.
+    #[inline(always)]
+    pub(in super::super) fn function_runs<L: Labels>(&mut self, graph: &mut Graph<'_, L>) {
+        let mut at = match self.standing.take() {
+            Some(standing) => standing,
+            None => {
+                let Ok(id) = self.here(graph) else { return };
+                self.go_on_with(graph, id);
+                // What was passed since the last decision may have been followed by others up to here.
+                Standing { id, straight: mem::take(&mut self.straight) }
+            }
+        };
+        let are_few = self.branch_batches.decisions() < FEW;
+        let rules = Rules { at: self.at, returns: !self.no_return_compression };
+        let mut by_tables = false;
+        while self.branch_batches.current().is_some() {
+            if !are_few && at.straight == 0 {
+                // Machine code goes on with the function run that is open; tables may have led into another function.
+                if mem::take(&mut by_tables) {
+                    self.cross(graph, at.id);
+                }
+                match graph.run(at.id, &mut self.branch_batches, &mut self.untold, &mut self.returns, rules) {
+                    Some(NativeExit::Before(to)) => at.id = to,
+                    // Code that can't be read is trouble only once a packet proves that it ran.
+                    Some(NativeExit::Unreadable(address)) => return self.go(address),
+                    None => {}
+                }
+            }
+            let Some(&mut BranchBatch { mut outcomes, .. }) = self.branch_batches.current() else { break };
+            by_tables |= outcomes != NO_OUTCOMES;
+            let is_readable = outcomes == NO_OUTCOMES || self.pass_by_tables(graph, &mut at, &mut outcomes);
+            let Some(leg) = self.branch_batches.current() else { break };
+            leg.outcomes = outcomes;
+            let to = leg.to();
+            if !is_readable {
+                if outcomes == NO_OUTCOMES && to.is_none() {
+                    self.branch_batches.pass();
+                }
+                return;
+            }
+            if outcomes != NO_OUTCOMES {
+                break;
+            }
+            if let Some(to) = to {
+                let Some(back) = self.pass_indirect(graph, &mut at, to) else { break };
+                let Some(next) = back.or_else(|| graph.lead(at.id, to, self.at).ok()) else {
+                    self.branch_batches.pass();
+                    return self.go(to);
+                };
+                at = Standing { id: next, straight: 0 };
+                self.untold.begin(graph.start(next), graph.hop(next));
+            }
+            self.branch_batches.pass();
+        }
+        // What is known of the block is not looked up with each clock packet.
+        self.standing = Some(at);
+        if self.branch_batches.current().is_some() || by_tables || graph.is_versioned() {
+            self.halt(graph);
+        }
+    }
+
+    /// After function runs, all else goes on from where they led.
+    #[inline]
+    pub(in super::super) fn halt<L: Labels>(&mut self, graph: &Graph<'_, L>) {
+        if let Some(at) = self.standing.take() {
+            self.stand(graph, &at);
+        }
+    }
+
+    /// The same of one leg, which is all that is left then if it can't be followed so. All else may go on from there.
+    pub(in super::super) fn follow<L: Labels>(
+        &mut self,
+        graph: &mut Graph<'_, L>,
+        tnt: Tnt,
+        to: Option<u64>,
+    ) {
+        self.branch_batches.clear();
+        self.branch_batches.push(tnt.bits, tnt.count, to);
+        self.function_runs(graph);
+        self.halt(graph);
+    }
+
+    /// Takes bits, a block at a time; `false` where that led to code that can't be read.
+    #[inline(always)]
+    fn pass_by_tables<L: Labels>(
+        &mut self,
+        graph: &mut Graph<'_, L>,
+        at: &mut Standing,
+        outcomes: &mut u64,
+    ) -> bool {
+        let Standing { mut id, mut straight } = *at;
+        let mut bits = *outcomes;
+        while bits != NO_OUTCOMES && straight < LONGEST_STRAIGHT {
+            let (to, instructions) = graph.pass_branches(id, self.untold.open().function(), &mut bits);
+            self.untold.open().until += instructions;
+            (id, straight) = (to, if instructions > 0 { 0 } else { straight });
+            if bits == NO_OUTCOMES {
+                break;
+            }
+            let hop = graph.hop(id);
+            self.cross(graph, id);
+            let mut end = 0;
+            let taken = bits >> 63 == 1;
+            let next = match hop.pass {
+                EdgeKind::Free | EdgeKind::Branch => {
+                    let branches = hop.pass == EdgeKind::Branch;
+                    bits <<= u8::from(branches);
+                    straight = if branches { 0 } else { straight + 1 };
+                    hop.next(taken).or_else(|| graph.follow(id, taken || !branches, self.at).ok())
+                }
+                EdgeKind::Call => {
+                    straight += 1;
+                    end = self.push_return(graph, id);
+                    hop.next(true).or_else(|| graph.follow(id, true, self.at).ok())
+                }
+                EdgeKind::Return if taken && !self.no_return_compression => {
+                    let Some(back) = self.returns.pop() else { break };
+                    (bits, straight) = (bits << 1, 0);
+                    self.go(back.address);
+                    let known = back.block.filter(|&id| graph.is_at(id, back.address, self.at));
+                    known.or_else(|| graph.at(back.address, self.at).ok())
+                }
+                _ => break,
+            };
+            let Some(next) = next else {
+                // Code that can't be read is trouble only once a packet proves that it ran.
+                if hop.pass != EdgeKind::Return {
+                    let block = graph.block(id);
+                    self.go(if hop.pass == EdgeKind::Branch && !taken { block.end } else { block.target });
+                }
+                self.untold.end(hop.instructions.into(), hop.pass.transfer(), end);
+                *outcomes = bits;
+                return false;
+            };
+            if hop.pass > EdgeKind::Branch {
+                self.untold.end(hop.instructions.into(), hop.pass.transfer(), end);
+                self.untold.begin(graph.start(next), graph.hop(next));
+            } else {
+                self.untold.open().until += u32::from(hop.instructions);
+            }
+            id = next;
+        }
+        *outcomes = bits;
+        *at = Standing { id, straight };
+        true
+    }
+
+    /// Before a block of another function, a function run begins.
+    #[inline(always)]
+    fn cross<L: Labels>(&mut self, graph: &Graph<'_, L>, id: BlockId) {
+        let hop = graph.hop(id);
+        if hop.function != self.untold.open().function() {
+            self.untold.close();
+            self.untold.begin(graph.start(id), hop);
+        }
+    }
+
+    /// The open function run goes on with a block, or another one begins.
+    #[inline(always)]
+    fn go_on_with<L: Labels>(&mut self, graph: &Graph<'_, L>, id: BlockId) {
+        if self.untold.nothing_is_open() {
+            self.untold.begin(graph.start(id), graph.hop(id));
+        }
+        self.cross(graph, id);
+    }
+
+    /// Tells of the function runs that ran.
+    #[inline]
+    pub(in super::super) fn tell<L: Labels>(&mut self, graph: &Graph<'_, L>, sink: &mut impl Sink) {
+        self.tell_with(None, graph, sink);
+    }
+
+    /// The same, and of the time that it is then. Whether any ran: else that is not told either.
+    #[inline]
+    pub(in super::super) fn tell_until<L: Labels>(
+        &mut self,
+        now: Tsc,
+        graph: &Graph<'_, L>,
+        sink: &mut impl Sink,
+    ) -> bool {
+        self.tell_with(Some(now), graph, sink)
+    }
+
+    #[inline]
+    fn tell_with<L: Labels>(&mut self, now: Option<Tsc>, graph: &Graph<'_, L>, sink: &mut impl Sink) -> bool {
+        let ran = !self.untold.is_empty();
+        if ran {
+            self.untold.close();
+            sink.function_runs(self.untold.ended(), graph, now);
+            self.untold.clear();
+        }
+        ran
+    }
+
+    /// Whether much waits to be told.
+    #[inline]
+    pub(in super::super) fn has_much_to_tell(&mut self) -> bool {
+        self.untold.ended().len() >= ENOUGH || self.untold.open().until >= LONG
+    }
+
+    /// Execution goes on where a walk stands, in a block that may not be the one that is there at this time.
+    #[inline(always)]
+    fn stand<L: Labels>(&mut self, graph: &Graph<'_, L>, at: &Standing) {
+        let &Standing { id, straight } = at;
+        self.ip = graph.start(id);
+        self.block = Some(id).filter(|&id| graph.hop(id).pass != EdgeKind::Other || graph.holds(id, self.at));
+        self.straight = straight;
+    }
+
+    /// Over blocks up to an indirect branch, and over that to an address: the block there, if it is known by a call.
+    /// `None` where there is no such branch.
+    #[inline(always)]
+    fn pass_indirect<L: Labels>(
+        &mut self,
+        graph: &mut Graph<'_, L>,
+        at: &mut Standing,
+        to: u64,
+    ) -> Option<Option<BlockId>> {
+        while at.straight < LONGEST_STRAIGHT {
+            let (id, hop) = (at.id, graph.hop(at.id));
+            self.cross(graph, id);
+            let (instructions, transfer) = (u32::from(hop.instructions), hop.pass.transfer());
+            match hop.pass {
+                EdgeKind::Free | EdgeKind::Call => {
+                    let next = hop.next(true).or_else(|| graph.follow(id, true, self.at).ok())?;
+                    if hop.pass == EdgeKind::Call {
+                        let end = self.push_return(graph, id);
+                        self.untold.end(instructions, transfer, end);
+                        self.untold.begin(graph.start(next), graph.hop(next));
+                    } else {
+                        self.untold.open().until += instructions;
+                    }
+                    *at = Standing { id: next, straight: at.straight + 1 };
+                }
+                EdgeKind::Return | EdgeKind::IndirectJump | EdgeKind::IndirectCall
+                    if hop.pass != EdgeKind::Return || !self.returns_are_hidden =>
+                {
+                    let back = match hop.pass {
+                        EdgeKind::Return => self.returns.pop().filter(|back| back.address == to),
+                        _ => None,
+                    };
+                    let end =
+                        if hop.pass == EdgeKind::IndirectCall { self.push_return(graph, id) } else { 0 };
+                    self.untold.end(instructions, transfer, end);
+                    return Some(back.and_then(|back| back.block).filter(|&id| graph.is_at(id, to, self.at)));
+                }
+                _ => break,
+            }
+        }
+        None
+    }
+}

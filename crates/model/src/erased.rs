@@ -1,0 +1,86 @@
+//! Analyses beside each other whose partials differ in type.
+
+use std::any::{Any, TypeId};
+
+use crate::{
+    Analysis, FinishContext, Interest, Item, Start, Table,
+    kernel::{Chosen, Threads},
+};
+
+/// The partial of some analysis.
+pub type AnyPartial = Box<dyn Any + Send + Sync>;
+
+/// An [`Analysis`] of some type. Methods take partials of that analysis; those of another are a panic.
+pub trait AnyAnalysis: Send + Sync {
+    /// See [`Analysis::interest`].
+    fn interest(&self) -> Interest<'_>;
+    /// See [`Analysis::begin`].
+    fn begin(&self, start: &Start<'_>) -> AnyPartial;
+    /// Folds events; see [`Analysis::fold`].
+    fn fold(&self, partial: &mut AnyPartial, events: Chosen<'_>);
+    /// Folds an item; see [`Analysis::fold`]. For items of which there are few.
+    fn fold_item(&self, partial: &mut AnyPartial, item: Item<'_>);
+    /// See [`Analysis::merge`].
+    fn merge(&self, earlier: AnyPartial, later: AnyPartial, threads: &Threads) -> AnyPartial;
+    /// See [`Analysis::finish`].
+    fn finish(&self, partials: Vec<AnyPartial>, of: &FinishContext<'_>) -> Table;
+    /// The type of its partials.
+    fn partial(&self) -> TypeId;
+    /// A partial as bytes, to travel to another process.
+    fn pack(&self, partial: &AnyPartial) -> Vec<u8>;
+    /// The partial that bytes stand for; `None` where they are none of this analysis, or one that is not
+    /// [sound](Analysis::is_sound).
+    fn unpack(&self, bytes: &[u8]) -> Option<AnyPartial>;
+}
+
+impl std::fmt::Debug for dyn AnyAnalysis {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("AnyAnalysis").field(&self.partial()).finish()
+    }
+}
+
+const OWN: &str = "a partial of this analysis";
+
+impl<A: Analysis> AnyAnalysis for A {
+    fn interest(&self) -> Interest<'_> {
+        Analysis::interest(self)
+    }
+
+    fn begin(&self, start: &Start<'_>) -> AnyPartial {
+        Box::new(Analysis::begin(self, start))
+    }
+
+    fn fold(&self, partial: &mut AnyPartial, events: Chosen<'_>) {
+        let partial = partial.downcast_mut::<A::Partial>().expect(OWN);
+        events.iter().for_each(|event| Analysis::fold(self, partial, Item::Event(&event)));
+    }
+
+    fn fold_item(&self, partial: &mut AnyPartial, item: Item<'_>) {
+        Analysis::fold(self, partial.downcast_mut::<A::Partial>().expect(OWN), item);
+    }
+
+    fn merge(&self, earlier: AnyPartial, later: AnyPartial, threads: &Threads) -> AnyPartial {
+        let own = |partial: AnyPartial| *partial.downcast().expect(OWN);
+        Box::new(Analysis::merge(self, own(earlier), own(later), threads))
+    }
+
+    fn finish(&self, partials: Vec<AnyPartial>, of: &FinishContext<'_>) -> Table {
+        let own = partials.into_iter().map(|partial| *partial.downcast().expect(OWN));
+        Analysis::finish(self, own.collect(), of)
+    }
+
+    fn partial(&self) -> TypeId {
+        TypeId::of::<A::Partial>()
+    }
+
+    fn pack(&self, partial: &AnyPartial) -> Vec<u8> {
+        let partial: &A::Partial = partial.downcast_ref().expect(OWN);
+        postcard::to_allocvec(partial).expect("memory does not refuse what is written to it")
+    }
+
+    fn unpack(&self, bytes: &[u8]) -> Option<AnyPartial> {
+        let (partial, rest) = postcard::take_from_bytes::<A::Partial>(bytes).ok()?;
+        let is_one = rest.is_empty() && Analysis::is_sound(self, &partial);
+        is_one.then(|| Box::new(partial) as AnyPartial)
+    }
+}

@@ -1,0 +1,242 @@
+//! Who runs on which CPU, and what threads are called.
+//!
+//! Within a chunk the thread that runs on a CPU at its beginning is not known. It is called by that CPU until
+//! states are merged: then it is whoever ran there last. Who ran when the trace began is told by the first
+//! switch on the CPU, at the end.
+
+use rustc_hash::FxHashMap;
+use serde::{Deserialize, Serialize};
+
+use super::{Cpus, KernelEvent, Kind, field};
+use crate::{Selection, Value};
+
+/// A thread; the idle thread of a CPU; or whoever ran on a CPU when the chunk began.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct Thread(i64);
+
+impl Thread {
+    /// The thread with an id of 32 bits, on a CPU. All idle threads have id 0.
+    #[inline]
+    pub fn new(tid: i64, cpu: u32) -> Thread {
+        let tid = tid as u32;
+        if tid == 0 { Thread(-1 - i64::from(cpu)) } else { Thread(i64::from(tid)) }
+    }
+
+    /// Whoever ran on a CPU when the chunk began.
+    pub fn before(cpu: u32) -> Thread {
+        Thread(i64::MIN + i64::from(cpu))
+    }
+
+    /// The CPU on which it ran when the chunk began, if that is all that is known of it.
+    pub fn is_before(self) -> Option<u32> {
+        u32::try_from(self.0.wrapping_sub(i64::MIN)).ok()
+    }
+
+    /// Whether it is an idle thread.
+    pub fn is_idle(self) -> bool {
+        self.0 < 0 && self.is_before().is_none()
+    }
+
+    /// Its id: 0 of idle threads, `None` where it is not known.
+    pub fn tid(self) -> Option<u32> {
+        match self.is_before() {
+            Some(_) => None,
+            None => Some(u32::try_from(self.0).unwrap_or(0)),
+        }
+    }
+}
+
+/// A name of at most [`COMM`] bytes.
+#[inline]
+fn padded(name: &[u8]) -> Option<[u8; COMM]> {
+    let mut padded = [0; COMM];
+    padded.get_mut(..name.len())?.copy_from_slice(name);
+    Some(padded)
+}
+
+/// What is known of a thread.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+struct Facts {
+    comm: Option<String>,
+    pid: Option<u32>,
+}
+
+/// A CPU.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+struct Cpu {
+    /// Who ran before the first switch.
+    first: Thread,
+    /// Who runs now.
+    now: Thread,
+    /// What the switch to that one called it, and how many names had been learnt then.
+    #[serde(skip)]
+    comm: ([u8; COMM], u64),
+}
+
+/// The longest name of a thread, the kernel's `TASK_COMM_LEN`; it is zero behind shorter ones.
+const COMM: usize = 16;
+
+impl Cpu {
+    fn new(first: Thread, now: Thread) -> Cpu {
+        Cpu { first, now, comm: ([0; COMM], 0) }
+    }
+}
+
+/// Who runs, and what is known of threads.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Threads {
+    cpus: Cpus<Cpu>,
+    facts: FxHashMap<Thread, Facts>,
+    /// How many names of threads were learnt, at least.
+    #[serde(skip)]
+    names: u64,
+}
+
+impl Threads {
+    /// The events that it needs.
+    pub const INTEREST: [(Kind, &[usize]); 3] = [
+        (
+            Kind::SchedSwitch,
+            &[
+                field::switch::PREV_COMM,
+                field::switch::PREV_TID,
+                field::switch::NEXT_COMM,
+                field::switch::NEXT_TID,
+                field::switch::PREV_PID,
+            ],
+        ),
+        (Kind::SchedFork, &[field::fork::CHILD_COMM, field::fork::CHILD_TID, field::fork::CHILD_PID]),
+        (Kind::StateProcess, &[field::process::TID, field::process::PID, field::process::NAME]),
+    ];
+
+    /// Takes in an event, of which it needs some.
+    #[inline]
+    pub fn see(&mut self, event: &KernelEvent<'_>) {
+        match event.kind {
+            Kind::SchedSwitch => self.switch(event),
+            Kind::SchedFork => self.fact(
+                event.integer(field::fork::CHILD_TID),
+                event.integer(field::fork::CHILD_PID),
+                event.text(field::fork::CHILD_COMM),
+            ),
+            Kind::StateProcess => self.fact(
+                event.integer(field::process::TID),
+                event.integer(field::process::PID),
+                event.text(field::process::NAME),
+            ),
+            _ => {}
+        }
+    }
+
+    fn switch(&mut self, event: &KernelEvent<'_>) {
+        let Some((prev, next)) = event.switch() else { return };
+        let comm = event.text(field::switch::PREV_COMM);
+        if !self.is_called(event.cpu, prev, comm) {
+            self.called(prev, comm);
+        }
+        let comm = event.text(field::switch::NEXT_COMM);
+        self.called(next, comm);
+        // perf tells -1 of a thread that has ended.
+        let pid = event.integer(field::switch::PREV_PID).filter(|&pid| pid > 0 && !prev.is_idle());
+        if let Some(pid) = pid {
+            self.facts.entry(prev).or_default().pid = Some(pid as u32);
+        }
+        let cpu = self.cpus.get_or(event.cpu, || Cpu::new(prev, next));
+        cpu.now = next;
+        cpu.comm = (padded(comm.unwrap_or_default()).unwrap_or_default(), self.names);
+    }
+
+    /// Whether it is known at once that a thread which leaves a CPU is called so: it was when it came, and no name was
+    /// learnt since. Looking it up takes longer.
+    #[inline]
+    fn is_called(&self, cpu: u32, thread: Thread, comm: Option<&[u8]>) -> bool {
+        let own = self.cpus.get(cpu).filter(|cpu| cpu.now == thread && cpu.comm.1 == self.names);
+        own.zip(comm.and_then(padded)).is_some_and(|(cpu, comm)| cpu.comm.0 == comm && comm[0] != 0)
+    }
+
+    fn fact(&mut self, tid: Option<i64>, pid: Option<i64>, comm: Option<&[u8]>) {
+        // The idle thread is no process.
+        let Some(tid) = tid.filter(|&tid| tid != 0) else { return };
+        let thread = Thread::new(tid, 0);
+        self.called(thread, comm);
+        let facts = self.facts.entry(thread).or_default();
+        facts.pid = pid.map(|pid| pid as u32).or(facts.pid);
+    }
+
+    #[inline]
+    fn called(&mut self, thread: Thread, comm: Option<&[u8]>) {
+        let Some(comm) = comm else { return };
+        let facts = self.facts.entry(thread).or_default();
+        if facts.comm.as_ref().is_none_or(|known| known.as_bytes() != comm) {
+            facts.comm = Some(String::from_utf8_lossy(comm).into_owned());
+            self.names += 1;
+        }
+    }
+
+    /// An event tells who runs on its CPU, before it is seen. After a switch that is missing this is another one.
+    #[inline]
+    pub fn runs(&mut self, cpu: u32, thread: Thread) {
+        let own = self.cpus.get_or(cpu, || Cpu::new(thread, thread));
+        if own.now != thread {
+            *own = Cpu::new(own.first, thread);
+        }
+    }
+
+    /// Who runs on a CPU.
+    #[inline]
+    pub fn running(&self, cpu: u32) -> Thread {
+        self.cpus.get(cpu).map_or_else(|| Thread::before(cpu), |cpu| cpu.now)
+    }
+
+    /// What the later of two neighbours calls a thread, as the earlier calls it.
+    pub fn known(&self, thread: Thread) -> Thread {
+        thread.is_before().map_or(thread, |cpu| self.running(cpu))
+    }
+
+    /// Adds what the later of two neighbours knows.
+    pub fn add(&mut self, later: Threads) {
+        self.names = self.names.max(later.names) + 1;
+        for (number, cpu) in later.cpus.into_all() {
+            let now = self.known(cpu.now);
+            self.cpus.get_or(number, || cpu).now = now;
+        }
+        for (thread, facts) in later.facts {
+            let own = self.facts.entry(thread).or_default();
+            own.comm = facts.comm.or(own.comm.take());
+            own.pid = facts.pid.or(own.pid);
+        }
+    }
+
+    /// Who a thread of the whole is: the one that runs before the first switch is told by that.
+    pub fn settled(&self, thread: Thread) -> Thread {
+        let first = thread.is_before().and_then(|cpu| self.cpus.get(cpu));
+        first.map_or(thread, |cpu| cpu.first)
+    }
+
+    /// What a thread is called; `swapper/N` of idle ones.
+    pub fn comm(&self, thread: Thread) -> Option<&str> {
+        self.facts.get(&thread)?.comm.as_deref()
+    }
+
+    /// Its process.
+    pub fn pid(&self, thread: Thread) -> Option<u32> {
+        self.facts.get(&thread)?.pid
+    }
+
+    /// Whether what a thread did is asked for.
+    pub fn wanted(&self, thread: Thread, selection: &Selection) -> bool {
+        fn listed(list: &[u32], id: impl FnOnce() -> Option<u32>) -> bool {
+            list.is_empty() || id().is_some_and(|id| list.contains(&id))
+        }
+        let called =
+            || self.comm(thread).is_some_and(|comm| selection.comms.iter().any(|wanted| wanted == comm));
+        listed(&selection.tids, || thread.tid())
+            && listed(&selection.pids, || self.pid(thread))
+            && (selection.comms.is_empty() || called())
+    }
+
+    /// Cells that tell who a thread is: its name, its id and its process.
+    pub fn cells(&self, thread: Thread) -> [Value; 3] {
+        [self.comm(thread).into(), thread.tid().into(), self.pid(thread).into()]
+    }
+}

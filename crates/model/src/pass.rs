@@ -1,0 +1,246 @@
+//! Several analyses in one pass over the events of a kernel.
+//!
+//! ```text
+//! Records of each stream ──in order──► Threads: who runs ──► to each analysis, the events that it needs
+//! ```
+//!
+//! Who runs is followed once for all of them, and so is what several analyses rest on.
+
+use std::{
+    collections::BTreeMap,
+    ops::Range,
+    sync::{Mutex, PoisonError},
+    thread,
+};
+
+use hodo_clock::Nanos;
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    AnyAnalysis, AnyPartial, FinishContext, Period, Selection, Sources, Start, Table,
+    kernel::{Chosen, Kind, Records, Threads, VOCABULARY},
+};
+
+/// The analyses.
+pub struct Pass<'a> {
+    /// Those that are asked for, then those that they rest on and nobody asked for.
+    analyses: Vec<&'a dyn AnyAnalysis>,
+    /// How many are asked for.
+    asked: usize,
+    by_kind: Vec<Needs>,
+}
+
+/// Who needs events of a kind.
+#[derive(Clone, Debug, Default)]
+struct Needs {
+    /// Whether threads are followed by it.
+    threads: bool,
+    /// The places of analyses.
+    analyses: Vec<usize>,
+}
+
+/// What is known after some events.
+pub struct States {
+    threads: Threads,
+    partials: Vec<AnyPartial>,
+}
+
+/// The same as bytes.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Packed {
+    threads: Threads,
+    partials: Vec<Vec<u8>>,
+}
+
+/// Room for which events of a batch each analysis needs: their streams and places; to be used again.
+#[derive(Debug, Default)]
+pub struct Scratch(Vec<Vec<(u32, u32)>>);
+
+/// Which events an analysis and its base need, and which of their fields.
+pub fn interest(analysis: &dyn AnyAnalysis) -> Vec<(Kind, &'static [usize])> {
+    let own = analysis.interest();
+    let mut all = own.events.to_vec();
+    all.extend(own.base.into_iter().flat_map(interest));
+    all.extend(Threads::INTEREST.into_iter().filter(|_| own.threads));
+    all
+}
+
+impl<'a> Pass<'a> {
+    /// A pass of some analyses.
+    pub fn new(asked: &[&'a dyn AnyAnalysis]) -> Pass<'a> {
+        let mut analyses = asked.to_vec();
+        for base in asked.iter().filter_map(|analysis| analysis.interest().base) {
+            if analyses.iter().all(|known| known.partial() != base.partial()) {
+                analyses.push(base);
+            }
+        }
+        let follows = analyses.iter().any(|analysis| analysis.interest().threads);
+        let needs = |kind: Kind| {
+            let is = |(own, _): &(Kind, &[usize])| *own == kind;
+            let needs = |place: &usize| analyses[*place].interest().events.iter().any(is);
+            Needs {
+                threads: follows && Threads::INTEREST.iter().any(is),
+                analyses: (0..analyses.len()).filter(needs).collect(),
+            }
+        };
+        let mut by_kind = vec![Needs::default(); VOCABULARY.len()];
+        VOCABULARY.iter().for_each(|words| by_kind[words.kind as usize] = needs(words.kind));
+        Pass { analyses, asked: asked.len(), by_kind }
+    }
+
+    /// The events that it needs, and the places of the fields that it needs of them.
+    pub fn interest(&self) -> Vec<(Kind, &'static [usize])> {
+        self.analyses.iter().flat_map(|analysis| interest(*analysis)).collect()
+    }
+
+    /// Whether system calls may be told from entry to exit.
+    pub fn joins_calls(&self) -> bool {
+        self.analyses.iter().all(|analysis| {
+            let asks = |kind| analysis.interest().events.iter().any(|(own, _)| *own == kind);
+            asks(Kind::Syscall) || !asks(Kind::SyscallEntry) && !asks(Kind::SyscallExit)
+        })
+    }
+
+    /// The periods that somebody asks for.
+    pub fn period(&self) -> Option<&Period> {
+        self.analyses.iter().find_map(|analysis| analysis.interest().period)
+    }
+
+    /// What is known at the start of a chunk.
+    pub fn begin(&self, start: &Start<'_>) -> States {
+        let partials = self.analyses.iter().map(|analysis| analysis.begin(start)).collect();
+        States { threads: Threads::default(), partials }
+    }
+
+    /// Adds a batch of events: of some streams, runs of their records that come one after the other.
+    pub fn fold(
+        &self,
+        states: &mut States,
+        streams: &mut [Records],
+        runs: &[(usize, Range<usize>)],
+        Scratch(chosen): &mut Scratch,
+    ) {
+        chosen.resize_with(self.analyses.len(), Vec::new);
+        chosen.iter_mut().for_each(Vec::clear);
+        for (stream, run) in runs {
+            let records = &mut streams[*stream];
+            // Mostly the events of a stream are of one CPU.
+            let mut running = None;
+            for place in run.clone() {
+                let event = records.event(place);
+                if let Some(thread) = event.told() {
+                    states.threads.runs(event.cpu, thread);
+                    running = None;
+                }
+                let known = running.filter(|&(cpu, _)| cpu == event.cpu);
+                let (_, thread) =
+                    *running.insert(known.unwrap_or_else(|| (event.cpu, states.threads.running(event.cpu))));
+                let needs = &self.by_kind[event.kind as usize];
+                if needs.threads {
+                    states.threads.see(&event);
+                    running = None;
+                }
+                needs.analyses.iter().for_each(|&own| chosen[own].push((*stream as u32, place as u32)));
+                records.set_thread(place, thread);
+            }
+        }
+        for ((analysis, partial), places) in self.analyses.iter().zip(&mut states.partials).zip(chosen) {
+            analysis.fold(partial, Chosen { streams, places });
+        }
+    }
+
+    /// Joins what is known of two neighbouring spans of time.
+    pub fn merge(&self, mut earlier: States, later: States) -> States {
+        let pairs = earlier.partials.into_iter().zip(later.partials).zip(&self.analyses);
+        let merged = pairs.map(|((one, other), analysis)| analysis.merge(one, other, &earlier.threads));
+        earlier.partials = merged.collect();
+        earlier.threads.add(later.threads);
+        earlier
+    }
+
+    /// The tables of the whole, made on so many threads.
+    pub fn finish(
+        &self,
+        whole: States,
+        names: &[String],
+        span: (Nanos, Nanos),
+        selection: &Selection,
+        sources: &dyn Sources,
+        threads: usize,
+    ) -> Vec<Table> {
+        let of = FinishContext { names, span, selection, threads: &whole.threads, base: None, sources };
+        let families = self.families(whole.partials);
+        let threads = threads.min(families.len());
+        let families = Mutex::new(families.into_iter());
+        let next = || families.lock().unwrap_or_else(PoisonError::into_inner).next();
+        let tables = Mutex::new(BTreeMap::new());
+        let work = || {
+            while let Some(family) = next() {
+                let made = self.finish_family(family, &of);
+                tables.lock().unwrap_or_else(PoisonError::into_inner).extend(made);
+            }
+        };
+        thread::scope(|scope| {
+            (1..threads).for_each(|_| drop(scope.spawn(work)));
+            work();
+        });
+        tables.into_inner().unwrap_or_else(PoisonError::into_inner).into_values().collect()
+    }
+
+    /// The states of analyses by their places: together where some rest on another one's, that one last; the largest
+    /// families first.
+    fn families(&self, partials: Vec<AnyPartial>) -> Vec<Vec<(usize, AnyPartial)>> {
+        let base = |place: usize| {
+            let state = self.analyses[place].interest().base?.partial();
+            self.analyses.iter().position(|analysis| analysis.partial() == state)
+        };
+        let mut families: BTreeMap<usize, Vec<(usize, AnyPartial)>> = BTreeMap::new();
+        for (place, partial) in partials.into_iter().enumerate() {
+            families.entry(base(place).unwrap_or(place)).or_default().push((place, partial));
+        }
+        let last = |(base, mut family): (usize, Vec<(usize, AnyPartial)>)| {
+            family.sort_by_key(|&(place, _)| place == base);
+            family
+        };
+        let mut families: Vec<_> = families.into_iter().map(last).collect();
+        families.sort_by_key(|family| std::cmp::Reverse(family.len()));
+        families
+    }
+
+    /// The tables of a family, by the places of those that are asked for.
+    fn finish_family(
+        &self,
+        mut family: Vec<(usize, AnyPartial)>,
+        of: &FinishContext<'_>,
+    ) -> Vec<(usize, Table)> {
+        let base = family.pop();
+        let finish = |(place, partial): (usize, AnyPartial), base: Option<&AnyPartial>| {
+            let table = |analysis: &&dyn AnyAnalysis| {
+                analysis.finish(vec![partial], &FinishContext { base, ..of.clone() })
+            };
+            Some((place, self.analyses[..self.asked].get(place).map(table)?))
+        };
+        let resting = family.into_iter().map(|state| finish(state, base.as_ref().map(|(_, base)| base)));
+        let mut tables: Vec<_> = resting.collect();
+        tables.extend(base.map(|base| finish(base, None)));
+        tables.into_iter().flatten().collect()
+    }
+
+    /// States as bytes, to travel to another process.
+    pub fn pack(&self, states: &States) -> Packed {
+        let pairs = self.analyses.iter().zip(&states.partials);
+        let partials = pairs.map(|(analysis, partial)| analysis.pack(partial)).collect();
+        Packed { threads: states.threads.clone(), partials }
+    }
+
+    /// The states that bytes stand for.
+    ///
+    /// # Errors
+    /// The place of the first analysis that does not know its state.
+    pub fn unpack(&self, packed: Packed) -> Result<States, usize> {
+        let bytes = |place: usize| packed.partials.get(place).map_or(&[][..], Vec::as_slice);
+        let one = |(place, analysis): (usize, &&dyn AnyAnalysis)| analysis.unpack(bytes(place)).ok_or(place);
+        let partials = self.analyses.iter().enumerate().map(one).collect::<Result<_, _>>()?;
+        Ok(States { threads: packed.threads, partials })
+    }
+}
