@@ -17,7 +17,7 @@ mod tidy;
 use std::{os::unix::process::CommandExt, process::ExitCode};
 
 use workbench::{
-    Outcome, command, machine, release,
+    Outcome, board, command, machine, release,
     setup::{self, Need},
     workloads,
 };
@@ -33,7 +33,7 @@ const CHORES: &[Chore] = &[
     Chore {
         name: "setup",
         help: "install what the other chores need (Debian, Ubuntu); --machine: fetch a machine for --engine machine into \
-               the user's cache",
+               the user's cache; --board: build boards for --engine board there",
         run: set_up,
     },
     Chore {
@@ -77,7 +77,8 @@ fn set_up(arguments: &[String]) -> Outcome {
     match arguments {
         [] => {}
         [option] if option == "--machine" => return machine::ensure(),
-        _ => return Err("usage: cargo xtask setup [--machine]".into()),
+        [option] if option == "--board" => return board::ensure(),
+        _ => return Err("usage: cargo xtask setup [--machine | --board]".into()),
     }
     setup::ensure(Need::Fuzz)?;
     println!("setup: everything is there");
