@@ -112,6 +112,9 @@ pub enum Engine {
     Machine,
     /// The kernel's own tracer: events of the whole system while the command runs (needs root)
     Ftrace,
+    /// An emulated board: slaves in QEMU and a master, each with a clock of its own; instead of a command, the
+    /// folder to write
+    Board,
 }
 
 #[derive(Debug, Args)]
@@ -121,7 +124,8 @@ pub enum Engine {
   hodo record --filter 'filter main @ ./prog' -- ./prog
   hodo record --snapshot=1M -- ./prog      keep the last megabyte of each thread
   hodo record --engine machine -- ls -l /usr         the kernel and every process of a small machine
-  hodo record --engine ftrace -e sched -e irq -e syscalls -o trace.dat -- ./prog")]
+  hodo record --engine ftrace -e sched -e irq -e syscalls -o trace.dat -- ./prog
+  hodo record --engine board --board slaves=8,time=60s traces/     a board with eight slaves")]
 pub struct Record {
     /// Where the trace comes from
     #[arg(long, value_enum, default_value = "auto")]
@@ -155,6 +159,11 @@ pub struct Record {
     /// A machine: count instructions one by one as well, and hold the trace's own count against it
     #[arg(long)]
     pub witness: bool,
+    /// A board: slaves=N, cortex-m3=N, protocol=burst|interrupt|polling, exchanges=N of a burst, period=TIME between
+    /// exchanges, tick=TIME between events of a slave, time=TIME in all (0: until Ctrl-C), and of the slaves' clocks
+    /// drift=N, wander=N/TIME (parts such as 5ppm), step=TIME:TICKS; separated by commas
+    #[arg(long, value_name = "SETTINGS")]
+    pub board: Option<hodo_recorder::BoardSettings>,
     /// File to write
     #[arg(
         short,

@@ -8,10 +8,12 @@
 //!
 //! Request of a machine ──► qemu-system-x86_64 -plugin emulator, a small guest ──► spool ──► perf.data, Outcome
 //! Request of ftrace ──► tracefs, an instance ──► trace.dat, Outcome
+//! Request of a board ──► slaves in QEMU, a master ──► folder of CTF traces, Outcome
 //! ```
 //!
 //! Both ways to Intel PT give the same kind of file. The program keeps its own output, exit status and signals.
 
+mod board;
 mod collect;
 mod descendants;
 mod emulate;
@@ -25,6 +27,7 @@ mod supervise;
 
 use std::{ffi::OsString, io, ops::Range, path::PathBuf, process::ExitStatus};
 
+pub use board::{BoardSettings, Protocol};
 pub use hodo_emulator::machine::Privilege;
 use thiserror::Error;
 
@@ -42,6 +45,8 @@ pub enum Engine {
     Machine,
     /// The kernel's own tracer: events of the system while the command runs.
     Ftrace,
+    /// A board: slaves in QEMU, a master on this machine, each with a clock of its own.
+    Board,
 }
 
 impl Engine {
@@ -53,6 +58,7 @@ impl Engine {
             Engine::Emulate => "emulate",
             Engine::Machine => "machine",
             Engine::Ftrace => "ftrace",
+            Engine::Board => "board",
         }
     }
 }
@@ -81,9 +87,11 @@ pub struct Request {
     /// A machine: count instructions one by one as well, and hold the trace's own count against it. Takes about as
     /// long again.
     pub witness: bool,
+    /// A board: what it is.
+    pub board: BoardSettings,
     /// Where the recording goes; absent or whole, never a part.
     pub output: PathBuf,
-    /// The program and its arguments.
+    /// The program and its arguments; of a board, the folder that the recording goes to.
     pub command: Vec<OsString>,
     /// What the recording says of how it was made: the whole command line of the recorder.
     pub recorded_by: Vec<OsString>,
@@ -195,6 +203,7 @@ pub fn record(request: &Request, notice: &dyn Fn(&str)) -> Result<Outcome, Error
     }
     match request.engine {
         Engine::Ftrace => ftrace::record(request),
+        Engine::Board => board::record(request),
         Engine::Perf => hardware::record(request),
         Engine::Emulate => emulate::record(request, notice),
         Engine::Machine => machine::record(request),
