@@ -7,7 +7,7 @@
 
 /* How often the handler looks for the next exchange of a burst: longer than the master takes to go on, shorter than what
  * one would notice. */
-#define PATIENCE 20000u
+#define PATIENCE 60000u
 
 static struct slave_trace_default_ctx context;
 static struct hodo_ring ring;
@@ -90,7 +90,6 @@ static void begin(struct board_shared *shared)
     number_of_slave = shared->slave;
     started = board_truth(board_raw());
     ring.words = &shared->ring;
-    ring.h2 = hodo_h2_coherent();
     ring.epoch = epoch;
     platform.ring = &ring;
     platform.tracer.context = &context;
@@ -108,7 +107,6 @@ static void begin(struct board_shared *shared)
     hodo_platform_ring_open(&platform);
     slave.words = &shared->sync;
     slave.clock.read = raw_time;
-    slave.h2 = ring.h2;
     slave.trace = trace_exchange;
     slave.patience = PATIENCE;
     hodo_slave_begin(&slave);

@@ -23,19 +23,36 @@ struct hodo_h1 {
     void (*raise)(void *board);
 };
 
-/* H2: memory that both see. `publish` makes what this core wrote visible to the other before anything that it writes
- * later; `refresh` makes what the other published visible here. Both order all accesses before and behind them. Where
- * caches are coherent, a full fence does for both: hodo_h2_coherent(). */
+/* H2: memory that both see. `publish` writes what this core wrote there through to the memory; `refresh` makes sure that
+ * it is read from there anew. Both are null where the cores' caches are coherent: the library orders accesses itself. */
 struct hodo_h2 {
     void *board;
     void (*publish)(void *board, volatile void *memory, uint32_t bytes);
     void (*refresh)(void *board, volatile void *memory, uint32_t bytes);
 };
 
-/* H2 of a board whose cores see each other's writes. */
-struct hodo_h2 hodo_h2_coherent(void);
-
 /* One cache line each, so that cores without coherent caches can write back one without the other. */
 #define HODO_LINE 64u
+
+/* What the other core wrote; everything behind comes later. */
+static inline uint32_t hodo_look(const struct hodo_h2 *h2, volatile uint32_t *word)
+{
+    uint32_t value;
+
+    if (h2->refresh)
+        h2->refresh(h2->board, word, sizeof *word);
+    value = *word;
+    __sync_synchronize();
+    return value;
+}
+
+/* Writes what the other core looks at; everything before came earlier. */
+static inline void hodo_tell(const struct hodo_h2 *h2, volatile uint32_t *word, uint32_t value)
+{
+    __sync_synchronize();
+    *word = value;
+    if (h2->publish)
+        h2->publish(h2->board, word, sizeof *word);
+}
 
 #endif

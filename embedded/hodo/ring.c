@@ -15,14 +15,11 @@ uint32_t hodo_ring_packet_bytes(const struct hodo_ring *ring)
 
 int hodo_ring_full(const struct hodo_ring *ring)
 {
-    ring->h2.refresh(ring->h2.board, &ring->words->consumed, sizeof ring->words->consumed);
-    return ring->words->produced - ring->words->consumed >= ring->words->slots;
+    return ring->words->produced - hodo_look(&ring->h2, &ring->words->consumed) >= ring->words->slots;
 }
 
 uint8_t *hodo_ring_reserve(const struct hodo_ring *ring)
 {
-    /* The consumer may have read this slot just now: nothing is written before that is known to be over. */
-    ring->h2.refresh(ring->h2.board, &ring->words->consumed, sizeof ring->words->consumed);
     return slot_at(ring, ring->words->produced) + sizeof(struct hodo_slot);
 }
 
@@ -33,28 +30,25 @@ void hodo_ring_commit(const struct hodo_ring *ring, uint32_t bytes)
 
     slot->epoch = ring->epoch;
     slot->bytes = bytes;
-    ring->h2.publish(ring->h2.board, at, bytes + (uint32_t)sizeof *slot);
-    ring->words->produced++;
-    ring->h2.publish(ring->h2.board, &ring->words->produced, sizeof ring->words->produced);
+    if (ring->h2.publish)
+        ring->h2.publish(ring->h2.board, at, bytes + (uint32_t)sizeof *slot);
+    hodo_tell(&ring->h2, &ring->words->produced, ring->words->produced + 1u);
 }
 
 const uint8_t *hodo_ring_peek(struct hodo_ring *ring, struct hodo_slot *slot)
 {
-    uint32_t produced, waiting;
-    uint8_t *at;
+    uint32_t produced = hodo_look(&ring->h2, &ring->words->produced);
+    uint32_t waiting = produced - ring->words->consumed;
+    uint8_t *at = slot_at(ring, ring->words->consumed);
 
-    ring->h2.refresh(ring->h2.board, &ring->words->produced, sizeof ring->words->produced);
-    produced = ring->words->produced;
-    waiting = produced - ring->words->consumed;
     if (waiting == 0)
         return 0;
-    at = slot_at(ring, ring->words->consumed);
-    ring->h2.refresh(ring->h2.board, at, ring->words->slot_bytes);
+    if (ring->h2.refresh)
+        ring->h2.refresh(ring->h2.board, at, ring->words->slot_bytes);
     *slot = *(const struct hodo_slot *)(const void *)at;
     if (waiting > ring->words->slots || slot->bytes > hodo_ring_packet_bytes(ring)) {
         ring->broken++;
-        ring->words->consumed = produced;
-        ring->h2.publish(ring->h2.board, &ring->words->consumed, sizeof ring->words->consumed);
+        hodo_tell(&ring->h2, &ring->words->consumed, produced);
         return 0;
     }
     return at + sizeof *slot;
@@ -62,8 +56,5 @@ const uint8_t *hodo_ring_peek(struct hodo_ring *ring, struct hodo_slot *slot)
 
 void hodo_ring_release(const struct hodo_ring *ring)
 {
-    /* The packet has been read before its slot is free. */
-    ring->h2.publish(ring->h2.board, &ring->words->consumed, sizeof ring->words->consumed);
-    ring->words->consumed++;
-    ring->h2.publish(ring->h2.board, &ring->words->consumed, sizeof ring->words->consumed);
+    hodo_tell(&ring->h2, &ring->words->consumed, ring->words->consumed + 1u);
 }

@@ -3,39 +3,9 @@
 
 enum { AT_REST, SENDING, RAISING, WAITING };
 
-static void fence(void *board, volatile void *memory, uint32_t bytes)
-{
-    (void)board;
-    (void)memory;
-    (void)bytes;
-    __sync_synchronize();
-}
-
-struct hodo_h2 hodo_h2_coherent(void)
-{
-    struct hodo_h2 h2 = {0, fence, fence};
-    return h2;
-}
-
-static uint32_t look(const struct hodo_h2 *h2, volatile uint32_t *word)
-{
-    uint32_t value;
-
-    h2->refresh(h2->board, word, sizeof *word);
-    value = *word;
-    h2->refresh(h2->board, word, sizeof *word);
-    return value;
-}
-
-static void tell(const struct hodo_h2 *h2, volatile uint32_t *word, uint32_t value)
-{
-    *word = value;
-    h2->publish(h2->board, word, sizeof *word);
-}
-
 void hodo_slave_begin(struct hodo_slave *slave)
 {
-    slave->served = look(&slave->h2, &slave->words->request) & ~1u;
+    slave->served = hodo_look(&slave->h2, &slave->words->request) & ~1u;
     slave->more = 0;
     slave->answering = 0;
     slave->held = 0;
@@ -48,12 +18,12 @@ enum hodo_step hodo_slave_step(struct hodo_slave *slave)
 
     if (slave->answering) {
         exchange->sent = slave->clock.read(slave->clock.board);
-        tell(&slave->h2, &slave->words->acknowledge, slave->served + 1u);
+        hodo_tell(&slave->h2, &slave->words->acknowledge, slave->served + 1u);
         slave->answering = 0;
         slave->held++;
         return HODO_DONE;
     }
-    request = look(&slave->h2, &slave->words->request);
+    request = hodo_look(&slave->h2, &slave->words->request);
     if ((request & ~1u) == slave->served)
         return HODO_IDLE;
     exchange->received = slave->clock.read(slave->clock.board);
@@ -88,7 +58,7 @@ uint32_t hodo_slave_handle(struct hodo_slave *slave)
 
 void hodo_master_begin(struct hodo_master *master)
 {
-    master->next = (look(&master->h2, &master->words->request) & ~1u) + 2u;
+    master->next = (hodo_look(&master->h2, &master->words->request) & ~1u) + 2u;
     master->state = AT_REST;
 }
 
@@ -107,7 +77,7 @@ void hodo_master_exchange(struct hodo_master *master, uint32_t interrupt, uint32
 
 static enum hodo_step wait_for_answer(struct hodo_master *master)
 {
-    uint32_t answer = look(&master->h2, &master->words->acknowledge);
+    uint32_t answer = hodo_look(&master->h2, &master->words->acknowledge);
     uint64_t now = master->clock.read(master->clock.board);
 
     if (answer == master->exchange.number + 1u) {
@@ -133,7 +103,7 @@ enum hodo_step hodo_master_step(struct hodo_master *master)
     switch (master->state) {
     case SENDING:
         master->exchange.sent = master->clock.read(master->clock.board);
-        tell(&master->h2, &master->words->request, master->exchange.number | master->more);
+        hodo_tell(&master->h2, &master->words->request, master->exchange.number | master->more);
         master->raised = master->exchange.sent;
         master->state = master->interrupt ? RAISING : WAITING;
         return HODO_BUSY;

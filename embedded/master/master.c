@@ -13,6 +13,8 @@
  *   seconds S          how long; 0: until SIGINT or SIGTERM
  *   slave RAM SOCKET OFFSET DRIFT_PPB WANDER_PPB WANDER_PERIOD_MS [AT_MS TICKS]…
  *
+ * It prints `ready` when slaves may start, and at the end a line for each slave.
+ *
  * SPDX-License-Identifier: MIT OR Apache-2.0 */
 #include <sched.h>
 #include <signal.h>
@@ -178,6 +180,9 @@ int main(int count, char **arguments)
     trace_begin(&settings);
     for (index = 0; index < slave_count; index++)
         slave_begin(&slaves[index], &settings);
+    /* Slaves that start from here on find what they need, and do not wait for it. */
+    printf("ready\n");
+    fflush(stdout);
     for (index = 0; index < slave_count; index++)
         slave_connect(&slaves[index]);
     for (index = 0; index < slave_count; index++)

@@ -54,12 +54,10 @@ void slave_begin(struct slave *slave, const struct settings *settings)
     shared->ring.slots = BOARD_SLOTS;
     shared->ring.slot_bytes = BOARD_SLOT;
     slave->ring.words = &shared->ring;
-    slave->ring.h2 = hodo_h2_coherent();
     slave->master.words = &shared->sync;
     slave->master.clock.read = clock_raw;
     slave->master.h1.raise = raise_interrupt;
     slave->master.h1.board = slave;
-    slave->master.h2 = hodo_h2_coherent();
     slave->master.retry = clock_ticks(2000000);
     slave->master.timeout = clock_ticks(200000000);
     hodo_master_begin(&slave->master);

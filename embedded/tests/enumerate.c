@@ -159,7 +159,6 @@ static void begin(void)
     world.master.clock.read = time_of_master;
     world.slave.clock.read = time_of_slave;
     world.master.h1.raise = raise_interrupt;
-    world.master.h2 = world.slave.h2 = hodo_h2_coherent();
     world.master.retry = RETRY;
     world.master.timeout = TIMEOUT;
     world.slave.trace = trace;
@@ -410,7 +409,6 @@ static void begin_tube(void)
     tube.words.slots = SLOTS;
     tube.words.slot_bytes = sizeof tube.memory[0];
     tube.producer.words = tube.consumer.words = &tube.words;
-    tube.producer.h2 = tube.consumer.h2 = hodo_h2_coherent();
     /* Counters wrap on the way. */
     tube.words.produced = tube.words.consumed = UINT32_MAX - 1;
 }

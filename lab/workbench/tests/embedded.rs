@@ -15,7 +15,7 @@ const MUTANTS: &[Mutant] = &[
     // A repeated interrupt is answered again.
     ("sync.c", "    slave->served = request & ~1u;\n    slave->more", "    slave->more"),
     // A slave that was reset answers what it may have answered before.
-    ("sync.c", "slave->served = look(&slave->h2, &slave->words->request) & ~1u;", "slave->served = 0;"),
+    ("sync.c", "slave->served = hodo_look(&slave->h2, &slave->words->request) & ~1u;", "slave->served = 0;"),
     // A late acknowledgement is taken for another one.
     ("sync.c", "if (answer == master->exchange.number + 1u)", "if (answer != 0)"),
     // A lost interrupt is not raised again.
@@ -27,8 +27,8 @@ const MUTANTS: &[Mutant] = &[
     // The answer is visible before the clock is read.
     (
         "sync.c",
-        "        exchange->sent = slave->clock.read(slave->clock.board);\n        tell(",
-        "        slave->words->acknowledge = slave->served + 1u;\n        exchange->sent = slave->clock.read(slave->clock.board);\n        tell(",
+        "        exchange->sent = slave->clock.read(slave->clock.board);\n        hodo_tell(",
+        "        slave->words->acknowledge = slave->served + 1u;\n        exchange->sent = slave->clock.read(slave->clock.board);\n        hodo_tell(",
     ),
     // Numbers are used twice.
     ("sync.c", "    master->next += 2;\n", "    master->next += master->next == 2 ? 0 : 2;\n"),

@@ -8,11 +8,12 @@
 //! ```
 
 mod files;
+mod processors;
 mod settings;
 
 use std::{
     fs,
-    io::{self, Read},
+    io::{self, BufRead, BufReader, Read},
     os::unix::process::{CommandExt, ExitStatusExt},
     path::{Path, PathBuf},
     process::{Child, Command, ExitStatus, Stdio},
@@ -22,14 +23,12 @@ use std::{
 
 pub use settings::{BoardSettings, Protocol};
 
-use crate::{Engine, Error, Outcome, Request, emulate::find_in_path, supervise::Interrupt};
+use crate::{Engine, Error, Outcome, Request, supervise::Interrupt};
 use files::Kind;
+use processors::Processors;
 
 /// Memory of a slave, as `embedded/board/shared.h` has it.
 const RAM: u64 = 16 << 20;
-/// Priority of emulators that sleep until they are asked, the same as the master's.
-const PRIORITY: &str = "10";
-
 pub(crate) fn record(request: &Request) -> Result<Outcome, Error> {
     let settings = &request.board;
     let [folder] = request.command.as_slice() else {
@@ -94,29 +93,29 @@ fn permissions() -> fs::Permissions {
 
 /// Runs slaves and master to the end; what the master says of it.
 fn run(settings: &BoardSettings, programs: &Path, out: &Path, spool: &Path) -> Result<String, Error> {
-    let mut emulators = Emulators(Vec::new());
     for slave in 0..settings.count() {
-        let kind = if slave < settings.slaves { Kind::Riscv64 } else { Kind::CortexM3 };
         let ram = settings::ram(spool, slave);
         fs::File::create(&ram).and_then(|ram| ram.set_len(RAM)).map_err(Error::file(&ram))?;
-        let mut command = emulator(kind, settings, programs, spool, slave);
-        let messages = fs::File::create(spool.join("messages")).map_err(Error::file(spool))?;
-        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(messages).process_group(0);
-        emulators.0.push(command.spawn().map_err(Error::file(Path::new(kind.emulator())))?);
     }
     let path = spool.join("settings");
     fs::write(&path, settings.for_master(out, programs, spool)).map_err(Error::file(&path))?;
     let interrupt = Interrupt::watch().map_err(Error::file(&path))?;
     let program = programs.join("hodo-board-master");
-    let mut master = Command::new(&program);
+    let processors = Processors::find(settings.protocol == Protocol::Polling);
+    let mut master = processors.master(&program);
     // Keys such as Ctrl-C come by way of us.
     master.arg(&path).process_group(0).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    let mut master = master.spawn().map_err(Error::file(&program))?;
-    let status = wait(&mut master, &mut emulators, &interrupt).map_err(Error::file(&program))?;
+    let mut running = Running(vec![master.spawn().map_err(Error::file(&program))?]);
+    let (stdout, stderr) = (running.0[0].stdout.take(), running.0[0].stderr.take());
+    let mut stdout = BufReader::new(stdout.ok_or(Error::NoCommand)?);
     let (mut said, mut errors) = (String::new(), String::new());
-    let read = |pipe: &mut dyn Read, text: &mut String| pipe.read_to_string(text).map_err(Error::file(&program));
-    master.stdout.take().map_or(Ok(0), |mut pipe| read(&mut pipe, &mut said))?;
-    master.stderr.take().map_or(Ok(0), |mut pipe| read(&mut pipe, &mut errors))?;
+    // Nothing but its end follows where it is not ready.
+    if stdout.read_line(&mut said).map_err(Error::file(&program))? > 0 {
+        start(settings, &processors, programs, spool, &mut running)?;
+    }
+    let status = wait(&mut running, &interrupt).map_err(Error::file(&program))?;
+    stdout.read_to_string(&mut said).map_err(Error::file(&program))?;
+    stderr.map_or(Ok(0), |mut pipe| pipe.read_to_string(&mut errors)).map_err(Error::file(&program))?;
     if status.success() {
         return Ok(said);
     }
@@ -125,8 +124,29 @@ fn run(settings: &BoardSettings, programs: &Path, out: &Path, spool: &Path) -> R
     Err(Error::Missing(format!("the board ended ({status}): {}", messages.join("; "))))
 }
 
+/// Starts the slaves.
+fn start(
+    settings: &BoardSettings,
+    processors: &Processors,
+    programs: &Path,
+    spool: &Path,
+    running: &mut Running,
+) -> Result<(), Error> {
+    let messages = fs::File::create(spool.join("messages")).map_err(Error::file(spool))?;
+    for slave in 0..settings.count() {
+        let kind = if slave < settings.slaves { Kind::Riscv64 } else { Kind::CortexM3 };
+        let mut command = processors.emulator(kind.emulator());
+        emulator(&mut command, kind, programs, spool, slave);
+        let messages = messages.try_clone().map_err(Error::file(spool))?;
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(messages).process_group(0);
+        running.0.push(command.spawn().map_err(Error::file(Path::new(kind.emulator())))?);
+    }
+    Ok(())
+}
+
 /// Waits for the master; tells it to end where we are told so, or where a slave is no more.
-fn wait(master: &mut Child, emulators: &mut Emulators, interrupt: &Interrupt) -> io::Result<ExitStatus> {
+fn wait(running: &mut Running, interrupt: &Interrupt) -> io::Result<ExitStatus> {
+    let (master, emulators) = running.0.split_first_mut().ok_or(io::ErrorKind::NotFound)?;
     loop {
         if let Some(status) = master.try_wait()? {
             return Ok(status);
@@ -135,7 +155,7 @@ fn wait(master: &mut Child, emulators: &mut Emulators, interrupt: &Interrupt) ->
             let pid = rustix::process::Pid::from_child(master);
             _ = rustix::process::kill_process(pid, rustix::process::Signal::TERM);
         }
-        for emulator in &mut emulators.0 {
+        for emulator in &mut *emulators {
             if emulator.try_wait()?.is_some() {
                 // It waits for a slave that does not come, or for its answers.
                 _ = master.kill();
@@ -145,29 +165,20 @@ fn wait(master: &mut Child, emulators: &mut Emulators, interrupt: &Interrupt) ->
     }
 }
 
-/// Emulators that are ended when they are not needed any more, whatever happens.
-struct Emulators(Vec<Child>);
+/// Master and emulators, ended when they are not needed any more, whatever happens.
+struct Running(Vec<Child>);
 
-impl Drop for Emulators {
+impl Drop for Running {
     fn drop(&mut self) {
-        for emulator in &mut self.0 {
-            _ = emulator.kill();
-            _ = emulator.wait();
+        for child in &mut self.0 {
+            _ = child.kill();
+            _ = child.wait();
         }
     }
 }
 
-/// QEMU with a slave.
-fn emulator(kind: Kind, settings: &BoardSettings, programs: &Path, spool: &Path, slave: u32) -> Command {
-    // One that polls would keep everything else from a processor.
-    let mut command = match settings.protocol != Protocol::Polling && may_be_first() {
-        true => {
-            let mut command = Command::new("chrt");
-            command.args(["--fifo", PRIORITY, kind.emulator()]);
-            command
-        }
-        false => Command::new(kind.emulator()),
-    };
+/// The arguments of QEMU with a slave.
+fn emulator(command: &mut Command, kind: Kind, programs: &Path, spool: &Path, slave: u32) {
     let machine = match kind {
         Kind::Riscv64 => "virt,memory-backend=ram",
         Kind::CortexM3 => "mps2-an385,memory-backend=ram",
@@ -183,14 +194,6 @@ fn emulator(kind: Kind, settings: &BoardSettings, programs: &Path, spool: &Path,
         command.args(["-bios", "none"]);
     }
     command.arg("-kernel").arg(programs.join(kind.program()));
-    command
-}
-
-/// Whether this user may run programs before all others: root, or whom the system's limits let.
-fn may_be_first() -> bool {
-    let mut chrt = Command::new("chrt");
-    chrt.args(["--fifo", PRIORITY, "true"]).stdout(Stdio::null()).stderr(Stdio::null());
-    find_in_path("chrt".as_ref()).is_some() && chrt.status().is_ok_and(|status| status.success())
 }
 
 /// Bytes of all files.
