@@ -136,6 +136,12 @@ int main(void)
     }
     board_mask();
     stamp(board_raw());
+    if (!slave_trace_packet_is_open(&context)) {
+        /* The ring was full: one more packet tells how many events were discarded. */
+        while (hodo_ring_full(&ring))
+            ;
+        hodo_platform_ring_open(&platform);
+    }
     hodo_platform_ring_close(&platform);
     shared->discarded = slave_trace_packet_events_discarded(&context);
     __sync_synchronize();

@@ -131,3 +131,55 @@ fn judge(folder: &Path, protocol: &'static str, wander: u32) -> Result<Vec<Row>,
     });
     Ok(rows.into())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The RISC-V slave of the recording that tests share; the other one has a truth of its own.
+    fn fixture() -> Recorded {
+        let board = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/ctf/board");
+        let mut recorded = Recorded::read(&board).unwrap();
+        assert_eq!(recorded.clocks.len(), 3);
+        recorded.clocks.truncate(2);
+        recorded
+    }
+
+    #[test]
+    fn the_truth_lies_in_the_interval_of_each_event() {
+        let recorded = fixture();
+        let (graph, pairs) = recorded.graph().unwrap();
+        assert_eq!(pairs.len(), 1000);
+        assert!(recorded.round_trips(&pairs)[0] > 500);
+        let verdict = Verdict::of(&recorded, &pairs, &graph.solve(Method::Bounded));
+        let row = Row {
+            protocol: "interrupt + burst",
+            wander: 5,
+            method: Method::Bounded,
+            verdict,
+            round_trips: vec![],
+        };
+        let broken = verdict::broken(&[row]);
+        assert!(
+            broken.iter().all(|what| !what.contains("hold the truth") && !what.contains("inversions")),
+            "{broken:?}"
+        );
+    }
+
+    #[test]
+    fn a_truth_that_is_elsewhere_is_noticed() {
+        let mut recorded = fixture();
+        let (graph, pairs) = recorded.graph().unwrap();
+        let events = recorded.clocks[1].2.iter_mut();
+        events.for_each(|event| event.truth = event.truth.map(|truth| truth + 10_000));
+        let verdict = Verdict::of(&recorded, &pairs, &graph.solve(Method::Bounded));
+        let row = Row {
+            protocol: "interrupt + burst",
+            wander: 5,
+            method: Method::Bounded,
+            verdict,
+            round_trips: vec![],
+        };
+        assert!(verdict::broken(&[row]).iter().any(|what| what.contains("hold the truth")));
+    }
+}
