@@ -29,6 +29,8 @@ void board_wait(void);
 /* In slave.c; interrupts are masked. */
 void slave_interrupted(void);
 void slave_ticked(void);
+/* Where an interrupt is about to return: runs what is more urgent. */
+void slave_preempted(void);
 int main(void);
 
 #endif

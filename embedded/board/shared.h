@@ -5,6 +5,7 @@
 
 #include "../hodo/ring.h"
 #include "../hodo/sync.h"
+#include "work.h"
 
 #define BOARD_RAM (16u << 20)
 #define BOARD_SHARED (8u << 20)
@@ -42,7 +43,9 @@ struct board_shared {
     volatile uint32_t magic, stop, poll, slave;
     /* Microseconds between two ticks that the slave traces; 0: none. */
     uint32_t tick_us;
-    uint32_t unused[3];
+    /* Milliseconds since its start after which an urgent task takes two thirds of the processor; 0: none does. */
+    uint32_t urgent_ms;
+    uint32_t unused[2];
     struct board_oscillator oscillator;
     /* Written by the slave. */
     uint8_t line[HODO_LINE];
@@ -51,6 +54,7 @@ struct board_shared {
     struct hodo_sync_words sync;
     struct hodo_ring_words ring;
     uint8_t slots[BOARD_SLOTS * BOARD_SLOT];
+    struct work_shared work;
 };
 
 #endif

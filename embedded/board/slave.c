@@ -2,8 +2,11 @@
  * SPDX-License-Identifier: MIT OR Apache-2.0 */
 #include "../hodo/platform.h"
 #include "board.h"
+#include "kernel.h"
 #include "oscillator.h"
 #include "slave_trace.h"
+
+#include <string.h>
 
 /* How often the handler looks for the next exchange of a burst: longer than the master takes to go on, shorter than what
  * one would notice. */
@@ -15,7 +18,13 @@ static struct hodo_platform_ring platform;
 static struct hodo_slave slave;
 static struct board_oscillator oscillator;
 static uint64_t started, shown, truth;
-static uint32_t number_of_slave;
+static uint32_t number_of_slave, urgent_ms, is_urgent;
+
+/* How long the emulated processor takes for a row of a picture, in nanoseconds. */
+#define ROW 1000000u
+/* The urgent task: how often it wakes, and how long it then runs, in ticks. */
+#define URGENT_EVERY 6u
+#define URGENT_TICKS 4u
 
 /* The time and the truth of what is traced next. */
 static void stamp(uint64_t raw)
@@ -74,11 +83,90 @@ void slave_interrupted(void)
     hodo_slave_handle(&slave);
 }
 
+void slave_switched(uint32_t from, uint32_t to)
+{
+    TRACE(board_raw(), task_switch, from, to);
+}
+
 void slave_ticked(void)
 {
     static uint32_t ticks;
 
     TRACE(board_raw(), tick, ticks++);
+    if (urgent_ms && truth - started >= (uint64_t)urgent_ms * 1000000u && ticks % URGENT_EVERY == 0 && !is_urgent) {
+        is_urgent = 1;
+        TRACE(board_raw(), task_wake, TASK_URGENT);
+    }
+}
+
+/* A tracepoint of a function, in a task. */
+static void entered(uint32_t function)
+{
+    board_mask();
+    TRACE(board_raw(), func_entry, function);
+    board_unmask();
+}
+
+static void left(uint32_t function)
+{
+    board_mask();
+    TRACE(board_raw(), func_exit, function);
+    board_unmask();
+}
+
+static void urgent(void)
+{
+    entered(FUNCTION_URGENT);
+    kernel_spend((uint64_t)URGENT_TICKS * board_shared()->tick_us * 1000u - ROW / 2);
+    left(FUNCTION_URGENT);
+}
+
+void slave_preempted(void)
+{
+    if (is_urgent && kernel_task() != TASK_URGENT) {
+        kernel_run(TASK_URGENT, urgent);
+        is_urgent = 0;
+    }
+}
+
+/* Answers a message: the edges of a piece of a picture. */
+static void sobel(void)
+{
+    struct work_shared *work = &board_shared()->work;
+    struct hodo_ring received, sent;
+    struct hodo_slot slot;
+    struct work_message message;
+    const uint8_t *packet;
+    uint32_t row;
+
+    memset(&received, 0, sizeof received);
+    memset(&sent, 0, sizeof sent);
+    received.words = &work->to_slave.words;
+    sent.words = &work->to_master.words;
+    packet = hodo_ring_peek(&received, &slot);
+    if (!packet)
+        return;
+    memcpy(&message, packet, sizeof message);
+    hodo_ring_release(&received);
+    board_mask();
+    TRACE(board_raw(), msg_recv, message.id);
+    board_unmask();
+    entered(FUNCTION_SOBEL);
+    for (row = 0; row < message.rows && row < WORK_HEIGHT; row++) {
+        entered(FUNCTION_ROW);
+        sobel_row(work->piece + row * WORK_WIDTH, work->edges + row * WORK_WIDTH);
+        kernel_spend(ROW);
+        left(FUNCTION_ROW);
+    }
+    left(FUNCTION_SOBEL);
+    message.id |= 1u;
+    if (hodo_ring_full(&sent))
+        return;
+    memcpy(hodo_ring_reserve(&sent), &message, sizeof message);
+    board_mask();
+    TRACE(board_raw(), msg_send, message.id);
+    hodo_ring_commit(&sent, sizeof message);
+    board_unmask();
 }
 
 static void begin(struct board_shared *shared)
@@ -88,6 +176,7 @@ static void begin(struct board_shared *shared)
 
     oscillator = shared->oscillator;
     number_of_slave = shared->slave;
+    urgent_ms = shared->urgent_ms;
     started = board_truth(board_raw());
     ring.words = &shared->ring;
     ring.epoch = epoch;
@@ -126,7 +215,11 @@ int main(void)
     __sync_synchronize();
     shared->state = BOARD_READY;
     while (!shared->stop) {
-        if (shared->poll) {
+        if (shared->work.to_slave.words.produced != shared->work.to_slave.words.consumed) {
+            board_mask();
+            kernel_run(TASK_SOBEL, sobel);
+            board_unmask();
+        } else if (shared->poll) {
             board_mask();
             hodo_slave_handle(&slave);
             board_unmask();

@@ -10,6 +10,8 @@
  *   exchanges N        in a burst, 1 to 8
  *   polling 0|1        whether slaves poll, without an interrupt
  *   tick_us N          between ticks that slaves trace; 0: none
+ *   work 0|1           whether slaves work on pictures, for which they have to tick
+ *   urgent_ms N        when an urgent task wakes on slaves 1, 5, 9 …; 0: never
  *   seconds S          how long; 0: until SIGINT or SIGTERM
  *   slave RAM SOCKET OFFSET DRIFT_PPB WANDER_PPB WANDER_PERIOD_MS [AT_MS TICKS]…
  *
@@ -97,6 +99,8 @@ static void read_settings(const char *path, struct settings *settings)
                    : !strcmp(word, "exchanges") ? sscanf(rest, "%u", &settings->exchanges)
                    : !strcmp(word, "polling") ? sscanf(rest, "%u", &settings->polling)
                    : !strcmp(word, "tick_us") ? sscanf(rest, "%u", &settings->tick_us)
+                   : !strcmp(word, "work") ? sscanf(rest, "%u", &settings->work)
+                   : !strcmp(word, "urgent_ms") ? sscanf(rest, "%u", &settings->urgent_ms)
                    : !strcmp(word, "seconds") ? sscanf(rest, "%lf", &settings->seconds)
                                               : 0))
             fail("a line that is not understood", line);
@@ -136,15 +140,34 @@ static void exchange(struct slave *slave, const struct settings *settings)
     }
 }
 
+static int is_before(const struct timespec *one, const struct timespec *other)
+{
+    return one->tv_sec < other->tv_sec || (one->tv_sec == other->tv_sec && one->tv_nsec < other->tv_nsec);
+}
+
+/* Sleeps until then; where slaves work, looks for their answers meanwhile. */
+static void rest(const struct timespec *until, const struct settings *settings)
+{
+    const struct timespec nap = {0, 200000};
+    struct timespec now;
+
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    while (settings->work && is_before(&now, until) && work_step(slaves, slave_count)) {
+        nanosleep(&nap, 0);
+        clock_gettime(CLOCK_MONOTONIC, &now);
+    }
+    if (is_before(&now, until))
+        clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, until, 0);
+}
+
 static void run(const struct settings *settings)
 {
-    struct timespec next;
+    struct timespec next, now;
     uint64_t begin = clock_raw(0), length = clock_ticks(1000000000u);
     unsigned index;
 
     clock_gettime(CLOCK_MONOTONIC, &next);
     while (!stopped && (settings->seconds <= 0 || (double)(clock_raw(0) - begin) < settings->seconds * (double)length)) {
-        struct timespec now;
         for (index = 0; index < slave_count && !stopped; index++)
             exchange(&slaves[index], settings);
         for (index = 0; index < slave_count; index++)
@@ -154,10 +177,9 @@ static void run(const struct settings *settings)
         next.tv_nsec %= 1000000000;
         clock_gettime(CLOCK_MONOTONIC, &now);
         /* A round that took longer than a period is followed by the next one at once, not by all that were missed. */
-        if (now.tv_sec > next.tv_sec || (now.tv_sec == next.tv_sec && now.tv_nsec > next.tv_nsec))
+        if (is_before(&next, &now))
             next = now;
-        else
-            clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &next, 0);
+        rest(&next, settings);
     }
 }
 
@@ -196,6 +218,7 @@ int main(int count, char **arguments)
     for (index = 0; index < slave_count; index++)
         slave_stop(&slaves[index], &settings);
     trace_end();
+    work_end(&settings);
     printf("realtime %u\n", realtime);
     return 0;
 }

@@ -13,7 +13,7 @@
 /* What is asked for, from the file that is the daemon's only argument: a word and its value a line. */
 struct settings {
     char out[LONGEST_PATH], metadata[LONGEST_PATH];
-    unsigned period_us, exchanges, polling, tick_us;
+    unsigned period_us, exchanges, polling, tick_us, work, urgent_ms;
     double seconds;
 };
 
@@ -26,6 +26,8 @@ struct slave {
     int socket;
     struct hodo_master master;
     struct hodo_ring ring;
+    /* Of messages: see work.c. */
+    struct hodo_ring sends, answers;
     FILE *stream;
     uint32_t stream_epoch, known_epoch, known_broken;
     unsigned long exchanges, lost, packets;
@@ -58,7 +60,15 @@ void trace_start(uint64_t raw, unsigned slaves, const struct settings *settings,
 void trace_exchange(const struct slave *slave, const struct hodo_exchange *exchange);
 void trace_started(uint64_t raw, const struct slave *slave, uint32_t epoch);
 void trace_broken(uint64_t raw, const struct slave *slave, uint32_t count);
+void trace_function(uint64_t raw, int entry, uint8_t function);
+void trace_message(uint64_t raw, int sent, const struct slave *slave, uint64_t id);
 void trace_end(void);
+
+/* work.c: a picture that slaves work on. A step begins one where it is time, and takes answers; whether some are still to
+ * come. */
+void work_begin(struct slave *slave);
+int work_step(struct slave *slaves, unsigned slave_count);
+void work_end(const struct settings *settings);
 
 /* Makes the folder of a trace with its metadata: `template` of the folder of metadata, where each `word` becomes `named`. */
 void trace_folder(const struct settings *settings, const char *folder, const char *template, const char *word,

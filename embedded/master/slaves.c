@@ -47,6 +47,9 @@ void slave_begin(struct slave *slave, const struct settings *settings)
     shared->slave = slave->number;
     shared->poll = settings->polling;
     shared->tick_us = settings->tick_us;
+    /* Two slaves of eight. */
+    shared->urgent_ms = slave->number % 4 == 1 ? settings->urgent_ms : 0;
+    work_begin(slave);
     slave->oscillator.raw_base = scale.raw_base;
     slave->oscillator.base = scale.base;
     slave->oscillator.multiplier = scale.multiplier;

@@ -131,6 +131,24 @@ void trace_broken(uint64_t raw, const struct slave *slave, uint32_t count)
     master_trace_trace_ring_broken(&context, slave->number, count);
 }
 
+void trace_function(uint64_t raw, int entry, uint8_t function)
+{
+    shown = clock_nanoseconds(raw);
+    if (entry)
+        master_trace_trace_func_entry(&context, function);
+    else
+        master_trace_trace_func_exit(&context, function);
+}
+
+void trace_message(uint64_t raw, int sent, const struct slave *slave, uint64_t id)
+{
+    shown = clock_nanoseconds(raw);
+    if (sent)
+        master_trace_trace_msg_send(&context, slave->number, id);
+    else
+        master_trace_trace_msg_recv(&context, slave->number, id);
+}
+
 void trace_end(void)
 {
     if (master_trace_packet_is_open(&context) && !master_trace_packet_is_empty(&context))

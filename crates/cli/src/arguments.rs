@@ -161,7 +161,8 @@ pub struct Record {
     pub witness: bool,
     /// A board: slaves=N, cortex-m3=N, protocol=burst|interrupt|polling, exchanges=N of a burst, period=TIME between
     /// exchanges, tick=TIME between events of a slave, time=TIME in all (0: until Ctrl-C), and of the slaves' clocks
-    /// drift=N, wander=N/TIME (parts such as 5ppm), step=TIME:TICKS; separated by commas
+    /// drift=N, wander=N/TIME (parts such as 5ppm), step=TIME:TICKS; work=sobel: slaves find edges in a picture,
+    /// urgent=TIME: when another task takes two of eight from that; separated by commas
     #[arg(long, value_name = "SETTINGS")]
     pub board: Option<hodo_recorder::BoardSettings>,
     /// File to write

@@ -25,6 +25,10 @@
 #define UART0_IRQ 0u
 
 #define NVIC_ENABLE 0xe000e100u
+#define INTERRUPT_CONTROL 0xe000ed04u
+#define PENDSV_SET (1u << 28)
+#define SYSTEM_PRIORITY_3 0xe000ed20u
+#define PENDSV_LAST (0xffu << 16)
 
 extern uint32_t _stack, _bss, _bss_end;
 
@@ -69,6 +73,7 @@ void board_wait(void)
 
 void board_start(uint32_t tick_us)
 {
+    WORD(SYSTEM_PRIORITY_3) |= PENDSV_LAST;
     WORD(UART0 + UART_DIVIDER) = 16;
     WORD(UART0 + UART_CONTROL) = 0xa; /* receives, and interrupts for it */
     WORD(NVIC_ENABLE) = 1u << UART0_IRQ;
@@ -88,6 +93,7 @@ static void on_uart(void)
         (void)WORD(UART0 + UART_DATA);
     WORD(UART0 + UART_CLEAR) = 2;
     slave_interrupted();
+    WORD(INTERRUPT_CONTROL) = PENDSV_SET;
     board_unmask();
 }
 
@@ -96,6 +102,15 @@ static void on_timer(void)
     board_mask();
     WORD(TIMER1 + TIMER_CLEAR) = 1;
     slave_ticked();
+    WORD(INTERRUPT_CONTROL) = PENDSV_SET;
+    board_unmask();
+}
+
+/* Comes when no other interrupt is to be served; others interrupt it. */
+static void on_pendsv(void)
+{
+    board_mask();
+    slave_preempted();
     board_unmask();
 }
 
@@ -130,7 +145,7 @@ const struct vectors vectors __attribute__((section(".vectors"), used)) = {
     &_stack,
     on_reset,
     {on_fault, on_fault, on_fault, on_fault, on_fault, on_fault, on_fault, on_fault, on_fault, on_fault, on_fault,
-     on_fault, on_fault, on_fault},
+     on_fault, on_pendsv, on_fault},
     {on_uart, on_fault, on_fault, on_fault, on_fault, on_fault, on_fault, on_fault, on_fault, on_timer, on_fault,
      on_fault, on_fault, on_fault, on_fault, on_fault},
 };

@@ -97,4 +97,5 @@ void board_trap(unsigned long cause)
         for (;;)
             board_wait();
     }
+    slave_preempted();
 }

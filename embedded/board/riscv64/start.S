@@ -20,7 +20,7 @@ _start:
 
     .align 4
 trap:
-    addi sp, sp, -128
+    addi sp, sp, -144
     sd ra, 0(sp)
     sd t0, 8(sp)
     sd t1, 16(sp)
@@ -37,8 +37,17 @@ trap:
     sd t4, 104(sp)
     sd t5, 112(sp)
     sd t6, 120(sp)
+    # Tasks that run in here are interrupted too.
+    csrr t0, mepc
+    csrr t1, mstatus
+    sd t0, 128(sp)
+    sd t1, 136(sp)
     csrr a0, mcause
     call board_trap
+    ld t0, 128(sp)
+    ld t1, 136(sp)
+    csrw mepc, t0
+    csrw mstatus, t1
     ld ra, 0(sp)
     ld t0, 8(sp)
     ld t1, 16(sp)
@@ -55,5 +64,5 @@ trap:
     ld t4, 104(sp)
     ld t5, 112(sp)
     ld t6, 120(sp)
-    addi sp, sp, 128
+    addi sp, sp, 144
     mret

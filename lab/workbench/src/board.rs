@@ -36,6 +36,8 @@ const SLAVE: &[&str] = &[
     "hodo/ring.c",
     "hodo/platform.c",
     "board/oscillator.c",
+    "board/kernel.c",
+    "board/sobel.c",
     "board/slave.c",
     "board/freestanding/string.c",
 ];
@@ -47,6 +49,8 @@ const MASTER: &[&str] = &[
     "master/clock.c",
     "master/slaves.c",
     "master/trace.c",
+    "master/work.c",
+    "board/sobel.c",
     "hodo/sync.c",
     "hodo/ring.c",
     "board/oscillator.c",

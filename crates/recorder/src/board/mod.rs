@@ -121,7 +121,10 @@ fn run(settings: &BoardSettings, programs: &Path, out: &Path, spool: &Path) -> R
     }
     let messages = fs::read_to_string(spool.join("messages")).unwrap_or_default();
     let messages: Vec<&str> = errors.lines().chain(messages.lines()).map(str::trim).collect();
-    Err(Error::Missing(format!("the board ended ({status}): {}", messages.join("; "))))
+    Err(Error::Missing(format!(
+        "the board ended ({status}): {}. After an update, `cargo xtask setup --board` builds its programs anew",
+        messages.join("; ")
+    )))
 }
 
 /// Starts the slaves.
@@ -210,6 +213,13 @@ fn size(folder: &Path) -> io::Result<u64> {
 fn warnings(said: &str) -> Vec<String> {
     let mut warnings = Vec::new();
     for line in said.lines() {
+        if let Some(picture) = line.strip_prefix("pictures ") {
+            let wrong = picture.split(' ').nth(3).unwrap_or("0");
+            if wrong != "0" {
+                warnings
+                    .push(format!("{wrong} rows of the slaves' pictures are not what the master computes"));
+            }
+        }
         let Some((slave, counts)) = line.split_once(": ") else {
             if line == "realtime 0" {
                 let text =
@@ -244,9 +254,11 @@ mod tests {
     #[test]
     fn what_went_wrong_is_told() {
         let said = "slave 0: exchanges 9 lost 0 packets 3 discarded 0 stopped 1\n\
-                    slave 1: exchanges 8 lost 1 packets 3 discarded 7 stopped 0\nrealtime 0\n";
+                    slave 1: exchanges 8 lost 1 packets 3 discarded 7 stopped 0\n\
+                    pictures 9 rows wrong 2 shortest_us 1 longest_us 2\nrealtime 0\n";
         let warnings = warnings(said);
-        assert_eq!(warnings.len(), 4);
+        assert_eq!(warnings.len(), 5);
+        assert!(warnings[3].starts_with("2 rows"), "{warnings:?}");
         assert_eq!(warnings[0], "slave 1: 1 exchanges were not answered in time");
         assert_eq!(warnings[1], "slave 1: 7 events found no room in its ring");
     }

@@ -38,6 +38,10 @@ pub struct BoardSettings {
     pub wander_ppb: u32,
     /// How long that takes, there and back.
     pub wander_period: Duration,
+    /// Whether slaves find edges in a picture that the master cuts, by messages; they have to tick for that.
+    pub sobel: bool,
+    /// When an urgent task wakes on slaves 1, 5, 9 …, after their start, and takes two thirds of their processors.
+    pub urgent: Option<Duration>,
     /// Jumps of the first slave's clock: when, since it started, and by how many ticks of 100 ns.
     pub steps: Vec<(Duration, i64)>,
 }
@@ -55,6 +59,8 @@ impl Default for BoardSettings {
             drift_ppb: None,
             wander_ppb: 0,
             wander_period: Duration::from_secs(20),
+            sobel: false,
+            urgent: None,
             steps: Vec::new(),
         }
     }
@@ -79,6 +85,9 @@ impl FromStr for BoardSettings {
             let (name, value) =
                 part.split_once('=').ok_or_else(|| format!("{part}: expected NAME=VALUE, as in slaves=8"))?;
             settings.set(name, value).map_err(|expected| format!("{part}: expected {expected}"))?;
+        }
+        if (settings.sobel || settings.urgent.is_some()) && settings.tick.is_zero() {
+            return Err("tick=0: slaves have to tick for work=sobel and urgent=TIME".to_owned());
         }
         match settings.slaves + settings.cortex_m3 {
             1..=MOST_SLAVES => Ok(settings),
@@ -122,6 +131,9 @@ impl BoardSettings {
                 self.wander_ppb = u32::try_from(ppb(size)?).map_err(|_| "no negative number")?;
                 self.wander_period = duration(period)?;
             }
+            "work" if value == "sobel" => self.sobel = true,
+            "work" => return Err("sobel".to_owned()),
+            "urgent" => self.urgent = Some(duration(value)?),
             "step" => {
                 let expected = || "TIME:TICKS, as in 5s:10000".to_owned();
                 let (at, ticks) = value.split_once(':').ok_or_else(expected)?;
@@ -132,7 +144,7 @@ impl BoardSettings {
             }
             _ => {
                 return Err(
-                    "one of slaves, cortex-m3, protocol, exchanges, period, tick, time, drift, wander, step"
+                    "one of slaves, cortex-m3, protocol, exchanges, period, tick, time, drift, wander, step, work, urgent"
                         .to_owned(),
                 );
             }
@@ -156,6 +168,8 @@ impl BoardSettings {
             ("exchanges", exchanges.to_string()),
             ("polling", u32::from(self.protocol == Protocol::Polling).to_string()),
             ("tick_us", self.tick.as_micros().to_string()),
+            ("work", u32::from(self.sobel).to_string()),
+            ("urgent_ms", self.urgent.map_or(0, |time| time.as_millis()).to_string()),
             ("seconds", self.time.map_or(0.0, |time| time.as_secs_f64()).to_string()),
         ];
         values.iter().for_each(|(name, value)| _ = writeln!(text, "{name} {value}"));
@@ -227,6 +241,7 @@ mod tests {
             ("slaves=0", "a board has 1 to 64 slaves"),
             ("slaves=60,cortex-m3=5", "a board has 1 to 64 slaves"),
             ("speed=1", "speed=1: expected one of slaves"),
+            ("work=sobel,tick=0", "tick=0: slaves have to tick"),
             ("period", "period: expected NAME=VALUE"),
             ("period=1us", "period=1us: expected at least 100us"),
             ("wander=-5ppm", "wander=-5ppm: expected no negative number"),
@@ -242,7 +257,8 @@ mod tests {
     fn the_master_is_told_of_each_slave() {
         let settings: BoardSettings = "slaves=2,protocol=interrupt,step=1s:7,time=1s".parse().unwrap();
         let text = settings.for_master(Path::new("out"), Path::new("metadata"), Path::new("spool"));
-        assert!(text.contains("exchanges 1\npolling 0\ntick_us 1000\nseconds 1\n"), "{text}");
+        let shared = "exchanges 1\npolling 0\ntick_us 1000\nwork 0\nurgent_ms 0\nseconds 1\n";
+        assert!(text.contains(shared), "{text}");
         let slaves = "slave spool/0.ram spool/0.uart 123456789 37000 0 20000 1000 7\n\
                       slave spool/1.ram spool/1.uart 246913578 -21000 0 20000\n";
         assert!(text.ends_with(slaves), "{text}");
