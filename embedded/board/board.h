@@ -26,6 +26,10 @@ void board_unmask(void);
 /* Sleeps until an interrupt comes. Masked or not. */
 void board_wait(void);
 
+/* Sleeps for ever, whatever interrupts are pending: a processor that only waits masked would wake for each of them, and keep
+ * others out. */
+void board_end(void);
+
 /* In slave.c; interrupts are masked. */
 void slave_interrupted(void);
 void slave_ticked(void);

@@ -239,6 +239,6 @@ int main(void)
     shared->discarded = slave_trace_packet_events_discarded(&context);
     __sync_synchronize();
     shared->state = BOARD_STOPPED;
-    for (;;)
-        board_wait();
+    board_end();
+    return 0;
 }

@@ -25,8 +25,10 @@
 #define UART0_IRQ 0u
 
 #define NVIC_ENABLE 0xe000e100u
+#define NVIC_DISABLE 0xe000e180u
 #define INTERRUPT_CONTROL 0xe000ed04u
 #define PENDSV_SET (1u << 28)
+#define PENDSV_CLEAR (1u << 27)
 #define SYSTEM_PRIORITY_3 0xe000ed20u
 #define PENDSV_LAST (0xffu << 16)
 
@@ -69,6 +71,14 @@ void board_unmask(void)
 void board_wait(void)
 {
     __asm__ volatile("wfi" : : : "memory");
+}
+
+void board_end(void)
+{
+    WORD(NVIC_DISABLE) = 0xffffffffu;
+    WORD(INTERRUPT_CONTROL) = PENDSV_CLEAR;
+    for (;;)
+        board_wait();
 }
 
 void board_start(uint32_t tick_us)
@@ -117,8 +127,7 @@ static void on_pendsv(void)
 /* A fault: what there is to see is the program counter, in QEMU's monitor. */
 static void on_fault(void)
 {
-    for (;;)
-        board_wait();
+    board_end();
 }
 
 static void on_reset(void)

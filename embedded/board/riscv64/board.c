@@ -54,6 +54,13 @@ void board_wait(void)
     __asm__ volatile("wfi" : : : "memory");
 }
 
+void board_end(void)
+{
+    __asm__ volatile("csrw mie, zero" : : : "memory");
+    for (;;)
+        board_wait();
+}
+
 void board_start(uint32_t tick_us)
 {
     unsigned long enabled = MIE_EXTERNAL;
@@ -93,9 +100,7 @@ void board_trap(unsigned long cause)
             WORD(PLIC + 0x200004) = claimed;
     } else {
         /* A fault: what there is to see is the program counter, in QEMU's monitor. */
-        board_mask();
-        for (;;)
-            board_wait();
+        board_end();
     }
     slave_preempted();
 }

@@ -80,12 +80,25 @@ pub fn sizes(target: &Target, folder: &Path) -> Outcome<Vec<(&'static str, u64, 
 /// # Errors
 /// What does not hold, as it prints it, or the compiler's failure.
 pub fn enumerate(library: &Path, folder: &Path) -> Outcome<String> {
+    let sources = [source("tests/enumerate.c"), library.join("sync.c"), library.join("ring.c")];
+    run("enumerate", &sources, library, folder)
+}
+
+/// Compiles the tests of what the enumeration does not visit, and runs them.
+///
+/// # Errors
+/// What does not hold, or the compiler's failure.
+pub fn parts(folder: &Path) -> Outcome<String> {
+    let names = ["tests/parts.c", "hodo/sync.c", "hodo/ring.c", "hodo/platform.c", "board/oscillator.c"];
+    run("parts", &names.map(source), &source("hodo"), folder)
+}
+
+fn run(name: &str, sources: &[PathBuf], library: &Path, folder: &Path) -> Outcome<String> {
     fs::create_dir_all(folder)?;
-    let program = folder.join("enumerate");
+    let program = folder.join(name);
     let mut compile = Command::new("gcc");
     compile.args(STRICT).args(["-O2", "-o"]).arg(&program).arg("-I").arg(library);
-    compile.arg(source("tests/enumerate.c")).arg(library.join("sync.c")).arg(library.join("ring.c"));
-    quietly(&mut compile)?;
+    quietly(compile.args(sources))?;
     let output = Command::new(&program).output()?;
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     if output.status.success() { Ok(text) } else { Err(text.into()) }

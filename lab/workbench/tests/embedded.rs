@@ -3,7 +3,7 @@
 
 use std::{fs, path::Path};
 
-use workbench::embedded::{LIBRARY, TARGETS, enumerate, sizes, source};
+use workbench::embedded::{LIBRARY, TARGETS, enumerate, parts, sizes, source};
 
 /// The most code that the library may have.
 const MOST_CODE: u64 = 4096;
@@ -66,6 +66,12 @@ fn the_protocol_holds_in_every_state() {
     let report = enumerate(&source("hodo"), folder.path()).unwrap();
     println!("{report}");
     assert!(report.starts_with("protocol: ") && report.contains("after an overrun"), "{report}");
+}
+
+#[test]
+fn handler_platforms_and_oscillators_do_what_they_should() {
+    let folder = tempfile::tempdir().unwrap();
+    parts(folder.path()).unwrap();
 }
 
 #[test]
