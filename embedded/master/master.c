@@ -93,8 +93,8 @@ static void read_settings(const char *path, struct settings *settings)
         rest = line + used;
         if (!strcmp(word, "slave"))
             read_slave(rest, line);
-        else if (!(!strcmp(word, "out") ? sscanf(rest, "%511s", settings->out)
-                   : !strcmp(word, "metadata") ? sscanf(rest, "%511s", settings->metadata)
+        else if (!(!strcmp(word, "out") ? sscanf(rest, " %511[^\n]", settings->out)
+                   : !strcmp(word, "metadata") ? sscanf(rest, " %511[^\n]", settings->metadata)
                    : !strcmp(word, "period_us") ? sscanf(rest, "%u", &settings->period_us)
                    : !strcmp(word, "exchanges") ? sscanf(rest, "%u", &settings->exchanges)
                    : !strcmp(word, "polling") ? sscanf(rest, "%u", &settings->polling)

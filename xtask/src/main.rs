@@ -9,6 +9,7 @@
 //! ```
 
 mod demo;
+mod demo_board;
 mod fixtures;
 mod fuzz;
 mod test;
@@ -38,7 +39,7 @@ const CHORES: &[Chore] = &[
     },
     Chore {
         name: "demo",
-        help: "record two small programs, and see what was hidden in them",
+        help: "record two small programs, and see what was hidden in them; board: eight slaves that share a picture",
         run: demo::run,
     },
     Chore { name: "test", help: "format, lints, tidy, every test; what .ci/run runs", run: test::run },

@@ -31,6 +31,15 @@ use processors::Processors;
 const RAM: u64 = 16 << 20;
 pub(crate) fn record(request: &Request) -> Result<Outcome, Error> {
     let settings = &request.board;
+    let absent = [
+        (!request.events.is_empty(), "-e"),
+        (request.filter.is_some(), "--filter"),
+        (request.snapshot.is_some(), "--snapshot"),
+        (request.overflow.is_some(), "--overflow"),
+    ];
+    if let Some((_, option)) = absent.iter().find(|(asked, _)| *asked) {
+        return Err(Error::Missing(format!("{option} is not there for --engine board, which takes --board")));
+    }
     let [folder] = request.command.as_slice() else {
         return Err(Error::Missing("a board is recorded into a folder: name one, and no command".to_owned()));
     };
@@ -44,11 +53,9 @@ pub(crate) fn record(request: &Request) -> Result<Outcome, Error> {
     // Memory that no disk is behind, where there is some.
     let memory = Path::new("/dev/shm");
     let spool = temporary(if memory.is_dir() { memory } else { parent })?;
-    for path in [fresh.path(), spool.path()] {
-        if path.to_string_lossy().contains([' ', ',']) {
-            let reason = format!("{}: a board's path may hold neither spaces nor commas", path.display());
-            return Err(Error::Missing(reason));
-        }
+    if spool.path().to_string_lossy().contains([' ', ',']) {
+        let reason = format!("{}: a board's memory may lie under no such name", spool.path().display());
+        return Err(Error::Missing(reason));
     }
     let said = run(settings, &programs, fresh.path(), spool.path())?;
     let bytes = size(fresh.path()).map_err(Error::file(fresh.path()))?;
