@@ -2,7 +2,8 @@
 
 #![no_main]
 
-use hodo_formats::ctf::{Cursor, DataFile, FilePackets, Trace, read_head, read_metadata, recognise};
+use hodo_formats::events::{Cursor, DataFile, FilePackets, Trace};
+use hodo_formats::ctf::{read_head, read_metadata, recognise};
 use libfuzzer_sys::fuzz_target;
 
 /// What TSDL needs to say before types can be declared.

@@ -2,7 +2,8 @@
 
 #![no_main]
 
-use hodo_formats::ctf::{Cursor, DataFile, Item, Trace, read_metadata, schema::Scope};
+use hodo_formats::events::{Cursor, DataFile, Item, Trace, schema::Scope};
+use hodo_formats::ctf::read_metadata;
 use hodo_model::event::{Compound, FieldSink, Meaning, Name};
 use libfuzzer_sys::fuzz_target;
 

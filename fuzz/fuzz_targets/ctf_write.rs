@@ -2,10 +2,8 @@
 
 #![no_main]
 
-use hodo_formats::ctf::{
-    Cursor, DataFile, Item, Trace, read_metadata,
-    write::{StreamWriter, Target, Version},
-};
+use hodo_formats::events::{Cursor, DataFile, Item, Trace};
+use hodo_formats::ctf::{read_metadata, write::{StreamWriter, Target, Version}};
 use libfuzzer_sys::fuzz_target;
 
 const TSDL: &str = "trace { byte_order = be; packet.header := struct { integer { size = 1; } stream_id; }; };

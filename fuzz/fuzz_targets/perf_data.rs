@@ -5,11 +5,7 @@
 
 use std::mem::size_of;
 
-use hodo_formats::{
-    Input, Unpacked, perf,
-    perf::layout::{PIPE_HEADER_SIZE, feature, record, sample},
-    recording::{Recording, Sideband},
-};
+use hodo_formats::{Input, Unpacked, perf, perf::layout::{PIPE_HEADER_SIZE, feature, record, sample}, recording::{Recording, Sideband}};
 use libfuzzer_sys::fuzz_target;
 
 #[allow(dead_code, reason = "the tests of the reader use all of it")]

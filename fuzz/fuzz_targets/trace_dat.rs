@@ -2,11 +2,8 @@
 
 #![no_main]
 
-use hodo_formats::{
-    Input, Unpacked,
-    ctf::{Cursor, Item, schema::Scope},
-    ftrace,
-};
+use hodo_formats::{Input, Unpacked, ftrace};
+use hodo_formats::events::{Cursor, Item, schema::Scope};
 use hodo_model::event::Ignore;
 use libfuzzer_sys::fuzz_target;
 

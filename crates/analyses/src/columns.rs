@@ -34,7 +34,7 @@ pub(crate) fn duration_cells(durations: &Durations) -> [Value; 7] {
 }
 
 /// Rows by their first key, the highest first, then by the second.
-pub(crate) fn most_time_first<K: Ord>(rows: impl Iterator<Item = (u64, K, Vec<Value>)>) -> Vec<Vec<Value>> {
+pub(crate) fn most_first<K: Ord>(rows: impl Iterator<Item = (u64, K, Vec<Value>)>) -> Vec<Vec<Value>> {
     let mut rows: Vec<_> = rows.collect();
     rows.sort_by(|one, other| (other.0, &one.1).cmp(&(one.0, &other.1)));
     rows.into_iter().map(|(_, _, row)| row).collect()

@@ -45,6 +45,11 @@ impl<M: Machine<O>, O> DeferredOps<M, O> {
         later.kept.into_iter().for_each(|operation| self.see(operation));
     }
 
+    /// The machine, if the trace begins here.
+    pub(crate) fn machine(&mut self) -> Option<&mut M> {
+        self.machine.as_mut()
+    }
+
     /// The machine after all of the trace.
     pub(crate) fn finish(self) -> M {
         let mut machine = self.machine.unwrap_or_default();

@@ -14,6 +14,7 @@ pub mod io;
 pub mod irq;
 pub mod lost;
 pub mod memory;
+pub mod mnemonics;
 pub mod net;
 pub mod periods;
 pub mod processes;
@@ -51,6 +52,7 @@ pub fn each(visitor: &mut impl Visitor) {
     visitor.visit(&profile::TREE);
     visitor.visit(&blocks::LINES);
     visitor.visit(&blocks::BLOCKS);
+    visitor.visit(&mnemonics::MNEMONICS);
     visitor.visit(&count::CountReport);
     visitor.visit(&periods::PeriodsReport);
     visitor.visit(&cpu::CpuReport);

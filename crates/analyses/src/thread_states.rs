@@ -326,6 +326,11 @@ impl<O: Observer> StateDelta<O> {
         self.calls = later.calls;
     }
 
+    /// The observer, if the trace begins here.
+    pub(crate) fn observer(&mut self) -> Option<&mut O> {
+        self.steps.machine().map(|machine| &mut machine.observer)
+    }
+
     /// What the observer saw by the end of the trace.
     pub(crate) fn finish(self, end: Nanos) -> O {
         self.steps.finish().end(end)

@@ -5,9 +5,10 @@ use std::{
     io::{self, BufWriter, IsTerminal, Write},
     os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
+    sync::Arc,
 };
 
-use hodo_model::Table;
+use hodo_model::{Heading, Table, table::RecordBatch};
 use hodo_views::{Reader, VIEWS, View};
 use tempfile::{Builder, NamedTempFile};
 
@@ -149,6 +150,39 @@ pub fn draw_all(mut tables: Vec<Table>, output: &Output) -> Result<(), Failure> 
     destination.finish()?;
     for table in tables.iter().filter(|_| !view.shows_loss) {
         written(hodo_views::write_loss(&table.loss, &hodo_views::Options::default(), &mut io::stderr()))?;
+    }
+    Ok(())
+}
+
+/// Draws a table whose rows come in batches: `make` hands batches on while it gets `true`, and returns the table of the
+/// last rows; `None` where it was interrupted, which leaves no file.
+pub fn draw_stream(
+    heading: Heading,
+    output: &Output,
+    make: impl FnOnce(&mut (dyn FnMut(&RecordBatch) -> bool + Send)) -> Result<Option<Table>, Failure>,
+) -> Result<(), Failure> {
+    let view = view(output);
+    let mut destination = Destination::open(output.output.as_deref())?;
+    let schema = Arc::clone(heading.builder().schema());
+    let options = options(output.limit, output);
+    let mut made = Ok(None);
+    let draw = || {
+        let mut drawing = view.begin(&schema, &options, &mut destination)?;
+        let mut drawn = Ok(());
+        made = make(&mut |batch| {
+            drawn = drawing.batch(batch);
+            drawn.is_ok()
+        });
+        drawn?;
+        let Ok(Some(last)) = &made else { return Ok(()) };
+        last.batches().iter().try_for_each(|batch| drawing.batch(batch))?;
+        drawing.end(&last.summary, &last.loss)
+    };
+    written(draw())?;
+    let Some(last) = made? else { return Ok(()) };
+    destination.finish()?;
+    if !view.shows_loss {
+        written(hodo_views::write_loss(&last.loss, &hodo_views::Options::default(), &mut io::stderr()))?;
     }
     Ok(())
 }

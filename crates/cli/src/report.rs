@@ -5,7 +5,7 @@ use std::{
     process::ExitCode,
 };
 
-use hodo_engine::{AnyReport, Needs, reports};
+use hodo_engine::{AnyReport, Needs, Outcome, reports};
 use hodo_model::{Interest, Parameters, Selection};
 
 use crate::{
@@ -48,17 +48,31 @@ pub fn run(command: &Report) -> Result<ExitCode, Failure> {
     input::unopened(&command.input, Some(&command.filter), reports.clone(), parameters.clone())?.check()?;
     let experiment = input::experiment(&command.input, needs(&reports))?;
     let request = input::request(&command.input, Some(&command.filter), reports, parameters, &experiment)?;
-    let progress = Progress::new(experiment.work(&request), command.input.quiet);
-    let outcome = experiment.run(&request, &mut |done| progress.set(done))?;
-    progress.finish();
+    let heading = experiment.heading(&request).filter(|_| output::view(&command.output).keeps_no_rows());
+    let passes = if heading.is_some() { 2 } else { 1 };
+    let progress = Progress::new(passes * experiment.work(&request), command.input.quiet);
+    let mut lossless = true;
+    let mut end = |outcome: Outcome| {
+        progress.finish();
+        lossless = outcome.is_lossless();
+        if !command.input.quiet {
+            outcome.notes.iter().for_each(|note| eprintln!("hodo: {note}"));
+        }
+        Some(outcome.tables).filter(|_| !progress.is_interrupted())
+    };
+    match heading {
+        Some(heading) => output::draw_stream(heading, &command.output, |rows| {
+            let outcome = experiment.stream(&request, rows, &mut |done| progress.set(done))?;
+            Ok(end(outcome).and_then(|mut tables| tables.pop()))
+        })?,
+        None => {
+            let outcome = experiment.run(&request, &mut |done| progress.set(done))?;
+            end(outcome).map_or(Ok(()), |tables| output::draw_all(tables, &command.output))?;
+        }
+    }
     if progress.is_interrupted() {
         return Ok(ExitCode::from(INTERRUPTED));
     }
-    if !command.input.quiet {
-        outcome.notes.iter().for_each(|note| eprintln!("hodo: {note}"));
-    }
-    let lossless = outcome.is_lossless();
-    output::draw_all(outcome.tables, &command.output)?;
     experiment.with(input::say_nothing_decoded);
     let code = input::exit_code_of(&command.input, &experiment, lossless);
     // Memory of large traces is given back at the end of the process at once, not class by class.

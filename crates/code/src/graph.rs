@@ -98,6 +98,9 @@ pub struct Graph<'a, L> {
     provenances: Vec<Provenance>,
     /// Lengths of the instructions of all blocks.
     lengths: Vec<u8>,
+    /// Their bytes, and where those of each block begin.
+    bytes: Vec<u8>,
+    bytes_of: Vec<usize>,
     /// The block at each address that was asked for last; others are found through `versions`. By what `starts` says.
     index: HashTable<BlockId>,
     /// Where there are several blocks at one address: all of them, by the ticks at which they begin.
@@ -124,6 +127,8 @@ impl<'a, L: Labels> Graph<'a, L> {
             numbers: FxHashMap::default(),
             provenances: Vec::new(),
             lengths: Vec::new(),
+            bytes: Vec::new(),
+            bytes_of: Vec::new(),
             index: HashTable::new(),
             versions: FxHashMap::default(),
             native: Native::default(),
@@ -195,6 +200,14 @@ impl<'a, L: Labels> Graph<'a, L> {
     #[inline]
     pub fn lengths(&self, block: &Block) -> &[u8] {
         &self.lengths[block.lengths as usize..][..block.instructions as usize]
+    }
+
+    /// The bytes of a block's instructions.
+    #[inline]
+    pub fn bytes(&self, id: BlockId) -> &[u8] {
+        let begin = self.bytes_of.get(id.0 as usize).copied().unwrap_or_default();
+        let end = self.bytes_of.get(id.0 as usize + 1).copied().unwrap_or(self.bytes.len());
+        self.bytes.get(begin..end).unwrap_or_default()
     }
 
     /// The code that the blocks are of, as it is at a tick.
@@ -317,6 +330,8 @@ impl<'a, L: Labels> Graph<'a, L> {
         if (asked.label.module, asked.label.function) == function && asked.from.offset < part.from.offset {
             *part = *asked;
         }
+        self.bytes_of.push(self.bytes.len());
+        self.snapshot(at).append_bytes(block.start..block.end, &mut self.bytes);
         self.hops.push(CompactBlock::over(&block, provenance.is_lasting(), number));
         self.starts.push(block.start);
         self.blocks.push(block);

@@ -49,6 +49,22 @@ impl Snapshot<'_> {
         }
     }
 
+    /// Appends the bytes at some addresses to `to`, as far as they are known.
+    pub(crate) fn append_bytes(&self, addresses: Range<u64>, to: &mut Vec<u8>) {
+        let mut at = addresses.start;
+        while at < addresses.end {
+            let Some((content, _)) =
+                self.space.at(at, self.at).filter(|(content, _)| !content.bytes.is_empty())
+            else {
+                return;
+            };
+            let left = usize::try_from(addresses.end - at).unwrap_or(usize::MAX);
+            let bytes = &content.bytes[..content.bytes.len().min(left)];
+            to.extend_from_slice(bytes);
+            at += bytes.len() as u64;
+        }
+    }
+
     /// Near the end of a mapping an instruction may go on in the next one: how many bytes were joined,
     /// and when they are there.
     fn join(&self, address: u64, joined: &mut [u8; LONGEST_INSTRUCTION]) -> (usize, Range<u64>) {

@@ -13,10 +13,12 @@ const MOST: usize = 1 << 18;
 /// What was seen before the first time.
 #[derive(Default)]
 pub(crate) struct Early {
-    /// Runs have no lengths here.
+    /// Runs have no instructions here.
     seen: Vec<FlowEvent<'static>>,
     /// The lengths of the instructions of all runs.
     lengths: Vec<u8>,
+    /// And their bytes.
+    bytes: Vec<u8>,
     /// Instructions that ran since the first that is kept, asked for or not.
     ran: u64,
     /// Instructions that were left out, because they were too many.
@@ -46,6 +48,7 @@ impl Early {
     pub(crate) fn clear(&mut self) {
         self.seen.clear();
         self.lengths.clear();
+        self.bytes.clear();
         (self.ran, self.left_out) = (0, 0);
     }
 
@@ -60,15 +63,17 @@ impl Early {
         match &seen {
             FlowEvent::Run { code, .. } => {
                 self.lengths.extend_from_slice(code.lengths);
+                self.bytes.extend_from_slice(code.bytes);
                 self.ran += code.lengths.len() as u64;
             }
             FlowEvent::Skip { instructions } => self.ran += instructions,
             _ => {}
         }
-        self.seen.push(seen.without_lengths());
+        self.seen.push(seen.without_instructions());
         if self.seen.len() > MOST {
             self.left_out = self.lengths.len().max(1) as u64;
             self.lengths.clear();
+            self.bytes.clear();
             self.ran = 0;
             // What comes next does not follow from anything that is known.
             self.seen = vec![FlowEvent::Gap];
@@ -77,18 +82,26 @@ impl Early {
 
     /// Tells what was seen, in order, and forgets it.
     pub(crate) fn tell(&mut self, mut take: impl FnMut(FlowEvent<'_>)) {
-        let mut lengths = &self.lengths[..];
+        let (mut lengths, mut bytes) = (&self.lengths[..], &self.bytes[..]);
         for seen in mem::take(&mut self.seen) {
             match seen {
                 FlowEvent::Run { at, instructions, code } => {
                     let (of_run, rest) = lengths.split_at(instructions as usize);
                     lengths = rest;
-                    take(FlowEvent::Run { at, instructions, code: Code { lengths: of_run, ..code } });
+                    let size: usize = of_run.iter().map(|&length| usize::from(length)).sum();
+                    let (of_code, rest) = bytes.split_at(size.min(bytes.len()));
+                    bytes = rest;
+                    take(FlowEvent::Run {
+                        at,
+                        instructions,
+                        code: Code { lengths: of_run, bytes: of_code, ..code },
+                    });
                 }
                 other => take(other),
             }
         }
         self.lengths.clear();
+        self.bytes.clear();
         self.ran = 0;
     }
 }
@@ -156,14 +169,17 @@ mod tests {
 
     use super::*;
 
+    const NOPS: [u8; 16] = [0x90; 16];
+
     fn run(address: u64, lengths: &[u8]) -> FlowEvent<'_> {
         let at = Arrival { address, function: FunctionId { module: 0, index: 0 }, place: Place::Entry };
-        let code = Code { offset: address, since: 0, lengths, end: End::Next, target: 0 };
+        let bytes = &NOPS[..lengths.iter().map(|&length| usize::from(length)).sum()];
+        let code = Code { offset: address, since: 0, lengths, bytes, bits: 64, end: End::Next, target: 0 };
         FlowEvent::Run { at, instructions: lengths.len() as u64, code }
     }
 
     #[test]
-    fn runs_keep_their_lengths() {
+    fn runs_keep_their_instructions() {
         let mut early = Early::default();
         [run(1, &[1, 2, 3]), FlowEvent::Enter, run(7, &[]), run(9, &[4])]
             .into_iter()

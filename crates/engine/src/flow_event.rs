@@ -36,11 +36,11 @@ impl<L: Labels> Numbering for OfGraph<'_, '_, L> {
 #[inline]
 pub(crate) fn code<'a>(executed: &Executed<'a>) -> Code<'a> {
     let block = executed.block;
-    let lengths = executed.lengths;
+    let (lengths, bytes, bits) = (executed.lengths, executed.bytes, executed.code.bits as u8);
     let (offset, since) = (executed.provenance.origin.offset, executed.provenance.valid.start);
     if !executed.is_whole() {
         let target = lengths.iter().fold(block.start, |at, &length| at.wrapping_add(u64::from(length)));
-        return Code { offset, since, lengths, end: End::Next, target };
+        return Code { offset, since, lengths, bytes, bits, end: End::Next, target };
     }
     let end = match block.terminator {
         Terminator::None => End::Next,
@@ -52,5 +52,5 @@ pub(crate) fn code<'a>(executed: &Executed<'a>) -> Code<'a> {
         Terminator::IndirectJump => End::Indirect,
         Terminator::Far => End::Far,
     };
-    Code { offset, since, lengths, end, target: block.target }
+    Code { offset, since, lengths, bytes, bits, end, target: block.target }
 }

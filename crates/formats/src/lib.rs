@@ -3,7 +3,7 @@
 //! ```text
 //! bytes of files ──one of FORMATS──┬──► Recording: settings, streams of bytes, sideband in order of time
 //! raw buffer + options ──raw───────┘
-//! folder of a trace ──ctf──┬► Trace: streams of software events
+//! folder of a trace ──ctf──┬► events::Trace: streams of software events
 //! trace.dat ──ftrace───────┤
 //! perf.data ──perf─────────┘
 //! relay daemon ──lttng_live──► packets of such streams, while they are recorded
@@ -13,6 +13,7 @@
 
 pub mod ctf;
 pub mod error;
+pub mod events;
 pub mod ftrace;
 mod input;
 pub mod perf;
@@ -41,7 +42,7 @@ pub enum Holds {
     /// Control flow.
     ControlFlow(ReadFlow),
     /// Software events: this reads the file that describes the others of its folder.
-    Events(fn(&[u8]) -> Result<ctf::schema::TraceClass, Error>),
+    Events(fn(&[u8]) -> Result<events::schema::TraceClass, Error>),
     /// Software events: this reads all of a file.
     Traces(ReadTraces),
     /// Control flow, software events, or both.
@@ -52,7 +53,7 @@ pub enum Holds {
 pub type ReadFlow = for<'a> fn(&Input<'a>) -> Result<Recording<'a>, Error>;
 
 /// Reads the traces of software events in a file.
-pub type ReadTraces = for<'a> fn(&Input<'a>) -> Result<Vec<ctf::Trace<'a>>, Error>;
+pub type ReadTraces = for<'a> fn(&Input<'a>) -> Result<Vec<events::Trace<'a>>, Error>;
 
 /// Every format.
 pub const FORMATS: &[Format] = &[perf::FORMAT, ctf::FORMAT, ftrace::FORMAT];

@@ -11,8 +11,8 @@ use hodo_clock::Nanos;
 use serde::{Serialize, de::DeserializeOwned};
 
 use crate::{
-    AnyAnalysis, AnyPartial, CountInterest, Counts, FlowEvent, FunctionRun, Names, Numbering, Period, Run,
-    Sources, Table,
+    AnyAnalysis, AnyPartial, CountInterest, Counts, FlowEvent, FunctionRun, Heading, Names, Numbering,
+    Period, Run, Sources, Table, TableBuilder,
     kernel::{KernelEvent, Kind, Threads},
 };
 
@@ -190,6 +190,28 @@ pub trait Analysis: Send + Sync + 'static {
     /// Joins two neighbours; `earlier` ends where `later` begins, and where `threads` run.
     fn merge(&self, earlier: Self::Partial, later: Self::Partial, threads: &Threads) -> Self::Partial;
 
+    /// Whether [`Analysis::merge`] may take its neighbours in either order, as sums may.
+    fn is_commutative(&self) -> bool {
+        false
+    }
+
+    /// The heading of a table whose rows may [leave before the end](Analysis::settle); `None` where all stay.
+    fn heading(&self) -> Option<Heading> {
+        None
+    }
+
+    /// Moves rows out of the partial of a trace's beginning, which ends at a time: those that no later item can
+    /// change, in the order of the table. [`Analysis::finish`] then makes a table of the others, which come behind them,
+    /// and of the figures of all.
+    fn settle(
+        &self,
+        _partial: &mut Self::Partial,
+        _until: Nanos,
+        _of: &FinishContext<'_>,
+        _rows: &mut TableBuilder,
+    ) {
+    }
+
     /// Whether a partial that came from bytes holds together: what it refers to is there. Another one is refused, so
     /// that whoever merges and finishes may rely on it.
     fn is_sound(&self, _partial: &Self::Partial) -> bool {
@@ -279,6 +301,24 @@ impl<A: Analysis> Analysis for Plain<A> {
 
     fn merge(&self, earlier: A::Partial, later: A::Partial, threads: &Threads) -> A::Partial {
         self.0.merge(earlier, later, threads)
+    }
+
+    fn is_commutative(&self) -> bool {
+        self.0.is_commutative()
+    }
+
+    fn heading(&self) -> Option<Heading> {
+        self.0.heading()
+    }
+
+    fn settle(
+        &self,
+        partial: &mut A::Partial,
+        until: Nanos,
+        of: &FinishContext<'_>,
+        rows: &mut TableBuilder,
+    ) {
+        self.0.settle(partial, until, of, rows);
     }
 
     fn is_sound(&self, partial: &A::Partial) -> bool {

@@ -2,8 +2,10 @@
 
 use std::any::{Any, TypeId};
 
+use hodo_clock::Nanos;
+
 use crate::{
-    Analysis, FinishContext, Interest, Item, Start, Table,
+    Analysis, FinishContext, Heading, Interest, Item, Start, Table, TableBuilder,
     kernel::{Chosen, Threads},
 };
 
@@ -24,6 +26,10 @@ pub trait AnyAnalysis: Send + Sync {
     fn merge(&self, earlier: AnyPartial, later: AnyPartial, threads: &Threads) -> AnyPartial;
     /// See [`Analysis::finish`].
     fn finish(&self, partials: Vec<AnyPartial>, of: &FinishContext<'_>) -> Table;
+    /// See [`Analysis::heading`].
+    fn heading(&self) -> Option<Heading>;
+    /// See [`Analysis::settle`].
+    fn settle(&self, partial: &mut AnyPartial, until: Nanos, of: &FinishContext<'_>, rows: &mut TableBuilder);
     /// The type of its partials.
     fn partial(&self) -> TypeId;
     /// A partial as bytes, to travel to another process.
@@ -67,6 +73,20 @@ impl<A: Analysis> AnyAnalysis for A {
     fn finish(&self, partials: Vec<AnyPartial>, of: &FinishContext<'_>) -> Table {
         let own = partials.into_iter().map(|partial| *partial.downcast().expect(OWN));
         Analysis::finish(self, own.collect(), of)
+    }
+
+    fn heading(&self) -> Option<Heading> {
+        Analysis::heading(self)
+    }
+
+    fn settle(
+        &self,
+        partial: &mut AnyPartial,
+        until: Nanos,
+        of: &FinishContext<'_>,
+        rows: &mut TableBuilder,
+    ) {
+        Analysis::settle(self, partial.downcast_mut::<A::Partial>().expect(OWN), until, of, rows);
     }
 
     fn partial(&self) -> TypeId {

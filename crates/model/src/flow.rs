@@ -69,6 +69,10 @@ pub struct Code<'a> {
     pub since: u64,
     /// Their lengths in bytes.
     pub lengths: &'a [u8],
+    /// Their bytes: one instruction after the other.
+    pub bytes: &'a [u8],
+    /// The width of the mode that they ran in: 16, 32 or 64 bits.
+    pub bits: u8,
     /// What the last one is.
     pub end: End,
     /// The address that the last one goes to, of a direct branch; else the address after it.
@@ -141,11 +145,11 @@ pub struct Run {
 }
 
 impl FlowEvent<'_> {
-    /// The same for those who don't look into the code, and want to keep it.
-    pub fn without_lengths(self) -> FlowEvent<'static> {
+    /// The same without the instructions, for those who keep them apart.
+    pub fn without_instructions(self) -> FlowEvent<'static> {
         match self {
             FlowEvent::Run { at, instructions, code } => {
-                FlowEvent::Run { at, instructions, code: Code { lengths: &[], ..code } }
+                FlowEvent::Run { at, instructions, code: Code { lengths: &[], bytes: &[], ..code } }
             }
             FlowEvent::Call { return_address } => FlowEvent::Call { return_address },
             FlowEvent::Return => FlowEvent::Return,

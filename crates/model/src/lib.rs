@@ -35,4 +35,4 @@ pub use function_run::{FunctionRun, Numbering, Transfer};
 pub use loss::{Cause, Loss};
 pub use period::{Edge, Period};
 pub use report::{Description, Every, Maker, Parameters, Report, Simple, Takes, Visitor};
-pub use table::{Column, Shape, Summary, Table, Type, Unit, Value};
+pub use table::{Column, Heading, Shape, Summary, Table, TableBuilder, Type, Unit, Value};

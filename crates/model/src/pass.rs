@@ -17,7 +17,7 @@ use hodo_clock::Nanos;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    AnyAnalysis, AnyPartial, FinishContext, Period, Selection, Sources, Start, Table,
+    AnyAnalysis, AnyPartial, FinishContext, Period, Selection, Sources, Start, Table, TableBuilder,
     kernel::{Chosen, Kind, Records, Threads, VOCABULARY},
 };
 
@@ -63,6 +63,13 @@ pub fn interest(analysis: &dyn AnyAnalysis) -> Vec<(Kind, &'static [usize])> {
     all.extend(own.base.into_iter().flat_map(interest));
     all.extend(Threads::INTEREST.into_iter().filter(|_| own.threads));
     all
+}
+
+impl States {
+    /// Names of threads, and who runs.
+    pub fn threads(&self) -> &Threads {
+        &self.threads
+    }
 }
 
 impl<'a> Pass<'a> {
@@ -156,6 +163,15 @@ impl<'a> Pass<'a> {
         earlier.partials = merged.collect();
         earlier.threads.add(later.threads);
         earlier
+    }
+
+    /// Moves settled rows of the first analysis out of what is known up to a time; see [`Analysis::settle`].
+    ///
+    /// [`Analysis::settle`]: crate::Analysis::settle
+    pub fn settle(&self, states: &mut States, until: Nanos, of: &FinishContext<'_>, rows: &mut TableBuilder) {
+        if let Some((analysis, partial)) = self.analyses.first().zip(states.partials.first_mut()) {
+            analysis.settle(partial, until, of, rows);
+        }
     }
 
     /// The tables of the whole, made on so many threads.

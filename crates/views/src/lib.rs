@@ -99,7 +99,7 @@ pub(crate) type Output<'o> = &'o mut (dyn Write + Send + 'o);
 pub(crate) type Begin = for<'o> fn(&SchemaRef, &Options, Output<'o>) -> io::Result<Box<dyn Draw + 'o>>;
 
 /// A table that is being drawn by a view.
-pub(crate) trait Draw {
+pub(crate) trait Draw: Send {
     /// Draws rows, or keeps them until the end.
     fn batch(&mut self, batch: &RecordBatch) -> io::Result<()>;
 
@@ -115,6 +115,11 @@ pub(crate) struct End<'a> {
 }
 
 impl View {
+    /// Whether rows are written as they come: a table may be larger than memory.
+    pub fn keeps_no_rows(&self) -> bool {
+        self.reader != Reader::People
+    }
+
     /// Draws a table.
     ///
     /// # Errors

@@ -9,7 +9,7 @@ use hodo_engine::{
     Files,
     events::{Chunks, EventReading, EventTraces, Run, each_run},
 };
-use hodo_formats::ctf::{Item, Trouble, schema::Scope};
+use hodo_formats::events::{Item, Trouble, schema::Scope};
 use hodo_model::event::{Compound, FieldSink, Meaning, Name};
 
 /// Bytes of trace that are decoded at a time.

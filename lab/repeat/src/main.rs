@@ -17,7 +17,7 @@ use std::{
 };
 
 use hodo_engine::{Files, events::EventTraces};
-use hodo_formats::ctf::{
+use hodo_formats::events::{
     Cursor, Item, Stream, Trace,
     schema::{ByteOrder, FieldClass, Role},
 };

@@ -72,7 +72,8 @@ const MAY_USE: &[(&str, &[&str])] = &[
 /// Crates whose folders are extension points; how the one list of each begins, and ends; and the folders that are no
 /// extension.
 const LISTS: &[(&str, [&str; 2], &[&str])] = &[
-    ("formats", ["const FORMATS:", ";"], &[]),
+    // `events` is what formats of events fill.
+    ("formats", ["const FORMATS:", ";"], &["events"]),
     // `calls` is a stream of calls for `hodo script --calls`, and makes no table.
     ("analyses", ["fn each(", "\n}"], &["calls"]),
     ("views", ["const VIEWS:", ";"], &[]),

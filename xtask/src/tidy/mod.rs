@@ -3,13 +3,14 @@
 //! ```text
 //! cargo metadata ──► dependencies ─┐
 //! folders        ──► lists, map   ─┼─► findings: path, line, what is wrong
-//! text of files  ──► rules        ─┘
+//! text of files  ──► rules, seams ─┘
 //! ```
 
 mod files;
 mod house;
 mod rules;
 mod rust;
+mod seams;
 #[cfg(test)]
 mod tests;
 
@@ -63,6 +64,7 @@ fn check(root: &Path) -> Outcome<Vec<Finding>> {
     let files = files::list(root)?;
     let mut findings = Vec::new();
     house::check(root, &files, &mut findings)?;
+    seams::check(root, &files, &mut findings)?;
     let ratchet = read_ratchet(root)?;
     rules::check(root, &files, &ratchet, &mut findings)?;
     findings.sort();

@@ -394,7 +394,15 @@ mod tests {
     /// That of a block that ends with a branch.
     fn partial() -> Partial {
         let at = Arrival { address: 1, function: FunctionId { module: 1, index: 0 }, place: Place::Entry };
-        let code = Code { offset: 1, since: 0, lengths: &[1], end: End::Conditional, target: 9 };
+        let code = Code {
+            offset: 1,
+            since: 0,
+            lengths: &[1],
+            bytes: &[0x90],
+            bits: 64,
+            end: End::Conditional,
+            target: 9,
+        };
         let mut partial = Partial::unknown();
         partial.fold(FlowEvent::Run { at, instructions: 1, code });
         partial

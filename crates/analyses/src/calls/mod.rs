@@ -482,7 +482,15 @@ mod tests {
     fn run(index: u32, place: Place, instructions: u64) -> FlowEvent<'static> {
         let at =
             Arrival { address: u64::from(index) * 100, function: FunctionId { module: 1, index }, place };
-        let code = Code { offset: at.address, since: 0, lengths: &[], end: End::Next, target: 0 };
+        let code = Code {
+            offset: at.address,
+            since: 0,
+            lengths: &[],
+            bytes: &[],
+            bits: 64,
+            end: End::Next,
+            target: 0,
+        };
         FlowEvent::Run { at, instructions, code }
     }
 

@@ -124,6 +124,10 @@ impl Analysis for Count {
         earlier
     }
 
+    fn is_commutative(&self) -> bool {
+        true
+    }
+
     fn finish(&self, partials: Vec<Partial>, of: &FinishContext<'_>) -> Table {
         let streams = only(partials).0;
         let mut all = Extent::default();

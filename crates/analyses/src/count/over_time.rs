@@ -83,6 +83,10 @@ impl Analysis for OverTime {
         earlier
     }
 
+    fn is_commutative(&self) -> bool {
+        true
+    }
+
     fn finish(&self, partials: Vec<Partial>, _: &FinishContext<'_>) -> Table {
         let Partial { width, bins, untimed, extent, streams } = only(partials);
         let events: u64 = bins.values().map(|bin| bin.events).sum();

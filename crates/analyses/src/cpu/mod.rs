@@ -21,7 +21,7 @@ use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    columns::{most_time_first, share},
+    columns::{most_first, share},
     durations::Add,
     per_thread_sums::PerThreadSums,
 };
@@ -224,7 +224,7 @@ fn by_thread(
         row.extend([used.time.into(), share(used.time, length), used.switches.into(), priority, cpus.into()]);
         (used.time, thread, row)
     };
-    let mut rows = most_time_first(sums.into_iter().map(row));
+    let mut rows = most_first(sums.into_iter().map(row));
     if processes {
         // A process is not one thread, and has no priority or number of CPUs of its own.
         for column in [7, 6, 1] {

@@ -9,7 +9,7 @@ use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    columns::most_time_first,
+    columns::most_first,
     durations::{Add, add_all},
     per_thread_sums::PerThreadSums,
 };
@@ -72,6 +72,10 @@ impl Analysis for Cache {
         earlier
     }
 
+    fn is_commutative(&self) -> bool {
+        true
+    }
+
     fn finish(&self, partials: Vec<Partial>, of: &FinishContext<'_>) -> Table {
         let whole = only(partials);
         let mut files: FxHashMap<(u32, u64), Pages> = FxHashMap::default();
@@ -90,7 +94,7 @@ impl Analysis for Cache {
                 vec![super::numbers(device).into(), inode.into(), pages.added.into(), pages.deleted.into()];
             (pages.added + pages.deleted, (device, inode), row)
         };
-        let rows = most_time_first(files.into_iter().map(row));
+        let rows = most_first(files.into_iter().map(row));
         Table::new("io", Shape::Counters, summary, columns, rows)
     }
 }

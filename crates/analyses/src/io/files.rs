@@ -13,7 +13,7 @@ use super::{
     descriptors::{Descriptors, File, Step, UNKNOWN, Use},
 };
 use crate::{
-    columns::most_time_first,
+    columns::most_first,
     deferred_ops::DeferredOps,
     durations::{Add, add_all},
 };
@@ -289,7 +289,7 @@ fn by_file(threads: &Threads, users: Users, names: &[Option<&str>]) -> Rows {
         row.push((processes.len() as u64).into());
         (used.read.saturating_add(used.written), (std::cmp::Reverse(used.time), name), row)
     });
-    let rows = most_time_first(rows);
+    let rows = most_first(rows);
     let mut all = vec![Column::name("file")];
     all.extend(columns());
     all.push(Column::integer("processes", Unit::Count).secondary());
@@ -310,7 +310,7 @@ fn by_descriptor(threads: &Threads, users: Users, names: &[Option<&str>]) -> Row
         row.extend(cells(&used));
         (used.read.saturating_add(used.written), (std::cmp::Reverse(used.time), process, fd, name), row)
     });
-    let rows = most_time_first(rows);
+    let rows = most_first(rows);
     let mut all = vec![
         Column::name("comm"),
         Column::integer("pid", Unit::None),

@@ -9,7 +9,7 @@ use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    columns::most_time_first,
+    columns::most_first,
     durations::Add,
     per_thread_sums::PerThreadSums,
     system_calls::{self, Calls, OfCalls, OfName, is_error},
@@ -163,5 +163,5 @@ pub(super) fn by_user(threads: &Threads, users: FxHashMap<Thread, User>, process
         row.extend([user.errors.into(), user.time.into()]);
         (user.read.saturating_add(user.written), thread, row)
     });
-    (columns, most_time_first(rows))
+    (columns, most_first(rows))
 }

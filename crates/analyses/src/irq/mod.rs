@@ -18,7 +18,7 @@ use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    columns::{duration_cells, duration_columns, most_time_first},
+    columns::{duration_cells, duration_columns, most_first},
     durations::{Add, Durations, Longest, add_all},
     pairs::{Pairs, Requests},
 };
@@ -220,7 +220,7 @@ fn rows(
     };
     let mut phases: [Vec<_>; 3] = Default::default();
     sums.into_iter().map(row).for_each(|row| phases[row.1.0.0 as usize].push(row));
-    (columns, phases.into_iter().flat_map(|rows| most_time_first(rows.into_iter())).collect())
+    (columns, phases.into_iter().flat_map(|rows| most_first(rows.into_iter())).collect())
 }
 
 fn slowest(

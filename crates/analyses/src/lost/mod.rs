@@ -15,7 +15,7 @@ use hodo_model::{
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    columns::{most_time_first, share},
+    columns::{most_first, share},
     durations::{Add, Durations, Longest},
 };
 
@@ -104,6 +104,10 @@ impl Analysis for Lost {
         earlier
     }
 
+    fn is_commutative(&self) -> bool {
+        true
+    }
+
     fn finish(&self, partials: Vec<Partial>, of: &FinishContext<'_>) -> Table {
         let whole = only(partials);
         let sum = |which: fn(&Totals) -> u64| Value::from(whole.streams.values().map(which).sum::<u64>());
@@ -147,7 +151,7 @@ fn by_stream(whole: Partial, of: &FinishContext<'_>) -> Vec<Vec<Value>> {
         ];
         (gaps.total, stream, row)
     };
-    most_time_first(whole.streams.into_iter().map(row))
+    most_first(whole.streams.into_iter().map(row))
 }
 
 fn longest_columns() -> Vec<Column> {

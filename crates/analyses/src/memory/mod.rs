@@ -12,7 +12,7 @@ use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    columns::most_time_first,
+    columns::most_first,
     durations::{Add, add_all},
     per_thread_sums::{Of, PerThreadSums},
 };
@@ -119,7 +119,7 @@ impl Analysis for Memory {
             row.extend(cells(&pages).map(Into::into));
             (pages.allocated + pages.freed, thread, row)
         };
-        let rows = most_time_first(rows.into_iter().map(row));
+        let rows = most_first(rows.into_iter().map(row));
         Table::new("memory", Shape::Counters, summary, columns, rows)
     }
 }

@@ -14,7 +14,7 @@ use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    columns::most_time_first,
+    columns::most_first,
     durations::{Add, add_all},
     per_thread_sums::{Of, PerThreadSums},
 };
@@ -123,7 +123,7 @@ impl Analysis for Network {
             row.extend(cells(&packets));
             (packets.sent_bytes.saturating_add(packets.received_bytes), (person, device), row)
         };
-        let rows = most_time_first(rows.into_iter().map(row));
+        let rows = most_first(rows.into_iter().map(row));
         Table::new("net", Shape::Counters, summary, columns, rows)
     }
 }

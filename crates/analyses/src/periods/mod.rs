@@ -15,7 +15,7 @@ use hodo_model::{
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    columns::{duration_cells, duration_columns, most_time_first, share},
+    columns::{duration_cells, duration_columns, most_first, share},
     durations::{Add, Durations, Longest},
     pairs::Pairs,
 };
@@ -154,7 +154,7 @@ fn by_group(groups: BTreeMap<String, Durations>) -> (Vec<Column>, Vec<Vec<Value>
         row.push(share(durations.total, all));
         (durations.total, group, row)
     };
-    (columns, most_time_first(groups.into_iter().map(row)))
+    (columns, most_first(groups.into_iter().map(row)))
 }
 
 fn slowest(longest: &Longest<Long>, of: &FinishContext<'_>) -> (Vec<Column>, Vec<Vec<Value>>) {

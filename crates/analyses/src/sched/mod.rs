@@ -15,7 +15,7 @@ use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    columns::{duration_cells, duration_columns, most_time_first},
+    columns::{duration_cells, duration_columns, most_first},
     durations::{Add, Durations, Longest, add_all},
     pairs::Pairs,
     per_thread_sums::PerThreadSums,
@@ -211,7 +211,7 @@ fn by_thread<'f>(
         Column::integer("tid", Unit::None),
         Column::integer("pid", Unit::None).secondary(),
     ];
-    (columns(&who), most_time_first(sums.into_iter().map(row)))
+    (columns(&who), most_first(sums.into_iter().map(row)))
 }
 
 fn by_cpu<'f>(figures: impl Iterator<Item = Wanted<'f>>) -> (Vec<Column>, Vec<Vec<Value>>) {

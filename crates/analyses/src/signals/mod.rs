@@ -17,7 +17,7 @@ use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    columns::{duration_cells, duration_columns, most_time_first},
+    columns::{duration_cells, duration_columns, most_first},
     durations::{Add, Durations, Longest, add_all},
 };
 
@@ -210,7 +210,7 @@ fn by_signal(sums: Sums) -> Rows {
         (figures.sent.max(figures.taken), number, row)
     };
     let columns = columns(&[Column::name("signal"), Column::integer("number", Unit::None)]);
-    (columns, most_time_first(signals.into_iter().map(row)))
+    (columns, most_first(signals.into_iter().map(row)))
 }
 
 fn by_thread(threads: &Threads, sums: Sums) -> Rows {
@@ -226,7 +226,7 @@ fn by_thread(threads: &Threads, sums: Sums) -> Rows {
         Column::name("signal"),
         Column::integer("number", Unit::None).secondary(),
     ]);
-    (columns, most_time_first(sums.figures.into_iter().map(row)))
+    (columns, most_first(sums.figures.into_iter().map(row)))
 }
 
 fn slowest(threads: &Threads, longest: &Longest<u64>, of: &FinishContext<'_>) -> Rows {

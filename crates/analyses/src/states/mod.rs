@@ -7,8 +7,8 @@
 
 use hodo_clock::Nanos;
 use hodo_model::{
-    Analysis, Column, Description, FinishContext, Interest, Item, Maker, Parameters, Report, Shape, Start,
-    Table, Takes, Unit, Value,
+    Analysis, Column, Description, FinishContext, Heading, Interest, Item, Maker, Parameters, Report, Shape,
+    Start, Table, TableBuilder, Takes, Unit, Value,
     kernel::{Kind, Thread, Threads},
     only,
 };
@@ -16,7 +16,7 @@ use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    columns::{duration_cells, duration_columns, most_time_first},
+    columns::{duration_cells, duration_columns, most_first},
     durations::{Durations, add_all},
     thread_states::{self, Observer, State, StateDelta, Wait},
 };
@@ -52,8 +52,8 @@ impl Report for StatesReport {
 #[derive(Clone, Copy, Debug)]
 pub struct Intervals;
 
-/// The most intervals that are kept.
-const MOST_INTERVALS: usize = 1 << 20;
+/// The most intervals that are kept at a time.
+const MOST_INTERVALS: usize = 1 << 21;
 
 /// Time in states, by thread.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
@@ -89,6 +89,8 @@ impl Times {
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct List {
     intervals: Vec<(u32, State, Option<Nanos>, Nanos)>,
+    /// Intervals of the table that have left.
+    settled: u64,
     left_out: u64,
 }
 
@@ -204,7 +206,7 @@ fn by_thread(threads: &Threads, sums: FxHashMap<u32, [u64; 5]>) -> Rows {
         row.extend(sums.map(Value::from));
         (sums[0] + sums[1], tid, row)
     });
-    (columns, most_time_first(rows))
+    (columns, most_first(rows))
 }
 
 fn name(names: &[String], call: Option<u32>) -> Value {
@@ -232,7 +234,7 @@ fn by_wait(threads: &Threads, times: Times, names: &[String]) -> Rows {
         row.extend(duration_cells(&durations));
         (durations.total, (tid, wait), row)
     });
-    (columns, most_time_first(rows))
+    (columns, most_first(rows))
 }
 
 impl Analysis for Intervals {
@@ -256,41 +258,66 @@ impl Analysis for Intervals {
         earlier
     }
 
-    fn finish(&self, partials: Vec<Self::Partial>, of: &FinishContext<'_>) -> Table {
-        let whole = only(partials);
-        let threads = of.threads;
-        let List { intervals, left_out } = whole.finish(of.span.1);
-        let mut rows: Vec<(Nanos, u32, Nanos, State)> = intervals
-            .into_iter()
-            .map(|(tid, state, from, to)| (from.unwrap_or(of.span.0), tid, to, state))
-            .filter(|&(_, tid, _, state)| {
-                let on = match state {
-                    State::Running(cpu) | State::Runnable(cpu) => of.selection.wants_cpu(cpu),
-                    State::Blocked(..) => true,
-                };
-                on && threads.wanted(Thread::new(tid.into(), 0), of.selection)
-            })
-            .collect();
-        rows.sort_unstable();
-        let summary = vec![("intervals", (rows.len() as u64).into()), ("left_out", left_out.into())];
+    fn heading(&self) -> Option<Heading> {
         let mut columns = vec![
             Column::integer("begin_ns", Unit::Nanoseconds),
             Column::integer("duration_ns", Unit::Nanoseconds),
         ];
         columns.extend(who());
         columns.extend([Column::name("state"), Column::integer("cpu", Unit::None), Column::name("call")]);
-        let row = |(from, tid, to, state): (Nanos, u32, Nanos, State)| {
-            let mut row = vec![from.0.into(), to.0.saturating_sub(from.0).into()];
-            row.extend(cells(threads, tid));
-            let (state, cpu, call) = match state {
-                State::Running(cpu) => ("running", Some(cpu), None),
-                State::Runnable(cpu) => ("runnable", Some(cpu), None),
-                State::Blocked(wait, call) => (wait.name(), None, call),
-            };
-            let cpu = cpu.map_or(Value::Null, |cpu| u64::from(cpu).into());
-            row.extend([state.into(), cpu, name(of.names, call)]);
-            row
-        };
-        Table::new("states", Shape::Intervals, summary, columns, rows.into_iter().map(row))
+        Some(Heading { name: "states", shape: Shape::Intervals, columns })
     }
+
+    fn settle(
+        &self,
+        partial: &mut Self::Partial,
+        until: Nanos,
+        of: &FinishContext<'_>,
+        rows: &mut TableBuilder,
+    ) {
+        let Some(list) = partial.observer() else { return };
+        // What ends later ends at this time at the earliest, and the order of what ends at once is not known yet.
+        let settled: Vec<_> = list.intervals.extract_if(.., |&mut (.., to)| to < until).collect();
+        list.settled += add_rows(settled, of, rows);
+    }
+
+    fn finish(&self, partials: Vec<Self::Partial>, of: &FinishContext<'_>) -> Table {
+        let List { intervals, settled, left_out } = only(partials).finish(of.span.1);
+        let mut rows = self.heading().expect("its rows may leave").builder();
+        let count = settled + add_rows(intervals, of, &mut rows);
+        rows.finish(vec![("intervals", count.into()), ("left_out", left_out.into())])
+    }
+}
+
+/// Adds the intervals that are asked for, in the order in which they end. Returns how many.
+fn add_rows(
+    intervals: Vec<(u32, State, Option<Nanos>, Nanos)>,
+    of: &FinishContext<'_>,
+    rows: &mut TableBuilder,
+) -> u64 {
+    let mut wanted: Vec<(Nanos, u32, Nanos, State)> = intervals
+        .into_iter()
+        .map(|(tid, state, from, to)| (to, tid, from.unwrap_or(of.span.0), state))
+        .filter(|&(_, tid, _, state)| {
+            let on = match state {
+                State::Running(cpu) | State::Runnable(cpu) => of.selection.wants_cpu(cpu),
+                State::Blocked(..) => true,
+            };
+            on && of.threads.wanted(Thread::new(tid.into(), 0), of.selection)
+        })
+        .collect();
+    wanted.sort_unstable();
+    for &(to, tid, from, state) in &wanted {
+        let mut row = vec![from.0.into(), to.0.saturating_sub(from.0).into()];
+        row.extend(cells(of.threads, tid));
+        let (state, cpu, call) = match state {
+            State::Running(cpu) => ("running", Some(cpu), None),
+            State::Runnable(cpu) => ("runnable", Some(cpu), None),
+            State::Blocked(wait, call) => (wait.name(), None, call),
+        };
+        let cpu = cpu.map_or(Value::Null, |cpu| u64::from(cpu).into());
+        row.extend([state.into(), cpu, name(of.names, call)]);
+        rows.row(row.iter().map(Value::cell));
+    }
+    wanted.len() as u64
 }

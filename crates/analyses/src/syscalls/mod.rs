@@ -12,7 +12,7 @@ use hodo_model::{
 use rustc_hash::FxHashMap;
 
 use crate::{
-    columns::{duration_cells, duration_columns, most_time_first},
+    columns::{duration_cells, duration_columns, most_first},
     durations::Longest,
     system_calls::{Calls, INTEREST, LongCall, OfName, Sums, WithLongest},
 };
@@ -203,7 +203,7 @@ fn by_call(calls: impl IntoIterator<Item = (u32, OfName)>, names: &[String]) -> 
         row.push(of.errors.into());
         (of.durations.total, called(names, name).to_owned(), row)
     };
-    (columns, most_time_first(calls.into_iter().map(row)))
+    (columns, most_first(calls.into_iter().map(row)))
 }
 
 fn by_thread(calls: impl IntoIterator<Item = (Thread, OfName)>, threads: &Threads) -> Rows {
@@ -222,7 +222,7 @@ fn by_thread(calls: impl IntoIterator<Item = (Thread, OfName)>, threads: &Thread
         row.push(sum.errors.into());
         (sum.durations.total, thread, row)
     };
-    (columns, most_time_first(calls.into_iter().map(row)))
+    (columns, most_first(calls.into_iter().map(row)))
 }
 
 fn slowest(longest: &Longest<LongCall>, of: &FinishContext<'_>) -> Rows {

@@ -13,7 +13,7 @@ use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    columns::{duration_cells, duration_columns, most_time_first},
+    columns::{duration_cells, duration_columns, most_first},
     durations::{Add, Durations, add_all},
     per_thread_sums::PerThreadSums,
 };
@@ -164,7 +164,7 @@ impl Analysis for Wakers {
             row.extend(duration_cells(&wakeups.latencies));
             (wakeups.count, (waker, tid), row)
         };
-        let rows = most_time_first(pairs.into_iter().map(row));
+        let rows = most_first(pairs.into_iter().map(row));
         Table::new("wakers", Shape::Counters, summary, columns, rows)
     }
 }

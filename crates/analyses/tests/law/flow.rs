@@ -43,6 +43,13 @@ impl Sources for Numbers {
 
 /// Instructions of a byte each.
 const LENGTHS: [u8; 9] = [1; 9];
+/// `nop`, `push`, `pop`, `clc`, `stc`, `cwde`, `cdq`, `cli`, `sti`.
+const BYTES: [u8; 9] = [0x90, 0x50, 0x58, 0xf8, 0xf9, 0x98, 0x99, 0xfa, 0xfb];
+
+fn code(offset: u64, instructions: usize, end: End, target: u64) -> Code<'static> {
+    let (lengths, bytes) = (&LENGTHS[..instructions], &BYTES[..instructions]);
+    Code { offset, since: 0, lengths, bytes, bits: 64, end, target }
+}
 
 fn arrival() -> impl Strategy<Value = Arrival> {
     let place = prop_oneof![2 => Just(Place::Entry), 4 => Just(Place::Middle), 1 => Just(Place::Unknown)];
@@ -64,15 +71,14 @@ fn step() -> impl Strategy<Value = Vec<FlowEvent<'static>>> {
         2 => Just((End::Indirect, Some(FlowEvent::IndirectJump))),
     ];
     let block = (arrival(), 1usize..9, end, 0u64..40).prop_map(|(at, instructions, (end, then), target)| {
-        let code = Code { offset: at.address, since: 0, lengths: &LENGTHS[..instructions], end, target };
+        let code = code(at.address, instructions, end, target);
         let instructions = instructions as u64;
         [FlowEvent::Run { at, instructions, code }].into_iter().chain(then).collect()
     });
     // A function that calls none itself, with what runs where it returns to, which may be another one than called it.
     let leaf = (arrival(), arrival(), arrival(), 1usize..9).prop_map(|(at, called, back, instructions)| {
         let run = |at: Arrival, end| {
-            let code =
-                Code { offset: at.address, since: 0, lengths: &LENGTHS[..instructions], end, target: 0 };
+            let code = code(at.address, instructions, end, 0);
             FlowEvent::Run { at, instructions: instructions as u64, code }
         };
         let call = FlowEvent::Call { return_address: back.address };
@@ -386,7 +392,7 @@ proptest! {
     #[test]
     fn time_counts_from_where_the_clock_is_told_first(before in 0u64..9, after in 1u64..9, later in 0u64..9) {
         let at = Arrival { address: 1, function: FunctionId { module: 1, index: 0 }, place: Place::Entry };
-        let code = Code { offset: 1, since: 0, lengths: &LENGTHS[..1], end: End::Next, target: 2 };
+        let code = code(1, 1, End::Next, 2);
         let run = FlowEvent::Run { at, instructions: 1, code };
         let time = |nanos| FlowEvent::Time(Nanos(nanos));
         let runs = |count: u64| (0..count).map(|_| run);

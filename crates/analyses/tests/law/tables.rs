@@ -2,7 +2,7 @@
 
 use hodo_clock::Nanos;
 use hodo_model::{
-    AnyAnalysis, NoSources, Selection, Start, Table, Value,
+    AnyAnalysis, FinishContext, Heading, NoSources, Selection, Start, Table, Value,
     kernel::Records,
     pass::{Pass, Scratch, States},
 };
@@ -40,9 +40,15 @@ pub(crate) fn table(
     names: &[String],
     selection: &Selection,
 ) -> Vec<Table> {
-    let time = |records: &Records| records.times(0).next().unwrap_or(Nanos(0));
-    let span = (events.first().map_or(Nanos(0), time), events.last().map_or(Nanos(0), time));
-    pass.finish(travelled(pass, states), names, span, selection, &NoSources, 2)
+    pass.finish(travelled(pass, states), names, span(events), selection, &NoSources, 2)
+}
+
+fn time(records: &Records) -> Nanos {
+    records.times(0).next().unwrap_or(Nanos(0))
+}
+
+fn span(events: &[Records]) -> (Nanos, Nanos) {
+    (events.first().map_or(Nanos(0), time), events.last().map_or(Nanos(0), time))
 }
 
 /// The tables of a trace as one chunk, and of the same cut behind the events where `cuts` says so, with the parts
@@ -55,22 +61,57 @@ pub(crate) fn both(
     choices: &[usize],
 ) -> (Vec<Table>, Vec<Table>) {
     let pass = Pass::new(&[analysis]);
-    let mut parts = Vec::new();
+    let (mut parts, mut ends) = (Vec::new(), Vec::new());
     let mut begin = 0;
     for end in 1..=events.len() {
         if end == events.len() || cuts(end) {
             parts.push(fold(&pass, &mut events[begin..end], names, begin == 0));
+            ends.push(time(&events[end - 1]));
             begin = end;
         }
     }
     let whole = fold(&pass, events, names, true);
+    let copies: Vec<_> = parts.iter().map(|part| travelled(&pass, part)).zip(ends).collect();
     let merged = merge_all(&pass, parts, choices).unwrap_or_else(|| fold(&pass, &mut [], names, true));
     let tables = |states| {
         let selection = |view: &&str| Selection { view: (*view).to_owned(), ..Selection::default() };
         let table = |view| table(&pass, states, events, names, &selection(view));
         views.iter().flat_map(table).collect()
     };
-    (tables(&whole), tables(&merged))
+    let (mut whole_tables, mut merged_tables): (Vec<Table>, Vec<Table>) = (tables(&whole), tables(&merged));
+    if let Some(heading) = analysis.heading() {
+        whole_tables.extend(tables(&whole));
+        merged_tables.push(streamed(&pass, heading, copies, &whole, events, names));
+    }
+    (whole_tables, merged_tables)
+}
+
+/// The table whose rows leave as soon as they are settled, from parts merged one after the other.
+fn streamed(
+    pass: &Pass<'_>,
+    heading: Heading,
+    parts: Vec<(States, Nanos)>,
+    whole: &States,
+    events: &[Records],
+    names: &[String],
+) -> Table {
+    let selection = Selection::default();
+    let span = span(events);
+    let (threads, sources) = (whole.threads(), &NoSources);
+    let of = FinishContext { names, span, selection: &selection, threads, base: None, sources };
+    let mut rows = heading.builder();
+    let mut states: Option<States> = None;
+    for (later, until) in parts {
+        let merged = match states.take() {
+            Some(earlier) => pass.merge(earlier, later),
+            None => later,
+        };
+        pass.settle(states.insert(merged), until, &of, &mut rows);
+    }
+    let last = states.unwrap_or_else(|| pass.begin(&Start { names, is_first: true }));
+    let last = table(pass, &last, events, names, &selection).remove(0);
+    last.rows().iter().for_each(|row| rows.row(row.iter().map(Value::cell)));
+    rows.finish(last.summary)
 }
 
 /// Checks that all tables of how long threads ran have the same sum, and that each CPU was busy, idle or unknown all the

@@ -7,7 +7,7 @@
 
 use std::cmp::Ordering;
 
-use hodo_formats::ctf::{Event, FieldPath};
+use hodo_formats::events::{Event, FieldPath};
 use hodo_model::event::{Compound, FieldSink, Meaning, Name};
 use winnow::{
     ModalResult, Parser,

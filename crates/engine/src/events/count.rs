@@ -1,7 +1,7 @@
 //! How many events there are in a run of packets, of each class.
 
 use hodo_clock::{Cycles, OriginNanos};
-use hodo_formats::ctf::{Cursor, Item, Lost};
+use hodo_formats::events::{Cursor, Item, Lost};
 use hodo_model::Loss;
 
 use super::{EventReading, filter::Filter, runs::Run};

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use hodo_clock::OriginNanos;
-use hodo_formats::ctf::{Cursor, Item as Read, Stream, Trace};
+use hodo_formats::events::{Cursor, Item as Read, Stream, Trace};
 use hodo_model::{AnyAnalysis, AnyPartial, Bin, CountInterest, Counts, Item};
 
 use super::{

@@ -11,10 +11,10 @@ use std::{
     sync::atomic::{AtomicU64, Ordering},
 };
 
-use hodo_formats::ctf::{
+use hodo_formats::ctf::write::{NotWritten, StreamWriter, Target, Unwritable, Version};
+use hodo_formats::events::{
     Cursor, Item, Stream, Trace,
     schema::{EventClass, StreamClass},
-    write::{NotWritten, StreamWriter, Target, Unwritable, Version},
 };
 use hodo_model::{Cause, Loss};
 
@@ -303,7 +303,12 @@ impl<'a> Export<'_, 'a> {
 }
 
 /// An event that can't be read.
-fn unreadable(file: &str, packet: usize, event: &hodo_formats::ctf::Event<'_, '_, '_>, reason: &str) -> Loss {
+fn unreadable(
+    file: &str,
+    packet: usize,
+    event: &hodo_formats::events::Event<'_, '_, '_>,
+    reason: &str,
+) -> Loss {
     let (start, end) = (event.parts.start / 8, event.parts.end.div_ceil(8));
     Loss {
         stream: file.to_owned(),

@@ -1,6 +1,6 @@
 //! Which events are to be seen.
 
-use hodo_formats::ctf::{
+use hodo_formats::events::{
     Event, FieldPath, Stream, Trace,
     schema::{Environment, EventClass},
 };

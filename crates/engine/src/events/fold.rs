@@ -12,7 +12,7 @@ use std::{
 };
 
 use hodo_clock::Nanos;
-use hodo_formats::ctf::{
+use hodo_formats::events::{
     Event, FieldPath, Stream, Trace,
     schema::{EventClass, StreamClass},
 };
@@ -61,24 +61,27 @@ pub fn analyse(
     analyses: &[&dyn AnyAnalysis],
     selection: &Selection,
     reading: &EventReading,
-    progress: impl FnMut(u64) -> bool + Send,
+    mut progress: impl FnMut(u64) -> bool + Send,
 ) -> Vec<Table> {
     let mut losses = Losses::default();
     traces.loss().into_iter().for_each(|loss| losses.add(loss));
     let pass = Pass::new(analyses);
-    let (folded, names) = fold_all(traces, &pass, &plan(traces, reading), reading, &mut losses, progress);
+    let (folded, names) =
+        fold_all(traces, &pass, &plan(traces, reading), reading, &mut losses, |_, _, read| progress(read));
     tables(&pass, folded, &names, selection, losses, reading.threads)
 }
 
-/// Folds slices that follow each other; and what follows the prefixes of events' names, by the index that events
-/// have.
+/// Folds slices that follow each other. Returns what they came to, and the variable parts of events' names by the index
+/// that events have.
+///
+/// `merged` gets what the slices so far came to, those names, and the bytes read; it returns whether to go on.
 pub(crate) fn fold_all(
     traces: &EventTraces<'_>,
     pass: &Pass<'_>,
     slices: &[Slice],
     reading: &EventReading,
     losses: &mut Losses,
-    mut progress: impl FnMut(u64) -> bool + Send,
+    mut merged: impl FnMut(&mut Folded, &[String], u64) -> bool + Send,
 ) -> (Folded, Vec<String>) {
     let binding = Binding::new(traces, pass);
     let start =
@@ -91,7 +94,7 @@ pub(crate) fn fold_all(
     let mut take = |folded: &mut Folded| {
         folded.losses.drain(..).for_each(|loss| losses.add(loss));
         done += std::mem::take(&mut folded.bytes);
-        progress(done)
+        merged(folded, &binding.names, done)
     };
     if reading.threads <= 1 {
         // One thread goes on where it was: nothing is unknown, and nothing to be merged.
@@ -104,13 +107,12 @@ pub(crate) fn fold_all(
         }
     } else {
         let work = |room: &mut Scratch, slice: &Slice| fold(room, start(slice.is_first), slice);
-        in_order(slices, reading.threads, Scratch::default, work, |mut folded| {
-            let go_on = take(&mut folded);
-            whole = Some(match whole.take() {
+        in_order(slices, reading.threads, Scratch::default, work, |folded| {
+            let next = match whole.take() {
                 Some(earlier) => earlier.merge(folded, pass),
                 None => folded,
-            });
-            go_on
+            };
+            take(whole.insert(next))
         });
     }
     (whole.unwrap_or_else(|| start(false)), binding.names)
@@ -160,7 +162,7 @@ impl Totals {
         self.untimed += later.untimed;
     }
 
-    pub(super) fn lose(&mut self, lost: &hodo_formats::ctf::Lost) {
+    pub(super) fn lose(&mut self, lost: &hodo_formats::events::Lost) {
         let sum = if lost.packets { &mut self.lost.1 } else { &mut self.lost.0 };
         *sum = sum.saturating_add(lost.count);
     }
@@ -173,7 +175,14 @@ impl Folded {
 
     pub(crate) fn merge(mut self, later: Folded, pass: &Pass<'_>) -> Folded {
         self.totals.add(later.totals);
+        self.losses.extend(later.losses);
+        self.bytes += later.bytes;
         Folded { states: pass.merge(self.states, later.states), ..self }
+    }
+
+    /// The first time so far, and the last.
+    pub(crate) fn span(&self) -> (Nanos, Nanos) {
+        self.totals.span.unwrap_or_default()
     }
 }
 

@@ -10,7 +10,8 @@ use std::{
     },
 };
 
-use hodo_formats::ctf::{DataFile, FilePackets, Plans, Trace, read_head, read_metadata, schema::TraceClass};
+use hodo_formats::ctf::{read_head, read_metadata};
+use hodo_formats::events::{DataFile, FilePackets, Plans, Trace, schema::TraceClass};
 
 use crate::{Files, OpenError, OpenErrorReason, parallel::in_order};
 

@@ -1,9 +1,9 @@
 //! What traces of software events hold, without a look at each event.
 
-use hodo_formats::ctf::{
+use hodo_formats::ctf::uuid;
+use hodo_formats::events::{
     Trace,
     schema::{Environment, EventClass},
-    uuid,
 };
 use serde::{Serialize, Serializer, ser::SerializeMap};
 

@@ -3,7 +3,7 @@
 use std::{cmp::Reverse, collections::BinaryHeap};
 
 use hodo_clock::OriginNanos;
-use hodo_formats::ctf::{Cursor, Item, Stream, Trace};
+use hodo_formats::events::{Cursor, Item, Stream, Trace};
 
 use super::{EventTraces, slices::Part};
 

@@ -31,11 +31,9 @@ mod write;
 use std::{fs, io, ops::Range, path::Path};
 
 use hodo_clock::{Nanos, OriginNanos};
-use hodo_formats::{
-    FORMATS, Holds, ReadTraces,
-    ctf::{Cursor, Item, Stream, StreamPacket, Trace, recognise},
-    perf::samples::contents,
-};
+use hodo_formats::ctf::recognise;
+use hodo_formats::events::{Cursor, Item, Stream, StreamPacket, Trace};
+use hodo_formats::{FORMATS, Holds, ReadTraces, perf::samples::contents};
 use hodo_model::Loss;
 use serde::{Deserialize, Serialize};
 

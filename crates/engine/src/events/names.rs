@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use hodo_formats::ctf::{
+use hodo_formats::events::{
     Trace,
     schema::{EventClass, Structure, TraceClass},
 };

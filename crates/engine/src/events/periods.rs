@@ -1,7 +1,7 @@
 //! Where periods that somebody makes up begin and end, told to the analysis of them as events of their own.
 
 use hodo_clock::Nanos;
-use hodo_formats::ctf::{Event, FieldPath, Stream, Trace, schema::EventClass};
+use hodo_formats::events::{Event, FieldPath, Stream, Trace, schema::EventClass};
 use hodo_model::{
     Edge, Period,
     event::{Compound, FieldSink, Meaning, Name},

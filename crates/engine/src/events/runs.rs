@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use hodo_formats::ctf::{Cursor, Stream, Trace, schema::EventClass};
+use hodo_formats::events::{Cursor, Stream, Trace, schema::EventClass};
 
 use super::{EventReading, EventTraces};
 use crate::parallel::in_order;

@@ -7,7 +7,7 @@
 use std::ops::Range;
 
 use hodo_clock::OriginNanos;
-use hodo_formats::ctf::Stream;
+use hodo_formats::events::Stream;
 
 use super::{EventReading, EventTraces};
 

@@ -6,7 +6,7 @@
 use std::{cmp::Reverse, collections::BinaryHeap, ops::Range};
 
 use hodo_clock::{CycleClock, Cycles, Nanos, OriginNanos};
-use hodo_formats::ctf::{Cursor, Item, Lost, Parts, Trace};
+use hodo_formats::events::{Cursor, Item, Lost, Parts, Trace};
 use hodo_model::{
     Cause, Loss,
     kernel::{Kind, Records},

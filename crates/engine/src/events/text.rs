@@ -3,7 +3,7 @@
 use std::io::Write;
 
 use hodo_clock::OriginNanos;
-use hodo_formats::ctf::{Event, Lost, Trouble, schema::Scope};
+use hodo_formats::events::{Event, Lost, Trouble, schema::Scope};
 use hodo_model::event::{Base, Compound, FieldSink, Meaning, Name};
 
 use super::names::StreamNames;

@@ -3,7 +3,7 @@
 use std::io::Write;
 
 use hodo_clock::OriginNanos;
-use hodo_formats::ctf::{Event, Item, Trouble};
+use hodo_formats::events::{Event, Item, Trouble};
 use hodo_model::{Cause, Loss};
 
 use super::{

@@ -4,6 +4,7 @@
 //! inputs ──open──► Experiment: traces of control flow, traces of events
 //!                      │
 //! Request ──────────► run ──────────────────────────────► Outcome: tables
+//!                      ├─ stream ───────────────────────────► batches of rows as they settle, Outcome: the rest
 //!                      ├─ plan ──► Task… ──fold──► Part… ──merge──► Part ──finish──► Outcome
 //! ```
 
@@ -11,6 +12,7 @@ mod open;
 mod part;
 mod request;
 mod run;
+mod stream;
 mod time;
 
 pub use open::{Experiment, Needs, Traces};

@@ -10,7 +10,7 @@
 
 use std::{fmt, ops::RangeInclusive};
 
-use hodo_formats::ctf::Trace;
+use hodo_formats::events::Trace;
 use hodo_model::{
     AnyPartial, Every, Loss, Parameters, Period, Selection,
     kernel::Threads,

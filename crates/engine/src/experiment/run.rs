@@ -182,7 +182,7 @@ impl<'t, 'f> Plan<'t, 'f> {
     }
 
     /// What of the files of events can't be read.
-    fn losses(&self) -> Losses {
+    pub(super) fn losses(&self) -> Losses {
         let mut losses = Losses::default();
         self.traces.events.loss().into_iter().for_each(|loss| losses.add(loss));
         losses
@@ -225,14 +225,16 @@ impl<'t, 'f> Plan<'t, 'f> {
         Ok(analyses.iter().map(&mut fold).collect())
     }
 
-    fn fold_events(&self, pass: &Pass<'_>, progress: Progress<'_>) -> OfEvents {
+    pub(super) fn fold_events(&self, pass: &Pass<'_>, progress: Progress<'_>) -> OfEvents {
         let mut slices = plan(&self.traces.events, &self.events);
         if let Some(portion) = self.portion {
             slices = portion.choose(slices, |slice| slice.bytes);
         }
         let mut losses = self.losses();
         let (folded, names) =
-            fold_all(&self.traces.events, pass, &slices, &self.events, &mut losses, progress);
+            fold_all(&self.traces.events, pass, &slices, &self.events, &mut losses, |_, _, read| {
+                progress(read)
+            });
         OfEvents { folded, names, losses }
     }
 }

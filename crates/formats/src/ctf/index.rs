@@ -4,7 +4,7 @@
 //! does not hide those behind it; each packet is then read, and an index that contradicts it is of no use.
 //! Layout: LTTng's `ctf-index.h`; all numbers are big-endian.
 
-use super::packet::Packet;
+use crate::events::packet::Packet;
 
 /// What an index begins with.
 const MAGIC: u32 = 0xC1F1_DCC1;
@@ -15,9 +15,9 @@ const WORDS: usize = 7;
 
 /// A packet, as an index tells of it. Sizes are in bits.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Entry {
+pub(crate) struct Entry {
     /// Where the packet begins in its file, in bytes.
-    pub(super) offset: u64,
+    pub(crate) offset: u64,
     size: u64,
     content: u64,
     begin: u64,
@@ -27,12 +27,12 @@ pub(super) struct Entry {
 
 impl Entry {
     /// Where the packet ends in its file, in bytes.
-    pub(super) fn file_end(&self) -> u64 {
+    pub(crate) fn file_end(&self) -> u64 {
         self.offset + self.size / 8
     }
 
     /// Whether the packet says the same of itself.
-    pub(super) fn agrees(&self, packet: &Packet) -> bool {
+    pub(crate) fn agrees(&self, packet: &Packet) -> bool {
         let same = |of: Option<(u64, u32)>, value: u64| {
             of.is_none_or(|(own, size)| own == value & (u64::MAX >> (64 - size.clamp(1, 64))))
         };
@@ -48,7 +48,7 @@ impl Entry {
 ///
 /// # Errors
 /// Why it is of no use: LTTng itself leaves entries of zeros behind when a machine crashes.
-pub(super) fn read(bytes: &[u8], file: u64) -> Result<Vec<Entry>, String> {
+pub(crate) fn read(bytes: &[u8], file: u64) -> Result<Vec<Entry>, String> {
     let (header, entries) = bytes.split_at_checked(HEADER).ok_or("it is cut short in its header")?;
     let header: Vec<u32> = header.as_chunks().0.iter().map(|&word| u32::from_be_bytes(word)).collect();
     if header[0] != MAGIC || header[1] != 1 {

@@ -4,8 +4,8 @@ use std::{borrow::Cow, string::FromUtf8Error};
 
 use hodo_bytes::Cursor;
 
-use super::schema::{ByteOrder, TraceClass};
 use crate::error::{Error, ErrorKind};
+use crate::events::schema::{ByteOrder, TraceClass};
 
 /// What a packet of metadata begins with: CTF 1.8 section 7.1.
 const PACKET_MAGIC: u32 = 0x75D1_1D57;

@@ -7,8 +7,8 @@ use std::collections::HashMap;
 
 use hodo_model::event::Label;
 
-use super::bits;
-use super::schema::{
+use crate::events::bits;
+use crate::events::schema::{
     Choice, EventClass, FieldClass, Length, Reference, Scope, Slot, StreamClass, Structure, TraceClass,
 };
 
@@ -401,7 +401,7 @@ fn into<'s>(
         FieldClass::Array(array) => into(scope, &array.element, extended(&path, 0), names),
         FieldClass::Variant(choice) | FieldClass::Optional(choice) => {
             let options = choice.options.iter().enumerate();
-            let into_option = |(index, option): (usize, &'s super::schema::ChoiceOption)| {
+            let into_option = |(index, option): (usize, &'s crate::events::schema::ChoiceOption)| {
                 // CTF 1.8 names the option, CTF 2 passes through whichever was selected.
                 let names = match names.split_first() {
                     Some((name, rest)) if option.raw_name == *name && !rest.is_empty() => rest,

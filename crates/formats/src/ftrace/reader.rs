@@ -3,7 +3,7 @@
 use hodo_clock::{CycleClock, OriginNanos};
 
 use super::page::{Layout, Missed, Page, Record, Records};
-use crate::ctf::{EventTrouble, Lost, Parts, framing::Found, schema::StreamClass};
+use crate::events::{EventTrouble, Lost, Parts, framing::Found, schema::StreamClass};
 
 /// How to read the pages of a buffer.
 #[derive(Clone, Debug)]

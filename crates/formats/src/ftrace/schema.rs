@@ -6,7 +6,7 @@ use super::{
     format::{EventFormat, Field, Shape},
     names::Names,
 };
-use crate::ctf::{
+use crate::events::{
     foreign::{Elements, ForeignField},
     schema::{
         Array, Encoding, EventClass, FieldClass, Integer, Length, Member, Reference, Role, Slot, Structure,

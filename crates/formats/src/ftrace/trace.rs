@@ -15,16 +15,13 @@ use super::{
     reader::{Pages, Ticks},
     schema::{CPU_SLOT, Called, Part, SLOTS, event_class, member, named, structure},
 };
-use crate::{
-    Input,
-    ctf::{
-        DataFile, Packet, Stream, StreamPacket, Trace,
-        foreign::ForeignField,
-        framing::Framing,
-        schema::{ClockClass, Environment, EventClass, FieldClass, StreamClass, Structure, TraceClass},
-    },
-    error::Error,
+use crate::events::{
+    DataFile, Packet, Stream, StreamPacket, Trace,
+    foreign::ForeignField,
+    framing::Framing,
+    schema::{ClockClass, Environment, EventClass, FieldClass, StreamClass, Structure, TraceClass},
 };
+use crate::{Input, error::Error};
 
 /// Pages that are read at a time.
 const PAGES: usize = 16;

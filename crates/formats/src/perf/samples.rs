@@ -23,17 +23,16 @@ use super::{
     records::{Record, Records},
     sample::Sample,
 };
+use crate::events::{
+    DataFile, EventTrouble, Lost, Packet, Parts, Stream, StreamPacket, Trace,
+    foreign::{Elements, ForeignField},
+    framing::{Found, Framing},
+    schema::{
+        ClockClass, Environment, EventClass, FieldClass, Integer, Member, StreamClass, Structure, TraceClass,
+    },
+};
 use crate::{
     Input,
-    ctf::{
-        DataFile, EventTrouble, Lost, Packet, Parts, Stream, StreamPacket, Trace,
-        foreign::{Elements, ForeignField},
-        framing::{Found, Framing},
-        schema::{
-            ClockClass, Environment, EventClass, FieldClass, Integer, Member, StreamClass, Structure,
-            TraceClass,
-        },
-    },
     error::Error,
     ftrace::{
         description::{Description, Initial},

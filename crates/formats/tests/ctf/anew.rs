@@ -1,9 +1,7 @@
 //! Traces written anew, and read again.
 
-use hodo_formats::ctf::{
-    Cursor, Item, Trace,
-    write::{NotWritten, StreamWriter, Target, Version},
-};
+use hodo_formats::ctf::write::{NotWritten, StreamWriter, Target, Version};
+use hodo_formats::events::{Cursor, Item, Trace};
 
 use crate::show::{read, trace};
 

@@ -1,6 +1,7 @@
 //! Files beside the streams: facts 28 and 29.
 
-use hodo_formats::ctf::{DataFile, Trace, read_metadata};
+use hodo_formats::ctf::read_metadata;
+use hodo_formats::events::{DataFile, Trace};
 
 use crate::{
     packets::{metadata, packet},

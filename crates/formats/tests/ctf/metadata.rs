@@ -1,9 +1,8 @@
 //! Metadata files and TSDL: facts 30 and 31.
 
-use hodo_formats::{
-    FORMATS,
-    ctf::{read_head, read_metadata, recognise, schema::TraceClass},
-};
+use hodo_formats::FORMATS;
+use hodo_formats::ctf::{read_head, read_metadata, recognise};
+use hodo_formats::events::schema::TraceClass;
 
 use crate::show::{lines, refused, tsdl};
 

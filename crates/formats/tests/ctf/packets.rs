@@ -1,6 +1,6 @@
 //! Packets and streams: facts 21 to 27 and 32.
 
-use hodo_formats::ctf::Trace;
+use hodo_formats::events::Trace;
 
 use crate::show::{lines, read, trace, tsdl};
 

@@ -2,7 +2,8 @@
 
 use std::fmt::Write;
 
-use hodo_formats::ctf::{Cursor, DataFile, Event, Item, Trace, read_metadata, schema::Scope};
+use hodo_formats::ctf::read_metadata;
+use hodo_formats::events::{Cursor, DataFile, Event, Item, Trace, schema::Scope};
 use hodo_model::event::{Compound, FieldSink, Meaning, Name};
 
 /// TSDL of a little-endian trace whose classes follow.

@@ -1,6 +1,7 @@
 //! Clocks and headers of events: facts 1 to 14.
 
-use hodo_formats::ctf::{DataFile, Trace, read_metadata};
+use hodo_formats::ctf::read_metadata;
+use hodo_formats::events::{DataFile, Trace};
 
 use crate::show::{lines, read, trace, tsdl};
 

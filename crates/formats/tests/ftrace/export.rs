@@ -1,13 +1,8 @@
 //! Events of ftrace written as CTF.
 
-use hodo_formats::{
-    Input, Unpacked,
-    ctf::{
-        Cursor, Item, Trace,
-        write::{StreamWriter, Target, Version},
-    },
-    ftrace,
-};
+use hodo_formats::ctf::write::{StreamWriter, Target, Version};
+use hodo_formats::events::{Cursor, Item, Trace};
+use hodo_formats::{Input, Unpacked, ftrace};
 use proptest::prelude::*;
 
 use crate::{

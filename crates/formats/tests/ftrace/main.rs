@@ -9,9 +9,9 @@ mod file;
 mod show;
 
 use file::{PAGE, file, file_of, head, page, record};
+use hodo_formats::events::Trace;
 use hodo_formats::{
     Input, Unpacked,
-    ctf::Trace,
     ftrace::{self, write::Head},
 };
 use proptest::prelude::*;

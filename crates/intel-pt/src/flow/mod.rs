@@ -37,6 +37,8 @@ pub struct Executed<'a> {
     pub block: &'a Block,
     /// Lengths in bytes of the instructions that ran, from the block's start on.
     pub lengths: &'a [u8],
+    /// Their bytes.
+    pub bytes: &'a [u8],
     /// Where its code comes from.
     pub provenance: &'a Provenance,
     /// The code that it is part of.

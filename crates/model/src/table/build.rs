@@ -40,6 +40,24 @@ pub struct TableBuilder {
     done: Vec<RecordBatch>,
 }
 
+/// What stands above the rows of a table.
+#[derive(Clone, Debug)]
+pub struct Heading {
+    /// The stable name, such as `states`.
+    pub name: &'static str,
+    /// What kind of picture it can become.
+    pub shape: Shape,
+    /// The columns.
+    pub columns: Vec<Column>,
+}
+
+impl Heading {
+    /// The table under it.
+    pub fn builder(self) -> TableBuilder {
+        TableBuilder::new(self.name, self.shape, self.columns)
+    }
+}
+
 impl TableBuilder {
     /// A table without rows.
     pub fn new(name: &'static str, shape: Shape, columns: Vec<Column>) -> TableBuilder {

@@ -10,7 +10,7 @@
 
 use std::{fmt, sync::Arc};
 
-use arrow_array::RecordBatch;
+pub use arrow_array::RecordBatch;
 use arrow_schema::{Schema, SchemaRef};
 
 use crate::Loss;
@@ -20,7 +20,7 @@ mod cell;
 mod column;
 pub mod metadata;
 
-pub use build::TableBuilder;
+pub use build::{Heading, TableBuilder};
 pub use cell::{Cell, Cells, Items, Value};
 pub use column::{Column, Type, Unit};
 

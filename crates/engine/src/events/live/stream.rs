@@ -3,7 +3,8 @@
 use std::{collections::VecDeque, time::Instant};
 
 use hodo_clock::OriginNanos;
-use hodo_formats::ctf::{LivePacketReader, Stream, StreamPacket, Trace, lttng_live::Index};
+use hodo_formats::ctf::lttng_live::Index;
+use hodo_formats::events::{LivePacketReader, Stream, StreamPacket, Trace};
 
 use crate::events::slices::Part;
 

@@ -9,10 +9,10 @@ use std::{
 
 use hodo_clock::OriginNanos;
 use hodo_formats::ctf::{
-    DataFile, Trace,
     lttng_live::{Index, IndexStatus, PacketStatus, Session, StreamInfo},
     read_metadata,
 };
+use hodo_formats::events::{DataFile, Trace};
 use hodo_model::{Cause, Loss};
 
 use super::{

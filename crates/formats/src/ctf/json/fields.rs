@@ -6,7 +6,7 @@ use hodo_model::event::{Base, Label, Meaning};
 use serde_json::Value;
 
 use super::node::{Node, Wrong};
-use crate::ctf::schema::{
+use crate::events::schema::{
     Array, ByteOrder, Choice, ChoiceOption, Encoding, FieldClass, Integer, Length, Member, Real, Reference,
     Role, Scope, Structure, VariableInteger,
 };

@@ -12,11 +12,11 @@ use std::collections::HashMap;
 use hodo_clock::CycleClock;
 use serde_json::Value;
 
-use super::{
-    resolve,
-    schema::{ClockClass, Environment, EventClass, FieldClass, StreamClass, Structure, TraceClass},
-};
+use super::resolve;
 use crate::error::{Error, ErrorKind};
+use crate::events::schema::{
+    ClockClass, Environment, EventClass, FieldClass, StreamClass, Structure, TraceClass,
+};
 use fields::Aliases;
 use node::{Node, Wrong};
 

@@ -9,11 +9,9 @@ use super::{
     token::Kind,
     types::{Value, shown},
 };
-use crate::{
-    ctf::schema::{
-        ClockClass, Environment, EventClass, FieldClass, StreamClass, Structure, TraceClass, USUAL_FREQUENCY,
-    },
-    error::Error,
+use crate::error::Error;
+use crate::events::schema::{
+    ClockClass, Environment, EventClass, FieldClass, StreamClass, Structure, TraceClass, USUAL_FREQUENCY,
 };
 
 /// What stands on the right of `=` or `:=`.

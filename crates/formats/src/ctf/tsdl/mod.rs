@@ -10,11 +10,9 @@ mod roles;
 mod token;
 mod types;
 
-use super::{
-    resolve,
-    schema::{ByteOrder, TraceClass},
-};
+use super::resolve;
 use crate::error::Error;
+use crate::events::schema::{ByteOrder, TraceClass};
 use parser::Parser;
 use token::{Kind, Lexer};
 

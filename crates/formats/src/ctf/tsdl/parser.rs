@@ -6,10 +6,8 @@ use std::{
 };
 
 use super::token::{Kind, Lexer, Token};
-use crate::{
-    ctf::schema::{ByteOrder, Choice, FieldClass, Integer, Structure},
-    error::{Error, ErrorKind},
-};
+use crate::error::{Error, ErrorKind};
+use crate::events::schema::{ByteOrder, Choice, FieldClass, Integer, Structure};
 
 /// How deep types may be nested.
 pub(super) const DEEPEST: u32 = 256;

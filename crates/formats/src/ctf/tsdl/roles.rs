@@ -1,6 +1,6 @@
 //! What the reserved names of CTF 1.8 mean (sections 5 and 6), as roles like those of CTF 2.
 
-use crate::ctf::schema::{FieldClass, Integer, Length, Role, StreamClass, Structure, TraceClass};
+use crate::events::schema::{FieldClass, Integer, Length, Role, StreamClass, Structure, TraceClass};
 
 /// Gives fields with reserved names, and fields that are values of a clock, their roles.
 pub(super) fn settle(trace: &mut TraceClass) -> Result<(), String> {

@@ -8,12 +8,10 @@ use super::{
     parser::{DEEPEST, Parser},
     token::Kind,
 };
-use crate::{
-    ctf::schema::{
-        Array, ByteOrder, Choice, ChoiceOption, Encoding, FieldClass, Integer, Length, Member, Real,
-        Reference, Scope, Structure,
-    },
-    error::Error,
+use crate::error::Error;
+use crate::events::schema::{
+    Array, ByteOrder, Choice, ChoiceOption, Encoding, FieldClass, Integer, Length, Member, Real, Reference,
+    Scope, Structure,
 };
 
 /// A value that is assigned.

@@ -1,6 +1,6 @@
 //! Integers written at any bit of a packet: what [`super::super::bits`] reads.
 
-use crate::ctf::{bits, schema::ByteOrder};
+use crate::events::{bits, schema::ByteOrder};
 
 /// A packet that is being written.
 #[derive(Debug, Default)]

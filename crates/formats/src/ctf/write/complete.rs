@@ -4,7 +4,9 @@
 use hodo_model::event::Meaning;
 
 use super::Unwritable;
-use crate::ctf::schema::{ClockClass, FieldClass, Integer, Member, Role, StreamClass, Structure, TraceClass};
+use crate::events::schema::{
+    ClockClass, FieldClass, Integer, Member, Role, StreamClass, Structure, TraceClass,
+};
 
 /// The names of CTF 1.8 for roles of a packet's context.
 const NAMES: &[(Role, &str)] = &[

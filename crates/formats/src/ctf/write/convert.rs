@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashSet};
 use hodo_model::event::{Base, Label, Meaning};
 
 use super::{Unwritable, Version, locate};
-use crate::ctf::schema::{
+use crate::events::schema::{
     Array, Choice, ChoiceOption, Encoding, FieldClass, Integer, Length, Role, Slot, StreamClass, Structure,
     TraceClass,
 };

@@ -3,7 +3,7 @@
 use hodo_model::event::{Compound, FieldSink, Meaning, Name};
 
 use super::bits::BitWriter;
-use crate::ctf::{
+use crate::events::{
     bits,
     schema::{
         Array, ByteOrder, Choice, Encoding, FieldClass, Integer, Length, Member, Real, Role, Structure,

@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use hodo_model::event::{Compound, FieldSink, Meaning, Name};
 
 use super::encoder::{Encoder, Place};
-use crate::ctf::{
+use crate::events::{
     foreign::{Elements, ForeignField},
     schema::{
         Array, Encoding, FieldClass, Integer, Length, Member, Reference, Role, Slot, StreamClass, Structure,

@@ -3,7 +3,7 @@
 use hodo_model::event::{Compound, FieldSink, Meaning, Name};
 
 use super::bits::BitWriter;
-use crate::ctf::{
+use crate::events::{
     bits,
     event::advance,
     schema::{Choice, FieldClass, Integer, Role, Slot, Structure},

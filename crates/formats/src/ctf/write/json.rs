@@ -3,7 +3,7 @@
 use hodo_model::event::{Base, Meaning};
 use serde_json::{Map, Value, json};
 
-use crate::ctf::schema::{
+use crate::events::schema::{
     ByteOrder, Choice, ClockClass, Encoding, Environment, EventClass, FieldClass, Integer, Length, Real,
     Reference, Role, Scope, StreamClass, Structure, TraceClass, VariableInteger,
 };

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use super::{Unwritable, Version};
-use crate::ctf::schema::{
+use crate::events::schema::{
     EventClass, FieldClass, Length, Reference, Scope, Slot, StreamClass, Structure, TraceClass,
 };
 

@@ -27,10 +27,8 @@ pub use stream::{NotWritten, StreamWriter};
 
 use foreign::Lifted;
 
-use super::{
-    metadata,
-    schema::{EventClass, FieldClass, StreamClass, Structure, TraceClass},
-};
+use super::metadata;
+use crate::events::schema::{EventClass, FieldClass, StreamClass, Structure, TraceClass};
 
 /// A version of CTF.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

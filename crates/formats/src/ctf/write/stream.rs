@@ -7,7 +7,7 @@ use super::{
     foreign::Arranged,
     header::{HeaderTrouble, HeaderWriter, Others, has_others},
 };
-use crate::ctf::{
+use crate::events::{
     Event, Lost, Stream, StreamPacket, Trace, Trouble,
     event::advance,
     packet::MAGIC,

@@ -4,12 +4,10 @@ use std::fmt::Write;
 
 use hodo_model::event::{Base, Meaning};
 
-use crate::ctf::{
-    schema::{
-        ByteOrder, Choice, ClockClass, Encoding, Environment, EventClass, FieldClass, Integer, Length, Real,
-        Reference, Role, Scope, StreamClass, Structure, TraceClass,
-    },
-    uuid,
+use crate::ctf::uuid;
+use crate::events::schema::{
+    ByteOrder, Choice, ClockClass, Encoding, Environment, EventClass, FieldClass, Integer, Length, Real,
+    Reference, Role, Scope, StreamClass, Structure, TraceClass,
 };
 
 /// The metadata of a trace.

@@ -105,7 +105,7 @@ impl Walk {
     #[inline]
     pub(super) fn report<L: Labels>(&self, graph: &Graph<'_, L>, id: BlockId, sink: &mut impl Sink) {
         let block = graph.block(id);
-        self.report_part(graph, id, graph.lengths(block), sink);
+        self.report_part(graph, id, (graph.lengths(block), graph.bytes(id)), sink);
     }
 
     /// Reports the first instructions of a block.
@@ -114,11 +114,11 @@ impl Walk {
         &self,
         graph: &Graph<'_, L>,
         id: BlockId,
-        lengths: &[u8],
+        (lengths, bytes): (&[u8], &[u8]),
         sink: &mut impl Sink,
     ) {
         let (block, provenance) = (graph.block(id), graph.provenance(id));
-        sink.executed(Executed { block, lengths, provenance, code: graph.snapshot(self.at) });
+        sink.executed(Executed { block, lengths, bytes, provenance, code: graph.snapshot(self.at) });
     }
 
     /// Goes to the block at the end of `id`, or at its direct target.
@@ -370,7 +370,9 @@ impl Walk {
         let expected = Expected::Reach(ip);
         let count = instructions_before(graph, block, ip)
             .ok_or(Trouble::Contradiction { at: block.start, expected })?;
-        self.report_part(graph, id, &graph.lengths(block)[..count], sink);
+        let lengths = &graph.lengths(block)[..count];
+        let size: usize = lengths.iter().map(|&length| usize::from(length)).sum();
+        self.report_part(graph, id, (lengths, &graph.bytes(id)[..size]), sink);
         self.go(ip);
         Ok(())
     }

@@ -36,26 +36,26 @@ impl fmt::Display for Trouble {
 
 /// The values of the integers that others depend on.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Slots(Vec<Cell<u64>>);
+pub(crate) struct Slots(Vec<Cell<u64>>);
 
 impl Slots {
-    pub(super) fn new(count: Slot) -> Slots {
+    pub(crate) fn new(count: Slot) -> Slots {
         Slots(vec![Cell::new(0); count as usize])
     }
 
     #[inline]
-    pub(super) fn set(&self, slot: Slot, value: u64) {
+    pub(crate) fn set(&self, slot: Slot, value: u64) {
         self.0[slot as usize].set(value);
     }
 
     #[inline]
-    pub(super) fn get(&self, slot: Slot) -> u64 {
+    pub(crate) fn get(&self, slot: Slot) -> u64 {
         self.0[slot as usize].get()
     }
 
     /// A value as a selector of this sign.
     #[inline]
-    pub(super) fn selector(&self, slot: Slot, signed: bool) -> i128 {
+    pub(crate) fn selector(&self, slot: Slot, signed: bool) -> i128 {
         let value = self.get(slot);
         if signed { i128::from(value as i64) } else { i128::from(value) }
     }
@@ -66,34 +66,34 @@ const SIZELESS: u64 = 1 << 12;
 
 /// The bytes of a packet and the end of its content, in bits.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Content<'a> {
-    pub(super) bytes: &'a [u8],
-    pub(super) end: u64,
+pub(crate) struct Content<'a> {
+    pub(crate) bytes: &'a [u8],
+    pub(crate) end: u64,
 }
 
 impl<'a> Content<'a> {
     /// Whether bits from `at` on are there.
     #[inline]
-    pub(super) fn has(&self, at: u64, size: u64) -> Result<(), Trouble> {
+    pub(crate) fn has(&self, at: u64, size: u64) -> Result<(), Trouble> {
         if at.saturating_add(size) <= self.end { Ok(()) } else { Err(Trouble::CutShort) }
     }
 
     /// The bytes of the content from a bit on, which is the first of a byte.
     #[inline]
-    pub(super) fn bytes_from(&self, at: u64) -> &'a [u8] {
+    pub(crate) fn bytes_from(&self, at: u64) -> &'a [u8] {
         let end = ((self.end / 8) as usize).min(self.bytes.len());
         self.bytes.get(((at / 8) as usize).min(end)..end).unwrap_or_default()
     }
 
     /// How many elements arrays may have from `at` on, those of nested arrays and those without a size too.
     #[inline]
-    pub(super) fn room(&self, at: u64) -> u64 {
+    pub(crate) fn room(&self, at: u64) -> u64 {
         self.end.saturating_sub(at).saturating_mul(8).max(SIZELESS)
     }
 
     /// The length in bytes of text up to its NUL, and with it.
     #[inline]
-    pub(super) fn terminated(&self, at: u64, encoding: Encoding) -> Result<(usize, usize), Trouble> {
+    pub(crate) fn terminated(&self, at: u64, encoding: Encoding) -> Result<(usize, usize), Trouble> {
         let length = nul(self.bytes_from(at), encoding);
         length.map(|length| (length, length + unit(encoding))).ok_or(Trouble::CutShort)
     }
@@ -101,7 +101,7 @@ impl<'a> Content<'a> {
 
 /// Where text ends at its NUL, if it has one.
 #[inline]
-pub(super) fn nul(bytes: &[u8], encoding: Encoding) -> Option<usize> {
+pub(crate) fn nul(bytes: &[u8], encoding: Encoding) -> Option<usize> {
     match unit(encoding) {
         1 => bits::nul(bytes),
         unit => {
@@ -153,7 +153,7 @@ enum Count {
 
 /// Steps over fields.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Steps {
+pub(crate) struct Steps {
     /// The size of what comes first, in bits. Mostly that is all.
     bits: u64,
     steps: Box<[Step]>,
@@ -161,7 +161,7 @@ pub(super) struct Steps {
 
 impl Steps {
     /// Over a structure that begins at a position of which `known` is known; and what is known of its end.
-    pub(super) fn of(structure: Option<&Structure>, known: Known) -> (Steps, Known) {
+    pub(crate) fn of(structure: Option<&Structure>, known: Known) -> (Steps, Known) {
         let mut compiler = Compiler::new(known);
         if let Some(structure) = structure {
             compiler.structure(structure);
@@ -171,7 +171,7 @@ impl Steps {
     }
 
     /// Up to a member of a structure, which begins right there.
-    pub(super) fn up_to(structure: &Structure, member: usize, known: Known) -> Steps {
+    pub(crate) fn up_to(structure: &Structure, member: usize, known: Known) -> Steps {
         let mut compiler = Compiler::new(known);
         compiler.align(structure.alignment());
         structure.members.iter().take(member).for_each(|member| compiler.class(&member.class));
@@ -183,13 +183,13 @@ impl Steps {
 
     /// The number of bits, where it is always the same.
     #[inline]
-    pub(super) fn fixed(&self) -> Option<u64> {
+    pub(crate) fn fixed(&self) -> Option<u64> {
         self.steps.is_empty().then_some(self.bits)
     }
 
     /// Where the fields end that begin at `at`. That may lie behind the content's end.
     #[inline]
-    pub(super) fn run(&self, content: Content<'_>, at: u64, slots: &Slots) -> Result<u64, Trouble> {
+    pub(crate) fn run(&self, content: Content<'_>, at: u64, slots: &Slots) -> Result<u64, Trouble> {
         let at = at.saturating_add(self.bits);
         match self.steps.is_empty() {
             true => Ok(at),
@@ -251,12 +251,12 @@ impl Over {
 
 /// Whether a value is in one of the ranges.
 #[inline]
-pub(super) fn within(ranges: &[(i128, i128)], value: i128) -> bool {
+pub(crate) fn within(ranges: &[(i128, i128)], value: i128) -> bool {
     ranges.iter().any(|&(from, to)| from <= value && value <= to)
 }
 
 /// A LEB128 integer, and its length in bytes.
-pub(super) fn variable(content: Content<'_>, at: u64, signed: bool) -> Result<(u64, usize), Trouble> {
+pub(crate) fn variable(content: Content<'_>, at: u64, signed: bool) -> Result<(u64, usize), Trouble> {
     let bytes = content.bytes_from(at);
     bits::leb128(bytes, signed).ok_or(if bytes.len() < 10 { Trouble::CutShort } else { Trouble::TooWide })
 }
@@ -285,38 +285,38 @@ fn each(
 
 /// What is known of a position: its remainder modulo a power of two.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Known {
+pub(crate) struct Known {
     modulus: u64,
     remainder: u64,
 }
 
 impl Known {
     /// Nothing.
-    pub(super) const NOTHING: Known = Known { modulus: 1, remainder: 0 };
+    pub(crate) const NOTHING: Known = Known { modulus: 1, remainder: 0 };
 
     /// A multiple of this.
-    pub(super) fn aligned(alignment: u32) -> Known {
+    pub(crate) fn aligned(alignment: u32) -> Known {
         Known { modulus: u64::from(alignment), remainder: 0 }
     }
 
     /// After so many bits.
-    pub(super) fn after(self, bits: u64) -> Known {
+    pub(crate) fn after(self, bits: u64) -> Known {
         Known { remainder: self.remainder.wrapping_add(bits) & (self.modulus - 1), ..self }
     }
 
     /// Its remainder modulo a smaller power of two, if so much is known.
-    pub(super) fn modulo(self, modulus: u32) -> Option<u64> {
+    pub(crate) fn modulo(self, modulus: u32) -> Option<u64> {
         let modulus = u64::from(modulus);
         (modulus <= self.modulus).then_some(self.remainder & (modulus - 1))
     }
 
     /// The bits from there to the next multiple of this, if so much is known.
-    pub(super) fn padding(self, alignment: u32) -> Option<u64> {
+    pub(crate) fn padding(self, alignment: u32) -> Option<u64> {
         Some(self.modulo(alignment)?.wrapping_neg() & (u64::from(alignment) - 1))
     }
 
     /// What is known of one of two positions.
-    pub(super) fn or(self, other: Known) -> Known {
+    pub(crate) fn or(self, other: Known) -> Known {
         let mut modulus = self.modulus.min(other.modulus);
         while modulus > 1 && (self.remainder ^ other.remainder) & (modulus - 1) != 0 {
             modulus /= 2;

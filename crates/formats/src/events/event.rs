@@ -18,14 +18,14 @@ const AHEAD: usize = 1536;
 /// Moves a clock to a value of which only the lowest bits may be given: CTF 1.8 section 8. The clock is
 /// taken to have wrapped once where the value is smaller than those bits of it. Without any bits it stands still.
 #[inline]
-pub(super) fn advance(clock: u64, value: u64, size: u32) -> u64 {
+pub(crate) fn advance(clock: u64, value: u64, size: u32) -> u64 {
     let mask = if size >= 64 { u64::MAX } else { (1 << size) - 1 };
     advance_within(clock, value, mask)
 }
 
 /// The same, with a mask of the bits that are given.
 #[inline]
-pub(super) fn advance_within(clock: u64, value: u64, mask: u64) -> u64 {
+pub(crate) fn advance_within(clock: u64, value: u64, mask: u64) -> u64 {
     clock.wrapping_add(value.wrapping_sub(clock) & mask)
 }
 
@@ -73,7 +73,7 @@ pub struct Reader<'t, 'a> {
 }
 
 impl<'t, 'a> Reader<'t, 'a> {
-    pub(super) fn new(
+    pub(crate) fn new(
         trace: &'t TraceClass,
         stream: &'t StreamClass,
         plan: &'t StreamPlan,
@@ -83,7 +83,7 @@ impl<'t, 'a> Reader<'t, 'a> {
     }
 
     /// Goes to the first event of a packet, before which the clock stood at `clock`.
-    pub(super) fn open(&mut self, bytes: &'a [u8], packet: &Packet, clock: u64) {
+    pub(crate) fn open(&mut self, bytes: &'a [u8], packet: &Packet, clock: u64) {
         self.content = Content { bytes, end: packet.content };
         (self.at, self.context, self.clock) = (packet.events, packet.context, clock);
         if let Some((value, size)) = packet.begin {
@@ -99,7 +99,7 @@ impl<'t, 'a> Reader<'t, 'a> {
     }
 
     /// Shows the bytes that events lie in whose parts something else finds; `slot` gets a number of the stream.
-    pub(super) fn show(&mut self, bytes: &'a [u8], slot: Option<(Slot, u64)>) {
+    pub(crate) fn show(&mut self, bytes: &'a [u8], slot: Option<(Slot, u64)>) {
         self.content = Content { bytes, end: bytes.len() as u64 * 8 };
         slot.iter().for_each(|&(slot, number)| self.slots.set(slot, number));
     }
@@ -180,7 +180,7 @@ impl<'t, 'a> Reader<'t, 'a> {
     /// could go over them, and says whether the second is the one that is not; `None` if there are no such in the
     /// stream. What takes time is the way from one event to the next, and two ways at once take little more than one.
     #[inline(always)]
-    pub(super) fn skim_both(
+    pub(crate) fn skim_both(
         one: &mut Self,
         other: &mut Self,
         mut see: impl FnMut(u32, Option<u64>),

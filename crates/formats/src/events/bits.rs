@@ -7,7 +7,7 @@ use super::schema::ByteOrder;
 
 /// Sixty-four bits from a byte on, in the order of the bytes; what lies behind the end is zero.
 #[inline]
-pub(super) fn word(bytes: &[u8], at: usize) -> [u8; 8] {
+pub(crate) fn word(bytes: &[u8], at: usize) -> [u8; 8] {
     if let Some(word) = bytes.get(at..).and_then(|rest| rest.first_chunk::<8>()) {
         return *word;
     }
@@ -23,18 +23,18 @@ fn last_word(rest: &[u8]) -> [u8; 8] {
 
 /// How an integer lies in its bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Layout {
-    pub(super) size: u32,
-    pub(super) signed: bool,
-    pub(super) order: ByteOrder,
+pub(crate) struct Layout {
+    pub(crate) size: u32,
+    pub(crate) signed: bool,
+    pub(crate) order: ByteOrder,
     /// Its bits are numbered from the other end than its byte order says.
-    pub(super) reversed: bool,
+    pub(crate) reversed: bool,
 }
 
 impl Layout {
     /// The integer at bit `at`, as the bits of an `i64` if it is signed. What lies behind the end is zero.
     #[inline]
-    pub(super) fn read(self, bytes: &[u8], at: u64) -> u64 {
+    pub(crate) fn read(self, bytes: &[u8], at: u64) -> u64 {
         let value = unsigned(bytes, at, self.size, self.order);
         let value = ordered(value, self.size, self.reversed);
         if self.signed { signed(value, self.size) as u64 } else { value }
@@ -44,7 +44,7 @@ impl Layout {
 /// The `size` bits (1 to 64) at bit `at`, unsigned. The caller knows that they lie within the bytes; bits
 /// behind their end read as zero.
 #[inline]
-pub(super) fn unsigned(bytes: &[u8], at: u64, size: u32, order: ByteOrder) -> u64 {
+pub(crate) fn unsigned(bytes: &[u8], at: u64, size: u32, order: ByteOrder) -> u64 {
     let (byte, shift) = ((at / 8) as usize, (at % 8) as u32);
     if shift + size > 64 {
         return across(bytes, byte, shift, size, order);
@@ -75,26 +75,26 @@ fn mask(size: u32) -> u128 {
 
 /// `value` of `size` bits with the bit order of its byte order, or with the other one.
 #[inline]
-pub(super) fn ordered(value: u64, size: u32, reversed: bool) -> u64 {
+pub(crate) fn ordered(value: u64, size: u32, reversed: bool) -> u64 {
     if reversed { value.reverse_bits() >> (64 - size) } else { value }
 }
 
 /// The two's complement value of the lowest `size` bits.
 #[inline]
-pub(super) fn signed(value: u64, size: u32) -> i64 {
+pub(crate) fn signed(value: u64, size: u32) -> i64 {
     ((value << (64 - size)) as i64) >> (64 - size)
 }
 
 /// The next multiple of a power of two; saturates, as nothing lies that far.
 #[inline]
-pub(super) fn align(at: u64, alignment: u32) -> u64 {
+pub(crate) fn align(at: u64, alignment: u32) -> u64 {
     let mask = u64::from(alignment) - 1;
     at.saturating_add(mask) & !mask
 }
 
 /// Where the first byte of zero is.
 #[inline]
-pub(super) fn nul(bytes: &[u8]) -> Option<usize> {
+pub(crate) fn nul(bytes: &[u8]) -> Option<usize> {
     // Most texts are short, and a call of memchr takes as long as to look through a few words.
     const WORDS: usize = 4;
     for (index, word) in bytes.as_chunks::<8>().0.iter().take(WORDS).enumerate() {
@@ -111,7 +111,7 @@ pub(super) fn nul(bytes: &[u8]) -> Option<usize> {
 
 /// A LEB128 integer at a byte: its value, as the bits of an `i64` if signed, and how many bytes it takes.
 /// `None` where it does not end, or has more than 64 bits.
-pub(super) fn leb128(bytes: &[u8], is_signed: bool) -> Option<(u64, usize)> {
+pub(crate) fn leb128(bytes: &[u8], is_signed: bool) -> Option<(u64, usize)> {
     let mut value: u64 = 0;
     for (index, &byte) in bytes.iter().enumerate().take(10) {
         let shift = 7 * index as u32;

@@ -228,7 +228,7 @@ impl<'a> Trace<'a> {
     }
 
     /// Tells a sink the fields of a packet's header or context; those before one that can't be read.
-    pub(super) fn tell_packet(
+    pub(crate) fn tell_packet(
         &self,
         stream: &Stream<'a>,
         packet: &StreamPacket<'a>,

@@ -5,15 +5,15 @@ use std::ops::Range;
 use hodo_model::event::Ignore;
 
 use super::{
-    index::{self, Entry},
     read::{Roles, Walk},
     schema::{FieldClass, Member, Role, Structure, TraceClass},
     steps::{Content, Slots, Trouble},
     trace::DataFile,
 };
+use crate::ctf::index::{self, Entry};
 
 /// What each packet may begin with.
-pub(super) const MAGIC: u64 = 0xC1FC_1FC1;
+pub(crate) const MAGIC: u64 = 0xC1FC_1FC1;
 
 /// A packet as it lies in its file. Sizes and positions are in bits from its beginning.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -60,9 +60,9 @@ impl Packet {
 
 /// Why a packet, and what follows it in its file, can't be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct PacketTrouble {
+pub(crate) struct PacketTrouble {
     /// The bytes of the file that are not looked at.
-    pub(super) bytes: Range<usize>,
+    pub(crate) bytes: Range<usize>,
     /// Why.
     pub reason: String,
     /// The file ends within it, as that of a tracer that was stopped.
@@ -72,10 +72,10 @@ pub(super) struct PacketTrouble {
 /// The packets of a file.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct FilePackets {
-    pub(super) packets: Vec<Packet>,
-    pub(super) troubles: Vec<PacketTrouble>,
+    pub(crate) packets: Vec<Packet>,
+    pub(crate) troubles: Vec<PacketTrouble>,
     /// For people: what was made of the file.
-    pub(super) note: Option<String>,
+    pub(crate) note: Option<String>,
 }
 
 impl FilePackets {
@@ -147,7 +147,7 @@ impl FilePackets {
 }
 
 /// The packet that these bytes are.
-pub(super) fn single(trace: &TraceClass, bytes: &[u8]) -> Result<Packet, String> {
+pub(crate) fn single(trace: &TraceClass, bytes: &[u8]) -> Result<Packet, String> {
     match Packets::new(trace, bytes).packet(0)? {
         (packet, None) => Ok(packet),
         (_, Some(trouble)) => Err(trouble.reason),
@@ -265,8 +265,8 @@ impl<'t, 'a> Packets<'t, 'a> {
         match (roles.uuid, self.trace.uuid) {
             (Some(packet), Some(trace)) if packet != trace => Err(format!(
                 "the packet is of the trace {}, and the metadata of {}",
-                super::uuid::show(&packet),
-                super::uuid::show(&trace)
+                crate::ctf::uuid::show(&packet),
+                crate::ctf::uuid::show(&trace)
             )),
             _ => Ok(()),
         }

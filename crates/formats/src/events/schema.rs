@@ -60,7 +60,7 @@ impl TraceClass {
     }
 
     /// Adds the clock that fields called `timestamp` are values of where the metadata describes none; its index.
-    pub(super) fn imply_clock(&mut self) -> usize {
+    pub(crate) fn imply_clock(&mut self) -> usize {
         if self.clocks.is_empty() {
             let cycles = CycleClock::new(USUAL_FREQUENCY, 0, 0).expect("the frequency is not zero");
             // As babeltrace2 calls it.

@@ -1,0 +1,115 @@
+//! `mnemonics`: how often each kind of instruction ran.
+//!
+//! The partial counts runs by their bytes, and decodes each only once, at the end.
+
+use std::collections::BTreeMap;
+
+use hodo_model::{
+    Analysis, Column, Description, FinishContext, FlowEvent, FlowInterest, Interest, Item, Shape, Simple,
+    Start, Table, Takes, Unit, kernel::Threads,
+};
+use iced_x86::{Decoder, DecoderOptions};
+use rustc_hash::FxHashMap;
+use serde::{Deserialize, Serialize};
+
+use crate::columns::{most_first, share};
+
+/// The analysis.
+#[derive(Clone, Copy, Debug)]
+pub struct Mnemonics;
+
+/// The report.
+pub const MNEMONICS: Simple<Mnemonics> = Simple {
+    description: Description {
+        name: "mnemonics",
+        help: "exact counts of executed instructions by mnemonic",
+        views: &[],
+        takes: Takes::THREADS,
+        in_all: false,
+    },
+    analysis: Mnemonics,
+};
+
+/// How often each run of instructions ran, by the width of its mode in bits, and its bytes.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Partial(FxHashMap<u8, FxHashMap<Box<[u8]>, u64>>);
+
+impl Partial {
+    fn add(&mut self, bits: u8, bytes: &[u8], executions: u64) {
+        let runs = self.0.entry(bits).or_default();
+        match runs.get_mut(bytes) {
+            Some(count) => *count = count.saturating_add(executions),
+            None => {
+                runs.insert(bytes.into(), executions);
+            }
+        }
+    }
+
+    /// The runs that ran: the width of their mode in bits, their bytes, and how often.
+    fn runs(&self) -> impl Iterator<Item = (u8, &[u8], u64)> {
+        self.0
+            .iter()
+            .flat_map(|(&bits, runs)| runs.iter().map(move |(bytes, &count)| (bits, &**bytes, count)))
+    }
+
+    fn counts(&self) -> BTreeMap<String, u64> {
+        let mut counts: BTreeMap<String, u64> = BTreeMap::new();
+        for (bits, bytes, executions) in self.runs() {
+            for instruction in Decoder::new(bits.into(), bytes, DecoderOptions::NONE) {
+                let count = counts.entry(format!("{:?}", instruction.mnemonic()).to_lowercase()).or_default();
+                *count = count.saturating_add(executions);
+            }
+        }
+        counts
+    }
+}
+
+impl Analysis for Mnemonics {
+    type Partial = Partial;
+
+    fn interest(&self) -> Interest<'_> {
+        Interest::flow(FlowInterest::Runs)
+    }
+
+    fn begin(&self, _: &Start<'_>) -> Partial {
+        Partial::default()
+    }
+
+    fn fold(&self, partial: &mut Partial, item: Item<'_>) {
+        if let Item::Flow(FlowEvent::Run { code, .. }) = item {
+            partial.add(code.bits, code.bytes, 1);
+        }
+    }
+
+    fn merge(&self, mut earlier: Partial, later: Partial, _: &Threads) -> Partial {
+        later.runs().for_each(|(bits, bytes, executions)| earlier.add(bits, bytes, executions));
+        earlier
+    }
+
+    fn is_commutative(&self) -> bool {
+        true
+    }
+
+    fn is_sound(&self, partial: &Partial) -> bool {
+        partial.0.keys().all(|bits| [16, 32, 64].contains(bits))
+    }
+
+    fn finish(&self, threads: Vec<Partial>, _: &FinishContext<'_>) -> Table {
+        let count = threads.len() as u64;
+        let whole = threads.into_iter().reduce(|all, next| self.merge(all, next, &Threads::default()));
+        let counts = whole.unwrap_or_default().counts();
+        let sum = counts.values().fold(0, |sum: u64, &count| sum.saturating_add(count));
+        let summary = vec![("instructions", sum.into()), ("threads", count.into())];
+        let columns = vec![
+            Column::real("share", Unit::Share),
+            Column::integer("instructions", Unit::Count),
+            Column::name("mnemonic"),
+        ];
+        let row = |(mnemonic, count): (String, u64)| {
+            let cells = vec![share(count, sum), count.into(), mnemonic.as_str().into()];
+            (count, mnemonic, cells)
+        };
+        let rows = most_first(counts.into_iter().map(row));
+        Table::new("mnemonics", Shape::Counters, summary, columns, rows)
+    }
+}

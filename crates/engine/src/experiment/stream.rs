@@ -1,0 +1,113 @@
+//! Tables that are larger than memory: their rows leave as they settle.
+//!
+//! ```text
+//! first pass:  names of threads, the trace's span
+//! second pass: slices ──fold, merge──► partial ──settle──► rows ──► batches, as they fill up
+//!                                         └────finish────► the last rows, summary, loss
+//! ```
+//!
+//! A row has names that may be known only at the end of the trace, so a table that streams takes two passes.
+
+use hodo_model::{
+    Analysis, AnyAnalysis, FinishContext, Heading, Interest, Item, NoSources, Shape, Start, Table,
+    kernel::Threads, pass::Pass, table::RecordBatch,
+};
+
+use super::{
+    Experiment, Outcome, Refusal, Request,
+    run::{OfEvents, Plan, Progress, State, check_events, finish_events},
+};
+use crate::events::{fold_all, plan};
+
+/// Follows threads, and nothing else.
+#[derive(Clone, Copy, Debug)]
+struct Names;
+
+impl Analysis for Names {
+    type Partial = ();
+
+    fn interest(&self) -> Interest<'_> {
+        Interest::events(&[])
+    }
+
+    fn begin(&self, _: &Start<'_>) {}
+
+    fn fold(&self, (): &mut (), _: Item<'_>) {}
+
+    fn merge(&self, (): (), (): (), _: &Threads) {}
+
+    fn finish(&self, _: Vec<()>, _: &FinishContext<'_>) -> Table {
+        Table::new("names", Shape::Counters, Vec::new(), Vec::new(), [])
+    }
+}
+
+impl Experiment {
+    /// The heading of the table that a request makes, if [`Experiment::stream`] can make it: the request is of one
+    /// report of events, whose rows settle, and there are events.
+    pub fn heading(&self, request: &Request) -> Option<Heading> {
+        let analyses = request.analyses();
+        match analyses.of_events().as_slice() {
+            [analysis] if request.reports.len() == 1 && self.contents.events => analysis.heading(),
+            _ => None,
+        }
+    }
+
+    /// Makes a table that has a [heading](Experiment::heading): rows go to `rows` in batches as they settle, while it
+    /// returns `true`; the outcome's table has the last rows, and the summary and the losses of all. `progress` is as for
+    /// [`Experiment::run`].
+    ///
+    /// # Errors
+    /// A request that does not fit the traces.
+    pub fn stream(
+        &self,
+        request: &Request,
+        rows: &mut (dyn FnMut(&RecordBatch) -> bool + Send),
+        progress: Progress<'_>,
+    ) -> Result<Outcome, Refusal> {
+        request.check()?;
+        let analyses = request.analyses();
+        self.fits(&analyses)?;
+        let selection = &request.parameters.selection;
+        self.with(|traces| {
+            check_events(traces, request)?;
+            let plan_of_events = Plan::new(traces, request, None)?;
+            let slices = plan(&traces.events, &plan_of_events.events);
+            let bytes = traces.events.bytes();
+            let names: [&dyn AnyAnalysis; 1] = [&Names];
+            let first = plan_of_events.fold_events(&Pass::new(&names), &mut |done| progress(done));
+            let span = first.folded.span();
+            let threads = first.folded.states.threads();
+            let of_events = analyses.of_events();
+            let pass = Pass::new(&of_events);
+            let mut builder = of_events[0].heading().expect("the request has a heading").builder();
+            let mut losses = plan_of_events.losses();
+            let (folded, names) = fold_all(
+                &traces.events,
+                &pass,
+                &slices,
+                &plan_of_events.events,
+                &mut losses,
+                |folded, names, done| {
+                    let base = None;
+                    let of = FinishContext { names, span, selection, threads, base, sources: &NoSources };
+                    let until = folded.span().1;
+                    pass.settle(&mut folded.states, until, &of, &mut builder);
+                    while let Some(batch) = builder.full_batch() {
+                        if !rows(&batch) {
+                            return false;
+                        }
+                    }
+                    progress(bytes + done)
+                },
+            );
+            while let Some(batch) = builder.last_batch() {
+                if !rows(&batch) {
+                    break;
+                }
+            }
+            let events = Some(OfEvents { folded, names, losses });
+            let state = State { events, ..State::default() };
+            Ok(finish_events(state, &analyses, selection, request.threads))
+        })
+    }
+}

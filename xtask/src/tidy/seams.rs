@@ -1,0 +1,71 @@
+//! Seams that must stay: text that a part of the house must not have.
+
+use std::{fs, path::Path};
+
+use super::{Finding, files::File, rust};
+use crate::Outcome;
+
+/// Text that code in some folders must not have.
+struct Seam {
+    folders: &'static [&'static str],
+    text: &'static str,
+    why: &'static str,
+}
+
+const SEAMS: &[Seam] = &[
+    Seam {
+        folders: &["crates/"],
+        text: concat!("Experiment", "<'"),
+        why: "an Experiment owns its traces, and has no lifetime",
+    },
+    Seam {
+        folders: &["crates/formats/src/ftrace/", "crates/formats/src/perf/"],
+        text: "ctf::",
+        why: "events of ftrace and perf do not pass through CTF; their classes are in `crate::events`",
+    },
+];
+
+/// Where analyses are, and what must not know one by its name.
+const ANALYSES: &str = "crates/analyses/src/";
+/// Fields of lines, such as `cpu`, may be called as an analysis is.
+const NOT_BLIND: &str = "crates/engine/src/script/";
+const BLIND: &[&str] = &["crates/cli/src/", "crates/engine/src/", "crates/views/src/", "crates/model/src/"];
+
+/// Adds what breaks a seam.
+pub(crate) fn check(root: &Path, files: &[File], findings: &mut Vec<Finding>) -> Outcome {
+    let code = |file: &&File| file.extension() == "rs";
+    let mut names: Vec<String> = Vec::new();
+    for file in files.iter().filter(code).filter(|file| file.path.starts_with(ANALYSES)) {
+        names.extend(names_of_reports(&fs::read_to_string(root.join(&file.path))?));
+    }
+    for file in files.iter().filter(code) {
+        let within = |folders: &[&str]| folders.iter().any(|folder| file.path.starts_with(folder));
+        let seams = SEAMS.iter().filter(|seam| within(seam.folders)).collect::<Vec<_>>();
+        if seams.is_empty() && !within(BLIND) {
+            continue;
+        }
+        let text = fs::read_to_string(root.join(&file.path))?;
+        let masked = rust::mask(&text);
+        let mut find = |at: usize, what: &str| {
+            let line = text[..at].lines().count().max(1);
+            findings.push(Finding::at(&file.path, Some(line), what.to_owned()));
+        };
+        for seam in seams {
+            masked.match_indices(seam.text).for_each(|(at, _)| find(at, seam.why));
+        }
+        let is_blind = within(BLIND) && !file.path.starts_with(NOT_BLIND);
+        for name in names.iter().filter(|_| is_blind) {
+            let arm = format!("\"{name}\" =>");
+            let why = format!("a match on the analysis `{name}`: what it needs belongs to its description");
+            text.match_indices(&arm).for_each(|(at, _)| find(at, &why));
+        }
+    }
+    Ok(())
+}
+
+/// The names in the descriptions of reports.
+fn names_of_reports(text: &str) -> Vec<String> {
+    let descriptions = text.split("Description {").skip(1);
+    let name = |rest: &str| rest.split_once("name: \"")?.1.split_once('"').map(|(name, _)| name.to_owned());
+    descriptions.filter_map(name).collect()
+}
