@@ -6,7 +6,7 @@ use hodo_engine::{
     Files,
     events::{Chunks, EventReading, EventTraces, Run, each_run, info},
 };
-use hodo_formats::ctf::{Item, schema::Scope};
+use hodo_formats::events::{Item, schema::Scope};
 use hodo_model::event::{Compound, FieldSink, Meaning, Name};
 use hodo_sync::{Clock, ClockGraph, ClockId, Direction, Matcher, MessageEnd, Pair};
 
