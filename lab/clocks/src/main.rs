@@ -6,7 +6,7 @@
 //!                       └──────────────true time of each event ──────────────────────────────────────────┴─► table
 //! ```
 //!
-//! usage: hodo-clocks [--seconds N] [--only PROTOCOL]… [--keep FOLDER | --read FOLDER]
+//! usage: hodo-clocks [--seconds N] [--only PROTOCOL]… [--board SETTINGS] [--keep FOLDER | --read FOLDER]
 
 mod events;
 mod verdict;
@@ -39,6 +39,8 @@ const WANDERS: [u32; 3] = [0, 1, 5];
 struct Wish {
     seconds: u32,
     only: Vec<String>,
+    /// What else boards are, such as another period.
+    board: BoardSettings,
     /// Where recordings stay, or are.
     folder: PathBuf,
     records: bool,
@@ -59,10 +61,12 @@ fn main() -> ExitCode {
 }
 
 fn wish() -> Result<Wish, Box<dyn Error>> {
-    const USAGE: &str = "usage: hodo-clocks [--seconds N] [--only PROTOCOL]… [--keep FOLDER | --read FOLDER]";
+    const USAGE: &str = "usage: hodo-clocks [--seconds N] [--only PROTOCOL]… [--board SETTINGS] [--keep FOLDER | --read \
+                         FOLDER]";
     let mut wish = Wish {
         seconds: SECONDS,
         only: Vec::new(),
+        board: BoardSettings::default(),
         folder: std::env::temp_dir().join(format!("hodo-clocks-{}", std::process::id())),
         records: true,
     };
@@ -72,6 +76,7 @@ fn wish() -> Result<Wish, Box<dyn Error>> {
         match argument.as_str() {
             "--seconds" => wish.seconds = value.parse().map_err(|_| USAGE)?,
             "--only" if PROTOCOLS.iter().any(|(name, _)| *name == value) => wish.only.push(value),
+            "--board" => wish.board = value.parse()?,
             "--keep" => wish.folder = value.into(),
             "--read" => (wish.folder, wish.records) = (value.into(), false),
             _ => return Err(USAGE.into()),
@@ -93,7 +98,7 @@ fn run() -> Result<Vec<String>, Box<dyn Error>> {
         for wander in WANDERS {
             let folder = wish.folder.join(format!("{}-{wander}", name.replace(" + ", "-")));
             if wish.records {
-                record(&folder, protocol, wander, wish.seconds)?;
+                record(&folder, protocol, wander, &wish)?;
             }
             let rows = judge(&folder, name, wander)?;
             rows.iter().for_each(Row::show);
@@ -106,13 +111,13 @@ fn run() -> Result<Vec<String>, Box<dyn Error>> {
     Ok(broken)
 }
 
-fn record(folder: &Path, protocol: Protocol, wander: u32, seconds: u32) -> Result<(), Box<dyn Error>> {
+fn record(folder: &Path, protocol: Protocol, wander: u32, wish: &Wish) -> Result<(), Box<dyn Error>> {
     fs::create_dir_all(folder.parent().unwrap_or(folder))?;
     let board = BoardSettings {
         protocol,
         wander_ppb: wander * 1_000,
-        time: Some(Duration::from_secs(seconds.into())),
-        ..BoardSettings::default()
+        time: Some(Duration::from_secs(wish.seconds.into())),
+        ..wish.board.clone()
     };
     let command = vec![folder.as_os_str().to_owned()];
     let request = Request { engine: Engine::Board, board, command, ..Request::default() };

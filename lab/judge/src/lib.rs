@@ -66,7 +66,7 @@ const USAGE: &str = "usage: cargo judge pt [--list] [--all] [--config NAME]… [
        cargo judge ctf [FOLDER | ARCHIVE]…
        cargo judge events [--count N | FILE…]
        cargo judge analyses [FOLDER | ARCHIVE]
-       cargo judge sync [--seconds N] [--only PROTOCOL]… [--keep FOLDER | --read FOLDER]";
+       cargo judge sync [--seconds N] [--only PROTOCOL]… [--board SETTINGS] [--keep FOLDER | --read FOLDER]";
 
 /// What the command line asks for.
 #[derive(Default)]
