@@ -27,7 +27,7 @@ pub fn run(command: &Annotate) -> Result<ExitCode, Failure> {
     if !["text", "json"].contains(&format) {
         return Err(Failure::usage(format!("an annotated function is text or json, not {format}")));
     }
-    input::open(&command.input, |experiment| {
+    input::open(&command.input, false, |experiment| {
         let function = function::find(&command.function, experiment)?;
         let result = input::read(&command.input, experiment, ChunkSize::Shares, false, |reading, go_on| {
             hodo_engine::annotate(experiment, function, reading, go_on)

@@ -102,7 +102,7 @@ pub fn open(
     input: &Input,
     work: impl FnOnce(&EventTraces<'_>) -> Result<Option<bool>, Failure>,
 ) -> Result<ExitCode, Failure> {
-    let experiment = input::experiment(input, Needs { flow: false, events: true })?;
+    let experiment = input::experiment(input, Needs { flow: false, sideband: false, events: true })?;
     let lossless = experiment.with(|traces| work(&traces.events))?;
     let code = lossless.map(|lossless| input::exit_code_of(input, &experiment, lossless));
     let code = code.unwrap_or(ExitCode::from(INTERRUPTED));

@@ -20,7 +20,7 @@ use crate::{
 /// Runs the command.
 pub fn run(command: &Export) -> Result<ExitCode, Failure> {
     if !events::contents(&command.input).events && events::contents(&command.input).flow {
-        input::experiment(&command.input, Needs { flow: false, events: true })?;
+        input::experiment(&command.input, Needs { flow: false, sideband: false, events: true })?;
         return Err(Failure::usage("CTF holds software events, and this input has none"));
     }
     events::refuse_flow(&command.input)?;

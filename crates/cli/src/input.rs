@@ -69,12 +69,13 @@ pub fn experiment(input: &Input, needs: Needs) -> Result<Experiment, Failure> {
     Ok(experiment)
 }
 
-/// Opens the one input of control flow and hands it to `work`.
+/// Opens the one input of control flow and hands it to `work`; with `sideband` also one without any.
 pub fn open(
     input: &Input,
+    sideband: bool,
     work: impl FnOnce(&FlowTrace<'_>) -> Result<ExitCode, Failure>,
 ) -> Result<ExitCode, Failure> {
-    let experiment = experiment(input, Needs { flow: true, events: false })?;
+    let experiment = experiment(input, Needs { flow: true, sideband, events: false })?;
     if !experiment.contents.flow {
         let file = input.files[0].display();
         return Err(Failure::usage(format!("{file} has no control flow; see `hodo script --events`")));

@@ -108,5 +108,5 @@ pub fn needs(reports: &[&'static dyn AnyReport]) -> Needs {
         let Interest { flow, .. } = run.analysis().interest();
         flow != hodo_model::FlowInterest::None
     };
-    Needs { flow: reports.iter().any(of), events: !reports.iter().all(of) }
+    Needs { flow: reports.iter().any(of), sideband: false, events: !reports.iter().all(of) }
 }

@@ -21,7 +21,7 @@ pub fn run(command: &Script) -> Result<ExitCode, Failure> {
         return live::script(command, &address);
     }
     let contents = events::contents(&command.input);
-    if contents.events && (!contents.flow || command.filter.chooses(command.events)) {
+    if contents.events && !command.sideband && (!contents.flow || command.filter.chooses(command.events)) {
         return events::script(command);
     }
     if contents.events && command.events && !command.input.quiet {
@@ -37,7 +37,7 @@ pub fn run(command: &Script) -> Result<ExitCode, Failure> {
     if command.packets && (command.input.time.is_some() || command.input.call.is_some()) {
         return Err(Failure::usage("--time and --call choose what was executed; packets are shown whole"));
     }
-    input::open(&command.input, |experiment| {
+    input::open(&command.input, command.sideband, |experiment| {
         let mut out = Destination::open(command.output.output.as_deref())?;
         let chunk_size = |_| CHUNKS_IN_ORDER;
         let outcome = input::read(&command.input, experiment, chunk_size, false, |reading, go_on| {

@@ -39,22 +39,22 @@ impl BranchBatch {
 
 /// Some legs one after another, and how far they were followed.
 #[derive(Clone, Debug)]
-pub struct Legs {
+pub struct BranchBatches {
     /// Behind the last one stands one that is none, while machine code follows them.
-    all: [BranchBatch; Legs::MOST + 1],
+    all: [BranchBatch; BranchBatches::MOST + 1],
     count: usize,
     passed: usize,
     /// Outcomes and indirect branches.
     decisions: usize,
 }
 
-impl Default for Legs {
-    fn default() -> Legs {
-        Legs { all: [BranchBatch::NONE; Legs::MOST + 1], count: 0, passed: 0, decisions: 0 }
+impl Default for BranchBatches {
+    fn default() -> BranchBatches {
+        BranchBatches { all: [BranchBatch::NONE; BranchBatches::MOST + 1], count: 0, passed: 0, decisions: 0 }
     }
 }
 
-impl Legs {
+impl BranchBatches {
     /// The most of them.
     pub const MOST: usize = 16;
 
@@ -72,7 +72,7 @@ impl Legs {
     #[inline]
     pub fn push(&mut self, bits: u64, count: u8, to: Option<u64>) -> bool {
         let decisions = self.decisions + usize::from(count) + 1;
-        if self.count == Legs::MOST || decisions > Legs::MOST_DECISIONS {
+        if self.count == BranchBatches::MOST || decisions > BranchBatches::MOST_DECISIONS {
             return false;
         }
         self.all[self.count] = BranchBatch {

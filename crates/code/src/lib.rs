@@ -19,7 +19,7 @@ mod snapshot;
 mod space;
 
 pub use block::{Block, BlockId, CompactBlock, EdgeKind, Provenance, Terminator};
-pub use branch_batches::{BranchBatch, Legs};
+pub use branch_batches::{BranchBatch, BranchBatches};
 pub use function_run::FunctionRuns;
 pub use graph::{Graph, Label, Labels, NO_OUTCOMES, Unreadable, writes_cr3};
 pub use native::{NativeExit, Rules};

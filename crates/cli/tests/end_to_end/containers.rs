@@ -27,6 +27,12 @@ fn instructions(ran: Ran) -> Vec<String> {
 }
 
 #[test]
+fn sideband_needs_no_control_flow() {
+    let text = hodo(&["script", "--sideband", &fixture("events.data")]).fine().stdout;
+    assert!(text.lines().any(|line| line.ends_with("name perf-exec")), "{text}");
+}
+
+#[test]
 fn every_container_gives_the_same_instructions() {
     let own = Folder::new();
     for name in FIXTURES {

@@ -24,7 +24,7 @@ use self::{
     memory::State,
 };
 use crate::{
-    BlockId, EdgeKind, FunctionRun, FunctionRuns, Graph, Labels, Legs, ReturnStack, Transfer,
+    BlockId, BranchBatches, EdgeKind, FunctionRun, FunctionRuns, Graph, Labels, ReturnStack, Transfer,
     returns::{Back, DEPTH, ReturnTarget},
 };
 
@@ -39,7 +39,7 @@ const MOST_ROOM: usize = 1 << 30;
 const LONGEST: usize = 16;
 
 /// The most function runs that legs lead to: for each decision, and before the first, a straight way and what comes behind it.
-const MOST_FUNCTION_RUNS: usize = (Legs::MOST_DECISIONS + 1) * (LONGEST + 2);
+const MOST_FUNCTION_RUNS: usize = (BranchBatches::MOST_DECISIONS + 1) * (LONGEST + 2);
 
 /// Code of a graph.
 #[derive(Debug)]
@@ -90,7 +90,7 @@ impl<L: Labels> Graph<'_, L> {
     pub fn run(
         &mut self,
         from: BlockId,
-        branch_batches: &mut Legs,
+        branch_batches: &mut BranchBatches,
         function_runs: &mut FunctionRuns,
         returns: &mut ReturnStack,
         rules: Rules,
@@ -134,7 +134,7 @@ impl<L: Labels> Graph<'_, L> {
     fn go_over(
         &mut self,
         id: BlockId,
-        branch_batches: &mut Legs,
+        branch_batches: &mut BranchBatches,
         function_runs: &mut FunctionRuns,
         at: u64,
     ) -> Result<BlockId, u64> {
@@ -229,7 +229,7 @@ impl Code {
     fn walk(
         &mut self,
         gate: Place,
-        branch_batches: &mut Legs,
+        branch_batches: &mut BranchBatches,
         function_runs: &mut FunctionRuns,
         returns: &mut ReturnStack,
     ) -> u32 {

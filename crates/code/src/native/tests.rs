@@ -43,7 +43,7 @@ fn walk(
     function_runs.begin(from, graph.hop(id));
     graph.has_code(true);
     let count = 63 - outcomes.trailing_zeros() as u8;
-    let mut branch_batches = Legs::default();
+    let mut branch_batches = BranchBatches::default();
     assert!(branch_batches.push(*outcomes >> (63 - count) >> 1, count, Some(START).filter(|_| !stops)));
     let rules = Rules { at: 0, returns: true };
     let led = graph.run(id, &mut branch_batches, &mut function_runs, returns, rules).expect("there is code");
@@ -228,7 +228,7 @@ fn indirect_branches_lead_from_leg_to_leg() {
         function_runs.begin(START, graph.hop(from));
         let rules = Rules { at: 0, returns };
         let run = |graph: &mut Graph<'_, _>, function_runs: &mut _, calls: &mut _, to: &[u64]| {
-            let mut branch_batches = Legs::default();
+            let mut branch_batches = BranchBatches::default();
             to.iter().for_each(|to| assert!(branch_batches.push(0, 0, Some(START + to))));
             (
                 graph.run(from, &mut branch_batches, function_runs, calls, rules).unwrap(),

@@ -18,13 +18,15 @@ use crate::{
 pub struct Needs {
     /// Control flow, with the code and the symbols of what ran.
     pub flow: bool,
+    /// What recordings of control flow say beside it, also of those without any.
+    pub sideband: bool,
     /// Software events.
     pub events: bool,
 }
 
 impl Needs {
     /// All of it.
-    pub const ALL: Needs = Needs { flow: true, events: true };
+    pub const ALL: Needs = Needs { flow: true, sideband: false, events: true };
 }
 
 /// The traces of an experiment.
@@ -94,8 +96,10 @@ impl Experiment {
                 // A damaged recording may hold neither; what is wrong with it shows when it is opened.
                 own.flow |= !own.events;
                 contents.events |= own.events;
+                own.flow |= needs.sideband;
                 contents.flow |= own.flow;
-                let wanted = Needs { flow: needs.flow && own.flow, events: needs.events && own.events };
+                let wanted =
+                    Needs { flow: needs.flow && own.flow, events: needs.events && own.events, ..needs };
                 problems.extend(traces.add(sources, input, options, wanted, (threads, &progress)).err());
             }
             traces

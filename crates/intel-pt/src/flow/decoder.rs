@@ -8,9 +8,8 @@ use hodo_code::{Graph, Labels, Program, ReturnStack};
 use super::{
     Event, Expected, Gap, Hidden, PacketKind, Sink, Trouble,
     bind::PendingEvents,
-    fast_loop::Starts,
+    fast::{Memos, Starts},
     machine::Machine,
-    memo::Memos,
     recovery::{State, Waiting},
     walk::{Filtering, Walk, enters_guest},
 };

@@ -11,10 +11,9 @@
 mod bind;
 mod decoder;
 mod event;
-mod fast_loop;
+mod fast;
 mod lookahead;
 mod machine;
-mod memo;
 mod psb;
 mod recovery;
 mod resync_probe;
@@ -27,7 +26,7 @@ pub use hodo_code::{FunctionRun, Transfer};
 
 pub use decoder::{Decoder, Guest, GuestCode, Switch};
 pub use event::{Cause, ControlFlow, ControlFlowKind, Event, EventData, Transaction, ValueBlock};
-pub use memo::{Memos, Step};
+pub use fast::{Memos, Step};
 pub use trouble::{Expected, Gap, Hidden, Trouble};
 
 /// Instructions that ran one after the other: a block, or its first instructions.

@@ -4,7 +4,9 @@ mod function_runs;
 
 use std::mem;
 
-use hodo_code::{Back, BlockId, FunctionRuns, Graph, Labels, Legs, ReturnStack, Terminator, writes_cr3};
+use hodo_code::{
+    Back, BlockId, BranchBatches, FunctionRuns, Graph, Labels, ReturnStack, Terminator, writes_cr3,
+};
 use iced_x86::{Instruction, Mnemonic};
 
 use self::function_runs::Standing;
@@ -37,7 +39,7 @@ pub(super) struct Walk {
     /// Returns are compressed into TNT bits that are not traced.
     returns_are_hidden: bool,
     /// What is followed together, and how far it was.
-    pub(super) branch_batches: Legs,
+    pub(super) branch_batches: BranchBatches,
     /// Function runs that ran, of which the sink was not told yet.
     untold: FunctionRuns,
     /// Where a walk stands that goes on with function runs: `ip` and `block` are out of date until it [halts](Walk::halt).
@@ -54,7 +56,7 @@ impl Walk {
             straight: 0,
             no_return_compression: config.no_return_compression,
             returns_are_hidden: config.no_tnt && !config.no_return_compression,
-            branch_batches: Legs::default(),
+            branch_batches: BranchBatches::default(),
             untold: FunctionRuns::default(),
             standing: None,
         }

@@ -1,10 +1,12 @@
 //! Packets one after another with nothing else to be thought of, which most are.
 
-use hodo_code::{Labels, Legs};
+use hodo_code::{BranchBatches, Labels};
 
 use super::{
-    PacketKind, Sink, Trouble,
-    decoder::{Context, Decoder},
+    super::{
+        PacketKind, Sink, Trouble,
+        decoder::{Context, Decoder},
+    },
     memo::{LONG_SIZE, join, plain_size},
 };
 use crate::packet::{IpPayload, LONG_TNT, Packet, Tnt, frequent, leading_tnts, tnt};
@@ -12,7 +14,7 @@ use crate::packet::{IpPayload, LONG_TNT, Packet, Tnt, frequent, leading_tnts, tn
 impl Decoder<'_> {
     /// Follows TNT, TIP and clock packets for a sink that takes function runs, up to what needs more than a walk. At
     /// most so many legs of the first two; how many those were.
-    pub(super) fn follow_plain<L: Labels, S: Sink>(
+    pub(in crate::flow) fn follow_plain<L: Labels, S: Sink>(
         &mut self,
         most: usize,
         context: &mut Context<'_, '_, L, S>,
@@ -110,7 +112,7 @@ impl Decoder<'_> {
         loop {
             let start = &mut starts[branch_batches.count()];
             (start.position, start.last_ip) = (position, last_ip);
-            if branch_batches.count() == most.min(Legs::MOST) {
+            if branch_batches.count() == most.min(BranchBatches::MOST) {
                 return Ok(());
             }
             let mut tnt = Tnt { bits: 0, count: 0 };
@@ -163,7 +165,7 @@ impl Decoder<'_> {
 
 /// Where the packets of a leg begin.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Start {
+pub(in crate::flow) struct Start {
     position: usize,
     /// The last IP there.
     last_ip: u64,
@@ -173,7 +175,7 @@ pub(super) struct Start {
 }
 
 /// Where the packets of each leg begin, and behind those of the last one.
-pub(super) type Starts = [Start; Legs::MOST + 1];
+pub(in crate::flow) type Starts = [Start; BranchBatches::MOST + 1];
 
 /// So many outcomes of branches are followed at once.
 const MOST_OUTCOMES: u8 = 63;

@@ -3,7 +3,7 @@
 use hodo_code::{Graph, Labels, Transfer};
 
 use super::{
-    super::{Event, Executed, Sink, Trouble, walk::Walk},
+    super::super::{Event, Executed, Sink, Trouble, walk::Walk},
     plain_size,
     table::{Key, LONGEST, NO_REGION, Next, Step, Table},
 };
@@ -168,7 +168,7 @@ fn end<L: Labels>(walk: &mut Walk, graph: &mut Graph<'_, L>) -> Next {
 }
 
 /// The last IP after the TIP in the lowest bytes of `packets`.
-pub(in super::super) fn join(last_ip: u64, opcode: u8, packets: u64) -> u64 {
+pub(in crate::flow) fn join(last_ip: u64, opcode: u8, packets: u64) -> u64 {
     let low = packets >> 8;
     match opcode >> 5 {
         1 => last_ip & !0xffff | low & 0xffff,

@@ -36,7 +36,7 @@ use self::{
     transitions::{State, TransitionTable},
     word::{TOGETHER, begins_flow, branches, has_tip, plain, short_tnts, without_branches},
 };
-use super::{
+use super::super::{
     Sink,
     decoder::{Context, Decoder},
     recovery,
@@ -192,7 +192,7 @@ const INSTRUCTIONS: usize = 1 << 22;
 
 impl Decoder<'_> {
     /// Follows packets as long as they are plain.
-    pub(super) fn follow_memo<L: Labels, S: Sink>(
+    pub(in crate::flow) fn follow_memo<L: Labels, S: Sink>(
         &mut self,
         memos: &mut Memos,
         context: &mut Context<'_, '_, L, S>,
@@ -337,7 +337,7 @@ impl Decoder<'_> {
     }
 
     /// Whether a TNT or TIP that comes next says what it seems to.
-    pub(super) fn is_plain(&self) -> bool {
+    pub(in crate::flow) fn is_plain(&self) -> bool {
         self.state == recovery::State::On
             && !self.announced.waits
             && self.left_from.is_none()
@@ -349,7 +349,7 @@ impl Decoder<'_> {
 
     /// Follows a packet that tells the time: its size; 0 where it is another one, or a rare form.
     #[inline]
-    pub(super) fn follow_clock<L: Labels, S: Sink>(
+    pub(in crate::flow) fn follow_clock<L: Labels, S: Sink>(
         &mut self,
         word: u64,
         counted: &mut bool,
