@@ -1,13 +1,13 @@
-//! A position in a slice, and the little-endian integers that follow it.
+//! A cursor over a slice, for little-endian integers and strings.
 
 use std::fmt;
 
-/// The input ended before what was being read.
+/// The input ended within a read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Eof {
-    /// Offset at which the read began, in bytes from the start of the input.
+    /// Offset of the read, in bytes from the start of the input.
     pub at: u64,
-    /// Bytes that the read wanted.
+    /// Bytes that the read needed.
     pub wanted: u64,
     /// Bytes that were left.
     pub left: u64,
@@ -21,37 +21,37 @@ impl fmt::Display for Eof {
 
 impl std::error::Error for Eof {}
 
-/// A position in a slice. Every read is checked and moves the position only when it succeeds.
+/// A position in a slice. Every read is checked, and moves the position only if it succeeds.
 #[derive(Clone, Debug)]
 pub struct Cursor<'a> {
     bytes: &'a [u8],
     position: usize,
-    /// Offset of `bytes[0]` in the input, so that errors name offsets of the whole input.
+    /// Offset of `bytes[0]` in the input, so that errors contain offsets in the whole input.
     base: u64,
 }
 
 impl<'a> Cursor<'a> {
-    /// A cursor at the start of `bytes`, which begin at offset `base` of the input.
+    /// Creates a cursor at the start of `bytes`, which are at offset `base` of the input.
     pub fn new(bytes: &'a [u8], base: u64) -> Cursor<'a> {
         Cursor { bytes, position: 0, base }
     }
 
-    /// Offset of the next byte in the input.
+    /// Returns the offset of the next byte in the input.
     pub fn offset(&self) -> u64 {
         self.base + self.position as u64
     }
 
-    /// The bytes that are left.
+    /// Returns the bytes that are left.
     pub fn rest(&self) -> &'a [u8] {
         &self.bytes[self.position..]
     }
 
-    /// Whether nothing is left.
+    /// Returns whether no bytes are left.
     pub fn is_empty(&self) -> bool {
         self.position == self.bytes.len()
     }
 
-    /// The next `count` bytes.
+    /// Reads the next `count` bytes.
     pub fn take(&mut self, count: usize) -> Result<&'a [u8], Eof> {
         let rest = self.rest();
         let taken = rest.get(..count).ok_or(Eof {
@@ -69,27 +69,27 @@ impl<'a> Cursor<'a> {
         Ok(array)
     }
 
-    /// The next byte.
+    /// Reads the next byte.
     pub fn u8(&mut self) -> Result<u8, Eof> {
         Ok(u8::from_le_bytes(self.array()?))
     }
 
-    /// The next two bytes, little-endian.
+    /// Reads the next two bytes, little-endian.
     pub fn u16(&mut self) -> Result<u16, Eof> {
         Ok(u16::from_le_bytes(self.array()?))
     }
 
-    /// The next four bytes, little-endian.
+    /// Reads the next four bytes, little-endian.
     pub fn u32(&mut self) -> Result<u32, Eof> {
         Ok(u32::from_le_bytes(self.array()?))
     }
 
-    /// The next eight bytes, little-endian.
+    /// Reads the next eight bytes, little-endian.
     pub fn u64(&mut self) -> Result<u64, Eof> {
         Ok(u64::from_le_bytes(self.array()?))
     }
 
-    /// The bytes up to the next NUL, which is consumed too; all that is left where there is none.
+    /// Reads the bytes up to the next NUL, which is consumed too; all that are left if there is no NUL.
     pub fn c_string(&mut self) -> &'a [u8] {
         let rest = self.rest();
         let length = rest.iter().position(|&byte| byte == 0).unwrap_or(rest.len());

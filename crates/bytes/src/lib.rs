@@ -1,10 +1,10 @@
-//! Checked reading of bytes that nobody vouches for.
+//! Checked reading of untrusted bytes.
 //!
 //! ```text
 //! file, pipe ──Map──► &[u8] ──Cursor──► integers, strings, sub-slices, or an Eof that says where
 //! ```
 //!
-//! This is the one crate with `unsafe` for reading: mapping a file, and fetching what lies ahead.
+//! Only this crate reads with `unsafe`: it maps files and prefetches memory.
 
 mod cursor;
 mod map;

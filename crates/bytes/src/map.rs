@@ -1,4 +1,4 @@
-//! A file mapped into memory for its life.
+//! Files mapped into memory.
 
 use std::{
     fs::{self, File},
@@ -15,9 +15,9 @@ impl Map {
     /// Maps a whole file. An empty file gives an empty slice.
     ///
     /// # Errors
-    /// Whatever the system says when the file can't be opened or mapped.
+    /// The system's error if the file can't be opened or mapped.
     pub fn open(path: &Path) -> io::Result<Map> {
-        // Before opening it, which would wait for a pipe's writer.
+        // Opening a pipe would wait for its writer, so check first.
         let metadata = fs::metadata(path)?;
         if metadata.is_dir() {
             return Err(io::Error::new(io::ErrorKind::IsADirectory, "is a directory"));
@@ -29,22 +29,22 @@ impl Map {
         Map::of(&File::open(path)?)
     }
 
-    /// Maps what a pipe gives, all of it, by way of a file without a name.
+    /// Maps the whole content of a pipe, by way of an unnamed temporary file.
     ///
     /// # Errors
-    /// Whatever the system says when the pipe can't be read or the file not be written.
+    /// The system's error if the pipe can't be read or the file can't be written.
     pub fn pipe(mut input: impl io::Read) -> io::Result<Map> {
         let mut file = tempfile::tempfile()?;
         io::copy(&mut input, &mut file)?;
         Map::of(&file)
     }
 
-    /// Gives the memory of pages that these bytes of it lie in back to the system, which fills it again when
-    /// somebody looks at them again. What is given back as soon as it was read is not given back all at once at
-    /// the end, by one thread. Nothing is done for bytes that are not of this map.
+    /// Returns the memory of the pages with `bytes` to the system, which loads them again on the next access.
+    /// Releasing pages right after use avoids releasing all of them at the end in one thread. Bytes that are not from
+    /// this map are ignored.
     ///
-    /// The system maps large pages where it can, and would split one of which a part is given back. So one that the
-    /// bytes end in stays for the bytes behind, and one that they begin in goes.
+    /// The system uses large pages if it can, and would split one that is released in part. So the large page at the
+    /// end of `bytes` is kept, and the one at the start is released whole.
     #[allow(unsafe_code)]
     pub fn release(&self, bytes: &[u8]) {
         const LARGE: usize = 2 << 20;
@@ -58,8 +58,8 @@ impl Map {
         let end = (begin - base).saturating_add(bytes.len());
         let end = if end < map.len() { within(base + end) } else { map.len() };
         if end > start {
-            // SAFETY: pages of a shared mapping of a file that is not written to are the same when they come back.
-            // Advice that is not taken changes nothing.
+            // SAFETY: the file is mapped shared and not written to, so its pages are the same when loaded again.
+            // Advice that the system ignores has no effect.
             let _ =
                 unsafe { map.unchecked_advise_range(memmap2::UncheckedAdvice::DontNeed, start, end - start) };
         }
@@ -70,9 +70,9 @@ impl Map {
         if file.metadata()?.len() == 0 {
             return Ok(Map(None));
         }
-        // SAFETY: the mapping is private to this process and read-only. A file that another process
-        // truncates meanwhile raises SIGBUS, the one hazard that mapped input has; recordings are
-        // written once and then read.
+        // SAFETY: the mapping is private to this process and read-only. If another process truncates the file
+        // meanwhile, an access raises SIGBUS, the one hazard of mapped input; recordings are written once and then
+        // read.
         let map = unsafe { memmap2::Mmap::map(file)? };
         Ok(Map(Some(map)))
     }
@@ -86,8 +86,8 @@ impl Deref for Map {
     }
 }
 
-/// Tells the processor that the byte at an index, if there is one, will be read soon. That changes nothing but when it
-/// is there: processors fetch what lies behind by themselves, but not over the end of a page, where that costs most.
+/// Announces a read of the byte at an index, if there is one, to the processor. This affects the speed only:
+/// processors prefetch sequentially, but not across the end of a page, where a miss costs most.
 #[inline(always)]
 #[allow(unsafe_code)]
 pub fn prefetch(bytes: &[u8], index: usize) {
@@ -115,7 +115,7 @@ mod tests {
             map.release(&map[part]);
             assert_eq!(*map, *bytes);
         }
-        // Memory of others keeps what it has.
+        // Memory outside the map is not affected.
         map.release(&bytes);
         assert_eq!(*map, *bytes);
     }

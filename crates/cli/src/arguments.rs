@@ -38,6 +38,8 @@ pub enum Command {
     Script(Chosen<Script>),
     /// Tables: exact profiles by function or by call path
     Report(Chosen<Report>),
+    /// Findings in plain sentences, worst first, each with the command that shows its evidence
+    Explain(Chosen<Explain>),
     /// Tasks of a report, a line of JSON each, for `hodo fold --task`
     Plan(Chosen<Plan>),
     /// Part of a report: folds a part of the inputs, for `hodo merge`; parts may be folded on other machines
@@ -343,6 +345,27 @@ pub struct Report {
     #[command(flatten)]
     pub output: Output,
 }
+
+#[derive(Debug, Args)]
+#[command(after_help = EXPLAIN_HELP)]
+pub struct Explain {
+    /// List the rules with their thresholds
+    #[arg(long)]
+    pub list: bool,
+    #[command(flatten)]
+    pub input: Input,
+    #[command(flatten)]
+    pub output: Output,
+}
+
+const EXPLAIN_HELP: &str =
+    "Each finding is made of numbers in a table, and says the threshold that it passed.
+
+Examples:
+  hodo explain kernel-trace/               what threads waited for, and what disturbed them
+  hodo explain hodo.data                   what stands out in the control flow of a program
+  hodo explain --time 10%-20% trace.dat    the same of a part of the time
+  hodo explain --list                      the rules";
 
 /// What `hodo report periods` measures.
 #[derive(Debug, Args)]

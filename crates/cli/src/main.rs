@@ -6,6 +6,7 @@ mod annotate;
 mod arguments;
 mod buffer;
 mod events;
+mod explain;
 mod export;
 mod failure;
 mod function;
@@ -32,6 +33,7 @@ fn main() -> ExitCode {
         Command::Info(command) => info::run(command),
         Command::Script(command) => script::run(command),
         Command::Report(command) => report::run(command),
+        Command::Explain(command) => explain::run(command),
         Command::Plan(command) => parts::plan(command),
         Command::Fold(command) => parts::fold(command),
         Command::Merge(command) => parts::merge(command),

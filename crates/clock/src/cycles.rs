@@ -1,4 +1,4 @@
-//! Clocks of tracers that count cycles from an origin, as CTF describes them.
+//! Clocks of tracers that count cycles from an origin, as in CTF.
 
 use std::{fmt, num::NonZeroU64};
 
@@ -7,12 +7,12 @@ use serde::{Deserialize, Serialize};
 /// Nanoseconds in a second.
 const SECOND: i128 = 1_000_000_000;
 
-/// Nanoseconds from the origin of a trace's clock, 1970 for most; may be before it.
+/// Nanoseconds from the origin of a trace's clock, mostly 1970; negative before it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct OriginNanos(pub i128);
 
 impl fmt::Display for OriginNanos {
-    /// Seconds with nine decimals.
+    /// Writes seconds with nine decimals.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let sign = if self.0 < 0 { "-" } else { "" };
         let (seconds, rest) = (self.0.unsigned_abs() / 1_000_000_000, self.0.unsigned_abs() % 1_000_000_000);
@@ -25,15 +25,15 @@ impl fmt::Display for OriginNanos {
 pub struct CycleClock {
     frequency: NonZeroU64,
     offset_seconds: i64,
-    /// Beside the offset in seconds; CTF 1.8 allows any integer of 64 bits, signed or not.
+    /// Added to the offset in seconds; CTF 1.8 allows any 64-bit integer, signed or not.
     offset_cycles: i128,
-    /// The offset in nanoseconds, of a clock that counts those.
+    /// The offset in nanoseconds, for a clock of 1 GHz.
     base: Option<i128>,
 }
 
 impl CycleClock {
-    /// A clock of this frequency in Hz, whose cycle 0 lies this far behind its origin. `None` where the
-    /// frequency is zero or the cycles are beyond 64 bits.
+    /// Creates a clock with a frequency in Hz, whose cycle 0 is at the given offset from its origin. Returns `None`
+    /// if the frequency is zero or the cycles exceed 64 bits.
     pub fn new(frequency: u64, offset_seconds: i64, offset_cycles: i128) -> Option<CycleClock> {
         let frequency = NonZeroU64::new(frequency)?;
         if offset_cycles < i128::from(i64::MIN) || offset_cycles > i128::from(u64::MAX) {
@@ -44,41 +44,41 @@ impl CycleClock {
         Some(CycleClock { frequency, offset_seconds, offset_cycles, base })
     }
 
-    /// Cycles in a second.
+    /// Returns the number of cycles per second.
     pub fn frequency(&self) -> u64 {
         self.frequency.get()
     }
 
-    /// Seconds and cycles of its cycle 0 from its origin.
+    /// Returns the offset of cycle 0 from the origin, in seconds and cycles.
     pub fn offset(&self) -> (i64, i128) {
         (self.offset_seconds, self.offset_cycles)
     }
 
-    /// Time of a cycle; exact but for the fraction of a nanosecond, which is dropped (towards the past).
+    /// Returns the time of a cycle, rounded down to nanoseconds.
     #[inline]
     pub fn nanos(&self, cycles: u64) -> OriginNanos {
         if let Some(base) = self.base {
             return OriginNanos(base + i128::from(cycles));
         }
-        // At most 2^65 cycles and 2^30 nanoseconds in a second: far from the limits of 128 bits.
+        // At most 2^65 cycles times 2^30 nanoseconds: 128 bits suffice.
         let scaled = (self.offset_cycles + i128::from(cycles)) * SECOND;
         let nanos = scaled.div_euclid(i128::from(self.frequency.get()));
         OriginNanos(i128::from(self.offset_seconds) * SECOND + nanos)
     }
 
-    /// The cycles from one time on, and before another.
+    /// Returns the cycles at or after `from` and before `to`.
     pub fn cycles(&self, from: Option<OriginNanos>, to: Option<OriginNanos>) -> Cycles {
         let Some(first) = from.map_or(Some(0), |from| self.first_at(from)) else { return Cycles::NONE };
         let Some(to) = to.and_then(|to| self.first_at(to)) else { return Cycles { first, last: u64::MAX } };
         to.checked_sub(1).map_or(Cycles::NONE, |last| Cycles { first, last })
     }
 
-    /// The first cycle that is not before a time; `None` where the clock does not get there.
+    /// Returns the first cycle at or after `time`, or `None` if the clock does not reach it.
     fn first_at(&self, time: OriginNanos) -> Option<u64> {
         let since = time.0.saturating_sub(i128::from(self.offset_seconds) * SECOND);
         let (seconds, rest) = (since.div_euclid(SECOND), since.rem_euclid(SECOND));
         let frequency = i128::from(self.frequency.get());
-        // Of less than 2^30 nanoseconds and 2^64 cycles in a second; rounded up.
+        // Less than 2^30 nanoseconds times 2^64 cycles, rounded up.
         let part = (rest * frequency + (SECOND - 1)) / SECOND;
         let cycles = seconds.saturating_mul(frequency).saturating_add(part);
         let cycle = cycles.saturating_sub(self.offset_cycles);
@@ -86,12 +86,12 @@ impl CycleClock {
     }
 }
 
-/// Cycles from the first to the last, and with it; none where the last is before the first.
+/// An inclusive range of cycles; empty if `last` is less than `first`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cycles {
-    /// The first.
+    /// First cycle.
     pub first: u64,
-    /// The last.
+    /// Last cycle.
     pub last: u64,
 }
 
@@ -101,7 +101,7 @@ impl Cycles {
     /// No cycles.
     pub const NONE: Cycles = Cycles { first: 1, last: 0 };
 
-    /// Whether a cycle is among them.
+    /// Returns whether the range contains a cycle.
     #[inline]
     pub fn contains(&self, cycle: u64) -> bool {
         self.first <= cycle && cycle <= self.last
@@ -120,7 +120,7 @@ mod tests {
         let clock = CycleClock::new(2_100_000_000, -5, 1).unwrap();
         assert_eq!(clock.nanos(0), OriginNanos(-5_000_000_000));
         assert_eq!(clock.nanos(20), OriginNanos(-4_999_999_990));
-        // Floating-point arithmetic, such as babeltrace2's, is off by hundreds of nanoseconds here.
+        // Floating-point arithmetic, as in babeltrace2, is off by hundreds of nanoseconds here.
         let clock = CycleClock::new(3, 0, 0).unwrap();
         assert_eq!(clock.nanos(u64::MAX), OriginNanos(6_148_914_691_236_517_205_000_000_000));
         assert_eq!(OriginNanos(-1_500_000_000).to_string(), "-1.500000000");

@@ -1,12 +1,12 @@
-//! Ticks and nanoseconds, and the exact conversions between them.
+//! Ticks and nanoseconds, with exact conversions between them.
 //!
 //! ```text
 //! processor ticks (Tsc) ──PerfClock───► nanoseconds of perf's clock (Nanos)
 //! cycles of a tracer    ──CycleClock──► nanoseconds from its clock's origin (OriginNanos)
 //! ```
 //!
-//! Arithmetic only: nothing here reads a clock. Products are computed in 128 bits, so no conversion
-//! loses precision before its final, documented rounding.
+//! This crate does arithmetic only and reads no clock. Products have 128 bits, so a conversion rounds only once, at
+//! its end.
 
 mod cycles;
 
@@ -24,49 +24,49 @@ pub struct Tsc(pub u64);
 pub struct Nanos(pub u64);
 
 impl fmt::Display for Nanos {
-    /// Seconds with nine decimals, as `perf script --ns` prints them.
+    /// Writes seconds with nine decimals, like `perf script --ns`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}.{:09}", self.0 / 1_000_000_000, self.0 % 1_000_000_000)
     }
 }
 
-/// How perf's clock follows the time-stamp counter: the `time_shift`, `time_mult` and `time_zero`
-/// that the kernel publishes in `perf_event_mmap_page` (perf_event_open(2)).
+/// Conversion between the time-stamp counter and perf's clock: the `time_shift`, `time_mult` and `time_zero` that the
+/// kernel publishes in `perf_event_mmap_page` (perf_event_open(2)).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PerfClock {
-    /// Right shift that follows the multiplication, in bits; below 64.
+    /// Right shift after the multiplication, in bits; less than 64.
     shift: u32,
     /// Nanoseconds per tick, scaled by `2^shift`; never zero.
     multiplier: u32,
-    /// Nanoseconds of perf's clock at tick 0; wraps.
+    /// Nanoseconds of perf's clock at tick 0; may wrap.
     zero: u64,
 }
 
 impl PerfClock {
-    /// A clock from the words of a recording, or `None` where they describe no clock
-    /// (a multiplier of zero or a shift of 64 bits and more).
+    /// Creates a clock from the words of a recording. Returns `None` if they describe no clock: a multiplier of zero,
+    /// or a shift of 64 bits or more.
     pub fn new(shift: u64, multiplier: u64, zero: u64) -> Option<PerfClock> {
         let multiplier = u32::try_from(multiplier).ok().filter(|&m| m != 0)?;
         let shift = u32::try_from(shift).ok().filter(|&s| s < 64)?;
         Some(PerfClock { shift, multiplier, zero })
     }
 
-    /// The shift, multiplier and zero that [`PerfClock::new`] takes.
+    /// Returns the shift, multiplier and zero, as [`PerfClock::new`] takes them.
     pub fn words(&self) -> (u64, u64, u64) {
         (u64::from(self.shift), u64::from(self.multiplier), self.zero)
     }
 
-    /// Time of a tick: `zero + (tsc >> shift)·mult + (((tsc & mask)·mult) >> shift)`, which is the
-    /// product rounded down once; sums wrap as the kernel's do.
+    /// Returns the time of a tick: `zero + (tsc >> shift)·mult + (((tsc & mask)·mult) >> shift)`, which equals the
+    /// product rounded down once; sums wrap as in the kernel.
     pub fn nanos(&self, tsc: Tsc) -> Nanos {
         let product = (u128::from(tsc.0) * u128::from(self.multiplier)) >> self.shift;
         Nanos(self.zero.wrapping_add(product as u64))
     }
 
-    /// The first tick whose time is not before `time`; tick 0 for times before it.
+    /// Returns the first tick at or after `time`; tick 0 for earlier times.
     pub fn ticks(&self, time: Nanos) -> Tsc {
         let since_zero = time.0.wrapping_sub(self.zero);
-        // `zero` may lie "before" 0 by wrapping, so a difference in the upper half is negative.
+        // `zero` may be "before" 0 by wrapping, so a difference in the upper half is negative.
         if since_zero >> 63 == 1 {
             return Tsc(0);
         }

@@ -14,9 +14,9 @@ pub struct BlockId(pub u32);
 /// How a block ends, as Intel PT sees it (SDM, "Change of Flow Instruction Tracing").
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Terminator {
-    /// No branch: the next block follows at its end.
+    /// No branch: execution continues at the block's end.
     None,
-    /// Jcc, JCXZ, LOOP: a TNT bit decides.
+    /// Jcc, JCXZ, LOOP: a TNT bit gives the outcome.
     Conditional,
     /// Direct jump: no packet.
     Jump,
@@ -26,14 +26,14 @@ pub enum Terminator {
     IndirectJump,
     /// Indirect near call: a TIP.
     IndirectCall,
-    /// Near return: a TNT bit where compressed, else a TIP.
+    /// Near return: a TNT bit if compressed, else a TIP.
     Return,
-    /// Far transfer: SYSCALL, SYSRET, INT n, IRET, far call, jump and return, VM entry and exit: a TIP,
-    /// or TIP.PGD where tracing ends with it.
+    /// Far transfer: SYSCALL, SYSRET, INT n, IRET, far call, jump and return, VM entry and exit: a TIP, or TIP.PGD if
+    /// tracing ends with it.
     Far,
 }
 
-/// Straight-line code: instructions that run one after the other, the last of which may branch.
+/// Straight-line code: consecutive instructions, of which only the last may branch.
 #[derive(Clone, Debug)]
 pub struct Block {
     /// Address of the first instruction.
@@ -42,43 +42,44 @@ pub struct Block {
     pub end: u64,
     /// Number of instructions; at least one.
     pub instructions: u32,
-    /// What the last instruction is.
+    /// Kind of the last instruction.
     pub terminator: Terminator,
-    /// Where the last instruction goes, for direct branches; `end` else.
+    /// Target of the last instruction if it is a direct branch, else `end`.
     pub target: u64,
     /// Whether an instruction writes CR3, which may end tracing or change the address space.
     pub writes_cr3: bool,
-    /// What the caller's [`Labels`](crate::Labels) say about the code.
+    /// What the caller's [`Labels`](crate::Labels) give for the code.
     pub label: Label,
-    /// Where its instruction lengths begin in the graph.
+    /// Index of its first instruction length in the graph.
     pub(crate) lengths: u32,
 }
 
-/// A block for those who only pass over it: a quarter of a line of the cache, as walking over much code is waiting
-/// for memory.
+/// The part of a block that a walk needs. It takes a quarter of a cache line, because a walk over much code mostly
+/// waits for memory.
 #[derive(Clone, Copy, Debug)]
 #[repr(align(16))]
 pub struct CompactBlock {
-    /// The blocks without and with its branch, or [`UNMET`]; where only one can follow, both are that one.
+    /// Successors if the branch is not taken and if it is taken, or [`UNMET`]; both are the same if only one is
+    /// possible.
     pub(crate) next: [BlockId; 2],
-    /// A number that blocks with the same module and function share.
+    /// Function number: blocks share it if they have the same module and function.
     pub function: u32,
     /// Number of instructions.
     pub instructions: u16,
-    /// What it takes to pass.
+    /// What the walk needs to leave the block.
     pub pass: EdgeKind,
     /// Where in its function the block begins.
     pub(crate) place: Place,
 }
 
-/// What it takes to pass over a block.
+/// What a walk needs to leave a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum EdgeKind {
-    /// Nothing, and no call is remembered.
+    /// Nothing; no call is pushed.
     Free,
     /// The outcome of a conditional branch.
     Branch,
-    /// Nothing, but a call is remembered.
+    /// Nothing; a call is pushed.
     Call,
     /// A near return.
     Return,
@@ -86,12 +87,12 @@ pub enum EdgeKind {
     IndirectJump,
     /// An indirect call.
     IndirectCall,
-    /// Something else, or its code is not the same at all times.
+    /// Something else, or the code changes over time.
     Other,
 }
 
 impl EdgeKind {
-    /// What the end of a block that is passed does to the call stack.
+    /// Returns what leaving the block does to the call stack.
     #[inline]
     pub fn transfer(self) -> Transfer {
         match self {
@@ -104,19 +105,19 @@ impl EdgeKind {
 }
 
 impl CompactBlock {
-    /// The block that follows, with its branch taken or not; `None` where none was met there yet.
+    /// Returns the successor with the branch taken or not, or `None` if no walk has found it yet.
     #[inline]
     pub fn next(&self, taken: bool) -> Option<BlockId> {
         Some(self.next[usize::from(taken)]).filter(|&next| next != UNMET)
     }
 
-    /// How a [`FunctionRun`] begins with it.
+    /// Returns [`FunctionRun::begins`] for a function run that begins with this block.
     #[inline]
     pub(crate) fn begins(&self) -> u32 {
         FunctionRun::begins(self.function, self.place)
     }
 
-    /// A hop over a block of a function, from where no other was met yet.
+    /// Creates the compact form of a block of a function, without successors.
     pub(crate) fn over(block: &Block, is_lasting: bool, function: u32) -> CompactBlock {
         let pass = match block.terminator {
             _ if !is_lasting => EdgeKind::Other,
@@ -134,30 +135,30 @@ impl CompactBlock {
     }
 }
 
-/// No block: none was met there yet.
+/// Marks a successor that no walk has found yet.
 pub(crate) const UNMET: BlockId = BlockId(u32::MAX);
 
-/// Where the code of a block comes from.
+/// Source and validity of a block's code.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Provenance {
-    /// Where its first byte comes from.
+    /// Where the first byte comes from.
     pub origin: Origin,
-    /// The ticks during which the code is what it is.
+    /// Ticks during which the code is unchanged.
     pub valid: Range<u64>,
 }
 
-/// Ticks of code that is the same at all times.
+/// Validity of code that never changes.
 pub(crate) const ALWAYS: Range<u64> = 0..u64::MAX;
 
 impl Provenance {
-    /// Whether the code is the same at all times.
+    /// Returns whether the code never changes.
     pub fn is_lasting(&self) -> bool {
         self.valid == ALWAYS
     }
 }
 
 impl Block {
-    /// What its end does to the call stack.
+    /// Returns what the block's last instruction does to the call stack.
     #[inline]
     pub fn transfer(&self) -> Transfer {
         match self.terminator {
@@ -168,8 +169,8 @@ impl Block {
         }
     }
 
-    /// Whether the block ends in a near call that goes elsewhere than to the next instruction
-    /// (`call +0` only reads the instruction pointer).
+    /// Returns whether the block ends in a near call to another address than the next instruction (`call +0` only
+    /// reads the instruction pointer).
     pub fn is_call(&self) -> bool {
         match self.terminator {
             Terminator::Call => self.target != self.end,

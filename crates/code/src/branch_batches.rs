@@ -1,17 +1,18 @@
-//! What a trace tells of the way over blocks.
+//! Branch outcomes and targets that a trace gives for a walk over blocks.
 
 use std::mem::offset_of;
 
 use crate::NO_OUTCOMES;
 
-/// Outcomes of branches, and then perhaps an indirect branch to an address. Machine code reads these, so they are laid
-/// out as in C.
+/// Conditional branch outcomes, optionally followed by the target of an indirect branch. Native code reads it,
+/// hence the C layout.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct BranchBatch {
-    /// The next one highest, as [`Graph::pass_branches`](crate::Graph::pass_branches) takes them.
+    /// The next outcome is the highest bit, as in [`Graph::pass_branches`](crate::Graph::pass_branches).
     pub outcomes: u64,
-    /// Outcomes that are left where it stops at a gate; what is never left stops nothing.
+    /// Value of `outcomes` at which the walk stops at a checked entry; 0 never stops it, as `outcomes` is never 0
+    /// there.
     pub(crate) stop: u64,
     to: u64,
 }
@@ -21,30 +22,30 @@ impl BranchBatch {
     pub(crate) const STOP: usize = offset_of!(BranchBatch, stop);
     pub(crate) const TO: usize = offset_of!(BranchBatch, to);
 
-    /// No way at all.
+    /// An empty batch.
     const NONE: BranchBatch = BranchBatch { outcomes: NO_OUTCOMES, stop: NO_OUTCOMES, to: 0 };
 
-    /// Where an indirect branch leads behind the outcomes, if one is to be passed.
+    /// Returns the target of the indirect branch after the outcomes, if there is one.
     #[inline]
     pub fn to(&self) -> Option<u64> {
         (self.stop == 0).then_some(self.to)
     }
 
-    /// How many outcomes are left.
+    /// Returns the number of outcomes left.
     #[inline]
     pub fn left(&self) -> u8 {
         63 - self.outcomes.trailing_zeros() as u8
     }
 }
 
-/// Some legs one after another, and how far they were followed.
+/// A sequence of branch batches, and how far the walk has followed them.
 #[derive(Clone, Debug)]
 pub struct BranchBatches {
-    /// Behind the last one stands one that is none, while machine code follows them.
+    /// While native code follows the batches, an empty one stands after the last.
     all: [BranchBatch; BranchBatches::MOST + 1],
     count: usize,
     passed: usize,
-    /// Outcomes and indirect branches.
+    /// Number of outcomes and indirect branches.
     decisions: usize,
 }
 
@@ -55,20 +56,20 @@ impl Default for BranchBatches {
 }
 
 impl BranchBatches {
-    /// The most of them.
+    /// Maximum number of batches.
     pub const MOST: usize = 16;
 
-    /// The most outcomes and indirect branches.
+    /// Maximum number of outcomes and indirect branches.
     pub(crate) const MOST_DECISIONS: usize = 1 << 7;
 
-    /// Forgets all.
+    /// Removes all batches.
     #[inline]
     pub fn clear(&mut self) {
         (self.count, self.passed, self.decisions) = (0, 0, 0);
     }
 
-    /// Adds a leg of so many outcomes, at most 63, of which the first one is the highest bit, and an indirect branch to
-    /// an address; `false` where there is no more room.
+    /// Adds a batch of `count` outcomes, at most 63, the first one in the highest bit, and the target of an indirect
+    /// branch. Returns `false` if there is no space left.
     #[inline]
     pub fn push(&mut self, bits: u64, count: u8, to: Option<u64>) -> bool {
         let decisions = self.decisions + usize::from(count) + 1;
@@ -85,37 +86,38 @@ impl BranchBatches {
         true
     }
 
-    /// How many there are.
+    /// Returns the number of batches.
     #[inline]
     pub fn count(&self) -> usize {
         self.count
     }
 
-    /// How many outcomes and indirect branches they are together.
+    /// Returns the total number of outcomes and indirect branches.
     #[inline]
     pub fn decisions(&self) -> usize {
         self.decisions
     }
 
-    /// How many were passed.
+    /// Returns the number of completed batches.
     #[inline]
     pub fn passed(&self) -> usize {
         self.passed
     }
 
-    /// The one that is being followed, with what is left of it; `None` where all were passed.
+    /// Returns the rest of the batch being followed, or `None` if all are completed.
     #[inline]
     pub fn current(&mut self) -> Option<&mut BranchBatch> {
         self.all[..self.count].get_mut(self.passed)
     }
 
-    /// That one was followed.
+    /// Completes the batch being followed.
     #[inline]
     pub fn pass(&mut self) {
         self.passed += 1;
     }
 
-    /// Passes the one that is being followed if nothing of it is left; whether that is so, or all were passed.
+    /// Completes the batch being followed if nothing of it is left. Returns whether that is so, or all were completed
+    /// before.
     #[inline]
     pub(crate) fn pass_if_over(&mut self) -> bool {
         let is_over = self.current().is_none_or(|leg| leg.outcomes == NO_OUTCOMES && leg.to().is_none());
@@ -123,17 +125,17 @@ impl BranchBatches {
         is_over
     }
 
-    /// Where the one lies that is being followed, or none, if all were passed.
+    /// Returns a pointer to the batch being followed, or to the empty one after the last if all are completed.
     pub(crate) fn here(&mut self) -> *mut BranchBatch {
         self.all[self.count] = BranchBatch::NONE;
         self.all[self.passed..].as_mut_ptr()
     }
 
-    /// Machine code followed them up to there, and left there what is left of that one.
+    /// Records that native code followed the batches up to `here` and updated that batch.
     pub(crate) fn follow_to(&mut self, here: *const BranchBatch) {
         self.passed = (here.addr() - self.all.as_ptr().addr()) / size_of::<BranchBatch>();
         let outcomes = &mut self.all[self.passed].outcomes;
-        // The last shift took the bit that follows the outcomes.
+        // The last shift also removes the marker bit after the outcomes.
         *outcomes = if *outcomes == 0 { NO_OUTCOMES } else { *outcomes };
     }
 }

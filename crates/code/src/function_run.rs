@@ -1,19 +1,19 @@
-//! Function runs that run.
+//! The function runs of a walk.
 
 use hodo_model::{FunctionRun, Transfer};
 
 use crate::CompactBlock;
 
-/// Function runs that ended one after another, and the one that is open, of which some instructions ran or none yet.
+/// Completed function runs in order, and the open one, which may still be without instructions.
 #[derive(Debug, Default)]
 pub struct FunctionRuns {
-    /// Those, and room that machine code writes to.
+    /// Completed runs, the open one, and spare slots that native code writes to.
     all: Vec<FunctionRun>,
     ended: usize,
 }
 
 impl Clone for FunctionRuns {
-    /// Without the room, which may be large.
+    /// Leaves out the spare slots, which may be many.
     fn clone(&self) -> FunctionRuns {
         let all = &self.all[..self.all.len().min(self.ended + 1)];
         FunctionRuns { all: all.to_vec(), ended: self.ended }
@@ -21,13 +21,13 @@ impl Clone for FunctionRuns {
 }
 
 impl FunctionRuns {
-    /// So many more at least.
+    /// Minimum growth, in function runs.
     const ROOM: usize = 1 << 6;
 
-    /// Nothing, where nothing begins.
+    /// An empty function run.
     const NONE: FunctionRun = FunctionRun { start: 0, begins: 0, until: 0, transfer: Transfer::None, end: 0 };
 
-    /// Those that ended, and room for at least so many more behind the open one.
+    /// Returns the open function run and at least `more` spare slots after it.
     #[inline(always)]
     pub(crate) fn with_room(&mut self, more: usize) -> &mut [FunctionRun] {
         if self.all.len() <= self.ended + more {
@@ -42,46 +42,46 @@ impl FunctionRuns {
         self.all.resize(self.ended + 1 + more.max(FunctionRuns::ROOM), FunctionRuns::NONE);
     }
 
-    /// So many more ended.
+    /// Completes `more` function runs.
     #[inline(always)]
     pub(crate) fn end_more(&mut self, more: usize) {
         self.ended += more;
     }
 
-    /// Those that ended.
+    /// Returns the completed function runs.
     #[inline(always)]
     pub fn ended(&self) -> &[FunctionRun] {
         &self.all[..self.ended]
     }
 
-    /// The open one.
+    /// Returns the open function run.
     #[inline(always)]
     pub fn open(&mut self) -> &mut FunctionRun {
         &mut self.with_room(0)[0]
     }
 
-    /// Whether nothing ran.
+    /// Returns whether no instruction ran.
     #[inline(always)]
     pub fn is_empty(&self) -> bool {
         self.all.get(self.ended).is_none_or(|open| open.until == 0)
     }
 
-    /// Whether nothing of the open one ran.
+    /// Returns whether the open function run has no instructions.
     #[inline(always)]
     pub fn nothing_is_open(&mut self) -> bool {
         let before = self.ended().last().map_or(0, |last| last.until);
         self.open().until == before
     }
 
-    /// Begins one that is open, in place of the last, of which nothing ran.
+    /// Begins a function run in place of the open one, which must have no instructions.
     #[inline(always)]
     pub fn begin(&mut self, start: u64, hop: CompactBlock) {
         let open = self.open();
-        // One by one: a processor waits where it reads together what was written in parts.
+        // Separate stores: a wide load right after narrow stores stalls, as it can't be forwarded.
         (open.start, open.begins) = (start, hop.begins());
     }
 
-    /// Ends the open one with some instructions more.
+    /// Adds instructions to the open function run and completes it.
     #[inline(always)]
     pub fn end(&mut self, instructions: u32, transfer: Transfer, end: u64) {
         let open = self.open();
@@ -92,7 +92,8 @@ impl FunctionRuns {
         self.open().until = until;
     }
 
-    /// Ends the open one, if any of it ran; the next one begins where it did, if it goes on with it.
+    /// Completes the open function run if it has instructions. The next one begins at the same place, in case it
+    /// continues.
     #[inline(always)]
     pub fn close(&mut self) {
         if !self.nothing_is_open() {
@@ -103,7 +104,7 @@ impl FunctionRuns {
         }
     }
 
-    /// Forgets all that ended.
+    /// Removes the completed function runs.
     #[inline(always)]
     pub fn clear(&mut self) {
         let &mut FunctionRun { start, begins, .. } = self.open();

@@ -1,4 +1,4 @@
-//! Blocks of one address space, built when first met.
+//! Blocks of one address space, built on first use.
 
 use std::{
     hash::BuildHasher,
@@ -16,13 +16,13 @@ use crate::{
     block::UNMET, native::Native, snapshot::Reader,
 };
 
-/// A block that grows longer is cut, so that one look-up stays cheap.
+/// Maximum instructions of a block: longer blocks are split, so that one look-up stays cheap.
 const LONGEST_BLOCK: u32 = 1 << 10;
 
-/// No outcomes of branches for [`Graph::pass_branches`].
+/// An empty set of branch outcomes for [`Graph::pass_branches`].
 pub const NO_OUTCOMES: u64 = 1 << 63;
 
-/// What is to be known of a block's code beside the code itself; one value a function.
+/// Module, function and position of a block's code, as the caller knows them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Label {
     /// Index of the module, in the caller's list.
@@ -33,31 +33,31 @@ pub struct Label {
     pub place: Place,
 }
 
-/// Tells which function an address belongs to.
+/// Maps code to its function.
 pub trait Labels {
-    /// The label of the code at `origin`, and how many bytes from there on belong to the same function (at least 1),
-    /// which begins with none of them but the first.
+    /// Returns the label of the code at `origin`, and the number of bytes from there on that belong to the same
+    /// function (at least 1). The function's entry may be the first of these bytes, but none of the others.
     fn label(&self, origin: Origin) -> (Label, u64);
 
-    /// Whether a module is the file of this name.
+    /// Returns whether a module is the file with this name.
     fn is_file(&self, _module: u32, _name: &str) -> bool {
         false
     }
 }
 
-/// Code that can't be followed.
+/// Why code can't be followed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unreadable {
-    /// Nothing is mapped there.
+    /// Nothing is mapped at the address.
     Unmapped(u64),
-    /// A module is mapped there, whose bytes are not known.
+    /// A module is mapped at the address, but its bytes are unknown.
     MissingBytes(u64, Origin),
-    /// The bytes are no instruction.
+    /// The bytes are no valid instruction.
     Invalid(u64),
 }
 
 impl Unreadable {
-    /// The address of the instruction that could not be read.
+    /// Returns the address of the unreadable instruction.
     pub fn address(&self) -> u64 {
         match *self {
             Unreadable::Unmapped(address)
@@ -67,11 +67,11 @@ impl Unreadable {
     }
 }
 
-/// A label that was asked for.
+/// The result of a label look-up.
 #[derive(Clone, Copy, Debug, Default)]
 struct Labelled {
     from: Origin,
-    /// How many bytes from there on belong to its function.
+    /// Number of bytes from there on that belong to the function.
     length: u64,
     label: Label,
 }
@@ -86,30 +86,30 @@ pub struct Graph<'a, L> {
     reader: Reader<'a>,
     labelled: Labelled,
     blocks: Vec<Block>,
-    /// What it takes to pass over each block, and where it starts.
+    /// The compact form of each block, and its start address.
     hops: Vec<CompactBlock>,
     starts: Vec<u64>,
-    /// The functions that hops name by their numbers: modules, and functions in them.
+    /// Functions by function number: module, and function within it.
     functions: Vec<(u32, u32)>,
-    /// A part of each, the one that was asked for that begins first.
+    /// One label look-up of each function, the one with the lowest offset so far.
     parts: Vec<Labelled>,
     numbers: FxHashMap<(u32, u32), u32>,
-    /// Where the code of each block comes from.
+    /// Source and validity of each block's code.
     provenances: Vec<Provenance>,
-    /// Lengths of the instructions of all blocks.
+    /// Instruction lengths of all blocks.
     lengths: Vec<u8>,
-    /// Their bytes, and where those of each block begin.
+    /// Code bytes of all blocks, and where those of each block begin.
     bytes: Vec<u8>,
     bytes_of: Vec<usize>,
-    /// The block at each address that was asked for last; others are found through `versions`. By what `starts` says.
+    /// The block used last at each address, hashed by its address in `starts`; `versions` holds the others.
     index: HashTable<BlockId>,
-    /// Where there are several blocks at one address: all of them, by the ticks at which they begin.
+    /// All blocks of an address that has several, ordered by the first tick of their validity.
     versions: FxHashMap<u64, Vec<BlockId>>,
     pub(crate) native: Native,
 }
 
 impl<'a, L: Labels> Graph<'a, L> {
-    /// A graph without blocks.
+    /// Creates a graph without blocks.
     pub fn new(space: &'a AddressSpace<'a>, labels: &'a L, bits: Bits) -> Graph<'a, L> {
         static NEXT: AtomicU64 = AtomicU64::new(1);
         Graph {
@@ -135,27 +135,27 @@ impl<'a, L: Labels> Graph<'a, L> {
         }
     }
 
-    /// A number that no other graph of this process has, and which is not 0.
+    /// Returns a nonzero number that is unique among the graphs of this process.
     #[inline]
     pub fn number(&self) -> u64 {
         self.number
     }
 
-    /// A block by its id, which must be one of this graph.
+    /// Returns a block by its id, which must be from this graph.
     #[inline]
     pub fn block(&self, id: BlockId) -> &Block {
         &self.blocks[id.0 as usize]
     }
 
-    /// What it takes to pass over a block.
+    /// Returns the compact form of a block.
     #[inline]
     pub fn hop(&self, id: BlockId) -> CompactBlock {
         self.hops[id.0 as usize]
     }
 
-    /// Passes branches from block to block of one function, as far as blocks were met: where that leads, and how many
-    /// instructions that were. Of `outcomes` the highest bit is next, and the lowest that is set follows the last; what
-    /// is left of them remains there.
+    /// Follows conditional branches within one function while the successors are known. Returns the block reached and
+    /// the number of instructions passed. The highest bit of `outcomes` is the next outcome, and the lowest set bit
+    /// marks the end; the outcomes left remain there.
     #[inline]
     pub fn pass_branches(&self, mut id: BlockId, function: u32, outcomes: &mut u64) -> (BlockId, u32) {
         let (mut bits, mut instructions) = (*outcomes, 0);
@@ -172,37 +172,37 @@ impl<'a, L: Labels> Graph<'a, L> {
         (id, instructions)
     }
 
-    /// Where a block starts; as in the block, which takes a line of the cache more.
+    /// Returns the start address of a block. It is the same as in the block, but saves loading another cache line.
     #[inline]
     pub fn start(&self, id: BlockId) -> u64 {
         self.starts[id.0 as usize]
     }
 
-    /// The function that has a number: its module, and its index there.
+    /// Returns module and function for a function number.
     #[inline]
     pub fn function(&self, number: u32) -> (u32, u32) {
         self.functions[number as usize]
     }
 
-    /// Where a call at the end of a block returns to; likewise.
+    /// Returns the return address of a call at the end of a block, likewise without loading the block if possible.
     #[inline]
     pub fn return_address(&self, id: BlockId) -> u64 {
         self.hop(id).next(false).map_or_else(|| self.block(id).end, |next| self.start(next))
     }
 
-    /// Where the code of a block comes from.
+    /// Returns source and validity of a block's code.
     #[inline]
     pub fn provenance(&self, id: BlockId) -> &Provenance {
         &self.provenances[id.0 as usize]
     }
 
-    /// Lengths of a block's instructions, in bytes.
+    /// Returns the lengths of a block's instructions, in bytes.
     #[inline]
     pub fn lengths(&self, block: &Block) -> &[u8] {
         &self.lengths[block.lengths as usize..][..block.instructions as usize]
     }
 
-    /// The bytes of a block's instructions.
+    /// Returns the bytes of a block's instructions.
     #[inline]
     pub fn bytes(&self, id: BlockId) -> &[u8] {
         let begin = self.bytes_of.get(id.0 as usize).copied().unwrap_or_default();
@@ -210,36 +210,36 @@ impl<'a, L: Labels> Graph<'a, L> {
         self.bytes.get(begin..end).unwrap_or_default()
     }
 
-    /// The code that the blocks are of, as it is at a tick.
+    /// Returns the code of the blocks as it is at tick `at`.
     #[inline]
     pub fn snapshot(&self, at: u64) -> Snapshot<'a> {
         Snapshot { space: self.space, bits: self.bits, at }
     }
 
-    /// Where the byte at `address` comes from at tick `at`.
+    /// Returns where the byte at `address` comes from at tick `at`.
     pub fn origin(&self, address: u64, at: u64) -> Option<Origin> {
         self.space.at(address, at).map(|(content, _)| content.origin)
     }
 
-    /// What tells the functions and files of the code.
+    /// Returns the source of labels.
     pub fn labels(&self) -> &'a L {
         self.labels
     }
 
-    /// Number of blocks.
+    /// Returns the number of blocks.
     pub fn len(&self) -> usize {
         self.blocks.len()
     }
 
-    /// Whether no block was met yet.
+    /// Returns whether the graph has no blocks yet.
     pub fn is_empty(&self) -> bool {
         self.blocks.is_empty()
     }
 
-    /// The block that begins at `address` at tick `at`.
+    /// Returns the block that begins at `address` at tick `at`.
     ///
     /// # Errors
-    /// Why there is none.
+    /// Returns [`Unreadable`] if there is no readable code.
     #[inline]
     pub fn at(&mut self, address: u64, at: u64) -> Result<BlockId, Unreadable> {
         let found = self.index.find(hash(address), |&id| self.start(id) == address);
@@ -249,10 +249,10 @@ impl<'a, L: Labels> Graph<'a, L> {
         }
     }
 
-    /// The block at the direct target of `id` if its branch is taken, else the one after its end.
+    /// Returns the block at the direct target of `id` if its branch is taken, else the one after its end.
     ///
     /// # Errors
-    /// Why there is none.
+    /// As for [`at`](Graph::at).
     #[inline]
     pub fn follow(&mut self, id: BlockId, taken: bool, at: u64) -> Result<BlockId, Unreadable> {
         match self.hop(id).next(taken) {
@@ -265,7 +265,7 @@ impl<'a, L: Labels> Graph<'a, L> {
     fn meet(&mut self, id: BlockId, taken: bool, at: u64) -> Result<BlockId, Unreadable> {
         let block = self.block(id);
         let (terminator, to) = (block.terminator, if taken { block.target } else { block.end });
-        // Most branches lead to where the function goes on.
+        // Most branches stay in their function: a look-up that starts from its known part is cheap.
         self.labelled = self.parts[self.hops[id.0 as usize].function as usize];
         let met = self.at(to, at)?;
         let next = &mut self.hops[id.0 as usize].next;
@@ -276,13 +276,13 @@ impl<'a, L: Labels> Graph<'a, L> {
         Ok(met)
     }
 
-    /// The block at the address that the indirect branch at the end of `id` goes to.
+    /// Returns the block at `to`, the target of the indirect branch at the end of `id`.
     ///
     /// # Errors
-    /// Why there is none.
+    /// As for [`at`](Graph::at).
     #[inline]
     pub fn lead(&mut self, id: BlockId, to: u64, at: u64) -> Result<BlockId, Unreadable> {
-        // The last one is remembered in the place of a direct target.
+        // The slot of the direct target caches the last indirect one.
         match self.hop(id).next(true) {
             Some(last) if self.is_at(last, to, at) => Ok(last),
             _ => {
@@ -293,19 +293,19 @@ impl<'a, L: Labels> Graph<'a, L> {
         }
     }
 
-    /// Whether an id is that of a block of this graph which begins at `address` at tick `at`.
+    /// Returns whether `id` is a block of this graph that begins at `address` at tick `at`.
     #[inline]
     pub fn is_at(&self, id: BlockId, address: u64, at: u64) -> bool {
         self.starts.get(id.0 as usize) == Some(&address) && self.holds(id, at)
     }
 
-    /// Whether the code of a block is there at tick `at`.
+    /// Returns whether the code of a block is valid at tick `at`.
     #[inline]
     pub fn holds(&self, id: BlockId, at: u64) -> bool {
         !self.is_versioned() || self.provenance(id).valid.contains(&at)
     }
 
-    /// Whether the code of some block is there at some ticks only.
+    /// Returns whether some code changes over time.
     #[inline]
     pub fn is_versioned(&self) -> bool {
         self.space.is_versioned()
@@ -344,7 +344,7 @@ impl<'a, L: Labels> Graph<'a, L> {
         Ok(id)
     }
 
-    /// A block is the one that was asked for last at its address: which that was before.
+    /// Makes `id` the block used last at its address, and returns the previous one.
     fn remember(&mut self, address: u64, id: BlockId) -> Option<BlockId> {
         let start = |&id: &BlockId| self.starts[id.0 as usize];
         match self.index.find_mut(hash(address), |id| start(id) == address) {
@@ -356,8 +356,8 @@ impl<'a, L: Labels> Graph<'a, L> {
         }
     }
 
-    /// A block that was met at `address` and is the one at a tick. What is valid of blocks at one
-    /// address does not overlap.
+    /// Returns the known block at `address` that is valid at tick `at`. The validities of blocks at one address do
+    /// not overlap.
     fn version(&self, address: u64, at: u64) -> Option<BlockId> {
         let versions = self.versions.get(&address)?;
         let after = versions.partition_point(|&id| self.provenance(id).valid.start <= at);
@@ -376,7 +376,7 @@ impl<'a, L: Labels> Graph<'a, L> {
             lengths: self.lengths.len() as u32,
         };
         let mut from = Provenance { origin: Origin { module: 0, offset: start }, valid: 0..u64::MAX };
-        // Up to where the label holds, and the place of the code where it was asked for.
+        // End of the label's range, and address and origin of the label look-up.
         let mut boundary = start;
         let mut labelled = (start, Origin { module: u32::MAX, offset: 0 });
         while block.instructions < LONGEST_BLOCK && block.terminator == Terminator::None {
@@ -407,8 +407,8 @@ impl<'a, L: Labels> Graph<'a, L> {
         Ok((block, from))
     }
 
-    /// At a function's boundary: labels a block that begins there; `false` where another function
-    /// begins and the block has to end.
+    /// Labels a block that begins at a function's boundary. Returns `false` if another function begins, so that the
+    /// block has to end.
     fn enter_function(
         &mut self,
         block: &mut Block,
@@ -425,7 +425,7 @@ impl<'a, L: Labels> Graph<'a, L> {
         (label.module, label.function) == (block.label.module, block.label.function)
     }
 
-    /// As [`Labels::label`], most often of the function that it was asked for last.
+    /// As [`Labels::label`], but answers from the last look-up if the function is the same, as it mostly is.
     fn label(&mut self, origin: Origin) -> (Label, u64) {
         let Labelled { from, length, label } = self.labelled;
         let behind = origin.offset.wrapping_sub(from.offset);
@@ -441,7 +441,7 @@ impl<'a, L: Labels> Graph<'a, L> {
         (label, length)
     }
 
-    /// Adds the instruction that was read last.
+    /// Appends the instruction read last to the block.
     fn append(&mut self, block: &mut Block) {
         let instruction = &self.reader.instruction;
         self.lengths.push(instruction.len() as u8);
@@ -456,7 +456,7 @@ fn hash(address: u64) -> u64 {
     FxBuildHasher.hash_one(address)
 }
 
-/// What an instruction is to Intel PT.
+/// Classifies an instruction as Intel PT does.
 fn terminator(instruction: &Instruction) -> Terminator {
     match instruction.flow_control() {
         FlowControl::Next | FlowControl::XbeginXabortXend => Terminator::None,
@@ -468,7 +468,7 @@ fn terminator(instruction: &Instruction) -> Terminator {
         FlowControl::Call if instruction.is_call_near() => Terminator::Call,
         FlowControl::IndirectCall if instruction.is_call_near_indirect() => Terminator::IndirectCall,
         FlowControl::Return if is_near_return(instruction.code()) => Terminator::Return,
-        // SYSCALL and SYSENTER are calls, SYSRET, SYSEXIT and IRET returns to the disassembler.
+        // For the disassembler, SYSCALL and SYSENTER are calls, and SYSRET, SYSEXIT and IRET are returns.
         FlowControl::Call | FlowControl::IndirectCall | FlowControl::Return | FlowControl::Interrupt => {
             Terminator::Far
         }
@@ -476,7 +476,7 @@ fn terminator(instruction: &Instruction) -> Terminator {
     }
 }
 
-/// Whether an instruction is MOV to CR3.
+/// Returns whether an instruction is MOV to CR3.
 pub fn writes_cr3(instruction: &Instruction) -> bool {
     matches!(instruction.code(), Code::Mov_cr_r32 | Code::Mov_cr_r64)
         && instruction.op0_register() == Register::CR3
@@ -496,7 +496,7 @@ mod tests {
     use super::*;
     use crate::Content;
 
-    /// The function of each instruction, of two bytes; one begins where its first instruction is.
+    /// The function of each two-byte instruction; a function's entry is its first instruction.
     #[derive(Debug)]
     struct Functions(Vec<u32>);
 
@@ -515,7 +515,7 @@ mod tests {
     const INSTRUCTIONS: usize = 48;
 
     proptest! {
-        /// In whatever order blocks are met, and whichever functions lie inside of others.
+        /// Holds for any order of building blocks, and for functions that lie inside others.
         #[test]
         fn blocks_are_labelled_as_their_first_bytes_are(
             functions in prop::collection::vec((0u32..4, 1usize..8), INSTRUCTIONS),
@@ -524,7 +524,7 @@ mod tests {
         ) {
             let functions = functions.iter().flat_map(|&(function, length)| vec![function; length]);
             let labels = Functions(functions.take(INSTRUCTIONS).collect());
-            // Branches, and instructions that are none.
+            // Conditional branches, and instructions that do not branch.
             let instruction = |(at, &(branches, target)): (u64, &(bool, u64))| match branches {
                 true => [0x75, (2 * target).wrapping_sub(2 * at + 2) as u8],
                 false => [0x66, 0x90],

@@ -1,12 +1,12 @@
-//! Which code was mapped where and when, and the basic blocks of it.
+//! Which code a process maps at which time, and the basic blocks of that code.
 //!
 //! ```text
-//! mappings and kept code, in order of time ──AddressSpace──► bytes at (address, tick)
-//!                                                                  │
-//!                                             Graph: basic blocks with integer ids, built when first met
+//! mappings and recorded code, in time order ──AddressSpace──► bytes at (address, tick)
+//!                                                                 │
+//!                                             Graph: basic blocks with integer ids, built on first use
 //! ```
 //!
-//! Bytes come from the caller: this crate opens no file.
+//! The caller provides the bytes: this crate opens no file.
 
 mod block;
 mod branch_batches;

@@ -1,8 +1,8 @@
-//! The code of one process, ready to be walked over.
+//! The code of one process, ready for a walk.
 
 use crate::{AddressSpace, Bits, Graph, Labels, native::MUCH};
 
-/// The block graphs of one address space, one for each execution mode that was met.
+/// The block graphs of one address space, one for each execution mode in use.
 #[derive(Debug)]
 pub struct Program<'a, L> {
     space: &'a AddressSpace<'a>,
@@ -12,19 +12,19 @@ pub struct Program<'a, L> {
 }
 
 impl<'a, L: Labels> Program<'a, L> {
-    /// A program of which nothing was met yet.
+    /// Creates a program without blocks.
     pub fn new(space: &'a AddressSpace<'a>, labels: &'a L) -> Program<'a, L> {
         Program { space, labels, graphs: [None, None, None], native_after: MUCH }
     }
 
-    /// Makes machine code of graphs that were walked over so often, in place of what is usual; never after
-    /// [`u32::MAX`].
+    /// Sets the number of walks over a graph after which native code is generated, instead of the default;
+    /// [`u32::MAX`] disables it.
     #[must_use]
     pub fn native_after(self, walks: u32) -> Program<'a, L> {
         Program { native_after: walks, ..self }
     }
 
-    /// The blocks in one execution mode.
+    /// Returns the blocks of one execution mode.
     #[inline]
     pub fn graph(&mut self, bits: Bits) -> &mut Graph<'a, L> {
         let index = match bits {

@@ -1,35 +1,35 @@
-//! Calls that returns go back to.
+//! The stack of return addresses.
 
 use crate::{BlockId, block::UNMET};
 
 /// Depth of the processor's stack of return addresses (SDM, "RET Compression").
 pub const DEPTH: usize = 64;
 
-/// Return addresses of the calls that the processor remembers; the oldest fall out at the bottom. Machine code pushes
-/// and pops, too, so it is laid out as in C.
+/// Return addresses of the calls that the processor keeps; on overflow the oldest is lost. Native code pushes and
+/// pops too, hence the C layout.
 #[derive(Clone, Debug)]
 #[repr(C)]
 pub struct ReturnStack {
-    /// Where the [machine code](ReturnTarget) of each is; 0 where there is none, as it was popped.
+    /// Native code of each [return target](ReturnTarget); 0 if the slot is empty.
     pub(crate) codes: [u32; DEPTH],
     pub(crate) addresses: [u64; DEPTH],
     pub(crate) blocks: [BlockId; DEPTH],
-    /// The newest one.
+    /// Index of the newest call.
     top: u32,
-    /// Which machine code that is.
+    /// Generation of the code that `codes` refers to.
     pub(crate) generation: u32,
 }
 
-/// Where a call will return to.
+/// The return address of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Back {
     /// The address.
     pub address: u64,
-    /// The block that is likely to be there, by the graph that was walked over when it was called.
+    /// The block likely to be there, in the graph that the walk used at the call.
     pub block: Option<BlockId>,
 }
 
-/// Where the machine code of a block begins that returns lead to.
+/// Entry for returns in the native code of a block.
 #[derive(Clone, Copy, Debug)]
 pub struct ReturnTarget {
     pub(crate) code: u32,
@@ -37,7 +37,7 @@ pub struct ReturnTarget {
 }
 
 impl ReturnTarget {
-    /// There is none that is known: returns leave machine code.
+    /// No known entry: a return leaves the native code.
     pub const UNKNOWN: ReturnTarget = ReturnTarget { code: 1, generation: 0 };
 }
 
@@ -54,7 +54,7 @@ impl Default for ReturnStack {
 }
 
 impl ReturnStack {
-    /// A call.
+    /// Pushes a call.
     #[inline]
     pub fn push(&mut self, back: Back, landing: ReturnTarget) {
         let top = (self.top as usize + 1) % DEPTH;
@@ -65,7 +65,7 @@ impl ReturnStack {
         self.blocks[top] = back.block.unwrap_or(UNMET);
     }
 
-    /// Where the newest call returns to, which is then forgotten; `None` where none is remembered.
+    /// Pops the newest call, or returns `None` if the stack is empty.
     #[inline]
     pub fn pop(&mut self) -> Option<Back> {
         let top = self.top as usize % DEPTH;
@@ -77,7 +77,7 @@ impl ReturnStack {
         Some(self.at(top))
     }
 
-    /// The call that was popped last.
+    /// Returns the call popped last.
     pub(crate) fn popped(&self) -> Back {
         self.at((self.top as usize + 1) % DEPTH)
     }
@@ -87,24 +87,24 @@ impl ReturnStack {
         Back { address: self.addresses[place], block }
     }
 
-    /// Whether no call is remembered.
+    /// Returns whether the stack is empty.
     pub fn is_empty(&self) -> bool {
         self.codes[self.top as usize % DEPTH] == 0
     }
 
-    /// What is remembered, the oldest call first.
+    /// Returns the return addresses, the oldest call first.
     pub fn addresses(&self) -> impl Iterator<Item = u64> {
         let oldest_first = (1..=DEPTH).map(|above| (self.top as usize + above) % DEPTH);
         oldest_first.filter(|&place| self.codes[place] != 0).map(|place| self.addresses[place])
     }
 
-    /// Forgets all calls.
+    /// Removes all calls.
     #[inline]
     pub fn clear(&mut self) {
         self.codes = [0; DEPTH];
     }
 
-    /// The newest call, as machine code counts them.
+    /// Returns the newest call's index as native code uses it: in bytes of `codes`.
     pub(crate) fn top(&self) -> u64 {
         u64::from(self.top) * 4
     }
@@ -113,7 +113,7 @@ impl ReturnStack {
         self.top = top as u32 / 4 % DEPTH as u32;
     }
 
-    /// Machine code that is made by another, or anew, knows none of the calls.
+    /// Invalidates the entries of all calls if they belong to other native code.
     pub(crate) fn belong_to(&mut self, generation: u32) {
         if self.generation != generation {
             self.generation = generation;

@@ -9,23 +9,23 @@ use crate::{AddressSpace, Bits, Content, Origin, Unreadable};
 /// Longest x86 instruction, in bytes.
 const LONGEST_INSTRUCTION: usize = 15;
 
-/// An address space as it is at a tick, in an execution mode.
+/// An address space at one tick, in one execution mode.
 #[derive(Clone, Copy, Debug)]
 pub struct Snapshot<'a> {
     /// The address space.
     pub space: &'a AddressSpace<'a>,
-    /// The mode that its code is decoded in.
+    /// The mode for decoding the code.
     pub bits: Bits,
     /// The tick.
     pub at: u64,
 }
 
 impl Snapshot<'_> {
-    /// The instruction at `address`, where its first byte comes from, and the ticks during which it is
-    /// what it is.
+    /// Returns the instruction at `address`, where its first byte comes from, and the ticks during which it is
+    /// unchanged.
     ///
     /// # Errors
-    /// Why there is none.
+    /// Returns [`Unreadable`] if there is no readable instruction.
     pub fn instruction(&self, address: u64) -> Result<(Instruction, Origin, Range<u64>), Unreadable> {
         let (content, mut valid) = self.space.at(address, self.at).ok_or(Unreadable::Unmapped(address))?;
         let mut joined = [0; LONGEST_INSTRUCTION];
@@ -49,7 +49,7 @@ impl Snapshot<'_> {
         }
     }
 
-    /// Appends the bytes at some addresses to `to`, as far as they are known.
+    /// Appends the bytes at `addresses` to `to`, up to the first unknown one.
     pub(crate) fn append_bytes(&self, addresses: Range<u64>, to: &mut Vec<u8>) {
         let mut at = addresses.start;
         while at < addresses.end {
@@ -65,8 +65,8 @@ impl Snapshot<'_> {
         }
     }
 
-    /// Near the end of a mapping an instruction may go on in the next one: how many bytes were joined,
-    /// and when they are there.
+    /// Joins the bytes from `address` on across mappings, as an instruction may continue in the next one. Returns the
+    /// number of bytes and their validity.
     fn join(&self, address: u64, joined: &mut [u8; LONGEST_INSTRUCTION]) -> (usize, Range<u64>) {
         let (mut length, mut valid) = (0, 0..u64::MAX);
         while let Some((more, when)) = self.space.at(address.wrapping_add(length as u64), self.at) {
@@ -82,16 +82,16 @@ impl Snapshot<'_> {
     }
 }
 
-/// Reads instructions one after another, of which most lie in the same piece of memory.
+/// Reads instructions in sequence, most of them from the same piece of memory.
 #[derive(Default)]
 pub(crate) struct Reader<'a> {
     piece: Option<Piece<'a>>,
-    /// The last one that was read. It stays where it was written: a processor waits where it copies as a whole what was
-    /// written in parts.
+    /// The instruction read last. It is used in place: a wide load right after narrow stores stalls, as it can't be
+    /// forwarded.
     pub(crate) instruction: Instruction,
 }
 
-/// Bytes that lie one after another.
+/// Contiguous bytes.
 struct Piece<'a> {
     start: u64,
     content: Content<'a>,
@@ -106,8 +106,8 @@ impl std::fmt::Debug for Reader<'_> {
 }
 
 impl<'a> Reader<'a> {
-    /// Reads the instruction at `address`, of one space and one mode: where its first byte comes from, and the ticks
-    /// during which it is what it is.
+    /// Reads the instruction at `address`. All reads are of one address space and mode. Returns where its first byte
+    /// comes from, and the ticks during which it is unchanged.
     ///
     /// # Errors
     /// As for [`Snapshot::instruction`].
@@ -124,7 +124,7 @@ impl<'a> Reader<'a> {
         Ok((origin, valid))
     }
 
-    /// The same, if the disassembler knows it and it can't go beyond a piece.
+    /// Fast path: reads an instruction that the disassembler knows and that can't cross the end of the piece.
     #[inline]
     fn read_within(&mut self, code: Snapshot<'a>, address: u64) -> Option<(Origin, Range<u64>)> {
         let holds = |piece: &Piece<'_>| {
@@ -151,11 +151,11 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// JMPABS (Intel APX: `d5 00 a1` and the target), which the disassembler does not know. A dynamic linker may
-/// change the target at run time, so that Intel PT tells it with a TIP: it is shown as an indirect jump.
+/// Decodes JMPABS (Intel APX: `d5 00 a1` and the target), which the disassembler does not know. A dynamic linker may
+/// change the target at run time, so Intel PT reports it with a TIP: it becomes an indirect jump.
 fn absolute_jump(bits: Bits, bytes: &[u8], address: u64) -> Option<Instruction> {
     const LENGTH: usize = 11;
-    /// REX2.M0 and REX2.W, which are clear.
+    /// REX2.M0 and REX2.W, which must be clear.
     const M0_AND_W: u8 = 0x88;
     let [0xd5, payload, 0xa1, target @ ..] = bytes.get(..LENGTH)? else { return None };
     if bits != Bits::B64 || payload & M0_AND_W != 0 {

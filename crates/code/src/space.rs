@@ -11,18 +11,17 @@ pub struct Origin {
     pub offset: u64,
 }
 
-/// What a range of addresses holds.
+/// The content of an address range.
 #[derive(Clone, Copy, Debug)]
 pub struct Content<'a> {
-    /// The bytes from the range's first address on; shorter than the range, or empty, where they are
-    /// not known.
+    /// The bytes from the range's first address on. They end early, or are empty, if the rest is unknown.
     pub bytes: &'a [u8],
     /// Where they come from.
     pub origin: Origin,
 }
 
 impl<'a> Content<'a> {
-    /// The same content from `skip` bytes further on.
+    /// Returns the content without its first `skip` bytes.
     fn after(self, skip: u64) -> Content<'a> {
         let start = usize::try_from(skip).unwrap_or(usize::MAX).min(self.bytes.len());
         Content {
@@ -50,31 +49,31 @@ struct Version<'a> {
     valid: Range<u64>,
 }
 
-/// A range of addresses whose versions all cover it whole.
+/// A range of addresses; each of its versions covers all of it.
 #[derive(Clone, Debug)]
 struct Slot<'a> {
     end: u64,
-    /// By the ticks at which they begin; the last never ends.
+    /// Ordered by the first tick of their validity; the last one is valid forever.
     versions: Vec<Version<'a>>,
 }
 
 impl<'a> Slot<'a> {
-    /// What is there at a tick.
+    /// Returns the version at a tick.
     fn version(&self, at: u64) -> Option<&Version<'a>> {
         let after = self.versions.partition_point(|version| version.valid.start <= at);
         self.versions[..after].last().filter(|version| version.valid.contains(&at))
     }
 }
 
-/// What one process had mapped, at each tick of the trace's clock.
+/// What one process has mapped, at each tick of the trace's clock.
 ///
-/// Sideband and trace clocks agree only roughly, so a mapping is there *from the beginning* unless
-/// something else was at its addresses before it.
+/// Sideband and trace clocks agree only roughly, so a mapping is there *from the beginning* unless something else was
+/// at its addresses before it.
 ///
-/// Code of the kernel is the same for all processes, and is there but once.
+/// Kernel code is the same for all processes and is stored once.
 #[derive(Clone, Debug, Default)]
 pub struct AddressSpace<'a> {
-    /// Shared with the children of the process, until one of them maps something.
+    /// Shared with child processes until one of them maps something.
     slots: Arc<BTreeMap<u64, Slot<'a>>>,
     versioned: bool,
     kernel: Option<Arc<AddressSpace<'a>>>,
@@ -84,29 +83,29 @@ pub struct AddressSpace<'a> {
 const KERNEL: u64 = 1 << 63;
 
 impl<'a> AddressSpace<'a> {
-    /// An address space with nothing mapped.
+    /// Creates an address space with nothing mapped.
     pub fn new() -> AddressSpace<'a> {
         AddressSpace::default()
     }
 
-    /// Whether nothing is ever mapped.
+    /// Returns whether nothing is ever mapped.
     pub fn is_empty(&self) -> bool {
         self.slots.is_empty()
     }
 
-    /// Whether some address holds different code at different ticks.
+    /// Returns whether some address holds different code at different ticks.
     pub fn is_versioned(&self) -> bool {
         self.versioned
     }
 
-    /// Sets what there is at addresses of the kernel, in place of what this maps there.
+    /// Uses `kernel` for kernel addresses, in place of what this address space maps there.
     pub fn set_kernel(&mut self, kernel: Arc<AddressSpace<'a>>) {
         self.versioned |= kernel.versioned;
         self.kernel = Some(kernel);
     }
 
-    /// Maps `content` at `range` from tick `at` on, in place of what was there. To be called in order
-    /// of `at`. Gives the number of pieces that what lies at the range is in.
+    /// Maps `content` at `range` from tick `at` on, in place of the previous content. Calls must be in the order of
+    /// `at`. Returns the number of pieces that the range is then divided into.
     pub fn map(&mut self, range: Range<u64>, content: Content<'a>, at: u64) -> usize {
         if range.is_empty() {
             return 0;
@@ -136,7 +135,7 @@ impl<'a> AddressSpace<'a> {
         pieces
     }
 
-    /// The bytes at `range` come from another place from tick `at` on: `origin` is that of its first.
+    /// Changes the origin of the bytes at `range` from tick `at` on: `origin` is that of the first byte.
     pub fn relabel(&mut self, range: Range<u64>, origin: Origin, at: u64) {
         self.split(range.start);
         self.split(range.end);
@@ -150,7 +149,7 @@ impl<'a> AddressSpace<'a> {
         }
     }
 
-    /// What a process has that was forked off at tick `at`.
+    /// Returns the address space of a process forked at tick `at`.
     pub fn fork(&self, at: u64) -> AddressSpace<'a> {
         if !self.versioned {
             return self.clone();
@@ -162,8 +161,8 @@ impl<'a> AddressSpace<'a> {
         AddressSpace { slots: Arc::new(slots.collect()), versioned: false, kernel: self.kernel.clone() }
     }
 
-    /// The bytes from `address` to the end of its slot at tick `at`, where they come from, and the
-    /// ticks during which they are there; `None` where nothing is mapped.
+    /// Returns the bytes from `address` to the end of its slot at tick `at`, where they come from, and the ticks
+    /// during which they are there; `None` if nothing is mapped.
     pub fn at(&self, address: u64, at: u64) -> Option<(Content<'a>, Range<u64>)> {
         if let Some(kernel) = self.kernel.as_ref().filter(|_| address >= KERNEL) {
             return kernel.at(address, at);
@@ -179,7 +178,7 @@ impl<'a> AddressSpace<'a> {
         Some((content.after(address - start), version.valid.clone()))
     }
 
-    /// The addresses around `address` at which nothing is ever mapped; empty where something is.
+    /// Returns the range around `address` where nothing is ever mapped; empty if something is.
     pub fn hole(&self, address: u64) -> Range<u64> {
         if let Some(kernel) = self.kernel.as_ref().filter(|_| address >= KERNEL) {
             return kernel.hole(address);
@@ -189,7 +188,7 @@ impl<'a> AddressSpace<'a> {
         if (start..end).contains(&address) { start..end } else { address..address }
     }
 
-    /// The next address after `address` at which something else begins, or nothing.
+    /// Returns the next address after `address` at which the content changes, begins or ends.
     pub fn boundary(&self, address: u64) -> u64 {
         let slot = self.slots.range(..=address).next_back().map(|(_, slot)| slot.end);
         let next = || self.slots.range(address..).next().map_or(u64::MAX, |(&start, _)| start);
@@ -214,7 +213,7 @@ impl<'a> AddressSpace<'a> {
         slots.insert(address, Slot { end, versions: tail });
     }
 
-    /// Puts a new version into the slot at `start`, unless it holds the same already.
+    /// Adds a version to the slot at `start`, unless its content is already the same.
     fn replace(&mut self, start: u64, content: Content<'a>, at: u64) {
         let Some(slot) = Arc::make_mut(&mut self.slots).get_mut(&start) else { return };
         let length = usize::try_from(slot.end - start).unwrap_or(usize::MAX);
@@ -225,7 +224,7 @@ impl<'a> AddressSpace<'a> {
                 if before == now && last.content.origin == content.origin {
                     return;
                 }
-                // Code that becomes known was there before: clocks agree only roughly.
+                // Content found later also holds for earlier ticks: the clocks agree only roughly.
                 if before.is_empty() && !now.is_empty() {
                     last.content = content;
                     return;

@@ -1,4 +1,4 @@
-//! What a recording says about the processor and the settings that it was made with.
+//! The processor and trace settings of a recording.
 
 use hodo_clock::PerfClock;
 
@@ -15,18 +15,18 @@ pub struct Cpu {
     pub stepping: u8,
 }
 
-/// The settings of a trace that its packets do not carry.
+/// The trace settings that its packets do not carry.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct Config {
-    /// The processor, where known; decides which errata apply.
+    /// The processor, if known; it decides which errata apply.
     pub cpu: Option<Cpu>,
     /// RTIT_CTL.DisRETC: returns are never compressed.
     pub no_return_compression: bool,
-    /// RTIT_CTL.DisTNT: conditional branches are not traced, and compressed returns neither.
+    /// RTIT_CTL.DisTNT: neither conditional branches nor compressed returns are traced.
     pub no_tnt: bool,
-    /// RTIT_CTL.BranchEn is clear: no flow is traced at all, only events.
+    /// RTIT_CTL.BranchEn is clear: only events are traced, no flow.
     pub no_branches: bool,
-    /// Whether TSC packets are enabled; without them a trace has no times.
+    /// Whether TSC packets are enabled; without them a trace has no time.
     pub tsc: bool,
     /// RTIT_CTL.MTCFreq: an MTC packet each `2^mtc_frequency` crystal-clock ticks.
     pub mtc_frequency: Option<u8>,
@@ -34,28 +34,28 @@ pub struct Config {
     pub tsc_ctc_ratio: Option<(u32, u32)>,
     /// Whether CYC packets are enabled.
     pub cyc: bool,
-    /// RTIT_CTL.CycThresh: the fewest cycles that a CYC packet tells; 0 where it tells any.
+    /// RTIT_CTL.CycThresh: minimum cycles between CYC packets; 0 for no minimum.
     pub cyc_threshold: u64,
     /// Maximum non-turbo ratio (MSR_PLATFORM_INFO bits 15:8): TSC frequency over bus frequency.
     pub max_nonturbo_ratio: Option<u8>,
-    /// Address filter of the recording, in the syntax of perf; empty where there was none.
+    /// Address filter of the recording, in the syntax of perf; empty if there was none.
     pub filter: String,
-    /// How ticks become nanoseconds of the recording's clock.
+    /// Conversion from ticks to nanoseconds of the recording's clock.
     pub clock: Option<PerfClock>,
 }
 
 impl Config {
-    /// What the processor gets wrong, or is assumed to.
+    /// Returns the errata that the processor has or is assumed to have.
     pub fn errata(&self) -> Errata {
         Errata::of(self.cpu)
     }
 
-    /// Whether `erratum` is to be reckoned with.
+    /// Returns whether the decoder works around `erratum`.
     pub fn has(&self, erratum: Erratum) -> bool {
         self.errata().has(erratum)
     }
 
-    /// Which errata the decoder reckons with, and why, in a sentence.
+    /// Describes in a sentence which errata the decoder works around, and why.
     pub fn errata_note(&self) -> String {
         let errata = self.errata();
         match self.cpu {

@@ -1,31 +1,31 @@
-//! What processors get wrong, by model.
+//! Errata of Intel PT, by processor model.
 //!
-//! Sources: Intel's specification updates of the processors that the errata are named after, and libipt's
-//! list of the models that have them.
+//! Sources: Intel's specification updates of the processors that give the errata their names, and libipt's list of
+//! affected models.
 
 use std::fmt;
 
 use crate::Cpu;
 
-/// An erratum of Intel PT. The decoder works around each in the one place that it concerns.
+/// An erratum of Intel PT. The decoder works around each in a single place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u16)]
 pub enum Erratum {
-    /// The last conditional branch before a transaction is aborted may be told wrong.
+    /// The last conditional branch before a transaction abort may be reported wrongly.
     Bdm64 = 1,
-    /// PSB+ right before TIP.PGE may say that tracing is on already.
+    /// A PSB+ right before TIP.PGE may claim that tracing is on already.
     Bdm70 = 1 << 1,
-    /// An OVF may stand in the place of the second byte of a CYC.
+    /// An OVF may replace the second byte of a CYC.
     Skd007 = 1 << 2,
     /// The FUP or TIP.PGE after an OVF may be missing.
     Skd010 = 1 << 3,
-    /// A VM entry that ends tracing may look like an interrupt of it: a FUP stands before its TIP.PGD.
+    /// A VM entry that ends tracing may look like an interrupt: a FUP precedes its TIP.PGD.
     Skd022 = 1 << 4,
-    /// TIP.PGD may lack the address where a direct branch leaves the filtered addresses.
+    /// TIP.PGD may lack the address if a direct branch leaves the address filter.
     Skl014 = 1 << 5,
     /// CYC and MTC packets may be missing before a PSB; the cycle counter wraps at 4,096.
     Skl168 = 1 << 6,
-    /// In a guest with TSC scaling or offset, TMA packets may be wrong, and followed by a bogus byte.
+    /// In a guest with TSC scaling or offset, TMA packets may be wrong, followed by a bogus byte.
     Skz84 = 1 << 7,
     /// A TIP.PGD may follow an OVF.
     Apl11 = 1 << 8,
@@ -35,10 +35,10 @@ pub enum Erratum {
 
 use Erratum::*;
 
-/// All errata, in the order of their names.
+/// All errata, ordered by name.
 const ALL: [Erratum; 10] = [Apl11, Apl12, Bdm64, Bdm70, Skd007, Skd010, Skd022, Skl014, Skl168, Skz84];
 
-/// Models of family 6 (the first column) and of family 19, and what they get wrong.
+/// Processor family, models, and their errata.
 const MODELS: &[(u16, &[u8], &[Erratum])] = &[
     // Broadwell.
     (6, &[0x3d, 0x47, 0x4f, 0x56], &[Bdm70, Bdm64]),
@@ -61,8 +61,7 @@ const MODELS: &[(u16, &[u8], &[Erratum])] = &[
     (6, &[0x7a, 0x86, 0x96, 0x9c, 0xb6, 0xaf, 0xdd], &[Apl11]),
 ];
 
-/// Assumed of a processor that is not in the list: those whose workaround changes nothing in a trace that
-/// does not show them.
+/// Errata assumed for an unlisted processor: their workarounds do not change the decoding of a trace without them.
 const ASSUMED: &[Erratum] = &[Apl11, Apl12, Bdm64, Bdm70, Skd007, Skd010, Skd022, Skl014];
 
 /// A set of errata.
@@ -70,22 +69,22 @@ const ASSUMED: &[Erratum] = &[Apl11, Apl12, Bdm64, Bdm70, Skd007, Skd010, Skd022
 pub struct Errata(u16);
 
 impl Errata {
-    /// None at all.
+    /// The empty set.
     pub const NONE: Errata = Errata(0);
 
-    /// What is known of `cpu`; `None` where it is not in the list.
+    /// Returns the known errata of `cpu`, or `None` if it is not listed.
     pub fn known(cpu: Cpu) -> Option<Errata> {
         let row =
             MODELS.iter().find(|(family, models, _)| *family == cpu.family && models.contains(&cpu.model));
         row.map(|(_, _, errata)| Errata::from(*errata))
     }
 
-    /// What is known of `cpu`, or assumed where nothing is.
+    /// Returns the known errata of `cpu`, or the assumed ones if it is not listed.
     pub fn of(cpu: Option<Cpu>) -> Errata {
         cpu.and_then(Errata::known).unwrap_or(Errata::from(ASSUMED))
     }
 
-    /// Whether `erratum` is among them.
+    /// Returns whether the set contains `erratum`.
     #[inline]
     pub fn has(self, erratum: Erratum) -> bool {
         self.0 & erratum as u16 != 0
@@ -116,7 +115,7 @@ impl fmt::Display for Erratum {
 }
 
 impl fmt::Display for Errata {
-    /// Their names, with commas between them.
+    /// Writes the names, separated by commas.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut separator = "";
         ALL.iter().filter(|&&erratum| self.has(erratum)).try_for_each(|erratum| {

@@ -10,11 +10,11 @@ struct Part {
     /// Addresses, or offsets into `file`.
     range: Range<u64>,
     file: Option<String>,
-    /// Tracing stops there, rather than being on only there.
+    /// Tracing stops at this range, instead of being on only within it.
     stops: bool,
 }
 
-/// A part of a filter that can't be understood.
+/// A part of a filter that has no valid syntax.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FilterError {
     part: String,
@@ -29,15 +29,15 @@ impl fmt::Display for FilterError {
 
 impl std::error::Error for FilterError {}
 
-/// The addresses that are traced, in the syntax of perf: `filter 0x1000/0x200@/bin/program`, `stop 0x1000/0x200` and
-/// `tracestop …`, with commas between them (perf-record(1), "--filter"); or plain ranges, such as `0x1000-0x1200`.
+/// An address filter in the syntax of perf: `filter 0x1000/0x200@/bin/program`, `stop 0x1000/0x200` and `tracestop
+/// …`, separated by commas (perf-record(1), "--filter"); or plain ranges, for example `0x1000-0x1200`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Filter(Vec<Part>);
 
 impl FromStr for Filter {
     type Err = FilterError;
 
-    /// Reads a filter, all of which must be understood.
+    /// Parses a filter; every part must be valid.
     fn from_str(text: &str) -> Result<Filter, FilterError> {
         let parts = parts(text).collect::<Result<Vec<Part>, FilterError>>()?;
         match parts.is_empty() {
@@ -48,18 +48,18 @@ impl FromStr for Filter {
 }
 
 impl Filter {
-    /// Reads a filter; parts that are not understood, such as those that name symbols, are left out.
+    /// Parses a filter and skips invalid parts, for example those with symbol names.
     pub fn parse(text: &str) -> Filter {
         Filter(parts(text).filter_map(Result::ok).collect())
     }
 
-    /// Whether everything is traced.
+    /// Returns whether the filter is empty, so that everything is traced.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Whether code at `address` is traced. `origin` is where it comes from, and `is_file` tells whether
-    /// that is a file of a name.
+    /// Returns whether code at `address` is traced. `origin` is where the code comes from; `is_file` returns whether
+    /// that is a file with the given name.
     pub fn traces(&self, address: u64, origin: Option<Origin>, is_file: impl Fn(&str) -> bool) -> bool {
         let within = |part: &Part| match &part.file {
             None => part.range.contains(&address),
@@ -73,10 +73,10 @@ impl Filter {
 
 const SPACE: [char; 4] = [' ', ',', '\t', '\n'];
 
-/// What a part may be.
+/// The valid forms of a part.
 const RANGE: &str = "`filter ADDRESS/SIZE`, `tracestop ADDRESS/SIZE` or ADDRESS-ADDRESS";
 
-/// The parts of a filter, and what is none.
+/// Splits a filter into parts, or errors for invalid ones.
 fn parts(text: &str) -> impl Iterator<Item = Result<Part, FilterError>> {
     let mut rest = text.trim_start_matches(SPACE);
     std::iter::from_fn(move || {
@@ -94,7 +94,7 @@ fn parts(text: &str) -> impl Iterator<Item = Result<Part, FilterError>> {
     })
 }
 
-/// A part from its first word and its range.
+/// Parses a part from its first word and its range.
 fn part(word: &str, range: &str) -> Result<Part, FilterError> {
     let wrong = |expected| FilterError { part: format!("{word} {range}").trim_end().to_owned(), expected };
     let stops = match word {
@@ -109,7 +109,7 @@ fn part(word: &str, range: &str) -> Result<Part, FilterError> {
     Ok(Part { range: start..start.saturating_add(size), file: file.map(str::to_owned), stops })
 }
 
-/// Plain addresses: from the first one on, before the second one.
+/// Parses a plain address range; the second address is exclusive.
 fn plain(range: &str) -> Result<Part, FilterError> {
     let bounds = range.split_once('-').and_then(|(start, end)| number(start).zip(number(end)));
     let bounds = bounds.filter(|(start, end)| start < end);

@@ -2,26 +2,25 @@
 
 use crate::packet::IpPayload;
 
-/// The last IP that a packet carried, which shorter payloads update.
+/// The last IP of the packets so far, which compressed payloads update.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LastIp {
     ip: u64,
-    /// No packet was lost since that may have carried another.
+    /// Whether no packet that may have carried an IP was lost since.
     known: bool,
 }
 
 impl LastIp {
-    /// As it is after a PSB.
+    /// The state after a PSB.
     pub(crate) const ZERO: LastIp = LastIp { ip: 0, known: true };
 
-    /// Packets were lost or damaged: payloads that update the last IP mean nothing until one comes that
-    /// does not.
+    /// Packets were lost or damaged: payloads that update the last IP have no meaning until one carries a whole IP.
     pub(crate) fn forget(&mut self) {
         self.known = false;
     }
 
-    /// The IP that a payload means; `None` where it is suppressed, which leaves the last IP as it was, or
-    /// where it updates an IP that is not known.
+    /// Applies a payload and returns the IP. Returns `None` if the IP is suppressed, which keeps the last IP, or if
+    /// it updates an unknown IP.
     #[inline]
     pub(crate) fn join(&mut self, payload: IpPayload) -> Option<u64> {
         let keep = |bits: u32, low: u64| self.ip & (u64::MAX << bits) | low;
@@ -38,24 +37,24 @@ impl LastIp {
         self.known.then_some(ip)
     }
 
-    /// The last IP, if no packet was lost that may have carried another.
+    /// Returns the last IP, if it is known.
     #[inline]
     pub(crate) fn get(&self) -> Option<u64> {
         self.known.then_some(self.ip)
     }
 
-    /// Packets were read that carried this IP last.
+    /// Sets the IP that the packets up to here carried last.
     #[inline]
     pub(crate) fn set(&mut self, ip: u64) {
         self.ip = ip;
     }
 
-    /// A guess proved to be right.
+    /// Marks the IP as known: a guess proved right.
     pub(crate) fn trust(&mut self) {
         self.known = true;
     }
 
-    /// What the IP is that was joined last, if no packet was lost that carried one.
+    /// Returns the IP joined last even if it is not known, unless the payload is suppressed.
     pub(crate) fn guess(&self, payload: IpPayload) -> Option<u64> {
         (payload != IpPayload::Suppressed).then_some(self.ip)
     }

@@ -1,13 +1,13 @@
-//! Intel Processor Trace: packets to the exact flow of instructions, and back.
+//! Intel Processor Trace: decodes packets to the exact flow of instructions, and encodes them.
 //!
 //! ```text
 //! bytes ──packet──► Packet… ──flow──► blocks, calls, returns, gaps ──► what an analysis folds
 //!                      ▲                      ▲
-//!                 encoder (recorder)     code (what was mapped where and when)
+//!                  encoder (recorder)     code (what is mapped where and when)
 //! ```
 //!
-//! Names are those of the Intel 64 and IA-32 Architectures Software Developer's Manual, volume 3,
-//! chapter "Intel Processor Trace" (SDM below).
+//! Names are those of the Intel 64 and IA-32 Architectures Software Developer's Manual, volume 3, chapter "Intel
+//! Processor Trace" (SDM below).
 
 pub mod encoder;
 pub mod flow;

@@ -1,5 +1,4 @@
-//! TSC, TMA, MTC, CYC and CBR packets to one estimate of the time-stamp counter
-//! (SDM, "Timing Packets").
+//! Estimates the time-stamp counter from TSC, TMA, MTC, CYC and CBR packets (SDM, "Timing Packets").
 //!
 //! ```text
 //! TSC ──────────────────────► the counter
@@ -7,9 +6,8 @@
 //! any of these + CYC + CBR ─► the counter some core cycles later
 //! ```
 //!
-//! The estimate is the time of the last packet that tells one: what runs next runs not before it, and not
-//! after the time of the next one. Each segment starts anew, so that packets that get lost before a PSB
-//! (erratum SKL168) spoil no time behind it.
+//! The estimate is the time of the last timing packet: what runs next runs no earlier than it, and no later than the
+//! next estimate. Each segment starts afresh, so packets lost before a PSB (erratum SKL168) affect no time after it.
 
 use hodo_clock::Tsc;
 
@@ -21,37 +19,37 @@ const TSC_BITS: u32 = 56;
 /// TMA packets carry 16 bits of the crystal clock's count.
 const TMA_BITS: u32 = 16;
 
-/// MTC packets carry 8 bits of the same, from bit `mtc_shift` on.
+/// MTC packets carry 8 bits of that count, from bit `mtc_shift` on.
 const MTC_BITS: u32 = 8;
 
-/// The estimate of the time-stamp counter as the packets go by. It never runs backwards: where a TSC
-/// packet seems to step back, as it may around an MTC, time stands still.
+/// The estimated time-stamp counter. It never decreases: if a TSC packet seems to step back, as it may around an MTC,
+/// the estimate stays.
 #[derive(Clone, Debug)]
 pub(crate) struct Timing {
     /// TSC ticks per crystal-clock tick.
     ratio: Option<(u64, u64)>,
-    /// An MTC packet comes each `2^mtc_shift` crystal-clock ticks.
+    /// An MTC packet comes every `2^mtc_shift` crystal-clock ticks.
     mtc_shift: u32,
     max_nonturbo_ratio: Option<u64>,
-    /// Cycles that are too few for a CYC packet.
+    /// Maximum number of cycles that are too few for a CYC packet.
     uncounted: u64,
     now: Option<u64>,
     crystal: Option<Crystal>,
     cycles: Cycles,
 }
 
-/// Where the crystal clock stands, since the last TMA.
+/// The crystal clock's state since the last TMA.
 #[derive(Clone, Copy, Debug)]
 struct Crystal {
-    /// TSC at the tick of the crystal clock that the TMA packet names.
+    /// TSC at the crystal-clock tick in the TMA packet.
     tsc: u64,
     /// Low bits of that tick.
     ctc: u64,
-    /// Crystal-clock ticks from there to the last MTC, once one was seen.
+    /// Crystal-clock ticks from there to the last MTC, if one came.
     elapsed: u64,
-    /// The MTC payload that belongs to `ctc + elapsed`, as far as its bits are known.
+    /// The MTC payload for `ctc + elapsed`, as far as its bits are known.
     mtc: u8,
-    /// Which of them are: TMA packets lack the upper ones where MTC packets are rare.
+    /// Its known bits: a TMA packet lacks the upper ones if MTC packets are rare.
     mtc_mask: u8,
 }
 
@@ -60,20 +58,20 @@ struct Crystal {
 struct Cycles {
     base: u64,
     count: u64,
-    /// All of the segment.
+    /// Cycles of the whole segment.
     total: u64,
-    /// Whether a CYC packet told the cycles up to `base`. Else the next one may count some from before it, too
-    /// few for a packet of their own.
+    /// Whether a CYC packet gave the cycles up to `base`. If not, the next one may include earlier cycles that were
+    /// too few for a packet.
     exact: bool,
-    /// No packet came since the last CYC, so the next one is the one that it times.
+    /// Whether the last packet was a CYC, which then times the next packet.
     just_counted: bool,
     /// Core-to-bus ratio of the last CBR packet; zero before.
     core_bus_ratio: u64,
-    /// How long cycles take, as it was measured last.
+    /// The last measured duration of cycles.
     rate: Option<Rate>,
 }
 
-/// Ticks of the time-stamp counter in which so many cycles passed.
+/// Duration of cycles, in ticks of the time-stamp counter.
 #[derive(Clone, Copy, Debug)]
 struct Rate {
     ticks: u64,
@@ -81,7 +79,7 @@ struct Rate {
     by: Reference,
 }
 
-/// What a rate was measured by; the later is the better.
+/// The reference of a measured rate; a later variant is more precise.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Reference {
     Tsc,
@@ -89,7 +87,7 @@ enum Reference {
 }
 
 impl Timing {
-    /// No time is known yet.
+    /// Creates an estimate without a known time.
     pub(crate) fn new(config: &Config) -> Timing {
         let ratio = config.tsc_ctc_ratio.filter(|&(n, d)| n != 0 && d != 0);
         Timing {
@@ -103,19 +101,19 @@ impl Timing {
         }
     }
 
-    /// The latest estimate; `None` before the first TSC packet.
+    /// Returns the latest estimate; `None` before the first TSC packet.
     #[inline]
     pub(crate) fn now(&self) -> Option<Tsc> {
         self.now.map(Tsc)
     }
 
-    /// Core cycles of the segment up to the last CYC packet.
+    /// Returns the core cycles of the segment up to the last CYC packet.
     #[inline]
     pub(crate) fn cycles(&self) -> u64 {
         self.cycles.total
     }
 
-    /// Takes a packet in; whether it was one that tells the time.
+    /// Follows a packet; returns whether it is a timing packet.
     #[inline]
     pub(crate) fn follow(&mut self, packet: &Packet) -> bool {
         match *packet {
@@ -133,9 +131,9 @@ impl Timing {
         self.now = self.now.map(|now| now.max(tsc));
     }
 
-    /// The time is known to be `tsc`. The processor counts cycles from one CYC packet to the next, so
-    /// counting may start anew only where that packet comes right after a CYC; elsewhere the cycles since
-    /// the last one, fewer than the threshold of CYC packets, would count twice.
+    /// Handles a known time. The processor counts cycles from one CYC packet to the next, so counting may restart
+    /// here only right after a CYC. Otherwise the cycles since the last one, fewer than the CYC threshold, would
+    /// count twice.
     fn rebase(&mut self, tsc: u64, by: Reference) {
         if self.cycles.just_counted {
             self.measure(tsc, by);
@@ -152,9 +150,9 @@ impl Timing {
         self.cycles.exact = self.cycles.just_counted;
     }
 
-    /// Measures how long cycles take, from `base` to `tsc`. The core's frequency may change within, the core
-    /// may have slept, and the processor may have lost count (erratum SKL168: it wraps at 4,096), so a rate
-    /// that is not about what the last CBR packet says is not taken.
+    /// Measures the duration of cycles from `base` to `tsc`. Meanwhile, the core's frequency may have changed, the
+    /// core may have slept, or its counter may have wrapped (erratum SKL168: at 4,096). So a rate that differs much
+    /// from the last CBR packet's is discarded.
     fn measure(&mut self, tsc: u64, by: Reference) {
         let Cycles { base, count, exact, rate, .. } = self.cycles;
         let ticks = tsc.saturating_sub(base);
@@ -174,30 +172,30 @@ impl Timing {
         }
     }
 
-    /// How long cycles take by the last CBR packet.
+    /// Returns the duration of cycles according to the last CBR packet.
     fn nominal_rate(&self) -> Option<Rate> {
         let (ticks, cycles) = (self.max_nonturbo_ratio?, self.cycles.core_bus_ratio);
         (cycles != 0).then_some(Rate { ticks, cycles, by: Reference::Tsc })
     }
 
-    /// A packet went by that tells no time.
+    /// Records that a packet other than a timing packet came.
     #[inline]
     pub(crate) fn pass(&mut self) {
         self.cycles.just_counted = false;
     }
 
     fn tsc(&mut self, low: u64) {
-        // The packet leaves out the high bits; they are those of the time before, or one more.
+        // The packet lacks the high bits: they are those of the previous time, or one more.
         let high = self.now.unwrap_or(0) >> TSC_BITS << TSC_BITS;
         let wrapped = self.now.is_some_and(|now| (high | low).saturating_add(1 << (TSC_BITS - 1)) < now);
         let tsc = if wrapped { (high | low).wrapping_add(1 << TSC_BITS) } else { high | low };
         self.now = Some(self.now.map_or(tsc, |now| now.max(tsc)));
-        // What an MTC counts from is told by the TMA that follows.
+        // The next TMA gives a new start for MTC packets.
         self.crystal = None;
         self.rebase(tsc, Reference::Tsc);
     }
 
-    /// TMA binds to the TSC packet before it: `fast_counter` ticks ago the crystal clock became `ctc`.
+    /// Binds a TMA to the previous TSC packet: the crystal clock became `ctc` `fast_counter` ticks before it.
     fn tma(&mut self, ctc: u16, fast_counter: u16) {
         let Some(now) = self.now else { return };
         let ctc = u64::from(ctc);
@@ -212,7 +210,7 @@ impl Timing {
     }
 
     fn mtc(&mut self, payload: u8) {
-        // Without a TMA since the last TSC, nothing says where the crystal clock stands.
+        // Without a TMA since the last TSC, the crystal clock's state is unknown.
         let (Some(crystal), Some((numerator, denominator))) = (&mut self.crystal, self.ratio) else { return };
         // The count may have wrapped, but not more than once.
         let periods = u64::from(payload.wrapping_sub(crystal.mtc) & crystal.mtc_mask);
@@ -227,7 +225,7 @@ impl Timing {
 
     fn cyc(&mut self, cycles: u64) {
         self.cycles.total = self.cycles.total.saturating_add(cycles);
-        // No time may be said to be later than it was.
+        // The estimate must never be later than the real time.
         let first = self.cycles.count == 0;
         let overlap = if first && !self.cycles.exact { self.uncounted } else { 0 };
         self.cycles.count = self.cycles.count.saturating_add(cycles.saturating_sub(overlap));
@@ -237,8 +235,7 @@ impl Timing {
         self.advance(self.cycles.base.saturating_add(ticks));
     }
 
-    /// The core's frequency; another one than before makes what was measured void. The CBR packet of a
-    /// PSB+ repeats it.
+    /// Sets the core's frequency; a change invalidates the measured rate. The CBR packet of a PSB+ repeats it.
     fn cbr(&mut self, ratio: u64) {
         if ratio != self.cycles.core_bus_ratio {
             self.restart(self.now.unwrap_or(0));
@@ -248,11 +245,11 @@ impl Timing {
     }
 }
 
-/// `count` times `numerator` by `denominator`, rounded down; at most the largest number.
+/// Computes `count * numerator / denominator`, rounded down and saturating.
 #[inline]
 fn scaled(count: u64, numerator: u64, denominator: u64) -> u64 {
     match count.checked_mul(numerator) {
-        // Far faster than the same of twice the width.
+        // A 64-bit division is far faster than a 128-bit one.
         Some(product) => product / denominator,
         None => {
             let wide = u128::from(count) * u128::from(numerator) / u128::from(denominator);
@@ -289,7 +286,7 @@ mod tests {
 
     #[test]
     fn mtc_counts_crystal_periods_from_the_tma() {
-        // TSC 1000 is crystal tick 25, exactly; the next MTC comes at tick 32, the one after at 40.
+        // TSC 1000 is exactly crystal tick 25; MTC packets come at ticks 32 and 40.
         let packets =
             [Packet::Tsc(1000), Packet::Tma { ctc: 25, fast_counter: 0 }, Packet::Mtc(4), Packet::Mtc(5)];
         assert_eq!(times(&packets), [Some(1000), Some(1000), Some(1280), Some(1600)]);
@@ -305,7 +302,7 @@ mod tests {
     #[test]
     fn cycles_before_an_mtc_count_once() {
         let tsc = [Packet::Tsc(1000), Packet::Tma { ctc: 25, fast_counter: 0 }, Packet::Cbr(10)];
-        // 270 cycles to a branch, 10 more to the MTC at 1280, which no CYC precedes, 20 more to a branch.
+        // 270 cycles to a branch, 10 more to the MTC at 1280, which has no CYC before it, 20 more to a branch.
         let branch = Packet::TipPgd(crate::packet::IpPayload::Suppressed);
         let packets =
             [&tsc[..], &[Packet::Cyc(270), branch, Packet::Mtc(4), Packet::Cyc(30), branch]].concat();
@@ -322,10 +319,10 @@ mod tests {
 
     #[test]
     fn damaged_clocks_stay_within_their_range() {
-        // More cycles than a clock can hold, and then any time.
+        // The cycles exceed the range of the clock; then any time may follow.
         let packets = [Packet::Tsc(1000), Packet::Cbr(1), Packet::Cyc(u64::MAX), Packet::Tsc(7)];
         assert_eq!(times(&packets)[2..], [Some(u64::MAX); 2]);
-        // The crystal clock's tick would lie before the counter's beginning.
+        // The crystal-clock tick would precede tick 0 of the counter.
         let packets = [Packet::Tsc(5), Packet::Tma { ctc: 8, fast_counter: 500 }, Packet::Mtc(1)];
         assert_eq!(times(&packets)[2], Some(5));
     }
@@ -338,12 +335,12 @@ mod tests {
 
     #[test]
     fn cycles_are_measured_by_mtc_where_they_come_together() {
-        // By its CBR the core runs as fast as the counter; it really runs at 5/4 of that.
+        // By its CBR, the core runs at the counter's frequency; in fact it runs at 5/4 of that.
         let start =
             [Packet::Cbr(10), Packet::Cyc(9), Packet::Tsc(1280), Packet::Tma { ctc: 32, fast_counter: 0 }];
         let packets = [Packet::Cyc(400), Packet::Mtc(5), Packet::Cyc(100), Packet::Cyc(300), Packet::Mtc(6)];
         let found = times(&[&start[..], &packets].concat());
-        // 400 cycles seem later than the MTC by the nominal rate, and are not by the measured one.
+        // 400 cycles end after the MTC by the nominal rate, but not by the measured one.
         assert_eq!(found[4..], [1680, 1680, 1680, 1920, 1920].map(Some));
     }
 
@@ -357,7 +354,7 @@ mod tests {
 
     #[test]
     fn a_count_of_cycles_that_wrapped_measures_nothing() {
-        // Of some 17,000 cycles all but 320 were lost where the counter wrapped (SKL168).
+        // Of about 17,000 cycles, the wrapping counter lost all but 320 (SKL168).
         let start =
             [Packet::Cbr(10), Packet::Cyc(9), Packet::Tsc(1280), Packet::Tma { ctc: 32, fast_counter: 0 }];
         let packets = [Packet::Cyc(320), Packet::Mtc(58), Packet::Cyc(100)];

@@ -33,6 +33,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
         ],
     ),
     ("hodo-views", &["hodo-model"]),
+    ("hodo-findings", &["hodo-model"]),
     // The writer of perf.data lies beside its reader; filters name functions; the emulator's spool is read
     // by the types that write it.
     (
@@ -46,6 +47,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "hodo-analyses",
             "hodo-clock",
             "hodo-engine",
+            "hodo-findings",
             "hodo-formats",
             "hodo-intel-pt",
             "hodo-recorder",

@@ -1,11 +1,10 @@
-//! The machine code of blocks.
+//! Native code for blocks.
 //!
-//! Registers: `r8` outcomes of branches, `r9` instructions so far, `r10` the function run, `r11` the newest call,
-//! `rdx` the calls, or on the way out before a block its gate; `rcx` where code lies, `rsi` what `r8` is where it stops at
-//! a gate, `rbx` the leg; `rdi` the [`State`].
+//! Registers: `r8` branch outcomes, `r9` instruction count, `r10` the function run, `r11` the newest call, `rdx` the
+//! return stack, or the block's checked entry on exit before a block; `rcx` base address of the code, `rsi` the value
+//! of `r8` that stops the walk at a checked entry, `rbx` the branch batch, `rdi` the [`State`].
 //!
-//! Code that walks on in the common way lies at the low end, one block after another; ways out of it lie at the high
-//! end.
+//! Code of the common path lies at the low end, block after block; exits lie at the high end.
 
 use std::{
     io,
@@ -22,7 +21,7 @@ use crate::{
     returns::ReturnTarget,
 };
 
-/// Why machine code was left, in the highest bits of what it returns; the others are the block.
+/// Exit reasons, in the highest bits of the returned word; the other bits are the block.
 pub(super) const BEFORE: u32 = 0;
 pub(super) const NOT_TAKEN: u32 = 1 << 29;
 pub(super) const TAKEN: u32 = 2 << 29;
@@ -30,24 +29,24 @@ pub(super) const LANDED: u32 = 3 << 29;
 pub(super) const OVER: u32 = 4 << 29;
 pub(super) const WHY: u32 = 7 << 29;
 
-/// The most that is emitted for a block, with all that belongs to it, at one end or the other.
+/// Maximum code size for a block at either end, in bytes.
 const MOST: u32 = 256;
 
-/// A place in the code; 0 is none.
+/// An offset in the code; 0 is none.
 pub(super) type Place = u32;
 
-/// Where the code of a block begins.
+/// Entries into the code of a block.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Places {
-    /// Where it looks first whether an outcome is left.
+    /// Checked entry: first checks whether an outcome is left.
     pub(super) gate: Place,
-    /// Where it knows that one is.
+    /// Unchecked entry: an outcome is known to be left.
     pub(super) body: Place,
-    /// Where returns lead, which begin a function run.
+    /// Entry for returns and indirect branches: begins a function run.
     pub(super) landing: Place,
 }
 
-/// Where an indirect branch goes: an address, and where the code is that returns to it lead to.
+/// A cached target of an indirect branch: its address, and the entry for returns of the block there.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub(super) struct Target {
@@ -56,7 +55,7 @@ pub(super) struct Target {
 }
 
 impl Target {
-    /// They are found by so many bits of a product of the address.
+    /// The index is the top `BITS` bits of a 32-bit product of the address.
     const BITS: u32 = 12;
     const FACTOR: u32 = 0x9e37_79b1;
 
@@ -64,7 +63,7 @@ impl Target {
         ((address as u32).wrapping_mul(Target::FACTOR) >> (u32::BITS - Target::BITS)) as usize
     }
 
-    /// None are known: each is of an address that would be elsewhere.
+    /// Returns an empty table: each slot holds an address that belongs in another slot.
     fn none() -> Box<[Target]> {
         const { assert!(Target::index(0) == 0 && Target::index(u64::MAX) != 0) };
         let mut all = vec![Target { address: 0, place: 0 }; 1 << Target::BITS];
@@ -73,28 +72,28 @@ impl Target {
     }
 }
 
-/// Machine code of some blocks of a graph.
+/// Native code for some blocks of a graph.
 #[derive(Debug)]
 pub(crate) struct Code {
     memory: Memory,
-    /// Where the next code goes, and where the last way out begins.
+    /// End of the code at the low end, and start of the exits at the high end.
     low: u32,
     high: u32,
     places: Vec<Places>,
     enter: Place,
     exit: Place,
-    /// Where indirect branches are followed to their targets, of which some are known.
+    /// Code that follows an indirect branch through the target cache.
     over: Place,
-    /// The same for returns.
+    /// Code that follows an uncompressed return.
     back: Place,
     targets: Box<[Target]>,
-    /// A number that no other code has, and which is not 0.
+    /// A nonzero number, unique among all native code.
     generation: u32,
-    /// The block before which it was left last, and its gate: that is where it mostly goes on.
+    /// The block of the last exit before a block, and its checked entry: the next walk mostly starts there.
     left: (BlockId, Place),
-    /// Whether returns take outcomes.
+    /// Whether returns are compressed and take an outcome each.
     pub(super) returns: bool,
-    /// What is to lead to code that is still to be made.
+    /// References to code that is still to be generated.
     pub(super) references: Vec<Reference>,
     text: Vec<u8>,
 }
@@ -102,7 +101,7 @@ pub(crate) struct Code {
 impl Code {
     const ADDRESSES: u32 = offset_of!(ReturnStack, addresses) as u32;
 
-    /// Room for code of so many bytes.
+    /// Allocates `size` bytes and generates the common code.
     ///
     /// # Errors
     /// As for [`Memory::new`].
@@ -145,7 +144,8 @@ impl Code {
         &self.targets
     }
 
-    /// Indirect branches to an address lead from now on to where returns to a block lead, if that is code: whether it is.
+    /// Caches the return entry of a block as the target of indirect branches to `address`. Returns `false` if the
+    /// block has none.
     pub(super) fn know(&mut self, address: u64, id: BlockId) -> bool {
         let place = self.places(id).landing;
         if place != 0 {
@@ -158,7 +158,7 @@ impl Code {
         self.generation
     }
 
-    /// Whether there is no room for another block.
+    /// Returns whether there is no space for another block.
     pub(super) fn is_full(&self) -> bool {
         self.high - self.low < 2 * MOST
     }
@@ -172,19 +172,19 @@ impl Code {
         self.places.get(id.0 as usize).copied().unwrap_or_default()
     }
 
-    /// The gate of a block.
+    /// Returns the checked entry of a block.
     #[inline]
     pub(super) fn gate_of(&self, id: BlockId) -> Place {
         if self.left.0 == id { self.left.1 } else { self.places(id).gate }
     }
 
-    /// It was left before a block, which has this gate.
+    /// Records that the last exit was before this block, which has this checked entry.
     #[inline]
     pub(super) fn leave_at(&mut self, id: BlockId, gate: Place) {
         self.left = (id, gate);
     }
 
-    /// The places of a block, to be changed.
+    /// Returns the entries of a block, to be changed.
     pub(super) fn places_of(&mut self, id: BlockId) -> &mut Places {
         let index = id.0 as usize;
         if index >= self.places.len() {
@@ -193,28 +193,28 @@ impl Code {
         &mut self.places[index]
     }
 
-    /// Where the code of a block begins.
+    /// Returns the address of a place in the code.
     pub(super) fn address(&self, place: Place) -> u64 {
         self.memory.address(place)
     }
 
-    /// Runs from the gate of a block.
+    /// Runs from the checked entry that `state` names. Returns the exit reason and the block.
     #[inline]
     #[allow(unsafe_code)]
     pub(super) fn run(&self, state: &mut State) -> u32 {
-        // SAFETY: what is here was put together below: it writes to function runs, of which the caller has room for the
-        // most that legs lead to, to the calls, whose number it wraps, and to a leg, of which the one behind the last
-        // can't be passed; and it reads targets, as many as an index has values.
+        // SAFETY: `Code` generated everything that runs here. It writes to function runs, of which the caller
+        // provides the maximum that the batches lead to; to the return stack, whose index it wraps; and to a batch,
+        // as it can't pass the empty one after the last. It reads the target cache, which has a slot for each index.
         unsafe { self.memory.call(self.enter, state) }
     }
 
-    // What is written now goes here.
+    // The functions below append at the low end.
 
     pub(super) fn here(&self) -> Place {
         self.low + self.text.len() as u32
     }
 
-    /// Puts what was written in its place.
+    /// Copies the appended code to its place.
     pub(super) fn commit(&mut self) {
         self.memory.put(self.low, &self.text);
         self.low += self.text.len() as u32;
@@ -225,24 +225,24 @@ impl Code {
         self.text.extend(word.to_le_bytes());
     }
 
-    /// The distance to a place, which is the last part of an instruction; where it stands.
+    /// Appends the distance to `place`, the last operand of an instruction. Returns where the distance is.
     fn to(&mut self, place: Place) -> Place {
         let site = self.here();
         self.word(place.wrapping_sub(site + 4));
         site
     }
 
-    /// Leads the jump whose distance stands at a site to a place.
+    /// Redirects the jump whose distance is at `site` to `place`.
     pub(super) fn lead(&mut self, site: Place, place: Place) {
         self.memory.put(site, &place.wrapping_sub(site + 4).to_le_bytes());
     }
 
-    /// Writes the place itself.
+    /// Writes `place` itself to `site`.
     pub(super) fn name(&mut self, site: Place, place: Place) {
         self.memory.put(site, &place.to_le_bytes());
     }
 
-    // What is written at the high end goes before what is there.
+    // The functions below prepend at the high end.
 
     fn put_before<const N: usize>(&mut self, bytes: [u8; N]) -> Place {
         self.high -= N as u32;
@@ -250,7 +250,7 @@ impl Code {
         self.high
     }
 
-    /// An instruction of one byte and a word.
+    /// Prepends an instruction of one opcode byte and a 32-bit operand.
     fn put_word_before(&mut self, opcode: u8, word: u32) -> Place {
         let [one, two, three, four] = word.to_le_bytes();
         self.put_before([opcode, one, two, three, four])
@@ -260,7 +260,7 @@ impl Code {
         self.put_word_before(0xe9, place.wrapping_sub(self.high)) // jmp place
     }
 
-    /// A way out.
+    /// Prepends an exit.
     fn way_out(&mut self, why: u32) -> Place {
         let [to, why] = [self.exit.wrapping_sub(self.high), why].map(u32::to_le_bytes);
         self.put_before([
@@ -269,7 +269,7 @@ impl Code {
         ])
     }
 
-    /// A way out before a block, whose gate is known by now.
+    /// Prepends an exit before a block, whose checked entry must be known.
     pub(super) fn leave_before(&mut self, id: BlockId) -> Place {
         let gate = self.places(id).gate;
         assert_ne!(gate, 0, "code would go on nowhere");
@@ -304,8 +304,8 @@ impl Code {
         self.text.extend([0x5b, 0xc3]); // pop rbx; ret
     }
 
-    /// Over an indirect branch, which ended a function run, to the next leg where the leg says, if that is known; else it
-    /// leaves as `eax` says.
+    /// Generates the code that follows an indirect branch, after the end of its function run, to the next batch's
+    /// code if the target is cached; else exits with the reason in `eax`.
     fn go_over(&mut self) {
         const SHIFT: u8 = (u32::BITS - Target::BITS) as u8;
         const KNOWN: u8 = 20;
@@ -328,8 +328,8 @@ impl Code {
         self.jump(self.exit);
     }
 
-    /// Over a return, which ended a function run, to the newest call if that is where the leg says; else over it as over any
-    /// indirect branch.
+    /// Generates the code that follows an uncompressed return, after the end of its function run, to the newest call
+    /// if its address is the target; else continues as for any indirect branch.
     fn go_back(&mut self) {
         self.text.extend([0x4e, 0x8b, 0x84, 0x5a]); // mov r8, [rdx+r11*2+256]
         self.word(Code::ADDRESSES);
@@ -344,7 +344,7 @@ impl Code {
         self.next_leg();
     }
 
-    /// To the next leg, at an address.
+    /// Appends the switch to the next batch and the jump to `rax`.
     fn next_leg(&mut self) {
         self.text.extend([0x48, 0x83, 0xc3, size_of::<BranchBatch>() as u8]); // add rbx, 24
         self.load_leg();
@@ -356,7 +356,7 @@ impl Code {
         self.to(place)
     }
 
-    /// Leaves if no outcome is left, where that is to stop it.
+    /// Appends the check of a checked entry: exits if no outcome is left and the batch stops there.
     pub(super) fn gate(&mut self, out: Place) {
         self.text.extend([0x49, 0x39, 0xf0, 0x0f, 0x84]); // cmp r8, rsi; je out
         self.to(out);
@@ -372,7 +372,7 @@ impl Code {
         }
     }
 
-    /// An address of the program, which mostly is short where it is not moved when it is loaded.
+    /// Loads an address of the traced program. It mostly fits 32 bits if the program is not position-independent.
     fn load(&mut self, address: u64) {
         match u32::try_from(address) {
             Ok(short) => {
@@ -386,14 +386,14 @@ impl Code {
         }
     }
 
-    /// Ends a function run, whose end was stored where there is one.
+    /// Completes a function run; the caller has stored its end address if it has one.
     fn end_function_run(&mut self, transfer: Transfer) {
         self.text.extend([0x45, 0x89, 0x4a, offset_of!(FunctionRun, until) as u8]); // mov [r10+12], r9d
         self.text.extend([0x41, 0xc6, 0x42, offset_of!(FunctionRun, transfer) as u8, transfer as u8]); // mov byte [r10+16], transfer
         self.text.extend([0x49, 0x83, 0xc2, size_of::<FunctionRun>() as u8]); // add r10, 32
     }
 
-    /// Begins a function run before a block of a function.
+    /// Begins a function run at a block.
     pub(super) fn begin_function_run(&mut self, start: u64, hop: CompactBlock) {
         const { assert!(offset_of!(FunctionRun, start) == 0) };
         self.load(start);
@@ -402,7 +402,7 @@ impl Code {
         self.word(hop.begins());
     }
 
-    /// Crosses into another function, before a block of which a function run begins.
+    /// Crosses into another function, at a block of it.
     pub(super) fn cross(&mut self, start: u64, hop: CompactBlock) {
         self.end_function_run(Transfer::None);
         self.begin_function_run(start, hop);
@@ -411,8 +411,8 @@ impl Code {
     const IF_TAKEN: u8 = 0x82;
     const IF_NOT_TAKEN: u8 = 0x83;
 
-    /// A conditional branch that jumps if it is taken, or if it is not, to where no way was met yet; else it goes on
-    /// behind it. Where the distance stands.
+    /// Appends a conditional branch. It jumps to an exit if it is taken, or if it is not, as `jumps` says; else it
+    /// falls through. Returns where the jump's distance is.
     pub(super) fn branch(&mut self, id: BlockId, instructions: u16, jumps: bool) -> Place {
         let out = self.leave_before(id);
         self.text.extend([0x4d, 0x01, 0xc0, 0x0f, 0x84]); // add r8, r8; jz out
@@ -423,20 +423,20 @@ impl Code {
         self.to(unmet)
     }
 
-    /// The way on if a branch is not taken, to where none was met yet.
+    /// Appends a jump to the exit for a branch that is not taken. Returns where its distance is.
     pub(super) fn not_taken(&mut self, id: BlockId) -> Place {
         let unmet = self.way_out(NOT_TAKEN | id.0);
         self.jump(unmet)
     }
 
-    /// Where the distance of [`branch`](Code::branch) stands, behind a gate. That of the jump which may stand right behind it
-    /// comes five bytes later.
+    /// Returns where the distance of [`branch`](Code::branch) is, for a block with this checked entry. The distance
+    /// of a second jump right after it comes five bytes later.
     fn site(gate: Place, instructions: u16) -> Place {
         let count = if i8::try_from(instructions).is_ok() { 4 } else { 7 };
         gate + 9 + count + 2
     }
 
-    /// Where the distance to the way on stands, for a branch taken or not.
+    /// Returns where the distance to the successor is, for the branch taken or not.
     pub(super) fn site_of(&self, gate: Place, instructions: u16, taken: bool) -> Place {
         let site = Code::site(gate, instructions);
         let jumps_if_taken = self.memory.byte(site - 1) == Code::IF_TAKEN;
@@ -444,7 +444,8 @@ impl Code {
         site + if taken == jumps_if_taken { 0 } else { 5 }
     }
 
-    /// Has a branch go on behind it, taken or not, in place of the jump that is the last there is of code: whether it could.
+    /// Makes a branch fall through, taken or not, by removing its jump if that is the last code. Returns whether this
+    /// was possible.
     pub(super) fn go_on_behind(&mut self, gate: Place, instructions: u16, taken: bool) -> bool {
         let site = Code::site(gate, instructions);
         let jump = site + 4;
@@ -460,7 +461,7 @@ impl Code {
         true
     }
 
-    /// Leaves before a block, unless it is to go on behind the last outcome, and none is left.
+    /// Exits before a block, unless no outcome is left and the batch continues with an indirect branch.
     pub(super) fn last(&mut self, id: BlockId) {
         let out = self.leave_before(id);
         self.text.extend([0x4c, 0x89, 0xc0]); // mov rax, r8
@@ -469,20 +470,20 @@ impl Code {
         self.to(out);
     }
 
-    /// Goes where an indirect branch does at the end of a block.
+    /// Follows the indirect branch at the end of a block.
     pub(super) fn over(&mut self, id: BlockId) {
         self.text.extend([0xb8]); // mov eax, OVER
         self.word(OVER | id.0);
         self.jump(self.over);
     }
 
-    /// An indirect jump.
+    /// Appends an indirect jump, up to where it leads.
     pub(super) fn indirect(&mut self, instructions: u16) {
         self.count(instructions);
         self.end_function_run(Transfer::IndirectJump);
     }
 
-    /// A call, up to where it goes; where the place stands that it returns to.
+    /// Appends a call, up to where it leads. Returns where the place of its return entry is.
     pub(super) fn call(&mut self, hop: CompactBlock, back: BlockId, end: u64) -> Place {
         const BLOCKS: u32 = offset_of!(ReturnStack, blocks) as u32;
         const { assert!(offset_of!(ReturnStack, codes) == 0) };
@@ -502,10 +503,10 @@ impl Code {
         site
     }
 
-    /// A compressed return.
+    /// Appends a compressed return.
     pub(super) fn ret(&mut self, id: BlockId, instructions: u16) {
         let out = self.leave_before(id);
-        // What it took of the outcomes is put back.
+        // The exits restore the outcome that was shifted out.
         self.put_jump_before(out);
         let not_taken = self.put_before([0x49, 0xd1, 0xd8]); // rcr r8, 1
         self.put_jump_before(out);
@@ -525,7 +526,7 @@ impl Code {
         self.text.extend([0xff, 0xe0]); // jmp rax
     }
 
-    /// A return that is told by its address.
+    /// Appends an uncompressed return: a TIP gives its address.
     pub(super) fn told_ret(&mut self, id: BlockId, instructions: u16) {
         self.count(instructions);
         self.end_function_run(Transfer::Return);
@@ -534,7 +535,7 @@ impl Code {
         self.jump(self.back);
     }
 
-    /// What a disassembler makes of the code at the low end, and of the ways out of it.
+    /// Returns the disassembly of the code at the low end and of the exits.
     #[cfg(test)]
     pub(super) fn instructions<T>(&self, disassemble: impl Fn(&[u8], Place) -> Vec<T>) -> Vec<T> {
         let mut all = disassemble(self.memory.bytes(1..self.low), 1);

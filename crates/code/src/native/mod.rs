@@ -1,17 +1,17 @@
-//! Walking over blocks as machine code.
+//! Native code that walks over blocks.
 //!
 //! ```text
-//! hops ──translate──► code: a branch takes its outcome as the carry of a shift, a call pushes, a return pops and jumps
-//!                       │
-//! legs ────────run──────┴──► function runs, up to the end of the last leg or a block that code is not made of
+//! compact blocks ──translate──► code: branch = shift and jump on carry, call = push, return = pop and jump
+//!                                │
+//! branch batches ──────run───────┴──► function runs, up to the end of the batches or a block without code
 //! ```
 //!
-//! What runs does no more than the tables of a [`Graph`] say, without looking them up: the processor foresees the
-//! branches of the code as it foresaw those of the program. Code is made of a graph that is walked over much, of each
-//! block when it is first reached, and only for the processor that this is built for; else tables do it.
+//! The code does the same as the tables of a [`Graph`], without look-ups: the processor predicts its branches as it
+//! predicted those of the traced program. Code is generated only for graphs that walks use often, for each block when
+//! a walk first reaches it, and only on x86-64 Linux; otherwise the walk uses the tables.
 //!
-//! Straight ways are made code of only as a whole, from a block to the one that decides, so that one that runs in a
-//! circle, or that code can't be read of, is always left to others from its start on.
+//! Straight-line code is translated only as a whole, up to the block that ends in a decision. If it loops, or part of
+//! it is unreadable, no block of it gets code.
 
 mod code;
 mod memory;
@@ -28,26 +28,27 @@ use crate::{
     returns::{Back, DEPTH, ReturnTarget},
 };
 
-/// Walks before a graph is one that is walked over much.
+/// Number of walks after which a graph gets code.
 pub(crate) const MUCH: u32 = 1 << 12;
 
-/// Room for code at first, and at last; each time that it is full it is made anew, with twice the room.
+/// Initial and maximum size of the code, in bytes. When the code is full, it is discarded and its size doubles.
 const ROOM: usize = 1 << 26;
 const MOST_ROOM: usize = 1 << 30;
 
-/// The longest straight way that code is made of.
+/// Maximum number of blocks of straight-line code.
 const LONGEST: usize = 16;
 
-/// The most function runs that legs lead to: for each decision, and before the first, a straight way and what comes behind it.
+/// Maximum number of function runs of a walk: for each decision, and before the first, the blocks of straight-line
+/// code and the one after them.
 const MOST_FUNCTION_RUNS: usize = (BranchBatches::MOST_DECISIONS + 1) * (LONGEST + 2);
 
-/// Code of a graph.
+/// Native code of a graph.
 #[derive(Debug)]
 pub(crate) enum Native {
-    /// Is made after so many walks.
+    /// Not generated yet: the number of walks until then.
     Waits(u32),
     Made(Box<Code>),
-    /// Can't be made here.
+    /// Not possible or not wanted.
     Refused,
 }
 
@@ -57,35 +58,35 @@ impl Default for Native {
     }
 }
 
-/// How to walk over machine code.
+/// How to walk over native code.
 #[derive(Clone, Copy, Debug)]
 pub struct Rules {
-    /// Tick at which the code is looked at.
+    /// Tick of the code to walk over.
     pub at: u64,
-    /// Returns are compressed, and take an outcome each.
+    /// Whether returns are compressed and take an outcome each.
     pub returns: bool,
 }
 
-/// Where machine code led.
+/// Where the walk left the native code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NativeExit {
-    /// Before this block: all legs were passed, or what is left of one is to be followed otherwise.
+    /// Before this block: all batches are completed, or the rest of one needs another walk.
     Before(BlockId),
-    /// To this address, which no code can be read at.
+    /// At this address, where no code can be read.
     Unreadable(u64),
 }
 
 impl<L: Labels> Graph<'_, L> {
-    /// Makes machine code after so many walks; never after [`u32::MAX`].
+    /// Sets the number of walks after which native code is generated; [`u32::MAX`] disables it.
     pub(crate) fn native_after(mut self, walks: u32) -> Self {
         self.native = if walks == u32::MAX { Native::Refused } else { Native::Waits(walks) };
         self
     }
 
-    /// Walks over machine code from a block, of which a function run is open, as far as that is made, and as the legs reach,
-    /// which are passed. `None` where there is no code, and nothing was done.
+    /// Walks over native code from a block at which a function run is open. It follows `branch_batches` as far as
+    /// there is code. Returns `None` without any effect if the graph has no code.
     ///
-    /// Without an indirect branch a leg ends right behind its last outcome.
+    /// A batch without an indirect branch ends right after its last outcome.
     #[inline]
     pub fn run(
         &mut self,
@@ -100,7 +101,7 @@ impl<L: Labels> Graph<'_, L> {
         }
         let at = rules.at;
         let mut from = from;
-        // It may be forgotten on the way.
+        // Translation may discard the code.
         while let (Native::Made(code), Some(_)) = (&mut self.native, branch_batches.current()) {
             returns.belong_to(code.generation());
             let gate = code.gate_of(from);
@@ -127,10 +128,11 @@ impl<L: Labels> Graph<'_, L> {
         Some(NativeExit::Before(from))
     }
 
-    /// Goes over the indirect branch at the end of a block to the next leg, and remembers the way: the block there.
+    /// Follows the indirect branch at the end of a block to the next batch, caches its target, and returns the block
+    /// there.
     ///
     /// # Errors
-    /// The address, where no code can be read.
+    /// The target's address, if no code can be read there.
     fn go_over(
         &mut self,
         id: BlockId,
@@ -152,10 +154,10 @@ impl<L: Labels> Graph<'_, L> {
         Ok(next)
     }
 
-    /// Makes code of the way on from where machine code did not know it: the block there.
+    /// Generates code for a successor that the native code did not know, and returns the block there.
     ///
     /// # Errors
-    /// The address, where no code can be read.
+    /// Its address, if no code can be read there.
     fn leave(
         &mut self,
         why: u32,
@@ -181,7 +183,7 @@ impl<L: Labels> Graph<'_, L> {
         Ok(next)
     }
 
-    /// Whether there is code, which is made after so many walks.
+    /// Returns whether there is code, and generates it after the configured number of walks.
     #[inline]
     fn has_code(&mut self, returns: bool) -> bool {
         match &mut self.native {
@@ -197,7 +199,7 @@ impl<L: Labels> Graph<'_, L> {
         }
     }
 
-    /// The block that a return goes back to.
+    /// Returns the block that a return goes back to.
     fn land(&mut self, back: Back, at: u64) -> Option<BlockId> {
         let known = back.block.filter(|&id| self.is_at(id, back.address, at));
         let landed = known.or_else(|| self.at(back.address, at).ok())?;
@@ -205,7 +207,7 @@ impl<L: Labels> Graph<'_, L> {
         Some(landed)
     }
 
-    /// Where returns to a block lead.
+    /// Returns the entry for returns to a block.
     #[inline]
     pub fn landing(&self, id: Option<BlockId>) -> ReturnTarget {
         match (&self.native, id) {
@@ -224,7 +226,7 @@ impl Native {
 }
 
 impl Code {
-    /// Walks from the gate of a block as [`Graph::run`] says: what the code returns.
+    /// Walks from a checked entry as [`Graph::run`] does. Returns the exit reason and block.
     #[inline]
     fn walk(
         &mut self,

@@ -3,7 +3,7 @@ use iced_x86::{Decoder, DecoderOptions, Formatter, GasFormatter};
 use super::*;
 use crate::{AddressSpace, Bits, Content, Label, NO_OUTCOMES, Origin, Place};
 
-/// A function every 16 bytes.
+/// A function starts every 16 bytes.
 struct Functions;
 
 impl Labels for Functions {
@@ -17,7 +17,7 @@ impl Labels for Functions {
 
 const START: u64 = 0x40_1000;
 
-/// The same code lies there, too: at addresses that are not short.
+/// The same code is mapped here too, at an address that does not fit 32 bits.
 const FAR: u64 = 0x7f00_0000_1000;
 
 fn space(bytes: &[u8]) -> AddressSpace<'_> {
@@ -29,8 +29,8 @@ fn space(bytes: &[u8]) -> AddressSpace<'_> {
     space
 }
 
-/// Walks over the machine code of a graph from an address, which is made at once; without a stop, an indirect branch is to
-/// follow.
+/// Walks over the native code of a graph from an address, generating it at once. Unless `stops`, an indirect branch
+/// follows the outcomes.
 fn walk(
     graph: &mut Graph<'_, Functions>,
     from: u64,
@@ -51,12 +51,12 @@ fn walk(
     (led, function_runs)
 }
 
-/// So many outcomes, the first one highest.
+/// Returns `count` outcomes, the first one highest.
 fn outcomes(bits: u64, count: u32) -> u64 {
     (bits << 1 | 1) << (63 - count)
 }
 
-/// New code of a block and of those behind it, as people read it, and where that block's is.
+/// Returns the disassembly of new code for a block and its successors, and the block's checked entry.
 fn made(graph: &mut Graph<'_, Functions>, from: BlockId, returns: bool) -> (String, u32) {
     graph.native = Native::Made(Box::new(Code::new(1 << 12, returns).unwrap()));
     graph.translate(from, 0).unwrap();
@@ -74,7 +74,7 @@ fn made(graph: &mut Graph<'_, Functions>, from: BlockId, returns: bool) -> (Stri
     (text, code.places(from).gate)
 }
 
-/// What code is made of each kind of block, as people read it: `expected.s` beside this file.
+/// Compares the code for each kind of block with `expected.s` beside this file.
 #[test]
 #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
 fn machine_code_is_as_expected() {
@@ -93,7 +93,7 @@ fn machine_code_is_as_expected() {
     text.push_str("far away, where returns are told:\n");
     let from = graph.at(FAR + 8, 0).unwrap();
     let (all, start) = made(&mut graph, from, false);
-    // What comes before, all code begins with.
+    // Skips the common code that precedes the blocks.
     let own = all.lines().skip_while(|line| !line.trim_start().starts_with(&format!("{start:x}: ")));
     own.for_each(|line| text.extend([line, "\n"]));
     if text != include_str!("expected.s") {
@@ -102,7 +102,7 @@ fn machine_code_is_as_expected() {
     }
 }
 
-/// The way that a branch goes first is code right behind it; the other one is found, too.
+/// The first successor that a branch takes lies right after it; the other one is reached as well.
 #[test]
 #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
 fn code_lies_in_the_order_in_which_it_runs() {
@@ -129,7 +129,7 @@ fn code_lies_in_the_order_in_which_it_runs() {
     }
 }
 
-/// A return that no call is known for takes no outcome, nor does one that is not compressed.
+/// A return without a known call takes no outcome, nor does an uncompressed one.
 #[test]
 #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
 fn returns_that_lead_nowhere_are_left_to_others() {
@@ -144,7 +144,7 @@ fn returns_that_lead_nowhere_are_left_to_others() {
     }
 }
 
-/// Of calls that are nested too deep, machine code forgets the oldest, as the processor does.
+/// When calls nest too deeply, native code drops the oldest, as the processor does.
 #[test]
 #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
 fn the_oldest_calls_fall_out() {
@@ -171,7 +171,7 @@ fn the_oldest_calls_fall_out() {
     assert!(returns.addresses().eq([START + 7; 64]));
     let mut left = outcomes(u64::MAX >> 1, 63);
     walk(&mut graph, START, &mut left, true, &mut returns);
-    // One outcome is the branch's.
+    // The branch takes one outcome.
     assert_eq!((left, returns.addresses().count()), (NO_OUTCOMES, 2));
     let mut left = outcomes(0b1111, 4);
     let (led, function_runs) = walk(&mut graph, START + 7, &mut left, true, &mut returns);
@@ -180,11 +180,11 @@ fn the_oldest_calls_fall_out() {
     assert!(returns.is_empty());
 }
 
-/// Code that there is no room for is made anew with more.
+/// Full code is discarded and generated again with more space.
 #[test]
 #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
 fn full_code_is_made_anew() {
-    // Forward branches over each other, all of which are taken or not.
+    // Overlapping forward branches, either all taken or none.
     let bytes: Vec<u8> = [0x74, 1, 0x90].repeat(2000);
     let space = space(&bytes);
     let mut graph = Graph::new(&space, &Functions, Bits::B64);
@@ -200,7 +200,7 @@ fn full_code_is_made_anew() {
         all.close();
         instructions += all.ended().last().map_or(0, |last| last.until);
         if left != NO_OUTCOMES {
-            // What was full is left to others, which is the rest of these outcomes.
+            // The native code was full and is discarded: the remaining outcomes are left.
             break;
         }
     }
@@ -209,8 +209,7 @@ fn full_code_is_made_anew() {
     assert!(instructions > 0);
 }
 
-/// Indirect branches lead from leg to leg, where their targets are new as where they are known, and up to what can't be
-/// read.
+/// Indirect branches lead from batch to batch, for new and for cached targets, up to unreadable code.
 #[test]
 #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
 fn indirect_branches_lead_from_leg_to_leg() {
@@ -236,7 +235,7 @@ fn indirect_branches_lead_from_leg_to_leg() {
             )
         };
         for _ in 0..3 {
-            // A return that is told is passed where all are; else it is left to others.
+            // The walk passes an uncompressed return if all returns are uncompressed; else it exits there.
             let (led, passed) = run(&mut graph, &mut function_runs, &mut calls, &[16, 32, 18]);
             let expected = if returns { (32, 2) } else { (18, 3) };
             assert_eq!(

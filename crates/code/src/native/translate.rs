@@ -1,4 +1,4 @@
-//! Machine code of the blocks of a graph.
+//! Generates native code for the blocks of a graph.
 
 use super::{
     LONGEST, MOST_ROOM, Native,
@@ -6,7 +6,7 @@ use super::{
 };
 use crate::{BlockId, CompactBlock, EdgeKind, Graph, Labels};
 
-/// Where in the code of a block.
+/// An entry into the code of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Entry {
     Gate,
@@ -14,31 +14,31 @@ enum Entry {
     ReturnTarget,
 }
 
-/// A place in the code that is to lead to a block.
+/// A reference to the code of a block, to be resolved.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Reference {
-    /// The distance of a jump from a function stands there.
+    /// The distance of a jump out of a function is at `site`.
     Jump { site: Place, function: u32, to: BlockId },
-    /// The place that returns lead to stands there.
+    /// The place of a return entry is at `site`.
     ReturnTarget { site: Place, to: BlockId },
 }
 
-/// What code is made of a block.
+/// How to generate code for a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     Branch,
     Free(BlockId),
-    /// Where it goes, and where it returns to.
+    /// Target of the call, and block that it returns to.
     Call(BlockId, BlockId),
     Return,
     IndirectJump,
-    /// Where it returns to.
+    /// Block that it returns to.
     IndirectCall(BlockId),
-    /// None: it is left to others.
+    /// No code: the walk exits.
     Other,
 }
 
-/// Makes code of blocks, of each that something leads to.
+/// Generates code for blocks and for those that they refer to.
 struct Translation<'g, 'a, L> {
     graph: &'g mut Graph<'a, L>,
     code: &'g mut Code,
@@ -46,14 +46,15 @@ struct Translation<'g, 'a, L> {
 }
 
 impl<'a, L: Labels> Graph<'a, L> {
-    /// Makes code of a block and of those that are known to follow. `None` where there is no more room, and no code.
+    /// Generates code for a block and its known successors. Returns `None` if the graph has no code any
+    /// more, as the maximum size is used up.
     pub(super) fn translate(&mut self, id: BlockId, at: u64) -> Option<()> {
         self.with_code(at, |translation| {
             translation.emit(id, Entry::Gate);
         })
     }
 
-    /// The same for a block that returns lead to.
+    /// The same for the target of a return or indirect branch.
     pub(super) fn translate_landing(&mut self, id: BlockId, at: u64) {
         self.with_code(at, |translation| {
             translation.place(id, Entry::Gate);
@@ -61,7 +62,7 @@ impl<'a, L: Labels> Graph<'a, L> {
         });
     }
 
-    /// Joins a branch, which is code, to the block that it was seen to go to.
+    /// Connects a branch in native code to a successor that the walk found.
     pub(super) fn join(&mut self, id: BlockId, taken: bool, next: BlockId, at: u64) {
         self.with_code(at, |translation| {
             let CompactBlock { instructions, function, .. } = translation.graph.hop(id);
@@ -77,7 +78,7 @@ impl<'a, L: Labels> Graph<'a, L> {
         });
     }
 
-    /// Makes code by a rule, and then of all that was left for later.
+    /// Runs `by`, then resolves all references.
     fn with_code(&mut self, at: u64, by: impl FnOnce(&mut Translation<'_, 'a, L>)) -> Option<()> {
         let Native::Made(mut code) = std::mem::replace(&mut self.native, Native::Refused) else {
             return None;
@@ -86,7 +87,7 @@ impl<'a, L: Labels> Graph<'a, L> {
         by(&mut translation);
         while !translation.code.is_full() && translation.resolve() {}
         code.references.clear();
-        // Blocks that can't be told from the reasons why code is left.
+        // The exit reason takes the highest bits of a block id.
         let is_large = self.len() > 1 << 29;
         self.native = match code.size() * 2 {
             _ if is_large => Native::Refused,
@@ -99,7 +100,7 @@ impl<'a, L: Labels> Graph<'a, L> {
 }
 
 impl<L: Labels> Translation<'_, '_, L> {
-    /// Where the code of a block is, made if need be.
+    /// Returns the place of a block's entry, and generates its code if needed.
     fn place(&mut self, id: BlockId, entry: Entry) -> Place {
         let places = self.code.places(id);
         let place = match entry {
@@ -110,7 +111,7 @@ impl<L: Labels> Translation<'_, '_, L> {
         if place == 0 { self.emit(id, entry) } else { place }
     }
 
-    /// What code is made of a block.
+    /// Returns how to generate code for a block.
     fn kind(&mut self, id: BlockId) -> Kind {
         let hop = self.graph.hop(id);
         match hop.pass {
@@ -127,7 +128,7 @@ impl<L: Labels> Translation<'_, '_, L> {
         }
     }
 
-    /// What is made of a block without a decision; `None` where code can't be read.
+    /// Classifies a block with a single successor; `None` if code can't be read.
     fn straight(&mut self, id: BlockId, hop: CompactBlock) -> Option<Kind> {
         let next = self.graph.follow(id, true, self.at).ok()?;
         match hop.pass {
@@ -136,7 +137,7 @@ impl<L: Labels> Translation<'_, '_, L> {
         }
     }
 
-    /// Whether the straight way from a block leads to a decision.
+    /// Returns whether straight-line code from a block leads to a block that ends in a decision.
     fn decides(&mut self, mut id: BlockId) -> bool {
         for _ in 0..LONGEST {
             let hop = self.graph.hop(id);
@@ -154,14 +155,14 @@ impl<L: Labels> Translation<'_, '_, L> {
         false
     }
 
-    /// Where a block starts that a function run begins with, and what else is to be known of it.
+    /// Returns the start address and compact form of a block, to begin a function run.
     fn start(&self, id: BlockId) -> (u64, CompactBlock) {
         (self.graph.start(id), self.graph.hop(id))
     }
 
-    /// Leads the newest reference to its block; `false` where there is none.
+    /// Resolves the newest reference; returns `false` if there is none.
     fn resolve(&mut self) -> bool {
-        // Looked at where it stands: a processor waits where it copies as a whole what was just written in parts.
+        // Read in place: a wide load right after narrow stores stalls, as it can't be forwarded.
         let newest = self.code.references.len().wrapping_sub(1);
         match self.code.references.get(newest) {
             None => return false,
@@ -189,7 +190,8 @@ impl<L: Labels> Translation<'_, '_, L> {
         true
     }
 
-    /// Makes the code of a block, from an entry on that there is none of yet, and of those that come right behind it.
+    /// Generates code for a block from an entry on that does not exist yet, and for the blocks that fall through from
+    /// it.
     fn emit(&mut self, id: BlockId, entry: Entry) -> Place {
         let start = self.code.here();
         let (mut id, mut entry) = (id, entry);
@@ -223,7 +225,7 @@ impl<L: Labels> Translation<'_, '_, L> {
         start
     }
 
-    /// Makes the body of a block: the block whose code is to come right behind, and from which entry on.
+    /// Generates the body of a block. Returns the block whose code comes right after it, and its entry.
     fn body(&mut self, id: BlockId, kind: Kind) -> Option<(BlockId, Entry)> {
         let hop = self.graph.hop(id);
         let body = self.code.here();
@@ -280,7 +282,7 @@ impl<L: Labels> Translation<'_, '_, L> {
         }
     }
 
-    /// Makes the body of a block that ends in a conditional branch.
+    /// Generates the body of a block that ends in a conditional branch.
     fn branch(&mut self, id: BlockId, hop: CompactBlock) -> Option<(BlockId, Entry)> {
         let function = hop.function;
         let jump = |site, to: Option<BlockId>| to.map(|to| Reference::Jump { site, function, to });
@@ -298,12 +300,13 @@ impl<L: Labels> Translation<'_, '_, L> {
         next.map(|(next, _)| (next, Entry::Gate))
     }
 
-    /// Whether the code of a block, of which there is none yet, may come right behind that of one of a function.
+    /// Returns whether the code of a block can follow that of a block of `function`: it is in the same function and
+    /// has no code yet.
     fn may_come_behind(&self, function: u32, next: BlockId) -> bool {
         self.graph.hop(next).function == function && self.code.places(next).gate == 0
     }
 
-    /// Goes on at the body of a block.
+    /// Continues at the unchecked entry of a block: falls through to new code, or jumps.
     fn go_on(&mut self, to: BlockId) -> Option<(BlockId, Entry)> {
         match self.code.places(to).body {
             0 => Some((to, Entry::Body)),

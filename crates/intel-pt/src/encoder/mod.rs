@@ -1,14 +1,14 @@
-//! The processor's side of Intel PT: from what a program does to packets.
+//! The encoder: turns what a program does into packets, as the processor does.
 //!
 //! ```text
 //! branch, ret, indirect, enable, … ──Encoder──► Sink (trace bytes)
 //!            ▲
-//!       the caller's clock, in ticks of the time-stamp counter
+//!       the caller's clock, in TSC ticks
 //! ```
 //!
-//! [`Encoder`] keeps what the processor keeps: the last IP, the branches that wait for their TNT
-//! packet, the stack of return addresses, the counters of the timing packets. It is plain data of
-//! 64-bit words, so that it may lie in memory that another process reads after this one died.
+//! [`Encoder`] keeps the state that the processor keeps: the last IP, the branches pending for a TNT packet, the
+//! return stack, the counters of the timing packets. It consists of 64-bit words only, so that it can lie in shared
+//! memory that another process reads after this one died.
 
 mod time;
 
@@ -16,9 +16,9 @@ pub use time::{TSC_TICKS_PER_CTC, Timing};
 
 use crate::packet::{IpPayload, PSB, Packet};
 
-/// Where trace bytes go.
+/// Receives trace bytes.
 pub trait Sink {
-    /// Appends the low `length` bytes of `word`, at most 8, the lowest first.
+    /// Appends the low `length` bytes of `word`, at most 8, in little-endian order.
     fn put(&mut self, word: u64, length: usize);
 }
 
@@ -28,40 +28,40 @@ impl Sink for Vec<u8> {
     }
 }
 
-/// What is traced, and how (the fields of IA32_RTIT_CTL that a caller chooses).
+/// What is traced, and how (the fields of IA32_RTIT_CTL that the caller chooses).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Settings {
     /// Whether returns are compressed (RTIT_CTL.DisRETC clear).
     pub return_compression: bool,
-    /// Which timing packets are made.
+    /// Which timing packets to emit.
     pub timing: Timing,
 }
 
-/// Entries of the stack of return addresses (SDM, "Indirect Transfer Compression for Returns").
+/// Entries of the return stack (SDM, "Indirect Transfer Compression for Returns").
 const RETURNS: usize = 64;
 
-/// A last IP that no address is near to, so that the next one is sent whole. That is what processors
-/// do after a PSB, although compressing against zero is allowed too and perf fails on it.
+/// A last IP that shares no upper bytes with any address, so that the next address is sent whole. Processors do this
+/// after a PSB; compressing against zero is allowed too, but perf fails on it.
 const NO_IP: u64 = 1 << 63;
 
-/// The bits of CR3 that a PIP packet shows: 51 to 5.
+/// The bits of CR3 in a PIP packet: 51 to 5.
 const CR3_SHOWN: u64 = ((1 << 52) - 1) & !0x1f;
 
 /// A CR3 that no processor has: its reserved bits are set.
 const NO_CR3: u64 = u64::MAX;
 
-/// Branches that a TNT-64 packet holds.
+/// Maximum branches of a TNT-64 packet.
 const LONG_TNT: u32 = 47;
-/// Branches that a TNT-8 packet holds.
+/// Maximum branches of a TNT-8 packet.
 const SHORT_TNT: u32 = 6;
 
-/// The state of one logical processor's trace.
+/// Trace state of one logical processor.
 #[repr(C)]
 #[derive(Clone, Debug)]
 pub struct Encoder {
-    /// Branches that wait, the newest in bit 0, below a stop bit.
+    /// Pending branches, the newest in bit 0, below a stop bit.
     tnt: u64,
-    /// `tnt` has as many branches as one packet may hold when it reaches this.
+    /// Value of `tnt` from which on one packet is full.
     tnt_full: u64,
     last_ip: u64,
     /// Ring of return addresses; `returns_top` counts pushes less pops.
@@ -71,15 +71,15 @@ pub struct Encoder {
     return_compression: u64,
     /// Whether MODE.Exec was sent since the last PSB.
     mode_known: u64,
-    /// CR3, or [`NO_CR3`] where the caller never set it.
+    /// CR3, or [`NO_CR3`] if the caller never set it.
     cr3: u64,
     time: time::State,
 }
 
 impl Encoder {
-    /// A processor that is not tracing yet; `now` is its clock.
+    /// Creates the state of a processor that does not trace yet; `now` is its clock.
     pub fn new(settings: Settings, now: u64) -> Encoder {
-        // Cycle counts stand before TNT packets; short packets keep them dense.
+        // CYC packets precede TNT packets, so short TNT packets give more cycle counts.
         let capacity = if settings.timing.cyc_threshold.is_some() { SHORT_TNT } else { LONG_TNT };
         Encoder {
             tnt: 1,
@@ -95,7 +95,7 @@ impl Encoder {
         }
     }
 
-    /// A conditional branch.
+    /// Encodes a conditional branch.
     #[inline(always)]
     pub fn branch(&mut self, taken: bool, now: u64, sink: &mut impl Sink) {
         self.tnt = self.tnt << 1 | u64::from(taken);
@@ -104,8 +104,8 @@ impl Encoder {
         }
     }
 
-    /// A near call, direct or indirect, that will return to `return_address`; not for a call to the
-    /// next instruction, which programs use to learn their own address.
+    /// Records a near call, direct or indirect, with its return address. Not for a call to the next instruction, by
+    /// which programs read the instruction pointer.
     #[inline(always)]
     pub fn call(&mut self, return_address: u64) {
         self.returns[(self.returns_top % RETURNS as u64) as usize] = return_address;
@@ -113,7 +113,7 @@ impl Encoder {
         self.returns_depth = (self.returns_depth + 1).min(RETURNS as u64);
     }
 
-    /// A near return to `target`: one TNT bit where it goes where its call said, else a TIP.
+    /// Encodes a near return to `target`: a TNT bit if it matches its call, else a TIP.
     #[inline(always)]
     pub fn ret(&mut self, target: u64, now: u64, sink: &mut impl Sink) {
         if self.pop() == Some(target) && self.return_compression != 0 {
@@ -130,7 +130,7 @@ impl Encoder {
         Some(self.returns[(self.returns_top % RETURNS as u64) as usize])
     }
 
-    /// An indirect jump or call, or a far transfer that stays in traced code.
+    /// Encodes an indirect jump or call, or a far transfer that stays in traced code.
     #[inline]
     pub fn indirect(&mut self, target: u64, now: u64, sink: &mut impl Sink) {
         self.flush(now, sink);
@@ -138,7 +138,7 @@ impl Encoder {
         self.ip_packet(0x0d, target, sink);
     }
 
-    /// Tracing begins at `ip`: TIP.PGE, after MODE.Exec where the mode was not told since the last PSB.
+    /// Tracing begins at `ip`: emits TIP.PGE, after MODE.Exec unless that was sent since the last PSB.
     pub fn enable(&mut self, ip: u64, now: u64, sink: &mut impl Sink) {
         self.flush(now, sink);
         self.time.cyc(now, sink);
@@ -148,14 +148,14 @@ impl Encoder {
         self.ip_packet(0x11, ip, sink);
     }
 
-    /// Tracing ends with a branch: TIP.PGD, with the branch's target where that is no secret of
-    /// another privilege level.
+    /// Tracing ends with a branch: emits TIP.PGD, with the branch's target unless it belongs to another privilege
+    /// level.
     pub fn disable(&mut self, target: Option<u64>, now: u64, sink: &mut impl Sink) {
         self.flush(now, sink);
         self.time.cyc(now, sink);
         match target {
             Some(ip) => {
-                // Calls that leave and return unseen must not be matched with later returns.
+                // Calls may leave and return untraced; later returns must not match older calls.
                 self.returns_depth = 0;
                 self.ip_packet(0x01, ip, sink);
             }
@@ -163,8 +163,8 @@ impl Encoder {
         }
     }
 
-    /// An interrupt, fault or trap that leaves traced code; `ip` is the instruction that it
-    /// returns to: FUP, then TIP.PGD without an address.
+    /// An interrupt, fault or trap leaves traced code and will return to `ip`: emits FUP, then TIP.PGD without an
+    /// address.
     pub fn interrupt(&mut self, ip: u64, now: u64, sink: &mut impl Sink) {
         self.flush(now, sink);
         self.time.cyc(now, sink);
@@ -172,7 +172,7 @@ impl Encoder {
         self.disable(None, now, sink);
     }
 
-    /// An interrupt, fault or trap within traced code, from before the instruction at `ip` to `target`:
+    /// An interrupt, fault or trap transfers from before the instruction at `ip` to traced code at `target`: emits
     /// FUP, then TIP.
     pub fn interrupt_to(&mut self, ip: u64, target: u64, now: u64, sink: &mut impl Sink) {
         self.flush(now, sink);
@@ -181,7 +181,7 @@ impl Encoder {
         self.ip_packet(0x0d, target, sink);
     }
 
-    /// CR3 has a new value: PIP (SDM, "PIP packet"). Each PSB+ repeats it from then on.
+    /// Sets CR3: emits a PIP (SDM, "PIP packet"). Each later PSB+ repeats it.
     pub fn set_cr3(&mut self, cr3: u64, now: u64, sink: &mut impl Sink) {
         self.flush(now, sink);
         self.cr3 = cr3;
@@ -194,11 +194,11 @@ impl Encoder {
         }
     }
 
-    /// Packets were lost: OVF, and a FUP with the instruction that runs next, where tracing is on.
+    /// Packets were lost: emits OVF, and a FUP with the next instruction if tracing is on.
     pub fn overflow(&mut self, next: Option<u64>, now: u64, sink: &mut impl Sink) {
         self.tnt = 1;
         self.returns_depth = 0;
-        // The decoder can't know what was sent last, so the next address is sent whole.
+        // The decoder does not know the last IP, so the next address is sent whole.
         self.last_ip = NO_IP;
         self.time.cyc(now, sink);
         packet(Packet::Overflow, sink);
@@ -207,7 +207,7 @@ impl Encoder {
         }
     }
 
-    /// Forgets what waits and what was sent, as right after a PSB at `now`.
+    /// Discards pending branches and the compression state, as after a PSB at `now`.
     pub fn forget(&mut self, now: u64) {
         self.tnt = 1;
         self.last_ip = NO_IP;
@@ -215,8 +215,8 @@ impl Encoder {
         self.time.forget(now);
     }
 
-    /// PSB+: a place where decoding may start. `next` is the instruction that runs next, where
-    /// tracing is on; every branch before it is already known to the encoder.
+    /// Emits a PSB+, where decoding may start. `next` is the next instruction if tracing is on; the caller has
+    /// encoded all branches before it.
     pub fn synchronize(&mut self, next: Option<u64>, now: u64, sink: &mut impl Sink) {
         self.flush(now, sink);
         self.time.cyc(now, sink);
@@ -236,34 +236,34 @@ impl Encoder {
         packet(Packet::PsbEnd, sink);
     }
 
-    /// When the next MTC packet is due; never, where there are none.
+    /// Returns the tick at which the next MTC packet is due; `u64::MAX` if MTC is off.
     #[inline(always)]
     pub fn next_mtc(&self) -> u64 {
         self.time.next_mtc()
     }
 
-    /// Ticks between MTC packets, where there are any.
+    /// Returns the ticks between MTC packets, if MTC is on.
     pub fn mtc_ticks(&self) -> u64 {
         self.time.mtc_ticks()
     }
 
-    /// Leaves out the MTC packets that are due at `now`; to be called right before a TSC packet, which says more.
+    /// Skips the MTC packets due at `now`. The caller emits a TSC packet next, which is more precise.
     pub fn skip_mtc(&mut self, now: u64) {
         self.time.skip(now);
     }
 
-    /// The MTC packets that are due at `now`.
+    /// Emits the MTC packets due at `now`.
     pub fn tick(&mut self, now: u64, sink: &mut impl Sink) {
         self.time.tick(now, sink);
     }
 
-    /// The clock was set forward while tracing was off: TSC and TMA say to what.
+    /// The clock was set forward while tracing was off: emits the new time as TSC and TMA.
     pub fn set_clock(&mut self, now: u64, sink: &mut impl Sink) {
         self.flush(now, sink);
         self.time.set(now, sink);
     }
 
-    /// Sends the branches that wait. Few go into TNT-8 packets; where a TNT-64 is not longer, it.
+    /// Emits the pending branches: TNT-8 packets for few, a TNT-64 if it is not longer.
     pub fn flush(&mut self, now: u64, sink: &mut impl Sink) {
         let mut count = self.tnt.ilog2();
         if count == 0 {
@@ -284,13 +284,13 @@ impl Encoder {
         self.tnt = 1;
     }
 
-    /// MODE.Exec of 64-bit code, the only mode that a 64-bit program runs in.
+    /// Emits MODE.Exec for 64-bit code, the only mode of a 64-bit program.
     fn mode(&mut self, sink: &mut impl Sink) {
         packet(Packet::ModeExec { cs_l: true, cs_d: false, interrupt_flag: false }, sink);
         self.mode_known = 1;
     }
 
-    /// An IP packet with the shortest update of the last IP.
+    /// Emits an IP packet with the shortest update of the last IP.
     #[inline]
     fn ip_packet(&mut self, opcode: u64, ip: u64, sink: &mut impl Sink) {
         let (ip_bytes, payload, size) = compress(self.last_ip, ip).parts();
@@ -305,7 +305,7 @@ impl Encoder {
     }
 }
 
-/// The shortest payload that turns `last` into `ip` (SDM, "IP Compression").
+/// Returns the shortest payload that turns `last` into `ip` (SDM, "IP Compression").
 #[inline]
 fn compress(last: u64, ip: u64) -> IpPayload {
     let differ = last ^ ip;
@@ -323,7 +323,7 @@ fn compress(last: u64, ip: u64) -> IpPayload {
     }
 }
 
-/// Any packet; for those that are rare.
+/// Emits any packet; slow, so for rare ones only.
 fn packet(packet: Packet, sink: &mut impl Sink) {
     for part in packet.encode().chunks(8) {
         sink.put(part.iter().rev().fold(0, |word, &byte| word << 8 | u64::from(byte)), part.len());

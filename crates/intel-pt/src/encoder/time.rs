@@ -3,26 +3,24 @@
 use super::{Sink, packet};
 use crate::packet::Packet;
 
-/// Ticks of the time-stamp counter in one of the crystal clock (CPUID leaf 15H, EBX over EAX): a
-/// counter of 1 GHz and a crystal of 25 MHz.
+/// TSC ticks per crystal-clock tick (CPUID leaf 15H, EBX over EAX): a TSC of 1 GHz over a crystal of 25 MHz.
 pub const TSC_TICKS_PER_CTC: u64 = 40;
 
-/// The core-to-bus ratio that CBR packets tell: 1 GHz over the 100 MHz bus, so that a core cycle is
-/// a tick.
+/// The core-to-bus ratio in CBR packets: 1 GHz over the 100 MHz bus, so that a core cycle is a tick.
 const CORE_TO_BUS: u8 = 10;
 
-/// Which timing packets are made.
+/// Which timing packets to emit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Timing {
     /// TSC packets.
     pub tsc: bool,
-    /// MTC packets, one each `2^period` ticks of the crystal clock, and TMA packets beside TSC.
+    /// MTC packets, one every `2^period` crystal-clock ticks, and TMA packets beside TSC.
     pub mtc_period: Option<u8>,
-    /// CYC packets, where at least so many cycles passed since the one before.
+    /// CYC packets, if at least this many cycles passed since the last one.
     pub cyc_threshold: Option<u64>,
 }
 
-/// The counters behind timing packets; plain words, see [`super::Encoder`].
+/// State of the timing packets: 64-bit words only, see [`super::Encoder`].
 #[repr(C)]
 #[derive(Clone, Debug)]
 pub(super) struct State {
@@ -30,10 +28,10 @@ pub(super) struct State {
     mtc: u64,
     cyc: u64,
     cyc_threshold: u64,
-    /// Ticks between MTC packets; a multiple of the crystal clock's.
+    /// Ticks between MTC packets: a multiple of the crystal clock's period.
     mtc_ticks: u64,
     next_mtc: u64,
-    /// When the last CYC packet was sent.
+    /// Time of the last CYC packet.
     last_cyc: u64,
 }
 
@@ -69,17 +67,17 @@ impl State {
         }
     }
 
-    /// One MTC for each boundary that `now` has reached.
+    /// Emits one MTC for each boundary that `now` has reached.
     pub(super) fn tick(&mut self, now: u64, sink: &mut impl Sink) {
         while self.next_mtc <= now {
-            // The packet belongs to the boundary, not to the instruction that noticed it.
+            // The packet gives the time of the boundary, not of the instruction that reached it.
             self.cyc(self.next_mtc, sink);
             packet(Packet::Mtc((self.next_mtc / self.mtc_ticks) as u8), sink);
             self.next_mtc += self.mtc_ticks;
         }
     }
 
-    /// A CYC packet, where enough cycles passed; stands before each packet that it times.
+    /// Emits a CYC packet if enough cycles passed. It precedes the packet that it times.
     #[inline]
     pub(super) fn cyc(&mut self, now: u64, sink: &mut impl Sink) {
         let cycles = now.saturating_sub(self.last_cyc);
@@ -89,13 +87,13 @@ impl State {
         }
     }
 
-    /// The timing part of PSB+: TSC, TMA, CBR.
+    /// Emits the timing part of PSB+: TSC, TMA, CBR.
     pub(super) fn status(&mut self, now: u64, sink: &mut impl Sink) {
         self.alignment(now, sink);
         packet(Packet::Cbr(CORE_TO_BUS), sink);
     }
 
-    /// The clock jumped to `now` without cycles passing.
+    /// The clock jumped to `now`, and no core cycles passed.
     pub(super) fn set(&mut self, now: u64, sink: &mut impl Sink) {
         self.last_cyc = now;
         self.skip(now);

@@ -1,8 +1,8 @@
-//! Packets beside the flow, and the packets and instructions that they are bound to.
+//! Packets beside the flow, bound to other packets or instructions.
 //!
-//! A packet with its IP bit set is bound to the FUP after it, which is then no asynchronous transfer. Event
-//! trace and transaction aborts without one are told at the FUP of the transfer that they cause. PTWRITE,
-//! MOV to CR3, VM entries and returns without a FUP are bound to the next such instruction.
+//! A packet with its IP bit set is bound to the next FUP, which then is no asynchronous transfer. Without the bit,
+//! event-trace packets and transaction aborts are reported at the FUP of the transfer that they cause, and PTWRITE,
+//! MOV to CR3, VM entries and returns are bound to the next matching instruction.
 
 use hodo_code::{Labels, Terminator, writes_cr3};
 use iced_x86::{Instruction, Mnemonic};
@@ -18,19 +18,19 @@ use crate::{
     packet::{IpPayload, Packet},
 };
 
-/// Events that wait for the FUP that says where they happened.
+/// Events pending until a FUP gives their address.
 #[derive(Clone, Debug, Default)]
 pub(super) struct PendingEvents {
-    /// There are some.
+    /// Whether events are pending.
     pub(super) waits: bool,
     events: Vec<Event>,
-    /// The FUP is theirs, and that of no asynchronous transfer.
+    /// Whether the next FUP belongs to these events, so that it is no asynchronous transfer.
     bound: bool,
-    /// A block of values is not ended yet.
+    /// Whether a block of values is open.
     block_open: bool,
-    /// What EVD packets told of the CFE that follows them.
+    /// Data of EVD packets for the next CFE.
     data: Vec<EventData>,
-    /// What the next asynchronous transfer is.
+    /// Cause of the next asynchronous transfer.
     pub(super) cause: Option<Cause>,
 }
 
@@ -40,7 +40,7 @@ impl PendingEvents {
         self.waits = true;
     }
 
-    /// Reports what waits, at `ip` where that is known.
+    /// Reports the pending events, at `ip` if known.
     pub(super) fn flush(&mut self, ip: Option<u64>, sink: &mut impl Sink) {
         let bound = std::mem::take(&mut self.bound);
         for mut event in self.events.drain(..) {
@@ -61,11 +61,10 @@ impl PendingEvents {
     }
 }
 
-/// Puts the address of a FUP into an event; one that is not `bound` is of something else that happened
-/// there.
+/// Sets the address of an event from a FUP. If the FUP is not `bound`, it belongs to another event at that address.
 fn place(event: &mut Event, at: Option<u64>, bound: bool) {
     match event {
-        // These two name no instruction of theirs.
+        // These two have no instruction of their own.
         Event::ControlFlow(ControlFlow { cause, .. })
             if matches!(cause.kind, ControlFlowKind::Rsm | ControlFlowKind::Sipi) => {}
         Event::ControlFlow(ControlFlow { ip, .. }) | Event::Transaction { ip, .. } => *ip = at,
@@ -83,7 +82,7 @@ fn place(event: &mut Event, at: Option<u64>, bound: bool) {
 }
 
 impl Decoder<'_> {
-    /// FUP: the address of what was announced, of an overflow's end, or of an asynchronous transfer.
+    /// FUP: the address of pending events, of an overflow's end, or of an asynchronous transfer.
     #[cold]
     pub(super) fn fup<L: Labels, S: Sink>(
         &mut self,
@@ -129,12 +128,12 @@ impl Decoder<'_> {
         if self.machine.mode_waits() { self.arrive(context) } else { Ok(()) }
     }
 
-    /// Whether tracing goes on at the FUP of a MODE.Exec, as it does behind an overflow. While tracing is off, event
-    /// trace reports changes of RFLAGS.IF by the same two packets; then TIP.PGE is the next packet of the flow.
+    /// Returns whether tracing is on at the FUP of a MODE.Exec, as after an overflow. While tracing is off, event
+    /// trace reports changes of RFLAGS.IF by the same two packets; then the next flow packet is TIP.PGE.
     fn goes_on_traced(&mut self) -> bool {
         let mut packets = self.packets.clone();
         let mut in_psb_plus = false;
-        // What is found out holds up to the next packet of the flow, so that nothing is looked for twice.
+        // The result is valid up to the next flow packet, so the search is not repeated.
         self.off_since_psb = loop {
             match packets.next_packet() {
                 Ok(Some(Packet::Tnt8(_) | Packet::Tnt64(_) | Packet::Tip(_) | Packet::TipPgd(_))) => {
@@ -152,7 +151,7 @@ impl Decoder<'_> {
         self.off_since_psb
     }
 
-    /// Execution came to `ip`, where something happened.
+    /// Walks to `ip`, where an event happened.
     fn come_to<L: Labels, S: Sink>(
         &mut self,
         ip: u64,
@@ -163,7 +162,7 @@ impl Decoder<'_> {
         let (walk, graph, sink) = self.parts(context);
         match walk.reach(graph, sink, ip) {
             Ok(()) => self.state = State::On,
-            // The abort came right behind a branch that was told wrong: its target is here.
+            // The abort followed a branch that was reported wrongly: execution is at its real target.
             Err(Trouble::Contradiction { .. }) if wrong_branch => {
                 walk.go(ip);
                 self.state = State::On;
@@ -178,7 +177,7 @@ impl Decoder<'_> {
         }
     }
 
-    /// The flow was lost; execution is at `ip`.
+    /// Resumes the flow at `ip`, where execution is.
     fn resume_at<L: Labels, S: Sink>(&mut self, ip: u64, context: &mut Context<'_, '_, L, S>) {
         if self.machine.missing_guest().is_none() && self.read(ip, context).is_ok() {
             self.close_gap(context.sink);
@@ -187,14 +186,14 @@ impl Decoder<'_> {
         }
     }
 
-    /// A block of values that no BEP ended.
+    /// Reports a block of values that has no BEP.
     fn end_block(&mut self, sink: &mut impl Sink) {
         if self.announced.block_open {
             self.announced.flush(None, sink);
         }
     }
 
-    /// Packets beside the flow.
+    /// Follows a packet beside the flow.
     #[cold]
     pub(super) fn optional<L: Labels, S: Sink>(
         &mut self,
@@ -237,7 +236,7 @@ impl Decoder<'_> {
         Ok(())
     }
 
-    /// Power events and blocks of values.
+    /// Follows power events and blocks of values.
     fn values(&mut self, packet: Packet, sink: &mut impl Sink) {
         match packet {
             Packet::Mwait { hints, extensions } => {
@@ -268,7 +267,7 @@ impl Decoder<'_> {
         }
     }
 
-    /// What was announced last is bound to the FUP that follows, where one does.
+    /// Binds the last event to the next FUP, or reports it if no FUP follows.
     fn bind(&mut self, ip: bool, sink: &mut impl Sink) {
         if ip {
             self.announced.bound = true;
@@ -307,7 +306,7 @@ impl Decoder<'_> {
         Ok(())
     }
 
-    /// PTWRITE: with a FUP after it, or at the next such instruction. The instruction has run.
+    /// PTWRITE: bound to the next FUP, or to the next PTWRITE instruction, which has run.
     fn ptwrite<L: Labels, S: Sink>(
         &mut self,
         payload: u64,
@@ -330,7 +329,7 @@ impl Decoder<'_> {
         Ok(())
     }
 
-    /// Over the instruction that execution stands before, where it is one that ran.
+    /// Passes the instruction at the current position if it `ran`.
     fn pass<L: Labels, S: Sink>(
         &mut self,
         ran: impl Fn(&Instruction) -> bool,
@@ -343,7 +342,7 @@ impl Decoder<'_> {
         }
     }
 
-    /// TRIG: with a FUP after it, or so many instructions from the last address or branch.
+    /// TRIG: bound to the next FUP, or `instructions` instructions after the last address or branch.
     fn trigger<L: Labels, S: Sink>(
         &mut self,
         mut event: Event,
@@ -379,7 +378,7 @@ impl Decoder<'_> {
             _ if ip => {
                 self.announced.push(Event::ControlFlow(event));
                 self.announced.bound = true;
-                // Whether or not a FUP of its own follows, execution does not go on there.
+                // With or without a FUP of its own, execution does not continue there.
                 self.announced.cause = Some(cause).filter(|cause| cause.kind.is_asynchronous());
                 return;
             }
@@ -388,7 +387,7 @@ impl Decoder<'_> {
             ControlFlowKind::VmEntry => enters_guest,
             ControlFlowKind::Shutdown | ControlFlowKind::Other(_) => |_| false,
             _ if self.state == State::Off => |_| false,
-            // It causes an asynchronous transfer.
+            // The event causes an asynchronous transfer.
             _ => {
                 self.announced.push(Event::ControlFlow(event));
                 self.announced.cause = Some(cause);
@@ -402,8 +401,8 @@ impl Decoder<'_> {
         context.sink.event(Event::ControlFlow(event));
     }
 
-    /// PIP and VMCS: bound to the TIP or TIP.PGD of the transfer under way, or to the next such instruction.
-    /// Where neither is, the change is reported where its packet stands.
+    /// PIP and VMCS: bound to the TIP or TIP.PGD of the current transfer, or to the next matching instruction;
+    /// otherwise reported at the packet.
     fn change_at<L: Labels, S: Sink>(
         &mut self,
         instruction: fn(&Instruction) -> bool,
@@ -418,7 +417,7 @@ impl Decoder<'_> {
                 None => {
                     let (walk, graph, sink) = self.parts(context);
                     match walk.next_decision(graph, sink) {
-                        // A far transfer, whose TIP follows.
+                        // A far transfer: its TIP follows.
                         Ok(Terminator::Far) => return Ok(()),
                         Err(trouble @ Trouble::Code(_)) => self.lose(trouble),
                         _ => {}
@@ -429,7 +428,7 @@ impl Decoder<'_> {
         self.arrive(context)
     }
 
-    /// The first instruction ahead that is `wanted`, where the flow is known.
+    /// Returns the first `wanted` instruction ahead, if the flow is known.
     fn find<L: Labels, S: Sink>(
         &mut self,
         wanted: impl Fn(&Instruction) -> bool,
@@ -440,7 +439,7 @@ impl Decoder<'_> {
         if on { walk.find(graph, wanted) } else { None }
     }
 
-    /// Up to an address that was found ahead.
+    /// Walks to an address found ahead.
     fn walk_to<L: Labels, S: Sink>(&mut self, address: u64, context: &mut Context<'_, '_, L, S>) {
         self.state = State::On;
         let (walk, graph, sink) = self.parts(context);
@@ -450,7 +449,7 @@ impl Decoder<'_> {
     }
 }
 
-/// Whether an instruction returns from an interrupt or exception.
+/// Returns whether an instruction returns from an interrupt or exception.
 fn returns_from_interrupt(instruction: &Instruction) -> bool {
     matches!(
         instruction.mnemonic(),

@@ -1,4 +1,4 @@
-//! What each packet says of the flow.
+//! What each packet means for the flow.
 
 use std::ops::Range;
 
@@ -20,23 +20,23 @@ use crate::{
     timing::Timing,
 };
 
-/// From a tick on, a stream shows the execution of another program.
+/// From a tick on, a stream shows another program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Switch {
     /// The tick.
     pub at: Tsc,
     /// Index of the program in the caller's list.
     pub program: usize,
-    /// What else the caller wants to know it by, such as the thread.
+    /// The caller's identification of what runs, for example the thread.
     pub context: u32,
 }
 
-/// A guest whose code is known: a stream shows it while the processor is in VMX non-root operation.
+/// A guest whose code is known. A stream shows it while the processor is in VMX non-root operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Guest {
-    /// Address of its VMCS; any, where `None`.
+    /// Address of its VMCS; `None` matches any.
     pub vmcs: Option<u64>,
-    /// Index of the host's program that runs it, the hypervisor's process; any, where `None`.
+    /// Index of the host's program that runs it, the hypervisor's process; `None` matches any.
     pub host: Option<usize>,
     /// Its code.
     pub code: GuestCode,
@@ -45,76 +45,75 @@ pub struct Guest {
 /// Where the code of a guest is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GuestCode {
-    /// In a program of its own: the index in the caller's list.
+    /// In a program of its own: its index in the caller's list.
     Program(usize),
-    /// In the host's program that runs: at the same addresses.
+    /// In the host's current program, at the same addresses.
     OfHost,
 }
 
-/// Follows the flow of one segment of a stream: from a PSB to the next.
+/// Decodes the flow of one segment of a stream: from a PSB to the next.
 ///
-/// A PSB+ is a full restart (SDM, "PSB"), so segments are decoded each by itself. Both neighbours of a
-/// PSB+ read it: the one before learns there how far it ran and until when.
+/// A PSB+ is a full restart (SDM, "PSB"), so segments decode independently. Both segments beside a PSB+ read it: for
+/// the earlier one it gives the end of the flow and its time.
 #[derive(Clone, Debug)]
 pub struct Decoder<'t> {
     pub(super) packets: packet::Decoder<'t>,
     pub(super) span: Range<usize>,
-    /// Where the packet begins that is followed.
+    /// Where the current packet begins.
     pub(super) at: usize,
     pub(super) timing: Timing,
     pub(super) last_ip: LastIp,
     pub(super) walk: Walk,
-    /// Where the packets begin of what the walk follows.
+    /// Where the packets of the walk's branch batches begin.
     pub(super) starts: Starts,
     pub(super) state: State,
     pub(super) machine: Machine<'t>,
     pub(super) announced: PendingEvents,
-    /// The address that an asynchronous transfer leaves.
+    /// The address that a pending asynchronous transfer leaves.
     pub(super) left_from: Option<u64>,
-    /// The time that the sink was told last.
+    /// The last reported time.
     pub(super) reported: Option<Tsc>,
-    /// The cycles that the sink was told last.
+    /// The last reported cycle count.
     reported_cycles: u64,
     pub(super) errata: Errata,
     filter: Filter,
     no_tnt: bool,
     pub(super) no_branches: bool,
     schedule: &'t [Switch],
-    /// When the schedule goes on.
+    /// Time of the next switch in the schedule.
     next_switch: Option<Tsc>,
     pub(super) program: usize,
     context: u32,
     pub(super) gap: Option<Gap>,
-    /// Calls since the last PSB may not have been decoded, and why: a return may go back to one of them.
+    /// Why calls since the last PSB may not have been decoded; a return may go back to one of them.
     pub(super) hidden_calls: Option<Hidden>,
-    /// Tracing is off on the word of the first PSB+ alone, which may stand between an OVF and its FUP.
+    /// Only the first PSB+ claims that tracing is off, and it may lie between an OVF and its FUP.
     pub(super) off_since_psb: bool,
-    /// While the flow is lost: the branches that may wait for packets that went by.
+    /// While the flow is lost: branches that may be pending for packets already read.
     pub(super) waiting: Waiting,
-    /// Where decoding was certain the last time, in bytes from the start of the stream.
+    /// The last position of certain decoding, in bytes from the start of the stream.
     pub(super) certain_at: usize,
-    /// Since the last PSB the trace contradicted itself or the code: bytes may be damaged, or code may have
-    /// changed unseen, so that a wrong address could seem to be one.
+    /// Whether the trace contradicted itself or the code since the last PSB. Bytes may be damaged, or code may have
+    /// changed unseen, so a wrong address may look valid.
     pub(super) damaged: bool,
-    /// The calls that were remembered when it did.
+    /// The return stack before that contradiction.
     pub(super) calls_before: ReturnStack,
-    /// Nobody sees what is decoded: it is to show whether the flow goes on there.
+    /// Whether this is a probe: it only tests whether the flow continues here, and its reports are discarded.
     pub(super) on_trial: bool,
 }
 
-/// The programs that a stream may show, and who takes in what it shows.
+/// The programs that a stream may show, and the sink.
 pub(super) struct Context<'x, 'a, L, S> {
     pub(super) programs: &'x mut [Program<'a, L>],
     pub(super) sink: &'x mut S,
 }
 
-/// Set in the addresses of the kernel's half.
+/// Bit 63, which all kernel addresses have set.
 const KERNEL: u64 = 1 << 63;
 
 impl<'t> Decoder<'t> {
-    /// A decoder for one segment: the bytes of `stream` from the PSB at `span.start` up to, and
-    /// including, the next PSB+ at `span.end`, or the end of the stream. `schedule` says in order of time
-    /// which program the stream shows; it is not empty.
+    /// Creates a decoder for one segment: from the PSB at `span.start` up to and including the PSB+ at `span.end`, or
+    /// the end of `stream`. `schedule` lists the programs of the stream in order of time and must not be empty.
     pub fn new(stream: &'t [u8], span: Range<usize>, config: &Config, schedule: &'t [Switch]) -> Decoder<'t> {
         assert!(!schedule.is_empty(), "some program runs at any time");
         let errata = config.errata();
@@ -151,7 +150,7 @@ impl<'t> Decoder<'t> {
         }
     }
 
-    /// The same with the code of guests, of which the first that fits is taken. Without it, a guest's flow is a gap.
+    /// Adds guests; the first one that matches is used. The flow of a guest without a match is a gap.
     pub fn with_guests(self, guests: &'t [Guest]) -> Decoder<'t> {
         Decoder { machine: Machine::new(guests, self.program), ..self }
     }
@@ -168,8 +167,8 @@ impl<'t> Decoder<'t> {
         self.finish(&mut context);
     }
 
-    /// The same with a memo, for a sink that takes paths. What it is told is the same but for the blocks that
-    /// paths are made of.
+    /// Decodes the segment with a memo, for a sink that takes paths. The reports are the same, except that paths
+    /// replace blocks.
     pub fn decode_with_memo<L: Labels>(
         mut self,
         programs: &mut [Program<'_, L>],
@@ -186,7 +185,7 @@ impl<'t> Decoder<'t> {
         self.finish(&mut context);
     }
 
-    /// Reads and follows a packet; whether to go on.
+    /// Reads and follows a packet; returns `false` at the end of the segment.
     #[inline]
     fn step<L: Labels, S: Sink>(&mut self, context: &mut Context<'_, '_, L, S>) -> bool {
         self.at = self.packets.position();
@@ -229,7 +228,7 @@ impl<'t> Decoder<'t> {
                 context.sink.packet(PacketKind::Other);
                 self.tip(ip, context)?;
             }
-            // CYC tells the time of the packet that follows it, so it is reported after that one.
+            // A CYC packet gives the time of the next packet, so the time is reported after that one.
             Packet::Cyc(_) | Packet::Pad => {
                 if packet != Packet::Pad {
                     context.sink.packet(PacketKind::Clock);
@@ -264,13 +263,13 @@ impl<'t> Decoder<'t> {
         Ok(())
     }
 
-    /// Whether another thread runs by now, as the schedule says.
+    /// Returns whether the schedule has switched to another thread by now.
     #[inline]
     pub(super) fn switch_is_due(&self) -> bool {
         self.next_switch.is_some_and(|at| self.reported >= Some(at))
     }
 
-    /// Reports the time, where it went on, and looks at the code of that time from now on.
+    /// Reports the time if it changed, and selects the code of that time.
     #[inline]
     pub(super) fn tell_time<L: Labels, S: Sink>(&mut self, context: &mut Context<'_, '_, L, S>) {
         self.timing.pass();
@@ -295,7 +294,7 @@ impl<'t> Decoder<'t> {
         }
     }
 
-    /// What it takes to walk on.
+    /// Returns the walk, the current graph and the sink.
     #[inline]
     pub(super) fn parts<'c, 'a, L: Labels, S: Sink>(
         &mut self,
@@ -342,12 +341,12 @@ impl<'t> Decoder<'t> {
         }
     }
 
-    /// The next packet, where one is expected.
+    /// Reads the next packet of the segment, if there is one.
     pub(super) fn next_of_segment(&mut self) -> Result<Option<Packet>, Trouble> {
         self.packets.next_before(self.span.end).map_err(|error| Trouble::Packet(error.kind))
     }
 
-    /// The TIP of a branch between those of one TNT comes after that TNT.
+    /// The TIP of an indirect branch between the branches of a TNT follows that TNT.
     #[cold]
     fn deferred_tip<L: Labels, S: Sink>(
         &mut self,
@@ -387,7 +386,7 @@ impl<'t> Decoder<'t> {
         self.tip_to(to, || payload, context)
     }
 
-    /// Takes a TIP that leads to an address.
+    /// Follows a TIP to a known address.
     #[inline]
     pub(super) fn tip_to<L: Labels, S: Sink>(
         &mut self,
@@ -404,7 +403,7 @@ impl<'t> Decoder<'t> {
         if let Err(trouble) = walked {
             let trouble = self.explain(trouble, context);
             self.lose(trouble);
-            // The branches before it were all followed; none waits, unless they were not what they seemed.
+            // All earlier branches were followed, so none is pending, unless the packets were misread.
             let certain = !trouble.is_doubtful() || from.is_some();
             self.waiting = if certain { Waiting::Nothing } else { Waiting::Unknown };
             self.left_from = from;
@@ -417,7 +416,7 @@ impl<'t> Decoder<'t> {
         self.arrive(context)
     }
 
-    /// An asynchronous transfer went to `to`.
+    /// Reports an asynchronous transfer to `to`, if one is pending, and continues there.
     pub(super) fn left_asynchronously<L, S: Sink>(&mut self, to: u64, context: &mut Context<'_, '_, L, S>) {
         if let Some(from) = self.left_from.take() {
             context.sink.event(Event::Asynchronous { from, to, cause: self.announced.cause.take() });
@@ -425,7 +424,7 @@ impl<'t> Decoder<'t> {
         self.walk.go(to);
     }
 
-    /// Where conditional branches are not traced, that is what a contradiction means: goes over the branch.
+    /// Without traced conditional branches, a contradiction means a branch of unknown outcome: passes it.
     pub(super) fn explain<L: Labels, S: Sink>(
         &mut self,
         trouble: Trouble,
@@ -469,7 +468,7 @@ impl<'t> Decoder<'t> {
             None if payload == IpPayload::Suppressed => return Err(Trouble::NoAddress),
             None => return Err(Trouble::LostAddress),
             Some(ip) if self.damaged => {
-                // Tracing is on, wherever.
+                // Tracing is on, at whichever address.
                 self.believe(ip, certain, context)?;
                 self.walk.go(ip);
             }
@@ -487,7 +486,7 @@ impl<'t> Decoder<'t> {
         Ok(())
     }
 
-    /// Another thread may run when tracing comes on: then its context.
+    /// Applies the schedule when tracing comes on. Returns the context if the thread changed.
     pub(super) fn switch_program(&mut self) -> Option<u32> {
         let now = self.timing.now().unwrap_or(Tsc(0));
         let after = self.schedule.partition_point(|switch| switch.at <= now);
@@ -519,7 +518,7 @@ impl<'t> Decoder<'t> {
                 self.lose(trouble);
             }
         }
-        // What changes on the way is that of code that is not traced.
+        // The changes concern code that is not traced.
         self.arrive(context).ok();
         self.close_gap(context.sink);
         if self.state != State::Off {
@@ -530,7 +529,7 @@ impl<'t> Decoder<'t> {
         Ok(())
     }
 
-    /// Up to where tracing went off.
+    /// Walks to the point where tracing went off.
     fn leave<L: Labels, S: Sink>(
         &mut self,
         from: Option<u64>,
@@ -553,7 +552,7 @@ impl<'t> Decoder<'t> {
             (None, None) => {
                 let filter = match filter.is_empty() {
                     false => Filtering::By(traced),
-                    // A byte 01 behind damage must not bear out a trial.
+                    // After damage, a stray byte 01 (TIP.PGD) must not confirm a probe.
                     true if on_trial => Filtering::Absent,
                     true => Filtering::Unknown,
                 };
@@ -564,8 +563,7 @@ impl<'t> Decoder<'t> {
         left
     }
 
-    /// Whether the FUP at `from` stands there because of erratum SKD022: the instruction is a VM entry,
-    /// which ran.
+    /// Returns whether the FUP at `from` is due to erratum SKD022: the instruction is a VM entry, which ran.
     fn is_entry_to_guest<L: Labels, S: Sink>(
         &mut self,
         from: u64,
@@ -577,7 +575,7 @@ impl<'t> Decoder<'t> {
             && self.errata.has(Erratum::Skd022)
     }
 
-    /// Changes of the machine that stood before a TIP, TIP.PGE or TIP.PGD hold from there on.
+    /// Applies the pending changes of the machine: they hold from the current TIP, TIP.PGE or TIP.PGD on.
     #[inline]
     pub(super) fn arrive<L: Labels, S: Sink>(
         &mut self,

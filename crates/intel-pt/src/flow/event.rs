@@ -1,4 +1,4 @@
-//! What happens between the blocks, as values and as text.
+//! Events between the blocks, and their text form.
 
 use std::fmt::{self, Display};
 
@@ -8,73 +8,72 @@ use serde::{Serialize, Serializer, ser::SerializeStruct};
 
 use super::Gap;
 
-/// What happens between the blocks. Every event stands where it happened: all instructions before it
-/// were reported, and none after it.
+/// An event between the blocks. All instructions before it are reported before it, and all after it later.
 ///
-/// Serialised as an object of its `name` and its `fields`.
+/// Serialised as an object with `name` and `fields`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(tag = "name", content = "fields", rename_all = "snake_case")]
 pub enum Event {
-    /// All that was reported so far ran not later than this tick.
+    /// Everything reported so far ran no later than this tick.
     ///
-    /// It may have run before the time told last, too: a TNT packet stands behind the clock packets that came
-    /// while its branches waited in the processor.
+    /// It may even have run before the previous `Time`: a TNT packet follows the timing packets that were sent while
+    /// its branches were pending in the processor.
     Time(Tsc),
-    /// The core cycles of the segment in which all that was reported so far ran, where CYC packets count
-    /// them. Between two of these lie the cycles of what was reported between.
+    /// Core cycles of the segment up to here, if CYC packets count them. The difference of two is the number of
+    /// cycles of what was reported between them.
     Cycles(u64),
-    /// From here on another thread runs: the context of its [`Switch`](super::Switch). The first one of
-    /// the schedule that holds at the segment's start is not announced where it is the schedule's first.
+    /// Another thread runs from here on: the context of its [`Switch`](super::Switch). It is not reported at a
+    /// segment's start if the first switch of the schedule applies there.
     Switch(u32),
     /// Tracing is on again, from this address on.
     Enabled(u64),
-    /// Tracing went off, or is found to be off where decoding begins.
+    /// Tracing went off, or is off where decoding begins.
     Disabled {
-        /// The instruction that did not run because of an interrupt or exception.
+        /// The instruction that an interrupt or exception prevented.
         from: Option<u64>,
-        /// Where execution went, where the trace says so.
+        /// Target of the transfer, if the trace gives it.
         to: Option<u64>,
-        /// By an interrupt or exception rather than by the instruction before.
+        /// Whether an interrupt or exception ended tracing, not the previous instruction.
         asynchronous: bool,
-        /// Which one, where event trace tells.
+        /// Cause of the interrupt, if event trace reports it.
         cause: Option<Cause>,
     },
     /// An interrupt, exception or abort.
     Asynchronous {
-        /// The instruction that did not run because of it.
+        /// The instruction that it prevented.
         from: u64,
         /// The first instruction of its handler.
         to: u64,
-        /// Which one, where event trace tells.
+        /// Its cause, if event trace reports it.
         cause: Option<Cause>,
     },
-    /// The flow is not known here.
+    /// The flow is unknown here.
     Gap(Gap),
-    /// PTWRITE ran: it is the instruction that was reported last.
+    /// PTWRITE ran: it is the last reported instruction.
     #[serde(rename = "ptwrite")]
     PtWrite {
-        /// Its address, where the trace says so or the code shows it.
+        /// Its address, if the trace gives it or the code shows it.
         ip: Option<u64>,
         /// Its operand.
         payload: u64,
     },
     /// MWAIT ran and the processor stopped.
     Mwait {
-        /// Its address, where the trace says so.
+        /// Its address, if the trace gives it.
         ip: Option<u64>,
         /// EAX\[7:0\].
         hints: u8,
         /// ECX\[1:0\].
         extensions: u8,
     },
-    /// Execution stopped, because of a power event.
+    /// Execution stopped because of a power event.
     ExStop {
-        /// The instruction after which it did, where the trace says so.
+        /// The last instruction before it, if the trace gives it.
         ip: Option<u64>,
     },
     /// The thread entered a power state (PWRE).
     PowerEntry {
-        /// Because of a hardware request rather than an instruction.
+        /// Whether hardware requested it, not an instruction.
         hardware: bool,
         /// C-state.
         state: u8,
@@ -92,73 +91,73 @@ pub enum Event {
     },
     /// The core-to-bus ratio changed (CBR): the core's frequency in units of 100 MHz.
     CoreBusRatio(u8),
-    /// An interrupt, return, SMI, VM entry or the like, told by event trace (CFE, EVD).
+    /// An interrupt, return, SMI, VM entry or similar, reported by event trace (CFE, EVD).
     ControlFlow(ControlFlow),
     /// A block of values (BBP, BIP, BEP), such as a PEBS record.
     Block(ValueBlock),
     /// A transaction began, was committed or was aborted (MODE.TSX).
     Transaction {
-        /// What happened to it.
+        /// The change of its state.
         state: Transaction,
-        /// The instruction that it begins or ends before, or that was aborted, where the trace says so.
+        /// The instruction before which it begins or ends, or that was aborted, if the trace gives it.
         ip: Option<u64>,
     },
-    /// Another address space (PIP).
+    /// The address space changed (PIP).
     Paging {
         /// CR3 with its low five bits zero.
         cr3: u64,
-        /// In VMX non-root operation: a guest runs.
+        /// Whether the processor is in VMX non-root operation: a guest runs.
         non_root: bool,
     },
-    /// Another virtual machine is current: the address of its VMCS.
+    /// The current VMCS changed: its address.
     Vmcs(u64),
-    /// Tracing stopped in a TraceStop region, and goes on only when software says so.
+    /// Tracing stopped in a TraceStop region, until software enables it again.
     TraceStop,
-    /// The width of the code that runs from here on.
+    /// Width of the code from here on.
     Mode(#[serde(serialize_with = "width")] Bits),
-    /// Interrupts are enabled, or disabled, from here on (RFLAGS.IF, with event trace).
+    /// Whether interrupts are enabled from here on (RFLAGS.IF, with event trace).
     InterruptFlag(bool),
-    /// Breakpoints or performance counters asked for a mark (TRIG).
+    /// A breakpoint or performance counter requested a mark (TRIG).
     Trigger {
-        /// The instruction, where the trace says so.
+        /// The instruction, if the trace gives it.
         ip: Option<u64>,
-        /// TRBV: which triggers, one bit each.
+        /// TRBV: the triggers, one bit each.
         triggers: u8,
-        /// MULT: others happened that are not told.
+        /// MULT: whether other triggers were left out.
         multiple: bool,
     },
 }
 
-/// The type of a control-flow event and its vector, where it has one.
+/// Type of a control-flow event, and its vector, if it has one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cause {
     /// The type.
     pub kind: ControlFlowKind,
-    /// The vector; meaningful where [`ControlFlowKind::has_vector`].
+    /// The vector; valid only if [`ControlFlowKind::has_vector`].
     pub vector: u8,
 }
 
 /// A control-flow event of event trace (SDM, "CFE Packet", "EVD Packet").
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct ControlFlow {
-    /// What happened.
+    /// Type and vector.
     pub cause: Cause,
-    /// The instruction that it happened at, where the trace says so.
+    /// The instruction at which it happened, if the trace gives it.
     pub ip: Option<u64>,
-    /// What else is told of it.
+    /// Further data.
     pub data: Vec<EventData>,
 }
 
-/// What happened (SDM, "CFE Packet Type and Vector Fields Details").
+/// Type of a control-flow event (SDM, "CFE Packet Type and Vector Fields Details").
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ControlFlowKind {
     /// An interrupt or exception.
     Interrupt,
-    /// A return from one.
+    /// Return from an interrupt or exception.
     Iret,
     /// A system management interrupt.
     Smi,
-    /// The return from one.
+    /// Return from a system management interrupt.
     Rsm,
     /// A startup message from another processor.
     Sipi,
@@ -174,13 +173,13 @@ pub enum ControlFlowKind {
     Shutdown,
     /// A user interrupt.
     UserInterrupt,
-    /// The return from one.
+    /// Return from a user interrupt.
     UserInterruptReturn,
-    /// A type that is not known yet.
+    /// An unknown type.
     Other(u8),
 }
 
-/// What an EVD packet tells of the control-flow event that follows it.
+/// Data of an EVD packet for the next control-flow event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum EventData {
@@ -190,7 +189,7 @@ pub enum EventData {
     ExitQualification(u64),
     /// Exit reason of a VM exit.
     ExitReason(u64),
-    /// Data of a type that is not known yet.
+    /// Data of an unknown type.
     Other {
         /// Its type.
         kind: u8,
@@ -199,23 +198,23 @@ pub enum EventData {
     },
 }
 
-/// Values from between BBP and BEP.
+/// The values between BBP and BEP.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct ValueBlock {
     /// Type of the block: 1 general-purpose registers, 4 PEBS basic information, 5 memory access,
     /// 8 last branch records, 16 SSE registers (SDM, "BBP Packet Type").
     pub kind: u8,
-    /// Each value's ID and the value, in order.
+    /// Item ID and value, in order.
     pub items: Vec<(u8, u64)>,
-    /// The instruction that it belongs to, where the trace says so.
+    /// The instruction that it belongs to, if the trace gives it.
     pub ip: Option<u64>,
 }
 
-/// What happened to a transaction.
+/// State change of a transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Transaction {
-    /// It began, or is in progress where decoding begins.
+    /// It began, or is in progress at the start of decoding.
     Begin,
     /// It was committed.
     Commit,
@@ -224,7 +223,7 @@ pub enum Transaction {
 }
 
 impl Event {
-    /// The address of the instruction that it belongs to, where the trace says so.
+    /// Returns the address of the event's instruction, if the trace gives it.
     pub fn ip(&self) -> Option<u64> {
         match self {
             Event::PtWrite { ip, .. }
@@ -245,14 +244,14 @@ fn width<S: Serializer>(bits: &Bits, serializer: S) -> Result<S::Ok, S::Error> {
 }
 
 impl Serialize for Cause {
-    /// As text: a vector means something for some kinds only.
+    /// As text, because the vector has a meaning for some kinds only.
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_str(self)
     }
 }
 
 impl Serialize for Gap {
-    /// Bytes, ticks, the byte since which it is doubtful, and the reason as text.
+    /// With the reason as text.
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut object = serializer.serialize_struct("Gap", 6)?;
         object.serialize_field("from", &self.from)?;
@@ -266,7 +265,7 @@ impl Serialize for Gap {
 }
 
 impl ControlFlowKind {
-    /// The kind that a CFE packet's type means.
+    /// Returns the kind for the type in a CFE packet.
     pub fn new(kind: u8) -> ControlFlowKind {
         match kind {
             1 => ControlFlowKind::Interrupt,
@@ -285,7 +284,7 @@ impl ControlFlowKind {
         }
     }
 
-    /// Whether execution leaves the instruction where it happens before that runs.
+    /// Returns whether the event prevents the instruction at which it happens.
     pub fn is_asynchronous(self) -> bool {
         matches!(
             self,
@@ -300,7 +299,7 @@ impl ControlFlowKind {
         )
     }
 
-    /// Whether it comes with a vector.
+    /// Returns whether the event has a vector.
     pub fn has_vector(self) -> bool {
         matches!(
             self,
@@ -313,7 +312,7 @@ impl ControlFlowKind {
 }
 
 impl EventData {
-    /// What an EVD packet of this type means.
+    /// Decodes the data of an EVD packet by its type.
     pub fn new(kind: u8, payload: u64) -> EventData {
         match kind {
             0 => EventData::PageFaultAddress(payload),
@@ -362,7 +361,7 @@ impl fmt::Display for EventData {
     }
 }
 
-/// ` at 401000`, where the address is known.
+/// Writes ` at 401000`, if the address is known.
 struct At(Option<u64>);
 
 impl fmt::Display for At {
@@ -371,7 +370,7 @@ impl fmt::Display for At {
     }
 }
 
-/// ` (interrupt 14)`, where the cause is known.
+/// Writes ` (interrupt 14)`, if the cause is known.
 struct By(Option<Cause>);
 
 impl fmt::Display for By {
@@ -395,7 +394,7 @@ impl fmt::Display for ValueBlock {
 }
 
 impl fmt::Display for Event {
-    /// One line; addresses and payloads in hexadecimal.
+    /// Writes one line, with addresses and payloads in hexadecimal.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Event::Time(now) => write!(f, "time {}", now.0),
@@ -421,7 +420,7 @@ impl fmt::Display for Event {
 }
 
 impl Event {
-    /// Events beside the flow itself.
+    /// Writes events beside the flow.
     fn fmt_optional(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Event::PtWrite { ip, payload } => write!(f, "ptwrite {payload:x}{}", At(*ip)),

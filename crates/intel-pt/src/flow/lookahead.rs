@@ -1,14 +1,14 @@
-//! Looks ahead along code that needs no packet, and reports nothing.
+//! Walks ahead along code that needs no packet, without reports.
 
 use hodo_code::{Block, BlockId, Graph, Labels, Terminator};
 use iced_x86::Instruction;
 
 use super::Trouble;
 
-/// Blocks between two packets after which a walk looks whether it runs in a circle.
+/// Blocks between two packets after which a walk checks for a loop.
 pub(super) const SUSPICIOUS: u32 = 64;
 
-/// Brent's cycle finder: remembers one block and compares, at growing distances.
+/// Brent's cycle detection: remembers one block and compares, at growing distances.
 pub(super) struct CircleGuard {
     steps: u32,
     limit: u32,
@@ -16,12 +16,12 @@ pub(super) struct CircleGuard {
 }
 
 impl CircleGuard {
-    /// After so many steps, fewer than [`SUSPICIOUS`].
+    /// Starts after `steps` blocks, fewer than [`SUSPICIOUS`].
     pub(super) fn after(steps: u32) -> CircleGuard {
         CircleGuard { steps, limit: SUSPICIOUS, remembered: None }
     }
 
-    /// Whether `block` was met before on a walk on which nothing but the position changes.
+    /// Returns whether the walk has visited `block` before, with only the position changing.
     #[inline]
     pub(super) fn is_circle(&mut self, block: BlockId) -> bool {
         if self.remembered == Some(block) {
@@ -36,15 +36,15 @@ impl CircleGuard {
     }
 }
 
-/// Where the way that needs no packet would lead.
+/// A walk ahead along code that needs no packet.
 pub(super) struct Lookahead {
     /// Address of the next instruction.
     pub(super) ip: u64,
-    /// The block at `ip`, once it was looked up.
+    /// The block at `ip`, once looked up.
     block: Option<BlockId>,
-    /// Tick at which the code is looked at.
+    /// Tick of the code to walk over.
     at: u64,
-    /// Blocks that were passed.
+    /// Number of blocks passed.
     pub(super) steps: u32,
     guard: CircleGuard,
 }
@@ -54,7 +54,7 @@ impl Lookahead {
         Lookahead { ip, block, at, steps: 0, guard: CircleGuard::after(0) }
     }
 
-    /// The block that it stands before.
+    /// Returns the block at the current position.
     pub(super) fn here<L: Labels>(&mut self, graph: &mut Graph<'_, L>) -> Result<BlockId, Trouble> {
         match self.block {
             Some(id) => Ok(id),
@@ -62,7 +62,7 @@ impl Lookahead {
         }
     }
 
-    /// Over the block `id`, unless its end needs a packet: then `false`.
+    /// Passes block `id`; returns `false` if its end needs a packet.
     pub(super) fn step<L: Labels>(&mut self, graph: &mut Graph<'_, L>, id: BlockId) -> Result<bool, Trouble> {
         let block = graph.block(id);
         let (to, runs_on) = match block.terminator {
@@ -79,8 +79,8 @@ impl Lookahead {
         Ok(true)
     }
 
-    /// Goes on to the first instruction that is `wanted`: its address and length, where there is one
-    /// before the next decision, or at it.
+    /// Continues to the first `wanted` instruction and returns its address and length, if there is one before the
+    /// next decision or at it.
     pub(super) fn find<L: Labels>(
         &mut self,
         graph: &mut Graph<'_, L>,
@@ -98,7 +98,7 @@ impl Lookahead {
     }
 }
 
-/// The first instruction of a block that is `wanted`: its address and length.
+/// Returns address and length of the first `wanted` instruction of a block.
 fn find_inside<L: Labels>(
     graph: &Graph<'_, L>,
     id: BlockId,
@@ -115,7 +115,7 @@ fn find_inside<L: Labels>(
     })
 }
 
-/// How many instructions of `block` stand before `ip`; `None` where none begins there.
+/// Returns the number of instructions of `block` before `ip`, or `None` if none begins there.
 pub(super) fn instructions_before<L: Labels>(graph: &Graph<'_, L>, block: &Block, ip: u64) -> Option<usize> {
     let mut address = block.start;
     let mut count = 0;

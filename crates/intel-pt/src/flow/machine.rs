@@ -1,4 +1,4 @@
-//! The state of the processor that decides which code runs, and in which mode.
+//! The processor state that decides which code runs, and in which mode.
 
 use hodo_code::Bits;
 
@@ -12,20 +12,20 @@ pub(super) struct Machine<'t> {
     non_root: bool,
     vmcs: Option<u64>,
     guests: &'t [Guest],
-    /// The host's program that runs, which may have a guest of its own.
+    /// The current program of the host, which may have a guest of its own.
     host: usize,
-    /// The program of the guest that runs, where that is another one than the host's.
+    /// The program of the current guest, if it differs from the host's.
     pub(super) guest: Option<usize>,
-    /// A guest runs whose code is not known.
+    /// Whether a guest with unknown code runs.
     guest_is_missing: bool,
-    /// Packets told changes that hold from the next TIP on, or from the FUP that is bound to them.
+    /// Whether changes are pending for the next TIP, or for the FUP bound to them.
     pub(super) changes: bool,
     next_mode: Option<(Bits, bool)>,
     next_paging: Option<(u64, bool)>,
     next_vmcs: Option<u64>,
 }
 
-/// Changes of page tables and VMCS.
+/// Pending changes of page tables and VMCS.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Unbound {
     vmcs: Option<u64>,
@@ -61,24 +61,24 @@ impl<'t> Machine<'t> {
         self.changes = true;
     }
 
-    /// PIP. Gives the one before it, where nothing came that it was bound to.
+    /// PIP. Returns the previous one if no packet bound it.
     pub(super) fn paging(&mut self, cr3: u64, non_root: bool) -> Option<(u64, bool)> {
         self.changes = true;
         self.next_paging.replace((cr3, non_root))
     }
 
-    /// VMCS. Gives the one before it, likewise.
+    /// VMCS. Returns the previous one if no packet bound it.
     pub(super) fn virtual_machine(&mut self, base: u64) -> Option<u64> {
         self.changes = true;
         self.next_vmcs.replace(base)
     }
 
-    /// Takes the changes of page tables and VMCS that were told and wait for a TIP.
+    /// Takes the pending changes of page tables and VMCS.
     pub(super) fn take_unbound(&mut self) -> Unbound {
         Unbound { vmcs: self.next_vmcs.take(), paging: self.next_paging.take() }
     }
 
-    /// They take effect, wherever that was.
+    /// Applies and reports changes.
     pub(super) fn tell(&mut self, unbound: Unbound, sink: &mut impl Sink) {
         if let Some(base) = unbound.vmcs {
             self.vmcs = Some(base);
@@ -90,12 +90,12 @@ impl<'t> Machine<'t> {
         }
     }
 
-    /// Whether a MODE.Exec waits for the TIP or FUP that it is bound to.
+    /// Returns whether a MODE.Exec waits for the TIP or FUP that it is bound to.
     pub(super) fn mode_waits(&self) -> bool {
         self.next_mode.is_some()
     }
 
-    /// What was told takes effect. A MODE.Exec may be redundant, and tells only what is new.
+    /// Applies and reports the pending changes. A MODE.Exec may be redundant, so only differences are reported.
     pub(super) fn change(&mut self, sink: &mut impl Sink) {
         let unbound = self.take_unbound();
         self.tell(unbound, sink);
@@ -112,7 +112,7 @@ impl<'t> Machine<'t> {
         self.settle();
     }
 
-    /// The same in a PSB+, which repeats what holds.
+    /// Applies the changes of a PSB+ without reports: it repeats the state.
     pub(super) fn set(&mut self) {
         self.vmcs = self.next_vmcs.take().or(self.vmcs);
         if let Some((_, non_root)) = self.next_paging.take() {
@@ -124,7 +124,7 @@ impl<'t> Machine<'t> {
         self.settle();
     }
 
-    /// Another program of the host runs.
+    /// Switches to another program of the host.
     pub(super) fn run(&mut self, host: usize) {
         self.host = host;
         self.choose_guest();
@@ -135,7 +135,7 @@ impl<'t> Machine<'t> {
         self.choose_guest();
     }
 
-    /// Finds the guest that runs, if one does.
+    /// Selects the current guest, if one runs.
     fn choose_guest(&mut self) {
         let runs = |guest: &&Guest| {
             guest.vmcs.is_none_or(|vmcs| Some(vmcs) == self.vmcs)
@@ -149,7 +149,7 @@ impl<'t> Machine<'t> {
         });
     }
 
-    /// The trouble that it is when a guest runs whose code is not known.
+    /// Returns the trouble if a guest with unknown code runs.
     pub(super) fn missing_guest(&self) -> Option<Trouble> {
         self.guest_is_missing.then_some(Trouble::Guest { vmcs: self.vmcs })
     }

@@ -1,12 +1,12 @@
-//! Packets and code to the exact flow of execution.
+//! Decodes packets and code to the exact flow of execution.
 //!
 //! ```text
 //! packets ──decoder (what happened?)──► walk (which blocks is that?) ──► Sink
 //! ```
 //!
-//! Nothing is reported without evidence: the decoder walks over code only as far as a packet proves
-//! that it ran. At each PSB it walks up to the IP that the PSB+ names, so a span between two PSBs
-//! decodes to the same flow whether the span before it was decoded or not.
+//! The decoder reports nothing without evidence: it walks over code only as far as a packet proves that it ran. At
+//! each PSB it walks up to the IP in the PSB+, so a span between two PSBs decodes to the same flow whether or not the
+//! span before it was decoded.
 
 mod bind;
 mod decoder;
@@ -29,29 +29,29 @@ pub use event::{Cause, ControlFlow, ControlFlowKind, Event, EventData, Transacti
 pub use fast::{Memos, Step};
 pub use trouble::{Expected, Gap, Hidden, Trouble};
 
-/// Instructions that ran one after the other: a block, or its first instructions.
+/// Consecutive instructions that ran: a block, or its first instructions.
 #[derive(Clone, Copy, Debug)]
 pub struct Executed<'a> {
     /// The block.
     pub block: &'a Block,
-    /// Lengths in bytes of the instructions that ran, from the block's start on.
+    /// Lengths of the instructions that ran, from the block's start on, in bytes.
     pub lengths: &'a [u8],
     /// Their bytes.
     pub bytes: &'a [u8],
-    /// Where its code comes from.
+    /// Source and validity of the block's code.
     pub provenance: &'a Provenance,
-    /// The code that it is part of.
+    /// The code that contains the block.
     pub code: Snapshot<'a>,
 }
 
 impl Executed<'_> {
-    /// Whether the block ran to its end, so that its terminator took effect.
+    /// Returns whether the block ran to its end, so that its terminator took effect.
     #[inline]
     pub fn is_whole(&self) -> bool {
         self.lengths.len() == self.block.instructions as usize
     }
 
-    /// Addresses of the instructions that ran.
+    /// Returns the addresses of the instructions that ran.
     pub fn addresses(&self) -> impl Iterator<Item = u64> {
         self.lengths.iter().scan(self.block.start, |next, &length| {
             let address = *next;
@@ -61,34 +61,34 @@ impl Executed<'_> {
     }
 }
 
-/// What a packet tells of.
+/// What kind of event a packet reports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PacketKind {
-    /// A TNT packet. Its branches waited in the processor until it was full, or until another packet forced
-    /// it out, which then comes next.
+    /// A TNT packet. Its branches were pending in the processor until the packet was full, or until another packet,
+    /// which comes next, forced it out.
     Tnt,
-    /// The time alone.
+    /// Time only.
     Clock,
-    /// Anything else, which the processor sends when it happens.
+    /// Anything else; the processor sends it when it happens.
     Other,
 }
 
-/// Takes in what a stream shows, in order.
+/// Receives the decoded stream, in order.
 pub trait Sink {
-    /// Instructions ran.
+    /// Reports that instructions ran.
     fn executed(&mut self, executed: Executed<'_>);
 
-    /// Something else happened.
+    /// Reports any other event.
     fn event(&mut self, event: Event);
 
-    /// Whether function runs may be told in place of blocks; asked again with each packet.
+    /// Returns whether the sink takes function runs in place of blocks. The decoder asks again for each packet.
     #[inline]
     fn takes_function_runs(&self) -> bool {
         false
     }
 
-    /// Blocks of this graph ran, some function runs one after another, and then it is this [time](Event::Time), if one is
-    /// given. What else is told comes after all that ran before.
+    /// Reports consecutive function runs of blocks of this graph, and then this [time](Event::Time), if given. Other
+    /// reports come after everything that ran before them.
     #[inline]
     fn function_runs<L: Labels>(
         &mut self,
@@ -98,29 +98,29 @@ pub trait Sink {
     ) {
     }
 
-    /// What is told next is what one packet says.
+    /// Announces that the next reports are those of one packet.
     #[inline]
     fn packet(&mut self, _kind: PacketKind) {}
 
-    /// Whether steps of [paths](Sink::learn) are to be single blocks.
+    /// Whether the steps of [paths](Sink::learn) must be single blocks.
     const TAKES_BLOCKS: bool = false;
 
-    /// Whether paths may be told in place of blocks; asked again whenever a time was told.
+    /// Returns whether the sink takes paths in place of blocks. The decoder asks again after each reported time.
     #[inline]
     fn takes_paths(&self) -> bool {
         false
     }
 
-    /// A number for all that decides what a path means to this sink; `None` where it is to be told of blocks.
+    /// Returns a number for the sink's state, which decides what a path does to the sink; `None` if the sink needs
+    /// blocks.
     ///
-    /// Paths are told only by [`Decoder::decode_with_memo`], in place of what [`Sink::executed`] and
-    /// [`Sink::packet`] would tell.
+    /// Only [`Decoder::decode_with_memo`] reports paths, in place of [`Sink::executed`] and [`Sink::packet`].
     fn state(&mut self) -> Option<u32> {
         None
     }
 
-    /// Learns what steps that follow each other do to the sink in a state, which need not be the present one: a
-    /// number for that, and the state behind them. `None` where the sink is to be told of their blocks.
+    /// Learns the effect of consecutive steps on the sink in `state`, which need not be the current one. Returns a
+    /// number for the path and the resulting state, or `None` if the sink needs the steps' blocks.
     fn learn<L: Labels>(
         &mut self,
         _state: u32,
@@ -130,13 +130,13 @@ pub trait Sink {
         None
     }
 
-    /// A path that was learned ran.
+    /// Reports that a learned path ran.
     #[inline]
     fn path(&mut self, _path: u32) {}
 
-    /// Paths led to this state. What comes next is told of blocks.
+    /// Sets the state that paths led to. Blocks follow.
     fn resume(&mut self, _state: u32) {}
 
-    /// No state and no path of those so far will be told any more.
+    /// Invalidates all numbers of states and paths so far.
     fn forget(&mut self) {}
 }

@@ -1,4 +1,4 @@
-//! PSB+: the packets from PSB to PSBEND, which tell the whole state.
+//! PSB+: the packets from PSB to PSBEND, which give the whole state.
 
 use hodo_code::Labels;
 
@@ -12,18 +12,18 @@ use crate::{
     packet::{PSB, Packet},
 };
 
-/// What the packets between PSB and PSBEND say.
+/// The content of a PSB+.
 #[derive(Default)]
 struct PsbPlus {
     ip: Option<u64>,
-    /// It ended with an OVF rather than with PSBEND.
+    /// It ended with an OVF instead of PSBEND.
     overflow: bool,
-    /// It ended with neither, as packets are missing.
+    /// It ended with neither, because packets are missing.
     torn: bool,
 }
 
 impl Decoder<'_> {
-    /// Learns from a PSB+ how far execution came, and goes on there.
+    /// Walks up to the address in the PSB+ and continues there.
     pub(super) fn psb<L: Labels, S: Sink>(
         &mut self,
         context: &mut Context<'_, '_, L, S>,
@@ -37,7 +37,7 @@ impl Decoder<'_> {
         self.calls_before.clear();
         self.left_from = None;
         let first = self.reported.is_none();
-        // It repeats the state; what was told before and not bound to anything is a change of its own.
+        // A PSB+ repeats the state; a change before it that was not bound yet is separate.
         let unbound = self.machine.take_unbound();
         let plus = self.psb_plus();
         if self.is_on()
@@ -63,7 +63,7 @@ impl Decoder<'_> {
                 self.walk.go(ip);
                 self.state = State::OnSincePsb;
             }
-            // The FUP of an overflow may come after the PSB+ (SDM, "Compound Packet Event Summary").
+            // The FUP of an overflow may follow the PSB+ (SDM, "Compound Packet Event Summary").
             None if self.state == State::Overflowed => {}
             None if self.is_lost() && !plus.overflow && !plus.torn => {
                 self.find_off(context.sink);
@@ -83,7 +83,7 @@ impl Decoder<'_> {
         Ok(())
     }
 
-    /// Up to the address that the PSB+ names, which is where execution stood.
+    /// Walks up to the address in the PSB+, where execution was.
     fn reach_psb<L: Labels, S: Sink>(&mut self, plus: &PsbPlus, context: &mut Context<'_, '_, L, S>) {
         let (walk, graph, sink) = self.parts(context);
         match plus.ip {
@@ -93,7 +93,7 @@ impl Decoder<'_> {
                     self.lose(trouble);
                 }
             }
-            // The FUP may be what was lost.
+            // The overflow may have lost the FUP.
             None if plus.overflow => {}
             None => {
                 self.lose(Trouble::Contradiction { at: self.walk.ip, expected: Expected::Off });
@@ -101,7 +101,7 @@ impl Decoder<'_> {
         }
     }
 
-    /// Reads the status packets up to PSBEND. An OVF ends them early.
+    /// Reads the status packets up to PSBEND or OVF.
     fn psb_plus(&mut self) -> Result<PsbPlus, Trouble> {
         let mut plus = PsbPlus::default();
         self.waiting = Waiting::Nothing;
@@ -118,7 +118,7 @@ impl Decoder<'_> {
                 Some(Packet::Overflow) => return Ok(PsbPlus { overflow: true, ..plus }),
                 Some(Packet::Fup(_) | Packet::ModeTsx { .. } | Packet::Pad | Packet::Mnt(_)) => {}
                 Some(packet) if self.timing.follow(&packet) => {}
-                // PSBEND is missing; what follows is an ordinary packet again.
+                // PSBEND is missing; the packet is an ordinary one.
                 _ => {
                     self.packets = before;
                     return Ok(PsbPlus { torn: true, ..plus });

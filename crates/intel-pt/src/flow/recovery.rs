@@ -1,12 +1,12 @@
-//! Losing the flow, and the earliest point at which it is certain again.
+//! Loss of the flow, and the earliest point at which it is certain again.
 //!
-//! A TIP says where execution was, but not which of the branches around it went by before: a processor may
-//! send TIP packets late, after a TNT packet that holds branches from behind them (SDM, "Deferred TIPs").
-//! It does so only where the TNT packet was full or where another packet forced both out. So a TIP is
-//! certain where no TNT stands before it, or one that was not full and was forced out by the TIP itself.
+//! A TIP gives an address, but not which of the surrounding branches ran before it: a processor may defer TIP packets
+//! and send them after a TNT packet with later branches (SDM, "Deferred TIPs"). It does so only if the TNT packet was
+//! full or another packet forced both out. So a TIP is certain if no TNT precedes it, or if the TNT was not full and
+//! was forced out by the TIP itself.
 //!
-//! Where packets contradict each other or the code, bytes may be damaged, and the last IP may be wrong.
-//! Then an address is believed after a trial only (see [`trial`](super::trial)).
+//! If packets contradict each other or the code, bytes may be damaged and the last IP may be wrong. The decoder then
+//! accepts an address only after a probe (see [`resync_probe`](super::resync_probe)).
 
 use hodo_code::{Labels, Unreadable};
 
@@ -19,29 +19,29 @@ use crate::{
     packet::{IpPayload, Packet, Tnt},
 };
 
-/// What is known of the flow.
+/// Knowledge of the flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum State {
-    /// Nothing; until a packet tells where execution is.
+    /// Unknown, until a packet gives the address.
     Lost,
-    /// The same, after the processor lost packets: a FUP tells.
+    /// Unknown because the processor lost packets; a FUP gives the address.
     Overflowed,
     /// Tracing is off.
     Off,
-    /// Tracing is on, on the word of a PSB+ alone; a TIP.PGE may follow (erratum BDM70).
+    /// Tracing is on according to a PSB+ only; a TIP.PGE may follow (erratum BDM70).
     OnSincePsb,
-    /// Tracing is on, on the word of a FUP after an OVF alone (erratum APL12).
+    /// Tracing is on according to a FUP after an OVF only (erratum APL12).
     OnSinceOverflow,
     /// Tracing is on.
     On,
 }
 
-/// Branches that may wait for TIP packets, while the flow is lost.
+/// Branches that may be pending for TIP packets while the flow is lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Waiting {
-    /// None: whatever packet forced all out.
+    /// None: some packet forced all out.
     Nothing,
-    /// Some of the last TNT, which was not full; none, if the next TIP forced it out.
+    /// Some of the last TNT, which was not full; none, if the next TIP forces it out.
     OfPartial(Tnt),
     /// Some of the last TNT, which was full.
     OfFull(Tnt),
@@ -49,7 +49,7 @@ pub(super) enum Waiting {
     Unknown,
 }
 
-/// Branches that fill a TNT-8 and a TNT-64 packet.
+/// Branches of a full TNT-8 and a full TNT-64 packet.
 const FULL: [u8; 2] = [6, 47];
 
 impl Waiting {
@@ -59,7 +59,7 @@ impl Waiting {
 }
 
 impl Decoder<'_> {
-    /// A compressed return to a call that is hidden has run; only where it went is not known.
+    /// A compressed return to a hidden call ran, but its target is unknown: reports its block.
     #[cold]
     pub(super) fn over_unseen_return<L: Labels, S: Sink>(
         &mut self,
@@ -76,8 +76,8 @@ impl Decoder<'_> {
         Trouble::UnseenCall { at, hidden }
     }
 
-    /// Another thread may run from here on although tracing did not go off: the kernel's code, which all programs
-    /// have, takes the processor from one and gives it to the other. User space gives it to nobody but the kernel.
+    /// Applies a thread switch of the schedule while tracing stays on. Only the kernel switches threads, and its code is
+    /// part of all programs.
     #[cold]
     #[inline(never)]
     pub(super) fn switch_within_kernel<L: Labels, S: Sink>(&mut self, context: &mut Context<'_, '_, L, S>) {
@@ -89,7 +89,7 @@ impl Decoder<'_> {
         }
     }
 
-    /// Whether tracing is on, and the flow known.
+    /// Returns whether tracing is on and the flow is known.
     pub(super) fn is_on(&self) -> bool {
         matches!(self.state, State::On | State::OnSincePsb | State::OnSinceOverflow)
     }
@@ -98,12 +98,12 @@ impl Decoder<'_> {
         matches!(self.state, State::Lost | State::Overflowed)
     }
 
-    /// The flow is lost at the packet, unless it was before.
+    /// Loses the flow at the current packet, unless it is lost already.
     ///
-    /// Calls from before code or packets that are missing are forgotten: the processor may have returned from
-    /// them meanwhile, and have called others on top of them, which a compressed return would go back to.
+    /// Calls before missing code or packets are discarded: meanwhile the processor may have returned from them and
+    /// made other calls, to which a compressed return would go.
     pub(super) fn lose(&mut self, trouble: Trouble) {
-        // Behind damage an address at which nothing is may be a damaged one.
+        // After damage, an address without mapped code may itself be damaged.
         let unmapped = matches!(trouble, Trouble::Code(Unreadable::Unmapped(_)));
         let doubtful = trouble.is_doubtful() || self.damaged && unmapped;
         let calls = std::mem::take(&mut self.walk.returns);
@@ -134,12 +134,12 @@ impl Decoder<'_> {
         }
     }
 
-    /// The branches that may wait behind the packet that could not be followed.
+    /// Returns the branches that may be pending after the packet that could not be followed.
     fn waiting_behind(&self) -> Waiting {
         let mut packets = self.packets.clone();
         packets.skip_to(self.at);
         match packets.next_packet() {
-            // Unless TIP packets of branches among them were read already.
+            // This requires that no TIP packets of these branches were read.
             Ok(Some(Packet::Tnt8(tnt) | Packet::Tnt64(tnt)))
                 if packets.position() == self.packets.position() =>
             {
@@ -156,8 +156,8 @@ impl Decoder<'_> {
         }
     }
 
-    /// A packet that is there only while tracing is on: whether the flow is known, so that it can be
-    /// followed.
+    /// Handles a packet that exists only while tracing is on. Returns whether the flow is known, so that the packet
+    /// can be followed.
     #[cold]
     pub(super) fn confirm_on(&mut self, tnt: Option<Tnt>) -> Result<bool, Trouble> {
         match self.state {
@@ -173,7 +173,7 @@ impl Decoder<'_> {
         }
     }
 
-    /// A TIP while the flow is lost: execution is there, if all that went before is done.
+    /// Resumes at a TIP while the flow is lost, if all earlier branches are done.
     #[cold]
     pub(super) fn resume_at_tip<L: Labels, S: Sink>(
         &mut self,
@@ -205,7 +205,7 @@ impl Decoder<'_> {
         matches!(self.look_ahead(follows), Some(Packet::Tnt8(_) | Packet::Tnt64(_)))
     }
 
-    /// The first packet ahead that is `wanted`.
+    /// Returns the first `wanted` packet ahead.
     fn look_ahead(&self, wanted: impl Fn(&Packet) -> bool) -> Option<Packet> {
         let mut packets = self.packets.clone();
         loop {
@@ -216,8 +216,8 @@ impl Decoder<'_> {
         }
     }
 
-    /// OVF: packets were lost. Where tracing is on again, or still, a FUP says where; any packet that does
-    /// not tell the time, but comes first, says that it is off, unless the FUP is missing (erratum SKD010).
+    /// OVF: packets were lost. If tracing is on afterwards, a FUP gives the address. If another packet that is not a
+    /// timing packet comes first, tracing is off, unless the FUP is missing (erratum SKD010).
     #[cold]
     pub(super) fn overflow<L: Labels, S: Sink>(&mut self, context: &mut Context<'_, '_, L, S>) {
         self.announced.flush(None, context.sink);
@@ -246,7 +246,7 @@ impl Decoder<'_> {
         }
     }
 
-    /// Tracing turns out to be off.
+    /// Reports that tracing is off.
     pub(super) fn find_off(&mut self, sink: &mut impl Sink) {
         self.close_gap(sink);
         self.state = State::Off;

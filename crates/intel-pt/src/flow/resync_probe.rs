@@ -1,10 +1,9 @@
-//! Trials: whether execution goes on at an address that damaged bytes leave in doubt.
+//! Probes: test whether execution continues at a doubtful address after damage.
 //!
-//! Behind damage the bytes of a TIP may be those of another packet, its address may be told as a change of
-//! one that was lost, and branches of the TNT before it may have run behind it. So decoding goes on there
-//! unseen first, and for good only where the code bears it out: an indirect branch where each of the next
-//! TIP packets stands, conditional ones and returns where TNT bits are, up to the IP of the next PSB+ or for
-//! as many TIP packets as are [`ENOUGH`].
+//! After damage, the bytes of a TIP may belong to another packet, its address may update one that was lost, and
+//! branches of the TNT before it may have run after it. So the decoder first continues there without reports. It
+//! accepts the address only if the code confirms it: indirect branches at the next TIP packets, conditional branches
+//! and returns at TNT bits, up to the IP of the next PSB+ or for [`ENOUGH`] TIP packets.
 
 use hodo_code::{Labels, ReturnStack, Unreadable};
 
@@ -15,29 +14,30 @@ use super::{
 };
 use crate::packet::{self, Packet, Tnt};
 
-/// TIP packets that the code bears out, after which a trial is believed. A wrong path seldom stands at an
-/// indirect branch when the next TIP comes.
+/// Number of confirmed TIP packets that suffice. A wrong path is rarely at an indirect branch when the next TIP
+/// comes.
 const ENOUGH: u32 = 8;
 
-/// Packets that are looked at to find out whether branches wait for a TIP. Most ways are contradicted by the first.
+/// Maximum packets for finding out whether branches are pending for a TIP. The first packet refutes most cases.
 const PATIENCE: u32 = 256;
 
-/// How many of the newest calls before the damage may have returned in it. No trial looks farther than
-/// [`ENOUGH`] TIP packets, so decoding takes no more than so many times [`ENOUGH`] as long.
+/// Number of return stacks from before the damage to try: each lacks one more of the newest calls, which may have
+/// returned within the damage. A probe reads at most [`ENOUGH`] TIP packets, so decoding takes at most `RETURNED` times
+/// [`ENOUGH`] as long.
 const RETURNED: usize = 4;
 
-/// What a trial shows.
+/// Result of a probe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Verdict {
-    /// The code bears out what the packets say.
+    /// The code confirms the packets.
     Confirmed,
-    /// Nothing contradicts, but the trace ends, or code or packets are missing, too early to tell.
+    /// No contradiction, but the trace ends too early, or code or packets are missing.
     Open,
     /// The code contradicts the packets.
     Contradicted(Trouble),
 }
 
-/// Takes in why the flow was lost first, and nothing else.
+/// Records the first reason why the flow was lost, and nothing else.
 #[derive(Default)]
 struct FirstLoss(Option<Trouble>);
 
@@ -52,7 +52,7 @@ impl Sink for FirstLoss {
 }
 
 impl Decoder<'_> {
-    /// Whether the code at `ip` can be read.
+    /// Checks that the code at `ip` can be read.
     pub(super) fn read<L: Labels, S: Sink>(
         &mut self,
         ip: u64,
@@ -62,11 +62,11 @@ impl Decoder<'_> {
         graph.at(ip, walk.at).map(|_| ()).map_err(Trouble::Code)
     }
 
-    /// Whether execution goes on at `ip`, as the packet before says while the flow is lost. `certain` says
-    /// whether it must where no bytes are damaged.
+    /// Decides whether execution continues at `ip`, the address in the last packet, while the flow is lost. `certain`
+    /// is whether this must be so if no bytes are damaged.
     ///
     /// # Errors
-    /// Why it can't be followed from there.
+    /// Why the flow can't continue there.
     pub(super) fn believe<L: Labels, S: Sink>(
         &mut self,
         ip: u64,
@@ -74,11 +74,11 @@ impl Decoder<'_> {
         context: &mut Context<'_, '_, L, S>,
     ) -> Result<(), Trouble> {
         self.read(ip, context)?;
-        // A trial ends where the flow is lost.
+        // A probe ends where the flow is lost.
         if self.on_trial || !self.damaged {
             return if certain { Ok(()) } else { Err(Trouble::LostAddress) };
         }
-        // Returns may still go back to the calls before the damage.
+        // Returns may still go back to calls from before the damage.
         let before = std::iter::successors(Some(self.calls_before.clone()), |calls| {
             let mut older = calls.clone();
             older.pop().map(|_| older)
@@ -96,7 +96,7 @@ impl Decoder<'_> {
                 }
             }
             self.last_ip.trust();
-            // They are remembered once: what returns from them uses them up.
+            // These calls serve one resumption only: returns consume them.
             if !calls.is_empty() {
                 self.calls_before.clear();
             }
@@ -106,8 +106,8 @@ impl Decoder<'_> {
         Err(trouble)
     }
 
-    /// Whether no branch of the TNT before ran behind the TIP to `ip`: the code contradicts that any did. It proves
-    /// that only where neither bytes are damaged nor code that is missing comes before the contradiction.
+    /// Returns whether no branch of the last TNT ran after the TIP to `ip`: the code contradicts each possible number
+    /// of them. A contradiction counts only without damage or missing code before it.
     pub(super) fn none_waits<L: Labels, S: Sink>(
         &mut self,
         tnt: Tnt,
@@ -125,8 +125,8 @@ impl Decoder<'_> {
         })
     }
 
-    /// Decodes on from `ip`, with these calls to return from, and after branches that wait. Takes no more packets
-    /// than there is patience for.
+    /// Decodes from `ip` on, with the return stack `calls` and after the `waiting` branches. Reads at most `patience`
+    /// packets.
     fn try_out<L: Labels, S: Sink>(
         &self,
         ip: u64,
@@ -137,7 +137,7 @@ impl Decoder<'_> {
     ) -> Verdict {
         let mut trial = self.clone();
         (trial.on_trial, trial.damaged, trial.gap) = (true, false, None);
-        // A return that goes back to none of the calls contradicts that they are remembered.
+        // If `calls` is not empty, a return that matches none of them is a contradiction.
         trial.hidden_calls = trial.hidden_calls.filter(|_| calls.is_empty());
         let mut loss = FirstLoss::default();
         let context = &mut Context { programs: &mut *context.programs, sink: &mut loss };
@@ -163,7 +163,8 @@ impl Decoder<'_> {
                 trial.lose(trouble);
             }
             match context.sink.0.or(trial.gap.as_ref().map(|gap| gap.trouble)) {
-                // Behind damage no packet that is sound leads to where nothing is mapped, unless code was not given.
+                // After damage, no valid packet leads to an unmapped address, unless the caller did not provide the
+                // code.
                 Some(trouble @ Trouble::Code(Unreadable::Unmapped(_))) if self.damaged => {
                     return Verdict::Contradicted(trouble);
                 }
@@ -179,8 +180,8 @@ impl Decoder<'_> {
         Verdict::Confirmed
     }
 
-    /// Behind bytes that are no packet: goes to the next packet that may tell where execution is, or to the
-    /// end of the segment; `false` at the end of the stream. Packets before it may be none, and say nothing.
+    /// After invalid bytes, skips to the next packet that may give an address, or to the end of the segment. Returns
+    /// `false` at the end of the stream. Packets before it may be no packets, and are not followed.
     pub(super) fn find_packet(&mut self) -> bool {
         loop {
             let before = self.packets.clone();
@@ -188,7 +189,7 @@ impl Decoder<'_> {
             match self.packets.next_packet() {
                 Ok(None) => return false,
                 Err(_) if at >= self.span.end => return false,
-                // No packet reaches into the PSB.
+                // No packet extends into the PSB.
                 Ok(Some(_)) if at < self.span.end && self.packets.position() > self.span.end => {
                     self.packets.skip_to(at + 1);
                 }

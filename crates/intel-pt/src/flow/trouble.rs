@@ -1,4 +1,4 @@
-//! What keeps flow from being followed.
+//! Reasons why flow can't be followed.
 
 use std::fmt;
 
@@ -7,22 +7,21 @@ use hodo_code::Unreadable;
 
 use crate::packet;
 
-/// A span of the trace that gave no flow.
+/// A span of the trace without flow.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Gap {
     /// First byte of the span in the stream: the packet that could not be followed.
     pub from: u64,
-    /// The byte in the stream at which decoding goes on.
+    /// The byte in the stream at which decoding continues.
     pub to: u64,
-    /// The tick before it, where known.
+    /// The tick before the span, if known.
     pub since: Option<Tsc>,
-    /// The tick at which decoding goes on, where known.
+    /// The tick at which decoding continues, if known.
     pub until: Option<Tsc>,
-    /// Where the trace contradicts itself or the code, bytes may have been damaged before that showed:
-    /// the byte in the stream at which decoding was certain the last time. What was reported since is
-    /// doubtful.
+    /// Set if the trace contradicts itself or the code: bytes may have been damaged earlier. It is the last byte in
+    /// the stream at which decoding was certain; everything reported since then is doubtful.
     pub doubtful_since: Option<u64>,
-    /// Why.
+    /// The reason.
     pub trouble: Trouble,
 }
 
@@ -31,52 +30,51 @@ pub struct Gap {
 pub enum Trouble {
     /// The processor lost packets.
     Overflow,
-    /// Bytes are missing or unusable where the recording says so.
+    /// The recording marks bytes as missing or unusable.
     Missing,
-    /// The bytes are no packet.
+    /// The bytes are no valid packet.
     Packet(packet::ErrorKind),
-    /// The code that runs next can't be read.
+    /// The next code to run can't be read.
     Code(Unreadable),
-    /// A guest runs whose code is not known.
+    /// A guest with unknown code runs.
     Guest {
-        /// Address of its VMCS, where the trace says so.
+        /// Address of its VMCS, if the trace gives it.
         vmcs: Option<u64>,
     },
-    /// The code contradicts the packet: at the address is a branch of another kind, or none.
+    /// The code contradicts the packet: there is a branch of another kind at the address, or none.
     Contradiction {
         /// Address of the block whose end contradicts.
         at: u64,
-        /// What the packet asks for.
+        /// What the packet requires.
         expected: Expected,
     },
-    /// A compressed return without a call that it could return from.
+    /// A compressed return on an empty return stack.
     EmptyReturnStack {
         /// Address after the return.
         at: u64,
     },
-    /// A compressed return to a call that was not decoded, as something is missing before it.
+    /// A compressed return to a call that was not decoded, because something before it is missing.
     UnseenCall {
         /// Address after the return.
         at: u64,
-        /// What the call lies in.
+        /// Why the call was not decoded.
         hidden: Hidden,
     },
-    /// The code runs in a circle that no packet ends.
+    /// The code loops, and no packet ends the loop.
     EndlessLoop {
-        /// Some address of the circle.
+        /// An address in the loop.
         at: u64,
     },
-    /// A packet leaves out the address that it is there for.
+    /// A packet lacks its address.
     NoAddress,
-    /// A packet updates an address that was lost.
+    /// A packet updates an unknown last IP.
     LostAddress,
-    /// Conditional branches were not traced, and the code alone does not say where it went.
+    /// Conditional branches were not traced, and the code alone does not determine the flow.
     NotTraced {
         /// Address of the block that the branch ends.
         at: u64,
     },
-    /// An address filter ended tracing at this branch or behind it; which of them, only the filter says (erratum
-    /// SKL014).
+    /// An address filter ended tracing at this branch or after it; only the filter can decide which (erratum SKL014).
     UnknownFilter {
         /// Address of the block that the branch ends.
         at: u64,
@@ -86,16 +84,16 @@ pub enum Trouble {
 /// Why a call was not decoded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Hidden {
-    /// The code that called is missing, or that on the way to it.
+    /// The calling code, or code on the way to it, is missing.
     ByMissingCode,
     /// The processor lost packets.
     ByOverflow,
-    /// Packets and code do not fit each other, or bytes are no packets.
+    /// Packets contradict the code, or bytes are no valid packets.
     ByDamage,
 }
 
 impl Trouble {
-    /// What it does to the calls that are made from here on; `None` where it only shows that they are hidden.
+    /// Returns why later returns may find no call; `None` if the trouble is only a consequence of hidden calls.
     pub(super) fn hides(self) -> Option<Hidden> {
         match self {
             Trouble::UnseenCall { .. } => None,
@@ -107,21 +105,21 @@ impl Trouble {
         }
     }
 
-    /// Whether what was decoded before may be wrong because of it, as bytes were damaged or code changed
-    /// unseen. Else the packets are sound, and only code or packets are missing.
+    /// Returns whether earlier decoding may be wrong, because bytes were damaged or code changed unseen. Otherwise
+    /// the packets are sound, and only code or packets are missing.
     pub(super) fn is_doubtful(self) -> bool {
         match self {
             Trouble::Overflow | Trouble::Missing | Trouble::Guest { .. } | Trouble::NotTraced { .. } => false,
             Trouble::LostAddress | Trouble::UnknownFilter { .. } | Trouble::UnseenCall { .. } => false,
             Trouble::Code(code) => matches!(code, Unreadable::Invalid(_)),
-            // The stream may end anywhere.
+            // A stream may end at any byte.
             Trouble::Packet(packet::ErrorKind::CutShort(_)) => false,
             _ => true,
         }
     }
 }
 
-/// What a packet says of the branch that comes next.
+/// The next branch, as a packet requires it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Expected {
     /// A conditional branch or a compressed return.
@@ -130,13 +128,13 @@ pub enum Expected {
     Indirect,
     /// No branch before this address.
     Reach(u64),
-    /// The transfer that a FUP announces.
+    /// The transfer that follows a FUP.
     Transfer,
     /// PTWRITE.
     PtWrite,
-    /// Tracing to be off.
+    /// Tracing is off.
     Off,
-    /// Tracing to be on.
+    /// Tracing is on.
     On,
 }
 

@@ -1,4 +1,4 @@
-//! Bytes to packets.
+//! Decodes bytes to packets.
 
 use std::{fmt, iter};
 
@@ -8,10 +8,10 @@ use crate::{Errata, Erratum};
 /// The sixteen bytes of a PSB packet.
 pub const PSB: [u8; 16] = [2, 0x82, 2, 0x82, 2, 0x82, 2, 0x82, 2, 0x82, 2, 0x82, 2, 0x82, 2, 0x82];
 
-/// Where the first PSB begins.
+/// Returns the position of the first PSB.
 ///
-/// The pattern may seem to begin early, where the packets before it end in `02` and `82` (a CYC and a
-/// TNT): the PSB is the last sixteen bytes of such a run.
+/// If a CYC ending in `02` and a TNT of `82` precede the PSB, the pattern matches too early. The PSB is the last
+/// sixteen bytes of the matching run.
 pub fn find_psb(bytes: &[u8]) -> Option<usize> {
     let mut at = memchr::memmem::find(bytes, &PSB)?;
     while bytes[at + PSB.len()..].starts_with(&PSB[..2]) {
@@ -20,7 +20,7 @@ pub fn find_psb(bytes: &[u8]) -> Option<usize> {
     Some(at)
 }
 
-/// Bytes that are no packet.
+/// Bytes that are no valid packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Error {
     /// Where the packet begins, in bytes from the start of the stream.
@@ -29,18 +29,18 @@ pub struct Error {
     pub kind: ErrorKind,
 }
 
-/// What can be wrong with a packet.
+/// Why bytes are no valid packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ErrorKind {
     /// The stream ends inside a packet of this many bytes (at least).
     CutShort(u8),
-    /// A PSB begins inside a packet of this many bytes: the rest of it is lost.
+    /// A PSB begins inside a packet of this many bytes: the rest of the packet is lost.
     CutByPsb(u8),
     /// No packet begins with this byte.
     UnknownOpcode(u8),
     /// No packet begins with 02 and this byte.
     UnknownExtendedOpcode(u8),
-    /// The packet's fixed or reserved bits are wrong; the byte that shows it.
+    /// This byte has wrong fixed or reserved bits for its packet.
     Malformed(u8),
 }
 
@@ -58,10 +58,10 @@ impl fmt::Display for Error {
 
 impl std::error::Error for Error {}
 
-/// Reads packets one after the other.
+/// Reads packets in sequence.
 ///
-/// Whether `xxxxx100` is a BIP or a TNT depends on the packets before it, so the decoder remembers
-/// whether a BBP block is open.
+/// Whether `xxxxx100` is a BIP or a TNT depends on the packets before it, so the decoder records whether a BBP block
+/// is open.
 #[derive(Clone, Debug)]
 pub struct Decoder<'a> {
     bytes: &'a [u8],
@@ -71,35 +71,35 @@ pub struct Decoder<'a> {
     errata: Errata,
 }
 
-/// A packet or the reason why there is none, and how many bytes it takes.
+/// A packet with its size in bytes, or an error.
 type Parsed = Result<(Packet, usize), ErrorKind>;
 
 impl<'a> Decoder<'a> {
-    /// A decoder at `position` of a stream.
+    /// Creates a decoder at `position` of a stream.
     pub fn new(bytes: &'a [u8], position: usize) -> Decoder<'a> {
         Decoder { bytes, position: position.min(bytes.len()), open_block: None, errata: Errata::NONE }
     }
 
-    /// The same for a processor that gets these packets wrong (SKD007, SKZ84).
+    /// Works around the errata in the packets themselves (SKD007, SKZ84).
     pub fn with_errata(self, errata: Errata) -> Decoder<'a> {
         Decoder { errata, ..self }
     }
 
-    /// Where the next packet begins, in bytes from the start of the stream.
+    /// Returns the position of the next packet, in bytes from the start of the stream.
     pub fn position(&self) -> usize {
         self.position
     }
 
-    /// All bytes, where packets mean what they mean by themselves: no block of values is open.
+    /// Returns all bytes if no block of values is open, so that packets can be read without context.
     #[inline]
     pub(crate) fn outside_block(&self) -> Option<&'a [u8]> {
         self.open_block.is_none().then_some(self.bytes)
     }
 
-    /// The next packet, or `None` at the end of the stream. After an error the position is unchanged.
+    /// Reads the next packet; returns `None` at the end of the stream. After an error the position is unchanged.
     #[inline]
     pub fn next_packet(&mut self) -> Result<Option<Packet>, Error> {
-        // Nearly all packets are one of a few, and not near the end: one wide load has all of them.
+        // Fast path: nearly all packets are of a few kinds and not near the end, so one wide load contains them.
         if let (Some(rest), None) = (self.bytes.get(self.position..), self.open_block)
             && let Some(wide) = rest.first_chunk()
             && let Some((packet, size)) = frequent(u64::from_le_bytes(*wide))
@@ -110,10 +110,10 @@ impl<'a> Decoder<'a> {
         self.any_packet()
     }
 
-    /// The same where a PSB is known to begin at `psb`: no packet from before reaches into it.
+    /// Reads the next packet, given that a PSB begins at `psb`: no earlier packet may extend into it.
     ///
     /// # Errors
-    /// As [`next_packet`](Decoder::next_packet), and a packet that the PSB cuts.
+    /// As for [`next_packet`](Decoder::next_packet), and for a packet that the PSB cuts.
     #[inline]
     pub fn next_before(&mut self, psb: usize) -> Result<Option<Packet>, Error> {
         let at = self.position;
@@ -131,14 +131,14 @@ impl<'a> Decoder<'a> {
         Error { at: at as u64, kind }
     }
 
-    /// Hands on all packets up to the end of the stream, or up to an error, at which the position is.
+    /// Passes all packets to `take`, up to the end of the stream, or up to an error, where the position then is.
     ///
     /// # Errors
-    /// The bytes at the position are no packet.
+    /// The bytes at the position are no valid packet.
     #[inline]
     pub fn for_each(&mut self, mut take: impl FnMut(Packet)) -> Result<(), Error> {
         loop {
-            // The same as in `next_packet`, with the position in a register, and TNT-8 packets in a row out of one word.
+            // As in `next_packet`, with the position in a register, and consecutive TNT-8 packets from one word.
             let mut at = self.position;
             while let (Some(wide), None) =
                 (self.bytes.get(at..).and_then(|rest| rest.first_chunk()), self.open_block)
@@ -167,7 +167,7 @@ impl<'a> Decoder<'a> {
         }
     }
 
-    /// The same for packets of all kinds, anywhere.
+    /// Reads a packet of any kind, at any position.
     #[inline(never)]
     fn any_packet(&mut self) -> Result<Option<Packet>, Error> {
         let rest = &self.bytes[self.position..];
@@ -182,13 +182,13 @@ impl<'a> Decoder<'a> {
         }
     }
 
-    /// Moves to another byte, where a packet may begin.
+    /// Moves to another position where a packet may begin.
     pub(crate) fn skip_to(&mut self, position: usize) {
         self.open_block = None;
         self.position = position.min(self.bytes.len());
     }
 
-    /// Moves to the next PSB at or after the position; `false`, and to the end, where there is none.
+    /// Moves to the next PSB at or after the position. If there is none, moves to the end and returns `false`.
     pub fn synchronize(&mut self) -> bool {
         self.open_block = None;
         let found = find_psb(&self.bytes[self.position..]);
@@ -196,13 +196,13 @@ impl<'a> Decoder<'a> {
         found.is_some()
     }
 
-    /// Moves to the next PSB after the byte `at`; `false`, and to the end, where there is none.
+    /// Moves to the next PSB after the byte `at`. If there is none, moves to the end and returns `false`.
     pub fn synchronize_after(&mut self, at: usize) -> bool {
         self.position = (at + 1).min(self.bytes.len());
         self.synchronize()
     }
 
-    /// A BBP opens a block; any packet but a timing or block packet closes it (SDM, "BIP").
+    /// Tracks blocks: a BBP opens one; any packet but a timing or block packet closes it (SDM, "BIP").
     fn follow_block(&mut self, packet: &Packet) {
         match packet {
             Packet::Bbp { short_items, .. } => self.open_block = Some(if *short_items { 4 } else { 8 }),
@@ -249,8 +249,8 @@ impl<'a> Decoder<'a> {
 impl Decoder<'_> {
     #[inline]
     fn cyc(&self, opcode: u8, rest: &[u8]) -> Parsed {
-        // SKD007: the OVF `02 f3` took the place of a second byte. As CYC packets these would be two in a
-        // row, which there are only where a counter wrapped, with all its bits set.
+        // SKD007: the OVF `02 f3` replaced the second byte. As CYC packets, these bytes would be two in a row, which
+        // occur only after a counter overflow, with all count bits set.
         if opcode & 4 != 0 && rest[1..].starts_with(&[2, 0xf3]) && self.errata.has(Erratum::Skd007) {
             return Ok((Packet::Overflow, 3));
         }
@@ -259,7 +259,7 @@ impl Decoder<'_> {
 
     fn extended(&self, rest: &[u8]) -> Parsed {
         match extended(rest)? {
-            // SKZ84 shows where reserved bits are set; the packet says nothing, and a bogus byte follows.
+            // SKZ84 applies if reserved bits are set: the packet is invalid, and a bogus byte follows.
             (Packet::Tma { .. }, size) if rest[6] & 0xfe != 0 && self.errata.has(Erratum::Skz84) => {
                 byte(rest, size, size as u8 + 1)?;
                 Ok((Packet::Pad, size + 1))
@@ -269,8 +269,9 @@ impl Decoder<'_> {
     }
 }
 
-/// Hands on what is most often behind a CYC packet, as far as it is there: a TNT-8, another CYC and its TNT-8. How many
-/// bytes that was. The next packets are in a word that was loaded already, so that nothing waits for where they begin.
+/// Fast path: passes the usual packets after a CYC to `take`, as far as they occur: a TNT-8, another CYC and its
+/// TNT-8. Returns their size in bytes. They come from a word that is already loaded, so no load waits for their
+/// position.
 #[inline(always)]
 fn after_cyc(mut word: u64, take: &mut impl FnMut(Packet)) -> usize {
     let Some(branches) = short_tnt(word as u8) else { return 0 };
@@ -286,7 +287,7 @@ fn after_cyc(mut word: u64, take: &mut impl FnMut(Packet)) -> usize {
     2 + size
 }
 
-/// The packet in the lowest bytes, and its size, if it is one of those that nearly all are.
+/// Decodes the packet in the lowest bytes, if it is of a frequent kind. Returns it with its size.
 #[inline(always)]
 pub(crate) fn frequent(word: u64) -> Option<(Packet, usize)> {
     match short_tnt(word as u8) {
@@ -295,7 +296,7 @@ pub(crate) fn frequent(word: u64) -> Option<(Packet, usize)> {
     }
 }
 
-/// The same of those that are not a TNT-8.
+/// Decodes a frequent packet other than TNT-8.
 #[inline(always)]
 fn longer(word: u64) -> Option<(Packet, usize)> {
     let opcode = word as u8;
@@ -312,14 +313,14 @@ fn longer(word: u64) -> Option<(Packet, usize)> {
     }
 }
 
-/// The branches of a TNT-8, outside a block of values.
+/// Decodes a TNT-8, outside a block of values.
 #[inline(always)]
 fn short_tnt(opcode: u8) -> Option<Tnt> {
     let (bits, count) = SHORT[usize::from(opcode)];
     (count > 0).then(|| Tnt { bits: bits.into(), count })
 }
 
-/// The branches of each of the TNT-8 packets that a word begins with, in its lowest bytes.
+/// Returns the branches of each TNT-8 packet at the start of a word, from the lowest byte on.
 #[inline(always)]
 pub(crate) fn leading_tnts(mut word: u64) -> impl Iterator<Item = Tnt> {
     iter::from_fn(move || {
@@ -329,7 +330,7 @@ pub(crate) fn leading_tnts(mut word: u64) -> impl Iterator<Item = Tnt> {
     })
 }
 
-/// The outcomes that a TNT-8 tells, by its byte, and how many they are: none where that begins another packet.
+/// The outcomes and their count of a TNT-8, by its byte; the count is 0 for other packets.
 static SHORT: [(u8, u8); 256] = {
     let mut all = [(0, 0); 256];
     let mut opcode = 4;
@@ -342,12 +343,12 @@ static SHORT: [(u8, u8); 256] = {
     all
 };
 
-/// The cycles and the size of the CYC packet in the lowest bytes, if it has one byte or two, and no overflow may be
-/// meant in place of the second (erratum SKD007).
+/// Returns cycles and size of the CYC packet in the lowest bytes, if it has one or two bytes, and the second can't be
+/// an overflow (erratum SKD007).
 #[inline(always)]
 pub(crate) fn short_cyc(word: u64) -> Option<(u64, usize)> {
     let (first, second) = (word & 0xff, word >> 8 & 0xff);
-    // One byte or two without a branch, which would often be guessed wrong.
+    // Without a branch on the size, which would often be mispredicted.
     let more = first >> 2 & 1;
     let high = (second >> 1) << 5 & more.wrapping_neg();
     let rare = second & 1 != 0 || (word >> 8) as u16 == OVERFLOW;
@@ -360,12 +361,12 @@ pub(crate) const LONG_TNT: u16 = 0xa302;
 /// The bytes of an OVF.
 const OVERFLOW: u16 = 0xf302;
 
-/// The byte at `index` of a packet of `size` bytes.
+/// Returns the byte at `index` of a packet of `size` bytes.
 fn byte(rest: &[u8], index: usize, size: u8) -> Result<u8, ErrorKind> {
     rest.get(index).copied().ok_or(ErrorKind::CutShort(size))
 }
 
-/// `count` bytes from `start`, 1 to 8, as a little-endian integer.
+/// Reads `count` bytes, 1 to 8, from `start` as a little-endian integer.
 #[inline(always)]
 fn little_endian(rest: &[u8], start: usize, count: usize) -> Result<u64, ErrorKind> {
     // One wide load, except near the end of the stream.
@@ -383,7 +384,7 @@ fn little_endian_at_end(rest: &[u8], start: usize, count: usize) -> Result<u64, 
     Ok(u64::from_le_bytes(wide))
 }
 
-/// The branches below the stop bit, which is the highest bit set in `field`; `field` is not zero.
+/// Returns the branches below the stop bit, the highest bit set in `field`; `field` must not be zero.
 pub(crate) fn tnt(field: u64) -> Tnt {
     let count = 63 - field.leading_zeros() as u8;
     Tnt { bits: field & !(1 << count), count }
@@ -406,7 +407,7 @@ fn ip_packet(opcode: u8, rest: &[u8], kind: fn(IpPayload) -> Packet) -> Parsed {
     Ok((kind(ip), 1 + size))
 }
 
-/// CYC: 5 bits in the first byte, 7 in each byte that follows while the one before says so.
+/// CYC: 5 bits in the first byte, and 7 in each further byte; a bit in each byte announces the next.
 fn cyc(opcode: u8, rest: &[u8]) -> Parsed {
     let mut cycles = u64::from(opcode >> 3);
     let mut shift = 5;

@@ -1,4 +1,4 @@
-//! Packets to bytes.
+//! Encodes packets to bytes.
 
 use std::ops::Deref;
 
@@ -12,7 +12,7 @@ pub struct Encoded {
 }
 
 impl Encoded {
-    /// `head`, then the first `count` bytes of `payload` in little-endian order.
+    /// Creates a packet of `head` and the first `count` bytes of `payload` in little-endian order.
     fn new(head: &[u8], payload: u64, count: usize) -> Encoded {
         let mut bytes = [0; 16];
         bytes[..head.len()].copy_from_slice(head);
@@ -30,7 +30,7 @@ impl Deref for Encoded {
 }
 
 impl IpPayload {
-    /// The IPBytes field, the payload, and its size in bytes.
+    /// Returns the IPBytes field, the payload, and the payload's size in bytes.
     #[inline]
     pub fn parts(self) -> (u8, u64, usize) {
         match self {
@@ -45,17 +45,17 @@ impl IpPayload {
 }
 
 impl Tnt {
-    /// The branches with the stop bit above them.
+    /// Returns the branches with the stop bit above them.
     fn with_stop_bit(self) -> u64 {
         1 << self.count | self.bits
     }
 }
 
 impl Packet {
-    /// The packet's bytes; reserved bits are zero.
+    /// Returns the packet's bytes; reserved bits are zero.
     ///
-    /// Bits that a field has no room for are dropped. A [`Packet::Bip`] takes its size from the
-    /// [`Packet::Bbp`] before it, so it has a method of its own: [`Packet::encode_item`].
+    /// Bits that do not fit their field are dropped. A [`Packet::Bip`] takes its size from the previous
+    /// [`Packet::Bbp`], so use [`Packet::encode_item`] for it.
     pub fn encode(&self) -> Encoded {
         match *self {
             Packet::Pad => Encoded::new(&[0], 0, 0),
@@ -123,8 +123,7 @@ impl Packet {
         }
     }
 
-    /// A block item's bytes in a block whose items are short (4 bytes) or not (8 bytes); other
-    /// packets as [`Packet::encode`] has them.
+    /// Encodes a block item, with 4 bytes if `short_items` is set, else 8; other packets as [`Packet::encode`] does.
     pub fn encode_item(&self, short_items: bool) -> Encoded {
         match *self {
             Packet::Bip { id, payload } => {
@@ -144,7 +143,7 @@ fn with_ip(opcode: u8, ip: IpPayload) -> Encoded {
     Encoded::new(&[opcode | ip_bytes << 5], payload, size)
 }
 
-/// CYC: 5 bits in the first byte, 7 in each byte that follows, the lowest bits first.
+/// CYC: 5 bits in the first byte, 7 in each further byte, the lowest bits first.
 fn cyc(cycles: u64) -> Encoded {
     let mut encoded = Encoded { bytes: [0; 16], length: 1 };
     let mut rest = cycles >> 5;

@@ -17,7 +17,7 @@ pub struct Tnt {
     pub count: u8,
 }
 
-/// An IP payload as it stands in the packet, not yet joined with the last IP.
+/// The IP payload of a packet, before IP decompression.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum IpPayload {
     /// IPBytes 0: the IP is suppressed (out of context).
@@ -51,9 +51,9 @@ pub enum Packet {
     Tip(IpPayload),
     /// Tracing begins at this IP.
     TipPge(IpPayload),
-    /// Tracing ends; the IP, where given, is where the branch went.
+    /// Tracing ends; the IP, if present, is the branch's target.
     TipPgd(IpPayload),
-    /// Source of an asynchronous event, or the IP that another packet is bound to.
+    /// Source of an asynchronous event, or the IP of the packet bound to it.
     Fup(IpPayload),
     /// CR3 changed.
     Pip {
@@ -66,7 +66,7 @@ pub enum Packet {
     ModeExec {
         /// CS.L and IA32_EFER.LMA: 64-bit mode.
         cs_l: bool,
-        /// CS.D: 32-bit mode where `cs_l` is not set, else 16-bit.
+        /// CS.D: if `cs_l` is clear, 32-bit mode if set, else 16-bit.
         cs_d: bool,
         /// RFLAGS.IF, with event trace.
         interrupt_flag: bool,
@@ -103,9 +103,9 @@ pub enum Packet {
     Mnt(u64),
     /// PTWRITE operand.
     PtWrite {
-        /// The operand; 32 bits wide where `wide` is not set.
+        /// The operand; 32 bits if `wide` is clear.
         payload: u64,
-        /// 8 bytes rather than 4.
+        /// Whether the operand has 8 bytes instead of 4.
         wide: bool,
         /// A FUP with the IP of the instruction follows.
         ip: bool,
@@ -124,7 +124,7 @@ pub enum Packet {
     },
     /// Power entry.
     Pwre {
-        /// Entered because of a hardware request.
+        /// Whether hardware requested it.
         hardware: bool,
         /// Requested C-state (thread).
         state: u8,
@@ -142,7 +142,7 @@ pub enum Packet {
     },
     /// Block begin.
     Bbp {
-        /// SZ: BIP payloads are 4 bytes where set, else 8.
+        /// SZ: BIP payloads have 4 bytes if set, else 8.
         short_items: bool,
         /// Type of the block, 5 bits.
         kind: u8,
@@ -151,7 +151,7 @@ pub enum Packet {
     Bip {
         /// Item ID, 5 bits.
         id: u8,
-        /// Payload: 8 bytes, or 4 where BBP.SZ is set.
+        /// Payload: 8 bytes, or 4 if BBP.SZ is set.
         payload: u64,
     },
     /// Block end.
@@ -175,22 +175,21 @@ pub enum Packet {
         /// Payload.
         payload: u64,
     },
-    /// Triggered: breakpoints or performance counters asked for a mark.
+    /// A breakpoint or performance counter requested a mark.
     Trig {
         /// A FUP with the IP of the instruction follows.
         ip: bool,
-        /// ICNT, where ICNTV is set: instructions from the last IP that the trace tells to the one that
-        /// triggered.
+        /// ICNT, if ICNTV is set: the number of instructions from the last IP in the trace to the one that triggered.
         instructions: Option<u16>,
-        /// MULT: other triggers happened that are not told.
+        /// MULT: whether other triggers were left out.
         multiple: bool,
-        /// TRBV: which triggers, one bit each.
+        /// TRBV: the triggers, one bit each.
         triggers: u8,
     },
 }
 
 impl Packet {
-    /// Whether it tells the time, and nothing else.
+    /// Returns whether the packet contains only timing.
     pub fn is_timing(&self) -> bool {
         matches!(self, Packet::Tsc(_) | Packet::Tma { .. } | Packet::Mtc(_) | Packet::Cyc(_) | Packet::Cbr(_))
     }

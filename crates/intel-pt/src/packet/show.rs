@@ -1,11 +1,11 @@
-//! Packets as text, under the names of the processor manual.
+//! The text form of packets, with the names of the SDM.
 
 use std::fmt;
 
 use super::{IpPayload, Packet, Tnt};
 
 impl fmt::Display for Tnt {
-    /// Oldest branch first: `T` taken, `N` not taken.
+    /// Writes the oldest branch first: `T` taken, `N` not taken.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         (0..self.count)
             .rev()
@@ -20,7 +20,7 @@ impl fmt::Debug for Tnt {
 }
 
 impl fmt::Display for IpPayload {
-    /// The payload as it stands in the packet, after the number of its bits that are known.
+    /// Writes the number of payload bits, then the payload as in the packet.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match *self {
             IpPayload::Suppressed => f.write_str("suppressed"),

@@ -1,5 +1,5 @@
-//! The law encode∘decode: what the encoder traces of a random walk over random code, the decoder follows
-//! instruction by instruction.
+//! Property test of encoder and decoder: the decoder follows, instruction by instruction, what the encoder traces of
+//! a random walk over random code.
 
 mod memo;
 mod walker;
@@ -44,7 +44,7 @@ fn holes(count: Range<usize>) -> impl Strategy<Value = Vec<Hole>> {
     prop::collection::vec(hole, count)
 }
 
-/// A mode that changes where no branch was followed: what was known of the code in the old one is void.
+/// The mode changes without a branch: code decoded in the old mode is invalid.
 #[test]
 fn the_mode_may_change_anywhere() {
     let code = Code { bytes: [0x74, 0].repeat(16), ends: Vec::new() };
@@ -66,8 +66,8 @@ fn the_mode_may_change_anywhere() {
     }
 }
 
-/// Whether what was seen between two gaps is, each time, what ran one after the other, in order and from the
-/// beginning to the end.
+/// Returns whether each part between two gaps is a contiguous part of what ran, in order and from the start to the
+/// end.
 fn is_part_of(seen: &Seen, truth: &[u64]) -> bool {
     let ends = seen.gap_after.iter().copied().chain([seen.addresses.len()]);
     let mut start = 0;
@@ -85,8 +85,8 @@ fn is_part_of(seen: &Seen, truth: &[u64]) -> bool {
     true
 }
 
-/// Sends TIP packets late, as a processor may (SDM, "Deferred TIPs"): `TNT TIP TNT` becomes `TNT TIP` with the
-/// branches of both, where that fills a TNT or where another packet forces both out.
+/// Defers TIP packets, as a processor may (SDM, "Deferred TIPs"): `TNT TIP TNT` becomes `TNT TIP` with the branches
+/// of both, if that fills a TNT or another packet forces both out.
 fn defer_tips(trace: &[u8]) -> Vec<u8> {
     let mut decoder = packet::Decoder::new(trace, 0);
     let mut packets: Vec<Packet> = std::iter::from_fn(|| decoder.next_packet().unwrap()).collect();
@@ -133,11 +133,11 @@ proptest! {
         prop_assert_eq!(&seen.gaps, &[]);
         prop_assert_eq!(seen.interrupts, interrupts);
         prop_assert!(seen.addresses == truth, "{} addresses, expected {}", seen.addresses.len(), truth.len());
-        // No clock runs ahead of what was traced.
+        // No estimated time is later than the real end.
         let end = 1000 + truth.len() as u64;
         prop_assert!(seen.times.iter().all(|(time, _)| (1000..=end).contains(time)), "{:?} {end}", seen.times);
-        // An instruction takes a tick: what was reported began not later than the time that was told then,
-        // but for cycles that are too few for a CYC packet.
+        // An instruction takes a tick. What was reported began no later than the time reported then, except for
+        // cycles that are too few for a CYC packet.
         let slack = 1 + cyc_threshold.unwrap_or(0);
         let late = seen.times.iter().find(|(time, before)| 1000 + *before as u64 > time + slack);
         prop_assert_eq!(late, None);
@@ -148,7 +148,8 @@ proptest! {
         prop_assert_eq!(seen.times.is_empty(), !tsc);
     }
 
-    /// Whatever is lost: what is decoded is what ran, in order, and complete but for the gaps.
+    /// Property: with any loss, the decoded instructions are those that ran, in order, and complete except for the
+    /// gaps.
     #[test]
     fn what_is_decoded_is_what_ran(
         code in code(),
@@ -163,12 +164,12 @@ proptest! {
         let timing = Timing { tsc: true, mtc_period: Some(1), cyc_threshold };
         let Walker { trace, truth, written, .. } =
             walker(&code, &choices, Settings { return_compression, timing }, loss).run(steps);
-        // A late TIP of a return could not be told from a compressed one.
+        // The decoder can't distinguish the deferred TIP of a return from a compressed return.
         let deferred = deferred && !return_compression;
         let trace = if deferred { defer_tips(&trace) } else { trace };
         let config = Config { no_return_compression: !return_compression, ..Config::default() };
         let seen = decode_with_holes(&code, &holes, &trace, &config);
-        // Packets that come late have other places.
+        // Deferred packets have other positions.
         if !deferred {
             prop_assert_eq!(goes_on_where_packets_say(&seen, &truth, &written), Ok(()));
         }

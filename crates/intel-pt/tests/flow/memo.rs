@@ -1,5 +1,5 @@
-//! The law of the memo, and of function runs: whatever the trace and the code, they change nothing of what is told but
-//! how runs are cut.
+//! Property test of the memo and of function runs: for any trace and code, the reports are the same, except for how
+//! runs are divided.
 
 use hodo_clock::Tsc;
 use hodo_code::{AddressSpace, Content, Graph, Label, Labels, Origin, Place, Program, Terminator};
@@ -35,16 +35,16 @@ enum Item {
     Event(Event),
 }
 
-/// What is told, runs of one function joined.
+/// The reports, with consecutive runs of one function joined.
 #[derive(Default)]
 struct Told<const BLOCKS: bool> {
     items: Vec<Item>,
     paths: Vec<Vec<Step>>,
-    /// Instructions that paths told of.
+    /// Number of instructions reported by paths.
     by_path: u64,
-    /// Whether function runs are taken, too.
+    /// Whether the sink also takes function runs.
     function_runs: bool,
-    /// Instructions that were told together with others.
+    /// Number of instructions reported together with others.
     together: u32,
 }
 
@@ -86,7 +86,7 @@ impl<const BLOCKS: bool> Sink for Told<BLOCKS> {
     }
 
     fn takes_function_runs(&self) -> bool {
-        // Now and then single blocks come between.
+        // Single blocks come in between from time to time.
         self.function_runs && self.items.len() % 5 != 4
     }
 
@@ -136,8 +136,8 @@ impl<const BLOCKS: bool> Sink for Told<BLOCKS> {
     }
 }
 
-/// What is told, without what function runs do not tell: the ends of runs but for those that a call returns to, and where a
-/// run begins that goes on with one of which only the time was told since.
+/// Reduces reports to what function runs contain: clears the ends of runs except for return addresses, and the start
+/// of a run that continues the previous one after time reports only.
 fn as_stretches_tell<const BLOCKS: bool>(mut told: Told<BLOCKS>) -> Vec<Item> {
     let mut goes_on = None;
     for item in &mut told.items {
@@ -159,7 +159,7 @@ fn as_stretches_tell<const BLOCKS: bool>(mut told: Told<BLOCKS>) -> Vec<Item> {
     told.items
 }
 
-/// Decodes a trace segment by segment, twice over with the same memo, if with one at all.
+/// Decodes a trace segment by segment, twice, and with the same memo if there is one.
 fn told<const BLOCKS: bool>(
     space: &AddressSpace<'_>,
     trace: &[u8],
@@ -211,7 +211,7 @@ proptest! {
         }
         let mut space = space_with_holes(&code, &holes);
         if let Some((slot, at)) = changed {
-            // The same bytes from elsewhere: the code goes on, and belongs to another function.
+            // The same bytes from another origin: the code continues, but belongs to another function.
             let offset = slot * SLOT;
             let content = Content { bytes: &code.bytes[offset as usize..], origin: Origin { module: 2, offset } };
             space.map(BASE + offset..BASE + offset + SLOT, content, 1000 + at);
@@ -238,7 +238,7 @@ proptest! {
     }
 }
 
-/// It is there to be used.
+/// The fast path must be used for a plain trace.
 #[test]
 fn a_plain_trace_is_told_by_paths_and_function_runs() {
     let bytes = [0x74, 0].repeat((SLOT * SLOTS / 2) as usize);
@@ -250,19 +250,19 @@ fn a_plain_trace_is_told_by_paths_and_function_runs() {
     let (packets, branches) = (60, Tnt { bits: 1, count: 2 });
     trace.extend((0..packets).flat_map(|_| Packet::Tnt8(branches).encode().to_vec()));
     let with = told::<false>(&space, &trace, &Config::default(), Some(Memos::default()), None);
-    // Twice; the first packet and some of the last eight bytes are the decoder's.
+    // The trace is decoded twice; the first packet and some of the last eight bytes need the decoder.
     assert!(with.by_path >= 2 * 2 * (packets - 1 - 8));
-    // Of one function there are some blocks one after another.
+    // Several consecutive blocks are in one function.
     let together = told::<false>(&space, &trace, &Config::default(), None, Some(u32::MAX)).together;
     assert!(together >= packets as u32, "{together} instructions");
 }
 
-/// Of a circle without a packet as much is told, too, up to where it is found to be one.
+/// A loop without a packet is reported identically up to its detection.
 #[test]
 fn circles_are_told_alike() {
     let jump =
         |from: u64, to: u64| [&[0xe9][..], &((to as i64 - from as i64 - 5) as i32).to_le_bytes()].concat();
-    // A branch, and a circle over code of two functions.
+    // A branch, and a loop over code of two functions.
     let mut bytes = vec![0x90; (4 * SLOT) as usize];
     bytes[..2].copy_from_slice(&[0x74, 0]);
     bytes[10..15].copy_from_slice(&jump(10, 3 * SLOT));
@@ -271,7 +271,7 @@ fn circles_are_told_alike() {
     let content = Content { bytes: &bytes, origin: Origin { module: 0, offset: 0 } };
     space.map(BASE..BASE + bytes.len() as u64, content, 0);
     circles_are_told_alike_in(&space);
-    // Of which a part is changed some time.
+    // A part of the loop changes at some time.
     let offset = 3 * SLOT;
     let content = Content { bytes: &bytes[offset as usize..], origin: Origin { module: 2, offset } };
     space.map(BASE + offset..BASE + offset + SLOT, content, 1000);
@@ -280,7 +280,7 @@ fn circles_are_told_alike() {
 
 fn circles_are_told_alike_in(space: &AddressSpace<'_>) {
     let (branch, branches) = (Tnt { bits: 0, count: 1 }, Tnt { bits: 0, count: 2 });
-    // So long that it is followed as one of many.
+    // Enough branches for native code.
     let many = Tnt { bits: 0, count: 22 };
     let indirect = Packet::Tip(IpPayload::Full(BASE));
     for (start, packets) in [

@@ -1,4 +1,4 @@
-//! Random code, its execution, and the trace of that: what a decoder is held against.
+//! Random code, its execution and its trace: the reference for the decoder.
 
 use std::ops::Range;
 
@@ -16,7 +16,7 @@ pub(crate) const BASE: u64 = 0x40_0000;
 pub(crate) const SLOT: u64 = 32;
 pub(crate) const SLOTS: u64 = 24;
 
-/// How a slot ends. Direct jumps and calls go forward only, so that no circle is without a packet.
+/// How a slot ends. Direct jumps and calls only go forward, so that each loop contains a packet.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum End {
     RunOn,
@@ -39,7 +39,7 @@ pub(crate) struct Code {
 }
 
 impl Code {
-    /// What stands behind a slot's end is one-byte instructions up to the next slot.
+    /// The bytes after a slot's end are one-byte instructions up to the next slot.
     pub(crate) fn new(ends: Vec<(End, u64)>) -> Code {
         let mut bytes = vec![0x90; (SLOT * SLOTS) as usize];
         for (slot, &(end, nops)) in ends.iter().enumerate() {
@@ -58,7 +58,7 @@ impl Code {
             };
             bytes[at as usize..at as usize + machine_code.len()].copy_from_slice(&machine_code);
         }
-        // Code that runs off the end meets a system call.
+        // Code that runs off the end reaches a system call.
         let length = bytes.len();
         bytes[length - 2..].copy_from_slice(&[0x0f, 0x05]);
         Code { bytes, ends }
@@ -72,14 +72,14 @@ pub(crate) struct Walker<'a> {
     pub(crate) encoder: Encoder,
     pub(crate) trace: Vec<u8>,
     pub(crate) truth: Vec<u64>,
-    /// Bytes of trace that were written before each instruction ran.
+    /// Trace bytes written before each instruction ran.
     pub(crate) written: Vec<usize>,
     pub(crate) ip: u64,
     pub(crate) now: u64,
     pub(crate) stack: Vec<u64>,
-    /// One step in so many loses packets; none does where it is zero.
+    /// On average, one step in `loss` loses packets; 0 for no loss.
     pub(crate) loss: u64,
-    /// Interrupts that event trace tells of.
+    /// Number of interrupts reported by event trace.
     pub(crate) interrupts: usize,
 }
 
@@ -92,7 +92,7 @@ impl Walker<'_> {
         BASE + self.choose(SLOTS) * SLOT
     }
 
-    /// The end of the slot that `ip` is in, where it lies, and how long it is.
+    /// Returns the end of the slot that contains `ip`, its address and its size.
     pub(crate) fn slot_end(&self) -> (End, u64, u64) {
         let slot = (self.ip - BASE) / SLOT;
         let (end, nops) = self.code.ends[slot as usize];
@@ -127,7 +127,7 @@ impl Walker<'_> {
         }
     }
 
-    /// Where a branch goes; `next` is the address after it.
+    /// Returns the target of a branch; `next` is the address after it.
     pub(crate) fn branch(&mut self, end: End, next: u64) -> u64 {
         let (somewhere, taken, astray) = (self.random_slot(), self.choose(2) == 0, self.choose(8) == 0);
         let (now, trace) = (self.now, &mut self.trace);
@@ -161,7 +161,7 @@ impl Walker<'_> {
         }
     }
 
-    /// The processor's buffer overflows: what some steps would write is lost.
+    /// The processor's buffer overflows: the packets of some steps are lost.
     pub(crate) fn overflow(&mut self) {
         let kept = self.trace.len();
         for _ in 0..self.choose(30) {
@@ -173,7 +173,7 @@ impl Walker<'_> {
         self.encoder.overflow(Some(self.ip), self.now, &mut self.trace);
     }
 
-    /// An interrupt that event trace tells of.
+    /// An interrupt that event trace reports.
     pub(crate) fn interrupt(&mut self) {
         self.encoder.flush(self.now, &mut self.trace);
         self.trace.extend_from_slice(&Packet::Cfe { ip: false, kind: 1, vector: 14 }.encode());
@@ -181,7 +181,7 @@ impl Walker<'_> {
         self.encoder.interrupt(self.ip, self.now, &mut self.trace);
     }
 
-    /// The trace, the addresses of what ran, and how many interrupts came.
+    /// Returns the trace, the addresses of what ran, and the number of interrupts.
     pub(crate) fn walk(self, steps: usize) -> (Vec<u8>, Vec<u64>, usize) {
         let walked = self.run(steps);
         (walked.trace, walked.truth, walked.interrupts)
@@ -210,7 +210,7 @@ impl Walker<'_> {
     }
 }
 
-/// A walker at the start of the code.
+/// Creates a walker at the start of the code.
 pub(crate) fn walker<'a>(code: &'a Code, choices: &'a [u32], settings: Settings, loss: u64) -> Walker<'a> {
     Walker {
         code,
@@ -239,10 +239,10 @@ impl Labels for NoLabels {
 pub(crate) struct Seen {
     pub(crate) addresses: Vec<u64>,
     pub(crate) gaps: Vec<Gap>,
-    /// How many addresses came before each gap.
+    /// Number of addresses before each gap.
     pub(crate) gap_after: Vec<usize>,
     pub(crate) interrupts: usize,
-    /// Each with the number of instructions that were reported before.
+    /// Each time, with the number of instructions reported before it.
     pub(crate) times: Vec<(u64, usize)>,
     pub(crate) cycles: u64,
 }
@@ -270,15 +270,15 @@ impl Sink for Seen {
     }
 }
 
-/// A slot whose code was withheld.
+/// A slot without known code.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Hole {
     pub(crate) slot: u64,
-    /// Its bytes are missing, but what was mapped there is known.
+    /// Whether the mapping is known, and only its bytes are missing.
     pub(crate) mapped: bool,
 }
 
-/// The code but for the holes.
+/// Returns the address space of the code without the holes.
 pub(crate) fn space_with_holes<'a>(code: &'a Code, holes: &[Hole]) -> AddressSpace<'a> {
     let mut space = AddressSpace::new();
     for slot in 0..(code.bytes.len() as u64).div_ceil(SLOT) {
@@ -298,7 +298,7 @@ pub(crate) fn space_with_holes<'a>(code: &'a Code, holes: &[Hole]) -> AddressSpa
     space
 }
 
-/// Decodes a trace segment by segment, each with a decoder of its own; the code of `holes` is not known.
+/// Decodes a trace, each segment with a new decoder; the code of `holes` is unknown.
 pub(crate) fn decode_with_holes(code: &Code, holes: &[Hole], trace: &[u8], config: &Config) -> Seen {
     let space = space_with_holes(code, holes);
     let mut programs = [Program::new(&space, &NoLabels)];
@@ -314,8 +314,8 @@ pub(crate) fn decode_with_holes(code: &Code, holes: &[Hole], trace: &[u8], confi
     seen
 }
 
-/// Whether what was seen between two gaps is, each time, what ran from the packet on that ended the gap; the first
-/// piece that is not, else.
+/// Checks that each part between two gaps is what ran from the packet that ended the gap. Otherwise describes the
+/// first part that differs.
 pub(crate) fn goes_on_where_packets_say(seen: &Seen, truth: &[u64], written: &[usize]) -> Result<(), String> {
     let starts = seen.gaps.iter().map(|gap| written.partition_point(|&bytes| bytes < gap.to as usize));
     let ends = seen.gap_after.iter().copied().chain([seen.addresses.len()]);

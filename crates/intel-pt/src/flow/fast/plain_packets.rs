@@ -1,4 +1,4 @@
-//! Packets one after another with nothing else to be thought of, which most are.
+//! Follows runs of plain packets; most packets are plain.
 
 use hodo_code::{BranchBatches, Labels};
 
@@ -12,17 +12,17 @@ use super::{
 use crate::packet::{IpPayload, LONG_TNT, Packet, Tnt, frequent, leading_tnts, tnt};
 
 impl Decoder<'_> {
-    /// Follows TNT, TIP and clock packets for a sink that takes function runs, up to what needs more than a walk. At
-    /// most so many legs of the first two; how many those were.
+    /// Follows TNT, TIP and timing packets for a sink that takes function runs, up to any that need more than a walk.
+    /// TNT and TIP packets form at most `most` branch batches. Returns the number of batches.
     pub(in crate::flow) fn follow_plain<L: Labels, S: Sink>(
         &mut self,
         most: usize,
         context: &mut Context<'_, '_, L, S>,
     ) -> usize {
         let (Some(bytes), Some(_)) = (self.packets.outside_block(), self.last_ip.get()) else { return 0 };
-        // The decoder knows best where the segment ends.
+        // Only the decoder itself handles the end of the segment.
         let bytes = &bytes[..self.span.end.min(bytes.len())];
-        // A CYC packet may have told the time of the packet that comes next.
+        // A preceding CYC packet may give the time of the next packet.
         let (mut followed, mut counted) = (0, true);
         while followed < most && self.is_plain() && context.sink.takes_function_runs() {
             let at = self.packets.position();
@@ -62,8 +62,8 @@ impl Decoder<'_> {
         followed
     }
 
-    /// Follows TNT and TIP packets that stand one after another at the position, in at most so many legs; one packet
-    /// alone if that is one. How many legs there were.
+    /// Follows consecutive TNT and TIP packets as at most `most` branch batches, or a single packet if `most` is 1.
+    /// Returns the number of batches.
     #[inline(always)]
     fn follow_legs<L: Labels, S: Sink>(
         &mut self,
@@ -93,15 +93,14 @@ impl Decoder<'_> {
         self.tip_to(to, || payload(word), context).map(|()| passed + 1)
     }
 
-    /// Goes to the first packet of a leg, or behind those of the last one.
+    /// Sets the position to the first packet of a batch, or after the last batch.
     fn stand_at(&mut self, leg: usize) {
         let Start { position, last_ip, .. } = self.starts[leg];
         self.packets.skip_to(position);
         self.last_ip.set(last_ip);
     }
 
-    /// Reads TNT and TIP packets that stand one after another at the position: TNT packets in a row, and a TIP behind
-    /// them, are a leg.
+    /// Reads consecutive TNT and TIP packets: adjacent TNT packets and the TIP after them are a branch batch.
     #[inline(always)]
     fn read_legs(&mut self, bytes: &[u8], most: usize) -> Result<(), Trouble> {
         let (branch_batches, starts) = (&mut self.walk.branch_batches, &mut self.starts);
@@ -137,7 +136,7 @@ impl Decoder<'_> {
         }
     }
 
-    /// Follows what is left of TNT packets from a place on, behind so many outcomes: of the packet in which it begins.
+    /// Skips `behind` outcomes of the TNT packets at `start`, and follows the rest of the packet there.
     #[cold]
     fn follow_rest<L: Labels, S: Sink>(
         &mut self,
@@ -163,34 +162,35 @@ impl Decoder<'_> {
     }
 }
 
-/// Where the packets of a leg begin.
+/// Where the packets of a branch batch begin.
 #[derive(Clone, Copy, Debug, Default)]
 pub(in crate::flow) struct Start {
     position: usize,
-    /// The last IP there.
+    /// The last IP before them.
     last_ip: u64,
-    /// How many outcomes its TNT packets have, and where they end.
+    /// Number of outcomes of the batch's TNT packets, and the position after these.
     tnts: u8,
     tip: usize,
 }
 
-/// Where the packets of each leg begin, and behind those of the last one.
+/// The start of each branch batch, and the position after the last one.
 pub(in crate::flow) type Starts = [Start; BranchBatches::MOST + 1];
 
-/// So many outcomes of branches are followed at once.
+/// Maximum outcomes of a branch batch.
 const MOST_OUTCOMES: u8 = 63;
 
-/// The bytes from a place on, the first one lowest; `None` where they are not as many.
+/// Returns the eight bytes from `at` on as a little-endian word, or `None` if fewer are left.
 fn word_at(bytes: &[u8], at: usize) -> Option<u64> {
     bytes.get(at..)?.first_chunk().map(|wide| u64::from_le_bytes(*wide))
 }
 
-/// Whether a TNT-64 is in a word.
+/// Returns whether a word holds a TNT-64.
 fn is_long(word: u64) -> bool {
     word as u16 == LONG_TNT && word >> 16 > 1
 }
 
-/// Hands on TNT packets one after another, each with its place and size, as long as `take` takes them: where that ends.
+/// Passes consecutive TNT packets to `take`, each with position and size, until it returns `false`. Returns the
+/// position after the last one taken.
 #[inline(always)]
 fn each_tnt(bytes: &[u8], mut at: usize, mut take: impl FnMut(Tnt, usize, usize) -> bool) -> usize {
     while let Some(word) = word_at(bytes, at) {
@@ -212,7 +212,7 @@ fn each_tnt(bytes: &[u8], mut at: usize, mut take: impl FnMut(Tnt, usize, usize)
     at
 }
 
-/// Where the TIP leads that stands at a place, behind another IP, and its size.
+/// Returns the target and size of the TIP at a position, given the last IP.
 #[inline(always)]
 fn tip_at(bytes: &[u8], at: usize, last_ip: u64) -> Option<(u64, usize)> {
     let word = word_at(bytes, at)?;
@@ -224,7 +224,7 @@ fn tip_at(bytes: &[u8], at: usize, last_ip: u64) -> Option<(u64, usize)> {
     }
 }
 
-/// What the TIP in the lowest bytes of a word carries.
+/// Returns the payload of the TIP in the lowest bytes of a word.
 #[cold]
 fn payload(word: u64) -> IpPayload {
     match frequent(word) {

@@ -1,4 +1,4 @@
-//! From one packet to the next over the code, told as function runs.
+//! Walks over the code from one packet to the next, and reports function runs.
 
 use std::mem;
 
@@ -8,24 +8,25 @@ use hodo_code::{BlockId, BranchBatch, EdgeKind, Graph, Labels, NO_OUTCOMES, Nati
 use super::{super::Sink, LONGEST_STRAIGHT, Walk};
 use crate::packet::Tnt;
 
-/// So many function runs are told at once, if nothing else comes before; or so many instructions.
+/// Number of function runs, and of instructions, after which they are reported.
 const ENOUGH: usize = 1 << 12;
 const LONG: u32 = 1 << 30;
 
-/// Legs of so few decisions are short: getting into machine code and out of it would take longer.
+/// Below this many branches, entering native code costs more than it saves.
 const FEW: usize = 8;
 
-/// Where a walk stands.
+/// Position of a walk with function runs.
 #[derive(Clone, Debug)]
 pub(super) struct Standing {
     id: BlockId,
-    /// Blocks without a decision that were passed since the last one.
+    /// Blocks without a decision since the last one.
     straight: u32,
 }
 
 impl Walk {
-    /// Follows [legs](Walk::branch_batches) one after another, for a sink that takes function runs, which are [told](Walk::tell) later.
-    /// What can't be followed so is left of them to others, and code that is not the same at all times.
+    /// Follows the [branch batches](Walk::branch_batches) for a sink that takes function runs; these are
+    /// [reported](Walk::tell) later. What it can't follow this way stays in the batches, code that changes over time
+    /// included.
     #[inline(always)]
     pub(in super::super) fn function_runs<L: Labels>(&mut self, graph: &mut Graph<'_, L>) {
         let mut at = match self.standing.take() {
@@ -33,7 +34,7 @@ impl Walk {
             None => {
                 let Ok(id) = self.here(graph) else { return };
                 self.go_on_with(graph, id);
-                // What was passed since the last decision may have been followed by others up to here.
+                // The slow path may have passed blocks since the last decision.
                 Standing { id, straight: mem::take(&mut self.straight) }
             }
         };
@@ -42,13 +43,13 @@ impl Walk {
         let mut by_tables = false;
         while self.branch_batches.current().is_some() {
             if !are_few && at.straight == 0 {
-                // Machine code goes on with the function run that is open; tables may have led into another function.
+                // Native code continues the open function run; the tables may have led into another function.
                 if mem::take(&mut by_tables) {
                     self.cross(graph, at.id);
                 }
                 match graph.run(at.id, &mut self.branch_batches, &mut self.untold, &mut self.returns, rules) {
                     Some(NativeExit::Before(to)) => at.id = to,
-                    // Code that can't be read is trouble only once a packet proves that it ran.
+                    // Unreadable code is trouble only once a packet proves that it ran.
                     Some(NativeExit::Unreadable(address)) => return self.go(address),
                     None => {}
                 }
@@ -79,14 +80,14 @@ impl Walk {
             }
             self.branch_batches.pass();
         }
-        // What is known of the block is not looked up with each clock packet.
+        // Keeping the position saves looking up the block again at each timing packet.
         self.standing = Some(at);
         if self.branch_batches.current().is_some() || by_tables || graph.is_versioned() {
             self.halt(graph);
         }
     }
 
-    /// After function runs, all else goes on from where they led.
+    /// Ends a walk with function runs: sets `ip` and `block` to its position.
     #[inline]
     pub(in super::super) fn halt<L: Labels>(&mut self, graph: &Graph<'_, L>) {
         if let Some(at) = self.standing.take() {
@@ -94,7 +95,7 @@ impl Walk {
         }
     }
 
-    /// The same of one leg, which is all that is left then if it can't be followed so. All else may go on from there.
+    /// Follows a single branch batch, and halts. The batch keeps what can't be followed this way.
     pub(in super::super) fn follow<L: Labels>(
         &mut self,
         graph: &mut Graph<'_, L>,
@@ -107,7 +108,7 @@ impl Walk {
         self.halt(graph);
     }
 
-    /// Takes bits, a block at a time; `false` where that led to code that can't be read.
+    /// Follows outcomes block by block, without native code; returns `false` if that led to unreadable code.
     #[inline(always)]
     fn pass_by_tables<L: Labels>(
         &mut self,
@@ -150,7 +151,7 @@ impl Walk {
                 _ => break,
             };
             let Some(next) = next else {
-                // Code that can't be read is trouble only once a packet proves that it ran.
+                // Unreadable code is trouble only once a packet proves that it ran.
                 if hop.pass != EdgeKind::Return {
                     let block = graph.block(id);
                     self.go(if hop.pass == EdgeKind::Branch && !taken { block.end } else { block.target });
@@ -172,7 +173,7 @@ impl Walk {
         true
     }
 
-    /// Before a block of another function, a function run begins.
+    /// Begins a function run if the block is of another function.
     #[inline(always)]
     fn cross<L: Labels>(&mut self, graph: &Graph<'_, L>, id: BlockId) {
         let hop = graph.hop(id);
@@ -182,7 +183,7 @@ impl Walk {
         }
     }
 
-    /// The open function run goes on with a block, or another one begins.
+    /// Continues the open function run with a block, or begins another one.
     #[inline(always)]
     fn go_on_with<L: Labels>(&mut self, graph: &Graph<'_, L>, id: BlockId) {
         if self.untold.nothing_is_open() {
@@ -191,13 +192,14 @@ impl Walk {
         self.cross(graph, id);
     }
 
-    /// Tells of the function runs that ran.
+    /// Reports the pending function runs.
     #[inline]
     pub(in super::super) fn tell<L: Labels>(&mut self, graph: &Graph<'_, L>, sink: &mut impl Sink) {
         self.tell_with(None, graph, sink);
     }
 
-    /// The same, and of the time that it is then. Whether any ran: else that is not told either.
+    /// Reports the pending function runs with the current time. Returns `false` if there are none; the time is then
+    /// not reported either.
     #[inline]
     pub(in super::super) fn tell_until<L: Labels>(
         &mut self,
@@ -219,13 +221,13 @@ impl Walk {
         ran
     }
 
-    /// Whether much waits to be told.
+    /// Returns whether the pending function runs should be reported now.
     #[inline]
     pub(in super::super) fn has_much_to_tell(&mut self) -> bool {
         self.untold.ended().len() >= ENOUGH || self.untold.open().until >= LONG
     }
 
-    /// Execution goes on where a walk stands, in a block that may not be the one that is there at this time.
+    /// Sets the position to where the walk stands. Its block may not be valid at the current tick.
     #[inline(always)]
     fn stand<L: Labels>(&mut self, graph: &Graph<'_, L>, at: &Standing) {
         let &Standing { id, straight } = at;
@@ -234,8 +236,8 @@ impl Walk {
         self.straight = straight;
     }
 
-    /// Over blocks up to an indirect branch, and over that to an address: the block there, if it is known by a call.
-    /// `None` where there is no such branch.
+    /// Walks to an indirect branch and past it, to `to`. Returns the block there if a call gives it, or `None` if
+    /// there is no such branch.
     #[inline(always)]
     fn pass_indirect<L: Labels>(
         &mut self,

@@ -1,4 +1,4 @@
-//! From one packet to the next over the code.
+//! Walks over the code from one packet to the next.
 
 mod function_runs;
 
@@ -16,33 +16,33 @@ use super::{
 };
 use crate::{Config, packet::Tnt};
 
-/// Blocks without a decision that are passed before a walk looks whether it runs in a circle.
+/// Blocks without a decision after which a walk checks for a loop.
 const LONGEST_STRAIGHT: u32 = SUSPICIOUS - 1;
 
-/// Where execution stands, and the calls that a compressed return may go back to.
+/// The current position, and the return stack for compressed returns.
 ///
-/// Every step reports the blocks that it proves and moves on; what it can't follow it reports as
-/// [`Trouble`], with the position unchanged since the last decision.
+/// Every step reports the blocks that it proves and moves on. If it can't continue, it returns [`Trouble`], and the
+/// position stays where it was after the last decision.
 #[derive(Clone, Debug)]
 pub(super) struct Walk {
     /// Address of the next instruction.
     pub(super) ip: u64,
-    /// The block at `ip`, once it was looked up.
+    /// The block at `ip`, once looked up.
     block: Option<BlockId>,
     pub(super) returns: ReturnStack,
-    /// Tick at which the code is looked at.
+    /// Tick of the code to walk over.
     pub(super) at: u64,
-    /// Blocks without a decision that were passed on the way to the next one, which is sought now.
+    /// Blocks without a decision passed so far towards the next decision.
     straight: u32,
     /// Return compression is off: no return takes a TNT bit.
     no_return_compression: bool,
-    /// Returns are compressed into TNT bits that are not traced.
+    /// Whether returns are compressed into TNT bits that are not traced.
     returns_are_hidden: bool,
-    /// What is followed together, and how far it was.
+    /// The branch batches that are followed together, with the progress.
     pub(super) branch_batches: BranchBatches,
-    /// Function runs that ran, of which the sink was not told yet.
+    /// Function runs that are not reported yet.
     untold: FunctionRuns,
-    /// Where a walk stands that goes on with function runs: `ip` and `block` are out of date until it [halts](Walk::halt).
+    /// Position of a walk with function runs: `ip` and `block` are stale until it [halts](Walk::halt).
     standing: Option<Standing>,
 }
 
@@ -62,31 +62,31 @@ impl Walk {
         }
     }
 
-    /// Execution goes on at `ip`.
+    /// Continues at `ip`.
     #[inline]
     pub(super) fn go(&mut self, ip: u64) {
         (self.ip, self.block, self.straight) = (ip, None, 0);
     }
 
-    /// The code is that of another program or execution mode from now on.
+    /// The program or execution mode changed: the block must be looked up again.
     pub(super) fn forget_block(&mut self) {
         self.block = None;
     }
 
-    /// Looks at the code as it was at another tick from now on.
+    /// Selects the code of another tick.
     #[inline]
     pub(super) fn look_at<L: Labels>(&mut self, graph: &Graph<'_, L>, at: u64) {
         self.at = at;
         self.block = self.block.filter(|&id| graph.holds(id, at));
     }
 
-    /// The block at `ip`, if it was looked up.
+    /// Returns the block at `ip`, once looked up.
     #[inline]
     pub(super) fn block(&self) -> Option<BlockId> {
         self.block
     }
 
-    /// Execution goes on at the block `id`, which begins at `ip`.
+    /// Continues at the block `id`, which begins at `ip`.
     #[inline]
     pub(super) fn go_to_block(&mut self, ip: u64, id: BlockId) {
         (self.ip, self.block, self.straight) = (ip, Some(id), 0);
@@ -123,7 +123,7 @@ impl Walk {
         sink.executed(Executed { block, lengths, bytes, provenance, code: graph.snapshot(self.at) });
     }
 
-    /// Goes to the block at the end of `id`, or at its direct target.
+    /// Continues at the end of block `id`, or at its direct target.
     #[inline]
     fn go_on<L: Labels>(&mut self, graph: &mut Graph<'_, L>, id: BlockId, taken: bool) {
         let block = graph.block(id);
@@ -132,7 +132,7 @@ impl Walk {
         self.block = graph.follow(id, taken, self.at).ok();
     }
 
-    /// Over blocks that need no packet, up to one that does; that one is not reported.
+    /// Passes blocks that need no packet, up to one that does; that one is not reported.
     #[inline]
     fn seek_decision<L: Labels>(
         &mut self,
@@ -151,7 +151,7 @@ impl Walk {
         }
     }
 
-    /// Over the block `id`, unless its end needs a packet.
+    /// Passes block `id`, unless its end needs a packet.
     #[inline]
     fn step<L: Labels>(&mut self, graph: &mut Graph<'_, L>, sink: &mut impl Sink, id: BlockId) -> bool {
         match graph.block(id).terminator {
@@ -179,7 +179,7 @@ impl Walk {
         }
     }
 
-    /// Remembers the call that a block ends with: where it returns to.
+    /// Pushes the call at the end of a block. Returns its return address.
     #[inline]
     fn push_return<L: Labels>(&mut self, graph: &mut Graph<'_, L>, id: BlockId) -> u64 {
         let block = graph.follow(id, false, self.at).ok();
@@ -188,8 +188,7 @@ impl Walk {
         address
     }
 
-    /// What a branch that was not compressed does to the calls that returns may go back to. A return
-    /// uses up its call even where it does not go there.
+    /// Applies an uncompressed branch to the return stack. A return pops its call even if it goes elsewhere.
     fn follow_returns<L: Labels>(&mut self, graph: &mut Graph<'_, L>, id: BlockId) {
         match graph.block(id).terminator {
             Terminator::Return => {
@@ -199,7 +198,7 @@ impl Walk {
         }
     }
 
-    /// Takes TNT bits as long as nothing is out of the ordinary, the first one highest: how many are left.
+    /// Fast path: follows TNT bits, the first one highest, up to anything unusual. Returns the number of bits left.
     #[inline(always)]
     pub(super) fn branches<L: Labels>(
         &mut self,
@@ -238,7 +237,7 @@ impl Walk {
             self.report(graph, id, sink);
             match next {
                 Some(next) => id = next,
-                // Code that can't be read is trouble only once a packet proves that it ran.
+                // Unreadable code is trouble only once a packet proves that it ran.
                 None => {
                     self.go(to);
                     return left;
@@ -250,8 +249,8 @@ impl Walk {
         left
     }
 
-    /// Takes a TNT bit. `Ok(false)` where the next branch is not one that takes it, but an indirect one: its
-    /// TIP was deferred and comes first (SDM, "Deferred TIPs").
+    /// Follows a TNT bit. Returns `Ok(false)` if the next branch is indirect instead: its TIP was deferred and comes
+    /// first (SDM, "Deferred TIPs").
     #[inline]
     pub(super) fn branch<L: Labels>(
         &mut self,
@@ -280,7 +279,7 @@ impl Walk {
         }
     }
 
-    /// Takes a TIP: up to the next indirect branch, and over it.
+    /// Follows a TIP: walks to the next indirect branch and past it.
     pub(super) fn indirect<L: Labels>(
         &mut self,
         graph: &mut Graph<'_, L>,
@@ -310,16 +309,16 @@ impl Walk {
         Lookahead::new(self.ip, self.block, self.at)
     }
 
-    /// Over as many blocks as a scout passed.
+    /// Passes as many blocks as a lookahead did.
     fn advance<L: Labels>(&mut self, graph: &mut Graph<'_, L>, sink: &mut impl Sink, steps: u32) {
         for _ in 0..steps {
-            // The scout read each of them.
+            // The lookahead read each of them.
             let Ok(id) = self.here(graph) else { return };
             self.step(graph, sink, id);
         }
     }
 
-    /// Up to `ip`, without a branch that needs a packet.
+    /// Walks to `ip`, without a branch that needs a packet.
     pub(super) fn reach<L: Labels>(
         &mut self,
         graph: &mut Graph<'_, L>,
@@ -328,7 +327,7 @@ impl Walk {
     ) -> Result<(), Trouble> {
         let mut scout = self.scout();
         let found = self.scout_for(graph, &mut scout, ip);
-        // What comes before code that can't be read has run, as there is no other way.
+        // Code before unreadable code has run, as there is no other path.
         if matches!(found, Ok(()) | Err(Trouble::Code(_))) {
             self.advance(graph, sink, scout.steps);
         }
@@ -336,7 +335,7 @@ impl Walk {
         self.reach_inside(graph, sink, ip)
     }
 
-    /// Sends a scout to the block that `ip` is in.
+    /// Moves a lookahead to the block that contains `ip`.
     fn scout_for<L: Labels>(
         &mut self,
         graph: &mut Graph<'_, L>,
@@ -357,7 +356,7 @@ impl Walk {
         Ok(())
     }
 
-    /// Up to `ip`, which is in this block or at its start.
+    /// Walks to `ip`, which is in the current block or at its start.
     fn reach_inside<L: Labels>(
         &mut self,
         graph: &mut Graph<'_, L>,
@@ -379,8 +378,7 @@ impl Walk {
         Ok(())
     }
 
-    /// The first instruction ahead that is `wanted`, before the next decision or at it: its address and
-    /// length.
+    /// Returns address and length of the first `wanted` instruction ahead, before the next decision or at it.
     pub(super) fn find<L: Labels>(
         &mut self,
         graph: &mut Graph<'_, L>,
@@ -389,7 +387,7 @@ impl Walk {
         self.scout().find(graph, wanted)
     }
 
-    /// The address that lies `count` instructions ahead, where no decision comes before it.
+    /// Returns the address `count` instructions ahead, if no decision comes before it.
     pub(super) fn ahead<L: Labels>(&mut self, graph: &mut Graph<'_, L>, count: u16) -> Option<u64> {
         let mut scout = self.scout();
         let mut left = usize::from(count);
@@ -409,10 +407,10 @@ impl Walk {
         }
     }
 
-    /// What ends the block that needs a packet next, without going there.
+    /// Returns the terminator of the next block that needs a packet, without going there.
     ///
     /// # Errors
-    /// Why none can be reached; where that is missing code, what comes before it has run.
+    /// Why none can be reached. If code is missing, the code before it has run.
     pub(super) fn next_decision<L: Labels>(
         &mut self,
         graph: &mut Graph<'_, L>,
@@ -434,8 +432,8 @@ impl Walk {
         }
     }
 
-    /// Takes a TIP.PGD without a FUP: up to the branch that turned tracing off, and over it. `to` is where
-    /// it went, which is outside the traced addresses, where the packet says so.
+    /// Follows a TIP.PGD without a FUP: walks to the branch that turned tracing off, and past it. `to` is the
+    /// branch's target, outside the traced addresses.
     pub(super) fn leave<L: Labels>(
         &mut self,
         graph: &mut Graph<'_, L>,
@@ -450,7 +448,7 @@ impl Walk {
             }
             let id = scout.here(graph)?;
             let block = graph.block(id);
-            // Left by running on, into the middle of what is a block to us.
+            // Execution ran on into untraced code, in the middle of one of our blocks.
             let inside = (block.start..block.end).contains(&to);
             if inside && instructions_before(graph, block, to).is_some() {
                 self.advance(graph, sink, scout.steps);
@@ -468,9 +466,9 @@ impl Walk {
         }
     }
 
-    /// The same, where the packet does not say where it went: over MOV to CR3, which ends tracing where that is of
-    /// one address space, or over the next branch that needs a packet (SDM, "TIP.PGD Packet"). With erratum SKL014
-    /// (`direct_unseen`) also over a direct branch that leaves the filter.
+    /// As [`leave`](Walk::leave) for a packet without an address: passes MOV to CR3, which ends tracing if only one
+    /// address space is traced, or the next branch that needs a packet (SDM, "TIP.PGD Packet"). With erratum SKL014
+    /// (`direct_unseen`), also a direct branch that leaves the filter.
     pub(super) fn leave_unseen<L: Labels>(
         &mut self,
         graph: &mut Graph<'_, L>,
@@ -479,7 +477,7 @@ impl Walk {
         filter: Filtering<impl Fn(&Graph<'_, L>, u64) -> bool>,
     ) -> Result<(), Trouble> {
         let mut scout = self.scout();
-        // The first direct branch that an unknown filter may have made the last one.
+        // The first direct branch that an unknown filter may have ended tracing at.
         let mut perhaps_last = None;
         loop {
             let id = scout.here(graph)?;
@@ -502,7 +500,7 @@ impl Walk {
             if scout.step(graph, id)? {
                 continue;
             }
-            // A far transfer may leave the traced privilege level; a near branch ends tracing by a filter only.
+            // A far transfer may leave the traced privilege level; at a near branch, only a filter ends tracing.
             return match (&filter, perhaps_last) {
                 (Filtering::Absent, _) if terminator != Terminator::Far => {
                     Err(Trouble::Contradiction { at: start, expected: Expected::Indirect })
@@ -519,7 +517,7 @@ impl Walk {
         }
     }
 
-    /// Up to the next branch that needs a packet, and over it, wherever it goes.
+    /// Walks to the next branch that needs a packet, and past it, with any target.
     pub(super) fn over_decision<L: Labels>(
         &mut self,
         graph: &mut Graph<'_, L>,
@@ -533,17 +531,17 @@ impl Walk {
     }
 }
 
-/// What is known of the address filter of a trace.
+/// Knowledge of a trace's address filter.
 pub(super) enum Filtering<F> {
     /// There was none.
     Absent,
     /// There may have been one.
     Unknown,
-    /// It traces the addresses for which this says yes.
+    /// There was one: it traces the addresses for which this returns `true`.
     By(F),
 }
 
-/// Whether an instruction enters a guest.
+/// Returns whether an instruction enters a guest.
 pub(super) fn enters_guest(instruction: &Instruction) -> bool {
     matches!(instruction.mnemonic(), Mnemonic::Vmlaunch | Mnemonic::Vmresume)
 }

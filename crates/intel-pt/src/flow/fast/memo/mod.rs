@@ -1,20 +1,20 @@
-//! A memo of what packets did.
+//! A memo of the effect of packets.
 //!
 //! ```text
-//! state ──packets──► state     known: one look-up, and the sink is told the number of a path
+//! state ──packets──► state     warm: one look-up, and the sink gets the number of a path
 //!   │                  ▲
-//!   └─ block ──► block ┘       else: a few look-ups, by what calls and returns do to the stack
-//!        └─ walk ─┘            else: walked over, and written down
+//!   └─ block ──► block ┘       cold: a few look-ups, with the calls and returns applied to the stack
+//!        └─ walk ─┘            new: walked over and recorded
 //! ```
 //!
-//! What TNT and TIP packets do depends on the block before which execution stands, on the last IP, and on the
-//! calls that compressed returns go back to. Programs have many stacks of calls, and few ways through their code:
-//! so what is known of code alone ([`table`]) ends at each return from a call before it, and is put together for
-//! each stack ([`ways`]); and ways that followed each other before are one look-up ([`trains`]). The state of the
-//! sink is part of the key, so that what a path means to it is known, too.
+//! The effect of TNT and TIP packets depends on the block before which execution is, on the last IP, and on the
+//! return stack. Programs have many return stacks, but few paths through their code. So a transition of the code
+//! alone ([`table`]) ends at each return whose call is before the packets; these are combined for each stack
+//! ([`transitions`]); and transitions that followed each other before take one look-up ([`superblocks`]). The sink's
+//! state is part of the key, so the effect of a path on the sink is known too.
 //!
-//! Whatever is not plain – another packet, code that changes, a contradiction – is left to the decoder, which
-//! then stands where it would without a memo.
+//! Anything else – another packet, code that changes over time, a contradiction – is left to the decoder, which then
+//! has the same state as without a memo.
 
 mod record;
 mod superblocks;
@@ -44,8 +44,8 @@ use super::super::{
 };
 use crate::packet::{LONG_TNT, Packet, short_cyc};
 
-/// What is remembered of programs in their modes, by one thread. It goes with one sink, or with sinks that take
-/// over from each other what they [learned](Sink::learn).
+/// The memo of one thread, for programs in their execution modes. It belongs to one sink, or to sinks that pass on to
+/// each other what they [learned](Sink::learn).
 #[derive(Debug)]
 pub struct Memos {
     programs: FxHashMap<(usize, u8), Memo>,
@@ -59,7 +59,7 @@ impl Default for Memos {
 }
 
 impl Memos {
-    /// Room for so many paths, before everything is forgotten.
+    /// Creates a memo with a maximum number of paths; beyond it, everything is discarded.
     pub fn with_room(paths: usize) -> Memos {
         Memos {
             programs: FxHashMap::default(),
@@ -68,7 +68,7 @@ impl Memos {
     }
 }
 
-/// What is remembered of one program.
+/// The memo of one program.
 #[derive(Debug)]
 struct Memo {
     table: Table,
@@ -85,7 +85,7 @@ impl Memo {
         self.ways.is_full() || self.table.has_many_regions()
     }
 
-    /// Forgets what depends on the sink.
+    /// Discards what depends on the sink.
     fn forget(&mut self) {
         self.ways.clear();
         self.trains.clear();
@@ -93,50 +93,50 @@ impl Memo {
     }
 }
 
-/// What the sink was told to learn.
+/// The paths that the sink has learned.
 #[derive(Debug, Default)]
 struct MemoizedPaths {
     recorder: Recorder,
-    /// Most paths.
+    /// Maximum number of paths.
     most: usize,
-    /// The last path.
+    /// The path being learned.
     path: Vec<Step>,
     steps: usize,
     instructions: usize,
-    /// It is too much, or there are too many states.
+    /// Whether a limit is reached, so that everything must be discarded.
     full: bool,
-    /// Paths, and bytes of trace that were followed by them.
+    /// Number of paths learned, and trace bytes followed by paths.
     paths: usize,
     bytes: usize,
-    /// What these were when it was last asked whether they are worth it.
+    /// `paths` and `bytes` at the last check of their benefit.
     judged: (usize, usize),
-    /// How often paths came too seldom, less how often they did not.
+    /// Number of checks with too little benefit, less those with enough.
     seldom: u32,
-    /// Legs that are yet to be left to the decoder for that.
+    /// Branch batches still to be decoded without the memo because of that.
     rest: usize,
 }
 
 impl MemoizedPaths {
-    /// After everything was forgotten, because there was too much.
+    /// Starts over after a limit was reached.
     fn anew(&self) -> MemoizedPaths {
         MemoizedPaths { seldom: self.seldom, most: self.most, ..MemoizedPaths::default() }
     }
 
-    /// Paths, and bytes of trace that were followed by them, since it was asked last.
+    /// Returns the paths learned, and the trace bytes followed by paths, since the last check.
     fn lately(&self) -> (usize, usize) {
         (self.paths - self.judged.0, self.bytes - self.judged.1)
     }
 
-    /// Whether it is seen soon that learning is not worth it. So many bytes were not counted yet.
+    /// Returns whether it is clear early that learning does not pay. `uncounted` bytes are not in the sum yet.
     fn is_hopeless(&self, uncounted: usize, worth: Worth) -> bool {
         let ((paths, bytes), few) = (self.lately(), self.most / worth.few);
         let bytes = 2 * (bytes + uncounted);
-        // A quarter of the paths is enough where they are worth a quarter of that.
+        // A quarter of the paths suffices if the benefit is below a quarter of the limit.
         [1, 4].iter().any(|part| part * paths >= few && part * bytes < worth.bytes * paths)
     }
 
-    /// Looks whether paths come so seldom that learning them is not worth it, each time that there are some more; then
-    /// it rests, the longer the more they were, and the more often that was so.
+    /// Checks, after every few new paths, whether they replace enough trace bytes to pay for learning. If not,
+    /// learning pauses: longer for more paths, and twice as long for each further failed check.
     fn judge(&mut self, worth: Worth) {
         let (paths, bytes) = self.lately();
         if paths * SOME < self.most && !self.is_hopeless(0, worth) {
@@ -152,23 +152,23 @@ impl MemoizedPaths {
     }
 }
 
-/// Most paths that are remembered.
+/// Default maximum number of paths.
 const PATHS: usize = 1 << 18;
 
-/// The part of these that is looked at together.
+/// Divisor of the maximum: after that number of new paths, their benefit is checked.
 const SOME: usize = 64;
 
-/// When paths are worth to be learned.
+/// Conditions under which learning paths pays.
 #[derive(Clone, Copy, Debug)]
 struct Worth {
-    /// Bytes of trace to a path.
+    /// Minimum trace bytes per path.
     bytes: usize,
-    /// The part of the most paths that is enough to see that there are not half as many.
+    /// Divisor of the maximum number of paths: that many suffice to detect less than half of the required benefit.
     few: usize,
 }
 
 impl Worth {
-    /// A path saves more where a sink would be told of blocks one by one than where it takes function runs.
+    /// A path saves more if it replaces single blocks than if it replaces function runs.
     fn to(sink: &impl Sink) -> Worth {
         match sink.takes_function_runs() {
             true => Worth { bytes: 128, few: 1024 },
@@ -177,28 +177,27 @@ impl Worth {
     }
 }
 
-/// Legs that are left to the decoder before paths are learned again, the first time, for each that was learned in vain;
-/// together they are no more than half of the most paths.
+/// Branch batches per useless path in the first pause; at most half of the maximum number of paths in total.
 const REST: usize = 128;
 
-/// How often that is doubled at most.
+/// Maximum number of doublings of the pause.
 const LONGEST_REST: u32 = 10;
 
-/// Most steps that a sink is told to learn before everything is forgotten.
+/// Maximum steps that a sink learns before everything is discarded.
 const STEPS: usize = 1 << 20;
 
-/// Most instructions of these.
+/// Maximum instructions of these steps.
 const INSTRUCTIONS: usize = 1 << 22;
 
 impl Decoder<'_> {
-    /// Follows packets as long as they are plain.
+    /// Follows packets while they are plain.
     pub(in crate::flow) fn follow_memo<L: Labels, S: Sink>(
         &mut self,
         memos: &mut Memos,
         context: &mut Context<'_, '_, L, S>,
     ) {
         let (Some(bytes), Some(last_ip)) = (self.packets.outside_block(), self.last_ip.get()) else { return };
-        // The decoder knows best where the segment ends.
+        // Only the decoder itself handles the end of the segment.
         let end = self.span.end.min(bytes.len());
         let bytes = &bytes[..end];
         let mut position = self.packets.position();
@@ -255,8 +254,8 @@ impl Decoder<'_> {
         }
     }
 
-    /// Follows packets from a position and a state to where they lead. What is left there of a TNT-64, as TNT-8
-    /// packets; 0 where none was begun.
+    /// Follows packets and advances `position` and `state`. Returns what is left of a TNT-64, as TNT-8 packets; 0 if
+    /// none was begun.
     #[inline]
     fn follow_ways<L: Labels, S: Sink>(
         &mut self,
@@ -267,8 +266,8 @@ impl Decoder<'_> {
         learned: &mut MemoizedPaths,
         context: &mut Context<'_, '_, L, S>,
     ) -> u64 {
-        // A CYC packet told the time of the packet that comes next; what is left of a TNT-64; bytes of packets that
-        // were not met together, and are looked up one by one.
+        // `counted`: a CYC packet gives the time of the next packet. `pending`: what is left of a TNT-64. `apart`:
+        // bytes of packets that are looked up one by one, because they did not occur together before.
         let (start, mut counted, mut pending, mut apart) = (*position, true, 0, 0);
         while let Some(wide) = bytes.get(*position..).and_then(|rest| rest.first_chunk()) {
             if pending == 0 && !counted && ride(bytes, position, state, memo, context.sink) {
@@ -300,7 +299,7 @@ impl Decoder<'_> {
                 }
                 continue;
             };
-            // Not what the way says, which comes late.
+            // The computed size does not wait for the load of `way`, which arrives late.
             let size = if way.bytes == size { size } else { way.bytes };
             if size == 0 {
                 break;
@@ -329,14 +328,14 @@ impl Decoder<'_> {
         pending
     }
 
-    /// Whether paths may be told after a time was told.
+    /// Returns whether paths may still be reported after a time was.
     #[inline]
     fn goes_on<L, S: Sink>(&self, context: &Context<'_, '_, L, S>) -> bool {
         // No code is valid at the last tick.
         self.walk.at != u64::MAX && context.sink.takes_paths() && !self.switch_is_due()
     }
 
-    /// Whether a TNT or TIP that comes next says what it seems to.
+    /// Returns whether the next TNT or TIP needs no special handling.
     pub(in crate::flow) fn is_plain(&self) -> bool {
         self.state == recovery::State::On
             && !self.announced.waits
@@ -347,7 +346,7 @@ impl Decoder<'_> {
             && self.walk.at != u64::MAX
     }
 
-    /// Follows a packet that tells the time: its size; 0 where it is another one, or a rare form.
+    /// Follows a timing packet and returns its size; 0 for any other packet, or a rare form.
     #[inline]
     pub(in crate::flow) fn follow_clock<L: Labels, S: Sink>(
         &mut self,
@@ -375,7 +374,7 @@ impl Decoder<'_> {
     }
 }
 
-/// Follows a train, if one goes on from here; whether it did.
+/// Follows a superblock; returns `false` if none continues from here.
 #[inline(always)]
 fn ride<S: Sink>(bytes: &[u8], position: &mut usize, state: &mut u32, memo: &mut Memo, sink: &mut S) -> bool {
     let Some(Ride { paths, to, bytes }) = memo.trains.find(*state, bytes, *position) else { return false };
@@ -385,7 +384,7 @@ fn ride<S: Sink>(bytes: &[u8], position: &mut usize, state: &mut u32, memo: &mut
     true
 }
 
-/// What it takes to learn where packets lead.
+/// Learns where packets lead.
 struct MemoBuilder<'x, 'a, L, S> {
     walk: &'x Walk,
     graph: &'x mut Graph<'a, L>,
@@ -398,15 +397,15 @@ struct MemoBuilder<'x, 'a, L, S> {
 #[derive(Clone, Copy)]
 struct Reached {
     state: State,
-    /// Bytes of them that are done with.
+    /// Bytes of packets that are completed.
     bytes: u32,
-    /// Steps on the way.
+    /// Steps up to there.
     steps: usize,
 }
 
 impl<L: Labels, S: Sink> MemoBuilder<'_, '_, L, S> {
-    /// Learns where packets lead, unless they came together for the first time: what comes but once is not worth
-    /// to be known as a whole. Whether they were learned.
+    /// Learns where packets lead, unless they occur together for the first time: packets that come only once do not
+    /// pay. Returns whether they were learned.
     fn meet(&mut self, from: u32, packets: u64, size: u32) -> bool {
         let worth = plain(packets, 1) == size || self.memo.ways.was_met(from, packets);
         if worth {
@@ -415,7 +414,7 @@ impl<L: Labels, S: Sink> MemoBuilder<'_, '_, L, S> {
         worth
     }
 
-    /// Learns where packets of so many bytes lead from a state, as far as they are plain.
+    /// Learns where packets of `size` bytes lead from a state, up to the first that is not plain.
     fn learn(&mut self, from: u32, packets: u64, size: u32) {
         let mut path = std::mem::take(&mut self.learned.path);
         path.clear();
@@ -440,7 +439,7 @@ impl<L: Labels, S: Sink> MemoBuilder<'_, '_, L, S> {
         learned.full |= much || learned.paths >= learned.most || self.memo.is_full();
     }
 
-    /// Follows packets by what is known of the code, to the end of the last one that is plain.
+    /// Follows packets by the transitions of the code, to the end of the last plain one.
     fn follow(&mut self, mut state: State, packets: u64, size: u32, steps: &mut Vec<Step>) -> Reached {
         let mut reached = Reached { state, bytes: 0, steps: 0 };
         let (mut rest, mut bytes) = (packets, 0);
@@ -479,8 +478,8 @@ impl<L: Labels, S: Sink> MemoBuilder<'_, '_, L, S> {
         reached
     }
 
-    /// What is known of packets by the code alone: adds what runs to `steps`, and tells where they lead, and the
-    /// region of the last IP, if it changes.
+    /// Returns where packets lead by the code alone, and the new region of the last IP, if it changes. Appends what
+    /// runs to `steps`.
     fn transition(&mut self, state: State, packets: u64, steps: &mut Vec<Step>) -> (Next, u16) {
         let region = if has_tip(packets) { state.region } else { NO_REGION };
         let key = Key { block: state.block, region, packets };
@@ -502,8 +501,8 @@ impl<L: Labels, S: Sink> MemoBuilder<'_, '_, L, S> {
         (next, region)
     }
 
-    /// Remembers and forgets calls as steps do. The address that the last one goes to, if it is a return to a call
-    /// that is remembered.
+    /// Applies the calls and returns of steps to the return stack. Returns the target of the last step, if it is a
+    /// return with a known call.
     fn call_and_return(&mut self, state: &mut State, steps: &[Step]) -> Option<u64> {
         let mut newest = None;
         for step in steps {

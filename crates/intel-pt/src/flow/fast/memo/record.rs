@@ -1,4 +1,4 @@
-//! Walks once over what packets prove, and writes down what it meets.
+//! Walks over packets once and records the result.
 
 use hodo_code::{Graph, Labels, Transfer};
 
@@ -9,22 +9,22 @@ use super::{
 };
 use crate::packet::{Tnt, tnt};
 
-/// Most blocks of a packet that is remembered.
+/// Maximum blocks of a recorded walk.
 const BLOCKS: usize = 1 << 12;
 
-/// Most calls within packets that are remembered: so few that a stack of returns remembers one from before.
+/// Maximum call depth within recorded packets. It leaves space on the return stack for a call from before.
 const DEEPEST: u32 = 48;
 
-/// What the walk over packets meets: blocks that ran, joined to steps.
+/// Records the blocks of a walk, joined into steps.
 #[derive(Debug, Default)]
 pub(super) struct Recorder {
     steps: Vec<Step>,
     blocks: usize,
-    /// Calls that did not return.
+    /// Number of calls without a return.
     depth: u32,
-    /// Steps are single blocks.
+    /// Whether each step is a single block.
     single: bool,
-    /// The packet is not one to remember: code on the way is not the same at all times, or there is too much.
+    /// Whether the walk can't be recorded: code on the way changes over time, or a limit is exceeded.
     unfit: bool,
 }
 
@@ -51,17 +51,17 @@ impl Sink for Recorder {
     fn event(&mut self, _: Event) {}
 }
 
-/// What became of packets.
+/// Result of a walk over packets.
 #[derive(Clone, Copy)]
 struct NativeExit {
     next: Next,
-    /// The region of the last IP, where a packet told one.
+    /// The region of the last IP, if a packet changed it.
     region: u16,
 }
 
 impl Recorder {
-    /// Walks over packets as far as they are plain, and are not too many: where they lead, and the region of the
-    /// last IP, if they tell one. `walk` has no calls to return from.
+    /// Walks over packets up to the first that is not plain, or up to a limit. Returns where they lead, and the
+    /// region of the last IP, if it changed. The return stack of `walk` is empty.
     pub(super) fn walk<L: Labels>(
         &mut self,
         table: &mut Table,
@@ -75,12 +75,12 @@ impl Recorder {
         let led = loop {
             match self.packets(table, walk.clone(), graph, key, most) {
                 Ok(led) => break led,
-                // Again, up to the packet that is not plain.
+                // Repeats the walk up to the packet that is not plain.
                 Err(plain) => most = plain,
             }
         };
         for step in &mut self.steps {
-            // Any tick will do for what is the same at all times.
+            // This code never changes, so any tick is right.
             step.block = graph.at(step.start, 0).unwrap_or(step.block);
         }
         match self.steps.len() {
@@ -89,15 +89,15 @@ impl Recorder {
         }
     }
 
-    /// What ran on the last walk.
+    /// Returns the steps of the last walk.
     pub(super) fn steps(&self) -> &[Step] {
         &self.steps
     }
 
-    /// Walks over packets, at most so many.
+    /// Walks over at most `most` packets.
     ///
     /// # Errors
-    /// How many of them are plain, where the next is not.
+    /// The number of packets before the first one that can't be recorded.
     fn packets<L: Labels>(
         &mut self,
         table: &mut Table,
@@ -142,7 +142,7 @@ impl Recorder {
         Ok(led)
     }
 
-    /// Where a TNT leads.
+    /// Returns where a TNT leads.
     fn branches<L: Labels>(&mut self, walk: &mut Walk, graph: &mut Graph<'_, L>, tnt: Tnt) -> Next {
         let mut left = tnt.count;
         while left > 0 {
@@ -153,7 +153,7 @@ impl Recorder {
                     walk.report(graph, id, self);
                     return Next::Return(left - 1, 0);
                 }
-                // A TIP that was deferred, or one of many kinds of trouble.
+                // A deferred TIP, or trouble.
                 Ok(false) | Err(_) => return Next::Untold,
             }
         }
@@ -161,13 +161,13 @@ impl Recorder {
     }
 }
 
-/// Where a walk stands, if that is code that is the same at all times.
+/// Returns the position of a walk, if its code never changes.
 fn end<L: Labels>(walk: &mut Walk, graph: &mut Graph<'_, L>) -> Next {
     let next = walk.here(graph).ok().filter(|&id| graph.provenance(id).is_lasting());
     next.map_or(Next::Untold, Next::Block)
 }
 
-/// The last IP after the TIP in the lowest bytes of `packets`.
+/// Returns the last IP after the TIP in the lowest bytes of `packets`.
 pub(in crate::flow) fn join(last_ip: u64, opcode: u8, packets: u64) -> u64 {
     let low = packets >> 8;
     match opcode >> 5 {

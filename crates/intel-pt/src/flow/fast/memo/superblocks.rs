@@ -1,35 +1,35 @@
-//! Ways that followed each other before.
+//! Superblocks: sequences of transitions that followed each other before.
 
 use super::{plain_size, transitions::hash};
 
-/// Fewest ways of a train.
+/// Minimum transitions of a superblock.
 const FEWEST: usize = 2;
 
-/// Most ways of a train.
+/// Maximum transitions of a superblock.
 const LONGEST: usize = 7;
 
-/// Bytes of packets that a train may have, in words of eight.
+/// Maximum packet bytes of a superblock, in 8-byte words.
 const WORDS: usize = 5;
 
-/// Superblocks that are remembered: 128 bytes each.
+/// Number of superblocks in the table: 128 bytes each.
 const TRAINS: usize = 1 << 13;
 
-/// A state that there is not.
+/// Marks an empty slot: no state has this number.
 const VACANT: u32 = u32::MAX;
 
-/// Ways from state to state, the packets of which followed each other.
+/// Consecutive transitions from state to state.
 #[derive(Clone, Copy, Debug)]
 #[repr(align(64))]
 pub(super) struct Superblock {
-    /// What the packets are, the first in the lowest byte.
+    /// The packets, the first in the lowest byte.
     words: [u64; WORDS],
-    /// Where they begin.
+    /// The state at which they begin.
     from: u32,
-    /// Where each way leads.
+    /// The state after each transition.
     to: [u32; LONGEST],
-    /// The sink's number for what ran on it.
+    /// The sink's number for the path of each transition.
     paths: [u32; LONGEST],
-    /// Where its packets end.
+    /// Where the packets of each transition end, in bytes.
     ends: [u8; LONGEST],
     count: u8,
 }
@@ -43,30 +43,30 @@ const NONE: Superblock = Superblock {
     count: 0,
 };
 
-/// As many ways of a train as fit the packets.
+/// The part of a superblock that matches the packets.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Ride<'t> {
     pub(super) paths: &'t [u32],
-    /// The state that they lead to.
+    /// The state after it.
     pub(super) to: u32,
-    /// Bytes of their packets.
+    /// Number of its packet bytes.
     pub(super) bytes: usize,
 }
 
-/// Superblocks by their first state and their first eight bytes. Of those that fall together only the last is kept.
+/// Superblocks, hashed by first state and first eight bytes. On a collision, the newer one replaces the older.
 #[derive(Debug)]
 pub(super) struct Superblocks {
     kept: Vec<Superblock>,
-    /// One that is being put together, and where it will be kept.
+    /// The superblock being recorded, and its slot.
     next: Superblock,
     place: usize,
-    /// Where its packets begin.
+    /// Position of its packets.
     start: usize,
-    /// So many of its ways are kept already.
+    /// Number of its transitions that the table has already.
     known: usize,
 }
 
-/// The bytes from a position on, as words.
+/// Returns the bytes from a position on, as words.
 #[inline(always)]
 fn words(bytes: &[u8], position: usize) -> Option<[u64; WORDS]> {
     let (bytes, _) = bytes.get(position..)?.as_chunks();
@@ -85,14 +85,14 @@ impl Superblocks {
         Superblocks { kept: vec![NONE; TRAINS], next: NONE, place: 0, start: 0, known: 0 }
     }
 
-    /// Forgets all of them.
+    /// Discards all superblocks.
     pub(super) fn clear(&mut self) {
         self.kept.fill(NONE);
         self.next.from = VACANT;
     }
 
-    /// The train that goes on from a state with these packets. Where none does, one is put together from what
-    /// [comes next](Superblocks::follow).
+    /// Returns the part of a superblock that matches the packets in a state. If there is none, begins to record one
+    /// from [what follows](Superblocks::follow).
     #[inline(always)]
     pub(super) fn find(&mut self, from: u32, bytes: &[u8], position: usize) -> Option<Ride<'_>> {
         if self.next.from != VACANT {
@@ -114,7 +114,7 @@ impl Superblocks {
         }
         let Superblock { paths, to, ends, count, .. } = train;
         let end = usize::from(ends[ways - 1]);
-        // One that ended where something else came may go on this time.
+        // A superblock that ended at other packets may be extended this time.
         if ways == usize::from(*count)
             && ways < LONGEST
             && end <= (WORDS - 1) * 8
@@ -126,7 +126,7 @@ impl Superblocks {
         Some(Ride { paths: &paths[..ways], to: to[ways - 1], bytes: end })
     }
 
-    /// A way was followed, to the end of its packets.
+    /// Records that a transition was followed, to the end of its packets.
     #[inline]
     pub(super) fn follow(&mut self, path: u32, to: u32, end: usize) {
         if self.next.from == VACANT {
@@ -144,7 +144,7 @@ impl Superblocks {
         }
     }
 
-    /// What comes next is no way.
+    /// Ends the recording: what comes next is no transition.
     #[inline]
     pub(super) fn stop(&mut self) {
         let count = usize::from(self.next.count);
@@ -155,7 +155,7 @@ impl Superblocks {
     }
 }
 
-/// How many bytes are the same, from the first on.
+/// Returns the number of equal bytes at the start.
 #[inline(always)]
 fn matching(one: &[u64; WORDS], other: &[u64; WORDS]) -> usize {
     for index in 0..WORDS {

@@ -1,43 +1,43 @@
-//! What packets did, by the block that execution stood before.
+//! The effect of packets by the code alone, for each block.
 
 use hodo_code::{Block, BlockId, Label, Place, Transfer};
 use indexmap::IndexSet;
 use rustc_hash::FxBuildHasher;
 
-/// Instructions of one function that ran one after the other, and what the last of them was.
+/// Consecutive instructions of one function, and the kind of the last one.
 #[derive(Clone, Copy, Debug)]
 pub struct Step {
     /// Address of the first instruction.
     pub start: u64,
-    /// The address after the last.
+    /// Address after the last instruction.
     pub end: u64,
     module: u32,
     function: u32,
     /// The block that begins at `start`.
     pub block: BlockId,
-    /// How many instructions.
+    /// Number of instructions.
     pub instructions: u16,
-    /// What the last of them was.
+    /// Effect of the last instruction on the call stack.
     pub transfer: Transfer,
     place: Place,
 }
 
 impl Step {
-    /// A block that ran.
+    /// Creates a step from a block.
     pub(super) fn new(block: &Block, transfer: Transfer) -> Step {
         let Block { start, end, label: Label { module, function, place }, .. } = *block;
-        // A block is not as long as that.
+        // The maximum block length fits 16 bits.
         let instructions = block.instructions as u16;
         Step { start, end, module, function, block: VACANT, instructions, transfer, place }
     }
 
-    /// What is known of the code at `start`.
+    /// Returns the label of the code at `start`.
     #[inline]
     pub fn label(&self) -> Label {
         Label { module: self.module, function: self.function, place: self.place }
     }
 
-    /// Joins what ran next; `false` where it is no part of the same run.
+    /// Appends the next step; returns `false` if it is not part of the same function run.
     pub(super) fn join(&mut self, next: &Step) -> bool {
         let one =
             self.transfer == Transfer::None && (self.module, self.function) == (next.module, next.function);
@@ -52,42 +52,42 @@ impl Step {
     }
 }
 
-/// Where packets led.
+/// Where packets lead.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Next {
     /// To this block.
     Block(BlockId),
-    /// The same over so many bytes of them; the packet after these is not plain.
+    /// To this block, after this many bytes of the packets; the next packet is not plain.
     Part(BlockId, u8),
-    /// Over a compressed return from a call before the packets. So many bits of its TNT are left, and so many
-    /// bytes of packets are done with, all bits of them.
+    /// Past a compressed return whose call is before the packets. The fields are the bits left of its TNT, and the
+    /// number of completely consumed bytes.
     Return(u8, u8),
-    /// The first packet is not one to remember the effect of: it contradicts the code, or needs others.
+    /// Nowhere: the first packet contradicts the code or needs more context, so that its effect can't be recorded.
     Untold,
 }
 
-/// Packets that follow each other, where execution stands before a block.
+/// Consecutive packets at a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Key {
     pub(super) block: BlockId,
-    /// The region of the last IP, where an IP is among the packets; [`NO_REGION`] else.
+    /// The region of the last IP if the packets include a TIP, else [`NO_REGION`].
     pub(super) region: u16,
-    /// The packets, the first in the lowest byte, and zeros.
+    /// The packets, the first in the lowest byte, padded with zeros.
     pub(super) packets: u64,
 }
 
-/// What packets did.
+/// The effect of packets.
 #[derive(Clone, Copy, Debug)]
 #[repr(align(64))]
 pub(super) struct Transition {
     packets: u64,
     block: BlockId,
     region_before: u16,
-    /// The region of the last IP after them, or [`NO_REGION`] where it is the one before.
+    /// The region of the last IP after the packets, or [`NO_REGION`] if it does not change.
     pub(super) region: u16,
-    /// Steps apart from the first.
+    /// Number of steps after the first.
     count: u8,
-    /// Where these begin.
+    /// Index of these.
     more: u32,
     pub(super) next: Next,
     pub(super) first: Step,
@@ -100,22 +100,22 @@ impl Transition {
     }
 }
 
-/// Packets without an IP need no region of the last one.
+/// The region in keys of packets without a TIP.
 pub(super) const NO_REGION: u16 = 0;
 
-/// Most steps of a transition.
+/// Maximum steps of a transition.
 pub(super) const LONGEST: usize = 200;
 
-/// Slots of the smallest table and of the largest, which is emptied when it is full: 64 bytes each.
+/// Slots of the smallest and of the largest table, 64 bytes each. The largest one is emptied when it is full.
 const SLOTS: [usize; 2] = [1 << 10, 1 << 18];
 
-/// Most regions at the start of a run of packets.
+/// Maximum number of regions at the start of a run of packets.
 const REGIONS: usize = 1 << 12;
 
-/// Most steps that are kept beside them: 40 bytes each.
+/// Maximum further steps in all: 40 bytes each.
 const STEPS: usize = 1 << 19;
 
-/// A block that there is not.
+/// Marks an empty slot: no block has this id.
 const VACANT: BlockId = BlockId(u32::MAX);
 
 /// Transitions of one graph, by block and packets, in open addressing.
@@ -124,7 +124,7 @@ pub(super) struct Table {
     slots: Vec<Transition>,
     used: usize,
     steps: Vec<Step>,
-    /// The upper 48 bits of IPs, which TIP packets may leave out.
+    /// The upper 48 bits of IPs, which TIP packets may omit.
     regions: IndexSet<u64, FxBuildHasher>,
 }
 
@@ -141,19 +141,19 @@ impl Key {
 
 impl Table {
     pub(super) fn new() -> Table {
-        // No IP is in the region of which the number says that there is none.
+        // `u64::MAX` takes number 0, which is `NO_REGION`: no IP has these upper bits.
         let regions = IndexSet::from_iter([u64::MAX]);
         Table { slots: vacant(SLOTS[0]), used: 0, steps: Vec::new(), regions }
     }
 
-    /// What is known of packets.
+    /// Returns the effect of packets, if known.
     #[inline]
     pub(super) fn find(&self, key: Key) -> Option<&Transition> {
         let slot = &self.slots[self.slot(key)];
         (slot.key() == key).then_some(slot)
     }
 
-    /// The slot of a key, or the one to put it into.
+    /// Returns the slot of a key, or the empty slot for it.
     #[inline]
     fn slot(&self, key: Key) -> usize {
         let mask = self.slots.len() - 1;
@@ -167,13 +167,13 @@ impl Table {
         }
     }
 
-    /// The steps of a transition after the first.
+    /// Returns the steps of a transition after the first.
     #[inline]
     pub(super) fn more(&self, transition: &Transition) -> &[Step] {
         &self.steps[transition.more as usize..][..usize::from(transition.count)]
     }
 
-    /// The region of an IP; `None` where there are too many.
+    /// Returns the region of an IP, or `None` if there are too many.
     pub(super) fn region(&mut self, ip: u64) -> Option<u16> {
         let upper = ip >> 16;
         match u16::try_from(self.regions.len()) {
@@ -182,24 +182,24 @@ impl Table {
         }
     }
 
-    /// An IP in a region: what it is but for the lowest 16 bits, which all TIP packets tell anew.
+    /// Returns an IP in a region. All but its lowest 16 bits, which every TIP packet gives, are right.
     pub(super) fn ip(&self, region: u16) -> u64 {
         self.regions[usize::from(region)] << 16
     }
 
-    /// Whether there are more regions than are to be remembered.
+    /// Returns whether the number of regions exceeds the limit.
     pub(super) fn has_many_regions(&self) -> bool {
         self.regions.len() > REGIONS
     }
 
-    /// Forgets everything where there are too many regions; no region from before means anything then.
+    /// Discards everything if there are too many regions; earlier region numbers become invalid.
     pub(super) fn limit_regions(&mut self) {
         if self.has_many_regions() {
             *self = Table::new();
         }
     }
 
-    /// Makes room for more, if need be by forgetting all transitions.
+    /// Makes space for a transition, by discarding all transitions if needed.
     fn make_room(&mut self) {
         if self.steps.len() + LONGEST <= STEPS && self.used * 2 < self.slots.len() {
             return;
@@ -219,7 +219,7 @@ impl Table {
         }
     }
 
-    /// Remembers what packets did.
+    /// Records the effect of packets.
     pub(super) fn insert(&mut self, key: Key, region: u16, steps: &[Step], next: Next) {
         self.make_room();
         let (next, steps) = match steps {

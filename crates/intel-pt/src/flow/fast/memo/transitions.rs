@@ -1,4 +1,4 @@
-//! States of decoding as numbers, and where packets lead from one to another.
+//! Numbers for decoding states, and the transitions between them.
 
 use hodo_code::BlockId;
 use indexmap::IndexSet;
@@ -6,34 +6,34 @@ use rustc_hash::FxBuildHasher;
 
 use hodo_code::{Back, DEPTH, ReturnStack, ReturnTarget};
 
-/// All that decides what plain packets do.
+/// Everything that decides the effect of plain packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct State {
-    /// Execution stands before it.
+    /// The block before which execution is.
     pub(super) block: BlockId,
     /// The region of the last IP.
     pub(super) region: u16,
-    /// Calls that returns may go back to.
+    /// The return stack.
     pub(super) returns: Returns,
-    /// What the sink says of itself.
+    /// The sink's number for its state.
     pub(super) sink: u32,
 }
 
-/// A stack of return addresses: a link of a chain, and how many up to there are remembered.
+/// A return stack: a link of a chain, and its depth.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Returns {
     link: u32,
     count: u8,
 }
 
-/// Return addresses, each with those below it.
+/// Return addresses, each linked to the stack below it.
 #[derive(Debug)]
 pub(super) struct Chains {
     /// The link below, and the address.
     links: IndexSet<(u32, u64), FxBuildHasher>,
 }
 
-/// No address.
+/// The link of the empty stack.
 const BOTTOM: u32 = 0;
 
 impl Chains {
@@ -41,13 +41,13 @@ impl Chains {
         Chains { links: IndexSet::from_iter([(BOTTOM, 0)]) }
     }
 
-    /// A call that will return to `address`.
+    /// Pushes a call that returns to `address`.
     pub(super) fn push(&mut self, below: Returns, address: u64) -> Returns {
         let link = self.links.insert_full((below.link, address)).0 as u32;
         Returns { link, count: (below.count + 1).min(DEPTH as u8) }
     }
 
-    /// The newest address, and the others; `None` where none is remembered.
+    /// Returns the newest address and the stack below it, or `None` if the stack is empty.
     pub(super) fn pop(&self, returns: Returns) -> Option<(u64, Returns)> {
         let count = returns.count.checked_sub(1)?;
         let (below, address) = self.links[returns.link as usize];
@@ -77,27 +77,27 @@ impl Chains {
 pub(super) struct Way {
     packets: u64,
     from: u32,
-    /// The state that they lead to.
+    /// The state after them.
     pub(super) to: u32,
-    /// The sink's number for what ran.
+    /// The sink's number for their path.
     pub(super) path: u32,
-    /// Bytes of the packets that are followed; 0 where the first is left to the decoder.
+    /// Bytes of the packets that this follows; 0 if the first packet is left to the decoder.
     pub(super) bytes: u32,
 }
 
-/// A state that there is not.
+/// Marks an empty slot: no state has this number.
 const VACANT: u32 = u32::MAX;
 
-/// No way at all.
+/// An empty slot.
 const NOWHERE: Way = Way { packets: 0, from: VACANT, to: VACANT, path: 0, bytes: 0 };
 
-/// Ways that are remembered at most: 24 bytes each, and as much again that is vacant.
+/// Maximum transitions: 24 bytes each, and as much again in empty slots.
 const WAYS: usize = 1 << 18;
 
-/// States that are remembered at most, and return addresses: some 60 bytes each.
+/// Maximum states, and maximum return addresses: about 60 bytes each.
 const STATES: usize = 1 << 17;
 
-/// Places for packets that were met.
+/// Slots for packets that occurred once.
 const MET: usize = 1 << 16;
 
 /// Fibonacci hashing.
@@ -108,12 +108,12 @@ pub(super) fn hash(from: u32, packets: u64) -> u64 {
     mixed ^ mixed >> 32
 }
 
-/// Ways from state to state, in open addressing.
+/// Transitions from state to state, in open addressing.
 #[derive(Debug)]
 pub(super) struct TransitionTable {
     slots: Vec<Way>,
     used: usize,
-    /// Hashes of packets that were met, in the place that they give them.
+    /// Hashes of packets that occurred, each in its slot.
     met: Vec<u32>,
     states: IndexSet<State, FxBuildHasher>,
     pub(super) chains: Chains,
@@ -130,7 +130,7 @@ impl TransitionTable {
         }
     }
 
-    /// Forgets everything; the room is kept.
+    /// Discards everything, but keeps the allocation.
     pub(super) fn clear(&mut self) {
         self.slots.fill(NOWHERE);
         self.used = 0;
@@ -138,12 +138,12 @@ impl TransitionTable {
         self.chains.links.truncate(1);
     }
 
-    /// Whether there is too much to remember.
+    /// Returns whether a limit is reached.
     pub(super) fn is_full(&self) -> bool {
         self.used >= WAYS || self.states.len() >= STATES || self.chains.links.len() >= STATES
     }
 
-    /// The number of a state.
+    /// Returns the number of a state.
     pub(super) fn number(&mut self, state: State) -> u32 {
         self.states.insert_full(state).0 as u32
     }
@@ -152,21 +152,21 @@ impl TransitionTable {
         self.states[number as usize]
     }
 
-    /// Where packets lead, if that is known.
+    /// Returns where packets lead, if known.
     #[inline(always)]
     pub(super) fn find(&self, from: u32, packets: u64) -> Option<&Way> {
         let way = &self.slots[self.slot(from, packets)];
         (way.from == from).then_some(way)
     }
 
-    /// Whether packets were met before from a state, as far as that is remembered; they are from now on.
+    /// Returns whether packets occurred before in a state, as far as the slots show, and records them.
     pub(super) fn was_met(&mut self, from: u32, packets: u64) -> bool {
         let hash = hash(from, packets);
         let met = &mut self.met[(hash >> 32) as usize % MET];
         std::mem::replace(met, hash as u32) == hash as u32
     }
 
-    /// The slot of packets, or the one to put them into.
+    /// Returns the slot of packets, or the empty slot for them.
     #[inline(always)]
     fn slot(&self, from: u32, packets: u64) -> usize {
         let mask = self.slots.len() - 1;
@@ -180,7 +180,7 @@ impl TransitionTable {
         }
     }
 
-    /// Remembers where packets lead.
+    /// Records where packets lead.
     pub(super) fn insert(&mut self, from: u32, packets: u64, to: u32, path: u32, bytes: u32) {
         if self.used * 2 >= self.slots.len() {
             let larger = vec![NOWHERE; self.slots.len() * 2];

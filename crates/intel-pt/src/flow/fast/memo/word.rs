@@ -1,9 +1,9 @@
-//! Plain packets as they lie in the bytes of a word.
+//! Plain packets in the bytes of a word.
 
 use crate::packet::{LONG_TNT, Tnt, tnt};
 
-/// Size of plain packets that are part of the flow, by their first byte; 0 for others. These are TNT-8, and TIP
-/// with 2, 4 or 6 bytes of address.
+/// Size of plain packets of the flow, by their first byte; 0 for others. These are TNT-8, and TIP with 2, 4 or 6
+/// address bytes.
 pub(in crate::flow) static PLAIN: [u8; 256] = {
     let mut sizes = [0; 256];
     let mut opcode = 4;
@@ -23,17 +23,17 @@ pub(in crate::flow) static PLAIN: [u8; 256] = {
 /// Size of a TNT-64.
 pub(in crate::flow) const LONG_SIZE: usize = 8;
 
-/// Size of the plain packet in the lowest bytes of a word; 0 where another one is there.
+/// Returns the size of the plain packet in the lowest bytes of a word; 0 if there is another packet.
 pub(in crate::flow) fn plain_size(word: u64) -> u8 {
     PLAIN[usize::from(word as u8)]
 }
 
-/// Whether the packet in the lowest bytes of a word is one to follow.
+/// Returns whether the packet in the lowest bytes of a word is a TNT or a plain TIP.
 pub(super) fn begins_flow(word: u64) -> bool {
     plain_size(word) != 0 || word as u16 == LONG_TNT
 }
 
-/// The TNT-8 packets that say the same as a TNT-64, the first in the lowest byte; 0 where it is not well-formed.
+/// Converts a TNT-64 to TNT-8 packets, the first in the lowest byte; returns 0 if it is malformed.
 pub(super) fn short_tnts(long: u64) -> u64 {
     let field = long >> 16;
     let (mut left, mut shorts, mut place) = (field.checked_ilog2().unwrap_or(0), 0, 0);
@@ -47,7 +47,7 @@ pub(super) fn short_tnts(long: u64) -> u64 {
     shorts
 }
 
-/// The branches of TNT-8 packets, the first of which is in the lowest byte.
+/// Returns the branches of TNT-8 packets, the first in the lowest byte.
 pub(super) fn branches(shorts: u64) -> Tnt {
     let packets = shorts.to_le_bytes().into_iter().take_while(|&opcode| opcode != 0);
     packets.map(|opcode| tnt(u64::from(opcode >> 1))).fold(Tnt { bits: 0, count: 0 }, |all, next| Tnt {
@@ -56,11 +56,11 @@ pub(super) fn branches(shorts: u64) -> Tnt {
     })
 }
 
-/// Packets that are looked up together, as far as they lie in eight bytes.
+/// Maximum packets per look-up, if they fit eight bytes.
 pub(super) const TOGETHER: usize = 4;
 
-/// Plain packets at the lowest bytes of a word, at most so many: how many bytes. It takes as long for any packets,
-/// so that no branch is guessed wrong.
+/// Returns the size of the plain packets in the lowest bytes of a word, at most `most` of them. The loop takes the
+/// same time for all packets, so no branch is mispredicted.
 #[inline(always)]
 pub(super) fn plain(word: u64, most: usize) -> u32 {
     let mut size = 0;
@@ -71,7 +71,7 @@ pub(super) fn plain(word: u64, most: usize) -> u32 {
     size
 }
 
-/// Whether a TIP is among plain packets.
+/// Returns whether plain packets include a TIP.
 pub(super) fn has_tip(mut packets: u64) -> bool {
     while packets & 1 == 0 && plain_size(packets) != 0 {
         packets = packets.unbounded_shr(8 * u32::from(plain_size(packets)));
@@ -79,7 +79,7 @@ pub(super) fn has_tip(mut packets: u64) -> bool {
     packets & 1 == 1
 }
 
-/// Packets of which the first is a TNT, without the first of its branches: so many of them are left.
+/// Removes the first branches of the first packet, a TNT, so that `left` remain.
 pub(super) fn without_branches(packets: u64, left: u8) -> u64 {
     let branches = packets >> 1 & ((1 << left) - 1) | 1 << left;
     packets & !0xff | branches << 1

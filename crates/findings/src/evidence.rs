@@ -1,0 +1,79 @@
+//! The tables that rules read.
+
+use hodo_model::{Table, Value};
+
+use crate::Need;
+
+/// The tables of some reports.
+#[derive(Debug)]
+pub struct Evidence<'a> {
+    tables: Vec<(Need, &'a Table)>,
+}
+
+/// A row of a table.
+#[derive(Debug)]
+pub struct Row<'a> {
+    table: &'a Table,
+    cells: Vec<Value>,
+}
+
+impl<'a> Evidence<'a> {
+    /// Tables, each with the name and the view of its report.
+    pub fn new(tables: Vec<(Need, &'a Table)>) -> Evidence<'a> {
+        Evidence { tables }
+    }
+
+    /// The tables of a report: one for each trace it was made of.
+    pub fn tables(&self, need: Need) -> impl Iterator<Item = &'a Table> {
+        self.tables.iter().filter(move |(own, _)| *own == need).map(|(_, table)| *table)
+    }
+
+    /// The first table of a report.
+    pub fn table(&self, need: Need) -> Option<&'a Table> {
+        self.tables(need).next()
+    }
+
+    /// The rows of a report's tables.
+    pub fn rows(&self, need: Need) -> Vec<Row<'a>> {
+        let of = |table: &'a Table| table.rows().into_iter().map(move |cells| Row { table, cells });
+        self.tables(need).flat_map(of).collect()
+    }
+}
+
+impl Row<'_> {
+    fn cell(&self, column: &str) -> Option<&Value> {
+        let place = self.table.columns().iter().position(|known| known.name == column)?;
+        self.cells.get(place)
+    }
+
+    /// An integer; 0 where it is not known or there is no such column.
+    pub fn integer(&self, column: &str) -> u64 {
+        integer(self.cell(column))
+    }
+
+    /// A text; empty where it is not known or there is no such column.
+    pub fn text(&self, column: &str) -> &str {
+        match self.cell(column) {
+            Some(Value::Text(text)) => text,
+            _ => "",
+        }
+    }
+}
+
+/// A figure of a table's summary; 0 where it is not known.
+pub(crate) fn figure(table: &Table, name: &str) -> u64 {
+    integer(table.figure(name))
+}
+
+/// The time from a table's first event to its last, in nanoseconds; at least 1.
+pub(crate) fn span(table: &Table) -> u64 {
+    figure(table, "end_ns").saturating_sub(figure(table, "begin_ns")).max(1)
+}
+
+fn integer(value: Option<&Value>) -> u64 {
+    match value {
+        Some(Value::Integer(integer)) => *integer,
+        Some(Value::Signed(integer)) => u64::try_from(*integer).unwrap_or(0),
+        _ => 0,
+    }
+}

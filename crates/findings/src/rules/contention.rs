@@ -1,0 +1,42 @@
+//! Threads that could run, and waited for a CPU.
+
+use crate::{
+    Evidence, Finding, Rule,
+    text::{duration, percent, share, thread},
+};
+
+/// The share of the time in which threads could run that they may wait.
+const THRESHOLD: f64 = 0.2;
+
+pub(crate) const RULE: Rule = Rule {
+    name: "cpu-contention",
+    help: "threads that wait for a CPU more than 20 % of the time in which they could run",
+    needs: &[("states", "thread")],
+    find,
+};
+
+fn find(evidence: &Evidence<'_>) -> Vec<Finding> {
+    let rows = evidence.rows(("states", "thread"));
+    let sum = |column: &str| rows.iter().map(|row| row.integer(column)).fold(0, u64::saturating_add);
+    let (running, waiting) = (sum("running_ns"), sum("runnable_ns"));
+    let part = share(waiting, running.saturating_add(waiting));
+    let Some(most) = rows.iter().max_by_key(|row| row.integer("runnable_ns")) else { return Vec::new() };
+    if part <= THRESHOLD {
+        return Vec::new();
+    }
+    vec![Finding {
+        rule: RULE.name,
+        weight: part,
+        sentence: format!(
+            "CPUs are contended: threads waited {} for a CPU, {} of the time in which they could run (threshold {}). \
+             {} waited longest, {} beside {} running.",
+            duration(waiting),
+            percent(part),
+            percent(THRESHOLD),
+            thread(most),
+            duration(most.integer("runnable_ns")),
+            duration(most.integer("running_ns")),
+        ),
+        command: "report states".to_owned(),
+    }]
+}

@@ -1,0 +1,77 @@
+//! Interrupts that take much time or come too often, and times without them.
+
+use crate::{
+    Evidence, Finding, Rule,
+    evidence::{figure, span},
+    text::{count, duration, percent, share},
+};
+
+/// The share of one CPU's time that an interrupt's handler may take.
+const TIME: f64 = 0.05;
+/// Interrupts per second.
+const RATE: u64 = 20_000;
+/// The longest time, in nanoseconds, that interrupts may be off.
+const LONGEST_OFF: u64 = 1_000_000;
+
+pub(crate) const STORM: Rule = Rule {
+    name: "interrupt-storm",
+    help: "interrupts that take more than 5 % of a CPU, or come more than 20,000 times a second",
+    needs: &[("irq", "handler")],
+    find: storms,
+};
+
+pub(crate) const OFF: Rule = Rule {
+    name: "interrupts-off",
+    help: "times of more than 1 ms with interrupts off",
+    needs: &[("irqoff", "cpu")],
+    find: off,
+};
+
+fn storms(evidence: &Evidence<'_>) -> Vec<Finding> {
+    let Some(table) = evidence.table(("irq", "handler")) else { return Vec::new() };
+    let span = span(table);
+    let rows = evidence.rows(("irq", "handler"));
+    let found = rows.iter().filter_map(|row| {
+        let (number, total) = (row.integer("count"), row.integer("total_ns"));
+        let part = share(total, span);
+        let rate = (u128::from(number) * 1_000_000_000 / u128::from(span)) as u64;
+        (part > TIME || rate > RATE).then(|| Finding {
+            rule: STORM.name,
+            weight: part,
+            sentence: format!(
+                "Interrupts come in a storm: {} {} ran {} times, {} a second, for {} in all, {} of a CPU (thresholds: {} a \
+                 second, {}).",
+                row.text("kind"),
+                row.text("name"),
+                count(number),
+                count(rate),
+                duration(total),
+                percent(part),
+                count(RATE),
+                percent(TIME),
+            ),
+            command: "report irq".to_owned(),
+        })
+    });
+    found.collect()
+}
+
+fn off(evidence: &Evidence<'_>) -> Vec<Finding> {
+    let Some(table) = evidence.table(("irqoff", "cpu")) else { return Vec::new() };
+    let rows = evidence.rows(("irqoff", "cpu"));
+    let Some(longest) = rows.iter().max_by_key(|row| row.integer("max_ns")) else { return Vec::new() };
+    let max = longest.integer("max_ns");
+    if max <= LONGEST_OFF {
+        return Vec::new();
+    }
+    vec![Finding {
+        rule: OFF.name,
+        weight: share(figure(table, "total_ns"), span(table)),
+        sentence: format!(
+            "Interrupts were off for {} at once (threshold {}).",
+            duration(max),
+            duration(LONGEST_OFF),
+        ),
+        command: "report irqoff".to_owned(),
+    }]
+}

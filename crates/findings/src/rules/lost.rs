@@ -1,0 +1,52 @@
+//! What is missing from the traces: it comes before all conclusions.
+
+use crate::{
+    Evidence, Finding, Rule,
+    evidence::figure,
+    text::{count, duration, percent, share},
+};
+
+pub(crate) const RULE: Rule = Rule {
+    name: "lost",
+    help: "events, packets or control flow that the traces lost; threshold: any",
+    needs: &[("cpu", "thread"), ("functions", "")],
+    find,
+};
+
+fn find(evidence: &Evidence<'_>) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for table in evidence.tables(("cpu", "thread")) {
+        let (events, packets) = (figure(table, "events_lost"), figure(table, "packets_lost"));
+        if events > 0 || packets > 0 {
+            findings.push(Finding {
+                rule: RULE.name,
+                weight: 1.0,
+                sentence: format!(
+                    "The tracer lost {} events and {} packets; figures of the time around them are too small.",
+                    count(events),
+                    count(packets)
+                ),
+                command: "report lost".to_owned(),
+            });
+        }
+    }
+    for table in evidence.tables(("functions", "")) {
+        let (gaps, lost) = (figure(table, "gaps"), figure(table, "lost_time_ns"));
+        if gaps > 0 {
+            let part = share(lost, lost + figure(table, "time_ns"));
+            findings.push(Finding {
+                rule: RULE.name,
+                weight: part,
+                sentence: format!(
+                    "Control flow is missing in {} gaps of {} in all, {} of the traced time; `report functions` names their \
+                     causes.",
+                    count(gaps),
+                    duration(lost),
+                    percent(part)
+                ),
+                command: "report functions".to_owned(),
+            });
+        }
+    }
+    findings
+}

@@ -1,0 +1,55 @@
+//! Threads that move from CPU to CPU all the time.
+
+use crate::{
+    Evidence, Finding, Rule,
+    text::{count, duration, percent, share, thread},
+};
+
+/// Time of running, in nanoseconds, per migration below which a thread moves too often.
+const RUNNING_PER_MIGRATION: u64 = 1_000_000;
+/// Fewer migrations than this are no storm.
+const FEWEST: u64 = 200;
+/// What a migration costs, in nanoseconds, in the weight: a cold first and second level cache.
+const COST: u64 = 50_000;
+
+pub(crate) const RULE: Rule = Rule {
+    name: "migrations",
+    help: "threads that move to another CPU more than once per millisecond of running, at least 200 times",
+    needs: &[("sched", "thread"), ("cpu", "thread")],
+    find,
+};
+
+fn find(evidence: &Evidence<'_>) -> Vec<Finding> {
+    let running = evidence.rows(("cpu", "thread"));
+    let ran = |tid: u64| {
+        running.iter().find(|row| row.integer("tid") == tid).map_or(0, |row| row.integer("time_ns"))
+    };
+    let rows = evidence.rows(("sched", "thread"));
+    let storms = rows.iter().filter_map(|row| {
+        let (migrations, time) = (row.integer("migrations"), ran(row.integer("tid")));
+        let often = migrations >= FEWEST && time < migrations.saturating_mul(RUNNING_PER_MIGRATION);
+        often.then_some((row, migrations, time))
+    });
+    let storms: Vec<_> = storms.collect();
+    let Some(&(most, migrations, time)) = storms.iter().max_by_key(|(_, migrations, _)| *migrations) else {
+        return Vec::new();
+    };
+    let all: u64 = storms.iter().map(|(_, migrations, _)| migrations).sum();
+    let total: u64 = storms.iter().map(|(.., time)| time).sum();
+    vec![Finding {
+        rule: RULE.name,
+        weight: share(all.saturating_mul(COST), total),
+        sentence: format!(
+            "Threads migrate all the time: {} moved {} times between CPUs, once per {} of running (threshold 1 ms); {} \
+             threads did so, {} times together. Each move finds cold caches (taken as {}, {} of their time).",
+            thread(most),
+            count(migrations),
+            duration(time / migrations.max(1)),
+            count(storms.len() as u64),
+            count(all),
+            duration(COST),
+            percent(share(all.saturating_mul(COST), total)),
+        ),
+        command: "report sched".to_owned(),
+    }]
+}

@@ -1,0 +1,9 @@
+//! The rules: each looks for one kind of cause.
+
+pub(crate) mod contention;
+pub(crate) mod exceptions;
+pub(crate) mod interrupts;
+pub(crate) mod lost;
+pub(crate) mod migrations;
+pub(crate) mod small;
+pub(crate) mod waits;

@@ -1,0 +1,50 @@
+//! Many small reads and writes.
+
+use crate::{
+    Evidence, Finding, Rule,
+    evidence::span,
+    text::{count, duration, percent, share, thread},
+};
+
+/// Bytes per operation below which it is small.
+const SMALL: u64 = 512;
+/// Fewer operations than this are no pattern.
+const FEWEST: u64 = 1_000;
+/// The share of the trace that they may take.
+const THRESHOLD: f64 = 0.05;
+
+pub(crate) const RULE: Rule = Rule {
+    name: "small-io",
+    help: "threads that read or write at least 1,000 times, below 512 bytes each, in more than 5 % of the trace",
+    needs: &[("io", "thread")],
+    find,
+};
+
+fn find(evidence: &Evidence<'_>) -> Vec<Finding> {
+    let Some(table) = evidence.table(("io", "thread")) else { return Vec::new() };
+    let span = span(table);
+    let rows = evidence.rows(("io", "thread"));
+    let found = rows.iter().filter_map(|row| {
+        let operations = row.integer("operations");
+        let bytes = row.integer("read_bytes").saturating_add(row.integer("written_bytes"));
+        let part = share(row.integer("total_ns"), span);
+        let is_small = operations >= FEWEST && bytes / operations < SMALL && part > THRESHOLD;
+        is_small.then(|| Finding {
+            rule: RULE.name,
+            weight: part,
+            sentence: format!(
+                "{} makes many small reads and writes: {} of {} bytes on average, {} in all, {} of the trace (thresholds: \
+                 {} times, {SMALL} bytes, {}).",
+                thread(row),
+                count(operations),
+                count(bytes / operations),
+                duration(row.integer("total_ns")),
+                percent(part),
+                count(FEWEST),
+                percent(THRESHOLD),
+            ),
+            command: format!("report io --by file --tid {}", row.integer("tid")),
+        })
+    });
+    found.collect()
+}
