@@ -161,10 +161,8 @@ pub struct Record {
     /// A machine: count instructions one by one as well, and hold the trace's own count against it
     #[arg(long)]
     pub witness: bool,
-    /// A board: slaves=N, cortex-m3=N, protocol=burst|interrupt|polling, exchanges=N of a burst, period=TIME between
-    /// exchanges, tick=TIME between events of a slave, time=TIME in all (0: until Ctrl-C), and of the slaves' clocks
-    /// drift=N, wander=N/TIME (parts such as 5ppm), step=TIME:TICKS; work=sobel: slaves find edges in a picture,
-    /// urgent=TIME: when another task takes two of eight from that; separated by commas
+    /// A board: slaves, cortex-m3, protocol, exchanges, period, tick, time, drift, wander, step, work, urgent, as in
+    /// slaves=8,protocol=polling,time=60s,wander=5ppm/20s (docs/boards.md tells of each)
     #[arg(long, value_name = "SETTINGS")]
     pub board: Option<hodo_recorder::BoardSettings>,
     /// File to write
