@@ -116,6 +116,9 @@ pub enum Engine {
     Machine,
     /// The kernel's own tracer: events of the whole system while the command runs (needs root)
     Ftrace,
+    /// An emulated board: slaves in QEMU and a master, each with a clock of its own; instead of a command, the
+    /// folder to write
+    Board,
 }
 
 #[derive(Debug, Args)]
@@ -125,7 +128,8 @@ pub enum Engine {
   hodo record --filter 'filter main @ ./prog' -- ./prog
   hodo record --snapshot=1M -- ./prog      keep the last megabyte of each thread
   hodo record --engine machine -- ls -l /usr         the kernel and every process of a small machine
-  hodo record --engine ftrace -e sched -e irq -e syscalls -o trace.dat -- ./prog")]
+  hodo record --engine ftrace -e sched -e irq -e syscalls -o trace.dat -- ./prog
+  hodo record --engine board --board slaves=8,time=60s traces/     a board with eight slaves")]
 pub struct Record {
     /// Where the trace comes from
     #[arg(long, value_enum, default_value = "auto")]
@@ -159,6 +163,10 @@ pub struct Record {
     /// A machine: count instructions one by one as well, and hold the trace's own count against it
     #[arg(long)]
     pub witness: bool,
+    /// A board: slaves, cortex-m3, protocol, exchanges, period, tick, time, drift, wander, step, work, urgent, as in
+    /// slaves=8,protocol=polling,time=60s,wander=5ppm/20s (docs/boards.md tells of each)
+    #[arg(long, value_name = "SETTINGS")]
+    pub board: Option<hodo_recorder::BoardSettings>,
     /// File to write
     #[arg(
         short,

@@ -61,6 +61,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("hodo-emulator", &["hodo-intel-pt", "hodo-formats"]),
     ("hodo-guest", &[]),
     ("hodo-repack", &["hodo-clock", "hodo-formats", "hodo-intel-pt"]),
+    ("hodo-clocks", &["hodo-engine", "hodo-formats", "hodo-model", "hodo-recorder", "hodo-sync"]),
     ("hodo-damage", &["hodo-code", "hodo-engine", "hodo-formats", "hodo-intel-pt"]),
     ("hodo-fields", &["hodo-engine", "hodo-formats", "hodo-model"]),
     ("hodo-missing", &["hodo-code", "hodo-engine", "hodo-formats", "hodo-intel-pt"]),
