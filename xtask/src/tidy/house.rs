@@ -32,6 +32,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "hodo-model",
         ],
     ),
+    ("hodo-compare", &["hodo-model"]),
     ("hodo-views", &["hodo-model"]),
     // The writer of perf.data lies beside its reader; filters name functions; the emulator's spool is read
     // by the types that write it.
@@ -45,6 +46,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
         &[
             "hodo-analyses",
             "hodo-clock",
+            "hodo-compare",
             "hodo-engine",
             "hodo-formats",
             "hodo-intel-pt",
