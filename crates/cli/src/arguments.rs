@@ -6,7 +6,7 @@ use clap::{
     ArgMatches, Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum, builder::Resettable,
 };
 use hodo_engine::{Portion, events::Condition, script::Field};
-use hodo_model::{Edge, Every, Period};
+use hodo_model::{Edge, Every, Period, Root};
 
 use crate::{
     buffer::{Guests, Raw},
@@ -325,6 +325,8 @@ pub struct Report {
     #[arg(long, value_name = "NAME,…", value_delimiter = ',')]
     pub comm: Vec<String>,
     #[command(flatten)]
+    pub root: RootArguments,
+    #[command(flatten)]
     pub period: PeriodArguments,
     #[command(flatten)]
     pub input: Input,
@@ -332,6 +334,26 @@ pub struct Report {
     pub filter: crate::events::Filter,
     #[command(flatten)]
     pub output: Output,
+}
+
+/// Where the call paths of `hodo report paths` begin.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Call paths")]
+pub struct RootArguments {
+    /// Only executions of this function; NAME@FILE where several files have one
+    #[arg(long, value_name = "FUNC", conflicts_with = "syscall")]
+    pub function: Option<String>,
+    /// Only executions of this system call by the kernel, such as mmap
+    #[arg(long, value_name = "NAME")]
+    pub syscall: Option<String>,
+}
+
+impl RootArguments {
+    /// The function, if one is named.
+    pub fn root(&self) -> Option<Root> {
+        let function = self.function.clone().map(Root::Function);
+        function.or_else(|| self.syscall.clone().map(Root::SystemCall))
+    }
 }
 
 /// What `hodo report periods` measures.
@@ -467,6 +489,8 @@ pub struct Merge {
     #[arg(long)]
     pub strict: bool,
     #[command(flatten)]
+    pub root: RootArguments,
+    #[command(flatten)]
     pub output: Output,
 }
 
@@ -549,6 +573,8 @@ fn report_help() -> String {
   hodo report tree --limit 40
   hodo report functions --every 1us perf.data            as a sampling profiler would see it
   hodo report tree --call 'handle_request#3' perf.data   what the third request did
+  hodo report paths --format folded perf.data | flamegraph.pl > flame.svg
+  hodo report paths --syscall mmap perf.data             what the kernel does for mmap, path by path
   hodo report lines --time +1ms,+2ms perf.data
   hodo report cpu ./my-trace
   hodo report syscalls --by slowest --top 10 ./my-trace

@@ -1,7 +1,7 @@
 //! Functions, as the command line names them.
 
-use hodo_engine::{FlowTrace, NthCalls};
-use hodo_model::{FunctionId, Names};
+use hodo_engine::{Experiment, FlowTrace, NthCalls};
+use hodo_model::{FunctionId, Names, Root};
 
 use crate::failure::Failure;
 
@@ -28,6 +28,30 @@ pub fn find(name: &str, experiment: &FlowTrace<'_>) -> Result<FunctionId, Failur
             )))
         }
     }
+}
+
+/// Refuses a root of call paths that no recording has.
+pub fn is_somewhere(root: &Root, experiment: &Experiment) -> Result<(), Failure> {
+    let found = experiment.with(|traces| {
+        let mut alike = Vec::new();
+        for (_, flow) in &traces.flows {
+            match flow.modules.find_root(root) {
+                Ok(()) => return Ok(()),
+                Err(names) => alike.extend(names),
+            }
+        }
+        Err(alike)
+    });
+    let Err(alike) = found else { return Ok(()) };
+    let (what, help) = match root {
+        Root::Function(name) => (format!("no function `{name}` in the programs of the recording"), ""),
+        Root::SystemCall(name) => (
+            format!("no function of the kernel does the system call `{name}` in the recording"),
+            "; `hodo record --engine machine` records the kernel too, and --function names the function of a library",
+        ),
+    };
+    let alike = if alike.is_empty() { String::new() } else { format!("; similar: {}", alike.join(", ")) };
+    Err(Failure::usage(format!("{what}{help}{alike}")))
 }
 
 /// The calls that `FUNC`, `FUNC#N` or `FUNC#N..M` names: all, the N-th, or the N-th to the M-th.

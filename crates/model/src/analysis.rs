@@ -11,8 +11,8 @@ use hodo_clock::Nanos;
 use serde::{Serialize, de::DeserializeOwned};
 
 use crate::{
-    AnyAnalysis, AnyPartial, CountInterest, Counts, FlowEvent, FunctionRun, Names, Numbering, Period, Run,
-    Sources, Table,
+    AnyAnalysis, AnyPartial, CountInterest, Counts, FlowEvent, FunctionRun, Names, Numbering, Period, Root,
+    Run, Sources, Table,
     kernel::{KernelEvent, Kind, Threads},
 };
 
@@ -119,6 +119,8 @@ pub struct Selection {
     pub comms: Vec<String>,
     /// CPUs; empty for all.
     pub cpus: Vec<u32>,
+    /// Only executions of these functions, where given.
+    pub root: Option<Root>,
 }
 
 impl Selection {

@@ -29,12 +29,14 @@ pub struct Takes {
     pub period: bool,
     /// `--event` and `--where`: single events can be left out.
     pub events: bool,
+    /// `--function` and `--syscall`: its rows can begin at the executions of a function.
+    pub root: bool,
 }
 
 impl Takes {
     /// None of it.
     pub const NOTHING: Takes =
-        Takes { threads: false, cpus: false, every: false, period: false, events: false };
+        Takes { threads: false, cpus: false, every: false, period: false, events: false, root: false };
     /// Threads, and the CPUs that they ran on.
     pub const THREADS_AND_CPUS: Takes = Takes { threads: true, cpus: true, ..Takes::NOTHING };
     /// Threads.

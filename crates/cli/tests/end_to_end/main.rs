@@ -13,6 +13,7 @@ mod live;
 mod marks;
 mod output;
 mod parts;
+mod paths;
 mod periods;
 mod poor_traces;
 mod profiles;
