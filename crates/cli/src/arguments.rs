@@ -6,11 +6,12 @@ use clap::{
     ArgMatches, Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum, builder::Resettable,
 };
 use hodo_engine::{Portion, events::Condition, script::Field};
-use hodo_model::{Edge, Every, Period, Root};
+use hodo_model::{Edge, Every, Period};
 
 use crate::{
     buffer::{Guests, Raw},
     failure::{Failure, written},
+    function::RootArguments,
     quantities,
 };
 
@@ -48,6 +49,8 @@ pub enum Command {
     Export(Chosen<Export>),
     /// One function: source and disassembly, with how often each line, instruction and branch ran
     Annotate(Chosen<Annotate>),
+    /// What changed between two recordings, groups of recordings, times or executions
+    Diff(Chosen<crate::diff::Diff>),
     /// Print shell completions
     #[command(hide = true)]
     Completions { shell: clap_complete::Shell },
@@ -173,7 +176,7 @@ pub struct Record {
 }
 
 /// What to read.
-#[derive(Debug, Args)]
+#[derive(Clone, Debug, Args)]
 pub struct Input {
     /// Recordings, opened together: perf.data or trace.dat files, folders of CTF traces (LTTng, barectf), or a session
     /// that LTTng is recording (net://HOST[:PORT]/host/NAME/SESSION)
@@ -334,26 +337,6 @@ pub struct Report {
     pub filter: crate::events::Filter,
     #[command(flatten)]
     pub output: Output,
-}
-
-/// Where the call paths of `hodo report paths` begin.
-#[derive(Debug, Args)]
-#[command(next_help_heading = "Call paths")]
-pub struct RootArguments {
-    /// Only executions of this function; NAME@FILE where several files have one
-    #[arg(long, value_name = "FUNC", conflicts_with = "syscall")]
-    pub function: Option<String>,
-    /// Only executions of this system call by the kernel, such as mmap
-    #[arg(long, value_name = "NAME")]
-    pub syscall: Option<String>,
-}
-
-impl RootArguments {
-    /// The function, if one is named.
-    pub fn root(&self) -> Option<Root> {
-        let function = self.function.clone().map(Root::Function);
-        function.or_else(|| self.syscall.clone().map(Root::SystemCall))
-    }
 }
 
 /// What `hodo report periods` measures.

@@ -4,6 +4,27 @@ use hodo_engine::{Experiment, FlowTrace, NthCalls};
 use hodo_model::{FunctionId, Names, Root};
 
 use crate::failure::Failure;
+use clap::Args;
+
+/// Where the call paths of `hodo report paths` begin.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Call paths")]
+pub struct RootArguments {
+    /// Only executions of this function; NAME@FILE where several files have one
+    #[arg(long, value_name = "FUNC", conflicts_with = "syscall")]
+    pub function: Option<String>,
+    /// Only executions of this system call by the kernel, such as mmap
+    #[arg(long, value_name = "NAME")]
+    pub syscall: Option<String>,
+}
+
+impl RootArguments {
+    /// The function, if one is named.
+    pub fn root(&self) -> Option<Root> {
+        let function = self.function.clone().map(Root::Function);
+        function.or_else(|| self.syscall.clone().map(Root::SystemCall))
+    }
+}
 
 /// The one function that people call `name`: as it is in tables, or as the file has it, and with
 /// `@FILE` where several files have one.

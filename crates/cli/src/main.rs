@@ -5,6 +5,7 @@
 mod annotate;
 mod arguments;
 mod buffer;
+mod diff;
 mod events;
 mod export;
 mod failure;
@@ -37,6 +38,7 @@ fn main() -> ExitCode {
         Command::Merge(command) => parts::merge(command),
         Command::Export(command) => export::run(command),
         Command::Annotate(command) => annotate::run(command),
+        Command::Diff(command) => diff::run(command),
         Command::Completions { shell } => arguments::completions(*shell),
     };
     result.unwrap_or_else(|failure| failure.report())

@@ -7,6 +7,13 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::Sides;
 
+/// The name by which a function of a module is known in all builds. Code without a symbol is known by its place in the
+/// module, whose name may change.
+pub(crate) fn own_name<'n>(name: &'n str, module: &str) -> &'n str {
+    let place = name.strip_prefix(module).filter(|place| place.starts_with("+0x"));
+    without_clone(place.unwrap_or(name))
+}
+
 /// Words that compilers append to the names of copies of a function: GCC's `create_clone_suffix` and its callers,
 /// LLVM's ThinLTO promotion and hot-cold splitting.
 const CLONES: [&str; 9] =

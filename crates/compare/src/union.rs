@@ -10,7 +10,7 @@ use rustc_hash::FxHashMap;
 
 use crate::{
     Sides,
-    identity::{Match, Modules, match_modules, without_clone},
+    identity::{Match, Modules, match_modules, own_name},
 };
 
 /// What one side cost at a node or of a function.
@@ -150,7 +150,7 @@ impl Union {
             let mut modules = Modules::new();
             let mut see = |row: PathRow<'_>| {
                 let functions = modules.entry(row.module.to_owned()).or_default();
-                functions.insert(without_clone(row.function).to_owned());
+                functions.insert(own_name(row.function, row.module).to_owned());
             };
             tables.iter().for_each(|table| rows(table, &mut see));
             modules
@@ -233,7 +233,7 @@ impl Growing {
     }
 
     fn function(&mut self, row: &PathRow<'_>, is_b: bool, module: usize, matches: &[Match]) -> u32 {
-        let name = without_clone(row.function);
+        let name = own_name(row.function, row.module);
         let functions = &mut self.union.functions;
         let index = *self.known.entry((module, name.to_owned())).or_insert_with(|| {
             let module = match &matches[module].names {

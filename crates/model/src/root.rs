@@ -5,7 +5,8 @@
 pub enum Root {
     /// The functions with a name, or with one in a module: `NAME@MODULE`.
     Function(String),
-    /// The kernel's functions that do the work of a system call, such as `__x64_sys_mmap` of `mmap`.
+    /// The kernel's functions that do the work of a system call, such as `__x64_sys_mmap` of `mmap`; of any where the
+    /// name is empty.
     SystemCall(String),
 }
 
@@ -27,7 +28,12 @@ impl Root {
                 is(name) || name.rsplit_once('@').is_some_and(with_module)
             }
             Root::SystemCall(name) => {
-                PREFIXES.iter().any(|prefix| function.strip_prefix(prefix) == Some(name.as_str()))
+                // Other functions than system calls begin with `sys_` too.
+                let any = |prefix: &str| prefix.starts_with("__") && function.starts_with(prefix);
+                match name.as_str() {
+                    "" => PREFIXES.iter().any(|prefix| any(prefix)),
+                    name => PREFIXES.iter().any(|prefix| function.strip_prefix(prefix) == Some(name)),
+                }
             }
         }
     }
