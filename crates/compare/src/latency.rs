@@ -88,7 +88,9 @@ fn read(tables: &[Table]) -> Rows {
     let mut rows = Rows::new();
     for (recording, table) in tables.iter().enumerate() {
         let at = |name: &str| table.columns().iter().position(|column| column.name == name);
-        let (count, total, measures) = (at("count"), at("total_ns"), MEASURES.map(at));
+        // The first column that counts says how many there were, whatever it is called.
+        let count = table.columns().iter().position(|column| column.unit == Unit::Count);
+        let (total, measures) = (at("total_ns"), MEASURES.map(at));
         let keys: Vec<usize> = key_columns(table).map(|(index, _)| index).collect();
         for batch in table.batches() {
             let columns = cells(batch);

@@ -10,7 +10,7 @@ use rustc_hash::FxHashMap;
 
 use crate::{
     Sides,
-    identity::{Match, Modules, match_modules, own_name},
+    identity::{Match, Modules, match_modules, own_name, without_clone},
 };
 
 /// What one side cost at a node or of a function.
@@ -241,7 +241,8 @@ impl Growing {
                 Sides { a: Some(name), .. } | Sides { b: Some(name), .. } => name.clone(),
                 Sides { a: None, b: None } => String::new(),
             };
-            functions.push(Function { name: name.to_owned(), module, names: Sides::default() });
+            let name = without_clone(row.function).to_owned();
+            functions.push(Function { name, module, names: Sides::default() });
             functions.len() as u32 - 1
         });
         let names = functions[index as usize].names.side(is_b);

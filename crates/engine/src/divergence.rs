@@ -6,20 +6,20 @@
 //! execution of B ─ digests of 65,536 instructions each ─┘
 //! ```
 //!
-//! Memory is 8 bytes for 65,536 instructions, and those of one digest. An instruction is known by its module's name
-//! and its offset there, wherever it is mapped; so both sides have to run the same files.
+//! Memory is 8 bytes for 65,536 instructions, and those of one digest. An instruction is known by its module
+//! and its offset there, wherever that is mapped; so both sides have to run the same files.
 
 use std::{collections::BTreeMap, hash::Hasher, ops::Range};
 
 use hodo_code::Origin;
 use hodo_model::{
-    Analysis, FinishContext, FlowEvent, FlowInterest, FunctionId, Interest, Item, Names, Plain, Shape,
-    Sources, Start, Table, kernel::Threads,
+    Analysis, FinishContext, FlowEvent, FlowInterest, Interest, Item, Names, Plain, Shape, Sources, Start,
+    Table, kernel::Threads,
 };
 use rustc_hash::FxHasher;
 use serde::{Deserialize, Serialize};
 
-use crate::{FlowTrace, NthCalls, Numbers, Reading, Refusal, Spans, fold::fold};
+use crate::{FlowTrace, Module, NthCalls, Numbers, Reading, Refusal, Spans, fold::fold};
 
 /// Instructions of a digest.
 const BLOCK: u64 = 1 << 16;
@@ -31,7 +31,9 @@ pub struct Execution<'x, 'f> {
     spans: Spans,
     numbers: Numbers,
     span: Range<u64>,
-    /// Of each module, a number that depends on its name alone.
+    /// The module of the function.
+    module: u32,
+    /// Of each module, a number that depends on its content alone; on its name, where that is not known.
     modules: Vec<u64>,
 }
 
@@ -85,9 +87,13 @@ impl<'x, 'f> Execution<'x, 'f> {
         let (context, span) = first.ok_or_else(|| calls.never_made(trace))?;
         let spans = Spans { by_context: BTreeMap::from([(context, vec![span.clone()])]) };
         let numbers = crate::numbers(trace, reading, &mut progress);
-        let modules =
-            trace.modules.list().iter().zip(0..).map(|(_, module)| digest(name(trace, module).as_bytes()));
-        Ok(Execution { trace, spans, numbers, span, modules: modules.collect() })
+        let module = calls.function.module;
+        let content = |module: &Module<'_>| match module.bytes {
+            [] => digest(module.name.as_bytes()),
+            bytes => digest(bytes),
+        };
+        let modules = trace.modules.list().iter().map(content).collect();
+        Ok(Execution { trace, spans, numbers, span, module, modules })
     }
 
     /// Refuses executions of programs that differ.
@@ -95,14 +101,21 @@ impl<'x, 'f> Execution<'x, 'f> {
     /// # Errors
     /// Which file differs.
     pub fn runs_the_same_files(&self, other: &Execution<'_, '_>) -> Result<(), Refusal> {
+        let own = self.trace.modules.list().get(self.module as usize);
+        let refused = |name: &str| {
+            Err(Refusal(format!(
+                "{name} is not the same file in both recordings, and instructions of two builds can't be held against each other; leave out --divergence"
+            )))
+        };
+        let theirs = other.trace.modules.list().get(other.module as usize);
+        if let Some(own) = own.filter(|own| theirs.is_none_or(|theirs| theirs.bytes != own.bytes)) {
+            return refused(&own.name);
+        }
         for module in self.trace.modules.list().iter().filter(|module| !module.bytes.is_empty()) {
             let others = other.trace.modules.list().iter();
             let mut others = others.filter(|other| other.name == module.name && !other.bytes.is_empty());
             if others.any(|other| other.bytes != module.bytes) {
-                return Err(Refusal(format!(
-                    "{} is not the same file in both recordings: instructions of two builds can't be held against each other; leave out --divergence",
-                    module.name
-                )));
+                return refused(&module.name);
             }
         }
         Ok(())
@@ -143,11 +156,6 @@ impl<'x, 'f> Execution<'x, 'f> {
     fn instructions(&self) -> u64 {
         self.span.end - self.span.start
     }
-}
-
-/// The name of a module in tables.
-fn name(trace: &FlowTrace<'_>, module: u32) -> String {
-    trace.modules.names(FunctionId { module, index: 0 }).1
 }
 
 fn digest(bytes: &[u8]) -> u64 {

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use hodo_compare::Inlined;
 use hodo_engine::{AnyReport, Experiment, Needs};
-use hodo_model::{Loss, Parameters, Selection, Table, Value};
+use hodo_model::{Loss, Parameters, Root, Selection, Table, Value};
 
 use super::Diff;
 use crate::{arguments::Input, failure::Failure, function, input, progress::Progress, report::named};
@@ -116,13 +116,24 @@ fn run(
     Ok((!progress.is_interrupted()).then_some(outcome.tables))
 }
 
-/// Instructions that ran as part of other functions, of functions with these names, where debugging information tells.
-pub fn inlined(input: &Input, names: &BTreeSet<String>) -> Result<Inlined, Failure> {
+/// Instructions that ran as part of other functions, of functions with these names, where debugging information tells:
+/// while the root runs, if there is one.
+pub fn inlined(input: &Input, root: Option<Root>, names: &BTreeSet<String>) -> Result<Inlined, Failure> {
     let mut found = Inlined::new();
+    let call = match root {
+        None => input.call.clone(),
+        Some(Root::Function(name)) => input.call.clone().or(Some(name)),
+        // Of several functions no one call can be chosen.
+        Some(Root::SystemCall(_)) => return Ok(found),
+    };
     if names.is_empty() {
         return Ok(found);
     }
+    let input = &Input { call, ..input.clone() };
     let experiment = input::experiment(input, Needs { flow: true, events: false })?;
+    if input::request(input, None, Vec::new(), Parameters::default(), &experiment).is_err() {
+        return Ok(found);
+    }
     let parameters = Parameters { selection: selection(input), ..Parameters::default() };
     let tables = run(input, &experiment, named(&["lines".to_owned()]), parameters)?;
     for table in tables.iter().flatten() {

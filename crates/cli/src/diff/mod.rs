@@ -35,7 +35,7 @@ pub fn run(command: &Diff) -> Result<ExitCode, Failure> {
     }
     let mut comparison = compare(command, &a, &b)?;
     if let Some(found) = comparison.take() {
-        comparison = Some(with_inlined(found, &sides)?);
+        comparison = Some(with_inlined(found, command, &sides)?);
     }
     let latencies = of_events(&a, &b);
     let mut tables = comparison.as_ref().map_or(Vec::new(), |found| shown(found, command));
@@ -73,10 +73,14 @@ fn compare(command: &Diff, a: &Gathered, b: &Gathered) -> Result<Option<Comparis
 }
 
 /// The same with what a side runs inlined of functions that only the other calls, as the first recording of each shows.
-fn with_inlined(comparison: Comparison, sides: &Sides<Vec<Input>>) -> Result<Comparison, Failure> {
+fn with_inlined(
+    comparison: Comparison,
+    command: &Diff,
+    sides: &Sides<Vec<Input>>,
+) -> Result<Comparison, Failure> {
     let only = comparison.only_in();
     let of = |side: &[Input], names| -> Result<Inlined, Failure> {
-        side.first().map_or(Ok(Inlined::new()), |input| inlined(input, names))
+        side.first().map_or(Ok(Inlined::new()), |input| inlined(input, command.root(), names))
     };
     let found = Sides::new(of(&sides.a, &only.b)?, of(&sides.b, &only.a)?);
     Ok(comparison.with_inlined(found))
