@@ -283,3 +283,40 @@ fn latencies_of_events() {
 fn row_of<'r>(rows: &'r [Value], call: &str) -> &'r Value {
     rows.iter().find(|row| row["call"] == call).unwrap()
 }
+
+/// What a side lost is said with the side, and is an error under --strict.
+#[test]
+fn what_a_side_lost_is_said() {
+    if !can_record() {
+        return;
+    }
+    let folder = Folder::new();
+    let whole = build(&folder, "fib.c", &["-O0"], "fib", &["9"]);
+    let lossy = folder.file("lossy.data");
+    let program = folder.file("fib");
+    hodo(&[
+        "record",
+        "-q",
+        "--engine",
+        "emulate",
+        "--overflow",
+        "2000..3000",
+        "-o",
+        &lossy,
+        "--",
+        &program,
+        "9",
+    ]);
+    let ran = diff(&["--strict", "--format", "json", &whole, &lossy]);
+    assert_eq!(ran.code, 1, "{ran:?}");
+    let table = ran.json();
+    let losses = table["loss"].as_array().unwrap();
+    assert!(
+        !losses.is_empty() && losses.iter().all(|loss| loss["stream"].as_str().unwrap().starts_with("B: "))
+    );
+    assert!(table["summary"]["delta_instructions"].as_f64().unwrap() < 0.0, "{table}");
+    let cut = std::fs::read(&whole).unwrap();
+    let cut = folder.write("cut.data", &cut[..cut.len() / 2]);
+    let ran = diff(&[&whole, &cut]);
+    assert!([0, 3].contains(&ran.code) && !ran.stderr.contains("panicked"), "{ran:?}");
+}

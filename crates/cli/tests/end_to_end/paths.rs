@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use crate::{
     profiles::{record_source, table},
-    recorded::can_record,
+    recorded::{can_record, record},
     run::{Folder, hodo},
 };
 
@@ -84,5 +84,35 @@ fn a_root_that_is_not_there_is_said() {
     ] {
         let ran = hodo(&[&["report"], arguments, &[&recording]].concat());
         assert!(ran.code == 2 && ran.stderr.contains(expected), "{arguments:?}: {ran:?}");
+    }
+}
+
+/// The functions that do system calls are known by their names, as the kernel gives them.
+#[test]
+fn paths_of_a_system_call_begin_at_the_function_that_does_it() {
+    if !can_record() {
+        return;
+    }
+    let folder = Folder::new();
+    let source = folder.write(
+        "calls.c",
+        b"#define CALL(name) __attribute__((noinline)) long name(long x)\n\
+        CALL(__se_sys_first) { return x * 3; }\nCALL(__x64_sys_first) { return __se_sys_first(x) + 1; }\n\
+        CALL(__x64_sys_second) { return x + 7; }\nint main(void)\n{\n    volatile long x = 1;\n    \
+        for (int i = 0; i < 7; i++)\n        x = __x64_sys_first(x);\n    x = __x64_sys_second(x);\n    return 0;\n}\n",
+    );
+    let program = folder.file("calls");
+    let compiled = std::process::Command::new("cc").args(["-O1", "-o", &program, &source]).status();
+    assert!(compiled.is_ok_and(|status| status.success()));
+    let (recording, _) = record(&folder, &[], &[&program]);
+    let (summary, rows) = table("paths", &["--syscall", "first"], &recording);
+    assert_eq!(summary["executions"], 7);
+    assert_eq!(
+        rows.iter().map(|row| &row["function"]).collect::<Vec<_>>(),
+        ["__x64_sys_first", "__se_sys_first"]
+    );
+    for (per, executions) in [("syscall:second", 1), ("syscall:first", 7), ("syscall", 8)] {
+        let diff = ["diff", "-q", "--format", "json", "--per", per, &recording, &recording];
+        assert_eq!(hodo(&diff).fine().json()["summary"]["b_executions"], executions, "{per}");
     }
 }
