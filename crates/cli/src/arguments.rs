@@ -23,6 +23,7 @@ use crate::{
   hodo record -- ls -l            trace a program (on the emulated processor where there is no Intel PT)
   hodo report functions perf.data what ran, function by function, exact counts
   hodo script --calls perf.data   every call in order
+  hodo diff old.data new.data     what changed, function by function
   hodo info perf.data             what is in a recording, and what is missing from it")]
 pub struct Arguments {
     #[command(subcommand)]

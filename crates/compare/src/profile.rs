@@ -216,16 +216,17 @@ impl Comparison {
         self.rate(amounts, |amount| amount.instructions)
     }
 
-    /// Names of functions that only one side ran, as symbols have them: A's, then B's.
+    /// Names of functions that only one side ran, along whatever path.
     pub fn only_in(&self) -> Sides<BTreeSet<String>> {
+        let mut ran = vec![Sides::new(false, false); self.union.functions.len()];
+        for node in &self.union.nodes {
+            let ran = &mut ran[node.function as usize];
+            ran.a |= node.amounts.a.is_there;
+            ran.b |= node.amounts.b.is_there;
+        }
         let mut only = Sides::<BTreeSet<String>>::default();
-        for row in &self.rows {
-            let name = self.union.functions[row.function].name.clone();
-            match row.change {
-                Change::Vanished => drop(only.a.insert(name)),
-                Change::New => drop(only.b.insert(name)),
-                _ => {}
-            }
+        for (function, ran) in self.union.functions.iter().zip(ran).filter(|(_, ran)| ran.a != ran.b) {
+            only.side(ran.b).insert(function.name.clone());
         }
         only
     }

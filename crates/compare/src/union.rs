@@ -171,15 +171,15 @@ impl Union {
         growing.union
     }
 
-    /// The frames of a path, the root first, at most so many of the innermost.
+    /// The frames of a path, the root first, at most so many of the innermost; in names `;` is `\x3b`, as in folded text.
     pub(crate) fn path(&self, node: u32, most: usize) -> String {
         let above = |at: &u32| self.nodes[*at as usize].parent;
-        let mut names: Vec<&str> = std::iter::successors(Some(node), above)
-            .take(most + 1)
-            .map(|at| self.functions[self.nodes[at as usize].function as usize].name.as_str())
-            .collect();
+        let name =
+            |at: u32| self.functions[self.nodes[at as usize].function as usize].name.replace(';', "\\x3b");
+        let mut names: Vec<String> =
+            std::iter::successors(Some(node), above).take(most + 1).map(name).collect();
         if names.len() > most {
-            names[most] = "…";
+            names[most] = "…".to_owned();
         }
         names.reverse();
         names.join(";")

@@ -232,3 +232,21 @@ fn times_of_groups_are_tested() {
     assert!(comparison.growth_of_time().is_some_and(|growth| growth > 0.2));
     assert!(compare(&side(0), &side(0), Rows::Functions).growth_of_time().is_none());
 }
+
+/// A path that vanished is of a function that the other side ran elsewhere: it is not looked for inlined.
+#[test]
+fn only_what_a_side_never_ran_may_be_inlined_there() {
+    let named = |rows: &[Row]| table(rows, |function, _| format!("f{function};"), "m");
+    let a = named(&[(0, 0, 0, 9, 1, 0), (0, 1, 0, 5, 1, 0), (1, 2, 0, 5, 1, 0)]);
+    let b = named(&[(0, 1, 0, 9, 1, 0), (0, 3, 0, 5, 1, 0)]);
+    let comparison = compare(&(vec![a], vec![1]), &(vec![b], vec![1]), Rows::Paths);
+    let only = comparison.only_in();
+    assert_eq!(only.a.into_iter().collect::<Vec<_>>(), ["f0;", "f2;"]);
+    assert_eq!(only.b.into_iter().collect::<Vec<_>>(), ["f3;"]);
+    assert!(deltas(&comparison).keys().any(|(path, _)| path == "f0\\x3b;f1\\x3b"));
+    let inlined = [("f0;".to_owned(), 4), ("f2;".to_owned(), 2)].into_iter().collect();
+    let said = comparison.with_inlined(Sides::new(Default::default(), inlined)).table();
+    let column = said.columns().iter().position(|column| column.name == "matched").unwrap();
+    let count = said.rows().iter().filter(|row| row[column] != Value::Null).count();
+    assert_eq!(count, 2, "{said:?}");
+}

@@ -121,13 +121,13 @@ fn duration(nanoseconds: f64) -> String {
 fn rate(real: f64, out: &mut String) {
     let hundredths = (real.abs() * 100.0).round();
     // Where it has no hundredths, or is no number.
-    if !(hundredths < 1e15) {
+    if !hundredths.is_finite() || hundredths >= 1e15 {
         return *out += &format!("{real:e}");
     }
     let hundredths = hundredths as u64;
     out.extend((real < 0.0 && hundredths > 0).then_some('-'));
     thousands(hundredths / 100, out);
-    if hundredths % 100 > 0 {
+    if !hundredths.is_multiple_of(100) {
         out.push('.');
         decimals(hundredths % 100, 100, out);
     }

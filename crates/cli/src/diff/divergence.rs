@@ -11,7 +11,7 @@ use crate::{arguments::Input, failure::Failure, function, input};
 
 /// The table of the branch where the executions part that are compared.
 pub fn table(command: &Diff, sides: &Sides<Vec<Input>>) -> Result<Table, Failure> {
-    let (&[ref a], &[ref b]) = (sides.a.as_slice(), sides.b.as_slice()) else {
+    let ([a], [b]) = (sides.a.as_slice(), sides.b.as_slice()) else {
         return Err(Failure::usage("--divergence is of two executions, and a side has several recordings"));
     };
     let name = command.function.as_deref().or(command.per.as_deref()).unwrap_or("main");
