@@ -329,15 +329,16 @@ pub struct Report {
     #[arg(long, value_name = "NAME,…", value_delimiter = ',')]
     pub comm: Vec<String>,
     #[command(flatten)]
-    pub root: RootArguments,
-    #[command(flatten)]
-    pub period: PeriodArguments,
-    #[command(flatten)]
     pub input: Input,
     #[command(flatten)]
     pub filter: crate::events::Filter,
     #[command(flatten)]
     pub output: Output,
+    // Those with headings stand last, as a heading is that of all that follows.
+    #[command(flatten)]
+    pub root: RootArguments,
+    #[command(flatten)]
+    pub period: PeriodArguments,
 }
 
 /// What `hodo report periods` measures.
@@ -473,9 +474,9 @@ pub struct Merge {
     #[arg(long)]
     pub strict: bool,
     #[command(flatten)]
-    pub root: RootArguments,
-    #[command(flatten)]
     pub output: Output,
+    #[command(flatten)]
+    pub root: RootArguments,
 }
 
 /// What to write.

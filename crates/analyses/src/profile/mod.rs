@@ -65,7 +65,7 @@ pub const TREE: ProfileReport = ProfileReport {
 pub const PATHS: ProfileReport = ProfileReport {
     description: Description {
         name: "paths",
-        help: "call paths, of a function or a system call if asked; --format folded for flame graphs",
+        help: "exact call paths, of a function or a system call if asked; --format folded for flame graphs",
         views: &["instructions", "time"],
         takes: Takes { threads: true, root: true, ..Takes::NOTHING },
         in_all: false,

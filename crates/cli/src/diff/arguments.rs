@@ -58,11 +58,11 @@ pub struct Diff {
     #[arg(long, value_name = "PERCENT", value_parser = percent)]
     pub fail_over: Option<f64>,
     #[command(flatten)]
-    pub period: PeriodArguments,
-    #[command(flatten)]
     pub input: Input,
     #[command(flatten)]
     pub output: Output,
+    #[command(flatten)]
+    pub period: PeriodArguments,
 }
 
 /// Two numbers of executions.
