@@ -78,13 +78,24 @@ impl Gathered {
         input: &Input,
         experiment: &Experiment,
     ) -> Result<bool, Failure> {
-        let input = Input { call: None, ..input.clone() };
-        let usual = Parameters { selection: Selection::default(), ..Parameters::default() };
+        if !experiment.contents.flow && command.root().is_some() {
+            return Err(Failure::usage(
+                "--per and --function are about control flow, and the input has software events",
+            ));
+        }
+        // Calls are chosen of control flow, where there is any.
+        let call = input.call.clone().filter(|_| !experiment.contents.flow);
+        let input = Input { call, ..input.clone() };
+        let usual = Parameters { selection: selection(&input), ..Parameters::default() };
+        let are_chosen = !usual.selection.is_of_all();
+        let of_threads = |report: &&'static dyn AnyReport| !are_chosen || report.description().takes.threads;
         let mut requests: Vec<(Vec<&'static dyn AnyReport>, Parameters)> =
             vec![(named(&LATENCIES.map(str::to_owned)), usual.clone())];
         if let Some(period) = command.period.period()? {
             requests.push((named(&["periods".to_owned()]), Parameters { period: Some(period), ..usual }));
         }
+        requests.iter_mut().for_each(|(reports, _)| reports.retain(of_threads));
+        requests.retain(|(reports, _)| !reports.is_empty());
         for (reports, parameters) in requests {
             let Some(tables) = run(&input, experiment, reports, parameters)? else { return Ok(false) };
             for table in tables {

@@ -238,6 +238,8 @@ fn what_can_not_be_compared_is_said() {
         (&["--fail-over", "much", &recording, &recording], "such as 5%"),
         (&[&recording, trace], "one side is a recording of control flow"),
         (&["--divergence", trace, trace], "of control flow"),
+        (&["--per", "main", trace, trace], "about control flow"),
+        (&["--call", "main", trace, trace], "--call chooses of one recording of control flow"),
     ] {
         let ran = diff(arguments);
         assert!(ran.code == 2 && ran.stderr.contains(expected), "{arguments:?}: {ran:?}");
@@ -276,6 +278,8 @@ fn latencies_of_events() {
         (write["a_count"].as_f64(), write["b_count"].as_f64()),
         (Some(count(&first)), Some(count(&second)))
     );
+    let of_thread = diff(&[&halves[..], &["--tid", "1", "--format", "json", trace]].concat()).fine().json();
+    assert_eq!(names(&of_thread), ["sched", "syscalls"], "interrupts are of no thread");
     let failed = diff(&[&halves[..], &["--fail-over", "1%", trace]].concat());
     assert!(failed.code == 1 && failed.stderr.contains("median of write +"), "{failed:?}");
 }
@@ -319,4 +323,35 @@ fn what_a_side_lost_is_said() {
     let cut = folder.write("cut.data", &cut[..cut.len() / 2]);
     let ran = diff(&[&whole, &cut]);
     assert!([0, 3].contains(&ran.code) && !ran.stderr.contains("panicked"), "{ran:?}");
+}
+
+/// Executions that part late: behind several of the pieces that are held against each other.
+#[test]
+fn a_late_divergence_is_found() {
+    if !can_record() {
+        return;
+    }
+    let folder = Folder::new();
+    let source = folder.write(
+        "late.c",
+        b"__attribute__((noinline)) static int work(int n)\n{\n    volatile int sum = 0;\n    \
+        for (int i = 0; i < 30000; i++)\n        sum += i;\n    if (n == 2)\n        sum = 7;\n    return sum;\n}\n\n\
+        int main(void)\n{\n    volatile int n = 1;\n    work(n);\n    n = 2;\n    work(n);\n    work(n);\n    return 0;\n}\n",
+    );
+    let program = folder.file("late");
+    let compiled = Command::new("cc").args(["-O0", "-g", "-o", &program, &source]).status();
+    assert!(compiled.is_ok_and(|status| status.success()));
+    let (recording, _) = record(&folder, &[], &[&program]);
+    let parted = |nth: &str| {
+        let command = ["--function", "work", "--nth", nth, "--divergence", "--format", "json", &recording];
+        diff(&command).fine().json()[1].clone()
+    };
+    let late = parted("1,2");
+    let branch = rows(&late)[0].clone();
+    assert!(branch["line"].as_str().unwrap().ends_with("late.c:6"), "{late}");
+    let summary = &late["summary"];
+    let common = summary["common_instructions"].as_u64().unwrap();
+    assert!(common > 100_000 && common == summary["a_instructions"].as_u64().unwrap() - 3, "{late}");
+    assert_eq!(rows(&late)[1]["instruction"], common + 1);
+    assert_eq!(parted("2,3")["summary"]["same"], true);
 }
