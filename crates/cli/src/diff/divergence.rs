@@ -37,7 +37,8 @@ fn with_flow<R>(
     input: &Input,
     work: &mut dyn FnMut(&FlowTrace<'_>) -> Result<R, Failure>,
 ) -> Result<R, Failure> {
-    let experiment: Experiment = input::experiment(input, Needs { flow: true, sideband: false, events: false })?;
+    let experiment: Experiment =
+        input::experiment(input, Needs { flow: true, sideband: false, events: false })?;
     experiment.with(|traces| match traces.flows.as_slice() {
         [(_, flow)] => work(flow),
         _ => Err(Failure::usage("--divergence is of control flow, and the input has none")),

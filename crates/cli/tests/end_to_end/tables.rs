@@ -66,6 +66,11 @@ fn check(report: &[&str], types: &[(&str, &str)]) {
         for (name, kind) in types {
             let place = columns.iter().position(|column| column["name"] == *name);
             let place = place.unwrap_or_else(|| panic!("{report:?} has no column {name}"));
+            let kind = match *kind {
+                STREAMED_NAME if reader == "pyarrow of arrow" => "string",
+                STREAMED_NAME => NAME,
+                kind => kind,
+            };
             assert_eq!(found["types"][place], *kind, "{report:?}: {reader}: {name}");
         }
     }
@@ -74,12 +79,15 @@ fn check(report: &[&str], types: &[(&str, &str)]) {
 /// How pyarrow calls the type of names.
 const NAME: &str = "dictionary<values=string, indices=int32, ordered=0>";
 
+/// Names of a table whose rows leave as they settle: an Arrow file can't replace a dictionary, so they are text there.
+const STREAMED_NAME: &str = "a name that is streamed";
+
 #[test]
 fn others_read_arrow_and_parquet_with_equal_values_and_types() {
     let kernel = &fixture("ctf/lttng2.13-kernel");
     check(
         &["states", "--by", "interval", kernel],
-        &[("begin_ns", "uint64"), ("comm", NAME), ("state", NAME), ("cpu", "uint64")],
+        &[("begin_ns", "uint64"), ("comm", STREAMED_NAME), ("state", STREAMED_NAME), ("cpu", "uint64")],
     );
     check(&["cpu", kernel], &[("priority", "int64"), ("share", "double"), ("time_ns", "uint64")]);
     check(&["syscalls", "--by", "slowest", kernel], &[("result", "int64"), ("arguments", "string")]);
