@@ -1,4 +1,4 @@
-//! Translated blocks: where they begin, and how they may end.
+//! Translated blocks: their begin, and their possible ends.
 
 use std::sync::atomic::{AtomicU8, AtomicU64};
 
@@ -6,15 +6,15 @@ use iced_x86::{
     Code, Decoder, DecoderOptions, FlowControl, Instruction, InstructionInfoFactory, Mnemonic, OpAccess,
 };
 
-/// What a block's last instruction does to the flow.
+/// What a block's last instruction does to control flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum Kind {
-    /// Goes on at `taken`: a direct jump, or no branch at all.
+    /// Continues at `taken`: a direct jump, or no branch.
     Direct,
     /// A direct near call of `taken`; pushes `fall`.
     Call,
-    /// A direct near call of the next instruction, which leaves no return address behind.
+    /// A direct near call of the next instruction, which return compression ignores.
     CallNext,
     /// A conditional branch: `taken` or `fall`.
     Conditional,
@@ -26,32 +26,32 @@ pub(crate) enum Kind {
     CallIndirect,
     /// A system call, a software interrupt, or another far transfer.
     Far,
-    /// A repeated string instruction: again at its own address `taken` until it goes on at `fall`.
+    /// A repeated string instruction: repeats at its own address `taken`, then continues at `fall`.
     Repeat,
-    /// No block: the thread was outside of the program, and may enter it anywhere.
+    /// No block: the thread was outside the program, and may enter it anywhere.
     Outside,
 }
 
-/// The block begins where a signal handler begins.
+/// The block begins at the address of a signal handler.
 pub(crate) const HANDLER: u8 = 1;
 /// One instruction that writes memory, which QEMU runs alone after it left a block in its middle.
 pub(crate) const ALONE: u8 = 2;
-/// The code replaced other code, and must not seem to run before it did.
+/// The code replaced other code, and must not appear to run before it did.
 pub(crate) const REPLACED: u8 = 4;
 
-/// A run of instructions that QEMU translated together. Lives as long as the process.
+/// Instructions that QEMU translated together. Lives as long as the process.
 pub(crate) struct Block {
     pub(crate) pc: u64,
     pub(crate) taken: u64,
     pub(crate) fall: u64,
-    /// Instructions.
+    /// The number of instructions.
     pub(crate) count: u64,
     pub(crate) kind: Kind,
     /// [`HANDLER`], [`ALONE`], [`REPLACED`].
     pub(crate) flags: AtomicU8,
-    /// With [`REPLACED`]: the virtual time at which the code was there.
+    /// With [`REPLACED`]: the virtual time since which the code was there.
     pub(crate) not_before: AtomicU64,
-    /// Instructions that QEMU listed, one more than `count` where the last does not run.
+    /// The number of instructions that QEMU listed: one more than `count` if the last does not run.
     pub(crate) reads: usize,
     /// Distance of each instruction from `pc`.
     offsets: Vec<u16>,
@@ -63,7 +63,7 @@ pub(crate) struct Read<'a> {
     pub(crate) bytes: &'a [u8],
 }
 
-/// Where threads are that run no block.
+/// Stands for no block.
 pub(crate) static OUTSIDE: Block = Block {
     pc: 0,
     taken: 0,
@@ -79,9 +79,9 @@ pub(crate) static OUTSIDE: Block = Block {
 impl Block {
     /// The block of some instructions; there is at least one.
     ///
-    /// QEMU lists, as a block's last, an instruction that crosses the end of a page, stops reading
-    /// its bytes there, and then ends the block before it. No instruction is a prefix of another, so
-    /// a last one that does not decode is one that does not run here.
+    /// QEMU lists, as a block's last, an instruction that crosses the end of a page, stops reading its bytes there, and
+    /// then ends the block before it. No instruction is a prefix of another, so a last instruction that does not decode
+    /// does not run here.
     pub(crate) fn new(pc: u64, instructions: &[Read<'_>]) -> Block {
         let mut offsets: Vec<u16> = instructions.iter().map(|read| (read.address - pc) as u16).collect();
         let last = instructions.last().and_then(decode);
@@ -107,13 +107,13 @@ impl Block {
         }
     }
 
-    /// Which instruction begins at `address`, counted from 0.
+    /// The index of the instruction that begins at `address`.
     pub(crate) fn index_of(&self, address: u64) -> Option<u64> {
         let offset = u16::try_from(address.checked_sub(self.pc)?).ok()?;
         self.offsets.binary_search(&offset).ok().map(|index| index as u64)
     }
 
-    /// Where the instruction at an index begins.
+    /// The address of the instruction with this index.
     pub(crate) fn address(&self, index: u64) -> u64 {
         self.pc + u64::from(self.offsets[index as usize])
     }
@@ -123,7 +123,7 @@ impl Block {
         self.offsets.iter().map(|&offset| self.pc + u64::from(offset))
     }
 
-    /// Whether the flow may go on at `address` once the whole block ran.
+    /// Whether control flow may continue at `address` after the whole block ran.
     pub(crate) fn may_continue_at(&self, address: u64) -> bool {
         match self.kind {
             Kind::Direct | Kind::Call | Kind::CallNext => address == self.taken,
@@ -133,15 +133,15 @@ impl Block {
     }
 }
 
-/// The instruction, where its bytes are whole.
+/// Decodes the instruction if its bytes are complete.
 fn decode(read: &Read<'_>) -> Option<Instruction> {
     let mut decoder = Decoder::with_ip(64, read.bytes, read.address, DecoderOptions::NONE);
     let instruction = decoder.decode();
     (!instruction.is_invalid()).then_some(instruction)
 }
 
-/// How the flow goes on after an instruction: the kind, the target of a direct branch, and the
-/// address of the next instruction.
+/// How control flow continues after an instruction: the kind, the target of a direct branch, and the address of the
+/// next instruction.
 fn ending(last: &Instruction) -> (Kind, u64, u64) {
     let next = last.next_ip();
     let target = last.near_branch_target();

@@ -1,4 +1,4 @@
-//! A traced program executes another one: it is started under the emulator again.
+//! Programs that a traced program executes: each starts under the emulator again.
 
 use std::{
     ffi::{CString, OsStr, OsString},
@@ -21,8 +21,8 @@ use crate::{
     threads, window,
 };
 
-/// Replaces the process by an emulator that runs the program. Comes back where that can't be: QEMU
-/// then makes the call as it stands, which fails as it should, or runs the program untraced.
+/// Replaces the process by an emulator that runs the program. Returns if that is impossible: QEMU then makes the
+/// original call, which fails as it should, or runs the program untraced.
 pub(crate) fn execute(call: &Call, at: bool) {
     let Some((path, arguments, environment)) = request(call, at) else { return };
     let (spool, settings) = match PROCESS.lock().as_ref() {
@@ -30,7 +30,7 @@ pub(crate) fn execute(call: &Call, at: bool) {
         None => return,
     };
     if !Settings::are_in(&spool) {
-        // The recording has ended, and the program goes on by itself.
+        // The recording has ended, and the program continues untraced.
         return;
     }
     let program = match Program::find(&path, arguments) {
@@ -57,7 +57,7 @@ fn untraced(call: &Call, path: &Path, reason: &str) {
 
 type Strings = Vec<Vec<u8>>;
 
-/// The path, arguments and environment of an execve or execveat; `None` where they can't be read.
+/// The path, arguments and environment of an execve or execveat; `None` if they are unreadable.
 fn request(call: &Call, at: bool) -> Option<(PathBuf, Strings, Strings)> {
     let [a1, a2, a3, a4, a5, _] = call.arguments;
     let (path, arguments, environment) = match at {
@@ -71,7 +71,7 @@ fn request(call: &Call, at: bool) -> Option<(PathBuf, Strings, Strings)> {
     Some((path, memory::strings(arguments)?, memory::strings(environment)?))
 }
 
-/// The path that execveat(2) means.
+/// The path that an execveat(2) refers to.
 fn resolve_at(directory: i32, path: &[u8], flags: i32) -> Option<Vec<u8>> {
     if path.starts_with(b"/") || directory == libc::AT_FDCWD {
         return Some(path.to_vec());
@@ -95,7 +95,7 @@ fn own_program(path: PathBuf) -> PathBuf {
     }
 }
 
-/// execve(2); comes back only when it fails.
+/// execve(2); returns only if it fails.
 fn run(path: &Path, arguments: Vec<OsString>, environment: Strings) {
     let c_strings = |strings: Vec<Vec<u8>>| -> Vec<CString> {
         strings.into_iter().filter_map(|string| CString::new(string).ok()).collect()
@@ -110,7 +110,7 @@ fn run(path: &Path, arguments: Vec<OsString>, environment: Strings) {
     unsafe { libc::execve(path.as_ptr(), pointers(&arguments).as_ptr(), pointers(&environment).as_ptr()) };
 }
 
-/// The first bytes of a file that may be executed.
+/// The first bytes of an executable file.
 pub(crate) fn head(path: &Path) -> Option<Vec<u8>> {
     let path_bytes = window::c_path(path).ok()?;
     // SAFETY: a NUL-terminated path.
@@ -123,7 +123,7 @@ pub(crate) fn head(path: &Path) -> Option<Vec<u8>> {
     Some(head)
 }
 
-/// Whether executing the file gives other rights than this process has.
+/// Whether executing the file changes the user or group of this process.
 pub(crate) fn gives_rights(path: &Path) -> bool {
     // SAFETY: no arguments, no memory.
     let (user, group) = unsafe { (libc::geteuid(), libc::getegid()) };

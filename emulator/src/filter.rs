@@ -1,4 +1,4 @@
-//! What part of a program is traced: address ranges, and packets that are lost on request.
+//! The traced part of a program: address ranges, and packets that are lost on request.
 
 use std::ops::Range;
 
@@ -14,18 +14,18 @@ use crate::{
 /// A range of a file's code that is traced.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FilterRange {
-    /// The file's path, without symbolic links; empty where `start` is an address of the program.
+    /// The file's path, without symbolic links; empty if `start` is an address of the program.
     pub file: Vec<u8>,
     /// Offset of the first byte in the file, or its address.
     pub start: u64,
-    /// Bytes.
+    /// Size in bytes.
     pub size: u64,
 }
 
-/// What the threads of this process share about it.
+/// The filter that the threads of this process share.
 struct Filter {
     ranges: Vec<FilterRange>,
-    /// Where the ranges lie in memory, as far as their files are mapped.
+    /// The ranges in memory, for files that are mapped.
     addresses: Vec<Range<u64>>,
     /// Instructions of each thread, counted from its start, whose packets are lost.
     overflow: Range<u64>,
@@ -33,7 +33,7 @@ struct Filter {
 
 static FILTER: Lock<Filter> = Lock::new(Filter { ranges: Vec::new(), addresses: Vec::new(), overflow: 0..0 });
 
-/// Sets the filter of this process. `true` where there is something to filter.
+/// Sets the filter of this process.
 pub(crate) fn configure(ranges: &[FilterRange], overflow: Option<Range<u64>>) {
     let mut filter = FILTER.lock();
     let absolute = ranges.iter().filter(|range| range.file.is_empty());
@@ -42,7 +42,7 @@ pub(crate) fn configure(ranges: &[FilterRange], overflow: Option<Range<u64>>) {
     filter.overflow = overflow.unwrap_or(0..0);
 }
 
-/// Whether threads must look at each block.
+/// Whether threads must check each block.
 pub(crate) fn is_set() -> bool {
     let filter = FILTER.lock();
     !filter.ranges.is_empty() || !filter.overflow.is_empty()
@@ -71,7 +71,7 @@ fn is_traced(address: u64) -> bool {
 }
 
 impl Thread {
-    /// Traces how the previous block ended, as far as the filter lets it.
+    /// Traces the end of the previous block, as far as the filter permits.
     pub(crate) fn end_filtered(&mut self, previous: &'static Block, end: End) {
         let count = match end.ran {
             Ran::Part(count) => count,
@@ -94,7 +94,7 @@ impl Thread {
         }
     }
 
-    /// The first instructions of a block ran one after the other, into and out of what is traced.
+    /// Traces the first instructions of a block, which ran in order, into and out of the traced ranges.
     fn walk(&mut self, block: &'static Block, count: u64) {
         for address in block.addresses().take(count as usize) {
             if self.losing == 0 {
@@ -105,8 +105,8 @@ impl Thread {
         }
     }
 
-    /// The last instruction of a block goes to `next`. A branch out of what is traced has a TIP.PGD
-    /// with its target instead of its own packet.
+    /// The last instruction of a block branches to `next`. A branch out of the traced ranges has a TIP.PGD with its
+    /// target instead of its own packet.
     fn branch_filtered(&mut self, block: &'static Block, next: u64) {
         let is_call = matches!(block.kind, Kind::Call | Kind::CallNext | Kind::CallIndirect);
         if self.tracing != 0 && is_traced(next) {
@@ -119,12 +119,12 @@ impl Thread {
         }
     }
 
-    /// Before the block at `pc`: loses packets from here on or no more, where that was asked for, and
-    /// goes on tracing if the block is traced.
+    /// Before the block at `pc`: begins or ends the requested loss of packets, and resumes tracing if the block is
+    /// traced.
     pub(crate) fn resume_filtered(&mut self, previous: &Block, pc: u64) {
         let overflow = FILTER.lock().overflow.clone();
         let lost = overflow.contains(&(self.counts.now - self.start - self.counts.skipped));
-        // Losses begin behind a packet, so that the trace shows exactly what ran before them.
+        // Losses begin after a packet, so that the trace shows exactly what ran before them.
         let told =
             matches!(previous.kind, Kind::Conditional | Kind::Return | Kind::Jump | Kind::CallIndirect);
         let now = self.counts.now;

@@ -1,5 +1,5 @@
-//! The command line that runs a program under the emulator; for the recorder and for programs that
-//! the traced one executes.
+//! The command line that runs a program under the emulator, for the recorder and for programs that the traced program
+//! executes.
 
 use std::{
     ffi::{OsStr, OsString},
@@ -9,7 +9,7 @@ use std::{
 
 use crate::exec::{gives_rights, head};
 
-/// Scripts whose interpreter is a script, and so on, as the kernel allows.
+/// The maximum nesting of scripts as interpreters, as in the kernel.
 const DEPTH: usize = 4;
 
 /// A program that the emulator can run.
@@ -22,8 +22,8 @@ pub struct Program {
 }
 
 impl Program {
-    /// The ELF program behind `path`: itself, or the interpreter of a script (execve(2),
-    /// "Interpreter scripts"). `Ok(None)` where executing it fails anyway.
+    /// The ELF program of `path`: itself, or the interpreter of a script (execve(2), "Interpreter scripts"). `Ok(None)`
+    /// if executing it fails anyway.
     ///
     /// # Errors
     /// Why the emulator can't run it although the system could.
@@ -74,15 +74,15 @@ pub struct Launch<'a> {
     pub plugin: &'a Path,
     /// The spool, an absolute path.
     pub spool: &'a Path,
-    /// Where the virtual clock begins, in ticks.
+    /// The begin of the virtual clock, in ticks.
     pub clock: u64,
 }
 
 impl Launch<'_> {
-    /// The emulator's argv, and the environment to start it with.
+    /// The emulator's argv, and its environment.
     ///
-    /// Variables that would change the emulator itself are handed to it as options, so that only the
-    /// program sees them; QEMU splits such an option at commas, so one that has a comma stays.
+    /// Variables that would change the emulator itself are passed to it as options, so that only the program sees them.
+    /// QEMU splits such an option at commas, so a variable with a comma stays in the environment.
     pub fn command(&self, program: &Program, environment: Vec<Vec<u8>>) -> (Vec<OsString>, Vec<Vec<u8>>) {
         let mut plugin = escape(self.plugin.as_os_str());
         plugin.push(",spool=");
@@ -107,7 +107,7 @@ impl Launch<'_> {
 }
 
 impl Launch<'_> {
-    /// Whether an emulator that was started with these options of `-plugin` records into `spool`.
+    /// Whether an emulator that was started with these `-plugin` options records into `spool`.
     pub fn records_into(options: &[u8], spool: &Path) -> bool {
         let mut wanted = OsString::from(",spool=");
         wanted.push(escape(spool.as_os_str()));
@@ -117,7 +117,7 @@ impl Launch<'_> {
     }
 }
 
-/// A value inside QEMU's comma-separated options.
+/// Escapes a value for QEMU's comma-separated options.
 fn escape(value: &OsStr) -> OsString {
     let mut escaped = Vec::new();
     for &byte in value.as_bytes() {

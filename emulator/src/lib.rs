@@ -2,19 +2,19 @@
 //!
 //! ```text
 //! QEMU translates a block ──► Block: instructions, how it may end; Mappings: which file it is from
-//! QEMU enters a block     ──► Thread: how did the one before end? ──Encoder──► trace bytes ─┐
+//! QEMU enters a block     ──► Thread: how did the previous end? ──Encoder──► trace bytes ───┐
 //! QEMU makes a system call ─► Process: mappings, handlers, forks; exec under QEMU again ────┤ notes
 //!                                                                                          ▼
 //!                                                                        spool ──► recorder
 //! ```
 //!
-//! A block's callback comes before its instructions run, so the next callback of the same thread
-//! tells how it ended. Time is virtual: one instruction is one cycle is one tick of a 1 GHz
-//! time-stamp counter, for each thread by itself from the time at which it was made. Executing another
-//! program takes 0.1 ms of it, and so does replacing code by other code at the same address.
+//! A block's callback precedes its instructions, so the next callback of the same thread shows how the block ended.
+//! Time is virtual: one instruction is one cycle is one tick of a 1 GHz time-stamp counter, separate for each thread
+//! from the time at which it was made. Executing another program takes 0.1 ms of virtual time, and so does replacing
+//! code at the same address.
 //!
-//! What a thread that dies in a block ran of that block is not known; its trace ends where the
-//! block begins, and its counts with it.
+//! If a thread dies in a block, it is unknown which instructions of the block ran: its trace and its counts end at the
+//! begin of the block.
 
 #![allow(unsafe_code)]
 

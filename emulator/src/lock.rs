@@ -6,14 +6,14 @@ use std::{
     sync::atomic::{AtomicBool, Ordering},
 };
 
-/// A spinning lock around a value. Unlike the standard one it can be taken before a fork and given
-/// back on both sides of it, so that a child never finds it held by a thread that it does not have.
+/// A spin lock around a value. Unlike a standard mutex, it can be taken before a fork and released on both sides of it,
+/// so that a child never finds it held by a thread that it does not have.
 pub(crate) struct Lock<T> {
     held: AtomicBool,
     value: UnsafeCell<T>,
 }
 
-// SAFETY: the value is reached only through a guard, and there is one guard at a time.
+// SAFETY: the value is only reached through a guard, and there is one guard at a time.
 unsafe impl<T: Send> Sync for Lock<T> {}
 
 impl<T> Lock<T> {
@@ -28,7 +28,7 @@ impl<T> Lock<T> {
         Guard(self)
     }
 
-    /// Gives back a lock whose guard was forgotten (`mem::forget`) before a fork.
+    /// Releases a lock whose guard was forgotten (`mem::forget`) before a fork.
     pub(crate) fn unlock_after_fork(&self) {
         self.held.store(false, Ordering::Release);
     }

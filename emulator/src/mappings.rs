@@ -1,4 +1,4 @@
-//! Where code comes from: files that are mapped, or bytes that no file holds.
+//! The origin of code: mapped files, or bytes that no file contains.
 
 use std::{
     ffi::OsStr,
@@ -15,16 +15,16 @@ use crate::{memory, spool::MapNote};
 
 const PAGE: u64 = 4096;
 
-/// Code is looked for where it is executed, and described when it is first.
+/// The mappings of executed code. Each is looked up and described when its code first runs.
 #[derive(Default)]
 pub(crate) struct Mappings {
-    /// Mappings from which code ran, and that are still there.
+    /// Mappings from which code ran, and that still exist.
     regions: Vec<Region>,
-    /// Mappings that went away: what replaces them did not stand there from the start.
+    /// Mappings that were removed: their replacement did not exist from the start.
     gone: Vec<(u64, u64)>,
-    /// Bytes of code that no file holds, as last seen.
+    /// Bytes of code that no file contains, as last seen.
     kept: FxHashMap<u64, Page>,
-    /// Files that were mapped only to tell of them, and whose addresses are not known yet.
+    /// Files that were mapped only to announce them, and whose addresses are not known yet.
     marks: Vec<Vec<u8>>,
     /// Contents of files, by device and inode.
     files: FxHashMap<(u32, u32, u64), &'static [u8]>,
@@ -41,14 +41,14 @@ struct Page {
     not_before: u64,
 }
 
-/// What is to be told about a run of code.
+/// What to record about some code.
 #[derive(Default)]
 pub(crate) struct Placed {
-    /// The mapping that it lies in, where that was not told before.
+    /// Its mapping, if that was not recorded before.
     pub(crate) new_mapping: Option<MapNote>,
-    /// No file holds the bytes, and they were not told before.
+    /// Whether to record its bytes: no file contains them, and they were not recorded before.
     pub(crate) keep: bool,
-    /// When the code was there, if that was not from the start; else 0.
+    /// Time since which the code was there; 0 if from the start.
     pub(crate) not_before: u64,
 }
 
@@ -59,7 +59,7 @@ impl MapNote {
 }
 
 impl Region {
-    /// The file's bytes from `address` on, up to the end of the mapping.
+    /// The file's bytes from `address` to the end of the mapping.
     fn contents_at(&self, address: u64) -> &[u8] {
         let into = address - self.note.address;
         let start = usize::try_from(self.note.file_offset + into).unwrap_or(usize::MAX);
@@ -69,7 +69,7 @@ impl Region {
 }
 
 impl Mappings {
-    /// Something else may be mapped in this range from now on.
+    /// Drops the mappings of this range, which may change.
     pub(crate) fn forget(&mut self, address: u64, length: u64) {
         let end = address.saturating_add(length);
         let overlaps = |start: u64, length: u64| start < end && address < start + length;
@@ -83,8 +83,8 @@ impl Mappings {
         });
     }
 
-    /// A file of this name is about to be mapped, perhaps to tell a tracer that it is there: so do
-    /// run-time compilers with the jitdump that they write (Linux, `jitdump-specification.txt`).
+    /// A file of this name is about to be mapped, perhaps only to announce it to a tracer: run-time compilers do so
+    /// with the jitdump that they write (Linux, `jitdump-specification.txt`).
     pub(crate) fn mark(&mut self, name: Vec<u8>) {
         let file = name.rsplit(|&byte| byte == b'/').next().unwrap_or(&name);
         if file.starts_with(b"jit-") && file.ends_with(b".dump") {
@@ -103,8 +103,8 @@ impl Mappings {
         lines.filter(|map| marks.contains(&map.name)).collect()
     }
 
-    /// What is to be told about `bytes` that are about to run at `pc`. `later` gives a time after
-    /// everything that ran so far.
+    /// What to record about `bytes` that are about to run at `pc`. `later` returns a time after everything that ran so
+    /// far.
     pub(crate) fn place(&mut self, pc: u64, bytes: &[u8], later: &dyn Fn() -> u64) -> Placed {
         let mut placed = Placed::default();
         let index = match self.regions.iter().position(|region| region.note.contains(pc)) {
@@ -122,7 +122,7 @@ impl Mappings {
         placed.not_before = region.not_before;
         let contents = region.contents_at(pc);
         let common = contents.len().min(bytes.len());
-        // What lies beyond the end of the mapping is another mapping of the same file, or is kept.
+        // Bytes beyond the end of the mapping are in another mapping of the same file, or are kept.
         let rest_is_elsewhere =
             common == bytes.len() || !contents.is_empty() && self.elsewhere(pc, bytes, common);
         if contents[..common] == bytes[..common] && rest_is_elsewhere {
@@ -138,7 +138,7 @@ impl Mappings {
         region.is_some_and(|region| region.contents_at(address).starts_with(&bytes[from..]))
     }
 
-    /// Looks up the mapping around `pc` in what the system says.
+    /// Looks up the mapping around `pc` in /proc/self/maps.
     fn discover(&mut self, pc: u64, later: &dyn Fn() -> u64) -> Option<Region> {
         let maps = std::fs::read("/proc/self/maps").ok()?;
         let mut note = maps.split(|&byte| byte == b'\n').filter_map(parse).find(|map| map.contains(pc))?;
@@ -161,7 +161,7 @@ impl Mappings {
         self.files.entry(key).or_insert_with(map)
     }
 
-    /// Remembers bytes that no file holds, and finds out whether they replace others.
+    /// Keeps bytes that no file contains, and checks whether they replace others.
     fn keep(&mut self, pc: u64, bytes: &[u8], later: &dyn Fn() -> u64, placed: &mut Placed) {
         let places = || bytes.iter().enumerate().map(|(index, &byte)| (pc + index as u64, byte));
         let (mut known, mut differs) = (true, false);
@@ -196,8 +196,8 @@ impl Page {
         Page { bytes: Box::new([None; PAGE as usize]), not_before: 0 }
     }
 
-    /// Whether some of the code that ran from the page is not there any more. Then all of the page is
-    /// taken for new: another function may begin with the very bytes of one that was there before.
+    /// Whether some of the code that ran from the page is gone. The whole page then counts as new: another function may
+    /// begin with the very bytes of its predecessor.
     fn has_changed(&self, number: u64) -> bool {
         let mut now = [0; PAGE as usize];
         memory::read(number * PAGE, &mut now)
@@ -205,7 +205,7 @@ impl Page {
     }
 }
 
-/// A line of /proc/self/maps (proc(5)).
+/// Parses a line of /proc/self/maps (proc(5)).
 fn parse(line: &[u8]) -> Option<MapNote> {
     let mut rest = line;
     let mut field = || {
@@ -231,24 +231,23 @@ fn hexadecimal(text: &str) -> Option<u64> {
     u64::from_str_radix(text, 16).ok()
 }
 
-/// A file's bytes, mapped for as long as the process lives.
+/// A file's bytes, mapped for the lifetime of the process.
 fn map_file(path: &Path) -> io::Result<&'static [u8]> {
     let file = File::open(path)?;
     let length = file.metadata()?.len() as usize;
-    // SAFETY: a new private mapping of a file that is open; nothing else is at the address that the
-    // kernel chooses.
+    // SAFETY: a new private mapping of an open file; the kernel chooses a free address.
     let address = unsafe {
         libc::mmap(std::ptr::null_mut(), length, libc::PROT_READ, libc::MAP_PRIVATE, file.as_raw_fd(), 0)
     };
     if address == libc::MAP_FAILED {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: the mapping is `length` bytes and is never taken away. The program runs from the same
-    // file, so it is not cut short.
+    // SAFETY: the mapping is `length` bytes and is never removed. The program runs from the same file, so the file is
+    // not truncated.
     Ok(unsafe { std::slice::from_raw_parts(address.cast(), length) })
 }
 
-/// The GNU build id of an ELF file; empty where there is none.
+/// The GNU build id of an ELF file; empty if it has none.
 fn build_id(contents: &[u8]) -> Vec<u8> {
     let file = object::read::elf::ElfFile64::<object::Endianness>::parse(contents);
     file.ok().and_then(|file| file.build_id().ok().flatten().map(<[u8]>::to_vec)).unwrap_or_default()

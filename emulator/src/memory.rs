@@ -1,16 +1,16 @@
-//! The emulated program's memory, at addresses that it gave and nobody checked.
+//! The emulated program's memory, at unchecked addresses that the program passes.
 
-/// Longest string that is read, as the kernel limits paths and arguments (MAX_ARG_STRLEN).
+/// The longest string that is read, as the kernel limits paths and arguments (MAX_ARG_STRLEN).
 const LONGEST: usize = 128 << 10;
 const PAGE: u64 = 4096;
 
-/// Fills `buffer` from `address`; `false` where that is not readable. Guest addresses are host
-/// addresses: [`crate::plugin`] checks that when the program starts.
+/// Fills `buffer` from `address`; `false` if that is unreadable. Guest addresses are host addresses: [`crate::plugin`]
+/// checks that when the program starts.
 pub(crate) fn read(address: u64, buffer: &mut [u8]) -> bool {
     let length = buffer.len();
     let local = libc::iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: length };
     let remote = libc::iovec { iov_base: address as *mut libc::c_void, iov_len: length };
-    // SAFETY: both vectors describe `length` bytes; the remote one may be anything, which the kernel checks.
+    // SAFETY: both vectors describe `length` bytes; the kernel checks the remote one.
     let count = unsafe { libc::process_vm_readv(libc::getpid(), &local, 1, &remote, 1, 0) };
     count == length as isize
 }
@@ -27,7 +27,7 @@ pub(crate) fn string(address: u64) -> Option<Vec<u8>> {
     while string.len() < LONGEST {
         let at = address.wrapping_add(string.len() as u64);
         let mut piece = [0; 256];
-        // A string may end just before memory that is not there.
+        // A string may end just before unmapped memory.
         let length = (PAGE - at % PAGE).min(piece.len() as u64) as usize;
         let piece = &mut piece[..length];
         if !read(at, piece) {
@@ -44,7 +44,7 @@ pub(crate) fn string(address: u64) -> Option<Vec<u8>> {
     None
 }
 
-/// The strings of a vector of addresses that ends with 0, such as argv; none for address 0.
+/// The strings of a vector of addresses that ends with 0, such as argv; empty for address 0.
 pub(crate) fn strings(mut address: u64) -> Option<Vec<Vec<u8>>> {
     let mut strings = Vec::new();
     while address != 0 {

@@ -1,8 +1,8 @@
-//! What QEMU itself has to say.
+//! The messages of QEMU itself.
 //!
-//! QEMU writes its messages, such as which signal ended the program, through C's `stderr` into the same
-//! file as the program, whose output is to be its own. The program writes there by system calls, so it
-//! does not notice where that stream leads.
+//! QEMU writes its messages, for example the signal that ended the program, through C's `stderr` into the same file as
+//! the program, whose output must contain nothing else. The program writes there by system calls, so redirecting that
+//! stream does not affect it.
 
 use std::{
     ffi::{c_char, c_int, c_long, c_void},
@@ -32,7 +32,7 @@ unsafe extern "C" {
     fn fopencookie(cookie: *mut c_void, mode: *const c_char, functions: Functions) -> *mut libc::FILE;
 }
 
-/// Makes QEMU's `stderr` lead into the spool.
+/// Redirects QEMU's `stderr` into the spool.
 pub(crate) fn divert(spool: &Path) {
     _ = MESSAGES.set(spool.join(FILE));
     let functions = Functions { read: None, write: Some(append), seek: None, close: None };
@@ -49,7 +49,7 @@ pub(crate) fn divert(spool: &Path) {
 
 /// Appends to the file, which is open only meanwhile: the program's own files keep their numbers.
 extern "C" fn append(_: *mut c_void, text: *const c_char, length: usize) -> isize {
-    // SAFETY: the stream hands over so many bytes.
+    // SAFETY: the stream passes `length` bytes.
     let text = unsafe { slice::from_raw_parts(text.cast::<u8>(), length) };
     if let Some(path) = MESSAGES.get() {
         let file = OpenOptions::new().create(true).append(true).open(path);

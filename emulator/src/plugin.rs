@@ -1,4 +1,4 @@
-//! The plugin's edge to QEMU.
+//! The plugin's interface to QEMU.
 
 use std::{
     ffi::{CStr, OsStr, OsString, c_char, c_int, c_uint, c_void},
@@ -25,12 +25,12 @@ use crate::{
 
 static API: OnceLock<Api> = OnceLock::new();
 
-/// The interface version, which QEMU looks for before it installs the plugin: the one of a whole machine where it
-/// reports interrupts, else that of a program.
+/// The interface version, which QEMU reads before it installs the plugin: the version for machines if QEMU reports
+/// interrupts, else the version for programs.
 #[unsafe(no_mangle)]
 pub static qemu_plugin_version: AtomicI32 = AtomicI32::new(qemu::VERSION);
 
-/// Run when the library is loaded, which is before QEMU looks.
+/// Runs when the library is loaded, which is before QEMU reads the version.
 #[used]
 #[unsafe(link_section = ".init_array")]
 static CHOOSE_VERSION: extern "C" fn() = choose_version;
@@ -41,10 +41,10 @@ extern "C" fn choose_version() {
     }
 }
 
-/// Called by QEMU when it loads the plugin, with the plugin's arguments as `name=value`.
+/// QEMU calls this when it loads the plugin, with the plugin's arguments as `name=value`.
 ///
 /// # Safety
-/// As QEMU's header says: `info` is valid, and `arguments` are `count` strings.
+/// As in QEMU's header: `info` is valid, and `arguments` are `count` strings.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn qemu_plugin_install(
     id: Id,
@@ -52,7 +52,7 @@ pub unsafe extern "C" fn qemu_plugin_install(
     count: c_int,
     arguments: *const *const c_char,
 ) -> c_int {
-    // SAFETY: as the caller promises.
+    // SAFETY: the caller promises it.
     let (info, arguments) = unsafe {
         let arguments = match count {
             0 => &[],
@@ -71,7 +71,7 @@ pub unsafe extern "C" fn qemu_plugin_install(
 }
 
 fn install(id: Id, info: &Info, arguments: &[&CStr]) -> Result<(), String> {
-    // SAFETY: QEMU gives a NUL-terminated name.
+    // SAFETY: QEMU passes a NUL-terminated name.
     let target = unsafe { CStr::from_ptr(info.target_name) };
     if target != c"x86_64" {
         return Err(format!("it emulates x86_64 only, not {}", target.to_string_lossy()));
@@ -98,7 +98,7 @@ fn install(id: Id, info: &Info, arguments: &[&CStr]) -> Result<(), String> {
     }
     let clock = option("clock").and_then(|clock| String::from_utf8(clock).ok()?.parse().ok()).unwrap_or(0);
     let settings = match Settings::load(&spool) {
-        // The recording ended while this program was being executed; it runs, and nothing follows it.
+        // The recording ended while this program was being executed; the program runs unrecorded.
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
         settings => settings.map_err(|error| format!("{}: {error}", spool.display()))?,
     };
@@ -117,13 +117,13 @@ fn install(id: Id, info: &Info, arguments: &[&CStr]) -> Result<(), String> {
     Ok(())
 }
 
-/// The program's own file, as QEMU knows it.
+/// The program's own file, according to QEMU.
 pub(crate) fn program() -> Option<PathBuf> {
     let name = (API.get()?.program)();
     if name.is_null() {
         return None;
     }
-    // SAFETY: QEMU gives a NUL-terminated string that nobody else frees.
+    // SAFETY: QEMU returns a NUL-terminated string, which is not freed elsewhere.
     let name = unsafe { CStr::from_ptr(name) };
     std::fs::canonicalize(OsStr::from_bytes(name.to_bytes())).ok()
 }
@@ -145,10 +145,10 @@ extern "C" fn translate(_: Id, tb: *mut Tb) {
     }
 }
 
-/// QEMU's code calls this before each block with the number of the virtual processor and the block.
-/// It keeps the address of `CPUX86State` in `rbp` (TCG_AREG0 of its x86-64 backend), and at the start
-/// of a block all registers of the emulated processor are in there; plugin interface version 1 has no
-/// other way to read them. [`program_begins`] checks that this is so.
+/// QEMU's code calls this before each block with the number of the vCPU and the block. It keeps the address of
+/// `CPUX86State` in `rbp` (TCG_AREG0 of its x86-64 backend), and at the start of a block all registers of the emulated
+/// processor are in there; plugin interface version 1 has no other way to read them. [`program_begins`] checks that
+/// this is so.
 #[unsafe(naked)]
 extern "C" fn entered(index: c_uint, block: *mut c_void) {
     std::arch::naked_asm!("mov rdx, rbp", "jmp {enter}", enter = sym enter)
@@ -162,14 +162,14 @@ extern "C" fn enter(index: c_uint, block: &'static Block, registers: &Registers)
             None => return,
         },
     };
-    // SAFETY: the thread calls back for itself, so nobody else uses its words.
+    // SAFETY: the callback is for this thread, so no other code uses its words.
     let thread: &mut Thread = unsafe { &mut *thread };
     thread.enter(block, registers);
 }
 
-/// A program's first block is about to run. Its stack begins with argc and argv (System V ABI,
-/// "Initial Process Stack"), which tells whether `registers` are the emulated processor's, and
-/// whether its addresses are ours.
+/// A program's first block is about to run. Its stack begins with argc and argv (System V ABI, "Initial Process
+/// Stack"), which shows whether `registers` are the emulated processor's, and whether guest addresses are host
+/// addresses.
 pub(crate) fn program_begins(registers: &Registers) {
     let stack = registers.rsp();
     let plausible = memory::word(stack).is_some_and(|argc| {

@@ -1,4 +1,4 @@
-//! What the threads of a process share: its code, its mappings, its signal handlers.
+//! The state that the threads of a process share: its code, its mappings, its signal handlers.
 
 use std::{
     fs::OpenOptions,
@@ -20,10 +20,10 @@ use crate::{
     threads,
 };
 
-/// The process that this is.
+/// The current process.
 pub(crate) static PROCESS: Lock<Option<Process>> = Lock::new(None);
 
-/// A thread that is being made: its stack pointer tells which it is.
+/// A thread that is being made, identified by its stack pointer.
 struct Clone {
     stack: u64,
     parent_tid: u32,
@@ -38,9 +38,9 @@ pub(crate) struct Process {
     pub(crate) pid: u32,
     pub(crate) spool: PathBuf,
     pub(crate) settings: Settings,
-    /// Virtual clock when this program began to run.
+    /// The virtual clock when this program began to run.
     pub(crate) birth: u64,
-    /// Orders the files of one thread or process.
+    /// Distinguishes and orders the files of one thread or process.
     pub(crate) sequence: u64,
     /// The process and thread that forked this one, until its first thread runs.
     pub(crate) forked_by: Option<(u32, u32)>,
@@ -73,13 +73,13 @@ impl Process {
         process
     }
 
-    /// A name that no other process or earlier program of this one has.
+    /// Chooses a name that no other process and no earlier program of this one has.
     fn choose_files(&mut self) {
         self.sequence = 0;
         while self.file("notes").exists() {
             self.sequence += 1;
         }
-        // The first note may come late; the name is taken now.
+        // The first note may come late; this reserves the name now.
         _ = std::fs::File::create(self.file("notes"));
     }
 
@@ -87,7 +87,7 @@ impl Process {
         self.spool.join(format!("process-{}-{}.{kind}", self.pid, self.sequence))
     }
 
-    /// This is now a child process, forked at `clock` by a thread of the process that it was.
+    /// Turns this into a child process, forked at `clock` by a thread of the former process.
     pub(crate) fn become_child(&mut self, parent_tid: u32, clock: u64) {
         self.forked_by = Some((self.pid, parent_tid));
         self.pid = std::process::id();
@@ -96,8 +96,8 @@ impl Process {
         self.choose_files();
     }
 
-    /// Appends to the process's notes. Where that can't be done (the disk is full, the recorder is gone with its
-    /// spool) the traces of the process end: they could not be understood without.
+    /// Appends to the process's notes. If that fails (the disk is full, or the recorder and its spool are gone), the
+    /// traces of the process end: they are useless without the notes.
     pub(crate) fn note(&self, time: u64, tid: u32, kind: NoteKind) {
         let note = Note { time, pid: self.pid, tid, kind };
         let line = serde_json::to_vec(&note).map_err(io::Error::from);
@@ -115,7 +115,7 @@ impl Process {
         threads::give_up(self);
     }
 
-    /// Whether what the process runs can't be written down any more.
+    /// Whether the process's notes can't be written any more.
     pub(crate) fn has_given_up(&self) -> bool {
         self.given_up.load(Ordering::Relaxed)
     }
@@ -126,7 +126,7 @@ impl Process {
         self.clones.push(Clone { stack, parent_tid, time });
     }
 
-    /// Who made the thread that begins with this stack, and when.
+    /// The creator of the thread that begins with this stack, and the time.
     pub(crate) fn clone_of(&mut self, stack: u64) -> Option<(u32, u64)> {
         let index = self.clones.iter().position(|clone| clone.stack == stack)?;
         let clone = self.clones.swap_remove(index);
@@ -146,7 +146,7 @@ impl Process {
         self.handlers.contains(&address)
     }
 
-    /// Something may be mapped otherwise in this range from now on.
+    /// Drops the mappings of this range, which may change.
     pub(crate) fn unmap(&mut self, address: u64, length: u64) {
         self.mappings.forget(address, length);
     }
@@ -158,10 +158,10 @@ impl Process {
         }
     }
 
-    /// The block that QEMU is translating. `later` gives a time after everything that ran so far.
+    /// The block that QEMU is translating. `later` returns a time after everything that ran so far.
     pub(crate) fn translate(&mut self, reads: &[Read<'_>], later: &dyn Fn() -> u64) -> &'static Block {
         if self.blocks.is_empty() {
-            // Before the program's first mapping, because it drops those of the program before.
+            // Before the program's first mapping, because it drops the mappings of the program before.
             let name = Process::command_name(&crate::program().unwrap_or_default());
             self.note(self.birth, self.pid, NoteKind::Comm { name, exec: true });
         }
@@ -178,7 +178,7 @@ impl Process {
         {
             Some((_, block)) => *block,
             None => {
-                // Blocks live as long as QEMU's code may call back with them: for ever.
+                // Blocks are never freed: QEMU's code may call back with them at any time.
                 let block: &'static Block = Box::leak(Box::new(Block::new(pc, reads)));
                 known.push((bytes.into(), block));
                 block
@@ -194,9 +194,8 @@ impl Process {
         block
     }
 
-    /// Writes down what is new about the code's place. What replaced nothing is dated back to the
-    /// birth of the program: threads have clocks of their own, and none may run code that, by its
-    /// clock, is not there yet.
+    /// Records what is new about the code's place. Code that replaced none is dated back to the birth of the program:
+    /// threads have separate clocks, and none may run code that, by its clock, does not exist yet.
     fn tell(&self, pc: u64, bytes: &[u8], placed: Placed) {
         let time = placed.not_before.max(self.birth);
         if let Some(map) = placed.new_mapping {
@@ -215,7 +214,7 @@ impl Process {
         }
     }
 
-    /// The program's name as the kernel gives it: the file's name, cut to 15 bytes.
+    /// The program's name as the kernel reports it: the file's name, cut to 15 bytes.
     fn command_name(program: &Path) -> Vec<u8> {
         let mut name = program.file_name().unwrap_or(program.as_os_str()).as_bytes().to_vec();
         name.truncate(15);
@@ -231,8 +230,8 @@ fn monotonic() -> u64 {
     now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }
 
-/// One append, so that lines stay whole whoever else writes and however the process ends; where the bytes begin in the
-/// file. No file stays open: the program may close or count all its file descriptors.
+/// Appends in a single write, so that lines stay whole despite other writers or a sudden end of the process. Returns
+/// the offset of the bytes in the file. No file stays open: the program may close or count all its file descriptors.
 fn append(path: &Path, bytes: &[u8]) -> io::Result<u64> {
     let mut file = OpenOptions::new().append(true).create(true).open(path)?;
     let offset = file.metadata()?.len();

@@ -1,12 +1,12 @@
-//! QEMU's plugin interface, version 1 (QEMU's `include/qemu/qemu-plugin.h`), as far as it is used.
+//! The used parts of QEMU's plugin interface, version 1 (QEMU's `include/qemu/qemu-plugin.h`).
 //!
-//! Functions are looked up by name when the plugin is installed, so that one that is missing is an
-//! error with a name and not a failure of the dynamic linker, and so that the recorder can share
-//! this crate's file formats without being a plugin.
+//! Functions are looked up by name when the plugin is installed, so that a missing one is an error with a name and not
+//! a failure of the dynamic linker, and so that the recorder can share this crate's file formats without being a
+//! plugin.
 
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 
-/// The interface version that this plugin speaks.
+/// The interface version of this module.
 pub(crate) const VERSION: c_int = 1;
 
 /// `qemu_plugin_id_t`.
@@ -56,7 +56,7 @@ pub(crate) struct Api {
 }
 
 impl Api {
-    /// Finds the functions in the running QEMU; the name of the first that is missing, else.
+    /// Looks up the functions in the running QEMU.
     pub(crate) fn find() -> Result<Api, String> {
         Ok(Api {
             on_translate: function(c"qemu_plugin_register_vcpu_tb_trans_cb")?,
@@ -74,19 +74,18 @@ impl Api {
 
 /// Whether the running QEMU has a function.
 pub(crate) fn has(name: &CStr) -> bool {
-    // SAFETY: dlsym takes any name.
+    // SAFETY: dlsym accepts any name.
     !unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) }.is_null()
 }
 
 /// Looks up a function of type `F`, a function pointer.
 pub(crate) fn function<F: Copy>(name: &CStr) -> Result<F, String> {
     const { assert!(size_of::<F>() == size_of::<*mut c_void>()) };
-    // SAFETY: dlsym takes any name; the result is checked before use.
+    // SAFETY: dlsym accepts any name; the result is checked before use.
     let address = unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) };
     if address.is_null() {
         return Err(format!("this QEMU has no function {}", name.to_string_lossy()));
     }
-    // SAFETY: `F` has the size of a pointer, and each caller names the type that QEMU's header gives
-    // to the function of this name.
+    // SAFETY: `F` has the size of a pointer, and each caller names the type of this function in QEMU's header.
     Ok(unsafe { std::mem::transmute_copy(&address) })
 }

@@ -1,14 +1,14 @@
-//! The end of a recording whose program may go on: from here on no thread writes to its file, and no file
-//! comes to the spool.
+//! Ends a recording while its program continues: from here on no thread writes to its file, and the spool gets no new
+//! files.
 //!
 //! ```text
 //! recorder: sets SEALED in each thread's file ──► waits until none is within a change ──► moves the spool away
 //! thread:   at its next block or system call: sees SEALED, and leaves its file for good
-//! others:   a thread, a program or a note that is new finds no spool, and goes unrecorded
+//! others:   a new thread, program or note finds no spool, and is not recorded
 //! ```
 //!
-//! A thread says that it changes its words before it looks for the seal. Some time after the seal was set, a thread
-//! that does not say so has seen it, or will before it changes anything.
+//! A thread sets `busy` before it reads the seal. Some time after the seal was set, a thread that is not busy has seen
+//! the seal, or will see it before it changes anything.
 
 use std::{
     ffi::OsString,
@@ -23,9 +23,9 @@ use std::{
 
 use crate::spool::{MAGIC, SEALED, Thread};
 
-/// Far longer than a processor keeps a store to itself.
+/// Far longer than a processor delays a store.
 const VISIBLE: Duration = Duration::from_millis(2);
-/// How long a thread may be in the middle of a change, for want of a processor.
+/// The longest wait for a thread in the middle of a change that has no processor.
 const PATIENCE: Duration = Duration::from_millis(500);
 
 /// A thread's file that is sealed.
@@ -33,21 +33,22 @@ const PATIENCE: Duration = Duration::from_millis(500);
 pub struct SealedThread {
     /// The name of the file.
     pub name: OsString,
-    /// Whether the thread's words agree, and will. Else it died in the middle of a change, or stands still there.
+    /// Whether the thread's words are consistent. If not, the thread died in the middle of a change, or is stopped
+    /// there.
     pub settled: bool,
 }
 
-/// Ends the recording in `spool`, and moves it to `to`, which is on the same file system. Gives the threads that
-/// the recording has. `goes_on` where some of them may live.
+/// Ends the recording in `spool`, and moves it to `to`, which is on the same file system. Returns the recorded threads.
+/// `goes_on`: some of them may still run.
 ///
 /// # Errors
-/// What the system says of the folder.
+/// The system's error about the folder.
 pub fn seal(spool: &Path, to: &Path, goes_on: bool) -> io::Result<Vec<SealedThread>> {
     let mut threads = Vec::new();
     for entry in std::fs::read_dir(spool)? {
         let name = entry?.file_name();
         if name.as_encoded_bytes().starts_with(b"thread-") {
-            // A file that can't be sealed is one that the recorder can't read either, and says so.
+            // The recorder can't read such a file either, and reports that.
             _ = set_seal(&spool.join(&name));
             threads.push(SealedThread { name, settled: false });
         }
@@ -84,7 +85,7 @@ fn is_settled(path: &Path) -> bool {
     File::open(path).and_then(|file| word(&file, offset_of!(Thread, busy))).is_ok_and(|busy| busy == 0)
 }
 
-/// A word of the thread's; 0 where the file has not got that long.
+/// A word of the thread; 0 if the file ends before it.
 fn word(file: &File, place: usize) -> io::Result<u64> {
     let mut bytes = [0; 8];
     match file.read_exact_at(&mut bytes, place as u64) {

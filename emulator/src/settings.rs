@@ -1,4 +1,4 @@
-//! What the recorder asks of the emulated processor: a small file in the spool.
+//! The settings of the emulated processor: a small file in the spool, written by the recorder.
 
 use std::{io, ops::Range, path::Path};
 
@@ -10,21 +10,21 @@ use crate::FilterRange;
 /// The settings of a recording.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Settings {
-    /// Path of this plugin, for programs that the traced one executes.
+    /// Path of this plugin, for programs that the traced program executes.
     pub plugin: Vec<u8>,
     /// Bytes of trace between PSB packets.
     pub psb_period: u64,
-    /// TSC packets.
+    /// Whether to emit TSC packets.
     pub tsc: bool,
-    /// MTC packets, one each `2^period` ticks of the crystal clock.
+    /// The period of MTC packets: one per `2^period` ticks of the crystal clock.
     pub mtc_period: Option<u8>,
-    /// CYC packets, where at least so many cycles passed since the last one.
+    /// The threshold of CYC packets: the minimum number of cycles between two.
     pub cyc_threshold: Option<u64>,
     /// Whether returns are compressed.
     pub return_compression: bool,
-    /// Keep only the last bytes of each thread's trace: a multiple of the page size.
+    /// Keep only the last bytes of each thread's trace; a multiple of the page size.
     pub snapshot: Option<u64>,
-    /// What is traced; everything where there are none.
+    /// The traced ranges; everything if empty.
     pub filter: Vec<FilterRange>,
     /// Lose the packets of these instructions of each thread, as if a buffer had overflowed.
     pub overflow: Option<Range<u64>>,
@@ -36,12 +36,12 @@ impl Settings {
     /// Reads the settings of a spool.
     ///
     /// # Errors
-    /// What the system says, or what is wrong with the file.
+    /// The system's error, or what is wrong with the file.
     pub fn load(spool: &Path) -> io::Result<Settings> {
         Ok(serde_json::from_slice(&std::fs::read(spool.join(FILE))?)?)
     }
 
-    /// Whether a spool is there, and the recording goes on.
+    /// Whether the spool exists, and the recording continues.
     pub(crate) fn are_in(spool: &Path) -> bool {
         spool.join(FILE).exists()
     }
@@ -49,7 +49,7 @@ impl Settings {
     /// Writes the settings of a spool.
     ///
     /// # Errors
-    /// What the system says.
+    /// The system's error.
     pub fn save(&self, spool: &Path) -> io::Result<()> {
         std::fs::write(spool.join(FILE), serde_json::to_vec(self)?)
     }

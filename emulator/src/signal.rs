@@ -1,4 +1,4 @@
-//! Signals: QEMU builds the frame that the kernel would, and starts the handler.
+//! Signals: QEMU builds the kernel's signal frame, and starts the handler.
 
 use crate::{
     block::{Block, Kind},
@@ -35,9 +35,9 @@ impl Registers {
 
 /// A signal that was just delivered.
 pub(crate) struct Signal {
-    /// The instruction that the handler returns to.
+    /// The address that the handler returns to.
     pub(crate) interrupted: u64,
-    /// Whether that instruction raised it.
+    /// Whether the instruction at that address raised it.
     pub(crate) fault: bool,
 }
 
@@ -49,13 +49,13 @@ const SAVED_RDI: u64 = SIGCONTEXT + 8 * 8;
 const SAVED_RDX: u64 = SIGCONTEXT + 12 * 8;
 const SAVED_RSP: u64 = SIGCONTEXT + 15 * 8;
 const SAVED_RIP: u64 = SIGCONTEXT + 16 * 8;
-/// A frame's siginfo lies within so many bytes of its start.
+/// The siginfo lies within this many bytes of the start of the frame.
 const FRAME: u64 = 1024;
 /// si_code in siginfo.
 const SI_CODE: u64 = 8;
 
-/// The signal whose handler, at `pc`, the thread is about to run; `None` where it comes to the handler's
-/// first instruction on another way, such as a call.
+/// The signal whose handler, at `pc`, the thread is about to run; `None` if it reached the handler's first instruction
+/// in another way, such as a call.
 pub(crate) fn delivered(
     thread: &mut Thread,
     previous: &Block,
@@ -68,7 +68,7 @@ pub(crate) fn delivered(
     if registers.rdx() != frame + UCONTEXT || !inside || registers.rax() != 0 || registers.rdi() > 64 {
         return None;
     }
-    // A handler may hand its frame on by jumping to another handler.
+    // A handler may pass its frame to another handler by jumping to it.
     let returns_to = memory::word(frame + SAVED_RIP)?;
     let jumped = matches!(previous.kind, Kind::Jump | Kind::Direct) && previous.may_continue_at(pc);
     if jumped && thread.last_frame == [frame, returns_to] {
@@ -84,9 +84,9 @@ pub(crate) fn delivered(
     Some(Signal { interrupted, fault: may_fault && code > 0 })
 }
 
-/// Signals that arrive together stack their frames before the first handler runs: a frame that
-/// interrupted a handler at its first instruction lies upon that handler's frame. Gives the frame
-/// that interrupted the program itself, and its signal.
+/// Signals that arrive together stack their frames before the first handler runs: a frame that interrupted a handler at
+/// its first instruction lies above that handler's frame. Returns the frame that interrupted the program itself, and
+/// its signal.
 fn innermost(mut frame: u64, mut number: u64) -> Option<(u64, u64)> {
     loop {
         let interrupted = memory::word(frame + SAVED_RIP)?;

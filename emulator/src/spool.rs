@@ -1,14 +1,14 @@
-//! The spool: a directory of files through which the plugin tells the recorder what happened.
+//! The spool: a directory of files that the plugin writes for the recorder.
 //!
 //! ```text
 //! settings.json             recorder → plugin
 //! thread-PID-TID-N          header (Thread, 8 KiB), then trace bytes
-//! process-PID-N.notes       one JSON object a line: what the kernel would tell perf
-//! process-PID-N.code        code that no file holds
+//! process-PID-N.notes       one JSON object per line: what the kernel would report to perf
+//! process-PID-N.code        code that no file contains
 //! ```
 //!
-//! Files are written through shared mappings or by single appends, so that they are usable however
-//! the program dies. What the thread had not yet told is finished by [`ThreadRecord::read`].
+//! Files are written through shared mappings or by single appends, so that they are usable however the program dies.
+//! [`ThreadRecord::read`] completes the trace of a thread that died.
 
 use std::{
     fs::File,
@@ -24,13 +24,13 @@ use serde::{Deserialize, Serialize};
 
 use crate::{block::Block, window};
 
-/// Where trace bytes begin in a thread's file.
+/// Offset of the trace bytes in a thread's file.
 pub const HEADER: u64 = 8192;
 
-/// First word of a thread's file; changes with the size of its header.
+/// The first word of a thread's file; changes with the size of its header.
 pub(crate) const MAGIC: u64 = 0x3173_6468_742d_6f68 ^ (size_of::<Thread>() as u64) << 32;
 
-/// What happened, when, and to whom.
+/// An event with its time, process and thread.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Note {
     /// Virtual clock, in ticks.
@@ -43,10 +43,10 @@ pub struct Note {
     pub kind: NoteKind,
 }
 
-/// What a note says.
+/// The content of a note.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum NoteKind {
-    /// The thread has a new name; `exec` where it executed a program.
+    /// The thread has a new name.
     Comm {
         /// The name.
         name: Vec<u8>,
@@ -55,28 +55,28 @@ pub enum NoteKind {
     },
     /// Code of a file (or of no file) is mapped.
     Map(MapNote),
-    /// The thread, or its process, was made by this one.
+    /// The thread, or its process, was made by another.
     Fork {
-        /// This one's process.
+        /// The process of the creator.
         parent_pid: u32,
-        /// This one.
+        /// The creator.
         parent_tid: u32,
     },
-    /// Bytes of the process's code file stood at an address from this time on.
+    /// Since this time, bytes of the process's code file are at an address.
     Code {
-        /// Where they begin in the file.
+        /// Their offset in the file.
         offset: u64,
         /// First address.
         address: u64,
-        /// Bytes.
+        /// Length in bytes.
         length: u64,
-        /// When it was found there, in nanoseconds of `CLOCK_MONOTONIC`: the clock by which a run-time
-        /// compiler's own account (jitdump) says what it made.
+        /// When it was found there, in nanoseconds of `CLOCK_MONOTONIC`: the clock of a run-time compiler's own record
+        /// (jitdump).
         found: u64,
     },
     /// A program ran where the emulator could not follow.
     Untraced {
-        /// Why, for people.
+        /// The reason, for people.
         reason: String,
     },
 }
@@ -88,7 +88,7 @@ pub struct MapNote {
     pub address: u64,
     /// Length in bytes.
     pub length: u64,
-    /// Offset in the file of the byte at `address`.
+    /// File offset of the byte at `address`.
     pub file_offset: u64,
     /// Device of the file.
     pub device: (u32, u32),
@@ -96,27 +96,27 @@ pub struct MapNote {
     pub inode: u64,
     /// Path of the file, or `//anon`.
     pub name: Vec<u8>,
-    /// Build id of the file; empty where it has none.
+    /// Build id of the file; empty if it has none.
     pub build_id: Vec<u8>,
 }
 
-/// Where the next trace byte goes: a part of the file that is mapped.
+/// The write position: a part of the file that is mapped.
 #[repr(C)]
 #[derive(Clone, Debug)]
 pub(crate) struct Window {
     pub(crate) cursor: *mut u8,
-    /// When the cursor reaches this, something is due: a PSB, or another window.
+    /// When the cursor reaches this, a PSB or another window is due.
     pub(crate) limit: *mut u8,
     pub(crate) base: *mut u8,
     pub(crate) end: *mut u8,
     /// Trace bytes before `base`.
     pub(crate) offset: u64,
-    /// Trace bytes at which the next PSB is due.
+    /// Position at which the next PSB is due, in trace bytes.
     pub(crate) next_psb: u64,
 }
 
 impl Window {
-    /// Trace bytes so far.
+    /// The number of trace bytes so far.
     #[inline]
     pub(crate) fn position(&self) -> u64 {
         self.offset.wrapping_add((self.cursor as u64).wrapping_sub(self.base as u64))
@@ -140,7 +140,7 @@ impl Sink for Window {
 pub(crate) struct Counts {
     /// The virtual clock.
     pub(crate) now: u64,
-    /// Ticks that the clock was set forward.
+    /// Ticks by which the clock was set forward.
     pub(crate) skipped: u64,
     /// Near calls.
     pub(crate) calls: u64,
@@ -149,8 +149,8 @@ pub(crate) struct Counts {
     pub(crate) untraced_calls: u64,
 }
 
-/// A thread of the emulated program, at the start of its file: plain words, so that the recorder can
-/// read them whatever state the thread died in.
+/// A thread of the emulated program, at the start of its file: plain words, so that the recorder can read them in
+/// whatever state the thread died.
 #[repr(C)]
 pub(crate) struct Thread {
     pub(crate) magic: u64,
@@ -159,44 +159,44 @@ pub(crate) struct Thread {
     pub(crate) start: u64,
     /// Orders the files of one thread.
     pub(crate) sequence: u64,
-    /// Size of the ring, in snapshot mode; else 0.
+    /// Size of the ring in snapshot mode; else 0.
     pub(crate) ring: u64,
-    /// Set while the words here are being changed.
+    /// Nonzero while the words here change.
     pub(crate) busy: u64,
     pub(crate) previous: *const Block,
-    /// Where the block begins that may be running.
+    /// Address of the block that may be running.
     pub(crate) pc: u64,
-    /// Whether packets are being made (the thread runs code that is traced).
+    /// Whether packets are emitted (the thread runs traced code).
     pub(crate) tracing: u64,
     /// Why every block takes the slow path: [`FILTERED`], [`GIVEN_UP`], [`SEALED`].
     pub(crate) careful: AtomicU64,
-    /// Whether packets are being lost on request.
+    /// Whether packets are lost on request.
     pub(crate) losing: u64,
-    /// Where the frame of the last signal lies, and where it returns to.
+    /// The address of the last signal's frame, and its return address.
     pub(crate) last_frame: [u64; 2],
     /// Whether recording ended before the thread did.
     pub(crate) stopped: u64,
-    /// Block successions that no rule explains.
+    /// Unexplained block successions.
     pub(crate) surprises: u64,
     pub(crate) counts: Counts,
     pub(crate) window: Window,
     pub(crate) encoder: Encoder,
-    /// What was true right after the last PSB+, and after the one before.
+    /// The state right after the last PSB+, and after the one before.
     checkpoints: [Checkpoint; 2],
-    /// Which of them is the last. It changes when the checkpoint is whole, so that a thread that dies while it
+    /// The index of the last one. It changes when the checkpoint is complete, so that a thread that dies while it
     /// writes one leaves the other.
     latest: u64,
 }
 
 /// In [`Thread::careful`]: not everything is traced.
 pub(crate) const FILTERED: u64 = 1;
-/// In [`Thread::careful`]: what the process runs can't be written down any more, and the thread's trace ends.
+/// In [`Thread::careful`]: the process's notes can't be written any more, and the thread's trace ends.
 pub(crate) const GIVEN_UP: u64 = 4;
 /// In [`Thread::careful`]: the recorder has ended the recording, and the thread must not touch its file. The
 /// recorder sets this bit in the file, and writes no other word.
 pub(crate) const SEALED: u64 = 2;
 
-/// Where a trace may be cut if its thread died while it changed its words.
+/// Where to cut a trace if its thread died while it changed its words.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Checkpoint {
@@ -206,7 +206,7 @@ pub(crate) struct Checkpoint {
     pub(crate) tracing: u64,
 }
 
-/// Who a thread's file is about.
+/// The thread that a file belongs to.
 pub(crate) struct Identity {
     pub(crate) pid: u32,
     pub(crate) tid: u32,
@@ -247,23 +247,23 @@ impl Thread {
         }
     }
 
-    /// Where the trace may be cut from now on.
+    /// Sets the point at which the trace may be cut.
     pub(crate) fn set_checkpoint(&mut self, checkpoint: Checkpoint) {
         let next = (self.latest + 1) % 2;
         self.checkpoints[next as usize] = checkpoint;
         compiler_fence(Ordering::SeqCst);
-        // SAFETY: a plain store, volatile so that it stays behind the one above.
+        // SAFETY: a plain store, volatile so that it stays after the one above.
         unsafe { ptr::write_volatile(&mut self.latest, next) };
     }
 
-    /// Writes a thread's words to the start of its file. The word that makes it a thread's file comes last, so that a
-    /// file whose thread died meanwhile holds no half of them.
+    /// Writes a thread's words to the start of its file. The magic word comes last, so that a file whose thread died
+    /// meanwhile is not taken for a complete one.
     ///
     /// # Safety
-    /// `home` can hold a `Thread`, and nobody else uses it.
+    /// `home` is a valid place for a `Thread`, and no other code uses it.
     pub(crate) unsafe fn publish(mut self, home: *mut Thread) {
         let magic = mem::take(&mut self.magic);
-        // SAFETY: as the caller promises.
+        // SAFETY: the caller promises it.
         unsafe {
             home.write(self);
             compiler_fence(Ordering::SeqCst);
@@ -272,7 +272,7 @@ impl Thread {
     }
 }
 
-/// A thread's file, closed: everything that its trace shows.
+/// A thread's completed record.
 #[derive(Clone, Debug)]
 pub struct ThreadRecord {
     /// The file; trace bytes begin at [`HEADER`].
@@ -291,43 +291,43 @@ pub struct ThreadRecord {
     pub instructions: u64,
     /// See `instructions`.
     pub calls: u64,
-    /// Those that the trace shows.
+    /// The traced instructions and near calls.
     pub traced_instructions: u64,
     /// See `traced_instructions`.
     pub traced_calls: u64,
-    /// Trace bytes that were written to the file, ever.
+    /// All trace bytes that were ever written to the file.
     pub written: u64,
-    /// Size of the ring that holds the last of them, in snapshot mode: byte `n` lies at `n` modulo this size.
+    /// Size of the ring that contains the last of them, in snapshot mode: byte `n` is at `n` modulo this size.
     pub ring: Option<u64>,
-    /// Trace bytes that the ring does not hold any more, counted from the first.
+    /// Trace bytes that the ring no longer contains, counted from the first.
     pub overwritten: u64,
-    /// Bytes that end the trace.
+    /// Bytes to append to the trace.
     pub tail: Vec<u8>,
-    /// The thread died in the middle of a packet, and its trace was cut at the last PSB.
+    /// Whether the thread died in the middle of a packet, and its trace was cut at the last PSB.
     pub cut: bool,
-    /// The trace could not be written to its end, because the disk was full.
+    /// Whether the trace ended early because the disk was full.
     pub stopped: bool,
-    /// Block successions that no rule explains; 0 unless the emulator is wrong.
+    /// Unexplained block successions; 0 unless the emulator is wrong.
     pub surprises: u64,
 }
 
 impl ThreadRecord {
-    /// Reads a thread's file, and finishes its trace: a thread that died while it was running ends
-    /// with an interrupt at the start of the block that it was in, whose instructions count as not
-    /// executed, here and in the trace. `None` of a thread that ran no instruction: its file is not whole.
+    /// Reads a thread's file, and completes its trace: a thread that died while it was running ends with an interrupt
+    /// at the start of its last block, whose instructions count as not executed, here and in the trace. `None` for a
+    /// thread that ran no instruction: its file is not complete.
     ///
-    /// `settled` of a thread that lives and was [sealed](crate::seal::seal) between two blocks.
+    /// `settled`: the thread lives and was [sealed](crate::seal::seal) between two blocks.
     ///
     /// # Errors
-    /// What the system says, or that it is no such file.
+    /// The system's error, or that the file has another format.
     pub fn read(path: &Path, settled: bool) -> io::Result<Option<ThreadRecord>> {
         let mut bytes = [0; size_of::<Thread>()];
         match File::open(path)?.read_exact(&mut bytes) {
             Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(None),
             other => other?,
         }
-        // SAFETY: the bytes are as many as a `Thread` has, and all its fields are words for which
-        // every value is valid; the pointers among them are compared, never followed.
+        // SAFETY: the array has the size of a `Thread`, whose fields are all words for which every value is valid; the
+        // pointers among them are compared, never dereferenced.
         let mut thread: Thread = unsafe { bytes.as_ptr().cast::<Thread>().read_unaligned() };
         match thread.magic {
             0 => return Ok(None),
@@ -353,7 +353,7 @@ impl Thread {
             pc: self.pc,
             tracing: self.tracing,
         };
-        // A thread that died within a change may have written more than its words say.
+        // A thread that died within a change may have written more than its words count.
         let last =
             self.window.position().saturating_add(if self.busy != 0 { window::SLACK as u64 } else { 0 });
         let overwritten = if self.ring == 0 { 0 } else { last.saturating_sub(self.ring) };
@@ -390,10 +390,10 @@ impl Thread {
 }
 
 impl ThreadRecord {
-    /// The trace, as far as it is there: its length in bytes, and those. Of a ring it begins anywhere in a packet.
+    /// The available trace: its length in bytes, and a reader. The trace of a ring may begin within a packet.
     ///
     /// # Errors
-    /// What the system says.
+    /// The system's error.
     pub fn trace(&self) -> io::Result<(u64, impl Read)> {
         let open = |at: u64| {
             let mut file = File::open(&self.path)?;
@@ -401,7 +401,7 @@ impl ThreadRecord {
             io::Result::Ok(file)
         };
         let kept = self.written - self.overwritten;
-        // A ring goes over its end once at most.
+        // The bytes in a ring wrap around at most once.
         let ring = self.ring.unwrap_or(u64::MAX);
         let start = self.overwritten % ring;
         let first = kept.min(ring - start);
@@ -410,10 +410,10 @@ impl ThreadRecord {
     }
 }
 
-/// Reads the notes of a process, and how many are not whole.
+/// Reads the notes of a process, and counts incomplete ones.
 ///
 /// # Errors
-/// What the system says.
+/// The system's error.
 pub fn read_notes(path: &Path) -> io::Result<(Vec<Note>, u64)> {
     let (mut notes, mut torn) = (Vec::new(), 0);
     for line in BufReader::new(File::open(path)?).split(b'\n') {
@@ -435,14 +435,14 @@ mod tests {
     const RING: u64 = 64 << 10;
     const WORD: u64 = 8;
 
-    /// A thread in snapshot mode that has written so many words, each its own number; a checkpoint lies behind
+    /// A thread in snapshot mode that has written `words` words, each its own number, with a checkpoint after
     /// `checkpoint` of them.
     fn ring(folder: &Path, words: u64, checkpoint: u64) -> (PathBuf, *mut Thread) {
         let timing = Timing { tsc: true, mtc_period: None, cyc_threshold: None };
         let encoder = Encoder::new(Settings { return_compression: false, timing }, 0);
         let who = Identity { pid: 1, tid: 1, sequence: 0 };
         let home = window::create(folder, Thread::new(&who, RING, 0, encoder, &OUTSIDE)).unwrap();
-        // SAFETY: just made, and known to nobody else.
+        // SAFETY: just made, and not shared yet.
         let thread = unsafe { &mut *home };
         for number in 0..words {
             if number == checkpoint {
@@ -471,14 +471,14 @@ mod tests {
             let record = ThreadRecord::read(&path, false).unwrap().unwrap();
             let first = words_written.saturating_sub(RING / WORD);
             assert_eq!(words(&record), (first..words_written).collect::<Vec<_>>());
-            // SAFETY: it was made here, and nobody uses it any more.
+            // SAFETY: it was made here, and is not used any more.
             unsafe { window::close(thread) };
             std::fs::remove_file(path).unwrap();
         }
     }
 
-    /// A thread that dies while it changes its words is cut at its checkpoint. What it wrote since lies over the
-    /// oldest bytes of the ring, which must not be taken for what they were.
+    /// A thread that dies while it changes its words is cut at its checkpoint. Its later bytes overwrite the oldest
+    /// bytes of the ring, and must not be taken for them.
     #[test]
     fn a_ring_that_is_cut_holds_nothing_new_in_the_place_of_the_old() {
         let folder = tempfile::tempdir().unwrap();
@@ -496,7 +496,7 @@ mod tests {
         let record = ThreadRecord::read(&path, false).unwrap().unwrap();
         assert!(record.cut);
         assert_eq!(words(&record), (all + slack - RING / WORD..checkpoint).collect::<Vec<_>>());
-        // SAFETY: it was made here, and nobody uses it any more.
+        // SAFETY: it was made here, and is not used any more.
         unsafe { window::close(thread) };
     }
 
@@ -512,7 +512,7 @@ mod tests {
         assert_eq!(ThreadRecord::read(&path, false).unwrap_err().kind(), io::ErrorKind::InvalidData);
     }
 
-    /// A checkpoint that is being written when its thread dies leaves the one before it whole.
+    /// A thread that dies while it writes a checkpoint leaves the one before it whole.
     #[test]
     fn a_checkpoint_is_written_beside_the_last_one() {
         let folder = tempfile::tempdir().unwrap();
@@ -523,7 +523,7 @@ mod tests {
         thread.checkpoints[1 - thread.latest as usize].position = u64::MAX;
         let record = ThreadRecord::read(&path, false).unwrap().unwrap();
         assert_eq!(record.written, 500 * WORD);
-        // SAFETY: it was made here, and nobody uses it any more.
+        // SAFETY: it was made here, and is not used any more.
         unsafe { window::close(thread) };
     }
 

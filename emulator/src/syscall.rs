@@ -1,4 +1,4 @@
-//! System calls, as far as they change what is recorded.
+//! System calls that change what is recorded.
 
 use std::{cell::Cell, ffi::c_uint, mem};
 
@@ -11,11 +11,11 @@ use crate::{
 };
 
 thread_local! {
-    /// The thread and its clock, while it forks.
+    /// The thread that forks, and its clock.
     static FORKING: Cell<(u32, u64)> = const { Cell::new((0, 0)) };
 }
 
-/// What a system call is made with.
+/// The context and arguments of a system call.
 pub(crate) struct Call {
     pub(crate) index: u32,
     pub(crate) tid: u32,
@@ -28,7 +28,7 @@ pub(crate) extern "C" fn entered(
     _: Id, index: c_uint, number: i64, a1: u64, a2: u64, a3: u64, a4: u64, a5: u64, a6: u64, _: u64, _: u64,
 ) {
     let Some(thread) = threads::get(index) else { return };
-    // SAFETY: the thread calls back for itself, so nobody else uses its words.
+    // SAFETY: the callback is for this thread, so no other code uses its words.
     let thread: &mut Thread = unsafe { &mut *thread };
     thread.leave();
     let call = Call {
@@ -53,7 +53,7 @@ fn with_process(action: impl FnOnce(&mut Process)) {
     }
 }
 
-/// Calls that change what the threads of a process share.
+/// Calls that change the shared state of a process's threads.
 fn shared(process: &mut Process, number: libc::c_long, call: &Call) {
     let [a1, a2, a3, a4, a5, _] = call.arguments;
     if number == libc::SYS_mmap && a3 as i32 & libc::PROT_EXEC != 0 && a4 as i32 & libc::MAP_ANONYMOUS == 0 {
@@ -91,7 +91,7 @@ fn shared(process: &mut Process, number: libc::c_long, call: &Call) {
     }
 }
 
-/// Before a fork: nobody may hold the lock on the other side.
+/// Before a fork: takes the lock, so that no other thread holds it when the child is made.
 pub(crate) extern "C" fn before_fork() {
     mem::forget(PROCESS.lock());
 }
@@ -101,7 +101,7 @@ pub(crate) extern "C" fn after_fork() {
     PROCESS.unlock_after_fork();
 }
 
-/// After a fork, in the child: it has this thread only, and files of its own.
+/// After a fork, in the child: it has only this thread, and needs separate files.
 pub(crate) extern "C" fn in_child() {
     PROCESS.unlock_after_fork();
     let (parent_tid, now) = FORKING.get();

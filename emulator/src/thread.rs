@@ -1,4 +1,4 @@
-//! A thread of the emulated program: each block that it enters says how the one before ended.
+//! A thread of the emulated program: each block that it enters shows how the one before ended.
 //!
 //! ```text
 //! previous block ──where the next begins──► taken? target? returned? ──► Encoder ──► window of the file
@@ -19,13 +19,13 @@ use crate::{
 /// How much of a block ran.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Ran {
-    /// Its first instructions, so many; no branch among them.
+    /// Its first instructions, this many; no branch is among them.
     Part(u64),
-    /// All of it, and the flow went on at this address.
+    /// All of it, and control continued at this address.
     Whole(u64),
     /// All of it, and its last instruction is a branch into the kernel.
     Trap,
-    /// No rule explains what came next.
+    /// Unknown: no rule explains the next block.
     Unknown,
 }
 
@@ -33,19 +33,19 @@ pub(crate) enum Ran {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct End {
     pub(crate) ran: Ran,
-    /// A signal came then, and its handler will return here.
+    /// A signal then interrupted the thread, and its handler will return here.
     pub(crate) interrupted: Option<u64>,
 }
 
-/// How a block ended without a signal, if the flow goes on at `pc`; `alone` where QEMU may have left
-/// the block to run the instruction at `pc` by itself.
+/// How a block ended without a signal, if control continues at `pc`; `alone` if QEMU may have left the block to run the
+/// instruction at `pc` separately.
 fn ended(block: &Block, pc: u64, alone: bool) -> Ran {
     match (block.kind, block.index_of(pc)) {
         (Kind::Outside, _) => Ran::Part(0),
         (_, Some(index)) if alone && (index + 1 < block.count || !block.may_continue_at(pc)) => {
             Ran::Part(index)
         }
-        // Another round: the instruction is not over.
+        // Another iteration: the instruction has not ended.
         (Kind::Repeat, _) if pc == block.taken => Ran::Part(block.count - 1),
         _ if block.may_continue_at(pc) => Ran::Whole(pc),
         (_, Some(index)) => Ran::Part(index),
@@ -53,13 +53,13 @@ fn ended(block: &Block, pc: u64, alone: bool) -> Ran {
     }
 }
 
-/// How a block ended that a signal interrupted, or that had ended when it came.
+/// How a block ended that a signal interrupted, or that had ended when the signal came.
 fn interrupted(block: &Block, signal: &signal::Signal) -> End {
     let ip = signal.interrupted;
     let ran = match block.index_of(ip) {
         _ if block.kind == Kind::Outside => return End { ran: Ran::Part(0), interrupted: None },
         Some(index) if signal.fault || !block.may_continue_at(ip) => Ran::Part(index),
-        // INT3 and its like are branches, not interrupts.
+        // INT3 and the like are branches, not interrupts.
         None if block.kind == Kind::Far => return End { ran: Ran::Trap, interrupted: None },
         _ => ended(block, ip, false),
     };
@@ -87,8 +87,8 @@ impl Thread {
         self.end_change();
     }
 
-    /// The previous block ran whole, and the flow goes on at `pc`. `false`, and nothing is done,
-    /// where that is not how it can end.
+    /// Fast path: the previous block ran whole, and control continues at `pc`. Does nothing and returns `false` if it
+    /// can't end that way.
     #[inline(always)]
     fn follow(&mut self, previous: &'static Block, pc: u64) -> bool {
         let taken = pc == previous.taken;
@@ -105,7 +105,7 @@ impl Thread {
         possible
     }
 
-    /// The last instruction of a block goes to `pc`.
+    /// The last instruction of a block branches to `pc`.
     #[inline(always)]
     pub(crate) fn branch(&mut self, block: &'static Block, pc: u64) {
         let now = self.counts.now;
@@ -120,7 +120,7 @@ impl Thread {
             Kind::Jump | Kind::Far => encoder.indirect(pc, now, window),
             Kind::CallIndirect => {
                 self.counts.calls += 1;
-                // A call to the next instruction leaves no return address behind.
+                // Return compression ignores a call to the next instruction.
                 if pc != block.fall {
                     encoder.call(block.fall);
                 }
@@ -131,7 +131,7 @@ impl Thread {
         }
     }
 
-    /// So many more instructions ran: the clock goes on, and timing packets that are due are made.
+    /// `count` more instructions ran: advances the clock, and emits the timing packets that are due.
     #[inline(always)]
     pub(crate) fn retire(&mut self, count: u64) {
         self.counts.now += count;
@@ -140,8 +140,8 @@ impl Thread {
         }
     }
 
-    /// What the fast path leaves: signals, repeated instructions, blocks left in their middle, the
-    /// way back from system calls, filters. `false`, and nothing is done, where the recording has ended.
+    /// Slow path: signals, repeated instructions, blocks left in their middle, returns from system calls, filters. Does
+    /// nothing and returns `false` if the recording has ended.
     #[cold]
     #[inline(never)]
     fn step_carefully(
@@ -178,14 +178,14 @@ impl Thread {
         true
     }
 
-    /// Why to be careful: read once within a change, and after it was announced, because the recorder may change the
-    /// word at any time.
+    /// The reasons for the slow path: read once within a change, and after announcing the change, because the recorder
+    /// may set a bit at any time.
     #[inline(always)]
     fn read_careful(&self) -> u64 {
         self.careful.load(Ordering::Relaxed)
     }
 
-    /// Leaves the thread's file for good where it is not to be written any more.
+    /// Leaves the thread's file for good if it must not be written any more.
     fn is_over(&mut self, careful: u64) -> bool {
         let over = careful & (SEALED | GIVEN_UP) != 0;
         if over {
@@ -197,7 +197,7 @@ impl Thread {
         over
     }
 
-    /// Traces how the previous block ended.
+    /// Traces the end of the previous block.
     fn end(&mut self, previous: &'static Block, end: End) {
         match end.ran {
             Ran::Part(count) => self.retire(count),
@@ -212,7 +212,7 @@ impl Thread {
             }
             Ran::Unknown => {}
         }
-        // What nobody understands did not run, as far as the trace tells.
+        // The trace shows an unexplained block as not executed.
         let unknown = (end.ran == Ran::Unknown).then_some(previous.pc);
         if let Some(ip) = end.interrupted.or(unknown).filter(|_| self.tracing != 0) {
             self.encoder.interrupt(ip, self.counts.now, &mut self.window);
@@ -220,7 +220,7 @@ impl Thread {
         }
     }
 
-    /// Sets the clock to `time`, if it is not there yet: what runs next did not exist before.
+    /// Sets the clock forward to `time`: the code that runs next did not exist before.
     fn wait_until(&mut self, time: u64, pc: u64) {
         let Some(ahead) = time.checked_sub(self.counts.now).filter(|&ahead| ahead != 0) else { return };
         if self.tracing != 0 {
@@ -232,7 +232,7 @@ impl Thread {
         self.encoder.set_clock(self.counts.now, &mut self.window);
     }
 
-    /// The thread makes a system call: the previous block is over, and so is tracing for now.
+    /// The thread makes a system call: the previous block is over, and tracing stops for now.
     pub(crate) fn leave(&mut self) {
         self.begin_change();
         let careful = self.read_careful();
@@ -263,11 +263,11 @@ impl Thread {
     #[inline(never)]
     pub(crate) fn make_room(&mut self) {
         if window::advance(self).is_err() {
-            // The trace ends here, and so does the account of what ran.
+            // The trace ends here, and so do the counts.
             self.stopped = 1;
             return threads::stop(self);
         }
-        // A processor that loses packets writes no PSB either.
+        // A processor that loses packets emits no PSB either.
         if self.losing == 0 && self.window.position() >= self.window.next_psb {
             let next = (self.tracing != 0).then_some(self.pc);
             self.encoder.synchronize(next, self.counts.now, &mut self.window);
@@ -279,11 +279,11 @@ impl Thread {
         window::set_limit(&mut self.window);
     }
 
-    /// From here to [`Thread::end_change`] the words of the thread contradict each other; who finds
-    /// them so after its death goes back to the last PSB.
+    /// From here to [`Thread::end_change`] the words of the thread are inconsistent. If it dies meanwhile, the recorder
+    /// returns to the last PSB.
     #[inline(always)]
     fn begin_change(&mut self) {
-        // SAFETY: a plain store, volatile so that it is not merged with the one that follows.
+        // SAFETY: a plain store, volatile so that it is not merged with the following one.
         unsafe { ptr::write_volatile(&mut self.busy, 1) };
         compiler_fence(Ordering::SeqCst);
     }

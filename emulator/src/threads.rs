@@ -1,7 +1,7 @@
-//! Which thread runs on which virtual processor.
+//! The threads by vCPU.
 //!
-//! A block's callback finds its thread with one load from [`THREADS`] and without a lock. Small
-//! numbers instead of a pointer say that there is no thread, or that it must wait.
+//! A block's callback finds its thread with one load from [`THREADS`] and without a lock. Small numbers instead of a
+//! pointer mean that there is no thread, or that it must wait.
 
 use std::{
     ptr,
@@ -20,30 +20,30 @@ use crate::{
     window,
 };
 
-/// Virtual processors that there may be in a process; QEMU numbers threads by them.
+/// The most vCPUs of a process; QEMU has one per thread.
 const MOST: usize = 1 << 16;
 
-/// The thread stands still: another one is ending the process.
+/// The thread is stopped: another one is ending the process.
 const PARKED: *mut Thread = ptr::without_provenance_mut(1);
 /// The thread is not recorded: its file could not be made.
 const UNRECORDED: *mut Thread = ptr::without_provenance_mut(2);
 
 static THREADS: [AtomicPtr<Thread>; MOST] = [const { AtomicPtr::new(ptr::null_mut()) }; MOST];
-/// One more than the highest index that was used.
+/// One more than the highest used index.
 static USED: AtomicUsize = AtomicUsize::new(0);
 
-/// How long the other threads may take to stand still.
+/// The longest wait for the other threads to stop.
 const PATIENCE: Duration = Duration::from_millis(50);
 
-/// The thread that runs on a virtual processor, where there is one.
+/// The thread that runs on a vCPU, if any.
 #[inline(always)]
 pub(crate) fn get(index: u32) -> Option<*mut Thread> {
     let thread = THREADS.get(index as usize)?.load(Ordering::Relaxed);
     (thread > UNRECORDED).then_some(thread)
 }
 
-/// The thread of a virtual processor that [`get`] does not know: made if it is new, waited for if it
-/// is parked, `None` if it is not recorded.
+/// The thread of a vCPU that [`get`] does not know: makes it if it is new, waits for it if it is parked. `None` if it
+/// is not recorded.
 #[cold]
 #[inline(never)]
 pub(crate) fn find(index: u32, registers: &Registers) -> Option<*mut Thread> {
@@ -93,23 +93,23 @@ fn record(process: &Process, tid: u32, start: u64) -> Option<*mut Thread> {
     let mut thread = Thread::new(&who, settings.snapshot.unwrap_or(0), start, encoder, &OUTSIDE);
     thread.careful = AtomicU64::new(if filter::is_set() { FILTERED } else { 0 });
     let thread = window::create(&process.spool, thread).ok()?;
-    // SAFETY: just made, and known to nobody else.
+    // SAFETY: just made, and not shared yet.
     unsafe { (*thread).make_room() };
     Some(thread)
 }
 
-/// The thread of a virtual processor has ended.
+/// The thread of a vCPU has ended.
 pub(crate) fn end(index: u32) {
-    // Who translates looks at the clocks of all threads.
+    // A translating thread reads the clocks of all threads.
     let _process = PROCESS.lock();
     let thread = THREADS[index as usize].swap(ptr::null_mut(), Ordering::AcqRel);
     if thread > UNRECORDED {
-        // SAFETY: the thread itself says that it ends, so nobody uses its words any more.
+        // SAFETY: the thread itself reports its end, so no other code uses its words any more.
         unsafe { window::close(thread) };
     }
 }
 
-/// A thread can't be recorded any more; the words that it left stay.
+/// A thread can't be recorded any more; its words stay as they are.
 pub(crate) fn stop(thread: *mut Thread) {
     let used = &THREADS[..USED.load(Ordering::Acquire)];
     if let Some(slot) = used.iter().find(|slot| slot.load(Ordering::Relaxed) == thread) {
@@ -117,8 +117,8 @@ pub(crate) fn stop(thread: *mut Thread) {
     }
 }
 
-/// What the threads run can't be written down any more: each ends its trace at its next block. `_process` is held, so
-/// that no thread goes away meanwhile.
+/// Notes can't be written any more: each thread ends its trace at its next block. `_process` is held, so that no thread
+/// is unmapped meanwhile.
 pub(crate) fn give_up(_process: &Process) {
     for index in 0..USED.load(Ordering::Acquire) {
         if let Some(thread) = get(index as u32) {
@@ -128,53 +128,53 @@ pub(crate) fn give_up(_process: &Process) {
     }
 }
 
-/// In a forked child: none of the parent's threads are here, and nobody writes to their files.
+/// In a forked child: the parent's threads do not exist here, and nothing writes to their files.
 pub(crate) fn forget_all() {
     (0..USED.load(Ordering::Acquire)).for_each(|index| end(index as u32));
 }
 
-/// Ticks that pass when code takes the place of other code, and when a program executes another.
+/// Ticks that pass when code replaces other code, and when a program executes another.
 ///
-/// A tracer's times are estimates between two timing packets; perf's run ahead by as much as the
-/// instructions between them. What runs before and after a change must not be mistaken.
+/// A tracer's times are estimates between two timing packets; those of perf run ahead by up to the instructions between
+/// them. What runs before and after a change must not be confused.
 pub(crate) const CHANGE: u64 = 100_000;
 
 /// A time after everything that the threads ran so far. The process is locked.
 pub(crate) fn later() -> u64 {
     let clocks = (0..USED.load(Ordering::Acquire)).filter_map(|index| {
-        // SAFETY: a thread is unmapped only while its process is locked; a clock that is being
-        // written is read before or after that.
+        // SAFETY: a thread is unmapped only while its process is locked; a concurrent write of a clock makes the read
+        // return the old or the new value.
         get(index as u32).map(|thread| unsafe { (&raw const (*thread).counts.now).read_volatile() })
     });
     clocks.max().unwrap_or(0) + CHANGE
 }
 
-/// Stops all other threads between two blocks, so that their files are whole when another program
-/// takes the place of this one. They go on when the result is dropped, which is when none did.
+/// Stops all other threads between two blocks, so that their files are complete when another program replaces this one.
+/// They continue when the result is dropped, which happens if none did.
 pub(crate) fn park_others(index: u32) -> Parked {
     Parked(take_others(index, PARKED))
 }
 
-/// Stops recording all other threads between two blocks, because the process ends: QEMU waits for
-/// them then, so they must not stand still.
+/// Stops recording all other threads between two blocks, because the process ends: QEMU then waits for them, so they
+/// must not stop.
 pub(crate) fn leave_others(index: u32) {
     take_others(index, UNRECORDED);
 }
 
-/// Puts something else in the place of the other threads, and waits until none is in a callback.
+/// Replaces the pointers of the other threads, and waits until none is in a callback.
 fn take_others(index: u32, instead: *mut Thread) -> Vec<(usize, *mut Thread)> {
     let others = (0..USED.load(Ordering::Acquire)).filter(|&other| other != index as usize);
     let taken: Vec<_> = others
         .filter_map(|other| get(other as u32).map(|thread| (other, thread)))
-        // One that ends meanwhile is gone, and its words with it.
+        // A thread that ends meanwhile is gone, and its words with it.
         .filter(|&(other, thread)| put(other, thread, instead))
         .collect();
     let start = Instant::now();
     if !taken.is_empty() {
-        // A thread may have looked itself up just before.
+        // A thread may have loaded its pointer just before.
         std::thread::sleep(Duration::from_micros(200));
     }
-    // SAFETY: threads that were taken do not unmap their words.
+    // SAFETY: these threads do not unmap their words.
     let busy =
         |&(_, thread): &(usize, *mut Thread)| unsafe { (&raw const (*thread).busy).read_volatile() != 0 };
     while taken.iter().any(busy) && start.elapsed() < PATIENCE {
@@ -183,18 +183,18 @@ fn take_others(index: u32, instead: *mut Thread) -> Vec<(usize, *mut Thread)> {
     taken
 }
 
-/// Puts something in the place of `before`, if that is still there.
+/// Replaces a pointer if it is still `before`.
 fn put(index: usize, before: *mut Thread, after: *mut Thread) -> bool {
     THREADS[index].compare_exchange(before, after, Ordering::AcqRel, Ordering::Relaxed).is_ok()
 }
 
-/// Threads that stand still.
+/// Threads that are stopped.
 pub(crate) struct Parked(Vec<(usize, *mut Thread)>);
 
 impl Parked {
-    /// A time after everything that these threads ran, and that ran until `now`.
+    /// A time after everything that these threads ran, and after `now`.
     pub(crate) fn later(&self, now: u64) -> u64 {
-        // SAFETY: the threads stand still.
+        // SAFETY: the threads are stopped.
         let clocks =
             self.0.iter().map(|&(_, thread)| unsafe { (&raw const (*thread).counts.now).read_volatile() });
         clocks.fold(now, u64::max) + CHANGE
@@ -204,7 +204,7 @@ impl Parked {
 impl Drop for Parked {
     fn drop(&mut self) {
         for &(index, thread) in &self.0 {
-            // It may have ended while it stood still.
+            // It may have ended while it was stopped.
             put(index, PARKED, thread);
         }
     }

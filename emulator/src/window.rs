@@ -17,7 +17,7 @@ use crate::spool::{HEADER, Thread, Window};
 
 /// Bytes that are mapped at a time.
 const WINDOW: u64 = 1 << 20;
-/// Bytes that may be written before the limit is looked at again.
+/// Bytes that may be written before the next check of the limit.
 pub(crate) const SLACK: usize = 4096;
 
 static PSB_PERIOD: AtomicU64 = AtomicU64::new(2048);
@@ -37,8 +37,7 @@ fn path(spool: &Path, pid: u64, tid: u64, sequence: u64) -> PathBuf {
     spool.join(format!("thread-{pid}-{tid}-{sequence}"))
 }
 
-/// Makes the file of `thread`, whose sequence number becomes one that is free, and moves the thread
-/// into it.
+/// Makes the file of `thread` with the next free sequence number, and moves the thread into it.
 pub(crate) fn create(spool: &Path, mut thread: Thread) -> io::Result<*mut Thread> {
     let file = loop {
         let path = path(spool, thread.pid, thread.tid, thread.sequence);
@@ -53,7 +52,7 @@ pub(crate) fn create(spool: &Path, mut thread: Thread) -> io::Result<*mut Thread
     let ring = thread.ring;
     thread.window.base = match ring {
         0 => map(&file, HEADER, WINDOW, None)?,
-        // The ring is mapped twice in a row, so that what goes over its end is at its start.
+        // The ring is mapped twice in a row, so that bytes beyond its end wrap around to its start.
         _ => {
             let base = map_nothing(2 * ring)?;
             map(&file, HEADER, ring, Some(base))?;
@@ -72,9 +71,9 @@ pub(crate) fn create(spool: &Path, mut thread: Thread) -> io::Result<*mut Thread
 /// Unmaps the thread and its window; the file stays.
 ///
 /// # Safety
-/// `thread` came from [`create`] and is used by nobody any more.
+/// `thread` came from [`create`] and is not used any more.
 pub(crate) unsafe fn close(thread: *mut Thread) {
-    // SAFETY: as the caller promises; the mappings are those that `create` and `advance` made.
+    // SAFETY: the caller promises it; `create` and `advance` made the mappings.
     unsafe {
         let window = &(*thread).window;
         libc::munmap(window.base.cast(), window.end as usize - window.base as usize);
@@ -82,16 +81,17 @@ pub(crate) unsafe fn close(thread: *mut Thread) {
     }
 }
 
-/// Makes sure that the cursor has room before the end of the mapping.
+/// Makes sure that there is space between the cursor and the end of the mapping.
 ///
 /// # Errors
-/// The disk is full, or the recorder is gone with its spool.
+/// The disk is full, or the recorder and its spool are gone.
 pub(crate) fn advance(thread: &mut Thread) -> io::Result<()> {
     let (ring, window) = (thread.ring, &mut thread.window);
     if ring != 0 {
         let into = window.cursor as u64 - window.base as u64;
         if into >= ring {
-            // Who finds one of the two done takes the ring for newer than it is, and reads nothing old as new.
+            // A reader that sees only the first update takes the ring for newer than it is, and reads nothing old as
+            // new.
             window.offset += ring;
             compiler_fence(Ordering::SeqCst);
             window.cursor = window.cursor.wrapping_sub(ring as usize);
@@ -105,7 +105,7 @@ pub(crate) fn advance(thread: &mut Thread) -> io::Result<()> {
     let page = position & !0xfff;
     let spool = SPOOL.get().ok_or(io::ErrorKind::NotFound)?;
     let base = extend(&path(spool, thread.pid, thread.tid, thread.sequence), page)?;
-    // SAFETY: the old window is left for good.
+    // SAFETY: the old window is not used any more.
     unsafe { libc::munmap(window.base.cast(), window.end as usize - window.base as usize) };
     window.base = base;
     window.offset = page;
@@ -114,17 +114,17 @@ pub(crate) fn advance(thread: &mut Thread) -> io::Result<()> {
     Ok(())
 }
 
-/// Maps the file from trace byte `offset` on, after making it long enough.
+/// Maps the file from trace byte `offset`, after making it long enough.
 fn extend(path: &Path, offset: u64) -> io::Result<*mut u8> {
     let file = OpenOptions::new().read(true).write(true).open(path)?;
     allocate(&file, HEADER + offset, WINDOW)?;
     map(&file, HEADER + offset, WINDOW, None)
 }
 
-/// Makes the file longer, and takes room for it on the disk where the file system can: writing to a
-/// mapping for which there is none would raise SIGBUS in the program.
+/// Extends the file, and allocates disk space for it if the file system can: writing to a mapping without disk space
+/// would raise SIGBUS in the program.
 fn allocate(file: &File, offset: u64, length: u64) -> io::Result<()> {
-    // SAFETY: plain numbers and a file that is open.
+    // SAFETY: plain numbers and an open file.
     let error =
         unsafe { libc::posix_fallocate(file.as_raw_fd(), offset as libc::off_t, length as libc::off_t) };
     match error {
@@ -134,7 +134,7 @@ fn allocate(file: &File, offset: u64, length: u64) -> io::Result<()> {
     }
 }
 
-/// The next stop: a PSB or the end of the window.
+/// Sets the next stop: a PSB or the end of the window.
 pub(crate) fn set_limit(window: &mut Window) {
     let end = window.end.wrapping_sub(2 * SLACK);
     let psb = window.next_psb.saturating_sub(window.offset).min(end as u64 - window.base as u64);
@@ -143,8 +143,8 @@ pub(crate) fn set_limit(window: &mut Window) {
 
 fn map(file: &File, offset: u64, length: u64, place: Option<*mut u8>) -> io::Result<*mut u8> {
     let fixed = if place.is_some() { libc::MAP_FIXED } else { 0 };
-    // SAFETY: without a place the kernel chooses one that is free; a place is inside a mapping that
-    // `map_nothing` made for this.
+    // SAFETY: without a place the kernel chooses a free one; a place is inside a mapping that `map_nothing` made for
+    // this.
     let address = unsafe {
         libc::mmap(
             place.unwrap_or(ptr::null_mut()).cast(),
@@ -161,7 +161,7 @@ fn map(file: &File, offset: u64, length: u64, place: Option<*mut u8>) -> io::Res
 /// Reserves addresses.
 fn map_nothing(length: u64) -> io::Result<*mut u8> {
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
-    // SAFETY: the kernel chooses addresses that are free.
+    // SAFETY: the kernel chooses free addresses.
     check(unsafe { libc::mmap(ptr::null_mut(), length as usize, libc::PROT_NONE, flags, -1, 0) })
 }
 

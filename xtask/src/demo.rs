@@ -1,5 +1,5 @@
-//! `cargo xtask demo`: two small programs, recorded and explained. The last lines are what one learns; they
-//! are computed from what `hodo` prints, for whatever the programs did in this run.
+//! `cargo xtask demo`: records two small programs and explains the result. The last lines are the conclusions, computed
+//! from what `hodo` prints about this run.
 
 use std::{
     fs,
@@ -12,15 +12,21 @@ use serde_json::Value;
 use crate::{
     Outcome,
     command::{self, hodo},
+    demo_board,
     setup::{self, Need},
     workloads,
 };
 
-/// Packets that place each call to the nanosecond; the default places it to the microsecond.
+/// Packets that time each call to the nanosecond; the default is accurate to the microsecond.
 const EXACT_TIME: &str = "intel_pt/cyc/u";
 
 /// Runs the demo.
-pub(crate) fn run(_arguments: &[String]) -> Outcome {
+pub(crate) fn run(arguments: &[String]) -> Outcome {
+    match arguments {
+        [] => {}
+        [board] if board == "board" => return demo_board::run(),
+        _ => return Err("usage: cargo xtask demo [board]".into()),
+    }
     setup::ensure(Need::Demo)?;
     command::build_hodo()?;
     let folder = command::target().join("demo");
@@ -31,7 +37,7 @@ pub(crate) fn run(_arguments: &[String]) -> Outcome {
     Ok(())
 }
 
-/// A rare slow path that hides in an average.
+/// A rare slow path that an average hides.
 fn slow_path(folder: &Path) -> Outcome<String> {
     println!("\n━━ 1. A service answers requests. Is there one that waits too long?\n");
     let recording = record(workloads::compile("slowpath.c", &[], folder)?, &["-e", EXACT_TIME])?;
@@ -108,7 +114,7 @@ fn uneven_threads(folder: &Path) -> Outcome<String> {
     ))
 }
 
-/// Records a program beside itself, and shows how.
+/// Records a program into its folder, and prints the command.
 fn record(program: PathBuf, options: &[&str]) -> Outcome<PathBuf> {
     let recording = program.with_extension("perf.data");
     println!("$ hodo record {}-o {} -- {}\n", join(options), short(&recording), short(&program));
@@ -119,7 +125,7 @@ fn record(program: PathBuf, options: &[&str]) -> Outcome<PathBuf> {
     Ok(recording)
 }
 
-/// Shows a command and what it prints, as one would see it.
+/// Prints a command and its output, as in a terminal.
 fn show(arguments: &[&str], recording: &Path) -> Outcome {
     println!("$ hodo {}{}\n", join(arguments), short(recording));
     command::quietly(Command::new(hodo()).args(arguments).arg(recording))
@@ -130,12 +136,12 @@ fn join(words: &[&str]) -> String {
     words.iter().map(|word| format!("{word} ")).collect()
 }
 
-/// A path as one would type it in the root of the repository.
+/// A path as typed in the root of the repository.
 fn short(path: &Path) -> String {
     path.strip_prefix(command::root()).unwrap_or(path).display().to_string()
 }
 
-/// What `hodo` prints about the recording, as JSON.
+/// The output of `hodo` for the recording, as JSON.
 fn json(arguments: &[&str], recording: &Path) -> Outcome<Value> {
     let mut command = Command::new(hodo());
     command.args(arguments).args(["-q", "--format", "json"]).arg(recording);
@@ -146,7 +152,7 @@ fn instructions(table: &Value) -> Outcome<u64> {
     Ok(table["summary"]["instructions"].as_u64().ok_or("a table without a number of instructions")?)
 }
 
-/// A function's instructions with those of what it called, from the table of functions.
+/// A function's instructions including its callees, from the table of functions.
 fn total(table: &Value, function: &str) -> Outcome<u64> {
     let columns = table["columns"].as_array().ok_or("a table without columns")?;
     let at = |name: &str| columns.iter().position(|column| column["name"] == name);
@@ -162,7 +168,7 @@ struct Call {
     begin: u64,
     end: u64,
     depth: u64,
-    /// Its own and those of what it called.
+    /// Instructions including callees.
     instructions: u64,
 }
 
@@ -187,7 +193,7 @@ fn calls(recording: &Path) -> Outcome<Vec<Call>> {
     Ok(calls)
 }
 
-/// From a call down to the callee that has most of its instructions, as long as there is one.
+/// The path from a call down through callees that execute most of their caller's instructions.
 fn heaviest_path<'a>(calls: &'a [Call], top: &'a Call) -> Vec<&'a Call> {
     let mut path: Vec<&Call> = Vec::new();
     let mut at = top;
@@ -206,7 +212,7 @@ fn seconds(nanoseconds: u64) -> String {
     format!("{}.{:09}", nanoseconds / 1_000_000_000, nanoseconds % 1_000_000_000)
 }
 
-/// A number with its thousands apart.
+/// A number with separated thousands.
 fn grouped(number: u64) -> String {
     let digits = number.to_string();
     let first = (digits.len() - 1) % 3 + 1;

@@ -1,7 +1,7 @@
-//! `cargo xtask fixtures`: records anew what lies in `fixtures/`.
+//! `cargo xtask fixtures`: records the contents of `fixtures/` again.
 //!
-//! Recordings name the files that they mapped by their full path, so the program is recorded at a path
-//! that is the same on every machine, and kept under that path inside the fixture: `--symfs` finds it.
+//! Recordings contain the full paths of the files that they mapped, so the program is recorded at a path that is the
+//! same on every machine, and kept under that path inside the fixture: `--symfs` finds it.
 
 use std::{fs, os::unix::process::CommandExt, path::Path, process::Command};
 
@@ -11,17 +11,17 @@ use crate::{
     workloads,
 };
 
-/// Where the recorded program lies while it is recorded, without the first `/`.
+/// The path of the program while it is recorded, without the first `/`.
 const PLACE: &str = "tmp/hodo-fixtures";
 
-/// The recordings of `tiny`: a name, and the event as perf writes it.
+/// The recordings of `tiny`: a name, and the event in perf's syntax.
 const RECORDINGS: &[(&str, &str)] = &[
     ("tiny", "intel_pt//u"),
     ("tiny-exact-time", "intel_pt/tsc,mtc,mtc_period=0,cyc,cyc_thresh=0,psb_period=0/u"),
     ("tiny-no-return-compression", "intel_pt/noretcomp,psb_period=0/u"),
 ];
 
-/// Records them all.
+/// Makes all recordings.
 pub(crate) fn run(_arguments: &[String]) -> Outcome {
     setup::ensure(Need::Demo)?;
     command::build_hodo()?;
@@ -35,7 +35,7 @@ pub(crate) fn run(_arguments: &[String]) -> Outcome {
     fs::copy(&program, kept.join("tiny"))?;
     for (name, event) in RECORDINGS {
         let file = format!("{name}.data");
-        // The recording keeps the command line, so that too has to be the same on every machine.
+        // The recording contains the command line, so that also must be the same on every machine.
         let mut hodo = Command::new(command::hodo());
         hodo.arg0("hodo").current_dir(&place);
         hodo.args(["record", "--engine", "emulate", "-q", "-e", event, "-o", &file, "--", "./tiny"]);

@@ -1,4 +1,4 @@
-//! `cargo xtask fuzz`: random input against the readers, for a time each.
+//! `cargo xtask fuzz`: runs the readers on random input, each for some time.
 //!
 //! ```text
 //! fuzz/corpus/TARGET ──copy──► target/fuzz/TARGET/corpus ──libFuzzer──► log, new inputs
@@ -24,22 +24,22 @@ use crate::{
 
 const USAGE: &str = "usage: cargo xtask fuzz [--jobs N] [--keep] [SECONDS] [TARGET]…";
 
-/// The longest input, so that a corpus stays small.
+/// The maximum input length, so that a corpus stays small.
 const LONGEST: &str = "-max_len=4096";
-/// The longest that one input may take, in seconds.
+/// The time limit of an input, in seconds.
 const PATIENCE: &str = "-timeout=20";
 
-/// What the command line asks for.
+/// The parsed command line.
 struct Wish {
     seconds: u32,
-    /// Targets that run at once.
+    /// Targets that run in parallel.
     jobs: usize,
-    /// Whether the repository keeps what was found, minimised.
+    /// Whether the repository keeps the new inputs, minimised.
     keep: bool,
     targets: Vec<String>,
 }
 
-/// Runs the targets that are named, or all of them.
+/// Runs the named targets, or all of them.
 pub(crate) fn run(arguments: &[String]) -> Outcome {
     let wish = parse(arguments)?;
     setup::ensure(Need::Fuzz)?;
@@ -85,7 +85,7 @@ fn parse(arguments: &[String]) -> Outcome<Wish> {
     Ok(wish)
 }
 
-/// Runs a target; gives its row of the table.
+/// Runs a target; returns its row of the table.
 fn fuzz(target: &str, wish: &Wish) -> Outcome<String> {
     let folder = command::target().join("fuzz").join(target);
     let (corpus, log) = (folder.join("corpus"), folder.join("log"));
@@ -114,7 +114,7 @@ fn fuzz(target: &str, wish: &Wish) -> Outcome<String> {
     ))
 }
 
-/// The repository keeps the fewest inputs that reach as much.
+/// Keeps a minimal set of inputs with the same coverage in the repository.
 fn keep(target: &str, corpus: &Path, kept: &Path) -> Outcome {
     let mut minimise = cargo_fuzz(&["cmin", target]);
     minimise.arg(corpus).stdout(Stdio::null()).stderr(Stdio::null());
@@ -125,7 +125,7 @@ fn keep(target: &str, corpus: &Path, kept: &Path) -> Outcome {
     copy(corpus, kept)
 }
 
-/// Copies the files of a folder, where there is one.
+/// Copies the files of a folder, if it exists.
 fn copy(from: &Path, to: &Path) -> Outcome {
     if !from.exists() {
         return Ok(());

@@ -9,6 +9,7 @@
 //! ```
 
 mod demo;
+mod demo_board;
 mod fixtures;
 mod fuzz;
 mod test;
@@ -17,12 +18,12 @@ mod tidy;
 use std::{os::unix::process::CommandExt, process::ExitCode};
 
 use workbench::{
-    Outcome, command, machine, release,
+    Outcome, board, command, machine, release,
     setup::{self, Need},
     workloads,
 };
 
-/// A chore: what to type, what it does, and its entry.
+/// A chore: its name, its help text, and its function.
 struct Chore {
     name: &'static str,
     help: &'static str,
@@ -33,12 +34,12 @@ const CHORES: &[Chore] = &[
     Chore {
         name: "setup",
         help: "install what the other chores need (Debian, Ubuntu); --machine: fetch a machine for --engine machine into \
-               the user's cache",
+               the user's cache; --board: build boards for --engine board there",
         run: set_up,
     },
     Chore {
         name: "demo",
-        help: "record two small programs, and see what was hidden in them",
+        help: "record two small programs, and see what was hidden in them; board: eight slaves that share a picture",
         run: demo::run,
     },
     Chore { name: "test", help: "format, lints, tidy, every test; what .ci/run runs", run: test::run },
@@ -72,26 +73,27 @@ fn main() -> ExitCode {
     workbench::end(&format!("xtask {}", chore.name), (chore.run)(&arguments[1..]))
 }
 
-/// Installs everything.
+/// Installs all requirements.
 fn set_up(arguments: &[String]) -> Outcome {
     match arguments {
         [] => {}
         [option] if option == "--machine" => return machine::ensure(),
-        _ => return Err("usage: cargo xtask setup [--machine]".into()),
+        [option] if option == "--board" => return board::ensure(),
+        _ => return Err("usage: cargo xtask setup [--machine | --board]".into()),
     }
     setup::ensure(Need::Fuzz)?;
     println!("setup: everything is there");
     Ok(())
 }
 
-/// Builds what is shipped.
+/// Builds the shipped programs.
 fn ship(_arguments: &[String]) -> Outcome {
     release::build()?;
     println!("{}", release::shipped("hodo").display());
     Ok(())
 }
 
-/// Goes on as a program of the lab, in the folder where this one was started: arguments may be paths.
+/// Executes a program of the lab in the present folder, as arguments may be paths.
 fn forward(program: &str, arguments: &[String]) -> Outcome {
     let mut cargo = command::cargo(&["run", "--quiet", "--package", program, "--"]);
     Err(format!("can't start cargo: {}", cargo.args(arguments).current_dir(".").exec()).into())

@@ -1,4 +1,4 @@
-//! `cargo xtask test`: everything that must hold before a change goes in. It is what `.ci/run` runs.
+//! `cargo xtask test`: everything that must pass before a change is merged. `.ci/run` runs it.
 
 use std::{process::Command, time::Instant};
 
@@ -9,7 +9,7 @@ use crate::{
     tidy,
 };
 
-/// Runs every step, the quick ones first, and ends at the first that fails.
+/// Runs every step, quick ones first, and stops at the first that fails.
 pub(crate) fn run(_arguments: &[String]) -> Outcome {
     let begin = Instant::now();
     step("setup", || setup::ensure(Need::Test))?;
@@ -19,7 +19,7 @@ pub(crate) fn run(_arguments: &[String]) -> Outcome {
         command::run(&mut cargo(&["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"]))
     })?;
     step("fuzz targets", || command::run(&mut lints_of_fuzz_targets()))?;
-    // The end-to-end tests start the release build, with the plugin that lies beside it.
+    // The end-to-end tests start the release build, with the plugin in the same folder.
     step("build", command::build_hodo)?;
     step("tests", || command::run(&mut cargo(&["test", "--workspace"])))?;
     println!(
@@ -30,17 +30,17 @@ pub(crate) fn run(_arguments: &[String]) -> Outcome {
     Ok(())
 }
 
-/// Lints of the fuzz targets, which are no part of the workspace: they are compiled as far as lints need it.
+/// Lints of the fuzz targets, which are not part of the workspace: they are compiled only as far as lints need it.
 fn lints_of_fuzz_targets() -> Command {
     let target = command::target();
     let mut lints = cargo(&["clippy", "--manifest-path", "fuzz/Cargo.toml", "--all-targets"]);
     lints.arg("--target-dir").arg(target).args(["--", "-D", "warnings"]);
-    // Nothing is linked, so that the library of the fuzzer, which is C++, need not be built.
+    // Nothing is linked, so the library of the fuzzer, which is C++, need not be built.
     lints.env("CUSTOM_LIBFUZZER_PATH", "none/libnone.a");
     lints
 }
 
-/// How many cases there are; a test decodes each.
+/// The number of cases; a test decodes each.
 fn cases() -> Outcome<usize> {
     Ok(std::fs::read_dir(command::root().join("fixtures/pt"))?.count())
 }

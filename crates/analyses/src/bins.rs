@@ -1,4 +1,4 @@
-//! Something over time, in bins whose width depends on nothing but the time that they cover.
+//! Values over time, in bins whose width depends only on the time span that they cover.
 
 use std::hash::Hash;
 
@@ -8,23 +8,23 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use crate::durations::{Add, add_all};
 
-/// More bins than that are made wider.
+/// The most bins; more are merged into wider ones.
 const MOST: u64 = 100;
-/// The width of the narrowest, in nanoseconds: 1 µs, then 5 µs, 10 µs, 50 µs …
+/// The width of the narrowest bins, in nanoseconds: 1 µs, then 5 µs, 10 µs, 50 µs …
 const NARROWEST: u64 = 1000;
 
-/// The width of bins of a level; each level's is a multiple of the one before.
+/// The width of the bins of a level, a multiple of the width of the level before.
 fn width(level: u32) -> u64 {
     let tens = NARROWEST.saturating_mul(10u64.saturating_pow(level / 2));
     if level.is_multiple_of(2) { tens } else { tens.saturating_mul(5) }
 }
 
-/// What lasted for some time within a bin.
+/// One bin of a value that varies over time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Bin {
-    /// How much of it, times how long.
+    /// The integral of the value over the bin: value times nanoseconds.
     pub(crate) area: u64,
-    /// The most of it at a time.
+    /// The largest value.
     pub(crate) most: u64,
 }
 
@@ -35,12 +35,12 @@ impl Add for Bin {
     }
 }
 
-/// Bins of several things.
+/// Bins of several keys.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(bound(serialize = "K: Serialize", deserialize = "K: DeserializeOwned + Hash + Eq"))]
 pub(crate) struct Bins<K> {
     level: u32,
-    /// The first time of all, and the last.
+    /// The earliest time and the latest.
     span: Option<(u64, u64)>,
     bins: FxHashMap<(u64, K), Bin>,
 }
@@ -52,7 +52,7 @@ impl<K> Default for Bins<K> {
 }
 
 impl<K: Hash + Eq + Copy> Bins<K> {
-    /// So much of something lasted from one time to another.
+    /// Adds `much` to a key's value from one time to another.
     pub(crate) fn see(&mut self, key: K, (from, to): (Nanos, Nanos), much: u64) {
         let (from, to) = (from.0, to.0);
         if from >= to {
@@ -68,7 +68,7 @@ impl<K: Hash + Eq + Copy> Bins<K> {
         }
     }
 
-    /// Makes bins so wide that there are not too many of them.
+    /// Extends the span, and widens the bins if there are too many.
     fn cover(&mut self, from: u64, to: u64) {
         let (first, last) = self.span.map_or((from, to), |(first, last)| (first.min(from), last.max(to)));
         self.span = Some((first, last));
@@ -90,7 +90,7 @@ impl<K: Hash + Eq + Copy> Bins<K> {
         (self.bins, self.level) = (wider, level);
     }
 
-    /// Adds what the later of two neighbours has; `known` is what this one calls a key of its.
+    /// Adds the bins of the later of two neighbours; `known` maps its keys to those of this one.
     pub(crate) fn add(&mut self, mut later: Bins<K>, known: impl Fn(K) -> K) {
         let Some((first, last)) = later.span else { return };
         self.cover(first, last);
@@ -104,14 +104,14 @@ impl<K: Hash + Eq + Copy> Bins<K> {
         width(self.level)
     }
 
-    /// Each that is not empty: where it begins, of what it is, and what is in it.
+    /// The bins that are not empty: begin, key and content.
     pub(crate) fn into_bins(self) -> impl Iterator<Item = (Nanos, K, Bin)> {
         let width = self.width();
         self.bins.into_iter().map(move |((index, key), bin)| (Nanos(index * width), key, bin))
     }
 }
 
-/// How much of a bin lies within a span.
+/// The part of a bin that lies within a span, in nanoseconds.
 pub(crate) fn within(begin: Nanos, width: u64, (first, last): (Nanos, Nanos)) -> u64 {
     last.0.min(begin.0.saturating_add(width)).saturating_sub(first.0.max(begin.0))
 }

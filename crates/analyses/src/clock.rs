@@ -1,10 +1,10 @@
-//! Sharing what passed between two readings of a clock out over what ran meanwhile: nanoseconds, or core cycles.
+//! Shares the time between two clock readings (nanoseconds or core cycles) among the instructions executed meanwhile.
 
 use std::mem;
 
 use serde::{Deserialize, Serialize};
 
-/// A piece of time: nanoseconds, or core cycles.
+/// A span of time: nanoseconds, or core cycles.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Span {
     /// Where it begins.
@@ -21,7 +21,7 @@ impl Span {
     }
 }
 
-/// A part of some time by instructions.
+/// The share of a span that belongs to some instructions.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Piece {
     all: Span,
@@ -30,7 +30,7 @@ pub(crate) struct Piece {
 }
 
 impl Piece {
-    /// Where it lies if the time is cut into whole units.
+    /// Its begin and end in whole units.
     pub(crate) fn span(&self) -> Span {
         let [before, until, all] = self.ran;
         let shares = Shares::new(self.all.length(), all);
@@ -38,28 +38,28 @@ impl Piece {
     }
 }
 
-/// Whom a piece of time belongs to.
+/// The owner of a piece of time.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Share<N> {
-    /// Who ran, in order, and how many instructions; how much of the time that took, and where it lies.
+    /// `who` executed `instructions`, in order; the time that took, and where it lies.
     Ran { who: N, instructions: u64, took: Time, piece: Piece },
-    /// Who ran last: nobody is known to have run meanwhile.
+    /// The owner of the last instructions: nothing ran meanwhile.
     Waited(Span),
-    /// Nobody: the thread was outside of what is traced.
+    /// None: the thread executed code that is not traced.
     Outside(Span),
-    /// Nobody knows whom: flow was missing.
+    /// Unknown: flow was missing.
     Lost(Span),
 }
 
-/// A sum of shares of time, in parts of `2^-32` of a nanosecond. Damaged clocks may tell any times; no sum overflows.
+/// A sum of shares of time, in units of `2^-32` nanoseconds. Damaged clocks may give any time; no sum overflows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Time(u128);
 
 impl Time {
-    /// Parts of a nanosecond, as a power of two.
+    /// Units per nanosecond, as a power of two.
     const FINE: u32 = 32;
 
-    /// Whole nanoseconds.
+    /// From whole nanoseconds.
     pub fn of(nanoseconds: u64) -> Time {
         Time(u128::from(nanoseconds) << Time::FINE)
     }
@@ -69,40 +69,40 @@ impl Time {
         u64::try_from(self.0 >> Time::FINE).unwrap_or(u64::MAX)
     }
 
-    /// Both together.
+    /// The sum.
     #[inline]
     #[must_use]
     pub fn and(self, other: Time) -> Time {
         Time(self.0.saturating_add(other.0))
     }
 
-    /// Both together, where sums may be less than nothing for a while.
+    /// The sum, where sums may be negative for a while.
     #[inline]
     #[must_use]
     pub(crate) fn wrapping_and(self, other: Time) -> Time {
         Time(self.0.wrapping_add(other.0))
     }
 
-    /// Less another one; likewise.
+    /// The difference, where sums may be negative for a while.
     #[inline]
     #[must_use]
     pub(crate) fn wrapping_less(self, other: Time) -> Time {
         Time(self.0.wrapping_sub(other.0))
     }
 
-    /// The same, if it is short.
+    /// The same as a [`ShortTime`], if it is short enough.
     #[inline]
     pub(crate) fn short(self) -> Option<ShortTime> {
         u64::try_from(self.0).ok().map(ShortTime)
     }
 
-    /// The same, if so many times as much is short.
+    /// The same, if `count` times it is short as well.
     #[inline]
     pub(crate) fn short_up_to(self, count: u64) -> Option<ShortTime> {
         self.short().filter(|short| short.0.checked_mul(count).is_some())
     }
 
-    /// So many times as much.
+    /// `count` times the time.
     #[inline]
     #[must_use]
     pub fn times(self, count: u64) -> Time {
@@ -112,44 +112,44 @@ impl Time {
         }
     }
 
-    /// How much more than an earlier sum this one is.
+    /// The difference to an earlier sum.
     #[inline]
     #[must_use]
     pub(crate) fn since(self, earlier: Time) -> Time {
         Time(self.0.saturating_sub(earlier.0))
     }
 
-    /// The part from `from` to `to` of `of` equal ones.
+    /// The share from part `from` to part `to` if it is cut into `of` equal parts.
     pub(crate) fn part(self, from: u64, to: u64, of: u64) -> Time {
         let until = |index: u64| self.0.saturating_mul(u128::from(index)) / u128::from(of);
         Time(until(to) - until(from))
     }
 }
 
-/// A [`Time`] of less than four seconds.
+/// A [`Time`] of less than 2^32 nanoseconds, about four seconds.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ShortTime(u64);
 
 impl ShortTime {
-    /// So many times as much.
+    /// `count` times the time.
     #[inline]
     pub(crate) fn times(self, count: u64) -> Time {
         Time(u128::from(self.0) * u128::from(count))
     }
 
-    /// So many times as much, which is [short](Time::short_up_to), too.
+    /// `count` times the time, which must be [short](Time::short_up_to) as well.
     #[inline]
     pub(crate) fn few_times(self, count: u64) -> Time {
         Time((self.0 * count).into())
     }
 }
 
-/// Some time shared out evenly.
+/// A time shared evenly.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Even {
-    /// For each instruction.
+    /// The time of each instruction.
     pub(crate) each: Time,
-    /// What is left, which is less than the smallest part an instruction: for who ran last.
+    /// The remainder, less than one unit per instruction: it belongs to the last owner.
     pub(crate) rest: Time,
 }
 
@@ -158,7 +158,7 @@ impl Even {
     fn new(elapsed: u64, instructions: u64) -> Even {
         let (each, rest) = match (elapsed.checked_mul(1 << Time::FINE), instructions) {
             (_, 0) => return Even::default(),
-            // Far faster than the same of twice the width.
+            // Far faster than dividing twice the width.
             (Some(all), _) => ((all / instructions).into(), (all % instructions).into()),
             (None, _) => {
                 let (all, instructions) = (u128::from(elapsed) << Time::FINE, u128::from(instructions));
@@ -169,17 +169,17 @@ impl Even {
     }
 }
 
-/// The clock of a segment, and who ran since it was told last. Between segments, where partials travel, it is as new.
+/// The clock of a segment, and what ran since the last reading. Between segments, where partials travel, it is reset.
 #[derive(Clone, Debug)]
 pub(crate) struct Clock<N> {
-    /// The clock, and where time was shared out last.
+    /// The clock, and the time up to which time was shared.
     now: Option<u64>,
     shared_until: Option<u64>,
     /// Instructions since then, in order of execution.
     untimed: Vec<(N, u64)>,
-    /// The thread is outside of what is traced.
+    /// The thread executes code that is not traced.
     pub(crate) left: bool,
-    /// Flow was missing since time was shared out last.
+    /// Flow was missing since time was last shared.
     after_gap: bool,
 }
 
@@ -190,63 +190,63 @@ impl<N> Default for Clock<N> {
 }
 
 impl<N: Copy + PartialEq> Clock<N> {
-    /// Whether the clock was told in this segment.
+    /// Whether the clock was read in this segment.
     pub(crate) fn runs(&self) -> bool {
         self.now.is_some()
     }
 
-    /// A segment begins.
+    /// Begins a segment.
     pub(crate) fn begin(&mut self, clock: Option<u64>) {
         (self.now, self.shared_until) = (clock, clock);
     }
 
-    /// Someone ran.
+    /// Adds instructions.
     #[inline]
     pub(crate) fn ran(&mut self, who: N, instructions: u64) {
         match self.untimed.last_mut() {
             Some((last, count)) if *last == who => *count += instructions,
-            // Without a clock nobody would ever share time out.
+            // Without a clock, time is never shared.
             _ if self.now.is_some() => self.untimed.push((who, instructions)),
             _ => {}
         }
     }
 
-    /// Flow is missing. What ran since the last time is known, but not for how long.
+    /// Flow is missing. What ran since the last reading is known, its time is not.
     pub(crate) fn gap(&mut self) {
         self.after_gap = true;
         self.left = false;
     }
 
-    /// The clock stands at `now`; whether time is to be shared out. Where nothing ran since it was, although
-    /// tracing is on, what ran is still to come: branches wait in the processor until their packet is full.
+    /// Sets the clock to `now`, and returns whether to share time. If nothing ran since the last sharing although
+    /// tracing is on, the instructions are still to come: the processor holds branches back until their packet is full.
     #[inline]
     pub(crate) fn tell(&mut self, now: u64) -> bool {
         if self.now.replace(now).is_none() {
-            // What passed before the first time that is told nobody knows.
+            // Time before the first timestamp is unknown.
             self.shared_until = Some(now);
         }
         self.left || self.after_gap || !self.untimed.is_empty()
     }
 
-    /// No clock of this segment says how long the last instructions ran.
+    /// No reading of this segment covers the last instructions.
     pub(crate) fn last_of_segment(&mut self) {
         self.untimed.clear();
     }
 
-    /// The segment is over; the next one has a clock of its own.
+    /// Ends the segment; the next one has its own clock.
     pub(crate) fn end(&mut self) {
         (self.now, self.shared_until, self.left) = (None, None, false);
     }
 
-    /// Shares the time since the last one out over the instructions that ran in it, `others` among them that the
-    /// clock was not told of. What is left for those, if there are any.
+    /// Shares the time since the last sharing among the instructions executed in it and `others` that were not added;
+    /// returns the share of the others.
     #[inline]
     pub(crate) fn share(&mut self, others: u64, mut give: impl FnMut(Share<N>)) -> Even {
         let since = mem::replace(&mut self.shared_until, self.now);
         let (from, to) = since.zip(self.now).map_or((0, 0), |(since, now)| (since, now.max(since)));
         let all = Span { from, to };
         if mem::take(&mut self.after_gap) {
-            // How much of it passed in the gap nobody knows.
+            // How much of the time the gap took is unknown.
             self.untimed.clear();
             give(Share::Lost(all));
             return Even::default();
@@ -273,12 +273,12 @@ impl<N: Copy + PartialEq> Clock<N> {
     }
 }
 
-/// Some time in equal parts.
+/// A time in equal parts.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Shares {
     elapsed: u64,
     total: u64,
-    /// `2^64` by `total`, rounded down, or one less.
+    /// `2^64` divided by `total`, rounded down, or one less.
     reciprocal: u64,
 }
 
@@ -287,11 +287,11 @@ impl Shares {
         Shares { elapsed, total, reciprocal: u64::MAX.checked_div(total).unwrap_or(0) }
     }
 
-    /// `elapsed` times `ran` by `total`, rounded down; `ran` is not more than `total`.
+    /// `elapsed * ran / total`, rounded down; `ran` is at most `total`.
     #[inline]
     pub(crate) fn of(&self, ran: u64) -> u64 {
         match self.elapsed.checked_mul(ran) {
-            // Multiplying by the reciprocal is too little by one at most, and faster than dividing.
+            // Multiplying by the reciprocal gives at most one too little, and is faster than dividing.
             Some(product) => {
                 let quotient = ((u128::from(product) * u128::from(self.reciprocal)) >> 64) as u64;
                 quotient + u64::from(product - quotient * self.total >= self.total)

@@ -1,6 +1,6 @@
-//! Stacks of calls as numbers, so that what runs do to one is known without looking at it.
+//! Call stacks as numbers, so that the effect of runs on a stack is known without looking at its frames.
 //!
-//! What comes next does to a stack depends on the frames, and on how execution arrives: a *state*.
+//! The effect depends on the frames and on the edge over which execution arrives: together a *state*.
 
 use hodo_model::{Arrival, FunctionId, Place, Run};
 use indexmap::IndexSet;
@@ -11,18 +11,18 @@ use crate::{
     stack::{At, Back, Below, Edge, Entry, Frame, Watch, arrive},
 };
 
-/// A stack of known frames: its newest one, which knows the one below it.
+/// A stack of known frames, identified by its newest frame, which refers to the one below it.
 pub(crate) type ContextId = u32;
 
 /// The context below the oldest known frame.
 pub(crate) const BELOW: ContextId = ContextId::MAX;
 
-/// Stacks of more frames are not remembered.
+/// Deeper stacks are not numbered.
 const DEEPEST: usize = 1 << 9;
 
-/// Is told what runs do.
+/// Receives the effect of runs.
 pub(crate) trait Notes {
-    /// This frame was entered, which is the newest of a context.
+    /// A frame was entered; it is the newest of `context`.
     fn enter(&mut self, context: ContextId, frame: &Frame<ContextId>);
 
     /// The newest frame was left.
@@ -32,16 +32,16 @@ pub(crate) trait Notes {
     fn ran(&mut self, context: ContextId, run: &Run);
 }
 
-/// Contexts, each once.
+/// Distinct contexts.
 #[derive(Clone, Debug, Default)]
 struct Contexts {
-    /// What each frame notes is the context below it.
+    /// The note of a frame is the context below it.
     frames: IndexSet<Frame<ContextId>, FxBuildHasher>,
-    /// Frames below each.
+    /// The depth of each.
     depths: Vec<u32>,
 }
 
-/// A context is entered.
+/// Numbers the contexts that are entered.
 struct Entered<'c, N> {
     contexts: &'c mut Contexts,
     notes: &'c mut N,
@@ -80,7 +80,7 @@ impl Contexts {
         index as ContextId
     }
 
-    /// Execution arrives over an edge; `None` where it reaches below the oldest frame.
+    /// Execution arrives over an edge; `None` if it reaches below the oldest frame.
     fn arrive(
         &mut self,
         top: ContextId,
@@ -90,7 +90,7 @@ impl Contexts {
     ) -> Option<ContextId> {
         let frame = self.frames[top as usize];
         let enters = match edge {
-            // Nearly all ways of arriving.
+            // Nearly all arrivals.
             Edge::Flow | Edge::Indirect if frame.function == at.function => return Some(top),
             Edge::Call { return_address } => Some((Entry::Call, Back::new(return_address))),
             Edge::Indirect if at.place == Place::Entry && frame.entry == Entry::Call => {
@@ -120,7 +120,7 @@ impl Contexts {
         stack.last().map(|frame| frame.note)
     }
 
-    /// The frames of a stack, the oldest first. Each notes its own context.
+    /// The frames of a stack, the oldest first. The note of each is its own context.
     fn stack(&self, top: ContextId) -> SpareCapacityStack<Frame<ContextId>> {
         let below = |context: &ContextId| Some(self.frames[*context as usize].note).filter(|&id| id != BELOW);
         let contexts = std::iter::successors(Some(top), below);
@@ -130,7 +130,7 @@ impl Contexts {
     }
 }
 
-/// States, each once.
+/// Distinct states.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct States {
     contexts: Contexts,
@@ -138,7 +138,7 @@ pub(crate) struct States {
 }
 
 impl States {
-    /// The number of the state after an edge from a stack; `None` where it has too many frames.
+    /// The number of the state after an edge from a stack; `None` if it has too many frames.
     pub(crate) fn enter<T>(
         &mut self,
         stack: impl ExactSizeIterator<Item = Frame<T>>,
@@ -158,8 +158,8 @@ impl States {
         self.states.insert_full((context, edge)).0 as u32
     }
 
-    /// Where runs lead from a state, which `notes` is told of on the way; `None` where they reach below the oldest
-    /// frame, or there are too many.
+    /// Follows runs from a state and reports their effect to `notes`; `None` if they reach below the oldest frame, or
+    /// the stack becomes too deep.
     pub(crate) fn follow(
         &mut self,
         state: u32,
@@ -181,13 +181,13 @@ impl States {
         self.states[state as usize].0
     }
 
-    /// The stack in a state, each of whose frames notes its own context, and the edge after it.
+    /// The stack in a state, and the edge after it. The note of each frame is its own context.
     pub(crate) fn stack(&self, state: u32) -> (SpareCapacityStack<Frame<ContextId>>, Edge) {
         let (context, edge) = self.states[state as usize];
         (self.contexts.stack(context), edge)
     }
 
-    /// The newest frame of a context. It notes the context below it.
+    /// The newest frame of a context. Its note is the context below it.
     pub(crate) fn frame(&self, context: ContextId) -> &Frame<ContextId> {
         &self.contexts.frames[context as usize]
     }
@@ -198,7 +198,7 @@ impl States {
         std::iter::successors(frame(context), move |newer| frame(newer.note))
     }
 
-    /// How many contexts there are.
+    /// The number of contexts.
     pub(crate) fn contexts(&self) -> usize {
         self.contexts.frames.len()
     }

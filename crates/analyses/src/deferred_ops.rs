@@ -1,27 +1,27 @@
-//! States that only grow right from the beginning of the trace on.
+//! State machines whose state is only correct from the beginning of the trace.
 //!
 //! ```text
 //! first chunk:   events ──► operations ──► machine
 //! other chunks:  events ──► operations, kept ──merge──► the machine of the chunks before
 //! ```
 //!
-//! What a file descriptor stands for, or how long a queue is, depends on all that came before, and no chunk can
-//! tell it by itself. So a chunk that does not begin the trace only boils its events down to operations, and the
-//! merge, which goes in order of time, carries them out. Whatever the cuts, the machine sees the same operations.
-//! As merges follow folds closely, no more than the chunks in flight are kept.
+//! What a file descriptor refers to, or the length of a queue, depends on all earlier events, so a single chunk can not
+//! determine it. A chunk that does not begin the trace therefore only reduces its events to operations, and the merge,
+//! in order of time, applies them. Whatever the chunk borders, the machine sees the same operations. As merges follow
+//! folds closely, only the operations of the chunks in flight are kept.
 
 use serde::{Deserialize, Serialize};
 
-/// What carries out operations, in order of time.
+/// A state machine to which operations are applied in order of time.
 pub(crate) trait Machine<O>: Default {
-    /// Carries out the next one.
+    /// Applies the next operation.
     fn apply(&mut self, operation: O);
 }
 
-/// A machine, or the operations for one.
+/// A machine, or the operations to apply to one.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct DeferredOps<M, O> {
-    /// From the beginning of the trace on.
+    /// `None` if the trace does not begin here.
     machine: Option<M>,
     kept: Vec<O>,
 }
@@ -31,7 +31,7 @@ impl<M: Machine<O>, O> DeferredOps<M, O> {
         DeferredOps { machine: is_first.then(M::default), kept: Vec::new() }
     }
 
-    /// Takes in the next operation.
+    /// Folds the next operation.
     #[inline]
     pub(crate) fn see(&mut self, operation: O) {
         match &mut self.machine {
@@ -40,7 +40,7 @@ impl<M: Machine<O>, O> DeferredOps<M, O> {
         }
     }
 
-    /// Adds what the later of two neighbours has.
+    /// Adds the operations of the later of two neighbours.
     pub(crate) fn add(&mut self, later: DeferredOps<M, O>) {
         later.kept.into_iter().for_each(|operation| self.see(operation));
     }
@@ -50,7 +50,7 @@ impl<M: Machine<O>, O> DeferredOps<M, O> {
         self.machine.as_mut()
     }
 
-    /// The machine after all of the trace.
+    /// The machine at the end of the trace.
     pub(crate) fn finish(self) -> M {
         let mut machine = self.machine.unwrap_or_default();
         self.kept.into_iter().for_each(|operation| machine.apply(operation));

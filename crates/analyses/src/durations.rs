@@ -1,16 +1,16 @@
-//! How long things took: exact sums, and percentiles of a stated precision, that add up in any order.
+//! Statistics of durations: exact sums, and percentiles of a fixed precision. Merging is commutative.
 
 use hodo_clock::Nanos;
 use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
 
-/// A known span of things joins with the one that follows it.
+/// Known data of a span, which merges with the data of a later span.
 pub trait Add {
-    /// Adds what a later span has.
+    /// Adds the data of a later span.
     fn add(&mut self, later: Self);
 }
 
-/// Adds each entry of a map to that of the same key.
+/// Adds each entry of a map to the entry with the same key.
 pub(crate) fn add_all<K: std::hash::Hash + Eq, V: Add + Default>(
     map: &mut rustc_hash::FxHashMap<K, V>,
     later: impl IntoIterator<Item = (K, V)>,
@@ -20,11 +20,11 @@ pub(crate) fn add_all<K: std::hash::Hash + Eq, V: Add + Default>(
     }
 }
 
-/// Lengths of time: how many, their sum, the shortest and the longest, and how they are distributed.
+/// The count, sum, shortest, longest and distribution of some durations, in nanoseconds.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(into = "Travelling", try_from = "Travelling")]
 pub(crate) struct Durations {
-    /// How many.
+    /// The number of durations.
     pub(crate) count: u64,
     /// Their sum.
     pub(crate) total: u64,
@@ -32,23 +32,23 @@ pub(crate) struct Durations {
     pub(crate) min: u64,
     /// The longest.
     pub(crate) max: u64,
-    /// How many places are taken.
+    /// The number of slots in use.
     taken: u32,
-    /// A hash table of the buckets that hold any: each with how many, in a word, and 0 at free places. Buckets are
-    /// small numbers that lie close to each other, so that most are found at once. Most threads make a call once or
-    /// twice, which takes no memory beside this.
+    /// A hash table from bucket to count. Each slot holds both in one word, and 0 if it is free. Buckets are small
+    /// numbers close to each other, so most are found in the first slot. Most threads make a call once or twice, which
+    /// takes no further memory.
     places: SmallVec<[u64; SMALLEST]>,
 }
 
-/// Places of the smallest table.
+/// Slots of the smallest table.
 const SMALLEST: usize = 4;
-/// Places of the largest table of which all may be taken: looking at each takes no time.
+/// Slots of the largest table that may be full: a scan of so few costs nothing.
 const LARGEST_FULL: usize = 8;
 
-/// Bits of a place that tell how many: no trace has room for more events.
+/// Bits of the count in a slot: no trace contains more events.
 const COUNT_BITS: u32 = 52;
 
-/// The same between processes: the total, the shortest and the longest; buckets in order.
+/// The form that is sent between processes: the sum, the shortest and the longest; buckets in order.
 #[derive(Serialize, Deserialize)]
 struct Travelling(u64, u64, u64, Vec<(u16, u64)>);
 
@@ -72,16 +72,16 @@ impl TryFrom<Travelling> for Durations {
     }
 }
 
-/// Bits of a length that its bucket keeps, beside the leading one: a bucket is at most 1/64 of its lengths wide.
+/// Bits of a duration that its bucket keeps after the leading one: a bucket is at most 1/64 of its durations wide.
 const KEPT: u32 = 6;
 
-/// The bucket of a length: itself below 128; above, its magnitude and the bits after the leading one.
+/// The bucket of a duration: itself below 128; above, its magnitude and the bits after the leading one.
 fn bucket(length: u64) -> u16 {
     let shift = (64 - length.leading_zeros()).saturating_sub(KEPT + 1);
     ((u64::from(shift) << KEPT) + (length >> shift)) as u16
 }
 
-/// The middle of a bucket, rounded down: at most 1/128 from each length in it.
+/// The middle of a bucket, rounded down: at most 1/128 from each duration in it.
 fn middle(bucket: u16) -> u64 {
     let bucket = u64::from(bucket);
     let shift = (bucket >> KEPT).saturating_sub(1);
@@ -89,7 +89,7 @@ fn middle(bucket: u16) -> u64 {
 }
 
 impl Durations {
-    /// Adds one.
+    /// Adds a duration.
     #[inline]
     pub(crate) fn see(&mut self, length: u64) {
         self.min = if self.count == 0 { length } else { self.min.min(length) };
@@ -99,12 +99,12 @@ impl Durations {
         self.put(bucket(length), 1);
     }
 
-    /// So many more are in a bucket.
+    /// Adds a count to a bucket.
     #[inline]
     fn put(&mut self, bucket: u16, count: u64) {
         let own = u64::from(bucket) + 1;
         let mask = self.places.len().wrapping_sub(1);
-        // However the table came to be, no place is looked at twice.
+        // The bound keeps the search finite for any content of the table.
         for step in 0..self.places.len() {
             let place = &mut self.places[(usize::from(bucket) + step) & mask];
             if *place >> COUNT_BITS == own {
@@ -118,7 +118,7 @@ impl Durations {
         self.insert(bucket, count);
     }
 
-    /// Takes a free place, in a larger table where all are taken, or three of four.
+    /// Takes a free slot. A larger table replaces one that is full, or three quarters full if it is large.
     #[cold]
     fn insert(&mut self, bucket: u16, count: u64) {
         let size = self.places.len();
@@ -141,14 +141,14 @@ impl Durations {
         }
     }
 
-    /// The buckets that hold any, in order, and how many they hold.
+    /// The buckets in use, in order, and their counts.
     fn buckets(&self) -> impl Iterator<Item = (u16, u64)> {
         let mut all: Vec<u64> = self.places.iter().copied().filter(|place| *place != 0).collect();
         all.sort_unstable();
         all.into_iter().map(split)
     }
 
-    /// Adds what others are.
+    /// Adds the durations of `others`.
     pub(crate) fn join(&mut self, others: &Durations) {
         if others.count == 0 {
             return;
@@ -166,8 +166,8 @@ impl Durations {
         self.total.checked_div(self.count)
     }
 
-    /// The length that this share of them, in per cent, does not exceed: the smallest of which that is true, by
-    /// nearest rank, to 1/128 of itself.
+    /// The `per_cent`th percentile by nearest rank: the smallest duration that this share does not exceed, to within
+    /// 1/128 of itself.
     pub(crate) fn percentile(&self, per_cent: u64) -> Option<u64> {
         let rank = (self.count * per_cent).div_ceil(100).max(1);
         let mut seen = 0;
@@ -188,12 +188,12 @@ impl Add for Durations {
     }
 }
 
-/// A bucket and how many are in it, of a place.
+/// The bucket and the count in a slot.
 fn split(place: u64) -> (u16, u64) {
     ((place >> COUNT_BITS) as u16 - 1, place & ((1 << COUNT_BITS) - 1))
 }
 
-/// The longest of some things, the longest first; of equally long ones the earlier.
+/// The longest items in descending order; of equally long ones, the earlier first.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Longest<T> {
     things: Vec<(u64, Nanos, T)>,
@@ -209,7 +209,7 @@ impl<T: Ord> Longest<T> {
     /// How many are kept.
     const KEPT: usize = 100;
 
-    /// Adds one that began at some time.
+    /// Adds an item that began at some time.
     #[inline]
     pub(crate) fn see(&mut self, length: u64, begin: Nanos, thing: T) {
         if self.things.last().is_none_or(|last| self.things.len() < Self::KEPT || last.0 <= length) {
@@ -225,12 +225,12 @@ impl<T: Ord> Longest<T> {
         self.things.truncate(Self::KEPT);
     }
 
-    /// Each with its length and its begin.
+    /// The items with their durations and begins.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &(u64, Nanos, T)> {
         self.things.iter()
     }
 
-    /// The same of what each is made to.
+    /// The same with each item mapped.
     pub(crate) fn map(self, mut to: impl FnMut(T) -> T) -> Longest<T> {
         let things = self.things.into_iter().map(|(length, begin, thing)| (length, begin, to(thing)));
         Longest { things: things.collect() }

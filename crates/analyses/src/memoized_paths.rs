@@ -1,8 +1,8 @@
-//! Paths that run again and again: what each adds to the frames that it runs in, and how often it ran.
+//! Memoized paths: what each adds to the frames that it runs in, and how often it ran.
 //!
-//! What a path does to the stack, and whose instructions it counts, depends on the stack and on how execution
-//! arrives: a *state*. So each path is learned for a state, runs by its number from then on, and what it adds is
-//! looked at once for all times that it ran.
+//! The effect of a path on the stack, and the frames that its instructions count to, depend on the stack and on the
+//! edge over which execution arrives: a *state*. So each path is learned for a state and runs by its number from then
+//! on, and its costs are added once for all its executions.
 
 use std::{mem, ops::Range};
 
@@ -14,7 +14,7 @@ use crate::{
     stack::Frame,
 };
 
-/// What a path adds in one context, each time that it runs.
+/// What a path adds to one context, per execution.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Part {
     pub(crate) context: ContextId,
@@ -22,21 +22,21 @@ pub(crate) struct Part {
     pub(crate) instructions: u32,
 }
 
-/// A path, and how often it ran.
+/// A path and its executions.
 #[derive(Clone, Debug)]
 struct Path {
     count: u64,
-    /// The sum of the time that each instruction took, of all times that it ran.
+    /// The time of each instruction, summed over all executions.
     each: Time,
     instructions: u32,
     calls: u32,
-    /// The state behind it.
+    /// The state after it.
     to: u32,
     /// Where its parts end; they begin where those of the path before end.
     parts_end: u32,
 }
 
-/// What a path added to one context, all times that it ran.
+/// What all executions of a path add to one context.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Sum {
     pub(crate) context: ContextId,
@@ -45,13 +45,13 @@ pub(crate) struct Sum {
     pub(crate) time: Time,
 }
 
-/// Paths that were learned.
+/// The learned paths.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct MemoizedPaths {
     pub(crate) states: States,
     paths: Vec<Path>,
     parts: Vec<Part>,
-    /// Paths that ran since their sums were taken.
+    /// Paths that ran since their sums were last taken.
     counted: Vec<u32>,
 }
 
@@ -91,8 +91,8 @@ impl Notes for Gatherer<'_> {
 }
 
 impl MemoizedPaths {
-    /// Learns what runs do in a state: the number of the path, and the state behind it; `None` where they reach below
-    /// the oldest frame.
+    /// Learns what runs do in a state: returns the number of the path, and the state after it; `None` if they reach
+    /// below the oldest frame.
     pub(crate) fn learn(&mut self, state: u32, runs: impl Iterator<Item = Run>) -> Option<(u32, u32)> {
         let start = self.parts.len();
         let mut gatherer = Gatherer { parts: &mut self.parts, start, instructions: 0, calls: 0 };
@@ -107,24 +107,24 @@ impl MemoizedPaths {
         Some((self.paths.len() as u32 - 1, to))
     }
 
-    /// Instructions of a path.
+    /// The instructions of a path.
     #[inline]
     pub(crate) fn instructions(&self, path: u32) -> u64 {
         self.paths[path as usize].instructions.into()
     }
 
-    /// Near calls on a path.
+    /// The near calls on a path.
     pub(crate) fn calls(&self, path: u32) -> u32 {
         self.paths[path as usize].calls
     }
 
-    /// The state behind a path.
+    /// The state after a path.
     #[inline]
     pub(crate) fn behind(&self, path: u32) -> u32 {
         self.paths[path as usize].to
     }
 
-    /// What a path adds each time.
+    /// What a path adds per execution.
     pub(crate) fn parts(&self, path: u32) -> &[Part] {
         &self.parts[self.range(path)]
     }
@@ -134,7 +134,7 @@ impl MemoizedPaths {
         path.checked_sub(1).map_or(0, end)..end(path)
     }
 
-    /// A path ran, and each of its instructions took so long; how many those are.
+    /// Counts an execution of a path with this time per instruction. Returns the instructions of the path.
     #[inline]
     pub(crate) fn count(&mut self, id: u32, each: Time) -> u64 {
         let path = &mut self.paths[id as usize];
@@ -146,7 +146,7 @@ impl MemoizedPaths {
         path.instructions.into()
     }
 
-    /// Takes what paths added since this was asked for last; how many calls there were among it.
+    /// Reports what paths added since the last call, and returns the number of calls on them.
     pub(crate) fn take(&mut self, mut add: impl FnMut(&States, Sum)) -> u64 {
         let mut all_calls = 0;
         for path in mem::take(&mut self.counted) {

@@ -1,18 +1,18 @@
-//! Begins and ends that belong together, found across any cut.
+//! Pairs begins with ends across any chunk borders.
 
 use std::hash::Hash;
 
 use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
-/// What is known of a place where something begins and ends in turn: the last begin before an end is its own.
+/// A key's alternating begins and ends: an end belongs to the last begin before it.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 struct Pair<B, E> {
-    /// Whether anything is known of the time before what comes next.
+    /// Whether the state before the next event is known.
     touched: bool,
-    /// The end that came first, where nothing was known of the time before.
+    /// The first end, if the state before it was unknown.
     first: Option<E>,
-    /// What goes on.
+    /// The open begin.
     open: Option<B>,
 }
 
@@ -22,7 +22,7 @@ impl<B, E> Default for Pair<B, E> {
     }
 }
 
-/// Many of them, by key.
+/// Many pairs, by key.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(bound(
     serialize = "B: Serialize, E: Serialize, K: Serialize + Hash + Eq",
@@ -30,7 +30,7 @@ impl<B, E> Default for Pair<B, E> {
 ))]
 pub(crate) struct Pairs<B, E, K = u64> {
     pairs: FxHashMap<K, Pair<B, E>>,
-    /// Whether nothing came before: a key that is not there has nothing that goes on, and only what goes on is kept.
+    /// Whether the trace begins here: then a missing key has no open begin, and only keys with one are kept.
     from_start: bool,
     /// Ends without a begin.
     pub(crate) unmatched: u64,
@@ -45,12 +45,12 @@ impl<B, E, K> Default for Pairs<B, E, K> {
 }
 
 impl<B, E, K: Hash + Eq + Clone> Pairs<B, E, K> {
-    /// Those of a chunk, before which there is nothing if it is the first.
+    /// The pairs of a chunk. `from_start`: the trace begins with it.
     pub(crate) fn new(from_start: bool) -> Pairs<B, E, K> {
         Pairs { from_start, ..Pairs::default() }
     }
 
-    /// Something begins.
+    /// Adds a begin.
     #[inline]
     pub(crate) fn begin(&mut self, key: K, begin: B) {
         let pair = self.pairs.entry(key).or_default();
@@ -58,7 +58,7 @@ impl<B, E, K: Hash + Eq + Clone> Pairs<B, E, K> {
         self.unfinished += u64::from(pair.open.replace(begin).is_some());
     }
 
-    /// It ends; both ends of it where its begin is known.
+    /// Adds an end; returns the pair if the begin is known.
     #[inline]
     pub(crate) fn end(&mut self, key: K, end: E) -> Option<(B, E)> {
         if self.from_start {
@@ -76,7 +76,7 @@ impl<B, E, K: Hash + Eq + Clone> Pairs<B, E, K> {
         None
     }
 
-    /// Whatever goes on does so no more.
+    /// Drops the open begin of a key.
     #[inline]
     pub(crate) fn forget(&mut self, key: K) {
         if self.from_start {
@@ -89,12 +89,12 @@ impl<B, E, K: Hash + Eq + Clone> Pairs<B, E, K> {
         self.unfinished += u64::from(pair.open.take().is_some());
     }
 
-    /// Adds what the later of two neighbours knows, and tells what is complete by that.
+    /// Adds the pairs of the later of two neighbours, and reports those that this completes.
     pub(crate) fn add(&mut self, later: Pairs<B, E, K>, mut complete: impl FnMut(B, E)) {
         self.add_keyed(later, |_, begin, end| complete(begin, end));
     }
 
-    /// The same; what is complete is told with its key.
+    /// Like `add`, but also reports the keys.
     pub(crate) fn add_keyed(&mut self, later: Pairs<B, E, K>, mut complete: impl FnMut(&K, B, E)) {
         self.unmatched += later.unmatched;
         self.unfinished += later.unfinished;
@@ -114,7 +114,7 @@ impl<B, E, K: Hash + Eq + Clone> Pairs<B, E, K> {
         }
     }
 
-    /// Ends without a begin, and begins without an end, of the whole.
+    /// The numbers of ends without a begin, and of begins without an end, in the whole trace.
     pub(crate) fn left(&self) -> (u64, u64) {
         let count = |is: fn(&Pair<B, E>) -> bool| self.pairs.values().filter(|pair| is(pair)).count() as u64;
         (
@@ -124,18 +124,18 @@ impl<B, E, K: Hash + Eq + Clone> Pairs<B, E, K> {
     }
 }
 
-/// Places where something is asked for, often more than once, until it begins: the first time counts.
+/// Requests by key, which may be repeated until they are served: the latency counts from the first.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(bound(deserialize = "B: DeserializeOwned, E: DeserializeOwned"))]
 pub(crate) struct Requests<B, E> {
     places: FxHashMap<u64, Place<B, E>>,
-    /// Beginnings that were not asked for.
+    /// Begins without a request.
     unmatched: u64,
 }
 
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 struct Place<B, E> {
-    /// The beginning that came first, and the first request before it in this chunk.
+    /// The first begin, and the first request before it in this chunk.
     first: Option<(Option<B>, E)>,
     /// The first request since.
     open: Option<B>,
@@ -148,14 +148,14 @@ impl<B, E> Default for Requests<B, E> {
 }
 
 impl<B, E> Requests<B, E> {
-    /// Something is asked for.
+    /// Adds a request.
     #[inline]
     pub(crate) fn ask(&mut self, key: u64, request: B) {
         let place = self.places.entry(key).or_insert(Place { first: None, open: None });
         place.open.get_or_insert(request);
     }
 
-    /// It begins; the first request, where it is known.
+    /// Adds a begin; returns the first request with it if the request is known.
     #[inline]
     pub(crate) fn begin(&mut self, key: u64, begin: E) -> Option<(B, E)> {
         let place = self.places.entry(key).or_insert(Place { first: None, open: None });
@@ -168,7 +168,7 @@ impl<B, E> Requests<B, E> {
         Some((request?, begin))
     }
 
-    /// Adds what the later of two neighbours knows, and tells what is complete by that.
+    /// Adds the requests of the later of two neighbours, and reports the pairs that this completes.
     pub(crate) fn add(&mut self, later: Requests<B, E>, mut complete: impl FnMut(B, E)) {
         self.unmatched += later.unmatched;
         for (key, place) in later.places {
@@ -182,12 +182,12 @@ impl<B, E> Requests<B, E> {
         }
     }
 
-    /// How much was asked for and did not begin.
+    /// The number of requests without a begin.
     pub(crate) fn waiting(&self) -> u64 {
         self.places.values().filter(|place| place.open.is_some()).count() as u64
     }
 
-    /// Tells what is complete of the whole, and returns how much was not asked for.
+    /// Reports the remaining pairs of the whole trace, and returns the number of begins without a request.
     pub(crate) fn finish(self, mut complete: impl FnMut(B, E)) -> u64 {
         let mut unmatched = self.unmatched;
         for (request, begin) in self.places.into_values().filter_map(|place| place.first) {

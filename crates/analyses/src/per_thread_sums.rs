@@ -1,4 +1,4 @@
-//! Sums of what threads do, by something beside the thread.
+//! Sums by thread and a further key.
 
 use std::hash::Hash;
 
@@ -32,13 +32,13 @@ impl<K: Hash + Eq, V: Add + Default> PerThreadSums<K, V> {
         self.0.entry((thread, cpu, key)).or_default()
     }
 
-    /// Adds what the later of two neighbours has; `threads` run where it begins.
+    /// Adds the sums of the later of two neighbours; `threads` are the threads that run where it begins.
     pub(crate) fn add(&mut self, later: PerThreadSums<K, V>, threads: &Threads) {
         let known = later.0.into_iter();
         add_all(&mut self.0, known.map(|((thread, cpu, key), sum)| ((threads.known(thread), cpu, key), sum)));
     }
 
-    /// The sums of the whole by thread, CPU and key; there may be several of the same.
+    /// The sums of the whole trace by thread, CPU and key; a combination may occur several times.
     pub(crate) fn settled<'s>(
         &'s self,
         threads: &'s Threads,
@@ -46,7 +46,7 @@ impl<K: Hash + Eq, V: Add + Default> PerThreadSums<K, V> {
         self.0.iter().map(|((thread, cpu, key), sum)| (threads.settled(*thread), *cpu, key, sum))
     }
 
-    /// Those that are asked for.
+    /// The selected ones.
     pub(crate) fn wanted<'s>(
         &'s self,
         of: &'s FinishContext<'_>,
@@ -57,7 +57,7 @@ impl<K: Hash + Eq, V: Add + Default> PerThreadSums<K, V> {
     }
 }
 
-/// Who a row is of.
+/// What a row stands for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Of {
     Threads,
@@ -65,8 +65,7 @@ pub(crate) enum Of {
 }
 
 impl Of {
-    /// The thread itself, or the one that stands for its process; a thread whose process is not known stands for
-    /// itself.
+    /// The thread itself, or the thread that stands for its process. A thread of an unknown process stands for itself.
     pub(crate) fn of(self, threads: &Threads, thread: Thread) -> Thread {
         let pid = threads.pid(thread).filter(|_| self == Of::Processes);
         pid.map_or(thread, |pid| Thread::new(pid.into(), 0))

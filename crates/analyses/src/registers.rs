@@ -1,10 +1,10 @@
-//! What threads are in the middle of, and CPUs with them.
+//! The state of threads, followed from CPU to CPU.
 //!
-//! A system call begins on one CPU and may end on another, and its events do not tell the thread. So each CPU
-//! and each thread has a register: what goes on is in the CPU's, and a switch moves that into the register of
-//! the thread that leaves, and the register of the thread that comes into the CPU's. In a chunk the registers'
-//! first contents are not known; each content tells from which register it came. Two neighbours are then
-//! joined as two rearrangements are: exactly, whatever events are missing.
+//! A system call begins on one CPU and may end on another, and its events do not name the thread. So each CPU and each
+//! thread has a register: the state of the running thread is in the register of its CPU. A switch moves it to the
+//! register of the previous thread, and moves the register of the next thread to the CPU. In a chunk the first contents
+//! of the registers are unknown; each content records the register that it came from. Merging two neighbours composes
+//! these permutations: exactly, whatever events are missing.
 
 use hodo_model::kernel::{Cpus, Thread};
 use rustc_hash::FxHashMap;
@@ -19,22 +19,22 @@ pub(crate) enum Register {
     Thread(Thread),
 }
 
-/// What is in a register.
+/// The content of a register.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Content<S> {
-    /// Where it was when the chunk began; `None` where nothing was there.
+    /// Where it was when the chunk began; `None` if it began in the chunk.
     pub(crate) from: Option<Register>,
-    /// What happened to it since.
+    /// Its changes since then.
     pub(crate) since: S,
 }
 
-/// The registers that were used, and contents that came to no register.
+/// The registers in use, and contents that are in no register any more.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(bound(deserialize = "S: DeserializeOwned"))]
 pub(crate) struct Registers<S> {
     cpus: Cpus<Content<S>>,
     threads: FxHashMap<Thread, Content<S>>,
-    /// Contents that were overwritten, which only happens where events are missing.
+    /// Contents that were overwritten, which only happens if events are missing.
     overwritten: Vec<Content<S>>,
 }
 
@@ -45,14 +45,14 @@ impl<S> Default for Registers<S> {
 }
 
 impl<S: Default> Registers<S> {
-    /// What goes on on a CPU.
+    /// The state on a CPU.
     #[inline]
     pub(crate) fn running(&mut self, cpu: u32) -> &mut Content<S> {
         let unknown = || Content { from: Some(Register::Cpu(cpu)), since: S::default() };
         self.cpus.get_or(cpu, unknown)
     }
 
-    /// One thread leaves a CPU, and another comes. `is_empty` tells a state to which nothing happened.
+    /// Applies a switch. `is_empty` recognizes a state without changes.
     pub(crate) fn switch(&mut self, cpu: u32, prev: Thread, next: Thread, is_empty: impl Fn(&S) -> bool) {
         let unknown = |thread| Content { from: Some(Register::Thread(thread)), since: S::default() };
         let nothing = || Content { from: None, since: S::default() };
@@ -65,8 +65,8 @@ impl<S: Default> Registers<S> {
         *self.running(cpu) = comes;
     }
 
-    /// Adds those of the later of two neighbours. `join` adds to a content what happened to it later; `end` takes
-    /// what was overwritten and began as nothing.
+    /// Adds the registers of the later of two neighbours. `join` adds later changes to a content; `end` receives
+    /// overwritten contents that began in the chunk.
     pub(crate) fn add(
         &mut self,
         later: Registers<S>,
@@ -92,7 +92,7 @@ impl<S: Default> Registers<S> {
         }
         self.threads = threads.into_iter().map(|(thread, content)| (thread, place(content))).collect();
         let overwritten: Vec<Content<S>> = overwritten.into_iter().map(&mut place).collect();
-        // What the later one did not touch stays.
+        // What the later chunk did not touch stays.
         for (cpu, content) in before.cpus.into_all() {
             self.cpus.get_or(cpu, || content);
         }
@@ -108,7 +108,7 @@ impl<S: Default> Registers<S> {
         }
     }
 
-    /// Takes the content of a register, which goes to another.
+    /// Takes the content of a register, to move it to another.
     fn take(&mut self, register: Register) -> Content<S> {
         let taken = match register {
             Register::Cpu(cpu) => self.cpus.remove(cpu),

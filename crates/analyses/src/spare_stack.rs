@@ -1,11 +1,11 @@
-//! A stack that is written ahead of its end.
+//! A stack that can be written beyond its end.
 
 use std::ops::{Deref, DerefMut};
 
 use serde::{Deserialize, Serialize};
 
-/// Values one upon the other. Behind them is room that keeps what was there: who writes much at once asks for it once,
-/// and says at the end how much of it counts.
+/// A stack with spare capacity of unspecified content: a bulk writer requests slots once, and commits the used ones at
+/// the end.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(bound(serialize = "T: Copy + Serialize", deserialize = "T: Deserialize<'de>"))]
 #[serde(from = "Vec<T>", into = "Vec<T>")]
@@ -76,7 +76,7 @@ impl<T: Copy> SpareCapacityStack<T> {
         self.len = 0;
     }
 
-    /// All of it, with room for so many more, which holds anything; and how much it is.
+    /// Returns the buffer with `more` spare slots of unspecified content, and its length.
     #[inline(always)]
     pub(crate) fn with_room(&mut self, more: usize, anything: T) -> (&mut [T], usize) {
         if self.all.len() < self.len + more {
@@ -85,10 +85,10 @@ impl<T: Copy> SpareCapacityStack<T> {
         (&mut self.all, self.len)
     }
 
-    /// So much of it, and of what was written behind it, counts from now on.
+    /// Sets the length, which may include spare slots that were written.
     ///
     /// # Panics
-    /// There was no room for as much.
+    /// If `len` exceeds the length of the buffer.
     #[inline(always)]
     pub(crate) fn count(&mut self, len: usize) {
         assert!(len <= self.all.len());

@@ -1,4 +1,4 @@
-//! Call stacks of which only the top may be known.
+//! Call stacks of which possibly only the top is known.
 
 use std::num::NonZero;
 
@@ -7,16 +7,16 @@ use serde::{Deserialize, Serialize};
 
 use crate::spare_stack::SpareCapacityStack;
 
-/// How a frame came to be.
+/// How a frame was entered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum Entry {
     /// It was running when the trace began, or after a gap.
     Root,
     /// By a near call.
     Call,
-    /// By a jump out of the function that was called: a tail call, or a part that the compiler moved.
+    /// By a jump out of the called function: a tail call, or a part that the compiler moved.
     Tail,
-    /// From outside: a signal handler.
+    /// From outside traced code: a signal handler.
     Interrupt,
 }
 
@@ -32,34 +32,34 @@ impl Entry {
     }
 }
 
-/// Where a call returns to. That is never 0, so that a frame takes 16 bytes and not 24.
+/// The return address of a call. It is never 0, so a frame takes 16 bytes and not 24.
 pub(crate) type Back = NonZero<u64>;
 
-/// One frame, with what the caller notes of it, and whatever tells functions apart.
+/// One frame, with a note of the caller, generic over the identifier of functions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(crate) struct Frame<T, F = FunctionId> {
     pub(crate) function: F,
     pub(crate) entry: Entry,
-    /// Where the frame returns to, for frames that a call made.
+    /// The return address, for frames that a call made.
     pub(crate) return_address: Option<Back>,
     pub(crate) note: T,
 }
 
 impl<T, F> Frame<T, F> {
-    /// One that nobody knows how it came to be.
+    /// A frame with an unknown entry.
     #[inline]
     pub(crate) const fn root(function: F, note: T) -> Frame<T, F> {
         Frame { function, entry: Entry::Root, return_address: None, note }
     }
 
-    /// Whether a call made it that returns to an address.
+    /// Whether its call returns to this address.
     #[inline]
     pub(crate) fn returns_to(&self, address: u64) -> bool {
         self.return_address.is_some_and(|back| back.get() == address)
     }
 }
 
-/// Where execution arrives; as an [`Arrival`], with whatever tells functions apart.
+/// Where execution arrives; an [`Arrival`], generic over the identifier of functions.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct At<F> {
     pub(crate) address: u64,
@@ -68,16 +68,16 @@ pub(crate) struct At<F> {
 }
 
 impl At<FunctionId> {
-    /// The same.
+    /// The same as an [`At`].
     #[inline]
     pub(crate) fn of(&Arrival { address, function, place }: &Arrival) -> At<FunctionId> {
         At { address, function, place }
     }
 }
 
-/// Is told when frames come and go.
+/// Observes frames.
 pub(crate) trait Watch<T, F = FunctionId> {
-    /// A frame is entered from another; gives its note.
+    /// A frame is entered from another; returns its note.
     fn enter(&mut self, from: &Frame<T, F>, function: F, entry: Entry, back: Option<Back>) -> T;
 
     /// A frame is left; the newest first.
@@ -87,9 +87,9 @@ pub(crate) trait Watch<T, F = FunctionId> {
 /// How execution came from one straight run to the next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(crate) enum Edge {
-    /// Not known: the chunk begins here.
+    /// Unknown: the chunk begins here.
     Unknown,
-    /// By running on, or a direct jump.
+    /// By fall-through, or a direct jump.
     Flow,
     /// By an indirect jump.
     Indirect,
@@ -100,20 +100,20 @@ pub(crate) enum Edge {
     },
     /// By a return.
     Return,
-    /// By a jump out of a frame that may itself have been jumped to.
+    /// By a jump out of a frame that may itself have been entered by a jump.
     JumpBelow,
-    /// By a return below the frames that were known.
+    /// By a return below the known frames.
     ReturnBelow,
-    /// By a jump to a function that waits below the frames that were known.
+    /// By a jump to a function that waits below the known frames.
     UnwindBelow,
-    /// From outside of what is traced.
+    /// From outside traced code.
     Enter,
     /// Over a gap.
     Gap,
 }
 
 impl Edge {
-    /// The edge that something seen makes of what comes next, if any.
+    /// The edge that an event makes to the next run, if any.
     #[inline]
     pub(crate) fn of(seen: &FlowEvent<'_>) -> Edge {
         match *seen {
@@ -126,18 +126,18 @@ impl Edge {
         }
     }
 
-    /// The edge behind a run.
+    /// The edge after a run.
     pub(crate) fn after(run: &Run) -> Edge {
         Edge::over(run.transfer, run.end)
     }
 
-    /// The edge behind a function run.
+    /// The edge after a function run.
     #[inline(always)]
     pub(crate) fn behind(function_run: &FunctionRun) -> Edge {
         Edge::over(function_run.transfer, function_run.end)
     }
 
-    /// The edge behind an instruction that ends where it is a call.
+    /// The edge after an instruction; `end` is the return address if it is a call.
     #[inline(always)]
     fn over(transfer: Transfer, end: u64) -> Edge {
         match transfer {
@@ -148,7 +148,7 @@ impl Edge {
         }
     }
 
-    /// The branch that it is behind, and where that ends if it is a call; `None` where it is another edge.
+    /// The branch that makes this edge, and its end if it is a call; `None` for other edges.
     #[inline(always)]
     fn branch(self) -> Option<(Transfer, u64)> {
         match self {
@@ -160,18 +160,18 @@ impl Edge {
         }
     }
 
-    /// This edge, and then `next`.
+    /// Combines this edge with a following one.
     pub(crate) fn then(self, next: Edge) -> Edge {
         match (self, next) {
             (before, Edge::Unknown) => before,
-            // Coming back to traced code tells nothing of the frames that a gap took.
+            // Returning to traced code does not restore the frames that a gap lost.
             (Edge::Gap, Edge::Enter) => Edge::Gap,
             (_, next) => next,
         }
     }
 }
 
-/// What to do next with the stack.
+/// The next operation on the stack.
 enum Step {
     Stay,
     Push(Entry, Option<Back>),
@@ -181,7 +181,7 @@ enum Step {
     Forget,
 }
 
-/// What an arrival over an edge means, as far as the top of the stack tells.
+/// The operation that an arrival over an edge requires, as far as the top of the stack determines it.
 fn step<F: PartialEq>(edge: Edge, arrival: &At<F>, top: F, top_is_interrupt: bool) -> Step {
     let same = arrival.function == top;
     match edge {
@@ -192,8 +192,8 @@ fn step<F: PartialEq>(edge: Edge, arrival: &At<F>, top: F, top_is_interrupt: boo
         Edge::Indirect if arrival.place == Place::Middle => Step::UnwindTo,
         Edge::Indirect => Step::Jump,
         Edge::Call { return_address } => Step::Push(Entry::Call, Back::new(return_address)),
-        // Nobody returns to a first instruction: it was pushed to be jumped to. And a handler returns to
-        // a trampoline that nobody called from.
+        // A return to a first instruction is a jump: the address was pushed. And a handler returns to a trampoline that
+        // did not call it.
         Edge::Return if arrival.place == Place::Entry || top_is_interrupt => Step::Jump,
         Edge::JumpBelow => Step::Jump,
         Edge::Return | Edge::ReturnBelow => Step::ReturnTo(arrival.address),
@@ -208,17 +208,17 @@ fn step<F: PartialEq>(edge: Edge, arrival: &At<F>, top: F, top_is_interrupt: boo
 /// What lies below the frames of a stack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Below {
-    /// Frames that are not known.
+    /// Unknown frames.
     Unknown,
     /// Nothing.
     Nothing,
 }
 
-/// Moves a stack, which is not empty, over an edge, so that the function arrived at is on top.
+/// Moves a non-empty stack over an edge, so that the function of the arrival is on top.
 ///
 /// # Errors
-/// Where the outcome depends on the frames below, or nothing of the stack is left: what the edge is to
-/// those frames. The stack is then empty, and the caller starts a new one.
+/// If the outcome depends on the frames below, or the stack becomes empty: the edge as those frames see it. The stack
+/// is then empty, and the caller starts a new one.
 #[inline(always)]
 pub(crate) fn arrive<T: Copy, F: Copy + PartialEq>(
     stack: &mut SpareCapacityStack<Frame<T, F>>,
@@ -239,7 +239,7 @@ pub(crate) fn arrive<T: Copy, F: Copy + PartialEq>(
     }
 }
 
-/// The same over other edges than most.
+/// The slow path of [`arrive`], for rarer edges.
 #[inline(never)]
 fn arrive_otherwise<T: Copy, F: Copy + PartialEq>(
     stack: &mut SpareCapacityStack<Frame<T, F>>,
@@ -270,7 +270,7 @@ fn arrive_otherwise<T: Copy, F: Copy + PartialEq>(
     };
     cut(stack, watch, keep.unwrap_or(0));
     match stack.last() {
-        // What the top frame is decides what the edge means, and of a root that is not known.
+        // The kind of the top frame decides what the edge means, which is unknown for a root.
         None => Err(if known { edge_below } else { edge }),
         Some(frame) if frame.function == function => Ok(()),
         // The caller jumped to another function, which now waits in its place.
@@ -278,15 +278,15 @@ fn arrive_otherwise<T: Copy, F: Copy + PartialEq>(
     }
 }
 
-/// The newest frames of a stack that has room for one more.
+/// The newest frames of a stack with space for one more.
 pub(crate) struct Top<'s, T, F> {
     pub(crate) frames: &'s mut [Frame<T, F>],
-    /// How many there are.
+    /// The number of frames.
     pub(crate) depth: usize,
 }
 
 impl<T: Copy, F: Copy + PartialEq> Top<'_, T, F> {
-    /// Whose the newest frame is.
+    /// The function of the newest frame.
     #[inline(always)]
     pub(crate) fn function(&self) -> F {
         self.frames[self.depth - 1].function
@@ -311,11 +311,11 @@ impl<T: Copy, F: Copy + PartialEq> Top<'_, T, F> {
         watch.leave(&self.frames[self.depth]);
     }
 
-    /// Leaves the newest call, with what runs in its place, if that returns to an address of this function.
+    /// Leaves the newest call, and a frame that replaced it, if it returns to an address of this function.
     #[inline(always)]
     fn return_to(&mut self, watch: &mut impl Watch<T, F>, address: u64, function: F) -> bool {
         match &self.frames[..self.depth] {
-            // Calls alone make frames that return somewhere.
+            // Only frames made by calls have a return address.
             [.., caller, callee] if callee.returns_to(address) && caller.function == function => {
                 self.leave(watch);
                 true
@@ -332,12 +332,12 @@ impl<T: Copy, F: Copy + PartialEq> Top<'_, T, F> {
     }
 }
 
-/// Moves a stack, which is not empty, over what nearly all edges are, behind a branch that ends where it is a call:
-/// within a function, a call, the return from the newest call to where it came from, or to a function that runs in place
-/// of one that was called. Whether it is one of those.
+/// Fast path of [`arrive`]: moves a non-empty stack over an edge made by a branch (`end` is the return address of a
+/// call), if it stays in the function, calls, returns from the newest call to where it came from, or jumps to a
+/// function that replaces a called one. Returns whether it is one of these.
 ///
-/// What is most is asked for first, and no more than two things of the branch: a table of four would be guessed wrong
-/// more often.
+/// The most frequent case is tested first, and only two properties of the branch are tested: a jump table of four is
+/// mispredicted more often.
 #[inline(always)]
 pub(crate) fn arrive_plainly<T: Copy, F: Copy + PartialEq>(
     stack: &mut Top<'_, T, F>,
@@ -357,7 +357,7 @@ pub(crate) fn arrive_plainly<T: Copy, F: Copy + PartialEq>(
     if top.function == function {
         return true;
     }
-    // Where an indirect jump leads into the middle of a function, it may be that others are unwound.
+    // An indirect jump into the middle of a function may unwind others.
     if transfer == Transfer::IndirectJump && place != Place::Entry {
         return false;
     }
@@ -410,19 +410,19 @@ pub(crate) fn cut<T: Copy, F: Copy + PartialEq>(
     }
 }
 
-/// Whether a stack that came from bytes may be one: no two frames that were jumped to stand on each other, so that what
-/// was called is never far below.
+/// Whether a deserialized stack is valid: no two frames entered by jumps are adjacent, so that the called function is
+/// never far below.
 pub(crate) fn is_sound<T, F>(stack: &[Frame<T, F>]) -> bool {
     stack.array_windows().all(|[below, above]| below.entry != Entry::Tail || above.entry != Entry::Tail)
 }
 
-/// Index of the newest frame that was not jumped to.
+/// Index of the newest frame that was not entered by a jump.
 fn physical_frame<T, F>(stack: &[Frame<T, F>]) -> usize {
     stack.iter().rposition(|frame| frame.entry != Entry::Tail).unwrap_or(0)
 }
 
-/// A jump replaces what was jumped to before, so a frame of the machine shows as at most two: the
-/// function that was called, and the one that runs in its place.
+/// A jump replaces the frame of an earlier jump, so a machine frame shows as at most two: the called function, and the
+/// one that runs in its place.
 fn jump<T: Copy, F: Copy + PartialEq>(
     stack: &mut SpareCapacityStack<Frame<T, F>>,
     watch: &mut impl Watch<T, F>,
@@ -430,7 +430,7 @@ fn jump<T: Copy, F: Copy + PartialEq>(
     function: F,
 ) -> Result<(), Edge> {
     let physical = physical_frame(stack);
-    // A root may itself have been jumped to, and only the frames below it tell.
+    // A root may itself have been entered by a jump, and only the frames below it decide that.
     if stack[physical].entry == Entry::Root && below == Below::Unknown {
         cut(stack, watch, 0);
         return Err(Edge::JumpBelow);

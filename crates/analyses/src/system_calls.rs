@@ -1,8 +1,8 @@
-//! System calls: what is known of each thread's, for the analyses that look at them.
+//! The system calls of each thread, shared by the analyses that read them.
 //!
-//! A call is a `syscall_entry_NAME` and the next `syscall_exit_NAME` of the same thread. An exit whose entry is not
-//! in the trace, or that comes after the entry of another call, is unmatched; so is the second return of `fork`
-//! and its kin, in the child. An entry that no exit follows is unfinished.
+//! A call is a `syscall_entry_NAME` and the next `syscall_exit_NAME` of the same thread. An exit is unmatched if its
+//! entry is not in the trace or it follows the entry of another call; so is the second return of `fork` and its
+//! variants, in the child. An entry without an exit is unfinished.
 
 use std::{cell::RefCell, fmt::Debug};
 
@@ -30,14 +30,14 @@ pub(crate) const INTEREST: [(Kind, &[usize]); 4] = [
 /// The highest number that is an error: the kernel's `MAX_ERRNO`.
 const MOST_ERRORS: i64 = 4095;
 
-/// Whether what a call returned is an error.
+/// Whether the result of a call is an error.
 pub(crate) fn is_error(result: i64) -> bool {
     (-MOST_ERRORS..0).contains(&result)
 }
 
 /// What is kept of a call's arguments: nothing, or all of them as text.
 pub trait Arguments: Clone + Debug + Default + Ord + Serialize + DeserializeOwned + Send {
-    /// Those of a call that begins.
+    /// The arguments of a call that begins.
     fn of(event: &KernelEvent<'_>) -> Self;
 }
 
@@ -52,7 +52,7 @@ impl Arguments for Box<str> {
     }
 }
 
-/// A call that goes on.
+/// A call in progress.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Entry<A> {
     name: u32,
@@ -84,19 +84,19 @@ impl Exit {
     }
 }
 
-/// What happened to a thread, or to whoever was on a CPU.
+/// The changes of a thread, or of the thread on a CPU.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 struct StateDelta<A> {
     /// Whether any call began or ended.
     touched: bool,
-    /// The exit that came first, where nothing is known of the time before; apart, as few have one and all of this
-    /// moves with every switch.
+    /// The first exit, if the state before it is unknown. Boxed, as few have one and the whole struct moves with every
+    /// switch.
     first: Option<Box<Exit>>,
-    /// The call that goes on.
+    /// The call in progress.
     open: Option<Entry<A>>,
 }
 
-/// What is kept of calls that are complete.
+/// What is kept of complete calls.
 pub trait Sums: Clone + Debug + Default + Serialize + DeserializeOwned + Send + Sync {
     /// What is kept of a call's arguments until it ends.
     type Arguments: Arguments;
@@ -104,13 +104,13 @@ pub trait Sums: Clone + Debug + Default + Serialize + DeserializeOwned + Send + 
     /// Adds a call.
     fn see(&mut self, length: u64, entry: Entry<Self::Arguments>, exit: Exit);
 
-    /// Adds what the later of two neighbours has; `threads` run where it begins.
+    /// Adds the sums of the later of two neighbours; `threads` are the threads that run where it begins.
     fn add(&mut self, later: Self, threads: &Threads);
 }
 
 /// What is kept of the calls of one name.
 pub trait OfCalls: Add + Clone + Debug + Default + Serialize + DeserializeOwned + Send + Sync {
-    /// Adds a call that took so long and returned this.
+    /// Adds a call with this duration and result.
     fn see(&mut self, length: u64, result: i64);
 }
 
@@ -128,7 +128,7 @@ impl<V: OfCalls> Sums for PerThreadSums<u32, V> {
     }
 }
 
-/// By name, whoever made them: all that is left to keep where nobody is chosen.
+/// By name, for all threads: enough if no threads are selected.
 impl Sums for Vec<OfName> {
     type Arguments = ();
 
@@ -147,7 +147,7 @@ impl Sums for Vec<OfName> {
     }
 }
 
-/// A call among the longest: where it ended, whose it was, its name, what it returned, its arguments.
+/// One of the longest calls: the CPU on which it ended, its thread, its name, its result, its arguments.
 pub(crate) type LongCall = (u32, Thread, u32, i64, Box<str>);
 
 /// By thread, CPU and name, and the longest of all.
@@ -174,19 +174,19 @@ impl Sums for WithLongest {
     }
 }
 
-/// How often calls were made, how long they took, what they returned.
+/// Durations and results of calls.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct OfName {
-    /// How long they took.
+    /// The durations.
     pub(crate) durations: Durations,
-    /// Those that returned an error.
+    /// Calls that returned an error.
     pub(crate) errors: u64,
-    /// The sum of what the others returned, if they returned no address: for those that return bytes.
+    /// The sum of the other results except addresses: the bytes, for calls that return bytes.
     pub(crate) returned: u64,
 }
 
 impl OfName {
-    /// Adds what others are.
+    /// Adds the calls of `others`.
     pub(crate) fn join(&mut self, others: &OfName) {
         self.durations.join(&others.durations);
         self.errors += others.errors;
@@ -215,7 +215,7 @@ impl Add for OfName {
     }
 }
 
-/// Calls that are complete, and how many are not.
+/// Complete calls, and the number of incomplete ones.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 struct Totals<S> {
     calls: S,
@@ -229,14 +229,14 @@ impl<S: Sums> Totals<S> {
         self.calls.see(exit.time.0.saturating_sub(entry.time.0), entry, exit);
     }
 
-    /// A call begins.
+    /// Adds the beginning of a call.
     #[inline]
     fn enter(&mut self, course: &mut StateDelta<S::Arguments>, entry: Entry<S::Arguments>) {
         self.unfinished += u64::from(course.open.replace(entry).is_some());
         course.touched = true;
     }
 
-    /// A call begins, and ends.
+    /// Adds a whole call.
     #[inline]
     fn whole(&mut self, course: &mut StateDelta<S::Arguments>, entry: Entry<S::Arguments>, exit: Exit) {
         self.unfinished += u64::from(course.open.take().is_some());
@@ -244,7 +244,7 @@ impl<S: Sums> Totals<S> {
         self.complete(entry, exit);
     }
 
-    /// A call ends.
+    /// Adds the end of a call.
     #[inline]
     fn exit(&mut self, content: &mut Content<StateDelta<S::Arguments>>, exit: Exit) {
         let course = &mut content.since;
@@ -260,7 +260,7 @@ impl<S: Sums> Totals<S> {
         course.touched = true;
     }
 
-    /// What happened later, to a content.
+    /// Adds later changes to a content.
     fn join(&mut self, content: &mut Content<StateDelta<S::Arguments>>, later: StateDelta<S::Arguments>) {
         match later.first {
             Some(exit) => self.exit(content, *exit),
@@ -271,13 +271,13 @@ impl<S: Sums> Totals<S> {
         content.since.open = later.open;
     }
 
-    /// Nothing more happens.
+    /// Ends the trace.
     fn end(&mut self, course: &StateDelta<S::Arguments>) {
         self.unmatched += u64::from(course.first.is_some());
         self.unfinished += u64::from(course.open.is_some());
     }
 
-    /// Adds what the later of two neighbours has; `threads` run where it begins.
+    /// Adds the later of two neighbours; `threads` are the threads that run where it begins.
     fn add(&mut self, later: Totals<S>, threads: &Threads) {
         self.calls.add(later.calls, threads);
         self.unmatched += later.unmatched;
@@ -285,7 +285,7 @@ impl<S: Sums> Totals<S> {
     }
 }
 
-/// What is known of calls after some events.
+/// The calls after some events.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(bound = "")]
 pub struct Calls<S: Sums = PerThreadSums<u32, OfName>> {
@@ -294,7 +294,7 @@ pub struct Calls<S: Sums = PerThreadSums<u32, OfName>> {
 }
 
 impl<S: Sums> Calls<S> {
-    /// Takes in an event of those that it needs.
+    /// Folds an event of those in [`INTEREST`].
     #[inline]
     pub(crate) fn see(&mut self, event: &KernelEvent<'_>) {
         match event.kind {
@@ -318,7 +318,7 @@ impl<S: Sums> Calls<S> {
         }
     }
 
-    /// Adds what the later of two neighbours knows; `threads` run where it begins.
+    /// Adds the later of two neighbours; `threads` are the threads that run where it begins.
     pub(crate) fn add(&mut self, later: Calls<S>, threads: &Threads) {
         self.totals.add(later.totals, threads);
         let sums = RefCell::new(&mut self.totals);
@@ -330,12 +330,12 @@ impl<S: Sums> Calls<S> {
         self.registers.add(later.registers, join, |course| sums.borrow_mut().end(&course));
     }
 
-    /// Those that are complete.
+    /// The complete calls.
     pub(crate) fn complete(&self) -> &S {
         &self.totals.calls
     }
 
-    /// Unmatched and unfinished ones of all threads.
+    /// The numbers of unmatched and unfinished calls of all threads.
     pub(crate) fn left(&self) -> (u64, u64) {
         let (unmatched, unfinished) = (self.totals.unmatched, self.totals.unfinished);
         let mut left = Totals::<S> { unmatched, unfinished, ..Totals::default() };
@@ -345,7 +345,7 @@ impl<S: Sums> Calls<S> {
 }
 
 impl<V: OfCalls> Calls<PerThreadSums<u32, V>> {
-    /// Those of the whole that are asked for: of a thread, of one name; there may be several of both.
+    /// The selected calls of the whole trace by thread and name; a combination may occur several times.
     pub(crate) fn wanted<'s>(
         &'s self,
         of: &'s FinishContext<'_>,

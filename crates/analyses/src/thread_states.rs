@@ -1,19 +1,19 @@
-//! In which state each thread is, from the beginning of the trace on.
+//! The state of each thread, from the beginning of the trace.
 //!
 //! ```text
-//!            switch to it                    switch from it, and it could go on
+//!            switch to it                    switch from it, and it can run on
 //! Runnable ───────────────► Running ──────────────────────────────────────────► Runnable
 //!     ▲                        │ switch from it, and it waits
 //!     └────── wake-up ─────── Blocked
 //! ```
 //!
-//! A thread is in no state until an event names it. The first switch on a CPU names the thread that ran there until then.
-//! Where a switch names another thread as previous than came with the switch before, one is missing between them, and the
+//! A thread has no state until an event names it. The first switch on a CPU names the thread that ran there until then.
+//! If the previous thread of a switch is not the next thread of the switch before it, a switch is missing, and the
 //! state of both threads is unknown.
 //!
-//! How long threads run is counted from switch to switch of each CPU, as `cpu` counts it, so that both agree whatever
-//! events are lost. The state of a thread cannot: it changes by events of any CPU, and a thread that came to a CPU before a
-//! loss may be seen on another one after it.
+//! The running time is counted from switch to switch of each CPU, as in `cpu`, so that both agree whatever events are
+//! lost. The states of threads do not offer that: they change by events of any CPU, and a thread that came to a CPU
+//! before a loss may appear on another one after it.
 
 use std::hash::{Hash, Hasher};
 
@@ -24,14 +24,14 @@ use serde::{Deserialize, Serialize};
 
 use crate::deferred_ops::{DeferredOps, Machine};
 
-/// How a thread waits: what the kernel's `prev_state` has of it.
+/// How a thread waits, according to the kernel's `prev_state`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum Wait {
-    /// A signal ends it.
+    /// A signal ends the wait.
     Interruptible,
-    /// Nothing but what it waits for ends it.
+    /// Only the event that it waits for ends the wait.
     Uninterruptible,
-    /// A thread of the kernel that has nothing to do.
+    /// An idle kernel thread.
     Idle,
     /// Stopped, traced or parked.
     Stopped,
@@ -60,7 +60,7 @@ pub enum State {
 }
 
 impl Hash for State {
-    // States are looked up at each change, and what tells them apart fits in a number.
+    // States are looked up at each change, and a single number identifies one.
     fn hash<H: Hasher>(&self, hasher: &mut H) {
         let (kind, number) = match *self {
             State::Running(cpu) => (0, cpu),
@@ -71,15 +71,15 @@ impl Hash for State {
     }
 }
 
-/// `TASK_REPORT_MAX`: what `prev_state` has of a thread that was preempted.
+/// `TASK_REPORT_MAX`: the `prev_state` of a preempted thread.
 pub(crate) const PREEMPTED: i64 = 256;
 
-/// Whether a thread that leaves its CPU could go on.
+/// Whether the previous thread of a switch could continue.
 pub(crate) fn could_go_on(state: i64) -> bool {
     state == 0 || state & PREEMPTED != 0
 }
 
-/// How it waits, by `prev_state`; `None` of a thread that has ended.
+/// How a thread waits, by `prev_state`; `None` if it has ended.
 fn wait(state: i64) -> Option<Wait> {
     match state & 0xff {
         state if state & 0x30 != 0 => None,
@@ -90,10 +90,10 @@ fn wait(state: i64) -> Option<Wait> {
     }
 }
 
-/// What happens to threads.
+/// An operation on the states of threads.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(crate) enum Step {
-    /// One thread leaves a CPU, and another comes.
+    /// A switch on a CPU.
     Switch {
         time: Nanos,
         cpu: u32,
@@ -112,27 +112,27 @@ pub(crate) enum Step {
         tid: u32,
         cpu: u32,
     },
-    /// The system call in which the thread on a CPU is.
+    /// Sets the system call of the thread on a CPU.
     Now {
         cpu: u32,
         call: Call,
     },
 }
 
-/// A system call; `None` where nothing is known, and `Some(None)` where it is none.
+/// A system call; `None` if unknown, and `Some(None)` if the thread is in none.
 pub(crate) type Call = Option<Option<u32>>;
 
-/// The events that [`ThreadStateMachine`] needs, but for system calls.
+/// The events that [`ThreadStateMachine`] needs, except system calls.
 pub(crate) const INTEREST: [(Kind, &[usize]); 3] = [
     (Kind::SchedSwitch, &[field::switch::PREV_TID, field::switch::PREV_STATE, field::switch::NEXT_TID]),
     (Kind::SchedWakeup, &[field::wakeup::TID, field::wakeup::TARGET_CPU]),
     (Kind::SchedMigrate, &[field::migrate::TID, field::migrate::DEST_CPU]),
 ];
 
-/// Takes note of changes.
+/// Receives changes.
 pub trait Observer: Default {
-    /// A thread changes its state. `before` is the state that ends and its begin, but for [`State::Running`]: that is
-    /// reported by [`Observer::ran`].
+    /// A thread changes its state. `before` is the state that ends and its begin, except for [`State::Running`], which
+    /// [`Observer::ran`] reports.
     fn change(&mut self, tid: u32, before: Option<(Nanos, State)>, now: Option<State>, time: Nanos);
 
     /// A thread ran on a CPU from a switch, or from the begin of the trace, to the next switch there.
@@ -140,7 +140,7 @@ pub trait Observer: Default {
         let _ = (tid, cpu, since, until);
     }
 
-    /// A thread's state is unknown from here on, and so is how long it was in this one.
+    /// A thread's state is unknown from here on, and so is the length of this one.
     fn lose(&mut self, state: State, time: Nanos) {
         let _ = (state, time);
     }
@@ -160,12 +160,12 @@ pub(crate) struct ThreadStateMachine<O> {
     pub(crate) observer: O,
 }
 
-/// What is known of a CPU.
+/// The state of a CPU.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 struct OnCpu {
-    /// Who came at the last switch, and when that was.
+    /// The next thread of the last switch, and its time.
     now: Option<(u32, Nanos)>,
-    /// The call in which the thread is that runs there.
+    /// The call that the running thread is in.
     call: Call,
 }
 
@@ -180,7 +180,7 @@ impl Task {
         self.state.map(|(_, state)| state)
     }
 
-    /// Its state is not known.
+    /// Sets the state to unknown.
     fn lose(&mut self, time: Nanos, observer: &mut impl Observer) {
         if let Some((_, state)) = self.state.take() {
             observer.lose(state, time);
@@ -189,7 +189,7 @@ impl Task {
 }
 
 impl<O: Observer> ThreadStateMachine<O> {
-    /// Nothing more happens.
+    /// Ends the trace.
     pub(crate) fn end(mut self, time: Nanos) -> O {
         let came = |(cpu, on): (u32, &OnCpu)| Some((cpu, on.now?));
         let mut running: Vec<(u32, (u32, Nanos))> = self.cpus.all().filter_map(came).collect();
@@ -203,8 +203,8 @@ impl<O: Observer> ThreadStateMachine<O> {
         self.observer
     }
 
-    /// A thread leaves a CPU to which it came at a time, or on which it ran when the trace began; `None` where another
-    /// one came. `now` is the state into which it leaves, made of the call that it is in.
+    /// A thread leaves a CPU. `came` is when it came, or that it ran there when the trace began; `None` if the last
+    /// switch was to another thread. `now` makes the new state from the call that it is in.
     fn leave(
         &mut self,
         (tid, cpu, time): (u32, u32, Nanos),
@@ -216,7 +216,7 @@ impl<O: Observer> ThreadStateMachine<O> {
         task.call = call.unwrap_or(task.call);
         if let Some(since) = came {
             self.observer.ran(tid, cpu, since, time);
-            // It came to another CPU meanwhile: it is there, or nothing is known of it.
+            // It came to another CPU meanwhile: it is there, or its state is unknown.
             if matches!(task.state(), Some(State::Running(on)) if on != cpu) {
                 return;
             }
@@ -239,7 +239,7 @@ impl<O: Observer> Machine<Step> for ThreadStateMachine<O> {
                     None => Some(None),
                     Some((tid, since)) if tid == prev => Some(Some(since)),
                     Some((other, _)) => {
-                        // A switch is missing, so the other one does not run here any more.
+                        // A switch is missing, so the other thread does not run here any more.
                         let stays = |task: &&mut Task| task.state() == Some(State::Running(cpu));
                         let other = self.tasks.get_mut(&other).filter(stays);
                         other.into_iter().for_each(|task| task.lose(time, &mut self.observer));
@@ -275,11 +275,11 @@ impl<O: Observer> Machine<Step> for ThreadStateMachine<O> {
     }
 }
 
-/// A chunk's part in that.
+/// The contribution of a chunk to the machine.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct StateDelta<O> {
     steps: DeferredOps<ThreadStateMachine<O>, Step>,
-    /// What is known of the calls in which the threads on CPUs are.
+    /// The known calls of the threads on CPUs.
     calls: Cpus<Call>,
 }
 
@@ -288,7 +288,7 @@ impl<O: Observer> StateDelta<O> {
         StateDelta { steps: DeferredOps::new(is_first), calls: Cpus::default() }
     }
 
-    /// Takes in an event of those that it needs.
+    /// Folds an event of those in [`INTEREST`] and of system calls.
     pub(crate) fn see(&mut self, event: &KernelEvent<'_>) {
         let (time, cpu) = (event.time, event.cpu);
         let tid = |place| event.integer(place).map(|tid| tid as u32);
@@ -317,7 +317,7 @@ impl<O: Observer> StateDelta<O> {
         }
     }
 
-    /// Adds what the later of two neighbours has.
+    /// Adds the later of two neighbours.
     pub(crate) fn add(&mut self, later: StateDelta<O>) {
         for (cpu, call) in std::mem::take(&mut self.calls).into_all() {
             self.steps.see(Step::Now { cpu, call });
@@ -331,7 +331,7 @@ impl<O: Observer> StateDelta<O> {
         self.steps.machine().map(|machine| &mut machine.observer)
     }
 
-    /// What the observer saw by the end of the trace.
+    /// The observer at the end of the trace.
     pub(crate) fn finish(self, end: Nanos) -> O {
         self.steps.finish().end(end)
     }

@@ -7,7 +7,7 @@ use crate::{Code, Error, Owner};
 /// Code with its labels.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Assembly {
-    /// What lies where, in order of time.
+    /// The sections in order of time.
     pub sections: Vec<Section>,
     /// The address of each label.
     pub labels: BTreeMap<String, u64>,
@@ -20,9 +20,9 @@ pub struct Section {
     pub address: u64,
     /// The bytes.
     pub bytes: Vec<u8>,
-    /// The tick from which on they are there.
+    /// The tick since which they are there.
     pub from: u64,
-    /// Whose they are.
+    /// Their owner.
     pub owner: Owner,
 }
 
@@ -34,7 +34,7 @@ impl Section {
 }
 
 impl Assembly {
-    /// The address that `label`, `label+2` or `label-2` means.
+    /// The address of `label`, `label+2` or `label-2`.
     pub fn address(&self, text: &str) -> Option<u64> {
         let (label, offset) = match text.find(['+', '-']) {
             Some(at) => (&text[..at], text[at..].parse::<i64>().ok()?),
@@ -43,14 +43,14 @@ impl Assembly {
         self.labels.get(label)?.checked_add_signed(offset)
     }
 
-    /// Whether some code lies at the address, or ends there.
+    /// Whether the address is inside or directly after some code.
     pub fn contains(&self, address: u64) -> bool {
         self.sections
             .iter()
             .any(|section| section.range().contains(&address) || section.range().end == address)
     }
 
-    /// The address as text: the last label before it in its section, else the number.
+    /// The address as text: relative to the last label before it in its section, else the number.
     pub fn name(&self, address: u64) -> String {
         let ranges = self.sections.iter().map(Section::range);
         let start = ranges
@@ -59,7 +59,7 @@ impl Assembly {
             .max();
         let labels = self.labels.iter().map(|(name, &at)| (at, name));
         let before = labels.filter(|&(at, _)| start.is_some_and(|start| (start..=address).contains(&at)));
-        // Of several labels at one address the first in order of names.
+        // Of several labels at one address, the first by name.
         match before.reduce(|best, other| if other.0 > best.0 { other } else { best }) {
             Some((at, name)) if at == address => name.clone(),
             Some((at, name)) => format!("{name}+{}", address - at),
@@ -67,7 +67,7 @@ impl Assembly {
         }
     }
 
-    /// Adds what one part of the code was assembled to, as nasm's map lists it.
+    /// Adds the assembled bytes of one part of the code, according to nasm's map.
     fn add(&mut self, part: &Code<'_>, bytes: &[u8], map: &str) -> Option<()> {
         let mut first = None;
         for line in map.lines() {
@@ -93,10 +93,10 @@ impl Assembly {
     }
 }
 
-/// Assembles all code of a case by nasm.
+/// Assembles all code of a case with nasm.
 ///
 /// # Errors
-/// What nasm says of it, or that it can't be started.
+/// nasm's messages, or that it can't be started.
 pub fn assemble(code: &[Code<'_>]) -> Result<Assembly, Error> {
     let mut assembly = Assembly::default();
     for part in code {
@@ -109,7 +109,7 @@ pub fn assemble(code: &[Code<'_>]) -> Result<Assembly, Error> {
     Ok(assembly)
 }
 
-/// Bytes, and the map of their sections and symbols.
+/// The assembled bytes, and the map of their sections and symbols.
 fn nasm(source: &str) -> io::Result<(Vec<u8>, String)> {
     let folder = tempfile::tempdir()?;
     let path = |name: &str| folder.path().join(name);

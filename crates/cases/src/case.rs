@@ -1,32 +1,32 @@
-//! The file of a case, cut into its parts.
+//! Parses the file of a case.
 
 use hodo_intel_pt::{Config, Cpu};
 
 use crate::Error;
 
-/// A case as its file has it.
+/// A parsed case.
 #[derive(Clone, Debug)]
 pub struct Case<'a> {
-    /// The processor and the settings that packets do not carry.
+    /// The processor, and the settings that packets do not contain.
     pub config: Config,
-    /// The decoders that are known to see it otherwise.
+    /// The decoders that are known to decode it differently.
     pub differs: Vec<Differs<'a>>,
     /// The code, in order of time.
     pub code: Vec<Code<'a>>,
-    /// The packets: the number of each line, and what it says.
+    /// The packets: the number of each line, and its text.
     pub packets: Vec<(usize, &'a str)>,
-    /// The lines that decoding must give.
+    /// The expected lines.
     pub expected: &'a str,
-    /// All before `expected`.
+    /// Everything before `expected`.
     pub head: &'a str,
 }
 
-/// A decoder that sees a case otherwise.
+/// A decoder that decodes a case differently.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Differs<'a> {
     /// Its name.
     pub decoder: &'a str,
-    /// Why.
+    /// The reason.
     pub reason: &'a str,
 }
 
@@ -35,27 +35,27 @@ pub struct Differs<'a> {
 pub struct Code<'a> {
     /// The number of the line before it.
     pub line: usize,
-    /// The tick from which on it is there.
+    /// The tick since which it is there.
     pub from: u64,
-    /// Whose code it is.
+    /// The owner of the code.
     pub owner: Owner,
-    /// What the assembler reads.
+    /// The source for the assembler.
     pub source: &'a str,
 }
 
-/// Whose address space some code is in.
+/// The owner of the address space of some code.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Owner {
-    /// The traced program's, which is the host's, or a guest's of which no other code is given.
+    /// The traced program. It belongs to the host, or to a guest that has no separate code.
     #[default]
     Traced,
-    /// The host's.
+    /// The host.
     Host,
-    /// That of the guest with this VMCS, or of any guest.
+    /// The guest with this VMCS, or any guest.
     Guest(Option<u64>),
 }
 
-/// What begins with a name in brackets; the first part has none.
+/// A part of a file, which begins with a name in brackets; the first part has no name.
 struct Part<'a> {
     /// The number of the line before its body.
     line: usize,
@@ -64,10 +64,10 @@ struct Part<'a> {
 }
 
 impl<'a> Case<'a> {
-    /// Reads the text of a file.
+    /// Parses the text of a file.
     ///
     /// # Errors
-    /// The first line that can't be understood.
+    /// The first line that is not understood.
     pub fn parse(text: &'a str) -> Result<Case<'a>, Error> {
         let mut case = Case {
             config: Config { tsc: true, ..Config::default() },
@@ -100,7 +100,7 @@ impl<'a> Case<'a> {
         Ok(case)
     }
 
-    /// A line before the first part.
+    /// Parses a line before the first part.
     fn setting(&mut self, number: usize, line: &'a str) -> Result<(), Error> {
         let (name, value) = line.split_once(' ').unwrap_or((line, ""));
         let value = value.trim();
@@ -161,7 +161,7 @@ impl<'a> Part<'a> {
         Some(code)
     }
 
-    /// The lines that say something, without comments.
+    /// The lines without comments and empty lines.
     fn lines(&self) -> impl Iterator<Item = (usize, &'a str)> + use<'a> {
         let (before, body) = (self.line, self.body);
         let lines =
@@ -184,7 +184,7 @@ fn cpu(value: &str) -> Option<Cpu> {
     parts.next().is_none().then_some(cpu)
 }
 
-/// Settings are named as perf names them.
+/// Parses a setting, which has the name that perf uses.
 fn config(config: &mut Config, word: &str) -> Option<()> {
     match word.split_once('=').unwrap_or((word, "")) {
         ("noretcomp", "") => config.no_return_compression = true,

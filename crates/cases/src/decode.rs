@@ -1,4 +1,4 @@
-//! What a case's packets decode to, as lines of text.
+//! Decodes a case's packets to lines of text.
 
 use hodo_clock::Tsc;
 use hodo_code::{AddressSpace, Content, Label, Labels, Origin, Program};
@@ -10,7 +10,7 @@ use hodo_intel_pt::{
 
 use crate::{Assembly, Owner, Trace};
 
-/// Decodes a trace to lines: instructions are indented, events are not.
+/// Decodes a trace to lines; lines of instructions are indented, lines of events are not.
 pub fn decode(config: &Config, assembly: &Assembly, trace: &Trace<'_>) -> Vec<String> {
     let mut owners = vec![Owner::Traced];
     let others = assembly.sections.iter().map(|section| section.owner);
@@ -22,7 +22,7 @@ pub fn decode(config: &Config, assembly: &Assembly, trace: &Trace<'_>) -> Vec<St
         Owner::Guest(vmcs) => Some(Guest { vmcs, host: None, code: GuestCode::Program(program) }),
         Owner::Traced | Owner::Host => None,
     });
-    // What is given without a word is a guest's too, where nothing else is given for one.
+    // Code without an owner also belongs to a guest if no other code is given for one.
     let is_of_one = assembly.sections.iter().all(|section| section.owner == Owner::Traced);
     let same = is_of_one.then_some(Guest { vmcs: None, host: None, code: GuestCode::OfHost });
     let guests: Vec<_> = guests.chain(same).collect();
@@ -43,7 +43,7 @@ pub fn decode(config: &Config, assembly: &Assembly, trace: &Trace<'_>) -> Vec<St
     sink.lines
 }
 
-/// The code of one owner; of the traced program, also that of the host.
+/// The code of one owner; for the traced program, also the host's code.
 fn space(assembly: &Assembly, owner: Owner) -> AddressSpace<'_> {
     let mut space = AddressSpace::new();
     let is_mine = |of: Owner| of == owner || (of, owner) == (Owner::Host, Owner::Traced);
@@ -55,10 +55,10 @@ fn space(assembly: &Assembly, owner: Owner) -> AddressSpace<'_> {
     space
 }
 
-/// The most lines that one round of a loop may take.
+/// The most lines in an iteration of a folded loop.
 const LONGEST_ROUND: usize = 8;
 
-/// The lines as text, in which the rounds of a loop are counted after the first one.
+/// The lines as text. Iterations of a loop after the first are only counted.
 pub fn fold(lines: &[String]) -> String {
     let mut text = String::new();
     let mut rest = lines;
@@ -86,7 +86,7 @@ impl Labels for NoLabels {
     }
 }
 
-/// Writes down what is decoded.
+/// Collects the decoded lines.
 struct Lines<'x> {
     assembly: &'x Assembly,
     trace: &'x Trace<'x>,
@@ -106,7 +106,7 @@ impl Lines<'_> {
         self.line(format_args!("gap {}..{} ({packet}){doubtful}: {trouble}", gap.from, gap.to));
     }
 
-    /// The text with labels for addresses of the code.
+    /// Replaces addresses of the code by labels.
     fn named(&self, text: &str) -> String {
         let name = |word: &str| {
             let number = word.trim_end_matches([',', ':']);
@@ -137,7 +137,7 @@ impl Sink for Lines<'_> {
 
     fn event(&mut self, event: Event) {
         match event {
-            // As packets have it.
+            // In the format of packets.
             Event::Time(Tsc(tick)) => self.line(format_args!("time {tick:x}")),
             Event::Gap(gap) => self.gap(&gap),
             other => self.line(format_args!("{}", self.named(&other.to_string()))),

@@ -1,8 +1,8 @@
-//! What is wrong with the text of a case.
+//! Errors in the text of a case.
 
 use std::fmt;
 
-/// A line that can't be understood.
+/// A line that is not understood.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Error {
     /// Its number in the file; the first is 1.

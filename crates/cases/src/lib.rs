@@ -9,12 +9,12 @@
 //! A case reads from top to bottom:
 //!
 //! ```text
-//! ; What it shows, and where the manual says so.
+//! ; The behaviour that it shows, and its section in the manual.
 //! cpu 6/85/4                       ; optional: family, model and stepping, in decimal
-//! config noretcomp mtc_period=3    ; optional: settings that packets do not carry
-//! differs libipt: why              ; optional: a decoder that sees it otherwise
+//! config noretcomp mtc_period=3    ; optional: settings that packets do not contain
+//! differs libipt: why              ; optional: a decoder that decodes it differently
 //!
-//! [code]                           ; for nasm; `[code from=3e8]`: from that tick on; `[code guest]`: a guest's;
+//! [code]                           ; for nasm; `[code from=3e8]`: since that tick; `[code guest]`: a guest's;
 //!                                  ; `[code host]`: the host's, and no guest's
 //! bits 64
 //! org 0x401000

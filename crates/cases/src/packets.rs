@@ -1,4 +1,4 @@
-//! Packets as text, in the form in which they are printed, to bytes.
+//! Encodes packets from text, in the form in which they are printed.
 
 use hodo_intel_pt::packet::{Decoder, IpPayload, Packet, Tnt};
 
@@ -9,17 +9,17 @@ use crate::{Assembly, Error};
 pub struct Trace<'a> {
     /// The bytes.
     pub bytes: Vec<u8>,
-    /// Where each line's bytes begin, and the line.
+    /// Each line, and the offset of its bytes.
     pub lines: Vec<(usize, &'a str)>,
 }
 
 /// Encodes lines, each with its number in the file.
 ///
 /// # Errors
-/// The first line that is no packet.
+/// The first line that is not a packet.
 pub fn encode<'a>(lines: &[(usize, &'a str)], assembly: &Assembly) -> Result<Trace<'a>, Error> {
     let mut trace = Trace::default();
-    // Size of block items, as the last BBP has it.
+    // The size of block items, as in the last BBP.
     let mut short = false;
     for &(number, line) in lines {
         trace.lines.push((trace.bytes.len(), line));
@@ -43,11 +43,11 @@ pub fn encode<'a>(lines: &[(usize, &'a str)], assembly: &Assembly) -> Result<Tra
     Ok(trace)
 }
 
-/// The packet's bytes, if it has room for its values.
+/// The packet's bytes, if its values fit.
 fn encoded(packet: &Packet, short: bool) -> Option<Vec<u8>> {
     let bytes = packet.encode_item(short).to_vec();
     let mut read = Vec::new();
-    // A BIP is one only in a block.
+    // A BIP is only valid in a block.
     if let Packet::Bip { .. } = packet {
         read.extend_from_slice(&Packet::Bbp { short_items: short, kind: 0 }.encode());
     }
@@ -60,7 +60,7 @@ fn encoded(packet: &Packet, short: bool) -> Option<Vec<u8>> {
     (decoder.next_packet() == Ok(Some(*packet))).then_some(bytes)
 }
 
-/// The words of a line that were not read yet.
+/// The remaining words of a line.
 struct Words<'a, 'x> {
     words: Vec<&'a str>,
     assembly: &'x Assembly,
@@ -78,18 +78,18 @@ impl<'a> Words<'a, '_> {
         (!self.words.is_empty()).then(|| self.words.remove(0))
     }
 
-    /// Whether this word stands somewhere.
+    /// Removes a word from any position; returns whether it was there.
     fn flag(&mut self, name: &str) -> bool {
         let found = self.words.iter().position(|&word| word == name);
         found.map(|at| self.words.remove(at)).is_some()
     }
 
-    /// What comes after this prefix of the next word.
+    /// The rest of the next word after this prefix.
     fn after(&mut self, prefix: &str) -> Option<&'a str> {
         self.next()?.strip_prefix(prefix)
     }
 
-    /// The hexadecimal number after this prefix of the next word.
+    /// The hexadecimal number in the next word after this prefix.
     fn hex(&mut self, prefix: &str) -> Option<u64> {
         u64::from_str_radix(self.after(prefix)?, 16).ok()
     }
@@ -121,7 +121,7 @@ impl<'a> Words<'a, '_> {
         (tnt.count > 0).then_some(tnt)
     }
 
-    /// `SIZE:ADDRESS`; of a label's address the bits that there is room for.
+    /// `SIZE:ADDRESS`; a label's address is truncated to the size.
     fn ip(&mut self) -> Option<IpPayload> {
         let word = self.next()?;
         if word == "suppressed" {

@@ -1,17 +1,17 @@
-//! Every case in `fixtures/pt`. `UPDATE=1` writes what comes out into the files; read the difference.
+//! Every case in `fixtures/pt`. `UPDATE=1` writes the decoded lines into the files; review the difference.
 
 use std::{fs, path::Path};
 
 use hodo_cases::{Case, Error, assemble, decode, encode, fold};
 
-/// What a case decodes to.
+/// The decoded lines of a case.
 fn outcome(case: &Case<'_>) -> Result<String, Error> {
     let assembly = assemble(&case.code)?;
     let trace = encode(&case.packets, &assembly)?;
     Ok(fold(&decode(&case.config, &assembly, &trace)))
 }
 
-/// Checks a case; what is wrong with it.
+/// Checks a case. Returns what is wrong.
 fn check(path: &Path, update: bool) -> Result<(), String> {
     let text = fs::read_to_string(path).map_err(|error| error.to_string())?;
     let case = Case::parse(&text).map_err(|error| error.to_string())?;

@@ -1,10 +1,10 @@
-//! The text of a packet is read back as it is printed.
+//! The printed text of a packet encodes to the same packet.
 
 use hodo_cases::{Assembly, encode};
 use hodo_intel_pt::packet::{Decoder, Packet};
 use proptest::prelude::*;
 
-/// The packets that some bytes hold, as they are printed.
+/// The packets in some bytes, as printed.
 fn printed(bytes: &[u8]) -> Vec<String> {
     let mut decoder = Decoder::new(bytes, 0);
     let mut lines = Vec::new();
@@ -14,7 +14,7 @@ fn printed(bytes: &[u8]) -> Vec<String> {
     lines
 }
 
-/// Bytes that packets of two-byte opcodes and TRIG begin with; by chance they are rare.
+/// First bytes of two-byte opcodes and TRIG, which are rare in random bytes.
 fn first() -> impl Strategy<Value = Vec<u8>> {
     prop_oneof![Just(vec![]), Just(vec![2]), Just(vec![0xd9])]
 }

@@ -48,6 +48,8 @@ pub enum Command {
     Merge(Chosen<Merge>),
     /// Software events in another format, or only some of them: a small trace out of a big one
     Export(Chosen<Export>),
+    /// A store of what happened, for quick answers: which thread was in which state, at any time
+    Index(Chosen<Index>),
     /// One function: source and disassembly, with how often each line, instruction and branch ran
     Annotate(Chosen<Annotate>),
     /// Print shell completions
@@ -114,6 +116,9 @@ pub enum Engine {
     Machine,
     /// The kernel's own tracer: events of the whole system while the command runs (needs root)
     Ftrace,
+    /// An emulated board: slaves in QEMU and a master, each with a clock of its own; instead of a command, the
+    /// folder to write
+    Board,
 }
 
 #[derive(Debug, Args)]
@@ -123,7 +128,8 @@ pub enum Engine {
   hodo record --filter 'filter main @ ./prog' -- ./prog
   hodo record --snapshot=1M -- ./prog      keep the last megabyte of each thread
   hodo record --engine machine -- ls -l /usr         the kernel and every process of a small machine
-  hodo record --engine ftrace -e sched -e irq -e syscalls -o trace.dat -- ./prog")]
+  hodo record --engine ftrace -e sched -e irq -e syscalls -o trace.dat -- ./prog
+  hodo record --engine board --board slaves=8,time=60s traces/     a board with eight slaves")]
 pub struct Record {
     /// Where the trace comes from
     #[arg(long, value_enum, default_value = "auto")]
@@ -157,6 +163,10 @@ pub struct Record {
     /// A machine: count instructions one by one as well, and hold the trace's own count against it
     #[arg(long)]
     pub witness: bool,
+    /// A board: slaves, cortex-m3, protocol, exchanges, period, tick, time, drift, wander, step, work, urgent, as in
+    /// slaves=8,protocol=polling,time=60s,wander=5ppm/20s (docs/boards.md tells of each)
+    #[arg(long, value_name = "SETTINGS")]
+    pub board: Option<hodo_recorder::BoardSettings>,
     /// File to write
     #[arg(
         short,
@@ -259,7 +269,29 @@ pub struct Info {
     #[command(flatten)]
     pub input: Input,
     #[command(flatten)]
+    pub store: StoreFolder,
+    #[command(flatten)]
     pub output: Output,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  hodo index kernel-trace/
+  hodo index --store /tmp/store kernel-trace/
+  hodo info kernel-trace/       is there a store, and is it of the trace as it is now?")]
+pub struct Index {
+    #[command(flatten)]
+    pub input: Input,
+    #[command(flatten)]
+    pub store: StoreFolder,
+}
+
+/// Where a store lies.
+#[derive(Debug, Args)]
+pub struct StoreFolder {
+    /// Folder of the store of what happened [default: one in the user's cache, by the inputs' paths]
+    #[arg(long, value_name = "DIR")]
+    pub store: Option<PathBuf>,
 }
 
 #[derive(Debug, Args)]

@@ -10,6 +10,7 @@ mod explain;
 mod export;
 mod failure;
 mod function;
+mod index;
 mod info;
 mod input;
 mod live;
@@ -38,6 +39,7 @@ fn main() -> ExitCode {
         Command::Fold(command) => parts::fold(command),
         Command::Merge(command) => parts::merge(command),
         Command::Export(command) => export::run(command),
+        Command::Index(command) => index::run(command),
         Command::Annotate(command) => annotate::run(command),
         Command::Completions { shell } => arguments::completions(*shell),
     };

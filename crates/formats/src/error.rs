@@ -1,64 +1,64 @@
-//! Why an input, or a part of it, can't be read.
+//! Errors: why an input, or a part of it, cannot be read.
 
 use std::fmt;
 
 use hodo_bytes::Eof;
 
-/// What is wrong, and where in the file.
+/// An error and its position in the file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Error {
-    /// Offset of the place in the file.
+    /// The file offset.
     pub at: u64,
-    /// What is wrong there.
+    /// The kind of error.
     pub kind: ErrorKind,
 }
 
-/// What can be wrong with an input.
+/// Kinds of errors.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ErrorKind {
-    /// No format has its mark at the beginning of the file.
+    /// The beginning of the file matches no format.
     NotRecognised,
-    /// A kind of input that is known, but that hodo does not read.
+    /// A known kind of input that hodo does not read.
     Unsupported {
-        /// What it is.
+        /// The kind of input.
         what: &'static str,
-        /// What helps.
+        /// What the user can do instead.
         help: &'static str,
     },
-    /// The file, or the part of it that holds this, ends too early.
+    /// The file, or the containing section, ends too early.
     CutShort {
-        /// What was being read.
+        /// What was read.
         what: &'static str,
-        /// Bytes that it takes.
+        /// Bytes required.
         wanted: u64,
-        /// Bytes that are there.
+        /// Bytes left.
         left: u64,
     },
-    /// A number that can't be right.
+    /// An invalid number.
     Invalid {
-        /// What the number is.
+        /// The number's meaning.
         what: &'static str,
-        /// The number.
+        /// The value found.
         found: u64,
-        /// What was expected instead.
+        /// What was expected.
         expected: &'static str,
     },
-    /// A text that can't be read.
+    /// Unreadable text.
     Text {
-        /// What the text is.
+        /// The text's meaning.
         what: &'static str,
-        /// What its reader says.
+        /// The parser's message.
         reason: String,
     },
 }
 
 impl Error {
-    /// An end of the input while reading `what`.
+    /// The input ended while reading `what`.
     pub(crate) fn cut_short(what: &'static str, eof: Eof) -> Error {
         Error { at: eof.at, kind: ErrorKind::CutShort { what, wanted: eof.wanted, left: eof.left } }
     }
 
-    /// A number that can't be right.
+    /// An invalid number.
     pub(crate) fn invalid(at: u64, what: &'static str, found: u64, expected: &'static str) -> Error {
         Error { at, kind: ErrorKind::Invalid { what, found, expected } }
     }

@@ -1,4 +1,4 @@
-//! What a format reads: the bytes of one file or of a folder's, and a place for what it unpacks.
+//! The input of a format: the bytes of one file or of a folder's files, and a store for unpacked bytes.
 
 use std::fmt;
 
@@ -7,18 +7,18 @@ use elsa::sync::FrozenVec;
 /// The files of a recording.
 #[derive(Clone, Debug)]
 pub struct Input<'a> {
-    /// The file, or the first of the folder's.
+    /// The bytes of the file, or of the folder's first file.
     pub bytes: &'a [u8],
     /// The folder's other files.
     pub parts: Vec<Part<'a>>,
-    /// Where unpacked bytes are kept.
+    /// The store for unpacked bytes.
     pub unpacked: &'a Unpacked,
 }
 
-/// One more file of a recording.
+/// Another file of a folder.
 #[derive(Clone, Debug)]
 pub struct Part<'a> {
-    /// Its name in the folder.
+    /// The file's name in the folder.
     pub name: String,
     /// Its bytes.
     pub bytes: &'a [u8],
@@ -31,12 +31,12 @@ impl<'a> Input<'a> {
     }
 }
 
-/// Bytes that were unpacked, kept for as long as recordings borrow from them.
+/// Unpacked bytes, kept alive for the recordings that borrow from them.
 #[derive(Default)]
 pub struct Unpacked(FrozenVec<Vec<u8>>);
 
 impl Unpacked {
-    /// Keeps bytes.
+    /// Stores bytes.
     pub(crate) fn keep(&self, bytes: Vec<u8>) -> &[u8] {
         self.0.push_get(bytes)
     }

@@ -1,4 +1,4 @@
-//! Formats of recordings: each recognises its input, reads its metadata and lists its streams.
+//! Recording formats: each recognises its input, reads the metadata and lists the streams.
 //!
 //! ```text
 //! bytes of files ──one of FORMATS──┬──► Recording: settings, streams of bytes, sideband in order of time
@@ -6,10 +6,10 @@
 //! folder of a trace ──ctf──┬► events::Trace: streams of software events
 //! trace.dat ──ftrace───────┤
 //! perf.data ──perf─────────┘
-//! relay daemon ──lttng_live──► packets of such streams, while they are recorded
+//! relay daemon ──lttng_live──► packets of event streams, while they are recorded
 //! ```
 //!
-//! Formats take bytes and return values; the engine opens files.
+//! Formats convert bytes to values; the engine opens files.
 
 pub mod ctf;
 pub mod error;
@@ -25,25 +25,25 @@ pub use input::{Input, Part, Unpacked};
 use error::{Error, ErrorKind};
 use recording::Recording;
 
-/// A kind of file that holds a recording.
+/// A file format.
 #[derive(Clone, Copy, Debug)]
 pub struct Format {
-    /// What users call it.
+    /// The format's name for users.
     pub name: &'static str,
-    /// Whether a file with these bytes is of this format. At most one format says so of any file.
+    /// Returns whether a file with these bytes is of this format. At most one format accepts any file.
     pub recognise: fn(&[u8]) -> bool,
-    /// What is in it.
+    /// The content and how to read it.
     pub holds: Holds,
 }
 
-/// What a format holds, and how to read it.
+/// The content of a format, and the function that reads it.
 #[derive(Clone, Copy, Debug)]
 pub enum Holds {
     /// Control flow.
     ControlFlow(ReadFlow),
-    /// Software events: this reads the file that describes the others of its folder.
+    /// Software events. Reads the metadata file, which describes the other files of its folder.
     Events(fn(&[u8]) -> Result<events::schema::TraceClass, Error>),
-    /// Software events: this reads all of a file.
+    /// Software events. Reads the whole file.
     Traces(ReadTraces),
     /// Control flow, software events, or both.
     Both(ReadFlow, ReadTraces),
@@ -58,10 +58,10 @@ pub type ReadTraces = for<'a> fn(&Input<'a>) -> Result<Vec<events::Trace<'a>>, E
 /// Every format.
 pub const FORMATS: &[Format] = &[perf::FORMAT, ctf::FORMAT, ftrace::FORMAT];
 
-/// Reads an input of any format that holds control flow.
+/// Reads an input of any format with control flow.
 ///
 /// # Errors
-/// [`ErrorKind::NotRecognised`], or whatever the format says.
+/// [`ErrorKind::NotRecognised`], or the format's own error.
 pub fn read<'a>(input: &Input<'a>) -> Result<Recording<'a>, Error> {
     let format = FORMATS.iter().find(|format| (format.recognise)(input.bytes));
     let format = format.ok_or(Error { at: 0, kind: ErrorKind::NotRecognised })?;

@@ -1,8 +1,8 @@
-//! A raw buffer of Intel PT with its code, as `--pt FILE --code … --elf … --cpu …` name them.
+//! A raw Intel PT buffer and its code, as given by `--pt FILE --code … --elf … --cpu …`.
 //!
-//! A raw buffer has no mark at its beginning, so no recogniser finds it: the options say what it is. Code that is given
-//! by `--code` and `--elf` is the traced program's, wherever it ran: on the host or in a guest. Where code is given for
-//! one of them alone (`--guest-code`, `--host-elf` …), it is the other one's.
+//! A raw buffer has no magic number, so the options identify it. `--code` and `--elf` give the code of the traced
+//! program, on the host or in a guest. An option for one side (`--guest-code`, `--host-elf` …) leaves the unqualified
+//! ones to the other side.
 
 use std::{fmt, num::IntErrorKind, str::FromStr};
 
@@ -15,15 +15,15 @@ use crate::{
     recording::{Guest, GuestCode, Mapping, Piece, Recording, Sideband, SidebandKind, Stream, Thread},
 };
 
-/// The process and thread that a raw buffer and its code belong to: a buffer names none.
+/// Process and thread of a raw buffer and its code, which the buffer does not name.
 pub const THREAD: Thread = Thread { pid: 0, tid: 0 };
 
-/// An option's value that can't be understood.
+/// An invalid option value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OptionError {
-    /// The part that is wrong.
+    /// The invalid part.
     found: String,
-    /// What was expected in its place.
+    /// What was expected instead.
     expected: &'static str,
 }
 
@@ -39,7 +39,7 @@ fn wrong(found: &str, expected: &'static str) -> OptionError {
     OptionError { found: found.to_owned(), expected }
 }
 
-/// A number, hexadecimal with `0x` before it, else decimal.
+/// Parses a number: hexadecimal with `0x`, else decimal.
 fn number(text: &str) -> Result<u64, OptionError> {
     let parsed = match text.strip_prefix("0x").or_else(|| text.strip_prefix("0X")) {
         Some(digits) => u64::from_str_radix(digits, 16),
@@ -55,10 +55,10 @@ fn small<T: TryFrom<u64>>(text: &str) -> Result<T, OptionError> {
     T::try_from(number(text)?).map_err(|_| wrong(text, "a smaller number"))
 }
 
-/// Where code ran that an option gives.
+/// The machine on which the code of an option ran.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Owner {
-    /// Wherever the traced program ran.
+    /// The machine of the traced program.
     Traced,
     /// On the host.
     Host,
@@ -66,25 +66,25 @@ pub enum Owner {
     Guest,
 }
 
-/// The content of an ELF file that can't be used.
+/// Unusable content of an ELF file.
 #[derive(Debug)]
 pub struct BadElf {
-    /// Path of the file.
+    /// The file's path.
     pub file: String,
-    /// Why.
+    /// The error.
     pub error: Error,
 }
 
-/// Code as bytes of a file at an address: `FILE@ADDRESS[:OFFSET[:SIZE]]`.
+/// Code in a file, loaded at an address: `FILE@ADDRESS[:OFFSET[:SIZE]]`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Code {
-    /// Path of the file.
+    /// The file's path.
     pub file: String,
-    /// Address of its first byte that counts.
+    /// Address of the first byte used.
     pub address: u64,
-    /// Offset of that byte in the file.
+    /// File offset of that byte.
     pub offset: u64,
-    /// Number of bytes; all that the file has, where none is given.
+    /// Number of bytes; `None` for the rest of the file.
     pub size: Option<u64>,
 }
 
@@ -104,19 +104,19 @@ impl FromStr for Code {
     }
 }
 
-/// Code as an ELF file: `FILE[@BASE]`.
+/// Code in an ELF file: `FILE[@BASE]`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Elf {
-    /// Path of the file.
+    /// The file's path.
     pub file: String,
-    /// Address of the lowest segment; where the file says, if none is given.
+    /// Address of the lowest segment; `None` for the address in the file.
     pub base: Option<u64>,
 }
 
 impl FromStr for Elf {
     type Err = OptionError;
 
-    /// What follows the last `@` is a base only where it is a number: names of libraries may hold an `@`.
+    /// The part after the last `@` is a base only if it is a number: library names may contain an `@`.
     fn from_str(text: &str) -> Result<Elf, OptionError> {
         let split = text.rsplit_once('@').and_then(|(file, base)| Some((file, number(base).ok()?)));
         let (file, base) = split.map_or((text, None), |(file, base)| (file, Some(base)));
@@ -124,7 +124,7 @@ impl FromStr for Elf {
     }
 }
 
-/// A processor model: `FAMILY/MODEL[/STEPPING]`, display numbers, stepping 0 where none is given.
+/// Parses a processor model, `FAMILY/MODEL[/STEPPING]`, in display numbers. The stepping defaults to 0.
 pub fn cpu(text: &str) -> Result<Cpu, OptionError> {
     let expected = "FAMILY/MODEL[/STEPPING], such as 6/85/4";
     let parts: Vec<&str> = text.split('/').collect();
@@ -137,7 +137,7 @@ pub fn cpu(text: &str) -> Result<Cpu, OptionError> {
     }
 }
 
-/// CPUID leaf 15H: `EAX:EBX`. Gives the TSC's ticks per crystal tick as numerator (EBX) and denominator
+/// Parses `EAX:EBX` of CPUID leaf 15H. Returns the TSC's ticks per crystal tick as numerator (EBX) and denominator
 /// (EAX).
 pub fn tsc_ctc_ratio(text: &str) -> Result<(u32, u32), OptionError> {
     let expected = "EAX:EBX of CPUID leaf 15H, neither of them 0";
@@ -146,24 +146,25 @@ pub fn tsc_ctc_ratio(text: &str) -> Result<(u32, u32), OptionError> {
     if denominator == 0 || numerator == 0 { Err(wrong(text, expected)) } else { Ok((numerator, denominator)) }
 }
 
-/// `--mtc-freq`: the value of RTIT_CTL.MTCFreq, 0 to 15.
+/// Parses `--mtc-freq`: the value of RTIT_CTL.MTCFreq, 0 to 15.
 pub fn mtc_frequency(text: &str) -> Result<u8, OptionError> {
     small(text).ok().filter(|&frequency| frequency < 16).ok_or(wrong(text, "RTIT_CTL.MTCFreq, 0 to 15"))
 }
 
-/// `--nom-freq`: the maximum non-turbo ratio, bits 15:8 of MSR_PLATFORM_INFO.
+/// Parses `--nom-freq`: the maximum non-turbo ratio, bits 15:8 of MSR_PLATFORM_INFO.
 pub fn max_nonturbo_ratio(text: &str) -> Result<u8, OptionError> {
     small(text).ok().filter(|&ratio| ratio != 0).ok_or(wrong(text, "MSR_PLATFORM_INFO[15:8], 1 to 255"))
 }
 
-/// A recording of one raw buffer. Its code is sideband without a time: all of it was there before the
+/// Makes a recording of one raw buffer. Its code becomes sideband without a timestamp: all of it is mapped before the
 /// trace begins.
 ///
-/// `settings` says what the options said of the processor; TSC packets are taken as they come. `code`
-/// has the length of each file in bytes, `elf` each file's content. The mappings' names are the paths.
+/// `settings` is the processor's configuration from the options; TSC packets are assumed to be enabled. `code` comes
+/// with the length of each file in bytes, `elf` with the content of each file. Paths become the names of the
+/// mappings.
 ///
 /// # Errors
-/// An ELF file that is none, or one without segments to load. Code that lies outside its file is a loss.
+/// An invalid ELF file, or one without loadable segments. Code outside its file is a loss.
 pub fn recording<'a>(
     trace: &'a [u8],
     settings: Config,
@@ -203,7 +204,7 @@ pub fn recording<'a>(
     })
 }
 
-/// The mappings of host and guest. The traced program is whichever has no code of its own given, or both.
+/// Assigns the mappings to host and guest. The traced program runs on the side without code of its own, or on both.
 fn owned<'a>(mappings: &[(Owner, Mapping<'a>)]) -> (Vec<Sideband<'a>>, GuestCode) {
     let given = |owner| mappings.iter().any(|(of, _)| *of == owner);
     let (host, guest) = (given(Owner::Host), given(Owner::Guest));
@@ -244,7 +245,7 @@ fn outside(code: &Code, size: u64, length: u64) -> Loss {
     }
 }
 
-/// The segments that a loader would load, moved so that the lowest lies at the base.
+/// The loadable segments, moved so that the lowest lies at the base.
 fn segments<'a>(elf: &'a Elf, content: &[u8]) -> Result<Vec<Mapping<'a>>, Error> {
     let error = |reason: String| Error { at: 0, kind: ErrorKind::Text { what: "ELF file", reason } };
     let parsed = object::File::parse(content).map_err(|reason| error(reason.to_string()))?;

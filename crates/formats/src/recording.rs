@@ -1,4 +1,4 @@
-//! What every recording of control flow comes down to, whatever its container.
+//! The common form of control-flow recordings in any container.
 
 use hodo_clock::Nanos;
 use hodo_intel_pt::Config;
@@ -10,27 +10,27 @@ use serde::{Deserialize, Serialize};
 pub struct Recording<'a> {
     /// The trace's settings.
     pub config: Config,
-    /// One stream a thread or a CPU.
+    /// One stream per thread or per CPU.
     pub streams: Vec<Stream<'a>>,
-    /// What the kernel (or its stand-in) said meanwhile, in order of time; records without a time
-    /// keep the place that they have in the file.
+    /// Records of the kernel, or of the emulator in its place, in order of time. Records without a timestamp keep
+    /// their position in the file.
     pub sideband: Vec<Sideband<'a>>,
-    /// The events that were recorded, Intel PT's own among them.
+    /// The recorded events, including Intel PT's own.
     pub events: Vec<RecordedEvent>,
-    /// The code of BPF programs, which no file holds.
+    /// Code of BPF programs, which is in no file.
     pub bpf: Vec<BpfProgram<'a>>,
-    /// Where the code of guests is.
+    /// The location of guest code.
     pub guest_code: GuestCode,
-    /// What the emulated processor adds to its recordings.
+    /// Additional data from the emulated processor.
     pub emulated: Option<Emulated<'a>>,
-    /// Facts for `hodo info`, in order: name and value.
+    /// Names and values for `hodo info`, in order.
     pub facts: Vec<(&'static str, String)>,
-    /// What is missing from the recording.
+    /// Data missing from the recording.
     pub loss: Vec<Loss>,
 }
 
 impl<'a> Recording<'a> {
-    /// The sideband of the machine that was recorded on, without that of its guests.
+    /// The sideband of the host, without that of its guests.
     pub fn of_host(&self) -> impl DoubleEndedIterator<Item = &Sideband<'a>> {
         self.sideband.iter().filter(|sideband| sideband.guest.is_none())
     }
@@ -39,12 +39,11 @@ impl<'a> Recording<'a> {
 /// The trace bytes of one source.
 #[derive(Clone, Debug, Default)]
 pub struct Stream<'a> {
-    /// The CPU, in a per-CPU recording.
+    /// The CPU in a per-CPU recording.
     pub cpu: Option<u32>,
-    /// Process and thread, in a per-thread recording.
+    /// Process and thread in a per-thread recording.
     pub thread: Option<Thread>,
-    /// The bytes, in order. Packets may continue from one piece to the next, unless that one says
-    /// that bytes are missing before it.
+    /// The bytes, in order. A packet may continue in the next piece, unless that has [`Piece::after_gap`] set.
     pub pieces: Vec<Piece<'a>>,
 }
 
@@ -57,219 +56,218 @@ pub struct Thread {
     pub tid: u32,
 }
 
-/// A run of trace bytes as it lies in the file.
+/// Contiguous trace bytes of a file.
 #[derive(Clone, Copy, Debug)]
 pub struct Piece<'a> {
-    /// Offset of the first byte in the file.
+    /// File offset of the first byte.
     pub file_offset: u64,
     /// The bytes.
     pub bytes: &'a [u8],
-    /// Bytes are missing before this piece (a snapshot, a sample, a truncated buffer): synchronise anew.
+    /// Whether bytes are missing before this piece (a snapshot, a sample, a truncated buffer). The decoder must
+    /// resynchronise.
     pub after_gap: bool,
 }
 
 /// One sideband record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sideband<'a> {
-    /// When, on the recording's clock; `None` where the record carries no time.
+    /// Timestamp on the recording's clock, if the record has one.
     pub time: Option<Nanos>,
-    /// The CPU it happened on, where the record says so.
+    /// The CPU, if the record contains it.
     pub cpu: Option<u32>,
-    /// Whom it is about.
+    /// The process and thread that the record is about.
     pub thread: Thread,
-    /// The virtual machine that it happened in; `None` for the machine that was recorded on. Threads,
-    /// addresses and paths are then the guest's own.
+    /// The virtual machine; `None` for the host. Threads, addresses and paths are then the guest's.
     pub guest: Option<Guest>,
-    /// What happened.
+    /// The content of the record.
     pub kind: SidebandKind<'a>,
 }
 
-/// Where the code is that runs in virtual machines.
+/// The location of code that runs in virtual machines.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum GuestCode {
-    /// The recording does not say.
+    /// Not recorded.
     #[default]
     Unknown,
-    /// In the program that the host maps where a guest runs: the hypervisor's process.
+    /// In the hypervisor's process, as the host maps it.
     OfHost,
-    /// In the mappings of guests among the sideband; all guests have the same.
+    /// In the guests' own mappings in the sideband, which all guests share.
     Mapped,
 }
 
 /// A virtual machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Guest {
-    /// The host's process that runs it; 0 where the recording does not say.
+    /// The host process that runs the virtual machine; 0 if not recorded.
     pub pid: u32,
-    /// The virtual CPU, where the record says so.
+    /// The virtual CPU, if recorded.
     pub vcpu: Option<u32>,
 }
 
-/// What a sideband record says.
+/// The content of a sideband record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SidebandKind<'a> {
-    /// A file (or something with a name in brackets) was mapped for execution.
+    /// An executable mapping of a file, or of a bracketed name such as `[vdso]`.
     Map(Mapping<'a>),
-    /// The thread got a name; `exec` where that was because it executed another program, which
-    /// also dropped every mapping of the process.
+    /// A thread's new name. If `exec` is set, the thread executed another program, which removed all mappings of the
+    /// process.
     Comm {
         /// The name.
         name: &'a [u8],
-        /// Whether it executed another program.
+        /// Whether an `exec` set the name.
         exec: bool,
     },
-    /// The process or thread was made by this one.
+    /// The process or thread was created.
     Fork {
-        /// This one.
+        /// The creating thread.
         parent: Thread,
     },
-    /// The thread ended.
+    /// The thread exited.
     Exit,
     /// The thread was scheduled in.
     SwitchIn,
     /// The thread was scheduled out.
     SwitchOut {
-        /// Whether it could have run on.
+        /// Whether the thread was still runnable.
         preempted: bool,
-        /// Who runs next on this CPU, where the record says so.
+        /// The next thread on this CPU, if recorded.
         next: Option<Thread>,
     },
     /// Tracing of the thread began.
     TraceStart,
-    /// The tracer lost this many records.
+    /// The tracer lost records.
     Lost {
-        /// How many.
+        /// The number of lost records.
         records: u64,
     },
-    /// The kernel took fewer samples for a time, or all of them again.
+    /// The kernel throttled sampling, or stopped throttling it.
     Throttle {
-        /// Fewer.
+        /// Whether throttling begins.
         on: bool,
     },
-    /// The kernel registered code that it made at run time, or dropped it.
+    /// The kernel registered or removed code generated at run time.
     KernelSymbol(KernelSymbol<'a>),
     /// A BPF program was loaded or unloaded.
     BpfProgram {
-        /// The kernel's number of the program.
+        /// The kernel's id of the program.
         id: u32,
-        /// Loaded; unloaded, where not.
+        /// Whether the program was loaded or unloaded.
         loaded: bool,
         /// Hash of the program's source form.
         tag: &'a [u8],
     },
-    /// The kernel changed its own code.
+    /// The kernel modified its own code.
     TextPoke(TextPoke<'a>),
-    /// The number by which PEBS records in the trace name one of the recording's events.
+    /// The id with which PEBS records in the trace refer to an event of the recording.
     HardwareId {
-        /// The number: the index of a counter.
+        /// The id: the index of a counter.
         id: u64,
         /// Index into [`Recording::events`].
         event: usize,
     },
 }
 
-/// Code that the kernel made at run time: a BPF program, a trampoline, a copy of a probed instruction.
+/// Kernel code generated at run time: a BPF program, a trampoline, a copy of a probed instruction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KernelSymbol<'a> {
     /// First address.
     pub address: u64,
     /// Length in bytes.
     pub length: u64,
-    /// Its name.
+    /// The name.
     pub name: &'a [u8],
-    /// It is a BPF program.
+    /// Whether it is a BPF program.
     pub bpf: bool,
-    /// It was dropped.
+    /// Whether it was removed.
     pub dropped: bool,
 }
 
-/// A change of the kernel's code.
+/// A modification of kernel code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TextPoke<'a> {
     /// First address.
     pub address: u64,
-    /// The bytes before; none, where the code is new.
+    /// The bytes before; empty for new code.
     pub old: &'a [u8],
-    /// The bytes from now on; none, where the code is gone.
+    /// The bytes afterwards; empty for removed code.
     pub new: &'a [u8],
 }
 
-/// An event that was recorded.
+/// A recorded event.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RecordedEvent {
-    /// Its name, such as `intel_pt//u`; empty where the recording has none.
+    /// The name, such as `intel_pt//u`; empty if not recorded.
     pub name: String,
-    /// Its PMU: `perf_event_attr.type`.
+    /// The PMU: `perf_event_attr.type`.
     pub pmu: u32,
-    /// What of the PMU: `perf_event_attr.config`.
+    /// The event of the PMU: `perf_event_attr.config`.
     pub config: u64,
 }
 
-/// A BPF program as it lay in the kernel.
+/// The code of a BPF program in the kernel.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct BpfProgram<'a> {
-    /// The kernel's number of the program.
+    /// The kernel's id of the program.
     pub id: u32,
-    /// Its functions: first address and code.
+    /// First address and code of each function.
     pub functions: Vec<(u64, &'a [u8])>,
 }
 
-/// A mapping of code.
+/// An executable mapping.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mapping<'a> {
     /// First address.
     pub address: u64,
     /// Length in bytes.
     pub length: u64,
-    /// Offset in the file of the byte at `address`.
+    /// File offset of the byte at `address`.
     pub file_offset: u64,
-    /// The file's path as the traced system named it, or a name such as `[vdso]` or `//anon`.
+    /// The file's path in the traced system, or a name such as `[vdso]` or `//anon`.
     pub name: &'a [u8],
-    /// The file's build id, where the recording has it; empty else.
+    /// The file's build id; empty if not recorded.
     pub build_id: &'a [u8],
     /// Whether it is kernel code.
     pub kernel: bool,
 }
 
-/// What the emulated processor keeps beside the trace: exact counts to check a decoder against, and
-/// code that no file holds.
+/// Additional data from the emulated processor: exact counts to verify a decoder with, and code that is in no file.
 #[derive(Clone, Debug, Default)]
 pub struct Emulated<'a> {
-    /// The part that is written as JSON.
+    /// The part stored as JSON.
     pub notes: EmulatedNotes,
-    /// Code that no file holds, in order of time.
+    /// Code that is in no file, in order of time.
     pub code: Vec<KeptCode<'a>>,
-    /// The symbols of the machine's kernel, as `/proc/kallsyms` has them; empty, where no kernel was recorded.
+    /// Symbols of the emulated machine's kernel, in `/proc/kallsyms` format; empty if no kernel was recorded.
     pub kallsyms: &'a [u8],
 }
 
 impl KeptCode<'_> {
-    /// The process of code that is the kernel's.
+    /// The process id of kernel code.
     pub const KERNEL: u32 = u32::MAX;
 }
 
-/// The emulated processor's account of itself and of what it ran.
+/// The emulator's description of itself and of what it executed.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EmulatedNotes {
-    /// Who emulated, such as `qemu-x86_64 7.2.22`.
+    /// The emulator, such as `qemu-x86_64 7.2.22`.
     pub engine: String,
-    /// Instructions (cycles, ticks) in a second of the virtual clock.
+    /// Instructions (cycles, ticks) per second of the virtual clock.
     pub frequency: u64,
-    /// What each thread really ran.
+    /// Exact counts of each thread.
     pub threads: Vec<Truth>,
-    /// What each virtual processor really ran, where a whole machine was recorded.
+    /// Exact counts of each virtual processor, for whole-machine recordings.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub cpus: Vec<CpuTruth>,
-    /// What ran outside the emulator, and why.
+    /// Programs that ran outside the emulator, with the reason.
     pub untraced: Vec<Untraced>,
 }
 
-/// What one thread really ran, by the emulator's own count: the ground truth.
+/// Exact counts of one thread by the emulator: the ground truth.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Truth {
     /// Process and thread.
     pub thread: Thread,
-    /// Instructions retired; a `rep` string instruction is one, however many rounds it makes.
+    /// Instructions retired; a `rep` string instruction counts once, however often it iterates.
     pub instructions: u64,
     /// Near calls retired.
     pub calls: u64,
@@ -279,41 +277,40 @@ pub struct Truth {
     pub traced_calls: u64,
 }
 
-/// What one virtual processor really ran while its trace was on, by the emulator's own count.
+/// Exact counts of one virtual processor while its trace was on, by the emulator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CpuTruth {
     /// The virtual processor.
     pub cpu: u32,
     /// Instructions retired.
     pub instructions: u64,
-    /// Digest of their addresses, in order: `digest = digest * 0x9e3779b97f4a7c15 + address` for each, from 0
-    /// on, in 64 bits.
+    /// 64-bit digest of the instruction addresses in order, from 0: `digest = digest * 0x9e3779b97f4a7c15 + address`.
     pub digest: u64,
-    /// Whether an account that counts instructions one by one, as they begin, came to the same; unknown where
-    /// there was none.
+    /// Whether an independent count of single instructions, taken as each begins, agrees; `None` if there was no such
+    /// count.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub witnessed: Option<bool>,
 }
 
-/// A program that ran where the emulator could not follow.
+/// A program that the emulator could not trace.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Untraced {
-    /// Who started it.
+    /// The thread that started it.
     pub thread: Thread,
-    /// When, in nanoseconds of the virtual clock.
+    /// Start time in nanoseconds of the virtual clock.
     pub time_ns: u64,
-    /// Why, for people.
+    /// The reason, for people.
     pub reason: String,
 }
 
-/// Bytes of code that no file holds, as they were from a time on.
+/// A version of code that is in no file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KeptCode<'a> {
     /// The process, or [`KeptCode::KERNEL`].
     pub pid: u32,
-    /// From when on.
+    /// Start of validity.
     pub time: Nanos,
-    /// When it was found there, on the clock that the program's own files use (`CLOCK_MONOTONIC`).
+    /// Time of discovery on the clock of the program's own files (`CLOCK_MONOTONIC`).
     pub found: Option<Nanos>,
     /// First address.
     pub address: u64,

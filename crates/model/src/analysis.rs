@@ -1,11 +1,11 @@
-//! The contract of an analysis: how the items of a trace become a table.
+//! The contract of an analysis: how it makes a table from the items of a trace.
 //!
 //! ```text
 //! begin ──fold each item──► partial ──merge with its neighbours──► partial of the whole ──finish──► Table
 //! ```
 //!
-//! The law: for every way to cut a trace into tasks and to group the merges, the table is exactly that of one task.
-//! So `merge` is associative, and a fold of the whole equals any merge of its parts.
+//! The law: the table is the same as that of a single task, however the trace is split into tasks and the merges are
+//! grouped. So `merge` is associative, and folding a whole equals merging its parts.
 
 use hodo_clock::Nanos;
 use serde::{Serialize, de::DeserializeOwned};
@@ -19,15 +19,15 @@ use crate::{
 /// One item of a task.
 #[derive(Clone, Copy, Debug)]
 pub enum Item<'a> {
-    /// A software event. Events of all streams come in order of time.
+    /// A software event. The events of all streams arrive in order of time.
     Event(&'a KernelEvent<'a>),
-    /// Control flow of one thread, in the order of execution.
+    /// Control flow of one thread, in execution order.
     Flow(FlowEvent<'a>),
-    /// How many events there were; in any order.
+    /// Event counts, in any order.
     Counts(&'a Counts<'a>),
 }
 
-/// What of the control flow an analysis reads.
+/// The control flow that an analysis reads.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum FlowInterest {
     /// Nothing.
@@ -35,24 +35,25 @@ pub enum FlowInterest {
     None,
     /// Runs of instructions, calls, returns and gaps.
     Runs,
-    /// The same, and the [number](FlowEvent::Number) of the first instruction. Numbers cost another pass of decoding.
+    /// As [`Runs`](FlowInterest::Runs), plus the [number](FlowEvent::Number) of the first instruction. Numbers cost
+    /// another decoding pass.
     Numbered,
 }
 
 /// What an analysis reads.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Interest<'a> {
-    /// Kinds of events, and the places of the fields that are read of them.
+    /// Kinds of events, and the positions of the fields that the analysis reads.
     pub events: &'a [(Kind, &'static [usize])],
-    /// Whether [`KernelEvent::thread`] and the names of threads are used.
+    /// Whether the analysis reads [`KernelEvent::thread`] and thread names.
     pub threads: bool,
-    /// The period whose ends are read, as [`Kind::PeriodBegin`] and [`Kind::PeriodEnd`].
+    /// The period whose ends the analysis reads, as [`Kind::PeriodBegin`] and [`Kind::PeriodEnd`].
     pub period: Option<&'a Period>,
-    /// Another analysis whose partial [`Analysis::finish`] reads. Analyses with the same base share it.
+    /// Another analysis whose partial [`Analysis::finish`] reads. Analyses with the same base share its partial.
     pub base: Option<&'static dyn AnyAnalysis>,
     /// Control flow.
     pub flow: FlowInterest,
-    /// Counts of events.
+    /// Event counts.
     pub counts: CountInterest,
 }
 
@@ -66,63 +67,64 @@ impl<'a> Interest<'a> {
         counts: CountInterest::None,
     };
 
-    /// Events, and which thread ran when each happened.
+    /// Reads events, and the thread that ran at each.
     pub const fn events(events: &'a [(Kind, &'static [usize])]) -> Interest<'a> {
         Interest { events, threads: true, ..Interest::NOTHING }
     }
 
-    /// Control flow.
+    /// Reads control flow.
     pub const fn flow(flow: FlowInterest) -> Interest<'a> {
         Interest { flow, ..Interest::NOTHING }
     }
 
-    /// Counts of events.
+    /// Reads event counts.
     pub const fn counts(counts: CountInterest) -> Interest<'a> {
         Interest { counts, ..Interest::NOTHING }
     }
 
-    /// The same without following threads.
+    /// Stops tracking threads.
     pub const fn without_threads(self) -> Interest<'a> {
         Interest { threads: false, ..self }
     }
 
-    /// The same with the ends of a period.
+    /// Adds the ends of a period.
     pub const fn with_period(self, period: Option<&'a Period>) -> Interest<'a> {
         Interest { period, ..self }
     }
 
-    /// The same with the partial of another analysis.
+    /// Adds the partial of another analysis.
     pub const fn with_base(self, base: &'static dyn AnyAnalysis) -> Interest<'a> {
         Interest { base: Some(base), ..self }
     }
 }
 
-/// What is known where a task begins.
+/// What is known at the start of a task.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Start<'a> {
-    /// The variable parts of events' names (such as `openat` of `syscall_entry_openat`), by [`KernelEvent::name`].
+    /// The variable parts of event names (such as `openat` in `syscall_entry_openat`), indexed by
+    /// [`KernelEvent::name`].
     pub names: &'a [String],
-    /// Whether the trace begins here.
+    /// Whether the task starts at the beginning of the trace.
     pub is_first: bool,
 }
 
-/// Which threads, CPUs and rows a table is made of.
+/// The view, threads, processes and CPUs that a table covers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Selection {
-    /// Which of the report's views; empty for the default one.
+    /// The name of one of the report's views; empty for the default.
     pub view: String,
     /// Thread ids; empty for all.
     pub tids: Vec<u32>,
     /// Process ids; empty for all.
     pub pids: Vec<u32>,
-    /// Names of threads; empty for all.
+    /// Thread names; empty for all.
     pub comms: Vec<String>,
     /// CPUs; empty for all.
     pub cpus: Vec<u32>,
 }
 
 impl Selection {
-    /// Whether nothing is left out.
+    /// Whether every thread and CPU is selected.
     pub fn is_of_all(&self) -> bool {
         self.tids.is_empty() && self.pids.is_empty() && self.comms.is_empty() && self.cpus.is_empty()
     }
@@ -133,25 +135,25 @@ impl Selection {
     }
 }
 
-/// What [`Analysis::finish`] may look up.
+/// What [`Analysis::finish`] can look up.
 #[derive(Clone)]
 pub struct FinishContext<'a> {
-    /// As [`Start::names`].
+    /// See [`Start::names`].
     pub names: &'a [String],
-    /// The time of the first event of any kind, and of the last.
+    /// Times of the first and the last event of any kind.
     pub span: (Nanos, Nanos),
-    /// What to make the table of.
+    /// The view and filters of the table.
     pub selection: &'a Selection,
-    /// Names of threads, and which thread ran where a partial did not know it.
+    /// Thread names, and the thread behind a placeholder in a partial.
     pub threads: &'a Threads,
     /// The partial of [`Interest::base`].
     pub base: Option<&'a AnyPartial>,
-    /// Functions and lines of the code that ran.
+    /// Functions and source lines of executed code.
     pub sources: &'a dyn Sources,
 }
 
 impl<'a> FinishContext<'a> {
-    /// The whole of control flow or counts, of which no events are known.
+    /// The context for control flow or counts, without events.
     pub fn without_events(
         selection: &'a Selection,
         threads: &'a Threads,
@@ -160,49 +162,49 @@ impl<'a> FinishContext<'a> {
         FinishContext { names: &[], span: Default::default(), selection, threads, base: None, sources }
     }
 
-    /// The partial of [`Interest::base`], of a type that the analysis knows.
+    /// The partial of [`Interest::base`], downcast to its type.
     pub fn base<P: 'static>(&self) -> &P {
         let base = self.base.and_then(|base| base.downcast_ref());
         base.expect("a pass folds the bases of its analyses")
     }
 
-    /// Names of functions.
+    /// Function names.
     pub fn functions(&self) -> &'a dyn Names {
         self.sources
     }
 }
 
-/// A computation over a trace that may be cut anywhere; see the [law](self).
+/// A computation over a trace that can be split anywhere; see the [law](self).
 pub trait Analysis: Send + Sync + 'static {
-    /// What is known after some items; travels between threads, processes and machines.
+    /// The result of folding some items. It is sent between threads, processes and machines.
     type Partial: Send + Sync + Serialize + DeserializeOwned + 'static;
 
-    /// What it reads. An item that it does not ask for may be folded all the same, if another analysis of the pass
-    /// asks for it.
+    /// What the analysis reads. `fold` must accept items outside this interest: another analysis of the pass may
+    /// request them.
     fn interest(&self) -> Interest<'_>;
 
-    /// The partial of a task before its first item. What came before is unknown, unless the trace begins here.
+    /// The partial of a task before its first item. Earlier state is unknown, unless the task starts the trace.
     fn begin(&self, start: &Start<'_>) -> Self::Partial;
 
-    /// Adds an item.
+    /// Adds one item.
     fn fold(&self, partial: &mut Self::Partial, item: Item<'_>);
 
-    /// Joins two neighbours; `earlier` ends where `later` begins, and where `threads` run.
+    /// Merges two adjacent partials. `threads` is the thread state at the end of `earlier`.
     fn merge(&self, earlier: Self::Partial, later: Self::Partial, threads: &Threads) -> Self::Partial;
 
-    /// Whether [`Analysis::merge`] may take its neighbours in either order, as sums may.
+    /// Whether [`Analysis::merge`] accepts its arguments in either order, as sums do.
     fn is_commutative(&self) -> bool {
         false
     }
 
-    /// The heading of a table whose rows may [leave before the end](Analysis::settle); `None` where all stay.
+    /// The heading of a table whose rows can [leave early](Analysis::settle). `None` if all rows stay until the end.
     fn heading(&self) -> Option<Heading> {
         None
     }
 
-    /// Moves rows out of the partial of a trace's beginning, which ends at a time: those that no later item can
-    /// change, in the order of the table. [`Analysis::finish`] then makes a table of the others, which come behind them,
-    /// and of the figures of all.
+    /// Moves rows that no later item can change out of the partial, in table order. The partial covers the trace from
+    /// its beginning up to `until`. [`Analysis::finish`] then returns a table of the remaining rows, which follow the
+    /// moved ones; its summary covers all rows.
     fn settle(
         &self,
         _partial: &mut Self::Partial,
@@ -212,37 +214,37 @@ pub trait Analysis: Send + Sync + 'static {
     ) {
     }
 
-    /// Whether a partial that came from bytes holds together: what it refers to is there. Another one is refused, so
-    /// that whoever merges and finishes may rely on it.
+    /// Whether a deserialized partial is consistent: every reference in it resolves. Inconsistent partials are
+    /// rejected before `merge` and `finish`, which may rely on this.
     fn is_sound(&self, _partial: &Self::Partial) -> bool {
         true
     }
 
-    /// The table of a whole trace. An analysis of events gets one partial; an analysis of control flow gets one for
-    /// each thread, in the order of the recording.
+    /// Makes the table of a whole trace. An analysis of events gets one partial; an analysis of control flow gets one
+    /// per thread, in the order of the recording.
     fn finish(&self, partials: Vec<Self::Partial>, of: &FinishContext<'_>) -> Table;
 }
 
-/// The partial of an analysis of events or counts, of which there is one.
+/// Returns the single partial of an analysis of events or counts.
 ///
 /// # Panics
-/// Where there is not exactly one.
+/// If there is not exactly one partial.
 pub fn only<P>(partials: Vec<P>) -> P {
     let [partial] = partials.try_into().ok().expect("events are merged into one partial");
     partial
 }
 
-/// An analysis of control flow that takes cheaper items than [`Item::Flow`]: optional, and equal to folding those by
-/// law. [`Plain`] is for analyses that do without.
+/// Optional fast paths of a control-flow analysis: items that are cheaper than [`Item::Flow`], with the same result.
+/// Wrap an analysis without fast paths in [`Plain`].
 pub trait FastFlow: Analysis {
-    /// What a thread remembers of paths from one task to the next.
+    /// The memoized paths of a thread, kept from one task to the next.
     type Memory: Default;
 
-    /// Whether [`FastFlow::fold_function_runs`] is used. For analyses that do not look into the code.
+    /// Whether to call [`FastFlow::fold_function_runs`]. For analyses that ignore the executed code.
     const TAKES_FUNCTION_RUNS: bool = false;
 
-    /// Adds function runs that follow each other, the first of which begins what they count: the same as folding the
-    /// [`FlowEvent::Run`]s that each is made of, and what its last instruction was; then [`FlowEvent::Time`], if one is given.
+    /// Adds a batch of consecutive function runs, then a [`FlowEvent::Time`] if `_until` is given. Equal to folding
+    /// each run's [`FlowEvent::Run`]s and its final transfer.
     fn fold_function_runs(
         &self,
         _partial: &mut Self::Partial,
@@ -252,16 +254,16 @@ pub trait FastFlow: Analysis {
     ) {
     }
 
-    /// Swaps what a partial remembers of paths; all that those paths added is then part of the partial.
+    /// Swaps the memoized paths of a partial, after adding everything they accumulated to the partial.
     fn exchange(&self, _partial: &mut Self::Partial, _memory: &mut Self::Memory) {}
 
-    /// A number for everything that decides what runs do to a partial; `None` where items have to be folded.
+    /// A number that determines what runs do to the partial. `None` if items must be folded.
     fn state(&self, _partial: &mut Self::Partial) -> Option<u32> {
         None
     }
 
-    /// Learns what runs that follow each other do in a state, which need not be the present one: the number of that
-    /// path, and the state behind it. `None` where the runs have to be folded.
+    /// Memoizes what consecutive runs do in `_state`, which may differ from the current state. Returns the number of
+    /// the path and the state after it, or `None` if the runs must be folded.
     fn learn(
         &self,
         _partial: &mut Self::Partial,
@@ -271,15 +273,15 @@ pub trait FastFlow: Analysis {
         None
     }
 
-    /// Adds the runs of a learned path: the same as folding its items, except for the state, which
-    /// [`FastFlow::resume`] sets.
+    /// Adds the runs of a memoized path. Equal to folding its items, except for the state, which [`FastFlow::resume`]
+    /// sets.
     fn fold_path(&self, _partial: &mut Self::Partial, _path: u32) {}
 
-    /// Sets the state that paths led to.
+    /// Sets the state after a sequence of paths.
     fn resume(&self, _partial: &mut Self::Partial, _state: u32) {}
 }
 
-/// An analysis of control flow without [fast paths](FastFlow).
+/// Wraps an analysis of control flow without [fast paths](FastFlow).
 #[derive(Clone, Copy, Debug)]
 pub struct Plain<A>(pub A);
 

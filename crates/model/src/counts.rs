@@ -2,7 +2,7 @@
 
 use hodo_clock::OriginNanos;
 
-/// What is counted.
+/// The counts that an analysis reads.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum CountInterest {
     /// Nothing.
@@ -10,36 +10,36 @@ pub enum CountInterest {
     None,
     /// The events of each stream.
     Streams,
-    /// The events of each stream in spans of time, which are this many nanoseconds wide, or as suits the trace.
+    /// The events of each stream per bin. The width is this many nanoseconds, or chosen to suit the trace.
     Bins(Option<u64>),
 }
 
-/// A span of time that begins at a multiple of its width from the clock's origin.
+/// A time interval that begins at a multiple of its width, counted from the clock's origin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bin {
-    /// Which multiple.
+    /// The multiple.
     pub number: i128,
-    /// Nanoseconds.
+    /// The width in nanoseconds.
     pub width: i128,
 }
 
-/// What was counted in a stream, or in a part of it.
+/// Event counts of a stream or of a part of it.
 #[derive(Clone, Copy, Debug)]
 pub struct Counts<'a> {
-    /// Indices of the trace and of the stream in it.
+    /// Index of the trace, and index of the stream in it.
     pub stream: (u32, u32),
     /// The stream's name.
     pub name: &'a str,
-    /// Names of events, and how many there were of each.
+    /// Event names with the count of each.
     pub events: &'a [(&'a str, u64)],
-    /// Events that the tracer lost.
+    /// Number of events that the tracer lost.
     pub events_lost: u64,
-    /// Packets that the tracer lost.
+    /// Number of packets that the tracer lost.
     pub packets_lost: u64,
-    /// The times of the first event and of the last.
+    /// Times of the first and the last event.
     pub span: Option<(OriginNanos, OriginNanos)>,
-    /// The span of time that the events lie in; `None` for events without a time.
+    /// The bin of the events; `None` for events without a timestamp.
     pub bin: Option<Bin>,
-    /// How wide spans of time are; 0 where they are not asked for.
+    /// The width of bins in nanoseconds; 0 if no bins are requested.
     pub width: i128,
 }

@@ -1,4 +1,4 @@
-//! Analyses beside each other whose partials differ in type.
+//! Type-erased analyses, so that analyses with different partials run side by side.
 
 use std::any::{Any, TypeId};
 
@@ -9,10 +9,10 @@ use crate::{
     kernel::{Chosen, Threads},
 };
 
-/// The partial of some analysis.
+/// The type-erased partial of an analysis.
 pub type AnyPartial = Box<dyn Any + Send + Sync>;
 
-/// An [`Analysis`] of some type. Methods take partials of that analysis; those of another are a panic.
+/// A type-erased [`Analysis`]. Methods panic on a partial of another analysis.
 pub trait AnyAnalysis: Send + Sync {
     /// See [`Analysis::interest`].
     fn interest(&self) -> Interest<'_>;
@@ -20,7 +20,7 @@ pub trait AnyAnalysis: Send + Sync {
     fn begin(&self, start: &Start<'_>) -> AnyPartial;
     /// Folds events; see [`Analysis::fold`].
     fn fold(&self, partial: &mut AnyPartial, events: Chosen<'_>);
-    /// Folds an item; see [`Analysis::fold`]. For items of which there are few.
+    /// Folds one item; see [`Analysis::fold`]. Use it for items that are rare.
     fn fold_item(&self, partial: &mut AnyPartial, item: Item<'_>);
     /// See [`Analysis::merge`].
     fn merge(&self, earlier: AnyPartial, later: AnyPartial, threads: &Threads) -> AnyPartial;
@@ -30,11 +30,11 @@ pub trait AnyAnalysis: Send + Sync {
     fn heading(&self) -> Option<Heading>;
     /// See [`Analysis::settle`].
     fn settle(&self, partial: &mut AnyPartial, until: Nanos, of: &FinishContext<'_>, rows: &mut TableBuilder);
-    /// The type of its partials.
+    /// The type of the analysis's partials.
     fn partial(&self) -> TypeId;
-    /// A partial as bytes, to travel to another process.
+    /// Serializes a partial, to send it to another process.
     fn pack(&self, partial: &AnyPartial) -> Vec<u8>;
-    /// The partial that bytes stand for; `None` where they are none of this analysis, or one that is not
+    /// Deserializes a partial. Returns `None` if the bytes are not a partial of this analysis or the partial is not
     /// [sound](Analysis::is_sound).
     fn unpack(&self, bytes: &[u8]) -> Option<AnyPartial>;
 }

@@ -1,14 +1,14 @@
-//! Software events: what a tracepoint wrote, whichever tracer it was.
+//! Software events: what a tracepoint recorded, in any tracer's format.
 //!
 //! ```text
 //! bytes of an event ──its format's reader──► FieldSink: each field in order ──► text, JSON, a condition
 //! ```
 //!
-//! Nothing here is allocated for an event: names and meanings belong to the metadata, text to the trace.
+//! No event allocates: names and meanings belong to the metadata, text to the trace.
 
 use std::ops::RangeInclusive;
 
-/// How people write a number.
+/// The base in which an integer is displayed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Base {
     /// 2.
@@ -22,7 +22,7 @@ pub enum Base {
     Hexadecimal,
 }
 
-/// A name for some values of an integer; ranges of several labels may overlap.
+/// A name for some values of an integer. Ranges of several labels may overlap.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Label {
     /// The name.
@@ -31,68 +31,68 @@ pub struct Label {
     pub ranges: Vec<RangeInclusive<i128>>,
 }
 
-/// What an integer means to people.
+/// How to display an integer.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Meaning {
-    /// How to write it.
+    /// The base.
     pub base: Base,
-    /// Its size in bits; negative numbers in another base than ten are written as that many bits.
+    /// Size in bits; negative numbers in a base other than ten are displayed as this many bits.
     pub size: u32,
-    /// Names of its values; where there are any, it is an enumeration.
+    /// Names of its values. If there are any, it is an enumeration.
     pub labels: Vec<Label>,
 }
 
 impl Meaning {
-    /// The names of a value, in the order of the metadata.
+    /// The names of a value, in metadata order.
     pub fn labels_of(&self, value: i128) -> impl Iterator<Item = &str> {
         let named = self.labels.iter().filter(move |label| label.ranges.iter().any(|r| r.contains(&value)));
         named.map(|label| label.name.as_str())
     }
 }
 
-/// What a field is called by what it is part of.
+/// A field's name within its parent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Name<'a> {
-    /// The member of a structure, or the chosen option of a variant.
+    /// The name of a structure's member, or of a variant's selected option.
     Member(&'a str),
-    /// An element of an array.
+    /// The index of an array's element.
     Element(u64),
 }
 
-/// A field that has parts.
+/// The kind of a field with parts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Compound {
     /// Members with names.
     Structure,
     /// Elements.
     Array,
-    /// Exactly one member: the chosen option.
+    /// Exactly one member: the selected option.
     Variant,
 }
 
-/// Takes the fields of an event, in their order.
+/// Receives the fields of an event, in order.
 pub trait FieldSink {
-    /// An integer that is never negative.
+    /// An unsigned integer.
     fn unsigned(&mut self, name: Name<'_>, value: u64, meaning: &Meaning);
-    /// An integer that may be negative.
+    /// A signed integer.
     fn signed(&mut self, name: Name<'_>, value: i64, meaning: &Meaning);
     /// A binary floating-point number.
     fn real(&mut self, name: Name<'_>, value: f64);
     /// True or false.
     fn boolean(&mut self, name: Name<'_>, value: bool);
-    /// Text: UTF-8, as far as the traced program kept to it.
+    /// Text: UTF-8, unless the traced program wrote something else.
     fn text(&mut self, name: Name<'_>, text: &[u8]);
     /// Bytes.
     fn blob(&mut self, name: Name<'_>, bytes: &[u8]);
-    /// An optional field that is not there.
+    /// An optional field that is missing.
     fn absent(&mut self, name: Name<'_>);
-    /// The parts of a field follow, up to its `end`.
+    /// Starts a field with parts; they follow up to the matching `end`.
     fn begin(&mut self, name: Name<'_>, compound: Compound);
-    /// The innermost field that has parts is complete.
+    /// Ends the innermost field with parts.
     fn end(&mut self, compound: Compound);
 }
 
-/// Takes no notice.
+/// Ignores all fields.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Ignore;
 

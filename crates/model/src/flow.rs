@@ -1,14 +1,14 @@
-//! Control flow as analyses see it: runs of instructions, calls, returns, gaps.
+//! Control flow as analyses read it: runs of instructions, calls, returns, gaps.
 
 use hodo_clock::Nanos;
 use serde::{Deserialize, Serialize};
 
 use crate::Transfer;
 
-/// A function of some module: which one is known to the symbol tables of the experiment.
+/// A function of a module, resolved by the symbol tables of the experiment.
 ///
-/// Identifiers depend only on the input, not on the order of decoding, so they may travel between
-/// threads, processes and machines.
+/// Identifiers depend only on the input, not on the order of decoding, so they are valid across threads, processes
+/// and machines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct FunctionId {
     /// Index of the module in the experiment.
@@ -17,33 +17,33 @@ pub struct FunctionId {
     pub index: u32,
 }
 
-/// Which part of a function an address is.
+/// The kind of address within a function.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Place {
     /// The function's first instruction.
     Entry,
-    /// Another of its instructions.
+    /// Another instruction of the function.
     Middle,
-    /// Some instruction of code whose functions are not known.
+    /// An instruction in code without function symbols.
     #[default]
     Unknown,
 }
 
-/// Where execution arrives.
+/// A point where execution arrives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Arrival {
     /// The address of the instruction.
     pub address: u64,
     /// Its function.
     pub function: FunctionId,
-    /// Where in the function that is.
+    /// The kind of address within the function.
     pub place: Place,
 }
 
 /// How straight-line code ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum End {
-    /// It runs on to the next instruction; also where it did not run to its end.
+    /// Falls through to the next instruction. Also used if the code did not run to its end.
     Next,
     /// A conditional branch.
     Conditional,
@@ -59,27 +59,26 @@ pub enum End {
     Far,
 }
 
-/// Which instructions ran, wherever they are mapped.
+/// The executed instructions, independent of where they are mapped.
 #[derive(Clone, Copy, Debug)]
 pub struct Code<'a> {
-    /// Where the module of the function holds the first one: an offset in its file; an address where
-    /// no file holds it.
+    /// Location of the first instruction: an offset in the module's file, or an address if no file contains it.
     pub offset: u64,
-    /// The tick from which on the code is what it is; 0 unless it was written anew.
+    /// The tick from which the code has this content; 0 unless it was overwritten.
     pub since: u64,
-    /// Their lengths in bytes.
+    /// Instruction lengths in bytes.
     pub lengths: &'a [u8],
-    /// Their bytes: one instruction after the other.
+    /// Instruction bytes, concatenated.
     pub bytes: &'a [u8],
-    /// The width of the mode that they ran in: 16, 32 or 64 bits.
+    /// The processor mode in bits: 16, 32 or 64.
     pub bits: u8,
-    /// What the last one is.
+    /// The kind of the last instruction.
     pub end: End,
-    /// The address that the last one goes to, of a direct branch; else the address after it.
+    /// The target of a direct branch at the end, or the address after the last instruction.
     pub target: u64,
 }
 
-/// Something that a chunk of a control-flow stream shows, in the order of execution.
+/// An item of control flow in a chunk, in execution order.
 ///
 /// Addresses are virtual addresses of the traced program.
 #[derive(Clone, Copy, Debug)]
@@ -88,64 +87,64 @@ pub enum FlowEvent<'a> {
     Run {
         /// Its first instruction.
         at: Arrival,
-        /// How many instructions.
+        /// The number of instructions.
         instructions: u64,
-        /// Which instructions those are.
+        /// The instructions.
         code: Code<'a>,
     },
-    /// The last instruction was a near call, which will return to this address.
+    /// The last instruction was a near call.
     Call {
-        /// The address after the call.
+        /// The address after the call, where it is expected to return.
         return_address: u64,
     },
     /// The last instruction was a near return.
     Return,
     /// The last instruction was a near jump through a register or memory.
     IndirectJump,
-    /// The thread left what is traced (a system call, an interrupt, the end of a filter's range).
+    /// The thread left the traced code (a system call, an interrupt, the end of a filter's range).
     Leave {
-        /// The instruction that was to run next, or that runs next elsewhere, where the trace says so.
+        /// The instruction that was due next, or that runs next untraced, if the trace contains it.
         next: Option<u64>,
     },
-    /// The thread came back to what is traced.
+    /// The thread returned to the traced code.
     Enter,
-    /// A segment begins, with the clock as it stands there, where known; segments know nothing of each
-    /// other's clocks. Each chunk begins with one.
+    /// A segment begins, with the clock at that point if known. Clocks of segments are independent. Each chunk begins
+    /// with one.
     Begin(Option<Nanos>),
-    /// The clock: all that was seen since the last time ran until this one.
+    /// The clock. Everything since the last timestamp ran until this one.
     Time(Nanos),
-    /// The core cycles of the segment so far, where the trace counts them: all that was seen since they were
-    /// told last ran in those that came since.
+    /// The core cycles of the segment so far, if the trace counts them. Everything since the last count ran in the
+    /// cycles since then.
     Cycles(u64),
-    /// The segment ends; what follows begins with [`FlowEvent::Begin`].
+    /// The segment ends. A [`FlowEvent::Begin`] follows.
     End,
-    /// Flow is missing here: nothing is known of the call stack any more.
+    /// Flow is missing here. The call stack is unknown after it.
     Gap,
-    /// The next instruction is the one of the thread with this number, counted from 0 as far as flow is
-    /// known. Told where the thread is taken up, if the analysis [asked for it](crate::FlowInterest::Numbered).
+    /// The number of the next instruction within the thread, counted from 0 over the known flow. Reported where
+    /// decoding of the thread starts, if the analysis [requests it](crate::FlowInterest::Numbered).
     Number(u64),
-    /// This many instructions ran that nobody asked for; nothing is known of the call stack after them.
+    /// Instructions outside the selection ran. The call stack is unknown after them.
     Skip {
-        /// How many.
+        /// The number of instructions.
         instructions: u64,
     },
 }
 
-/// A run for those who don't look into its code.
+/// A run without its code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Run {
     /// Its first instruction.
     pub at: Arrival,
-    /// How many instructions of one function.
+    /// The number of instructions, all of one function.
     pub instructions: u64,
-    /// What the last of them was.
+    /// What the last instruction does to the call stack.
     pub transfer: Transfer,
-    /// The address after it, where it was a call.
+    /// The address after the last instruction, if it is a call.
     pub end: u64,
 }
 
 impl FlowEvent<'_> {
-    /// The same without the instructions, for those who keep them apart.
+    /// Drops the instruction lengths and bytes, for callers that store them separately.
     pub fn without_instructions(self) -> FlowEvent<'static> {
         match self {
             FlowEvent::Run { at, instructions, code } => {
@@ -167,37 +166,37 @@ impl FlowEvent<'_> {
     }
 }
 
-/// Names of functions, for tables.
+/// Function names, for tables.
 pub trait Names: Sync {
-    /// The function's name for people, and its module's.
+    /// The readable names of a function and of its module.
     fn names(&self, function: FunctionId) -> (String, String);
 }
 
-/// A line of source that code was made from.
+/// A source line that code was compiled from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct SourceLine<'a> {
-    /// The file's path, as the debugging information has it.
+    /// The file's path, from the debugging information.
     pub file: &'a str,
-    /// The line, from 1.
+    /// The line number, from 1.
     pub line: u32,
     /// Whether a statement of the line begins at the address.
     pub begins: bool,
 }
 
-/// Names of functions, and the lines of source that their code was made from.
+/// Function names and source lines of code.
 pub trait Sources: Names {
-    /// The address that a module's symbols know the code at an offset by, as [`Code::offset`].
+    /// Converts a [`Code::offset`] to the address that the module's symbols use.
     fn address(&self, module: u32, offset: u64) -> u64;
 
-    /// The line of the instruction at an address of a module; `None` where nothing tells.
+    /// The source line of an instruction; `None` if unknown.
     fn line(&self, module: u32, address: u64) -> Option<SourceLine<'_>>;
 
-    /// The functions whose source the instructions at some addresses of a module are, the inlined one where
-    /// it was inlined; `None` where nothing tells.
+    /// The functions that the instructions at these addresses come from: for inlined code, the inlined function.
+    /// `None` if unknown.
     fn inlined(&self, module: u32, addresses: &[u64]) -> Vec<Option<String>>;
 }
 
-/// The symbols of a trace without control flow: there are none.
+/// Empty symbols, for a trace without control flow.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NoSources;
 

@@ -1,42 +1,42 @@
-//! What ran, as those are told who need not know each block of it.
+//! Function runs: control flow for analyses that do not need every basic block.
 
 use crate::{Arrival, FunctionId, Place, Run};
 
-/// Blocks of one function, known by a number, that ran to their ends one after another. Machine code writes these, so
-/// they are laid out as in C.
+/// Consecutive blocks of one function, each executed to its end. `repr(C)` because generated machine code writes
+/// these.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]
 pub struct FunctionRun {
-    /// Where the first of them starts; where they go on with the function run before, of which only the time was told since,
-    /// where that one does.
+    /// Address of the first block. A run that continues the previous function run, with only a timestamp between
+    /// them, keeps the address of that one.
     pub start: u64,
-    /// The number of their function, and where in it they begin, as [`FunctionRun::begins`] puts them together.
+    /// The function's number and the place in it where the run begins, packed by [`FunctionRun::begins`].
     pub begins: u32,
-    /// Instructions up to their end, those of the function runs that come before them included.
+    /// Instructions up to the end of this run, including those of the preceding runs in the batch.
     pub until: u32,
-    /// What the last one does to the call stack.
+    /// What the last instruction does to the call stack.
     pub transfer: Transfer,
-    /// The address after the last one, where it is a call.
+    /// The address after the last instruction, if it is a call.
     pub end: u64,
 }
 
 impl FunctionRun {
-    /// Numbers of functions are less than this.
+    /// Exclusive upper bound of function numbers.
     pub const FUNCTIONS: u32 = 1 << 30;
 
-    /// A function's number, and where in it something begins.
+    /// Packs a function's number and the place in it where a run begins.
     #[inline]
     pub const fn begins(function: u32, place: Place) -> u32 {
         function & (FunctionRun::FUNCTIONS - 1) | (place as u32) << 30
     }
 
-    /// The number of their function.
+    /// The function's number.
     #[inline]
     pub const fn function(&self) -> u32 {
         self.begins & (FunctionRun::FUNCTIONS - 1)
     }
 
-    /// Where in it they begin.
+    /// The place in the function where the run begins.
     #[inline]
     pub const fn place(&self) -> Place {
         match self.begins >> 30 {
@@ -46,26 +46,26 @@ impl FunctionRun {
         }
     }
 
-    /// The run itself, behind so many instructions.
+    /// Converts to a [`Run`]; `before` instructions precede it in the batch.
     #[inline]
     pub fn named(&self, functions: &impl Numbering, before: u32) -> Run {
         let &FunctionRun { until, transfer, end, .. } = self;
         Run { at: self.arrival(functions), instructions: (until - before).into(), transfer, end }
     }
 
-    /// Where it begins.
+    /// Where the run begins.
     #[inline]
     pub fn arrival(&self, functions: &impl Numbering) -> Arrival {
         Arrival { address: self.start, function: functions.function(self.function()), place: self.place() }
     }
 
-    /// How many instructions function runs are that follow each other, the first of which begins what they count.
+    /// The instruction count of a whole batch of consecutive function runs.
     #[inline]
     pub fn instructions(all: &[FunctionRun]) -> u64 {
         all.last().map_or(0, |last| last.until.into())
     }
 
-    /// The same function runs as runs.
+    /// Converts a whole batch of function runs to [`Run`]s.
     #[inline]
     pub fn runs(all: &[FunctionRun], functions: &impl Numbering) -> impl Iterator<Item = Run> {
         let mut before = 0;
@@ -75,16 +75,16 @@ impl FunctionRun {
     }
 }
 
-/// Numbers of functions.
+/// A mapping from numbers to functions.
 pub trait Numbering {
-    /// What tells the numbering from others; 0 if its numbers mean nothing beyond the function runs that come with it.
+    /// Identifies the numbering. 0 if the numbers are valid only for the function runs that come with them.
     fn id(&self) -> u64;
 
-    /// The function that has a number.
+    /// The function with this number.
     fn function(&self, number: u32) -> FunctionId;
 }
 
-/// One function, which has all numbers.
+/// Maps every number to one function.
 impl Numbering for FunctionId {
     fn id(&self) -> u64 {
         0
@@ -95,13 +95,13 @@ impl Numbering for FunctionId {
     }
 }
 
-/// A branch as far as it changes the call stack.
+/// A branch's effect on the call stack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Transfer {
-    /// None, a direct or conditional branch, or a far one.
+    /// No effect: no branch, or a direct, conditional or far one.
     None,
-    /// A near call, which will return to the address after it.
+    /// A near call, expected to return to the address after it.
     Call,
     /// A near return.
     Return,

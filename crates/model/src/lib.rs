@@ -4,9 +4,9 @@
 //! task ──► Item… ──fold──► partial ──merge──► partial ──finish──► Table ──► view
 //! ```
 //!
-//! A trace is cut into tasks. An [`Analysis`] folds the items of a task into a partial that starts from "unknown",
-//! merges partials in order, and makes a [`Table`] of the whole. A [`Report`] is an analysis as users ask for it.
-//! [`Loss`] travels the whole way: nothing is skipped in silence.
+//! A trace is split into tasks. An [`Analysis`] folds the items of a task into a partial that assumes nothing about
+//! what came before, merges partials in order, and finishes the last one into a [`Table`]. A [`Report`] is an
+//! analysis as users request it. [`Loss`] is carried through every step, so that nothing is skipped silently.
 
 mod analysis;
 mod counts;

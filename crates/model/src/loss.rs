@@ -13,17 +13,17 @@ pub enum Cause {
     Overflow,
     /// The tracer could not write out its buffer in time (AUX record with the truncated flag, LOST record).
     Truncated,
-    /// The bytes are no valid trace.
+    /// The bytes are not a valid trace.
     Corrupt,
     /// The trace contradicts the code it is decoded against.
     Mismatch,
-    /// No bytes of the code that ran are known.
+    /// The bytes of the executed code are unknown.
     MissingCode,
-    /// A program ran outside the tracer's reach, such as a child that no emulator could run.
+    /// A program ran out of the tracer's reach, such as a child that the emulator cannot run.
     Untraced,
-    /// Input that was cut short: the file ends before what its header promises.
+    /// The input is cut short: the file ends before the length in its header.
     CutShort,
-    /// When it ran is not known, and only a part of the times was wanted.
+    /// The execution time is unknown, and only a time window was requested.
     Untimed,
 }
 
@@ -43,19 +43,19 @@ impl Cause {
     }
 }
 
-/// One place where something is missing.
+/// One place where data is missing.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Loss {
-    /// Which stream, such as `tid 4242`; empty for the whole input.
+    /// The stream, such as `tid 4242`; empty for the whole input.
     pub stream: String,
-    /// Why.
+    /// The reason.
     pub cause: Cause,
-    /// Bytes of the input that could not be used, as offsets into the file; empty where none are known.
+    /// File offsets of the unusable bytes; empty if unknown.
     pub bytes: Range<u64>,
-    /// The span of time that the loss covers, where known.
+    /// The time window of the loss, if known.
     pub time: Option<(Nanos, Nanos)>,
-    /// How many times this happened at this place, or how many records were lost.
+    /// The number of occurrences at this place, or of lost records.
     pub count: u64,
-    /// What exactly, for people: the address, the packet, what was expected.
+    /// Details for people: the address, the packet, what was expected.
     pub detail: String,
 }

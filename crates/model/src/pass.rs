@@ -1,10 +1,10 @@
-//! Several analyses in one pass over the events of a kernel.
+//! Runs several analyses in one pass over kernel events.
 //!
 //! ```text
-//! Records of each stream ──in order──► Threads: who runs ──► to each analysis, the events that it needs
+//! Records of each stream ──in order──► Threads: running thread ──► to each analysis, the events that it reads
 //! ```
 //!
-//! Who runs is followed once for all of them, and so is what several analyses rest on.
+//! Threads are tracked once for all analyses, and a base that several analyses share is folded once.
 
 use std::{
     collections::BTreeMap,
@@ -21,42 +21,42 @@ use crate::{
     kernel::{Chosen, Kind, Records, Threads, VOCABULARY},
 };
 
-/// The analyses.
+/// Analyses that run together.
 pub struct Pass<'a> {
-    /// Those that are asked for, then those that they rest on and nobody asked for.
+    /// The requested analyses, then their bases that are not requested.
     analyses: Vec<&'a dyn AnyAnalysis>,
-    /// How many are asked for.
+    /// The number of requested analyses.
     asked: usize,
     by_kind: Vec<Needs>,
 }
 
-/// Who needs events of a kind.
+/// The readers of a kind of event.
 #[derive(Clone, Debug, Default)]
 struct Needs {
-    /// Whether threads are followed by it.
+    /// Whether the thread state needs it.
     threads: bool,
-    /// The places of analyses.
+    /// Indices of analyses.
     analyses: Vec<usize>,
 }
 
-/// What is known after some events.
+/// The thread state and the partials after some events.
 pub struct States {
     threads: Threads,
     partials: Vec<AnyPartial>,
 }
 
-/// The same as bytes.
+/// Serialized [`States`].
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Packed {
     threads: Threads,
     partials: Vec<Vec<u8>>,
 }
 
-/// Room for which events of a batch each analysis needs: their streams and places; to be used again.
+/// A reusable buffer: for each analysis, stream and index of the events in a batch that it reads.
 #[derive(Debug, Default)]
 pub struct Scratch(Vec<Vec<(u32, u32)>>);
 
-/// Which events an analysis and its base need, and which of their fields.
+/// The events and fields that an analysis and its base read.
 pub fn interest(analysis: &dyn AnyAnalysis) -> Vec<(Kind, &'static [usize])> {
     let own = analysis.interest();
     let mut all = own.events.to_vec();
@@ -66,14 +66,14 @@ pub fn interest(analysis: &dyn AnyAnalysis) -> Vec<(Kind, &'static [usize])> {
 }
 
 impl States {
-    /// Names of threads, and who runs.
+    /// Thread names and running threads.
     pub fn threads(&self) -> &Threads {
         &self.threads
     }
 }
 
 impl<'a> Pass<'a> {
-    /// A pass of some analyses.
+    /// Creates a pass of some analyses.
     pub fn new(asked: &[&'a dyn AnyAnalysis]) -> Pass<'a> {
         let mut analyses = asked.to_vec();
         for base in asked.iter().filter_map(|analysis| analysis.interest().base) {
@@ -95,12 +95,12 @@ impl<'a> Pass<'a> {
         Pass { analyses, asked: asked.len(), by_kind }
     }
 
-    /// The events that it needs, and the places of the fields that it needs of them.
+    /// The events that the pass reads, and the positions of the fields.
     pub fn interest(&self) -> Vec<(Kind, &'static [usize])> {
         self.analyses.iter().flat_map(|analysis| interest(*analysis)).collect()
     }
 
-    /// Whether system calls may be told from entry to exit.
+    /// Whether the entry and exit of a system call may be joined into one event.
     pub fn joins_calls(&self) -> bool {
         self.analyses.iter().all(|analysis| {
             let asks = |kind| analysis.interest().events.iter().any(|(own, _)| *own == kind);
@@ -108,18 +108,18 @@ impl<'a> Pass<'a> {
         })
     }
 
-    /// The periods that somebody asks for.
+    /// The period that an analysis requests.
     pub fn period(&self) -> Option<&Period> {
         self.analyses.iter().find_map(|analysis| analysis.interest().period)
     }
 
-    /// What is known at the start of a chunk.
+    /// The initial states of a chunk.
     pub fn begin(&self, start: &Start<'_>) -> States {
         let partials = self.analyses.iter().map(|analysis| analysis.begin(start)).collect();
         States { threads: Threads::default(), partials }
     }
 
-    /// Adds a batch of events: of some streams, runs of their records that come one after the other.
+    /// Adds a batch of events. `runs` are consecutive ranges of records of some streams, in order of time.
     pub fn fold(
         &self,
         states: &mut States,
@@ -131,7 +131,7 @@ impl<'a> Pass<'a> {
         chosen.iter_mut().for_each(Vec::clear);
         for (stream, run) in runs {
             let records = &mut streams[*stream];
-            // Mostly the events of a stream are of one CPU.
+            // Usually all events of a stream are on one CPU.
             let mut running = None;
             for place in run.clone() {
                 let event = records.event(place);
@@ -156,7 +156,7 @@ impl<'a> Pass<'a> {
         }
     }
 
-    /// Joins what is known of two neighbouring spans of time.
+    /// Merges the states of two adjacent chunks.
     pub fn merge(&self, mut earlier: States, later: States) -> States {
         let pairs = earlier.partials.into_iter().zip(later.partials).zip(&self.analyses);
         let merged = pairs.map(|((one, other), analysis)| analysis.merge(one, other, &earlier.threads));
@@ -165,7 +165,7 @@ impl<'a> Pass<'a> {
         earlier
     }
 
-    /// Moves settled rows of the first analysis out of what is known up to a time; see [`Analysis::settle`].
+    /// Moves settled rows of the first analysis out of its partial; see [`Analysis::settle`].
     ///
     /// [`Analysis::settle`]: crate::Analysis::settle
     pub fn settle(&self, states: &mut States, until: Nanos, of: &FinishContext<'_>, rows: &mut TableBuilder) {
@@ -174,7 +174,7 @@ impl<'a> Pass<'a> {
         }
     }
 
-    /// The tables of the whole, made on so many threads.
+    /// Makes the tables of the whole trace, on `threads` threads.
     pub fn finish(
         &self,
         whole: States,
@@ -203,8 +203,8 @@ impl<'a> Pass<'a> {
         tables.into_inner().unwrap_or_else(PoisonError::into_inner).into_values().collect()
     }
 
-    /// The states of analyses by their places: together where some rest on another one's, that one last; the largest
-    /// families first.
+    /// Groups the partials by base, with their analyses' indices. The base comes last in its family, and the largest
+    /// families come first.
     fn families(&self, partials: Vec<AnyPartial>) -> Vec<Vec<(usize, AnyPartial)>> {
         let base = |place: usize| {
             let state = self.analyses[place].interest().base?.partial();
@@ -223,7 +223,7 @@ impl<'a> Pass<'a> {
         families
     }
 
-    /// The tables of a family, by the places of those that are asked for.
+    /// Makes the tables of a family, with the indices of the requested analyses.
     fn finish_family(
         &self,
         mut family: Vec<(usize, AnyPartial)>,
@@ -242,17 +242,17 @@ impl<'a> Pass<'a> {
         tables.into_iter().flatten().collect()
     }
 
-    /// States as bytes, to travel to another process.
+    /// Serializes the states, to send them to another process.
     pub fn pack(&self, states: &States) -> Packed {
         let pairs = self.analyses.iter().zip(&states.partials);
         let partials = pairs.map(|(analysis, partial)| analysis.pack(partial)).collect();
         Packed { threads: states.threads.clone(), partials }
     }
 
-    /// The states that bytes stand for.
+    /// Deserializes states.
     ///
     /// # Errors
-    /// The place of the first analysis that does not know its state.
+    /// The index of the first analysis whose partial is invalid.
     pub fn unpack(&self, packed: Packed) -> Result<States, usize> {
         let bytes = |place: usize| packed.partials.get(place).map_or(&[][..], Vec::as_slice);
         let one = |(place, analysis): (usize, &&dyn AnyAnalysis)| analysis.unpack(bytes(place)).ok_or(place);

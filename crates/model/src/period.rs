@@ -1,31 +1,31 @@
-//! Periods that somebody makes up: from one event to another.
+//! User-defined periods: from one event to another.
 
 use serde::{Deserialize, Serialize};
 
-/// What a period is: from an event to the next of another kind with the same values in some fields.
+/// A period: from an event to the next one of another kind with equal values in the matched fields.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Period {
-    /// Where it begins.
+    /// The events that begin the period.
     pub begin: Edge,
-    /// Where it ends.
+    /// The events that end the period.
     pub end: Edge,
-    /// Fields of the first and of the last event that have the same values.
+    /// Pairs of fields, of the first and the last event, whose values must be equal.
     pub matched: Vec<(String, String)>,
-    /// Fields of the first event by whose values periods are summed up.
+    /// Fields of the first event by which periods are grouped.
     pub group: Vec<String>,
 }
 
-/// Events at which periods begin or end.
+/// Events that begin or end periods.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Edge {
-    /// A pattern of their names.
+    /// A pattern for event names.
     pub pattern: String,
-    /// What their fields must meet; everything where it is empty.
+    /// A condition on the event's fields; empty for no condition.
     pub condition: String,
 }
 
 impl Edge {
-    /// Reads `PATTERN` or `PATTERN where CONDITION`.
+    /// Parses `PATTERN` or `PATTERN where CONDITION`.
     pub fn parse(text: &str) -> Edge {
         let (pattern, condition) = text.split_once(" where ").unwrap_or((text, ""));
         Edge { pattern: pattern.trim().to_owned(), condition: condition.trim().to_owned() }

@@ -1,13 +1,13 @@
-//! What `hodo report --list` lists: an analysis with its name, its views and what it can be asked.
+//! Reports: an analysis with its name, views and options, as `hodo report --list` shows them.
 
 use serde::{Deserialize, Serialize};
 
 use crate::{Analysis, FastFlow, Period, Selection};
 
-/// How far samples lie apart.
+/// The interval between samples.
 ///
-/// Both count from a fixed origin, not from where a task begins, so that any cutting gives the same samples: the
-/// clock's zero, and the thread's first instruction.
+/// Both kinds count from a fixed origin, the clock's zero or the thread's first instruction, and not from the
+/// beginning of a task. So samples do not depend on how the trace is split.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Every {
     /// A sample at each multiple of this many nanoseconds of the clock; not 0.
@@ -16,86 +16,86 @@ pub enum Every {
     Instructions(u64),
 }
 
-/// What a report can be asked, beside the times.
+/// The options that a report accepts, besides the time window.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Takes {
-    /// `--tid`, `--pid` and `--comm`: its rows are of threads.
+    /// `--tid`, `--pid` and `--comm`: rows belong to threads.
     pub threads: bool,
-    /// `--cpu-list`: its rows are of CPUs.
+    /// `--cpu-list`: rows belong to CPUs.
     pub cpus: bool,
-    /// `--every`: samples.
+    /// `--every`: the sampling interval.
     pub every: bool,
-    /// `--begin` and `--end`, which it needs.
+    /// `--begin` and `--end`, which are required.
     pub period: bool,
-    /// `--event` and `--where`: single events can be left out.
+    /// `--event` and `--where`: events can be filtered.
     pub events: bool,
 }
 
 impl Takes {
-    /// None of it.
+    /// No options.
     pub const NOTHING: Takes =
         Takes { threads: false, cpus: false, every: false, period: false, events: false };
-    /// Threads, and the CPUs that they ran on.
+    /// Filters by thread and by CPU.
     pub const THREADS_AND_CPUS: Takes = Takes { threads: true, cpus: true, ..Takes::NOTHING };
-    /// Threads.
+    /// Filters by thread.
     pub const THREADS: Takes = Takes { threads: true, ..Takes::NOTHING };
-    /// CPUs.
+    /// Filters by CPU.
     pub const CPUS: Takes = Takes { cpus: true, ..Takes::NOTHING };
 }
 
-/// What a report is asked.
+/// The values of a report's options.
 #[derive(Clone, Debug, Default)]
 pub struct Parameters {
-    /// The view, and of which threads and CPUs.
+    /// The view, and the filters for threads and CPUs.
     pub selection: Selection,
-    /// Samples.
+    /// The sampling interval.
     pub every: Option<Every>,
     /// The period to measure.
     pub period: Option<Period>,
-    /// Whether no other view or choice will be asked of the partial: a cheaper analysis with the same table will do.
+    /// Whether the partial serves this view and selection only. A cheaper analysis with the same table will do then.
     pub alone: bool,
 }
 
-/// Takes the analysis that a report makes, whatever its type.
+/// A callback for the analysis that a report makes, generic over its type.
 pub trait Maker {
-    /// What it makes of it.
+    /// The result.
     type Made;
 
-    /// An analysis of events, or of control flow without fast paths.
+    /// Receives an analysis of events, or of control flow without fast paths.
     fn analysis<A: Analysis>(self, analysis: A) -> Self::Made;
 
-    /// An analysis of control flow with fast paths.
+    /// Receives an analysis of control flow with fast paths.
     fn fast<A: FastFlow>(self, analysis: A) -> Self::Made;
 }
 
-/// How a report is listed.
+/// The name, help and options of a report.
 #[derive(Clone, Copy, Debug)]
 pub struct Description {
     /// The name on the command line.
     pub name: &'static str,
     /// One line of help.
     pub help: &'static str,
-    /// Names of the tables that it can make (`--by`), the default one first.
+    /// Names of its views (`--by`), the default first.
     pub views: &'static [&'static str],
-    /// What it can be asked.
+    /// The options it accepts.
     pub takes: Takes,
-    /// Whether `hodo report all` has it.
+    /// Whether `hodo report all` includes it.
     pub in_all: bool,
 }
 
 /// A kind of report.
 pub trait Report: Sync {
-    /// How it is listed.
+    /// Its name, help and options.
     fn description(&self) -> &Description;
 
-    /// Makes the analysis for some parameters.
+    /// Makes the analysis for the parameters and passes it to `maker`.
     fn make<M: Maker>(&self, parameters: &Parameters, maker: M) -> M::Made;
 }
 
-/// A report that the same analysis makes whatever is asked.
+/// A report that uses the same analysis for all parameters.
 #[derive(Clone, Copy, Debug)]
 pub struct Simple<A> {
-    /// How it is listed.
+    /// Its name, help and options.
     pub description: Description,
     /// The analysis.
     pub analysis: A,
@@ -111,7 +111,7 @@ impl<A: Analysis + Copy> Report for Simple<A> {
     }
 }
 
-/// Takes the reports of a list, one after the other.
+/// A callback for each report of a list.
 pub trait Visitor {
     /// The next report.
     fn visit<R: Report>(&mut self, report: &'static R);

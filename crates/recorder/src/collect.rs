@@ -1,4 +1,4 @@
-//! From the emulated processor's spool to a perf.data.
+//! Converts the emulated processor's spool to a perf.data.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -23,12 +23,12 @@ use hodo_intel_pt::encoder::TSC_TICKS_PER_CTC;
 
 use crate::{Error, event::Event};
 
-/// Ticks of the virtual clock in a second; a tick is a nanosecond.
+/// Ticks of the virtual clock per second; a tick is a nanosecond.
 const FREQUENCY: u64 = 1_000_000_000;
-/// TSC frequency over the bus frequency of 100 MHz.
+/// The ratio of the TSC frequency to the bus frequency of 100 MHz.
 const MAX_NONTURBO_RATIO: u8 = 10;
 
-/// Everything in a spool.
+/// The content of a spool.
 pub(crate) struct Collected {
     engine: String,
     /// The files of each thread, in order of time.
@@ -36,14 +36,14 @@ pub(crate) struct Collected {
     notes: Vec<Note>,
     /// The bytes of each code note, in the order of those notes.
     code: Vec<Vec<u8>>,
-    /// Threads that went on when the recording ended.
+    /// Threads that continued after the recording ended.
     running: BTreeSet<(u32, u32)>,
-    /// What could not be read of the spool.
+    /// What could not be read from the spool.
     unreadable: Vec<String>,
 }
 
 impl Collected {
-    /// Reads a spool that is sealed: these threads, of which those of processes that are `running` may live.
+    /// Reads a sealed spool with these threads; those of processes in `running` may still live.
     pub(crate) fn read(
         spool: &Path,
         engine: String,
@@ -95,12 +95,12 @@ impl Collected {
         self.threads.values().flatten().map(|record| record.instructions).sum()
     }
 
-    /// What the user should know.
+    /// Messages for the user.
     pub(crate) fn warnings(&self) -> Vec<String> {
         self.untraced().into_iter().map(|untraced| untraced.reason).collect()
     }
 
-    /// What is missing, wherever the reason lies.
+    /// Everything that is missing, for any reason.
     fn untraced(&self) -> Vec<Untraced> {
         let of_notes = self.notes.iter().filter_map(|note| match &note.kind {
             NoteKind::Untraced { reason } => Some(Untraced {
@@ -164,7 +164,7 @@ impl Collected {
         Ok(())
     }
 
-    /// All sideband in order of time, with the records that follow from the threads' lives.
+    /// All sideband in order of time, including the records that follow from the lives of threads.
     fn sideband(&self) -> Vec<Sideband<'_>> {
         let mut events: Vec<(u64, u8, Sideband<'_>)> = Vec::new();
         for note in &self.notes {
@@ -220,8 +220,8 @@ impl Collected {
     }
 }
 
-/// Reads the bytes of each code note of a process from its code file. Of notes whose bytes are not there, the text
-/// is left out and `unreadable` says so.
+/// Reads the bytes of each code note of a process from its code file. Drops notes whose bytes are missing, and adds a
+/// message to `unreadable`.
 fn with_code(
     notes: Vec<Note>,
     code: &Path,
@@ -244,7 +244,7 @@ fn with_code(
     with_code.into_iter()
 }
 
-/// What is missing of a thread's trace; `goes_on` where the thread still runs.
+/// What is missing from a thread's trace; `goes_on`: the thread still runs.
 fn missing(record: &ThreadRecord, goes_on: bool) -> Option<String> {
     let who = format!("thread {}", record.tid);
     match record {
@@ -263,7 +263,7 @@ fn missing(record: &ThreadRecord, goes_on: bool) -> Option<String> {
     }
 }
 
-/// The files of each thread, threads in the order in which they began.
+/// The files of each thread; threads in the order in which they began.
 fn by_thread(mut records: Vec<ThreadRecord>) -> BTreeMap<(u64, u32, u32), Vec<ThreadRecord>> {
     records.sort_by_key(|record| (record.pid, record.tid, record.start, record.sequence));
     let mut threads: BTreeMap<(u64, u32, u32), Vec<ThreadRecord>> = BTreeMap::new();
@@ -277,8 +277,8 @@ fn by_thread(mut records: Vec<ThreadRecord>) -> BTreeMap<(u64, u32, u32), Vec<Th
     threads
 }
 
-/// What comes first among records of one time: who is there before what it does, and code that no
-/// file holds over what is mapped.
+/// Order among records with the same time: a thread exists before it acts, and code that no file contains comes after
+/// the mapping that it overlays.
 fn rank(kind: &NoteKind) -> u8 {
     match kind {
         NoteKind::Fork { .. } => 0,

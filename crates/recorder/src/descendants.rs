@@ -1,4 +1,4 @@
-//! Processes of a recording that go on when its command has ended.
+//! Recorded processes that continue after the command has ended.
 
 use std::{
     collections::BTreeSet,
@@ -13,17 +13,17 @@ use hodo_emulator::Launch;
 
 use crate::supervise::Interrupt;
 
-/// How often to look whether they run.
+/// Interval between checks.
 const NAP: Duration = Duration::from_millis(20);
-/// What ends so soon is waited for without a word.
+/// Waits without a message for processes that end within this time.
 const SILENCE: Duration = Duration::from_millis(300);
-/// Looks, a millisecond apart, until it shows what a process becomes that executes a program.
+/// The number of checks, one per millisecond, until the program that a process executes is known.
 const EXECUTIONS: u32 = 1000;
-/// The emulator's options that are looked at; paths are shorter.
+/// The maximum length of the emulator's options; paths are shorter.
 const OPTIONS: u64 = 32 << 10;
 
-/// Waits until the processes that are recorded into `spool` have ended, or until the user ends the wait; gives those
-/// that still run. A user who waits long is told so by `notice`.
+/// Waits until the processes that are recorded into `spool` have ended, or the user ends the wait; returns those that
+/// still run. Reports a long wait to `notice`.
 pub(crate) fn wait(spool: &Path, interrupt: &Interrupt, notice: &dyn Fn(&str)) -> BTreeSet<u32> {
     let start = Instant::now();
     let mut silent = true;
@@ -49,7 +49,7 @@ pub(crate) fn wait(spool: &Path, interrupt: &Interrupt, notice: &dyn Fn(&str)) -
 /// The processes that are recorded into `spool`.
 fn running(spool: &Path) -> BTreeSet<u32> {
     let (mut found, mut executing) = look(spool);
-    // What a process that executes a program becomes shows in a moment, also on a machine that is busy.
+    // The program that a process executes is known after a moment, even on a busy machine.
     for _ in 0..EXECUTIONS {
         if !found.is_empty() || !executing {
             break;
@@ -60,12 +60,12 @@ fn running(spool: &Path) -> BTreeSet<u32> {
     if !found.is_empty() {
         return found;
     }
-    // A process that was forked behind the place where the list was being read, by one that ended before its own
-    // turn came, is in the next list.
+    // The list may miss a process that was forked behind the read position by one that ended before it was read. The
+    // next list contains it.
     look(spool).0
 }
 
-/// The processes that are recorded into `spool`, and whether one may be that is executing a program.
+/// The processes that are recorded into `spool`, and whether another may be, as it is executing a program.
 fn look(spool: &Path) -> (BTreeSet<u32>, bool) {
     let processes = std::fs::read_dir("/proc").into_iter().flatten().flatten();
     let numbers = processes.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
@@ -80,13 +80,13 @@ fn look(spool: &Path) -> (BTreeSet<u32>, bool) {
     (found, executing)
 }
 
-/// Whether a process is the emulator, and records into `spool`: the program can't change the emulator's own command
-/// line. `None` while the process executes a program: it has no command line then, but a file that it runs, which a
-/// process that is no more and the kernel's threads do not have.
+/// Whether a process is the emulator and records into `spool`: the program can't change the emulator's own command
+/// line. `None` while the process executes a program: it then has no command line but an executable file, unlike ended
+/// processes and kernel threads.
 fn is_recorded(process: u32, spool: &Path) -> Option<bool> {
     let mut line = Vec::new();
     let Ok(file) = File::open(format!("/proc/{process}/cmdline")) else { return Some(false) };
-    // It may end while it is being read.
+    // It may end during the read.
     _ = file.take(OPTIONS).read_to_end(&mut line);
     if line.is_empty() {
         return std::fs::read_link(format!("/proc/{process}/exe")).is_err().then_some(false);

@@ -1,4 +1,4 @@
-//! The emulated processor: QEMU with a plugin, then its spool made into a perf.data.
+//! Records with the emulated processor: runs QEMU with a plugin, then converts its spool to a perf.data.
 
 use std::{
     ffi::{OsStr, OsString},
@@ -18,9 +18,9 @@ use crate::{
     supervise::{self, Interrupt},
 };
 
-/// Where the virtual clock begins: at one second, because perf takes a time of 0 for none.
+/// The begin of the virtual clock: one second, because perf treats a time of 0 as no time.
 const CLOCK_START: u64 = 1_000_000_000;
-/// The size of a snapshot that is not given.
+/// The default size of a snapshot.
 const SNAPSHOT: u64 = 4 << 20;
 /// The smallest snapshot: a few PSB periods.
 const SMALLEST_SNAPSHOT: u64 = 64 << 10;
@@ -35,7 +35,7 @@ pub(crate) fn record(request: &Request, notice: &dyn Fn(&str)) -> Result<Outcome
     let plugin = find_plugin()?;
     let program = find_program(&request.command)?;
     let home = spool(&request.output)?;
-    // Where the spool is while it grows, and after that.
+    // The spool while it grows, and after that.
     let (spool, sealed) = (home.path().join("spool"), home.path().join("sealed"));
     let settings = settings(request, &event, &plugin)?;
     std::fs::create_dir(&spool).and_then(|()| settings.save(&spool)).map_err(Error::file(&spool))?;
@@ -75,7 +75,7 @@ pub(crate) fn record(request: &Request, notice: &dyn Fn(&str)) -> Result<Outcome
     })
 }
 
-/// What QEMU had to say, but for how the program ended: its status tells that.
+/// QEMU's messages, except how the program ended, which its status contains.
 fn messages(spool: &Path) -> Vec<String> {
     let text = std::fs::read(spool.join(hodo_emulator::messages::FILE)).unwrap_or_default();
     let text = String::from_utf8_lossy(&text);
@@ -83,7 +83,7 @@ fn messages(spool: &Path) -> Vec<String> {
     lines.map(|line| format!("QEMU says: {line}")).collect()
 }
 
-/// A folder for what is written while the command runs, beside the recording.
+/// A temporary folder for the spool, in the folder of the recording.
 pub(crate) fn spool(output: &Path) -> Result<tempfile::TempDir, Error> {
     let directory = match output.parent() {
         Some(parent) if parent != Path::new("") => parent,
@@ -93,7 +93,7 @@ pub(crate) fn spool(output: &Path) -> Result<tempfile::TempDir, Error> {
     tempfile::Builder::new().prefix(".hodo-").tempdir_in(&directory).map_err(Error::file(&directory))
 }
 
-/// Writes the recording beside its place, and moves it there when it is whole.
+/// Writes the recording to a temporary file in the same folder, and renames it when it is complete.
 pub(crate) fn write(
     output: &Path,
     write: impl FnOnce(BufWriter<File>) -> std::io::Result<()>,
@@ -182,7 +182,7 @@ pub(crate) fn find_plugin() -> Result<PathBuf, Error> {
     })
 }
 
-/// The program that a command means, as a shell would find it.
+/// The program of a command, found as a shell finds it.
 fn find_program(command: &[OsString]) -> Result<Program, Error> {
     let Some(name) = command.first() else { return Err(Error::NoCommand) };
     let wrong = |reason: &str| Error::Command {
@@ -204,7 +204,8 @@ fn find_program(command: &[OsString]) -> Result<Program, Error> {
     }
 }
 
-fn find_in_path(name: &OsStr) -> Option<PathBuf> {
+/// The file of a program in `PATH`.
+pub(crate) fn find_in_path(name: &OsStr) -> Option<PathBuf> {
     let path = std::env::var_os("PATH")?;
     let found = std::env::split_paths(&path)
         .map(|folder| folder.join(name))

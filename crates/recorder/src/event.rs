@@ -4,10 +4,10 @@ use hodo_formats::perf::layout::intel_pt_config as bit;
 
 use crate::Error;
 
-/// The event's settings, as the kernel's intel_pt PMU has them.
+/// The event's settings, those of the kernel's intel_pt PMU.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Event {
-    /// As it was written.
+    /// The original text.
     pub(crate) text: String,
     pub(crate) tsc: bool,
     pub(crate) mtc: bool,
@@ -19,7 +19,7 @@ pub(crate) struct Event {
 }
 
 impl Default for Event {
-    /// perf's default on processors that have all of it.
+    /// perf's default on processors with all features.
     fn default() -> Self {
         Event {
             text: "intel_pt//u".to_owned(),
@@ -48,7 +48,7 @@ impl Event {
         }
     }
 
-    /// The event, whose terms change `default`, and what follows its second slash.
+    /// Parses an event whose terms change `default`; returns the text after its second slash as well.
     pub(crate) fn parse_with_modifier(text: &str, default: Event) -> Result<(Event, String), Error> {
         let wrong = |reason: String| Error::Event { event: text.to_owned(), reason };
         let rest =

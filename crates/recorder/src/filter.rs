@@ -1,5 +1,5 @@
-//! perf's syntax for address filters: `filter main @ ./program`, `filter 0x1000 / 0x80 @ /lib/libc.so.6`,
-//! `filter first / last @ ./program`, `filter * @ ./program`; several, with commas or spaces between.
+//! perf's syntax for address filters: `filter main @ ./program`, `filter 0x1000 / 0x80 @ /lib/libc.so.6`, `filter first
+//! / last @ ./program`, `filter * @ ./program`; several are separated by commas or spaces.
 
 use std::{collections::VecDeque, ops::Range, os::unix::ffi::OsStrExt, path::Path};
 
@@ -8,11 +8,11 @@ use object::{Object, ObjectSegment, ObjectSymbol, ReadCache};
 
 use crate::Error;
 
-/// The ranges of code that a filter traces.
+/// The traced code ranges of a filter.
 pub(crate) fn parse(text: &str) -> Result<Vec<FilterRange>, Error> {
     let wrong = |reason: String| Error::Filter { filter: text.to_owned(), reason };
     let spaced = text.replace(',', " ").replace('/', " / ").replace('@', " @ ");
-    // A file's slashes are its own: what follows an @ is taken from the text as it was.
+    // Slashes in file names are not separators: the word after an @ comes from the original text.
     let mut files: VecDeque<&str> = text
         .split('@')
         .skip(1)
@@ -31,7 +31,7 @@ pub(crate) fn parse(text: &str) -> Result<Vec<FilterRange>, Error> {
     Ok(ranges)
 }
 
-/// Ranges as perf writes them into a recording: functions resolved to offsets in their files.
+/// The ranges as perf writes them into a recording: functions resolved to offsets in their files.
 pub(crate) fn show(ranges: &[FilterRange]) -> String {
     let shown = ranges.iter().map(|range| {
         let at = if range.file.is_empty() { "" } else { "@" };
@@ -44,7 +44,7 @@ fn is_action(word: &str) -> bool {
     matches!(word, "filter" | "start" | "stop" | "tracestop")
 }
 
-/// One filter: action, place, perhaps `/` and where it ends, perhaps `@` and a file.
+/// Parses one filter: action, place, optionally `/` and an end, optionally `@` and a file.
 fn one(words: &[&str], files: &mut VecDeque<&str>) -> Result<FilterRange, String> {
     let (&action, rest) = words.split_first().ok_or("it is empty")?;
     if action != "filter" {
@@ -82,8 +82,7 @@ fn number(word: &str) -> Option<u64> {
     }
 }
 
-/// The file offsets from `place` to the end of it, or for the size or to the end of the function
-/// that `end` names.
+/// The file offsets from `place` to its own end, or, with `end`, for that size or to the end of that function.
 fn in_file(path: &Path, place: &str, end: Option<&str>) -> Result<Range<u64>, String> {
     let name = path.display();
     let file = std::fs::File::open(path).map_err(|error| format!("{name}: {error}"))?;
@@ -110,7 +109,7 @@ fn in_file(path: &Path, place: &str, end: Option<&str>) -> Result<Range<u64>, St
     }
 }
 
-/// Where a function's code lies in the file.
+/// The file offsets of a function's code.
 fn function<'a>(object: &impl Object<'a>, name: &str) -> Option<Range<u64>> {
     let symbol = (object.symbols().chain(object.dynamic_symbols()))
         .find(|symbol| symbol.is_definition() && symbol.name() == Ok(name))?;

@@ -1,12 +1,12 @@
-//! The kernel's own tracer, through tracefs.
+//! Records with the kernel's tracer, through tracefs.
 //!
 //! ```text
 //! instances/hodo-PID: events, function filter ──► per_cpu/cpuN/trace_pipe_raw, read while the command runs
-//!                                                    └──► a spool a CPU ──► trace.dat
+//!                                                    └──► a spool per CPU ──► trace.dat
 //! ```
 //!
-//! An instance has buffers and settings of its own, so nothing that others trace is disturbed, and no setting
-//! of the system needs to be changed. It is removed at the end, however that comes.
+//! An instance has separate buffers and settings, so it does not disturb other tracers and changes no setting of the
+//! system. It is removed at the end, however the recording ends.
 //!
 //! Source: the kernel's Documentation/trace/ftrace.rst, "Instances" and "per_cpu/cpu0/trace_pipe_raw".
 
@@ -25,15 +25,15 @@ use rustix::event::{PollFd, PollFlags, poll};
 
 use crate::{Engine, Error, Outcome, Request, supervise};
 
-/// Where tracefs is, on systems of the last ten years.
+/// The mount point of tracefs on systems of the last ten years.
 const TRACEFS: &str = "/sys/kernel/tracing";
-/// What our instances are called, before the number of the process.
+/// The prefix of our instances' names; the process id follows.
 const PREFIX: &str = "hodo-";
-/// Bytes of the buffer of each CPU where nothing else is asked for.
+/// The default buffer size per CPU, in bytes.
 const BUFFER: u64 = 8 << 20;
-/// How full a buffer gets before it is read, in per cent.
+/// The fill level at which a buffer is read, in percent.
 const WATERMARK: &str = "25";
-/// How long a reader sleeps where nothing comes, before it looks whether the program has ended.
+/// The longest wait for data before a reader checks whether the program has ended.
 const NAP: rustix::event::Timespec = rustix::event::Timespec { tv_sec: 0, tv_nsec: 50_000_000 };
 
 pub(crate) fn record(request: &Request) -> Result<Outcome, Error> {
@@ -107,7 +107,7 @@ fn tracefs() -> Result<PathBuf, Error> {
     }
 }
 
-/// Removes instances of recorders that are no more.
+/// Removes instances of recorders that no longer exist.
 fn remove_abandoned(tracefs: &Path) {
     for entry in fs::read_dir(tracefs.join("instances")).into_iter().flatten().flatten() {
         let name = entry.file_name();
@@ -118,7 +118,7 @@ fn remove_abandoned(tracefs: &Path) {
     }
 }
 
-/// Buffers and settings of our own.
+/// An instance, with its buffers and settings.
 struct Instance {
     tracefs: PathBuf,
     path: PathBuf,
@@ -126,7 +126,7 @@ struct Instance {
 
 impl Drop for Instance {
     fn drop(&mut self) {
-        // What can't be undone goes with the folder.
+        // Removing the folder undoes what fails here.
         _ = self.write("tracing_on", "0");
         _ = self.write("current_tracer", "nop");
         _ = self.write("set_event", "");
@@ -190,7 +190,7 @@ impl Instance {
         Ok(())
     }
 
-    /// The CPUs that have buffers.
+    /// The CPUs with buffers.
     fn cpus(&self) -> Result<Vec<u32>, Error> {
         let path = self.path.join("per_cpu");
         let entries = fs::read_dir(&path).map_err(Error::file(&path))?;
@@ -200,7 +200,7 @@ impl Instance {
         Ok(cpus)
     }
 
-    /// Events that a CPU's buffer had no room for.
+    /// Events that were lost because a CPU's buffer was full.
     fn lost(&self, cpu: u32) -> u64 {
         let stats = self.read(&format!("per_cpu/cpu{cpu}/stats")).unwrap_or_default();
         let stats = String::from_utf8_lossy(&stats).into_owned();
@@ -208,7 +208,7 @@ impl Instance {
         ["overrun:", "commit overrun:", "dropped events:"].into_iter().filter_map(count).sum()
     }
 
-    /// What describes the events, of those systems that have events enabled.
+    /// The event formats of all systems with enabled events.
     fn head(&self, request: &Request) -> Result<Head, Error> {
         let enabled = String::from_utf8_lossy(&self.read("set_event")?).into_owned();
         let mut systems: Vec<&str> =
@@ -251,7 +251,7 @@ impl Instance {
     }
 }
 
-/// The format files below a system's folder, in the order of the events' names.
+/// The format files below a system's folder, by event name.
 fn format_files(folder: &Path) -> Result<Vec<Vec<u8>>, Error> {
     let entries = fs::read_dir(folder).map_err(Error::file(folder))?;
     let mut paths: Vec<PathBuf> = entries.flatten().map(|entry| entry.path().join("format")).collect();
@@ -259,7 +259,7 @@ fn format_files(folder: &Path) -> Result<Vec<Vec<u8>>, Error> {
     Ok(paths.into_iter().filter_map(|path| fs::read(path).ok()).collect())
 }
 
-/// The size of a page of the buffer: where its data begin, and how much there is room for.
+/// The size of a buffer page: offset plus size of its data.
 fn page_size(header_page: &[u8]) -> u32 {
     let text = String::from_utf8_lossy(header_page).into_owned();
     let data = text.lines().find(|line| line.contains(" data;"));
@@ -267,7 +267,7 @@ fn page_size(header_page: &[u8]) -> u32 {
     number("offset:").zip(number("size:")).map_or(4096, |(offset, size)| offset + size)
 }
 
-/// Reads a file of tracefs. Some of them give all that they have to the first read, and nothing to others.
+/// Reads a file of tracefs. Some of them return everything to the first read, and nothing to others.
 fn read_whole(path: &Path) -> io::Result<Vec<u8>> {
     let mut file = File::open(path)?;
     let (mut bytes, mut buffer) = (Vec::new(), vec![0; 1 << 16]);
@@ -279,7 +279,7 @@ fn read_whole(path: &Path) -> io::Result<Vec<u8>> {
     }
 }
 
-/// Reads the pages of a CPU.
+/// Reads the buffer pages of a CPU.
 struct CpuReader {
     cpu: u32,
     pipe: File,
@@ -295,9 +295,9 @@ impl CpuReader {
         Ok(CpuReader { cpu, pipe: pipe.map_err(Error::file(&path))?, spool })
     }
 
-    /// Reads until the program has ended, and what is left then.
+    /// Reads until the program has ended, and then the rest.
     fn run(&mut self, ended: &AtomicBool) -> io::Result<()> {
-        // Larger than any page of the buffer; a read gives one page.
+        // Larger than any page of the buffer; a read returns one page.
         let mut page = vec![0; 1 << 16];
         while !ended.load(Ordering::Relaxed) {
             let mut wait = [PollFd::new(&self.pipe, PollFlags::IN)];
@@ -310,7 +310,7 @@ impl CpuReader {
         self.drain(&mut page, true)
     }
 
-    /// Reads what is there: up to the page that is being written, or with that.
+    /// Reads the available pages, except the one that is being written unless `to_the_end`.
     fn drain(&mut self, page: &mut [u8], to_the_end: bool) -> io::Result<()> {
         loop {
             match self.pipe.read(page) {
@@ -318,7 +318,7 @@ impl CpuReader {
                 Ok(length) => {
                     let page = &page[..length];
                     self.spool.write_all(page)?;
-                    // Going after each event as it comes would give a page for each.
+                    // Reading each event as it comes would produce a page per event.
                     if !to_the_end && is_being_written(page) {
                         return Ok(());
                     }
@@ -331,13 +331,13 @@ impl CpuReader {
     }
 }
 
-/// Whether a page has room for many more records: the size of those in it follows the page's time.
+/// Whether a page is less than half full: the size of its records follows its time.
 fn is_being_written(page: &[u8]) -> bool {
     let size = page.get(8..).and_then(|rest| rest.first_chunk()).map_or(0, |size| u16::from_le_bytes(*size));
     usize::from(size) < page.len() / 2
 }
 
-/// Writes the recording; it is whole or absent. Gives its size.
+/// Writes the recording, which is complete or absent. Returns its size.
 fn assemble(head: &Head, spools: &mut [File], output: &Path, folder: &Path) -> io::Result<u64> {
     let mut sizes = Vec::new();
     for spool in spools.iter_mut() {

@@ -1,4 +1,4 @@
-//! The processor's own Intel PT, through `perf record`.
+//! Records with the processor's Intel PT, through `perf record`.
 
 use std::{
     ffi::OsString,

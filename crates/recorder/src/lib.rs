@@ -1,5 +1,4 @@
-//! Records what a program does: with `perf` on hardware that has Intel PT, on the emulated processor
-//! elsewhere.
+//! Records the execution of a program: with `perf` on hardware with Intel PT, on the emulated processor elsewhere.
 //!
 //! ```text
 //!            ┌─ perf record -e intel_pt//u ──────────────────────────────┐
@@ -8,10 +7,12 @@
 //!
 //! Request of a machine ──► qemu-system-x86_64 -plugin emulator, a small guest ──► spool ──► perf.data, Outcome
 //! Request of ftrace ──► tracefs, an instance ──► trace.dat, Outcome
+//! Request of a board ──► slaves in QEMU, a master ──► folder of CTF traces, Outcome
 //! ```
 //!
-//! Both ways to Intel PT give the same kind of file. The program keeps its own output, exit status and signals.
+//! Both engines for Intel PT write the same kind of file. The program keeps its own output, exit status and signals.
 
+mod board;
 mod collect;
 mod descendants;
 mod emulate;
@@ -25,13 +26,14 @@ mod supervise;
 
 use std::{ffi::OsString, io, ops::Range, path::PathBuf, process::ExitStatus};
 
+pub use board::{BoardSettings, Protocol};
 pub use hodo_emulator::machine::Privilege;
 use thiserror::Error;
 
-/// What records.
+/// How to record.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Engine {
-    /// Hardware where there is some, else the emulated processor.
+    /// Hardware if available, else the emulated processor.
     #[default]
     Auto,
     /// The processor's own Intel PT, through `perf record`.
@@ -42,6 +44,8 @@ pub enum Engine {
     Machine,
     /// The kernel's own tracer: events of the system while the command runs.
     Ftrace,
+    /// A board: slaves in QEMU, a master on this machine, each with a clock of its own.
+    Board,
 }
 
 impl Engine {
@@ -53,39 +57,41 @@ impl Engine {
             Engine::Emulate => "emulate",
             Engine::Machine => "machine",
             Engine::Ftrace => "ftrace",
+            Engine::Board => "board",
         }
     }
 }
 
-/// What is to be recorded, and how.
+/// What to record, and how.
 #[derive(Clone, Debug, Default)]
 pub struct Request {
-    /// What records.
+    /// How to record.
     pub engine: Engine,
-    /// Of Intel PT one event in perf's syntax, such as `intel_pt/cyc,psb_period=0/u`, or perf's default where
-    /// there is none. Of ftrace systems or events, such as `sched` or `sched:sched_switch`.
+    /// For Intel PT, one event in perf's syntax, such as `intel_pt/cyc,psb_period=0/u`; empty for perf's default. For
+    /// ftrace, systems or events, such as `sched` or `sched:sched_switch`.
     pub events: Vec<String>,
     /// ftrace: the functions to trace, such as `vfs_*`.
     pub function: Option<String>,
-    /// ftrace: bytes of the buffer of each CPU.
+    /// ftrace: buffer size per CPU in bytes.
     pub buffer_size: Option<u64>,
     /// Address filter in perf's syntax, such as `filter main @ ./program`.
     pub filter: Option<String>,
     /// Lose the packets of these instructions of each thread, counted from its start, as if a buffer had
     /// overflowed; on the emulated processor only.
     pub overflow: Option<Range<u64>>,
-    /// Keep only the last part of each thread's trace: so many bytes, or 4 MiB.
+    /// Keep only the last part of each thread's trace: this many bytes, or 4 MiB.
     pub snapshot: Option<Option<u64>>,
-    /// A machine: which code is recorded.
+    /// Machine: the recorded code.
     pub privilege: Privilege,
-    /// A machine: count instructions one by one as well, and hold the trace's own count against it. Takes about as
-    /// long again.
+    /// Machine: count instructions one by one as well, and compare the count with the trace. Doubles the time.
     pub witness: bool,
-    /// Where the recording goes; absent or whole, never a part.
+    /// A board: what it is.
+    pub board: BoardSettings,
+    /// Path of the recording, which is complete or absent.
     pub output: PathBuf,
-    /// The program and its arguments.
+    /// The program and its arguments; of a board, the folder that the recording goes to.
     pub command: Vec<OsString>,
-    /// What the recording says of how it was made: the whole command line of the recorder.
+    /// The recorder's command line, which the recording contains.
     pub recorded_by: Vec<OsString>,
 }
 
@@ -95,7 +101,7 @@ impl Request {
         self.events.first().map(String::as_str)
     }
 
-    /// Refuses what only ftrace does.
+    /// Rejects options that only ftrace supports.
     fn only_flow(&self) -> Result<(), Error> {
         if self.function.is_some() || self.buffer_size.is_some() {
             return Err(Error::Missing("--function and --buffer-size need --engine ftrace".to_owned()));
@@ -110,20 +116,20 @@ impl Request {
     }
 }
 
-/// What became of a recording.
+/// The result of a recording.
 #[derive(Clone, Debug)]
 pub struct Outcome {
-    /// What recorded.
+    /// The engine that recorded.
     pub engine: Engine,
     /// How the program ended.
     pub status: ExitStatus,
-    /// Instructions that ran, by the emulated processor's count; unknown on hardware.
+    /// Instructions that ran, counted by the emulated processor; unknown on hardware.
     pub instructions: Option<u64>,
     /// Threads that were recorded; unknown on hardware.
     pub threads: Option<usize>,
     /// Size of the recording, in bytes.
     pub bytes: u64,
-    /// What the user should know, a sentence each.
+    /// Messages for the user, one sentence each.
     pub warnings: Vec<String>,
 }
 
@@ -133,12 +139,12 @@ pub enum Error {
     /// The command is empty.
     #[error("no command to record; give one after --")]
     NoCommand,
-    /// The command is not there or can't be executed.
+    /// The command does not exist or can't be executed.
     #[error("{command}: {reason}")]
     Command {
         /// The command's first word.
         command: String,
-        /// Why.
+        /// The reason.
         reason: String,
     },
     /// The event is not understood.
@@ -149,7 +155,7 @@ pub enum Error {
         /// What is wrong.
         reason: String,
     },
-    /// The filter is not understood, or names something that is not there.
+    /// The filter is not understood, or its file or function does not exist.
     #[error("filter {filter}: {reason}")]
     Filter {
         /// The filter.
@@ -157,7 +163,7 @@ pub enum Error {
         /// What is wrong.
         reason: String,
     },
-    /// Something that recording needs is missing; says what helps.
+    /// A requirement of recording is missing; the text explains what helps.
     #[error("{0}")]
     Missing(String),
     /// A file can't be written or read.
@@ -165,24 +171,23 @@ pub enum Error {
     File {
         /// The file.
         path: PathBuf,
-        /// What the system says.
+        /// The system's error.
         error: io::Error,
     },
 }
 
 impl Error {
-    /// For `map_err` on what is done with a file.
+    /// For `map_err` on file operations.
     fn file(path: &std::path::Path) -> impl FnOnce(io::Error) -> Error {
         let path = path.to_owned();
         move |error| Error::File { path, error }
     }
 }
 
-/// Runs a command and records it. What the user should know meanwhile goes to `notice`, a sentence each.
+/// Runs a command and records it. Messages for the user during the recording go to `notice`, one sentence each.
 ///
 /// # Errors
-/// What is missing, wrong in the request, or can't be written. That the command fails is no error
-/// but an [`Outcome::status`].
+/// What is missing, wrong in the request, or can't be written. A failed command is no error but an [`Outcome::status`].
 pub fn record(request: &Request, notice: &dyn Fn(&str)) -> Result<Outcome, Error> {
     if request.command.is_empty() {
         return Err(Error::NoCommand);
@@ -195,6 +200,7 @@ pub fn record(request: &Request, notice: &dyn Fn(&str)) -> Result<Outcome, Error
     }
     match request.engine {
         Engine::Ftrace => ftrace::record(request),
+        Engine::Board => board::record(request),
         Engine::Perf => hardware::record(request),
         Engine::Emulate => emulate::record(request, notice),
         Engine::Machine => machine::record(request),

@@ -1,7 +1,7 @@
-//! Which signals this process was told to ignore.
+//! The signals that this process ignores.
 
-/// Whether a signal was ignored when this process began, as under nohup(1): programs that it starts
-/// should go on ignoring it.
+/// Whether a signal was ignored when this process began, as under nohup(1): programs that it starts should continue to
+/// ignore it.
 pub(crate) fn ignored(signal: i32) -> bool {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     mask(&status).is_some_and(|mask| mask >> (signal - 1) & 1 == 1)

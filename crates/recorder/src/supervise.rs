@@ -1,4 +1,4 @@
-//! Runs a program in the foreground, and passes on the signals that are meant for it.
+//! Runs a program in the foreground, and forwards the signals that are meant for it.
 
 use std::{
     io,
@@ -21,14 +21,14 @@ use crate::signals;
 /// Signals that would end the recorder, whose work begins when the program has ended.
 const ENDING: [i32; 4] = [SIGHUP, SIGINT, SIGQUIT, SIGTERM];
 
-/// Signals by which a user, or a process, asks the recorder to end, once the program has ended.
+/// Signals by which a user, or a process, ends the recorder's wait after the program has ended.
 pub(crate) struct Interrupt {
     happened: Arc<AtomicBool>,
     registered: Vec<SigId>,
 }
 
 impl Interrupt {
-    /// Heeds them from now on.
+    /// Handles these signals from now on.
     pub(crate) fn watch() -> io::Result<Interrupt> {
         let mut interrupt = Interrupt { happened: Arc::default(), registered: Vec::new() };
         for signal in kept() {
@@ -57,8 +57,8 @@ fn kept() -> Vec<i32> {
 
 /// Runs the command to its end.
 ///
-/// A key like Ctrl-C reaches the program without us, because it is in our process group; a signal
-/// that a process sends to the recorder is passed on. The recorder survives both.
+/// A key like Ctrl-C reaches the program directly, because it is in our process group; a signal that a process sends to
+/// the recorder is forwarded. The recorder survives both.
 pub(crate) fn run(command: &mut Command) -> io::Result<ExitStatus> {
     let mut incoming = SignalsInfo::<WithOrigin>::new(kept())?;
     let handle = incoming.handle();

@@ -1,4 +1,4 @@
-//! A stream a CPU, as `perf record COMMAND` writes it: each thread is traced wherever it runs.
+//! One stream per CPU, as `perf record COMMAND` writes it: each thread is traced on any CPU.
 
 use hodo_clock::{Nanos, PerfClock, Tsc};
 use hodo_formats::perf::layout::{feature, intel_pt_info, misc, record};
@@ -9,15 +9,15 @@ use crate::{
     words,
 };
 
-/// The id of the event on a CPU is this and the CPU's number.
+/// The id of the event on a CPU is this number plus the CPU's.
 const FIRST_ID: u64 = 1;
-/// Words of the trailer: thread, time, CPU, id; counted from the end.
+/// Words of the trailer, counted from its end: thread, time, CPU, id.
 const THREAD: usize = 4;
 const TIME: usize = 3;
 const CPU: usize = 2;
 const ID: usize = 1;
 
-/// A stretch of a thread on a CPU.
+/// A thread slice: one thread on one CPU.
 struct Stint {
     thread: (u32, u32),
     cpu: u32,
@@ -26,7 +26,7 @@ struct Stint {
     segment: Segment,
 }
 
-/// The recording of threads as one of CPUs between which they move at each PSB.
+/// Converts a recording of threads to one of CPUs, between which threads move at each PSB.
 pub fn per_cpu(recorded: &Recorded) -> Recorded {
     let stints = schedule(recorded);
     let cpus = stints.iter().map(|stint| stint.cpu).max().map_or(0, |last| last + 1);
@@ -52,7 +52,7 @@ pub fn per_cpu(recorded: &Recorded) -> Recorded {
     made
 }
 
-/// Who runs where: each segment goes to a CPU that has been idle, by turns.
+/// Assigns each segment to a CPU that has been idle, in rotation.
 fn schedule(recorded: &Recorded) -> Vec<Stint> {
     let clock = recorded.clock();
     let processes = recorded.processes();
@@ -114,7 +114,7 @@ fn on_cpu(kept: &Kept, cpu: u32) -> Kept {
     moved
 }
 
-/// ITRACE_START, where and when the thread's first stint begins.
+/// ITRACE_START, where and when the thread's first slice begins.
 fn start(kept: &Kept, stints: &[Stint]) -> Kept {
     let tid = (kept.word_from_end(THREAD) >> 32) as u32;
     let first = stints.iter().find(|stint| stint.thread.1 == tid).expect("a traced thread");

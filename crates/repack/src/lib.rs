@@ -1,5 +1,5 @@
-//! A perf.data in other containers: the same trace and sideband as another way of recording would have
-//! written them. For tests and judges only.
+//! Writes a perf.data in other containers: the same trace and sideband as other ways of recording write them. For tests
+//! and judges only.
 //!
 //! ```text
 //! perf.data ──Recorded──┬─► records over a pipe      ─┐
@@ -25,7 +25,7 @@ pub use cpus::per_cpu;
 pub use recorded::{Kept, Recorded};
 pub use samples::in_samples;
 
-/// Bytes of records that are compressed together.
+/// Bytes of records per compressed record.
 const PACKED_TOGETHER: usize = 1 << 14;
 
 /// The file as `perf record` writes it.
@@ -72,7 +72,7 @@ pub fn file(recorded: &Recorded) -> Vec<u8> {
     file
 }
 
-/// Where the AUXTRACE records lie, in the form of the index.
+/// The positions of the AUXTRACE records, in the format of the index.
 fn index(records: &[Kept], data_at: u64) -> Vec<u8> {
     let mut at = data_at;
     let mut entries = Vec::new();
@@ -85,7 +85,7 @@ fn index(records: &[Kept], data_at: u64) -> Vec<u8> {
     [words(&[entries.len() as u64]), words(entries.as_flattened())].concat()
 }
 
-/// What `perf record -o -` writes. Features that don't fit into a record are left out.
+/// The output of `perf record -o -`. Features that don't fit into a record are left out.
 pub fn pipe(recorded: &Recorded) -> Vec<u8> {
     let mut out = [&MAGIC[..], &PIPE_HEADER_SIZE.to_le_bytes()].concat();
     for (attr, ids) in &recorded.attrs {
@@ -101,8 +101,8 @@ pub fn pipe(recorded: &Recorded) -> Vec<u8> {
     out
 }
 
-/// The files of the folder that `perf record --threads` writes: the kernel's records by turns in two files,
-/// all others in `data`.
+/// The files of the folder that `perf record --threads` writes: the kernel's records alternate between two files, all
+/// others are in `data`.
 pub fn folder(recorded: &Recorded) -> BTreeMap<String, Vec<u8>> {
     let mut parts = [Vec::new(), Vec::new()];
     let mut first = Recorded { records: Vec::new(), ..recorded.clone() };
@@ -110,7 +110,7 @@ pub fn folder(recorded: &Recorded) -> BTreeMap<String, Vec<u8>> {
     for (number, kept) in recorded.records.iter().enumerate() {
         match kept.kind < record::USER_START {
             true => parts[number % 2].extend(kept.bytes()),
-            // Rounds are those of one file; a recorder with threads writes none.
+            // Rounds concern a single file; a recorder with threads writes none.
             false if kept.kind == record::FINISHED_ROUND => {}
             false => first.records.push(kept.clone()),
         }
@@ -121,7 +121,7 @@ pub fn folder(recorded: &Recorded) -> BTreeMap<String, Vec<u8>> {
         .into()
 }
 
-/// What `perf record -z` writes: the kernel's records compressed.
+/// The output of `perf record -z`, with the kernel's records compressed.
 pub fn compressed(recorded: &Recorded) -> Vec<u8> {
     let mut packed = Recorded { records: Vec::new(), ..recorded.clone() };
     let version_type_level_ratio_length = [1u32, 1, 1, 4, 1 << 20].map(u32::to_le_bytes).concat();

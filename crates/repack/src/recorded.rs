@@ -1,4 +1,4 @@
-//! A perf.data taken apart.
+//! The parts of a perf.data.
 
 use std::collections::BTreeMap;
 
@@ -31,14 +31,14 @@ pub struct Kept {
     pub kind: u32,
     /// Its header's `misc` bits.
     pub misc: u16,
-    /// What follows the header.
+    /// The bytes after the header.
     pub body: Vec<u8>,
-    /// What follows the record.
+    /// The bytes after the record.
     pub behind: Vec<u8>,
 }
 
 impl Kept {
-    /// A record with nothing behind it.
+    /// A record with no bytes after it.
     pub fn new(kind: u32, misc: u16, mut body: Vec<u8>) -> Kept {
         if kind != record::COMPRESSED {
             body.resize(body.len().next_multiple_of(8), 0);
@@ -46,7 +46,7 @@ impl Kept {
         Kept { kind, misc, body, behind: Vec::new() }
     }
 
-    /// As it lies in a file.
+    /// The bytes in a file.
     pub fn bytes(&self) -> Vec<u8> {
         let size = u16::try_from(self.body.len() + 8).expect("a record fits in its size");
         let header = [&self.kind.to_le_bytes()[..], &self.misc.to_le_bytes(), &size.to_le_bytes()].concat();
@@ -67,7 +67,7 @@ impl Kept {
 }
 
 impl Recorded {
-    /// Takes a file apart.
+    /// Parses a file.
     pub fn read(bytes: &[u8]) -> Recorded {
         let file = perf::File::open(bytes).expect("a perf.data");
         let word = |at: u64| u64::from_le_bytes(bytes[at as usize..][..8].try_into().expect("eight bytes"));
@@ -102,7 +102,7 @@ impl Recorded {
         traces
     }
 
-    /// How ticks become nanoseconds.
+    /// The conversion of ticks to nanoseconds.
     pub(crate) fn clock(&self) -> PerfClock {
         let unpacked = Unpacked::default();
         let bytes = file(self);
@@ -110,7 +110,7 @@ impl Recorded {
         recording.config.clock.expect("a clock")
     }
 
-    /// The process of each thread, by thread id, as ITRACE_START records tell.
+    /// The process of each thread, by thread id, according to ITRACE_START records.
     pub(crate) fn processes(&self) -> BTreeMap<u32, u32> {
         let starts = self.records.iter().filter(|kept| kept.kind == record::ITRACE_START);
         let half = |kept: &Kept, at: usize| {

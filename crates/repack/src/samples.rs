@@ -1,23 +1,23 @@
-//! Trace in samples, as `perf record --aux-sample` writes it: each sample of another event has the last bytes
-//! of its thread's trace.
+//! Trace in samples, as `perf record --aux-sample` writes it: each sample of another event contains the last bytes of
+//! its thread's trace.
 
 use hodo_clock::{Nanos, PerfClock, Tsc};
 use hodo_formats::perf::layout::{feature, record, sample};
 
 use crate::{Kept, Recorded, segments::segments, words};
 
-/// Bytes of trace in a sample.
+/// Bytes of trace per sample.
 const IN_SAMPLE: usize = 6000;
 /// Bytes of trace between samples.
 const BETWEEN: usize = 4096;
 /// `perf_event_attr.type` of software events, and its `config` for the CPU's clock.
 const SOFTWARE: u32 = 1;
 const CPU_CLOCK: u64 = 0;
-/// Where `sample_type` and `aux_sample_size` lie in a `perf_event_attr`.
+/// Offsets of `sample_type` and `aux_sample_size` in a `perf_event_attr`.
 const SAMPLE_TYPE: usize = 24;
 const AUX_SAMPLE_SIZE: usize = 112;
 
-/// The recording with its trace in samples.
+/// Converts a recording to one with its trace in samples.
 pub fn in_samples(recorded: &Recorded) -> Recorded {
     let (traced, ids) = recorded.attrs[0].clone();
     let first_id = ids.iter().max().map_or(1, |last| last + 1);
@@ -36,7 +36,7 @@ pub fn in_samples(recorded: &Recorded) -> Recorded {
     samples.sort_by_key(|&(time, _)| time);
     for kept in &recorded.records {
         match kept.kind {
-            // perf takes the trace out of samples on meeting AUXTRACE_INFO, and wants the ids before.
+            // perf reads the trace from samples when it meets AUXTRACE_INFO, and needs the ids before.
             record::ID_INDEX => made.records.insert(0, id_index(kept, &entries)),
             record::AUX | record::AUXTRACE => {}
             _ => made.records.push(kept.clone()),
@@ -57,7 +57,7 @@ fn sampling_attr(traced: &[u8]) -> Vec<u8> {
     attr
 }
 
-/// The index with more entries: id, place in the list, no CPU, thread.
+/// The index with more entries: id, position in the list, no CPU, thread.
 fn id_index(kept: &Kept, entries: &[(u64, u32)]) -> Kept {
     let mut body = kept.body.clone();
     let count = u64::from_le_bytes(body[..8].try_into().expect("eight bytes")) + entries.len() as u64;
@@ -68,7 +68,7 @@ fn id_index(kept: &Kept, entries: &[(u64, u32)]) -> Kept {
     Kept::new(record::ID_INDEX, 0, body)
 }
 
-/// The samples of a thread, each with its time: that of the last PSB before it.
+/// The samples of a thread, each with its time: the time of the last PSB before it.
 fn of_thread(trace: &[u8], (pid, tid): (u32, u32), id: u64, clock: PerfClock) -> Vec<(u64, Kept)> {
     let starts: Vec<Nanos> = segments(trace).iter().map(|segment| clock.nanos(Tsc(segment.since))).collect();
     let psbs =

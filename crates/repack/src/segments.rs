@@ -1,4 +1,4 @@
-//! A trace cut where decoding can begin anew: as if the thread had been scheduled out at each PSB.
+//! Cuts a trace at PSBs, as if the thread had been scheduled out at each.
 
 use hodo_intel_pt::packet::{Decoder, Packet, find_psb};
 
@@ -7,13 +7,13 @@ use hodo_intel_pt::packet::{Decoder, Packet, find_psb};
 pub(crate) struct Segment {
     /// The TSC of its PSB+.
     pub(crate) since: u64,
-    /// The packets: tracing is switched on behind PSB+ and off at the end.
+    /// The packets: tracing is enabled after PSB+ and disabled at the end.
     pub(crate) bytes: Vec<u8>,
 }
 
-/// TIP.PGD without an IP: tracing is switched off.
+/// TIP.PGD without an IP: tracing is disabled.
 const DISABLED: u8 = 0x01;
-/// First bytes of FUP and TIP.PGE with all of the IP.
+/// First bytes of FUP and TIP.PGE with the whole IP.
 const FUP: u8 = 0xdd;
 const TIP_PGE: u8 = 0xd1;
 
@@ -32,10 +32,10 @@ pub(crate) fn segments(trace: &[u8]) -> Vec<Segment> {
     parts.iter().zip(next).map(|(part, next)| part.segment(next)).collect()
 }
 
-/// A part of the trace, and what its PSB+ says.
+/// A part of the trace, and the content of its PSB+.
 struct Status<'a> {
     since: u64,
-    /// The IP, where tracing is on.
+    /// The IP if tracing is enabled.
     ip: Option<u64>,
     /// PSB+ without its FUP.
     status: Vec<u8>,
@@ -54,7 +54,7 @@ fn status(part: &[u8]) -> Status<'_> {
                 let mut ip = [0; 8];
                 ip[..bytes.len() - 1].copy_from_slice(&bytes[1..]);
                 let beyond = 64 - 8 * (bytes.len() as u32 - 1);
-                // The IP of PSB+ is whole, or six bytes that stand for their sign-extension.
+                // The IP of PSB+ has eight bytes, or six bytes to be sign-extended.
                 assert!(beyond == 0 || beyond == 16, "PSB+ has an IP of {} bytes", bytes.len() - 1);
                 found.ip = Some((i64::from_le_bytes(ip) << beyond >> beyond) as u64);
                 continue;
@@ -71,7 +71,7 @@ fn status(part: &[u8]) -> Status<'_> {
 }
 
 impl Status<'_> {
-    /// The segment, where the next one goes on at an IP, or tracing is off there.
+    /// The segment, if tracing continues after it at `next`, or is disabled there.
     fn segment(&self, next: Option<u64>) -> Segment {
         let at = |kind: u8, ip: u64| [&[kind][..], &ip.to_le_bytes()].concat();
         let on = self.ip.map(|ip| at(TIP_PGE, ip)).unwrap_or_default();

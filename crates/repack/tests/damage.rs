@@ -1,4 +1,4 @@
-//! Every container, cut and damaged anywhere: nothing panics, and memory stays in proportion.
+//! Every container, truncated and damaged anywhere: no panic, and memory stays in proportion.
 
 use std::{fs, mem::size_of, path::Path, sync::OnceLock};
 
@@ -10,7 +10,7 @@ use hodo_model::Loss;
 use hodo_repack::{Recorded, compressed, file, folder, in_samples, per_cpu, pipe};
 use proptest::prelude::*;
 
-/// A small recording in every form; of a folder its `data`.
+/// A small recording in every form; for a folder, its `data`.
 fn forms() -> &'static [Vec<u8>] {
     static FORMS: OnceLock<Vec<Vec<u8>>> = OnceLock::new();
     FORMS.get_or_init(|| {
@@ -31,7 +31,7 @@ fn forms() -> &'static [Vec<u8>] {
     })
 }
 
-/// Bytes that a recording takes beside its file.
+/// Memory that a recording takes in addition to its file, in bytes.
 fn weight(recording: &Recording<'_>) -> usize {
     let pieces: usize = recording.streams.iter().map(|stream| stream.pieces.len()).sum();
     recording.sideband.len() * size_of::<Sideband<'_>>()

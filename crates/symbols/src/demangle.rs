@@ -1,17 +1,16 @@
-//! Names as people wrote them.
+//! Demangles symbol names.
 
 use std::borrow::Cow;
 use std::fmt::{self, Write};
 
 use cpp_demangle::{DemangleOptions, Symbol};
 
-/// The longest name that is shown, in bytes. A few crafted bytes of a mangled name can stand for
-/// gigabytes of text, so what would be longer stays mangled.
+/// Limit on a demangled name in bytes. A few crafted bytes of a mangled name can expand to gigabytes; a longer name
+/// stays mangled.
 const LONGEST: usize = 16 << 10;
 
-/// The name behind a mangled symbol name of Rust (legacy without its hash, and v0) or C++ (Itanium
-/// ABI; with parameters, without return type); other names as they are. A part after `@`, as in
-/// `foo@plt`, stays.
+/// Demangles a symbol name of Rust (legacy without its hash, and v0) or C++ (Itanium ABI; with parameters, without
+/// return type). Returns other names unchanged, and keeps a part after `@`, as in `foo@plt`.
 ///
 /// ```
 /// assert_eq!(hodo_symbols::demangle("_ZN3foo3barEi@plt"), "foo::bar(int)@plt");
@@ -39,7 +38,7 @@ fn cpp(symbol: &str, out: &mut Bounded) -> fmt::Result {
     parsed.structured_demangle(out, &DemangleOptions::new().no_return_type())
 }
 
-/// Text that refuses to grow past [`LONGEST`].
+/// Text that refuses to grow beyond [`LONGEST`].
 struct Bounded(String);
 
 impl Write for Bounded {
@@ -80,7 +79,7 @@ mod tests {
 
     #[test]
     fn a_name_that_would_fill_memory_stays_mangled() {
-        // Every parameter is a template of the one before it, twice.
+        // Every parameter is a template that contains the previous one twice.
         let name = |parameters: &str| {
             let repeated = parameters.chars().map(|number| format!("S_IS{number}_S{number}_E"));
             format!("_Z1f1AIiiE{}", repeated.collect::<String>())

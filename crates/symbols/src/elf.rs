@@ -1,4 +1,4 @@
-//! What an ELF file states about its code (System V ABI, "Object Files").
+//! Reads what an ELF file declares about its code (System V ABI, "Object Files").
 
 use std::ops::Range;
 
@@ -12,16 +12,16 @@ use crate::plt::{self, PltEntry};
 use crate::table::Extent;
 use crate::unwind;
 
-/// Linkers make about five loadable segments, and every search among them is one by one.
+/// Linkers create about five loadable segments, and searches among them are linear.
 const MOST_SEGMENTS: usize = 256;
 
-/// Linkers make about forty sections; each look for a name goes through all of them.
+/// Linkers create about forty sections; a look-up by name iterates over all of them.
 const MOST_SECTIONS: usize = 1024;
 
-/// A segment of notes holds some dozens of bytes.
+/// A segment of notes has a few dozen bytes.
 const LARGEST_NOTES: u64 = 1 << 16;
 
-/// A loadable part of a file (`PT_LOAD`).
+/// A loadable segment (`PT_LOAD`).
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Segment {
     pub(crate) file_offset: u64,
@@ -31,20 +31,20 @@ pub(crate) struct Segment {
     pub(crate) executable: bool,
 }
 
-/// A symbol of a function.
+/// The symbol of a function.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Symbol<'a> {
     pub(crate) address: u64,
     pub(crate) size: u64,
-    /// Not merely a label of assembly.
+    /// Whether it is a function, not an assembly label.
     pub(crate) is_function: bool,
     pub(crate) is_local: bool,
     pub(crate) is_weak: bool,
-    /// Without the version that follows an `@`.
+    /// Without the version after `@`.
     pub(crate) name: &'a [u8],
 }
 
-/// What a file states, in its own order.
+/// The content of a file, in file order.
 #[derive(Debug, Default)]
 pub(crate) struct Image<'a> {
     pub(crate) segments: Vec<Segment>,
@@ -52,15 +52,15 @@ pub(crate) struct Image<'a> {
     pub(crate) sections: Vec<Range<u64>>,
     pub(crate) symbols: Vec<Symbol<'a>>,
     pub(crate) plt: Vec<PltEntry<'a>>,
-    /// Ranges of code that `.eh_frame` describes; they have no names.
+    /// Code ranges described by `.eh_frame`, which have no names.
     pub(crate) unwind: Vec<Extent>,
     pub(crate) build_id: &'a [u8],
-    /// What could not be read, for people.
+    /// What could not be read, as a message.
     pub(crate) problem: Option<String>,
 }
 
 impl<'a> Image<'a> {
-    /// Reads what can be read.
+    /// Reads what is readable.
     pub(crate) fn read(bytes: &'a [u8]) -> Image<'a> {
         let mut image = Image::default();
         let result = match FileKind::parse(bytes) {
@@ -87,7 +87,7 @@ impl<'a> Image<'a> {
         self.build_id = notes.find_map(|notes| build_id(notes, endian)).unwrap_or_default();
         let sections = header.sections(endian, bytes).map_err(|e| format!("section headers: {e}"))?;
         check_count(sections.len())?;
-        // The program headers of a separate debug file need not lead to its notes.
+        // The program headers of a separate debug file may not refer to its notes, so sections come first.
         let mut notes =
             within_file(sections.iter().filter(|s| s.sh_type(endian) == elf::SHT_NOTE), endian, bytes);
         let build_id = notes.find_map(|s| build_id(s.notes(endian, bytes), endian));
@@ -172,18 +172,18 @@ impl Segment {
     }
 }
 
-/// Where else a file says that its debugging information lies.
+/// References from a file to its debugging information in other files.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DebugReferences {
-    /// The build id, which names `.build-id/xx/yyyy.debug`; empty where there is none.
+    /// The build id, which determines `.build-id/xx/yyyy.debug`; empty if the file has none.
     pub build_id: Vec<u8>,
     /// Name of the separate debug file and the CRC-32 of its bytes (`.gnu_debuglink`).
     pub link: Option<(String, u32)>,
-    /// Name and build id of the file that several debug files share (`.gnu_debugaltlink`, made by dwz).
+    /// Name and build id of a file shared by several debug files (`.gnu_debugaltlink`, made by dwz).
     pub shared: Option<(String, Vec<u8>)>,
 }
 
-/// Where an ELF file says that its debugging information lies; nothing where `bytes` are none.
+/// Finds an ELF file's references to debugging information; none if `bytes` is no ELF file.
 pub fn debug_references(bytes: &[u8]) -> DebugReferences {
     let Ok(file) = object::File::parse(bytes) else { return DebugReferences::default() };
     if check_count(file.sections().count()).is_err() {
@@ -197,11 +197,10 @@ pub fn debug_references(bytes: &[u8]) -> DebugReferences {
     }
 }
 
-/// The loadable segments of an ELF file, a program or a core: their addresses and what the file holds of
-/// them.
+/// Returns address and file content of each loadable segment of a program or core file.
 ///
 /// # Errors
-/// What is wrong with the file, for people.
+/// Why the file cannot be read, as a message.
 pub fn loaded_segments(bytes: &[u8]) -> Result<Vec<(u64, &[u8])>, String> {
     let file = object::File::parse(bytes).map_err(|error| format!("ELF file: {error}"))?;
     let segments = file.segments().take(MOST_SEGMENTS);
@@ -209,13 +208,13 @@ pub fn loaded_segments(bytes: &[u8]) -> Result<Vec<(u64, &[u8])>, String> {
     Ok(held.filter(|(_, data)| !data.is_empty()).collect())
 }
 
-/// The address that a symbol of an ELF file stands for.
+/// The address of a symbol in an ELF file.
 pub fn symbol_address(bytes: &[u8], name: &str) -> Option<u64> {
     let file = object::File::parse(bytes).ok()?;
     file.symbols().find(|symbol| symbol.name() == Ok(name)).map(|symbol| symbol.address())
 }
 
-/// Refuses files of which reading would take hours.
+/// Rejects files that would take hours to read.
 pub(crate) fn check_count(sections: usize) -> Result<(), String> {
     let most = MOST_SECTIONS;
     if sections <= most {
@@ -225,7 +224,7 @@ pub(crate) fn check_count(sections: usize) -> Result<(), String> {
     }
 }
 
-/// The GNU build id among the notes of a section or segment.
+/// Finds the GNU build id in the notes of a section or segment.
 fn build_id<'a, Elf: FileHeader<Endian = Endianness>>(
     notes: object::Result<Option<NoteIterator<'a, Elf>>>,
     endian: Endianness,
@@ -239,7 +238,7 @@ fn build_id<'a, Elf: FileHeader<Endian = Endianness>>(
     None
 }
 
-/// Functions, and labels of assembly, which have no type and are visible.
+/// Whether a symbol is a function or an assembly label, which is untyped and visible.
 fn names_code<Symbol: Sym<Endian = Endianness>>(symbol: &Symbol) -> bool {
     let hidden = [elf::STV_HIDDEN, elf::STV_INTERNAL].contains(&symbol.st_visibility());
     match symbol.st_type() {
@@ -253,8 +252,8 @@ fn is_code<Section: SectionHeader<Endian = Endianness>>(section: &Section, endia
     section.sh_flags(endian).contains(elf::SHF_ALLOC | elf::SHF_EXECINSTR)
 }
 
-/// Sections, as long as all of them together fit into the file. A crafted file can describe the same
-/// bytes tens of thousands of times; reading them must take no longer than reading the file.
+/// Yields sections until their total size exceeds the file. A crafted file can describe the same bytes tens of
+/// thousands of times; this bounds the time to that of reading the file.
 pub(crate) fn within_file<'a, Section: SectionHeader<Endian = Endianness>>(
     sections: impl Iterator<Item = &'a Section>,
     endian: Endianness,
@@ -268,7 +267,7 @@ pub(crate) fn within_file<'a, Section: SectionHeader<Endian = Endianness>>(
     })
 }
 
-/// The addresses of a section.
+/// The address range of a section.
 pub(crate) fn addresses<Section: SectionHeader<Endian = Endianness>>(
     section: &Section,
     endian: Endianness,

@@ -1,11 +1,11 @@
-//! jitdump: what a run-time compiler tells of the code that it makes (Linux,
+//! Reads jitdump, in which run-time compilers record the code that they generate (Linux,
 //! `tools/perf/Documentation/jitdump-specification.txt`).
 
 use hodo_bytes::{Cursor, Eof};
 
-/// `JiTD`, as its writer's processor has it in a word.
+/// `JiTD`, in the byte order of the writer.
 const MAGIC: u32 = 0x4a69_5444;
-/// `JITDUMP_FLAGS_ARCH_TIMESTAMP`: times are ticks of the processor's time-stamp counter.
+/// `JITDUMP_FLAGS_ARCH_TIMESTAMP`: times are ticks of the time-stamp counter.
 const ARCH_TIMESTAMP: u64 = 1;
 /// u32 id, u32 total size, u64 time.
 const RECORD_HEADER: u32 = 16;
@@ -13,72 +13,72 @@ const RECORD_HEADER: u32 = 16;
 /// A jitdump file.
 #[derive(Clone, Debug)]
 pub struct JitDump<'a> {
-    /// The process that wrote it.
+    /// The id of the process that wrote it.
     pub pid: u32,
-    /// Times are ticks of the time-stamp counter; nanoseconds of `CLOCK_MONOTONIC`, where not.
+    /// Whether times are ticks of the time-stamp counter; otherwise nanoseconds of `CLOCK_MONOTONIC`.
     pub in_ticks: bool,
     records: Cursor<'a>,
 }
 
-/// Something that happened to generated code.
+/// A record about generated code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct JitRecord<'a> {
-    /// When, as [`JitDump::in_ticks`] says.
+    /// The time, in the unit of [`JitDump::in_ticks`].
     pub time: u64,
-    /// What.
+    /// The content.
     pub kind: JitRecordKind<'a>,
 }
 
-/// What happened to generated code.
+/// The content of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum JitRecordKind<'a> {
-    /// JIT_CODE_LOAD: a function was made.
+    /// JIT_CODE_LOAD: a function was generated.
     Load {
-        /// Its first address.
+        /// First address.
         address: u64,
-        /// Its code; shorter than its size, or empty, where the file leaves bytes out.
+        /// The code; shorter than `size` or empty if the file omits bytes.
         code: &'a [u8],
-        /// Its size in bytes.
+        /// Size in bytes.
         size: u64,
-        /// Its number, which no other function of the process has.
+        /// The function's number, unique within the process.
         index: u64,
-        /// Its name.
+        /// The name.
         name: &'a [u8],
     },
-    /// JIT_CODE_MOVE: a function's code lies elsewhere from now on.
+    /// JIT_CODE_MOVE: a function's code moved.
     Move {
-        /// Where it was.
+        /// The old address.
         from: u64,
-        /// Where it is now.
+        /// The new address.
         to: u64,
-        /// Its size in bytes.
+        /// Size in bytes.
         size: u64,
-        /// The number that it was loaded with.
+        /// The function's number from its load record.
         index: u64,
     },
     /// JIT_CODE_DEBUG_INFO: source lines of the function that the next record loads.
     Lines {
-        /// The function's first address.
+        /// First address of the function.
         address: u64,
-        /// How many addresses have a line.
+        /// Number of addresses with a line.
         count: u64,
     },
-    /// JIT_CODE_UNWINDING_INFO: how to unwind the function that the next record loads.
+    /// JIT_CODE_UNWINDING_INFO: unwind information of the function that the next record loads.
     Unwinding {
-        /// Bytes of it.
+        /// Size in bytes.
         size: u64,
     },
-    /// JIT_CODE_CLOSE: nothing follows.
+    /// JIT_CODE_CLOSE: the last record.
     Close,
-    /// A record of a kind that is not known.
+    /// A record of unknown kind.
     Other(u32),
 }
 
 impl<'a> JitDump<'a> {
-    /// Reads the header.
+    /// Parses the header.
     ///
     /// # Errors
-    /// What was expected there and is not, for people.
+    /// A message with the expected content that is missing.
     pub fn parse(bytes: &'a [u8]) -> Result<JitDump<'a>, String> {
         let mut header = Cursor::new(bytes, 0);
         let magic = header.u32().map_err(text)?;
@@ -102,8 +102,7 @@ impl<'a> JitDump<'a> {
         Ok(JitDump { pid, in_ticks: flags & ARCH_TIMESTAMP != 0, records })
     }
 
-    /// The records, in the order of the file; the first error ends them. A file whose last record is
-    /// cut short was not closed, which is how a process that is killed leaves it.
+    /// The records in file order, up to the first error. A killed process leaves a last record that is cut short.
     pub fn records(&self) -> impl Iterator<Item = Result<JitRecord<'a>, String>> + use<'a> {
         let mut rest = Some(self.records.clone());
         std::iter::from_fn(move || {

@@ -1,4 +1,4 @@
-//! From addresses of a file to functions, and from there to inlined frames and lines.
+//! Maps file addresses to functions, inlined frames and source lines.
 //!
 //! ```text
 //!             ┌ symbols (.symtab, .dynsym, separate debug file) ┐
@@ -11,13 +11,11 @@
 //! ELF bytes ──► DebugSections (decompressed where needed) ──► Lines: address ─► frames, innermost first
 //! ```
 //!
-//! Run-time compilers and the kernel leave lists of functions of their own: [`JitDump`], [`perf_map`],
-//! [`kallsyms`].
+//! Lists of functions from run-time compilers and the kernel: [`JitDump`], [`perf_map`], [`kallsyms`].
 //!
-//! Addresses are the virtual addresses that the file itself states (`sh_addr`, `st_value`, `p_vaddr`);
-//! [`Module::address`] leads there from the file offset that a mapping tells. Nothing here opens a
-//! file: the caller hands in bytes. Damaged input never panics: a [`Module`] keeps what could be read
-//! and says what could not ([`Module::problem`]).
+//! Addresses are the virtual addresses in the file (`sh_addr`, `st_value`, `p_vaddr`); [`Module::address`] converts
+//! the file offset of a mapping. This crate opens no files: the caller passes bytes. Damaged input never panics: a
+//! [`Module`] keeps what is readable and reports the rest ([`Module::problem`]).
 
 mod demangle;
 mod elf;

@@ -1,4 +1,4 @@
-//! Inlined frames and lines, from DWARF.
+//! Inlined frames and source lines from DWARF.
 
 use std::borrow::Cow;
 
@@ -9,17 +9,17 @@ use object::{Object, ObjectSection};
 use crate::demangle;
 use crate::elf::check_count;
 
-/// The DWARF sections of an ELF file, borrowed from its bytes or decompressed.
+/// The DWARF sections of an ELF file, borrowed or decompressed.
 #[derive(Debug)]
 pub struct DebugSections<'a> {
     sections: DwarfSections<Cow<'a, [u8]>>,
     endian: RunTimeEndian,
 }
 
-/// A function that was running at an address, perhaps inlined into the next one.
+/// A function at an address, possibly inlined into the next frame.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Frame {
-    /// The demangled name, where DWARF has one.
+    /// The demangled name, if DWARF contains one.
     pub function: Option<String>,
     /// The source file's path.
     pub file: Option<String>,
@@ -31,14 +31,14 @@ pub struct Frame {
     pub inlined: bool,
 }
 
-/// Looks up frames by address. It keeps what it parsed on the way, so it belongs to one thread.
+/// Looks up frames by address. Caches parsed units, so it belongs to one thread.
 pub struct Lines<'a> {
     context: Context<EndianSlice<'a, RunTimeEndian>>,
 }
 
 impl<'a> DebugSections<'a> {
-    /// The DWARF sections of a program, library, or separate debug file; `None` where there are
-    /// none of use. Errors say what was no ELF file or could not be decompressed.
+    /// Reads the DWARF sections of a program, library or separate debug file. Returns `None` if there are no usable
+    /// ones, and an error if the file is no ELF file or cannot be decompressed.
     pub fn read(bytes: &'a [u8]) -> Result<Option<DebugSections<'a>>, String> {
         let file = object::File::parse(bytes).map_err(|e| format!("ELF file: {e}"))?;
         check_count(file.sections().count())?;
@@ -52,14 +52,14 @@ impl<'a> DebugSections<'a> {
 }
 
 impl DebugSections<'_> {
-    /// The sections as gimli reads them.
+    /// The sections as gimli types.
     pub(crate) fn dwarf(&self) -> gimli::Dwarf<EndianSlice<'_, RunTimeEndian>> {
         self.sections.borrow(|data| EndianSlice::new(data, self.endian))
     }
 }
 
 fn section<'a>(file: &object::File<'a>, id: SectionId) -> Result<Cow<'a, [u8]>, String> {
-    /// Debugging information shrinks to a half or a tenth; a hundredth of much is a trap.
+    /// Debugging information compresses to a half or a tenth. A ratio of a hundred in a large section is an attack.
     const MUCH: u64 = 1 << 20;
     const LARGEST_RATIO: u64 = 100;
     let Some(section) = file.section_by_name(id.name()) else { return Ok(Cow::Borrowed(&[])) };
@@ -73,8 +73,8 @@ fn section<'a>(file: &object::File<'a>, id: SectionId) -> Result<Cow<'a, [u8]>, 
 }
 
 impl<'a> Lines<'a> {
-    /// Prepares for look-ups: reads the headers and address ranges of all units. `shared` is the
-    /// file that [`DebugReferences::shared`](crate::DebugReferences::shared) names.
+    /// Reads the headers and address ranges of all units. `shared` is the file of
+    /// [`DebugReferences::shared`](crate::DebugReferences::shared).
     pub fn new(
         sections: &'a DebugSections<'_>,
         shared: Option<&'a DebugSections<'_>>,
@@ -88,8 +88,8 @@ impl<'a> Lines<'a> {
         Ok(Lines { context })
     }
 
-    /// The functions at an address of the file, innermost first; all but the last are inlined.
-    /// Empty where DWARF says nothing, or something unreadable, about the address.
+    /// The functions at a file address, innermost first; all but the last are inlined. Empty if DWARF has no readable
+    /// entry for the address.
     pub fn frames_at(&self, address: u64) -> Vec<Frame> {
         let mut frames = Vec::new();
         let Ok(mut found) = self.context.find_frames(address).skip_all_loads() else { return frames };

@@ -1,21 +1,21 @@
-//! Lists of functions as text: perf maps of run-time compilers, and the kernel's own list.
+//! Reads lists of functions in text form: perf maps of run-time compilers, and the kernel's symbols.
 
 use std::str;
 
 /// A function in a perf map.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MapEntry<'a> {
-    /// Its first address.
+    /// First address.
     pub address: u64,
-    /// Its size in bytes.
+    /// Size in bytes.
     pub size: u64,
-    /// Its name.
+    /// The name.
     pub name: &'a [u8],
 }
 
-/// The functions of a `perf-PID.map`, in the order in which they were made (Linux,
-/// `tools/perf/Documentation/jit-interface.txt`): a line each, address and size in hexadecimal, and
-/// the name. Lines that are none of this, such as one that was cut short, are left out.
+/// Reads the functions of a `perf-PID.map` in the order of their generation (Linux,
+/// `tools/perf/Documentation/jit-interface.txt`). A line has hexadecimal address, hexadecimal size and name; invalid
+/// lines, such as one that is cut short, are skipped.
 pub fn perf_map(bytes: &[u8]) -> impl Iterator<Item = MapEntry<'_>> {
     bytes.split(|&byte| byte == b'\n').filter_map(|line| {
         let (address, rest) = word(line)?;
@@ -26,22 +26,21 @@ pub fn perf_map(bytes: &[u8]) -> impl Iterator<Item = MapEntry<'_>> {
     })
 }
 
-/// A symbol of the kernel.
+/// A kernel symbol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KernelEntry<'a> {
-    /// Its address.
+    /// The address.
     pub address: u64,
-    /// What `nm` calls its type: `t` and `T` are code of files, `w` and `W` weak symbols; capitals are
-    /// visible in other files.
+    /// The type, as in `nm`: `t` and `T` are code, `w` and `W` weak symbols; capitals are visible in other files.
     pub kind: u8,
-    /// Its name.
+    /// The name.
     pub name: &'a [u8],
-    /// The module that it is of; empty for the kernel itself.
+    /// The symbol's module; empty for the kernel itself.
     pub module: &'a [u8],
 }
 
-/// The functions of a copy of `/proc/kallsyms` (proc(5)), in its order: a line each, address, type, name
-/// and, in brackets, the module.
+/// Reads the functions in a copy of `/proc/kallsyms` (proc(5)), in file order. A line has address, type, name and, in
+/// brackets, the module.
 pub fn kallsyms(bytes: &[u8]) -> impl Iterator<Item = KernelEntry<'_>> {
     bytes.split(|&byte| byte == b'\n').filter_map(|line| {
         let (address, rest) = word(line)?;
@@ -56,7 +55,7 @@ pub fn kallsyms(bytes: &[u8]) -> impl Iterator<Item = KernelEntry<'_>> {
     })
 }
 
-/// The first word of a line, and what follows.
+/// Splits the first word from a line.
 fn word(line: &[u8]) -> Option<(&[u8], &[u8])> {
     let line = line.trim_ascii_start();
     let end = line.iter().position(u8::is_ascii_whitespace).unwrap_or(line.len());

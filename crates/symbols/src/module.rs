@@ -1,4 +1,4 @@
-//! The functions of one file, or of code that no file holds.
+//! The functions of a file, or of code that is in no file.
 
 use std::borrow::Cow;
 use std::cmp::Reverse;
@@ -10,10 +10,10 @@ use crate::names::Names;
 use crate::plt::{PltEntry, Target};
 use crate::table::{Extent, Table};
 
-/// The functions of one file (or of code that no file holds), covering its whole address space.
+/// The functions of one file (or of code that is in no file). They cover the whole address space.
 ///
-/// Function 0 is the rest of the module: every address that is not executable, as far as the file
-/// tells. The others follow in order of address. Indexes depend only on the bytes.
+/// Function 0 is the rest of the module: all addresses that are not executable as far as known. The others follow in
+/// order of address. Indices depend only on the bytes.
 #[derive(Debug)]
 pub struct Module {
     name: String,
@@ -24,7 +24,7 @@ pub struct Module {
     problem: Option<String>,
 }
 
-/// One function.
+/// A function.
 #[derive(Clone, Copy, Debug)]
 pub struct Function<'a> {
     module: &'a Module,
@@ -33,14 +33,14 @@ pub struct Function<'a> {
 }
 
 impl Module {
-    /// The functions of an ELF file, and of its separate debug file if there is one.
+    /// Reads the functions of an ELF file, and of its separate debug file if there is one.
     ///
-    /// `name` is the path by which the traced system knew the file. Bytes that are no ELF file give
-    /// a module whose function 0 owns everything; a damaged file gives what could be read.
+    /// `name` is the file's path in the traced system. If the bytes are no ELF file, function 0 of the module covers
+    /// everything; of a damaged file, the module has what is readable.
     ///
-    /// Of several symbols at one address that one names the function which, by the first rule that
-    /// tells them apart, has a size; is a function rather than a label; is visible outside of its
-    /// file; has fewer underscores in front; is not weak; is shorter; is first in alphabetical order.
+    /// Of several symbols at one address, the first of these rules that distinguishes them selects the name: it has a
+    /// size; it is a function rather than a label; it is visible outside its file; it has fewer leading underscores;
+    /// it is not weak; it is shorter; it is first alphabetically.
     pub fn parse(name: &str, bytes: &[u8], debug: Option<&[u8]>) -> Module {
         let mut image = Image::read(bytes);
         let debug_image = debug.map(Image::read).unwrap_or_default();
@@ -59,8 +59,8 @@ impl Module {
         Module { name: name.to_owned(), build_id, segments, table, names: names.finish(), problem }
     }
 
-    /// A module for code that no file holds, such as `[jit]`: one function for each range, which
-    /// must be ascending and disjoint. Its addresses are those of the process.
+    /// Creates a module for code in no file, such as `[jit]`, with one function per range. `ranges` must be ascending
+    /// and disjoint, in addresses of the process.
     pub fn without_file(name: &str, ranges: &[Range<u64>]) -> Module {
         Module {
             name: name.to_owned(),
@@ -72,9 +72,9 @@ impl Module {
         }
     }
 
-    /// A module of functions that no file holds, or that a list names: `areas` of code, which must be
-    /// ascending and disjoint, and in them functions with their names, by their addresses. One that
-    /// is as long as nothing lasts until the next; of several at one address the first is taken.
+    /// Creates a module from a list of functions, such as code in no file. `areas` are the code ranges, ascending and
+    /// disjoint; `functions` are address ranges and names. A function of size zero extends to the next one; of
+    /// several at one address, the first counts.
     pub fn of_functions(name: &str, areas: &[Range<u64>], functions: &[(Range<u64>, &[u8])]) -> Module {
         let mut names = Names::new(functions.iter().map(|(_, name)| 3 * name.len()).sum());
         let mut named: Vec<Extent> = functions
@@ -88,32 +88,32 @@ impl Module {
         Module { table, names: names.finish(), ..Module::without_file(name, &[]) }
     }
 
-    /// The name it was made with.
+    /// The name passed at creation.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// The GNU build id of the file; empty where it has none.
+    /// The GNU build id; empty if the file has none.
     pub fn build_id(&self) -> &[u8] {
         &self.build_id
     }
 
-    /// What could not be read of the file, for people.
+    /// What could not be read in the file, as a message.
     pub fn problem(&self) -> Option<&str> {
         self.problem.as_deref()
     }
 
-    /// The index of the function that owns an address.
+    /// The index of the function at an address.
     pub fn function_at(&self, address: u64) -> u32 {
         self.table.owner(address)
     }
 
-    /// The same, and the addresses around `address` that are that function's, up to another function's.
+    /// The index of the function at an address, and the contiguous range around the address that belongs to it.
     pub fn stretch(&self, address: u64) -> (u32, Range<u64>) {
         self.table.stretch(address)
     }
 
-    /// A function; indexes that [`Module::function_at`] does not give are answered with function 0.
+    /// The function with this index; function 0 for an index out of range.
     pub fn function(&self, index: u32) -> Function<'_> {
         let functions = self.table.functions();
         let index = if (index as usize) < functions.len() { index as usize } else { 0 };
@@ -121,15 +121,15 @@ impl Module {
         Function { module: self, extent, is_rest: index == 0 }
     }
 
-    /// How many functions there are, function 0 included.
+    /// The number of functions, including function 0.
     pub fn function_count(&self) -> u32 {
         self.table.functions().len() as u32
     }
 
-    /// The address that the byte at a file offset has in memory before relocation.
+    /// Converts a file offset to an address before relocation.
     ///
-    /// Mappings begin at page boundaries, so offsets of the pages that a segment only touches count
-    /// as its own; executable segments are asked first. `None` where no segment holds the offset.
+    /// Mappings begin at page boundaries, so offsets in partly used pages belong to the segment too. Executable
+    /// segments take precedence. `None` if no segment contains the offset.
     pub fn address(&self, file_offset: u64) -> Option<u64> {
         const PAGE: u64 = 4096;
         let holds = |s: &&Segment| {
@@ -144,8 +144,8 @@ impl Module {
 }
 
 impl<'a> Function<'a> {
-    /// The name for people: demangled; `module+0xADDRESS` where nothing names the function; the
-    /// module's name for its function 0.
+    /// The name for people: demangled, or `module+0xADDRESS` for a function without a name. Function 0 has the
+    /// module's file name.
     pub fn name(&self) -> Cow<'a, str> {
         let module = self.module();
         let file_name = module.rsplit_once('/').map_or(module, |(_, name)| name);
@@ -156,13 +156,13 @@ impl<'a> Function<'a> {
         }
     }
 
-    /// The name as the file has it, mangled and without version; `foo@plt` for an entry of the
-    /// procedure linkage table; empty where nothing names the function.
+    /// The name in the file, mangled and without version; `foo@plt` for an entry of the procedure linkage table;
+    /// empty for a function without a name.
     pub fn raw_name(&self) -> &'a str {
         self.module.names.get(self.extent.name)
     }
 
-    /// The name of the module.
+    /// The module's name.
     pub fn module(&self) -> &'a str {
         &self.module.name
     }
@@ -172,22 +172,22 @@ impl<'a> Function<'a> {
         self.extent.start
     }
 
-    /// The address after the last one. Another function may lie inside, and padding that follows
-    /// belongs to the function too: [`Module::function_at`] decides.
+    /// The address after the last one. Another function may lie inside, and the padding after this address may belong
+    /// to the function: [`Module::function_at`] decides.
     pub fn end(&self) -> u64 {
         self.extent.end
     }
 
-    /// Whether nothing names it: it is known by its range only.
+    /// Whether it has no name, only a range.
     pub fn is_nameless(&self) -> bool {
         self.extent.name.is_empty()
     }
 }
 
-/// One function for each address that symbols and PLT entries name, ascending.
+/// One function per address of symbols and PLT entries, ascending.
 fn named_functions(mut symbols: Vec<Symbol<'_>>, plt: Vec<PltEntry<'_>>, names: &mut Names) -> Vec<Extent> {
     symbols.sort_unstable_by_key(|s| s.address);
-    // Names are only looked at where there are several: they lie all over the file.
+    // Compares names only at shared addresses: names are scattered over the file.
     let groups = symbols.chunk_by_mut(|one, other| one.address == other.address);
     groups.for_each(|group| group.sort_unstable_by_key(preference));
     symbols.dedup_by_key(|s| s.address);
@@ -211,20 +211,20 @@ fn named_functions(mut symbols: Vec<Symbol<'_>>, plt: Vec<PltEntry<'_>>, names: 
         }
     }
     extents.retain(|e| !e.name.is_empty());
-    // Stable, so that a symbol goes before a PLT entry.
+    // A stable sort: a symbol precedes a PLT entry.
     extents.sort_by_key(|e| e.start);
     extents.dedup_by_key(|e| e.start);
     extents
 }
 
-/// The order among symbols at one address, as [`Module::parse`] describes it.
+/// Sort key of symbols at one address, by the rules of [`Module::parse`].
 fn preference<'a>(s: &Symbol<'a>) -> impl Ord + use<'a> {
     let underscores = s.name.iter().take_while(|&&byte| byte == b'_').count();
     let kind = (s.size == 0, !s.is_function, s.is_local);
     (kind, underscores, s.is_weak, s.name.len(), s.name, Reverse(s.size))
 }
 
-/// Executable ranges of addresses, disjoint and ascending, cut where sections begin and end.
+/// Executable address ranges, disjoint and ascending, split at section boundaries.
 fn executable_areas(segments: &[Segment], sections: Vec<Range<u64>>) -> Vec<Range<u64>> {
     let segments = segments.iter().filter(|s| s.executable);
     let segments = segments.map(|s| s.address..s.address.saturating_add(s.size));
@@ -250,9 +250,8 @@ fn executable_areas(segments: &[Segment], sections: Vec<Range<u64>>) -> Vec<Rang
     areas
 }
 
-/// Whether the bytes in a range are such as compilers and linkers put between functions: only bytes
-/// of which no-operation instructions, `int3` and zeros consist. Code that is run to any purpose has
-/// others, as it must leave the range by a jump or a return.
+/// Whether a range contains only padding between functions: bytes that occur in no-operation instructions, `int3` and
+/// zeros. Useful code has other bytes, as it must leave the range by a jump or return.
 fn is_padding(segments: &[Segment], bytes: &[u8], range: Range<u64>) -> bool {
     const PADDING: &[u8] = &[0x00, 0x0f, 0x1f, 0x2e, 0x40, 0x44, 0x66, 0x80, 0x84, 0x90, 0xcc];
     let in_file = |s: &Segment| {

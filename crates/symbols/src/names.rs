@@ -1,9 +1,9 @@
-//! Names in a file, and as a module keeps them.
+//! Names in a file, and their storage in a module.
 
-/// The names of a symbol table, which may cost no more to read than several readings of the table.
+/// A string table with a limit on the total size of names read: a few times the table.
 ///
-/// Names may share bytes, so a crafted file could say the same megabytes millions of times; in real
-/// ones only endings are shared.
+/// Names may overlap, so a crafted file could repeat megabytes of text millions of times. Real files only share
+/// suffixes.
 pub(crate) struct StringTable<'a> {
     bytes: &'a [u8],
     left: usize,
@@ -14,7 +14,7 @@ impl<'a> StringTable<'a> {
         StringTable { bytes, left: bytes.len().saturating_mul(8) }
     }
 
-    /// The name at an offset, without the version that follows an `@`; empty where there is none.
+    /// The name at an offset, without the version after `@`; empty if there is none.
     pub(crate) fn name(&mut self, offset: u32) -> &'a [u8] {
         let rest = self.bytes.get(offset as usize..).unwrap_or_default();
         let rest = rest.get(..self.left).unwrap_or(rest);
@@ -24,7 +24,7 @@ impl<'a> StringTable<'a> {
     }
 }
 
-/// Where a name lies in [`Names`]; empty for a function without a name.
+/// Position of a name in [`Names`]; empty for a function without a name.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Name {
     offset: u32,
@@ -37,10 +37,10 @@ impl Name {
     }
 }
 
-/// All names, one after the other, within a limit.
+/// All names, concatenated, up to a size limit.
 ///
-/// String tables share suffixes, so a crafted file could name the same text millions of times; real
-/// ones say each name about once and fit into the size of their file, which is the limit.
+/// String tables share suffixes, so a crafted file could repeat text millions of times. Names in real files are about
+/// unique and fit into the size of their file, which is the limit.
 #[derive(Debug, Default)]
 pub(crate) struct Names {
     text: String,
@@ -48,12 +48,12 @@ pub(crate) struct Names {
 }
 
 impl Names {
-    /// No names yet; all together will take at most `limit` bytes.
+    /// Creates an empty list for at most `limit` bytes.
     pub(crate) fn new(limit: usize) -> Names {
         Names { text: String::new(), limit: limit.min(u32::MAX as usize) }
     }
 
-    /// Keeps the parts, one after the other, as one name; the empty name where the limit is reached.
+    /// Stores the concatenated parts as a name. Returns the empty name if the limit is reached.
     pub(crate) fn push(&mut self, parts: [&[u8]; 2]) -> Name {
         let offset = self.text.len();
         for part in parts {
@@ -69,13 +69,13 @@ impl Names {
         Name { offset: offset as u32, length: (self.text.len() - offset) as u32 }
     }
 
-    /// The text of a name that this gave out.
+    /// The text of a stored name.
     pub(crate) fn get(&self, name: Name) -> &str {
         let offset = name.offset as usize;
         &self.text[offset..offset + name.length as usize]
     }
 
-    /// Gives back memory that was kept for growth.
+    /// Frees unused capacity.
     pub(crate) fn finish(mut self) -> Names {
         self.text.shrink_to_fit();
         self

@@ -1,4 +1,4 @@
-//! Entries of the procedure linkage table, which no symbol names (x86-64 psABI, "Procedure Linkage Table").
+//! Reads the procedure linkage table, whose entries have no symbols (x86-64 psABI, "Procedure Linkage Table").
 
 use std::ops::Range;
 
@@ -9,7 +9,7 @@ use object::read::elf::{FileHeader, Rela, SectionHeader, SectionTable, Sym};
 use crate::elf::{addresses, within_file};
 use crate::names::StringTable;
 
-/// One entry: a few instructions that jump to where a word of memory says.
+/// An entry: a few instructions that jump to the address in a word of memory.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PltEntry<'a> {
     pub(crate) start: u64,
@@ -17,16 +17,16 @@ pub(crate) struct PltEntry<'a> {
     pub(crate) target: Target<'a>,
 }
 
-/// What the dynamic linker writes into the word.
+/// The value that the dynamic linker writes to the word.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Target<'a> {
     /// The address of the symbol with this name.
     Symbol(&'a [u8]),
-    /// What the function at this address returns (`R_X86_64_IRELATIVE`).
+    /// The return value of the function at this address (`R_X86_64_IRELATIVE`).
     ChosenBy(u64),
 }
 
-/// All entries of `.plt`, `.plt.sec` and `.plt.got` whose relocation is found.
+/// Reads the entries of `.plt`, `.plt.sec` and `.plt.got` that have a relocation.
 pub(crate) fn read<'a, Elf: FileHeader<Endian = Endianness>>(
     sections: &SectionTable<'a, Elf>,
     endian: Endianness,
@@ -53,18 +53,18 @@ pub(crate) fn read<'a, Elf: FileHeader<Endian = Endianness>>(
     entries
 }
 
-/// How an entry goes on.
+/// The jump of an entry.
 #[derive(Clone, Copy)]
 enum Jump {
     /// `jmp *displacement(%rip)`
     ThroughWord(u64),
-    /// `push $index`, then a jump to the first entry: the way to the dynamic linker, which resolves
-    /// the relocation with this index.
+    /// `push $index`, then a jump to the first entry, which calls the dynamic linker to resolve the relocation with
+    /// this index.
     Lazy(u32),
 }
 
-/// The entries of a section at an address. They begin at multiples of 8 bytes and are 8 or 16 bytes
-/// long; which of the two no header tells for sure.
+/// Finds the entries of a section. They begin at multiples of 8 bytes and are 8 or 16 bytes long; no header reliably
+/// states which.
 fn jumps(code: &[u8], address: u64) -> Vec<(Jump, Range<u64>)> {
     const STEP: usize = 8;
     let mut entries: Vec<(Jump, Range<u64>)> = Vec::new();
@@ -82,11 +82,11 @@ fn jumps(code: &[u8], address: u64) -> Vec<(Jump, Range<u64>)> {
 }
 
 impl Jump {
-    /// The jump that code at an address begins with, and the length of its instructions in bytes.
+    /// Decodes the jump at the beginning of `code`, and the length of its instructions in bytes.
     fn at(code: &[u8], address: u64) -> Option<(Jump, usize)> {
         const ENDBR64: &[u8] = &[0xf3, 0x0f, 0x1e, 0xfa];
         let unmarked = code.strip_prefix(ENDBR64).unwrap_or(code);
-        // `bnd`, of the withdrawn MPX, precedes jumps in older binaries.
+        // In older binaries, the `bnd` prefix of the withdrawn MPX precedes jumps.
         let unmarked = unmarked.strip_prefix(&[0xf2]).unwrap_or(unmarked);
         let before = code.len() - unmarked.len();
         match *unmarked {
@@ -101,16 +101,16 @@ impl Jump {
     }
 }
 
-/// A relocation that fills a word with the address of a function.
+/// A relocation that writes the address of a function to a word.
 #[derive(Clone, Copy)]
 struct Relocation<'a> {
     word: u64,
     target: Target<'a>,
-    /// One of `.rela.plt`, where entries that push an index count from.
+    /// Whether it is in `.rela.plt`, to which pushed indices refer.
     lazy: bool,
 }
 
-/// The relocations of functions; those of `.rela.plt` first and in their order.
+/// The relocations of functions, those of `.rela.plt` first in their order.
 fn relocations<'a, Elf: FileHeader<Endian = Endianness>>(
     sections: &SectionTable<'a, Elf>,
     endian: Endianness,

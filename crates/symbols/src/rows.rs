@@ -1,4 +1,4 @@
-//! The line table: where statements begin, from DWARF.
+//! The line table from DWARF: where statements begin.
 
 use std::collections::HashMap;
 
@@ -8,32 +8,32 @@ use crate::lines::DebugSections;
 
 type Slice<'a> = EndianSlice<'a, RunTimeEndian>;
 
-/// More rows than this are those of a damaged file, or of one too big to hold.
+/// Limit on rows; more mean a damaged file, or one too large for memory.
 const MOST_ROWS: usize = 1 << 26;
 
-/// From an address on, code is of this line, until the next row.
+/// Source line of the code from an address up to the next row.
 #[derive(Clone, Copy, Debug)]
 struct Row {
     address: u64,
-    /// Index of the file; of no line where there is none.
+    /// Index of the file, or `NO_FILE` for code without a line.
     file: u32,
     line: u32,
-    /// A statement begins there (`is_stmt`).
+    /// Whether a statement begins there (`is_stmt`).
     statement: bool,
 }
 
-/// The line tables of a file, in order of address.
+/// The line tables of a file, by address.
 #[derive(Debug, Default)]
 pub struct Rows {
     files: Vec<String>,
     rows: Vec<Row>,
 }
 
-/// The end of code without a line after it.
+/// Marks the end of code, with no line after it.
 const NO_FILE: u32 = u32::MAX;
 
 impl Rows {
-    /// Reads the line tables of all units. Those that are damaged are left out.
+    /// Reads the line tables of all units, and skips damaged ones.
     pub fn read(sections: &DebugSections<'_>) -> Rows {
         let dwarf = sections.dwarf();
         let mut rows = Rows::default();
@@ -41,11 +41,11 @@ impl Rows {
         let mut units = dwarf.units();
         while let Ok(Some(header)) = units.next() {
             if let Ok(unit) = dwarf.unit(header) {
-                // What a damaged table had until there stands.
+                // Keeps the rows before the damage.
                 let _ = rows.add_unit(&dwarf, &unit, &mut names);
             }
         }
-        // Where code ends and other code begins, the beginning counts: stable, with ends first.
+        // If one sequence ends where another begins, the beginning counts: ends sort first.
         rows.rows.sort_by_key(|row| (row.address, row.file != NO_FILE));
         rows
     }
@@ -89,7 +89,7 @@ impl Rows {
         Ok(())
     }
 
-    /// The file and line of the code at an address, and whether a statement of it begins there.
+    /// File and line of the code at an address, and whether a statement begins there.
     pub fn at(&self, address: u64) -> Option<(&str, u32, bool)> {
         let end = self.rows.partition_point(|row| row.address <= address);
         let row = self.rows.get(end.checked_sub(1)?)?;
@@ -100,7 +100,7 @@ impl Rows {
     }
 }
 
-/// The path of a file: its own where it is absolute, else below its folder, and that below the unit's.
+/// The path of a file: absolute, or below its directory, which may be below the unit's.
 fn path<'a>(
     dwarf: &Dwarf<Slice<'a>>,
     unit: &Unit<Slice<'a>>,

@@ -4,9 +4,9 @@ use hodo_model::FunctionId;
 
 use crate::module::{Function, Module};
 
-/// All modules of an experiment; where [`FunctionId`]s lead to.
+/// All modules of an experiment; resolves [`FunctionId`]s.
 ///
-/// Module 0 is `[unknown]`: code of which not even a mapping is known.
+/// Module 0 is `[unknown]`: code without a known mapping.
 #[derive(Debug)]
 pub struct Symbols {
     modules: Vec<Module>,
@@ -19,22 +19,22 @@ impl Default for Symbols {
 }
 
 impl Symbols {
-    /// Stands for code of which not even a mapping is known.
+    /// The function for code without a known mapping.
     pub const UNKNOWN: FunctionId = FunctionId { module: 0, index: 0 };
 
-    /// Adds a module and tells its index.
+    /// Adds a module and returns its index.
     pub fn add(&mut self, module: Module) -> u32 {
         let index = self.modules.len();
         self.modules.push(module);
         u32::try_from(index).expect("less than 2^32 modules")
     }
 
-    /// All modules, in the order of their indexes.
+    /// All modules, by index.
     pub fn modules(&self) -> &[Module] {
         &self.modules
     }
 
-    /// The function at an address of a module, which is the file's own (see [`Module::address`]).
+    /// The function at an address of a module's file (see [`Module::address`]).
     pub fn function_at(&self, module: u32, address: u64) -> FunctionId {
         match self.modules.get(module as usize) {
             Some(found) => FunctionId { module, index: found.function_at(address) },
@@ -42,7 +42,7 @@ impl Symbols {
         }
     }
 
-    /// The function behind an identifier; `[unknown]` where there is no such module.
+    /// The function with this identifier; `[unknown]` if there is no such module.
     pub fn function(&self, id: FunctionId) -> Function<'_> {
         match self.modules.get(id.module as usize) {
             Some(module) => module.function(id.index),

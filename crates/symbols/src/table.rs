@@ -1,46 +1,46 @@
-//! One function for every address.
+//! Assigns a function to every address.
 
 use std::ops::Range;
 
 use crate::names::Name;
 
-/// A function with a name, or the place of one without.
+/// The address range and name of a function.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Extent {
-    /// Its first address.
+    /// First address.
     pub(crate) start: u64,
-    /// The address after its last; `start` where the file states no size.
+    /// The address after the last one; `start` if the size is unknown.
     pub(crate) end: u64,
-    /// Its name; empty where nothing names it.
+    /// The name; empty if unknown.
     pub(crate) name: Name,
 }
 
-/// The functions of a module and the addresses that each of them owns.
+/// The functions of a module, and the address ranges that each owns.
 ///
-/// A function may own several ranges (another one may lie inside it). What no function claims
-/// belongs to function 0, which stands for the rest of the address space.
+/// A function may own several ranges, as another one may lie inside it. Addresses of no function belong to function
+/// 0, the rest of the address space.
 #[derive(Debug)]
 pub(crate) struct Table {
     functions: Vec<Extent>,
-    /// Where ranges start, ascending; the first is 0 and each lasts until the next.
+    /// Range starts, ascending; the first is 0, and each range extends to the next.
     starts: Vec<u64>,
     /// The function of each range.
     owners: Vec<u32>,
 }
 
 impl Table {
-    /// The table of a module of which nothing is known: function 0 owns every address.
+    /// The table of an unknown module: function 0 owns every address.
     pub(crate) fn empty() -> Table {
         let rest = Extent { start: 0, end: u64::MAX, name: Name::default() };
         Table { functions: vec![rest], starts: vec![0], owners: vec![0] }
     }
 
-    /// Functions for all addresses of `areas`.
+    /// Assigns functions to all addresses of `areas`.
     ///
-    /// The sources, best first: `named` (the innermost, where one lies inside another), `unwind`
-    /// (likewise), padding, which belongs to the function before it, and at last the gaps, each a
-    /// function without a name. Nothing reaches over the end of an area. A named function without
-    /// a size lasts until the next start of anything; inside another one it is only a label.
+    /// The sources in order of precedence: `named` (the innermost if nested), `unwind` (likewise), padding (part of
+    /// the preceding function), and gaps (each a function without a name). Nothing extends beyond the end of an area.
+    /// A named function without a size extends to the next start of any source; inside another function it is only a
+    /// label.
     ///
     /// All inputs are in ascending order; `areas` are disjoint, and starts of `named` are distinct.
     pub(crate) fn new(
@@ -68,7 +68,7 @@ impl Table {
         self.stretch(address).0
     }
 
-    /// The same, and the range around the address that is all that function's.
+    /// The index of the function that owns an address, and the range around the address that it owns.
     pub(crate) fn stretch(&self, address: u64) -> (u32, Range<u64>) {
         let next = self.starts.partition_point(|&start| start <= address);
         let end = self.starts.get(next).copied().unwrap_or(u64::MAX);
@@ -80,7 +80,7 @@ impl Table {
         &self.functions
     }
 
-    /// Walks through one area, from one start or end to the next.
+    /// Assigns the addresses of one area, from one start or end to the next.
     fn cover(
         &mut self,
         area: &Range<u64>,
@@ -125,15 +125,15 @@ impl Table {
     }
 }
 
-/// Which of the ascending `extents` start inside an area.
+/// The indices of the ascending `extents` that start inside an area.
 fn starting_inside(extents: &[Extent], area: &Range<u64>) -> Range<usize> {
     extents.partition_point(|e| e.start < area.start)..extents.partition_point(|e| e.start < area.end)
 }
 
 /// Gives every named function an end inside the area.
 ///
-/// A function without a size (often assembly) takes that of the unwind range that starts with it,
-/// or else lasts until the next start.
+/// A function without a size (often assembly) takes that of an unwind range with the same start, or extends to the
+/// next start.
 fn settle_sizes(area: &Range<u64>, named: &mut [Extent], unwind: &[Extent]) {
     let mut unwind = unwind.iter().peekable();
     let mut sized_until = 0;
@@ -156,18 +156,18 @@ fn settle_sizes(area: &Range<u64>, named: &mut [Extent], unwind: &[Extent]) {
     }
 }
 
-/// All starts and ends of the extents within the area, and its own, ascending.
+/// All starts and ends within the area, including its own, ascending.
 fn points(area: &Range<u64>, named: &[Extent], unwind: &[Extent]) -> Vec<u64> {
     let ends = |e: &Extent| [e.start, e.end.min(area.end)];
     let mut points: Vec<u64> = named.iter().chain(unwind).flat_map(ends).collect();
     points.extend([area.start, area.end]);
-    // They are two rising runs, or nearly, which this sort finds.
+    // The input is nearly two ascending runs, which this sort exploits.
     points.sort();
     points.dedup();
     points
 }
 
-/// Extents that have begun and not ended; the innermost on top.
+/// The open extents at a position, the innermost on top.
 struct Layer<'a> {
     coming: std::iter::Peekable<std::slice::Iter<'a, Extent>>,
     open: Vec<Open>,
@@ -183,7 +183,7 @@ impl<'a> Layer<'a> {
         Layer { coming: extents.iter().peekable(), open: Vec::new() }
     }
 
-    /// The innermost extent at a position; positions ascend from call to call.
+    /// The innermost extent at a position. Positions must ascend from call to call.
     fn at(&mut self, position: u64) -> Option<&mut Open> {
         while let Some(&extent) = self.coming.next_if(|e| e.start <= position) {
             self.open.push(Open { extent, owner: None });
@@ -215,7 +215,7 @@ mod tests {
         })
     }
 
-    /// The start of the innermost extent with a size that holds an address, one by one.
+    /// The start of the innermost sized extent that contains an address, by linear search.
     fn innermost(extents: &[Extent], area: &Range<u64>, address: u64) -> Option<u64> {
         let inside =
             extents.iter().filter(|e| area.contains(&e.start) && (e.start..e.end).contains(&address));
@@ -275,7 +275,7 @@ mod tests {
         let named = vec![Extent { start: 4, end: 10, name }, Extent { start: 16, end: 20, name }];
         let table = Table::new(&[0..24, 24..28], named, &[], |range| range != (20..24));
         let owners: Vec<u32> = (0..30).step_by(2).map(|address| table.owner(address)).collect();
-        // Nothing comes before the padding at the start of an area, and the bytes at 20 are none.
+        // The padding at the start of an area has no preceding function, and the bytes at 20 are not padding.
         assert_eq!(owners, [1, 1, 2, 2, 2, 2, 2, 2, 3, 3, 4, 4, 5, 5, 0]);
     }
 }

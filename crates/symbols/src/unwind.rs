@@ -1,5 +1,4 @@
-//! Ranges of code that the unwinder knows, with symbols or without (`.eh_frame`; Linux Standard Base,
-//! "Exception Frames").
+//! Code ranges known to the unwinder, with or without symbols (`.eh_frame`; Linux Standard Base, "Exception Frames").
 
 use std::collections::HashMap;
 
@@ -8,8 +7,8 @@ use gimli::{BaseAddresses, CieOrFde, EhFrame, RunTimeEndian, UnwindSection};
 use crate::names::Name;
 use crate::table::Extent;
 
-/// Adds the range of every frame description, up to the first that can't be read. `address` is that
-/// of the section, from which most descriptions count.
+/// Adds the range of every frame description, up to the first unreadable one. `address` is that of the section, to
+/// which most descriptions are relative.
 pub(crate) fn read(
     section: &[u8],
     address: u64,
@@ -19,7 +18,7 @@ pub(crate) fn read(
     let mut frames = EhFrame::new(section, endian);
     frames.set_address_size(address_size);
     let bases = BaseAddresses::default().set_eh_frame(address);
-    // The common part of many descriptions is read once.
+    // Caches the common part of several descriptions.
     let mut common = HashMap::new();
     let mut entries = frames.entries(&bases);
     while let Some(entry) = entries.next()? {

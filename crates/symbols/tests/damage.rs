@@ -1,4 +1,4 @@
-//! Damaged files never panic, and whatever is left obeys the laws of a module.
+//! Damaged files never panic, and the readable rest obeys the laws of a module.
 
 use std::path::Path;
 use std::process::Command;
@@ -18,7 +18,7 @@ static PROGRAM: LazyLock<Vec<u8>> = LazyLock::new(|| {
     fs::read(&program).unwrap()
 });
 
-/// Uses everything that reads the bytes.
+/// Calls every reader of the bytes.
 fn read_all(bytes: &[u8]) {
     let module = Module::parse("damaged", bytes, Some(bytes));
     let mut before = 0;
@@ -72,7 +72,7 @@ fn sections_that_share_their_bytes_take_no_longer_than_the_file() {
     const CONTENTS: u64 = 30 << 20;
     let contents_at = 64 + 64 * u64::from(SECTIONS);
     let names_at = contents_at + CONTENTS;
-    // A file header without program headers, then section headers, their contents, and names.
+    // A file header without program headers, then section headers, section contents, names.
     let mut bytes = PROGRAM[..64].to_vec();
     bytes[32..40].fill(0); // e_phoff
     bytes[40..48].copy_from_slice(&64_u64.to_le_bytes()); // e_shoff

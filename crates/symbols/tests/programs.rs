@@ -1,4 +1,4 @@
-//! Real programs: this test itself, what the C compiler makes of a small one, and the C library.
+//! Real programs: this test, a small program from the C compiler, and the C library.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -13,15 +13,15 @@ fn run(command: &mut Command) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// A folder for the files of one test.
+/// A directory for the files of one test.
 fn folder(name: &str) -> PathBuf {
     let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
     fs::create_dir_all(&path).unwrap();
     path
 }
 
-/// Compiles a program with a hidden function, an alias, a label of assembly, an indirect function
-/// and calls to the C library.
+/// Compiles a program with a hidden function, an alias, an assembly label, an indirect function and calls to the C
+/// library.
 fn compile(folder: &Path, flags: &[&str]) -> PathBuf {
     let source = folder.join("program.c");
     fs::write(&source, include_str!("program.c")).unwrap();
@@ -34,7 +34,7 @@ fn parse(path: &Path) -> Module {
     Module::parse(path.to_str().unwrap(), &fs::read(path).unwrap(), None)
 }
 
-/// What must hold for every module.
+/// Checks the laws of every module.
 fn assert_laws(module: &Module) {
     let functions = (0..module.function_count()).map(|index| module.function(index));
     let starts: Vec<u64> = functions.map(|function| function.start()).collect();
@@ -81,7 +81,7 @@ fn names_of_every_kind() {
         assert!(names.contains_key(name), "{name} is not in {names:#x?}");
     }
     assert!(!names.contains_key("__other_name_of_visible") && !names.contains_key("inside"), "{names:#x?}");
-    // The resolver of `chosen` is called through an entry that no symbol of relocations names.
+    // Calls to the resolver of `chosen` use an entry whose relocation has no symbol.
     assert!(names.contains_key("chosen@plt"), "{names:#x?}");
     let (label, end) = names["label"];
     assert_eq!(end, label + 8, "a label lasts until the next one");
@@ -180,12 +180,12 @@ fn an_address_of_this_process_leads_to_its_line_and_inlined_frames() {
     let lines = Lines::new(&sections, None).unwrap();
     let function = symbols.function(id);
     let mut all = (function.start()..function.end()).map(|address| lines.frames_at(address));
-    // In a release there are line tables alone, which know no modules.
+    // Release builds only have line tables, which contain no modules.
     let name = |frame: &Frame| frame.function.as_deref().unwrap().trim_start_matches("programs::").to_owned();
     let is_inlined = |frame: &Frame| name(frame) == "inlined";
     let mut frames =
         all.find(|frames| frames.iter().any(is_inlined)).expect("an address of the inlined function");
-    // Where tests are optimised, what the function calls may be inlined, too.
+    // In optimised tests, the function's callees may be inlined too.
     frames.drain(..frames.iter().position(is_inlined).unwrap());
     assert_eq!(frames.iter().map(name).collect::<Vec<_>>(), ["inlined", "outer"]);
     assert_eq!(frames.iter().map(|frame| frame.inlined).collect::<Vec<_>>(), [true, false]);
@@ -196,7 +196,7 @@ fn an_address_of_this_process_leads_to_its_line_and_inlined_frames() {
     }
 }
 
-/// The offset in a file that is mapped at an address of this process.
+/// The file offset that is mapped at an address of this process.
 fn file_offset(address: u64, path: &str) -> u64 {
     let maps = fs::read_to_string("/proc/self/maps").unwrap();
     let number = |text: &str| u64::from_str_radix(text, 16).unwrap();

@@ -1,4 +1,4 @@
-//! How long the views take to draw a table of a million rows, as `report states --by interval` makes them.
+//! Measures how long the views take to draw a table of a million rows, as made by `report states --by interval`.
 //!
 //! `cargo run --release -p hodo-views --example draw [VIEW…]`
 
@@ -14,7 +14,7 @@ const ROWS: u64 = 1_000_000;
 const THREADS: u64 = 400;
 const CALLS: [&str; 8] = ["read", "write", "futex", "epoll_wait", "poll", "nanosleep", "openat", "ppoll"];
 
-/// Numbers that look drawn at random, the same in each run.
+/// Reproducible pseudo-random numbers.
 fn scattered(index: u64) -> u64 {
     (index ^ 0x9e37_79b9).wrapping_mul(0xbf58_476d_1ce4_e5b9) >> 24
 }

@@ -1,4 +1,4 @@
-//! Cells as people read them.
+//! Formats cells for people.
 
 use anstyle::Style;
 use arrow_schema::Field;
@@ -9,7 +9,7 @@ use hodo_model::{
 
 use crate::Options;
 
-/// Adds a cell of a column with this name and unit.
+/// Appends a cell of a column with this name and unit.
 pub(crate) fn show(name: &str, unit: Unit, cell: Cell<'_>, out: &mut String) {
     match (cell, unit) {
         (Cell::Null, _) => {}
@@ -35,7 +35,7 @@ pub(crate) fn show(name: &str, unit: Unit, cell: Cell<'_>, out: &mut String) {
     }
 }
 
-/// A figure of a summary, whose name says its unit.
+/// Formats a figure of a summary, whose name determines its unit.
 pub(crate) fn show_figure(name: &str, value: &Value) -> String {
     let unit = if name.ends_with("_ns") { Unit::Nanoseconds } else { Unit::None };
     let mut text = String::new();
@@ -43,27 +43,27 @@ pub(crate) fn show_figure(name: &str, value: &Value) -> String {
     text
 }
 
-/// The words of a name such as `self_time_ns`, without a unit, which the values show.
+/// The words of a name such as `self_time_ns`, without the unit, which the values show.
 pub(crate) fn words(name: &str) -> Vec<&str> {
     name.strip_suffix("_ns").unwrap_or(name).split('_').collect()
 }
 
-/// Whether a column's cells stand at its left, as text does.
+/// Whether a column's cells are left-aligned, as text is.
 pub(crate) fn is_text(field: &Field) -> bool {
     matches!(field.type_name(), "string" | "list" | "boolean")
 }
 
-/// The style, where colours are wanted.
+/// The style, if colours are enabled.
 pub(crate) fn styled(options: &Options, style: Style) -> Style {
     if options.colour { style } else { Style::new() }
 }
 
-/// Columns of nanoseconds that are points on the clock, not lengths of time.
+/// Whether a column of nanoseconds contains points on the clock, not durations.
 fn is_instant(name: &str) -> bool {
     ["begin_ns", "end_ns", "at_ns"].contains(&name)
 }
 
-/// A point on the clock, to the nanosecond.
+/// Appends a point on the clock in seconds, to the nanosecond.
 pub(crate) fn instant(nanoseconds: u64, out: &mut String) {
     digits(nanoseconds / 1_000_000_000, usize::MAX, out);
     out.push('.');
@@ -71,7 +71,7 @@ pub(crate) fn instant(nanoseconds: u64, out: &mut String) {
     *out += " s";
 }
 
-/// Adds a number below a power of ten, with as many digits as fit below it.
+/// Appends a number below a power of ten, padded with zeros to that power's digits.
 fn decimals(number: u64, power: u64, out: &mut String) {
     let mut place = power / 10;
     while place > 0 {
@@ -80,8 +80,8 @@ fn decimals(number: u64, power: u64, out: &mut String) {
     }
 }
 
-/// A length of time, to a thousandth of its unit. Tables have tens of thousands of them, and whole numbers are
-/// written sooner than real ones.
+/// Appends a duration, to a thousandth of its unit. Integer arithmetic, because it is faster than floating-point and
+/// tables have tens of thousands of durations.
 fn length(nanoseconds: u64, out: &mut String) {
     let (unit, name) = match nanoseconds {
         below if below < 1_000 => (1, " ns"),
@@ -110,14 +110,14 @@ fn duration(nanoseconds: f64) -> String {
     }
 }
 
-/// Adds an integer with commas between its thousands.
+/// Appends an integer with commas between thousands.
 pub(crate) fn thousands(integer: u64, out: &mut String) {
     digits(integer, 3, out);
 }
 
-/// Adds an integer with commas between groups of so many digits.
+/// Appends an integer with commas between groups of `group` digits.
 fn digits(mut integer: u64, group: usize, out: &mut String) {
-    // Room for twenty digits and six commas.
+    // Twenty digits and six commas.
     let mut text = [b','; 26];
     let (mut begin, mut count) = (text.len(), 0);
     while begin == text.len() || integer > 0 {
@@ -130,7 +130,7 @@ fn digits(mut integer: u64, group: usize, out: &mut String) {
     out.extend(text[begin..].iter().copied().map(char::from));
 }
 
-/// Adds text without characters that would steer the terminal: names come from files that nobody vouches for.
+/// Appends text without control characters, which could affect the terminal: names come from untrusted files.
 pub(crate) fn printable(text: &str, out: &mut String) {
     if !text.contains(char::is_control) {
         return out.push_str(text);
@@ -144,7 +144,7 @@ pub(crate) fn printable(text: &str, out: &mut String) {
     }
 }
 
-/// Text cut to a width in characters: a path loses its front, anything else its middle.
+/// Cuts text to a width in characters: a path at the front, other text in the middle.
 pub(crate) fn cut(text: &str, width: usize) -> String {
     let length = text.chars().count();
     if length <= width {
@@ -156,7 +156,7 @@ pub(crate) fn cut(text: &str, width: usize) -> String {
     text.chars().take(front).chain(['…']).chain(text.chars().skip(back)).collect()
 }
 
-/// Text in lines of at most `width` characters, where it has blanks to break it at.
+/// Wraps text at blanks into lines of at most `width` characters.
 pub(crate) fn wrap(text: &str, width: Option<usize>) -> Vec<String> {
     let mut lines = vec![String::new()];
     for word in text.split(' ') {

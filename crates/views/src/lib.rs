@@ -1,16 +1,16 @@
-//! Draws tables.
+//! Formats tables.
 //!
 //! ```text
 //! Table ──► one of VIEWS (text, markdown, json, jsonl, csv, arrow, parquet) ──► bytes
-//!   └─────► write_loss ──► bytes, beside a view that has no place for what is missing
+//!   └─────► write_loss ──► bytes, beside a view that does not show losses
 //!
-//! schema ──View::begin──► Drawing ◄──batch── record batches, as they come
+//! schema ──View::begin──► Drawing ◄──batch── record batches, as they arrive
 //!                            └──end──  summary and loss
 //! ```
 //!
-//! A view knows shapes, columns and units; it knows no analysis. What it writes depends on nothing but the table and
-//! the [`Options`]. Views for programs write batches as they come and keep none; views for people keep all rows, as
-//! the width of a column depends on each.
+//! A view depends on shapes, columns and units, and on no analysis. Its output is a function of the table and the
+//! [`Options`]. Views for programs write each batch on arrival; views for people keep all rows, as the width of a
+//! column depends on each row.
 
 use std::io::{self, Write};
 
@@ -32,82 +32,81 @@ mod tree;
 
 pub use loss::write_loss;
 
-/// Every view, in the order of help texts; the first is for people at a terminal.
+/// Every view, in help text order; the first is for people at a terminal.
 pub const VIEWS: &[View] =
     &[text::VIEW, markdown::VIEW, json::VIEW, jsonl::VIEW, csv::VIEW, arrow::VIEW, parquet::VIEW];
 
-/// A way to draw tables.
+/// An output format for tables.
 #[derive(Clone, Copy, Debug)]
 pub struct View {
-    /// What users call it, as in `--format json`.
+    /// The name for users, as in `--format json`.
     pub name: &'static str,
-    /// What it is, in one line.
+    /// A one-line description.
     pub help: &'static str,
-    /// Who reads what it draws.
+    /// The intended reader.
     pub reader: Reader,
-    /// Whether it shows [`Table::loss`]. Where it does not, [`write_loss`] has to, elsewhere.
+    /// Whether it shows [`Table::loss`]. If not, the caller must use [`write_loss`] for another output.
     pub shows_loss: bool,
-    /// How several tables stand in one output; `None` where each needs its own.
+    /// How to write several tables to one output; `None` if each needs its own.
     pub several: Option<Several>,
-    /// Begins a table.
+    /// Starts a table.
     begin: Begin,
 }
 
-/// Who reads what a view draws.
+/// The intended reader of a view.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reader {
     /// People.
     People,
-    /// Programs, as text.
+    /// Programs that read text.
     Programs,
-    /// Programs, as one JSON document: other things than tables are written as JSON too.
+    /// Programs that read one JSON document. Output other than tables is JSON too.
     ProgramsOfJson,
-    /// Programs, as bytes that are no text and mean nothing on a terminal.
+    /// Programs that read binary data, which is useless on a terminal.
     ProgramsOfBytes,
 }
 
-/// How several tables stand in one output.
+/// How to write several tables to one output.
 #[derive(Clone, Copy, Debug)]
 pub struct Several {
-    /// What stands before the first, between two, and after the last.
+    /// The text before the first table, between two tables, and after the last.
     pub around: [&'static str; 3],
-    /// The most rows of each, where no limit is asked for.
+    /// The maximum number of rows per table if the user sets no limit.
     pub rows: Option<u64>,
-    /// Whether the loss that all of them share stands behind the last one only.
+    /// Whether to show the losses that all tables share only after the last one.
     pub loss_once: bool,
 }
 
-/// Several tables for people: below each other, the first rows of each.
+/// For people: one below the other, the first rows of each.
 const BELOW_EACH_OTHER: Option<Several> =
     Some(Several { around: ["", "\n", ""], rows: Some(10), loss_once: true });
 
-/// How to draw.
+/// Output options.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Options {
-    /// Columns of the terminal, where lines have to fit; text is cut short for it. `None` shows
-    /// everything in full.
+    /// Width of the terminal in characters, to which lines are cut; `None` shows everything in full.
     pub width: Option<usize>,
     /// Whether to use colours and bold type (ANSI escape sequences).
     pub colour: bool,
-    /// The most rows to draw; all where it is `None`.
+    /// The maximum number of rows; `None` for all.
     pub limit: Option<u64>,
 }
 
-/// Where a view writes. Many small writes: it should have a buffer.
+/// The output of a view. Views make many small writes, so it should be buffered.
 pub(crate) type Output<'o> = &'o mut (dyn Write + Send + 'o);
 
 pub(crate) type Begin = for<'o> fn(&SchemaRef, &Options, Output<'o>) -> io::Result<Box<dyn Draw + 'o>>;
 
-/// A table that is being drawn by a view.
+/// A table being drawn by a view.
 pub(crate) trait Draw: Send {
     /// Draws rows, or keeps them until the end.
     fn batch(&mut self, batch: &RecordBatch) -> io::Result<()>;
 
-    /// Draws what is known behind the last row.
+    /// Draws what is known after the last row.
     fn end(self: Box<Self>, end: &End<'_>) -> io::Result<()>;
 }
 
-/// What is known behind the last row.
+/// What is known after the last row.
 pub(crate) struct End<'a> {
     pub(crate) summary: &'a Summary,
     pub(crate) loss: &'a [Loss],
@@ -115,7 +114,7 @@ pub(crate) struct End<'a> {
 }
 
 impl View {
-    /// Whether rows are written as they come: a table may be larger than memory.
+    /// Whether rows are written on arrival, so that a table may exceed memory.
     pub fn keeps_no_rows(&self) -> bool {
         self.reader != Reader::People
     }
@@ -130,7 +129,7 @@ impl View {
         drawing.end(&table.summary, &table.loss)
     }
 
-    /// Begins a table of which batches come one by one, under a schema of [`hodo_model::table`].
+    /// Starts a table whose batches arrive one by one, under a schema of [`hodo_model::table`].
     ///
     /// # Errors
     /// Those of the writer.
@@ -145,10 +144,10 @@ impl View {
     }
 }
 
-/// A table that is being drawn.
+/// A table being drawn.
 pub struct Drawing<'o> {
     draw: Box<dyn Draw + 'o>,
-    /// How many more rows may be drawn.
+    /// The number of rows left to draw, if limited.
     left: Option<u64>,
     left_out: u64,
 }

@@ -1,4 +1,4 @@
-//! What is missing from a table, as people read it.
+//! Formats losses for people.
 
 use std::io::{self, Write};
 
@@ -10,7 +10,7 @@ use crate::{
     cell::{instant, printable, styled, thousands, words},
 };
 
-/// Draws what is missing from a table, a line each; nothing where nothing is.
+/// Draws the losses of a table, one per line, or nothing if there are none.
 ///
 /// # Errors
 /// Those of the writer.
@@ -25,7 +25,7 @@ pub fn write_loss(losses: &[Loss], options: &Options, out: &mut dyn Write) -> io
     Ok(())
 }
 
-/// A loss in a line.
+/// Formats a loss as a line.
 pub(crate) fn line(loss: &Loss) -> String {
     let mut line = String::new();
     thousands(loss.count, &mut line);

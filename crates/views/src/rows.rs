@@ -1,4 +1,4 @@
-//! Rows that are kept until all are there, for views that need each before the first is drawn.
+//! Keeps the rows of a table, for views that need all rows before drawing the first.
 
 use std::io;
 
@@ -41,7 +41,7 @@ impl<'t> Row<'t> {
     }
 }
 
-/// How a table is drawn of which all rows are there.
+/// A function that draws a table with all its rows.
 pub(crate) type DrawRows = fn(&Rows, &End<'_>, &Options, Output<'_>) -> io::Result<()>;
 
 struct Kept<'o> {
@@ -51,7 +51,7 @@ struct Kept<'o> {
     out: Output<'o>,
 }
 
-/// Keeps the rows of a table, and draws all in the end.
+/// Creates a drawing that keeps the rows and calls `draw` at the end.
 pub(crate) fn keep<'o>(
     schema: &SchemaRef,
     options: &Options,

@@ -1,4 +1,4 @@
-//! The lines in front of the rows of a tree.
+//! Draws guides in front of a tree's rows.
 
 use arrow_schema::Schema;
 use hodo_model::{
@@ -8,13 +8,13 @@ use hodo_model::{
 
 use crate::rows::Rows;
 
-/// The most characters that the guides of a row take; deeper rows show their innermost ones only.
+/// Maximum width of a row's guides in characters; deeper rows show only the innermost guides.
 const WIDEST: usize = 40;
 
-/// The guides of every row; empty where the table is no tree.
+/// The guides of every row; empty if the table is no tree.
 #[derive(Default)]
 pub(crate) struct Guides {
-    /// For each row its depth, and whether a sibling follows it.
+    /// For each row, its depth and whether a sibling follows.
     rows: Vec<(u64, bool)>,
 }
 
@@ -27,7 +27,7 @@ impl Guides {
             _ => depths.push((0, false)),
         });
         let mut rows = depths;
-        // From the end, with the depths that still have a row to come, deepest last.
+        // Iterates from the end. `later` contains the depths of later rows that may be siblings, deepest last.
         let mut later: Vec<u64> = Vec::new();
         for (depth, has_sibling) in rows.iter_mut().rev() {
             while later.pop_if(|deeper| *deeper > *depth).is_some() {}
@@ -39,7 +39,7 @@ impl Guides {
         Guides { rows }
     }
 
-    /// What stands in front of each row, in order.
+    /// The guide of each row, in order.
     pub(crate) fn draw(&self) -> impl Iterator<Item = String> {
         let mut ancestors: Vec<(u64, bool)> = Vec::new();
         self.rows.iter().map(move |&(depth, has_sibling)| {
@@ -50,13 +50,13 @@ impl Guides {
     }
 }
 
-/// The column that holds the depth of a tree's rows.
+/// The column with the depth of a tree's rows.
 pub(crate) fn depth_column(schema: &Schema) -> Option<usize> {
     let column = schema.fields().iter().position(|field| field.name() == "depth");
     column.filter(|_| schema.shape() == Shape::Tree)
 }
 
-/// The guides of the last of `path`, which leads to it from a root.
+/// The guide of the last row on `path`, which starts at a root.
 fn guide(path: &[(u64, bool)]) -> String {
     const STEP: usize = 3;
     let [_, ancestors @ .., (_, has_sibling)] = path else { return String::new() };

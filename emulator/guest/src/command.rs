@@ -12,7 +12,7 @@ use crate::{
     system::{Error, check},
 };
 
-/// What the recorder asks for.
+/// The recorder's request.
 pub(crate) struct Request {
     folder: CString,
     user: u32,
@@ -24,17 +24,17 @@ pub(crate) struct Request {
 /// How the command ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Status {
-    /// By itself, with this code.
+    /// It exited with this code.
     Exited(i32),
-    /// By this signal.
+    /// This signal killed it.
     Killed(i32),
-    /// It was not executed, because of this error.
+    /// It was not executed because of this error.
     NotStarted(i32),
 }
 
 impl Request {
-    /// Reads `request` of the spool: strings that end in NUL each. They are the folder, user and group, the number of
-    /// arguments, the arguments, and the environment.
+    /// Reads `request` from the spool, a sequence of NUL-terminated strings: folder, user and group, number of
+    /// arguments, arguments, and environment.
     pub(crate) fn read(spool: &str) -> Result<Request, Error> {
         let parse = || -> io::Result<Request> {
             let bytes = fs::read(format!("{spool}/request"))?;
@@ -56,7 +56,7 @@ impl Request {
     }
 }
 
-/// Starts the command in the root; recording begins right before it is executed.
+/// Starts the command in the root; recording begins right before its exec.
 pub(crate) fn start(request: &Request, root: &str, streams: &mut Streams) -> Result<i32, Error> {
     let root = CString::new(root).map_err(io::Error::from).map_err(Error::of("root"))?;
     let pointers = |strings: &[CString]| {
@@ -65,7 +65,7 @@ pub(crate) fn start(request: &Request, root: &str, streams: &mut Streams) -> Res
     let (arguments, environment) = (pointers(&request.arguments), pointers(&request.environment));
     let program = request.arguments.first().map_or(&[][..], |name| name.as_bytes());
     let candidates = candidates(program, &request.environment);
-    // SAFETY: this process has one thread, so that the child may do what it likes.
+    // SAFETY: this process has one thread, so the child may call any function.
     match check(i64::from(unsafe { libc::fork() })).map_err(Error::of("fork"))? {
         0 => {
             let error = become_command(request, &root, streams, &candidates, &arguments, &environment);
@@ -80,7 +80,7 @@ pub(crate) fn start(request: &Request, root: &str, streams: &mut Streams) -> Res
     }
 }
 
-/// The files that a name may mean, as a shell would look for it.
+/// The candidate files for a program name, as a shell searches for it.
 fn candidates(program: &[u8], environment: &[CString]) -> Vec<CString> {
     if program.contains(&b'/') {
         return CString::new(program).into_iter().collect();
@@ -99,7 +99,7 @@ fn candidates(program: &[u8], environment: &[CString]) -> Vec<CString> {
     files.collect()
 }
 
-/// Gives the error, if it comes back.
+/// Executes the command in the child. Returns the error if that fails.
 fn become_command(
     request: &Request,
     root: &CString,
@@ -108,13 +108,13 @@ fn become_command(
     arguments: &[*const libc::c_char],
     environment: &[*const libc::c_char],
 ) -> i32 {
-    // SAFETY: strings end in NUL, rows of them in a null pointer, and all of them outlive the calls.
+    // SAFETY: strings end in NUL, arrays of them in a null pointer, and all of them outlive the calls.
     unsafe {
         libc::setsid();
         for (end, number) in streams.of_command().into_iter().zip(0..) {
             libc::dup2(end.as_raw_fd(), number);
         }
-        // A folder that only the host has (a mount below its root) can't be entered.
+        // A folder that exists only on the host (a mount below its root) can't be entered.
         let entered = libc::chroot(root.as_ptr()) == 0
             && (libc::chdir(request.folder.as_ptr()) == 0 || libc::chdir(c"/".as_ptr()) == 0);
         let theirs = libc::setgroups(0, std::ptr::null()) == 0
@@ -136,14 +136,14 @@ fn become_command(
     }
 }
 
-/// Recording begins; the plugin knows the instruction by its bytes.
+/// Marks the begin of the recording; the plugin recognizes the instruction by its bytes.
 fn mark_begin() {
-    // SAFETY: it does nothing.
+    // SAFETY: the instruction has no effect.
     unsafe { asm!("nop dword ptr [rax + rax + 0x6f646f68]") }
 }
 
-/// Recording ends.
+/// Marks the end of the recording.
 pub(crate) fn mark_end() {
-    // SAFETY: it does nothing.
+    // SAFETY: the instruction has no effect.
     unsafe { asm!("nop dword ptr [rax + rax + 0x6f646f69]") }
 }

@@ -1,5 +1,4 @@
-//! The first process of an emulated machine: prepares the guest, runs the command, and brings out what the
-//! recorder needs.
+//! The first process of an emulated machine: prepares the guest, runs the command, and writes what the recorder needs.
 //!
 //! ```text
 //! initramfs: modules ──► host's root (9p, read-only) under a writable layer ──► chroot, command
@@ -8,8 +7,8 @@
 //!             clock, threads, kallsyms, modules, status ◄──
 //! ```
 //!
-//! It is linked statically, and starts before there is anything else. An error ends the guest, and is in the spool
-//! as `error`, or on the console where there is no spool yet.
+//! It is linked statically, and starts before anything else exists. On an error it powers off the guest, and writes the
+//! error to `error` in the spool, or to the console if the spool is not mounted yet.
 
 #![allow(unsafe_code)]
 
@@ -24,7 +23,7 @@ use std::fs;
 use command::Status;
 use system::Error;
 
-/// Where the spool is mounted, outside of the root that the command sees.
+/// Mount point of the spool, outside the command's root.
 const SPOOL: &str = "/spool";
 
 fn main() {

@@ -7,9 +7,9 @@ use std::{
 
 use crate::system::{Error, load_module, mount};
 
-/// Where the root lies that the command sees.
+/// Mount point of the command's root.
 const ROOT: &str = "/root";
-/// The largest message of 9p: few round trips, as each leaves the emulated processor.
+/// The maximum size of a 9p message: few round trips, as each leaves the emulated processor.
 const MESSAGE: &str = "trans=virtio,version=9p2000.L,msize=512000";
 
 pub(crate) fn mount_basics() -> Result<(), Error> {
@@ -18,7 +18,7 @@ pub(crate) fn mount_basics() -> Result<(), Error> {
     mount("sys", "/sys", "sysfs", 0, "")
 }
 
-/// Loads the modules of the initramfs, in the order in which they need each other.
+/// Loads the modules of the initramfs in order of their dependencies.
 pub(crate) fn load_modules() -> Result<(), Error> {
     let order = fs::read_to_string("/modules/order").map_err(Error::of("/modules/order"))?;
     for name in order.lines() {
@@ -33,7 +33,7 @@ pub(crate) fn mount_spool(place: &str) -> Result<(), Error> {
     mount("spool", place, "9p", 0, &format!("{MESSAGE},cache=none"))
 }
 
-/// Mounts the host's root with a layer over it that takes what is written, and gives its place.
+/// Mounts the host's root below a writable layer, and returns the mount point.
 pub(crate) fn mount_root() -> Result<String, Error> {
     mount("root", "/host", "9p", libc::MS_RDONLY, &format!("{MESSAGE},cache=loose,access=any"))?;
     mount("layer", "/layer", "tmpfs", 0, "")?;
@@ -47,12 +47,12 @@ pub(crate) fn mount_root() -> Result<String, Error> {
     for (kind, place) in [("tmpfs", "dev/shm"), ("devpts", "dev/pts")] {
         mount(kind, &format!("{ROOT}/{place}"), kind, 0, "")?;
     }
-    // Not every kernel has it, and few commands need it.
+    // Some kernels lack it, and few commands need it.
     _ = mount("tracefs", &format!("{ROOT}/sys/kernel/tracing"), "tracefs", 0, "");
     Ok(ROOT.to_owned())
 }
 
-/// Copies a file of the kernel's, which has no size.
+/// Copies a file of a kernel file system, whose size is unknown.
 pub(crate) fn copy(from: &str, to: &str) -> Result<(), Error> {
     let copied = (|| {
         let (mut source, mut target) = (File::open(from)?, File::create(to)?);

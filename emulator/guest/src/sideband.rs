@@ -1,4 +1,4 @@
-//! What the guest's kernel says of its processes: perf's own records, of each CPU.
+//! The guest kernel's records about its processes: the perf records of each CPU.
 
 use std::{
     fs::{self, File},
@@ -10,11 +10,11 @@ use std::{
 use crate::system::{Error, check, map};
 
 const PAGE: usize = 4096;
-/// Bytes of the ring of each CPU: many switches, so that it is rarely emptied while the command runs.
+/// Ring size per CPU in bytes: enough for many switches, so that it is rarely emptied while the command runs.
 const RING: usize = 16 << 20;
-/// The part of a perf_event_attr that is used (linux/perf_event.h, PERF_ATTR_SIZE_VER7).
+/// The used part of a perf_event_attr (linux/perf_event.h, PERF_ATTR_SIZE_VER7).
 const ATTR_SIZE: usize = 128;
-/// TID, TIME, CPU and IDENTIFIER: what [`crate`]'s recorder expects behind each record.
+/// TID, TIME, CPU and IDENTIFIER: the trailer that the recorder expects after each record.
 const SAMPLE_TYPE: u64 = 1 << 1 | 1 << 2 | 1 << 7 | 1 << 16;
 /// mmap, comm, task, watermark, sample_id_all, mmap2, comm_exec, context_switch, ksymbol.
 const FLAGS: u64 = 1 << 8 | 1 << 9 | 1 << 13 | 1 << 14 | 1 << 18 | 1 << 23 | 1 << 24 | 1 << 26 | 1 << 29;
@@ -41,13 +41,13 @@ struct Ring {
 }
 
 impl Rings {
-    /// Starts records of everything that happens on each CPU.
+    /// Starts recording on each CPU.
     pub(crate) fn open(spool: &str) -> Result<Rings, Error> {
         let mut rings = Vec::new();
         for cpu in 0.. {
             let event = match open(cpu) {
                 Ok(event) => event,
-                // There are no more CPUs.
+                // The CPU does not exist.
                 Err(_) if cpu > 0 => break,
                 Err(error) => return Err(Error::of("perf_event_open")(error)),
             };
@@ -60,7 +60,7 @@ impl Rings {
         Ok(Rings(rings))
     }
 
-    /// Those that become readable when a ring is to be emptied.
+    /// The events that become readable when a ring must be emptied.
     pub(crate) fn events(&self) -> impl Iterator<Item = RawFd> {
         self.0.iter().map(|ring| ring.event.as_raw_fd())
     }
@@ -81,11 +81,11 @@ fn open(cpu: i32) -> io::Result<OwnedFd> {
     put(40, &FLAGS.to_ne_bytes());
     put(48, &(RING as u32 / 2).to_ne_bytes());
     const CLOSE_ON_EXEC: u64 = 1 << 3;
-    // SAFETY: the attr is as long as it says.
+    // SAFETY: the attr has the length that it contains.
     let fd = check(unsafe {
         libc::syscall(libc::SYS_perf_event_open, attr.as_ptr(), -1, cpu, -1, CLOSE_ON_EXEC)
     })?;
-    // SAFETY: it was just opened, and is ours.
+    // SAFETY: it was just opened, and this is its only owner.
     Ok(unsafe { OwnedFd::from_raw_fd(fd as RawFd) })
 }
 
@@ -100,7 +100,7 @@ impl Ring {
         unsafe { AtomicU64::from_ptr(self.page.add(offset).cast()) }
     }
 
-    /// How ticks become the records' nanoseconds: shift, multiplier, zero, and whether they are valid.
+    /// The conversion of ticks to the records' nanoseconds: shift, multiplier, zero, and whether they are valid.
     fn clock(&self) -> String {
         let valid = self.word::<u64>(CAPABILITIES) & HAS_TIME_ZERO != 0;
         let (shift, multiplier) = (self.word::<u16>(TIME_SHIFT), self.word::<u32>(TIME_MULT));
@@ -111,7 +111,7 @@ impl Ring {
         let head = self.pointer(DATA_HEAD).load(Ordering::Acquire);
         let tail = self.pointer(DATA_TAIL).load(Ordering::Relaxed);
         let (from, to) = (tail as usize % RING, head as usize % RING);
-        // SAFETY: the ring is mapped behind the first page, and the kernel leaves what is between tail and head alone.
+        // SAFETY: the ring is mapped after the first page, and the kernel does not write between tail and head.
         let ring = unsafe { std::slice::from_raw_parts(self.page.add(PAGE), RING) };
         if head != tail {
             match from < to {
@@ -127,7 +127,7 @@ impl Ring {
     }
 }
 
-/// Writes down which threads there are, as no record says that they began.
+/// Writes the existing threads, as no record announces them.
 pub(crate) fn list_threads(spool: &str) -> Result<(), Error> {
     let numbers = |folder: &str| -> Vec<u32> {
         let entries = fs::read_dir(folder).into_iter().flatten().flatten();

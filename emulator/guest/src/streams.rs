@@ -1,4 +1,4 @@
-//! The command's standard streams, and signals for it: pipes on its side, virtio ports on the host's.
+//! The command's standard streams and its signals: pipes to the command, virtio ports to the host.
 
 use std::{
     fs::{File, OpenOptions},
@@ -17,19 +17,19 @@ use crate::{
     system::{self, Error, check, pipe},
 };
 
-/// Numbers of the ports: standard input, output, error; and signals, a byte each.
+/// Port numbers: standard input, output, error; and signals, one byte each.
 const PORTS: [u32; 4] = [1, 2, 3, 4];
 
 /// The streams.
 pub(crate) struct Streams {
     input: Option<(File, File)>,
-    /// Bytes that are left of the piece of input that has begun.
+    /// Remaining bytes of the current piece of input.
     left: usize,
     output: [Option<(File, File)>; 2],
     signals: File,
-    /// The ends of the command's pipes that are the command's.
+    /// The command's ends of its pipes.
     theirs: Vec<OwnedFd>,
-    /// An error number comes here where the command can't be executed.
+    /// Pipe for the error number if the command can't be executed.
     report: (File, Option<File>),
 }
 
@@ -52,31 +52,31 @@ impl Streams {
         })
     }
 
-    /// The command's ends, in the order of their numbers.
+    /// The command's ends in order of their numbers.
     pub(crate) fn of_command(&self) -> Vec<BorrowedFd<'_>> {
         use std::os::fd::AsFd;
         self.theirs.iter().map(AsFd::as_fd).collect()
     }
 
-    /// In the child: why the command can't be executed.
+    /// In the child: reports why the command can't be executed.
     pub(crate) fn report(&mut self, error: i32) {
         if let Some(report) = &mut self.report.1 {
             _ = report.write_all(&error.to_ne_bytes());
         }
     }
 
-    /// In the parent: the command has its ends.
+    /// In the parent: closes the command's ends, which it has inherited.
     pub(crate) fn started(&mut self) {
         self.theirs.clear();
         self.report.1 = None;
     }
 
-    /// Passes bytes on until the command ends.
+    /// Forwards bytes until the command ends.
     pub(crate) fn run(&mut self, child: i32, rings: &mut Rings) -> Result<Status, Error> {
         let process = system::process(child).map_err(Error::of("pidfd_open"))?;
         loop {
             let mut status = 0;
-            // SAFETY: there is room for the status.
+            // SAFETY: `status` is a valid place for the status.
             let ended = check(i64::from(unsafe { libc::waitpid(-1, &mut status, libc::WNOHANG) }))
                 .map_err(Error::of("wait"))?;
             if ended == i64::from(child) {
@@ -99,14 +99,14 @@ impl Streams {
         }
     }
 
-    /// Waits for something to pass on, or for the end of the command's process.
+    /// Waits for something to forward, or for the end of the command's process.
     fn pass(&mut self, process: RawFd, rings: &mut Rings) -> Result<(), Error> {
         let reads = |file: &File| (file.as_raw_fd(), libc::POLLIN);
         let mut waits = vec![reads(&self.signals), (process, libc::POLLIN)];
         waits.extend(self.output.iter().flatten().map(|(from, _)| reads(from)));
         waits.extend(self.input.as_ref().map(|(from, _)| reads(from)));
         waits.extend(rings.events().map(|event| (event, libc::POLLIN)));
-        // Children of others that ended are collected once a second.
+        // Orphaned children that ended are reaped once a second.
         let ready = poll(&waits, 1000).map_err(Error::of("poll"))?;
         let is_ready = |file: RawFd| ready.contains(&file);
         if is_ready(self.signals.as_raw_fd()) {
@@ -126,18 +126,18 @@ impl Streams {
         Ok(())
     }
 
-    /// A signal for the command and what it started.
+    /// Forwards a signal to the command and the processes that it started.
     fn signal(&mut self) {
         let mut signal = [0];
         if let Ok(1) = self.signals.read(&mut signal) {
-            // SAFETY: no memory is involved. Init itself gets no signal that it does not handle.
+            // SAFETY: no memory is involved. Init only receives signals that it handles.
             unsafe { libc::kill(-1, signal[0].into()) };
         } else {
             thread::sleep(Duration::from_millis(20));
         }
     }
 
-    /// Passes input on, as far as the command takes it. Its length stands before each piece, and 0 at its end.
+    /// Forwards input as far as the command accepts it. Its length precedes each piece; length 0 ends the input.
     fn feed(&mut self) {
         let Some((from, to)) = &mut self.input else { return };
         if poll(&[(to.as_raw_fd(), libc::POLLOUT)], 0).is_ok_and(|ready| ready.is_empty()) {
@@ -148,7 +148,7 @@ impl Streams {
             let mut length = [0; 4];
             match from.read_exact(&mut length) {
                 Ok(()) => self.left = u32::from_le_bytes(length) as usize,
-                // The host's end is not there yet.
+                // The host's end is not connected yet.
                 Err(_) => return thread::sleep(Duration::from_millis(20)),
             }
             if self.left == 0 {
@@ -156,7 +156,7 @@ impl Streams {
             }
             return;
         }
-        // A pipe that is ready takes a page.
+        // A pipe that is ready has space for a page.
         let mut bytes = [0; 4096];
         let most = self.left.min(bytes.len());
         match from.read(&mut bytes[..most]) {
@@ -165,7 +165,7 @@ impl Streams {
         }
     }
 
-    /// Passes on what the command left in its pipes.
+    /// Forwards what the command left in its pipes.
     pub(crate) fn drain(&mut self) {
         for stream in &mut self.output {
             while let Some((from, _)) = stream {
@@ -178,7 +178,7 @@ impl Streams {
     }
 }
 
-/// Passes on what there is; closes the stream at its end.
+/// Forwards the available bytes; closes the stream at its end.
 fn forward(stream: &mut Option<(File, File)>) {
     let Some((from, to)) = stream else { return };
     let mut bytes = vec![0; 1 << 16];
@@ -212,11 +212,11 @@ fn set_nonblocking(fd: RawFd) -> io::Result<()> {
     check(i64::from(unsafe { libc::fcntl(fd, libc::F_SETFL, libc::O_NONBLOCK) })).map(drop)
 }
 
-/// Those of which something can be had within so many milliseconds.
+/// The descriptors that become ready within `milliseconds`.
 fn poll(waits: &[(RawFd, i16)], milliseconds: i32) -> io::Result<Vec<RawFd>> {
     let mut all: Vec<libc::pollfd> =
         waits.iter().map(|&(fd, events)| libc::pollfd { fd, events, revents: 0 }).collect();
-    // SAFETY: the row is as long as it says.
+    // SAFETY: the pointer and the length describe `all`.
     let count = unsafe { libc::poll(all.as_mut_ptr(), all.len() as libc::nfds_t, milliseconds) };
     match check(count.into()) {
         Ok(_) => Ok(all.iter().filter(|one| one.revents != 0).map(|one| one.fd).collect()),

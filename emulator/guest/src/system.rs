@@ -1,4 +1,4 @@
-//! System calls that the standard library has no function for.
+//! System calls without a function in the standard library.
 
 use std::{
     ffi::CString,
@@ -7,7 +7,7 @@ use std::{
     ptr,
 };
 
-/// Something that the guest could not do.
+/// An operation that failed.
 #[derive(Debug)]
 pub(crate) struct Error {
     what: String,
@@ -15,7 +15,7 @@ pub(crate) struct Error {
 }
 
 impl Error {
-    /// For `map_err`: what it was about.
+    /// For `map_err`: adds what the operation was about.
     pub(crate) fn of(what: impl Into<String>) -> impl FnOnce(io::Error) -> Error {
         let what = what.into();
         move |error| Error { what, error }
@@ -28,7 +28,7 @@ impl fmt::Display for Error {
     }
 }
 
-/// The result of a system call as C gives it.
+/// Converts the result of a system call in C.
 pub(crate) fn check(result: i64) -> io::Result<i64> {
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
 }
@@ -52,7 +52,7 @@ pub(crate) fn mount(
         })?;
         let (source, target) = (c_string(source)?, c_string(target)?);
         let (kind, options) = (c_string(kind)?, c_string(options)?);
-        // SAFETY: all strings end in NUL and live until the call is over.
+        // SAFETY: all strings end in NUL and outlive the call.
         check(i64::from(unsafe {
             libc::mount(source.as_ptr(), target.as_ptr(), kind.as_ptr(), flags, options.as_ptr().cast())
         }))
@@ -60,7 +60,7 @@ pub(crate) fn mount(
     mounted.map(drop).map_err(Error::of(format!("mounting {kind} on {target}")))
 }
 
-/// finit_module(2). A module that is there already is no error.
+/// finit_module(2). A module that is already loaded is no error.
 pub(crate) fn load_module(file: &std::fs::File) -> io::Result<()> {
     use std::os::fd::AsRawFd;
     // SAFETY: the parameters are an empty string.
@@ -75,20 +75,20 @@ pub(crate) fn load_module(file: &std::fs::File) -> io::Result<()> {
 pub(crate) fn process(pid: i32) -> io::Result<OwnedFd> {
     // SAFETY: no memory is involved.
     let fd = check(unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) })?;
-    // SAFETY: it was just opened, and is ours.
+    // SAFETY: it was just opened, and this is its only owner.
     Ok(unsafe { OwnedFd::from_raw_fd(fd as i32) })
 }
 
-/// pipe2(2): the end to read from, and the end to write to.
+/// pipe2(2): the read end and the write end.
 pub(crate) fn pipe() -> io::Result<(OwnedFd, OwnedFd)> {
     let mut ends = [0; 2];
-    // SAFETY: there is room for two numbers.
+    // SAFETY: `ends` is a valid place for two numbers.
     check(i64::from(unsafe { libc::pipe2(ends.as_mut_ptr(), libc::O_CLOEXEC) }))?;
-    // SAFETY: both were just opened, and are ours.
+    // SAFETY: both were just opened, and this is their only owner.
     Ok(unsafe { (OwnedFd::from_raw_fd(ends[0]), OwnedFd::from_raw_fd(ends[1])) })
 }
 
-/// Ends the guest, and QEMU with it.
+/// Powers off the guest, which ends QEMU.
 pub(crate) fn power_off() -> ! {
     // SAFETY: no memory is involved.
     unsafe {
@@ -98,9 +98,9 @@ pub(crate) fn power_off() -> ! {
     }
 }
 
-/// Maps a file for reading and writing; `None` where that fails.
+/// Maps a file for reading and writing.
 pub(crate) fn map(fd: i32, length: usize) -> io::Result<*mut u8> {
-    // SAFETY: the kernel chooses addresses that are free.
+    // SAFETY: the kernel chooses free addresses.
     let address = unsafe {
         libc::mmap(ptr::null_mut(), length, libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED, fd, 0)
     };

@@ -1,4 +1,4 @@
-//! Blocks of a whole machine: where they begin is known only when they run.
+//! Blocks of a whole machine, whose addresses are known only when they run.
 
 use std::sync::atomic::AtomicU64;
 
@@ -7,20 +7,20 @@ use iced_x86::{Decoder, DecoderOptions, FlowControl, Mnemonic};
 use super::{VCPUS, truth::Digest};
 use crate::block::{self, Read};
 
-/// A run of instructions that QEMU translated together, at whichever addresses its page is mapped. Lives as
-/// long as the process.
+/// Instructions that QEMU translated together, for any address at which their page is mapped. Lives as long as the
+/// process.
 pub(crate) struct Block {
-    /// Its flow, with addresses as they were at translation.
+    /// Its control flow, with the addresses at translation.
     pub(crate) flow: block::Block,
-    /// The bytes of all its instructions, one behind the other.
+    /// The bytes of all its instructions.
     pub(crate) bytes: Vec<u8>,
     /// The last instruction is INT, INT3 or INT1: a far transfer although QEMU reports an exception.
     pub(crate) software_interrupt: bool,
     /// The last instruction is IRET.
     pub(crate) interrupt_return: bool,
-    /// What all of its instructions add to a digest.
+    /// What all its instructions add to a digest.
     pub(crate) digest: Digest,
-    /// By vCPU: the place at which its bytes were last found to be what the recording has there.
+    /// By vCPU: the place at which its bytes last matched the recorded code.
     pub(crate) known_at: [AtomicU64; VCPUS],
 }
 

@@ -1,21 +1,21 @@
-//! Trace bytes on their way to a file.
+//! Buffers trace bytes before they are written to a file.
 
 use std::{fs::File, io::Write};
 
 use hodo_intel_pt::encoder::Sink;
 
-/// Bytes that are written at once.
+/// Bytes per write.
 const SIZE: usize = 1 << 20;
-/// Bytes that may come between two looks at how full it is.
+/// The most bytes between two checks of the fill level.
 const SLACK: usize = 16 << 10;
 
-/// The trace bytes of a virtual processor.
+/// The trace bytes of a vCPU.
 pub(crate) struct Buffer {
     bytes: Box<[u8]>,
     filled: usize,
-    /// When so much is filled, something is due: a PSB, or a write.
+    /// At this fill level a PSB or a write is due.
     limit: usize,
-    /// Bytes that were written to the file.
+    /// Bytes written to the file.
     written: u64,
     pub(crate) psb_period: u64,
     file: File,
@@ -26,7 +26,7 @@ impl Sink for Buffer {
     #[inline(always)]
     fn put(&mut self, word: u64, length: usize) {
         let Some(place) = self.bytes.get_mut(self.filled..self.filled + 8) else {
-            // More came at once than a block's end makes; what is lost here shows as a difference to the count.
+            // More bytes at once than the end of a block makes; the loss shows as a difference to the account.
             self.failed.get_or_insert_with(|| "too many packets at once".to_owned());
             return;
         };
@@ -51,7 +51,8 @@ impl Buffer {
         self.written + self.filled as u64
     }
 
-    /// Writes what is there if it is much; the next look is due at the PSB at `next_psb`, or when it is full.
+    /// Writes the bytes if the buffer is nearly full. The next check is due at the PSB at `next_psb`, or when it is
+    /// full.
     pub(crate) fn spill(&mut self, next_psb: u64) {
         if self.filled >= SIZE - SLACK {
             self.finish();
@@ -60,7 +61,7 @@ impl Buffer {
         self.limit = psb.min(SIZE - SLACK);
     }
 
-    /// Writes what is there.
+    /// Writes all bytes.
     pub(crate) fn finish(&mut self) {
         if let Err(error) = self.file.write_all(&self.bytes[..self.filled]) {
             self.failed.get_or_insert_with(|| error.to_string());
@@ -69,7 +70,7 @@ impl Buffer {
         self.filled = 0;
     }
 
-    /// Why bytes are missing, if some are.
+    /// Why bytes are missing, if any are.
     pub(crate) fn failed(&self) -> Option<String> {
         self.failed.clone()
     }

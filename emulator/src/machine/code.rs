@@ -1,7 +1,7 @@
-//! The code that a machine runs: what lies at which address, in which address space, from when on.
+//! The code that a machine runs: by address, address space and time.
 //!
-//! The kernel's half of the addresses is the same in all address spaces. An address space is known by its CR3; what
-//! process it belongs to, the recorder finds out by who ran at the time.
+//! The kernel half of the addresses is the same in all address spaces. CR3 identifies an address space; the recorder
+//! determines its process from the thread that ran at the time.
 
 use std::{
     collections::HashMap,
@@ -16,19 +16,19 @@ use std::{
 use super::spool::{CodeNote, SpaceNote};
 
 const PAGE: u64 = 4096;
-/// The bits of CR3 that tell address spaces apart.
+/// The bits of CR3 that identify an address space.
 const CR3_PAGE: u64 = !0xfff;
 
-/// An address space. There is one of each as long as the machine runs.
+/// An address space. Lives as long as the machine runs.
 pub(crate) struct Space {
     /// CR3, or 0 for the kernel's half.
     key: u64,
-    /// How often code in it changed.
+    /// The number of changes of its code.
     epoch: AtomicU64,
 }
 
 impl Space {
-    /// A number for an address in here, which is another one after code changed; never 0.
+    /// A number for an address in this space, which changes when its code does; never 0.
     #[inline(always)]
     pub(crate) fn place(&self, pc: u64) -> u64 {
         let epoch = self.epoch.load(Ordering::Relaxed);
@@ -36,16 +36,16 @@ impl Space {
     }
 }
 
-/// What is known of a page.
+/// The known content of a page.
 struct Page {
     bytes: [u8; PAGE as usize],
-    /// Which bytes are known.
+    /// Bitmap of the known bytes.
     known: [u64; PAGE as usize / 64],
-    /// When it last changed; 0, if never.
+    /// Tick of its last change; 0 if it never changed.
     changed: u64,
 }
 
-/// What is known of the machine's code, and the files that say it.
+/// The known code of the machine, and the files that record it.
 pub(crate) struct Memory {
     kernel: &'static Space,
     inner: Mutex<Inner>,
@@ -68,11 +68,11 @@ pub(crate) struct Seen<'a> {
     pub(crate) clock: extern "C" fn() -> i64,
 }
 
-/// What was known of code.
+/// Result of comparing code with the known code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Sight {
     pub(crate) was: Was,
-    /// The tick at which something on its pages changed last; 0, where nothing ever did.
+    /// The tick of the last change on its pages; 0 if they never changed.
     pub(crate) changed: u64,
 }
 
@@ -81,9 +81,9 @@ pub(crate) struct Sight {
 pub(crate) enum Was {
     /// All of it was known.
     Known,
-    /// Some of it was not.
+    /// Some of it was unknown.
     Fresh,
-    /// It was something else until now.
+    /// Other code was there until now.
     Other,
 }
 
@@ -108,7 +108,7 @@ impl Memory {
         self.kernel
     }
 
-    /// The user's half of the address space of a CR3.
+    /// The user half of the address space of a CR3.
     pub(crate) fn space(&self, cr3: u64) -> &'static Space {
         let key = cr3 & CR3_PAGE;
         let mut inner = self.lock();
@@ -118,7 +118,7 @@ impl Memory {
             .or_insert_with(|| Box::leak(Box::new(Space { key, epoch: AtomicU64::new(0) })))
     }
 
-    /// A virtual processor has another CR3 from now on.
+    /// Records a new CR3 of a vCPU.
     pub(crate) fn switched(&self, index: u32, time: u64, cr3: u64) {
         let mut inner = self.lock();
         let note = SpaceNote { cpu: index, time, space: cr3 & CR3_PAGE };
@@ -126,7 +126,7 @@ impl Memory {
         inner.check(written);
     }
 
-    /// Code is about to run; writes down what is new of it.
+    /// Code is about to run; records what is new.
     pub(crate) fn see(&self, seen: &Seen<'_>) -> Sight {
         let mut inner = self.lock();
         let sight = inner.compare(seen);
@@ -147,7 +147,7 @@ impl Memory {
         Sight { changed: if changed { time } else { sight.changed }, ..sight }
     }
 
-    /// Writes what is left; why something is missing, if it is.
+    /// Writes the remaining bytes. Returns why some are missing, if any are.
     pub(crate) fn finish(&self) -> Option<String> {
         let mut inner = self.lock();
         let written = inner.code.flush().and_then(|()| inner.switches.flush());
@@ -196,7 +196,7 @@ impl Inner {
     }
 }
 
-/// The parts of some bytes that lie in one page each, with their addresses.
+/// Splits bytes at page borders, with their addresses.
 fn pieces(address: u64, bytes: &[u8]) -> impl Iterator<Item = (u64, &[u8])> {
     let first = (PAGE - address % PAGE) as usize;
     let (head, tail) = bytes.split_at(first.min(bytes.len()));

@@ -1,14 +1,14 @@
-//! A whole machine: a plugin of `qemu-system-x86_64` that emits the Intel PT of each virtual processor.
+//! A whole machine: a plugin of `qemu-system-x86_64` that emits Intel PT for each vCPU.
 //!
 //! ```text
 //! QEMU translates a block ──► Block: instructions, how it may end        Memory: code as it changes ──► code
-//! QEMU enters a block     ──► Vcpu: how did the one before end? ──Encoder──► Buffer ──────────────────► cpu-N.pt
+//! QEMU enters a block     ──► Vcpu: how did the previous one end? ──Encoder──► Buffer ────────────────► cpu-N.pt
 //! interrupt, exception    ──► Vcpu: FUP, TIP
-//! QEMU begins an insn     ──► Witness: the same account, counted one by one (where asked for)
+//! QEMU begins an insn     ──► Witness: the same account, counted one by one (if requested)
 //! ```
 //!
-//! Recording begins and ends with an instruction that the guest's init runs: a long NOP with a number in it that
-//! no compiler writes, which needs no privilege and does nothing on any processor.
+//! Recording begins and ends with an instruction that the guest's init runs: a long NOP with a number in it that no
+//! compiler emits. It needs no privilege and has no effect on any processor.
 
 mod block;
 mod buffer;
@@ -24,7 +24,7 @@ pub(crate) use plugin::install;
 pub(crate) use qemu::VERSION;
 pub use settings::{Privilege, Settings};
 
-/// Ticks of the time-stamp counter in a second: QEMU gives it to guests as it is. Takes a twentieth of a second.
+/// Ticks of the time-stamp counter per second, which QEMU passes to guests unchanged. Takes a twentieth of a second.
 pub fn tick_frequency() -> u64 {
     // SAFETY: all x86-64 processors have the instruction.
     let ticks = || unsafe { std::arch::x86_64::_rdtsc() };
@@ -34,7 +34,7 @@ pub fn tick_frequency() -> u64 {
     (u128::from(passed) * 1_000_000_000 / nanoseconds) as u64
 }
 
-/// Virtual processors that a machine may have.
+/// The most vCPUs of a machine.
 pub const VCPUS: usize = 16;
 
 /// `nopl 0x6f646f68(%rax,%rax,1)`: recording begins.

@@ -1,4 +1,4 @@
-//! The edge between a machine and QEMU.
+//! The interface between a machine and QEMU.
 
 use std::{
     cell::UnsafeCell,
@@ -42,33 +42,31 @@ struct Shared {
     board: *mut Scoreboard,
 }
 
-// SAFETY: the scoreboard is QEMU's, which looks after it itself; all else may be shared.
+// SAFETY: QEMU synchronizes its scoreboard; all other fields may be shared.
 unsafe impl Sync for Shared {}
 // SAFETY: as above.
 unsafe impl Send for Shared {}
 
 static SHARED: OnceLock<Shared> = OnceLock::new();
 
-/// Whether the guest's command runs: 0 not yet, 1 it does, 2 not any more.
+/// Whether the guest's command runs: 0 not yet, 1 now, 2 no longer.
 static STATE: AtomicU8 = AtomicU8::new(WAITING);
 const WAITING: u8 = 0;
 const RECORDING: u8 = 1;
 const ENDED: u8 = 2;
 
-/// The virtual processors. Each is used by the thread that runs it, and by the callback at QEMU's end, when none
-/// runs any more.
+/// The vCPUs. Each is used by the thread that runs it, and by the callback at QEMU's end, when none runs any more.
 struct Vcpus([UnsafeCell<Option<Vcpu>>; VCPUS]);
 
-// SAFETY: as said there.
+// SAFETY: each element has one user at a time, as described above.
 unsafe impl Sync for Vcpus {}
 
 static VCPU: Vcpus = Vcpus([const { UnsafeCell::new(None) }; VCPUS]);
 
-/// The virtual processor of the calling thread.
+/// The vCPU of the calling thread.
 ///
 /// # Safety
-/// The caller runs on behalf of this virtual processor, or none runs any more; and it holds no other reference
-/// to it.
+/// The caller runs on behalf of this vCPU, or none runs any more; and it holds no other reference to it.
 #[inline(always)]
 unsafe fn vcpu(index: c_uint) -> Option<&'static mut Option<Vcpu>> {
     let cell = VCPU.0.get(index as usize)?;
@@ -76,7 +74,7 @@ unsafe fn vcpu(index: c_uint) -> Option<&'static mut Option<Vcpu>> {
     Some(unsafe { &mut *cell.get() })
 }
 
-/// Sets up the recording of a machine whose spool is known.
+/// Sets up the recording of a machine with this spool.
 pub(crate) fn install(id: Id, spool: PathBuf) -> Result<(), String> {
     let wrong = |error: io::Error| format!("{}: {error}", spool.display());
     let settings = Settings::load(&spool).map_err(wrong)?;
@@ -139,21 +137,21 @@ extern "C" fn translate(tb: *mut Tb, _: *mut c_void) {
 }
 
 /// QEMU's code calls this before each block. It keeps the address of `CPUX86State` in `rbp` (TCG_AREG0). Blocks are
-/// translated for any address at which their page is mapped; where this one lies now, only RIP in there says. Reading
-/// it by the interface would take longer than the block. [`marked`] checks that it is where it should be.
+/// translated for any address at which their page is mapped; only RIP in that state contains the present address.
+/// Reading it through the interface would take longer than the block. [`marked`] checks that the state is as expected.
 #[unsafe(naked)]
 extern "C" fn entered(index: c_uint, block: *mut c_void) {
     std::arch::naked_asm!("mov rdx, rbp", "jmp {enter}", enter = sym enter)
 }
 
 extern "C" fn enter(index: c_uint, block: &'static Block, env: *const u64) {
-    // SAFETY: the callback is for this virtual processor.
+    // SAFETY: the callback is for this vCPU.
     let Some(slot) = (unsafe { vcpu(index) }) else { return };
     let state = STATE.load(Ordering::Relaxed);
     if slot.is_none() && state != RECORDING {
         return;
     }
-    // SAFETY: `env` is as `entered` says.
+    // SAFETY: `env` is the address of `CPUX86State`, see `entered`.
     let (pc, cr3) = unsafe { (env.add(qemu::ENV_RIP).read(), env.add(qemu::ENV_CR3).read()) };
     let Some(shared) = SHARED.get() else { return };
     match slot {
@@ -168,7 +166,7 @@ extern "C" fn enter(index: c_uint, block: &'static Block, env: *const u64) {
     }
 }
 
-/// A virtual processor is recorded from now on.
+/// Begins to record a vCPU.
 #[cold]
 fn begin(shared: &'static Shared, index: u32, cr3: u64) -> Option<Vcpu> {
     let path = spool::trace_path(&shared.spool, index);
@@ -187,11 +185,11 @@ fn begin(shared: &'static Shared, index: u32, cr3: u64) -> Option<Vcpu> {
 }
 
 extern "C" fn discontinuity(index: c_uint, kind: c_int, from: u64, to: u64, _: *mut c_void) {
-    // QEMU 11.1 reports a fault twice: when it is raised, with no place to go to, and when it is delivered.
+    // QEMU 11.1 reports a fault twice: when it is raised, without a destination, and when it is delivered.
     if from == to && kind != INTERRUPT {
         return;
     }
-    // SAFETY: the callback is for this virtual processor.
+    // SAFETY: the callback is for this vCPU.
     if let Some(Some(vcpu)) = unsafe { vcpu(index) }
         && !vcpu.has_ended()
     {
@@ -200,7 +198,7 @@ extern "C" fn discontinuity(index: c_uint, kind: c_int, from: u64, to: u64, _: *
     }
 }
 
-/// An instruction that is counted by itself.
+/// An instruction that is counted separately.
 struct Witnessed {
     /// Its distance from the block's start.
     offset: u64,
@@ -219,27 +217,27 @@ impl Witnessed {
     }
 }
 
-/// QEMU's code calls this before each instruction that is counted by itself; see [`entered`].
+/// QEMU's code calls this before each instruction that is counted separately; see [`entered`].
 #[unsafe(naked)]
 extern "C" fn witnessed(index: c_uint, insn: *mut c_void) {
     std::arch::naked_asm!("mov rdx, rbp", "jmp {witness}", witness = sym witness)
 }
 
 extern "C" fn witness(index: c_uint, insn: &'static Witnessed, env: *const u64) {
-    // SAFETY: the callback is for this virtual processor.
+    // SAFETY: the callback is for this vCPU.
     let Some(Some(vcpu)) = (unsafe { vcpu(index) }) else { return };
     if vcpu.has_ended() {
         return;
     }
     if insn.offset == 0 {
-        // SAFETY: `env` is as `entered` says. QEMU updates RIP when it enters a block, and not within it.
+        // SAFETY: `env` is as in `entered`. QEMU updates RIP when it enters a block, and not within it.
         vcpu.witness_base = unsafe { env.add(qemu::ENV_RIP).read() };
     }
     let address = vcpu.witness_base.wrapping_add(insn.offset);
     vcpu.witness.begin(Begun { address, to_itself: insn.to_itself, raises: insn.raises });
 }
 
-/// The guest begins or ends what is to be recorded.
+/// The guest begins or ends the recording.
 #[unsafe(naked)]
 extern "C" fn marked(index: c_uint, state: *mut c_void) {
     std::arch::naked_asm!("mov rdx, rbp", "jmp {mark}", mark = sym mark)
@@ -248,7 +246,7 @@ extern "C" fn marked(index: c_uint, state: *mut c_void) {
 extern "C" fn mark(_: c_uint, state: *mut c_void, env: *const u64) {
     let Some(shared) = SHARED.get() else { return };
     let state = state.addr() as u8;
-    // SAFETY: `env` is as `entered` says.
+    // SAFETY: `env` is as in `entered`.
     let (rip, cr3) = unsafe { (env.add(qemu::ENV_RIP).read(), env.add(qemu::ENV_CR3).read()) };
     let same = |name: &str, word: u64, mask: u64| {
         register(&shared.api, name).is_some_and(|value| value & mask == word & mask)
@@ -263,13 +261,13 @@ extern "C" fn mark(_: c_uint, state: *mut c_void, env: *const u64) {
     _ = STATE.compare_exchange(before, state, Ordering::AcqRel, Ordering::Relaxed);
 }
 
-/// Reads a register of the virtual processor that calls.
+/// Reads a register of the calling vCPU.
 fn register(api: &Api, name: &str) -> Option<u64> {
     let registers = (api.registers)();
     if registers.is_null() {
         return None;
     }
-    // SAFETY: QEMU gives an array of descriptors, which is ours.
+    // SAFETY: QEMU returns an array of descriptors, which the caller owns.
     let registers = unsafe {
         std::slice::from_raw_parts(
             (*registers).data.cast::<qemu::RegisterDescriptor>(),
@@ -296,7 +294,7 @@ extern "C" fn exit(_: *mut c_void) {
     let Some(shared) = SHARED.get() else { return };
     let mut machine = Machine::default();
     for index in 0..VCPUS as u32 {
-        // SAFETY: no virtual processor runs any more.
+        // SAFETY: no vCPU runs any more.
         if let Some(Some(vcpu)) = unsafe { vcpu(index) } {
             if !vcpu.has_ended() {
                 vcpu.end(None);

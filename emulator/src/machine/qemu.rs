@@ -1,13 +1,13 @@
-//! QEMU's plugin interface, version 7 (QEMU 11.1's `include/plugins/qemu-plugin.h`), as far as a whole machine
-//! uses it.
+//! The parts of QEMU's plugin interface, version 7 (QEMU 11.1's `include/plugins/qemu-plugin.h`), that a whole machine
+//! needs.
 
 use std::ffi::{c_char, c_int, c_uint, c_void};
 
 use crate::qemu::{Id, Insn, Tb, function};
 
-/// The interface version that this part speaks.
+/// The interface version of this module.
 pub(crate) const VERSION: c_int = 7;
-/// Words of `CPUX86State`, of which QEMU 11.1 keeps the address in `rbp` (TCG_AREG0): RSP, RIP, CR3.
+/// Word indexes in `CPUX86State`, whose address QEMU 11.1 keeps in `rbp` (TCG_AREG0): RIP, CR3.
 pub(crate) const ENV_RIP: usize = 32;
 /// See [`ENV_RIP`].
 pub(crate) const ENV_CR3: usize = 72;
@@ -79,12 +79,12 @@ pub(crate) struct Api {
     pub(crate) read_register: extern "C" fn(*mut c_void, *mut GArray) -> bool,
     pub(crate) byte_array: extern "C" fn() -> *mut GArray,
     pub(crate) set_size: extern "C" fn(*mut GArray, c_uint) -> *mut GArray,
-    /// The time-stamp counter that guests read, as far as they did not set it.
+    /// The time-stamp counter that guests read, unless they set it.
     pub(crate) ticks: extern "C" fn() -> i64,
 }
 
 impl Api {
-    /// Finds the functions in the running QEMU; the name of the first that is missing, else.
+    /// Looks up the functions in the running QEMU.
     pub(crate) fn find() -> Result<Api, String> {
         Ok(Api {
             on_vcpu: function(c"qemu_plugin_register_vcpu_init_cb")?,

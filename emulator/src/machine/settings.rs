@@ -1,4 +1,4 @@
-//! What the recorder asks of an emulated machine: a small file in the spool.
+//! The settings of an emulated machine: a small file in the spool, written by the recorder.
 
 use std::{io, path::Path};
 
@@ -10,15 +10,15 @@ use serde::{Deserialize, Serialize};
 pub struct Settings {
     /// Bytes of trace between PSB packets.
     pub psb_period: u64,
-    /// TSC packets.
+    /// Whether to emit TSC packets.
     pub tsc: bool,
-    /// MTC packets, one each `2^period` ticks of the crystal clock.
+    /// The period of MTC packets: one per `2^period` ticks of the crystal clock.
     pub mtc_period: Option<u8>,
     /// Whether returns are compressed.
     pub return_compression: bool,
-    /// Which code is recorded.
+    /// The recorded code.
     pub privilege: Privilege,
-    /// Whether instructions are counted one by one as well, which takes about as long again.
+    /// Whether to count instructions one by one as well, which doubles the time.
     pub witness: bool,
 }
 
@@ -28,9 +28,9 @@ pub enum Privilege {
     /// All.
     #[default]
     All,
-    /// The kernel's: addresses of the upper half.
+    /// The kernel: addresses of the upper half.
     Kernel,
-    /// User space's: addresses of the lower half.
+    /// User space: addresses of the lower half.
     User,
 }
 
@@ -52,7 +52,7 @@ impl Settings {
     /// Reads the settings of a spool.
     ///
     /// # Errors
-    /// What the system says, or what is wrong with the file.
+    /// The system's error, or what is wrong with the file.
     pub fn load(spool: &Path) -> io::Result<Settings> {
         Ok(serde_json::from_slice(&std::fs::read(spool.join(FILE))?)?)
     }
@@ -60,7 +60,7 @@ impl Settings {
     /// Writes the settings of a spool.
     ///
     /// # Errors
-    /// What the system says.
+    /// The system's error.
     pub fn save(&self, spool: &Path) -> io::Result<()> {
         std::fs::write(spool.join(FILE), serde_json::to_vec(self)?)
     }

@@ -1,10 +1,10 @@
-//! The spool of a machine: a folder of files through which the plugin tells the recorder what happened.
+//! The spool of a machine: a folder of files that the plugin writes for the recorder.
 //!
 //! ```text
 //! settings.json     recorder → plugin
 //! cpu-N.pt          trace bytes
-//! code              code as it became known: CodeNote, its bytes, and so on
-//! spaces            address spaces of virtual processors: SpaceNote, and so on
+//! code              code in order of discovery: CodeNote, its bytes, and so on
+//! spaces            address spaces of vCPUs: SpaceNote, and so on
 //! machine.json      what really ran; written last
 //! ```
 
@@ -18,41 +18,41 @@ use serde::{Deserialize, Serialize};
 
 use super::truth::Account;
 
-/// Name of the file of code.
+/// Name of the code file.
 pub(crate) const CODE: &str = "code";
 /// Name of the file of address spaces.
 pub(crate) const SPACES: &str = "spaces";
 /// Name of the file of accounts.
 pub(crate) const MACHINE: &str = "machine.json";
 
-/// The file of a virtual processor's trace bytes.
+/// The file of a vCPU's trace bytes.
 pub fn trace_path(spool: &Path, cpu: u32) -> PathBuf {
     spool.join(format!("cpu-{cpu}.pt"))
 }
 
-/// Code that became known.
+/// Code that was discovered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CodeNote {
-    /// The virtual processor that was about to run it.
+    /// The vCPU that was about to run it.
     pub cpu: u32,
-    /// Something else was there before.
+    /// Whether it replaced other code.
     pub changed: bool,
-    /// When, in ticks.
+    /// The time, in ticks.
     pub time: u64,
-    /// Its address space, by CR3; 0 for the kernel's half of all of them.
+    /// Its address space, by CR3; 0 for the kernel half of all of them.
     pub space: u64,
     /// First address.
     pub address: u64,
-    /// Bytes.
+    /// Length in bytes.
     pub length: u64,
 }
 
-/// A virtual processor has another address space from a time on.
+/// A vCPU changes its address space.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SpaceNote {
-    /// The virtual processor.
+    /// The vCPU.
     pub cpu: u32,
-    /// When, in ticks.
+    /// The time, in ticks.
     pub time: u64,
     /// The address space, by CR3.
     pub space: u64,
@@ -77,11 +77,10 @@ impl SpaceNote {
     }
 }
 
-/// Reads the code of a spool, in the order in which it became known, with its bytes. A note that was cut short ends
-/// it.
+/// Reads the code of a spool in order of discovery, with its bytes. A truncated note ends the list.
 ///
 /// # Errors
-/// What the system says.
+/// The system's error.
 pub fn read_code(spool: &Path) -> io::Result<Vec<(CodeNote, Vec<u8>)>> {
     let mut file = BufReader::new(File::open(spool.join(CODE))?);
     let mut notes = Vec::new();
@@ -97,10 +96,10 @@ pub fn read_code(spool: &Path) -> io::Result<Vec<(CodeNote, Vec<u8>)>> {
     Ok(notes)
 }
 
-/// Reads the address spaces of a spool, in order of time for each processor.
+/// Reads the address spaces of a spool, in order of time for each vCPU.
 ///
 /// # Errors
-/// What the system says.
+/// The system's error.
 pub fn read_spaces(spool: &Path) -> io::Result<Vec<SpaceNote>> {
     let mut file = BufReader::new(File::open(spool.join(SPACES))?);
     let mut notes = Vec::new();
@@ -110,7 +109,7 @@ pub fn read_spaces(spool: &Path) -> io::Result<Vec<SpaceNote>> {
     Ok(notes)
 }
 
-/// The next words of a file; `None` at its end, also where it comes early.
+/// The next words of a file; `None` at its end, even in the middle of a word.
 fn words<const N: usize>(file: &mut impl Read) -> io::Result<Option<[u64; N]>> {
     let mut words = [0; N];
     for word in &mut words {
@@ -127,33 +126,33 @@ fn words<const N: usize>(file: &mut impl Read) -> io::Result<Option<[u64; N]>> {
 /// What really ran on a machine.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Machine {
-    /// Its virtual processors, as far as they ran anything.
+    /// The vCPUs that ran anything.
     pub cpus: Vec<Cpu>,
-    /// Why files lack something, if they do.
+    /// Why files are incomplete, if they are.
     pub failed: Option<String>,
 }
 
-/// What really ran on a virtual processor.
+/// What really ran on a vCPU.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Cpu {
     /// Its number.
     pub cpu: u32,
-    /// All that ran.
+    /// Everything that ran.
     pub account: Account,
-    /// What of it is recorded.
+    /// The recorded part of it.
     pub traced: Account,
-    /// The same as `account`, counted one by one, where that was asked for.
+    /// Like `account`, but counted one by one, if requested.
     pub witness: Option<Account>,
-    /// See there.
+    /// Further counters.
     pub counters: Counters,
 }
 
-/// What else is known of a virtual processor.
+/// Counters of a vCPU.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Counters {
-    /// When recording began, in ticks.
+    /// Begin of the recording, in ticks.
     pub start: u64,
-    /// When it ended.
+    /// End of the recording, in ticks.
     pub end: u64,
     /// Bytes of trace.
     pub bytes: u64,
@@ -169,11 +168,11 @@ pub struct Counters {
     pub changes: u64,
     /// Blocks left in their middle without an exception.
     pub left_early: u64,
-    /// Instructions begun again.
+    /// Instructions that began again.
     pub restarted: u64,
-    /// Block successions that no rule explains; 0 unless the emulator is wrong.
+    /// Unexplained block successions; 0 unless the emulator is wrong.
     pub surprises: u64,
-    /// Why trace bytes are missing, if some are.
+    /// Why trace bytes are missing, if any are.
     pub failed: Option<String>,
 }
 
@@ -181,7 +180,7 @@ impl Machine {
     /// Reads the accounts of a spool.
     ///
     /// # Errors
-    /// What the system says: the file is not there where QEMU did not come to its end.
+    /// The system's error: the file does not exist if QEMU did not end properly.
     pub fn load(spool: &Path) -> io::Result<Machine> {
         Ok(serde_json::from_slice(&std::fs::read(spool.join(MACHINE))?)?)
     }

@@ -1,31 +1,31 @@
-//! What really ran: how many instructions, and a digest of their addresses in their order.
+//! What really ran: the number of instructions, and a digest of their addresses in order.
 //!
-//! The digest of a row of addresses is `digest = digest * FACTOR + address` for each, in 64 bits. It is linear in
-//! the address at which a block lies, so that a whole block is taken in at once.
+//! The digest of a sequence of addresses is `digest = digest * FACTOR + address` for each, in 64 bits. It is linear in
+//! the address of a block, so a whole block is added at once.
 
 use serde::{Deserialize, Serialize};
 
-/// By what a digest is multiplied before the next address is added; odd, so that nothing is lost.
+/// The factor of a digest; odd, so that no bits are lost.
 pub const FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// Instructions, and the digest of their addresses.
+/// The instructions that ran, and the digest of their addresses.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Account {
-    /// Instructions retired; a repeated string instruction is one, however many rounds it makes.
+    /// Instructions retired; a repeated string instruction counts once, whatever its number of iterations.
     pub instructions: u64,
     /// The digest of their addresses, in order.
     pub digest: u64,
 }
 
 impl Account {
-    /// One more instruction retired.
+    /// Adds an instruction.
     #[inline(always)]
     pub fn retire(&mut self, address: u64) {
         self.instructions += 1;
         self.digest = self.digest.wrapping_mul(FACTOR).wrapping_add(address);
     }
 
-    /// All instructions of a block retired that lies at `pc`.
+    /// Adds all instructions of a block at `pc`.
     #[inline(always)]
     pub(crate) fn retire_all(&mut self, block: &Digest, pc: u64) {
         self.instructions += block.instructions;
@@ -45,7 +45,7 @@ pub(crate) struct Digest {
 }
 
 impl Digest {
-    /// Of instructions at these distances from the block's start.
+    /// The digest of instructions at these offsets from the block's start.
     pub(crate) fn of(offsets: impl Iterator<Item = u64>) -> Digest {
         let empty = Digest { instructions: 0, power: 1, slope: 0, constant: 0 };
         offsets.fold(empty, |digest, offset| Digest {
@@ -57,19 +57,19 @@ impl Digest {
     }
 }
 
-/// Counts instructions as QEMU begins them one by one; shares nothing with blocks and how they end.
+/// Counts instructions as QEMU begins them one by one, independent of blocks and their ends.
 ///
-/// An instruction that was begun has retired when another one begins, or an interrupt or exception comes that does
-/// not leave from its own address. Begun anew at once it has not: a repeated string instruction makes its rounds so,
-/// and QEMU runs an access to a device again.
+/// A begun instruction has retired when another one begins, or at an interrupt or exception that does not leave from
+/// its address. If it begins again at once, it has not retired: a repeated string instruction iterates that way, and
+/// QEMU repeats an access to a device.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Witness {
     pub(crate) account: Account,
-    /// The instruction that was begun last, if nothing is known of its end.
+    /// The last begun instruction, if its end is unknown.
     begun: Option<Begun>,
 }
 
-/// An instruction that was begun.
+/// An instruction that has begun.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Begun {
     pub(crate) address: u64,
@@ -92,7 +92,7 @@ impl Witness {
         self.begun = Some(next);
     }
 
-    /// An interrupt or exception leaves from before `from`.
+    /// An interrupt or exception leaves before the instruction at `from`.
     pub(crate) fn interrupt(&mut self, from: u64) {
         if let Some(begun) = self.begun.take()
             && (begun.address != from || begun.raises || begun.to_itself)
@@ -101,7 +101,7 @@ impl Witness {
         }
     }
 
-    /// The recording ends before the instruction at `next`, or within the one that was begun last.
+    /// The recording ends before the instruction at `next`, or, without one, within the last begun instruction.
     pub(crate) fn end(&mut self, next: Option<u64>) {
         if let Some(address) = next {
             self.begin(Begun { address, to_itself: false, raises: false });
@@ -136,7 +136,7 @@ mod tests {
     fn what_was_begun_has_retired_unless_it_was_left() {
         let plain = |address| Begun { address, to_itself: false, raises: false };
         let mut witness = Witness::default();
-        // A string instruction makes three rounds, and is interrupted before a fourth.
+        // A string instruction iterates three times, and is interrupted before a fourth iteration.
         [1, 2, 2, 2].into_iter().for_each(|address| witness.begin(plain(address)));
         witness.interrupt(2);
         witness.begin(plain(100));

@@ -1,4 +1,4 @@
-//! A virtual processor: each block that it enters says how the one before ended.
+//! A vCPU: each block that it enters shows how the one before ended.
 //!
 //! ```text
 //! previous block, how far it came ──where control is now──► taken? target? left early? ──► Encoder ──► Buffer
@@ -19,46 +19,46 @@ use super::{
 };
 use crate::block::Kind;
 
-/// Blocks between two looks at the clock.
+/// Blocks between two checks of the clock.
 const PATIENCE: u32 = 32;
-/// Periods of MTC packets that may be made up for; after a longer sleep there is a TSC packet instead.
+/// The most MTC packets that are emitted at once; after a longer sleep a TSC packet replaces them.
 const MOST_MTC: u64 = 64;
-/// Set in the addresses of the kernel's half.
+/// This bit is set in addresses of the kernel half.
 const KERNEL: u64 = 1 << 63;
 
-/// A virtual processor that is being recorded. Only its own thread uses it.
+/// A vCPU that is recorded. Only its own thread uses it.
 pub(crate) struct Vcpu {
     pub(crate) index: u32,
     encoder: Encoder,
     buffer: Buffer,
     ticks: extern "C" fn() -> i64,
     privilege: Privilege,
-    /// Whether packets are being made.
+    /// Whether packets are emitted.
     tracing: bool,
-    /// The block that was entered last, unless its end is known already.
+    /// The last entered block, unless its end is already traced.
     previous: Option<&'static Block>,
-    /// What to add to the addresses of that block.
+    /// The offset to add to the addresses of that block.
     shift: u64,
-    /// Where QEMU's code stores the index of the instruction that it begins.
+    /// Address of the word in which QEMU's code stores the index of the instruction that it begins.
     begun: *const u64,
     cr3: u64,
     kernel: &'static Space,
     user: &'static Space,
     now: u64,
-    /// The last TSC packet's.
+    /// The time of the last TSC packet.
     stamped: u64,
     patience: u32,
     next_psb: u64,
     pub(crate) account: Account,
     pub(crate) traced: Account,
     pub(crate) witness: Witness,
-    /// Where the block lies whose instructions the witness sees.
+    /// The address of the block whose instructions the witness sees.
     pub(crate) witness_base: u64,
     ended: bool,
     pub(crate) counters: Counters,
 }
 
-/// What a virtual processor starts with.
+/// The initial state of a vCPU.
 pub(crate) struct Start {
     pub(crate) index: u32,
     pub(crate) encoder: Encoder,
@@ -98,19 +98,19 @@ impl Vcpu {
             counters: Counters { start: now, ..Counters::default() },
         };
         memory.switched(index, now, cr3);
-        // The PSB+ says it.
+        // The PSB+ contains it.
         vcpu.encoder.set_cr3(cr3, now, &mut Vec::new());
         vcpu.synchronize(None);
         vcpu
     }
 
-    /// Whether nothing of it is recorded any more.
+    /// Whether its recording has ended.
     #[inline(always)]
     pub(crate) fn has_ended(&self) -> bool {
         self.ended
     }
 
-    /// It is about to run `block`, which lies at `pc`.
+    /// The vCPU is about to run `block`, which is at `pc`.
     #[inline(always)]
     pub(crate) fn enter(&mut self, block: &'static Block, pc: u64, cr3: u64, memory: &Memory) {
         self.resolve(pc);
@@ -163,7 +163,7 @@ impl Vcpu {
         }
     }
 
-    /// Traces how the previous block ended, if control is at `next`.
+    /// Traces the end of the previous block; control is now at `next`.
     #[inline(always)]
     fn resolve(&mut self, next: u64) {
         let Some(block) = self.previous.take() else { return };
@@ -195,7 +195,7 @@ impl Vcpu {
             Kind::Jump if self.tracing => encoder.indirect(next, now, buffer),
             Kind::CallIndirect => {
                 self.counters.calls += 1;
-                // A call to the next instruction leaves no return address behind.
+                // Return compression ignores a call to the next instruction.
                 if next != fall {
                     encoder.call(fall);
                 }
@@ -209,8 +209,8 @@ impl Vcpu {
         }
     }
 
-    /// A system call, or the way back from the kernel. User space sees what the kernel mapped meanwhile, so that
-    /// the time is told before it goes on; and so it is at IRET, by which processors learn of changed code.
+    /// A system call, or the return from the kernel. A TSC packet precedes the return, as user space sees what the
+    /// kernel mapped meanwhile; and precedes every IRET, which makes processors see changed code.
     fn far(&mut self, block: &Block, next: u64) {
         let from = block.flow.pc.wrapping_add(self.shift);
         if from & KERNEL != 0 && (next & KERNEL == 0 || block.interrupt_return) {
@@ -227,8 +227,8 @@ impl Vcpu {
         }
     }
 
-    /// The block was left before its end without an exception: by an access to a device, or because it wrote over
-    /// its own code. The instruction ran, or it is to be begun again.
+    /// The block was left before its end without an exception: by an access to a device, or because it wrote over its
+    /// own code. The instruction ran, or it will begin again.
     #[cold]
     fn left_early(&mut self, block: &Block, begun: u64, next: u64) {
         let flow = &block.flow;
@@ -249,7 +249,7 @@ impl Vcpu {
         }
     }
 
-    /// Nothing explains how control came from the instruction at `at` to `next`.
+    /// Control came from the instruction at `at` to `next` for an unknown reason.
     fn surprise(&mut self, at: u64, next: u64) {
         self.counters.surprises += 1;
         if self.counters.surprises <= 10 {
@@ -258,7 +258,7 @@ impl Vcpu {
         self.transfer(at, next);
     }
 
-    /// An interrupt or exception leaves from before `from`, and goes to `to`.
+    /// An interrupt or exception leaves before the instruction at `from`, and goes to `to`.
     pub(crate) fn interrupt(&mut self, from: u64, to: u64) {
         self.counters.interrupts += 1;
         if let Some(block) = self.previous {
@@ -285,7 +285,7 @@ impl Vcpu {
         self.transfer(from, to);
     }
 
-    /// FUP and TIP, or as much of it as is recorded.
+    /// Emits FUP and TIP, or a FUP alone if the target is not recorded.
     fn transfer(&mut self, from: u64, to: u64) {
         if !self.tracing {
             return;
@@ -308,7 +308,7 @@ impl Vcpu {
         memory.switched(self.index, self.now, cr3);
     }
 
-    /// A TSC packet.
+    /// Emits a TSC packet.
     fn stamp(&mut self) {
         self.now = (self.ticks)() as u64;
         self.stamped = self.now;
@@ -316,7 +316,7 @@ impl Vcpu {
         self.encoder.set_clock(self.now, &mut self.buffer);
     }
 
-    /// The MTC packets that are due, or a TSC packet where there are too many of them.
+    /// Emits the MTC packets that are due, or a TSC packet if they are too many.
     #[cold]
     fn look_at_clock(&mut self) {
         self.patience = PATIENCE;
@@ -333,13 +333,13 @@ impl Vcpu {
         }
     }
 
-    /// Makes sure that the recording has the block's code, at the time at which it runs.
+    /// Makes sure that the recording contains the block's code at the time at which it runs.
     #[cold]
     fn learn(&mut self, block: &Block, pc: u64, space: &'static Space, memory: &Memory) {
         let place = space.place(pc);
         let seen = memory.see(&Seen { index: self.index, space, pc, bytes: &block.bytes, clock: self.ticks });
         self.counters.changes += u64::from(seen.was == Was::Other);
-        // What is there now must not seem to run before it was there, nor what was there before after it.
+        // The new code must not appear to run before it was there, nor the old code after that.
         if seen.changed > self.stamped {
             if self.tracing {
                 self.encoder.interrupt(pc, self.now, &mut self.buffer);
@@ -350,7 +350,7 @@ impl Vcpu {
         block.known_at[self.index as usize].store(place, Ordering::Relaxed);
     }
 
-    /// Goes on tracing at `pc`, or ends it, as is asked for.
+    /// Resumes tracing at `pc`, or stops it, as the settings require.
     #[cold]
     fn set_tracing(&mut self, pc: u64) {
         if self.tracing {
@@ -363,7 +363,7 @@ impl Vcpu {
         }
     }
 
-    /// A PSB is due, or bytes are to be written to the file.
+    /// A PSB is due, or bytes must be written to the file.
     #[cold]
     fn make_room(&mut self, pc: u64) {
         if self.buffer.position() >= self.next_psb {
@@ -381,8 +381,7 @@ impl Vcpu {
         self.buffer.spill(self.next_psb);
     }
 
-    /// The recording ends: before the instruction at `next`, or where it is unknown before the one that was begun
-    /// last.
+    /// The recording ends: before the instruction at `next`, or, if that is unknown, before the last begun instruction.
     pub(crate) fn end(&mut self, next: Option<u64>) {
         let at = match (next, self.previous) {
             (Some(next), _) => {

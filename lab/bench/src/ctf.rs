@@ -1,5 +1,5 @@
-//! `cargo bench-peers ctf [TRACE]`: how fast software events are read, beside babeltrace2, on one thread and on
-//! two, and in how much memory. `cargo bench-peers analyses [TRACE]`: the same of what is computed from them.
+//! `cargo bench-peers ctf [TRACE]`: speed and memory of reading software events, compared with babeltrace2, on one
+//! thread and on two. `cargo bench-peers analyses [TRACE]`: the same for analyses of these events.
 
 use std::{
     path::{Path, PathBuf},
@@ -16,25 +16,25 @@ use super::{Tap, in_turn, millis, peak_memory, two_threads};
 
 /// Runs of each.
 const ROUNDS: usize = 5;
-/// Runs on one thread and on two in turn: they are short, and as far apart as a machine's speed may change else.
+/// Alternating runs on one thread and on two: they are short, and a machine's speed drifts otherwise.
 const SCALING_ROUNDS: usize = 31;
-/// The trace that the goals are of.
+/// The trace of the goals.
 const ARCHIVE: &str = "../shared/data/ctf/lttng2.13-kernel6.1-4cpu-18M.tar.zst";
-/// The most own memory, apart from chunks, in kB.
+/// The most private memory, without chunks, in kB.
 const MEMORY: u64 = 150_000;
 
-/// A way to read all of a trace.
+/// A way to read a whole trace.
 pub(super) struct Reading {
     what: &'static str,
     ours: fn(&Path, usize) -> Command,
     theirs: fn(&Path) -> Command,
-    /// How many times faster than theirs it is to be.
+    /// The required speed-up over the peer.
     goal: f64,
-    /// Whether two threads have a goal too.
+    /// Whether the speed-up of two threads has a goal, too.
     scales: bool,
 }
 
-/// What is measured as `ctf`.
+/// The readings of `ctf`.
 pub(super) const READINGS: &[Reading] = &[
     Reading { what: "count", ours: count, theirs: dummy, goal: 30.0, scales: true },
     Reading { what: "every field", ours: fields, theirs: dummy, goal: 12.0, scales: true },
@@ -42,7 +42,7 @@ pub(super) const READINGS: &[Reading] = &[
     Reading { what: "jsonl", ours: jsonl, theirs: babeltrace, goal: 5.0, scales: false },
 ];
 
-/// What is measured as `analyses`.
+/// The readings of `analyses`.
 pub(super) const ANALYSES: &[Reading] = &[
     Reading { what: "count", ours: count, theirs: dummy, goal: 30.0, scales: true },
     Reading { what: "cpu", ours: cpu, theirs: dummy, goal: 20.0, scales: true },
@@ -115,19 +115,19 @@ pub(super) fn run(readings: &[Reading], traces: &[String]) -> Outcome {
     Ok(())
 }
 
-/// Takes a trace out of the system's memory, which then keeps what it reads in larger pieces than what was written
-/// bit by bit when the trace was unpacked: so others find theirs, too.
+/// Evicts a trace from the page cache. When it is read again, the cache keeps it in larger pages than after the
+/// piecewise writes of unpacking: as other users have it.
 fn forget(trace: &Path) -> Outcome {
     let mut find = Command::new("find");
     find.arg(trace).args(["-type", "f", "-exec", "sync", "{}", ";"]);
     command::run(find.args(["-exec", "dd", "if={}", "iflag=nocache", "count=0", "status=none", ";"]))
 }
 
-/// Reads a trace before a program does, so that all of it is in memory.
+/// Reads a trace before a program does, so that all of it is in the page cache.
 fn read(trace: &Path, program: Command) -> Command {
     let mut find = Command::new("find");
     find.arg(trace).args(["-type", "f", "-exec", "cat", "{}", "+"]).stdout(Stdio::null());
-    // What can't be read is for the program to tell.
+    // If reading fails, the program reports that.
     let _ = find.status();
     program
 }

@@ -1,5 +1,4 @@
-//! How fast the trace of a recording is decoded beside the decoders of others, on the same bytes, in processor time
-//! of one thread.
+//! The speed of decoding a recording compared with other decoders on the same bytes, in CPU time of one thread.
 
 use std::{
     collections::BTreeMap,
@@ -19,10 +18,10 @@ use super::median;
 /// Runs of each; an odd number, so that there is a median.
 pub(super) const ROUNDS: usize = 5;
 
-/// Who decodes, and what.
+/// A decoder, and what it decodes.
 type Decoder = (&'static str, &'static str);
 
-/// All that are measured, each once a round.
+/// All measured decoders; each runs once per round.
 const DECODERS: [Decoder; 10] = [
     ("hodo", "packets"),
     ("libipt", "packets"),
@@ -36,16 +35,16 @@ const DECODERS: [Decoder; 10] = [
     ("libipt", "insns"),
 ];
 
-/// Those that take so long that not all configurations are measured.
+/// These are so slow that they are not measured in all configurations.
 const INSTRUCTIONS: [&str; 2] = ["instructions", "insns"];
 
-/// Something to decode, and who does it beside us.
+/// A kind of decoding, ours and a peer's.
 struct Contest {
     ours: &'static str,
     theirs: Decoder,
-    /// How many times as fast we are to be at first sight, and at second.
+    /// The required speed-up, cold and warm.
     goals: Option<[f64; 2]>,
-    /// What they do less than we, or more.
+    /// What the peer does less than we, or more.
     difference: &'static str,
 }
 
@@ -60,19 +59,19 @@ const CONTESTS: [Contest; 7] = [
     Contest { ours: "instructions", theirs: ("libipt", "insns"), goals: Some([10.0, 10.0]), difference: "" },
 ];
 
-/// What a harness prints; of several recordings, the sums.
+/// The output of a harness; for several recordings, the sums.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Measured {
     bytes: f64,
-    /// Nanoseconds at first sight, and at second.
+    /// Nanoseconds, cold and warm.
     times: [f64; 2],
     errors: u64,
 }
 
-/// What was measured of a recording; who refused it is missing.
+/// The measurements of a recording, without decoders that refused it.
 pub(super) type OfRecording = BTreeMap<Decoder, Measured>;
 
-/// The harnesses around the decoders.
+/// The harnesses of the decoders.
 pub(super) struct Harnesses {
     libipt: PathBuf,
     peers: PathBuf,
@@ -93,7 +92,7 @@ impl Harnesses {
         Ok(Harnesses { libipt, peers: peers.join("release/peers"), ours: shipped("hodo-speed") })
     }
 
-    /// Decodes a recording with each, in turn; instruction by instruction, too, if that is asked for.
+    /// Decodes a recording with each decoder in rotation; also instruction by instruction, if requested.
     pub(super) fn measure(&self, recording: &Path, instructions: bool) -> Outcome<OfRecording> {
         let mut words = Vec::new();
         for of_thread in judge::harness_arguments(recording)?.into_values() {
@@ -114,7 +113,7 @@ impl Harnesses {
                 harness.arg(mode);
                 let measured = match who {
                     "hodo" => Some(measured(harness.arg(recording))?),
-                    // Who can't decode it has no figure.
+                    // A decoder that fails has no measurement.
                     _ => measured(harness.args(&words)).ok(),
                 };
                 rounds.entry(decoder).or_default().extend(measured);
@@ -136,7 +135,7 @@ fn measured(harness: &mut Command) -> Outcome<Measured> {
     Ok(Measured { bytes: bytes? as f64, times: [cold? as f64, hot? as f64], errors: errors? })
 }
 
-/// Prints what was measured of recordings, and of all together.
+/// Prints the measurements of recordings, and of all together.
 pub(super) fn print(recordings: &[(String, OfRecording)]) {
     let names: Vec<&str> = recordings.iter().map(|(name, _)| name.as_str()).collect();
     println!("| MB/s cold, hot; times as fast | {} | all | goals | they |", names.join(" | "));

@@ -1,5 +1,5 @@
-//! How fast we record and read, and in how much memory: `cargo bench-peers pt` of Intel PT, `ctf` of software events,
-//! `analyses` of what is computed from these. Programs that are compared run in turn, with the file in the page cache.
+//! Speed and memory of recording and reading: `cargo bench-peers pt` for Intel PT, `ctf` for software events,
+//! `analyses` for analyses of these. Compared programs run alternately, with the file in the page cache.
 
 mod ctf;
 mod decoders;
@@ -21,7 +21,7 @@ use nix::sys::{
 };
 use workbench::{Outcome, command};
 
-/// How much faster two threads are to be.
+/// The required speed-up of two threads.
 const TWO_THREADS: f64 = 1.85;
 
 /// Runs all measurements.
@@ -34,7 +34,7 @@ pub fn run(arguments: &[String]) -> Outcome {
     }
 }
 
-/// The most memory of its own that a program takes, in kB, and how long it runs; without its output.
+/// The most private memory of a program in kB, and its run time; its output is dropped.
 fn peak_memory(command: &mut Command) -> Outcome<(u64, Duration)> {
     let begin = Instant::now();
     let mut child = command.stdout(Stdio::null()).spawn()?;
@@ -50,14 +50,14 @@ fn peak_memory(command: &mut Command) -> Outcome<(u64, Duration)> {
     }
 }
 
-/// A process's memory apart from mapped files, in kB.
+/// A process's memory without mapped files, in kB.
 fn own_memory(status: &str) -> Option<u64> {
     let text = fs::read_to_string(status).ok()?;
     let line = text.lines().find_map(|line| line.strip_prefix("RssAnon:"))?;
     line.split_ascii_whitespace().next()?.parse().ok()
 }
 
-/// How long a command took.
+/// The duration of a command.
 #[derive(Clone, Copy)]
 struct Took {
     elapsed: Duration,
@@ -65,27 +65,27 @@ struct Took {
     processor: Duration,
 }
 
-/// Runs a command without its output.
+/// Runs a command, and drops its output.
 fn took(command: &mut Command) -> Outcome<Took> {
     let (begin, before) = (Instant::now(), children_time()?);
     command::quietly(command.stdout(Stdio::null()))?;
     Ok(Took { elapsed: begin.elapsed(), processor: children_time()? - before })
 }
 
-/// User and system time of the programs that this one started, those that ended.
+/// User and system time of the ended child processes.
 fn children_time() -> Outcome<Duration> {
     let usage = getrusage(UsageWho::RUSAGE_CHILDREN)?;
     let micros = [usage.user_time(), usage.system_time()].map(|time| time.num_microseconds());
     Ok(Duration::from_micros(micros.iter().sum::<i64>().try_into()?))
 }
 
-/// The median time of each command, started in turn, without their output.
+/// The median time of each command, started alternately, without output.
 fn in_turn<const N: usize>(rounds: usize, commands: [&dyn Fn() -> Command; N]) -> Outcome<[Duration; N]> {
     let elapsed = |times: Vec<Took>| median(times.iter().map(|took| took.elapsed).collect());
     Ok(times_in_turn(rounds, commands)?.map(elapsed))
 }
 
-/// The times of each command, started in turn, without their output.
+/// The times of each command, started alternately, without output.
 fn times_in_turn<const N: usize>(
     rounds: usize,
     commands: [&dyn Fn() -> Command; N],
@@ -99,15 +99,15 @@ fn times_in_turn<const N: usize>(
     Ok(times)
 }
 
-/// Prints how much faster something is on two threads than on one, and what part of it runs on one of them alone.
+/// Prints the speed-up of two threads, and the part of the run during which only one of them works.
 fn two_threads(rounds: usize, ours: &dyn Fn(usize) -> Command) -> Outcome {
     let times = times_in_turn(rounds, [&|| ours(1), &|| ours(2), &|| twice(&ours(1))])?;
     let seconds =
         times.each_ref().map(|of| of.iter().map(|took| took.elapsed.as_secs_f64()).collect::<Vec<_>>());
     let [one, two, apart] = &seconds;
-    // Each by its neighbour: the machine's speed drifts.
+    // Each is compared with its neighbour, as the machine's speed drifts.
     let ratio = |of: &[f64]| median(one.iter().zip(of).map(|(one, of)| one / of).collect());
-    // While one thread works alone the other one waits, which takes no processor time.
+    // While one thread works alone the other one waits, which takes no CPU time.
     let alone = times[1].iter().zip(one).map(|(two, one)| {
         let waited = 2.0 * two.elapsed.as_secs_f64() - two.processor.as_secs_f64();
         waited.max(0.0) / one
@@ -124,7 +124,7 @@ fn two_threads(rounds: usize, ours: &dyn Fn(usize) -> Command) -> Outcome {
     Ok(())
 }
 
-/// The same twice, at once.
+/// The same command twice at once.
 fn twice(command: &Command) -> Command {
     Command::new("sh").tap(|shell| {
         shell.args(["-c", "\"$@\" & \"$@\" && wait", "sh"]);
@@ -132,7 +132,7 @@ fn twice(command: &Command) -> Command {
     })
 }
 
-/// The one in the middle, of an odd number.
+/// The median of an odd number of values.
 fn median<T: PartialOrd + Copy>(mut values: Vec<T>) -> T {
     values.sort_by(|one, other| one.partial_cmp(other).unwrap_or(Ordering::Equal));
     values[values.len() / 2]
@@ -142,7 +142,7 @@ fn millis(time: Duration) -> f64 {
     time.as_secs_f64() * 1e3
 }
 
-/// Building a command in one expression.
+/// Builds a command in one expression.
 trait Tap {
     fn tap(self, change: impl FnOnce(&mut Command) -> &mut Command) -> Command;
 }

@@ -1,4 +1,4 @@
-//! `cargo bench-peers KIND …`: measures speed and memory, beside other programs.
+//! `cargo bench-peers KIND …`: measures speed and memory, compared with other programs.
 
 use std::process::ExitCode;
 

@@ -1,25 +1,25 @@
-//! Plots of what was measured, as SVG.
+//! Plots measurements as SVG.
 
 use std::path::Path;
 
 use plotters::prelude::*;
 use workbench::Outcome;
 
-/// Pixels.
+/// Width and height in pixels.
 const SIZE: (u32, u32) = (720, 420);
 
-/// Labels of the horizontal axis.
+/// The most labels on the horizontal axis.
 const MOST_LABELS: usize = 11;
 
-/// Points that belong together.
+/// The points of one line.
 pub struct Line {
-    /// What the legend calls them.
+    /// The name in the legend.
     pub name: String,
-    /// Along both axes, in the order in which the line joins them.
+    /// Horizontal and vertical values, in the order in which the line joins them.
     pub points: Vec<(f64, f64)>,
 }
 
-/// Draws lines over axes that begin at zero; `axes` are the names of the horizontal one and of the vertical one.
+/// Draws lines over axes that begin at zero; `axes` are the names of the horizontal and the vertical axis.
 ///
 /// # Errors
 /// The file can't be written.
@@ -40,7 +40,7 @@ pub fn lines(path: &Path, axes: (&str, &str), lines: &[Line]) -> Outcome {
         .configure_mesh()
         .x_desc(axes.0)
         .y_desc(axes.1)
-        // There is no half of a thread.
+        // Labels are whole numbers, as the axis counts threads.
         .x_labels(MOST_LABELS.min(right as usize + 1))
         .x_label_formatter(&label)
         .y_label_formatter(&label)

@@ -1,5 +1,5 @@
-//! `cargo bench-peers pt [NAME…]`: how fast programs are recorded, how fast their recordings are decoded beside the
-//! decoders of others and beside perf, on one thread and on two, and in how much memory.
+//! `cargo bench-peers pt [NAME…]`: the speed of recording programs and of decoding their recordings, compared with
+//! other decoders and with perf, on one thread and on two; and the memory.
 
 use std::{fs, path::Path, process::Command};
 
@@ -22,10 +22,10 @@ use super::{
 /// The number whose recursive Fibonacci takes more than a billion instructions.
 const FIBONACCI: &str = "38";
 
-/// The most own memory on two threads, in MB.
+/// The most private memory on two threads, in MB.
 const MEMORY: f64 = 300.0;
 
-/// Measures all workloads, or those of some names.
+/// Measures all workloads, or those with these names.
 pub(super) fn run(names: &[String]) -> Outcome {
     let chosen = |workload: &&Workload| names.is_empty() || names.iter().any(|name| name == workload.name);
     let workloads: Vec<&Workload> = WORKLOADS.iter().filter(chosen).collect();
@@ -34,7 +34,7 @@ pub(super) fn run(names: &[String]) -> Outcome {
         return Err(format!("usage: cargo bench-peers pt [NAME…], of {known}").into());
     }
     setup::ensure(Need::Bench)?;
-    // Who judges asks this one what is in a recording.
+    // The judge runs this program to inspect a recording.
     command::build_hodo()?;
     let folder = command::target().join("bench");
     let harnesses = Harnesses::build(&folder)?;
@@ -87,8 +87,8 @@ fn recording(folder: &Path) -> Outcome {
     Ok(())
 }
 
-/// The programs as people start them, in processor time of all their threads: on short recordings, which perf decodes
-/// in bearable time.
+/// Whole programs as people start them, in CPU time of all their threads, on short recordings that perf decodes in
+/// bearable time.
 fn whole_programs(workloads: &[&Workload], folder: &Path) -> Outcome {
     let pairs: [(&[&str], &[&str], f64); 2] = [
         (&["report", "functions", "-q"], &["report", "--itrace=i0ns", "--stdio", "-i"], 50.0),
@@ -160,7 +160,7 @@ fn on_threads(what: &str, recording: &Path, threads: usize) -> Command {
         .tap(|command| command.arg(what).arg(recording).args(["--threads", &threads.to_string()]))
 }
 
-/// Draws megabytes a second by threads, as many as there are.
+/// Plots megabytes per second by number of threads, up to all cores.
 fn plot(folder: &Path) -> Outcome {
     let recording = GIGABYTE.record(&CONFIGURATIONS[DEFAULT], false, folder)?;
     // Both passes.

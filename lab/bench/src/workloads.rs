@@ -1,4 +1,4 @@
-//! The programs whose recordings are decoded: real ones, at work on input that is generated.
+//! The recorded programs of the decoder benchmarks: real programs with generated input.
 
 use std::{
     fs,
@@ -11,14 +11,14 @@ use workbench::{Outcome, command, release::shipped, workloads};
 /// A program to record.
 pub(super) struct Workload {
     pub(super) name: &'static str,
-    /// What to start, for input of this size; the folder is its own.
+    /// The command for input of this size; each workload has a separate folder.
     command: fn(&Path, u32) -> Outcome<Vec<String>>,
-    /// The size of input that makes some 20 MB of trace or more, and one that makes so little that perf decodes it in
+    /// The size of input that makes at least some 20 MB of trace, and one that makes so little that perf decodes it in
     /// bearable time.
     sizes: [u32; 2],
 }
 
-/// What is traced of a program.
+/// The trace settings of a recording.
 pub(super) struct Configuration {
     pub(super) name: &'static str,
     pub(super) what: &'static str,
@@ -34,10 +34,10 @@ pub(super) const WORKLOADS: [Workload; 5] = [
     Workload { name: "node", command: node, sizes: [1_000, 0] },
 ];
 
-/// One whose trace is large.
+/// A workload with a large trace.
 pub(super) const GIGABYTE: Workload = Workload { name: "sqlite3", command: sqlite3, sizes: [370_000, 2_000] };
 
-/// Of these, what is recorded where nothing else is asked for.
+/// The index of the default configuration.
 pub(super) const DEFAULT: usize = 1;
 
 pub(super) const CONFIGURATIONS: [Configuration; 3] = [
@@ -59,7 +59,7 @@ pub(super) const CONFIGURATIONS: [Configuration; 3] = [
 ];
 
 impl Workload {
-    /// Records it, if it was not yet: at full size, or a short part of that.
+    /// Records the workload unless its recording exists: at full size, or a short part of that.
     pub(super) fn record(
         &self,
         configuration: &Configuration,
@@ -111,8 +111,8 @@ fn gzip(folder: &Path, size: u32) -> Outcome<Vec<String>> {
     Ok(["gzip", "-1", "-c", &text(&input)].map(str::to_owned).to_vec())
 }
 
-/// Without code that is made while it runs: other decoders know no code that changes. A script, however short, takes
-/// perf many minutes.
+/// Without code that is generated at run time: other decoders do not support changing code. A script, however short,
+/// takes perf many minutes.
 fn node(_: &Path, size: u32) -> Outcome<Vec<String>> {
     if size == 0 {
         return Ok(["node", "--v8-options"].map(str::to_owned).to_vec());

@@ -1,4 +1,4 @@
-//! A perf.data taken apart, so that it can be written again around other trace bytes.
+//! The parts of a perf.data, to be written again around other trace bytes.
 
 use std::ops::Range;
 
@@ -7,7 +7,7 @@ use hodo_formats::perf::layout::{
     record,
 };
 
-/// Where the header says where the records lie, and how long they are.
+/// Offset of the header's word with the position of the records; their length follows.
 const DATA_SECTION: usize = 40;
 /// Size of a record's header.
 const HEADER: usize = RECORD_HEADER_SIZE as usize;
@@ -15,23 +15,23 @@ const HEADER: usize = RECORD_HEADER_SIZE as usize;
 /// A perf.data with the trace of one thread in one AUXTRACE record.
 pub(crate) struct Container {
     bytes: Vec<u8>,
-    /// The AUX record, which says how much trace there is.
+    /// The AUX record, which contains the size of the trace.
     aux: Range<usize>,
     /// The header and body of the AUXTRACE record.
     auxtrace: Range<usize>,
     trace: Range<usize>,
     data_end: usize,
-    /// The word of AUXTRACE_INFO that says whether the trace is made of snapshots.
+    /// The offset of the word in AUXTRACE_INFO that marks snapshots.
     snapshot: usize,
 }
 
-/// Trace bytes that a record of their own announces.
+/// Trace bytes with a separate AUX record.
 #[derive(Clone, Debug)]
 pub(crate) struct Buffer {
-    /// Where they lie in the AUX area.
+    /// Their offset in the AUX area.
     pub(crate) offset: u64,
     pub(crate) bytes: Vec<u8>,
-    /// The byte before which the recorder says that it lost trace.
+    /// The offset before which the recorder reports lost trace.
     pub(crate) lost_at: Option<u64>,
 }
 
@@ -46,7 +46,7 @@ impl Container {
             let size = usize::from(u16::from_le_bytes(array(&bytes, at + 6)));
             let mut end = at + size;
             match kind {
-                // The record's own type is a word before the private ones.
+                // The record's type precedes the private words.
                 record::AUXTRACE_INFO => {
                     snapshot = Some(at + HEADER + 8 * (1 + intel_pt_info::SNAPSHOT_MODE))
                 }
@@ -79,12 +79,12 @@ impl Container {
         &self.bytes[self.trace.clone()]
     }
 
-    /// Where the trace begins in the file.
+    /// The offset of the trace in the file.
     pub(crate) fn trace_offset(&self) -> u64 {
         self.trace.start as u64
     }
 
-    /// The same recording with these buffers for its trace, and where the bytes of each begin in it.
+    /// The recording with these buffers as its trace, and the offset of each buffer's bytes in it.
     pub(crate) fn with(&self, buffers: &[Buffer], snapshots: bool) -> (Vec<u8>, Vec<u64>) {
         let mut file = self.bytes[..self.aux.start].to_vec();
         if snapshots {
@@ -119,7 +119,7 @@ impl Container {
         (file, places)
     }
 
-    /// An AUX record as the recording's own, of these bytes.
+    /// Writes a copy of the recording's AUX record for these bytes.
     fn aux(&self, file: &mut Vec<u8>, bytes: Range<u64>, flags: u64) {
         let at = file.len() + HEADER;
         file.extend_from_slice(&self.bytes[self.aux.clone()]);
@@ -128,7 +128,7 @@ impl Container {
         put(file, at + 16, flags);
     }
 
-    /// The feature sections behind the records, with a new index of the AUXTRACE records.
+    /// The feature sections after the records, with a new index of the AUXTRACE records.
     fn features(&self, file: &mut Vec<u8>, index: &[u64]) {
         let bits = (0..=u8::MAX)
             .filter(|bit| self.bytes[FEATURES_OFFSET + usize::from(bit / 8)] >> (bit % 8) & 1 == 1);

@@ -1,4 +1,4 @@
-//! What our own reader makes of a file: the instructions of each segment, and the gaps among them.
+//! What our reader decodes from a file: the instructions of each segment, and its gaps.
 
 use std::path::Path;
 
@@ -8,17 +8,17 @@ use hodo_engine::{
 };
 use hodo_intel_pt::flow::{Event, Executed, Gap, Sink, Trouble};
 
-/// What a segment shows: what is between one PSB and the next.
+/// The instructions between one PSB and the next.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Segment {
-    /// Where its PSB lies in the file; `None` for what is before the first.
+    /// The offset of its PSB in the file; `None` before the first PSB.
     pub(crate) at: Option<u64>,
     pub(crate) instructions: Vec<u64>,
-    /// The gaps, and how many instructions were shown before each.
+    /// The gaps, each with the number of instructions before it.
     pub(crate) gaps: Vec<(usize, Gap)>,
-    /// How many instructions were shown each time that tracing came on.
+    /// The numbers of instructions before each start of tracing.
     pub(crate) enabled: Vec<usize>,
-    /// The first block's address to which the code before it does not lead, though nothing was between them.
+    /// The first address that the code before it does not lead to, without a gap between them.
     pub(crate) jump: Option<u64>,
 }
 
@@ -59,7 +59,7 @@ pub(crate) fn counted(file: &Path) -> Result<u64, String> {
 #[derive(Default)]
 struct Collector {
     next: Option<u64>,
-    /// Where the code that was shown last leads; anywhere where that is not known.
+    /// The possible successors of the last block; `None` if any address is possible.
     leads: Option<[u64; 2]>,
     segments: Vec<Segment>,
 }
@@ -108,7 +108,7 @@ impl Sink for Collector {
         }
         let segment = self.segment();
         match event {
-            // What lies before the first PSB is no part of this segment.
+            // The bytes before the first PSB are not part of this segment.
             Event::Gap(gap) if shown == 0 && gap.trouble == Trouble::Missing => {}
             Event::Gap(gap) => segment.gaps.push((shown, gap)),
             Event::Enabled(_) => segment.enabled.push(shown),

@@ -1,4 +1,4 @@
-//! What must hold of a damaged recording.
+//! Invariants of a damaged recording.
 
 use std::{ops::Range, path::Path};
 
@@ -11,7 +11,7 @@ use crate::{
 /// The emulated processor loses whole blocks; none is longer than this.
 const BLOCK: usize = 512;
 
-/// Looks at everything that must hold of what was read from damaged bytes, which begin at `places` of the file.
+/// Checks all invariants of the segments read from damaged bytes, which begin at `places` in the file.
 pub(crate) fn check(
     subject: &Subject,
     kind: Kind,
@@ -70,8 +70,8 @@ pub(crate) fn check(
     }
 }
 
-/// What is shown between two gaps is a path of the code, wherever it comes from: what contradicts the code
-/// is never shown without a gap.
+/// The instructions between two gaps are a path through the code: a contradiction to the code is never shown without a
+/// gap.
 pub(crate) fn check_paths(read: &[Segment]) -> Result<(), String> {
     match read.iter().find_map(|segment| segment.jump) {
         Some(address) => Err(format!("nothing leads to {address:x}, and no gap says so")),
@@ -96,7 +96,7 @@ fn same(subject: &Subject, index: usize, segment: &Segment) -> Result<(), String
     ))
 }
 
-/// A segment whose end is missing shows the beginning of what ran, and nothing else.
+/// A segment with a missing end shows a prefix of what ran, and nothing else.
 fn begins(subject: &Subject, index: usize, segment: &Segment) -> Result<(), String> {
     let truth = &subject.ran.instructions[subject.segments[index].instructions.start..];
     if !truth.starts_with(&segment.instructions) {
@@ -109,7 +109,7 @@ fn begins(subject: &Subject, index: usize, segment: &Segment) -> Result<(), Stri
     }
 }
 
-/// A segment with damage that nothing marks is right up to that.
+/// A segment with unmarked damage is correct up to the damage.
 fn doubtful(
     subject: &Subject,
     index: usize,
@@ -132,7 +132,7 @@ fn doubtful(
     Ok(())
 }
 
-/// After an overflow the stream goes on with what ran then.
+/// After an overflow the stream continues with what ran then.
 pub(crate) fn check_overflow(
     subject: &Subject,
     lost: Range<usize>,
@@ -147,7 +147,7 @@ pub(crate) fn check_overflow(
         enabled.extend(segment.enabled.iter().map(|at| shown.len() + at));
         shown.extend(&segment.instructions);
     }
-    // Nothing was to be sent meanwhile, or the trace ends before the processor could say that it lost some.
+    // There was nothing to send meanwhile, or the trace ends before the processor could report the loss.
     let unsaid = if lost.end + BLOCK < truth.len() { truth.len() } else { lost.start };
     if gaps.is_empty() && truth.starts_with(&shown) && shown.len() >= unsaid.min(counted as usize) {
         return Ok(());
@@ -175,7 +175,7 @@ pub(crate) fn check_overflow(
     Ok(())
 }
 
-/// How many instructions two streams begin with alike.
+/// The length of the common prefix of two streams.
 fn common(one: &[u64], other: &[u64]) -> usize {
     one.iter().zip(other).take_while(|(one, other)| one == other).count()
 }

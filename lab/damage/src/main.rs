@@ -1,4 +1,5 @@
-//! Real recordings, damaged on purpose, held against what really ran; and how much of them perf recovers.
+//! Damages real recordings, and compares what we decode with what really ran; also measures how much of them perf
+//! recovers.
 //!
 //! ```text
 //! recording ──► truth: every segment's instructions
@@ -37,7 +38,7 @@ const USAGE: &str = "usage: hodo-damage --hodo PROGRAM --folder FOLDER [--count 
 /// Violations that are shown in full.
 const SHOWN: usize = 20;
 
-/// What the command line asks for.
+/// The parsed command line.
 struct Wish {
     hodo: PathBuf,
     folder: PathBuf,
@@ -123,7 +124,7 @@ fn run(wish: &Wish) -> Result<(), String> {
     report(wish, &trials)
 }
 
-/// Records a subject, and makes sure that perf shows of it what we do.
+/// Records a subject, and checks that perf decodes the same as we do.
 fn record(wish: &Wish, name: &str, recipe: &Recipe) -> Result<Subject, String> {
     std::fs::create_dir_all(&wish.folder).map_err(|error| error.to_string())?;
     let file = wish.folder.join(format!("{name}.perf.data"));

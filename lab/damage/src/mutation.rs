@@ -13,28 +13,28 @@ pub(crate) enum Kind {
     CutFront,
     /// The trace ends early, at any byte.
     CutEnd,
-    /// A span is missing, and the AUX record says so.
+    /// A span is missing, and the AUX record reports that.
     CutMiddle,
     /// Two snapshots of a ring, which may overlap.
     Wrap,
-    /// The processor lost the packets of a span and wrote OVF; recorded anew, so that it is as a processor
-    /// leaves it.
+    /// The processor lost the packets of a span and wrote OVF. Such a trace is recorded again, so that it is as a
+    /// processor leaves it.
     Overflow,
-    /// One to eight bits are turned over.
+    /// One to eight bits are flipped.
     FlippedBits,
-    /// A few bytes in a row have other values.
+    /// A few consecutive bytes have other values.
     FlippedBytes,
-    /// A few bytes are missing, and nothing says so.
+    /// A few bytes are missing without a mark.
     Missing,
-    /// A few bytes are there twice.
+    /// A few bytes are duplicated.
     Duplicated,
-    /// A few bytes of anything are inserted.
+    /// A few random bytes are inserted.
     Inserted,
     /// A page reads as zeros.
     Zeroed,
 }
 
-/// All of them.
+/// All kinds.
 pub(crate) const KINDS: [Kind; 11] = [
     Kind::CutFront,
     Kind::CutEnd,
@@ -67,7 +67,7 @@ impl Kind {
         }
     }
 
-    /// Whether the recording says where it is damaged.
+    /// Whether the recording marks its damage.
     pub(crate) fn is_marked(self) -> bool {
         self <= Kind::Overflow
     }
@@ -86,18 +86,19 @@ enum Part {
 #[derive(Clone, Debug)]
 pub(crate) struct Damaged {
     buffers: Vec<Vec<Part>>,
-    /// The byte before which the recorder says that it lost trace.
+    /// The offset before which the recorder reports lost trace.
     lost_at: Option<usize>,
     pub(crate) snapshots: bool,
 }
 
-/// The longest run of bytes that is damaged at once, but for pages.
+/// The longest run of damaged bytes, except pages.
 const RUN: usize = 16;
-/// What a file system or a network loses at once; smaller than a page, as the traces here are small.
+/// The size of a block that a file system or a network loses at once; smaller than a page, as the traces here are
+/// small.
 const PAGE: usize = 512;
 
 impl Damaged {
-    /// A trace of this length with nothing wrong.
+    /// An undamaged trace of this length.
     pub(crate) fn nothing(length: usize) -> Damaged {
         Damaged::of(vec![Part::Kept(0..length)])
     }
@@ -111,7 +112,7 @@ impl Damaged {
         Damaged { buffers: vec![parts], lost_at: None, snapshots: false }
     }
 
-    /// A trace damaged in this way at random places; it has 64 bytes or more.
+    /// Damages a trace, of at least 64 bytes, in this way at random places.
     pub(crate) fn random(kind: Kind, trace: &[u8], random: &mut Rng) -> Damaged {
         let length = trace.len();
         let run = random.usize(1..=RUN);
@@ -121,7 +122,7 @@ impl Damaged {
         };
         match kind {
             Kind::CutFront => Damaged::of(vec![Part::Kept(random.usize(1..length)..length)]),
-            // Writers pad a trace to eight bytes with zeros, which are no packets at the end of one only.
+            // Writers pad a trace to eight bytes with zeros, which are only skipped at its end.
             Kind::CutEnd => Damaged::of(vec![Part::Kept(0..random.usize(8..length) / 8 * 8)]),
             Kind::CutMiddle => {
                 let from = random.usize(1..length - 1);
@@ -184,7 +185,7 @@ impl Damaged {
         self.buffers.iter().map(buffer).collect()
     }
 
-    /// Which byte of the trace lies at an offset of the file, where the buffers begin at `places`.
+    /// The byte of the original trace at an offset of the file, if the buffers begin at `places`.
     pub(crate) fn original(&self, offset: u64, places: &[u64]) -> Option<usize> {
         let index = places.partition_point(|&place| place <= offset).checked_sub(1)?;
         let mut behind = (offset - places[index]) as usize;
@@ -198,8 +199,8 @@ impl Damaged {
         None
     }
 
-    /// The spans of the trace that a reader sees whole. What two snapshots have both is joined where
-    /// `overlaps` says that it can be known.
+    /// The spans of the trace that a reader sees undamaged. Spans of two snapshots that overlap are joined if
+    /// `overlaps` confirms that the overlap is recognizable.
     pub(crate) fn intact(&self, overlaps: impl Fn(Range<usize>) -> bool) -> Vec<Range<usize>> {
         let mut spans: Vec<Range<usize>> = Vec::new();
         for buffer in &self.buffers {

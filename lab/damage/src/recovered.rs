@@ -1,4 +1,4 @@
-//! How much of what ran a decoder shows of damaged bytes: ours and perf's, by one measure.
+//! Measures how much of what ran a decoder recovers from damaged bytes: ours and perf's, in the same way.
 
 use std::{
     collections::HashMap,
@@ -9,26 +9,26 @@ use std::{
 use imara_diff::{Algorithm, Diff, InternedInput};
 use memchr::memmem;
 
-/// The longest that perf may take, in seconds.
+/// The time limit of perf, in seconds.
 const PERF_LIMIT: &str = "30";
 
-/// Instructions that are shown and ran, in order, and ones that are shown and did not.
+/// Correct instructions, in order, and wrong ones.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Recovered {
     pub(crate) right: u64,
     pub(crate) wrong: u64,
 }
 
-/// Instructions in a row by which a place of a stream is known.
+/// The length of a sequence of instructions that identifies a position in a stream.
 const ANCHOR: usize = 64;
 
-/// What ran, and where each run of [`ANCHOR`] instructions lies that is there only once.
+/// What ran, and the positions of the unique sequences of [`ANCHOR`] instructions.
 pub(crate) struct Ran {
     pub(crate) instructions: Vec<u64>,
     anchors: HashMap<u64, Option<usize>>,
 }
 
-/// A run that is in both streams: where it begins in what is shown and in what ran, and how long it is.
+/// A run in both streams: its begin in the shown and in the true instructions, and its length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Match {
     shown: usize,
@@ -45,12 +45,12 @@ impl Ran {
         Ran { instructions, anchors }
     }
 
-    /// Lays what is shown beside what ran.
+    /// Aligns the shown instructions with what ran.
     pub(crate) fn recovered(&self, shown: &[u64]) -> Recovered {
         let (mut from, mut right) = ((0, 0), 0);
         let end = Match { shown: shown.len(), ran: self.instructions.len(), length: 0 };
         for next in chain(&self.matches(shown)).into_iter().chain([end]) {
-            // A run that overlaps the one before it goes on behind that.
+            // A run that overlaps the one before it continues after that.
             let skip = from.0.max(next.shown) - next.shown;
             let skip = skip.max(from.1.max(next.ran) - next.ran).min(next.length);
             let (to_shown, to_ran) = (next.shown + skip, next.ran + skip);
@@ -62,7 +62,7 @@ impl Ran {
         Recovered { right, wrong: shown.len() as u64 - right }
     }
 
-    /// The runs that begin at an anchor, each as long as it goes in both directions.
+    /// The runs around each anchor, extended as far as possible in both directions.
     fn matches(&self, shown: &[u64]) -> Vec<Match> {
         let mut matches: Vec<Match> = Vec::new();
         let mut behind = 0;
@@ -77,10 +77,10 @@ impl Ran {
     }
 }
 
-/// The runs that are in order in both streams, so that as many instructions as possible lie in them. A run
-/// may begin before the one before it ends.
+/// The runs in order in both streams that contain the most instructions in total. A run may begin before the one before
+/// it ends.
 fn chain(matches: &[Match]) -> Vec<Match> {
-    // For each run the most that a chain has that ends with it, and the run before it.
+    // For each run, the most instructions in a chain that ends with it, and the run before it.
     let mut best: Vec<(usize, Option<usize>)> = Vec::new();
     for this in matches {
         let ways = matches.iter().zip(&best).enumerate().filter_map(|(index, (before, (sum, _)))| {
@@ -99,9 +99,9 @@ fn chain(matches: &[Match]) -> Vec<Match> {
     chain
 }
 
-/// How many instructions of two stretches without anchors are alike, in order.
+/// The number of common instructions, in order, in two sequences without anchors.
 fn between(shown: &[u64], ran: &[u64]) -> u64 {
-    // What is there as a whole needs no search for the most that is alike, which takes short cuts in loops.
+    // A contiguous match needs no diff, whose heuristics are imprecise in loops.
     let bytes =
         |stretch: &[u64]| stretch.iter().flat_map(|address| address.to_le_bytes()).collect::<Vec<u8>>();
     if memmem::find_iter(&bytes(ran), &bytes(shown)).any(|at| at % size_of::<u64>() == 0) {
@@ -117,7 +117,7 @@ fn alike<'a>(one: impl IntoIterator<Item = &'a u64>, other: impl IntoIterator<It
     one.into_iter().zip(other).take_while(|(one, other)| one == other).count()
 }
 
-/// A polynomial hash of each run of [`ANCHOR`] instructions (Rabin and Karp, 1987).
+/// A polynomial hash of each sequence of [`ANCHOR`] instructions (Rabin and Karp, 1987).
 fn hashes(instructions: &[u64]) -> impl Iterator<Item = u64> {
     const BASE: u64 = 0x9e37_79b9_7f4a_7c15;
     let oldest = BASE.wrapping_pow(ANCHOR as u32);
@@ -134,7 +134,7 @@ fn hashes(instructions: &[u64]) -> impl Iterator<Item = u64> {
         .skip(ANCHOR - 1)
 }
 
-/// The instructions that perf shows of a recording.
+/// The instructions that perf decodes from a recording.
 pub(crate) fn perf(file: &Path, symfs: Option<&Path>) -> Result<Vec<u64>, String> {
     let mut perf = Command::new("timeout");
     perf.args([PERF_LIMIT, "perf", "script", "--itrace=i0ns", "-F", "ip", "-i"]).arg(file);
@@ -142,7 +142,7 @@ pub(crate) fn perf(file: &Path, symfs: Option<&Path>) -> Result<Vec<u64>, String
         perf.arg("--symfs").arg(symfs);
     }
     let output = perf.stderr(Stdio::null()).output().map_err(|error| format!("can't start perf: {error}"))?;
-    // A line that is no address is an error that perf found in the trace.
+    // A line without an address is an error that perf found in the trace.
     let lines = output.stdout.split(|&byte| byte == b'\n');
     Ok(lines
         .filter_map(|line| {
@@ -167,7 +167,7 @@ mod tests {
         assert_eq!(recovered(&ran[..400], &ran), (400, 0));
         assert_eq!(recovered(&[&ran[..300], &ran[500..]].concat(), &ran), (800, 0));
         assert_eq!(recovered(&[&ran[..300], &[7; 50], &ran[500..]].concat(), &ran), (800, 50));
-        // What comes again, or too late, counts no more.
+        // Repeated or late instructions do not count again.
         assert_eq!(recovered(&[&ran[..600], &ran[500..]].concat(), &ran), (1000, 100));
         assert_eq!(recovered(&[&ran[500..], &ran[..400]].concat(), &ran), (500, 400));
         assert_eq!(recovered(&[], &ran), (0, 0));
@@ -177,7 +177,7 @@ mod tests {
     fn loops_without_anchors_count_too() {
         let ran: Vec<u64> = (0..1000).map(|at| at % 10).collect();
         assert_eq!(recovered(&ran[..500], &ran), (500, 0));
-        // Longer loops, in which no run is unique.
+        // Longer loops, in which no sequence is unique.
         let ran: Vec<u64> = (0..40_000).map(|at| at % 7 + 10 * (at / 100 % 3)).collect();
         assert_eq!(recovered(&ran[20_000..29_000], &ran), (9000, 0));
     }

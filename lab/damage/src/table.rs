@@ -1,4 +1,4 @@
-//! What came of all trials, a line for each way to damage.
+//! The results of all trials, one line per way to damage.
 
 use crate::{
     mutation::{KINDS, Kind},
@@ -6,9 +6,9 @@ use crate::{
     trial::Trial,
 };
 
-/// Prints the table; whether the median of what perf recovers, of all trials, is more than ours. Of single ways to
-/// damage it may be, where perf goes on across a cut or up to the branch after the last that is proven: the wrong
-/// instructions stand beside it.
+/// Prints the table; returns whether the median of what perf recovers, over all trials, is more than ours. For single
+/// ways to damage it may be, as perf continues across a cut or up to the branch after the last proven one: the table
+/// shows the wrong instructions as well.
 pub(crate) fn print(trials: &[&Trial], perf: bool) -> bool {
     println!(
         "\n{:26} {:>6} {:>10} {:>7}   {:>9} {:>9} {:>9} {:>9}   {:>11} {:>11}",
@@ -44,7 +44,7 @@ fn wants(kind: Option<Kind>, trial: &Trial) -> bool {
     kind.is_none_or(|kind| kind == trial.kind)
 }
 
-/// How much of what ran is shown, in percent, over many trials.
+/// The share of recovered instructions, in percent, over many trials.
 struct Shares {
     median: f64,
     mean: f64,

@@ -1,4 +1,4 @@
-//! A small judge for every day: the fixtures, damaged some hundred times.
+//! A small everyday check: the fixtures, damaged some hundred times.
 
 use std::path::{Path, PathBuf};
 

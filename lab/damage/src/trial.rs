@@ -1,4 +1,4 @@
-//! One recording, damaged in one way: read, and held against what ran.
+//! One recording, damaged in one way, decoded, and compared with what ran.
 
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},
@@ -17,26 +17,26 @@ use crate::{
     truth::Subject,
 };
 
-/// The longest that one of these small recordings may take us.
+/// The time limit of our reader for one of these small recordings.
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// Where and how trials are made.
+/// The environment of trials.
 #[derive(Clone, Debug)]
 pub(crate) struct Bench {
-    /// Where files may be written; each worker has its own.
+    /// Folder for temporary files; each worker has its own.
     pub(crate) folder: PathBuf,
-    /// The program that records anew.
+    /// The program that records again.
     pub(crate) hodo: Option<PathBuf>,
-    /// Whether perf reads the same bytes.
+    /// Whether perf decodes the same bytes.
     pub(crate) perf: bool,
     pub(crate) seed: u64,
 }
 
-/// What came of a trial.
+/// The result of a trial.
 #[derive(Clone, Debug)]
 pub(crate) struct Trial {
     pub(crate) kind: Kind,
-    /// What does not hold.
+    /// The violated invariant.
     pub(crate) violation: Option<String>,
     pub(crate) gaps: u64,
     pub(crate) ran: u64,
@@ -45,7 +45,7 @@ pub(crate) struct Trial {
 }
 
 impl Bench {
-    /// The trial of this number; the same one each time.
+    /// The trial with this number, which is deterministic.
     pub(crate) fn trial(&self, subjects: &[Subject], number: u64) -> Result<Trial, String> {
         let subject = &subjects[number as usize % subjects.len()];
         let kinds: &[Kind] = &KINDS;
@@ -89,7 +89,7 @@ impl Bench {
         })
     }
 
-    /// Reads the file, which may be damaged in any way, and checks what was read.
+    /// Reads the file, which may be damaged in any way, and checks the result.
     fn read(
         &self,
         file: &Path,

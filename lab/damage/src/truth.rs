@@ -1,4 +1,4 @@
-//! An undamaged recording: what is really there.
+//! An undamaged recording, and what really ran.
 
 use std::{
     ops::Range,
@@ -14,7 +14,7 @@ use crate::{
     recovered::Ran,
 };
 
-/// How a recording was made, so that it can be made again.
+/// How a recording was made, to be repeated.
 #[derive(Clone, Debug)]
 pub(crate) struct Recipe {
     pub(crate) event: String,
@@ -38,16 +38,16 @@ pub(crate) struct Subject {
 pub(crate) struct True {
     /// From its PSB to the next.
     pub(crate) bytes: Range<usize>,
-    /// The byte behind the PSB+ that ends it, or the end of the trace.
+    /// The byte after the PSB+ that ends it, or the end of the trace.
     pub(crate) until: usize,
-    /// The byte behind its own PSB+.
+    /// The byte after its own PSB+.
     pub(crate) plus_end: usize,
-    /// Its instructions, among all.
+    /// The index range of its instructions.
     pub(crate) instructions: Range<usize>,
 }
 
 impl Subject {
-    /// Reads an undamaged recording, whose instructions must be as many as the emulated processor counted.
+    /// Reads an undamaged recording. The number of its instructions must be the emulated processor's count.
     pub(crate) fn new(
         name: &str,
         file: &Path,
@@ -70,12 +70,12 @@ impl Subject {
         Ok(Subject { name: name.to_owned(), recipe, symfs, container, ran: Ran::new(instructions), segments })
     }
 
-    /// The segment whose PSB is this byte of the trace.
+    /// The segment whose PSB is at this byte of the trace.
     pub(crate) fn segment_at(&self, at: usize) -> Option<usize> {
         self.segments.binary_search_by_key(&at, |segment| segment.bytes.start).ok()
     }
 
-    /// How many instructions of a segment its packets prove up to a byte of the trace.
+    /// The number of instructions of a segment that its packets prove, up to a byte of the trace.
     pub(crate) fn proven(&self, segment: usize, before: usize, scratch: &Path) -> Result<usize, String> {
         let start = self.segments[segment].bytes.start;
         let mut packets = Decoder::new(self.container.trace(), start);
@@ -116,7 +116,7 @@ fn segments(container: &Container, read: &[Segment]) -> Vec<True> {
     segments
 }
 
-/// The byte behind the PSBEND of the PSB+ at `at`.
+/// The byte after the PSBEND of the PSB+ at `at`.
 fn plus_end(trace: &[u8], at: usize) -> usize {
     let mut packets = Decoder::new(trace, at);
     while let Ok(Some(packet)) = packets.next_packet() {

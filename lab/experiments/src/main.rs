@@ -1,4 +1,4 @@
-//! The experiments: `cargo run -p lab -- EXPERIMENT`. Each prints Markdown.
+//! Experiments: `cargo run -p lab -- EXPERIMENT`. Each prints Markdown.
 
 mod pages;
 mod parallel;

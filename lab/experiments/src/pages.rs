@@ -1,5 +1,5 @@
-//! The pages of a trace, read with a given amount of work for each: what an analysis that decodes at that speed
-//! would take, wherever the trace lies.
+//! Reads the pages of a trace with a given amount of work per page, to simulate an analysis of a given decoding speed
+//! with the trace in memory or on disk.
 
 use std::{
     fs::{self, File},
@@ -18,17 +18,17 @@ use std::{
 use rustix::fs::{Advice, fadvise};
 use workbench::Outcome;
 
-/// Bytes that a thread reads at a time.
+/// Bytes per read.
 const PIECE: u64 = 1 << 20;
 /// Bytes of a page.
 const PAGE: usize = 4096;
 
-/// Where the trace lies.
+/// Where the trace is.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Storage {
     /// In the page cache.
     Memory,
-    /// On the disk, none of it in the page cache.
+    /// On disk, and not in the page cache.
     Cold,
 }
 
@@ -53,12 +53,12 @@ pub(super) fn files(folder: &Path) -> Outcome<Vec<PathBuf>> {
     Ok(found)
 }
 
-/// Bytes of some files.
+/// The total size of some files.
 pub(super) fn bytes(files: &[PathBuf]) -> u64 {
     files.iter().filter_map(|file| fs::metadata(file).ok()).map(|file| file.len()).sum()
 }
 
-/// Reads all of some files on threads, with so many seconds of work for each million million bytes.
+/// Reads whole files on several threads, with `work` seconds of work per 10^12 bytes.
 pub(super) fn simulate(files: &[PathBuf], storage: Storage, threads: usize, work: f64) -> Outcome {
     let files: Vec<File> = files.iter().map(File::open).collect::<Result<_, _>>()?;
     if storage == Storage::Cold {
@@ -87,7 +87,7 @@ pub(super) fn simulate(files: &[PathBuf], storage: Storage, threads: usize, work
     })
 }
 
-/// Steps of work, each of which waits for the one before.
+/// Steps of work, each dependent on the one before.
 fn turn(begin: u64, steps: u64) -> u64 {
     (0..steps).fold(begin, |value, step| black_box(value.rotate_left(5) ^ step))
 }

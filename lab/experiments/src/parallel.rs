@@ -1,9 +1,9 @@
-//! `cargo run -p lab -- parallel [TRACE]`: how analyses of a trace get faster with threads, by the way that the trace
-//! is cut and by the size of chunks; and from which speed of decoding on the storage is what they wait for.
+//! `cargo run -p lab -- parallel [TRACE]`: the speed-up of analyses with threads, by partition of the trace and by
+//! chunk size; and the decoding speed from which they wait for storage.
 //!
-//! It repeats what Reumont-Locke, Ezzati-Jivan and Dagenais measured in "Efficient Methods for Trace Analysis
-//! Parallelization" (International Journal of Parallel Programming 47, 2019), on this machine. Prints Markdown, and
-//! draws two plots beside the build.
+//! It repeats on this machine what Reumont-Locke, Ezzati-Jivan and Dagenais measured in "Efficient Methods for Trace
+//! Analysis Parallelization" (International Journal of Parallel Programming 47, 2019). Prints Markdown, and writes two
+//! plots to the build folder.
 
 use std::{
     fs,
@@ -25,15 +25,15 @@ use super::pages::{self, Storage};
 
 /// Runs of each; an odd number, so that there is a median.
 const ROUNDS: usize = 3;
-/// The trace that is taken where none is named.
+/// The default trace.
 const ARCHIVE: &str = "../shared/data/ctf/lttng2.13-kernel6.1-4cpu-18M.tar.zst";
 /// The analyses of the paper.
 const ANALYSES: [&str; 3] = ["count", "cpu", "io"];
-/// Sizes of chunks.
+/// Chunk sizes.
 const CHUNKS: [&str; 5] = ["1M", "4M", "16M", "64M", "256M"];
-/// How many times faster than babeltrace2 decoding is simulated to be.
+/// Simulated decoding speeds, as multiples of babeltrace2's.
 const FASTER: [u32; 5] = [1, 2, 4, 8, 16];
-/// What the paper reached: threads, speed-up and efficiency.
+/// The paper's result: threads, speed-up and efficiency.
 const PAPER: &str = "on 32 threads, 18 times the speed of one: an efficiency of 56 % (the paper's abstract)";
 
 /// Measures everything.
@@ -61,7 +61,7 @@ pub(super) fn run(arguments: &[String]) -> Outcome {
     Ok(())
 }
 
-/// Seconds that an analysis takes, the median.
+/// The median time of an analysis in seconds.
 fn seconds(trace: &Path, analysis: &str, threads: usize, more: &[&str]) -> Outcome<f64> {
     let mut report = Command::new(shipped("hodo"));
     report.args(["report", analysis, "-q", "-j", &threads.to_string()]).args(more).arg(trace);
@@ -104,7 +104,7 @@ fn by_threads(trace: &Path, threads: &[usize]) -> Outcome<Vec<Line>> {
     Ok(lines)
 }
 
-/// What Amdahl's law makes of a speed-up that was measured.
+/// Extrapolates a measured speed-up by Amdahl's law.
 fn projection(analysis: &str, (threads, speed_up): (f64, f64)) -> String {
     let serial = ((threads / speed_up - 1.0) / (threads - 1.0)).clamp(0.0, 1.0);
     let on = |threads: f64| 1.0 / (serial + (1.0 - serial) / threads);
@@ -117,8 +117,8 @@ fn projection(analysis: &str, (threads, speed_up): (f64, f64)) -> String {
     )
 }
 
-/// Balanced pieces of all streams, equal times, and whole streams, which only `count` can be cut into: the others
-/// need events of all streams in order.
+/// Compares balanced pieces of all streams, equal times, and whole streams. Only `count` supports the last: the others
+/// need the events of all streams in order.
 fn by_partition(trace: &Path, threads: usize) -> Outcome {
     println!("\n## By partition, {threads} threads\n\n| analysis | partition | s |\n|---|---|---|");
     let pieces = pages::bytes(&pages::files(trace)?).div_ceil(16 << 20);
@@ -154,7 +154,7 @@ fn by_chunk(trace: &Path, threads: usize) -> Outcome {
     Ok(())
 }
 
-/// The paper's listing 1: so much work for each page that is read, on memory and on storage.
+/// The paper's listing 1: a fixed amount of work per page, in memory and on storage.
 fn storage(trace: &Path, threads: &[usize]) -> Outcome<Vec<Line>> {
     let files = pages::files(trace)?;
     let megabytes = pages::bytes(&files) as f64 / 1e6;

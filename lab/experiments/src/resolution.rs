@@ -1,8 +1,8 @@
-//! `cargo run -p lab -- resolution`: how far apart the steps of the clock are, by the packets that are on.
+//! `cargo run -p lab -- resolution`: the distance between timestamps, by the enabled packets.
 //!
-//! An instruction ran not later than the step after it. How much earlier is not measured: branches wait in the
-//! processor for their packet, which stands behind the clock packets of that time. One program is recorded on the
-//! emulated processor, which runs an instruction a nanosecond, with one setting after the other.
+//! An instruction ran no later than the timestamp after it. How much earlier is not measured: the processor holds
+//! branches back until their packet, which follows the timing packets of that time. One program is recorded on the
+//! emulated processor, which runs one instruction per nanosecond, with one setting after the other.
 
 use std::{fs, path::Path, process::Command, process::Stdio};
 
@@ -69,7 +69,7 @@ fn row(event: &str, recording: &Path) -> Outcome<String> {
     Ok(format!("| `{event}` | {half} ns | {most} ns | {all} ns | {bytes:.0} |"))
 }
 
-/// The distance within which the times of so many instructions are known.
+/// The accuracy of the times of this many instructions.
 fn within(spans: &[(u64, u64)], instructions: u64) -> u64 {
     let mut sum = 0;
     let found = spans.iter().find(|(_, count)| {

@@ -1,5 +1,5 @@
-//! Reads every field of every event of a trace and prints how many there are, and a checksum of their values:
-//! what an analysis can't be faster than that uses all of them. `cargo bench-peers ctf` measures it.
+//! Reads every field of every event of a trace, and prints their number and a checksum of their values: the minimum
+//! time of an analysis that uses all fields. `cargo bench-peers ctf` measures it.
 //!
 //! usage: hodo-fields TRACE [THREADS]
 
@@ -12,7 +12,7 @@ use hodo_engine::{
 use hodo_formats::events::{Item, Trouble, schema::Scope};
 use hodo_model::event::{Compound, FieldSink, Meaning, Name};
 
-/// Bytes of trace that are decoded at a time.
+/// Bytes of trace per chunk.
 const CHUNK: u64 = 1 << 20;
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -37,7 +37,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     }
 }
 
-/// What is told of a run of packets. Sums do not depend on where runs begin and end.
+/// The sums over a run of packets. They do not depend on where runs begin and end.
 #[derive(Default)]
 struct Sums {
     events: u64,
@@ -55,7 +55,7 @@ impl Sums {
     }
 }
 
-/// The fields of packets' contexts once a packet, and all others of each event.
+/// Reads the fields of packet contexts once per packet, and all others once per event.
 fn read(run: &Run<'_, '_>) -> Sums {
     let mut sums = Sums::default();
     let mut cursor = run.cursor();
@@ -82,7 +82,7 @@ fn read(run: &Run<'_, '_>) -> Sums {
     sums
 }
 
-/// A checksum of the values of an event, in their order, and how many values all events have.
+/// A checksum of the values of an event, in order, and the number of values of all events.
 struct Checksum {
     hash: u64,
     values: u64,

@@ -1,14 +1,14 @@
-//! `cargo judge analyses [FOLDER | ARCHIVE | trace.dat | perf.data]`: what we report of a kernel's events, against
-//! a second reading of the definitions: slow and simple, in Python, over babeltrace2.
+//! `cargo judge analyses [FOLDER | ARCHIVE | trace.dat | perf.data]`: compares our reports on kernel events with a
+//! second implementation of the definitions, slow and simple, in Python, over babeltrace2.
 //!
 //! ```text
 //! a cut of the trace ─┬─► hodo report KIND --by VIEW, in chunks small and large ─┐ row by row: every
 //!                     └─► lab/judges/kernel.py ──────────────────────────────────┴─► column of theirs
 //! ```
 //!
-//! Recordings of ftrace and perf are made on the spot, and are judged by what trace-cmd and perf print of them.
+//! Recordings of ftrace and perf are made during the run, and are compared with the output of trace-cmd and perf.
 //!
-//! Percentiles may differ by what docs/analyses.md says of them; all else is equal.
+//! Percentiles may differ as docs/analyses.md states; everything else is equal.
 
 use std::{
     path::{Path, PathBuf},
@@ -24,25 +24,25 @@ use crate::{
     setup::{self, Need},
 };
 
-/// The trace that is judged where none is named.
+/// The default trace.
 const ARCHIVE: &str = "../shared/data/ctf/lttng2.13-kernel6.1-4cpu-18M.tar.zst";
-/// From where in the trace to where, in nanoseconds: both ends lie in the midst of things.
+/// The analysed time span in nanoseconds: both ends are in the middle of activity.
 const CUT: (u64, u64) = (2_000_000_000, 42_000_000_000);
-/// Bytes of a chunk: many cuts, and hardly any.
+/// Chunk sizes: many cuts, and very few.
 const CHUNKS: [&str; 2] = ["64K", "256M"];
-/// Percentiles are told to this part of themselves.
+/// Percentiles are accurate to this fraction of their value.
 const PRECISION: u64 = 128;
-/// The periods that are judged.
+/// The judged periods.
 const PERIODS: [&str; 8] =
     ["--begin", "block_rq_issue", "--end", "block_rq_complete", "--match", "dev,sector", "--group", "dev"];
-/// How wide the spans are in which events are counted.
+/// The width of the time spans in which events are counted.
 const WIDTH: [&str; 2] = ["--every", "2s"];
 /// Differences that are shown.
 const SHOWN: usize = 5;
 
 type Row = Map<String, Value>;
 
-/// Judges the trace that is named; or the usual one, and recordings made on the spot.
+/// Judges the named trace; or the default trace, and new recordings.
 pub(super) fn run(names: &[String]) -> Outcome {
     setup::ensure(Need::Judge)?;
     command::build_hodo()?;
@@ -58,7 +58,7 @@ pub(super) fn run(names: &[String]) -> Outcome {
     if differing.is_empty() { Ok(()) } else { Err(format!("not equal: {}", differing.join(", ")).into()) }
 }
 
-/// Recordings of what this machine does meanwhile, by ftrace and by perf.
+/// Records the present activity of this machine with ftrace and with perf.
 fn record() -> Outcome<[PathBuf; 2]> {
     const WORKLOAD: [&str; 4] =
         ["--", "sh", "-c", "ls -lR /usr/share/doc /usr/lib | gzip > /tmp/hodo-judge; sync /tmp/hodo-judge"];
@@ -75,7 +75,7 @@ fn record() -> Outcome<[PathBuf; 2]> {
     Ok([ftrace, perf])
 }
 
-/// Compares all tables of a trace, and names those that differ.
+/// Compares all tables of a trace, and collects the names of those that differ.
 fn judge(name: &Path, differing: &mut Vec<String>) -> Outcome {
     let is_recording = name.extension().is_some_and(|end| end == "dat" || end == "data");
     let input = if is_recording { name.to_owned() } else { unpacked(name)? };
@@ -125,7 +125,7 @@ fn report(folder: &Path, kind: &str, view: Option<&str>, more: &[&str]) -> Outco
     Ok(serde_json::from_str(&command::capture(&mut hodo)?)?)
 }
 
-/// How our table differs from theirs.
+/// The differences between our table and theirs.
 fn differences(
     folder: &Path,
     (kind, view): (&str, &str),
@@ -165,7 +165,7 @@ fn differences(
     Ok(found)
 }
 
-/// Rows as objects, of the columns that theirs have.
+/// Rows as objects, with only the columns of theirs.
 fn rows(table: &Value, like: Option<&Row>) -> Outcome<Vec<Row>> {
     let columns: Vec<&str> = table["columns"]
         .as_array()
@@ -185,7 +185,7 @@ fn is_percentile(name: &str) -> bool {
     name.strip_prefix('p').is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()))
 }
 
-/// What of a row must be equal, as text with its members in order.
+/// The cells of a row that must be equal, as text in a fixed order.
 fn exact(row: &Row) -> String {
     let mut cells: Vec<String> = row
         .iter()
@@ -196,7 +196,7 @@ fn exact(row: &Row) -> String {
     cells.join(", ")
 }
 
-/// Whether percentiles are as near as they should be.
+/// Whether percentiles are as accurate as required.
 fn close(ours: &Row, theirs: &Row) -> bool {
     theirs.iter().filter(|(name, _)| is_percentile(name)).all(|(name, their)| {
         match (ours.get(name).and_then(Value::as_u64), their.as_u64()) {

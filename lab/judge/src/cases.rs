@@ -1,4 +1,4 @@
-//! `cargo judge cases [NAME]…`: what the cases in `fixtures/pt` decode to, against libipt and perf.
+//! `cargo judge cases [NAME]…`: decodes the cases in `fixtures/pt` and compares with libipt and perf.
 
 use std::fs;
 
@@ -9,7 +9,7 @@ use crate::{
     setup::{self, Need},
 };
 
-/// Judges every case, or those that are named.
+/// Judges every case, or the named ones.
 pub(super) fn run(names: &[String]) -> Outcome {
     setup::ensure(Need::Judge)?;
     let folder = command::target().join("judge");

@@ -1,27 +1,27 @@
-//! The settings of the trace that programs are recorded with.
+//! The trace settings with which programs are recorded.
 
-/// Settings to judge, and the programs that are judged with them.
+/// Trace settings, and the programs that are judged with them.
 pub(super) struct Configuration {
     /// Its name on the command line and in the output.
     pub(super) name: &'static str,
-    /// What it is there for.
+    /// Its purpose.
     pub(super) what: &'static str,
     /// The event, in perf's syntax.
     pub(super) event: &'static str,
-    /// The file whose code alone is traced.
+    /// The only file whose code is traced.
     pub(super) filter: Option<&'static str>,
-    /// The programs; all of them, where it is empty.
+    /// The programs; all if empty.
     programs: &'static [&'static str],
 }
 
 impl Configuration {
-    /// Whether the program of this name is judged with these settings, where nothing else is asked for.
+    /// Whether the program of this name is judged with these settings by default.
     pub(super) fn takes(&self, program: &str) -> bool {
         self.programs.is_empty() || self.programs.contains(&program)
     }
 }
 
-/// The C library, which every dynamic program goes into and out of all the time.
+/// The C library, which every dynamic program enters and leaves all the time.
 const LIBRARY: &str = "/usr/lib/x86_64-linux-gnu/libc.so.6";
 
 pub(super) const CONFIGURATIONS: &[Configuration] = &[

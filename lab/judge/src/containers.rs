@@ -1,4 +1,4 @@
-//! `cargo judge containers [FILE]…`: perf.data in all its forms, read by perf and by us.
+//! `cargo judge containers [FILE]…`: compares our reading of perf.data in all its forms with perf.
 //!
 //! ```text
 //! FILEs, `perf record` of software events in each form ─┬─► perf script --show-…-events ─┐ the same mappings,
@@ -22,7 +22,7 @@ use crate::{
     setup::{self, Need},
 };
 
-/// What `perf record` is asked for, by the name of the file; a pipe where there is no `-o`.
+/// Options of `perf record` by file name; a pipe if there is no `-o`.
 const RECORDED: &[(&str, &str)] = &[
     ("plain.data", "-o OUT"),
     ("compressed.data", "-z -o OUT"),
@@ -33,7 +33,7 @@ const RECORDED: &[(&str, &str)] = &[
     ("compressed-pipe.data", "-z -o -"),
 ];
 
-/// The forms that `repack` makes.
+/// The forms that `repack` writes.
 const FORMS: [&str; 6] = ["file", "pipe", "compressed", "folder", "cpus", "samples"];
 
 /// The program whose emulated recording is repacked.
@@ -71,7 +71,7 @@ fn record(path: &Path, options: &str) -> Outcome {
     if status.success() { Ok(()) } else { Err(format!("{}: {status}", command::line(&perf)).into()) }
 }
 
-/// Removes what an earlier run left.
+/// Removes the file or folder of an earlier run.
 fn remove(path: &Path) -> Outcome {
     if path.is_dir() {
         fs::remove_dir_all(path)?;
@@ -81,7 +81,7 @@ fn remove(path: &Path) -> Outcome {
     Ok(())
 }
 
-/// Whether we and perf list the same sideband; prints the first difference.
+/// Compares our list of sideband with perf's; prints the first difference.
 fn sideband(path: &Path) -> Outcome<bool> {
     let mut perf = Command::new("perf");
     perf.args(["script", "--no-itrace", "--ns", "-F", "comm,pid,tid,cpu,time"]);
@@ -111,7 +111,7 @@ fn verdict(same: bool) -> &'static str {
     if same { "the same" } else { "DIFFERENT" }
 }
 
-/// Names the file that perf is to read.
+/// Sets perf's input file.
 fn input(perf: &mut Command, path: &Path) -> Outcome {
     if is_pipe(path)? {
         perf.args(["-i", "-"]).stdin(pipe(path)?)
@@ -126,13 +126,13 @@ fn is_pipe(path: &Path) -> Outcome<bool> {
     Ok(path.is_file() && fs::read(path)?.get(8..16) == Some(&16u64.to_le_bytes()))
 }
 
-/// The file through a real pipe: perf loses its place where standard input can be seeked.
+/// The file through a real pipe: perf reads a seekable standard input wrongly.
 fn pipe(path: &Path) -> Outcome<Stdio> {
     let cat = Command::new("cat").arg(path).stdout(Stdio::piped()).spawn()?;
     Ok(cat.stdout.ok_or("cat has no output")?.into())
 }
 
-/// A line of `perf script` in the words of `hodo script --sideband`: time, CPU, process and thread, what
+/// Converts a line of `perf script` to the format of `hodo script --sideband`: time, CPU, process and thread, what
 /// happened. `None` for lines of other things, such as mappings of data.
 fn canonical(line: &str) -> Option<String> {
     let (head, said) = line.trim_end().split_once(": PERF_RECORD_")?;
@@ -197,7 +197,7 @@ fn switch(rest: &str) -> String {
     format!("switch out{preempted}{}", next.unwrap_or_default())
 }
 
-/// How many forms of an emulated recording give other instructions than the recording itself.
+/// The number of repacked forms of an emulated recording with different instructions than the recording itself.
 fn repacked(folder: &Path) -> Outcome<usize> {
     let program = PROGRAMS.iter().find(|program| program.name == PROGRAM).ok_or("no such program")?;
     let ready = (program.prepare)(folder)?;
@@ -214,7 +214,7 @@ fn repacked(folder: &Path) -> Outcome<usize> {
         command::quietly(repack.arg(&original).arg(&path))?;
         let (mut got, mut wanted) = (ours(&path)?, expected.clone());
         if form == "cpus" {
-            // Two CPUs may show a thread at the same time, the one's end and the other's beginning.
+            // Two CPUs may show a thread at the same time: its end on one, its beginning on the other.
             got.values_mut().chain(wanted.values_mut()).for_each(|thread| thread.sort());
         }
         let same = got == wanted;
@@ -244,7 +244,7 @@ fn ours(path: &Path) -> Outcome<BTreeMap<String, Vec<(u64, String)>>> {
     Ok(threads)
 }
 
-/// How many instructions perf gives.
+/// The number of instructions that perf decodes.
 fn theirs(path: &Path) -> Outcome<u64> {
     let mut perf = Command::new("perf");
     perf.args(["script", "--itrace=i0ns", "-F", "event,ip"]).stderr(Stdio::null());

@@ -1,18 +1,18 @@
-//! `cargo judge ctf [FOLDER | ARCHIVE]…`: every event that we read of traces, against babeltrace2.
+//! `cargo judge ctf [FOLDER | ARCHIVE]…`: compares every event that we read from traces with babeltrace2.
 //!
 //! ```text
 //! folder ─┬─► hodo script --events --format jsonl ─┐ event by event: time, stream, name, all fields and
 //!         └─► babeltrace2's Python module ─────────┴─► contexts; and what was lost, stream by stream
 //! ```
 //!
-//! What is known to differ is told under its own name: events of the same time in another order, texts
-//! that are empty (babeltrace2 before 2.0.5 shows what was there before), counters of lost events that went
-//! back (it takes those for nearly 2^64 lost events), streams whose time goes back (it gives up there).
-//! Large traces are judged in two parts of their time, beside each other.
+//! Known differences are reported separately: another order of events with the same time, empty texts (babeltrace2
+//! before 2.0.5 shows what was there before), counters of lost events that went back (it takes those for nearly 2^64
+//! lost events), streams whose time goes back (it stops there). Large traces are judged in two parts of their time, in
+//! parallel.
 //!
-//! Debian's babeltrace2 reads no CTF 2: there it reads what we write of it as CTF 1.8, the counts are those that a
-//! newer one found, which lie beside the archives, and a program that was recorded as CTF 1.8 and as CTF 2 left the
-//! same events, thread by thread.
+//! Debian's babeltrace2 does not read CTF 2. There it reads our export to CTF 1.8, the counts are compared with those
+//! of a newer version, which are stored with the archives, and a program that was recorded as CTF 1.8 and as CTF 2 must
+//! have the same events, thread by thread.
 
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
@@ -30,19 +30,19 @@ use crate::{
     setup::{self, Need},
 };
 
-/// Where archives of traces lie beside the repository, and the end of their names.
+/// The folder of trace archives, outside the repository.
 const ARCHIVES: &str = "../shared/data/ctf";
 const ARCHIVE: &str = ".tar.zst";
-/// Where small traces lie in it.
+/// The folder of small traces in the repository.
 const FIXTURES: &str = "fixtures/ctf";
-/// Differences that are shown of a trace.
+/// Differences that are shown per trace.
 const SHOWN: usize = 3;
-/// Traces of more events than this are judged in parts, as babeltrace2's module reads few at a time.
+/// Larger traces are judged in parts, as babeltrace2's Python module is slow.
 const LARGE: u64 = 4_000_000;
-/// A program with threads of its own numbers, recorded as CTF 1.8 and as CTF 2.
+/// Recordings of the same program as CTF 1.8 and as CTF 2; the program numbers its threads.
 const TWINS: [&str; 2] = ["ust-2.16-ctf1.8", "ust-2.16-ctf2"];
 
-/// Judges the traces that are named; all archives beside the repository and all fixtures where none is.
+/// Judges the named traces; by default, all archives and all fixtures.
 pub(super) fn run(names: &[String]) -> Outcome {
     setup::ensure(Need::Judge)?;
     command::build_hodo()?;
@@ -111,7 +111,7 @@ pub fn unpacked(path: &Path) -> Outcome<PathBuf> {
     Ok(folder)
 }
 
-/// Debian's babeltrace2 reads no CTF 2.
+/// Whether a trace is CTF 2, which Debian's babeltrace2 does not read.
 fn is_ctf_2(folder: &Path) -> Outcome<bool> {
     let mut hodo = Command::new(command::hodo());
     let info: Value =
@@ -119,7 +119,7 @@ fn is_ctf_2(folder: &Path) -> Outcome<bool> {
     Ok(info["traces"].as_array().is_some_and(|traces| traces.iter().any(|trace| trace["format"] == "CTF 2")))
 }
 
-/// A trace that we wrote as CTF 1.8.
+/// The trace exported to CTF 1.8.
 fn as_ctf_18(folder: &Path, name: &str) -> Outcome<PathBuf> {
     let written = command::target().join("judge/ctf18").join(name);
     if written.exists() {
@@ -138,8 +138,8 @@ fn count(folder: &Path) -> Outcome<Value> {
     Ok(serde_json::from_str(&table)?)
 }
 
-/// Whether our counts of events are those of a newer babeltrace2, which lie beside the archive: in all, and by
-/// name where there is such a list.
+/// Compares our event counts with those of a newer babeltrace2, which are stored with the archive: the total, and by
+/// name if there is a list.
 fn counted(path: &Path, folder: &Path) -> Outcome<Verdict> {
     let table = count(folder)?;
     let ours = table["summary"]["events"].as_u64().unwrap_or(0);
@@ -167,11 +167,11 @@ fn counted(path: &Path, folder: &Path) -> Outcome<Verdict> {
     Ok(verdict)
 }
 
-/// Names and fields of events, by thread in the order of their numbers.
+/// Names and fields of events, by thread in order of thread number.
 type Threads = Vec<Vec<String>>;
 
-/// Whether threads of two runs of a program left the same events with the same fields. Times, processors and
-/// numbers of threads are those of the run.
+/// Compares the events and fields of two runs of a program, thread by thread. Times, CPUs and thread ids differ between
+/// runs.
 fn compare_threads(ours: &Threads, theirs: &Threads) -> Verdict {
     let events = |threads: &Threads| threads.iter().map(Vec::len).sum::<usize>() as u64;
     let mut verdict = Verdict { events: events(ours), only: Some("names and fields"), ..Verdict::default() };
@@ -185,11 +185,11 @@ fn compare_threads(ours: &Threads, theirs: &Threads) -> Verdict {
     verdict
 }
 
-/// What was found out about a trace.
+/// The result for a trace.
 #[derive(Default)]
 pub(super) struct Verdict {
     events: u64,
-    /// What was compared, if that was not everything.
+    /// What was compared, if not everything.
     only: Option<&'static str>,
     other_order: u64,
     /// Names of events.
@@ -197,7 +197,7 @@ pub(super) struct Verdict {
     lost: u64,
     /// Streams.
     counters_that_went_back: BTreeSet<String>,
-    /// Our event at which babeltrace2 gave up.
+    /// Our event at which babeltrace2 stopped.
     time_went_back: Option<String>,
     pub(super) differences: Vec<String>,
 }
@@ -259,10 +259,10 @@ impl fmt::Display for Verdict {
     }
 }
 
-/// From a time on, and before a time, in nanoseconds.
+/// From a time (inclusive) to a time (exclusive), in nanoseconds.
 type Span = (Option<u64>, Option<u64>);
 
-/// What we read of a trace, against what babeltrace2 reads of the same, or of one that we wrote from it.
+/// Compares our events of a trace with babeltrace2's of the same, or of our export of it.
 pub(super) fn judge(folder: &Path, theirs: &Path) -> Outcome<Verdict> {
     let summary = &count(folder)?["summary"];
     let number = |name: &str| summary[name].as_u64();
@@ -273,7 +273,7 @@ pub(super) fn judge(folder: &Path, theirs: &Path) -> Outcome<Verdict> {
     };
     let mut verdict = Verdict::default();
     let judged = std::thread::scope(|scope| {
-        // What a thread returns must be able to leave it, which errors need not.
+        // The result of a thread must be `Send`, which errors need not be.
         let judge =
             |&span| scope.spawn(move || judge_part(folder, theirs, span).map_err(|error| error.to_string()));
         let threads: Vec<_> = parts.iter().map(judge).collect();
@@ -320,7 +320,7 @@ fn judge_part(folder: &Path, theirs: &Path, (from, to): Span) -> Outcome<Verdict
     Ok(verdict)
 }
 
-/// The events of one time.
+/// Compares the events of one time.
 fn compare(mut ours: Vec<Value>, mut theirs: Vec<Value>, verdict: &mut Verdict) {
     if ours == theirs {
         return;
@@ -347,7 +347,7 @@ fn compare(mut ours: Vec<Value>, mut theirs: Vec<Value>, verdict: &mut Verdict) 
     }
 }
 
-/// Whether values are the same but for texts that are empty on our side.
+/// Whether values are equal, except texts that are empty on our side.
 fn equal_but_empty(our: &Value, their: &Value) -> bool {
     match (our, their) {
         (Value::Object(our), Value::Object(their)) => {
@@ -364,7 +364,7 @@ fn equal_but_empty(our: &Value, their: &Value) -> bool {
     }
 }
 
-/// Lost events by stream: the counts in their order.
+/// Lost events by stream: the counts in order.
 type Lost = BTreeMap<String, Vec<u64>>;
 
 fn compare_lost(ours: &Lost, theirs: &Lost, verdict: &mut Verdict) {
@@ -383,7 +383,7 @@ fn compare_lost(ours: &Lost, theirs: &Lost, verdict: &mut Verdict) {
     }
 }
 
-/// Events as a program writes them.
+/// The events that a program prints.
 struct Events {
     child: Child,
     lines: Lines<BufReader<ChildStdout>>,
@@ -402,7 +402,7 @@ impl Events {
         Ok(Events { child, lines: BufReader::new(out).lines(), ahead: VecDeque::new(), lost: Lost::new() })
     }
 
-    /// What we read of a trace, by thread.
+    /// Our events of a trace, by thread.
     fn by_thread(folder: &Path) -> Outcome<Threads> {
         let mut hodo = Command::new(command::hodo());
         hodo.args(["script", "--events", "--format", "jsonl", "-q"]).arg(folder);
@@ -433,7 +433,7 @@ impl Events {
         Ok(None)
     }
 
-    /// The next events, as many as have the same time.
+    /// The next events that have the same time.
     fn same_time(&mut self) -> Outcome<Vec<Value>> {
         let Some(first) = self.next_event()? else { return Ok(Vec::new()) };
         let mut events = vec![first];

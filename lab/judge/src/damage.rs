@@ -1,5 +1,5 @@
-//! `cargo judge damage`: real recordings, damaged on purpose, held against what really ran; and how
-//! much of them perf recovers. The work is done by `lab/damage`.
+//! `cargo judge damage`: damages real recordings and compares what we decode with what really ran; also measures how
+//! much perf recovers. `lab/damage` does the work.
 
 use std::process::Command;
 
@@ -10,8 +10,8 @@ use crate::{
     workloads,
 };
 
-/// What is recorded: small enough that perf can read each of ten thousand damaged copies, and with a PSB
-/// as often as there can be. A name, the event, and the command, where `tiny` and `signals` are the lab's.
+/// The recordings: small enough that perf can read each of ten thousand damaged copies, with as many PSBs as possible.
+/// A name, the event, and the command; `tiny` and `signals` are programs of the lab.
 const RECORDINGS: &[(&str, &str, &str)] = &[
     ("tiny-cyc", "intel_pt/cyc,psb_period=0/u", "{}/tiny"),
     ("tiny-noretcomp", "intel_pt/cyc,noretcomp,psb_period=0/u", "{}/tiny"),
@@ -20,7 +20,7 @@ const RECORDINGS: &[(&str, &str, &str)] = &[
     ("echo-no-mtc", "intel_pt/mtc=0,noretcomp,psb_period=0/u", "/bin/echo hodoscope"),
 ];
 
-/// Judges what `arguments` ask for; the error says how many laws were broken.
+/// Runs with these arguments; the error contains the number of violations.
 pub(super) fn run(arguments: &[String]) -> Outcome {
     let mut given = arguments.iter();
     while let Some(argument) = given.next() {

@@ -1,4 +1,4 @@
-//! The first place where two streams part, with what is needed to understand it.
+//! The first difference between two streams, with its context.
 
 use std::{fmt::Write, path::Path, process::Command};
 
@@ -15,8 +15,8 @@ const CONTEXT: usize = 8;
 /// Packets shown before and after it.
 const PACKETS: usize = 20;
 
-/// Says where a thread's streams part: the instruction's number, both addresses, the instructions and
-/// our packets around them, and the code.
+/// Describes where a thread's streams diverge: the instruction's number, both addresses, the instructions and our
+/// packets around them, and the code.
 pub(super) fn explain(
     recording: &Path,
     tid: u32,
@@ -74,8 +74,8 @@ fn packets(recording: &Path, tid: u32, instruction: u64) -> Outcome<String> {
     Ok(format!("  packets around there:\n    {}\n", around.join("\n    ")))
 }
 
-/// The time of the last clock packet before an instruction, in nanoseconds; of the last instruction where
-/// there are fewer.
+/// The time of the last timing packet before an instruction, in nanoseconds; if there are fewer instructions, before
+/// the last one.
 fn time(recording: &Path, tid: u32, instruction: u64) -> Outcome<u64> {
     let hodo = streams::hodo(recording, "time", Some(tid));
     let (mut index, mut time) = (0, 0);
@@ -88,8 +88,8 @@ fn time(recording: &Path, tid: u32, instruction: u64) -> Outcome<u64> {
     Ok(time)
 }
 
-/// The packet at about this time. Only TSC packets say the time outright (the emulated clock ticks once a
-/// nanosecond); between two of them, MTC packets come at equal distances.
+/// The packet at about this time. Only TSC packets contain the full time (the emulated clock ticks once per
+/// nanosecond); between two of them, MTC packets have equal distances.
 fn line_at(lines: &[&str], time: u64) -> usize {
     let stamp = |(at, line): (usize, &&str)| {
         let (_, tsc) = line.split_once(" TSC ")?;
@@ -112,7 +112,7 @@ fn maps(recording: &Path) -> Outcome<Vec<Map>> {
     Ok(perf::sideband(recording)?.lines().filter_map(Map::parse).collect())
 }
 
-/// The code at an address, disassembled.
+/// The disassembled code at an address.
 fn code(maps: &[Map], address: u64) -> String {
     let Some(map) = maps.iter().rev().find(|map| (map.begin..map.begin + map.length).contains(&address))
     else {

@@ -1,4 +1,4 @@
-//! `cargo judge events`: every event of ftrace and of perf that we read, against trace-cmd and perf.
+//! `cargo judge events`: compares every event of ftrace and of perf that we read with trace-cmd and perf.
 //!
 //! ```text
 //! workload ─┬─ hodo record --engine ftrace ──► trace.dat 6 ─┐  hodo script --events  ≟  trace-cmd report -R
@@ -7,8 +7,8 @@
 //!                                                   └─► hodo export --to ctf ─► hodo  ≟  babeltrace2
 //! ```
 //!
-//! Compared are the time in nanoseconds, the CPU, the thread, the name and each field of each event; events of
-//! one time in any order. perf shows some events after later ones, and says so; they are put in order first.
+//! The time in nanoseconds, the CPU, the thread, the name and each field of each event are compared; events of one time
+//! in any order. perf prints some events after later ones, and warns about that; they are sorted first.
 
 mod fields;
 mod peers;
@@ -33,10 +33,10 @@ use crate::{
 };
 use recordings::Recording;
 
-/// Differences that are shown of a recording.
+/// Differences that are shown per recording.
 const SHOWN: usize = 3;
 
-/// An event as the judge sees it.
+/// An event for comparison.
 #[derive(Debug)]
 pub(super) struct Event {
     time: i64,
@@ -46,21 +46,21 @@ pub(super) struct Event {
     fields: Fields,
 }
 
-/// The fields of an event, as its reader has them.
+/// The fields of an event, in the format of its reader.
 #[derive(Debug)]
 pub(super) enum Fields {
-    /// Ours: fields, and what numbers are called.
+    /// Ours: fields, and names of numbers.
     Ours(Map<String, Value>, Map<String, Value>),
     /// `a=1 b=text`.
     Text(String),
-    /// perf's, as Python sees them.
+    /// perf's, in its Python interface.
     Values(Map<String, Value>),
 }
 
-/// System calls of the workload; each is two events, or four.
+/// System calls of the workload; each makes two events, or four.
 const CALLS: u64 = 600_000;
 
-/// Judges the files that are named; records where none is, with a workload of `--count N` system calls.
+/// Judges the named files; by default, new recordings with a workload of `--count N` system calls.
 pub(super) fn run(arguments: &[String]) -> Outcome {
     setup::ensure(Need::Judge)?;
     command::build_hodo()?;
@@ -80,7 +80,7 @@ pub(super) fn run(arguments: &[String]) -> Outcome {
     if differing.is_empty() { Ok(()) } else { Err(format!("not equal: {}", differing.join(", ")).into()) }
 }
 
-/// What was found out about a recording.
+/// The result for a recording.
 #[derive(Default)]
 struct Verdict {
     events: u64,
@@ -130,7 +130,7 @@ fn judge(recording: &Recording) -> Outcome<bool> {
     Ok(equal)
 }
 
-/// Whether what we write as CTF is what we read, and what babeltrace2 reads of it.
+/// Compares our CTF export with what we read, and with what babeltrace2 reads from it.
 fn judge_written(recording: &Recording) -> Outcome<bool> {
     let folder = written::export(recording)?;
     let mut verdict = ctf::judge(&folder, &folder)?;
@@ -139,7 +139,7 @@ fn judge_written(recording: &Recording) -> Outcome<bool> {
     Ok(!verdict.differs())
 }
 
-/// The events of one time.
+/// Compares the events of one time.
 fn compare(ours: Vec<Event>, mut theirs: Vec<Event>, verdict: &mut Verdict) {
     for our in ours {
         match theirs.iter().position(|their| same(&our, their)) {
@@ -163,19 +163,19 @@ fn same(our: &Event, their: &Event) -> bool {
         }
 }
 
-/// Events one after another, in groups of the same time.
+/// Events in groups of the same time.
 pub(super) struct Events<I> {
     events: I,
-    /// Those that were read ahead, by time and number.
+    /// Events that were read ahead, by time and number.
     ahead: BTreeMap<(i64, u64), Event>,
-    /// How many are read ahead, as perf shows some later than those behind them.
+    /// How many events to read ahead, as perf prints some after later ones.
     window: usize,
     read: u64,
     /// Events that the tracer lost.
     lost: u64,
 }
 
-/// What a line says.
+/// The content of a line.
 pub(super) enum Line {
     Event(Event),
     Lost(u64),
@@ -237,7 +237,7 @@ fn hodo(path: &Path) -> Command {
     hodo
 }
 
-/// Our own reading.
+/// Our reader's events.
 struct Ours(Events<Box<dyn Iterator<Item = Outcome<Line>>>>);
 
 impl Ours {
@@ -273,14 +273,14 @@ fn our_line(line: &str) -> Outcome<Line> {
     }))
 }
 
-/// The CPU time in user space that a command takes.
+/// The user-space CPU time of a command.
 fn cpu_time(command: &mut Command) -> Outcome<Duration> {
     let before = children()?;
     command::quietly(command.stdout(Stdio::null()).stderr(Stdio::null()))?;
     Ok(children()? - before)
 }
 
-/// The CPU time in user space of the children that have ended: /proc/self/stat, field 16, in hundredths of a second.
+/// The user-space CPU time of ended children: /proc/self/stat, field 16, in hundredths of a second.
 fn children() -> Outcome<Duration> {
     let stat = fs::read_to_string("/proc/self/stat")?;
     let after_name = stat.rsplit_once(')').ok_or("no name in stat")?.1;

@@ -1,9 +1,8 @@
-//! The judge: what we decode against programs that we did not write. Each `cargo judge KIND` has a module of
-//! its own; the bench asks the judge what is in a recording.
+//! The judge: compares our decoding with foreign programs. Each `cargo judge KIND` has its own module; the benchmark
+//! uses the judge to inspect recordings.
 //!
-//! `cargo judge pt`: what we decode of real programs, instruction by instruction, against perf's
-//! decoder, and our totals against the emulated processor's own count; in several configurations of the
-//! trace.
+//! `cargo judge pt` compares our decoding of real programs, instruction by instruction, with perf's decoder, and our
+//! totals with the emulated processor's count, in several configurations of the trace.
 //!
 //! ```text
 //! programs × configurations ──record──► recordings
@@ -31,6 +30,7 @@ mod perf;
 mod programs;
 mod record;
 mod streams;
+mod sync;
 mod times;
 mod totals;
 mod verdict;
@@ -64,9 +64,10 @@ const USAGE: &str = "usage: cargo judge pt [--list] [--all] [--config NAME]… [
        cargo judge missing [--count N] [--seed N] [--only PROGRAM]…
        cargo judge ctf [FOLDER | ARCHIVE]…
        cargo judge events [--count N | FILE…]
-       cargo judge analyses [FOLDER | ARCHIVE]";
+       cargo judge analyses [FOLDER | ARCHIVE]
+       cargo judge sync [--seconds N] [--only PROTOCOL]… [--board SETTINGS] [--keep FOLDER | --read FOLDER]";
 
-/// What the command line asks for.
+/// The parsed command line.
 #[derive(Default)]
 struct Wish {
     only: Vec<String>,
@@ -76,7 +77,7 @@ struct Wish {
     list: bool,
 }
 
-/// Judges what is asked for; the error names what differs.
+/// Judges as requested; the error names what differs.
 pub fn run(arguments: &[String]) -> Outcome {
     match arguments.split_first() {
         Some((first, names)) if first == "cases" => return cases::run(names),
@@ -86,6 +87,7 @@ pub fn run(arguments: &[String]) -> Outcome {
         Some((first, rest)) if first == "damage" => return damage::run(rest),
         Some((first, rest)) if first == "missing" => return missing::run(rest),
         Some((first, rest)) if first == "events" => return events::run(rest),
+        Some((first, rest)) if first == "sync" => return sync::run(rest),
         Some((first, traces)) if first == "ctf" => return ctf::run(traces),
         Some((first, trace)) if first == "analyses" => return analyses::run(trace),
         _ => {}
@@ -153,7 +155,7 @@ fn list() {
 }
 
 impl Wish {
-    /// What to record. An event of one's own takes the place of the default's.
+    /// The recordings to make. An explicit event replaces the configuration's.
     fn jobs(&self) -> Vec<Job> {
         let asked = |names: &[String], name: &str| names.iter().any(|asked| asked == name);
         let configuration = |name: &str| match self.configurations.is_empty() {
@@ -171,8 +173,7 @@ impl Wish {
     }
 }
 
-/// Judges recordings on all cores, the longest first, and hands over the verdicts in the order of the
-/// recordings.
+/// Judges recordings on all cores, the longest first, and passes on the verdicts in the order of the recordings.
 fn judge_all(recordings: Vec<Recorded>, judges: &Judges, mut take: impl FnMut(Verdict)) {
     let count = recordings.len();
     let mut order: Vec<(usize, Recorded)> = recordings.into_iter().enumerate().collect();

@@ -1,4 +1,4 @@
-//! libipt as a judge: `lab/judges/libipt.c` beside our own stream, thread by thread.
+//! libipt as a judge: runs `lab/judges/libipt.c` on each thread and compares with our stream.
 
 use std::{
     collections::BTreeMap,
@@ -17,7 +17,7 @@ use super::{
 };
 use crate::{Outcome, command};
 
-/// Compiles the harness; gives its path.
+/// Compiles the harness; returns its path.
 pub(super) fn compile(folder: &Path) -> Outcome<PathBuf> {
     let program = folder.join("libipt");
     let mut gcc = Command::new("gcc");
@@ -26,23 +26,23 @@ pub(super) fn compile(folder: &Path) -> Outcome<PathBuf> {
     Ok(program)
 }
 
-/// What libipt says to a recording.
+/// libipt's result for a recording.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Opinion {
-    /// Instructions that it found as well.
+    /// Instructions that it decoded as well.
     pub(super) same: u64,
-    /// Returns where it is known to go astray.
+    /// Return instructions at which it is known to fail.
     pub(super) stale: u64,
     /// Instructions after them, up to the next PSB.
     pub(super) left: u64,
-    /// Instructions of threads that it can't judge, as their code changes.
+    /// Instructions of threads with changing code, which it can't judge.
     pub(super) changing: u64,
-    /// Where it says something else.
+    /// Differences.
     pub(super) complaints: Vec<String>,
 }
 
 impl Opinion {
-    /// Adds what it says to another recording.
+    /// Adds its result for another recording.
     pub(super) fn merge(&mut self, other: &Opinion) {
         self.same += other.same;
         self.stale += other.stale;
@@ -54,11 +54,11 @@ impl Opinion {
 /// The streams of a recording, each with its code, for the harness.
 pub(super) struct Judge<'r> {
     program: &'r Path,
-    /// The harness's arguments by thread; `None` where its code changes.
+    /// The harness's arguments by thread; `None` if its code changes.
     arguments: BTreeMap<u32, Option<Vec<String>>>,
-    /// The thread whose instructions come.
+    /// The thread of the present instructions.
     tid: Option<u32>,
-    /// The harness at work on it.
+    /// The harness process for that thread.
     running: Option<(Child, BufWriter<ChildStdin>)>,
     opinion: Opinion,
 }
@@ -70,7 +70,7 @@ impl<'r> Judge<'r> {
         Ok(Judge { program, arguments, tid: None, running: None, opinion: Opinion::default() })
     }
 
-    /// Takes the next instruction, with its time in nanoseconds. Those of a thread come one after the other.
+    /// Passes the next instruction, with its time in nanoseconds. Instructions come thread by thread.
     pub(super) fn take(&mut self, tid: u32, address: u64, time: u64) -> Outcome {
         if self.tid != Some(tid) {
             self.end_thread()?;
@@ -98,7 +98,7 @@ impl<'r> Judge<'r> {
         Ok(Some((child, BufWriter::with_capacity(1 << 16, expected))))
     }
 
-    /// Hears what the harness says in the end.
+    /// Reads the harness's result.
     fn end_thread(&mut self) -> Outcome {
         let (Some(tid), Some((child, expected))) = (self.tid, self.running.take()) else { return Ok(()) };
         drop(expected.into_inner().map_err(|error| error.into_error())?);
@@ -114,14 +114,14 @@ impl<'r> Judge<'r> {
         Ok(())
     }
 
-    /// All instructions were taken.
+    /// Ends the last thread.
     pub(super) fn end(mut self) -> Outcome<Opinion> {
         self.end_thread()?;
         Ok(self.opinion)
     }
 }
 
-/// What a harness needs to know of a recording, by thread: code and trace. `None` where the code changes.
+/// The harness's arguments for a recording, by thread: code and trace. `None` if the code changes.
 pub fn harness_arguments(recording: &Path) -> Outcome<BTreeMap<u32, Option<Vec<String>>>> {
     let mut hodo = Command::new(command::hodo());
     let info = command::capture(hodo.args(["info", "--format", "json"]).arg(recording))?;
@@ -140,8 +140,8 @@ pub fn harness_arguments(recording: &Path) -> Outcome<BTreeMap<u32, Option<Vec<S
     Ok(arguments)
 }
 
-/// The harness's arguments for a stream: its pieces, each with the code that its process had when it began.
-/// A program begins in a piece of its own. `None` where the code of one changes: libipt knows no time.
+/// The harness's arguments for a stream: its pieces, each with the code of its process at its begin. A program begins
+/// in a new piece. `None` if the code changes within one: libipt knows no time.
 fn words<'i>(
     recording: &Path,
     file: &File,
@@ -177,7 +177,7 @@ fn words<'i>(
     Ok(Some(words))
 }
 
-/// Writes pieces that go on where the one before ends into one file, as libipt reads each by itself.
+/// Writes pieces that continue each other into one file, as libipt decodes each piece separately.
 fn joined(recording: &Path, file: &File, pieces: &[(u64, u64)]) -> Outcome<PathBuf> {
     let path = recording.with_extension(format!("{}.pt", pieces[0].0));
     let mut whole = File::create(&path)?;
@@ -189,9 +189,9 @@ fn joined(recording: &Path, file: &File, pieces: &[(u64, u64)]) -> Outcome<PathB
     Ok(path)
 }
 
-/// The time at which a piece of trace begins: it does so with PSB and TSC (SDM, "PSB", "TSC"). The emulated
-/// processor's counter ticks once a nanosecond. Without times it may be any: then the last one, at which the process
-/// has all of its code. `None` where the piece goes on where the one before ends.
+/// The time at which a piece of trace begins, from its PSB and TSC (SDM, "PSB", "TSC"). The emulated processor's
+/// counter ticks once per nanosecond. Without timestamps it is unknown: then the maximum, at which the process has all
+/// of its code. `None` if the piece continues the one before.
 fn begin(file: &File, offset: u64) -> Outcome<Option<u64>> {
     let mut bytes = [0; 24];
     file.read_at(&mut bytes, offset)?;

@@ -1,4 +1,4 @@
-//! `cargo judge lines`: how often each line ran, against gcov, on the same run of the same binary.
+//! `cargo judge lines`: compares the executions of each line with gcov, on the same run of the same binary.
 //!
 //! ```text
 //! gcc -O0 -g --coverage ──► program ──hodo record──┬─► recording ──► hodo report lines ─┐
@@ -25,7 +25,7 @@ struct Program {
     source: &'static str,
     flags: &'static [&'static str],
     arguments: &'static [&'static str],
-    /// Texts of lines that gcov is known to count otherwise, and why.
+    /// Texts of lines that gcov is known to count differently, and why.
     otherwise: &'static [(&'static str, &'static str)],
 }
 
@@ -54,7 +54,7 @@ const PROGRAMS: &[Program] = &[
     Program { source: "throws.cpp", flags: &[], arguments: &[], otherwise: &[("}", CATCH)] },
 ];
 
-/// Judges every program, or those whose source is named so.
+/// Judges every program, or those with these sources.
 pub(super) fn run(names: &[String]) -> Outcome {
     setup::ensure(Need::Judge)?;
     command::build_hodo()?;
@@ -89,16 +89,16 @@ pub(super) fn run(names: &[String]) -> Outcome {
     }
 }
 
-/// Executions by line of the source.
+/// Executions by source line.
 struct Counts {
     ours: BTreeMap<u64, u64>,
     theirs: BTreeMap<u64, u64>,
-    /// Lines that declare functions. gcov counts them as run when the function is called; where the function's
-    /// brace has a line of its own, that is the line of its first instruction.
+    /// Lines that declare functions. gcov counts them as run when the function is called; if the function's brace has a
+    /// separate line, that is the line of its first instruction.
     declared: BTreeSet<u64>,
 }
 
-/// How the counts compare.
+/// The result of a comparison.
 #[derive(Default)]
 struct Judged {
     lines: u64,
@@ -132,7 +132,7 @@ impl Counts {
         Ok(Counts { ours, theirs, declared })
     }
 
-    /// The count of the brace that begins a function declared in this line.
+    /// The count of the opening brace of a function declared in this line.
     fn brace_of(&self, line: u64) -> Option<&u64> {
         let (next, count) = self.ours.range(line + 1..).next().filter(|_| self.declared.contains(&line))?;
         (!self.theirs.contains_key(next)).then_some(count)
@@ -158,7 +158,7 @@ impl Counts {
     }
 }
 
-/// What gcov counted: executions by line, and the lines that declare functions.
+/// gcov's counts: executions by line, and the lines that declare functions.
 fn gcov(source: &str, folder: &Path) -> Outcome<(BTreeMap<u64, u64>, BTreeSet<u64>)> {
     let counters = fs::read_dir(folder)?.filter_map(|entry| Some(entry.ok()?.path()));
     let counters =

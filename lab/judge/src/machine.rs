@@ -1,7 +1,7 @@
-//! `cargo judge machine`: recordings of a whole emulated machine, held against what really ran.
+//! `cargo judge machine`: compares recordings of a whole emulated machine with what really ran.
 //!
 //! ```text
-//! workload ──record──► recording ──hodo script --insns──► count and digest of each processor ─┐
+//! workload ──record──► recording ──hodo script --insns──► count and digest of each vCPU ──────┐
 //!                 └──► spool: trace, code ──libipt──────► the same ───────────────────────────┼─ equal?
 //!                 └──► the emulator's account, which a count one by one confirms ─────────────┘
 //! ```
@@ -22,12 +22,12 @@ use workbench::{
     setup::{self, Need},
 };
 
-/// By what a digest is multiplied before the next address is added (`CpuTruth` of `hodo-formats`).
+/// The factor of a digest (`CpuTruth` of `hodo-formats`).
 const FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
-/// Returns are not compressed: libipt 2.0.5 takes no call off its stack at a return that comes as a TIP.
+/// Returns are not compressed: libipt 2.0.5 does not pop its call stack at a return with a TIP.
 const EVENT: &str = "intel_pt/noretcomp,mtc_period=9/";
 
-/// What runs in the machine.
+/// The workload of the machine.
 struct Workload {
     name: &'static str,
     script: &'static str,
@@ -69,7 +69,7 @@ const WORKLOADS: &[Workload] = &[
 /// Instructions and the digest of their addresses.
 type Account = (u64, u64);
 
-/// Judges the workloads that are named, or all; the error says how many differ.
+/// Judges the named workloads, or all; the error contains the number that differ.
 pub(super) fn run(names: &[String]) -> Outcome {
     setup::ensure(Need::Judge)?;
     machine::ensure()?;
@@ -123,7 +123,7 @@ fn record(workload: &Workload, folder: &Path) -> Outcome<PathBuf> {
     Ok(recording)
 }
 
-/// The spool that the recorder left.
+/// The spool that the recorder kept.
 fn spool(folder: &Path) -> Outcome<PathBuf> {
     let mut entries = fs::read_dir(folder)?.flatten().map(|entry| entry.path());
     let is_spool =
@@ -131,7 +131,7 @@ fn spool(folder: &Path) -> Outcome<PathBuf> {
     entries.find(is_spool).ok_or_else(|| "the recorder left no spool".into())
 }
 
-/// What the recording says that each processor ran.
+/// The recorded account of each vCPU.
 fn truth(recording: &Path) -> Outcome<BTreeMap<u32, Account>> {
     let mut hodo = Command::new(command::hodo());
     let info = command::capture(hodo.args(["info", "--format", "json"]).arg(recording))?;
@@ -150,7 +150,7 @@ fn truth(recording: &Path) -> Outcome<BTreeMap<u32, Account>> {
     Ok(truth)
 }
 
-/// What `hodo script --insns` shows.
+/// The account of each vCPU from `hodo script --insns`.
 fn ours(recording: &Path) -> Outcome<BTreeMap<u32, Account>> {
     let mut hodo = Command::new(command::hodo());
     hodo.args(["script", "--insns", "--fields", "cpu,ip"]).arg(recording);

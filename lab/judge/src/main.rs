@@ -1,4 +1,4 @@
-//! `cargo judge KIND …`: decodes, and compares with programs that we did not write.
+//! `cargo judge KIND …`: decodes, and compares with foreign programs.
 
 use std::process::ExitCode;
 

@@ -1,4 +1,4 @@
-//! What code was mapped where, as perf shows it.
+//! The mappings of code, as perf prints them.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ pub(super) struct Map {
 }
 
 impl Map {
-    /// A line such as `… PERF_RECORD_MMAP2 1/1: [0x401000(0x1000) @ 0x1000 08:01 5 0]: r-xp /bin/true`.
+    /// Parses a line such as `… PERF_RECORD_MMAP2 1/1: [0x401000(0x1000) @ 0x1000 08:01 5 0]: r-xp /bin/true`.
     pub(super) fn parse(line: &str) -> Option<Map> {
         let (_, rest) = line.split_once("PERF_RECORD_MMAP2 ")?;
         let (pid, rest) = rest.split_once('/')?;
@@ -32,7 +32,7 @@ impl Map {
         })
     }
 
-    /// Whether both have an address, and at it not the same byte of the same file.
+    /// Whether both cover an address, but with different bytes of a file or different files.
     fn contradicts(&self, other: &Map) -> bool {
         let overlap = self.begin < other.begin + other.length && other.begin < self.begin + self.length;
         let same = self.path == other.path
@@ -41,28 +41,28 @@ impl Map {
     }
 }
 
-/// What a process has mapped from the time on when it began to execute a program.
+/// The mappings of a process since it executed a program.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Image {
-    /// In nanoseconds.
+    /// Begin in nanoseconds.
     from: u64,
     pub(super) maps: Vec<Map>,
 }
 
 impl Image {
-    /// Whether other code came to an address than what was there before.
+    /// Whether code at an address was replaced.
     pub(super) fn changes(&self) -> bool {
         let later = |at: usize| &self.maps[at + 1..];
         self.maps.iter().enumerate().any(|(at, map)| later(at).iter().any(|other| map.contradicts(other)))
     }
 }
 
-/// The programs that each process executed, one after the other.
+/// The programs that each process executed, in order.
 #[derive(Debug, Default)]
 pub(super) struct Images(BTreeMap<u32, Vec<Image>>);
 
 impl Images {
-    /// Reads them out of the lines in which perf shows mappings and tasks.
+    /// Parses perf's lines of mappings and tasks.
     pub(super) fn read(lines: &str) -> Images {
         let mut images = Images::default();
         for line in lines.lines() {
@@ -87,13 +87,13 @@ impl Images {
         images.last_mut().expect("one was just added where there was none")
     }
 
-    /// What a process had mapped at a time.
+    /// The mappings of a process at a time.
     pub(super) fn at(&self, pid: u32, time: u64) -> Option<&Image> {
         self.0.get(&pid)?.iter().rev().find(|image| image.from <= time)
     }
 }
 
-/// Child and parent of a line such as `… PERF_RECORD_FORK(8:8):(7:7)`, where that makes a process.
+/// Child and parent in a line such as `… PERF_RECORD_FORK(8:8):(7:7)`, if that makes a process.
 fn fork(line: &str) -> Option<(u32, u32)> {
     let (_, rest) = line.split_once("PERF_RECORD_FORK(")?;
     let (child, rest) = rest.split_once(':')?;
@@ -102,13 +102,13 @@ fn fork(line: &str) -> Option<(u32, u32)> {
     (child != parent).then_some((child, parent))
 }
 
-/// The process of a line such as `… PERF_RECORD_COMM exec: true:8/8`.
+/// The process in a line such as `… PERF_RECORD_COMM exec: true:8/8`.
 fn executing(line: &str) -> Option<u32> {
     let (_, rest) = line.split_once("PERF_RECORD_COMM exec: ")?;
     rest.rsplit_once(':')?.1.split('/').next()?.parse().ok()
 }
 
-/// The time of a line such as `true 8 [000] 1.000000005: PERF_RECORD_…`, in nanoseconds.
+/// The time in a line such as `true 8 [000] 1.000000005: PERF_RECORD_…`, in nanoseconds.
 fn time(line: &str) -> Option<u64> {
     let before = line.split_once(": PERF_RECORD_")?.0;
     before.rsplit(' ').next()?.replace('.', "").parse().ok()

@@ -1,5 +1,5 @@
-//! `cargo judge missing`: real recordings, read with a part of their code withheld, held against what really ran.
-//! The work is done by `lab/missing`.
+//! `cargo judge missing`: decodes real recordings with some of their code withheld, and compares with what really ran.
+//! `lab/missing` does the work.
 
 use std::{path::Path, process::Command};
 
@@ -15,7 +15,7 @@ use crate::{
     workloads,
 };
 
-/// Programs beside those that are judged anyway.
+/// Further programs.
 const MORE: &[Program] = &[
     Program { name: "jitted", what: "code that is made at run time", prepare: jitted },
     Program {
@@ -27,7 +27,7 @@ const MORE: &[Program] = &[
     Program { name: "sed", what: "regular expressions of the C library", prepare: sed },
 ];
 
-/// Judges what `arguments` ask for; the error says how often the law was broken.
+/// Runs with these arguments; the error contains the number of violations.
 pub(super) fn run(arguments: &[String]) -> Outcome {
     let (mut given, mut passed, mut only) = (arguments.iter(), Vec::new(), Vec::new());
     while let Some(argument) = given.next() {

@@ -8,7 +8,7 @@ use std::{
 use super::streams::Streams;
 use crate::{Outcome, command};
 
-/// Compiles what perf loads; gives its path.
+/// Compiles the library that perf loads; returns its path.
 pub(super) fn compile(folder: &Path) -> Outcome<PathBuf> {
     let library = folder.join("judge-perf.so");
     let mut gcc = Command::new("gcc");
@@ -17,7 +17,7 @@ pub(super) fn compile(folder: &Path) -> Outcome<PathBuf> {
     Ok(library)
 }
 
-/// The streams and times of perf's decoder; its errors are notices.
+/// The streams and times of perf's decoder; its errors become notices.
 pub(super) fn read(recording: &Path, library: &Path) -> Outcome<Streams> {
     let digest = recording.with_extension("perf.digest");
     let mut perf = Command::new("perf");
@@ -30,15 +30,15 @@ pub(super) fn read(recording: &Path, library: &Path) -> Outcome<Streams> {
     Ok(streams)
 }
 
-/// What perf shows of a recording beside its trace: mappings, programs executed, processes made; in order of
-/// time, with all digits of it.
+/// perf's output for the sideband of a recording: mappings, executed programs, new processes; in order of time, with
+/// full precision.
 pub(super) fn sideband(recording: &Path) -> Outcome<String> {
     let mut perf = Command::new("perf");
     perf.args(["script", "--no-itrace", "--ns", "--show-mmap-events", "--show-task-events", "-i"]);
     command::capture(perf.arg(recording))
 }
 
-/// The command whose lines are the instructions of a thread by perf.
+/// The command that prints perf's instructions of a thread.
 pub(super) fn text(recording: &Path, tid: u32) -> Command {
     let mut perf = Command::new("perf");
     perf.args(["script", "--itrace=i0ns", "-F", "tid,ip", "--tid", &tid.to_string(), "-i"]).arg(recording);

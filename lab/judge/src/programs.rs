@@ -1,4 +1,4 @@
-//! What is recorded to be judged: real programs, and ours with what is hard to trace.
+//! The recorded programs: real ones, and our own that are hard to trace.
 
 use std::path::{Path, PathBuf};
 
@@ -8,13 +8,13 @@ use crate::{Outcome, workloads};
 pub(super) struct Program {
     /// Its name on the command line and in the table.
     pub(super) name: &'static str,
-    /// What it is there for.
+    /// Its purpose.
     pub(super) what: &'static str,
-    /// Compiles it and makes its input, in a folder of its own.
+    /// Compiles it and makes its input, in a separate folder.
     pub(super) prepare: fn(&Path) -> Outcome<Ready>,
 }
 
-/// What to start.
+/// A program that is ready to start.
 pub(super) struct Ready {
     /// The program and its arguments.
     pub(super) command: Vec<String>,
@@ -68,7 +68,7 @@ pub(super) const PROGRAMS: &[Program] = &[
     },
 ];
 
-/// A command as one types it, without quoting.
+/// A command as typed, without quoting.
 fn typed(line: &str) -> Outcome<Ready> {
     Ok(Ready { command: line.split(' ').map(str::to_owned).collect() })
 }

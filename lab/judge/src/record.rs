@@ -1,4 +1,4 @@
-//! The recordings that are judged.
+//! Makes the recordings to judge.
 
 use std::{
     collections::BTreeMap,
@@ -27,21 +27,21 @@ pub(super) struct Recorded {
     pub(super) job: Job,
     pub(super) path: PathBuf,
     pub(super) bytes: u64,
-    /// What the emulated processor counted.
+    /// The emulated processor's count.
     pub(super) instructions: u64,
-    /// Without us.
+    /// The duration without recording.
     pub(super) native: Duration,
     pub(super) recorded: Duration,
 }
 
 impl Recorded {
-    /// How many times longer the program takes than without us.
+    /// The slow-down by recording.
     pub(super) fn slow_down(&self) -> f64 {
         self.recorded.as_secs_f64() / self.native.as_secs_f64()
     }
 }
 
-/// Records one after the other, so that nothing else of ours is in the way of what is timed.
+/// Records one after the other, so that they do not disturb each other's timing.
 pub(super) fn all(jobs: Vec<Job>, folder: &Path) -> Outcome<Vec<Recorded>> {
     let mut programs: BTreeMap<&str, (Ready, Duration)> = BTreeMap::new();
     let mut recordings = Vec::new();
@@ -74,7 +74,7 @@ fn record(job: Job, ready: &Ready, native: Duration, folder: &Path) -> Outcome<R
     Ok(Recorded { job, path, bytes, instructions, native, recorded })
 }
 
-/// The median of three runs without us.
+/// The median of three runs without recording.
 fn native(ready: &Ready, folder: &Path) -> Outcome<Duration> {
     let mut times = Vec::new();
     for _ in 0..3 {
@@ -86,7 +86,7 @@ fn native(ready: &Ready, folder: &Path) -> Outcome<Duration> {
     Ok(times[1])
 }
 
-/// Runs it in the folder, without its output, and says how long it took.
+/// Runs a command in the folder, without output, and returns its duration.
 fn timed(command: &mut Command, folder: &Path) -> Outcome<Duration> {
     let begin = Instant::now();
     command::quietly(command.current_dir(folder).stdin(Stdio::null()).stdout(Stdio::null()))?;

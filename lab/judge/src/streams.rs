@@ -1,5 +1,5 @@
-//! The instruction streams that two decoders print, digested so that they can be compared thread by
-//! thread in little memory, however each of them interleaves the threads.
+//! The instruction streams that two decoders print, as digests, which are compared thread by thread in little memory,
+//! however each decoder interleaves the threads.
 
 use std::{
     collections::BTreeMap,
@@ -14,26 +14,26 @@ use crate::{
     command::{self, each_line},
 };
 
-/// Instructions that share one hash: what has to be read again to find a difference.
+/// Instructions per hash: the amount to read again to find a difference.
 pub(super) const BLOCK: u64 = 1 << 16;
 
-/// What one decoder says.
+/// The output of one decoder.
 #[derive(Debug, Default)]
 pub(super) struct Streams {
     /// By thread id.
     pub(super) threads: BTreeMap<u32, Digest>,
-    /// The first lines that are no instructions: gaps, errors.
+    /// The first lines that are not instructions: gaps, errors.
     pub(super) notices: Vec<String>,
-    /// How many such lines there are.
+    /// The number of these lines.
     pub(super) notice_count: u64,
 }
 
 /// The instructions of one thread.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Digest {
-    /// How many.
+    /// The number of instructions.
     pub(super) instructions: u64,
-    /// A hash of the addresses of each block; the last one may be shorter.
+    /// A hash of the addresses of each block; the last block may be shorter.
     pub(super) blocks: Vec<u64>,
     /// The times, each with the first instruction that has it; in nanoseconds.
     pub(super) times: Vec<(u64, u64)>,
@@ -56,19 +56,19 @@ impl Digest {
         }
     }
 
-    /// Whether the instructions are the same ones.
+    /// Whether the instructions are the same.
     pub(super) fn agrees(&self, other: &Digest) -> bool {
         self.instructions == other.instructions && self.blocks == other.blocks
     }
 
-    /// The first block that is not the same in both, if any.
+    /// The first block that differs, if any.
     pub(super) fn first_different(&self, other: &Digest) -> Option<u64> {
         let both = self.blocks.len().max(other.blocks.len());
         (0..both).find(|&at| self.blocks.get(at) != other.blocks.get(at)).map(|at| at as u64)
     }
 }
 
-/// Our own decoder's streams; each instruction, with its thread and time, goes to `take` as well.
+/// Our own decoder's streams; each instruction also goes to `take` with its thread and time.
 pub(super) fn read_hodo(
     recording: &Path,
     mut take: impl FnMut(u32, u64, u64) -> Outcome,
@@ -100,7 +100,7 @@ pub(super) fn part(command: Command, tid: u32, from: u64, to: u64) -> Outcome<Ve
     Ok(addresses)
 }
 
-/// The command whose lines are our instructions; of one thread, if it is named.
+/// The command that prints our instructions; only of one thread if `tid` is given.
 pub(super) fn hodo(recording: &Path, fields: &str, tid: Option<u32>) -> Command {
     let mut hodo = Command::new(command::hodo());
     hodo.args(["script", "--insns", "-q", "--fields", fields]).arg(recording);
@@ -110,18 +110,18 @@ pub(super) fn hodo(recording: &Path, fields: &str, tid: Option<u32>) -> Command 
     hodo
 }
 
-/// What a line begins with, and what it says: the same for many lines.
+/// The beginning of a line and its parsed content, which are the same for many lines.
 #[derive(Default)]
 struct Prefix {
     text: Vec<u8>,
     tid: u32,
-    /// In nanoseconds; zero where the line has none.
+    /// In nanoseconds; zero if the line has no time.
     time: u64,
 }
 
 impl Streams {
-    /// Takes a line of thread id, time and address; gives the address, unless it is another line. There are
-    /// billions of them, so what a line has in common with the one before is not read again.
+    /// Adds a line of thread id, time and address; returns the address, or `None` for another line. There are billions
+    /// of lines, so a beginning shared with the line before is not parsed again.
     fn add(&mut self, line: &[u8], before: &mut Prefix) -> Option<u64> {
         let address = self.instruction(line, before);
         if address.is_none() {
@@ -145,7 +145,7 @@ impl Streams {
         Some(address)
     }
 
-    /// Takes a line that is no instruction.
+    /// Adds a line that is not an instruction.
     pub(super) fn notice(&mut self, line: &[u8]) {
         if line.trim_ascii().is_empty() {
             return;
@@ -156,7 +156,7 @@ impl Streams {
         }
     }
 
-    /// Takes a record of a digest as `lab/judges/digest.h` has it.
+    /// Adds a record of a digest, in the format of `lab/judges/digest.h`.
     pub(super) fn record(&mut self, record: [u64; 3]) -> Outcome {
         let [id, at, value] = record;
         let thread = self.threads.entry(u32::try_from(id >> 2)?).or_default();
@@ -169,7 +169,7 @@ impl Streams {
         Ok(())
     }
 
-    /// Reads a file of such records.
+    /// Reads a file of digest records.
     pub(super) fn read(&mut self, digest: &Path) -> Outcome {
         let mut file = BufReader::with_capacity(1 << 20, File::open(digest)?);
         let mut record = [0; 24];
@@ -182,20 +182,20 @@ impl Streams {
     }
 }
 
-/// A line of thread id and address in hex; `None` for any other.
+/// Parses a line of thread id and address in hex; `None` for any other line.
 fn instruction(line: &[u8]) -> Option<(u32, u64)> {
     let (tid, rest) = number(line, 10)?;
     let (address, rest) = number(rest, 16)?;
     rest.trim_ascii().is_empty().then_some((u32::try_from(tid).ok()?, address))
 }
 
-/// Seconds with nine decimals.
+/// Parses seconds with nine decimals.
 pub(super) fn nanoseconds(text: &[u8]) -> Option<u64> {
     std::str::from_utf8(text).ok()?.trim().replace('.', "").parse().ok()
 }
 
-/// The number that the text begins with, after spaces, and what follows it. There are billions of them
-/// to read, so no detour is made through text.
+/// Parses the number that the text begins with, after spaces, and returns the rest. There are billions of numbers, so
+/// the bytes are parsed directly.
 fn number(text: &[u8], base: u32) -> Option<(u64, &[u8])> {
     let text = text.trim_ascii_start();
     let mut value = 0u64;

@@ -1,20 +1,20 @@
-//! Where perf says another time of an instruction than we do, and why.
+//! Where and why perf's time of an instruction differs from ours.
 //!
-//! We say the time of the last packet of the clock that the processor made before the instruction. That
-//! an instruction has another time by perf has one of three reasons, which its time tells apart.
+//! Our time is that of the last timing packet that the processor made before the instruction. perf's time differs for
+//! one of three reasons, which the time itself shows.
 
 use std::fmt;
 
 use super::streams::Digest;
 
-/// Why perf's time is another.
+/// Why perf's time differs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Why {
-    /// Perf says the time of an earlier packet than we do.
+    /// perf's time is that of an earlier packet than ours.
     Behind,
-    /// Perf says the time of a later packet than we do.
+    /// perf's time is that of a later packet than ours.
     Ahead,
-    /// No packet says perf's time.
+    /// perf's time is that of no packet.
     Estimated,
 }
 
@@ -30,10 +30,10 @@ const REASONS: [(Why, &str); 3] = [
     ),
 ];
 
-/// What the times of one or more streams have in common, and where they part.
+/// A comparison of the times of one or more streams.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Times {
-    /// Instructions that have a time by both.
+    /// Instructions that have a time in both.
     instructions: u64,
     /// For each of [`REASONS`].
     apart: [Apart; REASONS.len()],
@@ -42,16 +42,16 @@ pub(super) struct Times {
 /// Instructions whose times differ.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Apart {
-    /// How many.
+    /// The number of instructions.
     instructions: u64,
     /// The greatest difference, in nanoseconds.
     most: u64,
-    /// Thread and number of the first instruction that has it.
+    /// Thread and number of the first instruction with this difference.
     at: Option<(u32, u64)>,
 }
 
 impl Times {
-    /// Adds a thread, whose instructions are the same by both; `cycles` where there are CYC packets.
+    /// Adds a thread whose instructions are the same in both; `cycles`: it has CYC packets.
     pub(super) fn add(&mut self, tid: u32, ours: &Digest, theirs: &Digest, cycles: bool) {
         let mut theirs = theirs.times.iter().peekable();
         let mut their = None;
@@ -72,7 +72,7 @@ impl Times {
         }
     }
 
-    /// Adds instructions from one on, whose times are this far apart.
+    /// Adds instructions, starting with one, whose times differ by this much.
     fn span(&mut self, why: Why, difference: u64, at: (u32, u64), instructions: u64) {
         self.instructions += instructions;
         if difference == 0 {
@@ -85,7 +85,7 @@ impl Times {
         }
     }
 
-    /// Adds those of other streams.
+    /// Adds the comparison of other streams.
     pub(super) fn merge(&mut self, other: &Times) {
         self.instructions += other.instructions;
         for (sum, apart) in self.apart.iter_mut().zip(&other.apart) {
@@ -96,7 +96,7 @@ impl Times {
         }
     }
 
-    /// A sentence for each reason that there is.
+    /// A sentence for each reason that occurs.
     pub(super) fn explain(&self) -> impl Iterator<Item = String> {
         let differing = REASONS.iter().zip(&self.apart).filter(|(_, apart)| apart.instructions > 0);
         differing.map(|((_, reason), apart)| {
@@ -111,8 +111,8 @@ impl Times {
     }
 }
 
-/// Our times never step back, so it is seen whether a packet says perf's time, and on which side of ours.
-/// An estimate may happen to be the time of a later packet; perf looks ahead for CYC packets alone.
+/// Our times never step back, so a search finds whether a packet has perf's time, and on which side of ours. An
+/// estimate may happen to be the time of a later packet; perf only looks ahead for CYC packets.
 fn why(ours: &Digest, our: u64, their: u64, cycles: bool) -> Why {
     match ours.times.binary_search_by_key(&their, |(_, time)| *time) {
         Ok(_) if their < our => Why::Behind,

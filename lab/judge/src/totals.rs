@@ -1,4 +1,4 @@
-//! Totals: what a table adds up to against what the emulated processor counted.
+//! Compares the sums of tables with the emulated processor's count.
 
 use std::{collections::BTreeMap, path::Path, process::Command};
 
@@ -7,13 +7,13 @@ use serde_json::Value;
 use super::streams::Streams;
 use crate::{Outcome, command};
 
-/// What the emulated processor counted in one thread while it traced.
+/// The emulated processor's count of one thread while it traced.
 pub(super) struct Truth {
     pub(super) instructions: u64,
     pub(super) calls: u64,
 }
 
-/// The count in the recording, by thread id.
+/// The counts in the recording, by thread id.
 pub(super) fn truth(recording: &Path) -> Outcome<BTreeMap<u32, Truth>> {
     let info = json(&["info"], recording)?;
     let rows = info["truth"].as_array().ok_or("`hodo info` shows no count of the emulated processor")?;
@@ -26,7 +26,7 @@ pub(super) fn truth(recording: &Path) -> Outcome<BTreeMap<u32, Truth>> {
     Ok(truth.ok_or("`hodo info` shows a count without tid, traced_instructions or traced_calls")?)
 }
 
-/// Where the stream or the table of functions says another number than the truth.
+/// The differences between the truth and the stream or the table of functions.
 pub(super) fn compare(
     recording: &Path,
     truth: &BTreeMap<u32, Truth>,
@@ -66,7 +66,7 @@ fn sum(table: &Value, column: &str) -> Outcome<u64> {
     Ok(rows.iter().filter_map(|row| row[at].as_u64()).sum())
 }
 
-/// What `hodo` says of the recording, as JSON.
+/// The output of `hodo` for the recording, as JSON.
 fn json(arguments: &[&str], recording: &Path) -> Outcome<Value> {
     let mut hodo = Command::new(command::hodo());
     hodo.args(arguments).args(["--format", "json"]).arg(recording);

@@ -1,4 +1,4 @@
-//! What is found out about a recording, and about all of them.
+//! The results for a recording, and for all of them.
 
 use std::{fmt, path::PathBuf, thread, time::Duration};
 
@@ -13,15 +13,15 @@ use super::{
 };
 use crate::Outcome;
 
-/// The decoders that we did not write, ready to run.
+/// The foreign decoders, ready to run.
 pub(super) struct Judges {
-    /// What perf loads.
+    /// The library that perf loads.
     pub(super) perf: PathBuf,
-    /// The harness around libipt.
+    /// The harness of libipt.
     pub(super) libipt: PathBuf,
 }
 
-/// What was found out about one recording.
+/// The result for one recording.
 pub(super) struct Verdict {
     recorded: Recorded,
     findings: Result<Findings, String>,
@@ -34,7 +34,7 @@ struct Findings {
     threads: usize,
     times: Times,
     libipt: Opinion,
-    /// What is not equal; empty if all is.
+    /// The differences.
     complaints: Vec<String>,
 }
 
@@ -68,7 +68,7 @@ fn find(recorded: &Recorded, judges: &Judges) -> Outcome<Findings> {
 }
 
 impl Findings {
-    /// The threads that differ, each with its first difference, and the times of those that do not.
+    /// Adds the threads that differ, each with its first difference, and the times of those that do not.
     fn compare(&mut self, recorded: &Recorded, ours: &Streams, theirs: &Streams) -> Outcome {
         for (who, streams) in [("hodo", ours), ("perf", theirs)] {
             if let Some(first) = streams.notices.first() {
@@ -116,7 +116,7 @@ impl fmt::Display for Verdict {
     }
 }
 
-/// What all verdicts add up to.
+/// The totals over all verdicts.
 #[derive(Default)]
 pub(super) struct Total {
     configuration: Option<&'static str>,
@@ -129,7 +129,7 @@ pub(super) struct Total {
 }
 
 impl Total {
-    /// Prints a verdict, and takes it into account.
+    /// Prints a verdict, and adds it to the totals.
     pub(super) fn show(&mut self, verdict: Verdict) {
         let job = &verdict.recorded.job;
         if self.configuration != Some(job.configuration.name) {
@@ -150,7 +150,7 @@ impl Total {
         }
     }
 
-    /// Prints what the times of a configuration come down to.
+    /// Prints a summary of the times of a configuration.
     fn end_configuration(&mut self) {
         let times = std::mem::take(&mut self.times);
         for line in times.explain() {
@@ -158,7 +158,7 @@ impl Total {
         }
     }
 
-    /// Prints the sum; the error names what differs.
+    /// Prints the totals; the error names what differs.
     pub(super) fn end(mut self, took: Duration) -> Outcome {
         self.end_configuration();
         self.slow_downs.sort_by(f64::total_cmp);

@@ -1,21 +1,21 @@
-//! The law: whatever code is missing, what is shown is what ran.
+//! The law: whatever code is missing, the decoded instructions are those that ran.
 
 use hodo_engine::{Chunk, FlowTrace, TrackSink, decode_all};
 use hodo_intel_pt::flow::{Event, Executed, PacketKind, Sink};
 
 use crate::truth::{READING, Segment, Segments};
 
-/// What was shown.
+/// The decoded instructions and gaps.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Shown {
     pub(crate) instructions: u64,
     pub(crate) gaps: u64,
-    /// The first thing that does not hold.
+    /// The first violation.
     pub(crate) violation: Option<String>,
 }
 
-/// Reads an experiment, of which each track must show what ran on the same one of the truth. A chunk gives the place
-/// of its first segment, as there are as many whatever code is missing.
+/// Reads an experiment; each of its trace streams must show what ran in the same stream of the truth. A chunk contains
+/// the index of its first segment, as missing code does not change the number of segments.
 pub(crate) fn check(experiment: &FlowTrace<'_>, truth: &[&Segments]) -> Shown {
     let mut shown = Shown::default();
     let mut next = vec![0; truth.len()];
@@ -43,12 +43,12 @@ pub(crate) fn check(experiment: &FlowTrace<'_>, truth: &[&Segments]) -> Shown {
     shown
 }
 
-/// What a segment shows.
+/// The decoded content of a segment.
 #[derive(Debug, Default)]
 struct Seen {
     instructions: Vec<u64>,
     packets: usize,
-    /// Gaps: how many instructions were shown before each, how many packets had come where it ended, and what it was.
+    /// Gaps: the number of instructions before each, the number of packets up to its end, and its kind.
     gaps: Vec<(usize, usize, String, bool)>,
 }
 
@@ -85,7 +85,7 @@ impl Sink for Recorder {
     }
 }
 
-/// Holds a segment against what ran.
+/// Compares a segment with what ran.
 fn compare(shown: &mut Shown, truth: &Segment, seen: &Seen, index: usize) {
     shown.instructions += seen.instructions.len() as u64;
     shown.gaps += seen.gaps.len() as u64;
@@ -94,9 +94,9 @@ fn compare(shown: &mut Shown, truth: &Segment, seen: &Seen, index: usize) {
     }
 }
 
-/// What does not hold of a segment.
+/// The violation in a segment, if any.
 fn violation(truth: &Segment, seen: &Seen) -> Option<String> {
-    // The packet that ended a gap is behind what ran before the next one.
+    // The packet that ended a gap follows the instructions that ran before the next packet.
     let resumed =
         |packets: usize| truth.before.get(packets).map_or(truth.instructions.len(), |&at| at as usize);
     let (mut shown, mut ran, mut why) = (0, 0, "");

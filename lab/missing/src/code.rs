@@ -11,18 +11,18 @@ use hodo_formats::{
     recording::{KeptCode, Mapping, SidebandKind, Thread},
 };
 
-/// Where the code at some addresses comes from.
+/// The origin of the code at some addresses.
 #[derive(Clone, Debug)]
 pub(crate) struct Piece {
     pub(crate) addresses: Range<u64>,
     pub(crate) file: PathBuf,
     pub(crate) offset: u64,
-    /// Index of the file among the experiment's modules; `None` for code that no file holds.
+    /// Index of the file among the experiment's modules; `None` for code that no file contains.
     pub(crate) module: Option<u32>,
 }
 
 impl Piece {
-    /// As `--code` names it.
+    /// In the format of `--code`.
     pub(crate) fn option(&self) -> raw::Code {
         raw::Code {
             file: self.file.to_string_lossy().into_owned(),
@@ -38,7 +38,7 @@ impl Piece {
     }
 }
 
-/// The files of a recording that are there: the path as the recording has it, and the one here.
+/// The available files of a recording: the recorded path, and the path here.
 pub(crate) fn files(experiment: &FlowTrace<'_>, symfs: Option<&Path>) -> Vec<(String, PathBuf)> {
     let mut files: Vec<(String, PathBuf)> = Vec::new();
     for module in experiment.modules.list() {
@@ -53,8 +53,7 @@ pub(crate) fn files(experiment: &FlowTrace<'_>, symfs: Option<&Path>) -> Vec<(St
     files
 }
 
-/// The code of one process, if it is the same all the time; code that the recording keeps is written to files in a
-/// folder.
+/// The code of one process, if it never changes; code that the recording keeps is written to files in a folder.
 pub(crate) fn of_process(
     experiment: &FlowTrace<'_>,
     thread: Thread,
@@ -90,7 +89,7 @@ pub(crate) fn of_process(
     Ok(Some(pieces))
 }
 
-/// Whether a process began with another one's code, or executed another program.
+/// Whether a process began with the code of another, or executed another program.
 fn changes_program(experiment: &FlowTrace<'_>, thread: Thread) -> bool {
     let sideband = experiment.recording.sideband.iter().filter(|sideband| sideband.thread.pid == thread.pid);
     let mut executed = 0;

@@ -1,4 +1,4 @@
-//! Real recordings, read with a part of their code withheld, held against what really ran.
+//! Decodes real recordings with some of their code withheld, and compares with what really ran.
 //!
 //! ```text
 //! recording ──► truth: the instructions of every segment, and how many ran before each of its packets
@@ -22,10 +22,10 @@ use trial::Subject;
 
 const USAGE: &str = "usage: hodo-missing --folder FOLDER [--count N] [--seed N] NAME=RECORDING…";
 
-/// What the command line asks for.
+/// The parsed command line.
 struct Wish {
     folder: PathBuf,
-    /// Trials of each recording.
+    /// Trials per recording.
     count: u64,
     seed: u64,
     recordings: Vec<(String, PathBuf)>,

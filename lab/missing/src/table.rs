@@ -1,8 +1,8 @@
-//! What came of all trials, a line each.
+//! The results of all trials, one line each.
 
 use crate::trial::Trial;
 
-/// Prints trials as they come.
+/// Prints trials as they finish.
 #[derive(Debug, Default)]
 pub(crate) struct Table {
     trials: u64,
@@ -35,7 +35,7 @@ impl Table {
         }
     }
 
-    /// Prints the sums; the error says how often the law was broken.
+    /// Prints the sums; the error contains the number of violations.
     pub(crate) fn end(&self) -> Result<(), String> {
         line("all", &format!("{} trials", self.trials), self.ran, self.given, self.shown, self.gaps);
         if self.violations > 0 { Err(format!("{} violations", self.violations)) } else { Ok(()) }

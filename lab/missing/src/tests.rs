@@ -1,4 +1,4 @@
-//! A small judge for every day: the fixtures, with code withheld in each way.
+//! A small everyday check: the fixtures, with code withheld in each way.
 
 use std::path::Path;
 

@@ -1,4 +1,4 @@
-//! One recording, read with a part of its code in one way.
+//! One recording, decoded with a part of its code in one way.
 
 use std::{
     collections::BTreeSet,
@@ -21,13 +21,13 @@ use crate::{
     withhold::{WAYS, Way},
 };
 
-/// What came of a trial.
+/// The result of a trial.
 #[derive(Clone, Debug)]
 pub(crate) struct Trial {
     pub(crate) what: String,
     /// Instructions that ran.
     pub(crate) ran: u64,
-    /// Those of them whose code was given.
+    /// Instructions whose code was given.
     pub(crate) given: u64,
     pub(crate) shown: Shown,
 }
@@ -37,10 +37,10 @@ pub(crate) struct Subject {
     name: String,
     file: PathBuf,
     symfs: Option<PathBuf>,
-    /// Where files may be written.
+    /// Folder for temporary files.
     folder: PathBuf,
     tracks: Vec<Segments>,
-    /// The code of each track's process, if it is the same all the time.
+    /// The code of each trace stream's process, if it never changes.
     code: Vec<Option<Vec<Piece>>>,
 }
 
@@ -49,8 +49,7 @@ fn text(error: impl std::fmt::Display) -> String {
 }
 
 impl Subject {
-    /// Reads a recording with all of its code, as many instructions of which must be shown as the emulated processor
-    /// counted.
+    /// Reads a recording with all of its code. The number of its instructions must be the emulated processor's count.
     pub(crate) fn new(
         name: &str,
         file: &Path,
@@ -119,7 +118,7 @@ impl Subject {
         self.tracks.iter().flatten().map(|segment| segment.instructions.len() as u64).sum()
     }
 
-    /// The trial of this number, the same one each time; `None` where the recording has nothing to withhold so.
+    /// The trial with this number, which is deterministic; `None` if the recording has nothing to withhold in this way.
     pub(crate) fn trial(&self, seed: u64, number: u64) -> Result<Option<Trial>, String> {
         let mut random = Rng::with_seed(seed.wrapping_add(number.wrapping_mul(0x9e37_79b9_7f4a_7c15)));
         let trial = match number % 3 {
@@ -129,7 +128,7 @@ impl Subject {
         trial.map_err(|error| format!("{}, trial {number}: {error}", self.name))
     }
 
-    /// One track as a raw buffer, with a part of its code.
+    /// One trace stream as a raw buffer, with a part of its code.
     fn raw(&self, way: Way, random: &mut Rng) -> Result<Option<Trial>, String> {
         let longest = (0..self.tracks.len()).filter(|&track| self.code[track].is_some());
         let instructions =
@@ -167,7 +166,7 @@ impl Subject {
         }))
     }
 
-    /// The recording with some of its files only, and without the code that it keeps if that is not wanted.
+    /// The recording with only some of its files, and without its kept code unless `keep_code`.
     fn files_removed(&self, keep_code: bool, random: &mut Rng) -> Result<Trial, String> {
         let root = self.folder.join("symfs");
         if root.exists() {

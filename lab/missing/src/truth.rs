@@ -1,25 +1,25 @@
-//! What really ran: a recording that is read with all of its code.
+//! What really ran: a recording decoded with all of its code.
 
 use hodo_engine::{Chunk, ChunkSize, FlowTrace, Reading, TrackSink, decode_all};
 use hodo_intel_pt::flow::{Event, Executed, PacketKind, Sink};
 
-/// The segments of a track, in order.
+/// The segments of a trace stream, in order.
 pub(crate) type Segments = Vec<Segment>;
 
-/// What ran between one PSB and the next.
+/// The execution between one PSB and the next.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Segment {
     pub(crate) instructions: Vec<u64>,
-    /// The module that the code of the instructions up to an index comes from, in order.
+    /// The modules of the instructions, in order: each up to an instruction index.
     pub(crate) modules: Vec<(u32, u32)>,
-    /// How many instructions ran before each packet.
+    /// The number of instructions that ran before each packet.
     pub(crate) before: Vec<u32>,
-    /// There is a gap, although all code is there.
+    /// A gap, although all code is available.
     pub(crate) gap: Option<String>,
 }
 
 impl Segment {
-    /// Each instruction, and the module that its code comes from.
+    /// Each instruction, and the module of its code.
     pub(crate) fn with_modules(&self) -> impl Iterator<Item = (u64, u32)> {
         let mut modules = self.modules.iter().peekable();
         self.instructions.iter().enumerate().map(move |(index, &address)| {
@@ -29,7 +29,7 @@ impl Segment {
     }
 }
 
-/// How everything is read: packet by packet and block by block.
+/// Decoding settings: packet by packet and block by block.
 pub(crate) const READING: Reading<'static> = Reading {
     threads: 1,
     chunk_size: ChunkSize::Bytes(1 << 20),
@@ -39,7 +39,7 @@ pub(crate) const READING: Reading<'static> = Reading {
     memo: false,
 };
 
-/// Reads all tracks.
+/// Reads all trace streams.
 pub(crate) fn read(experiment: &FlowTrace<'_>) -> Vec<Segments> {
     let mut tracks = vec![Segments::new(); experiment.tracks.len()];
     decode_all(

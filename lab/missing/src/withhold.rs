@@ -10,21 +10,21 @@ use crate::code::Piece;
 /// A way to withhold code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Way {
-    /// None: what shows then is all that ran.
+    /// None: the decoded instructions are then all that ran.
     None,
-    /// Each file as a whole, by the toss of a coin.
+    /// Whole files, at random.
     Files,
-    /// All but the code of the file that was mapped first, which is the program.
+    /// All code except that of the first mapped file, which is the program.
     Libraries,
-    /// Single pages, one in so many.
+    /// Single pages, one in this many.
     Pages(u64),
-    /// Single functions, one in so many.
+    /// Single functions, one in this many.
     Functions(u64),
-    /// Code that no file holds.
+    /// Code that no file contains.
     Kept,
 }
 
-/// All of them.
+/// All ways that withhold code.
 pub(crate) const WAYS: [Way; 8] = [
     Way::Libraries,
     Way::Files,
@@ -37,7 +37,7 @@ pub(crate) const WAYS: [Way; 8] = [
 ];
 
 const PAGE: u64 = 4096;
-/// Compilers align functions to this.
+/// The alignment of functions by compilers.
 const GRAIN: u64 = 16;
 
 impl Way {
@@ -53,7 +53,7 @@ impl Way {
         }
     }
 
-    /// What is left of the code.
+    /// The remaining code.
     pub(crate) fn leave(self, pieces: &[Piece], experiment: &FlowTrace<'_>, random: &mut Rng) -> Vec<Piece> {
         let salt = random.u64(..);
         let toss = |what: u64, part: u64| Rng::with_seed(salt ^ what).u64(0..part) != 0;
@@ -76,7 +76,7 @@ fn one(piece: &Piece, given: bool) -> Vec<Piece> {
     if given { vec![piece.clone()] } else { Vec::new() }
 }
 
-/// What is left of a piece when it is cut at multiples of `size`.
+/// The rest of a piece that is cut at multiples of `size`.
 fn parts(piece: &Piece, size: u64, given: impl Fn(u64) -> bool) -> Vec<Piece> {
     let mut left: Vec<Range<u64>> = Vec::new();
     let mut start = piece.addresses.start;

@@ -1,12 +1,12 @@
-//! How fast decoders of others read raw Intel PT.
+//! Measures how fast other decoders read raw Intel PT.
 //!
 //! ```text
 //! peers iptr-packets|iptr-edges|ptcov [--code FILE:OFFSET:SIZE@ADDRESS]… TRACE[:OFFSET:SIZE]…
 //! ```
 //!
-//! Reads all traces twice in one process and prints one line of JSON: `bytes`, `cold_ns` (first pass),
-//! `hot_ns` (second pass, with the caches of the first), `items` (packets, blocks or edges, where the
-//! decoder tells) and `errors` (traces that it gave up).
+//! Reads all traces twice in one process and prints one line of JSON: `bytes`, `cold_ns` (first pass), `hot_ns` (second
+//! pass, with the caches of the first), `items` (packets, blocks or edges, if the decoder reports them) and `errors`
+//! (traces that it gave up).
 
 use std::{
     convert::Infallible,
@@ -24,7 +24,7 @@ use iptr_edge_analyzer::{
 use ptcov::{PtCoverageDecoderBuilder, PtImage};
 use rustix::time::{ClockId, clock_gettime};
 
-/// Size of a coverage map, as fuzzers have it.
+/// The size of a coverage map, as in fuzzers.
 const MAP: usize = 1 << 16;
 
 fn main() {
@@ -97,14 +97,14 @@ struct Code {
     bytes: Mapped,
 }
 
-/// What one pass found.
+/// The result of one pass.
 #[derive(Default)]
 struct Found {
     items: u64,
     errors: u64,
 }
 
-/// Runs two passes and prints what they took in processor time.
+/// Runs two passes and prints their CPU time.
 fn measure(traces: &[Mapped], mut pass: impl FnMut(&[u8]) -> Found) {
     let bytes: usize = traces.iter().map(|trace| trace.len()).sum();
     let mut times = Vec::new();
@@ -124,13 +124,13 @@ fn measure(traces: &[Mapped], mut pass: impl FnMut(&[u8]) -> Found) {
     );
 }
 
-/// Processor time of this process so far.
+/// CPU time of this process so far.
 fn processor_time() -> Duration {
     let time = clock_gettime(ClockId::ProcessCPUTime);
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
-/// Counts packets and looks at every payload, so that none is optimised away.
+/// Counts packets and reads every payload, so that none is optimised away.
 #[derive(Default)]
 struct Packets {
     count: u64,

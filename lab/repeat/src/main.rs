@@ -1,9 +1,9 @@
-//! Writes a long trace out of a short one: the same packets again and again, each time with clocks that go on
-//! where those before ended. For how analyses behave on traces that are larger than memory.
+//! Writes a long trace from a short one: repeats its packets, and each time the clocks continue where they ended
+//! before. For measuring analyses on traces that are larger than memory.
 //!
-//! Only what says when and how many is changed, in place: times in full, the discarded events so far and packets'
-//! numbers. Times of which an event has the lowest bits only stay as they are, as clocks go on by a multiple of
-//! 2^32. So it takes traces as LTTng writes them.
+//! Only times and counters change, in place: full times, the discarded events so far and packet numbers. Event times
+//! with only the lowest bits stay the same, as clocks advance by a multiple of 2^32. So it accepts traces in the layout
+//! of LTTng.
 //!
 //! usage: hodo-repeat TRACE TIMES FOLDER
 
@@ -24,7 +24,7 @@ use hodo_formats::events::{
 
 type Outcome<T = ()> = Result<T, Box<dyn Error>>;
 
-/// Where the lowest bits of clocks begin again.
+/// The range of the lowest bits of clocks.
 const WRAP: u64 = 1 << 32;
 
 fn main() -> Outcome {
@@ -52,7 +52,7 @@ fn clocks(trace: &Trace<'_>) -> Outcome<(u64, u64)> {
     Ok(first.zip(last).ok_or("packets that say when they begin and end expected")?)
 }
 
-/// What a number says that is another in each repetition.
+/// A kind of number that differs in each repetition.
 #[derive(Clone, Copy)]
 enum Says {
     Time,
@@ -60,7 +60,7 @@ enum Says {
     Number,
 }
 
-/// A number of 64 bits in a packet.
+/// The position of a 64-bit number in a packet.
 struct Place {
     byte: usize,
     order: ByteOrder,
@@ -100,7 +100,7 @@ fn add(bytes: &mut [u8], order: ByteOrder, more: u64) {
     };
 }
 
-/// The numbers of a packet that are to be changed.
+/// The numbers of a packet that change.
 fn places(trace: &Trace<'_>, stream: &Stream<'_>, index: usize) -> Outcome<Vec<Place>> {
     let class = trace.stream_class(stream);
     let mut places = Vec::new();
@@ -135,7 +135,7 @@ fn places(trace: &Trace<'_>, stream: &Stream<'_>, index: usize) -> Outcome<Vec<P
     Ok(places)
 }
 
-/// Where the header of an event ends in all bits of its time.
+/// The position of the full time at the end of an event's header, if there is one.
 fn full_time(bytes: &[u8], start: u64, end: u64, cycles: Option<u64>, order: ByteOrder) -> Option<Place> {
     let byte = (end / 8).checked_sub(8).filter(|byte| byte * 8 > start)? as usize;
     let number = *bytes.get(byte..)?.first_chunk()?;

@@ -1,16 +1,16 @@
-//! How fast this decoder reads a recording: packets, the profile of functions, calls (told to this program, or
-//! written as lines of JSON), or instructions.
+//! Measures how fast this decoder reads a recording: packets, the profile of functions, calls (passed to this program,
+//! or written as lines of JSON), or instructions.
 //!
 //! ```text
 //! hodo-speed packets|functions|calls|lines|instructions|digests RECORDING [--without-memo | --threads N]
 //! ```
 //!
-//! `digests` reads it once, and prints for each stream how many instructions it shows and the digest of their
-//! addresses (`CpuTruth::digest` of `hodo-formats`), to be held against what an emulated machine counted.
+//! `digests` reads it once, and prints for each stream the number of its instructions and the digest of their addresses
+//! (`CpuTruth::digest` of `hodo-formats`), to compare with the count of an emulated machine.
 //!
-//! Reads all trace twice in one process, on one thread if not told otherwise, and prints one line of JSON as the
-//! harnesses around other decoders do (`lab/peers`): `bytes`, `cold_ns` (first pass, with nothing known), `hot_ns`
-//! (second pass), `items` of both (of functions: a digest of the table), in processor time of the first thread.
+//! Reads all trace twice in one process, by default on one thread, and prints one line of JSON like the harnesses of
+//! other decoders (`lab/peers`): `bytes`, `cold_ns` (first pass, with empty caches), `hot_ns` (second pass), `items` of
+//! both (for functions: a digest of the table), in CPU time of the first thread.
 
 use std::{
     env,
@@ -94,13 +94,13 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Processor time of this thread so far, in nanoseconds.
+/// CPU time of this thread so far, in nanoseconds.
 fn processor_time() -> u64 {
     let time = clock_gettime(ClockId::ThreadCPUTime);
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
-/// Bytes whose packets are read one after another: the second cache holds what the search for a PSB went over.
+/// Bytes whose packets are read at once: the search for a PSB leaves them in the L2 cache.
 const PART: u64 = 1 << 17;
 
 fn packets(experiment: &FlowTrace<'_>, mut progress: impl FnMut(u64) -> bool) -> u64 {
@@ -121,7 +121,7 @@ fn packets(experiment: &FlowTrace<'_>, mut progress: impl FnMut(u64) -> bool) ->
     count
 }
 
-/// What a packet tells, so that none is optimised away.
+/// A value of a packet, so that none is optimised away.
 #[inline]
 fn payload(packet: Packet) -> u64 {
     match packet {
@@ -135,14 +135,14 @@ fn payload(packet: Packet) -> u64 {
     }
 }
 
-/// What tells a table from others: the same with and without a memo.
+/// A digest of a table: the same with and without a memo.
 fn digest(table: &impl Debug) -> u64 {
     let mut hasher = DefaultHasher::new();
     format!("{table:?}").hash(&mut hasher);
     hasher.finish() >> 32
 }
 
-/// Looks at each call when it ended.
+/// Receives each call when it ends.
 #[derive(Default)]
 struct Intervals {
     count: u64,
@@ -167,7 +167,7 @@ impl CallSink for Intervals {
     }
 }
 
-/// Bytes that are written and forgotten.
+/// Counts and drops the written bytes.
 struct Count(u64);
 
 impl std::io::Write for Count {
@@ -181,10 +181,10 @@ impl std::io::Write for Count {
     }
 }
 
-/// By what a digest is multiplied before the next address is added.
+/// The factor of a digest.
 const FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// How many instructions each stream shows, and the digest of their addresses; and how often the flow is lost.
+/// Prints the number of instructions of each stream, the digest of their addresses, and the number of gaps.
 fn digests(experiment: &FlowTrace<'_>, reading: Reading<'_>) {
     let mut streams = vec![Digest::default(); experiment.tracks.len()];
     let consume = |chunk: &hodo_engine::Chunk, of_chunk: Digest| {
@@ -198,12 +198,12 @@ fn digests(experiment: &FlowTrace<'_>, reading: Reading<'_>) {
     }
 }
 
-/// Instructions that ran one after the other.
+/// The digest of consecutive instructions.
 #[derive(Clone, Copy)]
 struct Digest {
     count: u64,
     digest: u64,
-    /// What a digest of those before is multiplied by.
+    /// The factor for the digest of the instructions before.
     power: u64,
     gaps: u64,
 }
@@ -243,7 +243,7 @@ impl TrackSink for Digest {
     fn begin_segment(&mut self) {}
 }
 
-/// Looks at the address of each instruction.
+/// Receives the address of each instruction.
 #[derive(Default)]
 struct Addresses {
     count: u64,
@@ -251,11 +251,11 @@ struct Addresses {
     paths: Paths,
 }
 
-/// The addresses of instructions on paths that run again and again.
+/// The addresses of instructions on memoized paths.
 #[derive(Default)]
 struct Paths {
     addresses: Vec<u64>,
-    /// Where the paths end; each begins where the one before ends.
+    /// The ends of the paths; each path begins where the one before ends.
     ends: Vec<usize>,
 }
 

@@ -1,4 +1,4 @@
-//! Starting other programs, and where things lie in the repository.
+//! Starts other programs, and knows the paths in the repository.
 
 use std::{
     ffi::OsStr,
@@ -32,24 +32,24 @@ pub fn cargo(arguments: &[&str]) -> Command {
     command
 }
 
-/// Builds the release `hodo` and the emulator's plugin, which lies beside it.
+/// Builds the release `hodo` and the emulator's plugin in the same folder.
 pub fn build_hodo() -> Outcome {
     run(&mut cargo(&["build", "--release", "-p", "hodo", "-p", "hodo-emulator"]))
 }
 
-/// Says what is started, starts it, and waits for its success.
+/// Prints the command, starts it, and waits for its success.
 pub fn run(command: &mut Command) -> Outcome {
     eprintln!("$ {}", line(command));
     quietly(command)
 }
 
-/// Starts it and waits for its success.
+/// Starts the command and waits for its success.
 pub fn quietly(command: &mut Command) -> Outcome {
     let status = command.status().map_err(|error| format!("can't start `{}`: {error}", line(command)))?;
     if status.success() { Ok(()) } else { Err(format!("`{}` failed: {status}", line(command)).into()) }
 }
 
-/// What a successful run prints on its standard output; what it says on the other goes to ours.
+/// The standard output of a successful run; its standard error goes to ours.
 pub fn capture(command: &mut Command) -> Outcome<String> {
     let output = command
         .stderr(Stdio::inherit())
@@ -61,7 +61,7 @@ pub fn capture(command: &mut Command) -> Outcome<String> {
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
-/// Runs the command and hands over its output, line by line, each with its newline.
+/// Runs the command and passes on its output line by line, each with its newline.
 ///
 /// # Errors
 /// It can't be started, or fails.
@@ -75,7 +75,7 @@ pub fn each_line(mut command: Command, mut take: impl FnMut(&[u8])) -> Outcome {
         let bytes = output.fill_buf()?;
         let length = bytes.len();
         let whole = bytes.iter().rposition(|&byte| byte == b'\n').map_or(0, |end| end + 1);
-        // Lines are taken where they lie, but for one that lies on both sides of the buffer's end.
+        // Lines are not copied, except a line across the buffer's end.
         let (lines, rest) = bytes.split_at(whole);
         lines.split_inclusive(|&byte| byte == b'\n').for_each(|line| match cut.is_empty() {
             true => take(line),
@@ -98,13 +98,13 @@ pub fn each_line(mut command: Command, mut take: impl FnMut(&[u8])) -> Outcome {
     if status.success() { Ok(()) } else { Err(format!("`{name}` failed: {status}").into()) }
 }
 
-/// Whether a program is found in `PATH`.
+/// Whether a program is in `PATH`.
 pub fn installed(program: &str) -> bool {
     std::env::var_os("PATH")
         .is_some_and(|path| std::env::split_paths(&path).any(|folder| folder.join(program).is_file()))
 }
 
-/// The command as one would type it.
+/// The command as typed.
 pub fn line(command: &Command) -> String {
     let words = std::iter::once(command.get_program()).chain(command.get_args());
     words.map(OsStr::to_string_lossy).collect::<Vec<_>>().join(" ")
@@ -127,7 +127,7 @@ mod tests {
             let end = each_line(shell, |line| lines.push(String::from_utf8_lossy(line).into_owned()));
             (lines, end.map_err(|error| error.to_string()))
         };
-        // The parts of the second line arrive apart.
+        // The parts of the second line arrive separately.
         let (found, end) = lines("printf 'one\\ntw'; sleep 0.1; printf 'o\\nthree'");
         assert_eq!((found, end), (["one\n", "two\n", "three"].map(str::to_owned).to_vec(), Ok(())));
         let (found, end) = lines("echo one; exit 3");

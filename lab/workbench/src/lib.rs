@@ -1,12 +1,15 @@
-//! What the chores (`xtask`) and the programs of the lab work with.
+//! Shared by the chores (`xtask`) and the programs of the lab.
 //!
 //! ```text
 //! setup     what the machine needs, installed        release  the programs as they are shipped and measured
 //! command   other programs started, their output     workloads  the programs that are recorded, their input
 //! machine   what an emulated machine is made of, fetched
+//! embedded  the C code for boards, compiled        board    the programs of emulated boards, built
 //! ```
 
+pub mod board;
 pub mod command;
+pub mod embedded;
 pub mod machine;
 pub mod release;
 pub mod setup;
@@ -14,16 +17,16 @@ pub mod workloads;
 
 use std::process::ExitCode;
 
-/// What a piece of work ends with; the error is a sentence for the person who started it.
+/// The result of a piece of work; the error is a sentence for the user.
 pub type Outcome<T = ()> = Result<T, Box<dyn std::error::Error>>;
 
-/// Runs a program of the lab with its arguments; prints the error that it ends with.
+/// Runs a program of the lab with its arguments; prints its error, if any.
 pub fn main(program: &str, run: fn(&[String]) -> Outcome) -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     end(program, run(&arguments))
 }
 
-/// Prints an error of `program`, if it ends with one; gives its exit code.
+/// Prints an error of `program`, if any; returns its exit code.
 pub fn end(program: &str, outcome: Outcome) -> ExitCode {
     match outcome {
         Ok(()) => ExitCode::SUCCESS,

@@ -1,12 +1,12 @@
-//! `cargo xtask setup --machine`: what a whole emulated machine is made of, in the user's cache.
+//! `cargo xtask setup --machine`: the parts of a whole emulated machine, in the user's cache.
 //!
 //! ```text
 //! lists of packages (an apt of our own) ──► QEMU's packages, the kernel's ──► unpacked, nothing installed
 //! crates of this repository ──────────────► hodo-guest, linked statically
 //! ```
 //!
-//! apt is started with folders of our own for all that it keeps, so that the system's lists, sources and packages
-//! stay as they are; it needs no privilege so.
+//! apt runs with separate folders for all its state, so that the system's lists, sources and packages do not change,
+//! and no privilege is needed.
 
 use std::{
     fs,
@@ -20,18 +20,18 @@ use crate::{
     command::{self, cargo, installed, quietly},
 };
 
-/// Debian's packages of a suite.
+/// Debian's packages; the name of a suite follows.
 const ARCHIVE: &str =
     "deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] http://deb.debian.org/debian";
-/// The suite that has QEMU 11.1, and the one that it is made for.
+/// The suite with QEMU 11.1, and the suite that it is built for.
 const QEMU_SUITES: [&str; 2] = ["trixie-backports", "trixie"];
-/// A suite with a kernel whose modules are not packed.
+/// A suite with a kernel whose modules are not compressed.
 const KERNEL_SUITES: [&str; 1] = ["bookworm"];
 const QEMU: &str = "qemu-system-x86";
-/// Depends on the kernel of the day.
+/// Depends on the current kernel.
 const KERNEL: &str = "linux-image-amd64";
 
-/// The folder that the recorder looks into: see there.
+/// The folder in which the recorder looks for these parts.
 fn folder() -> Outcome<PathBuf> {
     let of = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
     let cache = of("XDG_CACHE_HOME").or_else(|| Some(of("HOME")?.join(".cache")));
@@ -39,7 +39,7 @@ fn folder() -> Outcome<PathBuf> {
     folder.ok_or_else(|| "neither HODO_MACHINE, XDG_CACHE_HOME nor HOME is set".into())
 }
 
-/// Makes sure that everything is there; quick when it is.
+/// Makes sure that everything exists; quick if it does.
 ///
 /// # Errors
 /// What is missing, or failed.
@@ -55,10 +55,10 @@ pub fn ensure() -> Outcome {
     Ok(())
 }
 
-/// Builds the guest's first process. It starts before there are libraries.
+/// Builds the guest's first process, which starts before any library exists.
 fn guest(folder: &Path) -> Outcome {
     const FLAGS: [&str; 5] = ["--", "-C", "target-feature=+crt-static", "-C", "relocation-model=static"];
-    // A folder of its own: what is linked otherwise has the same name.
+    // A separate folder, as the normally linked program has the same name.
     let target = command::target().join("guest");
     let mut build =
         cargo(&["rustc", "--quiet", "--release", "-p", "hodo-guest", "--bin", "hodo-guest", "--target-dir"]);
@@ -67,7 +67,7 @@ fn guest(folder: &Path) -> Outcome {
     Ok(())
 }
 
-/// Fetches and unpacks all packages. What is there is replaced when all of it is unpacked.
+/// Fetches and unpacks all packages. Existing parts are replaced after everything is unpacked.
 fn fetch(folder: &Path) -> Outcome {
     for tool in ["apt-get", "dpkg-deb", "xz"] {
         if !installed(tool) {
@@ -94,7 +94,7 @@ fn fetch(folder: &Path) -> Outcome {
     Ok(())
 }
 
-/// Puts the kernel and its modules where they are looked for, and drops the rest of its package.
+/// Moves the kernel and its modules to their final place, and drops the rest of the package.
 fn kernel(folder: &Path) -> Outcome {
     let entry = |folder: PathBuf, prefix: &str| -> Outcome<PathBuf> {
         let entries = fs::read_dir(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
@@ -112,7 +112,7 @@ fn kernel(folder: &Path) -> Outcome {
     Ok(())
 }
 
-/// The kernel within a bzImage, which holds it packed by xz (Linux, Documentation/arch/x86/boot.rst).
+/// The kernel within a bzImage, which contains it compressed by xz (Linux, Documentation/arch/x86/boot.rst).
 fn unpacked(image: &[u8]) -> Outcome<Vec<u8>> {
     const MAGIC: &[u8] = b"\xfd7zXZ\0";
     let at = image.windows(MAGIC.len()).position(|window| window == MAGIC);
@@ -122,7 +122,7 @@ fn unpacked(image: &[u8]) -> Outcome<Vec<u8>> {
     let packed = folder.join("vmlinux.xz");
     fs::write(&packed, &image[at..])?;
     let mut xz = Command::new("xz");
-    // What follows the packed kernel in the image is none of xz's.
+    // The image contains more data after the compressed kernel.
     let output = xz
         .args(["--decompress", "--stdout", "--single-stream"])
         .arg(&packed)
@@ -135,13 +135,13 @@ fn unpacked(image: &[u8]) -> Outcome<Vec<u8>> {
     }
 }
 
-/// An apt with folders of its own.
+/// An apt with separate folders.
 struct Apt {
     folder: PathBuf,
 }
 
 impl Apt {
-    /// With up-to-date lists of these suites.
+    /// An apt with up-to-date lists of these suites.
     fn new(folder: &Path, suites: &[&str]) -> Outcome<Apt> {
         let parts = [
             "state/lists/partial",
@@ -156,7 +156,7 @@ impl Apt {
         fs::write(folder.join("status"), "")?;
         let sources: Vec<String> = suites.iter().map(|suite| format!("{ARCHIVE} {suite} main\n")).collect();
         fs::write(folder.join("etc/sources.list"), sources.concat())?;
-        // The system's proxies are kept.
+        // The system's proxies stay in use.
         let system = Path::new("/etc/apt/apt.conf.d");
         for entry in fs::read_dir(system).into_iter().flatten().flatten() {
             let link = folder.join("etc/apt.conf.d").join(entry.file_name());
@@ -184,7 +184,7 @@ impl Apt {
         for (option, place) in places {
             command.arg("-o").arg(format!("{option}={}", self.folder.join(place).display()));
         }
-        // The folder need not be readable for the user that apt fetches as.
+        // The user as which apt fetches may not be able to read the folder.
         let others = [
             "APT::Architecture=amd64",
             "APT::Sandbox::User=",
@@ -195,7 +195,7 @@ impl Apt {
         command
     }
 
-    /// Fetches a package with all that it needs, and gives their files.
+    /// Fetches a package with all its dependencies, and returns their files.
     fn with_all_needed(&self, package: &str, suite: &str) -> Outcome<Vec<PathBuf>> {
         eprintln!("fetching {package} of {suite}, and the libraries that it needs");
         let mut install = self.command("apt-get");
@@ -211,7 +211,7 @@ impl Apt {
         packages(&self.folder.join("cache/archives"))
     }
 
-    /// Fetches the one package that a package depends on, by itself.
+    /// Fetches the single dependency of a package, without further dependencies.
     fn needed_alone(&self, package: &str) -> Outcome<Vec<PathBuf>> {
         let depends = command::capture(self.command("apt-cache").args(["depends", package]))?;
         let needed = depends.lines().find_map(|line| line.trim().strip_prefix("Depends: "));

@@ -1,6 +1,6 @@
-//! `cargo xtask release`: the programs as they are shipped and measured. The compiler is told what they do on small
-//! inputs of ours, none of which is measured: which branches are taken, and what is seldom needed (profile-guided
-//! optimisation, docs/decisions/0014).
+//! `cargo xtask release`: builds the programs as shipped and measured, with profile-guided optimisation
+//! (docs/decisions/0014): the compiler receives profiles of their runs on small inputs of ours, none of which is
+//! measured.
 //!
 //! ```text
 //! instrumented build ──training──► target/training/hodo.profdata ──► target/shipped/
@@ -18,9 +18,9 @@ use crate::{
     workloads,
 };
 
-/// What is shipped, and what of the lab is measured with it.
+/// The shipped packages, and those of the lab that are measured with them.
 const PACKAGES: [&str; 5] = ["hodo", "hodo-emulator", "hodo-fields", "hodo-repeat", "hodo-speed"];
-/// A kernel's trace, and how often it is repeated to be long enough that reading it is most of the work.
+/// A kernel trace, and how often it is repeated so that reading it takes most of the time.
 const KERNEL: (&str, &str) = ("fixtures/ctf/lttng2.13-kernel", "300");
 /// Our files of other formats with software events.
 const EVENTS: [&str; 4] = [
@@ -29,12 +29,12 @@ const EVENTS: [&str; 4] = [
     "fixtures/ftrace/small-6.dat",
     "fixtures/perf/events.data",
 ];
-/// Functions begin with a line of the cache: else how fast they are depends on what comes before them by chance.
+/// Functions are aligned to cache lines: else their speed depends by chance on the code before them.
 const ALIGNED: &str = "-Cllvm-args=-align-all-functions=6";
-/// Bytes of text that the programs which are recorded go over.
+/// Size of the input text of the recorded programs, in bytes.
 const TEXT: u32 = 150_000;
 
-/// Builds them, if anything changed since.
+/// Builds them, if anything has changed.
 pub fn build() -> Outcome {
     setup::ensure(Need::Release)?;
     let folder = command::target().join("training");
@@ -58,12 +58,12 @@ pub fn build() -> Outcome {
     Ok(())
 }
 
-/// One of them; the emulator's plugin lies beside.
+/// The path of a shipped program; the emulator's plugin is in the same folder.
 pub fn shipped(name: &str) -> PathBuf {
     command::target().join("shipped").join(name)
 }
 
-/// Where cargo puts programs in a folder of its own.
+/// The folder of cargo's programs in a separate target folder.
 fn programs(folder: &Path) -> Outcome<PathBuf> {
     Ok(folder.join(host()?).join("release"))
 }
@@ -75,14 +75,14 @@ fn host() -> Outcome<String> {
     Ok(host.ok_or("`rustc -vV` tells no host")?.to_owned())
 }
 
-/// Compiles all packages; a target is named so that the flags are not for programs that only run while compiling.
+/// Compiles all packages; a named target keeps the flags away from build scripts.
 fn compile(folder: &Path, flags: &str) -> Outcome {
     let mut cargo = command::cargo(&["build", "--release", "--target", &host()?, "--target-dir"]);
     cargo.arg(folder).args(PACKAGES.iter().flat_map(|package| ["-p", package])).env("RUSTFLAGS", flags);
     command::run(&mut cargo)
 }
 
-/// Whether a profile was made after each of the programs in a folder.
+/// Whether a profile is newer than all programs in a folder.
 fn is_newer(profile: &Path, programs: &Path) -> Outcome<bool> {
     if !fs::exists(profile)? {
         return Ok(false);
@@ -96,7 +96,7 @@ fn is_newer(profile: &Path, programs: &Path) -> Outcome<bool> {
     Ok(true)
 }
 
-/// The programs of a folder, and the plugin, among what else cargo keeps there.
+/// The programs of a folder, and the plugin, without cargo's other files.
 fn built(folder: &Path) -> Outcome<Vec<PathBuf>> {
     let paths = fs::read_dir(folder)?.map(|entry| Ok(entry?.path()));
     let paths: Vec<PathBuf> = paths.collect::<Outcome<_>>()?;
@@ -107,7 +107,7 @@ fn built(folder: &Path) -> Outcome<Vec<PathBuf>> {
     Ok(paths.into_iter().filter(is_built).collect())
 }
 
-/// Has the programs in a folder do what people have them do.
+/// Runs the programs in a folder on typical work.
 fn train(programs: &Path, folder: &Path) -> Outcome {
     eprintln!("training");
     fs::create_dir_all(folder)?;
@@ -137,7 +137,7 @@ fn train(programs: &Path, folder: &Path) -> Outcome {
     let text = workloads::generate("text", TEXT, folder)?.to_string_lossy().into_owned();
     let fib = workloads::compile("fib.c", &[], folder)?.to_string_lossy().into_owned();
     let words = "/[a-z]+1[0-9]*5/ { n[substr($1, 1, 3)] += length($0) } END { for (k in n) print k, n[k] }";
-    // With cycles other packets are met, and other ways taken.
+    // Traces with cycles contain other packets, which take other branches.
     let recorded: [(&str, &str, &[&str]); 4] = [
         ("fib", "intel_pt//u", &[&fib, "22"]),
         ("gzip", "intel_pt//u", &["gzip", "-6", "-c", &text]),
@@ -157,7 +157,7 @@ fn train(programs: &Path, folder: &Path) -> Outcome {
         ] {
             trained("hodo", arguments, &recording)?;
         }
-        // Without a memo it goes as where paths are new again and again.
+        // Without a memo, every path is decoded as if it were new.
         for memo in [&[][..], &["--without-memo"]] {
             for what in ["packets", "functions", "calls", "lines", "instructions"] {
                 let mut speed = Command::new(programs.join("hodo-speed"));
@@ -169,7 +169,7 @@ fn train(programs: &Path, folder: &Path) -> Outcome {
     Ok(())
 }
 
-/// What merges the profiles of runs: of the version that the compiler writes them in.
+/// The tool that merges the profiles of runs, in the compiler's version.
 fn profdata() -> Outcome<PathBuf> {
     let sysroot = command::capture(Command::new("rustc").args(["--print", "sysroot"]))?;
     let program =

@@ -1,7 +1,8 @@
-//! What the machine needs, installed by name.
+//! Installs the required tools.
 
 use std::{
     fs,
+    path::Path,
     process::{Command, Stdio},
 };
 
@@ -10,24 +11,24 @@ use crate::{
     command::{self, installed},
 };
 
-/// How much is needed; each includes the ones before.
+/// The level of requirements; each includes the ones before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Need {
     /// To record and explain our own small programs.
     Demo,
-    /// To build what is shipped.
+    /// To build the shipped programs.
     Release,
     /// To run every test.
     Test,
     /// To compare with perf over real programs.
     Judge,
-    /// To measure beside other decoders.
+    /// To compare the speed with other decoders.
     Bench,
     /// To run the targets of `fuzz/`.
     Fuzz,
 }
 
-/// A program (or a header, by its path) that is needed, and the packages that have it on Debian and on Ubuntu.
+/// A required program (or a header, by its path), and its packages on Debian and on Ubuntu.
 struct Tool {
     program: &'static str,
     debian: &'static str,
@@ -51,7 +52,9 @@ const TOOLS: &[Tool] = &[
     tool("lttng-relayd", "lttng-tools", Need::Test),
     tool("babeltrace2", "babeltrace2 python3-bt2", Need::Test),
     tool("setpriv", "util-linux", Need::Test),
-    // No program, but found by its path.
+    tool("riscv64-unknown-elf-gcc", "gcc-riscv64-unknown-elf", Need::Test),
+    tool("arm-none-eabi-gcc", "gcc-arm-none-eabi", Need::Test),
+    // Not a program, but its path is checked in the same way.
     tool("/usr/include/x86_64-linux-gnu/lttng/tracef.h", "liblttng-ust-dev", Need::Test),
     tool("/usr/include/intel-pt.h", "libipt-dev", Need::Judge),
     tool("objdump", "binutils", Need::Judge),
@@ -63,10 +66,29 @@ const TOOLS: &[Tool] = &[
     tool("node", "nodejs", Need::Bench),
 ];
 
-/// Makes sure that what is needed is there; quick when it is.
+/// What emulated boards need.
+const BOARD: &[Tool] = &[
+    tool("gcc", "gcc libc6-dev", Need::Demo),
+    tool("python3", "python3", Need::Demo),
+    tool("riscv64-unknown-elf-gcc", "gcc-riscv64-unknown-elf", Need::Demo),
+    tool("arm-none-eabi-gcc", "gcc-arm-none-eabi", Need::Demo),
+    tool("qemu-system-riscv64", "qemu-system-misc", Need::Demo),
+    tool("qemu-system-arm", "qemu-system-arm", Need::Demo),
+];
+
+/// Makes sure that emulators of boards are there, and compilers for them.
 ///
 /// # Errors
-/// The line to run, where we may not install; what helps, where the packages are of no use.
+/// The line to run, where we may not install.
+pub fn board() -> Outcome {
+    let missing: Vec<&Tool> = BOARD.iter().filter(|tool| !installed(tool.program)).collect();
+    if missing.is_empty() { Ok(()) } else { install(&missing) }
+}
+
+/// Makes sure that the requirements are met; quick if they are.
+///
+/// # Errors
+/// The command to run, if we may not install; what helps, if packages can't.
 pub fn ensure(need: Need) -> Outcome {
     if std::env::consts::ARCH != "x86_64" || std::env::consts::OS != "linux" {
         return Err("recording needs Linux on x86-64".into());
@@ -83,30 +105,35 @@ pub fn ensure(need: Need) -> Outcome {
     if need >= Need::Fuzz { fuzzer() } else { Ok(()) }
 }
 
-/// Programs of others that read the Arrow and Parquet files of tests, of the versions that were tested with.
+/// Other programs that read the Arrow and Parquet files of tests, in the tested versions.
 const READERS: &str = "pyarrow==26.0.1 polars==2.1.0 duckdb==2.0.1";
 
-/// A virtual environment of Python in `target/python` with [`READERS`]; nothing of it leaves that folder.
+/// Makes a virtual environment of Python in `target/python` with [`READERS`]; it changes nothing outside that folder.
 fn readers() -> Outcome {
     let folder = command::target().join("python");
     let list = folder.join("readers");
     if fs::read_to_string(&list).is_ok_and(|known| known == READERS) {
         return Ok(());
     }
-    // Debian's Python comes without what makes environments.
-    let mut ensurepip = Command::new("python3");
-    ensurepip.args(["-c", "import ensurepip, venv"]).stderr(Stdio::null());
-    if command::quietly(&mut ensurepip).is_err() {
-        install(&[&tool("python3", "python3-venv", Need::Test)])?;
-    }
-    command::run(Command::new("python3").args(["-m", "venv"]).arg(&folder))?;
+    virtual_environment(&folder)?;
     let mut pip = Command::new(folder.join("bin/pip"));
     pip.args(["install", "--quiet", "--disable-pip-version-check", "--only-binary", ":all:"]);
     command::run(pip.args(READERS.split(' ')))?;
     Ok(fs::write(list, READERS)?)
 }
 
-/// The fuzzer is a subcommand of cargo; the sanitizers that it uses are in nightly only.
+/// Makes a virtual environment of Python in a folder.
+pub(crate) fn virtual_environment(folder: &Path) -> Outcome {
+    // Debian's Python lacks the modules that make environments.
+    let mut ensurepip = Command::new("python3");
+    ensurepip.args(["-c", "import ensurepip, venv"]).stderr(Stdio::null());
+    if command::quietly(&mut ensurepip).is_err() {
+        install(&[&tool("python3", "python3-venv", Need::Test)])?;
+    }
+    command::run(Command::new("python3").args(["-m", "venv"]).arg(folder))
+}
+
+/// The fuzzer is a subcommand of cargo; its sanitizers are in nightly only.
 fn fuzzer() -> Outcome {
     if !installed("rustup") {
         return Err("rustup is missing; fuzzing needs a nightly toolchain".into());
@@ -142,12 +169,12 @@ fn install(missing: &[&Tool]) -> Outcome {
     }
     let apt = |words: &str| {
         let mut apt = Command::new("apt-get");
-        // A new machine may be installing updates of its own.
+        // A new machine may be installing its updates.
         apt.args(["-o", "DPkg::Lock::Timeout=600"]);
         apt.args(words.split(' ').skip(1)).env("DEBIAN_FRONTEND", "noninteractive").stdout(Stdio::null());
         command::run(&mut apt)
     };
-    // The lists of packages may be missing or old; fetching them is slow, so only when it is of use.
+    // The lists of packages may be missing or old; fetching them is slow, so only if necessary.
     if apt(&line).is_err() {
         apt("apt-get update")?;
         apt(&line)?;
@@ -158,7 +185,7 @@ fn install(missing: &[&Tool]) -> Outcome {
     }
 }
 
-/// QEMU's user mode must load plugins.
+/// Checks that QEMU's user mode can load plugins.
 fn plugins() -> Outcome {
     let help = command::capture(Command::new("qemu-x86_64").arg("--help"))?;
     if help.contains("-plugin") {

@@ -1,4 +1,4 @@
-//! The programs of `lab/workloads`, compiled, and input for programs.
+//! Compiles the programs of `lab/workloads`, and generates input for programs.
 
 use std::{
     fs,
@@ -8,13 +8,13 @@ use std::{
 
 use crate::{Outcome, command};
 
-/// Where a program's source lies.
+/// The path of a program's source.
 pub fn source(name: &str) -> PathBuf {
     command::root().join("lab/workloads").join(name)
 }
 
-/// Compiles a source of the lab, optimised and with debug information, into `folder`; gives the program,
-/// which is named like its source.
+/// Compiles a source of the lab, optimised and with debug information, into `folder`; returns the program, which has
+/// the name of its source.
 pub fn compile(name: &str, flags: &[&str], folder: &Path) -> Outcome<PathBuf> {
     fs::create_dir_all(folder)?;
     let (stem, extension) = name.rsplit_once('.').ok_or_else(|| format!("{name} has no extension"))?;
@@ -31,7 +31,7 @@ pub fn compile(name: &str, flags: &[&str], folder: &Path) -> Outcome<PathBuf> {
     Ok(program)
 }
 
-/// Writes the generated input of this kind and size; gives its path.
+/// Writes the generated input of this kind and size; returns its path.
 pub fn generate(kind: &str, size: u32, folder: &Path) -> Outcome<PathBuf> {
     fs::create_dir_all(folder)?;
     let path = folder.join(format!("generated.{kind}"));
@@ -41,7 +41,7 @@ pub fn generate(kind: &str, size: u32, folder: &Path) -> Outcome<PathBuf> {
     Ok(path)
 }
 
-/// Writes a database with so many rows for sqlite3; gives its path.
+/// Writes a database with `rows` rows for sqlite3; returns its path.
 pub fn database(rows: u32, folder: &Path) -> Outcome<PathBuf> {
     let script = generate("sql", rows, folder)?;
     let database = folder.join("events.db");
@@ -52,7 +52,7 @@ pub fn database(rows: u32, folder: &Path) -> Outcome<PathBuf> {
     Ok(database)
 }
 
-/// The real python3, where the one that is found first is a script that looks for it.
+/// The real python3, even if the first one in `PATH` is a script that searches for it.
 pub fn python() -> Outcome<String> {
     let mut find = Command::new("python3");
     Ok(command::capture(find.args(["-c", "import sys; print(sys.executable)"]))?.trim().to_owned())

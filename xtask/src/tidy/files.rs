@@ -1,4 +1,4 @@
-//! Which files of a tree are ours.
+//! Lists the files of a tree that are ours.
 
 use std::{fs, io, path::Path};
 
@@ -17,10 +17,10 @@ impl File {
     }
 }
 
-/// Folders of what is built or found, not written.
+/// Folders of built or downloaded files.
 const NOT_OURS: &[&str] = &["target", "artifacts", "corpus"];
 
-/// Folders with a leading dot that hold our text nonetheless.
+/// Folders with a leading dot that contain our text.
 const OURS: &[&str] = &[".ci", ".cargo"];
 
 /// All files under `root`, in order of path; links are not followed.

@@ -1,4 +1,4 @@
-//! How the house is laid out: who may use whom, the lists, the map, the fixtures.
+//! Checks the layout of the repository: dependencies, lists of extensions, architecture map, fixtures.
 
 use std::{collections::BTreeSet, fs, path::Path};
 
@@ -7,11 +7,12 @@ use serde_json::Value;
 use super::{Finding, files::File, rust};
 use crate::{Outcome, command};
 
-/// Which of our crates a crate may use; a crate that is not named here may not exist.
+/// The workspace crates that each crate may use; every crate must have an entry.
 const MAY_USE: &[(&str, &[&str])] = &[
     ("hodo-clock", &[]),
     ("hodo-bytes", &[]),
     ("hodo-sync", &[]),
+    ("hodo-store", &[]),
     ("hodo-model", &["hodo-clock"]),
     ("hodo-code", &["hodo-bytes", "hodo-clock", "hodo-model"]),
     ("hodo-intel-pt", &["hodo-clock", "hodo-bytes", "hodo-code"]),
@@ -28,19 +29,20 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "hodo-code",
             "hodo-formats",
             "hodo-intel-pt",
+            "hodo-store",
             "hodo-symbols",
             "hodo-model",
         ],
     ),
     ("hodo-views", &["hodo-model"]),
     ("hodo-findings", &["hodo-model"]),
-    // The writer of perf.data lies beside its reader; filters name functions; the emulator's spool is read
-    // by the types that write it.
+    // The writer of perf.data is next to its reader; filters name functions; the emulator's spool is read with the
+    // types that write it.
     (
         "hodo-recorder",
         &["hodo-clock", "hodo-emulator", "hodo-formats", "hodo-intel-pt", "hodo-symbols", "hodo-model"],
     ),
-    // The lists of analyses and views make the help; the rest lends the types of arguments.
+    // The lists of analyses and views make the help; the others provide the types of arguments.
     (
         "hodo",
         &[
@@ -52,16 +54,19 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "hodo-intel-pt",
             "hodo-recorder",
             "hodo-model",
+            "hodo-store",
             "hodo-views",
         ],
     ),
     ("hodo-emulator", &["hodo-intel-pt", "hodo-formats"]),
     ("hodo-guest", &[]),
     ("hodo-repack", &["hodo-clock", "hodo-formats", "hodo-intel-pt"]),
+    ("hodo-clocks", &["hodo-engine", "hodo-formats", "hodo-model", "hodo-recorder", "hodo-sync"]),
     ("hodo-damage", &["hodo-code", "hodo-engine", "hodo-formats", "hodo-intel-pt"]),
     ("hodo-fields", &["hodo-engine", "hodo-formats", "hodo-model"]),
     ("hodo-missing", &["hodo-code", "hodo-engine", "hodo-formats", "hodo-intel-pt"]),
     ("hodo-repeat", &["hodo-engine", "hodo-formats"]),
+    ("hodo-history", &["hodo-store"]),
     ("hodo-speed", &["hodo-analyses", "hodo-code", "hodo-engine", "hodo-intel-pt"]),
     ("workbench", &[]),
     ("judge", &["workbench"]),
@@ -70,23 +75,23 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("xtask", &["workbench"]),
 ];
 
-/// Crates whose folders are extension points; how the one list of each begins, and ends; and the folders that are no
-/// extension.
+/// Crates whose folders are extension points; the begin and the end of each crate's list; and the folders that are not
+/// extensions.
 const LISTS: &[(&str, [&str; 2], &[&str])] = &[
-    // `events` is what formats of events fill.
+    // `events` is shared by the formats of events.
     ("formats", ["const FORMATS:", ";"], &["events"]),
     // `calls` is a stream of calls for `hodo script --calls`, and makes no table.
     ("analyses", ["fn each(", "\n}"], &["calls"]),
     ("views", ["const VIEWS:", ";"], &[]),
 ];
 
-/// The map of the house.
+/// The architecture map.
 const MAP: &str = "ARCHITECTURE.md";
 
-/// The most that `fixtures/` may weigh, in bytes.
+/// The maximum size of `fixtures/`, in bytes.
 const FIXTURES: u64 = 30 << 20;
 
-/// Adds what is wrong with the layout.
+/// Adds the findings about the layout.
 pub(crate) fn check(root: &Path, files: &[File], findings: &mut Vec<Finding>) -> Outcome {
     let members = members(root)?;
     for member in &members {
@@ -109,11 +114,11 @@ struct Member {
     name: String,
     /// Its folder, from the root.
     folder: String,
-    /// The crates of ours that it uses outside of its tests.
+    /// The workspace crates that it uses outside of its tests.
     uses: Vec<String>,
 }
 
-/// The crates of the workspace, as cargo understands them.
+/// The crates of the workspace, according to cargo.
 fn members(root: &Path) -> Outcome<Vec<Member>> {
     let mut cargo = command::cargo(&["metadata", "--no-deps", "--format-version", "1"]);
     let metadata: Value = serde_json::from_str(&command::capture(cargo.current_dir(root))?)?;
@@ -122,7 +127,7 @@ fn members(root: &Path) -> Outcome<Vec<Member>> {
     let member = |package: &Value| {
         let manifest = Path::new(package["manifest_path"].as_str()?);
         let dependencies = package["dependencies"].as_array()?.iter();
-        // Only our own crates come from a path; those that only tests use bend no direction.
+        // Only workspace crates come from a path; dependencies of tests are unrestricted.
         let ours = dependencies.filter(|used| used["path"].is_string() && used["kind"] != "dev");
         Some(Member {
             name: package["name"].as_str()?.to_owned(),
@@ -149,7 +154,7 @@ fn dependencies(member: &Member, findings: &mut Vec<Finding>) {
     }
 }
 
-/// The map shows every crate, and no crate that is not there.
+/// The map shows every crate, and no crate that does not exist.
 fn map(root: &Path, members: &[Member], findings: &mut Vec<Finding>) {
     let text = fs::read_to_string(root.join(MAP)).unwrap_or_default();
     let named: BTreeSet<&str> =

@@ -1,4 +1,4 @@
-//! `cargo xtask tidy`: the rules of the house that compilers and clippy don't know.
+//! `cargo xtask tidy`: the rules of the repository that compilers and clippy don't check.
 //!
 //! ```text
 //! cargo metadata ──► dependencies ─┐
@@ -18,12 +18,12 @@ use std::{collections::BTreeMap, fmt, fs, path::Path};
 
 use crate::{Outcome, command};
 
-/// Something that breaks a rule.
+/// A violation of a rule.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Finding {
     /// The file or folder, from the root.
     path: String,
-    /// The line, where it is one; the first is 1.
+    /// The line, if the violation is in one; the first is 1.
     line: Option<usize>,
     /// What is wrong, and what would be right.
     what: String,
@@ -44,7 +44,7 @@ impl fmt::Display for Finding {
     }
 }
 
-/// Checks the repository; the error counts what was found.
+/// Checks the repository; the error contains the number of findings.
 pub(crate) fn run(_arguments: &[String]) -> Outcome {
     let findings = check(&command::root())?;
     for finding in &findings {
@@ -59,7 +59,7 @@ pub(crate) fn run(_arguments: &[String]) -> Outcome {
     }
 }
 
-/// Everything that breaks a rule in the tree under `root`, in order of path.
+/// All violations in the tree under `root`, in order of path.
 fn check(root: &Path) -> Outcome<Vec<Finding>> {
     let files = files::list(root)?;
     let mut findings = Vec::new();
@@ -71,10 +71,10 @@ fn check(root: &Path) -> Outcome<Vec<Finding>> {
     Ok(findings)
 }
 
-/// Lengths above the limit that are borne for now, by `PATH` or `PATH:FUNCTION`.
+/// Lengths above the limit that are permitted for now, by `PATH` or `PATH:FUNCTION`.
 type Ratchet = BTreeMap<String, usize>;
 
-/// Where [`Ratchet`] is kept: a name and a number of lines, a line each; `#` begins a comment.
+/// The file of the [`Ratchet`]: a name and a number of lines per line; `#` begins a comment.
 const RATCHET: &str = "xtask/tidy.ratchet";
 
 fn read_ratchet(root: &Path) -> Outcome<Ratchet> {

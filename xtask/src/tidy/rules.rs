@@ -1,27 +1,27 @@
-//! What text and names must be like.
+//! Rules for text and names.
 
 use std::{collections::BTreeSet, fs, path::Path};
 
 use super::{Finding, RATCHET, Ratchet, files::File, rust};
 use crate::Outcome;
 
-/// The most lines of a function.
+/// The maximum number of lines of a function.
 const FUNCTION_LINES: usize = 70;
 
-/// The most lines of a file of code.
+/// The maximum number of lines of a file of code.
 const FILE_LINES: usize = 600;
 
-/// Where `unsafe` may stand, and why.
+/// The folders that may contain `unsafe`, and why.
 const UNSAFE: &[(&str, &str)] = &[
     ("crates/bytes/", "mapped input: the one place for reading"),
     ("crates/code/src/native/", "machine code, and the way into it"),
     ("emulator/", "the C interface of QEMU's plugins"),
 ];
 
-/// What would be true of any folder, and so says nothing.
+/// Names that fit any folder.
 const EMPTY_NAMES: &[&str] = &["utils", "util", "common", "helpers", "helper", "misc", "core"];
 
-/// Unfinished business. In two parts, so that this file passes its own check.
+/// Marks of unfinished work. In two parts, so that this file passes its own check.
 const UNFINISHED: &[&str] = &[concat!("TO", "DO"), concat!("FIX", "ME")];
 
 /// Files of code, by extension.
@@ -30,13 +30,13 @@ const CODE: &[&str] = &["rs", "c", "h", "cpp", "py", "sh", "asm"];
 /// Files of prose and settings, by extension.
 const TEXT: &[&str] = &["md", "toml", "ratchet"];
 
-/// Adds what is wrong with the files, one by one.
+/// Adds the findings about each file.
 pub(crate) fn check(root: &Path, files: &[File], ratchet: &Ratchet, findings: &mut Vec<Finding>) -> Outcome {
     let mut lengths = Lengths { ratchet, seen: BTreeSet::new(), findings };
     for file in files {
         names(file, lengths.findings);
         let is_code = CODE.contains(&file.extension());
-        // Fixtures are input: whatever they look like is what a reader must bear.
+        // Fixtures are input: they need not follow the rules.
         if file.path.starts_with("fixtures/") || !(is_code || TEXT.contains(&file.extension())) {
             continue;
         }
@@ -98,7 +98,7 @@ fn unfinished(file: &File, text: &str, findings: &mut Vec<Finding>) {
     }
 }
 
-/// `unsafe` stands only where it may, and each block and implementation says why it is sound.
+/// `unsafe` occurs only in permitted folders, and each block and implementation explains why it is sound.
 fn unsafety(file: &File, text: &str, masked: &str, findings: &mut Vec<Finding>) {
     let allowed = UNSAFE.iter().any(|(place, _)| file.path.starts_with(place));
     let lines: Vec<&str> = text.lines().collect();
@@ -115,7 +115,7 @@ fn unsafety(file: &File, text: &str, masked: &str, findings: &mut Vec<Finding>) 
     }
 }
 
-/// Whether the line, or the comment above its statement, says why it is sound.
+/// Whether the line, or the comment above its statement, explains why it is sound.
 fn explained(lines: &[&str], index: usize) -> bool {
     let above = lines[..index].iter().rev().map(|line| line.trim());
     let mut in_comment = false;
@@ -132,7 +132,7 @@ fn explained(lines: &[&str], index: usize) -> bool {
     lines[index].contains("SAFETY:")
 }
 
-/// Lengths against their limits, and against the ratchet that may only shrink.
+/// Lengths, compared with their limits and with the ratchet, which may only shrink.
 struct Lengths<'a> {
     ratchet: &'a Ratchet,
     seen: BTreeSet<String>,
@@ -160,7 +160,7 @@ impl Lengths<'_> {
         }
     }
 
-    /// What is borne but no longer too long.
+    /// Entries of the ratchet that are no longer too long.
     fn stale(&mut self) {
         for name in self.ratchet.keys().filter(|name| !self.seen.contains(*name)) {
             self.findings.push(Finding::at(

@@ -1,7 +1,7 @@
-//! As much of Rust's grammar as the rules need: what is code, and where functions begin and end.
+//! Parses as much of Rust's grammar as the rules need: what is code, and where functions begin and end.
 
-/// The same text with the insides of comments, strings and characters blanked, so that what is left
-/// is code. Lines stay where they are.
+/// The text with the contents of comments, strings and characters blanked, so that only code remains. Line numbers do
+/// not change.
 pub(crate) fn mask(text: &str) -> String {
     let mut masked = String::with_capacity(text.len());
     let mut rest = text;
@@ -18,8 +18,8 @@ pub(crate) fn mask(text: &str) -> String {
     masked
 }
 
-/// The length in bytes of the comment or literal that `text` begins with; 0 if it is code.
-/// `before` is the character in front of it.
+/// The length in bytes of the comment or literal that `text` begins with; 0 for code. `before` is the preceding
+/// character.
 fn literal(text: &str, before: Option<char>) -> usize {
     if text.starts_with("//") {
         return text.find('\n').unwrap_or(text.len());
@@ -42,7 +42,7 @@ fn literal(text: &str, before: Option<char>) -> usize {
     if text.starts_with('\'') { character(text) } else { 0 }
 }
 
-/// Block comments nest.
+/// The length of a block comment, which may be nested.
 fn block_comment(text: &str) -> usize {
     let (mut depth, mut at) = (0, 0);
     while at < text.len() {
@@ -76,7 +76,7 @@ fn quoted(text: &str, quote: char) -> usize {
     text.len()
 }
 
-/// A character literal; a lifetime is none.
+/// The length of a character literal; 0 for a lifetime.
 fn character(text: &str) -> usize {
     let mut characters = text.chars().skip(1);
     match (characters.next(), characters.next()) {
@@ -90,7 +90,7 @@ pub(crate) fn is_word(c: char) -> bool {
     c.is_alphanumeric() || c == '_'
 }
 
-/// Where `word` stands by itself in masked text, in bytes.
+/// The byte offsets of `word` as a whole word in masked text.
 pub(crate) fn words<'a>(masked: &'a str, word: &'a str) -> impl Iterator<Item = usize> + 'a {
     masked.match_indices(word).map(|(at, _)| at).filter(move |&at| {
         let before = masked[..at].chars().next_back();
@@ -99,7 +99,7 @@ pub(crate) fn words<'a>(masked: &'a str, word: &'a str) -> impl Iterator<Item = 
     })
 }
 
-/// The line that a byte offset lies in; the first is 1.
+/// The line number of a byte offset; the first is 1.
 pub(crate) fn line_of(text: &str, at: usize) -> usize {
     text[..at].matches('\n').count() + 1
 }
@@ -110,7 +110,7 @@ pub(crate) struct Function<'a> {
     pub(crate) name: &'a str,
     /// The line of its `fn`.
     pub(crate) line: usize,
-    /// How many lines it takes, signature and closing brace included.
+    /// The number of its lines, signature and closing brace included.
     pub(crate) lines: usize,
 }
 
@@ -119,14 +119,14 @@ pub(crate) fn functions(masked: &str) -> Vec<Function<'_>> {
     words(masked, "fn").filter_map(|at| function(masked, at)).collect()
 }
 
-/// The function whose `fn` stands at `at`; `None` for a type (`fn(u8)`) or a signature without a body.
+/// The function whose `fn` is at `at`; `None` for a type (`fn(u8)`) or a signature without a body.
 fn function(masked: &str, at: usize) -> Option<Function<'_>> {
     let after = masked[at + 2..].trim_start();
     let name = &after[..after.find(|c| !is_word(c))?];
     if name.is_empty() {
         return None;
     }
-    // `[u8; N]` in a signature holds a semicolon that ends nothing, so brackets are counted as well.
+    // `[u8; N]` in a signature contains a semicolon that ends nothing, so brackets are counted as well.
     let (mut braces, mut brackets) = (0, 0);
     for (offset, c) in masked[at..].char_indices() {
         match c {

@@ -1,11 +1,11 @@
-//! Seams that must stay: text that a part of the house must not have.
+//! Module boundaries: text that some folders must not contain.
 
 use std::{fs, path::Path};
 
 use super::{Finding, files::File, rust};
 use crate::Outcome;
 
-/// Text that code in some folders must not have.
+/// Text that the code in some folders must not contain.
 struct Seam {
     folders: &'static [&'static str],
     text: &'static str,
@@ -25,13 +25,13 @@ const SEAMS: &[Seam] = &[
     },
 ];
 
-/// Where analyses are, and what must not know one by its name.
+/// The folder of analyses, and the folders that must not name one.
 const ANALYSES: &str = "crates/analyses/src/";
-/// Fields of lines, such as `cpu`, may be called as an analysis is.
+/// Fields of lines, such as `cpu`, may have the name of an analysis.
 const NOT_BLIND: &str = "crates/engine/src/script/";
 const BLIND: &[&str] = &["crates/cli/src/", "crates/engine/src/", "crates/views/src/", "crates/model/src/"];
 
-/// Adds what breaks a seam.
+/// Adds the violations of boundaries.
 pub(crate) fn check(root: &Path, files: &[File], findings: &mut Vec<Finding>) -> Outcome {
     let code = |file: &&File| file.extension() == "rs";
     let mut names: Vec<String> = Vec::new();

@@ -1,4 +1,4 @@
-//! A small made-up house that is in order, and every rule broken in it once.
+//! A small made-up repository that follows all rules, and tests that break each rule once.
 
 use std::{fs, path::Path};
 
@@ -6,7 +6,7 @@ use tempfile::TempDir;
 
 use super::{RATCHET, check, rust};
 
-/// A house of three crates in order.
+/// A repository of three crates that follows all rules.
 fn house() -> TempDir {
     let house = TempDir::new().expect("a folder for the made-up tree");
     let root = house.path();
@@ -44,13 +44,13 @@ fn append(root: &Path, path: &str, text: &str) {
     put(root, path, &(before + text));
 }
 
-/// Breaks the house and expects exactly one finding, which is `expected`.
+/// Changes the repository and expects exactly one finding, which is `expected`.
 #[track_caller]
 fn broken(change: impl FnOnce(&Path), expected: &str) {
     assert_eq!(found(change), [expected]);
 }
 
-/// What is found after a change.
+/// The findings after a change.
 fn found(change: impl FnOnce(&Path)) -> Vec<String> {
     let house = house();
     change(house.path());

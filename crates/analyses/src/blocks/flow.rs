@@ -1,4 +1,4 @@
-//! From counts of blocks to counts of instructions, and of the steps between them.
+//! From counts of blocks to counts of instructions and of the steps between them.
 
 use std::collections::BTreeMap;
 
@@ -10,40 +10,40 @@ use crate::clock::Time;
 /// How often one instruction ran.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct InstructionCount {
-    /// Its address, as its module's symbols know it.
+    /// Its address, as in its module's symbols.
     pub address: u64,
     /// Its function.
     pub function: FunctionId,
-    /// Where the module holds it, as [`Block::offset`].
+    /// Its offset in the module, as [`Block::offset`].
     pub offset: u64,
     /// Its length in bytes.
     pub length: u8,
-    /// What it is, where it was the last of a block.
+    /// The kind of instruction if it ends a block.
     pub end: End,
-    /// Times that it ran.
+    /// Number of executions.
     pub executions: u64,
     /// Its share of its blocks' time.
     pub time: Time,
-    /// Core cycles: its share of its blocks' cycles, where the trace counts them.
+    /// Core cycles: its share of its blocks' cycles, if the trace counts them.
     pub cycles: u64,
-    /// Times that it ran in those.
+    /// Number of executions during these cycles.
     pub counted: u64,
-    /// Times that it was taken, of a conditional branch, and not taken.
+    /// How often a conditional branch was taken.
     pub taken: u64,
-    /// See there.
+    /// How often a conditional branch was not taken.
     pub not_taken: u64,
 }
 
-/// The instructions of one module that ran, in order of address, and the steps from one to the next.
+/// The executed instructions of one module in order of address, and the steps between them.
 ///
-/// Blocks may overlap, where one begins in the middle of another; instructions do not.
+/// Blocks overlap where one begins in the middle of another; instructions do not.
 #[derive(Debug)]
 pub struct Flow {
     /// The module.
     pub module: u32,
     /// The instructions.
     pub instructions: Vec<InstructionCount>,
-    /// Steps within a function, as indexes of instructions and how often: running on, and direct jumps.
+    /// Steps within a function: indexes of both instructions, and a count. Fall-through and direct jumps.
     pub(super) steps: Vec<(usize, usize, u64)>,
 }
 
@@ -118,7 +118,7 @@ impl Flow {
         Flow::with_returns(module, instructions.into_values().collect(), &steps)
     }
 
-    /// Where an instruction after a call ran more often than the known steps to it tell, the call returned.
+    /// An instruction after a call that ran more often than the known steps to it explain was returned to.
     fn with_returns(
         module: u32,
         instructions: Vec<InstructionCount>,

@@ -1,8 +1,8 @@
 //! How often each line of source ran.
 //!
-//! A line runs each time execution comes to one of its statements from elsewhere in the function, and each
-//! time a loop within the line goes round. This is how gcov counts, over the blocks of the compiler; here it
-//! is counted over those of the program. A call that returns to its line does not run it once more.
+//! A line runs each time execution comes to one of its statements from elsewhere in the function, and each time a loop
+//! within the line iterates. gcov counts in the same way, over the blocks of the compiler; this counts over the blocks
+//! of the program. A call that returns to its line does not run the line again.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,39 +11,39 @@ use hodo_model::{End, Sources};
 use super::{Block, Flow, InstructionCount};
 use crate::clock::Time;
 
-/// What a line of source cost.
+/// The cost of a source line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LineCount {
     /// The module's name.
     pub module: String,
-    /// The function whose source it is, of the line's first instruction.
+    /// The function of the line's first instruction.
     pub function: String,
-    /// The file, as the debugging information has it; empty where nothing tells.
+    /// The file, as in the debugging information; empty if unknown.
     pub file: String,
-    /// The line; 0 where nothing tells.
+    /// The line; 0 if unknown.
     pub line: u32,
-    /// Times that it ran.
+    /// Number of executions.
     pub executions: u64,
     /// Instructions executed.
     pub instructions: u64,
     /// Time of execution.
     pub time: Time,
-    /// Core cycles of execution, where the trace counts them.
+    /// Core cycles of execution, if the trace counts them.
     pub cycles: u64,
-    /// Instructions that ran in those.
+    /// Instructions executed during these cycles.
     pub counted: u64,
 }
 
-/// The lines that ran, by module, file and line; code of which no line is known is together by function.
+/// The executed lines by module, file and line; code without a known line is summed by function.
 pub fn by_line(blocks: &[Block], sources: &dyn Sources) -> Vec<LineCount> {
     let flows = Flow::of(blocks, sources);
     flows.iter().flat_map(|flow| of_flow(flow, sources)).collect()
 }
 
-/// A file and a line, or the index of a function where no line is known.
+/// A file and a line, or the index of a function if no line is known.
 type Key<'a> = (Option<(&'a str, u32)>, u32);
 
-/// The same of one module.
+/// The executed lines of one module.
 pub fn of_flow(flow: &Flow, sources: &dyn Sources) -> Vec<LineCount> {
     let line = |at: &InstructionCount| sources.line(flow.module, at.address);
     let mut lines: BTreeMap<Key<'_>, (LineCount, u64)> = BTreeMap::new();
@@ -114,7 +114,7 @@ fn executions<'a>(flow: &Flow, sources: &'a dyn Sources) -> BTreeMap<(&'a str, u
             ending.entry(line).or_default().insert(index);
         }
     }
-    // What comes into a piece, by way of pieces without a line.
+    // Executions that come into a piece, possibly through pieces without a line.
     let mut into: BTreeMap<usize, Vec<(usize, usize, usize, u64)>> = BTreeMap::new();
     for &(from, to, count) in steps.iter().filter(|(from, to, _)| owner[*from] != owner[*to] || from == to) {
         into.entry(owner[to]).or_default().push((owner[from], from, to, count));
@@ -135,8 +135,8 @@ fn executions<'a>(flow: &Flow, sources: &'a dyn Sources) -> BTreeMap<(&'a str, u
     executions
 }
 
-/// To which piece each belongs: a piece in which no statement begins goes on with the one before it, or,
-/// where there are several, is the beginning of the one after it.
+/// The piece that each piece belongs to: one in which no statement begins continues the one before it, or, if there are
+/// several before it, is the beginning of the one after it.
 fn owners(pieces: &[Piece<'_>], steps: &[(usize, usize, u64)]) -> Vec<usize> {
     let mut before: Vec<Vec<usize>> = vec![Vec::new(); pieces.len()];
     let mut after = before.clone();
@@ -150,7 +150,7 @@ fn owners(pieces: &[Piece<'_>], steps: &[(usize, usize, u64)]) -> Vec<usize> {
     };
     let owner = |piece: usize| {
         let mut owner = piece;
-        // Pieces without lines may form a circle.
+        // Pieces without lines may form a cycle.
         for _ in 0..pieces.len().min(64) {
             match step(owner) {
                 next if next == owner => break,
@@ -184,7 +184,7 @@ impl<'a> Pieces<'a> {
     }
 }
 
-/// Which instructions begin a piece: those that are not reached by running on, and by nothing else.
+/// Marks the instructions that begin a piece: those not reached by fall-through alone.
 fn beginnings(flow: &Flow) -> Vec<bool> {
     let mut begins = vec![true; flow.instructions.len()];
     for (pair, begins) in flow.instructions.windows(2).zip(begins.iter_mut().skip(1)) {

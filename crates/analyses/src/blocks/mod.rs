@@ -1,8 +1,7 @@
-//! Exact counts of basic blocks, and what follows from them: how often each line, instruction and branch
-//! ran.
+//! Exact counts of basic blocks, and what follows from them: executions of lines, instructions and branches.
 //!
-//! Blocks are counted as they run and expanded into instructions and lines only at the end, so a profile
-//! by line costs no more for a long run than for a short one over the same code.
+//! Blocks are counted as they run and expanded into instructions and lines only at the end, so a profile by line costs
+//! no more for a long run than for a short one over the same code.
 
 mod flow;
 mod lines;
@@ -18,19 +17,19 @@ pub use flow::{Flow, InstructionCount};
 pub use lines::{LineCount, by_line, of_flow};
 pub use partial::{Block, Counts, Partial};
 
-/// How the counts are drawn.
+/// What the rows of the table are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Report {
-    /// One row a block.
+    /// One row per block.
     Blocks,
-    /// One row a line of source.
+    /// One row per source line.
     Lines,
 }
 
 /// The counts of blocks as an analysis.
 #[derive(Clone, Copy, Debug)]
 pub struct Blocks {
-    /// How they are drawn.
+    /// What the rows are.
     pub report: Report,
 }
 

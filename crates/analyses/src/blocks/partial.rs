@@ -1,4 +1,4 @@
-//! What a chunk tells of the blocks of a thread.
+//! The blocks that one chunk of a thread's trace executes.
 
 use hodo_model::{Arrival, Code, End, FlowEvent, FunctionId};
 use rustc_hash::FxHashMap;
@@ -6,45 +6,45 @@ use serde::{Deserialize, Serialize};
 
 use crate::clock::{Clock, Share, Time};
 
-/// Instructions that ran one after the other, and how often they did.
+/// Instructions that run one after the other, and their counts.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Block {
     /// The function; its module holds the code.
     pub function: FunctionId,
-    /// Where the module holds the first instruction, as [`Code::offset`].
+    /// The first instruction's offset in the module, as [`Code::offset`].
     pub offset: u64,
-    /// The tick from which on the code is what it is, as [`Code::since`].
+    /// The tick since which the code has this content, as [`Code::since`].
     pub since: u64,
     /// Lengths of the instructions in bytes.
     pub lengths: Vec<u8>,
-    /// What the last instruction is.
+    /// The kind of the last instruction.
     pub end: End,
-    /// Where the last one goes, of a direct branch, from the first on; else its end.
+    /// The target of a direct branch at the end, relative to the first instruction; else the block's end.
     pub target: i64,
-    /// How often it ran.
+    /// Its counts.
     pub counts: Counts,
 }
 
 /// How often a block ran.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Counts {
-    /// Times that it ran.
+    /// Number of executions.
     pub executions: u64,
-    /// Times that the conditional branch at its end was taken.
+    /// How often the conditional branch at its end was taken.
     pub taken: u64,
-    /// Times that it was not. Where the trace breaks off at a branch, neither is known.
+    /// How often it was not taken. If the trace breaks off at a branch, neither is known.
     pub not_taken: u64,
     /// Time of execution.
     pub time: Time,
-    /// Core cycles of execution, where the trace counts them.
+    /// Core cycles of execution, if the trace counts them.
     pub cycles: u64,
-    /// Instructions that ran in those.
+    /// Instructions executed during these cycles.
     pub counted: u64,
 }
 
 impl Counts {
     fn add(&mut self, other: &Counts) {
-        // A damaged clock may tell any number, and a forged partial may have counted anything.
+        // A damaged clock may give any value, and a forged partial may contain any count.
         self.executions = self.executions.saturating_add(other.executions);
         self.taken = self.taken.saturating_add(other.taken);
         self.not_taken = self.not_taken.saturating_add(other.not_taken);
@@ -66,14 +66,14 @@ impl Block {
     }
 }
 
-/// Which block it is: module, offset, tick, number of instructions.
+/// Identifies a block: module, offset, tick, number of instructions.
 type Key = (u32, u64, u64, u32);
 
 fn key(block: &Block) -> Key {
     (block.function.module, block.offset, block.since, block.lengths.len() as u32)
 }
 
-/// Blocks, each once, in the order in which they were met.
+/// Distinct blocks in order of first execution.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(from = "Vec<Block>", into = "Vec<Block>")]
 struct List {
@@ -95,7 +95,7 @@ impl From<List> for Vec<Block> {
 }
 
 impl List {
-    /// The block of this code.
+    /// Returns the index of the block of this code.
     #[inline]
     fn of(&mut self, at: &Arrival, code: &Code<'_>) -> u32 {
         let key = (at.function.module, code.offset, code.since, code.lengths.len() as u32);
@@ -126,7 +126,7 @@ impl List {
         &mut self.blocks[index as usize].counts
     }
 
-    /// Adds the blocks of another list; which of ours each became.
+    /// Adds the blocks of another list, and returns our index of each.
     fn add(&mut self, other: &List) -> Vec<u32> {
         let place = |block: &Block| {
             let place = match self.index.get(&key(block)) {
@@ -140,41 +140,41 @@ impl List {
     }
 }
 
-/// A conditional branch of which the next arrival tells whether it was taken.
+/// A conditional branch whose outcome the next arrival shows.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 struct Branch {
     block: u32,
-    /// Where it goes, and the address after it.
+    /// The branch target, and the address after the branch.
     target: u64,
     next: u64,
 }
 
-/// What ran last.
+/// The block that ran last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 enum Last {
-    /// Not known: the chunk begins here.
+    /// Unknown: the chunk begins here.
     Unknown,
-    /// Nothing, as far as the trace tells.
+    /// None: flow is missing.
     Nothing,
     /// This block.
     Block(u32),
 }
 
-/// Who runs where nobody asked for it.
+/// Stands for instructions that are not selected.
 const NOBODY: u32 = u32::MAX;
 
-/// Where execution goes first in a chunk.
+/// Where execution first arrives in a chunk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 enum First {
-    /// Nowhere yet.
+    /// It has not arrived yet.
     Unknown,
-    /// To this address.
+    /// At this address.
     Address(u64),
-    /// Flow is missing before it.
+    /// Unknown: flow is missing before it.
     Lost,
 }
 
-/// The blocks of a part of a thread's execution.
+/// The blocks of one part of a thread's execution.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Partial {
     list: List,
@@ -186,7 +186,7 @@ pub struct Partial {
     /// The same with core cycles.
     #[serde(skip)]
     cycles: Clock<u32>,
-    /// Nanoseconds of what ran last before the chunk.
+    /// Nanoseconds that belong to the block that ran last before the chunk.
     before: u64,
 }
 
@@ -234,7 +234,7 @@ impl Partial {
                 self.clock.last_of_segment();
                 self.share();
                 self.clock.end();
-                // No count of this segment tells in how many cycles the last instructions ran.
+                // No count of this segment covers the cycles of the last instructions.
                 self.cycles = Clock::default();
             }
             FlowEvent::Cycles(count) => self.count_cycles(count),
@@ -247,7 +247,7 @@ impl Partial {
         self.cycles.left = left;
     }
 
-    /// What comes next does not follow from what was.
+    /// What follows is not connected to what came before.
     fn lose(&mut self) {
         self.branch = None;
         self.last = Last::Nothing;
@@ -270,7 +270,7 @@ impl Partial {
         self.cycles.ran(block, code.lengths.len() as u64);
     }
 
-    /// Execution goes on at an address, which tells where the branch before it went.
+    /// Execution continues at an address, which decides the branch before it.
     #[inline]
     fn arrive(&mut self, address: u64) {
         if self.first == First::Unknown {
@@ -284,7 +284,7 @@ impl Partial {
     #[inline]
     fn decide(&mut self, branch: Branch, address: u64) {
         let counts = self.list.counts(branch.block);
-        // An interrupt may have come between, and execution have gone on elsewhere.
+        // After an interrupt, execution may continue at neither address.
         let (taken, not_taken) = (address == branch.target, address == branch.next);
         counts.taken = counts.taken.wrapping_add(taken.into());
         counts.not_taken = counts.not_taken.wrapping_add((not_taken && branch.next != branch.target).into());
@@ -310,7 +310,7 @@ impl Partial {
     fn count_cycles(&mut self, count: u64) {
         let Partial { list, cycles, .. } = self;
         if !cycles.runs() {
-            // What ran before ran in cycles of which nobody knows the first.
+            // The cycle count at which the instructions before began is unknown.
             return cycles.begin(Some(count));
         }
         if cycles.tell(count) {
@@ -368,7 +368,7 @@ impl Partial {
     /// The blocks of all threads, in order of address.
     pub fn together(threads: Vec<Partial>) -> Vec<Block> {
         let mut all: Vec<Block> = threads.into_iter().flat_map(|thread| thread.list.blocks).collect();
-        // The same code may have been mapped at different times.
+        // The same code may be mapped at different times.
         all.iter_mut().for_each(|block| block.since = 0);
         all.sort_unstable();
         all.dedup_by(|next, before| {
@@ -391,7 +391,7 @@ mod tests {
     use super::*;
     use crate::blocks::{Blocks, Report};
 
-    /// That of a block that ends with a branch.
+    /// A partial with one block that ends with a branch.
     fn partial() -> Partial {
         let at = Arrival { address: 1, function: FunctionId { module: 1, index: 0 }, place: Place::Entry };
         let code = Code {

@@ -1,8 +1,8 @@
-//! The calls of a thread, one after the other, with their times.
+//! The calls of a thread in order, with their times.
 //!
-//! Unlike an analysis, this is a stream. A [`Part`] gathers what one chunk shows of a thread, beginning with a stack
-//! that is not known: calls that begin and end in it are whole. [`Calls`] puts parts together in order, and tells of
-//! each call when it begins and when it ends.
+//! This is a stream, unlike an analysis. A [`Part`] gathers the calls of one chunk of a thread, beginning with an
+//! unknown stack: calls that begin and end in it are complete. [`Calls`] joins parts in order, and reports the begin
+//! and the end of each call.
 
 mod paths;
 mod timed;
@@ -31,11 +31,11 @@ pub enum Moment {
         depth: usize,
         /// The function.
         function: FunctionId,
-        /// How it came to be.
+        /// How it was entered.
         entry: Entry,
-        /// When; `None` where no clock was told after it.
+        /// When; `None` if no timestamp follows.
         time: Option<Nanos>,
-        /// Instructions of the thread before it.
+        /// Instructions that the thread executed before it.
         before: u64,
     },
     /// A function ends: it returned, was unwound, or the trace ends.
@@ -43,30 +43,30 @@ pub enum Moment {
         /// The call.
         call: Call,
     },
-    /// Flow is missing: all calls that were open have ended as far as is known.
+    /// Flow is missing: all open calls count as ended.
     Gap,
 }
 
-/// A whole call.
+/// A complete call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Call {
     /// Frames below it.
     pub depth: usize,
     /// The function.
     pub function: FunctionId,
-    /// How it came to be.
+    /// How it was entered.
     pub entry: Entry,
-    /// When it began; `None` where no clock was told after that.
+    /// When it began; `None` if no timestamp follows.
     pub begin: Option<Nanos>,
-    /// When it ended; likewise.
+    /// When it ended; `None` if no timestamp follows.
     pub end: Option<Nanos>,
-    /// Instructions of the thread before it.
+    /// Instructions that the thread executed before it.
     pub before: u64,
-    /// Instructions executed, those of the functions that it called included.
+    /// Instructions executed, callees included.
     pub instructions: u64,
 }
 
-/// A time in nanoseconds, or [`When::UNKNOWN`]; half the size of an optional one.
+/// A time in nanoseconds, or [`When::UNKNOWN`]; half the size of an `Option`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct When(u64);
 
@@ -85,12 +85,12 @@ struct Open {
     depth: u32,
     entry: Entry,
     time: When,
-    /// Instructions before it, of the thread or of the part.
+    /// Instructions that the thread or the part executed before it.
     before: u64,
 }
 
 impl Open {
-    /// The same in a thread, where the part has so many frames and instructions before it.
+    /// Converts from the part to the thread, given the frames and instructions before the part.
     fn above(self, frames: usize, instructions: u64) -> Open {
         Open { depth: self.depth + frames as u32, before: self.before + instructions, ..self }
     }
@@ -112,21 +112,21 @@ impl Open {
     }
 }
 
-/// What a part tells, in order. Depths are those above the frame that ran at its start, or was arrived at below that
-/// since; instructions are those of the part.
+/// What happens in a part, in order. Depths count from the frame that ran at its start, or from the oldest frame that
+/// execution has reached since; instructions count from the start of the part.
 #[derive(Debug)]
 enum Item {
     Begin(Open),
-    /// A call ended.
+    /// A call ends.
     End(Ended),
-    /// Execution arrived at a frame below those that are known.
+    /// Execution arrives at a frame below the known ones.
     Arrive(Box<(Edge, Arrival)>, When, u64),
-    /// All calls end, as flow is missing (a gap) or not asked for.
+    /// All calls end, as flow is missing (`true`: a gap) or not selected.
     Forget(bool, When, u64),
 }
 
-/// A call that ended at a time, with so many instructions before its end. What was written last stands apart, so that
-/// it is not copied together, for which a processor would wait.
+/// A call that ended, with the time and instruction count of its end. The fields written last are apart from the other
+/// fields, so that no wide load of a copy spans recent and older stores, which would stall store forwarding.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 struct Ended {
@@ -139,11 +139,11 @@ struct Ended {
     entry: Entry,
 }
 
-/// Items that were told, whose room may be used again.
+/// The buffer of reported items, for reuse.
 #[derive(Debug, Default)]
 pub struct Spare(Vec<Item>);
 
-/// What waits for the clock, which tells when it was.
+/// An operation that waits for the timestamp that dates it.
 #[derive(Debug)]
 enum Pending {
     Step(Step),
@@ -152,7 +152,7 @@ enum Pending {
     Forget { gap: bool },
 }
 
-/// What happened since the clock was told last.
+/// Operations since the last timestamp.
 #[derive(Debug, Default)]
 struct Log {
     /// Each with the instructions of the part before it.
@@ -178,11 +178,11 @@ impl Watch<()> for Log {
     }
 }
 
-/// What one part of a thread shows of its calls.
+/// The calls in one part of a thread.
 #[derive(Debug)]
 pub struct Part {
     timed: Timed,
-    /// The frames that are known, but for while paths run; the oldest is the one that was arrived at last.
+    /// The known frames, out of date while paths run; the oldest is the one that execution reached last.
     stack: SpareCapacityStack<Frame<()>>,
     edge: Edge,
     clock: Option<Nanos>,
@@ -193,7 +193,7 @@ pub struct Part {
 }
 
 impl Part {
-    /// Nothing was seen yet. Whether moments are wanted at which calls begin, too.
+    /// An empty part. `begins`: also report when calls begin.
     pub fn unknown(begins: bool, spare: Spare) -> Part {
         Part {
             timed: Timed { begins, items: spare.0, open: Vec::new() },
@@ -206,7 +206,7 @@ impl Part {
         }
     }
 
-    /// Takes in what is seen next.
+    /// Folds the next event.
     pub fn fold(&mut self, seen: &FlowEvent<'_>) {
         match *seen {
             FlowEvent::Run { at, instructions, .. } => {
@@ -230,8 +230,7 @@ impl Part {
         self.tell_the_timeless();
     }
 
-    /// Takes in function runs that follow each other, and what the last instruction of each was; and then a time, if one is
-    /// given.
+    /// Folds consecutive function runs and their transfers, and then a timestamp, if there is one.
     pub fn fold_function_runs(
         &mut self,
         functions: &impl Numbering,
@@ -241,7 +240,7 @@ impl Part {
         let waits = self.log.instructions > self.at_clock || !self.log.pending.is_empty();
         let times = match (self.clock, until) {
             (Some(since), Some(until)) => Some((When(since.0), until.0.saturating_sub(since.0))),
-            // Nobody will tell them.
+            // No timestamp will come.
             (None, None) => Some((When::UNKNOWN, 0)),
             _ => None,
         };
@@ -249,7 +248,7 @@ impl Part {
             self.fold_timed(functions, function_runs, times);
             return self.time(until);
         }
-        // A processor waits where a value is read that was written in parts, so it is kept out of memory.
+        // Reading a value that was written in parts stalls store forwarding, so it stays out of memory.
         let mut edge = self.edge;
         for run in FunctionRun::runs(function_runs, functions) {
             self.arrive(edge, &run.at);
@@ -279,7 +278,7 @@ impl Part {
         self.edge = Edge::Gap;
     }
 
-    /// Without a clock there is nothing to wait for.
+    /// Without a clock, operations wait for no timestamp.
     #[inline]
     fn tell_the_timeless(&mut self) {
         if self.clock.is_none() {
@@ -287,8 +286,8 @@ impl Part {
         }
     }
 
-    /// The clock stands at `now`: what happened since it was told last is spread evenly over the
-    /// instructions that ran meanwhile. Without a `now` nobody knows when that was.
+    /// Sets the clock to `now`, and spreads the operations since the last timestamp evenly over the instructions
+    /// executed in between. Without a `now`, their times are unknown.
     fn time(&mut self, now: Option<Nanos>) {
         let since = mem::replace(&mut self.clock, now);
         let at_clock = mem::replace(&mut self.at_clock, self.log.instructions);
@@ -317,7 +316,8 @@ impl Part {
         }
     }
 
-    /// The number of all that decides what runs do next; `None` where they may do it to frames that are not known.
+    /// The number of the state, which decides what further runs do; `None` if they may reach frames below the known
+    /// ones.
     pub fn state(&mut self) -> Option<u32> {
         match self.stack.is_empty() || self.edge == Edge::Gap {
             true => None,
@@ -325,12 +325,12 @@ impl Part {
         }
     }
 
-    /// Learns what runs do in a state: the number of the path that they are, and the state behind it.
+    /// Learns what runs do in a state: returns the number of their path, and the state after it.
     pub fn learn(&mut self, state: u32, runs: impl Iterator<Item = Run>) -> Option<(u32, u32)> {
         self.paths.learn(state, runs, self.timed.begins)
     }
 
-    /// A path ran.
+    /// Folds a path.
     #[inline]
     pub fn fold_path(&mut self, path: u32) {
         self.log.push(Pending::Path(path));
@@ -338,7 +338,7 @@ impl Part {
         self.tell_the_timeless();
     }
 
-    /// Paths led to this state.
+    /// Continues from the state that paths led to.
     pub fn resume(&mut self, state: u32) {
         let (stack, edge) = self.paths.states.stack(state);
         self.stack.clear();
@@ -350,7 +350,7 @@ impl Part {
         self.edge = edge;
     }
 
-    /// What is known by now, once it is so much; what comes next goes on from there, in the room of others.
+    /// Takes the items so far if there are at least `enough`; the part continues in the buffer of others.
     #[inline]
     pub fn take(&mut self, enough: usize, spare: impl FnOnce() -> Spare) -> Option<Part> {
         if self.timed.items.len() < enough {
@@ -362,7 +362,7 @@ impl Part {
         Some(part)
     }
 
-    /// Exchanges what is remembered of paths.
+    /// Exchanges the memoized paths.
     pub fn exchange(&mut self, paths: &mut Paths) {
         for (before, pending) in mem::take(&mut self.log.pending) {
             match pending {
@@ -386,7 +386,7 @@ pub struct Calls {
     instructions: u64,
 }
 
-/// Tells of what happened at one time.
+/// Reports what happens at one time.
 struct Teller<'t, F> {
     tell: &'t mut F,
     time: When,
@@ -419,7 +419,7 @@ impl Default for Calls {
 }
 
 impl Calls {
-    /// Tells of what happens in the next part, and gives back its room.
+    /// Reports what happens in the next part, and returns its buffer.
     pub fn follow(&mut self, mut part: Part, tell: &mut impl FnMut(Moment)) -> Spare {
         let so_far = self.instructions;
         let mut below = self.stack.len().saturating_sub(1);
@@ -467,7 +467,7 @@ impl Calls {
         }
     }
 
-    /// The trace of the thread ends: so do its calls.
+    /// Ends the open calls at the end of the thread's trace.
     pub fn end(mut self, tell: &mut impl FnMut(Moment)) {
         cut(&mut self.stack, &mut Teller { tell, time: When::UNKNOWN, before: self.instructions }, 0);
     }

@@ -1,4 +1,4 @@
-//! Paths that run again and again, and the calls that begin and end on them.
+//! Memoized paths, and the calls that begin and end on them.
 
 use hodo_model::{FunctionId, Run};
 
@@ -7,13 +7,13 @@ use crate::{
     stack::{Entry, Frame},
 };
 
-/// What happens to the frames that are known.
+/// An operation on the known frames.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Step {
     Enter(FunctionId, Entry),
     Leave,
-    /// A call ends that began so many instructions ago, on so many that end as such, too.
-    FinishContext {
+    /// A complete call: it began `instructions` before, inside `above` others that are complete as well.
+    CompleteCall {
         function: FunctionId,
         entry: Entry,
         instructions: u32,
@@ -21,7 +21,7 @@ pub(super) enum Step {
     },
 }
 
-/// A path that runs again and again.
+/// A memoized path.
 #[derive(Clone, Copy, Debug)]
 struct Path {
     instructions: u32,
@@ -29,20 +29,20 @@ struct Path {
     steps_end: u32,
 }
 
-/// What is remembered of paths from one part to the next.
+/// The memoized paths, kept from one part to the next.
 #[derive(Debug, Default)]
 pub struct Paths {
     pub(super) states: States,
     paths: Vec<Path>,
     /// Each with the instructions of the path before it.
     steps: Vec<(u32, Step)>,
-    /// Those of a path while it is learned.
+    /// The steps of the path that is being learned.
     memoized_paths: Vec<(u32, Step)>,
 }
 
 impl Paths {
-    /// Learns what runs do in a state: the number of the path that they are, and the state behind it. `begins` tells
-    /// whether anybody wants to know where calls begin.
+    /// Learns what runs do in a state: returns the number of their path, and the state after it. `begins`: the begins
+    /// of calls are reported.
     pub(super) fn learn(
         &mut self,
         state: u32,
@@ -58,13 +58,13 @@ impl Paths {
         Some((self.paths.len() as u32 - 1, to))
     }
 
-    /// Instructions of a path.
+    /// The instructions of a path.
     #[inline]
     pub(super) fn instructions(&self, path: u32) -> u64 {
         self.paths[path as usize].instructions.into()
     }
 
-    /// What a path does, each with the instructions of the path before it.
+    /// The steps of a path, each with the instructions of the path before it.
     #[inline]
     pub(super) fn steps(&self, path: u32) -> &[(u32, Step)] {
         let path = path as usize;
@@ -72,15 +72,15 @@ impl Paths {
         &self.steps[start..self.paths[path].steps_end as usize]
     }
 
-    /// Keeps the steps that were learned. A call that begins and ends among them is one, unless somebody wants to know
-    /// where it begins.
+    /// Keeps the steps that were learned. A call that begins and ends among them becomes one step, unless begins are
+    /// reported.
     fn keep(&mut self, begins: bool) {
         let Paths { steps, memoized_paths, .. } = self;
         if begins {
             steps.append(memoized_paths);
             return;
         }
-        // Of each step whether it is part of a whole call, and where those begin that have not ended.
+        // Whether each step is part of a complete call, and where the open calls begin.
         let (mut whole, mut open) = (vec![false; memoized_paths.len()], Vec::new());
         for (index, (_, step)) in memoized_paths.iter().enumerate() {
             match step {
@@ -103,7 +103,7 @@ impl Paths {
                         continue;
                     };
                     let (instructions, above) = (at - begin, open.len() as u32);
-                    steps.push((at, Step::FinishContext { function, entry, instructions, above }));
+                    steps.push((at, Step::CompleteCall { function, entry, instructions, above }));
                 }
                 _ => steps.push((at, step)),
             }
@@ -112,7 +112,7 @@ impl Paths {
     }
 }
 
-/// Gathers what a path does.
+/// Gathers the steps of a path.
 struct Gatherer<'p> {
     steps: &'p mut Vec<(u32, Step)>,
     instructions: u32,

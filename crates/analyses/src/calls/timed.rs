@@ -1,4 +1,4 @@
-//! Calls whose times are known.
+//! Calls with known times.
 
 use hodo_model::{FunctionId, FunctionRun, Numbering};
 
@@ -8,13 +8,13 @@ use crate::{
     stack::{At, Back, Below, Edge, Entry, Frame, Top, Watch, arrive, arrive_plainly},
 };
 
-/// What happened up to the last time.
+/// The items up to the last timestamp.
 #[derive(Debug)]
 pub(super) struct Timed {
-    /// Whether anybody wants to know when calls begin before they end.
+    /// Whether the begins of calls are reported before their ends.
     pub(super) begins: bool,
     pub(super) items: Vec<Item>,
-    /// Those above the oldest frame that is known.
+    /// The open calls above the oldest known frame.
     pub(super) open: Vec<Open>,
 }
 
@@ -23,7 +23,7 @@ impl Timed {
     pub(super) fn step(&mut self, step: Step, before: u64, when: impl Fn(u64) -> When) {
         let depth = self.open.len() as u32 + 1;
         match step {
-            Step::FinishContext { function, entry, instructions, above } => {
+            Step::CompleteCall { function, entry, instructions, above } => {
                 let begin = before - u64::from(instructions);
                 let open = Open { depth: depth + above, function, entry, time: when(begin), before: begin };
                 self.items.push(Item::End(open.ended(when(before), before)));
@@ -35,7 +35,7 @@ impl Timed {
                     self.items.push(Item::Begin(open));
                 }
             }
-            // The oldest frame began before, and is ended by those who know when.
+            // The oldest frame began in an earlier part, and `Calls` ends it, which knows when.
             Step::Leave => {
                 if let Some(open) = self.open.pop() {
                     self.items.push(Item::End(open.ended(when(before), before)));
@@ -45,10 +45,10 @@ impl Timed {
     }
 }
 
-/// Takes in what happens while it is known when that is.
+/// Emits items while the time is known.
 struct Clocked<'t> {
     timed: &'t mut Timed,
-    /// Instructions of the part before the present, and before the time that was told last.
+    /// Instructions of the part before the present, and before the last timestamp.
     before: u64,
     at_clock: u64,
     since: When,
@@ -81,7 +81,7 @@ impl Watch<()> for Clocked<'_> {
 }
 
 impl Part {
-    /// Takes in function runs of which it is known since when they ran, and how long: nothing need wait for that.
+    /// Folds function runs whose begin and duration are known: nothing waits for a timestamp.
     #[inline]
     pub(super) fn fold_timed(
         &mut self,
@@ -103,7 +103,7 @@ impl Part {
                 clocked.timed.items.push(Item::Arrive(Box::new((edge, at)), when, before));
                 stack.push(Frame::root(at.function, ()));
             }
-            // Those behind it, as far as they are arrived at as nearly all are.
+            // Fast path: the following runs, while they are entered by call, return or fall-through.
             let (frames, depth) = stack.with_room(function_runs.len() - folded, anything);
             let mut top = Top { frames, depth };
             for [before, function_run] in function_runs[folded..].array_windows() {

@@ -41,7 +41,7 @@ impl Report for CountReport {
 #[derive(Clone, Copy, Debug)]
 pub struct Count;
 
-/// What was lost, and from when to when there are events.
+/// Lost events and packets, and the times of the first and the last event.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 struct Extent {
     events_lost: u64,
@@ -76,7 +76,7 @@ impl Extent {
     }
 }
 
-/// A stream.
+/// The counts of a stream.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 struct Stream {
     name: String,
@@ -92,7 +92,7 @@ impl Stream {
     }
 }
 
-/// What is known after some counts: by trace and stream.
+/// Counts by trace and stream.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Partial(BTreeMap<(u32, u32), Stream>);
 
@@ -189,7 +189,7 @@ fn per_second(count: u64, nanos: i128) -> Value {
     rate.map_or(Value::Null, |rate| u64::try_from(rate).unwrap_or(u64::MAX).into())
 }
 
-/// A time as a cell; null where it lies too far from its clock's origin for a column of integers.
+/// A time as a cell; null if it is too far from its clock's origin for an integer column.
 fn time(time: Option<OriginNanos>) -> Value {
     time.and_then(|time| i64::try_from(time.0).ok()).into()
 }

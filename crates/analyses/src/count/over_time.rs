@@ -11,17 +11,17 @@ use serde::{Deserialize, Serialize};
 
 use super::{Extent, per_second, time};
 
-/// The most rows that are filled in where nothing happened.
+/// The most rows that are emitted if empty ones are included.
 const MOST_ROWS: i128 = 1 << 20;
 
-/// The events of spans of time.
+/// Event counts per time span.
 #[derive(Clone, Copy, Debug)]
 pub struct OverTime {
-    /// How wide spans are, in nanoseconds; as suits the trace if it is not given.
+    /// The width of spans in nanoseconds; by default it suits the trace.
     pub width: Option<u64>,
 }
 
-/// A span of time: events, and what was lost.
+/// A time span: events and losses.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 struct Bin {
     events: u64,
@@ -29,7 +29,7 @@ struct Bin {
     packets_lost: u64,
 }
 
-/// What is known after some counts.
+/// Counts by span.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Partial {
     width: i128,
@@ -100,7 +100,7 @@ impl Analysis for OverTime {
             let begin = time(Some(OriginNanos(number.saturating_mul(width))));
             vec![begin, bin.events.into(), rate, bin.events_lost.into(), bin.packets_lost.into()]
         };
-        // Times in damaged packets may lie anywhere; then only spans that have something are rows.
+        // Times in damaged packets may lie anywhere; then empty spans have no rows.
         let rows: Vec<Vec<Value>> = if last.saturating_sub(first) <= MOST_ROWS {
             (first..=last)
                 .map(|number| row(number, &bins.get(&number).copied().unwrap_or_default()))

@@ -1,9 +1,9 @@
 //! `cpu`: how long did each thread run, and how busy was each CPU?
 //!
-//! A thread runs on a CPU from the `sched_switch` that names it as next to the next switch there. Before the
-//! first switch on a CPU the thread runs that this one names as previous; after the last, its next, to the end
-//! of the trace. Thread 0 is idleness. Interrupts count to the thread that they interrupt. Where a switch names another
-//! thread as previous than came with the one before, one is missing between them: who ran is not known.
+//! A thread runs on a CPU from the `sched_switch` that names it as next to the following switch there. Before the first
+//! switch on a CPU, that switch's previous thread runs; after the last switch, its next thread, to the end of the
+//! trace. Thread 0 is idleness. Interrupts count to the thread that they interrupt. If the previous thread of a switch
+//! is not the next thread of the switch before it, a switch is missing, and the thread between them is unknown.
 
 mod over_time;
 mod stints;
@@ -63,7 +63,7 @@ struct Use {
     time: u64,
     /// How often it was switched to.
     switches: u64,
-    /// Its priority when that happened last, and when that was.
+    /// Time of the last switch to it, and its priority then.
     priority: Option<(Nanos, i64)>,
 }
 
@@ -76,7 +76,7 @@ impl Add for Use {
     }
 }
 
-/// What is known after some events.
+/// CPU use by thread.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Partial {
     used: PerThreadSums<(), Use>,
@@ -89,7 +89,7 @@ impl Partial {
     }
 }
 
-/// How long the threads that are asked for ran on a CPU, and how long it was idle.
+/// How long the selected threads ran on a CPU, and how long it was idle.
 type OnCpu = FxHashMap<Thread, Use>;
 
 impl Analysis for CpuUse {
@@ -187,7 +187,7 @@ fn table(
     Table::new("cpu", Shape::Counters, summary, columns, rows)
 }
 
-/// What a summary has of the switches that are missing.
+/// The cells of missing switches in a summary.
 fn missing_of<'m>(cpus: impl Iterator<Item = &'m Missing>) -> [(&'static str, Value); 2] {
     let mut sum = Missing::default();
     cpus.for_each(|missing| sum.add(*missing));
@@ -202,7 +202,7 @@ fn by_thread(
 ) -> (Vec<Column>, Vec<Vec<Value>>) {
     let mut sums: FxHashMap<Thread, (Use, u64)> = FxHashMap::default();
     for (thread, used) in cpus.into_values().flatten().filter(|(thread, _)| !thread.is_idle()) {
-        // Of a process that is not known, the thread stands for itself.
+        // If the process is unknown, the thread stands for it.
         let pid = threads.pid(thread).filter(|_| processes);
         let sum = sums.entry(pid.map_or(thread, |pid| Thread::new(pid.into(), 0))).or_default();
         sum.0.add(used);

@@ -1,4 +1,4 @@
-//! `cpu --by time`: how busy were the processors when?
+//! `cpu --by time`: how busy were the CPUs at which time?
 
 use hodo_clock::Nanos;
 use hodo_model::{
@@ -22,10 +22,10 @@ use super::{
 #[derive(Clone, Copy, Debug)]
 pub struct OverTime;
 
-/// What is known after some events.
+/// CPU use by thread and time.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Partial {
-    /// Threads that ran on a CPU.
+    /// The time that each thread ran on each CPU.
     bins: Bins<(Thread, u32)>,
     stints: Stints,
 }

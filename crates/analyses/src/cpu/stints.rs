@@ -1,10 +1,10 @@
-//! Who ran on each CPU, from switch to switch.
+//! The thread slices of each CPU, from switch to switch.
 
 use hodo_clock::Nanos;
 use hodo_model::kernel::{Cpus, KernelEvent, Thread};
 use serde::{Deserialize, Serialize};
 
-/// A thread that ran on a CPU, from when to when.
+/// A thread slice: one thread on one CPU from one time to another.
 pub(super) struct Stint {
     pub(super) cpu: u32,
     pub(super) thread: Thread,
@@ -15,19 +15,19 @@ pub(super) struct Stint {
 /// The switches of a CPU.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 struct Switches {
-    /// When the first was, and who left.
+    /// The time of the first switch, and its previous thread.
     first: (Nanos, Thread),
-    /// When the last was, and who came.
+    /// The time of the last switch, and its next thread.
     last: (Nanos, Thread),
     missing: Missing,
 }
 
-/// What is not known of a CPU, or of some.
+/// What is unknown of a CPU, or of several.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 pub(super) struct Missing {
-    /// How often who leaves is not who came before.
+    /// The number of switches whose previous thread is not the next thread of the switch before.
     pub(super) switches: u64,
-    /// Nanoseconds between the switches before and after those.
+    /// Nanoseconds between the switches around the missing ones.
     pub(super) time: u64,
 }
 
@@ -36,7 +36,7 @@ pub(super) struct Missing {
 pub(super) struct Stints(Cpus<Switches>);
 
 impl Switches {
-    /// Adds what comes next: the stint between, if it is known whose that is.
+    /// Adds the following switches, and returns the slice between if its thread is known.
     #[inline]
     fn then(&mut self, cpu: u32, later: Switches) -> Option<Stint> {
         let ((from, came), (to, left)) = (self.last, later.first);
@@ -65,7 +65,7 @@ impl Stint {
 }
 
 impl Stints {
-    /// Adds a switch: the stint that it ends, if it is known whose that is.
+    /// Adds a switch, and returns the slice that it ends if its thread is known.
     #[inline]
     pub(super) fn see(&mut self, event: &KernelEvent<'_>) -> Option<Stint> {
         let (prev, next) = event.switch()?;
@@ -73,7 +73,7 @@ impl Stints {
         self.then(event.cpu, Switches { first: (event.time, prev), last: (event.time, next), missing })
     }
 
-    /// Adds those of the later of two neighbours: the stints over the border.
+    /// Adds the switches of the later of two neighbours, and returns the slices across the border.
     pub(super) fn add(&mut self, later: Stints) -> Vec<Stint> {
         later.0.into_all().filter_map(|(cpu, later)| self.then(cpu, later)).collect()
     }
@@ -88,7 +88,7 @@ impl Stints {
         if is_first { None } else { known.then(cpu, later) }
     }
 
-    /// The stints before the first switch of each CPU and after its last, within a span of time.
+    /// The slices before the first switch of each CPU and after its last, within a span of time.
     pub(super) fn ends(&self, (begin, end): (Nanos, Nanos)) -> impl Iterator<Item = Stint> {
         self.0.all().flat_map(move |(cpu, &Switches { first, last, .. })| {
             let before = Stint { cpu, thread: first.1, from: begin, to: first.0 };
@@ -96,7 +96,7 @@ impl Stints {
         })
     }
 
-    /// What is not known of each CPU.
+    /// What is unknown of each CPU.
     pub(super) fn missing(&self) -> impl Iterator<Item = (u32, Missing)> {
         self.0.all().map(|(cpu, switches)| (cpu, switches.missing))
     }

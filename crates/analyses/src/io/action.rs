@@ -1,4 +1,4 @@
-//! What system calls do to the table of file descriptors.
+//! How system calls change the table of file descriptors.
 
 use hodo_clock::Nanos;
 use hodo_model::kernel::{
@@ -9,31 +9,31 @@ use serde::{Deserialize, Serialize};
 
 use super::Operation;
 
-/// What a call does.
+/// The effect of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum Action {
     /// Reads, writes or syncs; whether it returns bytes.
     Transfer(Operation, bool),
-    /// Syncs what no descriptor stands for: all files, or a piece of memory.
+    /// Syncs without a descriptor: all files, or a range of memory.
     SyncOther,
-    /// From the first descriptor to the second.
+    /// Copies from the first descriptor to the second.
     Copy,
-    /// Gives a descriptor for a file with a name.
+    /// Returns a descriptor of a named file.
     Open,
-    /// Gives one for something else: a place in [`LABELS`].
+    /// Returns a descriptor of something else: an index of [`LABELS`].
     Make(u8),
-    /// Gives two of such.
+    /// Returns two such descriptors.
     MakeTwo(u8),
     Close,
     CloseRange,
     Duplicate,
-    /// To a number that is asked for.
+    /// Duplicates to the descriptor that is passed.
     DuplicateTo,
     Control,
     Execute,
 }
 
-/// What stands for files without a name.
+/// Labels of files without a name.
 pub(super) const LABELS: [&str; 11] = [
     "socket",
     "pipe",
@@ -48,10 +48,10 @@ pub(super) const LABELS: [&str; 11] = [
     "io_uring",
 ];
 
-/// `O_CLOEXEC`, which `SOCK_CLOEXEC` and its kin equal.
+/// `O_CLOEXEC`; `SOCK_CLOEXEC` and the like have the same value.
 pub(super) const CLOSE_ON_EXEC: i64 = 0o2_000_000;
 
-/// A system call by its name, and where its arguments lie where the tracer only numbers them.
+/// A system call by its name, with the positions of its arguments for tracers that only number them.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Call {
     pub(super) action: Action,
@@ -63,7 +63,7 @@ pub(super) struct Call {
 }
 
 impl Call {
-    /// What the call with a name does, if it has to do with descriptors.
+    /// The effect of the call with a name, if it concerns descriptors.
     pub(super) fn of(name: &str) -> Option<Call> {
         let call = |action, flags, closes| Call { action, descriptors: (0, 1), flags, closes };
         let plain = |action| call(action, None, 0);
@@ -78,7 +78,7 @@ impl Call {
             "dup2" => plain(Action::DuplicateTo),
             "dup3" => call(Action::DuplicateTo, Some(2), CLOSE_ON_EXEC),
             "fcntl" | "fcntl64" => plain(Action::Control),
-            // CLOSE_RANGE_CLOEXEC, which closes nothing now.
+            // CLOSE_RANGE_CLOEXEC: closes nothing now.
             "close_range" => call(Action::CloseRange, Some(2), 4),
             "execve" | "execveat" => plain(Action::Execute),
             "socket" => make(0, 1),
@@ -93,7 +93,7 @@ impl Call {
             "timerfd_create" => make(4, 1),
             "signalfd" | "signalfd4" => make(5, 3),
             "inotify_init" | "inotify_init1" => make(6, 0),
-            // MFD_CLOEXEC and PERF_FLAG_FD_CLOEXEC; the last two always close theirs.
+            // MFD_CLOEXEC and PERF_FLAG_FD_CLOEXEC; the last two calls always set close-on-exec.
             "memfd_create" => call(Action::Make(7), Some(1), 1),
             "perf_event_open" => call(Action::Make(9), Some(4), 8),
             "pidfd_open" => call(Action::Make(8), None, -1),
@@ -107,11 +107,11 @@ impl Call {
         })
     }
 
-    /// The beginning of a call.
+    /// Decodes the beginning of a call.
     pub(super) fn entry(self, event: &KernelEvent<'_>) -> Entry {
         let numbered = |place: usize| event.integer(entry::ARGUMENTS + place);
         let either = |named, place| event.integer(named).or_else(|| numbered(place));
-        // A descriptor is an int, whatever stands above its 32 bits.
+        // A descriptor is an int, whatever the upper 32 bits contain.
         let has_descriptor = self.action != Action::SyncOther;
         let descriptor = |named, place| either(named, place).filter(|_| has_descriptor).map(|fd| fd as i32);
         let flags = self.flags.and_then(|place| either(entry::FLAGS, place)).unwrap_or(0);
@@ -124,7 +124,7 @@ impl Call {
             closes: self.closes < 0 || flags & self.closes != 0,
             command: either(entry::COMMAND, 1).unwrap_or(-1),
             value: either(entry::VALUE, 2).unwrap_or(0),
-            // LTTng writes an empty one where it can not read it.
+            // LTTng writes an empty name if it can not read it.
             file: event
                 .text(entry::FILENAME)
                 .filter(|name| !name.is_empty())
@@ -133,7 +133,7 @@ impl Call {
     }
 }
 
-/// A call that goes on.
+/// A call in progress.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Entry {
     pub(super) time: Nanos,
@@ -157,7 +157,7 @@ pub(super) struct Exit {
     pub(super) result: i64,
     /// Descriptors that it returned through memory.
     pub(super) made: [Option<i32>; 2],
-    /// Whose it is, if the event tells that.
+    /// Its thread, if the event contains that.
     pub(super) thread: Option<Thread>,
 }
 

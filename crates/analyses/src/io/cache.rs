@@ -1,4 +1,4 @@
-//! `io --by cache`: which files' pages came into the page cache, and left it?
+//! `io --by cache`: pages of which files entered and left the page cache?
 
 use hodo_model::{
     Analysis, Column, FinishContext, Interest, Item, Shape, Start, Table, Unit, Value,
@@ -18,7 +18,7 @@ use crate::{
 #[derive(Clone, Copy, Debug)]
 pub struct Cache;
 
-/// The highest order of pages that the kernel hands out at a time is below this.
+/// A bound above the highest order of pages that the kernel allocates at once.
 const MOST_ORDER: i64 = 32;
 
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
@@ -34,7 +34,7 @@ impl Add for Pages {
     }
 }
 
-/// What is known after some events: by device and inode.
+/// Page counts by device and inode.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Partial(PerThreadSums<(u32, u64), Pages>);
 

@@ -1,9 +1,9 @@
-//! What file descriptors stand for, from the beginning of the trace on.
+//! What file descriptors refer to, from the beginning of the trace.
 //!
-//! A descriptor belongs to the table of a process. It gets its name from the call that made it, from the dump of
-//! states or, by `dup` and its kin and by `fork`, from another; it loses it when it is closed, and when a program is
-//! executed that is to close it. What nothing tells has no name. Descriptors of a thread whose process is not known
-//! have none either: another thread of the process could have closed them.
+//! A descriptor belongs to the table of a process. It gets its name from the call that made it, from the state dump or,
+//! by `dup`, its variants and `fork`, from another descriptor; it loses the name when it is closed, and when an
+//! executed program closes it. A descriptor without such an event has no name. Neither have descriptors of a thread
+//! whose process is unknown: another thread of the process could have closed them.
 
 use hodo_model::kernel::Thread;
 use rustc_hash::FxHashMap;
@@ -15,14 +15,14 @@ use super::{
 };
 use crate::{deferred_ops::Machine, durations::Add, system_calls::is_error};
 
-/// What happens to tables and with files.
+/// Operations on tables and files.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) enum Step {
     Enter {
         cpu: u32,
         entry: Entry,
     },
-    /// The thread on a CPU is in no call that has to do with files.
+    /// The thread on a CPU is in no call that concerns files.
     Idle {
         cpu: u32,
     },
@@ -30,13 +30,13 @@ pub(super) enum Step {
         cpu: u32,
         exit: Exit,
     },
-    /// Both, with no switch between them.
+    /// A whole call: no switch lies between its entry and its exit.
     Call {
         cpu: u32,
         entry: Entry,
         exit: Exit,
     },
-    /// `is_idle`: the thread that leaves is in no call that has to do with files.
+    /// `is_idle`: the previous thread is in no call that concerns files.
     Switch {
         cpu: u32,
         is_idle: bool,
@@ -49,12 +49,12 @@ pub(super) enum Step {
         pid: u32,
         table: Option<u64>,
     },
-    /// A process begins as the copy of another.
+    /// A process begins as a copy of another.
     Fork {
         parent: u32,
         child: u32,
     },
-    /// A thread whose process is not known begins.
+    /// A thread whose process is unknown begins.
     Begins {
         tid: i64,
     },
@@ -68,9 +68,9 @@ pub(super) enum Step {
     },
 }
 
-/// A file's name by its place in the list; the first is that of files without one.
+/// A file's index in the list of names; index 0 stands for files without a name.
 pub(super) type File = u32;
-/// The file whose name is not known.
+/// The file whose name is unknown.
 pub(super) const UNKNOWN: File = 0;
 
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
@@ -80,7 +80,7 @@ struct Slot {
     closes: bool,
 }
 
-/// Who used what: a thread, on a CPU, a descriptor, a file.
+/// The key of a use: thread, CPU, descriptor, file.
 pub(super) type User = (Thread, u32, Option<i32>, File);
 
 /// How a file was used.
@@ -89,7 +89,7 @@ pub(super) struct Use {
     pub(super) read: u64,
     pub(super) written: u64,
     pub(super) operations: u64,
-    /// Those that count to another file, too.
+    /// Operations that also count to another file.
     pub(super) shared: u64,
     pub(super) opens: u64,
     pub(super) errors: u64,
@@ -108,16 +108,16 @@ impl Add for Use {
     }
 }
 
-/// Tables of descriptors, and how files were used.
+/// The tables of descriptors, and the uses of files.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(super) struct Descriptors {
     running: FxHashMap<u32, Thread>,
-    /// The calls that go on: on CPUs, and of threads that do not run.
+    /// Calls in progress: on CPUs, and of threads that do not run.
     on_cpus: FxHashMap<u32, Entry>,
     of_threads: FxHashMap<Thread, Entry>,
     processes: FxHashMap<Thread, u32>,
     tables: FxHashMap<u32, FxHashMap<i32, Slot>>,
-    /// Processes by the address of their table, when tracing began.
+    /// Processes by the address of their table when tracing began.
     addresses: FxHashMap<u64, Vec<u32>>,
     files: FxHashMap<Box<str>, File>,
     pub(super) uses: FxHashMap<User, Use>,
@@ -145,7 +145,7 @@ impl Machine<Step> for Descriptors {
             }
             Step::Belongs { tid, pid, table } => {
                 self.processes.insert(Thread::new(tid, 0), pid);
-                // Threads of the kernel have no table.
+                // Kernel threads have no table.
                 if let Some(address) = table.filter(|&address| address != 0) {
                     let processes = self.addresses.entry(address).or_default();
                     if !processes.contains(&pid) {
@@ -176,7 +176,7 @@ const F_SETFD: i64 = 2;
 const F_DUPFD_CLOEXEC: i64 = 1030;
 /// The flag of `F_SETFD`.
 const FD_CLOEXEC: i64 = 1;
-/// What `close` returns of a descriptor that was not open; whatever else it returns, it closed it.
+/// The error of `close` for a descriptor that was not open; with any other result, the descriptor is closed.
 const EBADF: i64 = 9;
 
 impl Descriptors {
@@ -189,7 +189,7 @@ impl Descriptors {
         new
     }
 
-    /// The names of files, each at its place.
+    /// The names of files by index.
     pub(super) fn names(&self) -> Vec<Option<&str>> {
         let mut names = vec![None; self.files.len() + 1];
         self.files.iter().for_each(|(name, &file)| names[file as usize] = Some(&**name));
@@ -208,7 +208,7 @@ impl Descriptors {
         self.running.insert(cpu, next);
     }
 
-    /// A call that has ended does what it does.
+    /// Applies a call that has ended.
     fn complete(&mut self, cpu: u32, entry: Entry, exit: &Exit) {
         if entry.call != exit.call {
             return;
@@ -269,7 +269,7 @@ impl Descriptors {
         }
     }
 
-    /// Calls that only change the table.
+    /// Applies calls that only change the table.
     fn change(&mut self, process: Option<u32>, entry: &Entry, exit: &Exit) {
         let Some(pid) = process else { return };
         let made = Some(exit.result as i32);
@@ -300,7 +300,7 @@ impl Descriptors {
             },
             Action::CloseRange => {
                 let (Some(first), Some(last)) = (entry.fd, entry.other) else { return };
-                // The last is unsigned, and often the highest number that there is.
+                // The last is unsigned, and often the maximum.
                 let is_in = |fd: i32| (first as u32..=last as u32).contains(&(fd as u32));
                 let table = self.tables.entry(pid).or_default();
                 if entry.closes {

@@ -1,4 +1,4 @@
-//! `io --by file` and `--by descriptor`: what was read and written of each file.
+//! `io --by file` and `--by descriptor`: bytes read and written per file.
 
 use hodo_model::{
     Analysis, Column, FinishContext, Interest, Item, Shape, Start, Table, Unit, Value,
@@ -22,23 +22,23 @@ use crate::{
 #[derive(Clone, Copy, Debug)]
 pub struct Files;
 
-/// What is known after some events.
+/// The state after some events.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Partial {
-    /// By index of the call's name; only where events are still to come.
+    /// By index of the call's name; only needed while events are folded.
     #[serde(skip)]
     calls: Vec<Option<Call>>,
-    /// What the threads on CPUs do, where a call began or ended since the last switch.
+    /// Calls on the CPUs that began or ended since the last switch.
     inside: Cpus<Inside>,
     steps: DeferredOps<Descriptors, Step>,
 }
 
-/// What a thread is in the middle of.
+/// The call that a thread is in.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 enum Inside {
-    /// A call that has to do with files.
+    /// A call that concerns files.
     Call(Entry),
-    /// None.
+    /// No such call.
     Nothing,
 }
 
@@ -55,7 +55,7 @@ impl Partial {
         let call = self.calls.get(event.name as usize).copied().flatten();
         let cpu = event.cpu;
         if event.kind == Kind::SyscallEntry {
-            // Other calls end what goes on, too: its end was lost.
+            // Other entries end the open call, too: its exit was lost.
             let entered = call.map_or(Inside::Nothing, |call| Inside::Call(call.entry(event)));
             return *self.inside.get_or(cpu, || Inside::Nothing) = entered;
         }
@@ -73,7 +73,7 @@ impl Partial {
         }
     }
 
-    /// What goes on on a CPU comes to where the other operations are; whether nothing does.
+    /// Emits the open call of a CPU as an operation. Returns whether the CPU is known to be in none.
     fn settle(&mut self, cpu: u32, inside: Option<Inside>) -> bool {
         match inside {
             Some(Inside::Call(entry)) => {
@@ -196,7 +196,7 @@ impl Analysis for Files {
     }
 
     fn merge(&self, mut earlier: Partial, later: Partial, _: &Threads) -> Partial {
-        // No switch came since, so the order among CPUs does not matter.
+        // No switch has happened since, so the order among CPUs does not matter.
         for (cpu, inside) in std::mem::take(&mut earlier.inside).into_all() {
             if earlier.settle(cpu, Some(inside)) {
                 earlier.steps.see(Step::Idle { cpu });
@@ -268,7 +268,7 @@ fn cells(used: &Use) -> [Value; 6] {
     ]
 }
 
-/// The process of a thread, which stands for itself where that is not known.
+/// The process of a thread; the thread itself if the process is unknown.
 fn process(threads: &Threads, thread: Thread) -> Thread {
     threads.pid(thread).map_or(thread, |pid| Thread::new(pid.into(), 0))
 }
@@ -305,7 +305,7 @@ fn by_descriptor(threads: &Threads, users: Users, names: &[Option<&str>]) -> Row
         let [comm, tid, pid] = threads.cells(process);
         let name = names[file as usize];
         let pid = if pid == Value::Null { tid } else { pid };
-        // Where a call failed to make one there is no descriptor; those below zero stand for special ones.
+        // A call that failed to make a descriptor has none; those below zero are special values.
         let mut row = vec![comm, pid, fd.into(), name.map_or(Value::Null, Value::from)];
         row.extend(cells(&used));
         (used.read.saturating_add(used.written), (std::cmp::Reverse(used.time), process, fd, name), row)

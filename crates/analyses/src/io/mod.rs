@@ -1,11 +1,11 @@
-//! `io`: who read and wrote how much, how long did that take, and how long did the devices?
+//! `io`: how much did each thread read and write, how long did that take, and how long did the devices take?
 //!
-//! * Bytes are what calls returned that read, write or copy (see [`Operation`]); of those that copy they count
-//!   as read and as written. A call that failed moves nothing. Calls that return a number of messages count as
-//!   operations without bytes.
-//! * A request of the block layer lasts from `block_rq_issue` to the next `block_rq_complete` of its device and
-//!   sector. It is a write where its flags say so, else a read; its bytes are its sectors, of 512 bytes each, when
-//!   it completes.
+//! * Bytes are the results of calls that read, write or copy (see [`Operation`]); copied bytes count as read and as
+//!   written. A call that failed moves nothing. Calls that return a number of messages count as operations without
+//!   bytes.
+//! * A request of the block layer lasts from `block_rq_issue` to the next `block_rq_complete` of its device and sector.
+//!   It is a write if its flags contain that, else a read; its bytes are its sectors, of 512 bytes each, when it
+//!   completes.
 
 mod action;
 mod cache;
@@ -80,7 +80,7 @@ enum Operation {
 }
 
 impl Operation {
-    /// What the call with a name does, and whether it returns bytes.
+    /// The operation of the call with a name, and whether it returns bytes.
     fn of(call: &str) -> Option<(Operation, bool)> {
         Some(match call {
             "read" | "pread64" | "readv" | "preadv" | "preadv2" | "recv" | "recvfrom" | "recvmsg" => {
@@ -115,11 +115,11 @@ impl Operation {
     }
 }
 
-/// The bit of LTTng's `rwbs` that says that a request writes; other tracers write letters.
+/// The bit of LTTng's `rwbs` that marks a write; other tracers write letters.
 const RWBS_WRITE: i64 = 1;
 const SECTOR_BYTES: u64 = 512;
 
-/// A request that was done: when, whether it wrote, its sectors, whether it failed.
+/// A completed request: its time, whether it wrote, its sectors, whether it failed.
 type Done = (Nanos, bool, u64, bool);
 
 /// Requests of a device.
@@ -146,7 +146,7 @@ impl Requests {
     }
 }
 
-/// A device: requests by sector that go on, and what was read and written.
+/// A device: open requests by sector, and what was read and written.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 struct Device {
     name: Option<String>,
@@ -161,10 +161,10 @@ impl Device {
     }
 }
 
-/// What is known of devices after some events.
+/// The devices after some events.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Partial {
-    /// Whether nothing came before.
+    /// Whether the trace begins here.
     from_start: bool,
     devices: FxHashMap<u32, Device>,
 }
@@ -218,7 +218,7 @@ impl Analysis for InputOutput {
     }
 }
 
-/// What calls with some names do, by the places of the names.
+/// The operations of calls by index of the name.
 struct Operations(Vec<Option<(Operation, bool)>>);
 
 impl Operations {
@@ -226,7 +226,7 @@ impl Operations {
         Operations(names.iter().map(|name| Operation::of(name)).collect())
     }
 
-    /// The calls that do something with files.
+    /// The calls that concern files.
     fn among<V>(
         &self,
         calls: impl Iterator<Item = (Thread, u32, V)>,
@@ -286,7 +286,7 @@ impl Partial {
         self.devices.entry(number).or_insert_with(new)
     }
 
-    /// Takes in an event of the block layer.
+    /// Folds an event of the block layer.
     fn see(&mut self, event: &KernelEvent<'_>) {
         let Some(number) = event.integer(field::block::DEV).map(|number| number as u32) else { return };
         let device = self.device(number);
@@ -332,7 +332,7 @@ fn by_operation<'s>(calls: impl Iterator<Item = ((Operation, bool), &'s OfName)>
     (columns, operations.into_iter().map(row).collect())
 }
 
-/// The two numbers of a device, of which the kernel makes one: 12 bits and 20.
+/// The major and minor number of a device: the kernel packs 12 bits and 20 bits into one number.
 fn numbers(device: u32) -> String {
     format!("{}:{}", device >> 20, device & 0xf_ffff)
 }

@@ -17,12 +17,12 @@ use crate::{
 
 use super::{BLOCKS, Operation, Operations, Partial, Rows, summary, table};
 
-/// Who reads and writes: what [`InputOutput`](super::InputOutput) tells of threads and processes, without how the
-/// lengths of their calls are distributed, which takes most of its time and memory.
+/// The threads and processes of [`InputOutput`](super::InputOutput) without the distribution of the durations of their
+/// calls, which takes most of its time and memory.
 #[derive(Clone, Copy, Debug)]
 pub struct Users;
 
-/// What the calls of one name came to, of one thread.
+/// The sums of one thread's calls of one name.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 pub struct Moved {
     count: u64,

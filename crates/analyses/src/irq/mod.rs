@@ -1,9 +1,9 @@
-//! `irq`: how long did the handlers of interrupts run, and how late did soft interrupts begin?
+//! `irq`: how long did interrupt handlers run, and how late did softirqs begin?
 //!
 //! * `hard`: from `irq_handler_entry` to the next `irq_handler_exit` with the same number on the CPU;
 //! * `soft`: from `irq_softirq_entry` to the next `irq_softirq_exit` with the same vector on the CPU;
-//! * `raise`: from the first `irq_softirq_raise` of a vector on a CPU since its handler began there last, to when
-//!   that begins.
+//! * `raise`: from the first `irq_softirq_raise` of a vector on a CPU since its handler last began there, to the next
+//!   begin of the handler.
 
 mod off;
 
@@ -41,7 +41,7 @@ pub const INTERRUPTS: Simple<Interrupts> = Simple {
     analysis: Interrupts,
 };
 
-/// What is measured, in the order of tables.
+/// What is measured, in table order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 enum Phase {
     Hard,
@@ -49,17 +49,17 @@ enum Phase {
     Raise,
 }
 
-/// A phase of the interrupt with a number.
+/// A phase of an interrupt number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Handler(Phase, u32);
 
-/// Names of soft interrupts by vector: the kernel's `softirq_to_name`.
+/// Names of softirqs by vector: the kernel's `softirq_to_name`.
 const SOFT: [&str; 10] =
     ["HI", "TIMER", "NET_TX", "NET_RX", "BLOCK", "IRQ_POLL", "TASKLET", "SCHED", "HRTIMER", "RCU"];
 
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 struct Sums {
-    /// By CPU and number, of each phase.
+    /// Of each phase, by CPU and number.
     handlers: [FxHashMap<u64, Durations>; 3],
     longest: Longest<(Phase, u32, u32)>,
 }
@@ -73,10 +73,10 @@ impl Sums {
     }
 }
 
-/// A time on a CPU, of the interrupt with a number.
+/// A time on a CPU, and the interrupt number.
 type End = (Nanos, u32, u32);
 
-/// What is known after some events.
+/// The sums and open handlers after some events.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Partial {
     names: FxHashMap<u32, String>,
@@ -86,7 +86,7 @@ pub struct Partial {
     sums: Sums,
 }
 
-/// A CPU and a number, in one.
+/// CPU and number as one key.
 fn key(cpu: u32, number: u32) -> u64 {
     u64::from(cpu) << 32 | u64::from(number)
 }
@@ -187,7 +187,7 @@ impl Analysis for Interrupts {
     }
 }
 
-/// Phase, number and name.
+/// The cells of phase, number and name.
 fn cells(names: &FxHashMap<u32, String>, Handler(phase, number): Handler) -> [Value; 3] {
     let soft = || SOFT.get(number as usize).map(|name| (*name).to_owned());
     let (kind, name) = match phase {

@@ -1,4 +1,4 @@
-//! `irqoff`: how long did the processors take no interrupts?
+//! `irqoff`: for how long did the CPUs disable interrupts?
 //!
 //! From `irq_disable` to the next `irq_enable` on the CPU.
 
@@ -48,7 +48,7 @@ impl Sums {
     }
 }
 
-/// What is known after some events.
+/// The sums and open spans after some events.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Partial {
     off: Pairs<Nanos, (Nanos, u32)>,

@@ -1,7 +1,7 @@
-//! `lost`: what did the tracer lose, of which streams, and when?
+//! `lost`: what did the tracer lose, in which streams, and when?
 //!
-//! A gap is a span of time in which a stream lost events, or packets: events between the end of a packet and that of
-//! the next, packets between the end of one and the beginning of the next. It is not known where in a gap they were.
+//! A gap is a span of time in which a stream lost events or packets: events between the end of a packet and the end of
+//! the next, packets between the end of one and the beginning of the next. Where in a gap they were is unknown.
 
 use std::collections::BTreeMap;
 
@@ -51,10 +51,10 @@ impl Add for Totals {
     }
 }
 
-/// A gap: its stream, and events and packets that were lost.
+/// A gap: its stream, and the lost events and packets.
 type Gap = (String, u64, u64);
 
-/// What is known after some events.
+/// The losses after some events.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Partial {
     streams: BTreeMap<String, Totals>,

@@ -1,7 +1,7 @@
-//! `memory`: who had the kernel allocate pages of memory, and who gave them back?
+//! `memory`: which threads had the kernel allocate pages of memory, and free them?
 //!
-//! Pages are those of `mm_page_alloc` and `mm_page_free`: two to the power of `order` each time. They count to the
-//! thread that runs on the CPU, also where an interrupt allocates them.
+//! Pages are those of `mm_page_alloc` and `mm_page_free`: two to the power of `order` per event. They count to the
+//! thread that runs on the CPU, even if an interrupt allocates them.
 
 use hodo_model::{
     Analysis, Column, Description, FinishContext, Interest, Item, Shape, Simple, Start, Table, Takes, Unit,
@@ -33,7 +33,7 @@ pub const MEMORY: Simple<Memory> = Simple {
     analysis: Memory,
 };
 
-/// The highest order of pages that the kernel hands out at a time is below this.
+/// A bound above the highest order of pages that the kernel allocates at once.
 const MOST_ORDER: i64 = 32;
 
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
@@ -53,7 +53,7 @@ impl Add for Pages {
     }
 }
 
-/// What is known after some events.
+/// Page counts by thread.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Partial(PerThreadSums<(), Pages>);
 

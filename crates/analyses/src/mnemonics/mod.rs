@@ -1,4 +1,4 @@
-//! `mnemonics`: how often each kind of instruction ran.
+//! `mnemonics`: how often did each kind of instruction run?
 //!
 //! The partial counts runs by their bytes, and decodes each only once, at the end.
 
@@ -30,7 +30,7 @@ pub const MNEMONICS: Simple<Mnemonics> = Simple {
     analysis: Mnemonics,
 };
 
-/// How often each run of instructions ran, by the width of its mode in bits, and its bytes.
+/// Executions of each instruction run, by the width of its mode in bits and its bytes.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Partial(FxHashMap<u8, FxHashMap<Box<[u8]>, u64>>);
 
@@ -45,7 +45,7 @@ impl Partial {
         }
     }
 
-    /// The runs that ran: the width of their mode in bits, their bytes, and how often.
+    /// The executed runs: the width of their mode in bits, their bytes, and their count.
     fn runs(&self) -> impl Iterator<Item = (u8, &[u8], u64)> {
         self.0
             .iter()

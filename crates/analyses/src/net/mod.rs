@@ -1,8 +1,8 @@
-//! `net`: how many packets and bytes went through which network device, and whose were they?
+//! `net`: how many packets and bytes passed each network device, and which threads sent and received them?
 //!
-//! A packet is sent when it is given to a device (`net_dev_queue`), and received when it comes from one
-//! (`netif_receive_skb`); its bytes are its length then. It counts to the thread that runs on the CPU: of packets
-//! that are received, mostly whoever was interrupted.
+//! A packet is sent when it is passed to a device (`net_dev_queue`), and received when it comes from one
+//! (`netif_receive_skb`); its bytes are its length at that time. It counts to the thread that runs on the CPU: for
+//! received packets, mostly the interrupted thread.
 
 use hodo_model::{
     Analysis, Column, Description, FinishContext, Interest, Item, Shape, Simple, Start, Table, Takes, Unit,
@@ -52,7 +52,7 @@ impl Add for Packets {
     }
 }
 
-/// What is known after some events: by the device's name.
+/// Packet counts by thread and device name.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Partial(PerThreadSums<String, Packets>);
 

@@ -1,7 +1,7 @@
-//! `periods`: how long did it take from one event to another, whatever events somebody names?
+//! `periods`: how long did it take from one event to another, for any pair of events?
 //!
-//! A period begins at each event of one sort and ends at the next of another sort that has the same values in the
-//! fields that must match. Where another begins before it ended, it is unfinished.
+//! A period begins at each event of one sort and ends at the next event of another sort with the same values in the
+//! matching fields. If another period begins before its end, it is unfinished.
 
 use std::collections::BTreeMap;
 
@@ -23,7 +23,7 @@ use crate::{
 /// The analysis.
 #[derive(Clone, Debug, Default)]
 pub struct Periods {
-    /// What a period is. States can be merged without it.
+    /// The definition of a period. Merging does not need it.
     pub period: Option<Period>,
 }
 
@@ -47,13 +47,13 @@ impl Report for PeriodsReport {
     }
 }
 
-/// A period that goes on: since when, what group it is of, on which CPU it began.
+/// An open period: its begin, its group, the CPU on which it began.
 type Begun = (Nanos, String, u32);
 
-/// One among the longest: group, what matched, CPU on which it began.
+/// An entry among the longest: group, matching values, CPU on which it began.
 type Long = (String, String, u32);
 
-/// What is known after some events.
+/// The sums and open periods after some events.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Partial {
     pairs: Pairs<Begun, Nanos, String>,

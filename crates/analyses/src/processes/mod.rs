@@ -1,8 +1,8 @@
-//! `processes`: who started whom, when, and how long did each live?
+//! `processes`: which process started which, when, and how long did each live?
 //!
-//! A thread lives from its `sched_process_fork` to its `sched_process_exit`; ids that are used again are other
-//! threads. One whose beginning is not in the trace was there before, or its fork is missing. A process is the thread
-//! whose id is that of the process.
+//! A thread lives from its `sched_process_fork` to its `sched_process_exit`; a reused id is another thread. A thread
+//! without a fork in the trace existed before, or the event is missing. A process is the thread whose id is the id of
+//! the process.
 
 use std::collections::BTreeMap;
 
@@ -32,23 +32,23 @@ pub const PROCESSES: Simple<Processes> = Simple {
     analysis: Processes,
 };
 
-/// The life of a thread, as far as it is known.
+/// The known life of a thread.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 struct Life {
     born: Option<Nanos>,
     died: Option<Nanos>,
     pid: Option<u32>,
-    /// The process that made it, or the thread where that is not known.
+    /// The process that made it, or the thread if the process is unknown.
     parent: Option<u32>,
     comm: Option<String>,
-    /// The program that it began last.
+    /// The last program that it executed.
     program: Option<String>,
-    /// How often it began one.
+    /// How often it executed a program.
     programs: u64,
 }
 
 impl Life {
-    /// Adds what is known of a later part of it.
+    /// Adds what is known of a later part of this life.
     fn add(&mut self, later: Life) {
         self.died = later.died.or(self.died);
         self.pid = later.pid.or(self.pid);
@@ -66,13 +66,12 @@ impl Life {
     }
 }
 
-/// What is known after some events: by id of thread, one life after another. Only of the first may the beginning
-/// lie before.
+/// Consecutive lives by thread id. Only the first life may begin before the events.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Partial(FxHashMap<u32, Vec<Life>>);
 
 impl Partial {
-    /// The life that a thread is in; of the idle threads none.
+    /// The current life of a thread; `None` for idle threads.
     fn of(&mut self, tid: Option<i64>) -> Option<&mut Life> {
         let lives = self.0.entry(tid.filter(|&tid| tid != 0)? as u32).or_default();
         if lives.is_empty() {
@@ -202,19 +201,19 @@ impl Analysis for Processes {
     }
 }
 
-/// A life in the tree.
+/// A life as a node of the tree.
 struct Member {
     tid: u32,
     life: Life,
     is_process: bool,
     is_shown: bool,
-    /// Threads of a process, itself among them.
+    /// The threads of a process, itself included.
     threads: u64,
     children: Vec<usize>,
     parent: Option<usize>,
 }
 
-/// Who came from whom.
+/// The tree of processes and threads.
 struct Family {
     /// By tid, then by time.
     members: Vec<Member>,
@@ -223,7 +222,7 @@ struct Family {
 impl Family {
     fn new(whole: Partial, with_threads: bool) -> Family {
         let mut lives: BTreeMap<u32, Vec<Life>> = whole.0.into_iter().collect();
-        // Of some, nothing is known but that they have threads or children.
+        // Some are only known as the process or parent of another thread.
         let told = lives.values().flatten().flat_map(|life| [life.pid, life.parent]);
         for id in told.flatten().filter(|&id| id != 0).collect::<Vec<_>>() {
             lives.entry(id).or_insert_with(|| vec![Life::default()]);
@@ -249,8 +248,7 @@ impl Family {
         family
     }
 
-    /// The process of a thread that is not a process itself, and what it hangs from in the tree: its process, or
-    /// what made it.
+    /// The process of a thread that is not itself a process, and its parent in the tree: its process, or its creator.
     fn above(&self, index: usize) -> (Option<usize>, Option<usize>) {
         let at = self.members[index].life.born.unwrap_or_default();
         let process = |index: usize| {
@@ -259,7 +257,7 @@ impl Family {
         };
         let own = process(index);
         let maker = self.members[index].life.parent.and_then(|parent| self.lives_at(parent, at));
-        // It may have been told as a thread.
+        // The creator may be known as a thread.
         let maker = maker.map(|maker| process(maker).unwrap_or(maker));
         let is_other = |&above: &usize| self.members[above].tid != self.members[index].tid;
         (own, own.or(maker).filter(is_other))
@@ -273,7 +271,7 @@ impl Family {
         (first..end).rev().find(begun).or((first < end).then_some(first))
     }
 
-    /// The rows, depth first; children in the order in which they began.
+    /// The rows, depth first; children by begin.
     fn rows(&self, of: &FinishContext<'_>) -> Vec<Vec<Value>> {
         let wanted = self.wanted(of.selection);
         let order = |&index: &usize| (self.members[index].life.born, self.members[index].tid, index);
@@ -286,7 +284,7 @@ impl Family {
             all.partition(|&index| self.members[index].parent.is_none());
         let mut rows = Vec::new();
         let mut seen = vec![false; self.members.len()];
-        // Behind the roots, whoever is not reached from one: that is, parents of each other.
+        // After the roots, nodes that no root reaches: cycles of parents.
         for root in sorted(roots).into_iter().chain(others) {
             let mut left = vec![(root, 0)];
             while let Some((index, depth)) = left.pop() {
@@ -302,7 +300,7 @@ impl Family {
         rows
     }
 
-    /// Who is asked for, and from whom they come.
+    /// The selected nodes and their ancestors.
     fn wanted(&self, selection: &Selection) -> Vec<bool> {
         let mut wanted = vec![false; self.members.len()];
         for (index, _) in self.members.iter().enumerate().filter(|(_, member)| member.is_chosen(selection)) {
@@ -333,7 +331,7 @@ impl Member {
         let text = |text: &Option<String>| text.as_deref().map_or(Value::Null, Value::from);
         let time = |time: Option<Nanos>| time.map_or(Value::Null, |time| time.0.into());
         let Life { born, died, ref comm, ref program, programs, .. } = self.life;
-        // As long as the trace tells of it.
+        // Clipped to the trace.
         let lasted = died.unwrap_or(of.span.1).0.saturating_sub(born.unwrap_or(of.span.0).0);
         vec![
             text(comm),

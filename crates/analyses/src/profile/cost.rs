@@ -1,30 +1,30 @@
-//! What is counted.
+//! The counted costs.
 
 use serde::{Deserialize, Serialize};
 
 use crate::clock::{Span, Time};
 use hodo_model::Every;
 
-/// What ran at a node or of a function, without what it called.
+/// Costs of a node or a function itself, without its callees.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Ran {
-    /// Times that the frame was entered.
+    /// How often the frame was entered.
     pub(super) entries: u64,
     pub(super) instructions: u64,
     /// Time of execution.
     pub(super) time: Time,
 }
 
-/// What few of them have beside that.
+/// Costs that few nodes have.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Beside {
-    /// Time between leaving and coming back to what is traced.
+    /// Time between leaving traced code and returning to it.
     pub(super) outside: Time,
-    /// Samples, where they were asked for.
+    /// Samples, if requested.
     pub(super) samples: u64,
 }
 
-/// What was counted at a node or of a function, or of several together.
+/// The costs of a node, a function, or several of them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Cost {
     pub(super) ran: Ran,
@@ -32,7 +32,7 @@ pub(super) struct Cost {
 }
 
 impl Beside {
-    /// Adds the samples that fall into a time of execution.
+    /// Adds the samples that fall into a span of execution.
     pub(super) fn sample(&mut self, time: Span, every: Option<Every>) {
         if let Some(Every::Nanoseconds(period)) = every {
             self.samples = self.samples.saturating_add((time.to / period).saturating_sub(time.from / period));
@@ -41,24 +41,24 @@ impl Beside {
 }
 
 impl Cost {
-    /// Adds a time of execution, and the samples that fall into it.
+    /// Adds a span of execution, and the samples that fall into it.
     pub(super) fn run_for(&mut self, time: Span, every: Option<Every>) {
         self.ran.time = self.ran.time.and(Time::of(time.length()));
         self.beside.sample(time, every);
     }
 
-    /// Adds a time outside of what is traced.
+    /// Adds a span outside traced code.
     pub(super) fn wait_for(&mut self, time: Span) {
         self.beside.outside = self.beside.outside.and(Time::of(time.length()));
     }
 
-    /// All time, that outside included.
+    /// The time inside and outside traced code.
     pub(super) fn elapsed(&self) -> Time {
         self.ran.time.and(self.beside.outside)
     }
 
     pub(super) fn add(&mut self, other: &Cost) {
-        // A forged partial may have counted anything, and a damaged clock may be sampled any number of times.
+        // A forged partial may contain any count, and a damaged clock may give any number of samples.
         self.ran.entries = self.ran.entries.saturating_add(other.ran.entries);
         self.ran.instructions = self.ran.instructions.saturating_add(other.ran.instructions);
         self.ran.time = self.ran.time.and(other.ran.time);
@@ -67,14 +67,14 @@ impl Cost {
     }
 }
 
-/// What is told of a thread as a whole.
+/// Totals of a thread.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Sums {
     /// Nanoseconds in gaps.
     pub(super) lost_time: u64,
     /// Number of gaps.
     pub(super) gaps: u64,
-    /// Near calls, those of functions that are not traced included.
+    /// Near calls, including those of functions that are not traced.
     pub(super) calls: u64,
 }
 

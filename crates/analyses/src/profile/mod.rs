@@ -1,9 +1,8 @@
 //! The exact profile of control flow: what each function executed, along which call paths.
 //!
-//! Frames follow calls and returns. A jump into another function shows as a frame of its own below
-//! the one that was called (tail calls, PLT stubs, parts that the compiler moved); `longjmp` and
-//! exceptions unwind to the newest frame of the function that they land in; a signal handler stands
-//! on the function that it interrupted.
+//! Frames follow calls and returns. A jump into another function shows as a separate frame below the called function
+//! (tail calls, PLT stubs, parts that the compiler moved); `longjmp` and exceptions unwind to the newest frame of the
+//! function that they land in; a signal handler stands on the function that it interrupted.
 
 mod cost;
 mod functions;
@@ -17,16 +16,16 @@ pub use tree::Profile;
 
 pub(crate) use table::share;
 
-/// How a profile is drawn.
+/// What the rows of the table are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Report {
-    /// One row a function.
+    /// One row per function.
     Functions,
-    /// One row a call path.
+    /// One row per call path.
     Tree,
 }
 
-/// The report of one [way to draw](Report) a profile.
+/// The report of one [kind](Report) of profile table.
 #[derive(Clone, Copy, Debug)]
 pub struct ProfileReport {
     description: Description,
@@ -66,7 +65,7 @@ impl hodo_model::Report for ProfileReport {
 
     fn make<M: Maker>(&self, parameters: &Parameters, maker: M) -> M::Made {
         match (self.report, parameters.every) {
-            // Samples are taken of call paths.
+            // Samples belong to call paths.
             (Report::Functions, None) => maker.fast(Functions),
             (report, every) => maker.fast(Profile { every, report }),
         }

@@ -1,4 +1,4 @@
-//! What profiles of functions and trees have in common when they are drawn.
+//! What the tables of function and tree profiles share.
 
 use std::cmp::Reverse;
 
@@ -11,19 +11,19 @@ use super::{
 };
 use crate::clock::Time;
 
-/// What one function cost.
+/// The cost of one function.
 #[derive(Default)]
 pub(super) struct FunctionCost {
     pub(super) own: Cost,
     pub(super) calls: u64,
     pub(super) jumps: u64,
-    /// What it called is counted here, however often it stands on the stack.
+    /// Inclusive costs: each counts once, however often the function is on the stack.
     pub(super) instructions: u64,
     pub(super) time: Time,
     pub(super) samples: u64,
 }
 
-/// What all threads cost together.
+/// The total cost of all threads.
 #[derive(Default)]
 pub(super) struct Amounts {
     pub(super) cost: Cost,

@@ -1,8 +1,8 @@
 //! `sched`: how long did threads wait for a CPU after they were woken, and how often were they moved and preempted?
 //!
-//! A wake-up lasts from the last `sched_wakeup` or `sched_wakeup_new` of a thread since it ran last, to the
-//! `sched_switch` to it. It counts to the CPU on which the thread then runs. A switch is a preemption if the
-//! thread that leaves could go on: its state is 0 or has the kernel's mark of preemption (256).
+//! A wake-up lasts from the last `sched_wakeup` or `sched_wakeup_new` of a thread since it last ran, to the
+//! `sched_switch` to it. It counts to the CPU on which the thread then runs. A switch is a preemption if the previous
+//! thread could continue: its state is 0 or has the kernel's mark of preemption (256).
 
 use hodo_clock::Nanos;
 use hodo_model::{
@@ -38,7 +38,7 @@ pub const SCHEDULING: Simple<Scheduling> = Simple {
     analysis: Scheduling,
 };
 
-/// What happened to a thread on a CPU.
+/// The events of a thread on a CPU.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 struct Totals {
     latencies: Durations,
@@ -77,7 +77,7 @@ impl Sums {
     }
 }
 
-/// What is known after some events.
+/// The sums and pending wake-ups after some events.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Partial {
     /// By tid.

@@ -1,8 +1,8 @@
-//! `signals`: which signals were sent to whom, and how long did it take until they were taken?
+//! `signals`: which signals were sent to which thread, and how long until they were delivered?
 //!
 //! A signal that is sent (`signal_generate`, with the result 0) to a thread waits until that thread takes it
-//! (`signal_deliver`); where several of a number wait, from the first. The event does not tell who takes it: it is the
-//! thread from which the next `sched_switch` on the CPU switches away, or the one that runs there at the end.
+//! (`signal_deliver`); if several of a number wait, from the first. The event does not contain the thread that takes
+//! it: it is the previous thread of the next `sched_switch` on the CPU, or the one that runs there at the end.
 
 use std::collections::BTreeMap;
 
@@ -41,11 +41,11 @@ pub const SIGNALS: Simple<Signals> = Simple {
     analysis: Signals,
 };
 
-/// Signals of a number, of a thread.
+/// The signals of one number and thread.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 struct Totals {
     sent: u64,
-    /// Of these, those that did not come to wait: ignored, or one waits already, or there was no room.
+    /// Sent signals that were not queued: ignored, already pending, or no memory.
     dropped: u64,
     taken: u64,
     latencies: Durations,
@@ -60,12 +60,12 @@ impl Add for Totals {
     }
 }
 
-/// A thread and a signal's number, in one.
+/// Thread and signal number as one key.
 fn key(tid: u32, number: u32) -> u64 {
     u64::from(tid) << 32 | u64::from(number)
 }
 
-/// Figures by thread and number.
+/// Counters by thread and number.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 struct Sums {
     figures: FxHashMap<u64, Totals>,
@@ -84,7 +84,7 @@ impl Sums {
     }
 }
 
-/// What is known after some events.
+/// The signals after some events.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Partial {
     blocks: Blocks,
@@ -169,14 +169,14 @@ impl Analysis for Signals {
     }
 }
 
-/// Names of signals of Linux on x86 and most others by number: signal(7).
+/// Names of signals by number, of Linux on x86 and most other architectures: signal(7).
 const NAMES: [&str; 32] = [
     "0", "HUP", "INT", "QUIT", "ILL", "TRAP", "ABRT", "BUS", "FPE", "KILL", "USR1", "SEGV", "USR2", "PIPE",
     "ALRM", "TERM", "STKFLT", "CHLD", "CONT", "STOP", "TSTP", "TTIN", "TTOU", "URG", "XCPU", "XFSZ",
     "VTALRM", "PROF", "WINCH", "IO", "PWR", "SYS",
 ];
 
-/// A signal by name and number; of those for real-time purposes, only the number is one for all.
+/// The name and number of a signal; real-time signals have no names.
 fn signal(key: u64) -> [Value; 2] {
     let number = key as u32;
     let name = NAMES.get(number as usize).map_or_else(|| format!("RT {number}"), |name| (*name).to_owned());

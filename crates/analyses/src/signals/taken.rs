@@ -1,8 +1,8 @@
-//! Who took a signal, which only a later switch tells.
+//! The thread that took a signal, which only a later switch names.
 //!
-//! Until then what follows has to wait: the same thread may be sent another. So what happened to signals is a list of
-//! blocks, each of which ends in events that wait; where nothing waits, two are one. Between a signal that is taken
-//! and the next switch on its CPU little happens, so that there is mostly one block.
+//! The events after a taken signal wait until then: the same thread may be sent another. So the history of signals is a
+//! list of blocks, each of which ends in waiting events; a block without waiting events joins the next. Between a taken
+//! signal and the next switch on its CPU little happens, so there is mostly one block.
 
 use hodo_clock::Nanos;
 use rustc_hash::FxHashMap;
@@ -19,27 +19,27 @@ pub(super) struct Taken {
     pub(super) time: Nanos,
 }
 
-/// What waits, in order of time.
+/// Waiting events in order of time.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 enum Waiting {
     Sent(u64, Nanos),
-    /// Nobody knows by whom.
+    /// By an unknown thread.
     Taken(Taken),
     /// By thread and number.
     TakenBy(u64, Nanos),
 }
 
-/// What happened up to where something waits.
+/// The events up to the waiting ones.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 struct Block {
-    /// By CPU, who left it at the first switch.
+    /// By CPU, the previous thread of the first switch.
     left: FxHashMap<u32, u32>,
     /// Signals that were sent and taken.
     requests: Requests<Nanos, (u64, Nanos)>,
     waiting: Vec<Waiting>,
 }
 
-/// One or more.
+/// At least one block, if anything happened.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(super) struct Blocks(Vec<Block>);
 
@@ -51,7 +51,7 @@ impl Block {
         }
     }
 
-    /// Somebody left a CPU: it was that one who took what was taken there.
+    /// Applies a switch: its previous thread took the signals that were taken on the CPU.
     fn switch(&mut self, cpu: u32, tid: u32, sums: &mut Sums) {
         let mut is_any = false;
         for waiting in &mut self.waiting {
@@ -67,7 +67,7 @@ impl Block {
         }
     }
 
-    /// Takes in what need not wait any more.
+    /// Folds the events that need not wait any more.
     fn go_on(&mut self, sums: &mut Sums) {
         let known = self.waiting.iter().take_while(|waiting| !matches!(waiting, Waiting::Taken(_))).count();
         for waiting in self.waiting.drain(..known) {
@@ -93,24 +93,24 @@ impl Blocks {
         self.0.last_mut().expect("there is one")
     }
 
-    /// A signal was sent, and waits.
+    /// Adds a signal that was sent, and waits.
     pub(super) fn sent(&mut self, key: u64, time: Nanos) {
         self.last().sent(key, time);
     }
 
-    /// A signal was taken by whoever runs on a CPU.
+    /// Adds a signal that the running thread of a CPU took.
     pub(super) fn taken(&mut self, taken: Taken) {
         self.last().waiting.push(Waiting::Taken(taken));
     }
 
-    /// Somebody left a CPU.
+    /// Adds a switch.
     pub(super) fn switch(&mut self, cpu: u32, tid: u32, sums: &mut Sums) {
         let last = self.last();
         last.left.entry(cpu).or_insert(tid);
         last.switch(cpu, tid, sums);
     }
 
-    /// Adds what happened later.
+    /// Adds the later of two neighbours.
     pub(super) fn add(&mut self, later: Blocks, sums: &mut Sums) {
         for block in later.0 {
             let mut left: Vec<_> = block.left.iter().map(|(&cpu, &tid)| (cpu, tid)).collect();
@@ -123,7 +123,7 @@ impl Blocks {
         self.join(sums);
     }
 
-    /// Makes one block of two where nothing waits in between.
+    /// Joins neighbouring blocks if nothing waits between them.
     fn join(&mut self, sums: &mut Sums) {
         let blocks = std::mem::take(&mut self.0);
         for block in blocks {
@@ -141,7 +141,7 @@ impl Blocks {
         }
     }
 
-    /// Nothing more happens. Returns how many were taken that nobody sent, and how many were sent and not taken.
+    /// Ends the trace. Returns the numbers of signals taken but not sent, and sent but not taken.
     pub(super) fn finish(mut self, running: impl Fn(u32) -> Option<u32>, sums: &mut Sums) -> (u64, u64) {
         let waits = |waiting: &Waiting| match waiting {
             Waiting::Taken(taken) => Some(taken.cpu),
@@ -152,7 +152,7 @@ impl Blocks {
         cpus.sort_unstable();
         cpus.dedup();
         for cpu in cpus {
-            // Nobody is called 0 but the idle threads, which take no signals.
+            // Only the idle threads have the id 0, and they take no signals.
             let tid = running(cpu).unwrap_or(0);
             self.0.iter_mut().for_each(|block| block.switch(cpu, tid, sums));
         }

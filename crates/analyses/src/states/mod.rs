@@ -1,9 +1,9 @@
-//! `states`: how long did each thread run, wait for a CPU, and wait for what else?
+//! `states`: how long did each thread run, wait for a CPU, and wait for something else?
 //!
-//! A thread is runnable from its wake-up, or from a switch from it while it could go on, to the switch to it. It is
-//! blocked from a switch from it that is none of these, to its wake-up, in the system call in which it then is.
-//! States go on to the end of the trace; a thread is in none before the first event that names it, but for the
-//! one that runs before the first switch on a CPU. How long threads ran is what `cpu` has.
+//! A thread is runnable from its wake-up, or from a switch away from it while it could continue, to the switch to it.
+//! After any other switch away from it, it is blocked until its wake-up, in the system call that it is in. States last
+//! to the end of the trace; a thread has none before the first event that names it, except for the thread that runs
+//! before the first switch on a CPU. The running times are those of `cpu`.
 
 use hodo_clock::Nanos;
 use hodo_model::{
@@ -48,7 +48,7 @@ impl Report for StatesReport {
     }
 }
 
-/// The states one after the other.
+/// The intervals of states in order.
 #[derive(Clone, Copy, Debug)]
 pub struct Intervals;
 
@@ -59,7 +59,7 @@ const MOST_INTERVALS: usize = 1 << 21;
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Times {
     states: FxHashMap<(u32, State), Durations>,
-    /// Threads that ran on a CPU when the trace began, and until when.
+    /// Threads that ran on a CPU when the trace began, and the end of that.
     first: Vec<(u32, State, Nanos)>,
 }
 
@@ -85,11 +85,11 @@ impl Times {
     }
 }
 
-/// States with a begin and an end; the begin of those that began before the trace is not known.
+/// States with a begin and an end; the begin is unknown for those that began before the trace.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct List {
     intervals: Vec<(u32, State, Option<Nanos>, Nanos)>,
-    /// Intervals of the table that have left.
+    /// The number of intervals that the table has already emitted.
     settled: u64,
     left_out: u64,
 }
@@ -174,7 +174,7 @@ impl Analysis for States {
 
 type Rows = (Vec<Column>, Vec<Vec<Value>>);
 
-/// Columns of time in states.
+/// The columns of time in states.
 const PLACES: [&str; 5] =
     ["running_ns", "runnable_ns", "interruptible_ns", "uninterruptible_ns", "stopped_ns"];
 
@@ -213,7 +213,7 @@ fn name(names: &[String], call: Option<u32>) -> Value {
     call.and_then(|call| names.get(call as usize)).map_or(Value::Null, |name| name.as_str().into())
 }
 
-/// How a thread waits and in which call; `None` where it waits for a CPU.
+/// How a thread waits and in which call; `None` if it waits for a CPU.
 type Waiting = Option<(Wait, Option<u32>)>;
 
 fn by_wait(threads: &Threads, times: Times, names: &[String]) -> Rows {
@@ -276,7 +276,7 @@ impl Analysis for Intervals {
         rows: &mut TableBuilder,
     ) {
         let Some(list) = partial.observer() else { return };
-        // What ends later ends at this time at the earliest, and the order of what ends at once is not known yet.
+        // Later intervals end at `until` at the earliest; the order of those that end at the same time is unknown yet.
         let settled: Vec<_> = list.intervals.extract_if(.., |&mut (.., to)| to < until).collect();
         list.settled += add_rows(settled, of, rows);
     }
@@ -289,7 +289,7 @@ impl Analysis for Intervals {
     }
 }
 
-/// Adds the intervals that are asked for, in the order in which they end. Returns how many.
+/// Adds the selected intervals by end. Returns how many.
 fn add_rows(
     intervals: Vec<(u32, State, Option<Nanos>, Nanos)>,
     of: &FinishContext<'_>,

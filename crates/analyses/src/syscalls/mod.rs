@@ -45,7 +45,7 @@ impl Report for SyscallsReport {
     }
 }
 
-/// The slowest calls with their arguments, which nobody else reads.
+/// The slowest calls with their arguments, which no other analysis reads.
 #[derive(Clone, Copy, Debug)]
 pub struct Slowest;
 
@@ -181,12 +181,12 @@ fn table(summary: Vec<(&'static str, Value)>, (columns, rows): Rows) -> Table {
 
 type Rows = (Vec<Column>, Vec<Vec<Value>>);
 
-/// What a call is called; nothing where a state that came from elsewhere tells of one that is not there.
+/// The name of a call; empty if a deserialized state refers to a missing name.
 fn called(names: &[String], name: u32) -> &str {
     names.get(name as usize).map_or("", String::as_str)
 }
 
-/// Sums of what has the same key.
+/// Sums by key.
 fn sums<'c, K: Hash + Eq>(calls: impl Iterator<Item = (K, &'c OfName)>) -> FxHashMap<K, OfName> {
     let mut sums: FxHashMap<K, OfName> = FxHashMap::default();
     calls.for_each(|(key, calls)| sums.entry(key).or_default().join(calls));

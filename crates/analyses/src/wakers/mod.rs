@@ -1,7 +1,7 @@
-//! `wakers`: which thread woke which, how often, and how long until the woken one ran?
+//! `wakers`: which thread woke which, how often, and how long until the woken thread ran?
 //!
-//! The waker is the thread that ran on the CPU of a `sched_wakeup` or `sched_wakeup_new`; interrupts wake in the name
-//! of the thread that they interrupted. The latency lasts from a thread's last wake-up to the `sched_switch` to it.
+//! The waker is the thread that ran on the CPU of a `sched_wakeup` or `sched_wakeup_new`; wake-ups by interrupts count
+//! to the interrupted thread. The latency lasts from a thread's last wake-up to the `sched_switch` to it.
 
 use hodo_clock::Nanos;
 use hodo_model::{
@@ -51,18 +51,18 @@ impl Add for Wakeups {
 /// When a thread was woken, by which thread, on which CPU.
 type Woken = (Nanos, Thread, u32);
 
-/// What is known of a thread that is woken and runs.
+/// The wake-ups of a thread.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 struct Sleeper {
-    /// Whether anything of it was seen; if not, it may have been woken before.
+    /// Whether any event of it came; if not, it may have been woken before.
     seen: bool,
-    /// When it came first, where it may have been woken before.
+    /// Time of the first switch to it, if it may have been woken before.
     came: Option<Nanos>,
     /// Its last wake-up, if it did not run since.
     woken: Option<Woken>,
 }
 
-/// What is known after some events.
+/// The wake-ups after some events.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Partial {
     /// By waker, its CPU and the tid of the woken thread.

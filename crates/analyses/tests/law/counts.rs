@@ -1,4 +1,4 @@
-//! The law for counts of events: any tasks, merged in any grouping, give the tables of one task.
+//! The law for event counts: any chunks, merged in any grouping, give the tables of one chunk.
 
 use hodo_clock::OriginNanos;
 use hodo_model::{
@@ -9,11 +9,11 @@ use proptest::{prelude::*, test_runner::TestRunner};
 
 use crate::config;
 
-/// Width of spans of time.
+/// The width of time spans.
 const WIDTH: i128 = 10;
 const NAMES: [&str; 4] = ["open", "close", "open", "tick"];
 
-/// What is counted in a stream: its number, a span of time, how many of each name, what was lost, a time.
+/// Counts of a stream: its number, a time span, the count of each name, the losses, a time.
 type Counted = (u32, Option<i8>, [u64; 4], u64, u64, i64);
 
 fn counted() -> impl Strategy<Value = Counted> {
@@ -39,7 +39,7 @@ fn fold(analysis: &dyn AnyAnalysis, items: &[Counted]) -> AnyPartial {
             }),
         );
     }
-    // What travels to another process must be all that there is.
+    // The serialized form must contain the whole partial.
     analysis.unpack(&analysis.pack(&partial)).expect("what was packed can be unpacked")
 }
 
@@ -53,7 +53,7 @@ fn tables(analysis: &dyn AnyAnalysis, views: &[&str], partial: &AnyPartial) -> V
     views.iter().map(table).collect()
 }
 
-/// Whether the tables of some views are the same for every cut, in `cases` cases.
+/// Checks that the tables of some views are the same for every cut, in `cases` cases.
 pub(crate) fn holds_always(analysis: &dyn AnyAnalysis, views: &[&str], cases: u32) -> Result<(), String> {
     let items = prop::collection::vec(counted(), 0..30);
     let case = (items, prop::collection::vec(any::<bool>(), 30), prop::collection::vec(0usize..30, 1..8));

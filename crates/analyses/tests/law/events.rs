@@ -1,6 +1,6 @@
-//! The law for events: any cutting in time, any grouping of merges, gives the tables of one task.
+//! The law for events: any cuts in time, and any grouping of merges, give the tables of one chunk.
 //!
-//! Traces are made up: of a scheduler that keeps its own rules, and of one of which any event may be missing.
+//! The traces are synthetic: some from a scheduler that follows the rules, some in which any event may be missing.
 
 use hodo_analyses::{
     cpu::{CpuUse, OverTime},
@@ -23,10 +23,10 @@ use crate::{config, tables};
 const CPUS: u32 = 3;
 const THREADS: i64 = 6;
 
-/// A number that decides an event: when after the one before, where, what, and three more for its fields.
+/// Numbers that determine an event: the time since the one before, the CPU, the kind, and three for its fields.
 type Seed = (u8, u32, usize, i64, i64, i64);
 
-/// Numbers of events, and whether the scheduler keeps its rules.
+/// The numbers of the events, and whether the scheduler follows the rules.
 type Plan = (Vec<Seed>, bool);
 
 fn plan() -> impl Strategy<Value = Plan> {
@@ -41,14 +41,14 @@ const NAMES: [&str; 11] =
 /// `O_CLOEXEC`.
 const CLOSE_ON_EXEC: i64 = 0o2_000_000;
 
-/// What happens, by a number: switches and system calls are what all else hangs on.
+/// Selects a kind of event; switches and system calls are frequent, as the others depend on them.
 fn words(what: usize) -> &'static Words {
     let often = [Kind::SchedSwitch, Kind::SyscallEntry, Kind::SyscallExit];
     let of = |kind: Kind| VOCABULARY.iter().find(|words| words.kind == kind).unwrap();
     VOCABULARY.get(what).unwrap_or_else(|| of(often[what % often.len()]))
 }
 
-/// The events of a plan, each as its own records.
+/// The events of a plan, each in a separate batch of records.
 fn events((seeds, rules): &Plan) -> Vec<Records> {
     let mut now = 10;
     let mut running = [0i64; CPUS as usize];
@@ -97,7 +97,7 @@ fn events((seeds, rules): &Plan) -> Vec<Records> {
     seeds.iter().map(event).collect()
 }
 
-/// A plan, where to cut it, and in which order to merge.
+/// A plan, the cuts, and the order of merges.
 type Case = (Plan, Vec<bool>, Vec<usize>);
 
 fn case() -> impl Strategy<Value = Case> {
@@ -116,20 +116,20 @@ fn holds(
     Ok(())
 }
 
-/// Whether the tables of some views are the same for every cut, in `cases` cases.
+/// Checks that the tables of some views are the same for every cut, in `cases` cases.
 pub(crate) fn holds_always(analysis: &dyn AnyAnalysis, views: &[&str], cases: u32) -> Result<(), String> {
     let mut runner = TestRunner::new(config(cases));
     runner.run(&case(), |case| holds(analysis, views, &case)).map_err(|error| error.to_string())
 }
 
-/// Whether a broken analysis is found to be one, by the same cases each time: by others, one in many runs found none.
+/// Whether a broken analysis is caught. The cases are fixed: with random ones, one run in many caught none.
 pub(crate) fn is_caught(analysis: &dyn AnyAnalysis, views: &[&str]) -> bool {
     let always_the_same = TestRng::deterministic_rng(RngAlgorithm::ChaCha);
     let mut runner = TestRunner::new_with_rng(config(2000), always_the_same);
     runner.run(&case(), |case| holds(analysis, views, &case)).is_err()
 }
 
-/// Whether two analyses make the same table of a choice.
+/// Whether two analyses make the same table of a selection.
 pub(crate) fn are_same(
     one: &dyn AnyAnalysis,
     other: &dyn AnyAnalysis,
@@ -161,7 +161,7 @@ fn agree(events: &mut [Records], selection: &Selection) -> Result<(), String> {
     tables::agreement(&by_cpu, &states, &table(&OverTime, "time"), &table(&Intervals, "interval"), selection)
 }
 
-/// How long threads ran is the same in `cpu`, over time, and in `states`; and each CPU is busy, idle or unknown.
+/// The running times of threads agree in `cpu`, over time, and in `states`; and each CPU is busy, idle or unknown.
 #[test]
 fn cpu_and_states_agree() {
     let choices = [
@@ -180,13 +180,13 @@ fn cpu_and_states_agree() {
     run.unwrap_or_else(|error| panic!("{error}"));
 }
 
-/// By thread and by file the sums are the same, whatever was lost.
+/// By thread and by file the sums are the same, whatever events are missing.
 #[test]
 fn io_by_thread_and_by_file_agree() {
     let mut runner = TestRunner::new(config(1000));
     let run = runner.run(&plan(), |plan| {
         let mut events = events(&plan);
-        // Beside `Files`, calls come as entries and exits.
+        // Analyses other than `Files` expect calls as entries and exits.
         events.retain(|records| records.event(0).kind != Kind::Syscall);
         let names = NAMES.map(str::to_owned).to_vec();
         let mut table = |analysis: &dyn AnyAnalysis| {

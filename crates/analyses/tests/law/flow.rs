@@ -1,4 +1,4 @@
-//! The law for control flow: any cutting into tasks, any grouping of merges, gives the table of one task.
+//! The law for control flow: any chunks, merged in any grouping, give the table of one chunk.
 
 use hodo_analyses::{
     blocks::{self, Blocks},
@@ -41,7 +41,7 @@ impl Sources for Numbers {
     }
 }
 
-/// Instructions of a byte each.
+/// Instructions of one byte each.
 const LENGTHS: [u8; 9] = [1; 9];
 /// `nop`, `push`, `pop`, `clc`, `stc`, `cwde`, `cdq`, `cli`, `sti`.
 const BYTES: [u8; 9] = [0x90, 0x50, 0x58, 0xf8, 0xf9, 0x98, 0x99, 0xfa, 0xfb];
@@ -60,7 +60,7 @@ fn arrival() -> impl Strategy<Value = Arrival> {
     })
 }
 
-/// What one block shows, or what happens between blocks.
+/// The events of one block, or an event between blocks.
 fn step() -> impl Strategy<Value = Vec<FlowEvent<'static>>> {
     let end = prop_oneof![
         4 => Just((End::Next, None)),
@@ -75,7 +75,7 @@ fn step() -> impl Strategy<Value = Vec<FlowEvent<'static>>> {
         let instructions = instructions as u64;
         [FlowEvent::Run { at, instructions, code }].into_iter().chain(then).collect()
     });
-    // A function that calls none itself, with what runs where it returns to, which may be another one than called it.
+    // A leaf call, and the run after its return, which may be in another function than the caller.
     let leaf = (arrival(), arrival(), arrival(), 1usize..9).prop_map(|(at, called, back, instructions)| {
         let run = |at: Arrival, end| {
             let code = code(at.address, instructions, end, 0);
@@ -94,7 +94,7 @@ fn step() -> impl Strategy<Value = Vec<FlowEvent<'static>>> {
     ]
 }
 
-/// Segments end with the clock and mostly begin with it, as a PSB+ tells it to both of its neighbours.
+/// Segments end with a timestamp and mostly begin with one, as a PSB+ dates both of its neighbours.
 fn thread() -> impl Strategy<Value = Vec<Vec<FlowEvent<'static>>>> {
     let steps = prop::collection::vec((step(), 0u64..5, any::<bool>()), 0..30);
     let segment = (steps, 0u64..5, prop::bool::weighted(0.9));
@@ -131,7 +131,7 @@ fn fold<A: Analysis>(analysis: &A, number: u64, segments: &[Vec<FlowEvent<'_>>])
         analysis.fold(&mut partial, Item::Flow(FlowEvent::Number(number)));
     }
     segments.iter().flatten().for_each(|&seen| analysis.fold(&mut partial, Item::Flow(seen)));
-    // What travels to another process must be all that there is.
+    // The serialized form must contain the whole partial.
     let (any, partial): (&dyn AnyAnalysis, AnyPartial) = (analysis, Box::new(partial));
     let travelled = any.unpack(&any.pack(&partial)).expect("what was packed can be unpacked");
     *travelled.downcast().expect("the partial of this analysis")
@@ -146,7 +146,7 @@ fn finish<A: Analysis>(analysis: &A, threads: Vec<A::Partial>) -> Table {
     analysis.finish(threads, &of)
 }
 
-/// A way to number the functions of these laws.
+/// A numbering of the functions of these tests.
 struct Numbered(u64);
 
 impl Numbered {
@@ -165,7 +165,7 @@ impl Numbering for Numbered {
     }
 }
 
-/// Who is told of function runs, and then of a time or of something else.
+/// Receives function runs with an optional timestamp, or other events.
 trait Takes {
     fn function_runs(&mut self, functions: &Numbered, function_runs: &[FunctionRun], until: Option<Nanos>);
 
@@ -197,14 +197,14 @@ impl Takes for Part {
     }
 }
 
-/// A table of a thread that is told as function runs.
+/// The table of a thread that is folded as function runs.
 fn table_of_function_runs<A: FastFlow>(analysis: &A, segments: &[Vec<FlowEvent<'_>>], timed: bool) -> Table {
     let mut folding = Folding { analysis, partial: analysis.begin(&Start::default()) };
     tell_function_runs(&mut folding, segments, timed);
     finish(analysis, vec![folding.partial])
 }
 
-/// The calls of a thread that is told in some way.
+/// The calls of a thread that `tell` passes on.
 fn moments(begins: bool, tell: impl FnOnce(&mut Part)) -> Vec<Moment> {
     let (mut part, mut calls, mut moments) =
         (Part::unknown(begins, Spare::default()), Calls::default(), Vec::new());
@@ -214,8 +214,8 @@ fn moments(begins: bool, tell: impl FnOnce(&mut Part)) -> Vec<Moment> {
     moments
 }
 
-/// Tells of function runs together, of functions that are numbered each time in another way; with the time that comes next,
-/// or without.
+/// Passes function runs in batches, with a new numbering of functions each time; with the timestamp that follows, or
+/// without.
 fn tell_function_runs(takes: &mut impl Takes, segments: &[Vec<FlowEvent<'_>>], timed: bool) {
     let (mut function_runs, mut functions) = (Vec::<FunctionRun>::new(), Numbered(1));
     for &seen in segments.iter().flatten() {
@@ -261,7 +261,7 @@ fn merge_all<A: Analysis>(analysis: &A, mut parts: Vec<A::Partial>, choices: &[u
     parts.pop().unwrap()
 }
 
-/// Instructions that ran in some segments.
+/// The instructions executed in some segments.
 fn instructions(segments: &[Vec<FlowEvent<'_>>]) -> u64 {
     let count = |seen: &FlowEvent<'_>| match *seen {
         FlowEvent::Run { instructions, .. } | FlowEvent::Skip { instructions } => instructions,
@@ -270,7 +270,7 @@ fn instructions(segments: &[Vec<FlowEvent<'_>>]) -> u64 {
     segments.iter().flatten().map(count).sum()
 }
 
-/// The parts of a thread that is cut.
+/// The partials of a thread that is cut.
 fn parts<A: Analysis>(analysis: &A, thread: &[Vec<FlowEvent<'_>>], cuts: &[bool]) -> Vec<A::Partial> {
     let mut parts = Vec::new();
     let mut begin = 0;
@@ -283,7 +283,7 @@ fn parts<A: Analysis>(analysis: &A, thread: &[Vec<FlowEvent<'_>>], cuts: &[bool]
     parts
 }
 
-/// The tables of the whole and of its parts.
+/// The table of the whole thread, and the table of its merged parts.
 fn tables<A: Analysis>(
     analysis: &A,
     thread: &[Vec<FlowEvent<'_>>],
@@ -294,12 +294,12 @@ fn tables<A: Analysis>(
     (finish(analysis, vec![fold(analysis, 0, thread)]), finish(analysis, vec![merged]))
 }
 
-/// The figure of a table's summary.
+/// The value in a table's summary.
 fn figure(table: &Table, name: &str) -> Option<Value> {
     table.figure(name).cloned()
 }
 
-/// A thread, where to cut it, and in which order to merge.
+/// A thread, the cuts, and the order of merges.
 type Case = (Vec<Vec<FlowEvent<'static>>>, Vec<bool>, Vec<usize>);
 
 fn case() -> impl Strategy<Value = Case> {
@@ -317,20 +317,20 @@ fn holds<A: FastFlow>(analysis: &A, (thread, cuts, choices): &Case) -> Result<()
     Ok(())
 }
 
-/// Whether the table is the same for every cut, and of function runs, in `cases` cases.
+/// Checks that the table is the same for every cut, and from function runs, in `cases` cases.
 pub(crate) fn holds_always<A: FastFlow>(analysis: &A, cases: u32) -> Result<(), String> {
     let mut runner = TestRunner::new(config(cases));
     runner.run(&case(), |case| holds(analysis, &case)).map_err(|error| error.to_string())
 }
 
-/// Whether a broken analysis is found to be one, by the same cases each time.
+/// Whether a broken analysis is caught, with fixed cases.
 pub(crate) fn is_caught<A: FastFlow>(analysis: &A) -> bool {
     let always_the_same = TestRng::deterministic_rng(RngAlgorithm::ChaCha);
     let mut runner = TestRunner::new_with_rng(config(1000), always_the_same);
     runner.run(&case(), |case| holds(analysis, &case)).is_err()
 }
 
-/// One of the parts that are merged, and what of its bytes is changed to what.
+/// The index of a merged part, and the bytes to change in it.
 type Forgery = (prop::sample::Index, Vec<(prop::sample::Index, u8)>);
 
 fn forgery() -> impl Strategy<Value = Forgery> {
@@ -338,7 +338,7 @@ fn forgery() -> impl Strategy<Value = Forgery> {
     (any::<prop::sample::Index>(), prop::collection::vec((any::<prop::sample::Index>(), byte), 1..4))
 }
 
-/// Makes the table of a thread of which somebody forged a part, unless that is found out.
+/// The table of a thread with a forged part, unless the forgery is detected.
 fn finish_forged<A: Analysis>(
     analysis: &A,
     (thread, cuts, choices): &Case,
@@ -388,7 +388,8 @@ proptest! {
         }
     }
 
-    /// A segment that begins without a clock: what passed before the first time is not known, all after it is.
+    /// In a segment that begins without a timestamp, the time before the first one is unknown, and all time after it
+    /// counts.
     #[test]
     fn time_counts_from_where_the_clock_is_told_first(before in 0u64..9, after in 1u64..9, later in 0u64..9) {
         let at = Arrival { address: 1, function: FunctionId { module: 1, index: 0 }, place: Place::Entry };

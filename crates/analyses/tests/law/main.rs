@@ -1,6 +1,6 @@
-//! The law for every report: any cutting into tasks, any grouping of merges, gives the tables of one task.
+//! The law for every report: any chunks, merged in any grouping, give the tables of one chunk.
 //!
-//! The tests iterate the list of reports, so a new analysis is under the law without further lines.
+//! The tests iterate over the list of reports, so a new analysis is tested without further lines.
 
 mod counts;
 mod events;
@@ -13,12 +13,12 @@ use hodo_model::{
 };
 use proptest::prelude::ProptestConfig;
 
-/// So many cases, of which none is kept in a file: the list of reports is no file.
+/// Runs this many cases and keeps no failures in a file, as the list of reports is not a file.
 fn config(cases: u32) -> ProptestConfig {
     ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(cases) }
 }
 
-/// Everything that changes which analysis a report makes: its views, cheaper analyses, samples.
+/// All parameters that change which analysis a report makes: its views, cheaper analyses, samples.
 fn parameters<R: Report>(report: &R) -> Vec<Parameters> {
     let about = report.description();
     let views = if about.views.is_empty() { &[""] } else { about.views };
@@ -35,7 +35,7 @@ fn parameters<R: Report>(report: &R) -> Vec<Parameters> {
     all
 }
 
-/// Whether tables are the same for every cut.
+/// Checks that tables are the same for every cut.
 struct Holds<'a>(&'a [&'a str]);
 
 impl Maker for Holds<'_> {
@@ -59,13 +59,13 @@ impl Maker for Holds<'_> {
 /// How a merge is broken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Broken {
-    /// It takes its neighbours in the wrong order.
+    /// It swaps its neighbours.
     Swapped,
     /// It drops the later one.
     Forgetful,
 }
 
-/// Whether the law finds out that a merge is broken.
+/// Checks that the law catches a broken merge.
 struct IsCaught<'a>(Broken, &'a [&'a str]);
 
 impl Maker for IsCaught<'_> {
@@ -87,7 +87,7 @@ impl Maker for IsCaught<'_> {
     }
 }
 
-/// Whether an analysis says that its neighbours may be swapped.
+/// Checks whether an analysis is commutative.
 struct IsCommutative;
 
 impl Maker for IsCommutative {
@@ -140,7 +140,7 @@ impl<A: FastFlow> FastFlow for WithBroken<A> {
     type Memory = A::Memory;
 }
 
-/// Makes the analysis of a report a trait object.
+/// Boxes the analysis of a report as a trait object.
 struct Boxed;
 
 impl Maker for Boxed {
@@ -155,7 +155,7 @@ impl Maker for Boxed {
     }
 }
 
-/// Does something with every analysis that reports make, each once: `(report, views of that analysis, parameters)`.
+/// Visits every distinct analysis that reports make: `(report, views of that analysis, parameters)`.
 struct Each<F>(F);
 
 trait Work {
@@ -181,7 +181,7 @@ impl<W: Work> Visitor for Each<W> {
     }
 }
 
-/// The view of some parameters, for as long as the report.
+/// The view of some parameters, with the lifetime of the report.
 fn about_view<R: Report>(report: &'static R, parameters: &Parameters) -> &'static str {
     let views = report.description().views;
     views.iter().copied().find(|view| *view == parameters.selection.view).unwrap_or_default()
@@ -270,6 +270,6 @@ fn alone_the_table_is_the_same() {
     let mut alone = Alone::default();
     hodo_analyses::each(&mut alone);
     assert!(alone.different.is_empty(), "{}", alone.different.join("\n\n"));
-    // System calls by name, of all; threads and processes, of all, of a thread, of a CPU.
+    // System calls by name, for all; threads and processes, for all, for one thread, for one CPU.
     assert_eq!(alone.compared, 7);
 }

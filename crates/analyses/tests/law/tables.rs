@@ -1,4 +1,4 @@
-//! Tables of a trace of events as one task, and cut and merged.
+//! Tables of an event trace as one chunk, and cut and merged.
 
 use hodo_clock::Nanos;
 use hodo_model::{
@@ -15,7 +15,7 @@ pub(crate) fn fold(pass: &Pass<'_>, events: &mut [Records], names: &[String], is
     travelled(pass, &states)
 }
 
-/// What travels to another process must be all that there is.
+/// The serialized form must contain the whole state.
 fn travelled(pass: &Pass<'_>, states: &States) -> States {
     pass.unpack(pass.pack(states)).ok().unwrap()
 }
@@ -51,7 +51,7 @@ fn span(events: &[Records]) -> (Nanos, Nanos) {
     (events.first().map_or(Nanos(0), time), events.last().map_or(Nanos(0), time))
 }
 
-/// The tables of a trace as one chunk, and of the same cut behind the events where `cuts` says so, with the parts
+/// The tables of a trace as one chunk, and of the same trace cut after the events that `cuts` marks, with the parts
 /// merged in the order that `choices` picks.
 pub(crate) fn both(
     (analysis, views): (&dyn AnyAnalysis, &[&str]),
@@ -86,7 +86,7 @@ pub(crate) fn both(
     (whole_tables, merged_tables)
 }
 
-/// The table whose rows leave as soon as they are settled, from parts merged one after the other.
+/// The table whose rows are emitted as soon as they are settled, from parts merged in order.
 fn streamed(
     pass: &Pass<'_>,
     heading: Heading,
@@ -114,11 +114,10 @@ fn streamed(
     rows.finish(last.summary)
 }
 
-/// Checks that all tables of how long threads ran have the same sum, and that each CPU was busy, idle or unknown all the
-/// time.
+/// Checks that the running times have the same sum in all tables, and that each CPU is always busy, idle or unknown.
 ///
 /// # Errors
-/// Figures that differ.
+/// The differing values.
 pub(crate) fn agreement(
     by_cpu: &Table,
     states: &Table,
@@ -177,7 +176,7 @@ fn integer(value: &Value) -> u64 {
 /// Checks that `io` by thread and by file have the same sums.
 ///
 /// # Errors
-/// Figures that differ.
+/// The differing values.
 pub(crate) fn same_io(by_thread: &Table, by_file: &Table) -> Result<(), String> {
     let sums = |table: &Table| ["read_bytes", "written_bytes", "operations"].map(|name| figure(table, name));
     let (threads, files) = (sums(by_thread), sums(by_file));

@@ -42,7 +42,7 @@ fn find(evidence: &Evidence<'_>) -> Vec<Finding> {
                     percent(THRESHOLD),
                     count(instructions / calls.max(1)),
                 ),
-                command: format!("report tree --function {}", most.text("function")),
+                command: "report functions".to_owned(),
             });
         }
     }

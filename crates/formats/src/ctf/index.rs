@@ -1,22 +1,22 @@
-//! LTTng's index of a stream file: where its packets lie, and what each says of itself.
+//! Reads LTTng's index of a stream file: the position and header fields of each packet.
 //!
-//! An index is a copy of what the packets say themselves. It is believed where packets lie, so that a damaged one
-//! does not hide those behind it; each packet is then read, and an index that contradicts it is of no use.
-//! Layout: LTTng's `ctf-index.h`; all numbers are big-endian.
+//! An index copies header fields of the packets. It determines where packets are, so that a damaged packet does not
+//! hide the following ones. Each packet is then read, and an index that contradicts a packet is discarded. Layout:
+//! LTTng's `ctf-index.h`; all numbers are big-endian.
 
 use crate::events::packet::Packet;
 
-/// What an index begins with.
+/// Magic number of an index.
 const MAGIC: u32 = 0xC1F1_DCC1;
-/// Bytes of its header: magic, major and minor version, bytes of an entry.
+/// Size of the header in bytes: magic, major and minor version, entry size.
 const HEADER: usize = 16;
-/// Words of 64 bits in an entry of version 1.0.
+/// Number of 64-bit words in an entry of version 1.0.
 const WORDS: usize = 7;
 
-/// A packet, as an index tells of it. Sizes are in bits.
+/// A packet's entry in the index. Sizes are in bits.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Entry {
-    /// Where the packet begins in its file, in bytes.
+    /// Begin offset of the packet in its file, in bytes.
     pub(crate) offset: u64,
     size: u64,
     content: u64,
@@ -26,12 +26,12 @@ pub(crate) struct Entry {
 }
 
 impl Entry {
-    /// Where the packet ends in its file, in bytes.
+    /// End offset of the packet in its file, in bytes.
     pub(crate) fn file_end(&self) -> u64 {
         self.offset + self.size / 8
     }
 
-    /// Whether the packet says the same of itself.
+    /// Whether the entry matches the packet.
     pub(crate) fn agrees(&self, packet: &Packet) -> bool {
         let same = |of: Option<(u64, u32)>, value: u64| {
             of.is_none_or(|(own, size)| own == value & (u64::MAX >> (64 - size.clamp(1, 64))))
@@ -44,10 +44,10 @@ impl Entry {
     }
 }
 
-/// The entries of an index of a file of so many bytes.
+/// Reads the index of a file of `file` bytes.
 ///
 /// # Errors
-/// Why it is of no use: LTTng itself leaves entries of zeros behind when a machine crashes.
+/// Why the index is unusable. LTTng itself leaves entries of zeros when a machine crashes.
 pub(crate) fn read(bytes: &[u8], file: u64) -> Result<Vec<Entry>, String> {
     let (header, entries) = bytes.split_at_checked(HEADER).ok_or("it is cut short in its header")?;
     let header: Vec<u32> = header.as_chunks().0.iter().map(|&word| u32::from_be_bytes(word)).collect();

@@ -1,4 +1,4 @@
-//! The metadata file: which version of CTF it is, and its text.
+//! Reads the metadata file: detects the CTF version and extracts the text.
 
 use std::{borrow::Cow, string::FromUtf8Error};
 
@@ -7,15 +7,15 @@ use hodo_bytes::Cursor;
 use crate::error::{Error, ErrorKind};
 use crate::events::schema::{ByteOrder, TraceClass};
 
-/// What a packet of metadata begins with: CTF 1.8 section 7.1.
+/// Magic number of a metadata packet: CTF 1.8 section 7.1.
 const PACKET_MAGIC: u32 = 0x75D1_1D57;
-/// Size of the header of a packet of metadata, in bytes.
+/// Size of a metadata packet's header in bytes.
 const PACKET_HEADER: usize = 37;
-/// What a fragment of CTF 2 metadata begins with: RFC 7464.
+/// The first byte of a CTF 2 metadata fragment: RFC 7464.
 const RECORD_SEPARATOR: u8 = 0x1e;
-/// Bytes of metadata that are read in no time.
+/// Metadata up to this size in bytes is read in negligible time.
 const SHORT: usize = 1 << 16;
-/// Words that plain TSDL can begin with.
+/// Keywords at the beginning of plain TSDL.
 const TSDL_WORDS: &[&str] = &[
     "trace",
     "env",
@@ -30,7 +30,7 @@ const TSDL_WORDS: &[&str] = &[
     "variant",
 ];
 
-/// Whether these can be the first bytes of a metadata file.
+/// Whether the bytes can begin a metadata file.
 pub fn recognise(bytes: &[u8]) -> bool {
     if packet_order(bytes).is_some() || bytes.first() == Some(&RECORD_SEPARATOR) {
         return true;
@@ -46,7 +46,7 @@ pub fn recognise(bytes: &[u8]) -> bool {
     TSDL_WORDS.iter().any(|known| known.as_bytes() == word) && !code[word.len()..].starts_with(b"=")
 }
 
-/// What comes after blanks and comments.
+/// Skips whitespace and comments.
 fn after_comments(mut text: &[u8]) -> &[u8] {
     loop {
         text = text.trim_ascii_start();
@@ -62,7 +62,7 @@ fn after_comments(mut text: &[u8]) -> &[u8] {
 /// Reads metadata of any version.
 ///
 /// # Errors
-/// The place and the reason, where it is not of CTF 1.8 or 2, cut short, or contradicts itself.
+/// Position and reason, if the metadata is not CTF 1.8 or 2, is cut short, or contradicts itself.
 pub fn read(bytes: &[u8]) -> Result<TraceClass, Error> {
     let first = bytes.trim_ascii_start().first();
     if first == Some(&RECORD_SEPARATOR) || first == Some(&b'{') {
@@ -72,10 +72,10 @@ pub fn read(bytes: &[u8]) -> Result<TraceClass, Error> {
     super::tsdl::read(&text, native)
 }
 
-/// What metadata says of all but events, which are most of it: read in no time, and enough to look for packets by,
-/// where [`TraceClass::finds_packets_as`] holds once all of it is read.
+/// Reads the metadata without its event classes, which are most of it. The result arrives quickly and suffices to
+/// look for packets, provided [`TraceClass::finds_packets_as`] holds once all metadata is read.
 ///
-/// `None` where it can't be read so, or where that would take as long as all of it.
+/// Returns `None` if that fails or would take as long as reading everything.
 pub fn read_head(bytes: &[u8]) -> Option<TraceClass> {
     let is_short = |head: usize| head <= SHORT.max(bytes.len() / 2);
     let first = bytes.trim_ascii_start().first();
@@ -91,7 +91,7 @@ pub fn read_head(bytes: &[u8]) -> Option<TraceClass> {
     is_short(head.len()).then(|| super::tsdl::read(&head, native).ok())?
 }
 
-/// TSDL without the blocks of events, where they stand as tracers write them.
+/// Removes event blocks, as far as they are formatted as tracers write them.
 fn without_events(text: &str) -> String {
     let (begin, end) = (memchr::memmem::Finder::new("\nevent {"), memchr::memmem::Finder::new("\n};"));
     let (mut others, mut rest) = (String::new(), text);
@@ -113,7 +113,7 @@ fn packet_order(bytes: &[u8]) -> Option<ByteOrder> {
     }
 }
 
-/// The text of TSDL metadata, without packets, and the byte order of its packets.
+/// Extracts the TSDL text, and the byte order of its packets, if any.
 fn text(bytes: &[u8]) -> Result<(Cow<'_, str>, Option<ByteOrder>), Error> {
     let Some(order) = packet_order(bytes) else { return Ok((String::from_utf8_lossy(bytes), None)) };
     let mut text = Vec::new();
@@ -126,7 +126,7 @@ fn text(bytes: &[u8]) -> Result<(Cow<'_, str>, Option<ByteOrder>), Error> {
     Ok((String::from_utf8(text).unwrap_or_else(lossy).into(), Some(order)))
 }
 
-/// The text in the next packet.
+/// The text of the next packet.
 fn packet<'a>(rest: &mut Cursor<'a>, order: ByteOrder) -> Result<&'a [u8], Error> {
     let cut = |eof| Error::cut_short("CTF metadata packet", eof);
     let at = rest.offset();

@@ -1,14 +1,14 @@
-//! CTF, the Common Trace Format, versions 1.8 and 2: what LTTng, barectf and many others write.
+//! CTF, the Common Trace Format, versions 1.8 and 2, as written by LTTng, barectf and many others.
 //!
 //! ```text
 //! metadata ──tsdl or json──► TraceClass ──plan──► StreamPlan: steps over events, compiled once
 //!                               │                     │
-//! files ────────Packets─────────┴──► streams of packets ──Cursor──► events, and what was lost between them
+//! files ────────Packets─────────┴──► streams of packets ──Cursor──► events, and losses between them
 //!                                                                      │
-//!                                    a FieldSink ◄──Walk, when asked───┘
+//!                                      FieldSink ◄──Walk, on demand────┘
 //! ```
 //!
-//! Specifications: CTF 1.8.3 and CTF2-SPEC-2.0, both of the DiaMon workgroup.
+//! Specifications: CTF 1.8.3 and CTF2-SPEC-2.0, both by the DiaMon workgroup.
 
 pub(crate) mod index;
 mod json;
@@ -23,5 +23,5 @@ pub use metadata::{read as read_metadata, read_head, recognise};
 
 use crate::{Format, Holds};
 
-/// CTF.
+/// The CTF format.
 pub const FORMAT: Format = Format { name: "CTF", recognise, holds: Holds::Events(read_metadata) };

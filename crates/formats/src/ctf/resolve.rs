@@ -1,7 +1,7 @@
-//! Which integer a length or a selector is, and where its value is kept.
+//! Resolves lengths and selectors to the integers that they refer to.
 //!
-//! Every integer that something depends on gets a slot. The reader stores its value there when it comes by,
-//! and what depends on it finds it there: no name is looked up while events are read.
+//! Every integer that another field depends on gets a slot. The reader stores the value there, and dependent fields
+//! read it from there: no name is looked up while reading events.
 
 use std::collections::HashMap;
 
@@ -12,10 +12,10 @@ use crate::events::schema::{
     Choice, EventClass, FieldClass, Length, Reference, Scope, Slot, StreamClass, Structure, TraceClass,
 };
 
-/// Steps from the root of a scope to a field: indices of members and options; 0 into elements.
+/// A path from the root of a scope to a field: indices of members and options; 0 for an array's element.
 type Path = Vec<usize>;
 
-/// The integer that a reference means.
+/// The integer that a reference refers to.
 #[derive(Clone, Debug)]
 struct Target {
     slot: Slot,
@@ -23,7 +23,7 @@ struct Target {
     labels: Vec<Label>,
 }
 
-/// Settles every reference of a trace.
+/// Resolves every reference of a trace.
 pub(super) fn resolve(trace: &mut TraceClass) -> Result<(), String> {
     let mut slots = Slots::default();
     let header = trace.packet_header.take();
@@ -86,14 +86,14 @@ fn resolve_event(
     Ok(())
 }
 
-/// Slots that were given out, by the fields that they belong to.
+/// The assigned slots, by field.
 #[derive(Default)]
 struct Slots {
     marks: HashMap<(Scope, Path), Slot>,
     next: Slot,
 }
 
-/// Resolves the references within one scope, and gives the integers in it their slots.
+/// Resolves the references within one scope, and assigns slots to its integers.
 fn settle(
     root: Option<Structure>,
     outer: &[(Scope, Option<&Structure>)],
@@ -112,9 +112,9 @@ fn settle(
     Ok(root)
 }
 
-/// Refuses neighbours of different byte orders that share a byte, of which nobody can say where they lie.
+/// Rejects adjacent fields of different byte orders in one byte, whose positions are undefined.
 fn byte_orders(structure: &Structure) -> Result<(), String> {
-    // The position within a byte, where it is known, and the byte order of what ends there.
+    // The position modulo 8, where known, and the byte order of the field that ends there.
     let (mut at, mut before) = (0, None);
     for member in &structure.members {
         let (alignment, size, order) = match &member.class {
@@ -140,8 +140,8 @@ fn byte_orders(structure: &Structure) -> Result<(), String> {
     Ok(())
 }
 
-/// Writes what was found into the references, in the order in which they were met; and what structures and
-/// arrays are aligned to, so that readers need not look into them for it.
+/// Stores the targets in the references, in the order of traversal. Also stores the alignment of structures and
+/// arrays, so that readers need not compute it.
 fn apply(classes: &mut [&mut FieldClass], found: &mut std::vec::IntoIter<Target>) {
     for class in classes {
         match class {
@@ -183,8 +183,7 @@ fn set(reference: &mut Reference, target: &Target) {
     reference.signed = target.signed;
 }
 
-/// CTF 1.8: an option is selected by the values of the label with its name, but for the one underscore that tracers
-/// put before names.
+/// CTF 1.8: the label with the option's name selects it. The underscore that tracers prepend to names is ignored.
 fn select(choice: &mut Choice, target: &Target) {
     let mut by_name: HashMap<&str, Vec<usize>> = HashMap::new();
     for (index, label) in target.labels.iter().enumerate() {
@@ -202,7 +201,7 @@ fn select(choice: &mut Choice, target: &Target) {
     }
 }
 
-/// Gives the integers of a scope the slots that were marked for them.
+/// Stores the assigned slots in the integers of a scope.
 fn mark(root: Option<&mut Structure>, scope: Scope, slots: &Slots) {
     let Some(root) = root else { return };
     for ((_, path), &slot) in slots.marks.iter().filter(|((marked, _), _)| *marked == scope) {
@@ -228,17 +227,17 @@ fn step_mut(class: &mut FieldClass, index: usize) -> Option<&mut FieldClass> {
     }
 }
 
-/// A structure that is being walked through.
+/// A structure during traversal.
 struct Frame<'s> {
     structure: &'s Structure,
-    /// Members before this one were met.
+    /// Number of members already traversed.
     members: usize,
     path: Path,
 }
 
-/// Walks through a scope and finds what its references mean.
+/// Traverses a scope and resolves its references.
 struct Finder<'s, 'o> {
-    /// The scopes before this one, in order.
+    /// The preceding scopes, in order.
     outer: &'o [(Scope, Option<&'o Structure>)],
     scope: Scope,
     frames: Vec<Frame<'s>>,
@@ -257,7 +256,7 @@ impl<'s> Finder<'s, '_> {
         Ok(())
     }
 
-    /// The path of a member of the innermost structure, before which all members were met.
+    /// The path of a member of the innermost structure, whose earlier members are traversed.
     fn frame(&mut self, index: usize) -> Path {
         let Some(frame) = self.frames.last_mut() else { return Path::new() };
         frame.members = index;
@@ -316,7 +315,7 @@ impl<'s> Finder<'s, '_> {
             _ => None,
         });
         let integers: Vec<_> = integers.collect();
-        // In several options of a variant they share a slot, as only one of them is there at a time.
+        // Targets in several options of a variant share a slot, as only one option is present.
         let known =
             integers.iter().find_map(|(scope, path, ..)| self.slots.marks.get(&(*scope, path.clone())));
         let slot = known.copied().unwrap_or(self.slots.next);
@@ -339,7 +338,7 @@ impl<'s> Finder<'s, '_> {
         Ok(())
     }
 
-    /// The fields that a reference may mean: one, or one in each of several options of a variant.
+    /// The fields that a reference can refer to: one, or one in each of several options of a variant.
     fn find(&self, reference: &Reference) -> Vec<(Scope, Path, &FieldClass)> {
         let parents = reference.path.iter().take_while(|name| name.is_none()).count();
         let names: Vec<&str> = reference.path[parents..].iter().filter_map(Option::as_deref).collect();
@@ -365,7 +364,7 @@ impl<'s> Finder<'s, '_> {
     }
 
     fn within<'f>(&self, frame: &Frame<'f>, names: &[&str]) -> Vec<(Scope, Path, &'f FieldClass)> {
-        // A frame further out may be looked into up to and with the member that is being walked through.
+        // In an outer frame, the member under traversal is visible too.
         descend(self.scope, frame.structure, frame.members.saturating_add(1), &frame.path, names)
     }
 }
@@ -376,7 +375,7 @@ fn extended(path: &[usize], index: usize) -> Path {
     path
 }
 
-/// The fields of this path of names, in a structure whose first members only may be looked at.
+/// The fields with this path of names, among the first `members` members of a structure.
 fn descend<'s>(
     scope: Scope,
     structure: &'s Structure,
@@ -402,7 +401,7 @@ fn into<'s>(
         FieldClass::Variant(choice) | FieldClass::Optional(choice) => {
             let options = choice.options.iter().enumerate();
             let into_option = |(index, option): (usize, &'s crate::events::schema::ChoiceOption)| {
-                // CTF 1.8 names the option, CTF 2 passes through whichever was selected.
+                // CTF 1.8 names the option; CTF 2 passes through whichever is selected.
                 let names = match names.split_first() {
                     Some((name, rest)) if option.raw_name == *name && !rest.is_empty() => rest,
                     _ => names,

@@ -1,6 +1,6 @@
-//! UUIDs, which say that traces belong together.
+//! UUIDs, which identify parts of one trace.
 
-/// A UUID from text such as `bf4863da-c8f8-7d41-af1b-10ffd20a7d42`.
+/// Parses text such as `bf4863da-c8f8-7d41-af1b-10ffd20a7d42`.
 pub(super) fn parse(text: &str) -> Option<[u8; 16]> {
     let digits: Vec<u32> =
         text.chars().filter(|&c| c != '-').map(|c| c.to_digit(16)).collect::<Option<_>>()?;
@@ -8,7 +8,7 @@ pub(super) fn parse(text: &str) -> Option<[u8; 16]> {
     if digits.len() == 32 { bytes.try_into().ok() } else { None }
 }
 
-/// The text of a UUID.
+/// Formats a UUID.
 pub fn show(uuid: &[u8; 16]) -> String {
     let hex = |range: std::ops::Range<usize>| {
         uuid[range].iter().map(|byte| format!("{byte:02x}")).collect::<String>()

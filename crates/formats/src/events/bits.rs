@@ -1,11 +1,11 @@
-//! Integers at any bit of a packet.
+//! Reads integers at any bit offset of a packet.
 //!
 //! Little-endian fields take the least significant bits of a byte first, big-endian ones the most significant:
 //! CTF 1.8 section 4.1.2, CTF 2 "Fixed-length bit array field decoding procedure".
 
 use super::schema::ByteOrder;
 
-/// Sixty-four bits from a byte on, in the order of the bytes; what lies behind the end is zero.
+/// Eight bytes from an offset, padded with zeros after the end.
 #[inline]
 pub(crate) fn word(bytes: &[u8], at: usize) -> [u8; 8] {
     if let Some(word) = bytes.get(at..).and_then(|rest| rest.first_chunk::<8>()) {
@@ -21,18 +21,18 @@ fn last_word(rest: &[u8]) -> [u8; 8] {
     word
 }
 
-/// How an integer lies in its bits.
+/// The bit layout of an integer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Layout {
     pub(crate) size: u32,
     pub(crate) signed: bool,
     pub(crate) order: ByteOrder,
-    /// Its bits are numbered from the other end than its byte order says.
+    /// Whether the bits are numbered in the opposite order to the byte order.
     pub(crate) reversed: bool,
 }
 
 impl Layout {
-    /// The integer at bit `at`, as the bits of an `i64` if it is signed. What lies behind the end is zero.
+    /// Reads the integer at bit `at`; a signed one as the bits of an `i64`. Bits after the end are zero.
     #[inline]
     pub(crate) fn read(self, bytes: &[u8], at: u64) -> u64 {
         let value = unsigned(bytes, at, self.size, self.order);
@@ -41,8 +41,8 @@ impl Layout {
     }
 }
 
-/// The `size` bits (1 to 64) at bit `at`, unsigned. The caller knows that they lie within the bytes; bits
-/// behind their end read as zero.
+/// Reads `size` bits (1 to 64) at bit `at` as an unsigned integer. The caller checks the bounds; bits after the end
+/// are zero.
 #[inline]
 pub(crate) fn unsigned(bytes: &[u8], at: u64, size: u32, order: ByteOrder) -> u64 {
     let (byte, shift) = ((at / 8) as usize, (at % 8) as u32);
@@ -55,7 +55,7 @@ pub(crate) fn unsigned(bytes: &[u8], at: u64, size: u32, order: ByteOrder) -> u6
     }
 }
 
-/// Bits that lie in nine bytes.
+/// Reads bits that span nine bytes.
 #[cold]
 fn across(bytes: &[u8], byte: usize, shift: u32, size: u32, order: ByteOrder) -> u64 {
     let ninth = bytes.get(byte + 8).copied().unwrap_or(0);
@@ -73,33 +73,33 @@ fn mask(size: u32) -> u128 {
     (1 << size) - 1
 }
 
-/// `value` of `size` bits with the bit order of its byte order, or with the other one.
+/// Reverses the bits of a value of `size` bits if `reversed` is set.
 #[inline]
 pub(crate) fn ordered(value: u64, size: u32, reversed: bool) -> u64 {
     if reversed { value.reverse_bits() >> (64 - size) } else { value }
 }
 
-/// The two's complement value of the lowest `size` bits.
+/// Sign-extends the lowest `size` bits.
 #[inline]
 pub(crate) fn signed(value: u64, size: u32) -> i64 {
     ((value << (64 - size)) as i64) >> (64 - size)
 }
 
-/// The next multiple of a power of two; saturates, as nothing lies that far.
+/// Rounds up to a power of two; saturates.
 #[inline]
 pub(crate) fn align(at: u64, alignment: u32) -> u64 {
     let mask = u64::from(alignment) - 1;
     at.saturating_add(mask) & !mask
 }
 
-/// Where the first byte of zero is.
+/// The index of the first zero byte.
 #[inline]
 pub(crate) fn nul(bytes: &[u8]) -> Option<usize> {
-    // Most texts are short, and a call of memchr takes as long as to look through a few words.
+    // Most texts are short, and a memchr call costs as much as checking a few words.
     const WORDS: usize = 4;
     for (index, word) in bytes.as_chunks::<8>().0.iter().take(WORDS).enumerate() {
         let word = u64::from_le_bytes(*word);
-        // The lowest of these bits is in the first byte of zero: Hacker's Delight, section 6-1.
+        // The lowest set bit is in the first zero byte: Hacker's Delight, section 6-1.
         let zeros = word.wrapping_sub(0x0101_0101_0101_0101) & !word & 0x8080_8080_8080_8080;
         if zeros != 0 {
             return Some(8 * index + zeros.trailing_zeros() as usize / 8);
@@ -109,15 +109,15 @@ pub(crate) fn nul(bytes: &[u8]) -> Option<usize> {
     memchr::memchr(0, &bytes[seen..]).map(|at| seen + at)
 }
 
-/// A LEB128 integer at a byte: its value, as the bits of an `i64` if signed, and how many bytes it takes.
-/// `None` where it does not end, or has more than 64 bits.
+/// Reads a LEB128 integer. Returns its value (the bits of an `i64` if signed) and its length in bytes; `None` if it
+/// is unterminated or exceeds 64 bits.
 pub(crate) fn leb128(bytes: &[u8], is_signed: bool) -> Option<(u64, usize)> {
     let mut value: u64 = 0;
     for (index, &byte) in bytes.iter().enumerate().take(10) {
         let shift = 7 * index as u32;
         let part = u64::from(byte & 0x7f);
         let last = byte & 0x80 == 0;
-        // The tenth byte has room for one bit, or for copies of the sign.
+        // The tenth byte holds one bit, or copies of the sign.
         let fits = index < 9 || (!is_signed && part <= 1) || (is_signed && (part == 0 || part == 0x7f));
         if !fits {
             return None;
@@ -136,7 +136,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// Bit by bit, as the specification tells it.
+    /// Bit by bit, as the specification defines it.
     fn slow(bytes: &[u8], at: u64, size: u32, order: ByteOrder) -> u64 {
         (0..size).fold(0, |value, index| {
             let bit = at + u64::from(index);

@@ -1,4 +1,4 @@
-//! A stream from one place to another: its events, and in between what was lost.
+//! Iterates over a range of a stream: its events, and the losses between them.
 
 use std::ops::Range;
 
@@ -11,54 +11,54 @@ use super::{
     trace::{Stream, StreamPacket, Trace},
 };
 
-/// Something in a stream.
+/// An item of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Item {
     /// An event.
     Event(Parts),
-    /// The tracer had no room for events.
+    /// The tracer discarded events or packets.
     Lost(Lost),
 }
 
-/// What a tracer lost, and when.
+/// The number and time window of lost events or packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Lost {
-    /// How many; 0 where the tracer only says that there were some.
+    /// The number; 0 if the tracer only reports that there were some.
     pub count: u64,
-    /// Packets rather than events.
+    /// Whether packets were lost, rather than events.
     pub packets: bool,
-    /// After this time.
+    /// The beginning of the time window.
     pub after: Option<OriginNanos>,
-    /// Before this time.
+    /// The end of the time window.
     pub before: Option<OriginNanos>,
 }
 
-/// Goes through packets of a stream.
+/// Iterates over packets of a stream.
 #[derive(Debug)]
 pub struct Cursor<'t, 'a> {
     trace: &'t Trace<'a>,
     stream: &'t Stream<'a>,
     clock: Option<CycleClock>,
     reader: Reader<'t, 'a>,
-    /// What finds events that have no headers of CTF.
+    /// Finds events in framings other than CTF's.
     finder: Option<Finder<'t, 'a>>,
-    /// Packets that were not opened yet.
+    /// Packets that are not opened yet.
     left: Range<usize>,
-    /// The packet in hand.
+    /// The current packet.
     packet: Option<usize>,
-    /// What was lost before or in the packet in hand, and when: in front of its events.
+    /// Losses before or in the current packet with their times, to report before its events.
     lost: [Option<(Option<OriginNanos>, Lost)>; 2],
-    /// The same where only the packet's end says when: behind its events.
+    /// A loss whose time is the packet's end, to report after its events.
     lost_by_end: Option<Lost>,
-    /// Whether nothing was read of the packet in hand, so that there may be any of that; always so where a
-    /// finder finds the events.
+    /// Whether the first event of the current packet is unread, so that losses may be pending. Always set with a
+    /// `finder`.
     at_beginning: bool,
-    /// What could not be read.
+    /// Unreadable data.
     pub loss: Vec<Loss>,
 }
 
 impl<'t, 'a> Cursor<'t, 'a> {
-    /// At the beginning of these packets of a stream.
+    /// Creates a cursor at the beginning of a range of packets.
     pub fn new(trace: &'t Trace<'a>, stream: &'t Stream<'a>, packets: Range<usize>) -> Cursor<'t, 'a> {
         let reader = trace.reader(stream);
         let clock = trace.clock(stream);
@@ -77,14 +77,14 @@ impl<'t, 'a> Cursor<'t, 'a> {
         }
     }
 
-    /// The next item, and when it was. What can't be read is skipped, and told in [`Cursor::loss`].
+    /// Returns the next item with its time. Unreadable data is skipped and added to [`Cursor::loss`].
     #[inline(always)]
     pub fn next_item(&mut self) -> Option<(Option<OriginNanos>, Item)> {
         self.next_where(|_, _, _| true)
     }
 
-    /// The next of its events that is wanted, by the index of its packet, that of its class and the clock, or
-    /// what was lost before it. Each event is asked about once.
+    /// Returns the next event that `wanted` accepts, or the next loss before it. `wanted` gets the packet index, the
+    /// class index and the clock, once per event.
     #[inline]
     pub fn next_where(
         &mut self,
@@ -106,8 +106,9 @@ impl<'t, 'a> Cursor<'t, 'a> {
         }
     }
 
-    /// Goes over events of two places of a stream by turns, as far as both need nothing else, and says whether the
-    /// second is the one that does: [`Cursor::next_where`] gets over that. `None` where all of them do.
+    /// Skips events of two cursors in one stream alternately, while both take the fast path, and passes each to
+    /// `see`. Returns whether `other` is the one that left it; call its [`Cursor::next_where`] next. `None` if the
+    /// stream has no fast path.
     #[inline]
     pub fn go_over_both(one: &mut Self, other: &mut Self, see: impl FnMut(u32, Option<u64>)) -> Option<bool> {
         if one.finder.is_some() {
@@ -125,7 +126,7 @@ impl<'t, 'a> Cursor<'t, 'a> {
         Some(self.clock?.nanos(parts.cycles?))
     }
 
-    /// What was lost before the next packet, or its first event.
+    /// The next loss between packets, or the first event of a packet.
     #[inline(never)]
     fn between_packets(&mut self) -> Option<(Option<OriginNanos>, Item)> {
         loop {
@@ -159,7 +160,7 @@ impl<'t, 'a> Cursor<'t, 'a> {
         }
     }
 
-    /// Opens the next packet; `None` where there is none.
+    /// Opens the next packet; `None` after the last.
     fn open(&mut self) -> Option<()> {
         let index = self.left.next()?;
         let packet = &self.stream.packets[index];
@@ -175,8 +176,8 @@ impl<'t, 'a> Cursor<'t, 'a> {
         Some(())
     }
 
-    /// What was lost before a packet, or in it. Its place in the stream is never behind an event that came later: merged
-    /// by time, it would hold that back.
+    /// Records the losses before or in a packet. Their time is never after that of a later event: otherwise a merge
+    /// by time would hold that event back.
     fn lose(&mut self, index: usize, packet: &StreamPacket<'a>) {
         let before = index.checked_sub(1).and_then(|index| self.stream.packets.get(index));
         let (after, begin) = (before.and_then(|before| before.end), packet.begin);
@@ -184,7 +185,7 @@ impl<'t, 'a> Cursor<'t, 'a> {
         let lost =
             |count, packets, after, before| (count > 0).then_some(Lost { count, packets, after, before });
         let packets = lost(packet.packets_lost, true, after, begin).map(|lost| (place, lost));
-        // The first packet counts what was lost since its own beginning, as far as is known.
+        // As far as is known, the first packet counts losses since its own beginning.
         let events = lost(packet.events_lost, false, after.or(begin), packet.end);
         let is_by_end = place.is_none() && packet.end.is_some();
         self.lost_by_end = events.filter(|_| is_by_end);
@@ -207,13 +208,13 @@ impl<'t, 'a> Cursor<'t, 'a> {
         });
     }
 
-    /// A look at the event with these parts, which is the last that came.
+    /// A view of the event with these parts, which must be the last one returned.
     #[inline]
     pub fn event(&self, parts: Parts) -> Event<'_, 't, 'a> {
         self.reader.event_of(parts)
     }
 
-    /// The packet in hand.
+    /// The current packet.
     pub fn packet(&self) -> Option<&'t StreamPacket<'a>> {
         self.packet.map(|index| &self.stream.packets[index])
     }
@@ -223,7 +224,7 @@ impl<'t, 'a> Cursor<'t, 'a> {
         self.clock
     }
 
-    /// Index of the packet in hand.
+    /// The index of the current packet.
     #[inline]
     pub fn packet_index(&self) -> Option<usize> {
         self.packet

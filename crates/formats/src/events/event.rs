@@ -1,4 +1,4 @@
-//! The events of a packet, one after another, without a copy.
+//! Iterates over the events of a packet without copying.
 
 use hodo_bytes::prefetch;
 use hodo_model::event::{Compound, FieldSink, Ignore, Meaning, Name};
@@ -12,52 +12,52 @@ use super::{
     steps::{Content, Slots, Trouble},
 };
 
-/// How far ahead events are fetched, in bytes.
+/// Prefetch distance in bytes.
 const AHEAD: usize = 1536;
 
-/// Moves a clock to a value of which only the lowest bits may be given: CTF 1.8 section 8. The clock is
-/// taken to have wrapped once where the value is smaller than those bits of it. Without any bits it stands still.
+/// Advances a clock to a value of which only the lowest `size` bits may be known: CTF 1.8 section 8. If those bits
+/// are smaller than the clock's, the clock wrapped once. With no bits it stays.
 #[inline]
 pub(crate) fn advance(clock: u64, value: u64, size: u32) -> u64 {
     let mask = if size >= 64 { u64::MAX } else { (1 << size) - 1 };
     advance_within(clock, value, mask)
 }
 
-/// The same, with a mask of the bits that are given.
+/// As [`advance`], with a mask of the known bits.
 #[inline]
 pub(crate) fn advance_within(clock: u64, value: u64, mask: u64) -> u64 {
     clock.wrapping_add(value.wrapping_sub(clock) & mask)
 }
 
-/// Where the parts of an event lie, in bits from the beginning of its packet.
+/// Positions of the parts of an event, in bits from the beginning of its packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Parts {
-    /// Index of its class among those of its stream.
+    /// Index of the event's class in its stream class.
     pub class: u32,
-    /// The clock; `None` where the stream has none.
+    /// The clock; `None` if the stream has none.
     pub cycles: Option<u64>,
-    /// Where its header begins.
+    /// Beginning of the header.
     pub start: u64,
-    /// Where what comes after the header begins, before alignment.
+    /// End of the header, before alignment of the common context.
     pub common: u64,
-    /// Where its own context begins, before alignment.
+    /// Beginning of the specific context, before alignment.
     pub specific: u64,
-    /// Where its payload begins, before alignment.
+    /// Beginning of the payload, before alignment.
     pub payload: u64,
-    /// Where it ends.
+    /// End of the event.
     pub end: u64,
 }
 
-/// Why the rest of a packet can't be read.
+/// Why the rest of a packet cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EventTrouble {
-    /// Where the event begins, in bits from the beginning of its packet.
+    /// Beginning of the event, in bits from the beginning of its packet.
     pub at: u64,
-    /// Why.
+    /// The reason.
     pub reason: String,
 }
 
-/// Reads the events of packets of one class of streams.
+/// Reads the events in packets of one stream class.
 #[derive(Debug)]
 pub struct Reader<'t, 'a> {
     trace: &'t TraceClass,
@@ -65,10 +65,10 @@ pub struct Reader<'t, 'a> {
     plan: &'t StreamPlan,
     slots: Slots,
     content: Content<'a>,
-    /// Where the packet's context begins.
+    /// Beginning of the packet's context.
     context: u64,
     at: u64,
-    /// The clock as it stands.
+    /// The current clock.
     clock: u64,
 }
 
@@ -82,14 +82,14 @@ impl<'t, 'a> Reader<'t, 'a> {
         Reader { trace, stream, plan, slots: Slots::new(trace.slots), content, context: 0, at: 0, clock: 0 }
     }
 
-    /// Goes to the first event of a packet, before which the clock stood at `clock`.
+    /// Moves to the first event of a packet; `clock` is the clock before the packet.
     pub(crate) fn open(&mut self, bytes: &'a [u8], packet: &Packet, clock: u64) {
         self.content = Content { bytes, end: packet.content };
         (self.at, self.context, self.clock) = (packet.events, packet.context, clock);
         if let Some((value, size)) = packet.begin {
             self.clock = advance(clock, value, size);
         }
-        // What events depend on in the packet's header and context; both were read before.
+        // Sets the slots that events depend on, from the packet's header and context. Errors were reported earlier.
         let mut ignore = Ignore;
         let mut walk = Walk::new(self.content, 0, &self.slots, &mut ignore);
         let start = self.trace.packet_header.as_ref().map_or(Ok(0), |header| walk.root(header, 0));
@@ -98,21 +98,22 @@ impl<'t, 'a> Reader<'t, 'a> {
         }
     }
 
-    /// Shows the bytes that events lie in whose parts something else finds; `slot` gets a number of the stream.
+    /// Sets the bytes of events that a [`Finder`](super::framing::Finder) locates, and the slot of a number of the
+    /// stream.
     pub(crate) fn show(&mut self, bytes: &'a [u8], slot: Option<(Slot, u64)>) {
         self.content = Content { bytes, end: bytes.len() as u64 * 8 };
         slot.iter().for_each(|&(slot, number)| self.slots.set(slot, number));
     }
 
-    /// The clock as it stands.
+    /// The current clock.
     pub fn clock(&self) -> u64 {
         self.clock
     }
 
-    /// The parts of the next event; `None` at the content's end.
+    /// Returns the parts of the next event; `None` at the end of the content.
     ///
     /// # Errors
-    /// The rest of the packet can't be read.
+    /// The rest of the packet cannot be read.
     #[inline]
     pub fn next_event(&mut self) -> Result<Option<Parts>, EventTrouble> {
         let start = self.plan.header.start(self.at);
@@ -132,11 +133,11 @@ impl<'t, 'a> Reader<'t, 'a> {
         }
     }
 
-    /// The parts of the next event that is wanted, by the index of its class and the clock; `None` at the content's
-    /// end. Each event is asked about once.
+    /// Returns the parts of the next event that `wanted` accepts; `None` at the end of the content. `wanted` gets the
+    /// class index and the clock, once per event.
     ///
     /// # Errors
-    /// The rest of the packet can't be read.
+    /// The rest of the packet cannot be read.
     #[inline]
     pub fn next_where(
         &mut self,
@@ -153,8 +154,8 @@ impl<'t, 'a> Reader<'t, 'a> {
         }
     }
 
-    /// Goes over events whose headers lie in a word, up to one that is wanted, if there is one before others and
-    /// before one that can't be read. That is all that most events need.
+    /// Fast path: skips events whose headers fit a word, up to one that is wanted. Returns `None` at an event that it
+    /// cannot handle. Most events need nothing else.
     #[inline(always)]
     fn skim(&mut self, wanted: &mut impl FnMut(u32, Option<u64>) -> bool) -> Option<Parts> {
         let word = self.plan.header.word()?;
@@ -176,9 +177,9 @@ impl<'t, 'a> Reader<'t, 'a> {
         found
     }
 
-    /// Goes over events of two packets of one stream by turns, as far as both are such that [`Reader::next_where`]
-    /// could go over them, and says whether the second is the one that is not; `None` if there are no such in the
-    /// stream. What takes time is the way from one event to the next, and two ways at once take little more than one.
+    /// Skips events of two packets of one stream alternately, while both take the fast path. Returns whether `other`
+    /// left it; `None` if the stream has no fast path. Skipping is bound by the latency from one event to the next,
+    /// so two interleaved chains take little longer than one.
     #[inline(always)]
     pub(crate) fn skim_both(
         one: &mut Self,
@@ -204,7 +205,7 @@ impl<'t, 'a> Reader<'t, 'a> {
         Some(is_second)
     }
 
-    /// The way from the next event on; `None` at the content's end.
+    /// A lane from the next event on; `None` at the end of the content.
     #[inline(always)]
     fn lane(&self) -> Option<Lane<'a>> {
         let bytes = self.content.bytes_from(0);
@@ -212,14 +213,14 @@ impl<'t, 'a> Reader<'t, 'a> {
         Some(Lane { bytes, rest, clock: self.clock })
     }
 
-    /// Goes on behind what was gone over.
+    /// Continues after the skipped events.
     #[inline(always)]
     fn leave(&mut self, lane: Lane<'a>) {
         (self.at, self.clock) = (lane.start(), lane.clock);
     }
 
-    /// Goes over an event whose header lies in a word.
-    // Where events are of fixed sizes, one depends on the one before by a load, a shift and another load alone.
+    /// Skips an event whose header fits a word.
+    // For events of fixed size, the dependency chain to the next event is a load, a shift and another load.
     #[inline(always)]
     fn step(&self, word: Word, lane: &mut Lane<'a>) -> Option<Step> {
         let head = *lane.rest.first_chunk()?;
@@ -242,7 +243,7 @@ impl<'t, 'a> Reader<'t, 'a> {
         Some(Step::Other(parts))
     }
 
-    /// The clock, where the stream has one.
+    /// The clock, if the stream has one.
     #[inline(always)]
     fn cycles(&self, clock: u64) -> Option<u64> {
         self.stream.clock.is_some().then_some(clock)
@@ -262,7 +263,7 @@ impl<'t, 'a> Reader<'t, 'a> {
         self.parts(head.id, cycles, start, head.end)
     }
 
-    /// The parts of an event of any size, from its header's beginning and end on.
+    /// Finds the parts of an event of any size, given the beginning (`start`) and end (`common`) of its header.
     fn parts(&self, id: u64, cycles: Option<u64>, start: u64, common: u64) -> Result<Parts, Reason> {
         let class = self.plan.index(id).ok_or(Reason::UnknownClass(id))?;
         let plan = &self.plan.events[class as usize];
@@ -288,33 +289,33 @@ impl<'t, 'a> Reader<'t, 'a> {
         format!("event at bit {start} of its packet: {what}")
     }
 
-    /// A look at the event with these parts, which is the last that was read.
+    /// A view of the event with these parts, which must be the last one read.
     #[inline]
     pub fn event_of(&self, parts: Parts) -> Event<'_, 't, 'a> {
         Event { reader: self, parts }
     }
 }
 
-/// A way through the events of a packet.
+/// An iterator over a packet's events on the fast path.
 struct Lane<'a> {
     /// The content.
     bytes: &'a [u8],
-    /// From the next event on.
+    /// The content from the next event on.
     rest: &'a [u8],
     clock: u64,
 }
 
 impl Lane<'_> {
-    /// Where the next event begins, in bits.
+    /// Beginning of the next event, in bits.
     #[inline(always)]
     fn start(&self) -> u64 {
         (self.bytes.len() - self.rest.len()) as u64 * 8
     }
 }
 
-/// An event that was gone over.
+/// A skipped event.
 enum Step {
-    /// One of a class whose events are all of one size, and its id.
+    /// An event of a fixed-size class, and its id.
     Sized(Listed, u64),
     Other(Parts),
 }
@@ -332,11 +333,11 @@ impl From<Trouble> for Reason {
     }
 }
 
-/// An event, whose fields are read when asked for.
+/// An event whose fields are read on demand.
 #[derive(Clone, Copy, Debug)]
 pub struct Event<'r, 't, 'a> {
     reader: &'r Reader<'t, 'a>,
-    /// Where its parts lie.
+    /// Positions of its parts.
     pub parts: Parts,
 }
 
@@ -347,7 +348,7 @@ impl<'t, 'a> Event<'_, 't, 'a> {
         &self.reader.stream.events[self.parts.class as usize]
     }
 
-    /// What it may read: nothing behind itself.
+    /// The content up to the event's end.
     #[inline]
     fn content(&self) -> Content<'a> {
         Content { end: self.parts.end, ..self.reader.content }
@@ -366,7 +367,7 @@ impl<'t, 'a> Event<'_, 't, 'a> {
         }
     }
 
-    /// Where a scope begins, before alignment.
+    /// Beginning of a scope, before alignment.
     #[inline]
     fn begin(&self, scope: Scope) -> u64 {
         match scope {
@@ -379,17 +380,17 @@ impl<'t, 'a> Event<'_, 't, 'a> {
         }
     }
 
-    /// Whether it has anything in a scope.
+    /// Whether a scope has fields.
     #[inline]
     pub fn has(&self, scope: Scope) -> bool {
         self.root(scope).is_some()
     }
 
-    /// Tells a sink the fields of a scope, in order.
+    /// Passes the fields of a scope to a sink, in order.
     ///
     /// # Errors
-    /// A field that can't be read; those before it were told.
-    // The scope is known where it is called, and what it has mostly nothing of costs nothing then.
+    /// A field cannot be read. The sink has got the fields before it.
+    // Inlined because callers pass a constant scope; a scope that is usually empty then costs nothing.
     #[inline(always)]
     pub fn tell(&self, scope: Scope, sink: &mut impl FieldSink) -> Result<(), Trouble> {
         let (plan, at) = (self.reader.plan, self.begin(scope));
@@ -417,10 +418,10 @@ impl<'t, 'a> Event<'_, 't, 'a> {
         Walk::new(self.content(), at, &self.reader.slots, sink)
     }
 
-    /// Tells a sink one field, of a path that was found in the event's class.
+    /// Passes one field to a sink. `path` must be one found for the event's class.
     ///
     /// # Errors
-    /// It can't be read.
+    /// The field cannot be read.
     #[inline]
     pub fn tell_field(&self, path: &FieldPath, sink: &mut impl FieldSink) -> Result<(), Trouble> {
         let (at, content, slots) = (self.begin(path.scope), self.content(), &self.reader.slots);
@@ -442,21 +443,21 @@ impl<'t, 'a> Event<'_, 't, 'a> {
     }
 }
 
-/// The name of a field that was asked for by its name.
+/// The name passed to the sink for a field requested by name.
 const NAMELESS: Name<'static> = Name::Member("");
 
-/// Lets only a field within a field through.
+/// Passes on only one field nested in another.
 struct Within<'s, S> {
-    /// The names on the way to it.
+    /// The names on the path to it.
     wanted: &'s [String],
-    /// How many structures on the way are open; beyond the way, all are counted.
+    /// Number of open structures on the path, plus `OFF` for each one off it.
     depth: usize,
     sink: &'s mut S,
 }
 
 impl<S> Within<'_, S> {
     fn is(&self, name: Name<'_>) -> bool {
-        // The field that was begun first is the one outside.
+        // The first field begun is the outermost.
         self.depth == self.wanted.len() && self.matches(name)
     }
 
@@ -509,7 +510,7 @@ impl<S: FieldSink> FieldSink for Within<'_, S> {
     fn absent(&mut self, _: Name<'_>) {}
 
     fn begin(&mut self, name: Name<'_>, _: Compound) {
-        // Once off the way, or beyond its end, nothing matches until all of that is closed again.
+        // Off the path or beyond its end, nothing matches until the compound is closed.
         let on_the_way = self.depth == 0 || (self.depth < self.wanted.len() && self.matches(name));
         self.depth += if on_the_way { 1 } else { OFF };
     }
@@ -519,5 +520,5 @@ impl<S: FieldSink> FieldSink for Within<'_, S> {
     }
 }
 
-/// Added to the depth for each field that is off the way.
+/// Depth increment for each compound off the path.
 const OFF: usize = 1 << 16;

@@ -1,4 +1,4 @@
-//! What tracers of known versions got wrong, put right: the times of packets.
+//! Corrects packet times that known tracer versions record wrongly.
 
 use hodo_clock::OriginNanos;
 
@@ -7,19 +7,19 @@ use super::{
     trace::{Stream, Trace},
 };
 
-/// What is wrong with the packets of a trace.
+/// The known errors in a trace's packets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Fixups {
-    /// The last events of a packet can be later than its end (LTTng, before its fix of 2019).
+    /// The last events of a packet can be later than its end time (LTTng, before its fix in 2019).
     event_after_packet: bool,
-    /// The first event of a packet can be earlier than its beginning (barectf before 2.3.1).
+    /// The first event of a packet can be earlier than its begin time (barectf before 2.3.1).
     event_before_packet: bool,
-    /// A packet without an end was open when the machine crashed (LTTng).
+    /// A packet with end time 0 was open when the machine crashed (LTTng).
     open_packet: bool,
 }
 
 impl Fixups {
-    /// What a trace needs, by its tracer's name and version.
+    /// The corrections that a trace needs, by the tracer's name and version.
     pub(super) fn of(trace: &TraceClass) -> Fixups {
         let number =
             |names: &[&str]| names.iter().find_map(|name| trace.environment_integer(name)).unwrap_or(0);
@@ -33,7 +33,7 @@ impl Fixups {
                 Fixups { event_after_packet: version < (2, 11, 0), open_packet: true, ..Fixups::default() }
             }
             Some("lttng-modules") => {
-                // Fixed in three lines of versions.
+                // Fixed in three release lines.
                 let fixed = match version {
                     (2, 9, patch) => patch >= 13,
                     (2, 10, patch) => patch >= 10,
@@ -46,7 +46,7 @@ impl Fixups {
         }
     }
 
-    /// Puts the times of a stream's packets right.
+    /// Corrects the times of a stream's packets.
     pub(super) fn apply<'a>(self, trace: &Trace<'a>, stream: &mut Stream<'a>) {
         for index in 0..stream.packets.len() {
             let next = stream.packets.get(index + 1).and_then(|next| next.begin);

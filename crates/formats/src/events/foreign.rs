@@ -1,4 +1,4 @@
-//! Fields of formats that give each field its place (ftrace, perf), where CTF gives them their order.
+//! Field classes for formats that give each field an offset (ftrace, perf), where CTF relies on order.
 
 use hodo_model::event::{Compound, FieldSink, Meaning, Name};
 
@@ -10,58 +10,57 @@ use super::{
 };
 use crate::ftrace::{Names, printk::print};
 
-/// A field, or what stands between fields, that CTF does not have. All sizes are in bytes.
+/// A field or padding that CTF does not have. All sizes are in bytes.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ForeignField {
-    /// Bytes that belong to no field.
+    /// Padding.
     Padding(u64),
-    /// u16 offset and u16 size of the elements, counted from a place that lies so far from this field.
+    /// u16 offset and u16 size of the elements.
     Located {
-        /// From this field to where the offset counts from.
+        /// Origin of the offset, relative to this field.
         origin: i64,
-        /// What is there.
+        /// The elements.
         elements: Elements,
     },
-    /// Everything up to the event's end.
+    /// The elements up to the event's end.
     Rest(Elements),
-    /// u64 count, and as many numbers; nothing may follow.
+    /// u64 count, then that many integers.
     Counted(Integer),
-    /// A number of the stream, which takes no bytes of the event.
+    /// A number of the stream, which takes no bytes in the event.
     Known {
-        /// Where it is kept.
+        /// The slot with its value.
         slot: Slot,
-        /// What it means.
+        /// Its meaning.
         meaning: Meaning,
     },
-    /// What the number is called that lies so far behind this place. It takes no bytes, and is not there
-    /// where the number has no name.
+    /// The name of a number at another offset. Takes no bytes; absent if the number has no name.
     Named {
-        /// From here to the number.
+        /// Offset of the number, relative to this field.
         offset: u64,
-        /// Of the number.
+        /// Size of the number.
         size: u32,
-        /// The names.
+        /// Names by number.
         names: Names,
     },
-    /// The text that a format and its arguments make. It takes no bytes, and is not there where they make none.
+    /// The text of a format and its arguments. Takes no bytes; absent if the text cannot be formatted.
     Printed {
-        /// From here to the address of the format.
+        /// Offset of the format's address, relative to this field.
         format: u64,
-        /// From here to the arguments, which end with the event.
+        /// Offset of the arguments, relative to this field. They extend to the event's end.
         arguments: u64,
-        /// Of an address, and of a `long`.
+        /// Size of an address and of a `long`.
         long: u32,
-        /// The formats by their addresses.
+        /// Formats by address.
         texts: Names,
-        /// Functions by theirs.
+        /// Functions by address.
         symbols: Names,
     },
 }
 
-/// What an array consists of.
+/// The elements of an array.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Elements {
-    /// Letters, up to a NUL.
+    /// Characters, up to a NUL.
     Text,
     /// Bytes.
     Blob,
@@ -70,7 +69,7 @@ pub enum Elements {
 }
 
 impl ForeignField {
-    /// Bytes that it takes where it stands.
+    /// Bytes that the field takes in the event.
     pub(crate) fn size(&self) -> u64 {
         match self {
             ForeignField::Padding(bytes) => *bytes,
@@ -81,14 +80,14 @@ impl ForeignField {
     }
 }
 
-/// An unsigned integer of so many bytes.
+/// Reads an unsigned integer of `size` bytes.
 fn number(content: Content<'_>, at: u64, size: u32) -> Result<u64, Trouble> {
     content.has(at, u64::from(size) * 8)?;
     Ok(bits::unsigned(content.bytes, at, size * 8, super::schema::ByteOrder::Little))
 }
 
 impl<S: FieldSink> Walk<'_, '_, S> {
-    /// Tells what is at `at`, which is the first bit of a byte; and where it ends.
+    /// Passes the field at bit `at`, which is byte-aligned, to the sink. Returns the bit where the field ends.
     pub(super) fn foreign(
         &mut self,
         foreign: &ForeignField,

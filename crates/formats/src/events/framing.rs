@@ -1,4 +1,4 @@
-//! How events are found in packets that are not CTF's own: pages of ftrace, samples of perf.
+//! Framings other than CTF's: finds events in pages of ftrace and samples of perf.
 
 use super::{
     cursor::Lost,
@@ -10,10 +10,10 @@ use crate::{
     perf::samples::{SampleReader, Samples},
 };
 
-/// How the events of a trace are found.
+/// How events are located in packets.
 #[derive(Debug, Default)]
 pub(crate) enum Framing {
-    /// By their headers.
+    /// By CTF event headers.
     #[default]
     Ctf,
     /// In pages of ftrace's ring buffer.
@@ -22,14 +22,14 @@ pub(crate) enum Framing {
     Samples(Samples),
 }
 
-/// Something found in a packet.
+/// An item of a packet.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Found {
     Event(Parts),
     Lost(Lost),
 }
 
-/// Finds events in one packet after the other.
+/// Finds events in packets.
 #[derive(Debug)]
 pub(super) enum Finder<'t, 'a> {
     Pages(PageReader<'t, 'a>),
@@ -37,7 +37,7 @@ pub(super) enum Finder<'t, 'a> {
 }
 
 impl<'t, 'a> Finder<'t, 'a> {
-    /// `None` where events have headers.
+    /// Creates a finder; `None` for events with CTF headers.
     pub(super) fn new(framing: &'t Framing) -> Option<Finder<'t, 'a>> {
         match framing {
             Framing::Ctf => None,
@@ -46,7 +46,7 @@ impl<'t, 'a> Finder<'t, 'a> {
         }
     }
 
-    /// Goes to the first event of a packet.
+    /// Moves to the first event of a packet.
     pub(super) fn open(&mut self, packet: &'t StreamPacket<'a>) {
         match self {
             Finder::Pages(pages) => pages.open(packet.bytes),
@@ -54,10 +54,10 @@ impl<'t, 'a> Finder<'t, 'a> {
         }
     }
 
-    /// The next thing of the packet; `None` behind its last.
+    /// Returns the next item of the packet; `None` after the last.
     ///
     /// # Errors
-    /// What can't be read, after which it goes on.
+    /// Unreadable data. The next call continues after it.
     #[inline]
     pub(super) fn find(&mut self) -> Result<Option<Found>, EventTrouble> {
         match self {

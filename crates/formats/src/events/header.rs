@@ -1,8 +1,8 @@
-//! The header of events: which class, and when. The hottest code there is.
+//! Decodes event headers: class id and timestamp. The hottest code of the crate.
 //!
-//! Tracers use a few shapes, and these are compiled: fields at fixed places, or an id at a fixed place that
-//! selects between two or more of such (LTTng's "compact" and "large" headers). Anything else is walked through.
-//! Where all of a header lies in its first 64 bits, as nearly all do, it is one load and a few shifts.
+//! The few shapes that tracers use are compiled: fields at fixed offsets, or an id at a fixed offset that selects
+//! further fields (LTTng's "compact" and "large" headers). Other headers are walked field by field. If the header
+//! fits its first 64 bits, as nearly all do, decoding is one load and a few shifts.
 
 use hodo_model::event::Ignore;
 
@@ -14,72 +14,72 @@ use super::{
     steps::{Content, Known, Slots, Steps, Trouble, within},
 };
 
-/// What a header says.
+/// A decoded header.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Head {
-    /// The class; 0 where the header does not say.
+    /// The class id; 0 if the header has none.
     pub(super) id: u64,
-    /// The value that the clock moves to.
+    /// The value that the clock advances to.
     pub(super) time: u64,
-    /// The size of that in bits; 0 where the header does not say.
+    /// Its size in bits; 0 if the header has no timestamp.
     pub(super) time_size: u32,
-    /// Where the header ends, in bits.
+    /// The end of the header, in bits.
     pub(super) end: u64,
 }
 
-/// Where bits lie in a word.
+/// A bit field of a word.
 #[derive(Clone, Copy, Debug, Default)]
 struct Part {
     shift: u32,
     mask: u64,
 }
 
-/// A header within 64 bits from a byte on. If its id is of certain values, that is all of it.
+/// A header within 64 bits from a byte on. It applies if the id is in a range.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Word {
     order: ByteOrder,
     pub(super) bits: u64,
     id: Part,
-    /// The first and the last of the ids with which this is the header.
+    /// The first and the last id to which it applies.
     ids: (u64, u64),
-    /// Where the id is kept.
+    /// The slot for the id.
     slot: Option<Slot>,
     time: Part,
     time_size: u32,
 }
 
-/// How to read headers.
+/// A compiled header.
 #[derive(Clone, Debug)]
 pub(super) struct Header {
     alignment: u32,
-    /// What most headers of this shape are.
+    /// The usual form of the header, if it fits a word.
     word: Option<Word>,
     shape: Shape,
-    /// What is known of where it ends.
+    /// What is known of the position of its end.
     pub(super) end: Known,
 }
 
 #[derive(Clone, Debug)]
 enum Shape {
-    /// Fields at fixed places.
+    /// Fields at fixed offsets.
     Fixed(Fields),
-    /// Fields at fixed places, one of which selects further ones.
+    /// Fields at fixed offsets, one of which selects further ones.
     Selected { first: Fields, selector: Field, arms: Vec<Arm> },
-    /// Anything.
+    /// Any other structure.
     Walked(Structure),
 }
 
-/// Fields at fixed places from the header's beginning.
+/// Fields at fixed offsets from the beginning of the header.
 #[derive(Clone, Debug, Default)]
 struct Fields {
     bits: u64,
     id: Option<Field>,
     time: Option<Field>,
-    /// Fields that others depend on.
+    /// Fields whose values other fields depend on, and their slots.
     kept: Vec<(Slot, Field)>,
 }
 
-/// An integer at a fixed place.
+/// An integer at a fixed offset.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Field {
     offset: u64,
@@ -100,7 +100,7 @@ impl Field {
 }
 
 impl Header {
-    /// Compiles the header of a class of streams.
+    /// Compiles the header of a stream class.
     pub(super) fn new(structure: Option<&Structure>) -> Header {
         let Some(structure) = structure else {
             let shape = Shape::Fixed(Fields::default());
@@ -112,31 +112,31 @@ impl Header {
         Header { alignment, word: Word::of(&shape).filter(|_| alignment >= 8), shape, end }
     }
 
-    /// Where the header begins that comes after `at`.
+    /// The beginning of the next header at or after `at`.
     #[inline]
     pub(super) fn start(&self, at: u64) -> u64 {
         bits::align(at, self.alignment)
     }
 
-    /// What headers mostly are, where that is a word.
+    /// The usual form of the header, if it fits a word.
     #[inline]
     pub(super) fn word(&self) -> Option<Word> {
         self.word
     }
 
-    /// Bytes from the header of an event with this id, and with so many bits behind it, to the next, where
-    /// the header is a word.
+    /// Bytes from the header of an event with this id to the next header, if the header is a word that `bits` bits
+    /// follow.
     pub(super) fn stride(&self, id: u64, bits: u64) -> Option<u32> {
         let word = self.word.filter(|word| word.is_of(id))?;
         u32::try_from(self.start(word.bits + bits) / 8).ok()
     }
 
-    /// Whether its fields lie at known places.
+    /// Whether its fields are at known offsets.
     pub(super) fn is_compiled(&self) -> bool {
         !matches!(self.shape, Shape::Walked(_))
     }
 
-    /// Reads the header that begins at `at`.
+    /// Decodes the header at bit `at`.
     #[inline]
     pub(super) fn read(&self, content: Content<'_>, at: u64, slots: &Slots) -> Result<Head, Trouble> {
         if let Some(word) = &self.word
@@ -175,7 +175,7 @@ fn walked(structure: &Structure, content: Content<'_>, at: u64, slots: &Slots) -
 }
 
 impl Fields {
-    /// Reads them, and adds what they say to what those before them said.
+    /// Reads the fields; keeps the values in `head` that they do not set.
     fn read(&self, content: Content<'_>, at: u64, slots: &Slots, mut head: Head) -> Result<Head, Trouble> {
         content.has(at, self.bits)?;
         head.end = at + self.bits;
@@ -191,7 +191,7 @@ impl Fields {
         Ok(head)
     }
 
-    /// Adds a field behind the ones before; whether its place is fixed.
+    /// Appends a field. Returns whether its offset is fixed.
     fn add(&mut self, class: &FieldClass, alignment: u32) -> bool {
         let needed = class.alignment();
         if needed > alignment {
@@ -240,7 +240,7 @@ impl Part {
 }
 
 impl Word {
-    /// The word that headers of a shape mostly are.
+    /// The word form of a shape, if it has one.
     fn of(shape: &Shape) -> Option<Word> {
         let (first, rest, ids) = match shape {
             Shape::Fixed(fields) => (fields, fields, (0, u64::MAX)),
@@ -252,7 +252,7 @@ impl Word {
             Shape::Walked(_) => return None,
         };
         let id = rest.id.or(first.id);
-        // Of those that are kept it knows how to keep the id only, which is what LTTng's variants depend on.
+        // The only value it can store in a slot is the id, on which LTTng's variants depend.
         let kept = || first.kept.iter().chain(&rest.kept);
         let time = rest.time.or(first.time);
         let order = id.or(time)?.layout.order;
@@ -285,7 +285,7 @@ impl Word {
         Some(Head { id, time: self.time.of(head), time_size: self.time_size, end: at + self.bits })
     }
 
-    /// Keeps an id for what depends on it.
+    /// Stores an id for the fields that depend on it.
     #[inline(always)]
     pub(super) fn keep(&self, id: u64, slots: &Slots) {
         if let Some(slot) = self.slot {
@@ -293,7 +293,7 @@ impl Word {
         }
     }
 
-    /// The bytes where a header begins as a number.
+    /// Converts the first bytes of a header to a number.
     #[inline(always)]
     pub(super) fn number(&self, bytes: [u8; 8]) -> u64 {
         if self.order == ByteOrder::Little { u64::from_le_bytes(bytes) } else { u64::from_be_bytes(bytes) }
@@ -305,21 +305,21 @@ impl Word {
         self.id.of(head)
     }
 
-    /// Whether the header of an event with this id is this.
+    /// Whether this form applies to events with this id.
     #[inline(always)]
     pub(super) fn is_of(&self, id: u64) -> bool {
         let (from, to) = self.ids;
         from <= id && id <= to
     }
 
-    /// Moves a clock to where a header says that it is.
+    /// Advances a clock to a header's timestamp.
     #[inline(always)]
     pub(super) fn advance(&self, clock: u64, head: u64) -> u64 {
         advance_within(clock, head >> self.time.shift, self.time.mask)
     }
 }
 
-/// The shape of a header, if it is one of those that can be compiled.
+/// The shape of a header, if it can be compiled.
 fn shape(structure: &Structure, alignment: u32) -> Option<Shape> {
     let mut first = Fields::default();
     for (index, member) in structure.members.iter().enumerate() {
@@ -346,7 +346,7 @@ fn selected(first: Fields, choice: &Choice, alignment: u32) -> Option<Shape> {
 
 #[cfg(test)]
 impl Header {
-    /// What the word says, if the header is one; what the shape says; and what a walk says.
+    /// Decodes by word (if it applies), by shape and by walk.
     pub(super) fn all_ways(
         &self,
         structure: &Structure,

@@ -1,4 +1,4 @@
-//! Whichever way fields are read, it comes to the same: steps over them, a walk through them, a header's shape.
+//! Property tests: steps, walks, places and compiled headers read the same.
 
 use hodo_model::event::{Compound, FieldSink, Meaning, Name};
 use proptest::{collection::vec, prelude::*};
@@ -17,7 +17,7 @@ use super::{
     steps::{Content, Known, Slots, Steps, Trouble},
 };
 
-/// Slots that integers keep their values in, and others depend on.
+/// Number of slots for integers that other fields depend on.
 const SLOTS: u32 = 3;
 
 fn order() -> impl Strategy<Value = ByteOrder> {
@@ -46,7 +46,7 @@ fn integer() -> impl Strategy<Value = Integer> {
     )
 }
 
-/// A reference to one of the first so many slots.
+/// A reference to one of the first `slots` slots.
 fn reference(slots: u32) -> impl Strategy<Value = Reference> {
     (0..slots, any::<bool>()).prop_map(|(slot, signed)| Reference {
         slot,
@@ -67,7 +67,7 @@ fn structure(members: Vec<FieldClass>, minimum_alignment: u32) -> Structure {
     Structure { members: members.into_iter().map(member).collect(), minimum_alignment }
 }
 
-/// As references are resolved: structures and arrays begin where what is in them needs it.
+/// Aligns as resolving references does: structures and arrays begin at the alignment of their content.
 fn aligned(mut structure: Structure) -> Structure {
     structure.minimum_alignment = structure.alignment();
     structure
@@ -83,7 +83,7 @@ fn choice(selector: Reference, classes: Vec<FieldClass>) -> Box<Choice> {
     Box::new(Choice { selector, options: (0..).zip(classes).map(option).collect() })
 }
 
-/// A class that depends on the first so many slots.
+/// A class that depends on the first `slots` slots.
 fn class(slots: u32) -> impl Strategy<Value = FieldClass> {
     let variable = (any::<bool>(), prop_oneof![Just(None), (0..SLOTS).prop_map(Some)]);
     let variable = variable.prop_map(|(signed, slot)| {
@@ -124,7 +124,7 @@ fn class(slots: u32) -> impl Strategy<Value = FieldClass> {
     })
 }
 
-/// An integer as most tracers write them.
+/// An integer as most tracers define it.
 fn plain(order: ByteOrder) -> impl Strategy<Value = Integer> {
     integer().prop_map(move |integer| Integer {
         byte_order: order,
@@ -135,7 +135,7 @@ fn plain(order: ByteOrder) -> impl Strategy<Value = Integer> {
     })
 }
 
-/// A header with an id, and a time that depends on it or not.
+/// A header with an id, and a timestamp that may depend on it.
 fn header(integer: BoxedStrategy<Integer>) -> impl Strategy<Value = Structure> {
     let with = |role: Role| {
         integer.clone().prop_map(move |integer| Integer { roles: vec![role], slot: None, ..integer })
@@ -153,7 +153,7 @@ fn header(integer: BoxedStrategy<Integer>) -> impl Strategy<Value = Structure> {
     })
 }
 
-/// A class of streams, with few classes of events. They depend on what was read before in each of them: its id.
+/// A stream class with few event classes. Its events depend only on values read within the event: the id.
 fn stream() -> impl Strategy<Value = StreamClass> {
     let headers = order().prop_flat_map(
         |order| prop_oneof![4 => header(plain(order).boxed()), 1 => header(integer().boxed())],
@@ -177,12 +177,12 @@ fn stream() -> impl Strategy<Value = StreamClass> {
     })
 }
 
-/// Mostly ids of those.
+/// Mostly ids of those classes.
 fn packet() -> impl Strategy<Value = Vec<u8>> {
     vec(prop_oneof![4 => Just(0u8), 4 => 0u8..4, 1 => any::<u8>()], 0..400)
 }
 
-/// Opens a packet, whose content may end with one of its first few events.
+/// Opens a packet whose content may end with one of its first few events.
 fn open<'a>(reader: &mut Reader<'_, 'a>, bytes: &'a [u8], last: usize) {
     let packet = Packet::framed(0..bytes.len(), None);
     reader.open(bytes, &packet, 0);
@@ -191,12 +191,12 @@ fn open<'a>(reader: &mut Reader<'_, 'a>, bytes: &'a [u8], last: usize) {
     reader.open(bytes, &Packet { content, ..packet }, 0);
 }
 
-/// Mostly small numbers, which are lengths that there is room for.
+/// Mostly small numbers, which are lengths that fit.
 fn bytes() -> impl Strategy<Value = Vec<u8>> {
     vec(prop_oneof![3 => Just(0u8), 3 => 1u8..4, 1 => any::<u8>()], 0..80)
 }
 
-/// What a walk tells, in words.
+/// The output of a walk, as text.
 #[derive(Debug, Default, PartialEq)]
 struct Told(Vec<String>);
 
@@ -248,7 +248,7 @@ proptest! {
         let walk = Walk::new(content, start, &walked, &mut told).root(&structure, start);
         let place = Walk::new(content, start, &Slots::new(SLOTS), &mut placed).placed(&Places::of(&structure), start);
         prop_assert_eq!((walk, told.0), (place, placed.0));
-        // Of elements without a size there is room for more than anybody could be told.
+        // Steps accept more elements of size zero than a walk would report.
         if steps.is_some() && matches!(walk, Err(Trouble::TooLong(_))) {
             return Ok(());
         }
@@ -269,7 +269,7 @@ proptest! {
             let Some(place) = places.place(index) else { continue };
             let (mut walked, mut placed) = (Told::default(), Told::default());
             let at = Steps::up_to(&structure, index, Known::NOTHING).run(content, start, &slots);
-            // Nobody asks for fields of what does not end within the content.
+            // Fields beyond the end of the content are never requested.
             if at.is_ok_and(|at| at > content.end) {
                 continue;
             }
@@ -302,7 +302,7 @@ proptest! {
             let is_whole = reader.event_of(parts).tell(Scope::Payload, &mut told).is_ok();
             (is_whole, told, reader.clock())
         };
-        // Every few of them are wanted.
+        // Accepts some of every 16 events.
         let is_wanted = |number: usize| wanted >> (number % 16) & 1 == 1;
         let (mut one_by_one, mut over) = (reader(), reader());
         let (mut classes, mut read, mut asked) = (Vec::new(), 0, 0);

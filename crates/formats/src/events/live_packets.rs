@@ -1,11 +1,11 @@
-//! Packets of a stream that come one by one, while it is recorded.
+//! Reads packets of a stream one at a time, while it is recorded.
 
 use super::{
     packet,
     trace::{Counters, Stream, StreamPacket, Trace},
 };
 
-/// What of the packets before is needed for the next.
+/// The state carried from one packet to the next.
 #[derive(Clone, Debug, Default)]
 pub struct LivePacketReader {
     counters: Counters,
@@ -13,10 +13,10 @@ pub struct LivePacketReader {
 }
 
 impl LivePacketReader {
-    /// The next packet of the stream, which is all of these bytes.
+    /// Reads the next packet of the stream, which takes all of the bytes.
     ///
     /// # Errors
-    /// Why it is none of this trace.
+    /// Why the bytes are no packet of this trace.
     pub fn next<'a>(
         &mut self,
         trace: &Trace<'a>,

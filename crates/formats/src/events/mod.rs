@@ -1,15 +1,14 @@
-//! Software events, whatever format they come in: classes, streams of packets, and reading.
+//! Software events of any format: classes, streams of packets, and their reader.
 //!
 //! ```text
 //! a format ──► TraceClass: classes of streams and events ──plan──► StreamPlan: steps over events, compiled once
 //!        └──► Trace: streams of packets ──────────────────────────────┐ │
-//!                                                                  Cursor ──► events, and what was lost between them
+//!                                                                  Cursor ──► events, and losses between them
 //!                                                                               │
-//!                                           a FieldSink ◄──Walk, when asked─────┘
+//!                                           FieldSink ◄──Walk, on demand────────┘
 //! ```
 //!
-//! CTF, ftrace and perf stand beside each other: each describes its events by the same classes, and says by a framing
-//! how its packets hold them.
+//! CTF, ftrace and perf are peers: each describes its events with the same classes, and its packets with a framing.
 
 pub(crate) mod bits;
 mod cursor;

@@ -1,4 +1,4 @@
-//! Packets: CTF 1.8 section 5, CTF 2 "Packet decoding procedure".
+//! Reads packets: CTF 1.8 section 5, CTF 2 "Packet decoding procedure".
 
 use std::ops::Range;
 
@@ -12,36 +12,36 @@ use super::{
 };
 use crate::ctf::index::{self, Entry};
 
-/// What each packet may begin with.
+/// The optional magic number of packets.
 pub(crate) const MAGIC: u64 = 0xC1FC_1FC1;
 
-/// A packet as it lies in its file. Sizes and positions are in bits from its beginning.
+/// A packet in its file. Sizes and positions are in bits from its beginning.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Packet {
-    /// Bytes of the file that it takes.
+    /// Byte range in the file.
     pub bytes: Range<usize>,
-    /// Where its content ends.
+    /// End of the content.
     pub content: u64,
-    /// Where its context begins.
+    /// Beginning of the packet context.
     pub context: u64,
-    /// Where its first event may begin.
+    /// Earliest position of the first event.
     pub events: u64,
-    /// Class of its stream.
+    /// Id of the stream class.
     pub stream_class: u64,
-    /// Which of the streams of the class.
+    /// Id of the stream in its class.
     pub stream: Option<u64>,
-    /// What the clock moves to at its beginning, and the size of that in bits.
+    /// The clock at its beginning, and the size of that value in bits.
     pub begin: Option<(u64, u32)>,
-    /// The clock at its end, and the size of that in bits.
+    /// The clock at its end, and the size of that value in bits.
     pub end: Option<(u64, u32)>,
-    /// Events discarded so far, at its end, and the size of the counter in bits.
+    /// Events discarded in the stream up to its end, and the size of the counter in bits.
     pub discarded: Option<(u64, u32)>,
-    /// Its number in the stream, and the size of that in bits.
+    /// Sequence number in the stream, and its size in bits.
     pub sequence: Option<(u64, u32)>,
 }
 
 impl Packet {
-    /// A packet of another format, which is content from its first bit to its last.
+    /// A packet of another format, which is all content.
     pub(crate) fn framed(bytes: Range<usize>, stream: Option<u64>) -> Packet {
         Packet {
             content: bytes.len() as u64 * 8,
@@ -58,14 +58,14 @@ impl Packet {
     }
 }
 
-/// Why a packet, and what follows it in its file, can't be read.
+/// Why a packet, and the rest of its file, cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct PacketTrouble {
-    /// The bytes of the file that are not looked at.
+    /// Byte range of the file that is not read.
     pub(crate) bytes: Range<usize>,
-    /// Why.
+    /// The reason.
     pub reason: String,
-    /// The file ends within it, as that of a tracer that was stopped.
+    /// Whether the file ends within the packet, as after a killed tracer.
     pub cut_short: bool,
 }
 
@@ -74,13 +74,13 @@ pub(crate) struct PacketTrouble {
 pub struct FilePackets {
     pub(crate) packets: Vec<Packet>,
     pub(crate) troubles: Vec<PacketTrouble>,
-    /// For people: what was made of the file.
+    /// How the file was read, for people.
     pub(crate) note: Option<String>,
 }
 
 impl FilePackets {
-    /// Reads the packets of a file, by its index if that is of use. `seen` is told the size of each, as the first
-    /// look at a page of a large file takes its time.
+    /// Reads the packets of a file, through its index if that is usable. Passes the size of each packet to `seen` to
+    /// report progress, as the first access to the pages of a large file is slow.
     pub fn read(trace: &TraceClass, file: &DataFile<'_>, seen: &dyn Fn(usize)) -> FilePackets {
         let index = file.index.map(|index| index::read(index, file.bytes.len() as u64));
         let by_index = match index {
@@ -146,7 +146,7 @@ impl FilePackets {
     }
 }
 
-/// The packet that these bytes are.
+/// Reads bytes that are a single packet.
 pub(crate) fn single(trace: &TraceClass, bytes: &[u8]) -> Result<Packet, String> {
     match Packets::new(trace, bytes).packet(0)? {
         (packet, None) => Ok(packet),
@@ -154,7 +154,7 @@ pub(crate) fn single(trace: &TraceClass, bytes: &[u8]) -> Result<Packet, String>
     }
 }
 
-/// Whether packets carry a mark and nothing in the file does.
+/// Whether packets should have a magic number but neither that nor the UUID is in the file.
 fn is_stray(trace: &TraceClass, file: &[u8]) -> bool {
     let members = trace.packet_header.iter().flat_map(|header| &header.members);
     let magic = |member: &Member| matches!(&member.class, FieldClass::Integer(integer) if integer.roles.contains(&Role::PacketMagic));
@@ -164,7 +164,7 @@ fn is_stray(trace: &TraceClass, file: &[u8]) -> bool {
     members.into_iter().any(magic) && !uuid && !has(&mark.to_le_bytes()) && !has(&mark.to_be_bytes())
 }
 
-/// Reads the packets of a file, one after another.
+/// Iterates over the packets of a file.
 struct Packets<'t, 'a> {
     trace: &'t TraceClass,
     file: &'a [u8],
@@ -177,7 +177,7 @@ impl<'t, 'a> Packets<'t, 'a> {
         Packets { trace, file, at: 0, slots: Slots::new(trace.slots) }
     }
 
-    /// The next packet; `None` at the file's end. What comes after trouble is not looked at.
+    /// The next packet; `None` at the end of the file. Do not continue after an error.
     fn next_packet(&mut self) -> Option<Result<(Packet, Option<PacketTrouble>), PacketTrouble>> {
         if self.at >= self.file.len() {
             return None;
@@ -210,7 +210,7 @@ impl<'t, 'a> Packets<'t, 'a> {
         let time = |role| roles.get(role).filter(|_| class.clock.is_some());
         let bits = |role| roles.get(role).map(|(bits, _)| bits);
         let (whole, filled) = (bits(Role::PacketTotalLength), bits(Role::PacketContentLength));
-        // A packet that only says how much is in it is as long as that, and the next follows.
+        // A packet with only a content size is as long as its content, and the next one follows.
         let size = whole.or_else(|| filled?.checked_next_multiple_of(8)).unwrap_or(content.end);
         let content_size = filled.unwrap_or(size);
         if size == 0 || !size.is_multiple_of(8) {
@@ -243,7 +243,7 @@ impl<'t, 'a> Packets<'t, 'a> {
         Ok((packet, cut))
     }
 
-    /// Where a structure ends that begins at `at`, and what the roles of its fields say.
+    /// Reads a structure at `at`. Returns its end and the values of fields with roles.
     fn root(
         &self,
         structure: Option<&Structure>,

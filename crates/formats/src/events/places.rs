@@ -1,5 +1,5 @@
-//! Where the members of a structure lie, as far as that is known before a byte is read. Compiled once, it makes
-//! of most integers a load and two shifts.
+//! Positions of a structure's members, as far as they are known before reading a byte. Compiled once; reading most
+//! integers is then a load and two shifts.
 
 use hodo_model::event::{FieldSink, Meaning, Name};
 
@@ -10,38 +10,38 @@ use super::{
     steps::{Content, Known, Slots, Trouble},
 };
 
-/// The members of a structure, and where each lies.
-// Lists beside each other, as what is needed of most members is little, and nothing else should be loaded.
+/// The members of a structure, and their positions.
+// Structures of arrays: most members need little of this, and the rest should stay out of the cache.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Places {
-    /// Of the structure.
+    /// Alignment of the structure.
     alignment: u32,
     places: Box<[Place]>,
     members: Box<[Member]>,
-    /// Those of numbers.
+    /// Meanings of the numbers.
     meanings: Box<[Meaning]>,
-    /// What comes behind the last member that is open, in bits.
+    /// Bits after the last member of variable size.
     rest: u64,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Place {
-    /// In bits from the end of the last member that is open, or from the structure's beginning.
+    /// Offset in bits from the end of the last member of variable size, or from the structure's beginning.
     bits: u64,
     kind: Kind,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
-    /// A number that nothing depends on.
+    /// An integer that no other field depends on.
     Number(Number),
-    /// Something else of a known size.
+    /// Another field of known size.
     Fixed,
-    /// Something whose end is known once it is read.
+    /// A field of variable size.
     Open,
 }
 
-/// What two shifts leave of the 64 bits from a byte on.
+/// An integer extracted by two shifts from the 64 bits after a byte offset.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Number {
     order: ByteOrder,
@@ -51,7 +51,7 @@ struct Number {
 }
 
 impl Places {
-    /// Finds the places of a structure's members.
+    /// Computes the positions of a structure's members.
     pub(super) fn of(structure: &Structure) -> Places {
         let (mut places, mut rest) = (Vec::new(), 0u64);
         let mut known = Known::aligned(structure.minimum_alignment);
@@ -89,7 +89,7 @@ impl Places {
         self.places.is_empty()
     }
 
-    /// Where a member of the structure is, if that is known of it and it is a number or a text.
+    /// The position of a member, if it is known and the member is a number or text.
     pub(super) fn place(&self, member: usize) -> Option<FieldPlace> {
         let (place, before) = self.places.get(..=member)?.split_last()?;
         let what = match (place.kind, &self.members[member].class) {
@@ -104,12 +104,12 @@ impl Places {
     }
 }
 
-/// Where a field lies in a structure, whatever else that holds.
+/// The position of a field in a structure, independent of the rest.
 #[derive(Clone, Debug)]
 pub(super) struct FieldPlace {
-    /// Of the structure.
+    /// Alignment of the structure.
     alignment: u32,
-    /// From its beginning.
+    /// Offset in bits from the structure's beginning.
     bits: u64,
     what: What,
 }
@@ -121,7 +121,7 @@ enum What {
 }
 
 impl FieldPlace {
-    /// Tells the field in the structure that comes after `at`.
+    /// Passes the field of the structure that follows `at` to a sink.
     #[inline(always)]
     pub(super) fn tell(
         &self,
@@ -165,7 +165,7 @@ impl Number {
     }
 }
 
-/// What the values of a field mean, if it is a number.
+/// The meaning of a number's values.
 fn meaning(class: &FieldClass) -> Meaning {
     match class {
         FieldClass::Integer(integer) => integer.meaning.clone(),
@@ -173,7 +173,7 @@ fn meaning(class: &FieldClass) -> Meaning {
     }
 }
 
-/// The size of a field in bits, where it is always the same and seen at once.
+/// The size of a field in bits, if it is fixed and directly known.
 fn size(class: &FieldClass) -> Option<u64> {
     match class {
         FieldClass::Integer(integer) => Some(integer.meaning.size.into()),
@@ -185,12 +185,12 @@ fn size(class: &FieldClass) -> Option<u64> {
     }
 }
 
-/// A field as a number that nothing depends on, if it is one and lies within 64 bits.
+/// The field as an integer that no other field depends on, if it is one and fits 64 bits.
 fn number(class: &FieldClass, begin: Known) -> Option<Kind> {
     let FieldClass::Integer(integer) = class else { return None };
     let is_plain = integer.slot.is_none() && integer.roles.is_empty();
     let (size, order) = (integer.meaning.size, integer.byte_order);
-    // Bits before it in its first byte.
+    // Bits before the field in its first byte.
     let before = begin.modulo(8).filter(|_| is_plain && !integer.boolean && !integer.reversed)? as u32;
     let behind = 64u32.checked_sub(before + size)?;
     let left = if order == ByteOrder::Little { behind } else { before };
@@ -199,8 +199,8 @@ fn number(class: &FieldClass, begin: Known) -> Option<Kind> {
 }
 
 impl<S: FieldSink> Walk<'_, '_, S> {
-    /// The members of a root structure from `at` on, and where it ends, by their places.
-    // Once for all three scopes of an event: it is large, and each has few members.
+    /// Reads the members of a root structure at `at` by their positions. Returns where the structure ends.
+    // Not inlined for each of an event's three scopes: the code is large, and scopes have few members.
     #[inline(never)]
     pub(super) fn placed(&mut self, structure: &Places, at: u64) -> Result<u64, Trouble> {
         let mut from = bits::align(at, structure.alignment);

@@ -1,4 +1,4 @@
-//! How to read the events of a class of streams, compiled once.
+//! Compiled plans for reading the events of a stream class.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -13,10 +13,10 @@ use super::{
     steps::{Known, Steps},
 };
 
-/// Ids up to this one are looked up in a list, the others in a map.
+/// Ids below this are looked up in a list, the others in a map.
 const LISTED: u64 = 1 << 16;
 
-/// How to read all of a trace's streams: the plans of their classes, by ids.
+/// The plans of a trace's stream classes, by id.
 #[derive(Clone, Debug)]
 pub struct Plans(BTreeMap<u64, StreamPlan>);
 
@@ -26,55 +26,55 @@ impl Plans {
         Plans(class.streams.iter().map(|(&id, class)| (id, StreamPlan::new(class))).collect())
     }
 
-    /// The plan of a class of streams.
+    /// The plan of a stream class.
     pub(super) fn get(&self, class: u64) -> &StreamPlan {
         self.0.get(&class).expect("each class of streams has a plan")
     }
 }
 
-/// How to read a class of streams.
+/// The plan of a stream class.
 #[derive(Clone, Debug)]
 pub struct StreamPlan {
     pub(super) header: Header,
     pub(super) common: Steps,
-    /// The events' plans, in order of their ids.
+    /// Plans of the event classes, by id.
     pub(super) events: Vec<EventPlan>,
-    /// Where the fields of events lie, apart from what is needed to step over them.
+    /// Positions of the fields in the common context. Kept apart from what is needed to skip events.
     pub(super) common_places: Places,
-    /// Those of each class, found when its events are looked at first.
+    /// Field positions of each event class, computed on first use.
     places: Vec<OnceLock<EventPlaces>>,
     listed: Vec<Listed>,
     others: HashMap<u64, u32>,
 }
 
-/// How to read the events of a class.
+/// The plan of an event class.
 #[derive(Clone, Debug)]
 pub(super) struct EventPlan {
     pub(super) id: u64,
     pub(super) specific: Steps,
     pub(super) payload: Steps,
-    /// What is known of where the payload begins.
+    /// What is known of the position of the payload.
     known: Known,
 }
 
-/// Where the fields of events of a class lie.
+/// Positions of the fields of an event class.
 #[derive(Clone, Debug)]
 pub(super) struct EventPlaces {
     pub(super) payload: Places,
-    /// Of few classes, if any.
+    /// Few classes have a specific context.
     pub(super) specific: Option<Box<Places>>,
 }
 
-/// A class in the list.
+/// An entry of the list of classes.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Listed {
-    /// Its index.
+    /// Index of the class.
     pub(super) class: u32,
-    /// The bits behind its header where they are always as many.
+    /// Bits after the header, if their number is fixed.
     pub(super) bits: u32,
-    /// Those of its own context among them.
+    /// Bits of its specific context.
     specific: u32,
-    /// Bytes from the beginning of its header, where that is a word, to that of the next.
+    /// Bytes from its header to the next one, if the header is a word.
     stride: u32,
 }
 
@@ -82,11 +82,11 @@ pub(super) struct Listed {
 const NONE: u32 = u32::MAX;
 
 impl StreamPlan {
-    /// Compiles the plan of a class of streams.
+    /// Compiles the plan of a stream class.
     pub(super) fn new(class: &StreamClass) -> StreamPlan {
         let header = Header::new(class.event_header.as_ref());
         let (common, known) = Steps::of(class.common_context.as_ref(), header.end);
-        // Without an id in their headers, events are of the only class, whatever its id.
+        // Without an id in their headers, all events belong to the only class, regardless of its id.
         let is_only = class.events.len() == 1 && !class.tells_event_classes();
         let plan = |event: &EventClass| {
             let (specific, known) = Steps::of(event.specific_context.as_ref(), known);
@@ -116,13 +116,13 @@ impl StreamPlan {
         StreamPlan { header, common, events, common_places, places, listed, others }
     }
 
-    /// Where the fields of events of a class lie, by its index.
+    /// Positions of the fields of an event class, by its index.
     #[inline]
     pub(super) fn places(&self, index: u32, class: &EventClass) -> &EventPlaces {
         self.places[index as usize].get_or_init(|| EventPlaces::of(class))
     }
 
-    /// The index of a class by its id.
+    /// The index of the class with this id.
     #[inline]
     pub(super) fn index(&self, id: u64) -> Option<u32> {
         match self.listed.get(id as usize) {
@@ -131,20 +131,20 @@ impl StreamPlan {
         }
     }
 
-    /// A class by its id, if its events are all of one size.
+    /// The entry of a class of fixed-size events.
     #[inline(always)]
     pub(super) fn sized(&self, id: u64) -> Option<Listed> {
         self.listed.get(id as usize).copied().filter(|listed| listed.bits != NONE)
     }
 
-    /// The same if their headers are words, and the bytes from one to the next.
+    /// As [`StreamPlan::sized`], if the headers are words, with the bytes from one header to the next.
     #[inline(always)]
     pub(super) fn stride(&self, id: u64) -> Option<(Listed, usize)> {
         let listed = *self.listed.get(id as usize)?;
         (listed.stride != NONE).then_some((listed, listed.stride as usize))
     }
 
-    /// The parts of an event of a class that always has as many bits, from its header's beginning and end on.
+    /// The parts of a fixed-size event, given the beginning and end of its header.
     #[inline(always)]
     pub(super) fn sized_parts(
         &self,
@@ -163,7 +163,7 @@ impl StreamPlan {
         self.others.get(&id).copied()
     }
 
-    /// For people: how much of it is fixed.
+    /// Describes for people how much of the plan is fixed.
     pub fn describe(&self) -> String {
         let fixed =
             self.events.iter().filter(|event| event.specific.fixed().and(event.payload.fixed()).is_some());
@@ -183,7 +183,7 @@ impl EventPlaces {
 }
 
 impl EventPlan {
-    /// The bits behind the header, where they are always as many.
+    /// Bits after the header, if their number is fixed.
     fn bits(&self, common: &Steps) -> u32 {
         let parts = [common.fixed(), self.specific.fixed(), self.payload.fixed()];
         let bits = parts.into_iter().try_fold(0u64, |sum, bits| sum.checked_add(bits?));
@@ -191,35 +191,35 @@ impl EventPlan {
     }
 }
 
-/// A field that was looked for once by its name, and is then found in each event.
+/// A field found once by name, then read from each event.
 #[derive(Clone, Debug)]
 pub struct FieldPath {
     pub(super) scope: Scope,
-    /// Where it is, if that is known and it is a number or a text.
+    /// Its position, if it is known and the field is a number or text.
     pub(super) place: Option<FieldPlace>,
-    /// The way to it, where it is not: apart, as most fields need none.
+    /// The path to it otherwise. Boxed because most fields need none.
     pub(super) way: Box<Way>,
 }
 
-/// The way to a field.
+/// The path to a field.
 #[derive(Clone, Debug)]
 pub(super) struct Way {
-    /// From the scope's beginning to the outermost structure that holds it.
+    /// Steps from the scope's beginning to the outermost structure that contains it.
     pub(super) steps: Steps,
     pub(super) class: FieldClass,
-    /// The names within it.
+    /// The names of the nested structures.
     pub(super) inner: Vec<String>,
 }
 
 impl FieldPath {
-    /// Whether all events of a packet share the field.
+    /// Whether the field belongs to the packet, so that all its events share it.
     pub fn is_of_packet(&self) -> bool {
         matches!(self.scope, Scope::PacketContext | Scope::PacketHeader)
     }
 }
 
-/// Finds a field by the names of the structures that hold it: in the `payload`, if it may lie there, then in the
-/// contexts. Its place is compiled by the `plan` where events are read by one.
+/// Finds a field by the names of the structures around it, first in `payload`, if given, then in the contexts. With a
+/// `plan`, its position is compiled.
 pub(super) fn find(
     trace: &TraceClass,
     stream: &StreamClass,

@@ -1,4 +1,4 @@
-//! What do these fields say? The part of reading that only those pay for who ask.
+//! Reads the values of fields. Runs only for events whose fields are requested.
 
 use hodo_model::event::{Compound, FieldSink, Meaning, Name};
 
@@ -11,10 +11,10 @@ use super::{
     steps::{Content, Slots, Trouble, nul, variable, within},
 };
 
-/// The values of fields with roles. Most fields have none, and this takes no time then.
+/// The values of fields with roles. Free for the many structures without roles.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Roles {
-    /// Value and size in bits, in the order of the fields.
+    /// Role, value and size in bits, in the order of the fields.
     values: Vec<(Role, u64, u32)>,
     /// The UUID.
     pub(super) uuid: Option<[u8; 16]>,
@@ -28,14 +28,14 @@ impl Roles {
     }
 }
 
-/// Walks through fields, and tells a sink what they say.
+/// Walks through fields and passes their values to a sink.
 pub(super) struct Walk<'a, 'w, S> {
     pub(super) content: Content<'a>,
     pub(super) slots: &'w Slots,
     pub(super) sink: &'w mut S,
-    /// Takes the values of fields with roles, where they are asked for.
+    /// Receives the values of fields with roles.
     roles: Option<&'w mut Roles>,
-    /// Elements that may yet be read; each array of elements without a size would be endless else.
+    /// Limit on the number of elements: arrays of zero-size elements could be endless.
     fuel: u64,
 }
 
@@ -45,13 +45,12 @@ impl<'a, 'w, S: FieldSink> Walk<'a, 'w, S> {
         Walk { content, slots, sink, roles: None, fuel: content.room(at) }
     }
 
-    /// One that also takes note of fields with roles.
+    /// Also collects fields with roles.
     pub(super) fn noting(self, roles: &'w mut Roles) -> Walk<'a, 'w, S> {
         Walk { roles: Some(roles), ..self }
     }
 
-    /// The members of a root structure from `at` on, and where it ends. Those that only the reader needs are
-    /// not told.
+    /// Reads the members of a root structure at `at`; returns where it ends. Fields with roles do not reach the sink.
     pub(super) fn root(&mut self, structure: &Structure, at: u64) -> Result<u64, Trouble> {
         let mut at = bits::align(at, structure.minimum_alignment);
         for member in &structure.members {
@@ -60,7 +59,7 @@ impl<'a, 'w, S: FieldSink> Walk<'a, 'w, S> {
         Ok(at)
     }
 
-    /// A member of a root structure.
+    /// Reads a member of a root structure.
     pub(super) fn member(&mut self, member: &Member, at: u64) -> Result<u64, Trouble> {
         match &member.class {
             FieldClass::Integer(integer) if !integer.roles.is_empty() => Ok(self.number(integer, at)?.1),
@@ -72,7 +71,7 @@ impl<'a, 'w, S: FieldSink> Walk<'a, 'w, S> {
         }
     }
 
-    /// All the fields of a header, wherever in it those with roles are.
+    /// Reads all fields of a header, with roles at any depth.
     pub(super) fn deep(&mut self, structure: &Structure, at: u64) -> Result<u64, Trouble> {
         self.members(&structure.members, bits::align(at, structure.minimum_alignment))
     }
@@ -161,7 +160,7 @@ impl<'a, 'w, S: FieldSink> Walk<'a, 'w, S> {
         Ok((bytes.ok_or(Trouble::TooLong(count))?, at + 8 * count))
     }
 
-    /// Text up to its NUL.
+    /// Reads text up to its NUL.
     #[inline]
     pub(super) fn string(&mut self, encoding: Encoding, name: Name<'_>, at: u64) -> Result<u64, Trouble> {
         let at = bits::align(at, 8);
@@ -170,7 +169,7 @@ impl<'a, 'w, S: FieldSink> Walk<'a, 'w, S> {
         Ok(at + 8 * whole as u64)
     }
 
-    /// Text in so many bytes, of which a NUL ends it.
+    /// Reads text of fixed length in bytes, which a NUL may end early.
     #[inline]
     pub(super) fn sized_text(
         &mut self,
@@ -191,7 +190,7 @@ impl<'a, 'w, S: FieldSink> Walk<'a, 'w, S> {
         Ok(end)
     }
 
-    /// An integer's value, which is kept where something depends on it.
+    /// Reads an integer, and stores its value if another field depends on it.
     #[inline(always)]
     fn number(&mut self, integer: &Integer, at: u64) -> Result<(u64, u64), Trouble> {
         let at = bits::align(at, integer.alignment);
@@ -274,7 +273,7 @@ fn from_utf32(bytes: &[u8], order: ByteOrder) -> String {
     codes.map(|code| char::from_u32(code).unwrap_or(char::REPLACEMENT_CHARACTER)).collect()
 }
 
-/// An IEEE 754 binary16 number.
+/// Converts an IEEE 754 binary16 number.
 fn half(bits: u16) -> f64 {
     let (exponent, fraction) = (i32::from(bits >> 10 & 0x1f), f64::from(bits & 0x3ff));
     let magnitude = match exponent {

@@ -1,6 +1,6 @@
-//! What metadata says, whether it was TSDL (CTF 1.8) or JSON (CTF 2): the classes of everything in a trace.
+//! The content of metadata, from TSDL (CTF 1.8) or JSON (CTF 2): the classes of everything in a trace.
 //!
-//! Names follow CTF 2, which has one for everything; CTF 1.8 calls a class a type and an event record an event.
+//! Names follow CTF 2. CTF 1.8 calls a class a type, and an event record an event.
 
 use std::collections::BTreeMap;
 
@@ -9,47 +9,47 @@ use hodo_model::event::Meaning;
 
 use super::{bits::Layout, foreign::ForeignField};
 
-/// The note about a clock that is implied.
+/// The note about an implied clock.
 const NO_CLOCK: &str = "it describes no clock, so times are taken for nanoseconds from an origin of their own; \
                         --clock-frequency names another frequency";
 
 /// A trace's metadata.
 #[derive(Clone, Debug, Default)]
 pub struct TraceClass {
-    /// Version of CTF: 1 or 2.
+    /// The CTF version: 1 or 2.
     pub version: u8,
-    /// What all packets carry, in CTF 1.8 and 2; and what says that two traces are one.
+    /// The UUID in all packets (CTF 1.8 and 2). Traces with equal UUIDs are one trace.
     pub uuid: Option<[u8; 16]>,
-    /// The trace's name, of CTF 2.
+    /// The trace's name (CTF 2).
     pub name: Option<String>,
-    /// What the tracer says of the traced system, in order.
+    /// Properties of the traced system, in order.
     pub environment: Vec<(String, Environment)>,
     /// The clocks, in order.
     pub clocks: Vec<ClockClass>,
-    /// What each packet begins with.
+    /// The header of each packet.
     pub packet_header: Option<Structure>,
-    /// The classes of streams, by their ids.
+    /// Stream classes by id.
     pub streams: BTreeMap<u64, StreamClass>,
-    /// How many slots integers take that others depend on.
+    /// Number of slots for integers that other fields depend on.
     pub slots: u32,
-    /// Whether the clock is not the metadata's own, but the one that fields called `timestamp` need.
+    /// Whether the metadata has no clock, so that one is implied for fields named `timestamp`.
     pub has_implied_clock: bool,
-    /// For people: what the metadata does not say and was assumed, and what was ignored.
+    /// Assumptions about missing metadata and ignored metadata, for people.
     pub notes: Vec<String>,
 }
 
-/// Cycles a second of a clock whose frequency is not given: CTF 1.8 section 8.
+/// Default frequency of a clock in cycles per second: CTF 1.8 section 8.
 pub(crate) const USUAL_FREQUENCY: u64 = 1_000_000_000;
 
 impl TraceClass {
-    /// Whether another class finds the same packets in files, and the same in each.
+    /// Whether another class finds the same packets with the same content in files.
     pub fn finds_packets_as(&self, other: &TraceClass) -> bool {
         self.uuid == other.uuid
             && self.packet_header == other.packet_header
             && self.packet_contexts().eq(other.packet_contexts())
     }
 
-    /// Sets the cycles a second of the clock that the metadata leaves out; `false` where it has clocks of its own, or
+    /// Sets the frequency of the implied clock in cycles per second. Returns `false` if the metadata has clocks, or
     /// the frequency is zero.
     pub fn imply_frequency(&mut self, frequency: u64) -> bool {
         let cycles = CycleClock::new(frequency, 0, 0).filter(|_| self.has_implied_clock);
@@ -59,11 +59,11 @@ impl TraceClass {
         true
     }
 
-    /// Adds the clock that fields called `timestamp` are values of where the metadata describes none; its index.
+    /// Adds the implied clock of fields named `timestamp` if the metadata has no clock. Returns its index.
     pub(crate) fn imply_clock(&mut self) -> usize {
         if self.clocks.is_empty() {
             let cycles = CycleClock::new(USUAL_FREQUENCY, 0, 0).expect("the frequency is not zero");
-            // As babeltrace2 calls it.
+            // babeltrace2's name for it.
             let name = "default".to_owned();
             self.clocks.push(ClockClass { name, description: String::new(), cycles, unix: false });
             self.has_implied_clock = true;
@@ -72,13 +72,13 @@ impl TraceClass {
         0
     }
 
-    /// The packet contexts of streams, by their ids, and whether they have clocks.
+    /// Packet contexts of the stream classes by id, and whether they have clocks.
     fn packet_contexts(&self) -> impl Iterator<Item = (u64, Option<&Structure>, bool)> {
         let streams = self.streams.iter();
         streams.map(|(&id, stream)| (id, stream.packet_context.as_ref(), stream.clock.is_some()))
     }
 
-    /// The text of an entry of the environment.
+    /// The text of an environment entry.
     pub fn environment_text(&self, name: &str) -> Option<&str> {
         self.environment.iter().find_map(|(entry, value)| match value {
             Environment::Text(text) if entry == name => Some(text.as_str()),
@@ -86,7 +86,7 @@ impl TraceClass {
         })
     }
 
-    /// The number of an entry of the environment.
+    /// The number of an environment entry.
     pub fn environment_integer(&self, name: &str) -> Option<i128> {
         self.environment.iter().find_map(|(entry, value)| match value {
             Environment::Integer(integer) if entry == name => Some(*integer),
@@ -95,7 +95,7 @@ impl TraceClass {
     }
 }
 
-/// A value of the environment.
+/// An environment value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Environment {
     /// A number.
@@ -107,100 +107,100 @@ pub enum Environment {
 /// A clock.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClockClass {
-    /// What the metadata calls it.
+    /// The name in the metadata.
     pub name: String,
-    /// What it is, for people.
+    /// A description for people.
     pub description: String,
-    /// How its cycles become nanoseconds.
+    /// The conversion from cycles to nanoseconds.
     pub cycles: CycleClock,
     /// Whether its origin is 1970.
     pub unix: bool,
 }
 
-/// A class of data streams.
+/// A stream class.
 #[derive(Clone, Debug, Default)]
 pub struct StreamClass {
-    /// Its id.
+    /// The id.
     pub id: u64,
-    /// Index of its clock; `None` where its events have no times.
+    /// Index of the clock; `None` for events without timestamps.
     pub clock: Option<usize>,
-    /// What each packet has after its header.
+    /// The context after each packet's header.
     pub packet_context: Option<Structure>,
-    /// What each event begins with.
+    /// The header of each event.
     pub event_header: Option<Structure>,
-    /// What each event has after its header.
+    /// The context after each event's header.
     pub common_context: Option<Structure>,
-    /// The classes of events, in order of their ids.
+    /// The event classes, by id.
     pub events: Vec<EventClass>,
 }
 
 impl StreamClass {
-    /// Whether headers of events say of which class they are.
+    /// Whether event headers contain the class id.
     pub(crate) fn tells_event_classes(&self) -> bool {
         self.event_header.as_ref().is_some_and(|header| header.has_role(Role::EventClassId))
     }
 }
 
-/// A class of events.
+/// An event class.
 #[derive(Clone, Debug, Default)]
 pub struct EventClass {
-    /// Its id.
+    /// The id.
     pub id: u64,
-    /// Its name, such as `sched_switch`; its id where it has none.
+    /// The name, such as `sched_switch`; the id if unnamed.
     pub name: String,
-    /// The tracer's level of importance, where it says so.
+    /// The log level, if given.
     pub log_level: Option<i64>,
-    /// What events of this class have after the context of their stream.
+    /// The context after the common one, specific to this class.
     pub specific_context: Option<Structure>,
-    /// What the tracepoint itself wrote.
+    /// The fields that the tracepoint recorded.
     pub payload: Option<Structure>,
 }
 
-/// Where in a packet a field can lie; the order is that of the bytes.
+/// The parts of a packet that contain fields, in the order of the bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Scope {
-    /// At the packet's beginning.
+    /// The packet's header.
     PacketHeader,
-    /// After its header.
+    /// After the packet's header.
     PacketContext,
-    /// At an event's beginning.
+    /// The event's header.
     EventHeader,
-    /// After its header: `stream.event.context`.
+    /// After the event's header: `stream.event.context`.
     CommonContext,
-    /// After that: `event.context`.
+    /// After the common context: `event.context`.
     SpecificContext,
     /// The event's own fields.
     Payload,
 }
 
-/// What an integer is for the reader itself.
+/// The purpose of an integer for the reader.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Role {
-    /// C1FC1FC1.
+    /// The magic number C1FC1FC1.
     PacketMagic,
-    /// Which class of streams the packet is of.
+    /// The id of the packet's stream class.
     StreamClassId,
-    /// Which of the streams of this class.
+    /// The id of the stream in its class.
     StreamId,
     /// Size of the packet, in bits.
     PacketTotalLength,
     /// Size of its content, in bits.
     PacketContentLength,
-    /// The clock moves to this.
+    /// The value that the clock advances to.
     Timestamp,
-    /// The clock at the packet's end; it does not move there.
+    /// The clock at the packet's end; the clock does not advance to it.
     PacketEndTimestamp,
-    /// Events that the tracer had discarded by the packet's end.
+    /// Events that the tracer had discarded in the stream by the packet's end.
     DiscardedEvents,
-    /// The packet's number in its stream.
+    /// The packet's sequence number in its stream.
     PacketSequenceNumber,
-    /// Which class of events the event is of.
+    /// The id of the event's class.
     EventClassId,
-    /// An array of sixteen bytes: the trace's UUID.
+    /// The trace's UUID, an array of sixteen bytes.
     MetadataUuid,
 }
 
-/// Which byte, and with it which bit, comes first.
+/// The order of bytes and bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ByteOrder {
     /// Least significant first.
@@ -209,10 +209,10 @@ pub enum ByteOrder {
     Big,
 }
 
-/// Where the value of an integer is kept for the fields that depend on it.
+/// Index of a stored integer value that other fields depend on.
 pub type Slot = u32;
 
-/// A class of fields.
+/// A field class.
 #[derive(Clone, Debug, PartialEq)]
 pub enum FieldClass {
     /// An integer of a fixed number of bits.
@@ -221,9 +221,9 @@ pub enum FieldClass {
     VariableInteger(VariableInteger),
     /// A binary floating-point number of 32 or 64 bits.
     Real(Real),
-    /// Text up to its NUL.
+    /// NUL-terminated text.
     String(Encoding),
-    /// Text of a known number of bytes, or less if it has a NUL.
+    /// Text of a known number of bytes, which a NUL may end early.
     Text(Encoding, Length),
     /// Bytes.
     Blob(Length, Option<Role>),
@@ -235,32 +235,32 @@ pub enum FieldClass {
     Optional(Box<Choice>),
     /// One of several fields.
     Variant(Box<Choice>),
-    /// What formats have that give fields their places.
+    /// A field of a format that gives fields offsets.
     ForeignField(Box<ForeignField>),
 }
 
 /// An integer of a fixed number of bits, up to 64.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Integer {
-    /// Where it begins, in bits: at a multiple of this.
+    /// Alignment in bits.
     pub alignment: u32,
     /// Whether it is in two's complement.
     pub signed: bool,
-    /// The order of its bytes and bits.
+    /// Order of bytes and bits.
     pub byte_order: ByteOrder,
-    /// Whether its bits are numbered from the other end than its byte order says (CTF 2's `bit-order`).
+    /// Whether its bits are numbered in the opposite order to the byte order (CTF 2's `bit-order`).
     pub reversed: bool,
-    /// Whether it is true or false rather than a number.
+    /// Whether it is a boolean.
     pub boolean: bool,
     /// Its size, base and labels.
     pub meaning: Meaning,
-    /// What it is for the reader; several are possible.
+    /// Its roles for the reader; several are possible.
     pub roles: Vec<Role>,
-    /// The clock that it is a value of, until roles are settled.
+    /// The clock it is a value of, until roles are resolved.
     pub clock: Option<String>,
-    /// CTF 1.8: an array of these is text.
+    /// CTF 1.8: the encoding, if an array of these integers is text.
     pub text: Option<Encoding>,
-    /// Where its value is kept, if some field depends on it.
+    /// The slot for its value, if another field depends on it.
     pub slot: Option<Slot>,
 }
 
@@ -271,29 +271,29 @@ pub struct VariableInteger {
     pub signed: bool,
     /// Its base and labels.
     pub meaning: Meaning,
-    /// What it is for the reader.
+    /// Its roles for the reader.
     pub roles: Vec<Role>,
-    /// Where its value is kept, if some field depends on it.
+    /// The slot for its value, if another field depends on it.
     pub slot: Option<Slot>,
 }
 
 /// A binary floating-point number: IEEE 754.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Real {
-    /// 16, 32 or 64 bits.
+    /// Size in bits: 16, 32 or 64.
     pub size: u32,
-    /// Where it begins, in bits.
+    /// Alignment in bits.
     pub alignment: u32,
-    /// The order of its bytes and bits.
+    /// Order of bytes and bits.
     pub byte_order: ByteOrder,
-    /// Whether its bits are numbered from the other end than its byte order says.
+    /// Whether its bits are numbered in the opposite order to the byte order.
     pub reversed: bool,
 }
 
-/// How text becomes bytes.
+/// A text encoding.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Encoding {
-    /// UTF-8, and ASCII.
+    /// UTF-8, including ASCII.
     #[default]
     Utf8,
     /// UTF-16.
@@ -302,30 +302,30 @@ pub enum Encoding {
     Utf32(ByteOrder),
 }
 
-/// How many elements or bytes.
+/// A number of elements or bytes.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Length {
-    /// Always as many.
+    /// A constant number.
     Static(u64),
-    /// As many as an integer says that lies before it.
+    /// The value of a preceding integer.
     Dynamic(Reference),
 }
 
-/// The integer or text that a field depends on.
+/// A reference to the field that another one depends on.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Reference {
-    /// Where to look for it; `None` from the innermost structure outwards.
+    /// The scope to search; `None` to search from the innermost structure outwards.
     pub origin: Option<Scope>,
-    /// Names of members, as the metadata writes them; `None` is the structure around (CTF 2).
+    /// Member names, as in the metadata; `None` is the parent structure (CTF 2).
     pub path: Vec<Option<String>>,
-    /// Where its value is kept; set when references are resolved.
+    /// The slot with its value; set when references are resolved.
     pub slot: Slot,
     /// Whether its value is signed; set when references are resolved.
     pub signed: bool,
 }
 
 impl Reference {
-    /// A reference that is yet to be resolved.
+    /// Creates an unresolved reference.
     pub fn new(origin: Option<Scope>, path: Vec<Option<String>>) -> Reference {
         Reference { origin, path, slot: Slot::MAX, signed: false }
     }
@@ -336,56 +336,56 @@ impl Reference {
 pub struct Structure {
     /// The members, in order.
     pub members: Vec<Member>,
-    /// Where it begins at least, in bits; as its members need it, once references are resolved.
+    /// Minimum alignment in bits; raised to that of its members when references are resolved.
     pub minimum_alignment: u32,
 }
 
 /// A member of a structure.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Member {
-    /// Its name for people.
+    /// The name for people.
     pub name: String,
-    /// Its name in the metadata, where that is another.
+    /// The name in the metadata, if different.
     pub raw_name: String,
-    /// What it is.
+    /// The class.
     pub class: FieldClass,
 }
 
 /// Elements of one class.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Array {
-    /// How many.
+    /// The length.
     pub length: Length,
-    /// Of what class.
+    /// The class of the elements.
     pub element: FieldClass,
-    /// Where it begins at least, in bits.
+    /// Minimum alignment in bits.
     pub minimum_alignment: u32,
 }
 
-/// A field whose class depends on an integer.
+/// A field whose class an integer selects.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Choice {
-    /// The integer.
+    /// The selecting integer.
     pub selector: Reference,
-    /// What it selects from.
+    /// The options.
     pub options: Vec<ChoiceOption>,
 }
 
-/// One of the classes that a field can have.
+/// An option of a choice.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ChoiceOption {
-    /// Its name for people.
+    /// The name for people.
     pub name: String,
-    /// Its name in the metadata: in CTF 1.8 the label of the values that select it.
+    /// The name in the metadata. In CTF 1.8, the label of the values that select it.
     pub raw_name: String,
-    /// The values that select it; of CTF 1.8, set when references are resolved.
+    /// The values that select it. For CTF 1.8, set when references are resolved.
     pub ranges: Vec<(i128, i128)>,
-    /// What it is.
+    /// The class.
     pub class: FieldClass,
 }
 
 impl Integer {
-    /// An unsigned little-endian integer that begins at a byte and on which nothing depends.
+    /// An unsigned, byte-aligned, little-endian integer without a role or slot.
     pub(crate) fn plain(meaning: Meaning) -> Integer {
         Integer {
             alignment: 8,
@@ -401,7 +401,7 @@ impl Integer {
         }
     }
 
-    /// How it lies in its bits.
+    /// The bit layout.
     #[inline]
     pub(super) fn layout(&self) -> Layout {
         let (size, order) = (self.meaning.size, self.byte_order);
@@ -410,7 +410,7 @@ impl Integer {
 }
 
 impl Real {
-    /// How its bits lie.
+    /// The bit layout.
     #[inline]
     pub(super) fn layout(&self) -> Layout {
         Layout { size: self.size, signed: false, order: self.byte_order, reversed: self.reversed }
@@ -430,7 +430,7 @@ impl FieldClass {
         }
     }
 
-    /// Where the field begins, in bits: at a multiple of this. That of a variant depends on the option.
+    /// Alignment in bits. A variant's alignment depends on the selected option.
     pub fn alignment(&self) -> u32 {
         match self {
             FieldClass::Integer(integer) => integer.alignment,
@@ -448,12 +448,12 @@ impl FieldClass {
 }
 
 impl Structure {
-    /// Whether a field in it has a role, however deep it lies.
+    /// Whether a field at any depth has a role.
     pub(crate) fn has_role(&self, role: Role) -> bool {
         self.members.iter().any(|member| member.class.has_role(role))
     }
 
-    /// That of the member that needs the most.
+    /// The largest alignment of its members.
     pub fn alignment(&self) -> u32 {
         let members = self.members.iter().map(|member| member.class.alignment());
         members.max().unwrap_or(1).max(self.minimum_alignment)
@@ -461,7 +461,7 @@ impl Structure {
 }
 
 impl Array {
-    /// That of its elements, even where there are none.
+    /// The alignment of its elements, even if it is empty.
     pub fn alignment(&self) -> u32 {
         self.element.alignment().max(self.minimum_alignment)
     }

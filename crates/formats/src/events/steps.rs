@@ -1,7 +1,7 @@
-//! How long are these fields? The part of reading that every event needs.
+//! Computes the length of fields, which reading every event needs.
 //!
-//! A structure is compiled once into steps. Whatever has a fixed size becomes one addition, alignment too where
-//! the position is known modulo enough bits; what is left are strings, lengths and selectors.
+//! A structure is compiled once into steps. Fields of fixed size become one addition, including alignment if enough
+//! low bits of the position are known. Strings, lengths and selectors remain as steps.
 
 use std::{cell::Cell, fmt};
 
@@ -10,16 +10,16 @@ use super::{
     schema::{Choice, Encoding, FieldClass, Integer, Length, Slot, Structure},
 };
 
-/// Why fields can't be read.
+/// Why fields cannot be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Trouble {
-    /// They go on behind the end of the packet's content.
+    /// They extend beyond the end of the packet's content.
     CutShort,
-    /// A length that the packet has no room for.
+    /// A length that exceeds the packet.
     TooLong(u64),
-    /// No option of a variant is selected by this value.
+    /// The value selects no option of a variant.
     NoOption(i128),
-    /// A variable-length integer of more than 64 bits.
+    /// A variable-length integer exceeds 64 bits.
     TooWide,
 }
 
@@ -34,7 +34,7 @@ impl fmt::Display for Trouble {
     }
 }
 
-/// The values of the integers that others depend on.
+/// Values of the integers that other fields depend on.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Slots(Vec<Cell<u64>>);
 
@@ -53,7 +53,7 @@ impl Slots {
         self.0[slot as usize].get()
     }
 
-    /// A value as a selector of this sign.
+    /// A value as a selector, signed or unsigned.
     #[inline]
     pub(crate) fn selector(&self, slot: Slot, signed: bool) -> i128 {
         let value = self.get(slot);
@@ -61,10 +61,10 @@ impl Slots {
     }
 }
 
-/// Elements without a size that arrays may have, however small the packet is: a few bytes could stand for any number.
+/// Limit on array elements of size zero, however small the packet is: a few bytes could claim any number.
 const SIZELESS: u64 = 1 << 12;
 
-/// The bytes of a packet and the end of its content, in bits.
+/// The bytes of a packet, and the end of its content in bits.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Content<'a> {
     pub(crate) bytes: &'a [u8],
@@ -72,26 +72,26 @@ pub(crate) struct Content<'a> {
 }
 
 impl<'a> Content<'a> {
-    /// Whether bits from `at` on are there.
+    /// Checks that `size` bits at `at` are within the content.
     #[inline]
     pub(crate) fn has(&self, at: u64, size: u64) -> Result<(), Trouble> {
         if at.saturating_add(size) <= self.end { Ok(()) } else { Err(Trouble::CutShort) }
     }
 
-    /// The bytes of the content from a bit on, which is the first of a byte.
+    /// The bytes of the content from a byte-aligned bit on.
     #[inline]
     pub(crate) fn bytes_from(&self, at: u64) -> &'a [u8] {
         let end = ((self.end / 8) as usize).min(self.bytes.len());
         self.bytes.get(((at / 8) as usize).min(end)..end).unwrap_or_default()
     }
 
-    /// How many elements arrays may have from `at` on, those of nested arrays and those without a size too.
+    /// Limit on the number of array elements from `at` on, including nested and zero-size ones.
     #[inline]
     pub(crate) fn room(&self, at: u64) -> u64 {
         self.end.saturating_sub(at).saturating_mul(8).max(SIZELESS)
     }
 
-    /// The length in bytes of text up to its NUL, and with it.
+    /// The length in bytes of NUL-terminated text, without and with the NUL.
     #[inline]
     pub(crate) fn terminated(&self, at: u64, encoding: Encoding) -> Result<(usize, usize), Trouble> {
         let length = nul(self.bytes_from(at), encoding);
@@ -99,7 +99,7 @@ impl<'a> Content<'a> {
     }
 }
 
-/// Where text ends at its NUL, if it has one.
+/// The offset of the NUL, if there is one.
 #[inline]
 pub(crate) fn nul(bytes: &[u8], encoding: Encoding) -> Option<usize> {
     match unit(encoding) {
@@ -110,7 +110,7 @@ pub(crate) fn nul(bytes: &[u8], encoding: Encoding) -> Option<usize> {
     }
 }
 
-/// Bytes in the smallest unit of an encoding.
+/// Bytes per code unit of an encoding.
 fn unit(encoding: Encoding) -> usize {
     match encoding {
         Encoding::Utf8 => 1,
@@ -119,29 +119,29 @@ fn unit(encoding: Encoding) -> usize {
     }
 }
 
-/// One step over fields, and what comes behind it that has a fixed size.
+/// A step over fields, and the fixed number of bits after it.
 #[derive(Clone, Debug)]
 struct Step {
     over: Over,
     bits: u64,
 }
 
-/// What has no fixed size, or is needed by what comes behind.
+/// A field of variable size, or one that a later field depends on.
 #[derive(Clone, Debug)]
 enum Over {
-    /// To a multiple of this many bits.
+    /// Aligns to a multiple of this many bits.
     Align(u32),
-    /// An integer whose value is kept.
+    /// An integer whose value is stored.
     Keep { slot: Slot, layout: Layout },
-    /// A LEB128 integer, whose value may be kept.
+    /// A LEB128 integer whose value may be stored.
     Variable { slot: Option<Slot>, signed: bool },
-    /// Text and its NUL.
+    /// NUL-terminated text.
     Terminated(Encoding),
-    /// As many elements as a slot says: each but the last takes `stride` bits, the last takes `last`.
+    /// An array whose length is in a slot. Each element but the last takes `stride` bits, the last takes `last`.
     Repeat { slot: Slot, stride: u64, last: u64 },
-    /// Elements that must be stepped over one by one.
+    /// An array whose elements are stepped over one by one.
     Loop { count: Count, body: Steps },
-    /// The option that is selected, if any is; where it is optional, nothing need be.
+    /// The selected option. If `optional`, there may be none.
     Select { slot: Slot, signed: bool, optional: bool, arms: Vec<(Vec<(i128, i128)>, Steps)> },
 }
 
@@ -151,16 +151,17 @@ enum Count {
     Slot(Slot),
 }
 
-/// Steps over fields.
+/// Compiled steps over fields.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Steps {
-    /// The size of what comes first, in bits. Mostly that is all.
+    /// Fixed number of bits before the first step. Most structures have no steps.
     bits: u64,
     steps: Box<[Step]>,
 }
 
 impl Steps {
-    /// Over a structure that begins at a position of which `known` is known; and what is known of its end.
+    /// Compiles the steps over a structure at a position of which `known` is known. Returns them with what is known
+    /// of its end.
     pub(crate) fn of(structure: Option<&Structure>, known: Known) -> (Steps, Known) {
         let mut compiler = Compiler::new(known);
         if let Some(structure) = structure {
@@ -170,7 +171,7 @@ impl Steps {
         (compiler.finish(), known)
     }
 
-    /// Up to a member of a structure, which begins right there.
+    /// Compiles the steps up to a member of a structure, which begins right there.
     pub(crate) fn up_to(structure: &Structure, member: usize, known: Known) -> Steps {
         let mut compiler = Compiler::new(known);
         compiler.align(structure.alignment());
@@ -181,13 +182,13 @@ impl Steps {
         compiler.finish()
     }
 
-    /// The number of bits, where it is always the same.
+    /// The number of bits, if it is fixed.
     #[inline]
     pub(crate) fn fixed(&self) -> Option<u64> {
         self.steps.is_empty().then_some(self.bits)
     }
 
-    /// Where the fields end that begin at `at`. That may lie behind the content's end.
+    /// Where the fields end that begin at `at`. The result may exceed the content.
     #[inline]
     pub(crate) fn run(&self, content: Content<'_>, at: u64, slots: &Slots) -> Result<u64, Trouble> {
         let at = at.saturating_add(self.bits);
@@ -255,7 +256,7 @@ pub(crate) fn within(ranges: &[(i128, i128)], value: i128) -> bool {
     ranges.iter().any(|&(from, to)| from <= value && value <= to)
 }
 
-/// A LEB128 integer, and its length in bytes.
+/// Reads a LEB128 integer. Returns its value and length in bytes.
 pub(crate) fn variable(content: Content<'_>, at: u64, signed: bool) -> Result<(u64, usize), Trouble> {
     let bytes = content.bytes_from(at);
     bits::leb128(bytes, signed).ok_or(if bytes.len() < 10 { Trouble::CutShort } else { Trouble::TooWide })
@@ -283,7 +284,7 @@ fn each(
     Ok(at)
 }
 
-/// What is known of a position: its remainder modulo a power of two.
+/// Partial knowledge of a position: its remainder modulo a power of two.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Known {
     modulus: u64,
@@ -291,31 +292,31 @@ pub(crate) struct Known {
 }
 
 impl Known {
-    /// Nothing.
+    /// Nothing is known.
     pub(crate) const NOTHING: Known = Known { modulus: 1, remainder: 0 };
 
-    /// A multiple of this.
+    /// A multiple of `alignment`.
     pub(crate) fn aligned(alignment: u32) -> Known {
         Known { modulus: u64::from(alignment), remainder: 0 }
     }
 
-    /// After so many bits.
+    /// The position `bits` bits later.
     pub(crate) fn after(self, bits: u64) -> Known {
         Known { remainder: self.remainder.wrapping_add(bits) & (self.modulus - 1), ..self }
     }
 
-    /// Its remainder modulo a smaller power of two, if so much is known.
+    /// The remainder modulo a smaller power of two, if known.
     pub(crate) fn modulo(self, modulus: u32) -> Option<u64> {
         let modulus = u64::from(modulus);
         (modulus <= self.modulus).then_some(self.remainder & (modulus - 1))
     }
 
-    /// The bits from there to the next multiple of this, if so much is known.
+    /// The padding in bits to a multiple of `alignment`, if known.
     pub(crate) fn padding(self, alignment: u32) -> Option<u64> {
         Some(self.modulo(alignment)?.wrapping_neg() & (u64::from(alignment) - 1))
     }
 
-    /// What is known of one of two positions.
+    /// What holds for both positions.
     pub(crate) fn or(self, other: Known) -> Known {
         let mut modulus = self.modulus.min(other.modulus);
         while modulus > 1 && (self.remainder ^ other.remainder) & (modulus - 1) != 0 {
@@ -324,7 +325,7 @@ impl Known {
         Known { modulus, remainder: self.remainder & (modulus - 1) }
     }
 
-    /// What is left to know after any number of parts of this size.
+    /// What holds after any number of elements of this size.
     fn after_many(self, bits: u64) -> Known {
         let modulus = if bits == 0 { self.modulus } else { self.modulus.min(1 << bits.trailing_zeros()) };
         Known { modulus, remainder: self.remainder & (modulus - 1) }
@@ -333,7 +334,7 @@ impl Known {
 
 struct Compiler {
     known: Known,
-    /// What comes before the first step.
+    /// Bits before the first step.
     bits: u64,
     steps: Vec<Step>,
 }

@@ -1,4 +1,4 @@
-//! A trace: its streams, put together from files, and the packets of each in order.
+//! A trace: the streams combined from its files, and the packets of each in order.
 
 use std::{collections::BTreeMap, ops::Range};
 
@@ -19,91 +19,91 @@ use super::{
     steps::{Content, Slots},
 };
 
-/// A file of a trace's folder.
+/// A file in a trace's folder.
 #[derive(Clone, Debug)]
 pub struct DataFile<'a> {
-    /// Its path, for people.
+    /// The path, for people.
     pub name: String,
     /// Its bytes.
     pub bytes: &'a [u8],
-    /// LTTng's index of it, where there is one.
+    /// The file's LTTng index, if it exists.
     pub index: Option<&'a [u8]>,
 }
 
-/// A trace whose packets are known, and whose events can be read.
+/// A trace with known packets, ready to read events from.
 #[derive(Debug)]
 pub struct Trace<'a> {
-    /// Its name for people: the folder that it came from.
+    /// The name for people: the trace's folder.
     pub name: String,
-    /// Its metadata.
+    /// The metadata.
     pub class: TraceClass,
     plans: Plans,
-    /// Its streams, in order of class and id.
+    /// The streams, by class and id.
     pub streams: Vec<Stream<'a>>,
-    /// The files that it was read from.
+    /// The source files.
     pub files: Vec<DataFile<'a>>,
-    /// What of its files can't be read.
+    /// Unreadable parts of the files.
     pub loss: Vec<Loss>,
-    /// What was made of some of its files: their names, and a sentence.
+    /// Notes on some files: file name and sentence.
     pub notes: Vec<(String, String)>,
-    /// How its events are found.
+    /// How events are located in packets.
     pub(super) framing: Framing,
 }
 
 /// A stream of events from one source.
 #[derive(Clone, Debug)]
 pub struct Stream<'a> {
-    /// The id of its class.
+    /// The class id.
     pub class: u64,
-    /// Its own id, where it has one.
+    /// The stream id, if it has one.
     pub id: Option<u64>,
-    /// Its name for people: that of its first file.
+    /// The name for people: that of its first file.
     pub name: String,
     /// Its packets, in order.
     pub packets: Vec<StreamPacket<'a>>,
-    /// Whether packets only know their beginning from the events before them, so that each had to be read.
+    /// Whether the begin times of packets depend on the events before them, so that every packet had to be read once.
     pub had_pre_pass: bool,
-    /// A number that its events have in common, and where it is kept.
+    /// A number common to all events, and its slot.
     pub number: Option<(Slot, u64)>,
 }
 
-/// A packet in its stream.
+/// A packet of a stream.
 #[derive(Clone, Debug)]
 pub struct StreamPacket<'a> {
-    /// Index of its file.
+    /// Index of the file.
     pub file: usize,
     /// Its bytes.
     pub bytes: &'a [u8],
-    /// What it says of itself.
+    /// The parsed header and context.
     pub packet: Packet,
-    /// The clock before it.
+    /// The clock before the packet.
     pub clock: u64,
-    /// When it begins.
+    /// Begin time.
     pub begin: Option<OriginNanos>,
-    /// When it ends.
+    /// End time.
     pub end: Option<OriginNanos>,
-    /// Events that were discarded between the end of the packet before it, and its own.
+    /// Events discarded between the end of the previous packet and the end of this one.
     pub events_lost: u64,
-    /// Packets that are missing before it.
+    /// Packets missing before this one.
     pub packets_lost: u64,
-    /// Of perf: where in `bytes` records of these times are; empty where they fill them.
+    /// For perf: ranges of `bytes` with the records of this packet; empty if all of `bytes` belongs to it.
     pub pieces: Vec<Range<usize>>,
 }
 
 impl<'a> Trace<'a> {
-    /// A trace whose streams somebody else puts together.
+    /// Creates a trace whose streams the caller adds.
     pub fn without_streams(name: String, class: TraceClass, files: Vec<DataFile<'a>>) -> Trace<'a> {
         Trace::framed(name, class, Vec::new(), files, Framing::Ctf)
     }
 
-    /// Puts a trace together from its metadata and all of its other files.
+    /// Combines a trace from its metadata and its other files.
     pub fn new(name: String, class: TraceClass, files: Vec<DataFile<'a>>) -> Trace<'a> {
         let packets = files.iter().map(|file| FilePackets::read(&class, file, &|_| ())).collect();
         let plans = Plans::new(&class);
         Trace::of_packets(name, (class, plans), files, packets)
     }
 
-    /// The same where the packets of each file are known, and the plans of its metadata are compiled.
+    /// As [`Trace::new`], with packets already read and plans already compiled.
     pub fn of_packets(
         name: String,
         (class, plans): (TraceClass, Plans),
@@ -139,7 +139,7 @@ impl<'a> Trace<'a> {
         trace
     }
 
-    /// A trace of another format whose classes, streams and packets are known.
+    /// Creates a trace of another format from known classes, streams and packets.
     pub(crate) fn framed(
         name: String,
         class: TraceClass,
@@ -164,8 +164,8 @@ impl<'a> Trace<'a> {
         stream
     }
 
-    /// Sets the clock before each packet. Where packets do not say all of it, their events are stepped over: the
-    /// lowest and the highest cycle of those of each packet.
+    /// Sets the clock before each packet. If the packets contain only a part of it, reads all events once, and
+    /// returns the lowest and highest cycle of each packet.
     fn clocks(&self, stream: &mut Stream<'a>) -> Vec<Option<(u64, u64)>> {
         let class = self.stream_class(stream);
         let full = |packet: &StreamPacket<'_>| packet.packet.begin.is_some_and(|(_, size)| size >= 64);
@@ -191,7 +191,7 @@ impl<'a> Trace<'a> {
         spans
     }
 
-    /// Sets when packets begin and end: as they say, or as their events do.
+    /// Sets the begin and end times of packets from the packets, or else from their events.
     fn times(&self, stream: &mut Stream<'a>, spans: &[Option<(u64, u64)>]) {
         let Some(clock) = self.clock(stream) else { return };
         stream.packets.iter_mut().for_each(|packet| packet.set_times(clock));
@@ -202,7 +202,7 @@ impl<'a> Trace<'a> {
         }
     }
 
-    /// What it was read from.
+    /// The name of the format.
     pub fn format(&self) -> &'static str {
         match self.framing {
             Framing::Ctf if self.class.version == 2 => "CTF 2",
@@ -217,7 +217,7 @@ impl<'a> Trace<'a> {
         self.class.streams.get(&stream.class).expect("packets of other classes are no packets of this trace")
     }
 
-    /// The plan that its events are read by.
+    /// The plan for a stream's events.
     pub fn plan(&self, stream: &Stream<'a>) -> &StreamPlan {
         self.plans.get(stream.class)
     }
@@ -227,7 +227,7 @@ impl<'a> Trace<'a> {
         Some(self.class.clocks.get(self.stream_class(stream).clock?)?.cycles)
     }
 
-    /// Tells a sink the fields of a packet's header or context; those before one that can't be read.
+    /// Passes the fields of a packet's header or context to a sink, up to the first unreadable one.
     pub(crate) fn tell_packet(
         &self,
         stream: &Stream<'a>,
@@ -247,7 +247,7 @@ impl<'a> Trace<'a> {
             let Some(structure) = structure else { continue };
             let end = match root == scope {
                 true => Walk::new(content, at, &slots, sink).root(structure, at),
-                // What the context depends on may lie in the header.
+                // The context may depend on fields of the header.
                 false => Walk::new(content, at, &slots, &mut ignore).root(structure, at),
             };
             let Ok(end) = end else { return };
@@ -255,17 +255,17 @@ impl<'a> Trace<'a> {
         }
     }
 
-    /// Something that reads packets of a stream.
+    /// Creates a reader for packets of a stream.
     pub fn reader(&self, stream: &Stream<'a>) -> Reader<'_, 'a> {
         Reader::new(&self.class, self.stream_class(stream), self.plan(stream))
     }
 
-    /// Looks for a field of events of a class by its name, or by its names from the outside in.
+    /// Finds a field of an event class by its name, or by its path of names, outermost first.
     pub fn find(&self, stream: &Stream<'a>, event: &EventClass, names: &[&str]) -> Option<FieldPath> {
         self.find_in(stream, event, &event.payload, names)
     }
 
-    /// The same in its contexts alone: where the payload has a field of the same name, it stays hidden behind that.
+    /// As [`Trace::find`], in the contexts only. Finds a context field that a payload field of the same name hides.
     pub fn find_context(&self, stream: &Stream<'a>, event: &EventClass, names: &[&str]) -> Option<FieldPath> {
         self.find_in(stream, event, &None, names)
     }
@@ -277,12 +277,12 @@ impl<'a> Trace<'a> {
         payload: &Option<Structure>,
         names: &[&str],
     ) -> Option<FieldPath> {
-        // What else finds events may place them otherwise than the plan.
+        // Other framings may place events differently from the plan.
         let plan = matches!(self.framing, Framing::Ctf).then(|| self.plan(stream));
         find(&self.class, self.stream_class(stream), plan, event, payload, names)
     }
 
-    /// First and last time of packets, as far as they tell.
+    /// The first and last time of any packet.
     pub fn span(&self) -> Option<(OriginNanos, OriginNanos)> {
         let packets = self.streams.iter().flat_map(|stream| &stream.packets);
         let times = packets.flat_map(|packet| [packet.begin, packet.end]).flatten();
@@ -293,7 +293,7 @@ impl<'a> Trace<'a> {
     }
 }
 
-/// What makes packets parts of one stream. Without an id, the file does.
+/// The identity of a stream. Packets without a stream id belong to the stream of their file.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct StreamKey {
     class: u64,
@@ -312,7 +312,7 @@ impl StreamKey {
 }
 
 impl<'a> StreamPacket<'a> {
-    /// Bytes that are read for its events.
+    /// Bytes to read for its events.
     pub fn size(&self) -> u64 {
         match self.pieces.as_slice() {
             [] => self.bytes.len() as u64,
@@ -320,7 +320,7 @@ impl<'a> StreamPacket<'a> {
         }
     }
 
-    /// When it begins and ends, once the clock before it is known.
+    /// Sets the begin and end times, once the clock before the packet is known.
     pub(super) fn set_times(&mut self, clock: CycleClock) {
         let begin = self.packet.begin.map(|(value, size)| advance(self.clock, value, size));
         let end = self.packet.end.map(|(value, size)| advance(begin.unwrap_or(self.clock), value, size));
@@ -344,8 +344,8 @@ impl<'a> StreamPacket<'a> {
     }
 }
 
-/// Puts packets of several files in order, and drops those that are there twice, as in overlapping snapshots.
-/// Those of one file are in the order in which the tracer wrote them.
+/// Sorts packets of several files and drops duplicates, as in overlapping snapshots. Packets of a single file are
+/// already in the tracer's order.
 fn in_order(mut packets: Vec<StreamPacket<'_>>) -> Vec<StreamPacket<'_>> {
     let first = packets[0].file;
     if packets.iter().all(|packet| packet.file == first) {
@@ -367,8 +367,8 @@ fn in_order(mut packets: Vec<StreamPacket<'_>>) -> Vec<StreamPacket<'_>> {
     packets
 }
 
-/// Counters of what a tracer lost, as they stood at the packet before. One that goes backwards, as LTTng's
-/// sometimes does, tells of no loss, and neither does its way back to where it was.
+/// Loss counters at the previous packet. A counter that goes backwards, as LTTng's sometimes does, reports no loss,
+/// neither then nor on its way back up.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Counters {
     most: Option<u64>,
@@ -376,7 +376,7 @@ pub(super) struct Counters {
 }
 
 impl Counters {
-    /// Counts what was lost up to the end of the next packet.
+    /// Computes the losses up to the end of the next packet.
     pub(super) fn count(&mut self, packet: &mut StreamPacket<'_>) {
         if let Some((count, size)) = packet.packet.discarded {
             packet.events_lost = ahead(self.most.unwrap_or(0), count, size);
@@ -391,11 +391,11 @@ impl Counters {
     }
 }
 
-/// Counters of fewer bits only go forward. They wrap after a few hundred events or packets, so that a step over half
-/// of their range is no sign of one that goes back; only LTTng's are known to do that, which have 32 or 64 bits.
+/// Counters below this size never go backwards. They wrap after a few hundred events or packets, so a step over half
+/// of their range does not mean a step back. Only LTTng's counters, which have 32 or 64 bits, are known to go back.
 const WIDE: u32 = 32;
 
-/// How far a counter of so many bits went from one value to the next; 0 where it went back.
+/// The increase of a counter of `size` bits; 0 if it went backwards.
 fn ahead(from: u64, to: u64, size: u32) -> u64 {
     let mask = u64::MAX >> (64 - size);
     let step = to.wrapping_sub(from) & mask;

@@ -1,4 +1,4 @@
-//! What describes the events: the same in a trace.dat and in perf's section of tracing data.
+//! The description of events, which trace.dat and the tracing data section of perf.data share.
 //!
 //! Source: trace-cmd.dat.v6(5) and trace-cmd.dat.v7(5), "HEADER INFO", "FTRACE EVENT FORMATS",
 //! "EVENT FORMATS", "KALLSYMS INFORMATION", "TRACE_PRINTK INFORMATION".
@@ -7,23 +7,23 @@ use hodo_bytes::{Cursor, Eof};
 
 use crate::error::{Error, ErrorKind};
 
-/// First bytes of a trace.dat and of perf's tracing data.
+/// Magic number of trace.dat and of perf's tracing data.
 pub(crate) const MARK: &[u8] = b"\x17\x08\x44tracing";
 
-/// What follows the mark.
+/// The header after the magic number.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Initial<'a> {
     /// `6`, `7`; perf writes `0.5` or `0.6`.
     pub(crate) version: &'a [u8],
-    /// Bytes of a page of the traced machine.
+    /// Page size of the traced machine in bytes.
     pub(crate) page_size: u32,
 }
 
 impl<'a> Initial<'a> {
-    /// Reads it, and moves the cursor behind it.
+    /// Reads the header, and moves the cursor past it.
     ///
     /// # Errors
-    /// Another mark, a big-endian machine, an end of the input.
+    /// A wrong magic number, a big-endian machine, or the end of the input.
     pub(crate) fn read(cursor: &mut Cursor<'a>) -> Result<Initial<'a>, Error> {
         let at = cursor.offset();
         let cut = |eof| Error::cut_short("trace.dat header", eof);
@@ -40,21 +40,21 @@ impl<'a> Initial<'a> {
     }
 }
 
-/// The description of events, as texts.
+/// The description of events, as unparsed text.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Description<'a> {
-    /// `events/header_page`: where the parts of a page's header are.
+    /// `events/header_page`: the layout of a page's header.
     pub(crate) header_page: &'a [u8],
-    /// System and format file of each class of events; ftrace's own come first.
+    /// System and format file of each event class, ftrace's own first.
     pub(crate) formats: Vec<(&'a [u8], &'a [u8])>,
     /// `/proc/kallsyms`.
     pub(crate) symbols: &'a [u8],
-    /// `printk_formats`: texts of the kernel by their addresses.
+    /// `printk_formats`: kernel strings by address.
     pub(crate) texts: &'a [u8],
 }
 
 impl<'a> Description<'a> {
-    /// Reads all of it, one part after the other, as version 6 has it.
+    /// Reads all sections in the order of version 6.
     pub(crate) fn read(&mut self, cursor: &mut Cursor<'a>) -> Result<(), Eof> {
         self.read_headers(cursor)?;
         self.read_own_formats(cursor)?;
@@ -63,7 +63,7 @@ impl<'a> Description<'a> {
         self.read_texts(cursor)
     }
 
-    /// The texts header_page and header_event.
+    /// Reads header_page and header_event.
     pub(crate) fn read_headers(&mut self, cursor: &mut Cursor<'a>) -> Result<(), Eof> {
         cursor.c_string();
         self.header_page = long_sized(cursor)?;
@@ -71,7 +71,7 @@ impl<'a> Description<'a> {
         long_sized(cursor).map(drop)
     }
 
-    /// u32 count; as many formats of ftrace's own events.
+    /// Reads u32 count, then the format files of ftrace's own events.
     pub(crate) fn read_own_formats(&mut self, cursor: &mut Cursor<'a>) -> Result<(), Eof> {
         for _ in 0..cursor.u32()? {
             self.formats.push((b"ftrace", long_sized(cursor)?));
@@ -79,7 +79,7 @@ impl<'a> Description<'a> {
         Ok(())
     }
 
-    /// u32 count; each: name of the system, u32 count, as many formats.
+    /// Reads u32 count, then for each system: name, u32 count, format files.
     pub(crate) fn read_formats(&mut self, cursor: &mut Cursor<'a>) -> Result<(), Eof> {
         for _ in 0..cursor.u32()? {
             let system = cursor.c_string();
@@ -90,26 +90,26 @@ impl<'a> Description<'a> {
         Ok(())
     }
 
-    /// u32 size; as many bytes of text.
+    /// Reads u32 size, then the text.
     pub(crate) fn read_symbols(&mut self, cursor: &mut Cursor<'a>) -> Result<(), Eof> {
         self.symbols = sized(cursor)?;
         Ok(())
     }
 
-    /// u32 size; as many bytes of text.
+    /// Reads u32 size, then the text.
     pub(crate) fn read_texts(&mut self, cursor: &mut Cursor<'a>) -> Result<(), Eof> {
         self.texts = sized(cursor)?;
         Ok(())
     }
 }
 
-/// u32 size; as many bytes.
+/// Reads u32 size, then the bytes.
 fn sized<'a>(cursor: &mut Cursor<'a>) -> Result<&'a [u8], Eof> {
     let size = cursor.u32()?;
     cursor.take(usize::try_from(size).unwrap_or(usize::MAX))
 }
 
-/// u64 size; as many bytes.
+/// Reads u64 size, then the bytes.
 pub(crate) fn long_sized<'a>(cursor: &mut Cursor<'a>) -> Result<&'a [u8], Eof> {
     let size = cursor.u64()?;
     cursor.take(usize::try_from(size).unwrap_or(usize::MAX))

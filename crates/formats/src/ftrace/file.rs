@@ -1,9 +1,9 @@
-//! trace.dat: its sections, of version 6 (one after the other) and version 7 (found through options).
+//! The sections of a trace.dat, version 6 (sequential) and version 7 (located through options).
 //!
 //! ```text
 //! 6:  initial, description, u64 size and names of threads, u32 CPUs, ["options  ", options], "flyrecord",
-//!     a place for each CPU; pages
-//! 7:  initial, compression, place of the options; sections, each with a header and maybe compressed
+//!     offset and size for each CPU; pages
+//! 7:  initial, compression, offset of the options; sections, each with a header and optionally compressed
 //! ```
 //!
 //! Sources: trace-cmd.dat.v6(5), trace-cmd.dat.v7(5).
@@ -21,43 +21,43 @@ use crate::{
     error::{Error, ErrorKind},
 };
 
-/// A trace.dat.
+/// A parsed trace.dat.
 #[derive(Clone, Debug)]
 pub(super) struct File<'a> {
     pub(super) initial: Initial<'a>,
     pub(super) description: Description<'a>,
-    /// Names of threads, a line each: `23809 bash`.
+    /// Thread names, one per line: `23809 bash`.
     pub(super) threads: &'a [u8],
     pub(super) options: Options<'a>,
-    /// The buffers of the top instance and of others, with trace or without.
+    /// The buffers of the top instance and of the others, including empty ones.
     pub(super) buffers: Vec<Buffer<'a>>,
 }
 
-/// What the options say.
+/// The parsed options.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Options<'a> {
     /// Microseconds from the clock's zero to 1970, as text: `0x…`.
     pub(super) date: Option<&'a [u8]>,
-    /// Nanoseconds to be added to all times, as text.
+    /// Nanoseconds to add to all timestamps, as text.
     pub(super) offset: Option<&'a [u8]>,
-    /// Multiplier, shift and offset that make nanoseconds of ticks of the TSC.
+    /// Multiplier, shift and offset that convert TSC ticks to nanoseconds.
     pub(super) tsc: Option<(u32, u32, u64)>,
     /// The traced system: `uname`.
     pub(super) system: Option<&'a [u8]>,
-    /// The version of trace-cmd.
+    /// The trace-cmd version.
     pub(super) recorder: Option<&'a [u8]>,
-    /// Whether times should be shifted to those of a host.
+    /// Whether the file asks for timestamps to be shifted to a host's.
     pub(super) is_guest: bool,
 }
 
-/// The buffer of an instance.
+/// The trace buffer of an instance.
 #[derive(Clone, Debug)]
 pub(super) struct Buffer<'a> {
-    /// The instance's name; empty for the top one.
+    /// The instance's name; empty for the top instance.
     pub(super) name: &'a [u8],
-    /// The clock: `mono`, or `[local] global …` with the chosen one in brackets.
+    /// The clock: `mono`, or `[local] global …` with the selected one in brackets.
     pub(super) clock: &'a [u8],
-    /// Bytes of a page.
+    /// Page size in bytes.
     pub(super) page_size: u32,
     /// The CPUs.
     pub(super) cpus: Vec<Cpu<'a>>,
@@ -67,21 +67,21 @@ pub(super) struct Buffer<'a> {
 #[derive(Clone, Debug)]
 pub(super) struct Cpu<'a> {
     pub(super) number: u32,
-    /// Runs of pages; each begins with a page.
+    /// Page ranges; each begins with a page.
     pub(super) runs: Vec<Run<'a>>,
-    /// Why the rest is missing, if it is.
+    /// Bytes and reason of the missing rest.
     pub(super) missing: Option<(Range<u64>, String)>,
 }
 
-/// Pages that lie behind each other.
+/// Contiguous pages.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Run<'a> {
-    /// Where they, or what they were unpacked from, begin in the file.
+    /// File offset of the pages, or of the compressed data they come from.
     pub(super) offset: u64,
     pub(super) bytes: &'a [u8],
 }
 
-/// Numbers of options, of both versions.
+/// Option numbers of both versions.
 mod option {
     pub(super) const DONE: u16 = 0;
     pub(super) const DATE: u16 = 1;
@@ -101,13 +101,13 @@ mod option {
     pub(super) const BUFFER_TEXT: u16 = 22;
 }
 
-/// What comes before the places of CPUs.
+/// The marker before the CPUs' offsets.
 const RECORDS: &[u8; 10] = b"flyrecord\0";
 const LATENCY: &[u8; 10] = b"latency  \0";
 const OPTIONS: &[u8; 10] = b"options  \0";
-/// Sections of options that a file may have; more could only lead round in circles.
+/// Limit on option sections; more would only mean a cycle.
 const MOST_SECTIONS: usize = 1 << 10;
-/// Flag of a section: it is compressed.
+/// Section flag: compressed.
 const COMPRESSED: u16 = 1;
 
 fn cut(eof: Eof) -> Error {
@@ -119,10 +119,10 @@ fn unsupported(at: u64, what: &'static str, help: &'static str) -> Error {
 }
 
 impl<'a> File<'a> {
-    /// Reads all that describes the trace. Missing pages are no error.
+    /// Reads everything that describes the trace. Missing pages are not an error.
     ///
     /// # Errors
-    /// A file of another kind, and a description that is cut short or impossible.
+    /// A file of another kind, or a description that is cut short or invalid.
     pub(super) fn open(input: &Input<'a>) -> Result<File<'a>, Error> {
         let mut cursor = Cursor::new(input.bytes, 0);
         let initial = Initial::read(&mut cursor)?;
@@ -184,7 +184,7 @@ impl<'a> File<'a> {
         Ok(self)
     }
 
-    /// For each CPU u64 offset and u64 size; then u64 size and text of the clock.
+    /// Reads u64 offset and u64 size for each CPU, then u64 size and text of the clock.
     fn buffer_6(
         &self,
         input: &Input<'a>,
@@ -262,7 +262,7 @@ impl<'a> File<'a> {
     }
 }
 
-/// What helps where a file is packed in a way that nothing here unpacks.
+/// The advice for unsupported compression.
 const UNPACK: &str = "convert it with `trace-cmd convert --compression zstd`";
 
 fn latency(at: u64) -> Error {
@@ -273,7 +273,8 @@ fn latency(at: u64) -> Error {
     )
 }
 
-/// u64 offset of the section, name, clock, u32 page size, u32 count; each: u32 CPU, u64 offset, u64 size.
+/// Reads u64 offset of the section, name, clock, u32 page size, u32 count; then u32 CPU, u64 offset, u64 size for
+/// each CPU.
 fn buffer_7<'a>(input: &Input<'a>, mut value: Cursor<'a>, packing: Packing) -> Result<Buffer<'a>, Error> {
     let section = value.u64().map_err(cut)?;
     let (name, clock) = (value.c_string(), value.c_string());
@@ -291,13 +292,13 @@ fn buffer_7<'a>(input: &Input<'a>, mut value: Cursor<'a>, packing: Packing) -> R
     Ok(Buffer { name, clock, page_size, cpus })
 }
 
-/// A cursor at an offset of the file.
+/// Returns a cursor at a file offset.
 fn at(bytes: &[u8], offset: u64) -> Result<Cursor<'_>, Eof> {
     let rest = usize::try_from(offset).ok().and_then(|start| bytes.get(start..));
     Ok(Cursor::new(rest.ok_or(Eof { at: offset, wanted: 1, left: 0 })?, offset))
 }
 
-/// The content of a section of version 7: u16 id, u16 flags, u32 description, u64 size.
+/// Returns the content of a version 7 section: u16 id, u16 flags, u32 description, u64 size.
 fn section<'a>(input: &Input<'a>, offset: u64, packing: Packing) -> Result<Cursor<'a>, Error> {
     let mut cursor = at(input.bytes, offset).map_err(cut)?;
     let (_id, flags) = (cursor.u16().map_err(cut)?, cursor.u16().map_err(cut)?);
@@ -331,7 +332,7 @@ impl<'a> Options<'a> {
 }
 
 impl<'a> Cpu<'a> {
-    /// A part of the file, as far as it is there.
+    /// The available part of a range of the file.
     fn at(file: &'a [u8], number: u32, offset: u64, size: u64) -> Cpu<'a> {
         let rest = usize::try_from(offset).ok().and_then(|start| file.get(start..)).unwrap_or_default();
         let there = usize::try_from(size).unwrap_or(usize::MAX).min(rest.len());
@@ -344,11 +345,11 @@ impl<'a> Cpu<'a> {
         Cpu { number, runs, missing }
     }
 
-    /// u32 count of chunks; each: u32 packed size, u32 size, bytes.
+    /// Unpacks u32 count of chunks, then u32 packed size, u32 size and bytes for each.
     fn unpack(self, input: &Input<'a>) -> Cpu<'a> {
         let mut cpu = Cpu { number: self.number, runs: Vec::new(), missing: self.missing };
         for run in self.runs {
-            // trace-cmd does not count the count itself in the size that it writes.
+            // The size that trace-cmd writes does not include the count itself.
             let rest = input.bytes.get(run.offset as usize..).unwrap_or_default();
             let mut cursor = Cursor::new(rest, run.offset);
             let chunks = cursor.u32().unwrap_or(0);

@@ -1,4 +1,4 @@
-//! Format files: what tracefs has as `events/SYSTEM/EVENT/format`, one for each class of events.
+//! Format files: `events/SYSTEM/EVENT/format` in tracefs, one per event class.
 //!
 //! ```text
 //! name: sched_wakeup
@@ -15,49 +15,49 @@
 
 use std::str;
 
-/// What a format file says.
+/// A parsed format file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct EventFormat<'a> {
     /// The event's name, such as `sched_wakeup`.
     pub(crate) name: &'a str,
-    /// The number that its records begin with.
+    /// The id at the beginning of its records.
     pub(crate) id: u64,
-    /// Its fields in the order of their places, those that all events have first.
+    /// The fields by offset, the common ones first.
     pub(crate) fields: Vec<Field<'a>>,
 }
 
 /// A field of a record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Field<'a> {
-    /// Its type in C, without what makes it an array.
+    /// The C type, without array brackets and modifiers.
     pub(crate) class: &'a str,
     /// Its name.
     pub(crate) name: &'a str,
-    /// Whether it is one or several of its type.
+    /// Whether it is a scalar or an array.
     pub(crate) shape: Shape,
-    /// Its place from the record's beginning, in bytes.
+    /// Offset in the record in bytes.
     pub(crate) offset: u32,
-    /// Its size in bytes; 0 where it takes what the record has left.
+    /// Size in bytes; 0 if the field extends to the end of the record.
     pub(crate) size: u32,
-    /// Whether numbers may be negative.
+    /// Whether its numbers are signed.
     pub(crate) signed: bool,
 }
 
-/// Whether a field is one or several of its type.
+/// How many elements a field has, and where they are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Shape {
-    /// One.
+    /// A scalar.
     One,
-    /// As many as its size has room for.
+    /// A fixed-size array, or the rest of the record.
     Array,
-    /// `__data_loc`: u16 offset from the record's beginning and u16 size, both in bytes, say where it is.
+    /// `__data_loc`: u16 offset from the beginning of the record and u16 size of the array, in bytes.
     Located,
-    /// `__rel_loc`: the same, with an offset from the end of these four bytes.
+    /// `__rel_loc`: as `__data_loc`, with the offset counted from the end of these four bytes.
     RelativelyLocated,
 }
 
 impl<'a> EventFormat<'a> {
-    /// Reads a format file; `None` where it has no name, no number, or a field that can't be.
+    /// Parses a format file. Returns `None` if the name, the id or a valid field is missing.
     pub(crate) fn parse(text: &'a [u8]) -> Option<EventFormat<'a>> {
         let text = str::from_utf8(text).ok()?;
         let mut format = EventFormat { name: "", id: u64::MAX, fields: Vec::new() };
@@ -74,7 +74,8 @@ impl<'a> EventFormat<'a> {
             }
         }
         format.fields.sort_by_key(|field| field.offset);
-        // Older kernels and those of phones leave out the brackets of what takes the rest of a record: `char buf`.
+        // Older kernels and Android kernels omit the brackets of a field that extends to the end of the record: `char
+        // buf`.
         let last = format.fields.last_mut().filter(|field| field.shape == Shape::One && field.size == 0);
         last.into_iter().for_each(|field| field.shape = Shape::Array);
         (!format.name.is_empty() && format.id != u64::MAX).then_some(format)
@@ -82,14 +83,14 @@ impl<'a> EventFormat<'a> {
 }
 
 impl<'a> Field<'a> {
-    /// Reads what follows `field:`, such as `char comm[16]; offset:8; size:16; signed:0;`.
+    /// Parses what follows `field:`, such as `char comm[16]; offset:8; size:16; signed:0;`.
     pub(crate) fn parse(text: &'a str) -> Option<Field<'a>> {
         let (declaration, rest) = text.split_once(';')?;
         let number = |name: &str| {
             let mut parts = rest.split(';').map(str::trim);
             parts.find_map(|part| part.strip_prefix(name)?.strip_prefix(':')?.parse::<u32>().ok())
         };
-        // What is between brackets is a number, an expression, or nothing.
+        // The brackets contain a number, an expression, or nothing.
         let declaration = declaration.trim();
         let open = declaration.find('[').filter(|_| declaration.ends_with(']'));
         let (scalar, is_array) = (&declaration[..open.unwrap_or(declaration.len())], open.is_some());
@@ -109,7 +110,7 @@ impl<'a> Field<'a> {
         Some(Field { class: class.trim(), name, shape, offset, size, signed })
     }
 
-    /// Where it ends in the record.
+    /// Offset of its end in the record.
     pub(crate) fn end(&self) -> u32 {
         self.offset + self.size
     }
@@ -119,7 +120,7 @@ impl<'a> Field<'a> {
         self.class.ends_with('*')
     }
 
-    /// Size of one element in bytes, by the name of its type on a machine whose `long` has so many.
+    /// Size of an element in bytes, from the type's name; `long` is the machine's size of a `long`.
     pub(crate) fn element_size(&self, long: u32) -> Option<u32> {
         let class = self.class.strip_prefix("const ").unwrap_or(self.class);
         let class = class.strip_prefix("unsigned ").or(class.strip_prefix("signed ")).unwrap_or(class);
@@ -136,7 +137,7 @@ impl<'a> Field<'a> {
         })
     }
 
-    /// Whether its elements are letters.
+    /// Whether its elements are characters.
     pub(crate) fn is_text(&self) -> bool {
         ["char", "const char"].contains(&self.class)
     }

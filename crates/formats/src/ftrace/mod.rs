@@ -1,12 +1,12 @@
-//! ftrace: the kernel's own tracer, in a trace.dat as `trace-cmd` and `hodo record --engine ftrace` write it.
+//! ftrace, the kernel's own tracer: reads a trace.dat of `trace-cmd` or `hodo record --engine ftrace`.
 //!
 //! ```text
 //! trace.dat ──File──► description ──format, schema──► TraceClass ─┐
-//!               └───► buffers ──Page──► a stream a CPU ───────────┴──► Trace, a buffer each
+//!               └───► buffers ──Page──► a stream per CPU ─────────┴──► Trace, one per buffer
 //! ```
 //!
-//! Records become events by the same classes and code as CTF's; only how they are found in their pages is
-//! ftrace's own.
+//! Records become events through the same classes and code as CTF's. Only finding them in their pages is specific to
+//! ftrace.
 
 pub(crate) mod description;
 mod file;
@@ -24,11 +24,11 @@ pub use names::Names;
 pub(crate) use reader::{PageReader, Pages};
 pub use trace::read;
 
-/// Whether these are the first bytes of a trace.dat.
+/// Whether the bytes begin a trace.dat.
 pub fn recognise(bytes: &[u8]) -> bool {
     bytes.starts_with(description::MARK)
 }
 
-/// trace.dat.
+/// The trace.dat format.
 pub const FORMAT: crate::Format =
     crate::Format { name: "trace.dat", recognise, holds: crate::Holds::Traces(read) };

@@ -1,11 +1,11 @@
-//! Names of numbers: functions by their addresses, texts of the kernel by theirs, threads by their ids.
+//! Names of addresses and thread ids: functions, kernel strings, threads.
 
 use std::{
     ops::Range,
     sync::{Arc, OnceLock},
 };
 
-/// A list of names as text, which is looked through when the first name is asked for.
+/// A list of names in text form, parsed on first use.
 #[derive(Clone, Debug)]
 pub struct Names(Arc<List>);
 
@@ -13,7 +13,7 @@ pub struct Names(Arc<List>);
 struct List {
     text: Vec<u8>,
     kind: Kind,
-    /// Numbers and where their names lie in the text, in order.
+    /// Numbers, and the ranges of their names in the text, in ascending order.
     sorted: OnceLock<Vec<(u64, Range<usize>)>>,
 }
 
@@ -38,27 +38,27 @@ impl Names {
         Names(Arc::new(List { text: text.to_owned(), kind, sorted: OnceLock::new() }))
     }
 
-    /// Of functions.
+    /// Function names by address.
     pub(crate) fn symbols(text: &[u8]) -> Names {
         Names::new(text, Kind::Symbols)
     }
 
-    /// Of the kernel's texts.
+    /// Kernel strings by address.
     pub(crate) fn texts(text: &[u8]) -> Names {
         Names::new(text, Kind::Texts)
     }
 
-    /// Of threads.
+    /// Thread names by thread id.
     pub(crate) fn threads(text: &[u8]) -> Names {
         Names::new(text, Kind::Threads)
     }
 
-    /// The name of a number; for an address that of the function it is in.
+    /// The name of a number; for an address in code, that of the function around it.
     pub fn of(&self, number: u64) -> Option<&[u8]> {
         let sorted = self.0.sorted.get_or_init(|| self.0.sort());
         let index = sorted.partition_point(|(other, _)| *other <= number).checked_sub(1)?;
         let (found, name) = &sorted[index];
-        // Symbols that share an address: the first of the list.
+        // Among symbols at the same address, the first in the list wins.
         let first = sorted.partition_point(|(other, _)| other < found);
         let name = if self.0.kind == Kind::Symbols { &sorted[first].1 } else { name };
         (*found == number || self.0.kind == Kind::Symbols).then(|| &self.0.text[name.clone()])
@@ -75,12 +75,12 @@ impl List {
             sorted.extend(entry.map(|(number, name)| (number, start + name.start..start + name.end)));
             start = end;
         }
-        // Where several lines name a number, the first stays first.
+        // A stable sort: the first of several lines for a number stays first.
         sorted.sort_by_key(|(number, _)| *number);
         sorted
     }
 
-    /// The number of a line, and where its name lies in it.
+    /// Parses the number of a line and the range of its name.
     fn line(&self, line: &[u8]) -> Option<(u64, Range<usize>)> {
         let text = std::str::from_utf8(line).ok()?;
         let (number, rest) = text.split_once(' ')?;

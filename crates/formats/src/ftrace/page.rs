@@ -1,44 +1,43 @@
-//! Pages of the ring buffer, and the records in them.
+//! Ring buffer pages and their records.
 //!
 //! ```text
-//! page    u64 time, long commit (bytes of records; bits 31 and 30: events were lost, and how many), records
-//! record  u32: type_len in the low 5 bits, time since the record before in the others; content
-//!           1–28  content of as many words             0   u32 size (its own 4 bytes included), content
-//!           29    padding: u32 size, too               30  27 more bits of time since the record before
-//!           31    27 more bits, and all of it the time itself
+//! page    u64 time, long commit (bytes of records; bits 31 and 30: events were lost, the count is stored), records
+//! record  u32: type_len in the low 5 bits, time since the previous record in the others; content
+//!           1–28  content of this many words          0   u32 size (including these 4 bytes), content
+//!           29    padding, with a u32 size            30  27 more bits of time since the previous record
+//!           31    27 more bits; together they are an absolute time
 //! ```
 //!
-//! Source: the kernel's include/linux/ring_buffer.h, and `events/header_page` and `events/header_event` of
-//! tracefs.
+//! Source: the kernel's include/linux/ring_buffer.h, and `events/header_page` and `events/header_event` in tracefs.
 
 use hodo_bytes::{Cursor, Eof};
 
 use super::format::Field;
 
-/// Flag of a page's size: events were lost before it.
+/// Flag in a page's size: events were lost before it.
 const MISSED: u64 = 1 << 31;
-/// Flag of a page's size: behind the records is how many.
+/// Flag in a page's size: the number of lost events follows the records.
 const MISSED_STORED: u64 = 1 << 30;
-/// The size itself.
+/// Mask of the size.
 const SIZE: u64 = (1 << 27) - 1;
-/// Bits of a time in a record.
+/// Bits of a time delta in a record.
 const TIME_BITS: u32 = 27;
-/// Bits of a time that a record of type 31 has; the rest is that of the time before.
+/// Bits of the absolute time in a record of type 31; the higher bits come from the previous time.
 const ABSOLUTE_BITS: u32 = 59;
 
-/// Where the parts of a page are: `events/header_page`.
+/// The layout of a page, from `events/header_page`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Layout {
-    /// Bytes of a page.
+    /// Page size in bytes.
     pub(crate) page_size: usize,
-    /// Bytes of the kernel's `long`, 4 or 8.
+    /// Size of the kernel's `long` in bytes, 4 or 8.
     pub(crate) long_size: usize,
     commit: usize,
     data: usize,
 }
 
 impl Layout {
-    /// From the text of header_page; the kernel's own layout of 64 bits where there is none.
+    /// Parses header_page; defaults to the layout of 64-bit kernels.
     pub(crate) fn new(header_page: &[u8], page_size: usize) -> Layout {
         let text = String::from_utf8_lossy(header_page);
         let fields = text.lines().filter_map(|line| Field::parse(line.trim_start().strip_prefix("field:")?));
@@ -60,22 +59,22 @@ impl Layout {
 /// A page's header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Page {
-    /// The time from which those of its records count.
+    /// The base time of its records.
     pub(crate) time: u64,
-    /// Where its first record begins.
+    /// Offset of the first record.
     pub(crate) data: usize,
-    /// Where its last record ends.
+    /// Offset of the end of the last record.
     pub(crate) end: usize,
-    /// Events that were lost before it: none, some, or so many.
+    /// Events lost before the page, if any.
     pub(crate) lost: Option<Missed>,
 }
 
-/// How many events were lost.
+/// The number of lost events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Missed {
-    /// The page had no room to say.
+    /// Unknown: the page had no space to store it.
     Some,
-    /// So many.
+    /// The stored number.
     Count(u64),
 }
 
@@ -83,7 +82,7 @@ impl Page {
     /// Reads the header of a page.
     ///
     /// # Errors
-    /// A page that is shorter than its header, or than it says its records are.
+    /// The page is shorter than its header, or than the size of its records.
     pub(crate) fn read(bytes: &[u8], layout: &Layout) -> Result<Page, Eof> {
         let long = |at: usize| {
             let mut cursor = Cursor::new(bytes, 0);
@@ -106,19 +105,19 @@ impl Page {
     }
 }
 
-/// A record: where its content lies in the page, and when it was.
+/// Position and time of a record in its page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Record {
     pub(crate) time: u64,
-    /// Where it begins, header included.
+    /// Offset of the record's header.
     pub(crate) start: usize,
-    /// Where its content begins.
+    /// Offset of the content.
     pub(crate) content: usize,
-    /// Where it ends.
+    /// Offset of the end.
     pub(crate) end: usize,
 }
 
-/// The records of a page.
+/// An iterator over the records of a page.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Records {
     at: usize,
@@ -131,10 +130,10 @@ impl Records {
         Records { at: page.data, end: page.end, time: page.time }
     }
 
-    /// The next record of the page with these bytes; `None` behind the last.
+    /// Returns the next record of the page with these bytes, or `None` after the last.
     ///
     /// # Errors
-    /// Where a record begins that goes on behind the page's end.
+    /// The offset of a record that extends beyond the page.
     #[inline]
     pub(crate) fn next(&mut self, page: &[u8]) -> Result<Option<Record>, usize> {
         while self.at < self.end {
@@ -143,7 +142,7 @@ impl Records {
             let (kind, delta) = (word & 31, u64::from(word >> 5));
             let extension = || self::word(page, start + 4).map(u64::from).ok_or(start);
             let (content, length) = match kind {
-                // The rest of the page is empty.
+                // The rest of the page is unused.
                 29 if delta == 0 => break,
                 29 => (start + 4, extension()? as usize),
                 30 | 31 => (start + 8, 0),
@@ -173,7 +172,7 @@ fn word(page: &[u8], at: usize) -> Option<u32> {
     Some(u32::from_le_bytes(page.get(at..)?.first_chunk().copied()?))
 }
 
-/// A time of 59 bits that is not before another: the kernel's `rb_fix_abs_ts`.
+/// Completes a 59-bit time to one not before the previous time, as the kernel's `rb_fix_abs_ts` does.
 fn absolute(before: u64, time: u64) -> u64 {
     let high = before >> ABSOLUTE_BITS << ABSOLUTE_BITS;
     let time = high | (time & ((1 << ABSOLUTE_BITS) - 1));
@@ -208,7 +207,7 @@ mod tests {
             10 << 5 | 1,
             0xaaaa, // one word, 10 ns later
             5 << 5 | 30,
-            2, // a pause of 2 * 2^27 + 5
+            2, // a time extension of 2 * 2^27 + 5
             0,
             8,
             0xbbbb, // size before the content
@@ -219,9 +218,9 @@ mod tests {
             1, // it is 2^27 + 7
             2,
             1,
-            2, // two words at that time
+            2, // two words at the same time
             29,
-            0xdead, // nothing more
+            0xdead, // end of the records
         ];
         let later = 110 + (2 << 27) + 5;
         let expected = [(110, 20, 24), (later, 40, 44), ((1 << 27) + 7, 68, 76)];

@@ -1,12 +1,13 @@
-//! The text of a `bprint` record: a format as `printf` has it, and its arguments in binary form.
+//! Formats `bprint` records: a `printf` format with binary arguments.
 //!
-//! Source: the kernel's `vbin_printf` (lib/vsprintf.c), which lays the arguments out, and `Documentation/core-api/printk-formats.rst`.
+//! Source: the kernel's `vbin_printf` (lib/vsprintf.c), which defines the layout of the arguments, and
+//! `Documentation/core-api/printk-formats.rst`.
 
 use std::str;
 
 use super::names::Names;
 
-/// What a conversion such as `%-5llx` asks for.
+/// A parsed conversion, such as `%-5llx`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Conversion {
     left: bool,
@@ -16,21 +17,21 @@ struct Conversion {
     zeros: bool,
     width: usize,
     precision: Option<usize>,
-    /// Bytes of a number.
+    /// Size of the number in bytes.
     size: usize,
 }
 
-/// The widest field that is padded: what a page has room for.
+/// The maximum padding width: the size of a page.
 const WIDEST: usize = 4096;
 
-/// The arguments, from their first byte on.
+/// The binary arguments.
 struct Arguments<'a> {
     bytes: &'a [u8],
     at: usize,
 }
 
 impl<'a> Arguments<'a> {
-    /// A number, aligned to its size, but to no more than four bytes.
+    /// Reads a number, aligned to its size but to at most four bytes.
     fn number(&mut self, size: usize) -> Option<u64> {
         let start = self.at.next_multiple_of(size.clamp(1, 4));
         let bytes = self.bytes.get(start..start.checked_add(size)?)?;
@@ -38,7 +39,7 @@ impl<'a> Arguments<'a> {
         Some(bytes.iter().rev().fold(0, |number, &byte| number << 8 | u64::from(byte)))
     }
 
-    /// Text, with a NUL behind it.
+    /// Reads NUL-terminated text.
     fn text(&mut self) -> Option<&'a [u8]> {
         let rest = self.bytes.get(self.at..)?;
         let length = rest.iter().position(|&byte| byte == 0)?;
@@ -46,14 +47,14 @@ impl<'a> Arguments<'a> {
         Some(&rest[..length])
     }
 
-    /// The `int` that `*` stands for.
+    /// Reads the `int` for a `*`.
     fn star(&mut self) -> Option<i32> {
         Some(self.number(4)? as u32 as i32)
     }
 }
 
-/// The text that a format and its arguments make, on a machine whose `long` has so many bytes. Functions are called by
-/// `symbols`. `None` where an argument is missing or a conversion is unknown.
+/// Formats the text. `long` is the machine's size of a `long` in bytes; `symbols` names functions. Returns `None` if
+/// an argument is missing or a conversion is unknown.
 pub(crate) fn print(format: &[u8], arguments: &[u8], long: u32, symbols: &Names) -> Option<Vec<u8>> {
     let mut arguments = Arguments { bytes: arguments, at: 0 };
     let format = unescaped(format);
@@ -87,7 +88,7 @@ pub(crate) fn print(format: &[u8], arguments: &[u8], long: u32, symbols: &Names)
     Some(out)
 }
 
-/// The format itself: `printk_formats` writes a backslash before what C would.
+/// Removes the C escapes of `printk_formats`.
 fn unescaped(format: &[u8]) -> Vec<u8> {
     let mut bytes = format.iter();
     let mut out = Vec::with_capacity(format.len());
@@ -105,7 +106,7 @@ fn unescaped(format: &[u8]) -> Vec<u8> {
     out
 }
 
-/// Reads what stands between `%` and the letter.
+/// Parses the part between `%` and the conversion letter.
 fn conversion(rest: &mut &[u8], arguments: &mut Arguments<'_>, long: usize) -> Option<Conversion> {
     let mut conversion = Conversion { size: 4, ..Conversion::default() };
     while let Some((&flag, behind)) = rest.split_first() {
@@ -136,7 +137,7 @@ fn conversion(rest: &mut &[u8], arguments: &mut Arguments<'_>, long: usize) -> O
     Some(conversion)
 }
 
-/// A width or a precision, if there is one; the outer `None` is a missing argument.
+/// Parses a width or a precision, if there is one. The outer `None` is a missing argument.
 fn count(rest: &mut &[u8], arguments: &mut Arguments<'_>) -> Option<Option<i32>> {
     if let Some(behind) = rest.strip_prefix(b"*") {
         *rest = behind;
@@ -145,12 +146,12 @@ fn count(rest: &mut &[u8], arguments: &mut Arguments<'_>) -> Option<Option<i32>>
     let digits = rest.iter().take_while(|byte| byte.is_ascii_digit()).count();
     let (number, behind) = rest.split_at(digits);
     *rest = behind;
-    // Of too many digits nothing is known.
+    // A number too large to parse counts as absent.
     Some(str::from_utf8(number).ok().and_then(|number| number.parse().ok()))
 }
 
-/// What `%p` and the letters behind it stand for. The kernel keeps the address where they name code, and else the text that
-/// it made.
+/// Formats `%p` with the letters after it. The kernel stores an address if they name code, and otherwise the text
+/// that it made.
 fn pointer(rest: &mut &[u8], arguments: &mut Arguments<'_>, long: usize, symbols: &Names) -> Option<Vec<u8>> {
     let letters = rest.iter().take_while(|byte| byte.is_ascii_alphanumeric()).count();
     let (kind, behind) = rest.split_at(letters);
@@ -191,7 +192,7 @@ fn integer(number: u64, letter: u8, conversion: Conversion, out: &mut Vec<u8>) {
     pad(format!("{sign}{:0<zeros$}{digits}", "").as_bytes(), conversion, out);
 }
 
-/// Adds text, with spaces up to the width.
+/// Appends text, padded with spaces to the width.
 fn pad(text: &[u8], conversion: Conversion, out: &mut Vec<u8>) {
     let spaces = vec![b' '; conversion.width.min(WIDEST).saturating_sub(text.len())];
     let (first, second) = if conversion.left { (text, &spaces[..]) } else { (&spaces[..], text) };

@@ -1,29 +1,29 @@
-//! The events of pages.
+//! Reads the events in pages.
 
 use hodo_clock::{CycleClock, OriginNanos};
 
 use super::page::{Layout, Missed, Page, Record, Records};
 use crate::events::{EventTrouble, Lost, Parts, framing::Found, schema::StreamClass};
 
-/// How to read the pages of a buffer.
+/// The context for reading the pages of a buffer.
 #[derive(Clone, Debug)]
 pub(crate) struct Pages {
     pub(super) layout: Layout,
-    /// The indices of classes by the numbers that records begin with.
+    /// Class indices by record id.
     classes: Vec<u32>,
     ticks: Ticks,
     clock: CycleClock,
 }
 
-/// How times become nanoseconds.
+/// The conversion of timestamps to nanoseconds.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Ticks {
-    /// Of the TSC: multiplier, shift and offset, as the option TSC2NSEC has them.
+    /// For the TSC: multiplier, shift and offset of the option TSC2NSEC.
     pub(super) tsc: Option<(u32, u32, u64)>,
 }
 
 impl Ticks {
-    /// Nanoseconds of a time.
+    /// Converts a timestamp to nanoseconds.
     #[inline]
     pub(super) fn nanos(self, time: u64) -> u64 {
         match self.tsc {
@@ -36,7 +36,7 @@ impl Ticks {
     }
 }
 
-/// No class.
+/// Marks an id without a class.
 const NONE: u32 = u32::MAX;
 
 impl Pages {
@@ -53,7 +53,7 @@ impl Pages {
         pages
     }
 
-    /// When a time of a page or a record is.
+    /// Converts the timestamp of a page or record.
     pub(super) fn time(&self, time: u64) -> OriginNanos {
         self.clock.nanos(self.ticks.nanos(time))
     }
@@ -64,12 +64,12 @@ impl Pages {
     }
 }
 
-/// Reads the records of one run of pages after the other.
+/// Iterates over the records of a sequence of pages.
 #[derive(Debug)]
 pub(crate) struct PageReader<'t, 'a> {
     pages: &'t Pages,
     bytes: &'a [u8],
-    /// Where the page in hand begins.
+    /// Offset of the current page.
     page: usize,
     records: Option<Records>,
 }
@@ -83,13 +83,13 @@ impl<'t, 'a> PageReader<'t, 'a> {
         (self.bytes, self.page, self.records) = (bytes, 0, None);
     }
 
-    /// The page in hand.
+    /// The bytes of the current page.
     fn in_hand(&self) -> &'a [u8] {
         let rest = self.bytes.get(self.page..).unwrap_or_default();
         &rest[..rest.len().min(self.pages.layout.page_size)]
     }
 
-    /// The next event, or what was lost before a page; `None` behind the last page.
+    /// The next event, or the loss before a page; `None` after the last page.
     pub(crate) fn find(&mut self) -> Result<Option<Found>, EventTrouble> {
         loop {
             let page = self.in_hand();
@@ -118,7 +118,7 @@ impl<'t, 'a> PageReader<'t, 'a> {
         (self.page, self.records) = (self.page.saturating_add(self.pages.layout.page_size), None);
     }
 
-    /// Reads a page's header, and tells what was lost before it.
+    /// Reads a page's header. Returns the loss before the page.
     fn turn(&mut self, bytes: &[u8]) -> Result<Option<Lost>, EventTrouble> {
         let page = Page::read(bytes, &self.pages.layout).map_err(|eof| {
             let trouble = self.trouble(0, &format!("a page is cut short: {eof}"));

@@ -1,4 +1,4 @@
-//! Format files to classes of events, by which the same code reads them that reads CTF.
+//! Converts format files to event classes, so that ftrace events use the same reader as CTF.
 
 use hodo_model::event::{Base, Meaning};
 
@@ -13,38 +13,38 @@ use crate::events::{
     },
 };
 
-/// The slot for the number of entries of a kernel_stack record.
+/// The slot for the number of entries in a kernel_stack record.
 pub(crate) const STACK_SLOT: Slot = 0;
 /// The slot for the CPU of a stream.
 pub(crate) const CPU_SLOT: Slot = 1;
-/// How many slots events need.
+/// The number of slots.
 pub(crate) const SLOTS: Slot = 2;
 
-/// What numbers of ftrace's own events are called.
+/// Names for addresses in ftrace's own events.
 #[derive(Clone, Debug)]
 pub(crate) struct Called {
     pub(crate) symbols: Names,
     pub(crate) texts: Names,
 }
 
-/// Which fields make a structure.
+/// The fields to include in a structure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Part {
-    /// Those that all events have: `common_…`.
+    /// The common fields: `common_…`.
     Common,
-    /// The others.
+    /// The event's own fields.
     Own,
-    /// All.
+    /// All fields.
     Whole,
 }
 
-/// The fields of a record, which the structure begins with; `long` is the size of a `long`.
+/// Converts the fields of a record, from its beginning, to a structure. `long` is the size of a `long` in bytes.
 pub(crate) fn structure(format: &EventFormat<'_>, part: Part, long: u32) -> Structure {
     let mut structure = Structure { members: Vec::new(), minimum_alignment: 8 };
     let mut at = 0;
     for field in &format.fields {
         let is_common = field.name.starts_with("common_");
-        // No kernel has fields that overlap.
+        // Skips overlapping fields, which no kernel has.
         if (part == Part::Own && is_common) || (part == Part::Common && !is_common) || field.offset < at {
             continue;
         }
@@ -58,7 +58,7 @@ pub(crate) fn structure(format: &EventFormat<'_>, part: Part, long: u32) -> Stru
     structure
 }
 
-/// A class of events whose payload are a record's own fields.
+/// Converts a format to an event class whose payload is the event's own fields.
 pub(crate) fn event_class(system: &[u8], format: &EventFormat<'_>, called: &Called, long: u32) -> EventClass {
     let names = if system == b"ftrace" { names(format, called, long) } else { None };
     EventClass {
@@ -70,7 +70,7 @@ pub(crate) fn event_class(system: &[u8], format: &EventFormat<'_>, called: &Call
     }
 }
 
-/// What addresses in ftrace's own events are called: `ip_name` for `ip`; and the text of `bprint`.
+/// Fields with the names of addresses in ftrace's own events (`ip_name` for `ip`), and the text of `bprint`.
 fn names(format: &EventFormat<'_>, called: &Called, long: u32) -> Option<Structure> {
     let named = format.fields.iter().filter_map(|field| {
         let names = match field.name {
@@ -85,7 +85,7 @@ fn names(format: &EventFormat<'_>, called: &Called, long: u32) -> Option<Structu
     (!members.is_empty()).then_some(Structure { members, minimum_alignment: 8 })
 }
 
-/// The text that a `bprint` record's format and arguments make.
+/// A field with the formatted text of a `bprint` record.
 fn printed(format: &EventFormat<'_>, called: &Called, long: u32) -> Option<Member> {
     let field = |name: &str| format.fields.iter().find(|field| field.name == name);
     let is_bprint = format.name == "bprint" && [4, 8].contains(&long);
@@ -100,7 +100,8 @@ fn printed(format: &EventFormat<'_>, called: &Called, long: u32) -> Option<Membe
     Some(member("text", FieldClass::ForeignField(Box::new(printed))))
 }
 
-/// What the number in a field is called, told from the record's beginning; `None` where it is no number.
+/// A field with the name of the number in another field, relative to the record's beginning. `None` if that is no
+/// number.
 pub(crate) fn named(name: &str, field: &Field<'_>, names: &Names) -> Option<Member> {
     let size = integer_size(field)?;
     let called = ForeignField::Named { offset: u64::from(field.offset), size, names: names.clone() };
@@ -119,13 +120,13 @@ fn class(format: &EventFormat<'_>, field: &Field<'_>, long: u32) -> FieldClass {
         _ => Elements::Blob,
     };
     match field.shape {
-        // From this field back to the record's beginning, or on to its own end.
+        // From this field back to the beginning of the record, or forward to its own end.
         Shape::Located => {
             foreign(ForeignField::Located { origin: -i64::from(field.offset), elements: elements() })
         }
         Shape::RelativelyLocated => foreign(ForeignField::Located { origin: 4, elements: elements() }),
         Shape::Array if field.size == 0 => foreign(ForeignField::Rest(elements())),
-        // As many entries as the field `size` before it says; the format only has the usual number.
+        // The preceding field `size` contains the number of entries; the format only has the usual number.
         Shape::Array if format.name == "kernel_stack" && field.name == "caller" => {
             let length = Reference { slot: STACK_SLOT, ..Reference::new(None, Vec::new()) };
             array(Length::Dynamic(length), integer(field, long))
@@ -152,12 +153,12 @@ fn array(length: Length, element: Integer) -> FieldClass {
     FieldClass::Array(Box::new(Array { length, element: FieldClass::Integer(element), minimum_alignment: 8 }))
 }
 
-/// The field's size, if integers can have it.
+/// The size of the field in bytes, if it is a valid integer size.
 fn integer_size(field: &Field<'_>) -> Option<u32> {
     [1, 2, 4, 8].contains(&field.size).then_some(field.size)
 }
 
-/// An integer of so many bytes.
+/// An integer of `size` bytes.
 fn integer(field: &Field<'_>, size: u32) -> Integer {
     let is_address = field.is_pointer() || ["ip", "parent_ip", "func", "caller"].contains(&field.name);
     let base = if is_address { Base::Hexadecimal } else { Base::Decimal };

@@ -1,4 +1,4 @@
-//! A trace.dat to traces: one for each buffer, with a stream for each CPU.
+//! Converts a trace.dat to traces, one per buffer, with one stream per CPU.
 
 use std::{collections::BTreeMap, str};
 
@@ -23,15 +23,15 @@ use crate::events::{
 };
 use crate::{Input, error::Error};
 
-/// Pages that are read at a time.
+/// Pages per packet.
 const PAGES: usize = 16;
-/// Nanoseconds in a second.
+/// Nanoseconds per second.
 const SECOND: u64 = 1_000_000_000;
 
-/// Reads the description and the headers of all pages; a trace for each buffer. Damage is a loss.
+/// Reads the description and all page headers, and returns a trace for each buffer. Damage is a loss.
 ///
 /// # Errors
-/// A file of another kind or for other machines, and a description that is cut short or impossible.
+/// A file of another kind or for other machines, or a description that is cut short or invalid.
 pub fn read<'a>(input: &Input<'a>) -> Result<Vec<Trace<'a>>, Error> {
     let file = File::open(input)?;
     let classes = events(&file.description, file.threads);
@@ -42,7 +42,7 @@ pub fn read<'a>(input: &Input<'a>) -> Result<Vec<Trace<'a>>, Error> {
     Ok(shown.into_iter().map(|buffer| trace(input, &file, buffer, classes.clone())).collect())
 }
 
-/// The classes of all events, as one of streams.
+/// The classes of all events, in one stream class.
 fn events(description: &Description<'_>, threads: &[u8]) -> StreamClass {
     let long = Layout::new(description.header_page, 0).long_size as u32;
     let called =
@@ -66,11 +66,11 @@ fn events(description: &Description<'_>, threads: &[u8]) -> StreamClass {
     }
 }
 
-/// The fields that all events have, and before them what the thread in `common_pid` is called.
+/// The common fields, preceded by the name of the thread in `common_pid`.
 fn common_fields(format: &EventFormat<'_>, long: u32, threads: &Names) -> Structure {
     let mut common = structure(format, Part::Common, long);
     let pid = format.fields.iter().find(|field| field.name == "common_pid");
-    // At the beginning, from which places count.
+    // At the beginning, the origin of the offsets.
     common.members.splice(0..0, pid.and_then(|pid| named("comm", pid, threads)));
     common
 }
@@ -106,7 +106,7 @@ fn trace<'a>(input: &Input<'a>, file: &File<'a>, buffer: &Buffer<'a>, events: St
     trace
 }
 
-/// The clock of a buffer: nanoseconds, but for `counter` and `uptime`, of which nobody knows how long they last.
+/// The clock of a buffer: nanoseconds, except for `counter` and `uptime`, whose unit is unknown.
 fn clock(file: &File<'_>, buffer: &Buffer<'_>) -> ClockClass {
     let names = String::from_utf8_lossy(buffer.clock).into_owned();
     let chosen = names.split_once('[').and_then(|(_, rest)| rest.split_once(']')).map(|(chosen, _)| chosen);
@@ -119,7 +119,7 @@ fn clock(file: &File<'_>, buffer: &Buffer<'_>) -> ClockClass {
     ClockClass { name, description, cycles, unix: file.options.date.is_some() }
 }
 
-/// A number as text, decimal or hexadecimal.
+/// Parses a decimal or hexadecimal number.
 fn number(text: &[u8]) -> Option<i128> {
     let text = str::from_utf8(text).ok()?.trim();
     let (negative, digits) = text.strip_prefix('-').map_or((false, text), |digits| (true, digits));
@@ -193,7 +193,7 @@ fn packet<'a>(
     }
 }
 
-/// When the last record of some pages was.
+/// The time of the last record in some pages.
 fn last_time(bytes: &[u8], pages: &Pages) -> Option<OriginNanos> {
     let bytes = bytes.chunks(pages.layout.page_size).rev().find_map(|bytes| {
         let page = Page::read(bytes, &pages.layout).ok().filter(|page| page.end > page.data)?;

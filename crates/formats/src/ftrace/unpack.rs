@@ -3,20 +3,20 @@
 use hodo_bytes::Cursor;
 use ruzstd::decoding::FrameDecoder;
 
-/// Most bytes that a packed one may stand for; more is no trace, but meant to fill memory.
+/// The highest accepted compression ratio. A higher one is an attempt to fill memory.
 const MOST_GROWTH: usize = 1 << 14;
 
-/// How a file is compressed.
+/// The compression of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Packing {
-    /// Not at all.
+    /// Uncompressed.
     None,
-    /// By Zstandard (RFC 8878).
+    /// Zstandard (RFC 8878).
     Zstd,
 }
 
 impl Packing {
-    /// By the name in the file's header.
+    /// The compression with this name in the file's header.
     pub(super) fn named(name: &[u8]) -> Option<Packing> {
         match name {
             b"none" | b"" => Some(Packing::None),
@@ -26,10 +26,10 @@ impl Packing {
     }
 }
 
-/// Unpacks u32 packed size, u32 size, and as many packed bytes.
+/// Unpacks a chunk: u32 packed size, u32 size, packed bytes.
 ///
 /// # Errors
-/// Why it can't be.
+/// The reason, as text.
 pub(super) fn chunk(cursor: &mut Cursor<'_>) -> Result<Vec<u8>, String> {
     let sizes = cursor.u32().and_then(|packed| Ok((packed as usize, cursor.u32()? as usize)));
     let (packed, size) = sizes.map_err(|eof| eof.to_string())?;

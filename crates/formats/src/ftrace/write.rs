@@ -1,45 +1,45 @@
-//! Writes a trace.dat of version 6: everything before the pages.
+//! Writes a trace.dat of version 6, up to the pages.
 //!
 //! Source: trace-cmd.dat.v6(5).
 
 use super::description::MARK;
 
-/// What a trace.dat says before its pages.
+/// The content of a trace.dat before its pages.
 #[derive(Clone, Debug, Default)]
 pub struct Head {
-    /// Bytes of a page.
+    /// Page size in bytes.
     pub page_size: u32,
-    /// `events/header_page` of tracefs.
+    /// `events/header_page` in tracefs.
     pub header_page: Vec<u8>,
-    /// `events/header_event` of tracefs.
+    /// `events/header_event` in tracefs.
     pub header_event: Vec<u8>,
     /// Format files of ftrace's own events.
     pub own_formats: Vec<Vec<u8>>,
-    /// Systems by their names, and the format files of each.
+    /// System names, with the format files of each.
     pub systems: Vec<(String, Vec<Vec<u8>>)>,
-    /// `/proc/kallsyms`, or nothing.
+    /// `/proc/kallsyms`, or empty.
     pub symbols: Vec<u8>,
-    /// `printk_formats` of tracefs.
+    /// `printk_formats` in tracefs.
     pub texts: Vec<u8>,
-    /// `saved_cmdlines` of tracefs.
+    /// `saved_cmdlines` in tracefs.
     pub threads: Vec<u8>,
-    /// `trace_clock` of tracefs, with the chosen clock in brackets.
+    /// `trace_clock` in tracefs, with the selected clock in brackets.
     pub clock: Vec<u8>,
-    /// The traced system, as `uname -a` shows it.
+    /// The traced system, in `uname -a` format.
     pub system: String,
-    /// What recorded.
+    /// The name of the recording program.
     pub recorder: String,
 }
 
-/// Numbers of options.
+/// Option numbers.
 const TRACE_CLOCK: u16 = 4;
 const UNAME: u16 = 5;
 const CPU_COUNT: u16 = 8;
 const VERSION: u16 = 9;
 
 impl Head {
-    /// All bytes up to the pages of the first CPU. Those of the others follow, CPU after CPU, as many bytes
-    /// as `sizes` says, which are whole pages.
+    /// Returns all bytes up to the first CPU's pages. The caller appends the pages of each CPU in order: `sizes` has
+    /// their size in bytes, a multiple of the page size.
     pub fn bytes(&self, sizes: &[u64]) -> Vec<u8> {
         let mut out = [MARK, b"6\0", &[0, 8], &self.page_size.to_le_bytes()].concat();
         for (name, text) in [("header_page", &self.header_page), ("header_event", &self.header_event)] {

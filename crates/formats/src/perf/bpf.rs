@@ -1,8 +1,8 @@
-//! The code of BPF programs, which perf takes out of the kernel when it ends.
+//! Code of BPF programs, which perf copies from the kernel when a recording ends.
 //!
-//! The section is u32 count and then for each program u32 info_len, u32 data_len, u64 arrays (which of them
-//! there are), `bpf_prog_info` (linux/bpf.h), and the data. What are pointers in the kernel's structure are
-//! offsets in the data here.
+//! The section is u32 count, then for each program u32 info_len, u32 data_len, u64 arrays (a bit mask of the arrays
+//! present), `bpf_prog_info` (linux/bpf.h), and the data. Pointers of the kernel's structure are offsets into the
+//! data here.
 
 use hodo_bytes::{Cursor, Eof};
 
@@ -20,10 +20,10 @@ mod place {
     pub(super) const JITED_FUNC_LENS: usize = 120;
 }
 
-/// The programs, as far as the kernel gave their code away.
+/// Reads the programs whose code the kernel exported.
 ///
 /// # Errors
-/// A section that is shorter than it says.
+/// A section that is cut short.
 pub(super) fn programs<'a>(section: Section<'a>) -> Result<Vec<BpfProgram<'a>>, Eof> {
     let mut cursor = section.cursor();
     let count = cursor.u32()?;
@@ -38,7 +38,7 @@ pub(super) fn programs<'a>(section: Section<'a>) -> Result<Vec<BpfProgram<'a>>, 
     Ok(programs)
 }
 
-/// Bytes that are read at offsets.
+/// Bytes read by offset.
 #[derive(Clone, Copy)]
 struct Part<'a> {
     offset: u64,
@@ -56,14 +56,14 @@ impl<'a> Part<'a> {
         self.at(offset)?.u32()
     }
 
-    /// The place in `data` that a pointer of these bytes means.
+    /// Returns a cursor at the position in `data` that a pointer field refers to.
     fn pointer(&self, offset: usize, data: Part<'a>) -> Result<Cursor<'a>, Eof> {
         let target = self.at(offset)?.u64()?;
         data.at(usize::try_from(target).unwrap_or(usize::MAX))
     }
 }
 
-/// Address and code of each function; an older kernel tells none of the addresses.
+/// Reads address and code of each function. Older kernels do not export the addresses.
 fn functions<'a>(info: Part<'a>, data: Part<'a>) -> Result<Vec<(u64, &'a [u8])>, Eof> {
     if info.bytes.len() < place::JITED_FUNC_LENS + 8 {
         return Ok(Vec::new());
@@ -87,7 +87,7 @@ fn functions<'a>(info: Part<'a>, data: Part<'a>) -> Result<Vec<(u64, &'a [u8])>,
 mod tests {
     use super::*;
 
-    /// One program of two functions.
+    /// A section with one program of two functions.
     fn section() -> Vec<u8> {
         let mut info = vec![0; 128];
         let mut set = |at: usize, bytes: &[u8]| info[at..at + bytes.len()].copy_from_slice(bytes);

@@ -1,4 +1,4 @@
-//! The events that were recorded, and what their settings put at the end of each record.
+//! Recorded events, and the record trailers that their settings determine.
 
 use std::collections::HashMap;
 
@@ -11,26 +11,26 @@ use super::{
 };
 use crate::{error::Error, recording::Thread};
 
-/// The part of a `perf_event_attr` that matters to a reader.
+/// The fields of `perf_event_attr` that a reader needs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Attr {
-    /// Which PMU: `type`.
+    /// The PMU: `type`.
     pub kind: u32,
-    /// Which event and settings of the PMU.
+    /// The event of the PMU and its settings.
     pub config: u64,
-    /// Which fields samples and trailers have.
+    /// The fields of samples and trailers.
     pub sample_type: u64,
-    /// What a sample's part of counter values has.
+    /// The layout of counter values in samples.
     pub read_format: u64,
-    /// The flag word.
+    /// The flag bits.
     pub flags: u64,
-    /// What a sample's branch stack has: `branch_sample_type`.
+    /// The layout of branch stacks in samples: `branch_sample_type`.
     pub branches: u64,
-    /// Which registers of user space samples have.
+    /// Mask of user-space registers in samples.
     pub user_registers: u64,
-    /// Which registers of the interrupted code samples have.
+    /// Mask of registers of the interrupted code in samples.
     pub interrupt_registers: u64,
-    /// The ids under which the kernel names this event in records, one a CPU or thread.
+    /// The ids of this event in records, one per CPU or thread.
     pub ids: Vec<u64>,
 }
 
@@ -38,7 +38,7 @@ impl Attr {
     /// `PERF_ATTR_SIZE_VER0`.
     pub(super) const SMALLEST: usize = 64;
 
-    /// Reads an attr and moves the cursor behind it.
+    /// Reads an attr, and moves the cursor past it.
     pub(super) fn read(cursor: &mut Cursor<'_>) -> Result<Attr, Error> {
         let at = cursor.offset();
         let cut = |eof| Error::cut_short("perf_event_attr", eof);
@@ -52,7 +52,7 @@ impl Attr {
         let mut word = || rest.u64().map_err(cut);
         let (config, _sample_period) = (word()?, word()?);
         let (sample_type, read_format, flags) = (word()?, word()?, word()?);
-        // Fields that an older attr lacks are zero. The next two hold wake-ups and config1, then config2.
+        // Fields that an older attr lacks are zero. The next two words contain wake-ups and config1, then config2.
         let mut word = || rest.u64().unwrap_or(0);
         let [_, _, _, branches, user_registers, _, interrupt_registers] = [(); 7].map(|()| word());
         Ok(Attr {
@@ -82,7 +82,7 @@ impl Attr {
         8 * (self.sample_type & fields).count_ones() as usize
     }
 
-    /// Where the event's id lies in the trailer, in bytes from its end.
+    /// Offset of the event's id in the trailer, in bytes from its end.
     fn id_from_end(&self) -> Option<usize> {
         if self.has(sample::IDENTIFIER) {
             return Some(8);
@@ -91,14 +91,14 @@ impl Attr {
         self.has(sample::ID).then_some(8 * (1 + behind))
     }
 
-    /// The time in a sample of this event.
+    /// The timestamp in a sample of this event.
     pub(super) fn time_of_sample(&self, record: &Record<'_>) -> Option<u64> {
         let before = sample::IDENTIFIER | sample::IP | sample::TID;
         let start = 8 * (self.sample_type & before).count_ones() as usize;
         word(record.body, start).filter(|_| self.has(sample::TIME))
     }
 
-    /// Where the event's id lies in a sample, in bytes from its start.
+    /// Offset of the event's id in a sample, in bytes from its beginning.
     fn id_from_start(&self) -> Option<usize> {
         if self.has(sample::IDENTIFIER) {
             return Some(0);
@@ -111,21 +111,21 @@ impl Attr {
 /// All events of a recording.
 #[derive(Clone, Debug, Default)]
 pub struct Events {
-    /// The events, in the order of the file.
+    /// The events in file order.
     pub attrs: Vec<Attr>,
     by_id: HashMap<u64, usize>,
-    /// Whether trailers differ from event to event.
+    /// Whether the trailer layout differs between events.
     mixed: bool,
 }
 
-/// What the trailer of a record says: when, where and to whom it happened.
+/// A record's trailer: timestamp, CPU and thread.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SampleId {
-    /// Who was running.
+    /// The running thread.
     pub thread: Option<Thread>,
-    /// When.
+    /// The timestamp.
     pub time: Option<Nanos>,
-    /// On which CPU.
+    /// The CPU.
     pub cpu: Option<u32>,
     /// The kernel's id of the event.
     pub id: Option<u64>,
@@ -146,8 +146,8 @@ impl Events {
         self.attrs.push(attr);
     }
 
-    /// The event that a record of the kernel belongs to. Where trailers differ, all of them have the id
-    /// at the same place (perf sees to it), and id 0 is that of records that perf made up.
+    /// The event of a kernel record. If trailers differ, perf ensures that the id is at the same offset in all of
+    /// them; id 0 marks records synthesized by perf.
     fn of(&self, body: &[u8]) -> Option<&Attr> {
         let first = self.attrs.first()?;
         if !self.mixed {
@@ -158,12 +158,12 @@ impl Events {
         self.attrs.get(index)
     }
 
-    /// The event that a SAMPLE record belongs to.
+    /// The event of a SAMPLE record.
     pub(super) fn of_sample(&self, record: &Record<'_>) -> Option<&Attr> {
         self.attrs.get(self.index_of_sample(record)?)
     }
 
-    /// The index of the event that a SAMPLE record belongs to.
+    /// The index of the event of a SAMPLE record.
     pub(super) fn index_of_sample(&self, record: &Record<'_>) -> Option<usize> {
         let first = self.attrs.first()?;
         let id = first.id_from_start().and_then(|start| word(record.body, start));
@@ -173,15 +173,15 @@ impl Events {
         }
     }
 
-    /// Index of the event with an id of the kernel.
+    /// The index of the event with a kernel id.
     pub(super) fn with_id(&self, id: u64) -> Option<usize> {
         self.by_id.get(&id).copied()
     }
 
-    /// Splits a record into its own part and what its trailer says.
+    /// Splits a record into body and trailer.
     ///
     /// # Errors
-    /// A record that is shorter than its trailer.
+    /// The record is shorter than its trailer.
     pub fn split<'a>(&self, record: &Record<'a>) -> Result<(Cursor<'a>, SampleId), Eof> {
         let start = record.body_offset();
         let mut body = Cursor::new(record.body, start);
@@ -198,7 +198,7 @@ impl Events {
     }
 }
 
-/// The word at an offset.
+/// Reads the u64 at an offset.
 fn word(bytes: &[u8], start: usize) -> Option<u64> {
     let bytes = bytes.get(start..start.checked_add(8)?)?;
     Some(u64::from_le_bytes(bytes.try_into().ok()?))
@@ -219,7 +219,7 @@ fn trailer(attr: &Attr, mut cursor: Cursor<'_>) -> Result<SampleId, Eof> {
     }
     if attr.has(sample::CPU) {
         let cpu = cursor.u32()?;
-        // A trailer that perf made up is all zeros: it means no CPU either.
+        // A trailer synthesized by perf is all zeros, which does not mean CPU 0.
         found.cpu = Some(cpu).filter(|_| time != Some(0));
         cursor.u32()?;
     }

@@ -1,5 +1,5 @@
-//! The feature sections behind the records: facts about the machine, build ids, the index of the
-//! trace, and what the emulated processor adds.
+//! The feature sections after the records: machine and recorder properties, build ids, the AUXTRACE index, and data
+//! of the emulated processor.
 
 use std::collections::HashMap;
 
@@ -16,7 +16,7 @@ use crate::{
     recording::{Emulated, KeptCode},
 };
 
-/// A text: u32 length of its padded bytes, which end at a NUL.
+/// Reads a text: u32 padded length, then NUL-padded bytes.
 fn text<'a>(cursor: &mut Cursor<'a>) -> Result<&'a [u8], Eof> {
     let length = cursor.u32()? as usize;
     let at = cursor.offset();
@@ -27,12 +27,12 @@ fn shown(text: &[u8]) -> String {
     String::from_utf8_lossy(text).into_owned()
 }
 
-/// A feature that is one text.
+/// Reads a feature that is a single text.
 pub(super) fn one_text(section: Section<'_>) -> Result<String, Eof> {
     text(&mut section.cursor()).map(shown)
 }
 
-/// The command line of the recorder, with spaces between its words.
+/// Reads the recorder's command line, joined by spaces.
 pub(super) fn command_line(section: Section<'_>) -> Result<String, Eof> {
     let mut cursor = section.cursor();
     let count = cursor.u32()?;
@@ -40,7 +40,7 @@ pub(super) fn command_line(section: Section<'_>) -> Result<String, Eof> {
     Ok(words?.join(" "))
 }
 
-/// u32 count; each: text PMU, text of its CPUs.
+/// Reads u32 count, then text PMU and text CPUs for each. Returns a description.
 pub(super) fn hybrid_topology(section: Section<'_>) -> Result<String, Eof> {
     let mut cursor = section.cursor();
     let count = cursor.u32()?;
@@ -49,7 +49,7 @@ pub(super) fn hybrid_topology(section: Section<'_>) -> Result<String, Eof> {
     Ok(kinds?.join(", "))
 }
 
-/// A moment on two clocks, in words.
+/// Describes a reading of two clocks at one instant.
 pub(super) fn clocks(section: Section<'_>) -> Result<String, Eof> {
     let mut cursor = section.cursor();
     let (_version, clock) = (cursor.u32()?, cursor.u32()?);
@@ -57,37 +57,37 @@ pub(super) fn clocks(section: Section<'_>) -> Result<String, Eof> {
     Ok(format!("{} s of clock {clock} are {} s of the wall clock", Nanos(other), Nanos(wall)))
 }
 
-/// The span of the samples, in words.
+/// Describes the time window of the samples.
 pub(super) fn sample_time(section: Section<'_>) -> Result<String, Eof> {
     let mut cursor = section.cursor();
     match (Nanos(cursor.u64()?), Nanos(cursor.u64()?)) {
-        // perf did not look at them.
+        // perf did not determine the window.
         (Nanos(0), Nanos(0)) => Ok("of unknown times".to_owned()),
         (first, last) => Ok(format!("from {first} to {last} s")),
     }
 }
 
-/// How records are compressed, in words.
+/// Describes the compression of records.
 pub(super) fn compression(section: Section<'_>) -> Result<String, Eof> {
     let mut cursor = section.cursor();
     let (_version, kind, level) = (cursor.u32()?, cursor.u32()?, cursor.u32()?);
     Ok(if kind == ZSTD { format!("zstd, level {level}") } else { format!("of unknown type {kind}") })
 }
 
-/// Whether a folder has the records in several files, in words.
+/// Describes whether a folder has one or several files of records.
 pub(super) fn folder(section: Section<'_>) -> Result<String, Eof> {
     Ok(if section.cursor().u64()? == 0 { "one file of records" } else { "several files of records" }
         .to_owned())
 }
 
-/// The machine's CPUs, in words.
+/// Describes the machine's CPUs.
 pub(super) fn cpus(section: Section<'_>) -> Result<String, Eof> {
     let mut cursor = section.cursor();
     let (available, online) = (cursor.u32()?, cursor.u32()?);
     Ok(format!("{online} online of {available}"))
 }
 
-/// The names of the events, in the order of the attrs.
+/// Reads the event names, in the order of the attrs.
 pub(super) fn event_names(section: Section<'_>) -> Result<Vec<String>, Eof> {
     let mut cursor = section.cursor();
     let (count, attr_size) = (cursor.u32()?, cursor.u32()? as usize);
@@ -101,8 +101,8 @@ pub(super) fn event_names(section: Section<'_>) -> Result<Vec<String>, Eof> {
     (0..count).map(name).collect()
 }
 
-/// The processor from a text such as `GenuineIntel,6,61,4`; `None` for those of other makers, whose
-/// numbers mean other models.
+/// Parses the processor from text such as `GenuineIntel,6,61,4`. Returns `None` for other vendors, whose numbers mean
+/// other models.
 pub(super) fn cpu(text: &str) -> Option<Cpu> {
     let mut numbers = text.strip_prefix("GenuineIntel,")?.split(',');
     Some(Cpu {
@@ -112,8 +112,8 @@ pub(super) fn cpu(text: &str) -> Option<Cpu> {
     })
 }
 
-/// Where AUXTRACE records begin, as far as the index can be read. It is a run of tables: u64 count,
-/// then as many pairs of u64 offset and u64 size.
+/// Reads the offsets of AUXTRACE records, up to the first unreadable entry. The index is a sequence of tables: u64
+/// count, then that many pairs of u64 offset and u64 size.
 pub(super) fn auxtrace_index(section: Section<'_>) -> Vec<u64> {
     let mut cursor = section.cursor();
     let mut offsets = Vec::new();
@@ -126,10 +126,10 @@ pub(super) fn auxtrace_index(section: Section<'_>) -> Vec<u64> {
     offsets
 }
 
-/// Build ids by the path of their file.
+/// Build ids by file path.
 pub(super) type BuildIds<'a> = HashMap<&'a [u8], &'a [u8]>;
 
-/// The build-id table.
+/// Reads the build-id table.
 pub(super) fn build_ids(section: Section<'_>) -> Result<BuildIds<'_>, Eof> {
     let mut cursor = section.cursor();
     let mut found = HashMap::new();
@@ -143,9 +143,9 @@ pub(super) fn build_ids(section: Section<'_>) -> Result<BuildIds<'_>, Eof> {
     Ok(found)
 }
 
-/// An entry of the build-id table, which is a record with these `misc` bits: a file's path and its build id.
+/// Reads a build-id table entry, which is a record with these `misc` bits. Returns path and build id.
 pub(super) fn build_id<'a>(flags: u16, mut body: Cursor<'a>) -> Result<(&'a [u8], &'a [u8]), Eof> {
-    /// Size of a build id where the record does not say.
+    /// Size of a build id in records without a size.
     const SHA1: u8 = 20;
     let _pid = body.u32()?;
     let (id, said) = (body.take(usize::from(SHA1))?, body.u32()?);
@@ -153,7 +153,7 @@ pub(super) fn build_id<'a>(flags: u16, mut body: Cursor<'a>) -> Result<(&'a [u8]
     Ok((body.c_string(), id.get(..usize::from(length)).unwrap_or(id)))
 }
 
-/// What the emulated processor adds.
+/// Reads the emulated processor's section.
 pub(super) fn emulated(section: Section<'_>) -> Result<Emulated<'_>, Error> {
     let cut = |eof| Error::cut_short("hodoscope section", eof);
     let mut cursor = section.cursor();
@@ -181,7 +181,7 @@ pub(super) fn emulated(section: Section<'_>) -> Result<Emulated<'_>, Error> {
     Ok(Emulated { notes: parsed.notes, code, kallsyms })
 }
 
-/// Facts about the machine and the recorder, as far as they can be read.
+/// Collects the readable machine and recorder properties.
 pub(super) fn facts(features: &Features<'_>) -> Vec<(&'static str, String)> {
     type Reader = fn(Section<'_>) -> Result<String, Eof>;
     const FACTS: [(u8, &str, Reader); 13] = [

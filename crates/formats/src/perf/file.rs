@@ -1,4 +1,4 @@
-//! The file header, and where the other parts of the file lie.
+//! The file header, and the locations of the file's other parts.
 
 use std::{collections::BTreeMap, ops::Range};
 
@@ -14,37 +14,37 @@ use super::{
 };
 use crate::error::{Error, ErrorKind};
 
-/// First bytes of a perf.data before Linux 3.5 or so.
+/// Magic number of a perf.data before about Linux 3.5.
 const MAGIC_OLD: &[u8; 8] = b"PERFFILE";
 
-/// Whether these are the first bytes of a perf.data of any kind.
+/// Whether the bytes begin a perf.data of any version.
 pub fn recognise(bytes: &[u8]) -> bool {
     [MAGIC, MAGIC_BIG_ENDIAN, MAGIC_OLD].iter().any(|magic| bytes.starts_with(*magic))
 }
 
-/// A perf.data whose header has been read.
+/// A perf.data with its header read.
 #[derive(Clone, Debug)]
 pub struct File<'a> {
     bytes: &'a [u8],
-    /// The events that were recorded.
+    /// The recorded events.
     pub events: Events,
-    /// Where the records lie, as the header says; it may promise more than the file has.
+    /// Byte range of the records, from the header. It may exceed the file.
     pub data: Range<u64>,
-    /// The sections of features by their bits, as far as the file has them.
+    /// Feature sections by feature bit, as far as the file contains them.
     pub(super) features: Features<'a>,
-    /// How many feature sections the header promises.
+    /// Number of feature sections according to the header.
     promised_sections: usize,
 }
 
-/// Sections by the bits of their features.
+/// Feature sections by feature bit.
 pub(super) type Features<'a> = BTreeMap<u8, Section<'a>>;
 
-/// A part of the file.
+/// A section of the file.
 #[derive(Clone, Copy, Debug)]
 pub struct Section<'a> {
-    /// Where it begins in the file.
+    /// File offset.
     pub offset: u64,
-    /// What it holds.
+    /// The content.
     pub bytes: &'a [u8],
 }
 
@@ -56,11 +56,11 @@ impl<'a> Section<'a> {
 }
 
 impl<'a> File<'a> {
-    /// Reads the header, the events, and where the features lie.
+    /// Reads the header, the events and the locations of features.
     ///
     /// # Errors
-    /// Whatever is no little-endian perf.data, and a header or a list of events that is cut short or
-    /// impossible. Missing records and features are no error.
+    /// The file is no little-endian perf.data, or its header or list of events is cut short or invalid. Missing
+    /// records and features are not an error.
     pub fn open(bytes: &'a [u8]) -> Result<File<'a>, Error> {
         check_magic(bytes)?;
         let cut = |eof| Error::cut_short("perf.data header", eof);
@@ -89,7 +89,7 @@ impl<'a> File<'a> {
         let present =
             |bit: &u8| bits.get(usize::from(bit / 8)).is_some_and(|byte| byte >> (bit % 8) & 1 == 1);
         let events = Events::new(read_attrs(bytes, attr_size, attrs)?);
-        // A recorder that was killed leaves the size of the data at zero: it is written last.
+        // A killed recorder leaves the data size at zero, as it is written last.
         let unfinished = data.is_empty();
         let data = if unfinished { data.start..bytes.len() as u64 } else { data };
         let wanted: Vec<u8> = (0..=u8::MAX).filter(|bit| present(bit)).collect();
@@ -98,14 +98,14 @@ impl<'a> File<'a> {
         Ok(File { bytes, events, data, features, promised_sections })
     }
 
-    /// The records, in the order of the file.
+    /// The records, in file order.
     pub fn records(&self) -> Records<'a> {
         let index = self.features.get(&feature::AUXTRACE).copied();
         let index = index.map(features::auxtrace_index).unwrap_or_default();
         Records::new(self.bytes, self.data.clone(), index)
     }
 
-    /// What is missing at the end of the file, in words, where it is shorter than its header promises.
+    /// Describes what is missing, if the file is shorter than its header declares.
     pub fn cut_short(&self) -> Option<String> {
         let length = self.bytes.len() as u64;
         if self.data.end > length {
@@ -140,7 +140,7 @@ fn check_magic(bytes: &[u8]) -> Result<(), Error> {
     }
 }
 
-/// A section's description: where it begins and ends.
+/// Reads a section's offset and size as a range.
 fn range(cursor: &mut Cursor<'_>) -> Result<Range<u64>, Error> {
     let at = cursor.offset();
     let cut = |eof| Error::cut_short("perf.data header", eof);
@@ -150,7 +150,7 @@ fn range(cursor: &mut Cursor<'_>) -> Result<Range<u64>, Error> {
     Ok(offset..end.ok_or(Error::invalid(at + 8, "the size of a section", size, "a size within the file"))?)
 }
 
-/// The bytes of a range; an error that names what is missing where the file does not have all of it.
+/// Returns the bytes of a range, or an error that names the missing part.
 fn slice(bytes: &[u8], range: Range<u64>) -> Result<Section<'_>, Eof> {
     let size = range.end - range.start;
     let start =
@@ -180,7 +180,7 @@ fn read_attrs(bytes: &[u8], size: u64, range: Range<u64>) -> Result<Vec<Attr>, E
         let mut cursor = Cursor::new(one, attrs.offset + (index * size) as u64);
         let mut attr = Attr::read(&mut cursor)?;
         let ids = slice(bytes, self::range(&mut cursor)?).map_err(cut)?;
-        // Lists that overlap would let a small file ask for much memory.
+        // Overlapping lists would let a small file request much memory.
         ids_left = ids_left.checked_sub(ids.bytes.len()).ok_or(Error::invalid(
             ids.offset,
             "the size of an event's list of ids",
@@ -196,7 +196,7 @@ fn read_attrs(bytes: &[u8], size: u64, range: Range<u64>) -> Result<Vec<Attr>, E
     Ok(read)
 }
 
-/// The feature sections that are whole; the table of them begins where the records end.
+/// Returns the complete feature sections. Their table follows the records.
 fn sections<'a>(bytes: &'a [u8], table: u64, wanted: &[u8]) -> Features<'a> {
     let end = table.saturating_add(wanted.len() as u64 * SECTION_SIZE).min(bytes.len() as u64);
     let Ok(table) = slice(bytes, table.min(end)..end) else { return Features::new() };

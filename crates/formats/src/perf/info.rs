@@ -1,4 +1,4 @@
-//! Intel PT's AUXTRACE_INFO record: the settings of the trace.
+//! Intel PT's AUXTRACE_INFO record: the trace settings.
 
 use hodo_bytes::{Cursor, Eof};
 use hodo_clock::PerfClock;
@@ -11,7 +11,7 @@ use super::{
 };
 use crate::error::{Error, ErrorKind};
 
-/// What an AUXTRACE_INFO record says of Intel PT.
+/// A parsed AUXTRACE_INFO record of Intel PT.
 #[derive(Clone, Debug)]
 pub(super) struct Info {
     words: [u64; word::WORDS],
@@ -19,11 +19,11 @@ pub(super) struct Info {
 }
 
 impl Info {
-    /// Reads the record: u32 type, u32 reserved, u64 words, filter string. Words that an old perf
-    /// did not write yet are zero.
+    /// Reads the record: u32 type, u32 reserved, u64 words, filter string. Words that older perf versions do not
+    /// write are zero.
     ///
     /// # Errors
-    /// Trace that is not Intel PT, and a record that ends before its first word.
+    /// The trace is not Intel PT, or the record ends before its first word.
     pub(super) fn read(record: &Record<'_>) -> Result<Info, Error> {
         let mut cursor = Cursor::new(record.body, record.body_offset());
         let cut = |eof: Eof| Error::cut_short("AUXTRACE_INFO record", eof);
@@ -51,7 +51,7 @@ impl Info {
         self.words[word::PER_CPU_MMAPS] != 0
     }
 
-    /// The settings of the trace, where `attrs` are the recording's events.
+    /// The trace settings, given the recorded events.
     pub(super) fn config(&self, attrs: &[Attr]) -> Config {
         let of = |place: usize| self.words[place];
         let traced = attrs.iter().filter(|attr| u64::from(attr.kind) == of(word::PMU_TYPE));
@@ -65,7 +65,7 @@ impl Info {
             cpu: None,
             no_return_compression: has(word::NORETCOMP_BIT),
             no_tnt: config & rtit_ctl::DIS_TNT != 0,
-            // Where the event leaves "pt" out, the kernel sets BranchEn.
+            // If the event omits "pt", the kernel sets BranchEn.
             no_branches: config & (rtit_ctl::TRACE_EN | rtit_ctl::BRANCH_EN) == rtit_ctl::TRACE_EN,
             tsc: has(word::TSC_BIT),
             mtc_frequency: u8::try_from(frequency).ok().filter(|_| has(word::MTC_BIT)),
@@ -81,7 +81,7 @@ impl Info {
     }
 }
 
-/// Bits of IA32_RTIT_CTL, as `config` of the event holds them (SDM, "IA32_RTIT_CTL MSR").
+/// Bits of IA32_RTIT_CTL in the event's `config` (SDM, "IA32_RTIT_CTL MSR").
 mod rtit_ctl {
     pub(super) const TRACE_EN: u64 = 1;
     pub(super) const BRANCH_EN: u64 = 1 << 13;

@@ -1,43 +1,42 @@
 //! The numbers and layouts of perf.data, shared by its reader and its writer.
 //!
-//! Names are those of linux/perf_event.h and of the kernel tree's
-//! tools/perf/Documentation/perf.data-file-format.txt. Everything is little-endian here; a section is an
-//! offset and a size, both u64, from the start of the file:
+//! Names are those of linux/perf_event.h and of tools/perf/Documentation/perf.data-file-format.txt in the kernel
+//! tree. Everything is little-endian. A section is u64 file offset and u64 size:
 //!
 //! ```text
 //! file header   magic, u64 size (104), u64 attr_size, sections attrs, data, event_types, 256 feature bits
 //! attrs         each: perf_event_attr, section of its ids (u64 each)
 //! data          records, each: u32 type, u16 misc, u16 size (header included), body
-//!               behind an AUXTRACE record: its trace bytes, which `size` does not count
-//! features      directly behind data: one section for each feature bit that is set, ascending
+//!               after an AUXTRACE record: its trace bytes, which `size` does not include
+//! features      directly after data: one section for each feature bit that is set, ascending
 //! ```
 //!
-//! What was written to a pipe has a header of magic and size (16) only. Events and features come as records:
-//! HEADER_ATTR (attr, ids), HEADER_FEATURE (u64 bit, the section's bytes), HEADER_BUILD_ID (an entry of the
-//! build-id section), and HEADER_TRACING_DATA (u32 size), behind which its section lies as the trace bytes
-//! lie behind AUXTRACE. A folder (`perf record --threads`) has such a file without most of its records as
-//! `data`, and files `data.0`, `data.1`, … of nothing but records.
+//! Data written to a pipe has a header of magic and size (16) only. Events and features are records: HEADER_ATTR
+//! (attr, ids), HEADER_FEATURE (u64 bit, the section's bytes), HEADER_BUILD_ID (an entry of the build-id section),
+//! and HEADER_TRACING_DATA (u32 size), which its section follows like the trace bytes follow AUXTRACE. A folder
+//! (`perf record --threads`) has the header and few records in a file `data`, and the other records in files
+//! `data.0`, `data.1`, … without a header.
 
 use serde::{Deserialize, Serialize};
 
 use crate::recording::EmulatedNotes;
 
-/// First bytes of a little-endian perf.data.
+/// Magic number of a little-endian perf.data.
 pub const MAGIC: &[u8; 8] = b"PERFILE2";
-/// First bytes of a perf.data that a big-endian machine wrote.
+/// Magic number of a big-endian perf.data.
 pub const MAGIC_BIG_ENDIAN: &[u8; 8] = b"2ELIFREP";
 /// Size of the file header.
 pub const FILE_HEADER_SIZE: u64 = 104;
-/// Size of the header of data that was written to a pipe: magic and this size only.
+/// Header size of data written to a pipe: magic and this size only.
 pub const PIPE_HEADER_SIZE: u64 = 16;
 /// Offset of the feature bits in the file header; 256 bits, bit 0 first.
 pub const FEATURES_OFFSET: usize = 72;
-/// Size of a section's description: offset and size.
+/// Size of a section descriptor: offset and size.
 pub const SECTION_SIZE: u64 = 16;
 /// Size of a record's header: type, misc and size.
 pub const RECORD_HEADER_SIZE: u16 = 8;
-/// Trace bytes behind an AUXTRACE record are padded with zeros to a multiple of this. The padding is
-/// counted in the record's size but not in the offset of the record that follows in its queue.
+/// Alignment of the zero-padded trace bytes after an AUXTRACE record. The record's size includes the padding; the
+/// offset of the next record in the queue does not.
 pub const AUXTRACE_ALIGNMENT: u64 = 8;
 /// Size of an AUXTRACE record without its trace bytes: header, u64 size, u64 offset (in the AUX area,
 /// counted from the start of the recording), u64 reference, u32 idx, u32 tid, u32 cpu, u32 reserved.
@@ -45,7 +44,7 @@ pub const AUXTRACE_SIZE: u16 = 48;
 /// `cpu` of an AUXTRACE record whose queue belongs to a thread.
 pub const NO_CPU: u32 = u32::MAX;
 
-/// Types of records: those of the kernel up to 63, those of perf itself from 64 on.
+/// Record types: the kernel's up to 63, perf's own from 64.
 pub mod record {
     #![allow(missing_docs, reason = "the header's own names")]
     pub const MMAP: u32 = 1;
@@ -69,7 +68,7 @@ pub mod record {
     pub const CGROUP: u32 = 19;
     pub const TEXT_POKE: u32 = 20;
     pub const AUX_OUTPUT_HW_ID: u32 = 21;
-    /// First type that perf itself writes; these have no sample_id trailer.
+    /// The first of perf's own types, which have no sample_id trailer.
     pub const USER_START: u32 = 64;
     pub const HEADER_ATTR: u32 = 64;
     pub const HEADER_EVENT_TYPE: u32 = 65;
@@ -92,7 +91,7 @@ pub mod record {
     pub const FINISHED_INIT: u32 = 82;
     pub const COMPRESSED2: u32 = 83;
 
-    /// The header's name of a type, such as `MMAP2`; `None` for types that it does not have.
+    /// The name of a type in the kernel's header, such as `MMAP2`; `None` if it has none.
     pub fn name(kind: u32) -> Option<&'static str> {
         const KERNEL: [&str; 21] = [
             "MMAP",
@@ -144,7 +143,7 @@ pub mod record {
     }
 }
 
-/// Bits of a record header's `misc`.
+/// Bits of `misc` in a record header.
 pub mod misc {
     /// Mask of the processor mode.
     pub const CPUMODE: u16 = 7;
@@ -160,14 +159,14 @@ pub mod misc {
     pub const MMAP_DATA: u16 = 1 << 13;
     /// COMM: the name comes from executing a program.
     pub const COMM_EXEC: u16 = 1 << 13;
-    /// SWITCH, SWITCH_CPU_WIDE: out; in, where the bit is clear.
+    /// SWITCH, SWITCH_CPU_WIDE: set for switch-out, clear for switch-in.
     pub const SWITCH_OUT: u16 = 1 << 13;
-    /// SWITCH, SWITCH_CPU_WIDE: out, while still runnable.
+    /// SWITCH, SWITCH_CPU_WIDE: switched out while still runnable.
     pub const SWITCH_OUT_PREEMPT: u16 = 1 << 14;
-    /// MMAP2: u8 build_id_size, 3 bytes reserved and 20 bytes of build id stand in place of u32 maj,
-    /// u32 min, u64 ino and u64 ino_generation.
+    /// MMAP2: u8 build_id_size, 3 reserved bytes and 20 bytes of build id replace u32 maj, u32 min, u64 ino and u64
+    /// ino_generation.
     pub const MMAP_BUILD_ID: u16 = 1 << 14;
-    /// Records of the build-id feature: byte 20 of the build id's 24 is its length.
+    /// Records of the build-id feature: byte 20 of the build id's 24 bytes is its length.
     pub const BUILD_ID_SIZE: u16 = 1 << 15;
 }
 
@@ -175,9 +174,9 @@ pub mod misc {
 pub mod ksymbol {
     /// `ksym_type`: the code of a BPF program.
     pub const BPF: u16 = 1;
-    /// `ksym_type`: other code that was made at run time, such as a trampoline.
+    /// `ksym_type`: other code generated at run time, such as a trampoline.
     pub const OUT_OF_LINE: u16 = 2;
-    /// `flags`: the code is dropped.
+    /// `flags`: the code is removed.
     pub const UNREGISTER: u16 = 1;
 }
 
@@ -198,9 +197,9 @@ pub mod aux_flag {
     pub const COLLISION: u64 = 8;
 }
 
-/// Bits of `perf_event_attr.sample_type`. A record's sample_id trailer has eight bytes for each of
-/// these six that is set, in the order TID (u32 pid, u32 tid), TIME, ID, STREAM_ID, CPU (u32 cpu, u32
-/// zero), IDENTIFIER. A time of 0 means "no time": perf writes it into the records that it makes up.
+/// Bits of `perf_event_attr.sample_type`. A sample_id trailer has eight bytes for each of these bits that is set, in
+/// this order: TID (u32 pid, u32 tid), TIME, ID, STREAM_ID, CPU (u32 cpu, u32 zero), IDENTIFIER. A time of 0 means
+/// "no time"; perf writes it to records that it synthesizes.
 pub mod sample {
     #![allow(missing_docs, reason = "the header's own names")]
     pub const IP: u64 = 1;
@@ -228,7 +227,7 @@ pub mod sample {
     pub const DATA_PAGE_SIZE: u64 = 1 << 22;
     pub const CODE_PAGE_SIZE: u64 = 1 << 23;
     pub const WEIGHT_STRUCT: u64 = 1 << 24;
-    /// All that are known.
+    /// All known bits.
     pub const ALL: u64 = (1 << 25) - 1;
 }
 
@@ -242,7 +241,7 @@ pub mod read_format {
     pub const LOST: u64 = 1 << 4;
 }
 
-/// Bits of `perf_event_attr.branch_sample_type` that add words to a sample.
+/// Bits of `perf_event_attr.branch_sample_type` that add words to samples.
 pub mod branch {
     #![allow(missing_docs, reason = "the header's own names")]
     pub const HW_INDEX: u64 = 1 << 17;
@@ -257,7 +256,7 @@ pub const UPDATE_NAME: u64 = 2;
 /// `perf_event_attr.type` of tracepoints; `config` is the tracepoint's number.
 pub const TYPE_TRACEPOINT: u32 = 2;
 
-/// Bits of `perf_event_attr`'s flag word.
+/// Bits of the flag word in `perf_event_attr`.
 pub mod attr_flag {
     #![allow(missing_docs, reason = "the header's own names")]
     pub const DISABLED: u64 = 1;
@@ -277,7 +276,7 @@ pub mod attr_flag {
     pub const BUILD_ID: u64 = 1 << 34;
 }
 
-/// Bits of `perf_event_attr.config` as the kernel's intel_pt PMU has them.
+/// Bits of `perf_event_attr.config` for the kernel's intel_pt PMU.
 pub mod intel_pt_config {
     /// CYC packets.
     pub const CYC: u64 = 1 << 1;
@@ -297,7 +296,7 @@ pub mod intel_pt_config {
     pub const PSB_PERIOD: u64 = 0xf << 24;
 }
 
-/// `type` of an AUXTRACE_INFO record: what the trace bytes are.
+/// `type` of an AUXTRACE_INFO record: the kind of trace.
 pub mod auxtrace_type {
     /// Intel Processor Trace.
     pub const INTEL_PT: u32 = 1;
@@ -309,8 +308,7 @@ pub mod auxtrace_type {
     pub const ARM_SPE: u32 = 4;
 }
 
-/// Places of the u64 words in the private part of Intel PT's AUXTRACE_INFO record, which follows
-/// u32 type and u32 reserved.
+/// Indices of the u64 words in the private part of Intel PT's AUXTRACE_INFO record, after u32 type and u32 reserved.
 pub mod intel_pt_info {
     /// PMU type: the `perf_event_attr.type` of Intel PT's events.
     pub const PMU_TYPE: usize = 0;
@@ -326,7 +324,7 @@ pub mod intel_pt_info {
     pub const TSC_BIT: usize = 5;
     /// The bit of `config` that disables return compression.
     pub const NORETCOMP_BIT: usize = 6;
-    /// Where context switches come from: 0 nowhere, 1 sched_switch samples, 2 and 3 SWITCH records.
+    /// Source of context switches: 0 none, 1 sched_switch samples, 2 and 3 SWITCH records.
     pub const HAVE_SCHED_SWITCH: usize = 7;
     /// Whether the recording consists of snapshots.
     pub const SNAPSHOT_MODE: usize = 8;
@@ -344,15 +342,13 @@ pub mod intel_pt_info {
     pub const CYC_BIT: usize = 14;
     /// Maximum non-turbo ratio.
     pub const MAX_NONTURBO_RATIO: usize = 15;
-    /// Length of the filter string that follows, in bytes without its NUL; with it, it is padded to whole
-    /// words.
+    /// Length of the following filter string in bytes, without its NUL. String and NUL are padded to whole words.
     pub const FILTER_STR_LEN: usize = 16;
-    /// Words before the filter string.
+    /// Number of words before the filter string.
     pub const WORDS: usize = 17;
 }
 
-/// Bits of the file header that announce a feature section. A text is u32 length (of the padded
-/// text) and NUL-padded bytes.
+/// Feature bits in the file header. A text is u32 padded length and NUL-padded bytes.
 pub mod feature {
     /// Tracepoint formats.
     pub const TRACING_DATA: u8 = 1;
@@ -372,40 +368,39 @@ pub mod feature {
     pub const CPUDESC: u8 = 8;
     /// Text: `GenuineIntel,6,61,4` (vendor, family, model, stepping).
     pub const CPUID: u8 = 9;
-    /// u32 count, then as many texts.
+    /// u32 count, then that many texts.
     pub const CMDLINE: u8 = 11;
-    /// u32 events, u32 attr size, then each: attr, u32 ids, text name, u64 ids.
+    /// u32 events, u32 attr size, then for each: attr, u32 ids, text name, u64 ids.
     pub const EVENT_DESC: u8 = 12;
-    /// u64 count, then as many pairs of u64 file offset and u64 size of AUXTRACE records.
+    /// u64 count, then that many pairs of u64 file offset and u64 size of AUXTRACE records.
     pub const AUXTRACE: u8 = 18;
-    /// u64 first and u64 last time of a sample.
+    /// u64 time of the first sample, u64 time of the last.
     pub const SAMPLE_TIME: u8 = 21;
-    /// u64 frequency of the clock that times are of, as `perf record -k` chose it.
+    /// u64 frequency of the clock that `perf record -k` selected.
     pub const CLOCKID: u8 = 23;
-    /// u64 version. The data lies in a folder: as one file where the version is 0, else as several.
+    /// u64 version. The data is a folder, with one file for version 0, else several.
     pub const DIR_FORMAT: u8 = 24;
-    /// u32 count; each: the program's `bpf_prog_info` and what it points to.
+    /// u32 count, then each program's `bpf_prog_info` and the data that it points to.
     pub const BPF_PROG_INFO: u8 = 25;
-    /// Records are compressed: u32 version, u32 type (1: zstd), u32 level, u32 ratio, u32 mmap_len.
+    /// Compression of records: u32 version, u32 type (1: zstd), u32 level, u32 ratio, u32 mmap_len.
     pub const COMPRESSED: u8 = 27;
-    /// u32 version, u32 clock id, u64 nanoseconds of the wall clock and u64 of that clock at one moment.
+    /// u32 version, u32 clock id, u64 nanoseconds of the wall clock and u64 of that clock at the same instant.
     pub const CLOCK_DATA: u8 = 29;
-    /// u32 count; each: text PMU, text of its CPUs.
+    /// u32 count, then text PMU and text CPUs for each.
     pub const HYBRID_TOPOLOGY: u8 = 30;
-    /// What the emulated processor adds: u32 length of JSON, JSON ([`super::HodoscopeSection`]), and
-    /// code. perf passes over feature bits above those it knows.
+    /// Data of the emulated processor: u32 length of JSON, JSON ([`super::HodoscopeSection`]), code. perf skips
+    /// feature bits above those it knows.
     pub const HODOSCOPE: u8 = 255;
 }
 
 /// The JSON of the [`feature::HODOSCOPE`] section.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HodoscopeSection {
-    /// The emulated processor's account.
+    /// The emulator's description and counts.
     pub notes: EmulatedNotes,
-    /// Pieces of code that no file holds, in order of time; their bytes follow the JSON in this order,
-    /// one directly behind the other.
+    /// Code that is in no file, in order of time. The bytes follow the JSON in this order, without padding.
     pub code: Vec<CodeEntry>,
-    /// Length in bytes of the kernel's symbols, which follow the code.
+    /// Size in bytes of the kernel's symbols, which follow the code.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub kallsyms: u64,
 }
@@ -414,14 +409,14 @@ fn is_zero(number: &u64) -> bool {
     *number == 0
 }
 
-/// One piece of code that no file holds.
+/// A piece of code that is in no file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CodeEntry {
-    /// The process; `u32::MAX` for the kernel.
+    /// The process id; `u32::MAX` for the kernel.
     pub pid: u32,
-    /// From when on, in nanoseconds of the recording's clock.
+    /// Start of validity in nanoseconds of the recording's clock.
     pub time_ns: u64,
-    /// When it was found there, in nanoseconds of `CLOCK_MONOTONIC`.
+    /// Time of discovery in nanoseconds of `CLOCK_MONOTONIC`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub found_ns: Option<u64>,
     /// First address.

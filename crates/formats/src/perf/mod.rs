@@ -1,9 +1,9 @@
-//! perf.data: what `perf record` writes, and what the emulated processor's recorder writes too.
+//! perf.data: the output of `perf record` and of the emulated processor's recorder.
 //!
 //! ```text
 //! bytes ──File──► events, features      AUXTRACE, AUX ──Queues──► streams ─┐
 //!          └────► Records… ──────────┬► MMAP2, COMM, … ──────► sideband ───┼─► Recording
-//!                                    └► what can't be read ──► loss ───────┘
+//!                                    └► unreadable data ────► loss ────────┘
 //! ```
 
 mod bpf;
@@ -32,5 +32,5 @@ pub use records::{Record, Records};
 
 use crate::{Format, Holds};
 
-/// perf.data.
+/// The perf.data format.
 pub const FORMAT: Format = Format { name: "perf.data", recognise, holds: Holds::Both(read, samples::read) };

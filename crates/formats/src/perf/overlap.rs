@@ -1,17 +1,17 @@
-//! How much of a snapshot was already in the one before.
+//! Finds the overlap of consecutive snapshots.
 
-/// Most padding that a writer appends to a snapshot.
+/// The most padding that a writer appends to a snapshot, in bytes.
 const MOST_PADDING: usize = 7;
 
-/// The number of bytes at the start of `later` that are the end of `earlier`, the most that is
-/// possible. `earlier` may have up to seven zeros of padding behind its real end.
+/// Returns the length of the longest prefix of `later` that is a suffix of `earlier`. `earlier` may have up to seven
+/// zero bytes of padding at the end.
 ///
-/// Two snapshots of a ring buffer are two windows on one stream, so the end of the first is, byte for
-/// byte, the start of the second as far as they overlap. This is the automaton of Knuth, Morris and
-/// Pratt (1977) for `later`, run over `earlier`: linear in time, and four bytes of memory a byte.
+/// Two snapshots of a ring buffer are windows on one stream, so if they overlap, the end of the first equals the
+/// beginning of the second. Runs the automaton of Knuth, Morris and Pratt (1977) for `later` over `earlier`: linear
+/// in time, four bytes of memory per byte.
 pub(super) fn overlap(earlier: &[u8], later: &[u8]) -> usize {
     let earlier = earlier.get(earlier.len().saturating_sub(later.len() + MOST_PADDING)..).unwrap_or(earlier);
-    // Lengths fit in 32 bits: no AUX area is larger.
+    // Lengths fit in 32 bits: AUX areas are smaller.
     let later = later.get(..u32::MAX as usize).unwrap_or(later);
     let borders = borders(later);
     let unpadded =
@@ -27,7 +27,7 @@ pub(super) fn overlap(earlier: &[u8], later: &[u8]) -> usize {
     longest
 }
 
-/// For each prefix of `pattern` (by its length) the longest shorter one that is also its end.
+/// For each prefix of `pattern`, by length, its longest border: a shorter prefix that is also its suffix.
 fn borders(pattern: &[u8]) -> Vec<u32> {
     let mut borders = vec![0; pattern.len() + 1];
     let mut matched = 0;
@@ -38,8 +38,7 @@ fn borders(pattern: &[u8]) -> Vec<u32> {
     borders
 }
 
-/// The length of the longest prefix of `pattern` that ends with `byte`, where `matched` bytes of it
-/// lie before that.
+/// The length of the longest prefix of `pattern` that ends with `byte`, after `matched` bytes have matched.
 fn extend(pattern: &[u8], borders: &[u32], mut matched: usize, byte: u8) -> usize {
     loop {
         if pattern.get(matched) == Some(&byte) {
@@ -57,7 +56,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// The definition, word for word.
+    /// The definition, implemented directly.
     fn longest_by_definition(earlier: &[u8], later: &[u8]) -> usize {
         let ends =
             |earlier: &[u8]| (0..=later.len()).rev().find(|&n| earlier.ends_with(&later[..n])).unwrap();
@@ -73,7 +72,7 @@ mod tests {
         ) {
             let mut earlier = stream[..to].to_vec();
             earlier.resize(to + padding, 0);
-            // A stream that repeats itself can only overlap more.
+            // A repetitive stream can only overlap more.
             prop_assert!(overlap(&earlier, &stream[from..]) >= to - from);
         }
 

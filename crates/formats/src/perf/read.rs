@@ -1,4 +1,4 @@
-//! The files of a perf.data to a [`Recording`].
+//! Reads the files of a perf.data into a [`Recording`].
 
 use std::ops::Range;
 
@@ -17,10 +17,10 @@ use crate::{
     recording::Recording,
 };
 
-/// Reads a perf.data: a file, or the folder that `perf record --threads` makes.
+/// Reads a perf.data: a file, or the folder of `perf record --threads`.
 ///
-/// Damage is a loss, not an error: what lies before it is returned, and what lies behind it where the
-/// file tells how to go on.
+/// Damage is a loss, not an error: the result contains the data before it, and the data after it if the file's index
+/// allows to resume.
 ///
 /// # Errors
 /// Those of [`File::open`].
@@ -45,12 +45,12 @@ pub(super) fn read_records<'a>(reader: &mut Reader<'a>, file: &File<'a>, input: 
     }
 }
 
-/// Where records lie.
+/// The source of records.
 #[derive(Default)]
 struct Place {
-    /// What to say before the offset.
+    /// Prefix of offsets in messages.
     prefix: String,
-    /// The bytes of the file that the records were unpacked from; offsets are then those behind unpacking.
+    /// The file's byte range that the records were unpacked from. Offsets then refer to the unpacked bytes.
     packed: Option<Range<u64>>,
 }
 
@@ -60,7 +60,7 @@ impl Place {
     }
 }
 
-/// Reads all of a file's records. Gives where they end too early, for a file that is known to be cut.
+/// Reads all records of a file. Returns where they end, if the file is known to be cut short and they end early.
 fn read_all<'a>(
     reader: &mut Reader<'a>,
     input: &Input<'a>,
@@ -108,12 +108,12 @@ fn is_packed(record: &Record<'_>) -> bool {
     [record::COMPRESSED, record::COMPRESSED2].contains(&record.kind)
 }
 
-/// Whether a record can't have been compressed, since it is one or its trace bytes lie in the file itself.
+/// Whether a record cannot come from a compressed one: it is compressed, or its trace bytes are in the file.
 fn never_packed(record: &Record<'_>) -> bool {
     is_packed(record) || [record::AUXTRACE, record::HEADER_TRACING_DATA].contains(&record.kind)
 }
 
-/// Unpacks all that is compressed among the records of a file, and reads it.
+/// Unpacks the compressed records of a file and reads them.
 fn read_packed<'a>(reader: &mut Reader<'a>, input: &Input<'a>, records: Records<'a>, place: &Place) {
     let packed: Vec<Record<'a>> = records.filter_map(Result::ok).filter(is_packed).collect();
     let span = packed.iter().map(|record| record.offset).min().unwrap_or(0)
@@ -130,7 +130,7 @@ fn read_packed<'a>(reader: &mut Reader<'a>, input: &Input<'a>, records: Records<
     read_all(reader, input, Records::new(bytes, 0..bytes.len() as u64, Vec::new()), &inside, false);
 }
 
-/// COMPRESSED is nothing but packed bytes; COMPRESSED2 has u64 size, packed bytes, and padding.
+/// The packed bytes: the whole body of COMPRESSED; for COMPRESSED2, those after u64 size, without the padding.
 fn packed_bytes<'a>(record: &Record<'a>) -> &'a [u8] {
     match record.body.split_first_chunk() {
         Some((size, bytes)) if record.kind == record::COMPRESSED2 => {

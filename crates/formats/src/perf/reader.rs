@@ -1,4 +1,4 @@
-//! From records to a [`Recording`].
+//! Builds a [`Recording`] from records.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -28,36 +28,36 @@ use crate::{
     recording::{BpfProgram, Guest, Mapping, RecordedEvent, Recording, Sideband, SidebandKind, Thread},
 };
 
-/// A loss that damage causes.
+/// A loss caused by damage.
 pub(super) fn corrupt(bytes: Range<u64>, detail: String) -> Loss {
     Loss { stream: String::new(), cause: Cause::Corrupt, bytes, time: None, count: 1, detail }
 }
 
-/// What the records have said so far.
+/// The state accumulated from the records so far.
 #[derive(Default)]
 pub(super) struct Reader<'a> {
     pub(super) events: Events,
     pub(super) features: Features<'a>,
     info: Option<Info>,
-    /// Whether the trace bytes are of a kind that nothing here reads.
+    /// Whether the trace is of an unsupported kind.
     foreign_trace: bool,
     queues: Queues<'a>,
     sideband: Vec<Sideband<'a>>,
     build_ids: BuildIds<'a>,
-    /// The virtual machines that events belong to, by the kernel's ids of the events.
+    /// The virtual machines of events, by kernel event id.
     guests: HashMap<u64, Guest>,
-    /// Names of events that come in records, by the kernel's ids.
+    /// Event names from records, by kernel event id.
     names: HashMap<u64, String>,
-    /// How to read `sched_switch`, where it was recorded, and its samples.
+    /// The layout of `sched_switch` samples, if recorded, and the switches from them.
     sched_switch: Option<SchedSwitch>,
     switched: Vec<(SampleId, Switched)>,
     bpf: Vec<BpfProgram<'a>>,
-    /// The clock of a TIME_CONV record.
+    /// The clock from a TIME_CONV record.
     clock: Option<PerfClock>,
-    /// How many records of each type there are.
+    /// Number of records by type.
     counts: BTreeMap<u32, u64>,
     pub(super) loss: Vec<Loss>,
-    /// Where samples are, if they are asked for rather than control flow.
+    /// The index of samples. Set to read software events instead of control flow.
     pub(super) index: Option<Index<'a>>,
 }
 
@@ -69,7 +69,7 @@ impl<'a> Reader<'a> {
         reader
     }
 
-    /// Takes in a feature section; what can't be read of it is a loss.
+    /// Adds a feature section. Unreadable content is a loss.
     fn feature(&mut self, bit: u8, section: Section<'a>) {
         let (what, read) = match bit {
             feature::BUILD_ID => {
@@ -132,7 +132,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Notes where a record lies; those that software events need nothing of are passed over.
+    /// Adds a record to the index of samples, if software events are read.
     pub(super) fn index(&mut self, region: &'a [u8], record: &Record<'a>) {
         if let Some(index) = &mut self.index {
             index.see(region, record, &self.events);
@@ -159,7 +159,7 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    /// An event of a file that was written to a pipe: its attr and, up to the record's end, its ids.
+    /// Adds an event of a pipe file: attr, then ids up to the record's end.
     fn attr(&mut self, record: &Record<'a>) -> Result<(), Error> {
         let mut body = Cursor::new(record.body, record.body_offset());
         let mut attr = Attr::read(&mut body)?;
@@ -180,7 +180,7 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    /// u64 type, u64 id, what is new.
+    /// u64 type, u64 id, the updated value.
     fn event_update(&mut self, body: &mut Cursor<'_>) -> Result<(), Eof> {
         let (kind, id) = (body.u64()?, body.u64()?);
         if kind == UPDATE_NAME {
@@ -189,14 +189,14 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    /// u64 time_shift, u64 time_mult, u64 time_zero; then what short counters need.
+    /// u64 time_shift, u64 time_mult, u64 time_zero; then fields for short counters.
     fn time_conv(&mut self, body: &mut Cursor<'_>) -> Result<(), Eof> {
         let (shift, multiplier, zero) = (body.u64()?, body.u64()?, body.u64()?);
         self.clock = PerfClock::new(shift, multiplier, zero);
         Ok(())
     }
 
-    /// A sample: of the trace, or of a context switch. Others say nothing of a program's path.
+    /// Reads a sample with trace or a context switch. Other samples do not concern control flow.
     fn sample(&mut self, record: &Record<'a>) -> Result<(), Eof> {
         let Some(attr) = self.events.of_sample(record).filter(|_| self.index.is_none()) else {
             return Ok(());
@@ -216,7 +216,7 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    /// u64 count; as many u64 id, u64 idx, u64 cpu, u64 tid; since perf 6.0 as many u64 machine_pid, u64 vcpu.
+    /// u64 count; that many u64 id, u64 idx, u64 cpu, u64 tid; since perf 6.0 that many u64 machine_pid, u64 vcpu.
     fn id_index(&mut self, body: &mut Cursor<'_>) -> Result<(), Eof> {
         let count = body.u64()?;
         let entries = body.take(usize::try_from(count).unwrap_or(usize::MAX).saturating_mul(32))?;
@@ -258,7 +258,7 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    /// Whose queue a record lies in; the trailer may name both the CPU and the thread.
+    /// The owner of the queue that a record belongs to. The trailer may contain both CPU and thread.
     fn owner(&self, sample: SampleId) -> Option<Owner> {
         let cpu = sample.cpu.map(Owner::Cpu);
         let thread = sample.thread.map(|thread| Owner::Thread(thread.tid));
@@ -271,7 +271,7 @@ impl<'a> Reader<'a> {
         self.loss.push(Loss { stream, cause, bytes: 0..0, time, count, detail: detail.to_owned() });
     }
 
-    /// The recording; `is_whole` where all files of it were given.
+    /// Completes the recording. `is_one_file` is false if the input has several files.
     pub(super) fn finish(mut self, is_one_file: bool) -> Recording<'a> {
         let mut config = self.info.as_ref().map(|info| info.config(&self.events.attrs)).unwrap_or_default();
         let cpuid = self.features.get(&feature::CPUID).and_then(|section| features::one_text(*section).ok());
@@ -315,13 +315,13 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Whether most records lie in other files.
+    /// Whether most records are in other files.
     fn folder_of_files(&self) -> bool {
         let version = self.features.get(&feature::DIR_FORMAT).and_then(|section| section.cursor().u64().ok());
         version.is_some_and(|version| version > 0)
     }
 
-    /// Switches as the tracepoint tells them, where the kernel did not write them itself.
+    /// Adds switches from the `sched_switch` tracepoint, if there are no SWITCH records.
     fn switches(&mut self, process: impl Fn(u32) -> u32) {
         if [record::SWITCH, record::SWITCH_CPU_WIDE].iter().any(|kind| self.counts.contains_key(kind)) {
             return;
@@ -335,7 +335,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Gives mappings the build ids of the table, which may come last.
+    /// Sets the build ids of mappings from the table, which may follow them.
     fn name_builds(&mut self) {
         for sideband in &mut self.sideband {
             if let SidebandKind::Map(Mapping { name, build_id, .. }) = &mut sideband.kind
@@ -365,7 +365,7 @@ impl<'a> Reader<'a> {
         facts
     }
 
-    /// The events, with names where the file has them.
+    /// The events, with their names if the file contains them.
     pub(super) fn recorded(&self) -> Vec<RecordedEvent> {
         let section = self.features.get(&feature::EVENT_DESC);
         let names = section.and_then(|section| features::event_names(*section).ok()).unwrap_or_default();
@@ -377,7 +377,7 @@ impl<'a> Reader<'a> {
         self.events.attrs.iter().enumerate().map(name).collect()
     }
 
-    /// The number of records of each type, in words.
+    /// Describes the number of records by type.
     fn records(&self) -> String {
         let shown = |(&kind, count): (&u32, &u64)| match record::name(kind) {
             Some(name) => format!("{count} {name}"),
@@ -387,7 +387,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// The process of each thread, as the first record says that names the thread.
+/// The process of each thread, from the first record that contains the thread.
 fn processes(sideband: &[Sideband<'_>]) -> HashMap<u32, u32> {
     let mut processes = HashMap::new();
     for Sideband { thread: Thread { pid, tid }, .. } in sideband {
@@ -396,7 +396,7 @@ fn processes(sideband: &[Sideband<'_>]) -> HashMap<u32, u32> {
     processes
 }
 
-/// Sorts by time; records without a time stay behind all that the file has before them.
+/// Sorts by time. Records without a timestamp stay after all that precede them in the file.
 fn sort_by_time(sideband: &mut Vec<Sideband<'_>>) {
     let mut latest = None;
     let placed = sideband.drain(..).map(|record| {
@@ -408,7 +408,7 @@ fn sort_by_time(sideband: &mut Vec<Sideband<'_>>) {
     sideband.extend(placed.into_iter().map(|(_, record)| record));
 }
 
-/// The names of the events, or their numbers where they have no names.
+/// The names of the events, or type and config of unnamed ones.
 fn shown(events: &[RecordedEvent]) -> String {
     let one = |event: &RecordedEvent| match event.name.as_str() {
         "" => format!("type {} config {:#x}", event.pmu, event.config),

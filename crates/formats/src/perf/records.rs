@@ -1,4 +1,4 @@
-//! One record after the other, as they lie in the file.
+//! Iterates over records in file order.
 
 use std::ops::Range;
 
@@ -10,47 +10,47 @@ use crate::error::{Error, ErrorKind};
 /// A record.
 #[derive(Clone, Copy, Debug)]
 pub struct Record<'a> {
-    /// Where its header begins in the file.
+    /// File offset of the header.
     pub offset: u64,
-    /// Its type; see [`record`].
+    /// The type; see [`record`].
     pub kind: u32,
-    /// Its header's `misc` bits.
+    /// The header's `misc` bits.
     pub misc: u16,
-    /// What follows the header.
+    /// The bytes after the header.
     pub body: &'a [u8],
-    /// What follows the record and its size does not count: the trace bytes behind AUXTRACE, the formats
-    /// behind HEADER_TRACING_DATA.
+    /// Data after the record that its size does not include: trace bytes after AUXTRACE, formats after
+    /// HEADER_TRACING_DATA.
     pub behind: &'a [u8],
 }
 
 impl Record<'_> {
-    /// Where the body begins in the file.
+    /// File offset of the body.
     pub fn body_offset(&self) -> u64 {
         self.offset + u64::from(RECORD_HEADER_SIZE)
     }
 
-    /// Where that begins in the file which follows the record.
+    /// File offset of [`Record::behind`].
     pub fn behind_offset(&self) -> u64 {
         self.body_offset() + self.body.len() as u64
     }
 }
 
-/// Iterates over records. After a damaged record it goes on at the next AUXTRACE record that the
-/// file's index knows of, as nothing else tells where a record begins.
+/// Iterates over records. After a damaged record it resumes at the next AUXTRACE record in the file's index, as there
+/// is no other record boundary to find.
 #[derive(Clone, Debug)]
 pub struct Records<'a> {
     bytes: &'a [u8],
     position: usize,
     end: usize,
-    /// Where AUXTRACE records begin, ascending; a record that runs over one is damaged.
+    /// Ascending offsets of AUXTRACE records. A record that extends over one is damaged.
     known: Vec<usize>,
-    /// What was wrong with the record that came last.
+    /// The error of the last record.
     pending: Option<Error>,
 }
 
 impl<'a> Records<'a> {
-    /// Records in the part `data` of the file's bytes, as far as there are any; `index` says where
-    /// AUXTRACE records may begin.
+    /// Iterates over the records in the range `data` of the file's bytes, clamped to the file. `index` contains
+    /// possible offsets of AUXTRACE records.
     pub(super) fn new(bytes: &'a [u8], data: Range<u64>, index: Vec<u64>) -> Records<'a> {
         let clamp =
             |offset: u64| usize::try_from(offset).map_or(bytes.len(), |offset| offset.min(bytes.len()));
@@ -67,28 +67,28 @@ impl<'a> Records<'a> {
         Records { bytes, position, end, known, pending: None }
     }
 
-    /// The bytes that the records lie in.
+    /// The bytes that contain the records.
     pub(super) fn bytes(&self) -> &'a [u8] {
         self.bytes
     }
 
-    /// Where the next record begins in the file.
+    /// File offset of the next record.
     pub fn offset(&self) -> u64 {
         self.position as u64
     }
 
-    /// Whether nothing comes any more.
+    /// Whether there are no more records.
     pub fn is_done(&self) -> bool {
         self.position >= self.end && self.pending.is_none()
     }
 
-    /// Where the records that begin before the next known one must end.
+    /// The end of records that begin before the next known one.
     fn limit(&self) -> usize {
         let next = self.known.partition_point(|&at| at <= self.position);
         self.known.get(next).copied().unwrap_or(self.end)
     }
 
-    /// The record at the position, and where it ends.
+    /// Reads the record at the current position. Returns it with its end.
     fn read(&mut self) -> Result<(Record<'a>, usize), Error> {
         let cut = |eof| Error::cut_short("record", eof);
         let offset = self.position as u64;
@@ -105,8 +105,8 @@ impl<'a> Records<'a> {
         Ok((Record { offset, kind, misc, body, behind }, end))
     }
 
-    /// The bytes behind a record that tells their number first. Where some are missing, those that are there
-    /// are given, and the error follows after the record.
+    /// Reads the data after a record that begins with its size. If some is missing, returns the rest and sets the
+    /// pending error.
     fn behind(&mut self, kind: u32, body: &[u8], cursor: &mut Cursor<'a>) -> Result<&'a [u8], Error> {
         let at = cursor.offset();
         let mut head = Cursor::new(body, at - body.len() as u64);

@@ -1,4 +1,4 @@
-//! Records as a kernel's ring has them, without a file around them.
+//! Records of a kernel ring buffer, without a file around them.
 
 use hodo_clock::Nanos;
 
@@ -13,32 +13,32 @@ use crate::{
     recording::{Sideband, Thread},
 };
 
-/// What the records' event has to ask for (`perf_event_attr.sample_type`), with `sample_id_all`.
+/// The required `perf_event_attr.sample_type` of the records' event, with `sample_id_all`.
 pub const SAMPLE_TYPE: u64 = sample::TID | sample::TIME | sample::CPU | sample::IDENTIFIER;
 
 /// A record.
 #[derive(Clone, Debug)]
 pub struct RingRecord<'a> {
-    /// Its type; see [`super::layout::record`].
+    /// The type; see [`super::layout::record`].
     pub kind: u32,
-    /// Its header's `misc` bits.
+    /// The header's `misc` bits.
     pub misc: u16,
-    /// What lies between its header and its trailer.
+    /// The bytes between header and trailer.
     pub body: &'a [u8],
-    /// Who ran, as the trailer says.
+    /// The running thread, from the trailer.
     pub thread: Thread,
-    /// When.
+    /// The timestamp.
     pub time: Option<Nanos>,
-    /// On which CPU.
+    /// The CPU.
     pub cpu: Option<u32>,
-    /// What it says for the sideband, if anything.
+    /// The sideband record, if it is one.
     pub said: Option<Sideband<'a>>,
 }
 
-/// The records of a ring, as far as they can be read.
+/// Reads the records of a ring.
 ///
 /// # Errors
-/// What is wrong with the first that can't be, at its offset in `bytes`.
+/// The first unreadable record, at its offset in `bytes`.
 pub fn ring_records(bytes: &[u8]) -> Result<Vec<RingRecord<'_>>, Error> {
     let flags = attr_flag::SAMPLE_ID_ALL;
     let events = Events::new(vec![Attr { sample_type: SAMPLE_TYPE, flags, ..Attr::default() }]);

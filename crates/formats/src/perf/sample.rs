@@ -1,4 +1,4 @@
-//! SAMPLE records: where their parts lie.
+//! The layout of SAMPLE records.
 
 use hodo_bytes::{Cursor, Eof};
 
@@ -10,26 +10,26 @@ use super::{
 use crate::recording::Thread;
 use hodo_clock::Nanos;
 
-/// The parts of a sample that a reader of traces uses.
+/// The parts of a sample that readers use.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Sample<'a> {
-    /// Who, when, where.
+    /// Thread, timestamp and CPU.
     pub(super) at: SampleId,
-    /// What a tracepoint says; empty where the event has no such part.
+    /// The tracepoint's data; empty if the event does not record it.
     pub(super) raw: &'a [u8],
-    /// Where `raw` begins in the file, or would.
+    /// File offset of `raw`.
     pub(super) raw_offset: u64,
-    /// A piece of trace from before the sample; empty where the event has no such part.
+    /// Trace from before the sample; empty if the event does not record it.
     pub(super) aux: &'a [u8],
-    /// Where `aux` begins in the file.
+    /// File offset of `aux`.
     pub(super) aux_offset: u64,
 }
 
 impl<'a> Sample<'a> {
-    /// Reads a SAMPLE record of an event. Fields lie in the order of the kernel's `perf_output_sample`.
+    /// Reads a SAMPLE record of an event. Fields are in the order of the kernel's `perf_output_sample`.
     ///
     /// # Errors
-    /// A record that is shorter than its parts.
+    /// The record is shorter than its parts.
     pub(super) fn read(record: &Record<'a>, attr: &Attr) -> Result<Sample<'a>, Eof> {
         let mut cursor = Cursor::new(record.body, record.body_offset());
         let mut found = Sample { at: place(&mut cursor, attr)?, ..Sample::default() };
@@ -57,7 +57,7 @@ impl<'a> Sample<'a> {
     }
 }
 
-/// The parts up to CPU, which say who, when and where.
+/// Reads the parts up to CPU: thread, timestamp and CPU.
 fn place(cursor: &mut Cursor<'_>, attr: &Attr) -> Result<SampleId, Eof> {
     let mut at = SampleId::default();
     if attr.has(sample::IDENTIFIER) {
@@ -88,7 +88,7 @@ fn place(cursor: &mut Cursor<'_>, attr: &Attr) -> Result<SampleId, Eof> {
     Ok(at)
 }
 
-/// Moves a cursor behind a field.
+/// Moves a cursor past a field.
 type Skip = fn(&mut Cursor<'_>, &Attr) -> Result<(), Eof>;
 
 const BEFORE_RAW: &[(u64, Skip)] =
@@ -116,7 +116,7 @@ fn words(cursor: &mut Cursor<'_>, count: u64) -> Result<(), Eof> {
     cursor.take(usize::try_from(count).unwrap_or(usize::MAX).saturating_mul(8)).map(drop)
 }
 
-/// `read_format`: one value, or a group's, and what each of them brings along.
+/// Skips a `read_format` field: one value or a group's values, with the optional words of each.
 fn values(cursor: &mut Cursor<'_>, attr: &Attr) -> Result<(), Eof> {
     let bits = |mask: u64| u64::from((attr.read_format & mask).count_ones());
     let times = bits(read_format::TOTAL_TIME_ENABLED | read_format::TOTAL_TIME_RUNNING);
@@ -131,7 +131,7 @@ fn call_chain(cursor: &mut Cursor<'_>, _: &Attr) -> Result<(), Eof> {
     words(cursor, count)
 }
 
-/// u64 count, u64 hw_idx where asked for, three words each, a word of counters each where asked for.
+/// u64 count, optional u64 hw_idx, three words per branch, an optional word of counters per branch.
 fn branches(cursor: &mut Cursor<'_>, attr: &Attr) -> Result<(), Eof> {
     let count = cursor.u64()?;
     let asked = |bit: u64| u64::from(attr.branches & bit != 0);
@@ -139,7 +139,7 @@ fn branches(cursor: &mut Cursor<'_>, attr: &Attr) -> Result<(), Eof> {
     words(cursor, asked(branch::HW_INDEX).saturating_add(count.saturating_mul(each)))
 }
 
-/// u64 abi, and the registers of the mask unless it is 0.
+/// u64 abi, then the registers in the mask unless abi is 0.
 fn registers(cursor: &mut Cursor<'_>, mask: u64) -> Result<(), Eof> {
     let abi = cursor.u64()?;
     words(cursor, if abi == 0 { 0 } else { mask.count_ones().into() })

@@ -1,12 +1,12 @@
-//! Samples as software events: tracepoints with their fields, others with what the sample itself says.
+//! Samples as software events: tracepoints with their fields, other events with the sample's own fields.
 //!
 //! ```text
-//! records ──one pass──► blocks, each with the first and last time in it ──► packets: spans of time, and the
-//!                       blocks that reach into each ──SampleReader──► samples of the span, sorted
+//! records ──one pass──► blocks with first and last time ──► packets: time windows, with the blocks that overlap each
+//!                                                                └──SampleReader──► samples of the window, sorted
 //! ```
 //!
-//! perf writes the buffer of one CPU after that of another, so records lie in order of time only roughly. A
-//! span's samples are found in the few blocks that reach into it, whatever the rounds in which perf wrote.
+//! perf writes the buffers of the CPUs one after another, so records are only roughly in order of time. A window's
+//! samples are in the few blocks that overlap it, regardless of the rounds in which perf wrote them.
 
 use std::{collections::BTreeMap, ops::Range, str};
 
@@ -41,30 +41,30 @@ use crate::{
     },
 };
 
-/// Bytes of records in a block.
+/// Block size in bytes of records.
 const BLOCK: usize = 1 << 16;
-/// Bytes of blocks that begin in a packet.
+/// Packet size in bytes of the blocks that begin in it.
 const PACKET: usize = 1 << 18;
-/// How often the blocks of a file may be read, all in all, before its records are taken for unordered.
+/// How often each block of a file is read on average before its records count as unordered.
 const MOST_READS: usize = 8;
-/// `perf_event_attr.type` of software events, and the one of them that never happens.
+/// `perf_event_attr.type` of software events, and the `config` of the dummy event, which never occurs.
 const TYPE_SOFTWARE: u32 = 1;
 const SOFTWARE_DUMMY: u64 = 9;
-/// The first `perf_event_attr.type` of PMUs that the kernel numbers as they come, such as Intel PT's.
+/// The first `perf_event_attr.type` of dynamically numbered PMUs, such as Intel PT's.
 const FIRST_DYNAMIC_TYPE: u32 = 6;
-/// Records in which the events of a file without a list of them are looked for.
+/// Number of records to search for events in a file without an event list.
 const FIRST_RECORDS: usize = 1 << 12;
 
-/// What a perf.data holds.
+/// The kinds of content in a perf.data.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Contents {
     /// Samples of events.
     pub events: bool,
-    /// The trace of a processor.
+    /// A processor trace.
     pub flow: bool,
 }
 
-/// What a file holds, by its first records. Nothing where it is no perf.data.
+/// Detects a file's content from its first records. Neither kind if it is no perf.data.
 pub fn contents(bytes: &[u8]) -> Contents {
     let Ok(file) = File::open(bytes) else { return Contents::default() };
     let mut attrs = file.events.attrs.clone();
@@ -78,14 +78,14 @@ pub fn contents(bytes: &[u8]) -> Contents {
             _ => {}
         }
     }
-    // A processor's trace is such a device's too, and where its end is lost only that tells of it.
+    // A processor trace belongs to a dynamic PMU too. If the end of the file is lost, that is its only sign.
     let is_device = |attr: &Attr| attr.kind >= FIRST_DYNAMIC_TYPE;
     let is_event =
         |attr: &Attr| (attr.kind, attr.config) != (TYPE_SOFTWARE, SOFTWARE_DUMMY) && !is_device(attr);
     Contents { events: attrs.iter().any(is_event), flow: flow || attrs.iter().any(is_device) }
 }
 
-/// A run of records, and the times in it.
+/// A run of records with its time window.
 #[derive(Clone, Debug)]
 struct Block {
     bytes: Range<usize>,
@@ -93,16 +93,16 @@ struct Block {
     lost: u64,
 }
 
-/// Where the samples of a recording are, and when.
+/// The locations and times of a recording's samples.
 #[derive(Debug, Default)]
 pub(super) struct Index<'a> {
-    /// The blocks of each run of bytes that has records, such as a file.
+    /// The blocks of each byte region with records, such as a file.
     regions: Vec<(&'a [u8], Vec<Block>)>,
     latest: u64,
 }
 
 impl<'a> Index<'a> {
-    /// Takes a record into account that lies in `region`.
+    /// Adds a record of `region`.
     pub(super) fn see(&mut self, region: &'a [u8], record: &Record<'a>, events: &Events) {
         let lost = match record.kind {
             record::SAMPLE => 0,
@@ -133,7 +133,7 @@ impl<'a> Index<'a> {
     }
 }
 
-/// When records were lost, and how many, as LOST (u64 id, u64 lost) and LOST_SAMPLES (u64 lost) say.
+/// Reads the time and count of LOST (u64 id, u64 lost) and LOST_SAMPLES (u64 lost).
 fn lost(record: &Record<'_>, events: &Events) -> Option<(Option<u64>, u64)> {
     let (mut body, at) = events.split(record).ok()?;
     if record.kind == record::LOST {
@@ -168,7 +168,7 @@ pub fn read<'a>(input: &Input<'a>) -> Result<Vec<Trace<'a>>, Error> {
     Ok(vec![trace])
 }
 
-/// Spans of time with the blocks that reach into them.
+/// Builds packets: time windows with the blocks that overlap each.
 fn packets<'a>(
     file: usize,
     bytes: &'a [u8],
@@ -227,12 +227,12 @@ fn packets<'a>(
     spans.map(packet).collect()
 }
 
-/// The classes of events: one for each `perf_event_attr`, by its place in their list.
+/// The event classes: one per `perf_event_attr`, whose index is the id.
 fn trace_class(reader: &Reader<'_>) -> TraceClass {
     let mut description = Description::default();
     if let Some(section) = reader.features.get(&feature::TRACING_DATA) {
         let mut cursor = section.cursor();
-        // What is cut short was told as a loss before; what comes before that is used.
+        // A section that is cut short is already reported as a loss. The part before the cut is used.
         let _ = Initial::read(&mut cursor).map(|_| description.read(&mut cursor));
     }
     let formats: BTreeMap<u64, (&[u8], EventFormat<'_>)> = description
@@ -282,7 +282,7 @@ fn event_class(id: u64, attr: &Attr, name: String, format: Option<&(&[u8], Event
     EventClass { id, name, log_level: None, specific_context: Some(context(attr)), payload }
 }
 
-/// What a sample says before its raw part; fields are those of the kernel's `perf_output_sample`.
+/// The fields of a sample before its raw part, in the order of the kernel's `perf_output_sample`.
 fn context(attr: &Attr) -> Structure {
     let foreign = |foreign| FieldClass::ForeignField(Box::new(foreign));
     let hidden = || vec![member("", foreign(ForeignField::Padding(8)))];
@@ -315,7 +315,7 @@ fn context(attr: &Attr) -> Structure {
             members.extend(own);
         }
     }
-    // Counter values, of whatever number, would lie before it.
+    // Counter values, whose number varies, would precede it.
     if attr.has(sample::CALLCHAIN) && !attr.has(sample::READ) {
         members.push(member("callchain", foreign(ForeignField::Counted(address()))));
     }
@@ -331,18 +331,18 @@ fn address() -> Integer {
     Integer::plain(Meaning { base: Base::Hexadecimal, size: 64, labels: Vec::new() })
 }
 
-/// How to read samples.
+/// The context for reading samples.
 #[derive(Debug)]
 pub(crate) struct Samples {
     events: Events,
     clock: Option<CycleClock>,
 }
 
-/// A record of a span of time.
+/// A record in a time window.
 #[derive(Clone, Copy, Debug)]
 struct Entry {
     time: u64,
-    /// Where it lies in its file.
+    /// Offset in its file.
     at: usize,
     what: What,
 }
@@ -354,12 +354,12 @@ enum What {
     Lost(u64),
 }
 
-/// Reads the samples of one span of time after the other.
+/// Reads the samples of time windows.
 #[derive(Debug)]
 pub(crate) struct SampleReader<'t, 'a> {
     samples: &'t Samples,
     bytes: &'a [u8],
-    /// Those of the span in hand, the last first.
+    /// Remaining records of the current window, the last first.
     left: Vec<Entry>,
 }
 
@@ -425,7 +425,7 @@ impl<'t, 'a> SampleReader<'t, 'a> {
 }
 
 impl Samples {
-    /// When a record was, if it says so; and what it is. `None` for those that are neither sample nor loss.
+    /// The kind of a record and its timestamp, if it has one. `None` if it is neither sample nor loss.
     fn what(&self, record: &Record<'_>) -> Option<(Option<u64>, What)> {
         if record.kind == record::SAMPLE {
             let index = self.events.index_of_sample(record)?;

@@ -1,4 +1,4 @@
-//! Records of the kernel to sideband.
+//! Converts kernel records to sideband.
 
 use std::collections::HashMap;
 
@@ -11,18 +11,18 @@ use super::{
 };
 use crate::recording::{Guest, KernelSymbol, Mapping, Sideband, SidebandKind, TextPoke, Thread};
 
-/// What the records' own bytes do not say.
+/// The context of records.
 pub(super) struct Known<'r> {
     pub(super) events: &'r Events,
-    /// The virtual machines that events with these ids belong to.
+    /// Virtual machines by event id.
     pub(super) guests: &'r HashMap<u64, Guest>,
 }
 
-/// What a record says for the sideband; `None` where it says nothing: data mappings, and types that are
-/// none of the sideband's. `body` and `sample` are the two parts of the record.
+/// Converts a record to sideband. `body` and `sample` are its two parts. Returns `None` for data mappings and for
+/// types that are no sideband.
 ///
 /// # Errors
-/// A record that is shorter than its type demands.
+/// The record is shorter than its type requires.
 pub(super) fn read<'a>(
     record: &Record<'a>,
     body: &mut Cursor<'a>,
@@ -63,17 +63,17 @@ pub(super) fn read<'a>(
     }))
 }
 
-/// The virtual machine that a record is about. `of_event` is the one that the index of ids names for the
-/// record's event; without it the process of a guest's mapping is the host's that runs the guest.
+/// The virtual machine of a record. `of_event` is the one in the id index for the record's event; without it, the
+/// process of a guest mapping is the host process that runs the guest.
 fn guest(record: &Record<'_>, thread: Thread, of_event: Option<Guest>) -> Option<Guest> {
     let in_guest = matches!(record.misc & misc::CPUMODE, misc::GUEST_KERNEL | misc::GUEST_USER);
     of_event.or(in_guest.then_some(Guest { pid: thread.pid, vcpu: None }))
 }
 
-/// Thread of a record that names none.
+/// The thread of a record that contains none.
 const NOBODY: Thread = Thread { pid: u32::MAX, tid: u32::MAX };
 
-/// A record's thread and what it says.
+/// A record's thread and content.
 type Said<'a> = (Thread, SidebandKind<'a>);
 
 /// u32 pid, u32 tid.
@@ -81,8 +81,8 @@ fn thread(body: &mut Cursor<'_>) -> Result<Thread, Eof> {
     Ok(Thread { pid: body.u32()?, tid: body.u32()? })
 }
 
-/// MMAP: thread, u64 addr, u64 len, u64 pgoff, path. MMAP2 has inode or build id, u32 prot and u32
-/// flags before the path.
+/// MMAP: thread, u64 addr, u64 len, u64 pgoff, path. MMAP2 also has inode or build id, u32 prot and u32 flags before
+/// the path.
 fn map<'a>(record: &Record<'a>, body: &mut Cursor<'a>) -> Result<Option<Said<'a>>, Eof> {
     let thread = thread(body)?;
     let (address, length, file_offset) = (body.u64()?, body.u64()?, body.u64()?);
@@ -112,8 +112,8 @@ fn comm<'a>(record: &Record<'a>, body: &mut Cursor<'a>) -> Result<Said<'a>, Eof>
     Ok((thread, SidebandKind::Comm { name: body.c_string(), exec }))
 }
 
-/// FORK and EXIT: u32 pid, u32 ppid, u32 tid, u32 ptid, u64 time. Gives the thread and its parent. Their
-/// own time is left alone: it is not on the recording's clock where one was chosen (`perf record -k`).
+/// FORK and EXIT: u32 pid, u32 ppid, u32 tid, u32 ptid, u64 time. Returns the thread and its parent. Ignores the time
+/// in the body, which is not on the recording's clock if `perf record -k` selected one.
 fn task(body: &mut Cursor<'_>) -> Result<(Thread, Thread), Eof> {
     let (pid, parent_pid) = (body.u32()?, body.u32()?);
     let (tid, parent_tid) = (body.u32()?, body.u32()?);
@@ -126,7 +126,7 @@ fn fork<'a>(body: &mut Cursor<'_>) -> Result<Said<'a>, Eof> {
     Ok((child, SidebandKind::Fork { parent }))
 }
 
-/// The trailer says whom it is about; SWITCH_CPU_WIDE's own part names the other thread: u32 pid, u32 tid.
+/// The trailer contains the thread. The body of SWITCH_CPU_WIDE contains the other thread: u32 pid, u32 tid.
 fn switch<'a>(record: &Record<'_>, body: &mut Cursor<'_>) -> SidebandKind<'a> {
     if record.misc & misc::SWITCH_OUT == 0 {
         return SidebandKind::SwitchIn;
@@ -160,7 +160,7 @@ fn bpf_event<'a>(body: &mut Cursor<'a>) -> Result<SidebandKind<'a>, Eof> {
     Ok(SidebandKind::BpfProgram { id, loaded: kind == BPF_LOAD, tag: body.take(8)? })
 }
 
-/// u64 addr, u16 old_len, u16 new_len, bytes of old, bytes of new.
+/// u64 addr, u16 old_len, u16 new_len, old bytes, new bytes.
 fn text_poke<'a>(body: &mut Cursor<'a>) -> Result<SidebandKind<'a>, Eof> {
     let address = body.u64()?;
     let (old, new) = (body.u16()?, body.u16()?);

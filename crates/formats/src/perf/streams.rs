@@ -1,4 +1,4 @@
-//! The trace's queues: one a CPU or a thread, made of the bytes behind AUXTRACE records.
+//! Trace queues: one per CPU or thread, built from the bytes after AUXTRACE records.
 
 use std::collections::BTreeMap;
 
@@ -13,17 +13,17 @@ use super::{
 };
 use crate::recording::{Piece, Stream, Thread};
 
-/// Whose queue it is.
+/// The owner of a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Owner {
-    /// Everything that ran on a CPU.
+    /// A CPU.
     Cpu(u32),
     /// A thread, by its id.
     Thread(u32),
 }
 
 impl Owner {
-    /// The name in losses.
+    /// The name in loss reports.
     pub(super) fn name(self) -> String {
         match self {
             Owner::Cpu(cpu) => format!("cpu {cpu}"),
@@ -32,8 +32,7 @@ impl Owner {
     }
 }
 
-/// Trace bytes and where they lie in the AUX area, which counts from the start of the recording
-/// (or anew with each snapshot).
+/// Trace bytes and their offset in the AUX area, counted from the start of the recording or of the snapshot.
 #[derive(Clone, Copy, Debug)]
 struct Buffer<'a> {
     offset: u64,
@@ -41,20 +40,20 @@ struct Buffer<'a> {
     bytes: &'a [u8],
 }
 
-/// The queues of a recording, while its records are read.
+/// The queues of a recording under construction.
 #[derive(Debug, Default)]
 pub(super) struct Queues<'a> {
-    /// Buffers by perf's number of the queue and by owner, in the order of the file.
+    /// Buffers by perf's queue number and by owner, in file order.
     buffers: BTreeMap<(u32, Owner), Vec<Buffer<'a>>>,
-    /// Pieces of trace that came in samples, by owner.
+    /// Trace from samples, by owner.
     samples: BTreeMap<Owner, Vec<Buffer<'a>>>,
-    /// Offsets in the AUX area where trace was lost because there was no room, by owner.
+    /// AUX area offsets where a full buffer lost trace, by owner.
     lost_at: BTreeMap<Owner, Vec<u64>>,
 }
 
 impl<'a> Queues<'a> {
-    /// Takes the bytes of an AUXTRACE record: u64 size, u64 offset, u64 reference, u32 idx, u32 tid,
-    /// u32 cpu, u32 reserved.
+    /// Adds the bytes after an AUXTRACE record: u64 size, u64 offset, u64 reference, u32 idx, u32 tid, u32 cpu, u32
+    /// reserved.
     pub(super) fn add(&mut self, record: &Record<'a>) -> Result<(), Eof> {
         let mut cursor = hodo_bytes::Cursor::new(record.body, record.body_offset());
         let (_size, offset, _reference) = (cursor.u64()?, cursor.u64()?, cursor.u64()?);
@@ -65,23 +64,22 @@ impl<'a> Queues<'a> {
         Ok(())
     }
 
-    /// Takes the trace in a sample; `file_offset` is where it lies in the file.
+    /// Adds the trace of a sample, at `file_offset` in the file.
     pub(super) fn add_sample(&mut self, owner: Owner, file_offset: u64, bytes: &'a [u8]) {
         self.samples.entry(owner).or_default().push(Buffer { offset: 0, file_offset, bytes });
     }
 
-    /// Whether trace came in samples.
+    /// Whether samples contained trace.
     pub(super) fn has_samples(&self) -> bool {
         !self.samples.is_empty()
     }
 
-    /// Notes that trace was lost after the byte before `offset` of the AUX area.
+    /// Records that trace was lost at `offset` of the AUX area.
     pub(super) fn lost_at(&mut self, owner: Owner, offset: u64) {
         self.lost_at.entry(owner).or_default().push(offset);
     }
 
-    /// The streams, in perf's order of queues, and what is missing inside them. `process` gives the
-    /// process of a thread.
+    /// Returns the streams in perf's queue order, and the losses in them. `process` maps a thread to its process.
     pub(super) fn finish(
         self,
         snapshots: bool,
@@ -113,7 +111,7 @@ fn stream<'a>(owner: Owner, pieces: Vec<Piece<'a>>, process: impl Fn(u32) -> u32
     Stream { cpu, thread, pieces }
 }
 
-/// Buffers that continue each other in the AUX area.
+/// Joins buffers that are contiguous in the AUX area.
 fn continuous<'a>(buffers: &[Buffer<'a>], lost_at: &[u64], mut lose: impl FnMut(Loss)) -> Vec<Piece<'a>> {
     let mut pieces: Vec<Piece<'a>> = Vec::new();
     let mut expected = None;
@@ -142,7 +140,7 @@ fn discontinuity(buffer: &Buffer<'_>, expected: u64) -> Loss {
     }
 }
 
-/// The buffer's bytes without the zeros that pad it, which show as an overlap with the next.
+/// Returns the buffer's bytes without its zero padding, which appears as an overlap with the next buffer.
 fn without_padding<'a>(buffer: &Buffer<'a>, next: Option<&Buffer<'a>>) -> &'a [u8] {
     let end = buffer.offset.saturating_add(buffer.bytes.len() as u64);
     let padding = next.and_then(|next| end.checked_sub(next.offset)).unwrap_or(0);
@@ -156,7 +154,7 @@ fn without_padding<'a>(buffer: &Buffer<'a>, next: Option<&Buffer<'a>>) -> &'a [u
     }
 }
 
-/// Adds a buffer, cut where trace was lost inside it.
+/// Appends a buffer, split where trace was lost inside it.
 fn push_cut<'a>(pieces: &mut Vec<Piece<'a>>, buffer: &Buffer<'a>, after_gap: bool, lost_at: &[u64]) {
     let mut after_gap = after_gap;
     let mut rest = *buffer;
@@ -177,10 +175,10 @@ fn push<'a>(pieces: &mut Vec<Piece<'a>>, bytes: &'a [u8], file_offset: u64, afte
     }
 }
 
-/// Snapshots, or trace of samples, each of which may begin with bytes that the one before had already.
+/// Builds pieces from snapshots or sample traces, each of which may overlap the previous one.
 ///
-/// Bytes that happen to be alike are no overlap: it must reach over the first PSB of the later
-/// snapshot. Where it is shorter than that, decoding starts at that PSB anyway, behind the overlap.
+/// Equal bytes by coincidence do not count: an overlap must extend over the first PSB of the later snapshot. With a
+/// shorter overlap, decoding starts at that PSB anyway, which is after the overlap.
 fn from_snapshots<'a>(buffers: &[Buffer<'a>]) -> Vec<Piece<'a>> {
     let mut pieces = Vec::new();
     let mut earlier: &[u8] = &[];

@@ -1,6 +1,6 @@
-//! The tracepoint `sched:sched_switch`, which tells of context switches where perf can't have SWITCH records.
+//! The tracepoint `sched:sched_switch`, which records context switches if perf cannot record SWITCH.
 //!
-//! The section of formats is what a trace.dat begins with, without the symbols and texts that follow there.
+//! The formats section is the beginning of a trace.dat, without the symbols and kernel strings.
 
 use hodo_bytes::{Cursor, Eof};
 
@@ -9,39 +9,39 @@ use crate::ftrace::{
     format::EventFormat,
 };
 
-/// Where the parts of a `sched_switch` record lie.
+/// The layout of a `sched_switch` record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct SchedSwitch {
-    /// Number of the tracepoint: `perf_event_attr.config` of its events.
+    /// The tracepoint's id: `perf_event_attr.config` of its events.
     pub(super) id: u64,
     previous: Field,
     previous_state: Field,
     next: Field,
 }
 
-/// A number in a record.
+/// An integer field of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Field {
     offset: usize,
     size: usize,
 }
 
-/// A switch as the tracepoint tells it.
+/// A switch recorded by the tracepoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Switched {
-    /// The thread that ran.
+    /// The thread that leaves the CPU.
     pub(super) previous: u32,
-    /// It could have run on.
+    /// Whether that thread was still runnable.
     pub(super) preempted: bool,
-    /// The thread that runs now.
+    /// The thread that starts to run.
     pub(super) next: u32,
 }
 
 impl SchedSwitch {
-    /// The format in a section of formats.
+    /// Finds the format in a formats section.
     ///
     /// # Errors
-    /// A section that is cut short before it.
+    /// The section is cut short before the format.
     pub(super) fn find(mut tracing_data: Cursor<'_>) -> Result<Option<SchedSwitch>, Eof> {
         if tracing_data.take(MARK.len())? != MARK {
             return Ok(None);
@@ -56,7 +56,7 @@ impl SchedSwitch {
         let is_wanted =
             |text: &[u8], system: &[u8]| system == b"sched" && text.starts_with(b"name: sched_switch\n");
         let wanted = description.formats.iter().find(|(system, text)| is_wanted(text, system));
-        // What is cut short behind it does not matter.
+        // A cut after the format does not matter.
         wanted.map_or(read.map(|()| None), |(_, text)| Ok(SchedSwitch::parse(text)))
     }
 
@@ -74,11 +74,11 @@ impl SchedSwitch {
         })
     }
 
-    /// What a record says; `None` where it is too short.
+    /// Reads a record; `None` if it is too short.
     pub(super) fn read(&self, raw: &[u8]) -> Option<Switched> {
         Some(Switched {
             previous: self.previous.read(raw)? as u32,
-            // TASK_RUNNING is 0; a state bit above those of sleep says "preempted" (TASK_REPORT_MAX).
+            // TASK_RUNNING is 0. A state bit above those of sleep means "preempted" (TASK_REPORT_MAX).
             preempted: self.previous_state.read(raw)? & 0xff == 0,
             next: self.next.read(raw)? as u32,
         })

@@ -1,24 +1,22 @@
-//! Records that `perf record -z` compressed.
+//! Unpacks records compressed by `perf record -z`.
 //!
-//! The bodies of a file's COMPRESSED records are one stream of Zstandard (RFC 8878) that is flushed with
-//! each of them but never ended: the last block of its frame does not come. A record may begin in one body
-//! and end in the next.
+//! The bodies of a file's COMPRESSED records form one Zstandard stream (RFC 8878) that is flushed with each of them
+//! but never ended: the last block of its frame is missing. A record may begin in one body and end in the next.
 
 use ruzstd::decoding::{BlockDecodingStrategy, FrameDecoder};
 
-/// Most bytes that a packed one may stand for; more is no recording, but meant to fill memory.
+/// The highest accepted compression ratio. A higher one is an attempt to fill memory.
 const MOST_GROWTH: usize = 1024;
-/// The window of perf's highest level.
+/// The window at perf's highest compression level.
 const LARGEST_WINDOW: u64 = 1 << 27;
-/// An empty last block, and room for a checksum, which is not looked at.
+/// An empty last block, and space for a checksum, which is not verified.
 const END: [u8; 7] = [1, 0, 0, 0, 0, 0, 0];
 
-/// Unpacks a stream that may lack its end. Where it is damaged, gives what lies before that, and why it
-/// stops there.
+/// Unpacks a stream that may lack its end. If it is damaged, returns the data before the damage and the reason.
 pub(super) fn unpack(packed: &[u8]) -> (Vec<u8>, Option<String>) {
     match decode(packed) {
         Ok(bytes) => (bytes, None),
-        // The decoder holds a window back until the frame ends, so it is ended before the damage.
+        // The decoder withholds a window until the frame ends, so end the frame before the damage.
         Err(damage) => {
             let intact = packed.get(..damage.intact).unwrap_or_default();
             (decode(intact).unwrap_or_default(), Some(damage.reason))
@@ -26,9 +24,9 @@ pub(super) fn unpack(packed: &[u8]) -> (Vec<u8>, Option<String>) {
     }
 }
 
-/// Why a stream can't be unpacked.
+/// Why a stream cannot be unpacked.
 struct Damage {
-    /// Bytes before the block that can't be read.
+    /// Bytes before the unreadable block.
     intact: usize,
     reason: String,
 }
@@ -66,16 +64,16 @@ fn decode(packed: &[u8]) -> Result<Vec<u8>, Damage> {
 mod tests {
     use super::*;
 
-    /// A frame without its end, as perf leaves it: magic, descriptor, a window of 128 KiB.
+    /// The beginning of a frame without an end, as perf writes it: magic, descriptor, a window of 128 KiB.
     const FRAME: [u8; 6] = [0x28, 0xb5, 0x2f, 0xfd, 0, 7 << 3];
 
-    /// A block's header: its type, and the size of what it holds.
+    /// A block's header: type and content size.
     fn header(kind: u32, size: usize) -> [u8; 3] {
         let [a, b, c, _] = ((size as u32) << 3 | kind << 1).to_le_bytes();
         [a, b, c]
     }
 
-    /// A frame of blocks that are stored as they are.
+    /// A frame of uncompressed blocks.
     fn stream(blocks: &[&[u8]]) -> Vec<u8> {
         let mut stream = FRAME.to_vec();
         blocks.iter().for_each(|block| stream.extend([&header(0, block.len())[..], block].concat()));

@@ -1,15 +1,14 @@
-//! Writing perf.data: recordings of Intel PT, per thread or per CPU, that perf decodes.
+//! Writes perf.data: recordings of Intel PT, per thread or per CPU, that perf can decode.
 //!
 //! ```text
 //! Setup, sources ──► header, attr, AUXTRACE_INFO, ID_INDEX
 //! Sideband…      ──► COMM, MMAP2, FORK, …, each with its sample_id
 //! trace bytes    ──► AUX and AUXTRACE records, copied through
-//! notes, code    ──► feature sections, the hodoscope section among them
+//! notes, code    ──► feature sections, including the hodoscope section
 //! ```
 //!
-//! Sideband comes in order of time and before the trace. What a file can't know before its end (the
-//! sizes of its sections) is filled in by [`Writer::finish`]. Memory grows with the number of sources
-//! and trace pieces, not with their size.
+//! Write sideband in order of time, before the trace. [`Writer::finish`] fills in the sizes of sections, which are
+//! unknown until the end. Memory use grows with the number of sources and trace pieces, not with their size.
 
 mod bodies;
 
@@ -28,53 +27,53 @@ use super::ring::RingRecord;
 use crate::recording::{Sideband, Thread};
 use bodies::{sideband_body, words};
 
-/// `type` of the event: what the kernel that recorded had called its intel_pt PMU.
+/// `type` of the event: the number of the intel_pt PMU in the recording kernel.
 const PMU_TYPE: u32 = 8;
 /// PERF_ATTR_SIZE_VER7, as perf 6.1 writes it.
 const ATTR_SIZE: u32 = 128;
-/// The first source's event id; the others follow.
+/// The first source's event id; the others are consecutive.
 const FIRST_ID: u64 = 1;
-/// The longest piece of trace in one AUXTRACE record, a multiple of [`AUXTRACE_ALIGNMENT`].
+/// Maximum trace size per AUXTRACE record, a multiple of [`AUXTRACE_ALIGNMENT`].
 const PIECE: u64 = 32 << 20;
-/// `have_sched_switch`: SWITCH_CPU_WIDE records of each CPU.
+/// `have_sched_switch`: SWITCH_CPU_WIDE records per CPU.
 const SWITCHES_OF_CPUS: u64 = 3;
 /// PROT_READ and PROT_EXEC of an MMAP2 record, and MAP_PRIVATE.
 const PROTECTION: [u32; 2] = [5, 2];
 
-/// What describes a recording as a whole.
+/// The properties of a recording.
 #[derive(Clone, Debug)]
 pub struct Setup<'a> {
-    /// `perf_event_attr.config` of the event; [`intel_pt_config`] has its bits.
+    /// `perf_event_attr.config` of the event, built from the bits in [`intel_pt_config`].
     pub config: u64,
-    /// How ticks become nanoseconds.
+    /// The conversion from ticks to nanoseconds.
     pub clock: PerfClock,
     /// TSC ticks per tick of the crystal clock: numerator and denominator.
     pub tsc_ctc_ratio: (u32, u32),
     /// TSC frequency over bus frequency.
     pub max_nonturbo_ratio: u8,
-    /// Whether the trace is the last part of a ring.
+    /// Whether the trace is a snapshot of a ring buffer.
     pub snapshot: bool,
-    /// Address filter, in the syntax of perf.
+    /// The address filter, in perf's syntax.
     pub filter: &'a str,
-    /// The event as it was asked for, such as `intel_pt//u`.
+    /// The event as requested, such as `intel_pt//u`.
     pub event: &'a str,
-    /// The command that recorded.
+    /// The recording command.
     pub command: &'a [Vec<u8>],
-    /// Who recorded, and in which version.
+    /// The recording program and its version.
     pub version: &'a str,
 }
 
-/// What has a trace of its own.
+/// The source of a trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Source {
-    /// A thread, wherever it runs.
+    /// A thread, on any CPU.
     Thread(Thread),
-    /// A CPU, whatever runs there. A recording has sources of one kind.
+    /// A CPU, running any thread. All sources of a recording are of one kind.
     Cpu(u32),
 }
 
 impl Source {
-    /// The thread and the CPU, as records have them.
+    /// Thread id and CPU, as records contain them.
     fn owner(self) -> (u32, u32) {
         match self {
             Source::Thread(thread) => (thread.tid, NO_CPU),
@@ -83,7 +82,7 @@ impl Source {
     }
 }
 
-/// A perf.data that is being written.
+/// A perf.data under construction.
 #[derive(Debug)]
 pub struct Writer<'a, W> {
     out: W,
@@ -91,7 +90,7 @@ pub struct Writer<'a, W> {
     setup: Setup<'a>,
     sources: Vec<Source>,
     indices: HashMap<Source, usize>,
-    /// Bytes of trace of each source so far.
+    /// Trace bytes written for each source.
     offsets: Vec<u64>,
     /// File offset and size of each AUXTRACE record.
     pieces: Vec<(u64, u64)>,
@@ -100,7 +99,7 @@ pub struct Writer<'a, W> {
 }
 
 impl<'a, W: Write + Seek> Writer<'a, W> {
-    /// Starts a file about `sources`, each of which has one trace.
+    /// Starts a file with one trace for each of `sources`.
     ///
     /// # Errors
     /// Those of `out`.
@@ -131,10 +130,10 @@ impl<'a, W: Write + Seek> Writer<'a, W> {
         Ok(writer)
     }
 
-    /// Writes one sideband record; they come in order of time.
+    /// Writes one sideband record. Records must be in order of time.
     ///
     /// # Errors
-    /// Those of `out`, and text that is longer than a record may be.
+    /// Those of `out`, and text that exceeds the size of a record.
     pub fn sideband(&mut self, event: &Sideband<'_>) -> io::Result<()> {
         let (kind, flags, mut body) = sideband_body(event);
         if let Some(time) = event.time {
@@ -145,7 +144,7 @@ impl<'a, W: Write + Seek> Writer<'a, W> {
         self.record(kind, flags, &body)
     }
 
-    /// Copies a sideband record as a kernel wrote it; they come in order of time, together with the others.
+    /// Copies a kernel's sideband record. Records must be in order of time, together with the others.
     ///
     /// # Errors
     /// Those of `out`.
@@ -158,7 +157,7 @@ impl<'a, W: Write + Seek> Writer<'a, W> {
         self.record(record.kind, record.misc, &body)
     }
 
-    /// Ends a run of sideband: perf sorts records by time between two such marks.
+    /// Ends a run of sideband. perf sorts records by time between two such marks.
     ///
     /// # Errors
     /// Those of `out`.
@@ -166,10 +165,10 @@ impl<'a, W: Write + Seek> Writer<'a, W> {
         self.record(record::FINISHED_ROUND, 0, &[])
     }
 
-    /// Appends `length` bytes to the trace of the source at `index`; `end` is when they were complete.
+    /// Appends `length` bytes to the trace of the source at `index`; `end` is the time at which they were complete.
     ///
     /// # Errors
-    /// Those of `out` and `trace`, and a trace that is shorter than `length`.
+    /// Those of `out` and `trace`, and a trace shorter than `length`.
     pub fn trace(
         &mut self,
         index: usize,
@@ -195,8 +194,8 @@ impl<'a, W: Write + Seek> Writer<'a, W> {
         Ok(())
     }
 
-    /// An AUXTRACE record and the bytes behind it. perf takes the upper bits of the first TSC packet from
-    /// `reference`, and takes no TSC packet at all where that is 0.
+    /// Writes an AUXTRACE record with its trace bytes. perf takes the upper bits of the first TSC packet from
+    /// `reference`, and ignores TSC packets if that is 0.
     fn piece(&mut self, index: usize, size: u64, reference: u64, trace: &mut impl Read) -> io::Result<()> {
         let padded = size.next_multiple_of(AUXTRACE_ALIGNMENT);
         self.pieces.push((self.position, AUXTRACE_SIZE.into()));
@@ -217,8 +216,8 @@ impl<'a, W: Write + Seek> Writer<'a, W> {
         self.bytes(&vec![0; (padded - size) as usize])
     }
 
-    /// Writes the feature sections and the header. `code` gives the bytes of `section.code`, one piece
-    /// behind the other, and behind them the kernel's symbols.
+    /// Writes the feature sections and the header. `code` supplies the bytes of `section.code`, concatenated, and
+    /// then the kernel's symbols.
     ///
     /// # Errors
     /// Those of `out` and `code`.
@@ -328,7 +327,7 @@ impl<'a, W: Write + Seek> Writer<'a, W> {
         matches!(self.sources.first(), Some(Source::Cpu(_)))
     }
 
-    /// ID_INDEX records: which event id belongs to which source.
+    /// Writes ID_INDEX records, which map event ids to sources.
     fn id_index(&mut self) -> io::Result<()> {
         let most = (usize::from(u16::MAX) - 64) / 32;
         let entries: Vec<Vec<u8>> = (self.sources.iter().enumerate())
@@ -344,7 +343,7 @@ impl<'a, W: Write + Seek> Writer<'a, W> {
         })
     }
 
-    /// The trailer of a record that says whose it is and when: TID, TIME, CPU, IDENTIFIER.
+    /// Appends a record's trailer: TID, TIME, CPU, IDENTIFIER.
     fn sample_id(&self, body: &mut Vec<u8>, thread: Thread, time: Nanos, cpu: Option<u32>) {
         body.resize(body.len().next_multiple_of(8), 0);
         let source = match cpu.filter(|_| self.per_cpu()) {
@@ -357,7 +356,7 @@ impl<'a, W: Write + Seek> Writer<'a, W> {
         body.extend(words(&[time.0, cpu.unwrap_or(0).into(), FIRST_ID + index as u64]));
     }
 
-    /// The feature sections but the last, in order of their bits.
+    /// The feature sections except the last, by feature bit.
     fn features(&self) -> Vec<(u8, Vec<u8>)> {
         let mut command = (self.setup.command.len() as u32).to_le_bytes().to_vec();
         self.setup.command.iter().for_each(|argument| text(&mut command, argument));
@@ -408,7 +407,7 @@ fn section(bytes: &mut Vec<u8>, offset: u64, size: u64) {
     bytes.extend(words(&[offset, size]));
 }
 
-/// perf's text: the padded length, then the text with at least one NUL.
+/// Appends a text in perf's format: padded length, then the text with at least one NUL.
 fn text(bytes: &mut Vec<u8>, text: &[u8]) {
     let padded = (text.len() + 1).next_multiple_of(64);
     bytes.extend_from_slice(&(padded as u32).to_le_bytes());

@@ -1,11 +1,11 @@
-//! Traces written anew, and read again.
+//! Helpers that rewrite traces and read them back.
 
 use hodo_formats::ctf::write::{NotWritten, StreamWriter, Target, Version};
 use hodo_formats::events::{Cursor, Item, Trace};
 
 use crate::show::{read, trace};
 
-/// A trace written anew, of which `keep` says which events stay, by their number; its metadata and its files.
+/// Rewrites a trace with the events that `keep` selects by number. Returns metadata and files.
 pub(crate) fn written(
     trace: &Trace<'_>,
     version: Version,
@@ -37,7 +37,7 @@ pub(crate) fn written(
     (target, files)
 }
 
-/// What is read of what was written.
+/// Reads back a rewritten trace.
 pub(crate) fn read_back(target: &Target, files: &[(String, Vec<u8>)]) -> Vec<String> {
     let files: Vec<(&str, Vec<u8>)> =
         files.iter().map(|(name, bytes)| (name.as_str(), bytes.clone())).collect();

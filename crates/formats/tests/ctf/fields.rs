@@ -1,8 +1,8 @@
-//! Fields, their places and their names: facts 11, 12 and 15 to 20.
+//! Fields, their positions and names: facts 11, 12 and 15 to 20.
 
 use crate::show::{lines, refused, tsdl};
 
-/// One event with these fields.
+/// Metadata of one event with these fields.
 fn event(fields: &str) -> String {
     tsdl(&format!("event {{ name = e; fields := struct {{ {fields} }}; }};"))
 }
@@ -62,7 +62,7 @@ fn fact_15_alignment_counts_from_the_packet_and_holds_for_nothing_too() {
 #[test]
 fn fact_16_integers_of_whole_bytes_are_aligned_to_bytes_and_others_to_bits() {
     let bits = "integer { size = 3; } a; integer { size = 8; } b; integer { size = 3; } c; integer { size = 32; align = 1; } d; integer { size = 5; } e;";
-    // d lies in bits 19 to 50.
+    // d is in bits 19 to 50.
     let bytes = [0b101, 0xab, 0b1010_1110, 0b0101_0101, 0b1111_0000, 0, 0b11];
     let d = (u64::from_le_bytes([0xae, 0x55, 0xf0, 0, 3, 0, 0, 0]) >> 3) as u32;
     assert_eq!(lines(&event(bits), &bytes), [format!("- e a=5 b=171 c=6 d={d} e=0")]);
@@ -125,7 +125,7 @@ fn a_length_without_room_for_it_ends_the_packet() {
             )]
         );
     }
-    // Elements without a size would never end, nor would elements of them.
+    // Zero-size elements could be endless, even nested ones.
     let empty = event("u64 n; struct { } x[n]; u8 y;");
     let read = lines(&empty, &[u64::MAX.to_le_bytes().to_vec(), vec![1]].concat());
     assert_eq!(read, [format!("- ! a length of {}, which the packet has no room for", u64::MAX)]);

@@ -1,4 +1,4 @@
-//! Files beside the streams: facts 28 and 29.
+//! Files other than streams: facts 28 and 29.
 
 use hodo_formats::ctf::read_metadata;
 use hodo_formats::events::{DataFile, Trace};
@@ -8,7 +8,7 @@ use crate::{
     show::read,
 };
 
-/// An index of packets: bytes, content in bits, beginning and end, and what was discarded.
+/// An index of packets: bytes, content in bits, begin, end, discarded events.
 fn index(packets: &[[u64; 5]]) -> Vec<u8> {
     let mut bytes: Vec<u8> = [0xC1F1_DCC1_u32, 1, 1, 72].iter().flat_map(|word| word.to_be_bytes()).collect();
     let mut offset = 0;
@@ -20,7 +20,7 @@ fn index(packets: &[[u64; 5]]) -> Vec<u8> {
     bytes
 }
 
-/// What is read of a file with an index, and the notes about it.
+/// Reads a file with an index. Returns its lines and the notes.
 fn by_index(bytes: &[u8], index: &[u8]) -> (Vec<String>, Vec<String>) {
     let class = read_metadata(metadata().as_bytes()).unwrap();
     let file = DataFile { name: "s".to_owned(), bytes, index: Some(index) };
@@ -28,7 +28,7 @@ fn by_index(bytes: &[u8], index: &[u8]) -> (Vec<String>, Vec<String>) {
     (read(&trace), trace.notes.iter().map(|(file, note)| format!("{file}: {note}")).collect())
 }
 
-/// Two packets, and their index.
+/// Two packets, and the entries of their index.
 fn two() -> (Vec<u8>, [[u64; 5]; 2]) {
     let bytes = [packet(0, 0, (1, 2), 0, &[1]), packet(0, 1, (3, 5), 0, &[3, 4])].concat();
     (bytes, [[40, 312, 1, 2, 0], [41, 320, 3, 5, 0]])
@@ -61,9 +61,9 @@ fn fact_28_an_index_that_is_wrong_is_not_used_and_that_is_told() {
         (vec![0; 16], "begins with 00000000"),
         (sound[..sound.len() - 1].to_vec(), "no entries of 72 bytes"),
         (sound[..88].to_vec(), "tells of 40 bytes, and the file has 81"),
-        // A crashed machine leaves zeros behind.
+        // A crashed machine leaves zeros.
         ([&sound[..88], &[0; 72]].concat(), "entry 1 is not that of a packet at byte 40"),
-        // It points outside.
+        // The entry is outside the file.
         (with(1, 0, 1 << 40), "entry 1 is not that of a packet"),
         (with(1, 0, u64::MAX / 8), "entry 1 is not that of a packet"),
         (with(0, 3, 0), "entry 0 is not that of a packet"),

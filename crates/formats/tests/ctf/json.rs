@@ -2,7 +2,7 @@
 
 use crate::show::{lines, refused};
 
-/// Fragments, each after its separator.
+/// Fragments with separators.
 fn fragments(list: &[&str]) -> String {
     list.iter().map(|fragment| format!("\u{1e}{fragment}\n")).collect()
 }
@@ -11,7 +11,7 @@ const PREAMBLE: &str = r#"{"type": "preamble", "version": 2}"#;
 const TRACE: &str = r#"{"type": "trace-class"}"#;
 const STREAM: &str = r#"{"type": "data-stream-class"}"#;
 
-/// One event with these members.
+/// Metadata of one event with these members.
 fn event(members: &str) -> String {
     let class = format!(
         r#"{{"type": "event-record-class", "name": "e", "payload-field-class": {{"type": "structure", "member-classes": [{members}]}}}}"#

@@ -1,4 +1,4 @@
-//! CTF: what a correct reader must handle, on traces of a few bytes.
+//! CTF features that a correct reader must handle, on traces of a few bytes.
 
 mod anew;
 mod fields;

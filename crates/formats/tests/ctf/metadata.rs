@@ -9,7 +9,7 @@ use crate::show::{lines, refused, tsdl};
 const EVENT: &str =
     "trace { byte_order = le; }; event { name = e; fields := struct { integer { size = 8; } x; }; };";
 
-/// Text as packets of metadata, of so many bytes of text each.
+/// Splits text into metadata packets with `size` bytes of text each.
 fn packets(text: &str, size: usize, big: bool) -> Vec<u8> {
     let word = |word: u32| if big { word.to_be_bytes() } else { word.to_le_bytes() };
     let mut bytes = Vec::new();
@@ -151,7 +151,7 @@ fn a_length_may_be_a_number_of_the_environment() {
         let reason = refused(&metadata.replace("env.n", &format!("env.{entry}")));
         assert!(reason.contains(&format!("is called `{entry}` in an `env` block")), "{reason}");
     }
-    // A field of that name lies no nearer.
+    // A field of that name takes precedence.
     let field = tsdl("event { name = e; fields := struct { u8 env; u8 a[env]; }; };");
     assert_eq!(lines(&field, &[1, 7]), ["- e env=1 a=[ 7 ]"]);
 }
@@ -178,7 +178,7 @@ fn types_may_be_nested_256_deep() {
             "struct { ".repeat(depth)
         ))
     };
-    // The scope and the number count.
+    // The scope and the number count too.
     let read = lines(&nested(254), &[7]);
     assert!(read.len() == 1 && read[0].contains("s0={ x=7 }"), "{read:?}");
     assert!(refused(&nested(256)).contains("nested more than 256 deep"));
@@ -203,7 +203,7 @@ fn many_options_take_no_longer_than_they_are_many() {
         assert_eq!(read, [format!("- e s={0}:t{0} v={{ t{0}=7 }}", count - 1)]);
         start.elapsed()
     };
-    // Each against each would take 256 times as long; a machine may be busy now and then.
+    // Quadratic time would be 256 times as long. Retries, as the machine may be busy.
     let is_near_linear = || time(1 << 16) < 64 * time(1 << 12);
     assert!((0..3).any(|_| is_near_linear()));
 }
@@ -213,7 +213,7 @@ fn metadata_that_means_harm_is_refused() {
     assert!(refused(&"(".repeat(1 << 20)).contains("column 1"));
     let deep = format!("trace {{ byte_order = le; }}; {}", "struct a { struct { ".repeat(100_000));
     assert!(refused(&deep).contains("nested more than"));
-    // Each type has two of the one before.
+    // Each type contains the previous one twice.
     let mut text = tsdl("struct s0 { u8 x; };");
     for level in 1..60 {
         text += &format!("struct s{level} {{ struct s{0} a; struct s{0} b; }};\n", level - 1);

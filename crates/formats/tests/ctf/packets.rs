@@ -4,7 +4,7 @@ use hodo_formats::events::Trace;
 
 use crate::show::{lines, read, trace, tsdl};
 
-/// Packets with everything that LTTng's have.
+/// Metadata of packets with all fields of LTTng's.
 pub(crate) fn metadata() -> String {
     tsdl(
         "clock { name = c; };
@@ -21,7 +21,7 @@ pub(crate) fn metadata() -> String {
     )
 }
 
-/// A packet of a stream with its number, its times, and what was discarded so far; padded by a byte.
+/// A packet with stream id, sequence number, times and discarded counter, padded by a byte.
 pub(crate) fn packet(stream: u32, number: u16, times: (u64, u64), discarded: u16, events: &[u8]) -> Vec<u8> {
     let mut bytes: Vec<u8> =
         [0xC1FC_1FC1, 3, stream].iter().flat_map(|word: &u32| word.to_le_bytes()).collect();
@@ -46,7 +46,7 @@ fn facts_21_and_22_padding_is_no_content_and_packets_may_be_empty() {
     let whole =
         [packet(0, 0, (1, 2), 0, &[2]), packet(0, 1, (3, 3), 0, &[]), packet(0, 2, (4, 5), 0, &[5])].concat();
     assert_eq!(of(&[("s", whole.clone())]), ["2 e", "5 e"]);
-    // The last packet may be shorter than it says, as long as its content is there.
+    // The last packet may be shorter than its declared size, if its content is complete.
     assert_eq!(of(&[("s", whole[..whole.len() - 1].to_vec())]), ["2 e", "5 e"]);
     let cut = of(&[("s", whole[..whole.len() - 2].to_vec())]);
     assert_eq!(cut[0], "2 e");
@@ -82,7 +82,7 @@ fn fact_23_discarded_events_belong_to_the_gap_before() {
     // The counter wraps.
     let wrapped = [at(0, 10, 0), at(1, 20, 30_000), at(2, 30, 60_000), at(3, 40, 4)].concat();
     assert_eq!(of(&[("s", wrapped)])[5..], ["35 lost 5540", "40 e"]);
-    // One of LTTng's, of 32 bits, goes back and forth again, without anything lost.
+    // LTTng's 32-bit counters may go back and forth without a loss.
     let back = [at(0, 10, 0), at(1, 20, 1280), at(2, 30, 0), at(3, 40, 1280), at(4, 50, 1281)].concat();
     let wide = metadata().replace("u16 events_discarded; u16 _cpu_id;", "u32 events_discarded;");
     let read = read(&trace(&wide, &[("s", back)]));
@@ -119,7 +119,7 @@ fn fact_21_a_packet_without_a_size_is_as_long_as_its_content() {
     };
     let bytes = [&[40u8, 0, 1, 0, 2][..], &[24, 0, 3], &[24, 0, 4]].concat();
     assert_eq!(lines(&of_content("u8 content_size;"), &bytes), ["- e x=1", "- e x=2", "- e x=3", "- e x=4"]);
-    // The last bits of the last byte are no content.
+    // The last bits of the last byte are not content.
     let padded = of_content("u8 content_size;").replace("u8 x", "integer { size = 4; } x");
     assert_eq!(lines(&padded, &[20, 0, 1, 20, 0, 2]), ["- e x=1", "- e x=2"]);
     let sized = of_content("u8 content_size; u8 packet_size;");
@@ -140,7 +140,7 @@ fn arrays_of_nothing_are_read_while_they_are_not_endless() {
 
 #[test]
 fn what_the_first_packet_discarded_holds_none_of_its_events_back() {
-    // It was lost at any time in the packet, as nothing is known of the time before.
+    // The loss can be anywhere in the packet, as nothing is known about the time before.
     let at = |number, begin, discarded| {
         packet(0, number, (begin, begin + 5), discarded, &[begin as u8, begin as u8 + 2])
     };
@@ -148,7 +148,7 @@ fn what_the_first_packet_discarded_holds_none_of_its_events_back() {
         of(&[("s", [at(0, 10, 4), at(1, 20, 4)].concat())]),
         ["10 lost 4", "10 e", "12 e", "20 e", "22 e"]
     );
-    // A packet that only says when it ends begins with its first event.
+    // A packet with only an end time begins at its first event.
     let endless = tsdl(
         "clock { name = c; };
         typealias integer { size = 8; map = clock.c.value; } := time;
@@ -179,7 +179,7 @@ fn fact_25_a_stream_may_lie_in_several_files_whatever_they_are_called() {
     let trace = trace(&metadata, &files);
     assert_eq!(streams(&trace), [(Some(7), 3), (Some(8), 1)]);
     assert_eq!(read(&trace), ["10 e", "20 e", "30 e", "1 e"]);
-    // Without an id, a file is a stream.
+    // Without an id, each file is a stream.
     let nameless = tsdl("event { name = e; fields := struct { u8 x; }; };");
     assert_eq!(
         streams(&crate::show::trace(&nameless, &[("a", vec![1]), ("b", vec![2])])),

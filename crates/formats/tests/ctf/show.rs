@@ -1,4 +1,4 @@
-//! A trace, and what is read of it, as text.
+//! Formats a trace and its items as text.
 
 use std::fmt::Write;
 
@@ -6,7 +6,7 @@ use hodo_formats::ctf::read_metadata;
 use hodo_formats::events::{Cursor, DataFile, Event, Item, Trace, schema::Scope};
 use hodo_model::event::{Compound, FieldSink, Meaning, Name};
 
-/// TSDL of a little-endian trace whose classes follow.
+/// Completes the TSDL of a little-endian trace.
 pub(crate) fn tsdl(rest: &str) -> String {
     format!(
         "/* CTF 1.8 */
@@ -17,14 +17,14 @@ pub(crate) fn tsdl(rest: &str) -> String {
     )
 }
 
-/// A trace of these files, read by this metadata.
+/// A trace with this metadata and these files.
 pub(crate) fn trace<'a>(metadata: &str, files: &'a [(&str, Vec<u8>)]) -> Trace<'a> {
     let class = read_metadata(metadata.as_bytes()).unwrap_or_else(|error| panic!("{error}"));
     let files = files.iter().map(|(name, bytes)| DataFile { name: (*name).to_owned(), bytes, index: None });
     Trace::new("trace".to_owned(), class, files.collect())
 }
 
-/// Every item of every stream, a line each, and what could not be read.
+/// All items of all streams, one per line, then the losses.
 pub(crate) fn read(trace: &Trace<'_>) -> Vec<String> {
     let mut lines = Vec::new();
     for stream in &trace.streams {
@@ -43,7 +43,7 @@ pub(crate) fn read(trace: &Trace<'_>) -> Vec<String> {
     lines
 }
 
-/// What is read of one file.
+/// The items of a trace with one file.
 pub(crate) fn lines(metadata: &str, bytes: &[u8]) -> Vec<String> {
     read(&trace(metadata, &[("stream", bytes.to_vec())]))
 }
@@ -58,7 +58,7 @@ fn event(event: &Event<'_, '_, '_>) -> String {
     show.0
 }
 
-/// The reason why metadata can't be read.
+/// The error of invalid metadata.
 pub(crate) fn refused(metadata: &str) -> String {
     match read_metadata(metadata.as_bytes()) {
         Ok(_) => panic!("can be read"),

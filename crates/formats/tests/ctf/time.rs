@@ -5,7 +5,7 @@ use hodo_formats::events::{DataFile, Trace};
 
 use crate::show::{lines, read, trace, tsdl};
 
-/// Events of two bytes: a partial time and a value.
+/// Events of two bytes: a partial timestamp and a value.
 fn partial(clock: &str) -> String {
     tsdl(&format!(
         "clock {{ name = c; {clock} }};
@@ -28,7 +28,7 @@ fn fact_1_a_full_time_overwrites_the_clock_and_may_go_back() {
         event { name = e; };",
     );
     let bytes: Vec<u8> = [9u64, 3].iter().flat_map(|time| time.to_le_bytes()).collect();
-    // Fact 8: such a stream is read on.
+    // Fact 8: the stream is read further.
     assert_eq!(lines(&full, &bytes), ["9 e", "3 e"]);
 }
 
@@ -46,7 +46,7 @@ fn fact_2_the_clock_survives_packets_that_do_not_say_when_they_begin() {
     assert_eq!(read(&trace), ["200 e", "356 e", "602 e"]);
 }
 
-/// Packets with their times, of one byte each.
+/// Packets of one byte with their times.
 fn packets(tracer: &str) -> String {
     tsdl(&format!(
         "clock {{ name = c; }}; env {{ {tracer} }};
@@ -100,7 +100,7 @@ fn fact_6_a_clock_need_not_count_from_1970() {
     assert_eq!(read(&trace), ["0 e x=1"]);
 }
 
-/// LTTng's header with an id of so many bits.
+/// LTTng's header with an id of `id` bits.
 fn lttng(id: u32, limit: u32, time: u32, alignment: u32) -> String {
     tsdl(&format!(
         "clock {{ name = monotonic; }};
@@ -119,12 +119,12 @@ fn lttng(id: u32, limit: u32, time: u32, alignment: u32) -> String {
 #[test]
 fn facts_8b_and_9_compact_and_large_headers_and_their_extended_arms() {
     let extended = |first: &[u8]| [first, &70_000u32.to_le_bytes(), &(1u64 << 40).to_le_bytes()].concat();
-    // An id of 5 bits, a time of 27, packed.
+    // A 5-bit id and a 27-bit timestamp, packed.
     let compact = [(2u32 | 0x123 << 5).to_le_bytes().to_vec(), extended(&[31])].concat();
     assert_eq!(lines(&lttng(5, 31, 27, 1), &compact), ["291 a", "1099511627776 b"]);
     let large = [vec![2, 0], 0x123u32.to_le_bytes().to_vec(), extended(&[255, 255])].concat();
     assert_eq!(lines(&lttng(16, 65535, 32, 8), &large), ["291 a", "1099511627776 b"]);
-    // A time of 27 bits wraps after 134 ms.
+    // A 27-bit timestamp wraps after 134 ms.
     let wrapping: Vec<u8> =
         [0x7ff_ffff_u32, 1].iter().flat_map(|time| (2 | time << 5).to_le_bytes()).collect();
     assert_eq!(lines(&lttng(5, 31, 27, 1), &wrapping), ["134217727 a", "134217729 a"]);
@@ -149,7 +149,7 @@ fn fact_13_ids_that_are_not_there_are_zero() {
     assert!(crate::show::refused(&two).contains("no stream has the id 0"));
 }
 
-/// Events as Zephyr writes them: no packets, no clock, a time of 32 bits and an id.
+/// Events as Zephyr writes them: no packets, no clock, a 32-bit timestamp and an id.
 const ZEPHYR: &str = "stream { event.header := struct { u32 timestamp; u8 id; }; };
     event { name = thread_switched_in; id = 0x10; fields := struct { u32 thread_id; }; };
     event { name = isr_enter; id = 0x1b; };";
@@ -166,9 +166,9 @@ fn fact_5b_times_without_a_clock_are_of_one_of_1_ghz() {
     let zephyr = trace(&metadata, &files);
     assert_eq!(read(&zephyr), expected);
     assert!(zephyr.notes[0].1.contains("no clock"), "{:?}", zephyr.notes);
-    // When it begins and ends, its events say.
+    // Begin and end come from its events.
     assert_eq!(zephyr.span().map(|(first, last)| (first.0, last.0)), Some((100, 4_294_967_346)));
-    // What has a clock has no other.
+    // Metadata with a clock gets no implied one.
     let clock = format!("{metadata} clock {{ name = own; freq = 500000000; }};");
     let own = trace(&clock, &files);
     assert_eq!(read(&own)[0], "200 thread_switched_in thread_id=7");

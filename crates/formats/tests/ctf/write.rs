@@ -1,4 +1,4 @@
-//! What is written is read as what it was.
+//! Written traces read back as their source.
 
 use std::{fs, process::Command};
 
@@ -11,7 +11,7 @@ use crate::{
     show::{lines, read, trace, tsdl},
 };
 
-/// What is read of a trace, and of it when it was written in each version.
+/// The items of a trace, and of the trace written in each version.
 fn in_versions(metadata: &str, bytes: &[u8]) -> [Vec<String>; 3] {
     let files = [("s", bytes.to_vec())];
     let trace = trace(metadata, &files);
@@ -49,14 +49,14 @@ fn tsdl_of_all_kinds_is_written_in_both_versions() {
     assert_eq!(new, read);
 }
 
-/// A class of fields, out of any bytes. `integers` are the members before it that lengths may be.
+/// A field class from any bytes. `integers` are the preceding members that lengths may refer to.
 fn class(bytes: &mut impl Iterator<Item = u8>, depth: u32, integers: &[String], old: bool) -> Value {
     let mut next = || bytes.next().unwrap_or(0);
     let (kind, size, order) = (next(), next() % 64 + 1, next());
     let alignment = 1 << (order / 2 % 5);
     let order = if order.is_multiple_of(2) { "little-endian" } else { "big-endian" };
     let integer = |kind: &str| {
-        // Those of different byte orders may not share a byte.
+        // Fields of different byte orders may not share a byte.
         json!({"type": kind, "length": size, "alignment": alignment.max(8), "byte-order": order})
     };
     let location = || json!({"path": [integers[usize::from(size) % integers.len()]]});
@@ -111,7 +111,7 @@ fn structure(bytes: &mut impl Iterator<Item = u8>, depth: u32, old: bool) -> Val
     json!({"type": "structure", "member-classes": members})
 }
 
-/// Metadata of two classes of events with any fields, and times of so many bits.
+/// Metadata of two event classes with any fields, and timestamps of `time` bits.
 fn metadata(entropy: &[u8], time: u8, old: bool) -> String {
     let mut bytes = entropy.iter().copied();
     let member = |name: &str, length: u8, role: &str| {
@@ -135,11 +135,11 @@ fn metadata(entropy: &[u8], time: u8, old: bool) -> String {
 }
 
 fn is_event(line: &&String) -> bool {
-    // A loss, or an event of which not all can be told.
+    // Excludes losses and events with unreadable fields.
     !line.starts_with('!') && !line.contains(" ! ") && !line.contains("m1_0=!")
 }
 
-/// How many events babeltrace2 reads of a trace; what it says where it can't.
+/// The number of events that babeltrace2 reads, or its error.
 fn read_by_babeltrace(metadata: &str, files: &[(String, Vec<u8>)]) -> Result<usize, String> {
     let folder = tempfile::tempdir().unwrap();
     fs::write(folder.path().join("metadata"), metadata).unwrap();
@@ -154,7 +154,7 @@ fn read_by_babeltrace(metadata: &str, files: &[(String, Vec<u8>)]) -> Result<usi
     }
 }
 
-/// Whether a line begins an event; texts have line feeds too.
+/// Whether a line begins an event; texts contain line feeds too.
 fn is_shown_event(line: &[u8]) -> bool {
     line.starts_with(b"[") && (line.windows(3).any(|name| name == b" e0" || name == b" e1"))
 }
@@ -166,7 +166,7 @@ proptest! {
     fn any_classes_are_written_so_that_babeltrace2_reads_them(
         entropy in prop::collection::vec(any::<u8>(), 0..80),
         data in prop::collection::vec(any::<u8>(), 0..200),
-        // Fact 4: babeltrace2 refuses times beyond 2^63 ns, which longer ones come to after a few wraps.
+        // Fact 4: babeltrace2 rejects times beyond 2^63 ns, which longer timestamps reach after a few wraps.
         time in 3u8..=56,
     ) {
         let metadata = metadata(&entropy, time, true);
@@ -203,7 +203,7 @@ proptest! {
                 .filter(|(number, line)| keep(*number) && is_event(line))
                 .map(|(_, line)| line.clone())
                 .collect();
-            // In CTF 1.8, the options of variants are labels of what selects them.
+            // In CTF 1.8, the options of variants are labels of their selector.
             let plain = |line: &String| line.replace(":o0", "").replace(":o91", "");
             let again: Vec<String> = read_back(&target, &files).iter().map(plain).collect();
             prop_assert_eq!(again, kept, "{}", target.metadata);

@@ -1,4 +1,4 @@
-//! Events of ftrace written as CTF.
+//! ftrace events written as CTF.
 
 use hodo_formats::ctf::write::{StreamWriter, Target, Version};
 use hodo_formats::events::{Cursor, Item, Trace};
@@ -13,7 +13,7 @@ use crate::{
     lines, words,
 };
 
-/// What is read of the CTF that is written of a file's only buffer.
+/// Writes the only buffer of a file as CTF, and reads it back.
 fn anew(bytes: &[u8], version: Version) -> Vec<String> {
     let unpacked = Unpacked::default();
     let traces = ftrace::read(&Input::file(bytes, &unpacked)).unwrap_or_else(|error| panic!("{error}"));
@@ -21,7 +21,7 @@ fn anew(bytes: &[u8], version: Version) -> Vec<String> {
     read_back(&target, &files)
 }
 
-/// A line without lengths and names that are empty, which only CTF has; blobs as arrays, which CTF 1.8 makes of
+/// Removes what only CTF has from a line: lengths and empty names. Formats blobs as arrays, which CTF 1.8 makes of
 /// them.
 fn plain(line: &str) -> String {
     let is_known = |word: &&str| !(word.contains("_length=") || word.ends_with("_name=\"\""));
@@ -61,7 +61,7 @@ fn lost_events_are_counted_where_they_were() {
     for version in [Version::Ctf18, Version::Ctf2] {
         let written = anew(&bytes, version);
         let starts: Vec<&str> = written.iter().map(|line| line.split(" comm").next().unwrap()).collect();
-        // Between the event before and the page, which is all that is known.
+        // Between the previous event and the page, which is all that is known.
         let expected = [
             "15 irq_handler_entry",
             "20 irq_handler_entry",
@@ -83,7 +83,7 @@ fn times_that_are_far_apart_stay_as_they_are() {
     assert_eq!(anew(&bytes, Version::Ctf18), lines(&bytes));
 }
 
-/// Writes what can be written of a trace; how many events that were.
+/// Writes the writable events of a trace. Returns their number.
 fn write_what_can_be(trace: &Trace<'_>, version: Version) -> Option<usize> {
     let target = Target::new(&trace.class, version, &|_, _| true).ok()?;
     let mut count = 0;
@@ -120,7 +120,7 @@ fn threads_whose_number_is_none_have_no_name() {
     }
 }
 
-/// The same with each `from` as `to`, which is as long.
+/// Replaces each `from` with `to`, of equal length.
 fn altered(mut bytes: Vec<u8>, from: &[u8], to: &[u8]) -> Vec<u8> {
     for at in 0..=bytes.len() - from.len() {
         if bytes[at..].starts_with(from) {

@@ -1,4 +1,4 @@
-//! A trace.dat with a class of events for each kind of field.
+//! A trace.dat with an event class for each kind of field.
 
 use hodo_formats::ftrace::write::Head;
 
@@ -12,7 +12,7 @@ pub(crate) const HEADER_PAGE: &str = "\tfield: u64 timestamp;\toffset:0;\tsize:8
     \tfield: int overwrite;\toffset:8;\tsize:1;\tsigned:1;\n\
     \tfield: char data;\toffset:16;\tsize:240;\tsigned:0;\n";
 
-/// Bytes of a page, so that tests have several.
+/// A small page size, so that tests have several pages.
 pub(crate) const PAGE: usize = 256;
 
 fn format(name: &str, id: u32, fields: &str) -> Vec<u8> {
@@ -23,7 +23,7 @@ fn field(declaration: &str, offset: u32, size: u32, signed: u32) -> String {
     format!("\tfield:{declaration};\toffset:{offset};\tsize:{size};\tsigned:{signed};\n")
 }
 
-/// What comes before the pages.
+/// Everything before the pages.
 pub(crate) fn head() -> Head {
     let all = |fields: &[(&str, u32, u32, u32)]| -> String {
         fields
@@ -87,7 +87,7 @@ pub(crate) fn head() -> Head {
     }
 }
 
-/// A record of a class: its number, flags, and the thread 7, before its own bytes.
+/// A record of a class: id, flags and the thread 7, then its own bytes.
 pub(crate) fn record(delta: u32, class: u16, bytes: &[u8]) -> Vec<u8> {
     let mut content = class.to_le_bytes().to_vec();
     content.extend([0, 0, 7, 0, 0, 0]);
@@ -102,7 +102,7 @@ pub(crate) fn record(delta: u32, class: u16, bytes: &[u8]) -> Vec<u8> {
     record
 }
 
-/// A page of these records, with these flags and bytes behind them.
+/// A page of these records, with flags and the bytes after the records.
 pub(crate) fn page(time: u64, records: &[Vec<u8>], flags: u64, behind: &[u8]) -> Vec<u8> {
     let records = records.concat();
     let mut page = time.to_le_bytes().to_vec();
@@ -114,12 +114,12 @@ pub(crate) fn page(time: u64, records: &[Vec<u8>], flags: u64, behind: &[u8]) ->
     page
 }
 
-/// A file of these pages, a list for each CPU.
+/// A file with these pages for each CPU.
 pub(crate) fn file(cpus: &[Vec<Vec<u8>>]) -> Vec<u8> {
     file_of(&head(), cpus)
 }
 
-/// The same with another head.
+/// As [`file`], with another head.
 pub(crate) fn file_of(head: &Head, cpus: &[Vec<Vec<u8>>]) -> Vec<u8> {
     let sizes: Vec<u64> = cpus.iter().map(|pages| (pages.len() * PAGE) as u64).collect();
     let mut bytes = head.bytes(&sizes);

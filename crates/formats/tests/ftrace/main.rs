@@ -1,4 +1,4 @@
-//! ftrace: every kind of field and record, and files that are damaged, on traces of a few pages.
+//! ftrace tests: every kind of field and record, and damaged files, on traces of a few pages.
 
 #[path = "../ctf/anew.rs"]
 mod anew;
@@ -16,7 +16,7 @@ use hodo_formats::{
 };
 use proptest::prelude::*;
 
-/// Flags of a page: events were lost, and how many lies behind the records.
+/// Page flags: events were lost, and their number is stored after the records.
 const MISSED: u64 = 1 << 31;
 const STORED: u64 = 1 << 30;
 
@@ -36,10 +36,10 @@ fn words(words: &[u64]) -> Vec<u8> {
     words.iter().flat_map(|word| word.to_le_bytes()).collect()
 }
 
-/// Addresses of code: a function that is called, and where from.
+/// Code addresses: a called function and its caller.
 const PLACES: (u64, u64) = (0xffff_ffff_8100_0104, 0xffff_ffff_8100_0010);
 
-/// A file with each kind of field and record.
+/// A file with every kind of field and record.
 fn each_kind() -> Vec<u8> {
     each_kind_of(&head())
 }
@@ -51,7 +51,7 @@ fn each_kind_of(head: &Head) -> Vec<u8> {
         &[1, 2, 3, 4, 5, 6][..],
         &(-2i16).to_le_bytes(),
         &[1, 0, 0, 1],
-        // Twelve bytes behind its own end, eight bytes long.
+        // Twelve bytes after its own end, eight bytes long.
         &[8, 0, 8, 0],
         &[9, 9, 9, 0xee],
         b"abcd",
@@ -102,7 +102,7 @@ fn each_kind_of_field_is_read() {
     );
 }
 
-/// Older kernels and those of phones declare what takes the rest of a record without brackets.
+/// Older kernels and Android kernels omit the brackets of a field that extends to the end of the record.
 #[test]
 fn texts_are_read_where_the_format_has_no_brackets() {
     let mut older = head();

@@ -1,4 +1,4 @@
-//! Whatever is cut off or changed: nothing panics, and what lies before the damage is still reported.
+//! Truncated and modified files: nothing panics, and everything before the damage is reported.
 
 use std::{mem::size_of, path::Path};
 
@@ -12,7 +12,7 @@ use proptest::prelude::*;
 
 use crate::file::{Bytes, FIELDS, PerfFile, read, trailer};
 
-/// A recording of two threads with a bit of everything, times ascending.
+/// A recording of two threads with many kinds of records, in order of time.
 fn small() -> PerfFile {
     let mut file = PerfFile::new(&[FIELDS, FIELDS]);
     let at = |time| trailer((7, 7), time, 0, 1);
@@ -36,7 +36,7 @@ fn small() -> PerfFile {
     file
 }
 
-/// The small recording, and those that the emulated processor made.
+/// The small recording, and recordings of the emulated processor.
 fn recordings() -> Vec<Vec<u8>> {
     let mut found = vec![small().finish()];
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/pt");
@@ -50,7 +50,7 @@ fn recordings() -> Vec<Vec<u8>> {
     found
 }
 
-/// The sideband without build ids, which may come from a table behind the records.
+/// The sideband without build ids, which may come from a table after the records.
 fn sideband<'a>(recording: &Recording<'a>) -> Vec<Sideband<'a>> {
     let mut sideband = recording.sideband.clone();
     for record in &mut sideband {
@@ -67,7 +67,7 @@ fn contains(whole: &[Sideband<'_>], part: &[Sideband<'_>]) -> bool {
     part.iter().all(|wanted| rest.any(|record| record == wanted))
 }
 
-/// Bytes that a recording takes beside its file.
+/// Memory of a recording in bytes, besides its file.
 fn weight(recording: &Recording<'_>) -> usize {
     let pieces: usize = recording.streams.iter().map(|stream| stream.pieces.len()).sum();
     let details: usize = recording.loss.iter().map(|loss| loss.detail.len() + loss.stream.len()).sum();
@@ -79,8 +79,7 @@ fn weight(recording: &Recording<'_>) -> usize {
         + facts
 }
 
-/// How many records that end before `end` say something for the sideband, and how many trace bytes
-/// there are before it.
+/// The number of sideband records that end before `end`, and of trace bytes before it.
 fn before(bytes: &[u8], end: u64) -> (usize, u64) {
     let records = perf::File::open(bytes).unwrap().records().map(Result::unwrap);
     let mut said = 0;

@@ -1,4 +1,4 @@
-//! Makes small perf.data files for tests, byte by byte.
+//! Builds small perf.data files for tests, byte by byte.
 
 use std::collections::BTreeMap;
 
@@ -12,22 +12,22 @@ use hodo_formats::{
     recording::Recording,
 };
 
-/// Reads a file, and keeps what it unpacks for good.
+/// Reads a file, and leaks the unpacked bytes.
 pub(crate) fn read(bytes: &[u8]) -> Result<Recording<'_>, Error> {
     hodo_formats::read(&Input::file(bytes, Box::leak(Box::default())))
 }
 
 /// The `type` of Intel PT's events in these files.
 pub(crate) const PMU: u32 = 8;
-/// Size of a `perf_event_attr` here: the first published version.
+/// Size of a `perf_event_attr` in these files: the first published version.
 const ATTR_SIZE: u64 = 64;
 
-/// Little-endian bytes, one number after the other.
+/// A builder of little-endian bytes.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Bytes(pub(crate) Vec<u8>);
 
 impl Bytes {
-    /// Nothing yet.
+    /// Creates an empty builder.
     pub(crate) fn new() -> Bytes {
         Bytes::default()
     }
@@ -57,29 +57,29 @@ impl Bytes {
         self
     }
 
-    /// Adds a text as feature sections have it: its padded length, and its bytes.
+    /// Adds a text of a feature section: padded length and bytes.
     pub(crate) fn counted_text(self, text: &str) -> Bytes {
         let padded = Bytes::new().text(text).0;
         self.u32([padded.len() as u32]).raw(&padded)
     }
 }
 
-/// A file in the making.
+/// A perf.data under construction.
 #[derive(Clone, Debug)]
 pub(crate) struct PerfFile {
     /// Words of each attr, and the ids of its event.
     pub(crate) attrs: Vec<(Vec<u8>, Vec<u64>)>,
     /// The records so far.
     pub(crate) records: Vec<u8>,
-    /// Where each AUXTRACE record begins in `records`.
+    /// Offset of each AUXTRACE record in `records`.
     pub(crate) traces: Vec<u64>,
     /// Feature sections.
     pub(crate) features: BTreeMap<u8, Vec<u8>>,
 }
 
 impl PerfFile {
-    /// A file of events with these `sample_type`s, each with ids `100·n + 1` and `100·n + 2`. All are
-    /// Intel PT with TSC, MTC (period 3) and CYC.
+    /// A file of events with these `sample_type`s, each with ids `100·n + 1` and `100·n + 2`. All are Intel PT with
+    /// TSC, MTC (period 3) and CYC.
     pub(crate) fn new(sample_types: &[u64]) -> PerfFile {
         let flags = attr_flag::SAMPLE_ID_ALL;
         let config = intel_pt_config::TSC | intel_pt_config::MTC | intel_pt_config::CYC | 3 << 14;
@@ -100,7 +100,7 @@ impl PerfFile {
         self
     }
 
-    /// Adds an AUXTRACE record and its bytes, padded.
+    /// Adds an AUXTRACE record and its padded bytes.
     pub(crate) fn trace(&mut self, tid: u32, cpu: u32, offset: u64, bytes: &[u8]) -> &mut PerfFile {
         self.traces.push(self.records.len() as u64);
         let size = (bytes.len() as u64).next_multiple_of(AUXTRACE_ALIGNMENT);
@@ -110,7 +110,7 @@ impl PerfFile {
         self
     }
 
-    /// Adds the settings of Intel PT: perf's clock at 1 ns a tick plus `zero`.
+    /// Adds the Intel PT settings, with perf's clock at 1 ns per tick plus `zero`.
     pub(crate) fn settings(
         &mut self,
         zero: u64,
@@ -140,13 +140,13 @@ impl PerfFile {
         self.record(record::AUXTRACE_INFO, 0, body)
     }
 
-    /// Where the records begin in the finished file.
+    /// Offset of the records in the finished file.
     pub(crate) fn data_start(&self) -> u64 {
         let ids: usize = self.attrs.iter().map(|(_, ids)| ids.len()).sum();
         FILE_HEADER_SIZE + 8 * ids as u64 + self.attrs.len() as u64 * (ATTR_SIZE + SECTION_SIZE)
     }
 
-    /// The file, with an index of its trace.
+    /// Builds the file, with an index of its trace.
     pub(crate) fn finish(&self) -> Vec<u8> {
         let data = self.data_start();
         let attrs_size = self.attrs.len() as u64 * (ATTR_SIZE + SECTION_SIZE);

@@ -1,4 +1,4 @@
-//! Records and forms of newer perfs, byte by byte.
+//! Records and formats of newer perf versions, byte by byte.
 
 use hodo_clock::{Nanos, PerfClock};
 use hodo_formats::{
@@ -73,12 +73,12 @@ fn guests_are_told_apart_by_the_mode_or_by_the_id() {
     assert_eq!(recording.of_host().count(), 1);
 }
 
-/// A sample with every part that may lie before the trace in it.
+/// A sample with every part that may precede its trace.
 #[test]
 fn trace_is_found_behind_all_other_parts_of_a_sample() {
     let fields = (sample::ALL & !sample::WEIGHT_STRUCT) | sample::AUX;
     let mut file = PerfFile::new(&[fields]);
-    // read_format: group, both times, ids, losses; two registers each; branches with an index.
+    // read_format: group, both times, ids, losses. Two registers each, branches with an index.
     let flags = 1 << 18;
     let attr =
         Bytes::new().u32([PMU, 112]).u64([0, 1, fields, 0b11111, flags, 0, 0, 0, 1 << 17, 0b11, 0, 0b101, 0]);
@@ -103,7 +103,7 @@ fn trace_is_found_behind_all_other_parts_of_a_sample() {
         .raw(&[9; 16]);
     file.record(record::SAMPLE, misc::USER, body);
     let mut bytes = file.finish();
-    // An attr of 64 bytes has none of the masks: the longer one is put in its place by hand.
+    // An attr of 64 bytes lacks the masks, so this replaces it by the longer one.
     let start = file.data_start() as usize - 80;
     bytes.splice(start..start + 64, attr.0.iter().copied());
     let grown = (attr.0.len() - 64) as u64;
@@ -118,7 +118,7 @@ fn trace_is_found_behind_all_other_parts_of_a_sample() {
     assert_eq!(bytes[stream.pieces[0].file_offset as usize..][..16], [9; 16]);
 }
 
-/// What `perf record -o -` writes first: the short header, and the event.
+/// The beginning of `perf record -o -` output: the short header, and the event.
 fn piped(records: &PerfFile) -> Vec<u8> {
     let mut pipe = PerfFile { records: Vec::new(), ..PerfFile::new(&[FIELDS]) };
     let (attr, ids) = pipe.attrs[0].clone();
@@ -149,7 +149,7 @@ fn a_pipe_has_its_events_features_and_build_ids_in_records() {
     let bytes = piped(&names);
     let recording = read(&bytes).unwrap();
     assert_eq!(recording.config.cpu.map(|cpu| cpu.model), Some(151));
-    // The settings have a clock of their own, and are asked first.
+    // The settings have their own clock, which takes precedence.
     assert_eq!(recording.config.clock, PerfClock::new(10, 1024, 0));
     let [Sideband { time: Some(Nanos(5)), kind: SidebandKind::Map(mapping), .. }] = recording.sideband[..]
     else {

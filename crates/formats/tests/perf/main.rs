@@ -1,4 +1,4 @@
-//! Tests of the reader of perf.data.
+//! Tests of the perf.data reader.
 
 mod damage;
 mod file;

@@ -1,4 +1,4 @@
-//! What the reader of perf.data makes of each part of a file.
+//! How the perf.data reader interprets each part of a file.
 
 use crate::file::{Bytes, FIELDS, PerfFile, read, trailer};
 use hodo_clock::{Nanos, PerfClock};

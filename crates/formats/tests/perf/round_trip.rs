@@ -1,4 +1,4 @@
-//! What the writer writes, the reader reads.
+//! Files from the writer read back unchanged.
 
 use std::io::Cursor;
 
@@ -13,7 +13,7 @@ use proptest::{collection::vec, prelude::*};
 
 const THREADS: [Thread; 2] = [Thread { pid: 7, tid: 7 }, Thread { pid: 7, tid: 9 }];
 
-/// A sideband record that owns its bytes: what happened, two texts, numbers.
+/// A sideband record that owns its bytes: kind, two texts, numbers.
 #[derive(Clone, Debug)]
 struct Event {
     kind: u8,
@@ -131,7 +131,7 @@ proptest! {
             let pieces = stream.map(|stream| &stream.pieces[..]).unwrap_or_default();
             prop_assert!(pieces.iter().all(|piece| !piece.after_gap));
             let mut got: Vec<u8> = pieces.iter().flat_map(|piece| piece.bytes).copied().collect();
-            // Nothing tells the last piece's padding from its bytes.
+            // The last piece's padding is indistinguishable from its bytes.
             prop_assert!(got.len() < wanted.len() + 8);
             prop_assert!(got.split_off(wanted.len().min(got.len())).iter().all(|&byte| byte == 0));
             prop_assert_eq!(got, wanted);

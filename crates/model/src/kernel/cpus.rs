@@ -1,12 +1,12 @@
-//! Something of each CPU.
+//! A map from CPU numbers to values.
 
 use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
 
-/// CPUs below this one have a place in a list; machines number them from 0. Others may be anything.
+/// CPUs below this are stored in a list, as machines number CPUs from 0. The others go to a hash map.
 const LISTED: u32 = 1 << 10;
 
-/// Something of each CPU, found without hashing.
+/// A map from CPU numbers to values, mostly without hashing.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Cpus<T> {
     listed: Vec<Option<T>>,
@@ -20,7 +20,7 @@ impl<T> Default for Cpus<T> {
 }
 
 impl<T> Cpus<T> {
-    /// That of a CPU.
+    /// The value of a CPU.
     #[inline]
     pub fn get(&self, cpu: u32) -> Option<&T> {
         match self.listed.get(cpu as usize) {
@@ -30,7 +30,7 @@ impl<T> Cpus<T> {
         }
     }
 
-    /// That of a CPU, made where there is none.
+    /// The value of a CPU, inserted by `make` if absent.
     #[inline]
     pub fn get_or(&mut self, cpu: u32, make: impl FnOnce() -> T) -> &mut T {
         if cpu >= LISTED {
@@ -42,7 +42,7 @@ impl<T> Cpus<T> {
         self.listed[cpu as usize].get_or_insert_with(make)
     }
 
-    /// Takes that of a CPU away.
+    /// Removes the value of a CPU.
     pub fn remove(&mut self, cpu: u32) -> Option<T> {
         match self.listed.get_mut(cpu as usize) {
             Some(own) => own.take(),
@@ -50,13 +50,13 @@ impl<T> Cpus<T> {
         }
     }
 
-    /// All of them, with their CPUs.
+    /// All CPUs with their values.
     pub fn all(&self) -> impl Iterator<Item = (u32, &T)> {
         let listed = (0..).zip(&self.listed).filter_map(|(cpu, own)| Some((cpu, own.as_ref()?)));
         listed.chain(self.others.iter().map(|(cpu, own)| (*cpu, own)))
     }
 
-    /// The same; they are taken away.
+    /// All CPUs with their values, by value.
     pub fn into_all(self) -> impl Iterator<Item = (u32, T)> {
         let listed = (0..).zip(self.listed).filter_map(|(cpu, own)| Some((cpu, own?)));
         listed.chain(self.others)

@@ -1,12 +1,12 @@
-//! Events of an operating system's kernel, in one vocabulary whichever tracer wrote them.
+//! Kernel events in one vocabulary, whichever tracer wrote them.
 //!
 //! ```text
 //! event classes of a trace ──bound once, by name──► Kind and fields ──► Records: compact, in order of time
-//!                                                                          └─ Threads ──► who runs, for each
+//!                                                                          └─ Threads ──► thread of each event
 //! ```
 //!
-//! The words are those of the [vocabulary](crate::vocabulary).
-//! An event that nobody asked for never becomes a record.
+//! The names are those of the [vocabulary](crate::vocabulary). An event that no analysis reads never becomes a
+//! record.
 
 mod cpus;
 mod records;
@@ -18,94 +18,94 @@ pub use cpus::Cpus;
 pub use records::{Chosen, Field, KernelEvent, Records};
 pub use threads::{Thread, Threads};
 
-/// What happened.
+/// The kind of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Kind {
-    /// Another thread runs on the CPU.
+    /// A CPU switches to another thread.
     SchedSwitch,
     /// A thread became runnable.
     SchedWakeup,
-    /// A thread goes to another CPU's queue.
+    /// A thread moves to another CPU's run queue.
     SchedMigrate,
-    /// A thread was made.
+    /// A thread is created.
     SchedFork,
-    /// A thread runs another program.
+    /// A thread executes another program.
     SchedExec,
     /// A thread ends.
     SchedExit,
     /// A signal is sent to a thread.
     SignalGenerate,
-    /// The thread that runs takes a signal.
+    /// The running thread receives a signal.
     SignalDeliver,
-    /// A system call begins; its name follows the prefix.
+    /// A system call begins. The name of the call follows the prefix.
     SyscallEntry,
     /// A system call ends.
     SyscallExit,
-    /// A system call begins and ends, and nothing that anybody asks for is between the two on its CPU: no event, but told
-    /// as one instead of these two, if all who ask for these ask for this too.
+    /// A whole system call, from entry to exit. Replaces the two events if no other requested event lies between them
+    /// on the CPU, and every analysis that reads either also reads this kind.
     Syscall,
-    /// A handler of a hardware interrupt begins.
+    /// A hardware interrupt handler begins.
     IrqEntry,
-    /// It ends.
+    /// A hardware interrupt handler ends.
     IrqExit,
-    /// A soft interrupt is asked for.
+    /// A soft interrupt is raised.
     SoftirqRaise,
-    /// Its handler begins.
+    /// A soft interrupt handler begins.
     SoftirqEntry,
-    /// Its handler ends.
+    /// A soft interrupt handler ends.
     SoftirqExit,
-    /// A request goes to the device.
+    /// A block request is issued to the device.
     BlockIssue,
-    /// The device has done it.
+    /// The device has completed a block request.
     BlockComplete,
-    /// A page comes into the page cache.
+    /// A page enters the page cache.
     CacheAdd,
-    /// A page leaves it.
+    /// A page leaves the page cache.
     CacheDelete,
-    /// Pages of memory are allocated.
+    /// Memory pages are allocated.
     PageAlloc,
-    /// They are given back.
+    /// Memory pages are freed.
     PageFree,
-    /// A packet is given to a network device.
+    /// A network packet is queued on a device.
     NetQueue,
-    /// A packet came from one.
+    /// A network packet arrives from a device.
     NetReceive,
-    /// A CPU takes no interrupts any more.
+    /// A CPU disables interrupts.
     IrqDisable,
-    /// It takes them again.
+    /// A CPU enables interrupts.
     IrqEnable,
-    /// A thread that was there when tracing began.
+    /// A thread that existed when tracing began.
     StateProcess,
     /// A file that was open when tracing began.
     StateDescriptor,
-    /// A block device that was there when tracing began.
+    /// A block device that existed when tracing began.
     StateBlockDevice,
-    /// The tracer lost events or packets of a stream: no event, but told as one.
+    /// The tracer lost events or packets of a stream. Reported as an event, although the trace contains none.
     Lost,
-    /// A [`Period`](crate::Period) begins: whatever event that is.
+    /// Any event that begins a [`Period`](crate::Period).
     PeriodBegin,
-    /// It ends.
+    /// Any event that ends a [`Period`](crate::Period).
     PeriodEnd,
 }
 
-/// How a kind of event and its fields are called.
+/// The names of a kind of event and of its fields.
 #[derive(Clone, Copy, Debug)]
 pub struct Words {
     /// The kind.
     pub kind: Kind,
-    /// Names of events; one that ends in `*` is a prefix.
+    /// Event names; one that ends in `*` is a prefix.
     pub names: &'static [&'static str],
-    /// Words for the fields, by their places in records: `fd|fildes` is whichever there is, `args.0` an element,
-    /// `(context) pid` lies in a context, and [`ALL`] is the text of all fields.
+    /// Field names, by position in the record. `fd|fildes` is the first that exists, `args.0` an array element,
+    /// `(context) pid` a context field, and [`ALL`] the text of all fields.
     pub fields: &'static [&'static str],
 }
 
-/// What stands before the word for a field of a context.
+/// The prefix of the name of a context field.
 pub const CONTEXT: &str = "(context) ";
-/// The word for all fields of an event, as text.
+/// The name for all fields of an event, as text.
 pub const ALL: &str = "*";
 
-/// Places of fields in records.
+/// Positions of fields in records.
 #[allow(missing_docs)]
 pub mod field {
     pub mod switch {
@@ -147,9 +147,9 @@ pub mod field {
         pub const FLAGS: usize = 3;
         pub const COMMAND: usize = 4;
         pub const VALUE: usize = 5;
-        /// The first of six, of tracers that do not name them.
+        /// The first of six arguments, for tracers that do not name them.
         pub const ARGUMENTS: usize = 6;
-        /// All of them as text.
+        /// All arguments as text.
         pub const ALL: usize = 12;
     }
     pub mod signal {
@@ -223,7 +223,7 @@ const BLOCK: &[&str] = &["dev", "sector", "nr_sector", "rwbs", "error"];
 const CACHE: &[&str] = &["s_dev", "i_ino", "order"];
 const NET: &[&str] = &["name", "len"];
 
-/// The arguments of system calls that have to do with files, by their names in the kernel.
+/// System call arguments that concern files, by their names in the kernel.
 const ENTRY: &[&str] = &[
     "fd|fildes|oldfd|fd_in|fdin|in_fd",
     "newfd|fd_out|fdout|out_fd|max_fd",
@@ -284,7 +284,7 @@ pub const VOCABULARY: &[Words] = &[
         names: &["syscall_exit_*", "compat_syscall_exit_*", "syscall_exit"],
         fields: &["ret", "fildes.0", "fildes.1"],
     },
-    // Behind the fields of the entry.
+    // Positions after the fields of the entry.
     Words { kind: Kind::Syscall, names: &[], fields: &["end", "ret"] },
     Words { kind: Kind::IrqEntry, names: &["irq_handler_entry"], fields: &["irq", "name"] },
     Words { kind: Kind::IrqExit, names: &["irq_handler_exit"], fields: &["irq"] },
@@ -322,8 +322,8 @@ pub const VOCABULARY: &[Words] = &[
 ];
 
 impl Words {
-    /// What follows the prefix in the word for an event, of which these are the [names](vocabulary::names), or nothing
-    /// where ours are no prefixes; `None` where the event is of another kind.
+    /// Matches the [names](vocabulary::names) of an event. Returns the part after the prefix, which is empty if the
+    /// kind's name is no prefix, or `None` if the event is of another kind.
     pub fn matches(&self, called: &[Cow<'_, str>]) -> Option<String> {
         let rest = self.names.iter().find_map(|name| match name.strip_suffix('*') {
             Some(prefix) => called.iter().find_map(|called| called.strip_prefix(prefix)),

@@ -1,36 +1,36 @@
-//! Events as they are kept for a short while: compact, without a copy of their names.
+//! A short-lived buffer of compact events that do not copy their names.
 
 use hodo_clock::Nanos;
 
 use super::{Kind, Thread, field::switch};
 
-/// A field's value.
+/// The value of a field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Field {
-    /// The event has no such field, or nobody asked for it.
+    /// The event has no such field, or no analysis reads it.
     Absent,
-    /// An integer; those of 64 bits without a sign keep their bits.
+    /// An integer. Unsigned 64-bit values keep their bits.
     Integer(i64),
-    /// Text: where it lies.
+    /// Text: offset and length in the text buffer.
     Text(u32, u32),
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Record {
     time: Nanos,
-    /// Who ran, once that is known.
+    /// The running thread, once known.
     thread: Thread,
     cpu: u32,
     name: u32,
-    /// Its first field among those of all.
+    /// Index of the event's first field in `Records::fields`.
     fields: u32,
     kind: Kind,
-    /// Whether the event itself tells who ran.
+    /// Whether the event itself contains the running thread.
     is_told: bool,
 }
 
-/// Events and bytes of text that are read at a time: those of some streams together stay in a core's first cache, as
-/// each analysis goes over them.
+/// Events and bytes of text per batch. The batches of several streams fit into the L1 cache together, as each
+/// analysis iterates over them.
 const BATCH: (usize, usize) = (128, 1 << 14);
 
 /// Events in order of time.
@@ -42,22 +42,22 @@ pub struct Records {
 }
 
 impl Records {
-    /// Whether they are as many as should be read at a time.
+    /// Whether the batch is full.
     #[inline]
     pub fn is_full(&self) -> bool {
         self.records.len() >= BATCH.0 || self.text.len() >= BATCH.1
     }
 
-    /// Forgets all of them, and keeps the room.
+    /// Removes all events and keeps the capacity.
     pub fn clear(&mut self) {
         self.records.clear();
         self.fields.clear();
         self.text.clear();
     }
 
-    /// Adds an event on a CPU, of the thread that it tells if it does, whose fields follow with [`Records::integer`],
-    /// [`Records::text`] and [`Records::absent`] in the order of the vocabulary. `name` is the index of what follows the
-    /// prefix of its name.
+    /// Adds an event on a CPU, with its thread if the event contains one. Add the fields next, with
+    /// [`Records::integer`], [`Records::text`] and [`Records::absent`], in the order of the vocabulary. `name` is the
+    /// index of the part of the event's name after the prefix.
     #[inline]
     pub fn push(&mut self, time: Nanos, (cpu, tid): (u32, Option<u32>), kind: Kind, name: u32) {
         let thread = tid.map_or(Thread::before(cpu), |tid| Thread::new(tid.into(), cpu));
@@ -65,8 +65,8 @@ impl Records {
         self.records.push(Record { time, thread, cpu, name, fields, kind, is_told: tid.is_some() });
     }
 
-    /// A system call ends. If it is the one that began with the event that was added last, both become one event, and
-    /// what the call returned is to follow. Whether they do.
+    /// Tries to join the exit of a system call with the last event, if that is its entry. Returns whether it did; if
+    /// so, add the call's result next.
     #[inline]
     pub fn end_call(&mut self, time: Nanos, (cpu, tid): (u32, Option<u32>), name: u32) -> bool {
         let is_own = |entry: &&mut Record| {
@@ -82,13 +82,13 @@ impl Records {
         true
     }
 
-    /// The next field is an integer.
+    /// Adds an integer field.
     #[inline]
     pub fn integer(&mut self, value: i64) {
         self.fields.push(Field::Integer(value));
     }
 
-    /// The next field is text.
+    /// Adds a text field.
     #[inline]
     pub fn text(&mut self, text: &[u8]) {
         let (Ok(start), Ok(length)) = (u32::try_from(self.text.len()), u32::try_from(text.len())) else {
@@ -98,35 +98,36 @@ impl Records {
         self.text.extend_from_slice(text);
     }
 
-    /// The next field is not there.
+    /// Adds a missing field.
     #[inline]
     pub fn absent(&mut self) {
         self.fields.push(Field::Absent);
     }
 
-    /// How many fields were told so far.
+    /// The number of fields so far.
     #[inline]
     pub fn fields(&self) -> usize {
         self.fields.len()
     }
 
-    /// How many there are.
+    /// The number of events.
     pub fn len(&self) -> usize {
         self.records.len()
     }
 
-    /// Whether there are none.
+    /// Whether there are no events.
     pub fn is_empty(&self) -> bool {
         self.records.is_empty()
     }
 
-    /// When the events are, from one of them on.
+    /// The times of the events from index `from` on.
     #[inline]
     pub fn times(&self, from: usize) -> impl Iterator<Item = Nanos> {
         self.records.iter().skip(from).map(|record| record.time)
     }
 
-    /// An event by its place, of which there are [`Records::len`]. Who ran is not known before it was told.
+    /// The event at an index below [`Records::len`]. Its thread is a placeholder until the event or
+    /// [`Records::set_thread`] sets it.
     #[inline]
     pub fn event(&self, place: usize) -> KernelEvent<'_> {
         let Record { time, thread, cpu, name, fields, kind, is_told } = self.records[place];
@@ -135,24 +136,24 @@ impl Records {
         KernelEvent { time, cpu, name, kind, thread, is_told, fields, text: &self.text }
     }
 
-    /// Tells who ran on the CPU of an event, before a switch.
+    /// Sets the thread that runs on the CPU of an event; for a switch, the one before it.
     #[inline]
     pub fn set_thread(&mut self, place: usize, thread: Thread) {
         self.records[place].thread = thread;
     }
 }
 
-/// Those of the events of some streams that are meant, in order.
+/// Selected events of some streams, in order.
 #[derive(Clone, Copy, Debug)]
 pub struct Chosen<'r> {
-    /// All of them.
+    /// The streams.
     pub streams: &'r [Records],
-    /// Of each that is meant, its stream and its place.
+    /// Stream and index in the stream of each selected event.
     pub places: &'r [(u32, u32)],
 }
 
 impl<'r> Chosen<'r> {
-    /// The events.
+    /// The selected events.
     #[inline]
     pub fn iter(self) -> impl Iterator<Item = KernelEvent<'r>> {
         self.places.iter().map(move |&(stream, place)| self.streams[stream as usize].event(place as usize))
@@ -162,15 +163,15 @@ impl<'r> Chosen<'r> {
 /// An event.
 #[derive(Clone, Copy, Debug)]
 pub struct KernelEvent<'a> {
-    /// When.
+    /// The timestamp.
     pub time: Nanos,
-    /// On which CPU.
+    /// The CPU.
     pub cpu: u32,
-    /// Index of what follows the prefix of its name.
+    /// Index of the part of the event's name after the prefix.
     pub name: u32,
-    /// What.
+    /// The kind.
     pub kind: Kind,
-    /// Who ran on the CPU, before a switch.
+    /// The thread that runs on the CPU; for a switch, the one before it.
     pub thread: Thread,
     is_told: bool,
     fields: &'a [Field],
@@ -178,7 +179,7 @@ pub struct KernelEvent<'a> {
 }
 
 impl<'a> KernelEvent<'a> {
-    /// An integer field.
+    /// The value of an integer field.
     #[inline]
     pub fn integer(&self, field: usize) -> Option<i64> {
         match self.fields.get(field) {
@@ -187,7 +188,7 @@ impl<'a> KernelEvent<'a> {
         }
     }
 
-    /// A text field.
+    /// The value of a text field.
     #[inline]
     pub fn text(&self, field: usize) -> Option<&'a [u8]> {
         match self.fields.get(field) {
@@ -198,13 +199,13 @@ impl<'a> KernelEvent<'a> {
         }
     }
 
-    /// Who ran, if the event itself tells that.
+    /// The running thread, if the event itself contains it.
     #[inline]
     pub fn told(&self) -> Option<Thread> {
         self.is_told.then_some(self.thread)
     }
 
-    /// Of a system call from entry to exit, when it ends and what it returns.
+    /// The end time and the result of a [`Kind::Syscall`].
     #[inline]
     pub fn ended(&self) -> Option<(Nanos, i64)> {
         match *self.fields {
@@ -214,7 +215,7 @@ impl<'a> KernelEvent<'a> {
         }
     }
 
-    /// Of a switch, who leaves the CPU and who comes.
+    /// The previous and the next thread of a switch.
     #[inline]
     pub fn switch(&self) -> Option<(Thread, Thread)> {
         let thread = |field| Some(Thread::new(self.integer(field)?, self.cpu));

@@ -1,8 +1,8 @@
-//! Who runs on which CPU, and what threads are called.
+//! Tracks the running thread of each CPU, and thread names.
 //!
-//! Within a chunk the thread that runs on a CPU at its beginning is not known. It is called by that CPU until
-//! states are merged: then it is whoever ran there last. Who ran when the trace began is told by the first
-//! switch on the CPU, at the end.
+//! The thread that runs on a CPU at the beginning of a chunk is unknown. A placeholder for the CPU stands for it
+//! until states are merged: then it is the thread that ran there last. The placeholder at the beginning of the trace
+//! is resolved at the end, from the CPU's first switch.
 
 use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
@@ -10,24 +10,24 @@ use serde::{Deserialize, Serialize};
 use super::{Cpus, KernelEvent, Kind, field};
 use crate::{Selection, Value};
 
-/// A thread; the idle thread of a CPU; or whoever ran on a CPU when the chunk began.
+/// A thread, the idle thread of a CPU, or the placeholder for the thread that runs on a CPU when the chunk begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Thread(i64);
 
 impl Thread {
-    /// The thread with an id of 32 bits, on a CPU. All idle threads have id 0.
+    /// The thread with a 32-bit id, on a CPU. All idle threads have id 0.
     #[inline]
     pub fn new(tid: i64, cpu: u32) -> Thread {
         let tid = tid as u32;
         if tid == 0 { Thread(-1 - i64::from(cpu)) } else { Thread(i64::from(tid)) }
     }
 
-    /// Whoever ran on a CPU when the chunk began.
+    /// The placeholder for the thread that runs on a CPU when the chunk begins.
     pub fn before(cpu: u32) -> Thread {
         Thread(i64::MIN + i64::from(cpu))
     }
 
-    /// The CPU on which it ran when the chunk began, if that is all that is known of it.
+    /// The CPU, if this is a placeholder.
     pub fn is_before(self) -> Option<u32> {
         u32::try_from(self.0.wrapping_sub(i64::MIN)).ok()
     }
@@ -37,7 +37,7 @@ impl Thread {
         self.0 < 0 && self.is_before().is_none()
     }
 
-    /// Its id: 0 of idle threads, `None` where it is not known.
+    /// The thread id: 0 for idle threads, `None` for a placeholder.
     pub fn tid(self) -> Option<u32> {
         match self.is_before() {
             Some(_) => None,
@@ -46,7 +46,7 @@ impl Thread {
     }
 }
 
-/// A name of at most [`COMM`] bytes.
+/// Pads a name of at most [`COMM`] bytes with zeros.
 #[inline]
 fn padded(name: &[u8]) -> Option<[u8; COMM]> {
     let mut padded = [0; COMM];
@@ -54,26 +54,26 @@ fn padded(name: &[u8]) -> Option<[u8; COMM]> {
     Some(padded)
 }
 
-/// What is known of a thread.
+/// The known name and process of a thread.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 struct Facts {
     comm: Option<String>,
     pid: Option<u32>,
 }
 
-/// A CPU.
+/// The state of a CPU.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 struct Cpu {
-    /// Who ran before the first switch.
+    /// The thread before the first switch.
     first: Thread,
-    /// Who runs now.
+    /// The running thread.
     now: Thread,
-    /// What the switch to that one called it, and how many names had been learnt then.
+    /// The running thread's name in its switch, and `Threads::names` at that time.
     #[serde(skip)]
     comm: ([u8; COMM], u64),
 }
 
-/// The longest name of a thread, the kernel's `TASK_COMM_LEN`; it is zero behind shorter ones.
+/// The kernel's `TASK_COMM_LEN`. Shorter names are padded with zeros.
 const COMM: usize = 16;
 
 impl Cpu {
@@ -82,18 +82,18 @@ impl Cpu {
     }
 }
 
-/// Who runs, and what is known of threads.
+/// The running thread of each CPU, and what is known of threads.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Threads {
     cpus: Cpus<Cpu>,
     facts: FxHashMap<Thread, Facts>,
-    /// How many names of threads were learnt, at least.
+    /// A counter that changes whenever a name does.
     #[serde(skip)]
     names: u64,
 }
 
 impl Threads {
-    /// The events that it needs.
+    /// The events to pass to [`Threads::see`].
     pub const INTEREST: [(Kind, &[usize]); 3] = [
         (
             Kind::SchedSwitch,
@@ -109,7 +109,7 @@ impl Threads {
         (Kind::StateProcess, &[field::process::TID, field::process::PID, field::process::NAME]),
     ];
 
-    /// Takes in an event, of which it needs some.
+    /// Updates the state from an event; ignores kinds outside [`Threads::INTEREST`].
     #[inline]
     pub fn see(&mut self, event: &KernelEvent<'_>) {
         match event.kind {
@@ -136,7 +136,7 @@ impl Threads {
         }
         let comm = event.text(field::switch::NEXT_COMM);
         self.called(next, comm);
-        // perf tells -1 of a thread that has ended.
+        // perf records -1 for a thread that has ended.
         let pid = event.integer(field::switch::PREV_PID).filter(|&pid| pid > 0 && !prev.is_idle());
         if let Some(pid) = pid {
             self.facts.entry(prev).or_default().pid = Some(pid as u32);
@@ -146,8 +146,8 @@ impl Threads {
         cpu.comm = (padded(comm.unwrap_or_default()).unwrap_or_default(), self.names);
     }
 
-    /// Whether it is known at once that a thread which leaves a CPU is called so: it was when it came, and no name was
-    /// learnt since. Looking it up takes longer.
+    /// Fast path: whether the thread that leaves a CPU still has the name from its switch to the CPU, and no name has
+    /// changed since. Avoids a hash look-up.
     #[inline]
     fn is_called(&self, cpu: u32, thread: Thread, comm: Option<&[u8]>) -> bool {
         let own = self.cpus.get(cpu).filter(|cpu| cpu.now == thread && cpu.comm.1 == self.names);
@@ -155,7 +155,7 @@ impl Threads {
     }
 
     fn fact(&mut self, tid: Option<i64>, pid: Option<i64>, comm: Option<&[u8]>) {
-        // The idle thread is no process.
+        // The idle thread belongs to no process.
         let Some(tid) = tid.filter(|&tid| tid != 0) else { return };
         let thread = Thread::new(tid, 0);
         self.called(thread, comm);
@@ -173,7 +173,8 @@ impl Threads {
         }
     }
 
-    /// An event tells who runs on its CPU, before it is seen. After a switch that is missing this is another one.
+    /// Records that `thread` runs on a CPU, as an event reports, before that event is processed. It differs from the
+    /// known thread after a lost switch.
     #[inline]
     pub fn runs(&mut self, cpu: u32, thread: Thread) {
         let own = self.cpus.get_or(cpu, || Cpu::new(thread, thread));
@@ -182,18 +183,18 @@ impl Threads {
         }
     }
 
-    /// Who runs on a CPU.
+    /// The running thread of a CPU.
     #[inline]
     pub fn running(&self, cpu: u32) -> Thread {
         self.cpus.get(cpu).map_or_else(|| Thread::before(cpu), |cpu| cpu.now)
     }
 
-    /// What the later of two neighbours calls a thread, as the earlier calls it.
+    /// Resolves a placeholder of the following chunk from the state at the end of this one.
     pub fn known(&self, thread: Thread) -> Thread {
         thread.is_before().map_or(thread, |cpu| self.running(cpu))
     }
 
-    /// Adds what the later of two neighbours knows.
+    /// Merges the state of the following chunk.
     pub fn add(&mut self, later: Threads) {
         self.names = self.names.max(later.names) + 1;
         for (number, cpu) in later.cpus.into_all() {
@@ -207,23 +208,23 @@ impl Threads {
         }
     }
 
-    /// Who a thread of the whole is: the one that runs before the first switch is told by that.
+    /// Resolves a placeholder thread from the CPU's first `sched_switch`.
     pub fn settled(&self, thread: Thread) -> Thread {
         let first = thread.is_before().and_then(|cpu| self.cpus.get(cpu));
         first.map_or(thread, |cpu| cpu.first)
     }
 
-    /// What a thread is called; `swapper/N` of idle ones.
+    /// The name of a thread; `swapper/N` for idle ones.
     pub fn comm(&self, thread: Thread) -> Option<&str> {
         self.facts.get(&thread)?.comm.as_deref()
     }
 
-    /// Its process.
+    /// The process of a thread.
     pub fn pid(&self, thread: Thread) -> Option<u32> {
         self.facts.get(&thread)?.pid
     }
 
-    /// Whether what a thread did is asked for.
+    /// Whether the selection includes a thread.
     pub fn wanted(&self, thread: Thread, selection: &Selection) -> bool {
         fn listed(list: &[u32], id: impl FnOnce() -> Option<u32>) -> bool {
             list.is_empty() || id().is_some_and(|id| list.contains(&id))
@@ -235,7 +236,7 @@ impl Threads {
             && (selection.comms.is_empty() || called())
     }
 
-    /// Cells that tell who a thread is: its name, its id and its process.
+    /// Table cells that identify a thread: name, thread id and process id.
     pub fn cells(&self, thread: Thread) -> [Value; 3] {
         [self.comm(thread).into(), thread.tid().into(), self.pid(thread).into()]
     }

@@ -1,4 +1,4 @@
-//! From rows to the columns of a table.
+//! Builds the columns of a table from rows.
 
 use std::sync::Arc;
 
@@ -14,18 +14,18 @@ use rustc_hash::FxHashMap;
 
 use super::{Cell, Column, Shape, Summary, Table, Type, schema};
 
-/// Rows of a batch.
+/// Rows per batch.
 const BATCH_ROWS: usize = 1 << 16;
-/// Bytes of text after which a batch ends early: offsets into text have 31 bits.
+/// Bytes of text after which a batch ends early: text offsets have 31 bits.
 const BATCH_TEXT: usize = 1 << 28;
 /// Bytes of names after which a dictionary ends, for the same reason.
 const NAME_TEXT: usize = 1 << 30;
 
-/// Makes columns of rows.
+/// Builds columns from rows.
 ///
-/// A table is built whole, with [`finish`](TableBuilder::finish); or it leaves batch by batch, with
-/// [`full_batch`](TableBuilder::full_batch) after each row and [`last_batch`](TableBuilder::last_batch), and needs the
-/// memory of one batch. Names have one dictionary for a whole table, and one for each batch of the others.
+/// [`finish`](TableBuilder::finish) builds a whole table with one dictionary per name column. To stream a table in
+/// the memory of one batch, call [`full_batch`](TableBuilder::full_batch) after each row and
+/// [`last_batch`](TableBuilder::last_batch) at the end; each batch then has its own dictionaries.
 #[derive(Debug)]
 pub struct TableBuilder {
     name: &'static str,
@@ -33,48 +33,48 @@ pub struct TableBuilder {
     columns: Vec<Column>,
     schema: SchemaRef,
     growing: Vec<Growing>,
-    /// Rows of the batch that grows.
+    /// Rows in the current batch.
     rows: usize,
-    /// Whole batches whose names are still places in dictionaries that grow, and how many rows each has.
+    /// Full batches whose names are still indices into open dictionaries, and the number of rows of each.
     open: Vec<(Vec<ArrayRef>, usize)>,
     done: Vec<RecordBatch>,
 }
 
-/// What stands above the rows of a table.
+/// A table's name, shape and columns, without rows.
 #[derive(Clone, Debug)]
 pub struct Heading {
     /// The stable name, such as `states`.
     pub name: &'static str,
-    /// What kind of picture it can become.
+    /// The shape.
     pub shape: Shape,
     /// The columns.
     pub columns: Vec<Column>,
 }
 
 impl Heading {
-    /// The table under it.
+    /// A builder for the table's rows.
     pub fn builder(self) -> TableBuilder {
         TableBuilder::new(self.name, self.shape, self.columns)
     }
 }
 
 impl TableBuilder {
-    /// A table without rows.
+    /// Creates a builder without rows.
     pub fn new(name: &'static str, shape: Shape, columns: Vec<Column>) -> TableBuilder {
         let schema = Arc::new(schema(name, shape, &columns));
         let growing = columns.iter().map(|column| Growing::new(column.kind)).collect();
         TableBuilder { name, shape, columns, schema, growing, rows: 0, open: Vec::new(), done: Vec::new() }
     }
 
-    /// The schema of its batches. It has no summary, which is not known yet.
+    /// The schema of the batches. It has no summary, which is not known yet.
     pub fn schema(&self) -> &SchemaRef {
         &self.schema
     }
 
-    /// Adds a row: a cell a column, of the column's type or null.
+    /// Adds a row: one cell per column, of the column's type or null.
     ///
     /// # Panics
-    /// Where cells and columns differ in number or type.
+    /// If the cells do not match the columns in number or type.
     pub fn row<'c>(&mut self, cells: impl IntoIterator<Item = Cell<'c>>) {
         let mut cells = cells.into_iter();
         for (growing, column) in self.growing.iter_mut().zip(&self.columns) {
@@ -91,13 +91,13 @@ impl TableBuilder {
         }
     }
 
-    /// The next batch, if it is full.
+    /// Returns the next batch, if one is full.
     pub fn full_batch(&mut self) -> Option<RecordBatch> {
         let is_full = !(self.open.is_empty() && self.done.is_empty());
         if is_full { self.last_batch() } else { None }
     }
 
-    /// The next batch, of rows that have not left yet; none where all have.
+    /// Returns the next batch of the remaining rows; `None` if none remain.
     pub fn last_batch(&mut self) -> Option<RecordBatch> {
         if self.done.is_empty() {
             if self.open.is_empty() {
@@ -108,7 +108,7 @@ impl TableBuilder {
         (!self.done.is_empty()).then(|| self.done.remove(0))
     }
 
-    /// The table of all rows.
+    /// Makes the table of all rows.
     pub fn finish(mut self, summary: Summary) -> Table {
         self.end_batch();
         self.seal();
@@ -131,7 +131,7 @@ impl TableBuilder {
         }
     }
 
-    /// Ends dictionaries, and makes the batches whole that need them.
+    /// Ends the dictionaries and completes the batches that refer to them.
     fn seal(&mut self) {
         let names: Vec<Option<ArrayRef>> = self.growing.iter_mut().map(Growing::take_names).collect();
         for (columns, rows) in std::mem::take(&mut self.open) {
@@ -150,7 +150,7 @@ impl TableBuilder {
     }
 }
 
-/// A column that grows.
+/// A column under construction.
 #[derive(Debug)]
 enum Growing {
     Text(StringBuilder),
@@ -162,22 +162,22 @@ enum Growing {
     List(Box<Lists>),
 }
 
-/// Names, each stored once.
+/// Names, each stored once in a dictionary.
 #[derive(Debug, Default)]
 struct Names {
     places: FxHashMap<Box<str>, i32>,
     names: StringBuilder,
-    /// Of all names.
+    /// Bytes of all names.
     bytes: usize,
     cells: Int32Builder,
 }
 
-/// Lists, as the items of all of them and where each ends.
+/// Lists, stored as their concatenated items and end offsets.
 #[derive(Debug)]
 struct Lists {
     of: Type,
     items: Growing,
-    /// Items of all lists.
+    /// Number of items in all lists.
     count: usize,
     ends: OffsetBufferBuilder<i32>,
     known: NullBufferBuilder,
@@ -204,7 +204,7 @@ impl Growing {
         }
     }
 
-    /// Adds a cell. Returns whether it is of the right type.
+    /// Adds a cell. Returns whether its type matches the column.
     #[inline]
     fn push(&mut self, cell: Cell<'_>) -> bool {
         match (self, cell) {
@@ -247,17 +247,17 @@ impl Growing {
         }
     }
 
-    /// Bytes of text in the batch that grows.
+    /// Bytes of text in the current batch.
     fn text(&self) -> usize {
         match self {
             Growing::Text(column) => column.values_slice().len(),
-            // Items are counted as if each were text of eight bytes.
+            // Each item counts as eight bytes of text.
             Growing::List(lists) => lists.items.text().max(lists.count.saturating_mul(8)),
             _ => 0,
         }
     }
 
-    /// The cells so far as an array: of names, their places in the dictionary.
+    /// The cells so far as an array; for a name column, their indices into the dictionary.
     fn take(&mut self) -> ArrayRef {
         match self {
             Growing::Text(column) => Arc::new(column.finish()),
@@ -275,7 +275,7 @@ impl Growing {
         }
     }
 
-    /// The dictionary of names, which begins anew.
+    /// Takes the dictionary of names and starts a new one.
     fn take_names(&mut self) -> Option<ArrayRef> {
         let Growing::Name(names) = self else { return None };
         names.places.clear();

@@ -1,4 +1,4 @@
-//! Cells: values that a table is built of, and what is read from its columns.
+//! Cells: the values that tables are built from and columns are read as.
 
 use std::{fmt, ops::Range};
 
@@ -9,10 +9,10 @@ use arrow_array::{
 };
 use arrow_schema::DataType;
 
-/// A value that stands by itself: a figure of a summary, or a cell on its way into a table.
+/// An owned value: a figure of a summary, or a cell to add to a table.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Value {
-    /// Nothing is known, or the column does not apply to the row.
+    /// Unknown, or not applicable to the row.
     Null,
     /// Text or a name.
     Text(String),
@@ -20,16 +20,16 @@ pub enum Value {
     Integer(u64),
     /// An exact integer that may be negative.
     Signed(i64),
-    /// A fraction, such as a share.
+    /// A floating-point number, such as a share.
     Real(f64),
-    /// A truth.
+    /// True or false.
     Boolean(bool),
     /// Values of one type.
     List(Vec<Value>),
 }
 
 impl Value {
-    /// The same, borrowed.
+    /// Borrows the value as a cell.
     pub fn cell(&self) -> Cell<'_> {
         match self {
             Value::Null => Cell::Null,
@@ -43,7 +43,7 @@ impl Value {
     }
 }
 
-/// Values of plain types.
+/// Conversions from plain types.
 macro_rules! from {
     ($($from:ty, $value:ident => $into:expr;)*) => {
         $(impl From<$from> for Value {
@@ -80,7 +80,7 @@ impl<T: Into<Value>> From<Vec<T>> for Value {
 /// A cell of a row.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Cell<'a> {
-    /// Nothing is known, or the column does not apply to the row.
+    /// Unknown, or not applicable to the row.
     Null,
     /// Text or a name.
     Text(&'a str),
@@ -88,16 +88,16 @@ pub enum Cell<'a> {
     Integer(u64),
     /// An exact integer that may be negative.
     Signed(i64),
-    /// A fraction.
+    /// A floating-point number.
     Real(f64),
-    /// A truth.
+    /// True or false.
     Boolean(bool),
     /// Cells of one type.
     List(Items<'a>),
 }
 
 impl Cell<'_> {
-    /// Adds it as JSON: integers exact; infinities and "not a number", which JSON does not have, as null.
+    /// Appends the cell as JSON. Integers are exact; infinities and NaN, which JSON lacks, become null.
     pub fn write_json(self, json: &mut Vec<u8>) {
         match self {
             Cell::Text(text) => write_text(text, json),
@@ -117,7 +117,7 @@ impl Cell<'_> {
         }
     }
 
-    /// The same, owned.
+    /// Copies the cell into a value.
     pub fn to_value(self) -> Value {
         match self {
             Cell::Null => Value::Null,
@@ -157,7 +157,7 @@ impl<'a, T: Into<Cell<'a>>> From<Option<T>> for Cell<'a> {
     }
 }
 
-/// Adds text as JSON, in quotes.
+/// Appends text as a JSON string.
 pub(super) fn write_text(text: &str, json: &mut Vec<u8>) {
     serde_json::to_writer(json, text).expect("memory does not refuse what is written to it");
 }
@@ -169,14 +169,14 @@ fn write_number(number: impl serde::Serialize, json: &mut Vec<u8>) {
 /// The items of a list.
 #[derive(Clone, Copy)]
 pub enum Items<'a> {
-    /// Of a value.
+    /// The items of a [`Value::List`].
     Values(&'a [Value]),
-    /// Of a column: those in a range of all lists' items.
+    /// A range of a column's concatenated list items.
     Cells(&'a Cells<'a>, usize, usize),
 }
 
 impl<'a> Items<'a> {
-    /// The items, in order.
+    /// The items in order.
     pub fn iter(self) -> impl Iterator<Item = Cell<'a>> {
         let (values, cells): (&[Value], _) = match self {
             Items::Values(values) => (values, None),
@@ -199,30 +199,30 @@ impl fmt::Debug for Items<'_> {
     }
 }
 
-/// A column of a batch, of which cells are read.
+/// A column of a batch, for reading cells.
 #[derive(Clone, Debug)]
 pub enum Cells<'a> {
-    /// Integers from 0.
+    /// Unsigned integers.
     Integer(&'a UInt64Array),
-    /// Integers that may be negative.
+    /// Signed integers.
     Signed(&'a Int64Array),
-    /// Fractions.
+    /// Floating-point numbers.
     Real(&'a Float64Array),
-    /// Truths.
+    /// Booleans.
     Boolean(&'a BooleanArray),
     /// Text.
     Text(&'a StringArray),
-    /// Names: their places, and each once.
+    /// Names: dictionary indices and the dictionary.
     Name(&'a Int32Array, &'a StringArray),
-    /// Lists, and the items of all.
+    /// Lists, and their concatenated items.
     List(&'a ListArray, Box<Cells<'a>>),
 }
 
 impl<'a> Cells<'a> {
-    /// The cells of an array of one of the types of [`Type`](super::Type).
+    /// Reads the cells of an array.
     ///
     /// # Panics
-    /// On arrays of other types, which no table has.
+    /// If the array has none of the types of [`Type`](super::Type).
     pub fn of(array: &'a dyn Array) -> Cells<'a> {
         match array.data_type() {
             DataType::UInt64 => Cells::Integer(array.as_primitive::<UInt64Type>()),
@@ -242,7 +242,7 @@ impl<'a> Cells<'a> {
         }
     }
 
-    /// The cell of a row of the batch.
+    /// The cell of a row in the batch.
     #[inline]
     pub fn cell(&self, row: usize) -> Cell<'_> {
         fn known<'c>(array: &impl Array, row: usize, cell: impl FnOnce() -> Cell<'c>) -> Cell<'c> {

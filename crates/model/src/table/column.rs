@@ -1,4 +1,4 @@
-//! Columns: what they hold, and the fields of an Arrow schema that they become.
+//! Column types and units, and their fields in an Arrow schema.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -6,12 +6,12 @@ use arrow_schema::{DataType, Field};
 
 use super::metadata::{SECONDARY, UNIT};
 
-/// What a number counts.
+/// The unit of a number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unit {
     /// Text, or a number without a unit.
     None,
-    /// Things of one kind, such as calls.
+    /// A count of things, such as calls.
     Count,
     /// Executed instructions.
     Instructions,
@@ -23,9 +23,9 @@ pub enum Unit {
     InstructionsPerCycle,
     /// Bytes.
     Bytes,
-    /// A share of a whole, 0 to 1.
+    /// A share of a whole, from 0 to 1.
     Share,
-    /// An address in a program's memory; hexadecimal in text.
+    /// An address in a program's memory; hexadecimal in text output.
     Address,
 }
 
@@ -57,28 +57,28 @@ impl Unit {
         }
     }
 
-    /// The unit with a name; none where there is no such unit.
+    /// The unit with this name, or [`Unit::None`].
     pub fn of_name(name: &str) -> Unit {
         Unit::ALL.into_iter().find(|unit| unit.name() == name).unwrap_or(Unit::None)
     }
 }
 
-/// What the cells of a column are. Each may also be null: unknown, or of no meaning in its row.
+/// The type of a column's cells. Every cell may also be null: unknown, or not applicable to the row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Type {
-    /// Text that is mostly different from row to row. Arrow: `Utf8`.
+    /// Text that rarely repeats. Arrow: `Utf8`.
     Text,
-    /// Names that repeat, of which each is stored once. Arrow: `Dictionary(Int32, Utf8)`.
+    /// Names that repeat; each is stored once. Arrow: `Dictionary(Int32, Utf8)`.
     Name,
-    /// Integers from 0. Arrow: `UInt64`.
+    /// Unsigned integers. Arrow: `UInt64`.
     Integer,
-    /// Integers that may be negative. Arrow: `Int64`.
+    /// Signed integers. Arrow: `Int64`.
     Signed,
-    /// Fractions. Arrow: `Float64`.
+    /// Floating-point numbers. Arrow: `Float64`.
     Real,
     /// True or false. Arrow: `Boolean`.
     Boolean,
-    /// Lists of one type, which is not [`Type::Name`]. Arrow: `List`.
+    /// Lists of one type other than [`Type::Name`]. Arrow: `List`.
     List(&'static Type),
 }
 
@@ -101,46 +101,46 @@ impl Type {
     }
 }
 
-/// A column's name and meaning, as an analysis declares it.
+/// The name, type and unit of a column, as an analysis declares them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Column {
     /// The stable name, such as `self_instructions`.
     pub name: &'static str,
-    /// What its cells are.
+    /// The type of its cells.
     pub kind: Type,
-    /// What its numbers count.
+    /// The unit of its numbers.
     pub unit: Unit,
-    /// People can do without it where a terminal has no room for all columns.
+    /// Whether the text view may drop the column on a narrow terminal.
     pub secondary: bool,
 }
 
 impl Column {
-    /// A column of text that is mostly different from row to row.
+    /// A column of text that rarely repeats.
     pub const fn text(name: &'static str) -> Column {
         Column::new(name, Type::Text, Unit::None)
     }
 
-    /// A column of names that repeat, such as those of threads.
+    /// A column of names that repeat, such as thread names.
     pub const fn name(name: &'static str) -> Column {
         Column::new(name, Type::Name, Unit::None)
     }
 
-    /// A column of exact integers from 0.
+    /// A column of unsigned integers.
     pub const fn integer(name: &'static str, unit: Unit) -> Column {
         Column::new(name, Type::Integer, unit)
     }
 
-    /// A column of exact integers that may be negative.
+    /// A column of signed integers.
     pub const fn signed(name: &'static str, unit: Unit) -> Column {
         Column::new(name, Type::Signed, unit)
     }
 
-    /// A column of fractions.
+    /// A column of floating-point numbers.
     pub const fn real(name: &'static str, unit: Unit) -> Column {
         Column::new(name, Type::Real, unit)
     }
 
-    /// A column of truths.
+    /// A column of booleans.
     pub const fn boolean(name: &'static str) -> Column {
         Column::new(name, Type::Boolean, Unit::None)
     }
@@ -154,7 +154,7 @@ impl Column {
         Column { name, kind, unit, secondary: false }
     }
 
-    /// The same column, as one that people can do without where there is no room for all.
+    /// Marks the column as one that may be dropped on a narrow terminal.
     pub const fn secondary(self) -> Column {
         Column { secondary: true, ..self }
     }

@@ -1,16 +1,16 @@
-//! What a table's Arrow schema says beside names and types.
+//! Metadata of a table's Arrow schema, besides names and types.
 //!
 //! | key | of | value |
 //! |---|---|---|
-//! | `hodo.unit` | a field | [`Unit::name`]: what its numbers count; absent where nothing |
-//! | `hodo.secondary` | a field | `true` where people can do without it; else absent |
+//! | `hodo.unit` | a field | [`Unit::name`]: the unit of its numbers; absent if none |
+//! | `hodo.secondary` | a field | `true` if a narrow view may drop it; else absent |
 //! | `hodo.table` | the schema | the table's name |
 //! | `hodo.shape` | the schema | [`Shape::name`] |
-//! | `hodo.summary` | the schema | JSON: an object of the figures of the whole, in order |
-//! | `hodo.loss` | the schema | JSON: a list of what is missing, as in `--format json` |
+//! | `hodo.summary` | the schema | JSON: an object of the summary's figures, in order |
+//! | `hodo.loss` | the schema | JSON: a list of losses, as in `--format json` |
 //!
-//! The last two are known when all rows are: the schema of a [`Table`](super::Table) has them, that of a table which
-//! is written batch by batch does not. Files have them in their footer then.
+//! The last two are known once all rows are. The schema of a [`Table`](super::Table) has them; the schema of a table
+//! that is written batch by batch does not, and files have them in their footer.
 
 use arrow_schema::{DataType, Field, Schema};
 
@@ -19,7 +19,7 @@ use crate::Loss;
 
 /// The key of a field's unit.
 pub const UNIT: &str = "hodo.unit";
-/// The key of fields that people can do without.
+/// The key that marks droppable fields.
 pub const SECONDARY: &str = "hodo.secondary";
 /// The key of a table's name.
 pub const TABLE: &str = "hodo.table";
@@ -27,16 +27,16 @@ pub const TABLE: &str = "hodo.table";
 pub const SHAPE: &str = "hodo.shape";
 /// The key of a table's summary.
 pub const SUMMARY: &str = "hodo.summary";
-/// The key of what is missing from a table.
+/// The key of a table's losses.
 pub const LOSS: &str = "hodo.loss";
 
-/// What a schema's metadata says of the whole table.
+/// Typed access to the metadata of a table's schema.
 pub trait TableMetadata {
-    /// The table's name; empty where the schema has none.
+    /// The table's name; empty if the schema has none.
     fn table_name(&self) -> &str;
-    /// What kind of picture the table can become.
+    /// The table's shape.
     fn shape(&self) -> Shape;
-    /// The summary as JSON, where it was known before the rows were written.
+    /// The summary as JSON, if it was known before the rows were written.
     fn summary_json(&self) -> Option<&str>;
 }
 
@@ -54,11 +54,11 @@ impl TableMetadata for Schema {
     }
 }
 
-/// What a field's metadata says of its column.
+/// Typed access to the metadata of a column's field.
 pub trait ColumnMetadata {
-    /// What its numbers count.
+    /// The unit of its numbers.
     fn unit(&self) -> Unit;
-    /// Whether people can do without it.
+    /// Whether a narrow view may drop it.
     fn is_secondary(&self) -> bool;
     /// The type's name in JSON: `string`, `integer`, `number`, `boolean` or `list`.
     fn type_name(&self) -> &'static str;
@@ -84,7 +84,7 @@ impl ColumnMetadata for Field {
     }
 }
 
-/// A summary as a JSON object, its figures in order.
+/// Formats a summary as a JSON object, its figures in order.
 pub fn summary_json(summary: &Summary) -> String {
     let mut json = b"{".to_vec();
     for (index, (name, value)) in summary.iter().enumerate() {
@@ -95,7 +95,7 @@ pub fn summary_json(summary: &Summary) -> String {
     text(json)
 }
 
-/// Losses as a JSON list of objects, one a line.
+/// Formats losses as a JSON list of objects, one per line.
 pub fn loss_json(losses: &[Loss]) -> String {
     let mut json = b"[".to_vec();
     for (index, loss) in losses.iter().enumerate() {

@@ -1,12 +1,12 @@
-//! Tables: the only thing that leaves an analysis.
+//! Tables: the only output of an analysis.
 //!
 //! ```text
 //! rows of Values ──TableBuilder──► Arrow record batches under a schema ──► views
 //!                                  └─ Cells ──► rows of Cells
 //! ```
 //!
-//! A table's data are columns in [Arrow](https://arrow.apache.org/docs/format/Columnar.html)'s layout. Units, the
-//! shape, the summary and what is missing are [`metadata`] of the schema, with typed accessors.
+//! A table stores its columns in the [Arrow](https://arrow.apache.org/docs/format/Columnar.html) layout. Units, the
+//! shape, the summary and losses are [`metadata`] of the schema, with typed accessors.
 
 use std::{fmt, sync::Arc};
 
@@ -24,12 +24,12 @@ pub use build::{Heading, TableBuilder};
 pub use cell::{Cell, Cells, Items, Value};
 pub use column::{Column, Type, Unit};
 
-/// What kind of picture a table can become; views accept shapes, never analyses.
+/// The shape of a table. Views depend on the shape, never on the analysis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shape {
-    /// Rows that stand by themselves, such as counts by function.
+    /// Independent rows, such as counts by function.
     Counters,
-    /// Rows in depth-first order; the column `depth` tells the parent.
+    /// Rows in depth-first order; the column `depth` determines the parent.
     Tree,
     /// Rows with a begin and an end.
     Intervals,
@@ -50,35 +50,35 @@ impl Shape {
         }
     }
 
-    /// The shape with a name; counters where there is no such shape.
+    /// The shape with this name, or [`Shape::Counters`].
     pub fn of_name(name: &str) -> Shape {
         Shape::ALL.into_iter().find(|shape| shape.name() == name).unwrap_or(Shape::Counters)
     }
 }
 
-/// Figures of the whole, such as `instructions`, in a defined order.
+/// Figures of the whole table, such as `instructions`, in a defined order.
 pub type Summary = Vec<(&'static str, Value)>;
 
-/// Columns under names, in a defined order of rows, with what was lost on the way.
+/// Named columns, rows in a defined order, and the losses.
 #[derive(Clone)]
 pub struct Table {
     name: &'static str,
     shape: Shape,
     columns: Vec<Column>,
-    /// That of the batches, which have no summary.
+    /// The schema of the batches, without the summary.
     schema: SchemaRef,
     batches: Vec<RecordBatch>,
-    /// Figures of the whole.
+    /// Figures of the whole table.
     pub summary: Summary,
     /// What is missing from the rows.
     pub loss: Vec<Loss>,
 }
 
 impl Table {
-    /// A table of rows: a value a column, of the column's type or null.
+    /// Builds a table from rows: one value per column, of the column's type or null.
     ///
     /// # Panics
-    /// Where a row and the columns differ in length or type.
+    /// If a row does not match the columns in length or type.
     pub fn new(
         name: &'static str,
         shape: Shape,
@@ -91,7 +91,7 @@ impl Table {
         builder.finish(summary)
     }
 
-    /// The same table, from which this is missing.
+    /// Sets the losses.
     pub fn with_loss(self, loss: Vec<Loss>) -> Table {
         Table { loss, ..self }
     }
@@ -101,7 +101,7 @@ impl Table {
         self.name
     }
 
-    /// What kind of picture it can become.
+    /// The shape.
     pub fn shape(&self) -> Shape {
         self.shape
     }
@@ -124,17 +124,17 @@ impl Table {
         &self.batches
     }
 
-    /// How many rows there are.
+    /// The number of rows.
     pub fn row_count(&self) -> usize {
         self.batches.iter().map(RecordBatch::num_rows).sum()
     }
 
-    /// Whether there is no row.
+    /// Whether the table has no rows.
     pub fn is_empty(&self) -> bool {
         self.row_count() == 0
     }
 
-    /// A copy of the rows as values: for tables that are known to be small.
+    /// Copies the rows as values. For small tables only.
     pub fn rows(&self) -> Vec<Vec<Value>> {
         let mut rows = Vec::new();
         for batch in &self.batches {
@@ -148,13 +148,13 @@ impl Table {
         rows
     }
 
-    /// A figure of the whole.
+    /// A figure of the summary.
     pub fn figure(&self, name: &str) -> Option<&Value> {
         self.summary.iter().find(|(known, _)| *known == name).map(|(_, value)| value)
     }
 }
 
-/// The columns of a batch, of which cells are read.
+/// The columns of a batch, for reading cells.
 pub fn cells(batch: &RecordBatch) -> Vec<Cells<'_>> {
     batch.columns().iter().map(|column| Cells::of(column.as_ref())).collect()
 }
@@ -165,7 +165,7 @@ fn schema(name: &str, shape: Shape, columns: &[Column]) -> Schema {
     Schema::new(columns.iter().map(Column::field).collect::<Vec<_>>()).with_metadata(metadata)
 }
 
-/// However rows are cut into batches.
+/// Ignores how the rows are split into batches.
 impl PartialEq for Table {
     fn eq(&self, other: &Table) -> bool {
         let head = |table: &Table| (table.name, table.shape, table.row_count());
@@ -177,7 +177,7 @@ impl PartialEq for Table {
     }
 }
 
-/// Lines that a person can compare: the summary, the columns, a line for each row, what is missing.
+/// Readable lines: the summary, the columns, one line per row, the losses.
 impl fmt::Debug for Table {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "{} ({})", self.name, self.shape.name())?;

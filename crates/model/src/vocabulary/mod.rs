@@ -1,4 +1,4 @@
-//! One vocabulary for what tracers call by different names, so that a question is asked once.
+//! One vocabulary for events and fields that tracers name differently, so that one query fits every tracer.
 //!
 //! ```text
 //!                  LTTng                 ftrace                perf
@@ -9,21 +9,21 @@
 //! (context) tid    tid, vtid             common_pid            tid
 //! ```
 //!
-//! The words are LTTng's, which tell threads (`tid`) from processes (`pid`). They are for asking: what is
-//! shown keeps the tracer's own names, and those can be asked for too.
+//! The words are LTTng's, which distinguish threads (`tid`) from processes (`pid`). They serve queries only: output
+//! keeps the tracer's own names, and queries accept those too.
 //!
-//! Sources: lttng-modules' instrumentation/events, and the format files of Linux 6.
+//! Sources: `instrumentation/events` of lttng-modules, and the format files of Linux 6.
 
 pub mod system_calls;
 
 use std::borrow::Cow;
 
-/// What an event is called here, where tracers differ in more than what `name` does by rule.
+/// The word for an event whose names differ between tracers by more than the rules in [`word`].
 struct Event {
     word: &'static str,
-    /// What ftrace and perf call it.
+    /// The names in ftrace and perf.
     others: &'static [&'static str],
-    /// Our word for a field, and what ftrace and perf call it.
+    /// Pairs of the word for a field and its name in ftrace and perf.
     fields: &'static [(&'static str, &'static str)],
 }
 
@@ -35,7 +35,7 @@ const fn event(
     Event { word, others, fields }
 }
 
-/// A thread that something happens to.
+/// The field of the thread that an event is about.
 const TID: &[(&str, &str)] = &[("tid", "pid")];
 
 const EVENTS: &[Event] = &[
@@ -74,7 +74,7 @@ const EVENTS: &[Event] = &[
     event("syscall_exit", &["sys_exit"], &[]),
 ];
 
-/// Our words for fields of contexts, and what tracers call them, in the order in which to look.
+/// Words for context fields, and their names in tracers in the order of look-up.
 const CONTEXTS: &[(&str, &[&str])] = &[
     ("tid", &["tid", "vtid", "common_pid"]),
     ("pid", &["pid", "vpid"]),
@@ -82,16 +82,16 @@ const CONTEXTS: &[(&str, &[&str])] = &[
     ("procname", &["procname", "comm"]),
 ];
 
-/// The beginnings of names of system calls: ours, and those of ftrace and perf.
+/// Prefixes of system call names: the vocabulary's, and that of ftrace and perf.
 const CALLS: [(&str, &str); 2] = [("syscall_entry_", "sys_enter_"), ("syscall_exit_", "sys_exit_")];
 
-/// A tracer's name without the system that perf puts before it: `sched:sched_switch`. LTTng's names of user
-/// space, such as `app:request`, and those of C++ stay whole.
+/// Strips the subsystem that perf prepends: `sched:sched_switch`. LTTng's user-space names, such as `app:request`,
+/// lose their provider; names with `::`, as in C++, stay whole.
 fn without_system(name: &str) -> &str {
     name.split_once(':').filter(|(_, event)| !event.contains(':')).map_or(name, |(_, event)| event)
 }
 
-/// Our word for an event, whatever tracer named it; its own name where we have none.
+/// The word for an event of any tracer, or the event's own name if there is no word for it.
 pub fn word(name: &str) -> Cow<'_, str> {
     if let Some(event) = known(name) {
         return Cow::Borrowed(event.word);
@@ -101,18 +101,18 @@ pub fn word(name: &str) -> Cow<'_, str> {
     call.map_or(Cow::Borrowed(name), Cow::Owned)
 }
 
-/// The names by which an event may be asked for: its own, that without a system, and our word.
+/// The names that select an event: its own, the one without the subsystem, and the word.
 pub fn names(name: &str) -> [Cow<'_, str>; 3] {
     [Cow::Borrowed(name), Cow::Borrowed(without_system(name)), word(name)]
 }
 
-/// Our word for what a tracer calls a field of an event, where that is another.
+/// The word for an event's field, given the tracer's name for it, if the two differ.
 pub fn field_word(event: &str, name: &str) -> Option<&'static str> {
     let known = known(event)?;
     known.fields.iter().find_map(|&(word, other)| (other == name).then_some(word))
 }
 
-/// What ftrace and perf call an event, where that is not our word for it.
+/// The names of an event in ftrace and perf, if they differ from the word.
 pub fn others(word: &str) -> &'static [&'static str] {
     known(word).map_or(&[], |event| event.others)
 }
@@ -122,18 +122,18 @@ fn known(event: &str) -> Option<&'static Event> {
     EVENTS.iter().find(|event| event.word == bare || event.others.contains(&bare))
 }
 
-/// What a tracer calls a field of an event, where that is not our word for it.
+/// The name of an event's field in ftrace and perf, if it differs from the word.
 pub fn field(event: &str, field: &str) -> Option<&'static str> {
     known(event)?.fields.iter().find_map(|&(word, other)| (word == field).then_some(other))
 }
 
-/// What tracers call a field of a context, our own word first; nothing for other fields.
+/// The names of a context field in tracers, the word first. Empty for other fields.
 pub fn context(field: &str) -> &'static [&'static str] {
     CONTEXTS.iter().find_map(|&(word, others)| (word == field).then_some(others)).unwrap_or_default()
 }
 
-/// How the name of an event begins that stands for every system call (`sys_enter`: `syscall_entry_`,
-/// `sys_enter_`) with the call's number in its field `id`; `None` for other events.
+/// The prefixes of single system calls that a generic event stands for (`sys_enter`: `syscall_entry_`, `sys_enter_`).
+/// The event's field `id` is the call's number. `None` for other events.
 pub fn every_call(name: &str) -> Option<[&'static str; 2]> {
     match without_system(name) {
         "sys_enter" => Some(CALLS[0].into()),

@@ -1,21 +1,21 @@
-//! The numbers of system calls, as the kernel's tables for each architecture have them.
+//! System call numbers, from the kernel's table of each architecture.
 
 use syscalls::{aarch64, x86_64};
 
-/// Whose numbers they are.
+/// The architecture that defines the numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Machine {
-    /// 64-bit x86; programs of 32 bits have other numbers, which no tracer tells apart.
+    /// 64-bit x86. 32-bit programs use other numbers, which tracers do not distinguish.
     X86_64,
     /// 64-bit ARM.
     Aarch64,
 }
 
-/// Higher than any number.
+/// Exclusive upper bound of the numbers.
 const END: usize = 1 << 10;
 
 impl Machine {
-    /// The machine that `uname -m` calls by this name.
+    /// The architecture with this `uname -m` name.
     pub fn of(name: &str) -> Option<Machine> {
         match name {
             "x86_64" => Some(Machine::X86_64),
@@ -24,7 +24,7 @@ impl Machine {
         }
     }
 
-    /// The name of a number.
+    /// The name of a system call.
     pub fn name(self, number: usize) -> Option<&'static str> {
         match self {
             Machine::X86_64 => x86_64::Sysno::new(number).map(|call| call.name()),
@@ -32,7 +32,7 @@ impl Machine {
         }
     }
 
-    /// Numbers and names, in order.
+    /// All numbers with their names, in ascending order.
     pub fn all(self) -> impl Iterator<Item = (u32, &'static str)> {
         (0..END).filter_map(move |number| Some((number as u32, self.name(number)?)))
     }

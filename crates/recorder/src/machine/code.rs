@@ -1,12 +1,12 @@
-//! From the code that a machine ran to the pieces that a recording has to keep.
+//! Selects the pieces of a machine's executed code that a recording must keep.
 //!
 //! ```text
-//! code of the kernel ──────────────► its first state, as large pieces; then each change
-//! code of user space ──who ran?────► what differs from the files that the process maps
+//! code of the kernel ──────────────────► its first state, as large pieces; then each change
+//! code of user space ──which process?──► what differs from the files that the process maps
 //! ```
 //!
-//! The plugin knows address spaces by CR3 and says what is new in each. A CR3 that a process left is given to
-//! another one, which may have the same code at the same place: what no file holds is kept for that one too.
+//! The plugin identifies address spaces by CR3 and reports new code in each. After a process leaves a CR3, another may
+//! use it, with the same code at the same place: code that no file contains is kept for that process too.
 
 use std::{
     collections::{BTreeMap, HashMap, HashSet},
@@ -33,7 +33,7 @@ pub(super) struct Piece {
     pub(super) bytes: Vec<u8>,
 }
 
-/// The pieces to keep, in order of time; the kernel is there from `begin` on. `records` are in order of time.
+/// The pieces to keep, in order of time; those of the kernel exist from `begin`. `records` are in order of time.
 pub(super) fn pieces(
     notes: Vec<(CodeNote, Vec<u8>)>,
     spaces: &[SpaceNote],
@@ -48,7 +48,7 @@ pub(super) fn pieces(
     pieces
 }
 
-/// The kernel's code: as it was first, then its changes.
+/// The kernel's code: its first state, then its changes.
 fn of_kernel(notes: Vec<(CodeNote, Vec<u8>)>, clock: &PerfClock, begin: Nanos) -> Vec<Piece> {
     let mut first: BTreeMap<u64, u8> = BTreeMap::new();
     let mut changes = Vec::new();
@@ -74,7 +74,7 @@ fn of_kernel(notes: Vec<(CodeNote, Vec<u8>)>, clock: &PerfClock, begin: Nanos) -
     pieces
 }
 
-/// What happened, by time.
+/// Events in order of time.
 enum Event<'r, 'b> {
     Record(&'r RingRecord<'b>),
     Space(&'r SpaceNote),
@@ -113,33 +113,33 @@ struct Map {
     name: Vec<u8>,
 }
 
-/// Code that no file holds, in an address space.
+/// Code that no file contains, in an address space.
 #[derive(Default)]
 struct Space {
-    /// The process that it belongs to, and how many programs that had executed.
+    /// Its process, and the number of programs that the process had executed.
     owner: Option<(u32, u32)>,
     /// The bytes by address.
     kept: BTreeMap<u64, Vec<u8>>,
 }
 
-/// What is known of processes at a time.
+/// The state of processes at a time.
 #[derive(Default)]
 struct Processes {
-    /// Who runs, by CPU.
+    /// The running process by CPU.
     running: HashMap<u32, u32>,
     /// The address space, by CPU.
     at: HashMap<u32, u64>,
     maps: HashMap<u32, Vec<Map>>,
     programs: HashMap<u32, u32>,
     spaces: HashMap<u64, Space>,
-    /// Pages of processes of which something is kept.
+    /// Pages of processes with kept code.
     kept: HashSet<(u32, u64)>,
     files: HashMap<Vec<u8>, Option<File>>,
     pieces: Vec<Piece>,
 }
 
 impl Processes {
-    /// Who runs at first is who goes first.
+    /// The process that runs first on a CPU is the one that its first switch leaves.
     fn new(records: &[RingRecord<'_>]) -> Processes {
         let mut processes = Processes::default();
         for record in records {
@@ -187,12 +187,12 @@ impl Processes {
         self.take_over(note.cpu, time);
     }
 
-    /// What the address space of a CPU holds belongs to the process that runs there, which may be a new one.
+    /// Assigns the address space of a CPU to the process that runs there, which may be a new one.
     fn take_over(&mut self, cpu: u32, time: u64) {
         let (Some(&space), Some(&pid)) = (self.at.get(&cpu), self.running.get(&cpu)) else { return };
         let owner = (pid, self.programs.get(&pid).copied().unwrap_or(0));
         let space = self.spaces.entry(space).or_default();
-        // The kernel's own threads (and pid 0) borrow whatever address space is there.
+        // Kernel threads (and pid 0) borrow the present address space.
         if pid == 0 || space.owner == Some(owner) {
             return;
         }
@@ -217,7 +217,7 @@ impl Processes {
         self.pieces.push(Piece { pid, time: Nanos(time), address: note.address, bytes });
     }
 
-    /// Whether the file that a process maps at an address has these bytes there.
+    /// Whether the file that a process maps at an address contains these bytes there.
     fn is_of_file(&mut self, pid: u32, address: u64, bytes: &[u8]) -> bool {
         let maps = self.maps.get(&pid).map_or(&[][..], Vec::as_slice);
         let end = address + bytes.len() as u64;

@@ -1,4 +1,4 @@
-//! From a machine's spool to a perf.data.
+//! Converts a machine's spool to a perf.data.
 
 use std::{
     fs::{self, File},
@@ -21,12 +21,12 @@ use hodo_intel_pt::encoder::TSC_TICKS_PER_CTC;
 use super::code::{self, Piece};
 use crate::{Error, event::Event};
 
-/// TSC frequency over the bus frequency, as the trace's CBR packets have it: a cycle is a tick.
+/// The ratio of the TSC frequency to the bus frequency in the trace's CBR packets: a cycle is a tick.
 const MAX_NONTURBO_RATIO: u8 = 10;
-/// What perf calls the kernel's own mapping: the symbol at its start tells where the kernel lies.
+/// perf's name of the kernel's own mapping: the symbol at its start shows where the kernel is.
 const IMAGE: &[u8] = b"[kernel.kallsyms]_text";
 
-/// Everything in a spool but the trace itself.
+/// The content of a spool except the trace itself.
 pub(super) struct Collected {
     engine: String,
     clock: PerfClock,
@@ -34,7 +34,7 @@ pub(super) struct Collected {
     /// The rings of the guest's kernel, by CPU.
     rings: Vec<Vec<u8>>,
     threads: Vec<(Thread, Vec<u8>)>,
-    /// The kernel's symbols, those of code only.
+    /// The kernel's symbols of code.
     kallsyms: Vec<u8>,
     modules: String,
 }
@@ -65,7 +65,7 @@ impl Collected {
         self.machine.cpus.len()
     }
 
-    /// What the user should know.
+    /// Messages for the user.
     pub(super) fn warnings(&self) -> Vec<String> {
         let mut warnings = Vec::new();
         for Cpu { cpu, counters, account, witness, .. } in &self.machine.cpus {
@@ -137,7 +137,7 @@ impl Collected {
         Ok(())
     }
 
-    /// What the kernels of all CPUs said, in order of time.
+    /// The kernel's records of all CPUs, in order of time.
     fn records(&self) -> io::Result<Vec<RingRecord<'_>>> {
         let mut records = Vec::new();
         for ring in &self.rings {
@@ -155,7 +155,7 @@ impl Collected {
         self.clock.nanos(Tsc(starts.min().unwrap_or(0)))
     }
 
-    /// What was there before the first record: the kernel, its modules, threads.
+    /// What exists before the first record: the kernel, its modules, threads.
     fn beginning(&self) -> Vec<Sideband<'_>> {
         let begin = self.begin();
         let kernel = Thread { pid: KeptCode::KERNEL, tid: 0 };
@@ -172,7 +172,7 @@ impl Collected {
             let address =
                 words.nth(3).and_then(|word| u64::from_str_radix(word.strip_prefix("0x")?, 16).ok());
             if let (Some(name), Some(size), Some(address)) = (name, size, address) {
-                // Names are kept for as long as the recorder runs.
+                // Names must live as long as the recorder runs.
                 let name: &'static [u8] = format!("[{name}]").into_bytes().leak();
                 add(kernel, map(address, size, name));
             }
@@ -183,7 +183,7 @@ impl Collected {
         events
     }
 
-    /// Where the kernel's own code lies.
+    /// The address range of the kernel's own code.
     fn image(&self) -> Option<(u64, u64)> {
         let symbol = |name: &[u8]| {
             let lines = self.kallsyms.split(|&byte| byte == b'\n');
@@ -225,7 +225,7 @@ fn map(address: u64, length: u64, name: &[u8]) -> SidebandKind<'_> {
     SidebandKind::Map(mapping)
 }
 
-/// `shift multiplier zero valid`.
+/// Parses `shift multiplier zero valid`.
 fn clock_of(text: &str) -> Option<PerfClock> {
     let mut words = text.split_whitespace().map(|word| word.parse().ok());
     let mut next = || words.next().flatten();
@@ -233,7 +233,7 @@ fn clock_of(text: &str) -> Option<PerfClock> {
     PerfClock::new(shift, multiplier, zero).filter(|_| valid != 0)
 }
 
-/// `pid tid name` a line.
+/// Parses lines of `pid tid name`.
 fn threads_of(text: &[u8]) -> Vec<(Thread, Vec<u8>)> {
     let lines = text.split(|&byte| byte == b'\n').filter(|line| !line.is_empty());
     let thread = |line: &[u8]| {

@@ -1,9 +1,9 @@
-//! What a machine is made of: the cache that `cargo xtask setup --machine` fills.
+//! The files of a machine: the cache that `cargo xtask setup --machine` fills.
 //!
 //! ```text
 //! qemu/              QEMU's packages, unpacked, with their own dynamic loader and libraries
 //! kernel/vmlinux     the guest's kernel
-//! kernel/modules/    its modules, as its package has them
+//! kernel/modules/    its modules, in the layout of its package
 //! hodo-guest         the guest's first process
 //! ```
 
@@ -15,7 +15,7 @@ use std::{
 
 use crate::Error;
 
-/// Where the files are.
+/// The paths of these files.
 #[derive(Debug)]
 pub(crate) struct Files {
     folder: PathBuf,
@@ -24,9 +24,9 @@ pub(crate) struct Files {
     pub(crate) init: PathBuf,
 }
 
-/// What says where the cache is, if it is elsewhere.
+/// The environment variable with the cache's path, if it is elsewhere.
 const VARIABLE: &str = "HODO_MACHINE";
-/// Where Debian keeps libraries.
+/// Debian's library folder.
 const LIBRARIES: &str = "usr/lib/x86_64-linux-gnu";
 const LOADER: &str = "ld-linux-x86-64.so.2";
 const QEMU: &str = "usr/bin/qemu-system-x86_64";
@@ -52,7 +52,7 @@ impl Files {
         self.folder.join("qemu").join(QEMU)
     }
 
-    /// A command that starts QEMU, with the libraries of its own packages.
+    /// A command that starts QEMU with the libraries of its own packages.
     pub(crate) fn command(&self) -> Command {
         let root = self.folder.join("qemu");
         let libraries = root.join(LIBRARIES);
@@ -88,7 +88,7 @@ fn folder() -> Option<PathBuf> {
     of(VARIABLE).or_else(|| Some(cache()?.join("hodo/machine")))
 }
 
-/// The guest's first process: the one that was installed with this program, else that of the cache.
+/// The guest's first process: the one installed with this program, else the one in the cache.
 fn init(folder: &Path) -> PathBuf {
     const NAME: &str = "hodo-guest";
     let beside =

@@ -1,4 +1,4 @@
-//! QEMU, the streams between the guest and us, and signals for the command.
+//! QEMU, the streams between the guest and the recorder, and signals for the command.
 
 use std::{
     ffi::OsString,
@@ -24,16 +24,16 @@ use signal_hook::{
 use super::files::Files;
 use crate::{Error, signals};
 
-/// Virtual processors.
+/// The number of vCPUs.
 const CPUS: u32 = 2;
-/// Memory of the guest, which also holds what it writes to files.
+/// The memory of the guest, which also contains the files that it writes.
 const MEMORY: &str = "2G";
-/// How long the guest may take until it runs the command.
+/// The longest time until the guest runs the command.
 const PATIENCE: Duration = Duration::from_secs(300);
 /// Signals that would end the recorder, whose work begins when the guest has ended.
 const ENDING: [i32; 4] = [SIGHUP, SIGINT, SIGQUIT, SIGTERM];
 
-/// What the guest's first process reads: see its `Request`.
+/// The request for the guest's first process: see its `Request`.
 pub(super) fn request(command: &[OsString]) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     let mut put = |text: &[u8]| {
@@ -51,7 +51,7 @@ pub(super) fn request(command: &[OsString]) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Runs the guest to its end, and gives QEMU's own.
+/// Runs the guest to its end, and returns the exit status of QEMU.
 pub(super) fn run(files: &Files, plugin: &Path, spool: &Path) -> Result<ExitStatus, Error> {
     let qemu = || Error::file(&files.kernel);
     let mut ports = Vec::new();
@@ -64,7 +64,7 @@ pub(super) fn run(files: &Files, plugin: &Path, spool: &Path) -> Result<ExitStat
     }
     let mut command = files.command();
     arguments(&mut command, files, plugin, spool, &theirs);
-    // Keys such as Ctrl-C are for the command, and QEMU is not to end by them.
+    // Keys such as Ctrl-C are for the command, and must not end QEMU.
     command.process_group(0);
     let output = fs::File::create(spool.join(MESSAGES)).map_err(Error::file(spool))?;
     command.stdin(std::process::Stdio::null()).stdout(std::process::Stdio::null()).stderr(output);
@@ -75,12 +75,12 @@ pub(super) fn run(files: &Files, plugin: &Path, spool: &Path) -> Result<ExitStat
     let mut ports = ports.into_iter();
     let mut port = || ports.next().expect("four were made");
     let (stdin, stdout, stderr, mut control) = (port(), port(), port(), port());
-    // Open until the end, whatever becomes of the input.
+    // Stays open until the end, even if the input fails.
     let _stdin = stdin.try_clone();
     feed(stdin);
     let pumps = [pump(stdout, io::stdout()), pump(stderr, io::stderr())];
     let status = wait(&mut child, &mut incoming, &mut control, spool);
-    // Whatever happened, nothing is left running.
+    // Leaves no process running in any case.
     _ = child.kill();
     _ = child.wait();
     for pump in pumps {
@@ -91,10 +91,10 @@ pub(super) fn run(files: &Files, plugin: &Path, spool: &Path) -> Result<ExitStat
 
 /// Name of the file with QEMU's own messages, in the spool.
 pub(super) const MESSAGES: &str = "messages";
-/// Name of the file with what the guest's kernel says, in the spool.
+/// Name of the file with the guest kernel's messages, in the spool.
 pub(super) const CONSOLE: &str = "console";
 
-/// Waits for the end, and passes signals on: the first to the command, the third to QEMU.
+/// Waits for the end, and forwards signals: the first to the command, the third to QEMU.
 fn wait(
     child: &mut Child,
     incoming: &mut Signals,
@@ -112,7 +112,7 @@ fn wait(
             if count < 3 && spool.join("clock").exists() {
                 _ = control.write_all(&[signal as u8]);
             } else if let Some(pid) = rustix::process::Pid::from_raw(child.id() as i32) {
-                // QEMU writes what it has, and ends.
+                // QEMU writes its data, and ends.
                 _ = rustix::process::kill_process(pid, rustix::process::Signal::TERM);
             }
         }
@@ -123,8 +123,8 @@ fn wait(
     }
 }
 
-/// Passes our standard input on: its length before each piece, and a length of 0 at its end, as a port is closed at
-/// once and what is on its way is lost. The thread may still wait for input when the guest has ended; it ends with us.
+/// Forwards our standard input: its length before each piece, and a length of 0 at its end, as closing a port drops the
+/// data in flight. The thread may still wait for input when the guest has ended; it ends with the recorder.
 fn feed(mut port: UnixStream) {
     thread::spawn(move || {
         let mut bytes = vec![0; 1 << 16];
@@ -157,7 +157,7 @@ fn arguments(command: &mut Command, files: &Files, plugin: &Path, spool: &Path, 
     let spool_name = escaped(spool);
     let kernel =
         "console=ttyS0 quiet nokaslr rdinit=/init tsc=reliable no_timer_check panic=-1 random.trust_cpu=on";
-    // The guest can't measure how fast the counter is while it is being translated.
+    // The guest can't measure the frequency of the counter while its code is being translated.
     let kernel = format!("{kernel} tsc_early_khz={}", tick_frequency() / 1000);
     command.args(["-M", "q35,smm=off", "-accel", "tcg,thread=multi", "-cpu", "max,-la57", "-m", MEMORY]);
     command.arg("-smp").arg(CPUS.to_string());
@@ -178,7 +178,7 @@ fn arguments(command: &mut Command, files: &Files, plugin: &Path, spool: &Path, 
     command.arg("-plugin").arg(format!("{},spool={spool_name}", escaped(plugin)));
 }
 
-/// Where the guest's first files are, in the spool.
+/// Path of the initramfs in the spool.
 pub(super) fn initrd(spool: &Path) -> PathBuf {
     spool.join("initramfs")
 }

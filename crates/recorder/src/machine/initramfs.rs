@@ -1,5 +1,5 @@
-//! The guest's first files: an archive in the "newc" form of cpio (Linux, Documentation/driver-api/early-userspace/
-//! buffer-format.rst).
+//! The initramfs of the guest: an archive in the "newc" format of cpio (Linux,
+//! Documentation/driver-api/early-userspace/ buffer-format.rst).
 
 use std::{
     collections::HashMap,
@@ -9,7 +9,7 @@ use std::{
 
 use object::{Object, ObjectSection};
 
-/// What the guest can't do without; what these need is found out.
+/// The modules that the guest needs; their dependencies are found.
 const MODULES: [&str; 5] = ["virtio_pci", "9pnet_virtio", "9p", "overlay", "virtio_console"];
 
 /// Makes the archive of `init` and the modules that it loads.
@@ -29,7 +29,7 @@ pub(super) fn build(init: &Path, modules: &Path) -> io::Result<Vec<u8>> {
     Ok(archive.finish())
 }
 
-/// The modules with all that they need, each behind those.
+/// The modules and their dependencies, each after its dependencies.
 fn in_order(folder: &Path) -> io::Result<Vec<(String, Vec<u8>)>> {
     let list = fs::read_to_string(folder.join("modules.order"))?;
     let paths: HashMap<String, PathBuf> =
@@ -43,7 +43,7 @@ fn name_of(path: &str) -> Option<String> {
     Some(path.rsplit('/').next()?.strip_suffix(".ko")?.replace('-', "_"))
 }
 
-/// Adds a module behind those that it needs. One that no file holds is part of the kernel itself.
+/// Adds a module after its dependencies. A module without a file is built into the kernel.
 fn add(name: &str, paths: &HashMap<String, PathBuf>, found: &mut Vec<(String, Vec<u8>)>) -> io::Result<()> {
     let name = name.replace('-', "_");
     let Some(path) = paths.get(&name).filter(|_| found.iter().all(|(known, _)| *known != name)) else {
@@ -57,7 +57,7 @@ fn add(name: &str, paths: &HashMap<String, PathBuf>, found: &mut Vec<(String, Ve
     Ok(())
 }
 
-/// The modules that a module names as needed: `depends=a,b` and `softdep=pre: a b` of its section .modinfo.
+/// The dependencies of a module: `depends=a,b` and `softdep=pre: a b` in its section .modinfo.
 fn needs(module: &[u8]) -> Vec<String> {
     let info = object::File::parse(module)
         .ok()
@@ -73,7 +73,7 @@ fn needs(module: &[u8]) -> Vec<String> {
     names
 }
 
-/// An archive that is being made.
+/// An archive under construction.
 #[derive(Default)]
 struct Archive {
     bytes: Vec<u8>,

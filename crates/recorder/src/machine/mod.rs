@@ -1,4 +1,4 @@
-//! A whole machine: QEMU with a plugin and a small guest, then its spool made into a perf.data.
+//! Records with a whole machine: runs QEMU with a plugin and a small guest, then converts its spool to a perf.data.
 //!
 //! ```text
 //! kernel, initramfs, host's root (read-only) ──► QEMU, plugin ──► trace, code, what really ran ─┐
@@ -23,11 +23,11 @@ use hodo_emulator::machine::{Privilege, Settings};
 
 use crate::{Engine, Error, Outcome, Request, emulate, event::Event};
 
-/// MTC packets are rare where nothing else is asked for: the emulated processor is slow, and most of the trace would
-/// be about time.
+/// The default period of MTC packets is long: the emulated processor is slow, and most of the trace would otherwise be
+/// time.
 const MTC_PERIOD: u8 = 9;
 
-/// Set, where the spool is to stay: a folder `.hodo-…` beside the recording.
+/// If this variable is set, the spool stays: a folder `.hodo-…` in the recording's folder.
 const KEEP: &str = "HODO_KEEP_SPOOL";
 
 pub(crate) fn record(request: &Request) -> Result<Outcome, Error> {
@@ -37,7 +37,7 @@ pub(crate) fn record(request: &Request) -> Result<Outcome, Error> {
     let engine = files.version()?;
     let plugin = emulate::find_plugin()?;
     let mut spool = emulate::spool(&request.output)?;
-    // Judges look at what the recording is made of.
+    // The judges inspect the spool.
     spool.disable_cleanup(std::env::var_os(KEEP).is_some());
     let settings = Settings {
         psb_period: event.psb_bytes(),
@@ -69,7 +69,7 @@ pub(crate) fn record(request: &Request) -> Result<Outcome, Error> {
     }
     Ok(Outcome {
         engine: Engine::Machine,
-        // A guest that was ended: as by the signal that did it.
+        // If the guest was ended: as if the signal had ended the command.
         status: status.unwrap_or(ExitStatus::from_raw(signal_hook::consts::SIGTERM)),
         instructions: Some(recording.instructions()),
         threads: None,
@@ -78,7 +78,7 @@ pub(crate) fn record(request: &Request) -> Result<Outcome, Error> {
     })
 }
 
-/// What other engines do.
+/// Rejects options of other engines.
 fn refuse(request: &Request) -> Result<(), Error> {
     let absent = [
         (request.filter.is_some(), "--filter"),
@@ -91,7 +91,7 @@ fn refuse(request: &Request) -> Result<(), Error> {
     }
 }
 
-/// The event, and which code is recorded: its modifier, or the options.
+/// The event, and the recorded code: from its modifier, or from the options.
 fn event(request: &Request) -> Result<(Event, Privilege), Error> {
     let default = Event { text: "intel_pt//".to_owned(), mtc_period: MTC_PERIOD, ..Event::default() };
     let (event, modifier) = match request.event() {
@@ -114,7 +114,7 @@ fn event(request: &Request) -> Result<(Event, Privilege), Error> {
     Ok((event, privilege))
 }
 
-/// How the command ended; `None` where the guest did not come to tell.
+/// How the command ended; `None` if the guest did not report it.
 fn status(spool: &Path, command: &[OsString]) -> Result<Option<ExitStatus>, Error> {
     let text = fs::read_to_string(spool.join("status")).unwrap_or_default();
     let Some((kind, number)) = text.trim().split_once(' ') else { return Ok(None) };
@@ -132,12 +132,12 @@ fn status(spool: &Path, command: &[OsString]) -> Result<Option<ExitStatus>, Erro
     }
 }
 
-/// Why there is no recording.
+/// The error that nothing was recorded.
 fn nothing(spool: &Path, ended: ExitStatus) -> Error {
     Error::Missing(format!("nothing was recorded: QEMU ended ({ended}){}", said(spool)))
 }
 
-/// What the guest and QEMU said last, if anything.
+/// The last messages of the guest and QEMU, if any.
 fn said(spool: &Path) -> String {
     let last = |name: &str| {
         let text = fs::read(spool.join(name)).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! `repack FORM IN OUT`: a perf.data in another container. FORM is `file`, `pipe`, `folder`, `compressed`,
+//! `repack FORM IN OUT`: writes a perf.data in another container. FORM is `file`, `pipe`, `folder`, `compressed`,
 //! `cpus` or `samples`.
 
 use std::{env, fs, io, path::Path, process::ExitCode};

@@ -1,7 +1,7 @@
-//! An Arrow IPC file: the columns as they are in memory.
+//! An Arrow IPC file: the columns in their memory layout.
 //!
-//! It is the file format, not the stream: pyarrow, polars and (by way of pyarrow) DuckDB read it whole, column by
-//! column and mapped into memory, and its footer has room for what is known behind the last row.
+//! This is the file format, not the stream format. pyarrow, polars and (through pyarrow) DuckDB read it by column and
+//! memory-mapped, and its footer has space for what is known after the last row.
 
 use std::{io, sync::Arc};
 
@@ -23,8 +23,8 @@ pub(crate) const VIEW: View = View {
 
 struct Arrow<'o> {
     writer: FileWriter<Output<'o>>,
-    /// The schema, where batches do not share dictionaries: a file has one of each, and polars reads none that
-    /// grows. Names are text then.
+    /// The schema with names as text, if batches do not share dictionaries. A file has one dictionary per column, and
+    /// polars does not read dictionaries that grow.
     plain: Option<SchemaRef>,
 }
 
@@ -60,7 +60,7 @@ fn without_names(schema: &Schema) -> Schema {
         .with_metadata(schema.metadata().clone())
 }
 
-/// Names as text.
+/// Converts names to text.
 fn as_text(column: &ArrayRef) -> ArrayRef {
     let Some(names) = column.as_dictionary_opt::<Int32Type>() else { return Arc::clone(column) };
     let values = names.values().as_string::<i32>();
@@ -68,7 +68,7 @@ fn as_text(column: &ArrayRef) -> ArrayRef {
     Arc::new(text.collect::<StringArray>())
 }
 
-/// The error of the writer below, where there is one.
+/// Extracts the error of the underlying writer, if there is one.
 fn failed(error: ArrowError) -> io::Error {
     match error {
         ArrowError::IoError(_, error) => error,

@@ -1,4 +1,4 @@
-//! Comma-separated values (RFC 4180, with lines that end in LF as Unix tools expect them). Lists are JSON in a field.
+//! Comma-separated values (RFC 4180, but with lines that end in LF, as Unix tools expect). Lists are JSON in a field.
 
 use std::io;
 
@@ -49,7 +49,7 @@ impl Draw for Csv<'_> {
     }
 }
 
-/// Adds a field; nothing between the commas means null, so the empty text needs its quotes.
+/// Appends a field. An empty field means null, so empty text is quoted.
 fn field(cell: Cell<'_>, line: &mut Vec<u8>) {
     match cell {
         Cell::Null => {}

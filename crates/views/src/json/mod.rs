@@ -1,4 +1,4 @@
-//! One JSON object for the whole table; every integer exact, one row a line.
+//! One JSON object for the whole table, with exact integers and one row per line.
 
 use std::io;
 
@@ -20,10 +20,10 @@ pub(crate) const VIEW: View = View {
     begin,
 };
 
-/// Bytes after which lines are handed on.
+/// Buffer size in bytes at which lines are written.
 const BUFFER: usize = 1 << 15;
 
-/// Lines of JSON that are handed on many at a time.
+/// A buffer of JSON lines.
 pub(crate) struct Lines<'o> {
     pub(crate) json: Vec<u8>,
     out: Output<'o>,
@@ -34,12 +34,12 @@ impl<'o> Lines<'o> {
         Lines { json: Vec::with_capacity(2 * BUFFER), out }
     }
 
-    /// Hands lines on, if there are many.
+    /// Writes the buffered lines once the buffer is full.
     pub(crate) fn hand_on(&mut self) -> io::Result<()> {
         if self.json.len() < BUFFER { Ok(()) } else { self.end() }
     }
 
-    /// Hands all lines on.
+    /// Writes all buffered lines.
     pub(crate) fn end(&mut self) -> io::Result<()> {
         self.out.write_all(&self.json)?;
         self.json.clear();

@@ -1,4 +1,4 @@
-//! One JSON object a row.
+//! One JSON object per row.
 
 use std::io;
 
@@ -19,7 +19,7 @@ pub(crate) const VIEW: View = View {
 
 struct JsonLines<'o> {
     lines: Lines<'o>,
-    /// Of each column, what stands before its value.
+    /// The text before each column's value.
     keys: Vec<Vec<u8>>,
 }
 

@@ -1,4 +1,4 @@
-//! For reports that people write: a table of GitHub's Markdown, with figures of the whole and what is missing.
+//! A table in GitHub's Markdown, with the summary and losses, for reports written by people.
 
 use std::io;
 
@@ -46,7 +46,7 @@ fn table(rows: &Rows) -> String {
     let depth = depth_column(&rows.schema);
     let fields = rows.schema.fields().iter().enumerate().filter(|(index, _)| Some(*index) != depth);
     let columns: Vec<_> = fields.collect();
-    // The guides of a tree stand in front of its names.
+    // Tree guides precede the names.
     let guided = columns.iter().find(|(_, field)| is_text(field)).map(|(index, _)| *index);
     let mut text = String::new();
     for (_, field) in &columns {
@@ -73,13 +73,13 @@ fn table(rows: &Rows) -> String {
     text
 }
 
-/// Text as code, in which nothing but the bars of the table has a meaning. Blanks of guides stay as wide as they are.
+/// Formats text as inline code, in which only the table's bars are special. Blanks in guides become non-breaking.
 fn code(guide: &str, text: &str) -> String {
     if guide.is_empty() && text.is_empty() {
         return String::new();
     }
     let content = format!("{}{text}", guide.replace(' ', "\u{a0}")).replace('|', "\\|");
-    // The fence is longer than any run of backticks in the text, and apart from those at its ends.
+    // The fence is longer than any run of backticks in the text, and is separated from backticks at its ends.
     let longest = content.split(|character| character != '`').map(str::len).max().unwrap_or(0);
     let fence = "`".repeat(longest + 1);
     let is_fenced = content.starts_with(['`', ' ']) || content.ends_with(['`', ' ']);
@@ -87,7 +87,7 @@ fn code(guide: &str, text: &str) -> String {
     format!("{fence}{gap}{content}{gap}{fence}")
 }
 
-/// Text as Markdown that means this text: what could be taken for markup has a backslash in front.
+/// Formats text as Markdown, with possible markup escaped by backslashes.
 fn plain(text: &str) -> String {
     let mut plain = String::with_capacity(text.len());
     for character in text.chars() {

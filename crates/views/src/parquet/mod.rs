@@ -1,4 +1,4 @@
-//! A Parquet file: compressed columns, in groups of rows of bounded size.
+//! A Parquet file: compressed columns, in row groups of bounded size.
 
 use std::io;
 
@@ -23,11 +23,11 @@ pub(crate) const VIEW: View = View {
     begin,
 };
 
-/// Rows of a group: as many as DuckDB reads at a time.
+/// Rows per group: DuckDB's unit of reading.
 const GROUP_ROWS: usize = 122_880;
-/// Bytes of a group, which is in memory until it is written.
+/// Bytes per group, which stays in memory until it is written.
 const GROUP_BYTES: usize = 64 << 20;
-/// Rows that are encoded at a time: the writer looks at its limits in between.
+/// Rows encoded at once: the writer checks its limits between them.
 const PART_ROWS: usize = 4_096;
 
 struct Parquet<'o>(ArrowWriter<Output<'o>>);
@@ -51,7 +51,7 @@ impl Draw for Parquet<'_> {
     }
 
     fn end(mut self: Box<Self>, end: &End<'_>) -> io::Result<()> {
-        // Readers that know nothing of Arrow's schema find them here.
+        // For readers that ignore Arrow's schema.
         for (key, value) in [(SUMMARY, summary_json(end.summary)), (LOSS, loss_json(end.loss))] {
             self.0.append_key_value_metadata(KeyValue::new(key.to_owned(), value));
         }
@@ -59,7 +59,7 @@ impl Draw for Parquet<'_> {
     }
 }
 
-/// The error of the writer below, where there is one.
+/// Extracts the error of the underlying writer, if there is one.
 fn failed(error: ParquetError) -> io::Error {
     match error {
         ParquetError::External(error) => match error.downcast::<io::Error>() {

@@ -1,4 +1,4 @@
-//! For people: figures of the whole, aligned columns, then what is missing.
+//! Text for people: the summary, aligned columns, then the losses.
 
 use std::io;
 

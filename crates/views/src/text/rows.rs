@@ -1,4 +1,4 @@
-//! The rows of a table in aligned columns.
+//! Formats the rows of a table in aligned columns.
 
 use std::{
     io::{self, Write},
@@ -15,35 +15,35 @@ use crate::{
     tree::{Guides, depth_column},
 };
 
-/// Between two columns.
+/// Characters between two columns.
 const GAP: usize = 2;
 
-/// The least that a column of text is cut to.
+/// The minimum width of a text column that is cut.
 const NARROWEST: usize = 12;
 
-/// The width at which most names can be told apart.
+/// The width at which most names are distinguishable.
 const READABLE: usize = 24;
 
-/// The width up to which columns of text are aligned where lines may be of any length. The names of some C++ functions
-/// have thousands of characters: what stands behind them moves on, and not all lines are filled with blanks.
+/// The maximum width of text columns if lines may have any length. Some C++ function names have thousands of
+/// characters: such a cell shifts the rest of its row instead of padding all others.
 const WIDEST: usize = 100;
 
-/// A column as it is drawn.
+/// A column to draw.
 struct Drawn<'t> {
     name: &'t str,
     unit: Unit,
     is_text: bool,
     is_secondary: bool,
-    /// Its place among the columns of the table, and among those that are drawn.
+    /// Index among the table's columns, and among those that are drawn.
     index: usize,
     place: usize,
-    /// Its name, a word a line.
+    /// The name, one word per line.
     heading: Vec<&'t str>,
-    /// In characters.
+    /// Width in characters.
     width: usize,
 }
 
-/// Draws headings and rows, in lines of at most `width` characters where the numbers leave room.
+/// Draws headings and rows, in lines of at most `width` characters if the numbers fit.
 pub(super) fn write(rows: &Rows, width: Option<usize>, bold: Style, out: &mut dyn Write) -> io::Result<()> {
     let (mut columns, cells) = drawn(rows);
     let all = columns.len();
@@ -78,7 +78,8 @@ pub(super) fn write(rows: &Rows, width: Option<usize>, bold: Style, out: &mut dy
     Ok(())
 }
 
-/// Makes a line of cells and their characters, without blanks at its end; what is too wide is cut or shown in full.
+/// Formats a line of cells, given with their widths in characters, without trailing blanks. A cell that is too wide
+/// is cut or shown in full.
 fn align<'c>(
     columns: &[Drawn<'_>],
     cells: impl Iterator<Item = (&'c str, usize)>,
@@ -109,16 +110,16 @@ impl<'t> Drawn<'t> {
     }
 }
 
-/// Cells as text, row after row. Each is made once: tables have tens of thousands.
+/// Cells as text, in row order, formatted once each: tables have tens of thousands.
 #[derive(Default)]
 struct Cells {
     text: String,
-    /// The bytes of each, and its characters.
+    /// Length of each cell in bytes and in characters.
     lengths: Vec<(u32, u32)>,
 }
 
 impl Cells {
-    /// Ends a cell, which began where the one before ended; how many characters it has.
+    /// Ends the cell that starts at `begin`. Returns its number of characters.
     fn end(&mut self, begin: usize) -> usize {
         let cell = &self.text[begin..];
         let characters = if cell.is_ascii() { cell.len() } else { cell.chars().count() };
@@ -126,7 +127,7 @@ impl Cells {
         characters
     }
 
-    /// Rows of so many cells, each with its characters.
+    /// Splits the cells into rows of `cells` cells, each with its number of characters.
     fn rows(&self, cells: usize) -> impl Iterator<Item = Vec<(&str, usize)>> {
         let mut begin = 0;
         self.lengths.chunks(cells.max(1)).map(move |row| {
@@ -140,13 +141,13 @@ impl Cells {
     }
 }
 
-/// All columns, as wide as their cells are, and these.
+/// All columns, as wide as their widest cell, and the cells.
 fn drawn(rows: &Rows) -> (Vec<Drawn<'_>>, Cells) {
     let depth = depth_column(&rows.schema);
     let fields = rows.schema.fields().iter().enumerate().filter(|(index, _)| Some(*index) != depth);
     let columns = fields.enumerate().map(|(place, (index, field))| Drawn::new(index, place, field));
     let mut columns: Vec<Drawn<'_>> = columns.collect();
-    // The guides of a tree stand in front of its names.
+    // Tree guides precede the names.
     let guided = depth.and_then(|_| columns.iter().position(|column| column.is_text));
     let mut cells = Cells::default();
     let guides = Guides::of(rows);
@@ -166,7 +167,7 @@ fn drawn(rows: &Rows) -> (Vec<Drawn<'_>>, Cells) {
     (columns, cells)
 }
 
-/// Leaves secondary columns out, the last first, until the numbers fit beside names that can be read.
+/// Drops secondary columns, the last first, until the numbers fit beside readable names.
 fn leave_out(columns: &mut Vec<Drawn<'_>>, width: usize) {
     let needed =
         |column: &Drawn<'_>| GAP + column.width.min(if column.is_text { READABLE } else { usize::MAX });
@@ -178,7 +179,7 @@ fn leave_out(columns: &mut Vec<Drawn<'_>>, width: usize) {
     }
 }
 
-/// Takes from the widest column of text until the line fits or nothing is left to take.
+/// Shrinks the widest text column until the line fits or no column can shrink.
 fn shrink(columns: &mut [Drawn<'_>], width: usize) {
     let gaps = GAP * columns.len().saturating_sub(1);
     let mut total = gaps + columns.iter().map(|column| column.width).sum::<usize>();

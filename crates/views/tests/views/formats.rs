@@ -1,4 +1,4 @@
-//! Rows, drawn by each view for programs and read back, are the same rows.
+//! Rows written by a view for programs read back unchanged.
 
 use arrow_array::RecordBatch;
 use arrow_ipc::reader::FileReader;
@@ -16,7 +16,7 @@ use proptest::prelude::*;
 
 use super::{draw, draw_bytes, functions, types, view};
 
-/// A column of each type; `depth` makes a tree of it.
+/// A column of each type; `depth` makes the table a tree.
 fn columns() -> Vec<Column> {
     vec![
         Column::integer("depth", Unit::None),
@@ -36,14 +36,14 @@ fn text() -> impl Strategy<Value = Value> {
     prop_oneof![any::<String>().prop_map(Value::Text), "[,\"\r\n a|`]{0,6}".prop_map(Value::Text)]
 }
 
-/// A value of a column, now and then null.
+/// A value of a column, sometimes null.
 fn value(kind: Type) -> BoxedStrategy<Value> {
     let known = match kind {
         Type::Text | Type::Name => text().boxed(),
         Type::Integer => any::<u64>().prop_map(Value::Integer).boxed(),
         Type::Signed => any::<i64>().prop_map(Value::Signed).boxed(),
         Type::Real => prop_oneof![
-            // With few digits, as serde_json reads long fractions only to the last bit but one.
+            // Short fractions, as serde_json reads long ones with an error in the last bit.
             any::<i32>().prop_map(|n| Value::Real(f64::from(n) / 256.0)),
             Just(Value::Real(f64::INFINITY)),
         ]
@@ -64,7 +64,7 @@ pub(crate) fn table() -> impl Strategy<Value = Table> {
     })
 }
 
-/// The value that JSON has for a cell; it has no infinity.
+/// The JSON value of a cell; JSON has no infinity.
 fn as_json(value: &Value) -> serde_json::Value {
     match value {
         Value::Null => serde_json::Value::Null,
@@ -77,7 +77,7 @@ fn as_json(value: &Value) -> serde_json::Value {
     }
 }
 
-/// The field that CSV has for a cell.
+/// The CSV field of a cell.
 fn as_csv(value: &Value) -> Option<String> {
     match value {
         Value::Null => None,
@@ -90,7 +90,7 @@ fn as_csv(value: &Value) -> Option<String> {
     }
 }
 
-/// The fields of RFC 4180; an empty one without quotes is `None`.
+/// Parses RFC 4180 fields; an empty one without quotes is `None`.
 fn parse_csv(text: &str) -> Vec<Vec<Option<String>>> {
     let mut records = vec![];
     let mut record = vec![];
@@ -164,7 +164,7 @@ fn read_parquet(bytes: Vec<u8>) -> Found {
     Found { schema, batches: reader.map(Result::unwrap).collect(), footer }
 }
 
-/// Whether a schema is that of a table.
+/// Checks that a schema describes a table.
 fn describes(schema: &Schema, table: &Table) {
     assert_eq!((schema.table_name(), schema.shape()), (table.name(), table.shape()));
     let own = table
@@ -256,7 +256,7 @@ proptest! {
     }
 }
 
-/// Tables of more rows than a batch has: all of them share one dictionary, and groups of Parquet have a limit.
+/// A table with more rows than a batch: the batches share one dictionary, and Parquet groups have a limit.
 #[test]
 fn large_tables_have_several_batches_and_groups() {
     const ROWS: u64 = 200_000;
@@ -273,14 +273,14 @@ fn large_tables_have_several_batches_and_groups() {
     assert!(read_parquet(bytes).rows() == table.rows());
 }
 
-/// However many bytes a row has, a group is written when it has some.
+/// A group is written once it reaches a size in bytes, however long its rows are.
 #[test]
 fn groups_of_parquet_are_bounded_in_bytes() {
     let mut drawn = Vec::new();
     let mut builder = TableBuilder::new("wide", Shape::Counters, vec![Column::text("text")]);
     let parquet = view("parquet");
     let mut drawing = parquet.begin(builder.schema(), &Options::default(), &mut drawn).unwrap();
-    // Text that does not compress: it repeats further away than the compressor looks.
+    // Incompressible text: it repeats outside the compressor's window.
     let mut random = 1_u64;
     let mut digits = String::new();
     while digits.len() < 1 << 20 {
@@ -314,7 +314,7 @@ fn what_is_lost_is_in_the_files() {
     assert_eq!(parsed[1]["detail"], "/usr/bin/gone: no such file");
 }
 
-/// The same bytes from the same table: no order of a file depends on a hash.
+/// The same table gives the same bytes: nothing depends on hash order.
 #[test]
 fn files_are_the_same_each_time() {
     for view in ["arrow", "parquet"] {

@@ -1,4 +1,4 @@
-//! What the views draw, against files (`UPDATE=1` rewrites them), and what must hold for any table.
+//! Compares the output of views with files (`UPDATE=1` rewrites them), and tests properties of any table.
 
 mod formats;
 
@@ -24,7 +24,7 @@ fn draw(name: &str, table: &Table, options: Options) -> String {
     String::from_utf8(draw_bytes(name, table, options)).unwrap()
 }
 
-/// The views whose output is text.
+/// The views with text output.
 fn of_text() -> impl Iterator<Item = &'static View> {
     VIEWS.iter().filter(|view| view.reader != Reader::ProgramsOfBytes)
 }
@@ -116,7 +116,7 @@ fn tree() -> Table {
     ])
 }
 
-/// A column of each type, with its extremes.
+/// A column of each type, with its extreme values.
 fn types() -> Table {
     let columns = vec![
         Column::text("text"),
@@ -264,7 +264,7 @@ proptest! {
     #[test]
     fn every_row_of_a_table_of_markdown_has_all_columns(table in formats::table()) {
         let drawn = draw("markdown", &table, Options::default());
-        // Bars that end no cell have a backslash in front.
+        // Bars that do not end a cell are escaped.
         let bars = |line: &str| line.replace("\\|", "").matches('|').count();
         let rows: Vec<&str> = drawn.lines().filter(|line| line.starts_with('|')).collect();
         let is_tree = table.shape() == Shape::Tree;

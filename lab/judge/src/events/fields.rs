@@ -1,17 +1,17 @@
-//! Whether the fields of an event are the same.
+//! Compares the fields of an event.
 
 use serde_json::{Map, Value};
 
-/// Against trace-cmd's text: our fields in their order, each as trace-cmd may write it.
+/// Compares with trace-cmd's text: each of our fields in any form in which trace-cmd may print it.
 pub(super) fn equal_text(fields: &Map<String, Value>, names: &Map<String, Value>, text: &str) -> bool {
     let mut rest = text;
     let mut left = fields.len();
-    // Our fields are in no order here, as JSON objects have none: each is looked for at the front of what is left.
+    // JSON objects are unordered, so each field is looked up by the name at the front of the rest.
     while left > 0 {
         let Some((name, after)) = rest.split_once('=') else { return false };
         let Some(ours) = fields.get(name) else { return false };
         left -= 1;
-        // A text may hold anything, so it ends where the name of another field follows.
+        // A text may contain anything, so it ends where the name of another field follows.
         let end = after.match_indices(' ').map(|(at, _)| at).find(|at| {
             after[at + 1..].split_once('=').is_some_and(|(next, _)| fields.contains_key(next) && next != name)
         });
@@ -40,7 +40,7 @@ fn value_in_text(ours: &Value, called: Option<&Value>, text: &str) -> bool {
                 || called.and_then(Value::as_str).is_some_and(|name| is_place(name, text))
         }
         (Value::String(ours), None) => ours.trim_end() == text.trim_end(),
-        // trace-cmd shows no empty arrays.
+        // trace-cmd prints no empty arrays.
         (Value::Array(ours), None) => ours.is_empty() && text.trim().is_empty(),
         _ => false,
     }
@@ -59,12 +59,12 @@ fn number_in_text(number: &serde_json::Number, text: &str) -> bool {
             let narrow = bits.filter(|bits| number.is_i64() && *bits as i64 >= i64::from(i32::MIN));
             theirs.is_some() && (theirs == bits || theirs == narrow.map(|bits| u64::from(bits as u32)))
         }
-        // Some formats have zeros before the digits: `target_cpu=001`.
+        // Some formats pad with zeros: `target_cpu=001`.
         None => text.trim_end().parse::<i128>().is_ok_and(|theirs| Some(theirs) == number.as_i128()),
     }
 }
 
-/// Against perf's values, by their names.
+/// Compares with perf's values, by name.
 pub(super) fn equal_values(
     ours: &Map<String, Value>,
     names: &Map<String, Value>,
@@ -94,7 +94,7 @@ fn equal(our: &Value, their: &Value) -> bool {
     }
 }
 
-/// Our array, blob or text against its bytes.
+/// Compares our array, blob or text with its bytes.
 fn equal_bytes(ours: &Value, bytes: &[u8]) -> bool {
     match ours {
         Value::Array(elements) if elements.is_empty() => bytes.is_empty(),

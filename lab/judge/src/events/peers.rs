@@ -1,4 +1,4 @@
-//! What trace-cmd and perf say.
+//! Runs trace-cmd and perf, and parses their output.
 
 use std::process::Command;
 
@@ -10,7 +10,7 @@ use super::{
 };
 use crate::{Outcome, command::root};
 
-/// How many events perf may show before one that was earlier.
+/// The most events that perf may print before an earlier one.
 const LATE: usize = 100_000;
 
 pub(super) fn name(recording: &Recording) -> &'static str {
@@ -20,7 +20,7 @@ pub(super) fn name(recording: &Recording) -> &'static str {
     }
 }
 
-/// The peer's command that writes events as text.
+/// The peer's command that prints events as text.
 pub(super) fn plain(recording: &Recording) -> Command {
     match recording.peer {
         Peer::TraceCmd => {
@@ -67,7 +67,7 @@ fn trace_cmd(line: &str) -> Line {
 }
 
 fn event(line: &str) -> Option<Event> {
-    // Names of threads may have any of these signs in them too.
+    // Names of threads may contain any of these characters, too.
     let (at, cpu) = line.match_indices(" [").find_map(|(at, _)| {
         let (cpu, _) = line[at + 2..].split_once("] ")?;
         Some((at, cpu.parse().ok()?))
@@ -85,12 +85,12 @@ fn event(line: &str) -> Option<Event> {
     })
 }
 
-/// A line of our script for perf; its list is name, time, CPU, process, thread, address, period, fields.
+/// A line of our script for perf: a list of name, time, CPU, process, thread, address, period, fields.
 fn perf(line: &str) -> Outcome<Line> {
     let Ok(Value::Array(mut parts)) = serde_json::from_str::<Value>(line) else { return Ok(Line::Nothing) };
     let fields = parts.pop();
     let number = |index: usize| parts.get(index).and_then(Value::as_i64);
-    // Those of a thread that is no more are -1, which perf's Python takes for a number without a sign.
+    // The ids of an ended thread are -1, which perf's Python treats as unsigned.
     let id = |index| number(index).map(|id| i64::from(id as i32));
     let Some(Value::Object(mut fields)) = fields else { return Err("fields expected".into()) };
     for (index, name) in [(5, "ip"), (6, "period")] {

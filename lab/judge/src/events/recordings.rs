@@ -1,4 +1,4 @@
-//! What is judged, recorded on the spot.
+//! Makes the recordings to judge.
 
 use std::{
     fs,
@@ -8,7 +8,7 @@ use std::{
 
 use crate::{Outcome, command};
 
-/// Who reads a recording beside us.
+/// The program that also reads a recording.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Peer {
     TraceCmd,
@@ -23,7 +23,7 @@ pub(super) struct Recording {
 }
 
 impl Recording {
-    /// A file that was recorded before, by the end of its name.
+    /// An existing file; its extension decides the peer.
     pub(super) fn new(file: &str) -> Recording {
         let peer = if file.ends_with(".dat") { Peer::TraceCmd } else { Peer::Perf };
         Recording { name: file.to_owned(), path: file.into(), peer }
@@ -35,7 +35,7 @@ const SYSTEMS: [&str; 4] = ["sched", "irq", "raw_syscalls", "syscalls"];
 const PERF: &str = "sched:*,raw_syscalls:*,irq:*,cpu-clock,context-switches,page-faults";
 const TRACEFS: &str = "/sys/kernel/tracing/instances";
 
-/// Many system calls, switches of threads, and names with all kinds of letters.
+/// Makes many system calls and thread switches, and names with all kinds of characters.
 fn workload(calls: u64) -> Command {
     let bytes = calls / 4;
     let script = format!(
@@ -75,7 +75,7 @@ pub(super) fn record(folder: &Path, calls: u64) -> Outcome<Vec<Recording>> {
         "-o",
     ]);
     hodo.arg(&functions);
-    // Not every machine lets functions be traced.
+    // Not every machine permits function tracing.
     let has_functions = command::run(&mut around(hodo, calls / 8)).is_ok();
     let (seven, six) = (folder.join("seven.dat"), folder.join("six.dat"));
     extract(&seven, calls / 2)?;
@@ -98,7 +98,7 @@ pub(super) fn record(folder: &Path, calls: u64) -> Outcome<Vec<Recording>> {
     Ok(recordings)
 }
 
-/// Records into an instance, and has trace-cmd make a file of it; it also removes the instance.
+/// Records into an instance, and has trace-cmd write a file from it; trace-cmd also removes the instance.
 fn extract(file: &Path, calls: u64) -> Outcome {
     const NAME: &str = "hodo-judge";
     let instance = Path::new(TRACEFS).join(NAME);
@@ -111,7 +111,7 @@ fn extract(file: &Path, calls: u64) -> Outcome {
     fs::write(instance.join("trace_marker"), "a mark, with = and [signs]")?;
     fs::write(instance.join("tracing_on"), "0")?;
     let mut extract = Command::new("trace-cmd");
-    // Times of the day, which need the option DATE.
+    // Times of day, which need the option DATE.
     extract.args(["extract", "-B", NAME, "--date", "-o"]).arg(file).stdout(std::process::Stdio::null());
     command::quietly(&mut extract)?;
     _ = fs::remove_dir(&instance);

@@ -1,4 +1,4 @@
-//! What we write of a recording as CTF 1.8, against the recording.
+//! Compares our export of a recording to CTF 1.8 with the recording.
 
 use std::{
     fs,
@@ -11,7 +11,7 @@ use serde_json::{Map, Value};
 use super::{Recording, hodo, lines_of};
 use crate::{Outcome, command};
 
-/// The folder of the CTF that we write of a recording.
+/// The folder of our CTF export of a recording.
 pub(super) fn export(recording: &Recording) -> Outcome<PathBuf> {
     let folder = recording.path.with_extension("ctf");
     if folder.exists() {
@@ -22,11 +22,11 @@ pub(super) fn export(recording: &Recording) -> Outcome<PathBuf> {
     Ok(folder)
 }
 
-/// The first event that is not what it was, if there is one.
+/// The first event that differs, if any.
 pub(super) fn difference(recording: &Recording, written: &Path) -> Outcome<Option<String>> {
     let events = |path: &Path| -> Outcome<_> {
         let lines = lines_of(hodo(path).args(["--format", "jsonl"]))?;
-        // Lost events lie between two events here, and before a page or a record there.
+        // In CTF, lost events lie between two events; in recordings, before a page or a record.
         Ok(lines.filter(|line| line.as_ref().map_or(true, |line| !line.contains("\"lost_events\":"))))
     };
     let (mut ours, mut anew) = (events(&recording.path)?, events(written)?);
@@ -51,7 +51,7 @@ fn same_event(our: &Value, new: &Value) -> bool {
         })
 }
 
-/// Only CTF has lengths, and names that are empty; CTF 1.8 has arrays of bytes for blobs.
+/// Only CTF has lengths and empty names; CTF 1.8 has byte arrays for blobs.
 fn same_fields(our: &Map<String, Value>, new: &Map<String, Value>) -> bool {
     let same = |name: &str, value: &Value| match (our.get(name), value) {
         (Some(Value::String(blob)), Value::Array(bytes)) => {

@@ -1,4 +1,4 @@
-//! The accounts of functions, up to where it is known when they ran.
+//! The accounts of functions, up to the last settled point.
 
 use std::mem;
 
@@ -11,17 +11,17 @@ use crate::{
     stack::{Back, Edge, Entry, Frame, Watch},
 };
 
-/// Index of a function in its books.
+/// Index of a function in its [`FunctionCosts`].
 pub(super) type Slot = u32;
 
-/// A function that comes onto the stack, or leaves it.
+/// A push or pop of a function's frame.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct LogEntry {
-    /// Instructions before that.
+    /// Instructions before it.
     pub(super) until: u64,
-    /// Who ran them, since the entry before.
+    /// The function that executed them, since the entry before.
     ran: Slot,
-    /// Whose slot it is, and how it moves in the highest bits.
+    /// The slot of the function that is pushed or popped, with flags in the highest bits.
     moves: u32,
 }
 
@@ -35,13 +35,13 @@ impl LogEntry {
         LogEntry { until, ran, moves: slot }
     }
 
-    /// The same by a call, which is counted.
+    /// A push by a call, which is counted.
     #[inline]
     pub(super) fn call(until: u64, ran: Slot, slot: Slot) -> LogEntry {
         LogEntry { until, ran, moves: slot | LogEntry::CALLED }
     }
 
-    /// The function that runs leaves the stack.
+    /// The running function leaves the stack.
     #[inline]
     pub(super) fn leave(until: u64, slot: Slot) -> LogEntry {
         LogEntry { until, ran: slot, moves: slot | LogEntry::LEAVES }
@@ -53,26 +53,26 @@ impl LogEntry {
 #[repr(C, packed(8))]
 pub(super) struct Amount {
     pub(super) instructions: u64,
-    /// Time of execution; in all, also that outside of what is traced.
+    /// Time of execution; in inclusive sums, also time outside traced code.
     pub(super) time: Time,
 }
 
 impl Amount {
-    /// Adds another one.
+    /// Adds an amount.
     #[inline]
     pub(super) fn add(&mut self, other: Amount) {
         self.instructions = self.instructions.wrapping_add(other.instructions);
         self.time = { self.time }.wrapping_and(other.time);
     }
 
-    /// Takes one off. What is left may be less than nothing for a while.
+    /// Subtracts an amount. The result may be negative for a while.
     #[inline]
     fn less(&mut self, other: Amount) {
         self.instructions = self.instructions.wrapping_sub(other.instructions);
         self.time = { self.time }.wrapping_less(other.time);
     }
 
-    /// Adds another one or takes it off, without a decision that could be guessed wrong.
+    /// Adds or subtracts an amount without a branch that could be mispredicted.
     #[inline]
     fn count(&mut self, other: Amount, add: bool) {
         let sign = if add { 1 } else { u64::MAX };
@@ -84,37 +84,37 @@ impl Amount {
         };
     }
 
-    /// From an earlier point to this one.
+    /// The difference to an earlier point.
     fn since(self, earlier: Amount) -> Amount {
         let instructions = self.instructions.wrapping_sub(earlier.instructions);
         Amount { instructions, time: { self.time }.since(earlier.time) }
     }
 }
 
-/// The account of a function: a line of the cache.
+/// The account of a function: one cache line.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 #[repr(align(64))]
 pub(super) struct Account {
     pub(super) own: Amount,
-    /// What ran in the piece while it stood on the stack: what had run whenever it was left for good, less what had
-    /// whenever it was entered first.
+    /// What ran in this piece while the function was on the stack: the sum over its last exits, minus the sum over its
+    /// first entries.
     sum: Amount,
     pub(super) calls: u64,
-    /// How often it stands on the stack.
+    /// How often it is on the stack.
     depth: u32,
-    /// Whether it is one of those that have a sum in the piece.
+    /// Whether it has a sum in this piece.
     has_sum: bool,
 }
 
-/// Whose account it is.
+/// The function of an account.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(super) struct Holder {
     pub(super) function: FunctionId,
-    /// Calls are counted in the account.
+    /// Entries by jump; entries by call are counted in the account.
     pub(super) jumps: u64,
 }
 
-/// What runs on one frame that was not known.
+/// The execution on one frame that was unknown.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 struct Piece {
     /// How execution arrived at that frame.
@@ -122,11 +122,11 @@ struct Piece {
     arrival: Arrival,
     /// What had run by then.
     at: Amount,
-    /// Its first sum.
+    /// Index of its first sum.
     sums: u32,
 }
 
-/// What ran in a piece while a function stood on the stack at least once.
+/// What ran in a piece while a function was on the stack at least once.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 struct Sum {
     slot: Slot,
@@ -137,15 +137,15 @@ struct Sum {
 #[derive(Clone, Debug, Default)]
 struct Slots {
     all: FxHashMap<FunctionId, Slot>,
-    /// By the numbers that the source of runs has for them, or [`UNKNOWN`].
+    /// By the function numbers of the source of runs, or [`UNKNOWN`].
     by_number: Vec<Slot>,
     source: u64,
 }
 
-/// The slot of a number that was not met yet.
+/// Stands for a number without a slot yet.
 pub(super) const UNKNOWN: Slot = Slot::MAX;
 
-/// The accounts of functions, the stack that is open, and the pieces so far.
+/// The accounts of functions, the open stack, and the pieces so far.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(from = "Record", into = "Record")]
 pub(super) struct FunctionCosts {
@@ -153,14 +153,14 @@ pub(super) struct FunctionCosts {
     accounts: Vec<Account>,
     holders: Vec<Holder>,
     pieces: Vec<Piece>,
-    /// Those of the pieces before the last one, one after another; a function has one a piece at most.
+    /// The sums of all pieces but the last, one after another; at most one per function and piece.
     sums: Vec<Sum>,
-    /// Who has one in the last piece, in its account.
+    /// The functions with a sum in the last piece; it is in their accounts.
     summed: Vec<Slot>,
     now: Amount,
 }
 
-/// [`FunctionCosts`] as they travel.
+/// [`FunctionCosts`] in serialized form.
 #[derive(Clone, Serialize, Deserialize)]
 struct Record {
     accounts: Vec<(Holder, Account)>,
@@ -188,7 +188,7 @@ impl From<FunctionCosts> for Record {
 }
 
 impl FunctionCosts {
-    /// Whether each slot is one of theirs, and `open` are those of the frames that are open in the last piece.
+    /// Whether all slots are valid, and `open` are the open frames of the last piece.
     pub(super) fn are_sound(&self, open: impl Iterator<Item = Slot>) -> bool {
         let FunctionCosts { slots, accounts, pieces, sums, summed, .. } = self;
         let mut depths = vec![0; accounts.len()];
@@ -217,7 +217,7 @@ impl FunctionCosts {
         })
     }
 
-    /// Numbers are those of this source from now on; 0 has none.
+    /// Sets the source of function numbers; 0 has no numbers.
     #[inline]
     pub(super) fn read(&mut self, source: u64) {
         if source != 0 && self.slots.source != source {
@@ -226,7 +226,7 @@ impl FunctionCosts {
         }
     }
 
-    /// The slot of a function, which has this number.
+    /// The slot of a function with this number.
     #[inline]
     pub(super) fn slot_of(&mut self, number: u32, function: impl FnOnce() -> FunctionId) -> Slot {
         match self.slots.by_number.get(number as usize) {
@@ -251,7 +251,7 @@ impl FunctionCosts {
         &mut self.accounts[slot as usize]
     }
 
-    /// A function was entered so many times.
+    /// Counts entries of a function.
     #[inline]
     pub(super) fn entered(&mut self, slot: Slot, entry: Entry, times: u64) {
         match entry {
@@ -267,32 +267,32 @@ impl FunctionCosts {
         }
     }
 
-    /// A frame, with its function.
+    /// Converts the slot of a frame to its function.
     pub(super) fn named(&self, frame: &Frame<(), Slot>) -> Frame<()> {
         let &Frame { function: slot, entry, return_address, note } = frame;
         Frame { function: self.holders[slot as usize].function, entry, return_address, note }
     }
 
-    /// A function ran.
+    /// Adds costs to a function itself.
     #[inline]
     pub(super) fn credit(&mut self, slot: Slot, amount: Amount) {
         self.account(slot).own.add(amount);
     }
 
-    /// The same, and all that ran goes on with it.
+    /// Adds costs to a function itself, and to the total.
     #[inline]
     pub(super) fn ran(&mut self, slot: Slot, amount: Amount) {
         self.credit(slot, amount);
         self.pass(amount);
     }
 
-    /// Something ran, in an account or elsewhere.
+    /// Adds to the total alone.
     #[inline]
     pub(super) fn pass(&mut self, amount: Amount) {
         self.now.add(amount);
     }
 
-    /// What a log says, from so many instructions on, of which each took so long: up to how many.
+    /// Replays log entries from instruction `from`, at `each` per instruction; returns the end instruction count.
     pub(super) fn follow(&mut self, entries: &[LogEntry], from: u64, each: Time) -> u64 {
         match each.short() {
             Some(short) => self.follow_in(entries, from, |count| short.times(count)),
@@ -327,7 +327,7 @@ impl FunctionCosts {
         from
     }
 
-    /// The slots of functions by their numbers, or [`UNKNOWN`]; and the books to be written in at once.
+    /// The slots of functions by their numbers, or [`UNKNOWN`]; and a writer for the accounts.
     #[inline(always)]
     pub(super) fn open<'b>(
         &'b mut self,
@@ -339,17 +339,17 @@ impl FunctionCosts {
         (&slots.by_number, open)
     }
 
-    /// A frame of a function is entered.
+    /// Pushes a frame of a function.
     fn enter_frame(&mut self, slot: Slot) {
         self.follow(&[LogEntry::enter(0, slot, slot)], 0, Time::default());
     }
 
-    /// The newest frame, which is one of a function, is left.
+    /// Pops the newest frame, which must be of this function.
     fn leave_frame(&mut self, slot: Slot) {
         self.follow(&[LogEntry::leave(0, slot)], 0, Time::default());
     }
 
-    /// Adds to what ran in this piece while a function stood on the stack.
+    /// Adds to what ran in this piece while a function was on the stack.
     fn sum(&mut self, slot: Slot, amount: Amount) {
         let account = &mut self.accounts[slot as usize];
         account.sum.add(amount);
@@ -358,8 +358,8 @@ impl FunctionCosts {
         }
     }
 
-    /// Adds what ran in frames that are not open here: of a function itself, and while it stood on the stack, where
-    /// it did so once.
+    /// Adds costs from frames that are not open here: `own` of the function itself, and for its outermost frame `all`
+    /// that ran while the frame was on the stack.
     pub(super) fn add(&mut self, slot: Slot, own: Amount, all: Option<Amount>) {
         self.credit(slot, own);
         if let Some(all) = all {
@@ -367,7 +367,7 @@ impl FunctionCosts {
         }
     }
 
-    /// All frames were left, and execution arrives at one that is not known.
+    /// Begins a piece: all frames have been left, and execution arrives at an unknown one.
     pub(super) fn begin_piece(&mut self, edge: Edge, arrival: Arrival, slot: Slot) {
         let FunctionCosts { accounts, sums, summed, .. } = self;
         for slot in summed.drain(..) {
@@ -379,7 +379,7 @@ impl FunctionCosts {
         self.enter_frame(slot);
     }
 
-    /// Adds what later books say of functions: their slots here.
+    /// Adds the accounts of later costs; returns their slots here.
     pub(super) fn add_accounts(&mut self, later: &FunctionCosts) -> Vec<Slot> {
         let add = |(holder, account): (&Holder, &Account)| {
             let slot = self.slot(holder.function);
@@ -393,13 +393,13 @@ impl FunctionCosts {
         later.holders.iter().zip(&later.accounts).map(add).collect()
     }
 
-    /// How execution arrived at the pieces, in order.
+    /// How execution arrived at each piece, in order.
     pub(super) fn arrivals(&self) -> impl Iterator<Item = (Edge, &Arrival)> {
         self.pieces.iter().map(|piece| (piece.edge, &piece.arrival))
     }
 
-    /// Adds the sums of a piece of later books, whose functions have these slots, on the frames that are open. Of the
-    /// last piece, frames of these slots of theirs are still open above its first one.
+    /// Adds the sums of a piece of later costs to the open frames; `slots` maps its slots to those here. If it is the
+    /// last piece, the frames of `open`, which are later slots, are still open above its first frame.
     pub(super) fn add_piece(&mut self, later: &FunctionCosts, index: usize, slots: &[Slot], open: &[Slot]) {
         let next = later.pieces.get(index + 1);
         let end = next.map_or(later.sums.len(), |next| next.sums as usize);
@@ -415,7 +415,7 @@ impl FunctionCosts {
         for &slot in &later.summed {
             let Account { mut sum, depth, .. } = later.accounts[slot as usize];
             if depth > 0 {
-                // It was entered at a point that the pieces before moved on.
+                // The account counts from an entry point that the earlier pieces shift.
                 sum.add(at);
                 sum.less(begin);
             }
@@ -426,14 +426,14 @@ impl FunctionCosts {
         }
     }
 
-    /// Adds to what ran while a function stood on the stack, unless it stands there anyway.
+    /// Adds to what ran while a function was on the stack, unless it is on the stack now.
     fn sum_on_stack(&mut self, slot: Slot, amount: Amount) {
         if self.account(slot).depth == 0 {
             self.sum(slot, amount);
         }
     }
 
-    /// The accounts, and of each what ran while it stood on the stack; all frames were left.
+    /// The accounts, and for each what ran while the function was on the stack; all frames have been left.
     pub(super) fn balance(&self) -> impl Iterator<Item = (&Holder, &Account, Amount)> {
         let mut all: Vec<Amount> = self.accounts.iter().map(|account| account.sum).collect();
         for sum in &self.sums {
@@ -455,14 +455,14 @@ impl Watch<(), Slot> for FunctionCosts {
     }
 }
 
-/// Books that frames that come and go, and what they run, are written in at once.
+/// Writes entries and exits of frames and their costs directly to the accounts.
 pub(super) struct CostWriter<'b> {
     accounts: &'b mut [Account],
     holders: &'b mut [Holder],
     summed: &'b mut Vec<Slot>,
-    /// What had run before, until the books are closed.
+    /// The total up to here, updated on close.
     so_far: &'b mut Amount,
-    /// What ran since, and how long each of these instructions took.
+    /// Instructions since, and the time of each.
     ran: u64,
     each: ShortTime,
     /// Calls so far.
@@ -470,13 +470,13 @@ pub(super) struct CostWriter<'b> {
 }
 
 impl CostWriter<'_> {
-    /// Whether there is an account.
+    /// Whether the account exists.
     #[inline(always)]
     pub(super) fn has(&self, slot: Slot) -> bool {
         (slot as usize) < self.accounts.len()
     }
 
-    /// A function ran.
+    /// Adds the instructions of a function.
     #[inline(always)]
     pub(super) fn ran(&mut self, slot: Slot, instructions: u64) {
         let amount = Amount { instructions, time: self.each.few_times(instructions) };
@@ -501,7 +501,7 @@ impl CostWriter<'_> {
         }
     }
 
-    /// What ran up to the present.
+    /// The total up to the present.
     #[inline(always)]
     fn now(&self) -> Amount {
         let mut now = *self.so_far;
@@ -514,7 +514,7 @@ impl CostWriter<'_> {
         *self.so_far = self.now();
     }
 
-    /// A function comes onto the stack for the first time in the piece.
+    /// A function comes onto the stack for the first time in this piece.
     #[cold]
     #[inline(never)]
     fn begin_sum(account: &mut Account, summed: &mut Vec<Slot>, slot: Slot) {
@@ -560,7 +560,7 @@ mod tests {
 
     use super::*;
 
-    /// Those of a function that is on the stack, in their second piece.
+    /// The costs of one function that is on the stack in the second piece.
     fn books() -> FunctionCosts {
         let (mut books, function) = (FunctionCosts::default(), FunctionId { module: 1, index: 0 });
         let slot = books.slot(function);

@@ -1,11 +1,11 @@
 //! The exact profile of functions: sums alone, without a tree of call paths.
 //!
-//! What ran while a function stood on the stack is what had run when it was left for good less what had run when it
-//! was entered first. So with each function there is a count of how often it stands there, and one difference to be
-//! taken where that comes to or from zero.
+//! The inclusive cost of a function is the total when its last frame is popped minus the total when its first frame is
+//! pushed. So each function has a count of its frames on the stack, and one subtraction happens where the count changes
+//! from or to zero.
 //!
-//! A chunk begins with an unknown stack, as that of a [tree](super::tree) does. Its *pieces* each keep such sums
-//! of their own: merging drops those of functions that stand on the stack below, which the difference there covers.
+//! A chunk begins with an unknown stack, like that of a [tree](super::tree). Its *pieces* each keep their own sums:
+//! merging drops the sums of functions that are on the stack below, as the difference there includes them.
 
 mod costs;
 mod partial;

@@ -1,4 +1,4 @@
-//! What a chunk tells about the functions of a thread.
+//! The costs of functions in one chunk of a thread.
 
 mod timed;
 
@@ -21,14 +21,14 @@ use crate::{
     stack::{self, At, Back, Below, Edge, Entry, Frame, Watch, arrive, cut},
 };
 
-/// Without a clock nothing waits for it: so many events are enough at once.
+/// Without a clock, the log waits for no timestamp and is settled at this many entries.
 const ENOUGH: usize = 1 << 10;
 
-/// The functions of a part of a thread's execution.
+/// The costs of functions in a part of a thread's execution.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Partial {
     books: FunctionCosts,
-    /// The known frames at the end, but for while paths run; the oldest is the one that was arrived at last.
+    /// The known frames at the end, out of date while paths run; the oldest is the one that execution reached last.
     stack: SpareCapacityStack<Frame<(), Slot>>,
     /// The edge after the last run.
     edge: Edge,
@@ -37,15 +37,15 @@ pub struct Partial {
     /// Empty between segments, where partials travel.
     #[serde(skip)]
     log: Log,
-    /// What belongs to the frame that ran at the start, before anything ran.
+    /// Waits of the frame that ran at the start, before anything ran.
     before: Waits,
-    /// Time outside of what is traced.
+    /// Time outside traced code.
     outside: Time,
     sums: Sums,
     /// The last path, while paths run.
     #[serde(skip)]
     path: Option<u32>,
-    /// What is remembered of paths.
+    /// The memoized paths.
     #[serde(skip)]
     paths: Paths,
 }
@@ -53,34 +53,34 @@ pub struct Partial {
 /// Time in which nothing is known to have run.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 struct Waits {
-    /// While the thread was traced, but nothing of what ran was told yet.
+    /// While the thread was traced, but no instruction was known yet.
     inside: Time,
-    /// While it was outside of what is traced.
+    /// While it was outside traced code.
     outside: Time,
 }
 
-/// What happened since the clock was told last.
+/// Operations since the last timestamp.
 #[derive(Clone, Debug, Default)]
 struct Log {
     entries: Vec<LogEntry>,
-    /// What else happened, each with the instructions and the number of entries before it.
+    /// Further operations, each with the instructions and the number of entries before it.
     events: Vec<(u64, usize, Event)>,
-    /// Paths that ran, and how many of them events tell of.
+    /// Paths that ran, and how many of them events cover.
     paths: Vec<u32>,
     told: usize,
     arrivals: Vec<(Edge, Arrival, Slot)>,
     instructions: u64,
-    /// Nobody is told of those that ran last.
+    /// The last instructions are not selected.
     unseen: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
 enum Event {
-    /// The next so many paths ran.
+    /// This many of the following paths ran.
     Paths(u32),
-    /// The next of the arrivals at frames that were not known.
+    /// The next of the arrivals at unknown frames.
     Arrive,
-    /// What this one runs is not to be looked at, from here on.
+    /// The instructions from here on are not selected; this function executed those before.
     Unseen(Option<Slot>),
 }
 
@@ -90,25 +90,25 @@ impl Log {
         self.events.push((self.instructions, self.entries.len(), event));
     }
 
-    /// A frame of a function comes, while another one runs.
+    /// A frame of a function is entered while another one runs.
     #[inline]
     fn enter(&mut self, ran: Slot, slot: Slot) {
         self.entries.push(LogEntry::enter(self.instructions, ran, slot));
     }
 
-    /// The same by a call.
+    /// A frame of a function is entered by a call.
     #[inline]
     fn call(&mut self, ran: Slot, slot: Slot) {
         self.entries.push(LogEntry::call(self.instructions, ran, slot));
     }
 
-    /// The newest frame goes.
+    /// The newest frame is left.
     #[inline]
     fn leave(&mut self, slot: Slot) {
         self.entries.push(LogEntry::leave(self.instructions, slot));
     }
 
-    /// Tells of the paths of which no event tells yet.
+    /// Adds an event for the paths that none covers yet.
     fn push_paths(&mut self, memoized_paths: &MemoizedPaths) {
         let instructions: u64 =
             self.paths[self.told..].iter().map(|&path| memoized_paths.instructions(path)).sum();
@@ -124,7 +124,7 @@ impl Log {
     }
 }
 
-/// Writes down in the log what happens to the stack.
+/// Logs changes of the stack.
 struct Writer<'p> {
     books: &'p mut FunctionCosts,
     log: &'p mut Log,
@@ -208,7 +208,7 @@ impl Partial {
         }
     }
 
-    /// Function runs, each of which is known to be followed by what it ends with; and then a time, if one is given.
+    /// Folds function runs, each followed by its transfer, and then a timestamp, if there is one.
     #[inline]
     pub(super) fn fold_function_runs(
         &mut self,
@@ -235,7 +235,7 @@ impl Partial {
         }
         let mut before = 0;
         for function_run in function_runs {
-            // Those of no source leave the numbers of others alone.
+            // Runs without a source must not replace the numbers of another source.
             let slot = match functions.id() {
                 0 => self.books.slot(functions.function(function_run.function())),
                 _ => self
@@ -258,7 +258,7 @@ impl Partial {
         self.sums.calls += u64::from(function_run.transfer == Transfer::Call);
     }
 
-    /// Whether the books are up to the present, in which it is known who runs.
+    /// Whether the accounts are up to the present, and the running function is known.
     fn is_settled(&self) -> bool {
         let Partial { log, path, stack, .. } = self;
         let Log { entries, events, paths, instructions, unseen, .. } = log;
@@ -285,10 +285,10 @@ impl Partial {
         }
     }
 
-    /// Shares the time since the last one out over the instructions that ran in it.
+    /// Shares the time since the last sharing among the instructions executed in it.
     fn share(&mut self) {
         if self.log.instructions == 0 {
-            // Who waited meanwhile is to be known.
+            // The function that waited meanwhile must be known.
             self.settle(Even::default());
         }
         let Partial { clock, books, sums, stack, edge, before, outside, path, paths, log, .. } = self;
@@ -327,7 +327,7 @@ impl Partial {
         self.settle(even);
     }
 
-    /// Brings the books up to the present: each instruction of the log took so long.
+    /// Settles the log: each instruction takes its share of the time.
     fn settle(&mut self, even: Even) {
         let Partial { books, log, paths, sums, path, stack, .. } = self;
         log.push_paths(&paths.memoized_paths);
@@ -379,7 +379,7 @@ impl Partial {
         log.told = 0;
     }
 
-    /// The state that paths go on from; `None` where what comes next may reach below the frames that are known.
+    /// The state from which paths continue; `None` if the next runs may reach below the known frames.
     pub(super) fn state(&mut self) -> Option<u32> {
         if self.stack.is_empty() || self.clock.left || self.edge == Edge::Gap {
             return None;
@@ -392,12 +392,12 @@ impl Partial {
         self.paths.learn(state, runs)
     }
 
-    /// A path ran.
+    /// Folds a path.
     #[inline]
     pub(super) fn fold_path(&mut self, path: u32) {
         if self.path.is_none() {
             let Partial { stack, books, log, .. } = self;
-            // What runs on paths stands with their contexts, until they are left.
+            // Costs on paths are kept with their contexts until paths end.
             cut(stack, &mut Writer { books, log }, 0);
         }
         self.path = Some(path);
@@ -407,7 +407,7 @@ impl Partial {
         }
     }
 
-    /// Paths led to this state.
+    /// Continues from the state that paths led to.
     pub(super) fn resume(&mut self, state: u32) {
         if self.path.take().is_none() {
             return;
@@ -423,19 +423,19 @@ impl Partial {
         }
         *edge = after;
         if !self.clock.runs() {
-            // Where the times to look at end among paths, nothing comes that would settle this.
+            // If the selected times end among paths, no later event settles the log.
             self.settle(Even::default());
         }
     }
 
-    /// Exchanges what is remembered of paths.
+    /// Exchanges the memoized paths.
     pub(super) fn exchange(&mut self, paths: &mut Paths) {
         self.spell_out();
         self.sums.calls += self.paths.expand(&mut self.books);
         mem::swap(&mut self.paths, paths);
     }
 
-    /// Puts into the log what paths in it are, in place of their numbers.
+    /// Replaces the paths in the log by their entries.
     fn spell_out(&mut self) {
         let Partial { log, paths, books, sums, .. } = self;
         log.push_paths(&paths.memoized_paths);
@@ -479,12 +479,12 @@ impl Partial {
         stack::is_sound(&self.stack) && self.books.are_sound(self.stack.iter().map(|frame| frame.function))
     }
 
-    /// The whole thread: nothing came before it.
-    pub(super) fn close(self) -> FinishContext {
+    /// The costs of a whole thread: nothing came before this part.
+    pub(super) fn close(self) -> WholeThread {
         let mut whole = Partial::unknown();
         whole.append(&self, Below::Nothing);
         cut(&mut whole.stack, &mut whole.books, 0);
-        FinishContext { books: whole.books, outside: whole.outside, sums: whole.sums }
+        WholeThread { books: whole.books, outside: whole.outside, sums: whole.sums }
     }
 
     fn append(&mut self, later: &Partial, below: Below) {
@@ -526,7 +526,7 @@ impl Partial {
     }
 }
 
-/// Follows entries of the log, the first of which may end what is not to be looked at.
+/// Replays log entries; the first may end a range that is not selected.
 fn follow(books: &mut FunctionCosts, entries: &[LogEntry], at: &mut u64, unseen: &mut bool, each: Time) {
     let Some(first) = entries.first() else { return };
     if mem::take(unseen) {
@@ -535,15 +535,15 @@ fn follow(books: &mut FunctionCosts, entries: &[LogEntry], at: &mut u64, unseen:
     *at = books.follow(entries, *at, each);
 }
 
-/// The functions of a whole thread.
-pub(super) struct FinishContext {
+/// The costs of functions in a whole thread.
+pub(super) struct WholeThread {
     books: FunctionCosts,
     pub(super) outside: Time,
     pub(super) sums: Sums,
 }
 
-impl FinishContext {
-    /// The accounts of functions, and what ran while each stood on the stack.
+impl WholeThread {
+    /// The accounts of functions, and what ran while each was on the stack.
     pub(super) fn balance(&self) -> impl Iterator<Item = (&Holder, &Account, Amount)> {
         self.books.balance()
     }

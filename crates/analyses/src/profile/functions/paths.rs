@@ -1,4 +1,4 @@
-//! Paths that run again and again, and what they add to the accounts of functions.
+//! Memoized paths, and what they add to the accounts of functions.
 
 use std::{cmp::Reverse, mem};
 
@@ -12,34 +12,34 @@ use crate::{
     stack::{Edge, Frame},
 };
 
-/// What a thread remembers of paths while it folds one chunk after the other.
+/// A thread's memoized paths, kept from chunk to chunk.
 #[derive(Clone, Debug, Default)]
 pub struct Paths {
     pub(super) memoized_paths: MemoizedPaths,
     contexts: Contexts,
 }
 
-/// What ran in contexts, and is not in the books.
+/// Costs by context that are not in the accounts yet.
 #[derive(Clone, Debug, Default)]
 struct Contexts {
     list: Vec<Context>,
-    /// Those in which anything is, and those below them.
+    /// Contexts with costs, and those below them.
     used: Vec<ContextId>,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Context {
-    /// What its newest frame ran alone.
+    /// Costs of its newest frame alone.
     own: Amount,
-    /// What the frames above that ran, and what it waited for outside of what is traced.
+    /// Costs of the frames above that one, waits outside traced code included.
     above: Amount,
     is_used: bool,
-    /// Whether no frame below is of the same function, once it was asked for.
+    /// Whether no frame below has the same function; computed on demand.
     is_outermost: Option<bool>,
 }
 
 impl Contexts {
-    /// What ran in a context, which is then used, as are those below it.
+    /// The costs of a context, which is marked as used, like those below it.
     fn of(&mut self, context: ContextId, states: &States) -> &mut Context {
         if self.list.len() <= context as usize {
             self.list.resize(states.contexts(), Context::default());
@@ -54,7 +54,7 @@ impl Contexts {
 }
 
 impl Paths {
-    /// The number of the state after an edge from a stack; `None` where it has too many frames.
+    /// The number of the state after an edge from a stack; `None` if it has too many frames.
     pub(super) fn enter(
         &mut self,
         stack: impl ExactSizeIterator<Item = Frame<()>>,
@@ -63,12 +63,12 @@ impl Paths {
         self.memoized_paths.states.enter(stack, edge)
     }
 
-    /// Learns what runs do in a state; `None` where they reach below the oldest frame.
+    /// Learns what runs do in a state; `None` if they reach below the oldest frame.
     pub(super) fn learn(&mut self, state: u32, runs: impl Iterator<Item = Run>) -> Option<(u32, u32)> {
         self.memoized_paths.learn(state, runs)
     }
 
-    /// The newest frame behind a path took some more time, or waited for it `outside`.
+    /// Adds time to the newest frame after a path, or waiting time if `outside`.
     pub(super) fn took(&mut self, path: u32, time: Time, outside: bool) {
         let Paths { memoized_paths, contexts } = self;
         let states = &memoized_paths.states;
@@ -77,7 +77,7 @@ impl Paths {
         amount.add(Amount { instructions: 0, time });
     }
 
-    /// Moves all that paths added to the books, whose open frames are none of theirs; how many calls there were.
+    /// Moves the costs of all paths to the accounts, which have none of their frames open; returns the number of calls.
     pub(super) fn expand(&mut self, books: &mut FunctionCosts) -> u64 {
         let Paths { memoized_paths, contexts } = self;
         let calls = memoized_paths.take(|states, sum| {

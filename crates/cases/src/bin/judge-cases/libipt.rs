@@ -1,4 +1,4 @@
-//! What Intel's libipt sees.
+//! Decodes a case with Intel's libipt.
 
 use std::{fs, path::Path, process::Command};
 
@@ -6,7 +6,7 @@ use hodo_cases::{Assembly, Case, Trace};
 
 use crate::{Outcome, without_repetitions};
 
-/// The lines of libipt.
+/// The lines that libipt decodes.
 pub(crate) fn lines(
     libipt: &Path,
     case: &Case<'_>,

@@ -1,8 +1,8 @@
-//! Holds every case against decoders that we did not write: `judge-cases LIBIPT FOLDER [NAME]…`, where
-//! LIBIPT is `lab/judges/libipt.c`, compiled. `cargo judge cases` does it all.
+//! Checks every case against foreign decoders: `judge-cases LIBIPT FOLDER [NAME]…`, where LIBIPT is
+//! `lab/judges/libipt.c`, compiled. `cargo judge cases` runs all of it.
 //!
-//! What they see must be the same in the same order: instructions, errors, and events of libipt's, but no
-//! times. A case that a decoder sees otherwise must say so and why, and no other may.
+//! The instructions and errors must be the same in the same order, as must the events of libipt, but not the times. A
+//! case that a decoder decodes differently must state that and the reason, and no other case may.
 
 mod libipt;
 mod perf;
@@ -36,7 +36,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// How many cases are not as they say, for one of the decoders.
+/// Returns the number of wrong cases, over both decoders.
 fn judge_all(libipt: &Path, folder: &Path, names: &[String]) -> Outcome<usize> {
     let entries = fs::read_dir(folder)?.collect::<io::Result<Vec<_>>>()?;
     let mut paths: Vec<PathBuf> = entries.iter().map(|entry| entry.path()).collect();
@@ -55,7 +55,7 @@ fn judge_all(libipt: &Path, folder: &Path, names: &[String]) -> Outcome<usize> {
     Ok(tallies.iter().map(|tally| tally.wrong).sum())
 }
 
-/// Holds one case against both.
+/// Checks one case against both decoders.
 fn judge(libipt: &Path, name: &str, text: &str, tallies: &mut [Tally; 2]) -> Outcome<()> {
     let case = Case::parse(text)?;
     let assembly = assemble(&case.code)?;
@@ -70,19 +70,19 @@ fn judge(libipt: &Path, name: &str, text: &str, tallies: &mut [Tally; 2]) -> Out
         libipt::lines(libipt, &case, &assembly, &trace)?,
     );
     if perf::can_read(&assembly) {
-        // It is asked for no events.
+        // perf is not asked to print events.
         let instructions = without_repetitions(said.filter(|line| *line == "gap" || is_instruction(line)));
         of_perf.add(name, &case, instructions, perf::lines(&case, &assembly, &trace)?);
     }
     Ok(())
 }
 
-/// How often a decoder sees it as we do.
+/// Counts how often a decoder agrees with ours.
 struct Tally {
     decoder: &'static str,
     asked: usize,
     differ: usize,
-    /// Differences that a case does not state, or states but are none.
+    /// Differences that a case does not state, or states although there is none.
     wrong: usize,
 }
 
@@ -112,7 +112,7 @@ impl Tally {
     }
 }
 
-/// The first lines that are not the same.
+/// The first lines that differ.
 fn difference(decoder: &str, ours: &[String], theirs: &[String]) -> String {
     let same = ours.iter().zip(theirs).take_while(|(our, their)| our == their).count();
     let rest = |who: &str, lines: &[String]| {
@@ -125,7 +125,7 @@ fn is_instruction(line: &str) -> bool {
     u64::from_str_radix(line, 16).is_ok()
 }
 
-/// Our lines, with addresses instead of names, and without what the other decoder does not say.
+/// Our lines, with addresses instead of labels, and without what the other decoder does not report.
 fn ours(case: &Case<'_>, assembly: Assembly, trace: &Trace<'_>) -> Vec<String> {
     let lines = decode(&case.config, &Assembly { labels: Default::default(), ..assembly }, trace);
     let said = lines
@@ -140,9 +140,8 @@ fn ours(case: &Case<'_>, assembly: Assembly, trace: &Trace<'_>) -> Vec<String> {
     lines.map(str::to_owned).collect()
 }
 
-/// Without what each decoder says in its own way: that tracing is off where it was off before or where
-/// nothing is known, how many errors come one after the other, the mode where it was the same before, and
-/// whether a mode or that tracing is on comes first.
+/// Removes what each decoder reports in a different way: that tracing is off when it was already off or unknown, the
+/// number of consecutive errors, an unchanged mode, and the order of a mode and the start of tracing.
 pub(crate) fn without_repetitions<'a>(lines: impl Iterator<Item = &'a str>) -> Vec<String> {
     let mut kept: Vec<String> = Vec::new();
     let mut mode = "64-bit code";
@@ -163,8 +162,8 @@ pub(crate) fn without_repetitions<'a>(lines: impl Iterator<Item = &'a str>) -> V
     kept
 }
 
-/// Their lines without the instructions before an error that no packet proves: where we lose the flow,
-/// they went on over the code up to what they can't resolve.
+/// Their lines without unproven instructions before an error: at the point where we report a lost flow, they continue
+/// through the code to the first branch that they can't resolve.
 fn without_guesses(ours: &[String], theirs: Vec<String>) -> Vec<String> {
     let mut kept = Vec::new();
     for (index, line) in theirs.iter().enumerate() {

@@ -1,4 +1,4 @@
-//! What perf's decoder sees: of instructions and errors only, and of user code only.
+//! Decodes a case with perf, which reports only instructions and errors, and only of user code.
 
 use std::{fs, fs::File, io, path::Path, process::Command};
 
@@ -16,23 +16,23 @@ use crate::{Outcome, without_repetitions};
 
 const THREAD: Thread = Thread { pid: 77, tid: 77 };
 
-/// Where the code begins in its file.
+/// Offset of the code in its file.
 const CODE: u64 = 0x1000;
 
-/// What `timeout` ends with when the time is over.
+/// Exit status of `timeout` when the time is over.
 const TIMED_OUT: i32 = 124;
 
-/// Whether perf can be asked: of a kernel and of guests it wants more than code.
+/// Whether perf can decode the case: for a kernel and for guests it needs more than code.
 pub(crate) fn can_read(assembly: &Assembly) -> bool {
     assembly.sections.iter().all(|section| section.owner == Owner::Traced && section.range().end < 1 << 47)
 }
 
-/// perf's lines.
+/// The lines that perf decodes.
 pub(crate) fn lines(case: &Case<'_>, assembly: &Assembly, trace: &Trace<'_>) -> Outcome<Vec<String>> {
     let folder = tempfile::tempdir()?;
     let recording = folder.path().join("perf.data");
     write(case, assembly, trace, folder.path(), &recording)?;
-    // It may go round and round in a loop that needs no packet.
+    // perf may loop forever over code that needs no packet.
     let mut perf = Command::new("timeout");
     perf.args(["2", "perf", "script", "--itrace=i0nse", "-F", "ip", "-i"])
         .arg(recording)
@@ -92,7 +92,7 @@ fn tell(writer: &mut Writer<'_, File>, kind: SidebandKind<'_>) -> io::Result<()>
     writer.sideband(&Sideband { time: Some(Nanos(1)), cpu: None, thread: THREAD, guest: None, kind })
 }
 
-/// The settings of the event, as far as the packets tell which ones were on.
+/// The event's settings, as far as the packets show them.
 fn config(case: &Case<'_>) -> u64 {
     let has = |name: &str| case.packets.iter().any(|(_, line)| line.starts_with(name));
     let on = [
@@ -105,7 +105,7 @@ fn config(case: &Case<'_>) -> u64 {
     bits | u64::from(case.config.mtc_frequency.unwrap_or(0)) << intel_pt_config::MTC_PERIOD.trailing_zeros()
 }
 
-/// perf takes the mode of code from its file, so it is that of the first MODE.Exec.
+/// perf takes the mode of code from its file, so the file has the mode of the first MODE.Exec.
 fn is_64_bit(case: &Case<'_>) -> bool {
     let mode = case.packets.iter().find_map(|(_, line)| line.strip_prefix("MODE.Exec "));
     mode.is_none_or(|mode| mode.starts_with("64"))

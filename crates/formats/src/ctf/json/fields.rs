@@ -1,4 +1,4 @@
-//! Field classes: CTF2-SPEC-2.0 section 5.3.
+//! Parses field classes: CTF2-SPEC-2.0 section 5.3.
 
 use std::collections::HashMap;
 
@@ -11,9 +11,9 @@ use crate::events::schema::{
     Role, Scope, Structure, VariableInteger,
 };
 
-/// Classes that aliases may make by being used again and again.
+/// Limit on the number of classes created through aliases.
 const CLASSES: usize = 1 << 24;
-/// How deep classes may be nested, aliases resolved.
+/// Maximum nesting depth of classes, with aliases resolved.
 const DEEPEST: u32 = 256;
 
 /// Names of roles.
@@ -31,7 +31,7 @@ const ROLES: &[(&str, Role)] = &[
     ("event-record-class-id", Role::EventClassId),
 ];
 
-/// Names of the places where a location can begin.
+/// Names of the scopes in which a location can begin.
 const ORIGINS: &[(&str, Scope)] = &[
     ("packet-header", Scope::PacketHeader),
     ("packet-context", Scope::PacketContext),
@@ -50,7 +50,7 @@ const ENCODINGS: &[(&str, Encoding)] = &[
     ("utf-32le", Encoding::Utf32(ByteOrder::Little)),
 ];
 
-/// The thing with this name, in a list of them.
+/// Looks up a name in a list.
 fn named<T: Copy>(list: &[(&str, T)], node: &Node<'_>) -> Result<T, Wrong> {
     let name = node.string()?;
     let found = list.iter().find(|(known, _)| *known == name);
@@ -60,10 +60,10 @@ fn named<T: Copy>(list: &[(&str, T)], node: &Node<'_>) -> Result<T, Wrong> {
     })
 }
 
-/// Field classes with names.
+/// Named field classes.
 pub(super) struct Aliases {
     classes: HashMap<String, FieldClass>,
-    /// Classes that may yet be made.
+    /// Remaining number of classes to create.
     budget: usize,
     depth: u32,
 }
@@ -74,7 +74,7 @@ impl Default for Aliases {
     }
 }
 
-/// The deepest nesting within a class, and how many classes it has.
+/// The nesting depth and the number of classes within a class.
 fn extent(class: &FieldClass) -> (u32, usize) {
     let parts: Vec<&FieldClass> = match class {
         FieldClass::Structure(structure) => structure.members.iter().map(|member| &member.class).collect(),
@@ -90,12 +90,12 @@ fn extent(class: &FieldClass) -> (u32, usize) {
 }
 
 impl Aliases {
-    /// Gives a class a name; `false` where the name is taken.
+    /// Names a class. Returns `false` if the name is taken.
     pub(super) fn name(&mut self, name: &str, class: FieldClass) -> bool {
         self.classes.insert(name.to_owned(), class).is_none()
     }
 
-    /// A field class, or the name of one.
+    /// Parses a field class, or resolves the name of one.
     pub(super) fn class(&mut self, node: &Node<'_>) -> Result<FieldClass, Wrong> {
         if let Value::String(name) = node.value() {
             let known = self.classes.get(name);
@@ -165,7 +165,7 @@ impl Aliases {
     fn optional(&mut self, node: &Node<'_>) -> Result<Choice, Wrong> {
         let ranges = match node.get("selector-field-ranges") {
             Some(ranges) => range_set(&ranges)?,
-            // Of a Boolean selector.
+            // For a Boolean selector.
             None => vec![(1, i128::from(u64::MAX))],
         };
         let class = self.class(&node.required("field-class")?)?;
@@ -260,11 +260,11 @@ fn location(node: &Node<'_>) -> Result<Reference, Wrong> {
     };
     let path = node.required("path")?;
     let mut names: Vec<Option<String>> = path.list()?.iter().map(name).collect::<Result<_, _>>()?;
-    // What is around a field is a structure, and that is neither a length nor a selector.
+    // Trailing `null`s lead to a structure, which is neither a length nor a selector.
     let last = names.iter().rposition(Option::is_some);
     let last = last.ok_or_else(|| path.wrong("a name expected: that of a length or a selector"))?;
     names.truncate(last + 1);
-    // A `null` after a name leads back to where the name led from.
+    // A `null` after a name cancels that name.
     let mut normal: Vec<Option<String>> = Vec::new();
     for name in names {
         match (&name, normal.last()) {
@@ -275,7 +275,7 @@ fn location(node: &Node<'_>) -> Result<Reference, Wrong> {
     Ok(Reference::new(origin, normal))
 }
 
-/// The length in bits, of what has at most 64.
+/// Parses a length of 1 to 64 bits.
 fn size(node: &Node<'_>) -> Result<u32, Wrong> {
     let length = node.required("length")?;
     match length.unsigned()? {
@@ -300,7 +300,7 @@ fn integer(node: &Node<'_>, signed: bool) -> Result<Integer, Wrong> {
     })
 }
 
-/// A bit map is an integer whose flags are shown as its hexadecimal value.
+/// Parses a bit map: an integer in hexadecimal, without the names of its flags.
 fn bit_map(node: &Node<'_>) -> Result<Integer, Wrong> {
     labels(node, "flags")?;
     let mut integer = integer(node, false)?;

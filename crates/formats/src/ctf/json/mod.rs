@@ -1,4 +1,4 @@
-//! CTF 2 metadata: JSON fragments (CTF2-SPEC-2.0 section 5).
+//! Reads CTF 2 metadata: JSON fragments (CTF2-SPEC-2.0 section 5).
 //!
 //! ```text
 //! fragments ──serde_json──► values ──Node──► classes ──resolve──► TraceClass
@@ -20,7 +20,7 @@ use crate::events::schema::{
 use fields::Aliases;
 use node::{Node, Wrong};
 
-/// What a fragment begins with: RFC 7464.
+/// The first character of a fragment: RFC 7464.
 const RECORD_SEPARATOR: char = '\u{1e}';
 
 /// Reads CTF 2 metadata.
@@ -55,12 +55,12 @@ fn wrong(at: usize, reason: String) -> Error {
     Error { at: at as u64, kind: ErrorKind::Text { what: "CTF 2 metadata", reason } }
 }
 
-/// What was read so far.
+/// The state of the reader.
 #[derive(Default)]
 struct Reader {
     trace: TraceClass,
     aliases: Aliases,
-    /// Indices of clocks by their ids.
+    /// Clock indices by id.
     clocks: HashMap<String, usize>,
 }
 
@@ -118,7 +118,7 @@ impl Reader {
         self.trace.name = node.text("name")?.map(str::to_owned);
         self.trace.packet_header = self.structure(node, "packet-header-field-class")?;
         if self.trace.uuid.is_none() {
-            // LTTng's preamble has the UUID too; the unique id of others may be one.
+            // LTTng's preamble also contains the UUID. For other tracers, the unique id may be a UUID.
             self.trace.uuid = node.text("uid")?.and_then(super::uuid::parse);
         }
         for (name, value) in node.members("environment")? {
@@ -196,7 +196,7 @@ impl Reader {
     }
 }
 
-/// LTTng's level of importance, which is one of its attributes.
+/// LTTng's log level, an attribute.
 fn log_level(attributes: &Node<'_>) -> Option<i64> {
     let levels = ["lttng.org,2009", "babeltrace.org,2020"].iter();
     levels

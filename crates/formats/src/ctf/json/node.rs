@@ -1,8 +1,8 @@
-//! A JSON value that knows where it is.
+//! JSON values with their paths, for error messages.
 
 use serde_json::Value;
 
-/// What is wrong, and the JSON path of where.
+/// An error and the JSON path where it occurred.
 #[derive(Debug)]
 pub(super) struct Wrong {
     pub(super) path: String,
@@ -26,22 +26,22 @@ impl<'a> Node<'a> {
         self.value
     }
 
-    /// An error here.
+    /// Creates an error at this value.
     pub(super) fn wrong(&self, reason: impl Into<String>) -> Wrong {
         Wrong { path: self.path.clone(), reason: reason.into() }
     }
 
-    /// A member of an object, where it is there.
+    /// The member of an object, if it exists.
     pub(super) fn get(&self, name: &str) -> Option<Node<'a>> {
         Some(Node { value: self.value.get(name)?, path: format!("{}.{name}", self.path) })
     }
 
-    /// A member that must be there.
+    /// The member of an object, or an error.
     pub(super) fn required(&self, name: &str) -> Result<Node<'a>, Wrong> {
         self.get(name).ok_or_else(|| self.wrong(format!("`{name}` is missing")))
     }
 
-    /// The members of an object that may be missing, in order of their names.
+    /// The members of an optional object, by name.
     pub(super) fn members(&self, name: &str) -> Result<Vec<(&'a str, Node<'a>)>, Wrong> {
         let Some(node) = self.get(name) else { return Ok(Vec::new()) };
         let object = node.value.as_object().ok_or_else(|| node.wrong("an object expected"))?;
@@ -62,7 +62,7 @@ impl<'a> Node<'a> {
         self.value.as_str().ok_or_else(|| self.wrong("a string expected"))
     }
 
-    /// A string that may be missing.
+    /// An optional string.
     pub(super) fn text(&self, name: &str) -> Result<Option<&'a str>, Wrong> {
         self.get(name).map(|node| node.string()).transpose()
     }
@@ -76,7 +76,7 @@ impl<'a> Node<'a> {
         integer.ok_or_else(|| self.wrong("an integer expected"))
     }
 
-    /// Extensions change the format itself, and none are known.
+    /// Rejects extensions, which change the format; none are supported.
     pub(super) fn no_extensions(&self) -> Result<(), Wrong> {
         let named = self.members("extensions")?.into_iter().next();
         named.map_or(Ok(()), |(name, node)| {

@@ -1,12 +1,12 @@
-//! The protocol by which LTTng's relay daemon shows sessions that are being recorded ("LTTng live", version 2.4).
+//! The LTTng live protocol, version 2.4: reads sessions from LTTng's relay daemon while they are recorded.
 //!
 //! ```text
-//! Request ──encode──► bytes ──► relay daemon ──► bytes of a known number ──decode──► a reply, and how much follows
+//! Request ──encode──► bytes ──► relay daemon ──► fixed-size reply ──decode──► reply, and the size of the data after it
 //! ```
 //!
-//! All numbers are big-endian. A viewer connects, creates a viewer session, attaches to a session, and asks each
-//! stream for the index of its next packet, then for the packet. What a server claims is bounded before anybody
-//! makes room for it. Source: LTTng-tools, `doc/live-reading-protocol.txt` and `lttng-viewer-abi.h`.
+//! All numbers are big-endian. A viewer connects, creates a viewer session and attaches to a session. For each stream
+//! it requests the index of the next packet, then the packet. Sizes from the server are bounded before anything is
+//! allocated. Source: LTTng-tools, `doc/live-reading-protocol.txt` and `lttng-viewer-abi.h`.
 
 mod reply;
 
@@ -15,67 +15,67 @@ pub use reply::{
     PacketStatus, Reply, Session, SessionCount, SessionCreated, StreamInfo,
 };
 
-/// The version that is spoken.
+/// The protocol version.
 pub const VERSION: (u32, u32) = (2, 4);
-/// Where a relay daemon listens for viewers.
+/// The relay daemon's default port for viewers.
 pub const PORT: u16 = 5344;
-/// The longest packet or piece of metadata that is taken, in bytes: far more than any ring buffer has.
+/// The largest accepted packet or piece of metadata in bytes, far larger than any ring buffer.
 pub const LONGEST: u64 = 1 << 28;
-/// The most sessions or streams that are taken in a list.
+/// The largest accepted number of sessions or streams in a list.
 pub const MOST: u32 = 1 << 16;
 
-/// What a viewer asks for.
+/// A viewer's request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Request {
-    /// To speak version 2.4.
+    /// Connects with version 2.4.
     Connect,
-    /// The sessions that there are.
+    /// Lists the sessions.
     ListSessions,
-    /// A viewer session, to which sessions can be attached.
+    /// Creates a viewer session, to which sessions can be attached.
     CreateSession,
-    /// The streams of a session from their beginning on.
+    /// Attaches to a session, from the beginning of its streams.
     Attach {
-        /// Its id.
+        /// Session id.
         session: u64,
     },
-    /// What and where the next packet of a stream is.
+    /// Requests the index of a stream's next packet.
     NextIndex {
-        /// Its id.
+        /// Stream id.
         stream: u64,
     },
-    /// Bytes of a packet.
+    /// Requests a packet's bytes.
     Packet {
-        /// Id of its stream.
+        /// Stream id.
         stream: u64,
-        /// Where it begins in the daemon's file.
+        /// Offset in the daemon's file.
         offset: u64,
-        /// Its bytes.
+        /// Size in bytes.
         length: u32,
     },
-    /// What was added to metadata.
+    /// Requests new metadata.
     Metadata {
-        /// Id of the stream that holds it.
+        /// Id of the metadata stream.
         stream: u64,
     },
-    /// The streams that a session got meanwhile.
+    /// Requests a session's new streams.
     NewStreams {
-        /// Its id.
+        /// Session id.
         session: u64,
     },
-    /// No more of a session.
+    /// Detaches from a session.
     Detach {
-        /// Its id.
+        /// Session id.
         session: u64,
     },
 }
 
-/// A viewer that asks, rather than one that is notified.
+/// The connection type of a viewer that sends requests, rather than receiving notifications.
 const CLIENT_COMMAND: u32 = 1;
-/// From the beginning of what the daemon has.
+/// Seeks to the beginning of the daemon's data.
 const SEEK_BEGINNING: u32 = 1;
 
 impl Request {
-    /// Its bytes.
+    /// Encodes the request.
     pub fn encode(&self) -> Vec<u8> {
         let wide = |number: u64| number.to_be_bytes();
         let word = |number: u32| number.to_be_bytes();
@@ -101,7 +101,7 @@ impl Request {
     }
 }
 
-/// A server that says what it may not, or can't be asked.
+/// An invalid reply, or a request that the server cannot process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProtocolError(pub String);
 

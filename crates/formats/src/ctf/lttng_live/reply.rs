@@ -1,20 +1,20 @@
-//! What a relay daemon answers.
+//! Replies of a relay daemon.
 
 use super::{LONGEST, MOST, ProtocolError, VERSION};
 
-/// An answer of a known number of bytes.
+/// A reply of fixed size.
 pub trait Reply: Sized {
-    /// How many.
+    /// The size in bytes.
     const SIZE: usize;
 
-    /// What they say.
+    /// Decodes a reply.
     ///
     /// # Errors
-    /// What a daemon may not say.
+    /// An invalid reply.
     fn decode(bytes: &[u8]) -> Result<Self, ProtocolError>;
 }
 
-/// Reads numbers and text from an answer.
+/// Reads integers and text from a reply.
 struct Fields<'a>(&'a [u8]);
 
 impl<'a> Fields<'a> {
@@ -33,14 +33,14 @@ impl<'a> Fields<'a> {
         Ok(u64::from_be_bytes(self.take(8)?.try_into().unwrap_or_default()))
     }
 
-    /// Text up to its NUL, in a field of so many bytes.
+    /// Reads NUL-terminated text from a field of `size` bytes.
     fn text(&mut self, size: usize) -> Result<String, ProtocolError> {
         let field = self.take(size)?;
         let text = field.split(|&byte| byte == 0).next().unwrap_or_default();
         Ok(String::from_utf8_lossy(text).into_owned())
     }
 
-    /// A number of things in a list that follows.
+    /// Reads the bounded length of the list that follows.
     fn count(&mut self, what: &str) -> Result<u32, ProtocolError> {
         let count = self.word()?;
         match count <= MOST {
@@ -50,7 +50,7 @@ impl<'a> Fields<'a> {
     }
 }
 
-/// A length that somebody is to make room for.
+/// Checks a length against the limit before it is allocated.
 fn bounded(what: &str, length: u64) -> Result<u64, ProtocolError> {
     match length <= LONGEST {
         true => Ok(length),
@@ -58,10 +58,10 @@ fn bounded(what: &str, length: u64) -> Result<u64, ProtocolError> {
     }
 }
 
-/// A connection.
+/// The reply to [`Request::Connect`](super::Request::Connect).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Connected {
-    /// The version that the daemon speaks.
+    /// The daemon's version.
     pub version: (u32, u32),
 }
 
@@ -82,7 +82,7 @@ impl Reply for Connected {
     }
 }
 
-/// How many sessions follow.
+/// The number of sessions that follow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SessionCount(pub u32);
 
@@ -97,17 +97,17 @@ impl Reply for SessionCount {
 /// A session that is being recorded.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Session {
-    /// Its id.
+    /// The session id.
     pub id: u64,
-    /// Microseconds after which a buffer that is not full is sent; 0 where the session is not live.
+    /// Microseconds after which a partly filled buffer is sent; 0 if the session is not live.
     pub live_timer: u32,
-    /// Viewers that are attached.
+    /// Number of attached viewers.
     pub clients: u32,
-    /// How many streams it has.
+    /// Number of streams.
     pub streams: u32,
-    /// The machine that is traced.
+    /// The traced machine.
     pub host: String,
-    /// Its name.
+    /// The session's name.
     pub name: String,
 }
 
@@ -127,7 +127,7 @@ impl Reply for Session {
     }
 }
 
-/// A viewer session.
+/// The reply to [`Request::CreateSession`](super::Request::CreateSession).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SessionCreated;
 
@@ -142,7 +142,7 @@ impl Reply for SessionCreated {
     }
 }
 
-/// How many streams follow.
+/// The number of streams that follow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Attached(pub u32);
 
@@ -167,15 +167,15 @@ impl Reply for Attached {
 /// A stream of a session.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StreamInfo {
-    /// Its id, for requests.
+    /// The stream id, for requests.
     pub id: u64,
-    /// Which of the session's traces it belongs to.
+    /// Id of its trace in the session.
     pub trace: u64,
-    /// Whether it holds metadata.
+    /// Whether it contains metadata.
     pub is_metadata: bool,
     /// The folder of its trace.
     pub path: String,
-    /// Its channel.
+    /// The channel.
     pub channel: String,
 }
 
@@ -194,12 +194,12 @@ impl Reply for StreamInfo {
     }
 }
 
-/// What a session got.
+/// New streams of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NewStreams {
-    /// So many streams, which follow.
+    /// The number of new streams, which follow.
     Streams(u32),
-    /// Nothing, and it gets no more.
+    /// The session has ended.
     Ended,
 }
 
@@ -211,48 +211,48 @@ impl Reply for NewStreams {
         match fields.word()? {
             1 => fields.count("streams").map(NewStreams::Streams),
             2 => Ok(NewStreams::Streams(0)),
-            // A session that is not known any more has ended, too.
+            // A session that the daemon no longer knows has ended too.
             3 | 4 => Ok(NewStreams::Ended),
             status => Err(ProtocolError(format!("new streams with status {status}"))),
         }
     }
 }
 
-/// What comes next in a stream.
+/// The next item of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IndexStatus {
     /// A packet.
     Packet,
     /// Nothing yet.
     Retry,
-    /// Nothing any more.
+    /// The end of the stream.
     Ended,
-    /// Nothing before `end`.
+    /// No events before `end`.
     Inactive,
 }
 
 /// The index of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Index {
-    /// What comes next.
+    /// The next item.
     pub status: IndexStatus,
-    /// Where it begins in the daemon's file, in bytes.
+    /// Begin offset in the daemon's file, in bytes.
     pub offset: u64,
-    /// Bytes of the packet.
+    /// Size in bytes.
     pub length: u32,
-    /// When it begins, in cycles.
+    /// Begin time in cycles.
     pub begin: u64,
-    /// When it ends, in cycles.
+    /// End time in cycles.
     pub end: u64,
-    /// Id of the class of its stream.
+    /// Id of the stream class.
     pub stream_class: u64,
-    /// Metadata was added that the packet may need.
+    /// Whether there is new metadata, which the packet may need.
     pub new_metadata: bool,
-    /// The session got streams.
+    /// Whether the session has new streams.
     pub new_streams: bool,
 }
 
-/// Flags of an index and of a packet.
+/// Flags in the index and head of a packet.
 const NEW_METADATA: u32 = 1 << 0;
 const NEW_STREAMS: u32 = 1 << 1;
 
@@ -284,25 +284,25 @@ impl Reply for Index {
     }
 }
 
-/// What becomes of a packet that was asked for.
+/// The state of a requested packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PacketStatus {
-    /// So many bytes of it follow.
+    /// The number of bytes that follow.
     Bytes(u32),
-    /// Not now: first comes what the flags say.
+    /// Not available until what the flags announce is read.
     Later,
-    /// The daemon does not have it.
+    /// The daemon does not have the packet.
     Absent,
 }
 
-/// The head of a packet.
+/// The header of a packet reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PacketHead {
-    /// Whether it follows.
+    /// Whether the packet follows.
     pub status: PacketStatus,
-    /// Metadata was added that the packet may need.
+    /// Whether there is new metadata, which the packet may need.
     pub new_metadata: bool,
-    /// The session got streams.
+    /// Whether the session has new streams.
     pub new_streams: bool,
 }
 
@@ -324,16 +324,16 @@ impl Reply for PacketHead {
     }
 }
 
-/// Whether there is metadata.
+/// The state of the metadata.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MetadataStatus {
-    /// So many bytes of it follow.
+    /// The number of bytes that follow.
     Bytes(u32),
-    /// None that was not sent yet.
+    /// No new metadata.
     NoNew,
 }
 
-/// The head of metadata.
+/// The header of a metadata reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MetadataHead(pub MetadataStatus);
 

@@ -1,4 +1,4 @@
-//! Requests and replies, as bytes.
+//! Tests of encoded requests and replies.
 
 use super::*;
 
@@ -12,7 +12,7 @@ fn requests_have_a_length_a_command_and_their_arguments() {
     assert_eq!(Request::Connect.encode().len(), 16 + 20);
 }
 
-/// An index of these words, with its status and flags.
+/// An index reply with these words, status and flags.
 fn index(words: [u64; 7], status: u32, flags: u32) -> Result<Index, ProtocolError> {
     let words = words.iter().flat_map(|word| word.to_be_bytes());
     let bytes: Vec<u8> = words.chain([status, flags].iter().flat_map(|word| word.to_be_bytes())).collect();

@@ -1,4 +1,4 @@
-//! Blocks: what stands at the outermost level (CTF 1.8 section 7.2).
+//! Parses top-level blocks (CTF 1.8 section 7.2).
 
 use std::borrow::Cow;
 
@@ -14,14 +14,14 @@ use crate::events::schema::{
     ClockClass, Environment, EventClass, FieldClass, StreamClass, Structure, TraceClass, USUAL_FREQUENCY,
 };
 
-/// What stands on the right of `=` or `:=`.
+/// The right side of `=` or `:=`.
 enum Entry<'t> {
     Value(Value<'t>),
     Class(FieldClass),
 }
 
 impl<'t> Parser<'t> {
-    /// All of the metadata.
+    /// Parses all metadata.
     pub(super) fn metadata(&mut self) -> Result<TraceClass, Error> {
         let mut trace = TraceClass::default();
         let mut events = Vec::new();
@@ -64,7 +64,7 @@ impl<'t> Parser<'t> {
         Ok(trace)
     }
 
-    /// A type that gets a name, if one stands here.
+    /// Parses a named type, if one is next. Returns whether it was.
     pub(super) fn declaration(&mut self) -> Result<bool, Error> {
         let Kind::Word(word) = *self.peek() else { return Ok(false) };
         match word {
@@ -103,7 +103,7 @@ impl<'t> Parser<'t> {
         Ok(true)
     }
 
-    /// Within blocks, whether a type with a name is declared here: outside of structures only.
+    /// Whether a named type declaration follows within a block, which is possible only outside structures.
     fn stands_alone(&mut self) -> Result<bool, Error> {
         Ok(self.depth == 0 && matches!(self.peek_second()?, Kind::Word(_)))
     }
@@ -116,7 +116,7 @@ impl<'t> Parser<'t> {
         Ok(())
     }
 
-    /// A block, entry by entry.
+    /// Parses a block and passes each entry to `set`.
     fn block(
         &mut self,
         mut set: impl FnMut(&mut Self, &str, Entry<'t>) -> Result<(), Error>,
@@ -158,7 +158,7 @@ impl<'t> Parser<'t> {
                 "major" if parser.integer_of(&entry)? != 1 => {
                     return Err(parser.there("only CTF 1.8 is written in this language".to_owned()));
                 }
-                // The byte order is looked for before everything else.
+                // The byte order was found before parsing.
                 _ => {}
             }
             Ok(())
@@ -184,7 +184,7 @@ impl<'t> Parser<'t> {
     fn clock_class(&mut self) -> Result<ClockClass, Error> {
         let mut name = String::new();
         let mut description = String::new();
-        // CTF 1.8 section 8: the frequency is 1 GHz where it is not given.
+        // CTF 1.8 section 8: the default frequency is 1 GHz.
         let (mut frequency, mut seconds, mut cycles, mut absolute) = (USUAL_FREQUENCY, 0, 0, None);
         let mut has_uuid = false;
         self.block(|parser, key, entry| {
@@ -211,7 +211,7 @@ impl<'t> Parser<'t> {
         let cycles = CycleClock::new(frequency, seconds, cycles).ok_or_else(|| {
             self.there(format!("the clock `{name}` has a frequency of zero, or an offset beyond 64 bits"))
         })?;
-        // Of LTTng's clock, which has a UUID of the boot, babeltrace2 knows that it counts from 1970.
+        // babeltrace2 treats LTTng's clock, which has the boot's UUID, as counting from 1970.
         let unix = absolute.unwrap_or(has_uuid && name == "monotonic");
         Ok(ClockClass { name, description, cycles, unix })
     }
@@ -259,7 +259,7 @@ impl<'t> Parser<'t> {
     }
 }
 
-/// Entries of blocks.
+/// Conversions of block entries.
 impl Parser<'_> {
     fn structure_of(&self, entry: Entry<'_>) -> Result<Structure, Error> {
         match entry {

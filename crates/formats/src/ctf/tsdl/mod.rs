@@ -1,4 +1,4 @@
-//! TSDL, the language of CTF 1.8 metadata (CTF 1.8 section 7).
+//! Reads TSDL, the language of CTF 1.8 metadata (CTF 1.8 section 7).
 //!
 //! ```text
 //! text ──Lexer──► words ──Parser──► blocks and types ──roles──► ──resolve──► TraceClass
@@ -16,10 +16,10 @@ use crate::events::schema::{ByteOrder, TraceClass};
 use parser::Parser;
 use token::{Kind, Lexer};
 
-/// Reads TSDL. `packets` is the byte order of the packets that it came in, if it did.
+/// Reads TSDL. `packets` is the byte order of the metadata packets, if it came in packets.
 ///
 /// # Errors
-/// The line, with a mark below the place, and what was expected there.
+/// The line, marked at the position, and what was expected there.
 pub(super) fn read(text: &str, packets: Option<ByteOrder>) -> Result<TraceClass, Error> {
     let mut parser = Parser::new(text, byte_order(text).or(packets))?;
     let mut trace = parser.metadata()?;
@@ -29,12 +29,12 @@ pub(super) fn read(text: &str, packets: Option<ByteOrder>) -> Result<TraceClass,
     Ok(trace)
 }
 
-/// The byte order in the `trace` block, which types before that block depend on too.
+/// Finds the byte order in the `trace` block, on which types before that block depend too.
 fn byte_order(text: &str) -> Option<ByteOrder> {
     let mut lexer = Lexer::new(text);
     let mut depth = 0u64;
     let mut in_trace = false;
-    // The two words before, to recognise `byte_order = le`.
+    // The two preceding tokens, to recognise `byte_order = le`.
     let mut before = [Kind::End, Kind::End];
     loop {
         let kind = lexer.next_token().ok()?.kind;

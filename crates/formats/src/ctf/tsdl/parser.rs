@@ -1,4 +1,4 @@
-//! Words in hand, names in scope, errors with their line.
+//! The parser's state: tokens, scopes of names, and errors with their line.
 
 use std::{
     borrow::Cow,
@@ -9,14 +9,14 @@ use super::token::{Kind, Lexer, Token};
 use crate::error::{Error, ErrorKind};
 use crate::events::schema::{ByteOrder, Choice, FieldClass, Integer, Structure};
 
-/// How deep types may be nested.
+/// Maximum nesting depth of types.
 pub(super) const DEEPEST: u32 = 256;
-/// Types that metadata may make by using the same one again, beyond as many as it has bytes.
+/// Limit on the types created by repeated use, in addition to the size of the metadata in bytes.
 const TYPES: usize = 1 << 18;
-/// The most of a line that an error shows, in characters.
+/// Maximum number of characters of a line in an error.
 const SHOWN: usize = 100;
 
-/// Types with names, of one block.
+/// The named types of a block.
 #[derive(Default)]
 pub(super) struct Names {
     pub(super) aliases: HashMap<String, FieldClass>,
@@ -25,27 +25,27 @@ pub(super) struct Names {
     pub(super) enumerations: HashMap<String, Integer>,
 }
 
-/// Reads TSDL word by word.
+/// Parses TSDL token by token.
 pub(super) struct Parser<'t> {
     text: &'t str,
     lexer: Lexer<'t>,
-    /// The word in hand.
+    /// The current token.
     token: Token<'t>,
-    /// The word behind it, where a look at it was needed.
+    /// The next token, if it was peeked at.
     ahead: Option<Token<'t>>,
-    /// Where the last word that was taken began.
+    /// Offset of the last token taken.
     pub(super) last: usize,
     native: Option<ByteOrder>,
-    /// Innermost last.
+    /// The scopes, innermost last.
     pub(super) scopes: Vec<Names>,
     pub(super) depth: u32,
-    /// Integers by the text that declares them. Metadata declare thousands of fields in the same words.
+    /// A cache of integer types by source text. Metadata declares thousands of fields with the same text.
     pub(super) integers: HashMap<&'t str, Integer>,
-    /// Types that may yet be made.
+    /// Remaining number of types to create.
     budget: usize,
-    /// Numbers of the environment, which can be lengths.
+    /// Integers of the environment, which can be lengths.
     pub(super) environment: HashMap<String, i128>,
-    /// Attributes that CTF 1.8 does not have, by their type; and where each stands first.
+    /// Attributes unknown to CTF 1.8 by type, with the offset of the first occurrence.
     unknown: BTreeMap<&'static str, HashMap<&'t str, usize>>,
 }
 
@@ -77,12 +77,12 @@ impl<'t> Parser<'t> {
         self.lexer.next_token().map_err(|at| error(self.text, at, no_word(&self.text[at..])))
     }
 
-    /// Takes note of an attribute that a type does not have.
+    /// Records an unknown attribute of a type.
     pub(super) fn ignore(&mut self, kind: &'static str, name: &'t str) {
         self.unknown.entry(kind).or_default().entry(name).or_insert(self.last);
     }
 
-    /// What to say of the attributes that were ignored: a sentence for each type.
+    /// Sentences about ignored attributes, one per type.
     pub(super) fn ignored(&self) -> Vec<String> {
         let note = |(kind, names): (&&str, &HashMap<&str, usize>)| {
             let (name, at) = names.iter().min_by_key(|(_, at)| **at)?;
@@ -96,12 +96,12 @@ impl<'t> Parser<'t> {
         self.unknown.iter().filter_map(note).collect()
     }
 
-    /// The word in hand.
+    /// The current token.
     pub(super) fn peek(&self) -> &Kind<'t> {
         &self.token.kind
     }
 
-    /// The word behind the one in hand.
+    /// The token after the current one.
     pub(super) fn peek_second(&mut self) -> Result<&Kind<'t>, Error> {
         if self.ahead.is_none() {
             self.ahead = Some(self.lex()?);
@@ -109,7 +109,7 @@ impl<'t> Parser<'t> {
         Ok(self.ahead.as_ref().map_or(&Kind::End, |token| &token.kind))
     }
 
-    /// Takes the word in hand.
+    /// Takes the current token.
     pub(super) fn take(&mut self) -> Result<Kind<'t>, Error> {
         let next = match self.ahead.take() {
             Some(token) => token,
@@ -119,14 +119,14 @@ impl<'t> Parser<'t> {
         Ok(std::mem::replace(&mut self.token, next).kind)
     }
 
-    /// The text from the word in hand up to the next `}`, and where that is.
+    /// The text from the current token up to the next `}`, and the offset of that.
     pub(super) fn up_to_brace(&self) -> Option<(&'t str, usize)> {
         let text = &self.text[self.token.span.start..];
         let length = memchr::memchr(b'}', text.as_bytes())?;
         Some((&text[..length], self.token.span.start + length))
     }
 
-    /// Takes everything up to the `}` that is there, and that too.
+    /// Skips to the token after the `}` at this offset.
     pub(super) fn take_up_to(&mut self, brace: usize) -> Result<(), Error> {
         self.ahead = None;
         self.lexer.go_to(brace + 1);
@@ -135,7 +135,7 @@ impl<'t> Parser<'t> {
         Ok(())
     }
 
-    /// Takes a sign if it is in hand.
+    /// Takes a sign if it is the current token.
     #[inline]
     pub(super) fn take_if(&mut self, sign: &str) -> Result<bool, Error> {
         let there = matches!(self.peek(), Kind::Sign(found) if *found == sign);
@@ -145,12 +145,12 @@ impl<'t> Parser<'t> {
         Ok(there)
     }
 
-    /// Takes a sign that must be there.
+    /// Takes a sign, or fails.
     pub(super) fn expect(&mut self, sign: &str) -> Result<(), Error> {
         if self.take_if(sign)? { Ok(()) } else { Err(self.here(format!("`{sign}` expected"))) }
     }
 
-    /// Takes a name.
+    /// Takes a name, or fails.
     pub(super) fn word(&mut self) -> Result<&'t str, Error> {
         match self.peek() {
             Kind::Word(word) => {
@@ -162,12 +162,12 @@ impl<'t> Parser<'t> {
         }
     }
 
-    /// Whether this name is in hand.
+    /// Whether the current token is this name.
     pub(super) fn is_word(&self, word: &str) -> bool {
         matches!(self.peek(), Kind::Word(found) if *found == word)
     }
 
-    /// Names with points between them, and no blanks.
+    /// Takes a path of names joined by dots, and removes whitespace.
     pub(super) fn path(&mut self) -> Result<Cow<'t, str>, Error> {
         let mut path = Cow::Borrowed(self.word()?);
         while self.take_if(".")? {
@@ -176,13 +176,13 @@ impl<'t> Parser<'t> {
         Ok(path)
     }
 
-    /// The byte order of whatever names none.
+    /// The byte order of types without their own.
     pub(super) fn native(&self) -> Result<ByteOrder, Error> {
         self.native
             .ok_or_else(|| self.here("the `trace` block has no `byte_order`, which this needs".to_owned()))
     }
 
-    /// Pays for the copy of a type.
+    /// Charges the copy of a type to the budget.
     pub(super) fn pay(&mut self, class: &FieldClass) -> Result<(), Error> {
         let left = self.budget.checked_sub(weight(class));
         self.budget =
@@ -190,23 +190,23 @@ impl<'t> Parser<'t> {
         Ok(())
     }
 
-    /// An error at the word in hand.
+    /// Creates an error at the current token.
     pub(super) fn here(&self, reason: String) -> Error {
         error(self.text, self.token.span.start, &reason)
     }
 
-    /// An error at the word that was taken last.
+    /// Creates an error at the last token taken.
     pub(super) fn there(&self, reason: String) -> Error {
         error(self.text, self.last, &reason)
     }
 
-    /// An error of the metadata as a whole.
+    /// Creates an error about the metadata as a whole.
     pub(super) fn whole(&self, reason: String) -> Error {
         Error { at: 0, kind: ErrorKind::Text { what: "CTF metadata", reason } }
     }
 }
 
-/// How many classes a class has within it, and itself.
+/// The number of classes in a class, including itself.
 fn weight(class: &FieldClass) -> usize {
     let options = |choice: &Choice| choice.options.iter().map(|option| weight(&option.class)).sum::<usize>();
     1 + match class {
@@ -220,7 +220,7 @@ fn weight(class: &FieldClass) -> usize {
     }
 }
 
-/// What is wrong with text that no word of TSDL begins with.
+/// Explains why text does not begin with a token.
 fn no_word(text: &str) -> &'static str {
     let number = text.split(|c: char| !c.is_ascii_alphanumeric()).next().unwrap_or_default();
     match text.as_bytes() {
@@ -233,19 +233,19 @@ fn no_word(text: &str) -> &'static str {
     }
 }
 
-/// The number of the line that a place is in.
+/// The line number of an offset.
 fn line_of(text: &str, at: usize) -> usize {
     text[..at].matches('\n').count() + 1
 }
 
-/// An error with its line, and a mark below its place.
+/// Creates an error with its line, and a mark below its position.
 fn error(text: &str, at: usize, reason: &str) -> Error {
     let before = &text[..at];
     let number = line_of(text, at);
     let start = before.rfind('\n').map_or(0, |newline| newline + 1);
     let column = text[start..at].chars().count();
     let line = text[start..].lines().next().unwrap_or_default();
-    // A long line is shown around the place.
+    // Shows only the part of a long line around the position.
     let skipped = column.saturating_sub(SHOWN / 2);
     let shown: String =
         line.chars().skip(skipped).take(SHOWN).map(|c| if c.is_control() { ' ' } else { c }).collect();

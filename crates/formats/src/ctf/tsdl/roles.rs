@@ -1,8 +1,8 @@
-//! What the reserved names of CTF 1.8 mean (sections 5 and 6), as roles like those of CTF 2.
+//! Converts the reserved names of CTF 1.8 (sections 5 and 6) to CTF 2 roles.
 
 use crate::events::schema::{FieldClass, Integer, Length, Role, StreamClass, Structure, TraceClass};
 
-/// Gives fields with reserved names, and fields that are values of a clock, their roles.
+/// Assigns roles to fields with reserved names and to fields mapped to a clock.
 pub(super) fn settle(trace: &mut TraceClass) -> Result<(), String> {
     if let Some(header) = &mut trace.packet_header {
         packet_header(header);
@@ -27,7 +27,7 @@ fn packet_header(header: &mut Structure) {
     }
 }
 
-/// Whether it is sixteen bytes.
+/// Whether a class is an array of sixteen bytes.
 fn is_uuid(class: &FieldClass) -> bool {
     let FieldClass::Array(array) = class else { return false };
     let byte = |integer: &Integer| integer.meaning.size == 8 && integer.alignment == 8;
@@ -45,7 +45,7 @@ fn settle_stream(stream: &mut StreamClass, trace: &mut TraceClass) -> Result<(),
                 "content_size" => integer.roles.push(Role::PacketContentLength),
                 "events_discarded" => integer.roles.push(Role::DiscardedEvents),
                 "packet_seq_num" => integer.roles.push(Role::PacketSequenceNumber),
-                // It says when the packet ended, and must not move the clock at its beginning.
+                // This is the time of the packet's end and must not advance the clock at its beginning.
                 "timestamp_end" => clock.give(integer, true, Role::PacketEndTimestamp)?,
                 name => clock.give(integer, name == "timestamp_begin", Role::Timestamp)?,
             }
@@ -88,17 +88,17 @@ fn event_header(structure: &mut Structure, clock: &mut StreamClock<'_>) -> Resul
     Ok(())
 }
 
-/// The one clock of a stream.
+/// The single clock of a stream.
 struct StreamClock<'c> {
     trace: &'c mut TraceClass,
     found: Option<usize>,
-    /// Whether a field is called as times are, and might be a value of several clocks.
+    /// Whether a field has a timestamp's name but could belong to several clocks.
     is_ambiguous: bool,
 }
 
 impl StreamClock<'_> {
-    /// Gives an integer its role, if it is a value of a clock. One that is only called so is a value of the
-    /// trace's clock: of an implied one where the trace has none, and of no clock where it has several.
+    /// Assigns a role to an integer that is mapped to a clock. An integer with only the name of a timestamp belongs
+    /// to the trace's clock: an implied one if the trace has none, and no clock if it has several.
     fn give(&mut self, integer: &mut Integer, is_called_so: bool, role: Role) -> Result<(), String> {
         let index = match &integer.clock {
             Some(name) => {

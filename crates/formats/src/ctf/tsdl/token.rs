@@ -1,4 +1,4 @@
-//! The words of TSDL: CTF 1.8 section C.1, "Lexical grammar".
+//! The TSDL lexer: CTF 1.8 section C.1, "Lexical grammar".
 
 use std::ops::Range;
 
@@ -10,25 +10,25 @@ use winnow::{
     token::{any, literal, take, take_until, take_while},
 };
 
-/// A word, and where it stands.
+/// A token and its position.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Token<'t> {
-    /// What it is.
+    /// The kind.
     pub(super) kind: Kind<'t>,
-    /// Its bytes in the text.
+    /// Byte range in the text.
     pub(super) span: Range<usize>,
 }
 
-/// What a word is.
+/// The kind of a token.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Kind<'t> {
     /// A name or a keyword.
     Word(&'t str),
-    /// A number.
+    /// An integer.
     Integer(u64),
-    /// A text in quotes, its escapes resolved.
+    /// A string literal, with escapes resolved.
     Text(String),
-    /// A sign, such as `:=`.
+    /// A sign or operator, such as `:=`.
     Sign(&'static str),
     /// The end of the metadata.
     End,
@@ -36,7 +36,7 @@ pub(super) enum Kind<'t> {
 
 type Input<'t> = LocatingSlice<&'t str>;
 
-/// Takes one word after another from a text.
+/// Splits a text into tokens.
 pub(super) struct Lexer<'t> {
     text: &'t str,
     input: Input<'t>,
@@ -47,16 +47,16 @@ impl<'t> Lexer<'t> {
         Lexer { text, input: LocatingSlice::new(text) }
     }
 
-    /// Goes to an offset of the text.
+    /// Moves to an offset of the text.
     pub(super) fn go_to(&mut self, offset: usize) {
         self.input = LocatingSlice::new(self.text);
         self.input.next_slice(offset);
     }
 
-    /// The next word; the end again and again at the end.
+    /// Returns the next token; at the end, always the end token.
     ///
     /// # Errors
-    /// The offset of what is no word.
+    /// The offset of an invalid token.
     pub(super) fn next_token(&mut self) -> Result<Token<'t>, usize> {
         let left = |input: &Input<'_>| self.text.len() - input.len();
         blanks(&mut self.input).map_err(|_| left(&self.input))?;
@@ -69,7 +69,7 @@ impl<'t> Lexer<'t> {
     }
 }
 
-/// Blanks and comments.
+/// Skips whitespace and comments.
 fn blanks(input: &mut Input<'_>) -> ModalResult<()> {
     let block = (literal("/*"), take_until(0.., "*/"), literal("*/")).void();
     let line = (literal("//"), take_while(0.., |c| c != '\n')).void();
@@ -82,7 +82,8 @@ fn blanks(input: &mut Input<'_>) -> ModalResult<()> {
 }
 
 fn kind<'t>(input: &mut Input<'t>) -> ModalResult<Kind<'t>> {
-    // The first character tells: metadata have a hundred thousand words, and are read before anything else.
+    // Dispatches on the first character. Metadata has a hundred thousand tokens, and nothing else starts before it is
+    // read.
     if let Some(kind) = plain(input) {
         return Ok(kind);
     }
@@ -97,7 +98,7 @@ fn kind<'t>(input: &mut Input<'t>) -> ModalResult<Kind<'t>> {
     .parse_next(input)
 }
 
-/// The words that are most of all: decimal numbers without a suffix, and texts without escapes.
+/// Fast path for the most frequent tokens: decimal numbers without a suffix, and strings without escapes.
 fn plain<'t>(input: &mut Input<'t>) -> Option<Kind<'t>> {
     let mut rest = *input;
     let kind = match rest.as_bytes().first()? {
@@ -118,19 +119,19 @@ fn plain<'t>(input: &mut Input<'t>) -> Option<Kind<'t>> {
     Some(kind)
 }
 
-/// As many bytes of ASCII as are such.
+/// Takes the longest prefix of ASCII bytes that satisfy `is`.
 fn run<'t>(input: &mut Input<'t>, is: impl Fn(&u8) -> bool) -> &'t str {
     let length = input.bytes().position(|byte| !is(&byte)).unwrap_or(input.len());
     input.next_slice(length)
 }
 
-/// What begins with a letter or `_`.
+/// Takes a token that begins with a letter or `_`.
 fn word<'t>(input: &mut Input<'t>) -> ModalResult<&'t str> {
     Ok(run(input, |byte| byte.is_ascii_alphanumeric() || *byte == b'_'))
 }
 
 fn sign<'t>(input: &mut Input<'t>) -> ModalResult<Kind<'t>> {
-    // The longer ones first.
+    // Longest match first.
     let sign = match input.as_bytes() {
         [b'.', b'.', b'.', ..] => "...",
         [b':', b'=', ..] => ":=",
@@ -157,7 +158,7 @@ fn sign<'t>(input: &mut Input<'t>) -> ModalResult<Kind<'t>> {
     Ok(Kind::Sign(sign))
 }
 
-/// Decimal, hexadecimal, octal or binary, with C's suffixes.
+/// Parses a decimal, hexadecimal, octal or binary number with C suffixes.
 fn integer(input: &mut Input<'_>) -> ModalResult<u64> {
     let radix = |radix| move |digits: &str| u64::from_str_radix(digits, radix);
     let hexadecimal = preceded(alt(("0x", "0X")), hex_digit1.try_map(radix(16)));
@@ -173,7 +174,7 @@ fn integer(input: &mut Input<'_>) -> ModalResult<u64> {
     (number, suffix).map(|(value, _)| value).parse_next(input)
 }
 
-/// A text in double quotes.
+/// Parses a string in double quotes.
 fn text(input: &mut Input<'_>) -> ModalResult<String> {
     let part = alt((escape, any.verify(|&c| c != '"')));
     let parts = repeat(0.., part).fold(String::new, |mut text, part: char| {
@@ -183,13 +184,13 @@ fn text(input: &mut Input<'_>) -> ModalResult<String> {
     preceded(opt('L'), delimited('"', parts, '"')).parse_next(input)
 }
 
-/// A character in single quotes is a number.
+/// Parses a character literal, which is a number.
 fn character(input: &mut Input<'_>) -> ModalResult<u64> {
     let one = alt((escape, any.verify(|&c| c != '\'')));
     preceded(opt('L'), delimited('\'', one, '\'')).map(u64::from).parse_next(input)
 }
 
-/// An escape sequence of C.
+/// Parses a C escape sequence.
 fn escape(input: &mut Input<'_>) -> ModalResult<char> {
     let code = |radix| move |digits: &str| u32::from_str_radix(digits, radix).ok().and_then(char::from_u32);
     let hexadecimal = preceded('x', take_while(1..=2, AsChar::is_hex_digit)).verify_map(code(16));

@@ -1,4 +1,4 @@
-//! Types: CTF 1.8 sections 4 and 7.3.
+//! Parses types: CTF 1.8 sections 4 and 7.3.
 
 use std::{borrow::Cow, collections::HashMap};
 
@@ -14,14 +14,14 @@ use crate::events::schema::{
     Scope, Structure,
 };
 
-/// A value that is assigned.
+/// An assigned value.
 pub(super) enum Value<'t> {
     Integer(i128),
     Text(String),
     Path(Cow<'t, str>),
 }
 
-/// Scopes by the names that references give them: CTF 1.8 section 7.3.2.
+/// Scopes by their names in references: CTF 1.8 section 7.3.2.
 const SCOPES: &[(&[&str], Scope)] = &[
     (&["trace", "packet", "header"], Scope::PacketHeader),
     (&["stream", "packet", "context"], Scope::PacketContext),
@@ -31,7 +31,7 @@ const SCOPES: &[(&[&str], Scope)] = &[
     (&["event", "fields"], Scope::Payload),
 ];
 
-/// The byte order of this name.
+/// The byte order with this name.
 pub(super) fn byte_order(name: &str) -> Option<ByteOrder> {
     match name {
         "le" => Some(ByteOrder::Little),
@@ -40,17 +40,17 @@ pub(super) fn byte_order(name: &str) -> Option<ByteOrder> {
     }
 }
 
-/// One leading underscore is no part of a name: CTF 1.8 section 7.3.1.
+/// Removes one leading underscore, which is not part of the name: CTF 1.8 section 7.3.1.
 pub(super) fn shown(name: &str) -> &str {
     name.strip_prefix('_').unwrap_or(name)
 }
 
-/// The last of the names of a path.
+/// The last name of a path.
 fn last(path: &str) -> &str {
     path.rsplit('.').next().unwrap_or(path)
 }
 
-/// Arrays of a type, one in the other; the first length is the outermost.
+/// Nested arrays of a type; the first length is the outermost.
 fn of_lengths(class: FieldClass, lengths: Vec<Length>) -> FieldClass {
     lengths.into_iter().rev().fold(class, |element, length| match element {
         FieldClass::Integer(Integer { text: Some(encoding), alignment: 8, ref meaning, .. })
@@ -63,7 +63,7 @@ fn of_lengths(class: FieldClass, lengths: Vec<Length>) -> FieldClass {
 }
 
 impl<'t> Parser<'t> {
-    /// The value after a `=`.
+    /// Parses the value after `=`.
     pub(super) fn value(&mut self) -> Result<Value<'t>, Error> {
         let negative = self.take_if("-")?;
         if !negative {
@@ -85,7 +85,7 @@ impl<'t> Parser<'t> {
         }
     }
 
-    /// The attributes of a type between braces.
+    /// Parses the attributes of a type in braces, and passes each to `set`.
     fn attributes(
         &mut self,
         mut set: impl FnMut(&mut Self, &'t str, Value<'t>) -> Result<(), Error>,
@@ -101,7 +101,7 @@ impl<'t> Parser<'t> {
         Ok(())
     }
 
-    /// A type. Where a declarator follows, the last of several words is its name.
+    /// Parses a type. If a declarator follows, the last of several words is its name.
     pub(super) fn class(&mut self, declarator: bool) -> Result<FieldClass, Error> {
         self.depth += 1;
         if self.depth > DEEPEST {
@@ -110,7 +110,8 @@ impl<'t> Parser<'t> {
         while self.is_word("const") {
             self.take()?;
         }
-        // Types within types take stack, and structures are what nests: nothing else is in the way here.
+        // Recursion takes stack, and structures nest deepest, so this function keeps other types' variables off the
+        // stack.
         let class = match self.is_word("struct") {
             true => self.structure().map(FieldClass::Structure),
             false => self.other_class(declarator),
@@ -132,7 +133,7 @@ impl<'t> Parser<'t> {
         })
     }
 
-    /// The type of one or several words, such as `unsigned long`.
+    /// Parses a type name of one or several words, such as `unsigned long`.
     fn alias(&mut self, declarator: bool) -> Result<FieldClass, Error> {
         let mut name = self.word()?.to_owned();
         while matches!(self.peek(), Kind::Word(_)) {
@@ -158,7 +159,7 @@ impl<'t> Parser<'t> {
             return Ok(known);
         }
         let integer = self.new_integer()?;
-        // In a comment, a brace may stand that ends nothing.
+        // The `}` may have been in a comment.
         if self.last == brace {
             self.integers.insert(text, integer.clone());
         }
@@ -243,11 +244,11 @@ impl<'t> Parser<'t> {
                 Ok(())
             })?;
         }
-        // ASCII is UTF-8 too.
+        // ASCII is a subset of UTF-8.
         Ok(Encoding::Utf8)
     }
 
-    /// An optional name in front of a body.
+    /// Parses an optional name before a body.
     fn name(&mut self) -> Result<Option<String>, Error> {
         match self.peek() {
             Kind::Word(word) => {
@@ -347,7 +348,7 @@ impl<'t> Parser<'t> {
         Ok(known)
     }
 
-    /// A structure of these members, once its alignment is read.
+    /// Builds a structure of these members, after parsing its alignment.
     #[inline(never)]
     fn new_structure(&mut self, name: Option<String>, members: Vec<Member>) -> Result<Structure, Error> {
         let mut structure = Structure { members, minimum_alignment: 1 };
@@ -399,7 +400,7 @@ impl<'t> Parser<'t> {
         Ok(choice)
     }
 
-    /// Members or options between braces.
+    /// Parses members or options in braces.
     fn members(&mut self) -> Result<Vec<Member>, Error> {
         self.expect("{")?;
         self.scopes.push(Default::default());
@@ -415,14 +416,14 @@ impl<'t> Parser<'t> {
         Ok(members)
     }
 
-    /// The names of members of a type, and what stands behind each.
+    /// Parses the declarators of a type, and adds a member for each.
     #[inline(never)]
     fn declarators(&mut self, class: FieldClass, members: &mut Vec<Member>) -> Result<(), Error> {
         let mut class = Some(class);
         while let Some(own) = class {
             let raw_name = self.word()?.to_owned();
             let lengths = self.lengths()?;
-            // The last of several is mostly the only one.
+            // Usually there is only one declarator, so the last one takes the class without a copy.
             class = self.take_if(",")?.then(|| own.clone());
             let own = of_lengths(own, lengths);
             self.pay(&own)?;
@@ -431,12 +432,12 @@ impl<'t> Parser<'t> {
         self.expect(";")
     }
 
-    /// A type with the dimensions behind a name.
+    /// Applies the array dimensions after a name to a type.
     pub(super) fn declarator(&mut self, class: FieldClass) -> Result<FieldClass, Error> {
         Ok(of_lengths(class, self.lengths()?))
     }
 
-    /// The dimensions behind a name; the first is the outermost.
+    /// Parses the array dimensions after a name; the first is the outermost.
     fn lengths(&mut self) -> Result<Vec<Length>, Error> {
         let mut lengths = Vec::new();
         while self.take_if("[")? {
@@ -456,7 +457,7 @@ impl<'t> Parser<'t> {
         Ok(lengths)
     }
 
-    /// A length by its name: a field's, or that of a number of the environment.
+    /// Parses a length by name: a field's, or an integer of the environment.
     fn named_length(&mut self) -> Result<Length, Error> {
         let reference = self.reference()?;
         let [Some(scope), Some(entry)] = reference.path.as_slice() else {
@@ -472,7 +473,7 @@ impl<'t> Parser<'t> {
         })
     }
 
-    /// The field that a length or a selector is.
+    /// Parses a reference to the field of a length or a selector.
     fn reference(&mut self) -> Result<Reference, Error> {
         let path = self.path()?;
         let path: Vec<&str> = path.split('.').collect();
@@ -482,7 +483,7 @@ impl<'t> Parser<'t> {
     }
 }
 
-/// Attributes.
+/// Conversions of attribute values.
 impl Parser<'_> {
     fn size(&self, value: &Value<'_>) -> Result<u32, Error> {
         match value {

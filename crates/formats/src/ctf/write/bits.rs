@@ -1,12 +1,12 @@
-//! Integers written at any bit of a packet: what [`super::super::bits`] reads.
+//! Writes integers at any bit offset of a packet; the inverse of the reader's `bits` module.
 
 use crate::events::{bits, schema::ByteOrder};
 
-/// A packet that is being written.
+/// A packet under construction.
 #[derive(Debug, Default)]
 pub(super) struct BitWriter {
     bytes: Vec<u8>,
-    /// Where the next field may begin, in bits.
+    /// The earliest position of the next field, in bits.
     at: u64,
 }
 
@@ -19,7 +19,7 @@ impl BitWriter {
         &self.bytes
     }
 
-    /// Goes back, and forgets what was written behind.
+    /// Moves back, and discards everything after `at`.
     pub(super) fn cut(&mut self, at: u64) {
         self.at = at;
         self.bytes.truncate(at.div_ceil(8) as usize);
@@ -34,7 +34,7 @@ impl BitWriter {
         self.bytes.resize(self.at.div_ceil(8) as usize, 0);
     }
 
-    /// The lowest `size` bits of a value.
+    /// Appends the lowest `size` bits of a value.
     pub(super) fn put(&mut self, value: u64, size: u32, order: ByteOrder) {
         let start = self.at;
         self.at += u64::from(size);
@@ -42,7 +42,7 @@ impl BitWriter {
         self.put_at(start, value, size, order);
     }
 
-    /// Writes bits that lie within the packet, over what is there.
+    /// Overwrites bits within the packet.
     pub(super) fn put_at(&mut self, mut at: u64, value: u64, size: u32, order: ByteOrder) {
         let mut left = size;
         while left > 0 {
@@ -59,14 +59,14 @@ impl BitWriter {
         }
     }
 
-    /// Bytes, at the next byte.
+    /// Appends bytes, byte-aligned.
     pub(super) fn put_bytes(&mut self, bytes: &[u8]) {
         self.align(8);
         self.bytes.extend_from_slice(bytes);
         self.at += 8 * bytes.len() as u64;
     }
 
-    /// A LEB128 integer, at the next byte.
+    /// Appends a LEB128 integer, byte-aligned.
     pub(super) fn put_variable(&mut self, value: u64, signed: bool) {
         self.align(8);
         let mut bytes = Vec::with_capacity(10);

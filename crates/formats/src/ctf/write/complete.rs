@@ -1,5 +1,4 @@
-//! What packets need so that some of a stream's events can be written, and others read them: of which class of streams
-//! they are, their sizes, and when they begin and end.
+//! Adds the packet fields that readers of a subset of events need: stream class, sizes, begin and end times.
 
 use hodo_model::event::Meaning;
 
@@ -8,7 +7,7 @@ use crate::events::schema::{
     ClockClass, FieldClass, Integer, Member, Role, StreamClass, Structure, TraceClass,
 };
 
-/// The names of CTF 1.8 for roles of a packet's context.
+/// CTF 1.8 names for roles in a packet's context.
 const NAMES: &[(Role, &str)] = &[
     (Role::Timestamp, "timestamp_begin"),
     (Role::PacketEndTimestamp, "timestamp_end"),
@@ -16,14 +15,14 @@ const NAMES: &[(Role, &str)] = &[
     (Role::PacketTotalLength, "packet_size"),
 ];
 
-/// Adds to each stream's packets what they lack.
+/// Adds the missing packet fields to each stream class.
 pub(super) fn complete(trace: &mut TraceClass) -> Result<(), Unwritable> {
     complete_header(trace)?;
     let clocks = &trace.clocks;
     trace.streams.values_mut().try_for_each(|stream| complete_stream(stream, clocks))
 }
 
-/// babeltrace2 refuses ids of classes of streams that no packet names.
+/// babeltrace2 rejects stream class ids that no packet header contains.
 fn complete_header(trace: &mut TraceClass) -> Result<(), Unwritable> {
     const NAME: &str = "stream_id";
     let header =
@@ -46,7 +45,7 @@ fn complete_header(trace: &mut TraceClass) -> Result<(), Unwritable> {
 }
 
 fn complete_stream(stream: &mut StreamClass, clocks: &[ClockClass]) -> Result<(), Unwritable> {
-    // Of several classes, those that no header can name have no events.
+    // If headers cannot contain the class id, only class 0 has events.
     if stream.events.len() > 1 && !stream.tells_event_classes() {
         stream.events.retain(|event| event.id == 0);
     }
@@ -61,7 +60,7 @@ fn complete_stream(stream: &mut StreamClass, clocks: &[ClockClass]) -> Result<()
         let clock = clock.clone().filter(|_| is_time);
         let is_taken = context.members.iter().any(|member| member.name == name);
         match context.members.iter_mut().find(|member| has_role(&member.class, role)) {
-            // A time of fewer bits could not be told without the events that are left out.
+            // A shorter timestamp would depend on omitted events.
             Some(member) if role == Role::Timestamp => match &mut member.class {
                 FieldClass::Integer(integer) if integer.meaning.size == 64 => {}
                 FieldClass::Integer(integer) => {
@@ -69,7 +68,7 @@ fn complete_stream(stream: &mut StreamClass, clocks: &[ClockClass]) -> Result<()
                 }
                 class => *class = FieldClass::Integer(integer(role, clock)),
             },
-            // What is only known at the end has to have its place from the beginning.
+            // A value that is only known at the end needs fixed space from the beginning.
             Some(member) if matches!(member.class, FieldClass::VariableInteger(_)) => {
                 member.class = FieldClass::Integer(integer(role, clock));
             }
@@ -98,7 +97,7 @@ fn has_role(class: &FieldClass, role: Role) -> bool {
     }
 }
 
-/// An integer of 64 bits.
+/// A 64-bit integer.
 fn integer(role: Role, clock: Option<String>) -> Integer {
     let meaning = Meaning { size: 64, ..Meaning::default() };
     Integer { roles: vec![role], clock, ..Integer::plain(meaning) }

@@ -1,4 +1,4 @@
-//! What one version of CTF says and the other does not: names, and classes of fields.
+//! Converts names and field classes between CTF versions.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -10,7 +10,7 @@ use crate::events::schema::{
     TraceClass,
 };
 
-/// Words of TSDL that no field can be called.
+/// Reserved words of TSDL, which cannot be field names.
 const RESERVED: &[&str] = &[
     "align",
     "callsite",
@@ -42,7 +42,7 @@ const RESERVED: &[&str] = &[
     "_Imaginary",
 ];
 
-/// The names that CTF 1.8 has for roles.
+/// CTF 1.8 names for roles.
 const ROLE_NAMES: &[(Role, &str)] = &[
     (Role::PacketMagic, "magic"),
     (Role::StreamClassId, "stream_id"),
@@ -55,7 +55,7 @@ const ROLE_NAMES: &[(Role, &str)] = &[
     (Role::EventClassId, "id"),
 ];
 
-/// Makes a trace one that a version can express. Returns what became something else, and how often.
+/// Converts a trace to what a version can express. Returns the lossy conversions with their counts.
 pub(super) fn convert(trace: &mut TraceClass, version: Version) -> Result<BTreeMap<String, u64>, Unwritable> {
     let number = if version == Version::Ctf2 { 2 } else { 1 };
     if trace.version == number {
@@ -79,7 +79,7 @@ pub(super) fn convert(trace: &mut TraceClass, version: Version) -> Result<BTreeM
     Ok(converter.conversions)
 }
 
-/// Letters, digits and underscores.
+/// Replaces everything except letters, digits and underscores.
 fn identifier(name: &str) -> String {
     let mut text: String = name.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect();
     if text.starts_with(|c: char| c.is_ascii_digit()) || text.is_empty() {
@@ -88,13 +88,13 @@ fn identifier(name: &str) -> String {
     text
 }
 
-/// An identifier that is no word of TSDL.
+/// Makes an identifier that is no TSDL keyword.
 fn word(name: &str) -> String {
     let name = identifier(name);
     if RESERVED.contains(&name.as_str()) { format!("_{name}") } else { name }
 }
 
-/// A label that a selector needs, so that an option can be named by it.
+/// A label that a selector needs so that it can select an option.
 struct Needed {
     slot: Slot,
     label: Label,
@@ -103,7 +103,7 @@ struct Needed {
 
 struct Converter {
     version: Version,
-    /// The clock of the stream.
+    /// The stream's clock.
     clock: Option<String>,
     conversions: BTreeMap<String, u64>,
     labels: Vec<Needed>,
@@ -122,7 +122,7 @@ impl Converter {
         Ok(())
     }
 
-    /// A scope; `time` is what CTF 1.8 calls a value of the clock there.
+    /// Converts a scope. `time` is the CTF 1.8 name for a timestamp in it.
     fn root(
         &mut self,
         root: Option<&mut Structure>,
@@ -217,7 +217,7 @@ impl Converter {
         Ok(())
     }
 
-    /// Replaces what CTF 1.8 has nothing for with the nearest that it has.
+    /// Replaces classes that CTF 1.8 lacks with the closest it has.
     fn lower(&mut self, class: &mut FieldClass, place: &str) -> Result<(), Unwritable> {
         match class {
             FieldClass::Integer(integer) => {
@@ -264,7 +264,7 @@ impl Converter {
     }
 }
 
-/// A name behind an underscore.
+/// The part of an identifier after an underscore.
 fn identifier_tail(name: &str) -> String {
     name.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect()
 }
@@ -277,7 +277,7 @@ fn integer(meaning: Meaning, signed: bool) -> Integer {
     Integer { signed, ..Integer::plain(meaning) }
 }
 
-/// What CTF 1.8 has for an optional field: the field, or a structure without members.
+/// The CTF 1.8 equivalent of an optional field: a variant of the field and an empty structure.
 fn variant(choice: &Choice) -> Choice {
     let mut options = choice.options.clone();
     let mut missing = Vec::new();
@@ -293,7 +293,7 @@ fn variant(choice: &Choice) -> Choice {
     if from <= i128::from(u64::MAX) {
         missing.push((from, i128::from(u64::MAX)));
     }
-    // A selector has the values of its sign only.
+    // Clamps to the range of the selector's sign.
     let (least, most) = match choice.selector.signed {
         true => (i128::from(i64::MIN), i128::from(i64::MAX)),
         false => (0, i128::from(u64::MAX)),
@@ -324,7 +324,7 @@ fn role_name(class: &FieldClass, time: Option<&'static str>) -> Option<&'static 
     roles.iter().find_map(name)
 }
 
-/// Gives a selector a label for the values that select an option.
+/// Adds a label to a selector for the values that select an option.
 fn label_selector(trace: &mut TraceClass, needed: &Needed) -> Result<(), Unwritable> {
     let mut integers = Vec::new();
     let streams = trace.streams.values_mut().flat_map(|stream| {

@@ -1,4 +1,4 @@
-//! Fields as they are told, written as their classes say.
+//! Encodes fields from a sink according to their classes.
 
 use hodo_model::event::{Compound, FieldSink, Meaning, Name};
 
@@ -11,7 +11,7 @@ use crate::events::{
     steps::within,
 };
 
-/// The values of fields with roles, by role; what has none is written as it is told.
+/// Values of fields with roles. Other fields are encoded from the sink.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct RoleValues {
     values: [Option<u64>; Role::MetadataUuid as usize + 1],
@@ -32,7 +32,7 @@ impl RoleValues {
     }
 }
 
-/// Where an integer with a role was written.
+/// Position of an integer with a role.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Place {
     pub(super) role: Role,
@@ -57,25 +57,25 @@ fn mask(size: u32) -> u64 {
     u64::MAX >> (64 - size)
 }
 
-/// What is open, from the outside in.
+/// An open compound; the stack of frames is outermost first.
 enum Frame<'t> {
-    /// Members of a scope, those with roles are not told.
+    /// Members of a scope. Those with roles do not reach the sink.
     Root(std::slice::Iter<'t, Member>),
     Members(std::slice::Iter<'t, Member>),
     Elements(&'t FieldClass, u64),
     Option(Option<&'t FieldClass>),
 }
 
-/// Writes a scope.
+/// Encodes a scope.
 pub(super) struct Encoder<'t, 'e> {
     out: &'e mut BitWriter,
-    /// What lengths and selectors depend on, by slot.
+    /// Values of lengths and selectors, by slot.
     slots: &'e mut [u64],
     roles: &'e RoleValues,
     frames: Vec<Frame<'t>>,
-    /// Where fields with roles were written.
+    /// Positions of fields with roles.
     pub(super) places: Vec<Place>,
-    /// What did not fit, and its name.
+    /// The name of the first field that cannot be encoded, and the reason.
     trouble: Option<(String, &'static str)>,
 }
 
@@ -83,7 +83,7 @@ const UNEXPECTED: &str = "what the trace has is no value of its class";
 const OTHER_LENGTH: &str = "its length is not what the field says that it depends on";
 
 impl<'t, 'e> Encoder<'t, 'e> {
-    /// At the beginning of a scope.
+    /// Creates an encoder at the beginning of a scope.
     pub(super) fn new(
         structure: &'t Structure,
         out: &'e mut BitWriter,
@@ -97,7 +97,7 @@ impl<'t, 'e> Encoder<'t, 'e> {
         encoder
     }
 
-    /// After the last field; the name of what could not be written, and why.
+    /// Ends the scope. The error is the field that could not be encoded, and the reason.
     pub(super) fn finish(mut self) -> Result<Vec<Place>, (String, &'static str)> {
         let is_whole = matches!(self.frames.as_slice(), [Frame::Root(left)] if left.len() == 0);
         if !is_whole && self.trouble.is_none() {
@@ -115,7 +115,7 @@ impl<'t, 'e> Encoder<'t, 'e> {
         self.trouble.get_or_insert((name, reason));
     }
 
-    /// Writes those members of a scope that only the reader needs, up to the next one that is told.
+    /// Writes members with roles, up to the next one that comes through the sink.
     fn untold(&mut self) {
         while let [Frame::Root(members)] = self.frames.as_mut_slice() {
             let Some(member) = members.as_slice().first() else { return };
@@ -139,7 +139,7 @@ impl<'t, 'e> Encoder<'t, 'e> {
         }
     }
 
-    /// The class of the field that is told, if one is expected.
+    /// The class of the next field, if one is expected.
     fn expected(&mut self) -> Option<&'t FieldClass> {
         match self.frames.last_mut()? {
             Frame::Root(members) | Frame::Members(members) => members.next().map(|member| &member.class),
@@ -151,7 +151,7 @@ impl<'t, 'e> Encoder<'t, 'e> {
         }
     }
 
-    /// The class of a field that is there: optional ones are told like others.
+    /// The class of a field that is present. The sink receives an optional field like any other.
     fn present(&mut self) -> Option<&'t FieldClass> {
         match self.expected()? {
             FieldClass::Optional(choice) => choice.options.first().map(|option| &option.class),
@@ -159,7 +159,7 @@ impl<'t, 'e> Encoder<'t, 'e> {
         }
     }
 
-    /// The class of a value. Where CTF 1.8 has a variant for an optional field, that is not told either.
+    /// The class of a value. A CTF 1.8 variant that replaces an optional field does not reach the sink either.
     fn value(&mut self) -> Option<&'t FieldClass> {
         match self.present()? {
             FieldClass::Variant(choice) => choice.options.first().map(|option| &option.class),
@@ -238,7 +238,7 @@ impl<'t, 'e> Encoder<'t, 'e> {
         match usize::try_from(count).ok().and_then(|count| count.checked_sub(bytes.len())) {
             Some(padding) if padding == 0 || padded => {
                 self.out.put_bytes(bytes);
-                // No more than the trace itself had there.
+                // The padding is bounded: the source had the same length.
                 self.out.put_bytes(&vec![0; padding]);
             }
             _ => self.fail(name, OTHER_LENGTH),
@@ -285,7 +285,7 @@ impl<'t> FieldSink for Encoder<'t, '_> {
     fn blob(&mut self, name: Name<'_>, bytes: &[u8]) {
         match self.value() {
             Some(FieldClass::Blob(length, _)) => self.bytes(name, length, bytes, false),
-            // What CTF 1.8 has for it.
+            // CTF 1.8 has an array in place of a blob.
             Some(FieldClass::Array(array)) => self.bytes(name, &array.length, bytes, false),
             _ => self.fail(name, UNEXPECTED),
         }
@@ -328,7 +328,7 @@ impl<'t> FieldSink for Encoder<'t, '_> {
     }
 }
 
-/// Text in an encoding.
+/// Converts text to an encoding.
 fn encoded(text: &[u8], encoding: Encoding) -> Vec<u8> {
     let wide =
         |order: ByteOrder, big: Vec<u8>, little: Vec<u8>| if order == ByteOrder::Big { big } else { little };
@@ -348,7 +348,7 @@ fn encoded(text: &[u8], encoding: Encoding) -> Vec<u8> {
     }
 }
 
-/// An IEEE 754 binary16 number from one that was read as such, which is exact.
+/// Converts to an IEEE 754 binary16 number. Exact, as the value was read from one.
 fn half(value: f64) -> u16 {
     let sign = if value.is_sign_negative() { 1 << 15 } else { 0 };
     let magnitude = value.abs();

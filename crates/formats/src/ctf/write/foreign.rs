@@ -1,8 +1,8 @@
-//! Events of ftrace and perf as CTF has them: with headers, and each field behind the one before.
+//! Converts events of ftrace and perf to CTF, with event headers and fields in sequence.
 //!
 //! ```text
-//! format files' classes ──arrange──► classes of CTF: no padding, texts as strings, lengths before what is as long
-//! fields as they are told ──Arranged──► the same in that order ──► Encoder
+//! classes from format files ──arrange──► CTF classes: no padding, strings for texts, lengths before their arrays
+//! fields from the sink ──Arranged──► the same fields in that order ──► Encoder
 //! ```
 
 use std::collections::BTreeMap;
@@ -18,15 +18,15 @@ use crate::events::{
     },
 };
 
-/// Bits of a length; an event of any tracer is far smaller.
+/// Bits of a length; events of any tracer are far smaller.
 const LENGTH_BITS: u32 = 32;
-/// Bits of the time in an event's header; where more passes between two events, a packet begins.
+/// Bits of the timestamp in event headers. A longer interval between two events starts a new packet.
 const TIME_BITS: u32 = 32;
 
-/// Members of the contexts of a stream's events that became those of the context of the stream, by its class.
+/// Members of event contexts that moved to the stream's context, by stream class.
 pub(super) type Lifted = BTreeMap<u64, Vec<Member>>;
 
-/// Makes the classes of a trace that is no CTF ones of CTF.
+/// Converts the classes of a trace of another format to CTF.
 pub(super) fn arrange(trace: &mut TraceClass) -> Lifted {
     let mut slots = trace.slots;
     let lifted = trace.streams.values_mut().map(|stream| (stream.id, lift_context(stream))).collect();
@@ -57,8 +57,8 @@ pub(super) fn arrange(trace: &mut TraceClass) -> Lifted {
     lifted
 }
 
-/// Makes what the contexts of all events have that of the stream; which members that are. babeltrace2 2.0 does not read
-/// arrays in the context of an event (it resolves that of the stream twice instead).
+/// Moves members shared by all event contexts to the stream's context, and returns them. babeltrace2 2.0 cannot read
+/// arrays in an event context (it resolves that of the stream twice instead).
 fn lift_context(stream: &mut StreamClass) -> Vec<Member> {
     let contexts: Option<Vec<&Structure>> =
         stream.events.iter().map(|event| event.specific_context.as_ref()).collect();
@@ -75,7 +75,7 @@ fn lift_context(stream: &mut StreamClass) -> Vec<Member> {
     lifted
 }
 
-/// Whether its streams have numbers: the CPUs.
+/// Whether streams have numbers: the CPUs.
 fn has_numbers(stream: &StreamClass) -> bool {
     let members = stream.packet_context.iter().flat_map(|context| &context.members);
     members.into_iter().any(
@@ -86,7 +86,7 @@ fn has_numbers(stream: &StreamClass) -> bool {
 fn arrange_members(root: &mut Structure, slots: &mut Slot) {
     for member in std::mem::take(&mut root.members) {
         let class = match &member.class {
-            // The header has the number of the class.
+            // The header contains the class id.
             _ if is_class_id(&member.class) => continue,
             FieldClass::ForeignField(foreign) => match &**foreign {
                 ForeignField::Padding(_) => continue,
@@ -99,7 +99,7 @@ fn arrange_members(root: &mut Structure, slots: &mut Slot) {
                         .map_or(FieldClass::String(Encoding::Utf8), |of| several(of, *slots))
                 }
             },
-            // Only what is never negative can be a length.
+            // A length must be unsigned.
             FieldClass::Integer(integer) if integer.slot.is_some() => {
                 FieldClass::Integer(Integer { signed: false, ..integer.clone() })
             }
@@ -117,7 +117,7 @@ fn is_class_id(class: &FieldClass) -> bool {
     matches!(class, FieldClass::Integer(integer) if integer.roles == [Role::EventClassId])
 }
 
-/// What an array consists of, if CTF has its length in another field.
+/// The elements of an array whose length is a separate field in CTF.
 fn elements(class: &FieldClass) -> Option<Elements> {
     let FieldClass::ForeignField(foreign) = class else { return None };
     let elements = match &**foreign {
@@ -131,7 +131,7 @@ fn elements(class: &FieldClass) -> Option<Elements> {
     (elements != Elements::Text).then_some(elements)
 }
 
-/// The field with the length of another, called as LTTng calls it.
+/// The length field of a member, with LTTng's name for it.
 fn length_of(of: &Member, slot: Slot) -> Option<Member> {
     elements(&of.class)?;
     let meaning = Meaning { size: LENGTH_BITS, ..Meaning::default() };
@@ -139,7 +139,7 @@ fn length_of(of: &Member, slot: Slot) -> Option<Member> {
     Some(member(&format!("_{}_length", of.name), FieldClass::Integer(length)))
 }
 
-/// As many elements as the integer says that is kept in a slot.
+/// A class of as many elements as the integer in a slot.
 fn several(elements: Elements, slot: Slot) -> FieldClass {
     let length = Length::Dynamic(Reference { slot, ..Reference::new(None, Vec::new()) });
     match elements {
@@ -164,23 +164,23 @@ fn integer(size: u32, role: Option<Role>) -> FieldClass {
     FieldClass::Integer(Integer { roles: role.into_iter().collect(), ..Integer::plain(meaning) })
 }
 
-/// Takes the fields of a scope of ftrace or perf, and tells an encoder what CTF has for them.
+/// Receives the fields of a scope of ftrace or perf, and passes them to an encoder as CTF arranges them.
 pub(super) struct Arranged<'s, 't, 'e> {
     encoder: Encoder<'t, 'e>,
-    /// The fields that are yet to be told.
+    /// Members not passed on yet.
     left: std::slice::Iter<'s, Member>,
-    /// Which of them are written.
+    /// Selects the members to write.
     wants: &'s dyn Fn(&Member) -> bool,
-    /// Whether the field that is told is not.
+    /// Whether the current field is skipped.
     is_left_out: bool,
-    /// Compounds that are open.
+    /// Number of open compounds.
     depth: u32,
-    /// The elements of an array whose length is known at its end; and what they are.
+    /// An array whose length is known at its end: element class and elements so far.
     array: Option<(Integer, Vec<u64>)>,
 }
 
 impl<'s, 't, 'e> Arranged<'s, 't, 'e> {
-    /// At the beginning of a scope of which the format says this, and of which some members are written.
+    /// Starts a scope. `source` is its structure in the source format.
     pub(super) fn new(
         encoder: Encoder<'t, 'e>,
         source: &'s Structure,
@@ -190,13 +190,13 @@ impl<'s, 't, 'e> Arranged<'s, 't, 'e> {
         Arranged { encoder, left, wants, is_left_out: false, depth: 0, array: None }
     }
 
-    /// After the last field: as [`Encoder::finish`].
+    /// Ends the scope; see [`Encoder::finish`].
     pub(super) fn finish(mut self) -> Result<Vec<Place>, (String, &'static str)> {
         self.reach(None);
         self.encoder.finish()
     }
 
-    /// Goes to the field that is told, or to the end. Names that numbers do not have are empty.
+    /// Moves to the named field, or to the end. Writes empty text for missing names of numbers.
     fn reach(&mut self, name: Option<Name<'_>>) -> Option<&'s Member> {
         loop {
             let member = self.left.next()?;
@@ -218,8 +218,8 @@ impl<'s, 't, 'e> Arranged<'s, 't, 'e> {
         }
     }
 
-    /// A field is told. If it is written, the encoder to write it with; and if CTF has its length in another field,
-    /// what it consists of.
+    /// Starts a field. Returns `None` if it is skipped; otherwise the encoder, and the elements if CTF has the length
+    /// in a separate field.
     fn field(&mut self, name: Name<'_>) -> Option<(&mut Encoder<'t, 'e>, Option<Elements>)> {
         let mut of = None;
         if self.depth == 0 {
@@ -268,7 +268,7 @@ impl FieldSink for Arranged<'_, '_, '_> {
 
     fn text(&mut self, name: Name<'_>, text: &[u8]) {
         if let Some((encoder, _)) = self.field(name) {
-            // What numbers are called comes from lists, which may hold any bytes.
+            // Names of numbers come from lists, which may contain any bytes.
             encoder.text(name, text.split(|&byte| byte == 0).next().unwrap_or_default());
         }
     }

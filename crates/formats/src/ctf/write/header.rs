@@ -1,4 +1,4 @@
-//! The headers of events, made anew: which class, and when.
+//! Writes event headers: class id and timestamp.
 
 use hodo_model::event::{Compound, FieldSink, Meaning, Name};
 
@@ -10,12 +10,12 @@ use crate::events::{
     steps::within,
 };
 
-/// Why a header can't be written.
+/// Why a header cannot be written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum HeaderTrouble {
-    /// The time is too far from the clock for the bits that it has there.
+    /// The header's timestamp has too few bits for the distance from the clock.
     Time,
-    /// Something else, forever.
+    /// A permanent reason.
     Never(String),
 }
 
@@ -24,16 +24,16 @@ pub(super) struct HeaderWriter<'e> {
     pub(super) out: &'e mut BitWriter,
     pub(super) slots: &'e mut [u64],
     pub(super) id: u64,
-    /// The clock at the event, and before it.
+    /// The clock at the event, then the clock before it.
     pub(super) cycles: Option<u64>,
     pub(super) clock: u64,
-    /// Only with a time of 64 bits.
+    /// Whether to require a 64-bit timestamp.
     pub(super) full: bool,
-    /// Integers of the header that was read, by name.
+    /// Other integers of the source header, by name.
     pub(super) others: &'e [(String, u64)],
 }
 
-/// Whether a header has integers that are neither ids nor times.
+/// Whether a header has integers other than ids and timestamps.
 pub(super) fn has_others(structure: &Structure) -> bool {
     structure.members.iter().any(|member| is_other(&member.class))
 }
@@ -55,7 +55,7 @@ fn is_other(class: &FieldClass) -> bool {
 pub(super) struct Others(pub(super) Vec<(String, u64)>);
 
 impl HeaderWriter<'_> {
-    /// Writes a header, after which the clock stands at the event's time.
+    /// Writes a header that advances the clock to the event's time.
     pub(super) fn write(mut self, structure: &Structure) -> Result<(), HeaderTrouble> {
         let time = self.structure(structure)?;
         match (self.cycles, time) {
@@ -67,7 +67,7 @@ impl HeaderWriter<'_> {
         }
     }
 
-    /// The value that the clock moves to, and its size.
+    /// Writes a structure. Returns the timestamp and its size in bits.
     fn structure(&mut self, structure: &Structure) -> Result<Option<(u64, u32)>, HeaderTrouble> {
         self.out.align(structure.minimum_alignment);
         let mut time = None;
@@ -131,7 +131,7 @@ impl HeaderWriter<'_> {
             .ok_or_else(|| never(name, "the header that was read has no such integer"))
     }
 
-    /// What stands for the id: itself, or what selects the option that has it.
+    /// The value for the id field: the id, or a value that selects the option with the id.
     fn id(&self, slot: Option<Slot>, size: u32, around: &Structure) -> Option<u64> {
         let fits = size >= 64 || self.id >> size == 0;
         let choices = around.members.iter().filter_map(|member| match &member.class {
@@ -169,7 +169,7 @@ fn never(name: &str, reason: &str) -> HeaderTrouble {
     HeaderTrouble::Never(format!("`{name}`: {reason}"))
 }
 
-/// Whether some integer within is such.
+/// Whether a class contains an integer for which `is` holds.
 fn any_integer(class: &FieldClass, is: &dyn Fn(&Integer) -> bool) -> bool {
     match class {
         FieldClass::Integer(integer) => is(integer),

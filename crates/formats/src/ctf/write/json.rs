@@ -1,4 +1,4 @@
-//! Metadata of CTF 2: JSON fragments (CTF2-SPEC-2.0 section 5).
+//! Writes CTF 2 metadata: JSON fragments (CTF2-SPEC-2.0 section 5).
 
 use hodo_model::event::{Base, Meaning};
 use serde_json::{Map, Value, json};
@@ -8,7 +8,7 @@ use crate::events::schema::{
     Reference, Role, Scope, StreamClass, Structure, TraceClass, VariableInteger,
 };
 
-/// The metadata of a trace.
+/// Formats the metadata of a trace.
 pub(super) fn metadata(trace: &TraceClass) -> String {
     let mut out = String::new();
     let mut fragment = |value: Value| out += &format!("\u{1e}{value}\n");
@@ -52,7 +52,7 @@ fn trace_class(trace: &TraceClass) -> Value {
     object
 }
 
-/// An integer; those of metadata have at most 64 bits.
+/// Formats an integer; those in metadata have at most 64 bits.
 fn number(integer: i128) -> Value {
     i64::try_from(integer)
         .map(Value::from)
@@ -67,7 +67,7 @@ fn clock_id(index: usize) -> String {
 fn clock_class(index: usize, clock: &ClockClass) -> Value {
     let (seconds, cycles) = clock.cycles.offset();
     let frequency = i128::from(clock.cycles.frequency());
-    // CTF 2 has less than a second of cycles beside the seconds.
+    // CTF 2 requires the cycles to be less than a second.
     let seconds = i128::from(seconds) + cycles.div_euclid(frequency);
     let mut object = json!({
         "type": "clock-class", "id": clock_id(index), "name": clock.name,
@@ -198,7 +198,7 @@ fn ranges(ranges: impl Iterator<Item = (i128, i128)>) -> Value {
     ranges.map(|(from, to)| json!([number(from), number(to)])).collect()
 }
 
-/// What integers of both kinds have.
+/// Sets the properties that fixed and variable-length integers share.
 fn set_meaning(object: &mut Value, meaning: &Meaning, roles: &[Role]) {
     let base = match meaning.base {
         Base::Decimal => 10,
@@ -264,7 +264,7 @@ fn optional(choice: &Choice) -> Value {
     let mut object = json!({"type": "optional", "selector-field-location": location(&choice.selector)});
     if let Some(option) = choice.options.first() {
         object["field-class"] = class(&option.class);
-        // A Boolean selector has no ranges, and is read as this one.
+        // A Boolean selector has no ranges; the reader represents it by this range.
         if option.ranges != [(1, i128::from(u64::MAX))] {
             object["selector-field-ranges"] = ranges(option.ranges.iter().copied());
         }

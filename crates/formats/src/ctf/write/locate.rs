@@ -1,4 +1,4 @@
-//! Where the integers lie that lengths and selectors depend on, said as each version says it.
+//! Writes references of lengths and selectors in the notation of each version.
 
 use std::collections::HashMap;
 
@@ -7,7 +7,7 @@ use crate::events::schema::{
     EventClass, FieldClass, Length, Reference, Scope, Slot, StreamClass, Structure, TraceClass,
 };
 
-/// A step from a structure, a variant or an array to what is in it.
+/// A step from a structure, variant or array into it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Step {
     Member(String),
@@ -15,10 +15,10 @@ enum Step {
     Element,
 }
 
-/// The places of integers, by their slots.
+/// Paths of integers, by slot.
 type Places = HashMap<Slot, (Scope, Vec<Step>)>;
 
-/// Rewrites every reference of a trace for a version, once all names are those of that version.
+/// Rewrites every reference of a trace for a version. All names must be converted before.
 pub(super) fn locate(trace: &mut TraceClass, version: Version) -> Result<(), Unwritable> {
     let mut outer = Places::new();
     collect_root(trace.packet_header.as_ref(), Scope::PacketHeader, &mut outer);
@@ -39,7 +39,7 @@ pub(super) fn locate(trace: &mut TraceClass, version: Version) -> Result<(), Unw
     Ok(())
 }
 
-/// Slots of different events differ, so that one list is enough for a stream.
+/// Slots of different events differ, so one map serves the whole stream.
 fn collect(stream: &StreamClass, places: &mut Places) {
     collect_root(stream.packet_context.as_ref(), Scope::PacketContext, places);
     collect_root(stream.event_header.as_ref(), Scope::EventHeader, places);
@@ -89,7 +89,7 @@ fn collect_class(class: &FieldClass, scope: Scope, path: &mut Vec<Step>, places:
         _ => None,
     };
     if let Some(slot) = slot {
-        // In several options of a variant, their names are the same.
+        // In several options of a variant, the names are the same.
         places.entry(slot).or_insert_with(|| (scope, path.clone()));
     }
 }
@@ -168,7 +168,7 @@ impl Locator {
             _ if *scope != self.scope && in_array => {
                 return Err(Unwritable::new(place(), "what it depends on lies in an array elsewhere"));
             }
-            // Not from the scope, where that is not needed: babeltrace2 takes a single name as a selector only.
+            // Uses a relative path if possible: babeltrace2 accepts only a single name as a selector.
             Version::Ctf18 if *scope == self.scope => (None, names(common).map(Some).collect()),
             Version::Ctf18 => (Some(*scope), names(0).map(Some).collect()),
             Version::Ctf2 if *scope != self.scope => (Some(*scope), names(0).map(Some).collect()),
@@ -191,7 +191,7 @@ impl Step {
         }
     }
 
-    /// Its name in a path; CTF 2 goes through whatever option was selected.
+    /// The step's name in a path. CTF 2 omits the selected option.
     fn name_in(&self, version: Version) -> Option<String> {
         match self {
             Step::Option(_) if version == Version::Ctf2 => None,

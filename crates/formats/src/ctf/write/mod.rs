@@ -1,14 +1,14 @@
-//! Writing CTF: the metadata of a trace or of a part of it, and packets with some of its events.
+//! Writes CTF: metadata of a trace or a subset of it, and packets with selected events.
 //!
 //! ```text
-//! TraceClass ──arrange, complete──► with all that packets need ──convert──► what the version can express
+//! TraceClass ──arrange, complete──► all that packets need ──convert──► what the version can express
 //!                                                                            │ tsdl, json
-//! Target: the classes that are read from ◄──read──── metadata ◄──────────────┘
+//! Target: the classes as read back ◄──read──────── metadata ◄────────────────┘
 //!     │
-//! events of a stream ──tell──► Encoder ──StreamWriter──► packets, made anew
+//! events of a stream ──tell──► Encoder ──StreamWriter──► packets
 //! ```
 //!
-//! What is written is laid out by the classes that a reader gets from the metadata, and never by others.
+//! Packets are always encoded with the classes that a reader gets from the written metadata.
 
 mod bits;
 mod complete;
@@ -30,7 +30,7 @@ use foreign::Lifted;
 use super::metadata;
 use crate::events::schema::{EventClass, FieldClass, StreamClass, Structure, TraceClass};
 
-/// A version of CTF.
+/// A CTF version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Version {
     /// CTF 1.8: metadata in TSDL.
@@ -39,12 +39,12 @@ pub enum Version {
     Ctf2,
 }
 
-/// Something that can't be written.
+/// Something that cannot be written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unwritable {
-    /// Which field, stream or event.
+    /// The field, stream or event.
     pub place: String,
-    /// Why not.
+    /// The reason.
     pub reason: String,
 }
 
@@ -62,22 +62,22 @@ impl fmt::Display for Unwritable {
 
 impl std::error::Error for Unwritable {}
 
-/// What is to be written: metadata, and the classes that it says.
+/// The metadata to write, and its classes.
 #[derive(Debug)]
 pub struct Target {
     /// The metadata.
     pub metadata: String,
-    /// What can't be said in this version and becomes something else: what, and how many fields.
+    /// Lossy conversions for this version: description and number of fields.
     pub conversions: BTreeMap<String, u64>,
     class: TraceClass,
     lifted: Lifted,
 }
 
 impl Target {
-    /// The metadata of the events of a trace that `keep` keeps.
+    /// Creates the metadata for the events that `keep` selects.
     ///
     /// # Errors
-    /// A field that the version has nothing for.
+    /// A field that the version cannot express.
     pub fn new(
         source: &TraceClass,
         version: Version,
@@ -106,7 +106,7 @@ impl Target {
     }
 }
 
-/// Whether what was read is what was written; the place where it is not.
+/// Checks that the metadata reads back as written. The error is the differing place.
 fn same(written: &TraceClass, read: &TraceClass) -> Result<(), String> {
     let root = |place: &str, one: &Option<Structure>, other: &Option<Structure>| {
         let (one, other) = (one.as_ref().filter(has_members), other.as_ref().filter(has_members));
@@ -189,7 +189,7 @@ fn same_class(one: &FieldClass, other: &FieldClass) -> Result<(), String> {
     }
 }
 
-/// Ranges in order, as the order in which they are written means nothing.
+/// Sorts ranges, whose order has no meaning.
 fn ranges(ranges: &[(i128, i128)]) -> Vec<(i128, i128)> {
     let mut ranges = ranges.to_vec();
     ranges.sort_unstable();

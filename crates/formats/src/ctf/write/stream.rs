@@ -1,4 +1,4 @@
-//! Packets of a stream, made anew: one for each that is read, and more where it takes them.
+//! Writes the packets of a stream: one for each source packet, or more if needed.
 
 use super::{
     Target, Unwritable,
@@ -14,15 +14,15 @@ use crate::events::{
     schema::{EventClass, Member, Role, Scope, StreamClass, Structure},
 };
 
-/// Packets do not become larger than this, in bits.
+/// Maximum size of a packet in bits.
 const LARGEST: u64 = 1 << 33;
 
 /// Why an event was not written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NotWritten {
-    /// It can't be read.
+    /// It cannot be read.
     Unreadable(Trouble),
-    /// It can't be written.
+    /// It cannot be written.
     Unwritable(Unwritable),
 }
 
@@ -33,40 +33,40 @@ pub struct StreamWriter<'t, 's, 'a> {
     class: &'t StreamClass,
     trace: &'s Trace<'a>,
     stream: &'s Stream<'a>,
-    /// The classes of events that are written, by the index of the class that is read.
+    /// Target event classes by source class index; `None` if not written.
     events: Vec<Option<&'t EventClass>>,
-    /// Whether what is read is CTF, with packets that say when they are and what was lost.
+    /// Whether the source is CTF, whose packets contain times and losses.
     is_ctf: bool,
-    /// Whether headers have to be read for integers of their own.
+    /// Whether source headers must be read for other integers.
     reads_headers: bool,
     slots: Vec<u64>,
-    /// The packet that is read, and how many of its events were written.
+    /// The source packet.
     source: Option<&'s StreamPacket<'a>>,
-    /// The packet that is written.
+    /// The packet under construction.
     packet: BitWriter,
     open: Option<Open>,
     discarded: u64,
     sequence: Option<u64>,
-    /// Whether something was lost that no packet told yet.
+    /// Whether there is a loss that no packet reports yet.
     has_lost: bool,
     done: Vec<u8>,
 }
 
-/// A packet that is being written.
+/// The state of the packet under construction.
 #[derive(Debug)]
 struct Open {
     places: Vec<Place>,
-    /// Where its first event may begin.
+    /// The earliest position of its first event.
     first: u64,
     /// The clock at the last event.
     clock: u64,
 }
 
 impl<'t, 's, 'a> StreamWriter<'t, 's, 'a> {
-    /// At the beginning of a stream.
+    /// Creates a writer at the beginning of a stream.
     ///
     /// # Panics
-    /// Where the target is of another trace.
+    /// If the target belongs to another trace.
     pub fn new(target: &'t Target, trace: &'s Trace<'a>, stream: &'s Stream<'a>) -> StreamWriter<'t, 's, 'a> {
         let class = target.class.streams.get(&stream.class).expect("the target has all streams of the trace");
         let find = |event: &EventClass| class.events.iter().find(|known| known.id == event.id);
@@ -89,22 +89,22 @@ impl<'t, 's, 'a> StreamWriter<'t, 's, 'a> {
         }
     }
 
-    /// The packets that are complete.
+    /// Takes the complete packets.
     pub fn take(&mut self) -> Vec<u8> {
         std::mem::take(&mut self.done)
     }
 
-    /// What follows was read from this packet.
+    /// Sets the source packet of the following events.
     pub fn begin(&mut self, packet: &'s StreamPacket<'a>) {
         self.source = Some(packet);
         self.sequence = self.sequence.or(packet.packet.sequence.map(|(number, _)| number));
     }
 
-    /// Something was lost before what follows. Where that is told in place rather than with a packet, a packet
-    /// without events tells of it, which ends there.
+    /// Records a loss before the following events. If the source reports losses between events, writes a packet
+    /// without events that reports the loss and ends there.
     ///
     /// # Errors
-    /// The context of that packet can't be written.
+    /// That packet's context cannot be written.
     pub fn lost(&mut self, lost: &Lost) -> Result<(), Unwritable> {
         if lost.count == 0 {
             return Ok(());
@@ -126,15 +126,15 @@ impl<'t, 's, 'a> StreamWriter<'t, 's, 'a> {
         Ok(())
     }
 
-    /// Writes an event of the packet; nothing where its class is not among those of the target. The packet begins
-    /// when that does that is read if it `keeps_begin`, else with its first event.
+    /// Writes an event of the source packet, unless its class is not in the target. A new packet begins at the time
+    /// of the source packet if `keeps_begin` is set, else at its first event.
     ///
     /// # Errors
-    /// Why it was not written; the others are not concerned.
+    /// Why the event was not written. Other events are unaffected.
     pub fn event(&mut self, event: &Event<'_, '_, '_>, keeps_begin: bool) -> Result<(), NotWritten> {
         let Some(class) = self.events[event.parts.class as usize] else { return Ok(()) };
         let cycles = event.parts.cycles;
-        // With the time's bits that there are, with all, in a packet that begins then.
+        // Tries the usual timestamp, then a 64-bit one, then a new packet that begins at the event.
         for (full, anew) in [(false, false), (true, false), (false, true)] {
             if anew {
                 self.begin_anew(cycles).map_err(NotWritten::Unwritable)?;
@@ -170,11 +170,11 @@ impl<'t, 's, 'a> StreamWriter<'t, 's, 'a> {
         Err(unwritable(class, "size", "it has no room in the largest packet of its stream".to_owned()))
     }
 
-    /// The packet that was begun is complete. One without events is written if it tells of a loss, or `empty`.
-    /// It begins and ends when that does that is read, as far as it `keeps_times`.
+    /// Ends the packet. A packet without events is written if it reports a loss, or if `empty` is set. `keeps_times`
+    /// selects whether begin and end are those of the source packet.
     ///
     /// # Errors
-    /// Its context can't be written.
+    /// The packet's context cannot be written.
     pub fn end(&mut self, empty: bool, keeps_times: (bool, bool)) -> Result<(), Unwritable> {
         let (begin, end) = self.times();
         if self.open.is_none() && (empty && self.is_ctf || self.has_lost) {
@@ -185,7 +185,7 @@ impl<'t, 's, 'a> StreamWriter<'t, 's, 'a> {
         Ok(())
     }
 
-    /// When the packet that is read begins and ends, where that is said.
+    /// Begin and end of the source packet in cycles, if known.
     fn times(&self) -> (Option<u64>, Option<u64>) {
         let Some(source) = self.source.filter(|_| self.is_ctf) else { return (None, None) };
         let begin = source.packet.begin.map(|(value, size)| advance(source.clock, value, size));
@@ -193,7 +193,7 @@ impl<'t, 's, 'a> StreamWriter<'t, 's, 'a> {
         (begin, end)
     }
 
-    /// Begins a packet at the time of an event.
+    /// Starts a packet at the time of an event.
     fn begin_anew(&mut self, cycles: Option<u64>) -> Result<(), Unwritable> {
         match &self.open {
             Some(open) if self.packet.at() == open.first => self.open = None,
@@ -236,7 +236,7 @@ impl<'t, 's, 'a> StreamWriter<'t, 's, 'a> {
         Ok(())
     }
 
-    /// Completes the packet that is written; it ends at its last event at the earliest.
+    /// Completes the packet under construction. It ends no earlier than its last event.
     fn close(&mut self, end: Option<u64>) {
         let Some(open) = self.open.take() else { return };
         let content = self.packet.at();
@@ -255,14 +255,14 @@ impl<'t, 's, 'a> StreamWriter<'t, 's, 'a> {
         self.sequence = self.sequence.map(|sequence| sequence.wrapping_add(1));
     }
 
-    /// Bits that a packet may have.
+    /// Maximum size of the packet in bits.
     fn limit(&self) -> u64 {
         let sizes = self
             .open
             .iter()
             .flat_map(|open| &open.places)
             .filter(|place| matches!(place.role, Role::PacketContentLength | Role::PacketTotalLength));
-        // The size in whole bytes has to fit, too.
+        // The size rounded up to whole bytes must fit too.
         sizes.fold(LARGEST, |least, place| least.min((u64::MAX >> (64 - place.size)).saturating_sub(7)))
     }
 
@@ -287,7 +287,7 @@ impl<'t, 's, 'a> StreamWriter<'t, 's, 'a> {
         let lifted = self.target.lifted.get(&self.class.id).map_or(&[][..], Vec::as_slice);
         let is_lifted = |member: &Member| lifted.contains(member);
         let own = &event.class().specific_context;
-        // Without anything of the stream's own, its context is that of all events.
+        // Without an own common context, the stream's context comes from the events' specific contexts.
         let of_all = if of_stream.common_context.is_none() { own } else { &None };
         let scopes: [Part<'_, '_>; 4] = [
             (Scope::CommonContext, &self.class.common_context, &of_stream.common_context, &|_| true),
@@ -325,10 +325,10 @@ impl<'t, 's, 'a> StreamWriter<'t, 's, 'a> {
     }
 }
 
-/// Where fields are told, what they become, what the source has there, and which of that is written.
+/// Source scope, target structure, source structure, and the selection of source members.
 type Part<'t, 's> = (Scope, &'t Option<Structure>, &'s Option<Structure>, &'s dyn Fn(&Member) -> bool);
 
-/// Why an event was not put into a packet.
+/// Why an event was not added to a packet.
 enum Put {
     Header(HeaderTrouble),
     Field(String, &'static str),

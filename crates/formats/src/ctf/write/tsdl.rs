@@ -1,4 +1,4 @@
-//! Metadata of CTF 1.8: TSDL (section 7), plain text.
+//! Writes CTF 1.8 metadata: TSDL (section 7), plain text.
 
 use std::fmt::Write;
 
@@ -10,7 +10,7 @@ use crate::events::schema::{
     Reference, Role, Scope, StreamClass, Structure, TraceClass,
 };
 
-/// The metadata of a trace.
+/// Formats the metadata of a trace.
 pub(super) fn metadata(trace: &TraceClass) -> String {
     let mut out = Text(String::from("/* CTF 1.8 */\n\n"));
     out.trace(trace);
@@ -25,7 +25,7 @@ pub(super) fn metadata(trace: &TraceClass) -> String {
     out.0
 }
 
-/// A string literal.
+/// Formats a string literal.
 fn quoted(text: &str) -> String {
     let mut literal = String::from("\"");
     for c in text.chars() {
@@ -123,7 +123,7 @@ impl Text {
         }
     }
 
-    /// A class, a name, and what stands behind the name.
+    /// Writes a class, a name, and the array dimensions after the name.
     fn field(&mut self, name: &str, class: &FieldClass, depth: usize) {
         self.indent(depth);
         let mut lengths = String::new();

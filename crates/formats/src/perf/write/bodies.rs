@@ -1,4 +1,4 @@
-//! The bodies of sideband records, without their trailers.
+//! Bodies of sideband records, without their trailers.
 
 use super::{FIRST_ID, PROTECTION};
 use crate::{
@@ -6,7 +6,7 @@ use crate::{
     recording::{KernelSymbol, Mapping, Sideband, SidebandKind, TextPoke, Thread},
 };
 
-/// Type, misc and body of a sideband record, without its trailer.
+/// Returns type, misc and body of a sideband record, without its trailer.
 pub(super) fn sideband_body(event: &Sideband<'_>) -> (u32, u16, Vec<u8>) {
     let Thread { pid, tid } = event.thread;
     let who = || [pid, tid].map(u32::to_le_bytes).concat();
@@ -71,7 +71,7 @@ fn bpf_event(id: u32, loaded: bool, tag: &[u8]) -> Vec<u8> {
     body
 }
 
-/// u64 addr, u16 old_len, u16 new_len, bytes of old, bytes of new.
+/// u64 addr, u16 old_len, u16 new_len, old bytes, new bytes.
 fn text_poke(poke: &TextPoke<'_>) -> Vec<u8> {
     let mut body = words(&[poke.address]);
     body.extend([poke.old.len() as u16, poke.new.len() as u16].map(u16::to_le_bytes).concat());
@@ -101,7 +101,7 @@ fn map_body(mut body: Vec<u8>, mapping: &Mapping<'_>) -> Vec<u8> {
     body
 }
 
-/// The bytes of some words.
+/// Converts words to little-endian bytes.
 pub(super) fn words(words: &[u64]) -> Vec<u8> {
     words.iter().flat_map(|word| word.to_le_bytes()).collect()
 }

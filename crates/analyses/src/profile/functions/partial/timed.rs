@@ -1,5 +1,5 @@
-//! Function runs that are told with the time that comes next: how long each instruction took is known before they are
-//! looked at, and nothing need be written down.
+//! Function runs that come with their timestamp: the time per instruction is known before they are folded, so nothing
+//! is logged.
 
 use hodo_clock::Nanos;
 use hodo_model::{FunctionRun, Numbering, Place, Transfer};
@@ -14,7 +14,7 @@ use crate::{
 const ROOM_FOR_FRAME: Frame<(), Slot> = Frame::root(0, ());
 
 impl Partial {
-    /// Function runs up to a time.
+    /// Folds function runs up to a timestamp.
     #[inline]
     pub(super) fn fold_timed(
         &mut self,
@@ -25,7 +25,7 @@ impl Partial {
         let ran = FunctionRun::instructions(function_runs);
         let Partial { clock, sums, .. } = self;
         clock.tell(until.0);
-        // Something ran, so nobody waited.
+        // Something ran, so the time belongs to no wait.
         let even = clock.share(ran, |share| {
             if let Share::Lost(time) = share {
                 sums.lose(time.length());
@@ -34,7 +34,7 @@ impl Partial {
         self.fold_evenly(functions, function_runs, even);
     }
 
-    /// Function runs of which it is known how long each instruction took.
+    /// Folds function runs with a known time per instruction.
     #[inline]
     pub(super) fn fold_evenly(
         &mut self,
@@ -73,8 +73,8 @@ impl Partial {
         }
     }
 
-    /// Function runs, each instruction of which took so long: the first one, which a function ran that was arrived at, and
-    /// those behind it, as far as they are arrived at as nearly all are. How many.
+    /// Fast path: folds the first function run, whose function execution has reached, and those after it, while they
+    /// are entered by call, return or fall-through. Returns how many.
     #[inline(always)]
     fn fold_plain(
         &mut self,
@@ -94,7 +94,7 @@ impl Partial {
                 break;
             }
             let ran = u64::from(function_run.until - last.until);
-            // The stack is the same again behind a function that calls none itself.
+            // A leaf call leaves the stack as it was.
             if last.transfer == Transfer::Call
                 && function_run.transfer == Transfer::Return
                 && let Some(back) = later.first()
@@ -119,12 +119,12 @@ impl Partial {
     }
 }
 
-/// Whether no function run ends with what shows that the thread is traced.
+/// Whether no function run ends with a transfer that leaves or enters traced code.
 pub(super) fn stays(function_runs: &[FunctionRun]) -> bool {
     function_runs.iter().all(|function_run| function_run.transfer == Transfer::None)
 }
 
-/// Whether a function run is where the call returns to that another one ends with.
+/// Whether a function run begins where the call at the end of another returns to.
 #[inline(always)]
 fn returns_to(call: &FunctionRun, back: &FunctionRun) -> bool {
     call.end == back.start
