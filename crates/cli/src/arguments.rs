@@ -11,6 +11,7 @@ use hodo_model::{Edge, Every, Period};
 use crate::{
     buffer::{Guests, Raw},
     failure::{Failure, written},
+    function::RootArguments,
     quantities,
 };
 
@@ -22,6 +23,7 @@ use crate::{
   hodo record -- ls -l            trace a program (on the emulated processor where there is no Intel PT)
   hodo report functions perf.data what ran, function by function, exact counts
   hodo script --calls perf.data   every call in order
+  hodo diff old.data new.data     what changed, function by function
   hodo info perf.data             what is in a recording, and what is missing from it")]
 pub struct Arguments {
     #[command(subcommand)]
@@ -52,6 +54,8 @@ pub enum Command {
     Index(Chosen<Index>),
     /// One function: source and disassembly, with how often each line, instruction and branch ran
     Annotate(Chosen<Annotate>),
+    /// What changed between two recordings, groups of recordings, times or executions
+    Diff(Chosen<crate::diff::Diff>),
     /// Print shell completions
     #[command(hide = true)]
     Completions { shell: clap_complete::Shell },
@@ -185,7 +189,7 @@ pub struct Record {
 }
 
 /// What to read.
-#[derive(Debug, Args)]
+#[derive(Clone, Debug, Args)]
 pub struct Input {
     /// Recordings, opened together: perf.data or trace.dat files, folders of CTF traces (LTTng, barectf), or a session
     /// that LTTng is recording (net://HOST[:PORT]/host/NAME/SESSION)
@@ -359,13 +363,16 @@ pub struct Report {
     #[arg(long, value_name = "NAME,…", value_delimiter = ',')]
     pub comm: Vec<String>,
     #[command(flatten)]
-    pub period: PeriodArguments,
-    #[command(flatten)]
     pub input: Input,
     #[command(flatten)]
     pub filter: crate::events::Filter,
     #[command(flatten)]
     pub output: Output,
+    // Those with headings stand last, as a heading is that of all that follows.
+    #[command(flatten)]
+    pub root: RootArguments,
+    #[command(flatten)]
+    pub period: PeriodArguments,
 }
 
 #[derive(Debug, Args)]
@@ -523,6 +530,8 @@ pub struct Merge {
     pub strict: bool,
     #[command(flatten)]
     pub output: Output,
+    #[command(flatten)]
+    pub root: RootArguments,
 }
 
 /// What to write.
@@ -604,6 +613,8 @@ fn report_help() -> String {
   hodo report tree --limit 40
   hodo report functions --every 1us perf.data            as a sampling profiler would see it
   hodo report tree --call 'handle_request#3' perf.data   what the third request did
+  hodo report paths --format folded perf.data | flamegraph.pl > flame.svg
+  hodo report paths --syscall mmap perf.data             what the kernel does for mmap, path by path
   hodo report lines --time +1ms,+2ms perf.data
   hodo report cpu ./my-trace
   hodo report syscalls --by slowest --top 10 ./my-trace

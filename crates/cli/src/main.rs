@@ -5,6 +5,7 @@
 mod annotate;
 mod arguments;
 mod buffer;
+mod diff;
 mod events;
 mod explain;
 mod export;
@@ -41,6 +42,7 @@ fn main() -> ExitCode {
         Command::Export(command) => export::run(command),
         Command::Index(command) => index::run(command),
         Command::Annotate(command) => annotate::run(command),
+        Command::Diff(command) => diff::run(command),
         Command::Completions { shell } => arguments::completions(*shell),
     };
     result.unwrap_or_else(|failure| failure.report())

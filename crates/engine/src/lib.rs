@@ -13,6 +13,7 @@
 pub mod events;
 
 mod annotate;
+mod divergence;
 mod early;
 mod experiment;
 mod fast_format;
@@ -40,6 +41,7 @@ mod trace_stream;
 pub mod script;
 
 pub use annotate::{Annotation, Instruction, Line, annotate};
+pub use divergence::{Divergence, Execution, Place, divergence};
 pub use experiment::{
     Chunking, EventWindow, Experiment, Needs, Outcome, Part, PartError, Portion, Refusal, Request, TimeSpan,
     Times, Traces, nanos,

@@ -34,6 +34,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "hodo-model",
         ],
     ),
+    ("hodo-compare", &["hodo-model"]),
     ("hodo-views", &["hodo-model"]),
     ("hodo-findings", &["hodo-model"]),
     // The writer of perf.data is next to its reader; filters name functions; the emulator's spool is read with the
@@ -48,6 +49,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
         &[
             "hodo-analyses",
             "hodo-clock",
+            "hodo-compare",
             "hodo-engine",
             "hodo-findings",
             "hodo-formats",
