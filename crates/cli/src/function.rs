@@ -1,12 +1,11 @@
-//! Functions, as the command line names them.
+//! Functions as named on the command line.
 
 use hodo_engine::{FlowTrace, NthCalls};
 use hodo_model::{FunctionId, Names};
 
 use crate::failure::Failure;
 
-/// The one function that people call `name`: as it is in tables, or as the file has it, and with
-/// `@FILE` where several files have one.
+/// Returns the only function named `name`: as in tables, or as in the file, with `@FILE` if several files have one.
 pub fn find(name: &str, experiment: &FlowTrace<'_>) -> Result<FunctionId, Failure> {
     const SHOWN: usize = 20;
     match experiment.modules.functions_named(name)[..] {
@@ -30,7 +29,7 @@ pub fn find(name: &str, experiment: &FlowTrace<'_>) -> Result<FunctionId, Failur
     }
 }
 
-/// The calls that `FUNC`, `FUNC#N` or `FUNC#N..M` names: all, the N-th, or the N-th to the M-th.
+/// Returns the calls named by `FUNC`, `FUNC#N` or `FUNC#N..M`: all, the N-th, or the N-th to the M-th.
 pub fn calls(text: &str, experiment: &FlowTrace<'_>) -> Result<NthCalls, Failure> {
     let wrong = || {
         Failure::usage(format!(
