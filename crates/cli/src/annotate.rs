@@ -82,8 +82,8 @@ impl Sources {
     }
 }
 
-/// Returns the possible paths of a source file: its name with a prefix replaced, the suffixes of its path in the folders
-/// of `--source-dir`, and its name.
+/// Returns the possible paths of a source file: its name with a prefix replaced, the suffixes of its path in the
+/// folders of `--source-dir`, and its name.
 fn candidates(name: &str, command: &Annotate) -> Vec<PathBuf> {
     let mut candidates = Vec::new();
     for (old, new) in &command.prefix {
