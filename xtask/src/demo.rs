@@ -12,6 +12,7 @@ use serde_json::Value;
 use crate::{
     Outcome,
     command::{self, hodo},
+    demo_board,
     setup::{self, Need},
     workloads,
 };
@@ -20,7 +21,12 @@ use crate::{
 const EXACT_TIME: &str = "intel_pt/cyc/u";
 
 /// Runs the demo.
-pub(crate) fn run(_arguments: &[String]) -> Outcome {
+pub(crate) fn run(arguments: &[String]) -> Outcome {
+    match arguments {
+        [] => {}
+        [board] if board == "board" => return demo_board::run(),
+        _ => return Err("usage: cargo xtask demo [board]".into()),
+    }
     setup::ensure(Need::Demo)?;
     command::build_hodo()?;
     let folder = command::target().join("demo");

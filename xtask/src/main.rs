@@ -9,6 +9,7 @@
 //! ```
 
 mod demo;
+mod demo_board;
 mod fixtures;
 mod fuzz;
 mod test;
@@ -17,7 +18,7 @@ mod tidy;
 use std::{os::unix::process::CommandExt, process::ExitCode};
 
 use workbench::{
-    Outcome, command, machine, release,
+    Outcome, board, command, machine, release,
     setup::{self, Need},
     workloads,
 };
@@ -33,12 +34,12 @@ const CHORES: &[Chore] = &[
     Chore {
         name: "setup",
         help: "install what the other chores need (Debian, Ubuntu); --machine: fetch a machine for --engine machine into \
-               the user's cache",
+               the user's cache; --board: build boards for --engine board there",
         run: set_up,
     },
     Chore {
         name: "demo",
-        help: "record two small programs, and see what was hidden in them",
+        help: "record two small programs, and see what was hidden in them; board: eight slaves that share a picture",
         run: demo::run,
     },
     Chore { name: "test", help: "format, lints, tidy, every test; what .ci/run runs", run: test::run },
@@ -77,7 +78,8 @@ fn set_up(arguments: &[String]) -> Outcome {
     match arguments {
         [] => {}
         [option] if option == "--machine" => return machine::ensure(),
-        _ => return Err("usage: cargo xtask setup [--machine]".into()),
+        [option] if option == "--board" => return board::ensure(),
+        _ => return Err("usage: cargo xtask setup [--machine | --board]".into()),
     }
     setup::ensure(Need::Fuzz)?;
     println!("setup: everything is there");

@@ -50,6 +50,7 @@ use hodo_model::Visitor;
 pub fn each(visitor: &mut impl Visitor) {
     visitor.visit(&profile::FUNCTIONS);
     visitor.visit(&profile::TREE);
+    visitor.visit(&profile::PATHS);
     visitor.visit(&blocks::LINES);
     visitor.visit(&blocks::BLOCKS);
     visitor.visit(&mnemonics::MNEMONICS);

@@ -11,6 +11,7 @@ use hodo_model::{Edge, Every, Period};
 use crate::{
     buffer::{Guests, Raw},
     failure::{Failure, written},
+    function::RootArguments,
     quantities,
 };
 
@@ -22,6 +23,7 @@ use crate::{
   hodo record -- ls -l            trace a program (on the emulated processor where there is no Intel PT)
   hodo report functions perf.data what ran, function by function, exact counts
   hodo script --calls perf.data   every call in order
+  hodo diff old.data new.data     what changed, function by function
   hodo info perf.data             what is in a recording, and what is missing from it")]
 pub struct Arguments {
     #[command(subcommand)]
@@ -48,8 +50,12 @@ pub enum Command {
     Merge(Chosen<Merge>),
     /// Software events in another format, or only some of them: a small trace out of a big one
     Export(Chosen<Export>),
+    /// A store of what happened, for quick answers: which thread was in which state, at any time
+    Index(Chosen<Index>),
     /// One function: source and disassembly, with how often each line, instruction and branch ran
     Annotate(Chosen<Annotate>),
+    /// What changed between two recordings, groups of recordings, times or executions
+    Diff(Chosen<crate::diff::Diff>),
     /// Print shell completions
     #[command(hide = true)]
     Completions { shell: clap_complete::Shell },
@@ -114,6 +120,9 @@ pub enum Engine {
     Machine,
     /// The kernel's own tracer: events of the whole system while the command runs (needs root)
     Ftrace,
+    /// An emulated board: slaves in QEMU and a master, each with a clock of its own; instead of a command, the
+    /// folder to write
+    Board,
 }
 
 #[derive(Debug, Args)]
@@ -123,7 +132,8 @@ pub enum Engine {
   hodo record --filter 'filter main @ ./prog' -- ./prog
   hodo record --snapshot=1M -- ./prog      keep the last megabyte of each thread
   hodo record --engine machine -- ls -l /usr         the kernel and every process of a small machine
-  hodo record --engine ftrace -e sched -e irq -e syscalls -o trace.dat -- ./prog")]
+  hodo record --engine ftrace -e sched -e irq -e syscalls -o trace.dat -- ./prog
+  hodo record --engine board --board slaves=8,time=60s traces/     a board with eight slaves")]
 pub struct Record {
     /// Where the trace comes from
     #[arg(long, value_enum, default_value = "auto")]
@@ -157,6 +167,10 @@ pub struct Record {
     /// A machine: count instructions one by one as well, and hold the trace's own count against it
     #[arg(long)]
     pub witness: bool,
+    /// A board: slaves, cortex-m3, protocol, exchanges, period, tick, time, drift, wander, step, work, urgent, as in
+    /// slaves=8,protocol=polling,time=60s,wander=5ppm/20s (docs/boards.md tells of each)
+    #[arg(long, value_name = "SETTINGS")]
+    pub board: Option<hodo_recorder::BoardSettings>,
     /// File to write
     #[arg(
         short,
@@ -175,7 +189,7 @@ pub struct Record {
 }
 
 /// What to read.
-#[derive(Debug, Args)]
+#[derive(Clone, Debug, Args)]
 pub struct Input {
     /// Recordings, opened together: perf.data or trace.dat files, folders of CTF traces (LTTng, barectf), or a session
     /// that LTTng is recording (net://HOST[:PORT]/host/NAME/SESSION)
@@ -259,7 +273,29 @@ pub struct Info {
     #[command(flatten)]
     pub input: Input,
     #[command(flatten)]
+    pub store: StoreFolder,
+    #[command(flatten)]
     pub output: Output,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  hodo index kernel-trace/
+  hodo index --store /tmp/store kernel-trace/
+  hodo info kernel-trace/       is there a store, and is it of the trace as it is now?")]
+pub struct Index {
+    #[command(flatten)]
+    pub input: Input,
+    #[command(flatten)]
+    pub store: StoreFolder,
+}
+
+/// Where a store lies.
+#[derive(Debug, Args)]
+pub struct StoreFolder {
+    /// Folder of the store of what happened [default: one in the user's cache, by the inputs' paths]
+    #[arg(long, value_name = "DIR")]
+    pub store: Option<PathBuf>,
 }
 
 #[derive(Debug, Args)]
@@ -327,13 +363,16 @@ pub struct Report {
     #[arg(long, value_name = "NAME,…", value_delimiter = ',')]
     pub comm: Vec<String>,
     #[command(flatten)]
-    pub period: PeriodArguments,
-    #[command(flatten)]
     pub input: Input,
     #[command(flatten)]
     pub filter: crate::events::Filter,
     #[command(flatten)]
     pub output: Output,
+    // Those with headings stand last, as a heading is that of all that follows.
+    #[command(flatten)]
+    pub root: RootArguments,
+    #[command(flatten)]
+    pub period: PeriodArguments,
 }
 
 #[derive(Debug, Args)]
@@ -491,6 +530,8 @@ pub struct Merge {
     pub strict: bool,
     #[command(flatten)]
     pub output: Output,
+    #[command(flatten)]
+    pub root: RootArguments,
 }
 
 /// What to write.
@@ -572,6 +613,8 @@ fn report_help() -> String {
   hodo report tree --limit 40
   hodo report functions --every 1us perf.data            as a sampling profiler would see it
   hodo report tree --call 'handle_request#3' perf.data   what the third request did
+  hodo report paths --format folded perf.data | flamegraph.pl > flame.svg
+  hodo report paths --syscall mmap perf.data             what the kernel does for mmap, path by path
   hodo report lines --time +1ms,+2ms perf.data
   hodo report cpu ./my-trace
   hodo report syscalls --by slowest --top 10 ./my-trace

@@ -10,7 +10,7 @@ use hodo_intel_pt::{Config, Cpu, Filter};
 use crate::failure::Failure;
 
 /// Settings that a raw buffer doesn't contain.
-#[derive(Debug, Args)]
+#[derive(Clone, Debug, Args)]
 pub struct Raw {
     /// Code of a raw buffer, on the host or in a guest: bytes of a file at an address
     #[arg(long, value_name = "FILE@ADDRESS[:OFFSET[:SIZE]]", requires = "pt")]
@@ -46,7 +46,7 @@ pub struct Raw {
 }
 
 /// Where the code of virtual machines is.
-#[derive(Debug, Args)]
+#[derive(Clone, Debug, Args)]
 pub struct Guests {
     /// Code of guests: without a value what the hypervisor's process has at the same addresses, as perf means it;
     /// of a raw buffer bytes of a file at an address, --code and --elf are then the host's

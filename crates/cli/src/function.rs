@@ -1,9 +1,30 @@
 //! Functions as named on the command line.
 
-use hodo_engine::{FlowTrace, NthCalls};
-use hodo_model::{FunctionId, Names};
+use hodo_engine::{Experiment, FlowTrace, NthCalls};
+use hodo_model::{FunctionId, Names, Root};
 
 use crate::failure::Failure;
+use clap::Args;
+
+/// Where the call paths of `hodo report paths` begin.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Call paths")]
+pub struct RootArguments {
+    /// Only executions of this function; NAME@FILE where several files have one
+    #[arg(long, value_name = "FUNC", conflicts_with = "syscall")]
+    pub function: Option<String>,
+    /// Only executions of this system call by the kernel, such as mmap
+    #[arg(long, value_name = "NAME")]
+    pub syscall: Option<String>,
+}
+
+impl RootArguments {
+    /// Returns the function or system call, if one is named.
+    pub fn root(&self) -> Option<Root> {
+        let function = self.function.clone().map(Root::Function);
+        function.or_else(|| self.syscall.clone().map(Root::SystemCall))
+    }
+}
 
 /// Returns the only function named `name`: as in tables, or as in the file, with `@FILE` if several files have one.
 pub fn find(name: &str, experiment: &FlowTrace<'_>) -> Result<FunctionId, Failure> {
@@ -27,6 +48,30 @@ pub fn find(name: &str, experiment: &FlowTrace<'_>) -> Result<FunctionId, Failur
             )))
         }
     }
+}
+
+/// Rejects a root of call paths that is in no recording.
+pub fn is_somewhere(root: &Root, experiment: &Experiment) -> Result<(), Failure> {
+    let found = experiment.with(|traces| {
+        let mut alike = Vec::new();
+        for (_, flow) in &traces.flows {
+            match flow.modules.find_root(root) {
+                Ok(()) => return Ok(()),
+                Err(names) => alike.extend(names),
+            }
+        }
+        Err(alike)
+    });
+    let Err(alike) = found else { return Ok(()) };
+    let (what, help) = match root {
+        Root::Function(name) => (format!("no function `{name}` in the programs of the recording"), ""),
+        Root::SystemCall(name) => (
+            format!("no function of the kernel does the system call `{name}` in the recording"),
+            "; `hodo record --engine machine` records the kernel too, and --function names the function of a library",
+        ),
+    };
+    let alike = if alike.is_empty() { String::new() } else { format!("; similar: {}", alike.join(", ")) };
+    Err(Failure::usage(format!("{what}{help}{alike}")))
 }
 
 /// Returns the calls named by `FUNC`, `FUNC#N` or `FUNC#N..M`: all, the N-th, or the N-th to the M-th.

@@ -15,7 +15,7 @@ use hodo_views::{Reader, View};
 use crate::{
     arguments, events,
     failure::{Failure, written},
-    input,
+    index, input,
     output::{self, Destination},
 };
 
@@ -29,12 +29,19 @@ pub fn run(command: &arguments::Info) -> Result<ExitCode, Failure> {
         ));
     }
     let experiment = input::experiment(&command.input, Needs::ALL)?;
+    let store = experiment.contents.events.then(|| index::find(&command.input, &command.store)).flatten();
     experiment.with(|traces| {
         let infos: Vec<Info> = traces.flows.iter().map(|(_, flow)| hodo_engine::info(flow)).collect();
         let mut out = Destination::open(command.output.output.as_deref())?;
         written(match reader {
-            Reader::People => all_text(&infos, traces, command, &mut out),
-            _ => json(&infos, &traces.events, &mut out),
+            Reader::People => all_text(&infos, traces, command, &mut out).and_then(|()| match &store {
+                Some(store) => {
+                    writeln!(out)?;
+                    output::write_all(&[store.table()], None, &command.output, &mut out)
+                }
+                None => Ok(()),
+            }),
+            _ => json(&infos, &traces.events, store.as_ref(), &mut out),
         })?;
         out.finish()?;
         let lossless = infos.iter().all(|info| info.loss.is_empty())
@@ -64,9 +71,14 @@ fn unused(input: &arguments::Input) -> bool {
 }
 
 /// One recording of control flow, or traces of events, by themselves; both in one object.
-fn json(infos: &[Info], events: &EventTraces<'_>, out: &mut impl Write) -> io::Result<()> {
+fn json(
+    infos: &[Info],
+    events: &EventTraces<'_>,
+    store: Option<&index::Found>,
+    out: &mut impl Write,
+) -> io::Result<()> {
     let mut of_events = events::json_info(events);
-    let value = match infos {
+    let mut value = match infos {
         [] => of_events,
         [info] if events.traces.is_empty() => serde_json::to_value(info)?,
         infos => {
@@ -74,6 +86,9 @@ fn json(infos: &[Info], events: &EventTraces<'_>, out: &mut impl Write) -> io::R
             of_events
         }
     };
+    if let Some(store) = store {
+        value["store"] = store.json();
+    }
     serde_json::to_writer_pretty(&mut *out, &value)?;
     writeln!(out)
 }

@@ -5,11 +5,13 @@
 mod annotate;
 mod arguments;
 mod buffer;
+mod diff;
 mod events;
 mod explain;
 mod export;
 mod failure;
 mod function;
+mod index;
 mod info;
 mod input;
 mod live;
@@ -38,7 +40,9 @@ fn main() -> ExitCode {
         Command::Fold(command) => parts::fold(command),
         Command::Merge(command) => parts::merge(command),
         Command::Export(command) => export::run(command),
+        Command::Index(command) => index::run(command),
         Command::Annotate(command) => annotate::run(command),
+        Command::Diff(command) => diff::run(command),
         Command::Completions { shell } => arguments::completions(*shell),
     };
     result.unwrap_or_else(|failure| failure.report())

@@ -169,6 +169,7 @@ pub fn merge(command: &Merge) -> Result<ExitCode, Failure> {
         pids: command.pid.clone(),
         comms: command.comm.clone(),
         cpus: command.cpu_list.concat(),
+        root: command.root.root(),
     };
     let names = whole.reports();
     output::check(names.len(), &command.output)?;

@@ -3,6 +3,7 @@
 use std::{
     fs,
     os::unix::process::ExitStatusExt,
+    path::Path,
     process::{ExitCode, ExitStatus},
 };
 
@@ -24,6 +25,7 @@ pub fn run(command: &Record) -> Result<ExitCode, Failure> {
             arguments::Engine::Emulate => Engine::Emulate,
             arguments::Engine::Machine => Engine::Machine,
             arguments::Engine::Ftrace => Engine::Ftrace,
+            arguments::Engine::Board => Engine::Board,
         },
         events: command.event.clone(),
         function: command.function.clone(),
@@ -37,13 +39,21 @@ pub fn run(command: &Record) -> Result<ExitCode, Failure> {
             _ => Privilege::All,
         },
         witness: command.witness,
+        board: command.board.clone().unwrap_or_default(),
         output: command.output.clone(),
         command: command.command.clone(),
         recorded_by: std::env::args_os().collect(),
     };
+    if request.engine != Engine::Board && command.board.is_some() {
+        return Err(Failure::usage("--board needs --engine board"));
+    }
+    let output = match (request.engine, request.command.first()) {
+        (Engine::Board, Some(folder)) => Path::new(folder),
+        _ => &command.output,
+    };
     // A recording replaces a file when it is whole; it must never replace a device.
-    if fs::metadata(&command.output).is_ok_and(|found| !found.is_file()) {
-        let reason = format!("{}: no file, but a recording is written to one", command.output.display());
+    if request.engine != Engine::Board && fs::metadata(output).is_ok_and(|found| !found.is_file()) {
+        let reason = format!("{}: no file, but a recording is written to one", output.display());
         return Err(Failure::usage(reason));
     }
     let outcome =
@@ -62,9 +72,10 @@ pub fn run(command: &Record) -> Result<ExitCode, Failure> {
             Engine::Emulate => "the emulated processor (virtual time: one instruction is one nanosecond)",
             Engine::Machine => "an emulated machine",
             Engine::Ftrace => "ftrace",
+            Engine::Board => "an emulated board",
             _ => "Intel PT of this processor",
         };
-        let (bytes, path) = (outcome.bytes, command.output.display());
+        let (bytes, path) = (outcome.bytes, output.display());
         eprintln!("hodo: recorded by {engine}{threads}{instructions}, {bytes} bytes in {path}");
     }
     Ok(end_as(outcome.status))

@@ -11,7 +11,7 @@ use hodo_model::{Interest, Parameters, Selection};
 use crate::{
     arguments::Report,
     failure::{Failure, INTERRUPTED, written},
-    input, live, output,
+    function, input, live, output,
     progress::Progress,
 };
 
@@ -38,6 +38,7 @@ pub fn run(command: &Report) -> Result<ExitCode, Failure> {
             pids: command.input.pid.clone(),
             comms: command.comm.clone(),
             cpus: command.filter.cpu_list.concat(),
+            root: command.root.root(),
         },
         every: command.every,
         period: command.period.period()?,
@@ -47,6 +48,9 @@ pub fn run(command: &Report) -> Result<ExitCode, Failure> {
     output::check(reports.len(), &command.output)?;
     input::unopened(&command.input, Some(&command.filter), reports.clone(), parameters.clone())?.check()?;
     let experiment = input::experiment(&command.input, needs(&reports))?;
+    if let Some(root) = command.root.root() {
+        function::is_somewhere(&root, &experiment)?;
+    }
     let request = input::request(&command.input, Some(&command.filter), reports, parameters, &experiment)?;
     let heading = experiment.heading(&request).filter(|_| output::view(&command.output).keeps_no_rows());
     let passes = if heading.is_some() { 2 } else { 1 };

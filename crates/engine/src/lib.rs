@@ -13,6 +13,7 @@
 pub mod events;
 
 mod annotate;
+mod divergence;
 mod early;
 mod experiment;
 mod fast_format;
@@ -24,6 +25,7 @@ mod flow_trace;
 mod fold;
 mod generated;
 mod guests;
+mod history;
 mod info;
 mod kernel;
 mod losses;
@@ -39,6 +41,7 @@ mod trace_stream;
 pub mod script;
 
 pub use annotate::{Annotation, Instruction, Line, annotate};
+pub use divergence::{Divergence, Execution, Place, divergence};
 pub use experiment::{
     Chunking, EventWindow, Experiment, Needs, Outcome, Part, PartError, Portion, Refusal, Request, TimeSpan,
     Times, Traces, nanos,
@@ -48,6 +51,7 @@ pub use find::FileSearchPaths;
 pub use flow_trace::{FlowTrace, Input, OpenError, OpenErrorReason, Options, RawInput, Window};
 pub use fold::{Reading, profile};
 pub use guests::GuestFiles;
+pub use history::{Identity, IndexError, indexed};
 pub use info::{Info, ModuleInfo, Source, info};
 pub use kernel::KernelFiles;
 pub use losses::Losses;

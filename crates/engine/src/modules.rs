@@ -8,7 +8,7 @@ use std::{
 
 use hodo_code::{Content, Label, Labels, Origin};
 use hodo_formats::recording::{GuestCode, KeptCode, KernelSymbol, Mapping, Recording, SidebandKind};
-use hodo_model::{FunctionId, Names, Place, SourceLine, Sources};
+use hodo_model::{FunctionId, Names, Place, Root, SourceLine, Sources};
 use hodo_symbols::{DebugSections, Lines, Rows, Symbols};
 
 use crate::{
@@ -319,6 +319,27 @@ impl<'f> Modules<'f> {
             named.map(move |(at, _)| FunctionId { module: index, index: at }).collect::<Vec<_>>()
         });
         functions.collect()
+    }
+
+    /// Checks that some function is a root of call paths. Otherwise returns the most similar names.
+    pub fn find_root(&self, root: &Root) -> Result<(), Vec<String>> {
+        const SHOWN: usize = 5;
+        let mut alike: Vec<(f64, String)> = Vec::new();
+        for module in self.symbols.modules() {
+            for index in 1..module.function_count() {
+                let name = module.function(index).name();
+                if root.is(&name, base_name(module.name())) {
+                    return Ok(());
+                }
+                let likeness = strsim::jaro_winkler(&name, root.name());
+                if likeness > 0.8 {
+                    alike.push((likeness, name.into_owned()));
+                }
+            }
+        }
+        alike.sort_by(|a, b| b.0.total_cmp(&a.0).then_with(|| a.1.cmp(&b.1)));
+        alike.dedup();
+        Err(alike.into_iter().take(SHOWN).map(|(_, name)| name).collect())
     }
 
     /// Returns the range of a function in its module.

@@ -12,7 +12,7 @@ use serde::{Serialize, de::DeserializeOwned};
 
 use crate::{
     AnyAnalysis, AnyPartial, CountInterest, Counts, FlowEvent, FunctionRun, Heading, Names, Numbering,
-    Period, Run, Sources, Table, TableBuilder,
+    Period, Root, Run, Sources, Table, TableBuilder,
     kernel::{KernelEvent, Kind, Threads},
 };
 
@@ -121,6 +121,8 @@ pub struct Selection {
     pub comms: Vec<String>,
     /// CPUs; empty for all.
     pub cpus: Vec<u32>,
+    /// Only executions of these functions, where given.
+    pub root: Option<Root>,
 }
 
 impl Selection {

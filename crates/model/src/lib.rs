@@ -16,6 +16,7 @@ mod function_run;
 mod loss;
 mod period;
 mod report;
+mod root;
 
 pub mod event;
 pub mod kernel;
@@ -35,4 +36,5 @@ pub use function_run::{FunctionRun, Numbering, Transfer};
 pub use loss::{Cause, Loss};
 pub use period::{Edge, Period};
 pub use report::{Description, Every, Maker, Parameters, Report, Simple, Takes, Visitor};
+pub use root::Root;
 pub use table::{Column, Heading, Shape, Summary, Table, TableBuilder, Type, Unit, Value};

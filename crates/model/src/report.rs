@@ -29,12 +29,14 @@ pub struct Takes {
     pub period: bool,
     /// `--event` and `--where`: events can be filtered.
     pub events: bool,
+    /// `--function` and `--syscall`: its rows can begin at the executions of a function.
+    pub root: bool,
 }
 
 impl Takes {
     /// No options.
     pub const NOTHING: Takes =
-        Takes { threads: false, cpus: false, every: false, period: false, events: false };
+        Takes { threads: false, cpus: false, every: false, period: false, events: false, root: false };
     /// Filters by thread and by CPU.
     pub const THREADS_AND_CPUS: Takes = Takes { threads: true, cpus: true, ..Takes::NOTHING };
     /// Filters by thread.

@@ -204,7 +204,8 @@ fn find_program(command: &[OsString]) -> Result<Program, Error> {
     }
 }
 
-fn find_in_path(name: &OsStr) -> Option<PathBuf> {
+/// The file of a program in `PATH`.
+pub(crate) fn find_in_path(name: &OsStr) -> Option<PathBuf> {
     let path = std::env::var_os("PATH")?;
     let found = std::env::split_paths(&path)
         .map(|folder| folder.join(name))

@@ -7,10 +7,12 @@
 //!
 //! Request of a machine ──► qemu-system-x86_64 -plugin emulator, a small guest ──► spool ──► perf.data, Outcome
 //! Request of ftrace ──► tracefs, an instance ──► trace.dat, Outcome
+//! Request of a board ──► slaves in QEMU, a master ──► folder of CTF traces, Outcome
 //! ```
 //!
 //! Both engines for Intel PT write the same kind of file. The program keeps its own output, exit status and signals.
 
+mod board;
 mod collect;
 mod descendants;
 mod emulate;
@@ -24,6 +26,7 @@ mod supervise;
 
 use std::{ffi::OsString, io, ops::Range, path::PathBuf, process::ExitStatus};
 
+pub use board::{BoardSettings, Protocol};
 pub use hodo_emulator::machine::Privilege;
 use thiserror::Error;
 
@@ -41,6 +44,8 @@ pub enum Engine {
     Machine,
     /// The kernel's own tracer: events of the system while the command runs.
     Ftrace,
+    /// A board: slaves in QEMU, a master on this machine, each with a clock of its own.
+    Board,
 }
 
 impl Engine {
@@ -52,6 +57,7 @@ impl Engine {
             Engine::Emulate => "emulate",
             Engine::Machine => "machine",
             Engine::Ftrace => "ftrace",
+            Engine::Board => "board",
         }
     }
 }
@@ -79,9 +85,11 @@ pub struct Request {
     pub privilege: Privilege,
     /// Machine: count instructions one by one as well, and compare the count with the trace. Doubles the time.
     pub witness: bool,
+    /// A board: what it is.
+    pub board: BoardSettings,
     /// Path of the recording, which is complete or absent.
     pub output: PathBuf,
-    /// The program and its arguments.
+    /// The program and its arguments; of a board, the folder that the recording goes to.
     pub command: Vec<OsString>,
     /// The recorder's command line, which the recording contains.
     pub recorded_by: Vec<OsString>,
@@ -192,6 +200,7 @@ pub fn record(request: &Request, notice: &dyn Fn(&str)) -> Result<Outcome, Error
     }
     match request.engine {
         Engine::Ftrace => ftrace::record(request),
+        Engine::Board => board::record(request),
         Engine::Perf => hardware::record(request),
         Engine::Emulate => emulate::record(request, notice),
         Engine::Machine => machine::record(request),

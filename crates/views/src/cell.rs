@@ -24,6 +24,7 @@ pub(crate) fn show(name: &str, unit: Unit, cell: Cell<'_>, out: &mut String) {
         }
         (Cell::Real(share), Unit::Share) => *out += &format!("{:.2}%", share * 100.0),
         (Cell::Real(nanoseconds), Unit::Nanoseconds) => *out += &duration(nanoseconds),
+        (Cell::Real(real), Unit::Instructions | Unit::Count) => rate(real, out),
         (Cell::Real(real), _) => *out += &format!("{real:.3}"),
         (Cell::Boolean(truth), _) => *out += if truth { "yes" } else { "no" },
         (Cell::List(items), unit) => {
@@ -37,7 +38,13 @@ pub(crate) fn show(name: &str, unit: Unit, cell: Cell<'_>, out: &mut String) {
 
 /// Formats a figure of a summary, whose name determines its unit.
 pub(crate) fn show_figure(name: &str, value: &Value) -> String {
-    let unit = if name.ends_with("_ns") { Unit::Nanoseconds } else { Unit::None };
+    let ends = |end| name.ends_with(end);
+    let unit = match value {
+        _ if ends("_ns") => Unit::Nanoseconds,
+        Value::Real(_) if ends("instructions") => Unit::Instructions,
+        Value::Real(_) if ends("calls") => Unit::Count,
+        _ => Unit::None,
+    };
     let mut text = String::new();
     show(name, unit, value.cell(), &mut text);
     text
@@ -107,6 +114,22 @@ fn duration(nanoseconds: f64) -> String {
         below if below < 1e6 => format!("{:.3} µs", nanoseconds / 1e3),
         below if below < 1e9 => format!("{:.3} ms", nanoseconds / 1e6),
         _ => format!("{:.3} s", nanoseconds / 1e9),
+    }
+}
+
+/// Appends a ratio of two counts, rounded to hundredths.
+fn rate(real: f64, out: &mut String) {
+    let hundredths = (real.abs() * 100.0).round();
+    // Where it has no hundredths, or is no number.
+    if !hundredths.is_finite() || hundredths >= 1e15 {
+        return *out += &format!("{real:e}");
+    }
+    let hundredths = hundredths as u64;
+    out.extend((real < 0.0 && hundredths > 0).then_some('-'));
+    thousands(hundredths / 100, out);
+    if !hundredths.is_multiple_of(100) {
+        out.push('.');
+        decimals(hundredths % 100, 100, out);
     }
 }
 
@@ -194,6 +217,12 @@ mod tests {
             (Unit::Share, Value::Real(0.12345), "12.35%"),
             (Unit::Share, Value::Real(1.0), "100.00%"),
             (Unit::None, Value::Real(0.5), "0.500"),
+            (Unit::Instructions, Value::Real(1_234_567.0), "1,234,567"),
+            (Unit::Instructions, Value::Real(-1_234.5), "-1,234.50"),
+            (Unit::Count, Value::Real(0.004), "0"),
+            (Unit::Count, Value::Real(-0.001), "0"),
+            (Unit::Count, Value::Real(1e18), "1e18"),
+            (Unit::Count, Value::Real(f64::NAN), "NaN"),
             (Unit::None, Value::Null, ""),
             (Unit::None, Value::Signed(-11), "-11"),
             (Unit::Count, Value::Signed(i64::MIN), "-9,223,372,036,854,775,808"),

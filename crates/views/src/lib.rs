@@ -1,7 +1,7 @@
 //! Formats tables.
 //!
 //! ```text
-//! Table ──► one of VIEWS (text, markdown, json, jsonl, csv, arrow, parquet) ──► bytes
+//! Table ──► one of VIEWS (text, markdown, json, jsonl, csv, arrow, parquet, folded) ──► bytes
 //!   └─────► write_loss ──► bytes, beside a view that does not show losses
 //!
 //! schema ──View::begin──► Drawing ◄──batch── record batches, as they arrive
@@ -21,6 +21,7 @@ use hodo_model::{Loss, Summary, Table};
 mod arrow;
 mod cell;
 mod csv;
+mod folded;
 mod json;
 mod jsonl;
 mod loss;
@@ -33,8 +34,16 @@ mod tree;
 pub use loss::write_loss;
 
 /// Every view, in help text order; the first is for people at a terminal.
-pub const VIEWS: &[View] =
-    &[text::VIEW, markdown::VIEW, json::VIEW, jsonl::VIEW, csv::VIEW, arrow::VIEW, parquet::VIEW];
+pub const VIEWS: &[View] = &[
+    text::VIEW,
+    markdown::VIEW,
+    json::VIEW,
+    jsonl::VIEW,
+    csv::VIEW,
+    arrow::VIEW,
+    parquet::VIEW,
+    folded::VIEW,
+];
 
 /// An output format for tables.
 #[derive(Clone, Copy, Debug)]

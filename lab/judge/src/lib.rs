@@ -30,6 +30,7 @@ mod perf;
 mod programs;
 mod record;
 mod streams;
+mod sync;
 mod times;
 mod totals;
 mod verdict;
@@ -63,7 +64,8 @@ const USAGE: &str = "usage: cargo judge pt [--list] [--all] [--config NAME]… [
        cargo judge missing [--count N] [--seed N] [--only PROGRAM]…
        cargo judge ctf [FOLDER | ARCHIVE]…
        cargo judge events [--count N | FILE…]
-       cargo judge analyses [FOLDER | ARCHIVE]";
+       cargo judge analyses [FOLDER | ARCHIVE]
+       cargo judge sync [--seconds N] [--only PROTOCOL]… [--board SETTINGS] [--keep FOLDER | --read FOLDER]";
 
 /// The parsed command line.
 #[derive(Default)]
@@ -85,6 +87,7 @@ pub fn run(arguments: &[String]) -> Outcome {
         Some((first, rest)) if first == "damage" => return damage::run(rest),
         Some((first, rest)) if first == "missing" => return missing::run(rest),
         Some((first, rest)) if first == "events" => return events::run(rest),
+        Some((first, rest)) if first == "sync" => return sync::run(rest),
         Some((first, traces)) if first == "ctf" => return ctf::run(traces),
         Some((first, trace)) if first == "analyses" => return analyses::run(trace),
         _ => {}

@@ -4,9 +4,12 @@
 //! setup     what the machine needs, installed        release  the programs as they are shipped and measured
 //! command   other programs started, their output     workloads  the programs that are recorded, their input
 //! machine   what an emulated machine is made of, fetched
+//! embedded  the C code for boards, compiled        board    the programs of emulated boards, built
 //! ```
 
+pub mod board;
 pub mod command;
+pub mod embedded;
 pub mod machine;
 pub mod release;
 pub mod setup;

@@ -2,6 +2,7 @@
 
 use std::{
     fs,
+    path::Path,
     process::{Command, Stdio},
 };
 
@@ -51,6 +52,8 @@ const TOOLS: &[Tool] = &[
     tool("lttng-relayd", "lttng-tools", Need::Test),
     tool("babeltrace2", "babeltrace2 python3-bt2", Need::Test),
     tool("setpriv", "util-linux", Need::Test),
+    tool("riscv64-unknown-elf-gcc", "gcc-riscv64-unknown-elf", Need::Test),
+    tool("arm-none-eabi-gcc", "gcc-arm-none-eabi", Need::Test),
     // Not a program, but its path is checked in the same way.
     tool("/usr/include/x86_64-linux-gnu/lttng/tracef.h", "liblttng-ust-dev", Need::Test),
     tool("/usr/include/intel-pt.h", "libipt-dev", Need::Judge),
@@ -62,6 +65,25 @@ const TOOLS: &[Tool] = &[
     tool("find", "findutils", Need::Judge),
     tool("node", "nodejs", Need::Bench),
 ];
+
+/// What emulated boards need.
+const BOARD: &[Tool] = &[
+    tool("gcc", "gcc libc6-dev", Need::Demo),
+    tool("python3", "python3", Need::Demo),
+    tool("riscv64-unknown-elf-gcc", "gcc-riscv64-unknown-elf", Need::Demo),
+    tool("arm-none-eabi-gcc", "gcc-arm-none-eabi", Need::Demo),
+    tool("qemu-system-riscv64", "qemu-system-misc", Need::Demo),
+    tool("qemu-system-arm", "qemu-system-arm", Need::Demo),
+];
+
+/// Makes sure that emulators of boards are there, and compilers for them.
+///
+/// # Errors
+/// The line to run, where we may not install.
+pub fn board() -> Outcome {
+    let missing: Vec<&Tool> = BOARD.iter().filter(|tool| !installed(tool.program)).collect();
+    if missing.is_empty() { Ok(()) } else { install(&missing) }
+}
 
 /// Makes sure that the requirements are met; quick if they are.
 ///
@@ -93,17 +115,22 @@ fn readers() -> Outcome {
     if fs::read_to_string(&list).is_ok_and(|known| known == READERS) {
         return Ok(());
     }
+    virtual_environment(&folder)?;
+    let mut pip = Command::new(folder.join("bin/pip"));
+    pip.args(["install", "--quiet", "--disable-pip-version-check", "--only-binary", ":all:"]);
+    command::run(pip.args(READERS.split(' ')))?;
+    Ok(fs::write(list, READERS)?)
+}
+
+/// Makes a virtual environment of Python in a folder.
+pub(crate) fn virtual_environment(folder: &Path) -> Outcome {
     // Debian's Python lacks the modules that make environments.
     let mut ensurepip = Command::new("python3");
     ensurepip.args(["-c", "import ensurepip, venv"]).stderr(Stdio::null());
     if command::quietly(&mut ensurepip).is_err() {
         install(&[&tool("python3", "python3-venv", Need::Test)])?;
     }
-    command::run(Command::new("python3").args(["-m", "venv"]).arg(&folder))?;
-    let mut pip = Command::new(folder.join("bin/pip"));
-    pip.args(["install", "--quiet", "--disable-pip-version-check", "--only-binary", ":all:"]);
-    command::run(pip.args(READERS.split(' ')))?;
-    Ok(fs::write(list, READERS)?)
+    command::run(Command::new("python3").args(["-m", "venv"]).arg(folder))
 }
 
 /// The fuzzer is a subcommand of cargo; its sanitizers are in nightly only.

@@ -13,7 +13,7 @@ pub(super) enum Step {
     Enter(FunctionId, Entry),
     Leave,
     /// A complete call: it began `instructions` before, inside `above` others that are complete as well.
-    FinishContext {
+    CompleteCall {
         function: FunctionId,
         entry: Entry,
         instructions: u32,
@@ -103,7 +103,7 @@ impl Paths {
                         continue;
                     };
                     let (instructions, above) = (at - begin, open.len() as u32);
-                    steps.push((at, Step::FinishContext { function, entry, instructions, above }));
+                    steps.push((at, Step::CompleteCall { function, entry, instructions, above }));
                 }
                 _ => steps.push((at, step)),
             }

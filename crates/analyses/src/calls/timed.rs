@@ -23,7 +23,7 @@ impl Timed {
     pub(super) fn step(&mut self, step: Step, before: u64, when: impl Fn(u64) -> When) {
         let depth = self.open.len() as u32 + 1;
         match step {
-            Step::FinishContext { function, entry, instructions, above } => {
+            Step::CompleteCall { function, entry, instructions, above } => {
                 let begin = before - u64::from(instructions);
                 let open = Open { depth: depth + above, function, entry, time: when(begin), before: begin };
                 self.items.push(Item::End(open.ended(when(before), before)));

@@ -23,6 +23,8 @@ pub enum Report {
     Functions,
     /// One row per call path.
     Tree,
+    /// The same, of the executions of one function if that is asked for.
+    Paths,
 }
 
 /// The report of one [kind](Report) of profile table.
@@ -56,6 +58,18 @@ pub const TREE: ProfileReport = ProfileReport {
         in_all: false,
     },
     report: Report::Tree,
+};
+
+/// The report of call paths that may begin at a function.
+pub const PATHS: ProfileReport = ProfileReport {
+    description: Description {
+        name: "paths",
+        help: "exact call paths, of a function or a system call if asked; --format folded for flame graphs",
+        views: &["instructions", "time"],
+        takes: Takes { threads: true, root: true, ..Takes::NOTHING },
+        in_all: false,
+    },
+    report: Report::Paths,
 };
 
 impl hodo_model::Report for ProfileReport {

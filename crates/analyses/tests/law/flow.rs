@@ -8,8 +8,8 @@ use hodo_analyses::{
 use hodo_clock::Nanos;
 use hodo_model::{
     Analysis, AnyAnalysis, AnyPartial, Arrival, Code, End, Every, FastFlow, FinishContext, FlowEvent,
-    FlowInterest, FunctionId, FunctionRun, Item, Names, Numbering, Place, Selection, SourceLine, Sources,
-    Start, Table, Transfer, Value, kernel::Threads,
+    FlowInterest, FunctionId, FunctionRun, Item, Names, Numbering, Place, Root, Selection, SourceLine,
+    Sources, Start, Table, Transfer, Value, kernel::Threads,
 };
 use proptest::{
     prelude::*,
@@ -139,10 +139,13 @@ fn fold<A: Analysis>(analysis: &A, number: u64, segments: &[Vec<FlowEvent<'_>>])
 
 /// The table of some threads.
 fn finish<A: Analysis>(analysis: &A, threads: Vec<A::Partial>) -> Table {
-    let (selection, names) = (Selection::default(), &[]);
+    finish_selected(analysis, threads, &Selection::default())
+}
+
+/// The table of some threads, of what is selected.
+fn finish_selected<A: Analysis>(analysis: &A, threads: Vec<A::Partial>, selection: &Selection) -> Table {
     let (known, span) = (Threads::default(), Default::default());
-    let of =
-        FinishContext { names, span, selection: &selection, threads: &known, base: None, sources: &Numbers };
+    let of = FinishContext { names: &[], span, selection, threads: &known, base: None, sources: &Numbers };
     analysis.finish(threads, &of)
 }
 
@@ -402,6 +405,26 @@ proptest! {
         let sums = Functions;
         let table = finish(&sums, vec![fold(&sums, 0, &[segment])]);
         prop_assert_eq!(figure(&table, "time_ns"), Some(Value::from(later)));
+    }
+
+    /// Of the executions of a function: any cutting gives one table; and with those that are cut they are what the
+    /// function executed in total.
+    #[test]
+    fn paths_of_a_function_are_all_of_it((thread, cuts, choices) in case(), index in 0u32..4, view in 0usize..2) {
+        let paths = Profile { report: Report::Paths, every: None };
+        let (view, root) = (["instructions", "time"][view].to_owned(), Some(Root::Function(format!("f{index}"))));
+        let selection = Selection { view, root, ..Selection::default() };
+        let merged = merge_all(&paths, parts(&paths, &thread, &cuts), &choices);
+        let table = finish_selected(&paths, vec![merged], &selection);
+        prop_assert_eq!(&table, &finish_selected(&paths, vec![fold(&paths, 0, &thread)], &selection));
+        let functions = finish(&Functions, vec![fold(&Functions, 0, &thread)]);
+        let of_function = functions.rows().into_iter().find(|row| row[7] == Value::from(format!("f{index}")));
+        let total = of_function.map_or(Value::from(0u64), |row| row[2].clone());
+        let sum = ["instructions", "cut_instructions"].map(|name| match table.figure(name) {
+            Some(Value::Integer(count)) => *count,
+            other => panic!("{name}: {other:?}"),
+        });
+        prop_assert_eq!(total, Value::from(sum[0] + sum[1]));
     }
 
     #[test]

@@ -77,6 +77,17 @@ fn every_fixture_is_written_so_that_babeltrace2_reads_it() {
     }
 }
 
+#[test]
+fn a_board_is_read_as_babeltrace2_reads_it() {
+    let board = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/ctf/board");
+    for (part, count) in [("master", 936), ("slave-0", 1841), ("slave-1", 2360), ("slave-2", 1859)] {
+        let trace = board.join(part);
+        let trace = trace.to_str().unwrap();
+        let their: Vec<_> = babeltrace(trace, part).iter().map(|line| theirs(line)).collect();
+        assert_eq!((ours(trace), their.len()), (their, count), "{part}");
+    }
+}
+
 /// The shape of a trace: headers and contexts, and the number of stream and event classes.
 #[derive(Clone, Copy, Debug)]
 struct Shape {

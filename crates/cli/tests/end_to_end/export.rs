@@ -9,6 +9,7 @@ use crate::run::{Folder, hodo};
 /// Fixtures, with their numbers of events and of lost events.
 const FIXTURES: &[(&str, u64, u64)] = &[
     ("barectf3.1", 976, 19),
+    ("board", 6996, 0),
     ("lttng2.13-kernel", 3751, 0),
     ("lttng2.16-kernel-ctf2", 3076, 0),
     ("ust2.13-per-pid", 1800, 4610),

@@ -23,8 +23,8 @@ const EVENTS: u64 = 100_000;
 const PATIENCE: Duration = Duration::from_secs(90);
 
 /// LTTng daemons of this test, which end with it.
-struct Lttng {
-    folder: TempDir,
+pub(crate) struct Lttng {
+    pub(crate) folder: TempDir,
     ports: [u16; 3],
     daemons: Vec<Child>,
 }
@@ -63,7 +63,7 @@ fn until(what: &str, mut is: impl FnMut() -> bool) {
 }
 
 impl Lttng {
-    fn start() -> Lttng {
+    pub(crate) fn start() -> Lttng {
         let folder = tempfile::tempdir().unwrap();
         fs::set_permissions(folder.path(), Permissions::from_mode(0o777)).unwrap();
         let free = [(); 3].map(|()| TcpListener::bind("127.0.0.1:0").unwrap());
@@ -89,7 +89,7 @@ impl Lttng {
         lttng
     }
 
-    fn command(&self, program: impl AsRef<OsStr>) -> Command {
+    pub(crate) fn command(&self, program: impl AsRef<OsStr>) -> Command {
         unprivileged(program.as_ref(), self.folder.path())
     }
 
@@ -101,7 +101,7 @@ impl Lttng {
             .is_ok_and(|status| status.success())
     }
 
-    fn lttng(&self, arguments: &str) {
+    pub(crate) fn lttng(&self, arguments: &str) {
         assert!(self.try_lttng(arguments), "lttng {arguments}");
     }
 
@@ -116,7 +116,7 @@ impl Lttng {
         line.unwrap_or_else(|| panic!("{name} is not in {list}")).split(' ').next().unwrap().to_owned()
     }
 
-    fn record(&self, name: &str) {
+    pub(crate) fn record(&self, name: &str) {
         let [control, data, _] = self.ports;
         let urls = format!("--ctrl-url=tcp://127.0.0.1:{control} --data-url=tcp://127.0.0.1:{data}");
         self.lttng(&format!("create {name} --live=200000 {urls}"));

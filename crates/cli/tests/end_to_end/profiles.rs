@@ -9,7 +9,7 @@ use crate::{
 };
 
 /// Returns the summary and the rows of a report, with rows as objects.
-fn table(kind: &str, options: &[&str], recording: &str) -> (Value, Vec<Value>) {
+pub(crate) fn table(kind: &str, options: &[&str], recording: &str) -> (Value, Vec<Value>) {
     let json = hodo(&[&["report", kind, "--format", "json"], options, &[recording]].concat()).fine().json();
     let columns = json["columns"].as_array().unwrap();
     let row = |row: &Value| {
@@ -26,7 +26,7 @@ fn table(kind: &str, options: &[&str], recording: &str) -> (Value, Vec<Value>) {
 }
 
 /// Compiles a program of the lab without optimisation, and records it.
-fn record_source(folder: &Folder, source: &str, options: &[&str]) -> String {
+pub(crate) fn record_source(folder: &Folder, source: &str, options: &[&str]) -> String {
     let program = folder.file("program");
     let source = format!("{}/../../lab/workloads/{source}", env!("CARGO_MANIFEST_DIR"));
     let compiled = std::process::Command::new("cc").args(["-O0", "-g", "-o", &program, &source]).status();

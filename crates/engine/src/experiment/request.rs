@@ -225,6 +225,9 @@ impl Request {
                         "--begin, --end, --match and --group are for `hodo report periods`, not for `{name}`"
                     )
                 }
+                () if selection.root.is_some() && !takes.root => {
+                    format!("--function and --syscall are for `hodo report paths`, not for `{name}`")
+                }
                 () if period.is_none() && takes.period => {
                     "which periods? --begin EVENT and --end EVENT say so: see `hodo report --help`".to_owned()
                 }

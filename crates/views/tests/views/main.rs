@@ -181,6 +181,34 @@ fn markdown() {
 }
 
 #[test]
+fn folded_paths_are_lines_of_their_own_numbers() {
+    let row = |depth: u64, function: &str, total: u64, own: u64| {
+        vec![depth.into(), function.into(), total.into(), own.into()]
+    };
+    let columns = vec![
+        Column::integer("depth", Unit::None),
+        Column::name("function"),
+        Column::integer("total_instructions", Unit::Instructions),
+        Column::integer("self_instructions", Unit::Instructions),
+    ];
+    let rows = vec![
+        row(0, "main", 60, 10),
+        row(1, "a;b 7\nmain;forged 9", 30, 30),
+        row(2, "c\\\u{1b}[31m\u{2028}", 0, 0),
+        row(3, "deep", 5, 5),
+        row(1, "", 20, 20),
+        row(0, "thread", 1, 1),
+    ];
+    let table = Table::new("paths", Shape::Tree, vec![], columns, rows);
+    let expected = "main 10\n\
+        main;a\\x3bb 7\\nmain\\x3bforged 9 30\n\
+        main;a\\x3bb 7\\nmain\\x3bforged 9;c\\\\\\u{1b}[31m\\u{2028};deep 5\n\
+        main;- 20\n\
+        thread 1\n";
+    assert_eq!(draw("folded", &table, Options::default()), expected);
+}
+
+#[test]
 fn a_view_either_shows_loss_or_says_that_it_does_not() {
     for view in VIEWS {
         let drawn = draw_bytes(view.name, &functions(), Options::default());
@@ -258,6 +286,17 @@ proptest! {
             let drawn = draw(view, &table, Options { width, ..Options::default() });
             prop_assert!(drawn.chars().all(|c| c == '\n' || !c.is_control()));
             prop_assert!(drawn.lines().all(|line| line == line.trim_end()));
+        }
+    }
+
+    #[test]
+    fn folded_lines_end_in_a_number_whatever_names_are(table in formats::table()) {
+        let drawn = draw("folded", &table, Options::default());
+        prop_assert!(drawn.lines().count() <= table.row_count());
+        for line in drawn.split_terminator('\n') {
+            let (path, number) = line.rsplit_once(' ').unwrap();
+            prop_assert!(number.parse::<u64>().is_ok_and(|number| number > 0) && !path.is_empty(), "{}", line);
+            prop_assert!(!line.contains(char::is_control), "{:?}", line);
         }
     }
 

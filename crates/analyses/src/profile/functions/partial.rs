@@ -480,11 +480,11 @@ impl Partial {
     }
 
     /// The costs of a whole thread: nothing came before this part.
-    pub(super) fn close(self) -> FinishContext {
+    pub(super) fn close(self) -> WholeThread {
         let mut whole = Partial::unknown();
         whole.append(&self, Below::Nothing);
         cut(&mut whole.stack, &mut whole.books, 0);
-        FinishContext { books: whole.books, outside: whole.outside, sums: whole.sums }
+        WholeThread { books: whole.books, outside: whole.outside, sums: whole.sums }
     }
 
     fn append(&mut self, later: &Partial, below: Below) {
@@ -536,13 +536,13 @@ fn follow(books: &mut FunctionCosts, entries: &[LogEntry], at: &mut u64, unseen:
 }
 
 /// The costs of functions in a whole thread.
-pub(super) struct FinishContext {
+pub(super) struct WholeThread {
     books: FunctionCosts,
     pub(super) outside: Time,
     pub(super) sums: Sums,
 }
 
-impl FinishContext {
+impl WholeThread {
     /// The accounts of functions, and what ran while each was on the stack.
     pub(super) fn balance(&self) -> impl Iterator<Item = (&Holder, &Account, Amount)> {
         self.books.balance()

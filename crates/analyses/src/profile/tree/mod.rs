@@ -3,6 +3,7 @@
 mod nodes;
 mod partial;
 mod paths;
+mod rooted;
 mod whole;
 
 use hodo_clock::Nanos;
@@ -102,6 +103,7 @@ impl Analysis for Profile {
         match self.report {
             Report::Functions => whole.functions(of.functions(), self.every),
             Report::Tree => whole.tree(of.functions(), self.every),
+            Report::Paths => whole.paths(of.functions(), of.selection),
         }
     }
 }

@@ -17,10 +17,10 @@ use crate::{
 
 /// The profile of all threads together.
 pub(super) struct CallTree {
-    tree: Tree,
+    pub(super) tree: Tree,
     /// Of each node, what it and the nodes below it cost.
-    totals: Vec<Cost>,
-    all: Amounts,
+    pub(super) totals: Vec<Cost>,
+    pub(super) all: Amounts,
 }
 
 impl CallTree {
@@ -43,15 +43,7 @@ impl CallTree {
             all.sums.add(&of_thread);
             all.threads += 1;
         }
-        let mut totals: Vec<Cost> = tree.iter().map(|(id, _)| tree.cost(id)).collect();
-        // A child stands behind its parent, so from the end each total is whole when it is passed up.
-        for (id, node) in tree.iter().rev() {
-            if node.parent != NO_PARENT {
-                let total = totals[id as usize];
-                totals[node.parent as usize].add(&total);
-            }
-        }
-        CallTree { tree, totals, all }
+        CallTree { totals: totals(&tree), tree, all }
     }
 
     /// Costs by function. What a function called counts once, however often it stands on the path.
@@ -90,28 +82,39 @@ impl CallTree {
         table::functions(self.by_function(), &self.all, names, every)
     }
 
-    pub(super) fn tree(&self, names: &dyn Names, every: Option<Every>) -> Table {
+    /// Nodes depth first with their depths, the heaviest sibling first; of those that are shown.
+    pub(super) fn walk(
+        &self,
+        weight: impl Fn(&Cost) -> u64,
+        shown: impl Fn(&Cost) -> bool,
+        mut row: impl FnMut(NodeId, u64),
+    ) {
         let children = Children::new(&self.tree);
-        let sampled = every.is_some();
-        let weight = |cost: &Cost| if sampled { cost.beside.samples } else { cost.ran.instructions };
+        let total = |id: NodeId| &self.totals[id as usize];
         let heaviest = |ids: &mut Vec<NodeId>| {
             ids.sort_by_key(|&id| {
                 let node = self.tree.node(id);
-                (weight(&self.totals[id as usize]), Reverse((node.function, node.entry)))
+                (weight(total(id)), Reverse((node.function, node.entry)))
             });
         };
-        let all = weight(&self.all.cost);
-        let mut rows = Vec::with_capacity(self.tree.len());
-        let shown = |id: &NodeId| !sampled || self.totals[*id as usize].beside.samples > 0;
-        let mut roots: Vec<NodeId> = children.roots().filter(shown).collect();
+        let mut roots: Vec<NodeId> = children.roots().filter(|&id| shown(total(id))).collect();
         heaviest(&mut roots);
         let mut walk: Vec<(NodeId, u64)> = roots.into_iter().map(|id| (id, 0)).collect();
         while let Some((id, depth)) = walk.pop() {
-            rows.push(self.tree_row(id, depth, all, names, sampled));
-            let mut below: Vec<NodeId> = children.of(id).filter(shown).collect();
+            row(id, depth);
+            let mut below: Vec<NodeId> = children.of(id).filter(|&id| shown(total(id))).collect();
             heaviest(&mut below);
             walk.extend(below.into_iter().map(|child| (child, depth + 1)));
         }
+    }
+
+    pub(super) fn tree(&self, names: &dyn Names, every: Option<Every>) -> Table {
+        let sampled = every.is_some();
+        let weight = |cost: &Cost| if sampled { cost.beside.samples } else { cost.ran.instructions };
+        let all = weight(&self.all.cost);
+        let mut rows = Vec::with_capacity(self.tree.len());
+        let shown = |total: &Cost| !sampled || total.beside.samples > 0;
+        self.walk(weight, shown, |id, depth| rows.push(self.tree_row(id, depth, all, names, sampled)));
         let samples =
             [Column::integer("total_samples", Unit::Count), Column::integer("self_samples", Unit::Count)];
         let columns = [Column::real("share", Unit::Share)].into_iter();
@@ -150,6 +153,19 @@ impl CallTree {
             ])
             .collect()
     }
+}
+
+/// Of each node, what it and the nodes below it cost.
+pub(super) fn totals(tree: &Tree) -> Vec<Cost> {
+    let mut totals: Vec<Cost> = tree.iter().map(|(id, _)| tree.cost(id)).collect();
+    // A child stands behind its parent, so from the end each total is whole when it is passed up.
+    for (id, node) in tree.iter().rev() {
+        if node.parent != NO_PARENT {
+            let total = totals[id as usize];
+            totals[node.parent as usize].add(&total);
+        }
+    }
+    totals
 }
 
 /// The children of each node, and the roots.

@@ -1,0 +1,149 @@
+//! Call paths that begin at the executions of a function.
+//!
+//! An execution is an outermost one: what a function does when it stands on the stack already is part of that. One
+//! that ran where the trace begins, or behind a gap, has no known begin; it is left out, and counted as cut.
+
+use std::collections::BTreeMap;
+
+use hodo_model::{Column, FunctionId, Names, Root, Selection, Shape, Summary, Table, Unit, Value};
+use rustc_hash::FxHashMap;
+
+use super::{
+    nodes::{NO_PARENT, NodeId, Tree},
+    whole::{CallTree, totals},
+};
+use crate::{
+    profile::{
+        cost::Cost,
+        table::{Amounts, share},
+    },
+    stack::Entry,
+};
+
+/// The executions of a function.
+struct Rooted {
+    tree: CallTree,
+    executions: u64,
+    /// Instructions of those without a begin.
+    cut: u64,
+}
+
+impl CallTree {
+    /// The executions of the functions that `root` means.
+    fn rooted(&self, root: &Root, names: &dyn Names) -> Rooted {
+        let mut known: FxHashMap<FunctionId, bool> = FxHashMap::default();
+        let mut is_root = |function: FunctionId| {
+            *known.entry(function).or_insert_with(|| {
+                let (name, module) = names.names(function);
+                root.is(&name, &module)
+            })
+        };
+        let (mut tree, mut roots) = (Tree::default(), BTreeMap::<FunctionId, NodeId>::new());
+        let (mut executions, mut cut, mut sum) = (0u64, 0u64, Cost::default());
+        // Where each node stands in the new tree, if it stands there; and whether it is part of one that is cut.
+        let mut places: Vec<(Option<NodeId>, bool)> = Vec::with_capacity(self.tree.len());
+        for (id, node) in self.tree.iter() {
+            let cost = self.tree.cost(id);
+            let above = if node.parent == NO_PARENT { (None, false) } else { places[node.parent as usize] };
+            let place = match above {
+                (Some(parent), _) => (Some(tree.child(parent, node.function, node.entry)), false),
+                (None, true) => (None, true),
+                (None, false) if !is_root(node.function) => (None, false),
+                (None, false) if node.entry == Entry::Root => (None, true),
+                (None, false) => {
+                    executions = executions.saturating_add(node.ran.entries);
+                    let root = roots.entry(node.function).or_insert_with(|| tree.root(node.function));
+                    (Some(*root), false)
+                }
+            };
+            if let Some(place) = place.0 {
+                tree.change(place, |place| place.add(&cost));
+                sum.add(&cost);
+            }
+            cut = cut.saturating_add(if place.1 { cost.ran.instructions } else { 0 });
+            places.push(place);
+        }
+        let all = Amounts { cost: sum, ..Amounts::default() };
+        Rooted { tree: CallTree { totals: totals(&tree), tree, all }, executions, cut }
+    }
+
+    /// The table of call paths: of all, or of the executions of a function.
+    pub(super) fn paths(&self, names: &dyn Names, selection: &Selection) -> Table {
+        let Some(root) = &selection.root else {
+            return self.table_of_paths(names, &selection.view, self.all.summary(None));
+        };
+        let Rooted { tree, executions, cut } = self.rooted(root, names);
+        let summary = vec![
+            ("root", Value::from(root.name())),
+            ("executions", executions.into()),
+            ("instructions", tree.all.cost.ran.instructions.into()),
+            ("cut_instructions", cut.into()),
+            ("threads", self.all.threads.into()),
+            ("time_ns", tree.all.cost.ran.time.nanoseconds().into()),
+            ("outside_time_ns", tree.all.cost.beside.outside.nanoseconds().into()),
+            ("lost_time_ns", self.all.sums.lost_time.into()),
+            ("gaps", self.all.sums.gaps.into()),
+        ];
+        tree.table_of_paths(names, &selection.view, summary)
+    }
+
+    fn table_of_paths(&self, names: &dyn Names, view: &str, summary: Summary) -> Table {
+        let by_time = view == "time";
+        let weight = |cost: &Cost| if by_time { cost.elapsed().nanoseconds() } else { cost.ran.instructions };
+        let all = weight(&self.all.cost);
+        let mut rows = Vec::with_capacity(self.tree.len());
+        let pair = |instructions: u64, time: u64| {
+            if by_time { [time, instructions] } else { [instructions, time] }.map(Value::from)
+        };
+        self.walk(
+            weight,
+            |_| true,
+            |id, depth| {
+                let (node, total) = (self.tree.node(id), &self.totals[id as usize]);
+                let own = self.tree.cost(id);
+                let (name, module) = names.names(node.function);
+                let mut row = vec![Value::from(share(weight(total), all))];
+                row.extend(pair(total.ran.instructions, total.elapsed().nanoseconds()));
+                row.extend(pair(own.ran.instructions, own.ran.time.nanoseconds()));
+                row.extend([
+                    own.beside.outside.nanoseconds().into(),
+                    own.ran.entries.into(),
+                    depth.into(),
+                    name.into(),
+                    node.entry.name().into(),
+                    module.into(),
+                ]);
+                rows.push(row);
+            },
+        );
+        Table::new("paths", Shape::Tree, summary, columns(by_time).into(), rows)
+    }
+}
+
+/// What is weighed stands first.
+fn columns(by_time: bool) -> [Column; 11] {
+    let mut pairs = [
+        Column::integer("total_instructions", Unit::Instructions),
+        Column::integer("total_time_ns", Unit::Nanoseconds),
+        Column::integer("self_instructions", Unit::Instructions),
+        Column::integer("self_time_ns", Unit::Nanoseconds),
+    ];
+    if by_time {
+        pairs.swap(0, 1);
+        pairs.swap(2, 3);
+    }
+    let [first_total, second_total, first_own, second_own] = pairs;
+    [
+        Column::real("share", Unit::Share),
+        first_total,
+        second_total,
+        first_own,
+        second_own.secondary(),
+        Column::integer("outside_time_ns", Unit::Nanoseconds).secondary(),
+        Column::integer("entries", Unit::Count),
+        Column::integer("depth", Unit::None),
+        Column::name("function"),
+        Column::name("entered_by").secondary(),
+        Column::name("module").secondary(),
+    ]
+}

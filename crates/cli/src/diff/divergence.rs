@@ -1,0 +1,88 @@
+//! Where two executions part, as a table.
+
+use hodo_compare::Sides;
+use hodo_engine::{
+    ChunkSize, Divergence, Execution, Experiment, FlowTrace, Needs, Place, Reading, divergence,
+};
+use hodo_model::{Column, Shape, Table, Unit, Value};
+
+use super::Diff;
+use crate::{arguments::Input, failure::Failure, function, input};
+
+/// The table of the branch where the executions part that are compared.
+pub fn table(command: &Diff, sides: &Sides<Vec<Input>>) -> Result<Table, Failure> {
+    let ([a], [b]) = (sides.a.as_slice(), sides.b.as_slice()) else {
+        return Err(Failure::usage("--divergence is of two executions, and a side has several recordings"));
+    };
+    let name = command.function.as_deref().or(command.per.as_deref()).unwrap_or("main");
+    let (n, m) = command.nth.unwrap_or((1, 1));
+    let found = with_flow(a, &mut |of_a| {
+        with_flow(b, &mut |of_b| {
+            let readings = [reading(a), reading(b)];
+            let calls = [
+                function::calls(&format!("{name}#{n}"), of_a)?,
+                function::calls(&format!("{name}#{m}"), of_b)?,
+            ];
+            let first = Execution::find(of_a, &calls[0], readings[0], |_| true)?;
+            let second = Execution::find(of_b, &calls[1], readings[1], |_| true)?;
+            first.runs_the_same_files(&second)?;
+            Ok(divergence(&first, &second, readings))
+        })
+    })?;
+    Ok(draw(&found))
+}
+
+/// Opens an input of control flow.
+fn with_flow<R>(
+    input: &Input,
+    work: &mut dyn FnMut(&FlowTrace<'_>) -> Result<R, Failure>,
+) -> Result<R, Failure> {
+    let experiment: Experiment = input::experiment(input, Needs { flow: true, sideband: false, events: false })?;
+    experiment.with(|traces| match traces.flows.as_slice() {
+        [(_, flow)] => work(flow),
+        _ => Err(Failure::usage("--divergence is of control flow, and the input has none")),
+    })
+}
+
+fn reading(input: &Input) -> Reading<'static> {
+    let threads = input::threads(input);
+    let chunk_size = ChunkSize::Shares(threads);
+    Reading { threads, chunk_size, window: None, numbers: None, spans: None, memo: true }
+}
+
+fn draw(found: &Divergence) -> Table {
+    let place = |at: &str, number: u64, place: &Option<Place>| -> Vec<Value> {
+        let known = place.as_ref();
+        vec![
+            at.into(),
+            number.into(),
+            known.map_or("(the execution ends)", |place| place.function.as_str()).into(),
+            known.map(|place| place.offset).into(),
+            known.and_then(|place| place.line.as_deref()).into(),
+            known.map(|place| place.module.as_str()).into(),
+        ]
+    };
+    let rows = match found.is_none() {
+        true => Vec::new(),
+        false => vec![
+            place("both: the branch", found.common, &found.branch),
+            place("A goes on", found.common + 1, &found.next[0]),
+            place("B goes on", found.common + 1, &found.next[1]),
+        ],
+    };
+    let columns = vec![
+        Column::name("where"),
+        Column::integer("instruction", Unit::Count),
+        Column::name("function"),
+        Column::integer("offset", Unit::Address),
+        Column::text("line"),
+        Column::name("module").secondary(),
+    ];
+    let summary = vec![
+        ("same", found.is_none().into()),
+        ("common_instructions", found.common.into()),
+        ("a_instructions", found.instructions[0].into()),
+        ("b_instructions", found.instructions[1].into()),
+    ];
+    Table::new("first_divergence", Shape::Counters, summary, columns, rows)
+}

@@ -1,0 +1,162 @@
+//! The tables of one side.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use hodo_compare::Inlined;
+use hodo_engine::{AnyReport, Experiment, Needs};
+use hodo_model::{Loss, Parameters, Root, Selection, Table, Value};
+
+use super::Diff;
+use crate::{arguments::Input, failure::Failure, function, input, progress::Progress, report::named};
+
+/// Reports whose rows are latencies of events.
+const LATENCIES: [&str; 3] = ["syscalls", "irq", "sched"];
+
+/// What the recordings of a side have.
+#[derive(Default)]
+pub struct Gathered {
+    /// Call paths, one a recording.
+    pub paths: Vec<Table>,
+    /// What each is divided by.
+    pub weights: Vec<u64>,
+    /// Latencies, one a recording, by report.
+    pub events: BTreeMap<&'static str, Vec<Table>>,
+    /// What is missing.
+    pub loss: Vec<Loss>,
+}
+
+/// Reads the recordings of a side; `None` if somebody interrupted that.
+pub fn gather(command: &Diff, side: &[Input], name: &str) -> Result<Option<Gathered>, Failure> {
+    let mut gathered = Gathered::default();
+    for input in side {
+        let experiment = input::experiment(input, Needs::ALL)?;
+        if let Some(problem) = experiment.problems.first() {
+            return Err(Failure::unreadable(problem));
+        }
+        if experiment.contents.flow && !gathered.add_flow(command, input, &experiment)? {
+            return Ok(None);
+        }
+        if experiment.contents.events && !gathered.add_events(command, input, &experiment)? {
+            return Ok(None);
+        }
+    }
+    for loss in &mut gathered.loss {
+        loss.stream = format!("{name}: {}", loss.stream).trim_end_matches([' ', ':']).to_owned();
+    }
+    Ok(Some(gathered))
+}
+
+impl Gathered {
+    /// Adds the call paths of a recording; whether nobody interrupted that.
+    fn add_flow(&mut self, command: &Diff, input: &Input, experiment: &Experiment) -> Result<bool, Failure> {
+        // Calls that are chosen have their function as root already.
+        let root = command.root().filter(|_| command.nth.is_none());
+        if let Some(root) = &root {
+            function::is_somewhere(root, experiment)?;
+        }
+        let selection = Selection { root: root.clone(), ..selection(input) };
+        let parameters = Parameters { selection, ..Parameters::default() };
+        let Some(tables) = run(input, experiment, named(&["paths".to_owned()]), parameters)? else {
+            return Ok(false);
+        };
+        for mut table in tables {
+            let executions = match table.figure("executions") {
+                Some(Value::Integer(executions)) => *executions,
+                _ => 1,
+            };
+            self.loss.append(&mut table.loss);
+            self.weights.push(executions);
+            self.paths.push(table);
+        }
+        Ok(true)
+    }
+
+    /// Adds the latencies of a trace of events.
+    fn add_events(
+        &mut self,
+        command: &Diff,
+        input: &Input,
+        experiment: &Experiment,
+    ) -> Result<bool, Failure> {
+        if !experiment.contents.flow && command.root().is_some() {
+            return Err(Failure::usage(
+                "--per and --function are about control flow, and the input has software events",
+            ));
+        }
+        // Calls are chosen of control flow, where there is any.
+        let call = input.call.clone().filter(|_| !experiment.contents.flow);
+        let input = Input { call, ..input.clone() };
+        let usual = Parameters { selection: selection(&input), ..Parameters::default() };
+        let are_chosen = !usual.selection.is_of_all();
+        let of_threads = |report: &&'static dyn AnyReport| !are_chosen || report.description().takes.threads;
+        let mut requests: Vec<(Vec<&'static dyn AnyReport>, Parameters)> =
+            vec![(named(&LATENCIES.map(str::to_owned)), usual.clone())];
+        if let Some(period) = command.period.period()? {
+            requests.push((named(&["periods".to_owned()]), Parameters { period: Some(period), ..usual }));
+        }
+        requests.iter_mut().for_each(|(reports, _)| reports.retain(of_threads));
+        requests.retain(|(reports, _)| !reports.is_empty());
+        for (reports, parameters) in requests {
+            let Some(tables) = run(&input, experiment, reports, parameters)? else { return Ok(false) };
+            for table in tables {
+                self.loss.extend(
+                    table.loss.iter().filter(|loss| !self.loss.contains(loss)).cloned().collect::<Vec<_>>(),
+                );
+                self.events.entry(table.name()).or_default().push(table);
+            }
+        }
+        Ok(true)
+    }
+}
+
+fn selection(input: &Input) -> Selection {
+    Selection { tids: input.tid.clone(), pids: input.pid.clone(), ..Selection::default() }
+}
+
+/// The tables of some reports; `None` if somebody interrupted that.
+fn run(
+    input: &Input,
+    experiment: &Experiment,
+    reports: Vec<&'static dyn AnyReport>,
+    parameters: Parameters,
+) -> Result<Option<Vec<Table>>, Failure> {
+    let request = input::request(input, None, reports, parameters, experiment)?;
+    let progress = Progress::new(experiment.work(&request), input.quiet);
+    let outcome = experiment.run(&request, &mut |done| progress.set(done))?;
+    progress.finish();
+    Ok((!progress.is_interrupted()).then_some(outcome.tables))
+}
+
+/// Instructions that ran as part of other functions, of functions with these names, where debugging information tells:
+/// while the root runs, if there is one.
+pub fn inlined(input: &Input, root: Option<Root>, names: &BTreeSet<String>) -> Result<Inlined, Failure> {
+    let mut found = Inlined::new();
+    let call = match root {
+        None => input.call.clone(),
+        Some(Root::Function(name)) => input.call.clone().or(Some(name)),
+        // Of several functions no one call can be chosen.
+        Some(Root::SystemCall(_)) => return Ok(found),
+    };
+    if names.is_empty() {
+        return Ok(found);
+    }
+    let input = &Input { call, ..input.clone() };
+    let experiment = input::experiment(input, Needs { flow: true, sideband: false, events: false })?;
+    if input::request(input, None, Vec::new(), Parameters::default(), &experiment).is_err() {
+        return Ok(found);
+    }
+    let parameters = Parameters { selection: selection(input), ..Parameters::default() };
+    let tables = run(input, &experiment, named(&["lines".to_owned()]), parameters)?;
+    for table in tables.iter().flatten() {
+        let at = |name: &str| table.columns().iter().position(|column| column.name == name);
+        let (Some(function), Some(instructions)) = (at("function"), at("instructions")) else { continue };
+        for row in table.rows() {
+            if let (Value::Text(name), Value::Integer(count)) = (&row[function], &row[instructions])
+                && names.contains(name)
+            {
+                *found.entry(name.clone()).or_default() += count;
+            }
+        }
+    }
+    Ok(found)
+}

@@ -1,0 +1,129 @@
+//! `hodo diff`.
+
+mod arguments;
+mod divergence;
+mod gather;
+
+use std::process::ExitCode;
+
+use hodo_compare::{Comparison, Inlined, Latencies, Options, Sides, latencies, paths};
+use hodo_model::Table;
+use hodo_views::Reader;
+
+pub use arguments::Diff;
+
+use self::gather::{Gathered, gather, inlined};
+use crate::{
+    arguments::Input,
+    failure::{Failure, INTERRUPTED, LOSS},
+    output,
+};
+
+/// Names of the worst rows in the message of `--fail-over`.
+const WORST: usize = 3;
+
+/// Runs the command.
+pub fn run(command: &Diff) -> Result<ExitCode, Failure> {
+    let sides = command.sides()?;
+    let (Some(a), Some(b)) = (gather(command, &sides.a, "A")?, gather(command, &sides.b, "B")?) else {
+        return Ok(INTERRUPTED.into());
+    };
+    if a.paths.is_empty() != b.paths.is_empty() && (a.events.is_empty() || b.events.is_empty()) {
+        return Err(Failure::usage(
+            "one side is a recording of control flow and the other has software events",
+        ));
+    }
+    let mut comparison = compare(command, &a, &b)?;
+    if let Some(found) = comparison.take() {
+        comparison = Some(with_inlined(found, command, &sides)?);
+    }
+    let latencies = of_events(&a, &b);
+    let mut tables = comparison.as_ref().map_or(Vec::new(), |found| shown(found, command));
+    tables.extend(latencies.iter().map(|found| found.table.clone()));
+    if command.divergence {
+        tables.push(divergence::table(command, &sides)?);
+    }
+    if let Some(table) = tables.first_mut() {
+        table.loss = [a.loss, b.loss].concat();
+    }
+    let lossless = tables.first().is_none_or(|table| table.loss.is_empty());
+    output::draw_all(tables, &command.output)?;
+    let mut exit = if command.input.strict && !lossless { LOSS.into() } else { ExitCode::SUCCESS };
+    for message in too_much(command, comparison.as_ref(), &latencies) {
+        eprintln!("hodo: {message}");
+        exit = LOSS.into();
+    }
+    Ok(exit)
+}
+
+/// What of control flow differs, where there is any.
+fn compare(command: &Diff, a: &Gathered, b: &Gathered) -> Result<Option<Comparison>, Failure> {
+    if a.paths.is_empty() || b.paths.is_empty() {
+        return Ok(None);
+    }
+    for (name, side) in [("A", a), ("B", b)] {
+        if side.weights.iter().sum::<u64>() == 0 {
+            let what = command.function.as_ref().or(command.per.as_ref()).map_or("", String::as_str);
+            return Err(Failure::usage(format!("{name} has no execution of {what} that begins in it")));
+        }
+    }
+    let options = Options { rows: command.rows(), unit: command.unit() };
+    let weights = Sides::new(a.weights.clone(), b.weights.clone());
+    Ok(Some(paths(Sides::new(&a.paths, &b.paths), weights, options)))
+}
+
+/// The same with what a side runs inlined of functions that only the other calls, as the first recording of each shows.
+fn with_inlined(
+    comparison: Comparison,
+    command: &Diff,
+    sides: &Sides<Vec<Input>>,
+) -> Result<Comparison, Failure> {
+    let only = comparison.only_in();
+    let of = |side: &[Input], names| -> Result<Inlined, Failure> {
+        side.first().map_or(Ok(Inlined::new()), |input| inlined(input, command.root(), names))
+    };
+    let found = Sides::new(of(&sides.a, &only.b)?, of(&sides.b, &only.a)?);
+    Ok(comparison.with_inlined(found))
+}
+
+/// What of events differs, by report.
+fn of_events(a: &Gathered, b: &Gathered) -> Vec<Latencies> {
+    let of = |(name, tables): (&&'static str, &Vec<Table>)| {
+        Some(latencies(Sides::new(tables, b.events.get(name)?)))
+    };
+    a.events.iter().filter_map(of).collect()
+}
+
+/// The tables of a comparison: what grew apart from what shrank, for people.
+fn shown(comparison: &Comparison, command: &Diff) -> Vec<Table> {
+    match output::view(&command.output).reader {
+        Reader::People => {
+            let [grown, shrunk] = comparison.tables();
+            let shrunk = (!shrunk.is_empty()).then_some(shrunk);
+            [grown].into_iter().chain(shrunk).collect()
+        }
+        _ => vec![comparison.table()],
+    }
+}
+
+/// What grew by more than is allowed.
+fn too_much(command: &Diff, comparison: Option<&Comparison>, latencies: &[Latencies]) -> Vec<String> {
+    let Some(allowed) = command.fail_over else { return Vec::new() };
+    let over = |growth: &f64| *growth > allowed;
+    let percent = |share: f64| format!("{:+.2} %", share * 100.0);
+    let limit = format!("--fail-over allows {:.2} %", allowed * 100.0);
+    let mut messages = Vec::new();
+    if let Some(comparison) = comparison {
+        let worst = comparison.worst(WORST).join(", ");
+        if let Some(growth) = comparison.growth().filter(over) {
+            messages.push(format!("instructions {}, and {limit}; most by {worst}", percent(growth)));
+        }
+        if let Some(growth) = comparison.growth_of_time().filter(over) {
+            messages.push(format!("time {}, and {limit}; most by {worst}", percent(growth)));
+        }
+    }
+    for (name, growth) in latencies.iter().flat_map(|found| &found.grown).filter(|(_, growth)| over(growth)) {
+        messages.push(format!("median of {name} {}, and {limit}", percent(*growth)));
+    }
+    messages
+}

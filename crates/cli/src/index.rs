@@ -1,0 +1,170 @@
+//! `hodo index`, and what `hodo info` says of a store.
+
+use std::{
+    env,
+    path::{Path, PathBuf},
+    process::ExitCode,
+};
+
+use hodo_engine::{Identity, IndexError, Needs, indexed};
+use hodo_model::{Column, Loss, Shape, Table, Unit};
+use hodo_store::{Error, State, Store};
+use serde_json::json;
+
+use crate::{
+    arguments::{Index, Input, StoreFolder},
+    failure::{Failure, INTERRUPTED},
+    input, live,
+    progress::Progress,
+};
+
+/// Runs the command.
+pub fn run(command: &Index) -> Result<ExitCode, Failure> {
+    let options = &command.input;
+    let chooses = options.time.is_some()
+        || options.call.is_some()
+        || options.chunk_size.is_some()
+        || !(options.tid.is_empty() && options.pid.is_empty());
+    if chooses || options.pt.is_some() {
+        return Err(Failure::usage(
+            "a store is of whole inputs: --time, --call, --tid, --pid, --chunk-size and --pt have no meaning",
+        ));
+    }
+    if live::address(options)?.is_some() {
+        return Err(Failure::usage(
+            "a store is of what was recorded, not of a session that is being recorded",
+        ));
+    }
+    let experiment = input::experiment(options, Needs { flow: false, sideband: false, events: true })?;
+    // Before anything is read: an input that changes meanwhile is another one.
+    let identity = identity(options)?;
+    let folder = folder(&command.store, &identity)?;
+    let threads = input::threads(options);
+    let work: u64 = indexed(threads).iter().map(|request| 2 * experiment.work(request)).sum();
+    let progress = Progress::new(work, options.quiet);
+    let made = experiment.index(&folder, &identity, threads, &mut |done| progress.set(done));
+    progress.finish();
+    let losses = match made {
+        Ok(Some(losses)) => losses,
+        Ok(None) => return Ok(ExitCode::from(INTERRUPTED)),
+        Err(IndexError::Refused(refusal)) => return Err(refusal.into()),
+        Err(IndexError::Store(error)) => return Err(Failure::unreadable(error)),
+    };
+    let store = Store::open(&folder).map_err(Failure::unreadable)?;
+    if !options.quiet {
+        println!("{}: {}", folder.display(), sizes(&store));
+        tell(&losses);
+    }
+    let code = input::exit_code_of(options, &experiment, losses.is_empty());
+    std::mem::forget(experiment);
+    Ok(code)
+}
+
+fn tell(losses: &[Loss]) {
+    for loss in losses {
+        let stream = if loss.stream.is_empty() { String::new() } else { format!(", {}", loss.stream) };
+        eprintln!("hodo: lost: {} × {}{stream}: {}", loss.count, loss.cause.name(), loss.detail);
+    }
+}
+
+fn identity(input: &Input) -> Result<Identity, Failure> {
+    Identity::of(&input.files, input.clock_frequency).map_err(Failure::unreadable)
+}
+
+/// Where the store lies: where `--store` says, else in the user's cache.
+fn folder(chosen: &StoreFolder, identity: &Identity) -> Result<PathBuf, Failure> {
+    if let Some(folder) = &chosen.store {
+        return Ok(folder.clone());
+    }
+    let absolute = |name: &str| env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
+    let cache = absolute("XDG_CACHE_HOME").or_else(|| Some(absolute("HOME")?.join(".cache")));
+    let cache = cache.ok_or_else(|| {
+        Failure::usage(
+            "where is the cache? Set HOME or XDG_CACHE_HOME, or say where the store lies: --store DIR",
+        )
+    })?;
+    Ok(cache.join("hodo/stores").join(&identity.name))
+}
+
+/// How large a store is.
+fn sizes(store: &Store) -> String {
+    let records: u64 = store.tables().map(|table| table.rows()).sum();
+    format!("{records} records, {} bytes", store.bytes())
+}
+
+/// What there is of a store.
+pub struct Found {
+    folder: PathBuf,
+    state: &'static str,
+    store: Option<Store>,
+    problem: Option<String>,
+}
+
+/// Looks for the store of inputs; `None` where there can't be one.
+pub fn find(input: &Input, chosen: &StoreFolder) -> Option<Found> {
+    if input.pt.is_some() || live::address(input).ok()?.is_some() {
+        return None;
+    }
+    let identity = identity(input).ok()?;
+    let folder = folder(chosen, &identity).ok()?;
+    let (state, store, problem) = match Store::open(&folder) {
+        Ok(store) => (state(&store, &identity), Some(store), None),
+        Err(Error::None(_)) => ("none", None, None),
+        Err(error) => ("damaged", None, Some(error.to_string())),
+    };
+    Some(Found { folder, state, store, problem })
+}
+
+fn state(store: &Store, identity: &Identity) -> &'static str {
+    match store.state() {
+        _ if store.identity() != identity.text => "stale",
+        State::Complete => "complete",
+        State::Growing => "growing",
+        State::CutShort => "cut short",
+    }
+}
+
+impl Found {
+    /// What people are told.
+    fn words(&self) -> String {
+        let at = |folder: &Path| folder.display().to_string();
+        let again = "`hodo index` builds it again";
+        match (self.state, &self.store) {
+            ("none", _) => "none; `hodo index` builds one".to_owned(),
+            ("stale", _) => format!("{}: of another version of the input; {again}", at(&self.folder)),
+            ("cut short", _) => format!("{}: not finished; {again}", at(&self.folder)),
+            ("growing", _) => format!("{}: being built", at(&self.folder)),
+            (_, Some(store)) => format!("{}: {}", at(&self.folder), sizes(store)),
+            (_, None) => self.problem.clone().unwrap_or_default(),
+        }
+    }
+
+    /// As a table: what there is, and the tables of a store that can be used.
+    pub fn table(&self) -> Table {
+        let columns = vec![
+            Column::text("table"),
+            Column::integer("records", Unit::Count),
+            Column::integer("lanes", Unit::Count),
+        ];
+        let tables = self.store.iter().filter(|_| self.state == "complete").flat_map(Store::tables);
+        let rows = tables.map(|table| {
+            vec![table.schema().name.as_str().into(), table.rows().into(), u64::from(table.lanes()).into()]
+        });
+        Table::new("store", Shape::Counters, vec![("store", self.words().into())], columns, rows)
+    }
+
+    /// As JSON.
+    pub fn json(&self) -> serde_json::Value {
+        let tables = self.store.iter().flat_map(Store::tables).map(|table| {
+            let name = &table.schema().name;
+            json!({ "name": name, "records": table.rows(), "lanes": table.lanes() })
+        });
+        json!({
+            "folder": self.folder.display().to_string(),
+            "state": self.state,
+            "bytes": self.store.as_ref().map(Store::bytes),
+            "tables": tables.collect::<Vec<_>>(),
+            "problem": self.problem,
+        })
+    }
+}

@@ -1,0 +1,95 @@
+//! What a software tracer costs: a program with LTTng's tracepoints beside the same program without.
+
+use std::{path::Path, process::Command};
+
+use crate::{
+    live::Lttng,
+    recorded::can_record,
+    run::{command, hodo},
+};
+
+/// How often each configuration is recorded.
+const REPETITIONS: usize = 5;
+const CALLS: u64 = 1000;
+
+/// A recording, and what the emulated processor counted.
+struct Recorded {
+    file: String,
+    /// Instructions of all threads.
+    all: f64,
+    /// Of the first one.
+    main: f64,
+}
+
+/// Records a program as the user whose session daemon runs.
+fn record(lttng: &Lttng, program: &Path, name: &str, calls: u64) -> Recorded {
+    let file = lttng.folder.path().join(name).to_str().unwrap().to_owned();
+    let calls = calls.to_string();
+    let usual = command(&[
+        "record",
+        "-q",
+        "--engine",
+        "emulate",
+        "-o",
+        &file,
+        "--",
+        program.to_str().unwrap(),
+        &calls,
+    ]);
+    let mut recording = lttng.command(usual.get_program());
+    recording.args(usual.get_args()).env("LTTNG_UST_REGISTER_TIMEOUT", "-1");
+    recording.envs(usual.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    // QEMU's user mode itself fails where a process with LTTng's threads exits, which is behind all that is measured.
+    recording.status().expect("hodo starts");
+    let info = hodo(&["info", "--format", "json", &file]).fine().json();
+    let (mut all, mut main) = (0.0, 0.0);
+    for thread in info["truth"].as_array().unwrap() {
+        let instructions = thread["instructions"].as_f64().unwrap();
+        all += instructions;
+        main += if thread["tid"] == thread["pid"] { instructions } else { 0.0 };
+    }
+    Recorded { file, all, main }
+}
+
+fn delta(arguments: &[&str], a: &Recorded, b: &Recorded) -> f64 {
+    let both = [&["diff", "-q", "--strict", "--format", "json"], arguments, &[&a.file, &b.file]].concat();
+    hodo(&both).fine().json()["summary"]["delta_instructions"].as_f64().unwrap()
+}
+
+#[test]
+fn what_a_tracepoint_costs_is_exact_and_stable() {
+    if !can_record() {
+        return;
+    }
+    let lttng = Lttng::start();
+    let compile = |name: &str, options: &[&str]| {
+        let program = lttng.folder.path().join(name);
+        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../lab/workloads/traced_step.c");
+        let mut compiler = Command::new("gcc");
+        compiler.args(["-O1", "-g", "-o"]).arg(&program).arg(source).args(options);
+        assert!(compiler.status().unwrap().success());
+        program
+    };
+    let (plain, traced) = (compile("plain", &[]), compile("traced", &["-DTRACED", "-llttng-ust", "-ldl"]));
+    lttng.record("costs");
+    let without = record(&lttng, &plain, "plain.data", CALLS);
+    let with = |index: usize| record(&lttng, &traced, &format!("traced-{index}.data"), CALLS);
+    let with: Vec<Recorded> = (0..REPETITIONS).map(with).collect();
+
+    let extra: Vec<f64> = with.iter().map(|with| delta(&["--per", "step"], &without, with)).collect();
+    let (least, most) =
+        (extra.iter().copied().fold(f64::MAX, f64::min), extra.iter().copied().fold(0.0, f64::max));
+    // An event is written, not only asked whether it is to be.
+    assert!(least > 500.0 && most <= least * 1.01, "{extra:?}");
+    for with in &with {
+        assert_eq!(delta(&[], &without, with), with.all - without.all, "the emulated processor's own count");
+    }
+    // The processor counts the same for each call: what a thousand more calls cost with tracepoints, and without.
+    let more = |program: &Path, name: &str, fewer: &Recorded| {
+        let twice = record(&lttng, program, name, 2 * CALLS);
+        (twice.main - fewer.main) / CALLS as f64
+    };
+    let counted = more(&traced, "traced-twice.data", &with[0]) - more(&plain, "plain-twice.data", &without);
+    assert!((counted - extra[0]).abs() <= counted * 0.01, "{counted} counted, {extra:?} by hodo");
+    lttng.lttng("destroy --no-wait costs");
+}

@@ -1,0 +1,224 @@
+//! How long things took on both sides: tables with a row for each system call, interrupt, thread or period, whose
+//! columns `count`, `total_ns` and percentiles are compared by the names that rows have.
+
+use std::collections::BTreeMap;
+
+use hodo_model::{
+    Column, Shape, Summary, Table, Type, Unit, Value,
+    table::{Cell, cells},
+};
+
+use crate::{
+    Sides,
+    statistics::{benjamini_hochberg, bootstrap, mann_whitney},
+};
+
+/// The columns that are compared, where a table has them.
+const MEASURES: [&str; 5] = ["average_ns", "p50_ns", "p95_ns", "p99_ns", "max_ns"];
+
+/// One row in one recording.
+#[derive(Clone, Copy, Debug, Default)]
+struct Seen {
+    count: u64,
+    total: u64,
+    /// As [`MEASURES`]. Of rows with the same names the largest.
+    measures: [Option<u64>; MEASURES.len()],
+}
+
+/// The names in a row, and what each recording has of it.
+type Rows = BTreeMap<Vec<String>, Vec<(usize, Seen)>>;
+
+/// What differs between the latencies of two sides.
+#[derive(Debug)]
+pub struct Latencies {
+    /// One row for each that differs, the largest change of total time first.
+    pub table: Table,
+    /// By what share the median latency grew, of rows in which it did; of groups only where that is no chance.
+    pub grown: Vec<(String, f64)>,
+}
+
+/// Compares tables of one report, one a recording of each side.
+pub fn latencies(tables: Sides<&[Table]>) -> Latencies {
+    let recordings = tables.map(<[Table]>::len);
+    let names: Vec<&'static str> = tables
+        .a
+        .iter()
+        .chain(tables.b)
+        .next()
+        .map_or(Vec::new(), |table| key_columns(table).map(|(_, name)| name).collect());
+    let rows = tables.map(read);
+    let mut keys: Vec<&Vec<String>> = rows.a.keys().chain(rows.b.keys()).collect();
+    keys.sort();
+    keys.dedup();
+    let are_groups = recordings.a > 1 && recordings.b > 1;
+    let mut found: Vec<Found<'_>> =
+        keys.into_iter().map(|key| Found::of(key, &rows, recordings, are_groups)).collect();
+    found.retain(|found| found.sides.a != found.sides.b);
+    let values: Vec<Option<f64>> = found.iter().map(|found| found.p).collect();
+    for (found, adjusted) in found.iter_mut().zip(benjamini_hochberg(&values)) {
+        found.adjusted = adjusted;
+    }
+    found.sort_by(|x, y| {
+        y.delta_total().abs().total_cmp(&x.delta_total().abs()).then_with(|| x.key.cmp(y.key))
+    });
+    let is_certain = |found: &&Found<'_>| !are_groups || found.adjusted.is_some_and(|p| p < 0.05);
+    let grown =
+        found.iter().filter(is_certain).filter_map(|found| Some((found.key.join(" "), found.growth()?)));
+    let grown = grown.filter(|(_, growth)| *growth > 0.0).collect();
+    let summary: Summary = vec![
+        ("a_recordings", (recordings.a as u64).into()),
+        ("b_recordings", (recordings.b as u64).into()),
+        ("different", (found.len() as u64).into()),
+    ];
+    let cells = found.iter().map(|found| found.cells(are_groups));
+    let name = tables.a.iter().chain(tables.b).next().map_or("latencies", Table::name);
+    let table = Table::new(name, Shape::Counters, summary, columns(&names, are_groups), cells);
+    Latencies { table, grown }
+}
+
+/// The columns that name a row.
+fn key_columns(table: &Table) -> impl Iterator<Item = (usize, &'static str)> {
+    let named = table.columns().iter().enumerate();
+    named
+        .filter(|(_, column)| matches!(column.kind, Type::Name | Type::Text))
+        .map(|(index, column)| (index, column.name))
+}
+
+fn read(tables: &[Table]) -> Rows {
+    let mut rows = Rows::new();
+    for (recording, table) in tables.iter().enumerate() {
+        let at = |name: &str| table.columns().iter().position(|column| column.name == name);
+        // The first column that counts says how many there were, whatever it is called.
+        let count = table.columns().iter().position(|column| column.unit == Unit::Count);
+        let (total, measures) = (at("total_ns"), MEASURES.map(at));
+        let keys: Vec<usize> = key_columns(table).map(|(index, _)| index).collect();
+        for batch in table.batches() {
+            let columns = cells(batch);
+            for row in 0..batch.num_rows() {
+                let number = |column: Option<usize>| match columns[column?].cell(row) {
+                    Cell::Integer(number) => Some(number),
+                    _ => None,
+                };
+                let text = |&column: &usize| match columns[column].cell(row) {
+                    Cell::Text(text) => text.to_owned(),
+                    _ => String::new(),
+                };
+                let seen = rows.entry(keys.iter().map(text).collect()).or_default();
+                if seen.last().is_none_or(|(last, _)| *last != recording) {
+                    seen.push((recording, Seen::default()));
+                }
+                let Some((_, own)) = seen.last_mut() else { continue };
+                own.count = own.count.saturating_add(number(count).unwrap_or(0));
+                own.total = own.total.saturating_add(number(total).unwrap_or(0));
+                for (own, column) in own.measures.iter_mut().zip(measures) {
+                    *own = (*own).max(number(column));
+                }
+            }
+        }
+    }
+    rows
+}
+
+/// One row of both sides: means of its recordings.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+struct Mean {
+    count: f64,
+    total: f64,
+    measures: [Option<f64>; MEASURES.len()],
+}
+
+impl Mean {
+    fn of(seen: &[(usize, Seen)], recordings: usize) -> Mean {
+        let all = recordings.max(1) as f64;
+        let sum = |of: fn(&Seen) -> u64| seen.iter().map(|(_, seen)| of(seen) as f64).sum::<f64>() / all;
+        let mut measures = [None; MEASURES.len()];
+        for (index, measure) in measures.iter_mut().enumerate() {
+            let known: Vec<f64> =
+                seen.iter().filter_map(|(_, seen)| seen.measures[index].map(|value| value as f64)).collect();
+            *measure = (!known.is_empty()).then(|| known.iter().sum::<f64>() / known.len() as f64);
+        }
+        Mean { count: sum(|seen| seen.count), total: sum(|seen| seen.total), measures }
+    }
+}
+
+struct Found<'k> {
+    key: &'k Vec<String>,
+    sides: Sides<Mean>,
+    /// Of the averages of groups.
+    p: Option<f64>,
+    interval: Option<(f64, f64)>,
+    adjusted: Option<f64>,
+}
+
+/// Of [`MEASURES`], the median.
+const MEDIAN: usize = 1;
+
+impl<'k> Found<'k> {
+    fn of(key: &'k Vec<String>, rows: &Sides<Rows>, recordings: Sides<usize>, are_groups: bool) -> Found<'k> {
+        let seen = rows.each().map(|rows| rows.get(key).map_or(&[][..], Vec::as_slice));
+        let sides = Sides::new(Mean::of(seen.a, recordings.a), Mean::of(seen.b, recordings.b));
+        let averages = seen.map(|seen| {
+            let known = seen.iter().filter(|(_, seen)| seen.count > 0);
+            known.map(|(_, seen)| seen.total as f64 / seen.count as f64).collect::<Vec<f64>>()
+        });
+        let p = mann_whitney(&averages.a, &averages.b).filter(|_| are_groups);
+        let interval = bootstrap(&averages.a, &averages.b).filter(|_| are_groups);
+        Found { key, sides, p, interval, adjusted: None }
+    }
+
+    fn delta_total(&self) -> f64 {
+        self.sides.b.total - self.sides.a.total
+    }
+
+    /// By what share the median grew.
+    fn growth(&self) -> Option<f64> {
+        let Sides { a, b } = self.sides.map(|side| side.measures[MEDIAN]);
+        let (a, b) = a.zip(b)?;
+        (a > 0.0).then(|| (b - a) / a)
+    }
+
+    fn cells(&self, are_groups: bool) -> Vec<Value> {
+        let Sides { a, b } = self.sides;
+        let mut cells: Vec<Value> = self.key.iter().map(|name| name.as_str().into()).collect();
+        cells.extend([a.count, b.count, self.delta_total()].map(Value::from));
+        cells.push(self.growth().into());
+        for (a, b) in a.measures.into_iter().zip(b.measures) {
+            cells.extend([a, b].map(Value::from));
+        }
+        if are_groups {
+            let ends = [self.interval.map(|(low, _)| low), self.interval.map(|(_, high)| high)];
+            cells.extend(ends.into_iter().chain([self.p, self.adjusted]).map(Value::from));
+        }
+        cells
+    }
+}
+
+fn columns(names: &[&'static str], are_groups: bool) -> Vec<Column> {
+    let time = |name| Column::real(name, Unit::Nanoseconds);
+    let mut columns: Vec<Column> = names.iter().map(|name| Column::name(name)).collect();
+    columns.extend([
+        Column::real("a_count", Unit::Count),
+        Column::real("b_count", Unit::Count),
+        time("delta_total_ns"),
+        Column::real("p50_growth", Unit::Share),
+        time("a_average_ns").secondary(),
+        time("b_average_ns").secondary(),
+        time("a_p50_ns"),
+        time("b_p50_ns"),
+        time("a_p95_ns").secondary(),
+        time("b_p95_ns").secondary(),
+        time("a_p99_ns"),
+        time("b_p99_ns"),
+        time("a_max_ns").secondary(),
+        time("b_max_ns").secondary(),
+    ]);
+    if are_groups {
+        columns.extend([
+            time("low_average_ns").secondary(),
+            time("high_average_ns").secondary(),
+            Column::real("p_value", Unit::None).secondary(),
+            Column::real("p_adjusted", Unit::None),
+        ]);
+    }
+    columns
+}

@@ -1,0 +1,25 @@
+//! What differs between two sides, each of one or more recordings.
+//!
+//! ```text
+//! tables of call paths of A ─┐                      ┌─ grown: new paths, and those with more instructions
+//!                            ├─ union of trees ─ rows ─ shrunk: vanished paths, and those with fewer
+//! tables of call paths of B ─┘  (functions matched  └─ summary: totals, per execution
+//!                               by symbol, module)
+//!
+//! tables of latencies of A, of B ── rows matched by their names ── the same
+//! ```
+//!
+//! Tables go in, tables come out: nothing here knows a format, an analysis or a view. Instruction counts are exact,
+//! so a difference of theirs is one. Times of groups of recordings are judged by [`statistics`].
+
+mod identity;
+mod latency;
+mod profile;
+mod sides;
+pub mod statistics;
+mod union;
+
+pub use identity::without_clone;
+pub use latency::{Latencies, latencies};
+pub use profile::{Comparison, Inlined, Options, Rows, Unit, paths};
+pub use sides::Sides;

@@ -1,0 +1,474 @@
+//! What of call paths grew and what shrank.
+
+use std::{
+    cmp::Ordering,
+    collections::{BTreeMap, BTreeSet},
+};
+
+use hodo_model::{Column, Shape, Summary, Table, Unit as Counted, Value};
+
+use crate::{
+    Sides,
+    statistics::{benjamini_hochberg, bootstrap, mann_whitney},
+    union::{Amount, Function, Union},
+};
+
+/// What the rows are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Rows {
+    /// Functions, whatever called them.
+    #[default]
+    Functions,
+    /// Call paths.
+    Paths,
+}
+
+/// What the amounts of a side are divided by.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Unit {
+    /// The number of recordings.
+    Recording,
+    /// The number of executions of a function or a system call, by this name.
+    Execution(String),
+}
+
+/// How to compare.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// What the rows are.
+    pub rows: Rows,
+    /// What amounts are of.
+    pub unit: Unit,
+}
+
+/// Instructions that ran as part of other functions, by the name of the function that was inlined there.
+pub type Inlined = BTreeMap<String, u64>;
+
+/// How many frames a path shows at most: the innermost.
+const FRAMES: usize = 64;
+/// Adjusted p-values below this are no chance.
+const SIGNIFICANT: f64 = 0.05;
+
+/// What became of a row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Change {
+    New,
+    Grown,
+    Vanished,
+    Shrunk,
+}
+
+impl Change {
+    fn name(self) -> &'static str {
+        match self {
+            Change::New => "new",
+            Change::Grown => "grown",
+            Change::Vanished => "vanished",
+            Change::Shrunk => "shrunk",
+        }
+    }
+
+    fn is_more(self) -> bool {
+        matches!(self, Change::New | Change::Grown)
+    }
+}
+
+/// A row of the comparison.
+#[derive(Clone, Debug)]
+struct Row {
+    change: Change,
+    function: usize,
+    /// The frames, where rows are paths.
+    path: Option<String>,
+    amounts: Sides<Amount>,
+    /// Of the times of groups.
+    test: Option<Test>,
+    adjusted: Option<f64>,
+}
+
+/// What is said of the times of two groups.
+#[derive(Clone, Copy, Debug)]
+struct Test {
+    interval: Option<(f64, f64)>,
+    p: f64,
+}
+
+/// What differs between two sides.
+#[derive(Debug)]
+pub struct Comparison {
+    options: Options,
+    union: Union,
+    /// Those that are more first, then those that are less; each by how much.
+    rows: Vec<Row>,
+    totals: Sides<Amount>,
+    /// What each recording is divided by, of each side.
+    weights: Sides<Vec<u64>>,
+    inlined: Sides<Inlined>,
+}
+
+/// Compares tables of call paths, one a recording of each side, whose executions are counted by `weights`.
+///
+/// # Panics
+/// Where a table is none of call paths, or a recording has no weight.
+pub fn paths(tables: Sides<&[Table]>, weights: Sides<Vec<u64>>, options: Options) -> Comparison {
+    assert_eq!(tables.map(<[Table]>::len), weights.each().map(Vec::len), "a weight for each recording");
+    let union = Union::of(tables);
+    let mut totals = Sides::<Amount>::default();
+    for node in &union.nodes {
+        totals.a.add(&node.amounts.a);
+        totals.b.add(&node.amounts.b);
+    }
+    let mut comparison =
+        Comparison { options, union, rows: Vec::new(), totals, weights, inlined: Sides::default() };
+    comparison.rows = comparison.make_rows();
+    comparison.sort();
+    comparison.adjust();
+    comparison
+}
+
+impl Comparison {
+    fn make_rows(&self) -> Vec<Row> {
+        let row = |function: u32, path: Option<u32>, amounts: &Sides<Amount>| {
+            let change = self.change(amounts)?;
+            let (path, function) = (path.map(|node| self.union.path(node, FRAMES)), function as usize);
+            let test = self.test(amounts);
+            Some(Row { change, function, path, amounts: amounts.clone(), test, adjusted: None })
+        };
+        let nodes = self.union.nodes.iter().zip(0..);
+        if self.options.rows == Rows::Paths {
+            return nodes.filter_map(|(node, id)| row(node.function, Some(id), &node.amounts)).collect();
+        }
+        let mut by_function = vec![Sides::<Amount>::default(); self.union.functions.len()];
+        for (node, _) in nodes {
+            let sum = &mut by_function[node.function as usize];
+            sum.a.add(&node.amounts.a);
+            sum.b.add(&node.amounts.b);
+        }
+        by_function.iter().zip(0..).filter_map(|(amounts, function)| row(function, None, amounts)).collect()
+    }
+
+    /// What became of something; `None` where it is the same, for each execution.
+    fn change(&self, amounts: &Sides<Amount>) -> Option<Change> {
+        let [n, m] = [&self.weights.a, &self.weights.b].map(|weights| weights.iter().sum::<u64>());
+        // Exact, where quotients would not be.
+        let compare = |a: u64, b: u64| (u128::from(b) * u128::from(n)).cmp(&(u128::from(a) * u128::from(m)));
+        let more = compare(amounts.a.instructions, amounts.b.instructions);
+        let more = more.then(compare(amounts.a.calls, amounts.b.calls));
+        match (amounts.a.is_there, amounts.b.is_there, more) {
+            (false, true, _) => Some(Change::New),
+            (true, false, _) => Some(Change::Vanished),
+            (_, _, Ordering::Greater) => Some(Change::Grown),
+            (_, _, Ordering::Less) => Some(Change::Shrunk),
+            (_, _, Ordering::Equal) => None,
+        }
+    }
+
+    /// The times of each recording, for each execution.
+    fn times(&self, amounts: &Sides<Amount>) -> Sides<Vec<f64>> {
+        let of = |amount: &Amount, weights: &[u64]| {
+            let mut times: Vec<u64> = vec![0; weights.len()];
+            amount.times.iter().for_each(|&(recording, time)| times[recording as usize] = time);
+            let executed = times.iter().zip(weights).filter(|(_, weight)| **weight > 0);
+            executed.map(|(&time, &weight)| time as f64 / weight as f64).collect()
+        };
+        Sides::new(of(&amounts.a, &self.weights.a), of(&amounts.b, &self.weights.b))
+    }
+
+    /// Whether both sides are groups, of which statistics can tell.
+    fn are_groups(&self) -> bool {
+        self.weights.a.len() > 1 && self.weights.b.len() > 1
+    }
+
+    fn test(&self, amounts: &Sides<Amount>) -> Option<Test> {
+        let times = self.times(amounts);
+        let p = mann_whitney(&times.a, &times.b).filter(|_| self.are_groups())?;
+        Some(Test { interval: bootstrap(&times.a, &times.b), p })
+    }
+
+    fn adjust(&mut self) {
+        let values: Vec<Option<f64>> = self.rows.iter().map(|row| row.test.map(|test| test.p)).collect();
+        for (row, adjusted) in self.rows.iter_mut().zip(benjamini_hochberg(&values)) {
+            row.adjusted = adjusted;
+        }
+    }
+
+    fn sort(&mut self) {
+        let mut rows = std::mem::take(&mut self.rows);
+        let size = |row: &Row| self.instructions(&row.amounts).difference().abs();
+        let name = |row: &Row| {
+            let Function { name, module, .. } = &self.union.functions[row.function];
+            (row.path.clone(), name.clone(), module.clone())
+        };
+        rows.sort_by(|x, y| {
+            let more = y.change.is_more().cmp(&x.change.is_more());
+            more.then_with(|| size(y).total_cmp(&size(x))).then_with(|| name(x).cmp(&name(y)))
+        });
+        self.rows = rows;
+    }
+
+    fn rate(&self, amounts: &Sides<Amount>, of: impl Fn(&Amount) -> u64) -> Rate {
+        let per =
+            |amount: &Amount, weights: &[u64]| of(amount) as f64 / weights.iter().sum::<u64>().max(1) as f64;
+        Rate { a: per(&amounts.a, &self.weights.a), b: per(&amounts.b, &self.weights.b) }
+    }
+
+    fn instructions(&self, amounts: &Sides<Amount>) -> Rate {
+        self.rate(amounts, |amount| amount.instructions)
+    }
+
+    /// Names of functions that only one side ran, along whatever path.
+    pub fn only_in(&self) -> Sides<BTreeSet<String>> {
+        let mut ran = vec![Sides::new(false, false); self.union.functions.len()];
+        for node in &self.union.nodes {
+            let ran = &mut ran[node.function as usize];
+            ran.a |= node.amounts.a.is_there;
+            ran.b |= node.amounts.b.is_there;
+        }
+        let mut only = Sides::<BTreeSet<String>>::default();
+        for (function, ran) in self.union.functions.iter().zip(ran).filter(|(_, ran)| ran.a != ran.b) {
+            only.side(ran.b).insert(function.name.clone());
+        }
+        only
+    }
+
+    /// The same comparison, with what each side ran inlined of functions that it did not call.
+    pub fn with_inlined(self, inlined: Sides<Inlined>) -> Comparison {
+        Comparison { inlined, ..self }
+    }
+
+    /// Whether nothing differs.
+    pub fn is_empty(&self) -> bool {
+        self.rows.is_empty()
+    }
+
+    /// By what share of A's the instructions of B are more; `None` where A has none.
+    pub fn growth(&self) -> Option<f64> {
+        self.instructions(&self.totals).growth()
+    }
+
+    /// The same of times, where both sides are groups and the difference is no chance.
+    pub fn growth_of_time(&self) -> Option<f64> {
+        let significant = self.test(&self.totals).is_some_and(|test| test.p < SIGNIFICANT);
+        self.rate(&self.totals, |amount| amount.time).growth().filter(|_| significant)
+    }
+
+    /// What was done to match the sides.
+    pub fn notes(&self) -> &[String] {
+        &self.union.notes
+    }
+
+    /// The first few rows that are more, with how many instructions.
+    pub fn worst(&self, most: usize) -> Vec<String> {
+        let more = self.rows.iter().filter(|row| row.change.is_more()).take(most);
+        more.map(|row| {
+            let name = row.path.as_ref().unwrap_or(&self.union.functions[row.function].name);
+            format!("{name} {}", signed(self.instructions(&row.amounts).difference()))
+        })
+        .collect()
+    }
+
+    fn of_unit(&self) -> String {
+        match &self.options.unit {
+            Unit::Recording if self.weights.a.len() + self.weights.b.len() > 2 => " a recording".to_owned(),
+            Unit::Recording => String::new(),
+            Unit::Execution(name) => format!(" an execution of {name}"),
+        }
+    }
+
+    /// What differs, in a sentence.
+    pub fn verdict(&self) -> String {
+        let total = self.instructions(&self.totals);
+        let count = |change| self.rows.iter().filter(|row| row.change == change).count();
+        if self.is_empty() {
+            return format!("no difference: {}{} on both sides", counted(total.a), self.of_unit());
+        }
+        let what = if self.options.rows == Rows::Paths { "paths" } else { "functions" };
+        let share = total.growth().map_or(String::new(), |growth| format!(" ({:+.2} %)", growth * 100.0));
+        format!(
+            "{} instructions{}{share}: {} → {}; {what}: {} grown, {} shrunk, {} new, {} vanished",
+            signed(total.difference()),
+            self.of_unit(),
+            number(total.a),
+            number(total.b),
+            count(Change::Grown),
+            count(Change::Shrunk),
+            count(Change::New),
+            count(Change::Vanished),
+        )
+    }
+
+    /// Figures of the whole.
+    pub fn summary(&self) -> Summary {
+        let instructions = self.instructions(&self.totals);
+        let calls = self.rate(&self.totals, |amount| amount.calls);
+        let time = self.rate(&self.totals, |amount| amount.time);
+        let test = self.test(&self.totals);
+        let weight = |weights: &[u64]| weights.iter().sum::<u64>();
+        let mut summary: Summary = vec![("verdict", self.verdict().into())];
+        if let Unit::Execution(name) = &self.options.unit {
+            summary.extend([
+                ("per", name.as_str().into()),
+                ("a_executions", weight(&self.weights.a).into()),
+                ("b_executions", weight(&self.weights.b).into()),
+            ]);
+        }
+        summary.extend([
+            ("a_recordings", (self.weights.a.len() as u64).into()),
+            ("b_recordings", (self.weights.b.len() as u64).into()),
+            ("a_instructions", instructions.a.into()),
+            ("b_instructions", instructions.b.into()),
+            ("delta_instructions", instructions.difference().into()),
+            ("delta_calls", calls.difference().into()),
+            ("a_time_ns", time.a.into()),
+            ("b_time_ns", time.b.into()),
+            ("delta_time_ns", time.difference().into()),
+        ]);
+        if let Some(Test { interval, p }) = test {
+            summary.extend([
+                ("low_time_ns", interval.map(|(low, _)| low).into()),
+                ("high_time_ns", interval.map(|(_, high)| high).into()),
+                ("p_value", p.into()),
+                ("test", "Mann–Whitney U; p adjusted of rows is by Benjamini and Hochberg".into()),
+            ]);
+        }
+        summary.into_iter().chain(self.notes().iter().map(|note| ("note", note.as_str().into()))).collect()
+    }
+
+    /// Those that are more and those that are less, as two tables for people.
+    pub fn tables(&self) -> [Table; 2] {
+        let of = |name, summary, more| {
+            let rows = self.rows.iter().filter(|row| row.change.is_more() == more);
+            let rows: Vec<Vec<Value>> = rows.map(|row| self.cells(row)).collect();
+            Table::new(name, Shape::Counters, summary, self.columns(), rows)
+        };
+        [of("grown", self.summary(), true), of("shrunk", Vec::new(), false)]
+    }
+
+    /// Both in one table, for programs.
+    pub fn table(&self) -> Table {
+        let rows = self.rows.iter().map(|row| self.cells(row));
+        Table::new("diff", Shape::Counters, self.summary(), self.columns(), rows)
+    }
+
+    fn columns(&self) -> Vec<Column> {
+        let instructions = |name| Column::real(name, Counted::Instructions);
+        let time = |name| Column::real(name, Counted::Nanoseconds);
+        let mut columns = vec![
+            instructions("delta_instructions"),
+            Column::real("growth", Counted::Share),
+            instructions("a_instructions").secondary(),
+            instructions("b_instructions").secondary(),
+            Column::real("delta_calls", Counted::Count),
+            Column::real("a_calls", Counted::Count).secondary(),
+            Column::real("b_calls", Counted::Count).secondary(),
+            time("delta_time_ns"),
+        ];
+        if self.are_groups() {
+            columns.extend([
+                time("low_time_ns").secondary(),
+                time("high_time_ns").secondary(),
+                Column::real("p_value", Counted::None).secondary(),
+                Column::real("p_adjusted", Counted::None),
+            ]);
+        }
+        columns.push(Column::name("change"));
+        columns.extend((self.options.rows == Rows::Paths).then_some(Column::text("path")));
+        columns.extend([
+            Column::name("function"),
+            Column::name("module").secondary(),
+            Column::text("matched"),
+        ]);
+        columns
+    }
+
+    fn cells(&self, row: &Row) -> Vec<Value> {
+        let instructions = self.instructions(&row.amounts);
+        let calls = self.rate(&row.amounts, |amount| amount.calls);
+        let time = self.rate(&row.amounts, |amount| amount.time);
+        let function = &self.union.functions[row.function];
+        let mut cells: Vec<Value> = vec![
+            instructions.difference().into(),
+            instructions.growth().into(),
+            instructions.a.into(),
+            instructions.b.into(),
+            calls.difference().into(),
+            calls.a.into(),
+            calls.b.into(),
+            time.difference().into(),
+        ];
+        if self.are_groups() {
+            let interval = row.test.and_then(|test| test.interval);
+            cells.extend([
+                Value::from(interval.map(|(low, _)| low)),
+                interval.map(|(_, high)| high).into(),
+                row.test.map(|test| test.p).into(),
+                row.adjusted.into(),
+            ]);
+        }
+        cells.push(row.change.name().into());
+        cells.extend(row.path.as_deref().map(Value::from));
+        cells.extend([function.name.as_str().into(), function.module.as_str().into()]);
+        cells.push(self.matched(row, function).into());
+        cells
+    }
+
+    /// How the function was matched, where that is not by its name; and where it runs inlined.
+    fn matched(&self, row: &Row, function: &Function) -> Option<String> {
+        let (inlined, side) = match row.change {
+            Change::Vanished => (&self.inlined.b, "B"),
+            _ => (&self.inlined.a, "A"),
+        };
+        let is_alone = matches!(row.change, Change::Vanished | Change::New);
+        if let Some(&instructions) = inlined.get(&function.name).filter(|_| is_alone) {
+            return Some(format!("inlined in {side}: {} instructions", number(instructions as f64)));
+        }
+        let Sides { a, b } = &function.names;
+        let list = |names: &BTreeSet<String>| names.iter().map(String::as_str).collect::<Vec<_>>().join(", ");
+        let is_plain = |names: &BTreeSet<String>| names.iter().all(|name| *name == function.name);
+        let differ = a != b && !a.is_empty() && !b.is_empty() || !is_plain(a) || !is_plain(b);
+        differ.then(|| match (a.is_empty(), b.is_empty()) {
+            (false, true) => list(a),
+            (true, false) => list(b),
+            _ => format!("{} → {}", list(a), list(b)),
+        })
+    }
+}
+
+/// An amount of each side, for each execution.
+#[derive(Clone, Copy, Debug)]
+struct Rate {
+    a: f64,
+    b: f64,
+}
+
+impl Rate {
+    fn difference(self) -> f64 {
+        self.b - self.a
+    }
+
+    fn growth(self) -> Option<f64> {
+        (self.a > 0.0).then(|| self.difference() / self.a)
+    }
+}
+
+/// A number with at most two decimals, and commas between thousands.
+fn number(value: f64) -> String {
+    let text = format!("{:.2}", value.abs());
+    let (whole, decimals) = text.split_once('.').unwrap_or((&text, ""));
+    let mut grouped = String::from(if value < 0.0 { "-" } else { "" });
+    for (index, digit) in whole.chars().enumerate() {
+        grouped.extend((index > 0 && (whole.len() - index).is_multiple_of(3)).then_some(','));
+        grouped.push(digit);
+    }
+    let decimals = decimals.trim_end_matches('0');
+    if decimals.is_empty() { grouped } else { format!("{grouped}.{decimals}") }
+}
+
+fn signed(value: f64) -> String {
+    let sign = if value > 0.0 { "+" } else { "" };
+    format!("{sign}{}", number(value))
+}
+
+fn counted(instructions: f64) -> String {
+    format!("{} instructions", number(instructions))
+}

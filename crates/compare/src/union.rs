@@ -1,0 +1,262 @@
+//! The call paths of both sides as one tree.
+
+use std::collections::BTreeSet;
+
+use hodo_model::{
+    Table,
+    table::{Cell, Cells, cells},
+};
+use rustc_hash::FxHashMap;
+
+use crate::{
+    Sides,
+    identity::{Match, Modules, match_modules, own_name, without_clone},
+};
+
+/// What one side cost at a node or of a function.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Amount {
+    /// Whether the side has it at all.
+    pub(crate) is_there: bool,
+    pub(crate) instructions: u64,
+    pub(crate) calls: u64,
+    pub(crate) time: u64,
+    /// Time by recording, of those that have any; in order.
+    pub(crate) times: Vec<(u32, u64)>,
+}
+
+impl Amount {
+    fn run_in(&mut self, recording: u32, instructions: u64, time: u64) {
+        self.is_there = true;
+        self.instructions = self.instructions.saturating_add(instructions);
+        self.time = self.time.saturating_add(time);
+        if time > 0 {
+            self.add_time(recording, time);
+        }
+    }
+
+    fn add_time(&mut self, recording: u32, time: u64) {
+        match self.times.binary_search_by_key(&recording, |(known, _)| *known) {
+            Ok(at) => self.times[at].1 = self.times[at].1.saturating_add(time),
+            Err(at) => self.times.insert(at, (recording, time)),
+        }
+    }
+
+    pub(crate) fn add(&mut self, other: &Amount) {
+        self.is_there |= other.is_there;
+        self.instructions = self.instructions.saturating_add(other.instructions);
+        self.calls = self.calls.saturating_add(other.calls);
+        self.time = self.time.saturating_add(other.time);
+        other.times.iter().for_each(|&(recording, time)| self.add_time(recording, time));
+    }
+}
+
+/// A function of both sides, or of one.
+#[derive(Clone, Debug)]
+pub(crate) struct Function {
+    /// The name, without what compilers add to that of copies.
+    pub(crate) name: String,
+    /// The module: of both sides where they differ.
+    pub(crate) module: String,
+    /// The names that each side has for it.
+    pub(crate) names: Sides<BTreeSet<String>>,
+}
+
+/// A function along one path.
+#[derive(Clone, Debug)]
+pub(crate) struct Node {
+    /// Index of the node that called it; a parent stands before its children.
+    pub(crate) parent: Option<u32>,
+    /// Index of the function.
+    pub(crate) function: u32,
+    pub(crate) amounts: Sides<Amount>,
+}
+
+/// The paths of both sides.
+#[derive(Debug, Default)]
+pub(crate) struct Union {
+    pub(crate) functions: Vec<Function>,
+    pub(crate) nodes: Vec<Node>,
+    /// What was done to match modules whose names differ.
+    pub(crate) notes: Vec<String>,
+}
+
+/// The columns of a table of paths that are read.
+struct PathColumns<'t> {
+    depth: Cells<'t>,
+    function: Cells<'t>,
+    module: Cells<'t>,
+    instructions: Cells<'t>,
+    entries: Cells<'t>,
+    time: Cells<'t>,
+}
+
+/// A row of a table of paths.
+struct PathRow<'t> {
+    depth: usize,
+    function: &'t str,
+    module: &'t str,
+    instructions: u64,
+    entries: u64,
+    time: u64,
+}
+
+/// Calls `each` with every row.
+fn rows(table: &Table, mut each: impl FnMut(PathRow<'_>)) {
+    let at = |name: &str| table.columns().iter().position(|column| column.name == name);
+    for batch in table.batches() {
+        let mut all: Vec<Option<Cells<'_>>> = cells(batch).into_iter().map(Some).collect();
+        let mut column = |name: &str| {
+            let cells = at(name).and_then(|index| all[index].take());
+            cells.unwrap_or_else(|| panic!("the table `{}` has no column `{name}`", table.name()))
+        };
+        let columns = PathColumns {
+            depth: column("depth"),
+            function: column("function"),
+            module: column("module"),
+            instructions: column("self_instructions"),
+            entries: column("entries"),
+            time: column("self_time_ns"),
+        };
+        for row in 0..batch.num_rows() {
+            let text = |cells: &Cells<'_>| match cells.cell(row) {
+                Cell::Text(text) => text.to_owned(),
+                _ => String::new(),
+            };
+            let number = |cells: &Cells<'_>| match cells.cell(row) {
+                Cell::Integer(number) => number,
+                _ => 0,
+            };
+            let (function, module) = (text(&columns.function), text(&columns.module));
+            each(PathRow {
+                depth: number(&columns.depth) as usize,
+                function: &function,
+                module: &module,
+                instructions: number(&columns.instructions),
+                entries: number(&columns.entries),
+                time: number(&columns.time),
+            });
+        }
+    }
+}
+
+impl Union {
+    /// The union of tables of call paths, one a recording.
+    ///
+    /// # Panics
+    /// Where a table is none of call paths.
+    pub(crate) fn of(tables: Sides<&[Table]>) -> Union {
+        let modules = tables.map(|tables| {
+            let mut modules = Modules::new();
+            let mut see = |row: PathRow<'_>| {
+                let functions = modules.entry(row.module.to_owned()).or_default();
+                functions.insert(own_name(row.function, row.module).to_owned());
+            };
+            tables.iter().for_each(|table| rows(table, &mut see));
+            modules
+        });
+        let matches = match_modules(modules);
+        let mut growing =
+            Growing { union: Union::default(), known: FxHashMap::default(), nodes: FxHashMap::default() };
+        growing.union.notes = matches.iter().filter_map(note).collect();
+        for is_b in [false, true] {
+            let name = |found: &Match| if is_b { found.names.b.clone() } else { found.names.a.clone() };
+            let places: FxHashMap<String, usize> =
+                matches.iter().enumerate().filter_map(|(index, found)| Some((name(found)?, index))).collect();
+            let tables = if is_b { tables.b } else { tables.a };
+            for (recording, table) in (0u32..).zip(tables) {
+                growing.add(table, recording, is_b, &places, &matches);
+            }
+        }
+        growing.union
+    }
+
+    /// The frames of a path, the root first, at most so many of the innermost; in names `;` is `\x3b`, as in folded text.
+    pub(crate) fn path(&self, node: u32, most: usize) -> String {
+        let above = |at: &u32| self.nodes[*at as usize].parent;
+        let name =
+            |at: u32| self.functions[self.nodes[at as usize].function as usize].name.replace(';', "\\x3b");
+        let mut names: Vec<String> =
+            std::iter::successors(Some(node), above).take(most + 1).map(name).collect();
+        if names.len() > most {
+            names[most] = "…".to_owned();
+        }
+        names.reverse();
+        names.join(";")
+    }
+}
+
+/// What to say of modules that are taken for one.
+fn note(found: &Match) -> Option<String> {
+    let (Some(a), Some(b)) = (&found.names.a, &found.names.b) else { return None };
+    (a != b).then(|| {
+        format!("{a} of A is taken for {b} of B: {} functions that ran have the same names", found.shared)
+    })
+}
+
+/// A union that grows.
+struct Growing {
+    union: Union,
+    /// Functions by the match of their module and their name.
+    known: FxHashMap<(usize, String), u32>,
+    nodes: FxHashMap<(Option<u32>, u32), u32>,
+}
+
+impl Growing {
+    fn add(
+        &mut self,
+        table: &Table,
+        recording: u32,
+        is_b: bool,
+        places: &FxHashMap<String, usize>,
+        matches: &[Match],
+    ) {
+        // The nodes of the path of the last row, and the names that its frames have on this side.
+        let mut path: Vec<(u32, String)> = Vec::new();
+        rows(table, |row| {
+            path.truncate(row.depth);
+            let function = self.function(&row, is_b, places[row.module], matches);
+            let above = path.last().map(|(node, name)| (*node, name.as_str()));
+            // A part that the compiler split off goes on in the frame of its function.
+            let is_part = above.is_some_and(|(node, name)| {
+                self.union.nodes[node as usize].function == function && name != row.function
+            });
+            let node = match above {
+                Some((node, _)) if is_part => node,
+                _ => self.node(above.map(|(node, _)| node), function),
+            };
+            let amount = self.union.nodes[node as usize].amounts.side(is_b);
+            amount.run_in(recording, row.instructions, row.time);
+            amount.calls = amount.calls.saturating_add(if is_part { 0 } else { row.entries });
+            path.push((node, row.function.to_owned()));
+        });
+    }
+
+    fn function(&mut self, row: &PathRow<'_>, is_b: bool, module: usize, matches: &[Match]) -> u32 {
+        let name = own_name(row.function, row.module);
+        let functions = &mut self.union.functions;
+        let index = *self.known.entry((module, name.to_owned())).or_insert_with(|| {
+            let module = match &matches[module].names {
+                Sides { a: Some(a), b: Some(b) } if a != b => format!("{a} → {b}"),
+                Sides { a: Some(name), .. } | Sides { b: Some(name), .. } => name.clone(),
+                Sides { a: None, b: None } => String::new(),
+            };
+            let name = without_clone(row.function).to_owned();
+            functions.push(Function { name, module, names: Sides::default() });
+            functions.len() as u32 - 1
+        });
+        let names = functions[index as usize].names.side(is_b);
+        if !names.contains(row.function) {
+            names.insert(row.function.to_owned());
+        }
+        index
+    }
+
+    fn node(&mut self, parent: Option<u32>, function: u32) -> u32 {
+        let nodes = &mut self.union.nodes;
+        *self.nodes.entry((parent, function)).or_insert_with(|| {
+            nodes.push(Node { parent, function, amounts: Sides::default() });
+            u32::try_from(nodes.len() - 1).expect("fewer than 2^32 nodes")
+        })
+    }
+}

@@ -1,0 +1,252 @@
+//! What holds of any comparison.
+
+use std::collections::BTreeMap;
+
+use hodo_compare::{Comparison, Options, Rows, Sides, Unit, latencies, paths};
+use hodo_model::{Column, Shape, Table, Unit as Counted, Value};
+use proptest::prelude::*;
+
+/// A row of call paths: how much less deep than a child of the last, the function, how its copy is called, and what it
+/// cost.
+type Row = (u64, u8, u8, u64, u64, u64);
+
+const COPIES: [&str; 3] = ["", ".constprop.0", ".cold"];
+
+fn rows() -> impl Strategy<Value = Vec<Row>> {
+    let row = (0u64..3, 0u8..4, 0u8..3, 0u64..1000, 0u64..20, 0u64..1000);
+    prop::collection::vec(row, 1..12)
+}
+
+/// The table of some rows, where functions have other names for `name` and the module is called so.
+fn table(rows: &[Row], name: impl Fn(u8, u8) -> String, module: &str) -> Table {
+    let columns = vec![
+        Column::integer("self_instructions", Counted::Instructions),
+        Column::integer("self_time_ns", Counted::Nanoseconds),
+        Column::integer("entries", Counted::Count),
+        Column::integer("depth", Counted::None),
+        Column::name("function"),
+        Column::name("module"),
+    ];
+    let mut next = 0u64;
+    let row = |&(less, function, copy, instructions, entries, time): &Row| {
+        let depth = next.saturating_sub(less);
+        next = depth + 1;
+        let name = name(function, copy);
+        vec![instructions.into(), time.into(), entries.into(), depth.into(), name.into(), module.into()]
+    };
+    let rows: Vec<Vec<Value>> = rows.iter().map(row).collect();
+    Table::new("paths", Shape::Tree, vec![], columns, rows)
+}
+
+fn usual(rows: &[Row]) -> Table {
+    table(rows, |function, copy| format!("f{function}{}", COPIES[usize::from(copy)]), "m")
+}
+
+fn group() -> impl Strategy<Value = (Vec<Table>, Vec<u64>)> {
+    prop::collection::vec((rows(), 1u64..5), 1..4).prop_map(|group| {
+        let (rows, weights): (Vec<_>, Vec<_>) = group.into_iter().unzip();
+        (rows.iter().map(|rows| usual(rows)).collect(), weights)
+    })
+}
+
+fn compare(a: &(Vec<Table>, Vec<u64>), b: &(Vec<Table>, Vec<u64>), rows: Rows) -> Comparison {
+    let options = Options { rows, unit: Unit::Execution("f".to_owned()) };
+    paths(Sides::new(&a.0, &b.0), Sides::new(a.1.clone(), b.1.clone()), options)
+}
+
+fn kinds() -> impl Strategy<Value = Rows> {
+    prop_oneof![Just(Rows::Functions), Just(Rows::Paths)]
+}
+
+/// By path and function: what became of it, and by how many instructions and calls.
+fn deltas(comparison: &Comparison) -> BTreeMap<(String, String), (String, f64, f64)> {
+    let table = comparison.table();
+    let at = |name: &str| table.columns().iter().position(|column| column.name == name);
+    let text = |value: &Value| match value {
+        Value::Text(text) => text.clone(),
+        other => panic!("{other:?} is no text"),
+    };
+    let real = |value: &Value| match value {
+        Value::Real(real) => *real,
+        other => panic!("{other:?} is no number"),
+    };
+    let entry = |row: &Vec<Value>| {
+        let path = at("path").map_or(String::new(), |path| text(&row[path]));
+        let name = (path, text(&row[at("function").unwrap()]));
+        let delta = |name: &str| real(&row[at(name).unwrap()]);
+        (name, (text(&row[at("change").unwrap()]), delta("delta_instructions"), delta("delta_calls")))
+    };
+    let rows = table.rows();
+    let deltas: BTreeMap<_, _> = rows.iter().map(entry).collect();
+    assert_eq!(deltas.len(), rows.len(), "each stands in one row");
+    deltas
+}
+
+fn figure(comparison: &Comparison, name: &str) -> f64 {
+    match comparison.table().figure(name) {
+        Some(Value::Real(real)) => *real,
+        other => panic!("{name}: {other:?}"),
+    }
+}
+
+fn is_near(a: f64, b: f64) -> bool {
+    (a - b).abs() < 1e-6
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(100) })]
+
+    #[test]
+    fn nothing_differs_from_itself(group in group(), rows in kinds()) {
+        let comparison = compare(&group, &group, rows);
+        prop_assert!(comparison.is_empty(), "{:?}", comparison.table());
+        prop_assert!(comparison.growth().is_none_or(|growth| growth == 0.0));
+        prop_assert!(comparison.worst(3).is_empty());
+        prop_assert!(comparison.tables().iter().all(Table::is_empty));
+    }
+
+    #[test]
+    fn swapped_sides_change_signs(a in group(), b in group(), rows in kinds()) {
+        let there = deltas(&compare(&a, &b, rows));
+        let back = deltas(&compare(&b, &a, rows));
+        let opposite = |change: &str| match change {
+            "new" => "vanished",
+            "vanished" => "new",
+            "grown" => "shrunk",
+            _ => "grown",
+        };
+        let turned = back.into_iter().map(|(name, (change, instructions, calls))| {
+            (name, (opposite(&change).to_owned(), 0.0 - instructions, 0.0 - calls))
+        });
+        prop_assert_eq!(there, turned.collect::<BTreeMap<_, _>>());
+    }
+
+    #[test]
+    fn rows_add_up_to_the_whole(a in group(), b in group(), rows in kinds()) {
+        let comparison = compare(&a, &b, rows);
+        let deltas = deltas(&comparison);
+        let instructions: f64 = deltas.values().map(|(_, instructions, _)| instructions).sum();
+        let calls: f64 = deltas.values().map(|(.., calls)| calls).sum();
+        prop_assert!(is_near(instructions, figure(&comparison, "delta_instructions")));
+        prop_assert!(is_near(calls, figure(&comparison, "delta_calls")));
+        let total = |(tables, weights): &(Vec<Table>, Vec<u64>)| {
+            let own = |row: &Vec<Value>| match row[0] { Value::Integer(count) => count, _ => 0 };
+            let sum: u64 = tables.iter().flat_map(|table| table.rows()).map(|row| own(&row)).sum();
+            sum as f64 / weights.iter().sum::<u64>() as f64
+        };
+        prop_assert!(is_near(instructions, total(&b) - total(&a)));
+    }
+
+    /// More first and the most of it, then less and the most of it; each table is its part of the whole.
+    #[test]
+    fn rows_stand_in_order(a in group(), b in group(), rows in kinds()) {
+        let comparison = compare(&a, &b, rows);
+        let [grown, shrunk] = comparison.tables();
+        let delta = |row: &Vec<Value>| match row[0] { Value::Real(delta) => delta, _ => panic!("no number") };
+        for (table, sign) in [(&grown, 1.0), (&shrunk, -1.0)] {
+            let deltas: Vec<f64> = table.rows().iter().map(|row| delta(row) * sign).collect();
+            prop_assert!(deltas.iter().all(|&delta| delta >= 0.0), "{:?}", table);
+            prop_assert!(deltas.is_sorted_by(|x, y| x >= y), "{:?}", table);
+        }
+        prop_assert_eq!([grown.rows(), shrunk.rows()].concat(), comparison.table().rows());
+    }
+
+    /// A build with another name, whose functions are all copies, is the same program.
+    #[test]
+    fn names_of_copies_and_of_files_make_no_difference(rows in rows(), kind in kinds()) {
+        let named = |copy: &'static str, module| table(&rows, move |function, _| format!("f{function}{copy}"), module);
+        let (old, new) = (named("", "prog-1"), named(".constprop.0", "prog-2"));
+        let comparison = compare(&(vec![old], vec![1]), &(vec![new], vec![1]), kind);
+        prop_assert!(comparison.is_empty(), "{:?}", comparison.table());
+        prop_assert_eq!(comparison.notes().len(), 1);
+    }
+
+    #[test]
+    fn latencies_differ_from_none_of_themselves(rows in prop::collection::vec((0u8..3, 1u64..9, 0u64..99), 0..6)) {
+        let columns = vec![
+            Column::name("call"),
+            Column::integer("tid", Counted::None),
+            Column::integer("count", Counted::Count),
+            Column::integer("total_ns", Counted::Nanoseconds),
+            Column::integer("p50_ns", Counted::Nanoseconds),
+        ];
+        let row = |&(call, count, p50): &(u8, u64, u64)| {
+            vec![format!("c{call}").into(), 7u64.into(), count.into(), (count * p50).into(), p50.into()]
+        };
+        let table = |rows: &[(u8, u64, u64)]| {
+            Table::new("syscalls", Shape::Counters, vec![], columns.clone(), rows.iter().map(row))
+        };
+        let all = [table(&rows)];
+        let same = latencies(Sides::new(&all, &all));
+        prop_assert!(same.table.is_empty() && same.grown.is_empty(), "{:?}", same.table);
+        let slower: Vec<_> = rows.iter().map(|&(call, count, p50)| (call, count, p50 + 100)).collect();
+        let other = latencies(Sides::new(&all, &[table(&slower)]));
+        let names: std::collections::BTreeSet<u8> = rows.iter().map(|(call, ..)| *call).collect();
+        prop_assert_eq!(other.table.row_count(), names.len());
+        let positive = names.iter().filter(|name| rows.iter().any(|(call, _, p50)| call == *name && *p50 > 0));
+        prop_assert_eq!(other.grown.len(), positive.count());
+    }
+}
+
+/// A part that the compiler split off is no callee of its function, and no call of it.
+#[test]
+fn split_parts_belong_to_their_function() {
+    let whole =
+        table(&[(0, 0, 0, 100, 0, 0), (0, 1, 0, 50, 3, 0)], |function, _| format!("f{function}"), "m");
+    let split = table(
+        &[(0, 0, 0, 90, 0, 0), (0, 0, 2, 10, 4, 0), (0, 1, 0, 50, 3, 0)],
+        |function, copy| format!("f{function}{}", COPIES[usize::from(copy)]),
+        "m",
+    );
+    let comparison = compare(&(vec![whole], vec![1]), &(vec![split], vec![1]), Rows::Paths);
+    assert!(comparison.is_empty(), "{:?}", comparison.table());
+}
+
+/// Five recordings a side: the slower side is told from chance, and an unchanged function is not.
+#[test]
+fn times_of_groups_are_tested() {
+    let side = |slower: u64| -> (Vec<Table>, Vec<u64>) {
+        let recording = |index: u64| {
+            let rows = [
+                (0, 0, 0, 10 + slower, 1, 1000 + index + slower * 100),
+                (0, 1, 0, 7 + slower, 1, 50 + index),
+            ];
+            usual(&rows)
+        };
+        ((0..5).map(recording).collect(), vec![1; 5])
+    };
+    let comparison = compare(&side(0), &side(3), Rows::Functions);
+    let table = comparison.table();
+    let cell = |function: &str, column: &str| {
+        let at = |name: &str| table.columns().iter().position(|column| column.name == name).unwrap();
+        let rows = table.rows();
+        let row = rows.iter().find(|row| row[at("function")] == Value::from(function)).unwrap();
+        match row[at(column)] {
+            Value::Real(real) => real,
+            ref other => panic!("{other:?}"),
+        }
+    };
+    assert!(is_near(cell("f0", "p_value"), 2.0 / 252.0) && is_near(cell("f0", "p_adjusted"), 4.0 / 252.0));
+    assert!(is_near(cell("f1", "p_value"), 1.0));
+    assert!(cell("f0", "low_time_ns") > 290.0 && cell("f0", "high_time_ns") < 310.0);
+    assert!(comparison.growth_of_time().is_some_and(|growth| growth > 0.2));
+    assert!(compare(&side(0), &side(0), Rows::Functions).growth_of_time().is_none());
+}
+
+/// A path that vanished is of a function that the other side ran elsewhere: it is not looked for inlined.
+#[test]
+fn only_what_a_side_never_ran_may_be_inlined_there() {
+    let named = |rows: &[Row]| table(rows, |function, _| format!("f{function};"), "m");
+    let a = named(&[(0, 0, 0, 9, 1, 0), (0, 1, 0, 5, 1, 0), (1, 2, 0, 5, 1, 0)]);
+    let b = named(&[(0, 1, 0, 9, 1, 0), (0, 3, 0, 5, 1, 0)]);
+    let comparison = compare(&(vec![a], vec![1]), &(vec![b], vec![1]), Rows::Paths);
+    let only = comparison.only_in();
+    assert_eq!(only.a.into_iter().collect::<Vec<_>>(), ["f0;", "f2;"]);
+    assert_eq!(only.b.into_iter().collect::<Vec<_>>(), ["f3;"]);
+    assert!(deltas(&comparison).keys().any(|(path, _)| path == "f0\\x3b;f1\\x3b"));
+    let inlined = [("f0;".to_owned(), 4), ("f2;".to_owned(), 2)].into_iter().collect();
+    let said = comparison.with_inlined(Sides::new(Default::default(), inlined)).table();
+    let column = said.columns().iter().position(|column| column.name == "matched").unwrap();
+    let count = said.rows().iter().filter(|row| row[column] != Value::Null).count();
+    assert_eq!(count, 2, "{said:?}");
+}

@@ -1,0 +1,326 @@
+//! Where two executions part: the first instruction that one runs and the other does not.
+//!
+//! ```text
+//! execution of A ─ digests of 65,536 instructions each ─┐
+//!                                                       ├─ first that differ ─ instructions of both ─ first that differ
+//! execution of B ─ digests of 65,536 instructions each ─┘
+//! ```
+//!
+//! Memory is 8 bytes for 65,536 instructions, and those of one digest. An instruction is known by its module
+//! and its offset there, wherever that is mapped; so both sides have to run the same files.
+
+use std::{collections::BTreeMap, hash::Hasher, ops::Range};
+
+use hodo_code::Origin;
+use hodo_model::{
+    Analysis, FinishContext, FlowEvent, FlowInterest, Interest, Item, Names, Plain, Shape, Sources, Start,
+    Table, kernel::Threads,
+};
+use rustc_hash::FxHasher;
+use serde::{Deserialize, Serialize};
+
+use crate::{FlowTrace, Module, NthCalls, Numbers, Reading, Refusal, Spans, fold::fold};
+
+/// Instructions of a digest.
+const BLOCK: u64 = 1 << 16;
+
+/// One execution of a function, found.
+#[derive(Debug)]
+pub struct Execution<'x, 'f> {
+    trace: &'x FlowTrace<'f>,
+    spans: Spans,
+    numbers: Numbers,
+    span: Range<u64>,
+    /// The module of the function.
+    module: u32,
+    /// Of each module, a number that depends on its content alone; on its name, where that is not known.
+    modules: Vec<u64>,
+}
+
+/// An instruction of an execution.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// The function.
+    pub function: String,
+    /// How far it lies behind the function's first instruction.
+    pub offset: u64,
+    /// File and line, where debugging information tells.
+    pub line: Option<String>,
+    /// The module.
+    pub module: String,
+}
+
+/// Where two executions part.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Divergence {
+    /// Instructions that both begin with.
+    pub common: u64,
+    /// Instructions of each.
+    pub instructions: [u64; 2],
+    /// The last in common: the branch. `None` where they have none in common.
+    pub branch: Option<Place>,
+    /// Where each goes on; `None` where it ends.
+    pub next: [Option<Place>; 2],
+}
+
+impl Divergence {
+    /// Whether the executions are the same.
+    pub fn is_none(&self) -> bool {
+        self.next == [None, None]
+    }
+}
+
+impl<'x, 'f> Execution<'x, 'f> {
+    /// Finds an execution: of the first thread that has it.
+    ///
+    /// # Errors
+    /// That no thread has it.
+    pub fn find(
+        trace: &'x FlowTrace<'f>,
+        calls: &NthCalls,
+        reading: Reading<'_>,
+        mut progress: impl FnMut(u64) -> bool + Send,
+    ) -> Result<Execution<'x, 'f>, Refusal> {
+        let found = crate::find_calls(trace, calls, reading, &mut progress);
+        let first =
+            found.by_context.iter().find_map(|(context, spans)| Some((*context, spans.first()?.clone())));
+        let (context, span) = first.ok_or_else(|| calls.never_made(trace))?;
+        let spans = Spans { by_context: BTreeMap::from([(context, vec![span.clone()])]) };
+        let numbers = crate::numbers(trace, reading, &mut progress);
+        let module = calls.function.module;
+        let content = |module: &Module<'_>| match module.bytes {
+            [] => digest(module.name.as_bytes()),
+            bytes => digest(bytes),
+        };
+        let modules = trace.modules.list().iter().map(content).collect();
+        Ok(Execution { trace, spans, numbers, span, module, modules })
+    }
+
+    /// Refuses executions of programs that differ.
+    ///
+    /// # Errors
+    /// Which file differs.
+    pub fn runs_the_same_files(&self, other: &Execution<'_, '_>) -> Result<(), Refusal> {
+        let own = self.trace.modules.list().get(self.module as usize);
+        let refused = |name: &str| {
+            Err(Refusal(format!(
+                "{name} is not the same file in both recordings, and instructions of two builds can't be held against each other; leave out --divergence"
+            )))
+        };
+        let theirs = other.trace.modules.list().get(other.module as usize);
+        if let Some(own) = own.filter(|own| theirs.is_none_or(|theirs| theirs.bytes != own.bytes)) {
+            return refused(&own.name);
+        }
+        for module in self.trace.modules.list().iter().filter(|module| !module.bytes.is_empty()) {
+            let others = other.trace.modules.list().iter();
+            let mut others = others.filter(|other| other.name == module.name && !other.bytes.is_empty());
+            if others.any(|other| other.bytes != module.bytes) {
+                return refused(&module.name);
+            }
+        }
+        Ok(())
+    }
+
+    fn fold<A: Analysis>(&self, analysis: A, reading: Reading<'_>) -> Vec<A::Partial> {
+        let reading = Reading { spans: Some(&self.spans), numbers: Some(&self.numbers), ..reading };
+        fold(self.trace, &Plain(analysis), reading, |_| true).0
+    }
+
+    fn digests(&self, reading: Reading<'_>) -> BTreeMap<u64, u64> {
+        let digests = Digests { wanted: self.span.clone(), modules: self.modules.clone() };
+        let mut all = BTreeMap::new();
+        self.fold(digests, reading).into_iter().for_each(|partial| add(&mut all, partial.digests));
+        all
+    }
+
+    /// The instructions of a block, in order.
+    fn steps(&self, block: u64, reading: Reading<'_>) -> Vec<Step> {
+        let begin = self.span.start + block * BLOCK;
+        let steps =
+            Steps { first: self.span.start, wanted: begin..begin + BLOCK, modules: self.modules.clone() };
+        let mut all: Vec<Step> =
+            self.fold(steps, reading).into_iter().flat_map(|partial| partial.steps).collect();
+        all.sort_by_key(|step| step.index);
+        all
+    }
+
+    fn place(&self, step: &Step) -> Place {
+        let modules = &self.trace.modules;
+        let origin = Origin { module: step.module, offset: step.offset };
+        let (function, offset) = modules.function(origin);
+        let (function, module) = modules.names(function);
+        let line = modules.line(step.module, modules.address(origin));
+        Place { function, offset, line: line.map(|line| format!("{}:{}", line.file, line.line)), module }
+    }
+
+    fn instructions(&self) -> u64 {
+        self.span.end - self.span.start
+    }
+}
+
+fn digest(bytes: &[u8]) -> u64 {
+    let mut hasher = FxHasher::default();
+    hasher.write(bytes);
+    hasher.finish()
+}
+
+/// Where two executions part.
+pub fn divergence(
+    a: &Execution<'_, '_>,
+    b: &Execution<'_, '_>,
+    [reading_a, reading_b]: [Reading<'_>; 2],
+) -> Divergence {
+    let (of_a, of_b) = (a.digests(reading_a), b.digests(reading_b));
+    let blocks = of_a.keys().chain(of_b.keys()).copied().max().map_or(0, |last| last + 1);
+    let instructions = [a.instructions(), b.instructions()];
+    let Some(block) = (0..blocks).find(|block| of_a.get(block) != of_b.get(block)) else {
+        return Divergence { common: instructions[0], instructions, branch: None, next: [None, None] };
+    };
+    // The last in common may be the last of the block before.
+    let steps = |execution: &Execution<'_, '_>, reading| {
+        let mut steps = if block > 0 { execution.steps(block - 1, reading) } else { Vec::new() };
+        steps.extend(execution.steps(block, reading));
+        steps
+    };
+    let (of_a, of_b) = (steps(a, reading_a), steps(b, reading_b));
+    let same = of_a.iter().zip(&of_b).take_while(|(a, b)| (a.index, a.key) == (b.index, b.key)).count();
+    let first = block.saturating_sub(1) * BLOCK;
+    Divergence {
+        common: first + same as u64,
+        instructions,
+        branch: same.checked_sub(1).map(|last| a.place(&of_a[last])),
+        next: [of_a.get(same).map(|step| a.place(step)), of_b.get(same).map(|step| b.place(step))],
+    }
+}
+
+/// An instruction: its index in the execution, and what it is.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+struct Step {
+    index: u64,
+    module: u32,
+    offset: u64,
+    key: u64,
+}
+
+/// The instructions that an item has, with their numbers in the thread.
+fn instructions(number: &mut u64, item: Item<'_>, modules: &[u64], mut each: impl FnMut(u64, Step)) {
+    match item {
+        Item::Flow(FlowEvent::Number(at)) => *number = at,
+        Item::Flow(FlowEvent::Skip { instructions }) => *number += instructions,
+        Item::Flow(FlowEvent::Run { at, instructions, code }) => {
+            let module = at.function.module;
+            let mut offset = code.offset;
+            for &length in code.lengths {
+                let mut hasher = FxHasher::default();
+                hasher.write_u64(modules.get(module as usize).copied().unwrap_or(0));
+                hasher.write_u64(offset);
+                each(*number, Step { index: *number, module, offset, key: hasher.finish() });
+                offset = offset.wrapping_add(u64::from(length));
+                *number += 1;
+            }
+            // All lengths are there, unless the code itself is not.
+            *number += instructions - code.lengths.len() as u64;
+        }
+        _ => {}
+    }
+}
+
+fn add(sums: &mut BTreeMap<u64, u64>, others: BTreeMap<u64, u64>) {
+    for (block, sum) in others {
+        let own = sums.entry(block).or_default();
+        *own = own.wrapping_add(sum);
+    }
+}
+
+/// Digests of the blocks of an execution: sums of what each instruction and its index hash to, so that they add up in
+/// any order.
+struct Digests {
+    /// The numbers of its instructions in its thread.
+    wanted: Range<u64>,
+    modules: Vec<u64>,
+}
+
+#[derive(Debug, Default, Serialize, Deserialize)]
+struct DigestsPartial {
+    number: u64,
+    digests: BTreeMap<u64, u64>,
+}
+
+impl Analysis for Digests {
+    type Partial = DigestsPartial;
+
+    fn interest(&self) -> Interest<'_> {
+        Interest::flow(FlowInterest::Numbered)
+    }
+
+    fn begin(&self, _: &Start<'_>) -> DigestsPartial {
+        DigestsPartial::default()
+    }
+
+    fn fold(&self, partial: &mut DigestsPartial, item: Item<'_>) {
+        let DigestsPartial { number, digests } = partial;
+        instructions(number, item, &self.modules, |number, step| {
+            if !self.wanted.contains(&number) {
+                return;
+            }
+            let index = number - self.wanted.start;
+            let mut hasher = FxHasher::default();
+            hasher.write_u64(step.key);
+            hasher.write_u64(index);
+            let sum = digests.entry(index / BLOCK).or_default();
+            *sum = sum.wrapping_add(hasher.finish());
+        });
+    }
+
+    fn merge(&self, mut earlier: DigestsPartial, later: DigestsPartial, _: &Threads) -> DigestsPartial {
+        add(&mut earlier.digests, later.digests);
+        earlier
+    }
+
+    fn finish(&self, _: Vec<DigestsPartial>, _: &FinishContext<'_>) -> Table {
+        Table::new("digests", Shape::Counters, Vec::new(), Vec::new(), [])
+    }
+}
+
+/// The instructions with some numbers.
+struct Steps {
+    first: u64,
+    wanted: Range<u64>,
+    modules: Vec<u64>,
+}
+
+#[derive(Debug, Default, Serialize, Deserialize)]
+struct StepsPartial {
+    number: u64,
+    steps: Vec<Step>,
+}
+
+impl Analysis for Steps {
+    type Partial = StepsPartial;
+
+    fn interest(&self) -> Interest<'_> {
+        Interest::flow(FlowInterest::Numbered)
+    }
+
+    fn begin(&self, _: &Start<'_>) -> StepsPartial {
+        StepsPartial::default()
+    }
+
+    fn fold(&self, partial: &mut StepsPartial, item: Item<'_>) {
+        let StepsPartial { number, steps } = partial;
+        instructions(number, item, &self.modules, |number, step| {
+            if self.wanted.contains(&number) {
+                steps.push(Step { index: number - self.first, ..step });
+            }
+        });
+    }
+
+    fn merge(&self, mut earlier: StepsPartial, later: StepsPartial, _: &Threads) -> StepsPartial {
+        earlier.steps.extend(later.steps);
+        earlier
+    }
+
+    fn finish(&self, _: Vec<StepsPartial>, _: &FinishContext<'_>) -> Table {
+        Table::new("steps", Shape::Counters, Vec::new(), Vec::new(), [])
+    }
+}

@@ -1,0 +1,74 @@
+//! Where call paths begin: at the executions of a function, or of a system call.
+
+/// The functions whose executions call paths begin at.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Root {
+    /// The functions with a name, or with one in a module: `NAME@MODULE`.
+    Function(String),
+    /// The kernel's functions that do the work of a system call, such as `__x64_sys_mmap` of `mmap`; of any where the
+    /// name is empty.
+    SystemCall(String),
+}
+
+/// What the kernel's functions of system calls begin with: `SYSCALL_DEFINE` of x86 and arm64, and of kernels before
+/// 4.17.
+const PREFIXES: [&str; 6] =
+    ["__x64_sys_", "__ia32_sys_", "__ia32_compat_sys_", "__arm64_sys_", "__se_sys_", "sys_"];
+
+impl Root {
+    /// Whether a function of a module is one.
+    pub fn is(&self, function: &str, module: &str) -> bool {
+        match self {
+            Root::Function(name) => {
+                // Demangled names may have parameters, which people leave out.
+                let is = |name: &str| {
+                    function.strip_prefix(name).is_some_and(|rest| rest.is_empty() || rest.starts_with('('))
+                };
+                let with_module = |(name, of): (&str, &str)| of == module && is(name);
+                is(name) || name.rsplit_once('@').is_some_and(with_module)
+            }
+            Root::SystemCall(name) => {
+                // Other functions than system calls begin with `sys_` too.
+                let any = |prefix: &str| prefix.starts_with("__") && function.starts_with(prefix);
+                match name.as_str() {
+                    "" => PREFIXES.iter().any(|prefix| any(prefix)),
+                    name => PREFIXES.iter().any(|prefix| function.strip_prefix(prefix) == Some(name)),
+                }
+            }
+        }
+    }
+
+    /// The name that people gave.
+    pub fn name(&self) -> &str {
+        match self {
+            Root::Function(name) | Root::SystemCall(name) => name,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_function_is_known_by_its_name_and_module() {
+        let root = |name: &str| Root::Function(name.to_owned());
+        assert!(root("f").is("f", "a.so") && root("f@a.so").is("f", "a.so"));
+        assert!(
+            !root("f@b.so").is("f", "a.so") && !root("f").is("g", "a.so") && !root("fa.so").is("f", "a.so")
+        );
+        assert!(root("operator@").is("operator@", "m"));
+        assert!(
+            root("f").is("f(int)", "m")
+                && root("f(int)@m").is("f(int)", "m")
+                && !root("f(").is("f(int)", "m")
+        );
+    }
+
+    #[test]
+    fn a_system_call_is_known_by_the_function_of_the_kernel() {
+        let mmap = Root::SystemCall("mmap".to_owned());
+        assert!(mmap.is("__x64_sys_mmap", "[kernel]") && mmap.is("sys_mmap", "[kernel]"));
+        assert!(!mmap.is("mmap", "libc.so.6") && !mmap.is("__x64_sys_munmap", "[kernel]"));
+    }
+}

@@ -1,0 +1,98 @@
+//! Which processors a board runs on, and how urgently.
+//!
+//! Master and slaves wait for each other by looking at shared memory: on one processor, each would keep the other from
+//! answering. So the master has one for itself, where there are two.
+
+use std::process::{Command, Stdio};
+
+use crate::emulate::find_in_path;
+
+/// Priority of emulators that sleep until they are asked, the same as the master's.
+const PRIORITY: &str = "10";
+
+/// What comes before the command lines of master and emulators.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Processors {
+    master: Vec<String>,
+    emulator: Vec<String>,
+}
+
+impl Processors {
+    /// Of this machine, by what this process may use. A slave that polls is not urgent: it would keep everything else from
+    /// a processor.
+    pub(super) fn find(is_polling: bool) -> Processors {
+        let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+        let allowed = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"));
+        let mut processors = match find_in_path("taskset".as_ref()) {
+            Some(_) => Processors::of(allowed.unwrap_or("")),
+            None => Processors::of(""),
+        };
+        let urgent = ["chrt", "--fifo", PRIORITY].map(str::to_owned);
+        if !is_polling && find_in_path("chrt".as_ref()).is_some() {
+            let mut chrt = Command::new("chrt");
+            chrt.args(["--fifo", PRIORITY, "true"]).stdout(Stdio::null()).stderr(Stdio::null());
+            if chrt.status().is_ok_and(|status| status.success()) {
+                processors.emulator.extend(urgent);
+            }
+        }
+        processors
+    }
+
+    /// The last of these processors for the master, as in `0-3,8`; nothing where there is but one.
+    fn of(allowed: &str) -> Processors {
+        let number = |text: &str| text.trim().parse::<u32>().ok();
+        let range = |part: &str| match part.split_once('-') {
+            Some((first, last)) => number(first).zip(number(last)).map(|(first, last)| first..=last),
+            None => number(part).map(|only| only..=only),
+        };
+        let mut cpus: Vec<u32> = allowed.split(',').filter_map(range).flatten().take(4096).collect();
+        let (Some(last), false) = (cpus.pop(), cpus.is_empty()) else {
+            return Processors { master: Vec::new(), emulator: Vec::new() };
+        };
+        let pinned = |cpus: &[u32]| {
+            let list: Vec<String> = cpus.iter().map(u32::to_string).collect();
+            vec!["taskset".to_owned(), "--cpu-list".to_owned(), list.join(",")]
+        };
+        Processors { master: pinned(&[last]), emulator: pinned(&cpus) }
+    }
+
+    /// A command of the master.
+    pub(super) fn master(&self, program: &std::path::Path) -> Command {
+        prefixed(&self.master, program.as_ref())
+    }
+
+    /// A command of an emulator.
+    pub(super) fn emulator(&self, program: &str) -> Command {
+        prefixed(&self.emulator, program.as_ref())
+    }
+}
+
+fn prefixed(prefix: &[String], program: &std::ffi::OsStr) -> Command {
+    match prefix.split_first() {
+        None => Command::new(program),
+        Some((first, rest)) => {
+            let mut command = Command::new(first);
+            command.args(rest).arg(program);
+            command
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_master_has_a_processor_for_itself() {
+        let words = |line: &str| -> Vec<String> { line.split_whitespace().map(str::to_owned).collect() };
+        for (allowed, master, emulator) in [
+            ("\t0-1", "taskset --cpu-list 1", "taskset --cpu-list 0"),
+            ("0-2,8", "taskset --cpu-list 8", "taskset --cpu-list 0,1,2"),
+            ("5", "", ""),
+            ("", "", ""),
+        ] {
+            let expected = Processors { master: words(master), emulator: words(emulator) };
+            assert_eq!(Processors::of(allowed), expected, "{allowed}");
+        }
+    }
+}

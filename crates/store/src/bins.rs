@@ -1,0 +1,95 @@
+//! Bins of time. A bin of level 0 has 2^base nanoseconds, one of each further level four of the level below. A record
+//! lies in the smallest bin that contains it.
+
+use serde::{Deserialize, Serialize};
+
+/// Binary digits between two levels.
+pub(crate) const FAN_BITS: u32 = 2;
+/// The highest level: its one bin is all time.
+pub(crate) const MOST_LEVEL: u8 = 32;
+
+/// A bin: its level, and how many of its size lie before it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub(crate) struct Bin {
+    pub(crate) level: u8,
+    pub(crate) index: u64,
+}
+
+/// How many binary digits of a time lie inside a bin.
+pub(crate) fn shift(base: u32, level: u8) -> u32 {
+    base + FAN_BITS * u32::from(level)
+}
+
+/// How many cells of 2^shift nanoseconds lie before an instant.
+pub(crate) fn cell(time: u64, shift: u32) -> u64 {
+    time.checked_shr(shift).unwrap_or(0)
+}
+
+/// The first instant of a cell.
+pub(crate) fn start(index: u64, shift: u32) -> u64 {
+    index.checked_shl(shift).unwrap_or(0)
+}
+
+/// The last instant of a cell.
+pub(crate) fn end(index: u64, shift: u32) -> u64 {
+    let within = 1u64.checked_shl(shift).map_or(u64::MAX, |width| width - 1);
+    start(index, shift) | within
+}
+
+/// The smallest bin with both instants.
+pub(crate) fn bin_of(base: u32, first: u64, last: u64) -> Bin {
+    let different = cell(first, base) ^ cell(last, base);
+    let level = match different.checked_ilog2() {
+        None => 0,
+        Some(digit) => (digit / FAN_BITS + 1) as u8,
+    };
+    Bin { level, index: cell(first, shift(base, level)) }
+}
+
+/// The children in which a record begins and ends: rows of a bin are grouped by them.
+pub(crate) fn group(base: u32, level: u8, first: u64, last: u64) -> u8 {
+    match level.checked_sub(1) {
+        None => 0,
+        Some(below) => {
+            let child = |time| (cell(time, shift(base, below)) & 3) as u8;
+            (child(first) << FAN_BITS) | child(last)
+        }
+    }
+}
+
+impl Bin {
+    pub(crate) fn parent(self) -> Bin {
+        Bin { level: self.level + 1, index: self.index >> FAN_BITS }
+    }
+
+    /// Its first and its last instant.
+    pub(crate) fn span(self, base: u32) -> (u64, u64) {
+        let shift = shift(base, self.level);
+        (start(self.index, shift), end(self.index, shift))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn a_record_lies_in_the_smallest_bin_that_contains_it(first: u64, length: u64, cut in 0u32..64, half in 0u32..32) {
+            let (base, last) = (half * 2, first.saturating_add(length >> cut));
+            let bin = bin_of(base, first, last);
+            let contains = |bin: Bin| {
+                let (begin, end) = bin.span(base);
+                begin <= first && last <= end
+            };
+            prop_assert!(bin.level <= MOST_LEVEL && contains(bin));
+            if let Some(below) = bin.level.checked_sub(1) {
+                let smaller = Bin { level: below, index: cell(first, shift(base, below)) };
+                prop_assert!(!contains(smaller));
+                prop_assert_eq!(smaller.parent(), bin);
+            }
+        }
+    }
+}

@@ -1,0 +1,223 @@
+//! Blocks: some hundred rows as columns, and a zone that says what can be in them.
+
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    columns::{decode, encode, unzigzag, zigzag},
+    rows::{Row, Rows},
+};
+
+/// Rows of a block of a history.
+pub(crate) const BLOCK_ROWS: usize = 512;
+/// The most rows of any block.
+pub(crate) const MOST_ROWS: usize = 4096;
+
+/// Where a block lies, and what can be in it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Zone {
+    pub(crate) rows: u32,
+    /// The first byte, from the begin of the file.
+    pub(crate) offset: u64,
+    /// Bytes in the file.
+    pub(crate) length: u32,
+    /// Bytes before they were compressed; the same where they are not.
+    pub(crate) raw: u32,
+    /// CRC-32 of the bytes in the file.
+    pub(crate) crc: u32,
+    pub(crate) lanes: (u32, u32),
+    /// A bit a lane, modulo 64.
+    pub(crate) lane_bits: u64,
+    /// The first and the last begin.
+    pub(crate) begins: (u64, u64),
+    /// The last instants: the earliest and the latest.
+    pub(crate) lasts: (u64, u64),
+    /// The first and the last end.
+    pub(crate) ends: (u64, u64),
+    pub(crate) longest: u64,
+    /// A bit for each number of binary digits of a duration; that of no duration shares the first.
+    pub(crate) duration_bits: u64,
+    /// A bit for each value, by hash.
+    pub(crate) value_bits: u64,
+}
+
+/// The bit of a duration in [`Zone::duration_bits`].
+pub(crate) fn duration_bit(duration: u64) -> u32 {
+    duration.checked_ilog2().unwrap_or(0)
+}
+
+/// The bit of a value in [`Zone::value_bits`].
+pub(crate) fn value_bit(value: Option<u64>) -> u64 {
+    // Fibonacci hashing: the high digits depend on all of the value.
+    1 << (value.map_or(0, |value| value.wrapping_add(1)).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 58)
+}
+
+impl Zone {
+    /// That of rows, of which there is at least one; where they lie is not known yet.
+    fn of(rows: &[Row]) -> Zone {
+        let (first, none) = (rows[0], 0);
+        let mut zone = Zone {
+            rows: rows.len() as u32,
+            offset: 0,
+            length: 0,
+            raw: 0,
+            crc: 0,
+            lanes: (first.lane, first.lane),
+            lane_bits: 0,
+            begins: (first.begin, first.begin),
+            lasts: (first.last(), first.last()),
+            ends: (first.end, first.end),
+            longest: 0,
+            duration_bits: none,
+            value_bits: none,
+        };
+        for row in rows {
+            let wider = |(least, most): (u64, u64), value: u64| (least.min(value), most.max(value));
+            zone.lanes = (zone.lanes.0.min(row.lane), zone.lanes.1.max(row.lane));
+            zone.lane_bits |= 1 << (row.lane & 63);
+            zone.begins = wider(zone.begins, row.begin);
+            zone.lasts = wider(zone.lasts, row.last());
+            zone.ends = wider(zone.ends, row.end);
+            zone.longest = zone.longest.max(row.duration());
+            zone.duration_bits |= 1 << duration_bit(row.duration());
+            zone.value_bits |= value_bit(row.value());
+        }
+        zone
+    }
+
+    fn contains(&self, row: &Row) -> bool {
+        let within = |(least, most): (u64, u64), time: u64| least <= time && time <= most;
+        (self.lanes.0..=self.lanes.1).contains(&row.lane)
+            && within(self.begins, row.begin)
+            && within(self.lasts, row.last())
+    }
+
+    /// Whether it can be that of a block of a table with so many lanes and columns, in a file of so many bytes.
+    pub(crate) fn is_sound(&self, lanes: usize, width: usize, file: u64) -> bool {
+        let rows = self.rows as usize;
+        let within = self.offset.checked_add(self.length.into()).is_some_and(|end| end <= file);
+        let largest = (9 + 8 * rows) * (5 + width) + 64;
+        (1..=MOST_ROWS).contains(&rows)
+            && within
+            && self.raw as usize <= largest
+            && self.length as usize <= 2 * largest
+            && self.lanes.0 <= self.lanes.1
+            && (self.lanes.1 as usize) < lanes
+    }
+}
+
+/// Makes blocks of rows, and rows of blocks.
+#[derive(Debug, Default)]
+pub(crate) struct Codec {
+    column: Vec<u64>,
+    differences: Vec<u64>,
+    raw: Vec<u8>,
+    /// As they lie in the file.
+    pub(crate) bytes: Vec<u8>,
+}
+
+impl Codec {
+    /// Adds a block of some rows, which lie in `of`; gives its zone, its offset that of `out`.
+    pub(crate) fn encode(&mut self, of: &Rows, rows: &[Row], compress: bool, out: &mut Vec<u8>) -> Zone {
+        let mut zone = Zone::of(rows);
+        self.raw.clear();
+        self.column(rows.iter().scan(0, |before, row| {
+            let lane = u64::from(row.lane);
+            Some(zigzag(std::mem::replace(before, lane), lane))
+        }));
+        // From the end of the row before in the same lane, else from the earliest begin.
+        let mut before = (rows[0].lane, zone.begins.0);
+        self.column(rows.iter().map(|row| {
+            let from = if before.0 == row.lane { before.1 } else { zone.begins.0 };
+            before = (row.lane, row.end);
+            zigzag(from, row.begin)
+        }));
+        self.column(rows.iter().map(Row::duration));
+        self.column(rows.iter().map(|row| row.bits));
+        self.column(rows.iter().map(|row| row.nulls.into()));
+        for column in 0..of.width {
+            self.column(rows.iter().map(|row| of.cells_of(row)[column]));
+        }
+        zone.offset = out.len() as u64;
+        zone.raw = self.raw.len() as u32;
+        if compress {
+            let begin = out.len();
+            out.resize(begin + lz4_flex::block::get_maximum_output_size(self.raw.len()), 0);
+            let length = lz4_flex::block::compress_into(&self.raw, &mut out[begin..])
+                .expect("the output is as large as the largest that can come of the input");
+            out.truncate(begin + length);
+        } else {
+            out.extend_from_slice(&self.raw);
+        }
+        let bytes = &out[zone.offset as usize..];
+        zone.length = bytes.len() as u32;
+        zone.crc = crc32fast::hash(bytes);
+        zone
+    }
+
+    fn column(&mut self, values: impl Iterator<Item = u64>) {
+        self.column.clear();
+        self.column.extend(values);
+        encode(&self.column, &mut self.raw);
+    }
+
+    /// Replaces `into` by the rows of a block, which is compressed or not; `None` where the bytes are none.
+    pub(crate) fn decode(
+        &mut self,
+        bytes: &[u8],
+        zone: &Zone,
+        compressed: bool,
+        into: &mut Rows,
+    ) -> Option<()> {
+        if bytes.len() != zone.length as usize || crc32fast::hash(bytes) != zone.crc {
+            return None;
+        }
+        let mut raw = std::mem::take(&mut self.raw);
+        let plain = if compressed {
+            raw.resize(zone.raw as usize, 0);
+            let length = lz4_flex::block::decompress_into(bytes, &mut raw).ok()?;
+            raw.get(..length)?
+        } else {
+            bytes
+        };
+        let decoded = self.columns(plain, zone, into);
+        self.raw = raw;
+        decoded
+    }
+
+    fn columns(&mut self, mut input: &[u8], zone: &Zone, into: &mut Rows) -> Option<()> {
+        let (count, input) = (zone.rows as usize, &mut input);
+        let Codec { column, differences, .. } = self;
+        into.clear();
+        into.rows.resize(count, Row::default());
+        decode(input, count, column)?;
+        let mut lane = 0;
+        for (at, (row, &difference)) in into.rows.iter_mut().zip(&*column).enumerate() {
+            lane = unzigzag(lane, difference);
+            row.lane = u32::try_from(lane).ok()?;
+            row.at = at as u32;
+        }
+        decode(input, count, differences)?;
+        decode(input, count, column)?;
+        let mut before = (into.rows[0].lane, zone.begins.0);
+        for ((row, &difference), &duration) in into.rows.iter_mut().zip(&*differences).zip(&*column) {
+            let from = if before.0 == row.lane { before.1 } else { zone.begins.0 };
+            row.begin = unzigzag(from, difference);
+            row.end = row.begin.checked_add(duration)?;
+            before = (row.lane, row.end);
+        }
+        decode(input, count, column)?;
+        into.rows.iter_mut().zip(&*column).for_each(|(row, &bits)| row.bits = bits);
+        decode(input, count, column)?;
+        into.rows.iter_mut().zip(&*column).for_each(|(row, &nulls)| row.nulls = nulls as u32);
+        into.cells.resize(count * into.width, 0);
+        for place in 0..into.width {
+            decode(input, count, column)?;
+            into.cells[place..]
+                .iter_mut()
+                .step_by(into.width)
+                .zip(&*column)
+                .for_each(|(cell, &bits)| *cell = bits);
+        }
+        into.rows.iter().all(|row| zone.contains(row)).then_some(())
+    }
+}

@@ -1,0 +1,238 @@
+//! From rows in order of their begin to blocks and summaries of bins.
+
+use std::collections::BTreeMap;
+
+use crate::{
+    bins::{Bin, MOST_LEVEL, bin_of, cell, group, shift},
+    block::{BLOCK_ROWS, Codec, Zone},
+    error::Error,
+    fold::{BLOCK_ENTRIES, Entry, Fold, Mix, Summary, SummaryZone, encode_summaries},
+    history::{Output, Seen},
+    rows::{Row, Rows},
+    schema::{Kind, Shape},
+};
+
+/// Rows of a bin that are held before they are written.
+const CHUNK_ROWS: usize = 1 << 18;
+/// Bytes of blocks that are held before they are written.
+const OUT_BYTES: usize = 1 << 20;
+/// A bin has summaries where each is of so many records, on average: else reading the records takes no longer.
+const ROWS_OF_SUMMARY: u64 = 8;
+
+/// What of a table is the same for all its rows.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Form {
+    pub(crate) kind: (Shape, Kind),
+    /// Columns.
+    pub(crate) width: usize,
+    pub(crate) lanes: usize,
+    pub(crate) base: u32,
+    /// The level of the bin that contains all.
+    pub(crate) top: u8,
+}
+
+/// What was written.
+#[derive(Debug, Default)]
+pub(crate) struct Written {
+    pub(crate) blocks: Vec<(Bin, Zone)>,
+    pub(crate) summarised: Vec<Bin>,
+    pub(crate) summaries: Vec<SummaryZone>,
+    /// By lane.
+    pub(crate) seen: Vec<Seen>,
+    /// Bins of which other parts of the rows are elsewhere.
+    pub(crate) shared: Vec<(Bin, Fold)>,
+}
+
+/// Writes the bins of a part of the time.
+#[derive(Debug)]
+pub(crate) struct Builder<'o> {
+    form: Form,
+    /// The first and the last instant of the part.
+    part: (u64, u64),
+    open: Vec<Option<Open>>,
+    out: Out<'o>,
+    /// Rows of bins that were closed, to be used again.
+    spare: Vec<Rows>,
+}
+
+/// A bin whose rows still come.
+#[derive(Debug)]
+struct Open {
+    index: u64,
+    rows: Rows,
+    fold: Fold,
+}
+
+/// Where blocks go.
+#[derive(Debug)]
+struct Out<'o> {
+    output: &'o Output,
+    codec: Codec,
+    bytes: Vec<u8>,
+    written: Written,
+    /// Blocks and blocks of summaries before these have their place in the file.
+    placed: (usize, usize),
+    /// By level, those that are no whole block yet.
+    pending: Vec<Vec<Summary>>,
+    scratch: Mix,
+}
+
+impl<'o> Builder<'o> {
+    pub(crate) fn new(form: Form, part: (u64, u64), output: &'o Output) -> Builder<'o> {
+        let written = Written { seen: vec![Seen::default(); form.lanes], ..Written::default() };
+        let out = Out {
+            output,
+            codec: Codec::default(),
+            bytes: Vec::new(),
+            written,
+            placed: (0, 0),
+            pending: vec![Vec::new(); usize::from(MOST_LEVEL) + 1],
+            scratch: Mix::default(),
+        };
+        let open = (0..=form.top).map(|_| None).collect();
+        Builder { form, part, open, out, spare: Vec::new() }
+    }
+
+    /// Time has come to an instant: bins that end before it are closed.
+    pub(crate) fn enter(&mut self, time: u64) -> Result<(), Error> {
+        for level in 0..=self.form.top {
+            let index = cell(time, shift(self.form.base, level));
+            if self.open[usize::from(level)].as_ref().is_some_and(|open| open.index != index) {
+                self.close(level)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Adds a row that begins in the bin of level 0 in which time is.
+    #[inline]
+    pub(crate) fn push(&mut self, row: Row, cells: &[u64]) -> Result<(), Error> {
+        let bin = bin_of(self.form.base, row.begin, row.last());
+        let open = self.opened(bin);
+        open.rows.push(row, cells.iter().copied());
+        if open.rows.len() >= CHUNK_ROWS {
+            let open = self.open[usize::from(bin.level)].as_mut().expect("it was just opened");
+            self.out.rows(self.form, bin, open)?;
+        }
+        Ok(())
+    }
+
+    fn opened(&mut self, bin: Bin) -> &mut Open {
+        let (width, spare) = (self.form.width, &mut self.spare);
+        let new = || Open {
+            index: bin.index,
+            rows: spare.pop().unwrap_or_else(|| Rows::new(width)),
+            fold: Fold::default(),
+        };
+        self.open[usize::from(bin.level)].get_or_insert_with(new)
+    }
+
+    /// Closes the bin of a level that is open.
+    fn close(&mut self, level: u8) -> Result<(), Error> {
+        let Some(mut open) = self.open[usize::from(level)].take() else { return Ok(()) };
+        let bin = Bin { level, index: open.index };
+        self.out.rows(self.form, bin, &mut open)?;
+        self.spare.push(open.rows);
+        let (begin, end) = bin.span(self.form.base);
+        if begin < self.part.0 || end > self.part.1 {
+            self.out.written.shared.push((bin, open.fold));
+            return Ok(());
+        }
+        let (entries, rows) = open.fold.close();
+        self.out.summary(bin, &entries, rows)?;
+        if level < self.form.top {
+            self.opened(bin.parent()).fold.add_below(&entries, rows);
+        }
+        Ok(())
+    }
+
+    /// Closes all bins.
+    pub(crate) fn finish(mut self) -> Result<Written, Error> {
+        (0..=self.form.top).try_for_each(|level| self.close(level))?;
+        self.out.finish()
+    }
+}
+
+/// Summaries of bins that several parts share: the parts' folds together, from the lowest level up.
+pub(crate) fn finish_shared(form: Form, shared: Vec<(Bin, Fold)>, output: &Output) -> Result<Written, Error> {
+    let mut builder = Builder::new(form, (0, u64::MAX), output);
+    let mut folds: BTreeMap<Bin, Fold> = BTreeMap::new();
+    shared.into_iter().for_each(|(bin, fold)| folds.entry(bin).or_default().merge(fold));
+    while let Some((bin, fold)) = folds.pop_first() {
+        let (entries, rows) = fold.close();
+        builder.out.summary(bin, &entries, rows)?;
+        if bin.level < form.top {
+            folds.entry(bin.parent()).or_default().add_below(&entries, rows);
+        }
+    }
+    builder.finish()
+}
+
+impl Out<'_> {
+    /// Writes the rows of a bin so far, and adds them to its summary.
+    fn rows(&mut self, form: Form, bin: Bin, open: &mut Open) -> Result<(), Error> {
+        let rows = &mut open.rows;
+        for row in &mut rows.rows {
+            row.group = group(form.base, bin.level, row.begin, row.last());
+        }
+        rows.sort_by_group();
+        for lane in rows.rows.chunk_by(|one, other| one.lane == other.lane) {
+            let number = lane[0].lane;
+            open.fold.add(number, lane, form.kind, &mut self.scratch);
+            let first = lane.iter().map(|row| row.begin).min().unwrap_or(u64::MAX);
+            let last = lane.iter().map(|row| row.end).max().unwrap_or(0);
+            self.written.seen[number as usize].add(Seen { rows: lane.len() as u64, first, last });
+        }
+        let mut begin = 0;
+        while begin < rows.len() {
+            // A block ends where another group begins, but not after a few rows.
+            let longest = (rows.len() - begin).min(BLOCK_ROWS);
+            let ends = |at: &usize| rows.rows[begin + at].group != rows.rows[begin + at - 1].group;
+            let length = (BLOCK_ROWS / 8..longest).find(ends).unwrap_or(longest);
+            let block = &rows.rows[begin..begin + length];
+            let zone = self.codec.encode(rows, block, true, &mut self.bytes);
+            self.written.blocks.push((bin, zone));
+            begin += length;
+        }
+        rows.clear();
+        if self.bytes.len() >= OUT_BYTES { self.flush() } else { Ok(()) }
+    }
+
+    /// Takes the summary of a bin of so many records, if it is worth its place.
+    fn summary(&mut self, bin: Bin, entries: &[Entry], rows: u64) -> Result<(), Error> {
+        if (entries.len() as u64).saturating_mul(ROWS_OF_SUMMARY) > rows {
+            return Ok(());
+        }
+        self.written.summarised.push(bin);
+        let level = usize::from(bin.level);
+        self.pending[level].extend(entries.iter().map(|(lane, mix)| (bin.index, *lane, mix.clone())));
+        while self.pending[level].len() >= BLOCK_ENTRIES {
+            let rest = self.pending[level].split_off(BLOCK_ENTRIES);
+            let block = std::mem::replace(&mut self.pending[level], rest);
+            self.written.summaries.push(encode_summaries(bin.level, &block, &mut self.bytes));
+        }
+        if self.bytes.len() >= OUT_BYTES { self.flush() } else { Ok(()) }
+    }
+
+    /// Writes blocks, and learns where they are.
+    fn flush(&mut self) -> Result<(), Error> {
+        let offset = self.output.append(&self.bytes)?;
+        self.bytes.clear();
+        let Written { blocks, summaries, .. } = &mut self.written;
+        blocks[self.placed.0..].iter_mut().for_each(|(_, zone)| zone.offset += offset);
+        summaries[self.placed.1..].iter_mut().for_each(|zone| zone.offset += offset);
+        self.placed = (blocks.len(), summaries.len());
+        Ok(())
+    }
+
+    fn finish(mut self) -> Result<Written, Error> {
+        for (level, entries) in std::mem::take(&mut self.pending).into_iter().enumerate() {
+            if !entries.is_empty() {
+                let zone = encode_summaries(level as u8, &entries, &mut self.bytes);
+                self.written.summaries.push(zone);
+            }
+        }
+        self.flush()?;
+        Ok(self.written)
+    }
+}

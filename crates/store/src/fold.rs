@@ -1,0 +1,353 @@
+//! Summaries: how much of each value there is in a bin, lane by lane.
+//!
+//! A bin's summary is of the records that it contains: its own, and those of the bins below. So summaries of bins are
+//! sums of summaries, and nothing is cut at a border. Records that cross the borders of cells lie in higher bins, and a
+//! picture reads them one by one.
+
+use rustc_hash::FxHashMap;
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    columns::{decode, encode, unzigzag, zigzag},
+    rows::Row,
+    schema::{Kind, Shape},
+};
+
+/// Values that a summary of a bin has; what others weigh at most is its `missing`.
+pub(crate) const MOST_VALUES: usize = 8;
+/// Own rows of a bin from which on their values are not told apart, so that memory is bounded.
+const MOST_OWN_ROWS: u64 = 1 << 20;
+/// Entries of a block of summaries.
+pub(crate) const BLOCK_ENTRIES: usize = 512;
+
+/// How much there is of each value.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Mix {
+    /// Records.
+    pub(crate) rows: u64,
+    /// Their weight: time, or how many.
+    pub(crate) weight: u64,
+    /// What any one value may weigh beyond what `values` says.
+    pub(crate) missing: u64,
+    /// Weights of values, in order of the values.
+    pub(crate) values: Vec<(Option<u64>, u64)>,
+    /// Of counters: the least and the greatest number, as [`Kind::ordered`].
+    pub(crate) range: Option<(u64, u64)>,
+}
+
+impl Mix {
+    /// Adds a record's weight, or the part of it that counts.
+    pub(crate) fn add(&mut self, value: Option<u64>, weight: u64, kind: (Shape, Kind)) {
+        self.weight = self.weight.saturating_add(weight);
+        self.add_value(value, weight, kind);
+    }
+
+    fn add_value(&mut self, value: Option<u64>, weight: u64, (shape, kind): (Shape, Kind)) {
+        if shape == Shape::Counters {
+            let Some(bits) = value else { return };
+            let number = kind.ordered(bits);
+            let (least, most) = self.range.unwrap_or((number, number));
+            self.range = Some((least.min(number), most.max(number)));
+            return;
+        }
+        match self.values.binary_search_by_key(&value, |(value, _)| *value) {
+            Ok(place) => self.values[place].1 = self.values[place].1.saturating_add(weight),
+            Err(place) => self.values.insert(place, (value, weight)),
+        }
+    }
+
+    /// Adds another one.
+    pub(crate) fn merge(&mut self, other: &Mix) {
+        self.rows = self.rows.saturating_add(other.rows);
+        self.weight = self.weight.saturating_add(other.weight);
+        self.missing = self.missing.saturating_add(other.missing);
+        self.range = match (self.range, other.range) {
+            (Some(one), Some(other)) => Some((one.0.min(other.0), one.1.max(other.1))),
+            (one, other) => one.or(other),
+        };
+        self.merge_values(&other.values);
+    }
+
+    /// Adds weights of values, which are in order.
+    fn merge_values(&mut self, values: &[(Option<u64>, u64)]) {
+        if self.values.is_empty() {
+            self.values.extend_from_slice(values);
+            return;
+        }
+        let own = std::mem::take(&mut self.values);
+        let (mut one, mut other) = (own.into_iter().peekable(), values.iter().copied().peekable());
+        loop {
+            let next = match (one.peek(), other.peek()) {
+                (Some(a), Some(b)) if a.0 == b.0 => {
+                    let (value, weight) = *a;
+                    let sum = weight.saturating_add(b.1);
+                    one.next();
+                    other.next();
+                    Some((value, sum))
+                }
+                (Some(a), Some(b)) if a.0 > b.0 => other.next(),
+                (Some(_), _) => one.next(),
+                (None, _) => other.next(),
+            };
+            match next {
+                Some(next) => self.values.push(next),
+                None => return,
+            }
+        }
+    }
+
+    /// Its values are not told apart any more.
+    fn forget(&mut self) {
+        let most = self.values.iter().fold(0u64, |sum, (_, weight)| sum.saturating_add(*weight));
+        self.missing = self.missing.saturating_add(most);
+        self.values = Vec::new();
+    }
+
+    /// Keeps the heaviest values; of those that are as heavy, the first in order.
+    pub(crate) fn keep_heaviest(&mut self) {
+        if self.values.len() <= MOST_VALUES {
+            return;
+        }
+        self.values.sort_by_key(|(value, weight)| (std::cmp::Reverse(*weight), *value));
+        self.missing = self.missing.saturating_add(self.values[MOST_VALUES].1);
+        self.values.truncate(MOST_VALUES);
+        self.values.sort_unstable_by_key(|(value, _)| *value);
+        self.values.shrink_to_fit();
+    }
+}
+
+/// The summary of a bin while it grows.
+#[derive(Debug, Default)]
+pub(crate) struct Fold {
+    /// Of its own records, of which there are so many.
+    own: FxHashMap<u32, Mix>,
+    own_rows: u64,
+    /// Of the bins below.
+    below: FxHashMap<u32, Mix>,
+    /// Records of the bins below.
+    below_rows: u64,
+}
+
+/// A summary: its lane, and what there is.
+pub(crate) type Entry = (u32, Mix);
+
+impl Fold {
+    /// Adds own rows of one lane.
+    pub(crate) fn add(&mut self, lane: u32, rows: &[Row], kind: (Shape, Kind), scratch: &mut Mix) {
+        scratch.values.clear();
+        (scratch.range, scratch.weight, scratch.rows) = (None, 0, rows.len() as u64);
+        let forgets = self.forgets();
+        if kind.0 == Shape::Counters {
+            rows.iter().for_each(|row| scratch.add(row.value(), 1, kind));
+        } else {
+            let weights = rows.iter().map(|row| (row.value(), row.weight(kind.0)));
+            scratch.weight = rows.iter().fold(0, |sum, row| row.weight(kind.0).saturating_add(sum));
+            if !forgets {
+                // Small alphabets stay small; others are sorted once, so that no order of values takes long.
+                scratch.values.extend(weights);
+                scratch.values.sort_unstable_by_key(|(value, _)| *value);
+                scratch.values.dedup_by(|next, kept| {
+                    let same = next.0 == kept.0;
+                    kept.1 = if same { kept.1.saturating_add(next.1) } else { kept.1 };
+                    same
+                });
+            }
+        }
+        let own = self.own.entry(lane).or_default();
+        own.merge(scratch);
+        if forgets && kind.0 != Shape::Counters {
+            own.missing = own.missing.saturating_add(scratch.weight);
+        }
+        self.own_rows += rows.len() as u64;
+        if !forgets && self.forgets() {
+            self.own.values_mut().for_each(Mix::forget);
+        }
+    }
+
+    fn forgets(&self) -> bool {
+        self.own_rows > MOST_OWN_ROWS
+    }
+
+    /// Adds the summary of a bin below.
+    pub(crate) fn add_below(&mut self, entries: &[Entry], rows: u64) {
+        for (lane, mix) in entries {
+            self.below.entry(*lane).or_default().merge(mix);
+        }
+        self.below_rows += rows;
+    }
+
+    /// Adds what another part of the rows came to.
+    pub(crate) fn merge(&mut self, mut other: Fold) {
+        let forgets = self.own_rows + other.own_rows > MOST_OWN_ROWS;
+        for fold in [&mut *self, &mut other] {
+            if forgets && !fold.forgets() {
+                fold.own.values_mut().for_each(Mix::forget);
+            }
+        }
+        other.own.iter().for_each(|(lane, mix)| self.own.entry(*lane).or_default().merge(mix));
+        other.below.iter().for_each(|(lane, mix)| self.below.entry(*lane).or_default().merge(mix));
+        self.own_rows += other.own_rows;
+        self.below_rows += other.below_rows;
+    }
+
+    /// The summaries in order of lanes, and of how many records they are.
+    pub(crate) fn close(self) -> (Vec<Entry>, u64) {
+        let mut all = self.below;
+        self.own.into_iter().for_each(|(lane, mix)| all.entry(lane).or_default().merge(&mix));
+        let mut entries: Vec<Entry> = all.into_iter().collect();
+        entries.sort_unstable_by_key(|(lane, _)| *lane);
+        entries.iter_mut().for_each(|(_, mix)| mix.keep_heaviest());
+        (entries, self.own_rows + self.below_rows)
+    }
+}
+
+/// Where a block of summaries of bins of one level lies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct SummaryZone {
+    pub(crate) level: u8,
+    /// The first and the last bin.
+    pub(crate) bins: (u64, u64),
+    pub(crate) lanes: (u32, u32),
+    pub(crate) entries: u32,
+    /// Values of all entries.
+    pub(crate) values: u32,
+    pub(crate) offset: u64,
+    pub(crate) length: u32,
+    pub(crate) raw: u32,
+    pub(crate) crc: u32,
+}
+
+impl SummaryZone {
+    /// Whether it can be that of a block of a table with so many lanes, in a file of so many bytes.
+    pub(crate) fn is_sound(&self, lanes: usize, file: u64) -> bool {
+        let (entries, values) = (self.entries as usize, self.values as usize);
+        let largest = (9 + 8 * entries) * 8 + (9 + 8 * values) * 3;
+        (1..=BLOCK_ENTRIES).contains(&entries)
+            && values <= entries * MOST_VALUES
+            && self.raw as usize <= largest
+            && self.length as usize <= 2 * largest
+            && self.offset.checked_add(self.length.into()).is_some_and(|end| end <= file)
+            && self.lanes.0 <= self.lanes.1
+            && (self.lanes.1 as usize) < lanes
+    }
+}
+
+/// A summary of a bin: the bin's index, its lane, and what there is.
+pub(crate) type Summary = (u64, u32, Mix);
+
+/// Adds a block of summaries of bins of a level.
+pub(crate) fn encode_summaries(level: u8, entries: &[Summary], out: &mut Vec<u8>) -> SummaryZone {
+    let (mut raw, mut column) = (Vec::new(), Vec::new());
+    let mut add = |values: &mut dyn Iterator<Item = u64>| {
+        column.clear();
+        column.extend(values);
+        encode(&column, &mut raw);
+    };
+    add(&mut entries.iter().map(|(bin, ..)| *bin));
+    add(&mut entries.iter().scan(0, |before, (_, lane, _)| {
+        let lane = u64::from(*lane);
+        Some(zigzag(std::mem::replace(before, lane), lane))
+    }));
+    let figures: [fn(&Mix) -> u64; 4] =
+        [|mix| mix.rows, |mix| mix.weight, |mix| mix.missing, |mix| mix.values.len() as u64];
+    for of in figures {
+        add(&mut entries.iter().map(|(.., mix)| of(mix)));
+    }
+    // A range that is not there is one from 1 to 0.
+    add(&mut entries.iter().map(|(.., mix)| mix.range.unwrap_or((1, 0)).0));
+    add(&mut entries.iter().map(|(.., mix)| mix.range.unwrap_or((1, 0)).1));
+    let values = || entries.iter().flat_map(|(.., mix)| &mix.values);
+    add(&mut values().map(|(value, _)| value.is_none().into()));
+    add(&mut values().map(|(value, _)| value.unwrap_or(0)));
+    add(&mut values().map(|(_, weight)| *weight));
+    let begin = out.len();
+    out.extend(lz4_flex::block::compress(&raw));
+    let lanes = entries.iter().map(|(_, lane, _)| *lane);
+    SummaryZone {
+        level,
+        bins: (entries[0].0, entries[entries.len() - 1].0),
+        lanes: (lanes.clone().min().unwrap_or(0), lanes.max().unwrap_or(0)),
+        entries: entries.len() as u32,
+        values: values().count() as u32,
+        offset: begin as u64,
+        length: (out.len() - begin) as u32,
+        raw: raw.len() as u32,
+        crc: crc32fast::hash(&out[begin..]),
+    }
+}
+
+/// The summaries of a block, of the bins and lanes that are wanted; `None` where the bytes are none.
+pub(crate) fn decode_summaries(
+    bytes: &[u8],
+    zone: &SummaryZone,
+    wants: impl Fn(u64, u32) -> bool,
+) -> Option<Vec<Summary>> {
+    if bytes.len() != zone.length as usize || crc32fast::hash(bytes) != zone.crc {
+        return None;
+    }
+    let raw = lz4_flex::block::decompress(bytes, zone.raw as usize).ok()?;
+    let (mut input, entries, values) = (&raw[..], zone.entries as usize, zone.values as usize);
+    let mut columns: [Vec<u64>; 11] = Default::default();
+    for (place, column) in columns.iter_mut().enumerate() {
+        decode(&mut input, if place < 8 { entries } else { values }, column)?;
+    }
+    let [bins, lanes, rows, weights, missing, counts, least, most, nulls, bits, each] = columns;
+    let (mut summaries, mut lane, mut at) = (Vec::new(), 0, 0usize);
+    for entry in 0..entries {
+        lane = unzigzag(lane, lanes[entry]);
+        let end = at.checked_add(usize::try_from(counts[entry]).ok()?).filter(|&end| end <= values)?;
+        let (begin, number) = (std::mem::replace(&mut at, end), u32::try_from(lane).ok()?);
+        if !wants(bins[entry], number) {
+            continue;
+        }
+        let value = |place| ((nulls[place] == 0).then_some(bits[place]), each[place]);
+        let mix = Mix {
+            rows: rows[entry],
+            weight: weights[entry],
+            missing: missing[entry],
+            values: (begin..end).map(value).collect(),
+            range: (least[entry] <= most[entry]).then_some((least[entry], most[entry])),
+        };
+        if !mix.values.is_sorted_by(|one, other| one.0 < other.0) {
+            return None;
+        }
+        summaries.push((bins[entry], number, mix));
+    }
+    Some(summaries)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_not_kept_is_missing_at_most() {
+        let mut mix = Mix::default();
+        for value in 0..20 {
+            mix.add(Some(value), 100 - value, (Shape::Intervals, Kind::Name));
+        }
+        mix.keep_heaviest();
+        let values: Vec<_> = (0..8).map(|value| (Some(value), 100 - value)).collect();
+        assert_eq!((mix.values, mix.missing), (values, 92));
+    }
+
+    #[test]
+    fn summaries_are_read_as_they_were_written() {
+        let mix = |rows: u64| Mix {
+            rows,
+            weight: rows * 7,
+            missing: rows & 1,
+            values: vec![(None, 3), (Some(0), rows), (Some(u64::MAX), 1)],
+            range: (rows > 2).then_some((rows, u64::MAX)),
+        };
+        let entries = vec![(5, 0, mix(1)), (5, 9, mix(2)), (u64::MAX >> 8, 3, mix(3))];
+        let mut bytes = vec![7];
+        let zone = encode_summaries(2, &entries, &mut bytes);
+        assert!(zone.is_sound(10, bytes.len() as u64));
+        assert_eq!(
+            decode_summaries(&bytes[1..], &zone, |_, lane| lane != 9),
+            Some(vec![entries[0].clone(), entries[2].clone()])
+        );
+        assert_eq!(decode_summaries(&bytes[1..], &zone, |_, _| true), Some(entries));
+    }
+}

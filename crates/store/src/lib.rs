@@ -1,0 +1,42 @@
+//! The history on disk: what lanes of a picture are in, and when, for any number of records.
+//!
+//! ```text
+//! records, from all threads, in any order
+//!    │ Feed: half a million at a time, in order of their begin
+//!    ▼
+//! growing: a log of runs, names and lanes ── what was flushed stays ──► Store (growing, or cut short)
+//!    │ Writer::finish: runs are merged by time, by several threads
+//!    ▼
+//! history: bins of time ── blocks of columns, with zones │ summaries by bin and lane ──► Store (complete)
+//!                                                                                           │
+//!                     at, slices, records, longest, next_change, previous_change ◄──────────┘
+//! ```
+//!
+//! A record lies in the smallest bin of a hierarchy that contains it, as genome browsers keep what they show (W. J. Kent
+//! et al., *The human genome browser at UCSC*, Genome Research 12, 2002): writing needs no order and no balance, and
+//! an instant lies in one bin of each level. A bin's summary says how much of each value there is, lane by lane.
+//!
+//! Answers depend on the records alone: not on the order in which they came, nor on the threads. `docs/store.md`
+//! describes the format.
+
+mod bins;
+mod block;
+mod build;
+mod columns;
+mod dictionary;
+mod error;
+mod finish;
+mod fold;
+mod history;
+mod log;
+mod query;
+mod reader;
+mod rows;
+mod schema;
+mod writer;
+
+pub use error::{Error, Refused};
+pub use query::{Budget, LaneSlices, Lanes, Slice, Slices, Wanted};
+pub use reader::{State, Store, Table};
+pub use schema::{Field, Kind, Record, Schema, Shape};
+pub use writer::{Feed, TableId, Writer};

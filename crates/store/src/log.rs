@@ -1,0 +1,272 @@
+//! The file that grows: frames one after the other, each complete or not there.
+//!
+//! ```text
+//! magic, version │ frame: Head │ frame: Table │ frame: Names │ frame: Run, blocks │ …
+//! frame: "hodF", bytes of the head, bytes of the blocks, CRC-32 of the head, CRC-32 of these words │ head │ blocks
+//! ```
+//!
+//! A head is an [`Entry`] in postcard's encoding. What a run refers to is in frames before it.
+
+use std::{
+    fs::File,
+    os::unix::fs::FileExt,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    block::Zone,
+    dictionary::{Dictionary, Key},
+    error::Error,
+    schema::Schema,
+};
+
+/// The file's name in the folder of a store.
+pub(crate) const NAME: &str = "growing";
+const MAGIC: [u8; 8] = *b"hodogrow";
+/// The version of the format, of all files.
+pub(crate) const VERSION: u16 = 1;
+const FRAME: [u8; 4] = *b"hodF";
+const FRAME_BYTES: usize = 28;
+/// The largest head of a frame.
+const MOST_HEAD: u64 = 1 << 28;
+
+/// What a frame is.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) enum Entry {
+    /// The first one.
+    Head(Head),
+    /// A table, which gets the next number.
+    Table(Schema),
+    /// Names, which get the next numbers.
+    Names(Vec<Box<str>>),
+    /// Lanes of a table, which get the next numbers.
+    Lanes(u32, Vec<Key>),
+    /// Rows of a table in order of their begin, in blocks that follow the head.
+    Run(u32, Vec<Zone>),
+}
+
+/// Whose rows these are.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Head {
+    /// By what the inputs are known again.
+    pub(crate) identity: String,
+    /// Which log it is: no two have the same.
+    pub(crate) generation: u64,
+    /// The log that the history held when this one was begun; 0 where there was no history.
+    pub(crate) follows: u64,
+}
+
+/// A log that is written.
+#[derive(Debug)]
+pub(crate) struct Log {
+    path: PathBuf,
+    file: File,
+    /// Bytes that are written.
+    length: u64,
+    /// How many tables, names and lanes it has.
+    known: (usize, usize, Vec<usize>),
+}
+
+impl Log {
+    /// Begins a log in an empty file.
+    pub(crate) fn begin(path: &Path, file: File, head: &Head, known: &Dictionary) -> Result<Log, Error> {
+        file.set_len(0).map_err(Error::system(path))?;
+        let mut log = Log { path: path.to_owned(), file, length: 0, known: known.sizes() };
+        let mut bytes = MAGIC.to_vec();
+        bytes.extend(VERSION.to_le_bytes());
+        frame(&Entry::Head(head.clone()), &[], &mut bytes);
+        log.write(&bytes)?;
+        Ok(log)
+    }
+
+    /// Goes on with a log that was read; what is behind its last whole frame goes.
+    pub(crate) fn resume(path: &Path, file: File, read: &Read) -> Result<Log, Error> {
+        file.set_len(read.length).map_err(Error::system(path))?;
+        Ok(Log { path: path.to_owned(), file, length: read.length, known: read.dictionary.sizes() })
+    }
+
+    /// Adds a run, and before it what it may refer to. Its zones' offsets are those in `blocks`, and stay so in the
+    /// file: a reader adds where the blocks begin.
+    pub(crate) fn append(
+        &mut self,
+        dictionary: &Dictionary,
+        table: u32,
+        zones: Vec<Zone>,
+        blocks: &[u8],
+    ) -> Result<(), Error> {
+        let mut bytes = Vec::new();
+        self.add_dictionary(dictionary, &mut bytes);
+        frame(&Entry::Run(table, zones), blocks, &mut bytes);
+        self.write(&bytes)?;
+        self.known = dictionary.sizes();
+        Ok(())
+    }
+
+    /// Adds tables, names and lanes that it does not have yet.
+    pub(crate) fn append_dictionary(&mut self, dictionary: &Dictionary) -> Result<(), Error> {
+        let mut bytes = Vec::new();
+        self.add_dictionary(dictionary, &mut bytes);
+        self.write(&bytes)?;
+        self.known = dictionary.sizes();
+        Ok(())
+    }
+
+    fn add_dictionary(&self, dictionary: &Dictionary, bytes: &mut Vec<u8>) {
+        let (tables, names, lanes) = &self.known;
+        for table in &dictionary.tables[*tables..] {
+            frame(&Entry::Table(table.schema.clone()), &[], bytes);
+        }
+        let new: Vec<Box<str>> = dictionary.names.iter().skip(*names).cloned().collect();
+        if !new.is_empty() {
+            frame(&Entry::Names(new), &[], bytes);
+        }
+        for (number, table) in dictionary.tables.iter().enumerate() {
+            let known = lanes.get(number).copied().unwrap_or(0);
+            let new: Vec<Key> = table.lanes.iter().skip(known).cloned().collect();
+            if !new.is_empty() {
+                frame(&Entry::Lanes(number as u32, new), &[], bytes);
+            }
+        }
+    }
+
+    /// At a place of its own choice: what a failed write left behind is written over.
+    fn write(&mut self, bytes: &[u8]) -> Result<(), Error> {
+        self.file.write_all_at(bytes, self.length).map_err(Error::system(&self.path))?;
+        self.length += bytes.len() as u64;
+        Ok(())
+    }
+
+    /// Cuts off what a failed write left behind.
+    pub(crate) fn end(&self) -> Result<(), Error> {
+        self.file.set_len(self.length).map_err(Error::system(&self.path))
+    }
+}
+
+impl Dictionary {
+    fn sizes(&self) -> (usize, usize, Vec<usize>) {
+        let lanes = self.tables.iter().map(|table| table.lanes.len()).collect();
+        (self.tables.len(), self.names.len(), lanes)
+    }
+}
+
+/// Adds a frame.
+fn frame(entry: &Entry, blocks: &[u8], bytes: &mut Vec<u8>) {
+    let head = postcard::to_allocvec(entry).expect("memory takes what is written to it");
+    let begin = bytes.len();
+    bytes.extend(FRAME);
+    bytes.extend((head.len() as u64).to_le_bytes());
+    bytes.extend((blocks.len() as u64).to_le_bytes());
+    bytes.extend(crc32fast::hash(&head).to_le_bytes());
+    bytes.extend(crc32fast::hash(&bytes[begin..]).to_le_bytes());
+    bytes.extend_from_slice(&head);
+    bytes.extend_from_slice(blocks);
+}
+
+/// A log that was read.
+#[derive(Debug)]
+pub(crate) struct Read {
+    pub(crate) file: Arc<File>,
+    pub(crate) head: Head,
+    /// What is known after it, with what was known before.
+    pub(crate) dictionary: Dictionary,
+    /// Runs: their tables, and the zones of their blocks.
+    pub(crate) runs: Vec<(u32, Vec<Zone>)>,
+    /// Bytes of whole frames.
+    pub(crate) length: u64,
+    /// Whether more bytes follow, which are no whole frame.
+    pub(crate) is_cut: bool,
+}
+
+/// The head of a log; `None` where not even that is whole.
+pub(crate) fn read_head(path: &Path, file: &File) -> Result<Option<(Head, u64)>, Error> {
+    let size = file.metadata().map_err(Error::system(path))?.len();
+    let begin = (MAGIC.len() + 2) as u64;
+    let mut magic = [0; MAGIC.len() + 2];
+    if size < begin || file.read_exact_at(&mut magic, 0).is_err() || magic[..MAGIC.len()] != MAGIC {
+        return Ok(None);
+    }
+    let found = u16::from_le_bytes([magic[MAGIC.len()], magic[MAGIC.len() + 1]]);
+    if found != VERSION {
+        return Err(Error::Version { file: path.to_owned(), found, known: VERSION });
+    }
+    Ok(match read_frame(file, begin, size) {
+        Some((Entry::Head(head), blocks, 0)) => Some((head, blocks)),
+        _ => None,
+    })
+}
+
+/// Reads all whole frames of a log. `before` is what a history that it follows knows. `None` where not even its head is
+/// whole.
+pub(crate) fn read(path: &Path, file: File, before: Dictionary) -> Result<Option<Read>, Error> {
+    let Some((head, length)) = read_head(path, &file)? else { return Ok(None) };
+    let size = file.metadata().map_err(Error::system(path))?.len();
+    let mut read =
+        Read { file: Arc::new(file), head, dictionary: before, runs: Vec::new(), length, is_cut: false };
+    while let Some((entry, blocks, bytes)) = read_frame(&read.file, read.length, size) {
+        if read.take(entry, blocks, bytes).is_none() {
+            break;
+        }
+        read.length = blocks + bytes;
+    }
+    read.is_cut = read.length < size;
+    Ok(Some(read))
+}
+
+/// The frame at an offset: what it is, where its blocks begin, and how many bytes they have.
+fn read_frame(file: &File, offset: u64, size: u64) -> Option<(Entry, u64, u64)> {
+    let mut words = [0; FRAME_BYTES];
+    let left = size.checked_sub(offset)?.checked_sub(FRAME_BYTES as u64)?;
+    file.read_exact_at(&mut words, offset).ok()?;
+    let (checked, crc) = words.split_at(FRAME_BYTES - 4);
+    if checked[..4] != FRAME || crc32fast::hash(checked).to_le_bytes() != *crc {
+        return None;
+    }
+    let word = |at: usize| u64::from_le_bytes(checked[at..at + 8].try_into().expect("eight bytes"));
+    let (head, blocks) = (word(4), word(12));
+    if head > MOST_HEAD || left.checked_sub(head)? < blocks {
+        return None;
+    }
+    let mut bytes = vec![0; head as usize];
+    file.read_exact_at(&mut bytes, offset + FRAME_BYTES as u64).ok()?;
+    if crc32fast::hash(&bytes).to_le_bytes() != checked[20..24] {
+        return None;
+    }
+    let entry = postcard::from_bytes(&bytes).ok()?;
+    Some((entry, offset + FRAME_BYTES as u64 + head, blocks))
+}
+
+impl Read {
+    /// Takes a frame; `None` where it can't follow those before it.
+    fn take(&mut self, entry: Entry, blocks: u64, bytes: u64) -> Option<()> {
+        match entry {
+            Entry::Head(_) => return None,
+            Entry::Table(schema) => {
+                let next = self.dictionary.tables.len();
+                (self.dictionary.table(&schema).ok()? as usize == next).then_some(())?;
+            }
+            Entry::Names(names) => {
+                let mut is_new = |name| self.dictionary.names.insert_full(name).1;
+                names.into_iter().all(&mut is_new).then_some(())?;
+            }
+            Entry::Lanes(table, keys) => {
+                for key in keys {
+                    self.dictionary.lane(table, &key).ok()?;
+                }
+            }
+            Entry::Run(table, mut zones) => {
+                let of = self.dictionary.tables.get(table as usize)?;
+                let (lanes, width) = (of.lanes.len(), of.schema.columns.len());
+                for zone in &mut zones {
+                    zone.is_sound(lanes, width, bytes).then_some(())?;
+                    zone.offset += blocks;
+                }
+                zones.is_sorted_by(|one, next| one.begins.1 <= next.begins.0).then_some(())?;
+                self.runs.push((table, zones));
+            }
+        }
+        Some(())
+    }
+}

@@ -1,0 +1,70 @@
+//! What lanes are in at an instant.
+
+use rustc_hash::FxHashMap;
+
+use super::{
+    Budget, Lanes,
+    scan::{LaneSet, Scan, blocks},
+};
+use crate::{Error, Record, Table};
+
+impl Table<'_> {
+    /// The records in which lanes are at an instant, in order: of intervals and links those that have begun and not
+    /// ended, of points and counters the last one of each lane that is not later.
+    ///
+    /// # Errors
+    /// Where the store is damaged or replaced, or the budget does not suffice.
+    pub fn at(&self, time: u64, lanes: Lanes<'_>, budget: &Budget) -> Result<Vec<Record>, Error> {
+        let lanes = LaneSet::new(lanes, self.data.keys.len());
+        let mut records = match self.data.schema.shape.has_duration() {
+            true => self.lasting(time, &lanes, budget)?,
+            false => self.latest(time, &lanes, budget)?,
+        };
+        records.sort_unstable();
+        Ok(records)
+    }
+
+    fn lasting(&self, time: u64, lanes: &LaneSet, budget: &Budget) -> Result<Vec<Record>, Error> {
+        let (mut scan, mut records) = (Scan::new(self.data, budget), Vec::new());
+        for block in blocks(self.data, (time, time), lanes) {
+            scan.read(block, |rows, row| {
+                if row.begin <= time && time < row.end && lanes.has(row.lane) {
+                    records.push(rows.record(row));
+                }
+            })?;
+        }
+        Ok(records)
+    }
+
+    fn latest(&self, time: u64, lanes: &LaneSet, budget: &Budget) -> Result<Vec<Record>, Error> {
+        let mut scan = Scan::new(self.data, budget);
+        // Lanes in which something happened before: when all of them were found, nothing is left to read.
+        let happened =
+            |lane: &u32| self.data.seen.as_ref().is_none_or(|seen| seen[*lane as usize].first <= time);
+        let mut sought: Vec<u32> = lanes.list(self.lanes());
+        sought.retain(happened);
+        let mut candidates = blocks(self.data, (0, time), lanes);
+        candidates.sort_unstable_by_key(|(_, zone)| std::cmp::Reverse(zone.begins.1.min(time)));
+        let mut found: FxHashMap<u32, Record> = FxHashMap::default();
+        for block in candidates {
+            let last = block.1.begins.1.min(time);
+            if found.len() == sought.len() && found.values().all(|record| record.begin > last) {
+                break;
+            }
+            scan.read(block, |rows, row| {
+                if row.begin > time || !lanes.has(row.lane) {
+                    return;
+                }
+                let known = found.get(&row.lane).map(|known| known.begin);
+                if known.is_none_or(|begin| begin <= row.begin) {
+                    let record = rows.record(row);
+                    let own = found.entry(row.lane).or_insert_with(|| record.clone());
+                    if record > *own {
+                        *own = record;
+                    }
+                }
+            })?;
+        }
+        Ok(found.into_values().collect())
+    }
+}

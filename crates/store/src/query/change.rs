@@ -1,0 +1,99 @@
+//! When a lane changes next, and when it did before.
+
+use std::{cmp::Reverse, collections::BinaryHeap};
+
+use super::{
+    Budget, Lanes,
+    scan::{LaneSet, Scan},
+};
+use crate::{Error, Table, block::Zone};
+
+impl Table<'_> {
+    /// The first instant after a time at which a record of the lane begins or ends; `None` where nothing changes any
+    /// more.
+    ///
+    /// # Errors
+    /// Where the store is damaged or replaced, or the budget does not suffice.
+    pub fn next_change(&self, lane: u32, time: u64, budget: &Budget) -> Result<Option<u64>, Error> {
+        let seen = self.data.seen.as_ref().and_then(|seen| seen.get(lane as usize));
+        if seen.is_some_and(|seen| seen.last <= time) {
+            return Ok(None);
+        }
+        // The earliest change that a block can have.
+        let first = |zone: &Zone| match zone {
+            zone if zone.ends.1 <= time => None,
+            zone if zone.begins.0 > time => Some(Reverse(zone.begins.0)),
+            _ => Some(Reverse(time + 1)),
+        };
+        let mut next: Option<u64> = None;
+        self.changes(lane, budget, first, |Reverse(first), change| match change {
+            None => next.is_some_and(|next| next <= first),
+            Some(change) => {
+                if change > time && next.is_none_or(|next| change < next) {
+                    next = Some(change);
+                }
+                false
+            }
+        })?;
+        Ok(next)
+    }
+
+    /// The last instant before a time at which a record of the lane begins or ends; `None` where nothing changed
+    /// before.
+    ///
+    /// # Errors
+    /// Where the store is damaged or replaced, or the budget does not suffice.
+    pub fn previous_change(&self, lane: u32, time: u64, budget: &Budget) -> Result<Option<u64>, Error> {
+        let seen = self.data.seen.as_ref().and_then(|seen| seen.get(lane as usize));
+        if seen.is_some_and(|seen| seen.first >= time) {
+            return Ok(None);
+        }
+        let last = |zone: &Zone| match zone {
+            zone if zone.begins.0 >= time => None,
+            zone if zone.ends.1 < time => Some(zone.ends.1),
+            _ => Some(time - 1),
+        };
+        let mut previous: Option<u64> = None;
+        self.changes(lane, budget, last, |last, change| match change {
+            None => previous.is_some_and(|previous| previous >= last),
+            Some(change) => {
+                if change < time {
+                    previous = previous.max(Some(change));
+                }
+                false
+            }
+        })?;
+        Ok(previous)
+    }
+
+    /// Hands over the begins and ends of a lane's records, block by block, the nearest first: blocks without a `bound`
+    /// have none. `take` is asked with each block's bound whether to end before it.
+    fn changes<B: Ord + Copy>(
+        &self,
+        lane: u32,
+        budget: &Budget,
+        bound: impl Fn(&Zone) -> Option<B>,
+        mut take: impl FnMut(B, Option<u64>) -> bool,
+    ) -> Result<(), Error> {
+        let lanes = LaneSet::new(Lanes::Some(&[lane]), self.data.keys.len());
+        let mut blocks = Vec::new();
+        for (place, part) in self.data.parts.iter().enumerate() {
+            let of_lane = part.blocks.iter().enumerate().filter(|(_, (_, zone))| lanes.meets(zone));
+            blocks.extend(of_lane.filter_map(|(block, (_, zone))| Some((bound(zone)?, place, block))));
+        }
+        let (mut blocks, mut scan) = (BinaryHeap::from(blocks), Scan::new(self.data, budget));
+        while let Some((bound, part, block)) = blocks.pop() {
+            if take(bound, None) {
+                break;
+            }
+            let part = &self.data.parts[part];
+            scan.read((part, &part.blocks[block].1), |_, row| {
+                if row.lane == lane {
+                    take(bound, Some(row.begin));
+                    take(bound, Some(row.end));
+                }
+            })?;
+        }
+        Ok(())
+    }
+}

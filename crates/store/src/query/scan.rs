@@ -1,0 +1,165 @@
+//! Blocks that can hold what a query asks for, and their rows.
+
+use std::{os::unix::fs::FileExt, sync::atomic::Ordering};
+
+use super::{Budget, Lanes};
+use crate::{
+    bins::{Bin, cell, shift},
+    block::{Codec, Zone},
+    error::Error,
+    finish::read_block,
+    fold::{Summary, SummaryZone, decode_summaries},
+    reader::{Part, TableData},
+    rows::{Row, Rows},
+};
+
+/// A block of a part.
+pub(super) type Block<'s> = (&'s Part, &'s Zone);
+
+/// The lanes that are wanted, for quick tests.
+#[derive(Debug)]
+pub(super) struct LaneSet {
+    /// In order; `None` where all are wanted.
+    lanes: Option<Vec<u32>>,
+    bits: u64,
+    /// A bit a lane.
+    members: Vec<u64>,
+}
+
+impl LaneSet {
+    pub(super) fn new(lanes: Lanes<'_>, count: usize) -> LaneSet {
+        let Lanes::Some(lanes) = lanes else {
+            return LaneSet { lanes: None, bits: u64::MAX, members: Vec::new() };
+        };
+        let mut lanes: Vec<u32> = lanes.iter().copied().filter(|&lane| (lane as usize) < count).collect();
+        lanes.sort_unstable();
+        lanes.dedup();
+        let mut members = vec![0; count.div_ceil(64)];
+        lanes.iter().for_each(|&lane| members[lane as usize / 64] |= 1 << (lane & 63));
+        LaneSet {
+            bits: lanes.iter().fold(0, |bits, lane| bits | 1 << (lane & 63)),
+            lanes: Some(lanes),
+            members,
+        }
+    }
+
+    /// All that are wanted, of so many lanes.
+    pub(super) fn list(&self, count: u32) -> Vec<u32> {
+        self.lanes.clone().unwrap_or_else(|| (0..count).collect())
+    }
+
+    fn meets_range(&self, (first, last): (u32, u32)) -> bool {
+        match &self.lanes {
+            None => true,
+            Some(lanes) => {
+                let next = lanes.partition_point(|&lane| lane < first);
+                lanes.get(next).is_some_and(|&lane| lane <= last)
+            }
+        }
+    }
+
+    pub(super) fn meets(&self, zone: &Zone) -> bool {
+        zone.lane_bits & self.bits != 0 && self.meets_range(zone.lanes)
+    }
+
+    #[inline]
+    pub(super) fn has(&self, lane: u32) -> bool {
+        self.lanes.is_none()
+            || self.members.get(lane as usize / 64).is_some_and(|word| word >> (lane & 63) & 1 == 1)
+    }
+}
+
+/// A query that is answered.
+#[derive(Debug)]
+pub(super) struct Scan<'b> {
+    budget: &'b Budget,
+    left: u64,
+    codec: Codec,
+    rows: Rows,
+}
+
+impl<'b> Scan<'b> {
+    pub(super) fn new(table: &TableData, budget: &'b Budget) -> Scan<'b> {
+        let rows = Rows::new(table.schema.columns.len());
+        Scan { budget, left: budget.rows, codec: Codec::default(), rows }
+    }
+
+    /// Takes work off the budget.
+    pub(super) fn spend(&mut self, work: u64) -> Result<(), Error> {
+        if self.budget.stop.as_ref().is_some_and(|stop| stop.load(Ordering::Relaxed)) {
+            return Err(Error::Stopped);
+        }
+        self.left = self.left.checked_sub(work).ok_or(Error::TooMuch(self.budget.rows))?;
+        Ok(())
+    }
+
+    /// Hands over the rows of a block, each with all of them.
+    pub(super) fn read(
+        &mut self,
+        (part, zone): Block<'_>,
+        mut to: impl FnMut(&Rows, &Row),
+    ) -> Result<(), Error> {
+        self.spend(zone.rows.into())?;
+        let compressed = part.bins.is_some();
+        read_block(&part.path, &part.file, (zone, compressed), &mut self.codec, &mut self.rows)?;
+        self.rows.rows.iter().for_each(|row| to(&self.rows, row));
+        Ok(())
+    }
+
+    /// The summaries of a block, of the bins and lanes that are wanted.
+    pub(super) fn summaries(
+        &mut self,
+        part: &Part,
+        zone: &SummaryZone,
+        wants: impl Fn(u64, u32) -> bool,
+    ) -> Result<Vec<Summary>, Error> {
+        self.spend(zone.entries.into())?;
+        let mut bytes = vec![0; zone.length as usize];
+        part.file.read_exact_at(&mut bytes, zone.offset).map_err(Error::system(&part.path))?;
+        decode_summaries(&bytes, zone, wants).ok_or_else(|| Error::Damaged {
+            file: part.path.clone(),
+            offset: zone.offset,
+            expected: "a block of summaries that is whole",
+        })
+    }
+}
+
+/// The blocks of a part that can have records of some lanes between two instants, in bins of some levels.
+pub(super) fn blocks_of<'s>(
+    part: &'s Part,
+    (first, last): (u64, u64),
+    lanes: &LaneSet,
+    levels: std::ops::RangeInclusive<u8>,
+    to: &mut Vec<Block<'s>>,
+) {
+    let mut take = |blocks: &'s [(Bin, Zone)]| {
+        let can = |zone: &Zone| zone.begins.0 <= last && zone.lasts.1 >= first && lanes.meets(zone);
+        to.extend(blocks.iter().filter(|(_, zone)| can(zone)).map(|(_, zone)| (part, zone)));
+    };
+    let Some(bins) = &part.bins else { return take(&part.blocks) };
+    for level in levels.filter(|&level| level <= bins.top) {
+        let bin = |time| Bin { level, index: cell(time, shift(bins.base, level)) };
+        let begin = part.blocks.partition_point(|(of, _)| *of < bin(first));
+        let end = part.blocks.partition_point(|(of, _)| *of <= bin(last));
+        take(&part.blocks[begin..end.max(begin)]);
+    }
+}
+
+/// The same of all parts and levels.
+pub(super) fn blocks<'s>(table: &'s TableData, span: (u64, u64), lanes: &LaneSet) -> Vec<Block<'s>> {
+    let mut blocks = Vec::new();
+    table.parts.iter().for_each(|part| blocks_of(part, span, lanes, 0..=u8::MAX, &mut blocks));
+    blocks
+}
+
+/// The blocks of summaries of a level that can have some lanes in some bins.
+pub(super) fn summaries_of<'s>(
+    summaries: &'s [SummaryZone],
+    (level, first, last): (u8, u64, u64),
+    lanes: &LaneSet,
+) -> impl Iterator<Item = &'s SummaryZone> {
+    let begin = summaries.partition_point(|zone| zone.level < level);
+    let end = summaries.partition_point(|zone| (zone.level, zone.bins.0) <= (level, last));
+    let can = move |zone: &&SummaryZone| zone.bins.1 >= first && lanes.meets_range(zone.lanes);
+    summaries[begin..end.max(begin)].iter().filter(can)
+}

@@ -1,0 +1,296 @@
+//! What a picture shows: of each lane its records where they are few, else cells of time with what is in them.
+
+use std::collections::BTreeMap;
+
+use rustc_hash::FxHashMap;
+
+use super::{
+    Budget, Lanes,
+    scan::{Block, LaneSet, Scan, blocks, blocks_of, summaries_of},
+};
+use crate::{
+    Error, Record, Refused, Table,
+    bins::{Bin, cell, end, shift, start},
+    fold::Mix,
+    reader::{Bins, Part},
+    rows::{Row, Rows},
+    schema::{Kind, Shape},
+};
+
+/// A lane of a picture.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LaneSlices {
+    /// Its number.
+    pub lane: u32,
+    /// What is in it.
+    pub slices: Slices,
+}
+
+/// What is in a lane.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Slices {
+    /// Each record, in order.
+    Records(Vec<Record>),
+    /// Cells of time that records touch, in order.
+    Cells(Vec<Slice>),
+}
+
+/// A cell of time.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Slice {
+    /// Its first instant, in nanoseconds.
+    pub begin: u64,
+    /// Its last instant.
+    pub last: u64,
+    /// How many records begin in it.
+    pub rows: u64,
+    /// How much of it lies in records: nanoseconds; of points and counters their number. More than its width where
+    /// records of a lane overlap.
+    pub weight: u64,
+    /// The heaviest values, at most eight, and how much of the weight is theirs: the first one is dominant.
+    pub values: Vec<(Option<u64>, u64)>,
+    /// What any one value may weigh beyond what `values` says; 0 where these are exact. A value is surely dominant
+    /// where it is heavier than the next one by more than this.
+    pub missing: u64,
+    /// Of counters: the least and the greatest number, as the schema's type.
+    pub range: Option<(u64, u64)>,
+}
+
+/// The picture that grows.
+struct Picture<'t> {
+    table: Table<'t>,
+    /// Binary digits of a cell.
+    digits: u32,
+    /// The first cell and the last.
+    cells: (u64, u64),
+    /// Slices of a lane, at most.
+    most: usize,
+    lanes: BTreeMap<u32, Lane>,
+}
+
+/// A lane of it.
+struct Lane {
+    total: u64,
+    /// As long as there are few.
+    records: Rows,
+    /// Whether summaries are in it, whose records were not read.
+    summarised: bool,
+    cells: FxHashMap<u64, Mix>,
+}
+
+impl Table<'_> {
+    /// What lanes are in during a span (its first instant, and the first behind it), in at most `most` slices a lane;
+    /// lanes without a record are left out.
+    ///
+    /// The span is widened to whole cells, whose width is the smallest power of four that gives no more than `most` of
+    /// them. A lane with no more records than that has these, uncut; others have the cells that a record touches.
+    ///
+    /// # Errors
+    /// A span without an instant, or no slices; a store that is damaged or replaced; a budget that does not suffice.
+    pub fn slices(
+        &self,
+        (begin, behind): (u64, u64),
+        lanes: Lanes<'_>,
+        most: usize,
+        budget: &Budget,
+    ) -> Result<Vec<LaneSlices>, Error> {
+        if behind <= begin || most == 0 {
+            return Err(Refused::EmptySpan.into());
+        }
+        let cells_of = |digits: u32| (cell(begin, digits), cell(behind - 1, digits));
+        let fits = |digits: &u32| {
+            let (first, last) = cells_of(*digits);
+            last - first < most as u64
+        };
+        let digits = (0..=64).step_by(2).find(fits).expect("all time is one cell of 64 digits");
+        let set = LaneSet::new(lanes, self.data.keys.len());
+        let cells = cells_of(digits);
+        let mut picture = Picture { table: *self, digits, cells, most, lanes: BTreeMap::new() };
+        let mut scan = Scan::new(self.data, budget);
+        for part in &self.data.parts {
+            picture.part(part, &set, &mut scan)?;
+        }
+        picture.read_few(&mut scan)?;
+        let kind = self.data.schema.value.kind;
+        let lane = |(lane, of): (u32, Lane)| LaneSlices { lane, slices: of.slices(most, digits, kind) };
+        Ok(picture.lanes.into_iter().map(lane).collect())
+    }
+}
+
+impl Picture<'_> {
+    /// The first instant and the last.
+    fn span(&self) -> (u64, u64) {
+        (start(self.cells.0, self.digits), end(self.cells.1, self.digits))
+    }
+
+    fn part(&mut self, part: &Part, lanes: &LaneSet, scan: &mut Scan<'_>) -> Result<(), Error> {
+        let (first, last) = self.span();
+        let mut blocks = Vec::new();
+        let whole = part.bins.as_ref().filter(|bins| bins.base <= self.digits);
+        if let Some(bins) = whole {
+            // Bins that are no larger than a cell: what they contain lies in one cell.
+            let level = ((self.digits - bins.base) / 2).min(bins.top.into()) as u8;
+            blocks_of(part, (first, last), lanes, level + 1..=u8::MAX, &mut blocks);
+            self.bins(part, bins, level, lanes, scan, &mut blocks)?;
+        } else {
+            blocks_of(part, (first, last), lanes, 0..=u8::MAX, &mut blocks);
+        }
+        self.blocks(blocks, lanes, scan)
+    }
+
+    /// Adds the summaries of bins of a level; the blocks of those that have none are added to `blocks`.
+    fn bins<'s>(
+        &mut self,
+        part: &'s Part,
+        bins: &'s Bins,
+        level: u8,
+        lanes: &LaneSet,
+        scan: &mut Scan<'_>,
+        blocks: &mut Vec<Block<'s>>,
+    ) -> Result<(), Error> {
+        let (first, last) = self.span();
+        let digits = shift(bins.base, level);
+        let (first_bin, last_bin) = (cell(first, digits), cell(last, digits));
+        let begin = bins.summarised.partition_point(|bin| *bin < Bin { level, index: first_bin });
+        let behind = bins.summarised.partition_point(|bin| *bin <= Bin { level, index: last_bin });
+        // Between two bins with summaries lie those without.
+        let mut next = Some(first_bin);
+        for bin in &bins.summarised[begin..behind.max(begin)] {
+            if let Some(from) = next.filter(|&from| from < bin.index) {
+                let span = (start(from, digits), end(bin.index - 1, digits));
+                blocks_of(part, span, lanes, 0..=level, blocks);
+            }
+            next = bin.index.checked_add(1);
+        }
+        if let Some(from) = next.filter(|&from| from <= last_bin) {
+            blocks_of(part, (start(from, digits), end(last_bin, digits)), lanes, 0..=level, blocks);
+        }
+        for zone in summaries_of(&bins.summaries, (level, first_bin, last_bin), lanes) {
+            let wants = |bin: u64, lane: u32| (first_bin..=last_bin).contains(&bin) && lanes.has(lane);
+            for (bin, lane, mix) in scan.summaries(part, zone, wants)? {
+                self.summary(cell(start(bin, digits), self.digits), lane, &mix);
+            }
+        }
+        Ok(())
+    }
+
+    fn lane(&mut self, lane: u32) -> &mut Lane {
+        let width = self.table.data.schema.columns.len();
+        self.lanes.entry(lane).or_insert_with(|| Lane {
+            total: 0,
+            records: Rows::new(width),
+            summarised: false,
+            cells: FxHashMap::default(),
+        })
+    }
+
+    fn summary(&mut self, at: u64, lane: u32, mix: &Mix) {
+        let lane = self.lane(lane);
+        lane.total += mix.rows;
+        lane.summarised = true;
+        lane.cells.entry(at).or_default().merge(mix);
+    }
+
+    fn blocks(&mut self, blocks: Vec<Block<'_>>, lanes: &LaneSet, scan: &mut Scan<'_>) -> Result<(), Error> {
+        let (first, last) = self.span();
+        for block in blocks {
+            let mut touched = 0;
+            scan.read(block, |rows, row| {
+                if row.begin <= last && row.last() >= first && lanes.has(row.lane) {
+                    touched += self.row(rows, row);
+                }
+            })?;
+            scan.spend(touched)?;
+        }
+        Ok(())
+    }
+
+    /// Adds a row; gives how many cells it touches.
+    fn row(&mut self, rows: &Rows, row: &Row) -> u64 {
+        let (digits, cells, most) = (self.digits, self.cells, self.most as u64);
+        let schema = &self.table.data.schema;
+        let kind = (schema.shape, schema.value.kind);
+        let lane = self.lane(row.lane);
+        lane.total += 1;
+        if lane.total <= most {
+            lane.records.push(*row, rows.cells_of(row).iter().copied());
+            return 0;
+        }
+        // There are too many: those that were kept become cells too.
+        let mut touched = 0;
+        let kept = std::mem::replace(&mut lane.records, Rows::new(rows.width));
+        for row in kept.rows.iter().chain([row]) {
+            touched += lane.fill(row, (digits, cells), kind);
+        }
+        touched
+    }
+
+    /// Reads the records of lanes that have few, of which summaries were read.
+    fn read_few(&mut self, scan: &mut Scan<'_>) -> Result<(), Error> {
+        let most = self.most as u64;
+        let is_few = |lane: &Lane| lane.summarised && lane.total <= most;
+        let few: Vec<u32> =
+            self.lanes.iter().filter(|(_, lane)| is_few(lane)).map(|(&lane, _)| lane).collect();
+        // Of others, the records that lie in higher bins may still stand apart.
+        let (digits, cells, schema) = (self.digits, self.cells, &self.table.data.schema);
+        let kind = (schema.shape, schema.value.kind);
+        for lane in self.lanes.values_mut().filter(|lane| lane.total > most) {
+            let kept = std::mem::take(&mut lane.records);
+            let touched = kept.rows.iter().map(|row| lane.fill(row, (digits, cells), kind)).sum();
+            scan.spend(touched)?;
+        }
+        if few.is_empty() {
+            return Ok(());
+        }
+        few.iter().for_each(|lane| drop(self.lanes.remove(lane)));
+        let lanes = LaneSet::new(Lanes::Some(&few), self.table.data.keys.len());
+        self.blocks(blocks(self.table.data, self.span(), &lanes), &lanes, scan)
+    }
+}
+
+impl Lane {
+    /// Adds a row to the cells that it touches; gives how many.
+    fn fill(&mut self, row: &Row, (digits, cells): (u32, (u64, u64)), kind: (Shape, Kind)) -> u64 {
+        let (begin, last) = (cell(row.begin, digits), cell(row.last(), digits));
+        if begin == last {
+            let mix = self.cells.entry(begin).or_default();
+            mix.rows += 1;
+            mix.add(row.value(), row.weight(kind.0), kind);
+            return 1;
+        }
+        let (first, behind) = (begin.max(cells.0), last.min(cells.1));
+        for at in first..=behind {
+            // It lasts, as it touches two cells: its end is behind its last instant.
+            let inside = row.last().min(end(at, digits)) - row.begin.max(start(at, digits));
+            let mix = self.cells.entry(at).or_default();
+            mix.rows += u64::from(at == begin);
+            mix.add(row.value(), inside.saturating_add(1), kind);
+        }
+        behind - first + 1
+    }
+
+    fn slices(self, most: usize, digits: u32, kind: Kind) -> Slices {
+        if self.total <= most as u64 {
+            let mut records: Vec<Record> =
+                self.records.rows.iter().map(|row| self.records.record(row)).collect();
+            records.sort_unstable();
+            return Slices::Records(records);
+        }
+        let slice = |(at, mut mix): (u64, Mix)| {
+            mix.keep_heaviest();
+            mix.values.sort_by_key(|(value, weight)| (std::cmp::Reverse(*weight), *value));
+            Slice {
+                begin: start(at, digits),
+                last: end(at, digits),
+                rows: mix.rows,
+                weight: mix.weight,
+                values: mix.values,
+                missing: mix.missing,
+                range: mix.range.map(|(least, most)| (kind.of_ordered(least), kind.of_ordered(most))),
+            }
+        };
+        let mut slices: Vec<Slice> = self.cells.into_iter().map(slice).collect();
+        slices.sort_unstable_by_key(|slice| slice.begin);
+        Slices::Cells(slices)
+    }
+}

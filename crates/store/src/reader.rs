@@ -1,0 +1,261 @@
+//! Reading: a store as it is at one moment, finished or not.
+
+use std::{
+    fs::{File, TryLockError},
+    io,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use crate::{
+    bins::Bin,
+    block::Zone,
+    dictionary::Dictionary,
+    error::Error,
+    fold::SummaryZone,
+    history::{self, History, Seen},
+    log,
+    schema::Schema,
+};
+
+/// Whether a store has all rows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum State {
+    /// It was finished.
+    Complete,
+    /// Rows still come; those so far are there.
+    Growing,
+    /// Its writer ended before it was finished: rows may be missing.
+    CutShort,
+}
+
+/// A store that was opened. It stays as it was then, whatever a writer does.
+#[derive(Debug)]
+pub struct Store {
+    folder: PathBuf,
+    identity: String,
+    state: State,
+    names: Vec<Box<str>>,
+    tables: Vec<TableData>,
+    bytes: u64,
+}
+
+/// A table of it.
+#[derive(Debug)]
+pub(crate) struct TableData {
+    pub(crate) schema: Schema,
+    pub(crate) keys: Vec<Box<[Option<u64>]>>,
+    /// By lane; where rows are in a log, they are not all in it.
+    pub(crate) seen: Option<Vec<Seen>>,
+    pub(crate) rows: u64,
+    pub(crate) parts: Vec<Part>,
+}
+
+/// Some of its rows.
+#[derive(Debug)]
+pub(crate) struct Part {
+    pub(crate) path: PathBuf,
+    pub(crate) file: Arc<File>,
+    /// Blocks, by bin where there are bins.
+    pub(crate) blocks: Vec<(Bin, Zone)>,
+    pub(crate) bins: Option<Bins>,
+}
+
+/// Bins of a history.
+#[derive(Debug)]
+pub(crate) struct Bins {
+    pub(crate) base: u32,
+    /// The highest level with a record.
+    pub(crate) top: u8,
+    pub(crate) summarised: Vec<Bin>,
+    pub(crate) summaries: Vec<SummaryZone>,
+}
+
+impl Store {
+    /// Opens the store of a folder. A store that was cut short has the rows that were flushed before.
+    ///
+    /// # Errors
+    /// Where there is none, it is damaged, or the system refuses.
+    pub fn open(folder: &Path) -> Result<Store, Error> {
+        let path = folder.join(log::NAME);
+        // The log first: if it is finished meanwhile, the history says that it holds it.
+        let log = match File::open(&path) {
+            Ok(file) => Some(file),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+            Err(error) => return Err(Error::System { file: path, error }),
+        };
+        let history = history::open(folder)?;
+        let Some(file) = log else {
+            let history = history.ok_or_else(|| Error::None(folder.to_owned()))?;
+            return Ok(Store::with(folder, State::Complete, Some(history), None, &path));
+        };
+        let state = match file.try_lock_shared() {
+            Err(TryLockError::WouldBlock) => State::Growing,
+            _ => State::CutShort,
+        };
+        let _ = file.unlock();
+        let head = log::read_head(&path, &file)?.map(|(head, _)| head);
+        let (holds, follows) = (history.as_ref().map_or(0, |history| history.footer.holds), head.as_ref());
+        match follows.map(|head| (head.generation, head.follows)) {
+            Some((generation, _)) if history.is_some() && generation == holds => {
+                Ok(Store::with(folder, State::Complete, history, None, &path))
+            }
+            Some((_, follows)) if follows == holds => {
+                let known = history.as_ref().map(|history| history.footer.dictionary());
+                let read = log::read(&path, file, known.unwrap_or_default())?;
+                Ok(Store::with(folder, state, history, read, &path))
+            }
+            Some(_) => {
+                let expected = "a log that follows the history beside it";
+                Err(Error::Damaged { file: path, offset: 0, expected })
+            }
+            // Not even its first frame was written.
+            None => Ok(Store::with(folder, state, history, None, &path)),
+        }
+    }
+
+    fn with(
+        folder: &Path,
+        state: State,
+        history: Option<History>,
+        read: Option<log::Read>,
+        path: &Path,
+    ) -> Store {
+        let mut store = Store {
+            folder: folder.to_owned(),
+            identity: String::new(),
+            state,
+            names: Vec::new(),
+            tables: Vec::new(),
+            bytes: 0,
+        };
+        let mut dictionary = Dictionary::default();
+        if let Some(history) = history {
+            dictionary = history.footer.dictionary();
+            store.take(history);
+        }
+        if let Some(read) = read {
+            store.identity.clone_from(&read.head.identity);
+            store.bytes += read.length;
+            dictionary = read.dictionary;
+            for (number, keys) in dictionary.tables.iter().enumerate() {
+                let mine = read.runs.iter().filter(|(table, _)| *table as usize == number);
+                let blocks: Vec<(Bin, Zone)> = mine
+                    .flat_map(|(_, zones)| zones)
+                    .map(|zone| (Bin { level: 0, index: 0 }, *zone))
+                    .collect();
+                if number >= store.tables.len() {
+                    let (schema, parts) = (keys.schema.clone(), Vec::new());
+                    store.tables.push(TableData { schema, keys: Vec::new(), seen: None, rows: 0, parts });
+                }
+                if !blocks.is_empty() {
+                    let table = &mut store.tables[number];
+                    table.rows += blocks.iter().map(|(_, zone)| u64::from(zone.rows)).sum::<u64>();
+                    table.seen = None;
+                    let file = Arc::clone(&read.file);
+                    table.parts.push(Part { path: path.to_owned(), file, blocks, bins: None });
+                }
+            }
+        }
+        store.names = dictionary.names.into_iter().collect();
+        for (table, keys) in store.tables.iter_mut().zip(dictionary.tables) {
+            table.keys = keys.lanes.into_iter().collect();
+            if table.seen.as_ref().is_some_and(|seen| seen.len() < table.keys.len()) {
+                table.seen = None;
+            }
+        }
+        store
+    }
+
+    fn take(&mut self, history: History) {
+        let History { path, file, footer, size } = history;
+        let file = Arc::new(file);
+        (self.identity, self.bytes) = (footer.identity, size);
+        for table in footer.tables {
+            let bins = Bins {
+                base: table.base,
+                top: table.blocks.iter().map(|(bin, _)| bin.level).max().unwrap_or(0),
+                summarised: table.summarised,
+                summaries: table.summaries,
+            };
+            let (path, file) = (path.clone(), Arc::clone(&file));
+            self.tables.push(TableData {
+                schema: table.schema,
+                keys: Vec::new(),
+                seen: Some(table.lanes.into_iter().map(|lane| lane.seen).collect()),
+                rows: table.rows,
+                parts: vec![Part { path, file, blocks: table.blocks, bins: Some(bins) }],
+            });
+        }
+    }
+
+    /// The folder in which it lies.
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// By what the inputs are known again.
+    pub fn identity(&self) -> &str {
+        &self.identity
+    }
+
+    /// Whether it has all rows.
+    pub fn state(&self) -> State {
+        self.state
+    }
+
+    /// Bytes on the disk.
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// The name with a number.
+    pub fn name(&self, number: u64) -> Option<&str> {
+        self.names.get(usize::try_from(number).ok()?).map(|name| &**name)
+    }
+
+    /// The tables, in the order in which they were made.
+    pub fn tables(&self) -> impl Iterator<Item = Table<'_>> {
+        self.tables.iter().map(|data| Table { data })
+    }
+
+    /// The table with a name.
+    pub fn table(&self, name: &str) -> Option<Table<'_>> {
+        self.tables().find(|table| table.schema().name == name)
+    }
+}
+
+/// A table of a store.
+#[derive(Clone, Copy, Debug)]
+pub struct Table<'s> {
+    pub(crate) data: &'s TableData,
+}
+
+impl<'s> Table<'s> {
+    /// Its name and columns.
+    pub fn schema(&self) -> &'s Schema {
+        &self.data.schema
+    }
+
+    /// How many records it has.
+    pub fn rows(&self) -> u64 {
+        self.data.rows
+    }
+
+    /// How many lanes it has: their numbers are those below. In a finished store they are in order of their keys.
+    pub fn lanes(&self) -> u32 {
+        self.data.keys.len() as u32
+    }
+
+    /// The key of a lane: a cell for each column of the schema's key.
+    pub fn key(&self, lane: u32) -> Option<&'s [Option<u64>]> {
+        self.data.keys.get(lane as usize).map(|key| &**key)
+    }
+
+    /// The first instant of all records, and the last; `None` where there is no record.
+    pub fn span(&self) -> Option<(u64, u64)> {
+        let zones = || self.data.parts.iter().flat_map(|part| &part.blocks).map(|(_, zone)| zone);
+        let first = zones().map(|zone| zone.begins.0).min()?;
+        Some((first, zones().map(|zone| zone.lasts.1).max().unwrap_or(first)))
+    }
+}

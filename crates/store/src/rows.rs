@@ -1,0 +1,116 @@
+//! Rows in memory: records before they are written, and after they were read.
+
+use std::cmp::Ordering;
+
+use crate::{Record, schema::Shape};
+
+/// The part of a record that all tables have.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Row {
+    pub(crate) begin: u64,
+    pub(crate) end: u64,
+    /// 0 where it is null.
+    pub(crate) bits: u64,
+    pub(crate) lane: u32,
+    /// Bit 0: the value is null; bit 1 and on: the columns are.
+    pub(crate) nulls: u32,
+    /// Where its cells are, as a multiple of their number.
+    pub(crate) at: u32,
+    /// Of a row of a bin that is written: the child bins in which it begins and ends.
+    pub(crate) group: u8,
+}
+
+impl Row {
+    /// The last instant that belongs to it: an end does not.
+    pub(crate) fn last(&self) -> u64 {
+        last(self.begin, self.end)
+    }
+
+    pub(crate) fn value(&self) -> Option<u64> {
+        (self.nulls & 1 == 0).then_some(self.bits)
+    }
+
+    pub(crate) fn duration(&self) -> u64 {
+        self.end - self.begin
+    }
+
+    /// What it weighs where values are held against each other: its time, or 1.
+    pub(crate) fn weight(&self, shape: Shape) -> u64 {
+        if shape.has_duration() { self.duration() } else { 1 }
+    }
+}
+
+/// The last instant of a record.
+pub(crate) fn last(begin: u64, end: u64) -> u64 {
+    if end > begin { end - 1 } else { begin }
+}
+
+/// Rows, and the cells of all of them.
+#[derive(Debug, Default)]
+pub(crate) struct Rows {
+    pub(crate) rows: Vec<Row>,
+    pub(crate) cells: Vec<u64>,
+    /// Cells of a row.
+    pub(crate) width: usize,
+}
+
+impl Rows {
+    pub(crate) fn new(width: usize) -> Rows {
+        Rows { width, ..Rows::default() }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.rows.len()
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.rows.is_empty()
+    }
+
+    pub(crate) fn clear(&mut self) {
+        self.rows.clear();
+        self.cells.clear();
+    }
+
+    /// The cells of a row.
+    pub(crate) fn cells_of(&self, row: &Row) -> &[u64] {
+        let at = row.at as usize * self.width;
+        &self.cells[at..at + self.width]
+    }
+
+    /// Adds a row, with its cells.
+    pub(crate) fn push(&mut self, row: Row, cells: impl IntoIterator<Item = u64>) {
+        let at = self.rows.len() as u32;
+        self.rows.push(Row { at, ..row });
+        self.cells.extend(cells);
+    }
+
+    /// The record of a row.
+    pub(crate) fn record(&self, row: &Row) -> Record {
+        let cell = |(index, &bits): (usize, &u64)| (row.nulls & (2 << index) == 0).then_some(bits);
+        let cells = self.cells_of(row).iter().enumerate().map(cell).collect();
+        Record { lane: row.lane, begin: row.begin, end: row.end, value: row.value(), cells }
+    }
+
+    /// Sorts by begin.
+    pub(crate) fn sort_by_begin(&mut self) {
+        self.rows.sort_unstable_by_key(|row| row.begin);
+    }
+
+    /// Sorts by group, then as records are ordered.
+    pub(crate) fn sort_by_group(&mut self) {
+        let (cells, width) = (&self.cells, self.width);
+        let cells_of = |row: &Row| &cells[row.at as usize * width..][..width];
+        let rest = |one: &Row, other: &Row| {
+            let key = |row: &Row| (row.end, row.value(), row.nulls);
+            key(one).cmp(&key(other)).then_with(|| cells_of(one).cmp(cells_of(other)))
+        };
+        self.rows.sort_unstable_by(|one, other| {
+            let first = |row: &Row| (u64::from(row.group) << 32) | u64::from(row.lane);
+            match (first(one), one.begin).cmp(&(first(other), other.begin)) {
+                Ordering::Equal => rest(one, other),
+                order => order,
+            }
+        });
+    }
+}

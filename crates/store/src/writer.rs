@@ -1,0 +1,319 @@
+//! Writing: rows go in from any number of threads, in any order, in bounded memory.
+
+use std::{
+    fs::{self, File, OpenOptions, TryLockError},
+    os::unix::fs::MetadataExt,
+    path::{Path, PathBuf},
+    process,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::{SystemTime, UNIX_EPOCH},
+};
+
+use rustc_hash::FxHashMap;
+
+use crate::{
+    block::{Codec, MOST_ROWS},
+    dictionary::Dictionary,
+    error::{Error, Refused},
+    finish, history,
+    log::{self, Head, Log},
+    rows::{Row, Rows},
+    schema::{Kind, Schema},
+};
+
+/// Rows that a feed holds before it writes them.
+const RUN_ROWS: usize = 1 << 19;
+/// Rows of a block of a run.
+const RUN_BLOCK: usize = 1024;
+const _: () = assert!(RUN_BLOCK <= MOST_ROWS);
+
+/// A store that is written. Rows that were flushed stay, whatever happens to the process.
+#[derive(Debug)]
+pub struct Writer {
+    folder: PathBuf,
+    shared: Arc<Shared>,
+    head: Head,
+}
+
+#[derive(Debug)]
+struct Shared {
+    dictionary: Mutex<Dictionary>,
+    log: Mutex<Log>,
+    /// Rows that were dropped with their feed.
+    dropped: AtomicU64,
+    run_rows: usize,
+}
+
+/// What a thread has.
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A table of a writer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TableId(u32);
+
+impl Writer {
+    /// Begins a store in a folder; what was there goes. `identity` is by what the inputs are known again.
+    ///
+    /// # Errors
+    /// Where the system refuses, or another process writes there.
+    pub fn create(folder: &Path, identity: &str) -> Result<Writer, Error> {
+        let (path, file) = Writer::open(folder)?;
+        history::remove(folder)?;
+        let head = Head { identity: identity.to_owned(), generation: generation(), follows: 0 };
+        Writer::begin(folder, &path, file, head, Dictionary::default())
+    }
+
+    /// Goes on with the store of a folder, whether it was finished or not: rows are added to those that are there.
+    ///
+    /// # Errors
+    /// Where no store is there, it is damaged, the system refuses, or another process writes it.
+    pub fn append(folder: &Path) -> Result<Writer, Error> {
+        let (path, file) = Writer::open(folder)?;
+        let history = history::open(folder)?;
+        let log = log::read_head(&path, &file)?.map(|(head, _)| head);
+        let before = history.as_ref().map(|history| history.footer.dictionary());
+        let goes_on = match (&history, &log) {
+            (None, None) => return Err(Error::None(folder.to_owned())),
+            (None, Some(log)) => log.follows == 0,
+            (Some(history), Some(log)) => log.follows == history.footer.holds,
+            (Some(_), None) => false,
+        };
+        match (goes_on, history) {
+            (true, _) => {
+                let copy = file.try_clone().map_err(Error::system(&path))?;
+                let read = log::read(&path, copy, before.unwrap_or_default())?.expect("its head was read");
+                let log = Log::resume(&path, file, &read)?;
+                Ok(Writer::with(folder, read.head, read.dictionary, log))
+            }
+            (false, None) => Err(Error::None(folder.to_owned())),
+            (false, Some(history)) => {
+                let (identity, follows) = (history.footer.identity.clone(), history.footer.holds);
+                let head = Head { identity, generation: generation(), follows };
+                Writer::begin(folder, &path, file, head, before.unwrap_or_default())
+            }
+        }
+    }
+
+    /// The log's file, which nobody else writes.
+    fn open(folder: &Path) -> Result<(PathBuf, File), Error> {
+        fs::create_dir_all(folder).map_err(Error::system(folder))?;
+        let path = folder.join(log::NAME);
+        loop {
+            let file = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&path);
+            let file = file.map_err(Error::system(&path))?;
+            match file.try_lock() {
+                Ok(()) => {}
+                Err(TryLockError::WouldBlock) => return Err(Error::Busy(folder.to_owned())),
+                Err(TryLockError::Error(error)) => return Err(Error::System { file: path, error }),
+            }
+            // Who had it before may have finished, and taken the file away.
+            let own = file.metadata().map_err(Error::system(&path))?;
+            if fs::metadata(&path).is_ok_and(|there| (there.dev(), there.ino()) == (own.dev(), own.ino())) {
+                return Ok((path, file));
+            }
+        }
+    }
+
+    fn begin(
+        folder: &Path,
+        path: &Path,
+        file: File,
+        head: Head,
+        dictionary: Dictionary,
+    ) -> Result<Writer, Error> {
+        let log = Log::begin(path, file, &head, &dictionary)?;
+        Ok(Writer::with(folder, head, dictionary, log))
+    }
+
+    fn with(folder: &Path, head: Head, dictionary: Dictionary, log: Log) -> Writer {
+        let shared = Shared {
+            dictionary: Mutex::new(dictionary),
+            log: Mutex::new(log),
+            dropped: AtomicU64::new(0),
+            run_rows: RUN_ROWS,
+        };
+        Writer { folder: folder.to_owned(), shared: Arc::new(shared), head }
+    }
+
+    /// The same with another number of rows that a feed holds before it writes them: memory for speed.
+    ///
+    /// # Panics
+    /// Where feeds were made already, or the number is 0.
+    #[must_use]
+    pub fn with_run_rows(mut self, rows: usize) -> Writer {
+        assert!(rows > 0, "a run has rows");
+        Arc::get_mut(&mut self.shared).expect("no feed was made yet").run_rows = rows;
+        self
+    }
+
+    /// The table of a schema, which is added where it is new.
+    ///
+    /// # Errors
+    /// Where there is a table of its name with other columns, or it has too many.
+    pub fn table(&self, schema: &Schema) -> Result<TableId, Error> {
+        Ok(TableId(locked(&self.shared.dictionary).table(schema)?))
+    }
+
+    /// What a thread puts rows of a table into.
+    pub fn feed(&self, table: TableId) -> Feed {
+        let schema = locked(&self.shared.dictionary).tables[table.0 as usize].schema.clone();
+        Feed {
+            shared: Arc::clone(&self.shared),
+            table: table.0,
+            rows: Rows::new(schema.columns.len()),
+            schema,
+            names: FxHashMap::default(),
+            lanes: FxHashMap::default(),
+            known_names: 0,
+            known_lanes: 0,
+        }
+    }
+
+    /// Makes the history of all rows that were flushed, with so many threads; then the log goes.
+    ///
+    /// # Errors
+    /// Where the system refuses, or feeds were dropped with rows that they had not flushed. The log stays, and
+    /// [`append`](Writer::append) goes on with it.
+    pub fn finish(self, threads: usize) -> Result<(), Error> {
+        match self.shared.dropped.load(Ordering::Acquire) {
+            0 => {}
+            rows => return Err(Error::NotFlushed(rows)),
+        }
+        let mut log = locked(&self.shared.log);
+        log.append_dictionary(&locked(&self.shared.dictionary))?;
+        log.end()?;
+        finish::finish(&self.folder, &self.head, threads.max(1))
+    }
+}
+
+/// A number that no other log has.
+fn generation() -> u64 {
+    let time = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_nanos() as u64);
+    (time ^ u64::from(process::id()).rotate_right(16)).max(1)
+}
+
+/// What a thread puts rows of a table into. Dropping it with rows that were not flushed makes
+/// [`Writer::finish`] fail.
+#[derive(Debug)]
+pub struct Feed {
+    shared: Arc<Shared>,
+    table: u32,
+    schema: Schema,
+    rows: Rows,
+    /// Numbers that this thread asked for.
+    names: FxHashMap<Box<str>, u32>,
+    lanes: FxHashMap<Box<[Option<u64>]>, u32>,
+    /// Numbers below these are known to be there.
+    known_names: u64,
+    known_lanes: u64,
+}
+
+impl Feed {
+    /// The number of a name of the store.
+    ///
+    /// # Errors
+    /// Where there are more than 2^32.
+    pub fn name(&mut self, name: &str) -> Result<u64, Error> {
+        if let Some(&number) = self.names.get(name) {
+            return Ok(number.into());
+        }
+        let number = locked(&self.shared.dictionary).name(name)?;
+        self.names.insert(name.into(), number);
+        self.known_names = self.known_names.max(u64::from(number) + 1);
+        Ok(number.into())
+    }
+
+    /// The lane with a key: a cell for each column of the table's key.
+    ///
+    /// # Errors
+    /// Where the key has another number of cells, or there are more than 2^32 lanes.
+    pub fn lane(&mut self, key: &[Option<u64>]) -> Result<u32, Error> {
+        if let Some(&number) = self.lanes.get(key) {
+            return Ok(number);
+        }
+        let number = locked(&self.shared.dictionary).lane(self.table, key)?;
+        self.lanes.insert(key.into(), number);
+        self.known_lanes = self.known_lanes.max(u64::from(number) + 1);
+        Ok(number)
+    }
+
+    /// Adds a record: from its first instant to the first after it, in nanoseconds. The end of a point or counter is
+    /// its begin, whatever is given.
+    ///
+    /// # Errors
+    /// Where it does not fit the table, or the rows so far can't be written.
+    #[inline]
+    pub fn push(
+        &mut self,
+        lane: u32,
+        (begin, end): (u64, u64),
+        value: Option<u64>,
+        cells: &[Option<u64>],
+    ) -> Result<(), Error> {
+        let end = if self.schema.shape.has_duration() { end } else { begin };
+        if end < begin {
+            return Err(Refused::EndsBeforeItBegins.into());
+        }
+        if cells.len() != self.rows.width {
+            return Err(Refused::Cells.into());
+        }
+        self.check(Kind::Lane, Some(lane.into()))?;
+        self.check(self.schema.value.kind, value)?;
+        let mut nulls = u32::from(value.is_none());
+        for (place, cell) in cells.iter().enumerate() {
+            self.check(self.schema.columns[place].kind, *cell)?;
+            nulls |= u32::from(cell.is_none()) << (place + 1);
+        }
+        let row = Row { begin, end, bits: value.unwrap_or(0), lane, nulls, ..Row::default() };
+        self.rows.push(row, cells.iter().map(|cell| cell.unwrap_or(0)));
+        if self.rows.len() >= self.shared.run_rows { self.flush() } else { Ok(()) }
+    }
+
+    /// Whether a number of a name or of a lane is one.
+    #[inline]
+    fn check(&mut self, kind: Kind, cell: Option<u64>) -> Result<(), Refused> {
+        let known = match kind {
+            Kind::Name => &mut self.known_names,
+            Kind::Lane => &mut self.known_lanes,
+            Kind::Integer | Kind::Signed | Kind::Real | Kind::Boolean => return Ok(()),
+        };
+        let Some(number) = cell.filter(|number| *number >= *known) else { return Ok(()) };
+        // Another thread may have asked for it.
+        let dictionary = locked(&self.shared.dictionary);
+        *known = match kind {
+            Kind::Name => dictionary.names.len(),
+            _ => dictionary.tables[self.table as usize].lanes.len(),
+        } as u64;
+        if number < *known { Ok(()) } else { Err(Refused::Unknown) }
+    }
+
+    /// Writes the rows so far.
+    ///
+    /// # Errors
+    /// Where the system refuses; the rows stay.
+    pub fn flush(&mut self) -> Result<(), Error> {
+        if self.rows.is_empty() {
+            return Ok(());
+        }
+        self.rows.sort_by_begin();
+        let (mut codec, mut blocks, mut zones) = (Codec::default(), Vec::new(), Vec::new());
+        for rows in self.rows.rows.chunks(RUN_BLOCK) {
+            zones.push(codec.encode(&self.rows, rows, false, &mut blocks));
+        }
+        let mut log = locked(&self.shared.log);
+        log.append(&locked(&self.shared.dictionary), self.table, zones, &blocks)?;
+        self.rows.clear();
+        Ok(())
+    }
+}
+
+impl Drop for Feed {
+    fn drop(&mut self) {
+        self.shared.dropped.fetch_add(self.rows.len() as u64, Ordering::AcqRel);
+    }
+}

@@ -1,0 +1,213 @@
+//! Writers that are killed, and files that were cut or changed: a store is complete, or says that it is not; what it
+//! answers was put into it; nothing panics.
+
+use std::{
+    env, fs,
+    path::Path,
+    process::{Command, Stdio},
+    thread,
+    time::Duration,
+};
+
+use fastrand::Rng;
+use hodo_store::{Budget, Error, Field, Kind, Lanes, Record, Schema, Shape, State, Store, Wanted, Writer};
+
+const ROWS: u64 = 30_000;
+const LANES: u64 = 40;
+/// Rows that a writer flushes at once.
+const RUN: usize = 1_000;
+
+fn schema() -> Schema {
+    Schema {
+        name: "states".to_owned(),
+        shape: Shape::Intervals,
+        key: vec![Field::new("tid", Kind::Integer)],
+        value: Field::new("state", Kind::Name),
+        columns: vec![Field::new("number", Kind::Integer)],
+    }
+}
+
+/// The begin, end, thread and state of a record, by its number.
+fn record(number: u64) -> (u64, u64, u64, u64) {
+    let begin = (number * 7919) % (ROWS * 10);
+    (begin, begin + number % 1000, number % LANES, number % 5)
+}
+
+/// Writes the records of some numbers.
+fn feed(writer: &Writer, numbers: impl Iterator<Item = u64>) -> Result<(), Error> {
+    let mut feed = writer.feed(writer.table(&schema())?);
+    for number in numbers {
+        let (begin, end, tid, state) = record(number);
+        let lane = feed.lane(&[Some(tid)])?;
+        let state = feed.name(&format!("state {state}"))?;
+        feed.push(lane, (begin, end), Some(state), &[Some(number)])?;
+    }
+    feed.flush()
+}
+
+fn write(folder: &Path) -> Result<(), Error> {
+    let writer = Writer::create(folder, "crash")?.with_run_rows(RUN);
+    feed(&writer, 0..ROWS)?;
+    writer.finish(2)
+}
+
+/// How many records are in a store; each of them is one that was written, and none comes twice.
+fn check(store: &Store) -> Result<u64, Error> {
+    let Some(table) = store.table("states") else { return Ok(0) };
+    let all = table.records(&Wanted::ALL, None, usize::MAX, &Budget::default())?;
+    let mut seen = vec![false; ROWS as usize];
+    for record in &all {
+        check_record(store, record);
+        let number = record.cells[0].expect("it has a number") as usize;
+        assert!(!std::mem::replace(&mut seen[number], true), "record {number} comes twice");
+    }
+    assert_eq!(all.len() as u64, table.rows());
+    for time in [0, ROWS * 5, ROWS * 10] {
+        table.at(time, Lanes::All, &Budget::default())?.iter().for_each(|record| check_record(store, record));
+    }
+    let picture = table.slices((0, ROWS * 11), Lanes::All, 50, &Budget::default())?;
+    assert!(picture.len() <= LANES as usize);
+    Ok(table.rows())
+}
+
+fn check_record(store: &Store, found: &Record) {
+    let (begin, end, tid, state) = record(found.cells[0].expect("it has a number"));
+    assert_eq!((found.begin, found.end), (begin, end));
+    let key = store.table("states").unwrap().key(found.lane);
+    assert_eq!(key, Some(&[Some(tid)][..]));
+    assert_eq!(store.name(found.value.unwrap()), Some(&*format!("state {state}")));
+}
+
+/// What may be said of a store that something happened to. A complete one has all.
+fn complete_or_not(folder: &Path) -> Option<u64> {
+    match Store::open(folder) {
+        Err(error) => {
+            assert!(!error.to_string().is_empty());
+            None
+        }
+        Ok(store) => match check(&store) {
+            Ok(rows) => {
+                assert!(store.state() != State::Complete || rows == ROWS, "{rows} of a complete store");
+                Some(rows)
+            }
+            Err(Error::Damaged { file, .. }) => {
+                assert!(file.starts_with(folder));
+                None
+            }
+            Err(error) => panic!("{error}"),
+        },
+    }
+}
+
+/// Not a test of its own: what the next one starts and kills.
+#[test]
+fn a_writer_that_is_killed() {
+    if let Some(folder) = env::var_os("HODO_STORE_CRASH") {
+        write(Path::new(&folder)).unwrap();
+    }
+}
+
+#[test]
+fn a_store_whose_writer_was_killed_is_complete_or_built_again() {
+    let mut rng = Rng::with_seed(3);
+    let mut cut = 0;
+    for _ in 0..25 {
+        let folder = tempfile::tempdir().unwrap();
+        let mut writer = Command::new(env::current_exe().unwrap());
+        writer.args(["--exact", "a_writer_that_is_killed"]).env("HODO_STORE_CRASH", folder.path());
+        let mut writer = writer.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        thread::sleep(Duration::from_micros(rng.u64(1_000..120_000)));
+        writer.kill().unwrap();
+        writer.wait().unwrap();
+        let rows = match Store::open(folder.path()) {
+            Ok(store) => {
+                let rows = check(&store).expect("what was flushed is whole");
+                assert!(store.state() != State::Complete || rows == ROWS);
+                cut += u32::from(store.state() == State::CutShort);
+                rows
+            }
+            Err(Error::None(_)) => 0,
+            // It was killed before it had written the first word of its file.
+            Err(error) => panic!("{error}"),
+        };
+        assert_eq!(rows % RUN as u64, 0, "runs are whole or not there");
+        // What is there can be gone on with, as long as it was not finished.
+        if rows < ROWS && rows > 0 {
+            let writer = Writer::append(folder.path()).unwrap().with_run_rows(RUN);
+            feed(&writer, rows..ROWS).unwrap();
+            writer.finish(2).unwrap();
+        } else {
+            write(folder.path()).unwrap();
+        }
+        assert_eq!(complete_or_not(folder.path()), Some(ROWS));
+    }
+    assert!(cut > 0, "some writer was killed in the middle");
+}
+
+/// A folder with a store that was finished, or one that was not.
+fn folder(finished: bool) -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    let writer = Writer::create(folder.path(), "crash").unwrap().with_run_rows(RUN);
+    feed(&writer, 0..ROWS).unwrap();
+    if finished {
+        writer.finish(2).unwrap();
+    }
+    folder
+}
+
+#[test]
+fn files_that_were_cut_or_changed_are_never_wrong() {
+    let mut rng = Rng::with_seed(5);
+    for (finished, name) in [(true, "history"), (false, "growing")] {
+        let whole = folder(finished);
+        let bytes = fs::read(whole.path().join(name)).unwrap();
+        let mut kept = 0;
+        for round in 0..150 {
+            let damaged = tempfile::tempdir().unwrap();
+            let mut bytes = bytes.clone();
+            match round % 3 {
+                0 => bytes.truncate(rng.usize(0..bytes.len())),
+                1 => {
+                    let at = rng.usize(0..bytes.len());
+                    bytes[at] ^= 1 << rng.u32(0..8);
+                }
+                _ => {
+                    let at = rng.usize(0..bytes.len());
+                    let end = bytes.len().min(at + rng.usize(1..5000));
+                    rng.fill(&mut bytes[at..end]);
+                }
+            }
+            fs::write(damaged.path().join(name), bytes).unwrap();
+            kept += u32::from(complete_or_not(damaged.path()).is_some());
+        }
+        // Of a history every byte counts; of a log, what was flushed before.
+        assert_eq!(kept > 0, !finished, "{name}: {kept}");
+    }
+}
+
+#[test]
+fn a_log_whose_history_is_there_already_counts_once() {
+    let log = fs::read(folder(false).path().join("growing")).unwrap();
+    let copy = tempfile::tempdir().unwrap();
+    fs::write(copy.path().join("growing"), &log).unwrap();
+    Writer::append(copy.path()).unwrap().finish(1).unwrap();
+    // As after a crash between the last two steps.
+    fs::write(copy.path().join("growing"), &log).unwrap();
+    assert_eq!(complete_or_not(copy.path()), Some(ROWS));
+    assert_eq!(Store::open(copy.path()).unwrap().state(), State::Complete);
+    // A log that follows no history, or another one, is not taken for its rows.
+    let other = folder(true);
+    fs::write(other.path().join("growing"), &log).unwrap();
+    assert!(matches!(Store::open(other.path()), Err(Error::Damaged { .. })));
+}
+
+#[test]
+fn a_store_of_another_version_says_so() {
+    let folder = folder(true);
+    let path = folder.path().join("history");
+    let mut bytes = fs::read(&path).unwrap();
+    bytes[8] += 1;
+    fs::write(&path, bytes).unwrap();
+    let error = Store::open(folder.path()).unwrap_err();
+    assert!(matches!(error, Error::Version { found: 2, known: 1, .. }), "{error}");
+}

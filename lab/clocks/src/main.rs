@@ -1,0 +1,190 @@
+//! Boards recorded on the spot, put on one timeline, and held against the true time that is in each event. `cargo judge
+//! sync` runs it.
+//!
+//! ```text
+//! board ──record──► traces ──events──► matcher ──► hull, regression, bounded ──► error, interval, order ─┐
+//!                       └──────────────true time of each event ──────────────────────────────────────────┴─► table
+//! ```
+//!
+//! usage: hodo-clocks [--seconds N] [--only PROTOCOL]… [--board SETTINGS] [--keep FOLDER | --read FOLDER]
+
+mod events;
+mod verdict;
+
+use std::{
+    error::Error,
+    fs,
+    path::{Path, PathBuf},
+    process::ExitCode,
+    time::Duration,
+};
+
+use hodo_recorder::{BoardSettings, Engine, Protocol, Request};
+use hodo_sync::Method;
+
+use events::Recorded;
+use verdict::{Row, Verdict};
+
+/// How long a recording lasts where nothing else is asked for, in seconds.
+const SECONDS: u32 = 60;
+
+const PROTOCOLS: [(&str, Protocol); 3] = [
+    ("interrupt + burst", Protocol::Burst),
+    ("polling", Protocol::Polling),
+    ("interrupt", Protocol::Interrupt),
+];
+/// Parts per million that the slave's frequency goes up and down in 20 s.
+const WANDERS: [u32; 3] = [0, 1, 5];
+
+struct Wish {
+    seconds: u32,
+    only: Vec<String>,
+    /// What else boards are, such as another period.
+    board: BoardSettings,
+    /// Where recordings stay, or are.
+    folder: PathBuf,
+    records: bool,
+}
+
+fn main() -> ExitCode {
+    match run() {
+        Ok(broken) if broken.is_empty() => ExitCode::SUCCESS,
+        Ok(broken) => {
+            broken.iter().for_each(|what| eprintln!("hodo-clocks: {what}"));
+            ExitCode::FAILURE
+        }
+        Err(error) => {
+            eprintln!("hodo-clocks: {error}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+fn wish() -> Result<Wish, Box<dyn Error>> {
+    const USAGE: &str = "usage: hodo-clocks [--seconds N] [--only PROTOCOL]… [--board SETTINGS] [--keep FOLDER | --read \
+                         FOLDER]";
+    let mut wish = Wish {
+        seconds: SECONDS,
+        only: Vec::new(),
+        board: BoardSettings::default(),
+        folder: std::env::temp_dir().join(format!("hodo-clocks-{}", std::process::id())),
+        records: true,
+    };
+    let mut arguments = std::env::args().skip(1);
+    while let Some(argument) = arguments.next() {
+        let value = arguments.next().ok_or(USAGE)?;
+        match argument.as_str() {
+            "--seconds" => wish.seconds = value.parse().map_err(|_| USAGE)?,
+            "--only" if PROTOCOLS.iter().any(|(name, _)| *name == value) => wish.only.push(value),
+            "--board" => wish.board = value.parse()?,
+            "--keep" => wish.folder = value.into(),
+            "--read" => (wish.folder, wish.records) = (value.into(), false),
+            _ => return Err(USAGE.into()),
+        }
+    }
+    Ok(wish)
+}
+
+/// The promises that do not hold.
+fn run() -> Result<Vec<String>, Box<dyn Error>> {
+    let wish = wish()?;
+    let keeps = std::env::args().any(|argument| argument == "--keep");
+    let mut broken = Vec::new();
+    Row::head();
+    for (name, protocol) in PROTOCOLS {
+        if !wish.only.is_empty() && !wish.only.iter().any(|only| only == name) {
+            continue;
+        }
+        for wander in WANDERS {
+            let folder = wish.folder.join(format!("{}-{wander}", name.replace(" + ", "-")));
+            if wish.records {
+                record(&folder, protocol, wander, &wish)?;
+            }
+            let rows = judge(&folder, name, wander)?;
+            rows.iter().for_each(Row::show);
+            broken.extend(verdict::broken(&rows));
+            if wish.records && !keeps {
+                fs::remove_dir_all(&folder)?;
+            }
+        }
+    }
+    Ok(broken)
+}
+
+fn record(folder: &Path, protocol: Protocol, wander: u32, wish: &Wish) -> Result<(), Box<dyn Error>> {
+    fs::create_dir_all(folder.parent().unwrap_or(folder))?;
+    let board = BoardSettings {
+        protocol,
+        wander_ppb: wander * 1_000,
+        time: Some(Duration::from_secs(wish.seconds.into())),
+        ..wish.board.clone()
+    };
+    let command = vec![folder.as_os_str().to_owned()];
+    let request = Request { engine: Engine::Board, board, command, ..Request::default() };
+    let outcome = hodo_recorder::record(&request, &|line| eprintln!("{line}"))?;
+    outcome.warnings.iter().for_each(|warning| eprintln!("{}: {warning}", folder.display()));
+    Ok(())
+}
+
+fn judge(folder: &Path, protocol: &'static str, wander: u32) -> Result<Vec<Row>, Box<dyn Error>> {
+    let recorded = Recorded::read(folder)?;
+    let (graph, pairs) = recorded.graph()?;
+    let methods = [Method::Bounded, Method::Hull, Method::Regression];
+    let rows = methods.map(|method| {
+        let verdict = Verdict::of(&recorded, &pairs, &graph.solve(method));
+        Row { protocol, wander, method, verdict, round_trips: recorded.round_trips(&pairs) }
+    });
+    Ok(rows.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The RISC-V slaves of the recording that tests share; the Cortex-M3 has a truth of its own.
+    fn fixture() -> Recorded {
+        let board = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/ctf/board");
+        let mut recorded = Recorded::read(&board).unwrap();
+        assert_eq!(recorded.clocks.len(), 4);
+        recorded.clocks.truncate(3);
+        recorded
+    }
+
+    #[test]
+    fn the_truth_lies_in_the_interval_of_each_event() {
+        let recorded = fixture();
+        let (graph, pairs) = recorded.graph().unwrap();
+        assert_eq!(pairs.len(), 600);
+        assert!(recorded.round_trips(&pairs)[0] > 100);
+        let verdict = Verdict::of(&recorded, &pairs, &graph.solve(Method::Bounded));
+        let row = Row {
+            protocol: "interrupt + burst",
+            wander: 5,
+            method: Method::Bounded,
+            verdict,
+            round_trips: vec![],
+        };
+        let broken = verdict::broken(&[row]);
+        assert!(
+            broken.iter().all(|what| !what.contains("hold the truth") && !what.contains("inversions")),
+            "{broken:?}"
+        );
+    }
+
+    #[test]
+    fn a_truth_that_is_elsewhere_is_noticed() {
+        let mut recorded = fixture();
+        let (graph, pairs) = recorded.graph().unwrap();
+        let events = recorded.clocks[1].2.iter_mut();
+        events.for_each(|event| event.truth = event.truth.map(|truth| truth + 10_000));
+        let verdict = Verdict::of(&recorded, &pairs, &graph.solve(Method::Bounded));
+        let row = Row {
+            protocol: "interrupt + burst",
+            wander: 5,
+            method: Method::Bounded,
+            verdict,
+            round_trips: vec![],
+        };
+        assert!(verdict::broken(&[row]).iter().any(|what| what.contains("hold the truth")));
+    }
+}

@@ -1,0 +1,185 @@
+//! A state history tree as its papers describe it (A. Montplaisir-Gonçalves et al., *State History Tree: an
+//! incremental disk-based data structure for very large interval data*, SocialCom 2013): nodes of 64 KiB with at most
+//! 50 children, intervals that come in order of their end, each in the lowest node of the open branch that begins no
+//! later. One thread writes it.
+
+use std::{
+    fs::File,
+    io::{self, BufWriter, Write},
+    os::unix::fs::FileExt,
+    path::Path,
+};
+
+use crate::states::State;
+
+const NODE_BYTES: usize = 64 << 10;
+const CHILDREN: usize = 50;
+/// Begin, end, number of the parent, how many children and intervals.
+const HEAD_BYTES: usize = 32;
+/// Begin and number of a child.
+const CHILD_BYTES: usize = 16;
+/// Begin, end, lane and value.
+const INTERVAL_BYTES: usize = 24;
+const CORE: usize = (NODE_BYTES - HEAD_BYTES - CHILDREN * CHILD_BYTES) / INTERVAL_BYTES;
+const LEAF: usize = (NODE_BYTES - HEAD_BYTES) / INTERVAL_BYTES;
+/// Levels of a new tree, of which the lowest are leaves; each full root gets one above it.
+const LEVELS: usize = 2;
+
+/// An interval of a node: begin, end, lane, value.
+pub(crate) type Interval = (u64, u64, u32, u32);
+
+#[derive(Default)]
+struct Node {
+    number: u64,
+    begin: u64,
+    children: Vec<(u64, u64)>,
+    intervals: Vec<Interval>,
+}
+
+/// A tree that is written.
+pub(crate) struct Builder {
+    out: BufWriter<File>,
+    /// Where each closed node lies in the file: nodes are closed in another order than they are begun.
+    places: Vec<u64>,
+    closed: u64,
+    /// From the root to the leaf.
+    branch: Vec<Node>,
+    end: u64,
+}
+
+impl Builder {
+    pub(crate) fn new(path: &Path) -> io::Result<Builder> {
+        let out = BufWriter::with_capacity(1 << 20, File::create(path)?);
+        let mut builder = Builder { out, places: Vec::new(), closed: 0, branch: Vec::new(), end: 0 };
+        (0..LEVELS).for_each(|_| builder.open(0));
+        Ok(builder)
+    }
+
+    /// Opens a node at the end of the branch.
+    fn open(&mut self, begin: u64) {
+        let number = self.places.len() as u64;
+        self.places.push(0);
+        if let Some(parent) = self.branch.last_mut() {
+            parent.children.push((begin, number));
+        }
+        self.branch.push(Node { number, begin, ..Node::default() });
+    }
+
+    /// Adds a state that ends no earlier than those before.
+    pub(crate) fn add(&mut self, state: State) -> io::Result<()> {
+        let mut level = self.branch.len() - 1;
+        loop {
+            let most = if level + 1 == self.branch.len() { LEAF } else { CORE };
+            if self.branch[level].intervals.len() == most {
+                self.sibling(level)?;
+                level = self.branch.len() - 1;
+            } else if state.begin < self.branch[level].begin {
+                level -= 1;
+            } else {
+                self.end = self.end.max(state.end);
+                let interval = (state.begin, state.end, state.lane, state.value as u32);
+                self.branch[level].intervals.push(interval);
+                return Ok(());
+            }
+        }
+    }
+
+    /// Closes the branch from a level on, and opens it again beside it.
+    fn sibling(&mut self, level: usize) -> io::Result<()> {
+        if level > 0 && self.branch[level - 1].children.len() == CHILDREN {
+            return self.sibling(level - 1);
+        }
+        let depth = self.branch.len();
+        let begin = self.end;
+        if level == 0 {
+            // A root above the one that is full, which is its first child.
+            let (first, number) = (self.branch[0].begin, self.places.len() as u64);
+            let child = (first, self.branch[0].number);
+            self.close_from(0)?;
+            self.places.push(0);
+            self.branch.push(Node { number, begin: first, children: vec![child], ..Node::default() });
+            (0..depth).for_each(|_| self.open(begin));
+        } else {
+            self.close_from(level)?;
+            (level..depth).for_each(|_| self.open(begin));
+        }
+        Ok(())
+    }
+
+    fn close_from(&mut self, level: usize) -> io::Result<()> {
+        while self.branch.len() > level {
+            let node = self.branch.pop().expect("it is longer");
+            let mut bytes = Vec::with_capacity(NODE_BYTES);
+            for word in [node.begin, self.end, node.children.len() as u64, node.intervals.len() as u64] {
+                bytes.extend(word.to_le_bytes());
+            }
+            node.children.iter().for_each(|(begin, number)| {
+                bytes.extend(begin.to_le_bytes());
+                bytes.extend(number.to_le_bytes());
+            });
+            node.intervals.iter().for_each(|(begin, end, lane, value)| {
+                bytes.extend(begin.to_le_bytes());
+                bytes.extend(end.to_le_bytes());
+                bytes.extend(lane.to_le_bytes());
+                bytes.extend(value.to_le_bytes());
+            });
+            bytes.resize(NODE_BYTES, 0);
+            self.places[node.number as usize] = self.closed * NODE_BYTES as u64;
+            self.closed += 1;
+            self.out.write_all(&bytes)?;
+        }
+        Ok(())
+    }
+
+    /// Ends the tree.
+    pub(crate) fn finish(mut self, path: &Path) -> io::Result<Tree> {
+        let root = self.branch[0].number;
+        self.close_from(0)?;
+        self.out.flush()?;
+        Ok(Tree { file: File::open(path)?, places: self.places, root })
+    }
+}
+
+/// A tree that is read.
+pub(crate) struct Tree {
+    file: File,
+    places: Vec<u64>,
+    root: u64,
+}
+
+impl Tree {
+    /// How many bytes it has.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.places.len() as u64 * NODE_BYTES as u64
+    }
+
+    /// Hands over the intervals of all nodes in which one of some times lies; these are in order.
+    pub(crate) fn at(&self, times: &[u64], to: &mut impl FnMut(Interval)) -> io::Result<()> {
+        let mut next = vec![self.root];
+        let mut bytes = vec![0; NODE_BYTES];
+        while let Some(number) = next.pop() {
+            self.file.read_exact_at(&mut bytes, self.places[number as usize])?;
+            let word = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes"));
+            let half = |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().expect("four bytes"));
+            let (end, children, intervals) = (word(8), word(16) as usize, word(24) as usize);
+            let child = |place: usize| {
+                let at = HEAD_BYTES + place * CHILD_BYTES;
+                (word(at), word(at + 8))
+            };
+            for place in 0..children {
+                // A child ends where the next one begins.
+                let (begin, number) = child(place);
+                let behind = if place + 1 < children { child(place + 1).0 } else { end };
+                let first = times.partition_point(|&time| time < begin);
+                if times.get(first).is_some_and(|&time| time <= behind) {
+                    next.push(number);
+                }
+            }
+            let first = HEAD_BYTES + children * CHILD_BYTES;
+            for at in (0..intervals).map(|place| first + place * INTERVAL_BYTES) {
+                to((word(at), word(at + 8), half(at + 16), half(at + 20)));
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,138 @@
+//! `cargo xtask setup --board`: what emulated boards are made of, in the user's cache.
+//!
+//! ```text
+//! embedded/board/*.yaml ──barectf──► tracers in C, metadata
+//! embedded/             ──gcc──────► slave-riscv64.elf, slave-cortex-m3.elf, hodo-board-master
+//! ```
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+};
+
+use crate::{
+    Outcome,
+    command::{self, quietly},
+    embedded::{STRICT, source},
+    setup,
+};
+
+/// The version that `embedded/board/*.yaml` are written for.
+const BARECTF: &str = "barectf==3.1.2";
+
+/// Flags of a program without an operating system; loops that copy must not become calls of themselves.
+const BARE: &[&str] = &[
+    "-O2",
+    "-ffreestanding",
+    "-fno-tree-loop-distribute-patterns",
+    "-nostdlib",
+    "-Wl,--no-warn-rwx-segments",
+];
+
+/// What all slaves are made of, and what a kind of board adds.
+const SLAVE: &[&str] = &[
+    "hodo/sync.c",
+    "hodo/ring.c",
+    "hodo/platform.c",
+    "board/oscillator.c",
+    "board/kernel.c",
+    "board/sobel.c",
+    "board/slave.c",
+    "board/freestanding/string.c",
+];
+const RISCV64: &[&str] = &["board/riscv64/start.S", "board/riscv64/board.c"];
+const CORTEX_M3: &[&str] = &["board/cortex-m3/board.c"];
+
+const MASTER: &[&str] = &[
+    "master/master.c",
+    "master/clock.c",
+    "master/slaves.c",
+    "master/trace.c",
+    "master/work.c",
+    "board/sobel.c",
+    "hodo/sync.c",
+    "hodo/ring.c",
+    "board/oscillator.c",
+];
+
+/// The folder that the recorder looks into: see there.
+fn folder() -> Outcome<PathBuf> {
+    let of = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+    let cache = of("XDG_CACHE_HOME").or_else(|| Some(of("HOME")?.join(".cache")));
+    let folder = of("HODO_BOARD").or_else(|| Some(cache?.join("hodo/board")));
+    folder.ok_or_else(|| "neither HODO_BOARD, XDG_CACHE_HOME nor HOME is set".into())
+}
+
+/// Installs the emulators and compilers, and builds the programs of master and slaves anew.
+///
+/// # Errors
+/// What is missing, or failed.
+pub fn ensure() -> Outcome {
+    setup::board()?;
+    let barectf = barectf()?;
+    let folder = folder()?;
+    let fresh = folder.with_extension("fresh");
+    _ = fs::remove_dir_all(&fresh);
+    for name in ["slave", "master"] {
+        let generated = fresh.join(name);
+        fs::create_dir_all(&generated)?;
+        let mut generate = Command::new(&barectf);
+        generate.arg("generate").current_dir(&generated).arg(source(&format!("board/{name}.yaml")));
+        quietly(&mut generate)?;
+        fs::copy(generated.join("metadata"), fresh.join(format!("{name}.tsdl")))?;
+    }
+    build(&fresh)?;
+    _ = fs::remove_dir_all(&folder);
+    fs::rename(&fresh, &folder)?;
+    println!("setup: a board is in {}", folder.display());
+    Ok(())
+}
+
+fn build(folder: &Path) -> Outcome {
+    let riscv64 = ["-march=rv64imac_zicsr", "-mabi=lp64", "-mcmodel=medany"];
+    slave("riscv64", "riscv64-unknown-elf-gcc", &riscv64, RISCV64, folder)?;
+    slave("cortex-m3", "arm-none-eabi-gcc", &["-mcpu=cortex-m3", "-mthumb"], CORTEX_M3, folder)?;
+    let mut gcc = compiler("gcc", "master", folder);
+    gcc.args(["-D_GNU_SOURCE", "-O2"]).args(MASTER.iter().map(|path| source(path)));
+    quietly(gcc.arg("-o").arg(folder.join("hodo-board-master")))
+}
+
+fn slave(name: &str, program: &str, flags: &[&str], board: &[&str], folder: &Path) -> Outcome {
+    let mut gcc = compiler(program, "slave", folder);
+    gcc.args(flags).args(BARE).arg("-I").arg(source("board/freestanding"));
+    gcc.arg("-T").arg(source(&format!("board/{name}/link.ld")));
+    gcc.args(SLAVE.iter().chain(board).map(|path| source(path))).arg("-lgcc");
+    quietly(gcc.arg("-o").arg(folder.join(format!("slave-{name}.elf"))))
+}
+
+/// A compiler with the tracer of `side`, in which barectf leaves a function that nothing uses.
+fn compiler(program: &str, side: &str, folder: &Path) -> Command {
+    let generated = folder.join(side);
+    let mut gcc = Command::new(program);
+    gcc.args(STRICT).arg("-Wno-unused-function").arg("-I").arg(&generated);
+    gcc.arg(generated.join(format!("{side}_trace.c")));
+    gcc
+}
+
+/// barectf, in a virtual environment of Python in `target/barectf`; nothing of it leaves that folder.
+///
+/// It wants a release of PyYAML that has to be built, by a Cython and setuptools of its time.
+fn barectf() -> Outcome<PathBuf> {
+    let folder = command::target().join("barectf");
+    let program = folder.join("bin/barectf");
+    let list = folder.join("installed");
+    if fs::read_to_string(&list).is_ok_and(|known| known == BARECTF) {
+        return Ok(program);
+    }
+    setup::virtual_environment(&folder)?;
+    let steps: [&[&str]; 3] =
+        [&["setuptools<70", "wheel", "cython<3"], &["--no-build-isolation", "pyyaml==5.4.1"], &[BARECTF]];
+    for packages in steps {
+        let mut pip = Command::new(folder.join("bin/pip"));
+        pip.args(["install", "--quiet", "--disable-pip-version-check"]).stdout(Stdio::null());
+        command::run(pip.args(packages))?;
+    }
+    fs::write(list, BARECTF)?;
+    Ok(program)
+}

@@ -1,0 +1,105 @@
+//! The C code of `embedded/`, compiled: no make, no configuration.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use crate::{
+    Outcome,
+    command::{self, quietly},
+};
+
+/// A processor that the library is compiled for.
+pub struct Target {
+    /// What reports call it.
+    pub name: &'static str,
+    /// Its compiler, which `cargo xtask setup` installs.
+    pub compiler: &'static str,
+    /// The program that tells how long sections are.
+    pub size: &'static str,
+    /// What chooses the processor.
+    pub flags: &'static [&'static str],
+}
+
+/// All of them.
+pub const TARGETS: &[Target] = &[
+    Target { name: "x86-64", compiler: "gcc", size: "size", flags: &[] },
+    Target {
+        name: "riscv64",
+        compiler: "riscv64-unknown-elf-gcc",
+        size: "riscv64-unknown-elf-size",
+        flags: &["-march=rv64imac", "-mabi=lp64", "-mcmodel=medany"],
+    },
+    Target {
+        name: "Cortex-M3",
+        compiler: "arm-none-eabi-gcc",
+        size: "arm-none-eabi-size",
+        flags: &["-mcpu=cortex-m3", "-mthumb"],
+    },
+];
+
+/// What all C code here has to bear.
+pub const STRICT: &[&str] = &["-std=c99", "-Wall", "-Wextra", "-Werror"];
+
+/// The parts of the library.
+pub const LIBRARY: &[&str] = &["sync", "ring", "platform"];
+
+/// A file of `embedded/`.
+pub fn source(path: &str) -> PathBuf {
+    command::root().join("embedded").join(path)
+}
+
+/// Compiles the library for a target, as small as it gets, into `folder`; how many bytes of code and constants, and of
+/// variables, each part has.
+///
+/// # Errors
+/// What the compiler or the program for sizes says, or that it is not there.
+pub fn sizes(target: &Target, folder: &Path) -> Outcome<Vec<(&'static str, u64, u64)>> {
+    fs::create_dir_all(folder)?;
+    let mut sizes = Vec::new();
+    for &part in LIBRARY {
+        let object = folder.join(format!("{part}-{}.o", target.name));
+        let mut compile = Command::new(target.compiler);
+        compile.args(target.flags).args(STRICT).args(["-pedantic", "-Os", "-ffreestanding", "-c", "-o"]);
+        quietly(compile.arg(&object).arg(source(&format!("hodo/{part}.c"))))?;
+        let report = command::capture(Command::new(target.size).arg(&object))?;
+        let numbers: Vec<u64> =
+            report.lines().nth(1).unwrap_or("").split_whitespace().flat_map(str::parse).collect();
+        let [text, data, bss, ..] = numbers[..] else {
+            return Err(format!("{} says `{report}`", target.size).into());
+        };
+        sizes.push((part, text, data + bss));
+    }
+    Ok(sizes)
+}
+
+/// Compiles the enumeration of all states of the protocol, with the library that lies in `library`, and runs it.
+///
+/// # Errors
+/// What does not hold, as it prints it, or the compiler's failure.
+pub fn enumerate(library: &Path, folder: &Path) -> Outcome<String> {
+    let sources = [source("tests/enumerate.c"), library.join("sync.c"), library.join("ring.c")];
+    run("enumerate", &sources, library, folder)
+}
+
+/// Compiles the tests of what the enumeration does not visit, and runs them.
+///
+/// # Errors
+/// What does not hold, or the compiler's failure.
+pub fn parts(folder: &Path) -> Outcome<String> {
+    let names = ["tests/parts.c", "hodo/sync.c", "hodo/ring.c", "hodo/platform.c", "board/oscillator.c"];
+    run("parts", &names.map(source), &source("hodo"), folder)
+}
+
+fn run(name: &str, sources: &[PathBuf], library: &Path, folder: &Path) -> Outcome<String> {
+    fs::create_dir_all(folder)?;
+    let program = folder.join(name);
+    let mut compile = Command::new("gcc");
+    compile.args(STRICT).args(["-O2", "-o"]).arg(&program).arg("-I").arg(library);
+    quietly(compile.args(sources))?;
+    let output = Command::new(&program).output()?;
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    if output.status.success() { Ok(text) } else { Err(text.into()) }
+}

@@ -1,0 +1,102 @@
+//! The library for boards: it compiles everywhere, it is small, and its protocol holds in every state; where it is broken
+//! on purpose, the enumeration finds it.
+
+use std::{fs, path::Path};
+
+use workbench::embedded::{LIBRARY, TARGETS, enumerate, parts, sizes, source};
+
+/// The most code that the library may have.
+const MOST_CODE: u64 = 4096;
+
+/// A change that breaks the library: its file, what stands there, and what takes its place.
+type Mutant = (&'static str, &'static str, &'static str);
+
+const MUTANTS: &[Mutant] = &[
+    // A repeated interrupt is answered again.
+    ("sync.c", "    slave->served = request & ~1u;\n    slave->more", "    slave->more"),
+    // A slave that was reset answers what it may have answered before.
+    ("sync.c", "slave->served = hodo_look(&slave->h2, &slave->words->request) & ~1u;", "slave->served = 0;"),
+    // A late acknowledgement is taken for another one.
+    ("sync.c", "if (answer == master->exchange.number + 1u)", "if (answer != 0)"),
+    // A lost interrupt is not raised again.
+    (
+        "sync.c",
+        "if (now - master->raised >= master->retry)",
+        "if (now - master->raised > 2 * master->timeout)",
+    ),
+    // The answer is visible before the clock is read.
+    (
+        "sync.c",
+        "        exchange->sent = slave->clock.read(slave->clock.board);\n        hodo_tell(",
+        "        slave->words->acknowledge = slave->served + 1u;\n        exchange->sent = slave->clock.read(slave->clock.board);\n        hodo_tell(",
+    ),
+    // Numbers are used twice.
+    ("sync.c", "    master->next += 2;\n", "    master->next += master->next == 2 ? 0 : 2;\n"),
+    // The last free slot is taken for two.
+    ("ring.c", ">= ring->words->slots;", "> ring->words->slots;"),
+    // A packet is there before it is written.
+    (
+        "ring.c",
+        "    return slot_at(ring, ring->words->produced) + sizeof(struct hodo_slot);",
+        "    return slot_at(ring, ring->words->produced - 1) + sizeof(struct hodo_slot);",
+    ),
+    // A slot is free before its packet is read.
+    (
+        "ring.c",
+        "    return at + sizeof *slot;",
+        "    ring->words->consumed++;\n    return at + sizeof *slot;",
+    ),
+];
+
+#[test]
+fn it_compiles_for_every_target_and_is_small() {
+    let folder = tempfile::tempdir().unwrap();
+    for target in TARGETS {
+        let parts = sizes(target, folder.path()).unwrap();
+        let code: u64 = parts.iter().map(|(_, code, _)| code).sum();
+        println!("{}: {code} bytes of code: {parts:?}", target.name);
+        assert!(code > 0 && code < MOST_CODE, "{}: {code} bytes of code", target.name);
+        assert!(parts.iter().all(|(_, _, variables)| *variables == 0), "{}: {parts:?}", target.name);
+    }
+}
+
+#[test]
+fn the_protocol_holds_in_every_state() {
+    let folder = tempfile::tempdir().unwrap();
+    let report = enumerate(&source("hodo"), folder.path()).unwrap();
+    println!("{report}");
+    assert!(report.starts_with("protocol: ") && report.contains("after an overrun"), "{report}");
+}
+
+#[test]
+fn handler_platforms_and_oscillators_do_what_they_should() {
+    let folder = tempfile::tempdir().unwrap();
+    parts(folder.path()).unwrap();
+}
+
+#[test]
+fn the_enumeration_finds_what_is_broken() {
+    let folder = tempfile::tempdir().unwrap();
+    for (number, mutant) in MUTANTS.iter().enumerate() {
+        let library = folder.path().join(number.to_string());
+        broken(mutant, &library);
+        let found = enumerate(&library, &library).expect_err(mutant.2).to_string();
+        assert!(found.contains("BROKEN: "), "{number}: {found}");
+    }
+}
+
+/// A copy of the library with a change.
+fn broken((file, whole, changed): &Mutant, folder: &Path) {
+    fs::create_dir_all(folder).unwrap();
+    let headers = ["port.h", "sync.h", "ring.h", "platform.h"].map(str::to_owned);
+    for name in LIBRARY.iter().map(|part| format!("{part}.c")).chain(headers) {
+        let text = fs::read_to_string(source("hodo").join(&name)).unwrap();
+        let text = if name == *file {
+            assert_eq!(text.matches(whole).count(), 1, "{whole}");
+            text.replace(whole, changed)
+        } else {
+            text
+        };
+        fs::write(folder.join(name), text).unwrap();
+    }
+}

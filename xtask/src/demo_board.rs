@@ -1,0 +1,113 @@
+//! `cargo xtask demo board`: from nothing to a picture that eight slaves worked on. The last lines are computed from what
+//! `hodo` prints, for whatever happened in this run.
+
+use std::{collections::BTreeMap, fs, path::Path, process::Command};
+
+use serde_json::Value;
+use workbench::board;
+
+use crate::{
+    Outcome,
+    command::{self, hodo},
+};
+
+/// When the urgent task wakes, in seconds, and how long all of it takes.
+const BOARD: &str = "slaves=8,work=sobel,urgent=5s,time=10s";
+
+/// Values of enumerations in `embedded/board/slave.yaml` and `master.yaml`: a task, and a function.
+const URGENT: u64 = 2;
+const SOBEL: u64 = 0;
+
+/// Runs the demo.
+pub(crate) fn run() -> Outcome {
+    board::ensure()?;
+    command::build_hodo()?;
+    let folder = command::target().join("demo/board");
+    _ = fs::remove_dir_all(&folder);
+    fs::create_dir_all(folder.parent().unwrap_or(&folder))?;
+    let mut record = Command::new(hodo());
+    command::run(record.args(["record", "--engine", "board", "--board", BOARD]).arg(&folder))?;
+    let pictures = pictures(&folder)?;
+    println!("\n━━ What the recording says\n");
+    let took = |wanted: fn(&Picture) -> bool| {
+        let mut took: Vec<u64> = pictures.iter().filter(|one| wanted(one)).map(|one| one.took).collect();
+        took.sort_unstable();
+        Ok::<_, String>((took.len(), *took.get(took.len() / 2).ok_or("no picture was made")?))
+    };
+    let (calm, before) = took(|picture| picture.urgent.is_empty())?;
+    let (disturbed, behind) = took(|picture| !picture.urgent.is_empty())?;
+    let slaves =
+        pictures.iter().flat_map(|picture| &picture.urgent).fold(BTreeMap::new(), |mut all, slave| {
+            *all.entry(slave.as_str()).or_insert(0) += 1;
+            all
+        });
+    let slaves: Vec<&str> = slaves.into_keys().collect();
+    println!(
+        "{calm} pictures took {} ms each; {disturbed} took {} ms, {:.1}× as long: while they were made, an urgent task ran \
+         on {}.\nThe picture: {}",
+        before / 1_000_000,
+        behind / 1_000_000,
+        behind as f64 / before as f64,
+        slaves.join(" and "),
+        folder.join("sobel.pgm").display()
+    );
+    Ok(())
+}
+
+/// A picture that the master had made.
+struct Picture {
+    /// Nanoseconds.
+    took: u64,
+    /// The slaves on which the urgent task ran meanwhile.
+    urgent: Vec<String>,
+}
+
+/// The events of one trace of a board, in order: time, name, fields.
+fn events(trace: &Path) -> Outcome<Vec<(i64, String, Value)>> {
+    let mut script = Command::new(hodo());
+    script.args(["script", "--events", "--format", "jsonl", "-q"]).arg(trace);
+    let mut events = Vec::new();
+    let mut wrong = None;
+    command::each_line(script, |line| match serde_json::from_slice::<Value>(line) {
+        Ok(event) => {
+            let time = event["ts"].as_i64().unwrap_or(0);
+            events.push((time, event["name"].as_str().unwrap_or("").to_owned(), event["fields"].clone()));
+        }
+        Err(error) => wrong = Some(error),
+    })?;
+    wrong.map_or(Ok(events), |error| Err(error.into()))
+}
+
+/// The pictures, by the master's trace; what ran on a slave, between the message that it got and its answer.
+fn pictures(folder: &Path) -> Outcome<Vec<Picture>> {
+    let mut disturbed: BTreeMap<u64, Vec<String>> = BTreeMap::new();
+    for slave in 0..8 {
+        let name = format!("slave-{slave}");
+        let (mut working, mut is_disturbed) = (None, false);
+        for (_, event, fields) in events(&folder.join(&name))? {
+            match event.as_str() {
+                "msg_recv" => (working, is_disturbed) = (fields["id"].as_u64(), false),
+                "task_switch" if fields["next"] == URGENT => is_disturbed = true,
+                "msg_send" if is_disturbed => {
+                    // The lower half counts pictures, above the bit of answers.
+                    let picture = working.take().map(|id| (id & 0xffff_ffff) >> 1);
+                    picture.into_iter().for_each(|one| disturbed.entry(one).or_default().push(name.clone()));
+                }
+                _ => {}
+            }
+        }
+    }
+    let (mut pictures, mut begin) = (Vec::new(), None);
+    for (time, event, fields) in events(&folder.join("master"))? {
+        match event.as_str() {
+            "func_entry" if fields["function"] == SOBEL => begin = Some(time),
+            "func_exit" if fields["function"] == SOBEL => {
+                let Some(begin) = begin.take() else { continue };
+                let urgent = disturbed.remove(&(pictures.len() as u64)).unwrap_or_default();
+                pictures.push(Picture { took: time.abs_diff(begin), urgent });
+            }
+            _ => {}
+        }
+    }
+    Ok(pictures)
+}
