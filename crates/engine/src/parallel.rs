@@ -110,7 +110,7 @@ impl<R, C: FnMut(R) -> bool> Shared<R, C> {
         delivery.parts.pop_front().map(|part| (part, consume))
     }
 
-    /// Returns the consumer after it consumed a part; `go_on` if it wants more.
+    /// Puts the consumer back after it consumed a part; `go_on` if it wants more.
     fn consumed(&mut self, consume: C, go_on: bool) {
         self.consume = Some(consume);
         self.stopped |= !go_on;
